@@ -1,0 +1,35 @@
+// backend/thread_pool.h: the compute threads of the CPU backend.
+//
+// One pool per engine or stage, passed explicitly; no global pool. The caller takes part in the
+// work, so a pool of `num_threads` owns num_threads - 1 threads and one of 1 owns none.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+
+namespace caption {
+
+class ThreadPool {
+ public:
+  // num_threads >= 1.
+  explicit ThreadPool(int num_threads);
+  ~ThreadPool();
+  ThreadPool(const ThreadPool&) = delete;
+  ThreadPool& operator=(const ThreadPool&) = delete;
+
+  int num_threads() const;
+
+  // Calls body(begin, end) over disjoint ranges that cover [0, count), each at least `grain` long
+  // but for the last; returns when all are done. The split depends on count, grain and the number
+  // of threads only, and must not change results: a body computes each index on its own.
+  // The first exception of a body is rethrown here. Not reentrant; one caller at a time.
+  void parallel_for(std::int64_t count, std::int64_t grain,
+                    const std::function<void(std::int64_t begin, std::int64_t end)>& body);
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace caption

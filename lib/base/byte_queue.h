@@ -1,0 +1,98 @@
+// base/byte_queue.h: a bounded queue between two stages of the pipeline, measured in bytes.
+//
+// push() waits while the queue holds `capacity_bytes` or more; an item larger than the whole
+// capacity is admitted when the queue is empty, so nothing ever waits for ever. close() lets the
+// consumer drain what is left; cancel() drops it. Thread-safe, any number of producers and
+// consumers.
+#pragma once
+
+#include <condition_variable>
+#include <cstddef>
+#include <deque>
+#include <mutex>
+#include <optional>
+#include <utility>
+
+namespace caption {
+
+template <class T>
+class ByteQueue {
+ public:
+  explicit ByteQueue(std::size_t capacity_bytes) : capacity_bytes_(capacity_bytes) {}
+
+  // False when the queue was closed or cancelled; the item is then dropped.
+  bool push(T item, std::size_t size_bytes) {
+    std::unique_lock<std::mutex> lock(mutex_);
+    not_full_.wait(lock, [&] {
+      return closed_ || items_.empty() || used_bytes_ + size_bytes <= capacity_bytes_;
+    });
+    if (closed_) return false;
+    used_bytes_ += size_bytes;
+    items_.emplace_back(std::move(item), size_bytes);
+    not_empty_.notify_one();
+    return true;
+  }
+
+  // Waits for an item; std::nullopt when the queue is closed and drained.
+  std::optional<T> pop() {
+    std::unique_lock<std::mutex> lock(mutex_);
+    not_empty_.wait(lock, [&] { return closed_ || !items_.empty(); });
+    return take_front();
+  }
+
+  // As pop(), but std::nullopt at once when nothing is there.
+  std::optional<T> try_pop() {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    return take_front();
+  }
+
+  // No more pushes; what is queued can still be popped.
+  void close() {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    closed_ = true;
+    wake_all();
+  }
+
+  // No more pushes, and what is queued is dropped.
+  void cancel() {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    closed_ = true;
+    items_.clear();
+    used_bytes_ = 0;
+    wake_all();
+  }
+
+  bool closed_and_empty() const {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    return closed_ && items_.empty();
+  }
+
+  std::size_t used_bytes() const {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    return used_bytes_;
+  }
+
+ private:
+  std::optional<T> take_front() {
+    if (items_.empty()) return std::nullopt;
+    std::optional<T> item(std::move(items_.front().first));
+    used_bytes_ -= items_.front().second;
+    items_.pop_front();
+    not_full_.notify_all();
+    return item;
+  }
+  void wake_all() {
+    not_full_.notify_all();
+    not_empty_.notify_all();
+  }
+
+  const std::size_t capacity_bytes_;
+  mutable std::mutex mutex_;
+  std::condition_variable not_full_;
+  std::condition_variable not_empty_;
+  std::deque<std::pair<T, std::size_t>> items_;  // guarded by mutex_
+  std::size_t used_bytes_ = 0;                   // guarded by mutex_
+  bool closed_ = false;                          // guarded by mutex_
+};
+
+}  // namespace caption

@@ -1,0 +1,35 @@
+// base/log.h: one event a line on stderr: `module: what happened key=value`.
+//
+// stdout belongs to results. No logging in kernels or per token; counters instead. Thread-safe: a
+// line is written whole. A live progress line can own the terminal's last line (set_status_line):
+// log lines then appear above it.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+namespace caption {
+
+enum class LogLevel { kDebug, kInfo, kWarning, kError };
+
+// Messages below `level` are dropped. Default kInfo.
+void set_log_level(LogLevel level);
+LogLevel log_level();
+
+void log(LogLevel level, std::string_view module, std::string_view message);
+inline void log_debug(std::string_view module, std::string_view message) {
+  log(LogLevel::kDebug, module, message);
+}
+inline void log_info(std::string_view module, std::string_view message) {
+  log(LogLevel::kInfo, module, message);
+}
+inline void log_warning(std::string_view module, std::string_view message) {
+  log(LogLevel::kWarning, module, message);
+}
+
+// Replaces the live line at the bottom of a terminal; an empty text removes it. Only for a stderr
+// that is a terminal (the caller asks stderr_is_terminal()).
+void set_status_line(std::string_view text);
+bool stderr_is_terminal();
+
+}  // namespace caption

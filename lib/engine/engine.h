@@ -1,0 +1,91 @@
+// engine/engine.h: offline batch inference: submit() requests, step() until idle.
+//
+// The engine executes the scheduler's plans on a model::Decoder over pages it owns. A request's
+// output depends on the request alone: not on its neighbours, on batch mode, chunking, preemption
+// or the order of submission (bit for bit on the CPU).
+// One thread at a time.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "backend/stream.h"
+#include "engine/options.h"
+#include "model/decoder.h"
+#include "sampling/sampling_params.h"
+#include "tensor/tensor.h"
+
+namespace caption::engine {
+
+enum class RequestId : std::int64_t {};
+
+struct Request {
+  std::vector<std::int32_t> prompt_ids;        // placeholders included
+  std::vector<std::int32_t> vision_positions;  // ascending positions in prompt_ids
+  Tensor vision;                               // [vision_positions.size(), hidden] f32, or empty
+  sampling::SamplingParams sampling;
+  std::int32_t priority = 0;                   // higher first
+};
+
+enum class FinishReason {
+  kStop,    // a stop id
+  kLength,  // max_new_tokens
+  kLoop,    // the same cycle of tokens without end
+};
+std::string_view finish_reason_name(FinishReason reason);  // "stop", "length", "loop"
+
+struct Completion {
+  RequestId id{};
+  std::vector<std::int32_t> output_ids;  // the stop id included
+  FinishReason finish_reason = FinishReason::kStop;
+  std::int64_t prompt_tokens = 0;
+  std::int64_t vision_tokens = 0;
+  std::int64_t first_token_us = 0;  // from submission
+  std::int64_t total_us = 0;        // from submission
+  std::int32_t num_preemptions = 0;
+};
+
+// Counters since construction.
+struct EngineStats {
+  std::int64_t steps = 0;
+  std::int64_t prefill_tokens = 0;
+  std::int64_t decode_tokens = 0;
+  std::int64_t preemptions = 0;
+  std::int64_t busy_us = 0;          // inside step()
+  double mean_batch = 0;             // sequences per step
+  std::int64_t pages_total = 0;
+  std::int64_t pages_peak = 0;
+};
+
+class Engine {
+ public:
+  // `decoder` and `stream` are borrowed and must outlive the engine. Allocates the pages at once.
+  // Throws Error(kOutOfMemory) with the numbers when the budget holds no useful number of pages.
+  Engine(model::Decoder& decoder, Stream& stream, const EngineOptions& options);
+  ~Engine();
+  Engine(const Engine&) = delete;
+  Engine& operator=(const Engine&) = delete;
+
+  // Throws Error(kTooLong) with the numbers when prompt + max_new_tokens can never fit the pages or
+  // the model's positions.
+  RequestId submit(Request request);
+  // One step of the plan; the requests that finished in it. Empty when idle.
+  std::vector<Completion> step();
+  bool idle() const;
+  // Requests that are waiting or running.
+  std::int64_t num_unfinished() const;
+  // Tokens that unfinished requests may still need pages for: the pipeline's measure of how far to
+  // run ahead.
+  std::int64_t num_waiting() const;
+  EngineStats stats() const;
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace caption::engine

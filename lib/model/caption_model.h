@@ -1,0 +1,72 @@
+// model/caption_model.h: a video captioner: preprocessing constants, prompt, tower, decoder.
+//
+// One file per family implements it (llava_next_video.cpp, composed.cpp); nothing else knows a
+// model's name.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/hash.h"
+#include "model/decoder.h"
+#include "text/tokenizer.h"
+#include "vision/preprocess.h"
+
+namespace caption::model {
+
+// How weights and KV pages are held. Activations are f32 on the CPU.
+enum class WeightType { kF32, kBF16 };
+
+// A model whose parts were trained apart (design.md §9); paths are model folders or files.
+struct ComposedSource {
+  std::filesystem::path vision;     // CLIP vision checkpoint folder
+  std::filesystem::path projector;  // safetensors: linear, or linear-gelu-linear
+  std::filesystem::path llm;        // Llama or Qwen3 folder, with the tokenizer
+  std::int64_t vision_feature_layer = -1;
+  bool drop_cls = true;
+  std::int64_t pool_stride = 1;   // 1: no pooling
+  std::string prompt;             // holds "{video}" once and "{prompt}" at most once
+};
+
+struct PromptIds {
+  std::vector<std::int32_t> ids;  // placeholders expanded: one id per vision token
+  std::vector<std::int32_t> vision_positions;  // ascending positions of the vision tokens in ids
+};
+
+class CaptionModel {
+ public:
+  virtual ~CaptionModel() = default;
+
+  virtual const vision::PreprocessSpec& preprocess_spec() const = 0;
+  virtual std::int64_t vision_tokens(std::int64_t num_frames) const = 0;
+  // The family's template around the user's words. Text that looks like a special token in
+  // `user_prompt` stays text.
+  virtual PromptIds build_prompt(std::string_view user_prompt, std::int64_t num_frames) const = 0;
+  // pixel_values [frames, 3, H, W] f32 -> [vision_tokens(frames), hidden] f32.
+  // Uses its own scratch memory: one thread at a time, beside the decoder's thread is fine.
+  virtual Tensor encode_frames(Stream& stream, ConstView pixel_values) = 0;
+
+  virtual Decoder& decoder() = 0;
+  virtual const text::Tokenizer& tokenizer() const = 0;
+  virtual std::vector<std::int32_t> eos_ids() const = 0;
+  virtual std::string default_prompt() const = 0;  // "이 영상을 자세히 설명해 주세요."
+  virtual std::string_view family() const = 0;     // "llava_next_video", "composed"
+  virtual Hash128 content_hash() const = 0;        // of weights and configuration
+  virtual std::int64_t weight_bytes() const = 0;   // held in memory or mapped
+};
+
+// Opens a Hugging Face folder by its config.json. Throws Error(kBadModel) for a broken one;
+// kUnavailable naming the model_type or quantisation this build cannot run.
+std::unique_ptr<CaptionModel> open_model(const std::filesystem::path& folder, WeightType type);
+std::unique_ptr<CaptionModel> open_composed(const ComposedSource& source, WeightType type);
+
+// A name such as "llava-hf/LLaVA-NeXT-Video-7B-hf" -> its snapshot folder in the local Hugging
+// Face cache ($HF_HUB_CACHE, $HF_HOME/hub, ~/.cache/huggingface/hub); an existing folder -> itself.
+// Throws Error(kBadModel) that says where it looked and how to get the model.
+std::filesystem::path resolve_model_path(std::string_view name_or_folder);
+
+}  // namespace caption::model

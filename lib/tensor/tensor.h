@@ -1,0 +1,111 @@
+// tensor/tensor.h: Tensor owns memory, View borrows it.
+//
+// Row-major. All axes but the first are dense; the first ("row") may be strided, so a slice of
+// columns of a matrix is a View too. Sizes and strides are in elements.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "backend/buffer.h"
+#include "backend/device.h"
+#include "base/error.h"
+#include "tensor/dtype.h"
+#include "tensor/shape.h"
+
+namespace caption {
+
+// Borrowed, read-only; passed by value. Must not outlive what it borrows from.
+class ConstView {
+ public:
+  ConstView() = default;
+  // Dense: row_stride is the product of the extents after the first.
+  ConstView(const void* begin, DType dtype, const Shape& shape, Device device = Device::kCpu);
+  ConstView(const void* begin, DType dtype, const Shape& shape, std::int64_t row_stride,
+            Device device);
+
+  DType dtype() const { return dtype_; }
+  const Shape& shape() const { return shape_; }
+  std::int64_t dim(int axis) const { return shape_[axis]; }
+  std::int64_t num_elements() const { return shape_.num_elements(); }
+  std::int64_t row_stride() const { return row_stride_; }
+  bool is_dense() const;
+  bool empty() const { return begin_ == nullptr; }
+  Device device() const { return device_; }
+
+  // Typed begin; throws Error(kInternal) when T is not the dtype.
+  template <class T>
+  const T* as() const {
+    CAPTION_CHECK(kDTypeOf<T> == dtype_, "view of another dtype");
+    return static_cast<const T*>(begin_);
+  }
+  const void* raw() const { return begin_; }
+
+  // Rows [first, first + count) of the first axis.
+  ConstView rows(std::int64_t first, std::int64_t count) const;
+  // The same elements under another shape; dense views only.
+  ConstView reshape(const Shape& shape) const;
+
+ protected:
+  const void* begin_ = nullptr;
+  DType dtype_ = DType::kF32;
+  Shape shape_;
+  std::int64_t row_stride_ = 0;
+  Device device_ = Device::kCpu;
+};
+
+// Borrowed, writable.
+class View : public ConstView {
+ public:
+  View() = default;
+  View(void* begin, DType dtype, const Shape& shape, Device device = Device::kCpu)
+      : ConstView(begin, dtype, shape, device) {}
+  View(void* begin, DType dtype, const Shape& shape, std::int64_t row_stride, Device device)
+      : ConstView(begin, dtype, shape, row_stride, device) {}
+
+  template <class T>
+  T* as() const {
+    return const_cast<T*>(ConstView::as<T>());
+  }
+  void* raw() const { return const_cast<void*>(begin_); }
+  View rows(std::int64_t first, std::int64_t count) const;
+  View reshape(const Shape& shape) const;
+  // Columns [first, first + count) of the last axis of a rank-2 view: a strided view.
+  View columns(std::int64_t first, std::int64_t count) const;
+};
+
+// Owns; moves, does not copy. Contents are uninitialised unless made by zeros().
+class Tensor {
+ public:
+  Tensor() = default;
+  Tensor(DType dtype, const Shape& shape, Device device = Device::kCpu);
+  static Tensor zeros(DType dtype, const Shape& shape);
+
+  DType dtype() const { return dtype_; }
+  const Shape& shape() const { return shape_; }
+  std::int64_t dim(int axis) const { return shape_[axis]; }
+  std::int64_t num_elements() const { return shape_.num_elements(); }
+  std::size_t size_bytes() const { return buffer_.size_bytes(); }
+  bool empty() const { return buffer_.begin() == nullptr; }
+
+  View view() { return View(buffer_.begin(), dtype_, shape_, buffer_.device()); }
+  ConstView view() const { return ConstView(buffer_.begin(), dtype_, shape_, buffer_.device()); }
+  template <class T>
+  T* as() {
+    return view().as<T>();
+  }
+  template <class T>
+  const T* as() const {
+    return view().as<T>();
+  }
+
+  // A deep copy, by name because it costs.
+  Tensor clone() const;
+
+ private:
+  Buffer buffer_;
+  DType dtype_ = DType::kF32;
+  Shape shape_;
+};
+
+}  // namespace caption

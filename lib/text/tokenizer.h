@@ -1,0 +1,70 @@
+// text/tokenizer.h: text <-> token ids, for every family of tokenizer.
+//
+// The law: decode(encode(s)) = s for valid UTF-8 (up to the tokenizer's normalisation).
+// A Tokenizer is immutable and thread-safe.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace caption::text {
+
+using TokenId = std::int32_t;
+
+// Whether the text of an added token such as "<video>" inside the input becomes that token (a
+// prompt template) or plain characters (a user's words).
+enum class AddedTokens { kRecognise, kPlainText };
+
+class Tokenizer {
+ public:
+  virtual ~Tokenizer() = default;
+
+  // Includes what the tokenizer adds by itself (<s> when the configuration says so).
+  virtual std::vector<TokenId> encode(std::string_view text,
+                                      AddedTokens added = AddedTokens::kRecognise) const = 0;
+  // Special tokens are left out. Invalid UTF-8 from byte tokens becomes U+FFFD as the reference
+  // implementation does. Ids outside the vocabulary throw Error(kInternal).
+  virtual std::string decode(std::span<const TokenId> ids) const = 0;
+
+  // The bytes one token contributes inside a text (a special token: none); for incremental
+  // detokenisation. `decode` of a list is the concatenation, less the first space when the
+  // tokenizer strips one.
+  virtual std::string token_bytes(TokenId id) const = 0;
+  virtual bool strips_leading_space() const = 0;
+
+  // Number of ids, added tokens included.
+  virtual std::int32_t vocab_size() const = 0;
+  virtual std::optional<TokenId> find_token(std::string_view piece) const = 0;
+  virtual std::optional<TokenId> bos_id() const = 0;
+  virtual std::optional<TokenId> eos_id() const = 0;
+};
+
+// Opens the tokenizer of a Hugging Face model folder: tokenizer.model with tokenizer_config.json
+// (and added_tokens.json, special_tokens_map.json when present).
+// Throws Error(kBadModel) that names the file and what is wrong with it; kUnavailable for a
+// tokenizer this build cannot read (tokenizer.json of another kind alone).
+std::unique_ptr<const Tokenizer> open_tokenizer(const std::filesystem::path& model_folder);
+
+// Turns a growing list of ids into text that never ends inside a character.
+// Source: models.md §6.4; the concatenation of all pieces equals decode() of the whole list.
+class IncrementalDecoder {
+ public:
+  explicit IncrementalDecoder(const Tokenizer& tokenizer) : tokenizer_(tokenizer) {}
+  // Text that became final with this token; often empty.
+  std::string push(TokenId id);
+  // The remainder: an unfinished character becomes U+FFFD.
+  std::string finish();
+
+ private:
+  const Tokenizer& tokenizer_;
+  std::string pending_;
+  bool at_start_ = true;
+};
+
+}  // namespace caption::text

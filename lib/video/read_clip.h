@@ -1,0 +1,78 @@
+// video/read_clip.h: uniform sampling of frames from any file libav can read.
+//
+// Which frames are chosen is a function of the video alone: seeking, skipping and the number of
+// threads change the time it takes, never the frames.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <string_view>
+
+#include "video/clip.h"
+
+namespace caption::video {
+
+// With T frames in the stream and n wanted (models.md §1.6):
+enum class SamplingStrategy {
+  kArange,    // int(i * T / n), i < n: LLaVA-NeXT-Video's
+  kLinspace,  // int(i * (T - 1) / (n - 1)): first and last frame included
+  kFps,       // the frames shown at 0, 1/fps, 2/fps, ... seconds, at most num_frames
+};
+
+struct SamplingOptions {
+  SamplingStrategy strategy = SamplingStrategy::kArange;
+  int num_frames = 8;  // 1..4096; for kFps an upper bound: beyond it, num_frames of them uniformly
+  double fps = 1.0;    // kFps only, > 0
+};
+
+// How frames are reached; the frames are the same for all three.
+enum class SeekMode { kAuto, kAlways, kNever };
+
+struct ReadLimits {
+  std::int64_t max_pixels = 64LL << 20;    // of one frame, checked before decoding
+  std::int64_t max_decode_us = 120'000'000;  // wall time for one clip
+};
+
+struct ReadOptions {
+  SamplingOptions sampling;
+  ReadLimits limits;
+  SeekMode seek = SeekMode::kAuto;
+  int num_threads = 1;  // decoder threads for this clip
+  // When it becomes true, reading stops soon with Error(kCancelled). May be null.
+  const std::atomic<bool>* cancelled = nullptr;
+};
+
+// Parses "arange", "linspace" or "fps=2.5"; std::nullopt-free: throws Error(kUsage) naming the
+// three forms.
+SamplingOptions parse_sampling(std::string_view text, int num_frames);
+
+// Decodes the sampled frames of `path`.
+// Throws Error: kNotFound, kNotRegularFile, kUnreadable, kNotVideo (libav knows no such content),
+// kNoVideoStream (audio or cover picture only), kNoFrames, kTooLarge (with the pixels), kTimeout,
+// kCancelled. Thread-safe.
+Clip read_clip(const std::filesystem::path& path, const ReadOptions& options);
+
+// What `inspect` shows: the declared properties of the first real video stream.
+struct Probe {
+  std::string container;
+  std::string codec;
+  std::string pixel_format;
+  std::string colour;  // "tv bt709", ...
+  int width_px = 0;    // coded
+  int height_px = 0;
+  int display_width_px = 0;  // after rotation and sample aspect ratio
+  int display_height_px = 0;
+  int rotation_degrees = 0;   // clockwise, 0, 90, 180 or 270
+  double fps = 0;             // average
+  std::int64_t duration_us = 0;  // declared, 0 when absent
+  std::int64_t num_frames = 0;   // counted by demuxing, not decoding
+  std::int64_t num_keyframes = 0;
+  std::int64_t file_bytes = 0;
+};
+
+// Demuxes the file once without decoding. Throws as read_clip.
+Probe probe(const std::filesystem::path& path);
+
+}  // namespace caption::video

@@ -1,0 +1,49 @@
+// weights/checkpoint.h: named tensors of a Hugging Face checkpoint, memory-mapped.
+//
+// model.safetensors, or the shards of model.safetensors.index.json. Every header byte is validated
+// before anything is used: sizes, overlaps, gaps, dtypes, shapes, duplicate names, offsets past the
+// end.  Source: https://github.com/huggingface/safetensors (format description, 0.4).
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/hash.h"
+#include "tensor/tensor.h"
+
+namespace caption::weights {
+
+class Checkpoint {
+ public:
+  // Opens a folder or one .safetensors file. Throws Error(kBadModel) naming file, tensor and byte.
+  static Checkpoint open(const std::filesystem::path& folder_or_file);
+
+  Checkpoint(Checkpoint&&) noexcept;
+  Checkpoint& operator=(Checkpoint&&) noexcept;
+  ~Checkpoint();
+
+  // Borrowed from the mapping, valid while the Checkpoint lives. May be unaligned in the file:
+  // the mapping is page-aligned, but a tensor's offset need not be a multiple of its element size
+  // (such a file is refused).
+  std::optional<ConstView> find(std::string_view name) const;
+  // Throws Error(kBadModel) naming the tensor, the shape found and the shape wanted.
+  ConstView require(std::string_view name, const Shape& shape) const;
+
+  std::vector<std::string> names() const;  // sorted
+  std::int64_t num_parameters() const;
+  std::int64_t size_bytes() const;
+  // Over names, dtypes, shapes and contents; the identity of the weights in manifests.
+  Hash128 content_hash() const;
+  const std::filesystem::path& path() const;
+
+ private:
+  struct State;
+  explicit Checkpoint(std::unique_ptr<State> state);
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace caption::weights

@@ -1,0 +1,96 @@
+#!/usr/bin/env python3
+"""The map of the house, as a test: who may include whom, and which room opens which package.
+
+A room includes itself and rooms on lower floors only. A package's headers appear only in the
+rooms named as its doors, and never in a public header. `--count` prints the number of breaches.
+"""
+
+import re
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+
+FLOORS = [
+    ["base"],
+    ["backend", "kv", "video", "text", "records"],
+    ["tensor", "scheduler", "eval"],
+    ["kernels", "weights", "vision"],
+    ["model", "sampling"],
+    ["engine"],
+    ["config", "pipeline", "bench"],
+    ["apps"],
+]
+DOORS = {
+    r"CLI/.*": {"apps"},
+    r"yaml-cpp/.*": {"config"},
+    r"libav(codec|format|util|filter)/.*|libsw(scale|resample)/.*": {"video"},
+    r"opencv2/.*": {"vision"},
+    r"sentencepiece.*": {"text"},
+    r"hunspell.*|utf8proc.*": {"eval"},
+    r"nlohmann/.*|xxhash.*": {"base"},
+    r"cuda.*|cublas.*|nv.*": {"backend", "kernels"},
+    r"immintrin.*|x86intrin.*|cpuid.*": {"backend", "kernels"},
+}
+
+INCLUDE = re.compile(r'^\s*#\s*include\s*(["<])([^">]+)[">]', re.MULTILINE)
+SOURCE_SUFFIXES = {".h", ".cpp", ".cu", ".cuh"}
+
+
+def floor_of(room: str) -> int:
+    for number, rooms in enumerate(FLOORS):
+        if room in rooms:
+            return number
+    raise SystemExit(f"check_layers: room {room!r} is on no floor; add it to FLOORS")
+
+
+def room_of(path: Path) -> str:
+    parts = path.relative_to(ROOT).parts
+    return parts[1] if parts[0] == "lib" else parts[0]
+
+
+def check_file(path: Path) -> list[str]:
+    room = room_of(path)
+    known = {name for rooms in FLOORS for name in rooms}
+    is_public = path.suffix == ".h" and "internal" not in path.parts and "cpu" not in path.parts
+    breaches = []
+    text = path.read_text(encoding="utf-8")
+    for match in INCLUDE.finditer(text):
+        line = text.count("\n", 0, match.start(2)) + 1
+        where = f"{path.relative_to(ROOT)}:{line}"
+        target = match.group(2)
+        other = target.split("/")[0]
+        if match.group(1) == '"' and "/" in target and other in known and other != room:
+            if floor_of(other) >= floor_of(room):
+                breaches.append(f"{where}: {room} (floor {floor_of(room)}) includes {target} "
+                                f"(floor {floor_of(other)})")
+            if "internal" in target.split("/"):
+                breaches.append(f"{where}: {target} is private to {other}")
+        for pattern, doors in DOORS.items():
+            if re.fullmatch(pattern, target) is None:
+                continue
+            if room not in doors:
+                breaches.append(f"{where}: <{target}> belongs behind {', '.join(sorted(doors))}")
+            elif is_public and room not in {"apps", "kernels"}:
+                breaches.append(f"{where}: <{target}> in a public header")
+    return breaches
+
+
+def main() -> int:
+    folders = [ROOT / "lib", ROOT / "kernels", ROOT / "apps"]
+    files = sorted(path for folder in folders for path in folder.rglob("*")
+                   if path.suffix in SOURCE_SUFFIXES)
+    if not files:
+        raise SystemExit("check_layers: no sources found")
+    breaches = [breach for path in files for breach in check_file(path)]
+    for breach in breaches:
+        print(breach)
+    if "--count" in sys.argv[1:]:
+        print(len(breaches))
+    else:
+        print(f"check_layers: {len(files)} files, {len(breaches)} breaches")
+    return 1 if breaches else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

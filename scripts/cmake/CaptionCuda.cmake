@@ -1,0 +1,50 @@
+# Finds a CUDA toolkit (>= 12), says what was decided, and sets CAPTION_HAVE_CUDA. With a toolkit
+# the backend room can ask the driver for devices (cudart is linked statically, so the binary
+# starts on machines without CUDA too).
+set(CAPTION_HAVE_CUDA OFF)
+if(CAPTION_CUDA STREQUAL "OFF")
+  message(STATUS "CUDA: off (CAPTION_CUDA=OFF)")
+  return()
+endif()
+
+if(NOT CMAKE_CUDA_COMPILER AND NOT DEFINED ENV{CUDACXX})
+  # An nvcc off PATH would silently give a CPU-only build.
+  find_program(CAPTION_NVCC nvcc HINTS $ENV{CUDA_HOME}/bin /usr/local/cuda/bin)
+  if(CAPTION_NVCC)
+    set(CMAKE_CUDA_COMPILER ${CAPTION_NVCC})
+  endif()
+endif()
+if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES)
+  set(CMAKE_CUDA_ARCHITECTURES 75-real 80-real 86-real 89-real 90)
+endif()
+include(CheckLanguage)
+check_language(CUDA)
+if(NOT CMAKE_CUDA_COMPILER)
+  if(CAPTION_CUDA STREQUAL "ON")
+    message(FATAL_ERROR "CAPTION_CUDA=ON, but no working nvcc was found (PATH, $CUDA_HOME/bin, "
+      "/usr/local/cuda/bin). Set CUDACXX, or CAPTION_CUDA=AUTO for a CPU-only build.")
+  endif()
+  message(STATUS "CUDA: no toolkit found; building for the CPU only")
+  return()
+endif()
+
+enable_language(CUDA)
+# CMake 3.25.1 does not know that nvcc has C++20.
+foreach(kind STANDARD EXTENSION)
+  if(NOT CMAKE_CUDA20_${kind}_COMPILE_OPTION)
+    set(CMAKE_CUDA20_${kind}_COMPILE_OPTION -std=c++20)
+  endif()
+endforeach()
+set(CMAKE_CUDA_STANDARD 20)
+# CMake 3.25's FindCUDAToolkit stops over a target that CUDA 13 no longer has.
+if(NOT TARGET CUDA::nvToolsExt)
+  add_library(CUDA::nvToolsExt INTERFACE IMPORTED)
+endif()
+find_package(CUDAToolkit REQUIRED)
+if(CUDAToolkit_VERSION VERSION_LESS 12)
+  message(FATAL_ERROR "CUDA toolkit ${CUDAToolkit_VERSION} is too old; 12.0 or later is needed. "
+    "CAPTION_CUDA=OFF builds for the CPU.")
+endif()
+set(CAPTION_HAVE_CUDA ON)
+message(STATUS "CUDA: toolkit ${CUDAToolkit_VERSION} (${CMAKE_CUDA_COMPILER}), "
+  "architectures ${CMAKE_CUDA_ARCHITECTURES}")

@@ -1,0 +1,30 @@
+# Flags live on one interface target that every room links privately; nothing is set globally.
+add_library(caption_flags INTERFACE)
+target_compile_options(caption_flags INTERFACE
+  $<$<COMPILE_LANGUAGE:CXX>:-Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wno-sign-conversion
+    -Wnon-virtual-dtor -Woverloaded-virtual>)
+# Baseline x86-64-v2 (every x86 server since 2009); faster tiers carry their own flags per file.
+# Contraction to fused multiply-add would make results depend on the compiler's mood.
+if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
+  target_compile_options(caption_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-march=x86-64-v2>)
+endif()
+target_compile_options(caption_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-ffp-contract=off>)
+if(CAPTION_WERROR)
+  target_compile_options(caption_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Werror>)
+endif()
+
+set(_sanitizers ${CAPTION_SANITIZE})
+if(CAPTION_FUZZ)
+  target_compile_options(caption_flags INTERFACE -fsanitize=fuzzer-no-link)
+  if(NOT _sanitizers)
+    set(_sanitizers address,undefined)
+  endif()
+endif()
+if(_sanitizers)
+  target_compile_options(caption_flags INTERFACE
+    -fsanitize=${_sanitizers} -fno-sanitize-recover=all -fno-omit-frame-pointer -g)
+  target_link_options(caption_flags INTERFACE -fsanitize=${_sanitizers})
+endif()
+
+find_package(Threads REQUIRED)
+target_link_libraries(caption_flags INTERFACE Threads::Threads)

@@ -1,0 +1,67 @@
+# One target per room. A room's CMakeLists.txt is a few lines:
+#
+#   caption_module(kv SOURCES page_pool.cpp DEPS base)
+#
+# makes the static library caption_kv with the alias caption::kv, whose headers are included as
+# "kv/page_pool.h" (kernels: "kernels/linear.h"). DEPS are rooms, LIBS are packages; both propagate.
+function(caption_module name)
+  cmake_parse_arguments(ARG "" "" "SOURCES;DEPS;LIBS" ${ARGN})
+  set(target caption_${name})
+  add_library(${target} STATIC ${ARG_SOURCES})
+  add_library(caption::${name} ALIAS ${target})
+  target_include_directories(${target} PUBLIC ${PROJECT_SOURCE_DIR}/lib ${PROJECT_SOURCE_DIR})
+  target_link_libraries(${target} PRIVATE caption_flags)
+  foreach(dep IN LISTS ARG_DEPS)
+    target_link_libraries(${target} PUBLIC caption::${dep})
+  endforeach()
+  # A package's headers stay behind the room's door; only linking propagates.
+  target_link_libraries(${target} PRIVATE ${ARG_LIBS})
+endfunction()
+
+# caption_test(kv SOURCES page_pool_test.cpp DEPS kv [LABELS fast]) makes the executable
+# caption_kv_test from tests/kv and registers each of its test cases with ctest.
+function(caption_test name)
+  if(NOT CAPTION_TESTS)
+    return()
+  endif()
+  cmake_parse_arguments(ARG "" "" "SOURCES;DEPS;LIBS;LABELS" ${ARGN})
+  if(NOT ARG_LABELS)
+    set(ARG_LABELS fast)
+  endif()
+  set(target caption_${name}_test)
+  add_executable(${target} ${ARG_SOURCES} ${PROJECT_SOURCE_DIR}/tests/main.cpp)
+  target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR})
+  target_link_libraries(${target} PRIVATE caption_flags doctest::doctest ${ARG_LIBS})
+  foreach(dep IN LISTS ARG_DEPS)
+    target_link_libraries(${target} PRIVATE caption::${dep})
+  endforeach()
+  target_compile_definitions(${target}
+    PRIVATE CAPTION_SOURCE_DIR="${PROJECT_SOURCE_DIR}" CAPTION_TEST_TMP="${CMAKE_CURRENT_BINARY_DIR}")
+  add_test(NAME ${name} COMMAND ${target})
+  set_tests_properties(${name} PROPERTIES LABELS "${ARG_LABELS}" TIMEOUT 600)
+endfunction()
+
+# caption_fuzzer(safetensors SOURCES safetensors_fuzz.cpp DEPS weights) makes a libFuzzer target
+# (clang with CAPTION_FUZZ=ON) from a file that defines LLVMFuzzerTestOneInput. Elsewhere the same
+# file is linked with tests/fuzz/replay_main.cpp and replays its corpus as a ctest.
+function(caption_fuzzer name)
+  if(NOT CAPTION_TESTS)
+    return()
+  endif()
+  cmake_parse_arguments(ARG "" "" "SOURCES;DEPS" ${ARGN})
+  set(target caption_fuzz_${name})
+  if(CAPTION_FUZZ)
+    add_executable(${target} ${ARG_SOURCES})
+    target_link_options(${target} PRIVATE -fsanitize=fuzzer)
+  else()
+    add_executable(${target} ${ARG_SOURCES} ${PROJECT_SOURCE_DIR}/tests/fuzz/replay_main.cpp)
+    add_test(NAME fuzz_replay_${name}
+      COMMAND ${target} ${PROJECT_SOURCE_DIR}/tests/fuzz/corpus/${name})
+    set_tests_properties(fuzz_replay_${name} PROPERTIES LABELS fast TIMEOUT 120)
+  endif()
+  target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR})
+  target_link_libraries(${target} PRIVATE caption_flags)
+  foreach(dep IN LISTS ARG_DEPS)
+    target_link_libraries(${target} PRIVATE caption::${dep})
+  endforeach()
+endfunction()
