@@ -1,0 +1,206 @@
+#include "vision/preprocess.h"
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "vision/internal/bicubic.h"
+
+namespace caption::vision {
+namespace {
+
+using internal::ResizeAxis;
+using internal::Window;
+
+constexpr std::int64_t kChannels = 3;
+// Of one preprocessed frame; a vision tower sees at most about a megapixel.
+constexpr std::int64_t kMaxOutPixels = std::int64_t{1} << 24;
+
+struct Extent {
+  std::int64_t height_px = 0;
+  std::int64_t width_px = 0;
+};
+
+// How one frame becomes its pixel values: resized to `resized`, of which `window` is kept and
+// placed at (pad_top, pad_left) of an `out` image of zeros.
+struct Geometry {
+  Extent resized;
+  Window window;
+  int pad_top_px = 0;
+  int pad_left_px = 0;
+  Extent out;
+};
+
+Extent resized_extent(const video::Frame& frame, const PreprocessSpec& spec) {
+  if (!spec.do_resize) return {frame.height_px, frame.width_px};
+  if (spec.size_px) return {(*spec.size_px)[0], (*spec.size_px)[1]};
+  const double target = *spec.shortest_edge_px;
+  const int shortest = std::min(frame.height_px, frame.width_px);
+  const int longest = std::max(frame.height_px, frame.width_px);
+  // Truncated, as Python's int(size * long / short).
+  const auto new_longest = static_cast<std::int64_t>(target * longest / shortest);
+  const std::int64_t new_shortest = *spec.shortest_edge_px;
+  return frame.width_px <= frame.height_px ? Extent{new_longest, new_shortest}
+                                           : Extent{new_shortest, new_longest};
+}
+
+// Along one axis: which part of `resized` lies in a centred crop of `crop`, and after how much
+// padding. Same rounding as the reference: pads floor half first, crops floor half.
+struct AxisCrop {
+  int first = 0;
+  int count = 0;
+  int pad = 0;
+};
+AxisCrop crop_axis(std::int64_t resized, std::int64_t crop) {
+  if (crop > resized) {
+    return {0, static_cast<int>(resized), static_cast<int>((crop - resized) / 2)};
+  }
+  return {static_cast<int>((resized - crop) / 2), static_cast<int>(crop), 0};
+}
+
+[[noreturn]] void throw_too_large(const video::Frame& frame, const Extent& extent) {
+  throw Error(ErrorCode::kTooLarge,
+              "a frame of " + std::to_string(frame.width_px) + "x" +
+                  std::to_string(frame.height_px) + " pixels would be resized to " +
+                  std::to_string(extent.width_px) + "x" + std::to_string(extent.height_px) +
+                  "; at most " + std::to_string(kMaxOutPixels) +
+                  " pixels on an axis or in the result are supported");
+}
+
+Geometry plan(const video::Frame& frame, const PreprocessSpec& spec) {
+  CAPTION_CHECK(frame.height_px >= 1 && frame.width_px >= 1, "frame without pixels");
+  Geometry geometry;
+  geometry.resized = resized_extent(frame, spec);
+  geometry.out = spec.do_center_crop ? Extent{spec.crop_px[0], spec.crop_px[1]} : geometry.resized;
+  if (std::max(geometry.resized.height_px, geometry.resized.width_px) > kMaxOutPixels) {
+    throw_too_large(frame, geometry.resized);
+  }
+  if (geometry.out.height_px * geometry.out.width_px > kMaxOutPixels) {
+    throw_too_large(frame, geometry.out);
+  }
+  const AxisCrop rows = crop_axis(geometry.resized.height_px, geometry.out.height_px);
+  const AxisCrop columns = crop_axis(geometry.resized.width_px, geometry.out.width_px);
+  geometry.window = {rows.first, columns.first, rows.count, columns.count};
+  geometry.pad_top_px = rows.pad;
+  geometry.pad_left_px = columns.pad;
+  return geometry;
+}
+
+// A byte has 256 values: the normalisation of each channel is a table.
+class NormaliseTable {
+ public:
+  explicit NormaliseTable(const PreprocessSpec& spec) {
+    for (std::size_t channel = 0; channel < kChannels; ++channel) {
+      const float mean = spec.mean[channel] * 255.0F;
+      const float std = spec.std[channel] * 255.0F;
+      for (std::size_t value = 0; value < 256; ++value) {
+        const float x = static_cast<float>(value);
+        values_[channel][value] = spec.do_normalize ? (x - mean) / std : x * (1.0F / 255.0F);
+      }
+    }
+  }
+  float operator()(std::int64_t channel, std::uint8_t value) const {
+    return values_[static_cast<std::size_t>(channel)][value];
+  }
+
+ private:
+  std::array<std::array<float, 256>, kChannels> values_{};
+};
+
+void preprocess_frame(const video::Frame& frame, const Geometry& geometry,
+                      const NormaliseTable& normalise, float* out) {
+  const Window& window = geometry.window;
+  const ResizeAxis rows(frame.height_px, static_cast<int>(geometry.resized.height_px),
+                        window.top_px, window.height_px);
+  const ResizeAxis columns(frame.width_px, static_cast<int>(geometry.resized.width_px),
+                           window.left_px, window.width_px);
+  std::vector<std::uint8_t> rgb(static_cast<std::size_t>(window.height_px) *
+                                static_cast<std::size_t>(window.width_px) * kChannels);
+  internal::resize_window(frame, rows, columns, rgb);
+
+  const std::int64_t plane = geometry.out.height_px * geometry.out.width_px;
+  for (std::int64_t channel = 0; channel < kChannels; ++channel) {
+    float* channel_out = out + channel * plane;
+    if (window.height_px < geometry.out.height_px || window.width_px < geometry.out.width_px) {
+      std::fill(channel_out, channel_out + plane, normalise(channel, 0));
+    }
+    const std::uint8_t* pixel = rgb.data() + channel;
+    for (int y = 0; y < window.height_px; ++y) {
+      float* out_row = channel_out + (geometry.pad_top_px + y) * geometry.out.width_px +
+                       geometry.pad_left_px;
+      for (int x = 0; x < window.width_px; ++x, pixel += kChannels) {
+        out_row[x] = normalise(channel, *pixel);
+      }
+    }
+  }
+}
+
+void check_spec(const PreprocessSpec& spec) {
+  if (spec.do_resize) {
+    CAPTION_CHECK(spec.shortest_edge_px.has_value() != spec.size_px.has_value(),
+                  "a preprocessing spec that resizes needs a shortest edge or a size, not both");
+    CAPTION_CHECK(spec.size_px ? std::min((*spec.size_px)[0], (*spec.size_px)[1]) >= 1
+                               : *spec.shortest_edge_px >= 1,
+                  "resize to no pixels");
+  }
+  CAPTION_CHECK(!spec.do_center_crop || std::min(spec.crop_px[0], spec.crop_px[1]) >= 1,
+                "crop to no pixels");
+}
+
+}  // namespace
+
+Tensor preprocess(ThreadPool& pool, std::span<const video::Frame> frames,
+                  const PreprocessSpec& spec) {
+  CAPTION_CHECK(!frames.empty(), "no frames to preprocess");
+  check_spec(spec);
+  std::vector<Geometry> geometries;
+  for (const video::Frame& frame : frames) {
+    geometries.push_back(plan(frame, spec));
+    const Extent& first = geometries.front().out;
+    const Extent& out = geometries.back().out;
+    CAPTION_CHECK(out.height_px == first.height_px && out.width_px == first.width_px,
+                  "frames of different sizes need a spec that ends in one size");
+  }
+  const Extent& out = geometries.front().out;
+  const auto num_frames = static_cast<std::int64_t>(frames.size());
+  Tensor pixel_values(DType::kF32, {num_frames, kChannels, out.height_px, out.width_px});
+  float* values = pixel_values.as<float>();
+  const std::int64_t frame_elements = kChannels * out.height_px * out.width_px;
+  const NormaliseTable normalise(spec);
+  pool.parallel_for(num_frames, 1, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t i = begin; i < end; ++i) {
+      const auto idx = static_cast<std::size_t>(i);
+      preprocess_frame(frames[idx], geometries[idx], normalise, values + i * frame_elements);
+    }
+  });
+  return pixel_values;
+}
+
+video::Frame resize_bicubic_antialias(const video::Frame& frame, int out_width_px,
+                                      int out_height_px) {
+  CAPTION_CHECK(out_width_px >= 1 && out_height_px >= 1, "resize to no pixels");
+  video::Frame out;
+  out.width_px = out_width_px;
+  out.height_px = out_height_px;
+  out.pts_us = frame.pts_us;
+  out.frame_idx = frame.frame_idx;
+  out.rgb.resize(static_cast<std::size_t>(out_width_px) * static_cast<std::size_t>(out_height_px) *
+                 kChannels);
+  internal::resize_window(frame, ResizeAxis(frame.height_px, out_height_px, 0, out_height_px),
+                          ResizeAxis(frame.width_px, out_width_px, 0, out_width_px), out.rgb);
+  return out;
+}
+
+Hash128 pixel_hash(ConstView pixel_values) {
+  CAPTION_CHECK(pixel_values.is_dense(), "only dense pixel values are hashed");
+  Hasher hasher;
+  hasher.update_string(pixel_values.shape().to_string());
+  hasher.update_string(dtype_name(pixel_values.dtype()));
+  const auto size_bytes = static_cast<std::size_t>(pixel_values.num_elements()) *
+                          dtype_size_bytes(pixel_values.dtype());
+  hasher.update({static_cast<const std::byte*>(pixel_values.raw()), size_bytes});
+  return hasher.digest();
+}
+
+}  // namespace caption::vision
