@@ -37,6 +37,11 @@ class Tokenizer {
   // tokenizer strips one.
   virtual std::string token_bytes(TokenId id) const = 0;
   virtual bool strips_leading_space() const = 0;
+  // True for SentencePiece's byte pieces <0x00>..<0xFF>: a maximal run of them (special tokens do
+  // not end it) is decoded as a unit, and when it is not valid UTF-8 every byte of it becomes one
+  // U+FFFD. The bytes of all other tokens form one UTF-8 stream; there, each maximal invalid
+  // subpart becomes one U+FFFD.
+  virtual bool is_byte_fallback(TokenId /*id*/) const { return false; }
 
   // Number of ids, added tokens included.
   virtual std::int32_t vocab_size() const = 0;
@@ -46,13 +51,15 @@ class Tokenizer {
 };
 
 // Opens the tokenizer of a Hugging Face model folder: tokenizer.model with tokenizer_config.json
-// (and added_tokens.json, special_tokens_map.json when present).
+// (and added_tokens.json, special_tokens_map.json, tokenizer.json when present).
 // Throws Error(kBadModel) that names the file and what is wrong with it; kUnavailable for a
-// tokenizer this build cannot read (tokenizer.json of another kind alone).
+// tokenizer this build cannot read (tokenizer.json of another kind alone, a unigram model).
 std::unique_ptr<const Tokenizer> open_tokenizer(const std::filesystem::path& model_folder);
 
-// Turns a growing list of ids into text that never ends inside a character.
-// Source: models.md §6.4; the concatenation of all pieces equals decode() of the whole list.
+// Turns a growing list of ids into text that never ends inside a character. One thread at a time.
+// Source: models.md §6.4; the concatenation of all pieces equals decode() of the whole list. A run
+// of byte-fallback tokens is therefore held back until it ends: only then is it known whether its
+// bytes are characters.
 class IncrementalDecoder {
  public:
   explicit IncrementalDecoder(const Tokenizer& tokenizer) : tokenizer_(tokenizer) {}
@@ -62,8 +69,11 @@ class IncrementalDecoder {
   std::string finish();
 
  private:
+  std::string strip_start(std::string text);
+
   const Tokenizer& tokenizer_;
-  std::string pending_;
+  std::string byte_run_;  // of byte-fallback tokens, not yet ended
+  std::string pending_;   // of other tokens, an unfinished character
   bool at_start_ = true;
 };
 

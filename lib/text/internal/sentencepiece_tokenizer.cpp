@@ -1,0 +1,242 @@
+#include "text/internal/sentencepiece_tokenizer.h"
+
+#include <sentencepiece_processor.h>
+
+#include <algorithm>
+#include <unordered_map>
+#include <unordered_set>
+#include <utility>
+
+#include "base/error.h"
+#include "base/json.h"
+#include "base/utf8.h"
+#include "text/internal/byte_run.h"
+#include "text/internal/sentencepiece_file.h"
+
+namespace caption::text {
+namespace {
+
+constexpr std::string_view kSpaceMark = "\xE2\x96\x81";  // U+2581
+
+std::string replace_all(std::string_view text, std::string_view from, std::string_view to) {
+  std::string out;
+  out.reserve(text.size());
+  for (std::size_t pos = 0;;) {
+    const std::size_t hit = text.find(from, pos);
+    out += text.substr(pos, hit - pos);
+    if (hit == std::string_view::npos) return out;
+    out += to;
+    pos = hit + from.size();
+  }
+}
+
+// What an id means to decode().
+struct Token {
+  enum class Kind { kText, kByte, kSpecial, kUnassigned };
+  std::string bytes;  // U+2581 already a space
+  Kind kind = Kind::kUnassigned;
+};
+
+class SentencePieceTokenizer final : public Tokenizer {
+ public:
+  explicit SentencePieceTokenizer(const TokenizerFiles& files) {
+    const std::string model_name = files.folder + "/tokenizer.model";
+    const std::vector<Piece> pieces = parse_sentencepiece_model(files.tokenizer_model, model_name);
+    const TokenizerConfig config = parse_tokenizer_config(files);
+    prefix_rule_ = config.prefix_rule;
+    load_processor(pieces, model_name);
+    add_pieces(pieces, config);
+    add_configured_tokens(pieces, config);
+    bos_id_ = find_token(config.bos_token);
+    eos_id_ = find_token(config.eos_token);
+    const auto require = [&](bool adds, const char* key, const std::string& content,
+                             std::optional<TokenId> id) {
+      if (!adds || id) return;
+      throw Error(ErrorCode::kBadModel, files.folder + "/tokenizer_config.json: " + key + " " +
+                                            json_quote(content) +
+                                            " is to be added to every text, but has no id");
+    };
+    require(config.adds_bos, "bos_token", config.bos_token, bos_id_);
+    require(config.adds_eos, "eos_token", config.eos_token, eos_id_);
+    adds_bos_ = config.adds_bos;
+    adds_eos_ = config.adds_eos;
+  }
+
+  std::vector<TokenId> encode(std::string_view text, AddedTokens added) const override {
+    std::vector<TokenId> ids;
+    if (adds_bos_) ids.push_back(*bos_id_);
+    const std::string valid = make_valid_utf8(text);
+    const AddedTokenMatcher& matcher = added == AddedTokens::kRecognise ? matcher_ : vocabulary_;
+    for (const Segment& segment : matcher.split(valid)) {
+      if (segment.token != nullptr) {
+        ids.push_back(segment.token->id);
+      } else {
+        const bool at_start = segment.text.data() == valid.data();
+        encode_segment(segment.text, at_start, added, &ids);
+      }
+    }
+    if (adds_eos_) ids.push_back(*eos_id_);
+    return ids;
+  }
+
+  std::string decode(std::span<const TokenId> ids) const override {
+    std::string text;
+    std::string byte_run;
+    for (const TokenId id : ids) {
+      const Token& token = token_at(id);
+      if (token.kind == Token::Kind::kByte) {
+        byte_run += token.bytes;
+      } else if (token.kind == Token::Kind::kText) {
+        text += decode_byte_run(byte_run);
+        byte_run.clear();
+        text += token.bytes;
+      }
+    }
+    text += decode_byte_run(byte_run);
+    if (strips_leading_space() && text.starts_with(' ')) text.erase(0, 1);
+    return text;
+  }
+
+  std::string token_bytes(TokenId id) const override { return token_at(id).bytes; }
+  bool is_byte_fallback(TokenId id) const override {
+    return token_at(id).kind == Token::Kind::kByte;
+  }
+  bool strips_leading_space() const override { return prefix_rule_ != PrefixRule::kNone; }
+  std::int32_t vocab_size() const override { return static_cast<std::int32_t>(tokens_.size()); }
+  std::optional<TokenId> find_token(std::string_view piece) const override {
+    const auto it = ids_.find(std::string(piece));
+    return it == ids_.end() ? std::nullopt : std::optional<TokenId>(it->second);
+  }
+  std::optional<TokenId> bos_id() const override { return bos_id_; }
+  std::optional<TokenId> eos_id() const override { return eos_id_; }
+
+ private:
+  void load_processor(const std::vector<Piece>& pieces, const std::string& name) {
+    const auto status = processor_.LoadFromSerializedProto(write_sentencepiece_model(pieces));
+    if (!status.ok()) {
+      throw Error(ErrorCode::kBadModel, name + ": sentencepiece refuses it: " + status.ToString());
+    }
+  }
+
+  // The model file's own pieces. Control and user-defined ones are added tokens to the reference;
+  // flags the configuration gives for the same content replace the defaults below.
+  void add_pieces(const std::vector<Piece>& pieces, const TokenizerConfig& config) {
+    std::unordered_set<std::string_view> configured;
+    for (const AddedToken& token : config.added_tokens) configured.insert(token.content);
+    tokens_.resize(pieces.size());
+    for (std::size_t i = 0; i < pieces.size(); ++i) {
+      const Piece& piece = pieces[i];
+      const auto id = static_cast<TokenId>(i);
+      const bool is_special =
+          piece.type == PieceType::kControl || piece.type == PieceType::kUnknown;
+      set_token(id, piece.text, is_special);
+      if (piece.type == PieceType::kUserDefined) {
+        vocabulary_.add(piece.text, AddedToken{.content = piece.text, .id = id});
+      }
+      if ((is_special || piece.type == PieceType::kUserDefined) &&
+          !configured.contains(piece.text)) {
+        matcher_.add(piece.text,
+                     AddedToken{.content = piece.text, .id = id, .is_special = is_special});
+      }
+    }
+  }
+
+  void add_configured_tokens(const std::vector<Piece>& pieces, const TokenizerConfig& config) {
+    std::unordered_set<std::string_view> control;
+    for (const Piece& piece : pieces) {
+      if (piece.type == PieceType::kControl || piece.type == PieceType::kUnknown) {
+        control.insert(piece.text);
+      }
+    }
+    const std::unordered_set<std::string_view> special(config.special_tokens.begin(),
+                                                       config.special_tokens.end());
+    for (AddedToken token : config.added_tokens) {
+      if (token.content.empty()) continue;
+      token.is_special =
+          token.is_special || special.contains(token.content) || control.contains(token.content);
+      // The reference finds the model's control pieces in the raw text, whatever is configured.
+      token.is_normalized = token.is_normalized && !control.contains(token.content);
+      set_token(token.id, token.content, token.is_special);
+      if (token.is_normalized) {
+        normalized_matcher_.add(normalize(token.content), token);
+      } else {
+        matcher_.add(token.content, token);
+      }
+    }
+  }
+
+  void set_token(TokenId id, const std::string& content, bool is_special) {
+    const auto idx = static_cast<std::size_t>(id);
+    if (idx >= tokens_.size()) tokens_.resize(idx + 1);
+    const int byte = byte_of_piece(content);
+    if (is_special) {
+      tokens_[idx] = {"", Token::Kind::kSpecial};
+    } else if (byte >= 0) {
+      tokens_[idx] = {std::string(1, static_cast<char>(byte)), Token::Kind::kByte};
+    } else {
+      tokens_[idx] = {replace_all(content, kSpaceMark, " "), Token::Kind::kText};
+    }
+    ids_.insert_or_assign(content, id);
+  }
+
+  const Token& token_at(TokenId id) const {
+    CAPTION_CHECK(id >= 0 && id < vocab_size(), "token id " + std::to_string(id) +
+                                                    " is outside the vocabulary of " +
+                                                    std::to_string(vocab_size()));
+    return tokens_[static_cast<std::size_t>(id)];
+  }
+
+  // The reference's normaliser: with the legacy rule it also puts the mark before every text.
+  std::string normalize(std::string_view text) const {
+    if (prefix_rule_ != PrefixRule::kEverySegmentAlways) return std::string(text);
+    return std::string(kSpaceMark) + replace_all(text, " ", kSpaceMark);
+  }
+
+  // A stretch of raw text without raw added tokens.
+  void encode_segment(std::string_view raw, bool at_start, AddedTokens added,
+                      std::vector<TokenId>* ids) const {
+    const std::string text = normalize(raw);
+    if (added == AddedTokens::kPlainText || normalized_matcher_.empty()) {
+      encode_piece(text, at_start, ids);
+      return;
+    }
+    for (const Segment& segment : normalized_matcher_.split(text)) {
+      if (segment.token != nullptr) {
+        ids->push_back(segment.token->id);
+      } else {
+        encode_piece(segment.text, at_start && segment.text.data() == text.data(), ids);
+      }
+    }
+  }
+
+  void encode_piece(std::string_view normalized, bool at_start, std::vector<TokenId>* ids) const {
+    std::string text = replace_all(normalized, " ", kSpaceMark);
+    const bool wants_mark = prefix_rule_ == PrefixRule::kEverySegment ||
+                            (prefix_rule_ == PrefixRule::kFirstSegment && at_start);
+    if (wants_mark && !text.starts_with(kSpaceMark)) text.insert(0, kSpaceMark);
+    std::vector<int> piece_ids;
+    const auto status = processor_.Encode(text, &piece_ids);
+    CAPTION_CHECK(status.ok(), "sentencepiece: " + status.ToString());
+    ids->insert(ids->end(), piece_ids.begin(), piece_ids.end());
+  }
+
+  sentencepiece::SentencePieceProcessor processor_;
+  PrefixRule prefix_rule_ = PrefixRule::kNone;
+  AddedTokenMatcher matcher_;             // on raw text
+  AddedTokenMatcher normalized_matcher_;  // on normalised text
+  AddedTokenMatcher vocabulary_;          // user-defined pieces only: ordinary vocabulary
+  std::vector<Token> tokens_;             // by id
+  std::unordered_map<std::string, TokenId> ids_;
+  std::optional<TokenId> bos_id_;
+  std::optional<TokenId> eos_id_;
+  bool adds_bos_ = false;
+  bool adds_eos_ = false;
+};
+
+}  // namespace
+
+std::unique_ptr<const Tokenizer> make_sentencepiece_tokenizer(const TokenizerFiles& files) {
+  return std::make_unique<const SentencePieceTokenizer>(files);
+}
+
+}  // namespace caption::text

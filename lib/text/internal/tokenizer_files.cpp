@@ -1,0 +1,215 @@
+#include "text/internal/tokenizer_files.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cstdint>
+#include <map>
+#include <system_error>
+#include <utility>
+
+#include "base/error.h"
+#include "base/json.h"
+#include "base/mapped_file.h"
+
+namespace caption::text {
+namespace {
+
+// Far above the largest published vocabulary (2^18), and small enough for a table.
+constexpr std::int64_t kMaxTokenId = (1 << 20) - 1;
+
+// A model folder's file that cannot be read is the model's fault, not a clip's.
+std::string read_model_file(const std::filesystem::path& path) {
+  try {
+    return read_text_file(path);
+  } catch (const Error& error) {
+    throw Error(ErrorCode::kBadModel, error.what());
+  }
+}
+
+std::optional<std::string> read_if_present(const std::filesystem::path& path) {
+  std::error_code ignored;  // what cannot even be looked at counts as absent
+  if (!std::filesystem::exists(path, ignored)) return std::nullopt;
+  return read_model_file(path);
+}
+
+JsonObject parse_json(const std::optional<std::string>& text, const TokenizerFiles& files,
+                      const char* file_name) {
+  return JsonObject::parse(text.value_or("{}"), files.folder + "/" + file_name,
+                           ErrorCode::kBadModel);
+}
+
+// "bos_token": "<s>" or "bos_token": {"content": "<s>", ...}
+std::string token_content(const JsonObject& object, const std::string& key,
+                          std::string_view fallback) {
+  const auto content = object.find_string_at(key + ".content");
+  return content ? *content : object.get_string(key, fallback);
+}
+
+std::vector<std::string> token_contents(const JsonObject& object, const std::string& key) {
+  std::vector<std::string> contents;
+  for (std::size_t i = 0;; ++i) {
+    const std::string element = key + "." + std::to_string(i);
+    auto content = object.find_string_at(element + ".content");
+    if (!content) content = object.find_string_at(element);
+    if (!content) return contents;
+    contents.push_back(*content);
+  }
+}
+
+AddedToken read_added_token(const JsonObject& object, TokenId id) {
+  AddedToken token;
+  token.content = object.require_string("content");
+  token.id = id;
+  token.is_special = object.get_bool("special", false);
+  token.is_normalized = object.get_bool("normalized", !token.is_special);
+  token.strips_left = object.get_bool("lstrip", false);
+  token.strips_right = object.get_bool("rstrip", false);
+  token.is_single_word = object.get_bool("single_word", false);
+  return token;
+}
+
+// {"32000": {"content": "<video>", ...}, ...}
+std::vector<AddedToken> read_added_tokens_decoder(const JsonObject& decoder) {
+  std::vector<AddedToken> tokens;
+  for (const std::string& key : decoder.keys()) {
+    std::int64_t id = -1;
+    const auto [end, error] = std::from_chars(key.data(), key.data() + key.size(), id);
+    if (error != std::errc() || end != key.data() + key.size() || id < 0 || id > kMaxTokenId) {
+      throw Error(ErrorCode::kBadModel, decoder.name() + ": " + json_quote(key) +
+                                            " is not a token id; expected 0 to " +
+                                            std::to_string(kMaxTokenId));
+    }
+    const auto object = decoder.get_object(key);
+    if (!object) {
+      throw Error(ErrorCode::kBadModel, decoder.name() + "." + key + ": expected an object");
+    }
+    tokens.push_back(read_added_token(*object, static_cast<TokenId>(id)));
+  }
+  return tokens;
+}
+
+// added_tokens.json: {"<video>": 32000, ...}; the older form, without flags.
+std::vector<AddedToken> read_added_tokens_json(const JsonObject& ids,
+                                               const std::vector<std::string>& special_tokens) {
+  std::vector<AddedToken> tokens;
+  for (const std::string& content : ids.keys()) {
+    AddedToken token;
+    token.content = content;
+    token.id = static_cast<TokenId>(ids.require_int(content, 0, kMaxTokenId));
+    token.is_special =
+        std::find(special_tokens.begin(), special_tokens.end(), content) != special_tokens.end();
+    token.is_normalized = !token.is_special;
+    tokens.push_back(std::move(token));
+  }
+  return tokens;
+}
+
+// Ascending ids; of several entries for one id the last counts.
+std::vector<AddedToken> sort_by_id(std::vector<AddedToken> tokens) {
+  std::map<TokenId, AddedToken> by_id;
+  for (AddedToken& token : tokens) by_id.insert_or_assign(token.id, std::move(token));
+  tokens.clear();
+  for (auto& [id, token] : by_id) tokens.push_back(std::move(token));
+  return tokens;
+}
+
+// What tokenizer.json's pipeline does, where it has the shape of a LLaMA tokenizer.
+std::optional<PrefixRule> prefix_rule_of(const JsonObject& tokenizer_json) {
+  if (const auto normalizer = tokenizer_json.get_object("normalizer")) {
+    std::vector<JsonObject> steps{*normalizer};
+    if (normalizer->get_string("type", "") == "Sequence") {
+      steps = normalizer->get_objects("normalizers");
+    }
+    for (const JsonObject& step : steps) {
+      if (step.get_string("type", "") == "Prepend") return PrefixRule::kEverySegmentAlways;
+    }
+  }
+  if (const auto pre_tokenizer = tokenizer_json.get_object("pre_tokenizer")) {
+    if (pre_tokenizer->get_string("type", "") == "Metaspace") {
+      const std::string scheme = pre_tokenizer->get_string("prepend_scheme", "always");
+      if (scheme == "first") return PrefixRule::kFirstSegment;
+      if (scheme == "never") return PrefixRule::kNone;
+      return PrefixRule::kEverySegment;
+    }
+  }
+  return std::nullopt;
+}
+
+PrefixRule choose_prefix_rule(const JsonObject& config, const JsonObject& tokenizer_json) {
+  if (!config.get_bool("add_prefix_space", true)) return PrefixRule::kNone;
+  // The reference runs tokenizer.json, unless add_prefix_space makes it convert tokenizer.model.
+  if (!config.has("add_prefix_space")) {
+    if (const auto rule = prefix_rule_of(tokenizer_json)) return *rule;
+  }
+  return config.get_bool("legacy", true) ? PrefixRule::kEverySegmentAlways
+                                         : PrefixRule::kFirstSegment;
+}
+
+void append_special_tokens(const JsonObject& object, std::vector<std::string>* contents) {
+  for (const char* key : {"bos_token", "eos_token", "unk_token", "sep_token", "pad_token",
+                          "cls_token", "mask_token"}) {
+    if (object.has(key)) contents->push_back(token_content(object, key, ""));
+  }
+  const std::vector<std::string> additional = token_contents(object, "additional_special_tokens");
+  contents->insert(contents->end(), additional.begin(), additional.end());
+}
+
+}  // namespace
+
+TokenizerFiles read_tokenizer_files(const std::filesystem::path& model_folder) {
+  std::error_code ignored;
+  if (!std::filesystem::is_directory(model_folder, ignored)) {
+    throw Error(ErrorCode::kBadModel, model_folder.string() + ": there is no such model folder");
+  }
+  TokenizerFiles files;
+  files.folder = model_folder.string();
+  const auto model = model_folder / "tokenizer.model";
+  if (!std::filesystem::exists(model, ignored)) {
+    for (const char* other : {"tokenizer.json", "vocab.json"}) {
+      if (!std::filesystem::exists(model_folder / other, ignored)) continue;
+      throw Error(ErrorCode::kUnavailable,
+                  files.folder + ": has " + other +
+                      " but no tokenizer.model; this build reads SentencePiece tokenizers only");
+    }
+    throw Error(ErrorCode::kBadModel, files.folder + ": tokenizer.model is missing");
+  }
+  files.tokenizer_model = read_model_file(model);
+  files.tokenizer_config_json = read_if_present(model_folder / "tokenizer_config.json");
+  files.added_tokens_json = read_if_present(model_folder / "added_tokens.json");
+  files.special_tokens_map_json = read_if_present(model_folder / "special_tokens_map.json");
+  files.tokenizer_json = read_if_present(model_folder / "tokenizer.json");
+  return files;
+}
+
+TokenizerConfig parse_tokenizer_config(const TokenizerFiles& files) {
+  const JsonObject json = parse_json(files.tokenizer_config_json, files, "tokenizer_config.json");
+  const JsonObject fast = parse_json(files.tokenizer_json, files, "tokenizer.json");
+  TokenizerConfig config;
+  config.prefix_rule = choose_prefix_rule(json, fast);
+  config.adds_bos = json.get_bool("add_bos_token", true);
+  config.adds_eos = json.get_bool("add_eos_token", false);
+  config.bos_token = token_content(json, "bos_token", "<s>");
+  config.eos_token = token_content(json, "eos_token", "</s>");
+  append_special_tokens(json, &config.special_tokens);
+
+  // The older files count only when the configuration does not list the added tokens itself.
+  if (const auto decoder = json.get_object("added_tokens_decoder")) {
+    config.added_tokens = read_added_tokens_decoder(*decoder);
+  } else {
+    const JsonObject map =
+        parse_json(files.special_tokens_map_json, files, "special_tokens_map.json");
+    append_special_tokens(map, &config.special_tokens);
+    config.bos_token = token_content(map, "bos_token", config.bos_token);
+    config.eos_token = token_content(map, "eos_token", config.eos_token);
+    config.added_tokens = read_added_tokens_json(
+        parse_json(files.added_tokens_json, files, "added_tokens.json"), config.special_tokens);
+    for (const JsonObject& object : fast.get_objects("added_tokens")) {
+      const std::int64_t id = object.require_int("id", 0, kMaxTokenId);
+      config.added_tokens.push_back(read_added_token(object, static_cast<TokenId>(id)));
+    }
+  }
+  config.added_tokens = sort_by_id(std::move(config.added_tokens));
+  return config;
+}
+
+}  // namespace caption::text

@@ -1,0 +1,100 @@
+// The pieces of IncrementalDecoder against decode() of the whole list.
+#include <doctest/doctest.h>
+
+#include <map>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "base/utf8.h"
+#include "text/tokenizer.h"
+
+namespace caption::text {
+namespace {
+
+const char* const kGoldens = CAPTION_SOURCE_DIR "/tests/golden/text/";
+
+std::vector<std::string> pieces_of(const Tokenizer& tokenizer, const std::vector<TokenId>& ids) {
+  IncrementalDecoder decoder(tokenizer);
+  std::vector<std::string> pieces;
+  for (const TokenId id : ids) pieces.push_back(decoder.push(id));
+  pieces.push_back(decoder.finish());
+  return pieces;
+}
+
+std::string joined(const std::vector<std::string>& pieces) {
+  std::string text;
+  for (const std::string& piece : pieces) text += piece;
+  return text;
+}
+
+// Every token is a few bytes of one UTF-8 stream, as with byte-level BPE.
+class ByteStreamTokenizer final : public Tokenizer {
+ public:
+  explicit ByteStreamTokenizer(std::vector<std::string> tokens) : tokens_(std::move(tokens)) {}
+
+  std::vector<TokenId> encode(std::string_view, AddedTokens) const override { return {}; }
+  std::string decode(std::span<const TokenId> ids) const override {
+    std::string bytes;
+    for (const TokenId id : ids) bytes += token_bytes(id);
+    return make_valid_utf8(bytes);
+  }
+  std::string token_bytes(TokenId id) const override {
+    return tokens_[static_cast<std::size_t>(id)];
+  }
+  bool strips_leading_space() const override { return false; }
+  std::int32_t vocab_size() const override { return static_cast<std::int32_t>(tokens_.size()); }
+  std::optional<TokenId> find_token(std::string_view) const override { return std::nullopt; }
+  std::optional<TokenId> bos_id() const override { return std::nullopt; }
+  std::optional<TokenId> eos_id() const override { return std::nullopt; }
+
+ private:
+  std::vector<std::string> tokens_;
+};
+
+TEST_SUITE("text/incremental_decoder") {
+  TEST_CASE("the pieces of random ids are whole characters and join to decode()") {
+    std::mt19937 rng(7);
+    for (const char* name : {"legacy", "modern", "flags_modern", "no_prefix", "user_defined"}) {
+      CAPTURE(std::string(name));
+      const auto tokenizer = open_tokenizer(std::string(kGoldens) + name);
+      const std::int32_t size = tokenizer->vocab_size();
+      for (int round = 0; round < 2000; ++round) {
+        std::vector<TokenId> ids(rng() % 24);
+        // Half of the rounds among control and byte tokens, where the difficulties are.
+        const std::int32_t range = round % 2 == 0 ? size : std::min(size, 262);
+        for (TokenId& id : ids) id = static_cast<TokenId>(rng() % range);
+        const auto pieces = pieces_of(*tokenizer, ids);
+        for (const std::string& piece : pieces) CHECK(is_valid_utf8(piece));
+        CHECK(joined(pieces) == tokenizer->decode(ids));
+      }
+    }
+  }
+
+  TEST_CASE("the pieces of a byte stream are whole characters and join to decode()") {
+    std::vector<std::string> tokens = {"",     "\xea", "\xb0", "\x80",     "\xf0\x9f", "\x98\x80",
+                                       "\xc3", " a",   "가",   "\xea\xb0", "\xff",     "\xed\xa0"};
+    const ByteStreamTokenizer tokenizer(tokens);
+    std::mt19937 rng(8);
+    for (int round = 0; round < 5000; ++round) {
+      std::vector<TokenId> ids(rng() % 12);
+      for (TokenId& id : ids) id = static_cast<TokenId>(rng() % tokens.size());
+      const auto pieces = pieces_of(tokenizer, ids);
+      for (const std::string& piece : pieces) CHECK(is_valid_utf8(piece));
+      CHECK(joined(pieces) == tokenizer.decode(ids));
+    }
+  }
+
+  TEST_CASE("ordinary text comes out token by token, a byte run when it has ended") {
+    const auto tokenizer = open_tokenizer(std::string(kGoldens) + "modern");
+    const TokenId a = *tokenizer->find_token("\u2581a");
+    const TokenId byte = *tokenizer->find_token("<0x00>");
+    const std::vector<TokenId> ids = {1, a,           byte + 0xEA, byte + 0xB0,
+                                      2, byte + 0x80, a,           byte + 0xEA};
+    CHECK(pieces_of(*tokenizer, ids) ==
+          std::vector<std::string>{"", "a", "", "", "", "", "가 a", "", "\uFFFD"});
+  }
+}
+
+}  // namespace
+}  // namespace caption::text
