@@ -4,6 +4,7 @@
 // time and borrows its pool.
 #pragma once
 
+#include "backend/cpu_tier.h"
 #include "backend/device.h"
 #include "backend/thread_pool.h"
 
@@ -11,14 +12,18 @@ namespace caption {
 
 class Stream {
  public:
-  explicit Stream(ThreadPool& pool) : device_(Device::kCpu), pool_(&pool) {}
+  // A stream on the CPU, with the tier that choose_cpu_tier() names unless one is given.
+  explicit Stream(ThreadPool& pool) : Stream(pool, choose_cpu_tier()) {}
+  Stream(ThreadPool& pool, CpuTier tier) : device_(Device::kCpu), pool_(&pool), cpu_tier_(tier) {}
 
   Device device() const { return device_; }
   ThreadPool& pool() const { return *pool_; }
+  CpuTier cpu_tier() const { return cpu_tier_; }
 
  private:
   Device device_;
   ThreadPool* pool_;
+  CpuTier cpu_tier_;
 };
 
 }  // namespace caption

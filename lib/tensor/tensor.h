@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 
 #include "backend/buffer.h"
 #include "backend/device.h"
@@ -43,7 +44,7 @@ class ConstView {
 
   // Rows [first, first + count) of the first axis.
   ConstView rows(std::int64_t first, std::int64_t count) const;
-  // The same elements under another shape; dense views only.
+  // The same elements under another shape. A strided view keeps its first extent.
   ConstView reshape(const Shape& shape) const;
 
  protected:
@@ -53,6 +54,12 @@ class ConstView {
   std::int64_t row_stride_ = 0;
   Device device_ = Device::kCpu;
 };
+
+// A span as a dense view of rank 1: index arrays on the CPU.
+template <class T>
+ConstView view_of(std::span<const T> elements) {
+  return ConstView(elements.data(), kDTypeOf<T>, {static_cast<std::int64_t>(elements.size())});
+}
 
 // Borrowed, writable.
 class View : public ConstView {

@@ -1,0 +1,51 @@
+// kernels/paged_attention.h: the KV cache in pages: writing it, and causal attention over it.
+//
+// A sequence's token at position p lies in page block_tables[s, p / page_tokens], row
+// p % page_tokens; slot = page * page_tokens + row. Pages are [pages, page_tokens, kv_heads,
+// head_dim], dense, f32, bf16 or f16 (arXiv:2309.06180).
+// Throws Error(kInternal) when shapes or dtypes disagree, or (CPU) an index is out of range.
+#pragma once
+
+#include "backend/stream.h"
+#include "tensor/tensor.h"
+
+namespace caption::kernels {
+
+// k_pages[slots[t]] = k[t], v_pages[slots[t]] = v[t], rounded to the pages' dtype.
+// k, v [T, kv_heads, head_dim] f32, the first axis may be strided; slots [T] i32 without
+// duplicates.
+void kv_write(Stream& stream, ConstView k, ConstView v, ConstView slots, View k_pages,
+              View v_pages);
+
+// Ragged: prefill chunks and decodes of S sequences in one call. Sequence s owns the query rows
+// [cu_seqlens[s], cu_seqlens[s + 1]); they are its last positions, so with n rows, row i stands at
+// position context_lens[s] - n + i and sees the keys [0, position].
+struct PagedContext {
+  ConstView k_pages;       // [pages, page_tokens, kv_heads, head_dim], this step's rows written
+  ConstView v_pages;       // the same shape and dtype
+  ConstView cu_seqlens;    // [S + 1] i32, ascending from 0 to T
+  ConstView context_lens;  // [S] i32, tokens in the pages, this step's included
+  ConstView block_tables;  // [S, max_pages] i32; entries past the context are not read
+};
+
+// y[t, h] = sum_j softmax_j(scale * q[t, h] . k[j, g]) * v[j, g],   g = h / (heads / kv_heads)
+//
+// q, y   [T, heads, head_dim] f32, the first axis may be strided; y must not overlap q
+// scale  > 0, usually head_dim^-0.5
+// head_dim <= 256. Softmax and sums are f32. Keys are taken in blocks of 128 positions counted from
+// 0 (online softmax, arXiv:1805.02867), so a query's result has the same bits whatever chunk it
+// comes in, whatever the page size, the batch, or the number of threads.
+void paged_attention(Stream& stream, ConstView q, const PagedContext& context, float scale, View y);
+
+namespace impl {
+void kv_write(Cpu device, Stream& stream, ConstView k, ConstView v, ConstView slots, View k_pages,
+              View v_pages);
+void kv_write(Cuda device, Stream& stream, ConstView k, ConstView v, ConstView slots, View k_pages,
+              View v_pages);
+void paged_attention(Cpu device, Stream& stream, ConstView q, const PagedContext& context,
+                     float scale, View y);
+void paged_attention(Cuda device, Stream& stream, ConstView q, const PagedContext& context,
+                     float scale, View y);
+}  // namespace impl
+
+}  // namespace caption::kernels

@@ -1,0 +1,30 @@
+// kernels/rope.h: rotary position embedding, the "NeoX" halves of Hugging Face's Llama and Qwen.
+//   a = positions[t] * inv_freq[i]                                       (arXiv:2104.09864)
+//   x'[t, h, i]          = x[t, h, i] * cos(a) - x[t, h, i + half] * sin(a)
+//   x'[t, h, i + half]   = x[t, h, i + half] * cos(a) + x[t, h, i] * sin(a)     half = head_dim / 2
+//
+// The angles are the same for every layer, for q and for k: rope_table() is called once per step.
+// Angle, cosine and sine are f32, as torch computes them.
+// Throws Error(kInternal) when shapes or dtypes disagree.
+#pragma once
+
+#include "backend/stream.h"
+#include "tensor/tensor.h"
+
+namespace caption::kernels {
+
+// positions [T] i32; inv_freq [half] f32, any scaling already in it (linear: divided by factor);
+// table [T, 2 * half] f32 dense: cosines, then sines.
+void rope_table(Stream& stream, ConstView positions, ConstView inv_freq, View table);
+
+// table [T, head_dim]; x [T, heads, head_dim] f32, the first axis may be strided; in place.
+void rope(Stream& stream, ConstView table, View x);
+
+namespace impl {
+void rope_table(Cpu device, Stream& stream, ConstView positions, ConstView inv_freq, View table);
+void rope_table(Cuda device, Stream& stream, ConstView positions, ConstView inv_freq, View table);
+void rope(Cpu device, Stream& stream, ConstView table, View x);
+void rope(Cuda device, Stream& stream, ConstView table, View x);
+}  // namespace impl
+
+}  // namespace caption::kernels

@@ -1,0 +1,38 @@
+// kernels/vision_embed.h: from pixels to the token rows a vision tower starts with.
+//
+// A Conv2d whose stride is its kernel is im2col_patches() followed by kernels/linear.h with the
+// convolution's weight [out, channels, p, p] seen as [out, channels * p * p].
+// Throws Error(kInternal) when shapes or dtypes disagree.
+#pragma once
+
+#include <cstdint>
+
+#include "backend/stream.h"
+#include "tensor/tensor.h"
+
+namespace caption::kernels {
+
+// y[(f * grid_h + i) * grid_w + j, (c * p + u) * p + v] = pixels[f, c, i * p + u, j * p + v]
+// pixels [frames, channels, H, W] f32, the first axis may be strided; p = patch_px >= 1;
+// grid = floor(H / p), floor(W / p), the rest is left out ("valid" padding);
+// y [frames * grid_h * grid_w, channels * p * p] f32, rows may be strided; written whole.
+void im2col_patches(Stream& stream, ConstView pixels, std::int64_t patch_px, View y);
+
+// CLIP's embeddings: the class token first, then the patches, each plus its position.
+//   y[f * (n + 1), :]         = class_embedding + positions[0, :]
+//   y[f * (n + 1) + 1 + i, :] = patches[f * n + i, :] + positions[1 + i, :]
+// patches [frames * n, dim] f32; class_embedding [dim] and positions [n + 1, dim] f32, bf16 or f16;
+// y [frames * (n + 1), dim] f32, dense, written whole; must not overlap patches.
+void clip_embeddings(Stream& stream, ConstView patches, ConstView class_embedding,
+                     ConstView positions, View y);
+
+namespace impl {
+void im2col_patches(Cpu device, Stream& stream, ConstView pixels, std::int64_t patch_px, View y);
+void im2col_patches(Cuda device, Stream& stream, ConstView pixels, std::int64_t patch_px, View y);
+void clip_embeddings(Cpu device, Stream& stream, ConstView patches, ConstView class_embedding,
+                     ConstView positions, View y);
+void clip_embeddings(Cuda device, Stream& stream, ConstView patches, ConstView class_embedding,
+                     ConstView positions, View y);
+}  // namespace impl
+
+}  // namespace caption::kernels
