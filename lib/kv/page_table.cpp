@@ -1,0 +1,98 @@
+#include "kv/page_table.h"
+
+#include <string>
+#include <utility>
+
+#include "base/error.h"
+
+namespace caption::kv {
+
+PageTable::PageTable(PageTable&& other) noexcept
+    : pool_(other.pool_),
+      pages_(std::move(other.pages_)),
+      num_tokens_(std::exchange(other.num_tokens_, 0)) {
+  other.pages_.clear();
+}
+
+std::int32_t PageTable::slot(std::int64_t token) const {
+  CAPTION_CHECK(token >= 0 && token < num_tokens_, "page table: token " + std::to_string(token) +
+                                                       " of " + std::to_string(num_tokens_));
+  const auto page =
+      static_cast<std::int64_t>(pages_[static_cast<std::size_t>(token / kPageTokens)]);
+  return static_cast<std::int32_t>(page * kPageTokens + token % kPageTokens);
+}
+
+std::int64_t PageTable::pages_to_append(std::int64_t num_tokens) const {
+  return pages_for_tokens(num_tokens_ + num_tokens) - static_cast<std::int64_t>(pages_.size());
+}
+
+Fit PageTable::append(std::int64_t num_tokens) {
+  CAPTION_CHECK(num_tokens >= 0, "page table: a negative number of tokens");
+  const bool writes_last_page = num_tokens > 0 && num_tokens_ % kPageTokens != 0;
+  CAPTION_CHECK(!writes_last_page || !pool_->is_shared(pages_.back()),
+                "page table: the page to write is shared");
+  if (pool_->allocate(pages_to_append(num_tokens), pages_) == Fit::kNoRoom) return Fit::kNoRoom;
+  num_tokens_ += num_tokens;
+  return Fit::kFits;
+}
+
+void PageTable::truncate(std::int64_t num_tokens) {
+  CAPTION_CHECK(num_tokens >= 0 && num_tokens <= num_tokens_,
+                "page table: cannot cut " + std::to_string(num_tokens_) + " tokens to " +
+                    std::to_string(num_tokens));
+  const auto num_pages = static_cast<std::size_t>(pages_for_tokens(num_tokens));
+  while (pages_.size() > num_pages) {
+    pool_->release(pages_.back());
+    pages_.pop_back();
+  }
+  num_tokens_ = num_tokens;
+}
+
+void PageTable::share_prefix(const PageTable& other, std::int64_t num_pages) {
+  CAPTION_CHECK(pages_.empty() && pool_ == other.pool_,
+                "page table: only an empty table of the same pool can share");
+  CAPTION_CHECK(num_pages >= 0 && num_pages * kPageTokens <= other.num_tokens_,
+                "page table: " + std::to_string(num_pages) + " pages to share of " +
+                    std::to_string(other.num_tokens_) + " tokens; only full pages can be");
+  for (std::int64_t i = 0; i < num_pages; ++i) {
+    const PageId page = other.pages_[static_cast<std::size_t>(i)];
+    pool_->add_reference(page);
+    pages_.push_back(page);
+  }
+  num_tokens_ = num_pages * kPageTokens;
+}
+
+void PageTable::reserve_pages(std::int64_t num_pages) {
+  pages_.reserve(static_cast<std::size_t>(num_pages));
+}
+
+void check_pages(const PagePool& pool, std::span<const PageTable* const> tables) {
+  std::vector<std::int32_t> named(static_cast<std::size_t>(pool.num_pages()), 0);
+  std::vector<const PageTable*> last_namer(named.size(), nullptr);
+  for (const PageTable* table : tables) {
+    CAPTION_CHECK(
+        static_cast<std::int64_t>(table->pages().size()) == pages_for_tokens(table->num_tokens()),
+        "page table: " + std::to_string(table->pages().size()) + " pages for " +
+            std::to_string(table->num_tokens()) + " tokens");
+    for (const PageId page : table->pages()) {
+      const auto idx = static_cast<std::size_t>(page);
+      CAPTION_CHECK(last_namer[idx] != table,
+                    "page " + std::to_string(idx) + " is twice in one table");
+      last_namer[idx] = table;
+      ++named[idx];
+    }
+  }
+  std::int64_t num_used = 0;
+  for (std::size_t i = 0; i < named.size(); ++i) {
+    const std::int32_t counted = pool.num_references(PageId{static_cast<std::int32_t>(i)});
+    CAPTION_CHECK(counted == named[i], "page " + std::to_string(i) + " has " +
+                                           std::to_string(counted) + " references and is in " +
+                                           std::to_string(named[i]) + " tables");
+    if (counted > 0) ++num_used;
+  }
+  CAPTION_CHECK(num_used == pool.num_used(), "page pool: " + std::to_string(pool.num_free()) +
+                                                 " free and " + std::to_string(num_used) +
+                                                 " used of " + std::to_string(pool.num_pages()));
+}
+
+}  // namespace caption::kv
