@@ -11,8 +11,8 @@ namespace caption::video {
 struct Frame {
   int width_px = 0;
   int height_px = 0;
-  std::int64_t pts_us = 0;   // presentation time from the clip's first frame
-  std::int64_t frame_idx = 0;  // position in presentation order, 0-based
+  std::int64_t pts_us = 0;        // presentation time from the clip's first frame
+  std::int64_t frame_idx = 0;     // position in presentation order, 0-based
   std::vector<std::uint8_t> rgb;  // height * width * 3
 
   std::size_t size_bytes() const { return rgb.size(); }
@@ -21,10 +21,10 @@ struct Frame {
 // The sampled frames of one video, in presentation order.
 struct Clip {
   std::string path;
-  std::vector<Frame> frames;     // never empty
-  int frames_wanted = 0;         // frames.size() is less when frames are broken or missing
-  std::int64_t total_frames = 0;  // of the video stream, counted, not declared
-  std::int64_t duration_us = 0;   // from the first frame's start to the last frame's end
+  std::vector<Frame> frames;          // never empty
+  int frames_wanted = 0;              // frames.size() is less when frames are broken or missing
+  std::int64_t total_frames = 0;      // of the video stream, counted, not declared
+  std::int64_t duration_us = 0;       // from the first frame's start to the last frame's end
   std::vector<std::string> warnings;  // e.g. "2 corrupted packets skipped"
 
   std::size_t size_bytes() const {

@@ -31,7 +31,7 @@ struct SamplingOptions {
 enum class SeekMode { kAuto, kAlways, kNever };
 
 struct ReadLimits {
-  std::int64_t max_pixels = 64LL << 20;    // of one frame, checked before decoding
+  std::int64_t max_pixels = 64LL << 20;      // of one frame, checked before decoding
   std::int64_t max_decode_us = 120'000'000;  // wall time for one clip
 };
 
@@ -64,8 +64,8 @@ struct Probe {
   int height_px = 0;
   int display_width_px = 0;  // after rotation and sample aspect ratio
   int display_height_px = 0;
-  int rotation_degrees = 0;   // clockwise, 0, 90, 180 or 270
-  double fps = 0;             // average
+  int rotation_degrees = 0;      // clockwise, 0, 90, 180 or 270
+  double fps = 0;                // average
   std::int64_t duration_us = 0;  // declared, 0 when absent
   std::int64_t num_frames = 0;   // counted by demuxing, not decoding
   std::int64_t num_keyframes = 0;

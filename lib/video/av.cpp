@@ -1,0 +1,32 @@
+#include "video/internal/av.h"
+
+#include <mutex>
+
+#include "base/error.h"
+
+namespace caption::video {
+
+FramePtr make_frame() {
+  FramePtr frame(av_frame_alloc());
+  if (frame == nullptr) throw Error(ErrorCode::kOutOfMemory, "libav cannot allocate a frame");
+  return frame;
+}
+
+PacketPtr make_packet() {
+  PacketPtr packet(av_packet_alloc());
+  if (packet == nullptr) throw Error(ErrorCode::kOutOfMemory, "libav cannot allocate a packet");
+  return packet;
+}
+
+std::string av_reason(int error_number) {
+  char text[AV_ERROR_MAX_STRING_SIZE] = {};
+  av_strerror(error_number, text, sizeof text);
+  return text;
+}
+
+void silence_libav() {
+  static std::once_flag once;
+  std::call_once(once, [] { av_log_set_level(AV_LOG_QUIET); });
+}
+
+}  // namespace caption::video

@@ -1,0 +1,91 @@
+#include "video/internal/decoder.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+
+namespace caption::video {
+namespace {
+
+// Errors in a row after which a decoder that neither gives a frame nor asks for a packet is left.
+constexpr int kMaxErrorsInARow = 64;
+
+// H.264 (nal_ref_idc = 0) and MPEG-1/2 (B pictures) mark frames that nothing ever refers to. HEVC's
+// mark speaks of one temporal layer only, and VP8's skipped frames still carry decoder state.
+bool marks_unreferenced(AVCodecID codec) {
+  return codec == AV_CODEC_ID_H264 || codec == AV_CODEC_ID_MPEG1VIDEO ||
+         codec == AV_CODEC_ID_MPEG2VIDEO;
+}
+
+}  // namespace
+
+Decoder::Decoder(Input& input, int num_threads) : frame_(make_frame()) {
+  const AVCodecParameters& parameters = input.codec_parameters();
+  const AVCodec* codec = avcodec_find_decoder(parameters.codec_id);
+  if (codec == nullptr) {
+    throw Error(ErrorCode::kNoFrames, input.name() + ": this FFmpeg has no decoder for the codec " +
+                                          avcodec_get_name(parameters.codec_id));
+  }
+  codec_.reset(avcodec_alloc_context3(codec));
+  if (codec_ == nullptr || avcodec_parameters_to_context(codec_.get(), &parameters) < 0) {
+    throw Error(ErrorCode::kOutOfMemory, input.name() + ": libav cannot allocate a decoder");
+  }
+  codec_->pkt_timebase = input.stream().time_base;
+  codec_->max_pixels = input.limits().max_pixels;
+  codec_->thread_count = std::max(1, num_threads);
+  // Slice threads would switch H.264's error concealment off, and so change damaged frames.
+  codec_->thread_type = FF_THREAD_FRAME;
+  // FFV1 would fill a damaged slice from the frame decoded before and not say so.
+  if (parameters.codec_id == AV_CODEC_ID_FFV1) codec_->err_recognition |= AV_EF_EXPLODE;
+  const int status = avcodec_open2(codec_.get(), codec, nullptr);
+  if (status < 0) {
+    throw Error(ErrorCode::kNoFrames, input.name() + ": the decoder " + codec->name +
+                                          " cannot start on this stream (" + av_reason(status) +
+                                          ")");
+  }
+}
+
+void Decoder::set_unreferenced(Unreferenced choice) {
+  const bool skip = choice == Unreferenced::kSkip && marks_unreferenced(codec_->codec_id);
+  codec_->skip_frame = skip ? AVDISCARD_NONREF : AVDISCARD_DEFAULT;
+}
+
+void Decoder::send(const AVPacket& packet, const OnFrame& on_frame) {
+  int status = avcodec_send_packet(codec_.get(), &packet);
+  if (status == AVERROR(EAGAIN)) {
+    receive(on_frame);
+    status = avcodec_send_packet(codec_.get(), &packet);
+  }
+  if (status == AVERROR(ENOMEM)) {
+    throw Error(ErrorCode::kOutOfMemory, "decoder: not enough memory for a frame");
+  }
+  if (status < 0) ++num_errors_;
+  receive(on_frame);
+}
+
+void Decoder::drain(const OnFrame& on_frame) {
+  if (avcodec_send_packet(codec_.get(), nullptr) < 0) ++num_errors_;
+  receive(on_frame);
+  avcodec_flush_buffers(codec_.get());
+}
+
+void Decoder::receive(const OnFrame& on_frame) {
+  for (int errors_in_a_row = 0; errors_in_a_row < kMaxErrorsInARow;) {
+    const int status = avcodec_receive_frame(codec_.get(), frame_.get());
+    if (status == AVERROR(EAGAIN) || status == AVERROR_EOF) return;
+    if (status < 0) {
+      ++errors_in_a_row;
+      ++num_errors_;
+      continue;
+    }
+    errors_in_a_row = 0;
+    if (frame_->decode_error_flags != 0 || (frame_->flags & AV_FRAME_FLAG_CORRUPT) != 0) {
+      ++num_errors_;
+    } else {
+      on_frame(*frame_);
+    }
+    av_frame_unref(frame_.get());
+  }
+}
+
+}  // namespace caption::video

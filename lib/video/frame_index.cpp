@@ -1,0 +1,177 @@
+#include "video/internal/frame_index.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <numeric>
+
+#include "base/error.h"
+
+namespace caption::video {
+namespace {
+
+// 92 hours at 60 frames a second; a file that claims more is after our memory.
+constexpr std::size_t kMaxPackets = 20'000'000;
+// An MPEG-4 frame that only repeats the one before ("not coded") is a start code and at most 4
+// bytes of header: the decoder gives no frame for it.
+constexpr int kMaxUncodedMpeg4Bytes = 8;
+
+// Codecs whose packets hold one frame each when the picture is progressive. For others (GIF's
+// partial pictures, codecs we have not looked at) the decoder is asked instead.
+bool gives_one_frame_per_packet(AVCodecID codec) {
+  switch (codec) {
+    case AV_CODEC_ID_H264:
+    case AV_CODEC_ID_HEVC:
+    case AV_CODEC_ID_MPEG1VIDEO:
+    case AV_CODEC_ID_MPEG2VIDEO:
+    case AV_CODEC_ID_MPEG4:
+    case AV_CODEC_ID_VP8:
+    case AV_CODEC_ID_VP9:
+    case AV_CODEC_ID_AV1:
+    case AV_CODEC_ID_FFV1:
+    case AV_CODEC_ID_MJPEG:
+    case AV_CODEC_ID_PRORES:
+    case AV_CODEC_ID_DNXHD:
+    case AV_CODEC_ID_HUFFYUV:
+    case AV_CODEC_ID_FFVHUFF:
+    case AV_CODEC_ID_RAWVIDEO: return true;
+    default: return false;
+  }
+}
+
+// Whether the decoder shows nothing for this packet, told from its first bytes.
+bool is_invisible(AVCodecID codec, const AVPacket& packet) {
+  switch (codec) {
+    case AV_CODEC_ID_VP8: return (packet.data[0] & 0x10) == 0;  // RFC 6386 §9.1, show_frame
+    case AV_CODEC_ID_MPEG4: return packet.size <= kMaxUncodedMpeg4Bytes;
+    default: return false;
+  }
+}
+
+bool is_progressive(const AVCodecParameters& parameters) {
+  switch (parameters.codec_id) {
+    case AV_CODEC_ID_H264:
+    case AV_CODEC_ID_HEVC:
+    case AV_CODEC_ID_MPEG2VIDEO:
+      return parameters.field_order == AV_FIELD_PROGRESSIVE ||
+             parameters.field_order == AV_FIELD_UNKNOWN;
+    default: return true;
+  }
+}
+
+std::string find_distrust(const FrameIndex& index, const AVCodecParameters& parameters,
+                          bool saw_invisible) {
+  if (!gives_one_frame_per_packet(parameters.codec_id)) {
+    return std::string("codec ") + avcodec_get_name(parameters.codec_id);
+  }
+  if (!is_progressive(parameters)) return "interlaced";
+  if (saw_invisible) return "packets without a picture";
+  if (index.packets.empty() || !index.packets.front().is_keyframe)
+    return "no keyframe at the start";
+  const auto has_no_pts = [](const PacketEntry& entry) { return entry.pts == AV_NOPTS_VALUE; };
+  if (std::any_of(index.packets.begin(), index.packets.end(), has_no_pts)) {
+    return "packets without presentation time";
+  }
+  return {};
+}
+
+void sort_by_pts(FrameIndex& index) {
+  const auto pts_of = [&](std::int64_t idx) {
+    return index.packets[static_cast<std::size_t>(idx)].pts;
+  };
+  index.by_pts.resize(index.packets.size());
+  std::iota(index.by_pts.begin(), index.by_pts.end(), std::int64_t{0});
+  std::stable_sort(index.by_pts.begin(), index.by_pts.end(),
+                   [&](std::int64_t a, std::int64_t b) { return pts_of(a) < pts_of(b); });
+  for (const std::int64_t idx : index.by_pts) {
+    if (index.packets[static_cast<std::size_t>(idx)].is_shown) index.shown.push_back(idx);
+  }
+  for (std::size_t i = 1; i < index.shown.size(); ++i) {
+    if (pts_of(index.shown[i - 1]) == pts_of(index.shown[i])) {
+      index.distrust = "two frames at one time";
+      return;
+    }
+  }
+  // Pictures before the first keyframe refer to what is not in the file; the decoder may drop them.
+  const std::int64_t first_key_pts = pts_of(0);
+  const std::size_t group_end = static_cast<std::size_t>(
+      index.keyframes.size() > 1 ? index.keyframes[1] : std::ssize(index.packets));
+  for (std::size_t i = 1; i < group_end; ++i) {
+    if (index.packets[i].pts < first_key_pts) index.distrust = "leading pictures at the start";
+  }
+}
+
+}  // namespace
+
+std::int64_t FrameIndex::num_shown() const {
+  return std::count_if(packets.begin(), packets.end(),
+                       [](const PacketEntry& entry) { return entry.is_shown; });
+}
+
+std::int64_t FrameIndex::num_shown_keyframes() const {
+  return std::count_if(packets.begin(), packets.end(), [](const PacketEntry& entry) {
+    return entry.is_shown && entry.is_keyframe;
+  });
+}
+
+std::optional<std::int64_t> FrameIndex::find(const AVPacket& packet) const {
+  const auto pts_of = [this](std::int64_t idx) {
+    return packets[static_cast<std::size_t>(idx)].pts;
+  };
+  auto it = std::lower_bound(by_pts.begin(), by_pts.end(), packet.pts,
+                             [&](std::int64_t idx, std::int64_t pts) { return pts_of(idx) < pts; });
+  for (; it != by_pts.end() && pts_of(*it) == packet.pts; ++it) {
+    const PacketEntry& entry = packets[static_cast<std::size_t>(*it)];
+    const bool same_place =
+        entry.position_bytes < 0 || packet.pos < 0 || entry.position_bytes == packet.pos;
+    if (entry.size_bytes == packet.size && same_place) return *it;
+  }
+  return std::nullopt;
+}
+
+std::int64_t FrameIndex::decode_start(std::int64_t idx) const {
+  auto it = std::upper_bound(keyframes.begin(), keyframes.end(), idx);
+  CAPTION_CHECK(it != keyframes.begin(), "a trusted index starts with a keyframe");
+  --it;
+  const bool is_leading =
+      packets[static_cast<std::size_t>(idx)].pts < packets[static_cast<std::size_t>(*it)].pts;
+  if (is_leading && it != keyframes.begin()) --it;
+  return *it;
+}
+
+FrameIndex build_frame_index(Input& input) {
+  FrameIndex index;
+  const AVCodecID codec = input.codec_parameters().codec_id;
+  const PacketPtr packet = make_packet();
+  bool saw_invisible = false;
+  std::int64_t last_pts = AV_NOPTS_VALUE;
+  while (input.read(*packet)) {
+    if (index.packets.size() == kMaxPackets) {
+      throw Error(ErrorCode::kTooLarge,
+                  input.name() + ": more than " + std::to_string(kMaxPackets) + " frames");
+    }
+    PacketEntry entry{.pts = packet->pts,
+                      .dts = packet->dts,
+                      .position_bytes = packet->pos,
+                      .size_bytes = packet->size,
+                      .is_keyframe = (packet->flags & AV_PKT_FLAG_KEY) != 0,
+                      .is_shown = (packet->flags & AV_PKT_FLAG_DISCARD) == 0};
+    index.is_cut_off = (packet->flags & AV_PKT_FLAG_CORRUPT) != 0;
+    saw_invisible = saw_invisible || is_invisible(codec, *packet);
+    if (entry.is_keyframe) index.keyframes.push_back(std::ssize(index.packets));
+    if (entry.is_shown && (last_pts == AV_NOPTS_VALUE || packet->pts >= last_pts)) {
+      last_pts = packet->pts;
+      index.last_duration = packet->duration;
+    }
+    index.packets.push_back(entry);
+    av_packet_unref(packet.get());
+  }
+  if (index.is_cut_off && index.packets.size() > 1) {
+    if (index.packets.back().is_keyframe) index.keyframes.pop_back();
+    index.packets.pop_back();
+  }
+  index.distrust = find_distrust(index, input.codec_parameters(), saw_invisible);
+  if (index.is_trusted()) sort_by_pts(index);
+  return index;
+}
+
+}  // namespace caption::video

@@ -1,0 +1,206 @@
+#include "video/internal/input.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <string_view>
+#include <vector>
+
+#include "base/mapped_file.h"
+
+namespace caption::video {
+namespace {
+
+// Bytes per read(): a few packets of a 1080p film.
+constexpr int kIoBufferBytes = 64 << 10;
+// A demuxer that answers "try again" this often in a row will not come to an answer.
+constexpr int kMaxRetries = 1000;
+
+bool is_still_picture(std::string_view format) {
+  return format == "image2" || format.ends_with("_pipe");
+}
+
+int refuse_to_open(AVFormatContext*, AVIOContext**, const char*, int, AVDictionary**) {
+  return AVERROR(EPERM);
+}
+
+}  // namespace
+
+// What libav reads from: a descriptor of our own and its position.
+struct Input::File {
+  int descriptor = -1;
+  std::int64_t position = 0;
+  std::int64_t size_bytes = 0;
+  const StopCondition* stop = nullptr;
+
+  ~File() {
+    if (descriptor >= 0) ::close(descriptor);
+  }
+
+  static int read(void* opaque, std::uint8_t* out, int capacity) {
+    File& file = *static_cast<File*>(opaque);
+    if (file.stop->is_met()) return AVERROR_EXIT;
+    ssize_t count = 0;
+    do {
+      count = ::pread(file.descriptor, out, static_cast<std::size_t>(capacity), file.position);
+    } while (count < 0 && errno == EINTR);
+    if (count < 0) return AVERROR(errno);
+    if (count == 0) return AVERROR_EOF;
+    file.position += count;
+    return static_cast<int>(count);
+  }
+
+  static std::int64_t seek(void* opaque, std::int64_t offset, int whence) {
+    File& file = *static_cast<File*>(opaque);
+    switch (whence & ~AVSEEK_FORCE) {
+      case AVSEEK_SIZE: return file.size_bytes;
+      case SEEK_SET: break;
+      case SEEK_CUR: offset += file.position; break;
+      case SEEK_END: offset += file.size_bytes; break;
+      default: return AVERROR(EINVAL);
+    }
+    if (offset < 0) return AVERROR(EINVAL);
+    return file.position = offset;
+  }
+};
+
+Input::Input(const std::filesystem::path& path, const OpenLimits& limits, const StopCondition& stop)
+    : name_(path.string()), limits_(limits), stop_(stop), file_(std::make_unique<File>()) {
+  silence_libav();
+  require_regular_file(path);
+  file_->stop = &stop_;
+  file_->descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  struct stat status {};
+  if (file_->descriptor < 0 || ::fstat(file_->descriptor, &status) != 0) {
+    throw Error(ErrorCode::kUnreadable, name_ + ": " + std::strerror(errno));
+  }
+  file_->size_bytes = file_bytes_ = status.st_size;
+  if (file_bytes_ == 0) throw Error(ErrorCode::kNotVideo, name_ + ": the file is empty");
+  open_format();
+  find_streams();
+  choose_stream();
+}
+
+Input::~Input() = default;
+
+void Input::open_format() {
+  auto* buffer = static_cast<unsigned char*>(av_malloc(kIoBufferBytes));
+  if (buffer != nullptr) {
+    io_.reset(avio_alloc_context(buffer, kIoBufferBytes, 0, file_.get(), &File::read, nullptr,
+                                 &File::seek));
+    if (io_ == nullptr) av_free(buffer);
+  }
+  AVFormatContext* format = avformat_alloc_context();
+  if (io_ == nullptr || format == nullptr) {
+    avformat_free_context(format);
+    throw Error(ErrorCode::kOutOfMemory, name_ + ": libav cannot allocate a reader");
+  }
+  format->pb = io_.get();
+  format->io_open = &refuse_to_open;
+  // Demuxers that open inputs of their own (concat) copy this list instead of io_open.
+  format->protocol_whitelist = av_strdup("none");
+  const int status = avformat_open_input(&format, nullptr, nullptr, nullptr);  // frees on failure
+  if (status < 0) {
+    stop_.check(name_);
+    throw Error(status == AVERROR(ENOMEM) ? ErrorCode::kOutOfMemory : ErrorCode::kNotVideo,
+                name_ + ": not a video that libav can open, or cut off before its index (" +
+                    av_reason(status) + ")");
+  }
+  format_.reset(format);
+  if (is_still_picture(format_->iformat->name)) {
+    throw Error(ErrorCode::kNotVideo,
+                name_ + ": is a still picture (" + format_->iformat->name + "), not a video");
+  }
+}
+
+// Fills in what the container does not declare; libav may decode a few frames for that, so sizes
+// are checked before and the limit is handed to its decoders.
+void Input::find_streams() {
+  const auto check_sizes = [this] {
+    for (unsigned i = 0; i < format_->nb_streams; ++i) {
+      const AVCodecParameters& parameters = *format_->streams[i]->codecpar;
+      if (parameters.codec_type != AVMEDIA_TYPE_VIDEO) continue;
+      if (format_->streams[i]->disposition & AV_DISPOSITION_ATTACHED_PIC) continue;
+      require_allowed_size(parameters.width, parameters.height);
+    }
+  };
+  if (limits_.oversized == OpenLimits::Oversized::kRefuse) check_sizes();
+
+  const unsigned num_declared = format_->nb_streams;
+  std::vector<AVDictionary*> options(num_declared, nullptr);
+  for (AVDictionary*& option : options) {
+    av_dict_set_int(&option, "max_pixels", limits_.max_pixels, 0);
+  }
+  const int status =
+      avformat_find_stream_info(format_.get(), options.empty() ? nullptr : options.data());
+  for (AVDictionary*& option : options) av_dict_free(&option);
+  stop_.check(name_);
+  if (status < 0 && format_->nb_streams == 0) {
+    throw Error(ErrorCode::kNotVideo, name_ + ": no streams in this " + format_->iformat->name +
+                                          " file (" + av_reason(status) + ")");
+  }
+  if (limits_.oversized == OpenLimits::Oversized::kRefuse) check_sizes();
+}
+
+void Input::choose_stream() {
+  bool has_picture = false;
+  for (unsigned i = 0; i < format_->nb_streams; ++i) {
+    AVStream& stream = *format_->streams[i];
+    const bool is_video = stream.codecpar->codec_type == AVMEDIA_TYPE_VIDEO;
+    const bool is_picture =
+        stream.disposition & (AV_DISPOSITION_ATTACHED_PIC | AV_DISPOSITION_TIMED_THUMBNAILS);
+    if (is_video && !is_picture && stream_ == nullptr) {
+      stream_ = &stream;
+    } else {
+      stream.discard = AVDISCARD_ALL;
+      has_picture = has_picture || (is_video && is_picture);
+    }
+  }
+  if (stream_ == nullptr) {
+    throw Error(ErrorCode::kNoVideoStream,
+                name_ + ": no video stream among " + std::to_string(format_->nb_streams) +
+                    " of this " + format_->iformat->name + " file" +
+                    (has_picture ? "; its cover picture is not a video" : ""));
+  }
+}
+
+bool Input::read(AVPacket& packet) {
+  for (int num_retries = 0; num_retries < kMaxRetries;) {
+    stop_.check(name_);
+    const int status = av_read_frame(format_.get(), &packet);
+    if (status == AVERROR(EAGAIN)) {
+      ++num_retries;
+      continue;
+    }
+    if (status < 0) break;  // whatever the cause, nothing more can be read
+    if (packet.stream_index == stream_->index && packet.size > 0) return true;
+    av_packet_unref(&packet);
+  }
+  stop_.check(name_);
+  return false;
+}
+
+bool Input::seek(std::int64_t pts, std::int64_t dts, std::int64_t position_bytes) {
+  const std::string_view format = format_->iformat->name;
+  // MPEG streams have no index; the position of the packet is exact where a search by time is not.
+  if (format.starts_with("mpeg") && position_bytes >= 0) {
+    return av_seek_frame(format_.get(), stream_->index, position_bytes, AVSEEK_FLAG_BYTE) >= 0;
+  }
+  // Matroska's index holds presentation times, the others' decoding times.
+  const bool by_pts = format.starts_with("matroska") || dts == AV_NOPTS_VALUE;
+  return av_seek_frame(format_.get(), stream_->index, by_pts ? pts : dts, AVSEEK_FLAG_BACKWARD) >=
+         0;
+}
+
+void Input::require_allowed_size(std::int64_t width_px, std::int64_t height_px) const {
+  if (width_px <= 0 || height_px <= 0 || width_px <= limits_.max_pixels / height_px) return;
+  throw Error(ErrorCode::kTooLarge, name_ + ": a frame is " + std::to_string(width_px) + "x" +
+                                        std::to_string(height_px) + ", " +
+                                        std::to_string(width_px * height_px) + " pixels; at most " +
+                                        std::to_string(limits_.max_pixels) + " are allowed");
+}
+
+}  // namespace caption::video

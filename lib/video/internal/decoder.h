@@ -1,0 +1,49 @@
+// video/internal/decoder.h: packets in, whole frames out.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+
+#include "video/internal/av.h"
+#include "video/internal/input.h"
+
+namespace caption::video {
+
+class Decoder {
+ public:
+  using OnFrame = std::function<void(AVFrame& frame)>;
+
+  // For the video stream of `input`, of which it keeps nothing. Throws Error(kNoFrames) when this
+  // libav has no decoder for the codec.
+  Decoder(Input& input, int num_threads);
+
+  // Hands one packet over; `on_frame` sees the frames that are ready, in presentation order and
+  // possibly packets later. A frame that libav reports as damaged is counted, not shown.
+  void send(const AVPacket& packet, const OnFrame& on_frame);
+
+  // The remaining frames; then the decoder is ready for a packet anywhere else in the stream.
+  void drain(const OnFrame& on_frame);
+
+  // Whether frames that no other refers to may be left out, from the next packet on. Does nothing
+  // for codecs where leaving them out could change another frame.
+  enum class Unreferenced { kDecode, kSkip };
+  void set_unreferenced(Unreferenced choice);
+
+  // Damaged packets and frames so far.
+  std::int64_t num_errors() const { return num_errors_; }
+
+ private:
+  void receive(const OnFrame& on_frame);
+
+  CodecPtr codec_;
+  FramePtr frame_;
+  std::int64_t num_errors_ = 0;
+};
+
+// Presentation time of a frame in the stream's time base; AV_NOPTS_VALUE when none is known.
+inline std::int64_t pts_of(const AVFrame& frame) {
+  return frame.pts != AV_NOPTS_VALUE ? frame.pts : frame.best_effort_timestamp;
+}
+
+}  // namespace caption::video

@@ -1,0 +1,84 @@
+#include "video/read_clip.h"
+
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "base/error.h"
+#include "video/internal/sampled_frames.h"
+
+namespace caption::video {
+namespace {
+
+void require_valid(const ReadOptions& options) {
+  require_valid(options.sampling);
+  CAPTION_CHECK(options.limits.max_pixels > 0 && options.limits.max_decode_us > 0,
+                "limits of a clip are above 0");
+}
+
+// Moves the frames into the clip; a frame that was sampled twice is copied.
+Clip make_clip(const std::string& name, SampledFrames& sampled) {
+  Clip clip;
+  clip.path = name;
+  clip.frames_wanted = static_cast<int>(sampled.samples.size());
+  clip.total_frames = sampled.timeline.num_frames();
+  clip.duration_us = sampled.timeline.end_us;
+  std::size_t next_sample = 0;
+  for (Target& target : sampled.targets) {
+    const std::size_t first = next_sample;
+    while (next_sample < sampled.samples.size() &&
+           sampled.samples[next_sample] == target.frame_idx) {
+      ++next_sample;
+    }
+    if (!target.frame.has_value()) continue;
+    target.frame->frame_idx = target.frame_idx;
+    target.frame->pts_us = sampled.timeline.start_us[static_cast<std::size_t>(target.frame_idx)];
+    for (std::size_t i = first + 1; i < next_sample; ++i) clip.frames.push_back(*target.frame);
+    clip.frames.push_back(std::move(*target.frame));
+  }
+  return clip;
+}
+
+void add_warnings(const SampledFrames& sampled, const FrameIndex& index, Clip& clip) {
+  const auto num_used = static_cast<int>(clip.frames.size());
+  if (sampled.num_errors > 0) {
+    clip.warnings.push_back(std::to_string(sampled.num_errors) + " damaged packets or frames");
+  }
+  if (num_used < clip.frames_wanted) {
+    clip.warnings.push_back(std::to_string(clip.frames_wanted - num_used) + " of " +
+                            std::to_string(clip.frames_wanted) +
+                            " sampled frames are damaged and left out");
+  }
+  if (index.is_cut_off)
+    clip.warnings.push_back("the file is cut off; its last packet is incomplete");
+}
+
+}  // namespace
+
+Clip read_clip(const std::filesystem::path& path, const ReadOptions& options) {
+  require_valid(options);
+  const StopCondition stop(options.limits.max_decode_us, options.cancelled);
+  auto input =
+      std::make_unique<Input>(path, OpenLimits{.max_pixels = options.limits.max_pixels}, stop);
+  const std::string name = input->name();
+  const std::string codec = avcodec_get_name(input->codec_parameters().codec_id);
+  const FrameIndex index = build_frame_index(*input);
+  const ReadJob job{path, options, stop, index};
+  SampledFrames sampled;
+  if (index.is_trusted()) {
+    sampled = read_indexed(job, std::move(input));
+  } else if (!index.packets.empty()) {
+    input.reset();
+    sampled = read_through(job);
+  }
+  Clip clip = make_clip(name, sampled);
+  if (clip.frames.empty()) {
+    throw Error(ErrorCode::kNoFrames, name + ": no decodable frame among " +
+                                          std::to_string(index.packets.size()) +
+                                          " packets (codec " + codec + ")");
+  }
+  add_warnings(sampled, index, clip);
+  return clip;
+}
+
+}  // namespace caption::video

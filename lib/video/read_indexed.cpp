@@ -1,0 +1,149 @@
+#include <algorithm>
+#include <cstddef>
+#include <utility>
+
+#include "video/internal/decoder.h"
+#include "video/internal/packet_reader.h"
+#include "video/internal/sampled_frames.h"
+#include "video/internal/to_rgb.h"
+
+namespace caption::video {
+namespace {
+
+// Below this share of the packets, visiting groups one by one beats decoding straight through,
+// although every group drains the decoder and so stalls its frame threads.
+constexpr double kWorthSeeking = 0.8;
+
+// Packets to decode without a gap, first and last included.
+struct Run {
+  std::int64_t first = 0;
+  std::int64_t last = 0;
+
+  std::int64_t num_packets() const { return last - first + 1; }
+};
+
+std::vector<Target> locate(std::vector<Target> targets, const FrameIndex& index) {
+  for (Target& target : targets) {
+    target.packet_idx = index.shown[static_cast<std::size_t>(target.frame_idx)];
+    target.pts = index.packets[static_cast<std::size_t>(target.packet_idx)].pts;
+  }
+  return targets;
+}
+
+// One run per group of pictures that holds targets, up to its last target; runs that touch are one.
+std::vector<Run> plan_visits(const std::vector<Target>& targets, const FrameIndex& index) {
+  std::vector<Run> visits;
+  for (const Target& target : targets) {
+    visits.push_back({index.decode_start(target.packet_idx), target.packet_idx});
+  }
+  std::sort(visits.begin(), visits.end(),
+            [](const Run& a, const Run& b) { return a.first < b.first; });
+  std::vector<Run> runs;
+  for (const Run& visit : visits) {
+    if (!runs.empty() && visit.first <= runs.back().last + 1) {
+      runs.back().last = std::max(runs.back().last, visit.last);
+    } else {
+      runs.push_back(visit);
+    }
+  }
+  return runs;
+}
+
+std::vector<Run> plan(SeekMode mode, const std::vector<Target>& targets, const FrameIndex& index) {
+  const std::vector<Run> visits = plan_visits(targets, index);
+  const Run through{0, visits.back().last};
+  std::int64_t num_visited = 0;
+  for (const Run& visit : visits) num_visited += visit.num_packets();
+  const bool is_cheaper =
+      static_cast<double>(num_visited) < kWorthSeeking * static_cast<double>(through.num_packets());
+  const bool visit = mode == SeekMode::kAlways || (mode == SeekMode::kAuto && is_cheaper);
+  return visit ? visits : std::vector<Run>{through};
+}
+
+// One attempt at all targets. Attempts differ in cost only, unless the stream is damaged.
+class Attempt {
+ public:
+  Attempt(const FrameIndex& index, PacketReader& reader, std::vector<Target>& targets)
+      : index_(index), reader_(reader), converter_(reader.input().stream()), targets_(targets) {
+    for (Target& target : targets_) target.frame.reset();
+    for (const Target& target : targets_) wanted_packets_.push_back(target.packet_idx);
+    std::sort(wanted_packets_.begin(), wanted_packets_.end());
+  }
+
+  // Returns the damaged packets and frames met.
+  std::int64_t run(const std::vector<Run>& runs, Decoder::Unreferenced unreferenced,
+                   int num_threads) {
+    Decoder decoder(reader_.input(), num_threads);
+    const PacketPtr packet = make_packet();
+    for (const Run& run : runs) {
+      const auto take = [&](AVFrame& frame) { keep_if_wanted(frame, run); };
+      reader_.go_to(run.first);
+      for (std::int64_t idx = run.first; idx <= run.last; ++idx) {
+        reader_.read(*packet);
+        const bool is_wanted =
+            std::binary_search(wanted_packets_.begin(), wanted_packets_.end(), idx);
+        decoder.set_unreferenced(is_wanted ? Decoder::Unreferenced::kDecode : unreferenced);
+        decoder.send(*packet, take);
+        av_packet_unref(packet.get());
+      }
+      decoder.drain(take);
+    }
+    return decoder.num_errors();
+  }
+
+ private:
+  // Frames are known by their time, not by counting: some were skipped. A leading picture whose
+  // group was entered at its own keyframe lacks its reference and is not taken.
+  void keep_if_wanted(AVFrame& frame, const Run& run) {
+    const std::int64_t pts = pts_of(frame);
+    const auto target =
+        std::lower_bound(targets_.begin(), targets_.end(), pts,
+                         [](const Target& one, std::int64_t time) { return one.pts < time; });
+    if (target == targets_.end() || target->pts != pts || target->frame.has_value()) return;
+    if (target->packet_idx > run.last || index_.decode_start(target->packet_idx) < run.first)
+      return;
+    target->frame = converter_.convert(frame);
+  }
+
+  const FrameIndex& index_;
+  PacketReader& reader_;
+  RgbConverter converter_;
+  std::vector<Target>& targets_;
+  std::vector<std::int64_t> wanted_packets_;
+};
+
+}  // namespace
+
+SampledFrames read_indexed(const ReadJob& job, std::unique_ptr<Input> input) {
+  SampledFrames result;
+  std::vector<std::int64_t> pts;
+  pts.reserve(job.index.shown.size());
+  for (const std::int64_t idx : job.index.shown) {
+    pts.push_back(job.index.packets[static_cast<std::size_t>(idx)].pts);
+  }
+  result.timeline = make_timeline(pts, job.index.last_duration, input->stream());
+  result.samples = sample_frames(job.options.sampling, result.timeline);
+  result.targets = locate(make_targets(result.samples), job.index);
+
+  PacketReader reader(job.path, std::move(input), job.index, job.stop);
+  const auto attempt = [&](SeekMode mode, Decoder::Unreferenced unreferenced, int num_threads) {
+    result.num_errors = Attempt(job.index, reader, result.targets)
+                            .run(plan(mode, result.targets, job.index), unreferenced, num_threads);
+    return result.num_errors == 0 && result.is_complete();
+  };
+  // A damaged stream, or an index that lies, is decoded straight through by one thread: how damage
+  // is concealed may depend on what the decoder saw before, and the frames must not depend on how
+  // they were reached.
+  const int num_threads = std::max(1, job.options.num_threads);
+  if (job.options.seek != SeekMode::kNever &&
+      attempt(job.options.seek, Decoder::Unreferenced::kSkip, num_threads)) {
+    return result;
+  }
+  if (num_threads > 1 && attempt(SeekMode::kNever, Decoder::Unreferenced::kDecode, num_threads)) {
+    return result;
+  }
+  attempt(SeekMode::kNever, Decoder::Unreferenced::kDecode, 1);
+  return result;
+}
+
+}  // namespace caption::video

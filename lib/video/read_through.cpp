@@ -1,0 +1,104 @@
+#include <algorithm>
+#include <cstddef>
+#include <iterator>
+
+#include "video/internal/decoder.h"
+#include "video/internal/sampled_frames.h"
+#include "video/internal/to_rgb.h"
+
+namespace caption::video {
+namespace {
+
+// Decodes a file from its start, as far as the index knows packets.
+class Pass {
+ public:
+  Pass(const ReadJob& job, int num_threads)
+      : input_(job.path, {.max_pixels = job.options.limits.max_pixels}, job.stop),
+        decoder_(input_, num_threads),
+        num_packets_(std::ssize(job.index.packets)) {}
+
+  // Shows every whole frame in presentation order, until `is_done`.
+  void run(const Decoder::OnFrame& on_frame, const std::function<bool()>& is_done) {
+    const PacketPtr packet = make_packet();
+    for (std::int64_t i = 0; i < num_packets_ && !is_done() && input_.read(*packet); ++i) {
+      decoder_.send(*packet, on_frame);
+      av_packet_unref(packet.get());
+    }
+    if (!is_done()) decoder_.drain(on_frame);
+  }
+
+  const AVStream& stream() { return input_.stream(); }
+  std::int64_t num_errors() const { return decoder_.num_errors(); }
+
+ private:
+  Input input_;
+  Decoder decoder_;
+  std::int64_t num_packets_;
+};
+
+// Times of a stream that may lack some: a frame without one follows the frame before it, and no
+// frame is shown before its predecessor.
+class FrameTimes {
+ public:
+  explicit FrameTimes(const AVStream& stream) {
+    AVRational rate = stream.avg_frame_rate;
+    if (rate.num <= 0 || rate.den <= 0) rate = {25, 1};
+    frame_ticks_ = std::max<std::int64_t>(1, av_rescale_q(1, av_inv_q(rate), stream.time_base));
+  }
+
+  void add(const AVFrame& frame) {
+    std::int64_t pts = pts_of(frame);
+    if (!pts_.empty()) {
+      pts = pts == AV_NOPTS_VALUE ? pts_.back() + frame_ticks_ : std::max(pts, pts_.back());
+    } else if (pts == AV_NOPTS_VALUE) {
+      pts = 0;
+    }
+    pts_.push_back(pts);
+  }
+
+  const std::vector<std::int64_t>& pts() const { return pts_; }
+
+ private:
+  std::int64_t frame_ticks_ = 1;
+  std::vector<std::int64_t> pts_;
+};
+
+}  // namespace
+
+SampledFrames read_through(const ReadJob& job) {
+  SampledFrames result;
+  int num_threads = std::max(1, job.options.num_threads);
+  {
+    Pass count(job, num_threads);
+    FrameTimes times(count.stream());
+    const auto count_frame = [&times](const AVFrame& frame) { times.add(frame); };
+    const auto never = [] { return false; };
+    count.run(count_frame, never);
+    result.num_errors = count.num_errors();
+    // As in read_indexed: the frames of a damaged stream must not depend on the threads.
+    if (result.num_errors > 0 && num_threads > 1) {
+      ReadOptions single = job.options;
+      single.num_threads = 1;
+      return read_through({job.path, single, job.stop, job.index});
+    }
+    if (times.pts().empty()) return result;
+    result.timeline = make_timeline(times.pts(), job.index.last_duration, count.stream());
+  }
+  result.samples = sample_frames(job.options.sampling, result.timeline);
+  result.targets = make_targets(result.samples);
+
+  Pass take(job, num_threads);
+  const RgbConverter converter(take.stream());
+  std::int64_t frame_idx = 0;
+  std::size_t next_target = 0;
+  const auto take_frame = [&](const AVFrame& frame) {
+    if (next_target < result.targets.size() && result.targets[next_target].frame_idx == frame_idx) {
+      result.targets[next_target++].frame = converter.convert(frame);
+    }
+    ++frame_idx;
+  };
+  take.run(take_frame, [&] { return next_target == result.targets.size(); });
+  return result;
+}
+
+}  // namespace caption::video
