@@ -16,8 +16,8 @@ struct CudaDevice {
 
 struct Machine {
   std::string cpu_model;
-  int num_cpus = 1;  // that this process may use (affinity and cgroup quota)
-  std::int64_t memory_bytes = 0;  // of the machine, or of the cgroup when smaller
+  int num_cpus = 1;                       // that this process may use (affinity and cgroup quota)
+  std::int64_t memory_bytes = 0;          // of the machine, or of the cgroup when smaller
   std::vector<std::string> cpu_features;  // "avx2", "avx512bf16", "amx-bf16", ... as CPUID has them
   std::vector<CudaDevice> cuda_devices;
   std::string cuda_status;  // one sentence: why CUDA is or is not usable here

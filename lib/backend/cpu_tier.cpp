@@ -1,0 +1,70 @@
+#include "backend/cpu_tier.h"
+
+#include <algorithm>
+#include <array>
+#include <cstdlib>
+#include <string>
+#include <vector>
+
+#include "backend/internal/cpu_features.h"
+#include "base/error.h"
+
+namespace caption {
+namespace {
+
+constexpr std::array kTiers = {CpuTier::kReference, CpuTier::kAvx2, CpuTier::kAvx512};
+
+// How many of kTiers this machine can run: each tier needs what the ones before it need.
+std::size_t count_supported_tiers() {
+  const std::vector<std::string> features = internal::detect_cpu_features();
+  const auto has_all = [&](std::initializer_list<std::string_view> wanted) {
+    return std::all_of(wanted.begin(), wanted.end(), [&](std::string_view name) {
+      return std::find(features.begin(), features.end(), name) != features.end();
+    });
+  };
+  if (!has_all({"avx2", "fma", "f16c"})) return 1;
+  if (!has_all({"avx512f", "avx512bw", "avx512dq", "avx512vl"})) return 2;
+  return 3;
+}
+
+}  // namespace
+
+std::string_view cpu_tier_name(CpuTier tier) {
+  switch (tier) {
+    case CpuTier::kReference: return "reference";
+    case CpuTier::kAvx2: return "avx2";
+    case CpuTier::kAvx512: return "avx512";
+  }
+  return "?";
+}
+
+std::optional<CpuTier> cpu_tier_from_name(std::string_view name) {
+  for (const CpuTier tier : kTiers) {
+    if (cpu_tier_name(tier) == name) return tier;
+  }
+  return std::nullopt;
+}
+
+std::span<const CpuTier> supported_cpu_tiers() {
+  static const std::size_t count = count_supported_tiers();
+  return std::span(kTiers).first(count);
+}
+
+CpuTier choose_cpu_tier() {
+  const std::span<const CpuTier> supported = supported_cpu_tiers();
+  const char* const name = std::getenv("CAPTION_CPU_TIER");
+  if (name == nullptr || *name == '\0') return supported.back();
+  const std::optional<CpuTier> tier = cpu_tier_from_name(name);
+  if (!tier) {
+    throw Error(ErrorCode::kUsage, "CAPTION_CPU_TIER: no tier is named \"" + std::string(name) +
+                                       "\"; use reference, avx2 or avx512, or unset it");
+  }
+  if (std::find(supported.begin(), supported.end(), *tier) == supported.end()) {
+    throw Error(ErrorCode::kUnavailable, "CAPTION_CPU_TIER: this CPU cannot run the tier \"" +
+                                             std::string(name) + "\"; the fastest it can is \"" +
+                                             std::string(cpu_tier_name(supported.back())) + "\"");
+  }
+  return *tier;
+}
+
+}  // namespace caption

@@ -1,0 +1,69 @@
+#include "backend/machine.h"
+
+#include <sched.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cmath>
+#include <fstream>
+#include <iterator>
+
+#include "backend/internal/cgroup.h"
+#include "backend/internal/cpu_features.h"
+#ifdef CAPTION_HAVE_CUDA
+#include "backend/internal/cuda_probe.h"
+#endif
+
+namespace caption {
+namespace {
+
+std::string read_cpu_model() {
+  std::ifstream file("/proc/cpuinfo");
+  for (std::string line; std::getline(file, line);) {
+    const std::size_t colon = line.find(": ");
+    if (line.starts_with("model name") && colon != std::string::npos) return line.substr(colon + 2);
+  }
+  return "unknown";
+}
+
+int count_affine_cpus() {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  if (sched_getaffinity(0, sizeof set, &set) == 0) return CPU_COUNT(&set);
+  // More CPUs than cpu_set_t holds (1024): take what is online.
+  return static_cast<int>(std::max(1L, sysconf(_SC_NPROCESSORS_ONLN)));
+}
+
+internal::CgroupLimits read_own_limits() {
+  std::ifstream file("/proc/self/cgroup");
+  const std::string membership{std::istreambuf_iterator<char>(file), {}};
+  return internal::read_cgroup_limits("/sys/fs/cgroup", membership);
+}
+
+}  // namespace
+
+Machine detect_machine() {
+  Machine machine;
+  machine.cpu_model = read_cpu_model();
+  machine.cpu_features = internal::detect_cpu_features();
+
+  const internal::CgroupLimits limits = read_own_limits();
+  machine.num_cpus = count_affine_cpus();
+  if (limits.num_cpus && *limits.num_cpus < machine.num_cpus) {
+    machine.num_cpus = std::max(1, static_cast<int>(std::floor(*limits.num_cpus)));
+  }
+  machine.memory_bytes = static_cast<std::int64_t>(sysconf(_SC_PHYS_PAGES)) *
+                         static_cast<std::int64_t>(sysconf(_SC_PAGESIZE));
+  if (limits.memory_bytes) {
+    machine.memory_bytes = std::min(machine.memory_bytes, *limits.memory_bytes);
+  }
+
+#ifdef CAPTION_HAVE_CUDA
+  internal::probe_cuda(machine);
+#else
+  machine.cuda_status = "no CUDA: this build was made without it";
+#endif
+  return machine;
+}
+
+}  // namespace caption

@@ -1,0 +1,187 @@
+#include "backend/thread_pool.h"
+
+#include <algorithm>
+#include <atomic>
+#include <condition_variable>
+#include <exception>
+#include <mutex>
+#include <string>
+#include <system_error>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "base/error.h"
+
+namespace caption {
+namespace {
+
+// Ranges per thread: enough that a thread which lost its core for a while does not hold up the
+// others, few enough that taking one costs nothing beside its work.
+constexpr std::int64_t kRangesPerThread = 4;
+
+// How long a thread looks for work before it sleeps. The gaps between the kernels of a step are a
+// few microseconds, a sleep and its wake-up cost tens; each turn yields, so a core that somebody
+// else wants is given away.
+constexpr int kSpinTurns = 100;
+
+}  // namespace
+
+// One job at a time. `untaken` counts the ranges nobody has taken yet. Taking one (a successful
+// decrement) keeps the job alive until the taker adds to `finished`, so the other job fields may be
+// read then and only then; a late worker that finds `untaken` at 0 reads nothing else.
+struct ThreadPool::State {
+  std::vector<std::thread> threads;
+  std::atomic<bool> in_use{false};
+
+  // The job; written by the caller while no range is taken or untaken.
+  const std::function<void(std::int64_t, std::int64_t)>* body = nullptr;
+  std::int64_t count = 0;
+  std::int64_t range_size = 0;
+  std::int64_t num_ranges = 0;
+  std::atomic<std::int64_t> untaken{0};
+  std::atomic<std::int64_t> finished{0};
+  std::atomic<bool> failed{false};
+
+  std::mutex mutex;  // guards the waiting below and first_error
+  std::condition_variable work_came;
+  std::condition_variable work_done;
+  std::atomic<int> num_sleeping{0};
+  std::atomic<bool> caller_sleeps{false};
+  std::atomic<bool> stopping{false};
+  std::exception_ptr first_error;
+
+  bool run_one_range();
+  void work_until_stopped();
+  void wake_workers();
+  void wait_until_finished();
+  void stop_and_join();
+};
+
+bool ThreadPool::State::run_one_range() {
+  std::int64_t ticket = untaken.load(std::memory_order_relaxed);
+  do {
+    if (ticket == 0) return false;
+  } while (!untaken.compare_exchange_weak(ticket, ticket - 1, std::memory_order_acquire,
+                                          std::memory_order_relaxed));
+  const std::int64_t total = num_ranges;
+  const std::int64_t begin = (total - ticket) * range_size;
+  const std::int64_t end = std::min(count, begin + range_size);
+  if (!failed.load(std::memory_order_relaxed)) {
+    try {
+      (*body)(begin, end);
+    } catch (...) {
+      const std::lock_guard lock(mutex);
+      if (!first_error) first_error = std::current_exception();
+      failed.store(true, std::memory_order_relaxed);
+    }
+  }
+  // After this the job may be gone. Sequentially consistent, as is the read of caller_sleeps:
+  // either the caller sees the job finished before it sleeps, or we see that it sleeps.
+  if (finished.fetch_add(1) + 1 == total && caller_sleeps.load()) {
+    const std::lock_guard lock(mutex);
+    work_done.notify_one();
+  }
+  return true;
+}
+
+void ThreadPool::State::work_until_stopped() {
+  while (!stopping.load()) {
+    for (int turn = 0; turn < kSpinTurns; ++turn) {
+      if (run_one_range()) {
+        turn = 0;
+      } else {
+        std::this_thread::yield();
+      }
+    }
+    std::unique_lock lock(mutex);
+    // Announced before the last look at `untaken`; the caller publishes work before it looks at
+    // num_sleeping. Both are sequentially consistent, so one of the two sees the other.
+    num_sleeping.fetch_add(1);
+    work_came.wait(lock, [&] { return untaken.load() > 0 || stopping.load(); });
+    num_sleeping.fetch_sub(1);
+  }
+}
+
+void ThreadPool::State::wake_workers() {
+  if (num_sleeping.load() == 0) return;
+  const std::lock_guard lock(mutex);
+  work_came.notify_all();
+}
+
+void ThreadPool::State::wait_until_finished() {
+  for (int turn = 0; turn < kSpinTurns; ++turn) {
+    if (finished.load(std::memory_order_acquire) == num_ranges) return;
+    std::this_thread::yield();
+  }
+  std::unique_lock lock(mutex);
+  caller_sleeps.store(true);
+  work_done.wait(lock, [&] { return finished.load() == num_ranges; });
+  caller_sleeps.store(false);
+}
+
+void ThreadPool::State::stop_and_join() {
+  {
+    const std::lock_guard lock(mutex);
+    stopping.store(true);
+    work_came.notify_all();
+  }
+  for (std::thread& thread : threads) thread.join();
+}
+
+ThreadPool::ThreadPool(int num_threads) : state_(std::make_unique<State>()) {
+  CAPTION_CHECK(num_threads >= 1,
+                "a thread pool needs at least one thread, got " + std::to_string(num_threads));
+  try {
+    for (int i = 1; i < num_threads; ++i) {
+      state_->threads.emplace_back([state = state_.get()] { state->work_until_stopped(); });
+    }
+  } catch (const std::system_error& error) {
+    state_->stop_and_join();
+    throw Error(ErrorCode::kUnavailable, "thread pool: the system started " +
+                                             std::to_string(state_->threads.size()) + " of " +
+                                             std::to_string(num_threads - 1) + " threads (" +
+                                             error.what() + "); ask for fewer");
+  }
+}
+
+ThreadPool::~ThreadPool() { state_->stop_and_join(); }
+
+int ThreadPool::num_threads() const { return static_cast<int>(state_->threads.size()) + 1; }
+
+void ThreadPool::parallel_for(
+    std::int64_t count, std::int64_t grain,
+    const std::function<void(std::int64_t begin, std::int64_t end)>& body) {
+  CAPTION_CHECK(grain >= 1, "the grain of a parallel loop must be positive");
+  if (count <= 0) return;
+  State& state = *state_;
+  CAPTION_CHECK(!state.in_use.exchange(true, std::memory_order_acquire),
+                "a thread pool was entered twice: nested, or by two callers at a time");
+  struct Release {
+    std::atomic<bool>& in_use;
+    ~Release() { in_use.store(false, std::memory_order_release); }
+  } const release{state.in_use};
+
+  const std::int64_t wanted = num_threads() * kRangesPerThread;
+  const std::int64_t range_size = std::max(grain, count / wanted + (count % wanted != 0 ? 1 : 0));
+  const std::int64_t num_ranges = count / range_size + (count % range_size != 0 ? 1 : 0);
+  if (num_threads() == 1 || num_ranges == 1) {
+    body(0, count);
+    return;
+  }
+  state.body = &body;
+  state.count = count;
+  state.range_size = range_size;
+  state.num_ranges = num_ranges;
+  state.first_error = nullptr;
+  state.failed.store(false, std::memory_order_relaxed);
+  state.finished.store(0, std::memory_order_relaxed);
+  state.untaken.store(num_ranges);  // publishes the job
+  state.wake_workers();
+  while (state.run_one_range()) {
+  }
+  state.wait_until_finished();
+  if (state.first_error) std::rethrow_exception(std::exchange(state.first_error, nullptr));
+}
+
+}  // namespace caption
