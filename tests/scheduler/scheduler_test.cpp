@@ -1,0 +1,240 @@
+// The rules of the scheduler's header, each on the smallest schedule that shows it.
+#include "scheduler/scheduler.h"
+
+#include <doctest/doctest.h>
+
+#include <vector>
+
+#include "base/error.h"
+
+namespace caption::scheduler {
+namespace {
+
+struct Row {
+  int id;
+  int num_tokens;
+  friend bool operator==(const Row&, const Row&) = default;
+};
+
+// Plans, commits and chooses a token wherever one is due.
+std::vector<Row> run_step(Scheduler& scheduler) {
+  std::vector<Row> rows;
+  const StepPlan plan = scheduler.plan();
+  scheduler.commit();
+  for (const PlannedSequence& planned : plan.sequences) {
+    rows.push_back({static_cast<int>(planned.id), static_cast<int>(planned.num_tokens)});
+    if (planned.is_last_known) scheduler.append_token(planned.id);
+  }
+  scheduler.check_invariants();
+  return rows;
+}
+
+SequenceSpec spec(int id, std::int64_t num_prompt_tokens, std::int64_t max_new_tokens,
+                  std::int32_t priority = 0) {
+  return {SequenceId{id}, num_prompt_tokens, max_new_tokens, priority};
+}
+
+using Rows = std::vector<Row>;
+
+TEST_SUITE("scheduler/scheduler") {
+  TEST_CASE("chunks a prompt and lets decodes go first") {
+    kv::PagePool pool(64);
+    Scheduler scheduler({.max_num_seqs = 4, .max_num_batched_tokens = 10}, pool);
+    scheduler.submit(spec(1, 4, 8));
+    CHECK(run_step(scheduler) == Rows{{1, 4}});
+    scheduler.submit(spec(2, 25, 8));
+    CHECK(run_step(scheduler) == Rows{{1, 1}, {2, 9}});
+    CHECK(run_step(scheduler) == Rows{{1, 1}, {2, 9}});
+    CHECK(run_step(scheduler) == Rows{{1, 1}, {2, 7}});
+    CHECK(run_step(scheduler) == Rows{{1, 1}, {2, 1}});
+  }
+
+  TEST_CASE("says where a chunk starts and when its logits are wanted") {
+    kv::PagePool pool(64);
+    Scheduler scheduler({.max_num_batched_tokens = 10}, pool);
+    scheduler.submit(spec(1, 14, 8));
+    const StepPlan first = scheduler.plan();
+    scheduler.commit();
+    CHECK(first.sequences[0].first_token == 0);
+    CHECK_FALSE(first.sequences[0].is_last_known);
+    const StepPlan second = scheduler.plan();
+    scheduler.commit();
+    CHECK(second.sequences[0].first_token == 10);
+    CHECK(second.sequences[0].num_tokens == 4);
+    CHECK(second.sequences[0].is_last_known);
+    CHECK(scheduler.pages_of(SequenceId{1}).num_tokens() == 14);
+  }
+
+  TEST_CASE("whole prompts that do not fit beside the decodes take the step before them") {
+    kv::PagePool pool(64);
+    Scheduler scheduler(
+        {.prefill = PrefillMode::kWhole, .max_num_seqs = 8, .max_num_batched_tokens = 10}, pool);
+    scheduler.submit(spec(1, 4, 8));
+    scheduler.submit(spec(2, 3, 8));
+    CHECK(run_step(scheduler) == Rows{{1, 4}, {2, 3}});
+    scheduler.submit(spec(3, 9, 8));
+    scheduler.submit(spec(4, 1, 8));
+    CHECK(run_step(scheduler) == Rows{{3, 9}});
+    CHECK(run_step(scheduler) == Rows{{1, 1}, {2, 1}, {3, 1}, {4, 1}});
+  }
+
+  TEST_CASE("a whole prompt longer than the budget runs alone") {
+    kv::PagePool pool(64);
+    Scheduler scheduler({.prefill = PrefillMode::kWhole, .max_num_batched_tokens = 10}, pool);
+    scheduler.submit(spec(1, 4, 8));
+    scheduler.submit(spec(2, 40, 8));
+    scheduler.submit(spec(3, 5, 8));
+    CHECK(run_step(scheduler) == Rows{{1, 4}});
+    CHECK(run_step(scheduler) == Rows{{2, 40}});
+    CHECK(run_step(scheduler) == Rows{{1, 1}, {2, 1}, {3, 5}});
+  }
+
+  TEST_CASE("the higher priority enters first, ties by arrival, and nobody overtakes") {
+    kv::PagePool pool(64);
+    Scheduler scheduler({.max_num_seqs = 1, .max_num_batched_tokens = 100}, pool);
+    scheduler.submit(spec(1, 30, 2));
+    scheduler.submit(spec(2, 3, 2));
+    scheduler.submit(spec(3, 3, 2, 7));
+    scheduler.submit(spec(4, 3, 2, -1));
+    scheduler.submit(spec(5, 3, 2, 7));
+    for (const int id : {3, 5, 1, 2, 4}) {
+      CAPTURE(id);
+      const Rows rows = run_step(scheduler);
+      REQUIRE(rows.size() == 1);
+      CHECK(rows[0].id == id);
+      scheduler.finish(SequenceId{id});
+    }
+  }
+
+  TEST_CASE("waiting makes up for priority: a stream of urgent requests starves nobody") {
+    kv::PagePool pool(64);
+    Scheduler scheduler({.max_num_seqs = 1, .max_num_batched_tokens = 8, .ageing_steps = 20}, pool);
+    scheduler.submit(spec(0, 2, 1, 0));
+    int ran_at = -1;
+    for (int id = 1; id < 100 && ran_at < 0; ++id) {
+      scheduler.submit(spec(id, 2, 1, 2));
+      const StepPlan plan = scheduler.plan();
+      scheduler.commit();
+      const SequenceId ran = plan.sequences.at(0).id;
+      if (ran == SequenceId{0}) ran_at = id;
+      scheduler.finish(ran);
+    }
+    // Two levels are worth 40 steps; of those submitted at the same step the older one wins.
+    CHECK(ran_at == 41);
+  }
+
+  TEST_CASE("preempts the last in rank, which comes back before later arrivals") {
+    kv::PagePool pool(4);
+    Scheduler scheduler({.max_num_seqs = 3, .max_num_batched_tokens = 100}, pool);
+    scheduler.submit(spec(1, 15, 30));
+    scheduler.submit(spec(2, 14, 30));
+    CHECK(run_step(scheduler) == Rows{{1, 15}, {2, 14}});
+    scheduler.submit(spec(3, 10, 30));
+    int num_steps = 0;
+    while (scheduler.num_running() == 2) {
+      REQUIRE(++num_steps < 100);
+      run_step(scheduler);
+    }
+    // Both grew to two pages; the third page of sequence 1 took those of sequence 2.
+    CHECK(scheduler.pages_of(SequenceId{1}).num_tokens() == 33);
+    CHECK(scheduler.pages_of(SequenceId{2}).num_tokens() == 0);
+    CHECK(run_step(scheduler) == Rows{{1, 1}});  // one page is free, sequence 2 needs more
+    scheduler.finish(SequenceId{1});
+    CHECK(run_step(scheduler) == Rows{{2, 32}, {3, 10}});  // its prompt and its output so far
+  }
+
+  TEST_CASE("nothing enters in a step that preempts") {
+    kv::PagePool pool(5);
+    Scheduler scheduler({.max_num_seqs = 3, .max_num_batched_tokens = 100}, pool);
+    scheduler.submit(spec(1, 31, 30));
+    scheduler.submit(spec(2, 31, 30));
+    CHECK(run_step(scheduler).size() == 2);
+    CHECK(run_step(scheduler).size() == 2);
+    scheduler.submit(spec(3, 1, 2, 9));
+    const StepPlan plan = scheduler.plan();
+    CHECK(plan.preempted == std::vector<SequenceId>{SequenceId{2}});
+    CHECK(plan.sequences.size() == 1);
+    CHECK(plan.sequences[0].id == SequenceId{1});
+  }
+
+  TEST_CASE("a static batch is closed until all its members are finished") {
+    kv::PagePool pool(64);
+    Scheduler scheduler({.mode = Mode::kStatic, .max_num_seqs = 2, .max_num_batched_tokens = 10},
+                        pool);
+    for (int id = 1; id <= 3; ++id) scheduler.submit(spec(id, 8, 8));
+    CHECK(run_step(scheduler) == Rows{{1, 8}, {2, 2}});
+    CHECK(run_step(scheduler) == Rows{{1, 1}, {2, 6}});
+    scheduler.finish(SequenceId{2});
+    CHECK(run_step(scheduler) == Rows{{1, 1}});
+    scheduler.finish(SequenceId{1});
+    CHECK(run_step(scheduler) == Rows{{3, 8}});
+  }
+
+  TEST_CASE("a static batch reserves its whole length and is never preempted") {
+    kv::PagePool pool(4);
+    Scheduler scheduler({.mode = Mode::kStatic, .max_num_seqs = 4, .max_num_batched_tokens = 100},
+                        pool);
+    for (int id = 1; id <= 3; ++id) scheduler.submit(spec(id, 1, 32));  // two pages each
+    for (int step = 0; step < 31; ++step) CHECK(run_step(scheduler).size() == 2);
+  }
+
+  TEST_CASE("refuses at once, with the numbers, what can never fit") {
+    kv::PagePool pool(4);
+    Scheduler scheduler({}, pool);
+    scheduler.submit(spec(1, 60, 5));  // 64 tokens: the last new one is never stored
+    try {
+      scheduler.submit(spec(2, 60, 6));
+      FAIL("accepted");
+    } catch (const Error& error) {
+      CHECK(error.code() == ErrorCode::kTooLong);
+      CHECK(std::string(error.what()).find("60 prompt tokens and 6 new tokens need 5 KV pages") !=
+            std::string::npos);
+    }
+    CHECK(scheduler.num_unfinished() == 1);
+  }
+
+  TEST_CASE("a plan that failed is planned again") {
+    kv::PagePool pool(8);
+    Scheduler scheduler({.max_num_batched_tokens = 20}, pool);
+    scheduler.submit(spec(1, 30, 5));
+    const StepPlan failed = scheduler.plan();
+    const StepPlan again = scheduler.plan();
+    scheduler.check_invariants();
+    CHECK(again.sequences[0].first_token == 0);
+    CHECK(again.num_tokens == failed.num_tokens);
+    scheduler.commit();
+    CHECK_THROWS_AS(scheduler.commit(), Error);
+  }
+
+  TEST_CASE("a sequence that is left without a token is an error, not a spin") {
+    kv::PagePool pool(8);
+    Scheduler scheduler({}, pool);
+    scheduler.submit(spec(1, 3, 5));
+    scheduler.plan();
+    scheduler.commit();
+    CHECK_THROWS_WITH_AS(scheduler.plan(),
+                         doctest::Contains("no progress: 1 running, 0 waiting, 7 of 8 pages free"),
+                         Error);
+  }
+
+  TEST_CASE("misuse and options out of range are refused") {
+    kv::PagePool pool(8);
+    CHECK_THROWS_AS(Scheduler({.max_num_seqs = 0}, pool), Error);
+    CHECK_THROWS_AS(Scheduler({.max_num_batched_tokens = 0}, pool), Error);
+    CHECK_THROWS_AS(Scheduler({.ageing_steps = 0}, pool), Error);
+    Scheduler scheduler({}, pool);
+    CHECK(scheduler.plan().sequences.empty());
+    CHECK_THROWS_AS(scheduler.submit(spec(1, 0, 5)), Error);
+    CHECK_THROWS_AS(scheduler.submit(spec(1, 5, 0)), Error);
+    scheduler.submit(spec(1, 5, 1));
+    CHECK_THROWS_AS(scheduler.submit(spec(1, 5, 1)), Error);
+    CHECK_THROWS_AS(scheduler.append_token(SequenceId{1}), Error);
+    CHECK_THROWS_AS(scheduler.finish(SequenceId{2}), Error);
+    scheduler.plan();
+    scheduler.commit();
+    CHECK_THROWS_AS(scheduler.append_token(SequenceId{1}), Error);  // the last needs no place
+  }
+}
+
+}  // namespace
+}  // namespace caption::scheduler
