@@ -1,0 +1,47 @@
+#include <doctest/doctest.h>
+
+#include <set>
+#include <string>
+
+#include "base/error.h"
+
+namespace caption {
+namespace {
+
+TEST_SUITE("base/error") {
+  TEST_CASE("every code has a snake_case name of its own") {
+    std::set<std::string> names;
+    const int num_codes = static_cast<int>(ErrorCode::kInternal) + 1;
+    for (int i = 0; i < num_codes; ++i) {
+      const std::string name(error_code_name(static_cast<ErrorCode>(i)));
+      CAPTURE(name);
+      CHECK_FALSE(name.empty());
+      CHECK(name.find_first_not_of("abcdefghijklmnopqrstuvwxyz_") == std::string::npos);
+      names.insert(name);
+    }
+    CHECK(names.size() == static_cast<std::size_t>(num_codes));
+    CHECK(error_code_name(ErrorCode::kNoFrames) == "no_frames");
+  }
+
+  TEST_CASE("a failed check names file, condition and message and is internal") {
+    int num_evaluations = 0;
+    const auto message = [&] {
+      ++num_evaluations;
+      return std::string("two is not three");
+    };
+    CHECK_NOTHROW([&] { CAPTION_CHECK(2 == 2, message()); }());
+    CHECK(num_evaluations == 0);
+    try {
+      CAPTION_CHECK(2 == 3, message());
+      FAIL("the check passed");
+    } catch (const Error& error) {
+      CHECK(error.code() == ErrorCode::kInternal);
+      const std::string text = error.what();
+      CHECK(text.find("error_test.cpp:") != std::string::npos);
+      CHECK(text.find("2 == 3: two is not three") != std::string::npos);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace caption

@@ -1,0 +1,99 @@
+#include <doctest/doctest.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <string>
+
+#include "base/error.h"
+#include "base/mapped_file.h"
+
+namespace caption {
+namespace {
+
+namespace fs = std::filesystem;
+
+fs::path fresh_folder() {
+  const fs::path folder = fs::path(CAPTION_TEST_TMP) / "mapped_file";
+  fs::remove_all(folder);
+  fs::create_directories(folder);
+  return folder;
+}
+
+fs::path write(const fs::path& path, const std::string& text) {
+  std::ofstream(path, std::ios::binary) << text;
+  return path;
+}
+
+std::string text_of(const MappedFile& file) {
+  return std::string(reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size());
+}
+
+// The code with which opening fails; kInternal when it does not.
+ErrorCode code_of_opening(const fs::path& path) {
+  try {
+    const MappedFile file(path);
+    return ErrorCode::kInternal;
+  } catch (const Error& error) {
+    CHECK(std::string(error.what()).find(path.string()) == 0);
+    CHECK_THROWS_AS(require_regular_file(path), Error);
+    return error.code();
+  }
+}
+
+TEST_SUITE("base/mapped_file") {
+  TEST_CASE("the bytes of a file are mapped and move with their owner") {
+    const fs::path path = write(fresh_folder() / "a", std::string("x\0y", 3));
+    MappedFile file(path);
+    CHECK(text_of(file) == std::string("x\0y", 3));
+    const std::byte* begin = file.bytes().data();
+    MappedFile moved(std::move(file));
+    CHECK(moved.bytes().data() == begin);
+    CHECK(file.bytes().empty());
+    MappedFile assigned(write(path.parent_path() / "b", "other"));
+    assigned = std::move(moved);
+    CHECK(text_of(assigned) == std::string("x\0y", 3));
+    CHECK(assigned.path() == path);
+  }
+
+  TEST_CASE("the mapping outlives the file's name") {
+    const fs::path path = write(fresh_folder() / "a", "still here");
+    const MappedFile file(path);
+    fs::remove(path);
+    CHECK(text_of(file) == "still here");
+  }
+
+  TEST_CASE("an empty file is an empty span") {
+    const MappedFile file(write(fresh_folder() / "empty", ""));
+    CHECK(file.bytes().empty());
+    CHECK(read_text_file(file.path()).empty());
+  }
+
+  TEST_CASE("what is no readable regular file is refused at once, with its kind") {
+    const fs::path folder = fresh_folder();
+    CHECK(code_of_opening(folder / "missing") == ErrorCode::kNotFound);
+    CHECK(code_of_opening(write(folder / "file", "x") / "below") == ErrorCode::kNotFound);
+    CHECK(code_of_opening(folder) == ErrorCode::kNotRegularFile);
+    CHECK(code_of_opening("/dev/null") == ErrorCode::kNotRegularFile);
+    REQUIRE(::mkfifo((folder / "fifo").c_str(), 0600) == 0);
+    CHECK(code_of_opening(folder / "fifo") == ErrorCode::kNotRegularFile);
+    fs::create_symlink("loop", folder / "loop");
+    CHECK(code_of_opening(folder / "loop") == ErrorCode::kIo);
+    fs::create_symlink("nowhere", folder / "dangling");
+    CHECK(code_of_opening(folder / "dangling") == ErrorCode::kNotFound);
+    if (::geteuid() != 0) {  // root reads everything
+      fs::permissions(write(folder / "secret", "x"), fs::perms::none);
+      CHECK(code_of_opening(folder / "secret") == ErrorCode::kUnreadable);
+    }
+  }
+
+  TEST_CASE("a text file longer than its limit is refused") {
+    const fs::path path = write(fresh_folder() / "text", "12345");
+    CHECK(read_text_file(path, 5) == "12345");
+    CHECK_THROWS_WITH_AS(read_text_file(path, 4), doctest::Contains("5 bytes; at most 4"), Error);
+  }
+}
+
+}  // namespace
+}  // namespace caption
