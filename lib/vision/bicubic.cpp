@@ -95,8 +95,8 @@ void filter_columns(const std::uint8_t* row, const ResizeAxis& columns, std::uin
 }
 
 // All rows of `in` (whose first row is input row rows.begin_in()), filtered along the height.
-void filter_rows(const std::vector<std::uint8_t>& in, std::size_t row_bytes,
-                 const ResizeAxis& rows, std::span<std::uint8_t> out) {
+void filter_rows(const std::vector<std::uint8_t>& in, std::size_t row_bytes, const ResizeAxis& rows,
+                 std::span<std::uint8_t> out) {
   const int bits = rows.precision_bits();
   std::vector<std::int32_t> sums(row_bytes);
   for (int y = 0; y < rows.num_out(); ++y) {
@@ -116,9 +116,9 @@ void filter_rows(const std::vector<std::uint8_t>& in, std::size_t row_bytes,
 
 ResizeAxis::ResizeAxis(int in_px, int out_px, int first_out, int num_out)
     : identity_(in_px == out_px) {
-  CAPTION_CHECK(in_px >= 1 && out_px >= 1 && first_out >= 0 && num_out >= 1 &&
-                    first_out <= out_px - num_out,
-                "resize window outside the image");
+  CAPTION_CHECK(
+      in_px >= 1 && out_px >= 1 && first_out >= 0 && num_out >= 1 && first_out <= out_px - num_out,
+      "resize window outside the image");
   if (identity_) {
     begin_in_ = first_out;
     end_in_ = first_out + num_out;

@@ -127,8 +127,8 @@ void preprocess_frame(const video::Frame& frame, const Geometry& geometry,
     }
     const std::uint8_t* pixel = rgb.data() + channel;
     for (int y = 0; y < window.height_px; ++y) {
-      float* out_row = channel_out + (geometry.pad_top_px + y) * geometry.out.width_px +
-                       geometry.pad_left_px;
+      float* out_row =
+          channel_out + (geometry.pad_top_px + y) * geometry.out.width_px + geometry.pad_left_px;
       for (int x = 0; x < window.width_px; ++x, pixel += kChannels) {
         out_row[x] = normalise(channel, *pixel);
       }

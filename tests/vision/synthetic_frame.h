@@ -39,8 +39,8 @@ inline video::Frame synthetic_frame(int height_px, int width_px, std::uint32_t s
       const std::uint32_t x = index / 3 % width;
       const std::uint32_t y = index / (3 * width);
       const std::uint32_t channel = index % 3;
-      const std::uint32_t phase = (x * (5 + seed % 7) + y * (3 + seed % 5) +
-                                   channel * (60 + seed % 50) + seed * 17) % 512;
+      const std::uint32_t phase =
+          (x * (5 + seed % 7) + y * (3 + seed % 5) + channel * (60 + seed % 50) + seed * 17) % 512;
       const std::uint32_t triangle = phase < 256 ? phase : 511 - phase;
       value = static_cast<std::uint8_t>((triangle * 15 + (noise & 255u)) / 16);
     }

@@ -1,5 +1,5 @@
-// vision/internal/bicubic.h: the separable uint8 filter behind resize_bicubic_antialias, on a window
-// of the output.
+// vision/internal/bicubic.h: the separable uint8 filter behind resize_bicubic_antialias, on a
+// window of the output.
 //
 // Source: ATen aten/src/ATen/native/cpu/UpSampleKernel.cpp (uint8, antialias): Keys' cubic with
 // a = -0.5, widened by the scale when shrinking; weights in double, then int16 with a precision

@@ -1,0 +1,148 @@
+// Pixel values against transformers' LlavaNextVideoVideoProcessor, to the last bit.
+#include "vision/preprocess.h"
+
+#include <doctest/doctest.h>
+
+#include <filesystem>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/json.h"
+#include "tests/vision/synthetic_frame.h"
+
+namespace caption {
+namespace {
+
+using testing::synthetic_frame;
+using vision::PreprocessSpec;
+
+const std::filesystem::path kGolden =
+    std::filesystem::path(CAPTION_SOURCE_DIR) / "tests/golden/vision/preprocess.json";
+
+int edge(const JsonObject& size, std::string_view key) {
+  return static_cast<int>(size.require_int(key, 1, 4096));
+}
+
+PreprocessSpec spec_of(const JsonObject& processor) {
+  PreprocessSpec spec;
+  spec.do_resize = processor.get_bool("do_resize", true);
+  spec.do_center_crop = processor.get_bool("do_center_crop", true);
+  spec.do_normalize = processor.get_bool("do_normalize", true);
+  if (spec.do_resize) {
+    const JsonObject size = *processor.get_object("size");
+    if (size.has("shortest_edge")) {
+      spec.shortest_edge_px = edge(size, "shortest_edge");
+    } else {
+      spec.size_px = {edge(size, "height"), edge(size, "width")};
+    }
+  }
+  const JsonObject crop = *processor.get_object("crop_size");
+  spec.crop_px = {edge(crop, "height"), edge(crop, "width")};
+  for (std::size_t i = 0; i < 3; ++i) {
+    spec.mean[i] = static_cast<float>(processor.get_doubles("image_mean")[i]);
+    spec.std[i] = static_cast<float>(processor.get_doubles("image_std")[i]);
+  }
+  return spec;
+}
+
+std::vector<std::int64_t> extents(const Tensor& tensor) {
+  std::vector<std::int64_t> list;
+  for (int axis = 0; axis < tensor.shape().rank(); ++axis) list.push_back(tensor.dim(axis));
+  return list;
+}
+
+PreprocessSpec square_spec(int edge_px) {
+  PreprocessSpec spec;
+  spec.shortest_edge_px = edge_px;
+  spec.crop_px = {edge_px, edge_px};
+  return spec;
+}
+
+TEST_SUITE("vision/preprocess") {
+  TEST_CASE("equals the reference processor bit for bit, whatever the number of threads") {
+    const JsonObject golden = JsonObject::open(kGolden, ErrorCode::kBadReference);
+    for (const int threads : {1, 3}) {
+      ThreadPool pool(threads);
+      for (const JsonObject& c : golden.get_objects("cases")) {
+        CAPTURE(c.require_string("name"));
+        const std::vector<std::int64_t> in = c.get_ints("in");
+        const auto seed = static_cast<std::uint32_t>(c.require_int("seed", 0, 1000));
+        std::vector<video::Frame> frames;
+        for (std::uint32_t i = 0; i < 2; ++i) {
+          frames.push_back(
+              synthetic_frame(static_cast<int>(in[0]), static_cast<int>(in[1]), seed + i, "waves"));
+        }
+        const Tensor values = vision::preprocess(pool, frames, spec_of(*c.get_object("processor")));
+        CHECK(extents(values) == c.get_ints("shape"));
+        const std::vector<double> first = c.get_doubles("first");
+        for (std::size_t i = 0; i < first.size(); ++i) {
+          CHECK(static_cast<double>(values.as<float>()[i]) == first[i]);
+        }
+        const std::span<const std::byte> bytes(
+            reinterpret_cast<const std::byte*>(values.as<float>()), values.size_bytes());
+        CHECK(hash_bytes(bytes).hex() == c.require_string("hash"));
+      }
+    }
+  }
+
+  TEST_CASE("frames of different sizes become one tensor") {
+    ThreadPool pool(2);
+    const std::vector<video::Frame> frames = {synthetic_frame(20, 30, 1, "waves"),
+                                              synthetic_frame(31, 17, 2, "waves")};
+    const Tensor both = vision::preprocess(pool, frames, square_spec(14));
+    CHECK(extents(both) == std::vector<std::int64_t>{2, 3, 14, 14});
+    for (std::size_t i = 0; i < 2; ++i) {
+      const Tensor alone =
+          vision::preprocess(pool, std::span(frames).subspan(i, 1), square_spec(14));
+      CHECK(vision::pixel_hash(both.view().rows(static_cast<std::int64_t>(i), 1)) ==
+            vision::pixel_hash(alone.view()));
+    }
+    PreprocessSpec uncropped = square_spec(14);
+    uncropped.do_center_crop = false;
+    CHECK_THROWS_WITH_AS(vision::preprocess(pool, frames, uncropped),
+                         doctest::Contains("frames of different sizes"), Error);
+  }
+
+  TEST_CASE("a strip of a frame costs no more than its crop") {
+    // 1 x 40,000: the resized image would have 4.5 billion pixels, of which 336 x 336 are kept.
+    ThreadPool pool(1);
+    const std::vector<video::Frame> frames = {synthetic_frame(1, 40'000, 1, "noise")};
+    const Tensor values = vision::preprocess(pool, frames, square_spec(336));
+    CHECK(extents(values) == std::vector<std::int64_t>{1, 3, 336, 336});
+    PreprocessSpec uncropped = square_spec(336);
+    uncropped.do_center_crop = false;
+    try {
+      vision::preprocess(pool, frames, uncropped);
+      FAIL("4.5 billion pixels were accepted");
+    } catch (const Error& error) {
+      CHECK(error.code() == ErrorCode::kTooLarge);
+      CHECK(std::string(error.what()).find("40000x1") != std::string::npos);
+    }
+  }
+
+  TEST_CASE("the hash tells values and shapes apart") {
+    ThreadPool pool(1);
+    const std::vector<video::Frame> frames = {synthetic_frame(16, 16, 1, "waves")};
+    Tensor values = vision::preprocess(pool, frames, square_spec(8));
+    const Hash128 before = vision::pixel_hash(values.view());
+    CHECK(vision::pixel_hash(values.clone().view()) == before);
+    CHECK_FALSE(vision::pixel_hash(std::as_const(values).view().reshape({3, 1, 8, 8})) == before);
+    values.as<float>()[17] += 1e-6F;
+    CHECK_FALSE(vision::pixel_hash(values.view()) == before);
+  }
+
+  TEST_CASE("rejects a spec that says two things, and no frames at all") {
+    ThreadPool pool(1);
+    const std::vector<video::Frame> frames = {synthetic_frame(4, 4, 1, "noise")};
+    CHECK_THROWS_AS(vision::preprocess(pool, {}, square_spec(8)), Error);
+    PreprocessSpec both = square_spec(8);
+    both.size_px = {8, 8};
+    CHECK_THROWS_AS(vision::preprocess(pool, frames, both), Error);
+    PreprocessSpec neither;
+    CHECK_THROWS_AS(vision::preprocess(pool, frames, neither), Error);
+  }
+}
+
+}  // namespace
+}  // namespace caption
