@@ -1,0 +1,111 @@
+#include "model/internal/clip_vision_tower.h"
+
+#include <cmath>
+
+#include "base/error.h"
+#include "kernels/activation.h"
+#include "kernels/attention.h"
+#include "kernels/linear.h"
+#include "kernels/norm.h"
+#include "kernels/vision_embed.h"
+#include "model/internal/activate.h"
+
+namespace caption::model {
+
+using Bias = WeightStore::Bias;
+
+ClipVisionTower::ClipVisionTower(WeightStore& store, const std::string& prefix,
+                                 const ClipVisionConfig& config, std::int64_t num_layers)
+    : config_(config) {
+  const std::int64_t hidden = config.hidden;
+  const std::int64_t patch = config.patch_px;
+  const std::string embeddings = prefix + "embeddings.";
+  class_embedding_ = store.require(embeddings + "class_embedding", {hidden});
+  patch_embedding_ = store.require(embeddings + "patch_embedding.weight", {hidden, 3, patch, patch})
+                         .reshape({hidden, 3 * patch * patch});
+  positions_ =
+      store.require(embeddings + "position_embedding.weight", {tokens_per_frame(), hidden});
+  pre_norm_ = require_norm(store, prefix + "pre_layrnorm");  // sic, in every checkpoint
+  for (std::int64_t i = 0; i < num_layers; ++i) {
+    const std::string layer = prefix + "encoder.layers." + std::to_string(i) + ".";
+    const std::string attention = layer + "self_attn.";
+    layers_.push_back({
+        .norm_1 = require_norm(store, layer + "layer_norm1"),
+        .q = store.require_linear(attention + "q_proj", hidden, hidden, Bias::kRequired),
+        .k = store.require_linear(attention + "k_proj", hidden, hidden, Bias::kRequired),
+        .v = store.require_linear(attention + "v_proj", hidden, hidden, Bias::kRequired),
+        .out = store.require_linear(attention + "out_proj", hidden, hidden, Bias::kRequired),
+        .norm_2 = require_norm(store, layer + "layer_norm2"),
+        .fc1 =
+            store.require_linear(layer + "mlp.fc1", config.intermediate, hidden, Bias::kRequired),
+        .fc2 =
+            store.require_linear(layer + "mlp.fc2", hidden, config.intermediate, Bias::kRequired),
+    });
+  }
+}
+
+ClipVisionTower::Norm ClipVisionTower::require_norm(WeightStore& store,
+                                                    const std::string& stem) const {
+  return {store.require(stem + ".weight", {config_.hidden}),
+          store.require(stem + ".bias", {config_.hidden})};
+}
+
+View ClipVisionTower::forward(Stream& stream, ConstView pixels) {
+  CAPTION_CHECK(pixels.shape() == Shape({pixels.dim(0), 3, config_.image_px, config_.image_px}),
+                "pixel values " + pixels.shape().to_string() + " for a tower of " +
+                    std::to_string(config_.image_px) + " pixels");
+  const View x = embed(stream, pixels);
+  for (const Layer& layer : layers_) {
+    attend(stream, layer, x);
+    mlp(stream, layer, x);
+  }
+  return x;
+}
+
+View ClipVisionTower::embed(Stream& stream, ConstView pixels) {
+  const std::int64_t frames = pixels.dim(0);
+  const std::int64_t num_patches = frames * config_.grid() * config_.grid();
+  const View columns = patches_.view({num_patches, patch_embedding_.dim(1)});
+  kernels::im2col_patches(stream, pixels, config_.patch_px, columns);
+  const View patches = embedded_.view({num_patches, config_.hidden});
+  kernels::linear(stream, columns, patch_embedding_, ConstView{}, patches);
+  const View x = hidden_.view({frames * tokens_per_frame(), config_.hidden});
+  kernels::clip_embeddings(stream, patches, class_embedding_, positions_, x);
+  kernels::layer_norm(stream, x, pre_norm_.weight, pre_norm_.bias, config_.layer_norm_eps, x);
+  return x;
+}
+
+void ClipVisionTower::attend(Stream& stream, const Layer& layer, View x) {
+  const std::int64_t rows = x.dim(0);
+  const View normed = normed_.view(x.shape());
+  kernels::layer_norm(stream, x, layer.norm_1.weight, layer.norm_1.bias, config_.layer_norm_eps,
+                      normed);
+  const View q = q_.view(x.shape());
+  const View k = k_.view(x.shape());
+  const View v = v_.view(x.shape());
+  kernels::linear(stream, normed, layer.q.weight, layer.q.bias, q);
+  kernels::linear(stream, normed, layer.k.weight, layer.k.bias, k);
+  kernels::linear(stream, normed, layer.v.weight, layer.v.bias, v);
+  const Shape heads = {rows, config_.num_heads, config_.head_dim()};
+  const View attended = attended_.view(x.shape());
+  kernels::attention(stream,
+                     {.q = q.reshape(heads),
+                      .k = k.reshape(heads),
+                      .v = v.reshape(heads),
+                      .seq_len = tokens_per_frame(),
+                      .scale = 1.0F / std::sqrt(static_cast<float>(config_.head_dim()))},
+                     attended.reshape(heads));
+  kernels::linear_add(stream, attended, layer.out.weight, layer.out.bias, x);
+}
+
+void ClipVisionTower::mlp(Stream& stream, const Layer& layer, View x) {
+  const View normed = normed_.view(x.shape());
+  kernels::layer_norm(stream, x, layer.norm_2.weight, layer.norm_2.bias, config_.layer_norm_eps,
+                      normed);
+  const View inner = intermediate_.view({x.dim(0), config_.intermediate});
+  kernels::linear(stream, normed, layer.fc1.weight, layer.fc1.bias, inner);
+  activate(stream, config_.activation, inner);
+  kernels::linear_add(stream, inner, layer.fc2.weight, layer.fc2.bias, x);
+}
+
+}  // namespace caption::model

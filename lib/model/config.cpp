@@ -1,0 +1,193 @@
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+#include "model/internal/config.h"
+
+namespace caption::model {
+namespace {
+
+constexpr std::int64_t kMaxExtent = std::int64_t{1} << 20;  // of a width or a vocabulary
+constexpr std::int64_t kMaxLayers = 1024;
+
+[[noreturn]] void throw_bad(const JsonObject& config, const std::string& what) {
+  throw Error(ErrorCode::kBadModel, config.name() + ": " + what);
+}
+
+[[noreturn]] void throw_unavailable(const JsonObject& config, const std::string& what) {
+  throw Error(ErrorCode::kUnavailable, config.name() + ": " + what);
+}
+
+std::int64_t get_extent(const JsonObject& config, std::string_view key, std::int64_t fallback) {
+  return config.get_int(key, fallback, 1, kMaxExtent);
+}
+
+float get_eps(const JsonObject& config, std::string_view key, double fallback) {
+  const double eps = config.get_double(key, fallback);
+  if (!(eps > 0) || eps > 1) throw_bad(config, std::string(key) + " must be in (0, 1]");
+  return static_cast<float>(eps);
+}
+
+// `rope_parameters` (transformers 5) holds theta and scaling; before, they were two keys.
+void parse_rope(const JsonObject& config, TextConfig& text) {
+  const auto parameters = config.get_object("rope_parameters");
+  const JsonObject& theta_owner = parameters ? *parameters : config;
+  text.rope_theta = theta_owner.get_double("rope_theta", 10000.0);
+  if (!(text.rope_theta > 1)) throw_bad(theta_owner, "rope_theta must be greater than 1");
+  const auto scaling = parameters ? parameters : config.get_object("rope_scaling");
+  if (!scaling) return;
+  const std::string type = scaling->get_string("rope_type", scaling->get_string("type", "default"));
+  if (scaling->get_double("partial_rotary_factor", 1.0) != 1.0) {
+    throw_unavailable(*scaling,
+                      "partial_rotary_factor: rotating a part of a head is not "
+                      "supported by this build");
+  }
+  if (type == "linear") {
+    text.rope_factor = scaling->get_double("factor", 1.0);
+    if (!(text.rope_factor >= 1)) throw_bad(*scaling, "factor must be at least 1");
+  } else if (type != "default") {
+    throw_unavailable(*scaling, "rope type \"" + type +
+                                    "\" is not supported by this build; default and linear are");
+  }
+}
+
+std::vector<std::int32_t> parse_eos(const JsonObject& config) {
+  std::vector<std::int32_t> ids;
+  for (const std::int64_t id : config.get_ints("eos_token_id")) {
+    if (id < 0 || id > std::numeric_limits<std::int32_t>::max()) {
+      throw_bad(config, "eos_token_id " + std::to_string(id) + " is no token id");
+    }
+    ids.push_back(static_cast<std::int32_t>(id));
+  }
+  return ids;
+}
+
+void reject_sliding_window(const JsonObject& config, const TextConfig& text) {
+  const bool windowed = config.get_bool("use_sliding_window", false) &&
+                        config.get_int("max_window_layers", 28, 0, kMaxLayers) < text.num_layers;
+  if (windowed) {
+    throw_unavailable(config,
+                      "use_sliding_window: attention over a sliding window is not "
+                      "supported by this build");
+  }
+}
+
+}  // namespace
+
+Activation parse_activation(const JsonObject& config, std::string_view key,
+                            std::string_view fallback) {
+  const std::string name = config.get_string(key, fallback);
+  if (name == "gelu" || name == "gelu_python") return Activation::kGelu;
+  if (name == "quick_gelu") return Activation::kQuickGelu;
+  throw_unavailable(config, std::string(key) + " \"" + name +
+                                "\" is not supported by this build; gelu and quick_gelu are");
+}
+
+ClipVisionConfig parse_clip_vision_config(const JsonObject& config) {
+  const std::string model_type = config.get_string("model_type", "clip_vision_model");
+  if (model_type != "clip_vision_model") {
+    throw_unavailable(config, "model_type \"" + model_type +
+                                  "\": the only vision tower of this build is clip_vision_model");
+  }
+  if (config.get_int("num_channels", 3, 1, 1024) != 3) {
+    throw_unavailable(config, "num_channels: only RGB towers are supported by this build");
+  }
+  ClipVisionConfig clip;
+  clip.hidden = get_extent(config, "hidden_size", 768);
+  clip.intermediate = get_extent(config, "intermediate_size", 3072);
+  clip.num_layers = config.get_int("num_hidden_layers", 12, 1, kMaxLayers);
+  clip.num_heads = get_extent(config, "num_attention_heads", 12);
+  clip.image_px = config.get_int("image_size", 224, 1, 8192);
+  clip.patch_px = config.get_int("patch_size", 32, 1, 8192);
+  clip.activation = parse_activation(config, "hidden_act", "quick_gelu");
+  clip.layer_norm_eps = get_eps(config, "layer_norm_eps", 1e-5);
+  if (clip.hidden % clip.num_heads != 0) {
+    throw_bad(config, "hidden_size " + std::to_string(clip.hidden) + " is no multiple of " +
+                          std::to_string(clip.num_heads) + " attention heads");
+  }
+  if (clip.patch_px > clip.image_px) {
+    throw_bad(config, "patch_size " + std::to_string(clip.patch_px) + " exceeds image_size " +
+                          std::to_string(clip.image_px));
+  }
+  return clip;
+}
+
+TextConfig parse_text_config(const JsonObject& config, bool tied_fallback) {
+  TextConfig text;
+  text.model_type = config.get_string("model_type", "llama");
+  const bool qwen3 = text.model_type == "qwen3";
+  if (!qwen3 && text.model_type != "llama") {
+    throw_unavailable(config, "model_type \"" + text.model_type +
+                                  "\": this build runs the decoders llama and qwen3");
+  }
+  text.hidden = get_extent(config, "hidden_size", 4096);
+  text.intermediate = get_extent(config, "intermediate_size", qwen3 ? 22016 : 11008);
+  text.num_layers = config.get_int("num_hidden_layers", 32, 1, kMaxLayers);
+  text.num_heads = get_extent(config, "num_attention_heads", 32);
+  text.num_kv_heads = get_extent(config, "num_key_value_heads", qwen3 ? 32 : text.num_heads);
+  const bool even_split = text.hidden % text.num_heads == 0;
+  if (!qwen3 && !config.has("head_dim") && !even_split) {
+    throw_bad(config, "hidden_size " + std::to_string(text.hidden) + " is no multiple of " +
+                          std::to_string(text.num_heads) + " attention heads");
+  }
+  text.head_dim = config.get_int("head_dim", qwen3 ? 128 : text.hidden / text.num_heads, 1, 4096);
+  text.vocab = config.get_int("vocab_size", qwen3 ? 151936 : 32000, 1, kMaxExtent * 16);
+  text.rms_norm_eps = get_eps(config, "rms_norm_eps", 1e-6);
+  text.qkv_bias = config.get_bool("attention_bias", false);
+  text.mlp_bias = !qwen3 && config.get_bool("mlp_bias", false);
+  text.qk_norm = qwen3;
+  text.tied_embeddings = config.get_bool("tie_word_embeddings", tied_fallback);
+  if (text.num_heads % text.num_kv_heads != 0) {
+    throw_bad(config, std::to_string(text.num_heads) + " attention heads are no multiple of " +
+                          std::to_string(text.num_kv_heads) + " key-value heads");
+  }
+  if (text.head_dim % 2 != 0) {
+    throw_bad(config, "head_dim " + std::to_string(text.head_dim) +
+                          " is odd; a rotary embedding turns pairs");
+  }
+  const std::string act = config.get_string("hidden_act", "silu");
+  if (act != "silu") {
+    throw_unavailable(config, "hidden_act \"" + act + "\" is not supported by this build; silu is");
+  }
+  reject_sliding_window(config, text);
+  parse_rope(config, text);
+  const std::int64_t trained =
+      config.get_int("max_position_embeddings", qwen3 ? 32768 : 2048, 1, std::int64_t{1} << 28);
+  text.max_positions = static_cast<std::int64_t>(
+      std::min(static_cast<double>(trained) * text.rope_factor, 2147483647.0));
+  text.eos_ids = parse_eos(config);
+  if (text.eos_ids.empty() && !qwen3) text.eos_ids = {2};
+  return text;
+}
+
+std::int64_t layers_to_run(const ClipVisionConfig& config, std::int64_t vision_feature_layer) {
+  const std::int64_t layers = vision_feature_layer < 0
+                                  ? config.num_layers + 1 + vision_feature_layer
+                                  : vision_feature_layer;
+  if (layers < 0 || layers > config.num_layers) {
+    throw Error(ErrorCode::kBadModel, "vision_feature_layer " +
+                                          std::to_string(vision_feature_layer) +
+                                          " does not exist: the vision tower has " +
+                                          std::to_string(config.num_layers) + " layers");
+  }
+  return layers;
+}
+
+void reject_quantised(const JsonObject& config) {
+  const auto quantisation = config.get_object("quantization_config");
+  if (!quantisation) return;
+  throw_unavailable(*quantisation,
+                    "weights quantised by \"" + quantisation->get_string("quant_method", "?") +
+                        "\" are not supported by this build; use a bf16, f16 or f32 checkpoint");
+}
+
+std::vector<std::int32_t> read_eos_ids(const std::filesystem::path& folder,
+                                       const std::vector<std::int32_t>& fallback) {
+  const std::filesystem::path path = folder / "generation_config.json";
+  std::error_code ignored;
+  if (!std::filesystem::exists(path, ignored)) return fallback;
+  std::vector<std::int32_t> ids = parse_eos(JsonObject::open(path, ErrorCode::kBadModel));
+  return ids.empty() ? fallback : ids;
+}
+
+}  // namespace caption::model

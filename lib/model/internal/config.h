@@ -1,0 +1,73 @@
+// model/internal/config.h: config.json of the parts this room runs, with the class defaults of
+// transformers (checkpoints omit keys that equal them) and every value validated.
+// Source: models.md §1.1, §3; transformers 4.57 configuration_{llama,qwen3,clip}.py.
+//
+// All parsers throw Error(kBadModel) for an impossible value and Error(kUnavailable) for a valid
+// one that this build cannot run; both name the file and the key.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "base/json.h"
+
+namespace caption::model {
+
+// Of the vision tower's MLP and of the projector.
+enum class Activation { kGelu, kQuickGelu };
+
+struct ClipVisionConfig {
+  std::int64_t hidden = 0;
+  std::int64_t intermediate = 0;
+  std::int64_t num_layers = 0;
+  std::int64_t num_heads = 0;
+  std::int64_t image_px = 0;
+  std::int64_t patch_px = 0;
+  Activation activation = Activation::kQuickGelu;
+  float layer_norm_eps = 0;
+
+  std::int64_t grid() const { return image_px / patch_px; }  // patches along an edge
+  std::int64_t head_dim() const { return hidden / num_heads; }
+};
+
+struct TextConfig {
+  std::string model_type;  // "llama" or "qwen3"
+  std::int64_t hidden = 0;
+  std::int64_t intermediate = 0;
+  std::int64_t num_layers = 0;
+  std::int64_t num_heads = 0;
+  std::int64_t num_kv_heads = 0;
+  std::int64_t head_dim = 0;
+  std::int64_t vocab = 0;
+  std::int64_t max_positions = 0;  // what the position encoding is good for, scaling included
+  float rms_norm_eps = 0;
+  double rope_theta = 0;
+  double rope_factor = 1;             // linear position interpolation; 1: none
+  bool qkv_bias = false;              // q_proj, k_proj, v_proj and o_proj have biases
+  bool mlp_bias = false;              // gate_proj, up_proj and down_proj have biases
+  bool qk_norm = false;               // RMSNorm of every head of q and k, before the rotation
+  bool tied_embeddings = false;       // the LM head is the embedding
+  std::vector<std::int32_t> eos_ids;  // empty when the configuration has none
+};
+
+// "gelu" (exact, by erf) or "quick_gelu" under `key` of `config`.
+Activation parse_activation(const JsonObject& config, std::string_view key,
+                            std::string_view fallback);
+ClipVisionConfig parse_clip_vision_config(const JsonObject& config);
+// `tied_fallback`: what the enclosing configuration says of tied embeddings.
+TextConfig parse_text_config(const JsonObject& config, bool tied_fallback = false);
+
+// How many of the tower's layers to run so that its output is hidden_states[layer]; negative
+// indices count from the last layer's output, -1.
+std::int64_t layers_to_run(const ClipVisionConfig& config, std::int64_t vision_feature_layer);
+
+// Throws Error(kUnavailable) when `config` says that the weights are quantised.
+void reject_quantised(const JsonObject& config);
+
+// eos_token_id of generation_config.json when the folder has one that names any; else `fallback`.
+std::vector<std::int32_t> read_eos_ids(const std::filesystem::path& folder,
+                                       const std::vector<std::int32_t>& fallback);
+
+}  // namespace caption::model

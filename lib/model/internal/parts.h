@@ -1,0 +1,61 @@
+// model/internal/parts.h: what every captioner is made of, and the half of CaptionModel that is the
+// same for all of them. A family file fills in the parts and writes the prompt.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "model/caption_model.h"
+#include "model/internal/config.h"
+#include "model/internal/transformer_decoder.h"
+#include "model/internal/vision_encoder.h"
+#include "model/internal/weight_store.h"
+
+namespace caption::model {
+
+struct Parts {
+  // First the weights: encoder and decoder borrow from them.
+  std::vector<std::unique_ptr<WeightStore>> stores;
+  // Part of the model's identity beside the weights.
+  std::vector<std::filesystem::path> config_files;
+  std::string settings;  // of a model that is put together by hand
+  vision::PreprocessSpec preprocess;
+  std::unique_ptr<VisionEncoder> encoder;
+  std::unique_ptr<TransformerDecoder> decoder;
+  std::unique_ptr<const text::Tokenizer> tokenizer;
+  std::vector<std::int32_t> eos_ids;
+};
+
+class PartsCaptionModel : public CaptionModel {
+ public:
+  // Throws Error(kBadModel) when the parts do not fit each other: frames of another size than the
+  // tower's, vision tokens of another width than the decoder's, a tokenizer with more ids than the
+  // embedding has rows.
+  explicit PartsCaptionModel(Parts parts);
+
+  const vision::PreprocessSpec& preprocess_spec() const override { return parts_.preprocess; }
+  std::int64_t vision_tokens(std::int64_t num_frames) const override;
+  Tensor encode_frames(Stream& stream, ConstView pixel_values) override;
+  Decoder& decoder() override { return *parts_.decoder; }
+  const text::Tokenizer& tokenizer() const override { return *parts_.tokenizer; }
+  std::vector<std::int32_t> eos_ids() const override { return parts_.eos_ids; }
+  std::string default_prompt() const override;
+  // Reads every weight once.
+  Hash128 content_hash() const override;
+  std::int64_t weight_bytes() const override;
+
+ private:
+  Parts parts_;
+};
+
+// The configuration and identity files of a folder that exist, sorted.
+std::vector<std::filesystem::path> list_config_files(const std::filesystem::path& folder);
+
+// One per family; open_model() and open_composed() choose.
+std::unique_ptr<CaptionModel> open_llava_next_video(const std::filesystem::path& folder,
+                                                    const JsonObject& config, WeightType type);
+
+}  // namespace caption::model

@@ -1,0 +1,60 @@
+// model/internal/transformer_decoder.h: Llama and Qwen3 over a paged KV cache.
+//   x'  = x + o(attention(rope(norm(q(n))), rope(norm(k(n))), v(n)))    n = RMS_1(x)
+//   x'' = x' + down(silu(gate(m)) * up(m))                              m = RMS_2(x')
+//   logits = lm_head(RMS(x_L)), of the rows asked for
+// The per-head norm of q and k is Qwen3's; Llama has none. Source: arXiv:2302.13971,
+// arXiv:2505.09388; transformers 4.57 modeling_{llama,qwen3}.py; models.md §0, §3.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "model/decoder.h"
+#include "model/internal/config.h"
+#include "model/internal/scratch.h"
+#include "model/internal/weight_store.h"
+
+namespace caption::model {
+
+class TransformerDecoder final : public Decoder {
+ public:
+  // Weights are borrowed from `store`: the body under `prefix`, the head as `lm_head`.weight
+  // unless the configuration ties it to the embedding.
+  TransformerDecoder(WeightStore& store, const std::string& prefix, const std::string& lm_head,
+                     const TextConfig& config);
+
+  const DecoderSpec& spec() const override { return spec_; }
+  void reserve(std::int64_t max_tokens, std::int64_t max_logit_rows) override;
+  void forward(Stream& stream, const StepBatch& batch, const KvPages& kv, View logits) override;
+
+ private:
+  struct Layer {
+    ConstView input_norm;
+    LinearWeights q, k, v, o;
+    ConstView q_norm, k_norm;  // empty without a per-head norm
+    ConstView post_attention_norm;
+    LinearWeights gate, up, down;
+  };
+  // The index arrays of one step, as the kernels take them.
+  struct Step;
+
+  Layer load_layer(WeightStore& store, const std::string& prefix) const;
+  void check(const StepBatch& batch, const KvPages& kv, ConstView logits) const;
+  View embed(Stream& stream, const StepBatch& batch);
+  void attend(Stream& stream, const Layer& layer, const Step& step, View k_pages, View v_pages,
+              View x);
+  void mlp(Stream& stream, const Layer& layer, View x);
+
+  TextConfig config_;
+  DecoderSpec spec_;
+  ConstView embedding_;
+  ConstView lm_head_;
+  ConstView final_norm_;
+  std::vector<Layer> layers_;
+  Tensor inv_freq_;  // [head_dim / 2] f32, linear scaling applied
+
+  Scratch hidden_, normed_, q_, k_, v_, attended_, gate_, up_, rope_, last_;
+};
+
+}  // namespace caption::model

@@ -1,0 +1,129 @@
+#include "model/internal/preprocessor_config.h"
+
+#include <array>
+#include <cmath>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace caption::model {
+namespace {
+
+constexpr std::int64_t kDefaultEdgePx = 224;  // the processors' class default, not 336
+constexpr std::int64_t kMaxEdgePx = 4096;
+constexpr std::int64_t kBicubic = 3;  // PIL.Image.Resampling.BICUBIC
+
+[[noreturn]] void throw_unavailable(const JsonObject& config, const std::string& what) {
+  throw Error(ErrorCode::kUnavailable, config.name() + ": " + what);
+}
+
+int get_edge(const JsonObject& config, std::string_view key, std::int64_t fallback) {
+  return static_cast<int>(config.get_int(key, fallback, 1, kMaxEdgePx));
+}
+
+int require_edge(const JsonObject& config, std::string_view key) {
+  return static_cast<int>(config.require_int(key, 1, kMaxEdgePx));
+}
+
+// Sizes are objects; older files (openai/clip-vit-large-patch14-336) hold a plain number instead.
+// std::nullopt for anything but an object: the caller then asks for the number, which complains.
+std::optional<JsonObject> find_size_object(const JsonObject& config, std::string_view key) {
+  try {
+    return config.get_object(key);
+  } catch (const Error&) {
+    return std::nullopt;
+  }
+}
+
+std::array<int, 2> require_height_width(const JsonObject& size) {
+  return {require_edge(size, "height"), require_edge(size, "width")};
+}
+
+void parse_size(const JsonObject& config, vision::PreprocessSpec& spec) {
+  const auto size = find_size_object(config, "size");
+  if (!size) {
+    spec.shortest_edge_px = get_edge(config, "size", kDefaultEdgePx);
+  } else if (size->has("height") || size->has("width")) {
+    spec.size_px = require_height_width(*size);
+  } else {
+    if (size->has("longest_edge") || size->has("max_height") || size->has("max_width")) {
+      throw_unavailable(*size, "only shortest_edge, or height and width, are supported");
+    }
+    spec.shortest_edge_px = require_edge(*size, "shortest_edge");
+  }
+}
+
+void parse_crop(const JsonObject& config, vision::PreprocessSpec& spec) {
+  if (const auto size = find_size_object(config, "crop_size")) {
+    spec.crop_px = require_height_width(*size);
+  } else {
+    const int edge = get_edge(config, "crop_size", kDefaultEdgePx);
+    spec.crop_px = {edge, edge};
+  }
+}
+
+void parse_channels(const JsonObject& config, std::string_view key, std::array<float, 3>& out) {
+  const std::vector<double> values = config.get_doubles(key);
+  if (values.empty()) return;
+  if (values.size() != out.size()) {
+    throw Error(ErrorCode::kBadModel, config.name() + ": " + std::string(key) + " holds " +
+                                          std::to_string(values.size()) +
+                                          " values; one for each of red, green, blue was expected");
+  }
+  for (std::size_t i = 0; i < out.size(); ++i) out[i] = static_cast<float>(values[i]);
+}
+
+}  // namespace
+
+vision::PreprocessSpec parse_preprocess_spec(const JsonObject& config) {
+  vision::PreprocessSpec spec;
+  spec.do_resize = config.get_bool("do_resize", true);
+  spec.do_center_crop = config.get_bool("do_center_crop", true);
+  spec.do_normalize = config.get_bool("do_normalize", true);
+  if (spec.do_resize) parse_size(config, spec);
+  if (spec.do_center_crop) parse_crop(config, spec);
+  parse_channels(config, "image_mean", spec.mean);
+  parse_channels(config, "image_std", spec.std);
+  for (const float std : spec.std) {
+    if (!(std > 0)) {
+      throw Error(ErrorCode::kBadModel, config.name() + ": image_std must be positive");
+    }
+  }
+
+  if (spec.do_resize && config.get_int("resample", kBicubic, 0, 5) != kBicubic) {
+    throw_unavailable(config, "resample " +
+                                  std::to_string(config.get_int("resample", kBicubic, 0, 5)) +
+                                  " is not supported by this build; 3 (bicubic) is");
+  }
+  const double rescale = config.get_double("rescale_factor", 1.0 / 255.0);
+  if (!config.get_bool("do_rescale", true) || std::abs(rescale * 255.0 - 1.0) > 1e-9) {
+    throw_unavailable(config, "only pixels rescaled by 1/255 are supported by this build");
+  }
+  if (config.get_bool("do_pad", false)) {
+    throw_unavailable(config, "do_pad is not supported by this build");
+  }
+  return spec;
+}
+
+vision::PreprocessSpec read_preprocess_spec(const std::filesystem::path& folder) {
+  std::error_code ignored;
+  const std::filesystem::path processor = folder / "processor_config.json";
+  if (std::filesystem::exists(processor, ignored)) {
+    const JsonObject config = JsonObject::open(processor, ErrorCode::kBadModel);
+    if (const auto video = config.get_object("video_processor")) {
+      return parse_preprocess_spec(*video);
+    }
+  }
+  for (const char* name : {"video_preprocessor_config.json", "preprocessor_config.json"}) {
+    const std::filesystem::path path = folder / name;
+    if (std::filesystem::exists(path, ignored)) {
+      return parse_preprocess_spec(JsonObject::open(path, ErrorCode::kBadModel));
+    }
+  }
+  throw Error(ErrorCode::kBadModel,
+              folder.string() +
+                  ": neither video_preprocessor_config.json nor preprocessor_config.json is there; "
+                  "one of them must name the size and normalisation of the frames");
+}
+
+}  // namespace caption::model

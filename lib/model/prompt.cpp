@@ -1,0 +1,55 @@
+#include "model/internal/prompt.h"
+
+#include <span>
+
+namespace caption::model {
+namespace {
+
+using text::AddedTokens;
+
+// What follows other tokens has neither the <s> nor the space that a tokenizer puts before a text.
+void append_continuation(const text::Tokenizer& tokenizer, std::string_view text, AddedTokens added,
+                         std::vector<std::int32_t>& ids) {
+  if (text.empty()) return;
+  const std::vector<std::int32_t> piece = tokenizer.encode(text, added);
+  std::span<const std::int32_t> rest = piece;
+  if (!rest.empty() && tokenizer.bos_id() == rest.front()) rest = rest.subspan(1);
+  if (!rest.empty() && tokenizer.strips_leading_space() &&
+      tokenizer.token_bytes(rest.front()) == " ") {
+    rest = rest.subspan(1);
+  }
+  ids.insert(ids.end(), rest.begin(), rest.end());
+}
+
+}  // namespace
+
+std::vector<std::int32_t> encode_prompt(const text::Tokenizer& tokenizer, const PromptFrame& frame,
+                                        std::string_view user_prompt) {
+  const std::string words(user_prompt);
+  const bool holds_added_token = tokenizer.encode(words, AddedTokens::kRecognise) !=
+                                 tokenizer.encode(words, AddedTokens::kPlainText);
+  const std::string middle = frame.glue_before + words + frame.glue_after;
+  if (!holds_added_token) return tokenizer.encode(frame.head + middle + frame.tail);
+  std::vector<std::int32_t> ids = tokenizer.encode(frame.head);
+  append_continuation(tokenizer, middle, AddedTokens::kPlainText, ids);
+  append_continuation(tokenizer, frame.tail, AddedTokens::kRecognise, ids);
+  return ids;
+}
+
+PromptIds expand_placeholder(const std::vector<std::int32_t>& ids, std::int32_t placeholder,
+                             std::int64_t count) {
+  PromptIds prompt;
+  for (const std::int32_t id : ids) {
+    if (id != placeholder) {
+      prompt.ids.push_back(id);
+      continue;
+    }
+    for (std::int64_t i = 0; i < count; ++i) {
+      prompt.vision_positions.push_back(static_cast<std::int32_t>(prompt.ids.size()));
+      prompt.ids.push_back(placeholder);
+    }
+  }
+  return prompt;
+}
+
+}  // namespace caption::model

@@ -1,0 +1,208 @@
+#include "model/internal/transformer_decoder.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/error.h"
+#include "kernels/activation.h"
+#include "kernels/embedding.h"
+#include "kernels/linear.h"
+#include "kernels/norm.h"
+#include "kernels/paged_attention.h"
+#include "kernels/rope.h"
+#include "kernels/rows.h"
+
+namespace caption::model {
+namespace {
+
+using Bias = WeightStore::Bias;
+
+// 1 / theta^(2i / head_dim), in the steps and the precision of transformers.
+Tensor make_inv_freq(const TextConfig& config) {
+  const std::int64_t half = config.head_dim / 2;
+  Tensor inv_freq(DType::kF32, {half});
+  for (std::int64_t i = 0; i < half; ++i) {
+    const float exponent = static_cast<float>(2 * i) / static_cast<float>(config.head_dim);
+    const float frequency = 1.0F / std::pow(static_cast<float>(config.rope_theta), exponent);
+    inv_freq.as<float>()[i] = frequency / static_cast<float>(config.rope_factor);
+  }
+  return inv_freq;
+}
+
+}  // namespace
+
+struct TransformerDecoder::Step {
+  ConstView cu_seqlens;
+  ConstView context_lens;
+  ConstView block_tables;
+  ConstView slots;
+  View rope_table;
+};
+
+TransformerDecoder::TransformerDecoder(WeightStore& store, const std::string& prefix,
+                                       const std::string& lm_head, const TextConfig& config)
+    : config_(config),
+      spec_{.num_layers = config.num_layers,
+            .hidden = config.hidden,
+            .num_heads = config.num_heads,
+            .num_kv_heads = config.num_kv_heads,
+            .head_dim = config.head_dim,
+            .vocab = config.vocab,
+            .max_positions = config.max_positions},
+      embedding_(store.require(prefix + "embed_tokens.weight", {config.vocab, config.hidden})),
+      lm_head_(config.tied_embeddings
+                   ? embedding_
+                   : store.require(lm_head + ".weight", {config.vocab, config.hidden})),
+      final_norm_(store.require(prefix + "norm.weight", {config.hidden})),
+      inv_freq_(make_inv_freq(config)) {
+  for (std::int64_t i = 0; i < config.num_layers; ++i) {
+    layers_.push_back(load_layer(store, prefix + "layers." + std::to_string(i) + "."));
+  }
+}
+
+TransformerDecoder::Layer TransformerDecoder::load_layer(WeightStore& store,
+                                                         const std::string& prefix) const {
+  const std::int64_t hidden = config_.hidden;
+  const std::int64_t q_dim = config_.num_heads * config_.head_dim;
+  const std::int64_t kv_dim = config_.num_kv_heads * config_.head_dim;
+  const Bias attention_bias = config_.qkv_bias ? Bias::kRequired : Bias::kNone;
+  const Bias mlp_bias = config_.mlp_bias ? Bias::kRequired : Bias::kNone;
+  const std::string attention = prefix + "self_attn.";
+  const std::string mlp = prefix + "mlp.";
+  Layer layer;
+  layer.input_norm = store.require(prefix + "input_layernorm.weight", {hidden});
+  layer.q = store.require_linear(attention + "q_proj", q_dim, hidden, attention_bias);
+  layer.k = store.require_linear(attention + "k_proj", kv_dim, hidden, attention_bias);
+  layer.v = store.require_linear(attention + "v_proj", kv_dim, hidden, attention_bias);
+  layer.o = store.require_linear(attention + "o_proj", hidden, q_dim, attention_bias);
+  if (config_.qk_norm) {
+    layer.q_norm = store.require(attention + "q_norm.weight", {config_.head_dim});
+    layer.k_norm = store.require(attention + "k_norm.weight", {config_.head_dim});
+  }
+  layer.post_attention_norm = store.require(prefix + "post_attention_layernorm.weight", {hidden});
+  layer.gate = store.require_linear(mlp + "gate_proj", config_.intermediate, hidden, mlp_bias);
+  layer.up = store.require_linear(mlp + "up_proj", config_.intermediate, hidden, mlp_bias);
+  layer.down = store.require_linear(mlp + "down_proj", hidden, config_.intermediate, mlp_bias);
+  return layer;
+}
+
+void TransformerDecoder::reserve(std::int64_t max_tokens, std::int64_t max_logit_rows) {
+  const std::int64_t q_dim = config_.num_heads * config_.head_dim;
+  const std::int64_t kv_dim = config_.num_kv_heads * config_.head_dim;
+  for (Scratch* scratch : {&hidden_, &normed_}) scratch->view({max_tokens, config_.hidden});
+  for (Scratch* scratch : {&q_, &attended_}) scratch->view({max_tokens, q_dim});
+  for (Scratch* scratch : {&k_, &v_}) scratch->view({max_tokens, kv_dim});
+  for (Scratch* scratch : {&gate_, &up_}) scratch->view({max_tokens, config_.intermediate});
+  rope_.view({max_tokens, config_.head_dim});
+  last_.view({max_logit_rows, config_.hidden});
+}
+
+void TransformerDecoder::forward(Stream& stream, const StepBatch& batch, const KvPages& kv,
+                                 View logits) {
+  check(batch, kv, logits);
+  const auto num_tokens = static_cast<std::int64_t>(batch.tokens.size());
+  const auto num_seqs = static_cast<std::int64_t>(batch.context_lens.size());
+  Step step{.cu_seqlens = view_of(batch.cu_seqlens),
+            .context_lens = view_of(batch.context_lens),
+            .block_tables = view_of(batch.block_tables).reshape({num_seqs, batch.max_pages}),
+            .slots = view_of(batch.slots),
+            .rope_table = rope_.view({num_tokens, config_.head_dim})};
+  kernels::rope_table(stream, view_of(batch.positions), inv_freq_.view(), step.rope_table);
+
+  const View x = embed(stream, batch);
+  for (std::size_t i = 0; i < layers_.size(); ++i) {
+    attend(stream, layers_[i], step, kv.k[i], kv.v[i], x);
+    mlp(stream, layers_[i], x);
+  }
+  if (batch.logit_rows.empty()) return;
+  const View last =
+      last_.view({static_cast<std::int64_t>(batch.logit_rows.size()), config_.hidden});
+  kernels::gather_rows(stream, x, view_of(batch.logit_rows), last);
+  kernels::rms_norm(stream, last, final_norm_, config_.rms_norm_eps, last);
+  kernels::linear(stream, last, lm_head_, ConstView{}, logits);
+}
+
+void TransformerDecoder::check(const StepBatch& batch, const KvPages& kv, ConstView logits) const {
+  const std::size_t num_tokens = batch.tokens.size();
+  const std::size_t num_seqs = batch.context_lens.size();
+  CAPTION_CHECK(num_tokens > 0 && num_seqs > 0, "a step without tokens");
+  CAPTION_CHECK(batch.positions.size() == num_tokens && batch.slots.size() == num_tokens,
+                "one position and one slot per token");
+  CAPTION_CHECK(batch.cu_seqlens.size() == num_seqs + 1 &&
+                    static_cast<std::size_t>(batch.cu_seqlens.back()) == num_tokens,
+                "cu_seqlens do not cover the tokens");
+  CAPTION_CHECK(batch.max_pages > 0 && batch.block_tables.size() ==
+                                           num_seqs * static_cast<std::size_t>(batch.max_pages),
+                "block tables of another shape");
+  CAPTION_CHECK(kv.k.size() == layers_.size() && kv.v.size() == layers_.size(),
+                "KV pages of another number of layers");
+  if (!batch.logit_rows.empty()) {
+    CAPTION_CHECK(logits.shape() ==
+                      Shape({static_cast<std::int64_t>(batch.logit_rows.size()), config_.vocab}),
+                  "logits of shape " + logits.shape().to_string());
+  }
+  std::int64_t vision_rows = 0;
+  for (const ConstView& piece : batch.vision) vision_rows += piece.dim(0);
+  CAPTION_CHECK(static_cast<std::size_t>(vision_rows) == batch.vision_rows.size(),
+                std::to_string(vision_rows) + " vision tokens for " +
+                    std::to_string(batch.vision_rows.size()) + " places");
+}
+
+View TransformerDecoder::embed(Stream& stream, const StepBatch& batch) {
+  const View x = hidden_.view({static_cast<std::int64_t>(batch.tokens.size()), config_.hidden});
+  kernels::embedding(stream, view_of(batch.tokens), embedding_, x);
+  std::size_t first = 0;
+  for (const ConstView& piece : batch.vision) {
+    const auto count = static_cast<std::size_t>(piece.dim(0));
+    kernels::scatter_rows(stream, piece, view_of(batch.vision_rows.subspan(first, count)), x);
+    first += count;
+  }
+  return x;
+}
+
+void TransformerDecoder::attend(Stream& stream, const Layer& layer, const Step& step, View k_pages,
+                                View v_pages, View x) {
+  const std::int64_t rows = x.dim(0);
+  const View normed = normed_.view(x.shape());
+  kernels::rms_norm(stream, x, layer.input_norm, config_.rms_norm_eps, normed);
+
+  const auto project = [&](const LinearWeights& weights, Scratch& out, std::int64_t heads) {
+    const View y = out.view({rows, heads * config_.head_dim});
+    kernels::linear(stream, normed, weights.weight, weights.bias, y);
+    return y.reshape({rows, heads, config_.head_dim});
+  };
+  const View q = project(layer.q, q_, config_.num_heads);
+  const View k = project(layer.k, k_, config_.num_kv_heads);
+  const View v = project(layer.v, v_, config_.num_kv_heads);
+  if (config_.qk_norm) {
+    kernels::rms_norm(stream, q, layer.q_norm, config_.rms_norm_eps, q);
+    kernels::rms_norm(stream, k, layer.k_norm, config_.rms_norm_eps, k);
+  }
+  kernels::rope(stream, step.rope_table, q);
+  kernels::rope(stream, step.rope_table, k);
+  kernels::kv_write(stream, k, v, step.slots, k_pages, v_pages);
+
+  const View attended = attended_.view({rows, config_.num_heads * config_.head_dim});
+  kernels::paged_attention(stream, q,
+                           {.k_pages = k_pages,
+                            .v_pages = v_pages,
+                            .cu_seqlens = step.cu_seqlens,
+                            .context_lens = step.context_lens,
+                            .block_tables = step.block_tables},
+                           1.0F / std::sqrt(static_cast<float>(config_.head_dim)),
+                           attended.reshape(q.shape()));
+  kernels::linear_add(stream, attended, layer.o.weight, layer.o.bias, x);
+}
+
+void TransformerDecoder::mlp(Stream& stream, const Layer& layer, View x) {
+  const View normed = normed_.view(x.shape());
+  kernels::rms_norm(stream, x, layer.post_attention_norm, config_.rms_norm_eps, normed);
+  const View gate = gate_.view({x.dim(0), config_.intermediate});
+  const View up = up_.view({x.dim(0), config_.intermediate});
+  kernels::linear(stream, normed, layer.gate.weight, layer.gate.bias, gate);
+  kernels::linear(stream, normed, layer.up.weight, layer.up.bias, up);
+  kernels::silu_mul(stream, gate, up, gate);
+  kernels::linear_add(stream, gate, layer.down.weight, layer.down.bias, x);
+}
+
+}  // namespace caption::model
