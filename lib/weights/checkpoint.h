@@ -2,7 +2,9 @@
 //
 // model.safetensors, or the shards of model.safetensors.index.json. Every header byte is validated
 // before anything is used: sizes, overlaps, gaps, dtypes, shapes, duplicate names, offsets past the
-// end.  Source: https://github.com/huggingface/safetensors (format description, 0.4).
+// end. A tensor of a dtype this build does not compute with (F64, F8, ...) is listed, and refused
+// when asked for. A Checkpoint is immutable and thread-safe.
+// Source: https://github.com/huggingface/safetensors (format description, 0.4).
 #pragma once
 
 #include <filesystem>
@@ -19,7 +21,8 @@ namespace caption::weights {
 
 class Checkpoint {
  public:
-  // Opens a folder or one .safetensors file. Throws Error(kBadModel) naming file, tensor and byte.
+  // Opens a folder or one .safetensors file; of a sharded one, the tensors its index names. Throws
+  // Error(kBadModel) naming file, tensor and byte; kUnavailable for weights of another format.
   static Checkpoint open(const std::filesystem::path& folder_or_file);
 
   Checkpoint(Checkpoint&&) noexcept;
@@ -28,15 +31,16 @@ class Checkpoint {
 
   // Borrowed from the mapping, valid while the Checkpoint lives. May be unaligned in the file:
   // the mapping is page-aligned, but a tensor's offset need not be a multiple of its element size
-  // (such a file is refused).
+  // (such a file is refused). Throws Error(kUnavailable) for a dtype or rank no view can have.
   std::optional<ConstView> find(std::string_view name) const;
-  // Throws Error(kBadModel) naming the tensor, the shape found and the shape wanted.
+  // As find(), and throws Error(kBadModel) naming the tensor, the shape found and the shape wanted.
   ConstView require(std::string_view name, const Shape& shape) const;
 
   std::vector<std::string> names() const;  // sorted
   std::int64_t num_parameters() const;
   std::int64_t size_bytes() const;
-  // Over names, dtypes, shapes and contents; the identity of the weights in manifests.
+  // Over names, dtypes, shapes and contents, not over their distribution to shards; the identity of
+  // the weights in manifests. The first call reads every byte (GB/s), later ones are free.
   Hash128 content_hash() const;
   const std::filesystem::path& path() const;
 

@@ -1,0 +1,193 @@
+#include "weights/checkpoint.h"
+
+#include <map>
+#include <mutex>
+#include <system_error>
+#include <utility>
+
+#include "base/error.h"
+#include "base/mapped_file.h"
+#include "weights/internal/safetensors.h"
+
+namespace caption::weights {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kSingleFile = "model.safetensors";
+constexpr const char* kIndexFile = "model.safetensors.index.json";
+
+// A checkpoint's file that cannot be read is the model's fault, not a clip's.
+template <class Read>
+auto read_model_file(Read read) {
+  try {
+    return read();
+  } catch (const Error& error) {
+    throw Error(ErrorCode::kBadModel, error.what());
+  }
+}
+
+bool is_there(const fs::path& path) {
+  std::error_code ignored;  // what cannot even be looked at counts as absent
+  return fs::exists(path, ignored);
+}
+
+[[noreturn]] void fail_no_weights(const fs::path& folder) {
+  for (const char* other : {"pytorch_model.bin", "pytorch_model.bin.index.json"}) {
+    if (!is_there(folder / other)) continue;
+    throw Error(ErrorCode::kUnavailable,
+                folder.string() + ": has " + other + " but no " + kSingleFile +
+                    "; this build reads safetensors only (convert with save_pretrained)");
+  }
+  throw Error(ErrorCode::kBadModel,
+              folder.string() + ": holds neither " + kSingleFile + " nor " + kIndexFile);
+}
+
+std::int64_t span_bytes(const FileTensor& tensor) {
+  return static_cast<std::int64_t>(tensor.bytes.size());
+}
+
+}  // namespace
+
+struct Checkpoint::State {
+  struct Located {
+    FileTensor tensor;
+    std::string file_name;  // for messages
+  };
+
+  fs::path path;
+  std::vector<MappedFile> files;  // own what the tensors' bytes borrow
+  std::map<std::string, Located, std::less<>> tensors;
+  std::once_flag hash_once;
+  Hash128 hash;
+
+  // Tensors the caller does not want are validated with their file, then left out.
+  template <class Wanted>
+  void add_file(const fs::path& file_path, Wanted is_wanted) {
+    files.push_back(read_model_file([&] { return MappedFile(file_path); }));
+    for (FileTensor& tensor : parse_safetensors(files.back().bytes(), file_path.string())) {
+      if (!is_wanted(tensor.name)) continue;
+      std::string name = tensor.name;
+      tensors.emplace(std::move(name), Located{std::move(tensor), file_path.string()});
+    }
+  }
+
+  void add_shards(const fs::path& index_path) {
+    const std::string json = read_model_file([&] { return read_text_file(index_path); });
+    const auto shard_of = parse_shard_index(json, index_path.string());
+    std::map<std::string, std::vector<std::string>> shards;
+    for (const auto& [name, shard] : shard_of) shards[shard].push_back(name);
+    for (const auto& [shard, names] : shards) {
+      add_file(index_path.parent_path() / shard, [&](const std::string& name) {
+        const auto it = shard_of.find(name);
+        return it != shard_of.end() && it->second == shard;
+      });
+      for (const std::string& name : names) {
+        if (tensors.contains(name)) continue;
+        throw Error(ErrorCode::kBadModel, index_path.string() + ": tensor " + quote_name(name) +
+                                              " is said to be in " + shard +
+                                              ", which does not have it");
+      }
+    }
+  }
+
+  // Throws for what no view can show: an unread dtype, or more axes than a Shape has.
+  static ConstView view_of(const Located& located) {
+    const FileTensor& tensor = located.tensor;
+    const auto where = [&] { return located.file_name + ": tensor " + quote_name(tensor.name); };
+    if (!tensor.dtype) {
+      throw Error(ErrorCode::kUnavailable,
+                  where() + " has dtype " + tensor.dtype_name + ", which this build does not read");
+    }
+    if (tensor.extents.size() > Shape::kMaxRank) {
+      throw Error(ErrorCode::kUnavailable,
+                  where() + " has " + std::to_string(tensor.extents.size()) + " axes; at most " +
+                      std::to_string(Shape::kMaxRank) + " are supported");
+    }
+    return ConstView(tensor.bytes.data(), *tensor.dtype, Shape(tensor.extents));
+  }
+};
+
+Checkpoint::Checkpoint(std::unique_ptr<State> state) : state_(std::move(state)) {}
+Checkpoint::Checkpoint(Checkpoint&&) noexcept = default;
+Checkpoint& Checkpoint::operator=(Checkpoint&&) noexcept = default;
+Checkpoint::~Checkpoint() = default;
+
+Checkpoint Checkpoint::open(const fs::path& folder_or_file) {
+  auto state = std::make_unique<State>();
+  state->path = folder_or_file;
+  const auto all = [](const std::string&) { return true; };
+  std::error_code ignored;
+  if (!fs::is_directory(folder_or_file, ignored)) {
+    state->add_file(folder_or_file, all);
+  } else if (is_there(folder_or_file / kSingleFile)) {
+    state->add_file(folder_or_file / kSingleFile, all);
+  } else if (is_there(folder_or_file / kIndexFile)) {
+    state->add_shards(folder_or_file / kIndexFile);
+  } else {
+    fail_no_weights(folder_or_file);
+  }
+  return Checkpoint(std::move(state));
+}
+
+std::optional<ConstView> Checkpoint::find(std::string_view name) const {
+  const auto it = state_->tensors.find(name);
+  if (it == state_->tensors.end()) return std::nullopt;
+  return State::view_of(it->second);
+}
+
+ConstView Checkpoint::require(std::string_view name, const Shape& shape) const {
+  const auto it = state_->tensors.find(name);
+  if (it == state_->tensors.end()) {
+    throw Error(ErrorCode::kBadModel, state_->path.string() + ": tensor " + quote_name(name) + " " +
+                                          shape.to_string() + " is missing among its " +
+                                          std::to_string(state_->tensors.size()) + " tensors");
+  }
+  const ConstView view = State::view_of(it->second);
+  if (view.shape() != shape) {
+    throw Error(ErrorCode::kBadModel, it->second.file_name + ": tensor " + quote_name(name) +
+                                          " has shape " + view.shape().to_string() + "; expected " +
+                                          shape.to_string());
+  }
+  return view;
+}
+
+std::vector<std::string> Checkpoint::names() const {
+  std::vector<std::string> names;
+  for (const auto& [name, located] : state_->tensors) names.push_back(name);
+  return names;
+}
+
+std::int64_t Checkpoint::num_parameters() const {
+  std::int64_t total = 0;
+  for (const auto& [name, located] : state_->tensors) total += located.tensor.num_elements;
+  return total;
+}
+
+std::int64_t Checkpoint::size_bytes() const {
+  std::int64_t total = 0;
+  for (const auto& [name, located] : state_->tensors) total += span_bytes(located.tensor);
+  return total;
+}
+
+Hash128 Checkpoint::content_hash() const {
+  // By name, not by file: the same weights in other shards have the same hash.
+  std::call_once(state_->hash_once, [this] {
+    Hasher hasher;
+    for (const auto& [name, located] : state_->tensors) {
+      const FileTensor& tensor = located.tensor;
+      hasher.update_string(name);
+      hasher.update_string(tensor.dtype_name);
+      const auto rank = static_cast<std::int64_t>(tensor.extents.size());
+      hasher.update(std::as_bytes(std::span(&rank, 1)));
+      hasher.update(std::as_bytes(std::span(tensor.extents)));
+      hasher.update(tensor.bytes);
+    }
+    state_->hash = hasher.digest();
+  });
+  return state_->hash;
+}
+
+const fs::path& Checkpoint::path() const { return state_->path; }
+
+}  // namespace caption::weights

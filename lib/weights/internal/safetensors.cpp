@@ -1,0 +1,224 @@
+#include "weights/internal/safetensors.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "base/error.h"
+#include "base/json.h"
+
+namespace caption::weights {
+namespace {
+
+constexpr std::size_t kLengthBytes = 8;
+constexpr std::uint64_t kMaxHeaderBytes = 100'000'000;  // the format's own limit
+constexpr std::string_view kMetadata = "__metadata__";
+
+struct DTypeName {
+  std::string_view name;
+  std::int64_t size_bytes;
+  std::optional<DType> dtype;
+};
+
+constexpr DTypeName kDTypes[] = {
+    {"F32", 4, DType::kF32}, {"F16", 2, DType::kF16}, {"BF16", 2, DType::kBF16},
+    {"I8", 1, DType::kI8},   {"U8", 1, DType::kU8},   {"I32", 4, DType::kI32},
+    {"I64", 8, DType::kI64}, {"F64", 8, {}},          {"I16", 2, {}},
+    {"U16", 2, {}},          {"U32", 4, {}},          {"U64", 8, {}},
+    {"BOOL", 1, {}},         {"F8_E4M3", 1, {}},      {"F8_E5M2", 1, {}},
+    {"F8_E8M0", 1, {}},
+};
+
+struct Entry {
+  FileTensor tensor;
+  std::int64_t element_bytes = 0;
+  std::int64_t begin = 0;  // relative to the end of the header
+  std::int64_t end = 0;
+};
+
+[[noreturn]] void fail(const std::string& where, const std::string& what) {
+  throw Error(ErrorCode::kBadModel, where + ": " + what);
+}
+
+// The length of the JSON header; also refuses files of another kind with what they look like.
+std::size_t header_length(std::span<const std::byte> file, const std::string& name) {
+  const std::string_view text(reinterpret_cast<const char*>(file.data()), file.size());
+  if (text.starts_with("version https://git-lfs")) {
+    fail(name, "is a Git LFS pointer, not the file itself; fetch it with `git lfs pull`");
+  }
+  if (file.size() < kLengthBytes) {
+    fail(name, "is no safetensors file: " + std::to_string(file.size()) + " bytes");
+  }
+  std::uint64_t length = 0;
+  for (std::size_t i = 0; i < kLengthBytes; ++i) {
+    length |= static_cast<std::uint64_t>(file[i]) << (8 * i);
+  }
+  if (length == 0 || file.size() == kLengthBytes || text[kLengthBytes] != '{') {
+    fail(name, "is no safetensors file: the header at byte 8 is not a JSON object");
+  }
+  if (length > kMaxHeaderBytes) {
+    fail(name, "is no safetensors file: its header would have " + std::to_string(length) +
+                   " bytes; at most " + std::to_string(kMaxHeaderBytes) + " are allowed");
+  }
+  if (length > file.size() - kLengthBytes) {
+    fail(name, "is cut short: the header needs " + std::to_string(kLengthBytes + length) +
+                   " bytes, the file has " + std::to_string(file.size()));
+  }
+  return length;
+}
+
+const DTypeName& find_dtype(const JsonObject& object) {
+  const std::string name = object.require_string("dtype");
+  for (const DTypeName& dtype : kDTypes) {
+    if (dtype.name == name) return dtype;
+  }
+  fail(object.name(), "unknown dtype " + quote_name(name));
+}
+
+Entry read_entry(const JsonObject& object, const std::string& name) {
+  const DTypeName& dtype = find_dtype(object);
+  Entry entry;
+  entry.tensor.name = name;
+  entry.tensor.dtype_name = dtype.name;
+  entry.tensor.dtype = dtype.dtype;
+  entry.element_bytes = dtype.size_bytes;
+  if (!object.has("shape")) fail(object.name(), "shape is missing");
+  entry.tensor.extents = object.get_ints("shape");
+  std::int64_t num_elements = 1;
+  std::int64_t size_bytes = 0;
+  bool overflows = false;
+  for (const std::int64_t extent : entry.tensor.extents) {
+    if (extent < 0) fail(object.name(), "negative extent " + std::to_string(extent) + " in shape");
+    overflows = overflows || __builtin_mul_overflow(num_elements, extent, &num_elements);
+  }
+  overflows = overflows || __builtin_mul_overflow(num_elements, dtype.size_bytes, &size_bytes);
+  if (overflows) {
+    fail(object.name(), "shape " + extents_to_string(entry.tensor.extents) + " of " +
+                            entry.tensor.dtype_name + " is beyond 63 bits");
+  }
+  entry.tensor.num_elements = num_elements;
+
+  const std::vector<std::int64_t> offsets = object.get_ints("data_offsets");
+  if (offsets.size() != 2) {
+    fail(object.name(),
+         "data_offsets has " + std::to_string(offsets.size()) + " numbers; expected two");
+  }
+  entry.begin = offsets[0];
+  entry.end = offsets[1];
+  if (entry.begin < 0 || entry.end < entry.begin || entry.end - entry.begin != size_bytes) {
+    fail(object.name(), "data_offsets " + extents_to_string(offsets) + " do not span the " +
+                            std::to_string(size_bytes) + " bytes of " +
+                            extents_to_string(entry.tensor.extents) + " " +
+                            entry.tensor.dtype_name);
+  }
+  return entry;
+}
+
+void check_metadata(const JsonObject& header) {
+  const auto metadata = header.get_object(kMetadata);
+  if (!metadata) return;
+  for (const std::string& key : metadata->keys()) metadata->require_string(key);
+}
+
+// Puts the tensors at their bytes; entries are visited in the order of their offsets.
+void place(std::vector<Entry>* entries, std::span<const std::byte> file, std::size_t buffer_begin,
+           const std::string& file_name) {
+  std::sort(entries->begin(), entries->end(), [](const Entry& a, const Entry& b) {
+    return a.begin != b.begin ? a.begin < b.begin : a.end < b.end;
+  });
+  const std::span<const std::byte> buffer = file.subspan(buffer_begin);
+  const auto buffer_size = static_cast<std::int64_t>(buffer.size());
+  std::int64_t expected_begin = 0;
+  for (Entry& entry : *entries) {
+    const auto fail_tensor = [&](const std::string& what) {
+      fail(file_name, "tensor " + quote_name(entry.tensor.name) + " " + what);
+    };
+    if (entry.begin != expected_begin) {
+      const std::string how =
+          entry.begin < expected_begin ? "overlaps the one before it" : "leaves a gap before it";
+      fail_tensor(how + ": begins at byte " + std::to_string(entry.begin) + " of the data, " +
+                  std::to_string(expected_begin) + " expected");
+    }
+    if (entry.end > buffer_size) {
+      fail_tensor("ends at byte " + std::to_string(entry.end) + " of the data, but the file has " +
+                  std::to_string(buffer_size) + "; is it cut short?");
+    }
+    const auto begin = static_cast<std::size_t>(entry.begin);
+    const auto size_bytes = static_cast<std::size_t>(entry.end - entry.begin);
+    if (size_bytes != 0 && (buffer_begin + begin) % entry.element_bytes != 0) {
+      fail_tensor("begins at byte " + std::to_string(buffer_begin + begin) +
+                  ", which is not aligned to its " + std::to_string(entry.element_bytes) +
+                  "-byte elements; save the file again with safetensors 0.3 or later");
+    }
+    entry.tensor.bytes = buffer.subspan(begin, size_bytes);
+    expected_begin = entry.end;
+  }
+  if (expected_begin != buffer_size) {
+    fail(file_name,
+         std::to_string(buffer_size - expected_begin) + " bytes at the end belong to no tensor");
+  }
+}
+
+}  // namespace
+
+std::vector<FileTensor> parse_safetensors(std::span<const std::byte> file,
+                                          const std::string& file_name) {
+  const std::size_t length = header_length(file, file_name);
+  const std::string_view text(reinterpret_cast<const char*>(file.data()) + kLengthBytes, length);
+  const JsonObject header = JsonObject::parse(text, file_name, ErrorCode::kBadModel);
+  check_metadata(header);
+  std::vector<Entry> entries;
+  for (const std::string& name : header.keys()) {
+    if (name == kMetadata) continue;
+    const auto object = header.get_object(name);
+    if (!object) fail(file_name, "tensor " + quote_name(name) + " is null");
+    entries.push_back(read_entry(*object, name));
+  }
+  place(&entries, file, kLengthBytes + length, file_name);
+
+  std::vector<FileTensor> tensors;
+  tensors.reserve(entries.size());
+  for (Entry& entry : entries) tensors.push_back(std::move(entry.tensor));
+  std::sort(tensors.begin(), tensors.end(),
+            [](const FileTensor& a, const FileTensor& b) { return a.name < b.name; });
+  return tensors;
+}
+
+std::map<std::string, std::string> parse_shard_index(std::string_view json,
+                                                     const std::string& file_name) {
+  const JsonObject index = JsonObject::parse(json, file_name, ErrorCode::kBadModel);
+  const auto weight_map = index.get_object("weight_map");
+  if (!weight_map) fail(file_name, "weight_map is missing");
+  std::map<std::string, std::string> shards;
+  for (const std::string& name : weight_map->keys()) {
+    std::string shard = weight_map->require_string(name);
+    const bool is_plain = !shard.empty() && shard != "." && shard != ".." &&
+                          shard.find_first_of(std::string_view("/\\\0", 3)) == std::string::npos;
+    if (!is_plain) {
+      fail(weight_map->name(), "tensor " + quote_name(name) + " is said to be in " +
+                                   quote_name(shard) + "; expected a file name of this folder");
+    }
+    shards.emplace(name, std::move(shard));
+  }
+  if (shards.empty()) fail(file_name, "weight_map names no tensors");
+  return shards;
+}
+
+std::string quote_name(std::string_view name) {
+  constexpr std::size_t kMaxBytes = 120;  // real names have 80 at most
+  std::string quoted = json_quote(name.substr(0, kMaxBytes));
+  if (name.size() > kMaxBytes) quoted += "...";
+  return quoted;
+}
+
+std::string extents_to_string(std::span<const std::int64_t> extents) {
+  constexpr std::size_t kMaxShown = 8;
+  std::string text = "[";
+  for (std::size_t i = 0; i < std::min(extents.size(), kMaxShown); ++i) {
+    if (i != 0) text += ", ";
+    text += std::to_string(extents[i]);
+  }
+  if (extents.size() > kMaxShown) text += ", ...";
+  return text + "]";
+}
+
+}  // namespace caption::weights
