@@ -77,12 +77,13 @@ struct Checkpoint::State {
     const auto shard_of = parse_shard_index(json, index_path.string());
     std::map<std::string, std::vector<std::string>> shards;
     for (const auto& [name, shard] : shard_of) shards[shard].push_back(name);
-    for (const auto& [shard, names] : shards) {
+    for (const auto& entry : shards) {
+      const std::string& shard = entry.first;
       add_file(index_path.parent_path() / shard, [&](const std::string& name) {
         const auto it = shard_of.find(name);
         return it != shard_of.end() && it->second == shard;
       });
-      for (const std::string& name : names) {
+      for (const std::string& name : entry.second) {
         if (tensors.contains(name)) continue;
         throw Error(ErrorCode::kBadModel, index_path.string() + ": tensor " + quote_name(name) +
                                               " is said to be in " + shard +

@@ -1,0 +1,135 @@
+#!/usr/bin/env python3
+"""Writes the seeds of tests/fuzz/corpus: small files, good ones and ones broken in a known way.
+
+Run: python3 tests/fuzz/make_corpus.py   (no packages needed)
+"""
+import json
+import pathlib
+import shutil
+import struct
+
+OUT = pathlib.Path(__file__).resolve().parent / "corpus"
+
+
+def write(folder, seeds):
+    shutil.rmtree(OUT / folder, ignore_errors=True)
+    (OUT / folder).mkdir(parents=True)
+    for name, content in seeds.items():
+        (OUT / folder / name).write_bytes(content if isinstance(content, bytes) else content.encode())
+
+
+def json_seeds():
+    return {
+        "empty": "", "object": "{}", "list": "[1, 2]", "null": "null",
+        "config": json.dumps({"text_config": {"hidden_size": 4096, "rope_scaling": {"factor": 2.5, "type": "linear"}},
+                              "grid": [[336, 672], [672, 336]], "layers": [{"id": 0}, {"id": 1}],
+                              "tie": False, "eps": 1e-5, "name": "한국어 \u2028", "none": None}, ensure_ascii=False),
+        "numbers": '{"a": [0, -0, 1.5, -1e-300, 9223372036854775807, 18446744073709551615, 1e22]}',
+        "too_big": '{"a": 1e999}', "nan": '{"a": NaN}', "duplicate": '{"a": 1, "a": 2}',
+        "duplicate_inside": '{"a": [{"b": 1, "b": 1}]}', "deep_ok": '{"a": ' + "[" * 63 + "]" * 63 + "}",
+        "too_deep": '{"a": ' + "[" * 64 + "]" * 64 + "}", "open": '{"a": ' + "[" * 500,
+        "escapes": r'{"\u0000\ud83d\ude00\"\\\/\b\f\n\r\t": "\u001f"}', "lone_surrogate": r'{"a": "\ud83d"}',
+        "invalid_utf8": b'{"a": "\xff\xc0\x80"}', "bom": b'\xef\xbb\xbf{"a": 1}', "trailing": '{"a": 1} x',
+        "comment": '{"a": 1 /* x */}', "nul": b'{"a"\x00: 1}', "cut": '{"a": "b',
+    }
+
+
+def tensor(dtype, shape, begin, end):
+    return {"dtype": dtype, "shape": shape, "data_offsets": [begin, end]}
+
+
+def safetensors(header, size, pad=8):
+    text = header if isinstance(header, bytes) else json.dumps(header).encode()
+    text += b" " * (-len(text) % pad)
+    return struct.pack("<Q", len(text)) + text + bytes(i % 251 for i in range(size))
+
+
+def safetensors_seeds():
+    good = {"__metadata__": {"format": "pt"}, "w": tensor("F32", [2, 3], 0, 24), "b": tensor("BF16", [4], 24, 32),
+            "s": tensor("F16", [], 32, 34), "e": tensor("I8", [0, 5], 34, 34), "f": tensor("F8_E4M3", [2], 34, 36)}
+    file = safetensors(good, 36)
+    return {
+        "good": file, "cut_header": file[:40], "cut_data": file[:-1], "longer": file + b"x", "empty": b"",
+        "seven": file[:7], "no_tensors": safetensors({}, 0), "length_0": bytes(8), "length_max": b"\xff" * 16,
+        "overlap": safetensors({"a": tensor("I8", [4], 0, 4), "b": tensor("I8", [4], 2, 6)}, 6),
+        "gap": safetensors({"a": tensor("I8", [4], 0, 4), "b": tensor("I8", [4], 6, 10)}, 10),
+        "unaligned": safetensors({"a": tensor("I8", [1], 0, 1), "b": tensor("F32", [1], 1, 5)}, 5),
+        "overflow": safetensors({"a": tensor("F32", [2**62, 2**62], 0, 4)}, 4),
+        "negative": safetensors({"a": tensor("F32", [-1], 0, 4)}, 4),
+        "backwards": safetensors({"a": tensor("I8", [4], 4, 0)}, 4),
+        "beyond": safetensors({"a": tensor("I8", [2**40], 0, 2**40)}, 4),
+        "dtype": safetensors({"a": tensor("F31", [1], 0, 4)}, 4),
+        "duplicate": safetensors(b'{"a":{"dtype":"I8","shape":[1],"data_offsets":[0,1]},'
+                                 b'"a":{"dtype":"I8","shape":[1],"data_offsets":[1,2]}}', 2),
+        "metadata": safetensors({"__metadata__": {"a": 1}}, 0), "null": safetensors({"a": None}, 0),
+        "deep": safetensors(b'{"a":' + b"[" * 100 + b"]" * 100 + b"}", 0), "lfs": "version https://git-lfs.github.com/spec/v1\n",
+        "index": json.dumps({"metadata": {"total_size": 8}, "weight_map": {"w": "model-00001-of-00002.safetensors"}}),
+        "index_escape": json.dumps({"weight_map": {"w": "../model.safetensors"}}),
+        "index_type": json.dumps({"weight_map": {"w": 1}}),
+    }
+
+
+def varint(n):
+    out = b""
+    while n > 127:
+        out += bytes([n & 127 | 128])
+        n >>= 7
+    return out + bytes([n])
+
+
+def field(number, content):
+    return varint(number << 3 | 2) + varint(len(content)) + content
+
+
+def piece(text, score=0.0, kind=1):
+    text = text if isinstance(text, bytes) else text.encode()
+    return field(1, field(1, text) + b"\x15" + struct.pack("<f", score) + b"\x18" + varint(kind))
+
+
+NORMAL, UNKNOWN, CONTROL, USER, UNUSED, BYTE = 1, 2, 3, 4, 5, 6
+BPE = field(2, b"\x18\x02")
+
+
+def tokenizer_seeds():
+    head = piece("<unk>", kind=UNKNOWN) + piece("<s>", kind=CONTROL) + piece("</s>", kind=CONTROL)
+    words = [piece(text, -float(i)) for i, text in enumerate(["▁a", "ab", "▁", "a", "b", "가", "▁가", "나", "▁▁"])]
+    small = head + b"".join(words) + BPE
+    bytes256 = head + b"".join(piece(f"<0x{b:02X}>", kind=BYTE) for b in range(256)) + b"".join(words) + BPE
+    added = lambda **flags: json.dumps({"legacy": False, "added_tokens_decoder": {
+        "12": {"content": "<video>", "special": True, "normalized": False, **flags}}})
+    row = lambda config, text, model: config.encode() + b"\0" + text + b"\0" + model
+    texts = "a  ab <video>\n가나 <s>▁😀".encode()
+    return {
+        "small": row("{}", texts, small), "bytes": row("{}", texts, bytes256),
+        "modern": row(added(), texts, small), "lstrip": row(added(lstrip=True), texts, small),
+        "rstrip": row(added(rstrip=True), texts, small), "word": row(added(single_word=True), texts, small),
+        "normalized": row(added(normalized=True), texts, small), "plain": row(added(special=False), texts, small),
+        "eos": row('{"add_eos_token": true, "add_bos_token": false}', texts, small),
+        "no_prefix": row('{"add_prefix_space": false}', texts, small),
+        "bos_object": row('{"bos_token": {"content": "</s>"}}', texts, small),
+        "bos_missing": row('{"bos_token": "<none>"}', texts, small),
+        "far_id": row('{"added_tokens_decoder": {"90000": {"content": "<x>"}}}', b"a<x>b", small),
+        "too_far_id": row('{"added_tokens_decoder": {"9999999999": {"content": "<x>"}}}', texts, small),
+        "pipeline": row('{"normalizer": {"type": "Sequence", "normalizers": [{"type": "Prepend"}]}}', texts, small),
+        "metaspace": row('{"pre_tokenizer": {"type": "Metaspace", "prepend_scheme": "first"}}', texts, small),
+        "byte_named_token": row('{"added_tokens_decoder": {"12": {"content": "<0xFF>"}}}', b"<0xFF>a", small),
+        "invalid_text": row("{}", b"\xff\xea\xb0 \xed\xa0\x80", bytes256),
+        "user_defined": row("{}", b"a<u>b", head + piece("<u>", kind=USER) + b"".join(words) + BPE),
+        "unused": row("{}", texts, head + piece("abab", kind=UNUSED) + b"".join(words) + BPE),
+        "unigram": row("{}", texts, head + b"".join(words)), "no_unknown": row("{}", texts, b"".join(words) + BPE),
+        "two_unknown": row("{}", texts, small + piece("<unk2>", kind=UNKNOWN)),
+        "twice": row("{}", texts, small + piece("a")), "empty_piece": row("{}", texts, small + piece("")),
+        "some_bytes": row("{}", texts, small + piece("<0x41>", kind=BYTE)),
+        "bad_piece": row("{}", texts, small + piece(b"\xff")), "nan": row("{}", texts, small + piece("x", float("nan"))),
+        "kind": row("{}", texts, small + piece("x", kind=99)), "cut": row("{}", texts, small[:-3]),
+        "group": row("{}", texts, small + b"\x0b\x0c"), "long_varint": row("{}", texts, small + b"\x80" * 11),
+        "same_scores": row("{}", b"aaaa bbbb abab", head + b"".join(
+            piece(t) for t in ["▁", "a", "b", "aa", "bb", "ab", "aab", "▁b"]) + BPE),
+        "tiktoken": row("{}", texts, b"IQ== 0\nIg== 1\n"), "empty": b"", "bad_config": row('{"legacy": 3}', texts, small),
+    }
+
+
+if __name__ == "__main__":
+    write("json", json_seeds())
+    write("safetensors", safetensors_seeds())
+    write("tokenizer", tokenizer_seeds())
