@@ -80,7 +80,7 @@ void Decoder::receive(const OnFrame& on_frame) {
     }
     errors_in_a_row = 0;
     if (frame_->decode_error_flags != 0 || (frame_->flags & AV_FRAME_FLAG_CORRUPT) != 0) {
-      ++num_errors_;
+      if (pts_of(*frame_) >= whole_from_pts_) ++num_errors_;
     } else {
       on_frame(*frame_);
     }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <numeric>
+#include <utility>
 
 #include "base/error.h"
 
@@ -91,12 +92,13 @@ void sort_by_pts(FrameIndex& index) {
       return;
     }
   }
-  // Pictures before the first keyframe refer to what is not in the file; the decoder may drop them.
-  const std::int64_t first_key_pts = pts_of(0);
-  const std::size_t group_end = static_cast<std::size_t>(
-      index.keyframes.size() > 1 ? index.keyframes[1] : std::ssize(index.packets));
-  for (std::size_t i = 1; i < group_end; ++i) {
-    if (index.packets[i].pts < first_key_pts) index.distrust = "leading pictures at the start";
+  for (std::size_t i = 0, group = 0; i < index.packets.size(); ++i) {
+    if (group + 1 < index.keyframes.size() && std::cmp_equal(i, index.keyframes[group + 1]))
+      ++group;
+    if (index.packets[i].pts >= pts_of(index.keyframes[group])) continue;
+    index.has_leading_pictures = true;
+    // Those of the first group refer to what is not in the file; the decoder may drop them.
+    if (group == 0) index.distrust = "leading pictures at the start";
   }
 }
 

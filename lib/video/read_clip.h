@@ -36,8 +36,8 @@ struct ReadLimits {
 };
 
 struct ReadOptions {
-  SamplingOptions sampling;
-  ReadLimits limits;
+  SamplingOptions sampling = {};
+  ReadLimits limits = {};
   SeekMode seek = SeekMode::kAuto;
   int num_threads = 1;  // decoder threads for this clip
   // When it becomes true, reading stops soon with Error(kCancelled). May be null.

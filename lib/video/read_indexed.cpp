@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cstddef>
+#include <iterator>
 #include <utility>
 
 #include "video/internal/decoder.h"
@@ -13,6 +14,8 @@ namespace {
 // Below this share of the packets, visiting groups one by one beats decoding straight through,
 // although every group drains the decoder and so stalls its frame threads.
 constexpr double kWorthSeeking = 0.8;
+// H.264 reorders over at most 16 frames; each decoder thread holds back one more.
+constexpr std::int64_t kMaxDelayPackets = 32;
 
 // Packets to decode without a gap, first and last included.
 struct Run {
@@ -74,24 +77,56 @@ class Attempt {
   std::int64_t run(const std::vector<Run>& runs, Decoder::Unreferenced unreferenced,
                    int num_threads) {
     Decoder decoder(reader_.input(), num_threads);
-    const PacketPtr packet = make_packet();
     for (const Run& run : runs) {
       const auto take = [&](AVFrame& frame) { keep_if_wanted(frame, run); };
       reader_.go_to(run.first);
+      if (run.first > 0) decoder.expect_damage_before(packet(run.first).pts);
       for (std::int64_t idx = run.first; idx <= run.last; ++idx) {
-        reader_.read(*packet);
         const bool is_wanted =
             std::binary_search(wanted_packets_.begin(), wanted_packets_.end(), idx);
         decoder.set_unreferenced(is_wanted ? Decoder::Unreferenced::kDecode : unreferenced);
-        decoder.send(*packet, take);
-        av_packet_unref(packet.get());
+        send_next(decoder, take);
       }
+      if (run.first > 0 && is_late_to_recover(decoder)) run_on(decoder, run, take);
       decoder.drain(take);
     }
     return decoder.num_errors();
   }
 
  private:
+  const PacketEntry& packet(std::int64_t idx) const {
+    return index_.packets[static_cast<std::size_t>(idx)];
+  }
+
+  void send_next(Decoder& decoder, const Decoder::OnFrame& take) {
+    reader_.read(*packet_);
+    decoder.send(*packet_, take);
+    av_packet_unref(packet_.get());
+  }
+
+  // libav's H.264 decoder trusts the frames behind an open group's keyframe only once that keyframe
+  // has been given out, and not while draining.
+  bool is_late_to_recover(const Decoder& decoder) const {
+    return decoder.codec() == AV_CODEC_ID_H264 && index_.has_leading_pictures;
+  }
+
+  // Goes on past the run until its targets have come out.
+  void run_on(Decoder& decoder, const Run& run, const Decoder::OnFrame& take) {
+    decoder.set_unreferenced(Decoder::Unreferenced::kDecode);
+    const auto is_missing = [&](const Target& target) {
+      return belongs_to(target, run) && !target.frame.has_value();
+    };
+    const std::int64_t end = std::min(run.last + 1 + kMaxDelayPackets, std::ssize(index_.packets));
+    for (std::int64_t idx = run.last + 1;
+         idx < end && std::any_of(targets_.begin(), targets_.end(), is_missing); ++idx) {
+      send_next(decoder, take);
+    }
+  }
+
+  bool belongs_to(const Target& target, const Run& run) const {
+    return target.packet_idx <= run.last && index_.decode_start(target.packet_idx) >= run.first;
+  }
+
   // Frames are known by their time, not by counting: some were skipped. A leading picture whose
   // group was entered at its own keyframe lacks its reference and is not taken.
   void keep_if_wanted(AVFrame& frame, const Run& run) {
@@ -100,8 +135,7 @@ class Attempt {
         std::lower_bound(targets_.begin(), targets_.end(), pts,
                          [](const Target& one, std::int64_t time) { return one.pts < time; });
     if (target == targets_.end() || target->pts != pts || target->frame.has_value()) return;
-    if (target->packet_idx > run.last || index_.decode_start(target->packet_idx) < run.first)
-      return;
+    if (!belongs_to(*target, run)) return;
     target->frame = converter_.convert(frame);
   }
 
@@ -110,6 +144,7 @@ class Attempt {
   RgbConverter converter_;
   std::vector<Target>& targets_;
   std::vector<std::int64_t> wanted_packets_;
+  PacketPtr packet_ = make_packet();
 };
 
 }  // namespace

@@ -41,9 +41,8 @@ class Pass {
 class FrameTimes {
  public:
   explicit FrameTimes(const AVStream& stream) {
-    AVRational rate = stream.avg_frame_rate;
-    if (rate.num <= 0 || rate.den <= 0) rate = {25, 1};
-    frame_ticks_ = std::max<std::int64_t>(1, av_rescale_q(1, av_inv_q(rate), stream.time_base));
+    frame_ticks_ =
+        std::max<std::int64_t>(1, av_rescale_q(1, av_inv_q(frame_rate(stream)), stream.time_base));
   }
 
   void add(const AVFrame& frame) {
@@ -82,7 +81,7 @@ SampledFrames read_through(const ReadJob& job) {
       return read_through({job.path, single, job.stop, job.index});
     }
     if (times.pts().empty()) return result;
-    result.timeline = make_timeline(times.pts(), job.index.last_duration, count.stream());
+    result.timeline = make_timeline(times.pts(), 0, count.stream());
   }
   result.samples = sample_frames(job.options.sampling, result.timeline);
   result.targets = make_targets(result.samples);

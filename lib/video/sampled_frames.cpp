@@ -26,6 +26,11 @@ std::vector<Target> make_targets(const std::vector<std::int64_t>& samples) {
   return targets;
 }
 
+AVRational frame_rate(const AVStream& stream) {
+  const AVRational rate = stream.avg_frame_rate;
+  return rate.num > 0 && rate.den > 0 ? rate : kUsualFrameRate;
+}
+
 Timeline make_timeline(const std::vector<std::int64_t>& pts, std::int64_t last_duration,
                        const AVStream& stream) {
   Timeline timeline;
@@ -33,12 +38,14 @@ Timeline make_timeline(const std::vector<std::int64_t>& pts, std::int64_t last_d
   for (const std::int64_t time : pts) {
     timeline.start_us.push_back(av_rescale_q(time - pts.front(), stream.time_base, kMicroseconds));
   }
-  AVRational rate = stream.avg_frame_rate;
-  if (rate.num <= 0 || rate.den <= 0) rate = kUsualFrameRate;
-  const std::int64_t last_us = last_duration > 0
-                                   ? av_rescale_q(last_duration, stream.time_base, kMicroseconds)
-                                   : av_rescale_q(1, av_inv_q(rate), kMicroseconds);
-  timeline.end_us = timeline.start_us.back() + last_us;
+  timeline.end_us = timeline.start_us.back();
+  if (last_duration > 0) {
+    timeline.end_us += av_rescale_q(last_duration, stream.time_base, kMicroseconds);
+  } else if (pts.size() > 1) {  // as long as the frames before, on average
+    timeline.end_us += timeline.end_us / static_cast<std::int64_t>(pts.size() - 1);
+  } else {
+    timeline.end_us += av_rescale_q(1, av_inv_q(frame_rate(stream)), kMicroseconds);
+  }
   timeline.tolerance_us =
       std::max<std::int64_t>(1, av_rescale_q(1, stream.time_base, kMicroseconds) / 2);
   return timeline;

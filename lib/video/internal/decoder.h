@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <string>
 
 #include "video/internal/av.h"
@@ -30,6 +31,12 @@ class Decoder {
   enum class Unreferenced { kDecode, kSkip };
   void set_unreferenced(Unreferenced choice);
 
+  // Damaged frames shown before `pts` are dropped without being counted: leading pictures of the
+  // group where decoding began.
+  void expect_damage_before(std::int64_t pts) { whole_from_pts_ = pts; }
+
+  AVCodecID codec() const { return codec_->codec_id; }
+
   // Damaged packets and frames so far.
   std::int64_t num_errors() const { return num_errors_; }
 
@@ -39,6 +46,7 @@ class Decoder {
   CodecPtr codec_;
   FramePtr frame_;
   std::int64_t num_errors_ = 0;
+  std::int64_t whole_from_pts_ = std::numeric_limits<std::int64_t>::min();
 };
 
 // Presentation time of a frame in the stream's time base; AV_NOPTS_VALUE when none is known.

@@ -29,6 +29,7 @@ struct FrameIndex {
   std::vector<std::int64_t> by_pts;  // positions in `packets` sorted by pts, hidden ones included
   std::vector<std::int64_t> shown;   // the same without the hidden: frame t is packets[shown[t]]
   std::vector<std::int64_t> keyframes;  // positions in `packets`, ascending
+  bool has_leading_pictures = false;    // groups are open: frames shown before their keyframe
   bool is_cut_off = false;              // the file ends inside its last packet
   std::int64_t last_duration = 0;       // of the last frame, stream time base; 0 when unknown
 

@@ -51,6 +51,9 @@ SampledFrames read_through(const ReadJob& job);
 // The samples without repetitions, as targets with only frame_idx set.
 std::vector<Target> make_targets(const std::vector<std::int64_t>& samples);
 
+// Of the declaration; 25 per second where there is none.
+AVRational frame_rate(const AVStream& stream);
+
 // `pts` ascending, in the stream's time base; a last duration of 0 means unknown.
 Timeline make_timeline(const std::vector<std::int64_t>& pts, std::int64_t last_duration,
                        const AVStream& stream);
