@@ -1,0 +1,43 @@
+// kernels/cpu/attend.h: the inner part of both attentions: a tile of queries against one key head.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "kernels/cpu/tier.h"
+#include "kernels/internal/attention_limits.h"
+
+namespace caption::kernels::cpu {
+
+// Rows of queries that share the keys while they are in the cache: tokens of one sequence, times
+// the query heads of one key head.
+inline constexpr std::int64_t kTileQueries = 16;
+
+// Positions per block of the online softmax, counted from position 0 whatever the pages or the
+// chunk: the fixed places that make a query's result independent of both.
+inline constexpr std::int64_t kBlockKeys = 128;
+
+// The keys and values of one sequence under one key head: position p is row p % run_tokens of the
+// run pages[p / run_tokens] (or the only run).
+struct Keys {
+  const std::byte* k = nullptr;  // the head's first element in run 0
+  const std::byte* v = nullptr;
+  Element element = Element::kF32;
+  std::int64_t element_bytes = 0;
+  std::int64_t token_stride = 0;  // elements between positions of a run
+  std::int64_t run_tokens = 0;
+  std::int64_t run_stride = 0;          // elements between runs
+  const std::int32_t* pages = nullptr;  // null: one run
+};
+
+struct Queries {
+  std::int64_t count = 0;                       // 1 to kTileQueries
+  const float* q[kTileQueries] = {};            // [head_dim] each
+  float* y[kTileQueries] = {};                  // [head_dim] each
+  std::int64_t num_visible[kTileQueries] = {};  // keys [0, num_visible) are seen; at least 1
+};
+
+void attend(const Tier& tier, const Keys& keys, const Queries& queries, std::int64_t head_dim,
+            float scale);
+
+}  // namespace caption::kernels::cpu

@@ -1,0 +1,113 @@
+// The AVX2 tier: 8 floats a register, 16 registers.
+//
+// dot keeps a tile of 3 x 4 sums (12 registers) and loads the 4 registers of weights beside them.
+#include "kernels/cpu/tier.h"
+
+#include <immintrin.h>
+
+#include "kernels/cpu/internal/simd_exp.h"
+#include "kernels/cpu/internal/simd_gemm.h"
+
+namespace caption::kernels::cpu {
+namespace {
+
+struct Avx2 {
+  using Register = __m256;
+  static constexpr int kWidth = 8;
+  static constexpr int kTileRows = 3;
+
+  static __m256i first(int count) {
+    return _mm256_cmpgt_epi32(_mm256_set1_epi32(count), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
+  }
+
+  static Register zero() { return _mm256_setzero_ps(); }
+  static Register broadcast(float x) { return _mm256_set1_ps(x); }
+  static Register load_floats(const float* x) { return _mm256_loadu_ps(x); }
+  // Lanes from `count` on are zero; nothing behind x[count] is touched.
+  static Register load_part_floats(const float* x, int count) {
+    return _mm256_maskload_ps(x, first(count));
+  }
+  static void store(float* y, Register x) { _mm256_storeu_ps(y, x); }
+  static void store_part(float* y, Register x, int count) {
+    _mm256_maskstore_ps(y, first(count), x);
+  }
+
+  static Register widen_bf16(__m128i bits) {
+    return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(bits), 16));
+  }
+
+  template <Element element>
+  static Register load(const void* x, std::int64_t at) {
+    if constexpr (element == Element::kF32) {
+      return load_floats(static_cast<const float*>(x) + at);
+    } else {
+      const auto* const halves = static_cast<const std::uint16_t*>(x) + at;
+      const __m128i bits = _mm_loadu_si128(reinterpret_cast<const __m128i*>(halves));
+      if constexpr (element == Element::kBF16) return widen_bf16(bits);
+      return _mm256_cvtph_ps(bits);
+    }
+  }
+
+  template <Element element>
+  static Register load_part(const void* x, std::int64_t at, int count) {
+    if constexpr (element == Element::kF32) {
+      return load_part_floats(static_cast<const float*>(x) + at, count);
+    } else {
+      // AVX2 has no masked load of 16-bit elements.
+      alignas(16) std::uint16_t padded[kWidth] = {};
+      for (int i = 0; i < count; ++i) padded[i] = static_cast<const std::uint16_t*>(x)[at + i];
+      return load<element>(padded, 0);
+    }
+  }
+
+  static Register add(Register x, Register y) { return _mm256_add_ps(x, y); }
+  static Register subtract(Register x, Register y) { return _mm256_sub_ps(x, y); }
+  static Register multiply(Register x, Register y) { return _mm256_mul_ps(x, y); }
+  static Register divide(Register x, Register y) { return _mm256_div_ps(x, y); }
+  static Register multiply_add(Register x, Register y, Register z) {
+    return _mm256_fmadd_ps(x, y, z);
+  }
+  // NaN stays: minimum and maximum return their second operand then.
+  static Register clamp(Register x, float low, float high) {
+    return _mm256_min_ps(broadcast(high), _mm256_max_ps(broadcast(low), x));
+  }
+  static Register round(Register x) {
+    return _mm256_round_ps(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+  }
+  // x * 2^power in two steps, each power of two a normal number: |power| may be up to 252.
+  static Register scale(Register x, Register power) {
+    const __m256i n = _mm256_cvtps_epi32(power);
+    const __m256i half = _mm256_srai_epi32(n, 1);
+    return multiply(multiply(x, power_of_two(half)), power_of_two(_mm256_sub_epi32(n, half)));
+  }
+  static Register power_of_two(__m256i n) {
+    return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_add_epi32(n, _mm256_set1_epi32(127)), 23));
+  }
+
+  // One tree for every sum: halves, then neighbours.
+  static __m128 fold(Register x) {
+    return _mm_add_ps(_mm256_castps256_ps128(x), _mm256_extractf128_ps(x, 1));
+  }
+  static void store_four_sums(Register x0, Register x1, Register x2, Register x3, float* y) {
+    const __m128 pairs01 = _mm_hadd_ps(fold(x0), fold(x1));
+    const __m128 pairs23 = _mm_hadd_ps(fold(x2), fold(x3));
+    _mm_storeu_ps(y, _mm_hadd_ps(pairs01, pairs23));
+  }
+  static float sum(Register x) {
+    const __m128 pairs = _mm_hadd_ps(fold(x), fold(x));
+    return _mm_cvtss_f32(_mm_hadd_ps(pairs, pairs));
+  }
+};
+
+constexpr Tier kTier = {
+    .dot = {dot<Avx2, Element::kF32>, dot<Avx2, Element::kBF16>, dot<Avx2, Element::kF16>},
+    .accumulate = {accumulate<Avx2, Element::kF32>, accumulate<Avx2, Element::kBF16>,
+                   accumulate<Avx2, Element::kF16>},
+    .exp_sum = exp_sum<Avx2>,
+    .swish = swish<Avx2>};
+
+}  // namespace
+
+const Tier& avx2_tier() { return kTier; }
+
+}  // namespace caption::kernels::cpu

@@ -1,0 +1,107 @@
+// The AVX-512 tier: 16 floats a register, 32 registers.
+//
+// dot keeps a tile of 6 x 4 sums (24 registers), 4 of weights and 1 of activations: 24
+// multiply-adds per 10 loads, so the arithmetic units and not the loads are the limit.
+#include "kernels/cpu/tier.h"
+
+#include <immintrin.h>
+
+#include "kernels/cpu/internal/simd_exp.h"
+#include "kernels/cpu/internal/simd_gemm.h"
+
+namespace caption::kernels::cpu {
+namespace {
+
+struct Avx512 {
+  using Register = __m512;
+  static constexpr int kWidth = 16;
+  static constexpr int kTileRows = 6;
+
+  static __mmask16 first(int count) { return static_cast<__mmask16>((1u << count) - 1u); }
+
+  static Register zero() { return _mm512_setzero_ps(); }
+  static Register broadcast(float x) { return _mm512_set1_ps(x); }
+  static Register load_floats(const float* x) { return _mm512_loadu_ps(x); }
+  // Lanes from `count` on are zero; nothing behind x[count] is touched.
+  static Register load_part_floats(const float* x, int count) {
+    return _mm512_maskz_loadu_ps(first(count), x);
+  }
+  static void store(float* y, Register x) { _mm512_storeu_ps(y, x); }
+  static void store_part(float* y, Register x, int count) {
+    _mm512_mask_storeu_ps(y, first(count), x);
+  }
+
+  static Register widen_bf16(__m256i bits) {
+    return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(bits), 16));
+  }
+
+  template <Element element>
+  static Register load(const void* x, std::int64_t at) {
+    if constexpr (element == Element::kF32) {
+      return load_floats(static_cast<const float*>(x) + at);
+    } else {
+      const auto* const halves = static_cast<const std::uint16_t*>(x) + at;
+      const __m256i bits = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(halves));
+      if constexpr (element == Element::kBF16) return widen_bf16(bits);
+      return _mm512_cvtph_ps(bits);
+    }
+  }
+
+  template <Element element>
+  static Register load_part(const void* x, std::int64_t at, int count) {
+    if constexpr (element == Element::kF32) {
+      return load_part_floats(static_cast<const float*>(x) + at, count);
+    } else {
+      const __m256i bits =
+          _mm256_maskz_loadu_epi16(first(count), static_cast<const std::uint16_t*>(x) + at);
+      if constexpr (element == Element::kBF16) return widen_bf16(bits);
+      return _mm512_cvtph_ps(bits);
+    }
+  }
+
+  static Register add(Register x, Register y) { return _mm512_add_ps(x, y); }
+  static Register subtract(Register x, Register y) { return _mm512_sub_ps(x, y); }
+  static Register multiply(Register x, Register y) { return _mm512_mul_ps(x, y); }
+  static Register divide(Register x, Register y) { return _mm512_div_ps(x, y); }
+  static Register multiply_add(Register x, Register y, Register z) {
+    return _mm512_fmadd_ps(x, y, z);
+  }
+  // NaN stays: minimum and maximum return their second operand then.
+  static Register clamp(Register x, float low, float high) {
+    return _mm512_min_ps(broadcast(high), _mm512_max_ps(broadcast(low), x));
+  }
+  static Register round(Register x) {
+    return _mm512_roundscale_ps(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+  }
+  static Register scale(Register x, Register power) { return _mm512_scalef_ps(x, power); }
+
+  // One tree for every sum: halves, quarters, then neighbours.
+  static __m128 fold(Register x) {
+    const __m256 low = _mm512_castps512_ps256(x);
+    const __m256 high = _mm512_extractf32x8_ps(x, 1);
+    const __m256 eight = _mm256_add_ps(low, high);
+    return _mm_add_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps(eight, 1));
+  }
+  static void store_four_sums(Register x0, Register x1, Register x2, Register x3, float* y) {
+    const __m128 pairs01 = _mm_hadd_ps(fold(x0), fold(x1));
+    const __m128 pairs23 = _mm_hadd_ps(fold(x2), fold(x3));
+    _mm_storeu_ps(y, _mm_hadd_ps(pairs01, pairs23));
+  }
+  static float sum(Register x) {
+    const __m128 pairs = _mm_hadd_ps(fold(x), fold(x));
+    return _mm_cvtss_f32(_mm_hadd_ps(pairs, pairs));
+  }
+};
+
+constexpr Tier kTier = {
+    .dot = {dot<Avx512, Element::kF32>, dot<Avx512, Element::kBF16>, dot<Avx512, Element::kF16>},
+    .accumulate = {accumulate<Avx512, Element::kF32>, accumulate<Avx512, Element::kBF16>,
+                   accumulate<Avx512, Element::kF16>},
+    .exp_sum = exp_sum<Avx512>,
+    .swish = swish<Avx512>};
+
+}  // namespace
+
+const Tier& avx512_tier() { return kTier; }
+
+}  // namespace caption::kernels::cpu

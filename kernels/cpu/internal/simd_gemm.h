@@ -1,0 +1,144 @@
+// kernels/cpu/internal/simd_gemm.h: Tier::dot and Tier::accumulate, written once for all widths.
+//
+// `Simd` is a tier's vocabulary (see kernels/cpu/avx512/tier.cpp): a register of kWidth floats, and
+// how to load, multiply-add and sum it. It lives in an unnamed namespace there, so every
+// instantiation of these templates stays inside the file that has the flags to run it.
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/cpu/tier.h"
+
+namespace caption::kernels::cpu {
+
+// c[m0 + i, n0 + j] for a tile of kRows x kColumns. One register of partial sums per element: lane
+// l holds the terms k = l (mod kWidth) in their order, whatever the tile's size.
+template <class Simd, Element element, int kRows, int kColumns>
+void dot_tile(const GemmArgs& args, std::int64_t m0, std::int64_t n0) {
+  using Register = typename Simd::Register;
+  Register sums[kRows][kColumns];
+  for (int i = 0; i < kRows; ++i) {
+    for (int j = 0; j < kColumns; ++j) sums[i][j] = Simd::zero();
+  }
+  const float* const a = args.a + m0 * args.a_stride;
+  std::int64_t k = 0;
+  for (; k + Simd::kWidth <= args.k; k += Simd::kWidth) {
+    Register b[kColumns];
+    for (int j = 0; j < kColumns; ++j) {
+      b[j] = Simd::template load<element>(args.b, (n0 + j) * args.b_stride + k);
+    }
+    for (int i = 0; i < kRows; ++i) {
+      const Register row = Simd::load_floats(a + i * args.a_stride + k);
+      for (int j = 0; j < kColumns; ++j) sums[i][j] = Simd::multiply_add(row, b[j], sums[i][j]);
+    }
+  }
+  if (k < args.k) {  // the rest, padded with zeros: they add +0 to a lane
+    const int rest = static_cast<int>(args.k - k);
+    for (int j = 0; j < kColumns; ++j) {
+      const Register b =
+          Simd::template load_part<element>(args.b, (n0 + j) * args.b_stride + k, rest);
+      for (int i = 0; i < kRows; ++i) {
+        const Register row = Simd::load_part_floats(a + i * args.a_stride + k, rest);
+        sums[i][j] = Simd::multiply_add(row, b, sums[i][j]);
+      }
+    }
+  }
+  for (int i = 0; i < kRows; ++i) {
+    float* const c = args.c + (m0 + i) * args.c_stride + n0;
+    if constexpr (kColumns == 4) {
+      Simd::store_four_sums(sums[i][0], sums[i][1], sums[i][2], sums[i][3], c);
+    } else {
+      for (int j = 0; j < kColumns; ++j) c[j] = Simd::sum(sums[i][j]);
+    }
+  }
+}
+
+template <class Simd, Element element, int kColumns>
+void dot_columns(const GemmArgs& args, std::int64_t n0) {
+  std::int64_t m = 0;
+  for (; m + Simd::kTileRows <= args.m; m += Simd::kTileRows) {
+    dot_tile<Simd, element, Simd::kTileRows, kColumns>(args, m, n0);
+  }
+  static_assert(Simd::kTileRows == 3 || Simd::kTileRows == 6);
+  switch (args.m - m) {
+    case 5: return dot_tile<Simd, element, 5, kColumns>(args, m, n0);
+    case 4: return dot_tile<Simd, element, 4, kColumns>(args, m, n0);
+    case 3: return dot_tile<Simd, element, 3, kColumns>(args, m, n0);
+    case 2: return dot_tile<Simd, element, 2, kColumns>(args, m, n0);
+    case 1: return dot_tile<Simd, element, 1, kColumns>(args, m, n0);
+    default: return;
+  }
+}
+
+// Four columns of b stay in the first-level cache while all rows of a pass by.
+template <class Simd, Element element>
+void dot(const GemmArgs& args) {
+  std::int64_t n = 0;
+  for (; n + 4 <= args.n; n += 4) dot_columns<Simd, element, 4>(args, n);
+  for (; n < args.n; ++n) dot_columns<Simd, element, 1>(args, n);
+}
+
+// c[m0 + i, n0 ..] += sum_k a[m0 + i, k] * b[k, n0 ..] for kRows rows and kRegisters registers of
+// columns; `rest` < kWidth columns when it is not 0 (kRegisters is 1 then).
+template <class Simd, Element element, int kRows, int kRegisters>
+void accumulate_tile(const GemmArgs& args, std::int64_t m0, std::int64_t n0, int rest) {
+  using Register = typename Simd::Register;
+  float* const c = args.c + m0 * args.c_stride + n0;
+  const float* const a = args.a + m0 * args.a_stride;
+  Register sums[kRows][kRegisters];
+  for (int i = 0; i < kRows; ++i) {
+    for (int j = 0; j < kRegisters; ++j) {
+      const float* const from = c + i * args.c_stride + j * Simd::kWidth;
+      sums[i][j] = rest == 0 ? Simd::load_floats(from) : Simd::load_part_floats(from, rest);
+    }
+  }
+  for (std::int64_t k = 0; k < args.k; ++k) {
+    Register b[kRegisters];
+    for (int j = 0; j < kRegisters; ++j) {
+      const std::int64_t at = k * args.b_stride + n0 + j * Simd::kWidth;
+      b[j] = rest == 0 ? Simd::template load<element>(args.b, at)
+                       : Simd::template load_part<element>(args.b, at, rest);
+    }
+    for (int i = 0; i < kRows; ++i) {
+      const Register factor = Simd::broadcast(a[i * args.a_stride + k]);
+      for (int j = 0; j < kRegisters; ++j) {
+        sums[i][j] = Simd::multiply_add(factor, b[j], sums[i][j]);
+      }
+    }
+  }
+  for (int i = 0; i < kRows; ++i) {
+    for (int j = 0; j < kRegisters; ++j) {
+      float* const to = c + i * args.c_stride + j * Simd::kWidth;
+      if (rest == 0) {
+        Simd::store(to, sums[i][j]);
+      } else {
+        Simd::store_part(to, sums[i][j], rest);
+      }
+    }
+  }
+}
+
+template <class Simd, Element element, int kRegisters>
+void accumulate_columns(const GemmArgs& args, std::int64_t n0, int rest) {
+  std::int64_t m = 0;
+  for (; m + 2 <= args.m; m += 2) {
+    accumulate_tile<Simd, element, 2, kRegisters>(args, m, n0, rest);
+  }
+  if (m < args.m) accumulate_tile<Simd, element, 1, kRegisters>(args, m, n0, rest);
+}
+
+template <class Simd, Element element>
+void accumulate(const GemmArgs& args) {
+  std::int64_t n = 0;
+  for (; n + 4 * Simd::kWidth <= args.n; n += 4 * Simd::kWidth) {
+    accumulate_columns<Simd, element, 4>(args, n, 0);
+  }
+  for (; n + Simd::kWidth <= args.n; n += Simd::kWidth) {
+    accumulate_columns<Simd, element, 1>(args, n, 0);
+  }
+  if (n < args.n) {
+    accumulate_columns<Simd, element, 1>(args, n, static_cast<int>(args.n - n));
+  }
+}
+
+}  // namespace caption::kernels::cpu

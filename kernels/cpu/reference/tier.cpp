@@ -1,0 +1,82 @@
+// The plain loops that define the results; other tiers are tested against them.
+#include "kernels/cpu/tier.h"
+
+#include <cmath>
+
+#include "tensor/dtype.h"
+
+namespace caption::kernels::cpu {
+namespace {
+
+// As many partial sums as an AVX-512 register has lanes: a compiler can vectorise them, and the
+// error grows with k / 16.
+constexpr int kLanes = 16;
+
+float sum_of_lanes(float* lanes) {
+  for (int width = kLanes / 2; width > 0; width /= 2) {
+    for (int i = 0; i < width; ++i) lanes[i] += lanes[i + width];
+  }
+  return lanes[0];
+}
+
+template <class T>
+float dot_of_vectors(const float* a, const T* b, std::int64_t k) {
+  float lanes[kLanes] = {};
+  std::int64_t i = 0;
+  for (; i + kLanes <= k; i += kLanes) {
+    for (int lane = 0; lane < kLanes; ++lane) lanes[lane] += a[i + lane] * to_float(b[i + lane]);
+  }
+  for (int lane = 0; i < k; ++i, ++lane) lanes[lane] += a[i] * to_float(b[i]);
+  return sum_of_lanes(lanes);
+}
+
+template <class T>
+void dot(const GemmArgs& args) {
+  // A row of b is used for all rows of a while it is in the cache.
+  for (std::int64_t n = 0; n < args.n; ++n) {
+    const T* const b = static_cast<const T*>(args.b) + n * args.b_stride;
+    for (std::int64_t m = 0; m < args.m; ++m) {
+      args.c[m * args.c_stride + n] = dot_of_vectors(args.a + m * args.a_stride, b, args.k);
+    }
+  }
+}
+
+template <class T>
+void accumulate(const GemmArgs& args) {
+  for (std::int64_t m = 0; m < args.m; ++m) {
+    float* const c = args.c + m * args.c_stride;
+    for (std::int64_t k = 0; k < args.k; ++k) {
+      const float a = args.a[m * args.a_stride + k];
+      const T* const b = static_cast<const T*>(args.b) + k * args.b_stride;
+      for (std::int64_t n = 0; n < args.n; ++n) c[n] += a * to_float(b[n]);
+    }
+  }
+}
+
+float exp_sum(float* x, std::int64_t n, float shift) {
+  float lanes[kLanes] = {};
+  for (std::int64_t i = 0; i < n; ++i) {
+    x[i] = std::exp(x[i] - shift);
+    lanes[i % kLanes] += x[i];
+  }
+  return sum_of_lanes(lanes);
+}
+
+void swish(const SwishArgs& args) {
+  for (std::int64_t i = 0; i < args.n; ++i) {
+    const float value = args.x[i] / (1.0f + std::exp(-args.beta * args.x[i]));
+    args.y[i] = args.factor == nullptr ? value : value * args.factor[i];
+  }
+}
+
+constexpr Tier kReferenceTier = {
+    .dot = {dot<float>, dot<BF16>, dot<F16>},
+    .accumulate = {accumulate<float>, accumulate<BF16>, accumulate<F16>},
+    .exp_sum = exp_sum,
+    .swish = swish};
+
+}  // namespace
+
+const Tier& reference_tier() { return kReferenceTier; }
+
+}  // namespace caption::kernels::cpu

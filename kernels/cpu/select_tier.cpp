@@ -1,0 +1,34 @@
+#include "kernels/cpu/select_tier.h"
+
+#include <string>
+
+#include "base/error.h"
+
+namespace caption::kernels::cpu {
+
+const Tier& select_tier(CpuTier tier) {
+  switch (tier) {
+    case CpuTier::kReference: return reference_tier();
+#if defined(__x86_64__)
+    case CpuTier::kAvx2: return avx2_tier();
+    case CpuTier::kAvx512: return avx512_tier();
+#else
+    case CpuTier::kAvx2:
+    case CpuTier::kAvx512: break;
+#endif
+  }
+  throw Error(ErrorCode::kUnavailable, "cpu: this build has no tier \"" +
+                                           std::string(cpu_tier_name(tier)) +
+                                           "\"; use \"reference\"");
+}
+
+Element element_of(DType dtype) {
+  switch (dtype) {
+    case DType::kF32: return Element::kF32;
+    case DType::kBF16: return Element::kBF16;
+    case DType::kF16: return Element::kF16;
+    default: throw_not_floating(dtype);
+  }
+}
+
+}  // namespace caption::kernels::cpu

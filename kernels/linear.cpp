@@ -1,0 +1,37 @@
+#include "kernels/linear.h"
+
+#include "backend/dispatch.h"
+#include "kernels/internal/check.h"
+
+namespace caption::kernels {
+namespace {
+
+void checked_linear(const internal::Check& check, Stream& stream, ConstView x, ConstView weight,
+                    ConstView bias, LinearOutput output, View y) {
+  check.rank("x", x, 2);
+  check.rank("weight", weight, 2);
+  const std::int64_t n = weight.dim(0);
+  check.f32("x", x, {x.dim(0), x.dim(1)});
+  check.floating("weight", weight, {n, x.dim(1)});
+  if (!bias.empty()) {
+    check.floating("bias", bias, {n});
+    check.dense("bias", bias);
+  }
+  check.f32("y", y, {x.dim(0), n});
+  dispatch(stream.device(),
+           [&](auto device) { impl::linear(device, stream, x, weight, bias, output, y); });
+}
+
+}  // namespace
+
+void linear(Stream& stream, ConstView x, ConstView weight, ConstView bias, View y) {
+  checked_linear(internal::Check("linear", stream), stream, x, weight, bias, LinearOutput::kWrite,
+                 y);
+}
+
+void linear_add(Stream& stream, ConstView x, ConstView weight, ConstView bias, View y) {
+  checked_linear(internal::Check("linear_add", stream), stream, x, weight, bias, LinearOutput::kAdd,
+                 y);
+}
+
+}  // namespace caption::kernels
