@@ -115,6 +115,7 @@ def tokenizer_seeds():
         "byte_named_token": row('{"added_tokens_decoder": {"12": {"content": "<0xFF>"}}}', b"<0xFF>a", small),
         "invalid_text": row("{}", b"\xff\xea\xb0 \xed\xa0\x80", bytes256),
         "user_defined": row("{}", b"a<u>b", head + piece("<u>", kind=USER) + b"".join(words) + BPE),
+        "one_char_control": row("{}", "나다".encode(), head + piece("나", kind=CONTROL) + piece("다", kind=USER) + BPE),
         "unused": row("{}", texts, head + piece("abab", kind=UNUSED) + b"".join(words) + BPE),
         "unigram": row("{}", texts, head + b"".join(words)), "no_unknown": row("{}", texts, b"".join(words) + BPE),
         "two_unknown": row("{}", texts, small + piece("<unk2>", kind=UNKNOWN)),

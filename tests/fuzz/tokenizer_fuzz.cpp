@@ -66,7 +66,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* bytes, std::size_t siz
     text::use(*text::make_sentencepiece_tokenizer(files), text);
   } catch (const Error& error) {
     fuzz::require(error.code() == ErrorCode::kBadModel || error.code() == ErrorCode::kUnavailable,
-                  "bad files are kBadModel or kUnavailable");
+                  error.what());
     fuzz::require(is_valid_utf8(error.what()), "messages are valid UTF-8");
   }
   return 0;

@@ -37,12 +37,12 @@ std::string refusal(const std::string& model) {
 }
 
 TEST_SUITE("text/sentencepiece_file") {
-  TEST_CASE("what is written reads back the same") {
+  TEST_CASE("what is written reads back the same, control pieces under another name") {
     const auto pieces = small_vocabulary();
     const auto back = parse_sentencepiece_model(write_sentencepiece_model(pieces), "m");
     REQUIRE(back.size() == pieces.size());
     for (std::size_t i = 0; i < pieces.size(); ++i) {
-      CHECK(back[i].text == pieces[i].text);
+      CHECK(back[i].text == (i == 1 ? "<reserved 1>" : pieces[i].text));
       CHECK(back[i].score == pieces[i].score);
       CHECK(back[i].type == pieces[i].type);
     }
@@ -103,6 +103,21 @@ TEST_SUITE("text/sentencepiece_file") {
       CAPTURE(size);
       CHECK_FALSE(refusal(model.substr(0, size)).empty());
     }
+  }
+
+  TEST_CASE("a control piece of one character is spelled out in plain text") {
+    TokenizerFiles files;
+    files.folder = "m";
+    files.tokenizer_model = golden_model();
+    const std::size_t at = files.tokenizer_model.find("\x0a\x03<s>");
+    REQUIRE(at != std::string::npos);
+    files.tokenizer_model.replace(at, 5, "\x0a\x03\u2603");  // SNOWMAN, of three bytes too
+    files.tokenizer_config_json = R"({"bos_token": "\u2603"})";
+    const auto tokenizer = make_sentencepiece_tokenizer(files);
+    CHECK(tokenizer->encode("\u2603") == std::vector<TokenId>{1, 1});
+    const auto plain = tokenizer->encode("\u2603", AddedTokens::kPlainText);
+    CHECK(plain.size() == 5);  // <s>, the mark, three bytes
+    CHECK(tokenizer->decode(plain) == "\u2603");
   }
 
   TEST_CASE("flipped bytes never crash, whatever opens still encodes") {

@@ -181,13 +181,16 @@ void write_float(std::string& out, std::uint64_t field, float value) {
   }
 }
 
-// Control and user-defined pieces are found by the caller before the library sees a text, so the
-// library must never produce them; unused ones are ordinary to the reference implementation.
-PieceType type_for_library(PieceType type) {
-  switch (type) {
-    case PieceType::kUserDefined: return PieceType::kControl;
-    case PieceType::kUnused: return PieceType::kNormal;
-    default: return type;
+// Control and user-defined pieces are found by the caller before the library sees a text, and the
+// library must never produce them: under its own name, one of a single character would be met in
+// any text and make Encode() fail. Unused pieces are ordinary to the reference implementation.
+Piece piece_for_library(const Piece& piece, std::size_t id) {
+  switch (piece.type) {
+    case PieceType::kControl:
+    case PieceType::kUserDefined:
+      return {"<reserved " + std::to_string(id) + ">", piece.score, PieceType::kControl};
+    case PieceType::kUnused: return {piece.text, piece.score, PieceType::kNormal};
+    default: return piece;
   }
 }
 
@@ -246,12 +249,13 @@ std::vector<Piece> parse_sentencepiece_model(std::string_view bytes, const std::
 std::string write_sentencepiece_model(const std::vector<Piece>& pieces) {
   std::string model;
   bool has_bytes = false;
-  for (const Piece& piece : pieces) {
+  for (std::size_t id = 0; id < pieces.size(); ++id) {
+    const Piece piece = piece_for_library(pieces[id], id);
     has_bytes = has_bytes || piece.type == PieceType::kByte;
     std::string message;
     write_bytes(message, kPieceText, piece.text);
     write_float(message, kPieceScore, piece.score);
-    write_number(message, kPieceType, static_cast<std::uint64_t>(type_for_library(piece.type)));
+    write_number(message, kPieceType, static_cast<std::uint64_t>(piece.type));
     write_bytes(model, kModelPieces, message);
   }
   std::string trainer;

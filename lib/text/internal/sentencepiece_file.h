@@ -34,7 +34,8 @@ struct Piece {
 std::vector<Piece> parse_sentencepiece_model(std::string_view bytes, const std::string& name);
 
 // A ModelProto of these pieces for the library: BPE, no normalisation, no dummy prefix (text is
-// normalised by the caller), byte fallback when there are byte pieces.
+// normalised by the caller), byte fallback when there are byte pieces. Ids stay; control and
+// user-defined pieces get names that no symbol of a text can equal.
 std::string write_sentencepiece_model(const std::vector<Piece>& pieces);
 
 // The byte a piece "<0x41>" stands for, or -1.
