@@ -1,0 +1,42 @@
+#include "backend/machine.h"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <string>
+
+#include "backend/cpu_tier.h"
+
+TEST_SUITE_BEGIN("backend/machine");
+
+TEST_CASE("what is reported of this machine is plausible") {
+  const caption::Machine machine = caption::detect_machine();
+  CHECK_FALSE(machine.cpu_model.empty());
+  CHECK(machine.num_cpus >= 1);
+  CHECK(machine.memory_bytes > (64LL << 20));
+  CHECK_FALSE(machine.cuda_status.empty());
+  for (const caption::CudaDevice& device : machine.cuda_devices) {
+    CHECK_FALSE(device.name.empty());
+    CHECK(device.memory_bytes > 0);
+  }
+}
+
+TEST_CASE("without devices the CUDA status says why") {
+  const caption::Machine machine = caption::detect_machine();
+  if (!machine.cuda_devices.empty()) return;
+  CAPTURE(machine.cuda_status);
+  CHECK((machine.cuda_status.starts_with("no CUDA: ") ||
+         machine.cuda_status.starts_with("CUDA failed to start: ")));
+}
+
+TEST_CASE("the features hold what the fastest tier needs") {
+  const std::vector<std::string> features = caption::detect_machine().cpu_features;
+  const auto has = [&](const char* name) {
+    return std::find(features.begin(), features.end(), name) != features.end();
+  };
+  const caption::CpuTier fastest = caption::supported_cpu_tiers().back();
+  if (fastest >= caption::CpuTier::kAvx2) CHECK((has("avx2") && has("fma") && has("f16c")));
+  if (fastest >= caption::CpuTier::kAvx512) CHECK((has("avx512f") && has("avx512bw")));
+}
+
+TEST_SUITE_END();
