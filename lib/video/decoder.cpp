@@ -56,9 +56,6 @@ void Decoder::send(const AVPacket& packet, const OnFrame& on_frame) {
     receive(on_frame);
     status = avcodec_send_packet(codec_.get(), &packet);
   }
-  if (status == AVERROR(ENOMEM)) {
-    throw Error(ErrorCode::kOutOfMemory, "decoder: not enough memory for a frame");
-  }
   if (status < 0) ++num_errors_;
   receive(on_frame);
 }

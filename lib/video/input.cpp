@@ -102,10 +102,11 @@ void Input::open_format() {
   format->io_open = &refuse_to_open;
   // Demuxers that open inputs of their own (concat) copy this list instead of io_open.
   format->protocol_whitelist = av_strdup("none");
-  const int status = avformat_open_input(&format, nullptr, nullptr, nullptr);  // frees on failure
+  // An empty name, not none: some demuxers copy it without looking.
+  const int status = avformat_open_input(&format, "", nullptr, nullptr);  // frees on failure
   if (status < 0) {
     stop_.check(name_);
-    throw Error(status == AVERROR(ENOMEM) ? ErrorCode::kOutOfMemory : ErrorCode::kNotVideo,
+    throw Error(ErrorCode::kNotVideo,
                 name_ + ": not a video that libav can open, or cut off before its index (" +
                     av_reason(status) + ")");
   }

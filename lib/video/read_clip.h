@@ -48,10 +48,21 @@ struct ReadOptions {
 // three forms.
 SamplingOptions parse_sampling(std::string_view text, int num_frames);
 
-// Decodes the sampled frames of `path`.
-// Throws Error: kNotFound, kNotRegularFile, kUnreadable, kNotVideo (libav knows no such content),
-// kNoVideoStream (audio or cover picture only), kNoFrames, kTooLarge (with the pixels), kTimeout,
-// kCancelled. Thread-safe.
+// Decodes the sampled frames of `path`. The content alone decides what the file is, never its name;
+// nothing but this file is opened, whatever a playlist inside asks for. Still pictures are no
+// video.
+//
+// Frames are counted by their packets, as far as they can be read: of a file that is cut off, what
+// is left is sampled. Frames that an edit list hides do not count. Where packets do not tell the
+// frames (interlaced fields, AVI without times, ...), the decoder counts them.
+// A sampled frame that turns out damaged is left out, not replaced: the clip then has fewer frames
+// than frames_wanted, and a warning. Fewer frames than wanted in the stream repeat, as numpy's
+// arange repeats them. A damaged stream may cost as much as decoding it through three times.
+//
+// Throws Error: kUsage (sampling out of range), kNotFound, kNotRegularFile, kUnreadable, kNotVideo
+// (libav knows no such content), kNoVideoStream (audio or cover picture only), kNoFrames, kTooLarge
+// (with the pixels; from what the file declares, before decoding), kTimeout, kCancelled, and
+// kDecode (a picture that cannot be made RGB, or the file changed while it was read). Thread-safe.
 Clip read_clip(const std::filesystem::path& path, const ReadOptions& options);
 
 // What `inspect` shows: the declared properties of the first real video stream.
@@ -72,7 +83,8 @@ struct Probe {
   std::int64_t file_bytes = 0;
 };
 
-// Demuxes the file once without decoding. Throws as read_clip.
+// Demuxes the file once without decoding. Throws as read_clip, but shows an oversized or damaged
+// video where that refuses it. Thread-safe.
 Probe probe(const std::filesystem::path& path);
 
 }  // namespace caption::video
