@@ -1,17 +1,19 @@
 #!/usr/bin/env python3
 """Writes the small random checkpoints of tests/golden/model, as transformers saves them.
 
-  llama_bf16    LLaVA-NeXT-Video with Llama inside: bf16, one file, linear rope, untied, GQA
-  qwen3_shards  LLaVA-NeXT-Video with Qwen3 inside: f16, three shards and an index, tied, odd
+  llama_bf16    LLaVA-NeXT-Video with Llama inside: bf16, one file, the tensor names since
+                transformers 4.52, linear rope, untied, GQA
+  qwen3_shards  LLaVA-NeXT-Video with Qwen3 inside: f16, four shards and an index, tied, odd
                 patch grid, max pooling
-  llama_old     the tensor names of the llava-hf repositories (before transformers 4.52): f32, MHA,
-                biases in the attention, no pooled projector bias
+  llama_old     files as the llava-hf repositories hold them: f32, MHA, biases in the attention,
+                none in the projector
   composed      CLIP vision tower + projector.safetensors + Qwen3, trained apart (design.md 9)
 
 Weights are drawn wide enough (about 1/sqrt(fan_in)) that greedy tokens differ and have clear
 margins. Then run make_goldens_model.py, the oracle over these folders.
 """
 
+import io
 import json
 import pathlib
 import shutil
@@ -41,15 +43,16 @@ USER: Describe the scene in detail. ASSISTANT: A quiet street with tall building
 
 def train_tokenizer(folder):
     """SentencePiece BPE with byte fallback, set up as Llama's, plus <video> and <image>."""
+    trained = io.BytesIO()  # a file's path would become part of the model
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(CORPUS.splitlines() * 4), model_writer=trained, model_type="bpe",
+        vocab_size=430, byte_fallback=True, character_coverage=0.98,
+        normalization_rule_name="identity", add_dummy_prefix=True, remove_extra_whitespaces=False,
+        split_digits=True, allow_whitespace_only_pieces=True, minloglevel=2, num_threads=1)
     with tempfile.TemporaryDirectory() as scratch:
-        text = pathlib.Path(scratch) / "corpus.txt"
-        text.write_text(CORPUS * 4)
-        sentencepiece.SentencePieceTrainer.train(
-            input=str(text), model_prefix=f"{scratch}/tokenizer", model_type="bpe", vocab_size=430,
-            byte_fallback=True, character_coverage=0.98, normalization_rule_name="identity",
-            add_dummy_prefix=True, remove_extra_whitespaces=False, split_digits=True,
-            allow_whitespace_only_pieces=True, minloglevel=2, num_threads=1)
-        tokenizer = LlamaTokenizer(f"{scratch}/tokenizer.model", legacy=False)
+        model = pathlib.Path(scratch) / "tokenizer.model"
+        model.write_bytes(trained.getvalue())
+        tokenizer = LlamaTokenizer(str(model), legacy=False)
         tokenizer.add_tokens(["<video>", "<image>"], special_tokens=True)
         tokenizer.save_pretrained(folder)
     return tokenizer
@@ -111,20 +114,27 @@ def make_llava(name, text_config, vision_config, dtype, max_shard_size="1GB", **
     return folder
 
 
-def to_old_layout(folder):
-    """The names and the configuration as the llava-hf repositories hold them."""
-    prefixes = [("model.language_model.", "language_model.model."),
-                ("model.vision_tower.", "vision_tower."),
-                ("model.multi_modal_projector.", "multi_modal_projector."),
-                ("model.image_newline", "image_newline"), ("lm_head", "language_model.lm_head")]
+def to_new_layout(folder):
+    """The tensor names of the modules since transformers 4.52.
+
+    save_pretrained() of 4.57 still turns them back into those of the llava-hf repositories; other
+    tools, and later versions, write them as they are.
+    """
+    prefixes = [("language_model.model.", "model.language_model."),
+                ("vision_tower.", "model.vision_tower."),
+                ("multi_modal_projector.", "model.multi_modal_projector."),
+                ("image_newline", "model.image_newline"), ("language_model.lm_head", "lm_head")]
     tensors = {}
     for name, tensor in load_file(folder / "model.safetensors").items():
-        for new, old in prefixes:
-            if name.startswith(new):
-                name = old + name[len(new):]
-                break
-        tensors[name] = tensor
-    # Buffers that old checkpoints carry and nobody reads.
+        old, new = next((pair for pair in prefixes if name.startswith(pair[0])), ("", ""))
+        tensors[new + name[len(old):]] = tensor
+    save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
+
+
+def to_old_configuration(folder):
+    """What the llava-hf repositories hold beside the tensors."""
+    tensors = load_file(folder / "model.safetensors")
+    # A buffer that old checkpoints carry and nobody reads.
     tensors["vision_tower.vision_model.embeddings.position_ids"] = torch.arange(17)[None]
     save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
 
@@ -162,15 +172,17 @@ def make_composed():
 
 
 def main():
-    make_llava("llama_bf16", llama_config(), clip_config(), torch.bfloat16)
+    to_new_layout(make_llava("llama_bf16", llama_config(), clip_config(), torch.bfloat16))
     make_llava("qwen3_shards", qwen3_config(), clip_config(image_size=35), torch.float16,
                max_shard_size="60KB", spatial_pool_mode="max")
-    to_old_layout(make_llava(
+    to_old_configuration(make_llava(
         "llama_old",
         llama_config(hidden_size=32, intermediate_size=48, num_key_value_heads=4,
                      attention_bias=True, rope_scaling=None, rms_norm_eps=1e-6),
         clip_config(num_hidden_layers=2), torch.float32, multimodal_projector_bias=False))
     make_composed()
+    for path in OUT.glob("*/**/*.safetensors"):
+        path.chmod(0o644)  # safetensors makes them the owner's alone
 
 
 if __name__ == "__main__":

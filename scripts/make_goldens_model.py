@@ -96,7 +96,8 @@ class Composed:
         self.llm = Qwen3ForCausalLM.from_pretrained(
             folder / "llm", dtype=torch.float32, attn_implementation="eager").eval()
         self.processor = LlavaNextVideoVideoProcessor.from_pretrained(folder / "vision")
-        self.tokenizer = LlamaTokenizer.from_pretrained(folder / "llm")
+        # The fast one is what AutoTokenizer gives; the two differ on a leading space.
+        self.tokenizer = LlamaTokenizerFast.from_pretrained(folder / "llm")
         self.eos_id = self.tokenizer.eos_token_id
         self.video_id = self.tokenizer.convert_tokens_to_ids("<video>")
         self.weights = {k: v.float() for k, v in load_file(folder / projector).items()}

@@ -61,7 +61,8 @@ fs::path find_snapshot(const fs::path& repository) {
     revision.erase(std::find_if(revision.begin(), revision.end(),
                                 [](unsigned char c) { return c <= ' ' || c == '/'; }),
                    revision.end());
-    if (!revision.empty() && is_folder(snapshots / revision)) return snapshots / revision;
+    const bool is_name = !revision.empty() && revision.front() != '.';
+    if (is_name && is_folder(snapshots / revision)) return snapshots / revision;
   }
   std::vector<fs::path> found;
   for (const auto& entry : fs::directory_iterator(snapshots, ignored)) {

@@ -1,0 +1,126 @@
+// Composed models: projector files of several shapes and names, and what is refused.
+#include <doctest/doctest.h>
+
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "tests/model/support.h"
+#include "vision/preprocess.h"
+
+namespace caption {
+namespace {
+
+namespace fs = std::filesystem;
+using namespace testing;
+using model::ComposedSource;
+using model::WeightType;
+
+// The composed golden with its own copies of all parts.
+ComposedSource copied_source(std::string_view copy_name) {
+  const fs::path folder = copy_checkpoint("composed", copy_name);
+  ComposedSource source = composed_source();
+  source.vision = folder / "vision";
+  source.projector = folder / "projector_mlp.safetensors";
+  source.llm = folder / "llm";
+  return source;
+}
+
+Hash128 tokens_hash(const ComposedSource& source) {
+  ThreadPool pool(1);
+  Stream stream(pool);
+  const auto model = model::open_composed(source, WeightType::kF32);
+  const Tensor pixels = golden_pixel_values(pool, *model, open_golden("composed_mlp"));
+  return vision::pixel_hash(model->encode_frames(stream, pixels.view()).view());
+}
+
+void check_refused(const ComposedSource& source, ErrorCode code,
+                   std::initializer_list<const char*> message) {
+  try {
+    model::open_composed(source, WeightType::kF32);
+    FAIL_CHECK("accepted");
+  } catch (const Error& error) {
+    const std::string what = error.what();
+    CAPTURE(what);
+    CHECK(error_code_name(error.code()) == error_code_name(code));
+    for (const char* part : message) CHECK(what.find(part) != std::string::npos);
+  }
+}
+
+TEST_SUITE("model/composed") {
+  TEST_CASE("a projector's layers may have any names, in order") {
+    const Hash128 expected = tokens_hash(composed_source());
+    const ComposedSource source = copied_source("projector_names");
+    // "0.weight" -> "a.weight": as long, sorted the same way.
+    replace_in_file(source.projector, "\"0.", "\"a.");
+    replace_in_file(source.projector, "\"2.", "\"b.");
+    CHECK(tokens_hash(source) == expected);
+  }
+
+  TEST_CASE("a whole CLIP's configuration opens like its vision tower's") {
+    const Hash128 expected = tokens_hash(composed_source());
+    const ComposedSource source = copied_source("whole_clip");
+    replace_in_file(source.vision / "config.json", "\"model_type\": \"clip_vision_model\"",
+                    "\"model_type\": \"clip_vision_model\", \"x\": 0");
+    const std::string inner = [&] {
+      std::ifstream file(source.vision / "config.json");
+      return std::string(std::istreambuf_iterator<char>(file), {});
+    }();
+    std::ofstream(source.vision / "config.json")
+        << "{\"model_type\": \"clip\", \"vision_config\": " << inner << "}";
+    CHECK(tokens_hash(source) == expected);
+  }
+
+  TEST_CASE("keeping the class token adds one token a frame; pooling divides them") {
+    ComposedSource source = composed_source();
+    CHECK(model::open_composed(source, WeightType::kF32)->vision_tokens(3) == 48);
+    source.drop_cls = false;
+    CHECK(model::open_composed(source, WeightType::kF32)->vision_tokens(3) == 51);
+    source.drop_cls = true;
+    source.pool_stride = 2;
+    CHECK(model::open_composed(source, WeightType::kF32)->vision_tokens(3) == 12);
+    source.pool_stride = 3;  // a 4x4 grid holds one window of 3x3
+    CHECK(model::open_composed(source, WeightType::kF32)->vision_tokens(3) == 3);
+    source.drop_cls = false;
+    check_refused(source, ErrorCode::kBadModel, {"class token"});
+    source.drop_cls = true;
+    source.pool_stride = 0;
+    check_refused(source, ErrorCode::kBadModel, {"stride 0"});
+  }
+
+  TEST_CASE("parts that do not fit are refused by name") {
+    ComposedSource source = copied_source("broken");
+    SUBCASE("a feature layer the tower lacks") {
+      source.vision_feature_layer = -5;
+      check_refused(source, ErrorCode::kBadModel, {"vision_feature_layer -5", "3 layers"});
+    }
+    SUBCASE("a projector of another width") {
+      replace_in_file(source.llm / "config.json", "\"hidden_size\": 48", "\"hidden_size\": 56");
+      check_refused(source, ErrorCode::kBadModel, {"projector_mlp", "2.weight", "[56, 48]"});
+    }
+    SUBCASE("a projector with a norm inside") {
+      replace_in_file(source.projector, "\"2.weight\"", "\"2.weighx\"");
+      check_refused(source, ErrorCode::kUnavailable, {"2.weighx", "no linear layer"});
+    }
+    SUBCASE("a bias without its weight") {
+      replace_in_file(source.projector, "\"0.bias\"", "\"1.bias\"");
+      check_refused(source, ErrorCode::kBadModel, {"1.bias"});
+    }
+    SUBCASE("a projector that is not there") {
+      source.projector = source.llm / "nothing.safetensors";
+      check_refused(source, ErrorCode::kBadModel, {"nothing.safetensors"});
+    }
+    SUBCASE("a language model that is none") {
+      source.llm = source.vision;
+      check_refused(source, ErrorCode::kUnavailable, {"clip_vision_model"});
+    }
+    SUBCASE("quantised language model") {
+      replace_in_file(source.llm / "config.json", "\"rope_theta\"",
+                      "\"quantization_config\": {\"quant_method\": \"gptq\"}, \"rope_theta\"");
+      check_refused(source, ErrorCode::kUnavailable, {"\"gptq\""});
+    }
+  }
+}
+
+}  // namespace
+}  // namespace caption

@@ -1,0 +1,247 @@
+// Opening: layouts that mean the same, identities, and everything that is refused.
+#include <doctest/doctest.h>
+
+#include <fstream>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "tests/model/support.h"
+
+namespace caption {
+namespace {
+
+namespace fs = std::filesystem;
+using namespace testing;
+using model::WeightType;
+
+constexpr const char* kWeights = "model.safetensors";
+
+// The logits of a short text, as a fingerprint of what a model computes.
+std::vector<float> fingerprint(model::CaptionModel& model) {
+  ThreadPool pool(1);
+  Stream stream(pool);
+  const model::PromptIds prompt = {.ids = {1, 40, 50, 60}, .vision_positions = {}};
+  Sequence sequence(model.decoder(), DType::kF32, 4);
+  const Tensor logits = sequence.prefill(stream, prompt, ConstView{}, 4);
+  const std::span<const float> row = row_of(logits, 3);
+  return {row.begin(), row.end()};
+}
+
+std::vector<float> fingerprint_of(const fs::path& folder) {
+  return fingerprint(*model::open_model(folder, WeightType::kF32));
+}
+
+TEST_SUITE("model/open_model") {
+  TEST_CASE("configurations of other versions of transformers open the same model") {
+    const std::vector<float> expected = fingerprint(*open_case("llama_bf16"));
+    SUBCASE("rope_parameters instead of rope_theta and rope_scaling") {
+      const fs::path folder = copy_checkpoint("llama_bf16", "rope_parameters");
+      replace_in_file(folder / "config.json", "\"rope_theta\": 10000.0",
+                      "\"rope_parameters\": {\"rope_type\": \"linear\", \"factor\": 2.5, "
+                      "\"rope_theta\": 10000.0}");
+      replace_in_file(folder / "config.json", "\"rope_scaling\"", "\"was_rope_scaling\"");
+      CHECK(fingerprint_of(folder) == expected);
+    }
+    SUBCASE("video_token_id instead of video_token_index") {
+      const fs::path folder = copy_checkpoint("llama_bf16", "video_token_id");
+      replace_in_file(folder / "config.json", "video_token_index", "video_token_id");
+      CHECK(fingerprint_of(folder) == expected);
+    }
+    SUBCASE("the vision tower without its inner level") {
+      // "model.vision_tower.vision_model.x" -> "model.vision_tower.x", padded to equal length.
+      const fs::path folder = copy_checkpoint("llama_bf16", "flat_tower");
+      replace_in_file(folder / kWeights, "\"model.vision_tower.vision_model.",
+                      "             \"model.vision_tower.");
+      CHECK(fingerprint_of(folder) == expected);
+    }
+  }
+
+  TEST_CASE("linear rope scaling changes what is computed") {
+    const fs::path folder = copy_checkpoint("llama_bf16", "unscaled");
+    replace_in_file(folder / "config.json", "\"factor\": 2.5", "\"factor\": 1.0");
+    CHECK(fingerprint_of(folder) != fingerprint(*open_case("llama_bf16")));
+  }
+
+  TEST_CASE("what the model says of itself") {
+    const auto model = open_case("llama_bf16");
+    CHECK(model->family() == "llava_next_video");
+    CHECK(model->default_prompt() == "이 영상을 자세히 설명해 주세요.");
+    CHECK(model->eos_ids() == std::vector<std::int32_t>{2});
+    CHECK(model->vision_tokens(8) == 32);  // a 4x4 grid pooled by 2, 8 frames
+    const model::DecoderSpec& spec = model->decoder().spec();
+    CHECK(spec.num_layers == 2);
+    CHECK(spec.num_kv_heads == 2);
+    CHECK(spec.vocab == 440);
+    CHECK(spec.max_positions == 640);  // 256 positions, stretched by 2.5
+    CHECK(model->preprocess_spec().shortest_edge_px == 28);
+    CHECK(open_case("composed_mlp")->family() == "composed");
+  }
+
+  TEST_CASE("weight bytes count what is used, at the width it is held in") {
+    // Neither the last tower layer (vision_feature_layer -2) nor image_newline is used.
+    const auto file_bytes =
+        static_cast<std::int64_t>(fs::file_size(golden_folder() / "llama_old" / kWeights));
+    const std::int64_t f32 = open_case("llama_old")->weight_bytes();
+    const std::int64_t bf16 = open_case("llama_old", WeightType::kBF16)->weight_bytes();
+    CHECK(f32 < file_bytes);
+    CHECK(f32 > file_bytes / 2);
+    CHECK(bf16 * 2 == f32);
+  }
+
+  TEST_CASE("stop ids come from generation_config.json when it is there") {
+    const fs::path folder = copy_checkpoint("llama_bf16", "generation_config");
+    CHECK(model::open_model(folder, WeightType::kF32)->eos_ids() == std::vector<std::int32_t>{2});
+    std::ofstream(folder / "generation_config.json") << R"({"eos_token_id": [7, 2]})";
+    CHECK(model::open_model(folder, WeightType::kF32)->eos_ids() ==
+          std::vector<std::int32_t>{7, 2});
+  }
+
+  TEST_CASE("the content hash follows weights, configuration and settings") {
+    const Hash128 hash = open_case("llama_bf16")->content_hash();
+    CHECK(open_case("llama_bf16")->content_hash() == hash);
+    const fs::path folder = copy_checkpoint("llama_bf16", "other_config");
+    CHECK(model::open_model(folder, WeightType::kF32)->content_hash() == hash);
+    replace_in_file(folder / "config.json", "\"factor\": 2.5", "\"factor\": 2.0");
+    CHECK_FALSE(model::open_model(folder, WeightType::kF32)->content_hash() == hash);
+
+    model::ComposedSource source = composed_source();
+    const Hash128 composed = model::open_composed(source, WeightType::kF32)->content_hash();
+    source.vision_feature_layer = 1;
+    CHECK_FALSE(model::open_composed(source, WeightType::kF32)->content_hash() == composed);
+  }
+
+  struct Broken {
+    const char* name;
+    std::function<void(const fs::path&)> break_it;
+    ErrorCode code;
+    std::vector<const char*> message;  // what the sentence must name
+  };
+
+  TEST_CASE("a broken or foreign checkpoint is refused in one clear sentence") {
+    const auto edit = [](const char* file, const char* from, const char* to) {
+      return [=](const fs::path& folder) { replace_in_file(folder / file, from, to); };
+    };
+    const auto remove = [](const char* file) {
+      return [=](const fs::path& folder) { fs::remove(folder / file); };
+    };
+    const auto bad = ErrorCode::kBadModel;
+    const auto unavailable = ErrorCode::kUnavailable;
+    const Broken kCases[] = {
+        {"no config", remove("config.json"), bad, {"config.json is missing"}},
+        {"no weights", remove(kWeights), bad, {"safetensors"}},
+        {"no preprocessor",
+         remove("video_preprocessor_config.json"),
+         bad,
+         {"video_preprocessor_config.json"}},
+        {"no tokenizer", remove("tokenizer.model"), bad, {"tokenizer"}},
+        {"no text_config",
+         edit("config.json", "text_config", "texxt_config"),
+         bad,
+         {"text_config is missing"}},
+        {"another family",
+         edit("config.json", "\"llava_next_video\"", "\"qwen3_vl\""),
+         unavailable,
+         {"\"qwen3_vl\""}},
+        {"quantised",
+         edit("config.json", "\"video_seq_length\"",
+              "\"quantization_config\": {\"quant_method\": \"bitsandbytes\"}, "
+              "\"video_seq_length\""),
+         unavailable,
+         {"bitsandbytes"}},
+        {"conv pooling",
+         edit("config.json", "\"average\"", "\"conv\""),
+         unavailable,
+         {"spatial_pool_mode \"conv\""}},
+        {"full features",
+         edit("config.json", "\"vision_feature_select_strategy\": \"default\"",
+              "\"vision_feature_select_strategy\": \"full\""),
+         unavailable,
+         {"\"full\""}},
+        {"two feature layers",
+         edit("config.json", "\"vision_feature_layer\": -2", "\"vision_feature_layer\": [-2, -1]"),
+         unavailable,
+         {"vision_feature_layer"}},
+        {"feature layer out of range",
+         edit("config.json", "\"vision_feature_layer\": -2", "\"vision_feature_layer\": 7"),
+         bad,
+         {"vision_feature_layer 7", "3 layers"}},
+        {"pooling beyond the grid",
+         edit("config.json", "\"spatial_pool_stride\": 2", "\"spatial_pool_stride\": 5"),
+         bad,
+         {"stride 5", "4x4"}},
+        {"missing tensor",
+         edit(kWeights, "layers.1.mlp.up_proj", "layers.1.mlp.up_prox"),
+         bad,
+         {"layers.1.mlp.up_proj.weight"}},
+        {"missing tower",
+         edit(kWeights, "class_embedding", "class_embeddinx"),
+         bad,
+         {"embeddings.class_embedding", "looked for"}},
+        {"missing head",
+         edit(kWeights, "\"lm_head.weight\"", "\"lm_heax.weight\""),
+         bad,
+         {"lm_head.weight"}},
+        {"wrong shape",
+         edit("config.json", "\"intermediate_size\": 96", "\"intermediate_size\": 97"),
+         bad,
+         {"mlp.gate_proj.weight", "[96, 64]", "[97, 64]"}},
+        {"more heads than weights",
+         edit("config.json", "\"num_key_value_heads\": 2", "\"num_key_value_heads\": 4"),
+         bad,
+         {"k_proj.weight"}},
+        {"embedding smaller than declared",
+         edit("config.json", "\"vocab_size\": 440", "\"vocab_size\": 441"),
+         bad,
+         {"embed_tokens.weight", "441"}},
+        {"another tower's frames",
+         edit("video_preprocessor_config.json", "\"height\": 28", "\"height\": 42"),
+         bad,
+         {"28x42", "28x28"}},
+        {"another tokenizer",
+         edit("config.json", "\"video_token_index\": 430", "\"video_token_index\": 429"),
+         bad,
+         {"tokenizer is another model's", "430", "429"}},
+        {"video token outside the embedding",
+         edit("config.json", "\"video_token_index\": 430", "\"video_token_index\": 440"),
+         bad,
+         {"video_token_index"}},
+        {"torn configuration",
+         edit("config.json", "\"text_config\": {", "\"text_config\": "),
+         bad,
+         {"config.json"}},
+    };
+    for (const Broken& c : kCases) {
+      CAPTURE(std::string(c.name));
+      const fs::path folder = copy_checkpoint("llama_bf16", "broken");
+      c.break_it(folder);
+      try {
+        model::open_model(folder, WeightType::kF32);
+        FAIL_CHECK("accepted");
+      } catch (const Error& error) {
+        const std::string what = error.what();
+        CAPTURE(what);
+        CHECK(error_code_name(error.code()) == error_code_name(c.code));
+        CHECK(what.find('\n') == std::string::npos);
+        for (const char* part : c.message) CHECK(what.find(part) != std::string::npos);
+      }
+    }
+  }
+
+  TEST_CASE("a tokenizer with more ids than the embedding has rows is refused") {
+    const fs::path folder = copy_checkpoint("llama_bf16", "large_tokenizer");
+    std::string more;  // ids 432 to 440, of which the embedding's last row is 439
+    for (int id = 432; id <= 440; ++id) {
+      const std::string number = std::to_string(id);
+      more.append("\"").append(number).append("\": {\"content\": \"<extra").append(number);
+      more.append(">\", \"special\": true, \"normalized\": false}, ");
+    }
+    replace_in_file(folder / "tokenizer_config.json", "\"431\": {", more + "\"431\": {");
+    CHECK_THROWS_WITH_AS(model::open_model(folder, WeightType::kF32),
+                         doctest::Contains("it has 441 ids, the decoder's embedding 440 rows"),
+                         Error);
+  }
+}
+
+}  // namespace
+}  // namespace caption

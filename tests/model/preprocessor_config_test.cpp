@@ -1,0 +1,108 @@
+// The preprocessing constants of a folder: which file counts, and the traps in it.
+#include "model/internal/preprocessor_config.h"
+
+#include <doctest/doctest.h>
+
+#include <fstream>
+#include <string>
+
+namespace caption {
+namespace {
+
+namespace fs = std::filesystem;
+using vision::PreprocessSpec;
+
+PreprocessSpec parse(std::string_view text) {
+  return model::parse_preprocess_spec(
+      JsonObject::parse(text, "preprocessor_config.json", ErrorCode::kBadModel));
+}
+
+fs::path empty_folder(std::string_view name) {
+  const fs::path folder = fs::path(CAPTION_TEST_TMP) / "preprocessor_config" / name;
+  fs::remove_all(folder);
+  fs::create_directories(folder);
+  return folder;
+}
+
+void write(const fs::path& path, std::string_view text) { std::ofstream(path) << text; }
+
+TEST_SUITE("model/preprocessor_config") {
+  TEST_CASE("the class default is 224 pixels, not 336") {
+    const PreprocessSpec spec = parse("{}");
+    CHECK(spec.do_resize);
+    CHECK(spec.shortest_edge_px == 224);
+    CHECK(spec.do_center_crop);
+    CHECK(spec.crop_px == std::array{224, 224});
+    CHECK(spec.do_normalize);
+    CHECK(spec.mean[0] == 0.48145466F);
+    CHECK(spec.std[2] == 0.27577711F);
+  }
+
+  TEST_CASE("sizes are objects, or plain numbers in older files") {
+    const PreprocessSpec objects =
+        parse(R"({"size": {"shortest_edge": 336}, "crop_size": {"height": 336, "width": 330}})");
+    CHECK(objects.shortest_edge_px == 336);
+    CHECK(objects.crop_px == std::array{336, 330});
+    const PreprocessSpec numbers = parse(R"({"size": 336, "crop_size": 336})");
+    CHECK(numbers.shortest_edge_px == 336);
+    CHECK(numbers.crop_px == std::array{336, 336});
+    const PreprocessSpec straight =
+        parse(R"({"size": {"height": 20, "width": 30}, "do_center_crop": false})");
+    CHECK_FALSE(straight.shortest_edge_px.has_value());
+    CHECK(straight.size_px == std::array{20, 30});
+    CHECK_FALSE(straight.do_center_crop);
+  }
+
+  TEST_CASE("files are looked up in the order of the reference") {
+    const fs::path folder = empty_folder("order");
+    CHECK_THROWS_WITH_AS(model::read_preprocess_spec(folder),
+                         doctest::Contains("video_preprocessor_config.json"), Error);
+    write(folder / "preprocessor_config.json", R"({"size": {"shortest_edge": 1}})");
+    CHECK(model::read_preprocess_spec(folder).shortest_edge_px == 1);
+    write(folder / "video_preprocessor_config.json", R"({"size": {"shortest_edge": 2}})");
+    CHECK(model::read_preprocess_spec(folder).shortest_edge_px == 2);
+    // Without a nested video_processor, processor_config.json has no say.
+    write(folder / "processor_config.json", R"({"patch_size": 14})");
+    CHECK(model::read_preprocess_spec(folder).shortest_edge_px == 2);
+    write(folder / "processor_config.json",
+          R"({"video_processor": {"size": {"shortest_edge": 3}}})");
+    CHECK(model::read_preprocess_spec(folder).shortest_edge_px == 3);
+  }
+
+  TEST_CASE("what this build would do differently is refused") {
+    struct Refusal {
+      const char* text;
+      ErrorCode code;
+      const char* message;
+    };
+    const Refusal kCases[] = {
+        {R"({"resample": 2})", ErrorCode::kUnavailable, "resample 2"},
+        {R"({"rescale_factor": 0.0078125})", ErrorCode::kUnavailable, "1/255"},
+        {R"({"do_rescale": false})", ErrorCode::kUnavailable, "1/255"},
+        {R"({"do_pad": true})", ErrorCode::kUnavailable, "do_pad"},
+        {R"({"size": {"shortest_edge": 224, "longest_edge": 448}})", ErrorCode::kUnavailable,
+         "shortest_edge"},
+        {R"({"size": {}})", ErrorCode::kBadModel, "shortest_edge"},
+        {R"({"size": {"height": 20}})", ErrorCode::kBadModel, "width"},
+        {R"({"size": "large"})", ErrorCode::kBadModel, "size"},
+        {R"({"size": 0})", ErrorCode::kBadModel, "size"},
+        {R"({"crop_size": 1000000})", ErrorCode::kBadModel, "crop_size"},
+        {R"({"image_mean": [0.5, 0.5]})", ErrorCode::kBadModel, "image_mean holds 2 values"},
+        {R"({"image_std": [0.5, 0, 0.5]})", ErrorCode::kBadModel, "image_std must be positive"},
+    };
+    for (const Refusal& c : kCases) {
+      CAPTURE(std::string(c.text));
+      try {
+        parse(c.text);
+        FAIL_CHECK("accepted");
+      } catch (const Error& error) {
+        CAPTURE(std::string(error.what()));
+        CHECK(error.code() == c.code);
+        CHECK(std::string(error.what()).find(c.message) != std::string::npos);
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace caption

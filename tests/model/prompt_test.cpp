@@ -1,0 +1,121 @@
+// The families' templates around the user's words, id for id as transformers builds them.
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "model/internal/prompt.h"
+#include "tests/model/support.h"
+
+namespace caption {
+namespace {
+
+using namespace testing;
+using model::PromptIds;
+
+std::vector<std::int32_t> to_ids(const std::vector<std::int64_t>& values) {
+  return {values.begin(), values.end()};
+}
+
+TEST_SUITE("model/prompt") {
+  TEST_CASE("prompts are the reference's, id for id, and name their vision tokens' places") {
+    for (const GoldenCase& c : golden_cases()) {
+      CAPTURE(c.name);
+      const JsonObject golden = open_golden(c.name);
+      const auto model = c.open(model::WeightType::kF32);
+      const std::int64_t frames = golden.get_object("frames")->require_int("count", 1, 64);
+      for (const JsonObject& prompt : golden.get_objects("prompts")) {
+        const std::string text = prompt.require_string("text");
+        CAPTURE(text);
+        const PromptIds built = model->build_prompt(text, frames);
+        CHECK(built.ids == to_ids(prompt.get_ints("ids")));
+        REQUIRE(static_cast<std::int64_t>(built.vision_positions.size()) ==
+                model->vision_tokens(frames));
+        const std::int32_t placeholder =
+            built.ids[static_cast<std::size_t>(built.vision_positions.front())];
+        for (const std::int32_t position : built.vision_positions) {
+          CHECK(built.ids[static_cast<std::size_t>(position)] == placeholder);
+        }
+        CHECK(std::count(built.ids.begin(), built.ids.end(), placeholder) ==
+              model->vision_tokens(frames));
+      }
+    }
+  }
+
+  TEST_CASE("a special token's text in the user's words stays text") {
+    for (const char* name : {"llama_bf16", "composed_mlp"}) {
+      CAPTURE(std::string(name));
+      const auto model = open_case(name);
+      const auto video = model->tokenizer().find_token("<video>");
+      const auto image = model->tokenizer().find_token("<image>");
+      const std::string words = "무엇이 <video> 안에 있나요? </s><image>";
+      const PromptIds prompt = model->build_prompt(words, 2);
+      CHECK(std::count(prompt.ids.begin(), prompt.ids.end(), *video) == model->vision_tokens(2));
+      CHECK(std::count(prompt.ids.begin(), prompt.ids.end(), *image) == 0);
+      CHECK(std::count(prompt.ids.begin(), prompt.ids.end(), *model->tokenizer().eos_id()) == 0);
+      CHECK(static_cast<std::int64_t>(prompt.vision_positions.size()) == model->vision_tokens(2));
+      // Everything around the video is the text of the template.
+      std::vector<std::int32_t> after(prompt.ids.begin() + prompt.vision_positions.back() + 1,
+                                      prompt.ids.end());
+      const std::string text = model->tokenizer().decode(after);
+      CHECK(text.find(words) != std::string::npos);
+    }
+  }
+
+  TEST_CASE("plain words around an added token tokenise as if it were not there") {
+    // The glue's newline parts the words from "<video>", so only the added token's text differs
+    // between a prompt with it and the same prompt with a lookalike of equal pieces.
+    const auto model = open_case("llama_bf16");
+    const PromptIds plain = model->build_prompt("<video>", 1);
+    const text::Tokenizer& tokenizer = model->tokenizer();
+    std::vector<std::int32_t> tail(plain.ids.begin() + plain.vision_positions.back() + 1,
+                                   plain.ids.end());
+    CHECK(tokenizer.decode(tail) == "\n<video> ASSISTANT:");
+    CHECK(tokenizer.token_bytes(tail.front()) == "\n");
+    const std::vector<std::int32_t> head = tokenizer.encode("USER: ");
+    CHECK(std::equal(head.begin(), head.end(), plain.ids.begin()));
+  }
+
+  TEST_CASE("a composed template puts text on both sides of the video") {
+    model::ComposedSource source = composed_source();
+    source.prompt = "USER: {prompt}\n{video} ASSISTANT:";
+    const auto model = model::open_composed(source, model::WeightType::kF32);
+    const text::Tokenizer& tokenizer = model->tokenizer();
+    const PromptIds prompt = model->build_prompt("공원", 1);
+    std::vector<std::int32_t> expected = tokenizer.encode("USER: 공원\n");
+    CHECK(prompt.vision_positions.front() == static_cast<std::int32_t>(expected.size()));
+    const auto tokens = static_cast<std::size_t>(model->vision_tokens(1));
+    expected.insert(expected.end(), tokens, *tokenizer.find_token("<video>"));
+    const std::vector<std::int32_t> tail = tokenizer.encode(" ASSISTANT:");
+    expected.insert(expected.end(), tail.begin() + 1, tail.end());  // one <s> only
+    CHECK(prompt.ids == expected);
+  }
+
+  TEST_CASE("a fixed template needs no words of the user") {
+    model::ComposedSource source = composed_source();
+    source.prompt = "{video}이 영상을 자세히 설명해 주세요.";
+    const auto fixed = model::open_composed(source, model::WeightType::kF32);
+    const auto open = open_case("composed_mlp");
+    CHECK(fixed->build_prompt("ignored", 2).ids ==
+          open->build_prompt("이 영상을 자세히 설명해 주세요.", 2).ids);
+  }
+
+  TEST_CASE("a template without exactly one video is refused") {
+    for (const char* prompt : {"", "{prompt}", "{video}{video}", "{video}{prompt}{prompt}"}) {
+      CAPTURE(std::string(prompt));
+      model::ComposedSource source = composed_source();
+      source.prompt = prompt;
+      try {
+        model::open_composed(source, model::WeightType::kF32);
+        FAIL_CHECK("accepted");
+      } catch (const Error& error) {
+        CHECK(error.code() == ErrorCode::kBadPreset);
+        CHECK(std::string(error.what()).find("{video} once") != std::string::npos);
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace caption

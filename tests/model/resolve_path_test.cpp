@@ -1,0 +1,110 @@
+// Names in the local Hugging Face cache.
+#include <doctest/doctest.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <string>
+
+#include "base/error.h"
+#include "model/caption_model.h"
+
+namespace caption {
+namespace {
+
+namespace fs = std::filesystem;
+using model::resolve_model_path;
+
+// Sets a variable for the life of a test case.
+class ScopedVariable {
+ public:
+  ScopedVariable(const char* name, const std::string& value) : name_(name) {
+    if (const char* old = std::getenv(name)) old_ = old;
+    if (value.empty()) {
+      ::unsetenv(name);
+    } else {
+      ::setenv(name, value.c_str(), 1);
+    }
+  }
+  ~ScopedVariable() {
+    if (old_.empty()) {
+      ::unsetenv(name_);
+    } else {
+      ::setenv(name_, old_.c_str(), 1);
+    }
+  }
+  ScopedVariable(const ScopedVariable&) = delete;
+  ScopedVariable& operator=(const ScopedVariable&) = delete;
+
+ private:
+  const char* name_;
+  std::string old_;
+};
+
+fs::path make_cache(const char* name) {
+  const fs::path cache = fs::path(CAPTION_TEST_TMP) / "hf" / name;
+  fs::remove_all(cache);
+  const fs::path repository = cache / "models--org--small-model";
+  fs::create_directories(repository / "snapshots/aaa");
+  fs::create_directories(repository / "snapshots/bbb");
+  fs::create_directories(repository / "refs");
+  return cache;
+}
+
+std::string refusal(std::string_view name) {
+  try {
+    resolve_model_path(name);
+  } catch (const Error& error) {
+    CHECK(error.code() == ErrorCode::kBadModel);
+    return error.what();
+  }
+  FAIL_CHECK("resolved");
+  return "";
+}
+
+TEST_SUITE("model/resolve_path") {
+  TEST_CASE("a folder is itself") {
+    CHECK(resolve_model_path(CAPTION_TEST_TMP) == fs::path(CAPTION_TEST_TMP));
+  }
+
+  TEST_CASE("a name is the snapshot that refs/main names, else the first") {
+    const fs::path cache = make_cache("hub");
+    const ScopedVariable hub("HF_HUB_CACHE", cache.string());
+    const fs::path snapshots = cache / "models--org--small-model/snapshots";
+    CHECK(resolve_model_path("org/small-model") == snapshots / "aaa");
+    std::ofstream(cache / "models--org--small-model/refs/main") << "bbb\n";
+    CHECK(resolve_model_path("org/small-model") == snapshots / "bbb");
+    // A hostile or stale reference does not lead out of the cache.
+    std::ofstream(cache / "models--org--small-model/refs/main") << "../../..";
+    CHECK(resolve_model_path("org/small-model") == snapshots / "aaa");
+  }
+
+  TEST_CASE("HF_HOME and HOME are looked at when HF_HUB_CACHE has nothing") {
+    const fs::path cache = make_cache("home/hub");
+    const ScopedVariable hub("HF_HUB_CACHE", "");
+    const ScopedVariable home("HF_HOME", cache.parent_path().string());
+    CHECK(resolve_model_path("org/small-model").parent_path().parent_path() ==
+          cache / "models--org--small-model");
+  }
+
+  TEST_CASE("a name that is nowhere says where it looked and how to get it") {
+    const ScopedVariable hub("HF_HUB_CACHE", "/nonexistent/hub");
+    const ScopedVariable home("HF_HOME", "/nonexistent/home");
+    const std::string message = refusal("org/absent");
+    CHECK(message.find("/nonexistent/hub") != std::string::npos);
+    CHECK(message.find("/nonexistent/home/hub") != std::string::npos);
+    CHECK(message.find("hf download org/absent") != std::string::npos);
+  }
+
+  TEST_CASE("what is neither a folder nor a name is refused") {
+    CHECK(refusal("/no/such/folder").find("no such folder") != std::string::npos);
+    CHECK(refusal("").find("no such folder") != std::string::npos);
+    CHECK(refusal("org/../etc").find("no such folder") != std::string::npos);
+    const fs::path file = fs::path(CAPTION_TEST_TMP) / "a_file";
+    std::ofstream(file) << "x";
+    CHECK(refusal(file.string()).find("is a file") != std::string::npos);
+  }
+}
+
+}  // namespace
+}  // namespace caption

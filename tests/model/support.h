@@ -1,0 +1,83 @@
+// tests/model/support.h: goldens, and one sequence run through a decoder by hand.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "backend/stream.h"
+#include "backend/thread_pool.h"
+#include "base/json.h"
+#include "model/caption_model.h"
+#include "tensor/tensor.h"
+
+namespace caption::testing {
+
+// tests/golden/model, made by scripts/make_checkpoints.py and scripts/make_goldens_model.py.
+std::filesystem::path golden_folder();
+JsonObject open_golden(std::string_view name);  // <name>.json
+
+// A case of the goldens with the model it was made from.
+struct GoldenCase {
+  std::string_view name;
+  std::unique_ptr<model::CaptionModel> (*open)(model::WeightType type);
+};
+std::span<const GoldenCase> golden_cases();
+std::unique_ptr<model::CaptionModel> open_case(std::string_view name,
+                                               model::WeightType type = model::WeightType::kF32);
+model::ComposedSource composed_source();  // that of case composed_mlp
+
+// The pixel values of a golden's frames.
+Tensor golden_pixel_values(ThreadPool& pool, const model::CaptionModel& model,
+                           const JsonObject& golden);
+
+// A copy of a golden checkpoint under CAPTION_TEST_TMP that a test may break.
+std::filesystem::path copy_checkpoint(std::string_view name, std::string_view copy_name);
+// Replaces `from`, which must occur, by `to` everywhere in a file. Offsets stay right in a
+// safetensors file when both are equally long.
+void replace_in_file(const std::filesystem::path& path, std::string_view from, std::string_view to);
+
+// One sequence over pages of its own, which are handed out in no particular order.
+class Sequence {
+ public:
+  Sequence(model::Decoder& decoder, DType kv_dtype, std::int64_t max_tokens,
+           std::uint32_t page_seed = 1, std::int64_t page_tokens = 16);
+
+  // Computes the prompt's tokens that are not in the pages yet, at most `count` of them, and
+  // returns the logits [count, vocab] of all of them.
+  Tensor prefill(Stream& stream, const model::PromptIds& prompt, ConstView vision,
+                 std::int64_t count);
+  // Computes one token; its logits [1, vocab].
+  Tensor decode(Stream& stream, std::int32_t id);
+  std::int64_t num_tokens() const { return num_tokens_; }
+
+ private:
+  std::int32_t slot(std::int64_t position) const;
+  Tensor run(Stream& stream, std::span<const std::int32_t> ids,
+             std::span<const std::int32_t> vision_rows, std::vector<ConstView> vision);
+
+  model::Decoder& decoder_;
+  std::int64_t page_tokens_;
+  std::vector<Tensor> k_, v_;
+  std::vector<std::int32_t> table_;
+  std::int64_t num_tokens_ = 0;
+};
+
+std::int32_t argmax(std::span<const float> row);
+std::span<const float> row_of(const Tensor& matrix, std::int64_t row);
+double max_difference(std::span<const float> a, std::span<const double> b);
+double max_difference(std::span<const float> a, std::span<const float> b);
+
+// Greedy ids until `count` or a stop id, and the last logits.
+struct Greedy {
+  std::vector<std::int32_t> ids;
+  Tensor last_logits;
+};
+Greedy run_greedy(Stream& stream, model::CaptionModel& model, const model::PromptIds& prompt,
+                  ConstView vision, std::int64_t count, DType kv_dtype = DType::kF32);
+
+}  // namespace caption::testing
