@@ -1,0 +1,166 @@
+#include "kernels/activation.h"
+
+#include <limits>
+#include <vector>
+
+#include "base/error.h"
+#include "tests/kernels/testing.h"
+
+using caption::DType;
+using caption::Error;
+using caption::Stream;
+using caption::Tensor;
+using caption::ThreadPool;
+using caption::kernels::add;
+using caption::kernels::gelu_erf;
+using caption::kernels::quick_gelu;
+using caption::kernels::silu_mul;
+using namespace caption::testing;
+
+namespace {
+
+constexpr std::int64_t kDims[] = {1, 7, 17, 64, 1025};
+
+// Random values in [-12, 12): from the flat tail through the curved middle to the identity.
+Tensor wide_values(std::int64_t rows, std::int64_t dim, std::uint32_t seed) {
+  Tensor x = random_f32({rows, dim}, seed);
+  for (std::int64_t i = 0; i < x.num_elements(); ++i) x.as<float>()[i] *= 12;
+  return x;
+}
+
+double swish(double x, double beta) { return x / (1 + std::exp(-beta * x)); }
+
+// exp is good to 2 ulp (4 units) plus the rounding of its argument, which it multiplies by
+// |beta * x|; quotient, sum and product add 3.
+double swish_tolerance(double x, double beta, double y) {
+  return (8 + 2 * std::abs(beta * x)) * kUnit * std::abs(y);
+}
+
+}  // namespace
+
+TEST_SUITE_BEGIN("kernels/activation");
+
+TEST_CASE("silu_mul and quick_gelu agree with double precision, in place too") {
+  for (const std::int64_t dim : kDims) {
+    CAPTURE(dim);
+    const Tensor x = wide_values(3, dim, 1);
+    const Tensor up = random_f32({3, dim}, 2);
+    const std::vector<double> xs = values(x);
+    const std::vector<double> ups = values(up);
+    std::vector<double> silu, quick, silu_tolerance, quick_tolerance;
+    for (std::size_t i = 0; i < xs.size(); ++i) {
+      silu.push_back(swish(xs[i], 1) * ups[i]);
+      silu_tolerance.push_back(swish_tolerance(xs[i], 1, silu.back()));
+      const double beta = static_cast<double>(1.702f);
+      quick.push_back(swish(xs[i], beta));
+      quick_tolerance.push_back(swish_tolerance(xs[i], beta, quick.back()));
+    }
+    for_each_stream([&](Stream& stream) {
+      Tensor y(DType::kF32, {3, dim});
+      silu_mul(stream, x.view(), up.view(), y.view());
+      check_close(y.as<float>(), silu, silu_tolerance);
+      Tensor gate = x.clone();
+      silu_mul(stream, gate.view(), up.view(), gate.view());
+      CHECK(same_bits(gate, y));
+      Tensor other = up.clone();
+      silu_mul(stream, x.view(), other.view(), other.view());
+      CHECK(same_bits(other, y));
+      quick_gelu(stream, x.view(), y.view());
+      check_close(y.as<float>(), quick, quick_tolerance);
+    });
+  }
+}
+
+TEST_CASE("swishes end where they should: zero on the left, the identity on the right") {
+  for_each_stream([&](Stream& stream) {
+    Tensor x = random_f32({1, 18}, 3);  // more than a register, so both paths see the extremes
+    for (std::int64_t i = 0; i < 18; i += 3) {
+      x.as<float>()[i] = -200;
+      x.as<float>()[i + 1] = 200;
+      x.as<float>()[i + 2] = 0;
+    }
+    quick_gelu(stream, x.view(), x.view());
+    for (std::int64_t i = 0; i < 18; i += 3) {
+      CHECK(std::abs(x.as<float>()[i]) <= std::numeric_limits<float>::min());
+      CHECK(x.as<float>()[i + 1] == 200);
+      CHECK(x.as<float>()[i + 2] == 0);
+    }
+  });
+}
+
+TEST_CASE("a NaN stays a NaN in every tier") {
+  for_each_stream([&](Stream& stream) {
+    Tensor x = random_f32({1, 17}, 4);
+    x.as<float>()[2] = x.as<float>()[16] = std::numeric_limits<float>::quiet_NaN();
+    quick_gelu(stream, x.view(), x.view());
+    CHECK(std::isnan(x.as<float>()[2]));
+    CHECK(std::isnan(x.as<float>()[16]));
+    CHECK_FALSE(std::isnan(x.as<float>()[3]));
+  });
+}
+
+TEST_CASE("gelu_erf agrees with double precision") {
+  for (const std::int64_t dim : kDims) {
+    CAPTURE(dim);
+    const Tensor x = wide_values(2, dim, 5);
+    const std::vector<double> xs = values(x);
+    std::vector<double> want, tolerance;
+    for (const double v : xs) {
+      want.push_back(0.5 * v * (1 + std::erf(v / std::sqrt(2.0))));
+      // 1 + erf cancels on the left: its error is absolute, a few units of 1.
+      tolerance.push_back(4 * kUnit * std::abs(v));
+    }
+    for_each_stream([&](Stream& stream) {
+      Tensor y(DType::kF32, {2, dim});
+      gelu_erf(stream, x.view(), y.view());
+      check_close(y.as<float>(), want, tolerance);
+    });
+  }
+}
+
+TEST_CASE("add repeats the rows of x over y") {
+  for (const DType dtype : {DType::kF32, DType::kBF16, DType::kF16}) {
+    const Tensor x = random_of(dtype, {3, 21}, 6);
+    const Tensor before = random_f32({12, 21}, 7);
+    const std::vector<double> xs = values(x);
+    for_each_stream([&](Stream& stream) {
+      Tensor y = before.clone();
+      add(stream, x.view(), y.view());
+      int different = 0;
+      for (std::int64_t i = 0; i < 12 * 21; ++i) {
+        const float want = before.as<float>()[i] + static_cast<float>(xs[i % (3 * 21)]);
+        different += y.as<float>()[i] != want;
+      }
+      CHECK(different == 0);
+    });
+  }
+}
+
+TEST_CASE("an element's bits do not depend on its place in the row") {
+  const Tensor x = wide_values(1, 50, 8);
+  for_each_stream([&](Stream& stream) {
+    Tensor whole(DType::kF32, {1, 50});
+    quick_gelu(stream, x.view(), whole.view());
+    Tensor single(DType::kF32, {1, 50});
+    for (std::int64_t i = 0; i < 50; ++i) {
+      const caption::ConstView one(x.as<float>() + i, DType::kF32, {1, 1});
+      quick_gelu(stream, one, single.view().columns(i, 1));
+    }
+    CHECK(same_bits(whole, single));
+  });
+}
+
+TEST_CASE("wrong shapes are refused by name") {
+  ThreadPool pool(1);
+  Stream stream(pool);
+  Tensor x = random_f32({2, 8}, 9);
+  Tensor y = random_f32({3, 8}, 10);
+  CHECK_THROWS_WITH_AS(silu_mul(stream, x.view(), y.view(), x.view()),
+                       "silu_mul: up is f32 [3, 8] on cpu; wanted f32 [2, 8]", Error);
+  CHECK_THROWS_WITH_AS(quick_gelu(stream, x.view(), y.view()),
+                       "quick_gelu: y is f32 [3, 8] on cpu; wanted f32 [2, 8]", Error);
+  CHECK_THROWS_WITH_AS(add(stream, x.view(), y.view()),
+                       "add: y has 3 rows; wanted a multiple of x's 2", Error);
+}
+
+TEST_SUITE_END();

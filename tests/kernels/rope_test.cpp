@@ -1,0 +1,124 @@
+#include "kernels/rope.h"
+
+#include <vector>
+
+#include "base/error.h"
+#include "tests/kernels/testing.h"
+
+using caption::DType;
+using caption::Error;
+using caption::Stream;
+using caption::Tensor;
+using caption::ThreadPool;
+using caption::View;
+using caption::kernels::rope;
+using caption::kernels::rope_table;
+using namespace caption::testing;
+
+namespace {
+
+// theta^(-2 i / head_dim), f32 as torch has it.
+Tensor inverse_frequencies(std::int64_t head_dim, double theta) {
+  Tensor tensor(DType::kF32, {head_dim / 2});
+  for (std::int64_t i = 0; i < head_dim / 2; ++i) {
+    tensor.as<float>()[i] = static_cast<float>(
+        std::pow(theta, -2.0 * static_cast<double>(i) / static_cast<double>(head_dim)));
+  }
+  return tensor;
+}
+
+}  // namespace
+
+TEST_SUITE_BEGIN("kernels/rope");
+
+TEST_CASE("rotates the halves by position times frequency") {
+  struct Case {
+    std::int64_t heads, head_dim;
+    std::vector<std::int32_t> positions;
+  };
+  const Case kCases[] = {
+      {1, 2, {0}}, {3, 6, {5, 0, 5}}, {16, 128, {0, 1, 2, 1199, 8191}}, {8, 64, {10239, 7}}};
+  for (const Case& c : kCases) {
+    CAPTURE(c.head_dim);
+    const auto tokens = static_cast<std::int64_t>(c.positions.size());
+    const Tensor frequencies = inverse_frequencies(c.head_dim, 1e6);
+    const Tensor x = random_f32({tokens, c.heads, c.head_dim}, 1);
+    const std::vector<double> xs = values(x);
+    const std::int64_t half = c.head_dim / 2;
+    std::vector<double> want(xs.size());
+    std::vector<double> tolerance(xs.size());
+    for (std::size_t row = 0; row < xs.size() / static_cast<std::size_t>(c.head_dim); ++row) {
+      const std::int32_t position = c.positions[row / static_cast<std::size_t>(c.heads)];
+      for (std::int64_t i = 0; i < half; ++i) {
+        // The angle is f32 by definition: its rounding is part of the result, not an error.
+        const double angle = static_cast<float>(position) * frequencies.as<float>()[i];
+        const std::size_t low = row * static_cast<std::size_t>(c.head_dim) + i;
+        const std::size_t high = low + static_cast<std::size_t>(half);
+        want[low] = xs[low] * std::cos(angle) - xs[high] * std::sin(angle);
+        want[high] = xs[high] * std::cos(angle) + xs[low] * std::sin(angle);
+        // Cosine and sine within an ulp (2 units), a product and a sum: 4 units of each term.
+        tolerance[low] = tolerance[high] = 4 * kUnit * (std::abs(xs[low]) + std::abs(xs[high]));
+      }
+    }
+    for_each_stream([&](Stream& stream) {
+      Tensor table(DType::kF32, {tokens, c.head_dim});
+      rope_table(stream, indices(c.positions).view(), frequencies.view(), table.view());
+      Tensor y = x.clone();
+      rope(stream, table.view(), y.view());
+      check_close(y.as<float>(), want, tolerance);
+    });
+  }
+}
+
+TEST_CASE("position 0 changes nothing") {
+  ThreadPool pool(1);
+  Stream stream(pool);
+  const Tensor frequencies = inverse_frequencies(64, 1e4);
+  Tensor table(DType::kF32, {1, 64});
+  rope_table(stream, indices({0}).view(), frequencies.view(), table.view());
+  const Tensor x = random_f32({1, 4, 64}, 2);
+  Tensor y = x.clone();
+  rope(stream, table.view(), y.view());
+  CHECK(same_bits(x, y));
+}
+
+TEST_CASE("a strided slice is rotated as a dense one, and alone") {
+  const Tensor frequencies = inverse_frequencies(8, 1e4);
+  for_each_stream([&](Stream& stream) {
+    Tensor table(DType::kF32, {3, 8});
+    rope_table(stream, indices({4, 5, 6}).view(), frequencies.view(), table.view());
+    const Tensor all = random_f32({3, 48}, 3);
+    Tensor strided = all.clone();
+    rope(stream, table.view(), strided.view().columns(16, 16).reshape({3, 2, 8}));
+    int different = 0;
+    for (std::int64_t t = 0; t < 3; ++t) {
+      Tensor dense(DType::kF32, {1, 2, 8});
+      std::copy_n(all.as<float>() + t * 48 + 16, 16, dense.as<float>());
+      rope(stream, table.view().rows(t, 1), dense.view());
+      for (std::int64_t i = 0; i < 48; ++i) {
+        const float want =
+            i < 16 || i >= 32 ? all.as<float>()[t * 48 + i] : dense.as<float>()[i - 16];
+        different += strided.as<float>()[t * 48 + i] != want;
+      }
+    }
+    CHECK(different == 0);
+  });
+}
+
+TEST_CASE("wrong shapes are refused by name") {
+  ThreadPool pool(1);
+  Stream stream(pool);
+  const Tensor frequencies = inverse_frequencies(8, 1e4);
+  Tensor table(DType::kF32, {3, 6});
+  CHECK_THROWS_WITH_AS(
+      rope_table(stream, indices({1, 2, 3}).view(), frequencies.view(), table.view()),
+      "rope_table: table is f32 [3, 6] on cpu; wanted f32 [3, 8]", Error);
+  Tensor x = random_f32({3, 2, 8}, 4);
+  CHECK_THROWS_WITH_AS(rope(stream, table.view(), x.view()),
+                       "rope: table is f32 [3, 6] on cpu; wanted f32 [3, 8]", Error);
+  Tensor odd = random_f32({3, 2, 7}, 5);
+  CHECK_THROWS_WITH_AS(rope(stream, table.view(), odd.view()),
+                       "rope: head_dim is odd; wanted two halves", Error);
+}
+
+TEST_SUITE_END();
