@@ -3,7 +3,9 @@
 // The engine executes the scheduler's plans on a model::Decoder over pages it owns. A request's
 // output depends on the request alone: not on its neighbours, on batch mode, chunking, preemption
 // or the order of submission (bit for bit on the CPU).
-// One thread at a time.
+//
+// A request keeps its vision tokens until it leaves: a preempted one computes its prompt again.
+// Steady decoding steps allocate no memory in the engine. One thread at a time.
 #pragma once
 
 #include <cstdint>
@@ -14,6 +16,7 @@
 #include <vector>
 
 #include "backend/stream.h"
+#include "base/error.h"
 #include "engine/options.h"
 #include "model/decoder.h"
 #include "sampling/sampling_params.h"
@@ -24,27 +27,29 @@ namespace caption::engine {
 enum class RequestId : std::int64_t {};
 
 struct Request {
-  std::vector<std::int32_t> prompt_ids;        // placeholders included
-  std::vector<std::int32_t> vision_positions;  // ascending positions in prompt_ids
-  Tensor vision;                               // [vision_positions.size(), hidden] f32, or empty
-  sampling::SamplingParams sampling;
-  std::int32_t priority = 0;                   // higher first
+  std::vector<std::int32_t> prompt_ids = {};        // >= 1, placeholders included
+  std::vector<std::int32_t> vision_positions = {};  // ascending positions in prompt_ids
+  Tensor vision = {};  // [vision_positions.size(), hidden] f32, or empty
+  sampling::SamplingParams sampling = {};
+  std::int32_t priority = 0;  // higher first; scheduler/scheduler.h says how it ages
 };
 
 enum class FinishReason {
   kStop,    // a stop id
   kLength,  // max_new_tokens
-  kLoop,    // the same cycle of tokens without end
+  kLoop,    // the same cycle of tokens without end (sampling/loop_detector.h)
+  kFailed,  // `error` says why; the other requests of the step are not touched
 };
-std::string_view finish_reason_name(FinishReason reason);  // "stop", "length", "loop"
+std::string_view finish_reason_name(FinishReason reason);  // "stop", "length", "loop", "failed"
 
 struct Completion {
   RequestId id{};
-  std::vector<std::int32_t> output_ids;  // the stop id included
+  std::vector<std::int32_t> output_ids = {};  // the stop id included
   FinishReason finish_reason = FinishReason::kStop;
+  std::optional<Error> error = std::nullopt;  // with kFailed: broken logits, or no token left
   std::int64_t prompt_tokens = 0;
   std::int64_t vision_tokens = 0;
-  std::int64_t first_token_us = 0;  // from submission
+  std::int64_t first_token_us = 0;  // from submission; 0: there is none
   std::int64_t total_us = 0;        // from submission
   std::int32_t num_preemptions = 0;
 };
@@ -52,29 +57,36 @@ struct Completion {
 // Counters since construction.
 struct EngineStats {
   std::int64_t steps = 0;
-  std::int64_t prefill_tokens = 0;
+  std::int64_t prefill_tokens = 0;     // computed; those of preempted requests again
+  std::int64_t recomputed_tokens = 0;  // of these, computed before
   std::int64_t decode_tokens = 0;
   std::int64_t preemptions = 0;
-  std::int64_t busy_us = 0;          // inside step()
-  double mean_batch = 0;             // sequences per step
+  std::int64_t busy_us = 0;  // inside step()
+  double mean_batch = 0;     // sequences per step
   std::int64_t pages_total = 0;
   std::int64_t pages_peak = 0;
 };
 
 class Engine {
  public:
-  // `decoder` and `stream` are borrowed and must outlive the engine. Allocates the pages at once.
-  // Throws Error(kOutOfMemory) with the numbers when the budget holds no useful number of pages.
+  // `decoder` and `stream` are borrowed and must outlive the engine. Allocates the pages at once
+  // (no more than max_num_seqs sequences of max_positions could fill); the system commits their
+  // memory as they are first written. Throws Error(kOutOfMemory) with the numbers when the budget
+  // holds fewer than two pages; Error(kUsage) for an option out of range.
   Engine(model::Decoder& decoder, Stream& stream, const EngineOptions& options);
   ~Engine();
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;
 
   // Throws Error(kTooLong) with the numbers when prompt + max_new_tokens can never fit the pages or
-  // the model's positions.
+  // the model's positions; Error(kUsage) for sampling parameters out of range; Error(kInternal) for
+  // a request that contradicts itself. A refused request leaves no trace.
   RequestId submit(Request request);
-  // One step of the plan; the requests that finished in it. Empty when idle.
+  // One step of the plan; the requests that finished in it, their pages free again. Empty when
+  // idle. When the decoder throws, the step has not happened: every request is as it was.
   std::vector<Completion> step();
+  // Drops a waiting or running request; it will have no completion. False when there is none.
+  bool cancel(RequestId id);
   bool idle() const;
   // Requests that are waiting or running.
   std::int64_t num_unfinished() const;

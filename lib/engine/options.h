@@ -14,7 +14,7 @@ enum class BatchMode {
 
 struct EngineOptions {
   BatchMode batching = BatchMode::kContinuous;
-  std::int32_t max_num_seqs = 16;             // sequences in one step
+  std::int32_t max_num_seqs = 16;              // sequences in one step
   std::int32_t max_num_batched_tokens = 2048;  // tokens in one step
   bool chunked_prefill = true;  // split a prompt over several steps; off: whole prompts only
   std::int64_t kv_cache_bytes = 256LL << 20;  // for all pages

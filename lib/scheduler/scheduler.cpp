@@ -52,6 +52,7 @@ void Scheduler::submit(const SequenceSpec& spec) {
   const Rank rank{step_ - spec.priority * options_.ageing_steps, num_submitted_++};
   auto sequence = std::make_unique<Sequence>(
       Sequence{spec.id, rank, spec.num_prompt_tokens, 0, max_tokens, kv::PageTable(pool_)});
+  sequence->table.reserve_pages(num_pages);
   waiting_.insert(sequence.get());
   sequences_.emplace(spec.id, std::move(sequence));
   num_tokens_to_come_ += max_tokens;

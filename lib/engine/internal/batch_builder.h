@@ -1,0 +1,40 @@
+// engine/internal/batch_builder.h: flattens planned sequences into the arrays of a StepBatch.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "engine/internal/sequence.h"
+#include "kv/page_table.h"
+#include "model/decoder.h"
+#include "scheduler/scheduler.h"
+
+namespace caption::engine {
+
+// Keeps its arrays from step to step, so steps no larger than one before allocate nothing.
+class BatchBuilder {
+ public:
+  // Starts a step whose longest page table has `max_pages` pages.
+  void begin(std::int64_t max_pages);
+  // `pages` hold the sequence's tokens up to the end of the planned ones; `sequence` and `pages`
+  // must stay as they are while the batch is in use.
+  void add(const scheduler::PlannedSequence& planned, const Sequence& sequence,
+           const kv::PageTable& pages);
+  // Valid until the next begin().
+  const model::StepBatch& finish();
+
+ private:
+  void add_vision(std::int64_t begin, std::int64_t end, const Sequence& sequence);
+
+  std::vector<std::int32_t> tokens_;
+  std::vector<std::int32_t> positions_;
+  std::vector<std::int32_t> cu_seqlens_;
+  std::vector<std::int32_t> context_lens_;
+  std::vector<std::int32_t> block_tables_;
+  std::vector<std::int32_t> slots_;
+  std::vector<std::int32_t> vision_rows_;
+  std::vector<std::int32_t> logit_rows_;
+  model::StepBatch batch_;
+};
+
+}  // namespace caption::engine

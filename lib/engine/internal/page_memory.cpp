@@ -1,0 +1,56 @@
+#include "engine/internal/page_memory.h"
+
+#include <algorithm>
+#include <limits>
+#include <string>
+
+#include "base/error.h"
+#include "kv/page_pool.h"
+
+namespace caption::engine {
+namespace {
+
+constexpr std::int64_t kMinPages = 2;
+// Slots are int32 (kv/page_pool.h).
+constexpr std::int64_t kMaxPages = std::numeric_limits<std::int32_t>::max() / kv::kPageTokens;
+
+}  // namespace
+
+std::int64_t page_bytes(const model::DecoderSpec& spec, DType dtype) {
+  return 2 * spec.num_layers * kv::kPageTokens * spec.num_kv_heads * spec.head_dim *
+         static_cast<std::int64_t>(dtype_size_bytes(dtype));
+}
+
+std::int64_t num_affordable_pages(const model::DecoderSpec& spec, const EngineOptions& options) {
+  if (options.kv_dtype != DType::kF32 && options.kv_dtype != DType::kBF16) {
+    throw Error(ErrorCode::kUsage, "engine: KV pages of " +
+                                       std::string(dtype_name(options.kv_dtype)) +
+                                       " are not known; use f32 or bf16");
+  }
+  const std::int64_t bytes = page_bytes(spec, options.kv_dtype);
+  CAPTION_CHECK(bytes > 0 && spec.max_positions > 0,
+                "engine: the model has no layers, heads or positions");
+  const std::int64_t num_pages = options.kv_cache_bytes / bytes;
+  if (num_pages < kMinPages) {
+    throw Error(ErrorCode::kOutOfMemory,
+                "engine: a KV cache of " + std::to_string(options.kv_cache_bytes) +
+                    " bytes holds " + std::to_string(std::max<std::int64_t>(num_pages, 0)) +
+                    " pages of " + std::to_string(kv::kPageTokens) + " tokens (" +
+                    std::to_string(bytes) + " bytes each); at least " + std::to_string(kMinPages) +
+                    " are needed; give it more memory");
+  }
+  const std::int64_t most_used = options.max_num_seqs * kv::pages_for_tokens(spec.max_positions);
+  return std::min({num_pages, std::max(most_used, kMinPages), kMaxPages});
+}
+
+PageMemory::PageMemory(const model::DecoderSpec& spec, DType dtype, std::int64_t num_pages) {
+  const Shape shape{num_pages, kv::kPageTokens, spec.num_kv_heads, spec.head_dim};
+  views_.page_tokens = kv::kPageTokens;
+  tensors_.reserve(static_cast<std::size_t>(2 * spec.num_layers));
+  for (std::int64_t layer = 0; layer < spec.num_layers; ++layer) {
+    views_.k.push_back(tensors_.emplace_back(dtype, shape).view());
+    views_.v.push_back(tensors_.emplace_back(dtype, shape).view());
+  }
+}
+
+}  // namespace caption::engine

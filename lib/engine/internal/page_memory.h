@@ -1,0 +1,33 @@
+// engine/internal/page_memory.h: the memory behind the page ids, K and V of every layer.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "engine/options.h"
+#include "model/decoder.h"
+#include "tensor/tensor.h"
+
+namespace caption::engine {
+
+// Bytes of one page: K and V of all layers.
+//   2 * num_layers * kPageTokens * num_kv_heads * head_dim * sizeof(dtype)
+std::int64_t page_bytes(const model::DecoderSpec& spec, DType dtype);
+
+// Pages the options' budget holds, at most what max_num_seqs sequences of max_positions can fill.
+// Throws Error(kOutOfMemory) with the numbers for fewer than two; Error(kUsage) for a dtype that
+// pages cannot have.
+std::int64_t num_affordable_pages(const model::DecoderSpec& spec, const EngineOptions& options);
+
+// Owns the tensors [num_pages, kPageTokens, num_kv_heads, head_dim]; contents are uninitialised.
+class PageMemory {
+ public:
+  PageMemory(const model::DecoderSpec& spec, DType dtype, std::int64_t num_pages);
+  const model::KvPages& views() const { return views_; }
+
+ private:
+  std::vector<Tensor> tensors_;
+  model::KvPages views_;
+};
+
+}  // namespace caption::engine
