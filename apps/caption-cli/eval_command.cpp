@@ -1,0 +1,142 @@
+#include "eval_command.h"
+
+#include <CLI/CLI.hpp>
+#include <cstdint>
+#include <fstream>
+#include <iostream>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/error.h"
+#include "eval/corpus.h"
+#include "eval/evaluate.h"
+#include "eval/report.h"
+
+namespace caption::cli {
+namespace {
+
+struct EvalFlags {
+  std::string captions;
+  std::string references;
+  std::string reference_field = "annotation.description_kr";
+  eval::MatchBy match = eval::MatchBy::kAuto;
+  std::vector<std::string> metrics;
+  std::string dictionary = "/usr/share/hunspell/ko";
+  std::string synonyms;
+  std::optional<std::uint64_t> shuffle_seed;
+  std::int64_t num_resamples = 1000;
+  std::uint64_t seed = 20;
+  std::string json;
+  std::string per_clip;
+};
+
+std::string metric_names() {
+  std::string names;
+  for (const eval::Metric metric : eval::all_metrics()) {
+    names += (names.empty() ? "" : ", ") + std::string(eval::metric_name(metric));
+  }
+  return names;
+}
+
+std::vector<eval::Metric> chosen_metrics(const std::vector<std::string>& names) {
+  if (names.empty()) return eval::all_metrics();
+  std::vector<eval::Metric> metrics;
+  for (const std::string& name : names) {
+    const std::optional<eval::Metric> metric = eval::find_metric(name);
+    if (!metric) {
+      throw Error(ErrorCode::kUsage,
+                  "--metrics: no metric is named \"" + name + "\"; there are " + metric_names());
+    }
+    metrics.push_back(*metric);
+  }
+  return metrics;
+}
+
+void write_text(const std::string& path, const std::string& text) {
+  if (path == "-") {
+    std::cout << text << std::flush;
+    if (!std::cout) throw Error(ErrorCode::kIo, "stdout: the report could not be written");
+    return;
+  }
+  std::ofstream file(path, std::ios::binary | std::ios::trunc);
+  file << text << std::flush;
+  if (!file) throw Error(ErrorCode::kIo, path + ": the report could not be written");
+}
+
+void run_eval(const EvalFlags& flags) {
+  if (flags.json == "-" && flags.per_clip == "-") {
+    throw Error(ErrorCode::kUsage, "--json and --per-clip cannot both go to stdout");
+  }
+  eval::EvaluateOptions options;
+  options.metrics = chosen_metrics(flags.metrics);
+  options.dictionary = flags.dictionary;
+  if (!flags.synonyms.empty()) options.synonyms = flags.synonyms;
+  options.shuffle_seed = flags.shuffle_seed;
+  options.bootstrap.num_resamples = flags.num_resamples;
+  options.bootstrap.seed = flags.seed;
+
+  const eval::References references =
+      eval::read_references(flags.references, flags.reference_field);
+  const eval::Corpus corpus =
+      eval::pair_up(references, eval::read_captions(flags.captions), flags.match);
+  const eval::Report report = eval::evaluate(corpus, options);
+
+  if (!flags.json.empty()) write_text(flags.json, eval::to_json(report));
+  if (!flags.per_clip.empty()) write_text(flags.per_clip, eval::to_clip_lines(report));
+  // stdout carries one result: the table, unless it was asked for another.
+  if (flags.json != "-" && flags.per_clip != "-") write_text("-", eval::to_table(report));
+}
+
+}  // namespace
+
+void add_eval_command(CLI::App& root, int& exit_code) {
+  const auto flags = std::make_shared<EvalFlags>();
+  CLI::App* command = root.add_subcommand("eval", "Score captions against references");
+  command->add_option("captions", flags->captions, "Captions as `run` writes them (JSONL)")
+      ->required();
+  command
+      ->add_option("--references", flags->references,
+                   "JSONL of {\"video\", \"captions\": [...]} or {\"video\", \"caption\"}, or a "
+                   "folder of label files")
+      ->required();
+  command
+      ->add_option("--reference-field", flags->reference_field,
+                   "Where a label file holds its text, as a dotted path")
+      ->capture_default_str();
+  command
+      ->add_option("--match", flags->match,
+                   "What makes two paths one clip: auto, path, name, stem [auto]")
+      ->transform(CLI::CheckedTransformer(
+          std::map<std::string, eval::MatchBy>{{"auto", eval::MatchBy::kAuto},
+                                               {"path", eval::MatchBy::kPath},
+                                               {"name", eval::MatchBy::kName},
+                                               {"stem", eval::MatchBy::kStem}}));
+  command->add_option("--metrics", flags->metrics, "Some of: " + metric_names())->delimiter(',');
+  command
+      ->add_option("--dictionary", flags->dictionary,
+                   "hunspell's Korean dictionary, without .aff and .dic")
+      ->capture_default_str();
+  command->add_option("--synonyms", flags->synonyms,
+                      "Groups of stems for METEOR's third stage, one per line, tab-separated");
+  command->add_option("--shuffled", flags->shuffle_seed,
+                      "Score every caption against another clip's references, drawn with this "
+                      "seed: does the model look at its videos?");
+  command
+      ->add_option("--resamples", flags->num_resamples, "Bootstrap resamples behind the intervals")
+      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1000000}))
+      ->capture_default_str();
+  command->add_option("--seed", flags->seed, "Seed of the bootstrap")->capture_default_str();
+  command->add_option("--json", flags->json, "Write the report as JSON to this file, or -");
+  command->add_option("--per-clip", flags->per_clip,
+                      "Write every clip's scores as JSONL to this file, or -");
+  command->callback([flags, &exit_code] {
+    run_eval(*flags);
+    exit_code = 0;
+  });
+}
+
+}  // namespace caption::cli

@@ -1,0 +1,75 @@
+// eval/corpus.h: captions and references from files, paired by the clip they belong to.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace caption::eval {
+
+// What makes two paths the same clip. Ids are compared in NFC (macOS writes names in NFD).
+enum class MatchBy {
+  kAuto,  // stem for a label folder, else name; path where names repeat within a file
+  kPath,  // "a/clip_07.mp4"
+  kName,  // "clip_07.mp4"
+  kStem,  // "clip_07"
+};
+std::string_view match_by_name(MatchBy match);  // "auto", "path", "name", "stem"
+
+struct ReferenceEntry {
+  std::string video;  // a path, or the stem of a label file
+  std::vector<std::string> captions;
+  std::string where;  // "refs.jsonl:12", for messages
+};
+
+struct References {
+  std::vector<ReferenceEntry> entries;
+  bool is_label_folder = false;
+};
+
+struct CaptionEntry {
+  std::string video;
+  std::string caption;
+  bool is_failed = false;  // status "failed": there is no caption
+  std::string where;
+};
+
+// A JSONL file of {"video": ..., "captions": [...]} or {"video": ..., "caption": ...}, or a folder
+// of label files: every *.json under a folder named "labels", or, where there is none, every *.json
+// at all; its reference is the string at `label_field`.
+// Throws Error(kBadReference) naming file and line: unreadable, not JSON, a key missing, a blank
+// reference, a text beyond 32 KiB, or no reference at all.
+References read_references(const std::filesystem::path& path,
+                           std::string_view label_field = "annotation.description_kr");
+
+// JSONL with `video`, `caption` and optionally `status` ("ok", "truncated", "looped", "failed"):
+// what `caption-cli run` writes, or simpler. Throws Error(kBadReference) as above, also for a torn
+// last line. An empty caption is a caption.
+std::vector<CaptionEntry> read_captions(const std::filesystem::path& path);
+
+struct Segment {
+  std::string id;
+  std::vector<std::string> references;
+  std::optional<std::string> caption;  // absent when missing or failed
+};
+
+struct Corpus {
+  std::vector<Segment> segments;     // in the order of the references
+  std::vector<std::string> missing;  // ids of references without a caption
+  std::vector<std::string> failed;   // ids whose caption has status "failed"
+  std::vector<std::string> extra;    // ids of captions without a reference
+  MatchBy match = MatchBy::kName;    // never kAuto
+};
+
+// Throws Error(kBadReference) naming the ids that appear twice in either list, and when not one
+// caption has a reference.
+Corpus pair_up(const References& references, const std::vector<CaptionEntry>& captions,
+               MatchBy match = MatchBy::kAuto);
+
+// "a, b, c and 39 more".
+std::string list_some(const std::vector<std::string>& names, std::size_t max_named = 10);
+
+}  // namespace caption::eval

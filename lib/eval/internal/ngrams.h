@@ -1,0 +1,57 @@
+// eval/internal/ngrams.h: n-grams of word ids, n = 1..4.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <unordered_map>
+
+#include "eval/ngram_metrics.h"
+
+namespace caption::eval {
+
+// Words of an n-gram; places from n on hold -1.
+using Ngram = std::array<std::int32_t, kMaxOrder>;
+
+inline std::size_t order_of(const Ngram& ngram) {
+  return static_cast<std::size_t>(std::find(ngram.begin(), ngram.end(), -1) - ngram.begin());
+}
+
+struct NgramHash {
+  std::size_t operator()(const Ngram& ngram) const {
+    std::uint64_t hash = 0x9E3779B97F4A7C15u;
+    for (const std::int32_t word : ngram) {
+      hash = (hash ^ static_cast<std::uint32_t>(word)) * 0xBF58476D1CE4E5B9u;
+      hash ^= hash >> 29;
+    }
+    return static_cast<std::size_t>(hash);
+  }
+};
+
+template <class Value>
+using NgramMap = std::unordered_map<Ngram, Value, NgramHash>;
+
+// Calls visit(ngram) for every place of every order.
+template <class Visit>
+void for_each_ngram(std::span<const std::int32_t> words, Visit visit) {
+  for (std::size_t begin = 0; begin < words.size(); ++begin) {
+    Ngram ngram;
+    ngram.fill(-1);
+    const std::size_t longest = std::min(kMaxOrder, words.size() - begin);
+    for (std::size_t n = 0; n < longest; ++n) {
+      ngram[n] = words[begin + n];
+      visit(ngram);
+    }
+  }
+}
+
+inline NgramMap<std::int64_t> count_ngrams(std::span<const std::int32_t> words) {
+  NgramMap<std::int64_t> counts;
+  counts.reserve(words.size() * kMaxOrder);
+  for_each_ngram(words, [&](const Ngram& ngram) { ++counts[ngram]; });
+  return counts;
+}
+
+}  // namespace caption::eval

@@ -1,0 +1,28 @@
+// eval/internal/unicode.h: the few Unicode properties the metrics need; the door to utf8proc.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+namespace caption::eval {
+
+// Canonical composition (NFC) of UTF-8; invalid bytes become U+FFFD first.
+std::string to_nfc(std::string_view text);
+bool is_nfc(std::string_view text);
+
+// Simple (one to one) lower-casing.
+char32_t to_lower(char32_t c);
+std::u32string to_lower(std::u32string text);
+
+bool is_space(char32_t c);                  // as Python's str.split()
+bool is_control(char32_t c);                // Cc
+bool is_ignorable(char32_t c);              // Default_Ignorable: joiners, variation selectors, BOM
+bool is_punctuation_or_symbol(char32_t c);  // P*, S*
+bool is_digit(char32_t c);                  // Nd, as \d
+bool is_word(char32_t c);                   // L*, N*, "_", as \w
+bool is_upper(char32_t c);                  // Lu, Lt
+bool is_lower(char32_t c);                  // Ll
+
+constexpr bool is_hangul_syllable(char32_t c) { return c >= 0xAC00 && c <= 0xD7A3; }
+
+}  // namespace caption::eval

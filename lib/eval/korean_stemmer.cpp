@@ -1,0 +1,283 @@
+#include "eval/korean_stemmer.h"
+
+#include <algorithm>
+#include <array>
+#include <hunspell.hxx>
+#include <mutex>
+#include <optional>
+#include <unordered_map>
+
+#include "base/error.h"
+#include "base/hash.h"
+#include "base/mapped_file.h"
+#include "base/utf8.h"
+#include "eval/internal/unicode.h"
+
+namespace caption::eval {
+namespace {
+
+// What must stand before a particle.
+enum class Before {
+  kAny,
+  kConsonant,     // a syllable with a final consonant
+  kVowel,         // a syllable without
+  kVowelOrRieul,  // a syllable without, or with ㄹ
+};
+
+struct Particle {
+  std::u32string_view text;
+  Before before;
+};
+
+constexpr Before kAny = Before::kAny, kC = Before::kConsonant, kV = Before::kVowel,
+                 kL = Before::kVowelOrRieul;
+constexpr std::array kParticles = std::to_array<Particle>(
+    {{U"은", kC},       {U"는", kV},       {U"이", kC},         {U"가", kV},
+     {U"을", kC},       {U"를", kV},       {U"과", kC},         {U"와", kV},
+     {U"의", kAny},     {U"에", kAny},     {U"로", kL},         {U"으로", kC},
+     {U"도", kAny},     {U"만", kAny},     {U"나", kV},         {U"이나", kC},
+     {U"며", kV},       {U"이며", kC},     {U"랑", kV},         {U"이랑", kC},
+     {U"여", kC},       {U"야", kV},       {U"에서", kAny},     {U"에게", kAny},
+     {U"에는", kAny},   {U"에도", kAny},   {U"에만", kAny},     {U"에의", kAny},
+     {U"으로는", kC},   {U"으로도", kC},   {U"로는", kL},       {U"로도", kL},
+     {U"으로써", kC},   {U"로써", kL},     {U"으로서", kC},     {U"로서", kL},
+     {U"까지", kAny},   {U"부터", kAny},   {U"처럼", kAny},     {U"보다", kAny},
+     {U"만큼", kAny},   {U"마다", kAny},   {U"밖에", kAny},     {U"조차", kAny},
+     {U"마저", kAny},   {U"하고", kAny},   {U"한테", kAny},     {U"께서", kAny},
+     {U"라는", kV},     {U"이라는", kC},   {U"라고", kV},       {U"이라고", kC},
+     {U"이다", kC},     {U"이고", kC},     {U"이라", kC},       {U"인데", kAny},
+     {U"대로", kAny},   {U"에서는", kAny}, {U"에서도", kAny},   {U"에서의", kAny},
+     {U"에게는", kAny}, {U"에게서", kAny}, {U"에서부터", kAny}, {U"으로부터", kC},
+     {U"로부터", kL},   {U"까지는", kAny}, {U"까지도", kAny},   {U"부터는", kAny},
+     {U"에까지", kAny}, {U"과의", kC},     {U"와의", kV},       {U"만의", kAny},
+     {U"이라도", kC},   {U"이나마", kC},   {U"들", kAny},       {U"들이", kAny},
+     {U"들을", kAny},   {U"들의", kAny},   {U"들은", kAny},     {U"들과", kAny},
+     {U"들도", kAny},   {U"들에", kAny}});
+
+constexpr char32_t kPlural = U'들';
+constexpr int kMaxCompoundParts = 3;
+constexpr std::size_t kMaxWordCharacters = 40;  // longer runs are no words; hunspell's own limit is
+                                                // near 100 and its compound search grows with it
+
+bool fits(char32_t previous, Before before) {
+  if (before == kAny || !is_hangul_syllable(previous)) return true;
+  const char32_t final_consonant = (previous - 0xAC00) % 28;  // 0 none, 8 ㄹ
+  switch (before) {
+    case Before::kConsonant: return final_consonant != 0;
+    case Before::kVowel: return final_consonant == 0;
+    case Before::kVowelOrRieul: return final_consonant == 0 || final_consonant == 8;
+    case Before::kAny: break;
+  }
+  return true;
+}
+
+bool is_particle(std::u32string_view text) {
+  return std::any_of(kParticles.begin(), kParticles.end(),
+                     [&](const Particle& particle) { return particle.text == text; });
+}
+
+bool is_plural_ending(std::u32string_view text) {
+  return !text.empty() && text[0] == kPlural && (text.size() == 1 || is_particle(text.substr(1)));
+}
+
+std::u32string without_particle(std::u32string_view word) {
+  std::size_t longest = 0;
+  for (const Particle& particle : kParticles) {
+    const std::size_t length = particle.text.size();
+    const std::size_t kept_at_least = length == 1 ? 2 : 1;
+    if (length <= longest || word.size() < length + kept_at_least) continue;
+    if (word.substr(word.size() - length) != particle.text) continue;
+    if (fits(word[word.size() - length - 1], particle.before)) longest = length;
+  }
+  word.remove_suffix(longest);
+  if (word.size() > 2 && word.back() == kPlural) word.remove_suffix(1);
+  return std::u32string(word);
+}
+
+bool is_ascii_alphanumeric(char32_t c) {
+  return (c >= U'0' && c <= U'9') || (c >= U'a' && c <= U'z') || (c >= U'A' && c <= U'Z');
+}
+
+// "cctv가" is cctv, "2개의" is 2개: hunspell reads such words letter by letter, so they never reach
+// it. std::nullopt for words that begin otherwise.
+std::optional<std::string> western_stem(std::u32string_view word) {
+  const auto first_other = std::find_if_not(word.begin(), word.end(), is_ascii_alphanumeric);
+  const auto num_western = static_cast<std::size_t>(first_other - word.begin());
+  if (num_western == 0) return std::nullopt;
+  if (num_western == word.size()) return encode_utf8(word);
+  if (is_particle(word.substr(num_western))) return encode_utf8(word.substr(0, num_western));
+  return encode_utf8(without_particle(word));
+}
+
+// The value of the first "<key>:" field in one line of hunspell's analysis: " pa:건물 st:건물".
+std::optional<std::string> field(std::string_view line, std::string_view key) {
+  for (std::size_t at = line.find(key); at != std::string_view::npos; at = line.find(key, at + 1)) {
+    if (at > 0 && line[at - 1] != ' ') continue;
+    const std::size_t begin = at + key.size();
+    return std::string(line.substr(begin, line.find(' ', begin) - begin));
+  }
+  return std::nullopt;
+}
+
+void add_once(std::vector<std::string>& list, std::string text) {
+  if (std::find(list.begin(), list.end(), text) == list.end()) list.push_back(std::move(text));
+}
+
+bool ends_with(std::string_view text, std::string_view tail) {
+  return text.size() >= tail.size() && text.substr(text.size() - tail.size()) == tail;
+}
+
+bool is_readable_file(const std::filesystem::path& path) {
+  try {
+    require_regular_file(path);
+    return true;
+  } catch (const Error&) {
+    return false;
+  }
+}
+
+// The rules of eval.md §6.1 on top of one loaded dictionary. Not thread-safe.
+class HunspellRules {
+ public:
+  HunspellRules(const std::string& aff, const std::string& dic)
+      : hunspell_(aff.c_str(), dic.c_str()) {
+    // hunspell reports nothing when it could not read a file; a word every Korean dictionary knows
+    // tells.
+    if (!hunspell_.spell(std::string("하늘이"))) {
+      throw Error(ErrorCode::kBadReference,
+                  dic +
+                      ": is not a Korean hunspell dictionary (it does not know 하늘이); give the "
+                      "path of ko.dic without its suffix, or install hunspell-ko");
+    }
+  }
+
+  std::string version() const { return hunspell_.get_version_cpp(); }
+
+  std::vector<std::string> stems(std::u32string_view word, int depth) {
+    if (auto stem = western_stem(word)) return {*stem};
+    if (word.size() > kMaxWordCharacters) return {encode_utf8(without_particle(word))};
+    const std::vector<std::string> lines = hunspell_.analyze(encode_utf8(word));
+    std::vector<std::string> found;
+    for (const std::string& line : lines) {
+      if (field(line, "pa:")) continue;
+      if (auto stem = field(line, "st:")) add_once(found, std::move(*stem));
+    }
+    if (found.empty()) found = compound_stems(word, lines, depth);
+    prefer_singular(word, found);
+    if (found.empty()) found.push_back(encode_utf8(without_particle(word)));
+    return found;
+  }
+
+ private:
+  // hunspell names only the first part of a compound; what follows it is a particle, a plural
+  // ending, or a word with stems of its own.
+  std::vector<std::string> compound_stems(std::u32string_view word,
+                                          const std::vector<std::string>& lines, int depth) {
+    std::vector<std::string> found;
+    for (const std::string& line : lines) {
+      const std::optional<std::string> part = field(line, "pa:");
+      if (!part) continue;
+      const std::u32string prefix = decode_utf8_lossy(*part);
+      if (prefix.empty() || word.substr(0, prefix.size()) != prefix) continue;
+      const std::u32string_view rest = word.substr(prefix.size());
+      if (rest.empty() || is_particle(rest) || is_plural_ending(rest)) {
+        add_once(found, *part);
+      } else if (depth < kMaxCompoundParts) {
+        for (const std::string& stem : stems(rest, depth + 1)) add_once(found, *part + stem);
+      }
+    }
+    return found;
+  }
+
+  // 건물들이 is the plural of 건물; hunspell also reads 들다, "to hold", into it.
+  void prefer_singular(std::u32string_view word, std::vector<std::string>& found) {
+    for (std::size_t at = word.size() - 1; at > 0; --at) {
+      if (word[at] != kPlural || !is_plural_ending(word.substr(at))) continue;
+      const std::string singular = encode_utf8(word.substr(0, at));
+      if (!hunspell_.spell(singular)) continue;
+      found.erase(std::remove_if(found.begin(), found.end(),
+                                 [&](const std::string& stem) {
+                                   return stem == singular || ends_with(stem, "들다");
+                                 }),
+                  found.end());
+      found.insert(found.begin(), singular);
+      return;
+    }
+  }
+
+  Hunspell hunspell_;
+};
+
+}  // namespace
+
+std::string_view stemmer_mode_name(StemmerMode mode) {
+  return mode == StemmerMode::kHunspell ? "hunspell" : "josa";
+}
+
+std::string strip_particle(std::string_view word) {
+  return encode_utf8(without_particle(decode_utf8_lossy(word)));
+}
+
+struct KoreanStemmer::State {
+  std::filesystem::path aff;
+  std::filesystem::path dic;
+  std::string base_path;
+  StemmerMode mode = StemmerMode::kJosa;
+
+  std::mutex mutex;
+  std::optional<HunspellRules> rules;
+  std::unordered_map<std::string, std::vector<std::string>> cache;
+
+  // Call with the mutex held.
+  HunspellRules& loaded() {
+    if (!rules) rules.emplace(aff.string(), dic.string());
+    return *rules;
+  }
+};
+
+KoreanStemmer::KoreanStemmer(std::filesystem::path dictionary) : state_(std::make_unique<State>()) {
+  state_->base_path = dictionary.string();
+  state_->aff = state_->base_path + ".aff";
+  state_->dic = state_->base_path + ".dic";
+  if (is_readable_file(state_->aff) && is_readable_file(state_->dic)) {
+    state_->mode = StemmerMode::kHunspell;
+  }
+}
+
+KoreanStemmer::~KoreanStemmer() = default;
+
+StemmerMode KoreanStemmer::mode() const { return state_->mode; }
+
+DictionaryIdentity KoreanStemmer::identity() const {
+  DictionaryIdentity identity{state_->base_path, {}, {}};
+  if (state_->mode == StemmerMode::kJosa) return identity;
+  Hasher hasher;
+  for (const std::filesystem::path& path : {state_->aff, state_->dic}) {
+    const MappedFile file(path);
+    hasher.update(file.bytes());
+  }
+  identity.hash = hasher.digest().hex();
+  const std::lock_guard lock(state_->mutex);
+  identity.version = state_->loaded().version();
+  return identity;
+}
+
+std::vector<std::string> KoreanStemmer::stems(std::string_view word) const {
+  const std::lock_guard lock(state_->mutex);
+  const std::string key(word);
+  if (const auto entry = state_->cache.find(key); entry != state_->cache.end()) {
+    return entry->second;
+  }
+  const std::u32string chars = decode_utf8_lossy(word);
+  std::vector<std::string> found;
+  if (chars.empty()) {
+    found = {key};
+  } else if (state_->mode == StemmerMode::kHunspell) {
+    found = state_->loaded().stems(chars, 0);
+  } else {
+    found = {western_stem(chars).value_or(encode_utf8(without_particle(chars)))};
+  }
+  return state_->cache.emplace(key, std::move(found)).first->second;
+}
+
+}  // namespace caption::eval

@@ -1,0 +1,75 @@
+// eval/meteor.h: METEOR as NLTK computes it, over words that know their stems.
+//   P = m / |h|    R = m / |r|    F = P R / (alpha P + (1 - alpha) R)
+//   score = (1 - gamma (chunks / m)^beta) F;   0 when nothing matches or a side is empty
+// Source: Lavie and Agarwal 2007; nltk/translate/meteor_score.py (3.10.4), whose greedy matching
+// from the end of both sentences is part of the definition: there is no search for fewest
+// crossings. Identical sentences score 1 - gamma / m^beta, below 1.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "eval/korean_stemmer.h"
+#include "eval/synonyms.h"
+#include "eval/tokenise.h"
+
+namespace caption::eval {
+
+struct MeteorParameters {
+  double alpha = 0.9;
+  double beta = 3.0;
+  double gamma = 0.5;
+};
+
+struct MeteorScore {
+  double score = 0;
+  std::int64_t num_exact = 0;
+  std::int64_t num_stem = 0;
+  std::int64_t num_synonym = 0;
+  std::int64_t num_chunks = 0;
+  std::int64_t num_matches() const { return num_exact + num_stem + num_synonym; }
+};
+
+// One distinct word. Two words are the same word when `id` agrees, share a stem when `stems`
+// intersect, are synonyms when `synonym_groups` intersect.
+struct MeteorWord {
+  std::int32_t id = 0;
+  std::vector<std::int32_t> stems;           // ascending
+  std::vector<std::int32_t> synonym_groups;  // ascending
+};
+using MeteorSentence = std::vector<const MeteorWord*>;  // borrowed from a MeteorVocabulary
+
+// Turns tokens into words, each distinct token once. Not thread-safe.
+class MeteorVocabulary {
+ public:
+  // Exact matches only.
+  MeteorVocabulary() = default;
+  // Exact, stem, and synonym when `synonyms` is not null. Both must outlive the vocabulary.
+  MeteorVocabulary(const KoreanStemmer* stemmer, const Synonyms* synonyms);
+
+  // The words stay valid as long as the vocabulary lives.
+  MeteorSentence sentence(const Tokens& tokens);
+
+ private:
+  std::int32_t stem_id(const std::string& stem);
+
+  const KoreanStemmer* stemmer_ = nullptr;
+  const Synonyms* synonyms_ = nullptr;
+  std::unordered_map<std::string, std::unique_ptr<MeteorWord>> words_;
+  std::unordered_map<std::string, std::int32_t> stem_ids_;
+};
+
+// Stage by stage over what the stages before left: exact, stem, synonym.
+MeteorScore meteor(const MeteorSentence& hypothesis, const MeteorSentence& reference,
+                   const MeteorParameters& parameters = {});
+
+// The best-scoring reference; the score of nothing when there is no reference.
+MeteorScore meteor(const MeteorSentence& hypothesis, std::span<const MeteorSentence> references,
+                   const MeteorParameters& parameters = {});
+
+}  // namespace caption::eval

@@ -1,0 +1,157 @@
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdlib>
+#include <memory>
+#include <unordered_map>
+#include <utility>
+
+#include "eval/meteor_coco.h"
+
+namespace caption::eval {
+namespace {
+
+constexpr std::size_t kBeamWidth = 40;
+constexpr std::int64_t kNone = -1;
+
+// One partial alignment of the reference's words up to the current one.
+struct Path {
+  std::int64_t num_matches = 0;
+  std::int64_t num_chunks = 0;
+  std::int64_t distance = 0;
+  std::int64_t last_hypothesis_end = kNone;  // end of the open chunk in the hypothesis
+  std::size_t parent = 0;                    // in the beam before
+  std::int64_t taken = kNone;                // hypothesis word taken at this step
+};
+
+bool is_better(const Path& a, const Path& b) {
+  if (a.num_matches != b.num_matches) return a.num_matches > b.num_matches;
+  if (a.num_chunks != b.num_chunks) return a.num_chunks < b.num_chunks;
+  return a.distance < b.distance;
+}
+
+// The best kBeamWidth paths offered, in order; of equals, the first offered comes first.
+class Beam {
+ public:
+  void offer(const Path& path) {
+    if (paths_.size() == kBeamWidth && !is_better(path, paths_.back())) return;
+    paths_.insert(std::upper_bound(paths_.begin(), paths_.end(), path, is_better), path);
+    if (paths_.size() > kBeamWidth) paths_.pop_back();
+  }
+  const std::vector<Path>& paths() const { return paths_; }
+
+ private:
+  std::vector<Path> paths_;
+};
+
+void take(Path& path, std::int64_t hypothesis_idx) {
+  ++path.num_matches;
+  if (path.last_hypothesis_end != kNone && hypothesis_idx != path.last_hypothesis_end) {
+    ++path.num_chunks;
+  }
+  path.last_hypothesis_end = hypothesis_idx + 1;
+  path.taken = hypothesis_idx;
+}
+
+// The hypothesis words each path of a beam has used.
+using UsedWords = std::vector<std::vector<char>>;
+
+UsedWords used_after(const std::vector<Path>& paths, const UsedWords& before) {
+  UsedWords used;
+  used.reserve(paths.size());
+  for (const Path& path : paths) {
+    used.push_back(before[path.parent]);
+    if (path.taken != kNone) used.back()[static_cast<std::size_t>(path.taken)] = 1;
+  }
+  return used;
+}
+
+}  // namespace
+
+Meteor15Statistics meteor15_align(std::span<const std::int32_t> hypothesis,
+                                  std::span<const std::int32_t> reference) {
+  std::unordered_map<std::int32_t, std::vector<std::int64_t>> places;  // in the hypothesis
+  for (std::size_t i = 0; i < hypothesis.size(); ++i) {
+    places[hypothesis[i]].push_back(static_cast<std::int64_t>(i));
+  }
+  std::unordered_map<std::int32_t, std::int64_t> num_in_reference;
+  for (const std::int32_t word : reference) ++num_in_reference[word];
+
+  std::vector<Path> paths(1);
+  UsedWords used(1, std::vector<char>(hypothesis.size(), 0));
+  for (std::size_t j = 0; j < reference.size(); ++j) {
+    Beam next;
+    const auto candidates = places.find(reference[j]);
+    const bool is_definite = candidates != places.end() && candidates->second.size() == 1 &&
+                             num_in_reference[reference[j]] == 1;
+    for (std::size_t rank = 0; rank < paths.size(); ++rank) {
+      Path path = paths[rank];
+      path.parent = rank;
+      path.taken = kNone;
+      const auto distance_to = [&](std::int64_t i) {
+        return std::abs(static_cast<std::int64_t>(j) - i);
+      };
+      if (is_definite) {  // one to one, overlapping nothing: no choice to make
+        path.distance += distance_to(candidates->second[0]);
+        take(path, candidates->second[0]);
+        next.offer(path);
+        continue;
+      }
+      if (candidates != places.end()) {
+        for (const std::int64_t i : candidates->second) {
+          if (used[rank][static_cast<std::size_t>(i)]) continue;
+          Path taken = path;
+          take(taken, i);
+          next.offer(taken);
+          // The Java tool charges the distance to the path that goes on without this match.
+          path.distance += distance_to(i);
+        }
+      }
+      if (path.last_hypothesis_end != kNone) {
+        ++path.num_chunks;
+        path.last_hypothesis_end = kNone;
+      }
+      next.offer(path);
+    }
+    used = used_after(next.paths(), used);
+    paths = next.paths();
+  }
+  for (Path& path : paths) {
+    if (path.last_hypothesis_end != kNone) ++path.num_chunks;
+  }
+  const Path& best = *std::min_element(paths.begin(), paths.end(), is_better);
+  return {static_cast<std::int64_t>(hypothesis.size()), static_cast<std::int64_t>(reference.size()),
+          best.num_matches, best.num_chunks};
+}
+
+double meteor15_score(const Meteor15Statistics& statistics, const Meteor15Parameters& parameters) {
+  if (statistics.num_matches == 0) return 0.0;
+  const auto m = static_cast<double>(statistics.num_matches);
+  const double precision = m / static_cast<double>(statistics.hypothesis_length);
+  const double recall = m / static_cast<double>(statistics.reference_length);
+  const double f_mean = 1.0 / ((1.0 - parameters.alpha) / precision + parameters.alpha / recall);
+  const bool is_perfect = statistics.num_matches == statistics.hypothesis_length &&
+                          statistics.num_matches == statistics.reference_length &&
+                          statistics.num_chunks == 1;
+  const double fragmentation = is_perfect ? 0.0 : static_cast<double>(statistics.num_chunks) / m;
+  return std::max(0.0,
+                  f_mean * (1.0 - parameters.gamma * std::pow(fragmentation, parameters.beta)));
+}
+
+Meteor15Statistics meteor15_best(std::span<const std::int32_t> hypothesis,
+                                 std::span<const std::vector<std::int32_t>> references,
+                                 const Meteor15Parameters& parameters) {
+  Meteor15Statistics best{static_cast<std::int64_t>(hypothesis.size()), 0, 0, 0};
+  double best_score = -1.0;
+  for (const std::vector<std::int32_t>& reference : references) {
+    const Meteor15Statistics statistics = meteor15_align(hypothesis, reference);
+    const double score = meteor15_score(statistics, parameters);
+    if (score > best_score) {
+      best_score = score;
+      best = statistics;
+    }
+  }
+  return best;
+}
+
+}  // namespace caption::eval
