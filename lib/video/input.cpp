@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/mapped_file.h"
+#include "video/internal/to_rgb.h"
 
 namespace caption::video {
 namespace {
@@ -165,6 +166,11 @@ void Input::choose_stream() {
                 name_ + ": no video stream among " + std::to_string(format_->nb_streams) +
                     " of this " + format_->iformat->name + " file" +
                     (has_picture ? "; its cover picture is not a video" : ""));
+  }
+  if (limits_.oversized == OpenLimits::Oversized::kRefuse) {
+    const Size shown = square_pixel_size({codec_parameters().width, codec_parameters().height},
+                                         stream_sample_aspect_ratio(*stream_));
+    require_allowed_size(shown.width_px, shown.height_px);
   }
 }
 

@@ -67,7 +67,10 @@ std::vector<Run> plan(SeekMode mode, const std::vector<Target>& targets, const F
 class Attempt {
  public:
   Attempt(const FrameIndex& index, PacketReader& reader, std::vector<Target>& targets)
-      : index_(index), reader_(reader), converter_(reader.input().stream()), targets_(targets) {
+      : index_(index),
+        reader_(reader),
+        converter_(reader.input().stream(), reader.input().name()),
+        targets_(targets) {
     for (Target& target : targets_) target.frame.reset();
     for (const Target& target : targets_) wanted_packets_.push_back(target.packet_idx);
     std::sort(wanted_packets_.begin(), wanted_packets_.end());

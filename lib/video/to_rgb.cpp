@@ -60,7 +60,7 @@ struct Picture {
   }
 };
 
-Picture scale_to_rgb(const AVFrame& frame, Size to) {
+Picture scale_to_rgb(const AVFrame& frame, Size to, const std::string& name) {
   const auto [format, is_full_by_name] = split_range(static_cast<AVPixelFormat>(frame.format));
   const ScalerPtr scaler(
       sws_getContext(frame.width, frame.height, format, to.width_px, to.height_px, AV_PIX_FMT_RGB24,
@@ -70,7 +70,8 @@ Picture scale_to_rgb(const AVFrame& frame, Size to) {
                            (av_get_pix_fmt_name(format) != nullptr ? av_get_pix_fmt_name(format)
                                                                    : "unknown pixel format");
   if (scaler == nullptr) {
-    throw Error(ErrorCode::kDecode, "libswscale cannot turn a picture of " + what + " into RGB");
+    throw Error(ErrorCode::kDecode,
+                name + ": libswscale cannot turn a picture of " + what + " into RGB");
   }
   const bool is_full = is_full_by_name || frame.color_range == AVCOL_RANGE_JPEG;
   // Fails for pictures that are RGB already; there is nothing to set for them.
@@ -81,7 +82,7 @@ Picture scale_to_rgb(const AVFrame& frame, Size to) {
   const int pitches[4] = {picture.pitch_bytes, 0, 0, 0};
   if (sws_scale(scaler.get(), frame.data, frame.linesize, 0, frame.height, planes, pitches) !=
       to.height_px) {
-    throw Error(ErrorCode::kDecode, "libswscale failed on a picture of " + what);
+    throw Error(ErrorCode::kDecode, name + ": libswscale failed on a picture of " + what);
   }
   return picture;
 }
@@ -169,15 +170,16 @@ Size square_pixel_size(Size size, AVRational sample_aspect_ratio) {
   return size;
 }
 
-RgbConverter::RgbConverter(const AVStream& stream)
-    : orientation_(orientation_from_matrix(stream_display_matrix(stream))),
+RgbConverter::RgbConverter(const AVStream& stream, std::string name)
+    : name_(std::move(name)),
+      orientation_(orientation_from_matrix(stream_display_matrix(stream))),
       sample_aspect_ratio_(stream_sample_aspect_ratio(stream)) {}
 
 Frame RgbConverter::convert(const AVFrame& frame) const {
   const AVRational aspect =
       sample_aspect_ratio_.num > 0 ? sample_aspect_ratio_ : frame.sample_aspect_ratio;
   const Size size = square_pixel_size({frame.width, frame.height}, aspect);
-  return turn(scale_to_rgb(frame, size), orientation_);
+  return turn(scale_to_rgb(frame, size, name_), orientation_);
 }
 
 }  // namespace caption::video

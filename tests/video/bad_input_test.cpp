@@ -134,6 +134,9 @@ TEST_SUITE("video/bad_input") {
                           "67108864 are allowed")
                              .c_str(),
                          Error);
+    // Square pixels would take eight times as many.
+    test::make_clip(path, {.sar_num = 8});
+    CHECK(code_of(path, {.limits = {.max_pixels = 8 * 128 * 96 - 1}}) == ErrorCode::kTooLarge);
     for (const char* muxer : {"mp4", "matroska", "mpegts", "avi"}) {
       CAPTURE(std::string(muxer));
       test::make_clip(path, {.muxer = muxer});

@@ -239,20 +239,24 @@ TEST_SUITE("video/read_clip") {
   TEST_CASE("a picture of one pixel and one of 3x5 are read") {
     const test::TemporaryFolder folder;
     const auto path = folder.path() / "clip";
-    for (const auto& [width_px, height_px] : {std::pair{1, 1}, std::pair{3, 5}}) {
+    struct SmallSize {
+      int width_px, height_px;
+    };
+    for (const SmallSize& size : {SmallSize{1, 1}, SmallSize{3, 5}}) {
       for (const char* format : {"yuv420p", "yuv444p", "bgr0"}) {
-        CAPTURE(width_px);
+        CAPTURE(size.width_px);
         CAPTURE(std::string(format));
         test::make_clip(path, {.encoder = "ffv1",
                                .muxer = "matroska",
-                               .width_px = width_px,
-                               .height_px = height_px,
+                               .width_px = size.width_px,
+                               .height_px = size.height_px,
                                .pixel_format = format});
         const Clip clip = read_clip(path, {});
         CHECK(clip.frames.size() == 8);
-        CHECK(clip.frames[7].width_px == width_px);
-        CHECK(clip.frames[7].height_px == height_px);
-        CHECK(clip.frames[7].rgb.size() == static_cast<std::size_t>(3 * width_px * height_px));
+        CHECK(clip.frames[7].width_px == size.width_px);
+        CHECK(clip.frames[7].height_px == size.height_px);
+        CHECK(clip.frames[7].rgb.size() ==
+              static_cast<std::size_t>(3 * size.width_px * size.height_px));
       }
     }
   }

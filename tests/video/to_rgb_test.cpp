@@ -67,7 +67,7 @@ TEST_SUITE("video/to_rgb") {
       const FormatPtr format(avformat_alloc_context());
       AVStream* stream = avformat_new_stream(format.get(), nullptr);
       set_matrix(*stream, c);
-      const Frame turned = RgbConverter(*stream).convert(*six_pixels());
+      const Frame turned = RgbConverter(*stream, "clip").convert(*six_pixels());
       CHECK(turned.width_px == c.width_px);
       CHECK(turned.height_px == 6 / c.width_px);
       for (std::size_t i = 0; i < 6; ++i) CHECK(turned.rgb[3 * i] == 40 * c.expected[i]);
@@ -110,7 +110,7 @@ TEST_SUITE("video/to_rgb") {
       }
       const FormatPtr format_context(avformat_alloc_context());
       const AVStream* stream = avformat_new_stream(format_context.get(), nullptr);
-      const Frame rgb = RgbConverter(*stream).convert(*frame);
+      const Frame rgb = RgbConverter(*stream, "clip").convert(*frame);
       CHECK(rgb.rgb.size() == 37u * 23u * 3u);
     }
   }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 
 #include "video/clip.h"
 #include "video/internal/av.h"
@@ -41,12 +42,14 @@ Size square_pixel_size(Size size, AVRational sample_aspect_ratio);
 // HDR transfer curves are not tone-mapped.
 class RgbConverter {
  public:
-  explicit RgbConverter(const AVStream& stream);
+  // `name` is the file's, for messages.
+  RgbConverter(const AVStream& stream, std::string name);
 
   // Fills width, height and rgb of the result. Throws Error(kDecode) when libswscale cannot.
   Frame convert(const AVFrame& frame) const;
 
  private:
+  std::string name_;
   Orientation orientation_;
   AVRational sample_aspect_ratio_;
 };
