@@ -99,6 +99,7 @@ std::string_view finish_reason_name(FinishReason reason) {
 struct Engine::State {
   State(model::Decoder& the_decoder, Stream& the_stream, const EngineOptions& options);
 
+  std::int64_t max_step_tokens(const EngineOptions& options) const;
   const model::StepBatch& build_batch(const scheduler::StepPlan& plan);
   void count_preemptions(const scheduler::StepPlan& plan);
   void count_tokens(const scheduler::StepPlan& plan);
@@ -127,11 +128,16 @@ Engine::State::State(model::Decoder& the_decoder, Stream& the_stream, const Engi
       memory(decoder.spec(), options.kv_dtype, pool.num_pages()),
       scheduler(to_scheduler_options(options), pool),
       sampler(decoder.spec().vocab),
+      builder(max_step_tokens(options), options.max_num_seqs,
+              std::min(pool.num_pages(), kv::pages_for_tokens(decoder.spec().max_positions))),
       logits(DType::kF32, Shape{options.max_num_seqs, decoder.spec().vocab}) {
   CAPTION_CHECK(stream.device() == Device::kCpu, "engine: sampling reads the logits on the CPU");
-  const std::int64_t num_slots = pool.num_pages() * kv::kPageTokens;
-  decoder.reserve(std::min<std::int64_t>(options.max_num_batched_tokens, num_slots),
-                  options.max_num_seqs);
+  decoder.reserve(max_step_tokens(options), options.max_num_seqs);
+}
+
+// But for whole prompts beyond the budget, which are not worth holding memory for.
+std::int64_t Engine::State::max_step_tokens(const EngineOptions& options) const {
+  return std::min<std::int64_t>(options.max_num_batched_tokens, pool.num_pages() * kv::kPageTokens);
 }
 
 const model::StepBatch& Engine::State::build_batch(const scheduler::StepPlan& plan) {
@@ -203,10 +209,11 @@ Completion Engine::State::complete(Sequence& sequence, FinishReason reason) {
 }
 
 Engine::Engine(model::Decoder& decoder, Stream& stream, const EngineOptions& options) {
-  if (options.max_num_seqs < 1) {
-    throw Error(ErrorCode::kUsage, "engine: max_num_seqs is " +
-                                       std::to_string(options.max_num_seqs) +
-                                       "; it must be at least 1");
+  const std::int64_t smaller = std::min(options.max_num_seqs, options.max_num_batched_tokens);
+  if (smaller < 1) {
+    throw Error(ErrorCode::kUsage,
+                "engine: max_num_seqs and max_num_batched_tokens must be at least 1, found " +
+                    std::to_string(smaller));
   }
   state_ = std::make_unique<State>(decoder, stream, options);
 }

@@ -121,7 +121,7 @@ TEST_SUITE("sampling/sampler") {
     const std::vector<float> row = random_logits(300, 8, 1.5F);
     Sampler sampler(300);
     for (const Case& c : cases) {
-      CAPTURE(c.name);
+      CAPTURE(std::string(c.name));
       SamplingParams params = c.params;
       params.seed = 2025;
       std::vector<float> logits = row;
@@ -219,7 +219,7 @@ TEST_SUITE("sampling/sampler") {
         {"stop id -1", {.stop_ids = {0, -1}}},
     };
     for (const Case& c : cases) {
-      CAPTURE(c.name);
+      CAPTURE(std::string(c.name));
       CHECK_THROWS_WITH_AS(validate(c.params, 4), doctest::Contains(c.name), Error);
     }
     validate({.temperature = 0.7, .top_p = 0.9, .min_new_tokens = 4, .stop_ids = {0, 3}}, 4);

@@ -4,6 +4,18 @@
 
 namespace caption::engine {
 
+BatchBuilder::BatchBuilder(std::int64_t max_tokens, std::int64_t max_sequences,
+                           std::int64_t max_pages) {
+  for (std::vector<std::int32_t>* array : {&tokens_, &positions_, &slots_, &vision_rows_}) {
+    array->reserve(static_cast<std::size_t>(max_tokens));
+  }
+  for (std::vector<std::int32_t>* array : {&cu_seqlens_, &context_lens_, &logit_rows_}) {
+    array->reserve(static_cast<std::size_t>(max_sequences + 1));
+  }
+  block_tables_.reserve(static_cast<std::size_t>(max_sequences * max_pages));
+  batch_.vision.reserve(static_cast<std::size_t>(max_sequences));
+}
+
 void BatchBuilder::begin(std::int64_t max_pages) {
   for (std::vector<std::int32_t>* array : {&tokens_, &positions_, &cu_seqlens_, &context_lens_,
                                            &block_tables_, &slots_, &vision_rows_, &logit_rows_}) {

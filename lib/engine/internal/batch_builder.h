@@ -11,9 +11,12 @@
 
 namespace caption::engine {
 
-// Keeps its arrays from step to step, so steps no larger than one before allocate nothing.
+// Keeps its arrays from step to step: steps within the sizes given at construction, and any step no
+// larger than one before, allocate nothing.
 class BatchBuilder {
  public:
+  BatchBuilder(std::int64_t max_tokens, std::int64_t max_sequences, std::int64_t max_pages);
+
   // Starts a step whose longest page table has `max_pages` pages.
   void begin(std::int64_t max_pages);
   // `pages` hold the sequence's tokens up to the end of the planned ones; `sequence` and `pages`

@@ -1,0 +1,130 @@
+// A request's tokens are its own: the same alone and in any company, mode, chunking, page budget,
+// order and priority. Pages and requests are conserved all the way.
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <map>
+#include <numeric>
+#include <random>
+#include <vector>
+
+#include "backend/thread_pool.h"
+#include "engine/engine.h"
+#include "tests/engine/fake_decoder.h"
+
+namespace caption::engine {
+namespace {
+
+struct Schedule {
+  EngineOptions options;
+  int num_pages = 0;
+  std::vector<std::size_t> order;    // of submission
+  std::vector<std::size_t> at_step;  // by place in the order; ascending
+};
+
+Schedule random_schedule(std::mt19937_64& rng, std::size_t num_requests) {
+  const auto uniform = [&](int bound) {
+    return static_cast<int>(rng() % static_cast<std::uint64_t>(bound));
+  };
+  Schedule schedule;
+  schedule.num_pages = 8 + (uniform(2) == 0 ? uniform(8) : uniform(100));
+  schedule.options =
+      options_with_pages(schedule.num_pages, uniform(2) == 0 ? DType::kF32 : DType::kBF16);
+  schedule.options.batching = uniform(3) == 0 ? BatchMode::kStatic : BatchMode::kContinuous;
+  schedule.options.chunked_prefill = uniform(3) != 0;
+  schedule.options.max_num_seqs = 1 + uniform(10);
+  schedule.options.max_num_batched_tokens = 1 + (uniform(2) == 0 ? uniform(12) : uniform(200));
+  schedule.order.resize(num_requests);
+  std::iota(schedule.order.begin(), schedule.order.end(), 0);
+  std::shuffle(schedule.order.begin(), schedule.order.end(), rng);
+  for (std::size_t i = 0; i < num_requests; ++i) {
+    schedule.at_step.push_back(uniform(2) == 0 ? 0 : static_cast<std::size_t>(uniform(60)));
+  }
+  std::sort(schedule.at_step.begin(), schedule.at_step.end());
+  return schedule;
+}
+
+TEST_SUITE("engine/properties") {
+  TEST_CASE("any schedule gives every request the tokens it has alone") {
+    constexpr std::size_t kNumRequests = 24;
+    constexpr std::int64_t kMaxTokens = 8 * 16;  // the smallest budget below
+    ThreadPool pool(1);
+    Stream stream(pool);
+    FakeDecoder decoder;
+    std::vector<Request> requests;
+    std::vector<std::vector<std::int32_t>> expected;
+    for (std::size_t i = 0; i < kNumRequests; ++i) {
+      requests.push_back(random_request(i, kMaxTokens));
+      expected.push_back(expected_output(requests.back()));
+    }
+    std::mt19937_64 rng(42);
+    std::int64_t num_preemptions = 0;
+    std::int64_t num_permuted = 0;
+    for (int run = 0; run < 400; ++run) {
+      CAPTURE(run);
+      const Schedule schedule = random_schedule(rng, kNumRequests);
+      std::int64_t num_passed = 0;
+      decoder.on_forward = [&](const model::StepBatch& batch) {
+        const auto num_sequences = std::ssize(batch.context_lens);
+        const bool fits = std::ssize(batch.tokens) <= schedule.options.max_num_batched_tokens ||
+                          (!schedule.options.chunked_prefill && num_sequences == 1);
+        if (!fits || num_sequences > schedule.options.max_num_seqs) ++num_passed;
+      };
+      Engine engine(decoder, stream, schedule.options);
+      CHECK(engine.stats().pages_total == schedule.num_pages);
+      std::map<RequestId, std::size_t> submitted;
+      std::vector<Completion> completions;
+      std::size_t next = 0;
+      for (std::size_t step = 0; next < kNumRequests || !engine.idle(); ++step) {
+        REQUIRE(step < 100'000);
+        while (next < kNumRequests && schedule.at_step[next] <= step) {
+          const std::size_t i = schedule.order[next++];
+          submitted[engine.submit(clone(requests[i]))] = i;
+        }
+        for (Completion& c : engine.step()) completions.push_back(std::move(c));
+        CHECK(engine.num_unfinished() == std::ssize(submitted) - std::ssize(completions));
+      }
+      CHECK(num_passed == 0);
+      CHECK(engine.num_waiting() == 0);
+      REQUIRE(completions.size() == kNumRequests);
+      for (const Completion& c : completions) {
+        const std::size_t i = submitted.at(c.id);
+        CAPTURE(i);
+        CHECK(c.output_ids == expected[i]);
+        CHECK(c.prompt_tokens == std::ssize(requests[i].prompt_ids));
+        CHECK(c.vision_tokens == std::ssize(requests[i].vision_positions));
+        num_preemptions += c.num_preemptions;
+      }
+      num_permuted += std::is_sorted(completions.begin(), completions.end(),
+                                     [](const auto& a, const auto& b) { return a.id < b.id; })
+                          ? 0
+                          : 1;
+    }
+    CHECK(num_preemptions > 100);  // the schedules did get tight
+    CHECK(num_permuted > 350);     // and requests finished in another order
+  }
+
+  TEST_CASE("ten thousand queued requests finish, each with its own tokens") {
+    ThreadPool pool(1);
+    Stream stream(pool);
+    FakeDecoder decoder;
+    EngineOptions options = options_with_pages(40);
+    options.max_num_batched_tokens = 64;
+    Engine engine(decoder, stream, options);
+    std::map<RequestId, std::uint64_t> submitted;
+    for (std::uint64_t i = 0; i < 10'000; ++i) {
+      submitted[engine.submit(random_request(i, 40))] = i;
+    }
+    std::int64_t num_wrong = 0;
+    std::int64_t num_finished = 0;
+    for (const Completion& c : run_until_idle(engine)) {
+      ++num_finished;
+      if (c.output_ids != expected_output(random_request(submitted.at(c.id), 40))) ++num_wrong;
+    }
+    CHECK(num_finished == 10'000);
+    CHECK(num_wrong == 0);
+  }
+}
+
+}  // namespace
+}  // namespace caption::engine

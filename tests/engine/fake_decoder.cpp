@@ -1,0 +1,270 @@
+#include "tests/engine/fake_decoder.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <limits>
+#include <random>
+#include <string>
+
+#include "base/error.h"
+#include "kv/page_pool.h"
+#include "sampling/loop_detector.h"
+#include "sampling/sampler.h"
+
+namespace caption::engine {
+namespace {
+
+constexpr std::int64_t kKvHeads = 2;
+constexpr std::int64_t kHeadDim = 4;
+constexpr std::int64_t kRowWidth = kKvHeads * kHeadDim;  // bytes of a hash, one number each
+constexpr std::int64_t kLayers = 2;
+constexpr std::uint64_t kPoison = 0xDEADBEEFCAFEF00D;
+
+// The finaliser of MurmurHash3: any change of the input changes about half of the output bits.
+std::uint64_t mix(std::uint64_t x) {
+  x ^= x >> 33;
+  x *= 0xFF51AFD7ED558CCD;
+  x ^= x >> 33;
+  x *= 0xC4CEB9FE1A85EC53;
+  x ^= x >> 33;
+  return x;
+}
+
+std::uint64_t hash_token(std::int32_t token, std::int64_t position, std::int32_t poison_token) {
+  if (token == poison_token) return kPoison;
+  return mix(mix(static_cast<std::uint64_t>(token) + 1) + static_cast<std::uint64_t>(position));
+}
+
+std::uint64_t hash_vision(std::span<const float> row, std::int64_t position) {
+  std::uint64_t hash = 77;
+  for (const float x : row) hash = mix(hash + std::bit_cast<std::uint32_t>(x));
+  return mix(hash + static_cast<std::uint64_t>(position));
+}
+
+// What a page holds of a token in one layer: the hash's bytes, which f32 and bf16 keep exactly.
+std::uint64_t salt(std::uint64_t hash, std::int64_t layer, bool is_v) {
+  return hash ^ mix(static_cast<std::uint64_t>(2 * layer + (is_v ? 1 : 0)));
+}
+
+void store(View pages, std::int32_t slot, std::uint64_t hash) {
+  dispatch_float(pages.dtype(), [&](auto tag) {
+    using T = decltype(tag);
+    T* row = pages.as<T>() + slot * kRowWidth;
+    for (std::int64_t i = 0; i < kRowWidth; ++i) {
+      row[i] = from_float<T>(static_cast<float>(hash >> (8 * i) & 0xFF));
+    }
+  });
+}
+
+std::uint64_t load(ConstView pages, std::int64_t slot) {
+  std::uint64_t hash = 0;
+  dispatch_float(pages.dtype(), [&](auto tag) {
+    using T = decltype(tag);
+    const T* row = pages.as<T>() + slot * kRowWidth;
+    for (std::int64_t i = 0; i < kRowWidth; ++i) {
+      const float byte = to_float(row[i]);
+      // Memory that was never written may hold anything.
+      const bool is_byte = byte >= 0 && byte <= 255;
+      hash |= (is_byte ? static_cast<std::uint64_t>(byte) : 0) << (8 * i);
+    }
+  });
+  return hash;
+}
+
+std::uint64_t extend_context(std::uint64_t context, std::uint64_t token_hash) {
+  if (context == kPoison || token_hash == kPoison) return kPoison;
+  return mix(context * 31 + token_hash);
+}
+
+void fill_logits(std::uint64_t context, std::span<float> logits) {
+  for (std::size_t id = 0; id < logits.size(); ++id) {
+    logits[id] = static_cast<float>(mix(context + id) >> 40) * 0x1p-21F - 4.0F;  // [-4, 4)
+  }
+  if (context == kPoison) logits[5] = std::numeric_limits<float>::quiet_NaN();
+}
+
+}  // namespace
+
+FakeDecoder::FakeDecoder(std::int64_t max_positions)
+    : spec_{.num_layers = kLayers,
+            .hidden = kFakeHidden,
+            .num_heads = kKvHeads,
+            .num_kv_heads = kKvHeads,
+            .head_dim = kHeadDim,
+            .vocab = kFakeVocab,
+            .max_positions = max_positions} {}
+
+void FakeDecoder::reserve(std::int64_t, std::int64_t) {}
+
+void FakeDecoder::forward(Stream&, const model::StepBatch& batch, const model::KvPages& kv,
+                          View logits) {
+  if (on_forward) on_forward(batch);
+  const auto num_tokens = std::ssize(batch.tokens);
+  const auto num_sequences = std::ssize(batch.context_lens);
+  CAPTION_CHECK(std::ssize(batch.positions) == num_tokens && std::ssize(batch.slots) == num_tokens,
+                "fake decoder: arrays of different lengths");
+  CAPTION_CHECK(std::ssize(batch.cu_seqlens) == num_sequences + 1 && batch.cu_seqlens[0] == 0 &&
+                    batch.cu_seqlens.back() == num_tokens,
+                "fake decoder: cu_seqlens");
+  CAPTION_CHECK(std::ssize(batch.block_tables) == num_sequences * batch.max_pages,
+                "fake decoder: block tables");
+  CAPTION_CHECK((logits.shape() == Shape{std::ssize(batch.logit_rows), kFakeVocab}),
+                "fake decoder: logits");
+  write_tokens(batch, kv);
+  for (std::size_t i = 0; i < batch.logit_rows.size(); ++i) {
+    write_logits(batch, kv, batch.logit_rows[i],
+                 {logits.as<float>() + static_cast<std::int64_t>(i) * kFakeVocab, kFakeVocab});
+  }
+}
+
+void FakeDecoder::write_tokens(const model::StepBatch& batch, const model::KvPages& kv) {
+  std::size_t vision_row = 0;
+  std::size_t piece = 0;
+  std::int64_t row_in_piece = 0;
+  for (std::size_t t = 0; t < batch.tokens.size(); ++t) {
+    std::uint64_t hash = hash_token(batch.tokens[t], batch.positions[t], poison_token);
+    if (vision_row < batch.vision_rows.size() &&
+        batch.vision_rows[vision_row] == static_cast<std::int32_t>(t)) {
+      const ConstView& rows = batch.vision.at(piece);
+      const float* row = rows.as<float>() + row_in_piece * rows.row_stride();
+      hash = hash_vision({row, kFakeHidden}, batch.positions[t]);
+      ++vision_row;
+      if (++row_in_piece == rows.dim(0)) {
+        ++piece;
+        row_in_piece = 0;
+      }
+    }
+    for (std::size_t layer = 0; layer < kv.k.size(); ++layer) {
+      const auto number = static_cast<std::int64_t>(layer);
+      store(kv.k[layer], batch.slots[t], salt(hash, number, false));
+      store(kv.v[layer], batch.slots[t], salt(hash, number, true));
+    }
+  }
+  CAPTION_CHECK(vision_row == batch.vision_rows.size() && piece == batch.vision.size(),
+                "fake decoder: vision rows and pieces do not match");
+}
+
+void FakeDecoder::write_logits(const model::StepBatch& batch, const model::KvPages& kv,
+                               std::int64_t row, std::span<float> logits) const {
+  std::size_t s = 0;
+  while (batch.cu_seqlens[s + 1] <= row) ++s;
+  const std::int64_t position = batch.positions[static_cast<std::size_t>(row)];
+  CAPTION_CHECK(position < batch.context_lens[s], "fake decoder: a position beyond the context");
+  std::uint64_t context = 0;
+  for (std::int64_t p = 0; p <= position; ++p) {
+    const std::int64_t entry = static_cast<std::int64_t>(s) * batch.max_pages + p / kv.page_tokens;
+    const std::int64_t page = batch.block_tables[static_cast<std::size_t>(entry)];
+    CAPTION_CHECK(page >= 0, "fake decoder: an unused page is read");
+    const std::int64_t slot = page * kv.page_tokens + p % kv.page_tokens;
+    const std::uint64_t hash = salt(load(kv.k[0], slot), 0, false);
+    for (std::size_t layer = 0; layer < kv.k.size(); ++layer) {
+      const auto number = static_cast<std::int64_t>(layer);
+      CAPTION_CHECK(salt(load(kv.k[layer], slot), number, false) == hash &&
+                        salt(load(kv.v[layer], slot), number, true) == hash,
+                    "fake decoder: layers, or K and V, hold different tokens");
+    }
+    context = extend_context(context, hash);
+  }
+  fill_logits(context, logits);
+}
+
+std::vector<std::int32_t> expected_output(const Request& request, std::int32_t poison_token) {
+  sampling::Sampler sampler(kFakeVocab);
+  sampling::LoopDetector loop;
+  std::vector<std::int32_t> ids = request.prompt_ids;
+  const auto num_prompt = static_cast<std::int64_t>(ids.size());
+  std::uint64_t context = 0;
+  std::size_t next_vision = 0;
+  const auto& stop_ids = request.sampling.stop_ids;
+  std::vector<float> logits(kFakeVocab);
+  for (std::size_t p = 0; true; ++p) {
+    const auto position = static_cast<std::int64_t>(p);
+    const bool is_vision = next_vision < request.vision_positions.size() &&
+                           request.vision_positions[next_vision] == position;
+    const std::uint64_t hash =
+        is_vision ? hash_vision({request.vision.as<float>() +
+                                     static_cast<std::int64_t>(next_vision++) * kFakeHidden,
+                                 kFakeHidden},
+                                position)
+                  : hash_token(ids[p], position, poison_token);
+    context = extend_context(context, hash);
+    if (p + 1 < ids.size()) continue;
+    fill_logits(context, logits);
+    ids.push_back(sampler.sample(request.sampling, {ids, num_prompt}, logits));
+    const auto output = std::span(ids).subspan(static_cast<std::size_t>(num_prompt));
+    loop.observe(output);
+    if (std::find(stop_ids.begin(), stop_ids.end(), ids.back()) != stop_ids.end() ||
+        loop.period() != 0 || std::ssize(output) == request.sampling.max_new_tokens) {
+      return {output.begin(), output.end()};
+    }
+  }
+}
+
+std::vector<Completion> run_until_idle(Engine& engine) {
+  std::vector<Completion> completions;
+  for (int step = 0; !engine.idle(); ++step) {
+    CAPTION_CHECK(step < 1'000'000, "the engine does not come to an end");
+    for (Completion& completion : engine.step()) completions.push_back(std::move(completion));
+  }
+  return completions;
+}
+
+EngineOptions options_with_pages(std::int64_t num_pages, DType dtype) {
+  EngineOptions options;
+  options.kv_dtype = dtype;
+  options.kv_cache_bytes = num_pages * 2 * kLayers * kv::kPageTokens * kRowWidth *
+                           static_cast<std::int64_t>(dtype_size_bytes(dtype));
+  return options;
+}
+
+Request random_request(std::uint64_t seed, std::int64_t max_tokens) {
+  std::mt19937_64 rng(seed);
+  const auto uniform = [&](std::int64_t bound) {
+    return static_cast<std::int64_t>(rng() % static_cast<std::uint64_t>(bound));
+  };
+  Request request;
+  const std::int64_t num_prompt = 1 + uniform(std::min<std::int64_t>(max_tokens - 1, 80));
+  for (std::int64_t i = 0; i < num_prompt; ++i) {
+    request.prompt_ids.push_back(static_cast<std::int32_t>(uniform(kFakeVocab)));
+  }
+  if (uniform(3) != 0) {  // two runs of vision tokens, as two clips would have
+    const std::int64_t begin = uniform(num_prompt);
+    const std::int64_t gap = begin + uniform(num_prompt - begin);
+    const std::int64_t end = gap + uniform(num_prompt - gap);
+    for (std::int64_t p = begin; p <= end; ++p) {
+      if (p == gap) continue;
+      request.vision_positions.push_back(static_cast<std::int32_t>(p));
+      request.prompt_ids[static_cast<std::size_t>(p)] = 32000;  // a placeholder beyond the head
+    }
+    const auto num_vision = static_cast<std::int64_t>(request.vision_positions.size());
+    request.vision = Tensor(DType::kF32, Shape{num_vision, kFakeHidden});
+    for (std::int64_t i = 0; i < num_vision * kFakeHidden; ++i) {
+      request.vision.as<float>()[i] = static_cast<float>(uniform(1 << 20));
+    }
+  }
+  sampling::SamplingParams& params = request.sampling;
+  params.max_new_tokens =
+      static_cast<std::int32_t>(1 + uniform(std::min<std::int64_t>(max_tokens - num_prompt, 90)));
+  params.stop_ids = {3, 9};
+  params.seed = rng();
+  if (uniform(2) == 0) params.temperature = 0.8;
+  if (uniform(2) == 0) params.repetition_penalty = 1.2;
+  if (uniform(2) == 0) params.no_repeat_ngram_size = 2;
+  if (uniform(2) == 0) params.top_p = 0.9;
+  if (uniform(2) == 0) params.min_new_tokens = std::min(12, params.max_new_tokens);
+  request.priority = static_cast<std::int32_t>(uniform(4));
+  return request;
+}
+
+Request clone(const Request& request) {
+  Request copy;
+  copy.prompt_ids = request.prompt_ids;
+  copy.vision_positions = request.vision_positions;
+  if (!request.vision.empty()) copy.vision = request.vision.clone();
+  copy.sampling = request.sampling;
+  copy.priority = request.priority;
+  return copy;
+}
+
+}  // namespace caption::engine
