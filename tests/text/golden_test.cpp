@@ -2,8 +2,10 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <atomic>
 #include <filesystem>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "base/error.h"
@@ -127,6 +129,23 @@ TEST_SUITE("text/golden") {
       const std::string back = tokenizer->decode(tokenizer->encode(text, AddedTokens::kPlainText));
       CHECK(decode_utf8_lossy(back) == wanted);
     }
+  }
+
+  TEST_CASE("threads may use one tokenizer at once") {
+    const auto tokenizer = open_tokenizer(kGoldens / "modern");
+    const std::string text = "남자가 공원에서 <video> \U0001F600 걷고 있다.";
+    const std::vector<TokenId> ids = tokenizer->encode(text);
+    std::atomic<int> num_wrong{0};
+    std::vector<std::thread> threads;
+    for (int t = 0; t < 4; ++t) {
+      threads.emplace_back([&] {
+        for (int i = 0; i < 100; ++i) {
+          if (tokenizer->encode(text) != ids || tokenizer->decode(ids).empty()) ++num_wrong;
+        }
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+    CHECK(num_wrong == 0);
   }
 
   TEST_CASE("a long text takes no more than a moment") {

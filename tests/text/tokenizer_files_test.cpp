@@ -125,6 +125,23 @@ TEST_SUITE("text/tokenizer_files") {
           PrefixRule::kEverySegmentAlways);
   }
 
+  TEST_CASE("tokenizer.json's added tokens count when the configuration lists none") {
+    const std::string fast = R"({"added_tokens": [
+        {"id": 9, "content": "<b>", "special": true, "normalized": true, "lstrip": true},
+        {"id": 3, "content": "<a>"}, {"id": 3, "content": "<c>", "special": true}]})";
+    const auto tokens = config_of("{}", fast).added_tokens;
+    REQUIRE(tokens.size() == 2);  // ascending ids, of two entries for one id the last
+    CHECK(tokens[0].content == "<c>");
+    CHECK_FALSE(tokens[0].is_normalized);
+    CHECK(tokens[1].content == "<b>");
+    CHECK(tokens[1].is_normalized);
+    CHECK(tokens[1].strips_left);
+    CHECK(config_of(R"({"added_tokens_decoder": {}})", fast).added_tokens.empty());
+    CHECK_THROWS_WITH_AS(config_of("{}", R"({"added_tokens": [{"content": "x"}]})"),
+                         doctest::Contains("m/tokenizer.json: added_tokens[0].id: is missing"),
+                         Error);
+  }
+
   TEST_CASE("ids may have holes, which decode to nothing") {
     const fs::path folder = fresh_folder("text_holes");
     write(folder / "tokenizer.model", golden_model());
