@@ -130,7 +130,52 @@ def tokenizer_seeds():
     }
 
 
+def preset_seeds():
+    full = """# For a test.
+device: {device: cpu, threads: 2, memory_utilization: 0.5}
+model: samples/demo-model
+quantization:
+  weights: bf16
+  kv_dtype: bf16
+engine:
+  batching: continuous
+  max_num_seqs: 16
+  chunked_prefill: on
+generation:
+  prompt: "이 영상을 설명해 주세요."
+  temperature: 0.7
+  seed: 42
+video:
+  num_frames: 8
+  sampling: fps=1.5
+"""
+    composed = """model:
+  vision: a/clip
+  projector: a/projector.safetensors
+  llm: Qwen/Qwen3-8B
+  adapter: a/lora
+  prompt: "{video} 설명"
+  vision_feature_layer: -2
+  pooling: 2
+"""
+    return {
+        "full": full, "composed": composed, "empty": "", "comment": "# nothing\n", "scalar": "x", "list": "[1, 2]",
+        "unknown_section": "nope:\n  a: 1\n", "unknown_key": "engine:\n  nope: 1\n",
+        "duplicate": "engine:\n  max_num_seqs: 1\n  max_num_seqs: 2\n", "duplicate_section": "video: {}\nvideo: {}\n",
+        "number": "engine: {max_num_seqs: 1.5}", "range": "engine: {max_num_seqs: 0}", "nan": "generation: {temperature: .nan}",
+        "inf": "generation: {temperature: .inf}", "hex": "engine: {max_num_seqs: 0x10}", "big": "generation: {seed: 1e15}",
+        "text": "device: {device: tpu}", "bool": "engine: {chunked_prefill: maybe}", "null": "engine:\n", "tilde": "engine: {max_num_seqs: ~}",
+        "alias": "engine: &a {max_num_seqs: 2}\nvideo: *a\n", "self_alias": "engine: &a [*a]\n", "merge": "engine: {<<: {max_num_seqs: 3}}",
+        "documents": "engine: {}\n---\nvideo: {}\n", "tag": "engine: !!str {max_num_seqs: 2}", "block": "generation:\n  prompt: |\n    a\n    b\n",
+        "quotes": "generation: {prompt: 'it''s \\x', }", "escapes": 'generation: {prompt: "\\u263a \\x41 \\0"}',
+        "invalid_utf8": b"generation: {prompt: \xff}", "nul": b"engine:\x00 {}", "bom": b"\xef\xbb\xbfengine: {}", "utf16": "engine: {}".encode("utf-16"),
+        "deep": "engine: " + "[" * 200, "deep_map": "{a: " * 200, "tab": "engine:\n\tmax_num_seqs: 1\n", "open": "generation: {prompt: \"a",
+        "sampling": "video: {sampling: fps=0}", "no_video": "model: {vision: a, llm: b, projector: c, prompt: x}",
+    }
+
+
 if __name__ == "__main__":
     write("json", json_seeds())
+    write("preset", preset_seeds())
     write("safetensors", safetensors_seeds())
     write("tokenizer", tokenizer_seeds())
