@@ -88,13 +88,20 @@ Picture scale_to_rgb(const AVFrame& frame, Size to, const std::string& name) {
 }
 
 // Copies the picture into dense rows, turned. The inverse of an Orientation is its transpose.
-Frame turn(const Picture& picture, const Orientation& orientation) {
+Frame turn(Picture picture, const Orientation& orientation) {
   Frame frame;
   frame.width_px = picture.size.width_px;
   frame.height_px = picture.size.height_px;
   if (orientation.is_transposed()) std::swap(frame.width_px, frame.height_px);
-  frame.rgb.resize(static_cast<std::size_t>(frame.width_px) *
-                   static_cast<std::size_t>(frame.height_px) * kRgbBytes);
+  const std::size_t size_bytes = static_cast<std::size_t>(frame.width_px) *
+                                 static_cast<std::size_t>(frame.height_px) * kRgbBytes;
+  const bool is_upright = orientation.xx + orientation.yy == 2;
+  if (is_upright && picture.pitch_bytes == frame.width_px * kRgbBytes) {  // dense already
+    picture.bytes.resize(size_bytes);
+    frame.rgb = std::move(picture.bytes);
+    return frame;
+  }
+  frame.rgb.resize(size_bytes);
   const std::ptrdiff_t pitch = picture.pitch_bytes;
   const std::ptrdiff_t step_x = orientation.xx * kRgbBytes + orientation.xy * pitch;
   const std::ptrdiff_t step_y = orientation.yx * kRgbBytes + orientation.yy * pitch;
