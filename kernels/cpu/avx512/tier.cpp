@@ -47,6 +47,13 @@ struct Avx512 {
     }
   }
 
+  // Into the second-level cache.
+  template <Element element>
+  static void prefetch(const void* x, std::int64_t at) {
+    constexpr std::int64_t kBytes = element == Element::kF32 ? 4 : 2;
+    _mm_prefetch(static_cast<const char*>(x) + at * kBytes, _MM_HINT_T1);
+  }
+
   template <Element element>
   static Register load_part(const void* x, std::int64_t at, int count) {
     if constexpr (element == Element::kF32) {

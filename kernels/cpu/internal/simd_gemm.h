@@ -21,11 +21,19 @@ void dot_tile(const GemmArgs& args, std::int64_t m0, std::int64_t n0) {
     for (int j = 0; j < kColumns; ++j) sums[i][j] = Simd::zero();
   }
   const float* const a = args.a + m0 * args.a_stride;
+  // Rows of b are too short for the hardware to follow four of them at a time: the first tile to
+  // read them asks for the next four as it goes (M = 1 is limited by nothing else).
+  const bool fetch_ahead = m0 == 0 && n0 + 2 * kColumns <= args.n;
   std::int64_t k = 0;
   for (; k + Simd::kWidth <= args.k; k += Simd::kWidth) {
     Register b[kColumns];
     for (int j = 0; j < kColumns; ++j) {
       b[j] = Simd::template load<element>(args.b, (n0 + j) * args.b_stride + k);
+    }
+    if (fetch_ahead) {
+      for (int j = 0; j < kColumns; ++j) {
+        Simd::template prefetch<element>(args.b, (n0 + kColumns + j) * args.b_stride + k);
+      }
     }
     for (int i = 0; i < kRows; ++i) {
       const Register row = Simd::load_floats(a + i * args.a_stride + k);

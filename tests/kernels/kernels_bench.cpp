@@ -1,0 +1,155 @@
+// kernels_bench: the dense layer beside what this machine can do in the same minute.
+//
+//   kernels_bench [threads]
+//
+// Prints, for each tier, GFLOP/s and the rate at which weights are read, for a decoder's shape at
+// the batch sizes of decoding and prefill. The limits are measured around them: bytes per second of
+// reading memory, and multiply-adds from registers. Host speed drifts: compare lines of one run.
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "backend/cpu_tier.h"
+#include "backend/stream.h"
+#include "kernels/cpu/select_tier.h"
+#include "kernels/linear.h"
+#include "tensor/tensor.h"
+
+namespace {
+
+using caption::ConstView;
+using caption::CpuTier;
+using caption::DType;
+using caption::Stream;
+using caption::Tensor;
+
+constexpr std::int64_t kFeatures = 3072;
+constexpr std::int64_t kHidden = 1024;
+constexpr int kRounds = 7;
+
+// Seconds of one call: the median of kRounds rounds of at least 20 ms.
+double seconds_per_call(const std::function<void()>& call) {
+  using Clock = std::chrono::steady_clock;
+  call();
+  std::vector<double> rounds;
+  for (int round = 0; round < kRounds; ++round) {
+    const Clock::time_point start = Clock::now();
+    int calls = 0;
+    double elapsed = 0;
+    do {
+      call();
+      ++calls;
+      elapsed = std::chrono::duration<double>(Clock::now() - start).count();
+    } while (elapsed < 0.02);
+    rounds.push_back(elapsed / calls);
+  }
+  std::nth_element(rounds.begin(), rounds.begin() + kRounds / 2, rounds.end());
+  return rounds[kRounds / 2];
+}
+
+// Small integers: exact in every dtype, and no subnormals to slow the arithmetic.
+Tensor filled(DType dtype, const caption::Shape& shape) {
+  Tensor tensor(dtype, shape);
+  caption::dispatch_float(dtype, [&](auto tag) {
+    using T = decltype(tag);
+    for (std::int64_t i = 0; i < tensor.num_elements(); ++i) {
+      tensor.as<T>()[i] = caption::from_float<T>(static_cast<float>(i % 7 - 3));
+    }
+  });
+  return tensor;
+}
+
+// Bytes per second of reading 512 MiB, far beyond the caches, once through.
+double read_rate(caption::ThreadPool& pool) {
+  constexpr std::int64_t kWords = (512LL << 20) / 8;
+  std::vector<std::uint64_t> memory(kWords, 1);
+  std::vector<std::uint64_t> sums(static_cast<std::size_t>(pool.num_threads()) * 64, 0);
+  const double seconds = seconds_per_call([&] {
+    pool.parallel_for(pool.num_threads(), 1, [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t part = begin; part < end; ++part) {
+        const std::int64_t size = kWords / pool.num_threads();
+        std::uint64_t sum = 0;
+        for (std::int64_t i = part * size; i < (part + 1) * size; ++i) sum += memory[i];
+        sums[static_cast<std::size_t>(part) * 64] = sum;
+      }
+    });
+  });
+  if (sums[0] == 0) std::puts("");  // the sums are used: the reads cannot be left out
+  return kWords * 8 / seconds;
+}
+
+// Operations per second of a product whose operands stay in the first-level cache: the closest to
+// the peak of the multiply-add units that a tier's own code can come.
+double cached_rate(const Stream& stream) {
+  constexpr std::int64_t kRows = 6;
+  constexpr std::int64_t kColumns = 4;
+  constexpr std::int64_t kDepth = 512;
+  constexpr std::int64_t kRepeats = 2000;
+  const Tensor a = filled(DType::kF32, {kRows, kDepth});
+  const Tensor b = filled(DType::kF32, {kColumns, kDepth});
+  const auto& tier = caption::kernels::cpu::select_tier(stream.cpu_tier());
+  const int threads = stream.pool().num_threads();
+  const double seconds = seconds_per_call([&] {
+    stream.pool().parallel_for(threads, 1, [&](std::int64_t begin, std::int64_t end) {
+      float c[kRows * kColumns];
+      for (std::int64_t i = begin * kRepeats; i < end * kRepeats; ++i) {
+        tier.dot[0]({.a = a.as<float>(),
+                     .a_stride = kDepth,
+                     .b = b.as<float>(),
+                     .b_stride = kDepth,
+                     .c = c,
+                     .c_stride = kColumns,
+                     .m = kRows,
+                     .n = kColumns,
+                     .k = kDepth});
+      }
+    });
+  });
+  return 2.0 * threads * kRepeats * kRows * kColumns * kDepth / seconds;
+}
+
+// The layers of a model one after the other, so that weights come from memory and not from the
+// cache: 32 matrices of 6 MiB in bf16.
+void bench_linear(Stream& stream, DType dtype, std::int64_t rows) {
+  constexpr int kLayers = 32;
+  std::vector<Tensor> weights;
+  for (int layer = 0; layer < kLayers; ++layer) {
+    weights.push_back(filled(dtype, {kFeatures, kHidden}));
+  }
+  const Tensor x = filled(DType::kF32, {rows, kHidden});
+  Tensor y(DType::kF32, {rows, kFeatures});
+  std::size_t next = 0;
+  const double seconds = seconds_per_call([&] {
+    caption::kernels::linear(stream, x.view(), weights[next++ % kLayers].view(), ConstView{},
+                             y.view());
+  });
+  const auto bytes = static_cast<double>(weights[0].size_bytes());
+  std::printf("  %-9s %-4s M=%-4lld %8.1f GFLOP/s  %6.2f GB/s of weights\n",
+              std::string(cpu_tier_name(stream.cpu_tier())).c_str(),
+              std::string(dtype_name(dtype)).c_str(), static_cast<long long>(rows),
+              2.0 * static_cast<double>(rows * kFeatures * kHidden) / seconds / 1e9,
+              bytes / seconds / 1e9);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const int threads = argc > 1 ? std::max(1, std::atoi(argv[1])) : 2;
+  caption::ThreadPool pool(threads);
+  std::printf("[M, %lld] x [%lld, %lld]^T, %d threads\n", static_cast<long long>(kHidden),
+              static_cast<long long>(kFeatures), static_cast<long long>(kHidden), threads);
+  std::printf("memory read before: %.1f GB/s\n", read_rate(pool) / 1e9);
+  for (const CpuTier tier : caption::supported_cpu_tiers()) {
+    Stream stream(pool, tier);
+    std::printf("%s: operands in the first-level cache %.1f GFLOP/s\n",
+                std::string(cpu_tier_name(tier)).c_str(), cached_rate(stream) / 1e9);
+    for (const std::int64_t rows : {1, 16, 256}) bench_linear(stream, DType::kBF16, rows);
+  }
+  std::printf("memory read after: %.1f GB/s\n", read_rate(pool) / 1e9);
+  return 0;
+}
