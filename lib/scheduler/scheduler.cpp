@@ -128,9 +128,9 @@ std::int64_t Scheduler::reserved_tokens(const Sequence& sequence) const {
 bool Scheduler::has_room_for(const Sequence& sequence) const {
   std::int64_t promised = kv::pages_for_tokens(reserved_tokens(sequence));
   for (const Sequence* other : running_) {
-    promised += kv::pages_for_tokens(reserved_tokens(*other)) -
+    const std::int64_t with_one_to_grow = kv::pages_for_tokens(reserved_tokens(*other)) + 1;
+    promised += std::min(with_one_to_grow, kv::pages_for_tokens(other->max_tokens)) -
                 static_cast<std::int64_t>(other->table.pages().size());
-    if (options_.mode == Mode::kContinuous) ++promised;  // to grow into
   }
   return promised <= pool_.num_free();
 }

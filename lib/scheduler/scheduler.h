@@ -13,7 +13,7 @@
 // Continuous mode. A step holds the running sequences that need one token, then prompts, each in
 // order of rank, within max_num_batched_tokens. The first in rank of the waiting enters when fewer
 // than max_num_seqs run, the step has tokens left, and the free pages hold all its known tokens,
-// beside what the running ones still need for theirs and one page for each of them to grow into;
+// beside what the running ones still need for theirs and one page more for each that may grow;
 // nobody overtakes it. When the pages of a step do not suffice, the last in rank of the running
 // gives all its pages back and waits again (recompute); nothing enters in such a step. The first in
 // rank of the running therefore always advances, and the whole pool is enough for any one sequence
@@ -28,6 +28,7 @@
 // max_num_batched_tokens runs alone in a step: the only case in which that budget is passed.
 #pragma once
 
+#include <compare>
 #include <cstdint>
 #include <memory>
 #include <set>
