@@ -132,11 +132,11 @@ def tokenizer_seeds():
 
 def preset_seeds():
     full = """# For a test.
-device: {device: cpu, threads: 2, memory_utilization: 0.5}
+device: {type: cpu, threads: 2, memory_utilization: 0.5}
 model: samples/demo-model
 quantization:
   weights: bf16
-  kv_dtype: bf16
+  kv_cache: bf16
 engine:
   batching: continuous
   max_num_seqs: 16
@@ -164,7 +164,7 @@ video:
         "duplicate": "engine:\n  max_num_seqs: 1\n  max_num_seqs: 2\n", "duplicate_section": "video: {}\nvideo: {}\n",
         "number": "engine: {max_num_seqs: 1.5}", "range": "engine: {max_num_seqs: 0}", "nan": "generation: {temperature: .nan}",
         "inf": "generation: {temperature: .inf}", "hex": "engine: {max_num_seqs: 0x10}", "big": "generation: {seed: 1e15}",
-        "text": "device: {device: tpu}", "bool": "engine: {chunked_prefill: maybe}", "null": "engine:\n", "tilde": "engine: {max_num_seqs: ~}",
+        "text": "device: {type: tpu}", "bool": "engine: {chunked_prefill: maybe}", "null": "engine:\n", "tilde": "engine: {max_num_seqs: ~}",
         "alias": "engine: &a {max_num_seqs: 2}\nvideo: *a\n", "self_alias": "engine: &a [*a]\n", "merge": "engine: {<<: {max_num_seqs: 3}}",
         "documents": "engine: {}\n---\nvideo: {}\n", "tag": "engine: !!str {max_num_seqs: 2}", "block": "generation:\n  prompt: |\n    a\n    b\n",
         "quotes": "generation: {prompt: 'it''s \\x', }", "escapes": 'generation: {prompt: "\\u263a \\x41 \\0"}',
