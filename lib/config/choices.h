@@ -1,0 +1,68 @@
+// config/choices.h: the names of every enumerated option.
+#pragma once
+
+#include <array>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "config/preset.h"
+
+namespace caption::config {
+
+template <class E>
+struct Choice {
+  E value;
+  std::string_view name;
+};
+
+inline constexpr std::array kDeviceTypes = {Choice<DeviceType>{DeviceType::kAuto, "auto"},
+                                            Choice<DeviceType>{DeviceType::kCpu, "cpu"},
+                                            Choice<DeviceType>{DeviceType::kCuda, "cuda"}};
+inline constexpr std::array kWeightFormats = {Choice<WeightFormat>{WeightFormat::kF32, "f32"},
+                                              Choice<WeightFormat>{WeightFormat::kBF16, "bf16"},
+                                              Choice<WeightFormat>{WeightFormat::kF16, "f16"},
+                                              Choice<WeightFormat>{WeightFormat::kInt8, "int8"},
+                                              Choice<WeightFormat>{WeightFormat::kNf4, "nf4"},
+                                              Choice<WeightFormat>{WeightFormat::kAwq, "awq"},
+                                              Choice<WeightFormat>{WeightFormat::kGptq, "gptq"}};
+inline constexpr std::array kKvFormats = {
+    Choice<KvFormat>{KvFormat::kAuto, "auto"}, Choice<KvFormat>{KvFormat::kF32, "f32"},
+    Choice<KvFormat>{KvFormat::kBF16, "bf16"}, Choice<KvFormat>{KvFormat::kF16, "f16"},
+    Choice<KvFormat>{KvFormat::kInt8, "int8"}};
+inline constexpr std::array kBatchings = {Choice<Batching>{Batching::kContinuous, "continuous"},
+                                          Choice<Batching>{Batching::kStatic, "static"}};
+
+constexpr const auto& choices_of(DeviceType) { return kDeviceTypes; }
+constexpr const auto& choices_of(WeightFormat) { return kWeightFormats; }
+constexpr const auto& choices_of(KvFormat) { return kKvFormats; }
+constexpr const auto& choices_of(Batching) { return kBatchings; }
+
+template <class E>
+std::string_view choice_name(E value) {
+  for (const auto& choice : choices_of(value)) {
+    if (choice.value == value) return choice.name;
+  }
+  return {};
+}
+
+template <class E>
+std::optional<E> find_choice(std::string_view name) {
+  for (const auto& choice : choices_of(E{})) {
+    if (choice.name == name) return choice.value;
+  }
+  return std::nullopt;
+}
+
+// "auto, cpu, cuda"
+template <class E>
+std::string choice_names() {
+  std::string out;
+  for (const auto& choice : choices_of(E{})) {
+    if (!out.empty()) out += ", ";
+    out += choice.name;
+  }
+  return out;
+}
+
+}  // namespace caption::config

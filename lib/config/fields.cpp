@@ -1,0 +1,90 @@
+#include "config/fields.h"
+
+#include <type_traits>
+
+#include "base/json.h"
+#include "config/choices.h"
+
+namespace caption::config {
+namespace {
+
+std::string value_text(const std::string& value) { return value; }
+std::string value_text(bool value) { return value ? "true" : "false"; }
+std::string value_text(std::int64_t value) { return std::to_string(value); }
+std::string value_text(double value) { return json_number(value); }
+template <class E>
+requires std::is_enum_v<E> std::string value_text(E value) {
+  return std::string(choice_name(value));
+}
+
+template <class T>
+std::string limits_text(const T& /*value*/, const Range<T>& range) {
+  return " [" + value_text(range.min) + " to " + value_text(range.max) + "]";
+}
+template <class T>
+std::string limits_text(const T& /*value*/) {
+  if constexpr (std::is_enum_v<T>) return " {" + choice_names<T>() + "}";
+  if constexpr (std::is_same_v<T, bool>) return " {true, false}";
+  return {};
+}
+
+bool is_model_part(std::string_view key) {
+  return key.starts_with("model.") && key != "model.path";
+}
+
+}  // namespace
+
+std::vector<FieldHelp> describe_fields() {
+  std::vector<FieldHelp> out;
+  const Preset preset;
+  for_each_field(preset, [&](const Field& field, const auto& value, const auto&... range) {
+    out.push_back({.key = field.key,
+                   .flag = field.flag,
+                   .help = field.help + limits_text(value, range...),
+                   .value = value_text(value),
+                   .is_text = std::is_same_v<decltype(value), const std::string&>});
+  });
+  return out;
+}
+
+std::string to_yaml(const Preset& preset) {
+  std::string out;
+  std::string section;
+  for_each_field(preset, [&](const Field& field, const auto& value, const auto&... range) {
+    const std::string_view key = field.key;
+    if (preset.model.is_composed ? key == "model.path" : is_model_part(key)) return;
+    const std::string_view section_now = key.substr(0, key.find('.'));
+    if (section_now != section) {
+      section = section_now;
+      out += section + ":\n";
+    }
+    // A JSON string is a YAML string.
+    std::string text = value_text(value);
+    if (std::is_same_v<decltype(value), const std::string&>) text = json_quote(text);
+    out += "  " + std::string(key.substr(section.size() + 1)) + ": " + text + "  # " + field.help +
+           limits_text(value, range...) + "\n";
+  });
+  return out;
+}
+
+std::vector<std::pair<std::string, std::string>> list_values(const Preset& preset) {
+  std::vector<std::pair<std::string, std::string>> out;
+  for_each_field(preset, [&](const Field& field, const auto& value, const auto&...) {
+    out.emplace_back(field.key, value_text(value));
+  });
+  return out;
+}
+
+void apply_quality(Preset& preset) {
+  preset.generation.num_beams = 4;
+  preset.generation.length_penalty = 1.2;
+  preset.generation.early_stopping = true;
+}
+
+void apply_speed(Preset& preset) {
+  preset.generation.temperature = 0.8;
+  preset.generation.top_p = 0.95;
+  preset.generation.max_new_tokens = 128;
+}
+
+}  // namespace caption::config

@@ -1,0 +1,138 @@
+// config/fields.h: every option, once. The YAML key, the flag, its --help, the range check and
+// `presets --show` all come from this table.
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "config/preset.h"
+
+namespace caption::config {
+
+struct Field {
+  const char* key;   // "section.name"
+  const char* flag;  // "--name"; empty: only in presets
+  const char* help;  // one sentence, units included
+};
+
+template <class T>
+struct Range {
+  T min;
+  T max;
+};
+inline constexpr Range<double> kNoRange = {-std::numeric_limits<double>::max(),
+                                           std::numeric_limits<double>::max()};
+
+// Longest prompt and path a preset may hold.
+inline constexpr std::size_t kMaxTextBytes = 16u << 10;
+
+// Calls visit(field, value[, range]) for every option; `preset` may be const. Values are
+// std::string, bool, std::int64_t and double (with a range), and the enumerations of choices.h.
+template <class P, class Visit>
+void for_each_field(P& preset, Visit&& visit) {
+  using Int = Range<std::int64_t>;
+  using Real = Range<double>;
+  auto& [name, device, model, quantization, engine, speculative, generation, video] = preset;
+  visit(Field{"device.type", "--device", "where the model runs; auto looks at the machine"},
+        device.type);
+  visit(Field{"device.memory_utilization", "--memory-utilization",
+              "share of the memory that weights and KV pages may take"},
+        device.memory_utilization, Real{0.05, 0.98});
+  visit(Field{"device.threads", "--threads", "CPU threads; 0: all that this process may use"},
+        device.threads, Int{0, 4096});
+
+  visit(Field{"model.path", "--model", "a model's folder, or its name in the Hugging Face cache"},
+        model.path);
+  visit(Field{"model.vision", "", "composed model: folder of the CLIP vision tower"}, model.vision);
+  visit(
+      Field{"model.vision_feature_layer", "", "composed model: hidden layer taken, -1 is the last"},
+      model.vision_feature_layer, Int{-256, 255});
+  visit(Field{"model.pooling", "", "composed model: stride of average pooling, 1 is none"},
+        model.pooling, Int{1, 16});
+  visit(Field{"model.projector", "", "composed model: safetensors, linear or linear-gelu-linear"},
+        model.projector);
+  visit(Field{"model.llm", "", "composed model: folder of the language model"}, model.llm);
+  visit(Field{"model.adapter", "", "composed model: folder of a PEFT LoRA"}, model.adapter);
+  visit(Field{"model.prompt", "", "composed model: template with {video} and {prompt}"},
+        model.prompt);
+
+  visit(Field{"quantization.weights", "--dtype", "how weights are held"}, quantization.weights);
+  visit(Field{"quantization.double_quant", "", "nf4: quantise the scales too"},
+        quantization.double_quant);
+  visit(Field{"quantization.kv_cache", "--kv-dtype", "how KV pages are held; auto follows weights"},
+        quantization.kv_cache);
+
+  visit(Field{"engine.batching", "--batching", "how requests share steps"}, engine.batching);
+  visit(Field{"engine.max_num_seqs", "--max-num-seqs", "most clips in one step"},
+        engine.max_num_seqs, Int{1, 4096});
+  visit(
+      Field{"engine.max_num_batched_tokens", "--max-num-batched-tokens", "most tokens in one step"},
+      engine.max_num_batched_tokens, Int{1, 1 << 20});
+  visit(Field{"engine.chunked_prefill", "--chunked-prefill", "split long prompts over steps"},
+        engine.chunked_prefill);
+  visit(Field{"engine.prefix_cache", "--prefix-cache", "reuse KV pages of equal prefixes"},
+        engine.prefix_cache);
+  visit(Field{"engine.kv_cache_bytes", "--kv-cache-bytes",
+              "memory for KV pages in bytes; 0: what max_num_seqs clips need, within "
+              "memory_utilization"},
+        engine.kv_cache_bytes, Int{0, std::int64_t{1} << 50});
+
+  visit(Field{"speculative.draft_model", "", "a small model that drafts tokens; empty: none"},
+        speculative.draft_model);
+  visit(Field{"speculative.num_draft_tokens", "", "tokens drafted at a time"},
+        speculative.num_draft_tokens, Int{1, 32});
+  visit(Field{"speculative.adaptive", "", "draft more or fewer as they are accepted"},
+        speculative.adaptive);
+
+  visit(Field{"generation.prompt", "--prompt", "what the model is asked; empty: its own default"},
+        generation.prompt);
+  visit(Field{"generation.max_new_tokens", "--max-new-tokens", "longest caption in tokens"},
+        generation.max_new_tokens, Int{1, 1 << 16});
+  visit(Field{"generation.min_new_tokens", "--min-new-tokens", "shortest caption in tokens"},
+        generation.min_new_tokens, Int{0, 1 << 16});
+  visit(Field{"generation.temperature", "--temperature", "0: always the likeliest token"},
+        generation.temperature, Real{0.0, 10.0});
+  visit(Field{"generation.top_p", "--top-p", "sample from this share of probability; 1: all"},
+        generation.top_p, Real{1e-6, 1.0});
+  visit(Field{"generation.top_k", "--top-k", "sample from so many tokens; 0: all"},
+        generation.top_k, Int{0, 1 << 20});
+  visit(Field{"generation.repetition_penalty", "--repetition-penalty",
+              "divides logits of tokens seen before; 1: off"},
+        generation.repetition_penalty, Real{0.01, 10.0});
+  visit(Field{"generation.no_repeat_ngram_size", "--no-repeat-ngram-size",
+              "n-grams of tokens that may not come twice; 0: off"},
+        generation.no_repeat_ngram_size, Int{0, 1024});
+  visit(Field{"generation.num_beams", "--num-beams", "beam search; 1: none"}, generation.num_beams,
+        Int{1, 64});
+  visit(Field{"generation.length_penalty", "", "beam search: above 1 favours long captions"},
+        generation.length_penalty, Real{-10.0, 10.0});
+  visit(Field{"generation.early_stopping", "", "beam search: stop when enough beams have ended"},
+        generation.early_stopping);
+  visit(Field{"generation.seed", "--seed", "of sampling; the same seed gives the same captions"},
+        generation.seed, Int{0, std::numeric_limits<std::int64_t>::max()});
+
+  visit(Field{"video.num_frames", "--frames", "frames taken from each clip"}, video.num_frames,
+        Int{1, 4096});
+  visit(Field{"video.sampling", "--sampling", "which frames: arange, linspace or fps=F"},
+        video.sampling);
+  visit(Field{"video.max_pixels", "--max-pixels", "largest frame in pixels; larger clips fail"},
+        video.max_pixels, Int{1, std::int64_t{1} << 31});
+  visit(Field{"video.decode_timeout_s", "--decode-timeout-s",
+              "longest time to read one clip in seconds"},
+        video.decode_timeout_s, Real{0.001, 86400.0});
+}
+
+// What a flag's --help shows.
+struct FieldHelp {
+  std::string key;
+  std::string flag;
+  std::string help;   // with the range or the choices
+  std::string value;  // the default
+  bool is_text = false;
+};
+std::vector<FieldHelp> describe_fields();
+
+}  // namespace caption::config

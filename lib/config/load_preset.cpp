@@ -1,0 +1,121 @@
+#include "config/load_preset.h"
+
+#include <algorithm>
+#include <array>
+#include <cstdlib>
+#include <map>
+
+#include "base/mapped_file.h"
+#include "config/resources.h"
+
+namespace caption::config {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::string_view kSuffix = ".yaml";
+
+struct CudaPreset {
+  const char* name;
+  std::int64_t min_memory_bytes;
+};
+// What a card of the named size reports is a few per cent less than its name says.
+constexpr std::array kCudaPresets = {CudaPreset{"h100", 70LL << 30}, CudaPreset{"a100", 35LL << 30},
+                                     CudaPreset{"l4", 20LL << 30}, CudaPreset{"t4", 14LL << 30}};
+
+std::string read_preset(const fs::path& path) {
+  try {
+    return read_text_file(path, 1u << 20);
+  } catch (const Error& error) {
+    throw Error(ErrorCode::kBadPreset, error.what());
+  }
+}
+
+std::string summary_of(const fs::path& path) {
+  try {
+    const std::string text = read_text_file(path, 1u << 20);
+    if (!text.starts_with("# ")) return {};
+    return text.substr(2, text.find('\n') - 2);
+  } catch (const Error&) {
+    return "(cannot be read)";
+  }
+}
+
+std::vector<fs::path> preset_folders() {
+  std::vector<fs::path> folders;
+  const char* own = std::getenv("CAPTION_PRESETS");
+  if (own != nullptr && *own != '\0') folders.emplace_back(own);
+  for (const fs::path& root : resource_roots()) folders.push_back(root / "presets");
+  return folders;
+}
+
+fs::path find_preset(std::string_view name_or_path) {
+  const std::vector<PresetFile> presets = list_presets();
+  std::string names;
+  for (const PresetFile& preset : presets) {
+    if (preset.name == name_or_path) return preset.path;
+    names += (names.empty() ? "" : ", ") + std::string(preset.name);
+  }
+  const bool looks_like_path = name_or_path.find('/') != std::string_view::npos ||
+                               name_or_path.ends_with(kSuffix) || name_or_path.ends_with(".yml");
+  if (looks_like_path || fs::exists(name_or_path)) return fs::path(name_or_path);
+  throw Error(ErrorCode::kBadPreset, "no preset is named \"" + std::string(name_or_path) +
+                                         "\" and no such file is there; presets: " + names);
+}
+
+std::string gib(std::int64_t bytes) { return std::to_string(bytes >> 30) + " GiB"; }
+
+}  // namespace
+
+std::vector<PresetFile> list_presets() {
+  std::map<std::string, fs::path> found;
+  for (const fs::path& folder : preset_folders()) {
+    std::error_code error;
+    for (const fs::directory_entry& entry : fs::directory_iterator(folder, error)) {
+      if (entry.path().extension() != kSuffix) continue;
+      found.emplace(entry.path().stem().string(), entry.path());  // the first one stays
+    }
+  }
+  std::vector<PresetFile> presets;
+  for (const auto& [name, path] : found) {
+    presets.push_back({.name = name, .path = path, .summary = summary_of(path)});
+  }
+  return presets;
+}
+
+std::string choose_preset(const Machine& machine, bool has_cuda_kernels) {
+  if (!has_cuda_kernels || machine.cuda_devices.empty()) return "cpu";
+  const std::int64_t memory_bytes = machine.cuda_devices.front().memory_bytes;
+  const auto fitting = std::find_if(
+      kCudaPresets.begin(), kCudaPresets.end(),
+      [&](const CudaPreset& preset) { return memory_bytes >= preset.min_memory_bytes; });
+  return fitting == kCudaPresets.end() ? "cpu" : fitting->name;
+}
+
+LoadedPreset load_preset(std::string_view name_or_path, const Machine& machine,
+                         bool has_cuda_kernels) {
+  const fs::path path = find_preset(name_or_path);
+  const std::string text = read_preset(path);
+  Preset preset = parse_preset(text, path.string());
+  preset.name = path.stem().string();
+  if (preset.device.type != DeviceType::kAuto) return {.preset = preset, .path = path, .note = {}};
+
+  const std::string chosen = choose_preset(machine, has_cuda_kernels);
+  const fs::path chosen_path = find_preset(chosen);
+  Preset base = parse_preset(read_preset(chosen_path), chosen_path.string());
+  const DeviceType type = base.device.type;
+  preset = overlay_preset(base, text, path.string());
+  preset.device.type = type;
+  preset.name = chosen;
+  std::string why = "this build has no CUDA kernels";
+  if (has_cuda_kernels) {
+    why = machine.cuda_devices.empty() ? machine.cuda_status
+                                       : machine.cuda_devices.front().name + " with " +
+                                             gib(machine.cuda_devices.front().memory_bytes);
+  }
+  return {.preset = std::move(preset),
+          .path = chosen_path,
+          .note = "preset " + chosen + " chosen for this machine: " + why};
+}
+
+}  // namespace caption::config

@@ -1,0 +1,229 @@
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <string>
+#include <type_traits>
+
+#include "base/json.h"
+#include "config/choices.h"
+#include "config/fields.h"
+#include "config/internal/yaml_values.h"
+#include "config/preset.h"
+#include "video/read_clip.h"
+
+namespace caption::config {
+namespace {
+
+constexpr std::size_t kMaxQuotedBytes = 80;  // of the file's own text inside a message
+constexpr std::string_view kModelPath = "model.path";
+
+std::string excerpt(std::string_view text) {
+  return json_quote(text.substr(0, kMaxQuotedBytes)) + (text.size() > kMaxQuotedBytes ? "..." : "");
+}
+
+template <class T>
+std::string number_text(T value) {
+  if constexpr (std::is_same_v<T, double>) {
+    return json_number(value);
+  } else {
+    return std::to_string(value);
+  }
+}
+
+// A scalar as it stands in a file or behind a flag.
+struct Scalar {
+  std::string_view text;
+  bool is_string = false;  // quoted: no number, no bool
+};
+
+// What is wrong with the scalar for this value; empty when it was taken.
+std::string assign(const Scalar& scalar, std::string& value) {
+  if (scalar.text.size() > kMaxTextBytes) {
+    return std::to_string(scalar.text.size()) + " bytes of text; at most " +
+           std::to_string(kMaxTextBytes) + " are allowed";
+  }
+  value = scalar.text;
+  return {};
+}
+
+std::string assign(const Scalar& scalar, bool& value) {
+  const bool is_true = scalar.text == "true" || scalar.text == "on";
+  if (scalar.is_string || (!is_true && scalar.text != "false" && scalar.text != "off")) {
+    return "expected true or false, found " + excerpt(scalar.text);
+  }
+  value = is_true;
+  return {};
+}
+
+template <class T>
+std::string assign(const Scalar& scalar, T& value, const Range<T>& range) {
+  constexpr const char* kKind = std::is_same_v<T, double> ? "a number" : "an integer";
+  const char* end = scalar.text.data() + scalar.text.size();
+  T parsed{};
+  const auto [stop, error] = std::from_chars(scalar.text.data(), end, parsed);
+  const bool is_overflow = error == std::errc::result_out_of_range && stop == end;
+  if (scalar.is_string || stop != end || (error != std::errc() && !is_overflow)) {
+    return std::string("expected ") + kKind + ", found " + excerpt(scalar.text);
+  }
+  if (is_overflow || !(parsed >= range.min && parsed <= range.max)) {  // NaN is in no range
+    return "expected " + number_text(range.min) + " to " + number_text(range.max) + ", found " +
+           excerpt(scalar.text);
+  }
+  value = parsed;
+  return {};
+}
+
+template <class E>
+requires std::is_enum_v<E> std::string assign(const Scalar& scalar, E& value) {
+  const std::optional<E> choice = find_choice<E>(scalar.text);
+  if (!choice) return "expected one of " + choice_names<E>() + ", found " + excerpt(scalar.text);
+  value = *choice;
+  return {};
+}
+
+std::string check_sampling(const std::string& text) {
+  try {
+    video::parse_sampling(text, 1);
+    return {};
+  } catch (const Error& error) {
+    return error.what();
+  }
+}
+
+enum class SetResult { kSet, kUnknownKey };
+
+// Sets one key. `problem` says what is wrong with the value, or stays empty.
+SetResult set_field(Preset& preset, std::string_view key, const Scalar& scalar,
+                    std::string& problem) {
+  SetResult result = SetResult::kUnknownKey;
+  for_each_field(preset, [&](const Field& field, auto& value, const auto&... range) {
+    if (key != field.key) return;
+    result = SetResult::kSet;
+    problem = assign(scalar, value, range...);
+  });
+  if (problem.empty() && key == "video.sampling")
+    problem = check_sampling(std::string(scalar.text));
+  return result;
+}
+
+// The section's name, or the whole key: what stands before the first dot.
+std::string_view section_of(std::string_view key) { return key.substr(0, key.find('.')); }
+
+bool is_section(std::string_view name) {
+  Preset preset;
+  bool found = false;
+  for_each_field(preset, [&](const Field& field, const auto&, const auto&...) {
+    found = found || section_of(field.key) == name;
+  });
+  return found;
+}
+
+std::string keys_of(std::string_view section) {
+  std::string out;
+  Preset preset;
+  for_each_field(preset, [&](const Field& field, const auto&, const auto&...) {
+    if (section_of(field.key) != section) return;
+    if (!out.empty()) out += ", ";
+    out += std::string_view(field.key).substr(section.size() + 1);
+  });
+  return out;
+}
+
+[[noreturn]] void throw_unknown_key(std::string_view name, const YamlValue& value) {
+  const std::string_view section = section_of(value.key);
+  const bool is_known = is_section(section);
+  const std::string message =
+      is_known && section.size() == value.key.size()
+          ? excerpt(section) + " is a section; it takes the keys " + keys_of(section)
+      : is_known ? "unknown key " + excerpt(value.key) + "; the section has " + keys_of(section)
+                 : "unknown section " + excerpt(section) +
+                       "; there are device, model, quantization, engine, speculative, generation, "
+                       "video";
+  throw_at(name, value.key_line, value.key_column, message);
+}
+
+// `model` is a path, or a map of parts.
+void check_model(const YamlDocument& document, std::string_view name, Preset& preset) {
+  for (const YamlSection& section : document.sections) {
+    if (section.name != "model") continue;
+    const auto is_given = [&](std::string_view key) {
+      return std::any_of(document.values.begin(), document.values.end(),
+                         [&](const YamlValue& value) { return value.key == key; });
+    };
+    if (is_given(kModelPath)) {
+      if (preset.model.is_composed) preset.model.is_composed = false;
+      return;
+    }
+    for (const char* key : {"model.vision", "model.projector", "model.llm"}) {
+      if (!is_given(key)) {
+        throw_at(name, section.line, section.column,
+                 std::string(key) + " is missing; a composed model has vision, projector and llm");
+      }
+    }
+    if (preset.model.prompt.find("{video}") == std::string::npos) {
+      throw_at(name, section.line, section.column, "model.prompt has no {video}");
+    }
+    preset.model.is_composed = true;
+    preset.model.path.clear();
+  }
+}
+
+void check_consistency(const Preset& preset, const YamlDocument& document, std::string_view name) {
+  if (preset.generation.min_new_tokens <= preset.generation.max_new_tokens) return;
+  for (const YamlValue& value : document.values) {
+    if (value.key != "generation.min_new_tokens" && value.key != "generation.max_new_tokens") {
+      continue;
+    }
+    throw_at(name, value.line, value.column,
+             "min_new_tokens " + std::to_string(preset.generation.min_new_tokens) +
+                 " exceeds max_new_tokens " + std::to_string(preset.generation.max_new_tokens));
+  }
+}
+
+}  // namespace
+
+Preset overlay_preset(Preset base, std::string_view yaml, std::string_view name) {
+  const YamlDocument document = read_yaml(yaml, name);
+  for (const YamlSection& section : document.sections) {
+    if (is_section(section.name)) continue;
+    throw_unknown_key(name, {.key = section.name + ".",
+                             .text = {},
+                             .key_line = section.line,
+                             .key_column = section.column});
+  }
+  for (const YamlValue& value : document.values) {
+    if (value.is_null && is_section(value.key)) continue;  // "speculative:" without keys
+    const bool is_model = value.key == "model";
+    const std::string_view key = is_model ? kModelPath : std::string_view(value.key);
+    std::string problem;
+    const Scalar scalar{.text = value.text, .is_string = value.is_quoted};
+    if (set_field(base, key, scalar, problem) == SetResult::kUnknownKey) {
+      throw_unknown_key(name, value);
+    }
+    if (value.is_null) problem = "the value is missing";
+    if (!problem.empty()) throw_at(name, value.line, value.column, value.key + ": " + problem);
+    if (is_model) base.model.is_composed = false;
+  }
+  check_model(document, name, base);
+  check_consistency(base, document, name);
+  return base;
+}
+
+Preset parse_preset(std::string_view yaml, std::string name) {
+  Preset preset;
+  preset.name = name;
+  return overlay_preset(std::move(preset), yaml, name);
+}
+
+void apply_override(Preset& preset, const Override& override_value) {
+  std::string problem;
+  const SetResult result =
+      set_field(preset, override_value.key, {.text = override_value.value}, problem);
+  CAPTION_CHECK(result == SetResult::kSet, "no option " + override_value.key);
+  if (!problem.empty()) {
+    throw Error(ErrorCode::kUsage, override_value.source + ": " + problem);
+  }
+  if (override_value.key == kModelPath) preset.model.is_composed = false;
+}
+
+}  // namespace caption::config

@@ -1,0 +1,130 @@
+// config/preset.h: everything a run can be told, as presets and flags say it.
+//
+// A preset is a flat YAML file of at most two levels: sections, and keys in them. Keys, ranges and
+// help texts stand once, in config/fields.h.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/error.h"
+
+namespace caption::config {
+
+enum class DeviceType { kAuto, kCpu, kCuda };
+enum class WeightFormat { kF32, kBF16, kF16, kInt8, kNf4, kAwq, kGptq };
+enum class KvFormat { kAuto, kF32, kBF16, kF16, kInt8 };
+enum class Batching { kContinuous, kStatic };
+
+struct DeviceSection {
+  DeviceType type = DeviceType::kCpu;
+  double memory_utilization = 0.5;
+  std::int64_t threads = 0;
+  friend bool operator==(const DeviceSection&, const DeviceSection&) = default;
+};
+
+// A model's folder or name; or, when `is_composed`, the parts of a composed one.
+struct ModelSection {
+  std::string path = "samples/demo-model";
+  bool is_composed = false;
+  std::string vision;
+  std::int64_t vision_feature_layer = -1;
+  std::int64_t pooling = 1;
+  std::string projector;
+  std::string llm;
+  std::string adapter;
+  std::string prompt = "{video}{prompt}";
+  friend bool operator==(const ModelSection&, const ModelSection&) = default;
+};
+
+struct QuantizationSection {
+  WeightFormat weights = WeightFormat::kBF16;
+  bool double_quant = false;
+  KvFormat kv_cache = KvFormat::kAuto;
+  friend bool operator==(const QuantizationSection&, const QuantizationSection&) = default;
+};
+
+struct EngineSection {
+  Batching batching = Batching::kContinuous;
+  std::int64_t max_num_seqs = 16;
+  std::int64_t max_num_batched_tokens = 2048;
+  bool chunked_prefill = true;
+  bool prefix_cache = false;
+  std::int64_t kv_cache_bytes = 0;
+  friend bool operator==(const EngineSection&, const EngineSection&) = default;
+};
+
+struct SpeculativeSection {
+  std::string draft_model;
+  std::int64_t num_draft_tokens = 5;
+  bool adaptive = false;
+  friend bool operator==(const SpeculativeSection&, const SpeculativeSection&) = default;
+};
+
+struct GenerationSection {
+  std::string prompt;
+  std::int64_t max_new_tokens = 128;
+  std::int64_t min_new_tokens = 0;
+  double temperature = 0.0;
+  double top_p = 1.0;
+  std::int64_t top_k = 50;
+  double repetition_penalty = 1.0;
+  std::int64_t no_repeat_ngram_size = 0;
+  std::int64_t num_beams = 1;
+  double length_penalty = 1.0;
+  bool early_stopping = false;
+  std::int64_t seed = 20;
+  friend bool operator==(const GenerationSection&, const GenerationSection&) = default;
+};
+
+struct VideoSection {
+  std::int64_t num_frames = 8;
+  std::string sampling = "arange";
+  std::int64_t max_pixels = 64LL << 20;
+  double decode_timeout_s = 120;
+  friend bool operator==(const VideoSection&, const VideoSection&) = default;
+};
+
+struct Preset {
+  std::string name;  // for messages and manifests, not part of the file
+  DeviceSection device;
+  ModelSection model;
+  QuantizationSection quantization;
+  EngineSection engine;
+  SpeculativeSection speculative;
+  GenerationSection generation;
+  VideoSection video;
+  friend bool operator==(const Preset&, const Preset&) = default;
+};
+
+// Reads a preset; keys that the text leaves out keep the defaults above. `name` stands for the file
+// in messages. Throws Error(kBadPreset) "name:line:column: ..." for broken YAML, aliases, nesting,
+// unknown or duplicate keys, values of a wrong type or outside their range.
+Preset parse_preset(std::string_view yaml, std::string name);
+
+// The same text read over `base`: keys that it leaves out keep their value there.
+Preset overlay_preset(Preset base, std::string_view yaml, std::string_view name);
+
+// One flag's value set on top of a preset: `key` as in the file ("generation.temperature").
+struct Override {
+  std::string key;
+  std::string value;
+  std::string source;  // for messages: "--temperature"
+};
+// Throws Error(kUsage) "--temperature: ..." for a value that the key does not take.
+void apply_override(Preset& preset, const Override& override_value);
+
+// --quality: beam search with 4 beams. --speed: short captions, sampled freely.
+void apply_quality(Preset& preset);
+void apply_speed(Preset& preset);
+
+// The preset as a file that parse_preset reads back to the same values, every key with its help.
+std::string to_yaml(const Preset& preset);
+
+// Every key with its value as text, in the order of the file ("generation.seed", "20").
+std::vector<std::pair<std::string, std::string>> list_values(const Preset& preset);
+
+}  // namespace caption::config

@@ -1,0 +1,171 @@
+#include "config/resolve.h"
+
+#include <algorithm>
+#include <array>
+#include <limits>
+
+#include "config/choices.h"
+#include "config/resources.h"
+
+namespace caption::config {
+namespace {
+
+bool runs_here(WeightFormat format) {
+  return format == WeightFormat::kF32 || format == WeightFormat::kBF16;
+}
+
+model::WeightType weight_type(const Preset& preset) {
+  return preset.quantization.weights == WeightFormat::kF32 ? model::WeightType::kF32
+                                                           : model::WeightType::kBF16;
+}
+
+DType kv_dtype(const Preset& preset) {
+  switch (preset.quantization.kv_cache) {
+    case KvFormat::kF32: return DType::kF32;
+    case KvFormat::kBF16: return DType::kBF16;
+    default: return weight_type(preset) == model::WeightType::kF32 ? DType::kF32 : DType::kBF16;
+  }
+}
+
+std::string join(const std::vector<std::string>& parts) {
+  std::string out;
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    if (i > 0) out += i + 1 == parts.size() ? " and " : ", ";
+    out += parts[i];
+  }
+  return out;
+}
+
+std::int32_t to_int32(std::int64_t value) {
+  return static_cast<std::int32_t>(std::clamp<std::int64_t>(
+      value, std::numeric_limits<std::int32_t>::min(), std::numeric_limits<std::int32_t>::max()));
+}
+
+}  // namespace
+
+std::vector<std::string> missing_features(const Preset& preset, bool has_cuda_kernels) {
+  std::vector<std::string> missing;
+  if (preset.device.type == DeviceType::kCuda && !has_cuda_kernels) {
+    missing.emplace_back("CUDA kernels");
+  }
+  const WeightFormat weights = preset.quantization.weights;
+  if (!runs_here(weights)) missing.push_back(std::string(choice_name(weights)) + " weights");
+  const KvFormat kv = preset.quantization.kv_cache;
+  if (kv == KvFormat::kF16 || kv == KvFormat::kInt8) {
+    missing.push_back("a KV cache in " + std::string(choice_name(kv)));
+  }
+  if (preset.engine.prefix_cache) missing.emplace_back("the prefix cache");
+  if (!preset.speculative.draft_model.empty()) missing.emplace_back("speculative decoding");
+  if (preset.generation.num_beams > 1) missing.emplace_back("beam search");
+  if (!preset.model.adapter.empty()) missing.emplace_back("LoRA adapters");
+  return missing;
+}
+
+void require_available(const Preset& preset, bool has_cuda_kernels) {
+  const std::vector<std::string> missing = missing_features(preset, has_cuda_kernels);
+  if (missing.empty()) return;
+  throw Error(ErrorCode::kUnavailable, "preset " + preset.name + ": what is asked for needs " +
+                                           join(missing) +
+                                           ", which this build does not have; --preset cpu runs "
+                                           "here");
+}
+
+std::unique_ptr<model::CaptionModel> open_model(const Preset& preset,
+                                                const std::filesystem::path& preset_folder) {
+  if (!preset.model.is_composed) {
+    return model::open_model(find_model(preset.model.path, preset_folder), weight_type(preset));
+  }
+  const ModelSection& parts = preset.model;
+  // The projector is a file or a folder: beside the preset, or as given.
+  std::filesystem::path projector = preset_folder / parts.projector;
+  if (!std::filesystem::exists(projector)) projector = parts.projector;
+  return model::open_composed({.vision = find_model(parts.vision, preset_folder),
+                               .projector = projector,
+                               .llm = find_model(parts.llm, preset_folder),
+                               .vision_feature_layer = parts.vision_feature_layer,
+                               .pool_stride = parts.pooling,
+                               .prompt = parts.prompt},
+                              weight_type(preset));
+}
+
+std::int64_t plan_kv_cache_bytes(const Preset& preset, const model::DecoderSpec& spec,
+                                 std::int64_t weight_bytes, std::int64_t machine_memory_bytes) {
+  if (preset.engine.kv_cache_bytes > 0) return preset.engine.kv_cache_bytes;
+  const auto element_bytes = static_cast<std::int64_t>(dtype_size_bytes(kv_dtype(preset)));
+  const std::int64_t token_bytes =
+      2 * spec.num_layers * spec.num_kv_heads * spec.head_dim * element_bytes;
+  constexpr std::int64_t kPageTokens = 16;
+  const std::int64_t sequence_tokens =
+      (spec.max_positions + kPageTokens - 1) / kPageTokens * kPageTokens;
+  const double need_bytes = static_cast<double>(token_bytes) *
+                            static_cast<double>(sequence_tokens) *
+                            static_cast<double>(preset.engine.max_num_seqs);
+  const double allowed_bytes =
+      preset.device.memory_utilization * static_cast<double>(machine_memory_bytes) -
+      static_cast<double>(weight_bytes);
+  if (allowed_bytes <= 0) {
+    throw Error(ErrorCode::kOutOfMemory,
+                "weights of " + std::to_string(weight_bytes) +
+                    " bytes leave no room for KV pages "
+                    "in memory_utilization " +
+                    std::to_string(preset.device.memory_utilization) + " of " +
+                    std::to_string(machine_memory_bytes) +
+                    " bytes; use a smaller model or a higher --memory-utilization");
+  }
+  return static_cast<std::int64_t>(std::min(need_bytes, allowed_bytes));
+}
+
+int num_threads(const Preset& preset, const Machine& machine) {
+  return preset.device.threads > 0 ? static_cast<int>(preset.device.threads)
+                                   : std::max(1, machine.num_cpus);
+}
+
+engine::EngineOptions engine_options(const Preset& preset, std::int64_t kv_cache_bytes) {
+  return {.batching = preset.engine.batching == Batching::kStatic ? engine::BatchMode::kStatic
+                                                                  : engine::BatchMode::kContinuous,
+          .max_num_seqs = to_int32(preset.engine.max_num_seqs),
+          .max_num_batched_tokens = to_int32(preset.engine.max_num_batched_tokens),
+          .chunked_prefill = preset.engine.chunked_prefill,
+          .kv_cache_bytes = kv_cache_bytes,
+          .kv_dtype = kv_dtype(preset)};
+}
+
+sampling::SamplingParams sampling_params(const Preset& preset) {
+  const GenerationSection& generation = preset.generation;
+  return {.temperature = generation.temperature,
+          .top_k = to_int32(generation.top_k),
+          .top_p = generation.top_p,
+          .repetition_penalty = generation.repetition_penalty,
+          .no_repeat_ngram_size = to_int32(generation.no_repeat_ngram_size),
+          .min_new_tokens = to_int32(generation.min_new_tokens),
+          .max_new_tokens = to_int32(generation.max_new_tokens),
+          .stop_ids = {},
+          .seed = static_cast<std::uint64_t>(generation.seed)};
+}
+
+video::ReadOptions read_options(const Preset& preset) {
+  video::ReadOptions options;
+  options.sampling =
+      video::parse_sampling(preset.video.sampling, static_cast<int>(preset.video.num_frames));
+  options.limits.max_pixels = preset.video.max_pixels;
+  options.limits.max_decode_us = static_cast<std::int64_t>(preset.video.decode_timeout_s * 1e6);
+  return options;
+}
+
+std::vector<std::pair<std::string, std::string>> caption_settings(const Preset& preset) {
+  constexpr std::array<std::string_view, 3> kSections = {"model.", "quantization.", "generation."};
+  std::vector<std::pair<std::string, std::string>> out;
+  for (auto& [key, value] : list_values(preset)) {
+    const bool decides =
+        std::any_of(kSections.begin(), kSections.end(),
+                    [&key = key](std::string_view section) { return key.starts_with(section); }) ||
+        key == "video.num_frames" || key == "video.sampling";
+    // The prompt stands apart, with the model's default filled in; paths give way to a hash.
+    const bool is_path = key == "model.path" || key == "model.vision" || key == "model.projector" ||
+                         key == "model.llm" || key == "model.adapter";
+    if (decides && !is_path && key != "generation.prompt") out.emplace_back(key, value);
+  }
+  return out;
+}
+
+}  // namespace caption::config

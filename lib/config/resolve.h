@@ -1,0 +1,43 @@
+// config/resolve.h: from a preset to the rooms' own options.
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "backend/machine.h"
+#include "config/preset.h"
+#include "engine/options.h"
+#include "model/caption_model.h"
+#include "sampling/sampling_params.h"
+#include "video/read_clip.h"
+
+namespace caption::config {
+
+// What the preset asks for and this build does not have, each as a phrase ("beam search").
+std::vector<std::string> missing_features(const Preset& preset, bool has_cuda_kernels);
+// Throws Error(kUnavailable) with all of them in one sentence.
+void require_available(const Preset& preset, bool has_cuda_kernels);
+
+// Opens the model or the composed model that the preset names; paths as find_model() resolves them.
+// Throws Error: kBadModel, kUnavailable.
+std::unique_ptr<model::CaptionModel> open_model(const Preset& preset,
+                                                const std::filesystem::path& preset_folder);
+
+// Memory for KV pages: what max_num_seqs sequences of the model's longest length need, at most
+// memory_utilization of the machine less the weights; or kv_cache_bytes when the preset sets it.
+std::int64_t plan_kv_cache_bytes(const Preset& preset, const model::DecoderSpec& spec,
+                                 std::int64_t weight_bytes, std::int64_t machine_memory_bytes);
+
+int num_threads(const Preset& preset, const Machine& machine);
+engine::EngineOptions engine_options(const Preset& preset, std::int64_t kv_cache_bytes);
+// Without stop ids: those are the model's.
+sampling::SamplingParams sampling_params(const Preset& preset);
+video::ReadOptions read_options(const Preset& preset);
+
+// The settings that decide captions, for a manifest: not those that decide speed or memory.
+std::vector<std::pair<std::string, std::string>> caption_settings(const Preset& preset);
+
+}  // namespace caption::config

@@ -1,0 +1,19 @@
+// config/resources.h: where the files that come with the program lie.
+#pragma once
+
+#include <filesystem>
+#include <string_view>
+#include <vector>
+
+namespace caption::config {
+
+// Folders that hold presets/ and samples/: beside the installed binary (../share/caption-cli), then
+// the source tree this binary was built from. Existing ones only.
+std::vector<std::filesystem::path> resource_roots();
+
+// A model named in a preset or by --model: an existing folder as given, beside the preset's file or
+// one above it, below a resource root; or a name in the local Hugging Face cache.
+// `preset_folder` may be empty. Throws Error(kBadModel) that says where it looked.
+std::filesystem::path find_model(std::string_view name, const std::filesystem::path& preset_folder);
+
+}  // namespace caption::config

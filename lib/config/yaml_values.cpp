@@ -1,0 +1,147 @@
+#include <yaml-cpp/eventhandler.h>
+#include <yaml-cpp/exceptions.h>
+#include <yaml-cpp/mark.h>
+#include <yaml-cpp/parser.h>
+
+#include <set>
+#include <sstream>
+
+#include "base/error.h"
+#include "base/json.h"
+#include "base/utf8.h"
+#include "config/internal/yaml_values.h"
+
+namespace caption::config {
+namespace {
+
+// No preset needs more; what yaml-cpp does with a megabyte of brackets is its secret.
+constexpr std::size_t kMaxFileBytes = 64u << 10;
+
+class FlatReader final : public YAML::EventHandler {
+ public:
+  explicit FlatReader(std::string_view name) : name_(name) {}
+
+  YamlDocument take() { return std::move(document_); }
+
+  void OnDocumentStart(const YAML::Mark& mark) override {
+    if (has_document_) fail(mark, "a second document; a preset is one");
+    has_document_ = true;
+  }
+  void OnDocumentEnd() override {}
+
+  void OnNull(const YAML::Mark& mark, YAML::anchor_t anchor) override {
+    refuse_anchor(mark, anchor);
+    if (depth_ == 0) return;  // an empty file
+    if (expects_key_) fail(mark, "a key is missing");
+    add_value(mark, {.text = "", .is_null = true});
+  }
+
+  void OnAlias(const YAML::Mark& mark, YAML::anchor_t /*anchor*/) override {
+    fail(mark, "aliases are not part of a preset");
+  }
+
+  void OnScalar(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
+                const std::string& text) override {
+    refuse_anchor(mark, anchor);
+    // "?": a plain scalar, "!": a quoted one.
+    if (tag != "?" && tag != "!" && !tag.empty()) fail(mark, "tags are not part of a preset");
+    if (depth_ == 0) fail(mark, "expected sections with keys, found a single value");
+    if (expects_key_) {
+      set_key(mark, text);
+    } else {
+      add_value(mark, {.text = text, .is_quoted = tag == "!"});
+    }
+  }
+
+  void OnSequenceStart(const YAML::Mark& mark, const std::string& /*tag*/,
+                       YAML::anchor_t /*anchor*/, YAML::EmitterStyle::value /*style*/) override {
+    fail(mark, "a list; every key of a preset takes one value");
+  }
+  void OnSequenceEnd() override {}
+
+  void OnMapStart(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
+                  YAML::EmitterStyle::value /*style*/) override {
+    refuse_anchor(mark, anchor);
+    if (tag != "?" && !tag.empty()) fail(mark, "tags are not part of a preset");
+    if (depth_ > 0 && expects_key_) fail(mark, "a map as a key");
+    if (depth_ == 2) fail(mark, "a map below a section; a preset has two levels");
+    if (depth_ == 1) {
+      document_.sections.push_back({key_, key_mark_.line + 1, key_mark_.column + 1});
+      section_ = key_;
+    }
+    ++depth_;
+    expects_key_ = true;
+  }
+
+  void OnMapEnd() override {
+    --depth_;
+    expects_key_ = true;
+    if (depth_ == 1) section_.clear();
+  }
+
+ private:
+  [[noreturn]] void fail(const YAML::Mark& mark, const std::string& message) const {
+    throw_at(name_, mark.line + 1, mark.column + 1, message);
+  }
+  void refuse_anchor(const YAML::Mark& mark, YAML::anchor_t anchor) const {
+    if (anchor != 0) fail(mark, "anchors are not part of a preset");
+  }
+
+  void set_key(const YAML::Mark& mark, const std::string& text) {
+    const std::string full = section_.empty() ? text : section_ + "." + text;
+    if (!keys_.insert(full).second) fail(mark, "key " + json_quote(full) + " appears twice");
+    key_ = text;
+    key_mark_ = mark;
+    expects_key_ = false;
+  }
+
+  void add_value(const YAML::Mark& mark, YamlValue value) {
+    value.key = section_.empty() ? key_ : section_ + "." + key_;
+    value.line = mark.line + 1;
+    value.column = mark.column + 1;
+    value.key_line = key_mark_.line + 1;
+    value.key_column = key_mark_.column + 1;
+    document_.values.push_back(std::move(value));
+    expects_key_ = true;
+  }
+
+  std::string_view name_;
+  YamlDocument document_;
+  std::set<std::string> keys_;
+  std::string section_;
+  std::string key_;
+  YAML::Mark key_mark_;
+  int depth_ = 0;
+  bool has_document_ = false;
+  bool expects_key_ = false;
+};
+
+}  // namespace
+
+void throw_at(std::string_view name, int line, int column, const std::string& message) {
+  throw Error(ErrorCode::kBadPreset, std::string(name) + ":" + std::to_string(line) + ":" +
+                                         std::to_string(column) + ": " + message);
+}
+
+YamlDocument read_yaml(std::string_view text, std::string_view name) {
+  if (text.size() > kMaxFileBytes) {
+    throw_at(name, 1, 1,
+             std::to_string(text.size()) + " bytes; a preset has at most " +
+                 std::to_string(kMaxFileBytes));
+  }
+  if (!is_valid_utf8(text) || text.find('\0') != std::string_view::npos) {
+    throw_at(name, 1, 1, "not a text in UTF-8");
+  }
+  FlatReader reader(name);
+  std::istringstream stream{std::string(text)};
+  try {
+    YAML::Parser parser(stream);
+    while (parser.HandleNextDocument(reader)) {
+    }
+  } catch (const YAML::Exception& error) {
+    throw_at(name, error.mark.line + 1, error.mark.column + 1, error.msg);
+  }
+  return reader.take();
+}
+
+}  // namespace caption::config

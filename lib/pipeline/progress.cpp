@@ -1,0 +1,87 @@
+#include "pipeline/progress.h"
+
+#include <algorithm>
+#include <array>
+
+#include "base/json.h"
+#include "base/log.h"
+
+namespace caption::pipeline {
+namespace {
+
+constexpr std::int64_t kLiveIntervalUs = 200'000;
+constexpr std::int64_t kSparseIntervalUs = 10'000'000;
+
+// Per second of the run; 0 before the clock has moved.
+double rate(std::int64_t count, std::int64_t elapsed_us) {
+  return elapsed_us > 0 ? static_cast<double>(count) * 1e6 / static_cast<double>(elapsed_us) : 0;
+}
+
+std::string percent(double share) {
+  return std::to_string(static_cast<int>(std::clamp(share, 0.0, 1.0) * 100 + 0.5)) + " %";
+}
+
+std::string clips(std::int64_t count) {
+  return std::to_string(count) + (count == 1 ? " clip" : " clips");
+}
+
+}  // namespace
+
+std::string describe_progress(const Progress& progress) {
+  std::string out = std::to_string(progress.clips_done) + "/" + clips(progress.clips_total);
+  if (progress.clips_failed > 0) out += ", " + std::to_string(progress.clips_failed) + " failed";
+  out += ", " + json_number(rate(progress.clips_done, progress.elapsed_us), 2) + " clips/s, ";
+  return out + json_number(rate(progress.output_tokens, progress.elapsed_us), 0) + " tokens/s";
+}
+
+std::string describe_speed(const Outcome& outcome) {
+  const Progress& progress = outcome.progress;
+  std::string out = clips(progress.clips_done - progress.clips_failed) + " captioned";
+  if (progress.clips_failed > 0) out += ", " + std::to_string(progress.clips_failed) + " failed";
+  if (progress.files_skipped > 0) {
+    out += ", " + std::to_string(progress.files_skipped) + " files in folders are no videos";
+  }
+  out += " in " + json_number(static_cast<double>(progress.elapsed_us) / 1e6, 2) + " s: ";
+  out += json_number(rate(progress.clips_done, progress.elapsed_us), 2) + " clips/s, ";
+  out += json_number(rate(progress.output_tokens, progress.elapsed_us), 1) + " output tokens/s, ";
+  return out + json_number(outcome.engine.mean_batch, 1) + " clips per step";
+}
+
+std::string describe_busy(const Outcome& outcome, const ThreadPlan& threads) {
+  struct Stage {
+    const char* name;
+    double share;
+  };
+  const double wall_us =
+      static_cast<double>(std::max<std::int64_t>(1, outcome.progress.elapsed_us));
+  const std::array stages = {
+      Stage{"decode", static_cast<double>(outcome.busy.decode_us) / (wall_us * threads.decode)},
+      Stage{"vision", static_cast<double>(outcome.busy.vision_us) / wall_us},
+      Stage{"engine", static_cast<double>(outcome.busy.engine_us) / wall_us}};
+  std::string out = "busy:";
+  for (const Stage& stage : stages)
+    out += std::string(" ") + stage.name + " " + percent(stage.share);
+  const auto limiting =
+      std::max_element(stages.begin(), stages.end(),
+                       [](const Stage& a, const Stage& b) { return a.share < b.share; });
+  return out + "; " + limiting->name + " limits";
+}
+
+ProgressLine::~ProgressLine() {
+  if (style_ == ProgressStyle::kLive) set_status_line("");
+}
+
+void ProgressLine::update(const Progress& progress) {
+  if (style_ == ProgressStyle::kSilent) return;
+  const std::int64_t interval_us =
+      style_ == ProgressStyle::kLive ? kLiveIntervalUs : kSparseIntervalUs;
+  if (progress.elapsed_us - last_us_ < interval_us) return;
+  last_us_ = progress.elapsed_us;
+  if (style_ == ProgressStyle::kLive) {
+    set_status_line(describe_progress(progress));
+  } else {
+    log_info("run", describe_progress(progress));
+  }
+}
+
+}  // namespace caption::pipeline

@@ -1,0 +1,16 @@
+// pipeline/threads.h: how the machine's threads are shared between the stages.
+#pragma once
+
+namespace caption::pipeline {
+
+struct ThreadPlan {
+  int decode = 1;  // clips read at a time, one thread each
+  int vision = 1;  // of the pool that preprocesses and encodes frames
+  int engine = 1;  // of the pool that runs the language model
+};
+
+// For `num_threads` >= 1. The sum may exceed it: a stage that is ahead sleeps at a full queue and
+// leaves its share to the one that limits.
+ThreadPlan plan_threads(int num_threads);
+
+}  // namespace caption::pipeline

@@ -1,0 +1,72 @@
+#include "records/internal/file_system.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <string>
+
+#include "base/error.h"
+
+namespace caption::records {
+namespace {
+
+[[noreturn]] void throw_io(const std::filesystem::path& path, const char* what, int error) {
+  throw Error(ErrorCode::kIo, path.string() + ": cannot " + what + ": " + std::strerror(error));
+}
+
+}  // namespace
+
+Descriptor::~Descriptor() {
+  if (number_ >= 0) ::close(number_);
+}
+
+Descriptor& Descriptor::operator=(Descriptor&& other) noexcept {
+  std::swap(number_, other.number_);
+  return *this;
+}
+
+int write_whole(int descriptor, std::string_view text) {
+  while (!text.empty()) {
+    const ssize_t count = ::write(descriptor, text.data(), text.size());
+    if (count < 0) {
+      if (errno == EINTR) continue;
+      return errno;
+    }
+    text.remove_prefix(static_cast<std::size_t>(count));
+  }
+  return 0;
+}
+
+void sync_folder(const std::filesystem::path& folder) {
+  const std::filesystem::path path = folder.empty() ? "." : folder;
+  const Descriptor descriptor(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (descriptor.get() < 0) throw_io(path, "open the folder", errno);
+  // EINVAL: a file system that cannot sync a folder, and need not.
+  if (::fsync(descriptor.get()) != 0 && errno != EINVAL) throw_io(path, "sync the folder", errno);
+}
+
+void write_file_atomically(const std::filesystem::path& path, std::string_view text) {
+  const std::filesystem::path temporary = path.string() + ".new";
+  {
+    const Descriptor descriptor(
+        ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
+    if (descriptor.get() < 0) throw_io(temporary, "create the file", errno);
+    int error = write_whole(descriptor.get(), text);
+    if (error == 0 && ::fsync(descriptor.get()) != 0) error = errno;
+    if (error != 0) {
+      ::unlink(temporary.c_str());
+      throw_io(temporary, "write", error);
+    }
+  }
+  if (std::rename(temporary.c_str(), path.c_str()) != 0) {
+    const int error = errno;
+    ::unlink(temporary.c_str());
+    throw_io(path, "replace the file", error);
+  }
+  sync_folder(path.parent_path());
+}
+
+}  // namespace caption::records

@@ -1,0 +1,33 @@
+// records/internal/file_system.h: the few system calls durable files need.
+#pragma once
+
+#include <filesystem>
+#include <string_view>
+#include <utility>
+
+namespace caption::records {
+
+// Owns a file descriptor; -1 is none.
+class Descriptor {
+ public:
+  explicit Descriptor(int number = -1) : number_(number) {}
+  ~Descriptor();
+  Descriptor(Descriptor&& other) noexcept : number_(std::exchange(other.number_, -1)) {}
+  Descriptor& operator=(Descriptor&& other) noexcept;
+  int get() const { return number_; }
+
+ private:
+  int number_;
+};
+
+// Writes all of `text`, in one write() unless the system takes less. 0, or errno.
+int write_whole(int descriptor, std::string_view text);
+
+// Makes a rename in `folder` survive a power cut. Throws Error(kIo).
+void sync_folder(const std::filesystem::path& folder);
+
+// Replaces `path` whole or not at all: temporary file beside it, fsync, rename, fsync of the
+// folder. Throws Error(kIo); the old file then stands as it was.
+void write_file_atomically(const std::filesystem::path& path, std::string_view text);
+
+}  // namespace caption::records

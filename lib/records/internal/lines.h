@@ -1,0 +1,30 @@
+// records/internal/lines.h: the whole lines of a text, each with its newline.
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <string_view>
+
+namespace caption::records {
+
+inline std::string_view as_text(std::span<const std::byte> bytes) {
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+
+// Bytes up to and with the last newline.
+inline std::size_t complete_lines_bytes(std::string_view text) {
+  const std::size_t last = text.rfind('\n');
+  return last == std::string_view::npos ? 0 : last + 1;
+}
+
+template <class Visit>
+void for_each_line(std::string_view text, Visit&& visit) {
+  for (std::size_t begin = 0; begin < text.size();) {
+    const std::size_t end = text.find('\n', begin);
+    if (end == std::string_view::npos) return;
+    visit(text.substr(begin, end + 1 - begin));
+    begin = end + 1;
+  }
+}
+
+}  // namespace caption::records

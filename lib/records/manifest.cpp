@@ -1,0 +1,69 @@
+#include "records/manifest.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "base/json.h"
+#include "base/mapped_file.h"
+#include "records/internal/file_system.h"
+
+namespace caption::records {
+namespace {
+
+const std::string* find(const Manifest& manifest, const std::string& name) {
+  for (const auto& [key, value] : manifest.settings) {
+    if (key == name) return &value;
+  }
+  return nullptr;
+}
+
+std::string shown(const std::string* value) {
+  return value == nullptr ? "not set" : json_quote(*value);
+}
+
+}  // namespace
+
+std::filesystem::path manifest_path(const std::filesystem::path& output) {
+  return output.string() + ".manifest.json";
+}
+
+std::string to_json(const Manifest& manifest) {
+  std::string out = "{";
+  for (const auto& [name, value] : manifest.settings) {
+    out += out.size() == 1 ? "\n  " : ",\n  ";
+    out += json_quote(name) + ": " + json_quote(value);
+  }
+  return out + "\n}\n";
+}
+
+std::optional<Manifest> read_manifest(const std::filesystem::path& path) {
+  if (!std::filesystem::exists(path)) return std::nullopt;
+  const JsonObject root = JsonObject::open(path, ErrorCode::kOutputConflict);
+  Manifest manifest;
+  for (const std::string& key : root.keys()) {
+    manifest.settings.emplace_back(key, root.require_string(key));
+  }
+  return manifest;
+}
+
+void write_manifest(const std::filesystem::path& path, const Manifest& manifest) {
+  write_file_atomically(path, to_json(manifest));
+}
+
+std::string describe_differences(const Manifest& there, const Manifest& now) {
+  std::string out;
+  const auto add = [&](const std::string& name) {
+    const std::string* before = find(there, name);
+    const std::string* after = find(now, name);
+    if (before != nullptr && after != nullptr && *before == *after) return;
+    out += (out.empty() ? "" : "; ") + name + " is " + shown(before) + " there and " +
+           shown(after) + " now";
+  };
+  for (const auto& [name, value] : now.settings) add(name);
+  for (const auto& [name, value] : there.settings) {
+    if (find(now, name) == nullptr) add(name);
+  }
+  return out;
+}
+
+}  // namespace caption::records
