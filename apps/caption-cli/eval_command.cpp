@@ -1,10 +1,11 @@
 #include "eval_command.h"
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
+#include <array>
 #include <cstdint>
 #include <fstream>
 #include <iostream>
-#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -23,7 +24,7 @@ struct EvalFlags {
   std::string captions;
   std::string references;
   std::string reference_field = "annotation.description_kr";
-  eval::MatchBy match = eval::MatchBy::kAuto;
+  std::string match = "auto";
   std::vector<std::string> metrics;
   std::string dictionary = "/usr/share/hunspell/ko";
   std::string synonyms;
@@ -40,6 +41,16 @@ std::string metric_names() {
     names += (names.empty() ? "" : ", ") + std::string(eval::metric_name(metric));
   }
   return names;
+}
+
+eval::MatchBy chosen_match(const std::string& name) {
+  constexpr std::array kAll = {eval::MatchBy::kAuto, eval::MatchBy::kPath, eval::MatchBy::kName,
+                               eval::MatchBy::kStem};
+  const auto found = std::find_if(kAll.begin(), kAll.end(), [&](eval::MatchBy match) {
+    return eval::match_by_name(match) == name;
+  });
+  CAPTION_CHECK(found != kAll.end(), "--match was checked while parsing");
+  return *found;
 }
 
 std::vector<eval::Metric> chosen_metrics(const std::vector<std::string>& names) {
@@ -82,7 +93,7 @@ void run_eval(const EvalFlags& flags) {
   const eval::References references =
       eval::read_references(flags.references, flags.reference_field);
   const eval::Corpus corpus =
-      eval::pair_up(references, eval::read_captions(flags.captions), flags.match);
+      eval::pair_up(references, eval::read_captions(flags.captions), chosen_match(flags.match));
   const eval::Report report = eval::evaluate(corpus, options);
 
   if (!flags.json.empty()) write_text(flags.json, eval::to_json(report));
@@ -109,12 +120,10 @@ void add_eval_command(CLI::App& root, int& exit_code) {
       ->capture_default_str();
   command
       ->add_option("--match", flags->match,
-                   "What makes two paths one clip: auto, path, name, stem [auto]")
-      ->transform(CLI::CheckedTransformer(
-          std::map<std::string, eval::MatchBy>{{"auto", eval::MatchBy::kAuto},
-                                               {"path", eval::MatchBy::kPath},
-                                               {"name", eval::MatchBy::kName},
-                                               {"stem", eval::MatchBy::kStem}}));
+                   "What makes two paths one clip; auto: the stem for label files, else the file "
+                   "name, or the path where names repeat")
+      ->check(CLI::IsMember({"auto", "path", "name", "stem"}))
+      ->capture_default_str();
   command->add_option("--metrics", flags->metrics, "Some of: " + metric_names())->delimiter(',');
   command
       ->add_option("--dictionary", flags->dictionary,

@@ -37,13 +37,15 @@ BleuStatistics bleu_statistics(const WordIds& hypothesis, std::span<const WordId
   BleuStatistics statistics;
   const auto length = static_cast<std::int64_t>(hypothesis.size());
   statistics.hypothesis_length = length;
-  NgramMap<std::int64_t> allowed;  // the largest count in any one reference
+  const std::vector<NgramCount> guessed = count_ngrams(hypothesis);
+  std::vector<std::int64_t> correct(guessed.size(), 0);  // against the best reference for each
   bool is_first = true;
   for (const WordIds& reference : references) {
-    for (const auto& [ngram, count] : count_ngrams(reference)) {
-      std::int64_t& most = allowed[ngram];
-      most = std::max(most, count);
-    }
+    for_each_common(
+        guessed, count_ngrams(reference), [&](const NgramCount& mine, const NgramCount& theirs) {
+          std::int64_t& most = correct[static_cast<std::size_t>(&mine - guessed.data())];
+          most = std::max(most, std::min(mine.count, theirs.count));
+        });
     const auto candidate = static_cast<std::int64_t>(reference.size());
     const std::int64_t gap = std::abs(candidate - length);
     const std::int64_t best_gap = std::abs(statistics.reference_length - length);
@@ -56,10 +58,8 @@ BleuStatistics bleu_statistics(const WordIds& hypothesis, std::span<const WordId
   for (std::size_t n = 0; n < kMaxOrder; ++n) {
     statistics.num_guessed[n] = std::max<std::int64_t>(0, length - static_cast<std::int64_t>(n));
   }
-  for (const auto& [ngram, count] : count_ngrams(hypothesis)) {
-    const auto entry = allowed.find(ngram);
-    if (entry == allowed.end()) continue;
-    statistics.num_correct[order_of(ngram) - 1] += std::min(count, entry->second);
+  for (std::size_t i = 0; i < guessed.size(); ++i) {
+    statistics.num_correct[order_of(guessed[i].ngram) - 1] += correct[i];
   }
   return statistics;
 }

@@ -74,11 +74,13 @@ MetricReport report_of(Metric metric, const Inputs& inputs, const std::vector<st
   ScoreTable table = score_table(metric, inputs);
   std::vector<double> rows;
   for (const std::size_t i : scored) {
+    table.report.mean_of_clips += table.report.clip_scores[i] / static_cast<double>(scored.size());
     const auto begin = table.statistics.begin() + static_cast<std::ptrdiff_t>(i) * table.width;
     rows.insert(rows.end(), begin, begin + table.width);
   }
   table.report.scored = score_of(rows, table, options);
-  table.report.all = score_of(table.statistics, table, options);
+  table.report.all = scored.size() == inputs.size() ? table.report.scored
+                                                    : score_of(table.statistics, table, options);
   return std::move(table.report);
 }
 

@@ -46,6 +46,8 @@ struct MetricReport {
   Score scored;             // over the clips that have a caption
   Score all;                // over all references, those without caption counted as an empty one
   std::vector<double> clip_scores;  // one per segment of the corpus
+  // The plain mean of the scored clips' scores: equal to `scored` unless statistics are summed.
+  double mean_of_clips = 0;
 };
 
 struct Report {

@@ -53,18 +53,34 @@ void take(Path& path, std::int64_t hypothesis_idx) {
   path.taken = hypothesis_idx;
 }
 
-// The hypothesis words each path of a beam has used.
-using UsedWords = std::vector<std::vector<char>>;
+// The hypothesis words each path of a beam has used, one row of bits per path.
+class UsedWords {
+ public:
+  explicit UsedWords(std::size_t num_words)
+      : stride_((num_words + 63) / 64), rows_(kBeamWidth * stride_, 0), next_(rows_) {}
 
-UsedWords used_after(const std::vector<Path>& paths, const UsedWords& before) {
-  UsedWords used;
-  used.reserve(paths.size());
-  for (const Path& path : paths) {
-    used.push_back(before[path.parent]);
-    if (path.taken != kNone) used.back()[static_cast<std::size_t>(path.taken)] = 1;
+  bool has(std::size_t row, std::int64_t word) const {
+    const auto bit = static_cast<std::size_t>(word);
+    return (rows_[row * stride_ + bit / 64] >> (bit % 64) & 1) != 0;
   }
-  return used;
-}
+
+  // The rows become those of `paths`: each its parent's, with the word it took.
+  void advance(const std::vector<Path>& paths) {
+    for (std::size_t row = 0; row < paths.size(); ++row) {
+      std::copy_n(rows_.begin() + static_cast<std::ptrdiff_t>(paths[row].parent * stride_), stride_,
+                  next_.begin() + static_cast<std::ptrdiff_t>(row * stride_));
+      if (paths[row].taken == kNone) continue;
+      const auto bit = static_cast<std::size_t>(paths[row].taken);
+      next_[row * stride_ + bit / 64] |= std::uint64_t{1} << (bit % 64);
+    }
+    rows_.swap(next_);
+  }
+
+ private:
+  std::size_t stride_;  // words of 64 bits
+  std::vector<std::uint64_t> rows_;
+  std::vector<std::uint64_t> next_;
+};
 
 }  // namespace
 
@@ -78,7 +94,7 @@ Meteor15Statistics meteor15_align(std::span<const std::int32_t> hypothesis,
   for (const std::int32_t word : reference) ++num_in_reference[word];
 
   std::vector<Path> paths(1);
-  UsedWords used(1, std::vector<char>(hypothesis.size(), 0));
+  UsedWords used(hypothesis.size());
   for (std::size_t j = 0; j < reference.size(); ++j) {
     Beam next;
     const auto candidates = places.find(reference[j]);
@@ -99,7 +115,7 @@ Meteor15Statistics meteor15_align(std::span<const std::int32_t> hypothesis,
       }
       if (candidates != places.end()) {
         for (const std::int64_t i : candidates->second) {
-          if (used[rank][static_cast<std::size_t>(i)]) continue;
+          if (used.has(rank, i)) continue;
           Path taken = path;
           take(taken, i);
           next.offer(taken);
@@ -113,7 +129,7 @@ Meteor15Statistics meteor15_align(std::span<const std::int32_t> hypothesis,
       }
       next.offer(path);
     }
-    used = used_after(next.paths(), used);
+    used.advance(next.paths());
     paths = next.paths();
   }
   for (Path& path : paths) {

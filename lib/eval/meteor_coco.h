@@ -38,8 +38,8 @@ struct Meteor15Statistics {
 Meteor15Statistics meteor15_align(std::span<const std::int32_t> hypothesis,
                                   std::span<const std::int32_t> reference);
 
-// 0 when nothing matches. The same formula serves a segment and the sums over a corpus, where
-// frag = 0 needs chunks == 1 as well.
+// 0 when nothing matches. The same formula serves a segment and, as in COCO's toolkit, the sums
+// over a corpus: there chunks > 1 always, so that even a corpus of perfect captions stays below 1.
 double meteor15_score(const Meteor15Statistics& statistics,
                       const Meteor15Parameters& parameters = kMeteor15English);
 

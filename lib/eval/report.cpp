@@ -136,6 +136,7 @@ std::string json_metric(const MetricReport& metric, const Report& report) {
   out += ", \"stages\": " + json_quote(metric.stages);
   out += ", \"aggregation\": " + json_quote(metric.aggregation);
   out += ", \"best\": " + json_number(metric.best);
+  out += ", \"mean_of_clips\": " + json_number(metric.mean_of_clips);
   out += ", \"segments\": " + std::to_string(report.num_scored);
   out += ", \"scored\": " + json_score(metric.scored);
   out += ", \"segments_all\": " + std::to_string(report.ids.size());

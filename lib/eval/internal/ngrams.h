@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <span>
 #include <unordered_map>
+#include <vector>
 
 #include "eval/ngram_metrics.h"
 
@@ -47,11 +48,35 @@ void for_each_ngram(std::span<const std::int32_t> words, Visit visit) {
   }
 }
 
-inline NgramMap<std::int64_t> count_ngrams(std::span<const std::int32_t> words) {
-  NgramMap<std::int64_t> counts;
-  counts.reserve(words.size() * kMaxOrder);
-  for_each_ngram(words, [&](const Ngram& ngram) { ++counts[ngram]; });
+struct NgramCount {
+  Ngram ngram;
+  std::int64_t count;
+};
+
+// Each n-gram once, in ascending order.
+inline std::vector<NgramCount> count_ngrams(std::span<const std::int32_t> words) {
+  std::vector<Ngram> places;
+  places.reserve(words.size() * kMaxOrder);
+  for_each_ngram(words, [&](const Ngram& ngram) { places.push_back(ngram); });
+  std::sort(places.begin(), places.end());
+  std::vector<NgramCount> counts;
+  counts.reserve(places.size());
+  for (const Ngram& ngram : places) {
+    if (counts.empty() || counts.back().ngram != ngram) counts.push_back({ngram, 0});
+    ++counts.back().count;
+  }
   return counts;
+}
+
+// Calls visit(entry of a, entry of b) for every n-gram in both; each list ascends by `ngram`.
+template <class A, class B, class Visit>
+void for_each_common(const std::vector<A>& a, const std::vector<B>& b, Visit visit) {
+  auto i = a.begin();
+  for (const B& entry : b) {
+    while (i != a.end() && i->ngram < entry.ngram) ++i;
+    if (i == a.end()) return;
+    if (i->ngram == entry.ngram) visit(*i, entry);
+  }
 }
 
 }  // namespace caption::eval
