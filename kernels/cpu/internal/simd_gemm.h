@@ -23,7 +23,7 @@ void dot_tile(const GemmArgs& args, std::int64_t m0, std::int64_t n0) {
   const float* const a = args.a + m0 * args.a_stride;
   // Rows of b are too short for the hardware to follow four of them at a time: the first tile to
   // read them asks for the next four as it goes (M = 1 is limited by nothing else).
-  const bool fetch_ahead = m0 == 0 && n0 + 2 * kColumns <= args.n;
+  const bool fetch_ahead = m0 == 0 && n0 + std::int64_t{2} * kColumns <= args.n;
   std::int64_t k = 0;
   for (; k + Simd::kWidth <= args.k; k += Simd::kWidth) {
     Register b[kColumns];
