@@ -103,8 +103,8 @@ struct Engine::State {
   const model::StepBatch& build_batch(const scheduler::StepPlan& plan);
   void count_preemptions(const scheduler::StepPlan& plan);
   void count_tokens(const scheduler::StepPlan& plan);
-  // Samples from a row of logits; the completion when that ends the request.
-  std::optional<Completion> advance(Sequence& sequence, std::span<float> logits);
+  // Samples from a row of logits; gives the completion when that ends the request.
+  std::optional<Completion> advance(Sequence& sequence, std::span<float> row);
   Completion complete(Sequence& sequence, FinishReason reason);
 
   model::Decoder& decoder;

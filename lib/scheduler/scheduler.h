@@ -28,7 +28,6 @@
 // max_num_batched_tokens runs alone in a step: the only case in which that budget is passed.
 #pragma once
 
-#include <compare>
 #include <cstdint>
 #include <memory>
 #include <set>
@@ -103,7 +102,10 @@ class Scheduler {
   struct Rank {
     std::int64_t submission_step;  // less priority * ageing_steps
     std::int64_t arrival;
-    friend auto operator<=>(const Rank&, const Rank&) = default;
+    friend bool operator<(const Rank& a, const Rank& b) {
+      return a.submission_step != b.submission_step ? a.submission_step < b.submission_step
+                                                    : a.arrival < b.arrival;
+    }
   };
   struct RankLess {
     bool operator()(const Sequence* a, const Sequence* b) const;

@@ -255,11 +255,11 @@ TEST_SUITE("engine/engine") {
     EngineOptions options = options_with_pages(20);
     options.max_num_batched_tokens = 10;
     Engine engine(room.decoder, room.stream, options);
-    engine.submit(text_request(std::vector<std::int32_t>(25, 1), 4));
+    engine.submit(text_request(std::vector<std::int32_t>(21, 1), 4));
     CHECK(run_until_idle(engine).size() == 1);
     EngineStats stats = engine.stats();
-    CHECK(stats.steps == 6);  // chunks of 10, 10 and 5, then three decodes
-    CHECK(stats.prefill_tokens == 25);
+    CHECK(stats.steps == 6);  // chunks of 10, 10 and 1, then three decodes
+    CHECK(stats.prefill_tokens == 21);
     CHECK(stats.decode_tokens == 3);
     CHECK(stats.recomputed_tokens == 0);
     CHECK(stats.preemptions == 0);
