@@ -107,6 +107,15 @@ TEST_SUITE("sampling/sampler") {
     }
   }
 
+  TEST_CASE("top_p stops as soon as p is reached, not a token later") {
+    Sampler sampler(4);
+    std::vector<float> logits = {-kInf, 2, 2, -kInf};  // 1/2 each
+    const auto kept = sampler.warp({.temperature = 1, .top_k = 0, .top_p = 0.5}, logits);
+    REQUIRE(kept.size() == 1);
+    CHECK(kept[0].id == 1);
+    CHECK(kept[0].probability == 1);
+  }
+
   TEST_CASE("twenty thousand draws follow the distribution") {
     constexpr int kNumDraws = 20'000;
     struct Case {
