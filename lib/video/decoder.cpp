@@ -17,6 +17,22 @@ bool marks_unreferenced(AVCodecID codec) {
          codec == AV_CODEC_ID_MPEG2VIDEO;
 }
 
+// Decoders that conceal damage and mark the frame. With frame threads they may give a frame out
+// before its mark is set, so that which frames are whole would depend on timing.
+bool marks_damage_late(AVCodecID codec) {
+  switch (codec) {
+    case AV_CODEC_ID_HEVC:
+    case AV_CODEC_ID_VP8:
+    case AV_CODEC_ID_VP9:
+    case AV_CODEC_ID_AV1:
+    case AV_CODEC_ID_FFV1:
+    case AV_CODEC_ID_MJPEG:
+    case AV_CODEC_ID_PRORES:
+    case AV_CODEC_ID_DNXHD: return false;
+    default: return true;
+  }
+}
+
 }  // namespace
 
 Decoder::Decoder(Input& input, int num_threads) : frame_(make_frame()) {
@@ -32,8 +48,7 @@ Decoder::Decoder(Input& input, int num_threads) : frame_(make_frame()) {
   }
   codec_->pkt_timebase = input.stream().time_base;
   codec_->max_pixels = input.limits().max_pixels;
-  codec_->thread_count = std::max(1, num_threads);
-  // Slice threads would switch H.264's error concealment off, and so change damaged frames.
+  codec_->thread_count = marks_damage_late(parameters.codec_id) ? 1 : std::max(1, num_threads);
   codec_->thread_type = FF_THREAD_FRAME;
   // FFV1 would fill a damaged slice from the frame decoded before and not say so.
   if (parameters.codec_id == AV_CODEC_ID_FFV1) codec_->err_recognition |= AV_EF_EXPLODE;

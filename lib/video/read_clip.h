@@ -39,7 +39,9 @@ struct ReadOptions {
   SamplingOptions sampling = {};
   ReadLimits limits = {};
   SeekMode seek = SeekMode::kAuto;
-  int num_threads = 1;  // decoder threads for this clip
+  // Decoder threads for this clip. H.264 and MPEG-1/2/4 use one: libav's frame threads make it a
+  // matter of timing which of their frames are known to be damaged.
+  int num_threads = 1;
   // When it becomes true, reading stops soon with Error(kCancelled). May be null.
   const std::atomic<bool>* cancelled = nullptr;
 };
@@ -57,7 +59,7 @@ SamplingOptions parse_sampling(std::string_view text, int num_frames);
 // frames (interlaced fields, AVI without times, ...), the decoder counts them.
 // A sampled frame that turns out damaged is left out, not replaced: the clip then has fewer frames
 // than frames_wanted, and a warning. Fewer frames than wanted in the stream repeat, as numpy's
-// arange repeats them. A damaged stream may cost as much as decoding it through three times.
+// arange repeats them. A damaged stream costs as much as decoding it through, on one thread.
 //
 // Throws Error: kUsage (sampling out of range), kNotFound, kNotRegularFile, kUnreadable, kNotVideo
 // (libav knows no such content), kNoVideoStream (audio or cover picture only), kNoFrames, kTooLarge

@@ -164,23 +164,20 @@ SampledFrames read_indexed(const ReadJob& job, std::unique_ptr<Input> input) {
   result.targets = locate(make_targets(result.samples), job.index);
 
   PacketReader reader(job.path, std::move(input), job.index, job.stop);
-  const auto attempt = [&](SeekMode mode, Decoder::Unreferenced unreferenced, int num_threads) {
+  const auto attempt = [&](SeekMode mode, Decoder::Unreferenced skipping, int num_threads) {
     result.num_errors = Attempt(job.index, reader, result.targets)
-                            .run(plan(mode, result.targets, job.index), unreferenced, num_threads);
+                            .run(plan(mode, result.targets, job.index), skipping, num_threads);
     return result.num_errors == 0 && result.is_complete();
   };
   // A damaged stream, or an index that lies, is decoded straight through by one thread: how damage
   // is concealed may depend on what the decoder saw before, and the frames must not depend on how
   // they were reached.
-  const int num_threads = std::max(1, job.options.num_threads);
-  if (job.options.seek != SeekMode::kNever &&
-      attempt(job.options.seek, Decoder::Unreferenced::kSkip, num_threads)) {
-    return result;
+  const bool seeks = job.options.seek != SeekMode::kNever;
+  const auto unreferenced = seeks ? Decoder::Unreferenced::kSkip : Decoder::Unreferenced::kDecode;
+  const bool is_whole = attempt(job.options.seek, unreferenced, job.options.num_threads);
+  if (!is_whole && (seeks || job.options.num_threads > 1)) {
+    attempt(SeekMode::kNever, Decoder::Unreferenced::kDecode, 1);
   }
-  if (num_threads > 1 && attempt(SeekMode::kNever, Decoder::Unreferenced::kDecode, num_threads)) {
-    return result;
-  }
-  attempt(SeekMode::kNever, Decoder::Unreferenced::kDecode, 1);
   return result;
 }
 
