@@ -50,6 +50,11 @@ struct CiderD::State {
 CiderD::CiderD(std::span<const std::vector<WordIds>> references)
     : state_(std::make_unique<State>()) {
   state_->log_num_segments = std::log(static_cast<double>(references.size()));
+  std::size_t num_words = 0;
+  for (const std::vector<WordIds>& segment : references) {
+    for (const WordIds& reference : segment) num_words += reference.size();
+  }
+  state_->documents.reserve(num_words * kMaxOrder);  // growing would hash all again, many times
   for (std::size_t i = 0; i < references.size(); ++i) {
     const auto segment = static_cast<std::int32_t>(i);
     for (const WordIds& reference : references[i]) {

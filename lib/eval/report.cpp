@@ -28,6 +28,12 @@ std::string padded(std::string text, std::size_t width) {
   return text;
 }
 
+// Ends a line without the padding of its last column.
+void end_line(std::string& out) {
+  while (!out.empty() && out.back() == ' ') out.pop_back();
+  out += "\n";
+}
+
 std::string interval_text(const Score& score, double best) {
   return "[" + on_scale(score.interval.low, best) + ", " + on_scale(score.interval.high, best) +
          "]";
@@ -55,10 +61,11 @@ std::string score_rows(const Report& report) {
   if (has_two) {
     out += "all references (" + std::to_string(report.ids.size()) + "), no caption = empty caption";
   }
-  out += "\n" + padded("metric", kNameWidth) + padded("score", kScoreWidth) +
+  end_line(out);
+  out += padded("metric", kNameWidth) + padded("score", kScoreWidth) +
          padded(interval_heading, kIntervalWidth);
   if (has_two) out += padded("score", kScoreWidth) + interval_heading;
-  out += "\n";
+  end_line(out);
   for (const MetricReport& metric : report.metrics) {
     out += padded(display_name(metric), kNameWidth);
     out += padded(on_scale(metric.scored.value, metric.best), kScoreWidth);
@@ -67,7 +74,7 @@ std::string score_rows(const Report& report) {
       out += padded(on_scale(metric.all.value, metric.best), kScoreWidth);
       out += interval_text(metric.all, metric.best);
     }
-    out += "\n";
+    end_line(out);
   }
   return out;
 }
