@@ -1,8 +1,8 @@
 // backend/dispatch.h: from a run-time device to the overload that does the work. The only file
 // that asks whether this build has CUDA kernels.
 //
-//   dispatch(stream.device(), [&](auto device) { impl::rms_norm(device, stream, x, weight, eps, y);
-//   });
+//   dispatch(stream.device(),
+//            [&](auto device) { impl::rms_norm(device, stream, x, weight, eps, y); });
 //
 // A device whose kernels this build has, but whose twin of one operation is missing, is a link
 // error that names the function. A device this build lacks throws Error(kUnavailable).
