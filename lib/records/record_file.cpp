@@ -30,9 +30,9 @@ std::filesystem::path real_path(const std::filesystem::path& path) {
 void refuse_special_file(const std::filesystem::path& path) {
   struct stat status {};
   if (::stat(path.c_str(), &status) != 0 || S_ISREG(status.st_mode)) return;
-  throw Error(ErrorCode::kNotRegularFile,
-              path.string() + ": is " + (S_ISDIR(status.st_mode) ? "a folder" : "no regular file") +
-                  "; -o wants a file, and without -o records go to stdout");
+  throw Error(ErrorCode::kUsage, path.string() + ": is " +
+                                     (S_ISDIR(status.st_mode) ? "a folder" : "no regular file") +
+                                     "; -o wants a file, and without -o records go to stdout");
 }
 
 bool is_same_file(int descriptor, const std::filesystem::path& path) {

@@ -30,7 +30,7 @@ class RecordFile final : public RecordSink {
   // Opens or creates `path` and writes its manifest before the first record.
   // Throws Error: kOutputConflict when the file belongs to another configuration (the differences
   // named), is no caption output, is being written by another run, or holds records in a format
-  // that cannot be resumed (csv, txt); kNotRegularFile for a folder, FIFO or device; kIo.
+  // that cannot be resumed (csv, txt); kUsage for a folder, FIFO or device; kIo.
   RecordFile(const std::filesystem::path& path, Format format, const Manifest& manifest,
              Existing existing);
   ~RecordFile() override;

@@ -1,0 +1,185 @@
+#include "inspect_command.h"
+
+#include <CLI/CLI.hpp>
+#include <array>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <iostream>
+#include <memory>
+#include <string>
+
+#include "backend/machine.h"
+#include "base/error.h"
+#include "base/json.h"
+#include "exit_codes.h"
+#include "model/caption_model.h"
+#include "records/file_name.h"
+#include "video/image.h"
+#include "video/read_clip.h"
+
+namespace caption::cli {
+namespace {
+
+struct InspectFlags {
+  std::vector<std::string> paths;
+  bool machine = false;
+  std::string sheet;
+  std::string frames_folder;
+  int num_frames = 8;
+  std::string sampling = "arange";
+};
+
+void print_line(const std::string& name, const std::string& value) {
+  std::cout << "  " << name << std::string(name.size() < 12 ? 12 - name.size() : 1, ' ') << value
+            << "\n";
+}
+
+std::string size_text(int width_px, int height_px) {
+  return std::to_string(width_px) + "x" + std::to_string(height_px);
+}
+
+std::string seconds_text(std::int64_t duration_us) {
+  return json_number(static_cast<double>(duration_us) / 1e6, 3) + " s";
+}
+
+void print_probe(const video::Probe& probe) {
+  print_line("container", probe.container);
+  print_line("codec", probe.codec + ", " + probe.pixel_format + ", " + probe.colour);
+  std::string size = size_text(probe.width_px, probe.height_px);
+  if (probe.display_width_px != probe.width_px || probe.display_height_px != probe.height_px) {
+    size += ", shown " + size_text(probe.display_width_px, probe.display_height_px);
+  }
+  if (probe.rotation_degrees != 0) {
+    size += ", rotated " + std::to_string(probe.rotation_degrees) + " degrees";
+  }
+  print_line("size", size);
+  print_line("length", (probe.duration_us > 0 ? seconds_text(probe.duration_us) : "not declared") +
+                           ", " + std::to_string(probe.num_frames) + " frames at " +
+                           json_number(probe.fps, 3) + " fps, " +
+                           std::to_string(probe.num_keyframes) + " keyframes");
+  print_line("file", std::to_string(probe.file_bytes) + " bytes");
+}
+
+void print_frames(const video::Clip& clip) {
+  print_line("frames", std::to_string(clip.frames.size()) + " of " +
+                           std::to_string(clip.frames_wanted) + " wanted, from " +
+                           std::to_string(clip.total_frames));
+  for (const video::Frame& frame : clip.frames) {
+    print_line("", "frame " + std::to_string(frame.frame_idx) + " at " +
+                       seconds_text(frame.pts_us) + ", " +
+                       size_text(frame.width_px, frame.height_px));
+  }
+  for (const std::string& warning : clip.warnings) print_line("warning", warning);
+}
+
+// Binary PPM: the RGB bytes the model's preprocessing gets.
+void dump_frames(const std::filesystem::path& folder, const video::Clip& clip) {
+  std::error_code error;
+  std::filesystem::create_directories(folder, error);
+  for (std::size_t i = 0; i < clip.frames.size(); ++i) {
+    const video::Frame& frame = clip.frames[i];
+    std::array<char, 32> name{};
+    std::snprintf(name.data(), name.size(), "frame_%03zu.ppm", i);
+    std::ofstream file(folder / name.data(), std::ios::binary);
+    file << "P6\n" << frame.width_px << " " << frame.height_px << "\n255\n";
+    file.write(reinterpret_cast<const char*>(frame.rgb.data()),
+               static_cast<std::streamsize>(frame.rgb.size()));
+    file.close();
+    if (!file) throw Error(ErrorCode::kIo, (folder / name.data()).string() + ": cannot write");
+  }
+}
+
+void inspect_video(const std::string& path, const InspectFlags& flags) {
+  const video::Probe probe = video::probe(path);
+  std::cout << records::escape_file_name(path) << "\n";
+  print_probe(probe);
+  video::ReadOptions options;
+  options.sampling = video::parse_sampling(flags.sampling, flags.num_frames);
+  const video::Clip clip = video::read_clip(path, options);
+  print_frames(clip);
+  if (!flags.sheet.empty()) video::write_png(flags.sheet, video::contact_sheet(clip));
+  if (!flags.frames_folder.empty()) dump_frames(flags.frames_folder, clip);
+}
+
+void inspect_model(const std::string& path) {
+  const std::unique_ptr<model::CaptionModel> model =
+      model::open_model(path, model::WeightType::kBF16);
+  const model::DecoderSpec& spec = model->decoder().spec();
+  std::cout << records::escape_file_name(path) << "\n";
+  print_line("family", std::string(model->family()));
+  print_line("weights", std::to_string(model->weight_bytes()) + " bytes");
+  print_line("decoder", std::to_string(spec.num_layers) + " layers of " +
+                            std::to_string(spec.hidden) + ", " + std::to_string(spec.num_heads) +
+                            " heads (" + std::to_string(spec.num_kv_heads) + " of keys) of " +
+                            std::to_string(spec.head_dim));
+  print_line("vocabulary", std::to_string(spec.vocab) + " tokens");
+  print_line("positions", std::to_string(spec.max_positions));
+  constexpr std::int64_t kNumFrames = 8;
+  print_line("vision", std::to_string(model->vision_tokens(kNumFrames)) + " tokens for " +
+                           std::to_string(kNumFrames) + " frames");
+  print_line("prompt", model->default_prompt());
+  print_line("hash", model->content_hash().hex());
+}
+
+void inspect_machine() {
+  const Machine machine = detect_machine();
+  std::cout << "this machine\n";
+  std::string features;
+  for (const std::string& feature : machine.cpu_features) {
+    features += (features.empty() ? "" : " ") + feature;
+  }
+  print_line("cpu", machine.cpu_model + ", " + std::to_string(machine.num_cpus) + " usable");
+  print_line("features", features);
+  print_line("memory", std::to_string(machine.memory_bytes) + " bytes");
+  print_line("cuda", machine.cuda_status);
+  for (const CudaDevice& device : machine.cuda_devices) {
+    print_line("", device.name + ", sm_" + std::to_string(device.compute_major) +
+                       std::to_string(device.compute_minor) + ", " +
+                       std::to_string(device.memory_bytes) + " bytes");
+  }
+}
+
+void inspect(const InspectFlags& flags) {
+  if (flags.paths.empty() && !flags.machine) {
+    throw Error(ErrorCode::kUsage, "inspect: give a video, a model's folder, or --machine");
+  }
+  const bool writes_files = !flags.sheet.empty() || !flags.frames_folder.empty();
+  if (writes_files && flags.paths.size() != 1) {
+    throw Error(ErrorCode::kUsage, "inspect: -o and --dump-frames take one video");
+  }
+  if (flags.machine) inspect_machine();
+  for (const std::string& path : flags.paths) {
+    if (std::filesystem::is_directory(path)) {
+      inspect_model(path);
+    } else {
+      inspect_video(path, flags);
+    }
+  }
+}
+
+}  // namespace
+
+void add_inspect_command(CLI::App& root, int& exit_code) {
+  CLI::App* command =
+      root.add_subcommand("inspect", "Look into a video, a model's folder, or this machine");
+  auto flags = std::make_shared<InspectFlags>();
+  command->add_option("paths", flags->paths, "videos and model folders")->type_name("PATH");
+  command->add_flag("--machine", flags->machine, "processor, memory and CUDA of this machine");
+  command->add_option("-o,--output", flags->sheet, "write the frames as a contact sheet")
+      ->type_name("FILE.png");
+  command
+      ->add_option("--dump-frames", flags->frames_folder,
+                   "write the frames the model would get as frame_000.ppm, ...")
+      ->type_name("FOLDER");
+  command->add_option("--frames", flags->num_frames, "frames to take [1 to 4096]")
+      ->check(CLI::Range(1, 4096))
+      ->type_name("");
+  command->add_option("--sampling", flags->sampling, "arange, linspace or fps=F")->type_name("");
+  command->callback([flags, &exit_code] {
+    inspect(*flags);
+    exit_code = kExitOk;
+  });
+}
+
+}  // namespace caption::cli

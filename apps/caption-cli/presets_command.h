@@ -1,0 +1,13 @@
+// apps/caption-cli/presets_command.h: `caption-cli presets`, what there is and what runs here.
+#pragma once
+
+namespace CLI {
+class App;
+}
+
+namespace caption::cli {
+
+// Registers the subcommand. `exit_code` must outlive the parsing.
+void add_presets_command(CLI::App& root, int& exit_code);
+
+}  // namespace caption::cli

@@ -1,0 +1,226 @@
+#include "run_command.h"
+
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <iostream>
+#include <iterator>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "backend/machine.h"
+#include "base/error.h"
+#include "base/log.h"
+#include "config/resolve.h"
+#include "exit_codes.h"
+#include "interrupts.h"
+#include "pipeline/find_videos.h"
+#include "pipeline/pipeline.h"
+#include "pipeline/progress.h"
+#include "preset_flags.h"
+#include "records/file_name.h"
+#include "records/record_file.h"
+#include "records/stream_sink.h"
+#include "sampling/sampler.h"
+
+namespace caption::cli {
+namespace {
+
+struct RunFlags {
+  PresetFlags preset;
+  std::vector<std::string> paths;
+  bool null_separated = false;
+  std::string output;
+  std::string format;
+  bool retry_failed = false;
+  bool overwrite = false;
+  bool quiet = false;
+};
+
+std::vector<std::string> read_paths_from_stdin(char separator) {
+  std::vector<std::string> paths;
+  for (std::string path; std::getline(std::cin, path, separator);) {
+    if (!path.empty()) paths.push_back(path);
+  }
+  return paths;
+}
+
+std::vector<pipeline::Input> find_inputs(const RunFlags& flags) {
+  std::vector<std::string> paths;
+  for (const std::string& path : flags.paths) {
+    if (path != "-") {
+      paths.push_back(path);
+      continue;
+    }
+    for (std::string& line : read_paths_from_stdin(flags.null_separated ? '\0' : '\n')) {
+      paths.push_back(std::move(line));
+    }
+  }
+  pipeline::FoundVideos found = pipeline::find_videos(paths);
+  if (found.num_duplicates > 0) {
+    log_warning("run", std::to_string(found.num_duplicates) +
+                           " paths name a clip that is already in the list; it is captioned once");
+  }
+  if (found.inputs.empty()) {
+    throw Error(ErrorCode::kUsage,
+                "run: no file in what was given; name videos or folders of them");
+  }
+  return std::move(found.inputs);
+}
+
+// Text for a reader, JSON lines for a program.
+records::Format choose_format(const RunFlags& flags) {
+  if (!flags.format.empty()) return records::parse_format(flags.format);
+  const bool is_read_by_human = flags.output.empty() && ::isatty(STDOUT_FILENO) == 1;
+  return is_read_by_human ? records::Format::kTxt : records::Format::kJsonl;
+}
+
+records::Existing existing_of(const RunFlags& flags) {
+  if (flags.overwrite) return records::Existing::kOverwrite;
+  return flags.retry_failed ? records::Existing::kRetryFailed : records::Existing::kResume;
+}
+
+records::Manifest make_manifest(const config::Preset& preset, const model::CaptionModel& model,
+                                const std::string& prompt) {
+  records::Manifest manifest;
+  manifest.settings = {{"version", CAPTION_VERSION},
+                       {"preset", preset.name},
+                       {"model_family", std::string(model.family())},
+                       {"model_hash", model.content_hash().hex()},
+                       {"prompt", prompt}};
+  for (auto& setting : config::caption_settings(preset)) {
+    manifest.settings.push_back(std::move(setting));
+  }
+  return manifest;
+}
+
+// The options of the pipeline, the model's own numbers taken into account.
+pipeline::Options make_options(const config::Preset& preset, const Machine& machine,
+                               model::CaptionModel& model) {
+  pipeline::Options options;
+  options.threads = pipeline::plan_threads(config::num_threads(preset, machine));
+  options.read = config::read_options(preset);
+  options.engine = config::engine_options(
+      preset, config::plan_kv_cache_bytes(preset, model.decoder().spec(), model.weight_bytes(),
+                                          machine.memory_bytes));
+  options.sampling = config::sampling_params(preset);
+  sampling::validate(options.sampling, model.decoder().spec().vocab);
+  options.prompt =
+      preset.generation.prompt.empty() ? model.default_prompt() : preset.generation.prompt;
+  return options;
+}
+
+// Leaves out the clips that the file already holds.
+void skip_finished(const records::RecordFile& file, const RunFlags& flags,
+                   std::vector<pipeline::Input>& inputs) {
+  const records::ResumeIndex& finished = file.finished();
+  if (finished.num_finished() == 0) return;
+  const std::size_t num_before = inputs.size();
+  inputs.erase(std::remove_if(inputs.begin(), inputs.end(),
+                              [&](const pipeline::Input& input) {
+                                return finished.contains(records::escape_file_name(input.path));
+                              }),
+               inputs.end());
+  std::string message = flags.output + ": resumed; " + std::to_string(num_before - inputs.size()) +
+                        " of " + std::to_string(num_before) + " clips are in it";
+  if (finished.num_failed() > 0) {
+    message += ", " + std::to_string(finished.num_failed()) +
+               " of them failed (--retry-failed tries them again)";
+  }
+  log_info("run", message);
+}
+
+pipeline::ProgressStyle progress_style(const RunFlags& flags) {
+  if (flags.quiet) return pipeline::ProgressStyle::kSilent;
+  return stderr_is_terminal() ? pipeline::ProgressStyle::kLive : pipeline::ProgressStyle::kSparse;
+}
+
+int report(const pipeline::Outcome& outcome, const pipeline::ThreadPlan& threads,
+           const RunFlags& flags, std::int64_t num_failed_before) {
+  switch (outcome.ending) {
+    case pipeline::Ending::kReaderGone: return kExitInterrupted;
+    case pipeline::Ending::kCancelled:
+      log_warning("run", "interrupted; " + std::to_string(outcome.progress.clips_done) + " of " +
+                             std::to_string(outcome.progress.clips_total) + " records are written" +
+                             (flags.output.empty() ? "; with -o FILE a run can be continued"
+                                                   : "; the same command continues"));
+      return kExitInterrupted;
+    case pipeline::Ending::kFinished: break;
+  }
+  log_info("run", pipeline::describe_speed(outcome));
+  if (outcome.progress.clips_done > 0) {
+    log_info("run", pipeline::describe_busy(outcome, threads));
+  }
+  const std::int64_t num_failed = outcome.progress.clips_failed + num_failed_before;
+  return num_failed > 0 ? kExitClipsFailed : kExitOk;
+}
+
+int run(const RunFlags& flags) {
+  if (flags.output.empty() && (flags.retry_failed || flags.overwrite)) {
+    throw Error(ErrorCode::kUsage, "--retry-failed and --overwrite need -o FILE");
+  }
+  if (flags.quiet) set_log_level(LogLevel::kWarning);
+  std::atomic<bool>& stop = catch_interrupts();
+  const records::Format format = choose_format(flags);
+  const Machine machine = detect_machine();
+  const config::LoadedPreset loaded = load_preset(flags.preset, machine);
+  if (!loaded.note.empty()) log_info("config", loaded.note);
+  config::require_available(loaded.preset, has_cuda_kernels());
+  std::vector<pipeline::Input> inputs = find_inputs(flags);
+
+  const std::unique_ptr<model::CaptionModel> model =
+      config::open_model(loaded.preset, loaded.path.parent_path());
+  pipeline::Options options = make_options(loaded.preset, machine, *model);
+  options.stop = &stop;
+
+  std::unique_ptr<records::RecordSink> sink;
+  std::int64_t num_failed_before = 0;
+  if (flags.output.empty()) {
+    sink = std::make_unique<records::StreamSink>(STDOUT_FILENO, format);
+  } else {
+    auto file = std::make_unique<records::RecordFile>(
+        flags.output, format, make_manifest(loaded.preset, *model, options.prompt),
+        existing_of(flags));
+    skip_finished(*file, flags, inputs);
+    num_failed_before = file->finished().num_failed();
+    sink = std::move(file);
+  }
+
+  pipeline::Outcome outcome;
+  {
+    pipeline::ProgressLine line(progress_style(flags));
+    options.on_progress = [&line](const pipeline::Progress& progress) { line.update(progress); };
+    outcome = pipeline::run(*model, inputs, options, *sink);
+  }
+  return report(outcome, options.threads, flags, num_failed_before);
+}
+
+}  // namespace
+
+void add_run_command(CLI::App& root, int& exit_code) {
+  CLI::App* command = root.add_subcommand("run", "Caption videos: one record per clip");
+  auto flags = std::make_shared<RunFlags>();
+  command
+      ->add_option("videos", flags->paths,
+                   "videos, folders (walked whole), or - for paths on standard input")
+      ->type_name("PATH")
+      ->required();
+  command->add_flag("-0", flags->null_separated, "paths on standard input end in NUL bytes");
+  command
+      ->add_option("-o,--output", flags->output, "append records here (default: standard output)")
+      ->type_name("FILE");
+  command
+      ->add_option("--format", flags->format,
+                   "jsonl, csv or txt (default: jsonl; txt on a terminal)")
+      ->type_name("");
+  command->add_flag("--retry-failed", flags->retry_failed,
+                    "drop the failed records of -o and try their clips again");
+  command->add_flag("--overwrite", flags->overwrite, "start -o anew");
+  command->add_flag("-q,--quiet", flags->quiet, "only warnings and errors on standard error");
+  add_preset_flags(*command, flags->preset);
+  command->callback([flags, &exit_code] { exit_code = run(*flags); });
+}
+
+}  // namespace caption::cli
