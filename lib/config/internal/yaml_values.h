@@ -11,8 +11,8 @@
 namespace caption::config {
 
 struct YamlValue {
-  std::string key;  // "section.name", or "section" for a scalar where a section could stand
-  std::string text;
+  std::string key = {};  // "section.name", or "section" for a scalar where a section could stand
+  std::string text = {};
   bool is_quoted = false;  // a string, whatever it looks like
   bool is_null = false;
   int line = 0;  // 1-based
