@@ -22,12 +22,6 @@ Frame gradient(int width_px, int height_px) {
   return frame;
 }
 
-Frame solid(int width_px, int height_px, std::uint8_t level) {
-  Frame frame = gradient(width_px, height_px);
-  std::fill(frame.rgb.begin(), frame.rgb.end(), level);
-  return frame;
-}
-
 std::vector<std::uint8_t> decode_png(const std::filesystem::path& path) {
   const std::vector<char> bytes = test::read_bytes(path);
   const PacketPtr packet = make_packet();
@@ -59,25 +53,6 @@ TEST_SUITE("video/image") {
       CHECK(decode_png(path) == frame.rgb);
     }
     CHECK_THROWS_AS(write_png(folder.path() / "no" / "folder.png", gradient(2, 2)), Error);
-  }
-
-  TEST_CASE("a contact sheet shows the frames in order, four to a row") {
-    Clip clip;
-    for (int i = 0; i < 6; ++i) {
-      clip.frames.push_back(solid(40, i < 4 ? 20 : 40, static_cast<std::uint8_t>(40 * (i + 1))));
-    }
-    const Frame sheet = contact_sheet(clip, 10);
-    CHECK(sheet.width_px == 40);
-    CHECK(sheet.height_px == 5 + 10);  // aspect ratios kept
-    const auto level_at = [&](int x, int y) {
-      return static_cast<int>(sheet.rgb[static_cast<std::size_t>((y * sheet.width_px + x) * 3)]);
-    };
-    for (int i = 0; i < 6; ++i) {
-      CAPTURE(i);
-      CHECK(std::abs(level_at(i % 4 * 10 + 5, i < 4 ? 2 : 10) - 40 * (i + 1)) <= 1);
-    }
-    CHECK(level_at(35, 10) == 0);  // an empty cell is black
-    CHECK_THROWS_AS(contact_sheet(Clip{}, 10), Error);
   }
 }
 
