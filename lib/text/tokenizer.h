@@ -29,7 +29,8 @@ class Tokenizer {
   virtual std::vector<TokenId> encode(std::string_view text,
                                       AddedTokens added = AddedTokens::kRecognise) const = 0;
   // Special tokens are left out. Invalid UTF-8 from byte tokens becomes U+FFFD as the reference
-  // implementation does. Ids outside the vocabulary throw Error(kInternal).
+  // implementation does. An id beyond the vocabulary (an LM head may have more rows, for padding)
+  // contributes nothing; a negative one throws Error(kInternal).
   virtual std::string decode(std::span<const TokenId> ids) const = 0;
 
   // The bytes one token contributes inside a text (a special token: none); for incremental

@@ -180,10 +180,9 @@ class SentencePieceTokenizer final : public Tokenizer {
   }
 
   const Token& token_at(TokenId id) const {
-    CAPTION_CHECK(id >= 0 && id < vocab_size(), "token id " + std::to_string(id) +
-                                                    " is outside the vocabulary of " +
-                                                    std::to_string(vocab_size()));
-    return tokens_[static_cast<std::size_t>(id)];
+    static const Token unassigned;
+    CAPTION_CHECK(id >= 0, "token id " + std::to_string(id) + " is negative");
+    return id < vocab_size() ? tokens_[static_cast<std::size_t>(id)] : unassigned;
   }
 
   // The reference's normaliser: with the legacy rule it also puts the mark before every text.
