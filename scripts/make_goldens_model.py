@@ -82,9 +82,16 @@ class Llava:
         assert ids == self.fast_tokenizer(text).input_ids, question
         return ids
 
-    def logits(self, ids, pixel_values, features):
-        return self.model(input_ids=torch.tensor([ids]), use_cache=False,
-                          pixel_values_videos=pixel_values).logits[0]
+    def start(self, ids, pixel_values, features):
+        """The logits of all of a prompt's tokens, and the cache to go on from."""
+        output = self.model(input_ids=torch.tensor([ids]), use_cache=True,
+                            pixel_values_videos=pixel_values)
+        return output.logits[0], output.past_key_values
+
+    def advance(self, token, cache):
+        """The logits after one more token; the cache grows in place."""
+        return self.model(input_ids=torch.tensor([[token]]), use_cache=True,
+                          past_key_values=cache).logits[0, -1]
 
 
 class Composed:
@@ -128,25 +135,29 @@ class Composed:
         bos, *text = self.tokenizer(question).input_ids
         return [bos] + [self.video_id] * num_tokens + text
 
-    def logits(self, ids, pixel_values, features):
+    def start(self, ids, pixel_values, features):
         embeddings = self.llm.get_input_embeddings()(torch.tensor(ids))
         embeddings[torch.tensor(ids) == self.video_id] = features
-        return self.llm(inputs_embeds=embeddings[None], use_cache=False).logits[0]
+        output = self.llm(inputs_embeds=embeddings[None], use_cache=True)
+        return output.logits[0], output.past_key_values
+
+    def advance(self, token, cache):
+        return self.llm(input_ids=torch.tensor([[token]]), use_cache=True,
+                        past_key_values=cache).logits[0, -1]
 
 
 @torch.no_grad()
 def greedy(model, prompt, pixel_values, features, count):
-    """Greedy ids, the logits they came from, and the smallest margin of a choice."""
-    ids, rows, margin = list(prompt), [], float("inf")
-    while len(rows) < count:
-        row = model.logits(ids, pixel_values, features)[-1]
-        rows.append(row)
-        best = torch.topk(row, 2).values
-        margin = min(margin, float(best[0] - best[1]))
-        ids.append(int(row.argmax()))
-        if ids[-1] == model.eos_id:
-            break
-    return ids[len(prompt):], rows, margin
+    """Greedy ids, the prompt's logits, those of every choice, and the smallest margin of one."""
+    prompt_logits, cache = model.start(prompt, pixel_values, features)
+    rows, tokens, margin = [prompt_logits[-1]], [], float("inf")
+    while True:
+        best = torch.topk(rows[-1], 2)
+        margin = min(margin, float(best.values[0] - best.values[1]))
+        tokens.append(int(best.indices[0]))
+        if tokens[-1] == model.eos_id or len(tokens) == count:
+            return tokens, prompt_logits, rows, margin
+        rows.append(model.advance(tokens[-1], cache))
 
 
 @torch.no_grad()
@@ -155,8 +166,7 @@ def make_case(name, model, seed):
     pixel_values = model.pixel_values(frames)
     features = model.features(pixel_values)
     prompt = model.prompt_ids(KOREAN, len(features))
-    tokens, rows, margin = greedy(model, prompt, pixel_values, features, NUM_GREEDY)
-    prompt_logits = model.logits(prompt, pixel_values, features)
+    tokens, prompt_logits, rows, margin = greedy(model, prompt, pixel_values, features, NUM_GREEDY)
     assert len(set(tokens)) >= 4 and margin > 1e-3, (name, tokens, margin)
     golden = {
         "made_by": versions(frames="scripts/golden_frames.py"),
@@ -189,6 +199,7 @@ def read_ppm(path):
 
 @torch.no_grad()
 def make_demo(cli, folder, videos, count):
+    weights = xxh(np.frombuffer((folder / "model.safetensors").read_bytes(), np.uint8))
     model = Llava(folder)
     out = ROOT / "tests/golden/demo"
     out.mkdir(parents=True, exist_ok=True)
@@ -202,12 +213,12 @@ def make_demo(cli, folder, videos, count):
         pixel_values = model.pixel_values(frames)
         features = model.features(pixel_values)
         prompt = model.prompt_ids(KOREAN, len(features))
-        tokens, rows, margin = greedy(model, prompt, pixel_values, features, count)
+        tokens, _, rows, margin = greedy(model, prompt, pixel_values, features, count)
         top = torch.topk(rows[0], 16)
         golden = {
-            "made_by": versions(model=str(folder.relative_to(ROOT))),
-            "weights": xxh(np.frombuffer((folder / "model.safetensors").read_bytes(), np.uint8)),
-            "video": str(video.relative_to(ROOT)),
+            "made_by": versions(model=folder.name),
+            "weights": weights,
+            "video": f"samples/videos/{video.name}",
             "frames": len(frames), "frames_hash": xxh(frames), "prompt": KOREAN,
             "pixel_values_hash": xxh(pixel_values.numpy()),
             "num_vision_tokens": len(features), "prompt_tokens": len(prompt),
@@ -219,7 +230,7 @@ def make_demo(cli, folder, videos, count):
         }
         (out / f"{video.stem}.json").write_text(
             json.dumps(golden, ensure_ascii=False, indent=1) + "\n")
-        print(video.name, f"margin {margin:.3g}", golden["caption"])
+        print(video.name, len(tokens), f"margin {margin:.3g}", golden["caption"])
 
 
 def main():

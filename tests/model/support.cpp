@@ -233,6 +233,8 @@ Greedy run_greedy(Stream& stream, model::CaptionModel& model, const model::Promp
   Sequence sequence(model.decoder(), kv_dtype, prompt_tokens + count);
   Greedy greedy;
   greedy.last_logits = sequence.prefill(stream, prompt, vision, prompt_tokens);
+  const std::span<const float> first = row_of(greedy.last_logits, prompt_tokens - 1);
+  greedy.first_logits.assign(first.begin(), first.end());
   const std::vector<std::int32_t> stops = model.eos_ids();
   for (;;) {
     const Tensor& logits = greedy.last_logits;

@@ -72,9 +72,10 @@ std::span<const float> row_of(const Tensor& matrix, std::int64_t row);
 double max_difference(std::span<const float> a, std::span<const double> b);
 double max_difference(std::span<const float> a, std::span<const float> b);
 
-// Greedy ids until `count` or a stop id, and the last logits.
+// Greedy ids until `count` or a stop id, and the logits of the first and the last choice.
 struct Greedy {
   std::vector<std::int32_t> ids;
+  std::vector<float> first_logits;
   Tensor last_logits;
 };
 Greedy run_greedy(Stream& stream, model::CaptionModel& model, const model::PromptIds& prompt,

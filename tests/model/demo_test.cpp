@@ -1,0 +1,117 @@
+// The model in samples/ on the clips in samples/, against transformers on the same RGB frames.
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "base/hash.h"
+#include "base/mapped_file.h"
+#include "tests/model/support.h"
+#include "video/read_clip.h"
+#include "vision/preprocess.h"
+
+namespace caption {
+namespace {
+
+namespace fs = std::filesystem;
+using namespace testing;
+
+const fs::path kRoot = CAPTION_SOURCE_DIR;
+
+// Made by scripts/make_goldens_model.py --demo.
+std::vector<JsonObject> demo_goldens() {
+  std::vector<fs::path> paths;
+  for (const auto& entry : fs::directory_iterator(kRoot / "tests/golden/demo")) {
+    paths.push_back(entry.path());
+  }
+  std::sort(paths.begin(), paths.end());
+  std::vector<JsonObject> goldens;
+  for (const fs::path& path : paths) {
+    goldens.push_back(JsonObject::open(path, ErrorCode::kBadReference));
+  }
+  return goldens;
+}
+
+Hash128 rgb_hash(const video::Clip& clip) {
+  std::vector<std::uint8_t> rgb;
+  for (const video::Frame& frame : clip.frames) {
+    rgb.insert(rgb.end(), frame.rgb.begin(), frame.rgb.end());
+  }
+  return hash_bytes(std::as_bytes(std::span(rgb)));
+}
+
+// Every `stride`-th vision token's first values.
+std::vector<float> sample_features(const Tensor& vision, std::int64_t stride, std::int64_t values) {
+  std::vector<float> sample;
+  for (std::int64_t row = 0; row < vision.dim(0); row += stride) {
+    const std::span<const float> all = row_of(vision, row);
+    sample.insert(sample.end(), all.begin(), all.begin() + values);
+  }
+  return sample;
+}
+
+void check_clip(Stream& stream, model::CaptionModel& model, const video::Clip& clip,
+                const JsonObject& golden) {
+  const Tensor pixels = vision::preprocess(stream.pool(), clip.frames, model.preprocess_spec());
+  CHECK(hash_bytes({reinterpret_cast<const std::byte*>(pixels.as<float>()), pixels.size_bytes()})
+            .hex() == golden.require_string("pixel_values_hash"));
+
+  const Tensor vision = model.encode_frames(stream, pixels.view());
+  CHECK(vision.dim(0) == golden.require_int("num_vision_tokens", 1, 100'000));
+  const std::vector<float> features =
+      sample_features(vision, golden.require_int("features_stride", 1, 1000), 8);
+  CHECK(max_difference(features, golden.get_doubles("features")) < 1e-4);
+
+  const model::PromptIds prompt =
+      model.build_prompt(golden.require_string("prompt"), pixels.dim(0));
+  CHECK(static_cast<std::int64_t>(prompt.ids.size()) ==
+        golden.require_int("prompt_tokens", 1, 100'000));
+  const std::vector<std::int64_t> expected = golden.get_ints("greedy");
+  const Greedy greedy =
+      run_greedy(stream, model, prompt, vision.view(), static_cast<std::int64_t>(expected.size()));
+  CHECK(std::vector<std::int64_t>(greedy.ids.begin(), greedy.ids.end()) == expected);
+
+  std::vector<float> first;
+  for (const std::int64_t id : golden.get_ints("first_logits_ids")) {
+    first.push_back(greedy.first_logits[static_cast<std::size_t>(id)]);
+  }
+  CHECK(max_difference(first, golden.get_doubles("first_logits")) < 1e-4);
+}
+
+TEST_SUITE("model/demo") {
+  TEST_CASE("the demo model's captions are the reference's, token for token") {
+    const std::vector<JsonObject> goldens = demo_goldens();
+    REQUIRE_FALSE(goldens.empty());
+    const fs::path folder = kRoot / "samples/demo-model";
+    const MappedFile weights(folder / "model.safetensors");
+    INFO("goldens of other weights are made anew by scripts/make_goldens_model.py --demo");
+    REQUIRE(hash_bytes(weights.bytes()).hex() == goldens.front().require_string("weights"));
+
+    const auto model = model::open_model(folder, model::WeightType::kF32);
+    ThreadPool pool(2);
+    Stream stream(pool);
+    std::size_t skipped = 0;
+    for (const JsonObject& golden : goldens) {
+      const std::string video = golden.require_string("video");
+      CAPTURE(video);
+      video::ReadOptions options;
+      options.sampling.num_frames = static_cast<int>(golden.require_int("frames", 1, 4096));
+      const video::Clip clip = video::read_clip(kRoot / video, options);
+      if (rgb_hash(clip).hex() != golden.require_string("frames_hash")) {
+        // Another FFmpeg may round colours differently; parity only means something from the same
+        // RGB.
+        MESSAGE("SKIPPED " << video
+                           << ": this FFmpeg decodes it to other pixels than the golden's");
+        ++skipped;
+        continue;
+      }
+      check_clip(stream, *model, clip, golden);
+    }
+    MESSAGE("compared " << goldens.size() - skipped << " of " << goldens.size() << " clips");
+  }
+}
+
+}  // namespace
+}  // namespace caption

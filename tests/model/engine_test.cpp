@@ -1,0 +1,125 @@
+// Real decoders through the engine: a caption does not depend on what runs beside it.
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "engine/engine.h"
+#include "tests/model/support.h"
+
+namespace caption {
+namespace {
+
+using namespace testing;
+using engine::BatchMode;
+using engine::Engine;
+using engine::EngineOptions;
+
+using Outputs = std::vector<std::vector<std::int32_t>>;  // by request
+
+constexpr std::int32_t kNewTokens = 64;  // four pages: enough to outgrow a small cache
+
+// Requests of different lengths on one clip: its first frame, its first two, all three.
+struct Workload {
+  explicit Workload(std::string_view name)
+      : golden(open_golden(name)),
+        model(open_case(name)),
+        pixel_values(golden_pixel_values(pool, *model, golden)),
+        vision(model->encode_frames(stream, pixel_values.view())) {}
+
+  std::size_t size() const { return prompts.size(); }
+
+  engine::Request request(std::size_t i) const {
+    const std::int64_t frames = i == 0 ? pixel_values.dim(0) : 1 + static_cast<std::int64_t>(i % 3);
+    const model::PromptIds prompt = model->build_prompt(prompts[i], frames);
+    const ConstView used = vision.view().rows(0, model->vision_tokens(frames));
+    engine::Request request;
+    request.prompt_ids = prompt.ids;
+    request.vision_positions = prompt.vision_positions;
+    request.vision = Tensor(DType::kF32, used.shape());
+    std::copy_n(used.as<float>(), used.num_elements(), request.vision.as<float>());
+    request.sampling.max_new_tokens = kNewTokens;
+    request.sampling.stop_ids = model->eos_ids();
+    return request;
+  }
+
+  const std::vector<std::string> prompts = {
+      "이 영상을 자세히 설명해 주세요.", "", "What is happening in this video?",
+      "영상에는 파란 하늘 아래 넓은 공원이 보입니다. 나무가 바람에 흔들리고 있습니다.", "왜?"};
+  ThreadPool pool{2};
+  Stream stream{pool};
+  JsonObject golden;
+  std::unique_ptr<model::CaptionModel> model;
+  Tensor pixel_values;
+  Tensor vision;
+};
+
+// Submits the requests in `order` and runs the engine until it is idle.
+Outputs run(Workload& workload, const EngineOptions& options, const std::vector<std::size_t>& order,
+            std::int64_t* preemptions = nullptr) {
+  Engine engine(workload.model->decoder(), workload.stream, options);
+  std::map<engine::RequestId, std::size_t> index;
+  for (const std::size_t i : order) index[engine.submit(workload.request(i))] = i;
+  Outputs outputs(workload.size());
+  while (!engine.idle()) {
+    for (engine::Completion& done : engine.step()) {
+      outputs[index.at(done.id)] = std::move(done.output_ids);
+    }
+  }
+  if (preemptions != nullptr) *preemptions = engine.stats().preemptions;
+  return outputs;
+}
+
+// Bytes of `pages` pages of 16 tokens of f32 keys and values.
+std::int64_t bytes_of_pages(const model::DecoderSpec& spec, std::int64_t pages) {
+  return pages * 16 * spec.num_layers * 2 * spec.num_kv_heads * spec.head_dim * 4;
+}
+
+TEST_SUITE("model/engine") {
+  TEST_CASE("a caption has the same tokens alone and in any batch, chunked, static or preempted") {
+    for (const char* name : {"llama_bf16", "qwen3_shards", "composed_mlp"}) {
+      CAPTURE(std::string(name));
+      Workload workload(name);
+      Outputs alone(workload.size());
+      for (std::size_t i = 0; i < workload.size(); ++i) {
+        alone[i] = run(workload, EngineOptions{}, {i})[i];
+        REQUIRE_FALSE(alone[i].empty());
+      }
+      const std::vector<std::int64_t> reference = workload.golden.get_ints("greedy");
+      REQUIRE(alone[0].size() >= reference.size());
+      CHECK(std::equal(reference.begin(), reference.end(), alone[0].begin()));
+
+      struct Variant {
+        const char* name;
+        EngineOptions options;
+        std::vector<std::size_t> order;
+      };
+      // Room for little more than the longest request: the others push one another out.
+      std::size_t longest = 0;
+      for (std::size_t i = 0; i < workload.size(); ++i) {
+        longest = std::max(longest, workload.request(i).prompt_ids.size() + kNewTokens);
+      }
+      const model::DecoderSpec& spec = workload.model->decoder().spec();
+      const std::int64_t few_pages = static_cast<std::int64_t>(longest + 15) / 16 + 1;
+      const Variant kVariants[] = {
+          {"all at once", {}, {0, 1, 2, 3, 4}},
+          {"the other way round", {}, {4, 3, 2, 1, 0}},
+          {"two at a time", {.max_num_seqs = 2}, {2, 0, 4, 1, 3}},
+          {"in chunks of 7", {.max_num_batched_tokens = 7}, {0, 1, 2, 3, 4}},
+          {"a static batch", {.batching = BatchMode::kStatic, .max_num_seqs = 3}, {0, 1, 2, 3, 4}},
+          {"few pages", {.kv_cache_bytes = bytes_of_pages(spec, few_pages)}, {0, 1, 2, 3, 4}},
+      };
+      for (const Variant& variant : kVariants) {
+        CAPTURE(std::string(variant.name));
+        std::int64_t preemptions = 0;
+        CHECK(run(workload, variant.options, variant.order, &preemptions) == alone);
+        CHECK((preemptions > 0) == (std::string(variant.name) == "few pages"));
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace caption
