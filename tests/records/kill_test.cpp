@@ -1,0 +1,89 @@
+// kill -9 at any instant: no finished record is lost, none comes twice, no line is torn.
+#include <doctest/doctest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <csignal>
+#include <random>
+#include <set>
+#include <string>
+#include <thread>
+
+#include "base/log.h"
+#include "records/internal/lines.h"
+#include "records/record_file.h"
+#include "sample_record.h"
+
+namespace caption::records {
+namespace {
+
+const Manifest kManifest{{{"seed", "20"}}};
+constexpr int kNumClips = 400;
+
+std::string clip_name(int i) { return "clip_" + std::to_string(i) + ".mp4"; }
+
+// What a run does: every clip that the file does not hold yet. After each record that append() has
+// acknowledged, its number goes to `acknowledged`.
+void write_all(const std::filesystem::path& path, int acknowledged) {
+  RecordFile file(path, Format::kJsonl, kManifest, Existing::kRetryFailed);
+  for (int i = 0; i < kNumClips; ++i) {
+    if (file.finished().contains(clip_name(i))) continue;
+    // Every third fails at first sight, so that retries rewrite the file under fire.
+    const bool fails = i % 3 == 0 && file.finished().num_finished() < kNumClips / 2;
+    file.append(fails ? failed_record(clip_name(i)) : sample_record(clip_name(i)));
+    if (!fails && ::write(acknowledged, &i, sizeof i) != sizeof i) ::_exit(1);
+  }
+}
+
+// Runs write_all in a child that is killed after `delay_us`; true when it was done before.
+bool run_and_kill(const std::filesystem::path& path, std::int64_t delay_us,
+                  std::set<int>& acknowledged) {
+  int pipe_ends[2];
+  REQUIRE(::pipe(pipe_ends) == 0);
+  const pid_t child = ::fork();
+  REQUIRE(child >= 0);
+  if (child == 0) {
+    ::close(pipe_ends[0]);
+    write_all(path, pipe_ends[1]);
+    ::_exit(0);
+  }
+  ::close(pipe_ends[1]);
+  std::thread killer([&] {
+    std::this_thread::sleep_for(std::chrono::microseconds(delay_us));
+    ::kill(child, SIGKILL);
+  });
+  for (int i = 0; ::read(pipe_ends[0], &i, sizeof i) == sizeof i;) acknowledged.insert(i);
+  ::close(pipe_ends[0]);
+  killer.join();
+  int status = 0;
+  REQUIRE(::waitpid(child, &status, 0) == child);
+  return WIFEXITED(status) && WEXITSTATUS(status) == 0;
+}
+
+TEST_SUITE("records/kill") {
+  TEST_CASE("a writer killed at random instants loses nothing and repeats nothing") {
+    set_log_level(LogLevel::kError);
+    const Folder folder;
+    const std::filesystem::path path = folder / "c.jsonl";
+    std::mt19937 random(20);
+    std::set<int> acknowledged;
+    bool is_done = false;
+    for (int round = 0; round < 200 && !is_done; ++round) {
+      is_done = run_and_kill(path, 500 + static_cast<std::int64_t>(random() % 30000), acknowledged);
+      if (!std::filesystem::exists(path)) continue;
+      const std::string text = read_file(path);
+      std::set<std::string> ok;
+      for_each_line(text, [&](std::string_view line) {
+        const Record record = parse_json_line(line.substr(0, line.size() - 1));  // no torn line
+        CHECK(ok.insert(record.video).second);                                   // none twice
+      });
+      for (const int i : acknowledged) CHECK(ok.contains(clip_name(i)));  // none lost
+    }
+    set_log_level(LogLevel::kInfo);
+    CHECK(acknowledged.size() > 0);
+  }
+}
+
+}  // namespace
+}  // namespace caption::records

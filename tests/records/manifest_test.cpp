@@ -1,0 +1,44 @@
+// The configuration that an output belongs to.
+#include "records/manifest.h"
+
+#include <doctest/doctest.h>
+
+#include "base/error.h"
+#include "sample_record.h"
+
+namespace caption::records {
+namespace {
+
+TEST_SUITE("records/manifest") {
+  TEST_CASE("is read back as it was written") {
+    const Folder folder;
+    const Manifest manifest{{{"prompt", "자세히 \"설명\"해 주세요.\n"}, {"seed", "20"}}};
+    write_manifest(folder / "m.json", manifest);
+    const std::optional<Manifest> read = read_manifest(folder / "m.json");
+    REQUIRE(read.has_value());
+    CHECK(describe_differences(*read, manifest) == "");
+    CHECK_FALSE(read_manifest(folder / "none.json").has_value());
+    CHECK_FALSE(std::filesystem::exists(folder / "m.json.new"));
+  }
+
+  TEST_CASE("names every difference with both values") {
+    const Manifest there{{{"seed", "7"}, {"prompt", "a"}, {"gone", "1"}}};
+    const Manifest now{{{"seed", "20"}, {"prompt", "a"}, {"new", "2"}}};
+    CHECK(describe_differences(there, now) ==
+          "seed is \"7\" there and \"20\" now; new is not set there and \"2\" now; "
+          "gone is \"1\" there and not set now");
+    CHECK(describe_differences(there, there) == "");
+  }
+
+  TEST_CASE("a file that is no manifest is refused") {
+    const Folder folder;
+    for (const char* text : {"", "[]", "{\"seed\": 7}", "{\"a\": \"b\""}) {
+      CAPTURE(std::string(text));
+      write_file(folder / "m.json", text);
+      CHECK_THROWS_AS(read_manifest(folder / "m.json"), Error);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace caption::records

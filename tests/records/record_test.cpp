@@ -1,0 +1,70 @@
+// One record as one JSON line, and back.
+#include "records/record.h"
+
+#include <doctest/doctest.h>
+
+#include <string>
+
+#include "base/error.h"
+#include "sample_record.h"
+
+namespace caption::records {
+namespace {
+
+TEST_SUITE("records/record") {
+  TEST_CASE("a line reads back to the same line") {
+    for (const Record& record :
+         {sample_record("바다.mp4"), failed_record("a\\xff.mp4"), Record{}}) {
+      const std::string line = to_json_line(record);
+      CAPTURE(line);
+      CHECK(line.find('\n') == std::string::npos);
+      CHECK(to_json_line(parse_json_line(line)) == line);
+    }
+  }
+
+  TEST_CASE("keys stand in the order of the design and Hangul is not escaped") {
+    Record record = sample_record("v.mp4");
+    record.caption = "바다";
+    record.warnings.clear();
+    CHECK(to_json_line(record) ==
+          R"({"video":"v.mp4","window_s":[0.5,12.345678],"caption":"바다","status":"ok",)"
+          R"("frames":{"wanted":8,"used":7},"tokens":{"prompt":141,"vision":128,"output":44},)"
+          R"("timing_ms":{"decode":30.125,"vision":4.5,"first_token":7.25,"total":99.875},)"
+          R"("finish_reason":"stop"})");
+  }
+
+  TEST_CASE("a broken line says what is wrong with it") {
+    const std::string good = to_json_line(sample_record("v.mp4"));
+    struct Case {
+      const char* name;
+      const char* from;
+      const char* to;
+      const char* message;
+    };
+    constexpr Case kCases[] = {
+        {"no video", "\"video\":", "\"film\":", "video"},
+        {"status", "\"ok\"", "\"fine\"", "none of ok, truncated, looped, failed"},
+        {"failed without error", "\"ok\"", "\"failed\"", "error"},
+        {"window", "[0.5,12.345678]", "[0.5]", "window_s"},
+        {"negative count", "\"used\":7", "\"used\":-7", "used"},
+        {"text for a number", "\"decode\":30.125", "\"decode\":\"30\"", "decode"},
+        {"missing timing", "\"total\"", "\"sum\"", "total: missing"},
+        {"no object", "{\"video\"", "[\"video\"", "JSON"},
+    };
+    for (const Case& c : kCases) {
+      CAPTURE(c.name);
+      std::string line = good;
+      line.replace(line.find(c.from), std::string(c.from).size(), c.to);
+      try {
+        parse_json_line(line);
+        FAIL_CHECK("was taken: " << line);
+      } catch (const Error& error) {
+        CHECK(error.code() == ErrorCode::kBadReference);
+        CHECK(std::string(error.what()).find(c.message) != std::string::npos);
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace caption::records
