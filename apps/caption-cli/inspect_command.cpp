@@ -9,6 +9,7 @@
 #include <memory>
 #include <string>
 
+#include "backend/cpu_tier.h"
 #include "backend/machine.h"
 #include "base/error.h"
 #include "base/json.h"
@@ -17,6 +18,7 @@
 #include "records/file_name.h"
 #include "video/image.h"
 #include "video/read_clip.h"
+#include "vision/contact_sheet.h"
 
 namespace caption::cli {
 namespace {
@@ -98,7 +100,11 @@ void inspect_video(const std::string& path, const InspectFlags& flags) {
   options.sampling = video::parse_sampling(flags.sampling, flags.num_frames);
   const video::Clip clip = video::read_clip(path, options);
   print_frames(clip);
-  if (!flags.sheet.empty()) video::write_png(flags.sheet, video::contact_sheet(clip));
+  const std::filesystem::path sheet =
+      flags.sheet.empty() ? std::filesystem::path(path).filename().string() + ".frames.png"
+                          : flags.sheet;
+  video::write_png(sheet, vision::contact_sheet(clip.frames));
+  print_line("sheet", records::escape_file_name(sheet.string()));
   if (!flags.frames_folder.empty()) dump_frames(flags.frames_folder, clip);
 }
 
@@ -132,6 +138,7 @@ void inspect_machine() {
   print_line("cpu", machine.cpu_model + ", " + std::to_string(machine.num_cpus) + " usable");
   print_line("features", features);
   print_line("memory", std::to_string(machine.memory_bytes) + " bytes");
+  print_line("kernels", std::string(cpu_tier_name(choose_cpu_tier())));
   print_line("cuda", machine.cuda_status);
   for (const CudaDevice& device : machine.cuda_devices) {
     print_line("", device.name + ", sm_" + std::to_string(device.compute_major) +
@@ -166,7 +173,7 @@ void add_inspect_command(CLI::App& root, int& exit_code) {
   auto flags = std::make_shared<InspectFlags>();
   command->add_option("paths", flags->paths, "videos and model folders")->type_name("PATH");
   command->add_flag("--machine", flags->machine, "processor, memory and CUDA of this machine");
-  command->add_option("-o,--output", flags->sheet, "write the frames as a contact sheet")
+  command->add_option("-o,--output", flags->sheet, "contact sheet of the frames (default: NAME.frames.png here)")
       ->type_name("FILE.png");
   command
       ->add_option("--dump-frames", flags->frames_folder,
