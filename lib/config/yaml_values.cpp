@@ -133,6 +133,8 @@ YamlDocument read_yaml(std::string_view text, std::string_view name) {
     throw_at(name, 1, 1, "not a text in UTF-8");
   }
   FlatReader reader(name);
+  // Without the last line breaks: yaml-cpp 0.7 takes a quoted scalar that ends there as closed.
+  text = text.substr(0, text.find_last_not_of(" \t\r\n") + 1);
   std::istringstream stream{std::string(text)};
   try {
     YAML::Parser parser(stream);

@@ -1,0 +1,110 @@
+// Presets as files: those that ship, those of the user, and the choice of `auto`.
+#include "config/load_preset.h"
+
+#include <doctest/doctest.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <string>
+
+#include "base/error.h"
+#include "config/resolve.h"
+
+namespace caption::config {
+namespace {
+
+namespace fs = std::filesystem;
+
+const fs::path kPresets = fs::path(CAPTION_SOURCE_DIR) / "presets";
+
+std::string read_file(const fs::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+Machine machine_with(std::int64_t gpu_gib) {
+  Machine machine;
+  machine.num_cpus = 4;
+  machine.memory_bytes = 64LL << 30;
+  if (gpu_gib > 0) {
+    machine.cuda_devices.push_back(
+        {.name = "GPU", .compute_major = 8, .compute_minor = 0, .memory_bytes = gpu_gib << 30});
+  }
+  return machine;
+}
+
+TEST_SUITE("config/load_preset") {
+  TEST_CASE("every file in presets/ loads, opens with a comment and round-trips") {
+    int count = 0;
+    for (const fs::directory_entry& entry : fs::directory_iterator(kPresets)) {
+      const std::string name = entry.path().string();
+      CAPTURE(name);
+      ++count;
+      const std::string text = read_file(entry.path());
+      CHECK(text.starts_with("# For "));
+      CHECK(text.find("\n# Costs ") != std::string::npos);
+      const Preset preset = parse_preset(text, name);
+      Preset again = parse_preset(to_yaml(preset), name);
+      CHECK(again == preset);
+    }
+    CHECK(count == 6);
+  }
+
+  TEST_CASE("auto follows the machine and says why") {
+    struct Case {
+      std::int64_t gpu_gib;
+      bool has_kernels;
+      const char* name;
+    };
+    constexpr Case kCases[] = {{0, false, "cpu"},  {80, false, "cpu"}, {0, true, "cpu"},
+                               {8, true, "cpu"},   {15, true, "t4"},   {23, true, "l4"},
+                               {40, true, "a100"}, {80, true, "h100"}, {140, true, "h100"}};
+    for (const Case& c : kCases) {
+      CAPTURE(c.gpu_gib);
+      CAPTURE(c.has_kernels);
+      const LoadedPreset loaded = load_preset("auto", machine_with(c.gpu_gib), c.has_kernels);
+      CHECK(loaded.preset.name == c.name);
+      CHECK(loaded.note.find(c.name) != std::string::npos);
+      CHECK(loaded.preset.device.type != DeviceType::kAuto);
+    }
+  }
+
+  TEST_CASE("keys of an auto preset lie on top of the chosen one") {
+    const fs::path file = fs::path(CAPTION_TEST_TMP) / "mine.yaml";
+    std::ofstream(file) << "device: {type: auto}\ngeneration: {seed: 99}\n";
+    const LoadedPreset loaded = load_preset(file.string(), machine_with(0), false);
+    CHECK(loaded.preset.generation.seed == 99);
+    CHECK(loaded.preset.model.path == "samples/demo-model");
+    CHECK(loaded.preset.name == "cpu");
+  }
+
+  TEST_CASE("the user's folder comes first") {
+    const fs::path folder = fs::path(CAPTION_TEST_TMP) / "own_presets";
+    fs::create_directories(folder);
+    std::ofstream(folder / "cpu.yaml") << "generation: {seed: 5}\n";
+    ::setenv("CAPTION_PRESETS", folder.c_str(), 1);
+    CHECK(load_preset("cpu", machine_with(0), false).preset.generation.seed == 5);
+    ::unsetenv("CAPTION_PRESETS");
+    CHECK(load_preset("cpu", machine_with(0), false).preset.generation.seed == 20);
+  }
+
+  TEST_CASE("names that are not there are refused with those that are") {
+    const auto message = [](const std::string& name) {
+      try {
+        load_preset(name, machine_with(0), false);
+        return std::string();
+      } catch (const Error& error) {
+        CHECK(error.code() == ErrorCode::kBadPreset);
+        return std::string(error.what());
+      }
+    };
+    CHECK(message("h200").find("a100, auto, cpu, h100, l4, t4") != std::string::npos);
+    CHECK(message("none.yaml").find("No such file") != std::string::npos);
+    CHECK(message("/tmp").find("folder") != std::string::npos);
+  }
+}
+
+}  // namespace
+}  // namespace caption::config

@@ -1,0 +1,151 @@
+// A preset's text: what is taken, and where what is refused stands.
+#include <doctest/doctest.h>
+
+#include <string>
+
+#include "base/error.h"
+#include "config/preset.h"
+
+namespace caption::config {
+namespace {
+
+std::string refusal(const std::string& yaml) {
+  try {
+    parse_preset(yaml, "p.yaml");
+    return "";
+  } catch (const Error& error) {
+    CHECK(error.code() == ErrorCode::kBadPreset);
+    return error.what();
+  }
+}
+
+std::string flag_refusal(const std::string& key, const std::string& value) {
+  Preset preset;
+  try {
+    apply_override(preset, {key, value, "--flag"});
+    return "";
+  } catch (const Error& error) {
+    CHECK(error.code() == ErrorCode::kUsage);
+    return error.what();
+  }
+}
+
+TEST_SUITE("config/parse_preset") {
+  TEST_CASE("takes values of every kind, and keeps the defaults of the rest") {
+    const Preset preset = parse_preset(
+        "device: {type: cuda, memory_utilization: 0.9}\n"
+        "model: some/name\n"
+        "engine:\n  batching: static\n  chunked_prefill: off\n"
+        "speculative:\n"
+        "generation:\n  temperature: 1e-1\n  prompt: \"true\"\n  seed: 7\n"
+        "video: {sampling: fps=2.5}\n",
+        "p.yaml");
+    CHECK(preset.device.type == DeviceType::kCuda);
+    CHECK(preset.device.memory_utilization == 0.9);
+    CHECK(preset.model.path == "some/name");
+    CHECK(preset.engine.batching == Batching::kStatic);
+    CHECK_FALSE(preset.engine.chunked_prefill);
+    CHECK(preset.generation.temperature == 0.1);
+    CHECK(preset.generation.prompt == "true");
+    CHECK(preset.generation.seed == 7);
+    CHECK(preset.generation.max_new_tokens == Preset{}.generation.max_new_tokens);
+    CHECK(parse_preset("", "p.yaml").video == Preset{}.video);
+    CHECK(parse_preset("# only a comment\n", "p.yaml").video == Preset{}.video);
+  }
+
+  TEST_CASE("says where and what is wrong") {
+    struct Case {
+      const char* yaml;
+      const char* message;  // how the message begins
+    };
+    constexpr Case kCases[] = {
+        {"engin:\n  max_num_seqs: 4\n", "p.yaml:1:1: unknown section \"engin\""},
+        {"engine:\n  max_seqs: 4\n", "p.yaml:2:3: unknown key \"engine.max_seqs\""},
+        {"engine: 4\n", "p.yaml:1:1: \"engine\" is a section"},
+        {"engine:\n  max_num_seqs: 4\n  max_num_seqs: 5\n",
+         "p.yaml:3:3: key \"engine.max_num_seqs\" appears twice"},
+        {"engine: {}\nengine: {}\n", "p.yaml:2:1: key \"engine\" appears twice"},
+        {"engine:\n  max_num_seqs: four\n",
+         "p.yaml:2:17: engine.max_num_seqs: expected an integer, found \"four\""},
+        {"engine:\n  max_num_seqs: 4.5\n", "p.yaml:2:17: engine.max_num_seqs: expected an integer"},
+        {"engine:\n  max_num_seqs: \"4\"\n",
+         "p.yaml:2:17: engine.max_num_seqs: expected an integer"},
+        {"engine:\n  max_num_seqs: 0\n",
+         "p.yaml:2:17: engine.max_num_seqs: expected 1 to 4096, found \"0\""},
+        {"engine:\n  max_num_seqs: 99999999999999999999\n",
+         "p.yaml:2:17: engine.max_num_seqs: expected 1 to 4096"},
+        {"engine:\n  max_num_seqs:\n", "p.yaml:"},
+        {"engine:\n  chunked_prefill: yes\n",
+         "p.yaml:2:20: engine.chunked_prefill: expected true or false"},
+        {"engine:\n  batching: dynamic\n",
+         "p.yaml:2:13: engine.batching: expected one of continuous, static"},
+        {"generation:\n  temperature: nan\n", "p.yaml:2:16: generation.temperature: expected"},
+        {"generation:\n  temperature: inf\n", "p.yaml:2:16: generation.temperature: expected"},
+        {"generation:\n  temperature: .inf\n", "p.yaml:2:16: generation.temperature: expected"},
+        {"generation:\n  temperature: 1e999\n", "p.yaml:2:16: generation.temperature: expected"},
+        {"generation:\n  temperature: 0x1p3\n", "p.yaml:2:16: generation.temperature: expected"},
+        {"generation:\n  top_p: 0\n", "p.yaml:2:10: generation.top_p: expected"},
+        {"generation: {min_new_tokens: 9, max_new_tokens: 8}\n", "p.yaml:1:30: min_new_tokens 9"},
+        {"video:\n  sampling: random\n", "p.yaml:2:13: video.sampling: "},
+        {"engine: [1, 2]\n", "p.yaml:1:9: a list"},
+        {"- device\n", "p.yaml:1:1: a list"},
+        {"just text\n", "p.yaml:1:1: expected sections"},
+        {"engine:\n  batching: {a: b}\n", "p.yaml:2:13: a map below a section"},
+        {"a: &x {b: *x}\n", "p.yaml:1:"},
+        {"engine: &x\n  batching: *x\n", "p.yaml:"},
+        {"model: !!str x\n", "p.yaml:1:8: tags"},
+        {"model: a\n---\nmodel: b\n", "p.yaml:2:"},
+        {"model: \"unfinished\n", "p.yaml:"},
+        {"engine:\n\tbatching: static\n", "p.yaml:"},
+        {"model: {vision: a, llm: b}\n", "p.yaml:1:1: model.projector is missing"},
+        {"model: {vision: a, llm: b, projector: c, prompt: none}\n",
+         "p.yaml:1:1: model.prompt has no {video}"},
+        {"model: \xff\xfe\n", "p.yaml:1:1: not a text in UTF-8"},
+    };
+    for (const Case& c : kCases) {
+      const std::string yaml = c.yaml;
+      CAPTURE(yaml);
+      const std::string message = refusal(yaml);
+      CAPTURE(message);
+      CHECK(message.starts_with(c.message));
+      CHECK(message.find('\n') == std::string::npos);
+    }
+  }
+
+  TEST_CASE("nesting without end and files without end are refused") {
+    CHECK(refusal(std::string(20000, '[')).starts_with("p.yaml:1:"));
+    CHECK(refusal(std::string(20000, '{')).starts_with("p.yaml:1:"));
+    CHECK(refusal(std::string(1 << 20, ' ')).find("bytes") != std::string::npos);
+  }
+
+  TEST_CASE("a model may be a map of parts") {
+    const Preset preset = parse_preset(
+        "model:\n  vision: clip\n  projector: p.safetensors\n  llm: qwen\n  pooling: 2\n"
+        "  vision_feature_layer: -2\n  prompt: '{video}{prompt}'\n",
+        "p.yaml");
+    CHECK(preset.model.is_composed);
+    CHECK(preset.model.vision == "clip");
+    CHECK(preset.model.pooling == 2);
+    CHECK(preset.model.vision_feature_layer == -2);
+  }
+
+  TEST_CASE("is written so that it reads back the same") {
+    Preset preset =
+        parse_preset("model: 'a\"b\\n{}#: ''가'\ngeneration: {prompt: \"x\\ty: # z\"}\n", "p");
+    CHECK(parse_preset(to_yaml(preset), "p") == preset);
+    Preset composed = parse_preset("model: {vision: a, llm: b, projector: c}\n", "p");
+    CHECK(parse_preset(to_yaml(composed), "p") == composed);
+  }
+
+  TEST_CASE("flags are checked by the same table") {
+    CHECK(flag_refusal("generation.temperature", "0.5") == "");
+    CHECK(flag_refusal("generation.temperature", "nan").starts_with("--flag: expected"));
+    CHECK(flag_refusal("generation.temperature", "").starts_with("--flag: expected a number"));
+    CHECK(flag_refusal("video.num_frames", "0").starts_with("--flag: expected 1 to 4096"));
+    CHECK(flag_refusal("video.sampling", "fps=0").starts_with("--flag: "));
+    CHECK(flag_refusal("quantization.weights", "fp4").starts_with("--flag: expected one of f32"));
+  }
+}
+
+}  // namespace
+}  // namespace caption::config

@@ -1,0 +1,90 @@
+// From presets to the rooms' options.
+#include "config/resolve.h"
+
+#include <doctest/doctest.h>
+
+#include <string>
+
+#include "base/error.h"
+#include "config/load_preset.h"
+
+namespace caption::config {
+namespace {
+
+std::string refusal(const Preset& preset, bool has_cuda_kernels) {
+  try {
+    require_available(preset, has_cuda_kernels);
+    return "";
+  } catch (const Error& error) {
+    CHECK(error.code() == ErrorCode::kUnavailable);
+    return error.what();
+  }
+}
+
+TEST_SUITE("config/resolve") {
+  TEST_CASE("one sentence names everything that is missing") {
+    const Machine machine;
+    CHECK(refusal(load_preset("cpu", machine, false).preset, false) == "");
+    CHECK(refusal(load_preset("h100", machine, false).preset, false) ==
+          "preset h100: what is asked for needs CUDA kernels, awq weights, the prefix cache and "
+          "speculative decoding, which this build does not have; --preset cpu runs here");
+    Preset preset;
+    apply_quality(preset);
+    CHECK(refusal(preset, false).find("beam search") != std::string::npos);
+    preset = parse_preset("model: {vision: a, llm: b, projector: c, adapter: d}\n", "p");
+    CHECK(refusal(preset, false).find("LoRA") != std::string::npos);
+  }
+
+  TEST_CASE("KV pages get what the clips need, and never more than the share of memory") {
+    Preset preset;
+    preset.engine.max_num_seqs = 10;
+    const model::DecoderSpec spec{.num_layers = 2,
+                                  .hidden = 64,
+                                  .num_heads = 4,
+                                  .num_kv_heads = 2,
+                                  .head_dim = 16,
+                                  .vocab = 100,
+                                  .max_positions = 100};
+    // K and V, 2 layers, 2 heads of 16 in bf16: 256 bytes a token; 100 positions take 7 pages.
+    constexpr std::int64_t kNeedBytes = 256 * 112 * 10;
+    CHECK(plan_kv_cache_bytes(preset, spec, 0, 1LL << 40) == kNeedBytes);
+    CHECK(plan_kv_cache_bytes(preset, spec, 1000, 200'000) == 99'000);
+    CHECK_THROWS_AS(plan_kv_cache_bytes(preset, spec, 100'000, 200'000), Error);
+    preset.engine.kv_cache_bytes = 12345;
+    CHECK(plan_kv_cache_bytes(preset, spec, 100'000, 200'000) == 12345);
+  }
+
+  TEST_CASE("options arrive where they belong") {
+    Preset preset;
+    apply_speed(preset);
+    apply_override(preset, {"video.sampling", "fps=2.5", ""});
+    apply_override(preset, {"video.decode_timeout_s", "0.25", ""});
+    apply_override(preset, {"engine.batching", "static", ""});
+    CHECK(sampling_params(preset).temperature == 0.8);
+    CHECK(sampling_params(preset).max_new_tokens == 128);
+    CHECK(read_options(preset).sampling.fps == 2.5);
+    CHECK(read_options(preset).limits.max_decode_us == 250'000);
+    CHECK(engine_options(preset, 99).batching == engine::BatchMode::kStatic);
+    CHECK(engine_options(preset, 99).kv_dtype == DType::kBF16);
+    apply_override(preset, {"quantization.weights", "f32", ""});
+    CHECK(engine_options(preset, 99).kv_dtype == DType::kF32);
+  }
+
+  TEST_CASE("a manifest holds what decides captions and nothing that only decides speed") {
+    Preset a;
+    Preset b;
+    apply_override(b, {"engine.max_num_seqs", "2", ""});
+    apply_override(b, {"device.threads", "3", ""});
+    apply_override(b, {"video.decode_timeout_s", "9", ""});
+    CHECK(caption_settings(a) == caption_settings(b));
+    for (const char* key : {"generation.seed", "video.num_frames", "generation.top_k"}) {
+      Preset c;
+      apply_override(c, {key, "3", ""});
+      CAPTURE(std::string(key));
+      CHECK(caption_settings(a) != caption_settings(c));
+    }
+  }
+}
+
+}  // namespace
+}  // namespace caption::config
