@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/clock.h"
+#include "base/log.h"
 #include "pipeline/internal/stages.h"
 
 namespace caption::pipeline {
@@ -131,7 +132,10 @@ class EngineStage {
       return;
     }
     ++progress_.clips_done;
-    if (job.record.error) ++progress_.clips_failed;
+    if (job.record.error) {
+      ++progress_.clips_failed;
+      log_warning("run", job.record.error->message);
+    }
     report();
   }
 
