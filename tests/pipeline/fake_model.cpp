@@ -1,0 +1,144 @@
+#include "fake_model.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "base/error.h"
+
+namespace caption::pipeline {
+namespace {
+
+constexpr std::int32_t kStop = 0;
+constexpr std::int32_t kPlaceholder = 1;
+constexpr std::int32_t kFirstNumber = 2;  // token kFirstNumber + n says n
+constexpr std::int64_t kVocab = 1024;
+constexpr std::int64_t kHidden = 2;
+
+std::int64_t length_of(std::int64_t number) { return 1 + number % kMaxLength; }
+
+}  // namespace
+
+std::string clip_name(int number) { return "clip_" + std::to_string(number); }
+
+int clip_number(const std::string& name) { return std::stoi(name.substr(5)); }
+
+std::string expected_caption(int number) {
+  std::string caption = std::to_string(number);
+  for (std::int64_t i = 1; i < length_of(number); ++i)
+    caption.append(" ").append(std::to_string(number));
+  return caption;
+}
+
+video::Clip make_clip(const std::filesystem::path& path, const video::ReadOptions& options) {
+  const int number = clip_number(path.filename().string());
+  video::Frame frame;
+  frame.width_px = frame.height_px = 2;
+  for (int i = 0; i < 4; ++i) {
+    frame.rgb.push_back(static_cast<std::uint8_t>(number % 256));
+    frame.rgb.push_back(static_cast<std::uint8_t>(number / 256));
+    frame.rgb.push_back(0);
+  }
+  video::Clip clip;
+  clip.path = path.string();
+  clip.frames_wanted = options.sampling.num_frames;
+  clip.frames.assign(static_cast<std::size_t>(options.sampling.num_frames), frame);
+  clip.duration_us = 1000 * number;
+  return clip;
+}
+
+FakeModel::FakeModel()
+    : spec_({.num_layers = 1,
+             .hidden = kHidden,
+             .num_heads = 1,
+             .num_kv_heads = 1,
+             .head_dim = kHidden,
+             .vocab = kVocab,
+             .max_positions = 64}) {
+  preprocess_.do_resize = false;
+  preprocess_.crop_px = {2, 2};
+  preprocess_.do_normalize = false;
+}
+
+model::PromptIds FakeModel::build_prompt(std::string_view /*user_prompt*/,
+                                         std::int64_t /*num_frames*/) const {
+  return {.ids = {kPlaceholder}, .vision_positions = {0}};
+}
+
+Tensor FakeModel::encode_frames(Stream& /*stream*/, ConstView pixel_values) {
+  const float* pixels = pixel_values.as<float>();
+  // [frames, 3, 2, 2] in 0..1: the first value of the planes R and G.
+  const float low = std::round(pixels[0] * 255);
+  const float high = std::round(pixels[4] * 255);
+  const int number = static_cast<int>(low) + 256 * static_cast<int>(high);
+  if (on_encode) on_encode(number);
+  Tensor token(DType::kF32, {1, kHidden});
+  token.as<float>()[0] = low;
+  token.as<float>()[1] = high;
+  return token;
+}
+
+std::vector<std::int32_t> FakeModel::eos_ids() const { return {kStop}; }
+std::optional<text::TokenId> FakeModel::eos_id() const { return kStop; }
+std::int32_t FakeModel::vocab_size() const { return kVocab; }
+
+void FakeModel::forward(Stream& /*stream*/, const model::StepBatch& batch, const model::KvPages& kv,
+                        View logits) {
+  if (on_forward) on_forward();
+  float* keys = kv.k[0].as<float>();
+  for (std::size_t row = 0, piece = 0; row < batch.tokens.size(); ++row) {
+    float* key = keys + batch.slots[row] * kHidden;
+    const auto is_vision =
+        std::find(batch.vision_rows.begin(), batch.vision_rows.end(), static_cast<int>(row));
+    if (is_vision == batch.vision_rows.end()) {
+      std::fill_n(key, kHidden, -1.0F);
+    } else {
+      std::copy_n(batch.vision[piece++].as<float>(), kHidden, key);
+    }
+  }
+  std::fill_n(logits.as<float>(), logits.num_elements(), 0.0F);
+  for (std::size_t i = 0; i < batch.logit_rows.size(); ++i) {
+    const std::int32_t row = batch.logit_rows[i];
+    const auto sequence = std::upper_bound(batch.cu_seqlens.begin(), batch.cu_seqlens.end(), row) -
+                          batch.cu_seqlens.begin() - 1;
+    const std::int32_t page =
+        batch.block_tables[static_cast<std::size_t>(sequence * batch.max_pages)];
+    const float* key = keys + page * kv.page_tokens * kHidden;
+    const auto number = static_cast<std::int64_t>(key[0]) + 256 * static_cast<std::int64_t>(key[1]);
+    const std::int32_t position = batch.positions[static_cast<std::size_t>(row)];
+    const std::int64_t token = position < length_of(number) ? kFirstNumber + number : kStop;
+    logits.as<float>()[static_cast<std::int64_t>(i) * kVocab + token] = 1.0F;
+  }
+}
+
+std::vector<text::TokenId> FakeModel::encode(std::string_view, text::AddedTokens) const {
+  return {};
+}
+
+std::string FakeModel::decode(std::span<const text::TokenId> ids) const {
+  std::string out;
+  for (const text::TokenId id : ids) out += token_bytes(id);
+  return out;
+}
+
+std::string FakeModel::token_bytes(text::TokenId id) const {
+  return id == kStop ? std::string() : std::string(" ").append(std::to_string(id - kFirstNumber));
+}
+
+Options fake_options() {
+  Options options;
+  options.threads = {.decode = 2, .vision = 1, .engine = 1};
+  options.read.sampling.num_frames = 2;
+  options.engine = {.max_num_seqs = 4, .max_num_batched_tokens = 64, .kv_cache_bytes = 1 << 16};
+  options.sampling.max_new_tokens = 32;
+  options.read_clip = make_clip;
+  return options;
+}
+
+std::vector<Input> clips(int count) {
+  std::vector<Input> inputs;
+  for (int i = 0; i < count; ++i) inputs.push_back({clip_name(i), Origin::kNamed});
+  return inputs;
+}
+
+}  // namespace caption::pipeline

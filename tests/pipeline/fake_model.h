@@ -1,0 +1,89 @@
+// tests/pipeline/fake_model.h: a caption model without weights, whose caption tells which pixels it
+// saw, and clips whose pixels tell which file they are.
+//
+// Clip number n has the colour (n % 256, n / 256). The vision token carries the colour into the KV
+// pages; the decoder reads it back from there and says its number 1 + n % kMaxLength times, so that
+// captions finish in an order of their own.
+#pragma once
+
+#include <filesystem>
+#include <functional>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "model/caption_model.h"
+#include "pipeline/pipeline.h"
+#include "records/sink.h"
+#include "video/read_clip.h"
+
+namespace caption::pipeline {
+
+inline constexpr int kMaxLength = 13;
+
+std::string clip_name(int number);  // "clip_7"
+int clip_number(const std::string& name);
+std::string expected_caption(int number);  // "7 7 7"
+
+// The frames of the clip that the name stands for.
+video::Clip make_clip(const std::filesystem::path& path, const video::ReadOptions& options);
+
+class FakeModel final : public model::CaptionModel, public model::Decoder, public text::Tokenizer {
+ public:
+  FakeModel();
+
+  // Called at the begin of the functions below; may throw.
+  std::function<void(int clip_number)> on_encode;
+  std::function<void()> on_forward;
+
+  const vision::PreprocessSpec& preprocess_spec() const override { return preprocess_; }
+  std::int64_t vision_tokens(std::int64_t /*num_frames*/) const override { return 1; }
+  model::PromptIds build_prompt(std::string_view user_prompt,
+                                std::int64_t num_frames) const override;
+  Tensor encode_frames(Stream& stream, ConstView pixel_values) override;
+  model::Decoder& decoder() override { return *this; }
+  const text::Tokenizer& tokenizer() const override { return *this; }
+  std::vector<std::int32_t> eos_ids() const override;
+  std::string default_prompt() const override { return "?"; }
+  std::string_view family() const override { return "fake"; }
+  Hash128 content_hash() const override { return {}; }
+  std::int64_t weight_bytes() const override { return 0; }
+
+  const model::DecoderSpec& spec() const override { return spec_; }
+  void reserve(std::int64_t /*max_tokens*/, std::int64_t /*max_logit_rows*/) override {}
+  void forward(Stream& stream, const model::StepBatch& batch, const model::KvPages& kv,
+               View logits) override;
+
+  std::vector<text::TokenId> encode(std::string_view, text::AddedTokens) const override;
+  std::string decode(std::span<const text::TokenId> ids) const override;
+  std::string token_bytes(text::TokenId id) const override;
+  bool strips_leading_space() const override { return false; }
+  std::int32_t vocab_size() const override;
+  std::optional<text::TokenId> find_token(std::string_view) const override { return std::nullopt; }
+  std::optional<text::TokenId> bos_id() const override { return std::nullopt; }
+  std::optional<text::TokenId> eos_id() const override;
+
+ private:
+  vision::PreprocessSpec preprocess_;
+  model::DecoderSpec spec_;
+};
+
+// Keeps what it gets.
+class KeepingSink final : public records::RecordSink {
+ public:
+  records::AppendResult append(const records::Record& record) override {
+    if (on_append) on_append(record);
+    if (result == records::AppendResult::kWritten) kept.push_back(record);
+    return result;
+  }
+
+  std::vector<records::Record> kept;
+  std::function<void(const records::Record&)> on_append;  // may throw
+  records::AppendResult result = records::AppendResult::kWritten;
+};
+
+// Options for the fake model; two decode threads.
+Options fake_options();
+std::vector<Input> clips(int count);
+
+}  // namespace caption::pipeline

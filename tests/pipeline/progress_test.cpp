@@ -1,0 +1,39 @@
+// What a run says about itself.
+#include "pipeline/progress.h"
+
+#include <doctest/doctest.h>
+
+namespace caption::pipeline {
+namespace {
+
+TEST_SUITE("pipeline/progress") {
+  TEST_CASE("rates are per second of the run") {
+    const Progress progress{.clips_total = 10,
+                            .clips_done = 4,
+                            .clips_failed = 1,
+                            .files_skipped = 0,
+                            .output_tokens = 100,
+                            .elapsed_us = 2'000'000};
+    CHECK(describe_progress(progress) == "4/10 clips, 1 failed, 2 clips/s, 50 tokens/s");
+    CHECK(describe_progress({}) == "0/0 clips, 0 clips/s, 0 tokens/s");
+  }
+
+  TEST_CASE("the busiest stage is the one that limits") {
+    Outcome outcome;
+    outcome.progress = {.clips_total = 1,
+                        .clips_done = 1,
+                        .clips_failed = 0,
+                        .files_skipped = 3,
+                        .output_tokens = 30,
+                        .elapsed_us = 1'000'000};
+    outcome.busy = {.decode_us = 1'000'000, .vision_us = 600'000, .engine_us = 550'000};
+    CHECK(describe_busy(outcome, {.decode = 2, .vision = 1, .engine = 1}) ==
+          "busy: decode 50 % vision 60 % engine 55 %; vision limits");
+    CHECK(describe_speed(outcome) ==
+          "1 clip captioned, 3 files in folders are no videos in 1 s: 1 clips/s, 30 output "
+          "tokens/s, 0 clips per step");
+  }
+}
+
+}  // namespace
+}  // namespace caption::pipeline
