@@ -1,0 +1,169 @@
+// Every bad input of a real archive: one clear line, the right exit code, and the others go on.
+#include <doctest/doctest.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <fstream>
+#include <string>
+
+#include "tests/app/process.h"
+#include "tests/video/make_clip.h"
+
+namespace caption::test {
+namespace {
+
+namespace fs = std::filesystem;
+
+bool is_one_error_line(const std::string& text) {
+  return std::count(text.begin(), text.end(), '\n') == 1 &&
+         text.starts_with("error: caption-cli: ");
+}
+
+// The samples' first clip, cut to a share of its bytes.
+std::string cut_clip(double share) {
+  const std::string whole = read_text(sample_video("city-000-h264.mp4"));
+  return whole.substr(0, static_cast<std::size_t>(static_cast<double>(whole.size()) * share));
+}
+
+// A good model folder, with one file replaced.
+fs::path broken_model(const TemporaryFolder& folder, const std::string& file,
+                      const std::string& text) {
+  const fs::path model = folder.path() / ("model_" + file);
+  fs::copy(fs::path(CAPTION_SOURCE_DIR) / "samples/demo-model", model);
+  fs::remove(model / file);
+  write_text(model / file, text);
+  return model;
+}
+
+TEST_SUITE("app/bad_input") {
+  TEST_CASE("bad clips have failed records, and the good one among them its caption") {
+    const TemporaryFolder folder;
+    const auto at = [&](const char* name) { return (folder.path() / name).string(); };
+    fs::copy(sample_video("city-000-h264.mp4"), at("good.mp4"));
+    write_text(at("empty.mp4"), "");
+    write_text(at("page.mp4"), "<!DOCTYPE html><html><body>not found</body></html>\n");
+    write_text(at("cut.mp4"), cut_clip(0.02));
+    make_audio(at("audio.m4a"), Cover::kNone);
+    write_text(at("name_\xff.mp4"), "no video");
+    REQUIRE(::mkfifo(at("fifo.mp4").c_str(), 0600) == 0);
+    const Finished finished =
+        run_cli({"run", at("missing.mp4"), at("fifo.mp4"), at("empty.mp4"), at("page.mp4"),
+                 at("cut.mp4"), at("audio.m4a"), at("name_\xff.mp4"), at("good.mp4")});
+    CHECK(finished.exit_code == 1);
+    struct Case {
+      const char* name;
+      const char* code;  // nullptr: captioned
+    };
+    constexpr Case kCases[] = {{"missing.mp4", "not_found"},
+                               {"fifo.mp4", "not_regular_file"},
+                               {"empty.mp4", "not_video"},
+                               {"page.mp4", "not_video"},
+                               {"cut.mp4", ""},
+                               {"audio.m4a", "no_video_stream"},
+                               {"name_\\xff.mp4", "not_video"},
+                               {"good.mp4", nullptr}};
+    const std::vector<records::Record> records = parse_records(finished.out);
+    CHECK(records.size() == std::size(kCases));
+    for (const Case& c : kCases) {
+      CAPTURE(c.name);
+      const auto it = std::find_if(records.begin(), records.end(), [&](const auto& record) {
+        return record.video == (folder.path() / c.name).string();
+      });
+      REQUIRE(it != records.end());
+      CHECK(it->error.has_value() == (c.code != nullptr));
+      CHECK(it->caption.empty() == (c.code != nullptr));
+      if (!it->error) continue;
+      CHECK(it->error->message.find('\n') == std::string::npos);
+      if (*c.code != '\0') CHECK(it->error->code == c.code);  // "": any, by where the cut fell
+    }
+  }
+
+  TEST_CASE("an unreadable clip is said to be unreadable") {
+    if (::geteuid() == 0) {
+      MESSAGE("root reads everything; not tested");
+      return;
+    }
+    const TemporaryFolder folder;
+    const fs::path clip = folder.path() / "a.mp4";
+    fs::copy(sample_video("city-000-h264.mp4"), clip);
+    fs::permissions(clip, fs::perms::none);
+    const Finished finished = run_cli({"run", clip.string()});
+    CHECK(finished.exit_code == 1);
+    CHECK(parse_records(finished.out).at(0).error->code == "unreadable");
+  }
+
+  TEST_CASE("in a folder what is no video is left out, what claims to be one is not") {
+    const TemporaryFolder folder;
+    fs::copy(sample_video("city-000-h264.mp4"), folder.path() / "good.mp4");
+    write_text(folder.path() / "label.json", "{}");
+    write_text(folder.path() / "readme.txt", "text\n");
+    write_text(folder.path() / "page.mp4", "<html></html>");
+    const Finished finished = run_cli({"run", folder.path().string()});
+    CHECK(finished.exit_code == 1);
+    CHECK(parse_records(finished.out).size() == 2);
+    CHECK(finished.err.find("2 files in folders are no videos") != std::string::npos);
+  }
+
+  TEST_CASE("a wrong command line, preset or model is one line and its exit code") {
+    const TemporaryFolder folder;
+    const std::string video = sample_video("city-000-h264.mp4").string();
+    const auto at = [&](const char* name) { return (folder.path() / name).string(); };
+    write_text(at("bad.yaml"), "engine:\n  max_num_seqs: many\n");
+    write_text(at("broken.yaml"), "engine: {\n");
+    write_text(at("notes.txt"), "mine");
+    fs::create_directory(at("none"));
+    const std::string config = broken_model(folder, "config.json", "{\"model_type\": ").string();
+    const std::string weights =
+        broken_model(folder, "model.safetensors", std::string("\xff\xff\xff\xff\0\0\0\0{}", 10))
+            .string();
+    struct Case {
+      std::vector<std::string> arguments;
+      int exit_code;
+      const char* message;
+    };
+    const Case cases[] = {
+        {{}, 2, "subcommand"},
+        {{"caption"}, 2, "caption"},
+        {{"run"}, 2, "videos"},
+        {{"run", video, "--no-such-flag"}, 2, "--no-such-flag"},
+        {{"run", video, "--temperature", "nan"}, 2, "--temperature: expected 0 to 10"},
+        {{"run", video, "--frames", "0"}, 2, "--frames: expected 1 to 4096"},
+        {{"run", video, "--format", "xml"}, 2, "none of jsonl, csv, txt"},
+        {{"run", video, "--overwrite"}, 2, "need -o FILE"},
+        {{"run", video, "-o", at("notes.txt")}, 2, "no manifest"},
+        {{"run", video, "-o", at("none")}, 2, "a folder"},
+        {{"run", at("none")}, 2, "no file"},
+        {{"run", video, "--min-new-tokens", "200"}, 2, "min_new_tokens"},
+        {{"run", video, "--preset", "h200"}, 3, "no preset is named"},
+        {{"run", video, "--preset", at("bad.yaml")}, 3, "bad.yaml:2:17: "},
+        {{"run", video, "--preset", at("broken.yaml")}, 3, "broken.yaml:"},
+        {{"run", video, "--model", at("none")}, 3, "none"},
+        {{"run", video, "--model", config}, 3, "config.json"},
+        {{"run", video, "--model", weights}, 3, "model.safetensors"},
+        {{"run", video, "--preset", "h100"}, 4, "CUDA kernels, awq weights"},
+        {{"run", video, "--quality"}, 4, "beam search"},
+        {{"run", video, "--dtype", "int8"}, 4, "int8 weights"},
+        {{"run", video, "--kv-cache-bytes", "100"}, 4, "100"},
+        {{"run", video, "-o", at("none/no/c.jsonl")}, 5, "cannot open"},
+        {{"inspect"}, 2, "--machine"},
+        {{"inspect", at("missing.mp4")}, 1, "missing.mp4"},
+    };
+    for (const Case& c : cases) {
+      std::string line;
+      for (const std::string& argument : c.arguments) line += argument + " ";
+      CAPTURE(line);
+      const Finished finished = run_cli(c.arguments);
+      CAPTURE(finished.err);
+      CHECK(finished.exit_code == c.exit_code);
+      CHECK(finished.out == "");
+      const std::size_t last = finished.err.rfind("error: ");
+      CHECK(is_one_error_line(last == std::string::npos ? "" : finished.err.substr(last)));
+      CHECK(finished.err.find(c.message) != std::string::npos);
+    }
+    CHECK(read_text(at("notes.txt")) == "mine");
+  }
+}
+
+}  // namespace
+}  // namespace caption::test

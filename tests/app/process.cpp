@@ -1,0 +1,106 @@
+#include "tests/app/process.h"
+
+#include <fcntl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <fstream>
+#include <iterator>
+#include <stdexcept>
+
+#include "tests/video/make_clip.h"
+
+namespace caption::test {
+namespace {
+
+// In the child between fork and exec.
+[[noreturn]] void become_cli(const std::vector<std::string>& arguments) {
+  std::vector<char*> argv = {const_cast<char*>(CAPTION_BINARY)};
+  for (const std::string& argument : arguments) {
+    argv.push_back(const_cast<char*>(argument.c_str()));
+  }
+  argv.push_back(nullptr);
+  ::execv(CAPTION_BINARY, argv.data());
+  ::_exit(127);
+}
+
+void redirect(const std::filesystem::path& path, int flags, int descriptor) {
+  const int file = ::open(path.c_str(), flags, 0600);
+  if (file < 0 || ::dup2(file, descriptor) < 0) ::_exit(126);
+}
+
+}  // namespace
+
+Finished run_cli(const std::vector<std::string>& arguments, const std::string& input,
+                 const Environment& environment) {
+  const TemporaryFolder folder;
+  write_text(folder.path() / "in", input);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    redirect(folder.path() / "in", O_RDONLY, STDIN_FILENO);
+    redirect(folder.path() / "out", O_WRONLY | O_CREAT, STDOUT_FILENO);
+    redirect(folder.path() / "err", O_WRONLY | O_CREAT, STDERR_FILENO);
+    for (const auto& [name, value] : environment) ::setenv(name.c_str(), value.c_str(), 1);
+    become_cli(arguments);
+  }
+  Finished finished;
+  finished.exit_code = wait_for(child);
+  finished.out = read_text(folder.path() / "out");
+  finished.err = read_text(folder.path() / "err");
+  return finished;
+}
+
+pid_t start_cli(const std::vector<std::string>& arguments,
+                const std::filesystem::path& stderr_file) {
+  const pid_t child = ::fork();
+  if (child == 0) {
+    redirect("/dev/null", O_RDONLY, STDIN_FILENO);
+    redirect("/dev/null", O_WRONLY, STDOUT_FILENO);
+    redirect(stderr_file, O_WRONLY | O_CREAT | O_APPEND, STDERR_FILENO);
+    become_cli(arguments);
+  }
+  return child;
+}
+
+int wait_for(pid_t child) {
+  int status = 0;
+  if (child < 0 || ::waitpid(child, &status, 0) != child) throw std::runtime_error("no child");
+  return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+std::string read_text(const std::filesystem::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+void write_text(const std::filesystem::path& path, const std::string& text) {
+  std::ofstream(path, std::ios::binary) << text;
+}
+
+std::vector<records::Record> parse_records(const std::string& text) {
+  std::vector<records::Record> records;
+  for (std::size_t begin = 0; begin < text.size();) {
+    const std::size_t end = text.find('\n', begin);
+    if (end == std::string::npos) throw std::runtime_error("torn line: " + text.substr(begin));
+    records.push_back(records::parse_json_line(text.substr(begin, end - begin)));
+    begin = end + 1;
+  }
+  return records;
+}
+
+std::filesystem::path sample_video(const std::string& name) {
+  return std::filesystem::path(CAPTION_SOURCE_DIR) / "samples/videos" / name;
+}
+
+std::vector<std::filesystem::path> sample_videos() {
+  std::vector<std::filesystem::path> paths;
+  for (const auto& entry : std::filesystem::directory_iterator(sample_video(""))) {
+    paths.push_back(entry.path());
+  }
+  std::sort(paths.begin(), paths.end());
+  return paths;
+}
+
+}  // namespace caption::test

@@ -1,0 +1,146 @@
+// Interrupted, killed, continued: every clip once.
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <chrono>
+#include <csignal>
+#include <map>
+#include <random>
+#include <string>
+#include <thread>
+
+#include "tests/app/process.h"
+#include "tests/video/make_clip.h"
+
+namespace caption::test {
+namespace {
+
+namespace fs = std::filesystem;
+
+// A folder with many links to the samples: enough work to be interrupted in.
+void fill(const fs::path& folder, int count) {
+  fs::create_directories(folder);
+  const std::vector<fs::path> samples = sample_videos();
+  for (int i = 0; i < count; ++i) {
+    const fs::path& sample = samples[static_cast<std::size_t>(i) % samples.size()];
+    fs::create_symlink(sample, folder / (std::to_string(i) + sample.extension().string()));
+  }
+}
+
+std::map<std::string, std::string> captions_of(const fs::path& file) {
+  std::map<std::string, std::string> captions;
+  for (const records::Record& record : parse_records(read_text(file))) {
+    CHECK(captions.emplace(record.video, record.caption).second);  // none twice
+  }
+  return captions;
+}
+
+std::size_t lines_of(const fs::path& file) {
+  const std::string text = read_text(file);
+  return static_cast<std::size_t>(std::count(text.begin(), text.end(), '\n'));
+}
+
+void wait_for_lines(const fs::path& file, std::size_t count) {
+  for (int i = 0; i < 6000 && lines_of(file) < count; ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+}
+
+TEST_SUITE("app/resume") {
+  TEST_CASE("the same command again does only what is left, and nothing when all is done") {
+    const TemporaryFolder folder;
+    const std::string out = (folder.path() / "c.jsonl").string();
+    const std::string a = sample_video("city-000-h264.mp4").string();
+    const std::string b = sample_video("bridge-006-h264.mp4").string();
+    CHECK(run_cli({"run", "-o", out, a}).exit_code == 0);
+    const std::string first = read_text(out);
+    CHECK(run_cli({"run", "-o", out, a, b}).exit_code == 0);
+    CHECK(read_text(out).starts_with(first));
+    CHECK(captions_of(out).size() == 2);
+    const std::string both = read_text(out);
+    const Finished again = run_cli({"run", "-o", out, a, b});
+    CHECK(again.exit_code == 0);
+    CHECK(again.err.find("2 of 2 clips are in it") != std::string::npos);
+    CHECK(read_text(out) == both);
+  }
+
+  TEST_CASE("failed clips are tried again on wish only") {
+    const TemporaryFolder folder;
+    const std::string out = (folder.path() / "c.jsonl").string();
+    const fs::path late = folder.path() / "late.mp4";
+    const std::string good = sample_video("city-000-h264.mp4").string();
+    CHECK(run_cli({"run", "-o", out, late.string(), good}).exit_code == 1);
+    fs::copy(sample_video("bridge-006-h264.mp4"), late);
+    CHECK(run_cli({"run", "-o", out, late.string(), good}).exit_code == 1);
+    CHECK(captions_of(out).at(late.string()) == "");
+    CHECK(run_cli({"run", "-o", out, "--retry-failed", late.string(), good}).exit_code == 0);
+    CHECK(captions_of(out).size() == 2);
+    CHECK(captions_of(out).at(late.string()) != "");
+  }
+
+  TEST_CASE("another configuration on the same output is refused and named") {
+    const TemporaryFolder folder;
+    const std::string out = (folder.path() / "c.jsonl").string();
+    const std::string a = sample_video("city-000-h264.mp4").string();
+    run_cli({"run", "-o", out, a});
+    const std::string before = read_text(out);
+    const Finished other = run_cli({"run", "-o", out, a, "--seed", "21"});
+    CHECK(other.exit_code == 2);
+    CHECK(other.err.find("generation.seed is \"20\" there and \"21\" now") != std::string::npos);
+    CHECK(read_text(out) == before);
+    CHECK(run_cli({"run", "-o", out, a, "--threads", "1"}).exit_code == 0);
+    CHECK(run_cli({"run", "-o", out, a, "--seed", "21", "--overwrite"}).exit_code == 0);
+  }
+
+  TEST_CASE("Ctrl-C and SIGTERM keep what is done, say so, and the same command finishes") {
+    for (const int signal : {SIGINT, SIGTERM}) {
+      CAPTURE(signal);
+      const TemporaryFolder folder;
+      fill(folder.path() / "in", 40);
+      const fs::path out = folder.path() / "c.jsonl";
+      const std::vector<std::string> command = {"run", "-o", out.string(),
+                                                (folder.path() / "in").string()};
+      const pid_t child = start_cli(command, folder.path() / "err");
+      wait_for_lines(out, 3);
+      ::kill(child, signal);
+      CHECK(wait_for(child) == 130);
+      const std::size_t num_done = captions_of(out).size();
+      CHECK(num_done >= 3);
+      CHECK(num_done < 40);
+      CHECK(read_text(folder.path() / "err").find("the same command continues") !=
+            std::string::npos);
+      CHECK(run_cli(command).exit_code == 0);
+      CHECK(captions_of(out).size() == 40);
+    }
+  }
+
+  TEST_CASE("kill -9 at random instants loses nothing, repeats nothing, tears nothing") {
+    const TemporaryFolder folder;
+    constexpr int kNumClips = 32;
+    fill(folder.path() / "in", kNumClips);
+    const fs::path out = folder.path() / "c.jsonl";
+    const std::vector<std::string> command = {"run", "-o", out.string(),
+                                              (folder.path() / "in").string()};
+    std::mt19937 random(20);
+    std::size_t num_before = 0;
+    for (int round = 0; round < 6; ++round) {
+      const pid_t child = start_cli(command, folder.path() / "err");
+      std::this_thread::sleep_for(std::chrono::milliseconds(random() % 900));
+      ::kill(child, SIGKILL);
+      wait_for(child);
+      if (!fs::exists(out)) continue;
+      const std::size_t num_lines = lines_of(out);
+      CHECK(num_lines >= num_before);
+      num_before = num_lines;
+    }
+    CHECK(run_cli(command).exit_code == 0);
+    const auto captions = captions_of(out);
+    CHECK(captions.size() == kNumClips);
+    const fs::path whole = folder.path() / "whole.jsonl";
+    CHECK(run_cli({"run", "-o", whole.string(), (folder.path() / "in").string()}).exit_code == 0);
+    CHECK(captions == captions_of(whole));
+  }
+}
+
+}  // namespace
+}  // namespace caption::test

@@ -1,0 +1,145 @@
+// What a user does with good inputs.
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <map>
+#include <string>
+
+#include "tests/app/process.h"
+#include "tests/video/make_clip.h"
+
+namespace caption::test {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::map<std::string, std::string> captions_of(const std::string& text) {
+  std::map<std::string, std::string> captions;
+  for (const records::Record& record : parse_records(text)) {
+    CHECK(captions.emplace(record.video, record.caption).second);
+  }
+  return captions;
+}
+
+TEST_SUITE("app/run") {
+  TEST_CASE("captions do not depend on the batch, its mode or the number of threads") {
+    const std::string videos = sample_video("").string();
+    const Finished whole = run_cli({"run", videos});
+    CHECK(whole.exit_code == 0);
+    const auto captions = captions_of(whole.out);
+    CHECK(captions.size() == sample_videos().size());
+    for (const auto& [video, caption] : captions) CHECK(caption != "");
+    const std::vector<std::vector<std::string>> variants = {
+        {"--max-num-seqs", "1"},
+        {"--batching", "static", "--max-num-seqs", "5"},
+        {"--threads", "4", "--max-num-batched-tokens", "64"},
+        {"--chunked-prefill", "off", "--threads", "1"},
+    };
+    for (std::vector<std::string> arguments : variants) {
+      CAPTURE(arguments[0]);
+      arguments.insert(arguments.begin(), {"run", videos, "-q"});
+      const Finished finished = run_cli(arguments);
+      CHECK(finished.err == "");
+      CHECK(captions_of(finished.out) == captions);
+    }
+  }
+
+  TEST_CASE("paths come from standard input, by line or by NUL, and double ones count once") {
+    const std::string a = sample_video("city-000-h264.mp4").string();
+    const std::string b = sample_video("bridge-006-h264.mp4").string();
+    const Finished lines = run_cli({"run", "-"}, a + "\n" + b + "\n" + a + "\n");
+    CHECK(lines.exit_code == 0);
+    CHECK(parse_records(lines.out).size() == 2);
+    CHECK(lines.err.find("already in the list") != std::string::npos);
+    const Finished nulls = run_cli({"run", "-0", "-"}, a + '\0' + b + '\0');
+    CHECK(parse_records(nulls.out).size() == 2);
+  }
+
+  TEST_CASE("a seed makes sampling repeat, another seed makes another caption") {
+    const auto sampled = [](const std::string& seed) {
+      return run_cli(
+          {"run", sample_video("").string(), "-q", "--temperature", "1.5", "--seed", seed});
+    };
+    const auto first = captions_of(sampled("1").out);
+    CHECK(first == captions_of(sampled("1").out));
+    CHECK(first != captions_of(sampled("2").out));
+  }
+
+  TEST_CASE("frames, prompt and length reach the model") {
+    const std::string video = sample_video("city-000-h264.mp4").string();
+    const auto record = [&](std::vector<std::string> arguments) {
+      arguments.insert(arguments.begin(), {"run", video});
+      return parse_records(run_cli(arguments).out).at(0);
+    };
+    CHECK(record({"--frames", "3"}).frames_used == 3);
+    CHECK(record({"--frames", "3"}).vision_tokens == 3 * 16);
+    const records::Record cut = record({"--max-new-tokens", "5"});
+    CHECK(cut.status == records::Status::kTruncated);
+    CHECK(cut.output_tokens == 5);
+    CHECK(record({"--prompt", "짧게"}).prompt_tokens < record({}).prompt_tokens);
+  }
+
+  TEST_CASE("txt and csv are for readers and tables") {
+    const std::string video = sample_video("city-000-h264.mp4").string();
+    CHECK(run_cli({"run", video, "--format", "txt"}).out.starts_with(video + ": "));
+    CHECK(run_cli({"run", video, "--format", "csv"}).out.starts_with("video,window_begin_s"));
+  }
+
+  TEST_CASE("a reader who leaves ends the run quietly") {
+    const std::string command = std::string(CAPTION_BINARY) + " run -q " +
+                                sample_video("").string() + " 2>&1 >/dev/full | head -c 0; " +
+                                CAPTION_BINARY + " run -q " + sample_video("").string() +
+                                " | head -n 1 >/dev/null";
+    CHECK(std::system(command.c_str()) == 0);
+    const TemporaryFolder folder;
+    const std::string quiet = std::string(CAPTION_BINARY) + " run -q " + sample_video("").string() +
+                              " 2>" + (folder.path() / "err").string() + " | true";
+    CHECK(std::system(quiet.c_str()) == 0);
+    CHECK(read_text(folder.path() / "err") == "");
+  }
+
+  TEST_CASE("help, version, presets and inspect are there at once") {
+    CHECK(run_cli({"--help"}).out.find("run") != std::string::npos);
+    CHECK(run_cli({"run", "--help"}).out.find("--temperature") != std::string::npos);
+    CHECK(run_cli({"--version"}).out.starts_with("caption-cli "));
+    CHECK(run_cli({"presets"}).out.find("h100") != std::string::npos);
+    CHECK(run_cli({"presets", "--show", "cpu"}).out.find("max_num_seqs: 16") != std::string::npos);
+    CHECK(run_cli({"inspect", "--machine"}).out.find("cpu") != std::string::npos);
+    const Finished model =
+        run_cli({"inspect", (fs::path(CAPTION_SOURCE_DIR) / "samples/demo-model").string()});
+    CHECK(model.exit_code == 0);
+    CHECK(model.out.find("llava_next_video") != std::string::npos);
+  }
+
+  TEST_CASE("a shown preset is a preset") {
+    const TemporaryFolder folder;
+    const std::string file = (folder.path() / "mine.yaml").string();
+    write_text(file, run_cli({"presets", "--show", "cpu"}).out);
+    const std::string video = sample_video("city-000-h264.mp4").string();
+    CHECK(captions_of(run_cli({"run", video, "--preset", file}).out) ==
+          captions_of(run_cli({"run", video}).out));
+  }
+
+  TEST_CASE("inspect shows the frames the model gets") {
+    const TemporaryFolder folder;
+    const fs::path clip = folder.path() / "clip.mp4";
+    const ClipSpec spec;
+    if (const std::string why = why_not_available(spec); !why.empty()) {
+      MESSAGE(why);
+      return;
+    }
+    make_clip(clip, spec);
+    const Finished finished =
+        run_cli({"inspect", clip.string(), "--frames", "4", "--dump-frames",
+                 (folder.path() / "frames").string(), "-o", (folder.path() / "s.png").string()});
+    CHECK(finished.exit_code == 0);
+    CHECK(finished.out.find("frame 45 at") != std::string::npos);
+    CHECK(read_text(folder.path() / "frames/frame_003.ppm").starts_with("P6\n128 96\n255\n"));
+    CHECK(fs::file_size(folder.path() / "frames/frame_003.ppm") == 14 + 128 * 96 * 3);
+    CHECK(read_text(folder.path() / "s.png").starts_with("\x89PNG"));
+  }
+}
+
+}  // namespace
+}  // namespace caption::test
