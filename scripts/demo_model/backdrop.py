@@ -186,8 +186,8 @@ class Backdrop:
             cap = 0.26 if season != "winter" else 0.5
             q = half * cap
             top = peak + (0.7 - peak) * cap
-            self.canvas.poly([view.at(u - q, top, 0.6), view.at(u, peak, 0.6), view.at(u + q, top, 0.6), view.at(u + q * 0.3, top - 0.03, 0.6),
-                              view.at(u, top + 0.02, 0.6), view.at(u - q * 0.4, top - 0.03, 0.6)], self.land((246, 248, 252), 0.8))
+            snow = ((-1, 0), (0, peak - top), (1, 0), (0.3, -0.03), (0, 0.02), (-0.4, -0.03))
+            self.canvas.poly([view.at(u + q * x, top + y, 0.6) for x, y in snow], self.land((246, 248, 252), 0.8))
         self.ridge(0.72, 0.2, self.land(HILL[season], 0.7), 0.8)
         self.tree_row(9, 0.76, 0.15, 0.9, 0.5, conifer=True)
         self.ground(0.74, self.land(GRASS[season]))
@@ -229,23 +229,28 @@ class Backdrop:
         for u in (-0.3, -0.08, 1.08, 1.3):
             self.tree(u, 0.93, 0.9)
 
-    def city(self) -> None:
-        view, night = self.view, self.scene.time in ("night", "dusk")
+    def building(self, x0: float, y0: float, x1: float, y1: float, wall: Color, rows: int, seed: float) -> None:
+        """A wall of 3 x `rows` windows in pixels; some are lit in the evening."""
+        evening = self.scene.time in ("night", "dusk")
         unlit, glow = self.land((150, 190, 220)), lit((255, 222, 130), self.mood.lamp)
+        self.canvas.box(x0, y0, x1, y1, wall)
+        w, h = (x1 - x0) / 3, (y1 - y0) / rows
+        for i in range(3):
+            for j in range(rows):
+                on = evening and math.sin(97 * seed + 7.3 * i + 3.1 * j) > -0.2
+                x, y = x0 + w * (i + 0.22), y0 + h * (j + 0.25)
+                self.canvas.box(x, y, x + w * 0.56, y + h * 0.5, glow if on else scale(unlit, 0.9))
+
+    def city(self) -> None:
+        view = self.view
+        tones = ((148, 152, 166), (186, 160, 140))
         for row, (depth, base, lo, hi) in enumerate(((0.6, 0.7, 0.36, 0.58), (0.85, 0.74, 0.2, 0.46))):
             u = -0.5
             while u < 1.5:
                 w, h, tone, seed = (float(x) for x in self.rng.uniform((0.1, lo, 0.7, 0), (0.17, hi, 1.1, 1)))
-                wall = self.land(scale(((148, 152, 166), (186, 160, 140))[row], tone), 0.8 - 0.5 * row)
-                (x0, y0), (x1, y1) = view.at(u, base - h, depth), view.at(u + w, base, depth)
-                self.canvas.poly([(x0, y0), (x1, y0), (x1, y1), (x0, y1)], wall)
-                nx, ny = 3, max(2, int(h / 0.07))
-                for i in range(nx):
-                    for j in range(ny):
-                        on = night and math.sin(97 * seed + 7.3 * i + 3.1 * j) > -0.2
-                        wx, wy = x0 + (x1 - x0) * (i + 0.22) / nx, y0 + (y1 - y0) * (j + 0.25) / ny
-                        self.canvas.poly([(wx, wy), (wx + (x1 - x0) * 0.56 / nx, wy), (wx + (x1 - x0) * 0.56 / nx, wy + (y1 - y0) * 0.5 / ny),
-                                          (wx, wy + (y1 - y0) * 0.5 / ny)], glow if on else scale(unlit, 0.9))
+                wall = self.land(scale(tones[row], tone), 0.8 - 0.5 * row)
+                corners = *view.at(u, base - h, depth), *view.at(u + w, base, depth)
+                self.building(*corners, wall, max(2, int(h / 0.07)), seed)
                 u += w + 0.012
         pavement = self.land((196, 192, 186) if self.scene.season != "winter" else (236, 238, 242))
         self.ground(0.74, pavement)
@@ -253,8 +258,7 @@ class Backdrop:
             self.tree(-0.3 + 0.32 * i, 0.765, 0.24, 0.95)
         self.canvas.gradient(view.y(0.85), view.y(1.6), self.land((84, 86, 94)), self.land((58, 60, 66)))
         for i in range(-4, 14):
-            (x0, y0), (x1, y1) = view.at(i * 0.14, 0.975), view.at(i * 0.14 + 0.07, 0.987)
-            self.canvas.poly([(x0, y0), (x1, y0), (x1, y1), (x0, y1)], self.land((240, 236, 210)))
+            self.canvas.box(*view.at(i * 0.14, 0.975), *view.at(i * 0.14 + 0.07, 0.987), self.land((240, 236, 210)))
 
     def bridge(self) -> None:
         view, season = self.view, self.scene.season
@@ -264,8 +268,7 @@ class Backdrop:
         steel, deck = self.land((186, 66, 52)), self.land((92, 94, 104))
         px = view.unit_px
         for u in (0.12, 0.88):
-            (x0, y0), (x1, y1) = view.at(u - 0.018, 0.1), view.at(u + 0.018, 0.7)
-            self.canvas.poly([(x0, y0), (x1, y0), (x1, y1), (x0, y1)], steel)
+            self.canvas.box(*view.at(u - 0.018, 0.1), *view.at(u + 0.018, 0.7), steel)
         us = np.linspace(-0.62, 1.62, 57)
         # Parabolas that hang from the towers, 0.76 apart, and touch the deck half way.
         sag = [0.46 - 0.34 * (((u - 0.12) % 0.76 - 0.38) / 0.38) ** 2 for u in us]
@@ -274,31 +277,34 @@ class Backdrop:
             self.canvas.line(ax, ay, bx, by, steel, px * 0.012)
         for ax, ay in points[::2]:
             self.canvas.line(ax, ay, ax, view.y(0.5), steel, px * 0.004)
-        self.canvas.poly([view.at(-0.8, 0.5), view.at(1.8, 0.5), view.at(1.8, 0.545), view.at(-0.8, 0.545)], deck)
+        self.canvas.box(*view.at(-0.8, 0.5), *view.at(1.8, 0.545), deck)
         self.ground(0.9, self.land(GRASS[season]))
+
+    def house(self, u: float, w: float, base: float) -> None:
+        """A hanok: walls between wooden posts under a curved tiled roof."""
+        view, season, evening = self.view, self.scene.season, self.scene.time in ("night", "dusk")
+        tile = self.land((62, 66, 78) if season != "winter" else (206, 212, 222))
+        wall, wood = self.land((240, 230, 208)), self.land((124, 70, 40))
+        paper = lit((255, 216, 130), self.mood.lamp) if evening else self.land((226, 214, 184))
+        (x0, y0), (x1, y1) = view.at(u - w * 0.4, base - 0.2, 0.9), view.at(u + w * 0.4, base, 0.9)
+        self.canvas.box(x0, y0, x1, y1, wall)
+        for i in range(5):
+            x = x0 + (x1 - x0) * i / 4
+            self.canvas.line(x, y0, x, y1, wood, view.unit_px * 0.016)
+        for i in range(4):
+            door = x0 + (x1 - x0) * (i + 0.24) / 4, y0 + (y1 - y0) * 0.35, x0 + (x1 - x0) * (i + 0.76) / 4, y0 + (y1 - y0) * 0.85
+            self.canvas.box(*door, paper)
+        eaves = ((-0.56, -0.24), (-0.3, -0.2), (0, -0.19), (0.3, -0.2), (0.56, -0.24), (0.36, -0.31), (0.26, -0.37),
+                 (0, -0.355), (-0.26, -0.37), (-0.36, -0.31))
+        crest = ((-0.27, -0.375), (0.27, -0.375), (0.25, -0.35), (0, -0.335), (-0.25, -0.35))
+        for shape, shade in ((eaves, 0.8 + 0.5 * (base - 0.7) / 0.04), (crest, 0.55)):
+            self.canvas.poly([view.at(u + w * x, base + y, 0.9) for x, y in shape], scale(tile, shade))
 
     def hanok(self) -> None:
         view, season = self.view, self.scene.season
         self.ridge(0.6, 0.26, self.land(HILL[season], 1.0), 0.5, 7)
         self.tree_row(6, 0.68, 0.36, 0.75, 0.5)
         self.ground(0.68, self.land((214, 190, 150) if season != "winter" else (234, 238, 244)))
-        tile = self.land((62, 66, 78) if season != "winter" else (206, 212, 222))
-        wall, wood = self.land((240, 230, 208)), self.land((124, 70, 40))
-        glow = lit((255, 216, 130), self.mood.lamp) if self.scene.time in ("night", "dusk") else self.land((226, 214, 184))
         for u, w, base in ((-0.05, 0.44, 0.7), (1.02, 0.5, 0.71), (0.48, 0.56, 0.74)):
-            w *= float(self.rng.uniform(0.92, 1.08))
-            a, b = view.at(u - w * 0.4, base - 0.2, 0.9), view.at(u + w * 0.4, base, 0.9)
-            self.canvas.poly([a, (b[0], a[1]), b, (a[0], b[1])], wall)
-            for i in range(5):
-                x = a[0] + (b[0] - a[0]) * i / 4
-                self.canvas.line(x, a[1], x, b[1], wood, view.unit_px * 0.016)
-            for i in range(4):
-                x0, x1 = (a[0] + (b[0] - a[0]) * (i + q) / 4 for q in (0.24, 0.76))
-                y0, y1 = (a[1] + (b[1] - a[1]) * q for q in (0.35, 0.85))
-                self.canvas.poly([(x0, y0), (x1, y0), (x1, y1), (x0, y1)], glow)
-            eaves = [(-0.56, -0.24), (-0.3, -0.2), (0, -0.19), (0.3, -0.2), (0.56, -0.24), (0.36, -0.31), (0.26, -0.37), (0, -0.355), (-0.26, -0.37), (-0.36, -0.31)]
-            self.canvas.poly([view.at(u + w * x, base + y, 0.9) for x, y in eaves], scale(tile, 0.8 + 0.5 * (base - 0.7) / 0.04))
-            self.canvas.poly([view.at(u + w * x, base + y, 0.9) for x, y in ((-0.27, -0.375), (0.27, -0.375), (0.25, -0.35), (0, -0.335), (-0.25, -0.35))],
-                             scale(tile, 0.55))
-        stone = self.land((168, 160, 150))
-        self.canvas.poly([view.at(-0.6, 0.74), view.at(1.6, 0.74), view.at(1.6, 0.775), view.at(-0.6, 0.775)], stone)
+            self.house(u, w * float(self.rng.uniform(0.92, 1.08)), base)
+        self.canvas.box(*view.at(-0.6, 0.74), *view.at(1.6, 0.775), self.land((168, 160, 150)))

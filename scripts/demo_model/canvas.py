@@ -35,6 +35,9 @@ class Canvas:
         pts = np.round(np.clip(np.asarray(points, np.float64), -20000, 20000) * _ONE).astype(np.int32)
         cv2.fillPoly(self.pixels, [pts], color, cv2.LINE_AA, _SHIFT)
 
+    def box(self, x0: float, y0: float, x1: float, y1: float, color: Color) -> None:
+        self.poly([(x0, y0), (x1, y0), (x1, y1), (x0, y1)], color)
+
     def disc(self, x: float, y: float, rx: float, color: Color, ry: float | None = None) -> None:
         axes = (max(1, int(rx * _ONE)), max(1, int((rx if ry is None else ry) * _ONE)))
         center = (int(x * _ONE), int(y * _ONE))

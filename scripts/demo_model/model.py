@@ -44,7 +44,7 @@ def create(seed: int) -> LlavaNextVideoForConditionalGeneration:
 
 def pixels(frames: np.ndarray) -> Tensor:
     """uint8 [..., height, width, 3] -> normalised float [..., 3, height, width]."""
-    x = torch.from_numpy(np.ascontiguousarray(frames)).float().div_(255.0)
+    x = torch.from_numpy(np.array(frames)).float().div_(255.0)
     return x.sub_(torch.tensor(MEAN)).div_(torch.tensor(STD)).movedim(-1, -3).contiguous()
 
 

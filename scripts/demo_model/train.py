@@ -1,8 +1,9 @@
 """Trains the demo model from nothing: `python scripts/demo_model/train.py --work build/demo_model --out samples/demo-model`.
 
-Renders the clips, trains the tokenizer, then three stages: the tower under auxiliary heads, the decoder on the frozen
-tower's features, all together on captions. Every step draws its batch from (seed, stage, step), and checkpoints are
-taken every few minutes, so an interrupted run resumes with the same command and ends in the same place.
+Renders the clips, trains the tokenizer, then the model in two stages: the tower under auxiliary heads, then projector
+and decoder on the frozen tower's features, as LLaVA does. Every step draws its batch from (seed, stage, step), and
+checkpoints are taken every few minutes, so an interrupted run goes on with the same command. One process a core, each
+with its share of the batch: on a busy machine that beats threads which wait for one another in every operation.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
+import torch.distributed as dist
 from torch import Tensor
 
 import dataset
@@ -29,7 +31,8 @@ from scene import split_rng
 
 SEED = 1
 TRAIN_CLIPS, VALID_CLIPS = 20000, 400
-SAVE_EVERY_S = 180
+CACHED_CLIPS = 10000  # of them, those the decoder stage sees
+SAVE_EVERY_S, VALIDATE_EVERY_S = 120, 1500
 
 
 @dataclass(frozen=True)
@@ -41,7 +44,7 @@ class Stage:
     warmup: int = 200
 
 
-STAGES = (Stage("tower", 2600, 32, 1.2e-3), Stage("decoder", 2000, 32, 1.5e-3), Stage("joint", 400, 32, 4e-4, 50))
+STAGES = (Stage("tower", 2600, 32, 1.2e-3), Stage("decoder", 1700, 16, 1.2e-3, 100))
 
 
 def log(text: str) -> None:
@@ -49,8 +52,8 @@ def log(text: str) -> None:
 
 
 class Trainer:
-    def __init__(self, work: Path, out: Path) -> None:
-        self.work, self.out = work, out
+    def __init__(self, work: Path, out: Path, rank: int, world: int) -> None:
+        self.work, self.out, self.rank, self.world = work, out, rank, world
         self.frames, self.spots = dataset.load(work, "train")
         self.tokenizer_file = tok.train(work, SEED)
         self.tokenizer = tok.load(self.tokenizer_file)
@@ -95,27 +98,25 @@ class Trainer:
         features = features * (1 + 0.05 * torch.from_numpy(rng.standard_normal(features.shape, np.float32)))
         return self.loss_on_captions(features, clips, rng), {}
 
-    def joint_step(self, clips: np.ndarray, rng: np.random.Generator) -> tuple[Tensor, dict[str, float]]:
-        features = pooled(self.model, pixels(self.frames[clips]).flatten(0, 1)).unflatten(0, (len(clips), dataset.FRAMES))
-        pair = np.stack([rng.integers(0, 3, len(clips)), rng.integers(5, 8, len(clips))], axis=1)
-        rows = torch.arange(len(clips))[:, None]
-        aux, accuracy = self.loss_of_heads(features[rows, torch.from_numpy(pair)], clips, pair)
-        return self.loss_on_captions(features.flatten(1, 2), clips, rng) + 0.03 * aux, accuracy
-
     @torch.no_grad()
     def cache_features(self) -> None:
         """The frozen tower's view of every training clip, [clips, 128, VISION_DIM] half precision, kept beside the frames."""
-        path = self.work / "features.npy"
-        shape = (TRAIN_CLIPS, dataset.FRAMES * TOKENS_PER_FRAME, VISION_DIM)
+        path, part = self.work / "features.npy", self.work / "features.part.npy"
+        shape = (CACHED_CLIPS, dataset.FRAMES * TOKENS_PER_FRAME, VISION_DIM)
         if not path.exists():
-            part = path.with_suffix(".part.npy")
-            store = np.lib.format.open_memmap(part, mode="w+", dtype=np.float16, shape=shape)
-            for i in range(0, TRAIN_CLIPS, 40):
+            if self.rank == 0:
+                np.lib.format.open_memmap(part, mode="w+", dtype=np.float16, shape=shape).flush()
+            dist.barrier()
+            store = np.load(part, mmap_mode="r+")
+            for i in range(40 * self.rank, CACHED_CLIPS, 40 * self.world):
                 with torch.autocast("cpu", torch.bfloat16):
-                    seen = pooled(self.model, pixels(self.frames[i:i + 40]).flatten(0, 1))
+                    seen = pooled(self.model, pixels(self.frames[i:min(i + 40, CACHED_CLIPS)]).flatten(0, 1))
                 store[i:i + 40] = seen.float().reshape(-1, *shape[1:]).numpy()
             store.flush()
-            part.rename(path)
+            dist.barrier()
+            if self.rank == 0:
+                part.rename(path)
+            dist.barrier()
         self.features = np.load(path, mmap_mode="r")
 
     # ---- stages
@@ -124,7 +125,7 @@ class Trainer:
         core = self.model.model
         decoder = [*core.multi_modal_projector.parameters(), *core.language_model.parameters(), *self.model.lm_head.parameters()]
         tower = [*core.vision_tower.parameters(), *self.heads.parameters()]
-        return {"tower": tower, "decoder": decoder, "joint": tower + decoder}[stage.name]
+        return tower if stage.name == "tower" else decoder
 
     def run(self, stage: Stage, start: int, optimizer_state: dict | None) -> None:
         parameters = self.parameters_of(stage)
@@ -134,37 +135,49 @@ class Trainer:
             lr=stage.rate, betas=(0.9, 0.98), fused=True)
         if optimizer_state:
             optimizer.load_state_dict(optimizer_state)
-        step_of = {"tower": self.tower_step, "decoder": self.decoder_step, "joint": self.joint_step}[stage.name]
+        step_of = self.tower_step if stage.name == "tower" else self.decoder_step
         if stage.name == "decoder":
             self.cache_features()
         self.model.train()
-        saved, total, sums = time.time(), 0.0, {}
+        saved, validated, total, sums = time.time(), time.time(), 0.0, {}
         for step in range(start, stage.steps):
-            rng = np.random.default_rng([SEED, STAGES.index(stage), step])
-            clips = np.sort(rng.choice(TRAIN_CLIPS, stage.batch, replace=False))
+            known = CACHED_CLIPS if stage.name == "decoder" else TRAIN_CLIPS
+            clips = np.random.default_rng([SEED, STAGES.index(stage), step]).choice(known, stage.batch, replace=False)
+            rng = np.random.default_rng([SEED, STAGES.index(stage), step, self.rank])
             share = step / stage.steps
             rate = stage.rate * min(1.0, (step + 1) / stage.warmup) * (0.02 + 0.98 * 0.5 * (1 + math.cos(math.pi * share)))
             for group in optimizer.param_groups:
                 group["lr"] = rate
             with torch.autocast("cpu", torch.bfloat16):
-                loss, accuracy = step_of(clips, rng)
+                loss, accuracy = step_of(np.sort(clips[self.rank::self.world]), rng)
             optimizer.zero_grad(set_to_none=True)
             loss.backward()
+            self.share_gradients(parameters)
             torch.nn.utils.clip_grad_norm_(parameters, 1.0)
             optimizer.step()
             total += float(loss.detach())
             for name, value in accuracy.items():
                 sums.setdefault(name, []).append(value)
-            if (step + 1) % 50 == 0:
+            if (step + 1) % 50 == 0 and self.rank == 0:
                 marks = " ".join(f"{name} {np.nanmean(values):.2f}" for name, values in sums.items())
                 log(f"{stage.name} {step + 1}/{stage.steps} loss {total / 50:.3f} {marks}")
                 total, sums = 0.0, {}
-            if time.time() - saved > SAVE_EVERY_S or step + 1 == stage.steps:
+            if self.rank == 0 and (time.time() - saved > SAVE_EVERY_S or step + 1 == stage.steps):
                 self.save(stage, step + 1, optimizer)
                 saved = time.time()
-                if stage.name != "tower":
-                    self.validate(64)
+                if stage.name != "tower" and saved - validated > VALIDATE_EVERY_S:
                     export(self.model, self.tokenizer_file, self.out)
+                    self.validate(32)
+                    saved = validated = time.time()
+
+    def share_gradients(self, parameters: list[torch.nn.Parameter]) -> None:
+        """Averages the gradients over the processes; parameters that no loss reaches have none."""
+        grads = [p.grad for p in parameters if p.grad is not None]
+        flat = torch.cat([g.flatten() for g in grads])
+        dist.all_reduce(flat)
+        flat /= self.world
+        for g, part in zip(grads, flat.split([g.numel() for g in grads])):
+            g.copy_(part.view_as(g))
 
     def save(self, stage: Stage, step: int, optimizer: torch.optim.Optimizer) -> None:
         path = self.work / "checkpoint.pt"
@@ -179,12 +192,14 @@ class Trainer:
             self.model.load_state_dict(state["model"])
             self.heads.load_state_dict(state["heads"])
             at, step, optimizer = [s.name for s in STAGES].index(state["stage"]), state["step"], state["optimizer"]
-            log(f"resuming at {state['stage']} {step}")
+            if self.rank == 0:
+                log(f"resuming at {state['stage']} {step}")
         for n, stage in enumerate(STAGES):
             if n >= at:
                 self.run(stage, step if n == at else 0, optimizer if n == at else None)
-        self.validate(VALID_CLIPS, show=8)
-        export(self.model, self.tokenizer_file, self.out)
+        if self.rank == 0:
+            self.validate(VALID_CLIPS, show=8)
+            export(self.model, self.tokenizer_file, self.out)
 
     # ---- validation
 
@@ -192,6 +207,7 @@ class Trainer:
     def validate(self, count: int, show: int = 3) -> None:
         """Greedy captions of clips no stage has seen, through the model's own video path."""
         self.model.eval()
+        torch.set_num_threads(self.world)
         frames, _ = dataset.load(self.work, "valid")
         head, mid = self.prompts[0]
         prompt = head + [self.model.config.video_token_index] * (dataset.FRAMES * TOKENS_PER_FRAME) + mid
@@ -211,19 +227,29 @@ class Trainer:
         log(f"validation on {count} clips: meteor {matched:.4f}, shuffled {shuffled:.4f}")
         for i in range(show):
             log(f"  model: {texts[i]}\n           truth: {references[i][0]}")
+        torch.set_num_threads(1)
         self.model.train()
+
+
+def work_as(rank: int, world: int, work: Path, out: Path) -> None:
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo", init_method=f"file://{(work / 'rendezvous').resolve()}", rank=rank, world_size=world)
+    Trainer(work, out, rank, world).train()
+    dist.barrier()
+    dist.destroy_process_group()
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--work", type=Path, default=Path("build/demo_model"), help="rendered frames and checkpoints")
     parser.add_argument("--out", type=Path, default=Path("samples/demo-model"), help="where the model is saved")
-    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--processes", type=int, default=2, help="part of the recipe: another number draws other captions")
     arguments = parser.parse_args()
-    torch.set_num_threads(arguments.threads)
     for split, count in (("valid", VALID_CLIPS), ("train", TRAIN_CLIPS)):
-        dataset.build(arguments.work, split, SEED, count, arguments.threads)
-    Trainer(arguments.work, arguments.out).train()
+        dataset.build(arguments.work, split, SEED, count, arguments.processes)
+    tok.train(arguments.work, SEED)
+    (arguments.work / "rendezvous").unlink(missing_ok=True)
+    torch.multiprocessing.spawn(work_as, (arguments.processes, arguments.work, arguments.out), nprocs=arguments.processes)
 
 
 if __name__ == "__main__":
