@@ -207,7 +207,8 @@ def make_demo(cli, folder, videos, count):
         old.unlink()
     for video in sorted(p for p in videos.iterdir() if p.is_file()):
         with tempfile.TemporaryDirectory() as scratch:
-            subprocess.run([cli, "inspect", "--dump-frames", scratch, video], check=True,
+            subprocess.run([cli, "inspect", video, "--dump-frames", scratch,
+                            "-o", pathlib.Path(scratch) / "sheet.png"], check=True,
                            stdout=subprocess.DEVNULL)
             frames = np.stack([read_ppm(p) for p in sorted(pathlib.Path(scratch).glob("*.ppm"))])
         pixel_values = model.pixel_values(frames)
