@@ -60,8 +60,12 @@ build() {
     cmake --preset "$preset" >"$log" 2>&1 || { cat "$log" >&2; exit 2; }
     grep -E '^-- CUDA' "$log" >&2 || true
   fi
-  if [[ $(ninja -C "$folder" -n "$@" 2>/dev/null) != *"no work to do"* ]]; then
-    echo "Building $folder" >&2
-    cmake --build "$folder" --target "$@" >"$log" 2>&1 || { tail -n 60 "$log" >&2; exit 2; }
-  fi
+  # A build that has nothing to do says nothing.
+  cmake --build "$folder" --target "$@" 2>&1 | while IFS= read -r line; do
+    if [[ $line =~ (Building|Linking) && ! ${said:-} ]]; then
+      said=1
+      echo "Building $folder" >&2
+    fi
+    printf '%s\n' "$line"
+  done >"$log" || { tail -n 60 "$log" >&2; exit 2; }
 }
