@@ -9,6 +9,7 @@ The oracle is LlamaTokenizerFast, converted from tokenizer.model (or run from to
 
 Run: /path/to/venv/bin/python scripts/make_goldens_text.py   (transformers 4.57.6, sentencepiece)
 """
+import io
 import json
 import logging
 import os
@@ -44,9 +45,10 @@ def train(folder, **options):
         model_type="bpe", vocab_size=520, byte_fallback=True, character_coverage=0.98,
         normalization_rule_name="identity", remove_extra_whitespaces=False, num_threads=1,
         minloglevel=2)
+    model = io.BytesIO()  # a file would hold its own path
     sentencepiece.SentencePieceTrainer.train(
-        sentence_iterator=iter(list(corpus(rng))), model_prefix=str(folder / "tokenizer"), **{**defaults, **options})
-    (folder / "tokenizer.vocab").unlink()
+        sentence_iterator=iter(list(corpus(rng))), model_writer=model, **{**defaults, **options})
+    (folder / "tokenizer.model").write_bytes(model.getvalue())
 
 
 def added(content, **flags):

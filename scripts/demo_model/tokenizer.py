@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from pathlib import Path
 
 import numpy as np
@@ -26,11 +27,13 @@ def train(folder: Path, seed: int) -> Path:
     """Writes `tokenizer.model` with LLaMA's conventions: identity normaliser, ids 0 <unk>, 1 <s>, 2 </s>."""
     path = folder / "tokenizer.model"
     if not path.exists():
+        model = io.BytesIO()  # a file would hold its own path
         sentencepiece.SentencePieceTrainer.train(
-            sentence_iterator=iter(_corpus(seed)), model_prefix=str(folder / "tokenizer"), model_type="bpe",
+            sentence_iterator=iter(_corpus(seed)), model_writer=model, model_type="bpe",
             vocab_size=PIECES, byte_fallback=True, character_coverage=1.0, normalization_rule_name="identity",
             add_dummy_prefix=True, remove_extra_whitespaces=False, split_digits=True,
             unk_id=0, bos_id=1, eos_id=2, pad_id=-1, num_threads=1, minloglevel=2)
+        path.write_bytes(model.getvalue())
     return path
 
 

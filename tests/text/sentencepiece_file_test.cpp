@@ -98,11 +98,17 @@ TEST_SUITE("text/sentencepiece_file") {
 
   TEST_CASE("a model cut short anywhere is refused or is a smaller model") {
     const std::string model = golden_model();
-    CHECK(refusal(model).empty());
-    for (std::size_t size = 0; size < model.size(); size += 7) {
+    const std::size_t num_pieces = parse_sentencepiece_model(model, "m").size();
+    int num_whole = 0;
+    for (std::size_t size = 0; size < model.size(); ++size) {
       CAPTURE(size);
-      CHECK_FALSE(refusal(model.substr(0, size)).empty());
+      const std::string cut = model.substr(0, size);
+      if (!refusal(cut).empty()) continue;
+      // Only the specs behind the pieces can be missing: the cut fell between two of them.
+      CHECK(parse_sentencepiece_model(cut, "m").size() == num_pieces);
+      ++num_whole;
     }
+    CHECK(num_whole <= 2);
   }
 
   TEST_CASE("a control piece of one character is spelled out in plain text") {
