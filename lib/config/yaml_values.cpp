@@ -141,7 +141,8 @@ YamlDocument read_yaml(std::string_view text, std::string_view name) {
     while (parser.HandleNextDocument(reader)) {
     }
   } catch (const YAML::Exception& error) {
-    throw_at(name, error.mark.line + 1, error.mark.column + 1, error.msg);
+    // It quotes single bytes, which may be parts of a character.
+    throw_at(name, error.mark.line + 1, error.mark.column + 1, make_valid_utf8(error.msg));
   }
   return reader.take();
 }
