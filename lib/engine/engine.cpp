@@ -40,10 +40,10 @@ void validate(const Request& request, const model::DecoderSpec& spec) {
 
   const auto num_vision = std::ssize(request.vision_positions);
   const bool vision_fits =
-      num_vision == 0 || (request.vision.dtype() == DType::kF32 &&
-                          request.vision.shape() == Shape{num_vision, spec.hidden});
-  CAPTION_CHECK(vision_fits, "request: vision tokens of shape " +
-                                 request.vision.shape().to_string() + " for " +
+      num_vision == 0 || (request.vision != nullptr && request.vision->dtype() == DType::kF32 &&
+                          request.vision->shape() == Shape{num_vision, spec.hidden});
+  const Shape found = request.vision == nullptr ? Shape{0} : request.vision->shape();
+  CAPTION_CHECK(vision_fits, "request: vision tokens of shape " + found.to_string() + " for " +
                                  std::to_string(num_vision) + " positions of width " +
                                  std::to_string(spec.hidden));
   auto next_vision = request.vision_positions.begin();

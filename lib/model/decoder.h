@@ -20,10 +20,13 @@ struct DecoderSpec {
   std::int64_t max_positions = 0;  // longest sequence the positions are good for
 };
 
-// K and V of every layer: [pages, page_tokens, kv_heads, head_dim] each.
+// K and V of every layer: [pages, page_tokens, kv_heads, head_dim] each, f32, bf16, f16 or i8; with
+// i8 their scales [pages, page_tokens, kv_heads] bf16 (kernels/paged_attention.h).
 struct KvPages {
   std::vector<View> k;  // by layer
   std::vector<View> v;
+  std::vector<View> k_scales;  // empty unless i8
+  std::vector<View> v_scales;
   std::int64_t page_tokens = 16;
 };
 
@@ -51,6 +54,8 @@ class Decoder {
   virtual ~Decoder() = default;
   virtual const DecoderSpec& spec() const = 0;
   virtual void reserve(std::int64_t max_tokens, std::int64_t max_logit_rows) = 0;
+  // Of the scratch memory held now.
+  virtual std::int64_t scratch_bytes() const = 0;
   // Writes K and V of all T tokens into the pages and logits [L, vocab] f32.
   // Throws Error(kInternal) when the batch is inconsistent.
   virtual void forward(Stream& stream, const StepBatch& batch, const KvPages& kv, View logits) = 0;

@@ -97,6 +97,15 @@ void TransformerDecoder::reserve(std::int64_t max_tokens, std::int64_t max_logit
   last_.view({max_logit_rows, config_.hidden});
 }
 
+std::int64_t TransformerDecoder::scratch_bytes() const {
+  std::int64_t sum = 0;
+  for (const Scratch* scratch : {&hidden_, &normed_, &q_, &k_, &v_, &attended_, &gate_, &up_,
+                                 &rope_, &last_}) {
+    sum += scratch->size_bytes();
+  }
+  return sum;
+}
+
 void TransformerDecoder::forward(Stream& stream, const StepBatch& batch, const KvPages& kv,
                                  View logits) {
   check(batch, kv, logits);

@@ -1,3 +1,4 @@
+#include <memory>
 #include <new>
 #include <utility>
 
@@ -13,7 +14,7 @@ constexpr std::size_t kRecordBytes = 1024;
 std::size_t request_bytes(const Job& job) {
   if (!job.request) return kRecordBytes;
   const engine::Request& request = *job.request;
-  return request.vision.size_bytes() + request.prompt_ids.size() * sizeof(std::int32_t) +
+  return request.vision->size_bytes() + request.prompt_ids.size() * sizeof(std::int32_t) +
          request.vision_positions.size() * sizeof(std::int32_t) + kRecordBytes;
 }
 
@@ -48,7 +49,8 @@ void VisionStage::encode(Stream& stream, Job& job) {
     job.clip = {};
     model::PromptIds prompt = model_.build_prompt(options_.prompt, num_frames);
     engine::Request request;
-    request.vision = model_.encode_frames(stream, pixels.view());
+    request.vision =
+        std::make_shared<const Tensor>(model_.encode_frames(stream, pixels.view()));
     request.prompt_ids = std::move(prompt.ids);
     request.vision_positions = std::move(prompt.vision_positions);
     request.sampling = options_.sampling;

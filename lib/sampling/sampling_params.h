@@ -6,6 +6,13 @@
 
 namespace caption::sampling {
 
+// When a beam search ends (sampling/beam_search.h).
+enum class EarlyStopping {
+  kNo,     // when no running beam can still beat the finished ones, judged at its present length
+  kYes,    // as soon as num_beams have finished
+  kNever,  // as kNo, judged at the greatest length that length_penalty could favour
+};
+
 struct SamplingParams {
   double temperature = 0.0;               // 0: greedy; > 0: sampled
   std::int32_t top_k = 50;                // 0: off
@@ -16,6 +23,12 @@ struct SamplingParams {
   std::int32_t max_new_tokens = 128;        // >= 1; counts the stop token
   std::vector<std::int32_t> stop_ids = {};  // end the output; part of the ids, not of the text
   std::uint64_t seed = 0;
+  std::int32_t num_beams = 1;   // > 1: beam search; temperature must be 0
+  double length_penalty = 1.0;  // beams: > 0 favours long outputs, < 0 short ones
+  EarlyStopping early_stopping = EarlyStopping::kNo;  // beams
+  // -1: none; n >= 0: each token's log-probability and those of the n likeliest
+  // (sampling/logprobs.h). Not with beams.
+  std::int32_t num_logprobs = -1;
 };
 
 }  // namespace caption::sampling

@@ -44,7 +44,7 @@ TEST_SUITE("engine/engine") {
     CHECK(engine.idle());
     CHECK(engine.step().empty());
     const Request request = text_request({4, 5, 6}, 7);
-    const RequestId id = engine.submit(clone(request));
+    const RequestId id = engine.submit(request);
     CHECK(engine.num_waiting() == 9);
     const std::vector<Completion> completions = run_until_idle(engine);
     REQUIRE(completions.size() == 1);
@@ -61,7 +61,7 @@ TEST_SUITE("engine/engine") {
     Engine engine(room.decoder, room.stream, options_with_pages(10));
     Request request = text_request({4, 5, 6}, 7);
     request.sampling.stop_ids = {60, expected_output(request)[3]};
-    engine.submit(clone(request));
+    engine.submit(request);
     const Completion completion = run_until_idle(engine).at(0);
     CHECK(completion.finish_reason == FinishReason::kStop);
     CHECK(completion.output_ids == expected_output(request));
@@ -88,11 +88,14 @@ TEST_SUITE("engine/engine") {
     Engine engine(room.decoder, room.stream, options_with_pages(20));
     Request request = text_request({4, 32000, 32000, 6}, 12);
     request.vision_positions = {1, 2};
-    request.vision = Tensor::zeros(DType::kF32, Shape{2, kFakeHidden});
-    Request changed = clone(request);
-    changed.vision.as<float>()[2 * kFakeHidden - 1] = 0.5F;
-    engine.submit(clone(request));
-    engine.submit(clone(changed));
+    request.vision =
+        std::make_shared<const Tensor>(Tensor::zeros(DType::kF32, Shape{2, kFakeHidden}));
+    Request changed = request;
+    Tensor other = request.vision->clone();
+    other.as<float>()[2 * kFakeHidden - 1] = 0.5F;
+    changed.vision = std::make_shared<const Tensor>(std::move(other));
+    engine.submit(request);
+    engine.submit(changed);
     const std::vector<Completion> completions = run_until_idle(engine);
     CHECK(completions.at(0).output_ids != completions.at(1).output_ids);
     CHECK(completions[0].vision_tokens == 2);
@@ -147,7 +150,7 @@ TEST_SUITE("engine/engine") {
       CAPTURE(std::string(c.name));
       Request request = text_request({1, 2, 3, 4}, 5);
       request.vision_positions = c.positions;
-      request.vision = Tensor::zeros(DType::kF32, c.shape);
+      request.vision = std::make_shared<const Tensor>(Tensor::zeros(DType::kF32, c.shape));
       CHECK_THROWS_AS(engine.submit(std::move(request)), Error);
     }
     CHECK(engine.idle());
@@ -204,7 +207,7 @@ TEST_SUITE("engine/engine") {
     std::vector<Request> requests;
     for (std::uint64_t i = 0; i < 5; ++i) {
       requests.push_back(random_request(i, 100));
-      engine.submit(clone(requests.back()));
+      engine.submit(requests.back());
     }
     std::vector<Completion> completions;
     int num_throws = 0;

@@ -183,7 +183,7 @@ std::vector<std::int32_t> expected_output(const Request& request, std::int32_t p
     const bool is_vision = next_vision < request.vision_positions.size() &&
                            request.vision_positions[next_vision] == position;
     const std::uint64_t hash =
-        is_vision ? hash_vision({request.vision.as<float>() +
+        is_vision ? hash_vision({request.vision->as<float>() +
                                      static_cast<std::int64_t>(next_vision++) * kFakeHidden,
                                  kFakeHidden},
                                 position)
@@ -238,10 +238,11 @@ Request random_request(std::uint64_t seed, std::int64_t max_tokens) {
       request.prompt_ids[static_cast<std::size_t>(p)] = 32000;  // a placeholder beyond the head
     }
     const auto num_vision = static_cast<std::int64_t>(request.vision_positions.size());
-    request.vision = Tensor(DType::kF32, Shape{num_vision, kFakeHidden});
+    Tensor vision(DType::kF32, Shape{num_vision, kFakeHidden});
     for (std::int64_t i = 0; i < num_vision * kFakeHidden; ++i) {
-      request.vision.as<float>()[i] = static_cast<float>(uniform(1 << 20));
+      vision.as<float>()[i] = static_cast<float>(uniform(1 << 20));
     }
+    request.vision = std::make_shared<const Tensor>(std::move(vision));
   }
   sampling::SamplingParams& params = request.sampling;
   params.max_new_tokens =
@@ -255,16 +256,6 @@ Request random_request(std::uint64_t seed, std::int64_t max_tokens) {
   if (uniform(2) == 0) params.min_new_tokens = std::min(12, params.max_new_tokens);
   request.priority = static_cast<std::int32_t>(uniform(4));
   return request;
-}
-
-Request clone(const Request& request) {
-  Request copy;
-  copy.prompt_ids = request.prompt_ids;
-  copy.vision_positions = request.vision_positions;
-  if (!request.vision.empty()) copy.vision = request.vision.clone();
-  copy.sampling = request.sampling;
-  copy.priority = request.priority;
-  return copy;
 }
 
 }  // namespace caption::engine

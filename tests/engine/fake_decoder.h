@@ -22,6 +22,7 @@ class FakeDecoder : public model::Decoder {
 
   const model::DecoderSpec& spec() const override { return spec_; }
   void reserve(std::int64_t max_tokens, std::int64_t max_logit_rows) override;
+  std::int64_t scratch_bytes() const override { return 0; }
   // Throws Error(kInternal) when the batch contradicts itself.
   void forward(Stream& stream, const model::StepBatch& batch, const model::KvPages& kv,
                View logits) override;
@@ -51,6 +52,5 @@ EngineOptions options_with_pages(std::int64_t num_pages, DType dtype = DType::kF
 // Requests of many kinds: with and without vision tokens, greedy and sampled, with penalties.
 // At most `max_tokens` tokens with their output.
 Request random_request(std::uint64_t seed, std::int64_t max_tokens);
-Request clone(const Request& request);
 
 }  // namespace caption::engine

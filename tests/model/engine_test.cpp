@@ -38,8 +38,9 @@ struct Workload {
     engine::Request request;
     request.prompt_ids = prompt.ids;
     request.vision_positions = prompt.vision_positions;
-    request.vision = Tensor(DType::kF32, used.shape());
-    std::copy_n(used.as<float>(), used.num_elements(), request.vision.as<float>());
+    Tensor copy(DType::kF32, used.shape());
+    std::copy_n(used.as<float>(), used.num_elements(), copy.as<float>());
+    request.vision = std::make_shared<const Tensor>(std::move(copy));
     request.sampling.max_new_tokens = kNewTokens;
     request.sampling.stop_ids = model->eos_ids();
     return request;

@@ -51,6 +51,7 @@ class FakeModel final : public model::CaptionModel, public model::Decoder, publi
 
   const model::DecoderSpec& spec() const override { return spec_; }
   void reserve(std::int64_t /*max_tokens*/, std::int64_t /*max_logit_rows*/) override {}
+  std::int64_t scratch_bytes() const override { return 0; }
   void forward(Stream& stream, const model::StepBatch& batch, const model::KvPages& kv,
                View logits) override;
 

@@ -55,7 +55,7 @@ void BatchBuilder::add_vision(std::int64_t begin, std::int64_t end, const Sequen
   for (auto position = first; position != last; ++position) {
     vision_rows_.push_back(static_cast<std::int32_t>(first_row + *position - begin));
   }
-  batch_.vision.push_back(sequence.vision.view().rows(first - positions.begin(), last - first));
+  batch_.vision.push_back(sequence.vision->view().rows(first - positions.begin(), last - first));
 }
 
 const model::StepBatch& BatchBuilder::finish() {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <vector>
 
@@ -17,7 +18,7 @@ struct Sequence {
   std::vector<std::int32_t> tokens;  // prompt, then output
   std::int64_t num_prompt = 0;
   std::vector<std::int32_t> vision_positions;
-  Tensor vision;
+  std::shared_ptr<const Tensor> vision;
   sampling::SamplingParams sampling;
   sampling::LoopDetector loop;
   std::int64_t num_ever_computed = 0;  // the most tokens that were in pages at a time

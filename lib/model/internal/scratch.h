@@ -13,6 +13,7 @@ class Scratch {
     if (buffer_.empty() || buffer_.num_elements() < count) buffer_ = Tensor(DType::kF32, {count});
     return View(buffer_.as<float>(), DType::kF32, shape);
   }
+  std::int64_t size_bytes() const { return static_cast<std::int64_t>(buffer_.size_bytes()); }
 
  private:
   Tensor buffer_;

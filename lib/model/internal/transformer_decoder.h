@@ -26,6 +26,7 @@ class TransformerDecoder final : public Decoder {
 
   const DecoderSpec& spec() const override { return spec_; }
   void reserve(std::int64_t max_tokens, std::int64_t max_logit_rows) override;
+  std::int64_t scratch_bytes() const override;
   void forward(Stream& stream, const StepBatch& batch, const KvPages& kv, View logits) override;
 
  private:
