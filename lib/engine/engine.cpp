@@ -6,9 +6,13 @@
 
 #include "base/clock.h"
 #include "engine/internal/batch_builder.h"
+#include "engine/internal/disk_pages.h"
+#include "engine/internal/page_bytes.h"
 #include "engine/internal/page_memory.h"
 #include "engine/internal/sequence.h"
+#include "engine/internal/validate.h"
 #include "kv/page_pool.h"
+#include "kv/prefix_hash.h"
 #include "sampling/sampler.h"
 #include "scheduler/scheduler.h"
 
@@ -32,51 +36,27 @@ scheduler::SchedulerOptions to_scheduler_options(const EngineOptions& options) {
           .max_num_batched_tokens = options.max_num_batched_tokens};
 }
 
-// What holds of every request for this model; what depends on the pages is the scheduler's.
-void validate(const Request& request, const model::DecoderSpec& spec) {
-  sampling::validate(request.sampling, spec.vocab);
-  const auto num_prompt = std::ssize(request.prompt_ids);
-  CAPTION_CHECK(num_prompt >= 1, "request: the prompt is empty");
+// All that decides the bits of a page beside its tokens.
+Hash128 page_root(const EngineOptions& options, CpuTier tier) {
+  constexpr std::string_view kFormat = "caption-cli pages 1";
+  Hasher hasher;
+  hasher.update_string(kFormat);
+  hasher.update_string(options.model_identity.hex());
+  hasher.update_string(dtype_name(options.kv_dtype));
+  hasher.update_string(cpu_tier_name(tier));
+  return hasher.digest();
+}
 
-  const auto num_vision = std::ssize(request.vision_positions);
-  const bool vision_fits =
-      num_vision == 0 || (request.vision != nullptr && request.vision->dtype() == DType::kF32 &&
-                          request.vision->shape() == Shape{num_vision, spec.hidden});
-  const Shape found = request.vision == nullptr ? Shape{0} : request.vision->shape();
-  CAPTION_CHECK(vision_fits, "request: vision tokens of shape " + found.to_string() + " for " +
-                                 std::to_string(num_vision) + " positions of width " +
-                                 std::to_string(spec.hidden));
-  auto next_vision = request.vision_positions.begin();
-  for (std::int64_t position = 0; position < num_prompt; ++position) {
-    if (next_vision != request.vision_positions.end() && *next_vision == position) {
-      ++next_vision;
-      continue;
-    }
-    const std::int32_t id = request.prompt_ids[static_cast<std::size_t>(position)];
-    CAPTION_CHECK(id >= 0 && id < spec.vocab, "request: prompt id " + std::to_string(id) +
-                                                  " is not in the vocabulary of " +
-                                                  std::to_string(spec.vocab));
-  }
-  CAPTION_CHECK(next_vision == request.vision_positions.end(),
-                "request: vision positions must ascend within the prompt");
-
-  // The last new token is chosen, not computed: it needs no position.
-  const std::int64_t num_positions = num_prompt + request.sampling.max_new_tokens - 1;
-  if (num_positions > spec.max_positions) {
-    throw Error(ErrorCode::kTooLong,
-                "request: " + std::to_string(num_prompt) + " prompt tokens and " +
-                    std::to_string(request.sampling.max_new_tokens) + " new tokens need " +
-                    std::to_string(num_positions) + " positions; the model has " +
-                    std::to_string(spec.max_positions) + "; use fewer frames or new tokens");
-  }
+Hash128 content_of(const Tensor& vision) {
+  return hash_bytes({reinterpret_cast<const std::byte*>(vision.as<float>()), vision.size_bytes()});
 }
 
 // Why the output ends after its last token, if it does. A loop that fills the limit is a loop.
-std::optional<FinishReason> find_finish_reason(const Sequence& sequence) {
+std::optional<FinishReason> find_finish_reason(const Sequence& sequence, TokenVerdict verdict) {
   const auto& stop_ids = sequence.sampling.stop_ids;
-  if (std::find(stop_ids.begin(), stop_ids.end(), sequence.tokens.back()) != stop_ids.end()) {
-    return FinishReason::kStop;
-  }
+  const bool is_stop_id =
+      std::find(stop_ids.begin(), stop_ids.end(), sequence.tokens.back()) != stop_ids.end();
+  if (is_stop_id || verdict == TokenVerdict::kStop) return FinishReason::kStop;
   if (sequence.loop.period() != 0) return FinishReason::kLoop;
   if (std::ssize(sequence.output()) == sequence.sampling.max_new_tokens) {
     return FinishReason::kLength;
@@ -100,39 +80,64 @@ struct Engine::State {
   State(model::Decoder& the_decoder, Stream& the_stream, const EngineOptions& options);
 
   std::int64_t max_step_tokens(const EngineOptions& options) const;
+  std::vector<Hash128> hash_pages(const Request& request) const;
   const model::StepBatch& build_batch(const scheduler::StepPlan& plan);
   void count_preemptions(const scheduler::StepPlan& plan);
-  void count_tokens(const scheduler::StepPlan& plan);
-  // Samples from a row of logits; gives the completion when that ends the request.
-  std::optional<Completion> advance(Sequence& sequence, std::span<float> row);
+  void count_step(const scheduler::StepPlan& plan);
+  void count_tokens(const scheduler::PlannedSequence& planned);
+  // Chooses from the rows of logits of a request; gives the completion when that ends it.
+  std::optional<Completion> advance(Sequence& sequence, std::span<float> rows);
+  std::optional<Completion> advance_token(Sequence& sequence, std::span<float> row);
+  std::optional<Completion> advance_beams(Sequence& sequence, std::span<float> rows);
   Completion complete(Sequence& sequence, FinishReason reason);
 
   model::Decoder& decoder;
   Stream& stream;
+  const PrefixCache prefix_cache;
+  const Hash128 root;  // of the pages' contents
   kv::PagePool pool;
   PageMemory memory;
+  std::unique_ptr<DiskPages> disk;  // null: none
   scheduler::Scheduler scheduler;
   sampling::Sampler sampler;
   BatchBuilder builder;
-  Tensor logits;  // [max_num_seqs, vocab]
+  Tensor logits;                  // [max_num_seqs, vocab]
+  std::vector<float> raw_logits;  // [vocab], of a request that wants log-probabilities
   std::unordered_map<RequestId, std::unique_ptr<Sequence>> sequences;
   std::int64_t num_submitted = 0;
-  EngineStats stats;
-  std::int64_t num_step_sequences = 0;  // summed over steps
+  EngineStats stats;  // its means are sums until stats() divides them
 };
+
+namespace {
+
+std::unique_ptr<DiskPages> open_disk(const EngineOptions& options, const model::KvPages& pages) {
+  if (options.disk.folder.empty()) return nullptr;
+  if (options.prefix_cache == PrefixCache::kOff) {
+    throw Error(ErrorCode::kUsage, "engine: pages on disk need the prefix cache; turn it on");
+  }
+  return std::make_unique<DiskPages>(options.disk, pages);
+}
+
+}  // namespace
 
 Engine::State::State(model::Decoder& the_decoder, Stream& the_stream, const EngineOptions& options)
     : decoder(the_decoder),
       stream(the_stream),
+      prefix_cache(options.prefix_cache),
+      root(page_root(options, stream.cpu_tier())),
       pool(num_affordable_pages(decoder.spec(), options)),
       memory(decoder.spec(), options.kv_dtype, pool.num_pages()),
-      scheduler(to_scheduler_options(options), pool),
+      disk(open_disk(options, memory.views())),
+      scheduler(to_scheduler_options(options), pool, disk.get()),
       sampler(decoder.spec().vocab),
       builder(max_step_tokens(options), options.max_num_seqs,
               std::min(pool.num_pages(), kv::pages_for_tokens(decoder.spec().max_positions))),
-      logits(DType::kF32, Shape{options.max_num_seqs, decoder.spec().vocab}) {
+      logits(DType::kF32, Shape{options.max_num_seqs, decoder.spec().vocab}),
+      raw_logits(static_cast<std::size_t>(decoder.spec().vocab)) {
   CAPTION_CHECK(stream.device() == Device::kCpu, "engine: sampling reads the logits on the CPU");
   decoder.reserve(max_step_tokens(options), options.max_num_seqs);
+  stats.pages_total = pool.num_pages();
+  stats.page_bytes = page_size_bytes(memory.views());
 }
 
 // But for whole prompts beyond the budget, which are not worth holding memory for.
@@ -140,14 +145,28 @@ std::int64_t Engine::State::max_step_tokens(const EngineOptions& options) const 
   return std::min<std::int64_t>(options.max_num_batched_tokens, pool.num_pages() * kv::kPageTokens);
 }
 
+std::vector<Hash128> Engine::State::hash_pages(const Request& request) const {
+  if (prefix_cache == PrefixCache::kOff) return {};
+  kv::PromptContent prompt{.ids = request.prompt_ids,
+                           .vision_positions = request.vision_positions,
+                           .vision_content = {}};
+  if (!request.vision_positions.empty()) {
+    prompt.vision_content =
+        request.vision_content.has_value() ? *request.vision_content : content_of(*request.vision);
+  }
+  return kv::hash_prompt_pages(root, prompt);
+}
+
 const model::StepBatch& Engine::State::build_batch(const scheduler::StepPlan& plan) {
   std::int64_t max_pages = 0;
   for (const scheduler::PlannedSequence& planned : plan.sequences) {
-    max_pages = std::max(max_pages, std::ssize(scheduler.pages_of(planned.id).pages()));
+    const kv::PageTable& pages = scheduler.pages_of(planned.id, planned.branch);
+    max_pages = std::max(max_pages, std::ssize(pages.pages()));
   }
   builder.begin(max_pages);
   for (const scheduler::PlannedSequence& planned : plan.sequences) {
-    builder.add(planned, *sequences.at(to_request_id(planned.id)), scheduler.pages_of(planned.id));
+    builder.add(planned, *sequences.at(to_request_id(planned.id)),
+                scheduler.pages_of(planned.id, planned.branch));
   }
   return builder.finish();
 }
@@ -155,46 +174,96 @@ const model::StepBatch& Engine::State::build_batch(const scheduler::StepPlan& pl
 void Engine::State::count_preemptions(const scheduler::StepPlan& plan) {
   stats.preemptions += std::ssize(plan.preempted);
   for (const scheduler::SequenceId id : plan.preempted) {
-    ++sequences.at(to_request_id(id))->num_preemptions;
+    Sequence& sequence = *sequences.at(to_request_id(id));
+    ++sequence.num_preemptions;
+    sequence.beams.reset();  // they start again after the prompt
   }
 }
 
-void Engine::State::count_tokens(const scheduler::StepPlan& plan) {
+void Engine::State::count_step(const scheduler::StepPlan& plan) {
   ++stats.steps;
-  num_step_sequences += std::ssize(plan.sequences);
-  for (const scheduler::PlannedSequence& planned : plan.sequences) {
-    Sequence& sequence = *sequences.at(to_request_id(planned.id));
-    const std::int64_t end = planned.first_token + planned.num_tokens;
-    const std::int64_t num_new = std::max<std::int64_t>(end - sequence.num_ever_computed, 0);
-    stats.recomputed_tokens += planned.num_tokens - num_new;
-    sequence.num_ever_computed += num_new;
-    // The one token chosen last is a decode; all else is a prompt, or recomputed like one.
-    const bool is_decode = planned.num_tokens == 1 && planned.is_last_known &&
-                           planned.first_token >= sequence.num_prompt && num_new == 1;
-    (is_decode ? stats.decode_tokens : stats.prefill_tokens) += planned.num_tokens;
-  }
+  stats.mean_batch += static_cast<double>(plan.sequences.size());
+  const auto num_used = static_cast<double>(pool.num_used());
+  stats.mean_pages_used += num_used;
+  stats.mean_page_waste += static_cast<double>(scheduler.num_empty_slots()) /
+                           (num_used * static_cast<double>(kv::kPageTokens));
+  for (const scheduler::PlannedSequence& planned : plan.sequences) count_tokens(planned);
 }
 
-std::optional<Completion> Engine::State::advance(Sequence& sequence, std::span<float> row) {
+void Engine::State::count_tokens(const scheduler::PlannedSequence& planned) {
+  if (planned.branch != 0) {  // beyond the first, branches only decode
+    stats.decode_tokens += planned.num_tokens;
+    return;
+  }
+  Sequence& sequence = *sequences.at(to_request_id(planned.id));
+  const std::int64_t end = planned.first_token + planned.num_tokens;
+  const std::int64_t first_new = std::max(sequence.num_ever_computed, planned.first_token);
+  const std::int64_t num_new = std::max<std::int64_t>(end - first_new, 0);
+  stats.recomputed_tokens += planned.num_tokens - num_new;
+  sequence.num_ever_computed = std::max(sequence.num_ever_computed, end);
+  // The one token chosen last is a decode; all else is a prompt, or recomputed like one.
+  const bool is_decode = planned.num_tokens == 1 && planned.is_last_known &&
+                         planned.first_token >= sequence.num_prompt && num_new == 1;
+  (is_decode ? stats.decode_tokens : stats.prefill_tokens) += planned.num_tokens;
+}
+
+std::optional<Completion> Engine::State::advance(Sequence& sequence, std::span<float> rows) {
   try {
-    sequence.tokens.push_back(
-        sampler.sample(sequence.sampling, {sequence.tokens, sequence.num_prompt}, row));
+    return sequence.sampling.num_beams > 1 ? advance_beams(sequence, rows)
+                                           : advance_token(sequence, rows);
   } catch (const Error& error) {
     Completion completion = complete(sequence, FinishReason::kFailed);
     completion.error = error;
     return completion;
   }
-  if (std::ssize(sequence.output()) == 1) {
+}
+
+std::optional<Completion> Engine::State::advance_token(Sequence& sequence, std::span<float> row) {
+  const bool wants_logprobs = sequence.sampling.num_logprobs >= 0;
+  if (wants_logprobs) std::copy(row.begin(), row.end(), raw_logits.begin());
+  const std::int32_t token =
+      sampler.sample(sequence.sampling, {sequence.tokens, sequence.num_prompt}, row);
+  sequence.tokens.push_back(token);
+  if (wants_logprobs) {
+    sequence.logprobs.push_back(
+        sampling::find_logprobs(raw_logits, token, sequence.sampling.num_logprobs));
+  }
+  if (sequence.output().size() == 1) {
     sequence.first_token_us = now_us() - sequence.submitted_at_us;
   }
+  const TokenVerdict verdict =
+      sequence.on_token ? sequence.on_token(token) : TokenVerdict::kContinue;
   sequence.loop.observe(sequence.output());
-  const std::optional<FinishReason> reason = find_finish_reason(sequence);
+  const std::optional<FinishReason> reason = find_finish_reason(sequence, verdict);
   if (reason.has_value()) return complete(sequence, *reason);
   scheduler.append_token(to_sequence_id(sequence.id));
   return std::nullopt;
 }
 
+std::optional<Completion> Engine::State::advance_beams(Sequence& sequence, std::span<float> rows) {
+  if (!sequence.beams.has_value()) {
+    sequence.beams.emplace(sequence.sampling, sequence.tokens, decoder.spec().vocab);
+    if (sequence.first_token_us == 0) {
+      sequence.first_token_us = now_us() - sequence.submitted_at_us;
+    }
+  }
+  const sampling::BeamSearch::Step next = sequence.beams->advance(sampler, rows);
+  if (!sequence.beams->is_finished()) {
+    scheduler.fork(to_sequence_id(sequence.id), next.parents);
+    return std::nullopt;
+  }
+  const sampling::BeamSearch::Best best = sequence.beams->best();
+  sequence.tokens.insert(sequence.tokens.end(), best.output_ids.begin(), best.output_ids.end());
+  sequence.loop.observe(sequence.output());
+  const FinishReason unstopped =
+      sequence.loop.period() != 0 ? FinishReason::kLoop : FinishReason::kLength;
+  Completion completion = complete(sequence, best.is_stopped ? FinishReason::kStop : unstopped);
+  completion.beam_score = best.score;
+  return completion;
+}
+
 Completion Engine::State::complete(Sequence& sequence, FinishReason reason) {
+  const scheduler::SequenceId id = to_sequence_id(sequence.id);
   Completion completion{.id = sequence.id,
                         .output_ids = {sequence.output().begin(), sequence.output().end()},
                         .finish_reason = reason,
@@ -202,8 +271,10 @@ Completion Engine::State::complete(Sequence& sequence, FinishReason reason) {
                         .vision_tokens = std::ssize(sequence.vision_positions),
                         .first_token_us = sequence.first_token_us,
                         .total_us = now_us() - sequence.submitted_at_us,
-                        .num_preemptions = sequence.num_preemptions};
-  scheduler.finish(to_sequence_id(sequence.id));
+                        .num_preemptions = sequence.num_preemptions,
+                        .cached_tokens = scheduler.cached_tokens_of(id),
+                        .logprobs = std::move(sequence.logprobs)};
+  scheduler.finish(id);
   sequences.erase(sequence.id);
   return completion;
 }
@@ -223,6 +294,12 @@ Engine::~Engine() = default;
 RequestId Engine::submit(Request request) {
   validate(request, state_->decoder.spec());
   const RequestId id{state_->num_submitted};
+  scheduler::SequenceSpec spec{.id = to_sequence_id(id),
+                               .num_prompt_tokens = std::ssize(request.prompt_ids),
+                               .max_new_tokens = request.sampling.max_new_tokens,
+                               .priority = request.priority,
+                               .num_branches = std::max(1, request.sampling.num_beams),
+                               .prompt_pages = state_->hash_pages(request)};
   auto sequence = std::make_unique<Sequence>();
   sequence->id = id;
   sequence->num_prompt = std::ssize(request.prompt_ids);
@@ -232,11 +309,9 @@ RequestId Engine::submit(Request request) {
   sequence->vision_positions = std::move(request.vision_positions);
   sequence->vision = std::move(request.vision);
   sequence->sampling = std::move(request.sampling);
+  sequence->on_token = std::move(request.on_token);
   sequence->submitted_at_us = now_us();
-  state_->scheduler.submit({.id = to_sequence_id(id),
-                            .num_prompt_tokens = sequence->num_prompt,
-                            .max_new_tokens = sequence->sampling.max_new_tokens,
-                            .priority = request.priority});
+  state_->scheduler.submit(std::move(spec));
   state_->sequences.emplace(id, std::move(sequence));
   ++state_->num_submitted;
   return id;
@@ -247,22 +322,29 @@ std::vector<Completion> Engine::step() {
   const Stopwatch stopwatch;
   State& state = *state_;
   const scheduler::StepPlan& plan = state.scheduler.plan();
+  for (const kv::PageCopy& copy : plan.copies) copy_page(state.memory.views(), copy);
   state.count_preemptions(plan);
   const model::StepBatch& batch = state.build_batch(plan);
   const View logits = state.logits.view().rows(0, std::ssize(batch.logit_rows));
   state.decoder.forward(state.stream, batch, state.memory.views(), logits);
   state.scheduler.commit();
-  state.count_tokens(plan);
+  state.count_step(plan);
 
   std::vector<Completion> completions;
-  const auto vocab = static_cast<std::size_t>(state.decoder.spec().vocab);
+  const std::int64_t vocab = state.decoder.spec().vocab;
   float* row = logits.as<float>();
-  for (const scheduler::PlannedSequence& planned : plan.sequences) {
-    if (!planned.is_last_known) continue;
-    Sequence& sequence = *state.sequences.at(to_request_id(planned.id));
-    std::optional<Completion> completion = state.advance(sequence, {row, vocab});
-    if (completion.has_value()) completions.push_back(std::move(*completion));
-    row += vocab;
+  for (auto planned = plan.sequences.begin(); planned != plan.sequences.end();) {
+    const auto next = std::find_if(planned, plan.sequences.end(),
+                                   [&](const auto& other) { return other.id != planned->id; });
+    const std::int64_t num_rows = planned->is_last_known ? next - planned : 0;
+    if (num_rows > 0) {
+      Sequence& sequence = *state.sequences.at(to_request_id(planned->id));
+      const std::span<float> rows(row, static_cast<std::size_t>(num_rows * vocab));
+      std::optional<Completion> completion = state.advance(sequence, rows);
+      if (completion.has_value()) completions.push_back(std::move(*completion));
+    }
+    row += num_rows * vocab;
+    planned = next;
   }
   state.stats.busy_us += stopwatch.elapsed_us();
   return completions;
@@ -278,16 +360,20 @@ bool Engine::idle() const { return state_->sequences.empty(); }
 
 std::int64_t Engine::num_unfinished() const { return std::ssize(state_->sequences); }
 
-std::int64_t Engine::num_waiting() const { return state_->scheduler.num_tokens_to_come(); }
-
 EngineStats Engine::stats() const {
   EngineStats stats = state_->stats;
   if (stats.steps > 0) {
-    stats.mean_batch =
-        static_cast<double>(state_->num_step_sequences) / static_cast<double>(stats.steps);
+    const auto num_steps = static_cast<double>(stats.steps);
+    stats.mean_batch /= num_steps;
+    stats.mean_pages_used /= num_steps;
+    stats.mean_page_waste /= num_steps;
   }
-  stats.pages_total = state_->pool.num_pages();
   stats.pages_peak = state_->pool.peak_used();
+  stats.evicted_pages = state_->pool.num_evicted();
+  const scheduler::PrefixStats& prefix = state_->scheduler.prefix_stats();
+  stats.prefix_lookup_tokens = prefix.lookup_tokens;
+  stats.prefix_hit_tokens = prefix.hit_tokens;
+  stats.disk_hit_tokens = prefix.tier_tokens;
   return stats;
 }
 

@@ -1,8 +1,8 @@
 // engine/engine.h: offline batch inference: submit() requests, step() until idle.
 //
 // The engine executes the scheduler's plans on a model::Decoder over pages it owns. A request's
-// output depends on the request alone: not on its neighbours, on batch mode, chunking, preemption
-// or the order of submission (bit for bit on the CPU).
+// output depends on the request alone: not on its neighbours, on batch mode, chunking, preemption,
+// prefix hits or the order of submission (bit for bit on the CPU).
 //
 // A request keeps its vision tokens until it leaves: a preempted one computes its prompt again.
 // Steady decoding steps allocate no memory in the engine. One thread at a time.
@@ -124,9 +124,6 @@ class Engine {
   bool idle() const;
   // Requests that are waiting or running.
   std::int64_t num_unfinished() const;
-  // Tokens that unfinished requests may still need pages for: the pipeline's measure of how far to
-  // run ahead.
-  std::int64_t num_waiting() const;
   EngineStats stats() const;
 
  private:

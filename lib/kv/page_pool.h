@@ -1,13 +1,20 @@
-// kv/page_pool.h: a fixed number of KV pages and who counts on them. Bookkeeping only: the memory
-// the ids stand for belongs to the engine.
+// kv/page_pool.h: a fixed number of KV pages, who counts on them, and what they hold. Bookkeeping
+// only: the memory the ids stand for belongs to the engine.
 //
-// A page is free, or used with a reference count: the number of page tables that name it. Free
-// pages are handed out last in, first out, so memory that was touched is touched again before new
-// memory is committed.
+// A page is
+//   used    named by page tables; its reference count says by how many
+//   cached  named by none, but its content is known and kept: a later sequence may use it again
+//   free    the rest
+// allocate() takes free pages first, last in first out, so memory that was touched is touched again
+// before new memory is committed; then cached ones, least recently used first.
 #pragma once
 
 #include <cstdint>
+#include <optional>
+#include <unordered_map>
 #include <vector>
+
+#include "base/hash.h"
 
 namespace caption::kv {
 
@@ -30,27 +37,65 @@ class PagePool {
   PagePool(const PagePool&) = delete;
   PagePool& operator=(const PagePool&) = delete;
 
-  std::int64_t num_pages() const { return static_cast<std::int64_t>(references_.size()); }
-  std::int64_t num_free() const { return static_cast<std::int64_t>(free_.size()); }
+  std::int64_t num_pages() const { return static_cast<std::int64_t>(pages_.size()); }
+  // That allocate() can take: free and cached.
+  std::int64_t num_free() const { return static_cast<std::int64_t>(free_.size()) + num_cached_; }
+  std::int64_t num_cached() const { return num_cached_; }
   std::int64_t num_used() const { return num_pages() - num_free(); }
-  std::int64_t peak_used() const { return peak_used_; }  // since construction
+  std::int64_t peak_used() const { return peak_used_; }      // since construction
+  std::int64_t num_evicted() const { return num_evicted_; }  // cached pages taken for other content
 
   // Appends `count` pages with one reference each to `pages`, or changes nothing.
   [[nodiscard]] Fit allocate(std::int64_t count, std::vector<PageId>& pages);
 
-  // One more table names the page. Throws Error(kInternal) for a free page.
+  // One more table names the page, used or cached. Throws Error(kInternal) for a free page.
   void add_reference(PageId page);
-  // One table fewer; the last one frees the page. Throws Error(kInternal) for a free page.
+  // One table fewer; the last one makes the page cached when its content is known, else free.
+  // Throws Error(kInternal) for a page that is not used.
   void release(PageId page);
 
-  std::int32_t num_references(PageId page) const;  // 0: free
-  // Named by several tables: to be copied before it is written.
+  // From now on find(content) gives this used page, until its memory is taken for something else.
+  // When another page holds the same content already, nothing changes.
+  void publish(PageId page, const Hash128& content);
+  std::optional<PageId> find(const Hash128& content) const;
+
+  std::int32_t num_references(PageId page) const;  // 0: free or cached
   bool is_shared(PageId page) const { return num_references(page) > 1; }
+  // Named by one table, and its content is not promised to anybody; else it is to be copied before
+  // it is written.
+  bool is_writable(PageId page) const;
+
+  // Throws Error(kInternal) unless every page is used, cached or free, once, and every known
+  // content is that of its page. For tests.
+  void check() const;
 
  private:
-  std::vector<std::int32_t> references_;  // by page
-  std::vector<PageId> free_;              // a stack
+  struct Page {
+    std::int32_t num_references = 0;
+    // Neighbours in the list of cached pages, from least to most recently used; kNone at its ends.
+    std::int32_t older = kNone;
+    std::int32_t newer = kNone;
+    std::optional<Hash128> content;
+  };
+  struct HashOfContent {
+    std::size_t operator()(const Hash128& hash) const { return static_cast<std::size_t>(hash.low); }
+  };
+  static constexpr std::int32_t kNone = -1;
+
+  std::int32_t checked_index(PageId page) const;
+  Page& at(std::int32_t idx) { return pages_[static_cast<std::size_t>(idx)]; }
+  PageId take_free();
+  void add_to_cached(std::int32_t idx);
+  void remove_from_cached(std::int32_t idx);
+
+  std::vector<Page> pages_;
+  std::vector<PageId> free_;  // a stack
+  std::unordered_map<Hash128, PageId, HashOfContent> by_content_;
+  std::int32_t oldest_cached_ = kNone;
+  std::int32_t newest_cached_ = kNone;
+  std::int64_t num_cached_ = 0;
   std::int64_t peak_used_ = 0;
+  std::int64_t num_evicted_ = 0;
 };
 
 }  // namespace caption::kv

@@ -22,16 +22,30 @@ std::int32_t PageTable::slot(std::int64_t token) const {
   return static_cast<std::int32_t>(page * kPageTokens + token % kPageTokens);
 }
 
-std::int64_t PageTable::pages_to_append(std::int64_t num_tokens) const {
-  return pages_for_tokens(num_tokens_ + num_tokens) - static_cast<std::int64_t>(pages_.size());
+std::optional<PageId> PageTable::open_page() const {
+  if (num_tokens_ % kPageTokens == 0) return std::nullopt;
+  return pages_.back();
 }
 
-Fit PageTable::append(std::int64_t num_tokens) {
+std::int64_t PageTable::pages_to_append(std::int64_t num_tokens) const {
+  const std::optional<PageId> open = open_page();
+  const bool copies_open = num_tokens > 0 && open.has_value() && !pool_->is_writable(*open);
+  return pages_for_tokens(num_tokens_ + num_tokens) - static_cast<std::int64_t>(pages_.size()) +
+         (copies_open ? 1 : 0);
+}
+
+Fit PageTable::append(std::int64_t num_tokens, std::vector<PageCopy>& copies) {
   CAPTION_CHECK(num_tokens >= 0, "page table: a negative number of tokens");
-  const bool writes_last_page = num_tokens > 0 && num_tokens_ % kPageTokens != 0;
-  CAPTION_CHECK(!writes_last_page || !pool_->is_shared(pages_.back()),
-                "page table: the page to write is shared");
+  const std::optional<PageId> open = num_tokens > 0 ? open_page() : std::nullopt;
+  const std::size_t num_before = pages_.size();
   if (pool_->allocate(pages_to_append(num_tokens), pages_) == Fit::kNoRoom) return Fit::kNoRoom;
+  if (open.has_value() && !pool_->is_writable(*open)) {
+    // The last of the new pages takes the open one's place.
+    pages_[num_before - 1] = pages_.back();
+    pages_.pop_back();
+    pool_->release(*open);
+    copies.push_back({*open, pages_[num_before - 1]});
+  }
   num_tokens_ += num_tokens;
   return Fit::kFits;
 }
@@ -48,18 +62,23 @@ void PageTable::truncate(std::int64_t num_tokens) {
   num_tokens_ = num_tokens;
 }
 
-void PageTable::share_prefix(const PageTable& other, std::int64_t num_pages) {
+void PageTable::append_shared(PageId full_page) {
+  CAPTION_CHECK(!open_page().has_value(), "page table: a full page cannot follow a table of " +
+                                              std::to_string(num_tokens_) +
+                                              " tokens, which ends inside a page");
+  pool_->add_reference(full_page);
+  pages_.push_back(full_page);
+  num_tokens_ += kPageTokens;
+}
+
+void PageTable::fork(const PageTable& other) {
   CAPTION_CHECK(pages_.empty() && pool_ == other.pool_,
-                "page table: only an empty table of the same pool can share");
-  CAPTION_CHECK(num_pages >= 0 && num_pages * kPageTokens <= other.num_tokens_,
-                "page table: " + std::to_string(num_pages) + " pages to share of " +
-                    std::to_string(other.num_tokens_) + " tokens; only full pages can be");
-  for (std::int64_t i = 0; i < num_pages; ++i) {
-    const PageId page = other.pages_[static_cast<std::size_t>(i)];
+                "page table: only an empty table of the same pool can be a fork");
+  for (const PageId page : other.pages_) {
     pool_->add_reference(page);
     pages_.push_back(page);
   }
-  num_tokens_ = num_pages * kPageTokens;
+  num_tokens_ = other.num_tokens_;
 }
 
 void PageTable::reserve_pages(std::int64_t num_pages) {
@@ -93,6 +112,7 @@ void check_pages(const PagePool& pool, std::span<const PageTable* const> tables)
   CAPTION_CHECK(num_used == pool.num_used(), "page pool: " + std::to_string(pool.num_free()) +
                                                  " free and " + std::to_string(num_used) +
                                                  " used of " + std::to_string(pool.num_pages()));
+  pool.check();
 }
 
 }  // namespace caption::kv

@@ -3,26 +3,16 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "scheduler/internal/sequence.h"
 
 namespace caption::scheduler {
-
-struct Scheduler::Sequence {
-  SequenceId id{};
-  Rank rank{};
-  std::int64_t num_known = 0;     // prompt and output so far
-  std::int64_t num_computed = 0;  // in the pages for good
-  std::int64_t max_tokens = 0;    // that can ever be in the pages
-  kv::PageTable table;
-
-  std::int64_t num_remaining() const { return num_known - num_computed; }
-};
 
 bool Scheduler::RankLess::operator()(const Sequence* a, const Sequence* b) const {
   return a->rank < b->rank;
 }
 
-Scheduler::Scheduler(const SchedulerOptions& options, kv::PagePool& pool)
-    : options_(options), pool_(pool) {
+Scheduler::Scheduler(const SchedulerOptions& options, kv::PagePool& pool, kv::PageTier* tier)
+    : options_(options), pool_(pool), tier_(tier) {
   const auto check = [](const char* name, std::int64_t value) {
     if (value >= 1) return;
     throw Error(ErrorCode::kUsage, std::string("scheduler: ") + name + " is " +
@@ -35,33 +25,45 @@ Scheduler::Scheduler(const SchedulerOptions& options, kv::PagePool& pool)
 
 Scheduler::~Scheduler() = default;
 
-void Scheduler::submit(const SequenceSpec& spec) {
-  CAPTION_CHECK(spec.num_prompt_tokens >= 1 && spec.max_new_tokens >= 1,
-                "scheduler: a sequence needs a prompt and room for a new token");
+void Scheduler::submit(SequenceSpec spec) {
+  CAPTION_CHECK(spec.num_prompt_tokens >= 1 && spec.max_new_tokens >= 1 && spec.num_branches >= 1,
+                "scheduler: a sequence needs a prompt, room for a new token and a branch");
+  CAPTION_CHECK(static_cast<std::int64_t>(spec.prompt_pages.size()) <=
+                    spec.num_prompt_tokens / kv::kPageTokens,
+                "scheduler: more contents than the prompt has full pages");
   CAPTION_CHECK(!sequences_.contains(spec.id), "scheduler: a sequence was submitted twice");
-  const std::int64_t max_tokens = spec.num_prompt_tokens + spec.max_new_tokens - 1;
-  const std::int64_t num_pages = kv::pages_for_tokens(max_tokens);
-  if (num_pages > pool_.num_pages()) {
+  const std::int64_t most_branches =
+      std::min(options_.max_num_seqs, options_.max_num_batched_tokens);
+  if (spec.num_branches > most_branches) {
+    throw Error(ErrorCode::kUsage,
+                "request: " + std::to_string(spec.num_branches) +
+                    " beams run together; max_num_seqs and max_num_batched_tokens allow " +
+                    std::to_string(most_branches) + "; raise them or use fewer beams");
+  }
+  const Rank rank{step_ - spec.priority * options_.ageing_steps, num_submitted_};
+  auto sequence = std::make_unique<Sequence>(std::move(spec), rank, pool_);
+  if (most_pages(*sequence) > pool_.num_pages()) {
+    const SequenceSpec& too_long = sequence->spec;
+    const std::string beams =
+        too_long.num_branches == 1 ? "" : " in " + std::to_string(too_long.num_branches) + " beams";
     throw Error(ErrorCode::kTooLong,
-                "request: " + std::to_string(spec.num_prompt_tokens) + " prompt tokens and " +
-                    std::to_string(spec.max_new_tokens) + " new tokens need " +
-                    std::to_string(num_pages) + " KV pages of " + std::to_string(kv::kPageTokens) +
-                    " tokens; there are " + std::to_string(pool_.num_pages()) +
+                "request: " + std::to_string(too_long.num_prompt_tokens) + " prompt tokens and " +
+                    std::to_string(too_long.max_new_tokens) + " new tokens" + beams + " need " +
+                    std::to_string(most_pages(*sequence)) + " KV pages of " +
+                    std::to_string(kv::kPageTokens) + " tokens; there are " +
+                    std::to_string(pool_.num_pages()) +
                     "; give the KV cache more memory, or use fewer frames or new tokens");
   }
-  const Rank rank{step_ - spec.priority * options_.ageing_steps, num_submitted_++};
-  auto sequence = std::make_unique<Sequence>(
-      Sequence{spec.id, rank, spec.num_prompt_tokens, 0, max_tokens, kv::PageTable(pool_)});
-  sequence->table.reserve_pages(num_pages);
+  ++num_submitted_;
   waiting_.insert(sequence.get());
-  sequences_.emplace(spec.id, std::move(sequence));
-  num_tokens_to_come_ += max_tokens;
+  sequences_.emplace(sequence->spec.id, std::move(sequence));
 }
 
 const StepPlan& Scheduler::plan() {
   forget_uncommitted();
   plan_.sequences.clear();
   plan_.preempted.clear();
+  plan_.copies.clear();
   plan_.num_tokens = 0;
   plan_is_open_ = true;
   if (sequences_.empty()) return plan_;
@@ -85,28 +87,71 @@ void Scheduler::commit() {
   CAPTION_CHECK(plan_is_open_, "scheduler: there is no plan to commit");
   plan_is_open_ = false;
   for (const PlannedSequence& planned : plan_.sequences) {
-    find(planned.id).num_computed += planned.num_tokens;
+    if (planned.branch != 0) continue;  // its branches advance together
+    Sequence& sequence = find(planned.id);
+    const std::int64_t num_before = sequence.num_computed;
+    sequence.num_computed += planned.num_tokens;
+    publish_pages(sequence, num_before);
   }
 }
 
 void Scheduler::append_token(SequenceId id) {
   Sequence& sequence = find(id);
+  CAPTION_CHECK(sequence.spec.num_branches == 1, "scheduler: a token for one branch of several");
   CAPTION_CHECK(sequence.num_remaining() == 0,
                 "scheduler: a token was chosen before the sequence was computed");
-  CAPTION_CHECK(sequence.num_known < sequence.max_tokens,
+  CAPTION_CHECK(sequence.num_known < sequence.max_tokens(),
                 "scheduler: more tokens were chosen than were asked for");
+  ++sequence.num_known;
+}
+
+void Scheduler::fork(SequenceId id, std::span<const std::int32_t> parents) {
+  Sequence& sequence = find(id);
+  CAPTION_CHECK(static_cast<std::int32_t>(parents.size()) == sequence.spec.num_branches &&
+                    sequence.spec.num_branches > 1,
+                "scheduler: a fork into another number of branches");
+  CAPTION_CHECK(sequence.num_remaining() == 0 && sequence.num_known < sequence.max_tokens(),
+                "scheduler: a fork before the sequence was computed, or after its end");
+  for (std::size_t i = 0; i < parents.size(); ++i) {
+    CAPTION_CHECK(parents[i] >= 0 && parents[i] < sequence.num_active,
+                  "scheduler: a branch without a parent");
+    sequence.next_branches[i].fork(sequence.branches[static_cast<std::size_t>(parents[i])]);
+  }
+  sequence.branches.swap(sequence.next_branches);
+  for (kv::PageTable& table : sequence.next_branches) table.clear();
+  sequence.num_active = sequence.spec.num_branches;
   ++sequence.num_known;
 }
 
 void Scheduler::finish(SequenceId id) {
   Sequence& sequence = find(id);
-  resize_table(sequence, 0);
-  num_tokens_to_come_ -= sequence.max_tokens;
-  if (waiting_.erase(&sequence) == 0) std::erase(running_, &sequence);
+  if (waiting_.erase(&sequence) == 0) {
+    leave_running(sequence);
+    std::erase(running_, &sequence);
+  }
   sequences_.erase(id);
 }
 
-const kv::PageTable& Scheduler::pages_of(SequenceId id) const { return find(id).table; }
+const kv::PageTable& Scheduler::pages_of(SequenceId id, std::int32_t branch) const {
+  return find(id).branches.at(static_cast<std::size_t>(branch));
+}
+
+std::int64_t Scheduler::cached_tokens_of(SequenceId id) const { return find(id).num_cached; }
+
+std::int64_t Scheduler::num_empty_slots() const {
+  std::int64_t num_empty = 0;
+  for (const Sequence* sequence : running_) {
+    for (auto branch = sequence->branches.begin(); branch != sequence->branches.end(); ++branch) {
+      const auto open = branch->open_page();
+      if (!open.has_value()) continue;
+      const bool is_counted =
+          std::any_of(sequence->branches.begin(), branch,
+                      [&](const kv::PageTable& table) { return table.open_page() == open; });
+      if (!is_counted) num_empty += kv::kPageTokens - branch->num_tokens() % kv::kPageTokens;
+    }
+  }
+  return num_empty;
+}
 
 Scheduler::Sequence& Scheduler::find(SequenceId id) const {
   const auto found = sequences_.find(id);
@@ -115,39 +160,90 @@ Scheduler::Sequence& Scheduler::find(SequenceId id) const {
   return *found->second;
 }
 
+std::int64_t Scheduler::num_places() const {
+  std::int64_t num_places = 0;
+  for (const Sequence* sequence : running_) num_places += sequence->spec.num_branches;
+  return num_places;
+}
+
 void Scheduler::forget_uncommitted() {
   plan_is_open_ = false;
-  for (Sequence* sequence : running_) resize_table(*sequence, sequence->num_computed);
-}
-
-// Tokens whose pages are promised to a sequence once it runs.
-std::int64_t Scheduler::reserved_tokens(const Sequence& sequence) const {
-  return options_.mode == Mode::kStatic ? sequence.max_tokens : sequence.num_known;
-}
-
-bool Scheduler::has_room_for(const Sequence& sequence) const {
-  std::int64_t promised = kv::pages_for_tokens(reserved_tokens(sequence));
-  for (const Sequence* other : running_) {
-    const std::int64_t with_one_to_grow = kv::pages_for_tokens(reserved_tokens(*other)) + 1;
-    promised += std::min(with_one_to_grow, kv::pages_for_tokens(other->max_tokens)) -
-                static_cast<std::int64_t>(other->table.pages().size());
+  for (Sequence* sequence : running_) {
+    for (std::int32_t i = 0; i < sequence->num_active; ++i) {
+      sequence->branches[static_cast<std::size_t>(i)].truncate(sequence->num_computed);
+    }
   }
-  return promised <= pool_.num_free();
+}
+
+// That the sequence can ever need: its branches share the full pages of the prompt.
+std::int64_t Scheduler::most_pages(const Sequence& sequence) const {
+  const std::int64_t of_branch = kv::pages_for_tokens(sequence.max_tokens());
+  const std::int64_t shared = sequence.spec.num_prompt_tokens / kv::kPageTokens;
+  return sequence.spec.num_branches == 1
+             ? of_branch
+             : shared + sequence.spec.num_branches * (of_branch - shared);
+}
+
+// Pages a running sequence may take before others enter, beyond those it has.
+std::int64_t Scheduler::pages_promised(const Sequence& sequence) const {
+  const std::int64_t most = most_pages(sequence);
+  // Branches have at least one table's pages between them.
+  const auto has = static_cast<std::int64_t>(sequence.table().pages().size());
+  if (options_.mode == Mode::kStatic) return most - has;
+  // A branch may take a page for its token and, when that page was shared, a copy.
+  if (sequence.is_forked()) return std::min(most - has, 2 * std::int64_t{sequence.num_active});
+  const std::int64_t to_grow = sequence.spec.num_branches;
+  return std::min(kv::pages_for_tokens(sequence.num_known) + to_grow, most) - has;
+}
+
+bool Scheduler::has_room_for(const Sequence& sequence, std::int64_t num_pages_shared) const {
+  std::int64_t needed = options_.mode == Mode::kStatic ? most_pages(sequence)
+                                                       : kv::pages_for_tokens(sequence.num_known);
+  needed -= num_pages_shared;
+  for (const Sequence* other : running_) needed += pages_promised(*other);
+  return needed <= pool_.num_free();
 }
 
 void Scheduler::admit() {
   if (options_.mode == Mode::kStatic && !running_.empty()) return;
   std::int64_t num_tokens = 0;
   for (const Sequence* sequence : running_) num_tokens += sequence->num_remaining();
-  while (!waiting_.empty() && num_running() < options_.max_num_seqs) {
-    Sequence* first = *waiting_.begin();
+  std::int64_t num_places = this->num_places();
+  std::int64_t num_overtaken = 0;
+  for (auto next = waiting_.begin(); next != waiting_.end();) {
+    Sequence& sequence = **next;
+    if (num_places + sequence.spec.num_branches > options_.max_num_seqs) break;
     const bool step_is_full = num_tokens >= options_.max_num_batched_tokens;
     if (options_.mode == Mode::kContinuous && step_is_full) break;
-    if (!has_room_for(*first)) break;
-    num_tokens += first->num_remaining();
-    waiting_.erase(waiting_.begin());
-    running_.insert(std::upper_bound(running_.begin(), running_.end(), first, RankLess{}), first);
+    const std::int64_t num_used = find_prefix(sequence);
+    if (waits_for_prefix(sequence, static_cast<std::int64_t>(found_.size()))) {
+      // Looking further costs time at every step: not without end.
+      if (++num_overtaken > 4 * options_.max_num_seqs) break;
+      ++next;
+      continue;
+    }
+    if (!has_room_for(sequence, num_used)) break;
+    next = enter(next);
+    num_tokens += sequence.num_remaining();
+    num_places += sequence.spec.num_branches;
   }
+}
+
+Scheduler::WaitingSet::iterator Scheduler::enter(WaitingSet::iterator waiting) {
+  Sequence* const sequence = *waiting;
+  take_prefix(*sequence);
+  running_.insert(std::upper_bound(running_.begin(), running_.end(), sequence, RankLess{}),
+                  sequence);
+  return waiting_.erase(waiting);
+}
+
+// Gives everything back; what is computed of a branched output is forgotten with it.
+void Scheduler::leave_running(Sequence& sequence) {
+  forget_pages_in_work(sequence);
+  for (kv::PageTable& table : sequence.branches) table.clear();
+  sequence.num_computed = 0;
+  sequence.num_active = 1;
+  if (sequence.spec.num_branches > 1) sequence.num_known = sequence.spec.num_prompt_tokens;
 }
 
 // Fills the plan from the running sequences; takes no pages yet.
@@ -159,7 +255,7 @@ void Scheduler::choose() {
     const Sequence* first_prompt = nullptr;
     for (const Sequence* sequence : running_) {
       if (sequence->num_remaining() == 1) {
-        ++num_decodes;
+        num_decodes += sequence->num_active;
       } else if (first_prompt == nullptr) {
         first_prompt = sequence;
       }
@@ -177,7 +273,7 @@ void Scheduler::choose() {
 void Scheduler::choose_decodes() {
   for (const Sequence* sequence : running_) {
     if (sequence->num_remaining() != 1) continue;
-    if (plan_.num_tokens == options_.max_num_batched_tokens) break;
+    if (plan_.num_tokens + sequence->num_active > options_.max_num_batched_tokens) break;
     choose_tokens(*sequence, 1);
   }
 }
@@ -198,16 +294,27 @@ void Scheduler::choose_prompts() {
 }
 
 void Scheduler::choose_tokens(const Sequence& sequence, std::int64_t num_tokens) {
-  plan_.sequences.push_back(
-      {sequence.id, sequence.num_computed, num_tokens, num_tokens == sequence.num_remaining()});
-  plan_.num_tokens += num_tokens;
+  for (std::int32_t branch = 0; branch < sequence.num_active; ++branch) {
+    plan_.sequences.push_back({sequence.spec.id, branch, sequence.num_computed, num_tokens,
+                               num_tokens == sequence.num_remaining()});
+    plan_.num_tokens += num_tokens;
+  }
 }
 
 // Pages the chosen tokens need beyond the free ones.
 std::int64_t Scheduler::pages_short() const {
   std::int64_t num_needed = 0;
   for (const PlannedSequence& planned : plan_.sequences) {
-    num_needed += find(planned.id).table.pages_to_append(planned.num_tokens);
+    const Sequence& sequence = find(planned.id);
+    const auto branch = sequence.branches.begin() + planned.branch;
+    num_needed += branch->pages_to_append(planned.num_tokens);
+    // Of the branches that write to one page, the last keeps it.
+    const auto open = branch->open_page();
+    const bool is_first_of_sharers =
+        open.has_value() && pool_.is_shared(*open) &&
+        std::none_of(sequence.branches.begin(), branch,
+                     [&](const kv::PageTable& table) { return table.open_page() == open; });
+    if (is_first_of_sharers) --num_needed;
   }
   return num_needed - pool_.num_free();
 }
@@ -217,28 +324,17 @@ void Scheduler::preempt_last() {
                 "scheduler: one sequence overflows all pages: " + describe_state());
   Sequence* last = running_.back();
   running_.pop_back();
-  resize_table(*last, 0);
-  last->num_computed = 0;
+  leave_running(*last);
   waiting_.insert(last);
-  plan_.preempted.push_back(last->id);
+  plan_.preempted.push_back(last->spec.id);
 }
 
 void Scheduler::take_pages() {
   for (const PlannedSequence& planned : plan_.sequences) {
-    Sequence& sequence = find(planned.id);
-    resize_table(sequence, sequence.num_computed + planned.num_tokens);
-  }
-}
-
-void Scheduler::resize_table(Sequence& sequence, std::int64_t num_tokens) {
-  const std::int64_t num_before = sequence.table.num_tokens();
-  if (num_tokens < num_before) {
-    sequence.table.truncate(num_tokens);
-  } else {
-    CAPTION_CHECK(sequence.table.append(num_tokens - num_before) == kv::Fit::kFits,
+    kv::PageTable& table = find(planned.id).branches[static_cast<std::size_t>(planned.branch)];
+    CAPTION_CHECK(table.append(planned.num_tokens, plan_.copies) == kv::Fit::kFits,
                   "scheduler: planned without the pages: " + describe_state());
   }
-  num_tokens_to_come_ -= num_tokens - num_before;
 }
 
 std::string Scheduler::describe_state() const {
@@ -250,30 +346,34 @@ std::string Scheduler::describe_state() const {
                           : !waiting_.empty() ? *waiting_.begin()
                                               : nullptr;
   if (first != nullptr) {
-    text += "; first in rank: sequence " + std::to_string(static_cast<std::int64_t>(first->id)) +
-            " with " + std::to_string(first->num_computed) + " of " +
-            std::to_string(first->num_known) + " tokens computed";
+    text += "; first in rank: sequence " +
+            std::to_string(static_cast<std::int64_t>(first->spec.id)) + " with " +
+            std::to_string(first->num_computed) + " of " + std::to_string(first->num_known) +
+            " tokens computed";
   }
   return text;
 }
 
 void Scheduler::check_invariants() const {
   std::vector<const kv::PageTable*> tables;
-  std::int64_t num_to_come = 0;
   for (const auto& [id, sequence] : sequences_) {
-    tables.push_back(&sequence->table);
-    num_to_come += sequence->max_tokens - sequence->table.num_tokens();
+    for (const kv::PageTable& table : sequence->branches) tables.push_back(&table);
+    for (const kv::PageTable& table : sequence->next_branches) {
+      CAPTION_CHECK(table.pages().empty(), "scheduler: a fork left pages behind");
+    }
   }
   kv::check_pages(pool_, tables);
-  CAPTION_CHECK(num_to_come == num_tokens_to_come_,
-                "scheduler: the count of tokens to come is off");
   CAPTION_CHECK(num_running() + num_waiting() == num_unfinished(),
                 "scheduler: a sequence is neither running nor waiting, or both");
-  CAPTION_CHECK(num_running() <= options_.max_num_seqs, "scheduler: too many sequences run");
+  CAPTION_CHECK(num_places() <= options_.max_num_seqs, "scheduler: too many sequences run");
   CAPTION_CHECK(std::is_sorted(running_.begin(), running_.end(), RankLess{}),
                 "scheduler: the running sequences are out of rank");
   for (const Sequence* sequence : waiting_) {
-    CAPTION_CHECK(sequence->table.pages().empty(), "scheduler: a waiting sequence holds pages");
+    CAPTION_CHECK(sequence->table().pages().empty(), "scheduler: a waiting sequence holds pages");
+  }
+  for (const auto& [content, sequence] : in_work_) {
+    CAPTION_CHECK(std::find(running_.begin(), running_.end(), sequence) != running_.end(),
+                  "scheduler: a page is in work by a sequence that does not run");
   }
 }
 

@@ -67,6 +67,55 @@ TEST_SUITE("kv/page_pool") {
     CHECK(pool.peak_used() == 6);
   }
 
+  TEST_CASE("a published page is found, also when nobody names it, until its memory is taken") {
+    PagePool pool(3);
+    std::vector<PageId> pages;
+    REQUIRE(pool.allocate(2, pages) == Fit::kFits);
+    const Hash128 content{1, 2};
+    CHECK_FALSE(pool.find(content).has_value());
+    pool.publish(pages[0], content);
+    pool.publish(pages[1], content);  // the same again: the first stays
+    CHECK(pool.find(content) == pages[0]);
+    CHECK_FALSE(pool.is_writable(pages[0]));
+    CHECK(pool.is_writable(pages[1]));
+
+    pool.release(pages[0]);
+    CHECK(pool.num_cached() == 1);
+    CHECK(pool.num_free() == 2);
+    pool.add_reference(pages[0]);  // used again
+    CHECK(pool.num_cached() == 0);
+    CHECK(pool.num_used() == 2);
+    pool.release(pages[0]);
+    pool.release(pages[1]);
+    CHECK(pool.num_cached() == 1);  // without content it is free
+
+    std::vector<PageId> all;
+    REQUIRE(pool.allocate(3, all) == Fit::kFits);
+    CHECK(all[2] == pages[0]);  // cached memory is taken last
+    CHECK_FALSE(pool.find(content).has_value());
+    CHECK(pool.num_evicted() == 1);
+    pool.check();
+  }
+
+  TEST_CASE("the content that was not used for longest is forgotten first") {
+    PagePool pool(3);
+    std::vector<PageId> pages;
+    REQUIRE(pool.allocate(3, pages) == Fit::kFits);
+    const auto content = [](std::size_t i) { return Hash128{9, i}; };
+    for (std::size_t i = 0; i < 3; ++i) pool.publish(pages[i], content(i));
+    for (std::size_t i = 0; i < 3; ++i) pool.release(pages[i]);
+    pool.add_reference(pages[0]);  // used once more
+    pool.release(pages[0]);
+    for (const std::size_t i : {std::size_t{1}, std::size_t{2}, std::size_t{0}}) {
+      CHECK(pool.find(content(i)).has_value());
+      std::vector<PageId> taken;
+      REQUIRE(pool.allocate(1, taken) == Fit::kFits);
+      CHECK(taken[0] == pages[i]);
+      CHECK_FALSE(pool.find(content(i)).has_value());
+    }
+    pool.check();
+  }
+
   TEST_CASE("misuse is an internal error, not a corrupt pool") {
     PagePool pool(2);
     std::vector<PageId> pages;
@@ -74,6 +123,7 @@ TEST_SUITE("kv/page_pool") {
     CHECK_THROWS_AS(pool.add_reference(PageId{1}), Error);
     CHECK_THROWS_AS(pool.release(PageId{2}), Error);
     CHECK_THROWS_AS(pool.release(PageId{-1}), Error);
+    CHECK_THROWS_AS(pool.publish(PageId{0}, Hash128{1, 1}), Error);  // free: it holds nothing
     CHECK_THROWS_AS(static_cast<void>(pool.allocate(-1, pages)), Error);
     CHECK_THROWS_AS(PagePool(0), Error);
     CHECK_THROWS_AS(PagePool(std::int64_t{1} << 31), Error);

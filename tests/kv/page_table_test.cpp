@@ -22,6 +22,7 @@ std::vector<const PageTable*> pointers(const std::vector<std::unique_ptr<PageTab
 
 TEST_SUITE("kv/page_table") {
   TEST_CASE("needs a page for every sixteenth token begun") {
+    std::vector<PageCopy> copies;
     struct Case {
       std::int64_t num_tokens, num_pages;
     };
@@ -31,19 +32,20 @@ TEST_SUITE("kv/page_table") {
       PagePool pool(10);
       PageTable table(pool);
       CHECK(table.pages_to_append(c.num_tokens) == c.num_pages);
-      CHECK(table.append(c.num_tokens) == Fit::kFits);
+      CHECK(table.append(c.num_tokens, copies) == Fit::kFits);
       CHECK(static_cast<std::int64_t>(table.pages().size()) == c.num_pages);
       CHECK(pool.num_used() == c.num_pages);
     }
   }
 
   TEST_CASE("a token's slot is its page's place plus its offset") {
+    std::vector<PageCopy> copies;
     PagePool pool(4);
     PageTable other(pool);
     PageTable table(pool);
-    REQUIRE(table.append(10) == Fit::kFits);
-    REQUIRE(other.append(1) == Fit::kFits);  // so the table's pages are not neighbours
-    REQUIRE(table.append(10) == Fit::kFits);
+    REQUIRE(table.append(10, copies) == Fit::kFits);
+    REQUIRE(other.append(1, copies) == Fit::kFits);  // so the table's pages are not neighbours
+    REQUIRE(table.append(10, copies) == Fit::kFits);
     for (std::int64_t t = 0; t < 20; ++t) {
       const auto page = static_cast<std::int64_t>(table.pages()[static_cast<std::size_t>(t / 16)]);
       CHECK(table.slot(t) == page * 16 + t % 16);
@@ -53,19 +55,21 @@ TEST_SUITE("kv/page_table") {
   }
 
   TEST_CASE("an append that does not fit changes nothing") {
+    std::vector<PageCopy> copies;
     PagePool pool(2);
     PageTable table(pool);
-    REQUIRE(table.append(5) == Fit::kFits);
-    CHECK(table.append(28) == Fit::kNoRoom);
+    REQUIRE(table.append(5, copies) == Fit::kFits);
+    CHECK(table.append(28, copies) == Fit::kNoRoom);
     CHECK(table.num_tokens() == 5);
     CHECK(pool.num_free() == 1);
-    CHECK(table.append(27) == Fit::kFits);
+    CHECK(table.append(27, copies) == Fit::kFits);
   }
 
   TEST_CASE("truncating releases the pages of the cut tokens only") {
+    std::vector<PageCopy> copies;
     PagePool pool(4);
     PageTable table(pool);
-    REQUIRE(table.append(50) == Fit::kFits);
+    REQUIRE(table.append(50, copies) == Fit::kFits);
     const PageId first = table.pages()[0];
     table.truncate(17);
     CHECK(pool.num_used() == 2);
@@ -77,34 +81,71 @@ TEST_SUITE("kv/page_table") {
     CHECK(pool.num_used() == 0);
   }
 
-  TEST_CASE("shares full pages, and never writes to a shared one") {
-    PagePool pool(4);
+  TEST_CASE("a fork shares every page; who writes to the open one first gets a copy of it") {
+    std::vector<PageCopy> copies;
+    PagePool pool(6);
     PageTable a(pool);
-    REQUIRE(a.append(40) == Fit::kFits);
+    REQUIRE(a.append(40, copies) == Fit::kFits);
     PageTable b(pool);
-    CHECK_THROWS_AS(b.share_prefix(a, 3), Error);  // the third page is not full
-    b.share_prefix(a, 2);
+    b.fork(a);
+    CHECK(b.num_tokens() == 40);
+    CHECK(b.slot(39) == a.slot(39));
+    CHECK(pool.num_used() == 3);
+    CHECK(b.pages_to_append(1) == 1);
+    CHECK(b.pages_to_append(9) == 2);  // a copy and a new page
+    CHECK(b.pages_to_append(0) == 0);
+
+    const PageId shared = a.pages()[2];
+    REQUIRE(b.append(9, copies) == Fit::kFits);
+    CHECK(copies == std::vector<PageCopy>{{shared, b.pages()[2]}});
+    CHECK(a.pages()[2] == shared);
+    CHECK(b.pages()[2] != shared);
     CHECK(b.slot(31) == a.slot(31));
-    CHECK(pool.is_shared(a.pages()[0]));
-    REQUIRE(b.append(1) == Fit::kFits);
-    CHECK(b.pages()[2] != a.pages()[2]);
+    CHECK_FALSE(pool.is_shared(shared));
+    REQUIRE(a.append(1, copies) == Fit::kFits);  // alone on it now: no copy
+    CHECK(copies.size() == 1);
     const PageTable* both[] = {&a, &b};
     check_pages(pool, both);
-    a.clear();
-    CHECK_FALSE(pool.is_shared(b.pages()[0]));
-    check_pages(pool, both);
+    CHECK_THROWS_WITH_AS(b.fork(a), doctest::Contains("empty table"), Error);
+  }
 
-    PageTable c(pool);
-    c.share_prefix(b, 2);
-    c.truncate(20);  // now the table ends inside a shared page
-    CHECK_THROWS_WITH_AS(static_cast<void>(c.append(1)), doctest::Contains("shared"), Error);
+  TEST_CASE("a copy that finds no room changes nothing") {
+    std::vector<PageCopy> copies;
+    PagePool pool(3);
+    PageTable a(pool);
+    REQUIRE(a.append(40, copies) == Fit::kFits);
+    PageTable b(pool);
+    b.fork(a);
+    CHECK(b.append(1, copies) == Fit::kNoRoom);
+    CHECK(b.num_tokens() == 40);
+    CHECK(copies.empty());
+    const PageTable* both[] = {&a, &b};
+    check_pages(pool, both);
+  }
+
+  TEST_CASE("a prefix of shared pages is followed by pages of its own") {
+    std::vector<PageCopy> copies;
+    PagePool pool(6);
+    PageTable a(pool);
+    REQUIRE(a.append(40, copies) == Fit::kFits);
+    PageTable b(pool);
+    b.append_shared(a.pages()[0]);
+    b.append_shared(a.pages()[1]);
+    CHECK(b.num_tokens() == 32);
+    REQUIRE(b.append(1, copies) == Fit::kFits);
+    CHECK(b.pages()[2] != a.pages()[2]);
+    CHECK(copies.empty());
+    CHECK_THROWS_WITH_AS(b.append_shared(a.pages()[0]), doctest::Contains("inside a page"), Error);
+    const PageTable* both[] = {&a, &b};
+    check_pages(pool, both);
   }
 
   TEST_CASE("moving a table moves its references") {
+    std::vector<PageCopy> copies;
     PagePool pool(4);
     {
       PageTable a(pool);
-      REQUIRE(a.append(33) == Fit::kFits);
+      REQUIRE(a.append(33, copies) == Fit::kFits);
       const PageTable b(std::move(a));
       CHECK(b.num_tokens() == 33);
       CHECK(pool.num_used() == 3);
@@ -113,9 +154,10 @@ TEST_SUITE("kv/page_table") {
   }
 
   TEST_CASE("the check finds a leaked page and a table left out") {
+    std::vector<PageCopy> copies;
     PagePool pool(4);
     PageTable a(pool);
-    REQUIRE(a.append(20) == Fit::kFits);
+    REQUIRE(a.append(20, copies) == Fit::kFits);
     CHECK_THROWS_WITH_AS(check_pages(pool, {}), doctest::Contains("in 0 tables"), Error);
     pool.add_reference(a.pages()[1]);
     const PageTable* tables[] = {&a};
@@ -125,6 +167,7 @@ TEST_SUITE("kv/page_table") {
   }
 
   TEST_CASE("a million random operations keep the invariants") {
+    std::vector<PageCopy> copies;
     std::mt19937 rng(20);
     PagePool pool(24);
     std::vector<std::unique_ptr<PageTable>> tables;
@@ -134,16 +177,34 @@ TEST_SUITE("kv/page_table") {
       auto& table = *tables[rng() % tables.size()];
       const std::uint32_t kind = rng() % 16;
       if (kind < 9) {
-        const bool ends_in_shared =
-            table.num_tokens() % kPageTokens != 0 && pool.is_shared(table.pages().back());
         const auto count = static_cast<std::int64_t>(rng() % 40);
-        if (!ends_in_shared && table.append(count) == Fit::kNoRoom) ++num_refused;
+        const std::int64_t num_pages = table.pages_to_append(count);
+        const std::int64_t num_free = pool.num_free();
+        copies.clear();
+        if (table.append(count, copies) == Fit::kFits) {
+          // The page that was copied is free again when nobody else names it.
+          const bool is_freed = !copies.empty() && pool.num_references(copies[0].from) == 0;
+          REQUIRE(num_free - pool.num_free() == num_pages - (is_freed ? 1 : 0));
+          REQUIRE((copies.empty() || pool.is_writable(copies[0].to)));
+        } else {
+          REQUIRE(num_pages > num_free);
+          ++num_refused;
+        }
       } else if (kind < 13) {
         table.truncate(static_cast<std::int64_t>(rng() % 400) % (table.num_tokens() + 1));
       } else if (kind < 15) {
         table.clear();
         const auto& other = *tables[rng() % tables.size()];
-        if (&other != &table) table.share_prefix(other, other.num_tokens() / kPageTokens);
+        if (&other == &table) continue;
+        if (kind == 13) {
+          table.fork(other);
+        } else {
+          for (std::int64_t i = 0; i < other.num_tokens() / kPageTokens; ++i) {
+            const PageId page = other.pages()[static_cast<std::size_t>(i)];
+            table.append_shared(page);
+            pool.publish(page, Hash128{7, static_cast<std::uint64_t>(page)});
+          }
+        }
       } else {
         const std::size_t i = rng() % tables.size();
         tables[i] = std::make_unique<PageTable>(std::move(*tables[i]));

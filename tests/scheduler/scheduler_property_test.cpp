@@ -1,8 +1,10 @@
 // Random schedules: budgets are never passed, pages are conserved, tokens are computed in order and
-// once (but for preemption), and every sequence ends.
+// once (but for preemption), what a sequence finds in its pages is its own, and every sequence
+// ends.
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <array>
 #include <map>
 #include <random>
 #include <string>
@@ -14,26 +16,106 @@
 namespace caption::scheduler {
 namespace {
 
+// What stands for a token's K and V.
+using Tag = std::uint64_t;
+using PageTags = std::array<Tag, kv::kPageTokens>;
+
+Tag prompt_tag(std::int64_t family, std::int64_t token) {
+  return static_cast<Tag>(family * 1'000 + token);
+}
+
+// The memory behind the pages, and a tier that now and then has lost what it was given.
+class Memory final : public kv::PageTier {
+ public:
+  Memory(std::int64_t num_pages, std::mt19937_64& rng)
+      : pages_(static_cast<std::size_t>(num_pages)), rng_(rng) {}
+
+  Tag& at(std::int32_t slot) {
+    return pages_[static_cast<std::size_t>(slot / kv::kPageTokens)]
+                 [static_cast<std::size_t>(slot % kv::kPageTokens)];
+  }
+  void copy(const kv::PageCopy& copy) { page(copy.to) = page(copy.from); }
+
+  void store(const Hash128& content, kv::PageId id) override { kept_[content] = page(id); }
+  bool restore(const Hash128& content, kv::PageId id) override {
+    page(id).fill(0);
+    if (rng_() % 4 == 0) kept_.erase(content);
+    const auto found = kept_.find(content);
+    if (found == kept_.end()) return false;
+    page(id) = found->second;
+    return true;
+  }
+
+ private:
+  PageTags& page(kv::PageId id) { return pages_[static_cast<std::size_t>(id)]; }
+
+  std::vector<PageTags> pages_;
+  std::map<Hash128, PageTags> kept_;
+  std::mt19937_64& rng_;
+};
+
 // What an engine knows of a sequence, kept apart from the scheduler's own book.
 struct Expected {
-  std::int64_t num_prompt = 0;
-  std::int64_t num_output = 0;
+  std::vector<Tag> prompt;
+  std::vector<std::vector<Tag>> outputs;  // by branch; one until the first fork
+  std::int32_t num_branches = 1;
   std::int64_t num_wanted = 0;  // ends after so many
   std::int64_t num_computed = 0;
+
+  Tag tag(std::int32_t branch, std::int64_t token) const {
+    const auto idx = static_cast<std::size_t>(token);
+    if (idx < prompt.size()) return prompt[idx];
+    return outputs[static_cast<std::size_t>(branch)][idx - prompt.size()];
+  }
+  std::int64_t num_known() const { return std::ssize(prompt) + std::ssize(outputs[0]); }
+  void start_again() {
+    num_computed = 0;
+    if (num_branches > 1) outputs.assign(1, {});
+  }
 };
 
 class Simulation {
  public:
   Simulation(const SchedulerOptions& options, std::int64_t num_pages, unsigned seed)
-      : options_(options), pool_(num_pages), scheduler_(options, pool_), rng_(seed) {}
+      : options_(options),
+        rng_(seed),
+        has_tier_(rng_() % 2 == 0),
+        pool_(num_pages),
+        memory_(num_pages, rng_),
+        scheduler_(options, pool_, has_tier_ ? &memory_ : nullptr) {}
 
   void submit() {
     const std::int64_t most = pool_.num_pages() * kv::kPageTokens;
-    const std::int64_t num_prompt = 1 + uniform(std::min<std::int64_t>(most - 1, 60));
-    const std::int64_t max_new = 1 + uniform(std::min<std::int64_t>(most - num_prompt, 160));
-    const SequenceId id{next_id_++};
-    scheduler_.submit({id, num_prompt, max_new, static_cast<std::int32_t>(uniform(4))});
-    sequences_[id] = {num_prompt, 0, 1 + uniform(max_new), 0};
+    SequenceSpec spec;
+    spec.id = SequenceId{next_id_++};
+    spec.num_prompt_tokens = 1 + uniform(std::min<std::int64_t>(most - 1, 60));
+    spec.max_new_tokens = 1 + uniform(std::min<std::int64_t>(most - spec.num_prompt_tokens, 160));
+    spec.priority = static_cast<std::int32_t>(uniform(4));
+    if (uniform(3) == 0) spec.num_branches = static_cast<std::int32_t>(1 + uniform(4));
+    // Half of the prompts start with one of two texts, and share it for as long as they last.
+    const bool is_shared = uniform(2) == 0;
+    const std::int64_t family = is_shared ? 1 + uniform(2) : 10 + next_id_;
+    Expected expected;
+    for (std::int64_t t = 0; t < spec.num_prompt_tokens; ++t) {
+      expected.prompt.push_back(prompt_tag(family, t));
+    }
+    if (is_shared) {
+      for (std::int64_t i = 0; i < spec.num_prompt_tokens / kv::kPageTokens; ++i) {
+        spec.prompt_pages.push_back(
+            {static_cast<std::uint64_t>(family), static_cast<std::uint64_t>(i)});
+      }
+    }
+    expected.num_branches = spec.num_branches;
+    expected.outputs.resize(1);
+    expected.num_wanted = 1 + uniform(spec.max_new_tokens);
+    const SequenceId id = spec.id;
+    try {
+      scheduler_.submit(std::move(spec));
+    } catch (const Error&) {
+      expect(expected.num_branches > 1, "a sequence that fits was refused");
+      return;
+    }
+    sequences_[id] = std::move(expected);
   }
 
   void cancel() {
@@ -45,22 +127,20 @@ class Simulation {
 
   void step(bool fails) {
     const StepPlan& plan = scheduler_.plan();
+    for (const SequenceId id : plan.preempted) sequences_.at(id).start_again();
+    for (const kv::PageCopy& copy : plan.copies) memory_.copy(copy);
     check_plan(plan);
-    if (fails) {
-      for (const SequenceId id : plan.preempted) sequences_.at(id).num_computed = 0;
-      return;
-    }
+    if (fails) return;
+    compute(plan);
     scheduler_.commit();
-    for (const PlannedSequence& planned : plan.sequences) {
-      Expected& sequence = sequences_.at(planned.id);
-      sequence.num_computed += planned.num_tokens;
-      if (!planned.is_last_known) continue;
-      if (++sequence.num_output == sequence.num_wanted) {
-        scheduler_.finish(planned.id);
-        sequences_.erase(planned.id);
-      } else {
-        scheduler_.append_token(planned.id);
-      }
+    // Branches stand side by side: the last of them speaks for all.
+    for (std::size_t i = 0; i < plan.sequences.size(); ++i) {
+      const PlannedSequence& planned = plan.sequences[i];
+      const bool is_last_branch =
+          i + 1 == plan.sequences.size() || plan.sequences[i + 1].id != planned.id;
+      if (!is_last_branch) continue;
+      sequences_.at(planned.id).num_computed += planned.num_tokens;
+      if (planned.is_last_known) choose_token(planned.id);
     }
   }
 
@@ -71,6 +151,8 @@ class Simulation {
   }
   std::int64_t num_free_pages() const { return pool_.num_free(); }
   std::int64_t num_preemptions() const { return num_preemptions_; }
+  std::int64_t num_copies() const { return num_copies_; }
+  const PrefixStats& prefix_stats() const { return scheduler_.prefix_stats(); }
 
  private:
   static void expect(bool condition, const char* what) {
@@ -79,19 +161,29 @@ class Simulation {
 
   void check_plan(const StepPlan& plan) {
     num_preemptions_ += std::ssize(plan.preempted);
-    for (const SequenceId id : plan.preempted) sequences_.at(id).num_computed = 0;
+    num_copies_ += std::ssize(plan.copies);
     std::int64_t num_tokens = 0;
+    std::map<SequenceId, std::int32_t> num_branches;
     for (const PlannedSequence& planned : plan.sequences) {
-      const Expected& sequence = sequences_.at(planned.id);
-      const std::int64_t num_known = sequence.num_prompt + sequence.num_output;
+      Expected& sequence = sequences_.at(planned.id);
+      const std::int64_t num_known = sequence.num_known();
       const std::int64_t end = planned.first_token + planned.num_tokens;
+      if (sequence.num_computed == 0) {  // it has just entered: a prefix may have been there
+        expect(planned.first_token == scheduler_.cached_tokens_of(planned.id), "a gap");
+        sequence.num_computed = planned.first_token;
+      }
       expect(planned.num_tokens >= 1, "nothing to compute");
       expect(planned.first_token == sequence.num_computed, "tokens skipped or computed twice");
       expect(end <= num_known, "unknown tokens planned");
       expect(planned.is_last_known == (end == num_known), "logits wanted of the wrong step");
-      expect(scheduler_.pages_of(planned.id).num_tokens() == end, "no page for a planned token");
+      expect(scheduler_.pages_of(planned.id, planned.branch).num_tokens() == end,
+             "no page for a planned token");
       expect(options_.prefill == PrefillMode::kChunked || end == num_known, "a prompt was split");
+      expect(planned.branch == num_branches[planned.id]++, "branches are not side by side");
       num_tokens += planned.num_tokens;
+    }
+    for (const auto& [id, count] : num_branches) {
+      expect(count == std::ssize(sequences_.at(id).outputs), "some of the branches run alone");
     }
     expect(num_tokens == plan.num_tokens, "the sum of the tokens is off");
     expect(std::ssize(plan.sequences) <= options_.max_num_seqs, "too many sequences");
@@ -102,13 +194,60 @@ class Simulation {
     expect(sequences_.empty() || !plan.sequences.empty(), "no progress");
   }
 
+  // Writes the planned tokens; now and then reads all that came before them.
+  void compute(const StepPlan& plan) {
+    for (const PlannedSequence& planned : plan.sequences) {
+      const Expected& sequence = sequences_.at(planned.id);
+      const kv::PageTable& pages = scheduler_.pages_of(planned.id, planned.branch);
+      for (std::int64_t t = 0; t < planned.num_tokens; ++t) {
+        const std::int64_t token = planned.first_token + t;
+        memory_.at(pages.slot(token)) = sequence.tag(planned.branch, token);
+      }
+    }
+    if (uniform(8) != 0) return;
+    for (const PlannedSequence& planned : plan.sequences) {
+      const Expected& sequence = sequences_.at(planned.id);
+      const kv::PageTable& pages = scheduler_.pages_of(planned.id, planned.branch);
+      for (std::int64_t token = 0; token < pages.num_tokens(); ++token) {
+        expect(memory_.at(pages.slot(token)) == sequence.tag(planned.branch, token),
+               "a sequence reads what is not its own");
+      }
+    }
+  }
+
+  void choose_token(SequenceId id) {
+    Expected& sequence = sequences_.at(id);
+    if (std::ssize(sequence.outputs[0]) + 1 == sequence.num_wanted) {
+      scheduler_.finish(id);
+      sequences_.erase(id);
+      return;
+    }
+    if (sequence.num_branches == 1) {
+      sequence.outputs[0].push_back(next_tag_++);
+      return scheduler_.append_token(id);
+    }
+    std::vector<std::int32_t> parents;
+    std::vector<std::vector<Tag>> outputs;
+    for (std::int32_t i = 0; i < sequence.num_branches; ++i) {
+      parents.push_back(static_cast<std::int32_t>(uniform(std::ssize(sequence.outputs))));
+      outputs.push_back(sequence.outputs[static_cast<std::size_t>(parents.back())]);
+      outputs.back().push_back(next_tag_++);
+    }
+    sequence.outputs = std::move(outputs);
+    scheduler_.fork(id, parents);
+  }
+
   const SchedulerOptions options_;
-  kv::PagePool pool_;
-  Scheduler scheduler_;
   std::mt19937_64 rng_;
+  const bool has_tier_;
+  kv::PagePool pool_;
+  Memory memory_;
+  Scheduler scheduler_;
   std::map<SequenceId, Expected> sequences_;
   std::int64_t next_id_ = 0;
+  Tag next_tag_ = 1'000'000'000;
   std::int64_t num_preemptions_ = 0;
+  std::int64_t num_copies_ = 0;
 };
 
 SchedulerOptions random_options(std::mt19937_64& rng) {
@@ -126,6 +265,8 @@ TEST_SUITE("scheduler/properties") {
     std::mt19937_64 rng(4);
     std::int64_t num_operations = 0;
     std::int64_t num_preemptions = 0;
+    std::int64_t num_copies = 0;
+    PrefixStats prefix;
     for (unsigned seed = 0; seed < 500; ++seed) {
       CAPTURE(seed);
       const auto num_pages = static_cast<std::int64_t>(2 + rng() % 30);
@@ -149,9 +290,18 @@ TEST_SUITE("scheduler/properties") {
       }
       CHECK(simulation.num_free_pages() == num_pages);
       num_preemptions += simulation.num_preemptions();
+      num_copies += simulation.num_copies();
+      prefix.hit_tokens += simulation.prefix_stats().hit_tokens;
+      prefix.tier_tokens += simulation.prefix_stats().tier_tokens;
     }
     CHECK(num_operations == 1'000'000);
-    CHECK(num_preemptions > 1'000);  // the schedules did get tight
+    // The schedules did get tight, branch, and share.
+    CHECK(num_preemptions > 1'000);
+    CHECK(num_copies > 10'000);
+    CHECK(prefix.hit_tokens > 100'000);
+    CHECK(prefix.tier_tokens > 10'000);
+    MESSAGE("preemptions ", num_preemptions, ", copies ", num_copies, ", prefix hits ",
+            prefix.hit_tokens, " tokens, of these from the tier ", prefix.tier_tokens);
   }
 
   TEST_CASE("ten thousand queued sequences finish") {

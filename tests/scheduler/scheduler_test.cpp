@@ -31,7 +31,10 @@ std::vector<Row> run_step(Scheduler& scheduler) {
 
 SequenceSpec spec(int id, std::int64_t num_prompt_tokens, std::int64_t max_new_tokens,
                   std::int32_t priority = 0) {
-  return {SequenceId{id}, num_prompt_tokens, max_new_tokens, priority};
+  return {.id = SequenceId{id},
+          .num_prompt_tokens = num_prompt_tokens,
+          .max_new_tokens = max_new_tokens,
+          .priority = priority};
 }
 
 using Rows = std::vector<Row>;

@@ -31,8 +31,9 @@ void BatchBuilder::add(const scheduler::PlannedSequence& planned, const Sequence
   const std::int64_t begin = planned.first_token;
   const std::int64_t end = begin + planned.num_tokens;
   add_vision(begin, end, sequence);
+  const std::span<const std::int32_t> ids = sequence.ids_of(planned.branch);
   for (std::int64_t position = begin; position < end; ++position) {
-    tokens_.push_back(sequence.tokens[static_cast<std::size_t>(position)]);
+    tokens_.push_back(ids[static_cast<std::size_t>(position)]);
     positions_.push_back(static_cast<std::int32_t>(position));
     slots_.push_back(pages.slot(position));
   }

@@ -2,11 +2,15 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
 #include "engine/engine.h"
+#include "sampling/beam_search.h"
+#include "sampling/logprobs.h"
 #include "sampling/loop_detector.h"
 #include "sampling/sampling_params.h"
 #include "tensor/tensor.h"
@@ -15,11 +19,14 @@ namespace caption::engine {
 
 struct Sequence {
   RequestId id{};
-  std::vector<std::int32_t> tokens;  // prompt, then output
+  std::vector<std::int32_t> tokens;  // prompt, then output; of beams the prompt only
   std::int64_t num_prompt = 0;
   std::vector<std::int32_t> vision_positions;
   std::shared_ptr<const Tensor> vision;
   sampling::SamplingParams sampling;
+  std::function<TokenVerdict(std::int32_t)> on_token;
+  std::optional<sampling::BeamSearch> beams;  // from the end of the prompt on
+  std::vector<sampling::TokenLogprobs> logprobs;
   sampling::LoopDetector loop;
   std::int64_t num_ever_computed = 0;  // the most tokens that were in pages at a time
   std::int32_t num_preemptions = 0;
@@ -28,6 +35,9 @@ struct Sequence {
 
   std::span<const std::int32_t> output() const {
     return std::span(tokens).subspan(static_cast<std::size_t>(num_prompt));
+  }
+  std::span<const std::int32_t> ids_of(std::int32_t branch) const {
+    return beams.has_value() ? beams->running(branch) : std::span<const std::int32_t>(tokens);
   }
 };
 

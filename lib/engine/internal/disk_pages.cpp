@@ -1,0 +1,24 @@
+#include "engine/internal/disk_pages.h"
+
+#include "engine/internal/page_bytes.h"
+
+namespace caption::engine {
+
+DiskPages::DiskPages(const DiskTier& options, const model::KvPages& pages)
+    : pages_(pages),
+      buffer_(static_cast<std::size_t>(page_size_bytes(pages))),
+      store_(options.folder, "pages", options.max_bytes) {}
+
+void DiskPages::store(const Hash128& content, kv::PageId page) {
+  if (store_.contains(content)) return;
+  read_page(pages_, page, buffer_);
+  store_.put(content, buffer_);
+}
+
+bool DiskPages::restore(const Hash128& content, kv::PageId page) {
+  if (!store_.contains(content) || !store_.get_into(content, buffer_)) return false;
+  write_page(pages_, page, buffer_);
+  return true;
+}
+
+}  // namespace caption::engine

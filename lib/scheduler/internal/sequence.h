@@ -1,0 +1,44 @@
+// scheduler/internal/sequence.h: what the scheduler knows of a sequence.
+#pragma once
+
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include "kv/page_table.h"
+#include "scheduler/scheduler.h"
+
+namespace caption::scheduler {
+
+struct Scheduler::Sequence {
+  Sequence(SequenceSpec the_spec, Rank the_rank, kv::PagePool& pool)
+      : spec(std::move(the_spec)), rank(the_rank), num_known(spec.num_prompt_tokens) {
+    branches.reserve(static_cast<std::size_t>(spec.num_branches));
+    for (std::int32_t i = 0; i < spec.num_branches; ++i) branches.emplace_back(pool);
+    if (spec.num_branches > 1) {
+      for (std::int32_t i = 0; i < spec.num_branches; ++i) next_branches.emplace_back(pool);
+    }
+    for (kv::PageTable& table : branches) table.reserve_pages(kv::pages_for_tokens(max_tokens()));
+    for (kv::PageTable& table : next_branches) {
+      table.reserve_pages(kv::pages_for_tokens(max_tokens()));
+    }
+  }
+
+  // That can ever be in the pages of a branch.
+  std::int64_t max_tokens() const { return spec.num_prompt_tokens + spec.max_new_tokens - 1; }
+  std::int64_t num_remaining() const { return num_known - num_computed; }
+  bool is_forked() const { return num_active > 1; }
+  const kv::PageTable& table() const { return branches.front(); }
+  kv::PageTable& table() { return branches.front(); }
+
+  SequenceSpec spec;
+  Rank rank;
+  std::int64_t num_known = 0;     // prompt and output so far, of each branch
+  std::int64_t num_computed = 0;  // in the pages for good
+  std::int64_t num_cached = 0;    // of the prompt, found when it entered
+  std::int32_t num_active = 1;    // branches with tokens: one before the first fork, then all
+  std::vector<kv::PageTable> branches;
+  std::vector<kv::PageTable> next_branches;  // for fork(): empty between calls
+};
+
+}  // namespace caption::scheduler

@@ -1,0 +1,74 @@
+// Two pages have one hash exactly when their tokens and everything before them are the same.
+#include "kv/prefix_hash.h"
+
+#include <doctest/doctest.h>
+
+#include <numeric>
+#include <set>
+#include <vector>
+
+namespace caption::kv {
+namespace {
+
+const Hash128 kRoot{11, 12};
+const Hash128 kClip{21, 22};
+
+std::vector<std::int32_t> make_ids(std::size_t count) {
+  std::vector<std::int32_t> ids(count);
+  std::iota(ids.begin(), ids.end(), 100);
+  return ids;
+}
+
+TEST_SUITE("kv/prefix_hash") {
+  TEST_CASE("one hash for every full page") {
+    for (const std::size_t count : {0u, 1u, 15u, 16u, 17u, 31u, 32u, 100u}) {
+      CAPTURE(count);
+      const std::vector<std::int32_t> ids = make_ids(count);
+      CHECK(hash_prompt_pages(kRoot, {ids, {}, {}}).size() == count / 16);
+    }
+  }
+
+  TEST_CASE("a change is seen in its page and in every later one, and in none before") {
+    const std::vector<std::int32_t> ids = make_ids(64);
+    const auto before = hash_prompt_pages(kRoot, {ids, {}, {}});
+    for (const std::size_t at : {0u, 15u, 16u, 40u, 63u}) {
+      CAPTURE(at);
+      std::vector<std::int32_t> changed = ids;
+      ++changed[at];
+      const auto after = hash_prompt_pages(kRoot, {changed, {}, {}});
+      for (std::size_t page = 0; page < 4; ++page) {
+        CHECK((before[page] == after[page]) == (page < at / 16));
+      }
+    }
+    CHECK(hash_prompt_pages(Hash128{11, 13}, {ids, {}, {}})[0] != before[0]);
+  }
+
+  TEST_CASE("vision tokens count by what they were made of and their number, not by their id") {
+    std::vector<std::int32_t> ids = make_ids(32);
+    const std::vector<std::int32_t> positions = {4, 5, 6, 20};
+    const auto one = hash_prompt_pages(kRoot, {ids, positions, kClip});
+    for (const std::int32_t position : positions) ids[static_cast<std::size_t>(position)] = 7;
+    CHECK(hash_prompt_pages(kRoot, {ids, positions, kClip}) == one);
+    CHECK(hash_prompt_pages(kRoot, {ids, positions, Hash128{21, 23}})[0] != one[0]);
+    CHECK(hash_prompt_pages(kRoot, {ids, {}, kClip})[0] != one[0]);
+
+    // The same clip placed elsewhere, or with a token less before it, is another content.
+    const std::vector<std::int32_t> moved = {5, 6, 7, 20};
+    CHECK(hash_prompt_pages(kRoot, {ids, moved, kClip})[0] != one[0]);
+    const std::vector<std::int32_t> fewer = {4, 5, 20, 21};
+    CHECK(hash_prompt_pages(kRoot, {ids, fewer, kClip})[1] != one[1]);
+  }
+
+  TEST_CASE("ten thousand prompts of one differing token have as many hashes") {
+    std::set<Hash128> seen;
+    std::vector<std::int32_t> ids = make_ids(16);
+    for (std::int32_t i = 0; i < 10'000; ++i) {
+      ids[static_cast<std::size_t>(i % 16)] = 1000 + i;
+      seen.insert(hash_prompt_pages(kRoot, {ids, {}, {}})[0]);
+    }
+    CHECK(seen.size() == 10'000);
+  }
+}
+
+}  // namespace
+}  // namespace caption::kv
