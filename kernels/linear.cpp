@@ -6,13 +6,14 @@
 namespace caption::kernels {
 namespace {
 
-void checked_linear(const internal::Check& check, Stream& stream, ConstView x, ConstView weight,
-                    ConstView bias, LinearOutput output, View y) {
+void checked_linear(const internal::Check& check, Stream& stream, ConstView x,
+                    const PackedWeight& weight, ConstView bias, LinearOutput output, View y) {
   check.rank("x", x, 2);
-  check.rank("weight", weight, 2);
-  const std::int64_t n = weight.dim(0);
-  check.f32("x", x, {x.dim(0), x.dim(1)});
-  check.floating("weight", weight, {n, x.dim(1)});
+  const std::int64_t n = weight.num_features();
+  if (weight.layout() == PackedWeight::Layout::kRows) {
+    check.floating("weight", weight.rows(), {n, x.dim(1)});
+  }
+  check.f32("x", x, {x.dim(0), weight.num_columns()});
   if (!bias.empty()) {
     check.floating("bias", bias, {n});
     check.dense("bias", bias);
@@ -24,12 +25,12 @@ void checked_linear(const internal::Check& check, Stream& stream, ConstView x, C
 
 }  // namespace
 
-void linear(Stream& stream, ConstView x, ConstView weight, ConstView bias, View y) {
+void linear(Stream& stream, ConstView x, const PackedWeight& weight, ConstView bias, View y) {
   checked_linear(internal::Check("linear", stream), stream, x, weight, bias, LinearOutput::kWrite,
                  y);
 }
 
-void linear_add(Stream& stream, ConstView x, ConstView weight, ConstView bias, View y) {
+void linear_add(Stream& stream, ConstView x, const PackedWeight& weight, ConstView bias, View y) {
   checked_linear(internal::Check("linear_add", stream), stream, x, weight, bias, LinearOutput::kAdd,
                  y);
 }

@@ -12,9 +12,11 @@ const Tier& select_tier(CpuTier tier) {
 #if defined(__x86_64__)
     case CpuTier::kAvx2: return avx2_tier();
     case CpuTier::kAvx512: return avx512_tier();
+    case CpuTier::kAvx512Bf16: return avx512bf16_tier();
 #else
     case CpuTier::kAvx2:
-    case CpuTier::kAvx512: break;
+    case CpuTier::kAvx512:
+    case CpuTier::kAvx512Bf16: break;
 #endif
   }
   throw Error(ErrorCode::kUnavailable, "cpu: this build has no tier \"" +

@@ -26,6 +26,19 @@ struct GemmArgs {
 };
 using Gemm = void (*)(const GemmArgs& args);
 
+// bf16 activations times panels of bf16 weights (kernels/packed_weight.h).
+inline constexpr std::int64_t kPanelColumns = 32;
+struct PanelArgs {
+  const std::uint16_t* a = nullptr;  // [m, 2 * num_pairs] bf16, zeros where K ends
+  std::int64_t a_stride = 0;         // elements
+  const std::uint16_t* panels = nullptr;
+  std::int64_t num_pairs = 0;
+  std::int64_t num_panels = 0;
+  float* c = nullptr;  // [m, num_panels * kPanelColumns]
+  std::int64_t c_stride = 0;
+  std::int64_t m = 0;
+};
+
 struct SwishArgs {
   const float* x = nullptr;
   float beta = 1;
@@ -42,6 +55,10 @@ struct Tier {
   // c[m, n] += sum_k a[m, k] * b[k, n], term after term in the order of k; so a sum may be split
   // over several calls.
   Gemm accumulate[kNumElements];
+  // c = a * panels^T; every sum runs over the pairs of columns in their order.
+  void (*panel_gemm)(const PanelArgs& args);
+  // Rounds to nearest, ties to even.
+  void (*to_bf16)(const float* x, std::uint16_t* y, std::int64_t n);
   // x[i] = exp(x[i] - shift), returns their sum; x[i] <= shift.
   float (*exp_sum)(float* x, std::int64_t n, float shift);
   // y = x / (1 + exp(-beta * x)) * factor
@@ -49,7 +66,12 @@ struct Tier {
 };
 
 const Tier& reference_tier();
-const Tier& avx2_tier();    // x86-64 only; the CPU must have AVX2, FMA, F16C
-const Tier& avx512_tier();  // x86-64 only; the CPU must have AVX-512 F, BW, DQ, VL
+const Tier& avx2_tier();        // x86-64 only; the CPU must have AVX2, FMA, F16C
+const Tier& avx512_tier();      // x86-64 only; the CPU must have AVX-512 F, BW, DQ, VL
+const Tier& avx512bf16_tier();  // x86-64 only; the CPU must have those and AVX512-BF16
+
+// The plain loops of panel_gemm and to_bf16, for the tiers without instructions of their own.
+void panel_gemm_reference(const PanelArgs& args);
+void to_bf16_reference(const float* x, std::uint16_t* y, std::int64_t n);
 
 }  // namespace caption::kernels::cpu

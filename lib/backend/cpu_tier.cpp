@@ -12,7 +12,8 @@
 namespace caption {
 namespace {
 
-constexpr std::array kTiers = {CpuTier::kReference, CpuTier::kAvx2, CpuTier::kAvx512};
+constexpr std::array kTiers = {CpuTier::kReference, CpuTier::kAvx2, CpuTier::kAvx512,
+                               CpuTier::kAvx512Bf16};
 
 // How many of kTiers this machine can run: each tier needs what the ones before it need.
 std::size_t count_supported_tiers() {
@@ -24,7 +25,8 @@ std::size_t count_supported_tiers() {
   };
   if (!has_all({"avx2", "fma", "f16c"})) return 1;
   if (!has_all({"avx512f", "avx512bw", "avx512dq", "avx512vl"})) return 2;
-  return 3;
+  if (!has_all({"avx512bf16"})) return 3;
+  return 4;
 }
 
 }  // namespace
@@ -34,6 +36,7 @@ std::string_view cpu_tier_name(CpuTier tier) {
     case CpuTier::kReference: return "reference";
     case CpuTier::kAvx2: return "avx2";
     case CpuTier::kAvx512: return "avx512";
+    case CpuTier::kAvx512Bf16: return "avx512bf16";
   }
   return "?";
 }
@@ -56,8 +59,9 @@ CpuTier choose_cpu_tier() {
   if (name == nullptr || *name == '\0') return supported.back();
   const std::optional<CpuTier> tier = cpu_tier_from_name(name);
   if (!tier) {
-    throw Error(ErrorCode::kUsage, "CAPTION_CPU_TIER: no tier is named \"" + std::string(name) +
-                                       "\"; use reference, avx2 or avx512, or unset it");
+    throw Error(ErrorCode::kUsage,
+                "CAPTION_CPU_TIER: no tier is named \"" + std::string(name) +
+                    "\"; use reference, avx2, avx512 or avx512bf16, or unset it");
   }
   if (std::find(supported.begin(), supported.end(), *tier) == supported.end()) {
     throw Error(ErrorCode::kUnavailable, "CAPTION_CPU_TIER: this CPU cannot run the tier \"" +

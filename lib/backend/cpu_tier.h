@@ -11,12 +11,13 @@
 namespace caption {
 
 enum class CpuTier {
-  kReference,  // plain loops, the build's baseline
-  kAvx2,       // AVX2, FMA, F16C
-  kAvx512,     // AVX-512 F, BW, DQ, VL
+  kReference,   // plain loops, the build's baseline
+  kAvx2,        // AVX2, FMA, F16C
+  kAvx512,      // AVX-512 F, BW, DQ, VL
+  kAvx512Bf16,  // those and AVX512-BF16
 };
 
-std::string_view cpu_tier_name(CpuTier tier);  // "reference", "avx2", "avx512"
+std::string_view cpu_tier_name(CpuTier tier);  // "reference", "avx2", "avx512", "avx512bf16"
 std::optional<CpuTier> cpu_tier_from_name(std::string_view name);
 
 // The tiers that this CPU and operating system can run, slowest first; kReference always.

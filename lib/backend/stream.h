@@ -4,6 +4,7 @@
 // time and borrows its pool.
 #pragma once
 
+#include "backend/buffer.h"
 #include "backend/cpu_tier.h"
 #include "backend/device.h"
 #include "backend/thread_pool.h"
@@ -20,10 +21,18 @@ class Stream {
   ThreadPool& pool() const { return *pool_; }
   CpuTier cpu_tier() const { return cpu_tier_; }
 
+  // Memory for the kernel that asks, until the next one asks: at least `size_bytes`, 64-byte
+  // aligned. It grows to the largest size asked for, so steady steps allocate nothing.
+  std::byte* scratch(std::size_t size_bytes) {
+    if (scratch_.size_bytes() < size_bytes) scratch_ = Buffer(device_, size_bytes);
+    return scratch_.begin();
+  }
+
  private:
   Device device_;
   ThreadPool* pool_;
   CpuTier cpu_tier_;
+  Buffer scratch_;
 };
 
 }  // namespace caption

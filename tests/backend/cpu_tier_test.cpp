@@ -45,7 +45,8 @@ class TierVariable {
 TEST_SUITE_BEGIN("backend/cpu_tier");
 
 TEST_CASE("names and tiers are one to one") {
-  for (const CpuTier tier : {CpuTier::kReference, CpuTier::kAvx2, CpuTier::kAvx512}) {
+  for (const CpuTier tier :
+       {CpuTier::kReference, CpuTier::kAvx2, CpuTier::kAvx512, CpuTier::kAvx512Bf16}) {
     CHECK(cpu_tier_from_name(cpu_tier_name(tier)) == tier);
   }
   CHECK(cpu_tier_from_name("") == std::nullopt);
@@ -69,8 +70,8 @@ TEST_CASE("the environment forces a tier, which a stream then carries") {
 TEST_CASE("an unknown name is refused with the names there are") {
   const TierVariable forced("sse9");
   CHECK_THROWS_WITH_AS(choose_cpu_tier(),
-                       "CAPTION_CPU_TIER: no tier is named \"sse9\"; use reference, avx2 or "
-                       "avx512, or unset it",
+                       "CAPTION_CPU_TIER: no tier is named \"sse9\"; use reference, avx2, "
+                       "avx512 or avx512bf16, or unset it",
                        Error);
 }
 

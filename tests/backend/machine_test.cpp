@@ -37,6 +37,7 @@ TEST_CASE("the features hold what the fastest tier needs") {
   const caption::CpuTier fastest = caption::supported_cpu_tiers().back();
   if (fastest >= caption::CpuTier::kAvx2) CHECK((has("avx2") && has("fma") && has("f16c")));
   if (fastest >= caption::CpuTier::kAvx512) CHECK((has("avx512f") && has("avx512bw")));
+  if (fastest >= caption::CpuTier::kAvx512Bf16) CHECK(has("avx512bf16"));
 }
 
 TEST_SUITE_END();

@@ -2,9 +2,10 @@
 //
 //   kernels_bench [threads]
 //
-// Prints, for each tier, GFLOP/s and the rate at which weights are read, for a decoder's shape at
-// the batch sizes of decoding and prefill. The limits are measured around them: bytes per second of
-// reading memory, and multiply-adds from registers. Host speed drifts: compare lines of one run.
+// Prints, for each tier with the layout of bf16 weights that it likes, GFLOP/s and the rate at
+// which weights are read, for a decoder's shape at the batch sizes of decoding and prefill. The
+// limits are measured around them: bytes per second of reading memory, and multiply-adds from
+// registers. Host speed drifts: compare lines of one run.
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
@@ -12,12 +13,14 @@
 #include <cstdlib>
 #include <functional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "backend/cpu_tier.h"
 #include "backend/stream.h"
 #include "kernels/cpu/select_tier.h"
 #include "kernels/linear.h"
+#include "kernels/packed_weight.h"
 #include "tensor/tensor.h"
 
 namespace {
@@ -27,6 +30,7 @@ using caption::CpuTier;
 using caption::DType;
 using caption::Stream;
 using caption::Tensor;
+using caption::kernels::PackedWeight;
 
 constexpr std::int64_t kFeatures = 3072;
 constexpr std::int64_t kHidden = 1024;
@@ -115,23 +119,29 @@ double cached_rate(const Stream& stream) {
 
 // The layers of a model one after the other, so that weights come from memory and not from the
 // cache: 32 matrices of 6 MiB in bf16.
-void bench_linear(Stream& stream, DType dtype, std::int64_t rows) {
+void bench_linear(Stream& stream, PackedWeight::Layout layout, std::int64_t rows) {
   constexpr int kLayers = 32;
-  std::vector<Tensor> weights;
+  const bool is_packed = layout == PackedWeight::Layout::kPanels;
+  const Tensor plain = filled(DType::kBF16, {kFeatures, kHidden});
+  std::vector<Tensor> copies;
+  std::vector<PackedWeight> weights;
   for (int layer = 0; layer < kLayers; ++layer) {
-    weights.push_back(filled(dtype, {kFeatures, kHidden}));
+    if (is_packed) {
+      weights.push_back(PackedWeight::pack_panels(stream.pool(), plain.view()));
+    } else {
+      weights.emplace_back(std::as_const(copies.emplace_back(plain.clone())).view());
+    }
   }
   const Tensor x = filled(DType::kF32, {rows, kHidden});
   Tensor y(DType::kF32, {rows, kFeatures});
   std::size_t next = 0;
   const double seconds = seconds_per_call([&] {
-    caption::kernels::linear(stream, x.view(), weights[next++ % kLayers].view(), ConstView{},
-                             y.view());
+    caption::kernels::linear(stream, x.view(), weights[next++ % kLayers], ConstView{}, y.view());
   });
   const auto bytes = static_cast<double>(weights[0].size_bytes());
-  std::printf("  %-9s %-4s M=%-4lld %8.1f GFLOP/s  %6.2f GB/s of weights\n",
-              std::string(cpu_tier_name(stream.cpu_tier())).c_str(),
-              std::string(dtype_name(dtype)).c_str(), static_cast<long long>(rows),
+  std::printf("  %-10s %-6s M=%-4lld %8.1f GFLOP/s  %6.2f GB/s of weights\n",
+              std::string(cpu_tier_name(stream.cpu_tier())).c_str(), is_packed ? "panels" : "rows",
+              static_cast<long long>(rows),
               2.0 * static_cast<double>(rows * kFeatures * kHidden) / seconds / 1e9,
               bytes / seconds / 1e9);
 }
@@ -148,7 +158,9 @@ int main(int argc, char** argv) {
     Stream stream(pool, tier);
     std::printf("%s: operands in the first-level cache %.1f GFLOP/s\n",
                 std::string(cpu_tier_name(tier)).c_str(), cached_rate(stream) / 1e9);
-    for (const std::int64_t rows : {1, 16, 256}) bench_linear(stream, DType::kBF16, rows);
+    const auto layout = caption::kernels::prefers_panels(tier) ? PackedWeight::Layout::kPanels
+                                                               : PackedWeight::Layout::kRows;
+    for (const std::int64_t rows : {1, 4, 8, 16, 32, 256}) bench_linear(stream, layout, rows);
   }
   std::printf("memory read after: %.1f GB/s\n", read_rate(pool) / 1e9);
   return 0;

@@ -110,6 +110,8 @@ constexpr Tier kTier = {
     .dot = {dot<Avx2, Element::kF32>, dot<Avx2, Element::kBF16>, dot<Avx2, Element::kF16>},
     .accumulate = {accumulate<Avx2, Element::kF32>, accumulate<Avx2, Element::kBF16>,
                    accumulate<Avx2, Element::kF16>},
+    .panel_gemm = panel_gemm_reference,
+    .to_bf16 = to_bf16_reference,
     .exp_sum = exp_sum<Avx2>,
     .swish = swish<Avx2>};
 

@@ -104,6 +104,8 @@ constexpr Tier kTier = {
     .dot = {dot<Avx512, Element::kF32>, dot<Avx512, Element::kBF16>, dot<Avx512, Element::kF16>},
     .accumulate = {accumulate<Avx512, Element::kF32>, accumulate<Avx512, Element::kBF16>,
                    accumulate<Avx512, Element::kF16>},
+    .panel_gemm = panel_gemm_reference,
+    .to_bf16 = to_bf16_reference,
     .exp_sum = exp_sum<Avx512>,
     .swish = swish<Avx512>};
 

@@ -69,9 +69,41 @@ void swish(const SwishArgs& args) {
   }
 }
 
+}  // namespace
+
+// Products and sums in f32: the dot product instructions flush subnormals and round each product's
+// addition once, so their results differ by rounding.
+void panel_gemm_reference(const PanelArgs& args) {
+  const auto widen = [](std::uint16_t bits) { return to_float(BF16{bits}); };
+  for (std::int64_t panel = 0; panel < args.num_panels; ++panel) {
+    const std::uint16_t* const b = args.panels + panel * args.num_pairs * 2 * kPanelColumns;
+    for (std::int64_t m = 0; m < args.m; ++m) {
+      const std::uint16_t* const a = args.a + m * args.a_stride;
+      float* const c = args.c + m * args.c_stride + panel * kPanelColumns;
+      for (std::int64_t n = 0; n < kPanelColumns; ++n) c[n] = 0;
+      for (std::int64_t pair = 0; pair < args.num_pairs; ++pair) {
+        const float even = widen(a[2 * pair]);
+        const float odd = widen(a[2 * pair + 1]);
+        const std::uint16_t* const columns = b + pair * 2 * kPanelColumns;
+        for (std::int64_t n = 0; n < kPanelColumns; ++n) {
+          c[n] += even * widen(columns[2 * n]) + odd * widen(columns[2 * n + 1]);
+        }
+      }
+    }
+  }
+}
+
+void to_bf16_reference(const float* x, std::uint16_t* y, std::int64_t n) {
+  for (std::int64_t i = 0; i < n; ++i) y[i] = to_bf16(x[i]).bits;
+}
+
+namespace {
+
 constexpr Tier kReferenceTier = {
     .dot = {dot<float>, dot<BF16>, dot<F16>},
     .accumulate = {accumulate<float>, accumulate<BF16>, accumulate<F16>},
+    .panel_gemm = panel_gemm_reference,
+    .to_bf16 = to_bf16_reference,
     .exp_sum = exp_sum,
     .swish = swish};
 

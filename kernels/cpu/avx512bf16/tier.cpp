@@ -1,0 +1,118 @@
+// The AVX512-BF16 tier: the AVX-512 tier, and the product with panels of bf16 weights.
+//
+// A tile of 12 rows x 2 registers (a panel's 32 features) keeps 24 sums, 2 of weights and 1 of
+// activations, which a load broadcasts: 24 dot products of pairs per 14 loads. With one row the
+// panels of two go by at a time, so that there are chains of sums enough to hide the latency.
+#include <immintrin.h>
+
+#include "kernels/cpu/tier.h"
+
+namespace caption::kernels::cpu {
+namespace {
+
+constexpr std::int64_t kPairElements = 2 * kPanelColumns;
+
+// c[kRows, kPanels panels] = sum over pairs of columns, each pair's two products first.
+template <int kRows, int kPanels>
+void tile(const PanelArgs& args, std::int64_t m0, std::int64_t panel) {
+  constexpr int kRegisters = 2 * kPanels;
+  __m512 sums[kRows][kRegisters];
+  for (int i = 0; i < kRows; ++i) {
+    for (int j = 0; j < kRegisters; ++j) sums[i][j] = _mm512_setzero_ps();
+  }
+  const std::uint16_t* const a = args.a + m0 * args.a_stride;
+  const std::int64_t panel_elements = args.num_pairs * kPairElements;
+  const std::uint16_t* const b = args.panels + panel * panel_elements;
+  for (std::int64_t pair = 0; pair < args.num_pairs; ++pair) {
+    __m512bh weights[kRegisters];
+    for (int j = 0; j < kRegisters; ++j) {
+      const std::uint16_t* const from =
+          b + (j / 2) * panel_elements + pair * kPairElements + (j % 2) * kPanelColumns;
+      weights[j] = reinterpret_cast<__m512bh>(_mm512_loadu_si512(from));
+    }
+    for (int i = 0; i < kRows; ++i) {
+      int two;
+      __builtin_memcpy(&two, a + i * args.a_stride + 2 * pair, sizeof two);
+      const __m512bh both = reinterpret_cast<__m512bh>(_mm512_set1_epi32(two));
+      for (int j = 0; j < kRegisters; ++j) {
+        sums[i][j] = _mm512_dpbf16_ps(sums[i][j], both, weights[j]);
+      }
+    }
+  }
+  float* const c = args.c + m0 * args.c_stride + panel * kPanelColumns;
+  for (int i = 0; i < kRows; ++i) {
+    for (int j = 0; j < kRegisters; ++j) {
+      _mm512_storeu_ps(c + i * args.c_stride + j * 16, sums[i][j]);
+    }
+  }
+}
+
+template <int kPanels>
+void rows(const PanelArgs& args, std::int64_t m0, std::int64_t count, std::int64_t panel) {
+  switch (count) {
+    case 1: return tile<1, kPanels>(args, m0, panel);
+    case 2: return tile<2, kPanels>(args, m0, panel);
+    case 3: return tile<3, kPanels>(args, m0, panel);
+    case 4: return tile<4, kPanels>(args, m0, panel);
+    case 5: return tile<5, kPanels>(args, m0, panel);
+    case 6: return tile<6, kPanels>(args, m0, panel);
+    default: break;
+  }
+  if constexpr (kPanels == 1) {
+    switch (count) {
+      case 7: return tile<7, 1>(args, m0, panel);
+      case 8: return tile<8, 1>(args, m0, panel);
+      case 9: return tile<9, 1>(args, m0, panel);
+      case 10: return tile<10, 1>(args, m0, panel);
+      case 11: return tile<11, 1>(args, m0, panel);
+      default: return tile<12, 1>(args, m0, panel);
+    }
+  }
+}
+
+// Rows in tiles of as equal a height as can be: two of 8 are faster than 12 and 4.
+void panel_gemm(const PanelArgs& args) {
+  std::int64_t panel = 0;
+  if (args.m <= 4) {
+    for (; panel + 2 <= args.num_panels; panel += 2) rows<2>(args, 0, args.m, panel);
+  }
+  for (; panel < args.num_panels; ++panel) {
+    for (std::int64_t m = 0; m < args.m;) {
+      const std::int64_t left = args.m - m;
+      const std::int64_t tiles = (left + 11) / 12;
+      const std::int64_t count = (left + tiles - 1) / tiles;
+      rows<1>(args, m, count, panel);
+      m += count;
+    }
+  }
+}
+
+// Nearest, ties to even; subnormals become zeros as in the dot product.
+void to_bf16(const float* x, std::uint16_t* y, std::int64_t n) {
+  std::int64_t i = 0;
+  for (; i + 16 <= n; i += 16) {
+    const __m256bh rounded = _mm512_cvtneps_pbh(_mm512_loadu_ps(x + i));
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(y + i), reinterpret_cast<__m256i>(rounded));
+  }
+  if (i < n) {
+    const auto rest = static_cast<__mmask16>((1u << (n - i)) - 1u);
+    const __m256bh rounded = _mm512_cvtneps_pbh(_mm512_maskz_loadu_ps(rest, x + i));
+    _mm256_mask_storeu_epi16(y + i, rest, reinterpret_cast<__m256i>(rounded));
+  }
+}
+
+Tier make_tier() {
+  Tier tier = avx512_tier();
+  tier.panel_gemm = panel_gemm;
+  tier.to_bf16 = to_bf16;
+  return tier;
+}
+
+}  // namespace
+
+const Tier& avx512bf16_tier() {
+  static const Tier tier = make_tier();
+  return tier;
+}
+
+}  // namespace caption::kernels::cpu
