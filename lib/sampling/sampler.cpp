@@ -6,6 +6,7 @@
 #include <string>
 
 #include "base/error.h"
+#include "sampling/beam_search.h"
 #include "sampling/philox.h"
 
 namespace caption::sampling {
@@ -58,6 +59,33 @@ bool less_probable(const TokenProbability& a, const TokenProbability& b) {
   return a.probability < b.probability || (a.probability == b.probability && a.id > b.id);
 }
 
+void validate_beams(const SamplingParams& params, std::int64_t vocab) {
+  require(params.num_beams >= 1 && params.num_beams <= kMaxBeams,
+          "num_beams is " + std::to_string(params.num_beams) + "; it must be between 1 and " +
+              std::to_string(kMaxBeams));
+  // The divisor n^length_penalty is a float; where it is 0 or infinite, scores mean nothing.
+  const double divisor = std::pow(params.max_new_tokens, params.length_penalty);
+  require(std::isfinite(params.length_penalty) && std::isnormal(static_cast<float>(divisor)),
+          "length_penalty is " + std::to_string(params.length_penalty) +
+              "; it must be finite, and max_new_tokens, " + std::to_string(params.max_new_tokens) +
+              ", to that power within the range of a float");
+  require(params.num_logprobs >= -1 && params.num_logprobs <= vocab,
+          "num_logprobs is " + std::to_string(params.num_logprobs) +
+              "; it must be -1 (none) or between 0 and the vocabulary of " + std::to_string(vocab));
+  if (params.num_beams == 1) return;
+  const std::string beams = "num_beams is " + std::to_string(params.num_beams);
+  require(params.temperature == 0, "temperature is " + std::to_string(params.temperature) +
+                                       " and " + beams +
+                                       "; a beam search does not sample: set one of them back");
+  require(params.num_logprobs == -1, "num_logprobs is " + std::to_string(params.num_logprobs) +
+                                         " and " + beams +
+                                         "; a beam search gives no log-probabilities per token");
+  require(num_beam_candidates(params) <= vocab,
+          beams + "; with " + std::to_string(params.stop_ids.size()) + " stop ids that takes " +
+              std::to_string(num_beam_candidates(params)) + " candidates, and the vocabulary has " +
+              std::to_string(vocab));
+}
+
 }  // namespace
 
 void validate(const SamplingParams& params, std::int64_t vocab) {
@@ -84,6 +112,7 @@ void validate(const SamplingParams& params, std::int64_t vocab) {
     require(id >= 0 && id < vocab, "stop id " + std::to_string(id) +
                                        " is not in the vocabulary of " + std::to_string(vocab));
   }
+  validate_beams(params, vocab);
 }
 
 Sampler::Sampler(std::int64_t vocab)
