@@ -1,10 +1,9 @@
 // A request's tokens are its own: the same alone and in any company, mode, chunking, page budget,
-// order and priority. Pages and requests are conserved all the way.
+// order and priority, with and without prefix hits. Pages and requests are conserved all the way.
 #include <doctest/doctest.h>
 
 #include <algorithm>
 #include <map>
-#include <numeric>
 #include <random>
 #include <vector>
 
@@ -22,7 +21,7 @@ struct Schedule {
   std::vector<std::size_t> at_step;  // by place in the order; ascending
 };
 
-Schedule random_schedule(std::mt19937_64& rng, std::size_t num_requests) {
+Schedule random_schedule(std::mt19937_64& rng, const std::vector<Request>& requests) {
   const auto uniform = [&](int bound) {
     return static_cast<int>(rng() % static_cast<std::uint64_t>(bound));
   };
@@ -34,10 +33,14 @@ Schedule random_schedule(std::mt19937_64& rng, std::size_t num_requests) {
   schedule.options.chunked_prefill = uniform(3) != 0;
   schedule.options.max_num_seqs = 1 + uniform(10);
   schedule.options.max_num_batched_tokens = 1 + (uniform(2) == 0 ? uniform(12) : uniform(200));
-  schedule.order.resize(num_requests);
-  std::iota(schedule.order.begin(), schedule.order.end(), 0);
+  schedule.options.prefix_cache = uniform(2) == 0 ? PrefixCache::kOn : PrefixCache::kOff;
+  const std::int32_t most_beams =
+      std::min(schedule.options.max_num_seqs, schedule.options.max_num_batched_tokens);
+  for (std::size_t i = 0; i < requests.size(); ++i) {
+    if (requests[i].sampling.num_beams <= most_beams) schedule.order.push_back(i);
+  }
   std::shuffle(schedule.order.begin(), schedule.order.end(), rng);
-  for (std::size_t i = 0; i < num_requests; ++i) {
+  for (std::size_t i = 0; i < schedule.order.size(); ++i) {
     schedule.at_step.push_back(uniform(2) == 0 ? 0 : static_cast<std::size_t>(uniform(60)));
   }
   std::sort(schedule.at_step.begin(), schedule.at_step.end());
@@ -54,15 +57,17 @@ TEST_SUITE("engine/properties") {
     std::vector<Request> requests;
     std::vector<std::vector<std::int32_t>> expected;
     for (std::size_t i = 0; i < kNumRequests; ++i) {
-      requests.push_back(random_request(i, kMaxTokens));
+      requests.push_back(i % 2 == 0 ? random_request(i, kMaxTokens)
+                                    : family_request(i % 3, i, kMaxTokens));
       expected.push_back(expected_output(requests.back()));
     }
     std::mt19937_64 rng(42);
     std::int64_t num_preemptions = 0;
     std::int64_t num_permuted = 0;
+    std::int64_t num_hit_tokens = 0;
     for (int run = 0; run < 400; ++run) {
       CAPTURE(run);
-      const Schedule schedule = random_schedule(rng, kNumRequests);
+      const Schedule schedule = random_schedule(rng, requests);
       std::int64_t num_passed = 0;
       decoder.on_forward = [&](const model::StepBatch& batch) {
         const auto num_sequences = std::ssize(batch.context_lens);
@@ -75,9 +80,9 @@ TEST_SUITE("engine/properties") {
       std::map<RequestId, std::size_t> submitted;
       std::vector<Completion> completions;
       std::size_t next = 0;
-      for (std::size_t step = 0; next < kNumRequests || !engine.idle(); ++step) {
+      for (std::size_t step = 0; next < schedule.order.size() || !engine.idle(); ++step) {
         REQUIRE(step < 100'000);
-        while (next < kNumRequests && schedule.at_step[next] <= step) {
+        while (next < schedule.order.size() && schedule.at_step[next] <= step) {
           const std::size_t i = schedule.order[next++];
           submitted[engine.submit(requests[i])] = i;
         }
@@ -85,8 +90,7 @@ TEST_SUITE("engine/properties") {
         CHECK(engine.num_unfinished() == std::ssize(submitted) - std::ssize(completions));
       }
       CHECK(num_passed == 0);
-      CHECK(engine.num_waiting() == 0);
-      REQUIRE(completions.size() == kNumRequests);
+      REQUIRE(completions.size() == schedule.order.size());
       for (const Completion& c : completions) {
         const std::size_t i = submitted.at(c.id);
         CAPTURE(i);
@@ -95,13 +99,15 @@ TEST_SUITE("engine/properties") {
         CHECK(c.vision_tokens == std::ssize(requests[i].vision_positions));
         num_preemptions += c.num_preemptions;
       }
+      num_hit_tokens += engine.stats().prefix_hit_tokens;
       num_permuted += std::is_sorted(completions.begin(), completions.end(),
                                      [](const auto& a, const auto& b) { return a.id < b.id; })
                           ? 0
                           : 1;
     }
-    CHECK(num_preemptions > 100);  // the schedules did get tight
-    CHECK(num_permuted > 350);     // and requests finished in another order
+    CHECK(num_preemptions > 100);    // the schedules did get tight,
+    CHECK(num_permuted > 350);       // requests finished in another order,
+    CHECK(num_hit_tokens > 10'000);  // and prefixes were shared
   }
 
   TEST_CASE("ten thousand queued requests finish, each with its own tokens") {

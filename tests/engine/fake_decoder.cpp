@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "kv/page_pool.h"
+#include "sampling/beam_search.h"
 #include "sampling/loop_detector.h"
 #include "sampling/sampler.h"
 
@@ -169,16 +170,12 @@ void FakeDecoder::write_logits(const model::StepBatch& batch, const model::KvPag
   fill_logits(context, logits);
 }
 
-std::vector<std::int32_t> expected_output(const Request& request, std::int32_t poison_token) {
-  sampling::Sampler sampler(kFakeVocab);
-  sampling::LoopDetector loop;
-  std::vector<std::int32_t> ids = request.prompt_ids;
-  const auto num_prompt = static_cast<std::int64_t>(ids.size());
+namespace {
+
+std::uint64_t prompt_context(const Request& request, std::int32_t poison_token) {
   std::uint64_t context = 0;
   std::size_t next_vision = 0;
-  const auto& stop_ids = request.sampling.stop_ids;
-  std::vector<float> logits(kFakeVocab);
-  for (std::size_t p = 0; true; ++p) {
+  for (std::size_t p = 0; p < request.prompt_ids.size(); ++p) {
     const auto position = static_cast<std::int64_t>(p);
     const bool is_vision = next_vision < request.vision_positions.size() &&
                            request.vision_positions[next_vision] == position;
@@ -187,17 +184,58 @@ std::vector<std::int32_t> expected_output(const Request& request, std::int32_t p
                                      static_cast<std::int64_t>(next_vision++) * kFakeHidden,
                                  kFakeHidden},
                                 position)
-                  : hash_token(ids[p], position, poison_token);
+                  : hash_token(request.prompt_ids[p], position, poison_token);
     context = extend_context(context, hash);
-    if (p + 1 < ids.size()) continue;
+  }
+  return context;
+}
+
+std::vector<std::int32_t> expected_beams(const Request& request, std::int32_t poison_token) {
+  sampling::Sampler sampler(kFakeVocab);
+  sampling::BeamSearch search(request.sampling, request.prompt_ids, kFakeVocab);
+  std::vector<std::uint64_t> contexts = {prompt_context(request, poison_token)};
+  auto position = std::ssize(request.prompt_ids);
+  while (true) {
+    std::vector<float> logits(contexts.size() * kFakeVocab);
+    for (std::size_t i = 0; i < contexts.size(); ++i) {
+      fill_logits(contexts[i], std::span(logits).subspan(i * kFakeVocab, kFakeVocab));
+    }
+    const sampling::BeamSearch::Step next = search.advance(sampler, logits);
+    if (search.is_finished()) break;
+    std::vector<std::uint64_t> extended;
+    for (std::size_t i = 0; i < next.parents.size(); ++i) {
+      extended.push_back(extend_context(contexts[static_cast<std::size_t>(next.parents[i])],
+                                        hash_token(next.tokens[i], position, poison_token)));
+    }
+    contexts = std::move(extended);
+    ++position;
+  }
+  const auto ids = search.best().output_ids;
+  return {ids.begin(), ids.end()};
+}
+
+}  // namespace
+
+std::vector<std::int32_t> expected_output(const Request& request, std::int32_t poison_token) {
+  if (request.sampling.num_beams > 1) return expected_beams(request, poison_token);
+  sampling::Sampler sampler(kFakeVocab);
+  sampling::LoopDetector loop;
+  std::vector<std::int32_t> ids = request.prompt_ids;
+  const auto num_prompt = std::ssize(ids);
+  std::uint64_t context = prompt_context(request, poison_token);
+  const auto& stop_ids = request.sampling.stop_ids;
+  std::vector<float> logits(kFakeVocab);
+  while (true) {
     fill_logits(context, logits);
     ids.push_back(sampler.sample(request.sampling, {ids, num_prompt}, logits));
-    const auto output = std::span(ids).subspan(static_cast<std::size_t>(num_prompt));
+    const auto output =
+        std::span<const std::int32_t>(ids).subspan(static_cast<std::size_t>(num_prompt));
     loop.observe(output);
     if (std::find(stop_ids.begin(), stop_ids.end(), ids.back()) != stop_ids.end() ||
         loop.period() != 0 || std::ssize(output) == request.sampling.max_new_tokens) {
       return {output.begin(), output.end()};
     }
+    context = extend_context(context, hash_token(ids.back(), std::ssize(ids) - 1, poison_token));
   }
 }
 
@@ -217,6 +255,39 @@ EngineOptions options_with_pages(std::int64_t num_pages, DType dtype) {
                            static_cast<std::int64_t>(dtype_size_bytes(dtype));
   return options;
 }
+
+namespace {
+
+// Beams share pages only after the prompt: short outputs keep them within the smallest pools.
+constexpr std::int32_t kMostBeams = 4;
+constexpr std::int32_t kMostBeamTokens = 20;
+
+void choose_sampling(std::mt19937_64& rng, std::int64_t most_new_tokens, Request& request) {
+  const auto uniform = [&](std::int64_t bound) {
+    return static_cast<std::int64_t>(rng() % static_cast<std::uint64_t>(bound));
+  };
+  sampling::SamplingParams& params = request.sampling;
+  params.max_new_tokens =
+      static_cast<std::int32_t>(1 + uniform(std::min<std::int64_t>(most_new_tokens, 90)));
+  params.stop_ids = {3, 9};
+  params.seed = rng();
+  if (uniform(6) == 0) {
+    params.num_beams = static_cast<std::int32_t>(2 + uniform(kMostBeams - 1));
+    params.max_new_tokens = std::min(params.max_new_tokens, kMostBeamTokens);
+    params.length_penalty = 1.2;
+    params.early_stopping =
+        uniform(2) == 0 ? sampling::EarlyStopping::kYes : sampling::EarlyStopping::kNo;
+  } else if (uniform(2) == 0) {
+    params.temperature = 0.8;
+  }
+  if (uniform(2) == 0) params.repetition_penalty = 1.2;
+  if (uniform(2) == 0) params.no_repeat_ngram_size = 2;
+  if (uniform(2) == 0) params.top_p = 0.9;
+  if (uniform(2) == 0) params.min_new_tokens = std::min(12, params.max_new_tokens);
+  request.priority = static_cast<std::int32_t>(uniform(4));
+}
+
+}  // namespace
 
 Request random_request(std::uint64_t seed, std::int64_t max_tokens) {
   std::mt19937_64 rng(seed);
@@ -244,17 +315,30 @@ Request random_request(std::uint64_t seed, std::int64_t max_tokens) {
     }
     request.vision = std::make_shared<const Tensor>(std::move(vision));
   }
-  sampling::SamplingParams& params = request.sampling;
-  params.max_new_tokens =
-      static_cast<std::int32_t>(1 + uniform(std::min<std::int64_t>(max_tokens - num_prompt, 90)));
-  params.stop_ids = {3, 9};
-  params.seed = rng();
-  if (uniform(2) == 0) params.temperature = 0.8;
-  if (uniform(2) == 0) params.repetition_penalty = 1.2;
-  if (uniform(2) == 0) params.no_repeat_ngram_size = 2;
-  if (uniform(2) == 0) params.top_p = 0.9;
-  if (uniform(2) == 0) params.min_new_tokens = std::min(12, params.max_new_tokens);
-  request.priority = static_cast<std::int32_t>(uniform(4));
+  choose_sampling(rng, max_tokens - num_prompt, request);
+  return request;
+}
+
+Request family_request(std::uint64_t family, std::uint64_t seed, std::int64_t max_tokens) {
+  constexpr std::int64_t kNumVision = 40;
+  std::mt19937_64 of_family(family);
+  std::mt19937_64 rng(seed);
+  Request request;
+  for (int i = 0; i < 5; ++i)
+    request.prompt_ids.push_back(static_cast<std::int32_t>(of_family() % 50));
+  Tensor vision(DType::kF32, Shape{kNumVision, kFakeHidden});
+  for (std::int64_t i = 0; i < kNumVision * kFakeHidden; ++i) {
+    vision.as<float>()[i] = static_cast<float>(of_family() % (1 << 20));
+  }
+  for (std::int32_t i = 0; i < kNumVision; ++i) {
+    request.vision_positions.push_back(5 + i);
+    request.prompt_ids.push_back(32000);
+  }
+  request.vision = std::make_shared<const Tensor>(std::move(vision));
+  for (auto count = rng() % 20; count > 0; --count) {
+    request.prompt_ids.push_back(static_cast<std::int32_t>(rng() % kFakeVocab));
+  }
+  choose_sampling(rng, max_tokens - std::ssize(request.prompt_ids), request);
   return request;
 }
 

@@ -49,8 +49,10 @@ std::vector<Completion> run_until_idle(Engine& engine);
 // Options whose budget holds exactly so many pages of the fake decoder.
 EngineOptions options_with_pages(std::int64_t num_pages, DType dtype = DType::kF32);
 
-// Requests of many kinds: with and without vision tokens, greedy and sampled, with penalties.
-// At most `max_tokens` tokens with their output.
+// Requests of many kinds: with and without vision tokens, greedy and sampled, with penalties, and
+// with up to four beams of at most 20 tokens. At most `max_tokens` tokens with their output.
 Request random_request(std::uint64_t seed, std::int64_t max_tokens);
+// The same, but all of a family begin with the same text and the same video: 45 tokens.
+Request family_request(std::uint64_t family, std::uint64_t seed, std::int64_t max_tokens);
 
 }  // namespace caption::engine

@@ -1,0 +1,228 @@
+// The prefix cache as a caller sees it: what is computed, what is found, and that nothing of it
+// shows in the tokens.
+#include <doctest/doctest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "backend/thread_pool.h"
+#include "base/error.h"
+#include "engine/engine.h"
+#include "tests/engine/fake_decoder.h"
+
+namespace caption::engine {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct Room {
+  ThreadPool pool{1};
+  Stream stream{pool};
+  FakeDecoder decoder;
+};
+
+EngineOptions cached_options(std::int64_t num_pages) {
+  EngineOptions options = options_with_pages(num_pages);
+  options.prefix_cache = PrefixCache::kOn;
+  options.model_identity = {1, 2};
+  return options;
+}
+
+fs::path fresh_folder(const std::string& name) {
+  const fs::path folder = fs::path(CAPTION_TEST_TMP) / name;
+  fs::remove_all(folder);
+  return folder;
+}
+
+// In the middle of each; returns how many files there are.
+int flip_a_byte_of_every_file(const fs::path& folder) {
+  int num_files = 0;
+  for (const auto& entry : fs::recursive_directory_iterator(folder)) {
+    if (!entry.is_regular_file()) continue;
+    std::fstream file(entry.path(), std::ios::in | std::ios::out | std::ios::binary);
+    const auto middle = static_cast<std::streamoff>(entry.file_size() / 2);
+    file.seekg(middle);
+    const int byte = file.get();
+    file.seekp(middle);
+    file.put(static_cast<char>(byte ^ 0x10));
+    ++num_files;
+  }
+  return num_files;
+}
+
+// One family's requests: 45 shared tokens, of which two pages are full.
+constexpr std::int64_t kSharedPageTokens = 32;
+
+TEST_SUITE("engine/prefix cache") {
+  TEST_CASE("prompts on one video compute what they share once, also when they come together") {
+    Room room;
+    Engine engine(room.decoder, room.stream, cached_options(100));
+    std::int64_t num_prompt_tokens = 0;
+    std::vector<Request> requests;
+    for (std::uint64_t i = 0; i < 3; ++i) {
+      requests.push_back(family_request(1, 100 + i, 120));
+      num_prompt_tokens += std::ssize(requests.back().prompt_ids);
+      engine.submit(requests.back());
+    }
+    const std::vector<Completion> completions = run_until_idle(engine);
+    std::int64_t num_cached = 0;
+    for (const Completion& c : completions) {
+      CHECK(c.output_ids == expected_output(requests[static_cast<std::size_t>(c.id)]));
+      num_cached += c.cached_tokens;
+    }
+    CHECK(num_cached >= 2 * kSharedPageTokens);
+    const EngineStats stats = engine.stats();
+    CHECK(stats.prefix_hit_tokens == num_cached);
+    CHECK(stats.prefix_lookup_tokens == num_prompt_tokens);
+    CHECK(stats.prefill_tokens == num_prompt_tokens - num_cached);
+    CHECK(stats.prefix_hit_rate() == doctest::Approx(static_cast<double>(num_cached) /
+                                                     static_cast<double>(num_prompt_tokens)));
+  }
+
+  TEST_CASE("another video, or the same ids with another picture behind them, is no hit") {
+    Room room;
+    Engine engine(room.decoder, room.stream, cached_options(100));
+    const Request one = family_request(1, 100, 120);
+    Request other = one;
+    Tensor changed = one.vision->clone();
+    changed.as<float>()[3] += 1;
+    other.vision = std::make_shared<const Tensor>(std::move(changed));
+    for (const Request& request : {one, other, family_request(2, 100, 120)}) {
+      engine.submit(request);
+      const Completion completion = run_until_idle(engine).at(0);
+      CHECK(completion.cached_tokens == 0);
+      CHECK(completion.output_ids == expected_output(request));
+    }
+    engine.submit(one);
+    CHECK(run_until_idle(engine).at(0).cached_tokens >= kSharedPageTokens);
+  }
+
+  TEST_CASE("the content of the vision tokens may be given by who made them") {
+    Room room;
+    Engine engine(room.decoder, room.stream, cached_options(100));
+    Request request = family_request(1, 100, 120);
+    request.vision_content = Hash128{5, 5};
+    engine.submit(request);
+    CHECK(run_until_idle(engine).at(0).cached_tokens == 0);
+    engine.submit(request);
+    CHECK(run_until_idle(engine).at(0).cached_tokens >= kSharedPageTokens);
+    request.vision_content = Hash128{5, 6};
+    engine.submit(request);
+    CHECK(run_until_idle(engine).at(0).cached_tokens == 0);
+  }
+
+  TEST_CASE("a whole prompt in the cache still computes its last token") {
+    Room room;
+    Engine engine(room.decoder, room.stream, cached_options(100));
+    Request request;
+    for (std::int32_t i = 0; i < 48; ++i) request.prompt_ids.push_back(i);  // three full pages
+    request.sampling.max_new_tokens = 5;
+    engine.submit(request);
+    run_until_idle(engine);
+    engine.submit(request);
+    const Completion again = run_until_idle(engine).at(0);
+    CHECK(again.cached_tokens == 32);
+    CHECK(again.output_ids == expected_output(request));
+  }
+
+  TEST_CASE("when memory is short the cache gives way, and the tokens stay the same") {
+    Room room;
+    Engine engine(room.decoder, room.stream, cached_options(9));
+    for (std::uint64_t i = 0; i < 60; ++i) {
+      Request request = family_request(i % 4, i, 100);
+      request.sampling.num_beams = 1;
+      engine.submit(request);
+      CHECK(run_until_idle(engine).at(0).output_ids == expected_output(request));
+    }
+    CHECK(engine.stats().evicted_pages > 50);
+    CHECK(engine.stats().prefix_hit_tokens > 0);
+  }
+
+  TEST_CASE("off, nothing is looked up") {
+    Room room;
+    Engine engine(room.decoder, room.stream, options_with_pages(100));
+    for (int i = 0; i < 2; ++i) {
+      engine.submit(family_request(1, 100, 120));
+      CHECK(run_until_idle(engine).at(0).cached_tokens == 0);
+    }
+    CHECK(engine.stats().prefix_lookup_tokens == 0);
+    CHECK(engine.stats().prefix_hit_rate() == 0);
+  }
+}
+
+TEST_SUITE("engine/disk tier") {
+  TEST_CASE("the next engine finds the pages of the last") {
+    EngineOptions options = cached_options(100);
+    options.disk.folder = fresh_folder("disk_tier");
+    const Request first = family_request(1, 100, 120);
+    const Request second = family_request(1, 101, 120);
+    {
+      Room room;
+      Engine engine(room.decoder, room.stream, options);
+      engine.submit(first);
+      CHECK(run_until_idle(engine).at(0).output_ids == expected_output(first));
+      CHECK(engine.stats().disk_hit_tokens == 0);
+    }
+    Room room;
+    Engine engine(room.decoder, room.stream, options);
+    engine.submit(second);
+    const Completion completion = run_until_idle(engine).at(0);
+    CHECK(completion.cached_tokens == kSharedPageTokens);
+    CHECK(completion.output_ids == expected_output(second));
+    CHECK(engine.stats().disk_hit_tokens == kSharedPageTokens);
+  }
+
+  TEST_CASE("pages of another model, or of another precision, are not found") {
+    EngineOptions options = cached_options(100);
+    options.disk.folder = fresh_folder("disk_tier_others");
+    const Request request = family_request(1, 100, 120);
+    const auto run = [&](const EngineOptions& with) {
+      Room room;
+      Engine engine(room.decoder, room.stream, with);
+      engine.submit(request);
+      const Completion completion = run_until_idle(engine).at(0);
+      CHECK(completion.output_ids == expected_output(request));
+      return completion.cached_tokens;
+    };
+    CHECK(run(options) == 0);
+    CHECK(run(options) > 0);
+    EngineOptions other_model = options;
+    other_model.model_identity = {1, 3};
+    CHECK(run(other_model) == 0);
+    EngineOptions other_dtype = options_with_pages(100, DType::kBF16);
+    other_dtype.prefix_cache = PrefixCache::kOn;
+    other_dtype.model_identity = options.model_identity;
+    other_dtype.disk = options.disk;
+    CHECK(run(other_dtype) == 0);
+  }
+
+  TEST_CASE("damaged pages are computed again") {
+    EngineOptions options = cached_options(100);
+    options.disk.folder = fresh_folder("disk_tier_damaged");
+    const Request request = family_request(1, 100, 120);
+    for (int round = 0; round < 2; ++round) {
+      {
+        Room room;
+        Engine engine(room.decoder, room.stream, options);
+        engine.submit(request);
+        const Completion completion = run_until_idle(engine).at(0);
+        CHECK(completion.output_ids == expected_output(request));
+        CHECK(completion.cached_tokens == 0);
+      }
+      CHECK(flip_a_byte_of_every_file(options.disk.folder) >= 2);
+    }
+  }
+
+  TEST_CASE("without the prefix cache it is refused") {
+    Room room;
+    EngineOptions options = options_with_pages(10);
+    options.disk.folder = fresh_folder("disk_tier_refused");
+    CHECK_THROWS_WITH_AS(Engine(room.decoder, room.stream, options),
+                         doctest::Contains("prefix cache"), Error);
+  }
+}
+
+}  // namespace
+}  // namespace caption::engine
