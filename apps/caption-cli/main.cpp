@@ -11,6 +11,7 @@
 #include "eval_command.h"
 #include "exit_codes.h"
 #include "inspect_command.h"
+#include "plan_command.h"
 #include "presets_command.h"
 #include "records/file_name.h"
 #include "run_command.h"
@@ -32,6 +33,7 @@ int run_main(int argc, char** argv) {
   int exit_code = kExitOk;
   add_run_command(root, exit_code);
   add_eval_command(root, exit_code);
+  add_plan_command(root, exit_code);
   add_presets_command(root, exit_code);
   add_inspect_command(root, exit_code);
   try {

@@ -1,0 +1,251 @@
+#include "plan_command.h"
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <iostream>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "backend/machine.h"
+#include "backend/stream.h"
+#include "backend/thread_pool.h"
+#include "base/error.h"
+#include "base/log.h"
+#include "bench/cards.h"
+#include "bench/plan.h"
+#include "bench/process_memory.h"
+#include "bench/roofline.h"
+#include "config/resolve.h"
+#include "exit_codes.h"
+#include "pipeline/pipeline.h"
+#include "preset_flags.h"
+#include "preset_shape.h"
+
+namespace caption::cli {
+namespace {
+
+struct PlanFlags {
+  PresetFlags preset;
+  std::optional<std::int64_t> output_tokens;
+  std::int64_t prompt_tokens = 64;
+  std::string frame_size = "1280x720";
+  std::string card;
+  std::optional<double> bandwidth_gb_s;
+  std::optional<double> gflops;
+  std::optional<double> memory_gib;
+  bool json = false;
+};
+
+model::FrameSize parse_frame_size(const std::string& text) {
+  model::FrameSize size;
+  int length = 0;
+  const int found =
+      std::sscanf(text.c_str(), "%5ldx%5ld%n", &size.width_px, &size.height_px, &length);
+  const bool is_whole = found == 2 && static_cast<std::size_t>(length) == text.size();
+  if (!is_whole || size.width_px < 1 || size.height_px < 1) {
+    throw Error(ErrorCode::kUsage,
+                "--frame-size: \"" + text + "\" is no size in pixels such as 1280x720");
+  }
+  return size;
+}
+
+bench::WeightLayout layout_of(const config::QuantizationSection& quantization) {
+  using config::WeightFormat;
+  switch (quantization.weights) {
+    case WeightFormat::kF32: return bench::WeightLayout::kF32;
+    case WeightFormat::kBF16: return bench::WeightLayout::kBF16;
+    case WeightFormat::kF16: return bench::WeightLayout::kF16;
+    case WeightFormat::kInt8: return bench::WeightLayout::kInt8;
+    case WeightFormat::kNf4:
+      return quantization.double_quant ? bench::WeightLayout::kNf4Double
+                                       : bench::WeightLayout::kNf4;
+    case WeightFormat::kAwq:
+    case WeightFormat::kGptq: return bench::WeightLayout::kAwq;
+  }
+  return bench::WeightLayout::kBF16;
+}
+
+// `auto` follows the weights: f32 stays f32, everything else is 16 bits (f16 has the same size).
+DType kv_dtype_of(const config::QuantizationSection& quantization) {
+  switch (quantization.kv_cache) {
+    case config::KvFormat::kF32: return DType::kF32;
+    case config::KvFormat::kBF16: return DType::kBF16;
+    case config::KvFormat::kF16: return DType::kF16;
+    case config::KvFormat::kInt8: return DType::kI8;
+    case config::KvFormat::kAuto: break;
+  }
+  return quantization.weights == config::WeightFormat::kF32 ? DType::kF32 : DType::kBF16;
+}
+
+// The card a CUDA preset is planned for: --card, the one it is named after, or the one that is
+// here.
+void set_card(const PlanFlags& flags, const std::string& preset, const Machine& machine,
+              bench::PlanInput& input) {
+  constexpr std::int64_t kContextBytes = 600LL << 20;  // CUDA context and cuBLAS, about
+  input.device = bench::PlanDevice::kCard;
+  input.fixed_bytes = kContextBytes;
+  const std::string wanted = flags.card.empty() ? preset : flags.card;
+  if (const auto card = bench::find_card(wanted)) {
+    input.device_name = card->name;
+    input.memory_bytes = card->memory_bytes;
+    input.rates = {.bytes_per_s = card->bytes_per_s,
+                   .flops_per_s = card->flops_per_s,
+                   .source = "data sheet of an " + std::string(card->name)};
+    return;
+  }
+  std::string names;
+  for (const std::string_view name : bench::card_names()) {
+    names += (names.empty() ? "" : ", ") + std::string(name);
+  }
+  if (!flags.card.empty()) {
+    throw Error(ErrorCode::kUsage,
+                "--card: no card is known as \"" + flags.card + "\"; there are " + names);
+  }
+  if (machine.cuda_devices.empty()) {
+    throw Error(ErrorCode::kUsage, "plan: preset " + preset +
+                                       " is for a CUDA device, and none is here; name a card with "
+                                       "--card: " +
+                                       names);
+  }
+  input.device_name = machine.cuda_devices.front().name;
+  input.memory_bytes = machine.cuda_devices.front().memory_bytes;
+}
+
+void set_host(const config::Preset& preset, const Machine& machine, bench::PlanInput& input) {
+  input.device = bench::PlanDevice::kHost;
+  input.device_name = machine.cpu_model;
+  input.memory_bytes = machine.memory_bytes;
+  input.fixed_bytes = bench::process_memory().resident_bytes;
+  const model::DecoderSpec spec = model::decoder_spec(*input.model.text);
+  try {
+    input.kv_cache_bytes = config::plan_kv_cache_bytes(
+        preset, spec, bench::held_weight_bytes(input.model, input.weights), input.memory_bytes);
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::kOutOfMemory) throw;
+    input.kv_cache_bytes = 0;  // the plan says why
+  }
+}
+
+// Half a second on the threads that the engine would use.
+void calibrate(const config::Preset& preset, const Machine& machine, bench::PlanInput& input) {
+  ThreadPool pool(pipeline::plan_threads(config::num_threads(preset, machine)).engine);
+  Stream stream(pool);
+  const bench::Roofline roofline = bench::measure_roofline(stream);
+  input.rates = {.bytes_per_s = roofline.read_bytes_per_s,
+                 .flops_per_s = roofline.flops_per_s,
+                 .source = "measured here and now on " + std::to_string(roofline.num_threads) +
+                           (roofline.num_threads == 1 ? " thread, f32" : " threads, f32")};
+}
+
+void set_rates(const PlanFlags& flags, const config::Preset& preset, const Machine& machine,
+               bench::PlanInput& input) {
+  const bool is_given = flags.bandwidth_gb_s.has_value() && flags.gflops.has_value();
+  if (input.device == bench::PlanDevice::kHost && !is_given) calibrate(preset, machine, input);
+  if (flags.bandwidth_gb_s.has_value()) input.rates.bytes_per_s = *flags.bandwidth_gb_s * 1e9;
+  if (flags.gflops.has_value()) input.rates.flops_per_s = *flags.gflops * 1e9;
+  if (is_given) {
+    input.rates.source = "as given";
+  } else if (flags.bandwidth_gb_s.has_value() || flags.gflops.has_value()) {
+    input.rates.source += ", and as given";
+  }
+  if (input.rates.bytes_per_s <= 0 || input.rates.flops_per_s <= 0) {
+    throw Error(ErrorCode::kUsage, "plan: the rates of " + input.device_name +
+                                       " are not known; give --bandwidth and --flops");
+  }
+}
+
+void set_model(const config::LoadedPreset& loaded, bench::PlanInput& input) {
+  const std::filesystem::path folder = loaded.path.parent_path();
+  const PresetShape found = find_preset_shape(loaded.preset.model, folder);
+  if (!found.note.empty()) log_info("plan", found.note);
+  if (!found.shape.text.has_value()) {
+    throw Error(ErrorCode::kBadModel, found.shape.name + ": has no decoder to plan for");
+  }
+  input.model = found.shape;
+  if (loaded.preset.speculative.draft_model.empty()) return;
+  input.draft = find_shape(loaded.preset.speculative.draft_model, folder).shape;
+}
+
+bench::PlanInput make_input(const PlanFlags& flags) {
+  const Machine machine = detect_machine();
+  const config::LoadedPreset loaded = load_preset(flags.preset, machine);
+  const config::Preset& preset = loaded.preset;
+  bench::PlanInput input;
+  input.preset = preset.name;
+  set_model(loaded, input);
+  input.memory_utilization = preset.device.memory_utilization;
+  input.weights = layout_of(preset.quantization);
+  input.kv_dtype = kv_dtype_of(preset.quantization);
+  if (preset.engine.kv_cache_bytes > 0) input.kv_cache_bytes = preset.engine.kv_cache_bytes;
+  input.max_num_seqs = preset.engine.max_num_seqs;
+  input.max_num_batched_tokens = preset.engine.max_num_batched_tokens;
+  input.chunked_prefill = preset.engine.chunked_prefill;
+  input.num_beams = preset.generation.num_beams;
+  input.num_frames = preset.video.num_frames;
+  input.frame = parse_frame_size(flags.frame_size);
+  input.prompt_tokens = flags.prompt_tokens;
+  input.output_tokens = flags.output_tokens.value_or(preset.generation.max_new_tokens);
+  const pipeline::Options queues;
+  input.queue_bytes = queues.frame_queue_bytes + queues.vision_queue_bytes;
+  const bool is_card = preset.device.type == config::DeviceType::kCuda || !flags.card.empty();
+  if (is_card) {
+    set_card(flags, preset.name, machine, input);
+  } else {
+    set_host(preset, machine, input);
+  }
+  if (flags.memory_gib.has_value()) {
+    input.memory_bytes = static_cast<std::int64_t>(*flags.memory_gib * (1LL << 30));
+  }
+  set_rates(flags, preset, machine, input);
+  return input;
+}
+
+int run_plan(const PlanFlags& flags) {
+  const bench::Plan plan = bench::make_plan(make_input(flags));
+  std::cout << (flags.json ? bench::to_json(plan) : bench::to_text(plan));
+  return plan.can_run ? kExitOk : kExitUnavailable;
+}
+
+}  // namespace
+
+void add_plan_command(CLI::App& root, int& exit_code) {
+  CLI::App* command =
+      root.add_subcommand("plan", "What will fit and how fast it can be, before loading anything");
+  auto flags = std::make_shared<PlanFlags>();
+  const CLI::Range tokens(1, 1 << 20);
+  command
+      ->add_option("--output-tokens", flags->output_tokens,
+                   "tokens of a caption (default: the preset's max_new_tokens)")
+      ->check(tokens)
+      ->type_name("N");
+  command->add_option("--prompt-tokens", flags->prompt_tokens, "tokens of text in the prompt")
+      ->check(tokens)
+      ->type_name("N")
+      ->capture_default_str();
+  command
+      ->add_option("--frame-size", flags->frame_size,
+                   "of the videos; matters to models that keep it")
+      ->type_name("WxH")
+      ->capture_default_str();
+  command->add_option("--card", flags->card, "plan for this card: t4, l4, a100 or h100")
+      ->type_name("NAME");
+  command
+      ->add_option("--bandwidth", flags->bandwidth_gb_s,
+                   "memory bandwidth in GB/s (default: measured, or the card's data sheet)")
+      ->check(CLI::Range(1e-3, 1e9))
+      ->type_name("GB/s");
+  command
+      ->add_option("--flops", flags->gflops,
+                   "arithmetic in GFLOP/s (default: measured, or the card's data sheet)")
+      ->check(CLI::Range(1e-3, 1e12))
+      ->type_name("GFLOP/s");
+  command->add_option("--memory", flags->memory_gib, "memory of the device in GiB")
+      ->check(CLI::Range(1e-3, 1e6))
+      ->type_name("GiB");
+  command->add_flag("--json", flags->json, "one JSON object in place of the table");
+  add_preset_flags(*command, flags->preset);
+  command->callback([flags, &exit_code] { exit_code = run_plan(*flags); });
+}
+
+}  // namespace caption::cli

@@ -1,0 +1,15 @@
+// apps/caption-cli/plan_command.h: `caption-cli plan`, what will fit, before anything is loaded.
+#pragma once
+
+namespace CLI {
+class App;
+}
+
+namespace caption::cli {
+
+// Registers the subcommand. Its callback sets `exit_code` to 0, or to 4 when the preset cannot run
+// at all; it throws caption::Error (kUsage, kBadPreset, kBadModel, kUnavailable) otherwise.
+// `exit_code` must outlive the parsing.
+void add_plan_command(CLI::App& root, int& exit_code);
+
+}  // namespace caption::cli

@@ -1,0 +1,40 @@
+// bench/internal/multiply_add.h: chains of f32 multiply-adds on registers, one version per
+// instruction set. Included by files with -mavx512..., so it includes nothing but <cstdint>.
+#pragma once
+
+#include <cstdint>
+
+namespace caption::bench {
+
+// Runs `rounds` rounds of independent chains and returns a number that depends on all of them.
+using MultiplyAdd = float (*)(std::int64_t rounds, float start);
+
+float multiply_add_reference(std::int64_t rounds, float start);
+float multiply_add_avx2(std::int64_t rounds, float start);    // x86-64 only
+float multiply_add_avx512(std::int64_t rounds, float start);  // x86-64 only
+
+// Twelve chains hide a latency of four cycles at two or three multiply-adds a cycle, and fit the
+// sixteen vector registers of AVX2 beside the two operands.
+inline constexpr int kMultiplyAddChains = 12;
+inline constexpr int kReferenceWidth = 4;
+inline constexpr int kAvx2Width = 8;
+inline constexpr int kAvx512Width = 16;
+
+// The text that all versions share; `static`, so that each file keeps its own copy. GCC and clang
+// keep `Vector` (a vector extension type) in one register each.
+template <class Vector>
+static inline float run_multiply_add(std::int64_t rounds, float start) {
+  Vector chains[kMultiplyAddChains];
+  for (int i = 0; i < kMultiplyAddChains; ++i)
+    chains[i] = Vector{} + (start + 0.001F * static_cast<float>(i));
+  const Vector factor = Vector{} + 0.999F;
+  const Vector term = Vector{} + 0.0005F;
+  for (std::int64_t round = 0; round < rounds; ++round) {
+    for (int i = 0; i < kMultiplyAddChains; ++i) chains[i] = chains[i] * factor + term;
+  }
+  float sum = 0;
+  for (int i = 0; i < kMultiplyAddChains; ++i) sum += chains[i][0];
+  return sum;
+}
+
+}  // namespace caption::bench

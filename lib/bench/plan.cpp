@@ -1,0 +1,299 @@
+#include "bench/plan.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "base/error.h"
+#include "bench/internal/units.h"
+#include "kv/page_pool.h"
+
+namespace caption::bench {
+namespace {
+
+using model::TextShape;
+
+constexpr std::int64_t kFloatBytes = 4;
+constexpr std::int64_t kHeadBytes = 2;           // LM head and tower stay in 16 bits
+constexpr std::int64_t kSamplerBytesPerId = 28;  // sampling/sampler.h
+
+double as_double(std::int64_t value) { return static_cast<double>(value); }
+
+const TextShape& text_of(const PlanInput& input) { return *input.model.text; }
+
+std::int64_t prompt_tokens(const Plan& plan) {
+  return plan.vision_tokens + plan.input.prompt_tokens;
+}
+
+// Work of a step: tokens computed, keys they attend to (summed), tokens whose KV is read.
+struct StepWork {
+  double new_tokens = 0;
+  double attended_tokens = 0;
+  double context_tokens = 0;
+  double logit_rows = 0;
+};
+
+StepCost cost_of(const PlanInput& input, std::int64_t token_bytes, const StepWork& work) {
+  const TextShape& text = text_of(input);
+  const std::int64_t layer_weights =
+      model::count_parameters({.name = {}, .text = text, .vision = {}}).projections;
+  const double head_weights = as_double(text.vocab * text.hidden);
+  StepCost cost;
+  cost.flops = 2 * work.new_tokens * as_double(layer_weights) +
+               4 * as_double(text.num_layers * text.q_dim()) * work.attended_tokens +
+               2 * work.logit_rows * head_weights;
+  const WeightLayout layout =
+      input.weights == WeightLayout::kF32 && input.model.stored_dtype != DType::kF32
+          ? WeightLayout::kBF16
+          : input.weights;
+  const std::int64_t head_bytes = layout == WeightLayout::kF32 ? kFloatBytes : kHeadBytes;
+  cost.bytes = as_double(projection_bytes(text, layout)) + head_weights * as_double(head_bytes) +
+               as_double(token_bytes) * (work.context_tokens + work.new_tokens);
+  const double compute_s = cost.flops / input.rates.flops_per_s;
+  const double transfer_s = cost.bytes / input.rates.bytes_per_s;
+  cost.seconds = std::max(compute_s, transfer_s);
+  cost.is_bound_by_bandwidth = transfer_s >= compute_s;
+  return cost;
+}
+
+void plan_weights(Plan& plan) {
+  const PlanInput& input = plan.input;
+  plan.parameters = model::count_parameters(input.model);
+  for (const WeightLayout layout : all_weight_layouts()) {
+    plan.weight_bytes_by_layout.push_back({layout, weight_bytes(input.model, layout)});
+  }
+  plan.weight_bytes = held_weight_bytes(input.model, input.weights);
+  for (const DType dtype : {DType::kF32, DType::kBF16, DType::kF16, DType::kI8}) {
+    plan.kv_bytes_by_dtype.push_back({dtype, kv_token_bytes(text_of(input), dtype)});
+  }
+  plan.token_bytes = kv_token_bytes(text_of(input), input.kv_dtype);
+  if (!input.draft.has_value()) return;
+  plan.draft_weight_bytes = weight_bytes(*input.draft, WeightLayout::kBF16);
+  plan.draft_token_bytes = kv_token_bytes(*input.draft->text, input.kv_dtype);
+}
+
+void plan_tokens(Plan& plan) {
+  const PlanInput& input = plan.input;
+  std::int64_t text_tokens = input.prompt_tokens;
+  if (input.model.vision.has_value()) {
+    const model::VisionShape& vision = *input.model.vision;
+    const std::int64_t images = model::num_images(vision, input.num_frames);
+    plan.vision_tokens = images * model::tokens_per_image(vision, input.frame);
+    text_tokens += images * vision.text_tokens_per_image;
+    plan.vision_flops = model::encoder_flops(vision, input.num_frames, input.frame);
+    plan.vision_bytes = model::encoder_scratch_bytes(vision, input.num_frames, input.frame);
+  }
+  plan.input.prompt_tokens = text_tokens;
+  plan.video_tokens = prompt_tokens(plan) + input.output_tokens;
+  // The last token is never written. Beams share what is whole of the prompt's pages.
+  const std::int64_t of_beam = kv::pages_for_tokens(plan.video_tokens - 1);
+  const std::int64_t shared = prompt_tokens(plan) / kv::kPageTokens;
+  plan.pages_per_video =
+      input.num_beams == 1 ? of_beam : shared + input.num_beams * (of_beam - shared);
+}
+
+// The engine's scratch memory for steps of so many tokens (engine.cpp reserves no more than the
+// pages hold).
+void plan_activations(Plan& plan, std::int64_t step_tokens) {
+  const TextShape& text = text_of(plan.input);
+  plan.scratch_bytes = model::decoder_scratch_bytes(text, step_tokens, plan.input.max_num_seqs);
+  plan.logits_bytes =
+      text.vocab * (kFloatBytes * (plan.input.max_num_seqs + 1) + kSamplerBytesPerId);
+}
+
+std::int64_t bytes_before_pages(const Plan& plan) {
+  return plan.weight_bytes + plan.draft_weight_bytes + plan.scratch_bytes + plan.logits_bytes +
+         plan.vision_bytes + plan.input.fixed_bytes;
+}
+
+void plan_pages(Plan& plan) {
+  const PlanInput& input = plan.input;
+  plan.usable_bytes =
+      static_cast<std::int64_t>(input.memory_utilization * as_double(input.memory_bytes));
+  plan.page_bytes = kv::kPageTokens * plan.token_bytes;
+  const std::int64_t most_pages =
+      input.max_num_seqs * kv::pages_for_tokens(text_of(input).max_positions);
+  const std::int64_t with_draft = kv::kPageTokens * (plan.token_bytes + plan.draft_token_bytes);
+  const std::int64_t budget = input.kv_cache_bytes.has_value()
+                                  ? *input.kv_cache_bytes
+                                  : plan.usable_bytes - bytes_before_pages(plan);
+  plan.num_pages = std::clamp<std::int64_t>(budget / with_draft, 0, most_pages);
+  plan.pool_bytes = plan.num_pages * with_draft;
+}
+
+void plan_memory(Plan& plan) {
+  const PlanInput& input = plan.input;
+  const std::int64_t whole_prompt = input.chunked_prefill ? 0 : prompt_tokens(plan);
+  const std::int64_t step_tokens = std::max(input.max_num_batched_tokens, whole_prompt);
+  plan_activations(plan, step_tokens);
+  plan_pages(plan);
+  if (plan.num_pages > 0) {
+    plan_activations(plan, std::min(step_tokens, plan.num_pages * kv::kPageTokens));
+  }
+  plan.total_bytes = bytes_before_pages(plan) + plan.pool_bytes;
+  if (input.device == PlanDevice::kHost) plan.total_bytes += input.queue_bytes;
+  const std::int64_t of_pages = plan.num_pages / plan.pages_per_video;
+  plan.num_concurrent =
+      std::min(std::max<std::int64_t>(input.max_num_seqs / input.num_beams, 0), of_pages);
+}
+
+void plan_speed(Plan& plan) {
+  const PlanInput& input = plan.input;
+  const double prompt = as_double(prompt_tokens(plan));
+  const double chunk = input.chunked_prefill
+                           ? as_double(input.max_num_batched_tokens)
+                           : std::max(as_double(input.max_num_batched_tokens), prompt);
+  // Several whole prompts in a step, or a chunk of one that reads what came before it.
+  const double context = prompt <= chunk ? chunk : (prompt + chunk) / 2;
+  plan.prefill = cost_of(input, plan.token_bytes,
+                         {.new_tokens = chunk,
+                          .attended_tokens = chunk * (prompt + 1) / 2,
+                          .context_tokens = context,
+                          .logit_rows = chunk / prompt});
+  plan.prefill_tokens_per_s = chunk / plan.prefill.seconds;
+  const double rows = as_double(plan.num_concurrent * input.num_beams);
+  const double mean_length = prompt + as_double(input.output_tokens) / 2;
+  plan.decode = cost_of(input, plan.token_bytes,
+                        {.new_tokens = rows,
+                         .attended_tokens = rows * mean_length,
+                         .context_tokens = rows * mean_length,
+                         .logit_rows = rows});
+  plan.decode_tokens_per_s = as_double(plan.num_concurrent) / plan.decode.seconds;
+  plan.vision_s = plan.vision_flops / input.rates.flops_per_s;
+  const double decode_s = as_double(input.output_tokens) / plan.decode_tokens_per_s;
+  plan.videos_per_s = 1 / (plan.vision_s + prompt / plan.prefill_tokens_per_s + decode_s);
+}
+
+void find_limit(Plan& plan) {
+  const PlanInput& input = plan.input;
+  const double prefill_s = as_double(prompt_tokens(plan)) / plan.prefill_tokens_per_s;
+  const double decode_s = as_double(input.output_tokens) / plan.decode_tokens_per_s;
+  double compute_s = plan.vision_s;
+  double bandwidth_s = 0;
+  (plan.prefill.is_bound_by_bandwidth ? bandwidth_s : compute_s) += prefill_s;
+  (plan.decode.is_bound_by_bandwidth ? bandwidth_s : compute_s) += decode_s;
+  const double share = bandwidth_s / (bandwidth_s + compute_s);
+  const std::string percent = std::to_string(std::lround(100 * std::max(share, 1 - share)));
+  const bool has_idle_places = plan.num_concurrent * input.num_beams < input.max_num_seqs &&
+                               plan.num_concurrent < input.max_num_seqs / input.num_beams;
+  if (share >= 0.5 && has_idle_places) {
+    plan.limit = Limit::kMemory;
+    plan.limit_reason = "pages for " + std::to_string(plan.num_concurrent) + " of " +
+                        std::to_string(input.max_num_seqs / input.num_beams) +
+                        " videos; more of them would share the reading of the weights";
+  } else if (share >= 0.5) {
+    plan.limit = Limit::kBandwidth;
+    plan.limit_reason = percent + " % of a video's time is reading weights and KV pages";
+  } else {
+    plan.limit = Limit::kCompute;
+    plan.limit_reason = percent + " % of a video's time is arithmetic (" +
+                        std::to_string(std::lround(100 * plan.vision_s * plan.videos_per_s)) +
+                        " % in the vision tower)";
+  }
+}
+
+void refuse(Plan& plan, const std::string& why) {
+  plan.can_run = false;
+  plan.warnings.push_back(why);
+}
+
+void check_memory(Plan& plan) {
+  const PlanInput& input = plan.input;
+  const std::int64_t weights = plan.weight_bytes + plan.draft_weight_bytes;
+  if (weights > plan.usable_bytes) {
+    std::string smaller;
+    for (const LayoutBytes& other : plan.weight_bytes_by_layout) {
+      if (other.bytes + plan.draft_weight_bytes < plan.usable_bytes) {
+        smaller = "; " + std::string(weight_layout_name(other.layout)) + " would take " +
+                  format_bytes(other.bytes);
+      }
+    }
+    refuse(plan, "weights alone take " + format_bytes(weights) + " of the " +
+                     format_bytes(plan.usable_bytes) + " that may be used" +
+                     (smaller.empty() ? std::string("; use a smaller model") : smaller));
+    return;
+  }
+  if (plan.num_pages < plan.pages_per_video) {
+    refuse(plan, "one video needs " + std::to_string(plan.pages_per_video) +
+                     " KV pages and there is room for " + std::to_string(plan.num_pages) +
+                     "; use fewer frames, smaller weights, an int8 KV cache or more memory");
+    return;
+  }
+  if (plan.num_concurrent < input.max_num_seqs / input.num_beams) {
+    plan.warnings.push_back(
+        "max_num_seqs " + std::to_string(input.max_num_seqs) +
+        " cannot be reached: the pages hold " + std::to_string(plan.num_concurrent) +
+        " videos of " + std::to_string(plan.video_tokens) + " tokens; set it to " +
+        std::to_string(plan.num_concurrent * input.num_beams) + ", or use fewer frames" +
+        (input.kv_dtype == DType::kI8 ? "" : " or an int8 KV cache"));
+  }
+  if (plan.total_bytes > input.memory_bytes) {
+    plan.warnings.push_back(
+        "all pages and full queues together take " + format_bytes(plan.total_bytes) + " of " +
+        format_bytes(input.memory_bytes) + "; lower memory_utilization or kv_cache_bytes");
+  }
+}
+
+void check_tokens(Plan& plan) {
+  const PlanInput& input = plan.input;
+  const std::int64_t positions = text_of(input).max_positions;
+  if (plan.video_tokens > positions) {
+    refuse(plan, "a video of " + std::to_string(plan.video_tokens) +
+                     " tokens is longer than the model's " + std::to_string(positions) +
+                     " positions; use fewer frames or new tokens");
+  }
+  if (input.num_beams > input.max_num_seqs) {
+    refuse(plan, std::to_string(input.num_beams) + " beams do not fit max_num_seqs " +
+                     std::to_string(input.max_num_seqs) + "; raise it or use fewer beams");
+  }
+  if (!input.chunked_prefill && prompt_tokens(plan) > input.max_num_batched_tokens) {
+    plan.warnings.push_back("a prompt of " + std::to_string(prompt_tokens(plan)) +
+                            " tokens exceeds max_num_batched_tokens " +
+                            std::to_string(input.max_num_batched_tokens) +
+                            " and is computed in one step; chunked_prefill keeps steps short");
+  }
+}
+
+}  // namespace
+
+std::string_view limit_name(Limit limit) {
+  switch (limit) {
+    case Limit::kMemory: return "memory";
+    case Limit::kBandwidth: return "bandwidth";
+    case Limit::kCompute: return "compute";
+  }
+  return "?";
+}
+
+std::int64_t kv_token_bytes(const TextShape& shape, DType dtype) {
+  const std::int64_t heads = 2 * shape.num_layers * shape.num_kv_heads;
+  const auto element_bytes = static_cast<std::int64_t>(dtype_size_bytes(dtype));
+  const std::int64_t scale_bytes = dtype == DType::kI8 ? 2 : 0;
+  return heads * (shape.head_dim * element_bytes + scale_bytes);
+}
+
+Plan make_plan(const PlanInput& input) {
+  if (!input.model.text.has_value()) {
+    throw Error(ErrorCode::kUsage, "plan: " + input.model.name +
+                                       " has no decoder; a captioner or a language model has");
+  }
+  const bool has_rates = input.rates.bytes_per_s > 0 && input.rates.flops_per_s > 0;
+  if (!has_rates) throw Error(ErrorCode::kUsage, "plan: bandwidth and FLOP rate must be positive");
+  Plan plan;
+  plan.input = input;
+  plan_weights(plan);
+  plan_tokens(plan);
+  plan_memory(plan);
+  check_tokens(plan);
+  check_memory(plan);
+  if (plan.can_run) {
+    plan_speed(plan);
+    find_limit(plan);
+  } else {
+    plan.limit = Limit::kMemory;
+    plan.limit_reason = plan.warnings.back();
+  }
+  return plan;
+}
+
+}  // namespace caption::bench

@@ -1,0 +1,215 @@
+// A plan as text for a reader and as JSON for a program.
+#include <cmath>
+
+#include "base/json.h"
+#include "bench/internal/json_writer.h"
+#include "bench/internal/units.h"
+#include "bench/plan.h"
+
+namespace caption::bench {
+namespace {
+
+constexpr std::size_t kNameWidth = 22;
+constexpr std::size_t kValueWidth = 11;
+
+class Lines {
+ public:
+  void heading(const std::string& text) { text_ += (text_.empty() ? "" : "\n") + text + "\n"; }
+  void add(const std::string& name, const std::string& value, const std::string& note = {}) {
+    std::string line = "  " + pad_right(name, kNameWidth) + pad_left(value, kValueWidth);
+    if (!note.empty()) line += "  " + note;
+    text_ += line + "\n";
+  }
+  void sentence(const std::string& text) { text_ += "  " + text + "\n"; }
+  const std::string& text() const { return text_; }
+
+ private:
+  std::string text_;
+};
+
+std::string count_text(std::int64_t count) { return std::to_string(count); }
+
+void write_model(const Plan& plan, Lines& lines) {
+  const PlanInput& input = plan.input;
+  const model::TextShape& text = *input.model.text;
+  lines.heading("model " + input.model.name);
+  lines.add(
+      "parameters", format_si(static_cast<double>(plan.parameters.total())),
+      "decoder layers " + format_si(static_cast<double>(plan.parameters.projections)) +
+          ", embedding and head " +
+          format_si(static_cast<double>(plan.parameters.embedding + plan.parameters.lm_head)) +
+          ", tower " + format_si(static_cast<double>(plan.parameters.tower)) + ", projector " +
+          format_si(static_cast<double>(plan.parameters.projector)));
+  lines.add("decoder", count_text(text.num_layers) + " layers",
+            "width " + count_text(text.hidden) + ", " + count_text(text.num_heads) + " heads, " +
+                count_text(text.num_kv_heads) + " of keys and values, " +
+                count_text(text.max_positions) + " positions");
+  for (const LayoutBytes& layout : plan.weight_bytes_by_layout) {
+    lines.add(layout.layout == input.weights ? "weights, chosen" : "weights",
+              format_bytes(layout.bytes), std::string(weight_layout_name(layout.layout)));
+  }
+  for (const KvBytes& kv : plan.kv_bytes_by_dtype) {
+    lines.add(kv.dtype == input.kv_dtype ? "KV per token, chosen" : "KV per token",
+              count_text(kv.token_bytes) + " B",
+              kv.dtype == DType::kI8 ? "int8 with bf16 scales per token and head"
+                                     : std::string(dtype_name(kv.dtype)));
+  }
+}
+
+void write_memory(const Plan& plan, Lines& lines) {
+  const PlanInput& input = plan.input;
+  lines.heading("memory of " + input.device_name);
+  lines.add("may be used", format_bytes(plan.usable_bytes),
+            format_percent(input.memory_utilization) + " of " + format_bytes(input.memory_bytes));
+  lines.add("weights", format_bytes(plan.weight_bytes),
+            std::string(weight_layout_name(input.weights)));
+  if (input.draft.has_value()) {
+    lines.add(
+        "draft model", format_bytes(plan.draft_weight_bytes),
+        input.draft->name + ", and " + count_text(plan.draft_token_bytes) + " B of KV per token");
+  }
+  lines.add("activations", format_bytes(plan.scratch_bytes),
+            "for steps of " + count_text(input.max_num_batched_tokens) + " tokens");
+  lines.add("logits, sampling", format_bytes(plan.logits_bytes));
+  lines.add("vision activations", format_bytes(plan.vision_bytes));
+  lines.add("fixed", format_bytes(input.fixed_bytes),
+            input.device == PlanDevice::kHost ? "the process itself" : "the device's context");
+  lines.add("KV pages", format_bytes(plan.pool_bytes),
+            count_text(plan.num_pages) + " pages of 16 tokens, " + format_bytes(plan.page_bytes) +
+                " each; committed as they are written");
+  lines.add("frames and queues", format_bytes(input.queue_bytes),
+            input.device == PlanDevice::kHost ? "at most" : "at most, in the host's memory");
+  lines.add("together", format_bytes(plan.total_bytes), "with all of it in use");
+}
+
+void write_video(const Plan& plan, Lines& lines) {
+  const PlanInput& input = plan.input;
+  lines.heading("a video");
+  lines.add("tokens", count_text(plan.video_tokens),
+            count_text(plan.vision_tokens) + " vision (" + count_text(input.num_frames) +
+                " frames) + " + count_text(input.prompt_tokens) + " prompt + " +
+                count_text(input.output_tokens) + " output" +
+                (input.num_beams > 1 ? ", " + count_text(input.num_beams) + " beams" : ""));
+  lines.add("pages", count_text(plan.pages_per_video));
+  lines.add("at a time", count_text(plan.num_concurrent),
+            "of max_num_seqs " + count_text(input.max_num_seqs));
+}
+
+void write_speed(const Plan& plan, Lines& lines) {
+  const PlanInput& input = plan.input;
+  lines.heading("speed, at most");
+  lines.add("bandwidth", format_si(input.rates.bytes_per_s) + "B/s", input.rates.source);
+  lines.add(
+      "arithmetic", format_si(input.rates.flops_per_s) + "FLOP/s",
+      "balance " + format_number(input.rates.flops_per_s / input.rates.bytes_per_s) + " FLOP/byte");
+  const auto step = [&](const char* name, const StepCost& cost, double rate) {
+    lines.add(name, format_number(rate) + " tok/s",
+              format_number(cost.intensity()) + " FLOP/byte, a step of " +
+                  format_number(1e3 * cost.seconds) + " ms, bound by " +
+                  (cost.is_bound_by_bandwidth ? "bandwidth" : "arithmetic"));
+  };
+  step("prefill", plan.prefill, plan.prefill_tokens_per_s);
+  step("decode", plan.decode, plan.decode_tokens_per_s);
+  if (plan.vision_flops > 0) {
+    lines.add("vision", format_number(1 / plan.vision_s) + " /s",
+              "videos; " + format_si(plan.vision_flops) + "FLOP each");
+  }
+  lines.add("videos", format_number(plan.videos_per_s) + " /s",
+            "vision, prefill and decode one after the other");
+  lines.add("limit", std::string(limit_name(plan.limit)), plan.limit_reason);
+}
+
+void write_step_json(JsonWriter& json, const char* name, const StepCost& cost, double rate) {
+  json.begin_object(name)
+      .add("flops", cost.flops)
+      .add("bytes", cost.bytes)
+      .add("flop_per_byte", cost.intensity())
+      .add("step_s", cost.seconds)
+      .add("bound_by", cost.is_bound_by_bandwidth ? "bandwidth" : "compute")
+      .add("tokens_per_s", rate)
+      .end_object();
+}
+
+void write_bytes_json(const Plan& plan, JsonWriter& json) {
+  const PlanInput& input = plan.input;
+  json.begin_object("bytes_by_layout");
+  for (const LayoutBytes& layout : plan.weight_bytes_by_layout) {
+    json.add(weight_layout_name(layout.layout), layout.bytes);
+  }
+  json.end_object().begin_object("kv_bytes_per_token");
+  for (const KvBytes& kv : plan.kv_bytes_by_dtype) {
+    json.add(dtype_name(kv.dtype), kv.token_bytes);
+  }
+  json.end_object();
+  json.begin_object("bytes")
+      .add("usable", plan.usable_bytes)
+      .add("weights", plan.weight_bytes)
+      .add("draft_weights", plan.draft_weight_bytes)
+      .add("activations", plan.scratch_bytes)
+      .add("logits", plan.logits_bytes)
+      .add("vision_activations", plan.vision_bytes)
+      .add("fixed", input.fixed_bytes)
+      .add("kv_pages", plan.pool_bytes)
+      .add("queues", input.queue_bytes)
+      .add("total", plan.total_bytes)
+      .end_object();
+}
+
+}  // namespace
+
+std::string to_text(const Plan& plan) {
+  Lines lines;
+  write_model(plan, lines);
+  write_memory(plan, lines);
+  write_video(plan, lines);
+  if (plan.can_run) write_speed(plan, lines);
+  if (!plan.warnings.empty()) {
+    lines.heading(plan.can_run ? "warnings" : "this preset cannot run");
+    for (const std::string& warning : plan.warnings) lines.sentence(warning);
+  }
+  return lines.text();
+}
+
+std::string to_json(const Plan& plan) {
+  const PlanInput& input = plan.input;
+  JsonWriter json;
+  json.begin_object();
+  json.add("preset", input.preset)
+      .add("model", input.model.name)
+      .add("device", input.device_name)
+      .add("memory_bytes", input.memory_bytes)
+      .add("can_run", plan.can_run)
+      .add("parameters", plan.parameters.total())
+      .add("weights", weight_layout_name(input.weights))
+      .add("kv_dtype", dtype_name(input.kv_dtype));
+  write_bytes_json(plan, json);
+  json.add("page_bytes", plan.page_bytes)
+      .add("num_pages", plan.num_pages)
+      .add("pages_per_video", plan.pages_per_video)
+      .add("max_num_seqs", input.max_num_seqs)
+      .add("concurrent_videos", plan.num_concurrent);
+  json.begin_object("tokens_per_video")
+      .add("vision", plan.vision_tokens)
+      .add("prompt", input.prompt_tokens)
+      .add("output", input.output_tokens)
+      .add("total", plan.video_tokens)
+      .end_object();
+  json.begin_object("rates")
+      .add("bytes_per_s", input.rates.bytes_per_s)
+      .add("flops_per_s", input.rates.flops_per_s)
+      .add("source", input.rates.source)
+      .end_object();
+  if (plan.can_run) {
+    write_step_json(json, "prefill", plan.prefill, plan.prefill_tokens_per_s);
+    write_step_json(json, "decode", plan.decode, plan.decode_tokens_per_s);
+    json.add("vision_flops_per_video", plan.vision_flops).add("videos_per_s", plan.videos_per_s);
+  }
+  json.add("limit", limit_name(plan.limit)).add("limit_reason", plan.limit_reason);
+  json.begin_list("warnings");
+  for (const std::string& warning : plan.warnings) json.add_item(warning);
+  json.end_list();
+  json.end_object();
+  return json.text() + "\n";
+}
+
+}  // namespace caption::bench

@@ -1,0 +1,147 @@
+#include "bench/roofline.h"
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cstring>
+#include <utility>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "bench/internal/multiply_add.h"
+#include "bench/statistics.h"
+#include "kernels/linear.h"
+#include "tensor/tensor.h"
+
+namespace caption::bench {
+namespace {
+
+struct Vectors {
+  MultiplyAdd run = nullptr;
+  int width = 1;  // floats in a register
+};
+
+Vectors vectors_of(CpuTier tier) {
+#if defined(__x86_64__)
+  if (tier == CpuTier::kAvx512 || tier == CpuTier::kAvx512Bf16) {
+    return {multiply_add_avx512, kAvx512Width};
+  }
+  if (tier == CpuTier::kAvx2) return {multiply_add_avx2, kAvx2Width};
+#endif
+  static_cast<void>(tier);
+  return {multiply_add_reference, kReferenceWidth};
+}
+
+// Each index of the loop is one thread's share.
+template <class Work>
+double time_on_all_threads(ThreadPool& pool, const Work& work) {
+  const Stopwatch stopwatch;
+  pool.parallel_for(pool.num_threads(), 1, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t i = begin; i < end; ++i) work(i);
+  });
+  return static_cast<double>(std::max<std::int64_t>(stopwatch.elapsed_us(), 1)) / 1e6;
+}
+
+// Sums are kept somewhere, so that nothing that is measured can be left out.
+struct Kept {
+  std::atomic<std::uint64_t> value{0};
+  void add(std::uint64_t part) { value.fetch_add(part, std::memory_order_relaxed); }
+};
+
+std::uint64_t sum_words(const std::uint64_t* words, std::int64_t count) {
+  // Eight sums in flight: the adds must not be what is waited for.
+  std::array<std::uint64_t, 8> sums{};
+  for (std::int64_t i = 0; i + 8 <= count; i += 8) {
+    for (std::size_t lane = 0; lane < 8; ++lane) sums[lane] += words[i + static_cast<int>(lane)];
+  }
+  std::uint64_t sum = 0;
+  for (const std::uint64_t part : sums) sum += part;
+  return sum;
+}
+
+double measure_read(ThreadPool& pool, const RooflineOptions& options) {
+  constexpr std::int64_t kWordBytes = 8;
+  const std::int64_t num_threads = pool.num_threads();
+  const std::int64_t words_each = options.buffer_bytes / kWordBytes / num_threads;
+  Tensor buffer(DType::kI64, {words_each * num_threads});
+  auto* const words = reinterpret_cast<std::uint64_t*>(buffer.as<std::int64_t>());
+  // The thread that first writes a page decides where it lies.
+  time_on_all_threads(pool, [&](std::int64_t i) {
+    std::memset(words + i * words_each, 1, static_cast<std::size_t>(words_each * kWordBytes));
+  });
+  Kept kept;
+  std::vector<double> rates;
+  for (int pass = 0; pass < options.num_passes; ++pass) {
+    const double seconds = time_on_all_threads(
+        pool, [&](std::int64_t i) { kept.add(sum_words(words + i * words_each, words_each)); });
+    rates.push_back(static_cast<double>(words_each * num_threads * kWordBytes) / seconds);
+  }
+  return kept.value == 1 ? 0 : median(std::move(rates));
+}
+
+double measure_flops(ThreadPool& pool, CpuTier tier, const RooflineOptions& options) {
+  const Vectors vectors = vectors_of(tier);
+  const double flops_per_round = 2.0 * kMultiplyAddChains * vectors.width;
+  Kept kept;
+  const auto run = [&](std::int64_t rounds) {
+    return time_on_all_threads(pool, [&](std::int64_t i) {
+      const float sum = vectors.run(rounds, static_cast<float>(i));
+      kept.add(sum > 0 ? 2 : 4);
+    });
+  };
+  // Rounds for a pass of the length asked for, from one that is too short.
+  constexpr std::int64_t kFirstRounds = 100'000;
+  const double first_s = run(kFirstRounds);
+  const auto rounds =
+      std::max(kFirstRounds, static_cast<std::int64_t>(static_cast<double>(kFirstRounds) *
+                                                       static_cast<double>(options.flops_pass_us) /
+                                                       1e6 / first_s));
+  std::vector<double> rates;
+  for (int pass = 0; pass < options.num_passes; ++pass) {
+    const double seconds = run(rounds);
+    rates.push_back(flops_per_round * static_cast<double>(rounds * pool.num_threads()) / seconds);
+  }
+  return kept.value == 1 ? 0 : median(std::move(rates));
+}
+
+double time_linear(Stream& stream, ConstView x, ConstView weight, View y) {
+  const Stopwatch stopwatch;
+  kernels::linear(stream, x, weight, ConstView{}, y);
+  return static_cast<double>(std::max<std::int64_t>(stopwatch.elapsed_us(), 1)) / 1e6;
+}
+
+// The median time of one dense layer out of a row of them, each with weights of its own.
+double median_linear_s(Stream& stream, std::int64_t rows, std::int64_t dim, std::int64_t count) {
+  const Tensor x = Tensor::zeros(DType::kF32, {rows, dim});
+  const Tensor weights = Tensor::zeros(DType::kBF16, {count * dim, dim});
+  Tensor y(DType::kF32, {rows, dim});
+  std::vector<double> times;
+  for (std::int64_t i = 0; i < count; ++i) {
+    times.push_back(time_linear(stream, x.view(), weights.view().rows(i * dim, dim), y.view()));
+  }
+  return median(std::move(times));
+}
+
+}  // namespace
+
+Roofline measure_roofline(Stream& stream, const RooflineOptions& options) {
+  CAPTION_CHECK(options.num_passes >= 1 && options.buffer_bytes >= (1 << 20),
+                "roofline: at least one pass over at least a mebibyte");
+  ThreadPool& pool = stream.pool();
+  return {.read_bytes_per_s = measure_read(pool, options),
+          .flops_per_s = measure_flops(pool, stream.cpu_tier(), options),
+          .num_threads = pool.num_threads()};
+}
+
+KernelRates measure_kernels(Stream& stream) {
+  constexpr std::int64_t kRows = 256;
+  constexpr std::int64_t kSmallDim = 1024;
+  const double many_rows_s = median_linear_s(stream, kRows, kSmallDim, 7);
+  constexpr std::int64_t kLargeDim = 2048;  // 8 MiB of bf16 each, sixteen in a row
+  const double one_row_s = median_linear_s(stream, 1, kLargeDim, 16);
+  return {.flops_per_s = 2.0 * kRows * kSmallDim * kSmallDim / many_rows_s,
+          .weight_bytes_per_s = 2.0 * kLargeDim * kLargeDim / one_row_s};
+}
+
+}  // namespace caption::bench

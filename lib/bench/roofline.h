@@ -1,0 +1,39 @@
+// bench/roofline.h: how fast this machine can read memory and multiply-add, on the threads that an
+// engine would use. Every rate that is reported stands beside these.
+//
+//   bandwidth  a sum over 256 MiB that no cache holds, all threads, best-of-passes' median
+//   flops      f32 multiply-adds on registers, all threads, in the widest vectors of the CPU tier
+//
+// The host of a virtual machine is shared: its ceilings move by minutes. So they are measured
+// before and after, and a report gives both (performance.md §0).
+#pragma once
+
+#include <cstdint>
+
+#include "backend/stream.h"
+
+namespace caption::bench {
+
+struct Roofline {
+  double read_bytes_per_s = 0;
+  double flops_per_s = 0;  // f32; a multiply-add counts as two
+  int num_threads = 1;
+};
+
+struct RooflineOptions {
+  std::int64_t buffer_bytes = 256LL << 20;
+  int num_passes = 7;                   // medians of so many
+  std::int64_t flops_pass_us = 20'000;  // how long one pass of multiply-adds takes, about
+};
+
+// Well under a second. Uses the stream's pool and tier.
+Roofline measure_roofline(Stream& stream, const RooflineOptions& options = {});
+
+// What the model room's own dense layer reaches on this machine: for predictions, not as a ceiling.
+struct KernelRates {
+  double flops_per_s = 0;         // y = x W^T with 256 rows, W bf16 [1024, 1024]
+  double weight_bytes_per_s = 0;  // with one row, over 128 MiB of bf16 weights
+};
+KernelRates measure_kernels(Stream& stream);
+
+}  // namespace caption::bench
