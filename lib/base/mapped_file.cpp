@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdint>
 #include <cstring>
 #include <string>
 #include <utility>
@@ -94,6 +95,15 @@ MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
 
 void MappedFile::unmap() {
   if (begin_ != nullptr) ::munmap(const_cast<std::byte*>(begin_), size_bytes_);
+}
+
+void release_pages(std::span<const std::byte> bytes) {
+  const auto page_bytes = static_cast<std::uintptr_t>(::sysconf(_SC_PAGESIZE));
+  const auto begin = reinterpret_cast<std::uintptr_t>(bytes.data());
+  const std::uintptr_t first = (begin + page_bytes - 1) / page_bytes * page_bytes;
+  const std::uintptr_t last = (begin + bytes.size()) / page_bytes * page_bytes;
+  // Advice: that the system does not follow it costs memory, nothing else.
+  if (last > first) ::madvise(reinterpret_cast<void*>(first), last - first, MADV_DONTNEED);
 }
 
 std::string read_text_file(const std::filesystem::path& path, std::size_t max_bytes) {

@@ -29,6 +29,10 @@ class MappedFile {
   std::size_t size_bytes_ = 0;
 };
 
+// For bytes of a MappedFile that will not be read soon: whole pages among them leave this process'
+// memory, and are read from the file again when they are touched. Changes no content.
+void release_pages(std::span<const std::byte> bytes);
+
 // Reads a text file of at most `max_bytes`. Throws as MappedFile; kTooLarge when it is longer.
 std::string read_text_file(const std::filesystem::path& path, std::size_t max_bytes = 64u << 20);
 

@@ -21,8 +21,8 @@ ClipVisionTower::ClipVisionTower(WeightStore& store, const std::string& prefix,
   const std::int64_t patch = config.patch_px;
   const std::string embeddings = prefix + "embeddings.";
   class_embedding_ = store.require(embeddings + "class_embedding", {hidden});
-  patch_embedding_ = store.require(embeddings + "patch_embedding.weight", {hidden, 3, patch, patch})
-                         .reshape({hidden, 3 * patch * patch});
+  patch_embedding_ =
+      store.require_matrix(embeddings + "patch_embedding.weight", {hidden, 3, patch, patch});
   positions_ =
       store.require(embeddings + "position_embedding.weight", {tokens_per_frame(), hidden});
   pre_norm_ = require_norm(store, prefix + "pre_layrnorm");  // sic, in every checkpoint
@@ -65,7 +65,7 @@ View ClipVisionTower::forward(Stream& stream, ConstView pixels) {
 View ClipVisionTower::embed(Stream& stream, ConstView pixels) {
   const std::int64_t frames = pixels.dim(0);
   const std::int64_t num_patches = frames * config_.grid() * config_.grid();
-  const View columns = patches_.view({num_patches, patch_embedding_.dim(1)});
+  const View columns = patches_.view({num_patches, patch_embedding_.num_columns()});
   kernels::im2col_patches(stream, pixels, config_.patch_px, columns);
   const View patches = embedded_.view({num_patches, config_.hidden});
   kernels::linear(stream, columns, patch_embedding_, ConstView{}, patches);

@@ -155,7 +155,7 @@ Projector load_projector(WeightStore& store, std::int64_t vision_dim, std::int64
   }
   const auto load = [&](const std::string& stem, std::int64_t out, std::int64_t in) {
     LinearWeights linear;
-    linear.weight = store.require(stem + std::string(kWeight), {out, in});
+    linear.weight = store.require_matrix(stem + std::string(kWeight), {out, in});
     if (std::find(biases.begin(), biases.end(), stem) != biases.end()) {
       linear.bias = store.require(stem + std::string(kBias), {out});
     }

@@ -56,6 +56,7 @@ Hash128 PartsCaptionModel::content_hash() const {
   Hasher hasher;
   for (const auto& store : parts_.stores) {
     hasher.update_string(store->checkpoint().content_hash().hex());
+    store->release_packed_sources();
   }
   for (const std::filesystem::path& path : parts_.config_files) {
     hasher.update_string(path.filename().string());

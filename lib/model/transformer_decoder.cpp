@@ -49,10 +49,12 @@ TransformerDecoder::TransformerDecoder(WeightStore& store, const std::string& pr
             .head_dim = config.head_dim,
             .vocab = config.vocab,
             .max_positions = config.max_positions},
-      embedding_(store.require(prefix + "embed_tokens.weight", {config.vocab, config.hidden})),
-      lm_head_(config.tied_embeddings
-                   ? embedding_
-                   : store.require(lm_head + ".weight", {config.vocab, config.hidden})),
+      embedding_(config.tied_embeddings ? kernels::PackedWeight()
+                                        : store.require(prefix + "embed_tokens.weight",
+                                                        {config.vocab, config.hidden})),
+      lm_head_(store.require_matrix(
+          config.tied_embeddings ? prefix + "embed_tokens.weight" : lm_head + ".weight",
+          {config.vocab, config.hidden})),
       final_norm_(store.require(prefix + "norm.weight", {config.hidden})),
       inv_freq_(make_inv_freq(config)) {
   for (std::int64_t i = 0; i < config.num_layers; ++i) {
@@ -99,8 +101,8 @@ void TransformerDecoder::reserve(std::int64_t max_tokens, std::int64_t max_logit
 
 std::int64_t TransformerDecoder::scratch_bytes() const {
   std::int64_t sum = 0;
-  for (const Scratch* scratch : {&hidden_, &normed_, &q_, &k_, &v_, &attended_, &gate_, &up_,
-                                 &rope_, &last_}) {
+  for (const Scratch* scratch :
+       {&hidden_, &normed_, &q_, &k_, &v_, &attended_, &gate_, &up_, &rope_, &last_}) {
     sum += scratch->size_bytes();
   }
   return sum;
@@ -159,7 +161,8 @@ void TransformerDecoder::check(const StepBatch& batch, const KvPages& kv, ConstV
 
 View TransformerDecoder::embed(Stream& stream, const StepBatch& batch) {
   const View x = hidden_.view({static_cast<std::int64_t>(batch.tokens.size()), config_.hidden});
-  kernels::embedding(stream, view_of(batch.tokens), embedding_, x);
+  const kernels::PackedWeight& table = config_.tied_embeddings ? lm_head_ : embedding_;
+  kernels::embedding(stream, view_of(batch.tokens), table, x);
   std::size_t first = 0;
   for (const ConstView& piece : batch.vision) {
     const auto count = static_cast<std::size_t>(piece.dim(0));

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "kernels/embedding.h"
 #include "kernels/linear.h"
 #include "tests/kernels/testing.h"
 
@@ -138,6 +139,19 @@ TEST_CASE("a row alone has the bits it has in any batch, with any number of thre
     REQUIRE(first == kRows);
     CHECK(same_bits(whole, pieces));
   }
+}
+
+TEST_CASE("a row of panels reads as the row of the matrix") {
+  const Tensor weight = random_of(DType::kBF16, {70, 13}, 6);
+  const PackedWeight packed = pack(weight);
+  const Tensor ids = indices({69, 0, 31, 32, 5, 64});
+  for_each_stream([&](Stream& stream) {
+    Tensor plain(DType::kF32, {6, 13});
+    Tensor from_panels(DType::kF32, {6, 13});
+    caption::kernels::embedding(stream, ids.view(), weight.view(), plain.view());
+    caption::kernels::embedding(stream, ids.view(), packed, from_panels.view());
+    CHECK(same_bits(plain, from_panels));
+  });
 }
 
 TEST_CASE("NaN and infinity come through; other rows do not notice") {

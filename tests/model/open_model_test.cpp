@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "kernels/packed_weight.h"
 #include "tests/model/support.h"
 
 namespace caption {
@@ -86,7 +87,13 @@ TEST_SUITE("model/open_model") {
     const std::int64_t bf16 = open_case("llama_old", WeightType::kBF16)->weight_bytes();
     CHECK(f32 < file_bytes);
     CHECK(f32 > file_bytes / 2);
-    CHECK(bf16 * 2 == f32);
+    if (kernels::prefers_panels(choose_cpu_tier())) {
+      // Panels fill up to 32 features: no more than a third on matrices of at least 64.
+      CHECK(bf16 * 2 >= f32);
+      CHECK(bf16 * 2 <= f32 * 4 / 3);
+    } else {
+      CHECK(bf16 * 2 == f32);
+    }
   }
 
   TEST_CASE("stop ids come from generation_config.json when it is there") {

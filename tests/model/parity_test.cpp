@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/hash.h"
+#include "kernels/packed_weight.h"
 #include "tests/model/support.h"
 #include "vision/preprocess.h"
 
@@ -133,12 +134,15 @@ TEST_SUITE("model/parity") {
   }
 
   // bf16 keeps 8 bits, so a rounding is off by at most 2^-9 of the value; a dot product of rounded
-  // weights by about as much of its result's scale. Softmax and depth amplify that by a factor that
-  // only the weights decide: 0.4 to 3.1 % of the largest logit on these random ones (measured
-  // 2026-11-21, MESSAGE below). The bound is twice the worst of them.
+  // weights, and on some CPU tiers rounded activations, by about as much of its result's scale.
+  // Softmax and depth amplify that by a factor that only the weights decide: 0.4 to 3.1 % of the
+  // largest logit on these random ones (measured 2026-11-21, MESSAGE below). The bound is twice the
+  // worst of them.
   double bf16_bound(double max_logit) { return max_logit / 16.0; }
 
-  TEST_CASE("bf16 weights drift within the bound, bf16 files not at all") {
+  TEST_CASE(
+      "bf16 weights drift within the bound; bf16 files not at all while activations are f32") {
+    const bool rounds_activations = kernels::prefers_panels(choose_cpu_tier());
     for (const GoldenCase& c : golden_cases()) {
       CAPTURE(c.name);
       Run exact(c.name);
@@ -158,7 +162,8 @@ TEST_SUITE("model/parity") {
       }
       MESSAGE(std::string(c.name) << ": drift " << drift << " of logits up to " << max_logit);
       CHECK(drift <= bf16_bound(max_logit));
-      if (c.name == "llama_bf16" || c.name == "composed_mlp") CHECK(drift == 0.0);
+      const bool is_bf16_file = c.name == "llama_bf16" || c.name == "composed_mlp";
+      if (is_bf16_file) CHECK((drift == 0.0) == !rounds_activations);
       if (c.name == "llama_old" || c.name == "qwen3_shards") CHECK(drift > 0.0);
     }
   }

@@ -51,7 +51,7 @@ class ClipVisionTower {
 
   ClipVisionConfig config_;
   ConstView class_embedding_;
-  ConstView patch_embedding_;  // [hidden, 3 * patch * patch]
+  kernels::PackedWeight patch_embedding_;  // [hidden, 3 * patch * patch]
   ConstView positions_;
   Norm pre_norm_;
   std::vector<Layer> layers_;

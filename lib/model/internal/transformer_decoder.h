@@ -49,8 +49,8 @@ class TransformerDecoder final : public Decoder {
 
   TextConfig config_;
   DecoderSpec spec_;
-  ConstView embedding_;
-  ConstView lm_head_;
+  kernels::PackedWeight embedding_;  // empty when it is the head's matrix
+  kernels::PackedWeight lm_head_;
   ConstView final_norm_;
   std::vector<Layer> layers_;
   Tensor inv_freq_;  // [head_dim / 2] f32, linear scaling applied

@@ -20,7 +20,7 @@ struct Projector {
   std::optional<LinearWeights> linear_2;
   Activation activation = Activation::kGelu;
 
-  std::int64_t out_dim() const { return (linear_2 ? *linear_2 : linear_1).weight.dim(0); }
+  std::int64_t out_dim() const { return (linear_2 ? *linear_2 : linear_1).weight.num_features(); }
 };
 
 // What becomes of a frame's tokens before the projector.

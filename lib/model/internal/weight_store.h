@@ -2,7 +2,8 @@
 //
 // The kernels take f32, bf16 and f16 weights and widen them exactly, so weights are used where they
 // are mapped. WeightType::kF32 therefore means "the numbers of the file"; kBF16 means "as if the
-// file were bf16": f32 and f16 tensors are rounded (to nearest even) into memory of our own.
+// file were bf16": f32 and f16 tensors are rounded (to nearest even) into memory of our own, and
+// the matrices of dense layers are packed where the CPU tier likes that (kernels/packed_weight.h).
 #pragma once
 
 #include <cstdint>
@@ -11,6 +12,7 @@
 #include <string_view>
 #include <vector>
 
+#include "kernels/packed_weight.h"
 #include "model/caption_model.h"
 #include "tensor/tensor.h"
 #include "weights/checkpoint.h"
@@ -19,7 +21,7 @@ namespace caption::model {
 
 // A dense layer's weight [out, in] and bias [out]; an empty bias is none.
 struct LinearWeights {
-  ConstView weight;
+  kernels::PackedWeight weight;
   ConstView bias;
 };
 
@@ -30,6 +32,8 @@ class WeightStore {
   // Valid while the store lives. Throws Error(kBadModel) naming the tensor when it is missing, of
   // another shape, or not of floating point.
   ConstView require(const std::string& name, const Shape& shape);
+  // The same for a matrix of a dense layer [out, in], however many dimensions the file gives it.
+  kernels::PackedWeight require_matrix(const std::string& name, const Shape& shape);
   // stem + ".weight" and, when asked for, ".bias".
   enum class Bias { kNone, kRequired };
   LinearWeights require_linear(const std::string& stem, std::int64_t out, std::int64_t in,
@@ -40,13 +44,20 @@ class WeightStore {
   std::string find_prefix(std::span<const std::string_view> prefixes,
                           std::string_view anchor) const;
 
+  // Mapped memory that packed matrices were made from leaves the process, however it was touched.
+  void release_packed_sources() const;
+
   const weights::Checkpoint& checkpoint() const { return checkpoint_; }
-  std::int64_t used_bytes() const { return used_bytes_; }  // of the tensors asked for
+  std::int64_t used_bytes() const { return used_bytes_; }  // of the tensors asked for, as held
 
  private:
+  ConstView require_floating(const std::string& name, const Shape& shape) const;
+
   weights::Checkpoint checkpoint_;
   WeightType type_;
+  bool packs_;
   std::vector<Tensor> rounded_;
+  std::vector<ConstView> packed_sources_;
   std::int64_t used_bytes_ = 0;
 };
 
