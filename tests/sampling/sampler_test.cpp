@@ -226,12 +226,26 @@ TEST_SUITE("sampling/sampler") {
         {"max_new_tokens", {.max_new_tokens = 0}},
         {"stop id 4", {.stop_ids = {4}}},
         {"stop id -1", {.stop_ids = {0, -1}}},
+        {"num_beams is 0", {.num_beams = 0}},
+        {"num_beams is 65", {.num_beams = 65}},
+        {"that takes 6 candidates, and the vocabulary has 4", {.num_beams = 3}},
+        {"that takes 6 candidates", {.stop_ids = {1, 2}, .num_beams = 2}},
+        {"a beam search does not sample", {.temperature = 0.7, .num_beams = 2}},
+        {"no log-probabilities", {.num_beams = 2, .num_logprobs = 0}},
+        {"length_penalty is nan", {.length_penalty = std::nan("")}},
+        {"length_penalty is inf", {.max_new_tokens = 1, .length_penalty = HUGE_VAL}},
+        {"length_penalty is 20.0", {.max_new_tokens = 100, .length_penalty = 20}},
+        {"length_penalty is -20.0", {.max_new_tokens = 100, .length_penalty = -20}},
+        {"num_logprobs is -2", {.num_logprobs = -2}},
+        {"num_logprobs is 5", {.num_logprobs = 5}},
     };
     for (const Case& c : cases) {
       CAPTURE(std::string(c.name));
       CHECK_THROWS_WITH_AS(validate(c.params, 4), doctest::Contains(c.name), Error);
     }
     validate({.temperature = 0.7, .top_p = 0.9, .min_new_tokens = 4, .stop_ids = {0, 3}}, 4);
+    validate({.stop_ids = {3}, .num_beams = 2, .length_penalty = -1}, 4);
+    validate({.temperature = 1, .num_logprobs = 4}, 4);
   }
 }
 
