@@ -106,20 +106,28 @@ TEST_SUITE("sampling/beam_search") {
   }
 
   TEST_CASE("only the first num_beams candidates may finish") {
-    // Three stop ids and two beams: of the stop ids 5, 6, 7 the third is a candidate, too, but not
-    // among the first two.
+    // The stop id 7 is third: a candidate, and better than all that follows, but it is not kept.
     Sampler sampler(8);
-    const SamplingParams params{.max_new_tokens = 9,
-                                .stop_ids = {5, 6, 7},
-                                .num_beams = 2,
-                                .length_penalty = 0,
-                                .early_stopping = EarlyStopping::kYes};
-    BeamSearch search(params, Ids{0}, 8);
-    std::vector<float> logits = {0, 0, 0, 0, 0, 9, 8, 10};
+    BeamSearch search({.max_new_tokens = 2, .stop_ids = {7}, .num_beams = 2, .length_penalty = 0},
+                      Ids{0}, 8);
+    std::vector<float> logits = {9, 8.5, 0, 0, 0, 0, 0, 8};
+    const auto step = search.advance(sampler, logits);
+    CHECK(to_ids(step.tokens) == Ids{0, 1});
+    logits.assign(16, 0.0F);
     search.advance(sampler, logits);
-    REQUIRE(search.is_finished());  // both slots are full: 7, then 5
-    CHECK(to_ids(search.best().output_ids) == Ids{7});
-    CHECK(search.best().is_stopped);
+    REQUIRE(search.is_finished());
+    CHECK(to_ids(search.best().output_ids) == Ids{0, 0});
+
+    // Second, it is.
+    BeamSearch other({.max_new_tokens = 2, .stop_ids = {7}, .num_beams = 2, .length_penalty = 0},
+                     Ids{0}, 8);
+    logits = {9, 8, 0, 0, 0, 0, 0, 8.5};
+    other.advance(sampler, logits);
+    logits.assign(16, 0.0F);
+    other.advance(sampler, logits);
+    REQUIRE(other.is_finished());
+    CHECK(to_ids(other.best().output_ids) == Ids{7});
+    CHECK(other.best().is_stopped);
   }
 
   TEST_CASE("beams without a continuation die; the others go on and finish") {
