@@ -11,6 +11,7 @@ Needs torch, torchvision, transformers, sentencepiece, numpy, xxhash; versions a
 """
 
 import argparse
+import itertools
 import json
 import pathlib
 import subprocess
@@ -22,10 +23,11 @@ import transformers
 import xxhash
 from safetensors.torch import load_file
 from transformers import (
-    CLIPVisionModel, LlamaTokenizer, LlamaTokenizerFast, LlavaNextVideoForConditionalGeneration,
-    LlavaNextVideoVideoProcessor, Qwen3ForCausalLM)
+    CLIPVisionModel, GenerationConfig, LlamaTokenizer, LlamaTokenizerFast,
+    LlavaNextVideoForConditionalGeneration, LlavaNextVideoVideoProcessor, Qwen3ForCausalLM)
 
 from golden_frames import synthetic_frame
+from make_goldens_sampling import Margins
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 NUM_GREEDY = 24
@@ -93,6 +95,13 @@ class Llava:
         return self.model(input_ids=torch.tensor([[token]]), use_cache=True,
                           past_key_values=cache).logits[0, -1]
 
+    def search(self, ids, pixel_values, features, config):
+        """What generate() finds, and the smallest margin of a decision on the way."""
+        with Margins(self.model, len(ids)) as margins:
+            found = self.model.generate(torch.tensor([ids]), pixel_values_videos=pixel_values,
+                                        generation_config=config)
+        return found, margins.smallest
+
 
 class Composed:
     """CLIP, a projector and Qwen3, put together by hand as the users do (field.md 0)."""
@@ -145,6 +154,14 @@ class Composed:
         return self.llm(input_ids=torch.tensor([[token]]), use_cache=True,
                         past_key_values=cache).logits[0, -1]
 
+    def search(self, ids, pixel_values, features, config):
+        embeddings = self.llm.get_input_embeddings()(torch.tensor(ids))
+        embeddings[torch.tensor(ids) == self.video_id] = features
+        with Margins(self.llm, len(ids)) as margins:
+            found = self.llm.generate(torch.tensor([ids]), inputs_embeds=embeddings[None],
+                                      generation_config=config)
+        return found, margins.smallest
+
 
 @torch.no_grad()
 def greedy(model, prompt, pixel_values, features, count):
@@ -161,6 +178,36 @@ def greedy(model, prompt, pixel_values, features, count):
 
 
 @torch.no_grad()
+def search_beams(model, prompt, pixel_values, features, stop_ids):
+    cases = []
+    for num_beams, early_stopping in itertools.product((3, 4), (True, False)):
+        config = GenerationConfig(
+            do_sample=False, num_beams=num_beams, length_penalty=1.2,
+            early_stopping=early_stopping, max_new_tokens=NUM_GREEDY, eos_token_id=stop_ids,
+            pad_token_id=0, return_dict_in_generate=True, output_scores=True)
+        found, margin = model.search(prompt, pixel_values, features, config)
+        cases.append({
+            "num_beams": num_beams, "length_penalty": 1.2,
+            "early_stopping": "yes" if early_stopping else "no", "max_new_tokens": NUM_GREEDY,
+            "stop_ids": stop_ids, "output": found.sequences[0, len(prompt):].tolist(),
+            "score": numbers(found.sequences_scores)[0], "margin": float(f"{margin:.3g}")})
+    return cases
+
+
+def make_beams(model, prompt, pixel_values, features, greedy_tokens):
+    """Random weights hardly ever choose </s>. So a second stop id is looked for among the greedy
+    tokens, such that some outputs end with it, early_stopping matters, and no decision was close
+    (scores of 24 steps differ by about 1e-5 between two correct implementations)."""
+    for token in dict.fromkeys(greedy_tokens[4:]):
+        cases = search_beams(model, prompt, pixel_values, features, [model.eos_id, token])
+        if (min(case["margin"] for case in cases) > 1e-4
+                and len({tuple(case["output"]) for case in cases}) >= 3
+                and any(case["output"][-1] == token for case in cases)):
+            return cases
+    raise AssertionError("no second stop id makes good cases")
+
+
+@torch.no_grad()
 def make_case(name, model, seed):
     frames = np.stack([synthetic_frame(45, 80, seed + i, "waves") for i in range(NUM_FRAMES)])
     pixel_values = model.pixel_values(frames)
@@ -168,6 +215,7 @@ def make_case(name, model, seed):
     prompt = model.prompt_ids(KOREAN, len(features))
     tokens, prompt_logits, rows, margin = greedy(model, prompt, pixel_values, features, NUM_GREEDY)
     assert len(set(tokens)) >= 4 and margin > 1e-3, (name, tokens, margin)
+    beams = make_beams(model, prompt, pixel_values, features, tokens)
     golden = {
         "made_by": versions(frames="scripts/golden_frames.py"),
         "frames": {"height": 45, "width": 80, "seed": seed, "count": NUM_FRAMES, "kind": "waves"},
@@ -180,6 +228,7 @@ def make_case(name, model, seed):
         "logit_rows": [0, 4, len(prompt) - 1],
         "logits": numbers(prompt_logits[[0, 4, len(prompt) - 1]]),
         "greedy": tokens, "greedy_margin": margin,
+        "beams": beams,
         "last_logits": numbers(rows[-1]),
     }
     path = ROOT / f"tests/golden/model/{name}.json"
@@ -188,6 +237,8 @@ def make_case(name, model, seed):
     path.write_text("{\n" + lines + "\n}\n")
     print(name, "tokens", tokens, f"margin {margin:.3g}",
           f"max |logit| {float(prompt_logits.abs().max()):.3g}")
+    for case in beams:
+        print("  beams", case)
 
 
 def read_ppm(path):

@@ -3,10 +3,10 @@
 
     /path/to/venv/bin/python scripts/make_goldens_sampling.py
 
-tests/golden/sampling/chain.json: what the logits processors leave. Each case holds parameters and, from the float32 chain of transformers' own processors, the ids that
-are left with the log-softmax (float64) of their scores; greedy cases hold the raw scores' argmax.
-Cases where top_p would split a group of equal scores are refused: torch's sort leaves their order
-open.
+tests/golden/sampling/chain.json: what the logits processors leave. Each case holds parameters and,
+from the float32 chain of transformers' own processors, the ids that are left with the log-softmax
+(float64) of their scores; greedy cases hold the raw scores' argmax. Cases where top_p would split a
+group of equal scores are refused: torch's sort leaves their order open.
 
 tests/golden/sampling/beams.json: what generate() with num_beams finds on a model of two tables,
     logits = last[ids[-1]] + second[ids[-2]]      (float32)
