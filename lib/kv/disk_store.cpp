@@ -1,0 +1,384 @@
+#include "kv/disk_store.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <condition_variable>
+#include <cstring>
+#include <deque>
+#include <list>
+#include <mutex>
+#include <set>
+#include <thread>
+#include <unordered_map>
+#include <utility>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "kv/internal/blob.h"
+
+namespace caption::kv {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::size_t kMaxQueuedBytes = 64u << 20;
+constexpr std::string_view kSuffix = ".bin";
+constexpr std::string_view kTemporarySuffix = ".tmp";
+// A temporary file this old was left by a process that was killed.
+constexpr auto kMaxTemporaryAge = std::chrono::hours(1);
+
+struct HashOfKey {
+  std::size_t operator()(const Hash128& key) const { return static_cast<std::size_t>(key.low); }
+};
+
+std::optional<Hash128> parse_key(std::string_view hex) {
+  if (hex.size() != 32) return std::nullopt;
+  std::uint64_t halves[2] = {};
+  for (std::size_t i = 0; i < hex.size(); ++i) {
+    const char c = hex[i];
+    const bool is_digit = c >= '0' && c <= '9';
+    if (!is_digit && !(c >= 'a' && c <= 'f')) return std::nullopt;
+    const auto digit = static_cast<std::uint64_t>(is_digit ? c - '0' : c - 'a' + 10);
+    halves[i / 16] = halves[i / 16] << 4 | digit;
+  }
+  return Hash128{halves[0], halves[1]};
+}
+
+// Closes a file descriptor at the end of a scope.
+class Descriptor {
+ public:
+  explicit Descriptor(int number) : number_(number) {}
+  ~Descriptor() {
+    if (number_ >= 0) ::close(number_);
+  }
+  Descriptor(const Descriptor&) = delete;
+  Descriptor& operator=(const Descriptor&) = delete;
+  int get() const { return number_; }
+
+ private:
+  int number_;
+};
+
+bool read_all(int file, std::span<std::byte> bytes) {
+  while (!bytes.empty()) {
+    const ssize_t count = ::read(file, bytes.data(), bytes.size());
+    if (count < 0 && errno == EINTR) continue;
+    if (count <= 0) return false;
+    bytes = bytes.subspan(static_cast<std::size_t>(count));
+  }
+  return true;
+}
+
+bool write_all(int file, std::span<const std::byte> bytes) {
+  while (!bytes.empty()) {
+    const ssize_t count = ::write(file, bytes.data(), bytes.size());
+    if (count < 0 && errno == EINTR) continue;
+    if (count <= 0) return false;
+    bytes = bytes.subspan(static_cast<std::size_t>(count));
+  }
+  return true;
+}
+
+}  // namespace
+
+struct DiskStore::State {
+  struct Entry {
+    std::int64_t size_bytes = 0;
+    std::list<Hash128>::iterator use;
+  };
+  struct Pending {
+    Hash128 key;
+    std::vector<std::byte> payload;
+  };
+  struct Listed {
+    fs::file_time_type used_at;
+    Hash128 key;
+    std::int64_t size_bytes;
+  };
+
+  fs::path path_of(const Hash128& key) const {
+    const std::string hex = key.hex();
+    return root / hex.substr(0, 2) / (hex + std::string(kSuffix));
+  }
+  BlobName name_of(const Hash128& key) const { return {.kind = kind, .key = key}; }
+
+  void list_files();
+  void list_file(const fs::directory_entry& file, std::vector<Listed>& found) const;
+  void add(const Hash128& key, std::int64_t size_bytes);
+  void forget(const Hash128& key);
+  void evict(std::int64_t size_bytes);
+  std::optional<std::vector<std::byte>> read(const Hash128& key,
+                                             std::optional<std::size_t> wanted_bytes);
+  std::optional<std::vector<std::byte>> read_file(const fs::path& path, const Hash128& key,
+                                                  std::string& fault) const;
+  bool write_file(const Pending& blob);
+  void run_writer();
+  void warn(std::string_view trouble, const std::string& message);
+
+  fs::path root;
+  std::string kind;
+  std::int64_t max_bytes = 0;
+
+  mutable std::mutex mutex;  // guards what follows
+  std::condition_variable changed;
+  std::unordered_map<Hash128, Entry, HashOfKey> entries;
+  std::list<Hash128> uses;    // least recent first
+  std::deque<Pending> queue;  // the first is being written
+  std::size_t queued_bytes = 0;
+  bool is_closing = false;
+  std::set<std::string, std::less<>> warned;
+  std::uint64_t num_temporary = 0;
+  DiskStoreStats stats;
+  std::thread writer;
+};
+
+void DiskStore::State::list_files() {
+  std::vector<Listed> found;
+  std::error_code error;
+  for (fs::directory_iterator shard(root, error), end; !error && shard != end;
+       shard.increment(error)) {
+    std::error_code inner;
+    if (shard->is_symlink(inner) || !shard->is_directory(inner)) continue;
+    for (fs::directory_iterator file(shard->path(), inner); !inner && file != end;
+         file.increment(inner)) {
+      list_file(*file, found);
+    }
+  }
+  std::sort(found.begin(), found.end(), [](const Listed& a, const Listed& b) {
+    return a.used_at != b.used_at ? a.used_at < b.used_at : a.key < b.key;
+  });
+  for (const Listed& file : found) add(file.key, file.size_bytes);
+}
+
+void DiskStore::State::list_file(const fs::directory_entry& file,
+                                 std::vector<Listed>& found) const {
+  std::error_code error;
+  if (file.is_symlink(error) || !file.is_regular_file(error)) return;
+  const std::string name = file.path().filename().string();
+  const auto used_at = file.last_write_time(error);
+  const auto size_bytes = static_cast<std::int64_t>(file.file_size(error));
+  if (error) return;
+  const std::string_view stem =
+      std::string_view(name).substr(0, std::min<std::size_t>(32, name.size()));
+  const std::optional<Hash128> key = parse_key(stem);
+  if (!key.has_value()) return;  // not ours: left alone
+  if (name == std::string(stem) + std::string(kSuffix)) {
+    found.push_back({used_at, *key, size_bytes});
+  } else if (name.ends_with(kTemporarySuffix) &&
+             fs::file_time_type::clock::now() - used_at > kMaxTemporaryAge) {
+    fs::remove(file.path(), error);
+  }
+}
+
+void DiskStore::State::add(const Hash128& key, std::int64_t size_bytes) {
+  forget(key);
+  uses.push_back(key);
+  entries[key] = {size_bytes, std::prev(uses.end())};
+  stats.bytes += size_bytes;
+}
+
+void DiskStore::State::forget(const Hash128& key) {
+  const auto found = entries.find(key);
+  if (found == entries.end()) return;
+  stats.bytes -= found->second.size_bytes;
+  uses.erase(found->second.use);
+  entries.erase(found);
+}
+
+void DiskStore::State::evict(std::int64_t size_bytes) {
+  while (!uses.empty() && stats.bytes + size_bytes > max_bytes) {
+    const Hash128 key = uses.front();
+    std::error_code error;
+    fs::remove(path_of(key), error);  // another process may have been first
+    forget(key);
+    ++stats.evicted;
+  }
+}
+
+void DiskStore::State::warn(std::string_view trouble, const std::string& message) {
+  if (!warned.insert(std::string(trouble)).second) return;
+  log_warning("cache", message + "; further ones are not reported");
+}
+
+// The payload, or nothing and in `fault` a phrase that says why; no phrase: there is no such file.
+std::optional<std::vector<std::byte>> DiskStore::State::read_file(const fs::path& path,
+                                                                  const Hash128& key,
+                                                                  std::string& fault) const {
+  const Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
+  if (file.get() < 0) {
+    if (errno != ENOENT) fault = std::strerror(errno);
+    return std::nullopt;
+  }
+  struct stat status {};
+  if (::fstat(file.get(), &status) != 0 || !S_ISREG(status.st_mode)) {
+    fault = "is no regular file";
+    return std::nullopt;
+  }
+  const auto file_bytes = static_cast<std::uint64_t>(status.st_size);
+  std::array<std::byte, kBlobHeaderBytes> header{};
+  const bool has_header = file_bytes >= kBlobHeaderBytes && read_all(file.get(), header);
+  fault = has_header ? describe_header_fault(header, name_of(key), file_bytes) : "is cut short";
+  if (!fault.empty()) return std::nullopt;
+  std::vector<std::byte> payload(static_cast<std::size_t>(file_bytes - kBlobHeaderBytes));
+  if (!read_all(file.get(), payload) || !payload_matches(header, payload)) {
+    fault = "is damaged: its checksum does not match";
+    return std::nullopt;
+  }
+  ::futimens(file.get(),
+             nullptr);  // used now; where that is not allowed, the order is a little off
+  return payload;
+}
+
+std::optional<std::vector<std::byte>> DiskStore::State::read(
+    const Hash128& key, std::optional<std::size_t> wanted_bytes) {
+  {
+    const std::lock_guard lock(mutex);
+    for (const Pending& blob : queue) {
+      if (blob.key != key || (wanted_bytes && blob.payload.size() != *wanted_bytes)) continue;
+      ++stats.hits;
+      return blob.payload;
+    }
+  }
+  const fs::path path = path_of(key);
+  std::string fault;
+  std::optional<std::vector<std::byte>> payload = read_file(path, key, fault);
+  const std::lock_guard lock(mutex);
+  if (payload.has_value() && wanted_bytes && payload->size() != *wanted_bytes) {
+    fault = "holds " + std::to_string(payload->size()) + " bytes; " +
+            std::to_string(*wanted_bytes) + " were expected";
+    payload.reset();
+  }
+  if (payload.has_value()) {
+    ++stats.hits;
+    add(key, static_cast<std::int64_t>(payload->size() + kBlobHeaderBytes));
+    return payload;
+  }
+  ++stats.misses;
+  forget(key);
+  if (fault.empty()) return std::nullopt;
+  ++stats.damaged;
+  warn("damaged", path.string() + ": " + fault + "; it is removed and its content computed again");
+  std::error_code error;
+  fs::remove(path, error);
+  return std::nullopt;
+}
+
+bool DiskStore::State::write_file(const Pending& blob) {
+  const fs::path path = path_of(blob.key);
+  std::error_code error;
+  fs::create_directories(path.parent_path(), error);
+  const fs::path temporary =
+      path.parent_path() / (blob.key.hex() + "." + std::to_string(::getpid()) + "." +
+                            std::to_string(num_temporary++) + std::string(kTemporarySuffix));
+  const auto header = make_blob_header(name_of(blob.key), blob.payload);
+  const Descriptor file(
+      ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0644));
+  const bool is_written = file.get() >= 0 && write_all(file.get(), header) &&
+                          write_all(file.get(), blob.payload) &&
+                          ::rename(temporary.c_str(), path.c_str()) == 0;
+  if (is_written) return true;
+  const std::string reason = std::strerror(errno);
+  ::unlink(temporary.c_str());
+  const std::lock_guard lock(mutex);
+  warn("unwritten", path.string() + ": cannot be written (" + reason + ") and is not kept");
+  return false;
+}
+
+void DiskStore::State::run_writer() {
+  std::unique_lock lock(mutex);
+  while (true) {
+    changed.wait(lock, [&] { return is_closing || !queue.empty(); });
+    if (queue.empty()) return;
+    const Pending& blob = queue.front();  // stays in its place while it is written
+    const auto size_bytes = static_cast<std::int64_t>(blob.payload.size() + kBlobHeaderBytes);
+    evict(size_bytes);
+    lock.unlock();
+    const bool is_written = write_file(blob);
+    lock.lock();
+    if (is_written) {
+      add(blob.key, size_bytes);
+      ++stats.stored;
+    }
+    queued_bytes -= blob.payload.size();
+    queue.pop_front();
+    changed.notify_all();
+  }
+}
+
+DiskStore::DiskStore(const fs::path& folder, std::string kind, std::int64_t max_bytes)
+    : state_(std::make_unique<State>()) {
+  CAPTION_CHECK(!kind.empty() && kind.size() <= kMaxKindBytes, "disk store: a kind without a name");
+  state_->kind = std::move(kind);
+  state_->root = folder / state_->kind;
+  state_->max_bytes = max_bytes;
+  std::error_code error;
+  fs::create_directories(state_->root, error);
+  if (error || !fs::is_directory(state_->root, error)) {
+    throw Error(ErrorCode::kIo, folder.string() + ": cannot be used as a cache folder (" +
+                                    error.message() + "); name another with --kv-cache-dir");
+  }
+  {
+    const std::lock_guard lock(state_->mutex);
+    state_->list_files();
+    state_->evict(0);
+  }
+  state_->writer = std::thread([this] { state_->run_writer(); });
+}
+
+DiskStore::~DiskStore() {
+  {
+    const std::lock_guard lock(state_->mutex);
+    state_->is_closing = true;
+    state_->changed.notify_all();
+  }
+  state_->writer.join();
+}
+
+bool DiskStore::contains(const Hash128& key) const {
+  const std::lock_guard lock(state_->mutex);
+  return state_->entries.contains(key) ||
+         std::any_of(state_->queue.begin(), state_->queue.end(),
+                     [&](const State::Pending& blob) { return blob.key == key; });
+}
+
+std::optional<std::vector<std::byte>> DiskStore::get(const Hash128& key) {
+  return state_->read(key, std::nullopt);
+}
+
+bool DiskStore::get_into(const Hash128& key, std::span<std::byte> payload) {
+  const std::optional<std::vector<std::byte>> found = state_->read(key, payload.size());
+  if (!found.has_value()) return false;
+  std::copy(found->begin(), found->end(), payload.begin());
+  return true;
+}
+
+void DiskStore::put(const Hash128& key, std::span<const std::byte> payload) {
+  if (static_cast<std::int64_t>(payload.size() + kBlobHeaderBytes) > state_->max_bytes) return;
+  if (contains(key)) return;
+  State::Pending blob{key, {payload.begin(), payload.end()}};
+  std::unique_lock lock(state_->mutex);
+  state_->changed.wait(lock, [&] {
+    return state_->queue.empty() || state_->queued_bytes + payload.size() <= kMaxQueuedBytes;
+  });
+  state_->queued_bytes += payload.size();
+  state_->queue.push_back(std::move(blob));
+  state_->changed.notify_all();
+}
+
+void DiskStore::flush() {
+  std::unique_lock lock(state_->mutex);
+  state_->changed.wait(lock, [&] { return state_->queue.empty(); });
+}
+
+DiskStoreStats DiskStore::stats() const {
+  const std::lock_guard lock(state_->mutex);
+  return state_->stats;
+}
+
+}  // namespace caption::kv

@@ -1,0 +1,290 @@
+// What was put is found, by this store and the next; what is not exactly what was put is a miss.
+#include "kv/disk_store.h"
+
+#include <doctest/doctest.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <chrono>
+#include <csignal>
+#include <fstream>
+#include <iterator>
+#include <random>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "base/error.h"
+#include "base/log.h"
+
+namespace caption::kv {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::int64_t kPlenty = 1 << 30;
+constexpr std::int64_t kHeaderBytes = 72;
+
+fs::path fresh_folder(const std::string& name) {
+  const fs::path folder = fs::path(CAPTION_TEST_TMP) / ("disk_store_" + name);
+  fs::remove_all(folder);
+  return folder;
+}
+
+std::vector<std::byte> make_blob(std::uint64_t seed, std::size_t size_bytes) {
+  std::mt19937_64 rng(seed);
+  std::vector<std::byte> blob(size_bytes);
+  for (std::byte& byte : blob) byte = static_cast<std::byte>(rng());
+  return blob;
+}
+
+Hash128 key_of(std::uint64_t number) { return {0x1234567890abcdef, number}; }
+
+std::vector<fs::path> files_in(const fs::path& folder) {
+  std::vector<fs::path> files;
+  for (const auto& entry : fs::recursive_directory_iterator(folder)) {
+    if (entry.is_regular_file()) files.push_back(entry.path());
+  }
+  return files;
+}
+
+std::string read_file(const fs::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+void write_file(const fs::path& path, const std::string& bytes) {
+  std::ofstream(path, std::ios::binary) << bytes;
+}
+
+// Warnings are part of what damaged files do; they need not be read here.
+struct Silence {
+  LogLevel before = log_level();
+  Silence() { set_log_level(LogLevel::kError); }
+  ~Silence() { set_log_level(before); }
+};
+
+TEST_SUITE("kv/disk_store") {
+  TEST_CASE("gives back what was put, at once, after a flush, and to the next store") {
+    const fs::path folder = fresh_folder("round_trip");
+    {
+      DiskStore store(folder, "pages", kPlenty);
+      for (std::uint64_t i = 0; i < 20; ++i) {
+        CHECK_FALSE(store.contains(key_of(i)));
+        CHECK_FALSE(store.get(key_of(i)).has_value());
+        store.put(key_of(i), make_blob(i, i * 1000));
+        CHECK(store.contains(key_of(i)));
+        CHECK(store.get(key_of(i)) == make_blob(i, i * 1000));
+      }
+      store.flush();
+      for (std::uint64_t i = 0; i < 20; ++i) CHECK(store.get(key_of(i)) == make_blob(i, i * 1000));
+      CHECK(store.stats().stored == 20);
+      CHECK(store.stats().misses == 20);
+      CHECK(store.stats().hits == 40);
+    }
+    DiskStore next(folder, "pages", kPlenty);
+    for (std::uint64_t i = 0; i < 20; ++i) {
+      CHECK(next.contains(key_of(i)));
+      std::vector<std::byte> payload(i * 1000);
+      CHECK(next.get_into(key_of(i), payload));
+      CHECK(payload == make_blob(i, i * 1000));
+    }
+    DiskStore other_kind(folder, "vision", kPlenty);
+    CHECK_FALSE(other_kind.contains(key_of(3)));
+  }
+
+  TEST_CASE("a flipped bit in any byte, any cut and any addition is a miss, and the file goes") {
+    const Silence silence;
+    const fs::path folder = fresh_folder("damage");
+    const std::vector<std::byte> blob = make_blob(1, 100);
+    {
+      DiskStore store(folder, "pages", kPlenty);
+      store.put(key_of(1), blob);
+    }
+    const fs::path path = files_in(folder).at(0);
+    const std::string whole = read_file(path);
+    REQUIRE(std::ssize(whole) == kHeaderBytes + 100);
+    std::vector<std::string> damaged;
+    for (std::size_t i = 0; i < whole.size(); ++i) {
+      std::string copy = whole;
+      copy[i] = static_cast<char>(copy[i] ^ (1 << (i % 8)));
+      damaged.push_back(copy);
+      damaged.push_back(whole.substr(0, i));
+    }
+    damaged.push_back(whole + "x");
+    for (std::size_t i = 0; i < damaged.size(); ++i) {
+      CAPTURE(i);
+      write_file(path, damaged[i]);
+      DiskStore store(folder, "pages", kPlenty);
+      std::vector<std::byte> payload(100, std::byte{7});
+      CHECK_FALSE(store.get_into(key_of(1), payload));
+      CHECK(payload == std::vector<std::byte>(100, std::byte{7}));
+      CHECK(store.stats().damaged == 1);
+      CHECK_FALSE(store.contains(key_of(1)));
+      CHECK_FALSE(fs::exists(path));
+    }
+    write_file(path, whole);
+    CHECK(DiskStore(folder, "pages", kPlenty).get(key_of(1)) == blob);
+  }
+
+  TEST_CASE("a blob of another size is a miss") {
+    const Silence silence;
+    DiskStore store(fresh_folder("size"), "pages", kPlenty);
+    store.put(key_of(1), make_blob(1, 100));
+    store.flush();
+    std::vector<std::byte> payload(99);
+    CHECK_FALSE(store.get_into(key_of(1), payload));
+  }
+
+  TEST_CASE("a file under another blob's name is not taken for it") {
+    const Silence silence;
+    const fs::path folder = fresh_folder("renamed");
+    {
+      DiskStore store(folder, "pages", kPlenty);
+      store.put(key_of(1), make_blob(1, 100));
+    }
+    const fs::path path = files_in(folder).at(0);
+    fs::rename(path, path.parent_path() / (key_of(2).hex() + ".bin"));
+    DiskStore store(folder, "pages", kPlenty);
+    CHECK(store.contains(key_of(2)));
+    CHECK_FALSE(store.get(key_of(2)).has_value());
+  }
+
+  TEST_CASE("keeps to its bytes: the blob that was not used for longest goes first") {
+    const fs::path folder = fresh_folder("cap");
+    constexpr std::int64_t kRoom = 3 * (kHeaderBytes + 1000);
+    {
+      DiskStore store(folder, "pages", kRoom);
+      for (std::uint64_t i = 0; i < 3; ++i) store.put(key_of(i), make_blob(i, 1000));
+      store.flush();
+      CHECK(store.get(key_of(0)).has_value());  // now 1 is the oldest
+      store.put(key_of(3), make_blob(3, 1000));
+      store.flush();
+      CHECK_FALSE(store.contains(key_of(1)));
+      CHECK(store.contains(key_of(0)));
+      CHECK(store.stats().evicted == 1);
+      CHECK(store.stats().bytes == kRoom);
+      store.put(key_of(9), make_blob(9, 4000));  // larger than all there is
+      CHECK_FALSE(store.contains(key_of(9)));
+    }
+    CHECK(files_in(folder).size() == 3);
+    // Another run with less room keeps what was used last.
+    for (const std::uint64_t i : {2, 0, 3}) {
+      const std::string hex = key_of(i).hex();
+      fs::last_write_time(folder / "pages" / hex.substr(0, 2) / (hex + ".bin"),
+                          fs::file_time_type::clock::now() + std::chrono::seconds(i));
+    }
+    DiskStore smaller(folder, "pages", kHeaderBytes + 1000);
+    CHECK(smaller.contains(key_of(3)));
+    CHECK_FALSE(smaller.contains(key_of(0)));
+    CHECK(files_in(folder).size() == 1);
+  }
+
+  TEST_CASE("two stores may share a folder, whatever one of them removes") {
+    const fs::path folder = fresh_folder("two");
+    DiskStore a(folder, "pages", kPlenty);
+    a.put(key_of(1), make_blob(1, 1000));
+    a.flush();
+    DiskStore b(folder, "pages", kPlenty);
+    CHECK(b.contains(key_of(1)));
+    for (const fs::path& path : files_in(folder)) fs::remove(path);
+    CHECK_FALSE(a.get(key_of(1)).has_value());
+    CHECK_FALSE(b.get(key_of(1)).has_value());
+    CHECK(b.stats().damaged == 0);  // gone is not damaged
+    b.put(key_of(1), make_blob(1, 1000));
+    b.flush();
+    CHECK(a.get(key_of(1)) == make_blob(1, 1000));  // found although a did not know of it
+  }
+
+  TEST_CASE("what is not its own is neither read, counted nor removed") {
+    const Silence silence;
+    const fs::path folder = fresh_folder("foreign");
+    fs::create_directories(folder / "pages" / "ab");
+    const fs::path notes = folder / "pages" / "ab" / "notes.txt";
+    write_file(notes, "mine");
+    const fs::path outside = fresh_folder("foreign_outside");
+    fs::create_directories(outside);
+    write_file(outside / "target", "mine too");
+    const std::string hex = key_of(5).hex();
+    fs::create_directories(folder / "pages" / hex.substr(0, 2));
+    fs::create_symlink(outside / "target", folder / "pages" / hex.substr(0, 2) / (hex + ".bin"));
+    {
+      DiskStore store(folder, "pages", 1);
+      CHECK(store.stats().bytes == 0);
+      CHECK_FALSE(store.contains(key_of(5)));
+      CHECK_FALSE(store.get(key_of(5)).has_value());
+    }
+    CHECK(read_file(notes) == "mine");
+    CHECK(read_file(outside / "target") == "mine too");
+  }
+
+  TEST_CASE("temporary files that a killed run left long ago are removed, fresh ones are not") {
+    const fs::path folder = fresh_folder("temporary");
+    fs::create_directories(folder / "pages" / "12");
+    const fs::path old_file = folder / "pages" / "12" / (key_of(1).hex() + ".17.0.tmp");
+    const fs::path fresh = folder / "pages" / "12" / (key_of(2).hex() + ".17.0.tmp");
+    write_file(old_file, "half");
+    write_file(fresh, "half");
+    fs::last_write_time(old_file, fs::file_time_type::clock::now() - std::chrono::hours(2));
+    const DiskStore store(folder, "pages", kPlenty);
+    CHECK_FALSE(fs::exists(old_file));
+    CHECK(fs::exists(fresh));
+  }
+
+  TEST_CASE("a folder that cannot be one is refused by name") {
+    const fs::path folder = fresh_folder("file");
+    fs::create_directories(folder);
+    write_file(folder / "file", "");
+    CHECK_THROWS_WITH_AS(DiskStore(folder / "file", "pages", kPlenty),
+                         doctest::Contains("--kv-cache-dir"), Error);
+  }
+
+  TEST_CASE("a disk that takes no more costs the blob, not the run") {
+    const Silence silence;
+    DiskStore store(fresh_folder("full"), "pages", kPlenty);
+    struct rlimit before {};
+    REQUIRE(::getrlimit(RLIMIT_FSIZE, &before) == 0);
+    const auto handler = std::signal(SIGXFSZ, SIG_IGN);
+    struct rlimit small = before;
+    small.rlim_cur = 4096;
+    REQUIRE(::setrlimit(RLIMIT_FSIZE, &small) == 0);
+    store.put(key_of(1), make_blob(1, 10'000));
+    store.put(key_of(2), make_blob(2, 1'000));
+    store.flush();
+    REQUIRE(::setrlimit(RLIMIT_FSIZE, &before) == 0);
+    std::signal(SIGXFSZ, handler);
+    CHECK_FALSE(store.contains(key_of(1)));
+    CHECK(store.get(key_of(2)) == make_blob(2, 1'000));
+    CHECK(store.stats().stored == 1);
+  }
+
+  TEST_CASE("several threads put and get at once") {
+    DiskStore store(fresh_folder("threads"), "pages", 40 * (kHeaderBytes + 5000));
+    std::vector<std::thread> threads;
+    std::atomic<int> num_wrong = 0;
+    for (std::uint64_t t = 0; t < 4; ++t) {
+      threads.emplace_back([&, t] {
+        std::mt19937_64 rng(t);
+        for (int i = 0; i < 200; ++i) {
+          const std::uint64_t number = rng() % 60;
+          const auto blob = make_blob(number, 5000);
+          if (rng() % 2 == 0) {
+            store.put(key_of(number), blob);
+          } else {
+            const auto found = store.get(key_of(number));
+            if (found.has_value() && *found != blob) ++num_wrong;
+          }
+        }
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+    store.flush();
+    CHECK(num_wrong == 0);
+    CHECK(store.stats().bytes <= 40 * (kHeaderBytes + 5000));
+    CHECK(store.stats().damaged == 0);
+  }
+}
+
+}  // namespace
+}  // namespace caption::kv
