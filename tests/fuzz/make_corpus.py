@@ -171,10 +171,27 @@ video:
         "invalid_utf8": b"generation: {prompt: \xff}", "nul": b"engine:\x00 {}", "bom": b"\xef\xbb\xbfengine: {}", "utf16": "engine: {}".encode("utf-16"),
         "deep": "engine: " + "[" * 200, "deep_map": "{a: " * 200, "tab": "engine:\n\tmax_num_seqs: 1\n", "open": "generation: {prompt: \"a",
         "sampling": "video: {sampling: fps=0}", "no_video": "model: {vision: a, llm: b, projector: c, prompt: x}",
+        "escape_of_half_a_character": b' " \\\xda\xa4',
+    }
+
+
+def blob_header(magic=b"capblob\n", version=1, header_bytes=72, kind=b"pages", key=(1, 2), payload_bytes=0, checksum=(0, 0)):
+    return (magic + struct.pack("<II", version, header_bytes) + kind.ljust(16, b"\0")
+            + struct.pack("<QQQQQ", *key, payload_bytes, *checksum))
+
+
+def blob_seeds():
+    # XXH3-128 of nothing, high half first.
+    empty = (0x99AA06D3014798D8, 0x6001C324468D497F)
+    return {
+        "empty": b"", "good": blob_header(checksum=empty), "cut": blob_header()[:40], "magic": blob_header(magic=b"capblob\r"),
+        "version": blob_header(version=2), "kind": blob_header(kind=b"vision"), "key": blob_header(key=(2, 1)),
+        "size": blob_header(payload_bytes=2**64 - 1), "checksum": blob_header(payload_bytes=3) + b"abc",
     }
 
 
 if __name__ == "__main__":
+    write("blob", blob_seeds())
     write("json", json_seeds())
     write("preset", preset_seeds())
     write("safetensors", safetensors_seeds())
