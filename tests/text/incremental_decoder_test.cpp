@@ -85,6 +85,44 @@ TEST_SUITE("text/incremental_decoder") {
     }
   }
 
+  TEST_CASE(
+      "Korean, in byte tokens or not, may be cut after any token and is never held too long") {
+    std::mt19937 rng(9);
+    const std::vector<std::string> words = {
+        "영상", "에는", " 파란", " 하늘",  "이 ",          "뷁",   "똠방", "👩‍🎤",
+        " a",   "b",    "\n",    "한국어", "\u1112\u1161", "漢字", ". ",   "\u00e9"};
+    int num_held = 0;
+    for (const char* name : {"legacy", "modern", "no_prefix"}) {
+      CAPTURE(std::string(name));
+      const auto tokenizer = open_tokenizer(std::string(kGoldens) + name);
+      for (int round = 0; round < 300; ++round) {
+        std::string text = "가";
+        for (auto i = rng() % 12; i > 0; --i) text += words[rng() % words.size()];
+        CAPTURE(text);
+        std::vector<TokenId> ids = tokenizer->encode(text, AddedTokens::kPlainText);
+        if (round % 3 == 0) ids[rng() % ids.size()] = 5 + static_cast<TokenId>(rng() % 250);
+        IncrementalDecoder decoder(*tokenizer);
+        std::string shown;
+        for (std::size_t i = 0; i < ids.size(); ++i) {
+          const std::string piece = decoder.push(ids[i]);
+          CHECK(is_valid_utf8(piece));
+          shown += piece;
+          const std::string so_far = tokenizer->decode(std::span(ids).first(i + 1));
+          IncrementalDecoder cut_here = decoder;
+          CHECK(shown + cut_here.finish() == so_far);
+          // Only a run of byte tokens waits for its end.
+          if (!tokenizer->is_byte_fallback(ids[i]) && !tokenizer->token_bytes(ids[i]).empty()) {
+            CHECK(shown == so_far);
+          }
+          num_held += shown == so_far ? 0 : 1;
+        }
+        shown += decoder.finish();
+        if (round % 3 != 0) CHECK(shown == text);
+      }
+    }
+    CHECK(num_held > 1000);  // byte runs did occur
+  }
+
   TEST_CASE("ordinary text comes out token by token, a byte run when it has ended") {
     const auto tokenizer = open_tokenizer(std::string(kGoldens) + "modern");
     const TokenId a = *tokenizer->find_token("\u2581a");
