@@ -20,6 +20,10 @@ void* operator new(std::size_t size_bytes) {
   if (void* memory = std::malloc(size_bytes)) return memory;
   throw std::bad_alloc();
 }
+void* operator new(std::size_t size_bytes, const std::nothrow_t&) noexcept {  // std::stable_sort's
+  ++g_num_allocations;
+  return std::malloc(size_bytes);
+}
 void operator delete(void* memory) noexcept { std::free(memory); }
 void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
 
