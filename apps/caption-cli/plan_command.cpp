@@ -117,10 +117,13 @@ void set_host(const config::Preset& preset, const Machine& machine, bench::PlanI
   input.device_name = machine.cpu_model;
   input.memory_bytes = machine.memory_bytes;
   input.fixed_bytes = bench::process_memory().resident_bytes;
-  const model::DecoderSpec spec = model::decoder_spec(*input.model.text);
+  const model::TextShape& text = *input.model.text;
+  const std::int64_t held_bytes =
+      bench::held_weight_bytes(input.model, input.weights) +
+      model::decoder_scratch_bytes(text, input.max_num_batched_tokens, input.max_num_seqs);
   try {
-    input.kv_cache_bytes = config::plan_kv_cache_bytes(
-        preset, spec, bench::held_weight_bytes(input.model, input.weights), input.memory_bytes);
+    input.kv_cache_bytes = config::plan_kv_cache_bytes(preset, model::decoder_spec(text),
+                                                       held_bytes, input.memory_bytes);
   } catch (const Error& error) {
     if (error.code() != ErrorCode::kOutOfMemory) throw;
     input.kv_cache_bytes = 0;  // the plan says why

@@ -14,46 +14,32 @@ namespace {
 using model::TextShape;
 
 constexpr std::int64_t kFloatBytes = 4;
-constexpr std::int64_t kHeadBytes = 2;           // LM head and tower stay in 16 bits
 constexpr std::int64_t kSamplerBytesPerId = 28;  // sampling/sampler.h
 
 double as_double(std::int64_t value) { return static_cast<double>(value); }
 
 const TextShape& text_of(const PlanInput& input) { return *input.model.text; }
 
+// Activations are f32 on the host and 16 bits on a card.
+std::int64_t activation_divisor(const PlanInput& input) {
+  return input.device == PlanDevice::kHost ? 1 : 2;
+}
+
 std::int64_t prompt_tokens(const Plan& plan) {
   return plan.vision_tokens + plan.input.prompt_tokens;
 }
 
-// Work of a step: tokens computed, keys they attend to (summed), tokens whose KV is read.
-struct StepWork {
-  double new_tokens = 0;
-  double attended_tokens = 0;
-  double context_tokens = 0;
-  double logit_rows = 0;
-};
-
-StepCost cost_of(const PlanInput& input, std::int64_t token_bytes, const StepWork& work) {
-  const TextShape& text = text_of(input);
-  const std::int64_t layer_weights =
-      model::count_parameters({.name = {}, .text = text, .vision = {}}).projections;
-  const double head_weights = as_double(text.vocab * text.hidden);
-  StepCost cost;
-  cost.flops = 2 * work.new_tokens * as_double(layer_weights) +
-               4 * as_double(text.num_layers * text.q_dim()) * work.attended_tokens +
-               2 * work.logit_rows * head_weights;
-  const WeightLayout layout =
-      input.weights == WeightLayout::kF32 && input.model.stored_dtype != DType::kF32
-          ? WeightLayout::kBF16
-          : input.weights;
-  const std::int64_t head_bytes = layout == WeightLayout::kF32 ? kFloatBytes : kHeadBytes;
-  cost.bytes = as_double(projection_bytes(text, layout)) + head_weights * as_double(head_bytes) +
-               as_double(token_bytes) * (work.context_tokens + work.new_tokens);
-  const double compute_s = cost.flops / input.rates.flops_per_s;
-  const double transfer_s = cost.bytes / input.rates.bytes_per_s;
-  cost.seconds = std::max(compute_s, transfer_s);
-  cost.is_bound_by_bandwidth = transfer_s >= compute_s;
-  return cost;
+PlannedStep plan_step(const PlanInput& input, const StepWork& work) {
+  // f32 means the numbers of the file (held_weight_bytes()).
+  const bool is_16_bit =
+      input.weights == WeightLayout::kF32 && input.model.stored_dtype != DType::kF32;
+  const WeightLayout layout = is_16_bit ? WeightLayout::kBF16 : input.weights;
+  PlannedStep step;
+  step.cost = cost_of(text_of(input), layout, input.kv_dtype, work);
+  step.seconds = step.cost.seconds(input.rates.bytes_per_s, input.rates.flops_per_s);
+  step.is_bound_by_bandwidth =
+      step.cost.is_bound_by_bandwidth(input.rates.bytes_per_s, input.rates.flops_per_s);
+  return step;
 }
 
 void plan_weights(Plan& plan) {
@@ -81,7 +67,8 @@ void plan_tokens(Plan& plan) {
     plan.vision_tokens = images * model::tokens_per_image(vision, input.frame);
     text_tokens += images * vision.text_tokens_per_image;
     plan.vision_flops = model::encoder_flops(vision, input.num_frames, input.frame);
-    plan.vision_bytes = model::encoder_scratch_bytes(vision, input.num_frames, input.frame);
+    plan.vision_bytes = model::encoder_scratch_bytes(vision, input.num_frames, input.frame) /
+                        activation_divisor(input);
   }
   plan.input.prompt_tokens = text_tokens;
   plan.video_tokens = prompt_tokens(plan) + input.output_tokens;
@@ -92,11 +79,10 @@ void plan_tokens(Plan& plan) {
       input.num_beams == 1 ? of_beam : shared + input.num_beams * (of_beam - shared);
 }
 
-// The engine's scratch memory for steps of so many tokens (engine.cpp reserves no more than the
-// pages hold).
 void plan_activations(Plan& plan, std::int64_t step_tokens) {
   const TextShape& text = text_of(plan.input);
-  plan.scratch_bytes = model::decoder_scratch_bytes(text, step_tokens, plan.input.max_num_seqs);
+  plan.scratch_bytes = model::decoder_scratch_bytes(text, step_tokens, plan.input.max_num_seqs) /
+                       activation_divisor(plan.input);
   plan.logits_bytes =
       text.vocab * (kFloatBytes * (plan.input.max_num_seqs + 1) + kSamplerBytesPerId);
 }
@@ -127,9 +113,6 @@ void plan_memory(Plan& plan) {
   const std::int64_t step_tokens = std::max(input.max_num_batched_tokens, whole_prompt);
   plan_activations(plan, step_tokens);
   plan_pages(plan);
-  if (plan.num_pages > 0) {
-    plan_activations(plan, std::min(step_tokens, plan.num_pages * kv::kPageTokens));
-  }
   plan.total_bytes = bytes_before_pages(plan) + plan.pool_bytes;
   if (input.device == PlanDevice::kHost) plan.total_bytes += input.queue_bytes;
   const std::int64_t of_pages = plan.num_pages / plan.pages_per_video;
@@ -145,19 +128,17 @@ void plan_speed(Plan& plan) {
                            : std::max(as_double(input.max_num_batched_tokens), prompt);
   // Several whole prompts in a step, or a chunk of one that reads what came before it.
   const double context = prompt <= chunk ? chunk : (prompt + chunk) / 2;
-  plan.prefill = cost_of(input, plan.token_bytes,
-                         {.new_tokens = chunk,
-                          .attended_tokens = chunk * (prompt + 1) / 2,
-                          .context_tokens = context,
-                          .logit_rows = chunk / prompt});
+  plan.prefill = plan_step(input, {.new_tokens = chunk,
+                                   .attended_tokens = chunk * (prompt + 1) / 2,
+                                   .context_tokens = context,
+                                   .logit_rows = chunk / prompt});
   plan.prefill_tokens_per_s = chunk / plan.prefill.seconds;
   const double rows = as_double(plan.num_concurrent * input.num_beams);
   const double mean_length = prompt + as_double(input.output_tokens) / 2;
-  plan.decode = cost_of(input, plan.token_bytes,
-                        {.new_tokens = rows,
-                         .attended_tokens = rows * mean_length,
-                         .context_tokens = rows * mean_length,
-                         .logit_rows = rows});
+  plan.decode = plan_step(input, {.new_tokens = rows,
+                                  .attended_tokens = rows * mean_length,
+                                  .context_tokens = rows * mean_length,
+                                  .logit_rows = rows});
   plan.decode_tokens_per_s = as_double(plan.num_concurrent) / plan.decode.seconds;
   plan.vision_s = plan.vision_flops / input.rates.flops_per_s;
   const double decode_s = as_double(input.output_tokens) / plan.decode_tokens_per_s;
@@ -263,13 +244,6 @@ std::string_view limit_name(Limit limit) {
     case Limit::kCompute: return "compute";
   }
   return "?";
-}
-
-std::int64_t kv_token_bytes(const TextShape& shape, DType dtype) {
-  const std::int64_t heads = 2 * shape.num_layers * shape.num_kv_heads;
-  const auto element_bytes = static_cast<std::int64_t>(dtype_size_bytes(dtype));
-  const std::int64_t scale_bytes = dtype == DType::kI8 ? 2 : 0;
-  return heads * (shape.head_dim * element_bytes + scale_bytes);
 }
 
 Plan make_plan(const PlanInput& input) {

@@ -14,6 +14,7 @@
 #include <string_view>
 #include <vector>
 
+#include "bench/step_cost.h"
 #include "bench/weight_layout.h"
 #include "model/model_shape.h"
 #include "tensor/dtype.h"
@@ -66,18 +67,14 @@ struct KvBytes {
   std::int64_t token_bytes = 0;
 };
 
-// One step of the engine: its work, and the least time for it.
-struct StepCost {
-  double flops = 0;
-  double bytes = 0;
-  double seconds = 0;
-  bool is_bound_by_bandwidth = false;
-
-  double intensity() const { return bytes > 0 ? flops / bytes : 0; }  // FLOP per byte
-};
-
 enum class Limit { kMemory, kBandwidth, kCompute };
 std::string_view limit_name(Limit limit);
+
+struct PlannedStep {
+  StepCost cost;
+  double seconds = 0;  // at least
+  bool is_bound_by_bandwidth = false;
+};
 
 struct Plan {
   PlanInput input;
@@ -103,8 +100,8 @@ struct Plan {
   std::int64_t num_concurrent = 0;  // videos in one step: max_num_seqs, or what the pages hold
 
   double vision_flops = 0;  // of a video
-  StepCost prefill;         // a step of max_num_batched_tokens of prompt
-  StepCost decode;          // a step of num_concurrent sequences at their mean length
+  PlannedStep prefill;      // of max_num_batched_tokens of prompt
+  PlannedStep decode;       // of num_concurrent sequences at their mean length
   double vision_s = 0;      // the least time a video takes in the tower
   double prefill_tokens_per_s = 0;
   double decode_tokens_per_s = 0;
@@ -121,8 +118,5 @@ Plan make_plan(const PlanInput& input);
 
 std::string to_text(const Plan& plan);
 std::string to_json(const Plan& plan);  // one object, a line of its own
-
-// Bytes of K and V of a token over all layers; int8 with its scales (bf16 per token and head).
-std::int64_t kv_token_bytes(const model::TextShape& shape, DType dtype);
 
 }  // namespace caption::bench

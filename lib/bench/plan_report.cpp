@@ -102,14 +102,14 @@ void write_speed(const Plan& plan, Lines& lines) {
   lines.add(
       "arithmetic", format_si(input.rates.flops_per_s) + "FLOP/s",
       "balance " + format_number(input.rates.flops_per_s / input.rates.bytes_per_s) + " FLOP/byte");
-  const auto step = [&](const char* name, const StepCost& cost, double rate) {
+  const auto add_step = [&](const char* name, const PlannedStep& step, double rate) {
     lines.add(name, format_number(rate) + " tok/s",
-              format_number(cost.intensity()) + " FLOP/byte, a step of " +
-                  format_number(1e3 * cost.seconds) + " ms, bound by " +
-                  (cost.is_bound_by_bandwidth ? "bandwidth" : "arithmetic"));
+              format_number(step.cost.intensity()) + " FLOP/byte, a step of " +
+                  format_number(1e3 * step.seconds) + " ms, bound by " +
+                  (step.is_bound_by_bandwidth ? "bandwidth" : "arithmetic"));
   };
-  step("prefill", plan.prefill, plan.prefill_tokens_per_s);
-  step("decode", plan.decode, plan.decode_tokens_per_s);
+  add_step("prefill", plan.prefill, plan.prefill_tokens_per_s);
+  add_step("decode", plan.decode, plan.decode_tokens_per_s);
   if (plan.vision_flops > 0) {
     lines.add("vision", format_number(1 / plan.vision_s) + " /s",
               "videos; " + format_si(plan.vision_flops) + "FLOP each");
@@ -119,13 +119,13 @@ void write_speed(const Plan& plan, Lines& lines) {
   lines.add("limit", std::string(limit_name(plan.limit)), plan.limit_reason);
 }
 
-void write_step_json(JsonWriter& json, const char* name, const StepCost& cost, double rate) {
+void write_step_json(JsonWriter& json, const char* name, const PlannedStep& step, double rate) {
   json.begin_object(name)
-      .add("flops", cost.flops)
-      .add("bytes", cost.bytes)
-      .add("flop_per_byte", cost.intensity())
-      .add("step_s", cost.seconds)
-      .add("bound_by", cost.is_bound_by_bandwidth ? "bandwidth" : "compute")
+      .add("flops", step.cost.flops)
+      .add("bytes", step.cost.bytes)
+      .add("flop_per_byte", step.cost.intensity())
+      .add("step_s", step.seconds)
+      .add("bound_by", step.is_bound_by_bandwidth ? "bandwidth" : "compute")
       .add("tokens_per_s", rate)
       .end_object();
 }

@@ -4,6 +4,7 @@
 #include <array>
 #include <atomic>
 #include <cstring>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -17,20 +18,28 @@
 namespace caption::bench {
 namespace {
 
-struct Vectors {
+struct Arithmetic {
   MultiplyAdd run = nullptr;
-  int width = 1;  // floats in a register
+  int flops_per_chain = 2;  // of a round of one chain
 };
 
-Vectors vectors_of(CpuTier tier) {
+Arithmetic f32_of(CpuTier tier) {
+  switch (tier) {
 #if defined(__x86_64__)
-  if (tier == CpuTier::kAvx512 || tier == CpuTier::kAvx512Bf16) {
-    return {multiply_add_avx512, kAvx512Width};
+    case CpuTier::kAvx512Bf16:
+    case CpuTier::kAvx512: return {multiply_add_avx512, 2 * kAvx512Width};
+    case CpuTier::kAvx2: return {multiply_add_avx2, 2 * kAvx2Width};
+#endif
+    default: return {multiply_add_reference, 2 * kReferenceWidth};
   }
-  if (tier == CpuTier::kAvx2) return {multiply_add_avx2, kAvx2Width};
+}
+
+std::optional<Arithmetic> bf16_of(CpuTier tier) {
+#if defined(__x86_64__)
+  if (tier == CpuTier::kAvx512Bf16) return Arithmetic{multiply_add_avx512bf16, 4 * kAvx512Width};
 #endif
   static_cast<void>(tier);
-  return {multiply_add_reference, kReferenceWidth};
+  return std::nullopt;
 }
 
 // Each index of the loop is one thread's share.
@@ -80,13 +89,14 @@ double measure_read(ThreadPool& pool, const RooflineOptions& options) {
   return kept.value == 1 ? 0 : median(std::move(rates));
 }
 
-double measure_flops(ThreadPool& pool, CpuTier tier, const RooflineOptions& options) {
-  const Vectors vectors = vectors_of(tier);
-  const double flops_per_round = 2.0 * kMultiplyAddChains * vectors.width;
+double measure_flops(ThreadPool& pool, const Arithmetic& arithmetic,
+                     const RooflineOptions& options) {
+  const double flops_per_round =
+      static_cast<double>(kMultiplyAddChains) * arithmetic.flops_per_chain;
   Kept kept;
   const auto run = [&](std::int64_t rounds) {
     return time_on_all_threads(pool, [&](std::int64_t i) {
-      const float sum = vectors.run(rounds, static_cast<float>(i));
+      const float sum = arithmetic.run(rounds, static_cast<float>(i));
       kept.add(sum > 0 ? 2 : 4);
     });
   };
@@ -129,9 +139,19 @@ Roofline measure_roofline(Stream& stream, const RooflineOptions& options) {
   CAPTION_CHECK(options.num_passes >= 1 && options.buffer_bytes >= (1 << 20),
                 "roofline: at least one pass over at least a mebibyte");
   ThreadPool& pool = stream.pool();
-  return {.read_bytes_per_s = measure_read(pool, options),
-          .flops_per_s = measure_flops(pool, stream.cpu_tier(), options),
-          .num_threads = pool.num_threads()};
+  Roofline roofline;
+  roofline.num_threads = pool.num_threads();
+  roofline.read_bytes_per_s = measure_read(pool, options);
+  roofline.f32_flops_per_s = measure_flops(pool, f32_of(stream.cpu_tier()), options);
+  roofline.flops_per_s = roofline.f32_flops_per_s;
+  if (const auto bf16 = bf16_of(stream.cpu_tier())) {
+    const double flops_per_s = measure_flops(pool, *bf16, options);
+    if (flops_per_s > roofline.flops_per_s) {
+      roofline.flops_per_s = flops_per_s;
+      roofline.arithmetic = "bf16";
+    }
+  }
+  return roofline;
 }
 
 KernelRates measure_kernels(Stream& stream) {

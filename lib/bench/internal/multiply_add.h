@@ -12,6 +12,8 @@ using MultiplyAdd = float (*)(std::int64_t rounds, float start);
 float multiply_add_reference(std::int64_t rounds, float start);
 float multiply_add_avx2(std::int64_t rounds, float start);    // x86-64 only
 float multiply_add_avx512(std::int64_t rounds, float start);  // x86-64 only
+// Dot products of pairs of bf16, summed in f32: two multiply-adds in each lane. x86-64 only.
+float multiply_add_avx512bf16(std::int64_t rounds, float start);
 
 // Twelve chains hide a latency of four cycles at two or three multiply-adds a cycle, and fit the
 // sixteen vector registers of AVX2 beside the two operands.

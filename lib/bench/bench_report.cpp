@@ -1,0 +1,278 @@
+#include "bench/bench_report.h"
+
+#include <algorithm>
+#include <functional>
+
+#include "bench/internal/json_writer.h"
+#include "bench/internal/units.h"
+
+namespace caption::bench {
+namespace {
+
+// The least time that the machine needs for what a run moved and computed, over the time it took.
+double share_of_roofline(const Comparison& comparison, const Measurement& run) {
+  const double least_s = run.cost.seconds(comparison.read_bytes_per_s(), comparison.flops_per_s());
+  return run.seconds > 0 ? least_s / run.seconds : 0;
+}
+
+double batch_occupancy(const VariantResult& result) {
+  return result.measurement().stats.mean_batch / result.variant.options.max_num_seqs;
+}
+
+double page_occupancy(const Measurement& run) {
+  return run.stats.mean_pages_used / static_cast<double>(run.stats.pages_total);
+}
+
+double bytes_per_s(const Measurement& run) { return run.cost.bytes / run.seconds; }
+double flops_per_s(const Measurement& run) { return run.cost.flops / run.seconds; }
+
+struct Row {
+  const char* name;
+  std::function<std::string(const VariantResult&)> text;
+};
+
+std::string milliseconds(double value) { return format_number(value); }
+
+std::vector<Row> latency_rows() {
+  using Result = const VariantResult&;
+  const auto of = [](const char* name, Summary Measurement::*summary, double Summary::*figure) {
+    return Row{name, [summary, figure](Result result) {
+                 return milliseconds(result.measurement().*summary.*figure);
+               }};
+  };
+  return {of("first token p50, ms", &Measurement::first_token_ms, &Summary::p50),
+          of("first token p90", &Measurement::first_token_ms, &Summary::p90),
+          of("first token p99", &Measurement::first_token_ms, &Summary::p99),
+          of("next token p50, ms", &Measurement::next_token_ms, &Summary::p50),
+          of("next token p99", &Measurement::next_token_ms, &Summary::p99),
+          of("latency mean, ms", &Measurement::latency_ms, &Summary::mean),
+          of("latency p50", &Measurement::latency_ms, &Summary::p50),
+          of("latency p90", &Measurement::latency_ms, &Summary::p90),
+          of("latency p99", &Measurement::latency_ms, &Summary::p99)};
+}
+
+std::vector<Row> engine_rows() {
+  using Result = const VariantResult&;
+  return {
+      {"steps", [](Result r) { return std::to_string(r.measurement().stats.steps); }},
+      {"batch occupancy", [](Result r) { return format_percent(batch_occupancy(r)); }},
+      {"page occupancy", [](Result r) { return format_percent(page_occupancy(r.measurement())); }},
+      {"page waste",
+       [](Result r) { return format_percent(r.measurement().stats.mean_page_waste); }},
+      {"prefix hits",
+       [](Result r) { return format_percent(r.measurement().stats.prefix_hit_rate()); }},
+      {"prompt tok computed",
+       [](Result r) { return std::to_string(r.measurement().stats.prefill_tokens); }},
+      {"preemptions", [](Result r) { return std::to_string(r.measurement().stats.preemptions); }},
+      {"peak memory", [](Result r) { return format_bytes(r.measurement().peak_bytes); }}};
+}
+
+std::vector<Row> make_rows(const Comparison& comparison) {
+  using Result = const VariantResult&;
+  const double first = comparison.variants.front().measurement().output_tokens_per_s();
+  std::vector<Row> rows = {
+      {"output tok/s",
+       [](Result r) { return format_number(r.measurement().output_tokens_per_s()); }},
+      {"ratio to the first",
+       [first](Result r) {
+         return first > 0 ? format_number(r.measurement().output_tokens_per_s() / first) : "-";
+       }},
+      {"prompt tok/s",
+       [](Result r) { return format_number(r.measurement().prompt_tokens_per_s()); }},
+      {"requests/s", [](Result r) { return format_number(r.measurement().requests_per_s()); }},
+      {"bandwidth", [](Result r) { return format_si(bytes_per_s(r.measurement())) + "B/s"; }},
+      {"  of the machine's",
+       [&](Result r) {
+         return format_percent(bytes_per_s(r.measurement()) / comparison.read_bytes_per_s());
+       }},
+      {"arithmetic", [](Result r) { return format_si(flops_per_s(r.measurement())) + "FLOP/s"; }},
+      {"  of the machine's",
+       [&](Result r) {
+         return format_percent(flops_per_s(r.measurement()) / comparison.flops_per_s());
+       }},
+      {"share of roofline",
+       [&](Result r) { return format_percent(share_of_roofline(comparison, r.measurement())); }}};
+  for (auto& more : {latency_rows(), engine_rows()}) {
+    rows.insert(rows.end(), more.begin(), more.end());
+  }
+  return rows;
+}
+
+std::string describe_machine(const Comparison& comparison) {
+  const auto state = [](const Roofline& roofline) {
+    return format_si(roofline.read_bytes_per_s) + "B/s read, " + format_si(roofline.flops_per_s) +
+           "FLOP/s " + std::string(roofline.arithmetic);
+  };
+  return "machine before: " + state(comparison.before) + "; after: " + state(comparison.after) +
+         "; on " + std::to_string(comparison.before.num_threads) + " threads\n";
+}
+
+std::string describe_workload(const Comparison& comparison) {
+  const Measurement& run = comparison.variants.front().measurement();
+  return "workload " + comparison.workload.name + ": " + std::to_string(run.num_requests) +
+         " requests, " + std::to_string(run.prompt_tokens) + " prompt and " +
+         std::to_string(run.output_tokens) + " output tokens; each figure from the median of " +
+         std::to_string(comparison.variants.front().runs.size()) + " interleaved runs\n";
+}
+
+std::int64_t num_cut_short(const Comparison& comparison) {
+  std::int64_t sum = 0;
+  for (const VariantResult& result : comparison.variants) {
+    for (const Measurement& run : result.runs) sum += run.num_cut_short;
+  }
+  return sum;
+}
+
+void write_summary(JsonWriter& json, const char* name, const Summary& summary) {
+  json.begin_object(name)
+      .add("mean", summary.mean)
+      .add("p50", summary.p50)
+      .add("p90", summary.p90)
+      .add("p99", summary.p99)
+      .end_object();
+}
+
+void write_run(JsonWriter& json, const Comparison& comparison, const Measurement& run) {
+  json.begin_object()
+      .add("seconds", run.seconds)
+      .add("requests", run.num_requests)
+      .add("prompt_tokens", run.prompt_tokens)
+      .add("output_tokens", run.output_tokens)
+      .add("cut_short", run.num_cut_short)
+      .add("output_tokens_per_s", run.output_tokens_per_s())
+      .add("prompt_tokens_per_s", run.prompt_tokens_per_s())
+      .add("requests_per_s", run.requests_per_s())
+      .add("bytes_per_s", bytes_per_s(run))
+      .add("flops_per_s", flops_per_s(run))
+      .add("share_of_roofline", share_of_roofline(comparison, run))
+      .add("peak_bytes", run.peak_bytes)
+      .add("output_hash", run.output_hash.hex());
+  write_summary(json, "first_token_ms", run.first_token_ms);
+  write_summary(json, "next_token_ms", run.next_token_ms);
+  write_summary(json, "latency_ms", run.latency_ms);
+  const engine::EngineStats& stats = run.stats;
+  json.begin_object("engine")
+      .add("steps", stats.steps)
+      .add("mean_batch", stats.mean_batch)
+      .add("pages_total", stats.pages_total)
+      .add("pages_peak", stats.pages_peak)
+      .add("page_bytes", stats.page_bytes)
+      .add("mean_pages_used", stats.mean_pages_used)
+      .add("mean_page_waste", stats.mean_page_waste)
+      .add("prefill_tokens", stats.prefill_tokens)
+      .add("decode_tokens", stats.decode_tokens)
+      .add("preemptions", stats.preemptions)
+      .add("recomputed_tokens", stats.recomputed_tokens)
+      .add("prefix_hit_rate", stats.prefix_hit_rate())
+      .end_object();
+  json.end_object();
+}
+
+void write_roofline(JsonWriter& json, const char* name, const Roofline& roofline) {
+  json.begin_object(name)
+      .add("read_bytes_per_s", roofline.read_bytes_per_s)
+      .add("flops_per_s", roofline.flops_per_s)
+      .add("f32_flops_per_s", roofline.f32_flops_per_s)
+      .add("arithmetic", roofline.arithmetic)
+      .add("threads", static_cast<std::int64_t>(roofline.num_threads))
+      .end_object();
+}
+
+void write_variant(JsonWriter& json, const Comparison& comparison, const VariantResult& result) {
+  json.begin_object()
+      .add("name", result.variant.name)
+      .add("group", result.variant.group)
+      .add("max_num_seqs", static_cast<std::int64_t>(result.variant.options.max_num_seqs))
+      .add("max_num_batched_tokens",
+           static_cast<std::int64_t>(result.variant.options.max_num_batched_tokens))
+      .add("kv_dtype", dtype_name(result.variant.options.kv_dtype))
+      .add("batch_occupancy", batch_occupancy(result))
+      .add("median_run", static_cast<std::int64_t>(result.median_run));
+  json.begin_list("runs");
+  for (const Measurement& run : result.runs) write_run(json, comparison, run);
+  json.end_list().end_object();
+}
+
+}  // namespace
+
+std::string to_table(const Subject& subject, const Comparison& comparison) {
+  std::string text = subject.model + "; " + subject.setting + "\n" + describe_workload(comparison) +
+                     describe_machine(comparison) + "\n";
+  const std::vector<Row> rows = make_rows(comparison);
+  std::size_t name_width = 0;
+  for (const Row& row : rows) name_width = std::max(name_width, std::string(row.name).size());
+  std::vector<std::size_t> widths;
+  std::string heading = pad_right("", name_width);
+  for (const VariantResult& result : comparison.variants) {
+    constexpr std::size_t kMinWidth = 11;
+    widths.push_back(std::max(kMinWidth, result.variant.name.size()));
+    heading += "  " + pad_left(result.variant.name, widths.back());
+  }
+  text += heading + "\n";
+  for (const Row& row : rows) {
+    text += pad_right(row.name, name_width);
+    for (std::size_t i = 0; i < comparison.variants.size(); ++i) {
+      text += "  " + pad_left(row.text(comparison.variants[i]), widths[i]);
+    }
+    text += "\n";
+  }
+  text += "\noutputs: ";
+  text += comparison.outputs_are_equal() ? "the same tokens in every run\n"
+                                         : "NOT the same tokens in every run\n";
+  if (const std::int64_t cut = num_cut_short(comparison); cut > 0) {
+    text += std::to_string(cut) + " requests ended before their length\n";
+  }
+  return text;
+}
+
+std::string to_json(const Subject& subject, const Comparison& comparison) {
+  JsonWriter json;
+  json.begin_object()
+      .add("model", subject.model)
+      .add("setting", subject.setting)
+      .add("workload", comparison.workload.name)
+      .add("requests", static_cast<std::int64_t>(comparison.workload.requests.size()))
+      .add("outputs_are_equal", comparison.outputs_are_equal());
+  write_roofline(json, "machine_before", comparison.before);
+  write_roofline(json, "machine_after", comparison.after);
+  json.begin_list("variants");
+  for (const VariantResult& result : comparison.variants) {
+    write_variant(json, comparison, result);
+  }
+  json.end_list().end_object();
+  return json.text() + "\n";
+}
+
+LineChart throughput_chart(const Subject& subject, const Comparison& comparison) {
+  LineChart chart{.title = "Throughput over batch size: " + subject.model,
+                  .subtitle = comparison.workload.name + ", " + subject.setting,
+                  .x_label = "max_num_seqs",
+                  .y_label = "output tokens per second",
+                  .lines = {}};
+  Line bound{.name = {}, .style = LineStyle::kBound, .points = {}};
+  for (const VariantResult& result : comparison.variants) {
+    const double batch = result.variant.options.max_num_seqs;
+    const Measurement& run = result.measurement();
+    auto line = std::find_if(chart.lines.begin(), chart.lines.end(), [&](const Line& candidate) {
+      return candidate.name == result.variant.group;
+    });
+    if (line == chart.lines.end()) {
+      chart.lines.push_back({.name = result.variant.group, .points = {}});
+      line = chart.lines.end() - 1;
+    }
+    line->points.push_back({batch, run.output_tokens_per_s()});
+    if (line == chart.lines.begin()) {
+      bound.points.push_back(
+          {batch, run.output_tokens_per_s() / share_of_roofline(comparison, run)});
+    }
+  }
+  bound.name = "bound of " + chart.lines.front().name + " at " +
+               format_si(comparison.read_bytes_per_s()) + "B/s, " +
+               format_si(comparison.flops_per_s()) + "FLOP/s";
+  chart.lines.push_back(std::move(bound));
+  const auto by_x = [](const Point& a, const Point& b) { return a.x < b.x; };
+  for (Line& line : chart.lines) std::sort(line.points.begin(), line.points.end(), by_x);
+  return chart;
+}
+
+}  // namespace caption::bench

@@ -1,0 +1,197 @@
+#include "bench/line_chart.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstdio>
+#include <set>
+
+#include "base/error.h"
+#include "bench/internal/units.h"
+
+namespace caption::bench {
+namespace {
+
+constexpr double kWidth = 760;
+constexpr double kHeight = 460;
+constexpr double kLeft = 84;
+constexpr double kRight = 28;
+constexpr double kTop = 76;
+constexpr double kLegendRow = 20;
+constexpr double kBelow = 62;  // ticks and label of the x axis
+
+// Okabe and Ito's colours that stand out from white and from black alike, told apart by readers who
+// see fewer colours; the marks differ too.
+constexpr std::array kColours = {"#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00"};
+
+// Colours of text and grid follow the reader's theme.
+constexpr const char* kStyle =
+    "<style>"
+    "text{font-family:system-ui,-apple-system,'Segoe UI',sans-serif;fill:#24292f}"
+    ".page{fill:#ffffff}.grid{stroke:#d0d7de;stroke-width:1}.axis{stroke:#57606a;stroke-width:1.2}"
+    ".soft{fill:#57606a}"
+    "@media(prefers-color-scheme:dark){text{fill:#e6edf3}.page{fill:#0d1117}"
+    ".grid{stroke:#30363d}.axis{stroke:#8b949e}.soft{fill:#9da7b1}}"
+    "</style>\n";
+
+std::string escape(const std::string& text) {
+  std::string out;
+  for (const char c : text) {
+    if (c == '&') {
+      out += "&amp;";
+    } else if (c == '<') {
+      out += "&lt;";
+    } else if (c == '>') {
+      out += "&gt;";
+    } else if (c == '"') {
+      out += "&quot;";
+    } else {
+      out += static_cast<unsigned char>(c) < 0x20 ? ' ' : c;
+    }
+  }
+  return out;
+}
+
+std::string px(double value) {
+  std::array<char, 32> text{};
+  std::snprintf(text.data(), text.size(), "%.1f", value);
+  return text.data();
+}
+
+// 1, 2 or 5 times a power of ten: about five ticks up to `largest`.
+double tick_step(double largest) {
+  const double raw = largest / 5;
+  const double power = std::pow(10, std::floor(std::log10(raw)));
+  for (const double factor : {1.0, 2.0, 5.0}) {
+    if (raw <= factor * power) return factor * power;
+  }
+  return 10 * power;
+}
+
+class Drawing {
+ public:
+  explicit Drawing(const LineChart& chart) : chart_(chart) {
+    double largest = 0;
+    for (const Line& line : chart.lines) {
+      for (const Point& point : line.points) {
+        CAPTION_CHECK(
+            std::isfinite(point.x) && point.x > 0 && std::isfinite(point.y) && point.y >= 0,
+            "chart: a point that cannot be drawn");
+        ticks_.insert(point.x);
+        largest = std::max(largest, point.y);
+      }
+    }
+    CAPTION_CHECK(!ticks_.empty(), "chart: there is no point");
+    y_step_ = tick_step(largest > 0 ? largest : 1);
+    y_end_ = y_step_ * std::max(1.0, std::ceil(largest / y_step_));
+    bottom_ = kHeight - kBelow - kLegendRow * static_cast<double>((chart.lines.size() + 1) / 2);
+  }
+
+  std::string draw() {
+    svg_ = "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 " + px(kWidth) + " " +
+           px(kHeight) + "\" width=\"" + px(kWidth) + "\" height=\"" + px(kHeight) +
+           "\" role=\"img\" aria-label=\"" + escape(chart_.title) + "\">\n";
+    svg_ += kStyle;
+    svg_ += "<rect class=\"page\" width=\"100%\" height=\"100%\"/>\n";
+    draw_text(kLeft, 30, chart_.title, "font-size=\"17\" font-weight=\"600\"");
+    draw_text(kLeft, 52, chart_.subtitle, "font-size=\"12.5\" class=\"soft\"");
+    draw_axes();
+    for (std::size_t i = 0; i < chart_.lines.size(); ++i) draw_line(chart_.lines[i], i);
+    draw_legend();
+    return svg_ + "</svg>\n";
+  }
+
+ private:
+  double x_of(double x) const {
+    const double first = std::log2(*ticks_.begin());
+    const double range = std::log2(*ticks_.rbegin()) - first;
+    const double share = range > 0 ? (std::log2(x) - first) / range : 0.5;
+    constexpr double kInset = 24;  // no mark on the axis itself
+    return kLeft + kInset + share * (kWidth - kLeft - kRight - 2 * kInset);
+  }
+  double y_of(double y) const { return bottom_ - y / y_end_ * (bottom_ - kTop); }
+
+  void draw_text(double x, double y, const std::string& text, const std::string& attributes) {
+    svg_ += "<text x=\"" + px(x) + "\" y=\"" + px(y) + "\" " + attributes + ">" + escape(text) +
+            "</text>\n";
+  }
+  void draw_segment(double x1, double y1, double x2, double y2, const char* style) {
+    svg_ += "<line class=\"" + std::string(style) + "\" x1=\"" + px(x1) + "\" y1=\"" + px(y1) +
+            "\" x2=\"" + px(x2) + "\" y2=\"" + px(y2) + "\"/>\n";
+  }
+
+  void draw_axes() {
+    for (double y = 0; y <= y_end_ * (1 + 1e-9); y += y_step_) {
+      draw_segment(kLeft, y_of(y), kWidth - kRight, y_of(y), y == 0 ? "axis" : "grid");
+      const int digits = y_step_ < 1 ? 2 : 1 + static_cast<int>(std::log10(std::max(y, 1.0)));
+      draw_text(kLeft - 10, y_of(y) + 4, format_number(y, std::max(digits, 2)),
+                "font-size=\"12\" text-anchor=\"end\" class=\"soft\"");
+    }
+    for (const double x : ticks_) {
+      draw_segment(x_of(x), bottom_, x_of(x), bottom_ + 5, "axis");
+      draw_text(x_of(x), bottom_ + 20, format_number(x, x < 10 ? 1 : 4),
+                "font-size=\"12\" text-anchor=\"middle\" class=\"soft\"");
+    }
+    draw_text((kLeft + kWidth - kRight) / 2, bottom_ + 42, chart_.x_label,
+              "font-size=\"13\" text-anchor=\"middle\"");
+    const std::string middle = px((kTop + bottom_) / 2);
+    draw_text(0, 0, chart_.y_label,
+              "font-size=\"13\" text-anchor=\"middle\" transform=\"translate(22 " + middle +
+                  ") rotate(-90)\"");
+  }
+
+  std::string stroke(const Line& line, std::size_t index) const {
+    const bool is_bound = line.style == LineStyle::kBound;
+    return "stroke=\"" + std::string(kColours[index % kColours.size()]) + "\" stroke-width=\"" +
+           (is_bound ? "1.8" : "2.4") + "\" fill=\"none\"" +
+           (is_bound ? " stroke-dasharray=\"7 5\"" : " stroke-linejoin=\"round\"");
+  }
+
+  // A circle, a square, a diamond, in turn.
+  void draw_mark(double x, double y, std::size_t index) {
+    const std::string fill = "fill=\"" + std::string(kColours[index % kColours.size()]) + "\"/>\n";
+    if (index % 3 == 0) {
+      svg_ += "<circle cx=\"" + px(x) + "\" cy=\"" + px(y) + "\" r=\"4.5\" " + fill;
+      return;
+    }
+    const std::string turned =
+        index % 3 == 2 ? " transform=\"rotate(45 " + px(x) + " " + px(y) + ")\" " : " ";
+    svg_ += "<rect x=\"" + px(x - 4) + "\" y=\"" + px(y - 4) + "\" width=\"8\" height=\"8\"" +
+            turned + fill;
+  }
+
+  void draw_line(const Line& line, std::size_t index) {
+    std::string points;
+    for (const Point& point : line.points) {
+      points += (points.empty() ? "" : " ") + px(x_of(point.x)) + "," + px(y_of(point.y));
+    }
+    svg_ += "<polyline points=\"" + points + "\" " + stroke(line, index) + "/>\n";
+    if (line.style == LineStyle::kBound) return;
+    for (const Point& point : line.points) draw_mark(x_of(point.x), y_of(point.y), index);
+  }
+
+  void draw_legend() {
+    const double column = (kWidth - kLeft - kRight) / 2;
+    for (std::size_t i = 0; i < chart_.lines.size(); ++i) {
+      const Line& line = chart_.lines[i];
+      const double x = kLeft + column * static_cast<double>(i % 2);
+      const double y = bottom_ + kBelow + kLegendRow * static_cast<double>(i / 2);
+      svg_ += "<path d=\"M" + px(x) + " " + px(y) + "h30\" " + stroke(line, i) + "/>\n";
+      if (line.style == LineStyle::kMeasured) draw_mark(x + 15, y, i);
+      draw_text(x + 40, y + 4, line.name, "font-size=\"13\"");
+    }
+  }
+
+  const LineChart& chart_;
+  std::set<double> ticks_;
+  double y_step_ = 1;
+  double y_end_ = 1;
+  double bottom_ = 0;
+  std::string svg_;
+};
+
+}  // namespace
+
+std::string to_svg(const LineChart& chart) { return Drawing(chart).draw(); }
+
+}  // namespace caption::bench

@@ -1,0 +1,178 @@
+#include "bench/run_workload.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "bench/process_memory.h"
+#include "kv/page_pool.h"
+
+namespace caption::bench {
+namespace {
+
+double as_double(std::int64_t value) { return static_cast<double>(value); }
+
+double per_second(std::int64_t count, double seconds) {
+  return seconds > 0 ? as_double(count) / seconds : 0;
+}
+
+// Keys that the tokens [first, last) of a sequence attend to: the i-th to i + 1 of them.
+double attended(std::int64_t first, std::int64_t last) {
+  return (as_double(last) * as_double(last + 1) - as_double(first) * as_double(first + 1)) / 2;
+}
+
+// What the run had to compute and to move. Pages are counted as read once per step; those of a
+// preempted request are computed again, at the mean length of the others.
+StepCost cost_of_run(const DecoderCosts& costs, DType kv_dtype,
+                     const std::vector<engine::Completion>& completions,
+                     const engine::EngineStats& stats) {
+  StepWork work;
+  work.steps = as_double(stats.steps);
+  work.new_tokens = as_double(stats.prefill_tokens + stats.decode_tokens);
+  double fresh_tokens = 0;
+  for (const engine::Completion& completion : completions) {
+    const auto num_output = std::ssize(completion.output_ids);
+    // The last token is chosen, not computed.
+    const std::int64_t computed =
+        completion.prompt_tokens + std::max<std::int64_t>(num_output, 1) - 1;
+    work.attended_tokens += attended(completion.cached_tokens, computed);
+    work.logit_rows += as_double(num_output);
+    fresh_tokens += as_double(computed - completion.cached_tokens);
+  }
+  if (fresh_tokens > 0) work.attended_tokens *= work.new_tokens / fresh_tokens;
+  work.context_tokens =
+      work.steps * stats.mean_pages_used * as_double(kv::kPageTokens) * (1 - stats.mean_page_waste);
+  return cost_of(costs.shape, costs.weights, kv_dtype, work);
+}
+
+void summarise_latencies(const std::vector<engine::Completion>& completions,
+                         Measurement& measurement) {
+  std::vector<double> first_token_ms;
+  std::vector<double> next_token_ms;
+  std::vector<double> latency_ms;
+  for (const engine::Completion& completion : completions) {
+    const double first_ms = as_double(completion.first_token_us) / 1e3;
+    const double total_ms = as_double(completion.total_us) / 1e3;
+    const auto num_later = std::ssize(completion.output_ids) - 1;
+    first_token_ms.push_back(first_ms);
+    latency_ms.push_back(total_ms);
+    if (num_later > 0) next_token_ms.push_back((total_ms - first_ms) / as_double(num_later));
+  }
+  measurement.first_token_ms = summarise(std::move(first_token_ms));
+  measurement.next_token_ms = summarise(std::move(next_token_ms));
+  measurement.latency_ms = summarise(std::move(latency_ms));
+}
+
+Measurement measure(model::Decoder& decoder, Stream& stream, const DecoderCosts& costs,
+                    const Workload& workload, const Variant& variant, std::uint64_t seed) {
+  std::vector<engine::Request> requests = make_requests(workload, decoder.spec(), seed);
+  reset_peak_memory();
+  engine::Engine engine(decoder, stream, variant.options);
+  std::vector<engine::Completion> completions;
+  const Stopwatch stopwatch;
+  for (engine::Request& request : requests) engine.submit(std::move(request));
+  while (!engine.idle()) {
+    for (engine::Completion& completion : engine.step()) {
+      completions.push_back(std::move(completion));
+    }
+  }
+  Measurement measurement;
+  measurement.seconds = as_double(stopwatch.elapsed_us()) / 1e6;
+  measurement.peak_bytes = process_memory().peak_bytes;
+  measurement.stats = engine.stats();
+  measurement.num_requests = std::ssize(completions);
+  std::sort(completions.begin(), completions.end(),
+            [](const auto& a, const auto& b) { return a.id < b.id; });
+  Hasher hasher;
+  for (std::size_t i = 0; i < completions.size(); ++i) {
+    const engine::Completion& completion = completions[i];
+    measurement.prompt_tokens += completion.prompt_tokens;
+    measurement.output_tokens += std::ssize(completion.output_ids);
+    const bool is_whole = std::ssize(completion.output_ids) == workload.requests[i].output_tokens;
+    if (!is_whole || completion.error.has_value()) ++measurement.num_cut_short;
+    hasher.update(std::as_bytes(std::span(completion.output_ids)));
+  }
+  measurement.output_hash = hasher.digest();
+  summarise_latencies(completions, measurement);
+  measurement.cost = cost_of_run(costs, variant.options.kv_dtype, completions, measurement.stats);
+  return measurement;
+}
+
+// Maps the weights and wakes the threads.
+void warm_up(model::Decoder& decoder, Stream& stream, const Variant& variant) {
+  const std::int64_t prompt_tokens = std::min<std::int64_t>(16, decoder.spec().max_positions / 2);
+  std::vector<engine::Request> requests =
+      make_requests(make_fixed_workload(1, prompt_tokens, 2), decoder.spec(), 1);
+  engine::Engine engine(decoder, stream, variant.options);
+  engine.submit(std::move(requests.front()));
+  while (!engine.idle()) engine.step();
+}
+
+// The run of median throughput; of an even number, the slower one in the middle.
+std::size_t find_median_run(const std::vector<Measurement>& runs) {
+  std::vector<std::size_t> order(runs.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
+    return runs[a].output_tokens_per_s() < runs[b].output_tokens_per_s();
+  });
+  return order[(order.size() - 1) / 2];
+}
+
+}  // namespace
+
+double Measurement::output_tokens_per_s() const { return per_second(output_tokens, seconds); }
+double Measurement::prompt_tokens_per_s() const { return per_second(prompt_tokens, seconds); }
+double Measurement::requests_per_s() const { return per_second(num_requests, seconds); }
+
+double Comparison::read_bytes_per_s() const {
+  return (before.read_bytes_per_s + after.read_bytes_per_s) / 2;
+}
+
+double Comparison::flops_per_s() const {
+  const bool is_f32 = costs.weights == WeightLayout::kF32;
+  return is_f32 ? (before.f32_flops_per_s + after.f32_flops_per_s) / 2
+                : (before.flops_per_s + after.flops_per_s) / 2;
+}
+
+bool Comparison::outputs_are_equal() const {
+  for (const VariantResult& result : variants) {
+    for (const Measurement& run : result.runs) {
+      if (run.output_hash != variants.front().runs.front().output_hash) return false;
+    }
+  }
+  return true;
+}
+
+Comparison compare(model::Decoder& decoder, Stream& stream, const DecoderCosts& costs,
+                   const Workload& workload, const std::vector<Variant>& variants,
+                   const CompareOptions& options) {
+  CAPTION_CHECK(!variants.empty() && options.repeat >= 1, "compare: nothing to run");
+  CAPTION_CHECK(!workload.requests.empty(), "compare: a workload without requests");
+  Comparison comparison{.workload = workload,
+                        .costs = costs,
+                        .variants = {},
+                        .before = measure_roofline(stream),
+                        .after = {}};
+  for (const Variant& variant : variants) {
+    comparison.variants.push_back({.variant = variant, .runs = {}, .median_run = 0});
+  }
+  warm_up(decoder, stream, variants.front());
+  for (int round = 0; round < options.repeat; ++round) {
+    for (VariantResult& result : comparison.variants) {
+      if (options.on_run) {
+        options.on_run(result.variant.name + ", run " + std::to_string(round + 1) + " of " +
+                       std::to_string(options.repeat));
+      }
+      result.runs.push_back(
+          measure(decoder, stream, costs, workload, result.variant, options.seed));
+    }
+  }
+  for (VariantResult& result : comparison.variants) {
+    result.median_run = find_median_run(result.runs);
+  }
+  comparison.after = measure_roofline(stream);
+  return comparison;
+}
+
+}  // namespace caption::bench
