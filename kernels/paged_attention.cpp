@@ -5,23 +5,40 @@
 #include "kernels/internal/check.h"
 
 namespace caption::kernels {
+namespace {
 
-void kv_write(Stream& stream, ConstView k, ConstView v, ConstView slots, View k_pages,
-              View v_pages) {
+// Pages of one layer: K and V alike, scales where the dtype has them and only there.
+void check_pages(const internal::Check& check, ConstView k, ConstView v, ConstView k_scales,
+                 ConstView v_scales, const Shape& pages) {
+  check.page_elements("k_pages", k, pages);
+  check.same_dtype("v_pages", v, pages, k.dtype());
+  check.dense("k_pages", k);
+  check.dense("v_pages", v);
+  if (k.dtype() != DType::kI8) {
+    if (!k_scales.empty() || !v_scales.empty()) check.fail("only pages of i8 have scales");
+    return;
+  }
+  const Shape scales{pages[0], pages[1], pages[2]};
+  check.same_dtype("k_scales", k_scales, scales, DType::kBF16);
+  check.same_dtype("v_scales", v_scales, scales, DType::kBF16);
+  check.dense("k_scales", k_scales);
+  check.dense("v_scales", v_scales);
+}
+
+}  // namespace
+
+void kv_write(Stream& stream, ConstView k, ConstView v, ConstView slots, const KvLayer& pages) {
   const internal::Check check("kv_write", stream);
   check.rank("k", k, 3);
-  check.rank("k_pages", k_pages, 4);
+  check.rank("k_pages", pages.k, 4);
   check.f32("k", k, k.shape());
   check.f32("v", v, k.shape());
   check.i32("slots", slots, {k.dim(0)});
   check.dense("slots", slots);
-  const Shape pages{k_pages.dim(0), k_pages.dim(1), k.dim(1), k.dim(2)};
-  check.floating("k_pages", k_pages, pages);
-  check.same_dtype("v_pages", v_pages, pages, k_pages.dtype());
-  check.dense("k_pages", k_pages);
-  check.dense("v_pages", v_pages);
+  check_pages(check, pages.k, pages.v, pages.k_scales, pages.v_scales,
+              {pages.k.dim(0), pages.k.dim(1), k.dim(1), k.dim(2)});
   dispatch(stream.device(),
-           [&](auto device) { impl::kv_write(device, stream, k, v, slots, k_pages, v_pages); });
+           [&](auto device) { impl::kv_write(device, stream, k, v, slots, pages); });
 }
 
 void paged_attention(Stream& stream, ConstView q, const PagedContext& context, float scale,
@@ -34,11 +51,8 @@ void paged_attention(Stream& stream, ConstView q, const PagedContext& context, f
   check.f32("q", q, q.shape());
   check.f32("y", y, q.shape());
   const std::int64_t kv_heads = context.k_pages.dim(2);
-  const Shape pages{context.k_pages.dim(0), context.k_pages.dim(1), kv_heads, q.dim(2)};
-  check.floating("k_pages", context.k_pages, pages);
-  check.same_dtype("v_pages", context.v_pages, pages, context.k_pages.dtype());
-  check.dense("k_pages", context.k_pages);
-  check.dense("v_pages", context.v_pages);
+  check_pages(check, context.k_pages, context.v_pages, context.k_scales, context.v_scales,
+              {context.k_pages.dim(0), context.k_pages.dim(1), kv_heads, q.dim(2)});
   if (kv_heads == 0 || q.dim(1) % kv_heads != 0)
     check.fail(std::to_string(q.dim(1)) + " query heads cannot share " + std::to_string(kv_heads) +
                " key heads evenly");

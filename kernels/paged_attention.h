@@ -2,7 +2,14 @@
 //
 // A sequence's token at position p lies in page block_tables[s, p / page_tokens], row
 // p % page_tokens; slot = page * page_tokens + row. Pages are [pages, page_tokens, kv_heads,
-// head_dim], dense, f32, bf16 or f16 (arXiv:2309.06180).
+// head_dim], dense, f32, bf16, f16 or i8 (arXiv:2309.06180).
+//
+// i8: a token's vector x under one head is stored as q and one bf16 scale,
+//   scale = max|x| / 127 rounded up,   q = x / scale rounded to nearest, ties to even,
+//   x ~ q * scale                      |q| <= 127, |x - q * scale| <= scale / 2
+// so head_dim 64 takes 66 bytes where bf16 takes 128. A vector with an infinity or a NaN has the
+// scale NaN: like such a value in the other dtypes, it makes NaN of every result that sees it.
+// max|x| < 2^-143 counts as 0.
 // Throws Error(kInternal) when shapes or dtypes disagree, or (CPU) an index is out of range.
 #pragma once
 
@@ -11,21 +18,30 @@
 
 namespace caption::kernels {
 
-// k_pages[slots[t]] = k[t], v_pages[slots[t]] = v[t], rounded to the pages' dtype.
+// One layer's pages; with i8 their scales [pages, page_tokens, kv_heads] bf16, dense, else none.
+struct KvLayer {
+  View k;
+  View v;
+  View k_scales = {};
+  View v_scales = {};
+};
+
+// pages.k[slots[t]] = k[t], pages.v[slots[t]] = v[t], rounded to the pages' dtype.
 // k, v [T, kv_heads, head_dim] f32, the first axis may be strided; slots [T] i32 without
 // duplicates.
-void kv_write(Stream& stream, ConstView k, ConstView v, ConstView slots, View k_pages,
-              View v_pages);
+void kv_write(Stream& stream, ConstView k, ConstView v, ConstView slots, const KvLayer& pages);
 
 // Ragged: prefill chunks and decodes of S sequences in one call. Sequence s owns the query rows
 // [cu_seqlens[s], cu_seqlens[s + 1]); they are its last positions, so with n rows, row i stands at
 // position context_lens[s] - n + i and sees the keys [0, position].
 struct PagedContext {
-  ConstView k_pages;       // [pages, page_tokens, kv_heads, head_dim], this step's rows written
-  ConstView v_pages;       // the same shape and dtype
-  ConstView cu_seqlens;    // [S + 1] i32, ascending from 0 to T
-  ConstView context_lens;  // [S] i32, tokens in the pages, this step's included
-  ConstView block_tables;  // [S, max_pages] i32; entries past the context are not read
+  ConstView k_pages;        // [pages, page_tokens, kv_heads, head_dim], this step's rows written
+  ConstView v_pages;        // the same shape and dtype
+  ConstView cu_seqlens;     // [S + 1] i32, ascending from 0 to T
+  ConstView context_lens;   // [S] i32, tokens in the pages, this step's included
+  ConstView block_tables;   // [S, max_pages] i32; entries past the context are not read
+  ConstView k_scales = {};  // of pages of i8
+  ConstView v_scales = {};
 };
 
 // y[t, h] = sum_j softmax_j(scale * q[t, h] . k[j, g]) * v[j, g],   g = h / (heads / kv_heads)
@@ -34,14 +50,16 @@ struct PagedContext {
 // scale  > 0, usually head_dim^-0.5
 // head_dim <= 256. Softmax and sums are f32. Keys are taken in blocks of 128 positions counted from
 // 0 (online softmax, arXiv:1805.02867), so a query's result has the same bits whatever chunk it
-// comes in, whatever the page size, the batch, or the number of threads.
+// comes in, whatever the page size, the batch, or the number of threads. With i8 a score is
+// (q . k) * (scale * k_scale[j]) and a probability is multiplied by v_scale[j] before it meets
+// v[j].
 void paged_attention(Stream& stream, ConstView q, const PagedContext& context, float scale, View y);
 
 namespace impl {
-void kv_write(Cpu device, Stream& stream, ConstView k, ConstView v, ConstView slots, View k_pages,
-              View v_pages);
-void kv_write(Cuda device, Stream& stream, ConstView k, ConstView v, ConstView slots, View k_pages,
-              View v_pages);
+void kv_write(Cpu device, Stream& stream, ConstView k, ConstView v, ConstView slots,
+              const KvLayer& pages);
+void kv_write(Cuda device, Stream& stream, ConstView k, ConstView v, ConstView slots,
+              const KvLayer& pages);
 void paged_attention(Cpu device, Stream& stream, ConstView q, const PagedContext& context,
                      float scale, View y);
 void paged_attention(Cuda device, Stream& stream, ConstView q, const PagedContext& context,

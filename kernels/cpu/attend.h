@@ -6,6 +6,7 @@
 
 #include "kernels/cpu/tier.h"
 #include "kernels/internal/attention_limits.h"
+#include "tensor/dtype.h"
 
 namespace caption::kernels::cpu {
 
@@ -28,6 +29,10 @@ struct Keys {
   std::int64_t run_tokens = 0;
   std::int64_t run_stride = 0;          // elements between runs
   const std::int32_t* pages = nullptr;  // null: one run
+  // With kI8 what a position's elements are to be multiplied by; the head's first scale in run 0.
+  const BF16* k_scales = nullptr;
+  const BF16* v_scales = nullptr;
+  std::int64_t scale_stride = 0;  // between positions of a run, and times run_tokens between runs
 };
 
 struct Queries {

@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "kernels/cpu/attend.h"
 #include "kernels/cpu/parallel.h"
+#include "kernels/cpu/quantise.h"
 #include "kernels/cpu/select_tier.h"
 #include "tensor/dtype.h"
 
@@ -100,7 +101,7 @@ void attend_tile(const cpu::Tier& tier, const Tiles& tiles, std::int64_t item, C
   const std::int64_t head_bytes = kv_head * head_dim * element_bytes;
   const std::int64_t token_stride = tiles.kv_heads * head_dim;
   const std::int64_t page_tokens = context.k_pages.dim(1);
-  const cpu::Keys keys{
+  cpu::Keys keys{
       .k = static_cast<const std::byte*>(context.k_pages.raw()) + head_bytes,
       .v = static_cast<const std::byte*>(context.v_pages.raw()) + head_bytes,
       .element = cpu::element_of(context.k_pages.dtype()),
@@ -109,33 +110,56 @@ void attend_tile(const cpu::Tier& tier, const Tiles& tiles, std::int64_t item, C
       .run_tokens = page_tokens,
       .run_stride = page_tokens * token_stride,
       .pages = context.block_tables.as<std::int32_t>() + s * context.block_tables.row_stride()};
+  if (keys.element == cpu::Element::kI8) {
+    keys.k_scales = context.k_scales.as<BF16>() + kv_head;
+    keys.v_scales = context.v_scales.as<BF16>() + kv_head;
+    keys.scale_stride = tiles.kv_heads;
+  }
   cpu::attend(tier, keys, queries, head_dim, scale);
+}
+
+// to = from, a token of kv_heads vectors of head_dim.
+template <class T>
+void write_token(const float* from, std::int64_t slot, View pages, View) {
+  const std::int64_t size = pages.dim(2) * pages.dim(3);
+  T* const to = pages.as<T>() + slot * size;
+  for (std::int64_t i = 0; i < size; ++i) to[i] = from_float<T>(from[i]);
+}
+
+template <>
+void write_token<std::int8_t>(const float* from, std::int64_t slot, View pages, View scales) {
+  const std::int64_t kv_heads = pages.dim(2);
+  const std::int64_t head_dim = pages.dim(3);
+  for (std::int64_t head = slot * kv_heads; head < (slot + 1) * kv_heads; ++head) {
+    scales.as<BF16>()[head] =
+        cpu::quantise(from, head_dim, pages.as<std::int8_t>() + head * head_dim);
+    from += head_dim;
+  }
+}
+
+template <class T>
+void write_tokens(Stream& stream, ConstView k, ConstView v, ConstView slots, const KvLayer& pages) {
+  const std::int32_t* const slot = slots.as<std::int32_t>();
+  const std::int64_t operations = 2 * k.dim(1) * k.dim(2);
+  cpu::parallel_for(stream, k.dim(0), operations, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t t = begin; t < end; ++t) {
+      write_token<T>(k.as<float>() + t * k.row_stride(), slot[t], pages.k, pages.k_scales);
+      write_token<T>(v.as<float>() + t * v.row_stride(), slot[t], pages.v, pages.v_scales);
+    }
+  });
 }
 
 }  // namespace
 
-void kv_write(Cpu, Stream& stream, ConstView k, ConstView v, ConstView slots, View k_pages,
-              View v_pages) {
-  check_slots(slots, k_pages.dim(0) * k_pages.dim(1));
-  const std::int32_t* const slot = slots.as<std::int32_t>();
-  const std::int64_t size = k.dim(1) * k.dim(2);
-  dispatch_float(k_pages.dtype(), [&](auto tag) {
-    using T = decltype(tag);
-    T* const k_rows = k_pages.as<T>();
-    T* const v_rows = v_pages.as<T>();
-    cpu::parallel_for(stream, k.dim(0), 2 * size, [&](std::int64_t begin, std::int64_t end) {
-      for (std::int64_t t = begin; t < end; ++t) {
-        const float* const k_from = k.as<float>() + t * k.row_stride();
-        const float* const v_from = v.as<float>() + t * v.row_stride();
-        T* const k_to = k_rows + slot[t] * size;
-        T* const v_to = v_rows + slot[t] * size;
-        for (std::int64_t i = 0; i < size; ++i) {
-          k_to[i] = from_float<T>(k_from[i]);
-          v_to[i] = from_float<T>(v_from[i]);
-        }
-      }
-    });
-  });
+void kv_write(Cpu, Stream& stream, ConstView k, ConstView v, ConstView slots,
+              const KvLayer& pages) {
+  check_slots(slots, pages.k.dim(0) * pages.k.dim(1));
+  if (pages.k.dtype() == DType::kI8) {
+    write_tokens<std::int8_t>(stream, k, v, slots, pages);
+    return;
+  }
+  dispatch_float(pages.k.dtype(),
+                 [&](auto tag) { write_tokens<decltype(tag)>(stream, k, v, slots, pages); });
 }
 
 void paged_attention(Cpu, Stream& stream, ConstView q, const PagedContext& context, float scale,

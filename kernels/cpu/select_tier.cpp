@@ -29,6 +29,7 @@ Element element_of(DType dtype) {
     case DType::kF32: return Element::kF32;
     case DType::kBF16: return Element::kBF16;
     case DType::kF16: return Element::kF16;
+    case DType::kI8: return Element::kI8;
     default: throw_not_floating(dtype);
   }
 }

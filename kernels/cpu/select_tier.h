@@ -10,7 +10,7 @@ namespace caption::kernels::cpu {
 // Throws Error(kUnavailable) for a tier this build lacks.
 const Tier& select_tier(CpuTier tier);
 
-// f32, bf16 or f16 only; throws Error(kInternal) for others.
+// f32, bf16, f16 or i8 only; throws Error(kInternal) for others.
 Element element_of(DType dtype);
 
 inline Gemm dot_of(const Tier& tier, Element element) {

@@ -9,8 +9,8 @@
 namespace caption::kernels::cpu {
 
 // How the second operand is stored; it is widened to f32 in registers.
-enum class Element { kF32, kBF16, kF16 };
-inline constexpr int kNumElements = 3;
+enum class Element { kF32, kBF16, kF16, kI8 };
+inline constexpr int kNumElements = 4;
 
 // Row-major matrices; strides between rows in elements.
 struct GemmArgs {

@@ -47,6 +47,14 @@ void Check::floating(std::string_view name, ConstView view, const Shape& wanted)
   shape(name, view, wanted, kDTypes);
 }
 
+void Check::page_elements(std::string_view name, ConstView view, const Shape& wanted) const {
+  constexpr std::string_view kDTypes = "f32, bf16, f16 or i8";
+  const bool is_known = view.dtype() == DType::kF32 || view.dtype() == DType::kBF16 ||
+                        view.dtype() == DType::kF16 || view.dtype() == DType::kI8;
+  if (!is_known) fail_operand(name, view, std::string(kDTypes) + " " + wanted.to_string());
+  shape(name, view, wanted, kDTypes);
+}
+
 void Check::dense(std::string_view name, ConstView view) const {
   if (!view.is_dense())
     fail_operand(name, view, "dense rows, not a stride of " + std::to_string(view.row_stride()));

@@ -23,6 +23,8 @@ class Check {
   void same_dtype(std::string_view name, ConstView view, const Shape& wanted, DType dtype) const;
   // Of f32, bf16 or f16, and of a shape.
   void floating(std::string_view name, ConstView view, const Shape& wanted) const;
+  // Of f32, bf16, f16 or i8, and of a shape.
+  void page_elements(std::string_view name, ConstView view, const Shape& wanted) const;
   void dense(std::string_view name, ConstView view) const;
   // Throws Error(kInternal) "<op>: <rule>".
   [[noreturn]] void fail(const std::string& rule) const;

@@ -29,6 +29,14 @@ Tensor make_inv_freq(const TextConfig& config) {
   return inv_freq;
 }
 
+kernels::KvLayer layer_pages(const KvPages& kv, std::size_t layer) {
+  if (kv.k_scales.empty()) return {.k = kv.k[layer], .v = kv.v[layer]};
+  return {.k = kv.k[layer],
+          .v = kv.v[layer],
+          .k_scales = kv.k_scales[layer],
+          .v_scales = kv.v_scales[layer]};
+}
+
 }  // namespace
 
 struct TransformerDecoder::Step {
@@ -122,7 +130,7 @@ void TransformerDecoder::forward(Stream& stream, const StepBatch& batch, const K
 
   const View x = embed(stream, batch);
   for (std::size_t i = 0; i < layers_.size(); ++i) {
-    attend(stream, layers_[i], step, kv.k[i], kv.v[i], x);
+    attend(stream, layers_[i], step, layer_pages(kv, i), x);
     mlp(stream, layers_[i], x);
   }
   if (batch.logit_rows.empty()) return;
@@ -147,6 +155,9 @@ void TransformerDecoder::check(const StepBatch& batch, const KvPages& kv, ConstV
                 "block tables of another shape");
   CAPTION_CHECK(kv.k.size() == layers_.size() && kv.v.size() == layers_.size(),
                 "KV pages of another number of layers");
+  CAPTION_CHECK(kv.k_scales.size() == kv.v_scales.size() &&
+                    (kv.k_scales.empty() || kv.k_scales.size() == layers_.size()),
+                "scales of KV pages of another number of layers");
   if (!batch.logit_rows.empty()) {
     CAPTION_CHECK(logits.shape() ==
                       Shape({static_cast<std::int64_t>(batch.logit_rows.size()), config_.vocab}),
@@ -172,8 +183,8 @@ View TransformerDecoder::embed(Stream& stream, const StepBatch& batch) {
   return x;
 }
 
-void TransformerDecoder::attend(Stream& stream, const Layer& layer, const Step& step, View k_pages,
-                                View v_pages, View x) {
+void TransformerDecoder::attend(Stream& stream, const Layer& layer, const Step& step,
+                                const kernels::KvLayer& pages, View x) {
   const std::int64_t rows = x.dim(0);
   const View normed = normed_.view(x.shape());
   kernels::rms_norm(stream, x, layer.input_norm, config_.rms_norm_eps, normed);
@@ -192,15 +203,17 @@ void TransformerDecoder::attend(Stream& stream, const Layer& layer, const Step& 
   }
   kernels::rope(stream, step.rope_table, q);
   kernels::rope(stream, step.rope_table, k);
-  kernels::kv_write(stream, k, v, step.slots, k_pages, v_pages);
+  kernels::kv_write(stream, k, v, step.slots, pages);
 
   const View attended = attended_.view({rows, config_.num_heads * config_.head_dim});
   kernels::paged_attention(stream, q,
-                           {.k_pages = k_pages,
-                            .v_pages = v_pages,
+                           {.k_pages = pages.k,
+                            .v_pages = pages.v,
                             .cu_seqlens = step.cu_seqlens,
                             .context_lens = step.context_lens,
-                            .block_tables = step.block_tables},
+                            .block_tables = step.block_tables,
+                            .k_scales = pages.k_scales,
+                            .v_scales = pages.v_scales},
                            1.0F / std::sqrt(static_cast<float>(config_.head_dim)),
                            attended.reshape(q.shape()));
   kernels::linear_add(stream, attended, layer.o.weight, layer.o.bias, x);

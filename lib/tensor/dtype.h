@@ -48,6 +48,8 @@ struct F16 {
 
 inline float to_float(float x) { return x; }
 
+inline float to_float(std::int8_t x) { return static_cast<float>(x); }
+
 inline float to_float(BF16 x) {
   return std::bit_cast<float>(static_cast<std::uint32_t>(x.bits) << 16);
 }
@@ -62,6 +64,13 @@ inline float to_float(F16 x) {
   }
   const float magnitude = static_cast<float>(mantissa) * 0x1p-24f;
   return sign != 0 ? -magnitude : magnitude;
+}
+
+// The smallest BF16 that is not below x >= 0: infinity above the largest, NaN stays NaN.
+inline BF16 to_bf16_upwards(float x) {
+  const std::uint32_t bits = std::bit_cast<std::uint32_t>(x);
+  if (bits > 0x7F800000u) return {static_cast<std::uint16_t>((bits >> 16) | 0x40u)};
+  return {static_cast<std::uint16_t>((bits + 0xFFFFu) >> 16)};
 }
 
 inline BF16 to_bf16(float x) {

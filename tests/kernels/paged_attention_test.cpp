@@ -115,7 +115,7 @@ TEST_CASE("agrees with a double-precision loop over the keys as stored") {
 TEST_CASE("whole prompts, chunks, page sizes and threads all give the same bits") {
   // Lengths on both sides of a tile (16), a block of keys (128) and two.
   const PagedModel model(4, 2, 40, {1, 16, 129, 300});
-  for (const DType dtype : {DType::kF32, DType::kBF16, DType::kF16}) {
+  for (const DType dtype : {DType::kF32, DType::kBF16, DType::kF16, DType::kI8}) {
     for (const CpuTier tier : caption::supported_cpu_tiers()) {
       CAPTURE(static_cast<int>(dtype));
       CAPTURE(static_cast<int>(tier));
@@ -136,9 +136,11 @@ TEST_CASE("a sequence has the bits it has alone, whoever shares the step") {
   const PagedModel crowd(4, 2, 40, {90, 7, 33});
   const PagedModel single(4, 2, 40, {90});  // the same seeds: the same sequence
   for_each_stream([&](Stream& stream) {
-    const std::vector<Tensor> among = run_chunked(stream, crowd, DType::kBF16, 16);
-    const std::vector<Tensor> alone = run_whole(stream, single, DType::kBF16, 16);
-    CHECK(same_bits(among[0], alone[0]));
+    for (const DType dtype : {DType::kBF16, DType::kI8}) {
+      const std::vector<Tensor> among = run_chunked(stream, crowd, dtype, 16);
+      const std::vector<Tensor> alone = run_whole(stream, single, dtype, 16);
+      CHECK(same_bits(among[0], alone[0]));
+    }
   });
 }
 
@@ -216,8 +218,9 @@ TEST_CASE("indices that lead out of the pages are refused before anything is rea
   }
   for (const std::int32_t slot : {-1, 12}) {
     const Tensor slots = indices({0, slot});
-    CHECK_THROWS_AS(
-        kv_write(stream, kv.view(), kv.view(), slots.view(), pages.view(), pages.view()), Error);
+    CHECK_THROWS_AS(kv_write(stream, kv.view(), kv.view(), slots.view(),
+                             {.k = pages.view(), .v = pages.view()}),
+                    Error);
   }
 }
 
@@ -244,8 +247,9 @@ TEST_CASE("wrong shapes are refused by name") {
       "paged_attention: v_pages is bf16 [3, 4, 2, 4] on cpu; wanted f32 [3, 4, 2, 4]", Error);
   Tensor k_pages = Tensor::zeros(DType::kF32, {3, 4, 2, 5});
   CHECK_THROWS_WITH_AS(
-      kv_write(stream, q.view(), q.view(), lens.view(), k_pages.view(), k_pages.view()),
-      "kv_write: k_pages is f32 [3, 4, 2, 5] on cpu; wanted f32, bf16 or f16 [3, 4, 3, 4]", Error);
+      kv_write(stream, q.view(), q.view(), lens.view(), {.k = k_pages.view(), .v = k_pages.view()}),
+      "kv_write: k_pages is f32 [3, 4, 2, 5] on cpu; wanted f32, bf16, f16 or i8 [3, 4, 3, 4]",
+      Error);
 }
 
 TEST_SUITE_END();

@@ -48,8 +48,18 @@ class PagedCache {
     }
     Tensor nans(DType::kF32, {num_pages, page_tokens, model.kv_heads, model.head_dim});
     std::fill_n(nans.as<float>(), nans.num_elements(), std::numeric_limits<float>::quiet_NaN());
-    k_pages_ = converted(nans, dtype);
-    v_pages_ = converted(nans, dtype);
+    if (dtype == DType::kI8) {
+      k_pages_ = Tensor::zeros(dtype, nans.shape());
+      v_pages_ = Tensor::zeros(dtype, nans.shape());
+      Tensor nan_scales(DType::kF32, {num_pages, page_tokens, model.kv_heads});
+      std::fill_n(nan_scales.as<float>(), nan_scales.num_elements(),
+                  std::numeric_limits<float>::quiet_NaN());
+      k_scales_ = converted(nan_scales, DType::kBF16);
+      v_scales_ = converted(nan_scales, DType::kBF16);
+    } else {
+      k_pages_ = converted(nans, dtype);
+      v_pages_ = converted(nans, dtype);
+    }
     std::vector<std::int32_t> free(static_cast<std::size_t>(num_pages));
     std::iota(free.begin(), free.end(), 0);
     std::shuffle(free.begin(), free.end(), std::mt19937(7));
@@ -85,8 +95,7 @@ class PagedCache {
       lens.push_back(static_cast<std::int32_t>(done_[s] + counts[s]));
       tables.insert(tables.end(), tables_[s].begin(), tables_[s].end());
     }
-    kernels::kv_write(stream, k.view(), v.view(), indices(slots).view(), k_pages_.view(),
-                      v_pages_.view());
+    kernels::kv_write(stream, k.view(), v.view(), indices(slots).view(), layer());
     const Tensor cu_seqlens = indices(cu);
     const Tensor context_lens = indices(lens);
     const Tensor block_tables = indices(tables);
@@ -97,7 +106,9 @@ class PagedCache {
                               .cu_seqlens = cu_seqlens.view(),
                               .context_lens = context_lens.view(),
                               .block_tables = block_tables.view().reshape(
-                                  {static_cast<std::int64_t>(counts.size()), max_pages_})},
+                                  {static_cast<std::int64_t>(counts.size()), max_pages_}),
+                              .k_scales = scales_or_none(k_scales_),
+                              .v_scales = scales_or_none(v_scales_)},
                              model_.scale(), y.view());
     for (std::size_t s = 0; s < counts.size(); ++s) {
       copy_rows(y, cu[s], out[s], done_[s], counts[s]);
@@ -105,7 +116,15 @@ class PagedCache {
     }
   }
 
+  kernels::KvLayer layer() {
+    return {.k = k_pages_.view(),
+            .v = v_pages_.view(),
+            .k_scales = scales_or_none(k_scales_),
+            .v_scales = scales_or_none(v_scales_)};
+  }
+
  private:
+  static View scales_or_none(Tensor& scales) { return scales.empty() ? View() : scales.view(); }
   static void copy_rows(const Tensor& from, std::int64_t from_row, Tensor& to, std::int64_t to_row,
                         std::int64_t count) {
     const std::int64_t size = from.dim(1) * from.dim(2);
@@ -116,6 +135,7 @@ class PagedCache {
   std::int64_t page_tokens_;
   std::int64_t max_pages_ = 0;
   Tensor k_pages_, v_pages_;
+  Tensor k_scales_, v_scales_;  // of pages of i8
   std::vector<std::vector<std::int32_t>> tables_;
   std::vector<std::int64_t> done_;
 };

@@ -32,6 +32,9 @@ struct Avx2 {
     _mm256_maskstore_ps(y, first(count), x);
   }
 
+  static Register widen_i8(__m128i bytes) {
+    return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(bytes));
+  }
   static Register widen_bf16(__m128i bits) {
     return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(bits), 16));
   }
@@ -40,6 +43,9 @@ struct Avx2 {
   static Register load(const void* x, std::int64_t at) {
     if constexpr (element == Element::kF32) {
       return load_floats(static_cast<const float*>(x) + at);
+    } else if constexpr (element == Element::kI8) {
+      const auto* const bytes = static_cast<const std::int8_t*>(x) + at;
+      return widen_i8(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(bytes)));
     } else {
       const auto* const halves = static_cast<const std::uint16_t*>(x) + at;
       const __m128i bits = _mm_loadu_si128(reinterpret_cast<const __m128i*>(halves));
@@ -51,7 +57,7 @@ struct Avx2 {
   // Into the second-level cache.
   template <Element element>
   static void prefetch(const void* x, std::int64_t at) {
-    constexpr std::int64_t kBytes = element == Element::kF32 ? 4 : 2;
+    constexpr std::int64_t kBytes = element == Element::kF32 ? 4 : element == Element::kI8 ? 1 : 2;
     _mm_prefetch(static_cast<const char*>(x) + at * kBytes, _MM_HINT_T1);
   }
 
@@ -59,8 +65,12 @@ struct Avx2 {
   static Register load_part(const void* x, std::int64_t at, int count) {
     if constexpr (element == Element::kF32) {
       return load_part_floats(static_cast<const float*>(x) + at, count);
+    } else if constexpr (element == Element::kI8) {
+      alignas(8) std::int8_t padded[kWidth] = {};
+      for (int i = 0; i < count; ++i) padded[i] = static_cast<const std::int8_t*>(x)[at + i];
+      return load<element>(padded, 0);
     } else {
-      // AVX2 has no masked load of 16-bit elements.
+      // AVX2 has no masked load of smaller elements.
       alignas(16) std::uint16_t padded[kWidth] = {};
       for (int i = 0; i < count; ++i) padded[i] = static_cast<const std::uint16_t*>(x)[at + i];
       return load<element>(padded, 0);
@@ -107,9 +117,10 @@ struct Avx2 {
 };
 
 constexpr Tier kTier = {
-    .dot = {dot<Avx2, Element::kF32>, dot<Avx2, Element::kBF16>, dot<Avx2, Element::kF16>},
+    .dot = {dot<Avx2, Element::kF32>, dot<Avx2, Element::kBF16>, dot<Avx2, Element::kF16>,
+            dot<Avx2, Element::kI8>},
     .accumulate = {accumulate<Avx2, Element::kF32>, accumulate<Avx2, Element::kBF16>,
-                   accumulate<Avx2, Element::kF16>},
+                   accumulate<Avx2, Element::kF16>, accumulate<Avx2, Element::kI8>},
     .panel_gemm = panel_gemm_reference,
     .to_bf16 = to_bf16_reference,
     .exp_sum = exp_sum<Avx2>,

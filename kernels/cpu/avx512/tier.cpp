@@ -31,6 +31,9 @@ struct Avx512 {
     _mm512_mask_storeu_ps(y, first(count), x);
   }
 
+  static Register widen_i8(__m128i bytes) {
+    return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(bytes));
+  }
   static Register widen_bf16(__m256i bits) {
     return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(bits), 16));
   }
@@ -39,6 +42,9 @@ struct Avx512 {
   static Register load(const void* x, std::int64_t at) {
     if constexpr (element == Element::kF32) {
       return load_floats(static_cast<const float*>(x) + at);
+    } else if constexpr (element == Element::kI8) {
+      const auto* const bytes = static_cast<const std::int8_t*>(x) + at;
+      return widen_i8(_mm_loadu_si128(reinterpret_cast<const __m128i*>(bytes)));
     } else {
       const auto* const halves = static_cast<const std::uint16_t*>(x) + at;
       const __m256i bits = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(halves));
@@ -50,7 +56,7 @@ struct Avx512 {
   // Into the second-level cache.
   template <Element element>
   static void prefetch(const void* x, std::int64_t at) {
-    constexpr std::int64_t kBytes = element == Element::kF32 ? 4 : 2;
+    constexpr std::int64_t kBytes = element == Element::kF32 ? 4 : element == Element::kI8 ? 1 : 2;
     _mm_prefetch(static_cast<const char*>(x) + at * kBytes, _MM_HINT_T1);
   }
 
@@ -58,6 +64,8 @@ struct Avx512 {
   static Register load_part(const void* x, std::int64_t at, int count) {
     if constexpr (element == Element::kF32) {
       return load_part_floats(static_cast<const float*>(x) + at, count);
+    } else if constexpr (element == Element::kI8) {
+      return widen_i8(_mm_maskz_loadu_epi8(first(count), static_cast<const std::int8_t*>(x) + at));
     } else {
       const __m256i bits =
           _mm256_maskz_loadu_epi16(first(count), static_cast<const std::uint16_t*>(x) + at);
@@ -101,9 +109,10 @@ struct Avx512 {
 };
 
 constexpr Tier kTier = {
-    .dot = {dot<Avx512, Element::kF32>, dot<Avx512, Element::kBF16>, dot<Avx512, Element::kF16>},
+    .dot = {dot<Avx512, Element::kF32>, dot<Avx512, Element::kBF16>, dot<Avx512, Element::kF16>,
+            dot<Avx512, Element::kI8>},
     .accumulate = {accumulate<Avx512, Element::kF32>, accumulate<Avx512, Element::kBF16>,
-                   accumulate<Avx512, Element::kF16>},
+                   accumulate<Avx512, Element::kF16>, accumulate<Avx512, Element::kI8>},
     .panel_gemm = panel_gemm_reference,
     .to_bf16 = to_bf16_reference,
     .exp_sum = exp_sum<Avx512>,

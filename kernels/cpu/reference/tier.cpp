@@ -100,8 +100,8 @@ void to_bf16_reference(const float* x, std::uint16_t* y, std::int64_t n) {
 namespace {
 
 constexpr Tier kReferenceTier = {
-    .dot = {dot<float>, dot<BF16>, dot<F16>},
-    .accumulate = {accumulate<float>, accumulate<BF16>, accumulate<F16>},
+    .dot = {dot<float>, dot<BF16>, dot<F16>, dot<std::int8_t>},
+    .accumulate = {accumulate<float>, accumulate<BF16>, accumulate<F16>, accumulate<std::int8_t>},
     .panel_gemm = panel_gemm_reference,
     .to_bf16 = to_bf16_reference,
     .exp_sum = exp_sum,

@@ -13,19 +13,28 @@ namespace {
 constexpr std::int64_t kMinPages = 2;
 // Slots are int32 (kv/page_pool.h).
 constexpr std::int64_t kMaxPages = std::numeric_limits<std::int32_t>::max() / kv::kPageTokens;
+constexpr DType kScaleDType = DType::kBF16;
+
+bool can_hold_pages(DType dtype) {
+  return dtype == DType::kF32 || dtype == DType::kBF16 || dtype == DType::kF16 ||
+         dtype == DType::kI8;
+}
 
 }  // namespace
 
 std::int64_t page_bytes(const model::DecoderSpec& spec, DType dtype) {
-  return 2 * spec.num_layers * kv::kPageTokens * spec.num_kv_heads * spec.head_dim *
-         static_cast<std::int64_t>(dtype_size_bytes(dtype));
+  const std::size_t scale_bytes = dtype == DType::kI8 ? dtype_size_bytes(kScaleDType) : 0;
+  const std::int64_t vector_bytes =
+      spec.head_dim * static_cast<std::int64_t>(dtype_size_bytes(dtype)) +
+      static_cast<std::int64_t>(scale_bytes);
+  return 2 * spec.num_layers * kv::kPageTokens * spec.num_kv_heads * vector_bytes;
 }
 
 std::int64_t num_affordable_pages(const model::DecoderSpec& spec, const EngineOptions& options) {
-  if (options.kv_dtype != DType::kF32 && options.kv_dtype != DType::kBF16) {
+  if (!can_hold_pages(options.kv_dtype)) {
     throw Error(ErrorCode::kUsage, "engine: KV pages of " +
                                        std::string(dtype_name(options.kv_dtype)) +
-                                       " are not known; use f32 or bf16");
+                                       " are not known; use f32, bf16, f16 or i8");
   }
   const std::int64_t bytes = page_bytes(spec, options.kv_dtype);
   CAPTION_CHECK(bytes > 0 && spec.max_positions > 0,
@@ -46,10 +55,14 @@ std::int64_t num_affordable_pages(const model::DecoderSpec& spec, const EngineOp
 PageMemory::PageMemory(const model::DecoderSpec& spec, DType dtype, std::int64_t num_pages) {
   const Shape shape{num_pages, kv::kPageTokens, spec.num_kv_heads, spec.head_dim};
   views_.page_tokens = kv::kPageTokens;
-  tensors_.reserve(static_cast<std::size_t>(2 * spec.num_layers));
+  const Shape scales{num_pages, kv::kPageTokens, spec.num_kv_heads};
+  tensors_.reserve(static_cast<std::size_t>(4 * spec.num_layers));
   for (std::int64_t layer = 0; layer < spec.num_layers; ++layer) {
     views_.k.push_back(tensors_.emplace_back(dtype, shape).view());
     views_.v.push_back(tensors_.emplace_back(dtype, shape).view());
+    if (dtype != DType::kI8) continue;
+    views_.k_scales.push_back(tensors_.emplace_back(kScaleDType, scales).view());
+    views_.v_scales.push_back(tensors_.emplace_back(kScaleDType, scales).view());
   }
 }
 

@@ -10,8 +10,8 @@
 
 namespace caption::engine {
 
-// Bytes of one page: K and V of all layers.
-//   2 * num_layers * kPageTokens * num_kv_heads * head_dim * sizeof(dtype)
+// Bytes of one page: K and V of all layers, with i8 a bf16 scale per token and head.
+//   2 * num_layers * kPageTokens * num_kv_heads * (head_dim * sizeof(dtype) + (i8 ? 2 : 0))
 std::int64_t page_bytes(const model::DecoderSpec& spec, DType dtype);
 
 // Pages the options' budget holds, at most what max_num_seqs sequences of max_positions can fill.
@@ -19,7 +19,8 @@ std::int64_t page_bytes(const model::DecoderSpec& spec, DType dtype);
 // pages cannot have.
 std::int64_t num_affordable_pages(const model::DecoderSpec& spec, const EngineOptions& options);
 
-// Owns the tensors [num_pages, kPageTokens, num_kv_heads, head_dim]; contents are uninitialised.
+// Owns the tensors [num_pages, kPageTokens, num_kv_heads, head_dim] and with i8 their scales
+// [num_pages, kPageTokens, num_kv_heads] bf16; contents are uninitialised.
 class PageMemory {
  public:
   PageMemory(const model::DecoderSpec& spec, DType dtype, std::int64_t num_pages);

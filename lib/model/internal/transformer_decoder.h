@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "kernels/paged_attention.h"
 #include "model/decoder.h"
 #include "model/internal/config.h"
 #include "model/internal/scratch.h"
@@ -43,7 +44,7 @@ class TransformerDecoder final : public Decoder {
   Layer load_layer(WeightStore& store, const std::string& prefix) const;
   void check(const StepBatch& batch, const KvPages& kv, ConstView logits) const;
   View embed(Stream& stream, const StepBatch& batch);
-  void attend(Stream& stream, const Layer& layer, const Step& step, View k_pages, View v_pages,
+  void attend(Stream& stream, const Layer& layer, const Step& step, const kernels::KvLayer& pages,
               View x);
   void mlp(Stream& stream, const Layer& layer, View x);
 

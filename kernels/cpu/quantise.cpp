@@ -1,0 +1,36 @@
+#include "kernels/cpu/quantise.h"
+
+#include <algorithm>
+#include <bit>
+
+namespace caption::kernels::cpu {
+namespace {
+
+constexpr std::int32_t kInfinityBits = 0x7F800000;
+
+// Adding and subtracting it rounds |x| < 2^22 to an integer, nearest, ties to even.
+constexpr float kRounding = 0x1.8p23f;
+
+}  // namespace
+
+BF16 quantise(const float* x, std::int64_t n, std::int8_t* y) {
+  // Magnitudes are ordered as their bits are, with infinity and the NaNs above all numbers.
+  std::int32_t largest = 0;
+  for (std::int64_t i = 0; i < n; ++i) {
+    largest = std::max(largest, std::bit_cast<std::int32_t>(x[i]) & 0x7FFFFFFF);
+  }
+  const BF16 scale = largest < kInfinityBits
+                         ? to_bf16_upwards(std::bit_cast<float>(largest) / 127.0f)
+                         : BF16{0x7FC0};  // NaN
+  const float divisor = to_float(scale);
+  if (largest >= kInfinityBits || divisor == 0) {
+    std::fill_n(y, n, std::int8_t{0});
+    return scale;
+  }
+  for (std::int64_t i = 0; i < n; ++i) {
+    y[i] = static_cast<std::int8_t>(static_cast<int>((x[i] / divisor + kRounding) - kRounding));
+  }
+  return scale;
+}
+
+}  // namespace caption::kernels::cpu
