@@ -83,12 +83,12 @@ records::Existing existing_of(const RunFlags& flags) {
 }
 
 records::Manifest make_manifest(const config::Preset& preset, const model::CaptionModel& model,
-                                const std::string& prompt) {
+                                const Hash128& model_hash, const std::string& prompt) {
   records::Manifest manifest;
   manifest.settings = {{"version", CAPTION_VERSION},
                        {"preset", preset.name},
                        {"model_family", std::string(model.family())},
-                       {"model_hash", model.content_hash().hex()},
+                       {"model_hash", model_hash.hex()},
                        {"prompt", prompt}};
   for (auto& setting : config::caption_settings(preset)) {
     manifest.settings.push_back(std::move(setting));
@@ -98,13 +98,17 @@ records::Manifest make_manifest(const config::Preset& preset, const model::Capti
 
 // The options of the pipeline, the model's own numbers taken into account.
 pipeline::Options make_options(const config::Preset& preset, const Machine& machine,
-                               model::CaptionModel& model) {
+                               model::CaptionModel& model, const Hash128& model_hash) {
   pipeline::Options options;
   options.threads = pipeline::plan_threads(config::num_threads(preset, machine));
   options.read = config::read_options(preset);
+  // KV pages get what weights and activations leave.
+  model::Decoder& decoder = model.decoder();
+  decoder.reserve(preset.engine.max_num_batched_tokens, preset.engine.max_num_seqs);
+  const std::int64_t held_bytes = model.weight_bytes() + decoder.scratch_bytes();
   options.engine = config::engine_options(
-      preset, config::plan_kv_cache_bytes(preset, model.decoder().spec(), model.weight_bytes(),
-                                          machine.memory_bytes));
+      preset, config::plan_kv_cache_bytes(preset, decoder.spec(), held_bytes, machine.memory_bytes),
+      model_hash);
   options.sampling = config::sampling_params(preset);
   sampling::validate(options.sampling, model.decoder().spec().vocab);
   options.prompt =
@@ -168,11 +172,13 @@ int run(const RunFlags& flags) {
   const config::LoadedPreset loaded = load_preset(flags.preset, machine);
   if (!loaded.note.empty()) log_info("config", loaded.note);
   config::require_available(loaded.preset, has_cuda_kernels());
+  config::require_consistent(loaded.preset);
   std::vector<pipeline::Input> inputs = find_inputs(flags);
 
   const std::unique_ptr<model::CaptionModel> model =
       config::open_model(loaded.preset, loaded.path.parent_path());
-  pipeline::Options options = make_options(loaded.preset, machine, *model);
+  const Hash128 model_hash = model->content_hash();
+  pipeline::Options options = make_options(loaded.preset, machine, *model, model_hash);
   options.stop = &stop;
 
   std::unique_ptr<records::RecordSink> sink;
@@ -181,7 +187,7 @@ int run(const RunFlags& flags) {
     sink = std::make_unique<records::StreamSink>(STDOUT_FILENO, format);
   } else {
     auto file = std::make_unique<records::RecordFile>(
-        flags.output, format, make_manifest(loaded.preset, *model, options.prompt),
+        flags.output, format, make_manifest(loaded.preset, *model, model_hash, options.prompt),
         existing_of(flags));
     skip_finished(*file, flags, inputs);
     num_failed_before = file->finished().num_failed();

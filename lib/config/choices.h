@@ -33,10 +33,16 @@ inline constexpr std::array kKvFormats = {
 inline constexpr std::array kBatchings = {Choice<Batching>{Batching::kContinuous, "continuous"},
                                           Choice<Batching>{Batching::kStatic, "static"}};
 
+inline constexpr std::array kEarlyStoppings = {
+    Choice<EarlyStopping>{EarlyStopping::kFalse, "false"},
+    Choice<EarlyStopping>{EarlyStopping::kTrue, "true"},
+    Choice<EarlyStopping>{EarlyStopping::kNever, "never"}};
+
 constexpr const auto& choices_of(DeviceType) { return kDeviceTypes; }
 constexpr const auto& choices_of(WeightFormat) { return kWeightFormats; }
 constexpr const auto& choices_of(KvFormat) { return kKvFormats; }
 constexpr const auto& choices_of(Batching) { return kBatchings; }
+constexpr const auto& choices_of(EarlyStopping) { return kEarlyStoppings; }
 
 template <class E>
 std::string_view choice_name(E value) {

@@ -78,7 +78,8 @@ std::vector<std::pair<std::string, std::string>> list_values(const Preset& prese
 void apply_quality(Preset& preset) {
   preset.generation.num_beams = 4;
   preset.generation.length_penalty = 1.2;
-  preset.generation.early_stopping = true;
+  preset.generation.early_stopping = EarlyStopping::kTrue;
+  preset.generation.temperature = 0;
 }
 
 void apply_speed(Preset& preset) {

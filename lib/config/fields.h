@@ -79,6 +79,12 @@ void for_each_field(P& preset, Visit&& visit) {
               "memory for KV pages in bytes; 0: what max_num_seqs clips need, within "
               "memory_utilization"},
         engine.kv_cache_bytes, Int{0, std::int64_t{1} << 50});
+  visit(Field{"engine.kv_cache_dir", "--kv-cache-dir",
+              "folder where vision tokens and KV pages are kept for later runs; empty: none"},
+        engine.kv_cache_dir);
+  visit(Field{"engine.kv_cache_dir_bytes", "--kv-cache-dir-bytes",
+              "most bytes of each of the two kinds in kv_cache_dir; the oldest go first"},
+        engine.kv_cache_dir_bytes, Int{1 << 20, std::int64_t{1} << 50});
 
   visit(Field{"speculative.draft_model", "", "a small model that drafts tokens; empty: none"},
         speculative.draft_model);
@@ -107,10 +113,18 @@ void for_each_field(P& preset, Visit&& visit) {
         generation.no_repeat_ngram_size, Int{0, 1024});
   visit(Field{"generation.num_beams", "--num-beams", "beam search; 1: none"}, generation.num_beams,
         Int{1, 64});
-  visit(Field{"generation.length_penalty", "", "beam search: above 1 favours long captions"},
+  visit(Field{"generation.length_penalty", "--length-penalty",
+              "beam search: above 0 favours long captions, below short ones"},
         generation.length_penalty, Real{-10.0, 10.0});
-  visit(Field{"generation.early_stopping", "", "beam search: stop when enough beams have ended"},
+  visit(Field{"generation.early_stopping", "--early-stopping",
+              "beam search: stop as soon as num_beams have ended; never: look as far as can be"},
         generation.early_stopping);
+  visit(Field{"generation.stop", "--stop",
+              "text that ends a caption and is no part of it; several: one per line"},
+        generation.stop);
+  visit(Field{"generation.num_logprobs", "--logprobs",
+              "records hold each token's log-probability and those of so many others; -1: none"},
+        generation.num_logprobs, Int{-1, 100});
   visit(Field{"generation.seed", "--seed", "of sampling; the same seed gives the same captions"},
         generation.seed, Int{0, std::numeric_limits<std::int64_t>::max()});
 

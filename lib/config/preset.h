@@ -18,6 +18,7 @@ enum class DeviceType { kAuto, kCpu, kCuda };
 enum class WeightFormat { kF32, kBF16, kF16, kInt8, kNf4, kAwq, kGptq };
 enum class KvFormat { kAuto, kF32, kBF16, kF16, kInt8 };
 enum class Batching { kContinuous, kStatic };
+enum class EarlyStopping { kFalse, kTrue, kNever };
 
 struct DeviceSection {
   DeviceType type = DeviceType::kCpu;
@@ -54,6 +55,8 @@ struct EngineSection {
   bool chunked_prefill = true;
   bool prefix_cache = false;
   std::int64_t kv_cache_bytes = 0;
+  std::string kv_cache_dir;
+  std::int64_t kv_cache_dir_bytes = 16LL << 30;
   friend bool operator==(const EngineSection&, const EngineSection&) = default;
 };
 
@@ -75,7 +78,9 @@ struct GenerationSection {
   std::int64_t no_repeat_ngram_size = 0;
   std::int64_t num_beams = 1;
   double length_penalty = 1.0;
-  bool early_stopping = false;
+  EarlyStopping early_stopping = EarlyStopping::kFalse;
+  std::string stop;  // one per line
+  std::int64_t num_logprobs = -1;
   std::int64_t seed = 20;
   friend bool operator==(const GenerationSection&, const GenerationSection&) = default;
 };

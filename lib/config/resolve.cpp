@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <limits>
+#include <sstream>
 
 #include "config/choices.h"
 #include "config/resources.h"
@@ -23,8 +24,19 @@ DType kv_dtype(const Preset& preset) {
   switch (preset.quantization.kv_cache) {
     case KvFormat::kF32: return DType::kF32;
     case KvFormat::kBF16: return DType::kBF16;
+    case KvFormat::kF16: return DType::kF16;
+    case KvFormat::kInt8: return DType::kI8;
     default: return weight_type(preset) == model::WeightType::kF32 ? DType::kF32 : DType::kBF16;
   }
+}
+
+sampling::EarlyStopping early_stopping(EarlyStopping choice) {
+  switch (choice) {
+    case EarlyStopping::kFalse: return sampling::EarlyStopping::kNo;
+    case EarlyStopping::kTrue: return sampling::EarlyStopping::kYes;
+    case EarlyStopping::kNever: return sampling::EarlyStopping::kNever;
+  }
+  return sampling::EarlyStopping::kNo;
 }
 
 std::string join(const std::vector<std::string>& parts) {
@@ -50,13 +62,7 @@ std::vector<std::string> missing_features(const Preset& preset, bool has_cuda_ke
   }
   const WeightFormat weights = preset.quantization.weights;
   if (!runs_here(weights)) missing.push_back(std::string(choice_name(weights)) + " weights");
-  const KvFormat kv = preset.quantization.kv_cache;
-  if (kv == KvFormat::kF16 || kv == KvFormat::kInt8) {
-    missing.push_back("a KV cache in " + std::string(choice_name(kv)));
-  }
-  if (preset.engine.prefix_cache) missing.emplace_back("the prefix cache");
   if (!preset.speculative.draft_model.empty()) missing.emplace_back("speculative decoding");
-  if (preset.generation.num_beams > 1) missing.emplace_back("beam search");
   if (!preset.model.adapter.empty()) missing.emplace_back("LoRA adapters");
   return missing;
 }
@@ -68,6 +74,25 @@ void require_available(const Preset& preset, bool has_cuda_kernels) {
                                            join(missing) +
                                            ", which this build does not have; --preset cpu runs "
                                            "here");
+}
+
+void require_consistent(const Preset& preset) {
+  const std::int64_t places =
+      std::min(preset.engine.max_num_seqs, preset.engine.max_num_batched_tokens);
+  if (preset.generation.num_beams > places) {
+    throw Error(ErrorCode::kUsage, "generation.num_beams is " +
+                                       std::to_string(preset.generation.num_beams) +
+                                       "; beams run together, and max_num_seqs and "
+                                       "max_num_batched_tokens allow " +
+                                       std::to_string(places));
+  }
+  if (preset.generation.num_beams > 1 && !preset.generation.stop.empty()) {
+    throw Error(ErrorCode::kUsage,
+                "generation.stop and num_beams exclude each other: beams end at stop ids alone");
+  }
+  if (!preset.engine.kv_cache_dir.empty() && !preset.engine.prefix_cache) {
+    throw Error(ErrorCode::kUsage, "engine.kv_cache_dir needs the prefix cache; turn it on");
+  }
 }
 
 std::unique_ptr<model::CaptionModel> open_model(const Preset& preset,
@@ -89,11 +114,15 @@ std::unique_ptr<model::CaptionModel> open_model(const Preset& preset,
 }
 
 std::int64_t plan_kv_cache_bytes(const Preset& preset, const model::DecoderSpec& spec,
-                                 std::int64_t weight_bytes, std::int64_t machine_memory_bytes) {
+                                 std::int64_t held_bytes, std::int64_t machine_memory_bytes) {
   if (preset.engine.kv_cache_bytes > 0) return preset.engine.kv_cache_bytes;
-  const auto element_bytes = static_cast<std::int64_t>(dtype_size_bytes(kv_dtype(preset)));
-  const std::int64_t token_bytes =
-      2 * spec.num_layers * spec.num_kv_heads * spec.head_dim * element_bytes;
+  const DType dtype = kv_dtype(preset);
+  // int8 has a scale per token and head.
+  const std::int64_t scale_bytes =
+      dtype == DType::kI8 ? static_cast<std::int64_t>(dtype_size_bytes(DType::kBF16)) : 0;
+  const std::int64_t head_bytes =
+      spec.head_dim * static_cast<std::int64_t>(dtype_size_bytes(dtype)) + scale_bytes;
+  const std::int64_t token_bytes = 2 * spec.num_layers * spec.num_kv_heads * head_bytes;
   constexpr std::int64_t kPageTokens = 16;
   const std::int64_t sequence_tokens =
       (spec.max_positions + kPageTokens - 1) / kPageTokens * kPageTokens;
@@ -102,10 +131,10 @@ std::int64_t plan_kv_cache_bytes(const Preset& preset, const model::DecoderSpec&
                             static_cast<double>(preset.engine.max_num_seqs);
   const double allowed_bytes =
       preset.device.memory_utilization * static_cast<double>(machine_memory_bytes) -
-      static_cast<double>(weight_bytes);
+      static_cast<double>(held_bytes);
   if (allowed_bytes <= 0) {
     throw Error(ErrorCode::kOutOfMemory,
-                "weights of " + std::to_string(weight_bytes) +
+                "weights and activations of " + std::to_string(held_bytes) +
                     " bytes leave no room for KV pages "
                     "in memory_utilization " +
                     std::to_string(preset.device.memory_utilization) + " of " +
@@ -120,14 +149,29 @@ int num_threads(const Preset& preset, const Machine& machine) {
                                    : std::max(1, machine.num_cpus);
 }
 
-engine::EngineOptions engine_options(const Preset& preset, std::int64_t kv_cache_bytes) {
+engine::EngineOptions engine_options(const Preset& preset, std::int64_t kv_cache_bytes,
+                                     const Hash128& model_identity) {
   return {.batching = preset.engine.batching == Batching::kStatic ? engine::BatchMode::kStatic
                                                                   : engine::BatchMode::kContinuous,
           .max_num_seqs = to_int32(preset.engine.max_num_seqs),
           .max_num_batched_tokens = to_int32(preset.engine.max_num_batched_tokens),
           .chunked_prefill = preset.engine.chunked_prefill,
           .kv_cache_bytes = kv_cache_bytes,
-          .kv_dtype = kv_dtype(preset)};
+          .kv_dtype = kv_dtype(preset),
+          .prefix_cache =
+              preset.engine.prefix_cache ? engine::PrefixCache::kOn : engine::PrefixCache::kOff,
+          .model_identity = model_identity,
+          .disk = {.folder = preset.engine.kv_cache_dir,
+                   .max_bytes = preset.engine.kv_cache_dir_bytes}};
+}
+
+std::vector<std::string> stop_strings(const Preset& preset) {
+  std::vector<std::string> stops;
+  std::istringstream lines(preset.generation.stop);
+  for (std::string line; std::getline(lines, line);) {
+    if (!line.empty()) stops.push_back(line);
+  }
+  return stops;
 }
 
 sampling::SamplingParams sampling_params(const Preset& preset) {
@@ -140,7 +184,11 @@ sampling::SamplingParams sampling_params(const Preset& preset) {
           .min_new_tokens = to_int32(generation.min_new_tokens),
           .max_new_tokens = to_int32(generation.max_new_tokens),
           .stop_ids = {},
-          .seed = static_cast<std::uint64_t>(generation.seed)};
+          .seed = static_cast<std::uint64_t>(generation.seed),
+          .num_beams = to_int32(generation.num_beams),
+          .length_penalty = generation.length_penalty,
+          .early_stopping = early_stopping(generation.early_stopping),
+          .num_logprobs = to_int32(generation.num_logprobs)};
 }
 
 video::ReadOptions read_options(const Preset& preset) {

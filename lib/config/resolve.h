@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "backend/machine.h"
+#include "base/hash.h"
 #include "config/preset.h"
 #include "engine/options.h"
 #include "model/caption_model.h"
@@ -21,20 +22,28 @@ std::vector<std::string> missing_features(const Preset& preset, bool has_cuda_ke
 // Throws Error(kUnavailable) with all of them in one sentence.
 void require_available(const Preset& preset, bool has_cuda_kernels);
 
+// Throws Error(kUsage) for options that contradict each other.
+void require_consistent(const Preset& preset);
+
 // Opens the model or the composed model that the preset names; paths as find_model() resolves them.
 // Throws Error: kBadModel, kUnavailable.
 std::unique_ptr<model::CaptionModel> open_model(const Preset& preset,
                                                 const std::filesystem::path& preset_folder);
 
 // Memory for KV pages: what max_num_seqs sequences of the model's longest length need, at most
-// memory_utilization of the machine less the weights; or kv_cache_bytes when the preset sets it.
+// memory_utilization of the machine less `held_bytes` (weights, activations); or kv_cache_bytes
+// when the preset sets it.
 std::int64_t plan_kv_cache_bytes(const Preset& preset, const model::DecoderSpec& spec,
-                                 std::int64_t weight_bytes, std::int64_t machine_memory_bytes);
+                                 std::int64_t held_bytes, std::int64_t machine_memory_bytes);
 
 int num_threads(const Preset& preset, const Machine& machine);
-engine::EngineOptions engine_options(const Preset& preset, std::int64_t kv_cache_bytes);
+// `model_identity` keys the caches (CaptionModel::content_hash()).
+engine::EngineOptions engine_options(const Preset& preset, std::int64_t kv_cache_bytes,
+                                     const Hash128& model_identity = {});
 // Without stop ids: those are the model's.
 sampling::SamplingParams sampling_params(const Preset& preset);
+// generation.stop, a string per line.
+std::vector<std::string> stop_strings(const Preset& preset);
 video::ReadOptions read_options(const Preset& preset);
 
 // The settings that decide captions, for a manifest: not those that decide speed or memory.

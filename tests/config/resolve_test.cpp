@@ -26,12 +26,9 @@ TEST_SUITE("config/resolve") {
     const Machine machine;
     CHECK(refusal(load_preset("cpu", machine, false).preset, false) == "");
     CHECK(refusal(load_preset("h100", machine, false).preset, false) ==
-          "preset h100: what is asked for needs CUDA kernels, awq weights, the prefix cache and "
-          "speculative decoding, which this build does not have; --preset cpu runs here");
-    Preset preset;
-    apply_quality(preset);
-    CHECK(refusal(preset, false).find("beam search") != std::string::npos);
-    preset = parse_preset("model: {vision: a, llm: b, projector: c, adapter: d}\n", "p");
+          "preset h100: what is asked for needs CUDA kernels, awq weights and speculative "
+          "decoding, which this build does not have; --preset cpu runs here");
+    Preset preset = parse_preset("model: {vision: a, llm: b, projector: c, adapter: d}\n", "p");
     CHECK(refusal(preset, false).find("LoRA") != std::string::npos);
   }
 
@@ -48,6 +45,9 @@ TEST_SUITE("config/resolve") {
     // K and V, 2 layers, 2 heads of 16 in bf16: 256 bytes a token; 100 positions take 7 pages.
     constexpr std::int64_t kNeedBytes = 256 * 112 * 10;
     CHECK(plan_kv_cache_bytes(preset, spec, 0, 1LL << 40) == kNeedBytes);
+    preset.quantization.kv_cache = KvFormat::kInt8;  // 16 bytes and a scale of 2 for each head
+    CHECK(plan_kv_cache_bytes(preset, spec, 0, 1LL << 40) == 2 * 2 * 2 * 18 * 112 * 10);
+    preset.quantization.kv_cache = KvFormat::kAuto;
     CHECK(plan_kv_cache_bytes(preset, spec, 1000, 200'000) == 99'000);
     CHECK_THROWS_AS(plan_kv_cache_bytes(preset, spec, 100'000, 200'000), Error);
     preset.engine.kv_cache_bytes = 12345;
@@ -64,10 +64,40 @@ TEST_SUITE("config/resolve") {
     CHECK(sampling_params(preset).max_new_tokens == 128);
     CHECK(read_options(preset).sampling.fps == 2.5);
     CHECK(read_options(preset).limits.max_decode_us == 250'000);
-    CHECK(engine_options(preset, 99).batching == engine::BatchMode::kStatic);
-    CHECK(engine_options(preset, 99).kv_dtype == DType::kBF16);
+    const auto engine = [&] { return engine_options(preset, 99, Hash128{3, 4}); };
+    CHECK(engine().batching == engine::BatchMode::kStatic);
+    CHECK(engine().kv_dtype == DType::kBF16);
+    CHECK(engine().model_identity == Hash128{3, 4});
+    CHECK(engine().prefix_cache == engine::PrefixCache::kOff);
+    CHECK(engine().disk.folder.empty());
     apply_override(preset, {"quantization.weights", "f32", ""});
-    CHECK(engine_options(preset, 99).kv_dtype == DType::kF32);
+    CHECK(engine().kv_dtype == DType::kF32);
+    apply_override(preset, {"quantization.kv_cache", "int8", ""});
+    apply_override(preset, {"engine.prefix_cache", "true", ""});
+    apply_override(preset, {"engine.kv_cache_dir", "cache", ""});
+    apply_override(preset, {"engine.kv_cache_dir_bytes", "2000000", ""});
+    CHECK(engine().kv_dtype == DType::kI8);
+    CHECK(engine().prefix_cache == engine::PrefixCache::kOn);
+    CHECK(engine().disk.folder == "cache");
+    CHECK(engine().disk.max_bytes == 2'000'000);
+    CHECK(stop_strings(preset).empty());
+    apply_override(preset, {"generation.stop", "끝.\n\n###", ""});
+    CHECK(stop_strings(preset) == std::vector<std::string>{"끝.", "###"});
+  }
+
+  TEST_CASE("beams arrive with their rules, and --quality is greedy about them") {
+    Preset preset;
+    preset.generation.temperature = 0.7;
+    apply_quality(preset);
+    sampling::SamplingParams params = sampling_params(preset);
+    CHECK(params.num_beams == 4);
+    CHECK(params.length_penalty == 1.2);
+    CHECK(params.temperature == 0);
+    CHECK(params.early_stopping == sampling::EarlyStopping::kYes);
+    apply_override(preset, {"generation.early_stopping", "never", ""});
+    CHECK(sampling_params(preset).early_stopping == sampling::EarlyStopping::kNever);
+    apply_override(preset, {"generation.num_logprobs", "3", ""});
+    CHECK(sampling_params(preset).num_logprobs == 3);
   }
 
   TEST_CASE("a manifest holds what decides captions and nothing that only decides speed") {

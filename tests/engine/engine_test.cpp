@@ -231,7 +231,7 @@ TEST_SUITE("engine/engine") {
     CHECK(message.find("2048 bytes holds 1 pages of 16 tokens (2048 bytes each)") !=
           std::string::npos);
     EngineOptions options = options_with_pages(4);
-    options.kv_dtype = DType::kI8;
+    options.kv_dtype = DType::kI32;
     CHECK(code_of([&] { Engine engine(room.decoder, room.stream, options); }) == ErrorCode::kUsage);
     options = options_with_pages(4);
     options.max_num_seqs = 0;
