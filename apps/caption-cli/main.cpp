@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "bench_command.h"
 #include "eval_command.h"
 #include "exit_codes.h"
 #include "inspect_command.h"
@@ -34,6 +35,7 @@ int run_main(int argc, char** argv) {
   add_run_command(root, exit_code);
   add_eval_command(root, exit_code);
   add_plan_command(root, exit_code);
+  add_bench_command(root, exit_code);
   add_presets_command(root, exit_code);
   add_inspect_command(root, exit_code);
   try {

@@ -26,6 +26,14 @@ double page_occupancy(const Measurement& run) {
 double bytes_per_s(const Measurement& run) { return run.cost.bytes / run.seconds; }
 double flops_per_s(const Measurement& run) { return run.cost.flops / run.seconds; }
 
+// Then the memory's bandwidth is no bound: what is read every step fits the caches.
+bool is_beyond_bandwidth(const Comparison& comparison) {
+  return std::any_of(comparison.variants.begin(), comparison.variants.end(),
+                     [&](const VariantResult& result) {
+                       return bytes_per_s(result.measurement()) > comparison.read_bytes_per_s();
+                     });
+}
+
 struct Row {
   const char* name;
   std::function<std::string(const VariantResult&)> text;
@@ -193,6 +201,21 @@ void write_variant(JsonWriter& json, const Comparison& comparison, const Variant
   json.end_list().end_object();
 }
 
+// What the machine's rates allow for the work that a group's runs did.
+Line bound_of(const Comparison& comparison, const std::string& group) {
+  Line bound{.name = "bound of " + group + ": " + format_si(comparison.read_bytes_per_s()) +
+                     "B/s, " + format_si(comparison.flops_per_s()) + "FLOP/s",
+             .style = LineStyle::kBound,
+             .points = {}};
+  for (const VariantResult& result : comparison.variants) {
+    if (result.variant.group != group) continue;
+    const Measurement& run = result.measurement();
+    bound.points.push_back({static_cast<double>(result.variant.options.max_num_seqs),
+                            run.output_tokens_per_s() / share_of_roofline(comparison, run)});
+  }
+  return bound;
+}
+
 }  // namespace
 
 std::string to_table(const Subject& subject, const Comparison& comparison) {
@@ -219,6 +242,9 @@ std::string to_table(const Subject& subject, const Comparison& comparison) {
   text += "\noutputs: ";
   text += comparison.outputs_are_equal() ? "the same tokens in every run\n"
                                          : "NOT the same tokens in every run\n";
+  if (is_beyond_bandwidth(comparison)) {
+    text += "more bytes a second than the memory gives: weights and pages stay in the caches\n";
+  }
   if (const std::int64_t cut = num_cut_short(comparison); cut > 0) {
     text += std::to_string(cut) + " requests ended before their length\n";
   }
@@ -249,29 +275,25 @@ LineChart throughput_chart(const Subject& subject, const Comparison& comparison)
                   .x_label = "max_num_seqs",
                   .y_label = "output tokens per second",
                   .lines = {}};
-  Line bound{.name = {}, .style = LineStyle::kBound, .points = {}};
   for (const VariantResult& result : comparison.variants) {
-    const double batch = result.variant.options.max_num_seqs;
-    const Measurement& run = result.measurement();
     auto line = std::find_if(chart.lines.begin(), chart.lines.end(), [&](const Line& candidate) {
       return candidate.name == result.variant.group;
     });
     if (line == chart.lines.end()) {
-      chart.lines.push_back({.name = result.variant.group, .points = {}});
-      line = chart.lines.end() - 1;
+      line = chart.lines.insert(line, {.name = result.variant.group, .points = {}});
     }
-    line->points.push_back({batch, run.output_tokens_per_s()});
-    if (line == chart.lines.begin()) {
-      bound.points.push_back(
-          {batch, run.output_tokens_per_s() / share_of_roofline(comparison, run)});
-    }
+    line->points.push_back({static_cast<double>(result.variant.options.max_num_seqs),
+                            result.measurement().output_tokens_per_s()});
   }
-  bound.name = "bound of " + chart.lines.front().name + " at " +
-               format_si(comparison.read_bytes_per_s()) + "B/s, " +
-               format_si(comparison.flops_per_s()) + "FLOP/s";
-  chart.lines.push_back(std::move(bound));
-  const auto by_x = [](const Point& a, const Point& b) { return a.x < b.x; };
-  for (Line& line : chart.lines) std::sort(line.points.begin(), line.points.end(), by_x);
+  if (is_beyond_bandwidth(comparison)) {
+    chart.subtitle += "; weights stay in the caches";
+  } else {
+    chart.lines.push_back(bound_of(comparison, chart.lines.back().name));
+  }
+  for (Line& line : chart.lines) {
+    std::sort(line.points.begin(), line.points.end(),
+              [](const Point& a, const Point& b) { return a.x < b.x; });
+  }
   return chart;
 }
 

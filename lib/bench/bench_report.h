@@ -22,7 +22,7 @@ std::string to_table(const Subject& subject, const Comparison& comparison);
 std::string to_json(const Subject& subject, const Comparison& comparison);
 
 // A line for each group of variants over max_num_seqs, and the bound that bandwidth and arithmetic
-// set to the first group's work.
+// set to the last group's work, unless that work stayed in the caches.
 LineChart throughput_chart(const Subject& subject, const Comparison& comparison);
 
 }  // namespace caption::bench

@@ -7,7 +7,7 @@
 #include <set>
 
 #include "base/error.h"
-#include "bench/internal/units.h"
+#include "base/json.h"
 
 namespace caption::bench {
 namespace {
@@ -58,11 +58,11 @@ std::string px(double value) {
   return text.data();
 }
 
-// 1, 2 or 5 times a power of ten: about five ticks up to `largest`.
+// 1, 2, 2.5 or 5 times a power of ten: about five ticks up to `largest`.
 double tick_step(double largest) {
   const double raw = largest / 5;
   const double power = std::pow(10, std::floor(std::log10(raw)));
-  for (const double factor : {1.0, 2.0, 5.0}) {
+  for (const double factor : {1.0, 2.0, 2.5, 5.0}) {
     if (raw <= factor * power) return factor * power;
   }
   return 10 * power;
@@ -123,13 +123,12 @@ class Drawing {
   void draw_axes() {
     for (double y = 0; y <= y_end_ * (1 + 1e-9); y += y_step_) {
       draw_segment(kLeft, y_of(y), kWidth - kRight, y_of(y), y == 0 ? "axis" : "grid");
-      const int digits = y_step_ < 1 ? 2 : 1 + static_cast<int>(std::log10(std::max(y, 1.0)));
-      draw_text(kLeft - 10, y_of(y) + 4, format_number(y, std::max(digits, 2)),
+      draw_text(kLeft - 10, y_of(y) + 4, json_number(y, 6),
                 "font-size=\"12\" text-anchor=\"end\" class=\"soft\"");
     }
     for (const double x : ticks_) {
       draw_segment(x_of(x), bottom_, x_of(x), bottom_ + 5, "axis");
-      draw_text(x_of(x), bottom_ + 20, format_number(x, x < 10 ? 1 : 4),
+      draw_text(x_of(x), bottom_ + 20, json_number(x, 2),
                 "font-size=\"12\" text-anchor=\"middle\" class=\"soft\"");
     }
     draw_text((kLeft + kWidth - kRight) / 2, bottom_ + 42, chart_.x_label,

@@ -152,7 +152,7 @@ Comparison compare(model::Decoder& decoder, Stream& stream, const DecoderCosts& 
   Comparison comparison{.workload = workload,
                         .costs = costs,
                         .variants = {},
-                        .before = measure_roofline(stream),
+                        .before = measure_roofline(stream, options.roofline),
                         .after = {}};
   for (const Variant& variant : variants) {
     comparison.variants.push_back({.variant = variant, .runs = {}, .median_run = 0});
@@ -171,7 +171,7 @@ Comparison compare(model::Decoder& decoder, Stream& stream, const DecoderCosts& 
   for (VariantResult& result : comparison.variants) {
     result.median_run = find_median_run(result.runs);
   }
-  comparison.after = measure_roofline(stream);
+  comparison.after = measure_roofline(stream, options.roofline);
   return comparison;
 }
 

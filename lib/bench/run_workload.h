@@ -78,6 +78,7 @@ struct Comparison {
 struct CompareOptions {
   int repeat = 1;           // runs of each variant, >= 1
   std::uint64_t seed = 20;  // of what the requests say
+  RooflineOptions roofline = {};
   // Called before each run: "continuous, run 1 of 3". May be empty.
   std::function<void(const std::string&)> on_run;
 };

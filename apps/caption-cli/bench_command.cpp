@@ -1,0 +1,300 @@
+#include "bench_command.h"
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <fstream>
+#include <iostream>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "backend/machine.h"
+#include "backend/stream.h"
+#include "backend/thread_pool.h"
+#include "base/error.h"
+#include "base/log.h"
+#include "bench/bench_report.h"
+#include "bench/line_chart.h"
+#include "bench/run_workload.h"
+#include "bench/workload.h"
+#include "config/resolve.h"
+#include "exit_codes.h"
+#include "model/model_shape.h"
+#include "model/random_decoder.h"
+#include "preset_flags.h"
+#include "preset_shape.h"
+
+namespace caption::cli {
+namespace {
+
+enum class WorkloadKind { kStaticVsContinuous, kMixed, kPrefix, kFixed };
+
+struct BenchFlags {
+  PresetFlags preset;
+  WorkloadKind workload = WorkloadKind::kFixed;
+  std::string shape;
+  std::int64_t num_requests = 0;  // 0: as many as make three full batches
+  std::int64_t prompt_tokens = 64;
+  std::int64_t output_tokens = 64;
+  std::int64_t vision_tokens = 256;
+  std::int64_t num_clips = 8;
+  std::int64_t prompts_per_clip = 3;
+  double length_scale = 1;
+  std::vector<std::int32_t> sweep;
+  int repeat = 1;
+  std::string json;
+  std::string svg;
+};
+
+// The decoder that is measured, and what it is.
+struct Subject {
+  std::unique_ptr<model::CaptionModel> model;  // of a preset; or
+  std::unique_ptr<model::Decoder> random;      // of a shape
+  model::TextShape shape;
+  std::string name;
+  std::int64_t weight_bytes = 0;
+
+  model::Decoder& decoder() const { return random != nullptr ? *random : model->decoder(); }
+};
+
+bool is_f32(const config::Preset& preset) {
+  return preset.quantization.weights == config::WeightFormat::kF32;
+}
+
+Subject open_random(const std::string& name, const config::Preset& preset) {
+  const std::optional<model::ModelShape> known = model::find_known_shape(name);
+  if (!known.has_value() || !known->text.has_value()) {
+    std::string names;
+    for (const std::string& other : model::known_shape_names()) {
+      if (!model::find_known_shape(other)->text.has_value()) continue;
+      names += (names.empty() ? "" : ", ") + other;
+    }
+    throw Error(ErrorCode::kUsage,
+                "--shape: no decoder is known as \"" + name + "\"; there are " + names);
+  }
+  Subject subject;
+  subject.shape = *known->text;
+  subject.name = name + " (random weights)";
+  const auto type = is_f32(preset) ? model::WeightType::kF32 : model::WeightType::kBF16;
+  log_info("bench", "making random weights of " + name);
+  subject.random = model::make_random_decoder(subject.shape, type,
+                                              static_cast<std::uint64_t>(preset.generation.seed));
+  model::ModelShape text_only;
+  text_only.text = subject.shape;
+  subject.weight_bytes = model::count_parameters(text_only).total() * (is_f32(preset) ? 4 : 2);
+  return subject;
+}
+
+Subject open_subject(const BenchFlags& flags, const config::LoadedPreset& loaded) {
+  if (!flags.shape.empty()) return open_random(flags.shape, loaded.preset);
+  config::require_available(loaded.preset, has_cuda_kernels());
+  const std::filesystem::path folder = loaded.path.parent_path();
+  Subject subject;
+  subject.shape = find_preset_shape(loaded.preset.model, folder).shape.text.value();
+  subject.name =
+      loaded.preset.model.is_composed ? loaded.preset.model.llm : loaded.preset.model.path;
+  subject.model = config::open_model(loaded.preset, folder);
+  subject.weight_bytes = subject.model->weight_bytes();
+  return subject;
+}
+
+bench::Workload make_workload(const BenchFlags& flags, std::int32_t largest_batch,
+                              std::uint64_t seed) {
+  const std::int64_t requests =
+      flags.num_requests > 0 ? flags.num_requests : std::int64_t{3} * largest_batch;
+  switch (flags.workload) {
+    case WorkloadKind::kStaticVsContinuous:
+      return bench::make_uneven_workload(requests, flags.prompt_tokens, flags.length_scale);
+    case WorkloadKind::kMixed:
+      return bench::make_mixed_workload(
+          requests, std::max<std::int64_t>(16, std::llround(512 * flags.length_scale)), seed);
+    case WorkloadKind::kPrefix:
+      return bench::make_prefix_workload({.num_clips = flags.num_clips,
+                                          .prompts_per_clip = flags.prompts_per_clip,
+                                          .vision_tokens = flags.vision_tokens,
+                                          .prompt_tokens = flags.prompt_tokens,
+                                          .output_tokens = flags.output_tokens});
+    case WorkloadKind::kFixed: break;
+  }
+  return bench::make_fixed_workload(requests, flags.prompt_tokens, flags.output_tokens);
+}
+
+// What a workload compares, at one batch size.
+std::vector<bench::Variant> make_pair(WorkloadKind workload, const engine::EngineOptions& options) {
+  std::vector<bench::Variant> pair;
+  const auto add = [&](const char* group, const auto& change) {
+    bench::Variant variant{.name = group, .group = group, .options = options};
+    change(variant.options);
+    pair.push_back(std::move(variant));
+  };
+  switch (workload) {
+    case WorkloadKind::kStaticVsContinuous:
+      add("static", [](auto& o) { o.batching = engine::BatchMode::kStatic; });
+      add("continuous", [](auto& o) { o.batching = engine::BatchMode::kContinuous; });
+      break;
+    case WorkloadKind::kPrefix:
+      add("no prefix cache", [](auto& o) { o.prefix_cache = engine::PrefixCache::kOff; });
+      add("prefix cache", [](auto& o) { o.prefix_cache = engine::PrefixCache::kOn; });
+      break;
+    case WorkloadKind::kMixed:
+    case WorkloadKind::kFixed:
+      add(options.batching == engine::BatchMode::kStatic ? "static" : "continuous", [](auto&) {});
+      break;
+  }
+  return pair;
+}
+
+std::vector<bench::Variant> make_variants(const BenchFlags& flags,
+                                          const engine::EngineOptions& options) {
+  std::vector<bench::Variant> variants;
+  std::vector<std::int32_t> batches = flags.sweep;
+  if (batches.empty()) batches = {options.max_num_seqs};
+  for (const std::int32_t batch : batches) {
+    engine::EngineOptions changed = options;
+    changed.max_num_seqs = batch;
+    for (bench::Variant& variant : make_pair(flags.workload, changed)) {
+      if (!flags.sweep.empty()) variant.name += " " + std::to_string(batch);
+      variants.push_back(std::move(variant));
+    }
+  }
+  return variants;
+}
+
+void write_text(const std::string& path, const std::string& text) {
+  if (path == "-") {
+    std::cout << text << std::flush;
+    return;
+  }
+  std::ofstream file(path, std::ios::binary | std::ios::trunc);
+  file << text << std::flush;
+  if (!file) throw Error(ErrorCode::kIo, path + ": cannot write");
+}
+
+engine::EngineOptions make_engine_options(const config::Preset& preset, const Machine& machine,
+                                          const Subject& subject, std::int32_t largest_batch) {
+  config::Preset largest = preset;
+  largest.engine.max_num_seqs = largest_batch;
+  const std::int64_t held_bytes =
+      subject.weight_bytes + model::decoder_scratch_bytes(subject.shape,
+                                                          preset.engine.max_num_batched_tokens,
+                                                          largest_batch);
+  const std::int64_t kv_cache_bytes = config::plan_kv_cache_bytes(largest, subject.decoder().spec(),
+                                                                  held_bytes, machine.memory_bytes);
+  engine::EngineOptions options = config::engine_options(preset, kv_cache_bytes, Hash128{});
+  options.disk = {};  // a run must not find what another has left
+  return options;
+}
+
+int run_synthetic(const BenchFlags& flags, const config::LoadedPreset& loaded,
+                  const Machine& machine) {
+  const config::Preset& preset = loaded.preset;
+  const Subject subject = open_subject(flags, loaded);
+  const std::int32_t largest_batch =
+      flags.sweep.empty() ? static_cast<std::int32_t>(preset.engine.max_num_seqs)
+                          : *std::max_element(flags.sweep.begin(), flags.sweep.end());
+  const engine::EngineOptions options =
+      make_engine_options(preset, machine, subject, largest_batch);
+  const auto seed = static_cast<std::uint64_t>(preset.generation.seed);
+  ThreadPool pool(config::num_threads(preset, machine));
+  Stream stream(pool);
+  bench::CompareOptions compare_options;
+  compare_options.repeat = flags.repeat;
+  compare_options.seed = seed;
+  compare_options.on_run = [](const std::string& what) { log_info("bench", what); };
+  const bench::DecoderCosts costs = {
+      .shape = subject.shape,
+      .weights = is_f32(preset) ? bench::WeightLayout::kF32 : bench::WeightLayout::kBF16};
+  const bench::Comparison comparison =
+      bench::compare(subject.decoder(), stream, costs, make_workload(flags, largest_batch, seed),
+                     make_variants(flags, options), compare_options);
+
+  const bench::Subject what = {.model = subject.name,
+                               .setting = std::string(bench::weight_layout_name(costs.weights)) +
+                                          " weights, " + std::string(dtype_name(options.kv_dtype)) +
+                                          " KV, " + std::to_string(pool.num_threads()) +
+                                          " threads, " +
+                                          std::string(cpu_tier_name(stream.cpu_tier()))};
+  if (flags.json != "-") std::cout << bench::to_table(what, comparison);
+  if (!flags.json.empty()) write_text(flags.json, bench::to_json(what, comparison));
+  if (!flags.svg.empty()) {
+    write_text(flags.svg, bench::to_svg(bench::throughput_chart(what, comparison)));
+  }
+  return kExitOk;
+}
+
+int run_bench(const BenchFlags& flags) {
+  if (!flags.svg.empty() && flags.sweep.size() < 2) {
+    throw Error(ErrorCode::kUsage,
+                "--svg draws throughput over batch size; give --sweep with two sizes or more");
+  }
+  const Machine machine = detect_machine();
+  const config::LoadedPreset loaded = load_preset(flags.preset, machine);
+  if (!loaded.note.empty()) log_info("config", loaded.note);
+  return run_synthetic(flags, loaded, machine);
+}
+
+void add_workload_flags(CLI::App& command, BenchFlags& flags) {
+  const std::map<std::string, WorkloadKind> workloads = {
+      {"static-vs-continuous", WorkloadKind::kStaticVsContinuous},
+      {"mixed", WorkloadKind::kMixed},
+      {"prefix", WorkloadKind::kPrefix},
+      {"fixed", WorkloadKind::kFixed}};
+  constexpr const char* kGroup = "Workload";
+  const CLI::Range counts(1, 1 << 20);
+  command
+      .add_option("--workload", flags.workload,
+                  "static-vs-continuous (outputs of 500, 20, 200 in turn), mixed, prefix (clips "
+                  "with several prompts, with and without the cache) or fixed (default)")
+      ->transform(CLI::CheckedTransformer(workloads).description(""))
+      ->type_name("NAME")
+      ->group(kGroup);
+  command
+      .add_option("--shape", flags.shape,
+                  "random weights of a known shape in place of the preset's model: qwen3-0.6b ...")
+      ->type_name("NAME")
+      ->group(kGroup);
+  const auto count = [&](const char* name, std::int64_t& value, const char* help) {
+    command.add_option(name, value, help)->check(counts)->type_name("N")->group(kGroup);
+  };
+  count("--requests", flags.num_requests, "requests (default: three full batches)");
+  count("--prompt-tokens", flags.prompt_tokens, "text of a prompt (default: 64)");
+  count("--output-tokens", flags.output_tokens, "fixed, prefix: of an output (default: 64)");
+  count("--vision-tokens", flags.vision_tokens, "prefix: of a clip (default: 256)");
+  count("--clips", flags.num_clips, "prefix: clips (default: 8)");
+  count("--prompts", flags.prompts_per_clip, "prefix: prompts on each clip (default: 3)");
+  command
+      .add_option("--length-scale", flags.length_scale,
+                  "static-vs-continuous, mixed: all lengths times this (default: 1)")
+      ->check(CLI::Range(1e-3, 100.0))
+      ->type_name("F")
+      ->group(kGroup);
+  command.add_option("--sweep", flags.sweep, "batch sizes (max_num_seqs) to go through: 1,2,4,8")
+      ->delimiter(',')
+      ->check(CLI::Range(1, 4096))
+      ->type_name("N,...")
+      ->group(kGroup);
+  command
+      .add_option("--repeat", flags.repeat,
+                  "interleaved runs of each; the median counts (default: 1)")
+      ->check(CLI::Range(1, 1000))
+      ->type_name("N")
+      ->group(kGroup);
+}
+
+}  // namespace
+
+void add_bench_command(CLI::App& root, int& exit_code) {
+  CLI::App* command =
+      root.add_subcommand("bench", "Measure speed and memory, beside what the machine could do");
+  auto flags = std::make_shared<BenchFlags>();
+  add_workload_flags(*command, *flags);
+  command->add_option("--json", flags->json, "every run as JSON to this file, or - for stdout")
+      ->type_name("FILE");
+  command->add_option("--svg", flags->svg, "with --sweep: a chart of throughput over batch size")
+      ->type_name("FILE");
+  add_preset_flags(*command, flags->preset);
+  command->callback([flags, &exit_code] { exit_code = run_bench(*flags); });
+}
+
+}  // namespace caption::cli

@@ -1,0 +1,15 @@
+// apps/caption-cli/bench_command.h: `caption-cli bench`, how fast it is, beside what the machine
+// could do.
+#pragma once
+
+namespace CLI {
+class App;
+}
+
+namespace caption::cli {
+
+// Registers the subcommand: synthetic workloads on the engine, or real videos through the whole
+// pipeline. `exit_code` must outlive the parsing.
+void add_bench_command(CLI::App& root, int& exit_code);
+
+}  // namespace caption::cli

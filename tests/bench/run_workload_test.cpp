@@ -1,0 +1,167 @@
+// Workloads through real engines on a small random decoder. Nothing here asserts a time.
+#include "bench/run_workload.h"
+
+#include <doctest/doctest.h>
+
+#include "backend/thread_pool.h"
+#include "base/json.h"
+#include "bench/bench_report.h"
+#include "model/random_decoder.h"
+
+namespace caption::bench {
+namespace {
+
+const model::TextShape kShape = {.num_layers = 2,
+                                 .hidden = 64,
+                                 .intermediate = 128,
+                                 .num_heads = 4,
+                                 .num_kv_heads = 2,
+                                 .head_dim = 16,
+                                 .vocab = 320,
+                                 .max_positions = 1024,
+                                 .qk_norm = true};
+
+constexpr RooflineOptions kShort = {
+    .buffer_bytes = 4 << 20, .num_passes = 1, .flops_pass_us = 1000};
+
+struct Bench {
+  ThreadPool pool{2};
+  Stream stream{pool};
+  std::unique_ptr<model::Decoder> decoder =
+      model::make_random_decoder(kShape, model::WeightType::kBF16, 3);
+  DecoderCosts costs{.shape = kShape, .weights = WeightLayout::kBF16};
+
+  Comparison run(const Workload& workload, const std::vector<Variant>& variants, int repeat) {
+    CompareOptions options;
+    options.repeat = repeat;
+    options.roofline = kShort;
+    return compare(*decoder, stream, costs, workload, variants, options);
+  }
+};
+
+engine::EngineOptions engine_options(std::int32_t max_num_seqs) {
+  return {.max_num_seqs = max_num_seqs,
+          .max_num_batched_tokens = 64,
+          .kv_cache_bytes = 8 << 20,
+          .kv_dtype = DType::kBF16};
+}
+
+TEST_SUITE("bench/run_workload") {
+  TEST_CASE("static and continuous batching give the same tokens in other numbers of steps") {
+    Bench bench;
+    engine::EngineOptions options = engine_options(3);
+    options.batching = engine::BatchMode::kStatic;
+    const Variant fixed{.name = "static", .group = "static", .options = options};
+    options.batching = engine::BatchMode::kContinuous;
+    const Variant continuous{.name = "continuous", .group = "continuous", .options = options};
+    const Comparison comparison =
+        bench.run(make_uneven_workload(9, 8, 0.2), {fixed, continuous}, 2);
+    REQUIRE(comparison.variants.size() == 2);
+    CHECK(comparison.outputs_are_equal());
+    for (const VariantResult& result : comparison.variants) {
+      REQUIRE(result.runs.size() == 2);
+      const Measurement& run = result.measurement();
+      CHECK(run.num_requests == 9);
+      CHECK(run.num_cut_short == 0);
+      CHECK(run.prompt_tokens == 72);
+      CHECK(run.output_tokens == 3 * (100 + 4 + 40));
+      CHECK(run.latency_ms.count == 9);
+      CHECK(run.cost.flops > 0);
+      CHECK(run.cost.bytes > 0);
+      CHECK(run.peak_bytes > 0);
+    }
+    const engine::EngineStats& waiting = comparison.variants[0].measurement().stats;
+    const engine::EngineStats& flowing = comparison.variants[1].measurement().stats;
+    CHECK(waiting.steps == 3 * 100);  // each batch as long as its longest output
+    CHECK(flowing.steps < waiting.steps);
+    CHECK(flowing.mean_batch > waiting.mean_batch);
+  }
+
+  TEST_CASE("a prefix cache computes less of the prompts and gives the same tokens") {
+    Bench bench;
+    engine::EngineOptions options = engine_options(4);
+    const Variant off{.name = "off", .group = "off", .options = options};
+    options.prefix_cache = engine::PrefixCache::kOn;
+    const Variant on{.name = "on", .group = "on", .options = options};
+    const Comparison comparison = bench.run(make_prefix_workload({.num_clips = 3,
+                                                                  .prompts_per_clip = 3,
+                                                                  .vision_tokens = 96,
+                                                                  .prompt_tokens = 8,
+                                                                  .output_tokens = 6}),
+                                            {off, on}, 1);
+    CHECK(comparison.outputs_are_equal());
+    const engine::EngineStats& without = comparison.variants[0].measurement().stats;
+    const engine::EngineStats& with = comparison.variants[1].measurement().stats;
+    CHECK(without.prefix_hit_tokens == 0);
+    // Two of the three prompts on each clip find its 96 vision tokens.
+    CHECK(with.prefix_hit_tokens == 3 * 2 * 96);
+    CHECK(with.prefill_tokens == without.prefill_tokens - with.prefix_hit_tokens);
+  }
+
+  TEST_CASE("reports hold every variant: a table, JSON that parses, a chart") {
+    Bench bench;
+    std::vector<Variant> variants;
+    for (const std::int32_t batch : {1, 2, 4}) {
+      variants.push_back({.name = "continuous " + std::to_string(batch),
+                          .group = "continuous",
+                          .options = engine_options(batch)});
+    }
+    const Comparison comparison = bench.run(make_fixed_workload(4, 16, 6), variants, 1);
+    const Subject subject{.model = "a \"small\" model", .setting = "bf16"};
+    const std::string table = to_table(subject, comparison);
+    CHECK(table.find("continuous 4") != std::string::npos);
+    CHECK(table.find("share of roofline") != std::string::npos);
+    CHECK(table.find("the same tokens in every run") != std::string::npos);
+
+    const JsonObject json =
+        JsonObject::parse(to_json(subject, comparison), "bench", ErrorCode::kInternal);
+    CHECK(json.get_bool("outputs_are_equal", false));
+    const std::vector<JsonObject> results = json.get_objects("variants");
+    REQUIRE(results.size() == 3);
+    const JsonObject run = results[2].get_objects("runs").at(0);
+    CHECK(run.require_int("output_tokens", 0, 1000) == 24);
+    CHECK(run.get_object("engine")->require_int("prefill_tokens", 0, 1000) == 64);
+    CHECK(run.get_object("latency_ms")->get_double("p99", -1) > 0);
+
+    const LineChart chart = throughput_chart(subject, comparison);
+    REQUIRE(!chart.lines.empty());
+    CHECK(chart.lines.front().name == "continuous");
+    REQUIRE(chart.lines.front().points.size() == 3);
+    CHECK(chart.lines.front().points.back().x == 4);
+    CHECK(to_svg(chart).ends_with("</svg>\n"));
+  }
+}
+
+TEST_SUITE("model/random_decoder") {
+  TEST_CASE("the same seed gives the same decoder, another seed another") {
+    Bench bench;
+    const auto hash_with = [&](std::uint64_t seed) {
+      bench.decoder = model::make_random_decoder(kShape, model::WeightType::kBF16, seed);
+      const Variant variant{.name = "x", .group = "x", .options = engine_options(2)};
+      return bench.run(make_fixed_workload(2, 8, 12), {variant}, 1)
+          .variants.front()
+          .measurement()
+          .output_hash;
+    };
+    CHECK(hash_with(1) == hash_with(1));
+    CHECK(hash_with(1) != hash_with(2));
+  }
+}
+
+TEST_SUITE("bench/roofline") {
+  TEST_CASE("rates are positive on every tier this CPU runs") {
+    ThreadPool pool(2);
+    for (const CpuTier tier : supported_cpu_tiers()) {
+      CAPTURE(cpu_tier_name(tier));
+      Stream stream(pool, tier);
+      const Roofline roofline = measure_roofline(stream, kShort);
+      CHECK(roofline.read_bytes_per_s > 0);
+      CHECK(roofline.f32_flops_per_s > 0);
+      CHECK(roofline.flops_per_s >= roofline.f32_flops_per_s);
+      CHECK(roofline.num_threads == 2);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace caption::bench

@@ -1,0 +1,52 @@
+#include "bench/statistics.h"
+
+#include <doctest/doctest.h>
+
+#include "base/error.h"
+
+namespace caption::bench {
+namespace {
+
+TEST_SUITE("bench/statistics") {
+  TEST_CASE("percentiles are interpolated as numpy's are") {
+    struct Case {
+      const char* name;
+      std::vector<double> values;
+      double percent;
+      double expected;  // numpy.percentile
+    };
+    const Case kCases[] = {
+        {"one value", {7}, 99, 7},
+        {"the smallest", {3, 1, 2}, 0, 1},
+        {"the largest", {3, 1, 2}, 100, 3},
+        {"the middle of an odd count", {5, 1, 3}, 50, 3},
+        {"between two", {1, 2}, 50, 1.5},
+        {"p90 of ten", {1, 2, 3, 4, 5, 6, 7, 8, 9, 10}, 90, 9.1},
+        {"p99 of five", {10, 20, 30, 40, 50}, 99, 49.6},
+        {"nothing", {}, 50, 0},
+    };
+    for (const Case& c : kCases) {
+      CAPTURE(c.name);
+      CHECK(percentile(c.values, c.percent) == doctest::Approx(c.expected).epsilon(1e-12));
+    }
+  }
+
+  TEST_CASE("a percentile outside [0, 100] is refused") {
+    CHECK_THROWS_AS(percentile({1, 2}, 101), Error);
+    CHECK_THROWS_AS(percentile({1, 2}, -1), Error);
+  }
+
+  TEST_CASE("a summary has the count, the mean and ascending percentiles") {
+    const Summary summary = summarise({4, 1, 3, 2, 100});
+    CHECK(summary.count == 5);
+    CHECK(summary.mean == doctest::Approx(22));
+    CHECK(summary.p50 == 3);
+    CHECK(summary.p90 == doctest::Approx(61.6));
+    CHECK(summary.p99 == doctest::Approx(96.16));
+    CHECK(summarise({}).count == 0);
+    CHECK(median({9, 1, 5}) == 5);
+  }
+}
+
+}  // namespace
+}  // namespace caption::bench
