@@ -56,8 +56,22 @@ inline Tensor random_of(DType dtype, const Shape& shape, std::uint32_t seed) {
   return converted(random_f32(shape, seed), dtype);
 }
 
+// All of -127 to 127.
+inline Tensor random_i8(const Shape& shape, std::uint32_t seed) {
+  Tensor tensor(DType::kI8, shape);
+  std::mt19937 generator(seed);
+  for (std::int64_t i = 0; i < tensor.num_elements(); ++i) {
+    tensor.as<std::int8_t>()[i] =
+        static_cast<std::int8_t>(static_cast<int>(generator() % 255) - 127);
+  }
+  return tensor;
+}
+
 // The values as they are stored, widened.
 inline std::vector<double> values(const Tensor& tensor) {
+  if (tensor.dtype() == DType::kI8) {
+    return {tensor.as<std::int8_t>(), tensor.as<std::int8_t>() + tensor.num_elements()};
+  }
   const Tensor wide = converted(tensor, DType::kF32);
   return {wide.as<float>(), wide.as<float>() + wide.num_elements()};
 }

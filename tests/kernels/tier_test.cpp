@@ -56,15 +56,17 @@ TEST_CASE("accumulate adds term after term: split sums have the bits of whole on
   constexpr std::int64_t kTerms = 37;
   for (const CpuTier tier : caption::supported_cpu_tiers()) {
     for (const std::int64_t columns : {1, 8, 15, 16, 64, 72, 131}) {
-      for (const Element element : {Element::kF32, Element::kBF16, Element::kF16}) {
+      for (const Element element : {Element::kF32, Element::kBF16, Element::kF16, Element::kI8}) {
         CAPTURE(static_cast<int>(tier));
         CAPTURE(columns);
         CAPTURE(static_cast<int>(element));
         const caption::DType dtype = element == Element::kF32    ? caption::DType::kF32
                                      : element == Element::kBF16 ? caption::DType::kBF16
-                                                                 : caption::DType::kF16;
+                                     : element == Element::kF16  ? caption::DType::kF16
+                                                                 : caption::DType::kI8;
         const caption::Tensor a = random_f32({kRows, kTerms}, 2);
-        const caption::Tensor b = random_of(dtype, {kTerms, columns}, 3);
+        const caption::Tensor b = element == Element::kI8 ? random_i8({kTerms, columns}, 3)
+                                                          : random_of(dtype, {kTerms, columns}, 3);
         const auto accumulate = accumulate_of(select_tier(tier), element);
         const auto run = [&](std::int64_t first, std::int64_t count, std::int64_t row,
                              std::int64_t rows, caption::Tensor& c) {

@@ -168,21 +168,54 @@ TEST_SUITE("model/parity") {
     }
   }
 
-  TEST_CASE("bf16 pages drift within the bound") {
+  // Pages keep bits of K and V alone, so they drift less than rounded weights do. f16 keeps 11
+  // bits. i8 keeps, of a vector's largest magnitude m, multiples of about m / 127: an element is
+  // off by up to m / 254 where bf16 is off by |x| / 2^9, so up to twice bf16's worst case and, most
+  // elements being well below m, several times its mean. Twice the bound holds with room (MESSAGE).
+  TEST_CASE("pages of 16 and 8 bits drift within the bound") {
+    struct Case {
+      DType dtype;
+      double factor;  // of bf16_bound
+    };
+    constexpr Case kCases[] = {{DType::kBF16, 1.0}, {DType::kF16, 0.125}, {DType::kI8, 2.0}};
     Run run("llama_bf16");
     const auto prompt_tokens = static_cast<std::int64_t>(run.prompt.ids.size());
     Sequence exact(run.model->decoder(), DType::kF32, prompt_tokens);
-    Sequence rounded(run.model->decoder(), DType::kBF16, prompt_tokens);
     const Tensor a = exact.prefill(run.stream, run.prompt, run.vision.view(), prompt_tokens);
-    const Tensor b = rounded.prefill(run.stream, run.prompt, run.vision.view(), prompt_tokens);
     double max_logit = 0;
     for (const float x : row_of(a, prompt_tokens - 1)) {
       max_logit = std::max(max_logit, static_cast<double>(std::abs(x)));
     }
-    const double drift = max_difference(row_of(b, prompt_tokens - 1), row_of(a, prompt_tokens - 1));
-    MESSAGE("drift " << drift << " of logits up to " << max_logit);
-    CHECK(drift > 0.0);
-    CHECK(drift <= bf16_bound(max_logit));
+    for (const Case& c : kCases) {
+      CAPTURE(dtype_name(c.dtype));
+      Sequence rounded(run.model->decoder(), c.dtype, prompt_tokens);
+      const Tensor b = rounded.prefill(run.stream, run.prompt, run.vision.view(), prompt_tokens);
+      const double drift =
+          max_difference(row_of(b, prompt_tokens - 1), row_of(a, prompt_tokens - 1));
+      MESSAGE(std::string(dtype_name(c.dtype))
+              << " pages: drift " << drift << " of logits up to " << max_logit);
+      CHECK(drift > 0.0);
+      CHECK(drift <= c.factor * bf16_bound(max_logit));
+    }
+  }
+
+  TEST_CASE("chunks, pages and threads do not change a bit of the logits over pages of i8") {
+    Run run("qwen3_shards");
+    const auto prompt_tokens = static_cast<std::int64_t>(run.prompt.ids.size());
+    Sequence whole(run.model->decoder(), DType::kI8, prompt_tokens);
+    const Tensor expected = whole.prefill(run.stream, run.prompt, run.vision.view(), prompt_tokens);
+    ThreadPool one(1);
+    Stream single(one, run.stream.cpu_tier());
+    for (const std::int64_t chunk : {1, 5, 17}) {
+      CAPTURE(chunk);
+      Sequence pieces(run.model->decoder(), DType::kI8, prompt_tokens, 77, 7);
+      Tensor logits;
+      while (pieces.num_tokens() < prompt_tokens) {
+        logits = pieces.prefill(single, run.prompt, run.vision.view(), chunk);
+      }
+      CHECK(max_difference(row_of(logits, logits.dim(0) - 1),
+                           row_of(expected, prompt_tokens - 1)) == 0.0);
+    }
   }
 }
 

@@ -130,9 +130,13 @@ Sequence::Sequence(model::Decoder& decoder, DType kv_dtype, std::int64_t max_tok
   const model::DecoderSpec& spec = decoder.spec();
   const std::int64_t num_pages = (max_tokens + page_tokens - 1) / page_tokens;
   const Shape shape = {num_pages, page_tokens, spec.num_kv_heads, spec.head_dim};
+  const Shape scales = {num_pages, page_tokens, spec.num_kv_heads};
   for (std::int64_t layer = 0; layer < spec.num_layers; ++layer) {
     k_.emplace_back(kv_dtype, shape);
     v_.emplace_back(kv_dtype, shape);
+    if (kv_dtype != DType::kI8) continue;
+    k_scales_.emplace_back(DType::kBF16, scales);
+    v_scales_.emplace_back(DType::kBF16, scales);
   }
   table_.resize(static_cast<std::size_t>(num_pages));
   std::iota(table_.begin(), table_.end(), 0);
@@ -194,6 +198,8 @@ Tensor Sequence::run(Stream& stream, std::span<const std::int32_t> ids,
   model::KvPages kv;
   for (Tensor& k : k_) kv.k.push_back(k.view());
   for (Tensor& v : v_) kv.v.push_back(v.view());
+  for (Tensor& scales : k_scales_) kv.k_scales.push_back(scales.view());
+  for (Tensor& scales : v_scales_) kv.v_scales.push_back(scales.view());
   kv.page_tokens = page_tokens_;
   Tensor logits(DType::kF32, {count, decoder_.spec().vocab});
   decoder_.forward(stream,

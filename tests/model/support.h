@@ -63,6 +63,7 @@ class Sequence {
   model::Decoder& decoder_;
   std::int64_t page_tokens_;
   std::vector<Tensor> k_, v_;
+  std::vector<Tensor> k_scales_, v_scales_;  // with pages of i8
   std::vector<std::int32_t> table_;
   std::int64_t num_tokens_ = 0;
 };
