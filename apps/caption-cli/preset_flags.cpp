@@ -8,6 +8,33 @@
 
 namespace caption::cli {
 
+namespace {
+
+constexpr std::string_view kStopKey = "generation.stop";
+
+// A flag that may come several times: prompts stay apart, stop strings are the lines of one value.
+void add_repeatable_flag(CLI::App& command, PresetFlags& flags, const config::FieldHelp& field) {
+  command
+      .add_option_function<std::vector<std::string>>(
+          field.flag,
+          [&flags, field](const std::vector<std::string>& values) {
+            std::string lines;
+            for (const std::string& value : values) {
+              if (field.key == kPromptKey) flags.prompts.push_back(value);
+              lines += (lines.empty() ? "" : "\n") + value;
+            }
+            const std::string& value = field.key == kPromptKey ? values.back() : lines;
+            flags.overrides.push_back({field.key, value, field.flag});
+          },
+          field.help + "; may be repeated")
+      ->take_all()
+      ->allow_extra_args(false)
+      ->type_name("")
+      ->group("In place of the preset's value");
+}
+
+}  // namespace
+
 void add_preset_flags(CLI::App& command, PresetFlags& flags) {
   command.add_option("--preset", flags.preset, "a preset's name or file (default: auto)")
       ->type_name("NAME|FILE")
@@ -19,6 +46,10 @@ void add_preset_flags(CLI::App& command, PresetFlags& flags) {
       ->group("Preset");
   for (const config::FieldHelp& field : config::describe_fields()) {
     if (field.flag.empty()) continue;
+    if (field.key == kPromptKey || field.key == kStopKey) {
+      add_repeatable_flag(command, flags, field);
+      continue;
+    }
     command
         .add_option_function<std::string>(
             field.flag,

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "backend/machine.h"
@@ -14,9 +15,12 @@ class App;
 
 namespace caption::cli {
 
+inline constexpr std::string_view kPromptKey = "generation.prompt";
+
 struct PresetFlags {
   std::string preset = "auto";
   std::vector<config::Override> overrides;  // in the order given
+  std::vector<std::string> prompts;         // every --prompt, in the order given
   bool quality = false;
   bool speed = false;
 };

@@ -34,7 +34,10 @@ struct RunFlags {
   bool null_separated = false;
   std::string output;
   std::string format;
+  std::string prompts_file;
+  std::vector<std::string> retry;
   bool retry_failed = false;
+  bool stream = false;
   bool overwrite = false;
   bool quiet = false;
 };
@@ -77,19 +80,46 @@ records::Format choose_format(const RunFlags& flags) {
   return is_read_by_human ? records::Format::kTxt : records::Format::kJsonl;
 }
 
-records::Existing existing_of(const RunFlags& flags) {
-  if (flags.overwrite) return records::Existing::kOverwrite;
-  return flags.retry_failed ? records::Existing::kRetryFailed : records::Existing::kResume;
+records::Retry retry_of(const RunFlags& flags) {
+  records::Retry retry;
+  if (flags.retry_failed) retry.statuses.push_back(records::Status::kFailed);
+  for (const std::string& name : flags.retry) {
+    const std::optional<records::Status> status = records::find_status(name);
+    if (!status.has_value() || status == records::Status::kOk) {
+      throw Error(ErrorCode::kUsage,
+                  "--retry: \"" + name + "\" is none of failed, truncated, looped");
+    }
+    retry.statuses.push_back(*status);
+  }
+  // How a caption is generated may be the reason for its status.
+  if (!flags.retry.empty()) retry.changeable = {"generation."};
+  return retry;
+}
+
+std::vector<pipeline::Prompt> choose_prompts(const RunFlags& flags, const config::Preset& preset) {
+  if (flags.prompts_file.empty()) {
+    return pipeline::name_prompts(flags.preset.prompts.empty()
+                                      ? std::vector<std::string>{preset.generation.prompt}
+                                      : flags.preset.prompts);
+  }
+  if (!flags.preset.prompts.empty()) {
+    throw Error(ErrorCode::kUsage, "--prompt and --prompts exclude each other");
+  }
+  return pipeline::read_prompts(flags.prompts_file);
 }
 
 records::Manifest make_manifest(const config::Preset& preset, const model::CaptionModel& model,
-                                const Hash128& model_hash, const std::string& prompt) {
+                                const Hash128& model_hash,
+                                const std::vector<pipeline::Prompt>& prompts) {
   records::Manifest manifest;
   manifest.settings = {{"version", CAPTION_VERSION},
                        {"preset", preset.name},
                        {"model_family", std::string(model.family())},
-                       {"model_hash", model_hash.hex()},
-                       {"prompt", prompt}};
+                       {"model_hash", model_hash.hex()}};
+  for (const pipeline::Prompt& prompt : prompts) {
+    manifest.settings.emplace_back(prompt.name.empty() ? "prompt" : "prompt." + prompt.name,
+                                   prompt.text);
+  }
   for (auto& setting : config::caption_settings(preset)) {
     manifest.settings.push_back(std::move(setting));
   }
@@ -111,24 +141,29 @@ pipeline::Options make_options(const config::Preset& preset, const Machine& mach
       model_hash);
   options.sampling = config::sampling_params(preset);
   sampling::validate(options.sampling, model.decoder().spec().vocab);
-  options.prompt =
-      preset.generation.prompt.empty() ? model.default_prompt() : preset.generation.prompt;
+  options.stop_strings = config::stop_strings(preset);
   return options;
 }
 
-// Leaves out the clips that the file already holds.
+// Leaves out the clips, and of clips the prompts, that the file already holds.
 void skip_finished(const records::RecordFile& file, const RunFlags& flags,
+                   const std::vector<pipeline::Prompt>& prompts,
                    std::vector<pipeline::Input>& inputs) {
   const records::ResumeIndex& finished = file.finished();
   if (finished.num_finished() == 0) return;
-  const std::size_t num_before = inputs.size();
-  inputs.erase(std::remove_if(inputs.begin(), inputs.end(),
-                              [&](const pipeline::Input& input) {
-                                return finished.contains(records::escape_file_name(input.path));
-                              }),
-               inputs.end());
-  std::string message = flags.output + ": resumed; " + std::to_string(num_before - inputs.size()) +
-                        " of " + std::to_string(num_before) + " clips are in it";
+  const std::size_t num_before = inputs.size() * prompts.size();
+  std::size_t num_left = 0;
+  for (pipeline::Input& input : inputs) {
+    for (std::size_t i = 0; i < prompts.size(); ++i) {
+      if (finished.contains(records::escape_file_name(input.path), prompts[i].name)) continue;
+      input.prompts.push_back(i);
+    }
+    num_left += input.prompts.size();
+  }
+  std::erase_if(inputs, [](const pipeline::Input& input) { return input.prompts.empty(); });
+  std::string message = flags.output + ": resumed; " + std::to_string(num_before - num_left) +
+                        " of " + std::to_string(num_before) +
+                        (prompts.size() == 1 ? " clips are in it" : " captions are in it");
   if (finished.num_failed() > 0) {
     message += ", " + std::to_string(finished.num_failed()) +
                " of them failed (--retry-failed tries them again)";
@@ -161,10 +196,49 @@ int report(const pipeline::Outcome& outcome, const pipeline::ThreadPlan& threads
   return num_failed > 0 ? kExitClipsFailed : kExitOk;
 }
 
-int run(const RunFlags& flags) {
-  if (flags.output.empty() && (flags.retry_failed || flags.overwrite)) {
-    throw Error(ErrorCode::kUsage, "--retry-failed and --overwrite need -o FILE");
+// The caption alone, as it comes.
+class SpokenCaption {
+ public:
+  explicit SpokenCaption(std::atomic<bool>& stop) : stop_(stop) {}
+
+  void say(std::string_view text) {
+    std::cout << text << std::flush;
+    if (!std::cout) stop_.store(true);  // nobody reads it any more
   }
+
+ private:
+  std::atomic<bool>& stop_;
+};
+
+// Keeps no record: the caption has been said.
+class NoRecords final : public records::RecordSink {
+ public:
+  records::AppendResult append(const records::Record& /*record*/) override {
+    return records::AppendResult::kWritten;
+  }
+};
+
+void check_stream(const RunFlags& flags, const config::Preset& preset, std::size_t num_inputs,
+                  std::size_t num_prompts) {
+  if (!flags.stream) return;
+  if (num_inputs != 1 || num_prompts != 1) {
+    throw Error(ErrorCode::kUsage, "--stream is for one video and one prompt; found " +
+                                       std::to_string(num_inputs) + " videos and " +
+                                       std::to_string(num_prompts) + " prompts");
+  }
+  if (preset.generation.num_beams > 1) {
+    throw Error(ErrorCode::kUsage, "--stream and beams exclude each other: beams end together");
+  }
+  if (flags.output.empty() && !flags.format.empty()) {
+    throw Error(ErrorCode::kUsage, "--stream writes the caption alone; --format goes with -o FILE");
+  }
+}
+
+int run(const RunFlags& flags) {
+  if (flags.output.empty() && (flags.retry_failed || flags.overwrite || !flags.retry.empty())) {
+    throw Error(ErrorCode::kUsage, "--retry, --retry-failed and --overwrite need -o FILE");
+  }
+  const records::Retry retry = retry_of(flags);
   if (flags.quiet) set_log_level(LogLevel::kWarning);
   std::atomic<bool>& stop = catch_interrupts();
   const records::Format format = choose_format(flags);
@@ -173,23 +247,35 @@ int run(const RunFlags& flags) {
   if (!loaded.note.empty()) log_info("config", loaded.note);
   config::require_available(loaded.preset, has_cuda_kernels());
   config::require_consistent(loaded.preset);
+  std::vector<pipeline::Prompt> prompts = choose_prompts(flags, loaded.preset);
   std::vector<pipeline::Input> inputs = find_inputs(flags);
+  check_stream(flags, loaded.preset, inputs.size(), prompts.size());
 
   const std::unique_ptr<model::CaptionModel> model =
       config::open_model(loaded.preset, loaded.path.parent_path());
   const Hash128 model_hash = model->content_hash();
   pipeline::Options options = make_options(loaded.preset, machine, *model, model_hash);
   options.stop = &stop;
+  for (pipeline::Prompt& prompt : prompts) {
+    if (prompt.text.empty()) prompt.text = model->default_prompt();
+  }
+  options.prompts = prompts;
+  SpokenCaption spoken(stop);
+  if (flags.stream) options.on_text = [&](std::string_view text) { spoken.say(text); };
 
   std::unique_ptr<records::RecordSink> sink;
   std::int64_t num_failed_before = 0;
-  if (flags.output.empty()) {
+  if (flags.output.empty() && flags.stream) {
+    sink = std::make_unique<NoRecords>();
+  } else if (flags.output.empty()) {
     sink = std::make_unique<records::StreamSink>(STDOUT_FILENO, format);
   } else {
+    const auto existing =
+        flags.overwrite ? records::Existing::kOverwrite : records::Existing::kResume;
     auto file = std::make_unique<records::RecordFile>(
-        flags.output, format, make_manifest(loaded.preset, *model, model_hash, options.prompt),
-        existing_of(flags));
-    skip_finished(*file, flags, inputs);
+        flags.output, format, make_manifest(loaded.preset, *model, model_hash, prompts), existing,
+        retry);
+    skip_finished(*file, flags, prompts, inputs);
     num_failed_before = file->finished().num_failed();
     sink = std::move(file);
   }
@@ -199,6 +285,13 @@ int run(const RunFlags& flags) {
     pipeline::ProgressLine line(progress_style(flags));
     options.on_progress = [&line](const pipeline::Progress& progress) { line.update(progress); };
     outcome = pipeline::run(*model, inputs, options, *sink);
+  }
+  if (flags.stream) {
+    spoken.say("\n");
+    if (!std::cout) {
+      std::cout.clear();  // a reader that has left is no error
+      return kExitInterrupted;
+    }
   }
   return report(outcome, options.threads, flags, num_failed_before);
 }
@@ -223,7 +316,21 @@ void add_run_command(CLI::App& root, int& exit_code) {
       ->type_name("");
   command->add_flag("--retry-failed", flags->retry_failed,
                     "drop the failed records of -o and try their clips again");
+  command
+      ->add_option("--retry", flags->retry,
+                   "the same for these statuses: failed, truncated, looped; generation options may "
+                   "differ from the first run's")
+      ->delimiter(',')
+      ->allow_extra_args(false)
+      ->type_name("LIST");
   command->add_flag("--overwrite", flags->overwrite, "start -o anew");
+  command
+      ->add_option("--prompts", flags->prompts_file,
+                   "a file of prompts, one per line, each with a name and a tab before it; every "
+                   "clip is asked all of them")
+      ->type_name("FILE");
+  command->add_flag("--stream", flags->stream,
+                    "one video: its caption on standard output as it comes");
   command->add_flag("-q,--quiet", flags->quiet, "only warnings and errors on standard error");
   add_preset_flags(*command, flags->preset);
   command->callback([flags, &exit_code] { exit_code = run(*flags); });

@@ -254,7 +254,9 @@ std::optional<Completion> Engine::State::advance_beams(Sequence& sequence, std::
   }
   const sampling::BeamSearch::Best best = sequence.beams->best();
   sequence.tokens.insert(sequence.tokens.end(), best.output_ids.begin(), best.output_ids.end());
-  sequence.loop.observe(sequence.output());
+  for (std::size_t n = 1; n <= best.output_ids.size(); ++n) {
+    sequence.loop.observe(best.output_ids.first(n));
+  }
   const FinishReason unstopped =
       sequence.loop.period() != 0 ? FinishReason::kLoop : FinishReason::kLength;
   Completion completion = complete(sequence, best.is_stopped ? FinishReason::kStop : unstopped);

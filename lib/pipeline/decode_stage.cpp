@@ -1,4 +1,5 @@
 #include <new>
+#include <numeric>
 #include <utility>
 
 #include "base/clock.h"
@@ -26,8 +27,13 @@ void set_failed(records::Record& record, ErrorCode code, const std::string& mess
                   .message = records::escape_file_name(message)};
 }
 
-DecodeStage::DecodeStage(const std::vector<Input>& inputs, const Options& options, JobQueue& out)
-    : inputs_(inputs), options_(options), out_(out), num_working_(options.threads.decode) {
+DecodeStage::DecodeStage(const std::vector<Input>& inputs, const Options& options,
+                         VisionCache* cache, JobQueue& out)
+    : inputs_(inputs),
+      options_(options),
+      cache_(cache),
+      out_(out),
+      num_working_(options.threads.decode) {
   threads_.reserve(static_cast<std::size_t>(options.threads.decode));
   for (int i = 0; i < options.threads.decode; ++i) {
     threads_.emplace_back([this] { work(); });
@@ -42,11 +48,10 @@ void DecodeStage::work() {
   while (!options_.stop->load()) {
     const std::size_t i = next_input_.fetch_add(1);
     if (i >= inputs_.size()) break;
-    const Stopwatch watch;
     Job job = read(inputs_[i]);
-    busy_us_ += watch.elapsed_us();
     if (job.record.error && job.record.error->code == error_code_name(ErrorCode::kCancelled)) break;
-    const std::size_t size_bytes = job.clip.size_bytes() + kRecordBytes;
+    const std::size_t seen_bytes = job.seen.has_value() ? job.seen->tokens.size_bytes() : 0;
+    const std::size_t size_bytes = job.clip.size_bytes() + seen_bytes + kRecordBytes;
     if (!out_.push(std::move(job), size_bytes)) break;
   }
   if (num_working_.fetch_sub(1) == 1) out_.close();
@@ -55,8 +60,39 @@ void DecodeStage::work() {
 Job DecodeStage::read(const Input& input) {
   Job job;
   job.start_us = now_us();
+  job.prompts = input.prompts;
+  if (job.prompts.empty()) {
+    job.prompts.resize(options_.prompts.size());
+    std::iota(job.prompts.begin(), job.prompts.end(), std::size_t{0});
+  }
   job.record.video = records::escape_file_name(input.path);
   job.record.frames_wanted = options_.read.sampling.num_frames;
+  if (cache_ != nullptr) look_up(input, job);
+  if (!job.seen.has_value()) decode(input, job);
+  return job;
+}
+
+// A file that cannot be read here is left to decode(), which says what is wrong with it.
+void DecodeStage::look_up(const Input& input, Job& job) {
+  const Stopwatch watch;
+  try {
+    job.cache_key = cache_->key_of(input.path);
+    job.seen = cache_->find(*job.cache_key);
+  } catch (const Error&) {
+  } catch (const std::bad_alloc&) {
+  }
+  if (job.seen.has_value()) {
+    ++num_seen_before_;
+    job.record.frames_wanted = job.seen->frames_wanted;
+    job.record.frames_used = job.seen->frames_used;
+    job.record.window_end_s = static_cast<double>(job.seen->duration_us) / 1e6;
+    job.record.warnings = job.seen->warnings;
+  }
+  cache_us_ += watch.elapsed_us();
+}
+
+void DecodeStage::decode(const Input& input, Job& job) {
+  const Stopwatch watch;
   try {
     video::ReadOptions read = options_.read;
     read.cancelled = options_.stop;
@@ -80,8 +116,8 @@ Job DecodeStage::read(const Input& input) {
   } catch (const std::exception& error) {
     set_failed(job.record, ErrorCode::kInternal, input.path + ": " + error.what());
   }
-  job.record.decode_ms = static_cast<double>(now_us() - job.start_us) / 1e3;
-  return job;
+  job.record.decode_ms = watch.elapsed_ms();
+  busy_us_ += watch.elapsed_us();
 }
 
 }  // namespace caption::pipeline

@@ -27,7 +27,7 @@ class Finder {
  public:
   void add(const std::string& path, Origin origin) {
     if (seen_.insert(identity(path)).second) {
-      found_.inputs.push_back({path, origin});
+      found_.inputs.push_back({.path = path, .origin = origin});
     } else {
       ++found_.num_duplicates;
     }

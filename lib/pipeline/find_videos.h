@@ -1,6 +1,7 @@
 // pipeline/find_videos.h: from what the user named to the list of clips.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -17,6 +18,8 @@ enum class Origin {
 struct Input {
   std::string path;  // bytes as the system has them
   Origin origin = Origin::kNamed;
+  // Prompts of the run that this clip is to be asked, by their number; empty: all of them.
+  std::vector<std::size_t> prompts = {};
 };
 
 struct FoundVideos {

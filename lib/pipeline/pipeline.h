@@ -4,23 +4,30 @@
 //   sink
 //
 // Each arrow is a ByteQueue: a stage that is ahead waits, however large single clips are. A clip's
-// record travels with its frames, its vision tokens and its request, so a caption cannot land on
-// another video, whatever order requests finish in. Records are written as clips finish.
+// record travels with its frames, its vision tokens and its requests, so a caption cannot land on
+// another video or another prompt, whatever order requests finish in. Records are written as
+// captions finish. Several prompts share the clip's decoding, its vision tokens and, with the
+// prefix cache, their KV pages.
 //
-// A clip that fails gives a record with status `failed`; the others go on. In particular a video
-// without a decodable frame never reaches the model. What breaks the run itself (the output cannot
-// be written, the model breaks) is thrown after the stages have stopped.
+// With a cache folder (EngineOptions::disk), the vision tokens of a clip that was seen before are
+// taken from there: it is neither decoded nor encoded.
+//
+// A clip that fails gives a record with status `failed` for each of its prompts; the others go on.
+// In particular a video without a decodable frame never reaches the model. What breaks the run
+// itself (the output cannot be written, the model breaks) is thrown after the stages have stopped.
 #pragma once
 
 #include <atomic>
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "engine/engine.h"
 #include "model/caption_model.h"
 #include "pipeline/find_videos.h"
+#include "pipeline/prompts.h"
 #include "pipeline/threads.h"
 #include "records/sink.h"
 #include "sampling/sampling_params.h"
@@ -28,7 +35,7 @@
 
 namespace caption::pipeline {
 
-// Counters of a run so far.
+// Counters of a run so far. With several prompts, each clip and prompt counts as a clip.
 struct Progress {
   std::int64_t clips_total = 0;  // less what was skipped
   std::int64_t clips_done = 0;   // records written, failed ones included
@@ -42,8 +49,13 @@ struct Options {
   ThreadPlan threads;
   video::ReadOptions read;  // its `cancelled` is set by run()
   engine::EngineOptions engine;
-  sampling::SamplingParams sampling;  // the model's stop ids are added
-  std::string prompt;                 // empty: the model's default
+  sampling::SamplingParams sampling;   // the model's stop ids are added
+  std::vector<Prompt> prompts = {{}};  // at least one
+  // End a caption where they begin; not with beams.
+  std::vector<std::string> stop_strings = {};
+  // Hears the text of captions as it comes, in whole characters: of one clip and one prompt at a
+  // time. May be empty; must be with beams.
+  std::function<void(std::string_view text)> on_text = {};
   std::int64_t frame_queue_bytes = 256LL << 20;
   std::int64_t vision_queue_bytes = 128LL << 20;
   // When it becomes true, what is finished is written, the rest is dropped, and run() returns.
@@ -64,12 +76,14 @@ enum class Ending {
 
 struct StageTimes {
   std::int64_t decode_us = 0;  // summed over its threads
+  std::int64_t cache_us = 0;   // of the same threads: reading files to find them in the cache
   std::int64_t vision_us = 0;
   std::int64_t engine_us = 0;
 };
 
 struct Outcome {
   Ending ending = Ending::kFinished;
+  std::int64_t clips_seen_before = 0;  // taken from the cache folder
   Progress progress;
   StageTimes busy;
   engine::EngineStats engine;

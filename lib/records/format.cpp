@@ -12,7 +12,8 @@ namespace {
 constexpr std::array kFormats = {Format::kJsonl, Format::kCsv, Format::kTxt};
 
 constexpr std::string_view kCsvHeader =
-    "video,window_begin_s,window_end_s,status,caption,error_code,error_message,frames_wanted,"
+    "video,prompt,window_begin_s,window_end_s,status,caption,error_code,error_message,frames_"
+    "wanted,"
     "frames_used,prompt_tokens,vision_tokens,output_tokens,decode_ms,vision_ms,first_token_ms,"
     "total_ms,finish_reason,warnings\r\n";
 
@@ -40,6 +41,7 @@ std::string csv_line(const Record& record) {
   const ErrorInfo error = record.error.value_or(ErrorInfo{});
   const std::array fields = {
       csv_field(record.video),
+      csv_field(record.prompt),
       json_number(record.window_begin_s, 6),
       json_number(record.window_end_s, 6),
       std::string(status_name(record.status)),
@@ -70,7 +72,8 @@ std::string one_line(std::string text) {
 std::string text_line(const Record& record) {
   const std::string text =
       record.error ? "[" + record.error->code + "] " + record.error->message : record.caption;
-  return record.video + ": " + one_line(text) + "\n";
+  const std::string prompt = record.prompt.empty() ? "" : " (" + record.prompt + ")";
+  return record.video + prompt + ": " + one_line(text) + "\n";
 }
 
 }  // namespace

@@ -2,7 +2,9 @@
 //
 //   jsonl  one JSON object a line, everything known about the clip (record.h); can be resumed
 //   csv    RFC 4180 with a header, the same fields in columns
-//   txt    "video: caption" a line, to be read; a failed clip's line says why in brackets
+//   txt    "video: caption" a line, to be read, "video (prompt): caption" where prompts have names;
+//   a
+//          failed clip's line says why in brackets
 #pragma once
 
 #include <string>

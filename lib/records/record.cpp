@@ -15,6 +15,7 @@ constexpr std::array kStatuses = {Status::kOk, Status::kTruncated, Status::kLoop
 // Milliseconds and window seconds to the microsecond.
 constexpr int kMsDecimals = 3;
 constexpr int kSecondsDecimals = 6;
+constexpr int kLogprobDecimals = 6;
 
 std::string ms(double value) { return json_number(value, kMsDecimals); }
 std::string seconds(double value) { return json_number(value, kSecondsDecimals); }
@@ -42,14 +43,45 @@ JsonObject require_object(const JsonObject& object, std::string_view key) {
 
 Status parse_status(const JsonObject& object) {
   const std::string name = object.require_string("status");
-  for (const Status status : kStatuses) {
-    if (status_name(status) == name) return status;
-  }
+  if (const std::optional<Status> status = find_status(name)) return *status;
   throw Error(ErrorCode::kBadReference, object.name() + ": status: " + json_quote(name) +
                                             " is none of ok, truncated, looped, failed");
 }
 
+std::string logprobs_json(const std::vector<TokenLogprob>& logprobs) {
+  double sum = 0;
+  for (const TokenLogprob& token : logprobs) sum += token.logprob;
+  std::string out =
+      "{\"mean\":" + json_number(sum / static_cast<double>(logprobs.size()), kLogprobDecimals) +
+      ",\"tokens\":[";
+  const char* separator = "";
+  for (const TokenLogprob& token : logprobs) {
+    out += separator;
+    separator = ",";
+    out += "{\"token\":" + json_quote(token.token);
+    out += ",\"logprob\":" + json_number(token.logprob, kLogprobDecimals);
+    if (!token.top.empty()) {
+      out += ",\"top\":[";
+      for (std::size_t i = 0; i < token.top.size(); ++i) {
+        if (i > 0) out += ',';
+        out += "[" + json_quote(token.top[i].first) + "," +
+               json_number(token.top[i].second, kLogprobDecimals) + "]";
+      }
+      out += "]";
+    }
+    out += "}";
+  }
+  return out + "]}";
+}
+
 }  // namespace
+
+std::optional<Status> find_status(std::string_view name) {
+  for (const Status status : kStatuses) {
+    if (status_name(status) == name) return status;
+  }
+  return std::nullopt;
+}
 
 std::string_view status_name(Status status) {
   switch (status) {
@@ -63,6 +95,7 @@ std::string_view status_name(Status status) {
 
 std::string to_json_line(const Record& record) {
   std::string out = "{\"video\":" + json_quote(record.video);
+  if (!record.prompt.empty()) out += ",\"prompt\":" + json_quote(record.prompt);
   out += ",\"window_s\":[" + seconds(record.window_begin_s) + "," + seconds(record.window_end_s);
   out += "],\"caption\":" + json_quote(record.caption);
   out += ",\"status\":" + json_quote(status_name(record.status));
@@ -88,6 +121,7 @@ std::string to_json_line(const Record& record) {
     }
     out += "]";
   }
+  if (!record.logprobs.empty()) out += ",\"logprobs\":" + logprobs_json(record.logprobs);
   return out + "}";
 }
 
@@ -95,6 +129,7 @@ Record parse_json_line(std::string_view line) {
   const JsonObject root = JsonObject::parse(line, "record", ErrorCode::kBadReference);
   Record record;
   record.video = root.require_string("video");
+  if (root.has("prompt")) record.prompt = root.require_string("prompt");
   const std::vector<double> window = root.get_doubles("window_s");
   if (window.size() != 2) {
     throw Error(ErrorCode::kBadReference,

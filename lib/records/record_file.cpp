@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <utility>
@@ -18,7 +19,48 @@
 namespace caption::records {
 namespace {
 
+// Of the manifest's settings: what records were made again with.
+constexpr const char* kRetriedWith = "retried_with";
+
 std::string reason(int error) { return std::strerror(error); }
+
+bool begins_with_one_of(const std::string& name, const std::vector<std::string>& begins) {
+  return std::any_of(begins.begin(), begins.end(),
+                     [&](const std::string& begin) { return name.starts_with(begin); });
+}
+
+Manifest without(Manifest manifest, const std::vector<std::string>& names) {
+  std::erase_if(manifest.settings,
+                [&](const auto& setting) { return begins_with_one_of(setting.first, names); });
+  return manifest;
+}
+
+// Adds to `there` that the records of these statuses are made again with other settings:
+// "truncated: generation.max_new_tokens=256". False when the settings are the same.
+bool note_retry(const Retry& retry, Manifest& there, const Manifest& now) {
+  if (retry.statuses.empty()) return false;
+  std::string changes;
+  for (const auto& setting : now.settings) {
+    const bool is_changed =
+        begins_with_one_of(setting.first, retry.changeable) &&
+        std::find(there.settings.begin(), there.settings.end(), setting) == there.settings.end();
+    if (is_changed) changes += " " + setting.first + "=" + setting.second;
+  }
+  if (changes.empty()) return false;
+  std::string statuses;
+  for (const Status status : retry.statuses) {
+    statuses += (statuses.empty() ? "" : ",") + std::string(status_name(status));
+  }
+  const auto noted =
+      std::find_if(there.settings.begin(), there.settings.end(),
+                   [](const auto& setting) { return setting.first == kRetriedWith; });
+  if (noted == there.settings.end()) {
+    there.settings.emplace_back(kRetriedWith, statuses + ":" + changes);
+  } else {
+    noted->second += "; " + statuses + ":" + changes;
+  }
+  return true;
+}
 
 // The file itself where `path` is a link to it: replacing the link would split the two.
 std::filesystem::path real_path(const std::filesystem::path& path) {
@@ -78,7 +120,9 @@ void truncate_to(int descriptor, std::int64_t size_bytes, const std::filesystem:
   }
 }
 
-void require_same_run(const std::filesystem::path& path, Format format, const Manifest& manifest) {
+// Returns the manifest that is there. Settings that a retry may change are not compared.
+Manifest require_same_run(const std::filesystem::path& path, Format format,
+                          const Manifest& manifest, const Retry& retry) {
   const std::optional<Manifest> there = read_manifest(manifest_path(path));
   if (!there) {
     throw Error(ErrorCode::kOutputConflict,
@@ -86,7 +130,12 @@ void require_same_run(const std::filesystem::path& path, Format format, const Ma
                     manifest_path(path).filename().string() +
                     "), so it is not the output of an earlier run; --overwrite replaces it");
   }
-  const std::string differences = describe_differences(*there, manifest);
+  std::vector<std::string> ignored = {kRetriedWith};
+  if (!retry.statuses.empty()) {
+    ignored.insert(ignored.end(), retry.changeable.begin(), retry.changeable.end());
+  }
+  const std::string differences =
+      describe_differences(without(*there, ignored), without(manifest, ignored));
   if (!differences.empty()) {
     throw Error(ErrorCode::kOutputConflict,
                 path.string() + ": belongs to a run with another configuration: " + differences +
@@ -97,14 +146,18 @@ void require_same_run(const std::filesystem::path& path, Format format, const Ma
                 path.string() + ": exists, and a " + std::string(format_name(format)) +
                     " file cannot be resumed; use --format jsonl, another -o, or --overwrite");
   }
+  return *there;
 }
 
-std::string without_failed_lines(const std::filesystem::path& path) {
+std::string without_lines_of(const std::filesystem::path& path,
+                             const std::vector<Status>& statuses) {
   const MappedFile file(path);
   std::string kept;
   for_each_line(as_text(file.bytes()), [&](std::string_view line) {
     const Record record = parse_json_line(line.substr(0, line.size() - 1));
-    if (record.status != Status::kFailed) kept += line;
+    const bool is_retried =
+        std::find(statuses.begin(), statuses.end(), record.status) != statuses.end();
+    if (!is_retried) kept += line;
   });
   return kept;
 }
@@ -139,10 +192,13 @@ struct RecordFile::State {
     truncate_to(descriptor.get(), finished.complete_bytes(), path);
   }
 
-  void drop_failed() {
-    if (finished.num_failed() == 0) return;
+  void drop(const Retry& retry, Manifest there, const Manifest& now) {
+    if (note_retry(retry, there, now)) write_manifest(manifest_path(path), there);
+    std::int64_t num_retried = 0;
+    for (const Status status : retry.statuses) num_retried += finished.num_of(status);
+    if (num_retried == 0) return;
     // The old file's lock is held until the new one is locked.
-    const std::string kept = without_failed_lines(path);
+    const std::string kept = without_lines_of(path, retry.statuses);
     write_file_atomically(path, kept);
     Descriptor old = std::exchange(descriptor, open_locked(path));
     finished = ResumeIndex::read(path);
@@ -150,7 +206,7 @@ struct RecordFile::State {
 };
 
 RecordFile::RecordFile(const std::filesystem::path& path, Format format, const Manifest& manifest,
-                       Existing existing)
+                       Existing existing, const Retry& retry)
     : state_(std::make_unique<State>()) {
   refuse_special_file(path);
   state_->path = real_path(path);
@@ -166,9 +222,9 @@ RecordFile::RecordFile(const std::filesystem::path& path, Format format, const M
     if (!header.empty()) state_->write_durably(header);
     return;
   }
-  require_same_run(state_->path, format, manifest);
+  Manifest there = require_same_run(state_->path, format, manifest, retry);
   state_->take_up();
-  if (existing == Existing::kRetryFailed) state_->drop_failed();
+  state_->drop(retry, std::move(there), manifest);
 }
 
 RecordFile::~RecordFile() = default;

@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "records/format.h"
 #include "records/manifest.h"
@@ -17,12 +18,20 @@
 
 namespace caption::records {
 
-// What to do with a file that already holds records of the same configuration.
+// What to do with a file that already holds records.
 enum class Existing {
-  kResume,       // keep every line; finished() tells which clips to skip
-  kRetryFailed,  // drop the lines of failed clips first: the file is rewritten once, to a temporary
-                 // file that replaces it whole; the other lines stay byte for byte
-  kOverwrite,    // start anew, whatever the file is
+  kResume,     // keep every line; finished() tells which clips to skip
+  kOverwrite,  // start anew, whatever the file is
+};
+
+// Records whose captions are to be made again: their lines are dropped first. The file is rewritten
+// once, to a temporary file that replaces it whole; the other lines stay byte for byte.
+struct Retry {
+  std::vector<Status> statuses = {};
+  // Settings that may differ from the file's manifest in a retry, by the begin of their name
+  // ("generation."). The manifest then says under "retried_with" which statuses were retried with
+  // what.
+  std::vector<std::string> changeable = {};
 };
 
 class RecordFile final : public RecordSink {
@@ -32,7 +41,7 @@ class RecordFile final : public RecordSink {
   // named), is no caption output, is being written by another run, or holds records in a format
   // that cannot be resumed (csv, txt); kUsage for a folder, FIFO or device; kIo.
   RecordFile(const std::filesystem::path& path, Format format, const Manifest& manifest,
-             Existing existing);
+             Existing existing, const Retry& retry = {});
   ~RecordFile() override;
   RecordFile(const RecordFile&) = delete;
   RecordFile& operator=(const RecordFile&) = delete;

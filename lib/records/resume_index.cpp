@@ -9,9 +9,11 @@
 namespace caption::records {
 namespace {
 
-// Two spellings of one path are one clip.
-std::string identity(std::string_view video) {
-  return std::filesystem::path(video).lexically_normal().string();
+// Two spellings of one path are one clip. No path holds a NUL.
+std::string identity(std::string_view video, std::string_view prompt) {
+  std::string id = std::filesystem::path(video).lexically_normal().string();
+  id += '\0';
+  return id.append(prompt);
 }
 
 }  // namespace
@@ -27,7 +29,7 @@ ResumeIndex ResumeIndex::read(const std::filesystem::path& path) {
     ++line_number;
     try {
       Record record = parse_json_line(line.substr(0, line.size() - 1));
-      index.statuses_.insert_or_assign(identity(record.video), record.status);
+      index.statuses_.insert_or_assign(identity(record.video, record.prompt), record.status);
     } catch (const Error& error) {
       throw Error(ErrorCode::kOutputConflict, path.string() + ":" + std::to_string(line_number) +
                                                   ": not a caption record (" + error.what() +
@@ -37,13 +39,13 @@ ResumeIndex ResumeIndex::read(const std::filesystem::path& path) {
   return index;
 }
 
-bool ResumeIndex::contains(std::string_view video) const {
-  return statuses_.contains(identity(video));
+bool ResumeIndex::contains(std::string_view video, std::string_view prompt) const {
+  return statuses_.contains(identity(video, prompt));
 }
 
-std::int64_t ResumeIndex::num_failed() const {
+std::int64_t ResumeIndex::num_of(Status status) const {
   return std::count_if(statuses_.begin(), statuses_.end(),
-                       [](const auto& entry) { return entry.second == Status::kFailed; });
+                       [&](const auto& entry) { return entry.second == status; });
 }
 
 }  // namespace caption::records

@@ -26,7 +26,7 @@ std::string clip_name(int i) { return "clip_" + std::to_string(i) + ".mp4"; }
 // What a run does: every clip that the file does not hold yet. After each record that append() has
 // acknowledged, its number goes to `acknowledged`.
 void write_all(const std::filesystem::path& path, int acknowledged) {
-  RecordFile file(path, Format::kJsonl, kManifest, Existing::kRetryFailed);
+  RecordFile file(path, Format::kJsonl, kManifest, Existing::kResume, kRetryFailed);
   for (int i = 0; i < kNumClips; ++i) {
     if (file.finished().contains(clip_name(i))) continue;
     // Every third fails at first sight, so that retries rewrite the file under fire.

@@ -4,6 +4,7 @@
 #include <doctest/doctest.h>
 #include <sys/stat.h>
 
+#include <memory>
 #include <string>
 
 #include "base/error.h"
@@ -16,8 +17,8 @@ namespace {
 const Manifest kManifest{{{"seed", "20"}, {"prompt", "설명"}}};
 
 void write_records(const std::filesystem::path& path, const std::vector<Record>& records,
-                   Existing existing = Existing::kResume) {
-  RecordFile file(path, Format::kJsonl, kManifest, existing);
+                   const Retry& retry = {}) {
+  RecordFile file(path, Format::kJsonl, kManifest, Existing::kResume, retry);
   for (const Record& record : records) file.append(record);
 }
 
@@ -86,7 +87,7 @@ TEST_SUITE("records/record_file") {
     write_file(folder / "c.jsonl", odd + to_json_line(failed_record("b.mp4")) + "\n" +
                                        to_json_line(sample_record("c.mp4")) + "\n");
     {
-      RecordFile file(folder / "c.jsonl", Format::kJsonl, kManifest, Existing::kRetryFailed);
+      RecordFile file(folder / "c.jsonl", Format::kJsonl, kManifest, Existing::kResume, kRetryFailed);
       CHECK(file.finished().num_finished() == 2);
       CHECK_FALSE(file.finished().contains("b.mp4"));
       // The lock is on the file that has the name now.
@@ -96,6 +97,54 @@ TEST_SUITE("records/record_file") {
     }
     CHECK(read_file(folder / "c.jsonl") == odd + to_json_line(sample_record("c.mp4")) + "\n" +
                                                to_json_line(sample_record("b.mp4")) + "\n");
+  }
+
+  TEST_CASE("captions of one clip for several prompts are several captions") {
+    const Folder folder;
+    Record brief = sample_record("a.mp4");
+    brief.prompt = "짧게";
+    Record failed = failed_record("a.mp4");
+    failed.prompt = "길게";
+    write_records(folder / "c.jsonl", {brief, failed});
+    RecordFile file(folder / "c.jsonl", Format::kJsonl, kManifest, Existing::kResume, kRetryFailed);
+    CHECK(file.finished().num_finished() == 1);
+    CHECK(file.finished().contains("./a.mp4", "짧게"));
+    CHECK_FALSE(file.finished().contains("a.mp4", "길게"));
+    CHECK_FALSE(file.finished().contains("a.mp4"));
+  }
+
+  TEST_CASE("a retry may drop any status, and change the settings it names") {
+    const Folder folder;
+    const auto path = folder / "c.jsonl";
+    Manifest manifest{{{"generation.max_new_tokens", "8"}, {"prompt", "p"}}};
+    const auto open = [&](const Manifest& now, const Retry& retry) {
+      return std::make_unique<RecordFile>(path, Format::kJsonl, now, Existing::kResume, retry);
+    };
+    Record cut = sample_record("cut.mp4");
+    cut.status = Status::kTruncated;
+    {
+      const auto file = open(manifest, {});
+      for (const Record& record : {sample_record("a.mp4"), cut, failed_record("b.mp4")}) {
+        file->append(record);
+      }
+    }
+    const Retry retry{.statuses = {Status::kTruncated}, .changeable = {"generation."}};
+    Manifest longer{{{"generation.max_new_tokens", "64"}, {"prompt", "p"}}};
+    CHECK_THROWS_WITH_AS(open(longer, {}), doctest::Contains("max_new_tokens"), Error);
+    Manifest other_prompt{{{"generation.max_new_tokens", "8"}, {"prompt", "q"}}};
+    CHECK_THROWS_WITH_AS(open(other_prompt, retry), doctest::Contains("prompt"), Error);
+    {
+      const auto file = open(longer, retry);
+      CHECK_FALSE(file->finished().contains("cut.mp4"));
+      CHECK(file->finished().contains("a.mp4"));
+      CHECK(file->finished().contains("b.mp4"));
+      file->append(sample_record("cut.mp4"));
+    }
+    const auto noted = read_manifest(manifest_path(path));
+    REQUIRE(noted.has_value());
+    CHECK(to_json(*noted).find("\"retried_with\": \"truncated: generation.max_new_tokens=64\"") !=
+          std::string::npos);
+    CHECK(open(manifest, {})->finished().num_finished() == 3);  // the first settings go on
   }
 
   TEST_CASE("two runs cannot write one file") {
@@ -146,7 +195,7 @@ TEST_SUITE("records/record_file") {
       RecordFile file(folder / "c.csv", Format::kCsv, kManifest, Existing::kResume);
       file.append(sample_record("a.mp4"));
     }
-    CHECK(read_file(folder / "c.csv").starts_with("video,window_begin_s"));
+    CHECK(read_file(folder / "c.csv").starts_with("video,prompt,window_begin_s"));
     CHECK(refusal(folder / "c.csv", Format::kCsv, kManifest).find("cannot be resumed") !=
           std::string::npos);
     CHECK(refusal(folder / "c.csv", Format::kCsv, kManifest, Existing::kOverwrite) == "");
@@ -156,7 +205,7 @@ TEST_SUITE("records/record_file") {
     const Folder folder;
     write_records(folder / "real.jsonl", {failed_record("a.mp4")});
     std::filesystem::create_symlink(folder / "real.jsonl", folder / "link.jsonl");
-    write_records(folder / "link.jsonl", {sample_record("a.mp4")}, Existing::kRetryFailed);
+    write_records(folder / "link.jsonl", {sample_record("a.mp4")}, kRetryFailed);
     CHECK(std::filesystem::is_symlink(folder / "link.jsonl"));
     CHECK(read_file(folder / "real.jsonl") == to_json_line(sample_record("a.mp4")) + "\n");
   }

@@ -9,6 +9,7 @@
 #include <string>
 
 #include "records/record.h"
+#include "records/record_file.h"
 
 namespace caption::records {
 
@@ -32,6 +33,8 @@ inline Record sample_record(const std::string& video) {
           .finish_reason = "stop",
           .warnings = {"1 frame is missing", "2 corrupted packets skipped"}};
 }
+
+inline const Retry kRetryFailed = {.statuses = {Status::kFailed}};
 
 inline Record failed_record(const std::string& video) {
   Record record = sample_record(video);

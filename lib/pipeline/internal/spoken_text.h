@@ -1,0 +1,35 @@
+// pipeline/internal/spoken_text.h: a caption's text while it is being generated.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <string_view>
+
+#include "engine/engine.h"
+#include "pipeline/pipeline.h"
+#include "text/stop_matcher.h"
+#include "text/tokenizer.h"
+
+namespace caption::pipeline {
+
+// One thread at a time.
+class SpokenText {
+ public:
+  SpokenText(const text::Tokenizer& tokenizer, const Options& options);
+
+  // Ends the output when a stop string is complete.
+  engine::TokenVerdict hear(std::int32_t token);
+  // No token follows. The text before the stop string, or all of it.
+  const std::string& finish();
+
+ private:
+  void release(const std::string& text);
+
+  text::IncrementalDecoder decoder_;
+  text::StopMatcher matcher_;
+  const std::function<void(std::string_view)>& on_text_;
+  std::string text_;
+};
+
+}  // namespace caption::pipeline

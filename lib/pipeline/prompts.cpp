@@ -1,0 +1,56 @@
+#include "pipeline/prompts.h"
+
+#include <algorithm>
+#include <sstream>
+
+#include "base/error.h"
+#include "base/mapped_file.h"
+#include "base/utf8.h"
+
+namespace caption::pipeline {
+namespace {
+
+std::string numbered(std::size_t count) { return "p" + std::to_string(count + 1); }
+
+[[noreturn]] void fail(const std::string& where, const std::string& what) {
+  throw Error(ErrorCode::kUsage, where + ": " + what);
+}
+
+}  // namespace
+
+std::vector<Prompt> name_prompts(const std::vector<std::string>& texts) {
+  std::vector<Prompt> prompts;
+  for (const std::string& text : texts) {
+    prompts.push_back({texts.size() == 1 ? "" : numbered(prompts.size()), text});
+  }
+  return prompts;
+}
+
+std::vector<Prompt> read_prompts(const std::filesystem::path& path) {
+  const std::string text = read_text_file(path, 1u << 20);
+  if (!is_valid_utf8(text)) fail(path.string(), "not a text in UTF-8");
+  std::vector<Prompt> prompts;
+  std::istringstream lines(text);
+  int line_number = 0;
+  for (std::string line; std::getline(lines, line);) {
+    const std::string where = path.string() + ":" + std::to_string(++line_number);
+    if (!line.empty() && line.back() == '\r') line.pop_back();
+    if (line.find_first_not_of(" \t") == std::string::npos || line.front() == '#') continue;
+    const std::size_t tab = line.find('\t');
+    Prompt prompt{.name = tab == std::string::npos ? numbered(prompts.size()) : line.substr(0, tab),
+                  .text = tab == std::string::npos ? line : line.substr(tab + 1)};
+    if (prompt.name.empty()) fail(where, "a prompt without the name before its tab");
+    if (prompt.text.find_first_not_of(" \t") == std::string::npos) {
+      fail(where, "\"" + prompt.name + "\" has no prompt after its tab");
+    }
+    const bool is_repeated = std::any_of(prompts.begin(), prompts.end(), [&](const Prompt& other) {
+      return other.name == prompt.name;
+    });
+    if (is_repeated) fail(where, "a second prompt is named \"" + prompt.name + "\"");
+    prompts.push_back(std::move(prompt));
+  }
+  if (prompts.empty()) fail(path.string(), "no prompt in it; expected lines of name<TAB>prompt");
+  return prompts;
+}
+
+}  // namespace caption::pipeline

@@ -1,0 +1,164 @@
+#include "pipeline/vision_cache.h"
+
+#include <cstring>
+#include <limits>
+#include <utility>
+
+#include "base/mapped_file.h"
+
+namespace caption::pipeline {
+namespace {
+
+constexpr std::string_view kFormat = "caption-cli vision 1";
+constexpr std::int64_t kMaxCount = std::int64_t{1} << 31;
+
+template <class T>
+void append_value(std::vector<std::byte>& bytes, const T& value) {
+  const auto* const begin = reinterpret_cast<const std::byte*>(&value);
+  bytes.insert(bytes.end(), begin, begin + sizeof value);
+}
+
+void append_text(std::vector<std::byte>& bytes, const std::string& text) {
+  append_value(bytes, static_cast<std::int64_t>(text.size()));
+  const auto* const begin = reinterpret_cast<const std::byte*>(text.data());
+  bytes.insert(bytes.end(), begin, begin + text.size());
+}
+
+// Reads values from the front; once something was missing, nothing is read any more.
+class Reader {
+ public:
+  explicit Reader(std::span<const std::byte> bytes) : rest_(bytes) {}
+
+  template <class T>
+  T take() {
+    T value{};
+    const std::span<const std::byte> bytes = take_bytes(sizeof value);
+    if (!bytes.empty()) std::memcpy(&value, bytes.data(), sizeof value);
+    return value;
+  }
+  std::int64_t take_count() {
+    const auto count = take<std::int64_t>();
+    if (count < 0 || count > kMaxCount) is_good_ = false;
+    return is_good_ ? count : 0;
+  }
+  std::span<const std::byte> take_bytes(std::size_t count) {
+    if (count > rest_.size()) is_good_ = false;
+    if (!is_good_) return {};
+    const auto bytes = rest_.first(count);
+    rest_ = rest_.subspan(count);
+    return bytes;
+  }
+  std::string take_text() {
+    const auto bytes = take_bytes(static_cast<std::size_t>(take_count()));
+    return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+  }
+  bool is_good() const { return is_good_; }
+  bool is_at_end() const { return is_good_ && rest_.empty(); }
+
+ private:
+  std::span<const std::byte> rest_;
+  bool is_good_ = true;
+};
+
+template <class T>
+void update(Hasher& hasher, const T& value) {
+  hasher.update(std::as_bytes(std::span(&value, 1)));
+}
+
+// All that decides the tokens beside the file.
+Hash128 make_identity(const model::CaptionModel& model, const Hash128& model_identity,
+                      const video::ReadOptions& read, std::string_view cpu_tier) {
+  Hasher hasher;
+  hasher.update_string(kFormat);
+  hasher.update_string(model_identity.hex());
+  hasher.update_string(cpu_tier);
+  update(hasher, read.sampling.strategy);
+  update(hasher, read.sampling.num_frames);
+  update(hasher, read.sampling.fps);
+  update(hasher, read.limits.max_pixels);
+  const vision::PreprocessSpec& spec = model.preprocess_spec();
+  update(hasher, spec.do_resize);
+  update(hasher, spec.shortest_edge_px.value_or(-1));
+  for (const int px : spec.size_px.value_or(std::array{-1, -1})) update(hasher, px);
+  update(hasher, spec.do_center_crop);
+  for (const int px : spec.crop_px) update(hasher, px);
+  update(hasher, spec.do_normalize);
+  for (const float value : spec.mean) update(hasher, value);
+  for (const float value : spec.std) update(hasher, value);
+  return hasher.digest();
+}
+
+}  // namespace
+
+std::vector<std::byte> to_bytes(const SeenClip& clip) {
+  std::vector<std::byte> bytes;
+  append_value(bytes, clip.pixel_content.high);
+  append_value(bytes, clip.pixel_content.low);
+  append_value(bytes, clip.frames_wanted);
+  append_value(bytes, clip.frames_used);
+  append_value(bytes, clip.duration_us);
+  append_value(bytes, std::ssize(clip.warnings));
+  for (const std::string& warning : clip.warnings) append_text(bytes, warning);
+  append_value(bytes, clip.tokens.dim(0));
+  append_value(bytes, clip.tokens.dim(1));
+  const auto* const begin = reinterpret_cast<const std::byte*>(clip.tokens.as<float>());
+  bytes.insert(bytes.end(), begin, begin + clip.tokens.size_bytes());
+  return bytes;
+}
+
+std::optional<SeenClip> parse_seen_clip(std::span<const std::byte> bytes) {
+  Reader reader(bytes);
+  SeenClip clip;
+  clip.pixel_content.high = reader.take<std::uint64_t>();
+  clip.pixel_content.low = reader.take<std::uint64_t>();
+  clip.frames_wanted = reader.take_count();
+  clip.frames_used = reader.take_count();
+  clip.duration_us = reader.take<std::int64_t>();
+  for (std::int64_t left = reader.take_count(); left > 0 && reader.is_good(); --left) {
+    clip.warnings.push_back(reader.take_text());
+  }
+  const std::int64_t num_tokens = reader.take_count();
+  const std::int64_t hidden = reader.take_count();
+  if (!reader.is_good() || num_tokens == 0 || hidden == 0 ||
+      num_tokens > std::numeric_limits<std::int64_t>::max() / 8 / hidden) {
+    return std::nullopt;
+  }
+  const auto tokens = reader.take_bytes(static_cast<std::size_t>(num_tokens * hidden) * 4);
+  if (!reader.is_at_end()) return std::nullopt;
+  clip.tokens = Tensor(DType::kF32, {num_tokens, hidden});
+  std::memcpy(clip.tokens.as<float>(), tokens.data(), tokens.size());
+  return clip;
+}
+
+VisionCache::VisionCache(const std::filesystem::path& folder, std::int64_t max_bytes,
+                         const model::CaptionModel& model, const Hash128& model_identity,
+                         const video::ReadOptions& read, std::string_view cpu_tier)
+    : model_(model),
+      identity_(make_identity(model, model_identity, read, cpu_tier)),
+      store_(folder, "vision", max_bytes) {}
+
+Hash128 VisionCache::key_of(const std::filesystem::path& video) const {
+  const MappedFile file(video);
+  Hasher hasher;
+  update(hasher, identity_.high);
+  update(hasher, identity_.low);
+  hasher.update(file.bytes());
+  return hasher.digest();
+}
+
+std::optional<SeenClip> VisionCache::find(const Hash128& key) {
+  if (!store_.contains(key)) return std::nullopt;
+  const std::optional<std::vector<std::byte>> bytes = store_.get(key);
+  if (!bytes.has_value()) return std::nullopt;
+  std::optional<SeenClip> clip = parse_seen_clip(*bytes);
+  if (!clip.has_value() || clip->tokens.dim(0) != model_.vision_tokens(clip->frames_used)) {
+    return std::nullopt;
+  }
+  return clip;
+}
+
+void VisionCache::store(const Hash128& key, const SeenClip& clip) {
+  store_.put(key, to_bytes(clip));
+}
+
+}  // namespace caption::pipeline
