@@ -13,6 +13,7 @@ constexpr std::int32_t kStop = 0;
 constexpr std::int32_t kPlaceholder = 1;
 constexpr std::int32_t kFirstNumber = 2;  // token kFirstNumber + n says n
 constexpr std::int64_t kVocab = 1024;
+constexpr std::int32_t kFirstShift = 900;  // prompt token kFirstShift + n: what is said grows by n
 constexpr std::int64_t kHidden = 2;
 
 std::int64_t length_of(std::int64_t number) { return 1 + number % kMaxLength; }
@@ -23,10 +24,10 @@ std::string clip_name(int number) { return "clip_" + std::to_string(number); }
 
 int clip_number(const std::string& name) { return std::stoi(name.substr(5)); }
 
-std::string expected_caption(int number) {
-  std::string caption = std::to_string(number);
-  for (std::int64_t i = 1; i < length_of(number); ++i)
-    caption.append(" ").append(std::to_string(number));
+std::string expected_caption(int number, int shift) {
+  const std::string said = std::to_string(number + shift);
+  std::string caption = said;
+  for (std::int64_t i = 1; i < length_of(number); ++i) caption.append(" ").append(said);
   return caption;
 }
 
@@ -60,9 +61,13 @@ FakeModel::FakeModel()
   preprocess_.do_normalize = false;
 }
 
-model::PromptIds FakeModel::build_prompt(std::string_view /*user_prompt*/,
+model::PromptIds FakeModel::build_prompt(std::string_view user_prompt,
                                          std::int64_t /*num_frames*/) const {
-  return {.ids = {kPlaceholder}, .vision_positions = {0}};
+  model::PromptIds prompt{.ids = {kPlaceholder}, .vision_positions = {0}};
+  if (user_prompt.starts_with('+')) {
+    prompt.ids.push_back(kFirstShift + std::stoi(std::string(user_prompt.substr(1))));
+  }
+  return prompt;
 }
 
 Tensor FakeModel::encode_frames(Stream& /*stream*/, ConstView pixel_values) {
@@ -91,7 +96,8 @@ void FakeModel::forward(Stream& /*stream*/, const model::StepBatch& batch, const
     const auto is_vision =
         std::find(batch.vision_rows.begin(), batch.vision_rows.end(), static_cast<int>(row));
     if (is_vision == batch.vision_rows.end()) {
-      std::fill_n(key, kHidden, -1.0F);
+      const std::int32_t shift = batch.tokens[row] - kFirstShift;
+      std::fill_n(key, kHidden, shift > 0 ? static_cast<float>(-1 - shift) : -1.0F);
     } else {
       std::copy_n(batch.vision[piece++].as<float>(), kHidden, key);
     }
@@ -106,7 +112,9 @@ void FakeModel::forward(Stream& /*stream*/, const model::StepBatch& batch, const
     const float* key = keys + page * kv.page_tokens * kHidden;
     const auto number = static_cast<std::int64_t>(key[0]) + 256 * static_cast<std::int64_t>(key[1]);
     const std::int32_t position = batch.positions[static_cast<std::size_t>(row)];
-    const std::int64_t token = position < length_of(number) ? kFirstNumber + number : kStop;
+    const auto shift = static_cast<std::int64_t>(position > 0 ? -1 - key[kHidden] : 0);
+    const std::int64_t num_said = shift > 0 ? position - 1 : position;
+    const std::int64_t token = num_said < length_of(number) ? kFirstNumber + number + shift : kStop;
     logits.as<float>()[static_cast<std::int64_t>(i) * kVocab + token] = 1.0F;
   }
 }

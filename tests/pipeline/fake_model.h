@@ -23,7 +23,8 @@ inline constexpr int kMaxLength = 13;
 
 std::string clip_name(int number);  // "clip_7"
 int clip_number(const std::string& name);
-std::string expected_caption(int number);  // "7 7 7"
+// "7 7 7"; with the prompt "+20", "27 27 27".
+std::string expected_caption(int number, int shift = 0);
 
 // The frames of the clip that the name stands for.
 video::Clip make_clip(const std::filesystem::path& path, const video::ReadOptions& options);

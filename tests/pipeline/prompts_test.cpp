@@ -1,0 +1,153 @@
+// Several prompts on one clip: one decoding, one encoding, and a caption of each, never another's.
+#include "pipeline/prompts.h"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <atomic>
+#include <filesystem>
+#include <fstream>
+#include <set>
+#include <string>
+
+#include "base/error.h"
+#include "fake_model.h"
+
+namespace caption::pipeline {
+namespace {
+
+namespace fs = std::filesystem;
+
+fs::path write_file(const std::string& name, const std::string& text) {
+  const fs::path path = fs::path(CAPTION_TEST_TMP) / name;
+  std::ofstream(path, std::ios::binary) << text;
+  return path;
+}
+
+std::string refusal(const std::string& text) {
+  try {
+    read_prompts(write_file("prompts_bad.txt", text));
+    return "";
+  } catch (const Error& error) {
+    CHECK(error.code() == ErrorCode::kUsage);
+    return error.what();
+  }
+}
+
+// "+20" -> 20; "" -> 0.
+int shift_of(const std::string& prompt) { return prompt.empty() ? 0 : std::stoi(prompt); }
+
+TEST_SUITE("pipeline/prompts") {
+  TEST_CASE("one prompt has no name, several are numbered") {
+    CHECK(name_prompts({"a"}) == std::vector<Prompt>{{"", "a"}});
+    CHECK(name_prompts({"a", "b"}) == std::vector<Prompt>{{"p1", "a"}, {"p2", "b"}});
+  }
+
+  TEST_CASE("reads names, prompts without a name, comments and Windows line ends") {
+    const fs::path path = write_file(
+        "prompts.txt",
+        "# for the archive\r\n\r\nshort\t한 문장으로.\r\n자세히 설명해 주세요.\nkeys\ta\tb");
+    CHECK(read_prompts(path) == std::vector<Prompt>{{"short", "한 문장으로."},
+                                                    {"p2", "자세히 설명해 주세요."},
+                                                    {"keys", "a\tb"}});
+  }
+
+  TEST_CASE("a broken file is refused at its line") {
+    CHECK(refusal("a\tx\nb\ty\na\tz\n").find(":3: a second prompt is named \"a\"") !=
+          std::string::npos);
+    CHECK(refusal("\tx\n").find(":1: ") != std::string::npos);
+    CHECK(refusal("a\t \n").find("has no prompt") != std::string::npos);
+    CHECK(refusal("# nothing\n").find("no prompt in it") != std::string::npos);
+    CHECK(refusal("a\t\xff\n").find("UTF-8") != std::string::npos);
+    CHECK_THROWS_AS(read_prompts("/nowhere/prompts.txt"), Error);
+  }
+
+  TEST_CASE("every clip is read once and answers every prompt, in any order of finish") {
+    FakeModel model;
+    std::atomic<int> num_encoded = 0;
+    model.on_encode = [&](int) { ++num_encoded; };
+    for (const engine::PrefixCache cache : {engine::PrefixCache::kOff, engine::PrefixCache::kOn}) {
+      num_encoded = 0;
+      std::atomic<int> num_read = 0;
+      Options options = fake_options();
+      options.engine.prefix_cache = cache;
+      options.prompts = {{"+0", ""}, {"+20", "+20"}, {"+40", "+40"}};
+      options.read_clip = [&](const fs::path& path, const video::ReadOptions& read) {
+        ++num_read;
+        return make_clip(path, read);
+      };
+      constexpr int kNumClips = 100;
+      KeepingSink sink;
+      const Outcome outcome = run(model, clips(kNumClips), options, sink);
+      CHECK(outcome.progress.clips_total == 3 * kNumClips);
+      CHECK(outcome.progress.clips_done == 3 * kNumClips);
+      CHECK(num_read == kNumClips);
+      CHECK(num_encoded == kNumClips);
+      std::set<std::pair<std::string, std::string>> seen;
+      for (const records::Record& record : sink.kept) {
+        CAPTURE(record.video);
+        CAPTURE(record.prompt);
+        CHECK(record.caption ==
+              expected_caption(clip_number(record.video), shift_of(record.prompt)));
+        CHECK(seen.insert({record.video, record.prompt}).second);
+      }
+      CHECK(seen.size() == 3 * kNumClips);
+      // Finished in an order of its own: no caption is where it is by luck.
+      CHECK_FALSE(
+          std::is_sorted(sink.kept.begin(), sink.kept.end(), [](const auto& a, const auto& b) {
+            return clip_number(a.video) < clip_number(b.video);
+          }));
+    }
+  }
+
+  TEST_CASE("a clip answers the prompts that it is told, and a broken one fails for each") {
+    FakeModel model;
+    Options options = fake_options();
+    options.prompts = {{"+0", ""}, {"+20", "+20"}, {"+40", "+40"}};
+    options.read_clip = [&](const fs::path& path, const video::ReadOptions& read) {
+      if (path == clip_name(1)) throw Error(ErrorCode::kNoFrames, "clip_1: no frame");
+      return make_clip(path, read);
+    };
+    std::vector<Input> inputs = clips(2);
+    inputs[0].prompts = {2};
+    KeepingSink sink;
+    const Outcome outcome = run(model, inputs, options, sink);
+    CHECK(outcome.progress.clips_total == 4);
+    CHECK(outcome.progress.clips_failed == 3);
+    REQUIRE(sink.kept.size() == 4);
+    for (const records::Record& record : sink.kept) {
+      if (record.video == clip_name(0)) {
+        CHECK(record.caption == expected_caption(0, 40));
+      } else {
+        CHECK(record.error->code == "no_frames");
+      }
+    }
+  }
+
+  TEST_CASE("text is heard as it comes, and a stop string ends it") {
+    FakeModel model;
+    Options options = fake_options();
+    std::string heard;
+    int num_pieces = 0;
+    options.on_text = [&](std::string_view text) {
+      heard += text;
+      ++num_pieces;
+    };
+    KeepingSink sink;
+    const std::vector<Input> input = {{.path = clip_name(12)}};
+    run(model, input, options, sink);
+    CHECK(heard == " " + expected_caption(12));
+    CHECK(num_pieces > 3);
+    heard.clear();
+    options.stop_strings = {"2 12 1", "nothing"};
+    run(model, input, options, sink);
+    CHECK(heard == " 1");
+    CHECK(sink.kept.at(1).caption == "1");
+    CHECK(sink.kept.at(1).status == records::Status::kOk);
+    CHECK(sink.kept.at(1).finish_reason == "stop");
+    CHECK(sink.kept.at(1).output_tokens == 3);
+  }
+}
+
+}  // namespace
+}  // namespace caption::pipeline

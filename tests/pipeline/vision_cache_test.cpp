@@ -1,0 +1,168 @@
+// Clips that were seen before: neither decoded nor encoded, and captioned the same.
+#include "pipeline/vision_cache.h"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <atomic>
+#include <filesystem>
+#include <fstream>
+#include <string>
+
+#include "base/log.h"
+#include "fake_model.h"
+
+namespace caption::pipeline {
+namespace {
+
+namespace fs = std::filesystem;
+
+fs::path fresh_folder(const std::string& name) {
+  const fs::path folder = fs::path(CAPTION_TEST_TMP) / ("vision_cache_" + name);
+  fs::remove_all(folder);
+  fs::create_directories(folder);
+  return folder;
+}
+
+// Files whose names are clips' and whose bytes differ.
+std::vector<Input> make_files(const fs::path& folder, int count) {
+  std::vector<Input> inputs;
+  for (int i = 0; i < count; ++i) {
+    const fs::path path = folder / clip_name(i);
+    std::ofstream(path, std::ios::binary) << "film " << i;
+    inputs.push_back({.path = path.string()});
+  }
+  return inputs;
+}
+
+struct Run {
+  int num_read = 0;
+  int num_encoded = 0;
+  Outcome outcome;
+  KeepingSink sink;
+};
+
+Run run_once(const std::vector<Input>& inputs, const fs::path& cache, const std::string& prompt,
+             const Hash128& model_identity = {1, 1}, int num_frames = 2) {
+  Run result;
+  FakeModel model;
+  std::atomic<int> num_read = 0;
+  std::atomic<int> num_encoded = 0;
+  model.on_encode = [&](int) { ++num_encoded; };
+  Options options = fake_options();
+  options.read.sampling.num_frames = num_frames;
+  options.read_clip = [&](const fs::path& path, const video::ReadOptions& read) {
+    ++num_read;
+    video::Clip clip = make_clip(path, read);
+    clip.warnings = {"a warning"};
+    return clip;
+  };
+  options.prompts = {{"", prompt}};
+  options.engine.prefix_cache = engine::PrefixCache::kOn;
+  options.engine.model_identity = model_identity;
+  options.engine.disk.folder = cache;
+  result.outcome = run(model, inputs, options, result.sink);
+  result.num_read = num_read;
+  result.num_encoded = num_encoded;
+  return result;
+}
+
+void check_captions(const Run& run, int shift) {
+  for (const records::Record& record : run.sink.kept) {
+    const int number = clip_number(fs::path(record.video).filename().string());
+    CHECK(record.caption == expected_caption(number, shift));
+    CHECK(record.frames_used == 2);
+    CHECK(record.window_end_s == doctest::Approx(number / 1000.0));
+    CHECK(record.warnings == std::vector<std::string>{"a warning"});
+  }
+}
+
+TEST_SUITE("pipeline/vision_cache") {
+  TEST_CASE("a second run with another prompt decodes and encodes nothing") {
+    const fs::path folder = fresh_folder("second");
+    const std::vector<Input> inputs = make_files(folder, 20);
+    const Run first = run_once(inputs, folder / "cache", "");
+    CHECK(first.num_read == 20);
+    CHECK(first.outcome.clips_seen_before == 0);
+    const Run second = run_once(inputs, folder / "cache", "+20");
+    CHECK(second.num_read == 0);
+    CHECK(second.num_encoded == 0);
+    CHECK(second.outcome.clips_seen_before == 20);
+    CHECK(second.outcome.busy.decode_us == 0);
+    CHECK(second.outcome.busy.vision_us == 0);
+    REQUIRE(second.sink.kept.size() == 20);
+    check_captions(first, 0);
+    check_captions(second, 20);
+    for (const records::Record& record : second.sink.kept) {
+      CHECK(record.decode_ms == 0);
+      CHECK(record.vision_ms == 0);
+    }
+  }
+
+  TEST_CASE("another film under the name, other frames or another model are seen anew") {
+    const fs::path folder = fresh_folder("changed");
+    const std::vector<Input> inputs = make_files(folder, 2);
+    run_once(inputs, folder / "cache", "");
+    std::ofstream(inputs[0].path, std::ios::binary) << "another film";
+    CHECK(run_once(inputs, folder / "cache", "").num_read == 1);
+    CHECK(run_once(inputs, folder / "cache", "", {1, 2}).num_read == 2);
+    CHECK(run_once(inputs, folder / "cache", "", {1, 1}, 3).num_read == 2);
+    CHECK(run_once(inputs, folder / "cache", "").num_read == 0);
+  }
+
+  TEST_CASE("a damaged cache is seen anew, and the captions are the same") {
+    set_log_level(LogLevel::kError);
+    const fs::path folder = fresh_folder("damaged");
+    const std::vector<Input> inputs = make_files(folder, 3);
+    run_once(inputs, folder / "cache", "");
+    for (const auto& entry : fs::recursive_directory_iterator(folder / "cache")) {
+      if (entry.is_regular_file()) fs::resize_file(entry.path(), entry.file_size() - 1);
+    }
+    const Run again = run_once(inputs, folder / "cache", "+20");
+    CHECK(again.num_read == 3);
+    check_captions(again, 20);
+    set_log_level(LogLevel::kInfo);
+  }
+
+  TEST_CASE("a file that is not there fails as without a cache") {
+    set_log_level(LogLevel::kError);
+    const fs::path folder = fresh_folder("missing");
+    FakeModel model;
+    Options options = fake_options();
+    options.read_clip = video::read_clip;
+    options.engine.prefix_cache = engine::PrefixCache::kOn;
+    options.engine.disk.folder = folder / "cache";
+    KeepingSink sink;
+    run(model, {{.path = (folder / "nothing.mp4").string()}}, options, sink);
+    REQUIRE(sink.kept.size() == 1);
+    CHECK(sink.kept[0].error->code == "not_found");
+    set_log_level(LogLevel::kInfo);
+  }
+
+  TEST_CASE("the bytes of a clip read back, and no cut or foreign bytes do") {
+    SeenClip clip;
+    clip.tokens = Tensor::zeros(DType::kF32, {3, 5});
+    clip.tokens.as<float>()[14] = 2.5F;
+    clip.pixel_content = {3, 4};
+    clip.frames_wanted = 8;
+    clip.frames_used = 7;
+    clip.duration_us = 1'000'000;
+    clip.warnings = {"한 장면이 없습니다", ""};
+    const std::vector<std::byte> bytes = to_bytes(clip);
+    const std::optional<SeenClip> back = parse_seen_clip(bytes);
+    REQUIRE(back.has_value());
+    CHECK(to_bytes(*back) == bytes);
+    CHECK(back->tokens.as<float>()[14] == 2.5F);
+    CHECK(back->warnings == clip.warnings);
+    for (std::size_t size = 0; size < bytes.size(); ++size) {
+      CHECK_FALSE(parse_seen_clip(std::span(bytes).first(size)).has_value());
+    }
+    std::vector<std::byte> longer = bytes;
+    longer.push_back({});
+    CHECK_FALSE(parse_seen_clip(longer).has_value());
+    CHECK_FALSE(parse_seen_clip(std::vector<std::byte>(200, std::byte{0xff})).has_value());
+  }
+}
+
+}  // namespace
+}  // namespace caption::pipeline
