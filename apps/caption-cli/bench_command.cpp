@@ -2,7 +2,6 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <fstream>
 #include <iostream>
 #include <memory>
 #include <optional>
@@ -18,12 +17,14 @@
 #include "bench/line_chart.h"
 #include "bench/run_workload.h"
 #include "bench/workload.h"
+#include "bench_videos.h"
 #include "config/resolve.h"
 #include "exit_codes.h"
 #include "model/model_shape.h"
 #include "model/random_decoder.h"
 #include "preset_flags.h"
 #include "preset_shape.h"
+#include "write_text.h"
 
 namespace caption::cli {
 namespace {
@@ -32,6 +33,8 @@ enum class WorkloadKind { kStaticVsContinuous, kMixed, kPrefix, kFixed };
 
 struct BenchFlags {
   PresetFlags preset;
+  std::vector<std::string> videos;
+  std::string references;
   WorkloadKind workload = WorkloadKind::kFixed;
   std::string shape;
   std::int64_t num_requests = 0;  // 0: as many as make three full batches
@@ -161,16 +164,6 @@ std::vector<bench::Variant> make_variants(const BenchFlags& flags,
   return variants;
 }
 
-void write_text(const std::string& path, const std::string& text) {
-  if (path == "-") {
-    std::cout << text << std::flush;
-    return;
-  }
-  std::ofstream file(path, std::ios::binary | std::ios::trunc);
-  file << text << std::flush;
-  if (!file) throw Error(ErrorCode::kIo, path + ": cannot write");
-}
-
 engine::EngineOptions make_engine_options(const config::Preset& preset, const Machine& machine,
                                           const Subject& subject, std::int32_t largest_batch) {
   config::Preset largest = preset;
@@ -224,6 +217,13 @@ int run_synthetic(const BenchFlags& flags, const config::LoadedPreset& loaded,
 }
 
 int run_bench(const BenchFlags& flags) {
+  const bool has_videos = !flags.videos.empty();
+  if (has_videos && (!flags.shape.empty() || !flags.sweep.empty())) {
+    throw Error(ErrorCode::kUsage, "--shape and --sweep are for synthetic workloads, not videos");
+  }
+  if (!has_videos && !flags.references.empty()) {
+    throw Error(ErrorCode::kUsage, "--references needs videos to caption");
+  }
   if (!flags.svg.empty() && flags.sweep.size() < 2) {
     throw Error(ErrorCode::kUsage,
                 "--svg draws throughput over batch size; give --sweep with two sizes or more");
@@ -231,6 +231,14 @@ int run_bench(const BenchFlags& flags) {
   const Machine machine = detect_machine();
   const config::LoadedPreset loaded = load_preset(flags.preset, machine);
   if (!loaded.note.empty()) log_info("config", loaded.note);
+  if (!flags.videos.empty()) {
+    return bench_videos({.paths = flags.videos,
+                         .prompts = flags.preset.prompts,
+                         .references = flags.references,
+                         .repeat = flags.repeat,
+                         .json = flags.json},
+                        loaded, machine);
+  }
   return run_synthetic(flags, loaded, machine);
 }
 
@@ -288,6 +296,15 @@ void add_bench_command(CLI::App& root, int& exit_code) {
   CLI::App* command =
       root.add_subcommand("bench", "Measure speed and memory, beside what the machine could do");
   auto flags = std::make_shared<BenchFlags>();
+  command
+      ->add_option("videos", flags->videos,
+                   "videos or folders: real clips through the whole pipeline, in place of a "
+                   "synthetic workload")
+      ->type_name("PATH");
+  command
+      ->add_option("--references", flags->references,
+                   "with videos: score the captions against these, as `eval` does")
+      ->type_name("FILE");
   add_workload_flags(*command, *flags);
   command->add_option("--json", flags->json, "every run as JSON to this file, or - for stdout")
       ->type_name("FILE");

@@ -79,10 +79,11 @@ void plan_tokens(Plan& plan) {
       input.num_beams == 1 ? of_beam : shared + input.num_beams * (of_beam - shared);
 }
 
-void plan_activations(Plan& plan, std::int64_t step_tokens) {
+void plan_activations(Plan& plan) {
   const TextShape& text = text_of(plan.input);
-  plan.scratch_bytes = model::decoder_scratch_bytes(text, step_tokens, plan.input.max_num_seqs) /
-                       activation_divisor(plan.input);
+  plan.scratch_bytes =
+      model::decoder_scratch_bytes(text, plan.step_tokens, plan.input.max_num_seqs) /
+      activation_divisor(plan.input);
   plan.logits_bytes =
       text.vocab * (kFloatBytes * (plan.input.max_num_seqs + 1) + kSamplerBytesPerId);
 }
@@ -110,8 +111,8 @@ void plan_pages(Plan& plan) {
 void plan_memory(Plan& plan) {
   const PlanInput& input = plan.input;
   const std::int64_t whole_prompt = input.chunked_prefill ? 0 : prompt_tokens(plan);
-  const std::int64_t step_tokens = std::max(input.max_num_batched_tokens, whole_prompt);
-  plan_activations(plan, step_tokens);
+  plan.step_tokens = std::max(input.max_num_batched_tokens, whole_prompt);
+  plan_activations(plan);
   plan_pages(plan);
   plan.total_bytes = bytes_before_pages(plan) + plan.pool_bytes;
   if (input.device == PlanDevice::kHost) plan.total_bytes += input.queue_bytes;
@@ -123,9 +124,7 @@ void plan_memory(Plan& plan) {
 void plan_speed(Plan& plan) {
   const PlanInput& input = plan.input;
   const double prompt = as_double(prompt_tokens(plan));
-  const double chunk = input.chunked_prefill
-                           ? as_double(input.max_num_batched_tokens)
-                           : std::max(as_double(input.max_num_batched_tokens), prompt);
+  const double chunk = as_double(plan.step_tokens);
   // Several whole prompts in a step, or a chunk of one that reads what came before it.
   const double context = prompt <= chunk ? chunk : (prompt + chunk) / 2;
   plan.prefill = plan_step(input, {.new_tokens = chunk,
@@ -145,6 +144,8 @@ void plan_speed(Plan& plan) {
   plan.videos_per_s = 1 / (plan.vision_s + prompt / plan.prefill_tokens_per_s + decode_s);
 }
 
+std::string percent_text(double share) { return std::to_string(std::lround(100 * share)); }
+
 void find_limit(Plan& plan) {
   const PlanInput& input = plan.input;
   const double prefill_s = as_double(prompt_tokens(plan)) / plan.prefill_tokens_per_s;
@@ -154,7 +155,7 @@ void find_limit(Plan& plan) {
   (plan.prefill.is_bound_by_bandwidth ? bandwidth_s : compute_s) += prefill_s;
   (plan.decode.is_bound_by_bandwidth ? bandwidth_s : compute_s) += decode_s;
   const double share = bandwidth_s / (bandwidth_s + compute_s);
-  const std::string percent = std::to_string(std::lround(100 * std::max(share, 1 - share)));
+  const std::string percent = percent_text(std::max(share, 1 - share));
   const bool has_idle_places = plan.num_concurrent * input.num_beams < input.max_num_seqs &&
                                plan.num_concurrent < input.max_num_seqs / input.num_beams;
   if (share >= 0.5 && has_idle_places) {
@@ -167,9 +168,11 @@ void find_limit(Plan& plan) {
     plan.limit_reason = percent + " % of a video's time is reading weights and KV pages";
   } else {
     plan.limit = Limit::kCompute;
-    plan.limit_reason = percent + " % of a video's time is arithmetic (" +
-                        std::to_string(std::lround(100 * plan.vision_s * plan.videos_per_s)) +
-                        " % in the vision tower)";
+    plan.limit_reason = percent + " % of a video's time is arithmetic";
+    if (input.model.vision.has_value()) {
+      plan.limit_reason +=
+          " (" + percent_text(plan.vision_s * plan.videos_per_s) + " % in the vision tower)";
+    }
   }
 }
 
@@ -182,9 +185,9 @@ void check_memory(Plan& plan) {
   const PlanInput& input = plan.input;
   const std::int64_t weights = plan.weight_bytes + plan.draft_weight_bytes;
   if (weights > plan.usable_bytes) {
-    std::string smaller;
+    std::string smaller;  // the layout that keeps most of what fits
     for (const LayoutBytes& other : plan.weight_bytes_by_layout) {
-      if (other.bytes + plan.draft_weight_bytes < plan.usable_bytes) {
+      if (smaller.empty() && other.bytes + plan.draft_weight_bytes < plan.usable_bytes) {
         smaller = "; " + std::string(weight_layout_name(other.layout)) + " would take " +
                   format_bytes(other.bytes);
       }

@@ -5,7 +5,8 @@
 //   roofline   a step takes max(bytes / bandwidth, FLOPs / FLOP rate) at least
 //
 // Bytes and pages are those that a run then takes (tests/bench/plan_test.cpp); speeds are bounds,
-// as good as the two rates they are made from.
+// as good as the two rates they are made from. What speculation gains is not predicted: it depends
+// on how often the draft is right.
 #pragma once
 
 #include <cstdint>
@@ -85,6 +86,7 @@ struct Plan {
   std::int64_t draft_weight_bytes = 0;
   std::int64_t token_bytes = 0;  // of KV, in the dtype chosen
   std::int64_t draft_token_bytes = 0;
+  std::int64_t step_tokens = 0;    // of the largest step
   std::int64_t scratch_bytes = 0;  // what Decoder::scratch_bytes() will say
   std::int64_t logits_bytes = 0;   // logits of a step and the sampler's workspace
   std::int64_t vision_bytes = 0;   // activations of tower and projector

@@ -29,17 +29,19 @@ class Lines {
 
 std::string count_text(std::int64_t count) { return std::to_string(count); }
 
+std::string si_count(std::int64_t count) { return format_si(static_cast<double>(count)); }
+
 void write_model(const Plan& plan, Lines& lines) {
   const PlanInput& input = plan.input;
   const model::TextShape& text = *input.model.text;
   lines.heading("model " + input.model.name);
-  lines.add(
-      "parameters", format_si(static_cast<double>(plan.parameters.total())),
-      "decoder layers " + format_si(static_cast<double>(plan.parameters.projections)) +
-          ", embedding and head " +
-          format_si(static_cast<double>(plan.parameters.embedding + plan.parameters.lm_head)) +
-          ", tower " + format_si(static_cast<double>(plan.parameters.tower)) + ", projector " +
-          format_si(static_cast<double>(plan.parameters.projector)));
+  const model::ParameterCounts& counts = plan.parameters;
+  std::string parts = "decoder layers " + si_count(counts.projections) + ", embedding and head " +
+                      si_count(counts.embedding + counts.lm_head);
+  if (input.model.vision.has_value()) {
+    parts += ", tower " + si_count(counts.tower) + ", projector " + si_count(counts.projector);
+  }
+  lines.add("parameters", si_count(counts.total()), parts);
   lines.add("decoder", count_text(text.num_layers) + " layers",
             "width " + count_text(text.hidden) + ", " + count_text(text.num_heads) + " heads, " +
                 count_text(text.num_kv_heads) + " of keys and values, " +
@@ -69,14 +71,17 @@ void write_memory(const Plan& plan, Lines& lines) {
         input.draft->name + ", and " + count_text(plan.draft_token_bytes) + " B of KV per token");
   }
   lines.add("activations", format_bytes(plan.scratch_bytes),
-            "for steps of " + count_text(input.max_num_batched_tokens) + " tokens");
+            "for steps of " + count_text(plan.step_tokens) + " tokens");
   lines.add("logits, sampling", format_bytes(plan.logits_bytes));
-  lines.add("vision activations", format_bytes(plan.vision_bytes));
+  if (input.model.vision.has_value()) {
+    lines.add("vision activations", format_bytes(plan.vision_bytes));
+  }
   lines.add("fixed", format_bytes(input.fixed_bytes),
             input.device == PlanDevice::kHost ? "the process itself" : "the device's context");
   lines.add("KV pages", format_bytes(plan.pool_bytes),
             count_text(plan.num_pages) + " pages of 16 tokens, " + format_bytes(plan.page_bytes) +
-                " each; committed as they are written");
+                " each" +
+                (input.device == PlanDevice::kHost ? "; committed as they are written" : ""));
   lines.add("frames and queues", format_bytes(input.queue_bytes),
             input.device == PlanDevice::kHost ? "at most" : "at most, in the host's memory");
   lines.add("together", format_bytes(plan.total_bytes), "with all of it in use");
@@ -85,9 +90,12 @@ void write_memory(const Plan& plan, Lines& lines) {
 void write_video(const Plan& plan, Lines& lines) {
   const PlanInput& input = plan.input;
   lines.heading("a video");
+  const std::string vision = input.model.vision.has_value()
+                                 ? count_text(plan.vision_tokens) + " vision (" +
+                                       count_text(input.num_frames) + " frames) + "
+                                 : "";
   lines.add("tokens", count_text(plan.video_tokens),
-            count_text(plan.vision_tokens) + " vision (" + count_text(input.num_frames) +
-                " frames) + " + count_text(input.prompt_tokens) + " prompt + " +
+            vision + count_text(input.prompt_tokens) + " prompt + " +
                 count_text(input.output_tokens) + " output" +
                 (input.num_beams > 1 ? ", " + count_text(input.num_beams) + " beams" : ""));
   lines.add("pages", count_text(plan.pages_per_video));

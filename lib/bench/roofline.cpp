@@ -12,7 +12,6 @@
 #include "base/error.h"
 #include "bench/internal/multiply_add.h"
 #include "bench/statistics.h"
-#include "kernels/linear.h"
 #include "tensor/tensor.h"
 
 namespace caption::bench {
@@ -115,24 +114,6 @@ double measure_flops(ThreadPool& pool, const Arithmetic& arithmetic,
   return kept.value == 1 ? 0 : median(std::move(rates));
 }
 
-double time_linear(Stream& stream, ConstView x, ConstView weight, View y) {
-  const Stopwatch stopwatch;
-  kernels::linear(stream, x, weight, ConstView{}, y);
-  return static_cast<double>(std::max<std::int64_t>(stopwatch.elapsed_us(), 1)) / 1e6;
-}
-
-// The median time of one dense layer out of a row of them, each with weights of its own.
-double median_linear_s(Stream& stream, std::int64_t rows, std::int64_t dim, std::int64_t count) {
-  const Tensor x = Tensor::zeros(DType::kF32, {rows, dim});
-  const Tensor weights = Tensor::zeros(DType::kBF16, {count * dim, dim});
-  Tensor y(DType::kF32, {rows, dim});
-  std::vector<double> times;
-  for (std::int64_t i = 0; i < count; ++i) {
-    times.push_back(time_linear(stream, x.view(), weights.view().rows(i * dim, dim), y.view()));
-  }
-  return median(std::move(times));
-}
-
 }  // namespace
 
 Roofline measure_roofline(Stream& stream, const RooflineOptions& options) {
@@ -152,16 +133,6 @@ Roofline measure_roofline(Stream& stream, const RooflineOptions& options) {
     }
   }
   return roofline;
-}
-
-KernelRates measure_kernels(Stream& stream) {
-  constexpr std::int64_t kRows = 256;
-  constexpr std::int64_t kSmallDim = 1024;
-  const double many_rows_s = median_linear_s(stream, kRows, kSmallDim, 7);
-  constexpr std::int64_t kLargeDim = 2048;  // 8 MiB of bf16 each, sixteen in a row
-  const double one_row_s = median_linear_s(stream, 1, kLargeDim, 16);
-  return {.flops_per_s = 2.0 * kRows * kSmallDim * kSmallDim / many_rows_s,
-          .weight_bytes_per_s = 2.0 * kLargeDim * kLargeDim / one_row_s};
 }
 
 }  // namespace caption::bench

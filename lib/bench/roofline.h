@@ -34,11 +34,4 @@ struct RooflineOptions {
 // Well under a second. Uses the stream's pool and tier.
 Roofline measure_roofline(Stream& stream, const RooflineOptions& options = {});
 
-// What the model room's own dense layer reaches on this machine: for predictions, not as a ceiling.
-struct KernelRates {
-  double flops_per_s = 0;         // y = x W^T with 256 rows, W bf16 [1024, 1024]
-  double weight_bytes_per_s = 0;  // with one row, over 128 MiB of bf16 weights
-};
-KernelRates measure_kernels(Stream& stream);
-
 }  // namespace caption::bench

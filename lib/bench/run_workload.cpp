@@ -6,7 +6,6 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "bench/process_memory.h"
-#include "kv/page_pool.h"
 
 namespace caption::bench {
 namespace {
@@ -15,35 +14,6 @@ double as_double(std::int64_t value) { return static_cast<double>(value); }
 
 double per_second(std::int64_t count, double seconds) {
   return seconds > 0 ? as_double(count) / seconds : 0;
-}
-
-// Keys that the tokens [first, last) of a sequence attend to: the i-th to i + 1 of them.
-double attended(std::int64_t first, std::int64_t last) {
-  return (as_double(last) * as_double(last + 1) - as_double(first) * as_double(first + 1)) / 2;
-}
-
-// What the run had to compute and to move. Pages are counted as read once per step; those of a
-// preempted request are computed again, at the mean length of the others.
-StepCost cost_of_run(const DecoderCosts& costs, DType kv_dtype,
-                     const std::vector<engine::Completion>& completions,
-                     const engine::EngineStats& stats) {
-  StepWork work;
-  work.steps = as_double(stats.steps);
-  work.new_tokens = as_double(stats.prefill_tokens + stats.decode_tokens);
-  double fresh_tokens = 0;
-  for (const engine::Completion& completion : completions) {
-    const auto num_output = std::ssize(completion.output_ids);
-    // The last token is chosen, not computed.
-    const std::int64_t computed =
-        completion.prompt_tokens + std::max<std::int64_t>(num_output, 1) - 1;
-    work.attended_tokens += attended(completion.cached_tokens, computed);
-    work.logit_rows += as_double(num_output);
-    fresh_tokens += as_double(computed - completion.cached_tokens);
-  }
-  if (fresh_tokens > 0) work.attended_tokens *= work.new_tokens / fresh_tokens;
-  work.context_tokens =
-      work.steps * stats.mean_pages_used * as_double(kv::kPageTokens) * (1 - stats.mean_page_waste);
-  return cost_of(costs.shape, costs.weights, kv_dtype, work);
 }
 
 void summarise_latencies(const std::vector<engine::Completion>& completions,
@@ -62,6 +32,16 @@ void summarise_latencies(const std::vector<engine::Completion>& completions,
   measurement.first_token_ms = summarise(std::move(first_token_ms));
   measurement.next_token_ms = summarise(std::move(next_token_ms));
   measurement.latency_ms = summarise(std::move(latency_ms));
+}
+
+std::vector<SequenceLengths> lengths_of(const std::vector<engine::Completion>& completions) {
+  std::vector<SequenceLengths> lengths;
+  for (const engine::Completion& completion : completions) {
+    lengths.push_back({.prompt_tokens = completion.prompt_tokens,
+                       .cached_tokens = completion.cached_tokens,
+                       .output_tokens = std::ssize(completion.output_ids)});
+  }
+  return lengths;
 }
 
 Measurement measure(model::Decoder& decoder, Stream& stream, const DecoderCosts& costs,
@@ -95,7 +75,8 @@ Measurement measure(model::Decoder& decoder, Stream& stream, const DecoderCosts&
   }
   measurement.output_hash = hasher.digest();
   summarise_latencies(completions, measurement);
-  measurement.cost = cost_of_run(costs, variant.options.kv_dtype, completions, measurement.stats);
+  measurement.cost =
+      cost_of_run(costs, variant.options.kv_dtype, lengths_of(completions), measurement.stats);
   return measurement;
 }
 

@@ -13,8 +13,8 @@
 #include "backend/stream.h"
 #include "base/hash.h"
 #include "bench/roofline.h"
+#include "bench/run_cost.h"
 #include "bench/statistics.h"
-#include "bench/step_cost.h"
 #include "bench/workload.h"
 #include "engine/engine.h"
 #include "model/decoder.h"
@@ -53,12 +53,6 @@ struct VariantResult {
   std::size_t median_run = 0;     // of output tokens per second
 
   const Measurement& measurement() const { return runs[median_run]; }
-};
-
-// What the traffic and arithmetic of a step are counted from.
-struct DecoderCosts {
-  model::TextShape shape;
-  WeightLayout weights = WeightLayout::kBF16;
 };
 
 struct Comparison {

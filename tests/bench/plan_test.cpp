@@ -247,7 +247,7 @@ TEST_SUITE("bench/plan against reality") {
     biased.mlp_bias = true;
     for (const model::TextShape& shape : {llama, qwen, biased}) {
       for (const auto type : {model::WeightType::kF32, model::WeightType::kBF16}) {
-        for (const DType kv_dtype : {DType::kF32, DType::kBF16}) {
+        for (const DType kv_dtype : {DType::kF32, DType::kBF16, DType::kF16, DType::kI8}) {
           const auto decoder = model::make_random_decoder(shape, type, 7);
           PlanInput input = input_for("demo");
           input.model = {.name = "random", .text = shape, .vision = std::nullopt};

@@ -1,0 +1,166 @@
+#include "bench_videos.h"
+
+#include <algorithm>
+#include <iostream>
+#include <memory>
+
+#include "backend/stream.h"
+#include "backend/thread_pool.h"
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/log.h"
+#include "bench/process_memory.h"
+#include "bench/video_report.h"
+#include "config/resolve.h"
+#include "eval/corpus.h"
+#include "eval/evaluate.h"
+#include "exit_codes.h"
+#include "pipeline/find_videos.h"
+#include "pipeline/pipeline.h"
+#include "preset_shape.h"
+#include "records/sink.h"
+#include "write_text.h"
+
+namespace caption::cli {
+namespace {
+
+class CollectingSink final : public records::RecordSink {
+ public:
+  records::AppendResult append(const records::Record& record) override {
+    records.push_back(record);
+    return records::AppendResult::kWritten;
+  }
+
+  std::vector<records::Record> records;
+};
+
+pipeline::Options make_options(const config::Preset& preset, const Machine& machine,
+                               model::CaptionModel& model) {
+  pipeline::Options options;
+  options.threads = pipeline::plan_threads(config::num_threads(preset, machine));
+  options.read = config::read_options(preset);
+  model::Decoder& decoder = model.decoder();
+  decoder.reserve(preset.engine.max_num_batched_tokens, preset.engine.max_num_seqs);
+  const std::int64_t held_bytes = model.weight_bytes() + decoder.scratch_bytes();
+  options.engine = config::engine_options(
+      preset, config::plan_kv_cache_bytes(preset, decoder.spec(), held_bytes, machine.memory_bytes),
+      model.content_hash());
+  options.engine.disk = {};  // a run must not find what another has left
+  options.sampling = config::sampling_params(preset);
+  options.prompts = {{.name = "", .text = preset.generation.prompt}};
+  return options;
+}
+
+bench::VideoRun run_once(model::CaptionModel& model, const std::vector<pipeline::Input>& inputs,
+                         const pipeline::Options& options, const bench::DecoderCosts& costs,
+                         std::vector<records::Record>& records) {
+  CollectingSink sink;
+  bench::reset_peak_memory();
+  const Stopwatch stopwatch;
+  const pipeline::Outcome outcome = pipeline::run(model, inputs, options, sink);
+  bench::VideoRun run;
+  run.seconds = stopwatch.elapsed_ms() / 1e3;
+  run.peak_bytes = bench::process_memory().peak_bytes;
+  std::vector<double> first_token_ms;
+  std::vector<double> clip_ms;
+  std::vector<bench::SequenceLengths> lengths;
+  for (const records::Record& record : sink.records) {
+    ++run.num_clips;
+    if (record.status == records::Status::kFailed) {
+      ++run.num_failed;
+      continue;
+    }
+    run.prompt_tokens += record.prompt_tokens;
+    run.output_tokens += record.output_tokens;
+    first_token_ms.push_back(record.first_token_ms);
+    clip_ms.push_back(record.total_ms);
+    lengths.push_back(
+        {.prompt_tokens = record.prompt_tokens, .output_tokens = record.output_tokens});
+  }
+  run.first_token_ms = bench::summarise(std::move(first_token_ms));
+  run.clip_ms = bench::summarise(std::move(clip_ms));
+  const auto seconds = [](std::int64_t us) { return static_cast<double>(us) / 1e6; };
+  run.stages = {{"decode", seconds(outcome.busy.decode_us), options.threads.decode},
+                {"vision", seconds(outcome.busy.vision_us), 1},
+                {"engine", seconds(outcome.busy.engine_us), 1}};
+  run.stats = outcome.engine;
+  run.cost = bench::cost_of_run(costs, options.engine.kv_dtype, lengths, outcome.engine);
+  records = std::move(sink.records);
+  return run;
+}
+
+// Of the captions that answer one prompt.
+std::vector<bench::VideoScore> score(const std::string& references, const std::string& prompt,
+                                     const std::vector<records::Record>& records) {
+  std::vector<eval::CaptionEntry> captions;
+  for (const records::Record& record : records) {
+    if (record.prompt != prompt) continue;
+    captions.push_back({.video = record.video,
+                        .caption = record.caption,
+                        .is_failed = record.status == records::Status::kFailed,
+                        .where = "this run"});
+  }
+  eval::EvaluateOptions options;
+  options.metrics = {eval::Metric::kMeteorKo};
+  const eval::Report report =
+      eval::evaluate(eval::pair_up(eval::read_references(references), captions), options);
+  std::vector<bench::VideoScore> scores;
+  for (const eval::MetricReport& metric : report.metrics) {
+    scores.push_back({.metric = std::string(eval::metric_name(metric.metric)),
+                      .value = metric.scored.value,
+                      .low = metric.scored.interval.low,
+                      .high = metric.scored.interval.high});
+  }
+  return scores;
+}
+
+bench::Roofline measure_machine(const config::Preset& preset, const Machine& machine) {
+  ThreadPool pool(config::num_threads(preset, machine));
+  Stream stream(pool);
+  return bench::measure_roofline(stream);
+}
+
+}  // namespace
+
+int bench_videos(const BenchVideos& wanted, const config::LoadedPreset& loaded,
+                 const Machine& machine) {
+  const config::Preset& preset = loaded.preset;
+  config::require_available(preset, has_cuda_kernels());
+  const pipeline::FoundVideos found = pipeline::find_videos(wanted.paths);
+  if (found.inputs.empty()) {
+    throw Error(ErrorCode::kUsage, "bench: no file in what was given; name videos or folders");
+  }
+  const std::filesystem::path folder = loaded.path.parent_path();
+  const std::unique_ptr<model::CaptionModel> model = config::open_model(preset, folder);
+  const bool is_f32 = preset.quantization.weights == config::WeightFormat::kF32;
+  const bench::DecoderCosts costs = {
+      .shape = find_preset_shape(preset.model, folder).shape.text.value(),
+      .weights = is_f32 ? bench::WeightLayout::kF32 : bench::WeightLayout::kBF16};
+  pipeline::Options options = make_options(preset, machine, *model);
+  options.prompts = pipeline::name_prompts(
+      wanted.prompts.empty() ? std::vector<std::string>{preset.generation.prompt} : wanted.prompts);
+
+  bench::VideoReport report;
+  report.subject = {.model = preset.model.is_composed ? preset.model.llm : preset.model.path,
+                    .setting = std::string(bench::weight_layout_name(costs.weights)) +
+                               " weights, " + std::string(dtype_name(options.engine.kv_dtype)) +
+                               " KV, " + std::to_string(config::num_threads(preset, machine)) +
+                               " threads"};
+  report.max_num_seqs = preset.engine.max_num_seqs;
+  report.before = measure_machine(preset, machine);
+  std::vector<records::Record> records;
+  for (int round = 0; round < wanted.repeat; ++round) {
+    log_info("bench",
+             "videos, run " + std::to_string(round + 1) + " of " + std::to_string(wanted.repeat));
+    report.runs.push_back(run_once(*model, found.inputs, options, costs, records));
+  }
+  report.after = measure_machine(preset, machine);
+  if (!wanted.references.empty()) {
+    report.scores = score(wanted.references, options.prompts.front().name, records);
+  }
+  if (wanted.json != "-") std::cout << bench::to_table(report);
+  if (!wanted.json.empty()) write_text(wanted.json, bench::to_json(report));
+  return report.median_run().num_failed > 0 ? kExitClipsFailed : kExitOk;
+}
+
+}  // namespace caption::cli

@@ -1,0 +1,39 @@
+#include "bench/run_cost.h"
+
+#include <algorithm>
+
+#include "kv/page_pool.h"
+
+namespace caption::bench {
+namespace {
+
+double as_double(std::int64_t value) { return static_cast<double>(value); }
+
+// Keys that the tokens [first, last) of a sequence attend to: token i to i + 1 of them.
+double attended(std::int64_t first, std::int64_t last) {
+  return (as_double(last) * as_double(last + 1) - as_double(first) * as_double(first + 1)) / 2;
+}
+
+}  // namespace
+
+StepCost cost_of_run(const DecoderCosts& costs, DType kv_dtype,
+                     std::span<const SequenceLengths> sequences, const engine::EngineStats& stats) {
+  StepWork work;
+  work.steps = as_double(stats.steps);
+  work.new_tokens = as_double(stats.prefill_tokens + stats.decode_tokens);
+  double computed_once = 0;
+  for (const SequenceLengths& sequence : sequences) {
+    // The last token is chosen, not computed.
+    const std::int64_t end =
+        sequence.prompt_tokens + std::max<std::int64_t>(sequence.output_tokens, 1) - 1;
+    work.attended_tokens += attended(sequence.cached_tokens, end);
+    work.logit_rows += as_double(sequence.output_tokens);
+    computed_once += as_double(end - sequence.cached_tokens);
+  }
+  if (computed_once > 0) work.attended_tokens *= work.new_tokens / computed_once;
+  work.context_tokens =
+      work.steps * stats.mean_pages_used * as_double(kv::kPageTokens) * (1 - stats.mean_page_waste);
+  return cost_of(costs.shape, costs.weights, kv_dtype, work);
+}
+
+}  // namespace caption::bench

@@ -1,0 +1,172 @@
+#include "bench/video_report.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "bench/internal/json_writer.h"
+#include "bench/internal/units.h"
+
+namespace caption::bench {
+namespace {
+
+double per_second(std::int64_t count, double seconds) {
+  return seconds > 0 ? static_cast<double>(count) / seconds : 0;
+}
+
+double mean_bytes_per_s(const VideoReport& report) {
+  return (report.before.read_bytes_per_s + report.after.read_bytes_per_s) / 2;
+}
+
+double mean_flops_per_s(const VideoReport& report) {
+  return (report.before.flops_per_s + report.after.flops_per_s) / 2;
+}
+
+double batch_occupancy(const VideoReport& report) {
+  return report.median_run().stats.mean_batch / static_cast<double>(report.max_num_seqs);
+}
+
+double busy_share(const VideoRun& run, const StageBusy& stage) {
+  return stage.busy_s / (run.seconds * static_cast<double>(stage.num_workers));
+}
+
+std::string line(const std::string& name, const std::string& value, const std::string& note = {}) {
+  constexpr std::size_t kNameWidth = 22;
+  constexpr std::size_t kValueWidth = 12;
+  return pad_right(name, kNameWidth) + pad_left(value, kValueWidth) +
+         (note.empty() ? "" : "  " + note) + "\n";
+}
+
+std::string summary_line(const char* name, const Summary& summary) {
+  return line(name, format_number(summary.p50),
+              "p50; p90 " + format_number(summary.p90) + ", p99 " + format_number(summary.p99) +
+                  ", mean " + format_number(summary.mean));
+}
+
+std::string engine_lines(const VideoReport& report) {
+  const VideoRun& run = report.median_run();
+  const engine::EngineStats& stats = run.stats;
+  const double pages = static_cast<double>(std::max<std::int64_t>(stats.pages_total, 1));
+  const double engine_s = static_cast<double>(stats.busy_us) / 1e6;
+  std::string text;
+  text += line("batch occupancy", format_percent(batch_occupancy(report)),
+               std::to_string(stats.steps) + " steps");
+  text += line("page occupancy", format_percent(stats.mean_pages_used / pages),
+               format_percent(stats.mean_page_waste) + " of their slots empty");
+  text += line("prefix hits", format_percent(stats.prefix_hit_rate()));
+  if (engine_s > 0) {
+    const double bandwidth = run.cost.bytes / engine_s;
+    const double arithmetic = run.cost.flops / engine_s;
+    text += line("engine's bandwidth", format_si(bandwidth) + "B/s",
+                 format_percent(bandwidth / mean_bytes_per_s(report)) + " of the machine's");
+    text += line("engine's arithmetic", format_si(arithmetic) + "FLOP/s",
+                 format_percent(arithmetic / mean_flops_per_s(report)) + " of the machine's");
+  }
+  return text;
+}
+
+void write_summary(JsonWriter& json, const char* name, const Summary& summary) {
+  json.begin_object(name)
+      .add("mean", summary.mean)
+      .add("p50", summary.p50)
+      .add("p90", summary.p90)
+      .add("p99", summary.p99)
+      .end_object();
+}
+
+void write_run(JsonWriter& json, const VideoRun& run) {
+  json.begin_object()
+      .add("seconds", run.seconds)
+      .add("clips", run.num_clips)
+      .add("failed", run.num_failed)
+      .add("clips_per_s", run.clips_per_s())
+      .add("prompt_tokens_per_s", run.prompt_tokens_per_s())
+      .add("output_tokens_per_s", run.output_tokens_per_s())
+      .add("peak_bytes", run.peak_bytes)
+      .add("mean_batch", run.stats.mean_batch)
+      .add("steps", run.stats.steps)
+      .add("mean_page_waste", run.stats.mean_page_waste)
+      .add("prefix_hit_rate", run.stats.prefix_hit_rate())
+      .add("engine_flops", run.cost.flops)
+      .add("engine_bytes", run.cost.bytes);
+  write_summary(json, "first_token_ms", run.first_token_ms);
+  write_summary(json, "clip_ms", run.clip_ms);
+  json.begin_object("busy");
+  for (const StageBusy& stage : run.stages) json.add(stage.name, busy_share(run, stage));
+  json.end_object().end_object();
+}
+
+void write_roofline(JsonWriter& json, const char* name, const Roofline& roofline) {
+  json.begin_object(name)
+      .add("read_bytes_per_s", roofline.read_bytes_per_s)
+      .add("flops_per_s", roofline.flops_per_s)
+      .add("f32_flops_per_s", roofline.f32_flops_per_s)
+      .end_object();
+}
+
+}  // namespace
+
+double VideoRun::clips_per_s() const { return per_second(num_clips, seconds); }
+double VideoRun::output_tokens_per_s() const { return per_second(output_tokens, seconds); }
+double VideoRun::prompt_tokens_per_s() const { return per_second(prompt_tokens, seconds); }
+
+const VideoRun& VideoReport::median_run() const {
+  CAPTION_CHECK(!runs.empty(), "a report without runs");
+  std::vector<const VideoRun*> order;
+  for (const VideoRun& run : runs) order.push_back(&run);
+  std::sort(order.begin(), order.end(), [](const VideoRun* a, const VideoRun* b) {
+    return a->clips_per_s() < b->clips_per_s();
+  });
+  return *order[(order.size() - 1) / 2];
+}
+
+std::string to_table(const VideoReport& report) {
+  const VideoRun& run = report.median_run();
+  std::string text = report.subject.model + "; " + report.subject.setting + "\n" +
+                     std::to_string(run.num_clips) + " clips, " + std::to_string(run.num_failed) +
+                     " failed, in " + format_number(run.seconds) + " s; the median of " +
+                     std::to_string(report.runs.size()) + " runs\n" +
+                     "machine: " + format_si(mean_bytes_per_s(report)) + "B/s read, " +
+                     format_si(mean_flops_per_s(report)) + "FLOP/s " +
+                     std::string(report.before.arithmetic) + "\n\n";
+  text += line("clips/s", format_number(run.clips_per_s()));
+  text += line("output tok/s", format_number(run.output_tokens_per_s()));
+  text += line("prompt tok/s", format_number(run.prompt_tokens_per_s()), "vision tokens included");
+  text += summary_line("first token, ms", run.first_token_ms);
+  text += summary_line("clip, ms", run.clip_ms);
+  for (const StageBusy& stage : run.stages) {
+    text += line(stage.name + " busy", format_percent(busy_share(run, stage)),
+                 "of " + std::to_string(stage.num_workers) +
+                     (stage.num_workers == 1 ? " worker" : " workers"));
+  }
+  text += engine_lines(report);
+  text += line("peak memory", format_bytes(run.peak_bytes));
+  for (const VideoScore& score : report.scores) {
+    text += line(score.metric, format_number(score.value),
+                 "[" + format_number(score.low) + ", " + format_number(score.high) + "]");
+  }
+  return text;
+}
+
+std::string to_json(const VideoReport& report) {
+  JsonWriter json;
+  json.begin_object()
+      .add("model", report.subject.model)
+      .add("setting", report.subject.setting)
+      .add("max_num_seqs", report.max_num_seqs);
+  write_roofline(json, "machine_before", report.before);
+  write_roofline(json, "machine_after", report.after);
+  json.begin_list("runs");
+  for (const VideoRun& run : report.runs) write_run(json, run);
+  json.end_list().begin_object("scores");
+  for (const VideoScore& score : report.scores) {
+    json.begin_object(score.metric)
+        .add("value", score.value)
+        .add("low", score.low)
+        .add("high", score.high)
+        .end_object();
+  }
+  json.end_object().end_object();
+  return json.text() + "\n";
+}
+
+}  // namespace caption::bench

@@ -1,0 +1,62 @@
+// bench/video_report.h: a run over real videos, from files to captions, as a table and as JSON.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "bench/bench_report.h"
+#include "bench/roofline.h"
+#include "bench/run_cost.h"
+#include "bench/statistics.h"
+#include "engine/engine.h"
+
+namespace caption::bench {
+
+struct StageBusy {
+  std::string name;   // "decode", "vision", "engine"
+  double busy_s = 0;  // summed over the stage's workers
+  std::int64_t num_workers = 1;
+};
+
+struct VideoScore {
+  std::string metric;  // "meteor-ko"
+  double value = 0;
+  double low = 0;  // of the 95 % interval
+  double high = 0;
+};
+
+// One run of the pipeline.
+struct VideoRun {
+  double seconds = 0;
+  std::int64_t num_clips = 0;
+  std::int64_t num_failed = 0;
+  std::int64_t prompt_tokens = 0;  // vision tokens included
+  std::int64_t output_tokens = 0;
+  Summary first_token_ms;  // from submission to the engine
+  Summary clip_ms;         // from the first byte read to the record written
+  std::vector<StageBusy> stages;
+  engine::EngineStats stats;
+  StepCost cost;  // of the language model's part
+  std::int64_t peak_bytes = 0;
+
+  double clips_per_s() const;
+  double output_tokens_per_s() const;
+  double prompt_tokens_per_s() const;
+};
+
+struct VideoReport {
+  Subject subject;
+  std::int64_t max_num_seqs = 0;
+  std::vector<VideoRun> runs;  // >= 1; the figures are those of the run of median clips per second
+  Roofline before;
+  Roofline after;
+  std::vector<VideoScore> scores;  // of the last run's captions; empty without references
+
+  const VideoRun& median_run() const;
+};
+
+std::string to_table(const VideoReport& report);
+std::string to_json(const VideoReport& report);  // one object, a line of its own
+
+}  // namespace caption::bench

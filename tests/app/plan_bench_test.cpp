@@ -1,0 +1,126 @@
+// `plan` and `bench` as a user meets them. No times are asserted.
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "base/json.h"
+#include "tests/app/process.h"
+#include "tests/video/make_clip.h"
+
+namespace caption::test {
+namespace {
+
+JsonObject parse(const std::string& text) {
+  return JsonObject::parse(text, "stdout", ErrorCode::kInternal);
+}
+
+TEST_SUITE("app/plan") {
+  TEST_CASE("every preset is planned on any machine, with no model's files") {
+    for (const char* preset : {"cpu", "t4", "l4", "a100", "h100"}) {
+      CAPTURE(preset);
+      // Where nobody has downloaded anything.
+      const Finished finished = run_cli(
+          {"plan", "--preset", preset, "--json", "--bandwidth", "100", "--flops", "1000"}, "",
+          {{"HF_HOME", "/nowhere"}, {"HF_HUB_CACHE", "/nowhere"}, {"HOME", "/nowhere"}});
+      CHECK(finished.exit_code == 0);
+      const JsonObject json = parse(finished.out);
+      CHECK(json.get_bool("can_run", false));
+      CHECK(json.require_int("num_pages", 1, 1LL << 40) > 0);
+      CHECK(json.require_int("concurrent_videos", 1, 4096) > 0);
+      CHECK(json.get_object("decode")->get_double("tokens_per_s", 0) > 0);
+      CHECK(json.get_object("rates")->get_string("source", "") == "as given");
+    }
+  }
+
+  TEST_CASE("what cannot run at all says why and how, and exits with 4") {
+    const Finished finished =
+        run_cli({"plan", "--card", "t4", "--model", "qwen3-8b", "--dtype", "bf16"});
+    CHECK(finished.exit_code == 4);
+    CHECK(finished.out.find("weights alone take 16.4 GB") != std::string::npos);
+    CHECK(finished.out.find("would take") != std::string::npos);
+  }
+
+  TEST_CASE("a composed model is planned from the names of its parts") {
+    const TemporaryFolder folder;
+    const std::string preset = (folder.path() / "team.yaml").string();
+    write_text(preset,
+               "device:\n  type: cuda\n  memory_utilization: 0.9\n"
+               "model:\n  vision: openai/clip-vit-large-patch14-336\n  llm: Qwen/Qwen3-8B\n"
+               "  projector: not-here.safetensors\n"
+               "quantization:\n  weights: nf4\n");
+    const Finished finished = run_cli({"plan", "--preset", preset, "--card", "l4", "--json"}, "",
+                                      {{"HF_HUB_CACHE", "/nowhere"}, {"HOME", "/nowhere"}});
+    CHECK(finished.exit_code == 0);
+    const JsonObject json = parse(finished.out);
+    CHECK(json.get_object("tokens_per_video")->require_int("vision", 0, 1 << 20) == 8 * 576);
+    CHECK(json.get_object("kv_bytes_per_token")->require_int("bf16", 0, 1 << 20) == 147456);
+  }
+}
+
+TEST_SUITE("app/bench") {
+  TEST_CASE("a synthetic workload gives a table, or JSON alone on stdout") {
+    const Finished table = run_cli({"bench", "--workload", "static-vs-continuous", "--length-scale",
+                                    "0.02", "--requests", "6", "--max-num-seqs", "3"});
+    CHECK(table.exit_code == 0);
+    CHECK(table.out.find("continuous") != std::string::npos);
+    CHECK(table.out.find("the same tokens in every run") != std::string::npos);
+
+    const TemporaryFolder folder;
+    const std::string svg = (folder.path() / "sweep.svg").string();
+    const Finished swept =
+        run_cli({"bench", "--shape", "demo", "--requests", "4", "--output-tokens", "4", "--sweep",
+                 "1,2", "--repeat", "2", "--json", "-", "--svg", svg});
+    CHECK(swept.exit_code == 0);
+    const JsonObject json = parse(swept.out);
+    CHECK(json.get_objects("variants").size() == 2);
+    CHECK(json.get_objects("variants").at(0).get_objects("runs").size() == 2);
+    CHECK(read_text(svg).ends_with("</svg>\n"));
+  }
+
+  TEST_CASE("real videos are captioned, timed and scored") {
+    const Finished finished =
+        run_cli({"bench", sample_video("city-000-h264.mp4").string(), "--references",
+                 (std::filesystem::path(CAPTION_SOURCE_DIR) / "samples/references.jsonl").string(),
+                 "--json", "-"});
+    CHECK(finished.exit_code == 0);
+    const JsonObject json = parse(finished.out);
+    CHECK(json.get_objects("runs").at(0).require_int("clips", 0, 10) == 1);
+    CHECK(json.get_object("scores")->get_object("meteor-ko")->get_double("value", 0) > 0.3);
+  }
+
+  TEST_CASE("wrong usage is one line and exit code 2") {
+    const std::vector<std::vector<std::string>> kCases = {
+        {"plan", "--frame-size", "12"},
+        {"plan", "--frame-size", "0x10"},
+        {"plan", "--card", "x"},
+        {"plan", "--output-tokens", "0"},
+        {"plan", "--bandwidth", "-1"},
+        {"bench", "--shape", "nosuch"},
+        {"bench", "--shape", "clip-l-336"},
+        {"bench", "--workload", "nosuch"},
+        {"bench", "--svg", "x.svg"},
+        {"bench", "--sweep", "0"},
+        {"bench", "--references", "x"},
+        {"bench", "--output-tokens", "5000"},
+        {"bench", "clip.mp4", "--shape", "demo"},
+    };
+    for (const std::vector<std::string>& arguments : kCases) {
+      CAPTURE(arguments);
+      const Finished finished = run_cli(arguments);
+      CHECK(finished.exit_code == 2);
+      CHECK(finished.out.empty());
+      // Notes of what was chosen may stand before it.
+      const std::size_t error = finished.err.find("error: caption-cli: ");
+      REQUIRE(error != std::string::npos);
+      CHECK(std::count(finished.err.begin() + static_cast<std::ptrdiff_t>(error),
+                       finished.err.end(), '\n') == 1);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace caption::test
