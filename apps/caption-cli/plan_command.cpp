@@ -1,7 +1,7 @@
 #include "plan_command.h"
 
 #include <CLI/CLI.hpp>
-#include <algorithm>
+#include <cstdio>
 #include <iostream>
 #include <memory>
 #include <optional>
@@ -78,6 +78,11 @@ DType kv_dtype_of(const config::QuantizationSection& quantization) {
   return quantization.weights == config::WeightFormat::kF32 ? DType::kF32 : DType::kBF16;
 }
 
+std::int64_t memory_of(const PlanFlags& flags, std::int64_t device_bytes) {
+  if (!flags.memory_gib.has_value()) return device_bytes;
+  return static_cast<std::int64_t>(*flags.memory_gib * static_cast<double>(1LL << 30));
+}
+
 // The card a CUDA preset is planned for: --card, the one it is named after, or the one that is
 // here.
 void set_card(const PlanFlags& flags, const std::string& preset, const Machine& machine,
@@ -88,7 +93,7 @@ void set_card(const PlanFlags& flags, const std::string& preset, const Machine& 
   const std::string wanted = flags.card.empty() ? preset : flags.card;
   if (const auto card = bench::find_card(wanted)) {
     input.device_name = card->name;
-    input.memory_bytes = card->memory_bytes;
+    input.memory_bytes = memory_of(flags, card->memory_bytes);
     input.rates = {.bytes_per_s = card->bytes_per_s,
                    .flops_per_s = card->flops_per_s,
                    .source = "data sheet of an " + std::string(card->name)};
@@ -109,13 +114,14 @@ void set_card(const PlanFlags& flags, const std::string& preset, const Machine& 
                                        names);
   }
   input.device_name = machine.cuda_devices.front().name;
-  input.memory_bytes = machine.cuda_devices.front().memory_bytes;
+  input.memory_bytes = memory_of(flags, machine.cuda_devices.front().memory_bytes);
 }
 
-void set_host(const config::Preset& preset, const Machine& machine, bench::PlanInput& input) {
+void set_host(const PlanFlags& flags, const config::Preset& preset, const Machine& machine,
+              bench::PlanInput& input) {
   input.device = bench::PlanDevice::kHost;
   input.device_name = machine.cpu_model;
-  input.memory_bytes = machine.memory_bytes;
+  input.memory_bytes = memory_of(flags, machine.memory_bytes);
   input.fixed_bytes = bench::process_memory().resident_bytes;
   const model::TextShape& text = *input.model.text;
   const std::int64_t held_bytes =
@@ -135,10 +141,12 @@ void calibrate(const config::Preset& preset, const Machine& machine, bench::Plan
   ThreadPool pool(pipeline::plan_threads(config::num_threads(preset, machine)).engine);
   Stream stream(pool);
   const bench::Roofline roofline = bench::measure_roofline(stream);
+  const bool is_f32 = input.weights == bench::WeightLayout::kF32;
   input.rates = {.bytes_per_s = roofline.read_bytes_per_s,
-                 .flops_per_s = roofline.flops_per_s,
+                 .flops_per_s = is_f32 ? roofline.f32_flops_per_s : roofline.flops_per_s,
                  .source = "measured here and now on " + std::to_string(roofline.num_threads) +
-                           (roofline.num_threads == 1 ? " thread, f32" : " threads, f32")};
+                           (roofline.num_threads == 1 ? " thread, " : " threads, ") +
+                           (is_f32 ? "f32" : std::string(roofline.arithmetic))};
 }
 
 void set_rates(const PlanFlags& flags, const config::Preset& preset, const Machine& machine,
@@ -168,6 +176,9 @@ void set_model(const config::LoadedPreset& loaded, bench::PlanInput& input) {
   input.model = found.shape;
   if (loaded.preset.speculative.draft_model.empty()) return;
   input.draft = find_shape(loaded.preset.speculative.draft_model, folder).shape;
+  if (!input.draft->text.has_value()) {
+    throw Error(ErrorCode::kBadModel, input.draft->name + ": has no decoder to draft with");
+  }
 }
 
 bench::PlanInput make_input(const PlanFlags& flags) {
@@ -195,10 +206,7 @@ bench::PlanInput make_input(const PlanFlags& flags) {
   if (is_card) {
     set_card(flags, preset.name, machine, input);
   } else {
-    set_host(preset, machine, input);
-  }
-  if (flags.memory_gib.has_value()) {
-    input.memory_bytes = static_cast<std::int64_t>(*flags.memory_gib * (1LL << 30));
+    set_host(flags, preset, machine, input);
   }
   set_rates(flags, preset, machine, input);
   return input;
