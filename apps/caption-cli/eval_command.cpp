@@ -25,6 +25,7 @@ struct EvalFlags {
   std::string references;
   std::string reference_field = "annotation.description_kr";
   std::string match = "auto";
+  std::optional<std::string> prompt;
   std::vector<std::string> metrics;
   std::string dictionary = "/usr/share/hunspell/ko";
   std::string synonyms;
@@ -92,8 +93,9 @@ void run_eval(const EvalFlags& flags) {
 
   const eval::References references =
       eval::read_references(flags.references, flags.reference_field);
-  const eval::Corpus corpus =
-      eval::pair_up(references, eval::read_captions(flags.captions), chosen_match(flags.match));
+  const eval::Corpus corpus = eval::pair_up(
+      references, eval::choose_prompt(eval::read_captions(flags.captions), flags.prompt),
+      chosen_match(flags.match));
   const eval::Report report = eval::evaluate(corpus, options);
 
   if (!flags.json.empty()) write_text(flags.json, eval::to_json(report));
@@ -124,6 +126,8 @@ void add_eval_command(CLI::App& root, int& exit_code) {
                    "name, or the path where names repeat")
       ->check(CLI::IsMember({"auto", "path", "name", "stem"}))
       ->capture_default_str();
+  command->add_option("--prompt", flags->prompt,
+                      "Score the captions of this prompt, where several were asked");
   command->add_option("--metrics", flags->metrics, "Some of: " + metric_names())->delimiter(',');
   command
       ->add_option("--dictionary", flags->dictionary,

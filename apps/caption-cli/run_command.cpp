@@ -191,6 +191,8 @@ int report(const pipeline::Outcome& outcome, const pipeline::ThreadPlan& threads
   log_info("run", pipeline::describe_speed(outcome));
   if (outcome.progress.clips_done > 0) {
     log_info("run", pipeline::describe_busy(outcome, threads));
+    const std::string caches = pipeline::describe_caches(outcome);
+    if (!caches.empty()) log_info("run", caches);
   }
   const std::int64_t num_failed = outcome.progress.clips_failed + num_failed_before;
   return num_failed > 0 ? kExitClipsFailed : kExitOk;

@@ -198,6 +198,7 @@ std::vector<CaptionEntry> read_captions(const fs::path& path) {
   for_each_line(path, [&](const Line& line) {
     const JsonObject object = parse_line(line);
     CaptionEntry entry{require_video(object), {}, false, line.name};
+    entry.prompt = object.get_string("prompt", "");
     const std::string status = object.get_string("status", "ok");
     if (std::find(kStatuses.begin(), kStatuses.end(), status) == kStatuses.end()) {
       fail(line.name + ": status is " + json_quote(status) +
@@ -210,6 +211,27 @@ std::vector<CaptionEntry> read_captions(const fs::path& path) {
   });
   if (entries.empty()) fail(path.string() + ": holds no caption; expected lines of JSON");
   return entries;
+}
+
+std::vector<CaptionEntry> choose_prompt(std::vector<CaptionEntry> captions,
+                                        const std::optional<std::string>& prompt) {
+  std::vector<std::string> names;
+  for (const CaptionEntry& entry : captions) {
+    if (std::find(names.begin(), names.end(), entry.prompt) == names.end()) {
+      names.push_back(entry.prompt);
+    }
+  }
+  if (!prompt.has_value() && names.size() <= 1) return captions;
+  if (!prompt.has_value() || std::find(names.begin(), names.end(), *prompt) == names.end()) {
+    std::vector<std::string> quoted;
+    for (const std::string& name : names) quoted.push_back(json_quote(name));
+    throw Error(ErrorCode::kUsage,
+                (prompt.has_value() ? "--prompt: no caption answers " + json_quote(*prompt)
+                                    : std::string("the captions answer several prompts")) +
+                    "; choose one with --prompt: " + list_some(quoted));
+  }
+  std::erase_if(captions, [&](const CaptionEntry& entry) { return entry.prompt != *prompt; });
+  return captions;
 }
 
 Corpus pair_up(const References& references, const std::vector<CaptionEntry>& captions,

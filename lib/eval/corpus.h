@@ -35,6 +35,7 @@ struct CaptionEntry {
   std::string caption;
   bool is_failed = false;  // status "failed": there is no caption
   std::string where;
+  std::string prompt = {};  // the name of the prompt that it answers; empty: it has none
 };
 
 // A JSONL file of {"video": ..., "captions": [...]} or {"video": ..., "caption": ...}, or a folder
@@ -49,6 +50,11 @@ References read_references(const std::filesystem::path& path,
 // what `caption-cli run` writes, or simpler. Throws Error(kBadReference) as above, also for a torn
 // last line. An empty caption is a caption.
 std::vector<CaptionEntry> read_captions(const std::filesystem::path& path);
+
+// The captions that answer one prompt: the one named, or the only one there is. Throws
+// Error(kUsage) with the names when there are several and none is named, or none of that name.
+std::vector<CaptionEntry> choose_prompt(std::vector<CaptionEntry> captions,
+                                        const std::optional<std::string>& prompt);
 
 struct Segment {
   std::string id;

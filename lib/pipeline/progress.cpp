@@ -67,6 +67,19 @@ std::string describe_busy(const Outcome& outcome, const ThreadPlan& threads) {
   return out + "; " + limiting->name + " limits";
 }
 
+std::string describe_caches(const Outcome& outcome) {
+  const engine::EngineStats& engine = outcome.engine;
+  if (engine.prefix_lookup_tokens == 0) return {};
+  std::string out = "prefix cache: " + percent(engine.prefix_hit_rate()) + " of prompt tokens hit";
+  if (engine.disk_hit_tokens > 0) {
+    out += ", " + std::to_string(engine.disk_hit_tokens) + " tokens from disk";
+  }
+  if (outcome.clips_seen_before > 0) {
+    out += "; " + clips(outcome.clips_seen_before) + " seen before, neither decoded nor encoded";
+  }
+  return out;
+}
+
 ProgressLine::~ProgressLine() {
   if (style_ == ProgressStyle::kLive) set_status_line("");
 }

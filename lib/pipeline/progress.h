@@ -12,9 +12,11 @@ namespace caption::pipeline {
 // "12/100 clips, 1 failed, 0.81 clips/s, 45 tokens/s"
 std::string describe_progress(const Progress& progress);
 
-// Two sentences: what was done and how fast; how busy each stage was and which one limited.
+// What was done and how fast; how busy each stage was and which one limited; what the caches gave
+// (empty when none was asked).
 std::string describe_speed(const Outcome& outcome);
 std::string describe_busy(const Outcome& outcome, const ThreadPlan& threads);
+std::string describe_caches(const Outcome& outcome);
 
 enum class ProgressStyle { kLive, kSparse, kSilent };
 

@@ -57,6 +57,21 @@ TEST_SUITE("eval/corpus") {
     CHECK(captions[3].where == path.string() + ":5");
   }
 
+  TEST_CASE("of captions for several prompts, those of one are scored") {
+    const CaptionEntry brief{.video = "a.mp4", .caption = "1", .where = "", .prompt = "short"};
+    const CaptionEntry full{.video = "a.mp4", .caption = "2", .where = "", .prompt = "long"};
+    CHECK(choose_prompt({brief}, std::nullopt).size() == 1);
+    const auto chosen = choose_prompt({brief, full}, "long");
+    REQUIRE(chosen.size() == 1);
+    CHECK(chosen[0].caption == "2");
+    CHECK_THROWS_WITH_AS(choose_prompt({brief, full}, std::nullopt),
+                         "the captions answer several prompts; choose one with --prompt: "
+                         "\"short\", \"long\"",
+                         Error);
+    CHECK_THROWS_WITH_AS(choose_prompt({brief}, "long"), doctest::Contains("no caption answers"),
+                         Error);
+  }
+
   TEST_CASE("a bad line of captions is named") {
     struct Case {
       const char* name;

@@ -190,7 +190,22 @@ def blob_seeds():
     }
 
 
+def seen_clip(frames=(8, 7), duration=10**6, warnings=(b"x",), shape=(1, 2), tokens=b"\0" * 8):
+    texts = b"".join(struct.pack("<q", len(w)) + w for w in warnings)
+    return (struct.pack("<QQqqqq", 1, 2, *frames, duration, len(warnings)) + texts
+            + struct.pack("<qq", *shape) + tokens)
+
+
+def seen_clip_seeds():
+    return {
+        "good": seen_clip(), "no_warning": seen_clip(warnings=()), "cut": seen_clip()[:-1], "longer": seen_clip() + b"x",
+        "no_tokens": seen_clip(shape=(0, 2), tokens=b""), "huge": seen_clip(shape=(2**31, 2**31)), "negative": seen_clip(shape=(-1, 2)),
+        "many_warnings": struct.pack("<QQqqqq", 1, 2, 8, 8, 0, 2**31), "empty": b"",
+    }
+
+
 if __name__ == "__main__":
+    write("seen_clip", seen_clip_seeds())
     write("blob", blob_seeds())
     write("json", json_seeds())
     write("preset", preset_seeds())

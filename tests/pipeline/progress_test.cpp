@@ -33,6 +33,19 @@ TEST_SUITE("pipeline/progress") {
           "1 clip captioned, 3 files in folders are no videos in 1 s: 1 clips/s, 30 output "
           "tokens/s, 0 clips per step");
   }
+
+  TEST_CASE("the caches say what they gave, if they were asked") {
+    Outcome outcome;
+    CHECK(describe_caches(outcome).empty());
+    outcome.engine.prefix_lookup_tokens = 200;
+    CHECK(describe_caches(outcome) == "prefix cache: 0 % of prompt tokens hit");
+    outcome.engine.prefix_hit_tokens = 130;
+    outcome.engine.disk_hit_tokens = 48;
+    outcome.clips_seen_before = 2;
+    CHECK(describe_caches(outcome) ==
+          "prefix cache: 65 % of prompt tokens hit, 48 tokens from disk; 2 clips seen before, "
+          "neither decoded nor encoded");
+  }
 }
 
 }  // namespace

@@ -11,10 +11,16 @@
 namespace caption::records {
 namespace {
 
+Record with_prompt() {
+  Record record = sample_record("v.mp4");
+  record.prompt = "짧게";
+  return record;
+}
+
 TEST_SUITE("records/record") {
   TEST_CASE("a line reads back to the same line") {
     for (const Record& record :
-         {sample_record("바다.mp4"), failed_record("a\\xff.mp4"), Record{}}) {
+         {sample_record("바다.mp4"), failed_record("a\\xff.mp4"), Record{}, with_prompt()}) {
       const std::string line = to_json_line(record);
       CAPTURE(line);
       CHECK(line.find('\n') == std::string::npos);
@@ -31,6 +37,16 @@ TEST_SUITE("records/record") {
           R"("frames":{"wanted":8,"used":7},"tokens":{"prompt":141,"vision":128,"output":44},)"
           R"("timing_ms":{"decode":30.125,"vision":4.5,"first_token":7.25,"total":99.875},)"
           R"("finish_reason":"stop"})");
+  }
+
+  TEST_CASE("a prompt's name and log-probabilities are there when there are any") {
+    Record record = with_prompt();
+    CHECK(to_json_line(record).starts_with(R"({"video":"v.mp4","prompt":"짧게","window_s":)"));
+    record.logprobs = {{"바", -0.25, {{"바", -0.25}, {"하", -1.5}}}, {"다", -0.75, {}}};
+    const std::string line = to_json_line(record);
+    CHECK(line.ends_with(R"("logprobs":{"mean":-0.5,"tokens":[{"token":"바","logprob":-0.25,)"
+                         R"("top":[["바",-0.25],["하",-1.5]]},{"token":"다","logprob":-0.75}]}})"));
+    CHECK(parse_json_line(line).prompt == "짧게");
   }
 
   TEST_CASE("a broken line says what is wrong with it") {
