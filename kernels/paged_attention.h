@@ -13,6 +13,8 @@
 // Throws Error(kInternal) when shapes or dtypes disagree, or (CPU) an index is out of range.
 #pragma once
 
+#include <span>
+
 #include "backend/stream.h"
 #include "tensor/tensor.h"
 
@@ -31,6 +33,22 @@ struct KvLayer {
 // duplicates.
 void kv_write(Stream& stream, ConstView k, ConstView v, ConstView slots, const KvLayer& pages);
 
+// Squeezed attention (arXiv:2411.09688, one level): the keys of the stretch [first_token,
+// first_token + N) of a sequence in clusters (kernels/key_clusters.h). A query estimates
+//   share[c] = size[c] * exp(scale * q . centroid[c]) / sum over clusters of the same
+// and attends exactly to the tokens of the clusters with share >= threshold and to all that lie
+// outside the stretch; the query heads of a key head attend to what any one of them asks for. The
+// tokens are taken in the order of positions, so with threshold 0 the result has the bits of full
+// attention. A share that is NaN counts as above.
+inline constexpr std::int64_t kMaxKeyClusters = 1024;
+struct KeyClusters {
+  ConstView centroids;   // [kv_heads, C, head_dim] f32
+  ConstView sizes;       // [kv_heads, C] i32
+  ConstView cluster_of;  // [kv_heads, N] i32
+  std::int64_t first_token = 0;
+  float threshold = 0;
+};
+
 // Ragged: prefill chunks and decodes of S sequences in one call. Sequence s owns the query rows
 // [cu_seqlens[s], cu_seqlens[s + 1]); they are its last positions, so with n rows, row i stands at
 // position context_lens[s] - n + i and sees the keys [0, position].
@@ -42,6 +60,7 @@ struct PagedContext {
   ConstView block_tables;   // [S, max_pages] i32; entries past the context are not read
   ConstView k_scales = {};  // of pages of i8
   ConstView v_scales = {};
+  std::span<const KeyClusters* const> clusters = {};  // [S], null: full attention; or empty
 };
 
 // y[t, h] = sum_j softmax_j(scale * q[t, h] . k[j, g]) * v[j, g],   g = h / (heads / kv_heads)

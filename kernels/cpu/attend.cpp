@@ -12,6 +12,8 @@
 #include <cmath>
 #include <limits>
 
+#include "kernels/cpu/internal/key_runs.h"
+
 namespace caption::kernels::cpu {
 namespace {
 
@@ -25,46 +27,50 @@ struct TileState {
   float sum[kTileQueries];
 };
 
-// work(page, row, offset, count) for each stretch of positions [first, first + total) that lies in
-// one run; offset counts from first.
-template <class Work>
-void for_each_run(const Keys& keys, std::int64_t first, std::int64_t total, const Work& work) {
-  for (std::int64_t offset = 0; offset < total;) {
-    const std::int64_t position = first + offset;
-    const std::int64_t run = position / keys.run_tokens;
-    const std::int64_t row = position % keys.run_tokens;
-    const std::int64_t count = std::min(total - offset, keys.run_tokens - row);
-    const std::int64_t page = keys.pages == nullptr ? run : keys.pages[run];
-    work(page, row, offset, count);
-    offset += count;
-  }
-}
+// The blocks of an attention, one after the other: kBlockKeys positions each, counted from 0, or
+// as many of those that the selection asks for.
+class Blocks {
+ public:
+  Blocks(std::int64_t num_keys, const Selection* selection)
+      : num_keys_(num_keys), selection_(selection) {}
 
-std::int64_t byte_offset(const Keys& keys, std::int64_t page, std::int64_t row) {
-  return (page * keys.run_stride + row * keys.token_stride) * keys.element_bytes;
-}
-
-void load_scales(const Keys& keys, std::int64_t first, std::int64_t total, float scale,
-                 TileState& state) {
-  for_each_run(keys, first, total, [&](auto page, auto row, auto offset, auto count) {
-    std::int64_t from = (page * keys.run_tokens + row) * keys.scale_stride;
-    for (std::int64_t j = offset; j < offset + count; ++j, from += keys.scale_stride) {
-      state.k_scales[j] = scale * to_float(keys.k_scales[from]);
-      state.v_scales[j] = to_float(keys.v_scales[from]);
+  // Fewer than kBlockKeys only at the end; none after it. Valid until the next call.
+  KeyBlock next() {
+    if (selection_ == nullptr) {
+      const KeyBlock block{.first = next_, .count = std::min(kBlockKeys, num_keys_ - next_)};
+      next_ += block.count;
+      return block;
     }
-  });
-}
+    const std::int64_t end = selection_->first_token + selection_->num_tokens;
+    std::int64_t count = 0;
+    for (; next_ < num_keys_ && count < kBlockKeys; ++next_) {
+      const bool is_in_clusters = next_ >= selection_->first_token && next_ < end;
+      if (is_in_clusters &&
+          !selection_->is_selected[selection_->cluster_of[next_ - selection_->first_token]]) {
+        continue;
+      }
+      positions_[count++] = static_cast<std::int32_t>(next_);
+    }
+    return {.first = 0, .count = count, .positions = positions_};
+  }
+
+ private:
+  std::int64_t num_keys_;
+  const Selection* selection_;
+  std::int64_t next_ = 0;
+  std::int32_t positions_[kBlockKeys];
+};
 
 // Turns row m's scores of this block into unnormalised probabilities, times the scales of the
 // values where they have some; keys it does not see get 0.
 void update_row(const Tier& tier, std::int64_t m, std::int64_t num_visible, std::int64_t num_keys,
-                std::int64_t head_dim, float scale, bool has_scales, TileState& state) {
+                std::int64_t head_dim, bool has_scales, TileState& state) {
   float* const scores = state.scores + m * kBlockKeys;
   std::fill(scores + num_visible, scores + num_keys, 0.0f);
   if (num_visible == 0) return;
   float block_max = -std::numeric_limits<float>::infinity();
   for (std::int64_t j = 0; j < num_visible; ++j) {
-    scores[j] *= has_scales ? state.k_scales[j] : scale;
+    scores[j] *= state.k_scales[j];
     block_max = std::max(block_max, scores[j]);
   }
   const float new_max = std::max(state.max[m], block_max);
@@ -83,7 +89,7 @@ void update_row(const Tier& tier, std::int64_t m, std::int64_t num_visible, std:
 }  // namespace
 
 void attend(const Tier& tier, const Keys& keys, const Queries& queries, std::int64_t head_dim,
-            float scale) {
+            float scale, const Selection* selection) {
   // 41 KiB of which only the rows and columns in use are ever written or read.
   TileState state;  // NOLINT(cppcoreguidelines-pro-type-member-init)
   for (std::int64_t m = 0; m < queries.count; ++m) {
@@ -92,32 +98,22 @@ void attend(const Tier& tier, const Keys& keys, const Queries& queries, std::int
     state.max[m] = -std::numeric_limits<float>::infinity();
     state.sum[m] = 0;
   }
-  const Gemm dot = tier.dot[static_cast<int>(keys.element)];
   const Gemm accumulate = tier.accumulate[static_cast<int>(keys.element)];
-  const bool has_scales = keys.element == Element::kI8;
-  const std::int64_t num_keys =
-      *std::max_element(queries.num_visible, queries.num_visible + queries.count);
-
-  for (std::int64_t first = 0; first < num_keys; first += kBlockKeys) {
-    const std::int64_t block_keys = std::min(kBlockKeys, num_keys - first);
-    if (has_scales) load_scales(keys, first, block_keys, scale, state);
-    for_each_run(keys, first, block_keys, [&](auto page, auto row, auto offset, auto count) {
-      dot({.a = state.q,
-           .a_stride = head_dim,
-           .b = keys.k + byte_offset(keys, page, row),
-           .b_stride = keys.token_stride,
-           .c = state.scores + offset,
-           .c_stride = kBlockKeys,
-           .m = queries.count,
-           .n = count,
-           .k = head_dim});
-    });
+  const bool has_scales = keys.v_scales != nullptr;
+  Blocks blocks(*std::max_element(queries.num_visible, queries.num_visible + queries.count),
+                selection);
+  for (KeyBlock block = blocks.next(); block.count > 0; block = blocks.next()) {
+    dot_keys(tier, keys, block, state.q, queries.count, head_dim, state.scores);
+    load_key_scales(keys, block, scale, state.k_scales);
+    if (has_scales) load_value_scales(keys, block, state.v_scales);
     for (std::int64_t m = 0; m < queries.count; ++m) {
       const std::int64_t visible =
-          std::clamp<std::int64_t>(queries.num_visible[m] - first, 0, block_keys);
-      update_row(tier, m, visible, block_keys, head_dim, scale, has_scales, state);
+          selection == nullptr
+              ? std::clamp<std::int64_t>(queries.num_visible[m] - block.first, 0, block.count)
+              : block.count;
+      update_row(tier, m, visible, block.count, head_dim, has_scales, state);
     }
-    for_each_run(keys, first, block_keys, [&](auto page, auto row, auto offset, auto count) {
+    for_each_run(keys, block, [&](auto page, auto row, auto offset, auto count) {
       accumulate({.a = state.scores + offset,
                   .a_stride = kBlockKeys,
                   .b = keys.v + byte_offset(keys, page, row),

@@ -42,7 +42,18 @@ struct Queries {
   std::int64_t num_visible[kTileQueries] = {};  // keys [0, num_visible) are seen; at least 1
 };
 
+// Of the positions [first_token, first_token + num_tokens) only those count whose cluster is
+// selected; of the others all do.
+struct Selection {
+  std::int64_t first_token = 0;
+  std::int64_t num_tokens = 0;
+  const std::int32_t* cluster_of = nullptr;  // [num_tokens]
+  const bool* is_selected = nullptr;         // by cluster
+};
+
+// With a selection the queries are those of one token, and at least one position counts; the
+// blocks hold the positions that count, in their order.
 void attend(const Tier& tier, const Keys& keys, const Queries& queries, std::int64_t head_dim,
-            float scale);
+            float scale, const Selection* selection = nullptr);
 
 }  // namespace caption::kernels::cpu

@@ -1,10 +1,13 @@
 #include "kernels/paged_attention.h"
 
 #include <algorithm>
+#include <limits>
 #include <string>
+#include <utility>
 
 #include "base/error.h"
 #include "kernels/cpu/attend.h"
+#include "kernels/cpu/paged_keys.h"
 #include "kernels/cpu/parallel.h"
 #include "kernels/cpu/quantise.h"
 #include "kernels/cpu/select_tier.h"
@@ -22,47 +25,25 @@ void check_slots(ConstView slots, std::int64_t num_slots) {
   }
 }
 
-// Every index that attention will follow stays inside the pages and the query rows.
-void check_context(const PagedContext& context, std::int64_t num_rows) {
-  const std::int64_t num_seqs = context.context_lens.dim(0);
-  const std::int64_t num_pages = context.k_pages.dim(0);
-  const std::int64_t page_tokens = context.k_pages.dim(1);
-  const std::int32_t* const begin = context.cu_seqlens.as<std::int32_t>();
-  const std::int32_t* const length = context.context_lens.as<std::int32_t>();
-  CAPTION_CHECK(begin[0] == 0 && begin[num_seqs] == num_rows,
-                "paged_attention: cu_seqlens runs from " + std::to_string(begin[0]) + " to " +
-                    std::to_string(begin[num_seqs]) + "; wanted 0 to " + std::to_string(num_rows));
-  for (std::int64_t s = 0; s < num_seqs; ++s) {
-    CAPTION_CHECK(begin[s] <= begin[s + 1], "paged_attention: cu_seqlens descends");
-    CAPTION_CHECK(length[s] >= begin[s + 1] - begin[s],
-                  "paged_attention: a context of " + std::to_string(length[s]) +
-                      " tokens is shorter than its " + std::to_string(begin[s + 1] - begin[s]) +
-                      " query rows");
-    const std::int64_t pages = (length[s] + page_tokens - 1) / page_tokens;
-    CAPTION_CHECK(pages <= context.block_tables.dim(1),
-                  "paged_attention: a context of " + std::to_string(length[s]) +
-                      " tokens needs more pages than its block table has");
-    const std::int32_t* const table =
-        context.block_tables.as<std::int32_t>() + s * context.block_tables.row_stride();
-    for (std::int64_t i = 0; i < pages; ++i) {
-      CAPTION_CHECK(table[i] >= 0 && table[i] < num_pages,
-                    "paged_attention: page " + std::to_string(table[i]) + " is not one of " +
-                        std::to_string(num_pages));
-    }
-  }
-}
-
 // The tiles of one call: for each sequence, its rows (token, head of the group) in runs of
-// kTileQueries, times the key heads.
+// kTileQueries, times the key heads. With clusters, a run ends with its token.
 struct Tiles {
   const std::int32_t* cu_seqlens;
   std::int64_t num_seqs;
   std::int64_t group;  // query heads per key head
   std::int64_t kv_heads;
+  std::span<const KeyClusters* const> clusters;
 
+  const KeyClusters* clusters_of(std::int64_t s) const {
+    return clusters.empty() ? nullptr : clusters[static_cast<std::size_t>(s)];
+  }
+  static std::int64_t tiles_of(std::int64_t rows) {
+    return (rows + cpu::kTileQueries - 1) / cpu::kTileQueries;
+  }
   std::int64_t of_sequence(std::int64_t s) const {
-    const std::int64_t rows = (cu_seqlens[s + 1] - cu_seqlens[s]) * group;
-    return (rows + cpu::kTileQueries - 1) / cpu::kTileQueries * kv_heads;
+    const std::int64_t tokens = cu_seqlens[s + 1] - cu_seqlens[s];
+    return kv_heads *
+           (clusters_of(s) == nullptr ? tiles_of(tokens * group) : tokens * tiles_of(group));
   }
   std::int64_t total() const {
     std::int64_t sum = 0;
@@ -75,7 +56,58 @@ struct Tiles {
     for (; item >= of_sequence(s); ++s) item -= of_sequence(s);
     return s;
   }
+  // The rows [first, end) of tile `run` of a key head.
+  std::pair<std::int64_t, std::int64_t> rows_of(std::int64_t s, std::int64_t run) const {
+    if (clusters_of(s) == nullptr) {
+      const std::int64_t rows = (cu_seqlens[s + 1] - cu_seqlens[s]) * group;
+      return {run * cpu::kTileQueries, std::min(rows, (run + 1) * cpu::kTileQueries)};
+    }
+    const std::int64_t token = run / tiles_of(group);
+    const std::int64_t first = token * group + run % tiles_of(group) * cpu::kTileQueries;
+    return {first, std::min((token + 1) * group, first + cpu::kTileQueries)};
+  }
 };
+
+// is_selected[c]: one of the `group` queries, head_dim apart, estimates a share of the attention of
+// at least the threshold for cluster c.
+void select_clusters(const cpu::Tier& tier, const KeyClusters& clusters, std::int64_t kv_head,
+                     const float* queries, std::int64_t group, float scale, bool* is_selected) {
+  const std::int64_t count = clusters.centroids.dim(1);
+  const std::int64_t head_dim = clusters.centroids.dim(2);
+  const float* const centroids = clusters.centroids.as<float>() + kv_head * count * head_dim;
+  const std::int32_t* const sizes = clusters.sizes.as<std::int32_t>() + kv_head * count;
+  std::fill_n(is_selected, count, false);
+  float scores[kMaxKeyClusters];
+  for (std::int64_t h = 0; h < group; ++h) {
+    tier.dot[static_cast<int>(cpu::Element::kF32)]({.a = queries + h * head_dim,
+                                                    .a_stride = head_dim,
+                                                    .b = centroids,
+                                                    .b_stride = head_dim,
+                                                    .c = scores,
+                                                    .c_stride = count,
+                                                    .m = 1,
+                                                    .n = count,
+                                                    .k = head_dim});
+    float max = std::numeric_limits<float>::lowest();
+    for (std::int64_t c = 0; c < count; ++c) {
+      scores[c] *= scale;
+      if (sizes[c] > 0) max = std::max(max, scores[c]);
+    }
+    for (std::int64_t c = 0; c < count; ++c) {
+      if (sizes[c] == 0) scores[c] = max;  // its share is 0: it must not overflow before
+    }
+    tier.exp_sum(scores, count, max);
+    float total = 0;
+    for (std::int64_t c = 0; c < count; ++c) {
+      scores[c] *= static_cast<float>(sizes[c]);
+      total += scores[c];
+    }
+    // Whatever is not surely below counts: a NaN must reach the result.
+    for (std::int64_t c = 0; c < count; ++c) {
+      is_selected[c] |= !(scores[c] < clusters.threshold * total);
+    }
+  }
+}
 
 void attend_tile(const cpu::Tier& tier, const Tiles& tiles, std::int64_t item, ConstView q,
                  const PagedContext& context, float scale, View y) {
@@ -84,11 +116,11 @@ void attend_tile(const cpu::Tier& tier, const Tiles& tiles, std::int64_t item, C
   const std::int64_t head_dim = q.dim(2);
   const std::int64_t first_token = tiles.cu_seqlens[s];
   const std::int64_t num_tokens = tiles.cu_seqlens[s + 1] - first_token;
-  const std::int64_t first_row = item / tiles.kv_heads * cpu::kTileQueries;
+  const auto [first_row, end_row] = tiles.rows_of(s, item / tiles.kv_heads);
   const std::int64_t context_len = context.context_lens.as<std::int32_t>()[s];
 
   cpu::Queries queries;
-  queries.count = std::min(cpu::kTileQueries, num_tokens * tiles.group - first_row);
+  queries.count = end_row - first_row;
   for (std::int64_t m = 0; m < queries.count; ++m) {
     const std::int64_t token = (first_row + m) / tiles.group;
     const std::int64_t head = kv_head * tiles.group + (first_row + m) % tiles.group;
@@ -97,25 +129,24 @@ void attend_tile(const cpu::Tier& tier, const Tiles& tiles, std::int64_t item, C
     queries.y[m] = y.as<float>() + row * y.row_stride() + head * head_dim;
     queries.num_visible[m] = context_len - num_tokens + token + 1;
   }
-  const auto element_bytes = static_cast<std::int64_t>(dtype_size_bytes(context.k_pages.dtype()));
-  const std::int64_t head_bytes = kv_head * head_dim * element_bytes;
-  const std::int64_t token_stride = tiles.kv_heads * head_dim;
-  const std::int64_t page_tokens = context.k_pages.dim(1);
-  cpu::Keys keys{
-      .k = static_cast<const std::byte*>(context.k_pages.raw()) + head_bytes,
-      .v = static_cast<const std::byte*>(context.v_pages.raw()) + head_bytes,
-      .element = cpu::element_of(context.k_pages.dtype()),
-      .element_bytes = element_bytes,
-      .token_stride = token_stride,
-      .run_tokens = page_tokens,
-      .run_stride = page_tokens * token_stride,
-      .pages = context.block_tables.as<std::int32_t>() + s * context.block_tables.row_stride()};
-  if (keys.element == cpu::Element::kI8) {
-    keys.k_scales = context.k_scales.as<BF16>() + kv_head;
-    keys.v_scales = context.v_scales.as<BF16>() + kv_head;
-    keys.scale_stride = tiles.kv_heads;
+  const cpu::Keys keys = cpu::paged_keys(context, s, kv_head);
+  const KeyClusters* const clusters = tiles.clusters_of(s);
+  if (clusters == nullptr) {
+    cpu::attend(tier, keys, queries, head_dim, scale);
+    return;
   }
-  cpu::attend(tier, keys, queries, head_dim, scale);
+  bool is_selected[kMaxKeyClusters];
+  const std::int64_t row = first_token + first_row / tiles.group;
+  const float* const group_queries =
+      q.as<float>() + row * q.row_stride() + kv_head * tiles.group * head_dim;
+  select_clusters(tier, *clusters, kv_head, group_queries, tiles.group, scale, is_selected);
+  const std::int64_t num_tokens_in_clusters = clusters->cluster_of.dim(1);
+  const cpu::Selection selection{
+      .first_token = clusters->first_token,
+      .num_tokens = num_tokens_in_clusters,
+      .cluster_of = clusters->cluster_of.as<std::int32_t>() + kv_head * num_tokens_in_clusters,
+      .is_selected = is_selected};
+  cpu::attend(tier, keys, queries, head_dim, scale, &selection);
 }
 
 // to = from, a token of kv_heads vectors of head_dim.
@@ -164,12 +195,13 @@ void kv_write(Cpu, Stream& stream, ConstView k, ConstView v, ConstView slots,
 
 void paged_attention(Cpu, Stream& stream, ConstView q, const PagedContext& context, float scale,
                      View y) {
-  check_context(context, q.dim(0));
+  cpu::check_context("paged_attention", context, q.dim(0));
   const std::int64_t kv_heads = context.k_pages.dim(2);
   const Tiles tiles{.cu_seqlens = context.cu_seqlens.as<std::int32_t>(),
                     .num_seqs = context.context_lens.dim(0),
                     .group = q.dim(1) / kv_heads,
-                    .kv_heads = kv_heads};
+                    .kv_heads = kv_heads,
+                    .clusters = context.clusters};
   const cpu::Tier& tier = cpu::select_tier(stream.cpu_tier());
   // Contexts differ; what a block of keys costs is enough to keep the smallest calls on one thread.
   const std::int64_t operations = 2 * cpu::kTileQueries * cpu::kBlockKeys * q.dim(2);

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "backend/stream.h"
+#include "kernels/paged_attention.h"
 #include "tensor/tensor.h"
 
 namespace caption::model {
@@ -30,21 +31,35 @@ struct KvPages {
   std::int64_t page_tokens = 16;
 };
 
+// Rows of one sequence whose attention is to be summed per key (kernels/attention_mass.h).
+struct WatchedRows {
+  std::int32_t sequence = 0;   // of the batch
+  std::int32_t first_row = 0;  // of `tokens`
+  std::int32_t num_rows = 0;
+  View sums;  // [num_layers, kv_heads, >= context_len] f32, dense; added to
+};
+
 // One ragged step: prefill chunks and decodes of several sequences, flattened. T tokens of S
 // sequences; sequence s owns the rows [cu_seqlens[s], cu_seqlens[s + 1]).
 struct StepBatch {
-  std::span<const std::int32_t> tokens;      // [T]; a placeholder's id where `vision` has its row
-  std::span<const std::int32_t> positions;   // [T] position in its own sequence
-  std::span<const std::int32_t> cu_seqlens;  // [S + 1], starts with 0
+  std::span<const std::int32_t> tokens;        // [T]; a placeholder's id where `vision` has its row
+  std::span<const std::int32_t> positions;     // [T] position in its own sequence
+  std::span<const std::int32_t> cu_seqlens;    // [S + 1], starts with 0
   std::span<const std::int32_t> context_lens;  // [S] tokens in the pages after this step
   std::span<const std::int32_t> block_tables;  // [S, max_pages], page ids; unused entries -1
   std::int64_t max_pages = 0;
   std::span<const std::int32_t> slots;  // [T] page * page_tokens + offset where K and V are written
   // Rows of `tokens` whose embedding is a vision token instead, ascending, and those embeddings.
   std::span<const std::int32_t> vision_rows;  // [V]
-  std::vector<ConstView> vision;  // pieces [n_i, hidden] f32, in order; sum of n_i = V
+  std::vector<ConstView> vision;              // pieces [n_i, hidden] f32, in order; sum of n_i = V
   // Rows of `tokens` whose logits are wanted, ascending.
   std::span<const std::int32_t> logit_rows;  // [L]
+  // Compressed attention. A sequence's K and V may take fewer slots than it has had tokens: then
+  // context_lens count slots, while `positions` go on as if nothing had been left out.
+  std::span<const WatchedRows> watched = {};
+  // [S] or empty: the key clusters of a sequence whose rows attend by them, one per layer; null:
+  // full attention (kernels/paged_attention.h).
+  std::span<const std::vector<kernels::KeyClusters>* const> clusters = {};
 };
 
 // Scratch memory is owned by the Decoder and grows to the largest batch seen (reserve() sizes it

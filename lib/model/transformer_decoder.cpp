@@ -45,6 +45,7 @@ struct TransformerDecoder::Step {
   ConstView block_tables;
   ConstView slots;
   View rope_table;
+  std::span<const WatchedRows> watched;
 };
 
 TransformerDecoder::TransformerDecoder(WeightStore& store, const std::string& prefix,
@@ -125,12 +126,14 @@ void TransformerDecoder::forward(Stream& stream, const StepBatch& batch, const K
             .context_lens = view_of(batch.context_lens),
             .block_tables = view_of(batch.block_tables).reshape({num_seqs, batch.max_pages}),
             .slots = view_of(batch.slots),
-            .rope_table = rope_.view({num_tokens, config_.head_dim})};
+            .rope_table = rope_.view({num_tokens, config_.head_dim}),
+            .watched = batch.watched};
   kernels::rope_table(stream, view_of(batch.positions), inv_freq_.view(), step.rope_table);
 
   const View x = embed(stream, batch);
   for (std::size_t i = 0; i < layers_.size(); ++i) {
-    attend(stream, layers_[i], step, layer_pages(kv, i), x);
+    choose_clusters(batch, i);
+    attend(stream, i, step, layer_pages(kv, i), x);
     mlp(stream, layers_[i], x);
   }
   if (batch.logit_rows.empty()) return;
@@ -163,6 +166,17 @@ void TransformerDecoder::check(const StepBatch& batch, const KvPages& kv, ConstV
                       Shape({static_cast<std::int64_t>(batch.logit_rows.size()), config_.vocab}),
                   "logits of shape " + logits.shape().to_string());
   }
+  for (const WatchedRows& watched : batch.watched) {
+    CAPTION_CHECK(watched.sums.shape().rank() == 3 && watched.sums.dim(0) == spec_.num_layers &&
+                      watched.sums.dim(1) == config_.num_kv_heads,
+                  "sums of attention of another shape");
+  }
+  CAPTION_CHECK(batch.clusters.empty() || batch.clusters.size() == num_seqs,
+                "key clusters of another number of sequences");
+  for (const std::vector<kernels::KeyClusters>* const layers : batch.clusters) {
+    CAPTION_CHECK(layers == nullptr || layers->size() == layers_.size(),
+                  "key clusters of another number of layers");
+  }
   std::int64_t vision_rows = 0;
   for (const ConstView& piece : batch.vision) vision_rows += piece.dim(0);
   CAPTION_CHECK(static_cast<std::size_t>(vision_rows) == batch.vision_rows.size(),
@@ -183,8 +197,30 @@ View TransformerDecoder::embed(Stream& stream, const StepBatch& batch) {
   return x;
 }
 
-void TransformerDecoder::attend(Stream& stream, const Layer& layer, const Step& step,
+void TransformerDecoder::choose_clusters(const StepBatch& batch, std::size_t layer) {
+  clusters_.clear();
+  for (const std::vector<kernels::KeyClusters>* const layers : batch.clusters) {
+    clusters_.push_back(layers == nullptr ? nullptr : &(*layers)[layer]);
+  }
+}
+
+void TransformerDecoder::watch(Stream& stream, std::size_t layer, std::span<const WatchedRows> rows,
+                               ConstView q, const kernels::PagedContext& context, float scale) {
+  if (rows.empty()) return;
+  watches_.clear();
+  for (const WatchedRows& watched : rows) {
+    const View sums = watched.sums.rows(static_cast<std::int64_t>(layer), 1);
+    watches_.push_back({.sequence = watched.sequence,
+                        .first_row = watched.first_row,
+                        .num_rows = watched.num_rows,
+                        .sums = sums.reshape({config_.num_kv_heads, watched.sums.dim(2)})});
+  }
+  kernels::attention_mass(stream, q, context, scale, watches_);
+}
+
+void TransformerDecoder::attend(Stream& stream, std::size_t index, const Step& step,
                                 const kernels::KvLayer& pages, View x) {
+  const Layer& layer = layers_[index];
   const std::int64_t rows = x.dim(0);
   const View normed = normed_.view(x.shape());
   kernels::rms_norm(stream, x, layer.input_norm, config_.rms_norm_eps, normed);
@@ -206,16 +242,17 @@ void TransformerDecoder::attend(Stream& stream, const Layer& layer, const Step& 
   kernels::kv_write(stream, k, v, step.slots, pages);
 
   const View attended = attended_.view({rows, config_.num_heads * config_.head_dim});
-  kernels::paged_attention(stream, q,
-                           {.k_pages = pages.k,
-                            .v_pages = pages.v,
-                            .cu_seqlens = step.cu_seqlens,
-                            .context_lens = step.context_lens,
-                            .block_tables = step.block_tables,
-                            .k_scales = pages.k_scales,
-                            .v_scales = pages.v_scales},
-                           1.0F / std::sqrt(static_cast<float>(config_.head_dim)),
-                           attended.reshape(q.shape()));
+  const float scale = 1.0F / std::sqrt(static_cast<float>(config_.head_dim));
+  const kernels::PagedContext context{.k_pages = pages.k,
+                                      .v_pages = pages.v,
+                                      .cu_seqlens = step.cu_seqlens,
+                                      .context_lens = step.context_lens,
+                                      .block_tables = step.block_tables,
+                                      .k_scales = pages.k_scales,
+                                      .v_scales = pages.v_scales,
+                                      .clusters = clusters_};
+  kernels::paged_attention(stream, q, context, scale, attended.reshape(q.shape()));
+  watch(stream, index, step.watched, q, context, scale);
   kernels::linear_add(stream, attended, layer.o.weight, layer.o.bias, x);
 }
 

@@ -7,9 +7,11 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
+#include "kernels/attention_mass.h"
 #include "kernels/paged_attention.h"
 #include "model/decoder.h"
 #include "model/internal/config.h"
@@ -44,8 +46,12 @@ class TransformerDecoder final : public Decoder {
   Layer load_layer(WeightStore& store, const std::string& prefix) const;
   void check(const StepBatch& batch, const KvPages& kv, ConstView logits) const;
   View embed(Stream& stream, const StepBatch& batch);
-  void attend(Stream& stream, const Layer& layer, const Step& step, const kernels::KvLayer& pages,
+  void attend(Stream& stream, std::size_t index, const Step& step, const kernels::KvLayer& pages,
               View x);
+  // Leaves this layer's in clusters_.
+  void choose_clusters(const StepBatch& batch, std::size_t layer);
+  void watch(Stream& stream, std::size_t layer, std::span<const WatchedRows> rows, ConstView q,
+             const kernels::PagedContext& context, float scale);
   void mlp(Stream& stream, const Layer& layer, View x);
 
   TextConfig config_;
@@ -56,6 +62,8 @@ class TransformerDecoder final : public Decoder {
   std::vector<Layer> layers_;
   Tensor inv_freq_;  // [head_dim / 2] f32, linear scaling applied
 
+  std::vector<const kernels::KeyClusters*> clusters_;  // by sequence of the step; or empty
+  std::vector<kernels::AttentionWatch> watches_;
   Scratch hidden_, normed_, q_, k_, v_, attended_, gate_, up_, rope_, last_;
 };
 

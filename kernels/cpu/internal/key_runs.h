@@ -1,0 +1,93 @@
+// kernels/cpu/internal/key_runs.h: a block of keys, and where in memory its stretches lie.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+
+#include "kernels/cpu/attend.h"
+
+namespace caption::kernels::cpu {
+
+// `count` keys at the positions first, first + 1, ..., or at those listed, ascending.
+struct KeyBlock {
+  std::int64_t first = 0;
+  std::int64_t count = 0;
+  const std::int32_t* positions = nullptr;
+
+  std::int64_t position(std::int64_t offset) const {
+    return positions == nullptr ? first + offset : positions[offset];
+  }
+  // How many of the keys from `offset` on follow one another, at most `limit`.
+  std::int64_t consecutive(std::int64_t offset, std::int64_t limit) const {
+    const std::int64_t most = std::min(limit, count - offset);
+    if (positions == nullptr) return most;
+    std::int64_t length = 1;
+    while (length < most && positions[offset + length] == positions[offset] + length) ++length;
+    return length;
+  }
+};
+
+// work(page, row, offset, count) for each stretch of a block's keys that lies in one run of memory.
+template <class Work>
+void for_each_run(const Keys& keys, const KeyBlock& block, const Work& work) {
+  for (std::int64_t offset = 0; offset < block.count;) {
+    const std::int64_t run = block.position(offset) / keys.run_tokens;
+    const std::int64_t row = block.position(offset) % keys.run_tokens;
+    const std::int64_t count = block.consecutive(offset, keys.run_tokens - row);
+    const std::int64_t page = keys.pages == nullptr ? run : keys.pages[run];
+    work(page, row, offset, count);
+    offset += count;
+  }
+}
+
+inline std::int64_t byte_offset(const Keys& keys, std::int64_t page, std::int64_t row) {
+  return (page * keys.run_stride + row * keys.token_stride) * keys.element_bytes;
+}
+
+inline std::int64_t scale_offset(const Keys& keys, std::int64_t page, std::int64_t row) {
+  return (page * keys.run_tokens + row) * keys.scale_stride;
+}
+
+// scores[m, j] = q[m] . k[j], without any scale. q is [count, head_dim]; scores' rows are
+// kBlockKeys apart.
+inline void dot_keys(const Tier& tier, const Keys& keys, const KeyBlock& block, const float* q,
+                     std::int64_t count, std::int64_t head_dim, float* scores) {
+  const Gemm dot = tier.dot[static_cast<int>(keys.element)];
+  for_each_run(keys, block, [&](auto page, auto row, auto offset, auto length) {
+    dot({.a = q,
+         .a_stride = head_dim,
+         .b = keys.k + byte_offset(keys, page, row),
+         .b_stride = keys.token_stride,
+         .c = scores + offset,
+         .c_stride = kBlockKeys,
+         .m = count,
+         .n = length,
+         .k = head_dim});
+  });
+}
+
+// scales[j] = what a score of key j of the block is to be multiplied by.
+inline void load_key_scales(const Keys& keys, const KeyBlock& block, float scale, float* scales) {
+  if (keys.k_scales == nullptr) {
+    std::fill_n(scales, block.count, scale);
+    return;
+  }
+  for_each_run(keys, block, [&](auto page, auto row, auto offset, auto count) {
+    const BF16* from = keys.k_scales + scale_offset(keys, page, row);
+    for (std::int64_t j = offset; j < offset + count; ++j, from += keys.scale_stride) {
+      scales[j] = scale * to_float(*from);
+    }
+  });
+}
+
+inline void load_value_scales(const Keys& keys, const KeyBlock& block, float* scales) {
+  for_each_run(keys, block, [&](auto page, auto row, auto offset, auto count) {
+    const BF16* from = keys.v_scales + scale_offset(keys, page, row);
+    for (std::int64_t j = offset; j < offset + count; ++j, from += keys.scale_stride) {
+      scales[j] = to_float(*from);
+    }
+  });
+}
+
+}  // namespace caption::kernels::cpu

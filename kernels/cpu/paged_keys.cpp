@@ -1,0 +1,91 @@
+#include "kernels/cpu/paged_keys.h"
+
+#include <string>
+
+#include "base/error.h"
+#include "kernels/cpu/select_tier.h"
+#include "tensor/dtype.h"
+
+namespace caption::kernels::cpu {
+namespace {
+
+Keys make_keys(ConstView k, ConstView v, std::int64_t kv_head) {
+  const auto element_bytes = static_cast<std::int64_t>(dtype_size_bytes(k.dtype()));
+  const std::int64_t head_bytes = kv_head * k.dim(3) * element_bytes;
+  const std::int64_t token_stride = k.dim(2) * k.dim(3);
+  return {.k = static_cast<const std::byte*>(k.raw()) + head_bytes,
+          .v = static_cast<const std::byte*>(v.raw()) + head_bytes,
+          .element = element_of(k.dtype()),
+          .element_bytes = element_bytes,
+          .token_stride = token_stride,
+          .run_tokens = k.dim(1),
+          .run_stride = k.dim(1) * token_stride};
+}
+
+void add_scales(ConstView k_scales, ConstView v_scales, std::int64_t kv_head, Keys& keys) {
+  if (keys.element != Element::kI8) return;
+  keys.k_scales = k_scales.as<BF16>() + kv_head;
+  keys.v_scales = v_scales.as<BF16>() + kv_head;
+  keys.scale_stride = k_scales.dim(2);
+}
+
+void check_clusters(const std::string& name, const PagedContext& context, std::int64_t sequence,
+                    std::int64_t num_before) {
+  if (context.clusters.empty()) return;
+  const KeyClusters* const clusters = context.clusters[static_cast<std::size_t>(sequence)];
+  if (clusters == nullptr) return;
+  const std::int64_t end = clusters->first_token + clusters->cluster_of.dim(1);
+  CAPTION_CHECK(clusters->first_token >= 0 && end <= num_before,
+                name + ": clusters of tokens up to " + std::to_string(end) +
+                    " where the first query stands at " + std::to_string(num_before));
+}
+
+}  // namespace
+
+void check_context(std::string_view op, const PagedContext& context, std::int64_t num_rows) {
+  const std::string name(op);
+  const std::int64_t num_seqs = context.context_lens.dim(0);
+  const std::int64_t num_pages = context.k_pages.dim(0);
+  const std::int64_t page_tokens = context.k_pages.dim(1);
+  const std::int32_t* const begin = context.cu_seqlens.as<std::int32_t>();
+  const std::int32_t* const length = context.context_lens.as<std::int32_t>();
+  CAPTION_CHECK(begin[0] == 0 && begin[num_seqs] == num_rows,
+                name + ": cu_seqlens runs from " + std::to_string(begin[0]) + " to " +
+                    std::to_string(begin[num_seqs]) + "; wanted 0 to " + std::to_string(num_rows));
+  for (std::int64_t s = 0; s < num_seqs; ++s) {
+    CAPTION_CHECK(begin[s] <= begin[s + 1], name + ": cu_seqlens descends");
+    CAPTION_CHECK(length[s] >= begin[s + 1] - begin[s],
+                  name + ": a context of " + std::to_string(length[s]) +
+                      " tokens is shorter than its " + std::to_string(begin[s + 1] - begin[s]) +
+                      " query rows");
+    check_clusters(name, context, s, length[s] - (begin[s + 1] - begin[s]));
+    const std::int64_t pages = (length[s] + page_tokens - 1) / page_tokens;
+    CAPTION_CHECK(pages <= context.block_tables.dim(1),
+                  name + ": a context of " + std::to_string(length[s]) +
+                      " tokens needs more pages than its block table has");
+    const std::int32_t* const table =
+        context.block_tables.as<std::int32_t>() + s * context.block_tables.row_stride();
+    for (std::int64_t i = 0; i < pages; ++i) {
+      CAPTION_CHECK(table[i] >= 0 && table[i] < num_pages,
+                    name + ": page " + std::to_string(table[i]) + " is not one of " +
+                        std::to_string(num_pages));
+    }
+  }
+}
+
+Keys paged_keys(const PagedContext& context, std::int64_t sequence, std::int64_t kv_head) {
+  Keys keys = make_keys(context.k_pages, context.v_pages, kv_head);
+  add_scales(context.k_scales, context.v_scales, kv_head, keys);
+  keys.pages =
+      context.block_tables.as<std::int32_t>() + sequence * context.block_tables.row_stride();
+  return keys;
+}
+
+Keys paged_keys(const KvLayer& layer, const std::int32_t* pages, std::int64_t kv_head) {
+  Keys keys = make_keys(layer.k, layer.v, kv_head);
+  add_scales(layer.k_scales, layer.v_scales, kv_head, keys);
+  keys.pages = pages;
+  return keys;
+}
+
+}  // namespace caption::kernels::cpu

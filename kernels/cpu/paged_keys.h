@@ -1,0 +1,21 @@
+// kernels/cpu/paged_keys.h: one sequence's keys under one key head, as attention walks them.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+#include "kernels/cpu/attend.h"
+#include "kernels/paged_attention.h"
+
+namespace caption::kernels::cpu {
+
+// Throws Error(kInternal) unless every index that attention will follow stays inside the pages and
+// the query rows.
+void check_context(std::string_view op, const PagedContext& context, std::int64_t num_rows);
+
+Keys paged_keys(const PagedContext& context, std::int64_t sequence, std::int64_t kv_head);
+
+// `pages` is the sequence's block table.
+Keys paged_keys(const KvLayer& layer, const std::int32_t* pages, std::int64_t kv_head);
+
+}  // namespace caption::kernels::cpu
