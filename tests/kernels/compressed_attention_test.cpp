@@ -78,6 +78,26 @@ TEST_CASE("attention mass is the sum of the rows' probabilities, in any chunks")
   }
 }
 
+TEST_CASE("a key that every row looks at has all of their mass, whatever else there is") {
+  constexpr std::int64_t kLength = 150, kRows = 10, kHeads = 4, kHeadDim = 16, kKey = 37;
+  for_each_stream([&](Stream& stream) {
+    Layer layer(DType::kI8, kLength, kHeads, 1, kHeadDim);
+    for (std::int64_t i = 0; i < kLength * kHeads * kHeadDim; ++i) {
+      layer.q.as<float>()[i] = std::abs(layer.q.as<float>()[i]);
+    }
+    // At least 16 * 0.7 * 16 * mean |q|, above all other scores by more than exp forgives.
+    std::fill_n(layer.k.as<float>() + kKey * kHeadDim, kHeadDim, 16.0f);
+    layer.write(stream);
+    const Batch batch(layer, kRows, kLength);
+    Tensor sums = Tensor::zeros(DType::kF32, {1, kLength});
+    const AttentionWatch watches[] = {{.num_rows = kRows, .sums = sums.view()}};
+    caption::kernels::attention_mass(stream, batch.q.view(), batch.context, Batch::kScale, watches);
+    const float* const mass = sums.as<float>();
+    CHECK(std::max_element(mass, mass + kLength) == mass + kKey);
+    CHECK(std::abs(mass[kKey] - kRows * kHeads) < 1e-3f * kRows * kHeads);
+  });
+}
+
 TEST_CASE("compaction keeps what it is told to, bit for bit, and averages the rest in runs") {
   constexpr std::int64_t kLength = 23, kKvHeads = 2, kHeadDim = 9, kSummaries = 3;
   // Dropped: 14 of 23, in runs of 5, 5 and 4.

@@ -5,6 +5,7 @@
 #include <fstream>
 #include <iterator>
 #include <numeric>
+#include <optional>
 
 #include "base/error.h"
 #include "base/mapped_file.h"
@@ -186,34 +187,48 @@ Tensor Sequence::decode(Stream& stream, std::int32_t id) {
 Tensor Sequence::run(Stream& stream, std::span<const std::int32_t> ids,
                      std::span<const std::int32_t> vision_rows, std::vector<ConstView> vision) {
   const auto count = static_cast<std::int32_t>(ids.size());
+  const std::int64_t first_token = num_tokens_;
+  const auto slots_of = [&](std::int64_t num_tokens) {
+    return compression_ == nullptr ? num_tokens : compression_->num_slots(num_tokens);
+  };
   std::vector<std::int32_t> positions, slots, rows;
   for (std::int32_t i = 0; i < count; ++i) {
-    positions.push_back(static_cast<std::int32_t>(num_tokens_) + i);
-    slots.push_back(slot(num_tokens_ + i));
+    positions.push_back(static_cast<std::int32_t>(first_token) + i);
+    slots.push_back(slot(slots_of(first_token) + i));
     rows.push_back(i);
   }
   num_tokens_ += count;
   const std::int32_t cu_seqlens[] = {0, count};
-  const std::int32_t context_lens[] = {static_cast<std::int32_t>(num_tokens_)};
+  const std::int32_t context_lens[] = {static_cast<std::int32_t>(slots_of(num_tokens_))};
   model::KvPages kv;
   for (Tensor& k : k_) kv.k.push_back(k.view());
   for (Tensor& v : v_) kv.v.push_back(v.view());
   for (Tensor& scales : k_scales_) kv.k_scales.push_back(scales.view());
   for (Tensor& scales : v_scales_) kv.v_scales.push_back(scales.view());
   kv.page_tokens = page_tokens_;
+  model::StepBatch batch{.tokens = ids,
+                         .positions = positions,
+                         .cu_seqlens = cu_seqlens,
+                         .context_lens = context_lens,
+                         .block_tables = table_,
+                         .max_pages = static_cast<std::int64_t>(table_.size()),
+                         .slots = slots,
+                         .vision_rows = vision_rows,
+                         .vision = std::move(vision),
+                         .logit_rows = rows};
+  std::optional<model::WatchedRows> watched;
+  const std::vector<kernels::KeyClusters>* clusters[] = {nullptr};
+  if (compression_ != nullptr) {
+    watched = compression_->watch(first_token, count, 0, 0);
+    if (watched.has_value()) batch.watched = std::span(&*watched, 1);
+    clusters[0] = compression_->clusters();
+    batch.clusters = clusters;
+  }
   Tensor logits(DType::kF32, {count, decoder_.spec().vocab});
-  decoder_.forward(stream,
-                   {.tokens = ids,
-                    .positions = positions,
-                    .cu_seqlens = cu_seqlens,
-                    .context_lens = context_lens,
-                    .block_tables = table_,
-                    .max_pages = static_cast<std::int64_t>(table_.size()),
-                    .slots = slots,
-                    .vision_rows = vision_rows,
-                    .vision = std::move(vision),
-                    .logit_rows = rows},
-                   kv, logits.view());
+  decoder_.forward(stream, batch, kv, logits.view());
+  if (compression_ != nullptr && num_tokens_ == num_prompt_) {
+    compression_->finish_prompt(stream, kv, table_);
+  }
   return logits;
 }
 

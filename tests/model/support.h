@@ -12,6 +12,7 @@
 #include "backend/stream.h"
 #include "backend/thread_pool.h"
 #include "base/json.h"
+#include "engine/internal/compression.h"
 #include "model/caption_model.h"
 #include "tensor/tensor.h"
 
@@ -54,6 +55,11 @@ class Sequence {
   // Computes one token; its logits [1, vocab].
   Tensor decode(Stream& stream, std::int32_t id);
   std::int64_t num_tokens() const { return num_tokens_; }
+  // Of a prompt of this many tokens, from the start; borrowed. The prompt ends with a prefill.
+  void compress(engine::CompressedSequence& compression, std::int64_t num_prompt) {
+    compression_ = &compression;
+    num_prompt_ = num_prompt;
+  }
 
  private:
   std::int32_t slot(std::int64_t position) const;
@@ -66,6 +72,8 @@ class Sequence {
   std::vector<Tensor> k_scales_, v_scales_;  // with pages of i8
   std::vector<std::int32_t> table_;
   std::int64_t num_tokens_ = 0;
+  engine::CompressedSequence* compression_ = nullptr;
+  std::int64_t num_prompt_ = 0;
 };
 
 std::int32_t argmax(std::span<const float> row);
