@@ -95,6 +95,16 @@ void Scheduler::commit() {
   }
 }
 
+void Scheduler::shrink(SequenceId id, std::int64_t num_slots) {
+  Sequence& sequence = find(id);
+  CAPTION_CHECK(sequence.spec.prompt_end == PromptEnd::kOwnStep && !sequence.is_forked() &&
+                    sequence.num_computed == sequence.spec.num_prompt_tokens &&
+                    sequence.num_saved == 0 && num_slots >= 1,
+                "scheduler: a sequence shrinks when its prompt has been computed, once");
+  sequence.table().truncate(num_slots);
+  sequence.num_saved = sequence.num_computed - num_slots;
+}
+
 void Scheduler::append_token(SequenceId id) {
   Sequence& sequence = find(id);
   CAPTION_CHECK(sequence.spec.num_branches == 1, "scheduler: a token for one branch of several");
@@ -170,7 +180,8 @@ void Scheduler::forget_uncommitted() {
   plan_is_open_ = false;
   for (Sequence* sequence : running_) {
     for (std::int32_t i = 0; i < sequence->num_active; ++i) {
-      sequence->branches[static_cast<std::size_t>(i)].truncate(sequence->num_computed);
+      sequence->branches[static_cast<std::size_t>(i)].truncate(sequence->num_computed -
+                                                               sequence->num_saved);
     }
   }
 }
@@ -178,7 +189,10 @@ void Scheduler::forget_uncommitted() {
 // That the sequence can ever need: its branches share the full pages of the prompt.
 std::int64_t Scheduler::most_pages(const Sequence& sequence) const {
   const std::int64_t of_branch = kv::pages_for_tokens(sequence.max_tokens());
-  const std::int64_t shared = sequence.spec.num_prompt_tokens / kv::kPageTokens;
+  // How many pages of a prompt that shrinks are full, and so shared, is not known beforehand.
+  const std::int64_t shared = sequence.spec.prompt_end == PromptEnd::kOwnStep
+                                  ? 0
+                                  : sequence.spec.num_prompt_tokens / kv::kPageTokens;
   return sequence.spec.num_branches == 1
              ? of_branch
              : shared + sequence.spec.num_branches * (of_branch - shared);
@@ -193,7 +207,8 @@ std::int64_t Scheduler::pages_promised(const Sequence& sequence) const {
   // A branch may take a page for its token and, when that page was shared, a copy.
   if (sequence.is_forked()) return std::min(most - has, 2 * std::int64_t{sequence.num_active});
   const std::int64_t to_grow = sequence.spec.num_branches;
-  return std::min(kv::pages_for_tokens(sequence.num_known) + to_grow, most) - has;
+  const std::int64_t num_slots = sequence.num_known - sequence.num_saved;
+  return std::min(kv::pages_for_tokens(num_slots) + to_grow, most) - has;
 }
 
 bool Scheduler::has_room_for(const Sequence& sequence, std::int64_t num_pages_shared) const {
@@ -242,6 +257,7 @@ void Scheduler::leave_running(Sequence& sequence) {
   forget_pages_in_work(sequence);
   for (kv::PageTable& table : sequence.branches) table.clear();
   sequence.num_computed = 0;
+  sequence.num_saved = 0;
   sequence.num_active = 1;
   if (sequence.spec.num_branches > 1) sequence.num_known = sequence.spec.num_prompt_tokens;
 }
@@ -254,7 +270,7 @@ void Scheduler::choose() {
     std::int64_t num_decodes = 0;
     const Sequence* first_prompt = nullptr;
     for (const Sequence* sequence : running_) {
-      if (sequence->num_remaining() == 1) {
+      if (sequence->num_computable() == 1) {
         num_decodes += sequence->num_active;
       } else if (first_prompt == nullptr) {
         first_prompt = sequence;
@@ -262,7 +278,7 @@ void Scheduler::choose() {
     }
     const bool fits_beside_decodes =
         first_prompt == nullptr ||
-        num_decodes + first_prompt->num_remaining() <= options_.max_num_batched_tokens;
+        num_decodes + first_prompt->num_computable() <= options_.max_num_batched_tokens;
     if (fits_beside_decodes) choose_decodes();
   } else {
     choose_decodes();
@@ -272,7 +288,7 @@ void Scheduler::choose() {
 
 void Scheduler::choose_decodes() {
   for (const Sequence* sequence : running_) {
-    if (sequence->num_remaining() != 1) continue;
+    if (sequence->num_computable() != 1) continue;
     if (plan_.num_tokens + sequence->num_active > options_.max_num_batched_tokens) break;
     choose_tokens(*sequence, 1);
   }
@@ -280,23 +296,27 @@ void Scheduler::choose_decodes() {
 
 void Scheduler::choose_prompts() {
   for (const Sequence* sequence : running_) {
-    const std::int64_t num_remaining = sequence->num_remaining();
-    if (num_remaining <= 1) continue;
+    const std::int64_t num_computable = sequence->num_computable();
+    if (num_computable <= 1) continue;
     const std::int64_t budget = options_.max_num_batched_tokens - plan_.num_tokens;
     if (options_.prefill == PrefillMode::kChunked) {
       if (budget == 0) break;
-      choose_tokens(*sequence, std::min(num_remaining, budget));
+      choose_tokens(*sequence, std::min(num_computable, budget));
     } else {
-      if (num_remaining > budget && !plan_.sequences.empty()) break;
-      choose_tokens(*sequence, num_remaining);
+      if (num_computable > budget && !plan_.sequences.empty()) break;
+      choose_tokens(*sequence, num_computable);
     }
   }
 }
 
 void Scheduler::choose_tokens(const Sequence& sequence, std::int64_t num_tokens) {
   for (std::int32_t branch = 0; branch < sequence.num_active; ++branch) {
-    plan_.sequences.push_back({sequence.spec.id, branch, sequence.num_computed, num_tokens,
-                               num_tokens == sequence.num_remaining()});
+    plan_.sequences.push_back({.id = sequence.spec.id,
+                               .branch = branch,
+                               .first_token = sequence.num_computed,
+                               .num_tokens = num_tokens,
+                               .num_saved = sequence.num_saved,
+                               .is_last_known = num_tokens == sequence.num_remaining()});
     plan_.num_tokens += num_tokens;
   }
 }

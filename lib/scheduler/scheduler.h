@@ -3,6 +3,7 @@
 //   submit(spec)             a sequence waits
 //   plan()                   the next step; its pages are taken
 //   commit()                 the step has run: the planned tokens are in their pages
+//   shrink(id, slots)        the prompt, all of it computed, takes fewer slots from now on
 //   append_token(id)         a token was chosen for a sequence that is wholly in its pages
 //   fork(id, parents)        a token was chosen for each branch (beam) of a sequence
 //   finish(id)               the sequence leaves; its pages are free at once
@@ -57,12 +58,18 @@ namespace caption::scheduler {
 
 enum class SequenceId : std::int64_t {};
 
+enum class PromptEnd {
+  kPlain,
+  kOwnStep,  // no step computes tokens on both sides of it: shrink() may come between
+};
+
 struct SequenceSpec {
-  SequenceId id{};                         // unused before
-  std::int64_t num_prompt_tokens = 0;      // >= 1
-  std::int64_t max_new_tokens = 0;         // >= 1
-  std::int32_t priority = 0;               // higher first
-  std::int32_t num_branches = 1;           // places it takes; 1 <= num_branches <= max_num_seqs
+  SequenceId id{};                     // unused before
+  std::int64_t num_prompt_tokens = 0;  // >= 1
+  std::int64_t max_new_tokens = 0;     // >= 1
+  std::int32_t priority = 0;           // higher first
+  std::int32_t num_branches = 1;       // places it takes; 1 <= num_branches <= max_num_seqs
+  PromptEnd prompt_end = PromptEnd::kPlain;
   std::vector<Hash128> prompt_pages = {};  // contents of its full prompt pages; empty: never shared
 };
 
@@ -72,6 +79,7 @@ struct PlannedSequence {
   std::int32_t branch = 0;
   std::int64_t first_token = 0;
   std::int64_t num_tokens = 0;
+  std::int64_t num_saved = 0;  // token t lies in slot number t - num_saved of its table
   bool is_last_known = false;  // the step reaches the last known token: its logits are wanted
 };
 
@@ -108,6 +116,9 @@ class Scheduler {
   // Valid until the next call.
   const StepPlan& plan();
   void commit();
+  // Right after the prompt's end was committed, before any token was chosen. Until the sequence is
+  // preempted, which undoes it.
+  void shrink(SequenceId id, std::int64_t num_slots);
   void append_token(SequenceId id);
   // Branch i goes on from what was branch parents[i]. All branches, from the first fork on.
   void fork(SequenceId id, std::span<const std::int32_t> parents);

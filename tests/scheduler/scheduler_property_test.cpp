@@ -59,8 +59,10 @@ struct Expected {
   std::vector<Tag> prompt;
   std::vector<std::vector<Tag>> outputs;  // by branch; one until the first fork
   std::int32_t num_branches = 1;
+  PromptEnd prompt_end = PromptEnd::kPlain;
   std::int64_t num_wanted = 0;  // ends after so many
   std::int64_t num_computed = 0;
+  std::int64_t num_saved = 0;
 
   Tag tag(std::int32_t branch, std::int64_t token) const {
     const auto idx = static_cast<std::size_t>(token);
@@ -70,6 +72,7 @@ struct Expected {
   std::int64_t num_known() const { return std::ssize(prompt) + std::ssize(outputs[0]); }
   void start_again() {
     num_computed = 0;
+    num_saved = 0;
     if (num_branches > 1) outputs.assign(1, {});
   }
 };
@@ -99,6 +102,9 @@ class Simulation {
     for (std::int64_t t = 0; t < spec.num_prompt_tokens; ++t) {
       expected.prompt.push_back(prompt_tag(family, t));
     }
+    // What shrinks writes to its pages: they must be its own.
+    if (!is_shared && uniform(3) == 0) spec.prompt_end = PromptEnd::kOwnStep;
+    expected.prompt_end = spec.prompt_end;
     if (is_shared) {
       for (std::int64_t i = 0; i < spec.num_prompt_tokens / kv::kPageTokens; ++i) {
         spec.prompt_pages.push_back(
@@ -139,7 +145,18 @@ class Simulation {
       const bool is_last_branch =
           i + 1 == plan.sequences.size() || plan.sequences[i + 1].id != planned.id;
       if (!is_last_branch) continue;
-      sequences_.at(planned.id).num_computed += planned.num_tokens;
+      Expected& sequence = sequences_.at(planned.id);
+      sequence.num_computed += planned.num_tokens;
+      if (sequence.prompt_end == PromptEnd::kOwnStep &&
+          sequence.num_computed == std::ssize(sequence.prompt) && sequence.num_saved == 0) {
+        sequence.num_saved = sequence.num_computed / 3;  // its last two thirds move to the front
+        const kv::PageTable& pages = scheduler_.pages_of(planned.id);
+        for (std::int64_t t = sequence.num_saved; t < sequence.num_computed; ++t) {
+          memory_.at(pages.slot(t - sequence.num_saved)) = sequence.tag(0, t);
+        }
+        scheduler_.shrink(planned.id, sequence.num_computed - sequence.num_saved);
+        ++num_shrunk_;
+      }
       if (planned.is_last_known) choose_token(planned.id);
     }
   }
@@ -152,6 +169,7 @@ class Simulation {
   std::int64_t num_free_pages() const { return pool_.num_free(); }
   std::int64_t num_preemptions() const { return num_preemptions_; }
   std::int64_t num_copies() const { return num_copies_; }
+  std::int64_t num_shrunk() const { return num_shrunk_; }
   const PrefixStats& prefix_stats() const { return scheduler_.prefix_stats(); }
 
  private:
@@ -176,9 +194,17 @@ class Simulation {
       expect(planned.first_token == sequence.num_computed, "tokens skipped or computed twice");
       expect(end <= num_known, "unknown tokens planned");
       expect(planned.is_last_known == (end == num_known), "logits wanted of the wrong step");
-      expect(scheduler_.pages_of(planned.id, planned.branch).num_tokens() == end,
-             "no page for a planned token");
-      expect(options_.prefill == PrefillMode::kChunked || end == num_known, "a prompt was split");
+      const auto num_prompt = std::ssize(sequence.prompt);
+      expect(planned.num_saved == sequence.num_saved, "slots of another size");
+      expect(
+          scheduler_.pages_of(planned.id, planned.branch).num_tokens() == end - planned.num_saved,
+          "no page for a planned token");
+      const bool ends_alone = sequence.prompt_end == PromptEnd::kOwnStep;
+      expect(!ends_alone || planned.first_token >= num_prompt || end <= num_prompt,
+             "a step on both sides of the prompt's end");
+      expect(options_.prefill == PrefillMode::kChunked || end == num_known ||
+                 (ends_alone && end == num_prompt),
+             "a prompt was split");
       expect(planned.branch == num_branches[planned.id]++, "branches are not side by side");
       num_tokens += planned.num_tokens;
     }
@@ -201,16 +227,17 @@ class Simulation {
       const kv::PageTable& pages = scheduler_.pages_of(planned.id, planned.branch);
       for (std::int64_t t = 0; t < planned.num_tokens; ++t) {
         const std::int64_t token = planned.first_token + t;
-        memory_.at(pages.slot(token)) = sequence.tag(planned.branch, token);
+        memory_.at(pages.slot(token - planned.num_saved)) = sequence.tag(planned.branch, token);
       }
     }
     if (uniform(8) != 0) return;
     for (const PlannedSequence& planned : plan.sequences) {
       const Expected& sequence = sequences_.at(planned.id);
       const kv::PageTable& pages = scheduler_.pages_of(planned.id, planned.branch);
-      for (std::int64_t token = 0; token < pages.num_tokens(); ++token) {
-        expect(memory_.at(pages.slot(token)) == sequence.tag(planned.branch, token),
-               "a sequence reads what is not its own");
+      for (std::int64_t slot = 0; slot < pages.num_tokens(); ++slot) {
+        expect(
+            memory_.at(pages.slot(slot)) == sequence.tag(planned.branch, slot + planned.num_saved),
+            "a sequence reads what is not its own");
       }
     }
   }
@@ -248,6 +275,7 @@ class Simulation {
   Tag next_tag_ = 1'000'000'000;
   std::int64_t num_preemptions_ = 0;
   std::int64_t num_copies_ = 0;
+  std::int64_t num_shrunk_ = 0;
 };
 
 SchedulerOptions random_options(std::mt19937_64& rng) {
@@ -266,6 +294,7 @@ TEST_SUITE("scheduler/properties") {
     std::int64_t num_operations = 0;
     std::int64_t num_preemptions = 0;
     std::int64_t num_copies = 0;
+    std::int64_t num_shrunk = 0;
     PrefixStats prefix;
     for (unsigned seed = 0; seed < 500; ++seed) {
       CAPTURE(seed);
@@ -291,6 +320,7 @@ TEST_SUITE("scheduler/properties") {
       CHECK(simulation.num_free_pages() == num_pages);
       num_preemptions += simulation.num_preemptions();
       num_copies += simulation.num_copies();
+      num_shrunk += simulation.num_shrunk();
       prefix.hit_tokens += simulation.prefix_stats().hit_tokens;
       prefix.tier_tokens += simulation.prefix_stats().tier_tokens;
     }
@@ -298,6 +328,7 @@ TEST_SUITE("scheduler/properties") {
     // The schedules did get tight, branch, and share.
     CHECK(num_preemptions > 1'000);
     CHECK(num_copies > 10'000);
+    CHECK(num_shrunk > 1'000);
     CHECK(prefix.hit_tokens > 100'000);
     CHECK(prefix.tier_tokens > 10'000);
     MESSAGE("preemptions ", num_preemptions, ", copies ", num_copies, ", prefix hits ",

@@ -35,10 +35,10 @@ void BatchBuilder::add(const scheduler::PlannedSequence& planned, const Sequence
   for (std::int64_t position = begin; position < end; ++position) {
     tokens_.push_back(ids[static_cast<std::size_t>(position)]);
     positions_.push_back(static_cast<std::int32_t>(position));
-    slots_.push_back(pages.slot(position));
+    slots_.push_back(pages.slot(position - planned.num_saved));
   }
   cu_seqlens_.push_back(static_cast<std::int32_t>(tokens_.size()));
-  context_lens_.push_back(static_cast<std::int32_t>(end));
+  context_lens_.push_back(static_cast<std::int32_t>(end - planned.num_saved));
   for (const kv::PageId page : pages.pages()) {
     block_tables_.push_back(static_cast<std::int32_t>(page));
   }

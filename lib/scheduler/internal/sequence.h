@@ -1,6 +1,7 @@
 // scheduler/internal/sequence.h: what the scheduler knows of a sequence.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <utility>
 #include <vector>
@@ -27,6 +28,12 @@ struct Scheduler::Sequence {
   // That can ever be in the pages of a branch.
   std::int64_t max_tokens() const { return spec.num_prompt_tokens + spec.max_new_tokens - 1; }
   std::int64_t num_remaining() const { return num_known - num_computed; }
+  // That the next step may compute: of a prompt that ends in a step of its own, not beyond it.
+  std::int64_t num_computable() const {
+    const bool stops =
+        spec.prompt_end == PromptEnd::kOwnStep && num_computed < spec.num_prompt_tokens;
+    return (stops ? std::min(num_known, spec.num_prompt_tokens) : num_known) - num_computed;
+  }
   bool is_forked() const { return num_active > 1; }
   const kv::PageTable& table() const { return branches.front(); }
   kv::PageTable& table() { return branches.front(); }
@@ -36,6 +43,7 @@ struct Scheduler::Sequence {
   std::int64_t num_known = 0;     // prompt and output so far, of each branch
   std::int64_t num_computed = 0;  // in the pages for good
   std::int64_t num_cached = 0;    // of the prompt, found when it entered
+  std::int64_t num_saved = 0;     // slots by which the computed tokens take fewer than tokens
   std::int32_t num_active = 1;    // branches with tokens: one before the first fork, then all
   std::vector<kv::PageTable> branches;
   std::vector<kv::PageTable> next_branches;  // for fork(): empty between calls
