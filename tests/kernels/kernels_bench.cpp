@@ -1,11 +1,13 @@
-// kernels_bench: the dense layer beside what this machine can do in the same minute.
+// kernels_bench: the dense layer and attention in decoding beside what this machine can do in the
+// same minute.
 //
-//   kernels_bench [threads]
+//   kernels_bench [threads] [linear | attention]
 //
 // Prints, for each tier with the layout of bf16 weights that it likes, GFLOP/s and the rate at
 // which weights are read, for a decoder's shape at the batch sizes of decoding and prefill. The
 // limits are measured around them: bytes per second of reading memory, and multiply-adds from
-// registers. Host speed drifts: compare lines of one run.
+// registers. Attention: pages of each dtype, as rates of K and V read and of tokens; and by key
+// clusters of which an eighth is asked for. Host speed drifts: compare lines of one run.
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
@@ -21,6 +23,7 @@
 #include "kernels/cpu/select_tier.h"
 #include "kernels/linear.h"
 #include "kernels/packed_weight.h"
+#include "kernels/paged_attention.h"
 #include "tensor/tensor.h"
 
 namespace {
@@ -146,14 +149,102 @@ void bench_linear(Stream& stream, PackedWeight::Layout layout, std::int64_t rows
               bytes / seconds / 1e9);
 }
 
-}  // namespace
+// One decoding step's attention of several sequences, layer after layer so that pages come from
+// memory: 4 layers of 8 sequences of 4096 tokens, 8 key heads of 64 for 16 query heads.
+struct AttentionBench {
+  static constexpr std::int64_t kSeqs = 8, kContext = 4096, kPageTokens = 16, kLayers = 4;
+  static constexpr std::int64_t kHeads = 16, kKvHeads = 8, kHeadDim = 64, kClusterTokens = 16;
+  static constexpr std::int64_t kClusters = kContext / kClusterTokens / 2;  // of half the context
 
-int main(int argc, char** argv) {
-  const int threads = argc > 1 ? std::max(1, std::atoi(argv[1])) : 2;
-  caption::ThreadPool pool(threads);
+  explicit AttentionBench(DType dtype) : q(filled(DType::kF32, {kSeqs, kHeads, kHeadDim})) {
+    constexpr std::int64_t kPages = kSeqs * kContext / kPageTokens;
+    for (std::int64_t i = 0; i < 2 * kLayers; ++i) {
+      pages.emplace_back(dtype, caption::Shape{kPages, kPageTokens, kKvHeads, kHeadDim});
+      auto* const bytes = static_cast<std::uint8_t*>(pages.back().view().raw());
+      // Small numbers in every dtype: 0x3C3C is 0.0115 in bf16, 1.06 in f16, 60 in i8.
+      std::fill_n(bytes, pages.back().size_bytes(), std::uint8_t{0x3C});
+      if (dtype == DType::kI8) {
+        scales.push_back(filled(DType::kBF16, {kPages, kPageTokens, kKvHeads}));
+      }
+    }
+    for (std::int32_t s = 0; s <= kSeqs; ++s) cu.as<std::int32_t>()[s] = s;
+    std::fill_n(lens.as<std::int32_t>(), kSeqs, std::int32_t{kContext});
+    for (std::int64_t i = 0; i < kPages; ++i) {  // in no order that memory likes
+      table.as<std::int32_t>()[i] = static_cast<std::int32_t>(i * 1021 % kPages);
+    }
+    std::fill_n(centroids.as<float>(), centroids.num_elements(), 0.0f);
+    std::fill_n(sizes.as<std::int32_t>(), sizes.num_elements(), std::int32_t{kClusterTokens});
+    for (std::int64_t i = 0; i < cluster_of.num_elements(); ++i) {
+      cluster_of.as<std::int32_t>()[i] =
+          static_cast<std::int32_t>(i % (kContext / 2) / kClusterTokens);
+    }
+    // One cluster of eight points where its head's queries do.
+    for (std::int64_t c = 0; c < kKvHeads * kClusters; c += 8) {
+      for (std::int64_t d = 0; d < kHeadDim; ++d) {
+        const std::int64_t head = c / kClusters * (kHeads / kKvHeads);
+        centroids.as<float>()[c * kHeadDim + d] = q.as<float>()[head * kHeadDim + d];
+      }
+    }
+  }
+
+  double seconds_per_layer(Stream& stream, float threshold) {
+    const caption::kernels::KeyClusters clusters{.centroids = centroids.view(),
+                                                 .sizes = sizes.view(),
+                                                 .cluster_of = cluster_of.view(),
+                                                 .threshold = threshold};
+    const std::vector<const caption::kernels::KeyClusters*> by_sequence(kSeqs, &clusters);
+    Tensor y(DType::kF32, q.shape());
+    std::size_t next = 0;
+    return seconds_per_call([&] {
+      const std::size_t layer = 2 * (next++ % kLayers);
+      caption::kernels::PagedContext context{
+          .k_pages = pages[layer].view(),
+          .v_pages = pages[layer + 1].view(),
+          .cu_seqlens = cu.view(),
+          .context_lens = lens.view(),
+          .block_tables = table.view().reshape({kSeqs, kContext / kPageTokens}),
+          .k_scales = scales.empty() ? ConstView{} : scales[layer].view(),
+          .v_scales = scales.empty() ? ConstView{} : scales[layer + 1].view()};
+      if (threshold > 0) context.clusters = by_sequence;
+      caption::kernels::paged_attention(stream, q.view(), context, 0.125f, y.view());
+    });
+  }
+
+  std::size_t layer_bytes() const {
+    const std::size_t elements = pages[0].size_bytes();
+    return 2 * (elements + (scales.empty() ? 0 : scales[0].size_bytes()));
+  }
+
+  Tensor q;
+  std::vector<Tensor> pages, scales;  // K and V of each layer in turn
+  Tensor cu{DType::kI32, {kSeqs + 1}};
+  Tensor lens{DType::kI32, {kSeqs}};
+  Tensor table{DType::kI32, {kSeqs * kContext / kPageTokens}};
+  Tensor centroids{DType::kF32, {kKvHeads, kClusters, kHeadDim}};
+  Tensor sizes{DType::kI32, {kKvHeads, kClusters}};
+  Tensor cluster_of{DType::kI32, {kKvHeads, kContext / 2}};
+};
+
+void bench_attention(Stream& stream, DType dtype) {
+  AttentionBench bench(dtype);
+  const double rate = read_rate(stream.pool());
+  const double seconds = bench.seconds_per_layer(stream, 0);
+  const double squeezed = bench.seconds_per_layer(stream, 0.002f);
+  const auto bytes = static_cast<double>(bench.layer_bytes());
+  constexpr auto kTokens = static_cast<double>(AttentionBench::kSeqs * AttentionBench::kContext);
+  std::printf(
+      "  %-10s %-4s %5.0f bytes/token  %6.2f GB/s of K and V, %3.0f %% of reading  %7.1f Mtokens/s "
+      " "
+      "by clusters %5.2fx\n",
+      std::string(cpu_tier_name(stream.cpu_tier())).c_str(), std::string(dtype_name(dtype)).c_str(),
+      bytes / kTokens, bytes / seconds / 1e9, 100 * bytes / seconds / rate, kTokens / seconds / 1e6,
+      seconds / squeezed);
+}
+
+void bench_linear_layers(caption::ThreadPool& pool) {
   std::printf("[M, %lld] x [%lld, %lld]^T, %d threads\n", static_cast<long long>(kHidden),
-              static_cast<long long>(kFeatures), static_cast<long long>(kHidden), threads);
-  std::printf("memory read before: %.1f GB/s\n", read_rate(pool) / 1e9);
+              static_cast<long long>(kFeatures), static_cast<long long>(kHidden),
+              pool.num_threads());
   for (const CpuTier tier : caption::supported_cpu_tiers()) {
     Stream stream(pool, tier);
     std::printf("%s: operands in the first-level cache %.1f GFLOP/s\n",
@@ -162,6 +253,27 @@ int main(int argc, char** argv) {
                                                                : PackedWeight::Layout::kRows;
     for (const std::int64_t rows : {1, 4, 8, 16, 32, 256}) bench_linear(stream, layout, rows);
   }
+}
+
+void bench_attention_pages(caption::ThreadPool& pool) {
+  std::printf("decoding attention: 8 sequences of 4096 tokens, 8 key heads of 64, 16 heads\n");
+  for (const CpuTier tier : caption::supported_cpu_tiers()) {
+    Stream stream(pool, tier);
+    for (const DType dtype : {DType::kF32, DType::kBF16, DType::kF16, DType::kI8}) {
+      bench_attention(stream, dtype);
+    }
+  }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const int threads = argc > 1 ? std::max(1, std::atoi(argv[1])) : 2;
+  caption::ThreadPool pool(threads);
+  const std::string part = argc > 2 ? argv[2] : "";
+  std::printf("memory read before: %.1f GB/s\n", read_rate(pool) / 1e9);
+  if (part != "attention") bench_linear_layers(pool);
+  if (part != "linear") bench_attention_pages(pool);
   std::printf("memory read after: %.1f GB/s\n", read_rate(pool) / 1e9);
   return 0;
 }
