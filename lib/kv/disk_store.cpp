@@ -65,6 +65,11 @@ class Descriptor {
   int number_;
 };
 
+// A folder that is one itself, not a link to one: nothing below it leads out of the store.
+Descriptor open_folder(const fs::path& path) {
+  return Descriptor(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+}
+
 bool read_all(int file, std::span<std::byte> bytes) {
   while (!bytes.empty()) {
     const ssize_t count = ::read(file, bytes.data(), bytes.size());
@@ -102,10 +107,9 @@ struct DiskStore::State {
     std::int64_t size_bytes;
   };
 
-  fs::path path_of(const Hash128& key) const {
-    const std::string hex = key.hex();
-    return root / hex.substr(0, 2) / (hex + std::string(kSuffix));
-  }
+  fs::path folder_of(const Hash128& key) const { return root / key.hex().substr(0, 2); }
+  static std::string file_name_of(const Hash128& key) { return key.hex() + std::string(kSuffix); }
+  fs::path path_of(const Hash128& key) const { return folder_of(key) / file_name_of(key); }
   BlobName name_of(const Hash128& key) const { return {.kind = kind, .key = key}; }
 
   void list_files();
@@ -115,8 +119,8 @@ struct DiskStore::State {
   void evict(std::int64_t size_bytes);
   std::optional<std::vector<std::byte>> read(const Hash128& key,
                                              std::optional<std::size_t> wanted_bytes);
-  std::optional<std::vector<std::byte>> read_file(const fs::path& path, const Hash128& key,
-                                                  std::string& fault) const;
+  std::optional<std::vector<std::byte>> read_file(const Hash128& key, std::string& fault) const;
+  void remove_file(const Hash128& key) const;
   bool write_file(const Pending& blob);
   void run_writer();
   void warn(std::string_view trouble, const std::string& message);
@@ -194,8 +198,7 @@ void DiskStore::State::forget(const Hash128& key) {
 void DiskStore::State::evict(std::int64_t size_bytes) {
   while (!uses.empty() && stats.bytes + size_bytes > max_bytes) {
     const Hash128 key = uses.front();
-    std::error_code error;
-    fs::remove(path_of(key), error);  // another process may have been first
+    remove_file(key);
     forget(key);
     ++stats.evicted;
   }
@@ -206,11 +209,19 @@ void DiskStore::State::warn(std::string_view trouble, const std::string& message
   log_warning("cache", message + "; further ones are not reported");
 }
 
+// Another process may have been first.
+void DiskStore::State::remove_file(const Hash128& key) const {
+  const Descriptor folder = open_folder(folder_of(key));
+  if (folder.get() >= 0) ::unlinkat(folder.get(), file_name_of(key).c_str(), 0);
+}
+
 // The payload, or nothing and in `fault` a phrase that says why; no phrase: there is no such file.
-std::optional<std::vector<std::byte>> DiskStore::State::read_file(const fs::path& path,
-                                                                  const Hash128& key,
+std::optional<std::vector<std::byte>> DiskStore::State::read_file(const Hash128& key,
                                                                   std::string& fault) const {
-  const Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
+  const Descriptor folder = open_folder(folder_of(key));
+  if (folder.get() < 0) return std::nullopt;
+  const Descriptor file(::openat(folder.get(), file_name_of(key).c_str(),
+                                 O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
   if (file.get() < 0) {
     if (errno != ENOENT) fault = std::strerror(errno);
     return std::nullopt;
@@ -220,6 +231,8 @@ std::optional<std::vector<std::byte>> DiskStore::State::read_file(const fs::path
     fault = "is no regular file";
     return std::nullopt;
   }
+  // What would not be put is not read either, whatever a file says of itself.
+  if (status.st_size > max_bytes) return std::nullopt;
   const auto file_bytes = static_cast<std::uint64_t>(status.st_size);
   std::array<std::byte, kBlobHeaderBytes> header{};
   const bool has_header = file_bytes >= kBlobHeaderBytes && read_all(file.get(), header);
@@ -245,9 +258,8 @@ std::optional<std::vector<std::byte>> DiskStore::State::read(
       return blob.payload;
     }
   }
-  const fs::path path = path_of(key);
   std::string fault;
-  std::optional<std::vector<std::byte>> payload = read_file(path, key, fault);
+  std::optional<std::vector<std::byte>> payload = read_file(key, fault);
   const std::lock_guard lock(mutex);
   if (payload.has_value() && wanted_bytes && payload->size() != *wanted_bytes) {
     fault = "holds " + std::to_string(payload->size()) + " bytes; " +
@@ -263,30 +275,32 @@ std::optional<std::vector<std::byte>> DiskStore::State::read(
   forget(key);
   if (fault.empty()) return std::nullopt;
   ++stats.damaged;
-  warn("damaged", path.string() + ": " + fault + "; it is removed and its content computed again");
-  std::error_code error;
-  fs::remove(path, error);
+  warn("damaged",
+       path_of(key).string() + ": " + fault + "; it is removed and its content computed again");
+  remove_file(key);
   return std::nullopt;
 }
 
 bool DiskStore::State::write_file(const Pending& blob) {
-  const fs::path path = path_of(blob.key);
-  std::error_code error;
-  fs::create_directories(path.parent_path(), error);
-  const fs::path temporary =
-      path.parent_path() / (blob.key.hex() + "." + std::to_string(::getpid()) + "." +
-                            std::to_string(num_temporary++) + std::string(kTemporarySuffix));
+  const std::string name = file_name_of(blob.key);
+  const std::string temporary = blob.key.hex() + "." + std::to_string(::getpid()) + "." +
+                                std::to_string(num_temporary++) + std::string(kTemporarySuffix);
+  ::mkdir(folder_of(blob.key).c_str(), 0755);  // it may be there already
+  const Descriptor folder = open_folder(folder_of(blob.key));
+  const Descriptor file(folder.get() < 0
+                            ? -1
+                            : ::openat(folder.get(), temporary.c_str(),
+                                       O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0644));
   const auto header = make_blob_header(name_of(blob.key), blob.payload);
-  const Descriptor file(
-      ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0644));
-  const bool is_written = file.get() >= 0 && write_all(file.get(), header) &&
-                          write_all(file.get(), blob.payload) &&
-                          ::rename(temporary.c_str(), path.c_str()) == 0;
+  const bool is_written =
+      file.get() >= 0 && write_all(file.get(), header) && write_all(file.get(), blob.payload) &&
+      ::renameat(folder.get(), temporary.c_str(), folder.get(), name.c_str()) == 0;
   if (is_written) return true;
   const std::string reason = std::strerror(errno);
-  ::unlink(temporary.c_str());
+  if (file.get() >= 0) ::unlinkat(folder.get(), temporary.c_str(), 0);
   const std::lock_guard lock(mutex);
-  warn("unwritten", path.string() + ": cannot be written (" + reason + ") and is not kept");
+  warn("unwritten",
+       path_of(blob.key).string() + ": cannot be written (" + reason + ") and is not kept");
   return false;
 }
 

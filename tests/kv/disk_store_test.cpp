@@ -219,6 +219,38 @@ TEST_SUITE("kv/disk_store") {
     CHECK(read_file(outside / "target") == "mine too");
   }
 
+  TEST_CASE("a link in the place of a folder leads nowhere") {
+    const Silence silence;
+    const fs::path folder = fresh_folder("linked");
+    const fs::path outside = fresh_folder("linked_outside");
+    const std::string hex = key_of(5).hex();
+    {
+      DiskStore store(folder, "pages", kPlenty);
+      store.put(key_of(5), make_blob(5, 100));
+    }
+    fs::rename(folder / "pages" / hex.substr(0, 2), outside);
+    fs::create_directory_symlink(outside, folder / "pages" / hex.substr(0, 2));
+    {
+      DiskStore store(folder, "pages", kPlenty);
+      CHECK_FALSE(store.contains(key_of(5)));
+      CHECK_FALSE(store.get(key_of(5)).has_value());
+      store.put(key_of(5), make_blob(6, 100));
+      store.put(key_of(6), make_blob(6, 100));
+    }
+    CHECK(files_in(outside).size() == 1);
+  }
+
+  TEST_CASE("a file larger than the store is not read") {
+    const Silence silence;
+    const fs::path folder = fresh_folder("sparse");
+    DiskStore store(folder, "pages", 1 << 20);
+    store.put(key_of(1), make_blob(1, 100));
+    store.flush();
+    const fs::path file = files_in(folder).at(0);
+    fs::resize_file(file, 1ULL << 40);  // sparse
+    CHECK_FALSE(store.get(key_of(1)).has_value());
+  }
+
   TEST_CASE("temporary files that a killed run left long ago are removed, fresh ones are not") {
     const fs::path folder = fresh_folder("temporary");
     fs::create_directories(folder / "pages" / "12");
