@@ -1,3 +1,6 @@
+#include <sys/stat.h>
+
+#include <array>
 #include <new>
 #include <numeric>
 #include <utility>
@@ -14,6 +17,14 @@ constexpr std::size_t kRecordBytes = 1024;
 
 bool is_not_video(ErrorCode code) {
   return code == ErrorCode::kNotVideo || code == ErrorCode::kNoVideoStream;
+}
+
+// Changes when the file does; all zero when there is none.
+std::array<std::int64_t, 5> stamp_of(const std::string& path) {
+  struct stat status {};
+  if (::stat(path.c_str(), &status) != 0) return {};
+  return {static_cast<std::int64_t>(status.st_dev), static_cast<std::int64_t>(status.st_ino),
+          status.st_size, status.st_mtim.tv_sec, status.st_mtim.tv_nsec};
 }
 
 }  // namespace
@@ -67,8 +78,16 @@ Job DecodeStage::read(const Input& input) {
   }
   job.record.video = records::escape_file_name(input.path);
   job.record.frames_wanted = options_.read.sampling.num_frames;
-  if (cache_ != nullptr) look_up(input, job);
-  if (!job.seen.has_value()) decode(input, job);
+  if (cache_ == nullptr) {
+    decode(input, job);
+    return job;
+  }
+  const auto stamp = stamp_of(input.path);
+  look_up(input, job);
+  if (job.seen.has_value()) return job;
+  decode(input, job);
+  // Of a film that is still being written, the key and the frames may be of different bytes.
+  if (stamp_of(input.path) != stamp) job.cache_key.reset();
   return job;
 }
 
@@ -76,10 +95,10 @@ Job DecodeStage::read(const Input& input) {
 void DecodeStage::look_up(const Input& input, Job& job) {
   const Stopwatch watch;
   try {
-    job.cache_key = cache_->key_of(input.path);
+    job.cache_key = cache_->key_of(input.path, options_.stop);
     job.seen = cache_->find(*job.cache_key);
-  } catch (const Error&) {
-  } catch (const std::bad_alloc&) {
+  } catch (const std::exception&) {
+    job.cache_key.reset();
   }
   if (job.seen.has_value()) {
     ++num_seen_before_;

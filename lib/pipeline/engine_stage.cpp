@@ -62,6 +62,7 @@ EngineStage::EngineStage(model::CaptionModel& model, const Options& options,
       pool_(options.threads.engine),
       stream_(pool_),
       engine_(model.decoder(), stream_, options.engine) {
+  progress_.num_prompts = std::ssize(options.prompts);
   progress_.clips_total = count_captions(inputs, options);
 }
 

@@ -32,7 +32,7 @@ class StopGuard {
   bool is_released_ = false;
 };
 
-std::unique_ptr<VisionCache> open_cache(const model::CaptionModel& model, const Options& options) {
+std::unique_ptr<VisionCache> open_cache(model::CaptionModel& model, const Options& options) {
   const engine::DiskTier& disk = options.engine.disk;
   if (disk.folder.empty()) return nullptr;
   return std::make_unique<VisionCache>(disk.folder, disk.max_bytes, model,

@@ -35,8 +35,9 @@
 
 namespace caption::pipeline {
 
-// Counters of a run so far. With several prompts, each clip and prompt counts as a clip.
+// Counters of a run so far. A clip counts once for each of its prompts.
 struct Progress {
+  std::int64_t num_prompts = 1;
   std::int64_t clips_total = 0;  // less what was skipped
   std::int64_t clips_done = 0;   // records written, failed ones included
   std::int64_t clips_failed = 0;

@@ -1,7 +1,7 @@
 #include "pipeline/progress.h"
 
 #include <algorithm>
-#include <array>
+#include <vector>
 
 #include "base/json.h"
 #include "base/log.h"
@@ -25,26 +25,39 @@ std::string clips(std::int64_t count) {
   return std::to_string(count) + (count == 1 ? " clip" : " clips");
 }
 
+// What is counted: clips, or captions where each clip has several.
+std::string noun_of(const Progress& progress) {
+  return progress.num_prompts > 1 ? "caption" : "clip";
+}
+
+std::string counted(const Progress& progress, std::int64_t count) {
+  return std::to_string(count) + " " + noun_of(progress) + (count == 1 ? "" : "s");
+}
+
 }  // namespace
 
 std::string describe_progress(const Progress& progress) {
-  std::string out = std::to_string(progress.clips_done) + "/" + clips(progress.clips_total);
+  std::string out =
+      std::to_string(progress.clips_done) + "/" + counted(progress, progress.clips_total);
   if (progress.clips_failed > 0) out += ", " + std::to_string(progress.clips_failed) + " failed";
-  out += ", " + json_number(rate(progress.clips_done, progress.elapsed_us), 2) + " clips/s, ";
+  out += ", " + json_number(rate(progress.clips_done, progress.elapsed_us), 2) + " " +
+         noun_of(progress) + "s/s, ";
   return out + json_number(rate(progress.output_tokens, progress.elapsed_us), 0) + " tokens/s";
 }
 
 std::string describe_speed(const Outcome& outcome) {
   const Progress& progress = outcome.progress;
-  std::string out = clips(progress.clips_done - progress.clips_failed) + " captioned";
+  std::string out = counted(progress, progress.clips_done - progress.clips_failed) +
+                    (progress.num_prompts > 1 ? " written" : " captioned");
   if (progress.clips_failed > 0) out += ", " + std::to_string(progress.clips_failed) + " failed";
   if (progress.files_skipped > 0) {
     out += ", " + std::to_string(progress.files_skipped) + " files in folders are no videos";
   }
   out += " in " + json_number(static_cast<double>(progress.elapsed_us) / 1e6, 2) + " s: ";
-  out += json_number(rate(progress.clips_done, progress.elapsed_us), 2) + " clips/s, ";
+  out += json_number(rate(progress.clips_done, progress.elapsed_us), 2) + " " + noun_of(progress) +
+         "s/s, ";
   out += json_number(rate(progress.output_tokens, progress.elapsed_us), 1) + " output tokens/s, ";
-  return out + json_number(outcome.engine.mean_batch, 1) + " clips per step";
+  return out + json_number(outcome.engine.mean_batch, 1) + " sequences per step";
 }
 
 std::string describe_busy(const Outcome& outcome, const ThreadPlan& threads) {
@@ -54,10 +67,14 @@ std::string describe_busy(const Outcome& outcome, const ThreadPlan& threads) {
   };
   const double wall_us =
       static_cast<double>(std::max<std::int64_t>(1, outcome.progress.elapsed_us));
-  const std::array stages = {
+  std::vector<Stage> stages = {
       Stage{"decode", static_cast<double>(outcome.busy.decode_us) / (wall_us * threads.decode)},
       Stage{"vision", static_cast<double>(outcome.busy.vision_us) / wall_us},
       Stage{"engine", static_cast<double>(outcome.busy.engine_us) / wall_us}};
+  if (outcome.busy.cache_us > 0) {
+    const auto busy_us = static_cast<double>(outcome.busy.cache_us);
+    stages.push_back({"cache look-up", busy_us / (wall_us * threads.decode)});
+  }
   std::string out = "busy:";
   for (const Stage& stage : stages)
     out += std::string(" ") + stage.name + " " + percent(stage.share);

@@ -1,15 +1,20 @@
 #include "pipeline/vision_cache.h"
 
+#include <array>
 #include <cstring>
+#include <fstream>
+#include <iterator>
 #include <limits>
 #include <utility>
 
+#include "base/error.h"
 #include "base/mapped_file.h"
 
 namespace caption::pipeline {
 namespace {
 
 constexpr std::string_view kFormat = "caption-cli vision 1";
+constexpr std::size_t kReadBytes = 1u << 20;
 constexpr std::int64_t kMaxCount = std::int64_t{1} << 31;
 
 template <class T>
@@ -131,18 +136,32 @@ std::optional<SeenClip> parse_seen_clip(std::span<const std::byte> bytes) {
 }
 
 VisionCache::VisionCache(const std::filesystem::path& folder, std::int64_t max_bytes,
-                         const model::CaptionModel& model, const Hash128& model_identity,
+                         model::CaptionModel& model, const Hash128& model_identity,
                          const video::ReadOptions& read, std::string_view cpu_tier)
     : model_(model),
+      hidden_(model.decoder().spec().hidden),
       identity_(make_identity(model, model_identity, read, cpu_tier)),
       store_(folder, "vision", max_bytes) {}
 
-Hash128 VisionCache::key_of(const std::filesystem::path& video) const {
-  const MappedFile file(video);
+// By reading rather than by mapping: a file that is cut meanwhile ends early instead of ending the
+// process.
+Hash128 VisionCache::key_of(const std::filesystem::path& video,
+                            const std::atomic<bool>* cancelled) const {
+  require_regular_file(video);
+  std::ifstream file(video, std::ios::binary);
   Hasher hasher;
   update(hasher, identity_.high);
   update(hasher, identity_.low);
-  hasher.update(file.bytes());
+  std::vector<char> chunk(kReadBytes);
+  while (file) {
+    if (cancelled != nullptr && cancelled->load()) {
+      throw Error(ErrorCode::kCancelled, video.string() + ": cancelled");
+    }
+    file.read(chunk.data(), std::ssize(chunk));
+    const auto count = static_cast<std::size_t>(file.gcount());
+    hasher.update(std::as_bytes(std::span(chunk).first(count)));
+  }
+  if (!file.eof()) throw Error(ErrorCode::kIo, video.string() + ": cannot be read");
   return hasher.digest();
 }
 
@@ -151,10 +170,10 @@ std::optional<SeenClip> VisionCache::find(const Hash128& key) {
   const std::optional<std::vector<std::byte>> bytes = store_.get(key);
   if (!bytes.has_value()) return std::nullopt;
   std::optional<SeenClip> clip = parse_seen_clip(*bytes);
-  if (!clip.has_value() || clip->tokens.dim(0) != model_.vision_tokens(clip->frames_used)) {
-    return std::nullopt;
-  }
-  return clip;
+  const bool fits = clip.has_value() && clip->frames_used > 0 &&
+                    clip->tokens.dim(0) == model_.vision_tokens(clip->frames_used) &&
+                    clip->tokens.dim(1) == hidden_;
+  return fits ? std::move(clip) : std::nullopt;
 }
 
 void VisionCache::store(const Hash128& key, const SeenClip& clip) {

@@ -5,10 +5,14 @@
 // for bit.
 #pragma once
 
+#include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <optional>
+#include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/hash.h"
@@ -33,11 +37,13 @@ class VisionCache {
  public:
   // Throws Error(kIo) when the folder cannot be used.
   VisionCache(const std::filesystem::path& folder, std::int64_t max_bytes,
-              const model::CaptionModel& model, const Hash128& model_identity,
+              model::CaptionModel& model, const Hash128& model_identity,
               const video::ReadOptions& read, std::string_view cpu_tier);
 
-  // Reads the whole file. Throws as MappedFile.
-  Hash128 key_of(const std::filesystem::path& video) const;
+  // Reads the whole file. Throws Error: kCancelled soon after `cancelled` (which may be null) has
+  // become true; kNotFound, kNotRegularFile, kUnreadable, kIo.
+  Hash128 key_of(const std::filesystem::path& video,
+                 const std::atomic<bool>* cancelled = nullptr) const;
   // What is not exactly as it was stored, or does not fit the model, is not found.
   std::optional<SeenClip> find(const Hash128& key);
   void store(const Hash128& key, const SeenClip& clip);
@@ -46,6 +52,7 @@ class VisionCache {
 
  private:
   const model::CaptionModel& model_;
+  std::int64_t hidden_;
   Hash128 identity_;
   kv::DiskStore store_;
 };

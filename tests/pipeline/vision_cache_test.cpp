@@ -124,6 +124,45 @@ TEST_SUITE("pipeline/vision_cache") {
     set_log_level(LogLevel::kInfo);
   }
 
+  TEST_CASE("a film that changes while it is decoded is not kept") {
+    const fs::path folder = fresh_folder("growing");
+    const std::vector<Input> inputs = make_files(folder, 1);
+    FakeModel model;
+    Options options = fake_options();
+    int num_read = 0;
+    options.read_clip = [&](const fs::path& path, const video::ReadOptions& read) {
+      if (++num_read == 1) std::ofstream(path, std::ios::binary | std::ios::app) << "more";
+      return make_clip(path, read);
+    };
+    options.engine.prefix_cache = engine::PrefixCache::kOn;
+    options.engine.disk.folder = folder / "cache";
+    KeepingSink sink;
+    run(model, inputs, options, sink);
+    make_files(folder, 1);  // the bytes that were hashed, once more
+    run(model, inputs, options, sink);
+    CHECK(num_read == 2);
+    run(model, inputs, options, sink);
+    CHECK(num_read == 2);
+  }
+
+  TEST_CASE("tokens that do not fit the model are not found") {
+    const fs::path folder = fresh_folder("shape");
+    FakeModel model;
+    VisionCache cache(folder, 1 << 20, model, {}, {}, "reference");
+    auto is_found = [&, key = Hash128{}](const Shape& shape, std::int64_t frames) mutable {
+      ++key.low;
+      SeenClip clip;
+      clip.tokens = Tensor::zeros(DType::kF32, shape);
+      clip.frames_used = frames;
+      cache.store(key, clip);
+      return cache.find(key).has_value();
+    };
+    CHECK(is_found({1, 2}, 8));
+    CHECK_FALSE(is_found({2, 2}, 8));
+    CHECK_FALSE(is_found({1, 3}, 8));
+    CHECK_FALSE(is_found({1, 2}, 0));
+  }
+
   TEST_CASE("a file that is not there fails as without a cache") {
     set_log_level(LogLevel::kError);
     const fs::path folder = fresh_folder("missing");
