@@ -36,7 +36,8 @@ Manifest without(Manifest manifest, const std::vector<std::string>& names) {
 }
 
 // Adds to `there` that the records of these statuses are made again with other settings:
-// "truncated: generation.max_new_tokens=256". False when the settings are the same.
+// "truncated: generation.max_new_tokens=256". False when the settings are the
+// same, or the last note says so already.
 bool note_retry(const Retry& retry, Manifest& there, const Manifest& now) {
   if (retry.statuses.empty()) return false;
   std::string changes;
@@ -51,14 +52,16 @@ bool note_retry(const Retry& retry, Manifest& there, const Manifest& now) {
   for (const Status status : retry.statuses) {
     statuses += (statuses.empty() ? "" : ",") + std::string(status_name(status));
   }
+  const std::string note = statuses + ":" + changes;
   const auto noted =
       std::find_if(there.settings.begin(), there.settings.end(),
                    [](const auto& setting) { return setting.first == kRetriedWith; });
   if (noted == there.settings.end()) {
-    there.settings.emplace_back(kRetriedWith, statuses + ":" + changes);
-  } else {
-    noted->second += "; " + statuses + ":" + changes;
+    there.settings.emplace_back(kRetriedWith, note);
+    return true;
   }
+  if (noted->second == note || noted->second.ends_with("; " + note)) return false;
+  noted->second += "; " + note;
   return true;
 }
 

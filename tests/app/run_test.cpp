@@ -83,7 +83,8 @@ TEST_SUITE("app/run") {
   TEST_CASE("txt and csv are for readers and tables") {
     const std::string video = sample_video("city-000-h264.mp4").string();
     CHECK(run_cli({"run", video, "--format", "txt"}).out.starts_with(video + ": "));
-    CHECK(run_cli({"run", video, "--format", "csv"}).out.starts_with("video,prompt,window_begin_s"));
+    CHECK(
+        run_cli({"run", video, "--format", "csv"}).out.starts_with("video,prompt,window_begin_s"));
   }
 
   TEST_CASE("a reader who leaves ends the run quietly") {

@@ -87,7 +87,8 @@ TEST_SUITE("records/record_file") {
     write_file(folder / "c.jsonl", odd + to_json_line(failed_record("b.mp4")) + "\n" +
                                        to_json_line(sample_record("c.mp4")) + "\n");
     {
-      RecordFile file(folder / "c.jsonl", Format::kJsonl, kManifest, Existing::kResume, kRetryFailed);
+      RecordFile file(folder / "c.jsonl", Format::kJsonl, kManifest, Existing::kResume,
+                      kRetryFailed);
       CHECK(file.finished().num_finished() == 2);
       CHECK_FALSE(file.finished().contains("b.mp4"));
       // The lock is on the file that has the name now.
@@ -144,6 +145,8 @@ TEST_SUITE("records/record_file") {
     REQUIRE(noted.has_value());
     CHECK(to_json(*noted).find("\"retried_with\": \"truncated: generation.max_new_tokens=64\"") !=
           std::string::npos);
+    open(longer, retry);  // the same once more is noted once
+    CHECK(read_manifest(manifest_path(path)) == noted);
     CHECK(open(manifest, {})->finished().num_finished() == 3);  // the first settings go on
   }
 
