@@ -47,6 +47,19 @@ Hash128 page_root(const EngineOptions& options, CpuTier tier) {
   return hasher.digest();
 }
 
+// The vision tokens of a prompt are its fixed context when they stand in one piece.
+std::optional<CompressedSequence> make_compressed(const CompressionOptions& options,
+                                                  const model::DecoderSpec& spec,
+                                                  const Request& request) {
+  if (options.mode == CompressionMode::kNone) return std::nullopt;
+  const auto& positions = request.vision_positions;
+  const bool is_one_piece =
+      !positions.empty() && positions.back() - positions.front() + 1 == std::ssize(positions);
+  return CompressedSequence(options, spec, std::ssize(request.prompt_ids),
+                            is_one_piece ? positions.front() : 0,
+                            is_one_piece ? std::ssize(positions) : 0);
+}
+
 Hash128 content_of(const Tensor& vision) {
   return hash_bytes({reinterpret_cast<const std::byte*>(vision.as<float>()), vision.size_bytes()});
 }
@@ -82,7 +95,10 @@ struct Engine::State {
   std::int64_t max_step_tokens(const EngineOptions& options) const;
   std::vector<Hash128> hash_pages(const Request& request) const;
   const model::StepBatch& build_batch(const scheduler::StepPlan& plan);
-  void count_preemptions(const scheduler::StepPlan& plan);
+  void note_preemptions(const scheduler::StepPlan& plan);
+  // Runs the plan on the decoder. When that throws, every request is as it was.
+  View compute(const scheduler::StepPlan& plan);
+  void finish_prompts(const scheduler::StepPlan& plan);
   void count_step(const scheduler::StepPlan& plan);
   void count_tokens(const scheduler::PlannedSequence& planned);
   // Chooses from the rows of logits of a request; gives the completion when that ends it.
@@ -90,10 +106,12 @@ struct Engine::State {
   std::optional<Completion> advance_token(Sequence& sequence, std::span<float> row);
   std::optional<Completion> advance_beams(Sequence& sequence, std::span<float> rows);
   Completion complete(Sequence& sequence, FinishReason reason);
+  void forget_compression(Sequence& sequence);
 
   model::Decoder& decoder;
   Stream& stream;
   const PrefixCache prefix_cache;
+  const CompressionOptions compression;
   const Hash128 root;  // of the pages' contents
   kv::PagePool pool;
   PageMemory memory;
@@ -105,7 +123,8 @@ struct Engine::State {
   std::vector<float> raw_logits;  // [vocab], of a request that wants log-probabilities
   std::unordered_map<RequestId, std::unique_ptr<Sequence>> sequences;
   std::int64_t num_submitted = 0;
-  EngineStats stats;  // its means are sums until stats() divides them
+  std::int64_t compression_bytes = 0;  // held beside the pages, of prompts that are finished
+  EngineStats stats;                   // its means are sums until stats() divides them
 };
 
 namespace {
@@ -124,6 +143,7 @@ Engine::State::State(model::Decoder& the_decoder, Stream& the_stream, const Engi
     : decoder(the_decoder),
       stream(the_stream),
       prefix_cache(options.prefix_cache),
+      compression(options.compression),
       root(page_root(options, stream.cpu_tier())),
       pool(num_affordable_pages(decoder.spec(), options)),
       memory(decoder.spec(), options.kv_dtype, pool.num_pages()),
@@ -146,7 +166,9 @@ std::int64_t Engine::State::max_step_tokens(const EngineOptions& options) const 
 }
 
 std::vector<Hash128> Engine::State::hash_pages(const Request& request) const {
-  if (prefix_cache == PrefixCache::kOff) return {};
+  // What topk-merge leaves in its pages is no prefix of anything else.
+  const bool changes_pages = compression.mode == CompressionMode::kTopkMerge;
+  if (prefix_cache == PrefixCache::kOff || changes_pages) return {};
   kv::PromptContent prompt{.ids = request.prompt_ids,
                            .vision_positions = request.vision_positions,
                            .vision_content = {}};
@@ -171,12 +193,45 @@ const model::StepBatch& Engine::State::build_batch(const scheduler::StepPlan& pl
   return builder.finish();
 }
 
-void Engine::State::count_preemptions(const scheduler::StepPlan& plan) {
+View Engine::State::compute(const scheduler::StepPlan& plan) {
+  const model::StepBatch& batch = build_batch(plan);
+  const View rows = logits.view().rows(0, std::ssize(batch.logit_rows));
+  try {
+    decoder.forward(stream, batch, memory.views(), rows);
+  } catch (...) {
+    for (const scheduler::PlannedSequence& planned : plan.sequences) {
+      Sequence& sequence = *sequences.at(to_request_id(planned.id));
+      if (sequence.compressed.has_value()) sequence.compressed->undo_watch();
+    }
+    throw;
+  }
+  return rows;
+}
+
+// Compresses the prompts that are wholly in their pages since this step.
+void Engine::State::finish_prompts(const scheduler::StepPlan& plan) {
+  if (compression.mode == CompressionMode::kNone) return;
+  for (const scheduler::PlannedSequence& planned : plan.sequences) {
+    Sequence& sequence = *sequences.at(to_request_id(planned.id));
+    if (planned.first_token + planned.num_tokens != sequence.num_prompt) continue;
+    const std::span<const kv::PageId> pages = scheduler.pages_of(planned.id).pages();
+    std::vector<std::int32_t> block_table;
+    for (const kv::PageId page : pages) block_table.push_back(static_cast<std::int32_t>(page));
+    const std::int64_t num_slots =
+        sequence.compressed->finish_prompt(stream, memory.views(), block_table);
+    if (num_slots < sequence.num_prompt) scheduler.shrink(planned.id, num_slots);
+    compression_bytes += sequence.compressed->size_bytes();
+    stats.compression_peak_bytes = std::max(stats.compression_peak_bytes, compression_bytes);
+  }
+}
+
+void Engine::State::note_preemptions(const scheduler::StepPlan& plan) {
   stats.preemptions += std::ssize(plan.preempted);
   for (const scheduler::SequenceId id : plan.preempted) {
     Sequence& sequence = *sequences.at(to_request_id(id));
     ++sequence.num_preemptions;
     sequence.beams.reset();  // they start again after the prompt
+    forget_compression(sequence);
   }
 }
 
@@ -276,9 +331,16 @@ Completion Engine::State::complete(Sequence& sequence, FinishReason reason) {
                         .num_preemptions = sequence.num_preemptions,
                         .cached_tokens = scheduler.cached_tokens_of(id),
                         .logprobs = std::move(sequence.logprobs)};
+  forget_compression(sequence);
   scheduler.finish(id);
   sequences.erase(sequence.id);
   return completion;
+}
+
+void Engine::State::forget_compression(Sequence& sequence) {
+  if (!sequence.compressed.has_value()) return;
+  if (sequence.compressed->is_finished()) compression_bytes -= sequence.compressed->size_bytes();
+  sequence.compressed->reset();
 }
 
 Engine::Engine(model::Decoder& decoder, Stream& stream, const EngineOptions& options) {
@@ -288,6 +350,7 @@ Engine::Engine(model::Decoder& decoder, Stream& stream, const EngineOptions& opt
                 "engine: max_num_seqs and max_num_batched_tokens must be at least 1, found " +
                     std::to_string(smaller));
   }
+  engine::validate(options.compression);
   state_ = std::make_unique<State>(decoder, stream, options);
 }
 
@@ -301,8 +364,12 @@ RequestId Engine::submit(Request request) {
                                .max_new_tokens = request.sampling.max_new_tokens,
                                .priority = request.priority,
                                .num_branches = std::max(1, request.sampling.num_beams),
+                               .prompt_end = state_->compression.mode == CompressionMode::kNone
+                                                 ? scheduler::PromptEnd::kPlain
+                                                 : scheduler::PromptEnd::kOwnStep,
                                .prompt_pages = state_->hash_pages(request)};
   auto sequence = std::make_unique<Sequence>();
+  sequence->compressed = make_compressed(state_->compression, state_->decoder.spec(), request);
   sequence->id = id;
   sequence->num_prompt = std::ssize(request.prompt_ids);
   sequence->tokens = std::move(request.prompt_ids);
@@ -325,11 +392,10 @@ std::vector<Completion> Engine::step() {
   State& state = *state_;
   const scheduler::StepPlan& plan = state.scheduler.plan();
   for (const kv::PageCopy& copy : plan.copies) copy_page(state.memory.views(), copy);
-  state.count_preemptions(plan);
-  const model::StepBatch& batch = state.build_batch(plan);
-  const View logits = state.logits.view().rows(0, std::ssize(batch.logit_rows));
-  state.decoder.forward(state.stream, batch, state.memory.views(), logits);
+  state.note_preemptions(plan);
+  const View logits = state.compute(plan);
   state.scheduler.commit();
+  state.finish_prompts(plan);
   state.count_step(plan);
 
   std::vector<Completion> completions;
@@ -353,7 +419,10 @@ std::vector<Completion> Engine::step() {
 }
 
 bool Engine::cancel(RequestId id) {
-  if (state_->sequences.erase(id) == 0) return false;
+  const auto found = state_->sequences.find(id);
+  if (found == state_->sequences.end()) return false;
+  state_->forget_compression(*found->second);
+  state_->sequences.erase(found);
   state_->scheduler.finish(to_sequence_id(id));
   return true;
 }

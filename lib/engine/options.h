@@ -25,6 +25,23 @@ struct DiskTier {
   std::int64_t max_bytes = 16LL << 30;
 };
 
+// Attention over less than all of K and V. Both change captions, and have a price (bench shows it).
+enum class CompressionMode {
+  kNone,
+  kTopkMerge,  // after the prompt the most attended tokens stay and the rest are averaged
+  kSqueezed,   // rows after the prompt attend to the clusters of vision tokens that matter to them
+};
+
+struct CompressionOptions {
+  CompressionMode mode = CompressionMode::kNone;
+  std::int32_t window_tokens = 32;       // topk-merge: W, rows at the prompt's end that vote
+  std::int32_t keep_tokens = 512;        // topk-merge: K >= W
+  std::int32_t num_summaries = 32;       // topk-merge: at least 1
+  std::int32_t tokens_per_cluster = 16;  // squeezed: of the fixed context, on average
+  std::int32_t iterations = 8;           // squeezed: of k-means
+  float threshold = 0.01F;               // squeezed: the least share of a cluster that counts
+};
+
 struct EngineOptions {
   BatchMode batching = BatchMode::kContinuous;
   std::int32_t max_num_seqs = 16;              // sequences in one step; each beam counts
@@ -36,6 +53,8 @@ struct EngineOptions {
   // Of model and adapter; the engine adds what else decides the bits of a page.
   Hash128 model_identity = {};
   DiskTier disk = {};  // needs the prefix cache
+  // With topk-merge, requests neither find nor leave anything in the prefix cache.
+  CompressionOptions compression = {};
 };
 
 }  // namespace caption::engine

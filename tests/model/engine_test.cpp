@@ -2,6 +2,7 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <functional>
 #include <map>
 #include <string>
 #include <vector>
@@ -78,46 +79,87 @@ std::int64_t bytes_of_pages(const model::DecoderSpec& spec, std::int64_t pages) 
   return pages * 16 * spec.num_layers * 2 * spec.num_kv_heads * spec.head_dim * 4;
 }
 
+// Whether every request has, in any company, the tokens that it has alone under these options.
+Outputs check_any_company(Workload& workload, const EngineOptions& options) {
+  Outputs alone(workload.size());
+  for (std::size_t i = 0; i < workload.size(); ++i) {
+    alone[i] = run(workload, options, {i})[i];
+    REQUIRE_FALSE(alone[i].empty());
+  }
+  struct Variant {
+    const char* name;
+    std::function<void(EngineOptions&)> change;
+    std::vector<std::size_t> order;
+  };
+  // Room for little more than the longest request: the others push one another out.
+  std::size_t longest = 0;
+  for (std::size_t i = 0; i < workload.size(); ++i) {
+    longest = std::max(longest, workload.request(i).prompt_ids.size() + kNewTokens);
+  }
+  const model::DecoderSpec& spec = workload.model->decoder().spec();
+  const std::int64_t few_pages = static_cast<std::int64_t>(longest + 15) / 16 + 1;
+  const Variant kVariants[] = {
+      {"all at once", [](EngineOptions&) {}, {0, 1, 2, 3, 4}},
+      {"the other way round", [](EngineOptions&) {}, {4, 3, 2, 1, 0}},
+      {"two at a time", [](EngineOptions& o) { o.max_num_seqs = 2; }, {2, 0, 4, 1, 3}},
+      {"in chunks of 7", [](EngineOptions& o) { o.max_num_batched_tokens = 7; }, {0, 1, 2, 3, 4}},
+      {"a static batch",
+       [](EngineOptions& o) {
+         o.batching = BatchMode::kStatic;
+         o.max_num_seqs = 3;
+       },
+       {0, 1, 2, 3, 4}},
+      {"found again",
+       [](EngineOptions& o) { o.prefix_cache = engine::PrefixCache::kOn; },
+       {0, 1, 2, 3, 4, 0, 1, 2, 3, 4}},
+      {"few pages",
+       [&](EngineOptions& o) { o.kv_cache_bytes = bytes_of_pages(spec, few_pages); },
+       {0, 1, 2, 3, 4}},
+  };
+  for (const Variant& variant : kVariants) {
+    CAPTURE(std::string(variant.name));
+    EngineOptions changed = options;
+    variant.change(changed);
+    std::int64_t preemptions = 0;
+    CHECK(run(workload, changed, variant.order, &preemptions) == alone);
+    const bool is_full = options.compression.mode == engine::CompressionMode::kNone;
+    if (is_full) CHECK((preemptions > 0) == (std::string(variant.name) == "few pages"));
+  }
+  return alone;
+}
+
 TEST_SUITE("model/engine") {
   TEST_CASE("a caption has the same tokens alone and in any batch, chunked, static or preempted") {
     for (const char* name : {"llama_bf16", "qwen3_shards", "composed_mlp"}) {
       CAPTURE(std::string(name));
       Workload workload(name);
-      Outputs alone(workload.size());
-      for (std::size_t i = 0; i < workload.size(); ++i) {
-        alone[i] = run(workload, EngineOptions{}, {i})[i];
-        REQUIRE_FALSE(alone[i].empty());
-      }
+      const Outputs alone = check_any_company(workload, EngineOptions{});
       const std::vector<std::int64_t> reference = workload.golden.get_ints("greedy");
       REQUIRE(alone[0].size() >= reference.size());
       CHECK(std::equal(reference.begin(), reference.end(), alone[0].begin()));
+    }
+  }
 
-      struct Variant {
-        const char* name;
-        EngineOptions options;
-        std::vector<std::size_t> order;
-      };
-      // Room for little more than the longest request: the others push one another out.
-      std::size_t longest = 0;
-      for (std::size_t i = 0; i < workload.size(); ++i) {
-        longest = std::max(longest, workload.request(i).prompt_ids.size() + kNewTokens);
+  TEST_CASE("compressed attention changes captions, and those are the same in any company") {
+    using engine::CompressionMode;
+    const EngineOptions options[] = {
+        {.compression = {.mode = CompressionMode::kTopkMerge,
+                         .window_tokens = 4,
+                         .keep_tokens = 6,
+                         .num_summaries = 2}},
+        {.compression = {
+             .mode = CompressionMode::kSqueezed, .tokens_per_cluster = 2, .threshold = 0.2F}}};
+    for (const char* name : {"llama_bf16", "qwen3_shards"}) {
+      CAPTURE(std::string(name));
+      Workload workload(name);
+      const Outputs full = run(workload, EngineOptions{}, {0, 1, 2, 3, 4});
+      for (const EngineOptions& compressed : options) {
+        CAPTURE(static_cast<int>(compressed.compression.mode));
+        CHECK(check_any_company(workload, compressed) != full);
       }
-      const model::DecoderSpec& spec = workload.model->decoder().spec();
-      const std::int64_t few_pages = static_cast<std::int64_t>(longest + 15) / 16 + 1;
-      const Variant kVariants[] = {
-          {"all at once", {}, {0, 1, 2, 3, 4}},
-          {"the other way round", {}, {4, 3, 2, 1, 0}},
-          {"two at a time", {.max_num_seqs = 2}, {2, 0, 4, 1, 3}},
-          {"in chunks of 7", {.max_num_batched_tokens = 7}, {0, 1, 2, 3, 4}},
-          {"a static batch", {.batching = BatchMode::kStatic, .max_num_seqs = 3}, {0, 1, 2, 3, 4}},
-          {"few pages", {.kv_cache_bytes = bytes_of_pages(spec, few_pages)}, {0, 1, 2, 3, 4}},
-      };
-      for (const Variant& variant : kVariants) {
-        CAPTURE(std::string(variant.name));
-        std::int64_t preemptions = 0;
-        CHECK(run(workload, variant.options, variant.order, &preemptions) == alone);
-        CHECK((preemptions > 0) == (std::string(variant.name) == "few pages"));
-      }
+      EngineOptions keeps_all = options[0];
+      keeps_all.compression.keep_tokens = 4096;
+      CHECK(run(workload, keeps_all, {0, 1, 2, 3, 4}) == full);
     }
   }
 }

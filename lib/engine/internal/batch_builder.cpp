@@ -14,6 +14,8 @@ BatchBuilder::BatchBuilder(std::int64_t max_tokens, std::int64_t max_sequences,
   }
   block_tables_.reserve(static_cast<std::size_t>(max_sequences * max_pages));
   batch_.vision.reserve(static_cast<std::size_t>(max_sequences));
+  watched_.reserve(static_cast<std::size_t>(max_sequences));
+  clusters_.reserve(static_cast<std::size_t>(max_sequences));
 }
 
 void BatchBuilder::begin(std::int64_t max_pages) {
@@ -23,14 +25,17 @@ void BatchBuilder::begin(std::int64_t max_pages) {
   }
   cu_seqlens_.push_back(0);
   batch_.vision.clear();
+  watched_.clear();
+  clusters_.clear();
   batch_.max_pages = max_pages;
 }
 
-void BatchBuilder::add(const scheduler::PlannedSequence& planned, const Sequence& sequence,
+void BatchBuilder::add(const scheduler::PlannedSequence& planned, Sequence& sequence,
                        const kv::PageTable& pages) {
   const std::int64_t begin = planned.first_token;
   const std::int64_t end = begin + planned.num_tokens;
   add_vision(begin, end, sequence);
+  add_compression(planned, sequence);
   const std::span<const std::int32_t> ids = sequence.ids_of(planned.branch);
   for (std::int64_t position = begin; position < end; ++position) {
     tokens_.push_back(ids[static_cast<std::size_t>(position)]);
@@ -44,6 +49,19 @@ void BatchBuilder::add(const scheduler::PlannedSequence& planned, const Sequence
   }
   block_tables_.resize(context_lens_.size() * static_cast<std::size_t>(batch_.max_pages), -1);
   if (planned.is_last_known) logit_rows_.push_back(static_cast<std::int32_t>(tokens_.size()) - 1);
+}
+
+void BatchBuilder::add_compression(const scheduler::PlannedSequence& planned, Sequence& sequence) {
+  clusters_.push_back(nullptr);
+  if (!sequence.compressed.has_value()) return;
+  if (planned.first_token >= sequence.num_prompt) {
+    clusters_.back() = sequence.compressed->clusters();
+    return;
+  }
+  const std::optional<model::WatchedRows> rows = sequence.compressed->watch(
+      planned.first_token, planned.num_tokens, static_cast<std::int32_t>(context_lens_.size()),
+      static_cast<std::int32_t>(tokens_.size()));
+  if (rows.has_value()) watched_.push_back(*rows);
 }
 
 // The vision tokens among [begin, end) are consecutive rows of the request's tensor.
@@ -68,6 +86,11 @@ const model::StepBatch& BatchBuilder::finish() {
   batch_.slots = slots_;
   batch_.vision_rows = vision_rows_;
   batch_.logit_rows = logit_rows_;
+  batch_.watched = watched_;
+  const bool has_clusters = std::any_of(clusters_.begin(), clusters_.end(),
+                                        [](const auto* clusters) { return clusters != nullptr; });
+  batch_.clusters = {};
+  if (has_clusters) batch_.clusters = clusters_;
   return batch_;
 }
 

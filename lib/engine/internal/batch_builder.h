@@ -20,13 +20,15 @@ class BatchBuilder {
   // Starts a step whose longest page table has `max_pages` pages.
   void begin(std::int64_t max_pages);
   // `pages` hold the sequence's tokens up to the end of the planned ones; `sequence` and `pages`
-  // must stay as they are while the batch is in use.
-  void add(const scheduler::PlannedSequence& planned, const Sequence& sequence,
+  // must stay as they are while the batch is in use. Of a compressed sequence, the rows that the
+  // step is to watch are noted in it.
+  void add(const scheduler::PlannedSequence& planned, Sequence& sequence,
            const kv::PageTable& pages);
   // Valid until the next begin().
   const model::StepBatch& finish();
 
  private:
+  void add_compression(const scheduler::PlannedSequence& planned, Sequence& sequence);
   void add_vision(std::int64_t begin, std::int64_t end, const Sequence& sequence);
 
   std::vector<std::int32_t> tokens_;
@@ -37,6 +39,8 @@ class BatchBuilder {
   std::vector<std::int32_t> slots_;
   std::vector<std::int32_t> vision_rows_;
   std::vector<std::int32_t> logit_rows_;
+  std::vector<model::WatchedRows> watched_;
+  std::vector<const std::vector<kernels::KeyClusters>*> clusters_;  // by sequence
   model::StepBatch batch_;
 };
 

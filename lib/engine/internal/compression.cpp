@@ -4,6 +4,7 @@
 #include <cmath>
 #include <numeric>
 #include <string>
+#include <utility>
 
 #include "base/error.h"
 #include "kernels/compact_kv.h"
@@ -73,7 +74,9 @@ void CompressedSequence::reset() {
   num_saved_ = 0;
   num_watched_ = 0;
   clusters_.clear();
-  for (Tensor* const tensor : {&sums_, &centroids_, &sizes_, &cluster_of_}) *tensor = Tensor();
+  for (Tensor* const tensor : {&sums_, &sums_before_, &centroids_, &sizes_, &cluster_of_}) {
+    *tensor = Tensor();
+  }
 }
 
 std::int64_t CompressedSequence::kept_tokens() const {
@@ -104,6 +107,8 @@ std::optional<model::WatchedRows> CompressedSequence::watch(std::int64_t first_t
   if (sums_.empty()) {
     sums_ = Tensor::zeros(DType::kF32, {spec_.num_layers, spec_.num_kv_heads, num_prompt_});
   }
+  sums_before_ = sums_.clone();
+  num_watched_before_ = num_watched_;
   num_watched_ += end - first;
   return model::WatchedRows{.sequence = sequence,
                             .first_row = first_row + static_cast<std::int32_t>(first - first_token),
@@ -111,10 +116,17 @@ std::optional<model::WatchedRows> CompressedSequence::watch(std::int64_t first_t
                             .sums = sums_.view()};
 }
 
+void CompressedSequence::undo_watch() {
+  if (sums_before_.empty()) return;
+  sums_ = std::move(sums_before_);
+  num_watched_ = num_watched_before_;
+}
+
 std::int64_t CompressedSequence::finish_prompt(Stream& stream, const model::KvPages& pages,
                                                std::span<const std::int32_t> block_table) {
   CAPTION_CHECK(!is_finished_, "engine: a prompt is compressed once");
   is_finished_ = true;
+  sums_before_ = Tensor();
   if (options_.mode == CompressionMode::kTopkMerge && !is_prompt_short()) {
     merge(stream, pages, block_table);
   }
@@ -184,7 +196,7 @@ const std::vector<kernels::KeyClusters>* CompressedSequence::clusters() const {
 
 std::int64_t CompressedSequence::size_bytes() const {
   std::size_t bytes = 0;
-  for (const Tensor* const tensor : {&sums_, &centroids_, &sizes_, &cluster_of_}) {
+  for (const Tensor* const tensor : {&sums_, &sums_before_, &centroids_, &sizes_, &cluster_of_}) {
     bytes += tensor->size_bytes();
   }
   return static_cast<std::int64_t>(bytes);
@@ -195,7 +207,7 @@ std::int64_t compression_bytes(const CompressionOptions& options, const model::D
   const std::int64_t heads = spec.num_layers * spec.num_kv_heads;
   switch (options.mode) {
     case CompressionMode::kNone: return 0;
-    case CompressionMode::kTopkMerge: return 4 * heads * num_prompt;
+    case CompressionMode::kTopkMerge: return 2 * 4 * heads * num_prompt;
     case CompressionMode::kSqueezed: break;
   }
   return 4 * heads * (clusters_for(options, num_fixed) * (spec.head_dim + 1) + num_fixed);

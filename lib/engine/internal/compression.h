@@ -22,23 +22,12 @@
 #include <vector>
 
 #include "backend/stream.h"
+#include "engine/options.h"
 #include "kernels/paged_attention.h"
 #include "model/decoder.h"
 #include "tensor/tensor.h"
 
 namespace caption::engine {
-
-enum class CompressionMode { kNone, kTopkMerge, kSqueezed };
-
-struct CompressionOptions {
-  CompressionMode mode = CompressionMode::kNone;
-  std::int32_t window_tokens = 32;       // topk-merge: W, rows at the prompt's end that vote
-  std::int32_t keep_tokens = 512;        // topk-merge: K >= W
-  std::int32_t num_summaries = 32;       // topk-merge: at least 1
-  std::int32_t tokens_per_cluster = 16;  // squeezed: of the fixed context, on average
-  std::int32_t iterations = 8;           // squeezed: of k-means
-  float threshold = 0.01F;               // squeezed: the least share of a cluster that counts
-};
 
 // Throws Error(kUsage) for an option out of range.
 void validate(const CompressionOptions& options);
@@ -59,6 +48,9 @@ class CompressedSequence {
   std::optional<model::WatchedRows> watch(std::int64_t first_token, std::int64_t num_tokens,
                                           std::int32_t sequence, std::int32_t first_row);
 
+  // The step whose rows watch() has named last did not happen.
+  void undo_watch();
+
   // The prompt is in the pages of `block_table` ([pages] page ids). Compresses them, or clusters
   // their keys, and returns how many slots the sequence's K and V take now: the next token goes to
   // slot number slots() of its table, at position num_prompt.
@@ -68,6 +60,8 @@ class CompressedSequence {
 
   // Slots that a sequence of `num_tokens` tokens takes: fewer than tokens once it is compressed.
   std::int64_t num_slots(std::int64_t num_tokens) const { return num_tokens - num_saved_; }
+
+  bool is_finished() const { return is_finished_; }  // finish_prompt() was called
 
   // By layer, for StepBatch::clusters; null before finish_prompt() and without a cluster.
   const std::vector<kernels::KeyClusters>* clusters() const;
@@ -92,7 +86,9 @@ class CompressedSequence {
   bool is_finished_ = false;
   std::int64_t num_saved_ = 0;
   std::int64_t num_watched_ = 0;                // rows
+  std::int64_t num_watched_before_ = 0;         // before the last watch()
   Tensor sums_;                                 // [layers, kv_heads, num_prompt] f32
+  Tensor sums_before_;                          // the same before the last watch()
   Tensor centroids_, sizes_, cluster_of_;       // [layers, ...], as KeyClusters has them
   std::vector<kernels::KeyClusters> clusters_;  // views of them, by layer
 };

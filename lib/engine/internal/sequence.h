@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "engine/engine.h"
+#include "engine/internal/compression.h"
 #include "sampling/beam_search.h"
 #include "sampling/logprobs.h"
 #include "sampling/loop_detector.h"
@@ -25,7 +26,8 @@ struct Sequence {
   std::shared_ptr<const Tensor> vision;
   sampling::SamplingParams sampling;
   std::function<TokenVerdict(std::int32_t)> on_token;
-  std::optional<sampling::BeamSearch> beams;  // from the end of the prompt on
+  std::optional<CompressedSequence> compressed;  // null: full attention
+  std::optional<sampling::BeamSearch> beams;     // from the end of the prompt on
   std::vector<sampling::TokenLogprobs> logprobs;
   sampling::LoopDetector loop;
   std::int64_t num_ever_computed = 0;  // the most tokens that were in pages at a time
