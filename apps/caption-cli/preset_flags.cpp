@@ -1,6 +1,8 @@
 #include "preset_flags.h"
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
+#include <utility>
 
 #include "base/error.h"
 #include "base/utf8.h"
@@ -12,21 +14,23 @@ namespace {
 
 constexpr std::string_view kStopKey = "generation.stop";
 
-// A flag that may come several times: prompts stay apart, stop strings are the lines of one value.
+// A flag that may come several times.
 void add_repeatable_flag(CLI::App& command, PresetFlags& flags, const config::FieldHelp& field) {
   command
       .add_option_function<std::vector<std::string>>(
           field.flag,
           [&flags, field](const std::vector<std::string>& values) {
-            std::string lines;
-            for (const std::string& value : values) {
-              if (field.key == kPromptKey) flags.prompts.push_back(value);
-              lines += (lines.empty() ? "" : "\n") + value;
+            config::Override value{field.key, values.back(), field.flag};
+            if (field.key == kPromptKey) {
+              flags.prompts = values;
+            } else {
+              value.items = values;
             }
-            const std::string& value = field.key == kPromptKey ? values.back() : lines;
-            flags.overrides.push_back({field.key, value, field.flag});
+            flags.overrides.push_back(std::move(value));
           },
-          field.help + "; may be repeated")
+          field.help + (field.key == kPromptKey ? "; repeated: every clip answers all of them, "
+                                                  "named p1, p2, ... in its records"
+                                                : "; may be repeated"))
       ->take_all()
       ->allow_extra_args(false)
       ->type_name("")
@@ -68,7 +72,10 @@ config::LoadedPreset load_preset(const PresetFlags& flags, const Machine& machin
   if (flags.quality) config::apply_quality(loaded.preset);
   if (flags.speed) config::apply_speed(loaded.preset);
   for (const config::Override& override_value : flags.overrides) {
-    if (!is_valid_utf8(override_value.value)) {
+    std::vector<std::string> texts = override_value.items;
+    texts.push_back(override_value.value);
+    if (!std::all_of(texts.begin(), texts.end(),
+                     [](const std::string& text) { return is_valid_utf8(text); })) {
       throw Error(ErrorCode::kUsage, override_value.source + ": the value is not valid UTF-8");
     }
     config::apply_override(loaded.preset, override_value);

@@ -141,7 +141,7 @@ pipeline::Options make_options(const config::Preset& preset, const Machine& mach
       model_hash);
   options.sampling = config::sampling_params(preset);
   sampling::validate(options.sampling, model.decoder().spec().vocab);
-  options.stop_strings = config::stop_strings(preset);
+  options.stop_strings = preset.generation.stop;
   return options;
 }
 
@@ -204,12 +204,22 @@ class SpokenCaption {
   explicit SpokenCaption(std::atomic<bool>& stop) : stop_(stop) {}
 
   void say(std::string_view text) {
+    has_begun_ = true;
     std::cout << text << std::flush;
     if (!std::cout) stop_.store(true);  // nobody reads it any more
   }
 
+  // Ends the line, if there is one. False when nobody reads it any more.
+  bool end() {
+    if (has_begun_) say("\n");
+    const bool is_read = static_cast<bool>(std::cout);
+    std::cout.clear();  // a reader that has left is no error
+    return is_read;
+  }
+
  private:
   std::atomic<bool>& stop_;
+  bool has_begun_ = false;
 };
 
 // Keeps no record: the caption has been said.
@@ -288,13 +298,7 @@ int run(const RunFlags& flags) {
     options.on_progress = [&line](const pipeline::Progress& progress) { line.update(progress); };
     outcome = pipeline::run(*model, inputs, options, *sink);
   }
-  if (flags.stream) {
-    spoken.say("\n");
-    if (!std::cout) {
-      std::cout.clear();  // a reader that has left is no error
-      return kExitInterrupted;
-    }
-  }
+  if (!spoken.end()) return kExitInterrupted;
   return report(outcome, options.threads, flags, num_failed_before);
 }
 
@@ -328,8 +332,9 @@ void add_run_command(CLI::App& root, int& exit_code) {
   command->add_flag("--overwrite", flags->overwrite, "start -o anew");
   command
       ->add_option("--prompts", flags->prompts_file,
-                   "a file of prompts, one per line, each with a name and a tab before it; every "
-                   "clip is asked all of them")
+                   "a UTF-8 file of prompts, one per line: name, tab, prompt, or the prompt alone "
+                   "(p1, p2, ...); # begins a comment; every clip answers all of them, each in "
+                   "a record with \"prompt\": name")
       ->type_name("FILE");
   command->add_flag("--stream", flags->stream,
                     "one video: its caption on standard output as it comes");

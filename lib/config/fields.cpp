@@ -9,6 +9,11 @@ namespace caption::config {
 namespace {
 
 std::string value_text(const std::string& value) { return value; }
+std::string value_text(const std::vector<std::string>& values) {
+  std::string out;
+  for (const std::string& value : values) out += (out.empty() ? "" : ", ") + json_quote(value);
+  return "[" + out + "]";
+}
 std::string value_text(bool value) { return value ? "true" : "false"; }
 std::string value_text(std::int64_t value) { return std::to_string(value); }
 std::string value_text(double value) { return json_number(value); }

@@ -30,7 +30,8 @@ inline constexpr Range<double> kNoRange = {-std::numeric_limits<double>::max(),
 inline constexpr std::size_t kMaxTextBytes = 16u << 10;
 
 // Calls visit(field, value[, range]) for every option; `preset` may be const. Values are
-// std::string, bool, std::int64_t and double (with a range), and the enumerations of choices.h.
+// std::string, bool, std::int64_t and double (with a range), lists of std::string, and the
+// enumerations of choices.h.
 template <class P, class Visit>
 void for_each_field(P& preset, Visit&& visit) {
   using Int = Range<std::int64_t>;
@@ -120,7 +121,7 @@ void for_each_field(P& preset, Visit&& visit) {
               "beam search: stop as soon as num_beams have ended; never: look as far as can be"},
         generation.early_stopping);
   visit(Field{"generation.stop", "--stop",
-              "text that ends a caption and is no part of it; several: one per line"},
+              "text that ends a caption and is no part of it: one, or a list"},
         generation.stop);
   visit(Field{"generation.num_logprobs", "--logprobs",
               "records hold each token's log-probability and those of so many others; -1: none"},

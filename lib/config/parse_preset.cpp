@@ -30,10 +30,11 @@ std::string number_text(T value) {
   }
 }
 
-// A scalar as it stands in a file or behind a flag.
+// A value as it stands in a file or behind a flag.
 struct Scalar {
   std::string_view text;
-  bool is_string = false;  // quoted: no number, no bool
+  bool is_string = false;                          // quoted: no number, no bool
+  const std::vector<std::string>* list = nullptr;  // in place of the text
 };
 
 // What is wrong with the scalar for this value; empty when it was taken.
@@ -43,6 +44,19 @@ std::string assign(const Scalar& scalar, std::string& value) {
            std::to_string(kMaxTextBytes) + " are allowed";
   }
   value = scalar.text;
+  return {};
+}
+
+std::string assign(const Scalar& scalar, std::vector<std::string>& values) {
+  std::vector<std::string> found{std::string(scalar.text)};
+  if (scalar.list != nullptr) found = *scalar.list;
+  for (const std::string& value : found) {
+    std::string checked;
+    const std::string problem =
+        value.empty() ? "a text without a character" : assign({.text = value}, checked);
+    if (!problem.empty()) return problem;
+  }
+  values = std::move(found);
   return {};
 }
 
@@ -99,7 +113,10 @@ SetResult set_field(Preset& preset, std::string_view key, const Scalar& scalar,
   for_each_field(preset, [&](const Field& field, auto& value, const auto&... range) {
     if (key != field.key) return;
     result = SetResult::kSet;
-    problem = assign(scalar, value, range...);
+    constexpr bool kIsList =
+        std::is_same_v<std::remove_reference_t<decltype(value)>, std::vector<std::string>>;
+    problem = scalar.list != nullptr && !kIsList ? "expected one value, found a list"
+                                                 : assign(scalar, value, range...);
   });
   if (problem.empty() && key == "video.sampling")
     problem = check_sampling(std::string(scalar.text));
@@ -196,7 +213,9 @@ Preset overlay_preset(Preset base, std::string_view yaml, std::string_view name)
     const bool is_model = value.key == "model";
     const std::string_view key = is_model ? kModelPath : std::string_view(value.key);
     std::string problem;
-    const Scalar scalar{.text = value.text, .is_string = value.is_quoted};
+    const Scalar scalar{.text = value.text,
+                        .is_string = value.is_quoted,
+                        .list = value.is_list ? &value.items : nullptr};
     if (set_field(base, key, scalar, problem) == SetResult::kUnknownKey) {
       throw_unknown_key(name, value);
     }
@@ -218,7 +237,10 @@ Preset parse_preset(std::string_view yaml, std::string name) {
 void apply_override(Preset& preset, const Override& override_value) {
   std::string problem;
   const SetResult result =
-      set_field(preset, override_value.key, {.text = override_value.value}, problem);
+      set_field(preset, override_value.key,
+                {.text = override_value.value,
+                 .list = override_value.items.empty() ? nullptr : &override_value.items},
+                problem);
   CAPTION_CHECK(result == SetResult::kSet, "no option " + override_value.key);
   if (!problem.empty()) {
     throw Error(ErrorCode::kUsage, override_value.source + ": " + problem);

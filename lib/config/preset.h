@@ -79,7 +79,7 @@ struct GenerationSection {
   std::int64_t num_beams = 1;
   double length_penalty = 1.0;
   EarlyStopping early_stopping = EarlyStopping::kFalse;
-  std::string stop;  // one per line
+  std::vector<std::string> stop;
   std::int64_t num_logprobs = -1;
   std::int64_t seed = 20;
   friend bool operator==(const GenerationSection&, const GenerationSection&) = default;
@@ -118,6 +118,8 @@ struct Override {
   std::string key;
   std::string value;
   std::string source;  // for messages: "--temperature"
+  // In place of `value`, for a key that takes a list.
+  std::vector<std::string> items = {};
 };
 // Throws Error(kUsage) "--temperature: ..." for a value that the key does not take.
 void apply_override(Preset& preset, const Override& override_value);

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <limits>
-#include <sstream>
 
 #include "config/choices.h"
 #include "config/resources.h"
@@ -163,15 +162,6 @@ engine::EngineOptions engine_options(const Preset& preset, std::int64_t kv_cache
           .model_identity = model_identity,
           .disk = {.folder = preset.engine.kv_cache_dir,
                    .max_bytes = preset.engine.kv_cache_dir_bytes}};
-}
-
-std::vector<std::string> stop_strings(const Preset& preset) {
-  std::vector<std::string> stops;
-  std::istringstream lines(preset.generation.stop);
-  for (std::string line; std::getline(lines, line);) {
-    if (!line.empty()) stops.push_back(line);
-  }
-  return stops;
 }
 
 sampling::SamplingParams sampling_params(const Preset& preset) {

@@ -42,8 +42,6 @@ engine::EngineOptions engine_options(const Preset& preset, std::int64_t kv_cache
                                      const Hash128& model_identity = {});
 // Without stop ids: those are the model's.
 sampling::SamplingParams sampling_params(const Preset& preset);
-// generation.stop, a string per line.
-std::vector<std::string> stop_strings(const Preset& preset);
 video::ReadOptions read_options(const Preset& preset);
 
 // The settings that decide captions, for a manifest: not those that decide speed or memory.

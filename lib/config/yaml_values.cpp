@@ -31,6 +31,7 @@ class FlatReader final : public YAML::EventHandler {
 
   void OnNull(const YAML::Mark& mark, YAML::anchor_t anchor) override {
     refuse_anchor(mark, anchor);
+    if (is_in_list_) fail(mark, "a list with nothing in a place");
     if (depth_ == 0) return;  // an empty file
     if (expects_key_) fail(mark, "a key is missing");
     add_value(mark, {.text = "", .is_null = true});
@@ -46,6 +47,10 @@ class FlatReader final : public YAML::EventHandler {
     // "?": a plain scalar, "!": a quoted one.
     if (tag != "?" && tag != "!" && !tag.empty()) fail(mark, "tags are not part of a preset");
     if (depth_ == 0) fail(mark, "expected sections with keys, found a single value");
+    if (is_in_list_) {
+      list_.items.push_back(text);
+      return;
+    }
     if (expects_key_) {
       set_key(mark, text);
     } else {
@@ -53,16 +58,27 @@ class FlatReader final : public YAML::EventHandler {
     }
   }
 
-  void OnSequenceStart(const YAML::Mark& mark, const std::string& /*tag*/,
-                       YAML::anchor_t /*anchor*/, YAML::EmitterStyle::value /*style*/) override {
-    fail(mark, "a list; every key of a preset takes one value");
+  void OnSequenceStart(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
+                       YAML::EmitterStyle::value /*style*/) override {
+    refuse_anchor(mark, anchor);
+    if (tag != "?" && !tag.empty()) fail(mark, "tags are not part of a preset");
+    if (depth_ != 2 || expects_key_ || is_in_list_) {
+      fail(mark, "a list; only the key of a section may have one");
+    }
+    is_in_list_ = true;
+    list_ = {.items = {}, .is_list = true};
+    list_mark_ = mark;
   }
-  void OnSequenceEnd() override {}
+  void OnSequenceEnd() override {
+    is_in_list_ = false;
+    add_value(list_mark_, std::move(list_));
+  }
 
   void OnMapStart(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
                   YAML::EmitterStyle::value /*style*/) override {
     refuse_anchor(mark, anchor);
     if (tag != "?" && !tag.empty()) fail(mark, "tags are not part of a preset");
+    if (is_in_list_) fail(mark, "a map in a list");
     if (depth_ > 0 && expects_key_) fail(mark, "a map as a key");
     if (depth_ == 2) fail(mark, "a map below a section; a preset has two levels");
     if (depth_ == 1) {
@@ -114,6 +130,9 @@ class FlatReader final : public YAML::EventHandler {
   int depth_ = 0;
   bool has_document_ = false;
   bool expects_key_ = false;
+  bool is_in_list_ = false;
+  YamlValue list_;
+  YAML::Mark list_mark_;
 };
 
 }  // namespace

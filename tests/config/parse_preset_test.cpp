@@ -89,6 +89,16 @@ TEST_SUITE("config/parse_preset") {
         {"video:\n  sampling: random\n", "p.yaml:2:13: video.sampling: "},
         {"engine: [1, 2]\n", "p.yaml:1:9: a list"},
         {"- device\n", "p.yaml:1:1: a list"},
+        {"engine:\n  max_num_seqs: [4]\n",
+         "p.yaml:2:17: engine.max_num_seqs: expected one value, found a list"},
+        {"engine:\n  kv_cache_dir: [a]\n", "p.yaml:2:17: engine.kv_cache_dir: expected one value"},
+        {"generation:\n  stop: [a, [b]]\n", "p.yaml:2:13: a list"},
+        {"generation:\n  stop: [a, {b: c}]\n", "p.yaml:2:13: a map in a list"},
+        {"generation:\n  stop: [a, b: c]\n", "p.yaml:2:13: a map in a list"},
+        {"generation:\n  stop: [a, ~]\n", "p.yaml:2:13: a list with nothing in a place"},
+        {"generation:\n  stop: [a, \"\"]\n", "p.yaml:2:9: generation.stop: a text without"},
+        {"generation:\n  stop: \"\"\n", "p.yaml:2:9: generation.stop: a text without"},
+        {"generation:\n  stop: [a\n", "p.yaml:"},
         {"just text\n", "p.yaml:1:1: expected sections"},
         {"engine:\n  batching: {a: b}\n", "p.yaml:2:13: a map below a section"},
         {"a: &x {b: *x}\n", "p.yaml:1:"},
@@ -110,6 +120,20 @@ TEST_SUITE("config/parse_preset") {
       CHECK(message.starts_with(c.message));
       CHECK(message.find('\n') == std::string::npos);
     }
+  }
+
+  TEST_CASE("a list is one of texts; one text is a list, too") {
+    const auto stop = [](const std::string& value) {
+      return parse_preset("generation:\n  stop: " + value + "\n", "p.yaml").generation.stop;
+    };
+    using Texts = std::vector<std::string>;
+    CHECK(stop("끝") == Texts{"끝"});
+    CHECK(stop("[끝, \"\\n\", 7]") == Texts{"끝", "\n", "7"});
+    CHECK(stop("\n    - a b\n    - 'c'") == Texts{"a b", "c"});
+    CHECK(stop("[]").empty());
+    Preset preset;
+    preset.generation.stop = {"a, \"b\"", "]\n"};
+    CHECK(parse_preset(to_yaml(preset), preset.name) == preset);
   }
 
   TEST_CASE("nesting without end and files without end are refused") {

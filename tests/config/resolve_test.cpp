@@ -80,9 +80,11 @@ TEST_SUITE("config/resolve") {
     CHECK(engine().prefix_cache == engine::PrefixCache::kOn);
     CHECK(engine().disk.folder == "cache");
     CHECK(engine().disk.max_bytes == 2'000'000);
-    CHECK(stop_strings(preset).empty());
-    apply_override(preset, {"generation.stop", "끝.\n\n###", ""});
-    CHECK(stop_strings(preset) == std::vector<std::string>{"끝.", "###"});
+    CHECK(preset.generation.stop.empty());
+    apply_override(preset, {"generation.stop", "", "", {"끝.", "\n"}});
+    CHECK(preset.generation.stop == std::vector<std::string>{"끝.", "\n"});
+    apply_override(preset, {"generation.stop", "#", ""});
+    CHECK(preset.generation.stop == std::vector<std::string>{"#"});
   }
 
   TEST_CASE("beams arrive with their rules, and --quality is greedy about them") {
