@@ -4,6 +4,8 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cerrno>
+#include <cstring>
 #include <iostream>
 #include <iterator>
 #include <memory>
@@ -96,6 +98,15 @@ records::Retry retry_of(const RunFlags& flags) {
   return retry;
 }
 
+// What is wrong with them is said before a model is loaded.
+void check_output(const RunFlags& flags) {
+  if (flags.output.empty() && (flags.retry_failed || flags.overwrite || !flags.retry.empty())) {
+    throw Error(ErrorCode::kUsage, "--retry, --retry-failed and --overwrite need -o FILE");
+  }
+  choose_format(flags);
+  retry_of(flags);
+}
+
 std::vector<pipeline::Prompt> choose_prompts(const RunFlags& flags, const config::Preset& preset) {
   if (flags.prompts_file.empty()) {
     return pipeline::name_prompts(flags.preset.prompts.empty()
@@ -172,7 +183,8 @@ void skip_finished(const records::RecordFile& file, const RunFlags& flags,
 }
 
 pipeline::ProgressStyle progress_style(const RunFlags& flags) {
-  if (flags.quiet) return pipeline::ProgressStyle::kSilent;
+  // A live line and a caption that grows would write over each other.
+  if (flags.quiet || flags.stream) return pipeline::ProgressStyle::kSilent;
   return stderr_is_terminal() ? pipeline::ProgressStyle::kLive : pipeline::ProgressStyle::kSparse;
 }
 
@@ -205,21 +217,26 @@ class SpokenCaption {
 
   void say(std::string_view text) {
     has_begun_ = true;
-    std::cout << text << std::flush;
-    if (!std::cout) stop_.store(true);  // nobody reads it any more
+    errno = 0;
+    if (std::cout << text << std::flush) return;
+    if (error_ == 0) error_ = errno;
+    stop_.store(true);
   }
 
-  // Ends the line, if there is one. False when nobody reads it any more.
+  // Ends the line, if there is one. False when its reader has left; throws Error(kIo) when it could
+  // not be written for another reason.
   bool end() {
     if (has_begun_) say("\n");
-    const bool is_read = static_cast<bool>(std::cout);
-    std::cout.clear();  // a reader that has left is no error
-    return is_read;
+    std::cout.clear();
+    if (error_ == 0 || error_ == EPIPE) return error_ == 0;
+    throw Error(ErrorCode::kIo,
+                std::string("standard output: cannot write: ") + std::strerror(error_));
   }
 
  private:
   std::atomic<bool>& stop_;
   bool has_begun_ = false;
+  int error_ = 0;  // errno of the first text that could not be written
 };
 
 // Keeps no record: the caption has been said.
@@ -246,14 +263,33 @@ void check_stream(const RunFlags& flags, const config::Preset& preset, std::size
   }
 }
 
-int run(const RunFlags& flags) {
-  if (flags.output.empty() && (flags.retry_failed || flags.overwrite || !flags.retry.empty())) {
-    throw Error(ErrorCode::kUsage, "--retry, --retry-failed and --overwrite need -o FILE");
+struct Output {
+  std::unique_ptr<records::RecordSink> sink;
+  std::int64_t num_failed_before = 0;
+};
+
+// Leaves out of `inputs` what is done already.
+Output open_output(const RunFlags& flags, const records::Manifest& manifest,
+                   const std::vector<pipeline::Prompt>& prompts,
+                   std::vector<pipeline::Input>& inputs) {
+  const records::Format format = choose_format(flags);
+  if (flags.output.empty()) {
+    if (flags.stream) return {.sink = std::make_unique<NoRecords>()};
+    return {.sink = std::make_unique<records::StreamSink>(STDOUT_FILENO, format)};
   }
-  const records::Retry retry = retry_of(flags);
+  const auto existing =
+      flags.overwrite ? records::Existing::kOverwrite : records::Existing::kResume;
+  auto file = std::make_unique<records::RecordFile>(flags.output, format, manifest, existing,
+                                                    retry_of(flags));
+  skip_finished(*file, flags, prompts, inputs);
+  const std::int64_t num_failed = file->finished().num_failed();
+  return {.sink = std::move(file), .num_failed_before = num_failed};
+}
+
+int run(const RunFlags& flags) {
+  check_output(flags);
   if (flags.quiet) set_log_level(LogLevel::kWarning);
   std::atomic<bool>& stop = catch_interrupts();
-  const records::Format format = choose_format(flags);
   const Machine machine = detect_machine();
   const config::LoadedPreset loaded = load_preset(flags.preset, machine);
   if (!loaded.note.empty()) log_info("config", loaded.note);
@@ -275,31 +311,16 @@ int run(const RunFlags& flags) {
   SpokenCaption spoken(stop);
   if (flags.stream) options.on_text = [&](std::string_view text) { spoken.say(text); };
 
-  std::unique_ptr<records::RecordSink> sink;
-  std::int64_t num_failed_before = 0;
-  if (flags.output.empty() && flags.stream) {
-    sink = std::make_unique<NoRecords>();
-  } else if (flags.output.empty()) {
-    sink = std::make_unique<records::StreamSink>(STDOUT_FILENO, format);
-  } else {
-    const auto existing =
-        flags.overwrite ? records::Existing::kOverwrite : records::Existing::kResume;
-    auto file = std::make_unique<records::RecordFile>(
-        flags.output, format, make_manifest(loaded.preset, *model, model_hash, prompts), existing,
-        retry);
-    skip_finished(*file, flags, prompts, inputs);
-    num_failed_before = file->finished().num_failed();
-    sink = std::move(file);
-  }
-
+  Output output = open_output(flags, make_manifest(loaded.preset, *model, model_hash, prompts),
+                              prompts, inputs);
   pipeline::Outcome outcome;
   {
     pipeline::ProgressLine line(progress_style(flags));
     options.on_progress = [&line](const pipeline::Progress& progress) { line.update(progress); };
-    outcome = pipeline::run(*model, inputs, options, *sink);
+    outcome = pipeline::run(*model, inputs, options, *output.sink);
   }
   if (!spoken.end()) return kExitInterrupted;
-  return report(outcome, options.threads, flags, num_failed_before);
+  return report(outcome, options.threads, flags, output.num_failed_before);
 }
 
 }  // namespace

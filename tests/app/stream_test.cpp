@@ -67,6 +67,10 @@ TEST_SUITE("app/stream") {
         std::string(CAPTION_BINARY) + " run -q --stream " + video() + " 2>" + err + " | true";
     CHECK(std::system(command.c_str()) == 0);
     CHECK(read_text(err) == "");
+    const std::string full = std::string(CAPTION_BINARY) + " run -q --stream " + video() +
+                             " >/dev/full 2>" + err + "; test $? -eq 5";
+    CHECK(std::system(full.c_str()) == 0);
+    CHECK(read_text(err).find("standard output: cannot write") != std::string::npos);
   }
 
   TEST_CASE("a stop string ends a caption and is no part of it") {
