@@ -160,6 +160,7 @@ video:
 """
     return {
         "full": full, "composed": composed, "empty": "", "comment": "# nothing\n", "scalar": "x", "list": "[1, 2]",
+        "texts": "generation:\n  stop: [끝, \"\\n\", '#']\n", "list_in_list": "generation:\n  stop: [a, [b], {c: d}, ~]\n",
         "unknown_section": "nope:\n  a: 1\n", "unknown_key": "engine:\n  nope: 1\n",
         "duplicate": "engine:\n  max_num_seqs: 1\n  max_num_seqs: 2\n", "duplicate_section": "video: {}\nvideo: {}\n",
         "number": "engine: {max_num_seqs: 1.5}", "range": "engine: {max_num_seqs: 0}", "nan": "generation: {temperature: .nan}",
