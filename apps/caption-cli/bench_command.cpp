@@ -35,6 +35,7 @@ struct BenchFlags {
   PresetFlags preset;
   std::vector<std::string> videos;
   std::string references;
+  PriceOf price = PriceOf::kNothing;
   WorkloadKind workload = WorkloadKind::kFixed;
   std::string shape;
   std::int64_t num_requests = 0;  // 0: as many as make three full batches
@@ -221,8 +222,8 @@ int run_bench(const BenchFlags& flags) {
   if (has_videos && (!flags.shape.empty() || !flags.sweep.empty())) {
     throw Error(ErrorCode::kUsage, "--shape and --sweep are for synthetic workloads, not videos");
   }
-  if (!has_videos && !flags.references.empty()) {
-    throw Error(ErrorCode::kUsage, "--references needs videos to caption");
+  if (!has_videos && (!flags.references.empty() || flags.price != PriceOf::kNothing)) {
+    throw Error(ErrorCode::kUsage, "--references and --price need videos to caption");
   }
   if (!flags.svg.empty() && flags.sweep.size() < 2) {
     throw Error(ErrorCode::kUsage,
@@ -235,6 +236,7 @@ int run_bench(const BenchFlags& flags) {
     return bench_videos({.paths = flags.videos,
                          .prompts = flags.preset.prompts,
                          .references = flags.references,
+                         .price = flags.price,
                          .repeat = flags.repeat,
                          .json = flags.json},
                         loaded, machine);
@@ -305,6 +307,14 @@ void add_bench_command(CLI::App& root, int& exit_code) {
       ->add_option("--references", flags->references,
                    "with videos: score the captions against these, as `eval` does")
       ->type_name("FILE");
+  const std::map<std::string, PriceOf> prices = {{"attention", PriceOf::kAttention},
+                                                 {"kv", PriceOf::kKvCache}};
+  command
+      ->add_option("--price", flags->price,
+                   "with videos: memory, speed and scores of attention (full, topk-merge, "
+                   "squeezed) or of kv (bf16, f16, int8, f32 pages), side by side")
+      ->transform(CLI::CheckedTransformer(prices).description(""))
+      ->type_name("NAME");
   add_workload_flags(*command, *flags);
   command->add_option("--json", flags->json, "every run as JSON to this file, or - for stdout")
       ->type_name("FILE");

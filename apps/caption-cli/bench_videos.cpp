@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/log.h"
+#include "bench/price_report.h"
 #include "bench/process_memory.h"
 #include "bench/video_report.h"
 #include "config/resolve.h"
@@ -120,6 +121,77 @@ bench::Roofline measure_machine(const config::Preset& preset, const Machine& mac
   return bench::measure_roofline(stream);
 }
 
+struct PricedOptions {
+  std::string name;
+  engine::EngineOptions options;
+};
+
+std::vector<PricedOptions> kv_variants(const engine::EngineOptions& options) {
+  std::vector<PricedOptions> variants;
+  for (const DType dtype : {DType::kBF16, DType::kF16, DType::kI8, DType::kF32}) {
+    variants.push_back({std::string(dtype_name(dtype)) + " KV", options});
+    variants.back().options.kv_dtype = dtype;
+  }
+  return variants;
+}
+
+// What is kept is a share of the prompt: what would be much for one model is nothing for another.
+std::vector<PricedOptions> attention_variants(const engine::EngineOptions& options,
+                                              std::int64_t prompt_tokens) {
+  std::vector<PricedOptions> variants = {{"full attention", options}};
+  for (const std::int64_t part : {2, 4}) {
+    engine::EngineOptions merged = options;
+    merged.compression.mode = engine::CompressionMode::kTopkMerge;
+    merged.compression.keep_tokens = static_cast<std::int32_t>(
+        std::max<std::int64_t>(merged.compression.window_tokens, prompt_tokens / part));
+    merged.compression.num_summaries = 8;
+    variants.push_back({"topk-merge, " + std::to_string(merged.compression.keep_tokens) + " of " +
+                            std::to_string(prompt_tokens) + " kept",
+                        merged});
+  }
+  for (const float threshold : {0.01F, 0.05F}) {
+    engine::EngineOptions squeezed = options;
+    squeezed.compression.mode = engine::CompressionMode::kSqueezed;
+    squeezed.compression.threshold = threshold;
+    variants.push_back(
+        {"squeezed, clusters above " + std::to_string(static_cast<int>(threshold * 100)) + " %",
+         squeezed});
+  }
+  return variants;
+}
+
+bench::PriceReport measure_prices(const BenchVideos& wanted, model::CaptionModel& model,
+                                  const std::vector<pipeline::Input>& inputs,
+                                  const pipeline::Options& options,
+                                  const bench::DecoderCosts& costs) {
+  std::vector<records::Record> records;
+  std::vector<PricedOptions> variants;
+  if (wanted.price == PriceOf::kKvCache) {
+    variants = kv_variants(options.engine);
+  } else {
+    // One run tells how long prompts are, and wakes the machine.
+    log_info("bench", "prices, a run to warm up");
+    const bench::VideoRun warm = run_once(model, inputs, options, costs, records);
+    const std::int64_t captioned = std::max<std::int64_t>(1, warm.num_clips - warm.num_failed);
+    variants = attention_variants(options.engine, warm.prompt_tokens / captioned);
+  }
+  bench::PriceReport report;
+  for (const PricedOptions& variant : variants) report.rows.push_back({.name = variant.name});
+  for (int round = 0; round < wanted.repeat; ++round) {
+    for (std::size_t i = 0; i < variants.size(); ++i) {
+      log_info("bench", variants[i].name + ", run " + std::to_string(round + 1) + " of " +
+                            std::to_string(wanted.repeat));
+      pipeline::Options changed = options;
+      changed.engine = variants[i].options;
+      report.rows[i].runs.push_back(run_once(model, inputs, changed, costs, records));
+      if (round == 0 && !wanted.references.empty()) {
+        report.rows[i].scores = score(wanted.references, options.prompts.front().name, records);
+      }
+    }
+  }
+  return report;
+}
+
 }  // namespace
 
 int bench_videos(const BenchVideos& wanted, const config::LoadedPreset& loaded,
@@ -146,6 +218,13 @@ int bench_videos(const BenchVideos& wanted, const config::LoadedPreset& loaded,
                                " weights, " + std::string(dtype_name(options.engine.kv_dtype)) +
                                " KV, " + std::to_string(config::num_threads(preset, machine)) +
                                " threads"};
+  if (wanted.price != PriceOf::kNothing) {
+    bench::PriceReport prices = measure_prices(wanted, *model, found.inputs, options, costs);
+    prices.subject = report.subject;
+    if (wanted.json != "-") std::cout << bench::to_table(prices);
+    if (!wanted.json.empty()) write_text(wanted.json, bench::to_json(prices));
+    return prices.rows.front().median_run().num_failed > 0 ? kExitClipsFailed : kExitOk;
+  }
   report.max_num_seqs = preset.engine.max_num_seqs;
   report.before = measure_machine(preset, machine);
   std::vector<records::Record> records;

@@ -10,11 +10,19 @@
 
 namespace caption::cli {
 
+// Which option's prices are asked for.
+enum class PriceOf {
+  kNothing,
+  kAttention,  // full, topk-merge and squeezed
+  kKvCache,    // bf16, f16, int8 and f32 pages
+};
+
 struct BenchVideos {
   std::vector<std::string> paths;
   std::vector<std::string> prompts;  // asked about each clip; empty: the preset's
   // JSONL or a folder of label files, for the first prompt's captions; empty: no scores.
   std::string references;
+  PriceOf price = PriceOf::kNothing;
   int repeat = 1;
   std::string json;  // file, "-" or empty
 };

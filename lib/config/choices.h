@@ -33,6 +33,9 @@ inline constexpr std::array kKvFormats = {
 inline constexpr std::array kBatchings = {Choice<Batching>{Batching::kContinuous, "continuous"},
                                           Choice<Batching>{Batching::kStatic, "static"}};
 
+inline constexpr std::array kAttentions = {Choice<Attention>{Attention::kFull, "full"},
+                                           Choice<Attention>{Attention::kTopkMerge, "topk-merge"},
+                                           Choice<Attention>{Attention::kSqueezed, "squeezed"}};
 inline constexpr std::array kEarlyStoppings = {
     Choice<EarlyStopping>{EarlyStopping::kFalse, "false"},
     Choice<EarlyStopping>{EarlyStopping::kTrue, "true"},
@@ -42,6 +45,7 @@ constexpr const auto& choices_of(DeviceType) { return kDeviceTypes; }
 constexpr const auto& choices_of(WeightFormat) { return kWeightFormats; }
 constexpr const auto& choices_of(KvFormat) { return kKvFormats; }
 constexpr const auto& choices_of(Batching) { return kBatchings; }
+constexpr const auto& choices_of(Attention) { return kAttentions; }
 constexpr const auto& choices_of(EarlyStopping) { return kEarlyStoppings; }
 
 template <class E>

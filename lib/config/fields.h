@@ -76,6 +76,15 @@ void for_each_field(P& preset, Visit&& visit) {
         engine.chunked_prefill);
   visit(Field{"engine.prefix_cache", "--prefix-cache", "reuse KV pages of equal prefixes"},
         engine.prefix_cache);
+  visit(Field{"engine.attention", "--attention",
+              "what decoding attends to: everything, or less at a price in quality (see bench)"},
+        engine.attention);
+  visit(Field{"engine.attention_keep_tokens", "--attention-keep-tokens",
+              "topk-merge: prompt tokens that stay; the others become 32 means"},
+        engine.attention_keep_tokens, Int{32, 1 << 20});
+  visit(Field{"engine.attention_threshold", "--attention-threshold",
+              "squeezed: share of attention below which a cluster of vision tokens is passed over"},
+        engine.attention_threshold, Real{0.0, 1.0});
   visit(Field{"engine.kv_cache_bytes", "--kv-cache-bytes",
               "memory for KV pages in bytes; 0: what max_num_seqs clips need, within "
               "memory_utilization"},

@@ -18,6 +18,7 @@ enum class DeviceType { kAuto, kCpu, kCuda };
 enum class WeightFormat { kF32, kBF16, kF16, kInt8, kNf4, kAwq, kGptq };
 enum class KvFormat { kAuto, kF32, kBF16, kF16, kInt8 };
 enum class Batching { kContinuous, kStatic };
+enum class Attention { kFull, kTopkMerge, kSqueezed };
 enum class EarlyStopping { kFalse, kTrue, kNever };
 
 struct DeviceSection {
@@ -54,6 +55,9 @@ struct EngineSection {
   std::int64_t max_num_batched_tokens = 2048;
   bool chunked_prefill = true;
   bool prefix_cache = false;
+  Attention attention = Attention::kFull;
+  std::int64_t attention_keep_tokens = 512;
+  double attention_threshold = 0.01;
   std::int64_t kv_cache_bytes = 0;
   std::string kv_cache_dir;
   std::int64_t kv_cache_dir_bytes = 16LL << 30;

@@ -29,6 +29,23 @@ DType kv_dtype(const Preset& preset) {
   }
 }
 
+std::int32_t to_int32(std::int64_t value) {
+  return static_cast<std::int32_t>(std::clamp<std::int64_t>(
+      value, std::numeric_limits<std::int32_t>::min(), std::numeric_limits<std::int32_t>::max()));
+}
+
+engine::CompressionOptions compression(const EngineSection& section) {
+  engine::CompressionOptions options;
+  switch (section.attention) {
+    case Attention::kFull: options.mode = engine::CompressionMode::kNone; break;
+    case Attention::kTopkMerge: options.mode = engine::CompressionMode::kTopkMerge; break;
+    case Attention::kSqueezed: options.mode = engine::CompressionMode::kSqueezed; break;
+  }
+  options.keep_tokens = to_int32(section.attention_keep_tokens);
+  options.threshold = static_cast<float>(section.attention_threshold);
+  return options;
+}
+
 sampling::EarlyStopping early_stopping(EarlyStopping choice) {
   switch (choice) {
     case EarlyStopping::kFalse: return sampling::EarlyStopping::kNo;
@@ -45,11 +62,6 @@ std::string join(const std::vector<std::string>& parts) {
     out += parts[i];
   }
   return out;
-}
-
-std::int32_t to_int32(std::int64_t value) {
-  return static_cast<std::int32_t>(std::clamp<std::int64_t>(
-      value, std::numeric_limits<std::int32_t>::min(), std::numeric_limits<std::int32_t>::max()));
 }
 
 }  // namespace
@@ -150,18 +162,19 @@ int num_threads(const Preset& preset, const Machine& machine) {
 
 engine::EngineOptions engine_options(const Preset& preset, std::int64_t kv_cache_bytes,
                                      const Hash128& model_identity) {
-  return {.batching = preset.engine.batching == Batching::kStatic ? engine::BatchMode::kStatic
-                                                                  : engine::BatchMode::kContinuous,
-          .max_num_seqs = to_int32(preset.engine.max_num_seqs),
-          .max_num_batched_tokens = to_int32(preset.engine.max_num_batched_tokens),
-          .chunked_prefill = preset.engine.chunked_prefill,
-          .kv_cache_bytes = kv_cache_bytes,
-          .kv_dtype = kv_dtype(preset),
-          .prefix_cache =
-              preset.engine.prefix_cache ? engine::PrefixCache::kOn : engine::PrefixCache::kOff,
-          .model_identity = model_identity,
-          .disk = {.folder = preset.engine.kv_cache_dir,
-                   .max_bytes = preset.engine.kv_cache_dir_bytes}};
+  return {
+      .batching = preset.engine.batching == Batching::kStatic ? engine::BatchMode::kStatic
+                                                              : engine::BatchMode::kContinuous,
+      .max_num_seqs = to_int32(preset.engine.max_num_seqs),
+      .max_num_batched_tokens = to_int32(preset.engine.max_num_batched_tokens),
+      .chunked_prefill = preset.engine.chunked_prefill,
+      .kv_cache_bytes = kv_cache_bytes,
+      .kv_dtype = kv_dtype(preset),
+      .prefix_cache =
+          preset.engine.prefix_cache ? engine::PrefixCache::kOn : engine::PrefixCache::kOff,
+      .model_identity = model_identity,
+      .disk = {.folder = preset.engine.kv_cache_dir, .max_bytes = preset.engine.kv_cache_dir_bytes},
+      .compression = compression(preset.engine)};
 }
 
 sampling::SamplingParams sampling_params(const Preset& preset) {
@@ -197,7 +210,7 @@ std::vector<std::pair<std::string, std::string>> caption_settings(const Preset& 
     const bool decides =
         std::any_of(kSections.begin(), kSections.end(),
                     [&key = key](std::string_view section) { return key.starts_with(section); }) ||
-        key == "video.num_frames" || key == "video.sampling";
+        key.starts_with("engine.attention") || key == "video.num_frames" || key == "video.sampling";
     // The prompt stands apart, with the model's default filled in; paths give way to a hash.
     const bool is_path = key == "model.path" || key == "model.vision" || key == "model.projector" ||
                          key == "model.llm" || key == "model.adapter";

@@ -221,7 +221,6 @@ void Engine::State::finish_prompts(const scheduler::StepPlan& plan) {
         sequence.compressed->finish_prompt(stream, memory.views(), block_table);
     if (num_slots < sequence.num_prompt) scheduler.shrink(planned.id, num_slots);
     compression_bytes += sequence.compressed->size_bytes();
-    stats.compression_peak_bytes = std::max(stats.compression_peak_bytes, compression_bytes);
   }
 }
 
@@ -240,6 +239,7 @@ void Engine::State::count_step(const scheduler::StepPlan& plan) {
   stats.mean_batch += static_cast<double>(plan.sequences.size());
   const auto num_used = static_cast<double>(pool.num_used());
   stats.mean_pages_used += num_used;
+  stats.mean_compression_bytes += static_cast<double>(compression_bytes);
   stats.mean_page_waste += static_cast<double>(scheduler.num_empty_slots()) /
                            (num_used * static_cast<double>(kv::kPageTokens));
   for (const scheduler::PlannedSequence& planned : plan.sequences) count_tokens(planned);
@@ -438,6 +438,7 @@ EngineStats Engine::stats() const {
     stats.mean_batch /= num_steps;
     stats.mean_pages_used /= num_steps;
     stats.mean_page_waste /= num_steps;
+    stats.mean_compression_bytes /= num_steps;
   }
   stats.pages_peak = state_->pool.peak_used();
   stats.evicted_pages = state_->pool.num_evicted();

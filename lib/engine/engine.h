@@ -83,11 +83,11 @@ struct EngineStats {
   std::int64_t busy_us = 0;  // inside step()
   double mean_batch = 0;     // sequences per step
   std::int64_t pages_total = 0;
-  std::int64_t pages_peak = 0;              // most that sequences named at a time
-  std::int64_t page_bytes = 0;              // K and V of all layers of one page
-  double mean_pages_used = 0;               // named by sequences
-  double mean_page_waste = 0;               // share of their slots that holds no token
-  std::int64_t compression_peak_bytes = 0;  // most that compressed attention held beside the pages
+  std::int64_t pages_peak = 0;        // most that sequences named at a time
+  std::int64_t page_bytes = 0;        // K and V of all layers of one page
+  double mean_pages_used = 0;         // named by sequences
+  double mean_page_waste = 0;         // share of their slots that holds no token
+  double mean_compression_bytes = 0;  // held by compressed attention beside the pages
   // Prefix cache: prompt tokens that were looked up at admission, and those found.
   std::int64_t prefix_lookup_tokens = 0;
   std::int64_t prefix_hit_tokens = 0;

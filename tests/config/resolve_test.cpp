@@ -109,6 +109,9 @@ TEST_SUITE("config/resolve") {
     apply_override(b, {"device.threads", "3", ""});
     apply_override(b, {"video.decode_timeout_s", "9", ""});
     CHECK(caption_settings(a) == caption_settings(b));
+    apply_override(b, {"engine.attention", "squeezed", ""});
+    CHECK(caption_settings(a) != caption_settings(b));
+    CHECK(engine_options(b, 99).compression.mode == engine::CompressionMode::kSqueezed);
     for (const char* key : {"generation.seed", "video.num_frames", "generation.top_k"}) {
       Preset c;
       apply_override(c, {key, "3", ""});
