@@ -134,6 +134,8 @@ std::vector<bench::Variant> make_pair(WorkloadKind workload, const engine::Engin
   };
   switch (workload) {
     case WorkloadKind::kStaticVsContinuous:
+      add("static, padded", [](auto& o) { o.batching = engine::BatchMode::kStatic; });
+      pair.back().ended_rows = bench::EndedRows::kPadded;
       add("static", [](auto& o) { o.batching = engine::BatchMode::kStatic; });
       add("continuous", [](auto& o) { o.batching = engine::BatchMode::kContinuous; });
       break;

@@ -44,9 +44,26 @@ std::vector<SequenceLengths> lengths_of(const std::vector<engine::Completion>& c
   return lengths;
 }
 
+// Every output as long as the longest of its batch.
+Workload pad_batches(const Workload& workload, std::int64_t batch) {
+  Workload padded = workload;
+  auto& requests = padded.requests;
+  for (auto begin = requests.begin(); begin != requests.end();) {
+    const auto end = begin + std::min<std::ptrdiff_t>(batch, requests.end() - begin);
+    const auto longest = std::max_element(
+        begin, end, [](const auto& a, const auto& b) { return a.output_tokens < b.output_tokens; });
+    const std::int64_t output_tokens = longest->output_tokens;
+    for (; begin != end; ++begin) begin->output_tokens = output_tokens;
+  }
+  return padded;
+}
+
 Measurement measure(model::Decoder& decoder, Stream& stream, const DecoderCosts& costs,
                     const Workload& workload, const Variant& variant, std::uint64_t seed) {
-  std::vector<engine::Request> requests = make_requests(workload, decoder.spec(), seed);
+  const bool is_padded = variant.ended_rows == EndedRows::kPadded;
+  std::vector<engine::Request> requests =
+      make_requests(is_padded ? pad_batches(workload, variant.options.max_num_seqs) : workload,
+                    decoder.spec(), seed);
   reset_peak_memory();
   engine::Engine engine(decoder, stream, variant.options);
   std::vector<engine::Completion> completions;
@@ -66,7 +83,10 @@ Measurement measure(model::Decoder& decoder, Stream& stream, const DecoderCosts&
             [](const auto& a, const auto& b) { return a.id < b.id; });
   Hasher hasher;
   for (std::size_t i = 0; i < completions.size(); ++i) {
-    const engine::Completion& completion = completions[i];
+    engine::Completion& completion = completions[i];
+    if (is_padded && std::ssize(completion.output_ids) > workload.requests[i].output_tokens) {
+      completion.output_ids.resize(static_cast<std::size_t>(workload.requests[i].output_tokens));
+    }
     measurement.prompt_tokens += completion.prompt_tokens;
     measurement.output_tokens += std::ssize(completion.output_ids);
     const bool is_whole = std::ssize(completion.output_ids) == workload.requests[i].output_tokens;

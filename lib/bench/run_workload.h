@@ -21,10 +21,20 @@
 
 namespace caption::bench {
 
+// What a static batch does with rows whose request has ended before the longest of the batch.
+enum class EndedRows {
+  kLeave,  // they leave the step: the engine's own static mode
+  // They are computed on, and what they say is thrown away: static batching as generate() of
+  // transformers does it. Measured by asking for the longest output of each batch; only tokens that
+  // the workload wants are counted.
+  kPadded,
+};
+
 struct Variant {
   std::string name;   // "continuous, 8"
   std::string group;  // "continuous": those that differ in max_num_seqs alone; a line in a chart
   engine::EngineOptions options;
+  EndedRows ended_rows = EndedRows::kLeave;
 };
 
 // One run of a workload.

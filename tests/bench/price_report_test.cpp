@@ -1,0 +1,70 @@
+// Prices are of the median run, per running sequence, beside the first row.
+#include "bench/price_report.h"
+
+#include <doctest/doctest.h>
+
+#include "base/error.h"
+#include "base/json.h"
+
+namespace caption::bench {
+namespace {
+
+VideoRun make_run(std::int64_t busy_us, double mean_pages) {
+  VideoRun run;
+  run.seconds = 1;
+  run.num_clips = 4;
+  run.output_tokens = 100;
+  run.stats.busy_us = busy_us;
+  run.stats.mean_pages_used = mean_pages;
+  run.stats.page_bytes = 1000;
+  run.stats.mean_batch = 2;
+  return run;
+}
+
+PriceReport make_report() {
+  PriceReport report;
+  report.subject = {.model = "a model", .setting = "bf16"};
+  report.rows.push_back(
+      {.name = "all",
+       .runs = {make_run(500'000, 8), make_run(100'000, 8), make_run(50'000, 8)},
+       .scores = {{.metric = "meteor-ko", .value = 0.8, .low = 0.7, .high = 0.9}}});
+  report.rows.push_back({.name = "half",
+                         .runs = {make_run(50'000, 4)},
+                         .scores = {{.metric = "meteor-ko", .value = 0.75, .low = 0, .high = 1}}});
+  report.rows.back().runs[0].stats.mean_compression_bytes = 600;
+  return report;
+}
+
+TEST_SUITE("bench/price_report") {
+  TEST_CASE("memory is per running sequence, speed that of the median run") {
+    const PriceReport report = make_report();
+    CHECK(report.rows[0].kv_bytes_per_sequence() == 4000);
+    CHECK(report.rows[0].engine_tokens_per_s() == 1000);
+    CHECK(report.rows[1].kv_bytes_per_sequence() == 2300);
+    CHECK(report.rows[1].engine_tokens_per_s() == 2000);
+    CHECK(PriceRow{.name = "idle", .runs = {VideoRun{}}}.kv_bytes_per_sequence() == 0);
+    CHECK_THROWS_AS(PriceRow{}.median_run(), Error);
+  }
+
+  TEST_CASE("the table sets each row beside the first") {
+    const std::string table = to_table(make_report());
+    const std::string half = table.substr(table.find("\nhalf"));
+    CHECK(half.find("0.575x") != std::string::npos);
+    CHECK(half.find("2.00x") != std::string::npos);
+    CHECK(half.find("0.750") != std::string::npos);
+    CHECK(half.find("-0.050") != std::string::npos);
+    CHECK(table.find("0.700 to 0.900") != std::string::npos);
+  }
+
+  TEST_CASE("JSON holds every row") {
+    const JsonObject json =
+        JsonObject::parse(to_json(make_report()), "report", ErrorCode::kInternal);
+    const auto rows = json.get_objects("rows");
+    REQUIRE(rows.size() == 2);
+    CHECK(rows[1].get_int("kv_bytes_per_sequence", 0, 0, 1 << 20) == 2300);
+    CHECK(rows[1].get_object("scores")->get_double("meteor-ko", 0) == 0.75);
+  }
+}
+
+}  // namespace
+}  // namespace caption::bench
