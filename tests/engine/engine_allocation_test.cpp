@@ -32,6 +32,7 @@ TEST_SUITE("engine/engine") {
     struct Case {
       const char* name;
       sampling::SamplingParams sampling;
+      PrefixCache prefix_cache = PrefixCache::kOff;
     };
     const Case cases[] = {
         {"greedy", {.max_new_tokens = 200}},
@@ -42,13 +43,17 @@ TEST_SUITE("engine/engine") {
           .repetition_penalty = 1.1,
           .no_repeat_ngram_size = 3,
           .max_new_tokens = 200}},
+        {"behind the prefix cache", {.max_new_tokens = 200}, PrefixCache::kOn},
+        {"beams", {.max_new_tokens = 200, .num_beams = 3}},
     };
     for (const Case& c : cases) {
       CAPTURE(std::string(c.name));
       ThreadPool pool(1);
       Stream stream(pool);
       FakeDecoder decoder;
-      Engine engine(decoder, stream, options_with_pages(100));
+      EngineOptions options = options_with_pages(250);
+      options.prefix_cache = c.prefix_cache;
+      Engine engine(decoder, stream, options);
       for (std::int32_t i = 0; i < 4; ++i) {
         Request request;
         request.prompt_ids = {1, 2, i};
