@@ -46,6 +46,12 @@ engine::CompressionOptions compression(const EngineSection& section) {
   return options;
 }
 
+// The same files held in another precision give other vision tokens and pages.
+Hash128 cache_identity(const Preset& preset, const Hash128& model_hash) {
+  return hash_string(model_hash.hex() + " " +
+                     std::string(choice_name(preset.quantization.weights)));
+}
+
 sampling::EarlyStopping early_stopping(EarlyStopping choice) {
   switch (choice) {
     case EarlyStopping::kFalse: return sampling::EarlyStopping::kNo;
@@ -161,7 +167,7 @@ int num_threads(const Preset& preset, const Machine& machine) {
 }
 
 engine::EngineOptions engine_options(const Preset& preset, std::int64_t kv_cache_bytes,
-                                     const Hash128& model_identity) {
+                                     const Hash128& model_hash) {
   return {
       .batching = preset.engine.batching == Batching::kStatic ? engine::BatchMode::kStatic
                                                               : engine::BatchMode::kContinuous,
@@ -172,7 +178,7 @@ engine::EngineOptions engine_options(const Preset& preset, std::int64_t kv_cache
       .kv_dtype = kv_dtype(preset),
       .prefix_cache =
           preset.engine.prefix_cache ? engine::PrefixCache::kOn : engine::PrefixCache::kOff,
-      .model_identity = model_identity,
+      .model_identity = cache_identity(preset, model_hash),
       .disk = {.folder = preset.engine.kv_cache_dir, .max_bytes = preset.engine.kv_cache_dir_bytes},
       .compression = compression(preset.engine)};
 }

@@ -37,9 +37,9 @@ std::int64_t plan_kv_cache_bytes(const Preset& preset, const model::DecoderSpec&
                                  std::int64_t held_bytes, std::int64_t machine_memory_bytes);
 
 int num_threads(const Preset& preset, const Machine& machine);
-// `model_identity` keys the caches (CaptionModel::content_hash()).
+// `model_hash` (CaptionModel::content_hash()) and how weights are held key the caches.
 engine::EngineOptions engine_options(const Preset& preset, std::int64_t kv_cache_bytes,
-                                     const Hash128& model_identity = {});
+                                     const Hash128& model_hash = {});
 // Without stop ids: those are the model's.
 sampling::SamplingParams sampling_params(const Preset& preset);
 video::ReadOptions read_options(const Preset& preset);

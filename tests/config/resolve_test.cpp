@@ -67,11 +67,13 @@ TEST_SUITE("config/resolve") {
     const auto engine = [&] { return engine_options(preset, 99, Hash128{3, 4}); };
     CHECK(engine().batching == engine::BatchMode::kStatic);
     CHECK(engine().kv_dtype == DType::kBF16);
-    CHECK(engine().model_identity == Hash128{3, 4});
+    const Hash128 identity = engine().model_identity;
+    CHECK(identity != engine_options(preset, 99, Hash128{3, 5}).model_identity);
     CHECK(engine().prefix_cache == engine::PrefixCache::kOff);
     CHECK(engine().disk.folder.empty());
     apply_override(preset, {"quantization.weights", "f32", ""});
     CHECK(engine().kv_dtype == DType::kF32);
+    CHECK(engine().model_identity != identity);  // other bits in the caches
     apply_override(preset, {"quantization.kv_cache", "int8", ""});
     apply_override(preset, {"engine.prefix_cache", "true", ""});
     apply_override(preset, {"engine.kv_cache_dir", "cache", ""});
