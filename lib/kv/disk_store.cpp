@@ -119,7 +119,9 @@ struct DiskStore::State {
   void evict(std::int64_t size_bytes);
   std::optional<std::vector<std::byte>> read(const Hash128& key,
                                              std::optional<std::size_t> wanted_bytes);
-  std::optional<std::vector<std::byte>> read_file(const Hash128& key, std::string& fault) const;
+  std::optional<std::vector<std::byte>> read_file(const Hash128& key,
+                                                  std::optional<std::size_t> wanted_bytes,
+                                                  std::string& fault) const;
   void remove_file(const Hash128& key) const;
   bool write_file(const Pending& blob);
   void run_writer();
@@ -216,8 +218,8 @@ void DiskStore::State::remove_file(const Hash128& key) const {
 }
 
 // The payload, or nothing and in `fault` a phrase that says why; no phrase: there is no such file.
-std::optional<std::vector<std::byte>> DiskStore::State::read_file(const Hash128& key,
-                                                                  std::string& fault) const {
+std::optional<std::vector<std::byte>> DiskStore::State::read_file(
+    const Hash128& key, std::optional<std::size_t> wanted_bytes, std::string& fault) const {
   const Descriptor folder = open_folder(folder_of(key));
   if (folder.get() < 0) return std::nullopt;
   const Descriptor file(::openat(folder.get(), file_name_of(key).c_str(),
@@ -238,7 +240,13 @@ std::optional<std::vector<std::byte>> DiskStore::State::read_file(const Hash128&
   const bool has_header = file_bytes >= kBlobHeaderBytes && read_all(file.get(), header);
   fault = has_header ? describe_header_fault(header, name_of(key), file_bytes) : "is cut short";
   if (!fault.empty()) return std::nullopt;
-  std::vector<std::byte> payload(static_cast<std::size_t>(file_bytes - kBlobHeaderBytes));
+  const auto payload_bytes = static_cast<std::size_t>(file_bytes - kBlobHeaderBytes);
+  if (wanted_bytes && payload_bytes != *wanted_bytes) {
+    fault = "holds " + std::to_string(payload_bytes) + " bytes; " + std::to_string(*wanted_bytes) +
+            " were expected";
+    return std::nullopt;
+  }
+  std::vector<std::byte> payload(payload_bytes);
   if (!read_all(file.get(), payload) || !payload_matches(header, payload)) {
     fault = "is damaged: its checksum does not match";
     return std::nullopt;
@@ -259,13 +267,8 @@ std::optional<std::vector<std::byte>> DiskStore::State::read(
     }
   }
   std::string fault;
-  std::optional<std::vector<std::byte>> payload = read_file(key, fault);
+  std::optional<std::vector<std::byte>> payload = read_file(key, wanted_bytes, fault);
   const std::lock_guard lock(mutex);
-  if (payload.has_value() && wanted_bytes && payload->size() != *wanted_bytes) {
-    fault = "holds " + std::to_string(payload->size()) + " bytes; " +
-            std::to_string(*wanted_bytes) + " were expected";
-    payload.reset();
-  }
   if (payload.has_value()) {
     ++stats.hits;
     add(key, static_cast<std::int64_t>(payload->size() + kBlobHeaderBytes));
