@@ -35,4 +35,10 @@ void linear_add(Stream& stream, ConstView x, const PackedWeight& weight, ConstVi
                  y);
 }
 
+void linear_quick_gelu(Stream& stream, ConstView x, const PackedWeight& weight, ConstView bias,
+                       View y) {
+  checked_linear(internal::Check("linear_quick_gelu", stream), stream, x, weight, bias,
+                 LinearOutput::kQuickGelu, y);
+}
+
 }  // namespace caption::kernels

@@ -1,14 +1,22 @@
 #include "kernels/packed_weight.h"
 
 #include <algorithm>
+#include <cstring>
 #include <string>
 
 #include "base/error.h"
+#include "kernels/cpu/tier.h"
 
 namespace caption::kernels {
 namespace {
 
-void pack_panel(ConstView rows, std::int64_t panel, BF16* to) {
+// A group never holds more columns, so that the kernels' buffers have a fixed size; a longer one is
+// cut into several with the same scale.
+constexpr std::int64_t kMaxGroupColumns = 128;
+
+std::int64_t divide_up(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
+
+void pack_panel_16(ConstView rows, std::int64_t panel, BF16* to) {
   const std::int64_t num_columns = rows.dim(1);
   const std::int64_t first = panel * kPanelFeatures;
   const std::int64_t count = std::min(kPanelFeatures, rows.dim(0) - first);
@@ -20,6 +28,11 @@ void pack_panel(ConstView rows, std::int64_t panel, BF16* to) {
       to[(k / 2 * kPanelFeatures + n) * 2 + k % 2] = from[k];
     }
   }
+}
+
+std::uint8_t nibble_of(const QuantisedMatrix& rows, std::int64_t n, std::int64_t k) {
+  const std::uint8_t both = rows.codes.as<std::uint8_t>()[n * rows.codes.dim(1) + k / 2];
+  return static_cast<std::uint8_t>(k % 2 == 0 ? both & 15u : both >> 4u);
 }
 
 }  // namespace
@@ -36,24 +49,171 @@ PackedWeight PackedWeight::pack_panels(ThreadPool& pool, ConstView rows) {
                     rows.dim(1) > 0,
                 "panels of a weight of shape " + rows.shape().to_string() + ", " +
                     std::string(dtype_name(rows.dtype())) + "; bf16 was wanted");
-  const std::int64_t num_panels = (rows.dim(0) + kPanelFeatures - 1) / kPanelFeatures;
-  const std::int64_t pairs = (rows.dim(1) + 1) / 2;
+  const std::int64_t num_panels = divide_up(rows.dim(0), kPanelFeatures);
+  const std::int64_t pairs = divide_up(rows.dim(1), 2);
   PackedWeight packed;
+  packed.layout_ = Layout::kPanels;
   packed.num_features_ = rows.dim(0);
   packed.num_columns_ = rows.dim(1);
   packed.panels_ = Tensor(DType::kBF16, {num_panels, pairs, kPanelFeatures, 2});
   BF16* const panels = packed.panels_.as<BF16>();
   pool.parallel_for(num_panels, 1, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t panel = begin; panel < end; ++panel) {
-      pack_panel(rows, panel, panels + panel * pairs * kPanelFeatures * 2);
+      pack_panel_16(rows, panel, panels + panel * pairs * kPanelFeatures * 2);
     }
   });
   return packed;
 }
 
+PackedWeight PackedWeight::pack_quantised(ThreadPool& pool, std::int64_t num_rows,
+                                          const QuantisedRows& rows) {
+  CAPTION_CHECK(num_rows > 0, "panels of a weight without rows");
+  const QuantisedMatrix first = rows(0, std::min(kPanelFeatures, num_rows));
+  CAPTION_CHECK(first.group_columns % 2 == 0 || first.num_groups() == 1,
+                "panels of groups of an odd number of columns");
+  PackedWeight packed;
+  packed.layout_ = first.is_4_bit() ? Layout::kPanels4 : Layout::kPanels8;
+  packed.num_features_ = num_rows;
+  packed.num_columns_ = first.num_columns;
+  packed.codebook_ = first.codebook;
+  const bool is_cut = first.group_columns > kMaxGroupColumns;
+  CAPTION_CHECK(!is_cut || first.group_columns % kMaxGroupColumns == 0 || first.num_groups() == 1,
+                "panels of groups of " + std::to_string(first.group_columns) + " columns");
+  packed.group_columns_ = is_cut ? kMaxGroupColumns : (first.group_columns + 1) / 2 * 2;
+  const std::int64_t num_panels = divide_up(num_rows, kPanelFeatures);
+  const std::int64_t groups = divide_up(first.num_columns, packed.group_columns_);
+  const std::int64_t pairs = divide_up(first.num_columns, 2);
+  packed.panels_ = first.is_4_bit() ? Tensor(DType::kU8, {num_panels, pairs, kPanelFeatures})
+                                    : Tensor(DType::kI8, {num_panels, pairs, 2 * kPanelFeatures});
+  packed.scales_ = Tensor(DType::kF32, {num_panels, groups, kPanelFeatures});
+  if (!first.offsets.empty()) packed.offsets_ = Tensor(DType::kF32, packed.scales_.shape());
+  pool.parallel_for(num_panels, 1, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t panel = begin; panel < end; ++panel) {
+      const std::int64_t row = panel * kPanelFeatures;
+      packed.pack_panel(rows(row, std::min(kPanelFeatures, num_rows - row)), panel);
+    }
+  });
+  return packed;
+}
+
+void PackedWeight::pack_panel(const QuantisedMatrix& rows, std::int64_t panel) {
+  const std::int64_t groups = scales_.dim(1);
+  const std::int64_t pair_bytes = panels_.dim(2);
+  auto* const codes = reinterpret_cast<std::uint8_t*>(panels_.view().raw()) +
+                      panel * panels_.dim(1) * pair_bytes;
+  std::memset(codes, 0, static_cast<std::size_t>(panels_.dim(1) * pair_bytes));
+  const std::int64_t first_scale = panel * groups * kPanelFeatures;
+  std::fill_n(scales_.as<float>() + first_scale, groups * kPanelFeatures, 0.0F);
+  if (!offsets_.empty()) {
+    std::fill_n(offsets_.as<float>() + first_scale, groups * kPanelFeatures, 0.0F);
+  }
+  for (std::int64_t n = 0; n < rows.num_rows(); ++n) {
+    for (std::int64_t g = 0; g < groups; ++g) {
+      const std::int64_t from = n * rows.num_groups() + g * group_columns_ / rows.group_columns;
+      const std::int64_t to = first_scale + g * kPanelFeatures + n;
+      scales_.as<float>()[to] = rows.scales.as<float>()[from];
+      if (!offsets_.empty()) offsets_.as<float>()[to] = rows.offsets.as<float>()[from];
+    }
+    for (std::int64_t k = 0; k < num_columns_; ++k) {
+      std::uint8_t* const pair = codes + k / 2 * pair_bytes;
+      if (layout_ == Layout::kPanels8) {
+        pair[cpu::panel8_position(n, k % 2)] =
+            static_cast<std::uint8_t>(rows.codes.as<std::int8_t>()[n * num_columns_ + k]);
+      } else {
+        const unsigned shift = n < 16 ? 0 : 4;
+        pair[cpu::panel4_position(n, k % 2)] |=
+            static_cast<std::uint8_t>(nibble_of(rows, n, k) << shift);
+      }
+    }
+  }
+}
+
+PackedWeight PackedWeight::pack_8a8(ThreadPool& pool, std::int64_t num_rows,
+                                    const QuantisedRows& rows) {
+  CAPTION_CHECK(num_rows > 0, "panels of a weight without rows");
+  const std::int64_t num_columns = rows(0, 1).num_columns;
+  const std::int64_t num_panels = divide_up(num_rows, kPanelFeatures);
+  const std::int64_t quads = divide_up(num_columns, 4);
+  PackedWeight packed;
+  packed.layout_ = Layout::kPanels8A8;
+  packed.num_features_ = num_rows;
+  packed.num_columns_ = num_columns;
+  packed.group_columns_ = num_columns;
+  packed.panels_ = Tensor(DType::kU8, {num_panels, quads, kPanelFeatures, 4});
+  packed.scales_ = Tensor::zeros(DType::kF32, {num_panels, kPanelFeatures});
+  pool.parallel_for(num_panels, 1, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t panel = begin; panel < end; ++panel) {
+      const std::int64_t first = panel * kPanelFeatures;
+      const QuantisedMatrix part = rows(first, std::min(kPanelFeatures, num_rows - first));
+      CAPTION_CHECK(!part.is_4_bit() && part.num_groups() == 1,
+                    "kPanels8A8 takes codes of 8 bits with a scale per row");
+      std::uint8_t* const to =
+          packed.panels_.as<std::uint8_t>() + panel * quads * kPanelFeatures * 4;
+      std::memset(to, 128, static_cast<std::size_t>(quads * kPanelFeatures * 4));
+      for (std::int64_t n = 0; n < part.num_rows(); ++n) {
+        packed.scales_.as<float>()[first + n] = part.scales.as<float>()[n];
+        const std::int8_t* const codes = part.codes.as<std::int8_t>() + n * num_columns;
+        for (std::int64_t k = 0; k < num_columns; ++k) {
+          to[(k / 4 * kPanelFeatures + n) * 4 + k % 4] = static_cast<std::uint8_t>(codes[k] + 128);
+        }
+      }
+    }
+  });
+  return packed;
+}
+
+void PackedWeight::unpack_row(std::int64_t n, float* to) const {
+  const std::int64_t panel = n / kPanelFeatures;
+  const std::int64_t feature = n % kPanelFeatures;
+  if (layout_ == Layout::kRows) {
+    dispatch_float(rows_.dtype(), [&](auto tag) {
+      const auto* const from = rows_.as<decltype(tag)>() + n * rows_.row_stride();
+      for (std::int64_t k = 0; k < num_columns_; ++k) to[k] = to_float(from[k]);
+    });
+    return;
+  }
+  if (layout_ == Layout::kPanels) {
+    const BF16* const pairs =
+        panels_.as<BF16>() + panel * panels_.dim(1) * kPanelFeatures * 2 + feature * 2;
+    for (std::int64_t k = 0; k < num_columns_; ++k) {
+      to[k] = to_float(pairs[k / 2 * 2 * kPanelFeatures + k % 2]);
+    }
+    return;
+  }
+  const auto* const bytes = static_cast<const std::uint8_t*>(panels_.view().raw());
+  if (layout_ == Layout::kPanels8A8) {
+    const std::uint8_t* const quads = bytes + panel * panels_.dim(1) * kPanelFeatures * 4;
+    const float scale = scales_.as<float>()[n];
+    for (std::int64_t k = 0; k < num_columns_; ++k) {
+      to[k] = scale * static_cast<float>(quads[(k / 4 * kPanelFeatures + feature) * 4 + k % 4] - 128);
+    }
+    return;
+  }
+  const std::int64_t groups = scales_.dim(1);
+  const std::int64_t pair_bytes = panels_.dim(2);
+  const std::uint8_t* const codes = bytes + panel * panels_.dim(1) * pair_bytes;
+  for (std::int64_t k = 0; k < num_columns_; ++k) {
+    const std::int64_t group = (panel * groups + k / group_columns_) * kPanelFeatures + feature;
+    const std::uint8_t* const pair = codes + k / 2 * pair_bytes;
+    float value = 0;
+    if (layout_ == Layout::kPanels8) {
+      value = static_cast<float>(static_cast<std::int8_t>(pair[cpu::panel8_position(feature, k % 2)]));
+    } else {
+      const unsigned both = pair[cpu::panel4_position(feature, k % 2)];
+      value = to_float(codebook_[feature < 16 ? both & 15u : both >> 4u]);
+    }
+    to[k] = scales_.as<float>()[group] * value +
+            (offsets_.empty() ? 0.0F : offsets_.as<float>()[group]);
+  }
+}
+
 std::int64_t PackedWeight::size_bytes() const {
-  if (layout() == Layout::kPanels) return static_cast<std::int64_t>(panels_.size_bytes());
-  return num_features_ * num_columns_ * static_cast<std::int64_t>(dtype_size_bytes(rows_.dtype()));
+  if (layout_ == Layout::kRows) {
+    return num_features_ * num_columns_ *
+           static_cast<std::int64_t>(dtype_size_bytes(rows_.dtype()));
+  }
+  return static_cast<std::int64_t>(panels_.size_bytes() + scales_.size_bytes() +
+                                   offsets_.size_bytes());
 }
 
 bool prefers_panels(CpuTier tier) { return tier == CpuTier::kAvx512Bf16; }

@@ -4,22 +4,8 @@
 
 #include "base/error.h"
 #include "kernels/cpu/parallel.h"
-#include "tensor/dtype.h"
 
 namespace caption::kernels::impl {
-
-namespace {
-
-// Row `id` of panels: its pair of columns p is the 32-bit word p * 32 + id % 32 of its panel.
-void read_panel_row(ConstView panels, std::int64_t id, std::int64_t dim, float* to) {
-  const BF16* const pairs =
-      panels.as<BF16>() + id / kPanelFeatures * panels.row_stride() + id % kPanelFeatures * 2;
-  for (std::int64_t c = 0; c < dim; ++c) {
-    to[c] = to_float(pairs[c / 2 * 2 * kPanelFeatures + c % 2]);
-  }
-}
-
-}  // namespace
 
 void embedding(Cpu, Stream& stream, ConstView ids, const PackedWeight& table, View y) {
   const std::int32_t* const id = ids.as<std::int32_t>();
@@ -31,23 +17,8 @@ void embedding(Cpu, Stream& stream, ConstView ids, const PackedWeight& table, Vi
                                                    std::to_string(vocab));
   }
   float* const out = y.as<float>();
-  if (table.layout() == PackedWeight::Layout::kPanels) {
-    cpu::parallel_for(stream, ids.dim(0), dim, [&](std::int64_t begin, std::int64_t end) {
-      for (std::int64_t t = begin; t < end; ++t) {
-        read_panel_row(table.panels(), id[t], dim, out + t * y.row_stride());
-      }
-    });
-    return;
-  }
-  dispatch_float(table.rows().dtype(), [&](auto tag) {
-    const auto* const rows = table.rows().as<decltype(tag)>();
-    cpu::parallel_for(stream, ids.dim(0), dim, [&](std::int64_t begin, std::int64_t end) {
-      for (std::int64_t t = begin; t < end; ++t) {
-        const auto* const from = rows + id[t] * table.rows().row_stride();
-        float* const to = out + t * y.row_stride();
-        for (std::int64_t c = 0; c < dim; ++c) to[c] = to_float(from[c]);
-      }
-    });
+  cpu::parallel_for(stream, ids.dim(0), dim, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t t = begin; t < end; ++t) table.unpack_row(id[t], out + t * y.row_stride());
   });
 }
 

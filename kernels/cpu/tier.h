@@ -39,6 +39,51 @@ struct PanelArgs {
   std::int64_t m = 0;
 };
 
+// bf16 activations times one panel of quantised weights (kernels/packed_weight.h):
+//   c[m, n] = sum over groups g of scales[g, n] * (sum over the columns of g of a * code)
+//                                  + offsets[g, n] * a_sums[m, g]
+// a group's sum first, then scale and offset, group after group.
+struct QuantisedArgs {
+  const std::uint16_t* a = nullptr;  // [m, 2 * num_pairs] bf16, zeros where K ends
+  std::int64_t a_stride = 0;
+  const float* a_sums = nullptr;  // [m, groups]; with offsets
+  std::int64_t a_sums_stride = 0;
+  const std::uint8_t* codes = nullptr;      // [num_pairs, 64 or 32]
+  const std::uint16_t* codebook = nullptr;  // of 4-bit codes: 16 bf16
+  const float* scales = nullptr;            // [groups, kPanelColumns]
+  const float* offsets = nullptr;           // or null
+  std::int64_t num_pairs = 0;
+  std::int64_t group_pairs = 0;  // at most kMaxGroupPairs; the last group may be shorter
+  float* c = nullptr;            // [m, kPanelColumns]
+  std::int64_t c_stride = 0;
+  std::int64_t m = 0;
+};
+inline constexpr std::int64_t kMaxGroupPairs = 64;
+
+// Where the code of feature n (of 32) and column c (of a pair) stands among a pair's bytes.
+// 8 bits: a register of 64 bytes is widened to two of 16-bit numbers, the first 16 features and the
+// last, by interleaving with their upper bytes within 16-byte lanes: the lower 8 bytes of each lane
+// go to the first. Static: each tier's file compiles its own.
+static constexpr std::int64_t panel8_position(std::int64_t n, std::int64_t c) {
+  const std::int64_t i = n % 16 * 2 + c;
+  return i / 8 * 16 + n / 16 * 8 + i % 8;
+}
+// 4 bits: byte i of 32 holds number i of the first 16 features in its lower half, of the last 16 in
+// its upper.
+static constexpr std::int64_t panel4_position(std::int64_t n, std::int64_t c) { return n % 16 * 2 + c; }
+
+// Signed 8-bit activations times one panel of unsigned 8-bit weights, exact:
+//   c[m, n] = sum_k a[m, k] * panel[k / 4][n][k % 4]
+struct IntegerArgs {
+  const std::int8_t* a = nullptr;  // [m, 4 * num_quads], zeros where K ends
+  std::int64_t a_stride = 0;
+  const std::uint8_t* panel = nullptr;
+  std::int64_t num_quads = 0;
+  std::int32_t* c = nullptr;  // [m, kPanelColumns]
+  std::int64_t c_stride = 0;
+  std::int64_t m = 0;
+};
+
 struct SwishArgs {
   const float* x = nullptr;
   float beta = 1;
@@ -57,6 +102,9 @@ struct Tier {
   Gemm accumulate[kNumElements];
   // c = a * panels^T; every sum runs over the pairs of columns in their order.
   void (*panel_gemm)(const PanelArgs& args);
+  void (*panel8)(const QuantisedArgs& args);
+  void (*panel4)(const QuantisedArgs& args);
+  void (*panel8a8)(const IntegerArgs& args);
   // Rounds to nearest, ties to even.
   void (*to_bf16)(const float* x, std::uint16_t* y, std::int64_t n);
   // x[i] = exp(x[i] - shift), returns their sum; x[i] <= shift.
@@ -72,6 +120,9 @@ const Tier& avx512bf16_tier();  // x86-64 only; the CPU must have those and AVX5
 
 // The plain loops of panel_gemm and to_bf16, for the tiers without instructions of their own.
 void panel_gemm_reference(const PanelArgs& args);
+void panel8_reference(const QuantisedArgs& args);
+void panel4_reference(const QuantisedArgs& args);
+void panel8a8_reference(const IntegerArgs& args);
 void to_bf16_reference(const float* x, std::uint16_t* y, std::int64_t n);
 
 }  // namespace caption::kernels::cpu

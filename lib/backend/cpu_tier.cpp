@@ -25,7 +25,7 @@ std::size_t count_supported_tiers() {
   };
   if (!has_all({"avx2", "fma", "f16c"})) return 1;
   if (!has_all({"avx512f", "avx512bw", "avx512dq", "avx512vl"})) return 2;
-  if (!has_all({"avx512bf16"})) return 3;
+  if (!has_all({"avx512bf16", "avx512vbmi", "avx512vnni"})) return 3;
   return 4;
 }
 

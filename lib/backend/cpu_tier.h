@@ -14,7 +14,7 @@ enum class CpuTier {
   kReference,   // plain loops, the build's baseline
   kAvx2,        // AVX2, FMA, F16C
   kAvx512,      // AVX-512 F, BW, DQ, VL
-  kAvx512Bf16,  // those and AVX512-BF16
+  kAvx512Bf16,  // those, AVX512-BF16, VBMI and VNNI
 };
 
 std::string_view cpu_tier_name(CpuTier tier);  // "reference", "avx2", "avx512", "avx512bf16"

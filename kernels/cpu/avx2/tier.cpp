@@ -7,6 +7,7 @@
 
 #include "kernels/cpu/internal/simd_exp.h"
 #include "kernels/cpu/internal/simd_gemm.h"
+#include "kernels/cpu/internal/simd_panels.h"
 
 namespace caption::kernels::cpu {
 namespace {
@@ -77,6 +78,34 @@ struct Avx2 {
     }
   }
 
+  // even, odd, even, odd, ... of two bf16.
+  static Register broadcast_bf16_pair(const std::uint16_t* pair) {
+    std::uint32_t both;
+    __builtin_memcpy(&both, pair, sizeof both);
+    const __m256i even = _mm256_set1_epi32(static_cast<int>(both << 16));
+    const __m256i odd = _mm256_set1_epi32(static_cast<int>(both & 0xFFFF0000u));
+    return _mm256_castsi256_ps(_mm256_blend_epi32(even, odd, 0xAA));
+  }
+  // 16 numbers of a codebook.
+  static void store_widened(const std::uint16_t* codebook, float* y) {
+    for (int i = 0; i < 16; i += kWidth) store(y + i, load<Element::kBF16>(codebook, i));
+  }
+  // low[i], high[i] = codebook at the lower and upper half of byte i, for 8 bytes.
+  static void lookup_halves(const float* codebook, const std::uint8_t* bytes, float* low,
+                            float* high) {
+    const __m256 first = _mm256_loadu_ps(codebook);
+    const __m256 last = _mm256_loadu_ps(codebook + 8);
+    const __m256i both =
+        _mm256_cvtepu8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(bytes)));
+    const auto lookup = [&](__m256i index) {  // its bit 3 chooses the half
+      const __m256 chooses_last = _mm256_castsi256_ps(_mm256_slli_epi32(index, 28));
+      return _mm256_blendv_ps(_mm256_permutevar8x32_ps(first, index),
+                              _mm256_permutevar8x32_ps(last, index), chooses_last);
+    };
+    store(low, lookup(both));
+    store(high, lookup(_mm256_srli_epi32(both, 4)));
+  }
+
   static Register add(Register x, Register y) { return _mm256_add_ps(x, y); }
   static Register subtract(Register x, Register y) { return _mm256_sub_ps(x, y); }
   static Register multiply(Register x, Register y) { return _mm256_mul_ps(x, y); }
@@ -122,6 +151,9 @@ constexpr Tier kTier = {
     .accumulate = {accumulate<Avx2, Element::kF32>, accumulate<Avx2, Element::kBF16>,
                    accumulate<Avx2, Element::kF16>, accumulate<Avx2, Element::kI8>},
     .panel_gemm = panel_gemm_reference,
+    .panel8 = panel8<Avx2>,
+    .panel4 = panel4<Avx2>,
+    .panel8a8 = panel8a8<Avx2>,
     .to_bf16 = to_bf16_reference,
     .exp_sum = exp_sum<Avx2>,
     .swish = swish<Avx2>};

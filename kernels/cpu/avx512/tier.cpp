@@ -8,6 +8,7 @@
 
 #include "kernels/cpu/internal/simd_exp.h"
 #include "kernels/cpu/internal/simd_gemm.h"
+#include "kernels/cpu/internal/simd_panels.h"
 
 namespace caption::kernels::cpu {
 namespace {
@@ -74,6 +75,29 @@ struct Avx512 {
     }
   }
 
+  // even, odd, even, odd, ... of two bf16.
+  static Register broadcast_bf16_pair(const std::uint16_t* pair) {
+    std::uint32_t both;
+    __builtin_memcpy(&both, pair, sizeof both);
+    const __m512i even = _mm512_set1_epi32(static_cast<int>(both << 16));
+    return _mm512_castsi512_ps(
+        _mm512_mask_set1_epi32(even, 0xAAAA, static_cast<int>(both & 0xFFFF0000u)));
+  }
+  // 16 numbers of a codebook.
+  static void store_widened(const std::uint16_t* codebook, float* y) {
+    store(y, load<Element::kBF16>(codebook, 0));
+  }
+  // low[i], high[i] = codebook at the lower and upper half of byte i, for 8 bytes.
+  static void lookup_halves(const float* codebook, const std::uint8_t* bytes, float* low,
+                            float* high) {
+    const __m256 first = _mm256_loadu_ps(codebook);
+    const __m256 last = _mm256_loadu_ps(codebook + 8);
+    const __m256i both =
+        _mm256_cvtepu8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(bytes)));
+    _mm256_storeu_ps(low, _mm256_permutex2var_ps(first, both, last));
+    _mm256_storeu_ps(high, _mm256_permutex2var_ps(first, _mm256_srli_epi32(both, 4), last));
+  }
+
   static Register add(Register x, Register y) { return _mm512_add_ps(x, y); }
   static Register subtract(Register x, Register y) { return _mm512_sub_ps(x, y); }
   static Register multiply(Register x, Register y) { return _mm512_mul_ps(x, y); }
@@ -114,6 +138,9 @@ constexpr Tier kTier = {
     .accumulate = {accumulate<Avx512, Element::kF32>, accumulate<Avx512, Element::kBF16>,
                    accumulate<Avx512, Element::kF16>, accumulate<Avx512, Element::kI8>},
     .panel_gemm = panel_gemm_reference,
+    .panel8 = panel8<Avx512>,
+    .panel4 = panel4<Avx512>,
+    .panel8a8 = panel8a8<Avx512>,
     .to_bf16 = to_bf16_reference,
     .exp_sum = exp_sum<Avx512>,
     .swish = swish<Avx512>};

@@ -5,6 +5,7 @@
 // panels of two go by at a time, so that there are chains of sums enough to hide the latency.
 #include <immintrin.h>
 
+#include "kernels/cpu/avx512bf16/panels.h"
 #include "kernels/cpu/tier.h"
 
 namespace caption::kernels::cpu {
@@ -104,6 +105,9 @@ void to_bf16(const float* x, std::uint16_t* y, std::int64_t n) {
 Tier make_tier() {
   Tier tier = avx512_tier();
   tier.panel_gemm = panel_gemm;
+  tier.panel8 = panel8_avx512bf16;
+  tier.panel4 = panel4_avx512bf16;
+  tier.panel8a8 = panel8a8_avx512bf16;
   tier.to_bf16 = to_bf16;
   return tier;
 }

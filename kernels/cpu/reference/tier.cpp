@@ -1,6 +1,7 @@
 // The plain loops that define the results; other tiers are tested against them.
 #include "kernels/cpu/tier.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "tensor/dtype.h"
@@ -93,6 +94,62 @@ void panel_gemm_reference(const PanelArgs& args) {
   }
 }
 
+namespace {
+
+// code(pair, n, c): the weight of feature n and column 2 * pair + c, without its scale.
+template <class Code>
+void quantised_panel(const QuantisedArgs& args, const Code& code) {
+  for (std::int64_t m = 0; m < args.m; ++m) {
+    const std::uint16_t* const a = args.a + m * args.a_stride;
+    float* const c = args.c + m * args.c_stride;
+    for (std::int64_t n = 0; n < kPanelColumns; ++n) c[n] = 0;
+    std::int64_t group = 0;
+    for (std::int64_t first = 0; first < args.num_pairs; first += args.group_pairs, ++group) {
+      const std::int64_t end = std::min(args.num_pairs, first + args.group_pairs);
+      for (std::int64_t n = 0; n < kPanelColumns; ++n) {
+        float sum = 0;
+        for (std::int64_t pair = first; pair < end; ++pair) {
+          sum += to_float(BF16{a[2 * pair]}) * code(pair, n, 0) +
+                 to_float(BF16{a[2 * pair + 1]}) * code(pair, n, 1);
+        }
+        c[n] += args.scales[group * kPanelColumns + n] * sum;
+        if (args.offsets == nullptr) continue;
+        c[n] += args.offsets[group * kPanelColumns + n] * args.a_sums[m * args.a_sums_stride + group];
+      }
+    }
+  }
+}
+
+}  // namespace
+
+void panel8_reference(const QuantisedArgs& args) {
+  quantised_panel(args, [&](std::int64_t pair, std::int64_t n, std::int64_t column) {
+    const std::int64_t at = pair * 2 * kPanelColumns + panel8_position(n, column);
+    return static_cast<float>(static_cast<std::int8_t>(args.codes[at]));
+  });
+}
+
+void panel4_reference(const QuantisedArgs& args) {
+  quantised_panel(args, [&](std::int64_t pair, std::int64_t n, std::int64_t column) {
+    const unsigned both = args.codes[pair * kPanelColumns + panel4_position(n, column)];
+    return to_float(BF16{args.codebook[n < 16 ? both & 15u : both >> 4u]});
+  });
+}
+
+void panel8a8_reference(const IntegerArgs& args) {
+  for (std::int64_t m = 0; m < args.m; ++m) {
+    std::int32_t* const c = args.c + m * args.c_stride;
+    for (std::int64_t n = 0; n < kPanelColumns; ++n) c[n] = 0;
+    for (std::int64_t quad = 0; quad < args.num_quads; ++quad) {
+      const std::int8_t* const a = args.a + m * args.a_stride + 4 * quad;
+      const std::uint8_t* const b = args.panel + quad * 4 * kPanelColumns;
+      for (std::int64_t n = 0; n < kPanelColumns; ++n) {
+        c[n] += a[0] * b[4 * n] + a[1] * b[4 * n + 1] + a[2] * b[4 * n + 2] + a[3] * b[4 * n + 3];
+      }
+    }
+  }
+}
+
 void to_bf16_reference(const float* x, std::uint16_t* y, std::int64_t n) {
   for (std::int64_t i = 0; i < n; ++i) y[i] = to_bf16(x[i]).bits;
 }
@@ -103,6 +160,9 @@ constexpr Tier kReferenceTier = {
     .dot = {dot<float>, dot<BF16>, dot<F16>, dot<std::int8_t>},
     .accumulate = {accumulate<float>, accumulate<BF16>, accumulate<F16>, accumulate<std::int8_t>},
     .panel_gemm = panel_gemm_reference,
+    .panel8 = panel8_reference,
+    .panel4 = panel4_reference,
+    .panel8a8 = panel8a8_reference,
     .to_bf16 = to_bf16_reference,
     .exp_sum = exp_sum,
     .swish = swish};

@@ -56,7 +56,8 @@ std::vector<std::string> detect_cpu_features() {
       {"avx2", leaf7.ebx, 5, kYmmState},        {"avxvnni", leaf7_1.eax, 4, kYmmState},
       {"avx512f", leaf7.ebx, 16, kZmmState},    {"avx512dq", leaf7.ebx, 17, kZmmState},
       {"avx512bw", leaf7.ebx, 30, kZmmState},   {"avx512vl", leaf7.ebx, 31, kZmmState},
-      {"avx512vnni", leaf7.ecx, 11, kZmmState}, {"avx512bf16", leaf7_1.eax, 5, kZmmState},
+      {"avx512vbmi", leaf7.ecx, 1, kZmmState},  {"avx512vnni", leaf7.ecx, 11, kZmmState},
+      {"avx512bf16", leaf7_1.eax, 5, kZmmState},
       {"avx512fp16", leaf7.edx, 23, kZmmState}, {"amx-tile", leaf7.edx, 24, kTileState},
       {"amx-bf16", leaf7.edx, 22, kTileState},  {"amx-int8", leaf7.edx, 25, kTileState},
   };

@@ -1,0 +1,161 @@
+#include "weights/quantise.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <vector>
+
+#include "base/error.h"
+
+namespace caption::weights {
+namespace {
+
+// arXiv:2305.14314 appendix E.
+constexpr std::array<float, 16> kNf4Values = {
+    -1.0F,
+    -0.6961928009986877F,
+    -0.5250730514526367F,
+    -0.39491748809814453F,
+    -0.28444138169288635F,
+    -0.18477343022823334F,
+    -0.09105003625154495F,
+    0.0F,
+    0.07958029955625534F,
+    0.16093020141124725F,
+    0.24611230194568634F,
+    0.33791524171829224F,
+    0.44070982933044434F,
+    0.5626170039176941F,
+    0.7229568362236023F,
+    1.0F,
+};
+
+std::int64_t group_columns_of(QuantisedFormat format, std::int64_t num_columns) {
+  switch (format) {
+    case QuantisedFormat::kInt8Row: return num_columns;
+    case QuantisedFormat::kInt8:
+    case QuantisedFormat::kInt4: return 128;
+    case QuantisedFormat::kNf4: return 64;
+  }
+  return num_columns;
+}
+
+bool is_4_bit(QuantisedFormat format) {
+  return format == QuantisedFormat::kInt4 || format == QuantisedFormat::kNf4;
+}
+
+std::array<BF16, 16> codebook_of(QuantisedFormat format) {
+  std::array<BF16, 16> codebook{};
+  for (std::size_t i = 0; i < codebook.size(); ++i) {
+    codebook[i] = to_bf16(format == QuantisedFormat::kNf4 ? kNf4Values[i]
+                                                          : static_cast<float>(i) - 8.0F);
+  }
+  return codebook;
+}
+
+// One group of one row: what rounds its weights to codes.
+struct Group {
+  float scale = 0;
+  float offset = 0;
+};
+
+Group measure(const float* w, std::int64_t count, QuantisedFormat format) {
+  const auto [min, max] = std::minmax_element(w, w + count);
+  const float largest = std::max(std::abs(*min), std::abs(*max));
+  switch (format) {
+    case QuantisedFormat::kInt8:
+    case QuantisedFormat::kInt8Row: return {.scale = largest / 127.0F};
+    case QuantisedFormat::kNf4: return {.scale = largest};
+    case QuantisedFormat::kInt4: {
+      const float scale = *max / 15.0F - *min / 15.0F;
+      return {.scale = scale, .offset = *min + 8.0F * scale};
+    }
+  }
+  return {};
+}
+
+std::int32_t round_to(float w, const Group& group, std::int32_t low, std::int32_t high) {
+  if (group.scale == 0) return std::clamp<std::int32_t>(0, low, high);
+  const float code = std::nearbyint((w - group.offset) / group.scale);
+  return std::clamp(static_cast<std::int32_t>(code), low, high);
+}
+
+// The codebook ascends: a value's code is the number of midpoints below it.
+std::uint8_t nearest_in(const std::array<BF16, 16>& codebook, float value) {
+  unsigned code = 0;
+  for (std::size_t i = 1; i < codebook.size(); ++i) {
+    code += value > (to_float(codebook[i - 1]) + to_float(codebook[i])) / 2 ? 1 : 0;
+  }
+  return static_cast<std::uint8_t>(code);
+}
+
+std::uint8_t code_of_4_bits(float w, const Group& group, QuantisedFormat format,
+                            const std::array<BF16, 16>& codebook) {
+  if (format == QuantisedFormat::kInt4) {
+    return static_cast<std::uint8_t>(round_to(w, group, -8, 7) + 8);
+  }
+  return nearest_in(codebook, group.scale == 0 ? 0.0F : w / group.scale);
+}
+
+void quantise_row(const float* w, std::int64_t row, QuantisedFormat format,
+                  QuantisedMatrix& matrix) {
+  const std::int64_t columns = matrix.num_columns;
+  const std::int64_t groups = matrix.num_groups();
+  for (std::int64_t g = 0; g < groups; ++g) {
+    const std::int64_t first = g * matrix.group_columns;
+    const std::int64_t end = std::min(columns, first + matrix.group_columns);
+    const Group group = measure(w + first, end - first, format);
+    matrix.scales.as<float>()[row * groups + g] = group.scale;
+    if (!matrix.offsets.empty()) matrix.offsets.as<float>()[row * groups + g] = group.offset;
+    for (std::int64_t k = first; k < end; ++k) {
+      if (!matrix.is_4_bit()) {
+        matrix.codes.as<std::int8_t>()[row * columns + k] =
+            static_cast<std::int8_t>(round_to(w[k], group, -127, 127));
+        continue;
+      }
+      const unsigned code = code_of_4_bits(w[k], group, format, matrix.codebook);
+      std::uint8_t& both = matrix.codes.as<std::uint8_t>()[row * matrix.codes.dim(1) + k / 2];
+      both = static_cast<std::uint8_t>(k % 2 == 0 ? code : both | code << 4u);
+    }
+  }
+}
+
+}  // namespace
+
+QuantisedMatrix quantise(ConstView rows, QuantisedFormat format) {
+  const std::int64_t num_rows = rows.dim(0);
+  const std::int64_t num_columns = rows.dim(1);
+  CAPTION_CHECK(num_rows > 0 && num_columns > 0, "quantise: a matrix without elements");
+  QuantisedMatrix matrix;
+  matrix.num_columns = num_columns;
+  matrix.group_columns = group_columns_of(format, num_columns);
+  const std::int64_t groups = matrix.num_groups();
+  matrix.codes = is_4_bit(format) ? Tensor(DType::kU8, {num_rows, (num_columns + 1) / 2})
+                                  : Tensor(DType::kI8, {num_rows, num_columns});
+  matrix.scales = Tensor(DType::kF32, {num_rows, groups});
+  if (format == QuantisedFormat::kInt4) matrix.offsets = Tensor(DType::kF32, {num_rows, groups});
+  if (is_4_bit(format)) matrix.codebook = codebook_of(format);
+  std::vector<float> w(static_cast<std::size_t>(num_columns));
+  dispatch_float(rows.dtype(), [&](auto tag) {
+    for (std::int64_t n = 0; n < num_rows; ++n) {
+      const auto* const from = rows.as<decltype(tag)>() + n * rows.row_stride();
+      for (std::size_t k = 0; k < w.size(); ++k) w[k] = to_float(from[k]);
+      if (!std::all_of(w.begin(), w.end(), [](float v) { return std::isfinite(v); })) {
+        throw Error(ErrorCode::kBadModel, "a weight is not a finite number");
+      }
+      quantise_row(w.data(), n, format, matrix);
+    }
+  });
+  return matrix;
+}
+
+std::int64_t quantised_bytes(std::int64_t num_rows, std::int64_t num_columns,
+                             QuantisedFormat format) {
+  const std::int64_t group = group_columns_of(format, num_columns);
+  const std::int64_t groups = (num_columns + group - 1) / group;
+  const std::int64_t codes = is_4_bit(format) ? (num_columns + 1) / 2 : num_columns;
+  const std::int64_t per_group = format == QuantisedFormat::kInt4 ? 8 : 4;
+  return num_rows * (codes + groups * per_group);
+}
+
+}  // namespace caption::weights
