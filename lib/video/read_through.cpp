@@ -87,7 +87,7 @@ SampledFrames read_through(const ReadJob& job) {
   result.targets = make_targets(result.samples);
 
   Pass take(job, num_threads);
-  const RgbConverter converter(take.stream(), job.path.string());
+  RgbConverter converter(take.stream(), job.path.string());
   std::int64_t frame_idx = 0;
   std::size_t next_target = 0;
   const auto take_frame = [&](const AVFrame& frame) {

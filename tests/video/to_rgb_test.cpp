@@ -5,6 +5,7 @@
 #include <array>
 #include <cstring>
 #include <memory>
+#include <random>
 #include <vector>
 
 namespace caption::video {
@@ -60,6 +61,56 @@ void set_matrix(AVStream& stream, const TurnCase& c) {
 #endif
 }
 
+// Noise, in the range of the format's bits.
+FramePtr noise(AVPixelFormat format, int width_px, int height_px, std::uint32_t seed) {
+  FramePtr frame = make_frame();
+  frame->format = format;
+  frame->width = width_px;
+  frame->height = height_px;
+  REQUIRE(av_frame_get_buffer(frame.get(), 0) >= 0);
+  const AVPixFmtDescriptor& descriptor = *av_pix_fmt_desc_get(format);
+  const AVComponentDescriptor& component = descriptor.comp[0];
+  const bool is_wide = component.depth > 8 && component.shift == 0;
+  const bool is_big_endian = (descriptor.flags & AV_PIX_FMT_FLAG_BE) != 0;
+  std::mt19937 generator(seed);
+  for (const AVBufferRef* buffer : frame->buf) {
+    if (buffer == nullptr) continue;
+    for (std::size_t i = 0; i + 1 < buffer->size; i += 2) {
+      auto bits = static_cast<std::uint32_t>(generator());
+      if (is_wide) bits &= (1u << component.depth) - 1u;
+      const auto low = static_cast<std::uint8_t>(bits), high = static_cast<std::uint8_t>(bits >> 8);
+      buffer->data[i] = is_big_endian ? high : low;
+      buffer->data[i + 1] = is_big_endian ? low : high;
+    }
+  }
+  return frame;
+}
+
+// What libswscale itself makes of the frame.
+std::vector<std::uint8_t> packed_by_libswscale(const AVFrame& frame, Size to) {
+  const ScalerPtr scaler(
+      sws_getContext(frame.width, frame.height, static_cast<AVPixelFormat>(frame.format),
+                     to.width_px, to.height_px, AV_PIX_FMT_RGB24,
+                     SWS_BICUBIC | SWS_FULL_CHR_H_INT | SWS_FULL_CHR_H_INP | SWS_ACCURATE_RND,
+                     nullptr, nullptr, nullptr));
+  REQUIRE(scaler != nullptr);
+  sws_setColorspaceDetails(scaler.get(), sws_getCoefficients(SWS_CS_ITU601), 0,
+                           sws_getCoefficients(SWS_CS_DEFAULT), 1, 0, 1 << 16, 1 << 16);
+  constexpr int kSlackBytes = 64;
+  const int row_bytes = 3 * to.width_px, pitch_bytes = row_bytes + kSlackBytes;
+  std::vector<std::uint8_t> padded(static_cast<std::size_t>(pitch_bytes * to.height_px));
+  std::uint8_t* const planes[4] = {padded.data()};
+  const int pitches_bytes[4] = {pitch_bytes};
+  REQUIRE(sws_scale(scaler.get(), frame.data, frame.linesize, 0, frame.height, planes,
+                    pitches_bytes) == to.height_px);
+  std::vector<std::uint8_t> rgb;
+  for (int y = 0; y < to.height_px; ++y) {
+    const auto row = padded.begin() + y * pitch_bytes;
+    rgb.insert(rgb.end(), row, row + row_bytes);
+  }
+  return rgb;
+}
+
 TEST_SUITE("video/to_rgb") {
   TEST_CASE("all eight orientations of a display matrix turn the picture upright") {
     for (const TurnCase& c : kTurns) {
@@ -92,6 +143,40 @@ TEST_SUITE("video/to_rgb") {
       CHECK(size.width_px == c.width_px);
       CHECK(size.height_px == c.height_px);
     }
+  }
+
+  TEST_CASE("every YUV format gives libswscale's own packed RGB to the last bit") {
+    struct SizeCase {
+      int width_px, height_px;
+      AVRational aspect;
+    };
+    constexpr SizeCase kSizes[] = {{98, 64, {1, 1}}, {97, 61, {1, 1}}, {64, 50, {4, 3}},
+                                   {64, 50, {3, 4}}, {131, 9, {1, 1}}, {2, 2, {1, 1}}};
+    const FormatPtr format_context(avformat_alloc_context());
+    const AVStream* stream = avformat_new_stream(format_context.get(), nullptr);
+    RgbConverter converter(*stream, "clip");  // one for all: each frame may differ from the last
+    int num_formats = 0;
+    for (const AVPixFmtDescriptor* descriptor = av_pix_fmt_desc_next(nullptr);
+         descriptor != nullptr; descriptor = av_pix_fmt_desc_next(descriptor)) {
+      const AVPixelFormat format = av_pix_fmt_desc_get_id(descriptor);
+      const std::string name = descriptor->name;
+      const bool is_yuv =
+          descriptor->nb_components >= 3 && (descriptor->flags & AV_PIX_FMT_FLAG_RGB) == 0;
+      const bool says_its_range = name.rfind("yuvj", 0) == 0;
+      if (!is_yuv || says_its_range || !sws_isSupportedInput(format)) continue;
+      CAPTURE(name);
+      ++num_formats;
+      for (const SizeCase& c : kSizes) {
+        CAPTURE(c.width_px);
+        const FramePtr frame = noise(format, c.width_px, c.height_px, 7);
+        frame->sample_aspect_ratio = c.aspect;
+        const Size to = square_pixel_size({c.width_px, c.height_px}, c.aspect);
+        const std::vector<std::uint8_t> want = packed_by_libswscale(*frame, to);
+        CHECK(converter.convert(*frame).rgb == want);
+        CHECK(converter.convert(*frame).rgb == want);
+      }
+    }
+    CHECK(num_formats > 60);
   }
 
   TEST_CASE("a mid-size picture of every common pixel format comes out dense") {

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "video/clip.h"
 #include "video/internal/av.h"
@@ -33,25 +34,48 @@ AVRational stream_sample_aspect_ratio(const AVStream& stream);
 struct Size {
   int width_px = 0;
   int height_px = 0;
+
+  bool operator==(const Size&) const = default;
 };
 // The size with square pixels: the smaller side is widened. An absurd or missing ratio is ignored.
 Size square_pixel_size(Size size, AVRational sample_aspect_ratio);
 
 // Converts frames of one stream. Colour matrix and range are honoured; what a file leaves open is
 // taken as players do: BT.601 below 720 lines, BT.709 from there on, limited range.
-// HDR transfer curves are not tone-mapped.
+// HDR transfer curves are not tone-mapped. Used by one thread at a time.
 class RgbConverter {
  public:
   // `name` is the file's, for messages.
   RgbConverter(const AVStream& stream, std::string name);
 
   // Fills width, height and rgb of the result. Throws Error(kDecode) when libswscale cannot.
-  Frame convert(const AVFrame& frame) const;
+  Frame convert(const AVFrame& frame);
 
  private:
+  struct Picture;
+  // All that libswscale's tables depend on.
+  struct Conversion {
+    Size from;
+    AVPixelFormat from_format = AV_PIX_FMT_NONE;
+    bool is_full_range = false;
+    int matrix = 0;
+    Size to;
+    AVPixelFormat to_format = AV_PIX_FMT_NONE;
+
+    bool operator==(const Conversion&) const = default;
+  };
+
+  Picture to_rgb(const AVFrame& frame, Size to);
+  void scale(const AVFrame& frame, const Conversion& conversion, std::uint8_t* const planes[4],
+             const int pitches_bytes[4]);
+  static Frame turn(Picture picture, const Orientation& orientation);
+
   std::string name_;
   Orientation orientation_;
   AVRational sample_aspect_ratio_;
+  ScalerPtr scaler_;  // of the frame before; frames of a stream are mostly alike
+  Conversion scaler_is_for_;
+  std::vector<std::uint8_t> planes_;  // green, blue and red of one picture
 };
 
 }  // namespace caption::video
