@@ -8,9 +8,10 @@
 // bias    [N] f32, bf16 or f16; an empty view (ConstView{}) means none
 // y       [M, N] f32, rows may be strided; must not overlap x. linear writes it whole.
 // Sums are f32; so are products, unless the weight is packed in panels: those take x rounded to
-// bf16, or to 8 bits (kPanels8A8: a row's largest magnitude is 127 steps). The order of a sum depends on K, the layout and the stream's CPU tier alone, so a row's
-// result has the same bits alone and in any batch, with any number of threads.
-// Throws Error(kInternal) when shapes or dtypes disagree.
+// bf16, or to 8 bits (kPanels8A8: a row's largest magnitude is 127 steps). The order of a sum
+// depends on K, the layout and the stream's CPU tier alone, so a row's result has the same bits
+// alone and in any batch, with any number of threads. Throws Error(kInternal) when shapes or dtypes
+// disagree.
 #pragma once
 
 #include "backend/stream.h"

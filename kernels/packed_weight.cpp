@@ -99,8 +99,8 @@ PackedWeight PackedWeight::pack_quantised(ThreadPool& pool, std::int64_t num_row
 void PackedWeight::pack_panel(const QuantisedMatrix& rows, std::int64_t panel) {
   const std::int64_t groups = scales_.dim(1);
   const std::int64_t pair_bytes = panels_.dim(2);
-  auto* const codes = reinterpret_cast<std::uint8_t*>(panels_.view().raw()) +
-                      panel * panels_.dim(1) * pair_bytes;
+  auto* const codes =
+      reinterpret_cast<std::uint8_t*>(panels_.view().raw()) + panel * panels_.dim(1) * pair_bytes;
   std::memset(codes, 0, static_cast<std::size_t>(panels_.dim(1) * pair_bytes));
   const std::int64_t first_scale = panel * groups * kPanelFeatures;
   std::fill_n(scales_.as<float>() + first_scale, groups * kPanelFeatures, 0.0F);
@@ -185,7 +185,8 @@ void PackedWeight::unpack_row(std::int64_t n, float* to) const {
     const std::uint8_t* const quads = bytes + panel * panels_.dim(1) * kPanelFeatures * 4;
     const float scale = scales_.as<float>()[n];
     for (std::int64_t k = 0; k < num_columns_; ++k) {
-      to[k] = scale * static_cast<float>(quads[(k / 4 * kPanelFeatures + feature) * 4 + k % 4] - 128);
+      to[k] =
+          scale * static_cast<float>(quads[(k / 4 * kPanelFeatures + feature) * 4 + k % 4] - 128);
     }
     return;
   }
@@ -197,7 +198,8 @@ void PackedWeight::unpack_row(std::int64_t n, float* to) const {
     const std::uint8_t* const pair = codes + k / 2 * pair_bytes;
     float value = 0;
     if (layout_ == Layout::kPanels8) {
-      value = static_cast<float>(static_cast<std::int8_t>(pair[cpu::panel8_position(feature, k % 2)]));
+      value =
+          static_cast<float>(static_cast<std::int8_t>(pair[cpu::panel8_position(feature, k % 2)]));
     } else {
       const unsigned both = pair[cpu::panel4_position(feature, k % 2)];
       value = to_float(codebook_[feature < 16 ? both & 15u : both >> 4u]);

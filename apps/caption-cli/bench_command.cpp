@@ -62,10 +62,6 @@ struct Subject {
   model::Decoder& decoder() const { return random != nullptr ? *random : model->decoder(); }
 };
 
-bool is_f32(const config::Preset& preset) {
-  return preset.quantization.weights == config::WeightFormat::kF32;
-}
-
 Subject open_random(const std::string& name, const config::Preset& preset) {
   const std::optional<model::ModelShape> known = model::find_known_shape(name);
   if (!known.has_value() || !known->text.has_value()) {
@@ -80,13 +76,12 @@ Subject open_random(const std::string& name, const config::Preset& preset) {
   Subject subject;
   subject.shape = *known->text;
   subject.name = name + " (random weights)";
-  const auto type = is_f32(preset) ? model::WeightType::kF32 : model::WeightType::kBF16;
   log_info("bench", "making random weights of " + name);
-  subject.random = model::make_random_decoder(subject.shape, type,
+  subject.random = model::make_random_decoder(subject.shape, config::weight_type(preset),
                                               static_cast<std::uint64_t>(preset.generation.seed));
   model::ModelShape text_only;
   text_only.text = subject.shape;
-  subject.weight_bytes = model::count_parameters(text_only).total() * (is_f32(preset) ? 4 : 2);
+  subject.weight_bytes = bench::weight_bytes(text_only, weight_layout_of(preset.quantization));
   return subject;
 }
 
@@ -198,9 +193,8 @@ int run_synthetic(const BenchFlags& flags, const config::LoadedPreset& loaded,
   compare_options.repeat = flags.repeat;
   compare_options.seed = seed;
   compare_options.on_run = [](const std::string& what) { log_info("bench", what); };
-  const bench::DecoderCosts costs = {
-      .shape = subject.shape,
-      .weights = is_f32(preset) ? bench::WeightLayout::kF32 : bench::WeightLayout::kBF16};
+  const bench::DecoderCosts costs = {.shape = subject.shape,
+                                     .weights = weight_layout_of(preset.quantization)};
   const bench::Comparison comparison =
       bench::compare(subject.decoder(), stream, costs, make_workload(flags, largest_batch, seed),
                      make_variants(flags, options), compare_options);

@@ -204,10 +204,9 @@ int bench_videos(const BenchVideos& wanted, const config::LoadedPreset& loaded,
   }
   const std::filesystem::path folder = loaded.path.parent_path();
   const std::unique_ptr<model::CaptionModel> model = config::open_model(preset, folder);
-  const bool is_f32 = preset.quantization.weights == config::WeightFormat::kF32;
   const bench::DecoderCosts costs = {
       .shape = find_preset_shape(preset.model, folder).shape.text.value(),
-      .weights = is_f32 ? bench::WeightLayout::kF32 : bench::WeightLayout::kBF16};
+      .weights = weight_layout_of(preset.quantization)};
   pipeline::Options options = make_options(preset, machine, *model);
   options.prompts = pipeline::name_prompts(
       wanted.prompts.empty() ? std::vector<std::string>{preset.generation.prompt} : wanted.prompts);

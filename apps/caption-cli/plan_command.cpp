@@ -50,22 +50,6 @@ model::FrameSize parse_frame_size(const std::string& text) {
   return size;
 }
 
-bench::WeightLayout layout_of(const config::QuantizationSection& quantization) {
-  using config::WeightFormat;
-  switch (quantization.weights) {
-    case WeightFormat::kF32: return bench::WeightLayout::kF32;
-    case WeightFormat::kBF16: return bench::WeightLayout::kBF16;
-    case WeightFormat::kF16: return bench::WeightLayout::kF16;
-    case WeightFormat::kInt8: return bench::WeightLayout::kInt8;
-    case WeightFormat::kNf4:
-      return quantization.double_quant ? bench::WeightLayout::kNf4Double
-                                       : bench::WeightLayout::kNf4;
-    case WeightFormat::kAwq:
-    case WeightFormat::kGptq: return bench::WeightLayout::kAwq;
-  }
-  return bench::WeightLayout::kBF16;
-}
-
 // `auto` follows the weights: f32 stays f32, everything else is 16 bits (f16 has the same size).
 DType kv_dtype_of(const config::QuantizationSection& quantization) {
   switch (quantization.kv_cache) {
@@ -189,7 +173,7 @@ bench::PlanInput make_input(const PlanFlags& flags) {
   input.preset = preset.name;
   set_model(loaded, input);
   input.memory_utilization = preset.device.memory_utilization;
-  input.weights = layout_of(preset.quantization);
+  input.weights = weight_layout_of(preset.quantization);
   input.kv_dtype = kv_dtype_of(preset.quantization);
   if (preset.engine.kv_cache_bytes > 0) input.kv_cache_bytes = preset.engine.kv_cache_bytes;
   input.max_num_seqs = preset.engine.max_num_seqs;

@@ -75,4 +75,22 @@ PresetShape find_preset_shape(const config::ModelSection& section,
   return composed;
 }
 
+bench::WeightLayout weight_layout_of(const config::QuantizationSection& quantization) {
+  using config::WeightFormat;
+  switch (quantization.weights) {
+    case WeightFormat::kF32: return bench::WeightLayout::kF32;
+    case WeightFormat::kBF16: return bench::WeightLayout::kBF16;
+    case WeightFormat::kF16: return bench::WeightLayout::kF16;
+    case WeightFormat::kInt8: return bench::WeightLayout::kInt8;
+    case WeightFormat::kInt4: return bench::WeightLayout::kInt4;
+    case WeightFormat::kW8A8: return bench::WeightLayout::kW8A8;
+    case WeightFormat::kNf4:
+      return quantization.double_quant ? bench::WeightLayout::kNf4Double
+                                       : bench::WeightLayout::kNf4;
+    case WeightFormat::kAwq:
+    case WeightFormat::kGptq: return bench::WeightLayout::kAwq;
+  }
+  return bench::WeightLayout::kBF16;
+}
+
 }  // namespace caption::cli

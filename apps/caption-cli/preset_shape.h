@@ -6,6 +6,7 @@
 #include <string>
 #include <string_view>
 
+#include "bench/weight_layout.h"
 #include "config/preset.h"
 #include "model/model_shape.h"
 
@@ -19,6 +20,9 @@ struct PresetShape {
 // Throws Error(kBadModel) for a model that is neither here nor known.
 PresetShape find_preset_shape(const config::ModelSection& model,
                               const std::filesystem::path& preset_folder);
+
+// The layout that a preset's weights are counted in.
+bench::WeightLayout weight_layout_of(const config::QuantizationSection& quantization);
 
 // Of a model by its folder or name.
 PresetShape find_shape(std::string_view name, const std::filesystem::path& preset_folder);

@@ -28,8 +28,8 @@ void write_block(const Tier& tier, const float* tile, const Epilogue& epilogue,
     }
     for (std::int64_t n = 0; n < block.num_features; ++n) to[n] = from[n] + bias[n];
     if (epilogue.output == LinearOutput::kQuickGelu) {
-      tier.swish({.x = to, .beta = kQuickGeluBeta, .factor = nullptr, .y = to,
-                  .n = block.num_features});
+      tier.swish(
+          {.x = to, .beta = kQuickGeluBeta, .factor = nullptr, .y = to, .n = block.num_features});
     }
   }
 }
@@ -72,8 +72,8 @@ void linear_panels(Stream& stream, const Tier& tier, ConstView x, ConstView pane
                    const Epilogue& epilogue) {
   static_assert(kPanelFeatures == kPanelColumns);
   const std::int64_t num_pairs = panels.dim(1);
-  auto* const rounded = reinterpret_cast<std::uint16_t*>(stream.scratch(
-      static_cast<std::size_t>(x.dim(0) * num_pairs) * 2 * sizeof(std::uint16_t)));
+  auto* const rounded = reinterpret_cast<std::uint16_t*>(
+      stream.scratch(static_cast<std::size_t>(x.dim(0) * num_pairs) * 2 * sizeof(std::uint16_t)));
   round_rows(stream, tier, x, 2 * num_pairs, rounded);
   const auto* const weights = static_cast<const std::uint16_t*>(panels.raw());
   for_each_block(stream, tier, x.dim(1), epilogue, [&](const Block& block, float* tile) {

@@ -4,7 +4,8 @@
 // Layout    x is read in blocks of at most kBlockRows rows that stay in the L2 cache while all
 //           features pass by; a weight is read from memory once per block of rows.
 // Parallel  an item is one block of rows and one of features, taken by one thread whole.
-// Numerics  an element is one sum over the whole K in an order of its own (kernels/cpu/tier.h), then
+// Numerics  an element is one sum over the whole K in an order of its own (kernels/cpu/tier.h),
+// then
 //           bias, then the residual or the activation: the blocks and the threads cannot change a
 //           bit of it.
 #pragma once

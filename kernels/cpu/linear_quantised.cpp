@@ -164,9 +164,8 @@ void linear_8a8(Stream& stream, const Tier& tier, ConstView x, const PackedWeigh
                      .c = sums,
                      .c_stride = kPanelColumns,
                      .m = block.num_rows});
-      scale_tile(sums, rows + block.first_row,
-                 weight.scales().as<float>() + panel * kPanelColumns, block.num_rows,
-                 tile + i * kPanelColumns);
+      scale_tile(sums, rows + block.first_row, weight.scales().as<float>() + panel * kPanelColumns,
+                 block.num_rows, tile + i * kPanelColumns);
     }
   });
 }

@@ -70,7 +70,9 @@ static constexpr std::int64_t panel8_position(std::int64_t n, std::int64_t c) {
 }
 // 4 bits: byte i of 32 holds number i of the first 16 features in its lower half, of the last 16 in
 // its upper.
-static constexpr std::int64_t panel4_position(std::int64_t n, std::int64_t c) { return n % 16 * 2 + c; }
+static constexpr std::int64_t panel4_position(std::int64_t n, std::int64_t c) {
+  return n % 16 * 2 + c;
+}
 
 // Signed 8-bit activations times one panel of unsigned 8-bit weights, exact:
 //   c[m, n] = sum_k a[m, k] * panel[k / 4][n][k % 4]

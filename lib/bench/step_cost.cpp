@@ -15,7 +15,6 @@ bool StepCost::is_bound_by_bandwidth(double bytes_per_s, double flops_per_s) con
 StepCost cost_of(const model::TextShape& shape, WeightLayout weights, DType kv_dtype,
                  const StepWork& work) {
   const auto head_weights = static_cast<double>(shape.vocab * shape.hidden);
-  const double head_bytes = weights == WeightLayout::kF32 ? 4 : 2;
   std::int64_t layer_weights = 0;
   for (const model::LinearShape& matrix : model::layer_matrices(shape)) {
     layer_weights += shape.num_layers * matrix.num_weights();
@@ -24,8 +23,8 @@ StepCost cost_of(const model::TextShape& shape, WeightLayout weights, DType kv_d
   cost.flops = 2 * work.new_tokens * static_cast<double>(layer_weights) +
                4 * static_cast<double>(shape.num_layers * shape.q_dim()) * work.attended_tokens +
                2 * work.logit_rows * head_weights;
-  cost.bytes = work.steps * (static_cast<double>(projection_bytes(shape, weights)) +
-                             head_weights * head_bytes) +
+  cost.bytes = work.steps * static_cast<double>(projection_bytes(shape, weights) +
+                                                head_bytes(shape, weights)) +
                static_cast<double>(kv_token_bytes(shape, kv_dtype)) *
                    (work.context_tokens + work.new_tokens);
   return cost;

@@ -8,8 +8,8 @@ namespace caption::bench {
 namespace {
 
 constexpr std::array kLayouts = {WeightLayout::kF32,  WeightLayout::kBF16,      WeightLayout::kF16,
-                                 WeightLayout::kInt8, WeightLayout::kNf4Double, WeightLayout::kNf4,
-                                 WeightLayout::kAwq};
+                                 WeightLayout::kInt8, WeightLayout::kW8A8,      WeightLayout::kInt4,
+                                 WeightLayout::kNf4,  WeightLayout::kNf4Double, WeightLayout::kAwq};
 
 std::int64_t divide_up(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
@@ -23,7 +23,9 @@ std::string_view weight_layout_name(WeightLayout layout) {
     case WeightLayout::kF32: return "f32";
     case WeightLayout::kBF16: return "bf16";
     case WeightLayout::kF16: return "f16";
-    case WeightLayout::kInt8: return "int8 + row scales";
+    case WeightLayout::kInt8: return "int8, groups of 128";
+    case WeightLayout::kInt4: return "int4, groups of 128";
+    case WeightLayout::kW8A8: return "w8a8";
     case WeightLayout::kNf4: return "nf4";
     case WeightLayout::kNf4Double: return "nf4, double quantised";
     case WeightLayout::kAwq: return "awq, groups of 128";
@@ -39,7 +41,10 @@ std::int64_t matrix_bytes(const model::LinearShape& matrix, WeightLayout layout)
     case WeightLayout::kF32: return 4 * count;
     case WeightLayout::kBF16:
     case WeightLayout::kF16: return 2 * count;
-    case WeightLayout::kInt8: return count + 4 * matrix.out;
+    case WeightLayout::kInt8: return count + 4 * matrix.out * divide_up(matrix.in, 128);
+    case WeightLayout::kInt4:
+      return matrix.out * (divide_up(matrix.in, 2) + 8 * divide_up(matrix.in, 128));
+    case WeightLayout::kW8A8: return count + 4 * matrix.out;
     case WeightLayout::kNf4: return divide_up(count, 2) + 4 * divide_up(count, 64);
     case WeightLayout::kNf4Double: {
       const std::int64_t blocks = divide_up(count, 64);
@@ -62,11 +67,32 @@ std::int64_t projection_bytes(const model::TextShape& shape, WeightLayout layout
   return bytes * shape.num_layers;
 }
 
+std::int64_t head_bytes(const model::TextShape& shape, WeightLayout layout) {
+  const model::LinearShape head{.out = shape.vocab, .in = shape.hidden};
+  switch (layout) {
+    case WeightLayout::kInt8:
+    case WeightLayout::kInt4:
+    case WeightLayout::kW8A8:
+    case WeightLayout::kNf4: return matrix_bytes(head, WeightLayout::kInt8);
+    default: return head.num_weights() * plain_bytes(layout);
+  }
+}
+
 std::int64_t weight_bytes(const model::ModelShape& shape, WeightLayout layout) {
   const model::ParameterCounts counts = model::count_parameters(shape);
-  const std::int64_t projections =
-      shape.text.has_value() ? projection_bytes(*shape.text, layout) : 0;
-  return projections + (counts.total() - counts.projections) * plain_bytes(layout);
+  std::int64_t bytes = 0;
+  std::int64_t plain = counts.total() - counts.projections;
+  if (shape.text.has_value()) {
+    bytes += projection_bytes(*shape.text, layout) + head_bytes(*shape.text, layout);
+    plain -= shape.text->vocab * shape.text->hidden;
+  }
+  if (shape.vision.has_value() && layout == WeightLayout::kW8A8) {
+    for (const model::LinearShape& matrix : model::tower_matrices(*shape.vision)) {
+      bytes += matrix_bytes(matrix, layout);
+      plain -= matrix.num_weights();
+    }
+  }
+  return bytes + plain * plain_bytes(layout);
 }
 
 std::int64_t held_weight_bytes(const model::ModelShape& shape, WeightLayout layout) {

@@ -23,7 +23,9 @@ inline constexpr std::array kWeightFormats = {Choice<WeightFormat>{WeightFormat:
                                               Choice<WeightFormat>{WeightFormat::kBF16, "bf16"},
                                               Choice<WeightFormat>{WeightFormat::kF16, "f16"},
                                               Choice<WeightFormat>{WeightFormat::kInt8, "int8"},
+                                              Choice<WeightFormat>{WeightFormat::kInt4, "int4"},
                                               Choice<WeightFormat>{WeightFormat::kNf4, "nf4"},
+                                              Choice<WeightFormat>{WeightFormat::kW8A8, "w8a8"},
                                               Choice<WeightFormat>{WeightFormat::kAwq, "awq"},
                                               Choice<WeightFormat>{WeightFormat::kGptq, "gptq"}};
 inline constexpr std::array kKvFormats = {

@@ -15,7 +15,7 @@
 namespace caption::config {
 
 enum class DeviceType { kAuto, kCpu, kCuda };
-enum class WeightFormat { kF32, kBF16, kF16, kInt8, kNf4, kAwq, kGptq };
+enum class WeightFormat { kF32, kBF16, kF16, kInt8, kInt4, kNf4, kW8A8, kAwq, kGptq };
 enum class KvFormat { kAuto, kF32, kBF16, kF16, kInt8 };
 enum class Batching { kContinuous, kStatic };
 enum class Attention { kFull, kTopkMerge, kSqueezed };

@@ -11,12 +11,8 @@ namespace caption::config {
 namespace {
 
 bool runs_here(WeightFormat format) {
-  return format == WeightFormat::kF32 || format == WeightFormat::kBF16;
-}
-
-model::WeightType weight_type(const Preset& preset) {
-  return preset.quantization.weights == WeightFormat::kF32 ? model::WeightType::kF32
-                                                           : model::WeightType::kBF16;
+  return format != WeightFormat::kF16 && format != WeightFormat::kAwq &&
+         format != WeightFormat::kGptq;
 }
 
 DType kv_dtype(const Preset& preset) {
@@ -72,6 +68,17 @@ std::string join(const std::vector<std::string>& parts) {
 
 }  // namespace
 
+model::WeightType weight_type(const Preset& preset) {
+  switch (preset.quantization.weights) {
+    case WeightFormat::kF32: return model::WeightType::kF32;
+    case WeightFormat::kInt8: return model::WeightType::kInt8;
+    case WeightFormat::kInt4: return model::WeightType::kInt4;
+    case WeightFormat::kNf4: return model::WeightType::kNf4;
+    case WeightFormat::kW8A8: return model::WeightType::kW8A8;
+    default: return model::WeightType::kBF16;
+  }
+}
+
 std::vector<std::string> missing_features(const Preset& preset, bool has_cuda_kernels) {
   std::vector<std::string> missing;
   if (preset.device.type == DeviceType::kCuda && !has_cuda_kernels) {
@@ -79,6 +86,7 @@ std::vector<std::string> missing_features(const Preset& preset, bool has_cuda_ke
   }
   const WeightFormat weights = preset.quantization.weights;
   if (!runs_here(weights)) missing.push_back(std::string(choice_name(weights)) + " weights");
+  if (preset.quantization.double_quant) missing.emplace_back("double quantisation");
   if (!preset.speculative.draft_model.empty()) missing.emplace_back("speculative decoding");
   if (!preset.model.adapter.empty()) missing.emplace_back("LoRA adapters");
   return missing;

@@ -17,6 +17,9 @@
 
 namespace caption::config {
 
+// How the model holds its weights.
+model::WeightType weight_type(const Preset& preset);
+
 // What the preset asks for and this build does not have, each as a phrase ("beam search").
 std::vector<std::string> missing_features(const Preset& preset, bool has_cuda_kernels);
 // Throws Error(kUnavailable) with all of them in one sentence.

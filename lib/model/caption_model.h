@@ -18,8 +18,20 @@
 
 namespace caption::model {
 
-// How weights and KV pages are held. Activations are f32 on the CPU.
-enum class WeightType { kF32, kBF16 };
+// How weights are held. Activations are f32 on the CPU; packed matrices round them as they read
+// them (kernels/packed_weight.h).
+enum class WeightType {
+  kF32,   // the numbers of the file
+  kBF16,  // rounded to bf16
+  // The matrices of the decoder's layers rounded to 8 or 4 bits at load (weights/quantise.h), its
+  // LM head to int8; everything else is bf16.
+  kInt8,
+  kInt4,
+  kNf4,
+  // 8 bits with a scale per row, times activations of 8 bits: the decoder's layers, and the linear
+  // layers of tower and projector.
+  kW8A8,
+};
 
 // A model whose parts were trained apart (design.md §9); paths are model folders or files.
 struct ComposedSource {
@@ -28,12 +40,12 @@ struct ComposedSource {
   std::filesystem::path llm;        // Llama or Qwen3 folder, with the tokenizer
   std::int64_t vision_feature_layer = -1;
   bool drop_cls = true;
-  std::int64_t pool_stride = 1;   // 1: no pooling
-  std::string prompt;             // holds "{video}" once and "{prompt}" at most once
+  std::int64_t pool_stride = 1;  // 1: no pooling
+  std::string prompt;            // holds "{video}" once and "{prompt}" at most once
 };
 
 struct PromptIds {
-  std::vector<std::int32_t> ids;  // placeholders expanded: one id per vision token
+  std::vector<std::int32_t> ids;               // placeholders expanded: one id per vision token
   std::vector<std::int32_t> vision_positions;  // ascending positions of the vision tokens in ids
 };
 

@@ -194,6 +194,16 @@ std::vector<LinearShape> layer_matrices(const TextShape& shape) {
           {hidden, shape.intermediate}};
 }
 
+std::vector<LinearShape> tower_matrices(const VisionShape& shape) {
+  std::vector<LinearShape> matrices = shape.projector;
+  for (std::int64_t i = 0; i < shape.num_layers; ++i) {
+    for (int j = 0; j < 4; ++j) matrices.push_back({.out = shape.hidden, .in = shape.hidden});
+    matrices.push_back({.out = shape.intermediate, .in = shape.hidden});
+    matrices.push_back({.out = shape.hidden, .in = shape.intermediate});
+  }
+  return matrices;
+}
+
 ParameterCounts count_parameters(const ModelShape& shape) {
   ParameterCounts counts;
   if (shape.text.has_value()) {

@@ -110,6 +110,8 @@ std::vector<std::string> known_shape_names();  // short ones, in the order of th
 DecoderSpec decoder_spec(const TextShape& shape);
 // q, k, v, o, gate, up, down.
 std::vector<LinearShape> layer_matrices(const TextShape& shape);
+// The linear layers of tower and projector.
+std::vector<LinearShape> tower_matrices(const VisionShape& shape);
 ParameterCounts count_parameters(const ModelShape& shape);
 // What Decoder::scratch_bytes() says after reserve(max_tokens, max_logit_rows).
 std::int64_t decoder_scratch_bytes(const TextShape& shape, std::int64_t max_tokens,

@@ -63,7 +63,7 @@ TransformerDecoder::TransformerDecoder(WeightStore& store, const std::string& pr
                                                         {config.vocab, config.hidden})),
       lm_head_(store.require_matrix(
           config.tied_embeddings ? prefix + "embed_tokens.weight" : lm_head + ".weight",
-          {config.vocab, config.hidden})),
+          {config.vocab, config.hidden}, Part::kLmHead)),
       final_norm_(store.require(prefix + "norm.weight", {config.hidden})),
       inv_freq_(make_inv_freq(config)) {
   for (std::int64_t i = 0; i < config.num_layers; ++i) {
@@ -82,18 +82,25 @@ TransformerDecoder::Layer TransformerDecoder::load_layer(WeightStore& store,
   const std::string mlp = prefix + "mlp.";
   Layer layer;
   layer.input_norm = store.require(prefix + "input_layernorm.weight", {hidden});
-  layer.q = store.require_linear(attention + "q_proj", q_dim, hidden, attention_bias);
-  layer.k = store.require_linear(attention + "k_proj", kv_dim, hidden, attention_bias);
-  layer.v = store.require_linear(attention + "v_proj", kv_dim, hidden, attention_bias);
-  layer.o = store.require_linear(attention + "o_proj", hidden, q_dim, attention_bias);
+  layer.q = store.require_linear(attention + "q_proj", q_dim, hidden, attention_bias,
+                                 Part::kDecoderLayer);
+  layer.k = store.require_linear(attention + "k_proj", kv_dim, hidden, attention_bias,
+                                 Part::kDecoderLayer);
+  layer.v = store.require_linear(attention + "v_proj", kv_dim, hidden, attention_bias,
+                                 Part::kDecoderLayer);
+  layer.o = store.require_linear(attention + "o_proj", hidden, q_dim, attention_bias,
+                                 Part::kDecoderLayer);
   if (config_.qk_norm) {
     layer.q_norm = store.require(attention + "q_norm.weight", {config_.head_dim});
     layer.k_norm = store.require(attention + "k_norm.weight", {config_.head_dim});
   }
   layer.post_attention_norm = store.require(prefix + "post_attention_layernorm.weight", {hidden});
-  layer.gate = store.require_linear(mlp + "gate_proj", config_.intermediate, hidden, mlp_bias);
-  layer.up = store.require_linear(mlp + "up_proj", config_.intermediate, hidden, mlp_bias);
-  layer.down = store.require_linear(mlp + "down_proj", hidden, config_.intermediate, mlp_bias);
+  layer.gate = store.require_linear(mlp + "gate_proj", config_.intermediate, hidden, mlp_bias,
+                                    Part::kDecoderLayer);
+  layer.up = store.require_linear(mlp + "up_proj", config_.intermediate, hidden, mlp_bias,
+                                  Part::kDecoderLayer);
+  layer.down = store.require_linear(mlp + "down_proj", hidden, config_.intermediate, mlp_bias,
+                                    Part::kDecoderLayer);
   return layer;
 }
 

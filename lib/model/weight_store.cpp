@@ -27,6 +27,19 @@ Tensor round_to_bf16(ConstView tensor) {
   return rounded;
 }
 
+std::optional<weights::QuantisedFormat> quantised_format(WeightType type, Part part) {
+  using weights::QuantisedFormat;
+  const bool is_quantised = type != WeightType::kF32 && type != WeightType::kBF16;
+  if (!is_quantised || part == Part::kOther) return std::nullopt;
+  if (part == Part::kLmHead) return QuantisedFormat::kInt8;
+  switch (type) {
+    case WeightType::kInt4: return QuantisedFormat::kInt4;
+    case WeightType::kNf4: return QuantisedFormat::kNf4;
+    case WeightType::kW8A8: return QuantisedFormat::kInt8Row;
+    default: return QuantisedFormat::kInt8;
+  }
+}
+
 std::int64_t size_of(ConstView tensor) {
   return tensor.num_elements() * static_cast<std::int64_t>(dtype_size_bytes(tensor.dtype()));
 }
@@ -36,7 +49,7 @@ std::int64_t size_of(ConstView tensor) {
 WeightStore::WeightStore(weights::Checkpoint checkpoint, WeightType type)
     : checkpoint_(std::move(checkpoint)),
       type_(type),
-      packs_(type == WeightType::kBF16 && kernels::prefers_panels(choose_cpu_tier())) {}
+      packs_(type != WeightType::kF32 && kernels::prefers_panels(choose_cpu_tier())) {}
 
 ConstView WeightStore::require_floating(const std::string& name, const Shape& shape) const {
   const ConstView tensor = checkpoint_.require(name, shape);
@@ -51,7 +64,7 @@ ConstView WeightStore::require_floating(const std::string& name, const Shape& sh
 
 ConstView WeightStore::require(const std::string& name, const Shape& shape) {
   ConstView tensor = require_floating(name, shape);
-  if (type_ == WeightType::kBF16 && tensor.dtype() != DType::kBF16) {
+  if (type_ != WeightType::kF32 && tensor.dtype() != DType::kBF16) {
     rounded_.push_back(round_to_bf16(tensor));
     tensor = std::as_const(rounded_.back()).view();
   }
@@ -59,16 +72,38 @@ ConstView WeightStore::require(const std::string& name, const Shape& shape) {
   return tensor;
 }
 
-kernels::PackedWeight WeightStore::require_matrix(const std::string& name, const Shape& shape) {
-  const std::int64_t in = shape.num_elements() / shape[0];
-  if (!packs_) return require(name, shape).reshape({shape[0], in});
+kernels::PackedWeight WeightStore::pack_bf16(ThreadPool& pool, ConstView source) const {
+  if (source.dtype() == DType::kBF16) return kernels::PackedWeight::pack_panels(pool, source);
+  const Tensor rounded = round_to_bf16(source);
+  return kernels::PackedWeight::pack_panels(pool, rounded.view());
+}
+
+kernels::PackedWeight WeightStore::pack_quantised(ThreadPool& pool, const std::string& name,
+                                                  ConstView source,
+                                                  weights::QuantisedFormat format) const {
+  const auto rows = [&](std::int64_t first, std::int64_t count) {
+    return weights::quantise(source.rows(first, count), format);
+  };
+  try {
+    return format == weights::QuantisedFormat::kInt8Row
+               ? kernels::PackedWeight::pack_8a8(pool, source.dim(0), rows)
+               : kernels::PackedWeight::pack_quantised(pool, source.dim(0), rows);
+  } catch (const Error& error) {
+    throw Error(error.code(),
+                checkpoint_.path().string() + ": tensor " + name + ": " + error.what());
+  }
+}
+
+kernels::PackedWeight WeightStore::require_matrix(const std::string& name, const Shape& shape,
+                                                  Part part) {
+  const Shape matrix = {shape[0], shape.num_elements() / shape[0]};
+  const std::optional<weights::QuantisedFormat> format = quantised_format(type_, part);
+  if (!packs_ && !format) return require(name, shape).reshape(matrix);
   const ConstView source = require_floating(name, shape);
-  Tensor rounded;
-  if (source.dtype() != DType::kBF16) rounded = round_to_bf16(source);
-  const ConstView rows = rounded.empty() ? source : std::as_const(rounded).view();
-  ThreadPool pool = make_pool(rows.num_elements());
-  kernels::PackedWeight packed =
-      kernels::PackedWeight::pack_panels(pool, rows.reshape({shape[0], in}));
+  ThreadPool pool = make_pool(source.num_elements());
+  kernels::PackedWeight packed = format
+                                     ? pack_quantised(pool, name, source.reshape(matrix), *format)
+                                     : pack_bf16(pool, source.reshape(matrix));
   packed_sources_.push_back(source);
   release_pages(
       {static_cast<const std::byte*>(source.raw()), static_cast<std::size_t>(size_of(source))});
@@ -77,9 +112,12 @@ kernels::PackedWeight WeightStore::require_matrix(const std::string& name, const
 }
 
 LinearWeights WeightStore::require_linear(const std::string& stem, std::int64_t out,
-                                          std::int64_t in, Bias bias) {
+                                          std::int64_t in, Bias bias, Part part) {
   LinearWeights linear;
-  linear.weight = require_matrix(stem + ".weight", {out, in});
+  // Tower and projector may have 8-bit activations; a matrix outside of a layer never.
+  const Part held_as =
+      part == Part::kOther && type_ == WeightType::kW8A8 ? Part::kDecoderLayer : part;
+  linear.weight = require_matrix(stem + ".weight", {out, in}, held_as);
   if (bias == Bias::kRequired) linear.bias = require(stem + ".bias", {out});
   return linear;
 }

@@ -15,11 +15,11 @@
 namespace caption {
 
 struct QuantisedMatrix {
-  std::int64_t num_columns = 0;    // K
-  std::int64_t group_columns = 0;  // columns that share a scale; the last group may be shorter
-  Tensor codes;                    // [N, K] i8, or [N, ceil(K / 2)] u8: column 2i in the low half
-  Tensor scales;                   // [N, groups] f32
-  Tensor offsets;                  // [N, groups] f32, or empty: none
+  std::int64_t num_columns = 0;     // K
+  std::int64_t group_columns = 0;   // columns that share a scale; the last group may be shorter
+  Tensor codes;                     // [N, K] i8, or [N, ceil(K / 2)] u8: column 2i in the low half
+  Tensor scales;                    // [N, groups] f32
+  Tensor offsets;                   // [N, groups] f32, or empty: none
   std::array<BF16, 16> codebook{};  // of 4-bit codes
 
   std::int64_t num_rows() const { return codes.dim(0); }

@@ -47,8 +47,8 @@ bool is_4_bit(QuantisedFormat format) {
 std::array<BF16, 16> codebook_of(QuantisedFormat format) {
   std::array<BF16, 16> codebook{};
   for (std::size_t i = 0; i < codebook.size(); ++i) {
-    codebook[i] = to_bf16(format == QuantisedFormat::kNf4 ? kNf4Values[i]
-                                                          : static_cast<float>(i) - 8.0F);
+    codebook[i] =
+        to_bf16(format == QuantisedFormat::kNf4 ? kNf4Values[i] : static_cast<float>(i) - 8.0F);
   }
   return codebook;
 }

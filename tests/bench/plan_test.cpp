@@ -67,7 +67,9 @@ TEST_SUITE("bench/plan") {
     const std::int64_t count = 4096 * 1024;
     CHECK(matrix_bytes(matrix, WeightLayout::kF32) == 4 * count);
     CHECK(matrix_bytes(matrix, WeightLayout::kBF16) == 2 * count);
-    CHECK(matrix_bytes(matrix, WeightLayout::kInt8) == count + 4 * 4096);
+    CHECK(matrix_bytes(matrix, WeightLayout::kInt8) == count + 4 * (count / 128));
+    CHECK(matrix_bytes(matrix, WeightLayout::kInt4) == count / 2 + 8 * (count / 128));
+    CHECK(matrix_bytes(matrix, WeightLayout::kW8A8) == count + 4 * 4096);
     CHECK(matrix_bytes(matrix, WeightLayout::kNf4) == count / 2 + 4 * (count / 64));
     // 65,536 scales in 8 bits, and an f32 for each 256 of them.
     CHECK(matrix_bytes(matrix, WeightLayout::kNf4Double) == count / 2 + 65536 + 4 * 256);

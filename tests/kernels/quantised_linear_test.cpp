@@ -139,9 +139,8 @@ TEST_CASE("agrees with a double-precision loop over what the codes stand for") {
           double magnitude = std::abs(bs[j]);
           for (std::int64_t l = 0; l < c.k; ++l) {
             const std::int64_t g = j * matrix.num_groups() + l / matrix.group_columns;
-            const double code =
-                static_cast<double>(matrix.scales.as<float>()[g]) *
-                static_cast<double>(matrix.code_value(j, l));
+            const double code = static_cast<double>(matrix.scales.as<float>()[g]) *
+                                static_cast<double>(matrix.code_value(j, l));
             const double offset =
                 matrix.offsets.empty() ? 0 : static_cast<double>(matrix.offsets.as<float>()[g]);
             sum += xs[i * c.k + l] * (code + offset);

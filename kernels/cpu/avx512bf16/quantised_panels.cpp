@@ -4,8 +4,8 @@
 // every integer up to 127 is a bf16) and their sign: six instructions for 64 codes, so that one row
 // of activations keeps pace with memory. 4-bit codes are looked up in a codebook of 32 numbers (16
 // of them twice: the index may carry a fifth bit). With few rows codes are expanded in registers,
-// pair by pair; with more, a group is expanded once into the first-level cache and all rows pass by.
-// Both ways multiply and add the same numbers in the same order.
+// pair by pair; with more, a group is expanded once into the first-level cache and all rows pass
+// by. Both ways multiply and add the same numbers in the same order.
 #include "kernels/cpu/avx512bf16/panels.h"
 
 #include <immintrin.h>

@@ -60,8 +60,7 @@ void sum_group(const QuantisedArgs& args, std::int64_t m0, std::int64_t first, s
 
 // c (+)= scale * sum (+ offset * a_sum), for one row and group.
 template <class Simd>
-void add_group(const QuantisedArgs& args, std::int64_t m, std::int64_t group,
-                      const float* sums) {
+void add_group(const QuantisedArgs& args, std::int64_t m, std::int64_t group, const float* sums) {
   float* const c = args.c + m * args.c_stride;
   const float* const scales = args.scales + group * kPanelColumns;
   for (std::int64_t n = 0; n < kPanelColumns; ++n) {
@@ -100,8 +99,7 @@ void quantised_panel(const QuantisedArgs& args, const Expand& expand) {
 
 template <class Simd>
 void panel8(const QuantisedArgs& args) {
-  quantised_panel<Simd>(
-      args, [&](std::int64_t pair, float* to) { expand8<Simd>(args, pair, to); });
+  quantised_panel<Simd>(args, [&](std::int64_t pair, float* to) { expand8<Simd>(args, pair, to); });
 }
 
 template <class Simd>

@@ -114,7 +114,8 @@ void quantised_panel(const QuantisedArgs& args, const Code& code) {
         }
         c[n] += args.scales[group * kPanelColumns + n] * sum;
         if (args.offsets == nullptr) continue;
-        c[n] += args.offsets[group * kPanelColumns + n] * args.a_sums[m * args.a_sums_stride + group];
+        c[n] +=
+            args.offsets[group * kPanelColumns + n] * args.a_sums[m * args.a_sums_stride + group];
       }
     }
   }

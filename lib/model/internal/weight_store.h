@@ -1,12 +1,15 @@
 // model/internal/weight_store.h: a checkpoint's tensors in the form a model computes with.
 //
 // The kernels take f32, bf16 and f16 weights and widen them exactly, so weights are used where they
-// are mapped. WeightType::kF32 therefore means "the numbers of the file"; kBF16 means "as if the
-// file were bf16": f32 and f16 tensors are rounded (to nearest even) into memory of our own, and
-// the matrices of dense layers are packed where the CPU tier likes that (kernels/packed_weight.h).
+// are mapped. WeightType::kF32 therefore means "the numbers of the file"; the others mean "as if
+// the file were bf16": f32 and f16 tensors are rounded (to nearest even) into memory of our own,
+// and the matrices of dense layers are packed where the CPU tier likes that
+// (kernels/packed_weight.h). The quantised types quantise and pack the matrices that their Part
+// asks for.
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -16,6 +19,7 @@
 #include "model/caption_model.h"
 #include "tensor/tensor.h"
 #include "weights/checkpoint.h"
+#include "weights/quantise.h"
 
 namespace caption::model {
 
@@ -25,6 +29,9 @@ struct LinearWeights {
   ConstView bias;
 };
 
+// What a matrix belongs to: it decides how a quantised type holds it.
+enum class Part { kDecoderLayer, kLmHead, kOther };
+
 class WeightStore {
  public:
   WeightStore(weights::Checkpoint checkpoint, WeightType type);
@@ -33,11 +40,12 @@ class WeightStore {
   // another shape, or not of floating point.
   ConstView require(const std::string& name, const Shape& shape);
   // The same for a matrix of a dense layer [out, in], however many dimensions the file gives it.
-  kernels::PackedWeight require_matrix(const std::string& name, const Shape& shape);
+  kernels::PackedWeight require_matrix(const std::string& name, const Shape& shape,
+                                       Part part = Part::kOther);
   // stem + ".weight" and, when asked for, ".bias".
   enum class Bias { kNone, kRequired };
   LinearWeights require_linear(const std::string& stem, std::int64_t out, std::int64_t in,
-                               Bias bias);
+                               Bias bias, Part part = Part::kOther);
 
   // The first of `prefixes` under which the checkpoint has `anchor`; layouts differ between
   // versions of transformers. Throws Error(kBadModel) naming them all.
@@ -52,6 +60,9 @@ class WeightStore {
 
  private:
   ConstView require_floating(const std::string& name, const Shape& shape) const;
+  kernels::PackedWeight pack_bf16(ThreadPool& pool, ConstView source) const;
+  kernels::PackedWeight pack_quantised(ThreadPool& pool, const std::string& name, ConstView source,
+                                       weights::QuantisedFormat format) const;
 
   weights::Checkpoint checkpoint_;
   WeightType type_;
