@@ -218,6 +218,6 @@ std::int64_t PackedWeight::size_bytes() const {
                                    offsets_.size_bytes());
 }
 
-bool prefers_panels(CpuTier tier) { return tier == CpuTier::kAvx512Bf16; }
+bool prefers_panels(CpuTier tier) { return tier >= CpuTier::kAvx512Bf16; }
 
 }  // namespace caption::kernels

@@ -19,8 +19,8 @@
 
 namespace caption::kernels::cpu {
 
-// 48 is a multiple of every tier's row tile (3, 6, 12, 16).
-inline constexpr std::int64_t kBlockRows = 48;
+// A multiple of every tier's row tile (3, 6, 12, 32).
+inline constexpr std::int64_t kBlockRows = 96;
 inline constexpr std::int64_t kBlockFeatures = 2 * kPanelColumns;
 
 struct Block {

@@ -13,10 +13,12 @@ const Tier& select_tier(CpuTier tier) {
     case CpuTier::kAvx2: return avx2_tier();
     case CpuTier::kAvx512: return avx512_tier();
     case CpuTier::kAvx512Bf16: return avx512bf16_tier();
+    case CpuTier::kAmx: return amx_tier();
 #else
     case CpuTier::kAvx2:
     case CpuTier::kAvx512:
-    case CpuTier::kAvx512Bf16: break;
+    case CpuTier::kAvx512Bf16:
+    case CpuTier::kAmx: break;
 #endif
   }
   throw Error(ErrorCode::kUnavailable, "cpu: this build has no tier \"" +

@@ -118,7 +118,8 @@ struct Tier {
 const Tier& reference_tier();
 const Tier& avx2_tier();        // x86-64 only; the CPU must have AVX2, FMA, F16C
 const Tier& avx512_tier();      // x86-64 only; the CPU must have AVX-512 F, BW, DQ, VL
-const Tier& avx512bf16_tier();  // x86-64 only; the CPU must have those and AVX512-BF16
+const Tier& avx512bf16_tier();  // x86-64 only; the CPU must have those, AVX512-BF16, VBMI, VNNI
+const Tier& amx_tier();         // x86-64 only; the CPU must have those, AMX-BF16 and AMX-INT8
 
 // The plain loops of panel_gemm and to_bf16, for the tiers without instructions of their own.
 void panel_gemm_reference(const PanelArgs& args);

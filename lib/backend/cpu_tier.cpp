@@ -13,7 +13,7 @@ namespace caption {
 namespace {
 
 constexpr std::array kTiers = {CpuTier::kReference, CpuTier::kAvx2, CpuTier::kAvx512,
-                               CpuTier::kAvx512Bf16};
+                               CpuTier::kAvx512Bf16, CpuTier::kAmx};
 
 // How many of kTiers this machine can run: each tier needs what the ones before it need.
 std::size_t count_supported_tiers() {
@@ -26,7 +26,8 @@ std::size_t count_supported_tiers() {
   if (!has_all({"avx2", "fma", "f16c"})) return 1;
   if (!has_all({"avx512f", "avx512bw", "avx512dq", "avx512vl"})) return 2;
   if (!has_all({"avx512bf16", "avx512vbmi", "avx512vnni"})) return 3;
-  return 4;
+  if (!has_all({"amx-tile", "amx-bf16", "amx-int8"})) return 4;
+  return internal::request_tile_state() ? 5 : 4;
 }
 
 }  // namespace
@@ -37,6 +38,7 @@ std::string_view cpu_tier_name(CpuTier tier) {
     case CpuTier::kAvx2: return "avx2";
     case CpuTier::kAvx512: return "avx512";
     case CpuTier::kAvx512Bf16: return "avx512bf16";
+    case CpuTier::kAmx: return "amx";
   }
   return "?";
 }
@@ -61,7 +63,7 @@ CpuTier choose_cpu_tier() {
   if (!tier) {
     throw Error(ErrorCode::kUsage,
                 "CAPTION_CPU_TIER: no tier is named \"" + std::string(name) +
-                    "\"; use reference, avx2, avx512 or avx512bf16, or unset it");
+                    "\"; use reference, avx2, avx512, avx512bf16 or amx, or unset it");
   }
   if (std::find(supported.begin(), supported.end(), *tier) == supported.end()) {
     throw Error(ErrorCode::kUnavailable, "CAPTION_CPU_TIER: this CPU cannot run the tier \"" +

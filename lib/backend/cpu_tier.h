@@ -15,9 +15,11 @@ enum class CpuTier {
   kAvx2,        // AVX2, FMA, F16C
   kAvx512,      // AVX-512 F, BW, DQ, VL
   kAvx512Bf16,  // those, AVX512-BF16, VBMI and VNNI
+  kAmx,         // those, AMX-TILE, AMX-BF16 and AMX-INT8
 };
 
-std::string_view cpu_tier_name(CpuTier tier);  // "reference", "avx2", "avx512", "avx512bf16"
+// "reference", "avx2", "avx512", "avx512bf16", "amx"
+std::string_view cpu_tier_name(CpuTier tier);
 std::optional<CpuTier> cpu_tier_from_name(std::string_view name);
 
 // The tiers that this CPU and operating system can run, slowest first; kReference always.

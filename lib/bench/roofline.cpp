@@ -25,6 +25,7 @@ struct Arithmetic {
 Arithmetic f32_of(CpuTier tier) {
   switch (tier) {
 #if defined(__x86_64__)
+    case CpuTier::kAmx:
     case CpuTier::kAvx512Bf16:
     case CpuTier::kAvx512: return {multiply_add_avx512, 2 * kAvx512Width};
     case CpuTier::kAvx2: return {multiply_add_avx2, 2 * kAvx2Width};
@@ -35,6 +36,7 @@ Arithmetic f32_of(CpuTier tier) {
 
 std::optional<Arithmetic> bf16_of(CpuTier tier) {
 #if defined(__x86_64__)
+  if (tier == CpuTier::kAmx) return Arithmetic{multiply_add_amx, kTileFlops};
   if (tier == CpuTier::kAvx512Bf16) return Arithmetic{multiply_add_avx512bf16, 4 * kAvx512Width};
 #endif
   static_cast<void>(tier);

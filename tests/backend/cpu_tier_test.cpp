@@ -71,7 +71,7 @@ TEST_CASE("an unknown name is refused with the names there are") {
   const TierVariable forced("sse9");
   CHECK_THROWS_WITH_AS(choose_cpu_tier(),
                        "CAPTION_CPU_TIER: no tier is named \"sse9\"; use reference, avx2, "
-                       "avx512 or avx512bf16, or unset it",
+                       "avx512, avx512bf16 or amx, or unset it",
                        Error);
 }
 

@@ -5,6 +5,10 @@
 #if defined(__x86_64__)
 #include <cpuid.h>
 #endif
+#if defined(__linux__)
+#include <sys/syscall.h>
+#include <unistd.h>
+#endif
 
 namespace caption::internal {
 
@@ -51,15 +55,15 @@ std::vector<std::string> detect_cpu_features() {
     std::uint64_t state;
   };
   const Feature features[] = {
-      {"sse4.2", leaf1.ecx, 20, kNoState},      {"avx", leaf1.ecx, 28, kYmmState},
-      {"f16c", leaf1.ecx, 29, kYmmState},       {"fma", leaf1.ecx, 12, kYmmState},
-      {"avx2", leaf7.ebx, 5, kYmmState},        {"avxvnni", leaf7_1.eax, 4, kYmmState},
-      {"avx512f", leaf7.ebx, 16, kZmmState},    {"avx512dq", leaf7.ebx, 17, kZmmState},
-      {"avx512bw", leaf7.ebx, 30, kZmmState},   {"avx512vl", leaf7.ebx, 31, kZmmState},
-      {"avx512vbmi", leaf7.ecx, 1, kZmmState},  {"avx512vnni", leaf7.ecx, 11, kZmmState},
-      {"avx512bf16", leaf7_1.eax, 5, kZmmState},
-      {"avx512fp16", leaf7.edx, 23, kZmmState}, {"amx-tile", leaf7.edx, 24, kTileState},
-      {"amx-bf16", leaf7.edx, 22, kTileState},  {"amx-int8", leaf7.edx, 25, kTileState},
+      {"sse4.2", leaf1.ecx, 20, kNoState},       {"avx", leaf1.ecx, 28, kYmmState},
+      {"f16c", leaf1.ecx, 29, kYmmState},        {"fma", leaf1.ecx, 12, kYmmState},
+      {"avx2", leaf7.ebx, 5, kYmmState},         {"avxvnni", leaf7_1.eax, 4, kYmmState},
+      {"avx512f", leaf7.ebx, 16, kZmmState},     {"avx512dq", leaf7.ebx, 17, kZmmState},
+      {"avx512bw", leaf7.ebx, 30, kZmmState},    {"avx512vl", leaf7.ebx, 31, kZmmState},
+      {"avx512vbmi", leaf7.ecx, 1, kZmmState},   {"avx512vnni", leaf7.ecx, 11, kZmmState},
+      {"avx512bf16", leaf7_1.eax, 5, kZmmState}, {"avx512fp16", leaf7.edx, 23, kZmmState},
+      {"amx-tile", leaf7.edx, 24, kTileState},   {"amx-bf16", leaf7.edx, 22, kTileState},
+      {"amx-int8", leaf7.edx, 25, kTileState},
   };
   std::vector<std::string> names;
   for (const Feature& feature : features) {
@@ -68,8 +72,18 @@ std::vector<std::string> detect_cpu_features() {
   }
   return names;
 }
+bool request_tile_state() {
+#if defined(__linux__)
+  constexpr long kRequestPermission = 0x1023;  // ARCH_REQ_XCOMP_PERM of arch_prctl(2), Linux 5.16
+  constexpr long kTileData = 18;
+  return ::syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
+#else
+  return false;
+#endif
+}
 #else
 std::vector<std::string> detect_cpu_features() { return {}; }
+bool request_tile_state() { return false; }
 #endif
 
 }  // namespace caption::internal

@@ -10,4 +10,8 @@ namespace caption::internal {
 // A feature whose registers the system does not save (XCR0) is left out. Empty beside x86-64.
 std::vector<std::string> detect_cpu_features();
 
+// Asks Linux for the use of AMX's tile registers, for all threads of the process: without it their
+// first use is SIGILL. Whether it was granted.
+bool request_tile_state();
+
 }  // namespace caption::internal

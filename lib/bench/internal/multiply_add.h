@@ -14,6 +14,9 @@ float multiply_add_avx2(std::int64_t rounds, float start);    // x86-64 only
 float multiply_add_avx512(std::int64_t rounds, float start);  // x86-64 only
 // Dot products of pairs of bf16, summed in f32: two multiply-adds in each lane. x86-64 only.
 float multiply_add_avx512bf16(std::int64_t rounds, float start);
+// Products of tiles of bf16, a chain being 16 x 16 sums of 32 products. x86-64 only; the process
+// has been granted the use of tiles (backend/cpu_tier.h).
+float multiply_add_amx(std::int64_t rounds, float start);
 
 // Twelve chains hide a latency of four cycles at two or three multiply-adds a cycle, and fit the
 // sixteen vector registers of AVX2 beside the two operands.
@@ -21,6 +24,7 @@ inline constexpr int kMultiplyAddChains = 12;
 inline constexpr int kReferenceWidth = 4;
 inline constexpr int kAvx2Width = 8;
 inline constexpr int kAvx512Width = 16;
+inline constexpr int kTileFlops = 2 * 16 * 16 * 32;
 
 // The text that all versions share; `static`, so that each file keeps its own copy. GCC and clang
 // keep `Vector` (a vector extension type) in one register each.

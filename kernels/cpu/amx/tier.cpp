@@ -1,0 +1,125 @@
+// The AMX tier: the AVX512-BF16 tier, and products with panels on AMX's tile registers (Intel SDM
+// volume 1, chapter 18): bf16 with f32 sums, 8-bit integers with 32-bit sums.
+#include <immintrin.h>
+
+#include "kernels/cpu/avx512bf16/codes.h"
+#include "kernels/cpu/internal/tile_gemm.h"
+
+namespace caption::kernels::cpu {
+namespace {
+
+// What ldtilecfg reads.
+struct alignas(64) TileConfig {
+  std::uint8_t palette = 1;
+  std::uint8_t start_row = 0;
+  std::uint8_t reserved[14] = {};
+  std::uint16_t row_bytes[16] = {};
+  std::uint8_t rows[16] = {};
+};
+
+// Tiles 0 to 3 hold the sums of (i, j), 4 and 5 activations, 6 and 7 weights.
+//
+// Instructions and not intrinsics: those of g++ 12 do not tell the compiler that a load reads
+// memory (nor how much of it ldtilecfg reads), and it may drop the stores before one.
+class AmxTiles {
+ public:
+  explicit AmxTiles(std::int64_t rows) {
+    const auto first = static_cast<std::uint8_t>(rows < kTileRows ? rows : kTileRows);
+    const auto second = static_cast<std::uint8_t>(rows - first);
+    TileConfig config;
+    set(config, 0, first);
+    set(config, 1, first);
+    set(config, 4, first);
+    if (second > 0) {
+      set(config, 2, second);
+      set(config, 3, second);
+      set(config, 5, second);
+    }
+    set(config, 6, kTileRows);
+    set(config, 7, kTileRows);
+    __asm__ volatile("ldtilecfg %0" : : "m"(config));
+  }
+  ~AmxTiles() { __asm__ volatile("tilerelease" : :); }
+  AmxTiles(const AmxTiles&) = delete;
+  AmxTiles& operator=(const AmxTiles&) = delete;
+
+  template <int i, int j>
+  void zero() {
+    __asm__ volatile("tilezero %%tmm%c0" : : "i"(2 * i + j));
+  }
+  template <int i, int j>
+  void store(void* to, std::int64_t stride) {
+    __asm__ volatile("tilestored %%tmm%c2, (%0,%1,1)"
+                     :
+                     : "r"(to), "r"(stride), "i"(2 * i + j)
+                     : "memory");
+  }
+  template <int i>
+  void load_a(const void* from, std::int64_t stride) {
+    load<4 + i>(from, stride);
+  }
+  template <int j>
+  void load_b(const void* from) {
+    load<6 + j>(from, kPanelRowBytes);
+  }
+  template <int i, int j>
+  void dot(BF16Product) {
+    __asm__ volatile("tdpbf16ps %%tmm%c2, %%tmm%c1, %%tmm%c0"
+                     :
+                     : "i"(2 * i + j), "i"(4 + i), "i"(6 + j));
+  }
+  template <int i, int j>
+  void dot(IntegerProduct) {
+    __asm__ volatile("tdpbsud %%tmm%c2, %%tmm%c1, %%tmm%c0"
+                     :
+                     : "i"(2 * i + j), "i"(4 + i), "i"(6 + j));
+  }
+
+ private:
+  template <int tile>
+  static void load(const void* from, std::int64_t stride) {
+    __asm__ volatile("tileloadd (%0,%1,1), %%tmm%c2"
+                     :
+                     : "r"(from), "r"(stride), "i"(tile)
+                     : "memory");
+  }
+  static void set(TileConfig& config, int tile, std::uint8_t rows) {
+    config.rows[tile] = rows;
+    config.row_bytes[tile] = kTileBytes;
+  }
+};
+
+template <class Codes>
+void quantised_panel(const QuantisedArgs& args) {
+  const Codes codes(args);
+  tile_quantised<AmxTiles>(
+      args,
+      [&](std::int64_t pair, std::uint16_t* to) {
+        __m512i first;
+        __m512i last;
+        codes.load(pair, first, last);
+        _mm512_store_si512(to, first);
+        _mm512_store_si512(to + kPanelColumns, last);
+      },
+      [&](std::int64_t group, std::int64_t m, const float* sums) {
+        add_group(args, group, m, _mm512_load_ps(sums), _mm512_load_ps(sums + 16));
+      });
+}
+
+Tier make_tier() {
+  Tier tier = avx512bf16_tier();
+  tier.panel_gemm = tile_panel_gemm<AmxTiles>;
+  tier.panel8 = quantised_panel<Codes8>;
+  tier.panel4 = quantised_panel<Codes4>;
+  tier.panel8a8 = tile_panel8a8<AmxTiles>;
+  return tier;
+}
+
+}  // namespace
+
+const Tier& amx_tier() {
+  static const Tier tier = make_tier();
+  return tier;
+}
+
+}  // namespace caption::kernels::cpu
