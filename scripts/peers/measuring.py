@@ -1,0 +1,109 @@
+"""What is measured, of whom, and how a child process is run for it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import tempfile
+import threading
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Protocol
+
+CHILD_TIMEOUT_S = 900
+
+
+class WorkKind(Enum):
+    PREFILL = "prefill"  # one prompt, up to its first token
+    DECODE = "decode"  # steps that give one token to each sequence
+    MEMORY = "memory"  # the most that prefill and a few steps hold
+
+
+@dataclass(frozen=True)
+class Work:
+    kind: WorkKind
+    context_tokens: int  # of each prompt
+    num_seqs: int = 1
+    kv: str = "16-bit"  # or "int8"
+    decode_steps: int = 24
+    # DECODE: measure prompts that share all but their last tokens, beside distinct ones.
+    also_shared: bool = False
+
+    def describe(self) -> str:
+        if self.kind is WorkKind.PREFILL:
+            return f"prefill {self.context_tokens}"
+        what = "decode" if self.kind is WorkKind.DECODE else "peak memory"
+        return f"{what} B={self.num_seqs}, {self.context_tokens} context, {self.kv} KV"
+
+
+@dataclass(frozen=True)
+class Setting:
+    """How a contender holds weights, and flags of its own."""
+
+    weights: str  # in the contender's own words
+    weight_bits: int
+    flags: tuple[str, ...] = ()
+
+    def describe(self) -> str:
+        return " ".join((self.weights, *self.flags))
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """Rates of the machine, as `caption-cli bench` finds them around a run."""
+
+    read_bytes_per_s: float
+    flops_per_s: float
+    arithmetic: str
+
+
+@dataclass
+class Figures:
+    """Of one run. Rates in tokens per second; None where the work does not say."""
+
+    prefill: float | None = None
+    decode: float | None = None
+    shared_decode: float | None = None
+    peak_bytes: int | None = None
+    pages_bytes: int | None = None  # of peak_bytes, the KV pages in use
+    calibrations: list[Calibration] = field(default_factory=list)
+
+
+class RunFailed(Exception):
+    """A contender cannot do a work; the text says why."""
+
+
+class Contender(Protocol):
+    name: str
+
+    def find_missing(self) -> str | None:
+        """What has to be installed first, or None."""
+
+    def prepare(self, setting: Setting) -> None:
+        """Makes the model's files where there are none yet."""
+
+    def run(self, work: Work, setting: Setting) -> Figures: ...
+
+
+@dataclass(frozen=True)
+class Finished:
+    stdout: str
+    peak_bytes: int  # ru_maxrss
+
+
+def run_child(command: list[str], timeout_s: float = CHILD_TIMEOUT_S) -> Finished:
+    """Throws RunFailed with the last line of stderr."""
+    with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as err:
+        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=err)
+        timer = threading.Timer(timeout_s, process.kill)
+        timer.start()
+        _, status, usage = os.wait4(process.pid, 0)
+        timer.cancel()
+        process.returncode = os.waitstatus_to_exitcode(status)
+        out.seek(0)
+        err.seek(0)
+        if process.returncode != 0:
+            lines = [line.strip() for line in err.read().splitlines() if line.strip()]
+            reason = lines[-1] if lines else "no message"
+            raise RunFailed(f"{command[0]} ended with {process.returncode}: {reason}")
+        return Finished(stdout=out.read(), peak_bytes=usage.ru_maxrss * 1024)
