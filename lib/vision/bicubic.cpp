@@ -3,13 +3,12 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <iterator>
 
 #include "base/error.h"
 
 namespace caption::vision::internal {
 namespace {
-
-constexpr int kChannels = 3;
 
 // Keys' cubic convolution kernel with a = -0.5. The order of operations is ATen's, because its
 // rounding decides the last bit of a weight.
@@ -69,48 +68,103 @@ std::int16_t quantise(double weight, int bits) {
   return static_cast<std::int16_t>(scaled < 0 ? scaled - 0.5 : scaled + 0.5);
 }
 
-std::uint8_t round_to_byte(std::int32_t sum, int bits) {
-  return static_cast<std::uint8_t>(std::clamp(sum >> bits, 0, 255));
+using Row = std::uint8_t __attribute__((vector_size(16)));
+static_assert(sizeof(Row) == kStripRows);
+
+// a0 b0 a1 b1 ...: of the lower 8 bytes, of the upper 8.
+Row interleave_low(Row a, Row b) {
+  return __builtin_shufflevector(a, b, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
+}
+Row interleave_high(Row a, Row b) {
+  return __builtin_shufflevector(a, b, 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15,
+                                 31);
 }
 
-// One image row, filtered along its width.
-void filter_columns(const std::uint8_t* row, const ResizeAxis& columns, std::uint8_t* out) {
-  const int bits = columns.precision_bits();
-  for (int x = 0; x < columns.num_out(); ++x) {
-    std::int32_t red = 1 << (bits - 1);
-    std::int32_t green = red;
-    std::int32_t blue = red;
-    const std::uint8_t* pixel = row + static_cast<std::ptrdiff_t>(columns.first_in(x)) * kChannels;
-    for (const std::int16_t weight : columns.weights(x)) {
-      red += weight * pixel[0];
-      green += weight * pixel[1];
-      blue += weight * pixel[2];
-      pixel += kChannels;
+// to[j][i] = from[i][j] of 16 x 16 bytes. Interleaving rows i and i + 8 into rows 2i and 2i + 1
+// turns the 8 bits (row, column) of a byte's place by one; four times swaps row and column.
+void transpose_block(const std::uint8_t* from, std::ptrdiff_t from_pitch, std::uint8_t* to,
+                     std::ptrdiff_t to_pitch) {
+  Row rows[kStripRows], moved[kStripRows];
+  for (int i = 0; i < kStripRows; ++i) std::memcpy(&rows[i], from + i * from_pitch, sizeof(Row));
+  for (int step = 0; step < 4; ++step) {
+    for (int i = 0; i < kStripRows / 2; ++i) {
+      moved[2 * i] = interleave_low(rows[i], rows[i + kStripRows / 2]);
+      moved[2 * i + 1] = interleave_high(rows[i], rows[i + kStripRows / 2]);
     }
-    out[0] = round_to_byte(red, bits);
-    out[1] = round_to_byte(green, bits);
-    out[2] = round_to_byte(blue, bits);
-    out += kChannels;
+    std::copy(std::begin(moved), std::end(moved), std::begin(rows));
   }
+  for (int i = 0; i < kStripRows; ++i) std::memcpy(to + i * to_pitch, &rows[i], sizeof(Row));
 }
 
-// All rows of `in` (whose first row is input row rows.begin_in()), filtered along the height.
-void filter_rows(const std::vector<std::uint8_t>& in, std::size_t row_bytes, const ResizeAxis& rows,
-                 std::span<std::uint8_t> out) {
-  const int bits = rows.precision_bits();
-  std::vector<std::int32_t> sums(row_bytes);
-  for (int y = 0; y < rows.num_out(); ++y) {
-    std::fill(sums.begin(), sums.end(), 1 << (bits - 1));
-    const std::uint8_t* row =
-        in.data() + static_cast<std::size_t>(rows.first_in(y) - rows.begin_in()) * row_bytes;
-    for (const std::int16_t weight : rows.weights(y)) {
-      for (std::size_t i = 0; i < row_bytes; ++i) sums[i] += weight * row[i];
-      row += row_bytes;
-    }
-    std::uint8_t* out_row = out.data() + static_cast<std::size_t>(y) * row_bytes;
-    for (std::size_t i = 0; i < row_bytes; ++i) out_row[i] = round_to_byte(sums[i], bits);
-  }
+// Starts of 16 that cover [0, size): the last one reaches back over what is done already.
+template <class Body>
+void for_each_16(std::ptrdiff_t size, const Body& body) {
+  for (std::ptrdiff_t i = 0; i + 16 <= size; i += 16) body(i);
+  if (size % 16 != 0) body(size - 16);
 }
+
+// Filters rows of RGB8 along their width, into dense rows of num_out pixels. Strips of rows are
+// turned so that the filter's lanes are rows, all of one weight, and turned back.
+class ColumnFilter {
+ public:
+  ColumnFilter(const FilterLoops& loops, const ResizeAxis& columns)
+      : loops_(loops),
+        taps_(columns.taps()),
+        begin_in_(columns.begin_in()),
+        in_bytes_((columns.end_in() - columns.begin_in()) * kChannels),
+        out_bytes_(columns.num_out() * kChannels) {}
+
+  // `in` is the first row, from its first pixel.
+  void run(const std::uint8_t* in, std::ptrdiff_t in_pitch, std::ptrdiff_t num_rows,
+           std::uint8_t* out) {
+    in += static_cast<std::ptrdiff_t>(begin_in_) * kChannels;
+    if (std::min({num_rows, in_bytes_, out_bytes_}) >= kStripRows) {
+      strip_.resize(static_cast<std::size_t>(in_bytes_) * kStripRows);
+      filtered_.resize(static_cast<std::size_t>(out_bytes_) * kStripRows);
+      for_each_16(num_rows, [&](std::ptrdiff_t y) {
+        run_strip(in + y * in_pitch, in_pitch, out + y * out_bytes_);
+      });
+      return;
+    }
+    for (std::ptrdiff_t y = 0; y < num_rows; ++y) {
+      run_row(in + y * in_pitch, out + y * out_bytes_);
+    }
+  }
+
+ private:
+  void run_strip(const std::uint8_t* in, std::ptrdiff_t in_pitch, std::uint8_t* out) {
+    for_each_16(in_bytes_, [&](std::ptrdiff_t i) {
+      std::uint8_t turned[kStripRows * kStripRows];
+      transpose_block(in + i, in_pitch, turned, kStripRows);
+      std::copy(std::begin(turned), std::end(turned), strip_.data() + i * kStripRows);
+    });
+    loops_.columns(taps_, strip_.data(), begin_in_, filtered_.data());
+    for_each_16(out_bytes_, [&](std::ptrdiff_t i) {
+      transpose_block(filtered_.data() + i * kStripRows, kStripRows, out + i, out_bytes_);
+    });
+  }
+
+  // Images smaller than a block.
+  void run_row(const std::uint8_t* in, std::uint8_t* out) const {
+    for (std::ptrdiff_t x = 0; x < taps_.num_out; ++x) {
+      const std::int16_t* const weights = taps_.weights + x * taps_.max_taps;
+      for (std::ptrdiff_t c = 0; c < kChannels; ++c) {
+        const std::uint8_t* const first = in + (taps_.first_in[x] - begin_in_) * kChannels + c;
+        std::int32_t sum = 1 << (taps_.precision_bits - 1);
+        for (int t = 0; t < taps_.num_taps[x]; ++t) sum += weights[t] * first[t * kChannels];
+        *out++ = static_cast<std::uint8_t>(std::clamp(sum >> taps_.precision_bits, 0, 255));
+      }
+    }
+  }
+
+  const FilterLoops& loops_;
+  AxisTaps taps_;
+  int begin_in_;
+  std::ptrdiff_t in_bytes_;             // of a row, from begin_in_ to the last pixel read
+  std::ptrdiff_t out_bytes_;            // of a row
+  std::vector<std::int32_t> strip_;     // [pixels, kChannels, kStripRows]
+  std::vector<std::uint8_t> filtered_;  // [num_out, kChannels, kStripRows]
+};
 
 }  // namespace
 
@@ -151,8 +205,28 @@ ResizeAxis::ResizeAxis(int in_px, int out_px, int first_out, int num_out)
   }
 }
 
-void resize_window(const video::Frame& frame, const ResizeAxis& rows, const ResizeAxis& columns,
-                   std::span<std::uint8_t> out) {
+AxisTaps ResizeAxis::taps() const {
+  CAPTION_CHECK(!identity_, "an axis that keeps its size has no taps");
+  return {.first_in = first_in_.data(),
+          .num_taps = num_taps_.data(),
+          .weights = weights_.data(),
+          .max_taps = static_cast<std::int64_t>(max_taps_),
+          .num_out = num_out(),
+          .precision_bits = precision_bits_};
+}
+
+const FilterLoops& filter_loops(CpuTier tier) {
+#if defined(__x86_64__)
+  if (tier == CpuTier::kReference) return filter_loops_reference();
+  return tier == CpuTier::kAvx2 ? filter_loops_avx2() : filter_loops_avx512();
+#else
+  CAPTION_CHECK(tier == CpuTier::kReference, "a tier of another machine");
+  return filter_loops_reference();
+#endif
+}
+
+void resize_window(const FilterLoops& loops, const video::Frame& frame, const ResizeAxis& rows,
+                   const ResizeAxis& columns, std::span<std::uint8_t> out) {
   const std::size_t in_row_bytes = static_cast<std::size_t>(frame.width_px) * kChannels;
   const std::size_t row_bytes = static_cast<std::size_t>(columns.num_out()) * kChannels;
   CAPTION_CHECK(frame.rgb.size() == in_row_bytes * static_cast<std::size_t>(frame.height_px),
@@ -162,22 +236,26 @@ void resize_window(const video::Frame& frame, const ResizeAxis& rows, const Resi
 
   // Columns first, for the input rows the window needs.
   const int num_rows = rows.end_in() - rows.begin_in();
-  std::vector<std::uint8_t> narrow(row_bytes * static_cast<std::size_t>(num_rows));
-  for (int y = 0; y < num_rows; ++y) {
-    const std::uint8_t* in_row =
-        frame.rgb.data() + static_cast<std::size_t>(rows.begin_in() + y) * in_row_bytes;
-    std::uint8_t* narrow_row = narrow.data() + static_cast<std::size_t>(y) * row_bytes;
-    if (columns.is_identity()) {
-      std::memcpy(narrow_row, in_row + static_cast<std::size_t>(columns.begin_in()) * kChannels,
-                  row_bytes);
-    } else {
-      filter_columns(in_row, columns, narrow_row);
+  const std::uint8_t* const in =
+      frame.rgb.data() + static_cast<std::size_t>(rows.begin_in()) * in_row_bytes;
+  std::vector<std::uint8_t> narrow;
+  std::uint8_t* filtered = out.data();
+  if (!rows.is_identity()) {
+    narrow.resize(row_bytes * static_cast<std::size_t>(num_rows));
+    filtered = narrow.data();
+  }
+  if (!columns.is_identity()) {
+    ColumnFilter(loops, columns)
+        .run(in, static_cast<std::ptrdiff_t>(in_row_bytes), num_rows, filtered);
+  } else {
+    const std::uint8_t* const first = in + static_cast<std::size_t>(columns.begin_in()) * kChannels;
+    for (std::size_t y = 0; y < static_cast<std::size_t>(num_rows); ++y) {
+      std::memcpy(filtered + y * row_bytes, first + y * in_row_bytes, row_bytes);
     }
   }
-  if (rows.is_identity()) {
-    std::memcpy(out.data(), narrow.data(), out.size());
-  } else {
-    filter_rows(narrow, row_bytes, rows, out);
+  if (!rows.is_identity()) {
+    loops.rows(rows.taps(), narrow.data(), rows.begin_in(), static_cast<std::int64_t>(row_bytes),
+               out.data());
   }
 }
 

@@ -4,16 +4,17 @@
 #include <string>
 #include <vector>
 
+#include "backend/cpu_tier.h"
 #include "base/error.h"
 #include "vision/internal/bicubic.h"
 
 namespace caption::vision {
 namespace {
 
+using internal::kChannels;
 using internal::ResizeAxis;
 using internal::Window;
 
-constexpr std::int64_t kChannels = 3;
 // Of one preprocessed frame; a vision tower sees at most about a megapixel.
 constexpr std::int64_t kMaxOutPixels = std::int64_t{1} << 24;
 
@@ -87,6 +88,20 @@ Geometry plan(const video::Frame& frame, const PreprocessSpec& spec) {
   return geometry;
 }
 
+// Geometry and filters for frames of one size.
+struct Resizer {
+  Geometry geometry;
+  ResizeAxis rows;
+  ResizeAxis columns;
+
+  Resizer(const video::Frame& frame, const PreprocessSpec& spec)
+      : geometry(plan(frame, spec)),
+        rows(frame.height_px, static_cast<int>(geometry.resized.height_px), geometry.window.top_px,
+             geometry.window.height_px),
+        columns(frame.width_px, static_cast<int>(geometry.resized.width_px),
+                geometry.window.left_px, geometry.window.width_px) {}
+};
+
 // A byte has 256 values: the normalisation of each channel is a table.
 class NormaliseTable {
  public:
@@ -100,38 +115,41 @@ class NormaliseTable {
       }
     }
   }
-  float operator()(std::int64_t channel, std::uint8_t value) const {
-    return values_[static_cast<std::size_t>(channel)][value];
+  const std::array<float, 256>& channel(int i) const {
+    return values_[static_cast<std::size_t>(i)];
   }
 
  private:
   std::array<std::array<float, 256>, kChannels> values_{};
 };
 
-void preprocess_frame(const video::Frame& frame, const Geometry& geometry,
-                      const NormaliseTable& normalise, float* out) {
+void preprocess_frame(const internal::FilterLoops& loops, const video::Frame& frame,
+                      const Resizer& resizer, const NormaliseTable& normalise, float* out) {
+  const Geometry& geometry = resizer.geometry;
   const Window& window = geometry.window;
-  const ResizeAxis rows(frame.height_px, static_cast<int>(geometry.resized.height_px),
-                        window.top_px, window.height_px);
-  const ResizeAxis columns(frame.width_px, static_cast<int>(geometry.resized.width_px),
-                           window.left_px, window.width_px);
   std::vector<std::uint8_t> rgb(static_cast<std::size_t>(window.height_px) *
                                 static_cast<std::size_t>(window.width_px) * kChannels);
-  internal::resize_window(frame, rows, columns, rgb);
+  internal::resize_window(loops, frame, resizer.rows, resizer.columns, rgb);
 
   const std::int64_t plane = geometry.out.height_px * geometry.out.width_px;
-  for (std::int64_t channel = 0; channel < kChannels; ++channel) {
-    float* channel_out = out + channel * plane;
-    if (window.height_px < geometry.out.height_px || window.width_px < geometry.out.width_px) {
-      std::fill(channel_out, channel_out + plane, normalise(channel, 0));
+  const std::array<float, 256>& reds = normalise.channel(0);
+  const std::array<float, 256>& greens = normalise.channel(1);
+  const std::array<float, 256>& blues = normalise.channel(2);
+  if (window.height_px < geometry.out.height_px || window.width_px < geometry.out.width_px) {
+    for (int c = 0; c < kChannels; ++c) {
+      std::fill_n(out + c * plane, plane, normalise.channel(c)[0]);
     }
-    const std::uint8_t* pixel = rgb.data() + channel;
-    for (int y = 0; y < window.height_px; ++y) {
-      float* out_row =
-          channel_out + (geometry.pad_top_px + y) * geometry.out.width_px + geometry.pad_left_px;
-      for (int x = 0; x < window.width_px; ++x, pixel += kChannels) {
-        out_row[x] = normalise(channel, *pixel);
-      }
+  }
+  const std::uint8_t* pixel = rgb.data();
+  for (int y = 0; y < window.height_px; ++y) {
+    float* const red =
+        out + (geometry.pad_top_px + y) * geometry.out.width_px + geometry.pad_left_px;
+    float* const green = red + plane;
+    float* const blue = green + plane;
+    for (int x = 0; x < window.width_px; ++x, pixel += kChannels) {
+      red[x] = reds[pixel[0]];
+      green[x] = greens[pixel[1]];
+      blue[x] = blues[pixel[2]];
     }
   }
 }
@@ -154,24 +172,32 @@ Tensor preprocess(ThreadPool& pool, std::span<const video::Frame> frames,
                   const PreprocessSpec& spec) {
   CAPTION_CHECK(!frames.empty(), "no frames to preprocess");
   check_spec(spec);
-  std::vector<Geometry> geometries;
-  for (const video::Frame& frame : frames) {
-    geometries.push_back(plan(frame, spec));
-    const Extent& first = geometries.front().out;
-    const Extent& out = geometries.back().out;
-    CAPTION_CHECK(out.height_px == first.height_px && out.width_px == first.width_px,
-                  "frames of different sizes need a spec that ends in one size");
+  // A clip's frames are mostly of one size: each new size is planned once.
+  std::vector<Resizer> resizers;
+  std::vector<std::size_t> resizer_of;
+  for (std::size_t i = 0; i < frames.size(); ++i) {
+    if (i == 0 || frames[i].width_px != frames[i - 1].width_px ||
+        frames[i].height_px != frames[i - 1].height_px) {
+      resizers.emplace_back(frames[i], spec);
+      const Extent& first = resizers.front().geometry.out;
+      const Extent& out = resizers.back().geometry.out;
+      CAPTION_CHECK(out.height_px == first.height_px && out.width_px == first.width_px,
+                    "frames of different sizes need a spec that ends in one size");
+    }
+    resizer_of.push_back(resizers.size() - 1);
   }
-  const Extent& out = geometries.front().out;
+  const Extent& out = resizers.front().geometry.out;
   const auto num_frames = static_cast<std::int64_t>(frames.size());
   Tensor pixel_values(DType::kF32, {num_frames, kChannels, out.height_px, out.width_px});
   float* values = pixel_values.as<float>();
   const std::int64_t frame_elements = kChannels * out.height_px * out.width_px;
   const NormaliseTable normalise(spec);
+  const internal::FilterLoops& loops = internal::filter_loops(choose_cpu_tier());
   pool.parallel_for(num_frames, 1, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t i = begin; i < end; ++i) {
       const auto idx = static_cast<std::size_t>(i);
-      preprocess_frame(frames[idx], geometries[idx], normalise, values + i * frame_elements);
+      preprocess_frame(loops, frames[idx], resizers[resizer_of[idx]], normalise,
+                       values + i * frame_elements);
     }
   });
   return pixel_values;
@@ -187,7 +213,8 @@ video::Frame resize_bicubic_antialias(const video::Frame& frame, int out_width_p
   out.frame_idx = frame.frame_idx;
   out.rgb.resize(static_cast<std::size_t>(out_width_px) * static_cast<std::size_t>(out_height_px) *
                  kChannels);
-  internal::resize_window(frame, ResizeAxis(frame.height_px, out_height_px, 0, out_height_px),
+  internal::resize_window(internal::filter_loops(choose_cpu_tier()), frame,
+                          ResizeAxis(frame.height_px, out_height_px, 0, out_height_px),
                           ResizeAxis(frame.width_px, out_width_px, 0, out_width_px), out.rgb);
   return out;
 }

@@ -17,11 +17,11 @@ namespace caption::vision {
 struct PreprocessSpec {
   // Exactly one of the two is set when do_resize.
   bool do_resize = true;
-  std::optional<int> shortest_edge_px;            // keeps the aspect ratio
-  std::optional<std::array<int, 2>> size_px;      // {height, width}, straight
+  std::optional<int> shortest_edge_px;        // keeps the aspect ratio
+  std::optional<std::array<int, 2>> size_px;  // {height, width}, straight
   bool do_center_crop = true;
-  std::array<int, 2> crop_px = {336, 336};        // {height, width}; zero-padded when larger
-  bool do_normalize = true;                       // (x - 255 mean) / (255 std) in f32
+  std::array<int, 2> crop_px = {336, 336};  // {height, width}; zero-padded when larger
+  bool do_normalize = true;                 // (x - 255 mean) / (255 std) in f32
   std::array<float, 3> mean = {0.48145466F, 0.4578275F, 0.40821073F};
   std::array<float, 3> std = {0.26862954F, 0.26130258F, 0.27577711F};
 };

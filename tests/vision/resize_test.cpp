@@ -8,6 +8,7 @@
 #include "base/hash.h"
 #include "base/json.h"
 #include "tests/vision/synthetic_frame.h"
+#include "vision/internal/bicubic.h"
 #include "vision/preprocess.h"
 
 namespace caption {
@@ -52,6 +53,39 @@ TEST_SUITE("vision/resize") {
       const std::vector<std::int64_t> pixels = c.get_ints("pixels");
       if (pixels.empty()) continue;
       CHECK(std::vector<std::int64_t>(resized.rgb.begin(), resized.rgb.end()) == pixels);
+    }
+  }
+
+  TEST_CASE("every tier gives the bits of the reference tier, on windows too") {
+    struct WindowCase {
+      int in_height, in_width, out_height, out_width;
+      vision::internal::Window window;
+    };
+    // Strips and registers that end evenly, one past, one short; images smaller than a strip.
+    constexpr WindowCase kWindows[] = {
+        {64, 96, 32, 48, {0, 0, 32, 48}},        {61, 97, 33, 49, {0, 0, 33, 49}},
+        {480, 640, 112, 149, {0, 18, 112, 112}}, {40, 300, 17, 100, {1, 3, 15, 90}},
+        {18, 700, 90, 35, {20, 30, 3, 5}},       {15, 40, 8, 17, {0, 0, 8, 17}},
+        {33, 5, 70, 6, {0, 0, 70, 6}},           {33, 50, 33, 20, {0, 4, 33, 16}},
+        {33, 50, 21, 50, {2, 1, 19, 48}}};
+    for (const WindowCase& c : kWindows) {
+      CAPTURE(c.in_width);
+      CAPTURE(c.out_width);
+      const vision::internal::Window& w = c.window;
+      for (const char* const kind : {"noise", "binary"}) {
+        const video::Frame frame = synthetic_frame(c.in_height, c.in_width, 11, kind);
+        const vision::internal::ResizeAxis rows(c.in_height, c.out_height, w.top_px, w.height_px);
+        const vision::internal::ResizeAxis columns(c.in_width, c.out_width, w.left_px, w.width_px);
+        std::vector<std::uint8_t> want;
+        for (const CpuTier tier : supported_cpu_tiers()) {
+          CAPTURE(std::string(cpu_tier_name(tier)));
+          std::vector<std::uint8_t> got(static_cast<std::size_t>(w.height_px * w.width_px * 3));
+          vision::internal::resize_window(vision::internal::filter_loops(tier), frame, rows,
+                                          columns, got);
+          if (tier == CpuTier::kReference) want = got;
+          CHECK(got == want);
+        }
+      }
     }
   }
 

@@ -10,7 +10,9 @@
 #include <span>
 #include <vector>
 
+#include "backend/cpu_tier.h"
 #include "video/clip.h"
+#include "vision/internal/filter_loops.h"
 
 namespace caption::vision::internal {
 
@@ -31,12 +33,8 @@ class ResizeAxis {
   // An axis that keeps its size is copied, not filtered.
   bool is_identity() const { return identity_; }
   int num_out() const { return static_cast<int>(first_in_.size()); }
-  int first_in(int i) const { return first_in_[static_cast<std::size_t>(i)]; }
-  std::span<const std::int16_t> weights(int i) const {
-    return {weights_.data() + static_cast<std::size_t>(i) * max_taps_,
-            static_cast<std::size_t>(num_taps_[static_cast<std::size_t>(i)])};
-  }
-  int precision_bits() const { return precision_bits_; }
+  // Of an axis that is filtered; valid as long as this.
+  AxisTaps taps() const;
   // Inputs that any output of the window reads: [begin_in, end_in).
   int begin_in() const { return begin_in_; }
   int end_in() const { return end_in_; }
@@ -52,9 +50,12 @@ class ResizeAxis {
   std::vector<std::int16_t> weights_;  // [num_out, max_taps]
 };
 
+// All tiers give the same bits. The CPU must have the one asked for.
+const FilterLoops& filter_loops(CpuTier tier);
+
 // The window of `frame` resized to out_height x out_width; `out` is RGB8
 // [window.height, window.width, 3]. `rows` and `columns` were made for the window's extents.
-void resize_window(const video::Frame& frame, const ResizeAxis& rows, const ResizeAxis& columns,
-                   std::span<std::uint8_t> out);
+void resize_window(const FilterLoops& loops, const video::Frame& frame, const ResizeAxis& rows,
+                   const ResizeAxis& columns, std::span<std::uint8_t> out);
 
 }  // namespace caption::vision::internal
