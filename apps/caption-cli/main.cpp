@@ -2,10 +2,12 @@
 // their names and what an error means for the process.
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cstdlib>
 #include <iostream>
 #include <new>
 #include <string>
 
+#include "backend/cpu_tier.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "bench_command.h"
@@ -26,10 +28,28 @@ int fail(const std::string& message, int exit_code) {
   return exit_code;
 }
 
+// For tests and measurements: every stream asks choose_cpu_tier(), which reads the variable.
+void add_tier_option(CLI::App& root) {
+  root.add_option_function<std::string>(
+          "--cpu-tier",
+          [](const std::string& name) {
+            if (!cpu_tier_from_name(name)) {
+              throw CLI::ValidationError(
+                  "--cpu-tier",
+                  "there is no \"" + name + "\"; use reference, avx2, avx512, avx512bf16 or amx");
+            }
+            ::setenv("CAPTION_CPU_TIER", name.c_str(), 1);
+          },
+          "instruction sets of the CPU kernels (default: the fastest this machine has)")
+      ->option_text("NAME");
+}
+
 int run_main(int argc, char** argv) {
   CLI::App root("Folders of video into Korean captions, offline.", "caption-cli");
   root.set_version_flag("--version", std::string("caption-cli ") + CAPTION_VERSION);
   root.require_subcommand(1);
+  root.fallthrough();
+  add_tier_option(root);
   root.get_formatter()->column_width(34);
   int exit_code = kExitOk;
   add_run_command(root, exit_code);
