@@ -45,6 +45,30 @@ TEST_SUITE("app/run") {
     }
   }
 
+  TEST_CASE("captions in f32 do not depend on the CPU's instruction sets") {
+    const std::string videos = sample_video("").string();
+    const auto captions = captions_of(run_cli({"run", videos, "-q", "--dtype", "f32"}).out);
+    CHECK(captions.size() == sample_videos().size());
+    const Finished plain =
+        run_cli({"run", videos, "-q", "--dtype", "f32", "--cpu-tier", "reference"});
+    CHECK(captions_of(plain.out) == captions);
+    const Finished unknown = run_cli({"run", videos, "--cpu-tier", "sse9"});
+    CHECK(unknown.exit_code == 2);
+    CHECK(unknown.err.find("use reference, avx2") != std::string::npos);
+  }
+
+  TEST_CASE("with quantised weights, too, a caption is what it is alone") {
+    const std::string videos = sample_video("").string();
+    for (const char* dtype : {"int8", "int4", "nf4", "w8a8"}) {
+      CAPTURE(dtype);
+      const auto together = captions_of(run_cli({"run", videos, "-q", "--dtype", dtype}).out);
+      CHECK(together.size() == sample_videos().size());
+      const Finished alone = run_cli({"run", videos, "-q", "--dtype", dtype, "--max-num-seqs", "1",
+                                      "--max-num-batched-tokens", "37", "--prefix-cache", "false"});
+      CHECK(captions_of(alone.out) == together);
+    }
+  }
+
   TEST_CASE("paths come from standard input, by line or by NUL, and double ones count once") {
     const std::string a = sample_video("city-000-h264.mp4").string();
     const std::string b = sample_video("bridge-006-h264.mp4").string();
