@@ -1,8 +1,5 @@
 #include "kernels/activation.h"
 
-#include <cmath>
-#include <numbers>
-
 #include "kernels/cpu/parallel.h"
 #include "kernels/cpu/select_tier.h"
 #include "tensor/dtype.h"
@@ -48,18 +45,14 @@ void quick_gelu(Cpu, Stream& stream, ConstView x, View y) {
 }
 
 void gelu_erf(Cpu, Stream& stream, ConstView x, View y) {
-  constexpr float kInverseSqrt2 = 1.0f / std::numbers::sqrt2_v<float>;
   const std::int64_t dim = y.dim(1);
-  cpu::parallel_for(stream, y.dim(0), dim * kOperationsPerElement,
-                    [&](std::int64_t begin, std::int64_t end) {
-                      for (std::int64_t r = begin; r < end; ++r) {
-                        const float* const from = x.as<float>() + r * x.row_stride();
-                        float* const to = y.as<float>() + r * y.row_stride();
-                        for (std::int64_t c = 0; c < dim; ++c) {
-                          to[c] = 0.5f * from[c] * (1.0f + std::erf(from[c] * kInverseSqrt2));
-                        }
-                      }
-                    });
+  const cpu::Tier& tier = cpu::select_tier(stream.cpu_tier());
+  cpu::parallel_for(
+      stream, y.dim(0), dim * kOperationsPerElement, [&](std::int64_t begin, std::int64_t end) {
+        for (std::int64_t r = begin; r < end; ++r) {
+          tier.gelu(x.as<float>() + r * x.row_stride(), y.as<float>() + r * y.row_stride(), dim);
+        }
+      });
 }
 
 void add(Cpu, Stream& stream, ConstView x, View y) {

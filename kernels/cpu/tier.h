@@ -113,6 +113,8 @@ struct Tier {
   float (*exp_sum)(float* x, std::int64_t n, float shift);
   // y = x / (1 + exp(-beta * x)) * factor
   void (*swish)(const SwishArgs& args);
+  // y = x / 2 * (1 + erf(x / sqrt(2))); y may be x
+  void (*gelu)(const float* x, float* y, std::int64_t n);
 };
 
 const Tier& reference_tier();

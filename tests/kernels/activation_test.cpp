@@ -118,6 +118,50 @@ TEST_CASE("gelu_erf agrees with double precision") {
   }
 }
 
+TEST_CASE("gelu_erf is good to a few units of its own size on the left in the vector tiers") {
+  constexpr std::int64_t kCount = 1 << 16;  // of [-13, 0), where the result is a normal number
+  Tensor x(DType::kF32, {1, kCount});
+  for (std::int64_t i = 0; i < kCount; ++i) {
+    x.as<float>()[i] = -13.0f * static_cast<float>(i + 1) / static_cast<float>(kCount);
+  }
+  std::vector<double> want, tolerance;
+  for (const double v : values(x)) {
+    want.push_back(0.5 * v * std::erfc(-v / std::sqrt(2.0)));
+    // The polynomial and its factors: 9 roundings. exp multiplies those of its argument x^2 / 2 by
+    // it: 2 x^2 with a factor of two for the argument's own two.
+    tolerance.push_back((9 + 2 * v * v) * kUnit * std::abs(want.back()));
+  }
+  for (const caption::CpuTier tier : caption::supported_cpu_tiers()) {
+    if (tier == caption::CpuTier::kReference) continue;  // it cancels, as torch does
+    CAPTURE(std::string(caption::cpu_tier_name(tier)));
+    ThreadPool pool(1);
+    Stream stream(pool, tier);
+    Tensor y(DType::kF32, {1, kCount});
+    gelu_erf(stream, x.view(), y.view());
+    check_close(y.as<float>(), want, tolerance);
+  }
+}
+
+TEST_CASE("gelu_erf ends where it should, and a NaN stays one") {
+  for_each_stream([&](Stream& stream) {
+    Tensor x = random_f32({1, 20}, 11);
+    for (std::int64_t i = 0; i < 20; i += 4) {
+      x.as<float>()[i] = -20;
+      x.as<float>()[i + 1] = std::numeric_limits<float>::max();
+      x.as<float>()[i + 2] = std::numeric_limits<float>::infinity();
+      x.as<float>()[i + 3] = std::numeric_limits<float>::quiet_NaN();
+    }
+    Tensor y(DType::kF32, {1, 20});
+    gelu_erf(stream, x.view(), y.view());
+    for (std::int64_t i = 0; i < 20; i += 4) {
+      CHECK(y.as<float>()[i] == 0);
+      CHECK(y.as<float>()[i + 1] == std::numeric_limits<float>::max());
+      CHECK(y.as<float>()[i + 2] == std::numeric_limits<float>::infinity());
+      CHECK(std::isnan(y.as<float>()[i + 3]));
+    }
+  });
+}
+
 TEST_CASE("add repeats the rows of x over y") {
   for (const DType dtype : {DType::kF32, DType::kBF16, DType::kF16}) {
     const Tensor x = random_of(dtype, {3, 21}, 6);

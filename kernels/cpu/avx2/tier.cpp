@@ -156,7 +156,8 @@ constexpr Tier kTier = {
     .panel8a8 = panel8a8<Avx2>,
     .to_bf16 = to_bf16_reference,
     .exp_sum = exp_sum<Avx2>,
-    .swish = swish<Avx2>};
+    .swish = swish<Avx2>,
+    .gelu = gelu<Avx2>};
 
 }  // namespace
 

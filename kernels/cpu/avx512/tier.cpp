@@ -143,7 +143,8 @@ constexpr Tier kTier = {
     .panel8a8 = panel8a8<Avx512>,
     .to_bf16 = to_bf16_reference,
     .exp_sum = exp_sum<Avx512>,
-    .swish = swish<Avx512>};
+    .swish = swish<Avx512>,
+    .gelu = gelu<Avx512>};
 
 }  // namespace
 

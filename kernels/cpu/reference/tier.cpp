@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numbers>
 
 #include "tensor/dtype.h"
 
@@ -61,6 +62,11 @@ float exp_sum(float* x, std::int64_t n, float shift) {
     lanes[i % kLanes] += x[i];
   }
   return sum_of_lanes(lanes);
+}
+
+void gelu(const float* x, float* y, std::int64_t n) {
+  constexpr float kInverseSqrt2 = 1.0f / std::numbers::sqrt2_v<float>;
+  for (std::int64_t i = 0; i < n; ++i) y[i] = 0.5f * x[i] * (1.0f + std::erf(x[i] * kInverseSqrt2));
 }
 
 void swish(const SwishArgs& args) {
@@ -166,7 +172,8 @@ constexpr Tier kReferenceTier = {
     .panel8a8 = panel8a8_reference,
     .to_bf16 = to_bf16_reference,
     .exp_sum = exp_sum,
-    .swish = swish};
+    .swish = swish,
+    .gelu = gelu};
 
 }  // namespace
 
