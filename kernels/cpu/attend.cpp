@@ -1,135 +1,318 @@
 // Online softmax (arXiv:1805.02867) over blocks of keys at fixed positions.
 //
-// Layout    queries and outputs of the tile on the stack (at most 16 KiB each), scores of one block
-//           beside them (8 KiB); keys and values stream by once per tile.
-// Numerics  scores are Tier::dot over head_dim; a row's maximum, sum and output are updated once
-// per
-//           block from its own visible keys; values are accumulated in the order of positions, so
-//           the ends of pages leave no trace.
+// Each block's keys and values are gathered into panels (kernels/cpu/attention_tier.h) that stay in
+// the nearest caches while all rows of the tile pass by, so both products run at the rate of dense
+// layers when rows are many, and when they are few the gathering is what touches memory, once.
+//
+// Layout    two panels at a time: 64 keys, or 64 dimensions of 128 values: 16 KiB of bf16.
+// Memory    heads that lie side by side are taken block by block, so a page is read while it is
+//           near; the rows of the next step are asked for while this one's are gathered.
+// Numerics  a score is one sum over head_dim in its order, an output one sum per block over the
+// keys
+//           in theirs, added to the blocks before; each row's own, so neither the tile nor the call
+//           that it comes in leave a trace. Keys that a row does not see have probability 0. With
+//           panels of pairs, queries and probabilities are rounded to bf16.
 #include "kernels/cpu/attend.h"
 
 #include <algorithm>
 #include <cmath>
 #include <limits>
 
-#include "kernels/cpu/internal/key_runs.h"
-
 namespace caption::kernels::cpu {
 namespace {
 
-struct TileState {
-  float q[kTileQueries * internal::kMaxHeadDim];
-  float out[kTileQueries * internal::kMaxHeadDim];
-  float scores[kTileQueries * kBlockKeys];
-  float k_scales[kBlockKeys];  // of the block, times the scale of the scores
-  float v_scales[kBlockKeys];
-  float max[kTileQueries];
-  float sum[kTileQueries];
+// What a step gathers at a time, in columns.
+constexpr std::int64_t kStepColumns = 2 * kPanelColumns;
+
+constexpr std::int64_t padded(std::int64_t n, std::int64_t to) { return (n + to - 1) / to * to; }
+
+// The workspace's parts, for the rows of one tile.
+struct Workspace {
+  std::int64_t query_stride;    // elements of q: f32, or bf16 in pairs
+  std::int64_t product_stride;  // floats
+  std::byte* q;                 // [kTileRows, query_stride]
+  std::byte* panels;
+  float* scores;           // [kTileRows, kBlockKeys]
+  float* products;         // [kTileRows, product_stride]
+  std::uint16_t* rounded;  // [kTileRows, kBlockKeys]: the probabilities as bf16
+
+  std::size_t size_bytes = 0;
+
+  // Without memory it is only measured.
+  Workspace(std::byte* memory, std::int64_t head_dim)
+      : query_stride(padded(head_dim, kPanelColumns)),
+        product_stride(padded(head_dim, kPanelColumns)) {
+    const auto take = [&](std::int64_t bytes) {
+      std::byte* const taken = memory == nullptr ? nullptr : memory + size_bytes;
+      size_bytes += static_cast<std::size_t>(padded(bytes, 64));
+      return taken;
+    };
+    q = take(kTileRows * query_stride * 4);
+    panels = take(std::max(kStepColumns * query_stride, kStepColumns * kBlockKeys) * 4);
+    scores = reinterpret_cast<float*>(take(kTileRows * kBlockKeys * 4));
+    products = reinterpret_cast<float*>(take(kTileRows * product_stride * 4));
+    rounded = reinterpret_cast<std::uint16_t*>(take(kTileRows * kBlockKeys * 2));
+  }
+};
+
+// A block's keys: where they lie, in tokens from the start of the pages.
+struct Block {
+  std::int64_t first = 0;
+  std::int64_t count = 0;
+  std::int64_t slots[kBlockKeys];
 };
 
 // The blocks of an attention, one after the other: kBlockKeys positions each, counted from 0, or
 // as many of those that the selection asks for.
 class Blocks {
  public:
-  Blocks(std::int64_t num_keys, const Selection* selection)
-      : num_keys_(num_keys), selection_(selection) {}
+  Blocks(const AttendArgs& args, std::int64_t num_keys)
+      : keys_(args.keys),
+        end_(std::min(num_keys, args.blocks.end * kBlockKeys)),
+        selection_(args.selection),
+        next_(args.blocks.first * kBlockKeys) {}
 
-  // Fewer than kBlockKeys only at the end; none after it. Valid until the next call.
-  KeyBlock next() {
-    if (selection_ == nullptr) {
-      const KeyBlock block{.first = next_, .count = std::min(kBlockKeys, num_keys_ - next_)};
-      next_ += block.count;
-      return block;
+  // False after the last, and `block` is as it was.
+  bool next(Block& block) {
+    if (next_ >= end_) return false;
+    block.first = next_;
+    block.count = 0;
+    for (; next_ < end_ && block.count < kBlockKeys; ++next_) {
+      if (counts(next_)) block.slots[block.count++] = slot(next_);
     }
-    const std::int64_t end = selection_->first_token + selection_->num_tokens;
-    std::int64_t count = 0;
-    for (; next_ < num_keys_ && count < kBlockKeys; ++next_) {
-      const bool is_in_clusters = next_ >= selection_->first_token && next_ < end;
-      if (is_in_clusters &&
-          !selection_->is_selected[selection_->cluster_of[next_ - selection_->first_token]]) {
-        continue;
-      }
-      positions_[count++] = static_cast<std::int32_t>(next_);
-    }
-    return {.first = 0, .count = count, .positions = positions_};
+    return block.count > 0;
   }
 
  private:
-  std::int64_t num_keys_;
+  bool counts(std::int64_t position) const {
+    if (selection_ == nullptr || position < selection_->first_token) return true;
+    const std::int64_t at = position - selection_->first_token;
+    return at >= selection_->num_tokens || selection_->is_selected[selection_->cluster_of[at]];
+  }
+  std::int64_t slot(std::int64_t position) const {
+    if (keys_.pages == nullptr) return position;
+    const std::int64_t page = keys_.pages[position / keys_.run_tokens];
+    return page * keys_.run_tokens + position % keys_.run_tokens;
+  }
+
+  const Keys& keys_;
+  std::int64_t end_;
   const Selection* selection_;
-  std::int64_t next_ = 0;
-  std::int32_t positions_[kBlockKeys];
+  std::int64_t next_;
 };
 
-// Turns row m's scores of this block into unnormalised probabilities, times the scales of the
-// values where they have some; keys it does not see get 0.
-void update_row(const Tier& tier, std::int64_t m, std::int64_t num_visible, std::int64_t num_keys,
-                std::int64_t head_dim, bool has_scales, TileState& state) {
-  float* const scores = state.scores + m * kBlockKeys;
-  std::fill(scores + num_visible, scores + num_keys, 0.0f);
-  if (num_visible == 0) return;
-  float block_max = -std::numeric_limits<float>::infinity();
-  for (std::int64_t j = 0; j < num_visible; ++j) {
-    scores[j] *= state.k_scales[j];
-    block_max = std::max(block_max, scores[j]);
+// One tile on its way through its blocks.
+class Tile {
+ public:
+  Tile(const Tier& tier, const AttendArgs& args, const Queries& queries, std::byte* workspace)
+      : tier_(tier),
+        args_(args),
+        queries_(queries),
+        packer_(tier.attention.pack[static_cast<int>(args.keys.element)]),
+        memory_(workspace, args.head_dim) {}
+
+  void run();
+
+ private:
+  void begin_rows();
+  void finish_rows();
+  void attend_head(const Block& block, std::int64_t head, const Block* next_block);
+  void score_keys(const Block& block, std::int64_t head, const PackArgs& next);
+  void weigh_scores(const Block& block, std::int64_t head);
+  void add_values(const Block& block, std::int64_t head, const PackArgs& next);
+  void multiply(const std::byte* a, std::int64_t a_stride, std::int64_t depth,
+                std::int64_t num_panels, float* c, std::int64_t c_stride) const;
+  std::int64_t visible(const Block& block, std::int64_t m) const {
+    if (args_.selection != nullptr) return block.count;
+    return std::clamp<std::int64_t>(queries_.num_visible[m] - block.first, 0, block.count);
   }
-  const float new_max = std::max(state.max[m], block_max);
-  if (new_max > state.max[m]) {
-    const float correction = std::exp(state.max[m] - new_max);  // 0 for the first block
-    state.sum[m] *= correction;
-    float* const out = state.out + m * head_dim;
-    for (std::int64_t d = 0; d < head_dim; ++d) out[d] *= correction;
-    state.max[m] = new_max;
+  std::int64_t row_bytes() const { return args_.keys.token_stride * args_.keys.element_bytes; }
+  std::int64_t head_bytes() const { return args_.head_dim * args_.keys.element_bytes; }
+
+  const Tier& tier_;
+  const AttendArgs& args_;
+  const Queries& queries_;
+  const PagePacker& packer_;
+  Workspace memory_;
+  float corrections_[kTileRows] = {};
+};
+
+void Tile::begin_rows() {
+  const std::int64_t count = queries_.count * queries_.num_heads;
+  for (std::int64_t r = 0; r < count; ++r) {
+    if (packer_.to_pairs) {
+      auto* const to = reinterpret_cast<std::uint16_t*>(memory_.q) + r * memory_.query_stride;
+      tier_.to_bf16(queries_.q[r], to, args_.head_dim);
+      if (args_.head_dim % 2 != 0) to[args_.head_dim] = 0;
+    } else {
+      std::copy_n(queries_.q[r], args_.head_dim,
+                  reinterpret_cast<float*>(memory_.q) + r * memory_.query_stride);
+    }
+    if (args_.blocks.first > 0) continue;
+    *queries_.state[r] = {.max = -std::numeric_limits<float>::infinity(), .sum = 0};
+    std::fill_n(queries_.y[r], args_.head_dim, 0.0f);
   }
-  state.sum[m] += tier.exp_sum(scores, num_visible, new_max);
-  if (!has_scales) return;
-  for (std::int64_t j = 0; j < num_visible; ++j) scores[j] *= state.v_scales[j];
+}
+
+void Tile::finish_rows() {
+  for (std::int64_t r = 0; r < queries_.count * queries_.num_heads; ++r) {
+    const std::int64_t blocks = num_blocks(queries_.num_visible[r % queries_.count]);
+    if (blocks <= args_.blocks.first || blocks > args_.blocks.end) continue;
+    float* const y = queries_.y[r];
+    const float sum = queries_.state[r]->sum;
+    for (std::int64_t d = 0; d < args_.head_dim; ++d) y[d] /= sum;
+  }
+}
+
+// c = a * panels^T for the rows of a head.
+void Tile::multiply(const std::byte* a, std::int64_t a_stride, std::int64_t depth,
+                    std::int64_t num_panels, float* c, std::int64_t c_stride) const {
+  if (packer_.to_pairs) {
+    tier_.panel_gemm({.a = reinterpret_cast<const std::uint16_t*>(a),
+                      .a_stride = a_stride,
+                      .panels = reinterpret_cast<const std::uint16_t*>(memory_.panels),
+                      .num_pairs = (depth + 1) / 2,
+                      .num_panels = num_panels,
+                      .c = c,
+                      .c_stride = c_stride,
+                      .m = queries_.count});
+    return;
+  }
+  tier_.attention.float_panel_gemm({.a = reinterpret_cast<const float*>(a),
+                                    .a_stride = a_stride,
+                                    .panels = reinterpret_cast<const float*>(memory_.panels),
+                                    .depth = depth,
+                                    .num_panels = num_panels,
+                                    .c = c,
+                                    .c_stride = c_stride,
+                                    .m = queries_.count});
+}
+
+// scores[m, j] = q[m] . k[j], two panels of keys at a time.
+void Tile::score_keys(const Block& block, std::int64_t head, const PackArgs& next) {
+  const std::int64_t element_bytes = packer_.to_pairs ? 2 : 4;
+  const std::byte* const q =
+      memory_.q + head * queries_.count * memory_.query_stride * element_bytes;
+  for (std::int64_t j = 0; j < block.count; j += kStepColumns) {
+    const std::int64_t count = std::min(kStepColumns, block.count - j);
+    packer_.keys({.base = args_.keys.k + head * head_bytes(),
+                  .row_bytes = row_bytes(),
+                  .slots = block.slots + j,
+                  .count = count,
+                  .dim = args_.head_dim,
+                  .panels = memory_.panels,
+                  .next_base = next.base,
+                  .next_slots = next.slots == nullptr ? nullptr : next.slots + j});
+    multiply(q, memory_.query_stride, args_.head_dim, (count + kPanelColumns - 1) / kPanelColumns,
+             memory_.scores + j, kBlockKeys);
+  }
+}
+
+// Scores to probabilities, not normalised, and what the blocks before are to be multiplied by.
+void Tile::weigh_scores(const Block& block, std::int64_t head) {
+  const Keys& keys = args_.keys;
+  float factors[kBlockKeys];
+  float v_scales[kBlockKeys];
+  for (std::int64_t j = 0; j < block.count; ++j) {
+    factors[j] = args_.scale;
+    if (keys.k_scales == nullptr) continue;
+    const std::int64_t at = block.slots[j] * keys.scale_stride + head;
+    factors[j] *= to_float(keys.k_scales[at]);
+    v_scales[j] = to_float(keys.v_scales[at]);
+  }
+  for (std::int64_t m = 0; m < queries_.count; ++m) {
+    float* const scores = memory_.scores + m * kBlockKeys;
+    RowState& state = *queries_.state[head * queries_.count + m];
+    const std::int64_t num_visible = visible(block, m);
+    corrections_[m] = 1;
+    if (num_visible == 0) {
+      std::fill_n(scores, block.count, 0.0f);
+    } else {
+      const SoftmaxResult result =
+          tier_.attention.softmax({.scores = scores,
+                                   .factors = factors,
+                                   .v_scales = keys.v_scales == nullptr ? nullptr : v_scales,
+                                   .num_visible = num_visible,
+                                   .count = block.count,
+                                   .max = state.max});
+      // 0 for the first block.
+      if (result.max > state.max) corrections_[m] = std::exp(state.max - result.max);
+      state = {.max = result.max, .sum = state.sum * corrections_[m] + result.sum};
+    }
+    if (!packer_.to_pairs) continue;
+    std::uint16_t* const rounded = memory_.rounded + m * kBlockKeys;
+    tier_.to_bf16(scores, rounded, block.count);
+    if (block.count % 2 != 0) rounded[block.count] = 0;
+  }
+}
+
+// y = y * correction + probabilities * values, two panels of dimensions at a time.
+void Tile::add_values(const Block& block, std::int64_t head, const PackArgs& next) {
+  const std::byte* const probabilities = packer_.to_pairs
+                                             ? reinterpret_cast<const std::byte*>(memory_.rounded)
+                                             : reinterpret_cast<const std::byte*>(memory_.scores);
+  for (std::int64_t d = 0; d < args_.head_dim; d += kStepColumns) {
+    const std::int64_t offset = d * args_.keys.element_bytes;
+    const std::int64_t dim = std::min(kStepColumns, args_.head_dim - d);
+    packer_.values({.base = args_.keys.v + head * head_bytes() + offset,
+                    .row_bytes = row_bytes(),
+                    .slots = block.slots,
+                    .count = block.count,
+                    .dim = dim,
+                    .panels = memory_.panels,
+                    .next_base = static_cast<const std::byte*>(next.base) + offset,
+                    .next_slots = next.slots});
+    multiply(probabilities, kBlockKeys, block.count, (dim + kPanelColumns - 1) / kPanelColumns,
+             memory_.products + d, memory_.product_stride);
+  }
+  for (std::int64_t m = 0; m < queries_.count; ++m) {
+    if (visible(block, m) == 0) continue;
+    tier_.attention.scale_add(queries_.y[head * queries_.count + m], corrections_[m],
+                              memory_.products + m * memory_.product_stride, args_.head_dim);
+  }
+}
+
+// The step after this one is the next head of the block, or the first of the next block.
+void Tile::attend_head(const Block& block, std::int64_t head, const Block* next_block) {
+  const bool is_last_head = head + 1 == queries_.num_heads;
+  const std::int64_t next_head = is_last_head ? 0 : head + 1;
+  const Block* const source = is_last_head ? next_block : &block;
+  // A shorter block's rows are asked for in part; whole ones are what matters.
+  const bool has_next = source != nullptr && source->count >= block.count;
+  PackArgs next;
+  if (has_next) next.slots = source->slots;
+  next.base = args_.keys.k + next_head * head_bytes();
+  score_keys(block, head, next);
+  weigh_scores(block, head);
+  next.base = args_.keys.v + next_head * head_bytes();
+  add_values(block, head, next);
+}
+
+void Tile::run() {
+  begin_rows();
+  const std::int64_t num_keys =
+      *std::max_element(queries_.num_visible, queries_.num_visible + queries_.count);
+  Blocks blocks(args_, num_keys);
+  Block two[2];  // NOLINT(cppcoreguidelines-pro-type-member-init)
+  int current = 0;
+  for (bool has_block = blocks.next(two[0]); has_block; current = 1 - current) {
+    has_block = blocks.next(two[1 - current]);
+    for (std::int64_t head = 0; head < queries_.num_heads; ++head) {
+      attend_head(two[current], head, has_block ? &two[1 - current] : nullptr);
+    }
+  }
+  finish_rows();
 }
 
 }  // namespace
 
-void attend(const Tier& tier, const Keys& keys, const Queries& queries, std::int64_t head_dim,
-            float scale, const Selection* selection) {
-  // 41 KiB of which only the rows and columns in use are ever written or read.
-  TileState state;  // NOLINT(cppcoreguidelines-pro-type-member-init)
-  for (std::int64_t m = 0; m < queries.count; ++m) {
-    std::copy_n(queries.q[m], head_dim, state.q + m * head_dim);
-    std::fill_n(state.out + m * head_dim, head_dim, 0.0f);
-    state.max[m] = -std::numeric_limits<float>::infinity();
-    state.sum[m] = 0;
-  }
-  const Gemm accumulate = tier.accumulate[static_cast<int>(keys.element)];
-  const bool has_scales = keys.v_scales != nullptr;
-  Blocks blocks(*std::max_element(queries.num_visible, queries.num_visible + queries.count),
-                selection);
-  for (KeyBlock block = blocks.next(); block.count > 0; block = blocks.next()) {
-    dot_keys(tier, keys, block, state.q, queries.count, head_dim, state.scores);
-    load_key_scales(keys, block, scale, state.k_scales);
-    if (has_scales) load_value_scales(keys, block, state.v_scales);
-    for (std::int64_t m = 0; m < queries.count; ++m) {
-      const std::int64_t visible =
-          selection == nullptr
-              ? std::clamp<std::int64_t>(queries.num_visible[m] - block.first, 0, block.count)
-              : block.count;
-      update_row(tier, m, visible, block.count, head_dim, has_scales, state);
-    }
-    for_each_run(keys, block, [&](auto page, auto row, auto offset, auto count) {
-      accumulate({.a = state.scores + offset,
-                  .a_stride = kBlockKeys,
-                  .b = keys.v + byte_offset(keys, page, row),
-                  .b_stride = keys.token_stride,
-                  .c = state.out,
-                  .c_stride = head_dim,
-                  .m = queries.count,
-                  .n = head_dim,
-                  .k = count});
-    });
-  }
-  for (std::int64_t m = 0; m < queries.count; ++m) {
-    for (std::int64_t d = 0; d < head_dim; ++d) {
-      queries.y[m][d] = state.out[m * head_dim + d] / state.sum[m];
-    }
-  }
+std::size_t attend_workspace_bytes(std::int64_t head_dim) {
+  return Workspace(nullptr, head_dim).size_bytes;
+}
+
+void attend(const Tier& tier, const AttendArgs& args, const Queries& queries,
+            std::byte* workspace) {
+  Tile(tier, args, queries, workspace).run();
 }
 
 }  // namespace caption::kernels::cpu

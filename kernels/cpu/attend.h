@@ -1,6 +1,7 @@
-// kernels/cpu/attend.h: the inner part of both attentions: a tile of queries against one key head.
+// kernels/cpu/attend.h: the inner part of both attentions: a tile of queries against key heads.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 
@@ -10,9 +11,8 @@
 
 namespace caption::kernels::cpu {
 
-// Rows of queries that share the keys while they are in the cache: tokens of one sequence, times
-// the query heads of one key head.
-inline constexpr std::int64_t kTileQueries = 16;
+// Rows of queries that share the keys while they are in the cache, all key heads together.
+inline constexpr std::int64_t kTileRows = 64;
 
 // Positions per block of the online softmax, counted from position 0 whatever the pages or the
 // chunk: the fixed places that make a query's result independent of both.
@@ -27,7 +27,7 @@ struct Keys {
   std::int64_t element_bytes = 0;
   std::int64_t token_stride = 0;  // elements between positions of a run
   std::int64_t run_tokens = 0;
-  std::int64_t run_stride = 0;          // elements between runs
+  std::int64_t run_stride = 0;          // elements between runs: run_tokens * token_stride
   const std::int32_t* pages = nullptr;  // null: one run
   // With kI8 what a position's elements are to be multiplied by; the head's first scale in run 0.
   const BF16* k_scales = nullptr;
@@ -35,11 +35,21 @@ struct Keys {
   std::int64_t scale_stride = 0;  // between positions of a run, and times run_tokens between runs
 };
 
+// What a row has seen so far: its output, times sum, stands in y.
+struct RowState {
+  float max = 0;
+  float sum = 0;
+};
+
+// The rows of a tile: `count` of each of `num_heads` key heads that lie side by side, head after
+// head.
 struct Queries {
-  std::int64_t count = 0;                       // 1 to kTileQueries
-  const float* q[kTileQueries] = {};            // [head_dim] each
-  float* y[kTileQueries] = {};                  // [head_dim] each
-  std::int64_t num_visible[kTileQueries] = {};  // keys [0, num_visible) are seen; at least 1
+  std::int64_t count = 0;
+  std::int64_t num_heads = 1;      // count * num_heads <= kTileRows
+  const float* q[kTileRows] = {};  // [head_dim] each
+  float* y[kTileRows] = {};        // [head_dim] each
+  RowState* state[kTileRows] = {};
+  std::int64_t num_visible[kTileRows] = {};  // [count]: keys [0, num_visible) are seen; at least 1
 };
 
 // Of the positions [first_token, first_token + num_tokens) only those count whose cluster is
@@ -51,9 +61,29 @@ struct Selection {
   const bool* is_selected = nullptr;         // by cluster
 };
 
-// With a selection the queries are those of one token, and at least one position counts; the
-// blocks hold the positions that count, in their order.
-void attend(const Tier& tier, const Keys& keys, const Queries& queries, std::int64_t head_dim,
-            float scale, const Selection* selection = nullptr);
+// Blocks of kBlockKeys positions [first, end).
+struct BlockRange {
+  std::int64_t first = 0;
+  std::int64_t end = 0;
+};
+constexpr std::int64_t num_blocks(std::int64_t num_keys) {
+  return (num_keys + kBlockKeys - 1) / kBlockKeys;
+}
+
+struct AttendArgs {
+  Keys keys;  // of the first head
+  std::int64_t head_dim = 0;
+  float scale = 0;
+  BlockRange blocks;
+  // The queries are those of one token and one head, the blocks are all: they hold the positions
+  // that count, at least one, in their order. Null: every position counts.
+  const Selection* selection = nullptr;
+};
+
+// Takes the queries on through a range of blocks; a row begins in the range that starts at 0 and is
+// finished in the one that ends at or behind its last visible key. Ranges must follow one another.
+// workspace: attend_workspace_bytes(), 64-byte aligned, for this call alone.
+std::size_t attend_workspace_bytes(std::int64_t head_dim);
+void attend(const Tier& tier, const AttendArgs& args, const Queries& queries, std::byte* workspace);
 
 }  // namespace caption::kernels::cpu

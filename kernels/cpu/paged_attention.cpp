@@ -1,12 +1,16 @@
 #include "kernels/paged_attention.h"
 
 #include <algorithm>
+#include <iterator>
 #include <limits>
+#include <numeric>
+#include <span>
 #include <string>
-#include <utility>
 
 #include "base/error.h"
 #include "kernels/cpu/attend.h"
+#include "kernels/cpu/attend_cascade.h"
+#include "kernels/cpu/attend_items.h"
 #include "kernels/cpu/paged_keys.h"
 #include "kernels/cpu/parallel.h"
 #include "kernels/cpu/quantise.h"
@@ -25,46 +29,40 @@ void check_slots(ConstView slots, std::int64_t num_slots) {
   }
 }
 
-// The tiles of one call: for each sequence, its rows (token, head of the group) in runs of
-// kTileQueries, times the key heads. With clusters, a run ends with its token.
-struct Tiles {
-  const std::int32_t* cu_seqlens;
-  std::int64_t num_seqs;
-  std::int64_t group;  // query heads per key head
-  std::int64_t kv_heads;
-  std::span<const KeyClusters* const> clusters;
+// How a segment is cut: its rows (token, head of the group) of all its sequences, one after the
+// other, in tiles of `tile_rows`, times its key heads, `heads` at a time. With key clusters a tile
+// ends with its token.
+struct Tiling {
+  std::int64_t rows = 0;
+  std::int64_t tile_rows = 0;
+  std::int64_t tiles = 0;
+  std::int64_t heads = 1;
+  std::int64_t items = 0;
+};
 
-  const KeyClusters* clusters_of(std::int64_t s) const {
-    return clusters.empty() ? nullptr : clusters[static_cast<std::size_t>(s)];
+// One call of paged_attention.
+struct Call {
+  const cpu::Tier& tier;
+  const PagedContext& context;
+  ConstView q;
+  float scale;
+  View y;
+  std::span<const std::int32_t> order;
+  cpu::RowState* states;  // [T, heads]
+
+  std::int64_t kv_heads() const { return context.k_pages.dim(2); }
+  std::int64_t head_dim() const { return q.dim(2); }
+  std::int64_t group() const { return q.dim(1) / kv_heads(); }  // query heads per key head
+  std::int64_t first_token(std::int32_t s) const {
+    return context.cu_seqlens.as<std::int32_t>()[s];
   }
-  static std::int64_t tiles_of(std::int64_t rows) {
-    return (rows + cpu::kTileQueries - 1) / cpu::kTileQueries;
+  std::int64_t num_tokens(std::int32_t s) const { return first_token(s + 1) - first_token(s); }
+  const KeyClusters* clusters_of(std::int32_t s) const {
+    return context.clusters.empty() ? nullptr : context.clusters[static_cast<std::size_t>(s)];
   }
-  std::int64_t of_sequence(std::int64_t s) const {
-    const std::int64_t tokens = cu_seqlens[s + 1] - cu_seqlens[s];
-    return kv_heads *
-           (clusters_of(s) == nullptr ? tiles_of(tokens * group) : tokens * tiles_of(group));
-  }
-  std::int64_t total() const {
-    std::int64_t sum = 0;
-    for (std::int64_t s = 0; s < num_seqs; ++s) sum += of_sequence(s);
-    return sum;
-  }
-  // The sequence that tile `item` belongs to; leaves in `item` its number inside it.
-  std::int64_t locate(std::int64_t& item) const {
-    std::int64_t s = 0;
-    for (; item >= of_sequence(s); ++s) item -= of_sequence(s);
-    return s;
-  }
-  // The rows [first, end) of tile `run` of a key head.
-  std::pair<std::int64_t, std::int64_t> rows_of(std::int64_t s, std::int64_t run) const {
-    if (clusters_of(s) == nullptr) {
-      const std::int64_t rows = (cu_seqlens[s + 1] - cu_seqlens[s]) * group;
-      return {run * cpu::kTileQueries, std::min(rows, (run + 1) * cpu::kTileQueries)};
-    }
-    const std::int64_t token = run / tiles_of(group);
-    const std::int64_t first = token * group + run % tiles_of(group) * cpu::kTileQueries;
-    return {first, std::min((token + 1) * group, first + cpu::kTileQueries)};
+  std::span<const std::int32_t> sequences(const cpu::Segment& segment) const {
+    return order.subspan(static_cast<std::size_t>(segment.first),
+                         static_cast<std::size_t>(segment.count));
   }
 };
 
@@ -109,44 +107,106 @@ void select_clusters(const cpu::Tier& tier, const KeyClusters& clusters, std::in
   }
 }
 
-void attend_tile(const cpu::Tier& tier, const Tiles& tiles, std::int64_t item, ConstView q,
-                 const PagedContext& context, float scale, View y) {
-  const std::int64_t s = tiles.locate(item);
-  const std::int64_t kv_head = item % tiles.kv_heads;
-  const std::int64_t head_dim = q.dim(2);
-  const std::int64_t first_token = tiles.cu_seqlens[s];
-  const std::int64_t num_tokens = tiles.cu_seqlens[s + 1] - first_token;
-  const auto [first_row, end_row] = tiles.rows_of(s, item / tiles.kv_heads);
-  const std::int64_t context_len = context.context_lens.as<std::int32_t>()[s];
+// What a walk over heads that lie side by side keeps of their keys and values at a time: two blocks
+// of them are to stay in a second-level cache of 1 MiB with room to spare.
+constexpr std::int64_t kHeadsBytes = 256 << 10;
 
-  cpu::Queries queries;
-  queries.count = end_row - first_row;
-  for (std::int64_t m = 0; m < queries.count; ++m) {
-    const std::int64_t token = (first_row + m) / tiles.group;
-    const std::int64_t head = kv_head * tiles.group + (first_row + m) % tiles.group;
-    const std::int64_t row = first_token + token;
-    queries.q[m] = q.as<float>() + row * q.row_stride() + head * head_dim;
-    queries.y[m] = y.as<float>() + row * y.row_stride() + head * head_dim;
-    queries.num_visible[m] = context_len - num_tokens + token + 1;
+Tiling tile_segment(const Call& call, const cpu::Segment& segment, std::int64_t num_threads) {
+  Tiling tiling;
+  if (segment.first_block == segment.end_block) return tiling;
+  const auto sequences = call.sequences(segment);
+  for (const std::int32_t s : sequences) tiling.rows += call.num_tokens(s) * call.group();
+  if (call.clusters_of(sequences[0]) != nullptr) {
+    tiling.tile_rows = std::min(cpu::kTileRows, call.group());
+    const std::int64_t per_token = (call.group() + tiling.tile_rows - 1) / tiling.tile_rows;
+    tiling.tiles = call.num_tokens(sequences[0]) * per_token;
+  } else {
+    tiling.tile_rows = std::clamp<std::int64_t>(tiling.rows, 1, cpu::kTileRows);
+    tiling.tiles = (tiling.rows + tiling.tile_rows - 1) / tiling.tile_rows;
+    const std::int64_t block_bytes =
+        2 * cpu::kBlockKeys * call.head_dim() *
+        static_cast<std::int64_t>(dtype_size_bytes(call.context.k_pages.dtype()));
+    // A call of one sequence still has an item for each thread.
+    const std::int64_t most = std::min({cpu::kTileRows / tiling.tile_rows,
+                                        kHeadsBytes / block_bytes, call.kv_heads() / num_threads});
+    while (tiling.heads * 2 <= most && call.kv_heads() % (tiling.heads * 2) == 0) tiling.heads *= 2;
   }
-  const cpu::Keys keys = cpu::paged_keys(context, s, kv_head);
-  const KeyClusters* const clusters = tiles.clusters_of(s);
-  if (clusters == nullptr) {
-    cpu::attend(tier, keys, queries, head_dim, scale);
+  tiling.items = tiling.tiles * (call.kv_heads() / tiling.heads);
+  return tiling;
+}
+
+// The rows [first, end) of a segment under the key heads [kv_head, kv_head + num_heads).
+void collect_queries(const Call& call, const cpu::Segment& segment, std::int64_t first,
+                     std::int64_t end, std::int64_t kv_head, cpu::Queries& queries) {
+  queries.count = end - first;
+  const std::int64_t group = call.group();
+  std::int64_t m = 0;
+  for (const std::int32_t s : call.sequences(segment)) {
+    const std::int64_t rows = call.num_tokens(s) * group;
+    const std::int64_t before =
+        call.context.context_lens.as<std::int32_t>()[s] - call.num_tokens(s);
+    for (; first < std::min(rows, end); ++first, ++m) {
+      const std::int64_t row = call.first_token(s) + first / group;
+      queries.num_visible[m] = before + first / group + 1;
+      for (std::int64_t h = 0; h < queries.num_heads; ++h) {
+        const std::int64_t head = (kv_head + h) * group + first % group;
+        const std::int64_t at = h * queries.count + m;
+        queries.q[at] = call.q.as<float>() + row * call.q.row_stride() + head * call.head_dim();
+        queries.y[at] = call.y.as<float>() + row * call.y.row_stride() + head * call.head_dim();
+        queries.state[at] = call.states + row * call.q.dim(1) + head;
+      }
+    }
+    first -= rows;
+    end -= rows;
+    if (end <= 0) return;
+  }
+}
+
+// One token's queries over the keys that its clusters select.
+void attend_selected(const Call& call, std::int32_t s, std::int64_t token, std::int64_t kv_head,
+                     cpu::AttendArgs& args, const cpu::Queries& queries, std::byte* workspace) {
+  const KeyClusters& clusters = *call.clusters_of(s);
+  bool is_selected[kMaxKeyClusters];
+  const std::int64_t row = call.first_token(s) + token;
+  const float* const group_queries =
+      call.q.as<float>() + row * call.q.row_stride() + kv_head * call.group() * call.head_dim();
+  select_clusters(call.tier, clusters, kv_head, group_queries, call.group(), call.scale,
+                  is_selected);
+  const std::int64_t num_tokens = clusters.cluster_of.dim(1);
+  const cpu::Selection selection{
+      .first_token = clusters.first_token,
+      .num_tokens = num_tokens,
+      .cluster_of = clusters.cluster_of.as<std::int32_t>() + kv_head * num_tokens,
+      .is_selected = is_selected};
+  args.selection = &selection;
+  cpu::attend(call.tier, args, queries, workspace);
+}
+
+void attend_item(const Call& call, const cpu::Segment& segment, const Tiling& tiling,
+                 std::int64_t item, std::byte* workspace) {
+  const std::int64_t kv_head = item / tiling.tiles * tiling.heads;
+  const std::int64_t tile = item % tiling.tiles;
+  const std::int32_t s = call.sequences(segment)[0];
+  cpu::AttendArgs args{.keys = cpu::paged_keys(call.context, s, kv_head),
+                       .head_dim = call.head_dim(),
+                       .scale = call.scale,
+                       .blocks = {.first = segment.first_block, .end = segment.end_block}};
+  cpu::Queries queries;
+  queries.num_heads = tiling.heads;
+  if (call.clusters_of(s) == nullptr) {
+    const std::int64_t first = tile * tiling.tile_rows;
+    collect_queries(call, segment, first, std::min(tiling.rows, first + tiling.tile_rows), kv_head,
+                    queries);
+    cpu::attend(call.tier, args, queries, workspace);
     return;
   }
-  bool is_selected[kMaxKeyClusters];
-  const std::int64_t row = first_token + first_row / tiles.group;
-  const float* const group_queries =
-      q.as<float>() + row * q.row_stride() + kv_head * tiles.group * head_dim;
-  select_clusters(tier, *clusters, kv_head, group_queries, tiles.group, scale, is_selected);
-  const std::int64_t num_tokens_in_clusters = clusters->cluster_of.dim(1);
-  const cpu::Selection selection{
-      .first_token = clusters->first_token,
-      .num_tokens = num_tokens_in_clusters,
-      .cluster_of = clusters->cluster_of.as<std::int32_t>() + kv_head * num_tokens_in_clusters,
-      .is_selected = is_selected};
-  cpu::attend(tier, keys, queries, head_dim, scale, &selection);
+  const std::int64_t group = call.group();
+  const std::int64_t per_token = (group + tiling.tile_rows - 1) / tiling.tile_rows;
+  const std::int64_t token = tile / per_token;
+  const std::int64_t first = token * group + tile % per_token * tiling.tile_rows;
+  collect_queries(call, segment, first, std::min((token + 1) * group, first + tiling.tile_rows),
+                  kv_head, queries);
+  attend_selected(call, s, token, kv_head, args, queries, workspace);
 }
 
 // to = from, a token of kv_heads vectors of head_dim.
@@ -180,6 +240,61 @@ void write_tokens(Stream& stream, ConstView k, ConstView v, ConstView slots, con
   });
 }
 
+// The stream's scratch memory, for one call.
+struct Scratch {
+  std::span<std::int32_t> order;
+  std::span<std::int64_t> common;
+  cpu::Segment* segments = nullptr;
+  Tiling* tilings = nullptr;
+  cpu::RowState* states = nullptr;
+  std::byte* workspaces = nullptr;
+  std::size_t workspace_bytes = 0;
+};
+
+Scratch take_scratch(Stream& stream, std::size_t num_seqs, std::size_t num_states,
+                     std::int64_t head_dim) {
+  const auto padded = [](std::size_t bytes) { return (bytes + 63) / 64 * 64; };
+  Scratch scratch;
+  scratch.workspace_bytes = cpu::attend_workspace_bytes(head_dim);
+  const std::size_t sizes[] = {
+      padded(num_seqs * sizeof(std::int32_t)),
+      padded(num_seqs * sizeof(std::int64_t)),
+      padded(2 * num_seqs * sizeof(cpu::Segment)),
+      padded(2 * num_seqs * sizeof(Tiling)),
+      padded(num_states * sizeof(cpu::RowState)),
+      scratch.workspace_bytes * static_cast<std::size_t>(stream.pool().num_threads())};
+  std::byte* memory =
+      stream.scratch(std::accumulate(std::begin(sizes), std::end(sizes), std::size_t{0}));
+  std::byte* parts[std::size(sizes)];
+  for (std::size_t i = 0; i < std::size(sizes); memory += sizes[i++]) parts[i] = memory;
+  scratch.order = {reinterpret_cast<std::int32_t*>(parts[0]), num_seqs};
+  scratch.common = {reinterpret_cast<std::int64_t*>(parts[1]), num_seqs};
+  scratch.segments = reinterpret_cast<cpu::Segment*>(parts[2]);
+  scratch.tilings = reinterpret_cast<Tiling*>(parts[3]);
+  scratch.states = reinterpret_cast<cpu::RowState*>(parts[4]);
+  scratch.workspaces = parts[5];
+  return scratch;
+}
+
+// The segments of one level, side by side.
+void attend_level(Stream& stream, const Call& call, std::span<const cpu::Segment> segments,
+                  const Scratch& scratch) {
+  std::int64_t total = 0;
+  for (std::size_t i = 0; i < segments.size(); ++i) {
+    scratch.tilings[i] = tile_segment(call, segments[i], stream.pool().num_threads());
+    total += scratch.tilings[i].items;
+  }
+  // Contexts differ; what a block of keys costs is enough to keep the smallest calls on one thread.
+  const std::int64_t operations = 4 * cpu::kBlockKeys * call.head_dim();
+  cpu::for_each_tile(stream, total, operations, scratch.workspaces, scratch.workspace_bytes,
+                     [&](std::int64_t item, std::byte* workspace) {
+                       std::size_t i = 0;
+                       for (; item >= scratch.tilings[i].items; ++i)
+                         item -= scratch.tilings[i].items;
+                       attend_item(call, segments[i], scratch.tilings[i], item, workspace);
+                     });
+}
+
 }  // namespace
 
 void kv_write(Cpu, Stream& stream, ConstView k, ConstView v, ConstView slots,
@@ -196,20 +311,24 @@ void kv_write(Cpu, Stream& stream, ConstView k, ConstView v, ConstView slots,
 void paged_attention(Cpu, Stream& stream, ConstView q, const PagedContext& context, float scale,
                      View y) {
   cpu::check_context("paged_attention", context, q.dim(0));
-  const std::int64_t kv_heads = context.k_pages.dim(2);
-  const Tiles tiles{.cu_seqlens = context.cu_seqlens.as<std::int32_t>(),
-                    .num_seqs = context.context_lens.dim(0),
-                    .group = q.dim(1) / kv_heads,
-                    .kv_heads = kv_heads,
-                    .clusters = context.clusters};
-  const cpu::Tier& tier = cpu::select_tier(stream.cpu_tier());
-  // Contexts differ; what a block of keys costs is enough to keep the smallest calls on one thread.
-  const std::int64_t operations = 2 * cpu::kTileQueries * cpu::kBlockKeys * q.dim(2);
-  cpu::parallel_for(stream, tiles.total(), operations, [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t item = begin; item < end; ++item) {
-      attend_tile(tier, tiles, item, q, context, scale, y);
-    }
-  });
+  const Scratch scratch =
+      take_scratch(stream, static_cast<std::size_t>(context.context_lens.dim(0)),
+                   static_cast<std::size_t>(q.dim(0) * q.dim(1)), q.dim(2));
+  const std::span<const cpu::Segment> segments =
+      cpu::find_segments(context, scratch.order, scratch.common, scratch.segments);
+  const Call call{.tier = cpu::select_tier(stream.cpu_tier()),
+                  .context = context,
+                  .q = q,
+                  .scale = scale,
+                  .y = y,
+                  .order = scratch.order,
+                  .states = scratch.states};
+  for (std::size_t begin = 0; begin < segments.size();) {
+    std::size_t end = begin;
+    while (end < segments.size() && segments[end].level == segments[begin].level) ++end;
+    attend_level(stream, call, segments.subspan(begin, end - begin), scratch);
+    begin = end;
+  }
 }
 
 }  // namespace caption::kernels::impl

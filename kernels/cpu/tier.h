@@ -6,6 +6,8 @@
 
 #include <cstdint>
 
+#include "kernels/cpu/attention_tier.h"
+
 namespace caption::kernels::cpu {
 
 // How the second operand is stored; it is widened to f32 in registers.
@@ -115,6 +117,7 @@ struct Tier {
   void (*swish)(const SwishArgs& args);
   // y = x / 2 * (1 + erf(x / sqrt(2))); y may be x
   void (*gelu)(const float* x, float* y, std::int64_t n);
+  AttentionTier attention;
 };
 
 const Tier& reference_tier();

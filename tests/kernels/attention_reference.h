@@ -6,19 +6,37 @@
 #include <cstdint>
 #include <vector>
 
+#include "kernels/cpu/select_tier.h"
 #include "tests/kernels/testing.h"
 
 namespace caption::testing {
 
-// q, k[j], v[j] and y are [head_dim]. Appends y and its tolerance.
+// What a tier computes with, for pages of a dtype: in f32, or with queries and probabilities
+// rounded to bf16 (AVX512-BF16, pages of bf16 and i8).
+enum class Rounding { kF32, kBF16 };
+inline Rounding rounding_of(const Stream& stream, DType pages) {
+  using namespace kernels::cpu;
+  const auto element = static_cast<std::size_t>(element_of(pages));
+  return select_tier(stream.cpu_tier()).attention.pack[element].to_pairs ? Rounding::kBF16
+                                                                         : Rounding::kF32;
+}
+
+// The queries that are multiplied, exactly.
+inline std::vector<double> query_values(const Tensor& q, Rounding rounding) {
+  return rounding == Rounding::kBF16 ? values(converted(q, DType::kBF16)) : values(q);
+}
+
+// q, k[j], v[j] and y are [head_dim]; q as query_values() has it. Appends y and its tolerance.
 //
-// Float error: a score passes head_dim / 8 + 8 roundings of scale * sum|q||k|; through exp it
-// becomes a relative error of every probability, twice (numerator and denominator). exp itself is
-// good to 4 units, the rescaling by block maxima adds 4 per block of 128 keys; the sums over keys
-// pass at most one rounding per key.
+// Float error: a score passes head_dim + 4 roundings of scale * sum|q||k|; through exp it becomes a
+// relative error of every probability, twice (numerator and denominator). exp itself is good to 4
+// units, the rescaling by block maxima adds 4 per block of 128 keys; the sums over keys pass at
+// most one rounding per key. A probability that is rounded to bf16 is off by up to 2^-8 of itself,
+// once: the denominator is the sum of those that are not.
 inline void attend_exactly(const double* q, const std::vector<const double*>& k,
                            const std::vector<const double*>& v, std::int64_t head_dim, double scale,
-                           std::vector<double>& y, std::vector<double>& tolerance) {
+                           std::vector<double>& y, std::vector<double>& tolerance,
+                           Rounding rounding = Rounding::kF32) {
   std::vector<double> scores;
   double score_error = 0;
   for (const double* key : k) {
@@ -30,14 +48,15 @@ inline void attend_exactly(const double* q, const std::vector<const double*>& k,
     }
     scores.push_back(sum * scale);
     score_error =
-        std::max(score_error, (static_cast<double>(head_dim) / 8 + 8) * kUnit * magnitude * scale);
+        std::max(score_error, (static_cast<double>(head_dim) + 4) * kUnit * magnitude * scale);
   }
   const double max = *std::max_element(scores.begin(), scores.end());
   double total = 0;
   for (double& score : scores) total += score = std::exp(score - max);
   const auto num_keys = static_cast<double>(k.size());
-  const double share =
-      2 * score_error + (1.2 * num_keys + 4 * std::ceil(num_keys / 128) + 16) * kUnit;
+  const double share = 2 * score_error +
+                       (1.2 * num_keys + 4 * std::ceil(num_keys / 128) + 16) * kUnit +
+                       (rounding == Rounding::kBF16 ? 0x1p-8 : 0.0);
   for (std::int64_t d = 0; d < head_dim; ++d) {
     double sum = 0;
     double magnitude = 0;

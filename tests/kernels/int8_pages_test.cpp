@@ -101,6 +101,60 @@ float attend_over(Stream& stream, DType dtype, float odd, bool in_keys) {
   return y.as<float>()[3];
 }
 
+// One sequence in pages of i8: attention over its keys as stored and over those that were written,
+// and how far from each a tier may be. Bound of |y - y of the unrounded keys and values|:
+//   |score error| <= e = scale * max_j sum|q| * k_scale[j] / 2, so a probability is off by at most
+//   a factor exp(2 e), and a value by v_scale / 2.
+struct Exact {
+  std::vector<double> stored, stored_tolerance, unquantised, unquantised_tolerance;
+};
+
+Exact exact_outputs(const PagedModel& model, Rounding rounding) {
+  ThreadPool one(1);
+  Stream plain(one);
+  const Int8Pages k_pages = written(plain, model.k[0]);
+  const Int8Pages v_pages = written(plain, model.v[0]);
+  const std::vector<double> k = dequantised(k_pages.k, k_pages.k_scales);
+  const std::vector<double> v = dequantised(v_pages.k, v_pages.k_scales);
+  const std::vector<double> q = query_values(model.q[0], rounding);
+  const std::vector<double> exact_k = values(model.k[0]);
+  const std::vector<double> exact_v = values(model.v[0]);
+  const auto scale = static_cast<double>(model.scale());
+  const std::int64_t head_dim = model.head_dim;
+  Exact exact;
+  std::vector<double> unused;
+  for (std::int64_t i = 0; i < model.lengths[0]; ++i) {
+    for (std::int64_t h = 0; h < model.heads; ++h) {
+      const double* const query = q.data() + (i * model.heads + h) * head_dim;
+      double q_sum = 0;
+      for (std::int64_t d = 0; d < head_dim; ++d) q_sum += std::abs(query[d]);
+      std::vector<const double*> keys, key_values, exact_keys, exact_values;
+      double score_error = 0;
+      double value_error = 0;
+      for (std::int64_t j = 0; j <= i; ++j) {
+        const std::int64_t head = j * model.kv_heads + h / (model.heads / model.kv_heads);
+        keys.push_back(k.data() + head * head_dim);
+        key_values.push_back(v.data() + head * head_dim);
+        exact_keys.push_back(exact_k.data() + head * head_dim);
+        exact_values.push_back(exact_v.data() + head * head_dim);
+        const auto k_scale = static_cast<double>(to_float(k_pages.k_scales.as<BF16>()[head]));
+        const auto v_scale = static_cast<double>(to_float(v_pages.k_scales.as<BF16>()[head]));
+        score_error = std::max(score_error, scale * q_sum * k_scale / 2);
+        value_error = std::max(value_error, v_scale / 2);
+      }
+      attend_exactly(query, keys, key_values, head_dim, scale, exact.stored, exact.stored_tolerance,
+                     rounding);
+      attend_exactly(query, exact_keys, exact_values, head_dim, scale, exact.unquantised, unused);
+      const double bound = std::expm1(2 * score_error) + value_error;  // |v| <= 1
+      while (exact.unquantised_tolerance.size() < exact.stored.size()) {
+        exact.unquantised_tolerance.push_back(
+            bound + exact.stored_tolerance[exact.unquantised_tolerance.size()]);
+      }
+    }
+  }
+  return exact;
+}
+
 }  // namespace
 
 TEST_SUITE_BEGIN("kernels/int8_pages");
@@ -196,69 +250,25 @@ TEST_CASE("an infinity or a NaN makes NaN of what sees it, as in pages of f32") 
   });
 }
 
-// One query; bound of |y - y of the unrounded keys and values|:
-//   |score error| <= e = scale * max_j sum|q| * k_scale[j] / 2, so a probability is off by at most
-//   a factor exp(2 e), and a value by v_scale / 2.
 TEST_CASE("attention is as far from unquantised keys as half a scale explains, and no farther") {
   struct Case {
     std::int64_t heads, kv_heads, head_dim, length, page_tokens;
   };
-  const Case kCases[] = {{1, 1, 1, 1, 16},
-                         {4, 2, 24, 130, 16},
-                         {6, 2, 65, 33, 7},
-                         {8, 8, 64, 200, 16},
-                         {20, 1, 16, 50, 64}};
+  const Case kCases[] = {{1, 1, 1, 1, 16},    {4, 2, 24, 130, 16}, {6, 2, 65, 33, 7},
+                         {8, 8, 64, 200, 16}, {14, 2, 129, 40, 3}, {20, 1, 16, 50, 64}};
   for (const Case& c : kCases) {
     CAPTURE(c.head_dim);
     const PagedModel model(c.heads, c.kv_heads, c.head_dim, {c.length});
-    ThreadPool one(1);
-    Stream plain(one);
-    const Int8Pages pages = written(plain, model.k[0]);
-    const Int8Pages values_pages = written(plain, model.v[0]);
-    const std::vector<double> k = dequantised(pages.k, pages.k_scales);
-    const std::vector<double> v = dequantised(values_pages.k, values_pages.k_scales);
-    const std::vector<double> q = values(model.q[0]);
-    const std::vector<double> exact_k = values(model.k[0]);
-    const std::vector<double> exact_v = values(model.v[0]);
-    std::vector<double> want, tolerance, exact, unused, drift;
-    for (std::int64_t i = 0; i < c.length; ++i) {
-      for (std::int64_t h = 0; h < c.heads; ++h) {
-        const double* const query = q.data() + (i * c.heads + h) * c.head_dim;
-        double q_sum = 0;
-        for (std::int64_t d = 0; d < c.head_dim; ++d) q_sum += std::abs(query[d]);
-        std::vector<const double*> keys, key_values, exact_keys, exact_values;
-        double score_error = 0;
-        double value_error = 0;
-        for (std::int64_t j = 0; j <= i; ++j) {
-          const std::int64_t head = j * c.kv_heads + h / (c.heads / c.kv_heads);
-          keys.push_back(k.data() + head * c.head_dim);
-          key_values.push_back(v.data() + head * c.head_dim);
-          exact_keys.push_back(exact_k.data() + head * c.head_dim);
-          exact_values.push_back(exact_v.data() + head * c.head_dim);
-          const auto k_scale = static_cast<double>(to_float(pages.k_scales.as<BF16>()[head]));
-          const auto v_scale =
-              static_cast<double>(to_float(values_pages.k_scales.as<BF16>()[head]));
-          score_error =
-              std::max(score_error, static_cast<double>(model.scale()) * q_sum * k_scale / 2);
-          value_error = std::max(value_error, v_scale / 2);
-        }
-        const auto scale = static_cast<double>(model.scale());
-        attend_exactly(query, keys, key_values, c.head_dim, scale, want, tolerance);
-        attend_exactly(query, exact_keys, exact_values, c.head_dim, scale, exact, unused);
-        const double bound = std::expm1(2 * score_error) + value_error;  // |v| <= 1
-        for (std::int64_t d = 0; d < c.head_dim; ++d) {
-          drift.push_back(bound +
-                          tolerance[exact.size() - static_cast<std::size_t>(c.head_dim - d)]);
-        }
-      }
-    }
+    const Exact exact[] = {exact_outputs(model, Rounding::kF32),
+                           exact_outputs(model, Rounding::kBF16)};
     for_each_stream([&](Stream& stream) {
+      const Exact& want = exact[static_cast<int>(rounding_of(stream, DType::kI8))];
       PagedCache cache(model, DType::kI8, c.page_tokens);
       std::vector<Tensor> out;
       out.emplace_back(DType::kF32, caption::Shape{c.length, c.heads, c.head_dim});
       cache.step(stream, {c.length}, out);
-      check_close(out[0].as<float>(), want, tolerance);
-      check_close(out[0].as<float>(), exact, drift);
+      check_close(out[0].as<float>(), want.stored, want.stored_tolerance);
+      check_close(out[0].as<float>(), want.unquantised, want.unquantised_tolerance);
     });
   }
 }

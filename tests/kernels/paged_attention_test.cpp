@@ -59,6 +59,37 @@ std::vector<Tensor> run_chunked(Stream& stream, const PagedModel& model, DType d
   return out;
 }
 
+// By sequence: what attention over the keys as stored is, and how far from it a tier may be.
+struct Exact {
+  std::vector<std::vector<double>> y, tolerance;
+};
+
+Exact exact_outputs(const PagedModel& model, DType dtype, Rounding rounding) {
+  Exact exact;
+  for (std::size_t s = 0; s < model.lengths.size(); ++s) {
+    const std::vector<double> q = query_values(model.q[s], rounding);
+    const std::vector<double> k = values(converted(model.k[s], dtype));
+    const std::vector<double> v = values(converted(model.v[s], dtype));
+    exact.y.emplace_back();
+    exact.tolerance.emplace_back();
+    for (std::int64_t i = 0; i < model.lengths[s]; ++i) {
+      for (std::int64_t h = 0; h < model.heads; ++h) {
+        std::vector<const double*> keys, keys_values;
+        for (std::int64_t j = 0; j <= i; ++j) {
+          const std::int64_t at =
+              (j * model.kv_heads + h / (model.heads / model.kv_heads)) * model.head_dim;
+          keys.push_back(k.data() + at);
+          keys_values.push_back(v.data() + at);
+        }
+        attend_exactly(q.data() + (i * model.heads + h) * model.head_dim, keys, keys_values,
+                       model.head_dim, static_cast<double>(model.scale()), exact.y.back(),
+                       exact.tolerance.back(), rounding);
+      }
+    }
+  }
+  return exact;
+}
+
 int count_different(const std::vector<Tensor>& a, const std::vector<Tensor>& b) {
   int different = 0;
   for (std::size_t s = 0; s < a.size(); ++s) different += !same_bits(a[s], b[s]);
@@ -85,28 +116,13 @@ TEST_CASE("agrees with a double-precision loop over the keys as stored") {
     CAPTURE(c.heads);
     CAPTURE(c.head_dim);
     const PagedModel model(c.heads, c.kv_heads, c.head_dim, c.lengths);
-    std::vector<std::vector<double>> want(c.lengths.size()), tolerance(c.lengths.size());
-    for (std::size_t s = 0; s < c.lengths.size(); ++s) {
-      const std::vector<double> q = values(model.q[s]);
-      const std::vector<double> k = values(converted(model.k[s], c.dtype));
-      const std::vector<double> v = values(converted(model.v[s], c.dtype));
-      for (std::int64_t i = 0; i < c.lengths[s]; ++i) {
-        for (std::int64_t h = 0; h < c.heads; ++h) {
-          std::vector<const double*> keys, keys_values;
-          for (std::int64_t j = 0; j <= i; ++j) {
-            const std::int64_t at = (j * c.kv_heads + h / (c.heads / c.kv_heads)) * c.head_dim;
-            keys.push_back(k.data() + at);
-            keys_values.push_back(v.data() + at);
-          }
-          attend_exactly(q.data() + (i * c.heads + h) * c.head_dim, keys, keys_values, c.head_dim,
-                         static_cast<double>(model.scale()), want[s], tolerance[s]);
-        }
-      }
-    }
+    const Exact exact[] = {exact_outputs(model, c.dtype, Rounding::kF32),
+                           exact_outputs(model, c.dtype, Rounding::kBF16)};
     for_each_stream([&](Stream& stream) {
+      const Exact& want = exact[static_cast<int>(rounding_of(stream, c.dtype))];
       const std::vector<Tensor> got = run_whole(stream, model, c.dtype, c.page_tokens);
       for (std::size_t s = 0; s < got.size(); ++s) {
-        check_close(got[s].as<float>(), want[s], tolerance[s]);
+        check_close(got[s].as<float>(), want.y[s], want.tolerance[s]);
       }
     });
   }

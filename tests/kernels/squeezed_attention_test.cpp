@@ -148,7 +148,8 @@ TEST_CASE("attention is exact over the chosen clusters and all outside of them")
       batch.context.clusters = by_sequence;
       const Tensor got = batch.attend(stream);
 
-      const std::vector<double> q = values(layer.q);
+      const Rounding rounding = rounding_of(stream, dtype);
+      const std::vector<double> q = query_values(layer.q, rounding);
       std::vector<double> want, tolerance;
       double margin = 1;
       std::size_t num_chosen = 0;
@@ -174,7 +175,7 @@ TEST_CASE("attention is exact over the chosen clusters and all outside of them")
             key_values.push_back(vectors[j + 1].data());
           }
           attend_exactly(q.data() + (row * kHeads + h) * kHeadDim, keys, key_values, kHeadDim,
-                         static_cast<double>(Batch::kScale), want, tolerance);
+                         static_cast<double>(Batch::kScale), want, tolerance, rounding);
         }
       }
       // The choice itself is not a matter of rounding here, and it is one.

@@ -5,6 +5,8 @@
 
 #include <immintrin.h>
 
+#include "kernels/cpu/avx2/lanes.h"
+#include "kernels/cpu/internal/simd_attention.h"
 #include "kernels/cpu/internal/simd_exp.h"
 #include "kernels/cpu/internal/simd_gemm.h"
 #include "kernels/cpu/internal/simd_panels.h"
@@ -157,7 +159,8 @@ constexpr Tier kTier = {
     .to_bf16 = to_bf16_reference,
     .exp_sum = exp_sum<Avx2>,
     .swish = swish<Avx2>,
-    .gelu = gelu<Avx2>};
+    .gelu = gelu<Avx2>,
+    .attention = kAttentionTier<Avx2, Avx2Lanes>};
 
 }  // namespace
 

@@ -6,6 +6,8 @@
 
 #include <immintrin.h>
 
+#include "kernels/cpu/avx512/lanes.h"
+#include "kernels/cpu/internal/simd_attention.h"
 #include "kernels/cpu/internal/simd_exp.h"
 #include "kernels/cpu/internal/simd_gemm.h"
 #include "kernels/cpu/internal/simd_panels.h"
@@ -144,7 +146,8 @@ constexpr Tier kTier = {
     .to_bf16 = to_bf16_reference,
     .exp_sum = exp_sum<Avx512>,
     .swish = swish<Avx512>,
-    .gelu = gelu<Avx512>};
+    .gelu = gelu<Avx512>,
+    .attention = kAttentionTier<Avx512, Avx512Lanes>};
 
 }  // namespace
 

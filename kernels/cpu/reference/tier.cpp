@@ -161,22 +161,20 @@ void to_bf16_reference(const float* x, std::uint16_t* y, std::int64_t n) {
   for (std::int64_t i = 0; i < n; ++i) y[i] = to_bf16(x[i]).bits;
 }
 
-namespace {
-
-constexpr Tier kReferenceTier = {
-    .dot = {dot<float>, dot<BF16>, dot<F16>, dot<std::int8_t>},
-    .accumulate = {accumulate<float>, accumulate<BF16>, accumulate<F16>, accumulate<std::int8_t>},
-    .panel_gemm = panel_gemm_reference,
-    .panel8 = panel8_reference,
-    .panel4 = panel4_reference,
-    .panel8a8 = panel8a8_reference,
-    .to_bf16 = to_bf16_reference,
-    .exp_sum = exp_sum,
-    .swish = swish,
-    .gelu = gelu};
-
-}  // namespace
-
-const Tier& reference_tier() { return kReferenceTier; }
+const Tier& reference_tier() {
+  static const Tier tier = {
+      .dot = {dot<float>, dot<BF16>, dot<F16>, dot<std::int8_t>},
+      .accumulate = {accumulate<float>, accumulate<BF16>, accumulate<F16>, accumulate<std::int8_t>},
+      .panel_gemm = panel_gemm_reference,
+      .panel8 = panel8_reference,
+      .panel4 = panel4_reference,
+      .panel8a8 = panel8a8_reference,
+      .to_bf16 = to_bf16_reference,
+      .exp_sum = exp_sum,
+      .swish = swish,
+      .gelu = gelu,
+      .attention = reference_attention()};
+  return tier;
+}
 
 }  // namespace caption::kernels::cpu

@@ -1,0 +1,191 @@
+// Pages of bf16 and i8 into panels of pairs of bf16, which the tier's product takes; exact, because
+// an i8 has no more bits than a bf16 holds.
+//
+// Pairs of bf16 are numbers of 32 bits: 16 keys of 16 pairs are transposed in registers, 4 shuffles
+// per key and register. i8 is widened by looking up the two bytes of its magnitude.
+#include <immintrin.h>
+
+#include "kernels/cpu/avx512/lanes.h"
+#include "kernels/cpu/avx512bf16/codes.h"
+#include "kernels/cpu/avx512bf16/panels.h"
+
+namespace caption::kernels::cpu {
+namespace {
+
+constexpr std::int64_t kLanes = 16;
+constexpr std::int64_t kPairElements = 2 * kPanelColumns;
+
+const char* row_at(const PackArgs& args, std::int64_t j) {
+  return static_cast<const char*>(args.base) + args.slots[j] * args.row_bytes;
+}
+
+void prefetch_row(const PackArgs& args, std::int64_t j, std::int64_t byte) {
+  if (args.next_slots == nullptr) return;
+  _mm_prefetch(
+      static_cast<const char*>(args.next_base) + args.next_slots[j] * args.row_bytes + byte,
+      _MM_HINT_T1);
+}
+
+// The first `count` of 64 bits; all for more.
+__mmask64 first_of_64(std::int64_t count) {
+  return count >= 64 ? ~__mmask64{0} : (__mmask64{1} << count) - 1;
+}
+
+// 64 bytes of row j from `byte` on, zeros behind its `row_size` bytes and for rows that are none.
+__m512i load_row(const PackArgs& args, std::int64_t j, std::int64_t byte, std::int64_t row_size) {
+  if (j >= args.count) return _mm512_setzero_si512();
+  prefetch_row(args, j, byte);
+  return _mm512_maskz_loadu_epi8(first_of_64(row_size - byte), row_at(args, j) + byte);
+}
+
+// Stores the `count` first pairs of 16 keys: they are kPairElements apart in a panel.
+void store_pairs(const __m512i (&pairs)[16], std::int64_t count, std::uint16_t* to) {
+  for (std::int64_t i = 0; i < (count < kLanes ? count : kLanes); ++i) {
+    _mm512_storeu_si512(to + i * kPairElements, pairs[i]);
+  }
+}
+
+struct Bf16Rows {
+  // The keys first to first + 15 as 16 columns of a panel.
+  static void pack_columns(const PackArgs& args, std::int64_t first, std::uint16_t* to) {
+    const std::int64_t num_pairs = (args.dim + 1) / 2;
+    for (std::int64_t pair = 0; pair < num_pairs; pair += kLanes) {
+      __m512i rows[16];
+      for (int i = 0; i < 16; ++i) rows[i] = load_row(args, first + i, pair * 4, args.dim * 2);
+      transpose_dwords(rows);
+      store_pairs(rows, num_pairs - pair, to + pair * kPairElements);
+    }
+  }
+
+  // 64 dimensions of two rows as pairs, 16 dimensions a register.
+  static void pair_rows(const PackArgs& args, std::int64_t j, std::int64_t d, __m512i (&pairs)[4]) {
+    const __m512i first16 =
+        _mm512_set_epi32(0x002F000F, 0x002E000E, 0x002D000D, 0x002C000C, 0x002B000B, 0x002A000A,
+                         0x00290009, 0x00280008, 0x00270007, 0x00260006, 0x00250005, 0x00240004,
+                         0x00230003, 0x00220002, 0x00210001, 0x00200000);
+    const __m512i last16 = _mm512_add_epi16(first16, _mm512_set1_epi16(16));
+    for (int half = 0; half < 2; ++half) {
+      const std::int64_t byte = (d + half * 32) * 2;
+      if (byte >= args.dim * 2) break;
+      const __m512i even = load_row(args, j, byte, args.dim * 2);
+      const __m512i odd = load_row(args, j + 1, byte, args.dim * 2);
+      pairs[2 * half] = _mm512_permutex2var_epi16(even, first16, odd);
+      pairs[2 * half + 1] = _mm512_permutex2var_epi16(even, last16, odd);
+    }
+  }
+};
+
+class Widen8 {
+ public:
+  Widen8()
+      : low_first_(_mm512_load_si512(kMagnitudes.low)),
+        low_last_(_mm512_load_si512(kMagnitudes.low + 64)),
+        high_first_(_mm512_load_si512(kMagnitudes.high)),
+        high_last_(_mm512_load_si512(kMagnitudes.high + 64)) {}
+
+  // The lower and the upper byte of the bf16 of each of 64 i8.
+  void split(__m512i codes, __m512i& low, __m512i& high) const {
+    const __m512i magnitudes = _mm512_abs_epi8(codes);
+    constexpr int kOrOfAnd = 0xF8;  // a | (b & c)
+    low = _mm512_permutex2var_epi8(low_first_, magnitudes, low_last_);
+    high = _mm512_ternarylogic_epi32(_mm512_permutex2var_epi8(high_first_, magnitudes, high_last_),
+                                     codes, _mm512_set1_epi8(static_cast<char>(0x80)), kOrOfAnd);
+  }
+
+ private:
+  __m512i low_first_, low_last_, high_first_, high_last_;
+};
+
+// Bytes 2 h and 2 h + 1 of each group of four, out of two registers: low, high, low, high.
+__m512i interleave_index(int h) {
+  return _mm512_add_epi32(
+      _mm512_set_epi32(0x7D3D7C3C, 0x79397838, 0x75357434, 0x71317030, 0x6D2D6C2C, 0x69296828,
+                       0x65256424, 0x61216020, 0x5D1D5C1C, 0x59195818, 0x55155414, 0x51115010,
+                       0x4D0D4C0C, 0x49094808, 0x45054404, 0x41014000),
+      _mm512_set1_epi8(static_cast<char>(2 * h)));
+}
+
+struct Int8Rows {
+  static void pack_columns(const PackArgs& args, std::int64_t first, std::uint16_t* to) {
+    const Widen8 widen;
+    const __m512i first_pairs = interleave_index(0);
+    const __m512i last_pairs = interleave_index(1);
+    const std::int64_t num_pairs = (args.dim + 1) / 2;
+    for (std::int64_t d = 0; d < args.dim; d += 64) {
+      __m512i quads[16];  // after the transposition: 4 dimensions of 16 keys
+      for (int i = 0; i < 16; ++i) quads[i] = load_row(args, first + i, d, args.dim);
+      transpose_dwords(quads);
+      for (int i = 0; i < 16 && d + i * 4 < args.dim; ++i) {
+        __m512i low, high;
+        widen.split(quads[i], low, high);
+        const std::int64_t pair = d / 2 + i * 2;
+        std::uint16_t* const at = to + pair * kPairElements;
+        _mm512_storeu_si512(at, _mm512_permutex2var_epi8(low, first_pairs, high));
+        if (pair + 1 < num_pairs) {
+          _mm512_storeu_si512(at + kPairElements, _mm512_permutex2var_epi8(low, last_pairs, high));
+        }
+      }
+    }
+  }
+
+  static void pair_rows(const PackArgs& args, std::int64_t j, std::int64_t d, __m512i (&pairs)[4]) {
+    // Four dimensions of each 16 to every lane of 16 bytes, so that two interleavings within lanes
+    // leave 16 dimensions in their order.
+    const __m512i spread = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
+    const Widen8 widen;
+    __m512i words[2][2];
+    for (int row = 0; row < 2; ++row) {
+      const __m512i codes = _mm512_permutexvar_epi32(spread, load_row(args, j + row, d, args.dim));
+      __m512i low, high;
+      widen.split(codes, low, high);
+      words[row][0] = _mm512_unpacklo_epi8(low, high);
+      words[row][1] = _mm512_unpackhi_epi8(low, high);
+    }
+    for (int half = 0; half < 2; ++half) {
+      pairs[2 * half] = _mm512_unpacklo_epi16(words[0][half], words[1][half]);
+      pairs[2 * half + 1] = _mm512_unpackhi_epi16(words[0][half], words[1][half]);
+    }
+  }
+};
+
+template <class Rows>
+void pack_keys(const PackArgs& args) {
+  const std::int64_t panel_elements = (args.dim + 1) / 2 * kPairElements;
+  auto* panel = static_cast<std::uint16_t*>(args.panels);
+  for (std::int64_t j = 0; j < args.count; j += kPanelColumns, panel += panel_elements) {
+    Rows::pack_columns(args, j, panel);
+    Rows::pack_columns(args, j + kLanes, panel + 2 * kLanes);
+  }
+}
+
+template <class Rows>
+void pack_values(const PackArgs& args) {
+  const std::int64_t panel_elements = (args.count + 1) / 2 * kPairElements;
+  auto* to = static_cast<std::uint16_t*>(args.panels);
+  for (std::int64_t j = 0; j < args.count; j += 2, to += kPairElements) {
+    for (std::int64_t d = 0; d < args.dim; d += 64) {
+      __m512i pairs[4];
+      Rows::pair_rows(args, j, d, pairs);
+      std::uint16_t* const panel = to + d / kPanelColumns * panel_elements;
+      _mm512_storeu_si512(panel, pairs[0]);
+      _mm512_storeu_si512(panel + 2 * kLanes, pairs[1]);
+      if (d + kPanelColumns >= args.dim) continue;
+      _mm512_storeu_si512(panel + panel_elements, pairs[2]);
+      _mm512_storeu_si512(panel + panel_elements + 2 * kLanes, pairs[3]);
+    }
+  }
+}
+
+template <class Rows>
+constexpr PagePacker kPacker = {
+    .keys = pack_keys<Rows>, .values = pack_values<Rows>, .to_pairs = true};
+
+}  // namespace
+
+AttentionTier attention_avx512bf16(AttentionTier tier) {
+  tier.pack[static_cast<int>(Element::kBF16)] = kPacker<Bf16Rows>;
+  tier.pack[static_cast<int>(Element::kI8)] = kPacker<Int8Rows>;
+  return tier;
+}
+
+}  // namespace caption::kernels::cpu
