@@ -21,7 +21,7 @@ To install the peers, outside the repository:
 
 Then, on a machine that does nothing else:
     scripts/peers/compare.py --caption-cli build/cpu/apps/caption-cli/caption-cli \\
-        --peers ~/peers --json figures.json > table.md
+        --peers ~/peers --json figures.json --update docs/performance.md
 
 The standard run takes about 12 minutes on two cores, --quick 4, --full an hour and more. The first
 run makes the models (3 GB for qwen3-0.6b), which takes a few minutes.
@@ -53,8 +53,10 @@ def main() -> int:
         return self_check.main()
     ours, peers = make_contenders(arguments)
     if missing := ours.find_missing():
-        print(f"compare: {missing}", file=sys.stderr)
+        say(missing)
         return 2
+    if arguments.update:  # a mistake is known before minutes are spent
+        report.replace_figures(arguments.update.read_text(), arguments.shape, "")
     missing_peers = {name: peer.find_missing() for name, peer in peers.items()}
     for name, reason in missing_peers.items():
         if reason:
@@ -70,7 +72,11 @@ def main() -> int:
             found = report.to_json(header, results, SHAPES[arguments.shape])
             arguments.json.write_text(json.dumps(found, indent=1, ensure_ascii=False) + "\n")
     header["took"] = f"{(time.monotonic() - arguments.begin) / 60:.1f} minutes"
-    print(report.to_markdown(header, results, SHAPES[arguments.shape]), end="")
+    markdown = report.to_markdown(header, results, SHAPES[arguments.shape])
+    print(markdown, end="")
+    if arguments.update:
+        text = report.replace_figures(arguments.update.read_text(), arguments.shape, markdown)
+        arguments.update.write_text(text)
     return 0
 
 
@@ -101,6 +107,8 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--only", default="", metavar="TEXT",
                         help="works whose name holds this: \"prefill\", \"B=16\"")
     parser.add_argument("--json", type=Path, metavar="FILE", help="every run, as JSON")
+    parser.add_argument("--update", type=Path, metavar="FILE",
+                        help="put the tables between the marks of this shape in a document")
     parser.add_argument("--self-check", action="store_true",
                         help="check how outputs are read, and measure nothing")
     arguments = parser.parse_args()
@@ -123,26 +131,27 @@ def make_contenders(arguments: argparse.Namespace) -> tuple[Contender, dict[str,
 def run_case(case: Case, rounds: int, ours: Contender, peers: dict[str, Contender],
              missing_peers: dict[str, str | None]) -> report.CaseResult:
     result = report.CaseResult(case, {entry: [] for entry in case.ours}, {}, [])
-    turns: list[tuple[Contender, Setting, list[Figures]]] = [
-        (ours, entry.setting, figures) for entry, figures in result.ours.items()]
+    turns: list[tuple[Contender, Work, Setting, list[Figures]]] = [
+        (ours, case.work, entry.setting, figures) for entry, figures in result.ours.items()]
     for peer in case.peers:
         if missing_peers[peer.name]:
             result.failures.append(f"{peer.name}: {missing_peers[peer.name]}")
             continue
-        turns.append((peers[peer.name], peer.setting, result.peers.setdefault(peer, [])))
+        turns.append((peers[peer.name], peer.adapt(case.work), peer.setting,
+                      result.peers.setdefault(peer, [])))
     turns = turns[::2] + turns[1::2]  # peers between our entries, as the machine drifts
     failed: set[int] = set()
     for round_number in range(1, rounds + 1):
-        for turn, (contender, setting, figures) in enumerate(turns):
+        for turn, (contender, work, setting, figures) in enumerate(turns):
             if turn in failed:
                 continue
             try:
-                say_turn(case.work, contender, setting, round_number, rounds)
+                say_turn(work, contender, setting, round_number, rounds)
                 contender.prepare(setting)
-                figures.append(contender.run(case.work, setting))
+                figures.append(contender.run(work, setting))
             except RunFailed as failure:
                 failed.add(turn)
-                what = f"{case.work.describe()}, {contender.name} {setting.describe()}: {failure}"
+                what = f"{work.describe()}, {contender.name} {setting.describe()}: {failure}"
                 say(what)
                 result.failures.append(what)
     return result

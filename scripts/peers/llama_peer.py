@@ -46,10 +46,11 @@ class LlamaCpp:
             finished = self._bench(work, setting, decode_steps=1)
             return Figures(prefill=parse_rows(finished.stdout)[0]["speed_pp"])
         if work.kind is WorkKind.MEMORY:
-            return Figures(peak_bytes=self._bench(work, setting, decode_steps=1).peak_bytes)
+            finished = self._bench(work, setting, 1, "-no-kvu")
+            return Figures(peak_bytes=finished.peak_bytes)
         streams = self._bench(work, setting, work.decode_steps, "-no-kvu")
         figures = Figures(decode=parse_rows(streams.stdout)[0]["speed_tg"])
-        if work.also_shared:
+        if work.prompts.has_shared:
             unified = self._bench(work, setting, work.decode_steps, "-kvu")
             figures.shared_decode = max(figures.decode,
                                         parse_rows(unified.stdout)[0]["speed_tg"])

@@ -19,6 +19,22 @@ class WorkKind(Enum):
     MEMORY = "memory"  # the most that prefill and a few steps hold
 
 
+class Prompts(Enum):
+    """Of the sequences of a DECODE work."""
+
+    DISTINCT = "distinct"
+    SHARED = "shared"  # all but the last tokens are the same
+    BOTH = "both"  # each measured by itself
+
+    @property
+    def has_distinct(self) -> bool:
+        return self is not Prompts.SHARED
+
+    @property
+    def has_shared(self) -> bool:
+        return self is not Prompts.DISTINCT
+
+
 @dataclass(frozen=True)
 class Work:
     kind: WorkKind
@@ -26,8 +42,7 @@ class Work:
     num_seqs: int = 1
     kv: str = "16-bit"  # or "int8"
     decode_steps: int = 24
-    # DECODE: measure prompts that share all but their last tokens, beside distinct ones.
-    also_shared: bool = False
+    prompts: Prompts = Prompts.DISTINCT
 
     def describe(self) -> str:
         if self.kind is WorkKind.PREFILL:
@@ -59,13 +74,13 @@ class Calibration:
 
 @dataclass
 class Figures:
-    """Of one run. Rates in tokens per second; None where the work does not say."""
+    """Of one run. Rates in tokens per second; 0 where the work does not say."""
 
-    prefill: float | None = None
-    decode: float | None = None
-    shared_decode: float | None = None
-    peak_bytes: int | None = None
-    pages_bytes: int | None = None  # of peak_bytes, the KV pages in use
+    prefill: float = 0
+    decode: float = 0
+    shared_decode: float = 0
+    peak_bytes: int = 0
+    pages_bytes: int = 0  # of peak_bytes, the KV pages in use
     calibrations: list[Calibration] = field(default_factory=list)
 
 

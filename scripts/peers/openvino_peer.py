@@ -35,15 +35,18 @@ class OpenVino:
                    str(folder)])
 
     def run(self, work: Work, setting: Setting) -> Figures:
-        first = self._work_through(work, setting, shares_prefix=False)
-        if work.kind is WorkKind.MEMORY:
-            return Figures(peak_bytes=first["peak_bytes"])
-        if work.kind is WorkKind.PREFILL:
-            return Figures(prefill=work.context_tokens / first["steps_s"][0])
-        figures = Figures(decode=_decode_rate(first, work))
-        if work.also_shared:
-            shared = self._work_through(work, setting, shares_prefix=True)
-            figures.shared_decode = _decode_rate(shared, work)
+        figures = Figures()
+        if work.prompts.has_distinct:
+            report = self._work_through(work, setting, shares_prefix=False)
+            if work.kind is WorkKind.MEMORY:
+                figures.peak_bytes = report["peak_bytes"]
+            elif work.kind is WorkKind.PREFILL:
+                figures.prefill = work.context_tokens / report["steps_s"][0]
+            else:
+                figures.decode = _decode_rate(report, work)
+        if work.prompts.has_shared:
+            report = self._work_through(work, setting, shares_prefix=True)
+            figures.shared_decode = _decode_rate(report, work)
         return figures
 
     def _model(self, setting: Setting) -> Path:

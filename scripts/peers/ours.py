@@ -46,7 +46,7 @@ class CaptionCli:
         if work.kind is WorkKind.DECODE:
             step_tokens = _prompts_per_step(work) * work.context_tokens + work.num_seqs
             command += ["--max-num-batched-tokens", str(step_tokens)]
-        if work.also_shared:
+        if work.prompts.has_shared:  # without the prefix cache, and with it
             return command + ["--workload", "prefix", "--clips", "1",
                               "--prompts", str(work.num_seqs),
                               "--vision-tokens", str(work.context_tokens - OWN_TOKENS),
@@ -69,7 +69,7 @@ def parse_figures(report: dict, work: Work) -> Figures:
         figures.prefill = work.context_tokens / (first["first_token_ms"]["p50"] / 1e3)
     if work.kind is WorkKind.DECODE:
         figures.decode = _decode_rate(first, work, _early_tokens(work))
-        if work.also_shared:
+        if work.prompts.has_shared:
             # The first prompt is computed one step before those that share it.
             figures.shared_decode = _decode_rate(runs[1], work, early_tokens=1)
     return figures
@@ -94,7 +94,8 @@ def _prompts_per_step(work: Work) -> int:
 
 def _output_tokens(work: Work) -> int:
     # The first token comes from the prompt's last logits.
-    return {WorkKind.PREFILL: 1, WorkKind.DECODE: work.decode_steps + 1, WorkKind.MEMORY: 2}[work.kind]
+    few = {WorkKind.PREFILL: 1, WorkKind.MEMORY: 2}
+    return few.get(work.kind, work.decode_steps + 1)
 
 
 def _median_run(variant: dict) -> dict:

@@ -48,14 +48,14 @@ def make_rows(result: CaseResult, shape: TextShape) -> list[Row]:
             rows.append(_make_row(result, entry, shape, entry.goal, "", lambda f: f.prefill))
         else:
             rows.append(_make_row(result, entry, shape, entry.goal, "", lambda f: f.decode))
-            if work.also_shared:
+            if work.prompts.has_shared:
                 rows.append(_make_row(result, entry, shape, entry.shared_goal,
                                       ", one prompt shared", lambda f: f.shared_decode))
     return [row for row in rows if row is not None]
 
 
 def _make_row(result: CaseResult, entry: OurEntry, shape: TextShape, goal: Goal | None,
-              suffix: str, rate_of: Callable[[Figures], float | None]) -> Row | None:
+              suffix: str, rate_of: Callable[[Figures], float]) -> Row | None:
     figures = result.ours[entry]
     if not figures:
         return None
@@ -64,9 +64,9 @@ def _make_row(result: CaseResult, entry: OurEntry, shape: TextShape, goal: Goal 
     best: dict[str, tuple[float, str]] = {}
     for peer, peer_figures in result.peers.items():
         is_rival = entry.rival_bits in (None, peer.setting.weight_bits)
-        if not peer_figures or not is_rival:
+        rates = [rate_of(f) for f in peer_figures if rate_of(f) > 0]
+        if not rates or not is_rival:
             continue
-        rates = [rate_of(f) for f in peer_figures]
         runs[f"{peer.name} {peer.setting.describe()}"] = rates
         found = (statistics.median(rates), peer.setting.describe())
         best[peer.name] = max(best.get(peer.name, found), found)
@@ -115,6 +115,16 @@ def to_json(header: dict[str, str], results: list[CaseResult], shape: TextShape)
     return {"header": header, "calibrations": calibrations, "rows": rows, "not_measured": failures}
 
 
+def replace_figures(document: str, shape_name: str, markdown: str) -> str:
+    """The document with new text between its marks for this shape."""
+    begin, end = (f"<!-- {shape_name}: {where} -->" for where in ("begin", "end"))
+    before, _, rest = document.partition(begin)
+    _, _, after = rest.partition(end)
+    if not after:
+        raise SystemExit(f"the document has no lines {begin} and {end}, in this order")
+    return f"{before}{begin}\n{markdown}{end}{after}"
+
+
 def all_calibrations(results: list[CaseResult]) -> list[Calibration]:
     return [c for result in results for figures in result.ours.values() for f in figures
             for c in f.calibrations]
@@ -133,14 +143,15 @@ def describe_calibration(results: list[CaseResult]) -> str:
 
 
 def _rate_table(rows: list[Row]) -> str:
-    lines = ["| work | caption-cli | tok/s | llama.cpp | OpenVINO GenAI | ratio to the best | goal |"
-             " share of the machine |", "|---|---|--:|--:|--:|--:|--:|--:|"]
+    lines = ["| work | caption-cli | tok/s | llama.cpp | OpenVINO GenAI | ratio to the best | goal "
+             "| share of the machine |", "|---|---|--:|--:|--:|--:|--:|--:|"]
     for row in rows:
         cells = [_peer_cell(row.peers_tok_s.get(name)) for name in (LLAMA, OPENVINO)]
         goal = f"{row.goal} ≥ {row.wanted_ratio:g}×" if row.wanted_ratio else ""
         ratio = "" if row.ratio is None else f"{row.ratio:.2f}×"
-        lines.append(f"| {row.work} | {row.ours} | {row.ours_tok_s:.1f} | {cells[0]} | {cells[1]} | "
-                     f"{ratio} | {goal} | {row.share_of_machine:.0%} {row.bound} |")
+        share = f"{row.share_of_machine:.0%} {row.bound}"
+        lines.append(f"| {row.work} | {row.ours} | {row.ours_tok_s:.1f} | {cells[0]} | "
+                     f"{cells[1]} | {ratio} | {goal} | {share} |")
     return "\n".join(lines) if rows else ""
 
 
@@ -175,8 +186,9 @@ def _find_slopes(results: list[CaseResult], wanted: SlopeGoal) -> dict[str, floa
         contenders = [("caption-cli", e.setting, f) for e, f in result.ours.items()]
         contenders += [(p.name, p.setting, f) for p, f in result.peers.items()]
         for name, setting, figures in contenders:
-            if figures:
-                rate = statistics.median(f.decode for f in figures)
+            rates = [f.decode for f in figures if f.decode > 0]
+            if rates:
+                rate = statistics.median(rates)
                 by_seqs = step_ms.setdefault((name, setting.describe()), {})
                 by_seqs.setdefault(work.num_seqs, 1e3 * work.num_seqs / rate)
     slopes: dict[str, float] = {}

@@ -1,4 +1,4 @@
-"""Checks how recorded outputs are read and how figures become a table: `compare.py --self-check`."""
+"""`compare.py --self-check`: how recorded outputs are read, and how figures become a table."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import math
 
 import report
 from llama_peer import parse_rows
-from measuring import Calibration, Figures, RunFailed, Setting, Work, WorkKind
+from measuring import Calibration, Figures, Prompts, RunFailed, Setting, Work, WorkKind
 from ours import parse_figures
 from plan import LLAMA, Case, Goal, OurEntry, Peer
 from shapes import SHAPES
@@ -15,7 +15,7 @@ from shapes import SHAPES
 # As llama-batched-bench (v0.5.0) printed it, shortened to the fields that are read.
 LLAMA_OUTPUT = """
 llama_memory: graph splits = 1
-{"n_kv_max": 16384, "flash_attn": 0, "pp": 512, "tg": 16, "pl": 4, "speed_pp": 155.9, "speed_tg": 37.1}
+{"n_kv_max": 16384, "flash_attn": 0, "pp": 512, "tg": 16, "pl": 4, "speed_tg": 37.1}
 
 """
 
@@ -41,12 +41,12 @@ def check_llama() -> None:
 
 def check_ours() -> None:
     prefill = parse_figures(our_report(1.0, 1000.0), Work(WorkKind.PREFILL, 512))
-    assert prefill.prefill == 512 and prefill.decode is None and len(prefill.calibrations) == 2
+    assert prefill.prefill == 512 and prefill.decode == 0 and len(prefill.calibrations) == 2
     # 16 sequences in one group: all 24 further tokens of each come after the last prompt.
     one_group = Work(WorkKind.DECODE, 512, num_seqs=16, decode_steps=24)
     assert parse_figures(our_report(6.0, 4000.0), one_group).decode == 16 * 24 / 2
     # 64 in four groups of 16: the first three give 48, 32 and 16 tokens before that.
-    four_groups = Work(WorkKind.DECODE, 512, num_seqs=64, decode_steps=24, also_shared=True)
+    four_groups = Work(WorkKind.DECODE, 512, num_seqs=64, decode_steps=24, prompts=Prompts.BOTH)
     figures = parse_figures(our_report(6.0, 4000.0), four_groups)
     assert figures.decode == (64 * 24 - 96) / 2 and figures.shared_decode == (64 * 24 - 1) / 2
     try:
@@ -81,8 +81,19 @@ def check_rows() -> None:
     json.dumps(report.to_json({"date": "today"}, [result], SHAPES["qwen3-0.6b"]))
 
 
+def check_document() -> None:
+    marked = "a\n<!-- x: begin -->\n{}<!-- x: end -->\nb\n"
+    assert report.replace_figures(marked.format("old\n"), "x", "new\n") == marked.format("new\n")
+    for broken in ("", "<!-- x: begin -->\n", "<!-- y: begin --><!-- y: end -->\n"):
+        try:
+            report.replace_figures(broken, "x", "new\n")
+        except SystemExit:
+            continue
+        raise AssertionError(f"no marks were found in {broken!r}")
+
+
 def main() -> int:
-    checks = (check_llama, check_ours, check_shapes, check_rows)
+    checks = (check_llama, check_ours, check_shapes, check_rows, check_document)
     for check in checks:
         check()
     print(f"{len(checks)} passed, 0 failed")
