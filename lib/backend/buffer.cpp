@@ -1,5 +1,8 @@
 #include "backend/buffer.h"
 
+#include <sys/mman.h>
+
+#include <cstdint>
 #include <new>
 #include <string>
 #include <utility>
@@ -14,15 +17,43 @@ constexpr std::size_t kAlignmentBytes = 64;
 // No process on x86-64 or AArch64 Linux can address more with 48-bit pointers.
 constexpr std::size_t kAddressSpaceBytes = std::size_t{1} << 47;
 
+bool is_mapping(std::size_t size_bytes) { return size_bytes >= kHugeBufferBytes; }
+
+std::size_t round_up(std::size_t size_bytes) {
+  return (size_bytes + kHugePageBytes - 1) / kHugePageBytes * kHugePageBytes;
+}
+
+// Null when the system refuses.
+void* map(std::size_t size_bytes, Paging paging) {
+  // A huge page more than wanted holds an aligned stretch; what lies around it is given back.
+  const std::size_t mapped_bytes = size_bytes + kHugePageBytes;
+  void* const mapped =
+      ::mmap(nullptr, mapped_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (mapped == MAP_FAILED) return nullptr;
+  auto* const first = static_cast<std::byte*>(mapped);
+  const std::size_t before =
+      (kHugePageBytes - reinterpret_cast<std::uintptr_t>(first) % kHugePageBytes) % kHugePageBytes;
+  const std::size_t after = mapped_bytes - before - size_bytes;
+  if (before > 0) ::munmap(first, before);
+  if (after > 0) ::munmap(first + before + size_bytes, after);
+  // Where the policy is "never" (/sys/kernel/mm/transparent_hugepage/enabled), or the kernel knows
+  // no such advice, this changes nothing.
+  ::madvise(first + before, size_bytes, paging == Paging::kHuge ? MADV_HUGEPAGE : MADV_NOHUGEPAGE);
+  return first + before;
+}
+
+void* allocate(std::size_t size_bytes, Paging paging) {
+  if (size_bytes > kAddressSpaceBytes) return nullptr;
+  if (is_mapping(size_bytes)) return map(round_up(size_bytes), paging);
+  return ::operator new (size_bytes, std::align_val_t{kAlignmentBytes}, std::nothrow);
+}
+
 }  // namespace
 
-Buffer::Buffer(Device device, std::size_t size_bytes) : device_(device) {
+Buffer::Buffer(Device device, std::size_t size_bytes, Paging paging) : device_(device) {
   if (device != Device::kCpu) throw_device_unavailable(device);
   if (size_bytes == 0) return;
-  void* begin = nullptr;
-  if (size_bytes <= kAddressSpaceBytes) {
-    begin = ::operator new (size_bytes, std::align_val_t{kAlignmentBytes}, std::nothrow);
-  }
+  void* const begin = allocate(size_bytes, paging);
   if (begin == nullptr) {
     throw Error(ErrorCode::kOutOfMemory,
                 "buffer: the system refused " + std::to_string(size_bytes) +
@@ -50,7 +81,12 @@ Buffer& Buffer::operator=(Buffer&& other) noexcept {
 }
 
 void Buffer::free() {
-  if (begin_ != nullptr) ::operator delete (begin_, std::align_val_t{kAlignmentBytes});
+  if (begin_ == nullptr) return;
+  if (is_mapping(size_bytes_)) {
+    ::munmap(begin_, round_up(size_bytes_));
+  } else {
+    ::operator delete (begin_, std::align_val_t{kAlignmentBytes});
+  }
   begin_ = nullptr;
   size_bytes_ = 0;
 }

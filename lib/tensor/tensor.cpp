@@ -98,8 +98,8 @@ View View::columns(std::int64_t first, std::int64_t count) const {
               Shape{shape_[0], count}, row_stride_, device_);
 }
 
-Tensor::Tensor(DType dtype, const Shape& shape, Device device)
-    : buffer_(device, checked_size_bytes(dtype, shape)), dtype_(dtype), shape_(shape) {}
+Tensor::Tensor(DType dtype, const Shape& shape, Device device, Paging paging)
+    : buffer_(device, checked_size_bytes(dtype, shape), paging), dtype_(dtype), shape_(shape) {}
 
 Tensor Tensor::zeros(DType dtype, const Shape& shape) {
   Tensor tensor(dtype, shape);

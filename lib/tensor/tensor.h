@@ -85,7 +85,8 @@ class View : public ConstView {
 class Tensor {
  public:
   Tensor() = default;
-  Tensor(DType dtype, const Shape& shape, Device device = Device::kCpu);
+  Tensor(DType dtype, const Shape& shape, Device device = Device::kCpu,
+         Paging paging = Paging::kHuge);
   static Tensor zeros(DType dtype, const Shape& shape);
 
   DType dtype() const { return dtype_; }

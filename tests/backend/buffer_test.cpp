@@ -1,10 +1,13 @@
 #include "backend/buffer.h"
 
 #include <doctest/doctest.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include <cstdint>
 #include <cstring>
 #include <utility>
+#include <vector>
 
 #include "base/error.h"
 
@@ -12,17 +15,47 @@ using caption::Buffer;
 using caption::Device;
 using caption::Error;
 using caption::ErrorCode;
+using caption::Paging;
 
 TEST_SUITE_BEGIN("backend/buffer");
 
 TEST_CASE("is aligned to a cache line and writable to its last byte") {
-  for (const std::size_t size : {1UL, 63UL, 64UL, 65UL, 1000003UL}) {
+  for (const std::size_t size : {1UL, 63UL, 64UL, 65UL, 1000003UL, 4194303UL, 4194304UL}) {
     CAPTURE(size);
     const Buffer buffer(Device::kCpu, size);
     CHECK(reinterpret_cast<std::uintptr_t>(buffer.begin()) % 64 == 0);
     CHECK(buffer.size_bytes() == size);
     std::memset(buffer.begin(), 0xA5, size);
     CHECK(buffer.begin()[size - 1] == std::byte{0xA5});
+  }
+}
+
+// Bytes of the buffer that the system has given memory to.
+std::size_t resident_bytes(const Buffer& buffer) {
+  const auto page_bytes = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
+  std::vector<unsigned char> is_resident((buffer.size_bytes() + page_bytes - 1) / page_bytes);
+  REQUIRE(::mincore(buffer.begin(), buffer.size_bytes(), is_resident.data()) == 0);
+  std::size_t num_pages = 0;
+  for (const unsigned char flags : is_resident) num_pages += flags & 1u;
+  return num_pages * page_bytes;
+}
+
+TEST_CASE("large ones lie at the start of a huge page and hold no memory before they are written") {
+  constexpr std::size_t kSize = caption::kHugeBufferBytes + 12345;
+  const auto page_bytes = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
+  struct Case {
+    Paging paging;
+    std::size_t most_bytes;  // that one byte may commit
+  };
+  for (const auto& [paging, most_bytes] :
+       {Case{Paging::kHuge, caption::kHugePageBytes}, Case{Paging::kSmall, page_bytes}}) {
+    const Buffer buffer(Device::kCpu, kSize, paging);
+    CHECK(reinterpret_cast<std::uintptr_t>(buffer.begin()) % caption::kHugePageBytes == 0);
+    CHECK(resident_bytes(buffer) == 0);
+    buffer.begin()[kSize - 1] = std::byte{1};
+    buffer.begin()[0] = std::byte{1};
+    CHECK(resident_bytes(buffer) >= 2 * page_bytes);
+    CHECK(resident_bytes(buffer) <= 2 * most_bytes);
   }
 }
 

@@ -57,12 +57,16 @@ PageMemory::PageMemory(const model::DecoderSpec& spec, DType dtype, std::int64_t
   views_.page_tokens = kv::kPageTokens;
   const Shape scales{num_pages, kv::kPageTokens, spec.num_kv_heads};
   tensors_.reserve(static_cast<std::size_t>(4 * spec.num_layers));
+  // A huge page for each of these would commit megabytes of every layer to the first token.
+  const auto add = [&](std::vector<View>& views, DType element, const Shape& extents) {
+    views.push_back(tensors_.emplace_back(element, extents, Device::kCpu, Paging::kSmall).view());
+  };
   for (std::int64_t layer = 0; layer < spec.num_layers; ++layer) {
-    views_.k.push_back(tensors_.emplace_back(dtype, shape).view());
-    views_.v.push_back(tensors_.emplace_back(dtype, shape).view());
+    add(views_.k, dtype, shape);
+    add(views_.v, dtype, shape);
     if (dtype != DType::kI8) continue;
-    views_.k_scales.push_back(tensors_.emplace_back(kScaleDType, scales).view());
-    views_.v_scales.push_back(tensors_.emplace_back(kScaleDType, scales).view());
+    add(views_.k_scales, kScaleDType, scales);
+    add(views_.v_scales, kScaleDType, scales);
   }
 }
 

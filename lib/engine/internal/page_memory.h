@@ -20,7 +20,8 @@ std::int64_t page_bytes(const model::DecoderSpec& spec, DType dtype);
 std::int64_t num_affordable_pages(const model::DecoderSpec& spec, const EngineOptions& options);
 
 // Owns the tensors [num_pages, kPageTokens, num_kv_heads, head_dim] and with i8 their scales
-// [num_pages, kPageTokens, num_kv_heads] bf16; contents are uninitialised.
+// [num_pages, kPageTokens, num_kv_heads] bf16; contents are uninitialised, and the system commits
+// memory page by page as they are written.
 class PageMemory {
  public:
   PageMemory(const model::DecoderSpec& spec, DType dtype, std::int64_t num_pages);
