@@ -6,10 +6,11 @@
 namespace caption::kernels {
 namespace {
 
-void checked_linear(const internal::Check& check, Stream& stream, ConstView x,
+void checked_linear(internal::Check&& check, Stream& stream, ConstView x,
                     const PackedWeight& weight, ConstView bias, LinearOutput output, View y) {
   check.rank("x", x, 2);
   const std::int64_t n = weight.num_features();
+  check.set_matrix(n, weight.num_columns());
   if (weight.layout() == PackedWeight::Layout::kRows) {
     check.floating("weight", weight.rows(), {n, x.dim(1)});
   }

@@ -1,4 +1,5 @@
-// kernels/internal/check.h: what every contract asks of its operands before it dispatches.
+// kernels/internal/check.h: what every contract asks of its operands before it dispatches; as long
+// as the Check lives, the operation is timed in the stream's profile.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +15,11 @@ namespace caption::kernels::internal {
 class Check {
  public:
   // `op` must outlive the Check; a literal.
-  Check(std::string_view op, const Stream& stream) : op_(op), device_(stream.device()) {}
+  Check(std::string_view op, const Stream& stream)
+      : op_(op), device_(stream.device()), scope_(stream.profile(), op) {}
+
+  // The matrix of a dense layer, by which the profile tells one kind of layer from another.
+  void set_matrix(std::int64_t rows, std::int64_t columns) { scope_.set_matrix(rows, columns); }
 
   void rank(std::string_view name, ConstView view, int wanted) const;
   // Of one dtype, and of a shape.
@@ -37,6 +42,7 @@ class Check {
 
   std::string_view op_;
   Device device_;
+  ProfileScope scope_;
 };
 
 }  // namespace caption::kernels::internal

@@ -7,6 +7,7 @@
 #include "backend/buffer.h"
 #include "backend/cpu_tier.h"
 #include "backend/device.h"
+#include "backend/profile.h"
 #include "backend/thread_pool.h"
 
 namespace caption {
@@ -21,6 +22,10 @@ class Stream {
   ThreadPool& pool() const { return *pool_; }
   CpuTier cpu_tier() const { return cpu_tier_; }
 
+  // Borrowed; null (as at first): nothing is timed.
+  Profile* profile() const { return profile_; }
+  void set_profile(Profile* profile) { profile_ = profile; }
+
   // Memory for the kernel that asks, until the next one asks: at least `size_bytes`, 64-byte
   // aligned. It grows to the largest size asked for, so steady steps allocate nothing.
   std::byte* scratch(std::size_t size_bytes) {
@@ -32,6 +37,7 @@ class Stream {
   Device device_;
   ThreadPool* pool_;
   CpuTier cpu_tier_;
+  Profile* profile_ = nullptr;
   Buffer scratch_;
 };
 

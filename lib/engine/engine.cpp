@@ -276,8 +276,10 @@ std::optional<Completion> Engine::State::advance(Sequence& sequence, std::span<f
 std::optional<Completion> Engine::State::advance_token(Sequence& sequence, std::span<float> row) {
   const bool wants_logprobs = sequence.sampling.num_logprobs >= 0;
   if (wants_logprobs) std::copy(row.begin(), row.end(), raw_logits.begin());
-  const std::int32_t token =
-      sampler.sample(sequence.sampling, {sequence.tokens, sequence.num_prompt}, row);
+  const std::int32_t token = [&] {
+    const ProfileScope scope(stream.profile(), "sampling");
+    return sampler.sample(sequence.sampling, {sequence.tokens, sequence.num_prompt}, row);
+  }();
   sequence.tokens.push_back(token);
   if (wants_logprobs) {
     sequence.logprobs.push_back(
@@ -302,7 +304,10 @@ std::optional<Completion> Engine::State::advance_beams(Sequence& sequence, std::
       sequence.first_token_us = now_us() - sequence.submitted_at_us;
     }
   }
-  const sampling::BeamSearch::Step next = sequence.beams->advance(sampler, rows);
+  const sampling::BeamSearch::Step next = [&] {
+    const ProfileScope scope(stream.profile(), "sampling");
+    return sequence.beams->advance(sampler, rows);
+  }();
   if (!sequence.beams->is_finished()) {
     scheduler.fork(to_sequence_id(sequence.id), next.parents);
     return std::nullopt;

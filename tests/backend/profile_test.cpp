@@ -1,0 +1,59 @@
+#include "backend/profile.h"
+
+#include <doctest/doctest.h>
+
+#include <thread>
+
+#include "backend/stream.h"
+
+using caption::Profile;
+using caption::ProfileScope;
+using std::chrono::nanoseconds;
+
+TEST_SUITE_BEGIN("backend/profile");
+
+TEST_CASE("adds up calls and time of each operation and matrix, in the order of their first call") {
+  Profile profile;
+  profile.add({"linear", 8, 4}, nanoseconds(30));
+  profile.add({"rope"}, nanoseconds(5));
+  profile.add({"linear", 8, 4}, nanoseconds(10));
+  profile.add({"linear", 4, 8}, nanoseconds(1));
+  REQUIRE(profile.entries().size() == 3);
+  CHECK(profile.entries()[0].key == caption::ProfileKey{"linear", 8, 4});
+  CHECK(profile.entries()[0].calls == 2);
+  CHECK(profile.entries()[0].time == nanoseconds(40));
+  CHECK(profile.entries()[1].key.operation == "rope");
+  CHECK(profile.entries()[2].time == nanoseconds(1));
+  CHECK(profile.total_seconds() == doctest::Approx(46e-9));
+  profile.clear();
+  CHECK(profile.entries().empty());
+}
+
+TEST_CASE("a scope counts once, with what it was told last, and at least the time it lived") {
+  Profile profile;
+  {
+    ProfileScope scope(&profile, "linear");
+    scope.set_matrix(3, 2);
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  }
+  REQUIRE(profile.entries().size() == 1);
+  CHECK(profile.entries()[0].key == caption::ProfileKey{"linear", 3, 2});
+  CHECK(profile.entries()[0].calls == 1);
+  CHECK(profile.entries()[0].time >= std::chrono::milliseconds(2));
+}
+
+TEST_CASE("a stream has none until it is given one") {
+  caption::ThreadPool pool(1);
+  caption::Stream stream(pool, caption::CpuTier::kReference);
+  CHECK(stream.profile() == nullptr);
+  { const ProfileScope scope(stream.profile(), "nothing"); }
+  Profile profile;
+  stream.set_profile(&profile);
+  { const ProfileScope scope(stream.profile(), "something"); }
+  stream.set_profile(nullptr);
+  { const ProfileScope scope(stream.profile(), "nothing"); }
+  REQUIRE(profile.entries().size() == 1);
+  CHECK(profile.entries()[0].key.operation == "something");
+}
+
+TEST_SUITE_END();
