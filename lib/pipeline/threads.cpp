@@ -14,4 +14,11 @@ ThreadPlan plan_threads(int num_threads) {
           .engine = std::max(1, num_threads - num_threads / 4)};
 }
 
+std::string describe_threads(int num_threads, const ThreadPlan& plan) {
+  const bool is_shared = plan.engine + plan.vision + plan.decode > num_threads;
+  return std::to_string(num_threads) + ": engine " + std::to_string(plan.engine) + ", vision " +
+         std::to_string(plan.vision) + ", decode " + std::to_string(plan.decode) +
+         (is_shared ? "; a stage that is ahead sleeps" : "");
+}
+
 }  // namespace caption::pipeline
