@@ -40,6 +40,7 @@ from pathlib import Path
 import report
 from llama_peer import LlamaCpp
 from measuring import Contender, Figures, RunFailed, Setting, Work
+from neighbours import Neighbours
 from openvino_peer import OpenVino
 from ours import CaptionCli
 from plan import CASES, LLAMA, OPENVINO, Case
@@ -65,9 +66,12 @@ def main() -> int:
              and arguments.only in case.work.describe()]
     arguments.models.mkdir(parents=True, exist_ok=True)
     header = describe_run(arguments)
+    neighbours = Neighbours()
     results = []
     for case in cases:
-        results.append(run_case(case, case.rounds_at(arguments.level), ours, peers, missing_peers))
+        results.append(run_case(case, case.rounds_at(arguments.level), ours, peers, missing_peers,
+                                neighbours))
+        header["neighbours"] = neighbours.describe()
         if arguments.json:  # after each case: an interrupted run leaves what it has
             found = report.to_json(header, results, SHAPES[arguments.shape])
             arguments.json.write_text(json.dumps(found, indent=1, ensure_ascii=False) + "\n")
@@ -129,7 +133,7 @@ def make_contenders(arguments: argparse.Namespace) -> tuple[Contender, dict[str,
 
 
 def run_case(case: Case, rounds: int, ours: Contender, peers: dict[str, Contender],
-             missing_peers: dict[str, str | None]) -> report.CaseResult:
+             missing_peers: dict[str, str | None], neighbours: Neighbours) -> report.CaseResult:
     result = report.CaseResult(case, {entry: [] for entry in case.ours}, {}, [])
     turns: list[tuple[Contender, Work, Setting, list[Figures]]] = [
         (ours, case.work, entry.setting, figures) for entry, figures in result.ours.items()]
@@ -148,7 +152,8 @@ def run_case(case: Case, rounds: int, ours: Contender, peers: dict[str, Contende
             try:
                 say_turn(work, contender, setting, round_number, rounds)
                 contender.prepare(setting)
-                figures.append(contender.run(work, setting))
+                with neighbours.watch():
+                    figures.append(contender.run(work, setting))
             except RunFailed as failure:
                 failed.add(turn)
                 what = f"{work.describe()}, {contender.name} {setting.describe()}: {failure}"
@@ -169,8 +174,7 @@ def say(text: str) -> None:
 
 def describe_run(arguments: argparse.Namespace) -> dict[str, str]:
     return {"date": time.strftime("%Y-%m-%d %H:%M"), "machine": describe_cpu(),
-            "model": f"{arguments.shape}, random weights; {arguments.threads} threads",
-            "load when it began": f"{os.getloadavg()[0]:.2f}"}
+            "model": f"{arguments.shape}, random weights; {arguments.threads} threads"}
 
 
 def describe_cpu() -> str:
