@@ -1,5 +1,6 @@
 #include "model/internal/clip_vision_tower.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "base/error.h"
@@ -65,9 +66,9 @@ View ClipVisionTower::forward(Stream& stream, ConstView pixels) {
 View ClipVisionTower::embed(Stream& stream, ConstView pixels) {
   const std::int64_t frames = pixels.dim(0);
   const std::int64_t num_patches = frames * config_.grid() * config_.grid();
-  const View columns = patches_.view({num_patches, patch_embedding_.num_columns()});
+  const View columns = wide_.view({num_patches, patch_embedding_.num_columns()});
   kernels::im2col_patches(stream, pixels, config_.patch_px, columns);
-  const View patches = embedded_.view({num_patches, config_.hidden});
+  const View patches = normed_.view({num_patches, config_.hidden});
   kernels::linear(stream, columns, patch_embedding_, ConstView{}, patches);
   const View x = hidden_.view({frames * tokens_per_frame(), config_.hidden});
   kernels::clip_embeddings(stream, patches, class_embedding_, positions_, x);
@@ -87,7 +88,7 @@ void ClipVisionTower::attend(Stream& stream, const Layer& layer, View x) {
   kernels::linear(stream, normed, layer.k.weight, layer.k.bias, k);
   kernels::linear(stream, normed, layer.v.weight, layer.v.bias, v);
   const Shape heads = {rows, config_.num_heads, config_.head_dim()};
-  const View attended = attended_.view(x.shape());
+  const View attended = normed;  // q, k and v have been made of it
   kernels::attention(stream,
                      {.q = q.reshape(heads),
                       .k = k.reshape(heads),
@@ -102,10 +103,18 @@ void ClipVisionTower::mlp(Stream& stream, const Layer& layer, View x) {
   const View normed = normed_.view(x.shape());
   kernels::layer_norm(stream, x, layer.norm_2.weight, layer.norm_2.bias, config_.layer_norm_eps,
                       normed);
-  const View inner = intermediate_.view({x.dim(0), config_.intermediate});
-  kernels::linear(stream, normed, layer.fc1.weight, layer.fc1.bias, inner);
-  activate(stream, config_.activation, inner);
-  kernels::linear_add(stream, inner, layer.fc2.weight, layer.fc2.bias, x);
+  for (std::int64_t first = 0; first < x.dim(0); first += kMlpRows) {
+    const std::int64_t count = std::min(kMlpRows, x.dim(0) - first);
+    const View in = normed.rows(first, count);
+    const View inner = wide_.view({count, config_.intermediate});
+    if (config_.activation == Activation::kQuickGelu) {
+      kernels::linear_quick_gelu(stream, in, layer.fc1.weight, layer.fc1.bias, inner);
+    } else {
+      kernels::linear(stream, in, layer.fc1.weight, layer.fc1.bias, inner);
+      activate(stream, config_.activation, inner);
+    }
+    kernels::linear_add(stream, inner, layer.fc2.weight, layer.fc2.bias, x.rows(first, count));
+  }
 }
 
 }  // namespace caption::model

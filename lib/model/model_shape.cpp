@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "base/json.h"
+#include "model/internal/clip_vision_tower.h"
 #include "model/internal/config.h"
 #include "weights/checkpoint.h"
 
@@ -259,15 +260,18 @@ std::int64_t encoder_scratch_bytes(const VisionShape& shape, std::int64_t num_fr
   const std::int64_t tokens = tower_tokens(shape, frame);
   const std::int64_t patches = tokens - shape.class_tokens;
   const std::int64_t pooled = tokens_per_image(shape, frame);
-  // Six of the tower's width: hidden, its norm, q, k, v and what attention gives.
-  std::int64_t per_image = patches * (shape.patch_values() + shape.hidden) +
-                           tokens * (6 * shape.hidden + shape.intermediate);
+  // Five of the tower's width: hidden, its norm (later what attention gives), q, k and v.
+  std::int64_t per_image = tokens * 5 * shape.hidden;
+  // Columns of patches, then the inner activations of an MLP, a few rows at a time.
+  const std::int64_t wide =
+      std::max(images * patches * shape.patch_values(),
+               std::min(images * tokens, ClipVisionTower::kMlpRows) * shape.intermediate);
   if (!shape.keeps_class_token) per_image += pooled * shape.hidden;
   // The last layer of the projector writes the vision tokens themselves.
   for (std::size_t i = 0; i + 1 < shape.projector.size(); ++i) {
     per_image += pooled * shape.projector[i].out;
   }
-  return kFloatBytes * images * per_image;
+  return kFloatBytes * (images * per_image + wide);
 }
 
 double encoder_flops(const VisionShape& shape, std::int64_t num_frames, FrameSize frame) {

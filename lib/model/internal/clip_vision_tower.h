@@ -19,6 +19,11 @@ namespace caption::model {
 
 class ClipVisionTower {
  public:
+  // Rows that go through the two layers of an MLP at once: its inner activations are four times as
+  // wide as the rest. Twelve of the matrix product's blocks of rows, so that all cores have their
+  // share and the weights are not read again too often.
+  static constexpr std::int64_t kMlpRows = 1152;
+
   // Weights are borrowed from `store` under `prefix`. After `num_layers` layers the output is
   // hidden_states[num_layers].
   ClipVisionTower(WeightStore& store, const std::string& prefix, const ClipVisionConfig& config,
@@ -56,7 +61,8 @@ class ClipVisionTower {
   Norm pre_norm_;
   std::vector<Layer> layers_;
 
-  Scratch patches_, embedded_, hidden_, normed_, q_, k_, v_, attended_, intermediate_;
+  Scratch hidden_, normed_, q_, k_, v_;
+  Scratch wide_;  // columns of patches, then inner activations of an MLP
 };
 
 }  // namespace caption::model
