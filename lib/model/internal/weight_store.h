@@ -54,6 +54,8 @@ class WeightStore {
 
   // Mapped memory that packed matrices were made from leaves the process, however it was touched.
   void release_packed_sources() const;
+  // The checkpoint's tensors that packed matrices were made from: nothing reads them again.
+  std::span<const ConstView> packed_sources() const { return packed_sources_; }
 
   const weights::Checkpoint& checkpoint() const { return checkpoint_; }
   std::int64_t used_bytes() const { return used_bytes_; }  // of the tensors asked for, as held
