@@ -14,8 +14,10 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "bench/bench_report.h"
+#include "bench/kernel_bench.h"
 #include "bench/line_chart.h"
 #include "bench/run_workload.h"
+#include "bench/tower_bench.h"
 #include "bench/workload.h"
 #include "bench_videos.h"
 #include "config/resolve.h"
@@ -38,6 +40,8 @@ struct BenchFlags {
   PriceOf price = PriceOf::kNothing;
   WorkloadKind workload = WorkloadKind::kFixed;
   std::string shape;
+  bool kernels = false;
+  bool profile = false;
   std::int64_t num_requests = 0;  // 0: as many as make three full batches
   std::int64_t prompt_tokens = 64;
   std::int64_t output_tokens = 64;
@@ -62,19 +66,21 @@ struct Subject {
   model::Decoder& decoder() const { return random != nullptr ? *random : model->decoder(); }
 };
 
-Subject open_random(const std::string& name, const config::Preset& preset) {
+model::ModelShape find_known(const std::string& name) {
   const std::optional<model::ModelShape> known = model::find_known_shape(name);
-  if (!known.has_value() || !known->text.has_value()) {
-    std::string names;
-    for (const std::string& other : model::known_shape_names()) {
-      if (!model::find_known_shape(other)->text.has_value()) continue;
-      names += (names.empty() ? "" : ", ") + other;
-    }
-    throw Error(ErrorCode::kUsage,
-                "--shape: no decoder is known as \"" + name + "\"; there are " + names);
+  if (known.has_value()) return *known;
+  std::string names;
+  for (const std::string& other : model::known_shape_names()) {
+    names += (names.empty() ? "" : ", ") + other;
   }
+  throw Error(ErrorCode::kUsage,
+              "--shape: nothing is known as \"" + name + "\"; there are " + names);
+}
+
+Subject open_random(const std::string& name, const config::Preset& preset) {
+  const model::ModelShape known = find_known(name);
   Subject subject;
-  subject.shape = *known->text;
+  subject.shape = known.text.value();
   subject.name = name + " (random weights)";
   log_info("bench", "making random weights of " + name);
   subject.random = model::make_random_decoder(subject.shape, config::weight_type(preset),
@@ -90,7 +96,12 @@ Subject open_subject(const BenchFlags& flags, const config::LoadedPreset& loaded
   config::require_available(loaded.preset, has_cuda_kernels());
   const std::filesystem::path folder = loaded.path.parent_path();
   Subject subject;
-  subject.shape = find_preset_shape(loaded.preset.model, folder).shape.text.value();
+  const PresetShape found = find_preset_shape(loaded.preset.model, folder);
+  if (!found.note.empty()) {
+    throw Error(ErrorCode::kBadModel,
+                found.note + "; --shape NAME measures it with random weights");
+  }
+  subject.shape = found.shape.text.value();
   subject.name =
       loaded.preset.model.is_composed ? loaded.preset.model.llm : loaded.preset.model.path;
   subject.model = config::open_model(loaded.preset, folder);
@@ -192,6 +203,7 @@ int run_synthetic(const BenchFlags& flags, const config::LoadedPreset& loaded,
   bench::CompareOptions compare_options;
   compare_options.repeat = flags.repeat;
   compare_options.seed = seed;
+  compare_options.has_profile = flags.profile;
   compare_options.on_run = [](const std::string& what) { log_info("bench", what); };
   const bench::DecoderCosts costs = {.shape = subject.shape,
                                      .weights = weight_layout_of(preset.quantization)};
@@ -213,8 +225,55 @@ int run_synthetic(const BenchFlags& flags, const config::LoadedPreset& loaded,
   return kExitOk;
 }
 
-int run_bench(const BenchFlags& flags) {
+int run_kernels(const BenchFlags& flags, const config::LoadedPreset& loaded,
+                const Machine& machine) {
+  const config::Preset& preset = loaded.preset;
+  const bool is_named = !flags.shape.empty();
+  const model::ModelShape shape =
+      is_named ? find_known(flags.shape)
+               : find_preset_shape(preset.model, loaded.path.parent_path()).shape;
+  ThreadPool pool(config::num_threads(preset, machine));
+  Stream stream(pool);
+  bench::KernelBenchOptions options;
+  options.on_row = [](const bench::KernelRow& row) {
+    log_info("bench",
+             row.operation + ", " + row.setting + ", " + std::to_string(row.tokens) + " tokens");
+  };
+  const bench::KernelBench result = bench::bench_kernels(stream, shape, options);
+  const std::string subject = (is_named ? flags.shape : preset.name) + "; " +
+                              std::to_string(pool.num_threads()) + " threads, " +
+                              std::string(cpu_tier_name(stream.cpu_tier()));
+  if (flags.json != "-") std::cout << bench::to_table(subject, result);
+  if (!flags.json.empty()) write_text(flags.json, bench::to_json(subject, result));
+  return kExitOk;
+}
+
+// A shape without a decoder: frames through its tower.
+int run_tower(const BenchFlags& flags, const model::VisionShape& shape,
+              const config::LoadedPreset& loaded, const Machine& machine) {
+  const config::Preset& preset = loaded.preset;
+  ThreadPool pool(config::num_threads(preset, machine));
+  Stream stream(pool);
+  bench::TowerBenchOptions options;
+  options.repeat = std::max(flags.repeat, 3);
+  options.seed = static_cast<std::uint64_t>(preset.generation.seed);
+  const bench::TowerBench result =
+      bench::bench_tower(stream, shape, config::weight_type(preset), options);
+  const std::string subject =
+      flags.shape + " (random weights); " +
+      std::string(bench::weight_layout_name(weight_layout_of(preset.quantization))) + " weights, " +
+      std::to_string(pool.num_threads()) + " threads, " +
+      std::string(cpu_tier_name(stream.cpu_tier()));
+  if (flags.json != "-") std::cout << bench::to_table(subject, result);
+  if (!flags.json.empty()) write_text(flags.json, bench::to_json(subject, result));
+  return kExitOk;
+}
+
+void check_flags(const BenchFlags& flags) {
   const bool has_videos = !flags.videos.empty();
+  if (flags.kernels && (has_videos || !flags.sweep.empty())) {
+    throw Error(ErrorCode::kUsage, "--kernels measures operations, neither videos nor --sweep");
+  }
   if (has_videos && (!flags.shape.empty() || !flags.sweep.empty())) {
     throw Error(ErrorCode::kUsage, "--shape and --sweep are for synthetic workloads, not videos");
   }
@@ -225,6 +284,10 @@ int run_bench(const BenchFlags& flags) {
     throw Error(ErrorCode::kUsage,
                 "--svg draws throughput over batch size; give --sweep with two sizes or more");
   }
+}
+
+int run_bench(const BenchFlags& flags) {
+  check_flags(flags);
   const Machine machine = detect_machine();
   const config::LoadedPreset loaded = load_preset(flags.preset, machine);
   if (!loaded.note.empty()) log_info("config", loaded.note);
@@ -236,6 +299,11 @@ int run_bench(const BenchFlags& flags) {
                          .repeat = flags.repeat,
                          .json = flags.json},
                         loaded, machine);
+  }
+  if (flags.kernels) return run_kernels(flags, loaded, machine);
+  if (!flags.shape.empty()) {
+    const model::ModelShape known = find_known(flags.shape);
+    if (!known.text.has_value()) return run_tower(flags, known.vision.value(), loaded, machine);
   }
   return run_synthetic(flags, loaded, machine);
 }
@@ -256,9 +324,20 @@ void add_workload_flags(CLI::App& command, BenchFlags& flags) {
       ->type_name("NAME")
       ->group(kGroup);
   command
-      .add_option("--shape", flags.shape,
-                  "random weights of a known shape in place of the preset's model: qwen3-0.6b ...")
+      .add_option(
+          "--shape", flags.shape,
+          "random weights of a known shape in place of the preset's model: qwen3-0.6b, clip-l-336 "
+          "(then frames through the tower) ...")
       ->type_name("NAME")
+      ->group(kGroup);
+  command
+      .add_flag("--kernels", flags.kernels,
+                "each operation of the shape or model by itself: bytes, FLOP, time, share of the "
+                "machine's rates")
+      ->group(kGroup);
+  command
+      .add_flag("--profile", flags.profile,
+                "also where the time of a step goes, operation by operation")
       ->group(kGroup);
   const auto count = [&](const char* name, std::int64_t& value, const char* help) {
     command.add_option(name, value, help)->check(counts)->type_name("N")->group(kGroup);

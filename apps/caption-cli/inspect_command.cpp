@@ -15,6 +15,7 @@
 #include "base/json.h"
 #include "exit_codes.h"
 #include "model/caption_model.h"
+#include "pipeline/threads.h"
 #include "records/file_name.h"
 #include "video/image.h"
 #include "video/read_clip.h"
@@ -138,6 +139,8 @@ void inspect_machine() {
   print_line("cpu", machine.cpu_model + ", " + std::to_string(machine.num_cpus) + " usable");
   print_line("features", features);
   print_line("memory", std::to_string(machine.memory_bytes) + " bytes");
+  print_line("threads", pipeline::describe_threads(machine.num_cpus,
+                                                   pipeline::plan_threads(machine.num_cpus)));
   print_line("kernels", std::string(cpu_tier_name(choose_cpu_tier())));
   print_line("cuda", machine.cuda_status);
   for (const CudaDevice& device : machine.cuda_devices) {

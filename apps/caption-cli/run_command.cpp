@@ -304,6 +304,8 @@ int run(const RunFlags& flags) {
   const Hash128 model_hash = model->content_hash();
   pipeline::Options options = make_options(loaded.preset, machine, *model, model_hash);
   options.stop = &stop;
+  log_info("run", "threads " + pipeline::describe_threads(
+                                   config::num_threads(loaded.preset, machine), options.threads));
   for (pipeline::Prompt& prompt : prompts) {
     if (prompt.text.empty()) prompt.text = model->default_prompt();
   }

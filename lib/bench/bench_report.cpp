@@ -4,7 +4,10 @@
 #include <functional>
 
 #include "bench/internal/json_writer.h"
+#include "bench/internal/operations_json.h"
+#include "bench/internal/roofline_text.h"
 #include "bench/internal/units.h"
+#include "bench/profile_report.h"
 
 namespace caption::bench {
 namespace {
@@ -72,7 +75,13 @@ std::vector<Row> engine_rows() {
       {"prompt tok computed",
        [](Result r) { return std::to_string(r.measurement().stats.prefill_tokens); }},
       {"preemptions", [](Result r) { return std::to_string(r.measurement().stats.preemptions); }},
-      {"peak memory", [](Result r) { return format_bytes(r.measurement().peak_bytes); }}};
+      {"peak memory", [](Result r) { return format_bytes(r.measurement().peak_bytes); }},
+      {"  weights and pages used",
+       [](Result r) { return format_bytes(r.measurement().needed_bytes); }},
+      {"  the rest", [](Result r) {
+         const Measurement& run = r.measurement();
+         return format_bytes(std::max<std::int64_t>(0, run.peak_bytes - run.needed_bytes));
+       }}};
 }
 
 std::vector<Row> make_rows(const Comparison& comparison) {
@@ -104,15 +113,6 @@ std::vector<Row> make_rows(const Comparison& comparison) {
     rows.insert(rows.end(), more.begin(), more.end());
   }
   return rows;
-}
-
-std::string describe_machine(const Comparison& comparison) {
-  const auto state = [](const Roofline& roofline) {
-    return format_si(roofline.read_bytes_per_s) + "B/s read, " + format_si(roofline.flops_per_s) +
-           "FLOP/s " + std::string(roofline.arithmetic);
-  };
-  return "machine before: " + state(comparison.before) + "; after: " + state(comparison.after) +
-         "; on " + std::to_string(comparison.before.num_threads) + " threads\n";
 }
 
 std::string describe_workload(const Comparison& comparison) {
@@ -154,6 +154,7 @@ void write_run(JsonWriter& json, const Comparison& comparison, const Measurement
       .add("flops_per_s", flops_per_s(run))
       .add("share_of_roofline", share_of_roofline(comparison, run))
       .add("peak_bytes", run.peak_bytes)
+      .add("needed_bytes", run.needed_bytes)
       .add("output_hash", run.output_hash.hex());
   write_summary(json, "first_token_ms", run.first_token_ms);
   write_summary(json, "next_token_ms", run.next_token_ms);
@@ -173,17 +174,19 @@ void write_run(JsonWriter& json, const Comparison& comparison, const Measurement
       .add("recomputed_tokens", stats.recomputed_tokens)
       .add("prefix_hit_rate", stats.prefix_hit_rate())
       .end_object();
+  write_operations(json, run.operations);
   json.end_object();
 }
 
-void write_roofline(JsonWriter& json, const char* name, const Roofline& roofline) {
-  json.begin_object(name)
-      .add("read_bytes_per_s", roofline.read_bytes_per_s)
-      .add("flops_per_s", roofline.flops_per_s)
-      .add("f32_flops_per_s", roofline.f32_flops_per_s)
-      .add("arithmetic", roofline.arithmetic)
-      .add("threads", static_cast<std::int64_t>(roofline.num_threads))
-      .end_object();
+std::string describe_profiles(const Comparison& comparison) {
+  std::string text;
+  for (const VariantResult& result : comparison.variants) {
+    const Measurement& run = result.measurement();
+    if (run.operations.empty()) continue;
+    text += "\ntime in steps, " + result.variant.name + "\n" +
+            profile_table(run.operations, run.stats.steps);
+  }
+  return text;
 }
 
 void write_variant(JsonWriter& json, const Comparison& comparison, const VariantResult& result) {
@@ -220,7 +223,7 @@ Line bound_of(const Comparison& comparison, const std::string& group) {
 
 std::string to_table(const Subject& subject, const Comparison& comparison) {
   std::string text = subject.model + "; " + subject.setting + "\n" + describe_workload(comparison) +
-                     describe_machine(comparison) + "\n";
+                     describe_machine(comparison.before, comparison.after) + "\n";
   const std::vector<Row> rows = make_rows(comparison);
   std::size_t name_width = 0;
   for (const Row& row : rows) name_width = std::max(name_width, std::string(row.name).size());
@@ -248,7 +251,7 @@ std::string to_table(const Subject& subject, const Comparison& comparison) {
   if (const std::int64_t cut = num_cut_short(comparison); cut > 0) {
     text += std::to_string(cut) + " requests ended before their length\n";
   }
-  return text;
+  return text + describe_profiles(comparison);
 }
 
 std::string to_json(const Subject& subject, const Comparison& comparison) {

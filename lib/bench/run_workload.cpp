@@ -58,15 +58,30 @@ Workload pad_batches(const Workload& workload, std::int64_t batch) {
   return padded;
 }
 
+// A stream with a profile, for as long as this lives.
+class Timed {
+ public:
+  Timed(Stream& stream, Profile* profile) : stream_(stream) { stream_.set_profile(profile); }
+  ~Timed() { stream_.set_profile(nullptr); }
+  Timed(const Timed&) = delete;
+  Timed& operator=(const Timed&) = delete;
+
+ private:
+  Stream& stream_;
+};
+
 Measurement measure(model::Decoder& decoder, Stream& stream, const DecoderCosts& costs,
-                    const Workload& workload, const Variant& variant, std::uint64_t seed) {
+                    const Workload& workload, const Variant& variant,
+                    const CompareOptions& options) {
   const bool is_padded = variant.ended_rows == EndedRows::kPadded;
   std::vector<engine::Request> requests =
       make_requests(is_padded ? pad_batches(workload, variant.options.max_num_seqs) : workload,
-                    decoder.spec(), seed);
+                    decoder.spec(), options.seed);
   reset_peak_memory();
   engine::Engine engine(decoder, stream, variant.options);
   std::vector<engine::Completion> completions;
+  Profile profile;
+  const Timed timed(stream, options.has_profile ? &profile : nullptr);
   const Stopwatch stopwatch;
   for (engine::Request& request : requests) engine.submit(std::move(request));
   while (!engine.idle()) {
@@ -78,6 +93,14 @@ Measurement measure(model::Decoder& decoder, Stream& stream, const DecoderCosts&
   measurement.seconds = as_double(stopwatch.elapsed_us()) / 1e6;
   measurement.peak_bytes = process_memory().peak_bytes;
   measurement.stats = engine.stats();
+  model::ModelShape held;
+  held.text = costs.shape;
+  measurement.needed_bytes = held_weight_bytes(held, costs.weights) +
+                             measurement.stats.pages_peak * measurement.stats.page_bytes;
+  if (options.has_profile) {
+    measurement.operations = name_operations(profile.entries(), named_matrices(costs.shape),
+                                             as_double(measurement.stats.busy_us) / 1e6);
+  }
   measurement.num_requests = std::ssize(completions);
   std::sort(completions.begin(), completions.end(),
             [](const auto& a, const auto& b) { return a.id < b.id; });
@@ -165,8 +188,7 @@ Comparison compare(model::Decoder& decoder, Stream& stream, const DecoderCosts& 
         options.on_run(result.variant.name + ", run " + std::to_string(round + 1) + " of " +
                        std::to_string(options.repeat));
       }
-      result.runs.push_back(
-          measure(decoder, stream, costs, workload, result.variant, options.seed));
+      result.runs.push_back(measure(decoder, stream, costs, workload, result.variant, options));
     }
   }
   for (VariantResult& result : comparison.variants) {

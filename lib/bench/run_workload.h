@@ -12,6 +12,7 @@
 
 #include "backend/stream.h"
 #include "base/hash.h"
+#include "bench/profile_report.h"
 #include "bench/roofline.h"
 #include "bench/run_cost.h"
 #include "bench/statistics.h"
@@ -48,7 +49,9 @@ struct Measurement {
   std::int64_t output_tokens = 0;
   std::int64_t num_cut_short = 0;  // requests that failed or ended before their length
   std::int64_t peak_bytes = 0;     // most that the process held during the run
+  std::int64_t needed_bytes = 0;   // of these, weights of the decoder and pages that were in use
   engine::EngineStats stats;
+  std::vector<OperationTime> operations;  // of the time in steps, where it was asked for
   StepCost cost;        // arithmetic and traffic that the run could not do without
   Hash128 output_hash;  // of all outputs, in the order of submission
 
@@ -80,8 +83,9 @@ struct Comparison {
 };
 
 struct CompareOptions {
-  int repeat = 1;           // runs of each variant, >= 1
-  std::uint64_t seed = 20;  // of what the requests say
+  int repeat = 1;            // runs of each variant, >= 1
+  std::uint64_t seed = 20;   // of what the requests say
+  bool has_profile = false;  // also times each operation: a clock is read twice for every kernel
   RooflineOptions roofline = {};
   // Called before each run: "continuous, run 1 of 3". May be empty.
   std::function<void(const std::string&)> on_run;

@@ -3,6 +3,8 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
+
 #include "backend/thread_pool.h"
 #include "base/json.h"
 #include "bench/bench_report.h"
@@ -31,9 +33,11 @@ struct Bench {
       model::make_random_decoder(kShape, model::WeightType::kBF16, 3);
   DecoderCosts costs{.shape = kShape, .weights = WeightLayout::kBF16};
 
-  Comparison run(const Workload& workload, const std::vector<Variant>& variants, int repeat) {
+  Comparison run(const Workload& workload, const std::vector<Variant>& variants, int repeat,
+                 bool has_profile = false) {
     CompareOptions options;
     options.repeat = repeat;
+    options.has_profile = has_profile;
     options.roofline = kShort;
     return compare(*decoder, stream, costs, workload, variants, options);
   }
@@ -96,6 +100,40 @@ TEST_SUITE("bench/run_workload") {
     // Two of the three prompts on each clip find its 96 vision tokens.
     CHECK(with.prefix_hit_tokens == 3 * 2 * 96);
     CHECK(with.prefill_tokens == without.prefill_tokens - with.prefix_hit_tokens);
+  }
+
+  TEST_CASE("a profile names every kernel of a step, and is there only when asked for") {
+    Bench bench;
+    const Variant variant{.name = "x", .group = "x", .options = engine_options(2)};
+    const Workload workload = make_fixed_workload(2, 8, 4);
+    CHECK(bench.run(workload, {variant}, 1).variants[0].measurement().operations.empty());
+    const Comparison comparison = bench.run(workload, {variant}, 1, true);
+    CHECK(bench.stream.profile() == nullptr);
+    const Measurement& run = comparison.variants[0].measurement();
+    struct Case {
+      const char* name;
+      std::int64_t calls_per_step;
+    };
+    constexpr Case kCases[] = {{"embedding", 1},       {"linear q, o", 2},
+                               {"linear gate, up", 4}, {"linear_add q, o", 2},
+                               {"linear_add down", 2}, {"linear lm_head", 1},
+                               {"rms_norm", 9},        {"rope", 4},
+                               {"kv_write", 2},        {"silu_mul", 2},
+                               {"paged_attention", 2}};
+    double seconds = 0;
+    for (const OperationTime& operation : run.operations) seconds += operation.seconds;
+    CHECK(seconds == doctest::Approx(static_cast<double>(run.stats.busy_us) / 1e6).epsilon(0.05));
+    for (const Case& c : kCases) {
+      CAPTURE(c.name);
+      const auto found =
+          std::find_if(run.operations.begin(), run.operations.end(),
+                       [&](const OperationTime& operation) { return operation.name == c.name; });
+      REQUIRE(found != run.operations.end());
+      CHECK(found->calls == c.calls_per_step * run.stats.steps);
+    }
+    const std::string table = to_table({.model = "small", .setting = "bf16"}, comparison);
+    CHECK(table.find("time in steps, x") != std::string::npos);
+    CHECK(table.find("sampling") != std::string::npos);
   }
 
   TEST_CASE("reports hold every variant: a table, JSON that parses, a chart") {

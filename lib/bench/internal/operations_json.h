@@ -1,0 +1,14 @@
+// bench/internal/operations_json.h: a profile as JSON.
+#pragma once
+
+#include <vector>
+
+#include "bench/internal/json_writer.h"
+#include "bench/profile_report.h"
+
+namespace caption::bench {
+
+// The list "operations".
+void write_operations(JsonWriter& json, const std::vector<OperationTime>& operations);
+
+}  // namespace caption::bench

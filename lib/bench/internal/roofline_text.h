@@ -1,0 +1,17 @@
+// bench/internal/roofline_text.h: the machine's rates, as reports give them.
+#pragma once
+
+#include <string>
+
+#include "bench/internal/json_writer.h"
+#include "bench/roofline.h"
+
+namespace caption::bench {
+
+// "32.1 GB/s read, 1.02 TFLOP/s bf16"
+std::string describe(const Roofline& roofline);
+// "machine before: ...; after: ...; on 2 threads" and an end of line.
+std::string describe_machine(const Roofline& before, const Roofline& after);
+void write_roofline(JsonWriter& json, const char* name, const Roofline& roofline);
+
+}  // namespace caption::bench

@@ -1,0 +1,143 @@
+#include "bench/kernel_bench.h"
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "bench/internal/kernel_timer.h"
+#include "bench/statistics.h"
+#include "kernels/linear.h"
+#include "kernels/packed_weight.h"
+#include "weights/quantise.h"
+
+namespace caption::bench {
+namespace {
+
+using kernels::PackedWeight;
+using weights::QuantisedFormat;
+
+PackedWeight pack_16(const Stream& stream, ConstView rows) {
+  if (!kernels::prefers_panels(stream.cpu_tier())) return rows;
+  return PackedWeight::pack_panels(stream.pool(), rows);
+}
+
+template <QuantisedFormat format>
+PackedWeight pack_quantised(const Stream& stream, ConstView rows) {
+  const auto quantised = [&](std::int64_t first, std::int64_t count) {
+    return weights::quantise(rows.rows(first, count), format);
+  };
+  return format == QuantisedFormat::kInt8Row
+             ? PackedWeight::pack_8a8(stream.pool(), rows.dim(0), quantised)
+             : PackedWeight::pack_quantised(stream.pool(), rows.dim(0), quantised);
+}
+
+struct WeightFormat {
+  const char* name;
+  PackedWeight (*pack)(const Stream& stream, ConstView rows);
+};
+
+constexpr std::array kWeightFormats = {
+    WeightFormat{"bf16", pack_16},
+    WeightFormat{"int8", pack_quantised<QuantisedFormat::kInt8>},
+    WeightFormat{"w8a8", pack_quantised<QuantisedFormat::kInt8Row>},
+    WeightFormat{"int4", pack_quantised<QuantisedFormat::kInt4>},
+    WeightFormat{"nf4", pack_quantised<QuantisedFormat::kNf4>},
+};
+
+// A weight and enough copies of it. Rows are borrowed, so each copy brings its own.
+struct Copies {
+  std::vector<Tensor> rows;
+  std::vector<PackedWeight> weights;
+};
+
+Copies make_copies(const KernelTimer& timer, const WeightFormat& format, const Tensor& rows) {
+  Copies copies;
+  copies.weights.push_back(format.pack(timer.stream(), rows.view()));
+  const std::int64_t count = timer.num_copies(copies.weights.front().size_bytes());
+  const bool is_borrowed = copies.weights.front().layout() == PackedWeight::Layout::kRows;
+  while (std::ssize(copies.weights) < count) {
+    if (is_borrowed) copies.rows.push_back(rows.clone());
+    const ConstView source = is_borrowed ? std::as_const(copies.rows.back()).view() : rows.view();
+    copies.weights.push_back(format.pack(timer.stream(), source));
+  }
+  return copies;
+}
+
+}  // namespace
+
+std::int64_t KernelTimer::num_copies(std::int64_t bytes_each) const {
+  return std::max<std::int64_t>(1, (options_.working_set_bytes + bytes_each - 1) / bytes_each);
+}
+
+void KernelTimer::add(KernelRow row, const std::function<void(std::int64_t turn)>& call) {
+  std::int64_t turn = 0;
+  call(turn++);  // scratch memory grows, pages are committed
+  std::vector<double> rounds;
+  for (int round = 0; round < options_.num_rounds; ++round) {
+    const Stopwatch stopwatch;
+    const std::int64_t first = turn;
+    do {
+      call(turn++);
+    } while (stopwatch.elapsed_us() < options_.round_us);
+    rounds.push_back(static_cast<double>(std::max<std::int64_t>(stopwatch.elapsed_us(), 1)) / 1e6 /
+                     static_cast<double>(turn - first));
+  }
+  row.seconds = median(std::move(rounds));
+  rows_.push_back(std::move(row));
+  if (options_.on_row) options_.on_row(rows_.back());
+}
+
+Tensor random_tensor(DType dtype, const Shape& shape) {
+  Tensor tensor(dtype, shape);
+  dispatch_float(dtype, [&](auto element) {
+    using T = decltype(element);
+    T* const values = tensor.as<T>();
+    std::uint32_t state = 20;
+    for (std::int64_t i = 0; i < tensor.num_elements(); ++i) {
+      state = state * 1664525u + 1013904223u;  // Numerical Recipes' generator
+      values[i] = from_float<T>(static_cast<float>(state >> 8u) * 0x1p-23F - 1.0F);
+    }
+  });
+  return tensor;
+}
+
+void bench_linear(KernelTimer& timer, const std::string& name, const model::LinearShape& matrix,
+                  const std::vector<std::int64_t>& tokens) {
+  const Tensor rows = random_tensor(DType::kBF16, {matrix.out, matrix.in});
+  const std::int64_t most_tokens = *std::max_element(tokens.begin(), tokens.end());
+  const Tensor x = random_tensor(DType::kF32, {most_tokens, matrix.in});
+  Tensor y(DType::kF32, {most_tokens, matrix.out});
+  for (const WeightFormat& format : kWeightFormats) {
+    const Copies copies = make_copies(timer, format, rows);
+    for (const std::int64_t m : tokens) {
+      KernelRow row{.operation = "linear " + name, .setting = format.name, .tokens = m};
+      row.bytes = static_cast<double>(copies.weights.front().size_bytes() +
+                                      4 * m * (matrix.in + matrix.out));
+      row.flops = 2 * static_cast<double>(m * matrix.num_weights());
+      timer.add(std::move(row), [&](std::int64_t turn) {
+        const auto copy = static_cast<std::size_t>(turn % std::ssize(copies.weights));
+        kernels::linear(timer.stream(), x.view().rows(0, m), copies.weights[copy], ConstView{},
+                        y.view().rows(0, m));
+      });
+    }
+  }
+}
+
+KernelBench bench_kernels(Stream& stream, const model::ModelShape& shape,
+                          const KernelBenchOptions& options) {
+  if (!shape.text.has_value() && !shape.vision.has_value()) {
+    throw Error(ErrorCode::kUsage, "bench: " + shape.name + " has neither a decoder nor a tower");
+  }
+  CAPTION_CHECK(!options.tokens.empty() && options.num_rounds >= 1, "bench: nothing to time");
+  KernelBench bench{.rows = {}, .before = measure_roofline(stream, options.roofline), .after = {}};
+  KernelTimer timer(stream, options);
+  if (shape.text.has_value()) bench_text(timer, *shape.text);
+  if (shape.vision.has_value()) bench_vision(timer, *shape.vision);
+  bench.rows = timer.take_rows();
+  bench.after = measure_roofline(stream, options.roofline);
+  return bench;
+}
+
+}  // namespace caption::bench

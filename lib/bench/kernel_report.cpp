@@ -1,0 +1,80 @@
+#include <algorithm>
+#include <array>
+#include <tuple>
+
+#include "bench/internal/json_writer.h"
+#include "bench/internal/roofline_text.h"
+#include "bench/internal/units.h"
+#include "bench/kernel_bench.h"
+
+namespace caption::bench {
+namespace {
+
+std::string rate(double value, const char* unit) {
+  return value > 0 ? format_si(value) + unit : "-";
+}
+
+std::string share(double value, double of) { return value > 0 ? format_percent(value / of) : "-"; }
+
+using Cells = std::array<std::string, 10>;
+
+Cells cells_of(const KernelBench& bench, const KernelRow& row) {
+  return {row.operation,
+          row.setting,
+          std::to_string(row.tokens),
+          format_bytes(static_cast<std::int64_t>(row.bytes)),
+          rate(row.flops, ""),
+          format_number(row.seconds * 1e6),
+          rate(row.bytes_per_s(), "B/s"),
+          share(row.bytes_per_s(), bench.read_bytes_per_s()),
+          rate(row.flops_per_s(), "FLOP/s"),
+          share(row.flops_per_s(), bench.flops_per_s())};
+}
+
+}  // namespace
+
+std::string to_table(const std::string& subject, const KernelBench& bench) {
+  constexpr std::size_t kNumNames = 2;  // text, on the left; the others are numbers
+  std::vector<Cells> lines = {{"operation", "setting", "tokens", "bytes", "FLOP", "us", "rate",
+                               "of memory", "rate", "of peak"}};
+  for (const KernelRow& row : bench.rows) lines.push_back(cells_of(bench, row));
+  std::array<std::size_t, std::tuple_size_v<Cells>> widths{};
+  for (const Cells& line : lines) {
+    for (std::size_t i = 0; i < line.size(); ++i) widths[i] = std::max(widths[i], line[i].size());
+  }
+  std::string text = subject + "\n" + describe_machine(bench.before, bench.after) + "\n";
+  for (const Cells& line : lines) {
+    for (std::size_t i = 0; i < line.size(); ++i) {
+      text += i == 0 ? "" : "  ";
+      text += i < kNumNames ? pad_right(line[i], widths[i]) : pad_left(line[i], widths[i]);
+    }
+    text += "\n";
+  }
+  return text;
+}
+
+std::string to_json(const std::string& subject, const KernelBench& bench) {
+  JsonWriter json;
+  json.begin_object().add("subject", subject);
+  write_roofline(json, "machine_before", bench.before);
+  write_roofline(json, "machine_after", bench.after);
+  json.begin_list("operations");
+  for (const KernelRow& row : bench.rows) {
+    json.begin_object()
+        .add("operation", row.operation)
+        .add("setting", row.setting)
+        .add("tokens", row.tokens)
+        .add("bytes", row.bytes)
+        .add("flops", row.flops)
+        .add("seconds", row.seconds)
+        .add("bytes_per_s", row.bytes_per_s())
+        .add("flops_per_s", row.flops_per_s())
+        .add("share_of_bandwidth", row.bytes_per_s() / bench.read_bytes_per_s())
+        .add("share_of_peak", row.flops_per_s() / bench.flops_per_s())
+        .end_object();
+  }
+  json.end_list().end_object();
+  return json.text() + "\n";
+}
+
+}  // namespace caption::bench

@@ -1,0 +1,86 @@
+#include "bench/tower_bench.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "bench/internal/json_writer.h"
+#include "bench/internal/kernel_timer.h"
+#include "bench/internal/operations_json.h"
+#include "bench/internal/roofline_text.h"
+#include "bench/internal/units.h"
+#include "bench/statistics.h"
+#include "model/random_tower.h"
+
+namespace caption::bench {
+namespace {
+
+std::vector<NamedMatrix> matrices_of(const model::VisionShape& shape) {
+  return {{.name = "patches", .matrix = {.out = shape.hidden, .in = shape.patch_values()}},
+          {.name = "q, k, v, o", .matrix = {.out = shape.hidden, .in = shape.hidden}},
+          {.name = "fc1", .matrix = {.out = shape.intermediate, .in = shape.hidden}},
+          {.name = "fc2", .matrix = {.out = shape.hidden, .in = shape.intermediate}}};
+}
+
+double seconds_of(model::RandomTower& tower, Stream& stream, const Tensor& pixels) {
+  const Stopwatch stopwatch;
+  tower.encode(stream, pixels.view());
+  return static_cast<double>(std::max<std::int64_t>(stopwatch.elapsed_us(), 1)) / 1e6;
+}
+
+}  // namespace
+
+TowerBench bench_tower(Stream& stream, const model::VisionShape& shape, model::WeightType type,
+                       const TowerBenchOptions& options) {
+  CAPTION_CHECK(options.num_frames >= 1 && options.repeat >= 1, "bench: no frames to encode");
+  model::VisionShape tower_only = shape;
+  tower_only.projector.clear();
+  model::RandomTower tower(tower_only, type, options.seed);
+  const Tensor pixels =
+      random_tensor(DType::kF32, {options.num_frames, 3, shape.image_px, shape.image_px});
+  TowerBench bench;
+  bench.num_frames = options.num_frames;
+  bench.weight_bytes = tower.weight_bytes();
+  bench.flops_per_frame = model::encoder_flops(tower_only, 1, {});
+  bench.before = measure_roofline(stream, options.roofline);
+  tower.encode(stream, pixels.view());  // scratch memory grows
+  std::vector<double> runs;
+  for (int i = 0; i < options.repeat; ++i) runs.push_back(seconds_of(tower, stream, pixels));
+  bench.seconds = median(std::move(runs));
+  Profile profile;
+  stream.set_profile(&profile);
+  const double profiled_s = seconds_of(tower, stream, pixels);
+  stream.set_profile(nullptr);
+  bench.operations = name_operations(profile.entries(), matrices_of(shape), profiled_s);
+  bench.after = measure_roofline(stream, options.roofline);
+  return bench;
+}
+
+std::string to_table(const std::string& subject, const TowerBench& bench) {
+  return subject + "\n" + describe_machine(bench.before, bench.after) + "\n" +
+         format_number(bench.frames_per_s()) + " frames/s, " + std::to_string(bench.num_frames) +
+         " at a time; " + format_si(bench.flops_per_frame) + "FLOP a frame, " +
+         format_si(bench.flops_per_s()) + "FLOP/s, " + format_percent(bench.share_of_peak()) +
+         " of the machine's; weights " + format_bytes(bench.weight_bytes) + "\n\n" +
+         profile_table(bench.operations, bench.num_frames, "ms/frame");
+}
+
+std::string to_json(const std::string& subject, const TowerBench& bench) {
+  JsonWriter json;
+  json.begin_object()
+      .add("subject", subject)
+      .add("frames", bench.num_frames)
+      .add("frames_per_s", bench.frames_per_s())
+      .add("flops_per_frame", bench.flops_per_frame)
+      .add("flops_per_s", bench.flops_per_s())
+      .add("share_of_peak", bench.share_of_peak())
+      .add("weight_bytes", bench.weight_bytes);
+  write_roofline(json, "machine_before", bench.before);
+  write_roofline(json, "machine_after", bench.after);
+  write_operations(json, bench.operations);
+  json.end_object();
+  return json.text() + "\n";
+}
+
+}  // namespace caption::bench
