@@ -71,7 +71,12 @@ struct PagedContext {
 // 0 (online softmax, arXiv:1805.02867), so a query's result has the same bits whatever chunk it
 // comes in, whatever the page size, the batch, or the number of threads. With i8 a score is
 // (q . k) * (scale * k_scale[j]) and a probability is multiplied by v_scale[j] before it meets
-// v[j].
+// v[j]. Products are of f32, but for pages of bf16 and i8 where the CPU multiplies bf16: there q and
+// the probabilities are rounded to bf16.
+//
+// On the CPU whole blocks of keys that block tables begin with in common are read once for all the
+// sequences that have them (cascade attention): a prompt that many continue, beams, prompts on one
+// video. The results keep their bits.
 void paged_attention(Stream& stream, ConstView q, const PagedContext& context, float scale, View y);
 
 namespace impl {

@@ -119,6 +119,7 @@ class Tile {
   void attend_head(const Block& block, std::int64_t head, const Block* next_block);
   void score_keys(const Block& block, std::int64_t head, const PackArgs& next);
   void weigh_scores(const Block& block, std::int64_t head);
+  void prefetch_scales(const Block& block) const;
   void add_values(const Block& block, std::int64_t head, const PackArgs& next);
   void multiply(const std::byte* a, std::int64_t a_stride, std::int64_t depth,
                 std::int64_t num_panels, float* c, std::int64_t c_stride) const;
@@ -208,6 +209,16 @@ void Tile::score_keys(const Block& block, std::int64_t head, const PackArgs& nex
   }
 }
 
+// The scales of all heads of a token lie side by side.
+void Tile::prefetch_scales(const Block& block) const {
+  const Keys& keys = args_.keys;
+  if (keys.k_scales == nullptr) return;
+  for (std::int64_t j = 0; j < block.count; ++j) {
+    __builtin_prefetch(keys.k_scales + block.slots[j] * keys.scale_stride, 0, 2);
+    __builtin_prefetch(keys.v_scales + block.slots[j] * keys.scale_stride, 0, 2);
+  }
+}
+
 // Scores to probabilities, not normalised, and what the blocks before are to be multiplied by.
 void Tile::weigh_scores(const Block& block, std::int64_t head) {
   const Keys& keys = args_.keys;
@@ -282,6 +293,7 @@ void Tile::attend_head(const Block& block, std::int64_t head, const Block* next_
   PackArgs next;
   if (has_next) next.slots = source->slots;
   next.base = args_.keys.k + next_head * head_bytes();
+  if (head == 0 && next_block != nullptr) prefetch_scales(*next_block);
   score_keys(block, head, next);
   weigh_scores(block, head);
   next.base = args_.keys.v + next_head * head_bytes();

@@ -20,7 +20,9 @@ struct PackArgs {
   const std::int64_t* slots = nullptr;  // [count]
   std::int64_t count = 0;               // keys
   std::int64_t dim = 0;                 // elements of a row
-  void* panels = nullptr;               // written whole, zeros where a panel has no key or element
+  // Written whole: zeros where a value panel has no dimension or no second key of a pair; anything
+  // finite or of the last key where a key panel has no key.
+  void* panels = nullptr;
   // Rows that will be wanted soon, [count] too, or null: they are asked for along the way, so that
   // memory works while the arithmetic does.
   const void* next_base = nullptr;

@@ -9,6 +9,7 @@ namespace {
 struct Avx2Lanes {
   static void transpose(__m256 (&rows)[8]) {
     __m256 quads[8];  // quads[4 g + c], lane l: column 4 l + c of the rows 4 g to 4 g + 3
+#pragma GCC unroll 2
     for (int g = 0; g < 8; g += 4) {
       const __m256 low01 = _mm256_unpacklo_ps(rows[g], rows[g + 1]);
       const __m256 high01 = _mm256_unpackhi_ps(rows[g], rows[g + 1]);
@@ -19,6 +20,7 @@ struct Avx2Lanes {
       quads[g + 2] = _mm256_shuffle_ps(high01, high23, 0x44);
       quads[g + 3] = _mm256_shuffle_ps(high01, high23, 0xEE);
     }
+#pragma GCC unroll 4
     for (int c = 0; c < 4; ++c) {
       rows[c] = _mm256_permute2f128_ps(quads[c], quads[c + 4], 0x20);
       rows[c + 4] = _mm256_permute2f128_ps(quads[c], quads[c + 4], 0x31);

@@ -9,6 +9,7 @@ namespace {
 // 16 rows of 16 numbers of 32 bits to 16 columns.
 inline void transpose_dwords(__m512i (&rows)[16]) {
   __m512i quads[16];  // quads[4 g + c], lane l: column 4 l + c of the rows 4 g to 4 g + 3
+#pragma GCC unroll 4
   for (int g = 0; g < 16; g += 4) {
     const __m512i low01 = _mm512_unpacklo_epi32(rows[g], rows[g + 1]);
     const __m512i high01 = _mm512_unpackhi_epi32(rows[g], rows[g + 1]);
@@ -19,6 +20,7 @@ inline void transpose_dwords(__m512i (&rows)[16]) {
     quads[g + 2] = _mm512_unpacklo_epi64(high01, high23);
     quads[g + 3] = _mm512_unpackhi_epi64(high01, high23);
   }
+#pragma GCC unroll 4
   for (int c = 0; c < 4; ++c) {
     const __m512i low01 = _mm512_shuffle_i32x4(quads[c], quads[c + 4], 0x44);
     const __m512i high01 = _mm512_shuffle_i32x4(quads[c], quads[c + 4], 0xEE);
@@ -34,8 +36,10 @@ inline void transpose_dwords(__m512i (&rows)[16]) {
 struct Avx512Lanes {
   static void transpose(__m512 (&rows)[16]) {
     __m512i bits[16];
+#pragma GCC unroll 16
     for (int i = 0; i < 16; ++i) bits[i] = _mm512_castps_si512(rows[i]);
     transpose_dwords(bits);
+#pragma GCC unroll 16
     for (int i = 0; i < 16; ++i) rows[i] = _mm512_castsi512_ps(bits[i]);
   }
   // The second where the first is NaN.

@@ -15,60 +15,95 @@ namespace {
 constexpr std::int64_t kLanes = 16;
 constexpr std::int64_t kPairElements = 2 * kPanelColumns;
 
-const char* row_at(const PackArgs& args, std::int64_t j) {
-  return static_cast<const char*>(args.base) + args.slots[j] * args.row_bytes;
+const char* row_at(const void* base, const PackArgs& args, const std::int64_t* slots,
+                   std::int64_t j) {
+  return static_cast<const char*>(base) + slots[j] * args.row_bytes;
 }
 
-void prefetch_row(const PackArgs& args, std::int64_t j, std::int64_t byte) {
-  if (args.next_slots == nullptr) return;
-  _mm_prefetch(
-      static_cast<const char*>(args.next_base) + args.next_slots[j] * args.row_bytes + byte,
-      _MM_HINT_T1);
+// Up to 64 bytes, zeros behind them.
+__m512i load(const char* from, std::int64_t bytes) {
+  if (bytes >= 64) return _mm512_loadu_si512(from);
+  return _mm512_maskz_loadu_epi8((__mmask64{1} << bytes) - 1, from);
 }
 
-// The first `count` of 64 bits; all for more.
-__mmask64 first_of_64(std::int64_t count) {
-  return count >= 64 ? ~__mmask64{0} : (__mmask64{1} << count) - 1;
-}
+void prefetch(const char* from) { _mm_prefetch(from, _MM_HINT_T1); }
 
-// 64 bytes of row j from `byte` on, zeros behind its `row_size` bytes and for rows that are none.
-__m512i load_row(const PackArgs& args, std::int64_t j, std::int64_t byte, std::int64_t row_size) {
-  if (j >= args.count) return _mm512_setzero_si512();
-  prefetch_row(args, j, byte);
-  return _mm512_maskz_loadu_epi8(first_of_64(row_size - byte), row_at(args, j) + byte);
-}
-
-// Stores the `count` first pairs of 16 keys: they are kPairElements apart in a panel.
-void store_pairs(const __m512i (&pairs)[16], std::int64_t count, std::uint16_t* to) {
-  for (std::int64_t i = 0; i < (count < kLanes ? count : kLanes); ++i) {
-    _mm512_storeu_si512(to + i * kPairElements, pairs[i]);
+// The keys first to first + 15 of a pack, the last one again where there are fewer.
+class SixteenRows {
+ public:
+  SixteenRows(const PackArgs& args, std::int64_t first) : has_next_(args.next_slots != nullptr) {
+    for (int i = 0; i < 16; ++i) {
+      const std::int64_t j = first + i < args.count ? first + i : args.count - 1;
+      rows_[i] = row_at(args.base, args, args.slots, j);
+      if (has_next_) next_[i] = row_at(args.next_base, args, args.next_slots, j);
+    }
   }
-}
+
+  // 64 bytes of each from `at` on, of which `bytes` are the rows', as 16 columns.
+  void load_columns(std::int64_t at, std::int64_t bytes, __m512i (&columns)[16]) const {
+    if (has_next_) {
+      for (int i = 0; i < 16; ++i) prefetch(next_[i] + at);
+    }
+    if (bytes >= 64) {
+#pragma GCC unroll 16
+      for (int i = 0; i < 16; ++i) columns[i] = _mm512_loadu_si512(rows_[i] + at);
+    } else {
+#pragma GCC unroll 16
+      for (int i = 0; i < 16; ++i) columns[i] = load(rows_[i] + at, bytes);
+    }
+    transpose_dwords(columns);
+  }
+
+ private:
+  bool has_next_;
+  const char* rows_[16];
+  const char* next_[16];
+};
+
+// Two rows of values, from the element on where they are read; the second may be none.
+struct TwoRows {
+  const char* even;
+  const char* odd;
+  std::int64_t bytes;  // left of each
+
+  __m512i load_even(std::int64_t at) const { return load(even + at, bytes - at); }
+  __m512i load_odd(std::int64_t at) const {
+    return odd == nullptr ? _mm512_setzero_si512() : load(odd + at, bytes - at);
+  }
+};
 
 struct Bf16Rows {
+  static constexpr std::int64_t kBytes = 2;
+
   // The keys first to first + 15 as 16 columns of a panel.
   static void pack_columns(const PackArgs& args, std::int64_t first, std::uint16_t* to) {
+    const SixteenRows keys(args, first);
     const std::int64_t num_pairs = (args.dim + 1) / 2;
     for (std::int64_t pair = 0; pair < num_pairs; pair += kLanes) {
-      __m512i rows[16];
-      for (int i = 0; i < 16; ++i) rows[i] = load_row(args, first + i, pair * 4, args.dim * 2);
-      transpose_dwords(rows);
-      store_pairs(rows, num_pairs - pair, to + pair * kPairElements);
+      __m512i pairs[16];
+      keys.load_columns(pair * 4, args.dim * kBytes - pair * 4, pairs);
+      std::uint16_t* const at = to + pair * kPairElements;
+      if (num_pairs - pair >= kLanes) {
+#pragma GCC unroll 16
+        for (int i = 0; i < 16; ++i) _mm512_storeu_si512(at + i * kPairElements, pairs[i]);
+      } else {
+        for (int i = 0; i < num_pairs - pair; ++i) {
+          _mm512_storeu_si512(at + i * kPairElements, pairs[i]);
+        }
+      }
     }
   }
 
   // 64 dimensions of two rows as pairs, 16 dimensions a register.
-  static void pair_rows(const PackArgs& args, std::int64_t j, std::int64_t d, __m512i (&pairs)[4]) {
+  static void pair_rows(const TwoRows& rows, __m512i (&pairs)[4]) {
     const __m512i first16 =
         _mm512_set_epi32(0x002F000F, 0x002E000E, 0x002D000D, 0x002C000C, 0x002B000B, 0x002A000A,
                          0x00290009, 0x00280008, 0x00270007, 0x00260006, 0x00250005, 0x00240004,
                          0x00230003, 0x00220002, 0x00210001, 0x00200000);
     const __m512i last16 = _mm512_add_epi16(first16, _mm512_set1_epi16(16));
-    for (int half = 0; half < 2; ++half) {
-      const std::int64_t byte = (d + half * 32) * 2;
-      if (byte >= args.dim * 2) break;
-      const __m512i even = load_row(args, j, byte, args.dim * 2);
-      const __m512i odd = load_row(args, j + 1, byte, args.dim * 2);
+    for (int half = 0; half < 2 && half * 64 < rows.bytes; ++half) {
+      const __m512i even = rows.load_even(half * 64);
+      const __m512i odd = rows.load_odd(half * 64);
       pairs[2 * half] = _mm512_permutex2var_epi16(even, first16, odd);
       pairs[2 * half + 1] = _mm512_permutex2var_epi16(even, last16, odd);
     }
@@ -106,45 +141,47 @@ __m512i interleave_index(int h) {
 }
 
 struct Int8Rows {
+  static constexpr std::int64_t kBytes = 1;
+
   static void pack_columns(const PackArgs& args, std::int64_t first, std::uint16_t* to) {
     const Widen8 widen;
     const __m512i first_pairs = interleave_index(0);
     const __m512i last_pairs = interleave_index(1);
+    const SixteenRows keys(args, first);
     const std::int64_t num_pairs = (args.dim + 1) / 2;
     for (std::int64_t d = 0; d < args.dim; d += 64) {
-      __m512i quads[16];  // after the transposition: 4 dimensions of 16 keys
-      for (int i = 0; i < 16; ++i) quads[i] = load_row(args, first + i, d, args.dim);
-      transpose_dwords(quads);
-      for (int i = 0; i < 16 && d + i * 4 < args.dim; ++i) {
+      __m512i quads[16];  // 4 dimensions of 16 keys
+      keys.load_columns(d, args.dim - d, quads);
+#pragma GCC unroll 16
+      for (int i = 0; i < 16; ++i) {
+        const std::int64_t pair = d / 2 + i * 2;
+        if (pair >= num_pairs) break;
         __m512i low, high;
         widen.split(quads[i], low, high);
-        const std::int64_t pair = d / 2 + i * 2;
         std::uint16_t* const at = to + pair * kPairElements;
         _mm512_storeu_si512(at, _mm512_permutex2var_epi8(low, first_pairs, high));
-        if (pair + 1 < num_pairs) {
-          _mm512_storeu_si512(at + kPairElements, _mm512_permutex2var_epi8(low, last_pairs, high));
-        }
+        if (pair + 1 == num_pairs) break;
+        _mm512_storeu_si512(at + kPairElements, _mm512_permutex2var_epi8(low, last_pairs, high));
       }
     }
   }
 
-  static void pair_rows(const PackArgs& args, std::int64_t j, std::int64_t d, __m512i (&pairs)[4]) {
+  static void pair_rows(const TwoRows& rows, __m512i (&pairs)[4]) {
     // Four dimensions of each 16 to every lane of 16 bytes, so that two interleavings within lanes
     // leave 16 dimensions in their order.
     const __m512i spread = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
     const Widen8 widen;
-    __m512i words[2][2];
-    for (int row = 0; row < 2; ++row) {
-      const __m512i codes = _mm512_permutexvar_epi32(spread, load_row(args, j + row, d, args.dim));
-      __m512i low, high;
-      widen.split(codes, low, high);
-      words[row][0] = _mm512_unpacklo_epi8(low, high);
-      words[row][1] = _mm512_unpackhi_epi8(low, high);
-    }
-    for (int half = 0; half < 2; ++half) {
-      pairs[2 * half] = _mm512_unpacklo_epi16(words[0][half], words[1][half]);
-      pairs[2 * half + 1] = _mm512_unpackhi_epi16(words[0][half], words[1][half]);
-    }
+    __m512i even_low, even_high, odd_low, odd_high;
+    widen.split(_mm512_permutexvar_epi32(spread, rows.load_even(0)), even_low, even_high);
+    widen.split(_mm512_permutexvar_epi32(spread, rows.load_odd(0)), odd_low, odd_high);
+    const __m512i even_first = _mm512_unpacklo_epi8(even_low, even_high);
+    const __m512i even_last = _mm512_unpackhi_epi8(even_low, even_high);
+    const __m512i odd_first = _mm512_unpacklo_epi8(odd_low, odd_high);
+    const __m512i odd_last = _mm512_unpackhi_epi8(odd_low, odd_high);
+    pairs[0] = _mm512_unpacklo_epi16(even_first, odd_first);
+    pairs[1] = _mm512_unpackhi_epi16(even_first, odd_first);
+    pairs[2] = _mm512_unpacklo_epi16(even_last, odd_last);
+    pairs[3] = _mm512_unpackhi_epi16(even_last, odd_last);
   }
 };
 
@@ -161,11 +198,24 @@ void pack_keys(const PackArgs& args) {
 template <class Rows>
 void pack_values(const PackArgs& args) {
   const std::int64_t panel_elements = (args.count + 1) / 2 * kPairElements;
+  const std::int64_t bytes = args.dim * Rows::kBytes;
   auto* to = static_cast<std::uint16_t*>(args.panels);
   for (std::int64_t j = 0; j < args.count; j += 2, to += kPairElements) {
+    const bool has_odd = j + 1 < args.count;
+    const char* const even = row_at(args.base, args, args.slots, j);
+    const char* const odd = has_odd ? row_at(args.base, args, args.slots, j + 1) : nullptr;
+    if (args.next_slots != nullptr) {
+      const char* const next = row_at(args.next_base, args, args.next_slots, j);
+      const char* const next_odd = row_at(args.next_base, args, args.next_slots, j + has_odd);
+      for (std::int64_t at = 0; at < bytes; at += 64) {
+        prefetch(next + at);
+        prefetch(next_odd + at);
+      }
+    }
     for (std::int64_t d = 0; d < args.dim; d += 64) {
+      const std::int64_t at = d * Rows::kBytes;
       __m512i pairs[4];
-      Rows::pair_rows(args, j, d, pairs);
+      Rows::pair_rows({even + at, has_odd ? odd + at : nullptr, bytes - at}, pairs);
       std::uint16_t* const panel = to + d / kPanelColumns * panel_elements;
       _mm512_storeu_si512(panel, pairs[0]);
       _mm512_storeu_si512(panel + 2 * kLanes, pairs[1]);

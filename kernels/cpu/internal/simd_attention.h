@@ -26,24 +26,33 @@ void prefetch_row(const PackArgs& args, std::int64_t j, std::int64_t at) {
   Simd::template prefetch<element>(row_of(args.next_base, args.row_bytes, args.next_slots[j]), at);
 }
 
-// kWidth keys from `first` on, as kWidth columns from `column` on of a panel.
+// kWidth keys from `first` on, as kWidth columns from `column` on of a panel; the last key again
+// where there are fewer.
 template <class Simd, class Lanes, Element element>
 void pack_key_columns(const PackArgs& args, std::int64_t first, float* column) {
   constexpr int kWidth = Simd::kWidth;
-  for (std::int64_t d = 0; d < args.dim; d += kWidth) {
-    const int width = args.dim - d < kWidth ? static_cast<int>(args.dim - d) : kWidth;
-    typename Simd::Register rows[kWidth];
-    for (int i = 0; i < kWidth; ++i) {
-      rows[i] = Simd::zero();
-      if (first + i >= args.count) continue;
-      const char* const row = row_of(args.base, args.row_bytes, args.slots[first + i]);
-      rows[i] = width == kWidth ? Simd::template load<element>(row, d)
-                                : Simd::template load_part<element>(row, d, width);
+  const char* keys[kWidth];
+  for (int i = 0; i < kWidth; ++i) {
+    const std::int64_t j = first + i < args.count ? first + i : args.count - 1;
+    keys[i] = row_of(args.base, args.row_bytes, args.slots[j]);
+  }
+  typename Simd::Register rows[kWidth];
+  std::int64_t d = 0;
+  for (; d + kWidth <= args.dim; d += kWidth) {
+    for (int i = 0; i < kWidth && first + i < args.count; ++i) {
       prefetch_row<Simd, element>(args, first + i, d);
     }
+#pragma GCC unroll 16
+    for (int i = 0; i < kWidth; ++i) rows[i] = Simd::template load<element>(keys[i], d);
     Lanes::transpose(rows);
-    for (int i = 0; i < width; ++i) Simd::store(column + (d + i) * kPanelColumns, rows[i]);
+#pragma GCC unroll 16
+    for (int i = 0; i < kWidth; ++i) Simd::store(column + (d + i) * kPanelColumns, rows[i]);
   }
+  if (d == args.dim) return;
+  const int rest = static_cast<int>(args.dim - d);
+  for (int i = 0; i < kWidth; ++i) rows[i] = Simd::template load_part<element>(keys[i], d, rest);
+  Lanes::transpose(rows);
+  for (int i = 0; i < rest; ++i) Simd::store(column + (d + i) * kPanelColumns, rows[i]);
 }
 
 template <class Simd, class Lanes, Element element>
