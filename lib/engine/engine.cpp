@@ -93,7 +93,7 @@ struct Engine::State {
   State(model::Decoder& the_decoder, Stream& the_stream, const EngineOptions& options);
 
   std::int64_t max_step_tokens(const EngineOptions& options) const;
-  std::vector<Hash128> hash_pages(const Request& request) const;
+  void name_pages(const Request& request, scheduler::SequenceSpec& spec) const;
   const model::StepBatch& build_batch(const scheduler::StepPlan& plan);
   void note_preemptions(const scheduler::StepPlan& plan);
   // Runs the plan on the decoder. When that throws, every request is as it was.
@@ -165,10 +165,11 @@ std::int64_t Engine::State::max_step_tokens(const EngineOptions& options) const 
   return std::min<std::int64_t>(options.max_num_batched_tokens, pool.num_pages() * kv::kPageTokens);
 }
 
-std::vector<Hash128> Engine::State::hash_pages(const Request& request) const {
+// By their contents; and where the vision tokens end, since other prompts go on otherwise there.
+void Engine::State::name_pages(const Request& request, scheduler::SequenceSpec& spec) const {
   // What topk-merge leaves in its pages is no prefix of anything else.
   const bool changes_pages = compression.mode == CompressionMode::kTopkMerge;
-  if (prefix_cache == PrefixCache::kOff || changes_pages) return {};
+  if (prefix_cache == PrefixCache::kOff || changes_pages) return;
   kv::PromptContent prompt{.ids = request.prompt_ids,
                            .vision_positions = request.vision_positions,
                            .vision_content = {}};
@@ -176,7 +177,12 @@ std::vector<Hash128> Engine::State::hash_pages(const Request& request) const {
     prompt.vision_content =
         request.vision_content.has_value() ? *request.vision_content : content_of(*request.vision);
   }
-  return kv::hash_prompt_pages(root, prompt);
+  spec.prompt_pages = kv::hash_prompt_pages(root, prompt);
+  if (request.vision_positions.empty()) return;
+  const std::int64_t end = request.vision_positions.back() + 1;
+  if (end % kv::kPageTokens == 0) return;
+  spec.prompt_part = {.content = kv::hash_prompt_part(root, prompt, spec.prompt_pages, end),
+                      .num_tokens = end};
 }
 
 const model::StepBatch& Engine::State::build_batch(const scheduler::StepPlan& plan) {
@@ -371,8 +377,8 @@ RequestId Engine::submit(Request request) {
                                .num_branches = std::max(1, request.sampling.num_beams),
                                .prompt_end = state_->compression.mode == CompressionMode::kNone
                                                  ? scheduler::PromptEnd::kPlain
-                                                 : scheduler::PromptEnd::kOwnStep,
-                               .prompt_pages = state_->hash_pages(request)};
+                                                 : scheduler::PromptEnd::kOwnStep};
+  state_->name_pages(request, spec);
   auto sequence = std::make_unique<Sequence>();
   sequence->compressed = make_compressed(state_->compression, state_->decoder.spec(), request);
   sequence->id = id;

@@ -49,6 +49,8 @@ PageId PagePool::take_free() {
   remove_from_cached(idx);
   by_content_.erase(*at(idx).content);
   at(idx).content.reset();
+  if (at(idx).part.has_value()) by_content_.erase(*at(idx).part);
+  at(idx).part.reset();
   ++num_evicted_;
   return PageId{idx};
 }
@@ -80,6 +82,16 @@ void PagePool::publish(PageId page, const Hash128& content) {
   CAPTION_CHECK(!at(idx).content.has_value() || at(idx).content == content,
                 describe(page) + " is published with another content");
   if (by_content_.emplace(content, page).second) at(idx).content = content;
+}
+
+void PagePool::publish_part(PageId page, const Hash128& part) {
+  const std::int32_t idx = checked_index(page);
+  if (!at(idx).content.has_value() || at(idx).part.has_value()) return;
+  if (by_content_.emplace(part, page).second) at(idx).part = part;
+}
+
+bool PagePool::is_published(PageId page) const {
+  return pages_[static_cast<std::size_t>(checked_index(page))].content.has_value();
 }
 
 std::optional<PageId> PagePool::find(const Hash128& content) const {
@@ -122,7 +134,8 @@ void PagePool::check() const {
   std::vector<int> times_seen(pages_.size(), 0);
   for (const PageId page : free_) {
     ++times_seen[static_cast<std::size_t>(checked_index(page))];
-    CAPTION_CHECK(!pages_[static_cast<std::size_t>(page)].content.has_value(),
+    const Page& known = pages_[static_cast<std::size_t>(page)];
+    CAPTION_CHECK(!known.content.has_value() && !known.part.has_value(),
                   describe(page) + " is free and has a content");
   }
   std::int64_t num_listed = 0;
@@ -146,6 +159,9 @@ void PagePool::check() const {
     if (!pages_[i].content.has_value()) continue;
     ++num_contents;
     CAPTION_CHECK(find(*pages_[i].content) == id, describe(id) + " is not found by its content");
+    if (!pages_[i].part.has_value()) continue;
+    ++num_contents;
+    CAPTION_CHECK(find(*pages_[i].part) == id, describe(id) + " is not found by its part");
   }
   CAPTION_CHECK(num_contents == static_cast<std::int64_t>(by_content_.size()),
                 "page pool: a content has no page");

@@ -57,7 +57,12 @@ class PagePool {
   // From now on find(content) gives this used page, until its memory is taken for something else.
   // When another page holds the same content already, nothing changes.
   void publish(PageId page, const Hash128& content);
+  // find(part) gives this published page as well: `part` is the content of its first tokens. Of
+  // pages with the same part the first is found. Nothing changes for a page that was not published
+  // (another holds its content).
+  void publish_part(PageId page, const Hash128& part);
   std::optional<PageId> find(const Hash128& content) const;
+  bool is_published(PageId page) const;
 
   std::int32_t num_references(PageId page) const;  // 0: free or cached
   bool is_shared(PageId page) const { return num_references(page) > 1; }
@@ -76,6 +81,7 @@ class PagePool {
     std::int32_t older = kNone;
     std::int32_t newer = kNone;
     std::optional<Hash128> content;
+    std::optional<Hash128> part;
   };
   struct HashOfContent {
     std::size_t operator()(const Hash128& hash) const { return static_cast<std::size_t>(hash.low); }

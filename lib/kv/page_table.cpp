@@ -62,13 +62,13 @@ void PageTable::truncate(std::int64_t num_tokens) {
   num_tokens_ = num_tokens;
 }
 
-void PageTable::append_shared(PageId full_page) {
+void PageTable::append_shared(PageId full_page, std::int64_t num_tokens) {
   CAPTION_CHECK(!open_page().has_value(), "page table: a full page cannot follow a table of " +
                                               std::to_string(num_tokens_) +
                                               " tokens, which ends inside a page");
   pool_->add_reference(full_page);
   pages_.push_back(full_page);
-  num_tokens_ += kPageTokens;
+  num_tokens_ += num_tokens;
 }
 
 void PageTable::fork(const PageTable& other) {

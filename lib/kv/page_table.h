@@ -46,9 +46,9 @@ class PageTable {
   // first. Throws Error(kInternal) unless 0 <= num_tokens <= num_tokens().
   void truncate(std::int64_t num_tokens);
   void clear() { truncate(0); }
-  // Names a full page of the pool too, used or cached, as the next. Throws Error(kInternal) when
-  // this table ends inside a page.
-  void append_shared(PageId full_page);
+  // Names a full page of the pool too, used or cached, as the next, for its first `num_tokens`.
+  // Throws Error(kInternal) when this table ends inside a page.
+  void append_shared(PageId full_page, std::int64_t num_tokens = kPageTokens);
   // Makes this empty table name all pages of `other` too, the open one included.
   void fork(const PageTable& other);
   // Room for this many pages without allocating memory for the table itself.

@@ -24,4 +24,9 @@ struct PromptContent {
 // One hash for every full page of the prompt.
 std::vector<Hash128> hash_prompt_pages(const Hash128& root, const PromptContent& prompt);
 
+// The first `num_tokens` tokens of the prompt where they end inside a page: found again by prompts
+// that share these tokens and go on otherwise. `pages` is hash_prompt_pages() of the prompt.
+Hash128 hash_prompt_part(const Hash128& root, const PromptContent& prompt,
+                         std::span<const Hash128> pages, std::int64_t num_tokens);
+
 }  // namespace caption::kv

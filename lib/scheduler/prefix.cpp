@@ -1,5 +1,6 @@
 // The scheduler's part that shares prefixes: which pages of a prompt are there already.
 #include <algorithm>
+#include <iterator>
 
 #include "scheduler/internal/sequence.h"
 #include "scheduler/scheduler.h"
@@ -12,10 +13,19 @@ std::int64_t Scheduler::num_reusable_pages(const Sequence& sequence) const {
                   (sequence.num_known - 1) / kv::kPageTokens);
 }
 
-// The pages of the longest prefix that the pool holds; returns how many of them are used, so that
-// sharing them costs nothing.
+// Whether the page after `num_pages` full ones may be found up to the end of the prompt's part. The
+// page is held beside its copy for a while, so the pool must be larger than the sequence.
+bool Scheduler::may_share_part(const Sequence& sequence, std::int64_t num_pages) const {
+  const PromptPart& part = sequence.spec.prompt_part;
+  return part.num_tokens > 0 && part.page() == num_pages && part.num_tokens < sequence.num_known &&
+         most_pages(sequence) < pool_.num_pages();
+}
+
+// The pages of the longest prefix that the pool holds; returns how many pages fewer it then needs:
+// sharing a used page costs nothing, a cached one is no longer free.
 std::int64_t Scheduler::find_prefix(const Sequence& sequence) {
   found_.clear();
+  found_part_.reset();
   std::int64_t num_used = 0;
   const std::int64_t num_pages = num_reusable_pages(sequence);
   for (std::int64_t i = 0; i < num_pages; ++i) {
@@ -24,7 +34,11 @@ std::int64_t Scheduler::find_prefix(const Sequence& sequence) {
     found_.push_back(*page);
     if (pool_.num_references(*page) > 0) ++num_used;
   }
-  return num_used;
+  if (!may_share_part(sequence, std::ssize(found_))) return num_used;
+  found_part_ = pool_.find(sequence.spec.prompt_part.content);
+  // It is copied: a cached one takes a page beside that.
+  const bool is_cached = found_part_.has_value() && pool_.num_references(*found_part_) == 0;
+  return num_used - (is_cached ? 1 : 0);
 }
 
 bool Scheduler::waits_for_prefix(const Sequence& sequence, std::int64_t num_pages_found) const {
@@ -39,6 +53,7 @@ void Scheduler::take_prefix(Sequence& sequence) {
   if (sequence.spec.prompt_pages.empty()) return;
   for (const kv::PageId page : found_) sequence.table().append_shared(page);
   restore_prefix(sequence);
+  restore_part(sequence);
   sequence.num_computed = sequence.table().num_tokens();
   sequence.num_cached = sequence.num_computed;
   prefix_stats_.lookup_tokens += sequence.spec.num_prompt_tokens;
@@ -64,17 +79,52 @@ void Scheduler::restore_prefix(Sequence& sequence) {
   }
 }
 
+void Scheduler::restore_part(Sequence& sequence) {
+  kv::PageTable& table = sequence.table();
+  if (!may_share_part(sequence, std::ssize(table.pages()))) return;
+  const PromptPart& part = sequence.spec.prompt_part;
+  // What the tier was asked for meanwhile may have taken the page.
+  if (found_part_.has_value()) found_part_ = pool_.find(part.content);
+  if (found_part_.has_value()) {
+    table.append_shared(*found_part_, part.tokens_in_page());
+    sequence.shares_part = true;
+    return;
+  }
+  if (tier_ == nullptr) return;
+  const std::int64_t num_before = table.num_tokens();
+  if (table.append(part.tokens_in_page(), plan_.copies) == kv::Fit::kNoRoom) return;
+  if (!tier_->restore(part.content, table.pages().back())) return table.truncate(num_before);
+  prefix_stats_.tier_tokens += part.tokens_in_page();
+}
+
 void Scheduler::publish_pages(Sequence& sequence, std::int64_t num_computed_before) {
   const auto& contents = sequence.spec.prompt_pages;
+  const PromptPart& part = sequence.spec.prompt_part;
+  if (tier_ != nullptr && num_computed_before < part.num_tokens &&
+      sequence.num_computed >= part.num_tokens) {
+    tier_->store(part.content, sequence.table().pages()[static_cast<std::size_t>(part.page())]);
+  }
   const std::int64_t end =
       std::min(static_cast<std::int64_t>(contents.size()), sequence.num_computed / kv::kPageTokens);
   for (std::int64_t i = num_computed_before / kv::kPageTokens; i < end; ++i) {
     const auto idx = static_cast<std::size_t>(i);
     pool_.publish(sequence.table().pages()[idx], contents[idx]);
     if (tier_ != nullptr) tier_->store(contents[idx], sequence.table().pages()[idx]);
+    if (part.num_tokens > 0 && part.page() == i) {
+      pool_.publish_part(sequence.table().pages()[idx], part.content);
+    }
     const auto in_work = in_work_.find(contents[idx]);
     if (in_work != in_work_.end() && in_work->second == &sequence) in_work_.erase(in_work);
   }
+}
+
+// The page of a part that the prompt did not fill was written to until now: from here on its first
+// tokens may be found.
+void Scheduler::leave_part(Sequence& sequence) {
+  const PromptPart& part = sequence.spec.prompt_part;
+  if (part.num_tokens == 0 || sequence.num_computed < part.num_tokens) return;
+  const kv::PageId page = sequence.table().pages()[static_cast<std::size_t>(part.page())];
+  if (pool_.is_writable(page)) pool_.publish(page, part.content);
 }
 
 void Scheduler::forget_pages_in_work(const Sequence& sequence) {

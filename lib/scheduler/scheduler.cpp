@@ -1,6 +1,7 @@
 #include "scheduler/scheduler.h"
 
 #include <algorithm>
+#include <iterator>
 
 #include "base/error.h"
 #include "scheduler/internal/sequence.h"
@@ -31,6 +32,11 @@ void Scheduler::submit(SequenceSpec spec) {
   CAPTION_CHECK(static_cast<std::int64_t>(spec.prompt_pages.size()) <=
                     spec.num_prompt_tokens / kv::kPageTokens,
                 "scheduler: more contents than the prompt has full pages");
+  CAPTION_CHECK(spec.prompt_part.num_tokens == 0 ||
+                    (spec.prompt_part.tokens_in_page() != 0 &&
+                     spec.prompt_part.num_tokens <= spec.num_prompt_tokens &&
+                     spec.prompt_part.page() <= std::ssize(spec.prompt_pages)),
+                "scheduler: a part of a prompt that does not end inside a page of it");
   CAPTION_CHECK(!sequences_.contains(spec.id), "scheduler: a sequence was submitted twice");
   const std::int64_t most_branches =
       std::min(options_.max_num_seqs, options_.max_num_batched_tokens);
@@ -201,8 +207,9 @@ std::int64_t Scheduler::most_pages(const Sequence& sequence) const {
 // Pages a running sequence may take before others enter, beyond those it has.
 std::int64_t Scheduler::pages_promised(const Sequence& sequence) const {
   const std::int64_t most = most_pages(sequence);
-  // Branches have at least one table's pages between them.
-  const auto has = static_cast<std::int64_t>(sequence.table().pages().size());
+  // Branches have at least one table's pages between them; one that is to be copied is not its own.
+  const std::int64_t has =
+      std::ssize(sequence.table().pages()) - (sequence.ends_in_shared_part() ? 1 : 0);
   if (options_.mode == Mode::kStatic) return most - has;
   // A branch may take a page for its token and, when that page was shared, a copy.
   if (sequence.is_forked()) return std::min(most - has, 2 * std::int64_t{sequence.num_active});
@@ -255,9 +262,11 @@ Scheduler::WaitingSet::iterator Scheduler::enter(WaitingSet::iterator waiting) {
 // Gives everything back; what is computed of a branched output is forgotten with it.
 void Scheduler::leave_running(Sequence& sequence) {
   forget_pages_in_work(sequence);
+  leave_part(sequence);
   for (kv::PageTable& table : sequence.branches) table.clear();
   sequence.num_computed = 0;
   sequence.num_saved = 0;
+  sequence.shares_part = false;
   sequence.num_active = 1;
   if (sequence.spec.num_branches > 1) sequence.num_known = sequence.spec.num_prompt_tokens;
 }
@@ -331,7 +340,7 @@ std::int64_t Scheduler::pages_short() const {
     // Of the branches that write to one page, the last keeps it.
     const auto open = branch->open_page();
     const bool is_first_of_sharers =
-        open.has_value() && pool_.is_shared(*open) &&
+        open.has_value() && pool_.is_shared(*open) && !pool_.is_published(*open) &&
         std::none_of(sequence.branches.begin(), branch,
                      [&](const kv::PageTable& table) { return table.open_page() == open; });
     if (is_first_of_sharers) --num_needed;

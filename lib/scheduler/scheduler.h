@@ -20,7 +20,8 @@
 // when they are computed. A sequence that enters takes the pages of its longest known prefix from
 // the pool, and what follows it from the tier, if there is one; at least its last token is
 // computed. One that would compute a page which a running sequence is computing right now waits for
-// it and may be overtaken meanwhile (continuous mode).
+// it and may be overtaken meanwhile (continuous mode). Where prompts part inside a page at a known
+// place (the end of a video), the page is found up to there, and copied when it is written to.
 //
 // Continuous mode. A step holds the running sequences that need one token, then prompts, each in
 // order of rank, within max_num_batched_tokens. The first in rank of the waiting enters when fewer
@@ -42,6 +43,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <set>
 #include <span>
 #include <string>
@@ -63,6 +65,15 @@ enum class PromptEnd {
   kOwnStep,  // no step computes tokens on both sides of it: shrink() may come between
 };
 
+// The first tokens of a prompt that others share as a whole, ending inside a page.
+struct PromptPart {
+  Hash128 content{};
+  std::int64_t num_tokens = 0;  // 0: there is none; else no multiple of kPageTokens
+
+  std::int64_t page() const { return num_tokens / kv::kPageTokens; }
+  std::int64_t tokens_in_page() const { return num_tokens % kv::kPageTokens; }
+};
+
 struct SequenceSpec {
   SequenceId id{};                     // unused before
   std::int64_t num_prompt_tokens = 0;  // >= 1
@@ -71,6 +82,7 @@ struct SequenceSpec {
   std::int32_t num_branches = 1;       // places it takes; 1 <= num_branches <= max_num_seqs
   PromptEnd prompt_end = PromptEnd::kPlain;
   std::vector<Hash128> prompt_pages = {};  // contents of its full prompt pages; empty: never shared
+  PromptPart prompt_part = {};
 };
 
 // Compute the known tokens [first_token, first_token + num_tokens) of the sequence.
@@ -175,10 +187,13 @@ class Scheduler {
   // prefix.cpp
   std::int64_t num_reusable_pages(const Sequence& sequence) const;
   std::int64_t find_prefix(const Sequence& sequence);
+  bool may_share_part(const Sequence& sequence, std::int64_t num_pages) const;
   bool waits_for_prefix(const Sequence& sequence, std::int64_t num_pages_found) const;
   void take_prefix(Sequence& sequence);
   void restore_prefix(Sequence& sequence);
+  void restore_part(Sequence& sequence);
   void publish_pages(Sequence& sequence, std::int64_t num_computed_before);
+  void leave_part(Sequence& sequence);
   void forget_pages_in_work(const Sequence& sequence);
   std::string describe_state() const;
 
@@ -191,6 +206,7 @@ class Scheduler {
   // Named pages that a running sequence is to compute.
   std::unordered_map<Hash128, const Sequence*, HashOfContent> in_work_;
   std::vector<kv::PageId> found_;  // by the last find_prefix()
+  std::optional<kv::PageId> found_part_;
   PrefixStats prefix_stats_;
   StepPlan plan_;
   bool plan_is_open_ = false;  // planned and not committed

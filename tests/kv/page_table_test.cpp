@@ -140,6 +140,27 @@ TEST_SUITE("kv/page_table") {
     check_pages(pool, both);
   }
 
+  TEST_CASE("a published page shared for its first tokens is copied when the next is written") {
+    PagePool pool(4);
+    std::vector<PageId> published;
+    REQUIRE(pool.allocate(1, published) == Fit::kFits);
+    pool.publish(published[0], Hash128{1, 2});
+    pool.release(published[0]);
+    PageTable table(pool);
+    table.append_shared(published[0], 5);
+    CHECK(table.num_tokens() == 5);
+    CHECK(table.open_page() == published[0]);
+    CHECK(table.pages_to_append(11) == 1);
+    std::vector<PageCopy> copies;
+    REQUIRE(table.append(12, copies) == Fit::kFits);
+    REQUIRE(copies.size() == 1);
+    CHECK(copies[0] == PageCopy{published[0], table.pages()[0]});
+    CHECK(table.pages().size() == 2);
+    CHECK(pool.find(Hash128{1, 2}) == published[0]);  // untouched
+    const PageTable* const tables[] = {&table};
+    check_pages(pool, tables);
+  }
+
   TEST_CASE("moving a table moves its references") {
     std::vector<PageCopy> copies;
     PagePool pool(4);

@@ -59,6 +59,27 @@ TEST_SUITE("kv/prefix_hash") {
     CHECK(hash_prompt_pages(kRoot, {ids, fewer, kClip})[1] != one[1]);
   }
 
+  TEST_CASE("prompts that part inside a page share the hash of what comes before") {
+    std::vector<std::int32_t> ids = make_ids(40);
+    const std::vector<std::int32_t> positions = {4, 5, 17, 18, 19};
+    const auto part_of = [&](const Hash128& clip, std::int64_t num_tokens) {
+      const PromptContent prompt{ids, positions, clip};
+      return hash_prompt_part(kRoot, prompt, hash_prompt_pages(kRoot, prompt), num_tokens);
+    };
+    const Hash128 part = part_of(kClip, 20);
+    const Hash128 first = part_of(kClip, 6);
+    ids[20] = 7;  // behind it
+    CHECK(part_of(kClip, 20) == part);
+    CHECK(part_of(kClip, 21) != part);
+    CHECK(part_of(Hash128{21, 23}, 20) != part);
+    ids[16] = 7;  // in it
+    CHECK(part_of(kClip, 20) != part);
+    ids[16] = 116;
+    ids[0] = 7;  // in the page before
+    CHECK(part_of(kClip, 20) != part);
+    CHECK(part_of(kClip, 6) != first);
+  }
+
   TEST_CASE("ten thousand prompts of one differing token have as many hashes") {
     std::set<Hash128> seen;
     std::vector<std::int32_t> ids = make_ids(16);

@@ -98,17 +98,26 @@ class Simulation {
     // Half of the prompts start with one of two texts, and share it for as long as they last.
     const bool is_shared = uniform(2) == 0;
     const std::int64_t family = is_shared ? 1 + uniform(2) : 10 + next_id_;
+    // Half of these go on with words of their own from a place inside a page on.
+    const std::int64_t part_end = 16 + 7 * family;
+    const bool goes_on_alone = is_shared && uniform(2) == 0;
+    const std::int64_t last_family = goes_on_alone ? 10 + next_id_ : family;
     Expected expected;
     for (std::int64_t t = 0; t < spec.num_prompt_tokens; ++t) {
-      expected.prompt.push_back(prompt_tag(family, t));
+      expected.prompt.push_back(prompt_tag(t < part_end ? family : last_family, t));
     }
     // What shrinks writes to its pages: they must be its own.
     if (!is_shared && uniform(3) == 0) spec.prompt_end = PromptEnd::kOwnStep;
     expected.prompt_end = spec.prompt_end;
     if (is_shared) {
       for (std::int64_t i = 0; i < spec.num_prompt_tokens / kv::kPageTokens; ++i) {
+        const std::int64_t of = (i + 1) * kv::kPageTokens <= part_end ? family : last_family;
         spec.prompt_pages.push_back(
-            {static_cast<std::uint64_t>(family), static_cast<std::uint64_t>(i)});
+            {static_cast<std::uint64_t>(of), static_cast<std::uint64_t>(i)});
+      }
+      if (part_end <= spec.num_prompt_tokens) {
+        spec.prompt_part = {.content = {static_cast<std::uint64_t>(family), 1'000},
+                            .num_tokens = part_end};
       }
     }
     expected.num_branches = spec.num_branches;
@@ -170,6 +179,7 @@ class Simulation {
   std::int64_t num_preemptions() const { return num_preemptions_; }
   std::int64_t num_copies() const { return num_copies_; }
   std::int64_t num_shrunk() const { return num_shrunk_; }
+  std::int64_t num_parts() const { return num_parts_; }
   const PrefixStats& prefix_stats() const { return scheduler_.prefix_stats(); }
 
  private:
@@ -187,6 +197,7 @@ class Simulation {
       const std::int64_t num_known = sequence.num_known();
       const std::int64_t end = planned.first_token + planned.num_tokens;
       if (sequence.num_computed == 0) {  // it has just entered: a prefix may have been there
+        if (planned.first_token % kv::kPageTokens != 0) ++num_parts_;
         expect(planned.first_token == scheduler_.cached_tokens_of(planned.id), "a gap");
         sequence.num_computed = planned.first_token;
       }
@@ -276,6 +287,7 @@ class Simulation {
   std::int64_t num_preemptions_ = 0;
   std::int64_t num_copies_ = 0;
   std::int64_t num_shrunk_ = 0;
+  std::int64_t num_parts_ = 0;  // prefixes found that end inside a page
 };
 
 SchedulerOptions random_options(std::mt19937_64& rng) {
@@ -295,6 +307,7 @@ TEST_SUITE("scheduler/properties") {
     std::int64_t num_preemptions = 0;
     std::int64_t num_copies = 0;
     std::int64_t num_shrunk = 0;
+    std::int64_t num_parts = 0;
     PrefixStats prefix;
     for (unsigned seed = 0; seed < 500; ++seed) {
       CAPTURE(seed);
@@ -321,6 +334,7 @@ TEST_SUITE("scheduler/properties") {
       num_preemptions += simulation.num_preemptions();
       num_copies += simulation.num_copies();
       num_shrunk += simulation.num_shrunk();
+      num_parts += simulation.num_parts();
       prefix.hit_tokens += simulation.prefix_stats().hit_tokens;
       prefix.tier_tokens += simulation.prefix_stats().tier_tokens;
     }
@@ -328,6 +342,7 @@ TEST_SUITE("scheduler/properties") {
     // The schedules did get tight, branch, and share.
     CHECK(num_preemptions > 1'000);
     CHECK(num_copies > 10'000);
+    CHECK(num_parts > 1'000);
     CHECK(num_shrunk > 1'000);
     CHECK(prefix.hit_tokens > 100'000);
     CHECK(prefix.tier_tokens > 10'000);

@@ -34,6 +34,10 @@ struct Scheduler::Sequence {
         spec.prompt_end == PromptEnd::kOwnStep && num_computed < spec.num_prompt_tokens;
     return (stops ? std::min(num_known, spec.num_prompt_tokens) : num_known) - num_computed;
   }
+  // Its table's last page is another prompt's, up to num_computed.
+  bool ends_in_shared_part() const {
+    return shares_part && num_computed == spec.prompt_part.num_tokens;
+  }
   bool is_forked() const { return num_active > 1; }
   const kv::PageTable& table() const { return branches.front(); }
   kv::PageTable& table() { return branches.front(); }
@@ -44,6 +48,7 @@ struct Scheduler::Sequence {
   std::int64_t num_computed = 0;  // in the pages for good
   std::int64_t num_cached = 0;    // of the prompt, found when it entered
   std::int64_t num_saved = 0;     // slots by which the computed tokens take fewer than tokens
+  bool shares_part = false;       // found when it entered, in the pool
   std::int32_t num_active = 1;    // branches with tokens: one before the first fork, then all
   std::vector<kv::PageTable> branches;
   std::vector<kv::PageTable> next_branches;  // for fork(): empty between calls
