@@ -8,6 +8,8 @@ from pathlib import Path
 from measuring import Figures, Setting, Work, WorkKind, run_child
 
 KV_PRECISIONS = {"16-bit": "bf16", "int8": "u8"}
+# Of a step while memory is measured: what caption-cli has by default.
+MEMORY_STEP_TOKENS = 2048
 
 
 class OpenVino:
@@ -55,10 +57,14 @@ class OpenVino:
     def _work_through(self, work: Work, setting: Setting, shares_prefix: bool) -> dict:
         num_outputs = {WorkKind.PREFILL: 1, WorkKind.MEMORY: 2}.get(work.kind,
                                                                     work.decode_steps + 1)
+        # All prompts in one step, so that all sequences decode from the next step on.
+        step_tokens = work.num_seqs * (work.context_tokens + 1)
+        if work.kind is WorkKind.MEMORY:
+            step_tokens = min(step_tokens, MEMORY_STEP_TOKENS)
         spec = {"model": str(self._model(setting)), "threads": self.threads,
                 "kv_precision": KV_PRECISIONS[work.kv], "num_seqs": work.num_seqs,
                 "context_tokens": work.context_tokens, "output_tokens": num_outputs,
-                "shares_prefix": shares_prefix}
+                "shares_prefix": shares_prefix, "step_tokens": step_tokens}
         script = Path(__file__).with_name("openvino_worker.py")
         finished = run_child([str(self.python), str(script), json.dumps(spec)])
         return json.loads(finished.stdout.splitlines()[-1]) | {"peak_bytes": finished.peak_bytes}

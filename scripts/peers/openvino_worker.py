@@ -43,8 +43,7 @@ def open_pipeline(spec: dict) -> openvino_genai.ContinuousBatchingPipeline:
     scheduler = openvino_genai.SchedulerConfig()
     scheduler.cache_size = CACHE_GIB
     scheduler.max_num_seqs = spec["num_seqs"]
-    # All prompts in one step, so that all sequences decode from the next step on.
-    scheduler.max_num_batched_tokens = spec["num_seqs"] * (spec["context_tokens"] + 1)
+    scheduler.max_num_batched_tokens = spec["step_tokens"]
     scheduler.enable_prefix_caching = spec["shares_prefix"]
     return openvino_genai.ContinuousBatchingPipeline(
         spec["model"], scheduler, "CPU",
