@@ -35,6 +35,10 @@ bool marks_damage_late(AVCodecID codec) {
 
 }  // namespace
 
+int Decoder::threads_for(AVCodecID codec, int num_threads) {
+  return marks_damage_late(codec) ? 1 : std::max(1, num_threads);
+}
+
 Decoder::Decoder(Input& input, int num_threads) : frame_(make_frame()) {
   const AVCodecParameters& parameters = input.codec_parameters();
   const AVCodec* codec = avcodec_find_decoder(parameters.codec_id);
@@ -48,7 +52,7 @@ Decoder::Decoder(Input& input, int num_threads) : frame_(make_frame()) {
   }
   codec_->pkt_timebase = input.stream().time_base;
   codec_->max_pixels = input.limits().max_pixels;
-  codec_->thread_count = marks_damage_late(parameters.codec_id) ? 1 : std::max(1, num_threads);
+  codec_->thread_count = threads_for(parameters.codec_id, num_threads);
   codec_->thread_type = FF_THREAD_FRAME;
   // FFV1 would fill a damaged slice from the frame decoded before and not say so.
   if (parameters.codec_id == AV_CODEC_ID_FFV1) codec_->err_recognition |= AV_EF_EXPLODE;

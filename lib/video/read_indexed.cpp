@@ -12,8 +12,11 @@ namespace caption::video {
 namespace {
 
 // Below this share of the packets, visiting groups one by one beats decoding straight through,
-// although every group drains the decoder and so stalls its frame threads.
+// although every group drains the decoder and so stalls its frame threads, or goes on past its last
+// target (run_on).
 constexpr double kWorthSeeking = 0.8;
+// One thread of a stream of closed groups has nothing to stall: each packet left out is won.
+constexpr double kWorthSeekingOnOneThread = 1.0;
 // H.264 reorders over at most 16 frames; each decoder thread holds back one more.
 constexpr std::int64_t kMaxDelayPackets = 32;
 
@@ -52,13 +55,16 @@ std::vector<Run> plan_visits(const std::vector<Target>& targets, const FrameInde
   return runs;
 }
 
-std::vector<Run> plan(SeekMode mode, const std::vector<Target>& targets, const FrameIndex& index) {
+std::vector<Run> plan(SeekMode mode, const std::vector<Target>& targets, const FrameIndex& index,
+                      int num_threads) {
   const std::vector<Run> visits = plan_visits(targets, index);
   const Run through{0, visits.back().last};
   std::int64_t num_visited = 0;
   for (const Run& visit : visits) num_visited += visit.num_packets();
+  const double worth =
+      num_threads == 1 && !index.has_leading_pictures ? kWorthSeekingOnOneThread : kWorthSeeking;
   const bool is_cheaper =
-      static_cast<double>(num_visited) < kWorthSeeking * static_cast<double>(through.num_packets());
+      static_cast<double>(num_visited) < worth * static_cast<double>(through.num_packets());
   const bool visit = mode == SeekMode::kAlways || (mode == SeekMode::kAuto && is_cheaper);
   return visit ? visits : std::vector<Run>{through};
 }
@@ -164,9 +170,11 @@ SampledFrames read_indexed(const ReadJob& job, std::unique_ptr<Input> input) {
   result.targets = locate(make_targets(result.samples), job.index);
 
   PacketReader reader(job.path, std::move(input), job.index, job.stop);
+  const AVCodecID codec = reader.input().codec_parameters().codec_id;
   const auto attempt = [&](SeekMode mode, Decoder::Unreferenced skipping, int num_threads) {
-    result.num_errors = Attempt(job.index, reader, result.targets)
-                            .run(plan(mode, result.targets, job.index), skipping, num_threads);
+    const std::vector<Run> runs =
+        plan(mode, result.targets, job.index, Decoder::threads_for(codec, num_threads));
+    result.num_errors = Attempt(job.index, reader, result.targets).run(runs, skipping, num_threads);
     return result.num_errors == 0 && result.is_complete();
   };
   // A damaged stream, or an index that lies, is decoded straight through by one thread: how damage

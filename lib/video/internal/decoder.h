@@ -15,6 +15,9 @@ class Decoder {
  public:
   using OnFrame = std::function<void(AVFrame& frame)>;
 
+  // The threads that a decoder of this codec uses where `num_threads` are offered.
+  static int threads_for(AVCodecID codec, int num_threads);
+
   // For the video stream of `input`, of which it keeps nothing. Throws Error(kNoFrames) when this
   // libav has no decoder for the codec.
   Decoder(Input& input, int num_threads);
