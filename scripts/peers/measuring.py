@@ -80,7 +80,7 @@ class Figures:
     decode: float = 0
     shared_decode: float = 0
     peak_bytes: int = 0
-    pages_bytes: int = 0  # of peak_bytes, the KV pages in use
+    needed_bytes: int = 0  # of peak_bytes: weights, and the KV pages in use
     calibrations: list[Calibration] = field(default_factory=list)
 
 

@@ -64,7 +64,7 @@ def parse_figures(report: dict, work: Work) -> Figures:
         raise RunFailed("requests of caption-cli bench ended before their length")
     first = runs[0]
     figures.peak_bytes = first["peak_bytes"]
-    figures.pages_bytes = first["engine"]["pages_peak"] * first["engine"]["page_bytes"]
+    figures.needed_bytes = first["needed_bytes"]
     if work.kind is WorkKind.PREFILL:
         figures.prefill = work.context_tokens / (first["first_token_ms"]["p50"] / 1e3)
     if work.kind is WorkKind.DECODE:

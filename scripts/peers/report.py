@@ -101,7 +101,7 @@ def to_markdown(header: dict[str, str], results: list[CaseResult], shape: TextSh
     rows = [row for result in results for row in make_rows(result, shape)]
     parts = ["\n".join(f"- {name}: {text}" for name, text in header.items()),
              describe_calibration(results), _rate_table(rows), _slope_table(results),
-             _memory_table(results, shape)]
+             _memory_table(results)]
     failures = dict.fromkeys(failure for result in results for failure in result.failures)
     if failures:
         parts.append("Not measured:\n" + "\n".join(f"- {failure}" for failure in failures))
@@ -199,7 +199,7 @@ def _find_slopes(results: list[CaseResult], wanted: SlopeGoal) -> dict[str, floa
     return slopes
 
 
-def _memory_table(results: list[CaseResult], shape: TextShape) -> str:
+def _memory_table(results: list[CaseResult]) -> str:
     lines = []
     for result in results:
         if result.case.work.kind is not WorkKind.MEMORY:
@@ -209,11 +209,11 @@ def _memory_table(results: list[CaseResult], shape: TextShape) -> str:
         for entry, figures in result.ours.items():
             if not figures:
                 continue
-            needed = shape.weight_bytes(entry.setting.weight_bits) + figures[0].pages_bytes
+            most_bytes = figures[0].needed_bytes + MEMORY_SLACK_BYTES
             lines.append(f"| {result.case.work.describe()} | {entry.setting.describe()} | "
                          f"{figures[0].peak_bytes / MIB:.0f} | {peaks.get(LLAMA, '')} | "
                          f"{peaks.get(OPENVINO, '')} | "
-                         f"≤ {(needed + MEMORY_SLACK_BYTES) / MIB:.0f} |")
+                         f"≤ {most_bytes / MIB:.0f} |")
     if not lines:
         return ""
     head = ["| MiB | caption-cli | peak | llama.cpp | OpenVINO GenAI | G12: weights + pages + 64 |",

@@ -22,8 +22,8 @@ llama_memory: graph splits = 1
 
 def our_report(seconds: float, first_token_p99_ms: float, cut_short: int = 0) -> dict:
     run = {"seconds": seconds, "cut_short": cut_short, "peak_bytes": 700 << 20,
-           "first_token_ms": {"p50": 1000.0, "p99": first_token_p99_ms},
-           "engine": {"pages_peak": 32, "page_bytes": 1835008}}
+           "needed_bytes": 650 << 20,
+           "first_token_ms": {"p50": 1000.0, "p99": first_token_p99_ms}}
     machine = {"read_bytes_per_s": 40e9, "flops_per_s": 500e9, "arithmetic": "bf16"}
     return {"machine_before": machine, "machine_after": machine,
             "variants": [{"runs": [run], "median_run": 0}] * 2}
