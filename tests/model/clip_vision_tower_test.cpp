@@ -1,0 +1,49 @@
+// The tower over more rows than its MLPs take at once.
+#include <doctest/doctest.h>
+
+#include <cstring>
+#include <vector>
+
+#include "model/internal/clip_vision_tower.h"
+#include "model/model_shape.h"
+#include "model/random_tower.h"
+
+namespace caption {
+namespace {
+
+TEST_SUITE("model/clip_vision_tower") {
+  TEST_CASE("frames of one pass have the bits they have alone, with any number of threads") {
+    constexpr std::int64_t kFrames = 7;
+    const model::VisionShape shape = {.num_layers = 2,
+                                      .hidden = 32,
+                                      .intermediate = 80,
+                                      .num_heads = 2,
+                                      .patch_px = 4,
+                                      .image_px = 56,
+                                      .num_positions = 197};
+    const std::int64_t tokens = model::tower_tokens(shape, {});
+    REQUIRE(kFrames * tokens > model::ClipVisionTower::kMlpRows);
+    Tensor pixels(DType::kF32, {kFrames, 3, shape.image_px, shape.image_px});
+    for (std::int64_t i = 0; i < pixels.num_elements(); ++i) {
+      pixels.as<float>()[i] = static_cast<float>(i * 7919 % 509 - 254) / 128;
+    }
+    for (const model::WeightType type : {model::WeightType::kF32, model::WeightType::kBF16}) {
+      model::RandomTower tower(shape, type, 5);
+      ThreadPool one(1), three(3);
+      Stream stream(one), other(three);
+      const ConstView encoded = tower.encode(other, pixels.view());
+      const std::vector<float> together(encoded.as<float>(),
+                                        encoded.as<float>() + encoded.num_elements());
+      REQUIRE(std::ssize(together) == kFrames * tokens * shape.hidden);
+      for (std::int64_t frame = 0; frame < kFrames; ++frame) {
+        const ConstView alone = tower.encode(stream, pixels.view().rows(frame, 1));
+        const std::size_t size_bytes = static_cast<std::size_t>(tokens * shape.hidden) * 4;
+        CHECK(std::memcmp(alone.raw(), together.data() + frame * tokens * shape.hidden,
+                          size_bytes) == 0);
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace caption
