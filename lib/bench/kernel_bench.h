@@ -40,9 +40,9 @@ struct KernelBenchOptions {
   std::vector<std::int64_t> tokens = {1, 4, 16, 64, 512};  // M of linear layers, all >= 1
   std::vector<std::int64_t> batches = {1, 16};             // sequences in decoding
   std::int64_t context_tokens = 512;                       // of each; and of a prompt
-  std::int64_t working_set_bytes = 96LL << 20;  // that copies of an operand take together, at least
+  std::int64_t working_set_bytes = 64LL << 20;  // that copies of an operand take together, at least
   int num_rounds = 5;
-  std::int64_t round_us = 20'000;  // a round is so many calls as take this long
+  std::int64_t round_us = 10'000;  // a round is so many calls as take this long
   RooflineOptions roofline = {};
   // Called after each row. May be empty.
   std::function<void(const KernelRow&)> on_row;
