@@ -98,8 +98,9 @@ Subject open_subject(const BenchFlags& flags, const config::LoadedPreset& loaded
   Subject subject;
   const PresetShape found = find_preset_shape(loaded.preset.model, folder);
   if (!found.note.empty()) {
-    throw Error(ErrorCode::kBadModel, found.note + "; bench --shape NAME measures it with random "
-                                                   "weights");
+    throw Error(ErrorCode::kBadModel, found.note +
+                                          "; bench --shape NAME measures it with random "
+                                          "weights");
   }
   subject.shape = found.shape.text.value();
   subject.name =

@@ -14,7 +14,7 @@
 namespace caption::bench {
 
 struct TowerBenchOptions {
-  std::int64_t num_frames = 4;  // encoded together
+  std::int64_t num_frames = 2;  // encoded together
   int repeat = 3;               // the median counts; >= 1
   std::uint64_t seed = 20;
   RooflineOptions roofline = {};
