@@ -30,11 +30,11 @@ constexpr std::int64_t padded(std::int64_t n, std::int64_t to) { return (n + to 
 struct Workspace {
   std::int64_t query_stride;    // elements of q: f32, or bf16 in pairs
   std::int64_t product_stride;  // floats
-  std::byte* q;                 // [kTileRows, query_stride]
+  std::byte* q;                 // [kTileQueries, query_stride]
   std::byte* panels;
-  float* scores;           // [kTileRows, kBlockKeys]
-  float* products;         // [kTileRows, product_stride]
-  std::uint16_t* rounded;  // [kTileRows, kBlockKeys]: the probabilities as bf16
+  float* scores;           // [kTileQueries, kBlockKeys]
+  float* products;         // [kTileQueries, product_stride]
+  std::uint16_t* rounded;  // [kTileQueries, kBlockKeys]: the probabilities as bf16
 
   std::size_t size_bytes = 0;
 
@@ -47,11 +47,11 @@ struct Workspace {
       size_bytes += static_cast<std::size_t>(padded(bytes, 64));
       return taken;
     };
-    q = take(kTileRows * query_stride * 4);
+    q = take(kTileQueries * query_stride * 4);
     panels = take(std::max(kStepColumns * query_stride, kStepColumns * kBlockKeys) * 4);
-    scores = reinterpret_cast<float*>(take(kTileRows * kBlockKeys * 4));
-    products = reinterpret_cast<float*>(take(kTileRows * product_stride * 4));
-    rounded = reinterpret_cast<std::uint16_t*>(take(kTileRows * kBlockKeys * 2));
+    scores = reinterpret_cast<float*>(take(kTileQueries * kBlockKeys * 4));
+    products = reinterpret_cast<float*>(take(kTileQueries * product_stride * 4));
+    rounded = reinterpret_cast<std::uint16_t*>(take(kTileQueries * kBlockKeys * 2));
   }
 };
 
@@ -135,7 +135,7 @@ class Tile {
   const Queries& queries_;
   const PagePacker& packer_;
   Workspace memory_;
-  float corrections_[kTileRows] = {};
+  float corrections_[kTileQueries] = {};
 };
 
 void Tile::begin_rows() {

@@ -12,7 +12,7 @@
 namespace caption::kernels::cpu {
 
 // Rows of queries that share the keys while they are in the cache, all key heads together.
-inline constexpr std::int64_t kTileRows = 64;
+inline constexpr std::int64_t kTileQueries = 64;
 
 // Positions per block of the online softmax, counted from position 0 whatever the pages or the
 // chunk: the fixed places that make a query's result independent of both.
@@ -45,11 +45,12 @@ struct RowState {
 // head.
 struct Queries {
   std::int64_t count = 0;
-  std::int64_t num_heads = 1;      // count * num_heads <= kTileRows
-  const float* q[kTileRows] = {};  // [head_dim] each
-  float* y[kTileRows] = {};        // [head_dim] each
-  RowState* state[kTileRows] = {};
-  std::int64_t num_visible[kTileRows] = {};  // [count]: keys [0, num_visible) are seen; at least 1
+  std::int64_t num_heads = 1;         // count * num_heads <= kTileQueries
+  const float* q[kTileQueries] = {};  // [head_dim] each
+  float* y[kTileQueries] = {};        // [head_dim] each
+  RowState* state[kTileQueries] = {};
+  std::int64_t num_visible[kTileQueries] =
+      {};  // [count]: keys [0, num_visible) are seen; at least 1
 };
 
 // Of the positions [first_token, first_token + num_tokens) only those count whose cluster is

@@ -15,9 +15,9 @@ void attend_tile(const cpu::Tier& tier, const AttentionInput& input, View y, std
                  std::int64_t first_query, std::int64_t head, std::byte* workspace) {
   const std::int64_t head_dim = y.dim(2);
   const std::int64_t first_key = first_row * input.k.row_stride() + head * head_dim;
-  cpu::RowState states[cpu::kTileRows];
+  cpu::RowState states[cpu::kTileQueries];
   cpu::Queries queries;
-  queries.count = std::min(cpu::kTileRows, input.seq_len - first_query);
+  queries.count = std::min(cpu::kTileQueries, input.seq_len - first_query);
   for (std::int64_t m = 0; m < queries.count; ++m) {
     const std::int64_t row = first_row + first_query + m;
     queries.q[m] = input.q.as<float>() + row * input.q.row_stride() + head * head_dim;
@@ -43,7 +43,7 @@ void attend_tile(const cpu::Tier& tier, const AttentionInput& input, View y, std
 void attention(Cpu, Stream& stream, const AttentionInput& input, View y) {
   const std::int64_t seq_len = input.seq_len;
   const std::int64_t heads = y.dim(1);
-  const std::int64_t tiles = (seq_len + cpu::kTileRows - 1) / cpu::kTileRows;
+  const std::int64_t tiles = (seq_len + cpu::kTileQueries - 1) / cpu::kTileQueries;
   const cpu::Tier& tier = cpu::select_tier(stream.cpu_tier());
   if (input.k.row_stride() != input.v.row_stride()) {
     throw Error(ErrorCode::kInternal, "attention: k and v have different row strides");
@@ -51,11 +51,12 @@ void attention(Cpu, Stream& stream, const AttentionInput& input, View y) {
   const std::size_t workspace_bytes = cpu::attend_workspace_bytes(y.dim(2));
   std::byte* const workspaces =
       stream.scratch(workspace_bytes * static_cast<std::size_t>(stream.pool().num_threads()));
-  const std::int64_t operations = 2 * std::min(cpu::kTileRows, seq_len) * seq_len * y.dim(2);
+  const std::int64_t operations = 2 * std::min(cpu::kTileQueries, seq_len) * seq_len * y.dim(2);
   cpu::for_each_tile(stream, y.dim(0) / seq_len * heads * tiles, operations, workspaces,
                      workspace_bytes, [&](std::int64_t item, std::byte* workspace) {
                        attend_tile(tier, input, y, item / (tiles * heads) * seq_len,
-                                   item % tiles * cpu::kTileRows, item / tiles % heads, workspace);
+                                   item % tiles * cpu::kTileQueries, item / tiles % heads,
+                                   workspace);
                      });
 }
 

@@ -16,21 +16,21 @@ namespace caption::kernels::impl {
 namespace {
 
 // Rows of queries that share the keys while they are in the cache.
-constexpr std::int64_t kTileQueries = 16;
+constexpr std::int64_t kWatchedRows = 16;
 
 struct TileState {
-  float q[kTileQueries * internal::kMaxHeadDim];
-  float scores[kTileQueries * cpu::kBlockKeys];
+  float q[kWatchedRows * internal::kMaxHeadDim];
+  float scores[kWatchedRows * cpu::kBlockKeys];
   float scales[cpu::kBlockKeys];
-  float max[kTileQueries];
-  float sum[kTileQueries];
+  float max[kWatchedRows];
+  float sum[kWatchedRows];
 };
 
 struct Tile {
   cpu::Keys keys;
   std::int64_t count = 0;  // rows of q
   std::int64_t head_dim = 0;
-  std::int64_t num_visible[kTileQueries] = {};
+  std::int64_t num_visible[kWatchedRows] = {};
 
   std::int64_t visible(std::int64_t m, const cpu::KeyBlock& block) const {
     return std::clamp<std::int64_t>(num_visible[m] - block.first, 0, block.count);
@@ -90,8 +90,8 @@ void watch_head(const cpu::Tier& tier, const AttentionWatch& watch, std::int64_t
   Tile tile{.keys = cpu::paged_keys(context, watch.sequence, kv_head), .head_dim = q.dim(2)};
   // Only the rows and columns in use are ever written or read.
   TileState state;  // NOLINT(cppcoreguidelines-pro-type-member-init)
-  for (std::int64_t first = 0; first < watch.num_rows * group; first += kTileQueries) {
-    tile.count = std::min(kTileQueries, watch.num_rows * group - first);
+  for (std::int64_t first = 0; first < watch.num_rows * group; first += kWatchedRows) {
+    tile.count = std::min(kWatchedRows, watch.num_rows * group - first);
     for (std::int64_t m = 0; m < tile.count; ++m) {
       const std::int64_t row = watch.first_row + (first + m) / group;
       const std::int64_t head = kv_head * group + (first + m) % group;
@@ -124,7 +124,7 @@ void attention_mass(Cpu, Stream& stream, ConstView q, const PagedContext& contex
   const cpu::Tier& tier = cpu::select_tier(stream.cpu_tier());
   const std::int64_t kv_heads = context.k_pages.dim(2);
   const std::int64_t count = std::ssize(watches) * kv_heads;
-  const std::int64_t operations = 4 * kTileQueries * cpu::kBlockKeys * q.dim(2);
+  const std::int64_t operations = 4 * kWatchedRows * cpu::kBlockKeys * q.dim(2);
   cpu::parallel_for(stream, count, operations, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t item = begin; item < end; ++item) {
       watch_head(tier, watches[static_cast<std::size_t>(item / kv_heads)], item % kv_heads, q,

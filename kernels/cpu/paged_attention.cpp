@@ -117,17 +117,17 @@ Tiling tile_segment(const Call& call, const cpu::Segment& segment, std::int64_t 
   const auto sequences = call.sequences(segment);
   for (const std::int32_t s : sequences) tiling.rows += call.num_tokens(s) * call.group();
   if (call.clusters_of(sequences[0]) != nullptr) {
-    tiling.tile_rows = std::min(cpu::kTileRows, call.group());
+    tiling.tile_rows = std::min(cpu::kTileQueries, call.group());
     const std::int64_t per_token = (call.group() + tiling.tile_rows - 1) / tiling.tile_rows;
     tiling.tiles = call.num_tokens(sequences[0]) * per_token;
   } else {
-    tiling.tile_rows = std::clamp<std::int64_t>(tiling.rows, 1, cpu::kTileRows);
+    tiling.tile_rows = std::clamp<std::int64_t>(tiling.rows, 1, cpu::kTileQueries);
     tiling.tiles = (tiling.rows + tiling.tile_rows - 1) / tiling.tile_rows;
     const std::int64_t block_bytes =
         2 * cpu::kBlockKeys * call.head_dim() *
         static_cast<std::int64_t>(dtype_size_bytes(call.context.k_pages.dtype()));
     // A call of one sequence still has an item for each thread.
-    const std::int64_t most = std::min({cpu::kTileRows / tiling.tile_rows,
+    const std::int64_t most = std::min({cpu::kTileQueries / tiling.tile_rows,
                                         kHeadsBytes / block_bytes, call.kv_heads() / num_threads});
     while (tiling.heads * 2 <= most && call.kv_heads() % (tiling.heads * 2) == 0) tiling.heads *= 2;
   }

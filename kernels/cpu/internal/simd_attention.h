@@ -16,7 +16,8 @@ constexpr std::int64_t kElementBytes = element == Element::kF32  ? 4
                                        : element == Element::kI8 ? 1
                                                                  : 2;
 
-inline const char* row_of(const void* base, std::int64_t row_bytes, std::int64_t slot) {
+// Static: each tier's file compiles its own.
+static inline const char* row_of(const void* base, std::int64_t row_bytes, std::int64_t slot) {
   return static_cast<const char*>(base) + slot * row_bytes;
 }
 
