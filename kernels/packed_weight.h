@@ -62,8 +62,7 @@ class PackedWeight {
   // kRows only.
   ConstView rows() const { return rows_; }
   // [panels, ...]: as above. kPanels8 [panels, pairs, 64] i8 and kPanels4 [panels, pairs, 32] u8,
-  // in an order that unpacks to that of kPanels with few instructions: see panel8_position() in
-  // kernels/cpu/tier.h.
+  // in the order of kernels/cpu/tier.h (panel8_position(), panel4_position()).
   ConstView panels() const { return panels_.view(); }
   // kPanels8, kPanels4: [panels, groups, 32] f32; kPanels8A8: [panels, 32].
   ConstView scales() const { return scales_.view(); }

@@ -62,14 +62,9 @@ struct QuantisedArgs {
 };
 inline constexpr std::int64_t kMaxGroupPairs = 64;
 
-// Where the code of feature n (of 32) and column c (of a pair) stands among a pair's bytes.
-// 8 bits: a register of 64 bytes is widened to two of 16-bit numbers, the first 16 features and the
-// last, by interleaving with their upper bytes within 16-byte lanes: the lower 8 bytes of each lane
-// go to the first. Static: each tier's file compiles its own.
-static constexpr std::int64_t panel8_position(std::int64_t n, std::int64_t c) {
-  const std::int64_t i = n % 16 * 2 + c;
-  return i / 8 * 16 + n / 16 * 8 + i % 8;
-}
+// Where the code of feature n (of 32) and column c (of a pair) stands among a pair's bytes. Static:
+// each tier's file compiles its own.
+static constexpr std::int64_t panel8_position(std::int64_t n, std::int64_t c) { return 2 * n + c; }
 // 4 bits: byte i of 32 holds number i of the first 16 features in its lower half, of the last 16 in
 // its upper.
 static constexpr std::int64_t panel4_position(std::int64_t n, std::int64_t c) {

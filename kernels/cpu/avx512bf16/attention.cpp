@@ -110,6 +110,23 @@ struct Bf16Rows {
   }
 };
 
+// bf16 of 0 .. 127, its bytes apart.
+struct MagnitudeTables {
+  alignas(64) std::uint8_t low[128] = {};
+  alignas(64) std::uint8_t high[128] = {};
+
+  constexpr MagnitudeTables() {
+    for (unsigned i = 1; i < 128; ++i) {
+      unsigned exponent = 0;
+      while (i >> (exponent + 1) != 0) ++exponent;
+      const unsigned bits = (127 + exponent) << 7 | ((i << (7 - exponent)) & 0x7Fu);
+      low[i] = static_cast<std::uint8_t>(bits & 0xFFu);
+      high[i] = static_cast<std::uint8_t>(bits >> 8);
+    }
+  }
+};
+constexpr MagnitudeTables kMagnitudes;
+
 class Widen8 {
  public:
   Widen8()

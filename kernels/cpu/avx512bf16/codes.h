@@ -12,48 +12,31 @@ namespace caption::kernels::cpu {
 
 inline constexpr std::int64_t kPairCodes = 2 * kPanelColumns;
 
-// bf16 of 0 .. 127, its bytes apart.
-struct MagnitudeTables {
-  alignas(64) std::uint8_t low[128] = {};
-  alignas(64) std::uint8_t high[128] = {};
-
-  constexpr MagnitudeTables() {
-    for (unsigned i = 1; i < 128; ++i) {
-      unsigned exponent = 0;
-      while (i >> (exponent + 1) != 0) ++exponent;
-      const unsigned bits = (127 + exponent) << 7 | ((i << (7 - exponent)) & 0x7Fu);
-      low[i] = static_cast<std::uint8_t>(bits & 0xFFu);
-      high[i] = static_cast<std::uint8_t>(bits >> 8);
-    }
-  }
-};
-inline constexpr MagnitudeTables kMagnitudes;
-
 // A pair of columns of 32 features as two registers of bf16: the first 16 features and the last.
+//
+// Of an integer up to 255 the f32 has nothing in its lower half: the upper is its bf16.
 class Codes8 {
  public:
-  explicit Codes8(const QuantisedArgs& args)
-      : codes_(args.codes),
-        low_first_(_mm512_load_si512(kMagnitudes.low)),
-        low_last_(_mm512_load_si512(kMagnitudes.low + 64)),
-        high_first_(_mm512_load_si512(kMagnitudes.high)),
-        high_last_(_mm512_load_si512(kMagnitudes.high + 64)),
-        sign_(_mm512_set1_epi8(static_cast<char>(0x80))) {}
+  explicit Codes8(const QuantisedArgs& args) : codes_(args.codes) {
+    alignas(64) std::uint16_t upper[32];
+    for (std::uint16_t i = 0; i < 32; ++i) upper[i] = static_cast<std::uint16_t>(2 * i + 1);
+    upper_halves_ = _mm512_load_si512(upper);
+  }
 
   void load(std::int64_t pair, __m512i& first, __m512i& last) const {
-    const __m512i codes = _mm512_loadu_si512(codes_ + pair * kPairCodes);
-    const __m512i magnitudes = _mm512_abs_epi8(codes);
-    const __m512i low = _mm512_permutex2var_epi8(low_first_, magnitudes, low_last_);
-    constexpr int kOrOfAnd = 0xF8;  // a | (b & c)
-    const __m512i high = _mm512_ternarylogic_epi32(
-        _mm512_permutex2var_epi8(high_first_, magnitudes, high_last_), codes, sign_, kOrOfAnd);
-    first = _mm512_unpacklo_epi8(low, high);
-    last = _mm512_unpackhi_epi8(low, high);
+    const std::uint8_t* const codes = codes_ + pair * kPairCodes;
+    first = _mm512_permutex2var_epi16(widen(codes), upper_halves_, widen(codes + 16));
+    last = _mm512_permutex2var_epi16(widen(codes + 32), upper_halves_, widen(codes + 48));
   }
 
  private:
+  static __m512i widen(const std::uint8_t* codes) {
+    const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(codes));
+    return _mm512_castps_si512(_mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(bytes)));
+  }
+
   const std::uint8_t* codes_;
-  __m512i low_first_, low_last_, high_first_, high_last_, sign_;
+  __m512i upper_halves_;
 };
 
 class Codes4 {

@@ -1,7 +1,7 @@
 // The AVX512-BF16 tier: the AVX-512 tier, and the product with panels of bf16 weights.
 //
-// A tile of 12 rows x 2 registers (a panel's 32 features) keeps 24 sums, 2 of weights and 1 of
-// activations, which a load broadcasts: 24 dot products of pairs per 14 loads. With one row the
+// A tile of 8 rows x 2 registers (a panel's 32 features) keeps 16 sums, 2 of weights and 1 of
+// activations, which a load broadcasts: 16 dot products of pairs per 10 loads. With few rows the
 // panels of two go by at a time, so that there are chains of sums enough to hide the latency.
 #include <immintrin.h>
 
@@ -62,16 +62,12 @@ void rows(const PanelArgs& args, std::int64_t m0, std::int64_t count, std::int64
   if constexpr (kPanels == 1) {
     switch (count) {
       case 7: return tile<7, 1>(args, m0, panel);
-      case 8: return tile<8, 1>(args, m0, panel);
-      case 9: return tile<9, 1>(args, m0, panel);
-      case 10: return tile<10, 1>(args, m0, panel);
-      case 11: return tile<11, 1>(args, m0, panel);
-      default: return tile<12, 1>(args, m0, panel);
+      default: return tile<8, 1>(args, m0, panel);
     }
   }
 }
 
-// Rows in tiles of as equal a height as can be: two of 8 are faster than 12 and 4.
+// Rows in tiles of as equal a height as can be: two of 6 are faster than 8 and 4.
 void panel_gemm(const PanelArgs& args) {
   std::int64_t panel = 0;
   if (args.m <= 4) {
@@ -80,7 +76,7 @@ void panel_gemm(const PanelArgs& args) {
   for (; panel < args.num_panels; ++panel) {
     for (std::int64_t m = 0; m < args.m;) {
       const std::int64_t left = args.m - m;
-      const std::int64_t tiles = (left + 11) / 12;
+      const std::int64_t tiles = (left + 7) / 8;
       const std::int64_t count = (left + tiles - 1) / tiles;
       rows<1>(args, m, count, panel);
       m += count;

@@ -23,12 +23,12 @@ void expand8(const QuantisedArgs& args, std::int64_t pair, float* to) {
   }
 }
 
-// As panel8_position() orders them, so that both formats end alike.
+// In the order of the 8-bit codes, so that both formats end alike.
 template <class Simd>
 void expand4(const QuantisedArgs& args, const float* codebook, std::int64_t pair, float* to) {
   const std::uint8_t* const codes = args.codes + pair * kPanelColumns;
   for (int i = 0; i < kPanelColumns; i += 8) {
-    Simd::lookup_halves(codebook, codes + i, to + 2 * i, to + 2 * i + 8);
+    Simd::lookup_halves(codebook, codes + i, to + i, to + kPanelColumns + i);
   }
 }
 
