@@ -6,6 +6,7 @@
 #include "base/json.h"
 #include "model/internal/clip_vision_tower.h"
 #include "model/internal/config.h"
+#include "model/internal/transformer_decoder.h"
 #include "weights/checkpoint.h"
 
 namespace caption::model {
@@ -233,10 +234,12 @@ ParameterCounts count_parameters(const ModelShape& shape) {
 
 std::int64_t decoder_scratch_bytes(const TextShape& shape, std::int64_t max_tokens,
                                    std::int64_t max_logit_rows) {
-  // hidden and its norm, q and what attention gives, k and v, gate and up, the rotation's table.
-  const std::int64_t per_token = 2 * shape.hidden + 2 * shape.q_dim() + 2 * shape.kv_dim() +
-                                 2 * shape.intermediate + shape.head_dim;
-  return kFloatBytes * (max_tokens * per_token + max_logit_rows * shape.hidden);
+  // hidden; its norm or what attention gives; q, k and v; the rotation's table. gate and up.
+  const std::int64_t per_token = shape.hidden + std::max(shape.hidden, shape.q_dim()) +
+                                 shape.q_dim() + 2 * shape.kv_dim() + shape.head_dim;
+  const std::int64_t of_mlp =
+      std::min(max_tokens, TransformerDecoder::kMlpRows) * 2 * shape.intermediate;
+  return kFloatBytes * (max_tokens * per_token + of_mlp + max_logit_rows * shape.hidden);
 }
 
 std::int64_t tower_tokens(const VisionShape& shape, FrameSize frame) {

@@ -107,18 +107,19 @@ TransformerDecoder::Layer TransformerDecoder::load_layer(WeightStore& store,
 void TransformerDecoder::reserve(std::int64_t max_tokens, std::int64_t max_logit_rows) {
   const std::int64_t q_dim = config_.num_heads * config_.head_dim;
   const std::int64_t kv_dim = config_.num_kv_heads * config_.head_dim;
-  for (Scratch* scratch : {&hidden_, &normed_}) scratch->view({max_tokens, config_.hidden});
-  for (Scratch* scratch : {&q_, &attended_}) scratch->view({max_tokens, q_dim});
+  hidden_.view({max_tokens, config_.hidden});
+  normed_.view({max_tokens, std::max(config_.hidden, q_dim)});
+  q_.view({max_tokens, q_dim});
   for (Scratch* scratch : {&k_, &v_}) scratch->view({max_tokens, kv_dim});
-  for (Scratch* scratch : {&gate_, &up_}) scratch->view({max_tokens, config_.intermediate});
+  const std::int64_t mlp_rows = std::min(max_tokens, kMlpRows);
+  for (Scratch* scratch : {&gate_, &up_}) scratch->view({mlp_rows, config_.intermediate});
   rope_.view({max_tokens, config_.head_dim});
   last_.view({max_logit_rows, config_.hidden});
 }
 
 std::int64_t TransformerDecoder::scratch_bytes() const {
   std::int64_t sum = 0;
-  for (const Scratch* scratch :
-       {&hidden_, &normed_, &q_, &k_, &v_, &attended_, &gate_, &up_, &rope_, &last_}) {
+  for (const Scratch* scratch : {&hidden_, &normed_, &q_, &k_, &v_, &gate_, &up_, &rope_, &last_}) {
     sum += scratch->size_bytes();
   }
   return sum;
@@ -248,7 +249,8 @@ void TransformerDecoder::attend(Stream& stream, std::size_t index, const Step& s
   kernels::rope(stream, step.rope_table, k);
   kernels::kv_write(stream, k, v, step.slots, pages);
 
-  const View attended = attended_.view({rows, config_.num_heads * config_.head_dim});
+  // The normed rows have been read.
+  const View attended = normed_.view({rows, config_.num_heads * config_.head_dim});
   const float scale = 1.0F / std::sqrt(static_cast<float>(config_.head_dim));
   const kernels::PagedContext context{.k_pages = pages.k,
                                       .v_pages = pages.v,
@@ -264,14 +266,17 @@ void TransformerDecoder::attend(Stream& stream, std::size_t index, const Step& s
 }
 
 void TransformerDecoder::mlp(Stream& stream, const Layer& layer, View x) {
-  const View normed = normed_.view(x.shape());
-  kernels::rms_norm(stream, x, layer.post_attention_norm, config_.rms_norm_eps, normed);
-  const View gate = gate_.view({x.dim(0), config_.intermediate});
-  const View up = up_.view({x.dim(0), config_.intermediate});
-  kernels::linear(stream, normed, layer.gate.weight, layer.gate.bias, gate);
-  kernels::linear(stream, normed, layer.up.weight, layer.up.bias, up);
-  kernels::silu_mul(stream, gate, up, gate);
-  kernels::linear_add(stream, gate, layer.down.weight, layer.down.bias, x);
+  for (std::int64_t first = 0; first < x.dim(0); first += kMlpRows) {
+    const View part = x.rows(first, std::min(kMlpRows, x.dim(0) - first));
+    const View normed = normed_.view(part.shape());
+    kernels::rms_norm(stream, part, layer.post_attention_norm, config_.rms_norm_eps, normed);
+    const View gate = gate_.view({part.dim(0), config_.intermediate});
+    const View up = up_.view({part.dim(0), config_.intermediate});
+    kernels::linear(stream, normed, layer.gate.weight, layer.gate.bias, gate);
+    kernels::linear(stream, normed, layer.up.weight, layer.up.bias, up);
+    kernels::silu_mul(stream, gate, up, gate);
+    kernels::linear_add(stream, gate, layer.down.weight, layer.down.bias, part);
+  }
 }
 
 }  // namespace caption::model

@@ -12,6 +12,12 @@ namespace caption::kernels::cpu {
 
 inline constexpr std::int64_t kPairCodes = 2 * kPanelColumns;
 
+// With a few rows the hardware does not ask for weights early enough to multiply meanwhile: a third
+// of the time at M = 8 was waiting. Twice and half as far ahead are worse.
+inline void fetch_ahead(const void* weights) {
+  _mm_prefetch(static_cast<const char*>(weights) + 2048, _MM_HINT_T0);
+}
+
 // A pair of columns of 32 features as two registers of bf16: the first 16 features and the last.
 //
 // Of an integer up to 255 the f32 has nothing in its lower half: the upper is its bf16.
@@ -25,6 +31,7 @@ class Codes8 {
 
   void load(std::int64_t pair, __m512i& first, __m512i& last) const {
     const std::uint8_t* const codes = codes_ + pair * kPairCodes;
+    fetch_ahead(codes);
     first = _mm512_permutex2var_epi16(widen(codes), upper_halves_, widen(codes + 16));
     last = _mm512_permutex2var_epi16(widen(codes + 32), upper_halves_, widen(codes + 48));
   }
@@ -48,6 +55,7 @@ class Codes4 {
 
   void load(std::int64_t pair, __m512i& first, __m512i& last) const {
     const auto* const from = reinterpret_cast<const __m256i*>(codes_ + pair * kPanelColumns);
+    fetch_ahead(from);
     const __m512i both = _mm512_cvtepu8_epi16(_mm256_loadu_si256(from));
     first = _mm512_permutexvar_epi16(both, codebook_);
     last = _mm512_permutexvar_epi16(_mm512_srli_epi16(both, 4), codebook_);

@@ -22,6 +22,9 @@ namespace caption::model {
 
 class TransformerDecoder final : public Decoder {
  public:
+  // An MLP takes so many rows at a time: what lies between its layers is bounded, not the step.
+  static constexpr std::int64_t kMlpRows = 384;
+
   // Weights are borrowed from `store`: the body under `prefix`, the head as `lm_head`.weight
   // unless the configuration ties it to the embedding.
   TransformerDecoder(WeightStore& store, const std::string& prefix, const std::string& lm_head,
@@ -64,7 +67,7 @@ class TransformerDecoder final : public Decoder {
 
   std::vector<const kernels::KeyClusters*> clusters_;  // by sequence of the step; or empty
   std::vector<kernels::AttentionWatch> watches_;
-  Scratch hidden_, normed_, q_, k_, v_, attended_, gate_, up_, rope_, last_;
+  Scratch hidden_, normed_, q_, k_, v_, gate_, up_, rope_, last_;
 };
 
 }  // namespace caption::model
