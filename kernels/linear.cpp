@@ -36,6 +36,11 @@ void linear_add(Stream& stream, ConstView x, const PackedWeight& weight, ConstVi
                  y);
 }
 
+void linear_gelu(Stream& stream, ConstView x, const PackedWeight& weight, ConstView bias, View y) {
+  checked_linear(internal::Check("linear_gelu", stream), stream, x, weight, bias,
+                 LinearOutput::kGelu, y);
+}
+
 void linear_quick_gelu(Stream& stream, ConstView x, const PackedWeight& weight, ConstView bias,
                        View y) {
   checked_linear(internal::Check("linear_quick_gelu", stream), stream, x, weight, bias,

@@ -1,7 +1,7 @@
 // kernels/linear.h: the dense layer, weights in the layouts W16, W8, W4 and W4-LUT (design.md §6).
 //   linear:             y[m, n]  = sum_k x[m, k] * weight[n, k] (+ bias[n])
 //   linear_add:         y[m, n] += sum_k x[m, k] * weight[n, k] (+ bias[n])     a block's residual
-//   linear_quick_gelu:  y[m, n]  = v * sigmoid(1.702 * v) of linear's v         CLIP's first layer
+//   linear_gelu, linear_quick_gelu:  those of kernels/activation.h of linear's result, in one pass
 //
 // x       [M, K] f32, rows may be strided
 // weight  [N, K], see kernels/packed_weight.h; as rows f32, bf16 or f16, which may be strided
@@ -24,10 +24,12 @@ void linear(Stream& stream, ConstView x, const PackedWeight& weight, ConstView b
 
 void linear_add(Stream& stream, ConstView x, const PackedWeight& weight, ConstView bias, View y);
 
+void linear_gelu(Stream& stream, ConstView x, const PackedWeight& weight, ConstView bias, View y);
+
 void linear_quick_gelu(Stream& stream, ConstView x, const PackedWeight& weight, ConstView bias,
                        View y);
 
-enum class LinearOutput { kWrite, kAdd, kQuickGelu };
+enum class LinearOutput { kWrite, kAdd, kGelu, kQuickGelu };
 
 namespace impl {
 void linear(Cpu device, Stream& stream, ConstView x, const PackedWeight& weight, ConstView bias,

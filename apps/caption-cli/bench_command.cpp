@@ -2,6 +2,7 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <filesystem>
 #include <iostream>
 #include <memory>
 #include <optional>
@@ -287,10 +288,20 @@ void check_flags(const BenchFlags& flags) {
   }
 }
 
-int run_bench(const BenchFlags& flags) {
-  check_flags(flags);
+// `--model qwen3-0.6b` is `--shape qwen3-0.6b` where no such folder is.
+bool names_a_shape(const config::ModelSection& model) {
+  const std::vector<std::string> names = model::known_shape_names();
+  return !model.is_composed && !std::filesystem::exists(model.path) &&
+         std::find(names.begin(), names.end(), model.path) != names.end();
+}
+
+int run_bench(BenchFlags flags) {
   const Machine machine = detect_machine();
   const config::LoadedPreset loaded = load_preset(flags.preset, machine);
+  if (flags.shape.empty() && flags.videos.empty() && names_a_shape(loaded.preset.model)) {
+    flags.shape = loaded.preset.model.path;
+  }
+  check_flags(flags);
   if (!loaded.note.empty()) log_info("config", loaded.note);
   if (!flags.videos.empty()) {
     return bench_videos({.paths = flags.videos,
@@ -384,11 +395,13 @@ void add_bench_command(CLI::App& root, int& exit_code) {
                    "with videos: score the captions against these, as `eval` does")
       ->type_name("FILE");
   const std::map<std::string, PriceOf> prices = {{"attention", PriceOf::kAttention},
-                                                 {"kv", PriceOf::kKvCache}};
+                                                 {"kv", PriceOf::kKvCache},
+                                                 {"weights", PriceOf::kWeights}};
   command
       ->add_option("--price", flags->price,
                    "with videos: memory, speed and scores of attention (full, topk-merge, "
-                   "squeezed) or of kv (bf16, f16, int8, f32 pages), side by side")
+                   "squeezed), of kv (bf16, f16, int8, f32 pages) or of weights (f32, bf16, int8, "
+                   "w8a8, int4, nf4), side by side")
       ->transform(CLI::CheckedTransformer(prices).description(""))
       ->type_name("NAME");
   add_workload_flags(*command, *flags);

@@ -12,6 +12,7 @@
 #include "bench/price_report.h"
 #include "bench/process_memory.h"
 #include "bench/video_report.h"
+#include "config/choices.h"
 #include "config/resolve.h"
 #include "eval/corpus.h"
 #include "eval/evaluate.h"
@@ -124,12 +125,37 @@ bench::Roofline measure_machine(const config::Preset& preset, const Machine& mac
 struct PricedOptions {
   std::string name;
   engine::EngineOptions options;
+  // The model as this variant holds it; null: the one of the preset.
+  std::unique_ptr<model::CaptionModel> model = nullptr;
+  bench::WeightLayout weights = bench::WeightLayout::kBF16;
 };
+
+// The same files, held in every format that runs here; pages as the preset has them.
+std::vector<PricedOptions> weight_variants(const config::Preset& preset,
+                                           const std::filesystem::path& preset_folder,
+                                           const engine::EngineOptions& options) {
+  using config::WeightFormat;
+  std::vector<PricedOptions> variants;
+  for (const WeightFormat format : {WeightFormat::kF32, WeightFormat::kBF16, WeightFormat::kInt8,
+                                    WeightFormat::kW8A8, WeightFormat::kInt4, WeightFormat::kNf4}) {
+    config::Preset changed = preset;
+    changed.quantization.weights = format;
+    PricedOptions variant{.name = {},
+                          .options = options,
+                          .model = config::open_model(changed, preset_folder),
+                          .weights = weight_layout_of(changed.quantization)};
+    const std::int64_t tenths_mb = (variant.model->weight_bytes() + 50'000) / 100'000;
+    variant.name = std::string(config::choice_name(format)) + " weights, " +
+                   std::to_string(tenths_mb / 10) + "." + std::to_string(tenths_mb % 10) + " MB";
+    variants.push_back(std::move(variant));
+  }
+  return variants;
+}
 
 std::vector<PricedOptions> kv_variants(const engine::EngineOptions& options) {
   std::vector<PricedOptions> variants;
   for (const DType dtype : {DType::kBF16, DType::kF16, DType::kI8, DType::kF32}) {
-    variants.push_back({std::string(dtype_name(dtype)) + " KV", options});
+    variants.push_back({.name = std::string(dtype_name(dtype)) + " KV", .options = options});
     variants.back().options.kv_dtype = dtype;
   }
   return variants;
@@ -138,24 +164,27 @@ std::vector<PricedOptions> kv_variants(const engine::EngineOptions& options) {
 // What is kept is a share of the prompt: what would be much for one model is nothing for another.
 std::vector<PricedOptions> attention_variants(const engine::EngineOptions& options,
                                               std::int64_t prompt_tokens) {
-  std::vector<PricedOptions> variants = {{"full attention", options}};
+  std::vector<PricedOptions> variants;
+  const auto add = [&](std::string name, const engine::EngineOptions& changed) {
+    variants.push_back({.name = std::move(name), .options = changed});
+  };
+  add("full attention", options);
   for (const std::int64_t part : {2, 4}) {
     engine::EngineOptions merged = options;
     merged.compression.mode = engine::CompressionMode::kTopkMerge;
     merged.compression.keep_tokens = static_cast<std::int32_t>(
         std::max<std::int64_t>(merged.compression.window_tokens, prompt_tokens / part));
     merged.compression.num_summaries = 8;
-    variants.push_back({"topk-merge, " + std::to_string(merged.compression.keep_tokens) + " of " +
-                            std::to_string(prompt_tokens) + " kept",
-                        merged});
+    add("topk-merge, " + std::to_string(merged.compression.keep_tokens) + " of " +
+            std::to_string(prompt_tokens) + " kept",
+        merged);
   }
   for (const float threshold : {0.01F, 0.05F}) {
     engine::EngineOptions squeezed = options;
     squeezed.compression.mode = engine::CompressionMode::kSqueezed;
     squeezed.compression.threshold = threshold;
-    variants.push_back(
-        {"squeezed, clusters above " + std::to_string(static_cast<int>(threshold * 100)) + " %",
-         squeezed});
+    add("squeezed, clusters above " + std::to_string(static_cast<int>(threshold * 100)) + " %",
+        squeezed);
   }
   return variants;
 }
@@ -163,12 +192,10 @@ std::vector<PricedOptions> attention_variants(const engine::EngineOptions& optio
 bench::PriceReport measure_prices(const BenchVideos& wanted, model::CaptionModel& model,
                                   const std::vector<pipeline::Input>& inputs,
                                   const pipeline::Options& options,
-                                  const bench::DecoderCosts& costs) {
+                                  const bench::DecoderCosts& costs,
+                                  std::vector<PricedOptions> variants) {
   std::vector<records::Record> records;
-  std::vector<PricedOptions> variants;
-  if (wanted.price == PriceOf::kKvCache) {
-    variants = kv_variants(options.engine);
-  } else {
+  if (variants.empty()) {
     // One run tells how long prompts are, and wakes the machine.
     log_info("bench", "prices, a run to warm up");
     const bench::VideoRun warm = run_once(model, inputs, options, costs, records);
@@ -179,11 +206,15 @@ bench::PriceReport measure_prices(const BenchVideos& wanted, model::CaptionModel
   for (const PricedOptions& variant : variants) report.rows.push_back({.name = variant.name});
   for (int round = 0; round < wanted.repeat; ++round) {
     for (std::size_t i = 0; i < variants.size(); ++i) {
-      log_info("bench", variants[i].name + ", run " + std::to_string(round + 1) + " of " +
+      const PricedOptions& variant = variants[i];
+      log_info("bench", variant.name + ", run " + std::to_string(round + 1) + " of " +
                             std::to_string(wanted.repeat));
       pipeline::Options changed = options;
-      changed.engine = variants[i].options;
-      report.rows[i].runs.push_back(run_once(model, inputs, changed, costs, records));
+      changed.engine = variant.options;
+      bench::DecoderCosts changed_costs = costs;
+      if (variant.model != nullptr) changed_costs.weights = variant.weights;
+      report.rows[i].runs.push_back(run_once(variant.model != nullptr ? *variant.model : model,
+                                             inputs, changed, changed_costs, records));
       if (round == 0 && !wanted.references.empty()) {
         report.rows[i].scores = score(wanted.references, options.prompts.front().name, records);
       }
@@ -218,7 +249,13 @@ int bench_videos(const BenchVideos& wanted, const config::LoadedPreset& loaded,
                                " KV, " + std::to_string(config::num_threads(preset, machine)) +
                                " threads"};
   if (wanted.price != PriceOf::kNothing) {
-    bench::PriceReport prices = measure_prices(wanted, *model, found.inputs, options, costs);
+    std::vector<PricedOptions> variants;  // none: those of attention, once prompts are known
+    if (wanted.price == PriceOf::kKvCache) variants = kv_variants(options.engine);
+    if (wanted.price == PriceOf::kWeights) {
+      variants = weight_variants(preset, folder, options.engine);
+    }
+    bench::PriceReport prices =
+        measure_prices(wanted, *model, found.inputs, options, costs, std::move(variants));
     prices.subject = report.subject;
     if (wanted.json != "-") std::cout << bench::to_table(prices);
     if (!wanted.json.empty()) write_text(wanted.json, bench::to_json(prices));

@@ -15,6 +15,7 @@ enum class PriceOf {
   kNothing,
   kAttention,  // full, topk-merge and squeezed
   kKvCache,    // bf16, f16, int8 and f32 pages
+  kWeights,    // f32, bf16, int8, w8a8, int4 and nf4
 };
 
 struct BenchVideos {

@@ -27,6 +27,7 @@ void write_block(const Tier& tier, const float* tile, const Epilogue& epilogue,
       continue;
     }
     for (std::int64_t n = 0; n < block.num_features; ++n) to[n] = from[n] + bias[n];
+    if (epilogue.output == LinearOutput::kGelu) tier.gelu(to, to, block.num_features);
     if (epilogue.output == LinearOutput::kQuickGelu) {
       tier.swish(
           {.x = to, .beta = kQuickGeluBeta, .factor = nullptr, .y = to, .n = block.num_features});

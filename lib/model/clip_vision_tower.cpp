@@ -107,12 +107,7 @@ void ClipVisionTower::mlp(Stream& stream, const Layer& layer, View x) {
     const std::int64_t count = std::min(kMlpRows, x.dim(0) - first);
     const View in = normed.rows(first, count);
     const View inner = wide_.view({count, config_.intermediate});
-    if (config_.activation == Activation::kQuickGelu) {
-      kernels::linear_quick_gelu(stream, in, layer.fc1.weight, layer.fc1.bias, inner);
-    } else {
-      kernels::linear(stream, in, layer.fc1.weight, layer.fc1.bias, inner);
-      activate(stream, config_.activation, inner);
-    }
+    linear_activated(stream, config_.activation, in, layer.fc1, inner);
     kernels::linear_add(stream, inner, layer.fc2.weight, layer.fc2.bias, x.rows(first, count));
   }
 }

@@ -68,8 +68,7 @@ void VisionEncoder::project(Stream& stream, ConstView x, View y) {
   const LinearWeights& first = projector_.linear_1;
   if (!projector_.linear_2) return kernels::linear(stream, x, first.weight, first.bias, y);
   const View inner = projected_.view({x.dim(0), first.weight.num_features()});
-  kernels::linear(stream, x, first.weight, first.bias, inner);
-  activate(stream, projector_.activation, inner);
+  linear_activated(stream, projector_.activation, x, first, inner);
   kernels::linear(stream, inner, projector_.linear_2->weight, projector_.linear_2->bias, y);
 }
 

@@ -92,6 +92,19 @@ TEST_SUITE("app/bench") {
     CHECK(json.get_object("scores")->get_object("meteor-ko")->get_double("value", 0) > 0.3);
   }
 
+  TEST_CASE("the price of an option is a row for each of its choices, with scores") {
+    const Finished finished =
+        run_cli({"bench", sample_video("city-000-h264.mp4").string(), "--references",
+                 (std::filesystem::path(CAPTION_SOURCE_DIR) / "samples/references.jsonl").string(),
+                 "--price", "weights"});
+    CHECK(finished.exit_code == 0);
+    for (const char* row : {"f32 weights", "bf16 weights", "int8 weights", "w8a8 weights",
+                            "int4 weights", "nf4 weights", "meteor-ko"}) {
+      CAPTURE(row);
+      CHECK(finished.out.find(row) != std::string::npos);
+    }
+  }
+
   TEST_CASE("wrong usage is one line and exit code 2") {
     const std::vector<std::vector<std::string>> kCases = {
         {"plan", "--frame-size", "12"},
@@ -100,7 +113,6 @@ TEST_SUITE("app/bench") {
         {"plan", "--output-tokens", "0"},
         {"plan", "--bandwidth", "-1"},
         {"bench", "--shape", "nosuch"},
-        {"bench", "--shape", "clip-l-336"},
         {"bench", "--workload", "nosuch"},
         {"bench", "--svg", "x.svg"},
         {"bench", "--sweep", "0"},

@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "kernels/activation.h"
 #include "kernels/embedding.h"
 #include "kernels/linear.h"
 #include "kernels/packed_weight.h"
@@ -253,6 +254,10 @@ TEST_CASE("the residual and the activation come after the sum") {
       linear_add(stream, x.view(), packed, bias.view(), added.view());
       Tensor activated(DType::kF32, {5, 70});
       caption::kernels::linear_quick_gelu(stream, x.view(), packed, bias.view(), activated.view());
+      Tensor exactly(DType::kF32, {5, 70});
+      caption::kernels::linear_gelu(stream, x.view(), packed, bias.view(), exactly.view());
+      Tensor separate(DType::kF32, {5, 70});
+      caption::kernels::gelu_erf(stream, plain.view(), separate.view());
       for (std::int64_t i = 0; i < plain.num_elements(); ++i) {
         const double v = static_cast<double>(plain.as<float>()[i]);
         const double sum = v + static_cast<double>(before.as<float>()[i]);
@@ -262,6 +267,7 @@ TEST_CASE("the residual and the activation come after the sum") {
         const double gelu = v / (1 + std::exp(-1.702 * v));
         CHECK(std::abs(static_cast<double>(activated.as<float>()[i]) - gelu) <=
               8 * kUnit * (1 + std::abs(v)));
+        CHECK(exactly.as<float>()[i] == separate.as<float>()[i]);
       }
     });
   }

@@ -1,15 +1,18 @@
-// model/internal/activate.h: the activation a configuration names, in place.
+// model/internal/activate.h: a linear layer and the activation that a configuration names.
 #pragma once
 
-#include "kernels/activation.h"
+#include "kernels/linear.h"
 #include "model/internal/config.h"
+#include "model/internal/weight_store.h"
 
 namespace caption::model {
 
-inline void activate(Stream& stream, Activation activation, View x) {
+inline void linear_activated(Stream& stream, Activation activation, ConstView x,
+                             const LinearWeights& layer, View y) {
   switch (activation) {
-    case Activation::kGelu: return kernels::gelu_erf(stream, x, x);
-    case Activation::kQuickGelu: return kernels::quick_gelu(stream, x, x);
+    case Activation::kGelu: return kernels::linear_gelu(stream, x, layer.weight, layer.bias, y);
+    case Activation::kQuickGelu:
+      return kernels::linear_quick_gelu(stream, x, layer.weight, layer.bias, y);
   }
 }
 
