@@ -17,8 +17,4 @@ inline Gemm dot_of(const Tier& tier, Element element) {
   return tier.dot[static_cast<int>(element)];
 }
 
-inline Gemm accumulate_of(const Tier& tier, Element element) {
-  return tier.accumulate[static_cast<int>(element)];
-}
-
 }  // namespace caption::kernels::cpu

@@ -96,9 +96,6 @@ struct SwishArgs {
 struct Tier {
   // c[m, n] = sum_k a[m, k] * b[n, k]: interleaved partial sums over k, then a tree.
   Gemm dot[kNumElements];
-  // c[m, n] += sum_k a[m, k] * b[k, n], term after term in the order of k; so a sum may be split
-  // over several calls.
-  Gemm accumulate[kNumElements];
   // c = a * panels^T; every sum runs over the pairs of columns in their order.
   void (*panel_gemm)(const PanelArgs& args);
   void (*panel8)(const QuantisedArgs& args);

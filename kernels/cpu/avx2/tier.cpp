@@ -150,8 +150,6 @@ struct Avx2 {
 constexpr Tier kTier = {
     .dot = {dot<Avx2, Element::kF32>, dot<Avx2, Element::kBF16>, dot<Avx2, Element::kF16>,
             dot<Avx2, Element::kI8>},
-    .accumulate = {accumulate<Avx2, Element::kF32>, accumulate<Avx2, Element::kBF16>,
-                   accumulate<Avx2, Element::kF16>, accumulate<Avx2, Element::kI8>},
     .panel_gemm = panel_gemm_reference,
     .panel8 = panel8<Avx2>,
     .panel4 = panel4<Avx2>,

@@ -137,8 +137,6 @@ struct Avx512 {
 constexpr Tier kTier = {
     .dot = {dot<Avx512, Element::kF32>, dot<Avx512, Element::kBF16>, dot<Avx512, Element::kF16>,
             dot<Avx512, Element::kI8>},
-    .accumulate = {accumulate<Avx512, Element::kF32>, accumulate<Avx512, Element::kBF16>,
-                   accumulate<Avx512, Element::kF16>, accumulate<Avx512, Element::kI8>},
     .panel_gemm = panel_gemm_reference,
     .panel8 = panel8<Avx512>,
     .panel4 = panel4<Avx512>,

@@ -1,4 +1,4 @@
-// kernels/cpu/internal/simd_gemm.h: Tier::dot and Tier::accumulate, written once for all widths.
+// kernels/cpu/internal/simd_gemm.h: Tier::dot, written once for all widths.
 //
 // `Simd` is a tier's vocabulary (see kernels/cpu/avx512/tier.cpp): a register of kWidth floats, and
 // how to load, multiply-add and sum it. It lives in an unnamed namespace there, so every
@@ -84,69 +84,6 @@ void dot(const GemmArgs& args) {
   std::int64_t n = 0;
   for (; n + 4 <= args.n; n += 4) dot_columns<Simd, element, 4>(args, n);
   for (; n < args.n; ++n) dot_columns<Simd, element, 1>(args, n);
-}
-
-// c[m0 + i, n0 ..] += sum_k a[m0 + i, k] * b[k, n0 ..] for kRows rows and kRegisters registers of
-// columns; `rest` < kWidth columns when it is not 0 (kRegisters is 1 then).
-template <class Simd, Element element, int kRows, int kRegisters>
-void accumulate_tile(const GemmArgs& args, std::int64_t m0, std::int64_t n0, int rest) {
-  using Register = typename Simd::Register;
-  float* const c = args.c + m0 * args.c_stride + n0;
-  const float* const a = args.a + m0 * args.a_stride;
-  Register sums[kRows][kRegisters];
-  for (int i = 0; i < kRows; ++i) {
-    for (int j = 0; j < kRegisters; ++j) {
-      const float* const from = c + i * args.c_stride + j * Simd::kWidth;
-      sums[i][j] = rest == 0 ? Simd::load_floats(from) : Simd::load_part_floats(from, rest);
-    }
-  }
-  for (std::int64_t k = 0; k < args.k; ++k) {
-    Register b[kRegisters];
-    for (int j = 0; j < kRegisters; ++j) {
-      const std::int64_t at = k * args.b_stride + n0 + j * Simd::kWidth;
-      b[j] = rest == 0 ? Simd::template load<element>(args.b, at)
-                       : Simd::template load_part<element>(args.b, at, rest);
-    }
-    for (int i = 0; i < kRows; ++i) {
-      const Register factor = Simd::broadcast(a[i * args.a_stride + k]);
-      for (int j = 0; j < kRegisters; ++j) {
-        sums[i][j] = Simd::multiply_add(factor, b[j], sums[i][j]);
-      }
-    }
-  }
-  for (int i = 0; i < kRows; ++i) {
-    for (int j = 0; j < kRegisters; ++j) {
-      float* const to = c + i * args.c_stride + j * Simd::kWidth;
-      if (rest == 0) {
-        Simd::store(to, sums[i][j]);
-      } else {
-        Simd::store_part(to, sums[i][j], rest);
-      }
-    }
-  }
-}
-
-template <class Simd, Element element, int kRegisters>
-void accumulate_columns(const GemmArgs& args, std::int64_t n0, int rest) {
-  std::int64_t m = 0;
-  for (; m + 2 <= args.m; m += 2) {
-    accumulate_tile<Simd, element, 2, kRegisters>(args, m, n0, rest);
-  }
-  if (m < args.m) accumulate_tile<Simd, element, 1, kRegisters>(args, m, n0, rest);
-}
-
-template <class Simd, Element element>
-void accumulate(const GemmArgs& args) {
-  std::int64_t n = 0;
-  for (; n + 4 * Simd::kWidth <= args.n; n += 4 * Simd::kWidth) {
-    accumulate_columns<Simd, element, 4>(args, n, 0);
-  }
-  for (; n + Simd::kWidth <= args.n; n += Simd::kWidth) {
-    accumulate_columns<Simd, element, 1>(args, n, 0);
-  }
-  if (n < args.n) {
-    accumulate_columns<Simd, element, 1>(args, n, static_cast<int>(args.n - n));
-  }
 }
 
 }  // namespace caption::kernels::cpu

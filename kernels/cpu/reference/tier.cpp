@@ -43,18 +43,6 @@ void dot(const GemmArgs& args) {
   }
 }
 
-template <class T>
-void accumulate(const GemmArgs& args) {
-  for (std::int64_t m = 0; m < args.m; ++m) {
-    float* const c = args.c + m * args.c_stride;
-    for (std::int64_t k = 0; k < args.k; ++k) {
-      const float a = args.a[m * args.a_stride + k];
-      const T* const b = static_cast<const T*>(args.b) + k * args.b_stride;
-      for (std::int64_t n = 0; n < args.n; ++n) c[n] += a * to_float(b[n]);
-    }
-  }
-}
-
 float exp_sum(float* x, std::int64_t n, float shift) {
   float lanes[kLanes] = {};
   for (std::int64_t i = 0; i < n; ++i) {
@@ -162,18 +150,16 @@ void to_bf16_reference(const float* x, std::uint16_t* y, std::int64_t n) {
 }
 
 const Tier& reference_tier() {
-  static const Tier tier = {
-      .dot = {dot<float>, dot<BF16>, dot<F16>, dot<std::int8_t>},
-      .accumulate = {accumulate<float>, accumulate<BF16>, accumulate<F16>, accumulate<std::int8_t>},
-      .panel_gemm = panel_gemm_reference,
-      .panel8 = panel8_reference,
-      .panel4 = panel4_reference,
-      .panel8a8 = panel8a8_reference,
-      .to_bf16 = to_bf16_reference,
-      .exp_sum = exp_sum,
-      .swish = swish,
-      .gelu = gelu,
-      .attention = reference_attention()};
+  static const Tier tier = {.dot = {dot<float>, dot<BF16>, dot<F16>, dot<std::int8_t>},
+                            .panel_gemm = panel_gemm_reference,
+                            .panel8 = panel8_reference,
+                            .panel4 = panel4_reference,
+                            .panel8a8 = panel8a8_reference,
+                            .to_bf16 = to_bf16_reference,
+                            .exp_sum = exp_sum,
+                            .swish = swish,
+                            .gelu = gelu,
+                            .attention = reference_attention()};
   return tier;
 }
 
