@@ -68,7 +68,10 @@ Copies make_copies(const KernelTimer& timer, const WeightFormat& format, const T
 }  // namespace
 
 std::int64_t KernelTimer::num_copies(std::int64_t bytes_each) const {
-  return std::max<std::int64_t>(1, (options_.working_set_bytes + bytes_each - 1) / bytes_each);
+  // Of a small model the weights are in the caches anyway, and so many take long to make.
+  constexpr std::int64_t kMostCopies = 256;
+  return std::clamp<std::int64_t>((options_.working_set_bytes + bytes_each - 1) / bytes_each, 1,
+                                  kMostCopies);
 }
 
 void KernelTimer::add(KernelRow row, const std::function<void(std::int64_t turn)>& call) {
