@@ -145,7 +145,7 @@ TEST_SUITE("app/bad_input") {
         {{"run", video, "--num-beams", "4", "--temperature", "0.5"}, 2, "temperature"},
         {{"run", video, "--num-beams", "32"}, 2, "num_beams"},
         {{"run", video, "--kv-cache-dir", at("notes.txt")}, 5, "--kv-cache-dir"},
-        {{"run", video, "--dtype", "int8"}, 4, "int8 weights"},
+        {{"run", video, "--dtype", "awq"}, 4, "awq weights"},
         {{"run", video, "--kv-cache-bytes", "100"}, 4, "100"},
         {{"run", video, "-o", at("none/no/c.jsonl")}, 5, "cannot open"},
         {{"inspect"}, 2, "--machine"},
