@@ -65,7 +65,7 @@ TEST_CASE("a frame's result has the same bits alone and among others, with any t
   const Tensor q = random_f32({3 * kSeqLen, 2, 24}, 4);
   const Tensor k = random_f32({3 * kSeqLen, 2, 24}, 5);
   const Tensor v = random_f32({3 * kSeqLen, 2, 24}, 6);
-  for (const caption::CpuTier tier : caption::supported_cpu_tiers()) {
+  for (const caption::CpuTier tier : TestedTiers()) {
     CAPTURE(static_cast<int>(tier));
     ThreadPool three(3);
     Stream together(three, tier);

@@ -97,7 +97,7 @@ TEST_CASE("a row alone has the bits it has in any batch, with any number of thre
     constexpr std::int64_t kRows = 103;  // two blocks of 48 and a rest
     const Tensor x = random_f32({kRows, 333}, 5);
     const Tensor weight = random_of(dtype, {77, 333}, 6);
-    for (const CpuTier tier : caption::supported_cpu_tiers()) {
+    for (const CpuTier tier : TestedTiers()) {
       CAPTURE(static_cast<int>(tier));
       ThreadPool one(1);
       Stream alone(one, tier);

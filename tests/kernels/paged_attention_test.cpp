@@ -132,7 +132,7 @@ TEST_CASE("whole prompts, chunks, page sizes and threads all give the same bits"
   // Lengths on both sides of a tile (16), a block of keys (128) and two.
   const PagedModel model(4, 2, 40, {1, 16, 129, 300});
   for (const DType dtype : {DType::kF32, DType::kBF16, DType::kF16, DType::kI8}) {
-    for (const CpuTier tier : caption::supported_cpu_tiers()) {
+    for (const CpuTier tier : TestedTiers()) {
       CAPTURE(static_cast<int>(dtype));
       CAPTURE(static_cast<int>(tier));
       ThreadPool one(1);

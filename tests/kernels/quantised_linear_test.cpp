@@ -166,7 +166,7 @@ TEST_CASE("a row alone has the bits it has in any batch, with any number of thre
   const Tensor x = random_f32({kRows, 333}, 5);
   for (const Kind kind : kKinds) {
     const PackedWeight packed = pack(kind, random_matrix(kind, 77, 333, 128));
-    for (const CpuTier tier : caption::supported_cpu_tiers()) {
+    for (const CpuTier tier : TestedTiers()) {
       CAPTURE(static_cast<int>(kind));
       CAPTURE(static_cast<int>(tier));
       ThreadPool one(1);

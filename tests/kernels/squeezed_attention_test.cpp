@@ -98,7 +98,7 @@ TEST_CASE("clusters partition the keys, hold their means, and find keys that poi
 }
 
 TEST_CASE("the same keys give the same clusters on any number of threads") {
-  for (const auto tier : caption::supported_cpu_tiers()) {
+  for (const auto tier : TestedTiers()) {
     ThreadPool one(1), three(3);
     Stream alone(one, tier), together(three, tier);
     Layer layer(DType::kBF16, 130, 3, 3, 20);

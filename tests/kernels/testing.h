@@ -15,16 +15,17 @@
 #include "backend/stream.h"
 #include "kernels/convert.h"
 #include "tensor/tensor.h"
+#include "tests/support/tested_tiers.h"
 
 namespace caption::testing {
 
 // Half a unit in the last place of 1: what one rounding of binary32 costs, relatively.
 inline constexpr double kUnit = 0x1p-24;
 
-// Calls work(stream) for each tier this machine runs, with 1 and 3 threads.
+// Calls work(stream) for each tier this machine runs or emulates, with 1 and 3 threads.
 template <class Work>
 void for_each_stream(Work work) {
-  for (const CpuTier tier : supported_cpu_tiers()) {
+  for (const CpuTier tier : TestedTiers()) {
     for (const int threads : {1, 3}) {
       ThreadPool pool(threads);
       Stream stream(pool, tier);
