@@ -41,17 +41,7 @@ namespace {
 
 #define AMX_TARGET gnu::target("amx-tile,amx-bf16,amx-int8"), gnu::noinline
 
-struct alignas(64) Config {
-  std::uint8_t bytes[64] = {1};
-
-  Config& set(int tile, int rows, int row_bytes) {
-    bytes[16 + 2 * tile] = static_cast<std::uint8_t>(row_bytes);
-    bytes[48 + tile] = static_cast<std::uint8_t>(rows);
-    return *this;
-  }
-};
-
-[[AMX_TARGET]] void configure(const Config& config) {
+[[AMX_TARGET]] void configure(const AmxConfig& config) {
   __asm__ volatile("ldtilecfg %0" : : "m"(config));
 }
 [[AMX_TARGET]] void release() { __asm__ volatile("tilerelease" : :); }
@@ -67,7 +57,7 @@ struct Operands {
 };
 
 [[AMX_TARGET]] void multiply_on_tiles(Product product, Operands& x) {
-  Config config;
+  AmxConfig config;
   configure(config.set(7, x.m, 4 * x.words).set(3, x.m, 4 * x.depth).set(5, x.depth, 4 * x.words));
   const std::int64_t c_stride = 4 * x.words;
   const std::int64_t a_stride = 4 * x.depth;
@@ -140,21 +130,6 @@ bool has_no_amx() {
   return true;
 }
 
-const char* execute(AmxOperation operation, AmxState& state, AmxInstruction operands) {
-  operands.operation = operation;
-  return execute_amx(operands, Registers{}, 0, state);
-}
-
-// What ldtilecfg answers; "" where it loads.
-std::string load(const Config& config, AmxState& state) {
-  AmxInstruction instruction{.operation = AmxOperation::kLoadConfig, .length_bytes = 5};
-  instruction.base = 0;
-  Registers registers{};
-  registers[0] = reinterpret_cast<std::uint64_t>(&config);
-  const char* const error = execute_amx(instruction, registers, 0, state);
-  return error == nullptr ? "" : error;
-}
-
 }  // namespace
 
 TEST_CASE("every product agrees with the plain loops bit for bit, at any shape") {
@@ -217,7 +192,7 @@ TEST_CASE("products of bf16 take denormals for zeros and make none") {
   } while (false)
 
 [[AMX_TARGET]] static void check_addresses() {
-  configure(Config().set(6, 2, 4));
+  configure(AmxConfig().set(6, 2, 4));
   alignas(64) const std::uint32_t words[] = {10, 11, 12, 13};
   CHECK_ADDRESS("rax", "rcx", 1, 0);
   CHECK_ADDRESS("rdx", "rsi", 2, 100);
@@ -252,7 +227,7 @@ TEST_CASE("tiles are loaded by way of any registers, scales and displacements") 
 }
 
 [[AMX_TARGET]] static void load_and_store(const std::uint32_t& from, std::uint32_t& to) {
-  configure(Config().set(1, 1, 4).set(2, 16, 64));
+  configure(AmxConfig().set(1, 1, 4).set(2, 16, 64));
   __asm__ volatile("tileloadd (%0,%0), %%tmm1" : : "r"(&from) : "memory");
   __asm__ volatile("tilestored %%tmm1, (%0,%0)" : : "r"(&to) : "memory");
   release();
@@ -260,7 +235,7 @@ TEST_CASE("tiles are loaded by way of any registers, scales and displacements") 
 
 [[AMX_TARGET]] static void load_around(const std::uint32_t& from, std::uint32_t& to,
                                        const std::function<void()>& between) {
-  configure(Config().set(1, 1, 4));
+  configure(AmxConfig().set(1, 1, 4));
   __asm__ volatile("tileloadd (%0,%0), %%tmm1" : : "r"(&from) : "memory");
   between();
   __asm__ volatile("tilestored %%tmm1, (%0,%0)" : : "r"(&to) : "memory");
@@ -275,58 +250,6 @@ TEST_CASE("each thread has tiles of its own") {
   load_around(from[0], to[0], [&] { std::thread([&] { load_and_store(from[1], to[1]); }).join(); });
   CHECK(to[0] == from[0]);
   CHECK(to[1] == from[1]);
-}
-
-TEST_CASE("the emulator refuses what the SDM says is a fault, and changes nothing") {
-  const auto with = [](int at, int value) {
-    Config config;
-    config.bytes[at] = static_cast<std::uint8_t>(value);
-    return config;
-  };
-  AmxState state;
-  REQUIRE(load(Config().set(0, 3, 8).set(1, 3, 12).set(2, 3, 8).set(3, 4, 8).set(4, 2, 6), state)
-              .empty());
-  CHECK(load(with(0, 2), state).starts_with("#GP"));
-  for (const int reserved : {2, 15, 32, 47, 56, 63}) {
-    CHECK(load(with(reserved, 1), state).starts_with("#GP"));
-  }
-  CHECK(load(Config().set(7, 17, 64), state).starts_with("#GP"));
-  CHECK(load(Config().set(7, 16, 65), state).starts_with("#GP"));
-  CHECK(load(Config().set(7, 1, 0), state).starts_with("#GP"));
-  CHECK(load(Config().set(7, 0, 4), state).starts_with("#GP"));
-  CHECK(state.tiles[1].row_bytes == 12);
-
-  const auto product = [&](int c, int a, int b) {
-    return execute(AmxOperation::kDotBF16, state,
-                   {.operation = {}, .length_bytes = 5, .tile = c, .source1 = a, .source2 = b});
-  };
-  CHECK(product(0, 1, 2) == nullptr);
-  CHECK(product(0, 1, 3) != nullptr);  // depth
-  CHECK(product(3, 1, 2) != nullptr);  // rows
-  CHECK(product(1, 0, 2) != nullptr);  // columns
-  CHECK(product(0, 0, 2) != nullptr);  // twice the same
-  CHECK(product(0, 1, 4) != nullptr);  // half a word
-  CHECK(product(0, 1, 5) != nullptr);  // not in use
-  CHECK(product(0, 1, 9) != nullptr);  // no such tile
-  const AmxInstruction at_tile_0{.operation = {}, .length_bytes = 5, .tile = 0};
-  CHECK(execute(AmxOperation::kLoad, state, at_tile_0) != nullptr);  // without SIB
-  CHECK(execute(AmxOperation::kZero, state, at_tile_0) == nullptr);
-  REQUIRE(load(with(0, 0), state).empty());
-  CHECK(execute(AmxOperation::kZero, state, at_tile_0) != nullptr);
-}
-
-TEST_CASE("what is not an AMX instruction is not decoded") {
-  const std::uint8_t ldtilecfg[] = {0xC4, 0xE2, 0x78, 0x49, 0x00};
-  CHECK(decode_amx(ldtilecfg)->operation == AmxOperation::kLoadConfig);
-  const std::uint8_t others[][5] = {{0x0F, 0x0B, 0, 0, 0},            // ud2
-                                    {0xC4, 0xE1, 0x78, 0x49, 0x00},   // another map
-                                    {0xC4, 0xE2, 0xF8, 0x49, 0x00},   // W1
-                                    {0xC4, 0xE2, 0x7C, 0x49, 0x00},   // 256 bits
-                                    {0xC4, 0xE2, 0x70, 0x49, 0x00},   // vvvv
-                                    {0xC4, 0xE2, 0x79, 0x49, 0x00},   // sttilecfg
-                                    {0xC4, 0xE2, 0x63, 0x5C, 0xC1},   // tdpfp16ps
-                                    {0xC4, 0xE2, 0x78, 0x4B, 0x04}};  // no prefix
-  for (const auto& code : others) CHECK_FALSE(decode_amx(code).has_value());
 }
 
 #endif

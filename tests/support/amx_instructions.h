@@ -29,6 +29,17 @@ struct AmxState {
   Tile tiles[kNumTiles] = {};
 };
 
+// What LDTILECFG reads, of palette 1.
+struct alignas(64) AmxConfig {
+  std::uint8_t bytes[64] = {1};
+
+  AmxConfig& set(int tile, int rows, int row_bytes) {
+    bytes[16 + 2 * tile] = static_cast<std::uint8_t>(row_bytes);
+    bytes[48 + tile] = static_cast<std::uint8_t>(rows);
+    return *this;
+  }
+};
+
 enum class AmxOperation {
   kLoadConfig,
   kRelease,
