@@ -2,6 +2,7 @@
 // operations on top of them show.
 #include "kernels/cpu/tier.h"
 
+#include <algorithm>
 #include <vector>
 
 #include "kernels/cpu/select_tier.h"
@@ -47,6 +48,45 @@ TEST_CASE("exp_sum returns the sum of what it stored") {
       CHECK(std::abs(static_cast<double>(sum) - want) <=
             (static_cast<double>(n) / 8 + 4) * kUnit * want);
       CHECK(x.as<float>()[n] == behind);
+    }
+  }
+}
+
+TEST_CASE("products with panels write the rows they are asked for and none behind them") {
+  constexpr std::int64_t kColumns = caption::kernels::cpu::kPanelColumns;
+  constexpr std::int64_t kPairs = 19;
+  constexpr std::int64_t kRowsBehind = 32;
+  for (const CpuTier tier : TestedTiers()) {
+    for (const std::int64_t m : {1, 15, 17, 31, 32, 50}) {
+      CAPTURE(static_cast<int>(tier));
+      CAPTURE(m);
+      const std::vector<std::uint16_t> a(static_cast<std::size_t>(m * 2 * kPairs), 0x3F80);
+      const std::vector<std::uint16_t> panel(2 * kPairs * kColumns, 0x3F80);
+      std::vector<float> c(static_cast<std::size_t>((m + kRowsBehind) * kColumns), -7.0F);
+      select_tier(tier).panel_gemm({.a = a.data(),
+                                    .a_stride = 2 * kPairs,
+                                    .panels = panel.data(),
+                                    .num_pairs = kPairs,
+                                    .num_panels = 1,
+                                    .c = c.data(),
+                                    .c_stride = kColumns,
+                                    .m = m});
+      CHECK(std::count(c.begin(), c.begin() + m * kColumns, 2.0F * kPairs) == m * kColumns);
+      CHECK(std::count(c.begin() + m * kColumns, c.end(), -7.0F) == kRowsBehind * kColumns);
+
+      const std::vector<std::int8_t> codes(static_cast<std::size_t>(m * 4 * kPairs), -1);
+      const std::vector<std::uint8_t> weights(4 * kPairs * kColumns, 255);
+      std::vector<std::int32_t> sums(c.size(), -7);
+      select_tier(tier).panel8a8({.a = codes.data(),
+                                  .a_stride = 4 * kPairs,
+                                  .panel = weights.data(),
+                                  .num_quads = kPairs,
+                                  .c = sums.data(),
+                                  .c_stride = kColumns,
+                                  .m = m});
+      CHECK(std::count(sums.begin(), sums.begin() + m * kColumns, -255 * 4 * kPairs) ==
+            m * kColumns);
+      CHECK(std::count(sums.begin() + m * kColumns, sums.end(), -7) == kRowsBehind * kColumns);
     }
   }
 }
