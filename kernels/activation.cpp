@@ -14,15 +14,6 @@ void check_unary(const internal::Check& check, ConstView x, ConstView y) {
 
 }  // namespace
 
-void silu_mul(Stream& stream, ConstView gate, ConstView up, View y) {
-  const internal::Check check("silu_mul", stream);
-  check.rank("gate", gate, 2);
-  check.f32("gate", gate, gate.shape());
-  check.f32("up", up, gate.shape());
-  check.f32("y", y, gate.shape());
-  dispatch(stream.device(), [&](auto device) { impl::silu_mul(device, stream, gate, up, y); });
-}
-
 void gelu_erf(Stream& stream, ConstView x, View y) {
   check_unary(internal::Check("gelu_erf", stream), x, y);
   dispatch(stream.device(), [&](auto device) { impl::gelu_erf(device, stream, x, y); });

@@ -1,19 +1,16 @@
 // kernels/activation.h: element-wise functions between the projections.
-//   silu_mul:    y = gate / (1 + exp(-gate)) * up              SwiGLU (arXiv:2002.05202)
 //   gelu_erf:    y = x / 2 * (1 + erf(x / sqrt(2)))            torch's nn.GELU()
 //   quick_gelu:  y = x / (1 + exp(-1.702 * x))                 CLIP
 //   add:         y[r, :] += x[r mod x_rows, :]                 residuals, position tables
 //
-// Operands are [rows, dim] f32 (x of add also bf16 or f16), rows may be strided. y may be gate, up
-// or x itself (not a part of it). Throws Error(kInternal) when shapes or dtypes disagree.
+// Operands are [rows, dim] f32 (x of add also bf16 or f16), rows may be strided. y may be x
+// itself (not a part of it). Throws Error(kInternal) when shapes or dtypes disagree.
 #pragma once
 
 #include "backend/stream.h"
 #include "tensor/tensor.h"
 
 namespace caption::kernels {
-
-void silu_mul(Stream& stream, ConstView gate, ConstView up, View y);
 
 void gelu_erf(Stream& stream, ConstView x, View y);
 
@@ -23,8 +20,6 @@ void quick_gelu(Stream& stream, ConstView x, View y);
 void add(Stream& stream, ConstView x, View y);
 
 namespace impl {
-void silu_mul(Cpu device, Stream& stream, ConstView gate, ConstView up, View y);
-void silu_mul(Cuda device, Stream& stream, ConstView gate, ConstView up, View y);
 void gelu_erf(Cpu device, Stream& stream, ConstView x, View y);
 void gelu_erf(Cuda device, Stream& stream, ConstView x, View y);
 void quick_gelu(Cpu device, Stream& stream, ConstView x, View y);

@@ -1,50 +1,90 @@
 #include "kernels/linear.h"
 
+#include <string>
+
 #include "backend/dispatch.h"
 #include "kernels/internal/check.h"
 
 namespace caption::kernels {
 namespace {
 
-void checked_linear(internal::Check&& check, Stream& stream, ConstView x,
-                    const PackedWeight& weight, ConstView bias, LinearOutput output, View y) {
-  check.rank("x", x, 2);
+void check_part(const internal::Check& check, ConstView x, const LinearPart& part) {
+  const PackedWeight& weight = part.weight;
   const std::int64_t n = weight.num_features();
-  check.set_matrix(n, weight.num_columns());
   if (weight.layout() == PackedWeight::Layout::kRows) {
     check.floating("weight", weight.rows(), {n, x.dim(1)});
   }
   check.f32("x", x, {x.dim(0), weight.num_columns()});
-  if (!bias.empty()) {
-    check.floating("bias", bias, {n});
-    check.dense("bias", bias);
+  if (!part.bias.empty()) {
+    check.floating("bias", part.bias, {n});
+    check.dense("bias", part.bias);
   }
-  check.f32("y", y, {x.dim(0), n});
-  dispatch(stream.device(),
-           [&](auto device) { impl::linear(device, stream, x, weight, bias, output, y); });
+  check.f32("y", part.y, {x.dim(0), n});
+}
+
+// Sets the matrix of the profile to that of all parts, one below the other.
+void check_parts(internal::Check& check, ConstView x, std::span<const LinearPart> parts) {
+  check.rank("x", x, 2);
+  const PackedWeight& first = parts.front().weight;
+  std::int64_t num_features = 0;
+  for (const LinearPart& part : parts) num_features += part.weight.num_features();
+  check.set_matrix(num_features, first.num_columns());
+  for (const LinearPart& part : parts) {
+    check_part(check, x, part);
+    if (part.weight.layout() != first.layout()) check.fail("weights of different layouts");
+    if (part.weight.group_columns() != first.group_columns()) {
+      check.fail("weights with groups of " + std::to_string(first.group_columns()) + " and " +
+                 std::to_string(part.weight.group_columns()) + " columns");
+    }
+  }
+}
+
+void checked_linear(internal::Check&& check, Stream& stream, ConstView x,
+                    std::span<const LinearPart> parts, LinearOutput output) {
+  check_parts(check, x, parts);
+  dispatch(stream.device(), [&](auto device) { impl::linear(device, stream, x, parts, output); });
+}
+
+void checked_linear(internal::Check&& check, Stream& stream, ConstView x, const LinearPart& part,
+                    LinearOutput output) {
+  checked_linear(std::move(check), stream, x, std::span(&part, 1), output);
 }
 
 }  // namespace
 
 void linear(Stream& stream, ConstView x, const PackedWeight& weight, ConstView bias, View y) {
-  checked_linear(internal::Check("linear", stream), stream, x, weight, bias, LinearOutput::kWrite,
-                 y);
+  checked_linear(internal::Check("linear", stream), stream, x, {weight, bias, y},
+                 LinearOutput::kWrite);
+}
+
+void linear(Stream& stream, ConstView x, std::span<const LinearPart> parts) {
+  if (parts.empty()) return;
+  checked_linear(internal::Check("linear", stream), stream, x, parts, LinearOutput::kWrite);
 }
 
 void linear_add(Stream& stream, ConstView x, const PackedWeight& weight, ConstView bias, View y) {
-  checked_linear(internal::Check("linear_add", stream), stream, x, weight, bias, LinearOutput::kAdd,
-                 y);
+  checked_linear(internal::Check("linear_add", stream), stream, x, {weight, bias, y},
+                 LinearOutput::kAdd);
 }
 
 void linear_gelu(Stream& stream, ConstView x, const PackedWeight& weight, ConstView bias, View y) {
-  checked_linear(internal::Check("linear_gelu", stream), stream, x, weight, bias,
-                 LinearOutput::kGelu, y);
+  checked_linear(internal::Check("linear_gelu", stream), stream, x, {weight, bias, y},
+                 LinearOutput::kGelu);
 }
 
 void linear_quick_gelu(Stream& stream, ConstView x, const PackedWeight& weight, ConstView bias,
                        View y) {
-  checked_linear(internal::Check("linear_quick_gelu", stream), stream, x, weight, bias,
-                 LinearOutput::kQuickGelu, y);
+  checked_linear(internal::Check("linear_quick_gelu", stream), stream, x, {weight, bias, y},
+                 LinearOutput::kQuickGelu);
+}
+
+void linear_swiglu(Stream& stream, ConstView x, const PackedWeight& gate, ConstView gate_bias,
+                   const PackedWeight& up, ConstView up_bias, View y) {
+  internal::Check check("linear_swiglu", stream);
+  const LinearPart parts[] = {{gate, gate_bias, y}, {up, up_bias, y}};
+  check_parts(check, x, parts);
+  dispatch(stream.device(),
+           [&](auto device) { impl::linear_swiglu(device, stream, x, parts[0], parts[1]); });
 }
 
 }  // namespace caption::kernels

@@ -14,21 +14,6 @@ constexpr float kQuickGeluBeta = 1.702f;
 
 }  // namespace
 
-void silu_mul(Cpu, Stream& stream, ConstView gate, ConstView up, View y) {
-  const std::int64_t dim = y.dim(1);
-  const cpu::Tier& tier = cpu::select_tier(stream.cpu_tier());
-  cpu::parallel_for(stream, y.dim(0), dim * kOperationsPerElement,
-                    [&](std::int64_t begin, std::int64_t end) {
-                      for (std::int64_t r = begin; r < end; ++r) {
-                        tier.swish({.x = gate.as<float>() + r * gate.row_stride(),
-                                    .beta = 1,
-                                    .factor = up.as<float>() + r * up.row_stride(),
-                                    .y = y.as<float>() + r * y.row_stride(),
-                                    .n = dim});
-                      }
-                    });
-}
-
 void quick_gelu(Cpu, Stream& stream, ConstView x, View y) {
   const std::int64_t dim = y.dim(1);
   const cpu::Tier& tier = cpu::select_tier(stream.cpu_tier());

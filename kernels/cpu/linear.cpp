@@ -1,92 +1,156 @@
-// The dense layer on the CPU: weights of 16 and 32 bits, and the choice by layout.
+// The dense layer on the CPU: the choice by layout, weights of 16 and 32 bits, and the blocks.
 #include "kernels/linear.h"
 
+#include <algorithm>
+
 #include "kernels/cpu/linear_blocks.h"
+#include "kernels/cpu/parallel.h"
 #include "kernels/cpu/select_tier.h"
 #include "tensor/dtype.h"
 
 namespace caption::kernels {
 namespace cpu {
-
-void write_block(const Tier& tier, const float* tile, const Epilogue& epilogue,
-                 const Block& block) {
-  constexpr float kQuickGeluBeta = 1.702f;
-  float bias[kBlockFeatures] = {};
-  if (!epilogue.bias.empty()) {
-    dispatch_float(epilogue.bias.dtype(), [&](auto tag) {
-      const auto* const b = epilogue.bias.as<decltype(tag)>() + block.first_feature;
-      for (std::int64_t n = 0; n < block.num_features; ++n) bias[n] = to_float(b[n]);
-    });
-  }
-  const View& y = epilogue.y;
-  for (std::int64_t m = 0; m < block.num_rows; ++m) {
-    const float* const from = tile + m * kBlockFeatures;
-    float* const to = y.as<float>() + (block.first_row + m) * y.row_stride() + block.first_feature;
-    if (epilogue.output == LinearOutput::kAdd) {
-      for (std::int64_t n = 0; n < block.num_features; ++n) to[n] += from[n] + bias[n];
-      continue;
-    }
-    for (std::int64_t n = 0; n < block.num_features; ++n) to[n] = from[n] + bias[n];
-    if (epilogue.output == LinearOutput::kGelu) tier.gelu(to, to, block.num_features);
-    if (epilogue.output == LinearOutput::kQuickGelu) {
-      tier.swish(
-          {.x = to, .beta = kQuickGeluBeta, .factor = nullptr, .y = to, .n = block.num_features});
-    }
-  }
-}
-
-void round_rows(Stream& stream, const Tier& tier, ConstView x, std::int64_t num_columns,
-                std::uint16_t* to) {
-  const std::int64_t k = x.dim(1);
-  parallel_for(stream, x.dim(0), k, [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t m = begin; m < end; ++m) {
-      std::uint16_t* const row = to + m * num_columns;
-      tier.to_bf16(x.as<float>() + m * x.row_stride(), row, k);
-      std::fill(row + k, row + num_columns, std::uint16_t{0});
-    }
-  });
-}
-
 namespace {
 
-void linear_rows(Stream& stream, const Tier& tier, ConstView x, ConstView weight,
-                 const Epilogue& epilogue) {
-  const Gemm dot = dot_of(tier, element_of(weight.dtype()));
+constexpr std::int64_t kTileElements = kBlockRows * kBlockFeatures;
+
+void multiply_rows(const Tier& tier, const Activations& x, const PackedWeight& packed,
+                   const Block& block, float* tile) {
+  const ConstView weight = packed.rows();
   const auto* const weights = static_cast<const std::byte*>(weight.raw());
   const auto feature_bytes =
       weight.row_stride() * static_cast<std::int64_t>(dtype_size_bytes(weight.dtype()));
-  const std::int64_t k = x.dim(1);
-  for_each_block(stream, tier, k, epilogue, [&](const Block& block, float* tile) {
-    dot({.a = x.as<float>() + block.first_row * x.row_stride(),
-         .a_stride = x.row_stride(),
-         .b = weights + block.first_feature * feature_bytes,
-         .b_stride = weight.row_stride(),
-         .c = tile,
-         .c_stride = kBlockFeatures,
-         .m = block.num_rows,
-         .n = block.num_features,
-         .k = k});
+  const Gemm dot = dot_of(tier, element_of(weight.dtype()));
+  dot({.a = x.rows.as<float>() + block.first_row * x.rows.row_stride(),
+       .a_stride = x.rows.row_stride(),
+       .b = weights + block.first_feature * feature_bytes,
+       .b_stride = weight.row_stride(),
+       .c = tile,
+       .c_stride = kBlockFeatures,
+       .m = block.num_rows,
+       .n = block.num_features,
+       .k = x.rows.dim(1)});
+}
+
+void multiply_panels(const Tier& tier, const Activations& x, const PackedWeight& weight,
+                     const Block& block, float* tile) {
+  static_assert(kPanelFeatures == kPanelColumns);
+  const ConstView panels = weight.panels();
+  const std::int64_t num_pairs = panels.dim(1);
+  tier.panel_gemm({.a = x.bf16 + block.first_row * 2 * num_pairs,
+                   .a_stride = 2 * num_pairs,
+                   .panels = static_cast<const std::uint16_t*>(panels.raw()) +
+                             block.first_panel() * panels.row_stride(),
+                   .num_pairs = num_pairs,
+                   .num_panels = block.num_panels(),
+                   .c = tile,
+                   .c_stride = kBlockFeatures,
+                   .m = block.num_rows});
+}
+
+MultiplyBlock multiply_block_of(PackedWeight::Layout layout) {
+  using Layout = PackedWeight::Layout;
+  switch (layout) {
+    case Layout::kRows: return multiply_rows;
+    case Layout::kPanels: return multiply_panels;
+    case Layout::kPanels8:
+    case Layout::kPanels4: return multiply_quantised;
+    case Layout::kPanels8A8: return multiply_8a8;
+  }
+  return nullptr;
+}
+
+Activations activations_for(Stream& stream, const Tier& tier, ConstView x,
+                            std::span<const LinearPart> parts) {
+  using Layout = PackedWeight::Layout;
+  const Layout layout = parts.front().weight.layout();
+  if (layout == Layout::kRows) return {.rows = x};
+  return layout == Layout::kPanels8A8 ? round_to_8_bits(stream, tier, x, parts)
+                                      : round_to_bf16(stream, tier, x, parts);
+}
+
+std::int64_t num_feature_blocks(const LinearPart& part) {
+  return (part.weight.num_features() + kBlockFeatures - 1) / kBlockFeatures;
+}
+
+// work(index, block) for every block of rows and each of `feature_blocks` blocks of features, of
+// which it finds out the features itself.
+template <class Work>
+void for_each_block(Stream& stream, std::int64_t num_rows, std::int64_t feature_blocks,
+                    std::int64_t operations_per_row, const Work& work) {
+  const std::int64_t row_blocks = (num_rows + kBlockRows - 1) / kBlockRows;
+  const std::int64_t operations = std::min(num_rows, kBlockRows) * operations_per_row;
+  parallel_for(stream, row_blocks * feature_blocks, operations,
+               [&](std::int64_t begin, std::int64_t end) {
+                 for (std::int64_t item = begin; item < end; ++item) {
+                   Block block{};
+                   block.first_row = item / feature_blocks * kBlockRows;
+                   block.num_rows = std::min(kBlockRows, num_rows - block.first_row);
+                   work(item % feature_blocks, block);
+                 }
+               });
+}
+
+void set_features(const LinearPart& part, std::int64_t index, Block& block) {
+  block.first_feature = index * kBlockFeatures;
+  block.num_features = std::min(kBlockFeatures, part.weight.num_features() - block.first_feature);
+}
+
+// The part's bias at the block's features, f32; zeros without one.
+void load_bias(const LinearPart& part, const Block& block, float* bias) {
+  if (part.bias.empty()) {
+    std::fill_n(bias, block.num_features, 0.0F);
+    return;
+  }
+  dispatch_float(part.bias.dtype(), [&](auto tag) {
+    const auto* const b = part.bias.as<decltype(tag)>() + block.first_feature;
+    for (std::int64_t n = 0; n < block.num_features; ++n) bias[n] = to_float(b[n]);
   });
 }
 
-void linear_panels(Stream& stream, const Tier& tier, ConstView x, ConstView panels,
-                   const Epilogue& epilogue) {
-  static_assert(kPanelFeatures == kPanelColumns);
-  const std::int64_t num_pairs = panels.dim(1);
-  auto* const rounded = reinterpret_cast<std::uint16_t*>(
-      stream.scratch(static_cast<std::size_t>(x.dim(0) * num_pairs) * 2 * sizeof(std::uint16_t)));
-  round_rows(stream, tier, x, 2 * num_pairs, rounded);
-  const auto* const weights = static_cast<const std::uint16_t*>(panels.raw());
-  for_each_block(stream, tier, x.dim(1), epilogue, [&](const Block& block, float* tile) {
-    tier.panel_gemm({.a = rounded + block.first_row * 2 * num_pairs,
-                     .a_stride = 2 * num_pairs,
-                     .panels = weights + block.first_panel() * panels.row_stride(),
-                     .num_pairs = num_pairs,
-                     .num_panels = block.num_panels(),
-                     .c = tile,
-                     .c_stride = kBlockFeatures,
-                     .m = block.num_rows});
-  });
+float* output_row(const View& y, const Block& block, std::int64_t m) {
+  return y.as<float>() + (block.first_row + m) * y.row_stride() + block.first_feature;
+}
+
+// y = tile + bias, as the output says.
+void write_block(const Tier& tier, const float* tile, const LinearPart& part, LinearOutput output,
+                 const Block& block) {
+  constexpr float kQuickGeluBeta = 1.702f;
+  float bias[kBlockFeatures];
+  load_bias(part, block, bias);
+  const std::int64_t count = block.num_features;
+  for (std::int64_t m = 0; m < block.num_rows; ++m) {
+    const float* const from = tile + m * kBlockFeatures;
+    float* const to = output_row(part.y, block, m);
+    if (output == LinearOutput::kAdd) {
+      for (std::int64_t n = 0; n < count; ++n) to[n] += from[n] + bias[n];
+      continue;
+    }
+    for (std::int64_t n = 0; n < count; ++n) to[n] = from[n] + bias[n];
+    if (output == LinearOutput::kGelu) tier.gelu(to, to, count);
+    if (output == LinearOutput::kQuickGelu) {
+      tier.swish({.x = to, .beta = kQuickGeluBeta, .factor = nullptr, .y = to, .n = count});
+    }
+  }
+}
+
+// y = swish(gate + its bias) * (up + its bias)
+void write_swiglu(const Tier& tier, const float* gate_tile, const float* up_tile,
+                  const LinearPart& gate, const LinearPart& up, const Block& block) {
+  float gate_bias[kBlockFeatures];
+  float up_bias[kBlockFeatures];
+  load_bias(gate, block, gate_bias);
+  load_bias(up, block, up_bias);
+  const std::int64_t count = block.num_features;
+  for (std::int64_t m = 0; m < block.num_rows; ++m) {
+    const float* const g = gate_tile + m * kBlockFeatures;
+    const float* const u = up_tile + m * kBlockFeatures;
+    float factor[kBlockFeatures];
+    float* const to = output_row(gate.y, block, m);
+    for (std::int64_t n = 0; n < count; ++n) to[n] = g[n] + gate_bias[n];
+    for (std::int64_t n = 0; n < count; ++n) factor[n] = u[n] + up_bias[n];
+    tier.swish({.x = to, .beta = 1, .factor = factor, .y = to, .n = count});
+  }
 }
 
 }  // namespace
@@ -94,18 +158,41 @@ void linear_panels(Stream& stream, const Tier& tier, ConstView x, ConstView pane
 
 namespace impl {
 
-void linear(Cpu, Stream& stream, ConstView x, const PackedWeight& weight, ConstView bias,
-            LinearOutput output, View y) {
-  using Layout = PackedWeight::Layout;
+void linear(Cpu, Stream& stream, ConstView x, std::span<const LinearPart> parts,
+            LinearOutput output) {
   const cpu::Tier& tier = cpu::select_tier(stream.cpu_tier());
-  const cpu::Epilogue epilogue{.bias = bias, .output = output, .y = y};
-  switch (weight.layout()) {
-    case Layout::kRows: return cpu::linear_rows(stream, tier, x, weight.rows(), epilogue);
-    case Layout::kPanels: return cpu::linear_panels(stream, tier, x, weight.panels(), epilogue);
-    case Layout::kPanels8:
-    case Layout::kPanels4: return cpu::linear_quantised(stream, tier, x, weight, epilogue);
-    case Layout::kPanels8A8: return cpu::linear_8a8(stream, tier, x, weight, epilogue);
-  }
+  const cpu::Activations activations = cpu::activations_for(stream, tier, x, parts);
+  const cpu::MultiplyBlock multiply = cpu::multiply_block_of(parts.front().weight.layout());
+  std::int64_t feature_blocks = 0;
+  for (const LinearPart& part : parts) feature_blocks += cpu::num_feature_blocks(part);
+  cpu::for_each_block(stream, x.dim(0), feature_blocks, cpu::kBlockFeatures * x.dim(1),
+                      [&](std::int64_t index, cpu::Block block) {
+                        alignas(64) float tile[cpu::kTileElements];
+                        const LinearPart* part = parts.data();
+                        for (; index >= cpu::num_feature_blocks(*part); ++part) {
+                          index -= cpu::num_feature_blocks(*part);
+                        }
+                        cpu::set_features(*part, index, block);
+                        multiply(tier, activations, part->weight, block, tile);
+                        cpu::write_block(tier, tile, *part, output, block);
+                      });
+}
+
+void linear_swiglu(Cpu, Stream& stream, ConstView x, const LinearPart& gate, const LinearPart& up) {
+  const cpu::Tier& tier = cpu::select_tier(stream.cpu_tier());
+  const LinearPart parts[] = {gate, up};
+  const cpu::Activations activations = cpu::activations_for(stream, tier, x, parts);
+  const cpu::MultiplyBlock multiply = cpu::multiply_block_of(gate.weight.layout());
+  cpu::for_each_block(stream, x.dim(0), cpu::num_feature_blocks(gate),
+                      2 * cpu::kBlockFeatures * x.dim(1),
+                      [&](std::int64_t index, cpu::Block block) {
+                        alignas(64) float gate_tile[cpu::kTileElements];
+                        alignas(64) float up_tile[cpu::kTileElements];
+                        cpu::set_features(gate, index, block);
+                        multiply(tier, activations, gate.weight, block, gate_tile);
+                        multiply(tier, activations, up.weight, block, up_tile);
+                        cpu::write_swiglu(tier, gate_tile, up_tile, gate, up, block);
+                      });
 }
 
 }  // namespace impl

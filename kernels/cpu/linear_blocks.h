@@ -1,19 +1,16 @@
-// kernels/cpu/linear_blocks.h: what all layouts of the dense layer share: blocks of rows times
-// blocks of features.
+// kernels/cpu/linear_blocks.h: what all layouts of the dense layer share: activations as the layout
+// reads them, and the product of a block of their rows with a block of a weight's features.
 //
 // Layout    x is read in blocks of at most kBlockRows rows that stay in the L2 cache while all
 //           features pass by; a weight is read from memory once per block of rows.
 // Parallel  an item is one block of rows and one of features, taken by one thread whole.
 // Numerics  an element is one sum over the whole K in an order of its own (kernels/cpu/tier.h),
-// then
-//           bias, then the residual or the activation: the blocks and the threads cannot change a
-//           bit of it.
+//           then bias, then the residual or the activation: the blocks and the threads cannot
+//           change a bit of it.
 #pragma once
 
-#include <algorithm>
 #include <cstdint>
 
-#include "kernels/cpu/parallel.h"
 #include "kernels/cpu/tier.h"
 #include "kernels/linear.h"
 
@@ -31,48 +28,31 @@ struct Block {
   std::int64_t num_panels() const { return (num_features + kPanelColumns - 1) / kPanelColumns; }
 };
 
-// Where a layer's results go.
-struct Epilogue {
-  ConstView bias;  // or empty
-  LinearOutput output;
-  View y;
+// x as one layout's kernels read it, made once for all the weights that meet it; in the stream's
+// scratch memory.
+struct Activations {
+  ConstView rows = {};  // kRows: as they are
+
+  const std::uint16_t* bf16 = nullptr;  // kPanels, kPanels8, kPanels4: [M, 2 * pairs]
+  const float* group_sums = nullptr;    // [M, groups], for offsets
+
+  const std::int8_t* codes = nullptr;    // kPanels8A8: [M, 4 * quads]
+  const IntegerRow* integers = nullptr;  // [M]: what the codes stand for
 };
 
-// y = tile + bias, as the output says, for one block; the tile's rows are kBlockFeatures apart.
-void write_block(const Tier& tier, const float* tile, const Epilogue& epilogue, const Block& block);
+// tile[m, n] for the block's rows and features, kBlockFeatures to a row.
+using MultiplyBlock = void (*)(const Tier& tier, const Activations& x, const PackedWeight& weight,
+                               const Block& block, float* tile);
 
-// work(block, tile) fills the tile [kBlockRows, kBlockFeatures] of each block; then it is written.
-template <class Work>
-void for_each_block(Stream& stream, const Tier& tier, std::int64_t num_columns,
-                    const Epilogue& epilogue, const Work& work) {
-  const std::int64_t num_rows = epilogue.y.dim(0);
-  const std::int64_t num_features = epilogue.y.dim(1);
-  const std::int64_t row_blocks = (num_rows + kBlockRows - 1) / kBlockRows;
-  const std::int64_t feature_blocks = (num_features + kBlockFeatures - 1) / kBlockFeatures;
-  const std::int64_t operations = std::min(num_rows, kBlockRows) * kBlockFeatures * num_columns;
-  parallel_for(
-      stream, row_blocks * feature_blocks, operations, [&](std::int64_t begin, std::int64_t end) {
-        alignas(64) float tile[kBlockRows * kBlockFeatures];
-        for (std::int64_t item = begin; item < end; ++item) {
-          Block block{};
-          block.first_row = item / feature_blocks * kBlockRows;
-          block.num_rows = std::min(kBlockRows, num_rows - block.first_row);
-          block.first_feature = item % feature_blocks * kBlockFeatures;
-          block.num_features = std::min(kBlockFeatures, num_features - block.first_feature);
-          work(block, tile);
-          write_block(tier, tile, epilogue, block);
-        }
-      });
-}
-
-// x [M, K] as bf16 [M, num_columns] at `to`, zeros from K on.
-void round_rows(Stream& stream, const Tier& tier, ConstView x, std::int64_t num_columns,
-                std::uint16_t* to);
-
-// kernels/cpu/linear_quantised.cpp: layouts kPanels8 and kPanels4; and kPanels8A8.
-void linear_quantised(Stream& stream, const Tier& tier, ConstView x, const PackedWeight& weight,
-                      const Epilogue& epilogue);
-void linear_8a8(Stream& stream, const Tier& tier, ConstView x, const PackedWeight& weight,
-                const Epilogue& epilogue);
+// kernels/cpu/linear_quantised.cpp: layouts kPanels8 and kPanels4; and kPanels8A8. The parts have
+// the layout in common.
+Activations round_to_bf16(Stream& stream, const Tier& tier, ConstView x,
+                          std::span<const LinearPart> parts);
+Activations round_to_8_bits(Stream& stream, const Tier& tier, ConstView x,
+                            std::span<const LinearPart> parts);
+void multiply_quantised(const Tier& tier, const Activations& x, const PackedWeight& weight,
+                        const Block& block, float* tile);
+void multiply_8a8(const Tier& tier, const Activations& x, const PackedWeight& weight,
+                  const Block& block, float* tile);
 
 }  // namespace caption::kernels::cpu

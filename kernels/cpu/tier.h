@@ -83,6 +83,15 @@ struct IntegerArgs {
   std::int64_t m = 0;
 };
 
+// A row of activations as 8-bit integers: x ~ scale * codes.
+struct IntegerRow {
+  float scale;
+  std::int32_t sum;  // of the codes
+};
+// Of less than it the inverse could be infinite: such a row is zero to 8 bits of anything.
+inline constexpr float kSmallestMagnitude = 0x1p-100F;
+inline constexpr std::int32_t kInfinityBits = 0x7F800000;
+
 struct SwishArgs {
   const float* x = nullptr;
   float beta = 1;
@@ -103,6 +112,9 @@ struct Tier {
   void (*panel8a8)(const IntegerArgs& args);
   // Rounds to nearest, ties to even.
   void (*to_bf16)(const float* x, std::uint16_t* y, std::int64_t n);
+  // codes[i] = x[i] * (127 / max |x|), in f32, to the nearest integer, ties to even; the same bits
+  // in every tier. A row with an infinity or a NaN gets the scale NaN and codes of zero.
+  IntegerRow (*to_int8)(const float* x, std::int8_t* codes, std::int64_t n);
   // x[i] = exp(x[i] - shift), returns their sum; x[i] <= shift.
   float (*exp_sum)(float* x, std::int64_t n, float shift);
   // y = x / (1 + exp(-beta * x)) * factor

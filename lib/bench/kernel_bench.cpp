@@ -50,6 +50,10 @@ constexpr std::array kWeightFormats = {
 struct Copies {
   std::vector<Tensor> rows;
   std::vector<PackedWeight> weights;
+
+  const PackedWeight& at(std::int64_t turn) const {
+    return weights[static_cast<std::size_t>(turn % std::ssize(weights))];
+  }
 };
 
 Copies make_copies(const KernelTimer& timer, const WeightFormat& format, const Tensor& rows) {
@@ -120,9 +124,30 @@ void bench_linear(KernelTimer& timer, const std::string& name, const model::Line
                                       4 * m * (matrix.in + matrix.out));
       row.flops = 2 * static_cast<double>(m * matrix.num_weights());
       timer.add(std::move(row), [&](std::int64_t turn) {
-        const auto copy = static_cast<std::size_t>(turn % std::ssize(copies.weights));
-        kernels::linear(timer.stream(), x.view().rows(0, m), copies.weights[copy], ConstView{},
+        kernels::linear(timer.stream(), x.view().rows(0, m), copies.at(turn), ConstView{},
                         y.view().rows(0, m));
+      });
+    }
+  }
+}
+
+void bench_swiglu(KernelTimer& timer, const model::LinearShape& matrix,
+                  const std::vector<std::int64_t>& tokens) {
+  const Tensor rows = random_tensor(DType::kBF16, {matrix.out, matrix.in});
+  const std::int64_t most_tokens = *std::max_element(tokens.begin(), tokens.end());
+  const Tensor x = random_tensor(DType::kF32, {most_tokens, matrix.in});
+  Tensor y(DType::kF32, {most_tokens, matrix.out});
+  for (const WeightFormat& format : kWeightFormats) {
+    const Copies gate = make_copies(timer, format, rows);
+    const Copies up = make_copies(timer, format, rows);
+    for (const std::int64_t m : tokens) {
+      KernelRow row{.operation = "linear_swiglu gate, up", .setting = format.name, .tokens = m};
+      row.bytes = static_cast<double>(2 * gate.weights.front().size_bytes() +
+                                      4 * m * (matrix.in + matrix.out));
+      row.flops = 4 * static_cast<double>(m * matrix.num_weights());
+      timer.add(std::move(row), [&](std::int64_t turn) {
+        kernels::linear_swiglu(timer.stream(), x.view().rows(0, m), gate.at(turn), ConstView{},
+                               up.at(turn), ConstView{}, y.view().rows(0, m));
       });
     }
   }

@@ -9,8 +9,8 @@
 // Counted is what every implementation must do and move:
 //   bytes  operands read once and results written once, activations included; these may stay in
 //          the caches, so a share of the bandwidth can exceed 1
-//   FLOPs  linear: 2 M N K; attention: 4 heads head_dim attended keys; rms_norm, layer_norm: 4 and
-//          7 an element; rope: 3; silu_mul: 5 (an exponential counts as one); others: none
+//   FLOPs  linear: 2 M N K, linear_swiglu: twice that; attention: 4 heads head_dim attended keys;
+//          rms_norm, layer_norm: 4 and 7 an element; rope: 3; others: none
 #pragma once
 
 #include <cstdint>
@@ -25,7 +25,7 @@
 namespace caption::bench {
 
 struct KernelRow {
-  std::string operation;    // "linear gate, up", "attention, decoding"
+  std::string operation;    // "linear down", "attention, decoding"
   std::string setting;      // "int8", "bf16 KV, batch 16 of 512"
   std::int64_t tokens = 0;  // rows of activations, M
   double bytes = 0;         // of one call, as are the next two

@@ -27,17 +27,18 @@ void add(std::vector<NamedMatrix>& matrices, const char* name, const model::Line
   if (same == matrices.end()) {
     matrices.push_back({.name = name, .matrix = matrix});
   } else {
-    same->name += std::string(", ") + name;
+    same->name += std::string("; ") + name;
   }
 }
 
 }  // namespace
 
 std::vector<NamedMatrix> named_matrices(const model::TextShape& shape) {
-  constexpr const char* kNames[] = {"q", "k", "v", "o", "gate", "up", "down"};
-  const std::vector<model::LinearShape> layer = model::layer_matrices(shape);
   std::vector<NamedMatrix> matrices;
-  for (std::size_t i = 0; i < layer.size(); ++i) add(matrices, kNames[i], layer[i]);
+  add(matrices, "q, k, v", {.out = shape.q_dim() + 2 * shape.kv_dim(), .in = shape.hidden});
+  add(matrices, "o", {.out = shape.hidden, .in = shape.q_dim()});
+  add(matrices, "gate, up", {.out = 2 * shape.intermediate, .in = shape.hidden});
+  add(matrices, "down", {.out = shape.hidden, .in = shape.intermediate});
   add(matrices, "lm_head", {.out = shape.vocab, .in = shape.hidden});
   return matrices;
 }

@@ -10,17 +10,19 @@
 
 namespace caption::bench {
 
-// What a matrix of a model is called: "gate, up" where two have one size.
+// What a matrix of a model is called: "gate, up" for two, one below the other, in one operation;
+// "o; lm_head" where two have one size.
 struct NamedMatrix {
   std::string name;
   model::LinearShape matrix;
 };
 
-// One for each size among q, k, v, o, gate, up, down and lm_head.
+// One for each size among those of a decoder's dense operations: q, k, v; o; gate, up; down;
+// lm_head.
 std::vector<NamedMatrix> named_matrices(const model::TextShape& shape);
 
 struct OperationTime {
-  std::string name;  // "linear gate, up", "paged_attention"
+  std::string name;  // "linear_swiglu gate, up", "paged_attention"
   std::int64_t calls = 0;
   double seconds = 0;
 };

@@ -234,11 +234,11 @@ ParameterCounts count_parameters(const ModelShape& shape) {
 
 std::int64_t decoder_scratch_bytes(const TextShape& shape, std::int64_t max_tokens,
                                    std::int64_t max_logit_rows) {
-  // hidden; its norm or what attention gives; q, k and v; the rotation's table. gate and up.
+  // hidden; its norm or what attention gives; q, k and v; the rotation's table. silu(gate) * up.
   const std::int64_t per_token = shape.hidden + std::max(shape.hidden, shape.q_dim()) +
                                  shape.q_dim() + 2 * shape.kv_dim() + shape.head_dim;
   const std::int64_t of_mlp =
-      std::min(max_tokens, TransformerDecoder::kMlpRows) * 2 * shape.intermediate;
+      std::min(max_tokens, TransformerDecoder::kMlpRows) * shape.intermediate;
   return kFloatBytes * (max_tokens * per_token + of_mlp + max_logit_rows * shape.hidden);
 }
 

@@ -4,7 +4,6 @@
 #include <cmath>
 
 #include "base/error.h"
-#include "kernels/activation.h"
 #include "kernels/embedding.h"
 #include "kernels/linear.h"
 #include "kernels/norm.h"
@@ -112,14 +111,14 @@ void TransformerDecoder::reserve(std::int64_t max_tokens, std::int64_t max_logit
   q_.view({max_tokens, q_dim});
   for (Scratch* scratch : {&k_, &v_}) scratch->view({max_tokens, kv_dim});
   const std::int64_t mlp_rows = std::min(max_tokens, kMlpRows);
-  for (Scratch* scratch : {&gate_, &up_}) scratch->view({mlp_rows, config_.intermediate});
+  inner_.view({mlp_rows, config_.intermediate});
   rope_.view({max_tokens, config_.head_dim});
   last_.view({max_logit_rows, config_.hidden});
 }
 
 std::int64_t TransformerDecoder::scratch_bytes() const {
   std::int64_t sum = 0;
-  for (const Scratch* scratch : {&hidden_, &normed_, &q_, &k_, &v_, &gate_, &up_, &rope_, &last_}) {
+  for (const Scratch* scratch : {&hidden_, &normed_, &q_, &k_, &v_, &inner_, &rope_, &last_}) {
     sum += scratch->size_bytes();
   }
   return sum;
@@ -233,14 +232,17 @@ void TransformerDecoder::attend(Stream& stream, std::size_t index, const Step& s
   const View normed = normed_.view(x.shape());
   kernels::rms_norm(stream, x, layer.input_norm, config_.rms_norm_eps, normed);
 
-  const auto project = [&](const LinearWeights& weights, Scratch& out, std::int64_t heads) {
-    const View y = out.view({rows, heads * config_.head_dim});
-    kernels::linear(stream, normed, weights.weight, weights.bias, y);
-    return y.reshape({rows, heads, config_.head_dim});
-  };
-  const View q = project(layer.q, q_, config_.num_heads);
-  const View k = project(layer.k, k_, config_.num_kv_heads);
-  const View v = project(layer.v, v_, config_.num_kv_heads);
+  const std::int64_t head_dim = config_.head_dim;
+  const View q_rows = q_.view({rows, config_.num_heads * head_dim});
+  const View k_rows = k_.view({rows, config_.num_kv_heads * head_dim});
+  const View v_rows = v_.view({rows, config_.num_kv_heads * head_dim});
+  const kernels::LinearPart parts[] = {{layer.q.weight, layer.q.bias, q_rows},
+                                       {layer.k.weight, layer.k.bias, k_rows},
+                                       {layer.v.weight, layer.v.bias, v_rows}};
+  kernels::linear(stream, normed, parts);
+  const View q = q_rows.reshape({rows, config_.num_heads, head_dim});
+  const View k = k_rows.reshape({rows, config_.num_kv_heads, head_dim});
+  const View v = v_rows.reshape({rows, config_.num_kv_heads, head_dim});
   if (config_.qk_norm) {
     kernels::rms_norm(stream, q, layer.q_norm, config_.rms_norm_eps, q);
     kernels::rms_norm(stream, k, layer.k_norm, config_.rms_norm_eps, k);
@@ -270,12 +272,10 @@ void TransformerDecoder::mlp(Stream& stream, const Layer& layer, View x) {
     const View part = x.rows(first, std::min(kMlpRows, x.dim(0) - first));
     const View normed = normed_.view(part.shape());
     kernels::rms_norm(stream, part, layer.post_attention_norm, config_.rms_norm_eps, normed);
-    const View gate = gate_.view({part.dim(0), config_.intermediate});
-    const View up = up_.view({part.dim(0), config_.intermediate});
-    kernels::linear(stream, normed, layer.gate.weight, layer.gate.bias, gate);
-    kernels::linear(stream, normed, layer.up.weight, layer.up.bias, up);
-    kernels::silu_mul(stream, gate, up, gate);
-    kernels::linear_add(stream, gate, layer.down.weight, layer.down.bias, part);
+    const View inner = inner_.view({part.dim(0), config_.intermediate});
+    kernels::linear_swiglu(stream, normed, layer.gate.weight, layer.gate.bias, layer.up.weight,
+                           layer.up.bias, inner);
+    kernels::linear_add(stream, inner, layer.down.weight, layer.down.bias, part);
   }
 }
 

@@ -21,13 +21,13 @@ TEST_SUITE("bench/profile_report") {
       profile.add(key, std::chrono::milliseconds(milliseconds));
     };
     add({"rope"}, 5);
-    add({"linear", 128, 64}, 20);
-    add({"linear", 128, 64}, 20);
+    add({"linear_swiglu", 256, 64}, 20);
+    add({"linear_swiglu", 256, 64}, 20);
     add({"linear", 320, 64}, 25);
     add({"linear", 7, 9}, 1);
     const auto operations = name_operations(profile.entries(), named_matrices(kShape), 0.1);
     REQUIRE(operations.size() == 5);
-    CHECK(operations[0].name == "linear gate, up");
+    CHECK(operations[0].name == "linear_swiglu gate, up");
     CHECK(operations[0].calls == 2);
     CHECK(operations[0].seconds == doctest::Approx(0.040));
     CHECK(operations[1].name == kBetweenOperations);

@@ -147,6 +147,56 @@ struct Avx2 {
   }
 };
 
+// As integers: magnitudes of floats have the order of their bits, NaN above all.
+std::int32_t largest_magnitude(const float* x, std::int64_t n) {
+  const __m256i mask = _mm256_set1_epi32(0x7FFFFFFF);
+  __m256i largest = _mm256_setzero_si256();
+  for (std::int64_t i = 0; i < n; i += Avx2::kWidth) {
+    const __m256 some = n - i < Avx2::kWidth
+                            ? Avx2::load_part_floats(x + i, static_cast<int>(n - i))
+                            : Avx2::load_floats(x + i);
+    largest = _mm256_max_epi32(largest, _mm256_and_si256(_mm256_castps_si256(some), mask));
+  }
+  __m128i four =
+      _mm_max_epi32(_mm256_castsi256_si128(largest), _mm256_extracti128_si256(largest, 1));
+  four = _mm_max_epi32(four, _mm_shuffle_epi32(four, _MM_SHUFFLE(1, 0, 3, 2)));
+  four = _mm_max_epi32(four, _mm_shuffle_epi32(four, _MM_SHUFFLE(2, 3, 0, 1)));
+  return _mm_cvtsi128_si32(four);
+}
+
+IntegerRow to_int8(const float* x, std::int8_t* codes, std::int64_t n) {
+  const std::int32_t bits = largest_magnitude(x, n);
+  if (bits >= kInfinityBits) {
+    __builtin_memset(codes, 0, static_cast<std::size_t>(n));
+    return {.scale = __builtin_nanf(""), .sum = 0};
+  }
+  float largest;
+  __builtin_memcpy(&largest, &bits, sizeof largest);
+  const __m256 inverse = _mm256_set1_ps(largest > kSmallestMagnitude ? 127.0F / largest : 0.0F);
+  __m256i sums = _mm256_setzero_si256();
+  const auto round = [&](__m256 some) {
+    const __m256i code = _mm256_cvtps_epi32(_mm256_mul_ps(some, inverse));
+    sums = _mm256_add_epi32(sums, code);
+    const __m128i halves =
+        _mm_packs_epi32(_mm256_castsi256_si128(code), _mm256_extracti128_si256(code, 1));
+    return _mm_packs_epi16(halves, halves);
+  };
+  std::int64_t i = 0;
+  for (; i + Avx2::kWidth <= n; i += Avx2::kWidth) {
+    _mm_storel_epi64(reinterpret_cast<__m128i*>(codes + i), round(Avx2::load_floats(x + i)));
+  }
+  if (i < n) {
+    const long long rest =
+        _mm_cvtsi128_si64(round(Avx2::load_part_floats(x + i, static_cast<int>(n - i))));
+    __builtin_memcpy(codes + i, &rest, static_cast<std::size_t>(n - i));
+  }
+  alignas(32) std::int32_t lanes[Avx2::kWidth];
+  _mm256_store_si256(reinterpret_cast<__m256i*>(lanes), sums);
+  std::int32_t sum = 0;
+  for (const std::int32_t lane : lanes) sum += lane;
+  return {.scale = largest / 127.0F, .sum = sum};
+}
+
 constexpr Tier kTier = {
     .dot = {dot<Avx2, Element::kF32>, dot<Avx2, Element::kBF16>, dot<Avx2, Element::kF16>,
             dot<Avx2, Element::kI8>},
@@ -155,6 +205,7 @@ constexpr Tier kTier = {
     .panel4 = panel4<Avx2>,
     .panel8a8 = panel8a8<Avx2>,
     .to_bf16 = to_bf16_reference,
+    .to_int8 = to_int8,
     .exp_sum = exp_sum<Avx2>,
     .swish = swish<Avx2>,
     .gelu = gelu<Avx2>,

@@ -134,6 +134,36 @@ struct Avx512 {
   }
 };
 
+IntegerRow to_int8(const float* x, std::int8_t* codes, std::int64_t n) {
+  constexpr int kWidth = Avx512::kWidth;
+  const std::int64_t whole = n / kWidth * kWidth;
+  const __mmask16 rest = Avx512::first(static_cast<int>(n - whole));
+  // As integers: magnitudes of floats have the order of their bits, NaN above all.
+  const __m512i mask = _mm512_set1_epi32(0x7FFFFFFF);
+  __m512i most = _mm512_and_si512(mask, _mm512_maskz_loadu_epi32(rest, x + whole));
+  for (std::int64_t i = 0; i < whole; i += kWidth) {
+    most = _mm512_max_epi32(most, _mm512_and_si512(mask, _mm512_loadu_si512(x + i)));
+  }
+  const std::int32_t bits = _mm512_reduce_max_epi32(most);
+  if (bits >= kInfinityBits) {
+    __builtin_memset(codes, 0, static_cast<std::size_t>(n));
+    return {.scale = __builtin_nanf(""), .sum = 0};
+  }
+  float largest;
+  __builtin_memcpy(&largest, &bits, sizeof largest);
+  const __m512 inverse = _mm512_set1_ps(largest > kSmallestMagnitude ? 127.0F / largest : 0.0F);
+  const __m512i last =
+      _mm512_cvtps_epi32(_mm512_mul_ps(_mm512_maskz_loadu_ps(rest, x + whole), inverse));
+  _mm_mask_storeu_epi8(codes + whole, rest, _mm512_cvtepi32_epi8(last));
+  __m512i sums = last;
+  for (std::int64_t i = 0; i < whole; i += kWidth) {
+    const __m512i code = _mm512_cvtps_epi32(_mm512_mul_ps(_mm512_loadu_ps(x + i), inverse));
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(codes + i), _mm512_cvtepi32_epi8(code));
+    sums = _mm512_add_epi32(sums, code);
+  }
+  return {.scale = largest / 127.0F, .sum = _mm512_reduce_add_epi32(sums)};
+}
+
 constexpr Tier kTier = {
     .dot = {dot<Avx512, Element::kF32>, dot<Avx512, Element::kBF16>, dot<Avx512, Element::kF16>,
             dot<Avx512, Element::kI8>},
@@ -142,6 +172,7 @@ constexpr Tier kTier = {
     .panel4 = panel4<Avx512>,
     .panel8a8 = panel8a8<Avx512>,
     .to_bf16 = to_bf16_reference,
+    .to_int8 = to_int8,
     .exp_sum = exp_sum<Avx512>,
     .swish = swish<Avx512>,
     .gelu = gelu<Avx512>,

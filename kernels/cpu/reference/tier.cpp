@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <numbers>
 
 #include "tensor/dtype.h"
@@ -55,6 +56,26 @@ float exp_sum(float* x, std::int64_t n, float shift) {
 void gelu(const float* x, float* y, std::int64_t n) {
   constexpr float kInverseSqrt2 = 1.0f / std::numbers::sqrt2_v<float>;
   for (std::int64_t i = 0; i < n; ++i) y[i] = 0.5f * x[i] * (1.0f + std::erf(x[i] * kInverseSqrt2));
+}
+
+IntegerRow to_int8(const float* x, std::int8_t* codes, std::int64_t n) {
+  float largest = 0;
+  bool is_finite = true;
+  for (std::int64_t i = 0; i < n; ++i) {
+    largest = std::max(largest, std::abs(x[i]));
+    is_finite &= std::isfinite(x[i]);
+  }
+  if (!is_finite) {
+    std::fill_n(codes, n, std::int8_t{0});
+    return {.scale = std::numeric_limits<float>::quiet_NaN(), .sum = 0};
+  }
+  const float inverse = largest > kSmallestMagnitude ? 127.0F / largest : 0.0F;
+  std::int32_t sum = 0;
+  for (std::int64_t i = 0; i < n; ++i) {
+    codes[i] = static_cast<std::int8_t>(std::nearbyint(x[i] * inverse));
+    sum += codes[i];
+  }
+  return {.scale = largest / 127.0F, .sum = sum};
 }
 
 void swish(const SwishArgs& args) {
@@ -156,6 +177,7 @@ const Tier& reference_tier() {
                             .panel4 = panel4_reference,
                             .panel8a8 = panel8a8_reference,
                             .to_bf16 = to_bf16_reference,
+                            .to_int8 = to_int8,
                             .exp_sum = exp_sum,
                             .swish = swish,
                             .gelu = gelu,

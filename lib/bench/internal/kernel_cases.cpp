@@ -3,8 +3,6 @@
 
 #include "base/error.h"
 #include "bench/internal/kernel_timer.h"
-#include "bench/profile_report.h"
-#include "kernels/activation.h"
 #include "kernels/attention.h"
 #include "kernels/embedding.h"
 #include "kernels/linear.h"
@@ -130,7 +128,6 @@ void bench_element_wise(KernelTimer& timer, const model::TextShape& shape, std::
         .operation = operation, .setting = "f32", .tokens = tokens, .bytes = bytes, .flops = flops};
   };
   const double hidden = as_double(tokens * shape.hidden);
-  const double inner = as_double(tokens * shape.intermediate);
   const double heads = as_double(tokens * shape.q_dim());
 
   const Tensor x = random_tensor(DType::kF32, {tokens, shape.hidden});
@@ -147,13 +144,6 @@ void bench_element_wise(KernelTimer& timer, const model::TextShape& shape, std::
   kernels::rope_table(stream, ascending(tokens, 1).view(), frequencies.view(), table.view());
   timer.add(row("rope", 8 * heads + 4 * as_double(tokens * shape.head_dim), 3 * heads),
             [&](std::int64_t) { kernels::rope(stream, table.view(), q.view()); });
-
-  const Tensor gate = random_tensor(DType::kF32, {tokens, shape.intermediate});
-  const Tensor up = random_tensor(DType::kF32, gate.shape());
-  Tensor product(DType::kF32, gate.shape());
-  timer.add(row("silu_mul", 12 * inner, 5 * inner), [&](std::int64_t) {
-    kernels::silu_mul(stream, gate.view(), up.view(), product.view());
-  });
 }
 
 void bench_embedding(KernelTimer& timer, const model::TextShape& shape, std::int64_t tokens) {
@@ -217,9 +207,14 @@ void bench_layer_norm(KernelTimer& timer, const model::VisionShape& shape, std::
 }  // namespace
 
 void bench_text(KernelTimer& timer, const model::TextShape& shape) {
-  for (const NamedMatrix& named : named_matrices(shape)) {
-    bench_linear(timer, named.name, named.matrix, timer.options().tokens);
-  }
+  const std::vector<std::int64_t>& rows = timer.options().tokens;
+  const model::LinearShape of_attention{.out = shape.q_dim() + 2 * shape.kv_dim(),
+                                        .in = shape.hidden};
+  bench_linear(timer, "q, k, v", of_attention, rows);
+  bench_linear(timer, "o", {.out = shape.hidden, .in = shape.q_dim()}, rows);
+  bench_swiglu(timer, {.out = shape.intermediate, .in = shape.hidden}, rows);
+  bench_linear(timer, "down", {.out = shape.hidden, .in = shape.intermediate}, rows);
+  bench_linear(timer, "lm_head", {.out = shape.vocab, .in = shape.hidden}, rows);
   for (const DType dtype : {DType::kBF16, DType::kI8}) {
     for (const std::int64_t batch : timer.options().batches) {
       bench_paged_attention(timer, shape, dtype, batch, 1);

@@ -42,5 +42,8 @@ void bench_vision(KernelTimer& timer, const model::VisionShape& shape);
 // A dense layer in every layout, at each of `tokens`.
 void bench_linear(KernelTimer& timer, const std::string& name, const model::LinearShape& matrix,
                   const std::vector<std::int64_t>& tokens);
+// linear_swiglu, gate and up being of `matrix` each.
+void bench_swiglu(KernelTimer& timer, const model::LinearShape& matrix,
+                  const std::vector<std::int64_t>& tokens);
 
 }  // namespace caption::bench

@@ -67,7 +67,7 @@ class TransformerDecoder final : public Decoder {
 
   std::vector<const kernels::KeyClusters*> clusters_;  // by sequence of the step; or empty
   std::vector<kernels::AttentionWatch> watches_;
-  Scratch hidden_, normed_, q_, k_, v_, gate_, up_, rope_, last_;
+  Scratch hidden_, normed_, q_, k_, v_, inner_, rope_, last_;
 };
 
 }  // namespace caption::model
