@@ -1,30 +1,39 @@
 #!/usr/bin/env python3
-"""caption-cli beside llama.cpp and OpenVINO GenAI, on the same shapes of random weights.
+"""caption-cli beside its peers, on the same shapes of random weights.
+
+Beside llama.cpp, ik_llama.cpp and OpenVINO GenAI as a language model, beside oneDNN (in PyTorch) in
+matrix products alone, and beside PyTorch and OpenVINO in a vision tower.
 
 Contenders run in turn, A B C A B C ..., each in a process of its own, and medians count: the host
-of a virtual machine drifts by minutes, so ratios hold where rates do not. `caption-cli bench`
-calibrates the machine before and after each of its runs. Nothing is downloaded; a peer that is not
-there is skipped, and the report says so.
+of a virtual machine drifts by minutes, so ratios hold where rates do not. caption-cli calibrates
+the machine before and after each of its runs. Nothing is downloaded; a peer that is not there is
+skipped, and the report says so.
 
 To install the peers, outside the repository:
 
   OpenVINO GenAI, and what makes llama.cpp's random models:
     python3 -m venv ~/peers/venv
     ~/peers/venv/bin/pip install openvino openvino-genai openvino-tokenizers gguf numpy
-  what makes OpenVINO's random models, in the same place or another (--export-python):
+  PyTorch, and what makes OpenVINO's random models, in the same place or another (--export-python,
+  --torch-python):
     ~/peers/venv/bin/pip install torch 'transformers<5' optimum-intel nncf
   llama.cpp, from its repository or from the copy in the source package of llama-cpp-python
   (pip download llama-cpp-python --no-binary llama-cpp-python --no-deps, then vendor/llama.cpp):
     cmake -S llama.cpp -B ~/peers/llama -DCMAKE_BUILD_TYPE=Release -DGGML_NATIVE=ON \\
           -DBUILD_SHARED_LIBS=OFF -DLLAMA_OPENSSL=OFF
     cmake --build ~/peers/llama --target llama-batched-bench
+  ik_llama.cpp, from its repository; it reads the models made for llama.cpp:
+    cmake -S ik_llama.cpp -B ~/peers/ik -DCMAKE_BUILD_TYPE=Release -DGGML_NATIVE=ON \\
+          -DBUILD_SHARED_LIBS=OFF -DGGML_IQK_FA_ALL_QUANTS=OFF
+    cmake --build ~/peers/ik --target llama-batched-bench
 
 Then, on a machine that does nothing else:
     scripts/peers/compare.py --caption-cli build/cpu/apps/caption-cli/caption-cli \\
+        --kernels-bench build/cpu/tests/kernels/kernels_bench \\
         --peers ~/peers --json figures.json --update docs/performance.md
 
-The standard run takes about 12 minutes on two cores, --quick 4, --full an hour and more. The first
-run makes the models (3 GB for qwen3-0.6b), which takes a few minutes.
+The standard run takes about 16 minutes on two cores, --quick 4, --full an hour and more. The first
+run makes the models (4 GB with qwen3-0.6b), which takes some minutes.
 """
 
 from __future__ import annotations
@@ -35,16 +44,35 @@ import os
 import platform
 import sys
 import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
+import part_report
 import report
-from llama_peer import LlamaCpp
-from measuring import Contender, Figures, RunFailed, Setting, Work
+from comparison import CaseResult, all_calibrations, replace_figures
+from llama_peer import IK_PROGRAM, LLAMA_PROGRAM, LlamaCpp
+from measuring import Contender, Figures, Part, Product, RunFailed, Setting, Tower, Work
 from neighbours import Neighbours
 from openvino_peer import OpenVino
+from openvino_tower_peer import OpenVinoTower
+from our_parts import OurProduct, OurTower
 from ours import CaptionCli
-from plan import CASES, LLAMA, OPENVINO, Case
+from plan import CASES, IK, LLAMA, OPENVINO, OPENVINO_TOWER, PART_CASES, TORCH, Case
 from shapes import SHAPES
+from torch_peer import Torch
+
+
+@dataclass
+class Section:
+    """Cases that go into one place of the document."""
+
+    mark: str
+    cases: list[Case]
+    to_markdown: Callable[[dict[str, str], list[CaseResult]], str]
+    header: dict[str, str]
+    results: list[CaseResult] = field(default_factory=list)
+    neighbours: Neighbours = field(default_factory=Neighbours)
 
 
 def main() -> int:
@@ -52,36 +80,58 @@ def main() -> int:
     if arguments.self_check:
         import self_check
         return self_check.main()
-    ours, peers = make_contenders(arguments)
-    if missing := ours.find_missing():
+    sections = [section for section in make_sections(arguments) if section.cases]
+    if arguments.update:  # a mistake is known before minutes are spent
+        for section in sections:
+            replace_figures(arguments.update.read_text(), section.mark, "")
+    contenders = Contenders(arguments)
+    if missing := contenders.ours[Work].find_missing():
         say(missing)
         return 2
-    if arguments.update:  # a mistake is known before minutes are spent
-        report.replace_figures(arguments.update.read_text(), arguments.shape, "")
-    missing_peers = {name: peer.find_missing() for name, peer in peers.items()}
-    for name, reason in missing_peers.items():
-        if reason:
-            say(f"{name} is skipped: {reason}")
-    cases = [case for case in CASES if case.rounds_at(arguments.level) > 0
-             and arguments.only in case.work.describe()]
     arguments.models.mkdir(parents=True, exist_ok=True)
-    header = describe_run(arguments)
-    neighbours = Neighbours()
-    results = []
-    for case in cases:
-        results.append(run_case(case, case.rounds_at(arguments.level), ours, peers, missing_peers,
-                                neighbours))
-        header["neighbours"] = neighbours.describe()
-        if arguments.json:  # after each case: an interrupted run leaves what it has
-            found = report.to_json(header, results, SHAPES[arguments.shape])
-            arguments.json.write_text(json.dumps(found, indent=1, ensure_ascii=False) + "\n")
-    header["took"] = f"{(time.monotonic() - arguments.begin) / 60:.1f} minutes"
-    markdown = report.to_markdown(header, results, SHAPES[arguments.shape])
-    print(markdown, end="")
-    if arguments.update:
-        text = report.replace_figures(arguments.update.read_text(), arguments.shape, markdown)
-        arguments.update.write_text(text)
+    for section in sections:
+        begin = time.monotonic()
+        for case in section.cases:
+            section.results.append(run_case(case, case.rounds_at(arguments.level), contenders,
+                                            section.neighbours))
+            section.header["neighbours"] = section.neighbours.describe()
+            if arguments.json:  # after each case: an interrupted run leaves what it has
+                write_json(arguments, sections)
+        section.header["took"] = f"{(time.monotonic() - begin) / 60:.1f} minutes"
+        markdown = section.to_markdown(section.header, section.results)
+        print(markdown, flush=True)
+        if arguments.update:
+            text = replace_figures(arguments.update.read_text(), section.mark, markdown)
+            arguments.update.write_text(text)
     return 0
+
+
+def make_sections(arguments: argparse.Namespace) -> list[Section]:
+    def pick(cases: tuple[Case, ...]) -> list[Case]:
+        return [case for case in cases if case.rounds_at(arguments.level) > 0
+                and any(text in case.work.describe() for text in arguments.only or [""])]
+
+    shape = SHAPES[arguments.shape]
+    run = {"date": time.strftime("%Y-%m-%d %H:%M"), "machine": describe_cpu()}
+    threads = f"{arguments.threads} threads"
+    return [Section(arguments.shape, pick(CASES),
+                    lambda header, results: report.to_markdown(header, results, shape),
+                    run | {"model": f"{arguments.shape}, random weights; {threads}"}),
+            Section(part_report.MARK, pick(PART_CASES), part_report.to_markdown,
+                    run | {"weights": f"random; {threads}"})]
+
+
+def write_json(arguments: argparse.Namespace, sections: list[Section]) -> None:
+    found = {section.mark: {
+        "header": section.header,
+        "rows": [asdict(row) for result in section.results
+                 for row in (report.make_rows(result, SHAPES[arguments.shape])
+                             if isinstance(result.case.work, Work)
+                             else part_report.make_rows(result))],
+        "calibrations": [asdict(c) for c in all_calibrations(section.results)],
+        "not_measured": [failure for result in section.results for failure in result.failures]}
+        for section in sections}
+    arguments.json.write_text(json.dumps(found, indent=1, ensure_ascii=False) + "\n")
 
 
 def parse_arguments() -> argparse.Namespace:
@@ -91,14 +141,20 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--caption-cli", type=Path, metavar="FILE",
                         default=Path("build/cpu/apps/caption-cli/caption-cli"),
                         help="a release build (default: %(default)s)")
+    parser.add_argument("--kernels-bench", type=Path, metavar="FILE",
+                        help="for matrix products (default: beside --caption-cli in its build)")
     parser.add_argument("--peers", type=Path, metavar="FOLDER", default=Path.home() / "peers",
-                        help="holds llama/ and venv/ (default: %(default)s)")
+                        help="holds llama/, ik/ and venv/ (default: %(default)s)")
     parser.add_argument("--llama", type=Path, metavar="FOLDER",
                         help="llama.cpp's build folder (default: PEERS/llama)")
+    parser.add_argument("--ik", type=Path, metavar="FOLDER",
+                        help="ik_llama.cpp's build folder (default: PEERS/ik)")
     parser.add_argument("--python", type=Path, metavar="FILE",
                         help="that has openvino-genai and gguf (default: PEERS/venv/bin/python)")
     parser.add_argument("--export-python", type=Path, metavar="FILE",
                         help="that has optimum-intel (default: as --python)")
+    parser.add_argument("--torch-python", type=Path, metavar="FILE",
+                        help="that has torch and transformers (default: as --export-python)")
     parser.add_argument("--models", type=Path, metavar="FOLDER",
                         default=cache / "caption-cli" / "peers",
                         help="where random models are kept (default: %(default)s)")
@@ -108,40 +164,66 @@ def parse_arguments() -> argparse.Namespace:
                         default="standard", help="four works, once each")
     parser.add_argument("--full", dest="level", action="store_const", const="full",
                         help="all batch sizes, more rounds")
-    parser.add_argument("--only", default="", metavar="TEXT",
-                        help="works whose name holds this: \"prefill\", \"B=16\"")
+    parser.add_argument("--only", action="append", metavar="TEXT",
+                        help="works whose name holds this: \"prefill\", \"B=16\", \"gemm\", "
+                             "\"vision\"; may be repeated")
     parser.add_argument("--json", type=Path, metavar="FILE", help="every run, as JSON")
     parser.add_argument("--update", type=Path, metavar="FILE",
                         help="put the tables between the marks of this shape in a document")
     parser.add_argument("--self-check", action="store_true",
                         help="check how outputs are read, and measure nothing")
     arguments = parser.parse_args()
+    arguments.kernels_bench = arguments.kernels_bench or (
+        arguments.caption_cli.absolute().parents[2] / "tests" / "kernels" / "kernels_bench")
+    arguments.ik = arguments.ik or arguments.peers / "ik"
     arguments.llama = arguments.llama or arguments.peers / "llama"
     arguments.python = arguments.python or arguments.peers / "venv" / "bin" / "python"
     arguments.export_python = arguments.export_python or arguments.python
-    arguments.begin = time.monotonic()
+    arguments.torch_python = arguments.torch_python or arguments.export_python
     return arguments
 
 
-def make_contenders(arguments: argparse.Namespace) -> tuple[Contender, dict[str, Contender]]:
-    shape, threads = arguments.shape, arguments.threads
-    ours = CaptionCli(arguments.caption_cli, shape, threads)
-    return ours, {
-        LLAMA: LlamaCpp(arguments.llama, arguments.models, arguments.python, shape, threads),
-        OPENVINO: OpenVino(arguments.python, arguments.export_python, arguments.models, shape,
-                           threads)}
+class Contenders:
+    """Who takes part: ours by the kind of work, peers by name; who is missing and why."""
+
+    def __init__(self, arguments: argparse.Namespace) -> None:
+        shape, threads, models = arguments.shape, arguments.threads, arguments.models
+        self.ours: dict[type[Work | Part], Contender] = {
+            Work: CaptionCli(arguments.caption_cli, shape, threads),
+            Tower: OurTower(arguments.caption_cli, threads),
+            Product: OurProduct(arguments.kernels_bench, threads)}
+        self.peers: dict[str, Contender] = {
+            LLAMA: LlamaCpp(LLAMA_PROGRAM, arguments.llama, models, arguments.python, shape,
+                            threads),
+            IK: LlamaCpp(IK_PROGRAM, arguments.ik, models, arguments.python, shape, threads),
+            OPENVINO: OpenVino(arguments.python, arguments.export_python, models, shape, threads),
+            OPENVINO_TOWER: OpenVinoTower(arguments.python, arguments.export_python, models,
+                                          threads),
+            TORCH: Torch(arguments.torch_python, threads)}
+        self._missing: dict[str, str | None] = {}
+
+    def find_missing(self, peer: str) -> str | None:
+        if peer not in self._missing:
+            self._missing[peer] = self.peers[peer].find_missing()
+            if self._missing[peer]:
+                say(f"{peer} is skipped: {self._missing[peer]}")
+        return self._missing[peer]
 
 
-def run_case(case: Case, rounds: int, ours: Contender, peers: dict[str, Contender],
-             missing_peers: dict[str, str | None], neighbours: Neighbours) -> report.CaseResult:
-    result = report.CaseResult(case, {entry: [] for entry in case.ours}, {}, [])
-    turns: list[tuple[Contender, Work, Setting, list[Figures]]] = [
+def run_case(case: Case, rounds: int, contenders: Contenders,
+             neighbours: Neighbours) -> CaseResult:
+    result = CaseResult(case, {entry: [] for entry in case.ours}, {}, [])
+    ours = contenders.ours[type(case.work)]
+    if missing := ours.find_missing():
+        result.failures.append(f"{case.work.describe()}: {missing}")
+        return result
+    turns: list[tuple[Contender, Work | Part, Setting, list[Figures]]] = [
         (ours, case.work, entry.setting, figures) for entry, figures in result.ours.items()]
     for peer in case.peers:
-        if missing_peers[peer.name]:
-            result.failures.append(f"{peer.name}: {missing_peers[peer.name]}")
+        if missing := contenders.find_missing(peer.name):
+            result.failures.append(f"{peer.name}: {missing}")
             continue
-        turns.append((peers[peer.name], peer.adapt(case.work), peer.setting,
+        turns.append((contenders.peers[peer.name], peer.adapt(case.work), peer.setting,
                       result.peers.setdefault(peer, [])))
     turns = turns[::2] + turns[1::2]  # peers between our entries, as the machine drifts
     failed: set[int] = set()
@@ -151,7 +233,7 @@ def run_case(case: Case, rounds: int, ours: Contender, peers: dict[str, Contende
                 continue
             try:
                 say_turn(work, contender, setting, round_number, rounds)
-                contender.prepare(setting)
+                contender.prepare(work, setting)
                 with neighbours.watch():
                     figures.append(contender.run(work, setting))
             except RunFailed as failure:
@@ -162,7 +244,7 @@ def run_case(case: Case, rounds: int, ours: Contender, peers: dict[str, Contende
     return result
 
 
-def say_turn(work: Work, contender: Contender, setting: Setting, round_number: int,
+def say_turn(work: Work | Part, contender: Contender, setting: Setting, round_number: int,
              rounds: int) -> None:
     say(f"{time.strftime('%H:%M:%S')} {work.describe()}: {contender.name} {setting.describe()}, "
         f"run {round_number} of {rounds}")
@@ -170,11 +252,6 @@ def say_turn(work: Work, contender: Contender, setting: Setting, round_number: i
 
 def say(text: str) -> None:
     print(f"compare: {text}", file=sys.stderr, flush=True)
-
-
-def describe_run(arguments: argparse.Namespace) -> dict[str, str]:
-    return {"date": time.strftime("%Y-%m-%d %H:%M"), "machine": describe_cpu(),
-            "model": f"{arguments.shape}, random weights; {arguments.threads} threads"}
 
 
 def describe_cpu() -> str:

@@ -8,7 +8,8 @@ import tempfile
 import threading
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Protocol
+from pathlib import Path
+from typing import Any, Protocol
 
 CHILD_TIMEOUT_S = 900
 
@@ -52,6 +53,36 @@ class Work:
 
 
 @dataclass(frozen=True)
+class Product:
+    """y[rows, features] = x[rows, columns] weight[features, columns]^T, by itself."""
+
+    rows: int
+    columns: int
+    features: int
+
+    @property
+    def flops(self) -> int:
+        return 2 * self.rows * self.columns * self.features
+
+    def describe(self) -> str:
+        return f"gemm M={self.rows}, K={self.columns}, N={self.features}"
+
+
+@dataclass(frozen=True)
+class Tower:
+    """Pixels to hidden states of a vision tower."""
+
+    shape_name: str
+    num_frames: int = 2  # encoded together
+
+    def describe(self) -> str:
+        return f"vision {self.shape_name}"
+
+
+Part = Product | Tower
+
+
+@dataclass(frozen=True)
 class Setting:
     """How a contender holds weights, and flags of its own."""
 
@@ -74,13 +105,16 @@ class Calibration:
 
 @dataclass
 class Figures:
-    """Of one run. Rates in tokens per second; 0 where the work does not say."""
+    """Of one run. Rates in tokens per second unless said; 0 where the work does not say."""
 
     prefill: float = 0
     decode: float = 0
     shared_decode: float = 0
     peak_bytes: int = 0
     needed_bytes: int = 0  # of peak_bytes: weights, and the KV pages in use
+    part_rate: float = 0  # FLOP/s of a product, frames/s of a tower
+    flops_per_frame: float = 0
+    implementation: str = ""  # that the contender chose for itself, where it says
     calibrations: list[Calibration] = field(default_factory=list)
 
 
@@ -94,22 +128,27 @@ class Contender(Protocol):
     def find_missing(self) -> str | None:
         """What has to be installed first, or None."""
 
-    def prepare(self, setting: Setting) -> None:
+    def prepare(self, work: Any, setting: Setting) -> None:
         """Makes the model's files where there are none yet."""
 
-    def run(self, work: Work, setting: Setting) -> Figures: ...
+    def run(self, work: Any, setting: Setting) -> Figures:
+        """`work` is of the kind that the contender is for: Work, Product or Tower."""
+        ...
 
 
 @dataclass(frozen=True)
 class Finished:
     stdout: str
+    stderr: str
     peak_bytes: int  # ru_maxrss
 
 
-def run_child(command: list[str], timeout_s: float = CHILD_TIMEOUT_S) -> Finished:
-    """Throws RunFailed with the last line of stderr."""
+def run_child(command: list[str], timeout_s: float = CHILD_TIMEOUT_S,
+              folder: Path | None = None) -> Finished:
+    """In `folder`, or where this runs. Throws RunFailed with the last line of stderr."""
     with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as err:
-        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=err)
+        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=err,
+                                   cwd=folder)
         timer = threading.Timer(timeout_s, process.kill)
         timer.start()
         _, status, usage = os.wait4(process.pid, 0)
@@ -117,8 +156,9 @@ def run_child(command: list[str], timeout_s: float = CHILD_TIMEOUT_S) -> Finishe
         process.returncode = os.waitstatus_to_exitcode(status)
         out.seek(0)
         err.seek(0)
+        errors = err.read()
         if process.returncode != 0:
-            lines = [line.strip() for line in err.read().splitlines() if line.strip()]
+            lines = [line.strip() for line in errors.splitlines() if line.strip()]
             reason = lines[-1] if lines else "no message"
             raise RunFailed(f"{command[0]} ended with {process.returncode}: {reason}")
-        return Finished(stdout=out.read(), peak_bytes=usage.ru_maxrss * 1024)
+        return Finished(stdout=out.read(), stderr=errors, peak_bytes=usage.ru_maxrss * 1024)

@@ -25,10 +25,10 @@ class OpenVino:
 
     def find_missing(self) -> str | None:
         if not self.python.is_file():
-            return f"{self.python}: no such file; --openvino-python FILE"
+            return f"{self.python}: no such file; --python FILE"
         return None
 
-    def prepare(self, setting: Setting) -> None:
+    def prepare(self, work: Work, setting: Setting) -> None:
         folder = self._model(setting)
         if folder.exists():
             return

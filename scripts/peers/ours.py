@@ -31,7 +31,7 @@ class CaptionCli:
     def find_missing(self) -> str | None:
         return None if self.binary.is_file() else f"{self.binary}: no such file; --caption-cli FILE"
 
-    def prepare(self, setting: Setting) -> None:
+    def prepare(self, work: Work, setting: Setting) -> None:
         """Nothing: its random weights are made anew in each run."""
 
     def run(self, work: Work, setting: Setting) -> Figures:
@@ -57,8 +57,7 @@ class CaptionCli:
 
 def parse_figures(report: dict, work: Work) -> Figures:
     """From the JSON of `caption-cli bench`."""
-    figures = Figures(calibrations=[_parse_calibration(report[when])
-                                    for when in ("machine_before", "machine_after")])
+    figures = Figures(calibrations=parse_calibrations(report))
     runs = [_median_run(variant) for variant in report["variants"]]
     if any(run["cut_short"] for run in runs):
         raise RunFailed("requests of caption-cli bench ended before their length")
@@ -102,5 +101,8 @@ def _median_run(variant: dict) -> dict:
     return variant["runs"][variant["median_run"]]
 
 
-def _parse_calibration(machine: dict) -> Calibration:
-    return Calibration(machine["read_bytes_per_s"], machine["flops_per_s"], machine["arithmetic"])
+def parse_calibrations(report: dict) -> list[Calibration]:
+    """Of any JSON of `caption-cli bench`."""
+    machines = [report[when] for when in ("machine_before", "machine_after")]
+    return [Calibration(machine["read_bytes_per_s"], machine["flops_per_s"], machine["arithmetic"])
+            for machine in machines]

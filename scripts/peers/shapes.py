@@ -68,3 +68,19 @@ SHAPES = {
     "qwen3-0.6b": TextShape(num_layers=28, hidden=1024, intermediate=3072, num_heads=16),
     "qwen3-1.7b": TextShape(num_layers=28, hidden=2048, intermediate=6144, num_heads=16),
 }
+
+
+@dataclass(frozen=True)
+class TowerShape:
+    num_layers: int
+    hidden: int
+    intermediate: int
+    num_heads: int
+    image_px: int
+    patch_px: int
+
+
+TOWERS = {
+    "clip-l-336": TowerShape(num_layers=24, hidden=1024, intermediate=4096, num_heads=16,
+                             image_px=336, patch_px=14),
+}

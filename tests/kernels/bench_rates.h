@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <functional>
+#include <string>
 #include <vector>
 
 #include "backend/thread_pool.h"
@@ -75,5 +76,13 @@ inline double read_rate(ThreadPool& pool) {
 
 // attention_bench.cpp
 void bench_attention(ThreadPool& pool);
+
+// y[m, n] = x[m, k] weight[n, k]^T
+struct LinearSize {
+  std::int64_t m, k, n;
+};
+
+// linear_bench.cpp: prints JSON. `format` is bf16 or w8a8; throws Error(kUsage) for others.
+void bench_linear(ThreadPool& pool, const std::string& format, const LinearSize& size);
 
 }  // namespace caption::testing

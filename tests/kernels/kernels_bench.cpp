@@ -1,22 +1,52 @@
-// kernels_bench: attention beside what this machine can do in the same minute; the other operations
-// on any model's shape are measured by `caption-cli bench --kernels`.
+// kernels_bench: attention and matrix products beside what this machine can do in the same minute;
+// the operations of a model's shape are measured by `caption-cli bench --kernels`.
 //
-//   kernels_bench [threads]
+//   kernels_bench [THREADS]
+//       what attention_bench.cpp says, between two measurements of reading memory
+//   kernels_bench THREADS linear FORMAT M K N
+//       x[M, K] by a weight [N, K] held as bf16 or w8a8, as one line of JSON like that of
+//       `caption-cli bench --kernels --json -`
 //
-// Prints what attention_bench.cpp says, between two measurements of reading memory. Host speed
-// drifts: compare lines of one run.
+// Host speed drifts: compare lines of one run.
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <exception>
+#include <string_view>
 
 #include "backend/thread_pool.h"
 #include "tests/kernels/bench_rates.h"
 
-int main(int argc, char** argv) {
-  const int threads = argc > 1 ? std::max(1, std::atoi(argv[1])) : 2;
-  caption::ThreadPool pool(threads);
-  std::printf("memory read before: %.1f GB/s\n", caption::testing::read_rate(pool) / 1e9);
-  caption::testing::bench_attention(pool);
-  std::printf("memory read after: %.1f GB/s\n", caption::testing::read_rate(pool) / 1e9);
+namespace caption::testing {
+namespace {
+
+int run(int argc, char** argv) {
+  ThreadPool pool(argc > 1 ? std::max(1, std::atoi(argv[1])) : 2);
+  if (argc == 7 && std::string_view(argv[2]) == "linear") {
+    bench_linear(pool, argv[3],
+                 {.m = std::max(1LL, std::atoll(argv[4])),
+                  .k = std::max(1LL, std::atoll(argv[5])),
+                  .n = std::max(1LL, std::atoll(argv[6]))});
+    return 0;
+  }
+  if (argc > 2) {
+    std::fputs("kernels_bench: [THREADS], or THREADS linear FORMAT M K N\n", stderr);
+    return 2;
+  }
+  std::printf("memory read before: %.1f GB/s\n", read_rate(pool) / 1e9);
+  bench_attention(pool);
+  std::printf("memory read after: %.1f GB/s\n", read_rate(pool) / 1e9);
   return 0;
+}
+
+}  // namespace
+}  // namespace caption::testing
+
+int main(int argc, char** argv) {
+  try {
+    return caption::testing::run(argc, argv);
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "%s\n", error.what());
+    return 1;
+  }
 }

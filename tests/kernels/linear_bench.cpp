@@ -1,0 +1,52 @@
+// kernels_bench's dense layer of any size, for comparison with other libraries' matrix products
+// (scripts/peers). The weight stays the same from call to call, as it does in theirs.
+#include <functional>
+#include <iostream>
+#include <string>
+#include <utility>
+
+#include "backend/stream.h"
+#include "base/error.h"
+#include "bench/kernel_bench.h"
+#include "kernels/linear.h"
+#include "tests/kernels/bench_rates.h"
+#include "weights/quantise.h"
+
+namespace caption::testing {
+namespace {
+
+kernels::PackedWeight pack(const Stream& stream, const std::string& format, ConstView rows) {
+  using kernels::PackedWeight;
+  if (format == "bf16") {
+    if (!kernels::prefers_panels(stream.cpu_tier())) return rows;
+    return PackedWeight::pack_panels(stream.pool(), rows);
+  }
+  if (format == "w8a8") {
+    return PackedWeight::pack_8a8(
+        stream.pool(), rows.dim(0), [&](std::int64_t first, std::int64_t count) {
+          return weights::quantise(rows.rows(first, count), weights::QuantisedFormat::kInt8Row);
+        });
+  }
+  throw Error(ErrorCode::kUsage, "kernels_bench: format " + format + "; bf16 or w8a8 is wanted");
+}
+
+}  // namespace
+
+void bench_linear(ThreadPool& pool, const std::string& format, const LinearSize& size) {
+  Stream stream(pool);
+  const Tensor rows = filled(DType::kBF16, {size.n, size.k});
+  const kernels::PackedWeight weight = pack(stream, format, rows.view());
+  const Tensor x = filled(DType::kF32, {size.m, size.k});
+  Tensor y(DType::kF32, {size.m, size.n});
+  bench::KernelBench bench{.rows = {}, .before = bench::measure_roofline(stream), .after = {}};
+  bench::KernelRow row{.operation = "linear", .setting = format, .tokens = size.m};
+  row.bytes = static_cast<double>(weight.size_bytes() + x.size_bytes() + y.size_bytes());
+  row.flops = 2 * static_cast<double>(size.m * size.k * size.n);
+  row.seconds =
+      seconds_per_call([&] { kernels::linear(stream, x.view(), weight, ConstView{}, y.view()); });
+  bench.rows.push_back(std::move(row));
+  bench.after = bench::measure_roofline(stream);
+  std::cout << bench::to_json(format, bench);
+}
+
+}  // namespace caption::testing
