@@ -70,9 +70,9 @@ std::int64_t projection_bytes(const model::TextShape& shape, WeightLayout layout
 std::int64_t head_bytes(const model::TextShape& shape, WeightLayout layout) {
   const model::LinearShape head{.out = shape.vocab, .in = shape.hidden};
   switch (layout) {
+    case WeightLayout::kW8A8: return matrix_bytes(head, layout);
     case WeightLayout::kInt8:
     case WeightLayout::kInt4:
-    case WeightLayout::kW8A8:
     case WeightLayout::kNf4: return matrix_bytes(head, WeightLayout::kInt8);
     default: return head.num_weights() * plain_bytes(layout);
   }

@@ -28,8 +28,8 @@ enum class WeightType {
   kInt8,
   kInt4,
   kNf4,
-  // 8 bits with a scale per row, times activations of 8 bits: the decoder's layers, and the linear
-  // layers of tower and projector.
+  // 8 bits with a scale per row, times activations of 8 bits: the decoder's layers, its LM head,
+  // and the linear layers of tower and projector.
   kW8A8,
 };
 

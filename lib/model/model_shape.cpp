@@ -234,12 +234,14 @@ ParameterCounts count_parameters(const ModelShape& shape) {
 
 std::int64_t decoder_scratch_bytes(const TextShape& shape, std::int64_t max_tokens,
                                    std::int64_t max_logit_rows) {
-  // hidden; its norm or what attention gives; q, k and v; the rotation's table. silu(gate) * up.
-  const std::int64_t per_token = shape.hidden + std::max(shape.hidden, shape.q_dim()) +
-                                 shape.q_dim() + 2 * shape.kv_dim() + shape.head_dim;
-  const std::int64_t of_mlp =
-      std::min(max_tokens, TransformerDecoder::kMlpRows) * shape.intermediate;
-  return kFloatBytes * (max_tokens * per_token + of_mlp + max_logit_rows * shape.hidden);
+  // Of every token hidden, q, what attention gives (a piece's norm lies there, too) and the
+  // rotation's table; of a piece k, v and silu(gate) * up.
+  const std::int64_t piece = std::min(max_tokens, TransformerDecoder::kPieceRows);
+  const std::int64_t per_token = shape.hidden + shape.q_dim() + shape.head_dim;
+  const std::int64_t attended = std::max(piece * shape.hidden, max_tokens * shape.q_dim());
+  const std::int64_t of_piece = piece * (2 * shape.kv_dim() + shape.intermediate);
+  return kFloatBytes *
+         (max_tokens * per_token + attended + of_piece + max_logit_rows * shape.hidden);
 }
 
 std::int64_t tower_tokens(const VisionShape& shape, FrameSize frame) {

@@ -107,11 +107,11 @@ void TransformerDecoder::reserve(std::int64_t max_tokens, std::int64_t max_logit
   const std::int64_t q_dim = config_.num_heads * config_.head_dim;
   const std::int64_t kv_dim = config_.num_kv_heads * config_.head_dim;
   hidden_.view({max_tokens, config_.hidden});
-  normed_.view({max_tokens, std::max(config_.hidden, q_dim)});
+  const std::int64_t piece_rows = std::min(max_tokens, kPieceRows);
+  normed_.view({std::max(piece_rows * config_.hidden, max_tokens * q_dim)});
   q_.view({max_tokens, q_dim});
-  for (Scratch* scratch : {&k_, &v_}) scratch->view({max_tokens, kv_dim});
-  const std::int64_t mlp_rows = std::min(max_tokens, kMlpRows);
-  inner_.view({mlp_rows, config_.intermediate});
+  for (Scratch* scratch : {&k_, &v_}) scratch->view({piece_rows, kv_dim});
+  inner_.view({piece_rows, config_.intermediate});
   rope_.view({max_tokens, config_.head_dim});
   last_.view({max_logit_rows, config_.hidden});
 }
@@ -225,33 +225,43 @@ void TransformerDecoder::watch(Stream& stream, std::size_t layer, std::span<cons
   kernels::attention_mass(stream, q, context, scale, watches_);
 }
 
-void TransformerDecoder::attend(Stream& stream, std::size_t index, const Step& step,
-                                const kernels::KvLayer& pages, View x) {
-  const Layer& layer = layers_[index];
-  const std::int64_t rows = x.dim(0);
-  const View normed = normed_.view(x.shape());
-  kernels::rms_norm(stream, x, layer.input_norm, config_.rms_norm_eps, normed);
-
+void TransformerDecoder::project(Stream& stream, const Layer& layer, const Step& step,
+                                 const kernels::KvLayer& pages, ConstView x, View q,
+                                 std::int64_t first, std::int64_t count) {
   const std::int64_t head_dim = config_.head_dim;
-  const View q_rows = q_.view({rows, config_.num_heads * head_dim});
-  const View k_rows = k_.view({rows, config_.num_kv_heads * head_dim});
-  const View v_rows = v_.view({rows, config_.num_kv_heads * head_dim});
+  const std::int64_t kv_dim = config_.num_kv_heads * head_dim;
+  const View normed = normed_.view({count, config_.hidden});
+  kernels::rms_norm(stream, x.rows(first, count), layer.input_norm, config_.rms_norm_eps, normed);
+  const View q_rows = q_.view({x.dim(0), config_.num_heads * head_dim}).rows(first, count);
+  const View k_rows = k_.view({count, kv_dim});
+  const View v_rows = v_.view({count, kv_dim});
   const kernels::LinearPart parts[] = {{layer.q.weight, layer.q.bias, q_rows},
                                        {layer.k.weight, layer.k.bias, k_rows},
                                        {layer.v.weight, layer.v.bias, v_rows}};
   kernels::linear(stream, normed, parts);
-  const View q = q_rows.reshape({rows, config_.num_heads, head_dim});
-  const View k = k_rows.reshape({rows, config_.num_kv_heads, head_dim});
-  const View v = v_rows.reshape({rows, config_.num_kv_heads, head_dim});
+
+  const View q_heads = q.rows(first, count);
+  const View k = k_rows.reshape({count, config_.num_kv_heads, head_dim});
+  const View v = v_rows.reshape({count, config_.num_kv_heads, head_dim});
   if (config_.qk_norm) {
-    kernels::rms_norm(stream, q, layer.q_norm, config_.rms_norm_eps, q);
+    kernels::rms_norm(stream, q_heads, layer.q_norm, config_.rms_norm_eps, q_heads);
     kernels::rms_norm(stream, k, layer.k_norm, config_.rms_norm_eps, k);
   }
-  kernels::rope(stream, step.rope_table, q);
-  kernels::rope(stream, step.rope_table, k);
-  kernels::kv_write(stream, k, v, step.slots, pages);
+  const View rope_table = step.rope_table.rows(first, count);
+  kernels::rope(stream, rope_table, q_heads);
+  kernels::rope(stream, rope_table, k);
+  kernels::kv_write(stream, k, v, step.slots.rows(first, count), pages);
+}
 
-  // The normed rows have been read.
+void TransformerDecoder::attend(Stream& stream, std::size_t index, const Step& step,
+                                const kernels::KvLayer& pages, View x) {
+  const Layer& layer = layers_[index];
+  const std::int64_t rows = x.dim(0);
+  const View q = q_.view({rows, config_.num_heads, config_.head_dim});
+  for (std::int64_t first = 0; first < rows; first += kPieceRows) {
+    project(stream, layer, step, pages, x, q, first, std::min(kPieceRows, rows - first));
+  }
+
   const View attended = normed_.view({rows, config_.num_heads * config_.head_dim});
   const float scale = 1.0F / std::sqrt(static_cast<float>(config_.head_dim));
   const kernels::PagedContext context{.k_pages = pages.k,
@@ -268,8 +278,8 @@ void TransformerDecoder::attend(Stream& stream, std::size_t index, const Step& s
 }
 
 void TransformerDecoder::mlp(Stream& stream, const Layer& layer, View x) {
-  for (std::int64_t first = 0; first < x.dim(0); first += kMlpRows) {
-    const View part = x.rows(first, std::min(kMlpRows, x.dim(0) - first));
+  for (std::int64_t first = 0; first < x.dim(0); first += kPieceRows) {
+    const View part = x.rows(first, std::min(kPieceRows, x.dim(0) - first));
     const View normed = normed_.view(part.shape());
     kernels::rms_norm(stream, part, layer.post_attention_norm, config_.rms_norm_eps, normed);
     const View inner = inner_.view({part.dim(0), config_.intermediate});

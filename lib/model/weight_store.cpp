@@ -31,11 +31,11 @@ std::optional<weights::QuantisedFormat> quantised_format(WeightType type, Part p
   using weights::QuantisedFormat;
   const bool is_quantised = type != WeightType::kF32 && type != WeightType::kBF16;
   if (!is_quantised || part == Part::kOther) return std::nullopt;
+  if (type == WeightType::kW8A8) return QuantisedFormat::kInt8Row;
   if (part == Part::kLmHead) return QuantisedFormat::kInt8;
   switch (type) {
     case WeightType::kInt4: return QuantisedFormat::kInt4;
     case WeightType::kNf4: return QuantisedFormat::kNf4;
-    case WeightType::kW8A8: return QuantisedFormat::kInt8Row;
     default: return QuantisedFormat::kInt8;
   }
 }

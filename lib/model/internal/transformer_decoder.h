@@ -22,8 +22,9 @@ namespace caption::model {
 
 class TransformerDecoder final : public Decoder {
  public:
-  // An MLP takes so many rows at a time: what lies between its layers is bounded, not the step.
-  static constexpr std::int64_t kMlpRows = 384;
+  // Projections and the MLP take so many rows at a time: what lies between norm, layers and pages
+  // is bounded, not the step. Only x, q and what attention gives are as long as the step.
+  static constexpr std::int64_t kPieceRows = 384;
 
   // Weights are borrowed from `store`: the body under `prefix`, the head as `lm_head`.weight
   // unless the configuration ties it to the embedding.
@@ -49,6 +50,9 @@ class TransformerDecoder final : public Decoder {
   Layer load_layer(WeightStore& store, const std::string& prefix) const;
   void check(const StepBatch& batch, const KvPages& kv, ConstView logits) const;
   View embed(Stream& stream, const StepBatch& batch);
+  // Rows [first, first + count) of x: writes theirs of q, and k and v to the pages.
+  void project(Stream& stream, const Layer& layer, const Step& step, const kernels::KvLayer& pages,
+               ConstView x, View q, std::int64_t first, std::int64_t count);
   void attend(Stream& stream, std::size_t index, const Step& step, const kernels::KvLayer& pages,
               View x);
   // Leaves this layer's in clusters_.
