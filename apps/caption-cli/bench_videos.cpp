@@ -19,6 +19,7 @@
 #include "exit_codes.h"
 #include "pipeline/find_videos.h"
 #include "pipeline/pipeline.h"
+#include "pipeline_options.h"
 #include "preset_shape.h"
 #include "records/sink.h"
 #include "write_text.h"
@@ -38,17 +39,8 @@ class CollectingSink final : public records::RecordSink {
 
 pipeline::Options make_options(const config::Preset& preset, const Machine& machine,
                                model::CaptionModel& model) {
-  pipeline::Options options;
-  options.threads = pipeline::plan_threads(config::num_threads(preset, machine));
-  options.read = config::read_options(preset);
-  model::Decoder& decoder = model.decoder();
-  decoder.reserve(preset.engine.max_num_batched_tokens, preset.engine.max_num_seqs);
-  const std::int64_t held_bytes = model.weight_bytes() + decoder.scratch_bytes();
-  options.engine = config::engine_options(
-      preset, config::plan_kv_cache_bytes(preset, decoder.spec(), held_bytes, machine.memory_bytes),
-      model.content_hash());
+  pipeline::Options options = pipeline_options(preset, machine, model, model.content_hash());
   options.engine.disk = {};  // a run must not find what another has left
-  options.sampling = config::sampling_params(preset);
   options.prompts = {{.name = "", .text = preset.generation.prompt}};
   return options;
 }

@@ -21,11 +21,11 @@
 #include "pipeline/find_videos.h"
 #include "pipeline/pipeline.h"
 #include "pipeline/progress.h"
+#include "pipeline_options.h"
 #include "preset_flags.h"
 #include "records/file_name.h"
 #include "records/record_file.h"
 #include "records/stream_sink.h"
-#include "sampling/sampler.h"
 
 namespace caption::cli {
 namespace {
@@ -135,25 +135,6 @@ records::Manifest make_manifest(const config::Preset& preset, const model::Capti
     manifest.settings.push_back(std::move(setting));
   }
   return manifest;
-}
-
-// The options of the pipeline, the model's own numbers taken into account.
-pipeline::Options make_options(const config::Preset& preset, const Machine& machine,
-                               model::CaptionModel& model, const Hash128& model_hash) {
-  pipeline::Options options;
-  options.threads = pipeline::plan_threads(config::num_threads(preset, machine));
-  options.read = config::read_options(preset);
-  // KV pages get what weights and activations leave.
-  model::Decoder& decoder = model.decoder();
-  decoder.reserve(preset.engine.max_num_batched_tokens, preset.engine.max_num_seqs);
-  const std::int64_t held_bytes = model.weight_bytes() + decoder.scratch_bytes();
-  options.engine = config::engine_options(
-      preset, config::plan_kv_cache_bytes(preset, decoder.spec(), held_bytes, machine.memory_bytes),
-      model_hash);
-  options.sampling = config::sampling_params(preset);
-  sampling::validate(options.sampling, model.decoder().spec().vocab);
-  options.stop_strings = preset.generation.stop;
-  return options;
 }
 
 // Leaves out the clips, and of clips the prompts, that the file already holds.
@@ -302,7 +283,7 @@ int run(const RunFlags& flags) {
   const std::unique_ptr<model::CaptionModel> model =
       config::open_model(loaded.preset, loaded.path.parent_path());
   const Hash128 model_hash = model->content_hash();
-  pipeline::Options options = make_options(loaded.preset, machine, *model, model_hash);
+  pipeline::Options options = pipeline_options(loaded.preset, machine, *model, model_hash);
   options.stop = &stop;
   log_info("run", "threads " + pipeline::describe_threads(
                                    config::num_threads(loaded.preset, machine), options.threads));

@@ -5,7 +5,7 @@
 
 #include "bench/internal/json_writer.h"
 #include "bench/internal/operations_json.h"
-#include "bench/internal/roofline_text.h"
+#include "bench/internal/report_parts.h"
 #include "bench/internal/units.h"
 #include "bench/profile_report.h"
 
@@ -129,15 +129,6 @@ std::int64_t num_cut_short(const Comparison& comparison) {
     for (const Measurement& run : result.runs) sum += run.num_cut_short;
   }
   return sum;
-}
-
-void write_summary(JsonWriter& json, const char* name, const Summary& summary) {
-  json.begin_object(name)
-      .add("mean", summary.mean)
-      .add("p50", summary.p50)
-      .add("p90", summary.p90)
-      .add("p99", summary.p99)
-      .end_object();
 }
 
 void write_run(JsonWriter& json, const Comparison& comparison, const Measurement& run) {

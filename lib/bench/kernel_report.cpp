@@ -3,7 +3,7 @@
 #include <tuple>
 
 #include "bench/internal/json_writer.h"
-#include "bench/internal/roofline_text.h"
+#include "bench/internal/report_parts.h"
 #include "bench/internal/units.h"
 #include "bench/kernel_bench.h"
 

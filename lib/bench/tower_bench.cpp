@@ -8,7 +8,7 @@
 #include "bench/internal/json_writer.h"
 #include "bench/internal/kernel_timer.h"
 #include "bench/internal/operations_json.h"
-#include "bench/internal/roofline_text.h"
+#include "bench/internal/report_parts.h"
 #include "bench/internal/units.h"
 #include "bench/statistics.h"
 #include "model/random_tower.h"

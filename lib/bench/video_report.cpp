@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "bench/internal/json_writer.h"
+#include "bench/internal/report_parts.h"
 #include "bench/internal/units.h"
 
 namespace caption::bench {
@@ -64,15 +65,6 @@ std::string engine_lines(const VideoReport& report) {
   return text;
 }
 
-void write_summary(JsonWriter& json, const char* name, const Summary& summary) {
-  json.begin_object(name)
-      .add("mean", summary.mean)
-      .add("p50", summary.p50)
-      .add("p90", summary.p90)
-      .add("p99", summary.p99)
-      .end_object();
-}
-
 void write_run(JsonWriter& json, const VideoRun& run) {
   json.begin_object()
       .add("seconds", run.seconds)
@@ -93,14 +85,6 @@ void write_run(JsonWriter& json, const VideoRun& run) {
   json.begin_object("busy");
   for (const StageBusy& stage : run.stages) json.add(stage.name, busy_share(run, stage));
   json.end_object().end_object();
-}
-
-void write_roofline(JsonWriter& json, const char* name, const Roofline& roofline) {
-  json.begin_object(name)
-      .add("read_bytes_per_s", roofline.read_bytes_per_s)
-      .add("flops_per_s", roofline.flops_per_s)
-      .add("f32_flops_per_s", roofline.f32_flops_per_s)
-      .end_object();
 }
 
 }  // namespace

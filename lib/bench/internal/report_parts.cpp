@@ -1,4 +1,4 @@
-#include "bench/internal/roofline_text.h"
+#include "bench/internal/report_parts.h"
 
 #include "bench/internal/units.h"
 
@@ -21,6 +21,15 @@ void write_roofline(JsonWriter& json, const char* name, const Roofline& roofline
       .add("f32_flops_per_s", roofline.f32_flops_per_s)
       .add("arithmetic", roofline.arithmetic)
       .add("threads", static_cast<std::int64_t>(roofline.num_threads))
+      .end_object();
+}
+
+void write_summary(JsonWriter& json, const char* name, const Summary& summary) {
+  json.begin_object(name)
+      .add("mean", summary.mean)
+      .add("p50", summary.p50)
+      .add("p90", summary.p90)
+      .add("p99", summary.p99)
       .end_object();
 }
 

@@ -1,10 +1,11 @@
-// bench/internal/roofline_text.h: the machine's rates, as reports give them.
+// bench/internal/report_parts.h: what reports have in common: the machine's rates, and summaries.
 #pragma once
 
 #include <string>
 
 #include "bench/internal/json_writer.h"
 #include "bench/roofline.h"
+#include "bench/statistics.h"
 
 namespace caption::bench {
 
@@ -13,5 +14,6 @@ std::string describe(const Roofline& roofline);
 // "machine before: ...; after: ...; on 2 threads" and an end of line.
 std::string describe_machine(const Roofline& before, const Roofline& after);
 void write_roofline(JsonWriter& json, const char* name, const Roofline& roofline);
+void write_summary(JsonWriter& json, const char* name, const Summary& summary);
 
 }  // namespace caption::bench

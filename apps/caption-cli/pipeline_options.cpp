@@ -1,0 +1,26 @@
+#include "pipeline_options.h"
+
+#include "config/resolve.h"
+#include "pipeline/threads.h"
+#include "sampling/sampler.h"
+
+namespace caption::cli {
+
+pipeline::Options pipeline_options(const config::Preset& preset, const Machine& machine,
+                                   model::CaptionModel& model, const Hash128& model_hash) {
+  pipeline::Options options;
+  options.threads = pipeline::plan_threads(config::num_threads(preset, machine));
+  options.read = config::read_options(preset);
+  model::Decoder& decoder = model.decoder();
+  decoder.reserve(preset.engine.max_num_batched_tokens, preset.engine.max_num_seqs);
+  const std::int64_t held_bytes = model.weight_bytes() + decoder.scratch_bytes();
+  options.engine = config::engine_options(
+      preset, config::plan_kv_cache_bytes(preset, decoder.spec(), held_bytes, machine.memory_bytes),
+      model_hash);
+  options.sampling = config::sampling_params(preset);
+  options.stop_strings = preset.generation.stop;
+  sampling::validate(options.sampling, decoder.spec().vocab);
+  return options;
+}
+
+}  // namespace caption::cli
