@@ -5,7 +5,7 @@
 // that are made at load (model::WeightType): w8a8 of w8a8, int8 of the others.
 //   int8  1 byte, an f32 scale per 128 weights of a row                     8.25 bits per weight
 //   int4  half a byte, an f32 scale and an f32 offset per 128               4.5
-//   w8a8  1 byte, an f32 scale per row; LM head, tower's layers too        8.0x
+//   w8a8  1 byte, an f32 scale per row; LM head, tower's layers too         8.0x
 //   nf4   half a byte, an f32 scale per 64 weights                          4.5
 //         double quantised: the scales in 8 bits, an f32 per 256 of them    4.127
 //   awq   half a byte, per 128 weights of a row an f16 scale and a 4-bit zero   4.156
