@@ -23,12 +23,14 @@ template <int kRows, class Codes>
 void group_tile(const QuantisedArgs& args, const Group& group, std::int64_t m0,
                 const Codes& codes) {
   __m512 sums[kRows][2];
+#pragma GCC unroll 8
   for (int i = 0; i < kRows; ++i) sums[i][0] = sums[i][1] = _mm512_setzero_ps();
   const std::uint16_t* const a = args.a + m0 * args.a_stride;
   for (std::int64_t pair = group.first_pair; pair < group.end_pair; ++pair) {
     __m512i first;
     __m512i last;
     codes.load(pair, first, last);
+#pragma GCC unroll 8
     for (int i = 0; i < kRows; ++i) {
       int two;
       __builtin_memcpy(&two, a + i * args.a_stride + 2 * pair, sizeof two);
@@ -37,6 +39,7 @@ void group_tile(const QuantisedArgs& args, const Group& group, std::int64_t m0,
       sums[i][1] = _mm512_dpbf16_ps(sums[i][1], both, reinterpret_cast<__m512bh>(last));
     }
   }
+#pragma GCC unroll 8
   for (int i = 0; i < kRows; ++i) add_group(args, group.index, m0 + i, sums[i][0], sums[i][1]);
 }
 
@@ -80,12 +83,14 @@ void quantised_panel(const QuantisedArgs& args) {
 template <int kRows>
 void integer_tile(const IntegerArgs& args, std::int64_t m0) {
   __m512i sums[kRows][2];
+#pragma GCC unroll 8
   for (int i = 0; i < kRows; ++i) sums[i][0] = sums[i][1] = _mm512_setzero_si512();
   const std::int8_t* const a = args.a + m0 * args.a_stride;
   for (std::int64_t quad = 0; quad < args.num_quads; ++quad) {
     const std::uint8_t* const from = args.panel + quad * 4 * kPanelColumns;
     const __m512i first = _mm512_loadu_si512(from);
     const __m512i last = _mm512_loadu_si512(from + 64);
+#pragma GCC unroll 8
     for (int i = 0; i < kRows; ++i) {
       int four;
       __builtin_memcpy(&four, a + i * args.a_stride + 4 * quad, sizeof four);
@@ -94,6 +99,7 @@ void integer_tile(const IntegerArgs& args, std::int64_t m0) {
       sums[i][1] = _mm512_dpbusd_epi32(sums[i][1], last, all);
     }
   }
+#pragma GCC unroll 8
   for (int i = 0; i < kRows; ++i) {
     _mm512_storeu_si512(args.c + (m0 + i) * args.c_stride, sums[i][0]);
     _mm512_storeu_si512(args.c + (m0 + i) * args.c_stride + 16, sums[i][1]);
