@@ -10,8 +10,8 @@ void attention(Stream& stream, const AttentionInput& input, View y) {
   const internal::Check check("attention", stream);
   check.rank("q", input.q, 3);
   check.f32("q", input.q, input.q.shape());
-  check.f32("k", input.k, input.q.shape());
-  check.f32("v", input.v, input.q.shape());
+  check.floating("k", input.k, input.q.shape());
+  check.same_dtype("v", input.v, input.q.shape(), input.k.dtype());
   check.f32("y", y, input.q.shape());
   internal::check_attention_limits(check, input.q.dim(2), input.scale);
   if (input.seq_len < 1 || input.q.dim(0) % input.seq_len != 0)

@@ -6,6 +6,7 @@
 #include "kernels/cpu/attend.h"
 #include "kernels/cpu/attend_items.h"
 #include "kernels/cpu/select_tier.h"
+#include "tensor/dtype.h"
 
 namespace caption::kernels::impl {
 namespace {
@@ -14,7 +15,9 @@ namespace {
 void attend_tile(const cpu::Tier& tier, const AttentionInput& input, View y, std::int64_t first_row,
                  std::int64_t first_query, std::int64_t head, std::byte* workspace) {
   const std::int64_t head_dim = y.dim(2);
-  const std::int64_t first_key = first_row * input.k.row_stride() + head * head_dim;
+  const auto element_bytes = static_cast<std::int64_t>(dtype_size_bytes(input.k.dtype()));
+  const std::int64_t first_key =
+      (first_row * input.k.row_stride() + head * head_dim) * element_bytes;
   cpu::RowState states[cpu::kTileQueries];
   cpu::Queries queries;
   queries.count = std::min(cpu::kTileQueries, input.seq_len - first_query);
@@ -26,10 +29,10 @@ void attend_tile(const cpu::Tier& tier, const AttentionInput& input, View y, std
     queries.num_visible[m] = input.seq_len;
   }
   cpu::attend(tier,
-              {.keys = {.k = reinterpret_cast<const std::byte*>(input.k.as<float>() + first_key),
-                        .v = reinterpret_cast<const std::byte*>(input.v.as<float>() + first_key),
-                        .element = cpu::Element::kF32,
-                        .element_bytes = sizeof(float),
+              {.keys = {.k = static_cast<const std::byte*>(input.k.raw()) + first_key,
+                        .v = static_cast<const std::byte*>(input.v.raw()) + first_key,
+                        .element = cpu::element_of(input.k.dtype()),
+                        .element_bytes = element_bytes,
                         .token_stride = input.k.row_stride(),
                         .run_tokens = input.seq_len},
                .head_dim = head_dim,

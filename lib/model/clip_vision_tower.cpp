@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "kernels/activation.h"
 #include "kernels/attention.h"
+#include "kernels/convert.h"
 #include "kernels/linear.h"
 #include "kernels/norm.h"
 #include "kernels/vision_embed.h"
@@ -91,12 +92,22 @@ void ClipVisionTower::attend(Stream& stream, const Layer& layer, View x) {
   const View attended = normed;  // q, k and v have been made of it
   kernels::attention(stream,
                      {.q = q.reshape(heads),
-                      .k = k.reshape(heads),
-                      .v = v.reshape(heads),
+                      .k = as_key(stream, layer, k, rounded_k_).reshape(heads),
+                      .v = as_key(stream, layer, v, rounded_v_).reshape(heads),
                       .seq_len = tokens_per_frame(),
                       .scale = 1.0F / std::sqrt(static_cast<float>(config_.head_dim()))},
                      attended.reshape(heads));
   kernels::linear_add(stream, attended, layer.out.weight, layer.out.bias, x);
+}
+
+// Keys or values as attention is to take them: as precise as the layer that projected them took its
+// own input. With weights in panels both of its products may be those of bf16.
+ConstView ClipVisionTower::as_key(Stream& stream, const Layer& layer, View projected,
+                                  Scratch& rounded) const {
+  if (layer.k.weight.layout() == kernels::PackedWeight::Layout::kRows) return projected;
+  const View to = rounded.view(projected.shape());
+  kernels::convert(stream, projected, to);
+  return to;
 }
 
 void ClipVisionTower::mlp(Stream& stream, const Layer& layer, View x) {

@@ -21,36 +21,46 @@ TEST_CASE("agrees with a double-precision loop") {
   struct Case {
     std::int64_t frames, seq_len, heads, head_dim;
     float spread;  // of the scores: 1 is flat, 30 lets one key win
+    DType dtype = DType::kF32;
   };
-  constexpr Case kCases[] = {{1, 1, 1, 1, 1},    {2, 3, 3, 7, 1},     {1, 17, 2, 64, 30},
-                             {3, 128, 1, 16, 1}, {1, 129, 2, 72, 30}, {1, 577, 1, 64, 1},
-                             {2, 5, 1, 256, 1}};
+  constexpr Case kCases[] = {{1, 1, 1, 1, 1},
+                             {2, 3, 3, 7, 1},
+                             {1, 17, 2, 64, 30},
+                             {3, 128, 1, 16, 1},
+                             {1, 129, 2, 72, 30},
+                             {1, 577, 1, 64, 1},
+                             {2, 5, 1, 256, 1},
+                             {2, 3, 3, 7, 1, DType::kBF16},
+                             {1, 129, 2, 72, 30, DType::kBF16},
+                             {1, 577, 1, 64, 1, DType::kBF16},
+                             {1, 17, 2, 64, 30, DType::kF16}};
   for (const Case& c : kCases) {
     CAPTURE(c.seq_len);
     CAPTURE(c.head_dim);
     const std::int64_t rows = c.frames * c.seq_len;
     const std::int64_t width = c.heads * c.head_dim;
     const Tensor q = random_f32({rows, c.heads, c.head_dim}, 1);
-    const Tensor k = random_f32({rows, c.heads, c.head_dim}, 2);
-    const Tensor v = random_f32({rows, c.heads, c.head_dim}, 3);
+    const Tensor k = converted(random_f32({rows, c.heads, c.head_dim}, 2), c.dtype);
+    const Tensor v = converted(random_f32({rows, c.heads, c.head_dim}, 3), c.dtype);
     const float scale = c.spread / std::sqrt(static_cast<float>(c.head_dim));
-    const std::vector<double> qs = values(q);
     const std::vector<double> ks = values(k);
     const std::vector<double> vs = values(v);
-    std::vector<double> want, tolerance;
-    for (std::int64_t row = 0; row < rows; ++row) {
-      for (std::int64_t head = 0; head < c.heads; ++head) {
-        std::vector<const double*> keys, keys_values;
-        for (std::int64_t j = 0; j < c.seq_len; ++j) {
-          const std::int64_t at = (row / c.seq_len * c.seq_len + j) * width + head * c.head_dim;
-          keys.push_back(ks.data() + at);
-          keys_values.push_back(vs.data() + at);
-        }
-        attend_exactly(qs.data() + row * width + head * c.head_dim, keys, keys_values, c.head_dim,
-                       static_cast<double>(scale), want, tolerance);
-      }
-    }
     for_each_stream([&](Stream& stream) {
+      const Rounding rounding = rounding_of(stream, c.dtype);
+      const std::vector<double> qs = query_values(q, rounding);
+      std::vector<double> want, tolerance;
+      for (std::int64_t row = 0; row < rows; ++row) {
+        for (std::int64_t head = 0; head < c.heads; ++head) {
+          std::vector<const double*> keys, keys_values;
+          for (std::int64_t j = 0; j < c.seq_len; ++j) {
+            const std::int64_t at = (row / c.seq_len * c.seq_len + j) * width + head * c.head_dim;
+            keys.push_back(ks.data() + at);
+            keys_values.push_back(vs.data() + at);
+          }
+          attend_exactly(qs.data() + row * width + head * c.head_dim, keys, keys_values, c.head_dim,
+                         static_cast<double>(scale), want, tolerance, rounding);
+        }
+      }
       Tensor y(DType::kF32, {rows, c.heads, c.head_dim});
       attention(stream,
                 {.q = q.view(), .k = k.view(), .v = v.view(), .seq_len = c.seq_len, .scale = scale},
@@ -61,32 +71,36 @@ TEST_CASE("agrees with a double-precision loop") {
 }
 
 TEST_CASE("a frame's result has the same bits alone and among others, with any threads") {
-  constexpr std::int64_t kSeqLen = 50;
+  constexpr std::int64_t kSeqLen = 150;
   const Tensor q = random_f32({3 * kSeqLen, 2, 24}, 4);
-  const Tensor k = random_f32({3 * kSeqLen, 2, 24}, 5);
-  const Tensor v = random_f32({3 * kSeqLen, 2, 24}, 6);
-  for (const caption::CpuTier tier : TestedTiers()) {
-    CAPTURE(static_cast<int>(tier));
-    ThreadPool three(3);
-    Stream together(three, tier);
-    Tensor whole(DType::kF32, {3 * kSeqLen, 2, 24});
-    attention(together,
-              {.q = q.view(), .k = k.view(), .v = v.view(), .seq_len = kSeqLen, .scale = 0.2f},
-              whole.view());
-    ThreadPool one(1);
-    Stream alone(one, tier);
-    Tensor frames(DType::kF32, {3 * kSeqLen, 2, 24});
-    for (std::int64_t f = 0; f < 3; ++f) {
-      attention(alone,
-                {.q = q.view().rows(f * kSeqLen, kSeqLen),
-                 .k = k.view().rows(f * kSeqLen, kSeqLen),
-                 .v = v.view().rows(f * kSeqLen, kSeqLen),
-                 .seq_len = kSeqLen,
-                 .scale = 0.2f},
-                frames.view().rows(f * kSeqLen, kSeqLen));
+  const Tensor exact_k = random_f32({3 * kSeqLen, 2, 24}, 5);
+  const Tensor exact_v = random_f32({3 * kSeqLen, 2, 24}, 6);
+  for (const caption::CpuTier tier : TestedTiers())
+    for (const DType dtype : {DType::kF32, DType::kBF16}) {
+      CAPTURE(static_cast<int>(tier));
+      CAPTURE(static_cast<int>(dtype));
+      const Tensor k = converted(exact_k, dtype);
+      const Tensor v = converted(exact_v, dtype);
+      ThreadPool three(3);
+      Stream together(three, tier);
+      Tensor whole(DType::kF32, {3 * kSeqLen, 2, 24});
+      attention(together,
+                {.q = q.view(), .k = k.view(), .v = v.view(), .seq_len = kSeqLen, .scale = 0.2f},
+                whole.view());
+      ThreadPool one(1);
+      Stream alone(one, tier);
+      Tensor frames(DType::kF32, {3 * kSeqLen, 2, 24});
+      for (std::int64_t f = 0; f < 3; ++f) {
+        attention(alone,
+                  {.q = q.view().rows(f * kSeqLen, kSeqLen),
+                   .k = k.view().rows(f * kSeqLen, kSeqLen),
+                   .v = v.view().rows(f * kSeqLen, kSeqLen),
+                   .seq_len = kSeqLen,
+                   .scale = 0.2f},
+                  frames.view().rows(f * kSeqLen, kSeqLen));
+      }
+      CHECK(same_bits(whole, frames));
     }
-    CHECK(same_bits(whole, frames));
-  }
 }
 
 TEST_CASE("slices of one fused projection give the bits of dense operands") {
@@ -126,7 +140,13 @@ TEST_CASE("wrong shapes are refused by name") {
   CHECK_THROWS_WITH_AS(
       attention(stream, {.q = q.view(), .k = k.view(), .v = q.view(), .seq_len = 3, .scale = 1},
                 y.view()),
-      "attention: k is f32 [6, 1, 4] on cpu; wanted f32 [6, 2, 4]", Error);
+      "attention: k is f32 [6, 1, 4] on cpu; wanted f32, bf16 or f16 [6, 2, 4]", Error);
+  const Tensor rounded_v = converted(q, DType::kBF16);
+  CHECK_THROWS_WITH_AS(
+      attention(stream,
+                {.q = q.view(), .k = q.view(), .v = rounded_v.view(), .seq_len = 3, .scale = 1},
+                y.view()),
+      "attention: v is bf16 [6, 2, 4] on cpu; wanted f32 [6, 2, 4]", Error);
   CHECK_THROWS_WITH_AS(
       attention(stream, {.q = q.view(), .k = q.view(), .v = q.view(), .seq_len = 4, .scale = 1},
                 y.view()),

@@ -4,6 +4,7 @@
 //   x_{l+1} = x'_l + fc2(act(fc1(LN_2(x'_l))))
 // Source: arXiv:2103.00020; transformers 4.57 modeling_clip.py; models.md §1.3. The layers after
 // the wanted hidden state and post_layernorm are neither loaded nor run.
+// Where the layers round their input to bf16 or below (kernels/linear.h), attention does too.
 #pragma once
 
 #include <cstdint>
@@ -52,6 +53,7 @@ class ClipVisionTower {
   Norm require_norm(WeightStore& store, const std::string& stem) const;
   View embed(Stream& stream, ConstView pixels);
   void attend(Stream& stream, const Layer& layer, View x);
+  ConstView as_key(Stream& stream, const Layer& layer, View projected, Scratch& rounded) const;
   void mlp(Stream& stream, const Layer& layer, View x);
 
   ClipVisionConfig config_;
@@ -62,6 +64,7 @@ class ClipVisionTower {
   std::vector<Layer> layers_;
 
   Scratch hidden_, normed_, q_, k_, v_;
+  Scratch rounded_k_{DType::kBF16}, rounded_v_{DType::kBF16};
   Scratch wide_;  // columns of patches, then inner activations of an MLP
 };
 

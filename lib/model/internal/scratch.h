@@ -5,17 +5,20 @@
 
 namespace caption::model {
 
-// f32 memory of the largest shape asked for so far; nothing is kept between calls.
+// Memory of one dtype and of the largest shape asked for so far; nothing is kept between calls.
 class Scratch {
  public:
+  explicit Scratch(DType dtype = DType::kF32) : dtype_(dtype) {}
+
   View view(const Shape& shape) {
     const std::int64_t count = shape.num_elements();
-    if (buffer_.empty() || buffer_.num_elements() < count) buffer_ = Tensor(DType::kF32, {count});
-    return View(buffer_.as<float>(), DType::kF32, shape);
+    if (buffer_.empty() || buffer_.num_elements() < count) buffer_ = Tensor(dtype_, {count});
+    return View(buffer_.view().raw(), dtype_, shape);
   }
   std::int64_t size_bytes() const { return static_cast<std::int64_t>(buffer_.size_bytes()); }
 
  private:
+  DType dtype_;
   Tensor buffer_;
 };
 
