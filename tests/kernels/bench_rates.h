@@ -82,7 +82,8 @@ struct LinearSize {
   std::int64_t m, k, n;
 };
 
-// linear_bench.cpp: prints JSON. `format` is bf16 or w8a8; throws Error(kUsage) for others.
+// linear_bench.cpp: prints JSON. `format` is bf16, w8a8, int8 or int4; throws Error(kUsage) for
+// others.
 void bench_linear(ThreadPool& pool, const std::string& format, const LinearSize& size);
 
 }  // namespace caption::testing

@@ -4,8 +4,8 @@
 //   kernels_bench [THREADS]
 //       what attention_bench.cpp says, between two measurements of reading memory
 //   kernels_bench THREADS linear FORMAT M K N
-//       x[M, K] by a weight [N, K] held as bf16 or w8a8, as one line of JSON like that of
-//       `caption-cli bench --kernels --json -`
+//       x[M, K] by a weight [N, K] held as bf16, w8a8, int8 or int4, as one line of JSON
+//       like that of `caption-cli bench --kernels --json -`
 //
 // Host speed drifts: compare lines of one run.
 #include <algorithm>

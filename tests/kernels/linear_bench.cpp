@@ -17,17 +17,28 @@ namespace {
 
 kernels::PackedWeight pack(const Stream& stream, const std::string& format, ConstView rows) {
   using kernels::PackedWeight;
+  using weights::QuantisedFormat;
+  const auto quantised_as = [&](QuantisedFormat quantised) {
+    return [rows, quantised](std::int64_t first, std::int64_t count) {
+      return weights::quantise(rows.rows(first, count), quantised);
+    };
+  };
+  const std::int64_t n = rows.dim(0);
   if (format == "bf16") {
     if (!kernels::prefers_panels(stream.cpu_tier())) return rows;
     return PackedWeight::pack_panels(stream.pool(), rows);
   }
   if (format == "w8a8") {
-    return PackedWeight::pack_8a8(
-        stream.pool(), rows.dim(0), [&](std::int64_t first, std::int64_t count) {
-          return weights::quantise(rows.rows(first, count), weights::QuantisedFormat::kInt8Row);
-        });
+    return PackedWeight::pack_8a8(stream.pool(), n, quantised_as(QuantisedFormat::kInt8Row));
   }
-  throw Error(ErrorCode::kUsage, "kernels_bench: format " + format + "; bf16 or w8a8 is wanted");
+  if (format == "int8") {
+    return PackedWeight::pack_quantised(stream.pool(), n, quantised_as(QuantisedFormat::kInt8));
+  }
+  if (format == "int4") {
+    return PackedWeight::pack_quantised(stream.pool(), n, quantised_as(QuantisedFormat::kInt4));
+  }
+  throw Error(ErrorCode::kUsage,
+              "kernels_bench: format " + format + "; bf16, w8a8, int8 or int4 is wanted");
 }
 
 }  // namespace

@@ -3,6 +3,9 @@
 #include "kernels/cpu/tier.h"
 
 #include <algorithm>
+#include <bit>
+#include <cmath>
+#include <random>
 #include <vector>
 
 #include "kernels/cpu/select_tier.h"
@@ -87,6 +90,78 @@ TEST_CASE("products with panels write the rows they are asked for and none behin
       CHECK(std::count(sums.begin(), sums.begin() + m * kColumns, -255 * 4 * kPairs) ==
             m * kColumns);
       CHECK(std::count(sums.begin() + m * kColumns, sums.end(), -7) == kRowsBehind * kColumns);
+    }
+  }
+}
+
+TEST_CASE("products of integers are exact, also at the ends of their ranges") {
+  constexpr std::int64_t kColumns = caption::kernels::cpu::kPanelColumns;
+  std::mt19937 engine(7);
+  std::uniform_int_distribution<int> byte(0, 255);
+  // Quads: one, odd, around a chunk of 128 and of several, so that sums go on from chunk to chunk.
+  for (const std::int64_t quads : {1, 3, 127, 128, 129, 300}) {
+    for (const std::int64_t m : {1, 2, 3, 4, 5, 7, 11, 13}) {
+      CAPTURE(quads);
+      CAPTURE(m);
+      const std::int64_t stride = 4 * quads + 3;
+      std::vector<std::int8_t> a(static_cast<std::size_t>(m * stride));
+      std::vector<std::uint8_t> panel(static_cast<std::size_t>(4 * quads * kColumns));
+      for (std::int8_t& code : a) code = static_cast<std::int8_t>(byte(engine) - 128);
+      for (std::uint8_t& code : panel) code = static_cast<std::uint8_t>(byte(engine));
+      std::fill_n(a.begin(), 4 * quads, std::int8_t{-128});
+      for (std::int64_t quad = 0; quad < quads; ++quad) {
+        std::fill_n(panel.begin() + quad * 4 * kColumns, 4, std::uint8_t{255});  // feature 0
+      }
+      const auto products = [&](CpuTier tier) {
+        std::vector<std::int32_t> c(static_cast<std::size_t>(m * kColumns), -7);
+        select_tier(tier).panel8a8({.a = a.data(),
+                                    .a_stride = stride,
+                                    .panel = panel.data(),
+                                    .num_quads = quads,
+                                    .c = c.data(),
+                                    .c_stride = kColumns,
+                                    .m = m});
+        return c;
+      };
+      const std::vector<std::int32_t> want = products(CpuTier::kReference);
+      REQUIRE(want[0] == -128 * 255 * 4 * quads);
+      for (const CpuTier tier : TestedTiers()) {
+        CAPTURE(static_cast<int>(tier));
+        CHECK(products(tier) == want);
+      }
+    }
+  }
+}
+
+TEST_CASE("rounding to bf16 gives the same bits in every tier, or zeros of subnormals") {
+  std::vector<std::uint32_t> bits = {0x00000000, 0x80000000, 0x3F800000, 0x3F808000, 0x3F818000,
+                                     0x3F808001, 0x3F807FFF, 0x7F7FFFFF, 0x7F800000, 0xFF800000,
+                                     0x7F800001, 0xFFFFFFFF, 0x7FC00000, 0x7FBFFFFF, 0xFF7F8000,
+                                     0x00800000, 0x00000001, 0x80008000, 0x00018000, 0x007FFFFF};
+  std::mt19937 engine(11);
+  while (bits.size() < 5003) bits.push_back(static_cast<std::uint32_t>(engine()));
+  std::vector<float> x;
+  for (const std::uint32_t number : bits) x.push_back(std::bit_cast<float>(number));
+  for (const CpuTier tier : TestedTiers()) {
+    CAPTURE(static_cast<int>(tier));
+    const bool keeps_subnormals = tier < CpuTier::kAvx512Bf16;
+    // All the special numbers in whole registers, then each of them in a last part.
+    for (std::size_t first = 0; first < 40; ++first) {
+      for (const std::size_t count : {std::size_t{1}, std::size_t{7}, x.size() - first}) {
+        std::vector<std::uint16_t> y(count + 1, 0x1234);
+        select_tier(tier).to_bf16(x.data() + first, y.data(), static_cast<std::int64_t>(count));
+        std::int64_t num_wrong = 0;
+        for (std::size_t i = 0; i < count; ++i) {
+          const float from = x[first + i];
+          const std::uint16_t want =
+              keeps_subnormals || std::fpclassify(from) != FP_SUBNORMAL
+                  ? caption::to_bf16(from).bits
+                  : static_cast<std::uint16_t>(bits[first + i] >> 16 & 0x8000u);
+          num_wrong += y[i] != want ? 1 : 0;
+        }
+        CHECK(num_wrong == 0);
+        CHECK(y[count] == 0x1234);
+      }
     }
   }
 }

@@ -9,6 +9,7 @@
 #include "kernels/cpu/internal/simd_attention.h"
 #include "kernels/cpu/internal/simd_exp.h"
 #include "kernels/cpu/internal/simd_gemm.h"
+#include "kernels/cpu/internal/simd_integer_panels.h"
 #include "kernels/cpu/internal/simd_panels.h"
 
 namespace caption::kernels::cpu {
@@ -80,32 +81,81 @@ struct Avx2 {
     }
   }
 
-  // even, odd, even, odd, ... of two bf16.
-  static Register broadcast_bf16_pair(const std::uint16_t* pair) {
-    std::uint32_t both;
-    __builtin_memcpy(&both, pair, sizeof both);
-    const __m256i even = _mm256_set1_epi32(static_cast<int>(both << 16));
-    const __m256i odd = _mm256_set1_epi32(static_cast<int>(both & 0xFFFF0000u));
-    return _mm256_castsi256_ps(_mm256_blend_epi32(even, odd, 0xAA));
-  }
-  // 16 numbers of a codebook.
-  static void store_widened(const std::uint16_t* codebook, float* y) {
-    for (int i = 0; i < 16; i += kWidth) store(y + i, load<Element::kBF16>(codebook, i));
-  }
-  // low[i], high[i] = codebook at the lower and upper half of byte i, for 8 bytes.
-  static void lookup_halves(const float* codebook, const std::uint8_t* bytes, float* low,
-                            float* high) {
-    const __m256 first = _mm256_loadu_ps(codebook);
-    const __m256 last = _mm256_loadu_ps(codebook + 8);
+  // 8 pairs of codes, apart.
+  static void widen_i8_pairs(const std::uint8_t* codes, Register& even, Register& odd) {
     const __m256i both =
-        _mm256_cvtepu8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(bytes)));
-    const auto lookup = [&](__m256i index) {  // its bit 3 chooses the half
-      const __m256 chooses_last = _mm256_castsi256_ps(_mm256_slli_epi32(index, 28));
-      return _mm256_blendv_ps(_mm256_permutevar8x32_ps(first, index),
-                              _mm256_permutevar8x32_ps(last, index), chooses_last);
-    };
-    store(low, lookup(both));
-    store(high, lookup(_mm256_srli_epi32(both, 4)));
+        _mm256_cvtepi16_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(codes)));
+    even = _mm256_cvtepi32_ps(_mm256_srai_epi32(_mm256_slli_epi32(both, 24), 24));
+    odd = _mm256_cvtepi32_ps(_mm256_srai_epi32(both, 8));
+  }
+  // 16 numbers of bf16, the lower bytes and the upper bytes by themselves.
+  struct Codebook {
+    explicit Codebook(const std::uint16_t* numbers) {
+      if (numbers == nullptr) return;
+      alignas(16) std::uint8_t lower_bytes[16];
+      alignas(16) std::uint8_t upper_bytes[16];
+      for (int i = 0; i < 16; ++i) {
+        lower_bytes[i] = static_cast<std::uint8_t>(numbers[i] & 0xFFu);
+        upper_bytes[i] = static_cast<std::uint8_t>(numbers[i] >> 8u);
+      }
+      lower = _mm256_broadcastsi128_si256(
+          _mm_load_si128(reinterpret_cast<const __m128i*>(lower_bytes)));
+      upper = _mm256_broadcastsi128_si256(
+          _mm_load_si128(reinterpret_cast<const __m128i*>(upper_bytes)));
+    }
+    // 16 features of a pair: the lower halves of its bytes are slice 0, the upper halves slice 1.
+    void look_up(const std::uint8_t* codes, int slice, Register (&even)[2],
+                 Register (&odd)[2]) const {
+      const __m256i bytes = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(codes));
+      // Quarters 0 2 1 3: unpacking, which keeps to 128 bits, then leaves the features in order.
+      const __m256i quarters = _mm256_permute4x64_epi64(bytes, _MM_SHUFFLE(3, 1, 2, 0));
+      const __m256i index = _mm256_and_si256(slice == 0 ? quarters : _mm256_srli_epi16(quarters, 4),
+                                             _mm256_set1_epi8(15));
+      const __m256i low = _mm256_shuffle_epi8(lower, index);
+      const __m256i high = _mm256_shuffle_epi8(upper, index);
+      split(_mm256_unpacklo_epi8(low, high), even[0], odd[0]);
+      split(_mm256_unpackhi_epi8(low, high), even[1], odd[1]);
+    }
+    // 8 pairs of bf16, apart.
+    static void split(__m256i pairs, Register& even, Register& odd) {
+      even = _mm256_castsi256_ps(_mm256_slli_epi32(pairs, 16));
+      odd = _mm256_castsi256_ps(
+          _mm256_and_si256(pairs, _mm256_set1_epi32(static_cast<int>(0xFFFF0000u))));
+    }
+    __m256i lower, upper;
+  };
+
+  using Integers = __m256i;
+  static Integers zero_integers() { return _mm256_setzero_si256(); }
+  static Integers widen_u8(const std::uint8_t* x) {
+    return _mm256_cvtepu8_epi16(_mm_loadu_si128(reinterpret_cast<const __m128i*>(x)));
+  }
+  static void widen_i8(const std::int8_t* x, std::int16_t* y, std::int64_t count) {
+    std::int64_t i = 0;
+    for (; i + 16 <= count; i += 16) {
+      const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(x + i));
+      _mm256_storeu_si256(reinterpret_cast<__m256i*>(y + i), _mm256_cvtepi8_epi16(bytes));
+    }
+    for (; i < count; ++i) y[i] = x[i];
+  }
+  static Integers broadcast_four(const std::int16_t* x) {
+    long long four;
+    __builtin_memcpy(&four, x, sizeof four);
+    return _mm256_set1_epi64x(four);
+  }
+  // z + the sums of neighbouring products. The empty statement holds the addition in its place: GCC
+  // 12 otherwise multiplies for a whole tile before it adds, and runs out of registers.
+  static Integers multiply_add_pairs(Integers x, Integers y, Integers z) {
+    Integers sum = _mm256_add_epi32(z, _mm256_madd_epi16(x, y));
+    __asm__("" : "+x"(sum));
+    return sum;
+  }
+  // y (+)= the sums of neighbours.
+  static void write_pair_sums(Integers x0, Integers x1, bool add, std::int32_t* y) {
+    auto* const to = reinterpret_cast<__m256i*>(y);
+    const __m256i sums =
+        _mm256_permute4x64_epi64(_mm256_hadd_epi32(x0, x1), _MM_SHUFFLE(3, 1, 2, 0));
+    _mm256_storeu_si256(to, add ? _mm256_add_epi32(_mm256_loadu_si256(to), sums) : sums);
   }
 
   static Register add(Register x, Register y) { return _mm256_add_ps(x, y); }
@@ -146,6 +196,34 @@ struct Avx2 {
     return _mm_cvtss_f32(_mm_hadd_ps(pairs, pairs));
   }
 };
+
+// 8 bf16 as numbers of 32 bits: to nearest, ties to even; a NaN stays one, quiet.
+__m256i rounded_to_bf16(__m256 x) {
+  const __m256i bits = _mm256_castps_si256(x);
+  const __m256i upper = _mm256_srli_epi32(bits, 16);
+  const __m256i is_odd = _mm256_and_si256(upper, _mm256_set1_epi32(1));
+  const __m256i nudge = _mm256_add_epi32(is_odd, _mm256_set1_epi32(0x7FFF));
+  const __m256i rounded = _mm256_srli_epi32(_mm256_add_epi32(bits, nudge), 16);
+  const __m256i quiet = _mm256_or_si256(upper, _mm256_set1_epi32(0x40));
+  const __m256i is_nan = _mm256_castps_si256(_mm256_cmp_ps(x, x, _CMP_UNORD_Q));
+  return _mm256_blendv_epi8(rounded, quiet, is_nan);
+}
+
+void to_bf16(const float* x, std::uint16_t* y, std::int64_t n) {
+  constexpr int kWidth = Avx2::kWidth;
+  std::int64_t i = 0;
+  for (; i + kWidth <= n; i += kWidth) {
+    const __m256i eight = rounded_to_bf16(Avx2::load_floats(x + i));
+    const __m128i halves =
+        _mm_packus_epi32(_mm256_castsi256_si128(eight), _mm256_extracti128_si256(eight, 1));
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(y + i), halves);
+  }
+  if (i == n) return;
+  alignas(32) std::uint32_t rest[kWidth];
+  _mm256_store_si256(reinterpret_cast<__m256i*>(rest),
+                     rounded_to_bf16(Avx2::load_part_floats(x + i, static_cast<int>(n - i))));
+  for (int lane = 0; i < n; ++i, ++lane) y[i] = static_cast<std::uint16_t>(rest[lane]);
+}
 
 // As integers: magnitudes of floats have the order of their bits, NaN above all.
 std::int32_t largest_magnitude(const float* x, std::int64_t n) {
@@ -197,19 +275,18 @@ IntegerRow to_int8(const float* x, std::int8_t* codes, std::int64_t n) {
   return {.scale = largest / 127.0F, .sum = sum};
 }
 
-constexpr Tier kTier = {
-    .dot = {dot<Avx2, Element::kF32>, dot<Avx2, Element::kBF16>, dot<Avx2, Element::kF16>,
-            dot<Avx2, Element::kI8>},
-    .panel_gemm = panel_gemm_reference,
-    .panel8 = panel8<Avx2>,
-    .panel4 = panel4<Avx2>,
-    .panel8a8 = panel8a8<Avx2>,
-    .to_bf16 = to_bf16_reference,
-    .to_int8 = to_int8,
-    .exp_sum = exp_sum<Avx2>,
-    .swish = swish<Avx2>,
-    .gelu = gelu<Avx2>,
-    .attention = kAttentionTier<Avx2, Avx2Lanes>};
+constexpr Tier kTier = {.dot = {dot<Avx2, Element::kF32>, dot<Avx2, Element::kBF16>,
+                                dot<Avx2, Element::kF16>, dot<Avx2, Element::kI8>},
+                        .panel_gemm = panel_gemm_reference,
+                        .panel8 = panel8<Avx2>,
+                        .panel4 = panel4<Avx2>,
+                        .panel8a8 = panel8a8<Avx2>,
+                        .to_bf16 = to_bf16,
+                        .to_int8 = to_int8,
+                        .exp_sum = exp_sum<Avx2>,
+                        .swish = swish<Avx2>,
+                        .gelu = gelu<Avx2>,
+                        .attention = kAttentionTier<Avx2, Avx2Lanes>};
 
 }  // namespace
 

@@ -10,6 +10,7 @@
 #include "kernels/cpu/internal/simd_attention.h"
 #include "kernels/cpu/internal/simd_exp.h"
 #include "kernels/cpu/internal/simd_gemm.h"
+#include "kernels/cpu/internal/simd_integer_panels.h"
 #include "kernels/cpu/internal/simd_panels.h"
 
 namespace caption::kernels::cpu {
@@ -77,27 +78,69 @@ struct Avx512 {
     }
   }
 
-  // even, odd, even, odd, ... of two bf16.
-  static Register broadcast_bf16_pair(const std::uint16_t* pair) {
-    std::uint32_t both;
-    __builtin_memcpy(&both, pair, sizeof both);
-    const __m512i even = _mm512_set1_epi32(static_cast<int>(both << 16));
-    return _mm512_castsi512_ps(
-        _mm512_mask_set1_epi32(even, 0xAAAA, static_cast<int>(both & 0xFFFF0000u)));
+  // 16 pairs of codes, apart.
+  static void widen_i8_pairs(const std::uint8_t* codes, Register& even, Register& odd) {
+    const __m512i both =
+        _mm512_cvtepi16_epi32(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(codes)));
+    even = _mm512_cvtepi32_ps(_mm512_srai_epi32(_mm512_slli_epi32(both, 24), 24));
+    odd = _mm512_cvtepi32_ps(_mm512_srai_epi32(both, 8));
   }
-  // 16 numbers of a codebook.
-  static void store_widened(const std::uint16_t* codebook, float* y) {
-    store(y, load<Element::kBF16>(codebook, 0));
+  // 16 numbers of bf16, twice: of an index of five bits the upper one may be anything.
+  struct Codebook {
+    explicit Codebook(const std::uint16_t* numbers) {
+      if (numbers == nullptr) return;
+      twice = _mm512_broadcast_i64x4(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(numbers)));
+    }
+    // All 32 features of a pair: the lower halves of its bytes, then the upper halves.
+    void look_up(const std::uint8_t* codes, int /*slice*/, Register (&even)[2],
+                 Register (&odd)[2]) const {
+      const __m512i bytes =
+          _mm512_cvtepu8_epi16(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(codes)));
+      split(_mm512_permutexvar_epi16(bytes, twice), even[0], odd[0]);
+      split(_mm512_permutexvar_epi16(_mm512_srli_epi16(bytes, 4), twice), even[1], odd[1]);
+    }
+    // 16 pairs of bf16, apart.
+    static void split(__m512i pairs, Register& even, Register& odd) {
+      even = _mm512_castsi512_ps(_mm512_slli_epi32(pairs, 16));
+      odd = _mm512_castsi512_ps(
+          _mm512_and_si512(pairs, _mm512_set1_epi32(static_cast<int>(0xFFFF0000u))));
+    }
+    __m512i twice;
+  };
+
+  using Integers = __m512i;
+  static Integers zero_integers() { return _mm512_setzero_si512(); }
+  static Integers widen_u8(const std::uint8_t* x) {
+    return _mm512_cvtepu8_epi16(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(x)));
   }
-  // low[i], high[i] = codebook at the lower and upper half of byte i, for 8 bytes.
-  static void lookup_halves(const float* codebook, const std::uint8_t* bytes, float* low,
-                            float* high) {
-    const __m256 first = _mm256_loadu_ps(codebook);
-    const __m256 last = _mm256_loadu_ps(codebook + 8);
-    const __m256i both =
-        _mm256_cvtepu8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(bytes)));
-    _mm256_storeu_ps(low, _mm256_permutex2var_ps(first, both, last));
-    _mm256_storeu_ps(high, _mm256_permutex2var_ps(first, _mm256_srli_epi32(both, 4), last));
+  static void widen_i8(const std::int8_t* x, std::int16_t* y, std::int64_t count) {
+    for (std::int64_t i = 0; i < count; i += 32) {
+      const std::int64_t left = count - i;
+      const auto some = left < 32 ? (__mmask32{1} << left) - 1u : ~__mmask32{0};
+      const __m512i words = _mm512_cvtepi8_epi16(_mm256_maskz_loadu_epi8(some, x + i));
+      _mm512_mask_storeu_epi16(y + i, some, words);
+    }
+  }
+  static Integers broadcast_four(const std::int16_t* x) {
+    long long four;
+    __builtin_memcpy(&four, x, sizeof four);
+    return _mm512_set1_epi64(four);
+  }
+  // z + the sums of neighbouring products. The empty statement holds the addition in its place: GCC
+  // 12 otherwise multiplies for a whole tile before it adds, and runs out of registers.
+  static Integers multiply_add_pairs(Integers x, Integers y, Integers z) {
+    Integers sum = _mm512_add_epi32(z, _mm512_madd_epi16(x, y));
+    __asm__("" : "+v"(sum));
+    return sum;
+  }
+  // y (+)= the sums of neighbours.
+  static void write_pair_sums(Integers x0, Integers x1, bool add, std::int32_t* y) {
+    const __m512i evens =
+        _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
+    const __m512i odds = _mm512_or_si512(evens, _mm512_set1_epi32(1));
+    const __m512i sums = _mm512_add_epi32(_mm512_permutex2var_epi32(x0, evens, x1),
+                                          _mm512_permutex2var_epi32(x0, odds, x1));
+    _mm512_storeu_si512(y, add ? _mm512_add_epi32(_mm512_loadu_si512(y), sums) : sums);
   }
 
   static Register add(Register x, Register y) { return _mm512_add_ps(x, y); }
@@ -134,6 +177,30 @@ struct Avx512 {
   }
 };
 
+// To nearest, ties to even; a NaN stays one, quiet.
+__m256i rounded_to_bf16(__m512 x) {
+  const __m512i bits = _mm512_castps_si512(x);
+  const __m512i upper = _mm512_srli_epi32(bits, 16);
+  const __m512i is_odd = _mm512_and_si512(upper, _mm512_set1_epi32(1));
+  const __m512i nudge = _mm512_add_epi32(is_odd, _mm512_set1_epi32(0x7FFF));
+  const __m512i rounded = _mm512_srli_epi32(_mm512_add_epi32(bits, nudge), 16);
+  const __mmask16 is_nan = _mm512_cmp_ps_mask(x, x, _CMP_UNORD_Q);
+  return _mm512_cvtepi32_epi16(
+      _mm512_mask_or_epi32(rounded, is_nan, upper, _mm512_set1_epi32(0x40)));
+}
+
+void to_bf16(const float* x, std::uint16_t* y, std::int64_t n) {
+  constexpr int kWidth = Avx512::kWidth;
+  std::int64_t i = 0;
+  for (; i + kWidth <= n; i += kWidth) {
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(y + i),
+                        rounded_to_bf16(Avx512::load_floats(x + i)));
+  }
+  const int rest = static_cast<int>(n - i);
+  _mm256_mask_storeu_epi16(y + i, Avx512::first(rest),
+                           rounded_to_bf16(Avx512::load_part_floats(x + i, rest)));
+}
+
 IntegerRow to_int8(const float* x, std::int8_t* codes, std::int64_t n) {
   constexpr int kWidth = Avx512::kWidth;
   const std::int64_t whole = n / kWidth * kWidth;
@@ -164,19 +231,18 @@ IntegerRow to_int8(const float* x, std::int8_t* codes, std::int64_t n) {
   return {.scale = largest / 127.0F, .sum = _mm512_reduce_add_epi32(sums)};
 }
 
-constexpr Tier kTier = {
-    .dot = {dot<Avx512, Element::kF32>, dot<Avx512, Element::kBF16>, dot<Avx512, Element::kF16>,
-            dot<Avx512, Element::kI8>},
-    .panel_gemm = panel_gemm_reference,
-    .panel8 = panel8<Avx512>,
-    .panel4 = panel4<Avx512>,
-    .panel8a8 = panel8a8<Avx512>,
-    .to_bf16 = to_bf16_reference,
-    .to_int8 = to_int8,
-    .exp_sum = exp_sum<Avx512>,
-    .swish = swish<Avx512>,
-    .gelu = gelu<Avx512>,
-    .attention = kAttentionTier<Avx512, Avx512Lanes>};
+constexpr Tier kTier = {.dot = {dot<Avx512, Element::kF32>, dot<Avx512, Element::kBF16>,
+                                dot<Avx512, Element::kF16>, dot<Avx512, Element::kI8>},
+                        .panel_gemm = panel_gemm_reference,
+                        .panel8 = panel8<Avx512>,
+                        .panel4 = panel4<Avx512>,
+                        .panel8a8 = panel8a8<Avx512>,
+                        .to_bf16 = to_bf16,
+                        .to_int8 = to_int8,
+                        .exp_sum = exp_sum<Avx512>,
+                        .swish = swish<Avx512>,
+                        .gelu = gelu<Avx512>,
+                        .attention = kAttentionTier<Avx512, Avx512Lanes>};
 
 }  // namespace
 

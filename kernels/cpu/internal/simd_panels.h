@@ -1,130 +1,138 @@
-// kernels/cpu/internal/simd_panels.h: Tier::panel8, panel4 and panel8a8 for the tiers that multiply
-// in f32, written once for all widths (see simd_gemm.h on `Simd`).
+// kernels/cpu/internal/simd_panels.h: Tier::panel8 and panel4 for the tiers that multiply in f32,
+// written once for all widths (see simd_gemm.h on `Simd`).
 //
-// Layout    a group's codes are expanded to f32 once (16 KiB: they stay in the first-level cache)
-//           and all rows pass by; a lane holds one feature's even or odd columns, as the codes lie.
-// Numerics  a lane's sum runs over the pairs in their order; even and odd columns meet at the end
-//           of a group.
+// Layout    with one row, codes go from memory to the products in registers; with more, a group's
+//           codes are expanded to f32 once (16 KiB: they stay in the first-level cache) and all
+//           rows pass by. A tile's share of the activations is widened once for all features.
+// Numerics  a lane sums one feature's even or odd columns in their order; both meet at the end of a
+//           group. Neither the tile's height nor where the codes come from changes a bit.
 #pragma once
 
 #include <cstdint>
 
+#include "kernels/cpu/internal/row_tiles.h"
+#include "kernels/cpu/internal/simd_codes.h"
 #include "kernels/cpu/tier.h"
 
 namespace caption::kernels::cpu {
 
-inline constexpr std::int64_t kPairCodes = 2 * kPanelColumns;
+struct PanelGroup {
+  std::int64_t index, first_pair, end_pair;
+};
 
+// c (+)= scale * sum (+ offset * a_sum), for kWidth features of one row and group.
 template <class Simd>
-void expand8(const QuantisedArgs& args, std::int64_t pair, float* to) {
-  const std::uint8_t* const codes = args.codes + pair * kPairCodes;
-  for (int i = 0; i < kPairCodes; i += Simd::kWidth) {
-    Simd::store(to + i, Simd::template load<Element::kI8>(codes, i));
+void add_group(const QuantisedArgs& args, const PanelGroup& group, std::int64_t m,
+               std::int64_t feature, typename Simd::Register sum) {
+  float* const c = args.c + m * args.c_stride + feature;
+  const std::int64_t at = group.index * kPanelColumns + feature;
+  const auto before = group.index == 0 ? Simd::zero() : Simd::load_floats(c);
+  auto result = Simd::multiply_add(Simd::load_floats(args.scales + at), sum, before);
+  if (args.offsets != nullptr) {
+    const auto a_sum = Simd::broadcast(args.a_sums[m * args.a_sums_stride + group.index]);
+    result = Simd::multiply_add(Simd::load_floats(args.offsets + at), a_sum, result);
   }
+  Simd::store(c, result);
 }
 
-// In the order of the 8-bit codes, so that both formats end alike.
-template <class Simd>
-void expand4(const QuantisedArgs& args, const float* codebook, std::int64_t pair, float* to) {
-  const std::uint8_t* const codes = args.codes + pair * kPanelColumns;
-  for (int i = 0; i < kPanelColumns; i += 8) {
-    Simd::lookup_halves(codebook, codes + i, to + i, to + kPanelColumns + i);
-  }
-}
-
-// sums[row][i] over the group's pairs for lane i of a pair's codes.
-template <class Simd, int kRows>
-void sum_group(const QuantisedArgs& args, std::int64_t m0, std::int64_t first, std::int64_t end,
-               const float* expanded, float (*sums)[kPairCodes]) {
-  constexpr int kRegisters = static_cast<int>(kPairCodes) / Simd::kWidth;
-  typename Simd::Register totals[kRows][kRegisters];
+// kRows rows by kSlices slices from `first_slice` on. A column's weights meet all rows before the
+// next column's are touched: 12 sums, 2 weights and an activation fit 16 registers.
+template <class Simd, int kRows, int kSlices, class Source>
+void group_tile(const QuantisedArgs& args, const PanelGroup& group, std::int64_t m0,
+                int first_slice, const float (*a)[2 * kMaxGroupPairs], const Source& source) {
+  typename Simd::Register even[kRows][2 * kSlices];
+  typename Simd::Register odd[kRows][2 * kSlices];
+#pragma GCC unroll 8
   for (int r = 0; r < kRows; ++r) {
-    for (int j = 0; j < kRegisters; ++j) totals[r][j] = Simd::zero();
+#pragma GCC unroll 4
+    for (int j = 0; j < 2 * kSlices; ++j) even[r][j] = odd[r][j] = Simd::zero();
   }
-  for (std::int64_t pair = first; pair < end; ++pair) {
-    const float* const from = expanded + (pair - first) * kPairCodes;
-    for (int r = 0; r < kRows; ++r) {
-      const auto two = Simd::broadcast_bf16_pair(args.a + (m0 + r) * args.a_stride + 2 * pair);
-      for (int j = 0; j < kRegisters; ++j) {
-        totals[r][j] =
-            Simd::multiply_add(two, Simd::load_floats(from + j * Simd::kWidth), totals[r][j]);
+  for (std::int64_t pair = group.first_pair; pair < group.end_pair; ++pair) {
+    const std::int64_t column = 2 * (pair - group.first_pair);
+#pragma GCC unroll 2
+    for (int s = 0; s < kSlices; ++s) {
+      const PanelSlice<Simd> weights = source.load(pair, first_slice + s);
+#pragma GCC unroll 8
+      for (int r = 0; r < kRows; ++r) {
+        const auto x = Simd::broadcast(a[r][column]);
+        even[r][2 * s] = Simd::multiply_add(x, weights.even[0], even[r][2 * s]);
+        even[r][2 * s + 1] = Simd::multiply_add(x, weights.even[1], even[r][2 * s + 1]);
+      }
+#pragma GCC unroll 8
+      for (int r = 0; r < kRows; ++r) {
+        const auto x = Simd::broadcast(a[r][column + 1]);
+        odd[r][2 * s] = Simd::multiply_add(x, weights.odd[0], odd[r][2 * s]);
+        odd[r][2 * s + 1] = Simd::multiply_add(x, weights.odd[1], odd[r][2 * s + 1]);
       }
     }
   }
+#pragma GCC unroll 8
   for (int r = 0; r < kRows; ++r) {
-    for (int j = 0; j < kRegisters; ++j) {
-      Simd::store(sums[r] + j * Simd::kWidth, totals[r][j]);
+#pragma GCC unroll 4
+    for (int j = 0; j < 2 * kSlices; ++j) {
+      const std::int64_t feature = (2 * first_slice + j) * std::int64_t{Simd::kWidth};
+      add_group<Simd>(args, group, m0 + r, feature, Simd::add(even[r][j], odd[r][j]));
     }
   }
 }
 
-// c (+)= scale * sum (+ offset * a_sum), for one row and group.
-template <class Simd>
-void add_group(const QuantisedArgs& args, std::int64_t m, std::int64_t group, const float* sums) {
-  float* const c = args.c + m * args.c_stride;
-  const float* const scales = args.scales + group * kPanelColumns;
-  for (std::int64_t n = 0; n < kPanelColumns; ++n) {
-    const float sum = sums[panel8_position(n, 0)] + sums[panel8_position(n, 1)];
-    c[n] = (group == 0 ? 0.0f : c[n]) + scales[n] * sum;
+// The group's activations of kRows rows as f32.
+template <class Simd, int kRows>
+void widen_activations(const QuantisedArgs& args, const PanelGroup& group, std::int64_t m0,
+                       float (*a)[2 * kMaxGroupPairs]) {
+  const std::int64_t count = 2 * (group.end_pair - group.first_pair);
+  for (int r = 0; r < kRows; ++r) {
+    const std::uint16_t* const from = args.a + (m0 + r) * args.a_stride + 2 * group.first_pair;
+    std::int64_t i = 0;
+    for (; i + Simd::kWidth <= count; i += Simd::kWidth) {
+      Simd::store(a[r] + i, Simd::template load<Element::kBF16>(from, i));
+    }
+    if (i == count) continue;
+    const int rest = static_cast<int>(count - i);
+    Simd::store(a[r] + i, Simd::template load_part<Element::kBF16>(from, i, rest));
   }
-  if (args.offsets == nullptr) return;
-  const float* const offsets = args.offsets + group * kPanelColumns;
-  const float a_sum = args.a_sums[m * args.a_sums_stride + group];
-  for (std::int64_t n = 0; n < kPanelColumns; ++n) c[n] += offsets[n] * a_sum;
 }
 
-template <class Simd, class Expand>
-void quantised_panel(const QuantisedArgs& args, const Expand& expand) {
-  constexpr int kRows = Simd::kWidth / 4;  // rows whose sums fit the registers
-  alignas(64) float expanded[kMaxGroupPairs * kPairCodes];
-  alignas(64) float sums[kRows][kPairCodes];
-  std::int64_t group = 0;
-  for (std::int64_t first = 0; first < args.num_pairs; first += args.group_pairs, ++group) {
-    const std::int64_t end =
-        first + args.group_pairs < args.num_pairs ? first + args.group_pairs : args.num_pairs;
-    for (std::int64_t pair = first; pair < end; ++pair) {
-      expand(pair, expanded + (pair - first) * kPairCodes);
+// Some rows by the whole panel. One row's tile is as wide as the panel: its sums must be many, to
+// hide how long each addition takes.
+template <class Simd, int kRows, class Source>
+void group_rows(const QuantisedArgs& args, const PanelGroup& group, std::int64_t m0,
+                const Source& source) {
+  constexpr int kSlices = kRows == 1 ? kNumSlices<Simd> : 1;
+  alignas(64) float a[kRows][2 * kMaxGroupPairs];
+  widen_activations<Simd, kRows>(args, group, m0, a);
+  for (int slice = 0; slice < kNumSlices<Simd>; slice += kSlices) {
+    group_tile<Simd, kRows, kSlices>(args, group, m0, slice, a, source);
+  }
+}
+
+template <class Simd, class Codes>
+void quantised_panel(const QuantisedArgs& args) {
+  const Codes codes(args);
+  Expanded<Simd> expanded;
+  PanelGroup group{};
+  for (; group.first_pair < args.num_pairs; group.first_pair += args.group_pairs, ++group.index) {
+    const std::int64_t end = group.first_pair + args.group_pairs;
+    group.end_pair = end < args.num_pairs ? end : args.num_pairs;
+    if (args.m == 1) {
+      group_rows<Simd, 1>(args, group, 0, codes);
+      continue;
     }
-    std::int64_t m = 0;
-    for (; m + kRows <= args.m; m += kRows) {
-      sum_group<Simd, kRows>(args, m, first, end, expanded, sums);
-      for (int r = 0; r < kRows; ++r) add_group<Simd>(args, m + r, group, sums[r]);
-    }
-    for (; m < args.m; ++m) {
-      sum_group<Simd, 1>(args, m, first, end, expanded, sums);
-      add_group<Simd>(args, m, group, sums[0]);
-    }
+    expanded.fill(codes, group.first_pair, group.end_pair);
+    for_row_tiles<Simd>(args.m, [&](std::int64_t m, auto rows) {
+      group_rows<Simd, rows()>(args, group, m, expanded);
+    });
   }
 }
 
 template <class Simd>
 void panel8(const QuantisedArgs& args) {
-  quantised_panel<Simd>(args, [&](std::int64_t pair, float* to) { expand8<Simd>(args, pair, to); });
+  quantised_panel<Simd, Codes8<Simd>>(args);
 }
 
 template <class Simd>
 void panel4(const QuantisedArgs& args) {
-  float codebook[16];
-  Simd::store_widened(args.codebook, codebook);
-  quantised_panel<Simd>(
-      args, [&](std::int64_t pair, float* to) { expand4<Simd>(args, codebook, pair, to); });
-}
-
-// Plain loops in the order of the lanes, which the compiler turns into the tier's instructions.
-template <class Simd>
-void panel8a8(const IntegerArgs& args) {
-  for (std::int64_t m = 0; m < args.m; ++m) {
-    std::int32_t sums[4 * kPanelColumns] = {};
-    for (std::int64_t quad = 0; quad < args.num_quads; ++quad) {
-      const std::int8_t* const a = args.a + m * args.a_stride + 4 * quad;
-      const std::uint8_t* const b = args.panel + quad * 4 * kPanelColumns;
-      for (std::int64_t i = 0; i < 4 * kPanelColumns; ++i) sums[i] += a[i % 4] * b[i];
-    }
-    std::int32_t* const c = args.c + m * args.c_stride;
-    for (std::int64_t n = 0; n < kPanelColumns; ++n) {
-      c[n] = sums[4 * n] + sums[4 * n + 1] + sums[4 * n + 2] + sums[4 * n + 3];
-    }
-  }
+  quantised_panel<Simd, Codes4<Simd>>(args);
 }
 
 }  // namespace caption::kernels::cpu
