@@ -85,9 +85,10 @@ void ClipVisionTower::attend(Stream& stream, const Layer& layer, View x) {
   const View q = q_.view(x.shape());
   const View k = k_.view(x.shape());
   const View v = v_.view(x.shape());
-  kernels::linear(stream, normed, layer.q.weight, layer.q.bias, q);
-  kernels::linear(stream, normed, layer.k.weight, layer.k.bias, k);
-  kernels::linear(stream, normed, layer.v.weight, layer.v.bias, v);
+  const kernels::LinearPart parts[] = {{layer.q.weight, layer.q.bias, q},
+                                       {layer.k.weight, layer.k.bias, k},
+                                       {layer.v.weight, layer.v.bias, v}};
+  kernels::linear(stream, normed, parts);
   const Shape heads = {rows, config_.num_heads, config_.head_dim()};
   const View attended = normed;  // q, k and v have been made of it
   kernels::attention(stream,

@@ -9,7 +9,7 @@ from measuring import Figures, Setting, Work, WorkKind, run_child
 
 KV_PRECISIONS = {"16-bit": "bf16", "int8": "u8"}
 # Of a step while memory is measured: what caption-cli has by default.
-MEMORY_STEP_TOKENS = 2048
+MEMORY_STEP_TOKENS = 1024
 
 
 class OpenVino:
