@@ -1,6 +1,6 @@
 // The AVX2 tier: 8 floats a register, 16 registers.
 //
-// dot keeps a tile of 3 x 4 sums (12 registers) and loads the 4 registers of weights beside them.
+// Tiles are of 3 x 4 sums (12 registers), beside them 3 registers of activations and one of weights.
 #include "kernels/cpu/tier.h"
 
 #include <immintrin.h>
@@ -19,6 +19,8 @@ struct Avx2 {
   using Register = __m256;
   static constexpr int kWidth = 8;
   static constexpr int kTileRows = 3;
+  static constexpr int kPanelRows = 3;
+  static constexpr int kIntegerRows = 3;
 
   static __m256i first(int count) {
     return _mm256_cmpgt_epi32(_mm256_set1_epi32(count), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
@@ -103,14 +105,17 @@ struct Avx2 {
       upper = _mm256_broadcastsi128_si256(
           _mm_load_si128(reinterpret_cast<const __m128i*>(upper_bytes)));
     }
-    // 16 features of a pair: the lower halves of its bytes are slice 0, the upper halves slice 1.
-    void look_up(const std::uint8_t* codes, int slice, Register (&even)[2],
-                 Register (&odd)[2]) const {
+    // The lower halves of the 32 bytes are the first 16 features of a pair of columns, the upper
+    // halves the others.
+    void look_up(const std::uint8_t* codes, Register (&even)[4], Register (&odd)[4]) const {
       const __m256i bytes = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(codes));
       // Quarters 0 2 1 3: unpacking, which keeps to 128 bits, then leaves the features in order.
       const __m256i quarters = _mm256_permute4x64_epi64(bytes, _MM_SHUFFLE(3, 1, 2, 0));
-      const __m256i index = _mm256_and_si256(slice == 0 ? quarters : _mm256_srli_epi16(quarters, 4),
-                                             _mm256_set1_epi8(15));
+      look_up_16(quarters, even, odd);
+      look_up_16(_mm256_srli_epi16(quarters, 4), even + 2, odd + 2);
+    }
+    void look_up_16(__m256i codes, Register* even, Register* odd) const {
+      const __m256i index = _mm256_and_si256(codes, _mm256_set1_epi8(15));
       const __m256i low = _mm256_shuffle_epi8(lower, index);
       const __m256i high = _mm256_shuffle_epi8(upper, index);
       split(_mm256_unpacklo_epi8(low, high), even[0], odd[0]);
@@ -158,6 +163,11 @@ struct Avx2 {
     _mm256_storeu_si256(to, add ? _mm256_add_epi32(_mm256_loadu_si256(to), sums) : sums);
   }
 
+  // x, which is used several times: GCC 12 otherwise reads it from memory each time.
+  static Register in_register(Register x) {
+    __asm__("" : "+x"(x));
+    return x;
+  }
   static Register add(Register x, Register y) { return _mm256_add_ps(x, y); }
   static Register subtract(Register x, Register y) { return _mm256_sub_ps(x, y); }
   static Register multiply(Register x, Register y) { return _mm256_mul_ps(x, y); }

@@ -1,6 +1,6 @@
 // The AVX-512 tier: 16 floats a register, 32 registers.
 //
-// dot keeps a tile of 6 x 4 sums (24 registers), 4 of weights and 1 of activations: 24
+// dot keeps a tile of 6 x 4 sums (24 registers), 6 of activations and 1 of weights: 24
 // multiply-adds per 10 loads, so the arithmetic units and not the loads are the limit.
 #include "kernels/cpu/tier.h"
 
@@ -20,6 +20,8 @@ struct Avx512 {
   using Register = __m512;
   static constexpr int kWidth = 16;
   static constexpr int kTileRows = 6;
+  static constexpr int kPanelRows = 8;
+  static constexpr int kIntegerRows = 6;
 
   static __mmask16 first(int count) { return static_cast<__mmask16>((1u << count) - 1u); }
 
@@ -92,8 +94,7 @@ struct Avx512 {
       twice = _mm512_broadcast_i64x4(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(numbers)));
     }
     // All 32 features of a pair: the lower halves of its bytes, then the upper halves.
-    void look_up(const std::uint8_t* codes, int /*slice*/, Register (&even)[2],
-                 Register (&odd)[2]) const {
+    void look_up(const std::uint8_t* codes, Register (&even)[2], Register (&odd)[2]) const {
       const __m512i bytes =
           _mm512_cvtepu8_epi16(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(codes)));
       split(_mm512_permutexvar_epi16(bytes, twice), even[0], odd[0]);
@@ -143,6 +144,11 @@ struct Avx512 {
     _mm512_storeu_si512(y, add ? _mm512_add_epi32(_mm512_loadu_si512(y), sums) : sums);
   }
 
+  // x, which is used several times: GCC 12 otherwise reads it from memory each time.
+  static Register in_register(Register x) {
+    __asm__("" : "+v"(x));
+    return x;
+  }
   static Register add(Register x, Register y) { return _mm512_add_ps(x, y); }
   static Register subtract(Register x, Register y) { return _mm512_sub_ps(x, y); }
   static Register multiply(Register x, Register y) { return _mm512_mul_ps(x, y); }

@@ -20,15 +20,15 @@ void call_with_rows(std::int64_t rows, const Work& work) {
   work(RowCount<Simd, kMaxRows>());
 }
 
-// work(m, RowCount<Simd, rows>()) for tiles of at most Simd::kTileRows that cover `num_rows`, as
+// work(m, RowCount<Simd, rows>()) for tiles of at most kMaxRows that cover `num_rows`, as
 // equal in height as they can be: a last row by itself would take almost as long as a full tile.
-template <class Simd, class Work>
+template <class Simd, int kMaxRows, class Work>
 void for_row_tiles(std::int64_t num_rows, const Work& work) {
   for (std::int64_t m = 0; m < num_rows;) {
     const std::int64_t left = num_rows - m;
-    const std::int64_t tiles = (left + Simd::kTileRows - 1) / Simd::kTileRows;
+    const std::int64_t tiles = (left + kMaxRows - 1) / kMaxRows;
     const std::int64_t rows = (left + tiles - 1) / tiles;
-    call_with_rows<Simd, Simd::kTileRows>(rows, [&](auto count) { work(m, count); });
+    call_with_rows<Simd, kMaxRows>(rows, [&](auto count) { work(m, count); });
     m += rows;
   }
 }

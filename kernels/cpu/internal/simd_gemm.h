@@ -17,7 +17,9 @@ template <class Simd, Element element, int kRows, int kColumns>
 void dot_tile(const GemmArgs& args, std::int64_t m0, std::int64_t n0) {
   using Register = typename Simd::Register;
   Register sums[kRows][kColumns];
+#pragma GCC unroll 8
   for (int i = 0; i < kRows; ++i) {
+#pragma GCC unroll 4
     for (int j = 0; j < kColumns; ++j) sums[i][j] = Simd::zero();
   }
   const float* const a = args.a + m0 * args.a_stride;
@@ -26,18 +28,23 @@ void dot_tile(const GemmArgs& args, std::int64_t m0, std::int64_t n0) {
   const bool fetch_ahead = m0 == 0 && n0 + std::int64_t{2} * kColumns <= args.n;
   std::int64_t k = 0;
   for (; k + Simd::kWidth <= args.k; k += Simd::kWidth) {
-    Register b[kColumns];
+    Register rows[kRows];
+#pragma GCC unroll 8
+    for (int i = 0; i < kRows; ++i) {
+      rows[i] = Simd::in_register(Simd::load_floats(a + i * args.a_stride + k));
+    }
+    // One column at a time: 12 sums, 3 rows and a column are 16 registers.
+#pragma GCC unroll 4
     for (int j = 0; j < kColumns; ++j) {
-      b[j] = Simd::template load<element>(args.b, (n0 + j) * args.b_stride + k);
+      const Register b =
+          Simd::in_register(Simd::template load<element>(args.b, (n0 + j) * args.b_stride + k));
+#pragma GCC unroll 8
+      for (int i = 0; i < kRows; ++i) sums[i][j] = Simd::multiply_add(rows[i], b, sums[i][j]);
     }
     if (fetch_ahead) {
       for (int j = 0; j < kColumns; ++j) {
         Simd::template prefetch<element>(args.b, (n0 + kColumns + j) * args.b_stride + k);
       }
-    }
-    for (int i = 0; i < kRows; ++i) {
-      const Register row = Simd::load_floats(a + i * args.a_stride + k);
-      for (int j = 0; j < kColumns; ++j) sums[i][j] = Simd::multiply_add(row, b[j], sums[i][j]);
     }
   }
   if (k < args.k) {  // the rest, padded with zeros: they add +0 to a lane

@@ -59,7 +59,7 @@ void panel8a8(const IntegerArgs& args) {
   do {
     const std::int64_t end =
         first + kChunkQuads < args.num_quads ? first + kChunkQuads : args.num_quads;
-    for_row_tiles<Simd>(args.m, [&](std::int64_t m, auto rows) {
+    for_row_tiles<Simd, Simd::kIntegerRows>(args.m, [&](std::int64_t m, auto rows) {
       alignas(64) std::int16_t a[rows()][4 * kChunkQuads];
       for (int r = 0; r < rows(); ++r) {
         Simd::widen_i8(args.a + (m + r) * args.a_stride + 4 * first, a[r], 4 * (end - first));

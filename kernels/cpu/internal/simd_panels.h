@@ -4,8 +4,8 @@
 // Layout    with one row, codes go from memory to the products in registers; with more, a group's
 //           codes are expanded to f32 once (16 KiB: they stay in the first-level cache) and all
 //           rows pass by. A tile's share of the activations is widened once for all features.
-// Numerics  a lane sums one feature's even or odd columns in their order; both meet at the end of a
-//           group. Neither the tile's height nor where the codes come from changes a bit.
+// Numerics  a lane sums one feature's columns of a group in their order. Neither the tile's height
+//           nor where the codes come from changes a bit.
 #pragma once
 
 #include <cstdint>
@@ -35,45 +35,68 @@ void add_group(const QuantisedArgs& args, const PanelGroup& group, std::int64_t 
   Simd::store(c, result);
 }
 
-// kRows rows by kSlices slices from `first_slice` on. A column's weights meet all rows before the
-// next column's are touched: 12 sums, 2 weights and an activation fit 16 registers.
-template <class Simd, int kRows, int kSlices, class Source>
-void group_tile(const QuantisedArgs& args, const PanelGroup& group, std::int64_t m0,
-                int first_slice, const float (*a)[2 * kMaxGroupPairs], const Source& source) {
-  typename Simd::Register even[kRows][2 * kSlices];
-  typename Simd::Register odd[kRows][2 * kSlices];
-#pragma GCC unroll 8
-  for (int r = 0; r < kRows; ++r) {
+template <class Simd>
+using PanelSums = typename Simd::Register[kPanelRegisters<Simd>];
+
+template <class Simd>
+void add_row(const QuantisedArgs& args, const PanelGroup& group, std::int64_t m,
+             const PanelSums<Simd>& sums) {
 #pragma GCC unroll 4
-    for (int j = 0; j < 2 * kSlices; ++j) even[r][j] = odd[r][j] = Simd::zero();
+  for (int j = 0; j < kPanelRegisters<Simd>; ++j) {
+    add_group<Simd>(args, group, m, j * std::int64_t{Simd::kWidth}, sums[j]);
   }
+}
+
+// One row by the panel's codes.
+template <class Simd, class Codes>
+void group_row(const QuantisedArgs& args, const PanelGroup& group,
+               const float (*a)[2 * kMaxGroupPairs], const Codes& codes) {
+  PanelSums<Simd> sums;
+#pragma GCC unroll 4
+  for (int j = 0; j < kPanelRegisters<Simd>; ++j) sums[j] = Simd::zero();
   for (std::int64_t pair = group.first_pair; pair < group.end_pair; ++pair) {
-    const std::int64_t column = 2 * (pair - group.first_pair);
+    const float* const two = a[0] + 2 * (pair - group.first_pair);
+    PanelPair<Simd> weights;
+    codes.load(pair, weights);
 #pragma GCC unroll 2
-    for (int s = 0; s < kSlices; ++s) {
-      const PanelSlice<Simd> weights = source.load(pair, first_slice + s);
-#pragma GCC unroll 8
-      for (int r = 0; r < kRows; ++r) {
-        const auto x = Simd::broadcast(a[r][column]);
-        even[r][2 * s] = Simd::multiply_add(x, weights.even[0], even[r][2 * s]);
-        even[r][2 * s + 1] = Simd::multiply_add(x, weights.even[1], even[r][2 * s + 1]);
-      }
-#pragma GCC unroll 8
-      for (int r = 0; r < kRows; ++r) {
-        const auto x = Simd::broadcast(a[r][column + 1]);
-        odd[r][2 * s] = Simd::multiply_add(x, weights.odd[0], odd[r][2 * s]);
-        odd[r][2 * s + 1] = Simd::multiply_add(x, weights.odd[1], odd[r][2 * s + 1]);
+    for (int c = 0; c < 2; ++c) {
+      const auto x = Simd::broadcast(two[c]);
+#pragma GCC unroll 4
+      for (int j = 0; j < kPanelRegisters<Simd>; ++j) {
+        sums[j] = Simd::multiply_add(x, weights.columns[c][j], sums[j]);
       }
     }
   }
+  add_row<Simd>(args, group, 0, sums);
+}
+
+// kRows rows by a group that was expanded. With 16 registers, 12 are sums, 3 activations and one
+// the weights.
+template <class Simd, int kRows>
+void group_tile(const QuantisedArgs& args, const PanelGroup& group, std::int64_t m0,
+                const float (*a)[2 * kMaxGroupPairs], const float* expanded) {
+  using Register = typename Simd::Register;
+  PanelSums<Simd> sums[kRows];
 #pragma GCC unroll 8
   for (int r = 0; r < kRows; ++r) {
 #pragma GCC unroll 4
-    for (int j = 0; j < 2 * kSlices; ++j) {
-      const std::int64_t feature = (2 * first_slice + j) * std::int64_t{Simd::kWidth};
-      add_group<Simd>(args, group, m0 + r, feature, Simd::add(even[r][j], odd[r][j]));
+    for (int j = 0; j < kPanelRegisters<Simd>; ++j) sums[r][j] = Simd::zero();
+  }
+  const std::int64_t num_columns = 2 * (group.end_pair - group.first_pair);
+  for (std::int64_t k = 0; k < num_columns; ++k) {
+    Register x[kRows];
+#pragma GCC unroll 8
+    for (int r = 0; r < kRows; ++r) x[r] = Simd::broadcast(a[r][k]);
+#pragma GCC unroll 4
+    for (int j = 0; j < kPanelRegisters<Simd>; ++j) {
+      const Register w =
+          Simd::in_register(Simd::load_floats(expanded + k * kPanelColumns + j * Simd::kWidth));
+#pragma GCC unroll 8
+      for (int r = 0; r < kRows; ++r) sums[r][j] = Simd::multiply_add(x[r], w, sums[r][j]);
     }
   }
+#pragma GCC unroll 8
+  for (int r = 0; r < kRows; ++r) add_row<Simd>(args, group, m0 + r, sums[r]);
 }
 
 // The group's activations of kRows rows as f32.
@@ -93,34 +116,23 @@ void widen_activations(const QuantisedArgs& args, const PanelGroup& group, std::
   }
 }
 
-// Some rows by the whole panel. One row's tile is as wide as the panel: its sums must be many, to
-// hide how long each addition takes.
-template <class Simd, int kRows, class Source>
-void group_rows(const QuantisedArgs& args, const PanelGroup& group, std::int64_t m0,
-                const Source& source) {
-  constexpr int kSlices = kRows == 1 ? kNumSlices<Simd> : 1;
-  alignas(64) float a[kRows][2 * kMaxGroupPairs];
-  widen_activations<Simd, kRows>(args, group, m0, a);
-  for (int slice = 0; slice < kNumSlices<Simd>; slice += kSlices) {
-    group_tile<Simd, kRows, kSlices>(args, group, m0, slice, a, source);
-  }
-}
-
 template <class Simd, class Codes>
 void quantised_panel(const QuantisedArgs& args) {
   const Codes codes(args);
-  Expanded<Simd> expanded;
+  alignas(64) float expanded[kMaxGroupPairs * kPairCodes];
   PanelGroup group{};
   for (; group.first_pair < args.num_pairs; group.first_pair += args.group_pairs, ++group.index) {
     const std::int64_t end = group.first_pair + args.group_pairs;
     group.end_pair = end < args.num_pairs ? end : args.num_pairs;
-    if (args.m == 1) {
-      group_rows<Simd, 1>(args, group, 0, codes);
-      continue;
-    }
-    expanded.fill(codes, group.first_pair, group.end_pair);
-    for_row_tiles<Simd>(args.m, [&](std::int64_t m, auto rows) {
-      group_rows<Simd, rows()>(args, group, m, expanded);
+    if (args.m > 1) expand<Simd>(codes, group.first_pair, group.end_pair, expanded);
+    for_row_tiles<Simd, Simd::kPanelRows>(args.m, [&](std::int64_t m, auto rows) {
+      alignas(64) float a[rows()][2 * kMaxGroupPairs];
+      widen_activations<Simd, rows()>(args, group, m, a);
+      if (args.m > 1) {
+        group_tile<Simd, rows()>(args, group, m, a, expanded);
+      } else {
+        group_row<Simd>(args, group, a, codes);
+      }
     });
   }
 }
