@@ -1,6 +1,7 @@
 // The AVX2 tier: 8 floats a register, 16 registers.
 //
-// Tiles are of 3 x 4 sums (12 registers), beside them 3 registers of activations and one of weights.
+// Tiles of floats are of 3 x 4 sums (12 registers), beside them 3 of activations and one of
+// weights; tiles of integers of 6 x 2, 2 of weights, one of activations and one of products.
 #include "kernels/cpu/tier.h"
 
 #include <immintrin.h>
@@ -20,7 +21,8 @@ struct Avx2 {
   static constexpr int kWidth = 8;
   static constexpr int kTileRows = 3;
   static constexpr int kPanelRows = 3;
-  static constexpr int kIntegerRows = 3;
+  static constexpr int kIntegerRows = 6;
+  static constexpr int kIntegerRegisters = 2;
 
   static __m256i first(int count) {
     return _mm256_cmpgt_epi32(_mm256_set1_epi32(count), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));

@@ -22,6 +22,7 @@ struct Avx512 {
   static constexpr int kTileRows = 6;
   static constexpr int kPanelRows = 8;
   static constexpr int kIntegerRows = 6;
+  static constexpr int kIntegerRegisters = 4;
 
   static __mmask16 first(int count) { return static_cast<__mmask16>((1u << count) - 1u); }
 

@@ -18,38 +18,38 @@ namespace caption::kernels::cpu {
 inline constexpr std::int64_t kChunkQuads = 128;
 inline constexpr std::int64_t kQuadCodes = 4 * kPanelColumns;
 
-// Quads [first, end) of kRows rows by 2 * kWidth features, added to c unless it is the first chunk.
-template <class Simd, int kRows>
+// Quads [first, end) of kRows rows by kRegisters * kWidth / 2 features, added to c unless it is the
+// first chunk.
+template <class Simd, int kRows, int kRegisters>
 void integer_tile(const IntegerArgs& args, std::int64_t first, std::int64_t end, std::int64_t m0,
                   std::int64_t feature, const std::int16_t (*a)[4 * kChunkQuads]) {
-  constexpr int kRegisters = 4;
-  constexpr int kRegisterCodes = 2 * Simd::kWidth;
   typename Simd::Integers sums[kRows][kRegisters];
 #pragma GCC unroll 8
   for (int r = 0; r < kRows; ++r) {
-#pragma GCC unroll 4
+#pragma GCC unroll 8
     for (int j = 0; j < kRegisters; ++j) sums[r][j] = Simd::zero_integers();
   }
   for (std::int64_t quad = first; quad < end; ++quad) {
     const std::uint8_t* const codes = args.panel + quad * kQuadCodes + 4 * feature;
-    // Two registers of weights at a time leave room for 12 sums among 16 registers.
-#pragma GCC unroll 2
-    for (int j = 0; j < kRegisters; j += 2) {
-      const auto w0 = Simd::widen_u8(codes + j * kRegisterCodes);
-      const auto w1 = Simd::widen_u8(codes + (j + 1) * kRegisterCodes);
+    typename Simd::Integers weights[kRegisters];
 #pragma GCC unroll 8
-      for (int r = 0; r < kRows; ++r) {
-        const auto x = Simd::broadcast_four(a[r] + 4 * (quad - first));
-        sums[r][j] = Simd::multiply_add_pairs(x, w0, sums[r][j]);
-        sums[r][j + 1] = Simd::multiply_add_pairs(x, w1, sums[r][j + 1]);
+    for (int j = 0; j < kRegisters; ++j) weights[j] = Simd::widen_u8(codes + j * 2 * Simd::kWidth);
+#pragma GCC unroll 8
+    for (int r = 0; r < kRows; ++r) {
+      const auto x = Simd::broadcast_four(a[r] + 4 * (quad - first));
+#pragma GCC unroll 8
+      for (int j = 0; j < kRegisters; ++j) {
+        sums[r][j] = Simd::multiply_add_pairs(x, weights[j], sums[r][j]);
       }
     }
   }
 #pragma GCC unroll 8
   for (int r = 0; r < kRows; ++r) {
     std::int32_t* const c = args.c + (m0 + r) * args.c_stride + feature;
-    Simd::write_pair_sums(sums[r][0], sums[r][1], first > 0, c);
-    Simd::write_pair_sums(sums[r][2], sums[r][3], first > 0, c + Simd::kWidth);
+#pragma GCC unroll 4
+    for (int j = 0; j < kRegisters; j += 2) {
+      Simd::write_pair_sums(sums[r][j], sums[r][j + 1], first > 0, c + j / 2 * Simd::kWidth);
+    }
   }
 }
 
@@ -64,8 +64,11 @@ void panel8a8(const IntegerArgs& args) {
       for (int r = 0; r < rows(); ++r) {
         Simd::widen_i8(args.a + (m + r) * args.a_stride + 4 * first, a[r], 4 * (end - first));
       }
-      for (std::int64_t n = 0; n < kPanelColumns; n += 2 * Simd::kWidth) {
-        integer_tile<Simd, rows()>(args, first, end, m, n, a);
+      // One row goes through the panel once, as fast as memory yields it.
+      constexpr int kAll = 2 * static_cast<int>(kPanelColumns) / Simd::kWidth;
+      constexpr int kRegisters = rows() == 1 ? kAll : Simd::kIntegerRegisters;
+      for (std::int64_t n = 0; n < kPanelColumns; n += kRegisters * Simd::kWidth / 2) {
+        integer_tile<Simd, rows(), kRegisters>(args, first, end, m, n, a);
       }
     });
     first += kChunkQuads;
