@@ -21,8 +21,8 @@ struct PanelPair {
 };
 
 template <class Simd>
-struct Codes8 {
-  explicit Codes8(const QuantisedArgs& args) : codes(args.codes) {}
+struct PanelCodes8 {
+  explicit PanelCodes8(const QuantisedArgs& args) : codes(args.codes) {}
   void load(std::int64_t pair, PanelPair<Simd>& weights) const {
     const std::uint8_t* const from = codes + pair * kPairCodes;
 #pragma GCC unroll 4
@@ -35,8 +35,8 @@ struct Codes8 {
 };
 
 template <class Simd>
-struct Codes4 {
-  explicit Codes4(const QuantisedArgs& args) : codes(args.codes), codebook(args.codebook) {}
+struct PanelCodes4 {
+  explicit PanelCodes4(const QuantisedArgs& args) : codes(args.codes), codebook(args.codebook) {}
   void load(std::int64_t pair, PanelPair<Simd>& weights) const {
     codebook.look_up(codes + pair * kPanelColumns, weights.columns[0], weights.columns[1]);
   }

@@ -139,12 +139,12 @@ void quantised_panel(const QuantisedArgs& args) {
 
 template <class Simd>
 void panel8(const QuantisedArgs& args) {
-  quantised_panel<Simd, Codes8<Simd>>(args);
+  quantised_panel<Simd, PanelCodes8<Simd>>(args);
 }
 
 template <class Simd>
 void panel4(const QuantisedArgs& args) {
-  quantised_panel<Simd, Codes4<Simd>>(args);
+  quantised_panel<Simd, PanelCodes4<Simd>>(args);
 }
 
 }  // namespace caption::kernels::cpu
