@@ -98,13 +98,16 @@ class Tensor {
 
   View view() { return View(buffer_.begin(), dtype_, shape_, buffer_.device()); }
   ConstView view() const { return ConstView(buffer_.begin(), dtype_, shape_, buffer_.device()); }
+  // Typed begin; throws Error(kInternal) when T is not the dtype.
   template <class T>
   T* as() {
-    return view().as<T>();
+    CAPTION_CHECK(kDTypeOf<T> == dtype_, "tensor of another dtype");
+    return reinterpret_cast<T*>(buffer_.begin());
   }
   template <class T>
   const T* as() const {
-    return view().as<T>();
+    CAPTION_CHECK(kDTypeOf<T> == dtype_, "tensor of another dtype");
+    return reinterpret_cast<const T*>(buffer_.begin());
   }
 
   // A deep copy, by name because it costs.

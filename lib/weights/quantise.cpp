@@ -107,14 +107,17 @@ void quantise_row(const float* w, std::int64_t row, QuantisedFormat format,
     const Group group = measure(w + first, end - first, format);
     matrix.scales.as<float>()[row * groups + g] = group.scale;
     if (!matrix.offsets.empty()) matrix.offsets.as<float>()[row * groups + g] = group.offset;
-    for (std::int64_t k = first; k < end; ++k) {
-      if (!matrix.is_4_bit()) {
-        matrix.codes.as<std::int8_t>()[row * columns + k] =
-            static_cast<std::int8_t>(round_to(w[k], group, -127, 127));
-        continue;
+    if (!matrix.is_4_bit()) {
+      std::int8_t* const codes = matrix.codes.as<std::int8_t>() + row * columns;
+      for (std::int64_t k = first; k < end; ++k) {
+        codes[k] = static_cast<std::int8_t>(round_to(w[k], group, -127, 127));
       }
+      continue;
+    }
+    std::uint8_t* const codes = matrix.codes.as<std::uint8_t>() + row * matrix.codes.dim(1);
+    for (std::int64_t k = first; k < end; ++k) {
       const unsigned code = code_of_4_bits(w[k], group, format, matrix.codebook);
-      std::uint8_t& both = matrix.codes.as<std::uint8_t>()[row * matrix.codes.dim(1) + k / 2];
+      std::uint8_t& both = codes[k / 2];
       both = static_cast<std::uint8_t>(k % 2 == 0 ? code : both | code << 4u);
     }
   }

@@ -46,6 +46,8 @@ class CaptionCli:
         if work.kind is WorkKind.DECODE:
             step_tokens = _prompts_per_step(work) * work.context_tokens + work.num_seqs
             command += ["--max-num-batched-tokens", str(step_tokens)]
+        if work.kind is WorkKind.MEMORY:  # it keeps pages of requests that have ended
+            command += ["--prefix-cache", "false"]
         if work.prompts.has_shared:  # without the prefix cache, and with it
             return command + ["--workload", "prefix", "--clips", "1",
                               "--prompts", str(work.num_seqs),

@@ -9,6 +9,7 @@
 #include "kernels/cpu/tier.h"
 
 namespace caption::kernels::cpu {
+namespace {
 
 inline constexpr std::int64_t kPairCodes = 2 * kPanelColumns;
 
@@ -84,4 +85,5 @@ inline void add_group(const QuantisedArgs& args, std::int64_t group, std::int64_
   _mm512_storeu_ps(c + 16, c_last);
 }
 
+}  // namespace
 }  // namespace caption::kernels::cpu

@@ -21,9 +21,9 @@ static inline const char* row_of(const void* base, std::int64_t row_bytes, std::
   return static_cast<const char*>(base) + slot * row_bytes;
 }
 
-// Once for every line that is read.
+// Once for every line that is read. Static: each tier's file compiles its own.
 template <Element element>
-void ask_for_as_many(const PackArgs& args, std::int64_t at) {
+static void ask_for_as_many(const PackArgs& args, std::int64_t at) {
   if (args.upcoming != nullptr && at * kElementBytes<element> % 64 == 0) {
     ask_for(*args.upcoming, 1);
   }
