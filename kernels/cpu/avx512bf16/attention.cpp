@@ -9,10 +9,15 @@ namespace {
 template <class Rows>
 void pack_columns(const PackArgs& args, std::int64_t first, std::uint16_t* to) {
   const SixteenRows keys(args, first, args.dim * Rows::kBytes);
-  for (std::int64_t d = 0; d < args.dim; d += Rows::kStepDimensions) {
-    Rows::for_each_pair(keys, args.dim, d, [&](std::int64_t pair, __m512i columns) {
-      _mm512_storeu_si512(to + pair * kPairElements, columns);
-    });
+  const std::int64_t num_pairs = (args.dim + 1) / 2;
+  for (std::int64_t first_pair = 0; first_pair < num_pairs; first_pair += Rows::kStepPairs) {
+    __m512i pairs[Rows::kStepPairs];
+    Rows::load_pairs(keys, args.dim, 2 * first_pair, pairs);
+#pragma GCC unroll 32
+    for (int i = 0; i < Rows::kStepPairs; ++i) {
+      if (first_pair + i >= num_pairs) break;
+      _mm512_storeu_si512(to + (first_pair + i) * kPairElements, pairs[i]);
+    }
   }
 }
 

@@ -30,17 +30,24 @@ void score_keys(const FewRowsArgs& args, std::int64_t first) {
   __m512 sums[kRows][2];
 #pragma GCC unroll 4
   for (int m = 0; m < kRows; ++m) sums[m][0] = sums[m][1] = _mm512_setzero_ps();
-  const auto add = [&](const SixteenRows& keys, std::int64_t d, int side) {
-    Rows::for_each_pair(keys, args.pages.dim, d, [&](std::int64_t pair, __m512i columns) {
+  const std::int64_t num_pairs = (args.pages.dim + 1) / 2;
+  const auto add = [&](const SixteenRows& keys, std::int64_t first_pair, int side) {
+    __m512i pairs[Rows::kStepPairs];
+    Rows::load_pairs(keys, args.pages.dim, 2 * first_pair, pairs);
+#pragma GCC unroll 32
+    for (int i = 0; i < Rows::kStepPairs; ++i) {
+      const std::int64_t pair = first_pair + i;
+      if (pair >= num_pairs) break;
 #pragma GCC unroll 4
       for (int m = 0; m < kRows; ++m) {
-        multiply_add(sums[m][side], broadcast_pair(args.a + m * args.a_stride + 2 * pair), columns);
+        multiply_add(sums[m][side], broadcast_pair(args.a + m * args.a_stride + 2 * pair),
+                     pairs[i]);
       }
-    });
+    }
   };
-  for (std::int64_t d = 0; d < args.pages.dim; d += Rows::kStepDimensions) {
-    add(left, d, 0);
-    add(right, d, 1);
+  for (std::int64_t first_pair = 0; first_pair < num_pairs; first_pair += Rows::kStepPairs) {
+    add(left, first_pair, 0);
+    add(right, first_pair, 1);
   }
 #pragma GCC unroll 4
   for (int m = 0; m < kRows; ++m) {

@@ -117,20 +117,12 @@ template <class Rows>
 struct Bf16Rows {
   static constexpr std::int64_t kBytes = 2;
 
-  static constexpr std::int64_t kStepDimensions = 32;
+  static constexpr int kStepPairs = 16;
 
-  // work(pair, columns) for the pairs of the dimensions d to d + kStepDimensions - 1, in order: of
-  // 16 keys.
-  template <class Work>
-  static void for_each_pair(const SixteenRows& keys, std::int64_t dim, std::int64_t d,
-                            const Work& work) {
-    __m512i pairs[kStepColumns];
+  // kStepPairs pairs of dimensions from `d` on, of 16 keys; zeros behind the last.
+  static void load_pairs(const SixteenRows& keys, std::int64_t dim, std::int64_t d,
+                         __m512i (&pairs)[kStepPairs]) {
     keys.load_columns(d * kBytes, (dim - d) * kBytes, pairs);
-#pragma GCC unroll 16
-    for (int i = 0; i < kStepColumns; ++i) {
-      if (2 * i >= dim - d) break;
-      work(d / 2 + i, pairs[i]);
-    }
   }
 
   // 64 dimensions of two rows as pairs, 16 dimensions a register.
@@ -200,11 +192,10 @@ __m512i interleave_index(int h) {
 struct Int8Rows {
   static constexpr std::int64_t kBytes = 1;
 
-  static constexpr std::int64_t kStepDimensions = 64;
+  static constexpr int kStepPairs = 32;
 
-  template <class Work>
-  static void for_each_pair(const SixteenRows& keys, std::int64_t dim, std::int64_t d,
-                            const Work& work) {
+  static void load_pairs(const SixteenRows& keys, std::int64_t dim, std::int64_t d,
+                         __m512i (&pairs)[kStepPairs]) {
     const Widen8 widen;
     const __m512i first_pairs = interleave_index(0);
     const __m512i last_pairs = interleave_index(1);
@@ -212,12 +203,10 @@ struct Int8Rows {
     keys.load_columns(d, dim - d, quads);
 #pragma GCC unroll 16
     for (int i = 0; i < kStepColumns; ++i) {
-      if (4 * i >= dim - d) break;
       __m512i low, high;
       widen.split(quads[i], low, high);
-      work(d / 2 + 2 * i, _mm512_permutex2var_epi8(low, first_pairs, high));
-      if (4 * i + 2 >= dim - d) break;
-      work(d / 2 + 2 * i + 1, _mm512_permutex2var_epi8(low, last_pairs, high));
+      pairs[2 * i] = _mm512_permutex2var_epi8(low, first_pairs, high);
+      pairs[2 * i + 1] = _mm512_permutex2var_epi8(low, last_pairs, high);
     }
   }
 
@@ -227,16 +216,17 @@ struct Int8Rows {
     // leave 16 dimensions in their order.
     const __m512i spread = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
     const Widen8 widen;
-    const __m512i even = _mm512_permutexvar_epi32(spread, rows.load_even(0));
-    const __m512i odd = _mm512_permutexvar_epi32(spread, rows.load_odd(0));
-    const __m512i both[2] = {_mm512_unpacklo_epi8(even, odd), _mm512_unpackhi_epi8(even, odd)};
-#pragma GCC unroll 2
-    for (int half = 0; half < 2; ++half) {
-      __m512i low, high;
-      widen.split(both[half], low, high);
-      pairs[2 * half] = _mm512_unpacklo_epi8(low, high);
-      pairs[2 * half + 1] = _mm512_unpackhi_epi8(low, high);
-    }
+    __m512i even_low, even_high, odd_low, odd_high;
+    widen.split(_mm512_permutexvar_epi32(spread, rows.load_even(0)), even_low, even_high);
+    widen.split(_mm512_permutexvar_epi32(spread, rows.load_odd(0)), odd_low, odd_high);
+    const __m512i even_first = _mm512_unpacklo_epi8(even_low, even_high);
+    const __m512i even_last = _mm512_unpackhi_epi8(even_low, even_high);
+    const __m512i odd_first = _mm512_unpacklo_epi8(odd_low, odd_high);
+    const __m512i odd_last = _mm512_unpackhi_epi8(odd_low, odd_high);
+    pairs[0] = _mm512_unpacklo_epi16(even_first, odd_first);
+    pairs[1] = _mm512_unpackhi_epi16(even_first, odd_first);
+    pairs[2] = _mm512_unpacklo_epi16(even_last, odd_last);
+    pairs[3] = _mm512_unpackhi_epi16(even_last, odd_last);
   }
 };
 
