@@ -5,9 +5,8 @@
 // layers when rows are many, and when they are few the gathering is what touches memory, once.
 //
 // Layout    two panels at a time: 64 keys, or 64 dimensions of 128 values: 16 KiB of bf16.
-// Memory    heads that lie side by side are taken block by block: first the keys of all, then the
-//           values. While the keys are read the block's values are asked for, in the order of
-//           addresses, and while the values are read the next block's keys.
+// Memory    heads that lie side by side are taken block by block, so a page is read while it is
+//           near; the rows of the next step are asked for while this one's are gathered.
 // Numerics  a score is one sum over head_dim in its order, an output one sum per block over the
 // keys
 //           in theirs, added to the blocks before; each row's own, so neither the tile nor the call
@@ -117,22 +116,16 @@ class Tile {
  private:
   void begin_rows();
   void finish_rows();
-  void attend_block(const Block& block, const Block* next_block);
-  Upcoming rows_of(const std::byte* base, const Block& block) const;
-  void score_keys(const Block& block, std::int64_t head, Upcoming& upcoming);
+  void attend_head(const Block& block, std::int64_t head, const Block* next_block);
+  void score_keys(const Block& block, std::int64_t head, const PackArgs& next);
   void weigh_scores(const Block& block, std::int64_t head);
   void prefetch_scales(const Block& block) const;
-  void weigh_values(const Block& block, std::int64_t head, Upcoming& upcoming);
-  void add_products(const Block& block, std::int64_t head);
+  void add_values(const Block& block, std::int64_t head, const PackArgs& next);
   void multiply(const std::byte* a, std::int64_t a_stride, std::int64_t depth,
                 std::int64_t num_panels, float* c, std::int64_t c_stride) const;
   std::int64_t visible(const Block& block, std::int64_t m) const {
     if (args_.selection != nullptr) return block.count;
     return std::clamp<std::int64_t>(queries_.num_visible[m] - block.first, 0, block.count);
-  }
-  template <class Product>
-  bool takes_few_rows(Product product) const {
-    return product != nullptr && queries_.count <= kMaxDirectRows;
   }
   std::int64_t row_bytes() const { return args_.keys.token_stride * args_.keys.element_bytes; }
   std::int64_t head_bytes() const { return args_.head_dim * args_.keys.element_bytes; }
@@ -142,7 +135,7 @@ class Tile {
   const Queries& queries_;
   const PagePacker& packer_;
   Workspace memory_;
-  float corrections_[kTileQueries] = {};  // of what the rows have seen before the block
+  float corrections_[kTileQueries] = {};
 };
 
 void Tile::begin_rows() {
@@ -196,35 +189,23 @@ void Tile::multiply(const std::byte* a, std::int64_t a_stride, std::int64_t dept
                                     .m = queries_.count});
 }
 
-// scores[m, j] = q[m] . k[j]
-void Tile::score_keys(const Block& block, std::int64_t head, Upcoming& upcoming) {
+// scores[m, j] = q[m] . k[j], two panels of keys at a time.
+void Tile::score_keys(const Block& block, std::int64_t head, const PackArgs& next) {
   const std::int64_t element_bytes = packer_.to_pairs ? 2 : 4;
-  const std::int64_t row = head * queries_.count;
-  const std::byte* const q = memory_.q + row * memory_.query_stride * element_bytes;
-  float* const scores = memory_.scores + row * kBlockKeys;
-  PackArgs keys{.base = args_.keys.k + head * head_bytes(),
-                .row_bytes = row_bytes(),
-                .slots = block.slots,
-                .count = block.count,
-                .dim = args_.head_dim,
-                .panels = memory_.panels,
-                .upcoming = &upcoming};
-  if (takes_few_rows(packer_.score)) {
-    packer_.score({.pages = keys,
-                   .a = reinterpret_cast<const std::uint16_t*>(q),
-                   .a_stride = memory_.query_stride,
-                   .c = scores,
-                   .c_stride = kBlockKeys,
-                   .m = queries_.count});
-    return;
-  }
-  // Two panels of keys at a time.
+  const std::byte* const q =
+      memory_.q + head * queries_.count * memory_.query_stride * element_bytes;
   for (std::int64_t j = 0; j < block.count; j += kStepColumns) {
-    keys.slots = block.slots + j;
-    keys.count = std::min(kStepColumns, block.count - j);
-    packer_.keys(keys);
-    multiply(q, memory_.query_stride, args_.head_dim,
-             (keys.count + kPanelColumns - 1) / kPanelColumns, scores + j, kBlockKeys);
+    const std::int64_t count = std::min(kStepColumns, block.count - j);
+    packer_.keys({.base = args_.keys.k + head * head_bytes(),
+                  .row_bytes = row_bytes(),
+                  .slots = block.slots + j,
+                  .count = count,
+                  .dim = args_.head_dim,
+                  .panels = memory_.panels,
+                  .next_base = next.base,
+                  .next_slots = next.slots == nullptr ? nullptr : next.slots + j});
+    multiply(q, memory_.query_stride, args_.head_dim, (count + kPanelColumns - 1) / kPanelColumns,
+             memory_.scores + j, kBlockKeys);
   }
 }
 
@@ -251,11 +232,10 @@ void Tile::weigh_scores(const Block& block, std::int64_t head) {
     v_scales[j] = to_float(keys.v_scales[at]);
   }
   for (std::int64_t m = 0; m < queries_.count; ++m) {
-    const std::int64_t row = head * queries_.count + m;
-    float* const scores = memory_.scores + row * kBlockKeys;
-    RowState& state = *queries_.state[row];
+    float* const scores = memory_.scores + m * kBlockKeys;
+    RowState& state = *queries_.state[head * queries_.count + m];
     const std::int64_t num_visible = visible(block, m);
-    corrections_[row] = 1;
+    corrections_[m] = 1;
     if (num_visible == 0) {
       std::fill_n(scores, block.count, 0.0f);
     } else {
@@ -267,84 +247,57 @@ void Tile::weigh_scores(const Block& block, std::int64_t head) {
                                    .count = block.count,
                                    .max = state.max});
       // 0 for the first block.
-      if (result.max > state.max) corrections_[row] = std::exp(state.max - result.max);
-      state = {.max = result.max, .sum = state.sum * corrections_[row] + result.sum};
+      if (result.max > state.max) corrections_[m] = std::exp(state.max - result.max);
+      state = {.max = result.max, .sum = state.sum * corrections_[m] + result.sum};
     }
     if (!packer_.to_pairs) continue;
-    std::uint16_t* const rounded = memory_.rounded + row * kBlockKeys;
+    std::uint16_t* const rounded = memory_.rounded + m * kBlockKeys;
     tier_.to_bf16(scores, rounded, block.count);
     if (block.count % 2 != 0) rounded[block.count] = 0;
   }
 }
 
-// products[m] = probabilities[m] * values
-void Tile::weigh_values(const Block& block, std::int64_t head, Upcoming& upcoming) {
-  const std::int64_t first = head * queries_.count * kBlockKeys;
-  PackArgs values{.base = args_.keys.v + head * head_bytes(),
-                  .row_bytes = row_bytes(),
-                  .slots = block.slots,
-                  .count = block.count,
-                  .dim = args_.head_dim,
-                  .panels = memory_.panels,
-                  .upcoming = &upcoming};
-  if (takes_few_rows(packer_.weigh)) {
-    packer_.weigh({.pages = values,
-                   .a = memory_.rounded + first,
-                   .a_stride = kBlockKeys,
-                   .c = memory_.products,
-                   .c_stride = memory_.product_stride,
-                   .m = queries_.count});
-    return;
-  }
-  const std::byte* const probabilities =
-      packer_.to_pairs ? reinterpret_cast<const std::byte*>(memory_.rounded + first)
-                       : reinterpret_cast<const std::byte*>(memory_.scores + first);
-  // Two panels of dimensions at a time.
+// y = y * correction + probabilities * values, two panels of dimensions at a time.
+void Tile::add_values(const Block& block, std::int64_t head, const PackArgs& next) {
+  const std::byte* const probabilities = packer_.to_pairs
+                                             ? reinterpret_cast<const std::byte*>(memory_.rounded)
+                                             : reinterpret_cast<const std::byte*>(memory_.scores);
   for (std::int64_t d = 0; d < args_.head_dim; d += kStepColumns) {
-    values.dim = std::min(kStepColumns, args_.head_dim - d);
-    packer_.values(values);
-    multiply(probabilities, kBlockKeys, block.count,
-             (values.dim + kPanelColumns - 1) / kPanelColumns, memory_.products + d,
-             memory_.product_stride);
-    values.base =
-        static_cast<const std::byte*>(values.base) + kStepColumns * args_.keys.element_bytes;
+    const std::int64_t offset = d * args_.keys.element_bytes;
+    const std::int64_t dim = std::min(kStepColumns, args_.head_dim - d);
+    packer_.values({.base = args_.keys.v + head * head_bytes() + offset,
+                    .row_bytes = row_bytes(),
+                    .slots = block.slots,
+                    .count = block.count,
+                    .dim = dim,
+                    .panels = memory_.panels,
+                    .next_base = static_cast<const std::byte*>(next.base) + offset,
+                    .next_slots = next.slots});
+    multiply(probabilities, kBlockKeys, block.count, (dim + kPanelColumns - 1) / kPanelColumns,
+             memory_.products + d, memory_.product_stride);
   }
-}
-
-// y = y * correction + products
-void Tile::add_products(const Block& block, std::int64_t head) {
   for (std::int64_t m = 0; m < queries_.count; ++m) {
     if (visible(block, m) == 0) continue;
-    const std::int64_t row = head * queries_.count + m;
-    tier_.attention.scale_add(queries_.y[row], corrections_[row],
+    tier_.attention.scale_add(queries_.y[head * queries_.count + m], corrections_[m],
                               memory_.products + m * memory_.product_stride, args_.head_dim);
   }
 }
 
-// All heads' rows of `base` that a block asks for.
-Upcoming Tile::rows_of(const std::byte* base, const Block& block) const {
-  return {.base = base,
-          .slots = block.slots,
-          .row_bytes = row_bytes(),
-          .stretch_bytes = queries_.num_heads * head_bytes(),
-          .count = block.count};
-}
-
-void Tile::attend_block(const Block& block, const Block* next_block) {
-  Upcoming values = rows_of(args_.keys.v, block);
-  for (std::int64_t head = 0; head < queries_.num_heads; ++head) {
-    score_keys(block, head, values);
-    weigh_scores(block, head);
-  }
-  Upcoming next_keys;
-  if (next_block != nullptr) {
-    prefetch_scales(*next_block);
-    next_keys = rows_of(args_.keys.k, *next_block);
-  }
-  for (std::int64_t head = 0; head < queries_.num_heads; ++head) {
-    weigh_values(block, head, next_keys);
-    add_products(block, head);
-  }
+// The step after this one is the next head of the block, or the first of the next block.
+void Tile::attend_head(const Block& block, std::int64_t head, const Block* next_block) {
+  const bool is_last_head = head + 1 == queries_.num_heads;
+  const std::int64_t next_head = is_last_head ? 0 : head + 1;
+  const Block* const source = is_last_head ? next_block : &block;
+  // A shorter block's rows are asked for in part; whole ones are what matters.
+  const bool has_next = source != nullptr && source->count >= block.count;
+  PackArgs next;
+  if (has_next) next.slots = source->slots;
+  next.base = args_.keys.k + next_head * head_bytes();
+  if (head == 0 && next_block != nullptr) prefetch_scales(*next_block);
+  score_keys(block, head, next);
+  weigh_scores(block, head);
+  next.base = args_.keys.v + next_head * head_bytes();
+  add_values(block, head, next);
 }
 
 void Tile::run() {
@@ -353,14 +306,12 @@ void Tile::run() {
       *std::max_element(queries_.num_visible, queries_.num_visible + queries_.count);
   Blocks blocks(args_, num_keys);
   Block two[2];  // NOLINT(cppcoreguidelines-pro-type-member-init)
-  bool has_block = blocks.next(two[0]);
-  if (has_block) {
-    Upcoming keys = rows_of(args_.keys.k, two[0]);
-    ask_for(keys, std::numeric_limits<std::int64_t>::max());
-  }
-  for (int current = 0; has_block; current = 1 - current) {
+  int current = 0;
+  for (bool has_block = blocks.next(two[0]); has_block; current = 1 - current) {
     has_block = blocks.next(two[1 - current]);
-    attend_block(two[current], has_block ? &two[1 - current] : nullptr);
+    for (std::int64_t head = 0; head < queries_.num_heads; ++head) {
+      attend_head(two[current], head, has_block ? &two[1 - current] : nullptr);
+    }
   }
   finish_rows();
 }

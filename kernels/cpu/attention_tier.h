@@ -13,34 +13,6 @@
 
 namespace caption::kernels::cpu {
 
-// Memory that will be wanted soon, in stretches of `stretch_bytes` at slots[i] * row_bytes behind
-// base: asked for line by line in the order of addresses while the arithmetic works on something
-// else. Memory that is asked for head by head arrives at half the rate.
-struct Upcoming {
-  const void* base = nullptr;
-  const std::int64_t* slots = nullptr;
-  std::int64_t row_bytes = 0;
-  std::int64_t stretch_bytes = 0;
-  std::int64_t count = 0;
-  std::int64_t index = 0;  // of the stretch that is next
-  std::int64_t at = 0;     // bytes of it that have been asked for
-};
-
-// Static: each tier's file compiles its own.
-[[maybe_unused]] static inline void ask_for(Upcoming& upcoming, std::int64_t lines) {
-  constexpr std::int64_t kLineBytes = 64;
-  while (lines > 0 && upcoming.index < upcoming.count) {
-    const char* const stretch = static_cast<const char*>(upcoming.base) +
-                                upcoming.slots[upcoming.index] * upcoming.row_bytes;
-    for (; lines > 0 && upcoming.at < upcoming.stretch_bytes; --lines, upcoming.at += kLineBytes) {
-      __builtin_prefetch(stretch + upcoming.at, 0, 2);
-    }
-    if (upcoming.at < upcoming.stretch_bytes) return;
-    upcoming.at = 0;
-    ++upcoming.index;
-  }
-}
-
 // Rows of pages: row j begins slots[j] * row_bytes behind base.
 struct PackArgs {
   const void* base = nullptr;
@@ -51,7 +23,10 @@ struct PackArgs {
   // Written whole: zeros where a value panel has no dimension or no second key of a pair; anything
   // finite or of the last key where a key panel has no key.
   void* panels = nullptr;
-  Upcoming* upcoming = nullptr;  // or null; as many lines of it are asked for as are read
+  // Rows that will be wanted soon, [count] too, or null: they are asked for along the way, so that
+  // memory works while the arithmetic does.
+  const void* next_base = nullptr;
+  const std::int64_t* next_slots = nullptr;
 };
 
 struct FloatPanelArgs {
@@ -79,26 +54,10 @@ struct SoftmaxResult {
   float sum;  // of this block's probabilities, exp(score - max)
 };
 
-// Products of at most kMaxDirectRows rows with keys or values as they lie in their pages, without
-// panels.
-inline constexpr std::int64_t kMaxDirectRows = 4;
-struct FewRowsArgs {
-  PackArgs pages;                    // panels: null
-  const std::uint16_t* a = nullptr;  // [m, dim] or [m, count] bf16, a zero where it is odd
-  std::int64_t a_stride = 0;
-  float* c = nullptr;  // [m, count] or [m, dim], written on to a multiple of kPanelColumns
-  std::int64_t c_stride = 0;
-  std::int64_t m = 0;  // 1 to kMaxDirectRows
-};
-
 struct PagePacker {
   void (*keys)(const PackArgs& args) = nullptr;    // [ceil(count / 32)] panels, depth dim
   void (*values)(const PackArgs& args) = nullptr;  // [ceil(dim / 32)] panels, depth count
   bool to_pairs = false;                           // panels of pairs of bf16; else of f32
-  // With pairs, or null: the very bits that the tier's product makes of the panels, where few rows
-  // do not repay the writing of panels.
-  void (*score)(const FewRowsArgs& args) = nullptr;  // c[m, j] = a[m] . key[j]
-  void (*weigh)(const FewRowsArgs& args) = nullptr;  // c[m, d] = sum_j a[m, j] * value[j][d]
 };
 
 struct AttentionTier {

@@ -107,8 +107,8 @@ void select_clusters(const cpu::Tier& tier, const KeyClusters& clusters, std::in
   }
 }
 
-// What a walk over heads that lie side by side reads of their keys, or of their values, at a time:
-// two blocks of them are to stay in a second-level cache of 1 MiB with room to spare.
+// What a walk over heads that lie side by side keeps of their keys and values at a time: two blocks
+// of them are to stay in a second-level cache of 1 MiB with room to spare.
 constexpr std::int64_t kHeadsBytes = 256 << 10;
 
 Tiling tile_segment(const Call& call, const cpu::Segment& segment, std::int64_t num_threads) {
@@ -124,7 +124,7 @@ Tiling tile_segment(const Call& call, const cpu::Segment& segment, std::int64_t 
     tiling.tile_rows = std::clamp<std::int64_t>(tiling.rows, 1, cpu::kTileQueries);
     tiling.tiles = (tiling.rows + tiling.tile_rows - 1) / tiling.tile_rows;
     const std::int64_t block_bytes =
-        cpu::kBlockKeys * call.head_dim() *
+        2 * cpu::kBlockKeys * call.head_dim() *
         static_cast<std::int64_t>(dtype_size_bytes(call.context.k_pages.dtype()));
     // A call of one sequence still has an item for each thread.
     const std::int64_t most = std::min({cpu::kTileQueries / tiling.tile_rows,

@@ -112,8 +112,6 @@ Tier make_tier() {
   tier.panel8 = quantised_panel<Codes8>;
   tier.panel4 = quantised_panel<Codes4>;
   tier.panel8a8 = tile_panel8a8<AmxTiles>;
-  // Tiles sum in an order of their own, and a few rows must have the bits that many have.
-  for (PagePacker& packer : tier.attention.pack) packer.score = packer.weigh = nullptr;
   return tier;
 }
 

@@ -10,7 +10,5 @@ void panel4_avx512bf16(const QuantisedArgs& args);
 void panel8a8_avx512bf16(const IntegerArgs& args);
 // `tier` with pages of bf16 and i8 in pairs of bf16.
 AttentionTier attention_avx512bf16(AttentionTier tier);
-// And with the products of a few rows straight from such pages.
-AttentionTier few_rows_avx512bf16(AttentionTier tier);
 
 }  // namespace caption::kernels::cpu

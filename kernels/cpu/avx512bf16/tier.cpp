@@ -105,7 +105,7 @@ Tier make_tier() {
   tier.panel4 = panel4_avx512bf16;
   tier.panel8a8 = panel8a8_avx512bf16;
   tier.to_bf16 = to_bf16;
-  tier.attention = few_rows_avx512bf16(attention_avx512bf16(tier.attention));
+  tier.attention = attention_avx512bf16(tier.attention);
   return tier;
 }
 

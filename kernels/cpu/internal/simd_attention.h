@@ -21,12 +21,10 @@ static inline const char* row_of(const void* base, std::int64_t row_bytes, std::
   return static_cast<const char*>(base) + slot * row_bytes;
 }
 
-// Once for every line that is read. Static: each tier's file compiles its own.
-template <Element element>
-static void ask_for_as_many(const PackArgs& args, std::int64_t at) {
-  if (args.upcoming != nullptr && at * kElementBytes<element> % 64 == 0) {
-    ask_for(*args.upcoming, 1);
-  }
+template <class Simd, Element element>
+void prefetch_row(const PackArgs& args, std::int64_t j, std::int64_t at) {
+  if (args.next_slots == nullptr || at * kElementBytes<element> % 64 != 0) return;
+  Simd::template prefetch<element>(row_of(args.next_base, args.row_bytes, args.next_slots[j]), at);
 }
 
 // kWidth keys from `first` on, as kWidth columns from `column` on of a panel; the last key again
@@ -42,7 +40,9 @@ void pack_key_columns(const PackArgs& args, std::int64_t first, float* column) {
   typename Simd::Register rows[kWidth];
   std::int64_t d = 0;
   for (; d + kWidth <= args.dim; d += kWidth) {
-    for (int i = 0; i < kWidth && first + i < args.count; ++i) ask_for_as_many<element>(args, d);
+    for (int i = 0; i < kWidth && first + i < args.count; ++i) {
+      prefetch_row<Simd, element>(args, first + i, d);
+    }
 #pragma GCC unroll 16
     for (int i = 0; i < kWidth; ++i) rows[i] = Simd::template load<element>(keys[i], d);
     Lanes::transpose(rows);
@@ -82,7 +82,7 @@ void pack_values(const PackArgs& args) {
           x = Simd::template load_part<element>(row, d + i, static_cast<int>(left));
         }
         Simd::store(to + i, x);
-        if (left > 0) ask_for_as_many<element>(args, d + i);
+        if (left > 0) prefetch_row<Simd, element>(args, j, d + i);
       }
     }
   }
