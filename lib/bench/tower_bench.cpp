@@ -18,7 +18,8 @@ namespace {
 
 std::vector<NamedMatrix> matrices_of(const model::VisionShape& shape) {
   return {{.name = "patches", .matrix = {.out = shape.hidden, .in = shape.patch_values()}},
-          {.name = "q, k, v, o", .matrix = {.out = shape.hidden, .in = shape.hidden}},
+          {.name = "q, k, v", .matrix = {.out = 3 * shape.hidden, .in = shape.hidden}},
+          {.name = "o", .matrix = {.out = shape.hidden, .in = shape.hidden}},
           {.name = "fc1", .matrix = {.out = shape.intermediate, .in = shape.hidden}},
           {.name = "fc2", .matrix = {.out = shape.hidden, .in = shape.intermediate}}};
 }

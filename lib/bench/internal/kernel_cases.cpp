@@ -236,7 +236,8 @@ void bench_vision(KernelTimer& timer, const model::VisionShape& shape) {
   bench_patches(timer, shape);
   bench_linear(timer, "patches", {.out = shape.hidden, .in = shape.patch_values()},
                {tokens - shape.class_tokens});
-  bench_linear(timer, "q, k, v, o", {.out = shape.hidden, .in = shape.hidden}, {tokens});
+  bench_linear(timer, "q, k, v", {.out = 3 * shape.hidden, .in = shape.hidden}, {tokens});
+  bench_linear(timer, "o", {.out = shape.hidden, .in = shape.hidden}, {tokens});
   bench_linear(timer, "fc1", {.out = shape.intermediate, .in = shape.hidden}, {tokens});
   bench_linear(timer, "fc2", {.out = shape.hidden, .in = shape.intermediate}, {tokens});
   bench_dense_attention(timer, shape, tokens);
