@@ -81,11 +81,4 @@ Keys paged_keys(const PagedContext& context, std::int64_t sequence, std::int64_t
   return keys;
 }
 
-Keys paged_keys(const KvLayer& layer, const std::int32_t* pages, std::int64_t kv_head) {
-  Keys keys = make_keys(layer.k, layer.v, kv_head);
-  add_scales(layer.k_scales, layer.v_scales, kv_head, keys);
-  keys.pages = pages;
-  return keys;
-}
-
 }  // namespace caption::kernels::cpu

@@ -15,7 +15,4 @@ void check_context(std::string_view op, const PagedContext& context, std::int64_
 
 Keys paged_keys(const PagedContext& context, std::int64_t sequence, std::int64_t kv_head);
 
-// `pages` is the sequence's block table.
-Keys paged_keys(const KvLayer& layer, const std::int32_t* pages, std::int64_t kv_head);
-
 }  // namespace caption::kernels::cpu
