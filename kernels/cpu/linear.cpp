@@ -64,7 +64,9 @@ Activations activations_for(Stream& stream, const Tier& tier, ConstView x,
                             std::span<const LinearPart> parts) {
   using Layout = PackedWeight::Layout;
   const Layout layout = parts.front().weight.layout();
-  if (layout == Layout::kRows) return {.rows = x};
+  if (layout == Layout::kRows) {
+    return {.row_bytes = x.row_stride() * static_cast<std::int64_t>(sizeof(float)), .rows = x};
+  }
   return layout == Layout::kPanels8A8 ? round_to_8_bits(stream, tier, x, parts)
                                       : round_to_bf16(stream, tier, x, parts);
 }
@@ -73,20 +75,30 @@ std::int64_t num_feature_blocks(const LinearPart& part) {
   return (part.weight.num_features() + kBlockFeatures - 1) / kBlockFeatures;
 }
 
+// Activations that meet the same features in turn: about what a second-level cache holds.
+constexpr std::int64_t kGroupBytes = 1 << 20;
+
 // work(index, block) for every block of rows and each of `feature_blocks` blocks of features, of
-// which it finds out the features itself.
+// which it finds out the features itself. Some blocks of rows follow one another under the same
+// features, whose weights are then read from memory once for all of them.
 template <class Work>
-void for_each_block(Stream& stream, std::int64_t num_rows, std::int64_t feature_blocks,
-                    std::int64_t operations_per_row, const Work& work) {
+void for_each_block(Stream& stream, const Activations& x, std::int64_t num_rows,
+                    std::int64_t feature_blocks, std::int64_t operations_per_row,
+                    const Work& work) {
   const std::int64_t row_blocks = (num_rows + kBlockRows - 1) / kBlockRows;
+  const std::int64_t block_bytes = kBlockRows * std::max<std::int64_t>(x.row_bytes, 1);
+  const std::int64_t group = std::max<std::int64_t>(kGroupBytes / block_bytes, 1);
   const std::int64_t operations = std::min(num_rows, kBlockRows) * operations_per_row;
   parallel_for(stream, row_blocks * feature_blocks, operations,
                [&](std::int64_t begin, std::int64_t end) {
                  for (std::int64_t item = begin; item < end; ++item) {
+                   const std::int64_t first = item / (group * feature_blocks) * group;
+                   const std::int64_t count = std::min(group, row_blocks - first);
+                   const std::int64_t at = item % (group * feature_blocks);
                    Block block{};
-                   block.first_row = item / feature_blocks * kBlockRows;
+                   block.first_row = (first + at % count) * kBlockRows;
                    block.num_rows = std::min(kBlockRows, num_rows - block.first_row);
-                   work(item % feature_blocks, block);
+                   work(at / count, block);
                  }
                });
 }
@@ -119,37 +131,49 @@ void write_block(const Tier& tier, const float* tile, const LinearPart& part, Li
   float bias[kBlockFeatures];
   load_bias(part, block, bias);
   const std::int64_t count = block.num_features;
+  tier.add_bias({.x = tile,
+                 .x_stride = kBlockFeatures,
+                 .bias = bias,
+                 .y = output_row(part.y, block, 0),
+                 .y_stride = part.y.row_stride(),
+                 .m = block.num_rows,
+                 .n = count,
+                 .add = output == LinearOutput::kAdd});
+  if (output != LinearOutput::kGelu && output != LinearOutput::kQuickGelu) return;
   for (std::int64_t m = 0; m < block.num_rows; ++m) {
-    const float* const from = tile + m * kBlockFeatures;
     float* const to = output_row(part.y, block, m);
-    if (output == LinearOutput::kAdd) {
-      for (std::int64_t n = 0; n < count; ++n) to[n] += from[n] + bias[n];
-      continue;
-    }
-    for (std::int64_t n = 0; n < count; ++n) to[n] = from[n] + bias[n];
-    if (output == LinearOutput::kGelu) tier.gelu(to, to, count);
-    if (output == LinearOutput::kQuickGelu) {
+    if (output == LinearOutput::kGelu) {
+      tier.gelu(to, to, count);
+    } else {
       tier.swish({.x = to, .beta = kQuickGeluBeta, .factor = nullptr, .y = to, .n = count});
     }
   }
 }
 
-// y = swish(gate + its bias) * (up + its bias)
-void write_swiglu(const Tier& tier, const float* gate_tile, const float* up_tile,
-                  const LinearPart& gate, const LinearPart& up, const Block& block) {
+// y = swish(gate + its bias) * (up + its bias); the tiles are written over.
+void write_swiglu(const Tier& tier, float* gate_tile, float* up_tile, const LinearPart& gate,
+                  const LinearPart& up, const Block& block) {
   float gate_bias[kBlockFeatures];
   float up_bias[kBlockFeatures];
   load_bias(gate, block, gate_bias);
   load_bias(up, block, up_bias);
-  const std::int64_t count = block.num_features;
+  const auto add_bias = [&](float* tile, const float* bias) {
+    tier.add_bias({.x = tile,
+                   .x_stride = kBlockFeatures,
+                   .bias = bias,
+                   .y = tile,
+                   .y_stride = kBlockFeatures,
+                   .m = block.num_rows,
+                   .n = block.num_features});
+  };
+  add_bias(gate_tile, gate_bias);
+  add_bias(up_tile, up_bias);
   for (std::int64_t m = 0; m < block.num_rows; ++m) {
-    const float* const g = gate_tile + m * kBlockFeatures;
-    const float* const u = up_tile + m * kBlockFeatures;
-    float factor[kBlockFeatures];
-    float* const to = output_row(gate.y, block, m);
-    for (std::int64_t n = 0; n < count; ++n) to[n] = g[n] + gate_bias[n];
-    for (std::int64_t n = 0; n < count; ++n) factor[n] = u[n] + up_bias[n];
-    tier.swish({.x = to, .beta = 1, .factor = factor, .y = to, .n = count});
+    tier.swish({.x = gate_tile + m * kBlockFeatures,
+                .beta = 1,
+                .factor = up_tile + m * kBlockFeatures,
+                .y = output_row(gate.y, block, m),
+                .n = block.num_features});
   }
 }
 
@@ -165,7 +189,7 @@ void linear(Cpu, Stream& stream, ConstView x, std::span<const LinearPart> parts,
   const cpu::MultiplyBlock multiply = cpu::multiply_block_of(parts.front().weight.layout());
   std::int64_t feature_blocks = 0;
   for (const LinearPart& part : parts) feature_blocks += cpu::num_feature_blocks(part);
-  cpu::for_each_block(stream, x.dim(0), feature_blocks, cpu::kBlockFeatures * x.dim(1),
+  cpu::for_each_block(stream, activations, x.dim(0), feature_blocks, cpu::kBlockFeatures * x.dim(1),
                       [&](std::int64_t index, cpu::Block block) {
                         alignas(64) float tile[cpu::kTileElements];
                         const LinearPart* part = parts.data();
@@ -183,7 +207,7 @@ void linear_swiglu(Cpu, Stream& stream, ConstView x, const LinearPart& gate, con
   const LinearPart parts[] = {gate, up};
   const cpu::Activations activations = cpu::activations_for(stream, tier, x, parts);
   const cpu::MultiplyBlock multiply = cpu::multiply_block_of(gate.weight.layout());
-  cpu::for_each_block(stream, x.dim(0), cpu::num_feature_blocks(gate),
+  cpu::for_each_block(stream, activations, x.dim(0), cpu::num_feature_blocks(gate),
                       2 * cpu::kBlockFeatures * x.dim(1),
                       [&](std::int64_t index, cpu::Block block) {
                         alignas(64) float gate_tile[cpu::kTileElements];

@@ -1,8 +1,8 @@
 // kernels/cpu/linear_blocks.h: what all layouts of the dense layer share: activations as the layout
 // reads them, and the product of a block of their rows with a block of a weight's features.
 //
-// Layout    x is read in blocks of at most kBlockRows rows that stay in the L2 cache while all
-//           features pass by; a weight is read from memory once per block of rows.
+// Layout    x is read in blocks of at most kBlockRows rows, as many of them in turn under the same
+//           features as a second-level cache holds; a weight is read from memory once per so many.
 // Parallel  an item is one block of rows and one of features, taken by one thread whole.
 // Numerics  an element is one sum over the whole K in an order of its own (kernels/cpu/tier.h),
 //           then bias, then the residual or the activation: the blocks and the threads cannot
@@ -31,6 +31,8 @@ struct Block {
 // x as one layout's kernels read it, made once for all the weights that meet it; in the stream's
 // scratch memory.
 struct Activations {
+  std::int64_t row_bytes = 0;
+
   ConstView rows = {};  // kRows: as they are
 
   const std::uint16_t* bf16 = nullptr;  // kPanels, kPanels8, kPanels4: [M, 2 * pairs]

@@ -68,17 +68,6 @@ void sum_groups(Stream& stream, const std::uint16_t* a, std::int64_t num_rows,
   });
 }
 
-// tile = (sums - 128 * sum of the row's codes) * the row's scale * the feature's.
-void scale_tile(const std::int32_t* sums, const IntegerRow* rows, const float* scales,
-                std::int64_t num_rows, float* tile) {
-  for (std::int64_t m = 0; m < num_rows; ++m) {
-    for (std::int64_t n = 0; n < kPanelColumns; ++n) {
-      const std::int32_t sum = sums[m * kPanelColumns + n] - 128 * rows[m].sum;
-      tile[m * kBlockFeatures + n] = static_cast<float>(sum) * (rows[m].scale * scales[n]);
-    }
-  }
-}
-
 }  // namespace
 
 Activations round_to_bf16(Stream& stream, const Tier& tier, ConstView x,
@@ -99,7 +88,7 @@ Activations round_to_bf16(Stream& stream, const Tier& tier, ConstView x,
   auto* const sums = reinterpret_cast<float*>(scratch + sums_at);
   round_rows(stream, tier, x, num_columns, bf16);
   if (needs_sums) sum_groups(stream, bf16, num_rows, num_columns, weight.group_columns(), sums);
-  return {.bf16 = bf16, .group_sums = sums};
+  return {.row_bytes = 2 * num_columns, .bf16 = bf16, .group_sums = sums};
 }
 
 void multiply_quantised(const Tier& tier, const Activations& x, const PackedWeight& weight,
@@ -147,7 +136,7 @@ Activations round_to_8_bits(Stream& stream, const Tier& tier, ConstView x,
       std::fill(to + k, to + num_columns, std::int8_t{0});
     }
   });
-  return {.codes = codes, .integers = rows};
+  return {.row_bytes = num_columns, .codes = codes, .integers = rows};
 }
 
 void multiply_8a8(const Tier& tier, const Activations& x, const PackedWeight& weight,
@@ -164,9 +153,12 @@ void multiply_8a8(const Tier& tier, const Activations& x, const PackedWeight& we
                    .c = sums,
                    .c_stride = kPanelColumns,
                    .m = block.num_rows});
-    scale_tile(sums, x.integers + block.first_row,
-               weight.scales().as<float>() + panel * kPanelColumns, block.num_rows,
-               tile + i * kPanelColumns);
+    tier.scale_integers({.sums = sums,
+                         .rows = x.integers + block.first_row,
+                         .scales = weight.scales().as<float>() + panel * kPanelColumns,
+                         .y = tile + i * kPanelColumns,
+                         .y_stride = kBlockFeatures,
+                         .m = block.num_rows});
   }
 }
 

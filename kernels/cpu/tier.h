@@ -92,6 +92,29 @@ struct IntegerRow {
 inline constexpr float kSmallestMagnitude = 0x1p-100F;
 inline constexpr std::int32_t kInfinityBits = 0x7F800000;
 
+// y[m, n] = x[m, n] + bias[n], or with `add` y[m, n] + (x[m, n] + bias[n]).
+struct BiasArgs {
+  const float* x = nullptr;
+  std::int64_t x_stride = 0;
+  const float* bias = nullptr;
+  float* y = nullptr;
+  std::int64_t y_stride = 0;
+  std::int64_t m = 0;
+  std::int64_t n = 0;
+  bool add = false;
+};
+
+// What the sums of panel8a8 stand for:
+//   y[m, n] = (sums[m, n] - 128 * rows[m].sum) * (rows[m].scale * scales[n])
+struct IntegerScaleArgs {
+  const std::int32_t* sums = nullptr;  // [m, kPanelColumns], dense
+  const IntegerRow* rows = nullptr;    // [m]
+  const float* scales = nullptr;       // [kPanelColumns]
+  float* y = nullptr;
+  std::int64_t y_stride = 0;
+  std::int64_t m = 0;
+};
+
 struct SwishArgs {
   const float* x = nullptr;
   float beta = 1;
@@ -115,6 +138,9 @@ struct Tier {
   // codes[i] = x[i] * (127 / max |x|), in f32, to the nearest integer, ties to even; the same bits
   // in every tier. A row with an infinity or a NaN gets the scale NaN and codes of zero.
   IntegerRow (*to_int8)(const float* x, std::int8_t* codes, std::int64_t n);
+  // The same bits in every tier, both.
+  void (*scale_integers)(const IntegerScaleArgs& args);
+  void (*add_bias)(const BiasArgs& args);
   // x[i] = exp(x[i] - shift), returns their sum; x[i] <= shift.
   float (*exp_sum)(float* x, std::int64_t n, float shift);
   // y = x / (1 + exp(-beta * x)) * factor

@@ -33,6 +33,12 @@ class SoftwareTiles {
       std::memcpy(static_cast<unsigned char*>(to) + m * stride, sums_[i][j][m], kTileBytes);
     }
   }
+  template <int i, int j>
+  void load_sums(const void* from, std::int64_t stride) {
+    for (std::int64_t m = 0; m < rows_[i]; ++m) {
+      std::memcpy(sums_[i][j][m], static_cast<const unsigned char*>(from) + m * stride, kTileBytes);
+    }
+  }
   template <int i>
   void load_a(const void* from, std::int64_t stride) {
     for (std::int64_t m = 0; m < rows_[i]; ++m) {
@@ -85,9 +91,11 @@ class SoftwareTiles {
   unsigned char b_[2][kTileRows][kTileBytes];
 };
 
-// Rows around one and two tiles, and several blocks; K around a step of 16 words and a group.
+// Rows around one and two tiles, and several blocks; K around a step of 16 words, a group and a
+// chunk.
 constexpr std::int64_t kRows[] = {1, 2, 15, 16, 17, 31, 32, 33, 48, 49, 64, 70, 96};
-constexpr std::int64_t kWords[] = {1, 7, 16, 17, 64, 100};
+constexpr std::int64_t kWords[] = {
+    1, 7, 16, 17, 100, kChunkWords, kChunkWords + 1, 2 * kChunkWords + 20};
 
 std::vector<std::uint16_t> random_bf16(std::int64_t count, std::uint32_t seed) {
   const Tensor values = random_of(DType::kBF16, {count}, seed);
@@ -216,7 +224,7 @@ TEST_CASE("groups of quantised weights on tiles agree with the plain loops") {
 
 TEST_CASE("a row on tiles has the bits it has alone") {
   constexpr std::int64_t kM = 70;
-  constexpr std::int64_t kPairs = 37;
+  constexpr std::int64_t kPairs = kChunkWords + 37;
   const std::vector<std::uint16_t> a = random_bf16(kM * 2 * kPairs, 7);
   const std::vector<std::uint16_t> panel = random_bf16(kPairs * 2 * kPanelColumns, 8);
   const auto run = [&](std::int64_t first, std::int64_t count, float* c) {

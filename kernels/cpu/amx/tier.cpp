@@ -54,6 +54,10 @@ class AmxTiles {
                      : "r"(to), "r"(stride), "i"(2 * i + j)
                      : "memory");
   }
+  template <int i, int j>
+  void load_sums(const void* from, std::int64_t stride) {
+    load<2 * i + j>(from, stride);
+  }
   template <int i>
   void load_a(const void* from, std::int64_t stride) {
     load<4 + i>(from, stride);

@@ -11,6 +11,7 @@
 #include "kernels/cpu/internal/simd_exp.h"
 #include "kernels/cpu/internal/simd_gemm.h"
 #include "kernels/cpu/internal/simd_integer_panels.h"
+#include "kernels/cpu/internal/simd_outputs.h"
 #include "kernels/cpu/internal/simd_panels.h"
 
 namespace caption::kernels::cpu {
@@ -131,6 +132,12 @@ struct Avx2 {
     }
     __m256i lower, upper;
   };
+
+  // x[i] - offset, as floats.
+  static Register load_integers(const std::int32_t* x, std::int32_t offset) {
+    const __m256i some = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(x));
+    return _mm256_cvtepi32_ps(_mm256_sub_epi32(some, _mm256_set1_epi32(offset)));
+  }
 
   using Integers = __m256i;
   static Integers zero_integers() { return _mm256_setzero_si256(); }
@@ -295,6 +302,8 @@ constexpr Tier kTier = {.dot = {dot<Avx2, Element::kF32>, dot<Avx2, Element::kBF
                         .panel8a8 = panel8a8<Avx2>,
                         .to_bf16 = to_bf16,
                         .to_int8 = to_int8,
+                        .scale_integers = scale_integers<Avx2>,
+                        .add_bias = add_bias<Avx2>,
                         .exp_sum = exp_sum<Avx2>,
                         .swish = swish<Avx2>,
                         .gelu = gelu<Avx2>,

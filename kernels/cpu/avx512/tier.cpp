@@ -11,6 +11,7 @@
 #include "kernels/cpu/internal/simd_exp.h"
 #include "kernels/cpu/internal/simd_gemm.h"
 #include "kernels/cpu/internal/simd_integer_panels.h"
+#include "kernels/cpu/internal/simd_outputs.h"
 #include "kernels/cpu/internal/simd_panels.h"
 
 namespace caption::kernels::cpu {
@@ -109,6 +110,11 @@ struct Avx512 {
     }
     __m512i twice;
   };
+
+  // x[i] - offset, as floats.
+  static Register load_integers(const std::int32_t* x, std::int32_t offset) {
+    return _mm512_cvtepi32_ps(_mm512_sub_epi32(_mm512_loadu_si512(x), _mm512_set1_epi32(offset)));
+  }
 
   using Integers = __m512i;
   static Integers zero_integers() { return _mm512_setzero_si512(); }
@@ -246,6 +252,8 @@ constexpr Tier kTier = {.dot = {dot<Avx512, Element::kF32>, dot<Avx512, Element:
                         .panel8a8 = panel8a8<Avx512>,
                         .to_bf16 = to_bf16,
                         .to_int8 = to_int8,
+                        .scale_integers = scale_integers<Avx512>,
+                        .add_bias = add_bias<Avx512>,
                         .exp_sum = exp_sum<Avx512>,
                         .swish = swish<Avx512>,
                         .gelu = gelu<Avx512>,

@@ -3,13 +3,16 @@
 //
 // Layout    a block of at most 32 rows of activations times a panel's 32 features: 2 x 2 tiles of
 //           sums, 2 of activations (16 rows x 64 bytes) and 2 of weights (16 rows of 16 features,
-//           as panels lie: 128 bytes apart).
+//           as panels lie: 128 bytes apart). Where more rows follow, K goes by in chunks: 32 KiB of
+//           weights stay in the first-level cache while all rows pass by, and the sums wait in c.
+//           With both operands from the second-level cache its bandwidth would be the limit.
 // Numerics  a row's sums run over K in steps of 64 bytes, whatever its neighbours: the last step is
 //           filled up with zeros.
 //
 // `Tiles` has, for i, j in {0, 1}:
 //   Tiles(rows)                 configures: blocks of rows <= 32 rows
-//   zero<i, j>(), store<i, j>(to, stride_bytes)          sums [rows of i, 16] f32 or i32
+//   zero<i, j>(), load_sums<i, j>(from, stride_bytes), store<i, j>(to, stride_bytes)
+//                                                        sums [rows of i, 16] f32 or i32
 //   load_a<i>(from, stride_bytes), load_b<j>(from)       from panels: rows 128 bytes apart
 //   dot<i, j>(BF16Product{}) or dot<i, j>(IntegerProduct{})
 #pragma once
@@ -27,6 +30,7 @@ inline constexpr std::int64_t kTileRows = 16;
 inline constexpr std::int64_t kTileBytes = 64;  // of a row, of activations or weights
 inline constexpr std::int64_t kPanelRowBytes = 4 * kPanelColumns;  // a step's 32 features
 inline constexpr std::int64_t kBlockTileRows = 2 * kTileRows;
+inline constexpr std::int64_t kChunkWords = 256;
 
 // Activations and a panel of weights of `num_words` words of 4 bytes (pairs of bf16, quadruples of
 // bytes) along K.
@@ -51,16 +55,37 @@ void dot_step(Tiles& tiles, const unsigned char* a, std::int64_t a_stride, const
   }
 }
 
-// c [rows, 32] words of 4 bytes = a * b^T for one block of rows; kTwoRows: more than 16 of them.
-template <class Tiles, class Product, bool kTwoRows>
-void dot_block(Tiles& tiles, const TileOperands& x, std::int64_t rows, void* c,
-               std::int64_t c_stride_bytes) {
-  tiles.template zero<0, 0>();
-  tiles.template zero<0, 1>();
-  if constexpr (kTwoRows) {
-    tiles.template zero<1, 0>();
-    tiles.template zero<1, 1>();
+// [rows, 32] words of 4 bytes.
+struct TileSums {
+  unsigned char* begin;
+  std::int64_t stride_bytes;
+};
+
+template <class Tiles, int i>
+void begin_sums(Tiles& tiles, const TileSums& c, bool add) {
+  if (!add) {
+    tiles.template zero<i, 0>();
+    tiles.template zero<i, 1>();
+    return;
   }
+  const unsigned char* const from = c.begin + i * kTileRows * c.stride_bytes;
+  tiles.template load_sums<i, 0>(from, c.stride_bytes);
+  tiles.template load_sums<i, 1>(from + kTileBytes, c.stride_bytes);
+}
+
+template <class Tiles, int i>
+void end_sums(Tiles& tiles, const TileSums& c) {
+  unsigned char* const to = c.begin + i * kTileRows * c.stride_bytes;
+  tiles.template store<i, 0>(to, c.stride_bytes);
+  tiles.template store<i, 1>(to + kTileBytes, c.stride_bytes);
+}
+
+// c (+)= a * b^T for one block of rows; kTwoRows: more than 16 of them.
+template <class Tiles, class Product, bool kTwoRows>
+void dot_block(Tiles& tiles, const TileOperands& x, std::int64_t rows, const TileSums& c,
+               bool add) {
+  begin_sums<Tiles, 0>(tiles, c, add);
+  if constexpr (kTwoRows) begin_sums<Tiles, 1>(tiles, c, add);
   std::int64_t word = 0;
   for (; word + kTileRows <= x.num_words; word += kTileRows) {
     dot_step<Tiles, Product, kTwoRows>(tiles, x.a + 4 * word, x.a_stride_bytes,
@@ -79,13 +104,8 @@ void dot_block(Tiles& tiles, const TileOperands& x, std::int64_t rows, void* c,
                      static_cast<unsigned long>(rest * kPanelRowBytes));
     dot_step<Tiles, Product, kTwoRows>(tiles, a, kTileBytes, b);
   }
-  auto* const to = static_cast<unsigned char*>(c);
-  tiles.template store<0, 0>(to, c_stride_bytes);
-  tiles.template store<0, 1>(to + kTileBytes, c_stride_bytes);
-  if constexpr (kTwoRows) {
-    tiles.template store<1, 0>(to + kTileRows * c_stride_bytes, c_stride_bytes);
-    tiles.template store<1, 1>(to + kTileRows * c_stride_bytes + kTileBytes, c_stride_bytes);
-  }
+  end_sums<Tiles, 0>(tiles, c);
+  if constexpr (kTwoRows) end_sums<Tiles, 1>(tiles, c);
 }
 
 // work(tiles, first_row, rows) for blocks of at most 32 of m rows.
@@ -104,45 +124,62 @@ void for_each_tile_block(std::int64_t m, const Work& work) {
 }
 
 template <class Tiles, class Product>
-void tile_product(Tiles& tiles, const TileOperands& x, std::int64_t rows, void* c,
-                  std::int64_t c_stride_bytes) {
+void tile_product(Tiles& tiles, const TileOperands& x, std::int64_t rows, const TileSums& c,
+                  bool add = false) {
   if (rows > kTileRows) {
-    dot_block<Tiles, Product, true>(tiles, x, rows, c, c_stride_bytes);
+    dot_block<Tiles, Product, true>(tiles, x, rows, c, add);
   } else {
-    dot_block<Tiles, Product, false>(tiles, x, rows, c, c_stride_bytes);
+    dot_block<Tiles, Product, false>(tiles, x, rows, c, add);
   }
 }
 
-// Tier::panel_gemm. A panel stays in the second-level cache while the rows pass by.
+// c = a * b^T for m rows and one panel.
+template <class Tiles, class Product>
+void tile_panel(const TileOperands& x, std::int64_t m, const TileSums& c) {
+  const std::int64_t chunk = m > kBlockTileRows ? kChunkWords : x.num_words;
+  std::int64_t word = 0;
+  do {
+    const std::int64_t left = x.num_words - word;
+    const std::int64_t count = left < chunk ? left : chunk;
+    for_each_tile_block<Tiles>(m, [&](Tiles& tiles, std::int64_t first, std::int64_t rows) {
+      const TileOperands part{.a = x.a + first * x.a_stride_bytes + 4 * word,
+                              .a_stride_bytes = x.a_stride_bytes,
+                              .b = x.b + word * kPanelRowBytes,
+                              .num_words = count};
+      tile_product<Tiles, Product>(
+          tiles, part, rows,
+          {.begin = c.begin + first * c.stride_bytes, .stride_bytes = c.stride_bytes}, word > 0);
+    });
+    word += count;
+  } while (word < x.num_words);
+}
+
+// Tier::panel_gemm.
 template <class Tiles>
 void tile_panel_gemm(const PanelArgs& args) {
-  for_each_tile_block<Tiles>(args.m, [&](Tiles& tiles, std::int64_t first, std::int64_t rows) {
-    for (std::int64_t panel = 0; panel < args.num_panels; ++panel) {
-      const TileOperands x{
-          .a = reinterpret_cast<const unsigned char*>(args.a + first * args.a_stride),
-          .a_stride_bytes = 2 * args.a_stride,
-          .b = reinterpret_cast<const unsigned char*>(args.panels +
-                                                      panel * args.num_pairs * 2 * kPanelColumns),
-          .num_words = args.num_pairs};
-      tile_product<Tiles, BF16Product>(tiles, x, rows,
-                                       args.c + first * args.c_stride + panel * kPanelColumns,
-                                       4 * args.c_stride);
-    }
-  });
+  const std::int64_t panel_elements = args.num_pairs * 2 * kPanelColumns;
+  for (std::int64_t panel = 0; panel < args.num_panels; ++panel) {
+    tile_panel<Tiles, BF16Product>(
+        {.a = reinterpret_cast<const unsigned char*>(args.a),
+         .a_stride_bytes = 2 * args.a_stride,
+         .b = reinterpret_cast<const unsigned char*>(args.panels + panel * panel_elements),
+         .num_words = args.num_pairs},
+        args.m,
+        {.begin = reinterpret_cast<unsigned char*>(args.c + panel * kPanelColumns),
+         .stride_bytes = 4 * args.c_stride});
+  }
 }
 
 // Tier::panel8a8.
 template <class Tiles>
 void tile_panel8a8(const IntegerArgs& args) {
-  for_each_tile_block<Tiles>(args.m, [&](Tiles& tiles, std::int64_t first, std::int64_t rows) {
-    const TileOperands x{
-        .a = reinterpret_cast<const unsigned char*>(args.a + first * args.a_stride),
-        .a_stride_bytes = args.a_stride,
-        .b = args.panel,
-        .num_words = args.num_quads};
-    tile_product<Tiles, IntegerProduct>(tiles, x, rows, args.c + first * args.c_stride,
-                                        4 * args.c_stride);
-  });
+  tile_panel<Tiles, IntegerProduct>(
+      {.a = reinterpret_cast<const unsigned char*>(args.a),
+       .a_stride_bytes = args.a_stride,
+       .b = args.panel,
+       .num_words = args.num_quads},
+      args.m,
+      {.begin = reinterpret_cast<unsigned char*>(args.c), .stride_bytes = 4 * args.c_stride});
 }
 
 // Tier::panel8 and panel4: expand(pair, to) writes the 64 bf16 of a pair; add(group, m, sums) takes
@@ -162,7 +199,9 @@ void tile_quantised(const QuantisedArgs& args, const Expand& expand, const Add& 
           .a_stride_bytes = 2 * args.a_stride,
           .b = reinterpret_cast<const unsigned char*>(expanded),
           .num_words = count};
-      tile_product<Tiles, BF16Product>(tiles, x, rows, sums, 4 * kPanelColumns);
+      tile_product<Tiles, BF16Product>(
+          tiles, x, rows,
+          {.begin = reinterpret_cast<unsigned char*>(sums), .stride_bytes = 4 * kPanelColumns});
       for (std::int64_t r = 0; r < rows; ++r) add(group, first + r, sums + r * kPanelColumns);
     });
   }

@@ -78,6 +78,27 @@ IntegerRow to_int8(const float* x, std::int8_t* codes, std::int64_t n) {
   return {.scale = largest / 127.0F, .sum = sum};
 }
 
+void scale_integers(const IntegerScaleArgs& args) {
+  for (std::int64_t m = 0; m < args.m; ++m) {
+    const IntegerRow row = args.rows[m];
+    for (std::int64_t n = 0; n < kPanelColumns; ++n) {
+      const std::int32_t sum = args.sums[m * kPanelColumns + n] - 128 * row.sum;
+      args.y[m * args.y_stride + n] = static_cast<float>(sum) * (row.scale * args.scales[n]);
+    }
+  }
+}
+
+void add_bias(const BiasArgs& args) {
+  for (std::int64_t m = 0; m < args.m; ++m) {
+    const float* const x = args.x + m * args.x_stride;
+    float* const y = args.y + m * args.y_stride;
+    for (std::int64_t n = 0; n < args.n; ++n) {
+      const float sum = x[n] + args.bias[n];
+      y[n] = args.add ? y[n] + sum : sum;
+    }
+  }
+}
+
 void swish(const SwishArgs& args) {
   for (std::int64_t i = 0; i < args.n; ++i) {
     const float value = args.x[i] / (1.0f + std::exp(-args.beta * args.x[i]));
@@ -178,6 +199,8 @@ const Tier& reference_tier() {
                             .panel8a8 = panel8a8_reference,
                             .to_bf16 = to_bf16_reference,
                             .to_int8 = to_int8,
+                            .scale_integers = scale_integers,
+                            .add_bias = add_bias,
                             .exp_sum = exp_sum,
                             .swish = swish,
                             .gelu = gelu,
