@@ -1,76 +1,49 @@
 #include "kernels/norm.h"
 
-#include <cmath>
-
 #include "kernels/cpu/parallel.h"
 #include "kernels/cpu/row_span.h"
+#include "kernels/cpu/select_tier.h"
 #include "tensor/dtype.h"
 
 namespace caption::kernels::impl {
 namespace {
 
-constexpr int kLanes = 16;
+// x as f32: where it lies, or in `memory`.
+const float* as_floats(ConstView x, float* memory) {
+  if (x.dtype() == DType::kF32) return x.as<float>();
+  dispatch_float(x.dtype(), [&](auto tag) {
+    const auto* const from = x.as<decltype(tag)>();
+    for (std::int64_t i = 0; i < x.dim(0); ++i) memory[i] = to_float(from[i]);
+  });
+  return memory;
+}
 
-// sum of term(x[i]), in interleaved partial sums and a tree: the order depends on n alone.
-template <class Term>
-float sum_of_terms(const float* x, std::int64_t n, Term term) {
-  float lanes[kLanes] = {};
-  std::int64_t i = 0;
-  for (; i + kLanes <= n; i += kLanes) {
-    for (int lane = 0; lane < kLanes; ++lane) lanes[lane] += term(x[i + lane]);
-  }
-  for (int lane = 0; i < n; ++i, ++lane) lanes[lane] += term(x[i]);
-  for (int width = kLanes / 2; width > 0; width /= 2) {
-    for (int lane = 0; lane < width; ++lane) lanes[lane] += lanes[lane + width];
-  }
-  return lanes[0];
+// bias: or none.
+void norm_rows(Stream& stream, ConstView x, ConstView weight, ConstView bias, float eps, View y,
+               void (*norm)(const cpu::NormArgs& args)) {
+  const auto in = cpu::row_span<const float>(x);
+  const auto out = cpu::row_span<float>(y);
+  const std::int64_t dim = in.dim;
+  auto* const memory =
+      reinterpret_cast<float*>(stream.scratch(2 * static_cast<std::size_t>(dim) * sizeof(float)));
+  const float* const weights = as_floats(weight, memory);
+  const float* const biases = bias.empty() ? nullptr : as_floats(bias, memory + dim);
+  cpu::parallel_for(stream, in.count, 3 * dim, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t r = begin; r < end; ++r) {
+      norm({.x = in[r], .weight = weights, .bias = biases, .eps = eps, .y = out[r], .n = dim});
+    }
+  });
 }
 
 }  // namespace
 
 void rms_norm(Cpu, Stream& stream, ConstView x, ConstView weight, float eps, View y) {
-  const auto in = cpu::row_span<const float>(x);
-  const auto out = cpu::row_span<float>(y);
-  const std::int64_t dim = in.dim;
-  dispatch_float(weight.dtype(), [&](auto tag) {
-    const auto* const w = weight.as<decltype(tag)>();
-    cpu::parallel_for(stream, in.count, 2 * dim, [&](std::int64_t begin, std::int64_t end) {
-      for (std::int64_t r = begin; r < end; ++r) {
-        const float* const from = in[r];
-        float* const to = out[r];
-        const float squares = sum_of_terms(from, dim, [](float v) { return v * v; });
-        const float factor = 1.0f / std::sqrt(squares / static_cast<float>(dim) + eps);
-        for (std::int64_t c = 0; c < dim; ++c) to[c] = from[c] * factor * to_float(w[c]);
-      }
-    });
-  });
+  norm_rows(stream, x, weight, {}, eps, y, cpu::select_tier(stream.cpu_tier()).rms_norm);
 }
 
 void layer_norm(Cpu, Stream& stream, ConstView x, ConstView weight, ConstView bias, float eps,
                 View y) {
-  const auto in = cpu::row_span<const float>(x);
-  const auto out = cpu::row_span<float>(y);
-  const std::int64_t dim = in.dim;
-  dispatch_float(weight.dtype(), [&](auto weight_tag) {
-    dispatch_float(bias.dtype(), [&](auto bias_tag) {
-      const auto* const w = weight.as<decltype(weight_tag)>();
-      const auto* const b = bias.as<decltype(bias_tag)>();
-      cpu::parallel_for(stream, in.count, 3 * dim, [&](std::int64_t begin, std::int64_t end) {
-        for (std::int64_t r = begin; r < end; ++r) {
-          const float* const from = in[r];
-          float* const to = out[r];
-          const auto n = static_cast<float>(dim);
-          const float mean = sum_of_terms(from, dim, [](float v) { return v; }) / n;
-          const float variance =
-              sum_of_terms(from, dim, [mean](float v) { return (v - mean) * (v - mean); }) / n;
-          const float factor = 1.0f / std::sqrt(variance + eps);
-          for (std::int64_t c = 0; c < dim; ++c) {
-            to[c] = (from[c] - mean) * factor * to_float(w[c]) + to_float(b[c]);
-          }
-        }
-      });
-    });
-  });
+  norm_rows(stream, x, weight, bias, eps, y, cpu::select_tier(stream.cpu_tier()).layer_norm);
 }
 
 }  // namespace caption::kernels::impl

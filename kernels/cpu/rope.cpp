@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "kernels/cpu/parallel.h"
+#include "kernels/cpu/select_tier.h"
 
 namespace caption::kernels::impl {
 
@@ -31,19 +32,15 @@ void rope(Cpu, Stream& stream, ConstView table, View x) {
   const std::int64_t half = head_dim / 2;
   const float* const angles = table.as<float>();
   float* const tokens = x.as<float>();
+  const cpu::Tier& tier = cpu::select_tier(stream.cpu_tier());
   cpu::parallel_for(stream, x.dim(0), heads * head_dim, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t t = begin; t < end; ++t) {
       const float* const cosines = angles + t * head_dim;
       const float* const sines = cosines + half;
       for (std::int64_t h = 0; h < heads; ++h) {
         float* const low = tokens + t * x.row_stride() + h * head_dim;
-        float* const high = low + half;
-        for (std::int64_t i = 0; i < half; ++i) {
-          const float a = low[i];
-          const float b = high[i];
-          low[i] = a * cosines[i] - b * sines[i];
-          high[i] = b * cosines[i] + a * sines[i];
-        }
+        tier.rotate(
+            {.low = low, .high = low + half, .cosines = cosines, .sines = sines, .n = half});
       }
     }
   });

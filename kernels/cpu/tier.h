@@ -115,6 +115,26 @@ struct IntegerScaleArgs {
   std::int64_t m = 0;
 };
 
+// A row of kernels/norm.h, with weight and bias as f32; y may be x.
+struct NormArgs {
+  const float* x = nullptr;
+  const float* weight = nullptr;
+  const float* bias = nullptr;  // layer_norm
+  float eps = 0;
+  float* y = nullptr;
+  std::int64_t n = 0;
+};
+inline constexpr int kNormLanes = 16;
+
+// A head of kernels/rope.h: its two halves are rotated in place.
+struct RotateArgs {
+  float* low = nullptr;
+  float* high = nullptr;
+  const float* cosines = nullptr;
+  const float* sines = nullptr;
+  std::int64_t n = 0;  // of a half
+};
+
 struct SwishArgs {
   const float* x = nullptr;
   float beta = 1;
@@ -138,9 +158,13 @@ struct Tier {
   // codes[i] = x[i] * (127 / max |x|), in f32, to the nearest integer, ties to even; the same bits
   // in every tier. A row with an infinity or a NaN gets the scale NaN and codes of zero.
   IntegerRow (*to_int8)(const float* x, std::int8_t* codes, std::int64_t n);
-  // The same bits in every tier, both.
+  // The same bits in every tier, from here to rotate.
   void (*scale_integers)(const IntegerScaleArgs& args);
   void (*add_bias)(const BiasArgs& args);
+  // Sums are of kNormLanes interleaved partial sums, then a tree.
+  void (*rms_norm)(const NormArgs& args);
+  void (*layer_norm)(const NormArgs& args);
+  void (*rotate)(const RotateArgs& args);
   // x[i] = exp(x[i] - shift), returns their sum; x[i] <= shift.
   float (*exp_sum)(float* x, std::int64_t n, float shift);
   // y = x / (1 + exp(-beta * x)) * factor
@@ -162,5 +186,13 @@ void panel8_reference(const QuantisedArgs& args);
 void panel4_reference(const QuantisedArgs& args);
 void panel8a8_reference(const IntegerArgs& args);
 void to_bf16_reference(const float* x, std::uint16_t* y, std::int64_t n);
+
+// The tree over partial sums, for all tiers. Static: each tier's file compiles its own.
+static inline float sum_of_lanes(float (&lanes)[kNormLanes]) {
+  for (int width = kNormLanes / 2; width > 0; width /= 2) {
+    for (int lane = 0; lane < width; ++lane) lanes[lane] += lanes[lane + width];
+  }
+  return lanes[0];
+}
 
 }  // namespace caption::kernels::cpu

@@ -1,5 +1,6 @@
 #include "kernels/norm.h"
 
+#include <utility>
 #include <vector>
 
 #include "base/error.h"
@@ -100,6 +101,29 @@ TEST_CASE("layer_norm agrees with a double-precision loop, far from zero too") {
         check_close(y.as<float>(), want, tolerance);
       });
     }
+  }
+}
+
+TEST_CASE("every tier and number of threads has the same bits") {
+  for (const Case& c : kCases) {
+    CAPTURE(c.dim);
+    const Tensor x = random_f32({c.rows, c.dim}, 1);
+    const Tensor weight = random_of(c.weight, {c.dim}, 2);
+    const Tensor bias = random_f32({c.dim}, 3);
+    Tensor rms_before;
+    Tensor layer_before;
+    for_each_stream([&](Stream& stream) {
+      Tensor rms(DType::kF32, {c.rows, c.dim});
+      Tensor layer(DType::kF32, {c.rows, c.dim});
+      rms_norm(stream, x.view(), weight.view(), kEps, rms.view());
+      layer_norm(stream, x.view(), weight.view(), bias.view(), kEps, layer.view());
+      if (!rms_before.empty()) {
+        CHECK(same_bits(rms, rms_before));
+        CHECK(same_bits(layer, layer_before));
+      }
+      rms_before = std::move(rms);
+      layer_before = std::move(layer);
+    });
   }
 }
 

@@ -1,5 +1,6 @@
 #include "kernels/rope.h"
 
+#include <utility>
 #include <vector>
 
 #include "base/error.h"
@@ -103,6 +104,23 @@ TEST_CASE("a strided slice is rotated as a dense one, and alone") {
     }
     CHECK(different == 0);
   });
+}
+
+TEST_CASE("every tier has the same bits, whatever half a head is") {
+  for (const std::int64_t head_dim : {2, 6, 16, 34, 128}) {
+    CAPTURE(head_dim);
+    const Tensor frequencies = inverse_frequencies(head_dim, 1e4);
+    const Tensor x = random_f32({3, 2, head_dim}, 4);
+    Tensor before;
+    for_each_stream([&](Stream& stream) {
+      Tensor table(DType::kF32, {3, head_dim});
+      rope_table(stream, indices({4, 5, 600}).view(), frequencies.view(), table.view());
+      Tensor y = x.clone();
+      rope(stream, table.view(), y.view());
+      if (!before.empty()) CHECK(same_bits(y, before));
+      before = std::move(y);
+    });
+  }
 }
 
 TEST_CASE("wrong shapes are refused by name") {

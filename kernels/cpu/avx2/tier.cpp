@@ -11,6 +11,7 @@
 #include "kernels/cpu/internal/simd_exp.h"
 #include "kernels/cpu/internal/simd_gemm.h"
 #include "kernels/cpu/internal/simd_integer_panels.h"
+#include "kernels/cpu/internal/simd_norm.h"
 #include "kernels/cpu/internal/simd_outputs.h"
 #include "kernels/cpu/internal/simd_panels.h"
 
@@ -304,6 +305,9 @@ constexpr Tier kTier = {.dot = {dot<Avx2, Element::kF32>, dot<Avx2, Element::kBF
                         .to_int8 = to_int8,
                         .scale_integers = scale_integers<Avx2>,
                         .add_bias = add_bias<Avx2>,
+                        .rms_norm = rms_norm<Avx2>,
+                        .layer_norm = layer_norm<Avx2>,
+                        .rotate = rotate<Avx2>,
                         .exp_sum = exp_sum<Avx2>,
                         .swish = swish<Avx2>,
                         .gelu = gelu<Avx2>,

@@ -11,6 +11,7 @@
 #include "kernels/cpu/internal/simd_exp.h"
 #include "kernels/cpu/internal/simd_gemm.h"
 #include "kernels/cpu/internal/simd_integer_panels.h"
+#include "kernels/cpu/internal/simd_norm.h"
 #include "kernels/cpu/internal/simd_outputs.h"
 #include "kernels/cpu/internal/simd_panels.h"
 
@@ -254,6 +255,9 @@ constexpr Tier kTier = {.dot = {dot<Avx512, Element::kF32>, dot<Avx512, Element:
                         .to_int8 = to_int8,
                         .scale_integers = scale_integers<Avx512>,
                         .add_bias = add_bias<Avx512>,
+                        .rms_norm = rms_norm<Avx512>,
+                        .layer_norm = layer_norm<Avx512>,
+                        .rotate = rotate<Avx512>,
                         .exp_sum = exp_sum<Avx512>,
                         .swish = swish<Avx512>,
                         .gelu = gelu<Avx512>,

@@ -13,14 +13,7 @@ namespace {
 
 // As many partial sums as an AVX-512 register has lanes: a compiler can vectorise them, and the
 // error grows with k / 16.
-constexpr int kLanes = 16;
-
-float sum_of_lanes(float* lanes) {
-  for (int width = kLanes / 2; width > 0; width /= 2) {
-    for (int i = 0; i < width; ++i) lanes[i] += lanes[i + width];
-  }
-  return lanes[0];
-}
+constexpr int kLanes = kNormLanes;
 
 template <class T>
 float dot_of_vectors(const float* a, const T* b, std::int64_t k) {
@@ -96,6 +89,44 @@ void add_bias(const BiasArgs& args) {
       const float sum = x[n] + args.bias[n];
       y[n] = args.add ? y[n] + sum : sum;
     }
+  }
+}
+
+// Of term(x[i]).
+template <class Term>
+float sum_of_terms(const float* x, std::int64_t n, Term term) {
+  float lanes[kLanes] = {};
+  std::int64_t i = 0;
+  for (; i + kLanes <= n; i += kLanes) {
+    for (int lane = 0; lane < kLanes; ++lane) lanes[lane] += term(x[i + lane]);
+  }
+  for (int lane = 0; i < n; ++i, ++lane) lanes[lane] += term(x[i]);
+  return sum_of_lanes(lanes);
+}
+
+void rms_norm(const NormArgs& args) {
+  const float squares = sum_of_terms(args.x, args.n, [](float v) { return v * v; });
+  const float factor = 1.0f / std::sqrt(squares / static_cast<float>(args.n) + args.eps);
+  for (std::int64_t i = 0; i < args.n; ++i) args.y[i] = args.x[i] * factor * args.weight[i];
+}
+
+void layer_norm(const NormArgs& args) {
+  const auto n = static_cast<float>(args.n);
+  const float mean = sum_of_terms(args.x, args.n, [](float v) { return v; }) / n;
+  for (std::int64_t i = 0; i < args.n; ++i) args.y[i] = args.x[i] - mean;
+  const float variance = sum_of_terms(args.y, args.n, [](float v) { return v * v; }) / n;
+  const float factor = 1.0f / std::sqrt(variance + args.eps);
+  for (std::int64_t i = 0; i < args.n; ++i) {
+    args.y[i] = args.y[i] * factor * args.weight[i] + args.bias[i];
+  }
+}
+
+void rotate(const RotateArgs& args) {
+  for (std::int64_t i = 0; i < args.n; ++i) {
+    const float a = args.low[i];
+    const float b = args.high[i];
+    args.low[i] = a * args.cosines[i] - b * args.sines[i];
+    args.high[i] = b * args.cosines[i] + a * args.sines[i];
   }
 }
 
@@ -201,6 +232,9 @@ const Tier& reference_tier() {
                             .to_int8 = to_int8,
                             .scale_integers = scale_integers,
                             .add_bias = add_bias,
+                            .rms_norm = rms_norm,
+                            .layer_norm = layer_norm,
+                            .rotate = rotate,
                             .exp_sum = exp_sum,
                             .swish = swish,
                             .gelu = gelu,
