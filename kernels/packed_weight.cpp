@@ -185,8 +185,8 @@ void PackedWeight::unpack_row(std::int64_t n, float* to) const {
     const std::uint8_t* const quads = bytes + panel * panels_.dim(1) * kPanelFeatures * 4;
     const float scale = scales_.as<float>()[n];
     for (std::int64_t k = 0; k < num_columns_; ++k) {
-      to[k] =
-          scale * static_cast<float>(quads[(k / 4 * kPanelFeatures + feature) * 4 + k % 4] - 128);
+      const std::int64_t at = (k / 4 * kPanelFeatures + feature) * 4 + k % 4;
+      to[k] = scale * static_cast<float>(quads[at] - 128);
     }
     return;
   }

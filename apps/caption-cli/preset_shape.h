@@ -18,7 +18,7 @@ struct PresetShape {
 };
 
 // Throws Error(kBadModel) for a model that is neither here nor known.
-PresetShape find_preset_shape(const config::ModelSection& model,
+PresetShape find_preset_shape(const config::ModelSection& section,
                               const std::filesystem::path& preset_folder);
 
 // The layout that a preset's weights are counted in.

@@ -56,7 +56,7 @@ struct Workspace {
 };
 
 // A block's keys: where they lie, in tokens from the start of the pages.
-struct Block {
+struct Block {  // NOLINT(cppcoreguidelines-pro-type-member-init): the slots in use are written
   std::int64_t first = 0;
   std::int64_t count = 0;
   std::int64_t slots[kBlockKeys];

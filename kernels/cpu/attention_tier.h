@@ -60,8 +60,8 @@ struct PagePacker {
   bool to_pairs = false;                           // panels of pairs of bf16; else of f32
 };
 
-struct AttentionTier {
-  PagePacker pack[4];  // by Element
+struct AttentionTier {  // NOLINT(cppcoreguidelines-pro-type-member-init): as Tier
+  PagePacker pack[4];   // by Element
   // c = a * panels^T; every sum runs over the depth in its order.
   void (*float_panel_gemm)(const FloatPanelArgs& args);
   SoftmaxResult (*softmax)(const SoftmaxArgs& args);

@@ -145,7 +145,8 @@ struct SwishArgs {
 
 // In each, an element of the result depends on its own inputs and on k (or n) alone, never on the
 // other elements computed with it: batch invariance starts here.
-struct Tier {
+// Nothing has a default: a tier that leaves one out does not compile.
+struct Tier {  // NOLINT(cppcoreguidelines-pro-type-member-init)
   // c[m, n] = sum_k a[m, k] * b[n, k]: interleaved partial sums over k, then a tree.
   Gemm dot[kNumElements];
   // c = a * panels^T; every sum runs over the pairs of columns in their order.

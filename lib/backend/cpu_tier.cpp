@@ -51,8 +51,8 @@ std::optional<CpuTier> cpu_tier_from_name(std::string_view name) {
 }
 
 std::span<const CpuTier> supported_cpu_tiers() {
-  static const std::size_t count = count_supported_tiers();
-  return std::span(kTiers).first(count);
+  static const std::size_t kCount = count_supported_tiers();
+  return std::span(kTiers).first(kCount);
 }
 
 CpuTier choose_cpu_tier() {

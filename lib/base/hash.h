@@ -15,6 +15,7 @@ namespace caption {
 struct Hash128 {
   std::uint64_t high = 0;
   std::uint64_t low = 0;
+  // NOLINTNEXTLINE(modernize-use-nullptr): clang-tidy 14 takes the comparison with 0 for a pointer
   friend auto operator<=>(const Hash128&, const Hash128&) = default;
   // 32 lower-case hexadecimal digits, high half first.
   std::string hex() const;

@@ -84,7 +84,8 @@ class Drawing {
     CAPTION_CHECK(!ticks_.empty(), "chart: there is no point");
     y_step_ = tick_step(largest > 0 ? largest : 1);
     y_end_ = y_step_ * std::max(1.0, std::ceil(largest / y_step_));
-    bottom_ = kHeight - kBelow - kLegendRow * static_cast<double>((chart.lines.size() + 1) / 2);
+    const std::size_t legend_rows = (chart.lines.size() + 1) / 2;
+    bottom_ = kHeight - kBelow - kLegendRow * static_cast<double>(legend_rows);
   }
 
   std::string draw() {
@@ -174,7 +175,8 @@ class Drawing {
     for (std::size_t i = 0; i < chart_.lines.size(); ++i) {
       const Line& line = chart_.lines[i];
       const double x = kLeft + column * static_cast<double>(i % 2);
-      const double y = bottom_ + kBelow + kLegendRow * static_cast<double>(i / 2);
+      const std::size_t row = i / 2;
+      const double y = bottom_ + kBelow + kLegendRow * static_cast<double>(row);
       svg_ += "<path d=\"M" + px(x) + " " + px(y) + "h30\" " + stroke(line, i) + "/>\n";
       if (line.style == LineStyle::kMeasured) draw_mark(x + 15, y, i);
       draw_text(x + 40, y + 4, line.name, "font-size=\"13\"");

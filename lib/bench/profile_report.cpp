@@ -10,7 +10,7 @@ namespace caption::bench {
 namespace {
 
 std::string name_of(const ProfileKey& key, const std::vector<NamedMatrix>& matrices) {
-  const std::string operation(key.operation);
+  std::string operation(key.operation);
   if (key.rows == 0) return operation;
   for (const NamedMatrix& named : matrices) {
     if (named.matrix.out == key.rows && named.matrix.in == key.columns) {

@@ -52,7 +52,7 @@ std::string assign(const Scalar& scalar, std::vector<std::string>& values) {
   if (scalar.list != nullptr) found = *scalar.list;
   for (const std::string& value : found) {
     std::string checked;
-    const std::string problem =
+    std::string problem =
         value.empty() ? "a text without a character" : assign({.text = value}, checked);
     if (!problem.empty()) return problem;
   }
@@ -228,7 +228,7 @@ Preset overlay_preset(Preset base, std::string_view yaml, std::string_view name)
   return base;
 }
 
-Preset parse_preset(std::string_view yaml, std::string name) {
+Preset parse_preset(std::string_view yaml, const std::string& name) {
   Preset preset;
   preset.name = name;
   return overlay_preset(std::move(preset), yaml, name);

@@ -112,7 +112,7 @@ struct Preset {
 // Reads a preset; keys that the text leaves out keep the defaults above. `name` stands for the file
 // in messages. Throws Error(kBadPreset) "name:line:column: ..." for broken YAML, aliases, nesting,
 // unknown or duplicate keys, values of a wrong type or outside their range.
-Preset parse_preset(std::string_view yaml, std::string name);
+Preset parse_preset(std::string_view yaml, const std::string& name);
 
 // The same text read over `base`: keys that it leaves out keep their value there.
 Preset overlay_preset(Preset base, std::string_view yaml, std::string_view name);

@@ -235,7 +235,8 @@ struct KoreanStemmer::State {
   }
 };
 
-KoreanStemmer::KoreanStemmer(std::filesystem::path dictionary) : state_(std::make_unique<State>()) {
+KoreanStemmer::KoreanStemmer(const std::filesystem::path& dictionary)
+    : state_(std::make_unique<State>()) {
   state_->base_path = dictionary.string();
   state_->aff = state_->base_path + ".aff";
   state_->dic = state_->base_path + ".dic";

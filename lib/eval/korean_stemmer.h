@@ -35,7 +35,7 @@ std::string strip_particle(std::string_view word);
 class KoreanStemmer {
  public:
   // Reads `dictionary`.aff and `dictionary`.dic; when either is missing the mode is josa.
-  explicit KoreanStemmer(std::filesystem::path dictionary = "/usr/share/hunspell/ko");
+  explicit KoreanStemmer(const std::filesystem::path& dictionary = "/usr/share/hunspell/ko");
   ~KoreanStemmer();
   KoreanStemmer(const KoreanStemmer&) = delete;
   KoreanStemmer& operator=(const KoreanStemmer&) = delete;

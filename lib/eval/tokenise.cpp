@@ -50,13 +50,10 @@ bool is_dropped_by_ptb(char32_t c) {
 Tokens eojeol_tokens(std::string_view text) {
   TokenWriter writer;
   for (const char32_t c : decode_utf8_lossy(to_nfc(text))) {
-    if (is_space(c) || is_punctuation_or_symbol(c)) {
+    const bool is_nothing = is_ignorable(c);
+    if (is_space(c) || is_punctuation_or_symbol(c) || (is_control(c) && !is_nothing)) {
       writer.close();
-    } else if (is_ignorable(c)) {
-      continue;
-    } else if (is_control(c)) {
-      writer.close();
-    } else {
+    } else if (!is_nothing) {
       writer.append(to_lower(c));
     }
   }

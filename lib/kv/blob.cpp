@@ -52,10 +52,10 @@ std::array<std::byte, kBlobHeaderBytes> make_blob_header(const BlobName& name,
   return std::bit_cast<std::array<std::byte, kBlobHeaderBytes>>(header);
 }
 
-std::string describe_header_fault(std::span<const std::byte> bytes, const BlobName& name,
+std::string describe_header_fault(std::span<const std::byte> header, const BlobName& name,
                                   std::uint64_t file_bytes) {
-  if (bytes.size() < kBlobHeaderBytes) return "is cut short";
-  const Header found = read_header(bytes);
+  if (header.size() < kBlobHeaderBytes) return "is cut short";
+  const Header found = read_header(header);
   const Header wanted = expected_header(name);
   if (std::memcmp(found.magic, wanted.magic, sizeof found.magic) != 0) return "is no cache file";
   if (found.version != wanted.version) {
@@ -71,10 +71,10 @@ std::string describe_header_fault(std::span<const std::byte> bytes, const BlobNa
   return {};
 }
 
-bool payload_matches(std::span<const std::byte> bytes, std::span<const std::byte> payload) {
-  const Header header = read_header(bytes);
-  return payload.size() == header.payload_bytes &&
-         hash_bytes(payload) == Hash128{header.checksum_high, header.checksum_low};
+bool payload_matches(std::span<const std::byte> header, std::span<const std::byte> payload) {
+  const Header found = read_header(header);
+  return payload.size() == found.payload_bytes &&
+         hash_bytes(payload) == Hash128{found.checksum_high, found.checksum_low};
 }
 
 }  // namespace caption::kv

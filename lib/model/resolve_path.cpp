@@ -91,7 +91,7 @@ std::filesystem::path resolve_model_path(std::string_view name_or_folder) {
   const std::size_t slash = name.find('/');
   const std::string repository = "models--" + name.substr(0, slash) + "--" + name.substr(slash + 1);
   for (const fs::path& cache : cache_folders()) {
-    if (const fs::path snapshot = find_snapshot(cache / repository); !snapshot.empty()) {
+    if (fs::path snapshot = find_snapshot(cache / repository); !snapshot.empty()) {
       return snapshot;
     }
     searched += (searched.empty() ? "" : ", ") + cache.string();

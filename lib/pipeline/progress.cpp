@@ -1,6 +1,7 @@
 #include "pipeline/progress.h"
 
 #include <algorithm>
+#include <cmath>
 #include <vector>
 
 #include "base/json.h"
@@ -18,7 +19,7 @@ double rate(std::int64_t count, std::int64_t elapsed_us) {
 }
 
 std::string percent(double share) {
-  return std::to_string(static_cast<int>(std::clamp(share, 0.0, 1.0) * 100 + 0.5)) + " %";
+  return std::to_string(std::lround(std::clamp(share, 0.0, 1.0) * 100)) + " %";
 }
 
 std::string clips(std::int64_t count) {

@@ -169,7 +169,7 @@ std::string without_lines_of(const std::filesystem::path& path,
 
 struct RecordFile::State {
   std::filesystem::path path;
-  Format format;
+  Format format = Format::kJsonl;
   Descriptor descriptor;
   ResumeIndex finished;
 

@@ -128,7 +128,8 @@ void BeamSearch::collect(std::int32_t beam, std::span<const float> log_probs) {
   const float run = run_[static_cast<std::size_t>(beam)];
   const auto num_kept = static_cast<std::size_t>(num_beam_candidates(params_));
   const auto worst_kept = [&] {
-    return candidates_.size() == num_kept ? candidates_.front().score : kRuledOut;
+    if (candidates_.size() < num_kept) return kRuledOut;
+    return candidates_.front().score;
   };
   float worst = worst_kept();
   for (std::size_t id = 0; id < log_probs.size(); ++id) {

@@ -36,8 +36,11 @@ class TapSource {
 
   void compute(int out_idx, Taps& taps) const {
     const double center = scale_ * (out_idx + 0.5);
+    // Cut off, as the reference does: below 0 that is not rounding.
+    // NOLINTBEGIN(bugprone-incorrect-roundings)
     taps.first_in = std::max(static_cast<int>(center - support_ + 0.5), 0);
     const int end = std::min(static_cast<int>(center + support_ + 0.5), in_px_);
+    // NOLINTEND(bugprone-incorrect-roundings)
     taps.weights.clear();
     double total = 0.0;
     for (int in = taps.first_in; in < end; ++in) {
@@ -59,6 +62,7 @@ class TapSource {
 // The largest number of fractional bits (at most 22) at which `max_weight` still fits an int16.
 int precision_for(double max_weight) {
   int bits = 0;
+  // NOLINTNEXTLINE(bugprone-incorrect-roundings): the reference's, of positive numbers
   while (bits < 22 && static_cast<int>(0.5 + max_weight * (1 << (bits + 1))) < (1 << 15)) ++bits;
   return bits;
 }

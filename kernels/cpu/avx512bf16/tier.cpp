@@ -112,8 +112,8 @@ Tier make_tier() {
 }  // namespace
 
 const Tier& avx512bf16_tier() {
-  static const Tier tier = make_tier();
-  return tier;
+  static const Tier kTier = make_tier();
+  return kTier;
 }
 
 }  // namespace caption::kernels::cpu

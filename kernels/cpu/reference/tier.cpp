@@ -223,23 +223,23 @@ void to_bf16_reference(const float* x, std::uint16_t* y, std::int64_t n) {
 }
 
 const Tier& reference_tier() {
-  static const Tier tier = {.dot = {dot<float>, dot<BF16>, dot<F16>, dot<std::int8_t>},
-                            .panel_gemm = panel_gemm_reference,
-                            .panel8 = panel8_reference,
-                            .panel4 = panel4_reference,
-                            .panel8a8 = panel8a8_reference,
-                            .to_bf16 = to_bf16_reference,
-                            .to_int8 = to_int8,
-                            .scale_integers = scale_integers,
-                            .add_bias = add_bias,
-                            .rms_norm = rms_norm,
-                            .layer_norm = layer_norm,
-                            .rotate = rotate,
-                            .exp_sum = exp_sum,
-                            .swish = swish,
-                            .gelu = gelu,
-                            .attention = reference_attention()};
-  return tier;
+  static const Tier kTier = {.dot = {dot<float>, dot<BF16>, dot<F16>, dot<std::int8_t>},
+                             .panel_gemm = panel_gemm_reference,
+                             .panel8 = panel8_reference,
+                             .panel4 = panel4_reference,
+                             .panel8a8 = panel8a8_reference,
+                             .to_bf16 = to_bf16_reference,
+                             .to_int8 = to_int8,
+                             .scale_integers = scale_integers,
+                             .add_bias = add_bias,
+                             .rms_norm = rms_norm,
+                             .layer_norm = layer_norm,
+                             .rotate = rotate,
+                             .exp_sum = exp_sum,
+                             .swish = swish,
+                             .gelu = gelu,
+                             .attention = reference_attention()};
+  return kTier;
 }
 
 }  // namespace caption::kernels::cpu

@@ -180,9 +180,9 @@ class SentencePieceTokenizer final : public Tokenizer {
   }
 
   const Token& token_at(TokenId id) const {
-    static const Token unassigned;
+    static const Token kUnassigned;
     CAPTION_CHECK(id >= 0, "token id " + std::to_string(id) + " is negative");
-    return id < vocab_size() ? tokens_[static_cast<std::size_t>(id)] : unassigned;
+    return id < vocab_size() ? tokens_[static_cast<std::size_t>(id)] : kUnassigned;
   }
 
   // The reference's normaliser: with the legacy rule it also puts the mark before every text.

@@ -3,6 +3,7 @@
 //
 // Vector extensions of GCC and clang: +, * and >> act on each lane. Everything is in an unnamed
 // namespace, so that each tier's file compiles its own.
+// NOLINTBEGIN(misc-definitions-in-headers)
 #pragma once
 
 #include "vision/internal/filter_loops.h"
@@ -84,3 +85,4 @@ constexpr FilterLoops kFilterLoops = {filter_columns, filter_rows};
 
 }  // namespace
 }  // namespace caption::vision::internal
+// NOLINTEND(misc-definitions-in-headers)
