@@ -145,7 +145,7 @@ struct SwishArgs {
 
 // In each, an element of the result depends on its own inputs and on k (or n) alone, never on the
 // other elements computed with it: batch invariance starts here.
-// Nothing has a default: a tier that leaves one out does not compile.
+// Nothing has a default, so that the compiler warns of a tier that leaves one out.
 struct Tier {  // NOLINT(cppcoreguidelines-pro-type-member-init)
   // c[m, n] = sum_k a[m, k] * b[n, k]: interleaved partial sums over k, then a tree.
   Gemm dot[kNumElements];
