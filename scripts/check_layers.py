@@ -28,7 +28,7 @@ DOORS = {
     r"opencv2/.*": {"vision"},
     r"sentencepiece.*": {"text"},
     r"hunspell.*|utf8proc.*": {"eval"},
-    r"nlohmann/.*|xxhash.*": {"base"},
+    r"nlohmann/.*|xxhash.*|openssl/.*": {"base"},
     r"cuda.*|cublas.*|nv.*": {"backend", "kernels"},
     r"immintrin.*|x86intrin.*|cpuid.*": {"backend", "kernels"},
 }

@@ -7,7 +7,8 @@ build_packages=(
   libopencv-core-dev libopencv-imgproc-dev                     # pictures (lib/vision)
   libsentencepiece-dev                                         # tokenizer (lib/text)
   libhunspell-dev hunspell-ko libutf8proc-dev                  # Korean scores (lib/eval)
-  libyaml-cpp-dev libcli11-dev nlohmann-json3-dev libxxhash-dev
+  libyaml-cpp-dev libcli11-dev nlohmann-json3-dev
+  libssl-dev libxxhash-dev                                     # SHA-256, checksums (lib/base)
   doctest-dev
 )
 test_packages=(python3)  # scripts/check_layers.py
