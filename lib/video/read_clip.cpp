@@ -65,9 +65,9 @@ Clip read_clip(const std::filesystem::path& path, const ReadOptions& options) {
   const FrameIndex index = build_frame_index(*input);
   const ReadJob job{path, options, stop, index};
   SampledFrames sampled;
-  if (index.is_trusted()) {
+  if (index.is_trusted() && !index.shown.empty()) {
     sampled = read_indexed(job, std::move(input));
-  } else if (!index.packets.empty()) {
+  } else if (!index.is_trusted() && !index.packets.empty()) {
     input.reset();
     sampled = read_through(job);
   }

@@ -69,6 +69,14 @@ std::vector<Run> plan(SeekMode mode, const std::vector<Target>& targets, const F
   return visit ? visits : std::vector<Run>{through};
 }
 
+// How an attempt decodes.
+struct Way {
+  SeekMode seek = SeekMode::kNever;
+  Decoder::Unreferenced unreferenced = Decoder::Unreferenced::kDecode;
+  Decoder::Damage damage = Decoder::Damage::kConceal;
+  int num_threads = 1;
+};
+
 // One attempt at all targets. Attempts differ in cost only, unless the stream is damaged.
 class Attempt {
  public:
@@ -83,9 +91,8 @@ class Attempt {
   }
 
   // Returns the damaged packets and frames met.
-  std::int64_t run(const std::vector<Run>& runs, Decoder::Unreferenced unreferenced,
-                   int num_threads) {
-    Decoder decoder(reader_.input(), num_threads);
+  std::int64_t run(const std::vector<Run>& runs, const Way& way) {
+    Decoder decoder(reader_.input(), way.num_threads, way.damage);
     for (const Run& run : runs) {
       const auto take = [&](AVFrame& frame) { keep_if_wanted(frame, run); };
       reader_.go_to(run.first);
@@ -93,7 +100,7 @@ class Attempt {
       for (std::int64_t idx = run.first; idx <= run.last; ++idx) {
         const bool is_wanted =
             std::binary_search(wanted_packets_.begin(), wanted_packets_.end(), idx);
-        decoder.set_unreferenced(is_wanted ? Decoder::Unreferenced::kDecode : unreferenced);
+        decoder.set_unreferenced(is_wanted ? Decoder::Unreferenced::kDecode : way.unreferenced);
         send_next(decoder, take);
       }
       if (run.first > 0 && is_late_to_recover(decoder)) run_on(decoder, run, take);
@@ -171,20 +178,22 @@ SampledFrames read_indexed(const ReadJob& job, std::unique_ptr<Input> input) {
 
   PacketReader reader(job.path, std::move(input), job.index, job.stop);
   const AVCodecID codec = reader.input().codec_parameters().codec_id;
-  const auto attempt = [&](SeekMode mode, Decoder::Unreferenced skipping, int num_threads) {
+  const auto attempt = [&](const Way& way) {
     const std::vector<Run> runs =
-        plan(mode, result.targets, job.index, Decoder::threads_for(codec, num_threads));
-    result.num_errors = Attempt(job.index, reader, result.targets).run(runs, skipping, num_threads);
-    return result.num_errors == 0 && result.is_complete();
+        plan(way.seek, result.targets, job.index, Decoder::threads_for(codec, way.num_threads));
+    return Attempt(job.index, reader, result.targets).run(runs, way);
   };
+  const auto skipping = job.options.seek == SeekMode::kNever ? Decoder::Unreferenced::kDecode
+                                                             : Decoder::Unreferenced::kSkip;
+  result.num_errors = attempt({.seek = job.options.seek,
+                               .unreferenced = skipping,
+                               .damage = Decoder::Damage::kReport,
+                               .num_threads = job.options.num_threads});
   // A damaged stream, or an index that lies, is decoded straight through by one thread: how damage
   // is concealed may depend on what the decoder saw before, and the frames must not depend on how
-  // they were reached.
-  const bool seeks = job.options.seek != SeekMode::kNever;
-  const auto unreferenced = seeks ? Decoder::Unreferenced::kSkip : Decoder::Unreferenced::kDecode;
-  const bool is_whole = attempt(job.options.seek, unreferenced, job.options.num_threads);
-  if (!is_whole && (seeks || job.options.num_threads > 1)) {
-    attempt(SeekMode::kNever, Decoder::Unreferenced::kDecode, 1);
+  // they were reached. Damage that the decoder conceals in silence has been counted above.
+  if (result.num_errors > 0 || !result.is_complete()) {
+    result.num_errors = std::max(attempt({}), result.num_errors);
   }
   return result;
 }

@@ -14,7 +14,7 @@ class Pass {
  public:
   Pass(const ReadJob& job, int num_threads)
       : input_(job.path, {.max_pixels = job.options.limits.max_pixels}, job.stop),
-        decoder_(input_, num_threads),
+        decoder_(input_, num_threads, Decoder::Damage::kConceal),
         num_packets_(std::ssize(job.index.packets)) {}
 
   // Shows every whole frame in presentation order, until `is_done`.

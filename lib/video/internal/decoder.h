@@ -15,12 +15,17 @@ class Decoder {
  public:
   using OnFrame = std::function<void(AVFrame& frame)>;
 
+  // What becomes of damage that libav would conceal without marking the frame. kReport: it is an
+  // error, but so are faults of parameter sets and messages that harm no picture, and then the
+  // frame is lost. kConceal: every frame that libav can make something of is shown.
+  enum class Damage { kReport, kConceal };
+
   // The threads that a decoder of this codec uses where `num_threads` are offered.
   static int threads_for(AVCodecID codec, int num_threads);
 
   // For the video stream of `input`, of which it keeps nothing. Throws Error(kNoFrames) when this
   // libav has no decoder for the codec.
-  Decoder(Input& input, int num_threads);
+  Decoder(Input& input, int num_threads, Damage damage);
 
   // Hands one packet over; `on_frame` sees the frames that are ready, in presentation order and
   // possibly packets later. A frame that libav reports as damaged is counted, not shown.
@@ -34,8 +39,8 @@ class Decoder {
   enum class Unreferenced { kDecode, kSkip };
   void set_unreferenced(Unreferenced choice);
 
-  // Damaged frames shown before `pts` are dropped without being counted: leading pictures of the
-  // group where decoding began.
+  // Decoding begins at the keyframe shown at `pts`: damaged frames shown before are leading
+  // pictures of its group and dropped without being counted.
   void expect_damage_before(std::int64_t pts) { whole_from_pts_ = pts; }
 
   AVCodecID codec() const { return codec_->codec_id; }
@@ -45,6 +50,7 @@ class Decoder {
 
  private:
   void receive(const OnFrame& on_frame);
+  bool is_false_start(const AVFrame& frame) const;
 
   CodecPtr codec_;
   FramePtr frame_;
