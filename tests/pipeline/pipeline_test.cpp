@@ -136,7 +136,7 @@ TEST_SUITE("pipeline/pipeline") {
                                {4, "no_frames"}, {5, "too_long"},      {6, "out_of_memory"}};
     for (const Case& c : kCases) {
       CAPTURE(c.number);
-      const Record& record = record_of(sink, clip_name(c.number));
+      const Record record = record_of(sink, clip_name(c.number));
       CHECK(record.status == Status::kFailed);
       CHECK(record.caption == "");
       CHECK(record.finish_reason == "");
