@@ -1,6 +1,8 @@
 #include "config/resources.h"
 
 #include <algorithm>
+#include <fstream>
+#include <string>
 #include <system_error>
 
 #include "model/caption_model.h"
@@ -9,6 +11,9 @@ namespace caption::config {
 namespace {
 
 namespace fs = std::filesystem;
+
+// Written beside the executables of a build tree, and never installed: one line, the source tree.
+constexpr const char* kSourceTreeFile = "caption-cli.resources";
 
 bool is_folder(const fs::path& path) {
   std::error_code error;
@@ -21,11 +26,12 @@ std::vector<fs::path> resource_roots() {
   std::vector<fs::path> roots;
   std::error_code error;
   const fs::path executable = fs::read_symlink("/proc/self/exe", error);
-  if (!error) {
-    const fs::path installed = executable.parent_path() / CAPTION_INSTALLED_RESOURCES;
-    if (is_folder(installed)) roots.push_back(fs::weakly_canonical(installed));
-  }
-  if (is_folder(fs::path(CAPTION_SOURCE_ROOT) / "presets")) roots.emplace_back(CAPTION_SOURCE_ROOT);
+  if (error) return roots;
+  const fs::path installed = executable.parent_path() / CAPTION_INSTALLED_RESOURCES;
+  if (is_folder(installed)) roots.push_back(fs::weakly_canonical(installed));
+  std::ifstream file(executable.parent_path() / kSourceTreeFile);
+  std::string source_tree;
+  if (std::getline(file, source_tree) && is_folder(source_tree)) roots.emplace_back(source_tree);
   return roots;
 }
 

@@ -7,8 +7,9 @@
 
 namespace caption::config {
 
-// Folders that hold presets/ and samples/: beside the installed binary (../share/caption-cli), then
-// the source tree this binary was built from. Existing ones only.
+// Folders that hold presets/ and samples/, found relative to the running executable: beside an
+// installed one (../share/caption-cli), then, for one in a build tree, the source tree that
+// caption-cli.resources in the executable's folder names. Existing ones only. Thread-safe.
 std::vector<std::filesystem::path> resource_roots();
 
 // A model named in a preset or by --model: an existing folder as given, beside the preset's file or

@@ -18,6 +18,10 @@ if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
   target_compile_options(caption_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-march=x86-64-v2>)
 endif()
 target_compile_options(caption_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-ffp-contract=off>)
+# Checks name their source file: relative to the project, so that a binary does not tell where it
+# was built.
+target_compile_options(caption_flags INTERFACE
+  $<$<COMPILE_LANGUAGE:CXX>:-fmacro-prefix-map=${PROJECT_SOURCE_DIR}/=>)
 if(CAPTION_WERROR)
   target_compile_options(caption_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Werror>)
 endif()
