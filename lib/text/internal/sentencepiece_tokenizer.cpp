@@ -92,7 +92,7 @@ class SentencePieceTokenizer final : public Tokenizer {
         text += token.bytes;
       }
     }
-    text += decode_byte_run(byte_run);
+    text += decode_last_byte_run(byte_run);
     if (strips_leading_space() && text.starts_with(' ')) text.erase(0, 1);
     return text;
   }
