@@ -163,6 +163,7 @@ class HunspellRules {
       if (auto stem = field(line, "st:")) add_once(found, std::move(*stem));
     }
     if (found.empty()) found = compound_stems(word, lines, depth);
+    add_adjective(word, found);
     prefer_singular(word, found);
     if (found.empty()) found.push_back(encode_utf8(without_particle(word)));
     return found;
@@ -186,7 +187,29 @@ class HunspellRules {
         for (const std::string& stem : stems(rest, depth + 1)) add_once(found, *part + stem);
       }
     }
+    // A compound reading is a guess: a loan word that the dictionary lacks can be cut anywhere
+    // (테이블 is read as 테 and 이블). The word without its particle is a candidate as well, so
+    // that such a word matches its own inflected forms, for which hunspell finds nothing.
+    if (!found.empty()) add_once(found, encode_utf8(without_particle(word)));
     return found;
+  }
+
+  // 높이 and 많이 are entries of their own in the dictionary; they are formed regularly, by 이,
+  // from the adjectives 높다 and 많다. Only a word without another reading is taken for such a
+  // form, and only when its adjective is in the dictionary: a verb (먹다), unlike an adjective,
+  // also has the form 먹는다.
+  void add_adjective(std::u32string_view word, std::vector<std::string>& found) {
+    if (word.size() < 2 || word.back() != U'이') return;
+    const std::u32string_view root = word.substr(0, word.size() - 1);
+    if (!is_hangul_syllable(root.back()) || fits(root.back(), Before::kVowelOrRieul)) return;
+    if (found.size() != 1 || found.front() != encode_utf8(word)) return;
+    const std::string adjective = encode_utf8(root) + "다";
+    if (!hunspell_.spell(adjective) || hunspell_.spell(encode_utf8(root) + "는다")) return;
+    const std::vector<std::string> lines = hunspell_.analyze(adjective);
+    const bool is_entry = std::any_of(lines.begin(), lines.end(), [&](const std::string& line) {
+      return !field(line, "pa:") && field(line, "st:") == adjective;
+    });
+    if (is_entry) found.push_back(adjective);
   }
 
   // 건물들이 is the plural of 건물; hunspell also reads 들다, "to hold", into it.
