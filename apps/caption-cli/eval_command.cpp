@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/log.h"
 #include "eval/corpus.h"
 #include "eval/evaluate.h"
 #include "eval/report.h"
@@ -80,6 +81,19 @@ void write_text(const std::string& path, const std::string& text) {
   if (!file) throw Error(ErrorCode::kIo, path + ": the report could not be written");
 }
 
+// Several problems are a line each on stderr before the error that counts them.
+void require_no_problems(const eval::Problems& problems) {
+  if (problems.count() <= 1) return problems.throw_if_any();
+  for (const std::string& problem : problems.shown()) log(LogLevel::kError, "eval", problem);
+  const auto num_shown = static_cast<std::int64_t>(problems.shown().size());
+  throw Error(ErrorCode::kBadReference,
+              std::to_string(problems.count()) +
+                  " lines or files cannot be used, so nothing is scored" +
+                  (problems.count() > num_shown
+                       ? "; the first " + std::to_string(num_shown) + " are named above"
+                       : ""));
+}
+
 // All that is wrong with captions and references is said at once; a score over a part of them would
 // pass for one over all.
 eval::Corpus read_corpus(const EvalFlags& flags) {
@@ -87,7 +101,7 @@ eval::Corpus read_corpus(const EvalFlags& flags) {
   const eval::References references =
       eval::read_references(flags.references, flags.reference_field, problems);
   eval::Captions captions = eval::read_captions(flags.captions, problems);
-  problems.throw_if_any();
+  require_no_problems(problems);
   eval::Corpus corpus =
       eval::pair_up(references, eval::choose_prompt(std::move(captions.entries), flags.prompt),
                     chosen_match(flags.match));

@@ -6,6 +6,7 @@
 #include <iostream>
 #include <new>
 #include <string>
+#include <string_view>
 
 #include "backend/cpu_tier.h"
 #include "base/error.h"
@@ -22,9 +23,22 @@
 namespace caption::cli {
 namespace {
 
+// The message with control characters and invalid bytes escaped. Names that are escaped already,
+// as those of records are, stay as they are: no part without a backslash holds an escape.
+std::string one_line(std::string_view message) {
+  std::string out;
+  for (;;) {
+    const std::size_t backslash = message.find('\\');
+    out += records::escape_file_name(message.substr(0, backslash));
+    if (backslash == std::string_view::npos) return out;
+    out += '\\';
+    message.remove_prefix(backslash + 1);
+  }
+}
+
 // One line on stderr, whatever the message holds.
 int fail(const std::string& message, int exit_code) {
-  log(LogLevel::kError, "caption-cli", records::escape_file_name(message));
+  log(LogLevel::kError, "caption-cli", one_line(message));
   return exit_code;
 }
 

@@ -50,8 +50,9 @@ class Problems {
  public:
   void add(std::string message);  // "refs.jsonl:12: why"
   std::int64_t count() const { return count_; }
+  const std::vector<std::string>& shown() const { return shown_; }  // the first ten
   // Throws Error(kBadReference): the message of the only problem, or the number of problems and
-  // the first ten of them, a line each. Does nothing when there is none.
+  // the first ten of them. Does nothing when there is none.
   void throw_if_any() const;
 
  private:

@@ -256,11 +256,10 @@ void Problems::add(std::string message) {
 void Problems::throw_if_any() const {
   if (count_ == 0) return;
   if (count_ == 1) fail(shown_.front());
-  std::string message =
-      std::to_string(count_) + " lines or files cannot be used, so nothing is scored:";
-  for (const std::string& shown : shown_) message += "\n  " + shown;
+  std::string message = std::to_string(count_) + " lines or files cannot be used: ";
+  for (std::size_t i = 0; i < shown_.size(); ++i) message += (i == 0 ? "" : "; ") + shown_[i];
   const std::int64_t num_hidden = count_ - static_cast<std::int64_t>(shown_.size());
-  if (num_hidden > 0) message += "\n  and " + std::to_string(num_hidden) + " more";
+  if (num_hidden > 0) message += "; and " + std::to_string(num_hidden) + " more";
   fail(message);
 }
 

@@ -1,6 +1,7 @@
 // `caption-cli eval` as a process: its inputs, exit codes and what it says.
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -61,6 +62,24 @@ TEST_SUITE("app/eval") {
       CAPTURE(wanted);
       CHECK(finished.err.find(wanted) != std::string::npos);
     }
+    CHECK(std::count(finished.err.begin(), finished.err.end(), '\n') == 4);
+  }
+
+  TEST_CASE("a name that is escaped in its record is not escaped again") {
+    const TemporaryFolder folder;
+    const std::string captions =
+        file(folder, "c.jsonl", "{\"video\": \"a\\\\x0ab.mp4\", \"caption\": \"푸른 하늘\"}\n");
+    const std::string raw =
+        file(folder, "r.jsonl", "{\"video\": \"a\\nb.mp4\", \"caption\": \"푸른 하늘\"}\n");
+    const Finished found = eval({captions, "--references", raw, "--per-clip", "-"});
+    CHECK(found.exit_code == 0);
+    CHECK(found.out.find("\"video\": \"a\\\\x0ab.mp4\", \"status\": \"scored\"") !=
+          std::string::npos);
+    const std::string other =
+        file(folder, "o.jsonl", "{\"video\": \"c.mp4\", \"caption\": \"푸른 하늘\"}\n");
+    const Finished missed = eval({captions, "--references", other});
+    CHECK(missed.exit_code == 3);
+    CHECK(missed.err.find("captions are for a\\x0ab.mp4;") != std::string::npos);
   }
 }
 

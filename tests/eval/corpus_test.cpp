@@ -186,7 +186,7 @@ TEST_SUITE("eval/corpus") {
     CHECK(of_lines.find("c.jsonl:2: ") != std::string::npos);
     CHECK(of_lines.find("c.jsonl:11: ") != std::string::npos);
     CHECK(of_lines.find("c.jsonl:12: ") == std::string::npos);
-    CHECK(of_lines.find("\n  and 1 more") != std::string::npos);
+    CHECK(of_lines.find("; and 1 more") != std::string::npos);
 
     write_file(folder / "labels/a.json", "{\"text\": \"하늘\"}");
     write_file(folder / "labels/b.json", "{\"text\": ");
