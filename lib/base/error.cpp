@@ -11,7 +11,7 @@ std::string_view error_code_name(ErrorCode code) {
     case ErrorCode::kOutputConflict: return "output_conflict";
     case ErrorCode::kUnavailable: return "unavailable";
     case ErrorCode::kOutOfMemory: return "out_of_memory";
-    case ErrorCode::kIo: return "io";
+    case ErrorCode::kIo: return "io_error";
     case ErrorCode::kNotFound: return "not_found";
     case ErrorCode::kNotRegularFile: return "not_regular_file";
     case ErrorCode::kUnreadable: return "unreadable";

@@ -106,7 +106,10 @@ std::size_t OpenFile::read_at(std::int64_t position, std::span<std::byte> bytes)
   do {
     count = ::pread(descriptor_, bytes.data(), bytes.size(), position);
   } while (count < 0 && errno == EINTR);
-  if (count < 0) fail(path_, ErrorCode::kIo, errno);
+  if (count < 0) {
+    throw Error(ErrorCode::kIo, path_.string() + ": cannot be read at byte " +
+                                    std::to_string(position) + ": " + std::strerror(errno));
+  }
   return static_cast<std::size_t>(count);
 }
 

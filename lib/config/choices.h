@@ -43,12 +43,17 @@ inline constexpr std::array kEarlyStoppings = {
     Choice<EarlyStopping>{EarlyStopping::kTrue, "true"},
     Choice<EarlyStopping>{EarlyStopping::kNever, "never"}};
 
+inline constexpr std::array kColorMatrices = {Choice<ColorMatrix>{ColorMatrix::kAuto, "auto"},
+                                              Choice<ColorMatrix>{ColorMatrix::kBt601, "bt601"},
+                                              Choice<ColorMatrix>{ColorMatrix::kBt709, "bt709"}};
+
 constexpr const auto& choices_of(DeviceType) { return kDeviceTypes; }
 constexpr const auto& choices_of(WeightFormat) { return kWeightFormats; }
 constexpr const auto& choices_of(KvFormat) { return kKvFormats; }
 constexpr const auto& choices_of(Batching) { return kBatchings; }
 constexpr const auto& choices_of(Attention) { return kAttentions; }
 constexpr const auto& choices_of(EarlyStopping) { return kEarlyStoppings; }
+constexpr const auto& choices_of(ColorMatrix) { return kColorMatrices; }
 
 template <class E>
 std::string_view choice_name(E value) {

@@ -147,6 +147,9 @@ void for_each_field(P& preset, Visit&& visit) {
   visit(Field{"video.decode_timeout_s", "--decode-timeout-s",
               "longest time to read one clip in seconds"},
         video.decode_timeout_s, Real{0.001, 86400.0});
+  visit(Field{"video.color_matrix", "--color-matrix",
+              "matrix of videos that name none; auto: bt601, as ffmpeg, PyAV and OpenCV take them"},
+        video.color_matrix);
 }
 
 // What a flag's --help shows.

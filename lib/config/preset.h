@@ -20,6 +20,7 @@ enum class KvFormat { kAuto, kF32, kBF16, kF16, kInt8 };
 enum class Batching { kContinuous, kStatic };
 enum class Attention { kFull, kTopkMerge, kSqueezed };
 enum class EarlyStopping { kFalse, kTrue, kNever };
+enum class ColorMatrix { kAuto, kBt601, kBt709 };
 
 struct DeviceSection {
   DeviceType type = DeviceType::kCpu;
@@ -94,6 +95,7 @@ struct VideoSection {
   std::string sampling = "arange";
   std::int64_t max_pixels = 64LL << 20;
   double decode_timeout_s = 120;
+  ColorMatrix color_matrix = ColorMatrix::kAuto;
   friend bool operator==(const VideoSection&, const VideoSection&) = default;
 };
 

@@ -57,6 +57,15 @@ sampling::EarlyStopping early_stopping(EarlyStopping choice) {
   return sampling::EarlyStopping::kNo;
 }
 
+video::ColorMatrix color_matrix(ColorMatrix choice) {
+  switch (choice) {
+    case ColorMatrix::kAuto: return video::ColorMatrix::kAuto;
+    case ColorMatrix::kBt601: return video::ColorMatrix::kBt601;
+    case ColorMatrix::kBt709: return video::ColorMatrix::kBt709;
+  }
+  return video::ColorMatrix::kAuto;
+}
+
 std::string join(const std::vector<std::string>& parts) {
   std::string out;
   for (std::size_t i = 0; i < parts.size(); ++i) {
@@ -214,6 +223,7 @@ video::ReadOptions read_options(const Preset& preset) {
       video::parse_sampling(preset.video.sampling, static_cast<int>(preset.video.num_frames));
   options.limits.max_pixels = preset.video.max_pixels;
   options.limits.max_decode_us = static_cast<std::int64_t>(preset.video.decode_timeout_s * 1e6);
+  options.color_matrix = color_matrix(preset.video.color_matrix);
   return options;
 }
 

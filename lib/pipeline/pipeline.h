@@ -66,7 +66,9 @@ struct Options {
   std::function<void(const Progress&)> on_progress;
   // How a clip is read; tests give their own.
   std::function<video::Clip(const std::filesystem::path&, const video::ReadOptions&)> read_clip =
-      video::read_clip;
+      [](const std::filesystem::path& path, const video::ReadOptions& read) {
+        return video::read_clip(path, read);
+      };
 };
 
 enum class Ending {

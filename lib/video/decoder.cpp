@@ -1,6 +1,7 @@
 #include "video/internal/decoder.h"
 
 #include <algorithm>
+#include <cerrno>
 
 #include "base/error.h"
 
@@ -33,13 +34,20 @@ bool marks_damage_late(AVCodecID codec) {
   }
 }
 
+// Called by the decoder's threads for each picture.
+int get_picture_memory(AVCodecContext* codec, AVFrame* frame, int flags) {
+  const int status = avcodec_default_get_buffer2(codec, frame, flags);
+  if (status == AVERROR(ENOMEM)) static_cast<std::atomic<bool>*>(codec->opaque)->store(true);
+  return status;
+}
+
 }  // namespace
 
 int Decoder::threads_for(AVCodecID codec, int num_threads) {
   return marks_damage_late(codec) ? 1 : std::max(1, num_threads);
 }
 
-Decoder::Decoder(Input& input, int num_threads) : frame_(make_frame()) {
+Decoder::Decoder(Input& input, int num_threads) : name_(input.name()), frame_(make_frame()) {
   const AVCodecParameters& parameters = input.codec_parameters();
   const AVCodec* codec = avcodec_find_decoder(parameters.codec_id);
   if (codec == nullptr) {
@@ -54,9 +62,18 @@ Decoder::Decoder(Input& input, int num_threads) : frame_(make_frame()) {
   codec_->max_pixels = input.limits().max_pixels;
   codec_->thread_count = threads_for(parameters.codec_id, num_threads);
   codec_->thread_type = FF_THREAD_FRAME;
+  codec_->opaque = &lacks_memory_;
+  codec_->get_buffer2 = &get_picture_memory;
+#if LIBAVCODEC_VERSION_MAJOR < 60
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wdeprecated-declarations"
+  codec_->thread_safe_callbacks = 1;  // later versions take it for granted
+#pragma GCC diagnostic pop
+#endif
   // FFV1 would fill a damaged slice from the frame decoded before and not say so.
   if (parameters.codec_id == AV_CODEC_ID_FFV1) codec_->err_recognition |= AV_EF_EXPLODE;
   const int status = avcodec_open2(codec_.get(), codec, nullptr);
+  check_memory(status == AVERROR(EAGAIN) ? AVERROR(ENOMEM) : status);  // EAGAIN: no thread
   if (status < 0) {
     throw Error(ErrorCode::kNoFrames, input.name() + ": the decoder " + codec->name +
                                           " cannot start on this stream (" + av_reason(status) +
@@ -75,12 +92,15 @@ void Decoder::send(const AVPacket& packet, const OnFrame& on_frame) {
     receive(on_frame);
     status = avcodec_send_packet(codec_.get(), &packet);
   }
+  check_memory(status);
   if (status < 0) ++num_errors_;
   receive(on_frame);
 }
 
 void Decoder::drain(const OnFrame& on_frame) {
-  if (avcodec_send_packet(codec_.get(), nullptr) < 0) ++num_errors_;
+  const int status = avcodec_send_packet(codec_.get(), nullptr);
+  check_memory(status);
+  if (status < 0) ++num_errors_;
   receive(on_frame);
   avcodec_flush_buffers(codec_.get());
 }
@@ -88,6 +108,7 @@ void Decoder::drain(const OnFrame& on_frame) {
 void Decoder::receive(const OnFrame& on_frame) {
   for (int errors_in_a_row = 0; errors_in_a_row < kMaxErrorsInARow;) {
     const int status = avcodec_receive_frame(codec_.get(), frame_.get());
+    check_memory(status);
     if (status == AVERROR(EAGAIN) || status == AVERROR_EOF) return;
     if (status < 0) {
       ++errors_in_a_row;
@@ -102,6 +123,13 @@ void Decoder::receive(const OnFrame& on_frame) {
     }
     av_frame_unref(frame_.get());
   }
+}
+
+void Decoder::check_memory(int status) const {
+  if (status != AVERROR(ENOMEM) && !lacks_memory_) return;
+  throw Error(ErrorCode::kOutOfMemory,
+              name_ + ": not enough memory or threads for the decoder " + codec_->codec->name +
+                  "; lower --threads, or --max-pixels to refuse large pictures");
 }
 
 }  // namespace caption::video

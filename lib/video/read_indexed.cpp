@@ -72,10 +72,10 @@ std::vector<Run> plan(SeekMode mode, const std::vector<Target>& targets, const F
 // One attempt at all targets. Attempts differ in cost only, unless the stream is damaged.
 class Attempt {
  public:
-  Attempt(const FrameIndex& index, PacketReader& reader, std::vector<Target>& targets)
-      : index_(index),
+  Attempt(const ReadJob& job, PacketReader& reader, std::vector<Target>& targets)
+      : index_(job.index),
         reader_(reader),
-        converter_(reader.input().stream(), reader.input().name()),
+        converter_(reader.input().stream(), reader.input().name(), job.options.color_matrix),
         targets_(targets) {
     for (Target& target : targets_) target.frame.reset();
     for (const Target& target : targets_) wanted_packets_.push_back(target.packet_idx);
@@ -169,12 +169,12 @@ SampledFrames read_indexed(const ReadJob& job, std::unique_ptr<Input> input) {
   result.samples = sample_frames(job.options.sampling, result.timeline);
   result.targets = locate(make_targets(result.samples), job.index);
 
-  PacketReader reader(job.path, std::move(input), job.index, job.stop);
+  PacketReader reader(std::move(input), job.index);
   const AVCodecID codec = reader.input().codec_parameters().codec_id;
   const auto attempt = [&](SeekMode mode, Decoder::Unreferenced skipping, int num_threads) {
     const std::vector<Run> runs =
         plan(mode, result.targets, job.index, Decoder::threads_for(codec, num_threads));
-    result.num_errors = Attempt(job.index, reader, result.targets).run(runs, skipping, num_threads);
+    result.num_errors = Attempt(job, reader, result.targets).run(runs, skipping, num_threads);
     return result.num_errors == 0 && result.is_complete();
   };
   // A damaged stream, or an index that lies, is decoded straight through by one thread: how damage

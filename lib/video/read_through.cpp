@@ -13,7 +13,7 @@ namespace {
 class Pass {
  public:
   Pass(const ReadJob& job, int num_threads)
-      : input_(job.path, {.max_pixels = job.options.limits.max_pixels}, job.stop),
+      : input_(job.file, {.max_pixels = job.options.limits.max_pixels}, job.stop),
         decoder_(input_, num_threads),
         num_packets_(std::ssize(job.index.packets)) {}
 
@@ -78,7 +78,7 @@ SampledFrames read_through(const ReadJob& job) {
     if (result.num_errors > 0 && num_threads > 1) {
       ReadOptions single = job.options;
       single.num_threads = 1;
-      return read_through({job.path, single, job.stop, job.index});
+      return read_through({job.file, single, job.stop, job.index});
     }
     if (times.pts().empty()) return result;
     result.timeline = make_timeline(times.pts(), 0, count.stream());
@@ -87,7 +87,7 @@ SampledFrames read_through(const ReadJob& job) {
   result.targets = make_targets(result.samples);
 
   Pass take(job, num_threads);
-  RgbConverter converter(take.stream(), job.path.string());
+  RgbConverter converter(take.stream(), job.file.path().string(), job.options.color_matrix);
   std::int64_t frame_idx = 0;
   std::size_t next_target = 0;
   const auto take_frame = [&](const AVFrame& frame) {

@@ -63,6 +63,11 @@ TEST_SUITE("config/resolve") {
     CHECK(sampling_params(preset).temperature == 0.8);
     CHECK(sampling_params(preset).max_new_tokens == 128);
     CHECK(read_options(preset).sampling.fps == 2.5);
+    CHECK(read_options(preset).color_matrix == video::ColorMatrix::kAuto);
+    apply_override(preset, {"video.color_matrix", "bt709", ""});
+    CHECK(read_options(preset).color_matrix == video::ColorMatrix::kBt709);
+    apply_override(preset, {"video.color_matrix", "bt601", ""});
+    CHECK(read_options(preset).color_matrix == video::ColorMatrix::kBt601);
     CHECK(read_options(preset).limits.max_decode_us == 250'000);
     const auto engine = [&] { return engine_options(preset, 99, Hash128{3, 4}); };
     CHECK(engine().batching == engine::BatchMode::kStatic);

@@ -168,7 +168,7 @@ TEST_SUITE("pipeline/vision_cache") {
     const fs::path folder = fresh_folder("missing");
     FakeModel model;
     Options options = fake_options();
-    options.read_clip = video::read_clip;
+    options.read_clip = pipeline::Options{}.read_clip;
     options.engine.prefix_cache = engine::PrefixCache::kOn;
     options.engine.disk.folder = folder / "cache";
     KeepingSink sink;

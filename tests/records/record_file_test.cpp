@@ -189,7 +189,7 @@ TEST_SUITE("records/record_file") {
           std::string::npos);
     REQUIRE(::mkfifo((folder / "fifo").c_str(), 0600) == 0);
     CHECK(refusal(folder / "fifo", Format::kJsonl, kManifest).starts_with("usage"));
-    CHECK(refusal(folder / "no/such/c.jsonl", Format::kJsonl, kManifest).starts_with("io"));
+    CHECK(refusal(folder / "no/such/c.jsonl", Format::kJsonl, kManifest).starts_with("io_error"));
   }
 
   TEST_CASE("csv and txt start anew or not at all") {

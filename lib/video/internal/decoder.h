@@ -1,6 +1,7 @@
 // video/internal/decoder.h: packets in, whole frames out.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <limits>
@@ -19,7 +20,8 @@ class Decoder {
   static int threads_for(AVCodecID codec, int num_threads);
 
   // For the video stream of `input`, of which it keeps nothing. Throws Error(kNoFrames) when this
-  // libav has no decoder for the codec.
+  // libav has no decoder for the codec, and Error(kOutOfMemory), as send() and drain() do, when
+  // there is not enough memory or no thread can be started.
   Decoder(Input& input, int num_threads);
 
   // Hands one packet over; `on_frame` sees the frames that are ready, in presentation order and
@@ -45,7 +47,14 @@ class Decoder {
 
  private:
   void receive(const OnFrame& on_frame);
+  // Throws Error(kOutOfMemory) when `status`, which libav returned, or an allocation of a picture
+  // says so.
+  void check_memory(int status) const;
 
+  std::string name_;  // of the file, for messages
+  // Whether libav could not allocate a picture: its decoders conceal that as they conceal damage.
+  // Set by the decoder's threads, which end before it does.
+  std::atomic<bool> lacks_memory_ = false;
   CodecPtr codec_;
   FramePtr frame_;
   std::int64_t num_errors_ = 0;

@@ -2,11 +2,11 @@
 #pragma once
 
 #include <cstdint>
-#include <filesystem>
 #include <memory>
 #include <optional>
 #include <vector>
 
+#include "base/open_file.h"
 #include "video/clip.h"
 #include "video/internal/frame_index.h"
 #include "video/internal/input.h"
@@ -34,7 +34,7 @@ struct SampledFrames {
 
 // What both ways need; the references outlive the call.
 struct ReadJob {
-  const std::filesystem::path& path;
+  const OpenFile& file;
   const ReadOptions& options;
   const StopCondition& stop;
   const FrameIndex& index;
