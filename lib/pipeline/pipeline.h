@@ -66,8 +66,8 @@ struct Options {
   std::function<void(const Progress&)> on_progress;
   // How a clip is read; tests give their own.
   std::function<video::Clip(const std::filesystem::path&, const video::ReadOptions&)> read_clip =
-      [](const std::filesystem::path& path, const video::ReadOptions& read) {
-        return video::read_clip(path, read);
+      [](const std::filesystem::path& path, const video::ReadOptions& how) {
+        return video::read_clip(path, how);
       };
 };
 

@@ -160,12 +160,12 @@ class Attempt {
 
 SampledFrames read_indexed(const ReadJob& job, std::unique_ptr<Input> input) {
   SampledFrames result;
-  std::vector<std::int64_t> pts;
-  pts.reserve(job.index.shown.size());
+  FrameTimes times(*input);
   for (const std::int64_t idx : job.index.shown) {
-    pts.push_back(job.index.packets[static_cast<std::size_t>(idx)].pts);
+    times.add(job.index.packets[static_cast<std::size_t>(idx)].pts);
   }
-  result.timeline = make_timeline(pts, job.index.last_duration, input->stream());
+  const std::int64_t last_duration = times.has_jumped() ? 0 : job.index.last_duration;
+  result.timeline = make_timeline(times.pts(), last_duration, input->stream());
   result.samples = sample_frames(job.options.sampling, result.timeline);
   result.targets = locate(make_targets(result.samples), job.index);
 
