@@ -232,6 +232,7 @@ void encode(const AVFrame* frame, AVCodecContext& codec, AVStream& stream,
 
 FramePtr picture_for(const ClipSpec& spec, int number, int width_px, AVPixelFormat format) {
   if (spec.solid_yuv.has_value()) return solid_picture(spec, format);
+  if (spec.is_still) number = spec.num_frames - 1;
   if (spec.is_noise) return convert(*noise_picture(number, width_px, spec.height_px), format);
   return convert(*number_picture(number, spec.rotation_degrees, width_px, spec.height_px), format);
 }
