@@ -34,11 +34,8 @@ struct Rows {
 // Largest of |a - b| over bytes; written so that the compiler makes vector instructions of it.
 int largest_difference(const std::uint8_t* __restrict a, const std::uint8_t* __restrict b,
                        std::ptrdiff_t count) {
-  std::uint8_t largest = 0;
-  for (std::ptrdiff_t i = 0; i < count; ++i) {
-    const auto high = std::max(a[i], b[i]), low = std::min(a[i], b[i]);
-    largest = std::max(largest, static_cast<std::uint8_t>(high - low));
-  }
+  int largest = 0;
+  for (std::ptrdiff_t i = 0; i < count; ++i) largest = std::max(largest, std::abs(a[i] - b[i]));
   return largest;
 }
 

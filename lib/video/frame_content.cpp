@@ -30,8 +30,6 @@ constexpr double kMinNoiseDeviation = 12.0;
 // contrast of two surfaces: in the stillest of samples/videos by 27.
 constexpr int kMaxFrozenDifference = 12;
 
-bool is_flat(const Frame& frame) { return measure_flatness(frame).deviation <= kMaxFlatDeviation; }
-
 bool is_noise(const Frame& frame) {
   const Texture texture = measure_texture(frame);
   return texture.deviation >= kMinNoiseDeviation && std::abs(texture.near) <= kMaxNoiseNear &&
@@ -43,10 +41,13 @@ bool shows_the_same(const Frame& a, const Frame& b) {
          !differs(a, b, kMaxFrozenDifference);
 }
 
+// kPicture when some frame is not of one colour.
 FrameContent classify_flat(std::span<const Frame> frames) {
   int darkest = 255, brightest = 0;
   for (const Frame& frame : frames) {
-    for (const int level : measure_flatness(frame).colour) {
+    const Flatness flatness = measure_flatness(frame);
+    if (flatness.deviation > kMaxFlatDeviation) return FrameContent::kPicture;
+    for (const int level : flatness.colour) {
       darkest = std::min(darkest, level);
       brightest = std::max(brightest, level);
     }
@@ -60,7 +61,8 @@ FrameContent classify_flat(std::span<const Frame> frames) {
 
 FrameContent classify_content(std::span<const Frame> frames) {
   if (frames.empty()) return FrameContent::kPicture;
-  if (std::all_of(frames.begin(), frames.end(), is_flat)) return classify_flat(frames);
+  const FrameContent flat = classify_flat(frames);
+  if (flat != FrameContent::kPicture) return flat;
   if (std::all_of(frames.begin(), frames.end(), is_noise)) return FrameContent::kNoise;
   // A frame that was sampled twice is the same for another reason.
   const bool is_of_one_place = frames.front().frame_idx == frames.back().frame_idx;
