@@ -156,7 +156,7 @@ TEST_SUITE("video/read_error") {
 
   TEST_CASE("a file that stops being readable fails the clip, whichever read is the first to") {
     const test::TemporaryFolder folder;
-    constexpr int kMaxFaults = 12;  // of each case, spread over its reads
+    constexpr int kMaxFaults = 6;  // of each case, spread over its reads
     for (const Case& c : cases()) {
       CAPTURE(std::string(c.name));
       const auto path = folder.path() / "clip";
