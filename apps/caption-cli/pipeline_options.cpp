@@ -7,7 +7,7 @@
 namespace caption::cli {
 
 pipeline::Options pipeline_options(const config::Preset& preset, const Machine& machine,
-                                   model::CaptionModel& model, const Hash128& model_hash) {
+                                   model::CaptionModel& model, const Sha256& model_hash) {
   pipeline::Options options;
   options.threads = pipeline::plan_threads(config::num_threads(preset, machine));
   options.read = config::read_options(preset);

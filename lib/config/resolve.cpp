@@ -43,7 +43,7 @@ engine::CompressionOptions compression(const EngineSection& section) {
 }
 
 // The same files held in another precision give other vision tokens and pages.
-Hash128 cache_identity(const Preset& preset, const Hash128& model_hash) {
+Hash128 cache_identity(const Preset& preset, const Sha256& model_hash) {
   return hash_string(model_hash.hex() + " " +
                      std::string(choice_name(preset.quantization.weights)));
 }
@@ -123,7 +123,8 @@ void require_consistent(const Preset& preset) {
 std::unique_ptr<model::CaptionModel> open_model(const Preset& preset,
                                                 const std::filesystem::path& preset_folder) {
   if (!preset.model.is_composed) {
-    return model::open_model(find_model(preset.model.path, preset_folder), weight_type(preset));
+    return model::open_model(find_model(preset.model.path, preset_folder), weight_type(preset),
+                             DigestCache(digest_folder()));
   }
   const ModelSection& parts = preset.model;
   // The projector is a file or a folder: beside the preset, or as given.
@@ -135,7 +136,7 @@ std::unique_ptr<model::CaptionModel> open_model(const Preset& preset,
                                .vision_feature_layer = parts.vision_feature_layer,
                                .pool_stride = parts.pooling,
                                .prompt = parts.prompt},
-                              weight_type(preset));
+                              weight_type(preset), DigestCache(digest_folder()));
 }
 
 std::int64_t plan_kv_cache_bytes(const Preset& preset, const model::DecoderSpec& spec,
@@ -175,7 +176,7 @@ int num_threads(const Preset& preset, const Machine& machine) {
 }
 
 engine::EngineOptions engine_options(const Preset& preset, std::int64_t kv_cache_bytes,
-                                     const Hash128& model_hash) {
+                                     const Sha256& model_hash) {
   return {
       .batching = preset.engine.batching == Batching::kStatic ? engine::BatchMode::kStatic
                                                               : engine::BatchMode::kContinuous,

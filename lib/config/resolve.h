@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "backend/machine.h"
-#include "base/hash.h"
+#include "base/sha256.h"
 #include "config/preset.h"
 #include "engine/options.h"
 #include "model/caption_model.h"
@@ -42,7 +42,7 @@ std::int64_t plan_kv_cache_bytes(const Preset& preset, const model::DecoderSpec&
 int num_threads(const Preset& preset, const Machine& machine);
 // `model_hash` (CaptionModel::content_hash()) and how weights are held key the caches.
 engine::EngineOptions engine_options(const Preset& preset, std::int64_t kv_cache_bytes,
-                                     const Hash128& model_hash = {});
+                                     const Sha256& model_hash = {});
 // Without stop ids: those are the model's.
 sampling::SamplingParams sampling_params(const Preset& preset);
 video::ReadOptions read_options(const Preset& preset);

@@ -1,6 +1,7 @@
 #include "config/resources.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <system_error>
 
 #include "model/caption_model.h"
@@ -27,6 +28,19 @@ std::vector<fs::path> resource_roots() {
   }
   if (is_folder(fs::path(CAPTION_SOURCE_ROOT) / "presets")) roots.emplace_back(CAPTION_SOURCE_ROOT);
   return roots;
+}
+
+fs::path digest_folder() {
+  const auto folder_in = [](const char* variable) -> fs::path {
+    const char* const value = std::getenv(variable);
+    const fs::path folder = value == nullptr ? "" : value;
+    return folder.is_absolute() ? folder : "";
+  };
+  if (const fs::path cache = folder_in("XDG_CACHE_HOME"); !cache.empty()) {
+    return cache / "caption-cli/digests";
+  }
+  const fs::path home = folder_in("HOME");
+  return home.empty() ? "" : home / ".cache/caption-cli/digests";
 }
 
 fs::path find_model(std::string_view name, const fs::path& preset_folder) {

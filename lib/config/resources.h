@@ -16,4 +16,8 @@ std::vector<std::filesystem::path> resource_roots();
 // `preset_folder` may be empty. Throws Error(kBadModel) that says where it looked.
 std::filesystem::path find_model(std::string_view name, const std::filesystem::path& preset_folder);
 
+// Where digests of weight files are kept between runs: $XDG_CACHE_HOME/caption-cli/digests, or
+// ~/.cache/caption-cli/digests; empty when the environment names no absolute folder.
+std::filesystem::path digest_folder();
+
 }  // namespace caption::config

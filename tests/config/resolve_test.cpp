@@ -64,11 +64,11 @@ TEST_SUITE("config/resolve") {
     CHECK(sampling_params(preset).max_new_tokens == 128);
     CHECK(read_options(preset).sampling.fps == 2.5);
     CHECK(read_options(preset).limits.max_decode_us == 250'000);
-    const auto engine = [&] { return engine_options(preset, 99, Hash128{3, 4}); };
+    const auto engine = [&] { return engine_options(preset, 99, sha256_of("weights")); };
     CHECK(engine().batching == engine::BatchMode::kStatic);
     CHECK(engine().kv_dtype == DType::kBF16);
     const Hash128 identity = engine().model_identity;
-    CHECK(identity != engine_options(preset, 99, Hash128{3, 5}).model_identity);
+    CHECK(identity != engine_options(preset, 99, sha256_of("others")).model_identity);
     CHECK(engine().prefix_cache == engine::PrefixCache::kOff);
     CHECK(engine().disk.folder.empty());
     apply_override(preset, {"quantization.weights", "f32", ""});

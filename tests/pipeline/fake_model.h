@@ -36,6 +36,8 @@ class FakeModel final : public model::CaptionModel, public model::Decoder, publi
   // Called at the begin of the functions below; may throw.
   std::function<void(int clip_number)> on_encode;
   std::function<void()> on_forward;
+  std::optional<std::string> changed_file;  // what find_changed_file() says
+  model::GenerationConfig generation;
 
   const vision::PreprocessSpec& preprocess_spec() const override { return preprocess_; }
   std::int64_t vision_tokens(std::int64_t /*num_frames*/) const override { return 1; }
@@ -47,7 +49,9 @@ class FakeModel final : public model::CaptionModel, public model::Decoder, publi
   std::vector<std::int32_t> eos_ids() const override;
   std::string default_prompt() const override { return "?"; }
   std::string_view family() const override { return "fake"; }
-  Hash128 content_hash() const override { return {}; }
+  Sha256 content_hash() const override { return {}; }
+  std::optional<std::string> find_changed_file() const override { return changed_file; }
+  const model::GenerationConfig& generation_config() const override { return generation; }
   std::int64_t weight_bytes() const override { return 0; }
 
   const model::DecoderSpec& spec() const override { return spec_; }
