@@ -13,6 +13,7 @@
 #include "bench/process_memory.h"
 #include "bench/video_report.h"
 #include "config/choices.h"
+#include "config/generation_defaults.h"
 #include "config/resolve.h"
 #include "eval/corpus.h"
 #include "eval/evaluate.h"
@@ -219,7 +220,7 @@ bench::PriceReport measure_prices(const BenchVideos& wanted, model::CaptionModel
 
 int bench_videos(const BenchVideos& wanted, const config::LoadedPreset& loaded,
                  const Machine& machine) {
-  const config::Preset& preset = loaded.preset;
+  config::Preset preset = loaded.preset;
   config::require_available(preset, has_cuda_kernels());
   const pipeline::FoundVideos found = pipeline::find_videos(wanted.paths);
   if (found.inputs.empty()) {
@@ -227,6 +228,8 @@ int bench_videos(const BenchVideos& wanted, const config::LoadedPreset& loaded,
   }
   const std::filesystem::path folder = loaded.path.parent_path();
   const std::unique_ptr<model::CaptionModel> model = config::open_model(preset, folder);
+  config::adopt_generation_config(preset, model->generation_config());
+  config::require_consistent(preset);
   const bench::DecoderCosts costs = {
       .shape = find_preset_shape(preset.model, folder).shape.text.value(),
       .weights = weight_layout_of(preset.quantization)};

@@ -3,9 +3,11 @@
 #include <CLI/CLI.hpp>
 #include <iostream>
 #include <memory>
+#include <set>
 #include <string>
 
 #include "backend/machine.h"
+#include "config/generation_defaults.h"
 #include "config/load_preset.h"
 #include "config/resolve.h"
 #include "exit_codes.h"
@@ -36,10 +38,15 @@ void list_presets(const Machine& machine) {
 }
 
 void show_preset(const std::string& name, const Machine& machine) {
-  const config::LoadedPreset loaded = config::load_preset(name, machine, has_cuda_kernels());
+  config::LoadedPreset loaded = config::load_preset(name, machine, has_cuda_kernels());
   std::cout << "# " << loaded.path.string() << ": " << availability(loaded.preset) << "\n";
   if (!loaded.note.empty()) std::cout << "# " << loaded.note << "\n";
-  std::cout << config::to_yaml(loaded.preset);
+  std::set<std::string> from_model;
+  if (const auto generation =
+          config::find_generation_config(loaded.preset, loaded.path.parent_path())) {
+    from_model = config::apply_generation_config(loaded.preset, *generation);
+  }
+  std::cout << config::to_yaml(loaded.preset, from_model);
 }
 
 }  // namespace

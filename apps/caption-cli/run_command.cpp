@@ -15,6 +15,7 @@
 #include "backend/machine.h"
 #include "base/error.h"
 #include "base/log.h"
+#include "config/generation_defaults.h"
 #include "config/resolve.h"
 #include "exit_codes.h"
 #include "interrupts.h"
@@ -120,7 +121,7 @@ std::vector<pipeline::Prompt> choose_prompts(const RunFlags& flags, const config
 }
 
 records::Manifest make_manifest(const config::Preset& preset, const model::CaptionModel& model,
-                                const Hash128& model_hash,
+                                const Sha256& model_hash,
                                 const std::vector<pipeline::Prompt>& prompts) {
   records::Manifest manifest;
   manifest.settings = {{"version", CAPTION_VERSION},
@@ -272,7 +273,7 @@ int run(const RunFlags& flags) {
   if (flags.quiet) set_log_level(LogLevel::kWarning);
   std::atomic<bool>& stop = catch_interrupts();
   const Machine machine = detect_machine();
-  const config::LoadedPreset loaded = load_preset(flags.preset, machine);
+  config::LoadedPreset loaded = load_preset(flags.preset, machine);
   if (!loaded.note.empty()) log_info("config", loaded.note);
   config::require_available(loaded.preset, has_cuda_kernels());
   config::require_consistent(loaded.preset);
@@ -282,7 +283,10 @@ int run(const RunFlags& flags) {
 
   const std::unique_ptr<model::CaptionModel> model =
       config::open_model(loaded.preset, loaded.path.parent_path());
-  const Hash128 model_hash = model->content_hash();
+  config::adopt_generation_config(loaded.preset, model->generation_config());
+  config::require_consistent(loaded.preset);
+  check_stream(flags, loaded.preset, inputs.size(), prompts.size());
+  const Sha256 model_hash = model->content_hash();
   pipeline::Options options = pipeline_options(loaded.preset, machine, *model, model_hash);
   options.stop = &stop;
   log_info("run", "threads " + pipeline::describe_threads(

@@ -36,7 +36,7 @@ template <class P, class Visit>
 void for_each_field(P& preset, Visit&& visit) {
   using Int = Range<std::int64_t>;
   using Real = Range<double>;
-  auto& [name, device, model, quantization, engine, speculative, generation, video] = preset;
+  auto& [name, device, model, quantization, engine, speculative, generation, video, given] = preset;
   visit(Field{"device.type", "--device", "where the model runs; auto looks at the machine"},
         device.type);
   visit(Field{"device.memory_utilization", "--memory-utilization",
