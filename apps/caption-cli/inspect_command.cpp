@@ -13,6 +13,7 @@
 #include "backend/machine.h"
 #include "base/error.h"
 #include "base/json.h"
+#include "config/resources.h"
 #include "exit_codes.h"
 #include "model/caption_model.h"
 #include "pipeline/threads.h"
@@ -111,7 +112,7 @@ void inspect_video(const std::string& path, const InspectFlags& flags) {
 
 void inspect_model(const std::string& path) {
   const std::unique_ptr<model::CaptionModel> model =
-      model::open_model(path, model::WeightType::kBF16);
+      model::open_model(path, model::WeightType::kBF16, DigestCache(config::digest_folder()));
   const model::DecoderSpec& spec = model->decoder().spec();
   std::cout << records::escape_file_name(path) << "\n";
   print_line("family", std::string(model->family()));

@@ -10,8 +10,6 @@
 #include <string>
 #include <utility>
 
-#include "base/error.h"
-
 namespace caption {
 namespace {
 
@@ -99,6 +97,11 @@ std::string read_text(const OpenFile& file, std::size_t max_bytes) {
 
 std::string read_text_file(const std::filesystem::path& path, std::size_t max_bytes) {
   return read_text(OpenFile(path), max_bytes);
+}
+
+ErrorCode model_file_code(ErrorCode code) {
+  const bool is_machine = code == ErrorCode::kOutOfMemory || code == ErrorCode::kIo;
+  return is_machine ? code : ErrorCode::kBadModel;
 }
 
 void require_regular_file(const std::filesystem::path& path) { const OpenFile file(path); }

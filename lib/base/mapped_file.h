@@ -6,6 +6,7 @@
 #include <span>
 #include <string>
 
+#include "base/error.h"
 #include "base/open_file.h"
 #include "base/page_guard.h"
 
@@ -45,6 +46,10 @@ void release_pages(std::span<const std::byte> bytes);
 std::string read_text_file(const std::filesystem::path& path, std::size_t max_bytes = 64u << 20);
 // The same of a file that is open already.
 std::string read_text(const OpenFile& file, std::size_t max_bytes = 64u << 20);
+
+// For an error of reading one of a model's files: a lack of memory and a fault of reading are the
+// machine's and stay what they are, everything else is the model's (kBadModel), not a clip's.
+ErrorCode model_file_code(ErrorCode code);
 
 // Throws Error(kNotFound | kNotRegularFile | kUnreadable) unless `path` is a readable regular file.
 // Never blocks on a FIFO.

@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "base/error.h"
-#include "base/open_file.h"
+#include "base/mapped_file.h"
 
 namespace caption::model {
 namespace {
@@ -134,7 +134,7 @@ ConfigFolder read_config_folder(const std::filesystem::path& folder) {
     try {
       config.files.push_back({.name = name, .digest = OpenFile(folder / name).sha256()});
     } catch (const Error& error) {
-      throw Error(ErrorCode::kBadModel, error.what());
+      throw Error(model_file_code(error.code()), error.what());
     }
   }
   return config;

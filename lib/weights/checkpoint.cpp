@@ -17,16 +17,12 @@ namespace fs = std::filesystem;
 constexpr const char* kSingleFile = "model.safetensors";
 constexpr const char* kIndexFile = "model.safetensors.index.json";
 
-// A checkpoint's file that cannot be read is the model's fault, not a clip's; the machine's faults
-// stay what they are.
 template <class Read>
 auto read_model_file(Read read) {
   try {
     return read();
   } catch (const Error& error) {
-    const bool is_machine =
-        error.code() == ErrorCode::kOutOfMemory || error.code() == ErrorCode::kIo;
-    throw Error(is_machine ? error.code() : ErrorCode::kBadModel, error.what());
+    throw Error(model_file_code(error.code()), error.what());
   }
 }
 

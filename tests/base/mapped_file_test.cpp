@@ -88,6 +88,13 @@ TEST_SUITE("base/mapped_file") {
     }
   }
 
+  TEST_CASE("a model's file that cannot be read is the model's fault, or the machine's") {
+    CHECK(model_file_code(ErrorCode::kNotFound) == ErrorCode::kBadModel);
+    CHECK(model_file_code(ErrorCode::kUnreadable) == ErrorCode::kBadModel);
+    CHECK(model_file_code(ErrorCode::kOutOfMemory) == ErrorCode::kOutOfMemory);
+    CHECK(model_file_code(ErrorCode::kIo) == ErrorCode::kIo);
+  }
+
   TEST_CASE("a text file longer than its limit is refused") {
     const fs::path path = write(fresh_folder() / "text", "12345");
     CHECK(read_text_file(path, 5) == "12345");

@@ -30,8 +30,8 @@ struct ConfigFolder {
   friend bool operator==(const ConfigFolder&, const ConfigFolder&) = default;
 };
 
-// Throws Error(kBadModel) when a file cannot be read; kUnavailable naming the file when the folder
-// holds an adapter (LoRA): its captions are not those of the base model.
+// Throws Error(model_file_code()) when a file cannot be read; kUnavailable naming the file when the
+// folder holds an adapter (LoRA): its captions are not those of the base model.
 ConfigFolder read_config_folder(const std::filesystem::path& folder);
 
 struct Parts {
