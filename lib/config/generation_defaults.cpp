@@ -65,10 +65,10 @@ std::set<std::string> apply_generation_config(Preset& preset, const GenerationCo
   take("generation.length_penalty", to.length_penalty, config.length_penalty);
   take("generation.early_stopping", to.early_stopping, early_stopping_of(config));
   if (to.min_new_tokens > to.max_new_tokens) {
-    if (preset.given.contains("generation.min_new_tokens")) {
-      to.max_new_tokens = to.min_new_tokens;
-    } else {
+    if (taken.contains("generation.min_new_tokens")) {
       to.min_new_tokens = to.max_new_tokens;
+    } else if (taken.contains("generation.max_new_tokens")) {
+      to.max_new_tokens = to.min_new_tokens;
     }
   }
   return taken;

@@ -17,7 +17,7 @@ namespace caption::config {
 
 // Sets the generation keys that are not in preset.given and that the file has; returns them
 // ("generation.top_k"). A temperature below 0.00001, with which nothing else can be drawn, becomes
-// 0; of min_new_tokens and max_new_tokens the one that was given wins.
+// 0; where min_new_tokens exceeds max_new_tokens, the one from the file gives way.
 std::set<std::string> apply_generation_config(Preset& preset,
                                               const model::GenerationConfig& config);
 

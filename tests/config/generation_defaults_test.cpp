@@ -98,6 +98,13 @@ TEST_SUITE("config/generation_defaults") {
     preset = parse_preset("generation: {min_new_tokens: 64}\n", "p.yaml");
     apply_generation_config(preset, config);
     CHECK(preset.generation.max_new_tokens == 64);
+
+    // Two that were given contradict each other still: the caller is told.
+    preset = parse_preset("generation: {max_new_tokens: 16}\n", "p.yaml");
+    apply_override(preset, {"generation.min_new_tokens", "64", "--min-new-tokens"});
+    apply_generation_config(preset, config);
+    CHECK(preset.generation.min_new_tokens == 64);
+    CHECK(preset.generation.max_new_tokens == 16);
   }
 
   TEST_CASE("--quality and --speed are given") {
