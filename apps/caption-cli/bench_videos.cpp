@@ -225,6 +225,9 @@ int bench_videos(const BenchVideos& wanted, const config::LoadedPreset& loaded,
   if (found.inputs.empty()) {
     throw Error(ErrorCode::kUsage, "bench: no file in what was given; name videos or folders");
   }
+  for (const std::string& skipped : pipeline::describe_skipped(found))
+    log_warning("bench", skipped);
+  const std::vector<pipeline::Input> inputs = pipeline::to_inputs(found.inputs);
   const std::filesystem::path folder = loaded.path.parent_path();
   const std::unique_ptr<model::CaptionModel> model = config::open_model(preset, folder);
   const bench::DecoderCosts costs = {
@@ -247,7 +250,7 @@ int bench_videos(const BenchVideos& wanted, const config::LoadedPreset& loaded,
       variants = weight_variants(preset, folder, options.engine);
     }
     bench::PriceReport prices =
-        measure_prices(wanted, *model, found.inputs, options, costs, std::move(variants));
+        measure_prices(wanted, *model, inputs, options, costs, std::move(variants));
     prices.subject = report.subject;
     if (wanted.json != "-") std::cout << bench::to_table(prices);
     if (!wanted.json.empty()) write_text(wanted.json, bench::to_json(prices));
@@ -259,7 +262,7 @@ int bench_videos(const BenchVideos& wanted, const config::LoadedPreset& loaded,
   for (int round = 0; round < wanted.repeat; ++round) {
     log_info("bench",
              "videos, run " + std::to_string(round + 1) + " of " + std::to_string(wanted.repeat));
-    report.runs.push_back(run_once(*model, found.inputs, options, costs, records));
+    report.runs.push_back(run_once(*model, inputs, options, costs, records));
   }
   report.after = measure_machine(preset, machine);
   if (!wanted.references.empty()) {

@@ -7,7 +7,6 @@
 #include <cerrno>
 #include <cstring>
 #include <iostream>
-#include <iterator>
 #include <memory>
 #include <optional>
 #include <string>
@@ -44,35 +43,15 @@ struct RunFlags {
   bool quiet = false;
 };
 
-std::vector<std::string> read_paths_from_stdin(char separator) {
-  std::vector<std::string> paths;
-  for (std::string path; std::getline(std::cin, path, separator);) {
-    if (!path.empty()) paths.push_back(path);
-  }
-  return paths;
-}
-
 std::vector<pipeline::Input> find_inputs(const RunFlags& flags) {
-  std::vector<std::string> paths;
-  for (const std::string& path : flags.paths) {
-    if (path != "-") {
-      paths.push_back(path);
-      continue;
-    }
-    for (std::string& line : read_paths_from_stdin(flags.null_separated ? '\0' : '\n')) {
-      paths.push_back(std::move(line));
-    }
-  }
-  pipeline::FoundVideos found = pipeline::find_videos(paths);
-  if (found.num_duplicates > 0) {
-    log_warning("run", std::to_string(found.num_duplicates) +
-                           " paths name a clip that is already in the list; it is captioned once");
-  }
+  const pipeline::FoundVideos found = pipeline::find_videos(
+      flags.paths, {.descriptor = STDIN_FILENO, .separator = flags.null_separated ? '\0' : '\n'});
+  for (const std::string& skipped : pipeline::describe_skipped(found)) log_warning("run", skipped);
   if (found.inputs.empty()) {
     throw Error(ErrorCode::kUsage,
                 "run: no file in what was given; name videos or folders of them");
   }
-  return std::move(found.inputs);
+  return pipeline::to_inputs(found.inputs);
 }
 
 // Text for a reader, JSON lines for a program.
