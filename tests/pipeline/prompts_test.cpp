@@ -52,6 +52,30 @@ TEST_SUITE("pipeline/prompts") {
                                                     {"keys", "a\tb"}});
   }
 
+  TEST_CASE("a byte order mark belongs to no name") {
+    const fs::path path = write_file("prompts_bom.txt", "\xEF\xBB\xBFshort\tx\r\n");
+    CHECK(read_prompts(path) == std::vector<Prompt>{{"short", "x"}});
+    const fs::path comment = write_file("prompts_bom.txt", "\xEF\xBB\xBF# none\na\tx\n");
+    CHECK(read_prompts(comment) == std::vector<Prompt>{{"a", "x"}});
+  }
+
+  TEST_CASE("a file that cannot be read is wrong usage") {
+    const auto code_of = [](const fs::path& path) {
+      try {
+        read_prompts(path);
+        return ErrorCode::kInternal;
+      } catch (const Error& error) {
+        CHECK(std::string(error.what()).find(path.string()) == 0);
+        return error.code();
+      }
+    };
+    CHECK(code_of(CAPTION_TEST_TMP) == ErrorCode::kUsage);
+    CHECK(code_of("/no/such/prompts.txt") == ErrorCode::kUsage);
+    CHECK(code_of("/dev/null") == ErrorCode::kUsage);
+    CHECK(code_of(write_file("prompts_large.txt", std::string((1u << 20) + 1, 'x'))) ==
+          ErrorCode::kUsage);
+  }
+
   TEST_CASE("a broken file is refused at its line") {
     CHECK(refusal("a\tx\nb\ty\na\tz\n").find(":3: a second prompt is named \"a\"") !=
           std::string::npos);
@@ -59,7 +83,6 @@ TEST_SUITE("pipeline/prompts") {
     CHECK(refusal("a\t \n").find("has no prompt") != std::string::npos);
     CHECK(refusal("# nothing\n").find("no prompt in it") != std::string::npos);
     CHECK(refusal("a\t\xff\n").find("UTF-8") != std::string::npos);
-    CHECK_THROWS_AS(read_prompts("/nowhere/prompts.txt"), Error);
   }
 
   TEST_CASE("every clip is read once and answers every prompt, in any order of finish") {
