@@ -5,6 +5,7 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
 #include <iostream>
 #include <memory>
@@ -145,7 +146,7 @@ void skip_finished(const records::RecordFile& file, const RunFlags& flags,
 pipeline::ProgressStyle progress_style(const RunFlags& flags) {
   // A live line and a caption that grows would write over each other.
   if (flags.quiet || flags.stream) return pipeline::ProgressStyle::kSilent;
-  return stderr_is_terminal() ? pipeline::ProgressStyle::kLive : pipeline::ProgressStyle::kSparse;
+  return pipeline::choose_progress_style(stderr_is_terminal(), std::getenv("TERM"));
 }
 
 int report(const pipeline::Outcome& outcome, const pipeline::ThreadPlan& threads,
