@@ -62,8 +62,10 @@ int run_main(int argc, char** argv) {
     root.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
     const bool is_help = error.get_exit_code() == static_cast<int>(CLI::ExitCodes::Success);
-    if (is_help) return root.exit(error);  // prints it
-    return fail(std::string(error.what()) + "; caption-cli --help shows the way", kExitUsage);
+    if (!is_help) {
+      return fail(std::string(error.what()) + "; caption-cli --help shows the way", kExitUsage);
+    }
+    exit_code = root.exit(error);  // prints it
   }
   std::cout.flush();
   if (!std::cout) return fail("standard output: cannot write", kExitIo);

@@ -10,11 +10,6 @@
 namespace caption::config {
 namespace {
 
-bool runs_here(WeightFormat format) {
-  return format != WeightFormat::kF16 && format != WeightFormat::kAwq &&
-         format != WeightFormat::kGptq;
-}
-
 DType kv_dtype(const Preset& preset) {
   switch (preset.quantization.kv_cache) {
     case KvFormat::kF32: return DType::kF32;
@@ -66,6 +61,15 @@ std::string join(const std::vector<std::string>& parts) {
   return out;
 }
 
+// What to give in place of what is missing. The preset cpu itself lacks nothing: there a flag does.
+std::string way_out(const Preset& preset) {
+  if (preset.name != "cpu") return "--preset cpu runs here";
+  if (!runs_here(preset.quantization.weights)) {
+    return "weights may be " + choice_names<WeightFormat>();
+  }
+  return "leave it out";
+}
+
 }  // namespace
 
 model::WeightType weight_type(const Preset& preset) {
@@ -96,9 +100,8 @@ void require_available(const Preset& preset, bool has_cuda_kernels) {
   const std::vector<std::string> missing = missing_features(preset, has_cuda_kernels);
   if (missing.empty()) return;
   throw Error(ErrorCode::kUnavailable, "preset " + preset.name + ": what is asked for needs " +
-                                           join(missing) +
-                                           ", which this build does not have; --preset cpu runs "
-                                           "here");
+                                           join(missing) + ", which this build does not have; " +
+                                           way_out(preset));
 }
 
 void require_consistent(const Preset& preset) {

@@ -28,6 +28,17 @@ TEST_SUITE("config/resolve") {
     CHECK(refusal(load_preset("h100", machine, false).preset, false) ==
           "preset h100: what is asked for needs CUDA kernels, awq weights and speculative "
           "decoding, which this build does not have; --preset cpu runs here");
+    Preset cpu = load_preset("cpu", machine, false).preset;
+    cpu.quantization.weights = WeightFormat::kAwq;
+    CHECK(
+        refusal(cpu, false) ==
+        "preset cpu: what is asked for needs awq weights, which this build does not have; weights "
+        "may be f32, bf16, int8, int4, nf4, w8a8");
+    cpu.quantization.weights = WeightFormat::kBF16;
+    cpu.device.type = DeviceType::kCuda;
+    CHECK(refusal(cpu, false) ==
+          "preset cpu: what is asked for needs CUDA kernels, which this build does not have; leave "
+          "it out");
     Preset preset = parse_preset("model: {vision: a, llm: b, projector: c, adapter: d}\n", "p");
     CHECK(refusal(preset, false).find("LoRA") != std::string::npos);
   }
