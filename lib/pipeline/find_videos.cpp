@@ -224,8 +224,8 @@ std::vector<Input> to_inputs(const InputList& list) {
 std::vector<std::string> describe_skipped(const FoundVideos& found) {
   std::vector<std::string> out;
   if (found.num_duplicates > 0) {
-    out.push_back(counted(found.num_duplicates, "path names a clip that is in the list already",
-                          "paths name clips that are in the list already") +
+    out.push_back(counted(found.num_duplicates, "path names a clip that is already in the list",
+                          "paths name clips that are already in the list") +
                   "; each clip is captioned once");
   }
   for (std::size_t i = 0; i < kNumSkipReasons; ++i) {

@@ -69,8 +69,9 @@ TEST_SUITE("app/resume") {
     const std::string out = (folder.path() / "c.jsonl").string();
     const fs::path late = folder.path() / "late.mp4";
     const std::string good = sample_video("city-000-h264.mp4").string();
+    write_text(late, "not yet");
     CHECK(run_cli({"run", "-o", out, late.string(), good}).exit_code == 1);
-    fs::copy(sample_video("bridge-006-h264.mp4"), late);
+    fs::copy(sample_video("bridge-006-h264.mp4"), late, fs::copy_options::overwrite_existing);
     CHECK(run_cli({"run", "-o", out, late.string(), good}).exit_code == 1);
     CHECK(captions_of(out).at(late.string()) == "");
     CHECK(run_cli({"run", "-o", out, "--retry-failed", late.string(), good}).exit_code == 0);

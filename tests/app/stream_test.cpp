@@ -37,7 +37,9 @@ TEST_SUITE("app/stream") {
     const Finished again = run_cli({"run", video(), "--stream", "-o", out});
     CHECK(again.exit_code == 0);
     CHECK(again.out == "");
-    const Finished failed = run_cli({"run", "/nowhere.mp4", "--stream"});
+    const std::string broken = (folder.path() / "broken.mp4").string();
+    write_text(broken, "no video");
+    const Finished failed = run_cli({"run", broken, "--stream"});
     CHECK(failed.exit_code == 1);
     CHECK(failed.out == "");
   }

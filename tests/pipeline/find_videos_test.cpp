@@ -147,7 +147,7 @@ TEST_SUITE("pipeline/find_videos") {
     CHECK(found.inputs.origin(0) == Origin::kNamed);
     CHECK(found.num_duplicates == 2);
     CHECK(describe_skipped(found) ==
-          Names{"2 paths name clips that are in the list already; each clip is captioned once"});
+          Names{"2 paths name clips that are already in the list; each clip is captioned once"});
   }
 
   TEST_CASE("the way over a link and back is another way") {
