@@ -1,5 +1,8 @@
 #include "base/error.h"
 
+#include <cerrno>
+#include <cstring>
+
 namespace caption {
 
 std::string_view error_code_name(ErrorCode code) {
@@ -26,6 +29,33 @@ std::string_view error_code_name(ErrorCode code) {
     case ErrorCode::kInternal: return "internal";
   }
   return "internal";
+}
+
+bool is_of_machine(ErrorCode code) {
+  return code == ErrorCode::kOutOfMemory || code == ErrorCode::kIo;
+}
+
+ErrorCode error_code_of_errno(int error_number) {
+  switch (error_number) {
+    case ENOENT:
+    case ENOTDIR: return ErrorCode::kNotFound;
+    case EACCES:
+    case EPERM: return ErrorCode::kUnreadable;
+    case EAGAIN:
+    case EMFILE:
+    case ENFILE:
+    case ENOMEM: return ErrorCode::kOutOfMemory;
+    default: return ErrorCode::kIo;
+  }
+}
+
+std::string describe_errno(int error_number) {
+  const std::string text = std::strerror(error_number);
+  switch (error_number) {
+    case EMFILE: return text + " (ulimit -n raises the limit)";
+    case EFBIG: return text + " (ulimit -f raises the limit)";
+    default: return text;
+  }
 }
 
 namespace internal {

@@ -7,7 +7,6 @@
 
 #include <cerrno>
 #include <cstdint>
-#include <cstring>
 #include <string>
 #include <utility>
 
@@ -16,16 +15,9 @@
 namespace caption {
 namespace {
 
-std::string reason(int error_number) { return std::strerror(error_number); }
-
-ErrorCode code_of(int error_number) {
-  switch (error_number) {
-    case ENOENT:
-    case ENOTDIR: return ErrorCode::kNotFound;
-    case EACCES:
-    case EPERM: return ErrorCode::kUnreadable;
-    default: return ErrorCode::kIo;
-  }
+[[noreturn]] void fail(const std::filesystem::path& path, int error_number) {
+  throw Error(error_code_of_errno(error_number),
+              path.string() + ": " + describe_errno(error_number));
 }
 
 const char* kind_of(mode_t mode) {
@@ -41,14 +33,14 @@ class OpenFile {
   explicit OpenFile(const std::filesystem::path& path) {
     struct stat status {};
     if (::stat(path.c_str(), &status) != 0) {
-      throw Error(code_of(errno), path.string() + ": " + reason(errno));
+      fail(path, errno);
     }
     if (!S_ISREG(status.st_mode)) {
       throw Error(ErrorCode::kNotRegularFile,
                   path.string() + ": is " + kind_of(status.st_mode) + ", not a regular file");
     }
     descriptor_ = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    if (descriptor_ < 0) throw Error(code_of(errno), path.string() + ": " + reason(errno));
+    if (descriptor_ < 0) fail(path, errno);
     size_bytes_ = static_cast<std::size_t>(status.st_size);
   }
   ~OpenFile() { ::close(descriptor_); }
@@ -71,7 +63,9 @@ MappedFile::MappedFile(const std::filesystem::path& path) : path_(path) {
   if (size_bytes_ == 0) return;
   void* address = ::mmap(nullptr, size_bytes_, PROT_READ, MAP_PRIVATE, file.descriptor(), 0);
   if (address == MAP_FAILED) {
-    throw Error(ErrorCode::kIo, path.string() + ": cannot map: " + reason(errno));
+    const int error_number = errno;
+    throw Error(error_code_of_errno(error_number),
+                path.string() + ": cannot map: " + describe_errno(error_number));
   }
   begin_ = static_cast<const std::byte*>(address);
 }
