@@ -22,6 +22,7 @@ std::string read_model_file(const std::filesystem::path& path) {
   try {
     return read_text_file(path);
   } catch (const Error& error) {
+    if (is_of_machine(error.code())) throw;
     throw Error(ErrorCode::kBadModel, error.what());
   }
 }
