@@ -23,6 +23,7 @@ auto read_model_file(Read read) {
   try {
     return read();
   } catch (const Error& error) {
+    if (is_of_machine(error.code())) throw;
     throw Error(ErrorCode::kBadModel, error.what());
   }
 }

@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "golden.h"
+#include "tests/support/no_descriptors.h"
 
 namespace caption::eval {
 namespace {
@@ -35,6 +36,12 @@ bool has_dictionary() {
 }  // namespace
 
 TEST_SUITE("eval/korean_stemmer") {
+  TEST_CASE("a dictionary that the machine cannot open is an error, not another way to score") {
+    if (!has_dictionary()) return;
+    const test::NoDescriptors none;
+    CHECK_THROWS_AS(KoreanStemmer(), Error);
+  }
+
   TEST_CASE("particles come off where the final consonant allows them") {
     const Case cases[] = {
         {"하늘이", "하늘"},

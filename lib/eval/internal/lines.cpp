@@ -13,6 +13,7 @@ MappedFile open_reference(const std::filesystem::path& path) {
   try {
     return MappedFile(path);
   } catch (const Error& error) {
+    if (is_of_machine(error.code())) throw;
     throw Error(ErrorCode::kBadReference, error.what());
   }
 }
