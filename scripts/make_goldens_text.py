@@ -5,11 +5,14 @@ Every case is a model folder (tokenizer.model, tokenizer_config.json, ...) plus 
   texts      [{text, ids, plain_ids, decoded}]: encode(text); encode(text) with special tokens
              spelled out (split_special_tokens); decode(ids, skip_special_tokens=True)
   sequences  [{ids, decoded}]: decode() of ids no text encodes to, broken byte runs above all
-The oracle is LlamaTokenizerFast, converted from tokenizer.model (or run from tokenizer.json).
+The oracle is LlamaTokenizerFast, converted from tokenizer.model (or run from tokenizer.json). It turns
+every byte of a broken run of byte tokens into U+FFFD; for the run that ends the ids, which a limit on
+tokens may have cut inside a character, the oracle is sentencepiece, which keeps the whole characters.
 
 Run: /path/to/venv/bin/python scripts/make_goldens_text.py   (transformers 4.57.6, sentencepiece)
 """
 import io
+import itertools
 import json
 import logging
 import os
@@ -100,8 +103,24 @@ def sequences(tokenizer, rng):
             to_ids(b"\xe2\x96\x81"), to_ids(b"\xed\xa0\x80"), to_ids(b"\xf4\x90\x80\x80"), to_ids(b"\xc0\x80"),
             [1] + to_ids(b" x"), [word, word, 2, word], [1, 2], [0], [],
         ]
+        cut = "👩‍🎤 뷁쀍".encode()
+        lists += [[word] + to_ids(cut[:length]) for length in (5, 9, 12, 13, 14, 15, 16, 17)]
+        lists += [to_ids(b"A\xea\xb0\x80\xff\xeb\x82") + [2], to_ids(b"\xed\xa0\x80\xea\xb0\x80\xf0\x9f\x98"),
+                  to_ids("가".encode() + b"\xeb") + [word] + to_ids("나".encode() + b"\xeb\x8b")]
         lists += [to_ids(rng.randbytes(rng.randrange(1, 9))) + [word] for _ in range(12)]
     return lists
+
+
+def decoded(oracle, pieces, ids):
+    text = oracle.decode(ids, skip_special_tokens=True)
+    first_byte = pieces.piece_to_id("<0x00>")
+    spoken = [i for i in ids if i not in oracle.all_special_ids]
+    run = list(itertools.takewhile(lambda i: first_byte <= i < first_byte + 256, reversed(spoken)))[::-1]
+    raw = bytes(i - first_byte for i in run)
+    if not pieces.is_byte(first_byte) or raw.decode("utf-8", "ignore").encode() == raw:
+        return text
+    assert text.endswith("\ufffd" * len(run))
+    return text[:len(text) - len(run)] + pieces.decode(run)
 
 
 def write_case(name, train_options, config, extra_files=None, fast_json=False):
@@ -128,12 +147,13 @@ def write_case(name, train_options, config, extra_files=None, fast_json=False):
         ids = oracle(text, split_special_tokens=False)["input_ids"]
         texts.append({"text": text, "ids": ids, "plain_ids": plain,
                       "decoded": oracle.decode(ids, skip_special_tokens=True)})
-    decoded = [{"ids": ids, "decoded": oracle.decode(ids, skip_special_tokens=True)}
-               for ids in sequences(oracle, random.Random(SEED))]
+    pieces = sentencepiece.SentencePieceProcessor(model_file=str(folder / "tokenizer.model"))
+    rows = [{"ids": ids, "decoded": decoded(oracle, pieces, ids)}
+            for ids in sequences(oracle, random.Random(SEED))]
     lines = lambda rows: ",\n".join("  " + json.dumps(row, ensure_ascii=False) for row in rows)
     (folder / "expected.json").write_text(
         "{\n" + f' "vocab_size": {len(oracle)},\n "texts": [\n{lines(texts)}\n ],\n'
-        + f' "sequences": [\n{lines(decoded)}\n ]\n' + "}\n")
+        + f' "sequences": [\n{lines(rows)}\n ]\n' + "}\n")
 
 
 def main():

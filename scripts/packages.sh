@@ -1,5 +1,5 @@
 # Sourced by scripts/demo and scripts/test: installs what is missing from the distribution.
-# The names are the same in Debian 12 and Ubuntu 24.04.
+# The names are the same in Debian 12, Debian 13 and Ubuntu 24.04.
 
 build_packages=(
   g++ cmake ninja-build pkg-config

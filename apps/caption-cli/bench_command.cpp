@@ -185,7 +185,7 @@ engine::EngineOptions make_engine_options(const config::Preset& preset, const Ma
                                                           largest_batch);
   const std::int64_t kv_cache_bytes = config::plan_kv_cache_bytes(largest, subject.decoder().spec(),
                                                                   held_bytes, machine.memory_bytes);
-  engine::EngineOptions options = config::engine_options(preset, kv_cache_bytes, Hash128{});
+  engine::EngineOptions options = config::engine_options(preset, kv_cache_bytes, Sha256{});
   options.disk = {};  // a run must not find what another has left
   return options;
 }

@@ -13,6 +13,7 @@
 #include "bench/process_memory.h"
 #include "bench/video_report.h"
 #include "config/choices.h"
+#include "config/generation_defaults.h"
 #include "config/resolve.h"
 #include "eval/corpus.h"
 #include "eval/evaluate.h"
@@ -41,11 +42,12 @@ pipeline::Options make_options(const config::Preset& preset, const Machine& mach
                                model::CaptionModel& model) {
   pipeline::Options options = pipeline_options(preset, machine, model, model.content_hash());
   options.engine.disk = {};  // a run must not find what another has left
+  options.vision_cache = {};
   options.prompts = {{.name = "", .text = preset.generation.prompt}};
   return options;
 }
 
-bench::VideoRun run_once(model::CaptionModel& model, const std::vector<pipeline::Input>& inputs,
+bench::VideoRun run_once(model::CaptionModel& model, const pipeline::InputList& inputs,
                          const pipeline::Options& options, const bench::DecoderCosts& costs,
                          std::vector<records::Record>& records) {
   CollectingSink sink;
@@ -59,6 +61,7 @@ bench::VideoRun run_once(model::CaptionModel& model, const std::vector<pipeline:
   std::vector<double> clip_ms;
   std::vector<bench::SequenceLengths> lengths;
   for (const records::Record& record : sink.records) {
+    if (!record.copy_of.empty()) continue;  // nothing was computed for it
     ++run.num_clips;
     if (record.status == records::Status::kFailed) {
       ++run.num_failed;
@@ -182,7 +185,7 @@ std::vector<PricedOptions> attention_variants(const engine::EngineOptions& optio
 }
 
 bench::PriceReport measure_prices(const BenchVideos& wanted, model::CaptionModel& model,
-                                  const std::vector<pipeline::Input>& inputs,
+                                  const pipeline::InputList& inputs,
                                   const pipeline::Options& options,
                                   const bench::DecoderCosts& costs,
                                   std::vector<PricedOptions> variants) {
@@ -219,14 +222,19 @@ bench::PriceReport measure_prices(const BenchVideos& wanted, model::CaptionModel
 
 int bench_videos(const BenchVideos& wanted, const config::LoadedPreset& loaded,
                  const Machine& machine) {
-  const config::Preset& preset = loaded.preset;
+  config::Preset preset = loaded.preset;
   config::require_available(preset, has_cuda_kernels());
   const pipeline::FoundVideos found = pipeline::find_videos(wanted.paths);
   if (found.inputs.empty()) {
     throw Error(ErrorCode::kUsage, "bench: no file in what was given; name videos or folders");
   }
+  for (const std::string& skipped : pipeline::describe_skipped(found))
+    log_warning("bench", skipped);
+  const pipeline::InputList& inputs = found.inputs;
   const std::filesystem::path folder = loaded.path.parent_path();
   const std::unique_ptr<model::CaptionModel> model = config::open_model(preset, folder);
+  config::adopt_generation_config(preset, model->generation_config());
+  config::require_consistent(preset);
   const bench::DecoderCosts costs = {
       .shape = find_preset_shape(preset.model, folder).shape.text.value(),
       .weights = weight_layout_of(preset.quantization)};
@@ -247,7 +255,7 @@ int bench_videos(const BenchVideos& wanted, const config::LoadedPreset& loaded,
       variants = weight_variants(preset, folder, options.engine);
     }
     bench::PriceReport prices =
-        measure_prices(wanted, *model, found.inputs, options, costs, std::move(variants));
+        measure_prices(wanted, *model, inputs, options, costs, std::move(variants));
     prices.subject = report.subject;
     if (wanted.json != "-") std::cout << bench::to_table(prices);
     if (!wanted.json.empty()) write_text(wanted.json, bench::to_json(prices));
@@ -259,7 +267,7 @@ int bench_videos(const BenchVideos& wanted, const config::LoadedPreset& loaded,
   for (int round = 0; round < wanted.repeat; ++round) {
     log_info("bench",
              "videos, run " + std::to_string(round + 1) + " of " + std::to_string(wanted.repeat));
-    report.runs.push_back(run_once(*model, found.inputs, options, costs, records));
+    report.runs.push_back(run_once(*model, inputs, options, costs, records));
   }
   report.after = measure_machine(preset, machine);
   if (!wanted.references.empty()) {

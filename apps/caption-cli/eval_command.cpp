@@ -10,9 +10,11 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/error.h"
+#include "base/log.h"
 #include "eval/corpus.h"
 #include "eval/evaluate.h"
 #include "eval/report.h"
@@ -79,7 +81,38 @@ void write_text(const std::string& path, const std::string& text) {
   if (!file) throw Error(ErrorCode::kIo, path + ": the report could not be written");
 }
 
+// Several problems are a line each on stderr before the error that counts them.
+void require_no_problems(const eval::Problems& problems) {
+  if (problems.count() <= 1) return problems.throw_if_any();
+  for (const std::string& problem : problems.shown()) log(LogLevel::kError, "eval", problem);
+  const auto num_shown = static_cast<std::int64_t>(problems.shown().size());
+  throw Error(ErrorCode::kBadReference,
+              std::to_string(problems.count()) +
+                  " lines or files cannot be used, so nothing is scored" +
+                  (problems.count() > num_shown
+                       ? "; the first " + std::to_string(num_shown) + " are named above"
+                       : ""));
+}
+
+// All that is wrong with captions and references is said at once; a score over a part of them would
+// pass for one over all.
+eval::Corpus read_corpus(const EvalFlags& flags) {
+  eval::Problems problems;
+  const eval::References references =
+      eval::read_references(flags.references, flags.reference_field, problems);
+  eval::Captions captions = eval::read_captions(flags.captions, problems);
+  require_no_problems(problems);
+  eval::Corpus corpus =
+      eval::pair_up(references, eval::choose_prompt(std::move(captions.entries), flags.prompt),
+                    chosen_match(flags.match));
+  corpus.num_superseded = captions.num_superseded;
+  return corpus;
+}
+
 void run_eval(const EvalFlags& flags) {
+  if (flags.captions == eval::kStandardInput && flags.references == eval::kStandardInput) {
+    throw Error(ErrorCode::kUsage, "captions and references cannot both come from standard input");
+  }
   if (flags.json == "-" && flags.per_clip == "-") {
     throw Error(ErrorCode::kUsage, "--json and --per-clip cannot both go to stdout");
   }
@@ -91,12 +124,7 @@ void run_eval(const EvalFlags& flags) {
   options.bootstrap.num_resamples = flags.num_resamples;
   options.bootstrap.seed = flags.seed;
 
-  const eval::References references =
-      eval::read_references(flags.references, flags.reference_field);
-  const eval::Corpus corpus = eval::pair_up(
-      references, eval::choose_prompt(eval::read_captions(flags.captions), flags.prompt),
-      chosen_match(flags.match));
-  const eval::Report report = eval::evaluate(corpus, options);
+  const eval::Report report = eval::evaluate(read_corpus(flags), options);
 
   if (!flags.json.empty()) write_text(flags.json, eval::to_json(report));
   if (!flags.per_clip.empty()) write_text(flags.per_clip, eval::to_clip_lines(report));
@@ -109,12 +137,16 @@ void run_eval(const EvalFlags& flags) {
 void add_eval_command(CLI::App& root, int& exit_code) {
   const auto flags = std::make_shared<EvalFlags>();
   CLI::App* command = root.add_subcommand("eval", "Score captions against references");
-  command->add_option("captions", flags->captions, "Captions as `run` writes them (JSONL)")
+  command
+      ->add_option("captions", flags->captions,
+                   "Captions as `run` writes them (JSONL), or - for standard input; of several "
+                   "records of a clip and prompt the last counts; all but failed ones are scored, "
+                   "truncated, looped and suspicious ones too")
       ->required();
   command
       ->add_option("--references", flags->references,
                    "JSONL of {\"video\", \"captions\": [...]} or {\"video\", \"caption\"}, or a "
-                   "folder of label files")
+                   "folder of label files, or - for standard input")
       ->required();
   command
       ->add_option("--reference-field", flags->reference_field,

@@ -20,6 +20,7 @@ int exit_code_of(ErrorCode code) {
     case ErrorCode::kNoFrames:
     case ErrorCode::kTooLarge:
     case ErrorCode::kTimeout:
+    case ErrorCode::kChanged:
     case ErrorCode::kDecode:
     case ErrorCode::kTooLong: return kExitClipsFailed;
     case ErrorCode::kCancelled: return kExitInterrupted;

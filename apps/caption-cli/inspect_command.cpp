@@ -13,6 +13,7 @@
 #include "backend/machine.h"
 #include "base/error.h"
 #include "base/json.h"
+#include "config/resources.h"
 #include "exit_codes.h"
 #include "model/caption_model.h"
 #include "pipeline/threads.h"
@@ -111,7 +112,7 @@ void inspect_video(const std::string& path, const InspectFlags& flags) {
 
 void inspect_model(const std::string& path) {
   const std::unique_ptr<model::CaptionModel> model =
-      model::open_model(path, model::WeightType::kBF16);
+      model::open_model(path, model::WeightType::kBF16, DigestCache(config::digest_folder()));
   const model::DecoderSpec& spec = model->decoder().spec();
   std::cout << records::escape_file_name(path) << "\n";
   print_line("family", std::string(model->family()));
@@ -176,7 +177,9 @@ void add_inspect_command(CLI::App& root, int& exit_code) {
   auto flags = std::make_shared<InspectFlags>();
   command->add_option("paths", flags->paths, "videos and model folders")->type_name("PATH");
   command->add_flag("--machine", flags->machine, "processor, memory and CUDA of this machine");
-  command->add_option("-o,--output", flags->sheet, "contact sheet of the frames (default: NAME.frames.png here)")
+  command
+      ->add_option("-o,--output", flags->sheet,
+                   "contact sheet of the frames (default: NAME.frames.png here)")
       ->type_name("FILE.png");
   command
       ->add_option("--dump-frames", flags->frames_folder,

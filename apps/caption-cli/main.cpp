@@ -1,32 +1,23 @@
 // caption-cli: folders of video into Korean captions. One file per command; this one knows only
-// their names and what an error means for the process.
+// their names.
 #include <CLI/CLI.hpp>
-#include <algorithm>
 #include <cstdlib>
-#include <iostream>
-#include <new>
 #include <string>
 
 #include "backend/cpu_tier.h"
 #include "base/error.h"
-#include "base/log.h"
 #include "bench_command.h"
 #include "eval_command.h"
 #include "exit_codes.h"
 #include "inspect_command.h"
 #include "plan_command.h"
 #include "presets_command.h"
-#include "records/file_name.h"
+#include "process.h"
 #include "run_command.h"
+#include "write_text.h"
 
 namespace caption::cli {
 namespace {
-
-// One line on stderr, whatever the message holds.
-int fail(const std::string& message, int exit_code) {
-  log(LogLevel::kError, "caption-cli", records::escape_file_name(message));
-  return exit_code;
-}
 
 // For tests and measurements: every stream asks choose_cpu_tier(), which reads the variable.
 void add_tier_option(CLI::App& root) {
@@ -62,26 +53,27 @@ int run_main(int argc, char** argv) {
     root.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
     const bool is_help = error.get_exit_code() == static_cast<int>(CLI::ExitCodes::Success);
-    if (is_help) return root.exit(error);  // prints it
-    return fail(std::string(error.what()) + "; caption-cli --help shows the way", kExitUsage);
+    if (!is_help) {
+      return fail(std::string(error.what()) + "; caption-cli --help shows the way", kExitUsage);
+    }
+    root.exit(error);  // prints it
   }
-  std::cout.flush();
-  if (!std::cout) return fail("standard output: cannot write", kExitIo);
+  flush_stdout();
   return exit_code;
+}
+
+int guarded_main(int argc, char** argv) noexcept {
+  try {
+    return run_main(argc, argv);
+  } catch (...) {
+    return report_exception();
+  }
 }
 
 }  // namespace
 }  // namespace caption::cli
 
 int main(int argc, char** argv) {
-  using namespace caption;
-  try {
-    return cli::run_main(argc, argv);
-  } catch (const Error& error) {
-    return cli::fail(error.what(), cli::exit_code_of(error.code()));
-  } catch (const std::bad_alloc&) {
-    return cli::fail("out of memory", cli::kExitUnavailable);
-  } catch (const std::exception& error) {
-    return cli::fail(std::string("internal error: ") + error.what(), cli::kExitInternal);
-  }
+  caption::cli::prepare_process();
+  return caption::cli::guarded_main(argc, argv);
 }

@@ -1,5 +1,6 @@
 #include "pipeline_options.h"
 
+#include "config/identity.h"
 #include "config/resolve.h"
 #include "pipeline/threads.h"
 #include "sampling/sampler.h"
@@ -7,7 +8,7 @@
 namespace caption::cli {
 
 pipeline::Options pipeline_options(const config::Preset& preset, const Machine& machine,
-                                   model::CaptionModel& model, const Hash128& model_hash) {
+                                   model::CaptionModel& model, const Sha256& model_hash) {
   pipeline::Options options;
   options.threads = pipeline::plan_threads(config::num_threads(preset, machine));
   options.read = config::read_options(preset);
@@ -17,6 +18,9 @@ pipeline::Options pipeline_options(const config::Preset& preset, const Machine& 
   options.engine = config::engine_options(
       preset, config::plan_kv_cache_bytes(preset, decoder.spec(), held_bytes, machine.memory_bytes),
       model_hash);
+  options.vision_cache = {.folder = preset.engine.kv_cache_dir,
+                          .max_bytes = preset.engine.kv_cache_dir_bytes,
+                          .identity = config::vision_identity(preset, model_hash)};
   options.sampling = config::sampling_params(preset);
   options.stop_strings = preset.generation.stop;
   sampling::validate(options.sampling, decoder.spec().vocab);

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "backend/machine.h"
-#include "base/hash.h"
+#include "base/sha256.h"
 #include "config/preset.h"
 #include "model/caption_model.h"
 #include "pipeline/pipeline.h"
@@ -14,6 +14,6 @@ namespace caption::cli {
 // Throws Error(kOutOfMemory) when no pages are left, Error(kUsage) when the sampling does not go
 // together.
 pipeline::Options pipeline_options(const config::Preset& preset, const Machine& machine,
-                                   model::CaptionModel& model, const Hash128& model_hash);
+                                   model::CaptionModel& model, const Sha256& model_hash);
 
 }  // namespace caption::cli

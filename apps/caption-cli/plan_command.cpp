@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "backend/machine.h"
 #include "backend/stream.h"
@@ -21,6 +22,7 @@
 #include "pipeline/pipeline.h"
 #include "preset_flags.h"
 #include "preset_shape.h"
+#include "run_obstacles.h"
 
 namespace caption::cli {
 namespace {
@@ -165,6 +167,21 @@ void set_model(const config::LoadedPreset& loaded, bench::PlanInput& input) {
   }
 }
 
+// What keeps `run` from starting here, and where the plan is of another machine than this one.
+std::vector<std::string> find_obstacles(const PlanFlags& flags, const config::LoadedPreset& loaded,
+                                        const Machine& machine, const bench::PlanInput& input) {
+  std::vector<std::string> obstacles = run_obstacles(loaded);
+  const bool is_cuda_preset = loaded.preset.device.type == config::DeviceType::kCuda;
+  if (input.device == bench::PlanDevice::kCard && !is_cuda_preset) {
+    obstacles.push_back("planned for an " + input.device_name + "; the preset runs on the CPU");
+  }
+  if (flags.memory_gib.has_value() && input.device == bench::PlanDevice::kHost &&
+      input.memory_bytes > machine.memory_bytes) {
+    obstacles.emplace_back("planned for more memory than is here");
+  }
+  return obstacles;
+}
+
 bench::PlanInput make_input(const PlanFlags& flags) {
   const Machine machine = detect_machine();
   const config::LoadedPreset loaded = load_preset(flags.preset, machine);
@@ -193,13 +210,14 @@ bench::PlanInput make_input(const PlanFlags& flags) {
     set_host(flags, preset, machine, input);
   }
   set_rates(flags, preset, machine, input);
+  input.obstacles = find_obstacles(flags, loaded, machine, input);
   return input;
 }
 
 int run_plan(const PlanFlags& flags) {
   const bench::Plan plan = bench::make_plan(make_input(flags));
   std::cout << (flags.json ? bench::to_json(plan) : bench::to_text(plan));
-  return plan.can_run ? kExitOk : kExitUnavailable;
+  return plan.can_run() ? kExitOk : kExitUnavailable;
 }
 
 }  // namespace

@@ -3,20 +3,23 @@
 #include <CLI/CLI.hpp>
 #include <iostream>
 #include <memory>
+#include <set>
 #include <string>
 
 #include "backend/machine.h"
+#include "config/generation_defaults.h"
 #include "config/load_preset.h"
 #include "config/resolve.h"
 #include "exit_codes.h"
+#include "run_obstacles.h"
 
 namespace caption::cli {
 namespace {
 
-std::string availability(const config::Preset& preset) {
+std::string availability(const config::LoadedPreset& loaded) {
   std::string out;
-  for (const std::string& feature : config::missing_features(preset, has_cuda_kernels())) {
-    out += (out.empty() ? "needs " : ", ") + feature;
+  for (const std::string& obstacle : run_obstacles(loaded)) {
+    out += (out.empty() ? "does not run here: " : "; ") + obstacle;
   }
   return out.empty() ? "runs here" : out;
 }
@@ -25,8 +28,7 @@ void list_presets(const Machine& machine) {
   for (const config::PresetFile& file : config::list_presets()) {
     std::string state;
     try {
-      state =
-          availability(config::load_preset(file.path.string(), machine, has_cuda_kernels()).preset);
+      state = availability(config::load_preset(file.path.string(), machine, has_cuda_kernels()));
     } catch (const Error& error) {
       state = std::string("broken: ") + error.what();
     }
@@ -36,10 +38,15 @@ void list_presets(const Machine& machine) {
 }
 
 void show_preset(const std::string& name, const Machine& machine) {
-  const config::LoadedPreset loaded = config::load_preset(name, machine, has_cuda_kernels());
-  std::cout << "# " << loaded.path.string() << ": " << availability(loaded.preset) << "\n";
+  config::LoadedPreset loaded = config::load_preset(name, machine, has_cuda_kernels());
+  std::cout << "# " << loaded.path.string() << ": " << availability(loaded) << "\n";
   if (!loaded.note.empty()) std::cout << "# " << loaded.note << "\n";
-  std::cout << config::to_yaml(loaded.preset);
+  std::set<std::string> from_model;
+  if (const auto generation =
+          config::find_generation_config(loaded.preset, loaded.path.parent_path())) {
+    from_model = config::apply_generation_config(loaded.preset, *generation);
+  }
+  std::cout << config::to_yaml(loaded.preset, from_model);
 }
 
 }  // namespace

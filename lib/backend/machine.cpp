@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <cmath>
 #include <fstream>
-#include <iterator>
 
 #include "backend/internal/cgroup.h"
 #include "backend/internal/cpu_features.h"
@@ -36,7 +35,9 @@ int count_affine_cpus() {
 
 internal::CgroupLimits read_own_limits() {
   std::ifstream file("/proc/self/cgroup");
-  const std::string membership{std::istreambuf_iterator<char>(file), {}};
+  std::string membership;
+  // A file that cannot be read counts as an empty one; getline() does not throw.
+  for (std::string line; std::getline(file, line);) membership += line + "\n";
   return internal::read_cgroup_limits("/sys/fs/cgroup", membership);
 }
 

@@ -132,16 +132,21 @@ void ThreadPool::State::stop_and_join() {
 ThreadPool::ThreadPool(int num_threads) : state_(std::make_unique<State>()) {
   CAPTION_CHECK(num_threads >= 1,
                 "a thread pool needs at least one thread, got " + std::to_string(num_threads));
+  std::vector<std::thread>& threads = state_->threads;
   try {
+    threads.reserve(static_cast<std::size_t>(num_threads - 1));
     for (int i = 1; i < num_threads; ++i) {
-      state_->threads.emplace_back([state = state_.get()] { state->work_until_stopped(); });
+      threads.emplace_back([state = state_.get()] { state->work_until_stopped(); });
     }
   } catch (const std::system_error& error) {
     state_->stop_and_join();
-    throw Error(ErrorCode::kUnavailable, "thread pool: the system started " +
-                                             std::to_string(state_->threads.size()) + " of " +
-                                             std::to_string(num_threads - 1) + " threads (" +
-                                             error.what() + "); ask for fewer");
+    // The caller is the first thread.
+    throw Error(ErrorCode::kOutOfMemory,
+                "thread pool: cannot start thread " + std::to_string(threads.size() + 2) + " of " +
+                    std::to_string(num_threads) + ": " + error.what() + "; lower --threads");
+  } catch (...) {
+    state_->stop_and_join();
+    throw;
   }
 }
 

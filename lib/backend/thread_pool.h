@@ -12,7 +12,8 @@ namespace caption {
 
 class ThreadPool {
  public:
-  // num_threads >= 1.
+  // num_threads >= 1. Throws Error(kOutOfMemory) when the system does not start them all; those
+  // that it started have then ended.
   explicit ThreadPool(int num_threads);
   ~ThreadPool();
   ThreadPool(const ThreadPool&) = delete;

@@ -27,8 +27,8 @@ class ByteQueue {
       return closed_ || items_.empty() || used_bytes_ + size_bytes <= capacity_bytes_;
     });
     if (closed_) return false;
+    items_.emplace_back(std::move(item), size_bytes);  // may throw: counted after it
     used_bytes_ += size_bytes;
-    items_.emplace_back(std::move(item), size_bytes);
     not_empty_.notify_one();
     return true;
   }

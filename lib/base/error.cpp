@@ -1,5 +1,8 @@
 #include "base/error.h"
 
+#include <cerrno>
+#include <cstring>
+
 namespace caption {
 
 std::string_view error_code_name(ErrorCode code) {
@@ -11,7 +14,7 @@ std::string_view error_code_name(ErrorCode code) {
     case ErrorCode::kOutputConflict: return "output_conflict";
     case ErrorCode::kUnavailable: return "unavailable";
     case ErrorCode::kOutOfMemory: return "out_of_memory";
-    case ErrorCode::kIo: return "io";
+    case ErrorCode::kIo: return "io_error";
     case ErrorCode::kNotFound: return "not_found";
     case ErrorCode::kNotRegularFile: return "not_regular_file";
     case ErrorCode::kUnreadable: return "unreadable";
@@ -20,12 +23,40 @@ std::string_view error_code_name(ErrorCode code) {
     case ErrorCode::kNoFrames: return "no_frames";
     case ErrorCode::kTooLarge: return "too_large";
     case ErrorCode::kTimeout: return "timeout";
+    case ErrorCode::kChanged: return "changed";
     case ErrorCode::kDecode: return "decode";
     case ErrorCode::kTooLong: return "too_long";
     case ErrorCode::kCancelled: return "cancelled";
     case ErrorCode::kInternal: return "internal";
   }
   return "internal";
+}
+
+bool is_of_machine(ErrorCode code) {
+  return code == ErrorCode::kOutOfMemory || code == ErrorCode::kIo;
+}
+
+ErrorCode error_code_of_errno(int error_number) {
+  switch (error_number) {
+    case ENOENT:
+    case ENOTDIR: return ErrorCode::kNotFound;
+    case EACCES:
+    case EPERM: return ErrorCode::kUnreadable;
+    case EAGAIN:
+    case EMFILE:
+    case ENFILE:
+    case ENOMEM: return ErrorCode::kOutOfMemory;
+    default: return ErrorCode::kIo;
+  }
+}
+
+std::string describe_errno(int error_number) {
+  const std::string text = std::strerror(error_number);
+  switch (error_number) {
+    case EMFILE: return text + " (ulimit -n raises the limit)";
+    case EFBIG: return text + " (ulimit -f raises the limit)";
+    default: return text;
+  }
 }
 
 namespace internal {

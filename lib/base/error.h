@@ -32,6 +32,7 @@ enum class ErrorCode {
   kNoFrames,
   kTooLarge,
   kTimeout,
+  kChanged,  // the file changed while it was read
   kDecode,
   kTooLong,  // prompt and vision tokens exceed what the model or the engine can hold
   kCancelled,
@@ -41,6 +42,16 @@ enum class ErrorCode {
 
 // snake_case name of the code as records carry it: "not_found", "no_frames", ...
 std::string_view error_code_name(ErrorCode code);
+
+// True for what the machine lacked or could not do, whatever the file at hand holds: kOutOfMemory
+// and kIo. Code that gives errors a code of its own ("a bad model file") passes these on.
+bool is_of_machine(ErrorCode code);
+
+// The code of a system call's errno: kNotFound, kUnreadable, kOutOfMemory (memory, descriptors or
+// threads), else kIo.
+ErrorCode error_code_of_errno(int error_number);
+// What strerror() says, and for a limit of this process what raises it.
+std::string describe_errno(int error_number);
 
 class Error : public std::runtime_error {
  public:
@@ -60,11 +71,11 @@ namespace internal {
 
 // Throws Error(kInternal) with file, line and condition in every build. `message` is anything a
 // std::string can be made from; it is evaluated only on failure.
-#define CAPTION_CHECK(condition, message)                                                    \
-  do {                                                                                       \
-    if (!(condition)) {                                                                      \
-      ::caption::internal::throw_check_failure(__FILE__, __LINE__, #condition, (message));   \
-    }                                                                                        \
+#define CAPTION_CHECK(condition, message)                                                  \
+  do {                                                                                     \
+    if (!(condition)) {                                                                    \
+      ::caption::internal::throw_check_failure(__FILE__, __LINE__, #condition, (message)); \
+    }                                                                                      \
   } while (false)
 
 // The same in debug builds only, for hot loops.

@@ -5,6 +5,7 @@
 #include <compare>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -43,3 +44,11 @@ class Hasher {
 };
 
 }  // namespace caption
+
+// Every bit of a key counts as much as the others.
+template <>
+struct std::hash<caption::Hash128> {
+  std::size_t operator()(const caption::Hash128& key) const noexcept {
+    return static_cast<std::size_t>(key.low);
+  }
+};

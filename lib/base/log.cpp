@@ -1,10 +1,14 @@
 #include "base/log.h"
 
+#include <sys/uio.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <array>
 #include <atomic>
-#include <cstdio>
+#include <cerrno>
 #include <mutex>
+#include <new>
 
 namespace caption {
 namespace {
@@ -13,7 +17,9 @@ std::atomic<LogLevel> g_level{LogLevel::kInfo};
 std::mutex g_mutex;
 std::string g_status_line;  // guarded by g_mutex
 
-const char* prefix(LogLevel level) {
+constexpr std::string_view kClearLine = "\r\033[K";
+
+std::string_view prefix(LogLevel level) {
   switch (level) {
     case LogLevel::kDebug: return "debug: ";
     case LogLevel::kInfo: return "";
@@ -23,10 +29,31 @@ const char* prefix(LogLevel level) {
   return "";
 }
 
-// One fwrite, so lines of several processes on one terminal do not mix within a line.
-void write_stderr(const std::string& text) {
-  std::fwrite(text.data(), 1, text.size(), stderr);
-  std::fflush(stderr);
+// One writev(), so lines of several processes on one terminal do not mix within a line. What stderr
+// does not take is lost: there is nowhere to say so. Allocates nothing.
+template <std::size_t kCount>
+void write_stderr(const std::array<std::string_view, kCount>& texts) {
+  std::array<iovec, kCount> parts{};
+  for (std::size_t i = 0; i < kCount; ++i) {
+    parts[i] = {const_cast<char*>(texts[i].data()), texts[i].size()};
+  }
+  for (std::size_t first = 0; first < kCount;) {
+    if (parts[first].iov_len == 0) {
+      ++first;
+      continue;
+    }
+    ssize_t written =
+        ::writev(STDERR_FILENO, parts.data() + first, static_cast<int>(kCount - first));
+    if (written < 0 && errno == EINTR) continue;
+    if (written <= 0) return;
+    while (written > 0) {
+      const std::size_t taken = std::min(parts[first].iov_len, static_cast<std::size_t>(written));
+      parts[first].iov_base = static_cast<char*>(parts[first].iov_base) + taken;
+      parts[first].iov_len -= taken;
+      written -= static_cast<ssize_t>(taken);
+      if (parts[first].iov_len == 0) ++first;
+    }
+  }
 }
 
 }  // namespace
@@ -35,25 +62,22 @@ void set_log_level(LogLevel level) { g_level.store(level, std::memory_order_rela
 
 LogLevel log_level() { return g_level.load(std::memory_order_relaxed); }
 
-void log(LogLevel level, std::string_view module, std::string_view message) {
+void log(LogLevel level, std::string_view module, std::string_view message) noexcept {
   if (level < log_level()) return;
-  std::string line;
   const std::lock_guard<std::mutex> lock(g_mutex);
-  if (!g_status_line.empty()) line += "\r\033[K";
-  line += prefix(level);
-  line += module;
-  line += ": ";
-  line += message;
-  line += '\n';
-  line += g_status_line;
-  write_stderr(line);
+  const std::string_view clear = g_status_line.empty() ? std::string_view() : kClearLine;
+  write_stderr<7>({clear, prefix(level), module, ": ", message, "\n", g_status_line});
 }
 
-void set_status_line(std::string_view text) {
+void set_status_line(std::string_view text) noexcept {
   const std::lock_guard<std::mutex> lock(g_mutex);
   if (text.empty() && g_status_line.empty()) return;
-  g_status_line = text;
-  write_stderr("\r\033[K" + g_status_line);
+  try {
+    g_status_line = text;
+  } catch (const std::bad_alloc&) {
+    g_status_line.clear();  // a line less to see
+  }
+  write_stderr<2>({kClearLine, g_status_line});
 }
 
 bool stderr_is_terminal() { return ::isatty(STDERR_FILENO) == 1; }

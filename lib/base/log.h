@@ -1,8 +1,9 @@
 // base/log.h: one event a line on stderr: `module: what happened key=value`.
 //
 // stdout belongs to results. No logging in kernels or per token; counters instead. Thread-safe: a
-// line is written whole. A live progress line can own the terminal's last line (set_status_line):
-// log lines then appear above it.
+// line is written whole. Nothing here throws or allocates, so the lack of memory can be logged;
+// what stderr does not take is lost. A live progress line can own the terminal's last line
+// (set_status_line): log lines then appear above it.
 #pragma once
 
 #include <string>
@@ -16,7 +17,7 @@ enum class LogLevel { kDebug, kInfo, kWarning, kError };
 void set_log_level(LogLevel level);
 LogLevel log_level();
 
-void log(LogLevel level, std::string_view module, std::string_view message);
+void log(LogLevel level, std::string_view module, std::string_view message) noexcept;
 inline void log_debug(std::string_view module, std::string_view message) {
   log(LogLevel::kDebug, module, message);
 }
@@ -29,7 +30,7 @@ inline void log_warning(std::string_view module, std::string_view message) {
 
 // Replaces the live line at the bottom of a terminal; an empty text removes it. Only for a stderr
 // that is a terminal (the caller asks stderr_is_terminal()).
-void set_status_line(std::string_view text);
+void set_status_line(std::string_view text) noexcept;
 bool stderr_is_terminal();
 
 }  // namespace caption

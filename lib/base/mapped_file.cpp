@@ -1,100 +1,66 @@
 #include "base/mapped_file.h"
 
-#include <fcntl.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdint>
-#include <cstring>
 #include <string>
 #include <utility>
-
-#include "base/error.h"
 
 namespace caption {
 namespace {
 
-std::string reason(int error_number) { return std::strerror(error_number); }
-
-ErrorCode code_of(int error_number) {
-  switch (error_number) {
-    case ENOENT:
-    case ENOTDIR: return ErrorCode::kNotFound;
-    case EACCES:
-    case EPERM: return ErrorCode::kUnreadable;
-    default: return ErrorCode::kIo;
-  }
+[[noreturn]] void fail_too_large(const OpenFile& file, std::size_t size_bytes,
+                                 std::size_t max_bytes) {
+  throw Error(ErrorCode::kTooLarge, file.path().string() + ": " + std::to_string(size_bytes) +
+                                        " bytes; at most " + std::to_string(max_bytes) +
+                                        " are expected of such a file");
 }
-
-const char* kind_of(mode_t mode) {
-  if (S_ISDIR(mode)) return "a folder";
-  if (S_ISFIFO(mode)) return "a FIFO";
-  if (S_ISSOCK(mode)) return "a socket";
-  return "a device";
-}
-
-// Owns a file descriptor for the length of a scope.
-class OpenFile {
- public:
-  explicit OpenFile(const std::filesystem::path& path) {
-    struct stat status {};
-    if (::stat(path.c_str(), &status) != 0) {
-      throw Error(code_of(errno), path.string() + ": " + reason(errno));
-    }
-    if (!S_ISREG(status.st_mode)) {
-      throw Error(ErrorCode::kNotRegularFile,
-                  path.string() + ": is " + kind_of(status.st_mode) + ", not a regular file");
-    }
-    descriptor_ = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    if (descriptor_ < 0) throw Error(code_of(errno), path.string() + ": " + reason(errno));
-    size_bytes_ = static_cast<std::size_t>(status.st_size);
-  }
-  ~OpenFile() { ::close(descriptor_); }
-  OpenFile(const OpenFile&) = delete;
-  OpenFile& operator=(const OpenFile&) = delete;
-
-  int descriptor() const { return descriptor_; }
-  std::size_t size_bytes() const { return size_bytes_; }
-
- private:
-  int descriptor_ = -1;
-  std::size_t size_bytes_ = 0;
-};
 
 }  // namespace
 
-MappedFile::MappedFile(const std::filesystem::path& path) : path_(path) {
-  const OpenFile file(path);
-  size_bytes_ = file.size_bytes();
-  if (size_bytes_ == 0) return;
-  void* address = ::mmap(nullptr, size_bytes_, PROT_READ, MAP_PRIVATE, file.descriptor(), 0);
+MappedFile::MappedFile(const std::filesystem::path& path) : MappedFile(OpenFile(path)) {}
+
+MappedFile::MappedFile(OpenFile file) : file_(std::move(file)) {
+  const auto size_bytes = static_cast<std::size_t>(file_.size_bytes());
+  if (size_bytes == 0) return;
+  void* const address = ::mmap(nullptr, size_bytes, PROT_READ, MAP_PRIVATE, file_.descriptor(), 0);
   if (address == MAP_FAILED) {
-    throw Error(ErrorCode::kIo, path.string() + ": cannot map: " + reason(errno));
+    const int error_number = errno;
+    throw Error(error_code_of_errno(error_number), path().string() + ": cannot map " +
+                                                       std::to_string(size_bytes) +
+                                                       " bytes: " + describe_errno(error_number));
+  }
+  try {
+    guard_ = PageGuard(static_cast<const std::byte*>(address), size_bytes);
+  } catch (...) {
+    ::munmap(address, size_bytes);
+    throw;
   }
   begin_ = static_cast<const std::byte*>(address);
+  size_bytes_ = size_bytes;
 }
 
-MappedFile::~MappedFile() { unmap(); }
+MappedFile::~MappedFile() {
+  if (begin_ == nullptr) return;
+  guard_ = PageGuard();  // its range is free before another mapping can have the addresses
+  ::munmap(const_cast<std::byte*>(begin_), size_bytes_);
+}
 
 MappedFile::MappedFile(MappedFile&& other) noexcept
-    : path_(std::move(other.path_)),
+    : file_(std::move(other.file_)),
       begin_(std::exchange(other.begin_, nullptr)),
-      size_bytes_(std::exchange(other.size_bytes_, 0)) {}
+      size_bytes_(std::exchange(other.size_bytes_, 0)),
+      guard_(std::move(other.guard_)) {}
 
 MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
-  if (this != &other) {
-    unmap();
-    path_ = std::move(other.path_);
-    begin_ = std::exchange(other.begin_, nullptr);
-    size_bytes_ = std::exchange(other.size_bytes_, 0);
-  }
+  std::swap(file_, other.file_);
+  std::swap(begin_, other.begin_);
+  std::swap(size_bytes_, other.size_bytes_);
+  std::swap(guard_, other.guard_);
   return *this;
-}
-
-void MappedFile::unmap() {
-  if (begin_ != nullptr) ::munmap(const_cast<std::byte*>(begin_), size_bytes_);
 }
 
 void release_pages(std::span<const std::byte> bytes) {
@@ -108,15 +74,28 @@ void release_pages(std::span<const std::byte> bytes) {
   ::madvise(reinterpret_cast<void*>(first), last - first, MADV_DONTNEED);
 }
 
-std::string read_text_file(const std::filesystem::path& path, std::size_t max_bytes) {
-  const MappedFile file(path);
-  const std::span<const std::byte> bytes = file.bytes();
-  if (bytes.size() > max_bytes) {
-    throw Error(ErrorCode::kTooLarge, path.string() + ": " + std::to_string(bytes.size()) +
-                                          " bytes; at most " + std::to_string(max_bytes) +
-                                          " are expected of such a file");
+std::string read_text(const OpenFile& file, std::size_t max_bytes) {
+  const auto expected_bytes = static_cast<std::size_t>(file.size_bytes());
+  if (expected_bytes > max_bytes) fail_too_large(file, expected_bytes, max_bytes);
+  std::string text;
+  for (std::size_t chunk = std::max<std::size_t>(expected_bytes, 1);; chunk = 4096) {
+    const std::size_t begin = text.size();
+    text.resize(begin + chunk);
+    const std::size_t count = file.read_at(static_cast<std::int64_t>(begin),
+                                           std::as_writable_bytes(std::span(text).subspan(begin)));
+    text.resize(begin + count);
+    if (count == 0) return text;
+    if (text.size() > max_bytes) fail_too_large(file, text.size(), max_bytes);
   }
-  return std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+}
+
+std::string read_text_file(const std::filesystem::path& path, std::size_t max_bytes) {
+  return read_text(OpenFile(path), max_bytes);
+}
+
+ErrorCode model_file_code(ErrorCode code) {
+  const bool is_machine = code == ErrorCode::kOutOfMemory || code == ErrorCode::kIo;
+  return is_machine ? code : ErrorCode::kBadModel;
 }
 
 void require_regular_file(const std::filesystem::path& path) { const OpenFile file(path); }

@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstring>
 #include <string>
 #include <utility>
 #include <vector>
@@ -19,21 +18,8 @@ namespace {
 // Large enough that the call does not count, small enough for the second-level cache.
 constexpr std::int64_t kReadBytes = 256 << 10;
 
-ErrorCode code_of(int error_number) {
-  switch (error_number) {
-    case ENOENT:
-    case ENOTDIR: return ErrorCode::kNotFound;
-    case EACCES:
-    case EPERM: return ErrorCode::kUnreadable;
-    case EMFILE:
-    case ENFILE:
-    case ENOMEM: return ErrorCode::kOutOfMemory;
-    default: return ErrorCode::kIo;
-  }
-}
-
 [[noreturn]] void fail(const std::filesystem::path& path, ErrorCode code, int error_number) {
-  throw Error(code, path.string() + ": " + std::strerror(error_number));
+  throw Error(code, path.string() + ": " + describe_errno(error_number));
 }
 
 const char* kind_of(mode_t mode) {
@@ -71,7 +57,7 @@ OpenFile::OpenFile(const std::filesystem::path& path) : path_(path) {
     throw Error(ErrorCode::kNotRegularFile,
                 path.string() + ": is " + kind_of(status.st_mode) + ", not a regular file");
   }
-  if (open_error != 0) fail(path, code_of(open_error), open_error);
+  if (open_error != 0) fail(path, error_code_of_errno(open_error), open_error);
   if (stat_error != 0) {
     ::close(descriptor_);
     fail(path, ErrorCode::kIo, stat_error);
@@ -106,7 +92,10 @@ std::size_t OpenFile::read_at(std::int64_t position, std::span<std::byte> bytes)
   do {
     count = ::pread(descriptor_, bytes.data(), bytes.size(), position);
   } while (count < 0 && errno == EINTR);
-  if (count < 0) fail(path_, ErrorCode::kIo, errno);
+  if (count < 0) {
+    throw Error(ErrorCode::kIo, path_.string() + ": cannot be read at byte " +
+                                    std::to_string(position) + ": " + describe_errno(errno));
+  }
   return static_cast<std::size_t>(count);
 }
 

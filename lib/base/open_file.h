@@ -41,7 +41,8 @@ class OpenFile {
   // Throws Error(kIo).
   FileStamp stamp_now() const;
 
-  // Reads up to bytes.size() bytes at a position; 0 at the end. Throws Error(kIo).
+  // Reads up to bytes.size() bytes at a position; 0 at the end. Throws Error(kIo) with the position
+  // and the system's reason.
   std::size_t read_at(std::int64_t position, std::span<std::byte> bytes) const;
 
   // Of the whole content as it is now; the system is asked to read ahead meanwhile. Throws

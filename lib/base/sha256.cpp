@@ -3,6 +3,7 @@
 #include <openssl/evp.h>
 
 #include <bit>
+#include <cerrno>
 #include <new>
 
 #include "base/error.h"
@@ -14,10 +15,13 @@ constexpr std::string_view kDigits = "0123456789abcdef";
 
 // Fetched once: looking the algorithm up costs more than hashing a short text.
 const EVP_MD* algorithm() {
-  static EVP_MD* const fetched = EVP_MD_fetch(nullptr, "SHA256", nullptr);
-  if (fetched == nullptr) {
+  static EVP_MD* const fetched = [] {
+    errno = 0;
+    EVP_MD* const found = EVP_MD_fetch(nullptr, "SHA256", nullptr);
+    if (found != nullptr) return found;
+    if (errno == ENOMEM) throw Error(ErrorCode::kOutOfMemory, "not enough memory for libcrypto");
     throw Error(ErrorCode::kUnavailable, "libcrypto has no SHA-256; is OpenSSL whole?");
-  }
+  }();
   return fetched;
 }
 

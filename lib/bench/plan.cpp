@@ -177,8 +177,26 @@ void find_limit(Plan& plan) {
 }
 
 void refuse(Plan& plan, const std::string& why) {
-  plan.can_run = false;
+  plan.fits = false;
   plan.warnings.push_back(why);
+}
+
+// Layouts that are made at load or come from a file that can be read.
+bool is_offered(WeightLayout layout) {
+  return layout != WeightLayout::kF16 && layout != WeightLayout::kNf4Double &&
+         layout != WeightLayout::kAwq;
+}
+
+// "fewer frames, an int8 KV cache or more memory": what would help and is not done already.
+std::string ways_to_room(const PlanInput& input) {
+  std::vector<std::string> ways;
+  if (input.model.vision.has_value() && input.num_frames > 1) ways.emplace_back("fewer frames");
+  if (input.num_beams > 1) ways.emplace_back("fewer beams");
+  if (input.kv_dtype != DType::kI8) ways.emplace_back("an int8 KV cache");
+  ways.emplace_back("smaller weights");
+  std::string out;
+  for (const std::string& way : ways) out += way + ", ";
+  return out.substr(0, out.size() - 2) + " or more memory";
 }
 
 void check_memory(Plan& plan) {
@@ -187,7 +205,8 @@ void check_memory(Plan& plan) {
   if (weights > plan.usable_bytes) {
     std::string smaller;  // the layout that keeps most of what fits
     for (const LayoutBytes& other : plan.weight_bytes_by_layout) {
-      if (smaller.empty() && other.bytes + plan.draft_weight_bytes < plan.usable_bytes) {
+      if (smaller.empty() && is_offered(other.layout) &&
+          other.bytes + plan.draft_weight_bytes < plan.usable_bytes) {
         smaller = "; " + std::string(weight_layout_name(other.layout)) + " would take " +
                   format_bytes(other.bytes);
       }
@@ -200,7 +219,7 @@ void check_memory(Plan& plan) {
   if (plan.num_pages < plan.pages_per_video) {
     refuse(plan, "one video needs " + std::to_string(plan.pages_per_video) +
                      " KV pages and there is room for " + std::to_string(plan.num_pages) +
-                     "; use fewer frames, smaller weights, an int8 KV cache or more memory");
+                     "; use " + ways_to_room(input));
     return;
   }
   if (plan.num_concurrent < input.max_num_seqs / input.num_beams) {
@@ -208,8 +227,7 @@ void check_memory(Plan& plan) {
         "max_num_seqs " + std::to_string(input.max_num_seqs) +
         " cannot be reached: the pages hold " + std::to_string(plan.num_concurrent) +
         " videos of " + std::to_string(plan.video_tokens) + " tokens; set it to " +
-        std::to_string(plan.num_concurrent * input.num_beams) + ", or use fewer frames" +
-        (input.kv_dtype == DType::kI8 ? "" : " or an int8 KV cache"));
+        std::to_string(plan.num_concurrent * input.num_beams) + ", or use " + ways_to_room(input));
   }
   if (plan.total_bytes > input.memory_bytes) {
     plan.warnings.push_back(
@@ -263,7 +281,7 @@ Plan make_plan(const PlanInput& input) {
   plan_memory(plan);
   check_tokens(plan);
   check_memory(plan);
-  if (plan.can_run) {
+  if (plan.fits) {
     plan_speed(plan);
     find_limit(plan);
   } else {

@@ -57,6 +57,8 @@ struct PlanInput {
   std::int64_t queue_bytes = 0;  // most that waits between the stages, in the host's memory
   std::int64_t fixed_bytes = 0;  // of the process, or of the card's context
   Rates rates;
+  // Why `run` would not start here whatever fits, each as a phrase; empty: it would.
+  std::vector<std::string> obstacles = {};
 };
 
 struct LayoutBytes {
@@ -111,8 +113,11 @@ struct Plan {
   Limit limit = Limit::kBandwidth;
   std::string limit_reason;
 
-  bool can_run = true;
+  bool fits = true;                   // the device and the model hold a video, and the beams
   std::vector<std::string> warnings;  // each with its way out
+
+  // Whether `run` would start here and caption a video.
+  bool can_run() const { return fits && input.obstacles.empty(); }
 };
 
 // Throws Error(kUsage) for a model without decoder or a rate that is not positive.

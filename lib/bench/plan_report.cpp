@@ -170,10 +170,14 @@ std::string to_text(const Plan& plan) {
   write_model(plan, lines);
   write_memory(plan, lines);
   write_video(plan, lines);
-  if (plan.can_run) write_speed(plan, lines);
+  if (plan.fits) write_speed(plan, lines);
   if (!plan.warnings.empty()) {
-    lines.heading(plan.can_run ? "warnings" : "this preset cannot run");
+    lines.heading(plan.fits ? "warnings" : "this does not fit");
     for (const std::string& warning : plan.warnings) lines.sentence(warning);
+  }
+  if (!plan.input.obstacles.empty()) {
+    lines.heading("run would not start here");
+    for (const std::string& obstacle : plan.input.obstacles) lines.sentence(obstacle);
   }
   return lines.text();
 }
@@ -186,7 +190,8 @@ std::string to_json(const Plan& plan) {
       .add("model", input.model.name)
       .add("device", input.device_name)
       .add("memory_bytes", input.memory_bytes)
-      .add("can_run", plan.can_run)
+      .add("can_run", plan.can_run())
+      .add("fits", plan.fits)
       .add("parameters", plan.parameters.total())
       .add("weights", weight_layout_name(input.weights))
       .add("kv_dtype", dtype_name(input.kv_dtype));
@@ -195,6 +200,7 @@ std::string to_json(const Plan& plan) {
       .add("num_pages", plan.num_pages)
       .add("pages_per_video", plan.pages_per_video)
       .add("max_num_seqs", input.max_num_seqs)
+      .add("max_num_batched_tokens", input.max_num_batched_tokens)
       .add("concurrent_videos", plan.num_concurrent);
   json.begin_object("tokens_per_video")
       .add("vision", plan.vision_tokens)
@@ -207,7 +213,7 @@ std::string to_json(const Plan& plan) {
       .add("flops_per_s", input.rates.flops_per_s)
       .add("source", input.rates.source)
       .end_object();
-  if (plan.can_run) {
+  if (plan.fits) {
     write_step_json(json, "prefill", plan.prefill, plan.prefill_tokens_per_s);
     write_step_json(json, "decode", plan.decode, plan.decode_tokens_per_s);
     json.add("vision_flops_per_video", plan.vision_flops).add("videos_per_s", plan.videos_per_s);
@@ -215,6 +221,9 @@ std::string to_json(const Plan& plan) {
   json.add("limit", limit_name(plan.limit)).add("limit_reason", plan.limit_reason);
   json.begin_list("warnings");
   for (const std::string& warning : plan.warnings) json.add_item(warning);
+  json.end_list();
+  json.begin_list("obstacles");
+  for (const std::string& obstacle : input.obstacles) json.add_item(obstacle);
   json.end_list();
   json.end_object();
   return json.text() + "\n";

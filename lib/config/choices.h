@@ -6,6 +6,7 @@
 #include <string>
 #include <string_view>
 
+#include "backend/machine.h"
 #include "config/preset.h"
 
 namespace caption::config {
@@ -43,12 +44,31 @@ inline constexpr std::array kEarlyStoppings = {
     Choice<EarlyStopping>{EarlyStopping::kTrue, "true"},
     Choice<EarlyStopping>{EarlyStopping::kNever, "never"}};
 
+inline constexpr std::array kColorMatrices = {Choice<ColorMatrix>{ColorMatrix::kAuto, "auto"},
+                                              Choice<ColorMatrix>{ColorMatrix::kBt601, "bt601"},
+                                              Choice<ColorMatrix>{ColorMatrix::kBt709, "bt709"}};
+
 constexpr const auto& choices_of(DeviceType) { return kDeviceTypes; }
 constexpr const auto& choices_of(WeightFormat) { return kWeightFormats; }
 constexpr const auto& choices_of(KvFormat) { return kKvFormats; }
 constexpr const auto& choices_of(Batching) { return kBatchings; }
 constexpr const auto& choices_of(Attention) { return kAttentions; }
 constexpr const auto& choices_of(EarlyStopping) { return kEarlyStoppings; }
+constexpr const auto& choices_of(ColorMatrix) { return kColorMatrices; }
+
+// Whether this build can run what is chosen. A preset may name the others: `plan` counts them, and
+// `run` refuses them in one sentence.
+template <class E>
+bool runs_here(E /*value*/) {
+  return true;
+}
+inline bool runs_here(DeviceType type) {
+  return type != DeviceType::kCuda || caption::has_cuda_kernels();
+}
+inline bool runs_here(WeightFormat format) {
+  return format != WeightFormat::kF16 && format != WeightFormat::kAwq &&
+         format != WeightFormat::kGptq;
+}
 
 template <class E>
 std::string_view choice_name(E value) {
@@ -66,11 +86,12 @@ std::optional<E> find_choice(std::string_view name) {
   return std::nullopt;
 }
 
-// "auto, cpu, cuda"
+// What can be chosen here: "f32, bf16, int8, int4, nf4, w8a8".
 template <class E>
 std::string choice_names() {
   std::string out;
   for (const auto& choice : choices_of(E{})) {
+    if (!runs_here(choice.value)) continue;
     if (!out.empty()) out += ", ";
     out += choice.name;
   }

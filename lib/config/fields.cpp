@@ -52,7 +52,7 @@ std::vector<FieldHelp> describe_fields() {
   return out;
 }
 
-std::string to_yaml(const Preset& preset) {
+std::string to_yaml(const Preset& preset, const std::set<std::string>& from_model) {
   std::string out;
   std::string section;
   for_each_field(preset, [&](const Field& field, const auto& value, const auto&... range) {
@@ -67,15 +67,17 @@ std::string to_yaml(const Preset& preset) {
     std::string text = value_text(value);
     if (std::is_same_v<decltype(value), const std::string&>) text = json_quote(text);
     out += "  " + std::string(key.substr(section.size() + 1)) + ": " + text + "  # " + field.help +
-           limits_text(value, range...) + "\n";
+           limits_text(value, range...) +
+           (from_model.contains(field.key) ? ", from the model's generation_config.json" : "") +
+           "\n";
   });
   return out;
 }
 
-std::vector<std::pair<std::string, std::string>> list_values(const Preset& preset) {
-  std::vector<std::pair<std::string, std::string>> out;
+std::vector<FieldValue> list_values(const Preset& preset) {
+  std::vector<FieldValue> out;
   for_each_field(preset, [&](const Field& field, const auto& value, const auto&...) {
-    out.emplace_back(field.key, value_text(value));
+    out.push_back({.key = field.key, .value = value_text(value), .affects = field.affects});
   });
   return out;
 }
@@ -85,12 +87,15 @@ void apply_quality(Preset& preset) {
   preset.generation.length_penalty = 1.2;
   preset.generation.early_stopping = EarlyStopping::kTrue;
   preset.generation.temperature = 0;
+  preset.given.insert({"generation.num_beams", "generation.length_penalty",
+                       "generation.early_stopping", "generation.temperature"});
 }
 
 void apply_speed(Preset& preset) {
   preset.generation.temperature = 0.8;
   preset.generation.top_p = 0.95;
   preset.generation.max_new_tokens = 128;
+  preset.given.insert({"generation.temperature", "generation.top_p", "generation.max_new_tokens"});
 }
 
 }  // namespace caption::config

@@ -12,10 +12,26 @@
 
 namespace caption::config {
 
+// The first result that an option changes, on the way from frames to captions; it changes those
+// that follow as well. Whatever is kept for later runs is named by a fold over these declarations
+// (config/identity.h), so an option cannot be forgotten.
+enum class Affects {
+  kPixels,   // which frames are taken, and how they become pixel values
+  kPages,    // the vision tokens of given pixels, and the KV pages of a prompt
+  kTokens,   // which tokens follow the prompt, and what records say of them
+  kNothing,  // speed, memory and limits only; or a path, for which the content of its files stands
+};
+
 struct Field {
   const char* key;   // "section.name"
   const char* flag;  // "--name"; empty: only in presets
+  Affects affects;
   const char* help;  // one sentence, units included
+
+  // A constructor rather than an aggregate: a declaration without `affects` does not compile.
+  constexpr Field(const char* the_key, const char* the_flag, Affects what_it_affects,
+                  const char* the_help)
+      : key(the_key), flag(the_flag), affects(what_it_affects), help(the_help) {}
 };
 
 template <class T>
@@ -36,117 +52,146 @@ template <class P, class Visit>
 void for_each_field(P& preset, Visit&& visit) {
   using Int = Range<std::int64_t>;
   using Real = Range<double>;
-  auto& [name, device, model, quantization, engine, speculative, generation, video] = preset;
-  visit(Field{"device.type", "--device", "where the model runs; auto looks at the machine"},
+  auto& [name, device, model, quantization, engine, speculative, generation, video, given] = preset;
+  visit(Field{"device.type", "--device", Affects::kNothing,
+              "where the model runs; auto looks at the machine"},
         device.type);
-  visit(Field{"device.memory_utilization", "--memory-utilization",
+  visit(Field{"device.memory_utilization", "--memory-utilization", Affects::kNothing,
               "share of the memory that weights and KV pages may take"},
         device.memory_utilization, Real{0.05, 0.98});
-  visit(Field{"device.threads", "--threads", "CPU threads; 0: all that this process may use"},
+  visit(Field{"device.threads", "--threads", Affects::kNothing,
+              "CPU threads; 0: all that this process may use"},
         device.threads, Int{0, 4096});
 
-  visit(Field{"model.path", "--model", "a model's folder, or its name in the Hugging Face cache"},
+  visit(Field{"model.path", "--model", Affects::kNothing,
+              "a model's folder, or its name in the Hugging Face cache"},
         model.path);
-  visit(Field{"model.vision", "", "composed model: folder of the CLIP vision tower"}, model.vision);
-  visit(
-      Field{"model.vision_feature_layer", "", "composed model: hidden layer taken, -1 is the last"},
-      model.vision_feature_layer, Int{-256, 255});
-  visit(Field{"model.pooling", "", "composed model: stride of average pooling, 1 is none"},
+  visit(Field{"model.vision", "", Affects::kNothing,
+              "composed model: folder of the CLIP vision tower"},
+        model.vision);
+  visit(Field{"model.vision_feature_layer", "", Affects::kPages,
+              "composed model: hidden layer taken, -1 is the last"},
+        model.vision_feature_layer, Int{-256, 255});
+  visit(Field{"model.pooling", "", Affects::kPages,
+              "composed model: stride of average pooling, 1 is none"},
         model.pooling, Int{1, 16});
-  visit(Field{"model.projector", "", "composed model: safetensors, linear or linear-gelu-linear"},
+  visit(Field{"model.projector", "", Affects::kNothing,
+              "composed model: safetensors, linear or linear-gelu-linear"},
         model.projector);
-  visit(Field{"model.llm", "", "composed model: folder of the language model"}, model.llm);
-  visit(Field{"model.adapter", "", "composed model: folder of a PEFT LoRA"}, model.adapter);
-  visit(Field{"model.prompt", "", "composed model: template with {video} and {prompt}"},
+  visit(Field{"model.llm", "", Affects::kNothing, "composed model: folder of the language model"},
+        model.llm);
+  visit(Field{"model.adapter", "", Affects::kNothing, "composed model: folder of a PEFT LoRA"},
+        model.adapter);
+  visit(Field{"model.prompt", "", Affects::kTokens,
+              "composed model: template with {video} and {prompt}"},
         model.prompt);
 
-  visit(Field{"quantization.weights", "--dtype", "how weights are held"}, quantization.weights);
-  visit(Field{"quantization.double_quant", "", "nf4: quantise the scales too"},
+  visit(Field{"quantization.weights", "--dtype", Affects::kPages, "how weights are held"},
+        quantization.weights);
+  visit(Field{"quantization.double_quant", "", Affects::kPages, "nf4: quantise the scales too"},
         quantization.double_quant);
-  visit(Field{"quantization.kv_cache", "--kv-dtype", "how KV pages are held; auto follows weights"},
+  visit(Field{"quantization.kv_cache", "--kv-dtype", Affects::kPages,
+              "how KV pages are held; auto follows weights"},
         quantization.kv_cache);
 
-  visit(Field{"engine.batching", "--batching", "how requests share steps"}, engine.batching);
-  visit(Field{"engine.max_num_seqs", "--max-num-seqs", "most clips in one step"},
+  visit(Field{"engine.batching", "--batching", Affects::kNothing, "how requests share steps"},
+        engine.batching);
+  visit(Field{"engine.max_num_seqs", "--max-num-seqs", Affects::kNothing, "most clips in one step"},
         engine.max_num_seqs, Int{1, 4096});
-  visit(
-      Field{"engine.max_num_batched_tokens", "--max-num-batched-tokens", "most tokens in one step"},
-      engine.max_num_batched_tokens, Int{1, 1 << 20});
-  visit(Field{"engine.chunked_prefill", "--chunked-prefill", "split long prompts over steps"},
+  visit(Field{"engine.max_num_batched_tokens", "--max-num-batched-tokens", Affects::kNothing,
+              "most tokens in one step"},
+        engine.max_num_batched_tokens, Int{1, 1 << 20});
+  visit(Field{"engine.chunked_prefill", "--chunked-prefill", Affects::kNothing,
+              "split long prompts over steps"},
         engine.chunked_prefill);
-  visit(Field{"engine.prefix_cache", "--prefix-cache", "reuse KV pages of equal prefixes"},
+  visit(Field{"engine.prefix_cache", "--prefix-cache", Affects::kNothing,
+              "reuse KV pages of equal prefixes"},
         engine.prefix_cache);
-  visit(Field{"engine.attention", "--attention",
+  visit(Field{"engine.attention", "--attention", Affects::kTokens,
               "what decoding attends to: everything, or less at a price in quality (see bench)"},
         engine.attention);
-  visit(Field{"engine.attention_keep_tokens", "--attention-keep-tokens",
+  visit(Field{"engine.attention_keep_tokens", "--attention-keep-tokens", Affects::kTokens,
               "topk-merge: prompt tokens that stay; the others become 32 means"},
         engine.attention_keep_tokens, Int{32, 1 << 20});
-  visit(Field{"engine.attention_threshold", "--attention-threshold",
+  visit(Field{"engine.attention_threshold", "--attention-threshold", Affects::kTokens,
               "squeezed: share of attention below which a cluster of vision tokens is passed over"},
         engine.attention_threshold, Real{0.0, 1.0});
-  visit(Field{"engine.kv_cache_bytes", "--kv-cache-bytes",
+  visit(Field{"engine.kv_cache_bytes", "--kv-cache-bytes", Affects::kNothing,
               "memory for KV pages in bytes; 0: what max_num_seqs clips need, within "
               "memory_utilization"},
         engine.kv_cache_bytes, Int{0, std::int64_t{1} << 50});
-  visit(Field{"engine.kv_cache_dir", "--kv-cache-dir",
+  visit(Field{"engine.kv_cache_dir", "--kv-cache-dir", Affects::kNothing,
               "folder where vision tokens and KV pages are kept for later runs; empty: none"},
         engine.kv_cache_dir);
-  visit(Field{"engine.kv_cache_dir_bytes", "--kv-cache-dir-bytes",
+  visit(Field{"engine.kv_cache_dir_bytes", "--kv-cache-dir-bytes", Affects::kNothing,
               "most bytes of each of the two kinds in kv_cache_dir; the oldest go first"},
         engine.kv_cache_dir_bytes, Int{1 << 20, std::int64_t{1} << 50});
 
-  visit(Field{"speculative.draft_model", "", "a small model that drafts tokens; empty: none"},
+  visit(Field{"speculative.draft_model", "", Affects::kTokens,
+              "a small model that drafts tokens; empty: none"},
         speculative.draft_model);
-  visit(Field{"speculative.num_draft_tokens", "", "tokens drafted at a time"},
+  visit(Field{"speculative.num_draft_tokens", "", Affects::kTokens, "tokens drafted at a time"},
         speculative.num_draft_tokens, Int{1, 32});
-  visit(Field{"speculative.adaptive", "", "draft more or fewer as they are accepted"},
+  visit(Field{"speculative.adaptive", "", Affects::kTokens,
+              "draft more or fewer as they are accepted"},
         speculative.adaptive);
 
-  visit(Field{"generation.prompt", "--prompt", "what the model is asked; empty: its own default"},
+  visit(Field{"generation.prompt", "--prompt", Affects::kTokens,
+              "what the model is asked; empty: its own default"},
         generation.prompt);
-  visit(Field{"generation.max_new_tokens", "--max-new-tokens", "longest caption in tokens"},
+  visit(Field{"generation.max_new_tokens", "--max-new-tokens", Affects::kTokens,
+              "longest caption in tokens"},
         generation.max_new_tokens, Int{1, 1 << 16});
-  visit(Field{"generation.min_new_tokens", "--min-new-tokens", "shortest caption in tokens"},
+  visit(Field{"generation.min_new_tokens", "--min-new-tokens", Affects::kTokens,
+              "shortest caption in tokens"},
         generation.min_new_tokens, Int{0, 1 << 16});
-  visit(Field{"generation.temperature", "--temperature", "0: always the likeliest token"},
+  visit(Field{"generation.temperature", "--temperature", Affects::kTokens,
+              "0: always the likeliest token"},
         generation.temperature, Real{0.0, 10.0});
-  visit(Field{"generation.top_p", "--top-p", "sample from this share of probability; 1: all"},
+  visit(Field{"generation.top_p", "--top-p", Affects::kTokens,
+              "sample from this share of probability; 1: all"},
         generation.top_p, Real{1e-6, 1.0});
-  visit(Field{"generation.top_k", "--top-k", "sample from so many tokens; 0: all"},
-        generation.top_k, Int{0, 1 << 20});
-  visit(Field{"generation.repetition_penalty", "--repetition-penalty",
+  visit(
+      Field{"generation.top_k", "--top-k", Affects::kTokens, "sample from so many tokens; 0: all"},
+      generation.top_k, Int{0, 1 << 20});
+  visit(Field{"generation.repetition_penalty", "--repetition-penalty", Affects::kTokens,
               "divides logits of tokens seen before; 1: off"},
         generation.repetition_penalty, Real{0.01, 10.0});
-  visit(Field{"generation.no_repeat_ngram_size", "--no-repeat-ngram-size",
+  visit(Field{"generation.no_repeat_ngram_size", "--no-repeat-ngram-size", Affects::kTokens,
               "n-grams of tokens that may not come twice; 0: off"},
         generation.no_repeat_ngram_size, Int{0, 1024});
-  visit(Field{"generation.num_beams", "--num-beams", "beam search; 1: none"}, generation.num_beams,
-        Int{1, 64});
-  visit(Field{"generation.length_penalty", "--length-penalty",
+  visit(Field{"generation.num_beams", "--num-beams", Affects::kTokens, "beam search; 1: none"},
+        generation.num_beams, Int{1, 64});
+  visit(Field{"generation.length_penalty", "--length-penalty", Affects::kTokens,
               "beam search: above 0 favours long captions, below short ones"},
         generation.length_penalty, Real{-10.0, 10.0});
-  visit(Field{"generation.early_stopping", "--early-stopping",
+  visit(Field{"generation.early_stopping", "--early-stopping", Affects::kTokens,
               "beam search: stop as soon as num_beams have ended; never: look as far as can be"},
         generation.early_stopping);
-  visit(Field{"generation.stop", "--stop",
+  visit(Field{"generation.stop", "--stop", Affects::kTokens,
               "text that ends a caption and is no part of it: one, or a list"},
         generation.stop);
-  visit(Field{"generation.num_logprobs", "--logprobs",
+  visit(Field{"generation.num_logprobs", "--logprobs", Affects::kTokens,
               "records hold each token's log-probability and those of so many others; -1: none"},
         generation.num_logprobs, Int{-1, 100});
-  visit(Field{"generation.seed", "--seed", "of sampling; the same seed gives the same captions"},
+  visit(Field{"generation.seed", "--seed", Affects::kTokens,
+              "of sampling; the same seed gives the same captions"},
         generation.seed, Int{0, std::numeric_limits<std::int64_t>::max()});
 
-  visit(Field{"video.num_frames", "--frames", "frames taken from each clip"}, video.num_frames,
-        Int{1, 4096});
-  visit(Field{"video.sampling", "--sampling", "which frames: arange, linspace or fps=F"},
+  visit(Field{"video.num_frames", "--frames", Affects::kPixels, "frames taken from each clip"},
+        video.num_frames, Int{1, 4096});
+  visit(Field{"video.sampling", "--sampling", Affects::kPixels,
+              "which frames: arange, linspace or fps=F"},
         video.sampling);
-  visit(Field{"video.max_pixels", "--max-pixels", "largest frame in pixels; larger clips fail"},
+  visit(Field{"video.max_pixels", "--max-pixels", Affects::kNothing,
+              "largest frame in pixels; larger clips fail"},
         video.max_pixels, Int{1, std::int64_t{1} << 31});
-  visit(Field{"video.decode_timeout_s", "--decode-timeout-s",
+  visit(Field{"video.decode_timeout_s", "--decode-timeout-s", Affects::kNothing,
               "longest time to read one clip in seconds"},
         video.decode_timeout_s, Real{0.001, 86400.0});
+  visit(Field{"video.color_matrix", "--color-matrix", Affects::kPixels,
+              "matrix of videos that name none; auto: bt601, as ffmpeg, PyAV and OpenCV take them"},
+        video.color_matrix);
 }
 
 // What a flag's --help shows.
@@ -158,5 +203,13 @@ struct FieldHelp {
   bool is_text = false;
 };
 std::vector<FieldHelp> describe_fields();
+
+// Every option with its value as text ("generation.seed", "20"), in the order of the table.
+struct FieldValue {
+  std::string key;
+  std::string value;
+  Affects affects = Affects::kNothing;
+};
+std::vector<FieldValue> list_values(const Preset& preset);
 
 }  // namespace caption::config

@@ -4,6 +4,7 @@
 #include <array>
 #include <cstdlib>
 #include <map>
+#include <system_error>
 
 #include "base/mapped_file.h"
 #include "config/resources.h"
@@ -27,6 +28,7 @@ std::string read_preset(const fs::path& path) {
   try {
     return read_text_file(path, 1u << 20);
   } catch (const Error& error) {
+    if (is_of_machine(error.code())) throw;
     throw Error(ErrorCode::kBadPreset, error.what());
   }
 }
@@ -36,7 +38,8 @@ std::string summary_of(const fs::path& path) {
     const std::string text = read_text_file(path, 1u << 20);
     if (!text.starts_with("# ")) return {};
     return text.substr(2, text.find('\n') - 2);
-  } catch (const Error&) {
+  } catch (const Error& error) {
+    if (is_of_machine(error.code())) throw;
     return "(cannot be read)";
   }
 }
@@ -71,7 +74,14 @@ std::vector<PresetFile> list_presets() {
   std::map<std::string, fs::path> found;
   for (const fs::path& folder : preset_folders()) {
     std::error_code error;
-    for (const fs::directory_entry& entry : fs::directory_iterator(folder, error)) {
+    const fs::directory_iterator entries(folder, error);
+    const bool is_absent =
+        error == std::errc::no_such_file_or_directory || error == std::errc::not_a_directory;
+    if (error && !is_absent) {
+      throw Error(error_code_of_errno(error.value()),
+                  folder.string() + ": cannot list the presets: " + describe_errno(error.value()));
+    }
+    for (const fs::directory_entry& entry : entries) {
       if (entry.path().extension() != kSuffix) continue;
       found.emplace(entry.path().stem().string(), entry.path());  // the first one stays
     }

@@ -120,6 +120,7 @@ SetResult set_field(Preset& preset, std::string_view key, const Scalar& scalar,
   });
   if (problem.empty() && key == "video.sampling")
     problem = check_sampling(std::string(scalar.text));
+  if (result == SetResult::kSet && problem.empty()) preset.given.emplace(key);
   return result;
 }
 

@@ -5,9 +5,13 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
+#include <tuple>
+#include <utility>
 #include <vector>
 
 #include "base/error.h"
@@ -20,6 +24,7 @@ enum class KvFormat { kAuto, kF32, kBF16, kF16, kInt8 };
 enum class Batching { kContinuous, kStatic };
 enum class Attention { kFull, kTopkMerge, kSqueezed };
 enum class EarlyStopping { kFalse, kTrue, kNever };
+enum class ColorMatrix { kAuto, kBt601, kBt709 };
 
 struct DeviceSection {
   DeviceType type = DeviceType::kCpu;
@@ -94,6 +99,7 @@ struct VideoSection {
   std::string sampling = "arange";
   std::int64_t max_pixels = 64LL << 20;
   double decode_timeout_s = 120;
+  ColorMatrix color_matrix = ColorMatrix::kAuto;
   friend bool operator==(const VideoSection&, const VideoSection&) = default;
 };
 
@@ -106,7 +112,18 @@ struct Preset {
   SpeculativeSection speculative;
   GenerationSection generation;
   VideoSection video;
-  friend bool operator==(const Preset&, const Preset&) = default;
+  // The keys ("generation.top_k") whose values a file or a flag gave; the others have the defaults
+  // above, or what the model says (config/generation_defaults.h).
+  std::set<std::string, std::less<>> given;
+
+  // Of names and values: where they come from is not compared.
+  friend bool operator==(const Preset& a, const Preset& b) {
+    const auto values = [](const Preset& preset) {
+      return std::tie(preset.name, preset.device, preset.model, preset.quantization, preset.engine,
+                      preset.speculative, preset.generation, preset.video);
+    };
+    return values(a) == values(b);
+  }
 };
 
 // Reads a preset; keys that the text leaves out keep the defaults above. `name` stands for the file
@@ -132,10 +149,8 @@ void apply_override(Preset& preset, const Override& override_value);
 void apply_quality(Preset& preset);
 void apply_speed(Preset& preset);
 
-// The preset as a file that parse_preset reads back to the same values, every key with its help.
-std::string to_yaml(const Preset& preset);
-
-// Every key with its value as text, in the order of the file ("generation.seed", "20").
-std::vector<std::pair<std::string, std::string>> list_values(const Preset& preset);
+// The preset as a file that parse_preset reads back to the same values, every key with its help,
+// and those of `from_model` with a note that the model's generation_config.json gave them.
+std::string to_yaml(const Preset& preset, const std::set<std::string>& from_model = {});
 
 }  // namespace caption::config

@@ -1,19 +1,14 @@
 #include "config/resolve.h"
 
 #include <algorithm>
-#include <array>
 #include <limits>
 
 #include "config/choices.h"
+#include "config/identity.h"
 #include "config/resources.h"
 
 namespace caption::config {
 namespace {
-
-bool runs_here(WeightFormat format) {
-  return format != WeightFormat::kF16 && format != WeightFormat::kAwq &&
-         format != WeightFormat::kGptq;
-}
 
 DType kv_dtype(const Preset& preset) {
   switch (preset.quantization.kv_cache) {
@@ -42,12 +37,6 @@ engine::CompressionOptions compression(const EngineSection& section) {
   return options;
 }
 
-// The same files held in another precision give other vision tokens and pages.
-Hash128 cache_identity(const Preset& preset, const Hash128& model_hash) {
-  return hash_string(model_hash.hex() + " " +
-                     std::string(choice_name(preset.quantization.weights)));
-}
-
 sampling::EarlyStopping early_stopping(EarlyStopping choice) {
   switch (choice) {
     case EarlyStopping::kFalse: return sampling::EarlyStopping::kNo;
@@ -57,6 +46,15 @@ sampling::EarlyStopping early_stopping(EarlyStopping choice) {
   return sampling::EarlyStopping::kNo;
 }
 
+video::ColorMatrix color_matrix(ColorMatrix choice) {
+  switch (choice) {
+    case ColorMatrix::kAuto: return video::ColorMatrix::kAuto;
+    case ColorMatrix::kBt601: return video::ColorMatrix::kBt601;
+    case ColorMatrix::kBt709: return video::ColorMatrix::kBt709;
+  }
+  return video::ColorMatrix::kAuto;
+}
+
 std::string join(const std::vector<std::string>& parts) {
   std::string out;
   for (std::size_t i = 0; i < parts.size(); ++i) {
@@ -64,6 +62,15 @@ std::string join(const std::vector<std::string>& parts) {
     out += parts[i];
   }
   return out;
+}
+
+// What to give in place of what is missing. The preset cpu itself lacks nothing: there a flag does.
+std::string way_out(const Preset& preset) {
+  if (preset.name != "cpu") return "--preset cpu runs here";
+  if (!runs_here(preset.quantization.weights)) {
+    return "weights may be " + choice_names<WeightFormat>();
+  }
+  return "leave it out";
 }
 
 }  // namespace
@@ -96,9 +103,8 @@ void require_available(const Preset& preset, bool has_cuda_kernels) {
   const std::vector<std::string> missing = missing_features(preset, has_cuda_kernels);
   if (missing.empty()) return;
   throw Error(ErrorCode::kUnavailable, "preset " + preset.name + ": what is asked for needs " +
-                                           join(missing) +
-                                           ", which this build does not have; --preset cpu runs "
-                                           "here");
+                                           join(missing) + ", which this build does not have; " +
+                                           way_out(preset));
 }
 
 void require_consistent(const Preset& preset) {
@@ -123,7 +129,8 @@ void require_consistent(const Preset& preset) {
 std::unique_ptr<model::CaptionModel> open_model(const Preset& preset,
                                                 const std::filesystem::path& preset_folder) {
   if (!preset.model.is_composed) {
-    return model::open_model(find_model(preset.model.path, preset_folder), weight_type(preset));
+    return model::open_model(find_model(preset.model.path, preset_folder), weight_type(preset),
+                             DigestCache(digest_folder()));
   }
   const ModelSection& parts = preset.model;
   // The projector is a file or a folder: beside the preset, or as given.
@@ -135,7 +142,7 @@ std::unique_ptr<model::CaptionModel> open_model(const Preset& preset,
                                .vision_feature_layer = parts.vision_feature_layer,
                                .pool_stride = parts.pooling,
                                .prompt = parts.prompt},
-                              weight_type(preset));
+                              weight_type(preset), DigestCache(digest_folder()));
 }
 
 std::int64_t plan_kv_cache_bytes(const Preset& preset, const model::DecoderSpec& spec,
@@ -175,7 +182,7 @@ int num_threads(const Preset& preset, const Machine& machine) {
 }
 
 engine::EngineOptions engine_options(const Preset& preset, std::int64_t kv_cache_bytes,
-                                     const Hash128& model_hash) {
+                                     const Sha256& model_hash) {
   return {
       .batching = preset.engine.batching == Batching::kStatic ? engine::BatchMode::kStatic
                                                               : engine::BatchMode::kContinuous,
@@ -186,7 +193,7 @@ engine::EngineOptions engine_options(const Preset& preset, std::int64_t kv_cache
       .kv_dtype = kv_dtype(preset),
       .prefix_cache =
           preset.engine.prefix_cache ? engine::PrefixCache::kOn : engine::PrefixCache::kOff,
-      .model_identity = cache_identity(preset, model_hash),
+      .page_identity = page_identity(preset, model_hash),
       .disk = {.folder = preset.engine.kv_cache_dir, .max_bytes = preset.engine.kv_cache_dir_bytes},
       .compression = compression(preset.engine)};
 }
@@ -214,23 +221,8 @@ video::ReadOptions read_options(const Preset& preset) {
       video::parse_sampling(preset.video.sampling, static_cast<int>(preset.video.num_frames));
   options.limits.max_pixels = preset.video.max_pixels;
   options.limits.max_decode_us = static_cast<std::int64_t>(preset.video.decode_timeout_s * 1e6);
+  options.color_matrix = color_matrix(preset.video.color_matrix);
   return options;
-}
-
-std::vector<std::pair<std::string, std::string>> caption_settings(const Preset& preset) {
-  constexpr std::array<std::string_view, 3> kSections = {"model.", "quantization.", "generation."};
-  std::vector<std::pair<std::string, std::string>> out;
-  for (auto& [key, value] : list_values(preset)) {
-    const bool decides =
-        std::any_of(kSections.begin(), kSections.end(),
-                    [&key = key](std::string_view section) { return key.starts_with(section); }) ||
-        key.starts_with("engine.attention") || key == "video.num_frames" || key == "video.sampling";
-    // The prompt stands apart, with the model's default filled in; paths give way to a hash.
-    const bool is_path = key == "model.path" || key == "model.vision" || key == "model.projector" ||
-                         key == "model.llm" || key == "model.adapter";
-    if (decides && !is_path && key != "generation.prompt") out.emplace_back(key, value);
-  }
-  return out;
 }
 
 }  // namespace caption::config

@@ -4,11 +4,10 @@
 #include <filesystem>
 #include <memory>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "backend/machine.h"
-#include "base/hash.h"
+#include "base/sha256.h"
 #include "config/preset.h"
 #include "engine/options.h"
 #include "model/caption_model.h"
@@ -40,14 +39,11 @@ std::int64_t plan_kv_cache_bytes(const Preset& preset, const model::DecoderSpec&
                                  std::int64_t held_bytes, std::int64_t machine_memory_bytes);
 
 int num_threads(const Preset& preset, const Machine& machine);
-// `model_hash` (CaptionModel::content_hash()) and how weights are held key the caches.
+// `model_hash`: CaptionModel::content_hash(), for the identity of pages.
 engine::EngineOptions engine_options(const Preset& preset, std::int64_t kv_cache_bytes,
-                                     const Hash128& model_hash = {});
+                                     const Sha256& model_hash = {});
 // Without stop ids: those are the model's.
 sampling::SamplingParams sampling_params(const Preset& preset);
 video::ReadOptions read_options(const Preset& preset);
-
-// The settings that decide captions, for a manifest: not those that decide speed or memory.
-std::vector<std::pair<std::string, std::string>> caption_settings(const Preset& preset);
 
 }  // namespace caption::config

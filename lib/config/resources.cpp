@@ -1,8 +1,12 @@
 #include "config/resources.h"
 
 #include <algorithm>
+#include <cstdlib>
+#include <string>
 #include <system_error>
 
+#include "base/error.h"
+#include "base/mapped_file.h"
 #include "model/caption_model.h"
 
 namespace caption::config {
@@ -10,9 +14,24 @@ namespace {
 
 namespace fs = std::filesystem;
 
+// Written beside the executables of a build tree, and never installed: one line, the source tree.
+constexpr const char* kSourceTreeFile = "caption-cli.resources";
+
 bool is_folder(const fs::path& path) {
   std::error_code error;
   return fs::is_directory(path, error);
+}
+
+// Empty where the file is not there. Throws Error(kOutOfMemory) or Error(kIo) when the machine does
+// not let it be read: then it is not known where presets are.
+std::string read_source_tree(const fs::path& path) {
+  try {
+    const std::string text = read_text_file(path, 1u << 16);
+    return text.substr(0, text.find('\n'));
+  } catch (const Error& error) {
+    if (is_of_machine(error.code())) throw;
+    return {};
+  }
 }
 
 }  // namespace
@@ -21,12 +40,25 @@ std::vector<fs::path> resource_roots() {
   std::vector<fs::path> roots;
   std::error_code error;
   const fs::path executable = fs::read_symlink("/proc/self/exe", error);
-  if (!error) {
-    const fs::path installed = executable.parent_path() / CAPTION_INSTALLED_RESOURCES;
-    if (is_folder(installed)) roots.push_back(fs::weakly_canonical(installed));
-  }
-  if (is_folder(fs::path(CAPTION_SOURCE_ROOT) / "presets")) roots.emplace_back(CAPTION_SOURCE_ROOT);
+  if (error) return roots;
+  const fs::path installed = executable.parent_path() / CAPTION_INSTALLED_RESOURCES;
+  if (is_folder(installed)) roots.push_back(fs::weakly_canonical(installed));
+  const std::string source_tree = read_source_tree(executable.parent_path() / kSourceTreeFile);
+  if (is_folder(source_tree)) roots.emplace_back(source_tree);
   return roots;
+}
+
+fs::path digest_folder() {
+  const auto folder_in = [](const char* variable) -> fs::path {
+    const char* const value = std::getenv(variable);
+    const fs::path folder = value == nullptr ? "" : value;
+    return folder.is_absolute() ? folder : "";
+  };
+  if (const fs::path cache = folder_in("XDG_CACHE_HOME"); !cache.empty()) {
+    return cache / "caption-cli/digests";
+  }
+  const fs::path home = folder_in("HOME");
+  return home.empty() ? "" : home / ".cache/caption-cli/digests";
 }
 
 fs::path find_model(std::string_view name, const fs::path& preset_folder) {

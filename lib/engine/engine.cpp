@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/clock.h"
+#include "base/sha256.h"
 #include "engine/internal/batch_builder.h"
 #include "engine/internal/disk_pages.h"
 #include "engine/internal/page_bytes.h"
@@ -36,17 +37,6 @@ scheduler::SchedulerOptions to_scheduler_options(const EngineOptions& options) {
           .max_num_batched_tokens = options.max_num_batched_tokens};
 }
 
-// All that decides the bits of a page beside its tokens.
-Hash128 page_root(const EngineOptions& options, CpuTier tier) {
-  constexpr std::string_view kFormat = "caption-cli pages 1";
-  Hasher hasher;
-  hasher.update_string(kFormat);
-  hasher.update_string(options.model_identity.hex());
-  hasher.update_string(dtype_name(options.kv_dtype));
-  hasher.update_string(cpu_tier_name(tier));
-  return hasher.digest();
-}
-
 // The vision tokens of a prompt are its fixed context when they stand in one piece.
 std::optional<CompressedSequence> make_compressed(const CompressionOptions& options,
                                                   const model::DecoderSpec& spec,
@@ -61,7 +51,9 @@ std::optional<CompressedSequence> make_compressed(const CompressionOptions& opti
 }
 
 Hash128 content_of(const Tensor& vision) {
-  return hash_bytes({reinterpret_cast<const std::byte*>(vision.as<float>()), vision.size_bytes()});
+  return sha256_of(
+             std::span(reinterpret_cast<const std::byte*>(vision.as<float>()), vision.size_bytes()))
+      .short_key();
 }
 
 // Why the output ends after its last token, if it does. A loop that fills the limit is a loop.
@@ -144,7 +136,7 @@ Engine::State::State(model::Decoder& the_decoder, Stream& the_stream, const Engi
       stream(the_stream),
       prefix_cache(options.prefix_cache),
       compression(options.compression),
-      root(page_root(options, stream.cpu_tier())),
+      root(options.page_identity),
       pool(num_affordable_pages(decoder.spec(), options)),
       memory(decoder.spec(), options.kv_dtype, pool.num_pages()),
       disk(open_disk(options, memory.views())),

@@ -50,8 +50,9 @@ struct EngineOptions {
   std::int64_t kv_cache_bytes = 256LL << 20;  // for all pages
   DType kv_dtype = DType::kF32;               // kF32, kBF16, kF16 or kI8
   PrefixCache prefix_cache = PrefixCache::kOff;
-  // Of model and adapter; the engine adds what else decides the bits of a page.
-  Hash128 model_identity = {};
+  // Everything that decides the bits of a page beside its tokens and pixels: model, formats,
+  // arithmetic (config/identity.h).
+  Hash128 page_identity = {};
   DiskTier disk = {};  // needs the prefix cache
   // With topk-merge, requests neither find nor leave anything in the prefix cache.
   CompressionOptions compression = {};

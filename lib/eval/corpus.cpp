@@ -1,123 +1,36 @@
 #include "eval/corpus.h"
 
 #include <algorithm>
-#include <array>
 #include <cstddef>
-#include <set>
-#include <system_error>
 #include <unordered_map>
 #include <utility>
 
 #include "base/error.h"
 #include "base/json.h"
-#include "eval/internal/lines.h"
 #include "eval/internal/unicode.h"
+#include "records/file_name.h"
 
 namespace caption::eval {
 namespace {
 
 namespace fs = std::filesystem;
 
-// Far beyond any caption; ROUGE-L and METEOR grow with the square of the length.
-constexpr std::size_t kMaxTextBytes = 32u << 10;
-
 [[noreturn]] void fail(const std::string& message) {
   throw Error(ErrorCode::kBadReference, message);
 }
 
-void require_text_size(const std::string& text, const std::string& where) {
-  if (text.size() <= kMaxTextBytes) return;
-  fail(where + ": a text of " + std::to_string(text.size()) + " bytes; captions of at most " +
-       std::to_string(kMaxTextBytes) + " are expected");
-}
-
-bool is_blank(const std::string& text) {
-  return text.find_first_not_of(" \t\r\n") == std::string::npos;
-}
-
-void require_reference(const std::string& text, const std::string& where) {
-  if (is_blank(text)) fail(where + ": the reference is blank; give it a text or remove it");
-  require_text_size(text, where);
-}
-
-JsonObject parse_line(const Line& line) {
-  try {
-    return JsonObject::parse(line.text, line.name, ErrorCode::kBadReference);
-  } catch (const Error& error) {
-    if (!line.is_torn) throw;
-    fail(std::string(error.what()) +
-         "; this last line has no newline at its end and seems torn: resume the run that wrote "
-         "it, or remove the line");
-  }
-}
-
-std::string require_video(const JsonObject& object) {
-  std::string video = object.require_string("video");
-  if (video.empty()) fail(object.name() + ": \"video\" is empty");
-  return video;
-}
-
-References read_reference_lines(const fs::path& path) {
-  References references;
-  for_each_line(path, [&](const Line& line) {
-    const JsonObject object = parse_line(line);
-    ReferenceEntry entry{require_video(object), object.get_strings("captions"), line.name};
-    if (object.has("caption")) {
-      if (!entry.captions.empty()) fail(line.name + ": has both \"caption\" and \"captions\"");
-      entry.captions.push_back(object.require_string("caption"));
-    }
-    if (entry.captions.empty()) {
-      fail(line.name + ": no reference; expected \"captions\": [\"...\"] or \"caption\": \"...\"");
-    }
-    for (const std::string& text : entry.captions) require_reference(text, line.name);
-    references.entries.push_back(std::move(entry));
+// Records hold names as records/file_name.h escapes them; a raw name with control characters, as a
+// list made by hand may hold it, becomes the same text.
+std::string escaped_name(const std::string& video) {
+  const bool is_raw = std::any_of(video.begin(), video.end(), [](char c) {
+    const auto byte = static_cast<unsigned char>(c);
+    return byte < 0x20 || byte == 0x7F;
   });
-  return references;
-}
-
-std::vector<fs::path> label_files(const fs::path& root) {
-  std::vector<fs::path> all;
-  std::vector<fs::path> in_labels;
-  std::error_code error;
-  fs::recursive_directory_iterator it(root, error);
-  for (; !error && it != fs::recursive_directory_iterator(); it.increment(error)) {
-    if (it->path().extension() != ".json" || !it->is_regular_file(error)) continue;
-    all.push_back(it->path());
-    if (it->path().parent_path().filename() == "labels") in_labels.push_back(it->path());
-  }
-  if (error) fail(root.string() + ": cannot be listed: " + error.message());
-  std::vector<fs::path>& chosen = in_labels.empty() ? all : in_labels;
-  std::sort(chosen.begin(), chosen.end());
-  return chosen;
-}
-
-// A label file, its errors reported as those of references.
-JsonObject open_label(const fs::path& path) {
-  try {
-    return JsonObject::open(path, ErrorCode::kBadReference);
-  } catch (const Error& error) {
-    fail(error.what());
-  }
-}
-
-References read_label_folder(const fs::path& root, std::string_view field) {
-  References references;
-  references.is_label_folder = true;
-  for (const fs::path& path : label_files(root)) {
-    const JsonObject label = open_label(path);
-    const std::optional<std::string> text = label.find_string_at(field);
-    if (!text) {
-      fail(path.string() + ": nothing at \"" + std::string(field) + "\"; the file's keys are: " +
-           list_some(label.keys()) + " (choose with --reference-field)");
-    }
-    require_reference(*text, path.string());
-    references.entries.push_back({path.stem().string(), {*text}, path.string()});
-  }
-  return references;
+  return is_raw ? records::escape_file_name(video) : video;
 }
 
 std::string id_of(const std::string& video, MatchBy match) {
-  const fs::path path(video);
+  const fs::path path(escaped_name(video));
   switch (match) {
     case MatchBy::kStem: return to_nfc(path.stem().string());
     case MatchBy::kName: return to_nfc(path.filename().string());
@@ -139,14 +52,22 @@ bool has_repeated_names(const std::vector<Entry>& entries) {
   return false;
 }
 
+MatchBy chosen_match(const References& references, const std::vector<CaptionEntry>& captions) {
+  if (references.is_label_folder) return MatchBy::kStem;
+  const bool needs_path = has_repeated_names(references.entries) || has_repeated_names(captions);
+  return needs_path ? MatchBy::kPath : MatchBy::kName;
+}
+
+using Places = std::unordered_map<std::string, std::size_t>;
+
 // id -> place in the list.
 template <class Entry>
-std::unordered_map<std::string, std::size_t> index_by_id(const std::vector<Entry>& entries,
-                                                         MatchBy match, const char* what) {
-  std::unordered_map<std::string, std::size_t> places;
+Places index_by_id(const std::vector<Entry>& entries, const std::vector<std::string>& ids,
+                   MatchBy match, const char* what) {
+  Places places;
   std::vector<std::string> duplicates;
   for (std::size_t i = 0; i < entries.size(); ++i) {
-    const auto [known, is_new] = places.try_emplace(id_of(entries[i].video, match), i);
+    const auto [known, is_new] = places.try_emplace(ids[i], i);
     if (is_new) continue;
     duplicates.push_back(known->first + " (" + entries[known->second].where + " and " +
                          entries[i].where + ")");
@@ -157,6 +78,15 @@ std::unordered_map<std::string, std::size_t> index_by_id(const std::vector<Entry
          "; keep one line per clip, or choose --match path|name|stem");
   }
   return places;
+}
+
+// The id of a reference: that of its name as it is written, or, where no caption has that id but
+// one has the id of the name escaped, the latter (a raw name that holds the text "\x41").
+std::string reference_id(const ReferenceEntry& entry, MatchBy match, const Places& by_caption) {
+  std::string id = id_of(entry.video, match);
+  if (by_caption.count(id) != 0) return id;
+  std::string escaped = id_of(records::escape_file_name(entry.video), match);
+  return by_caption.count(escaped) != 0 ? escaped : id;
 }
 
 }  // namespace
@@ -179,38 +109,6 @@ std::string list_some(const std::vector<std::string>& names, std::size_t max_nam
     out += " and " + std::to_string(names.size() - num_named) + " more";
   }
   return out;
-}
-
-References read_references(const fs::path& path, std::string_view label_field) {
-  std::error_code ignored;
-  References references = fs::is_directory(path, ignored) ? read_label_folder(path, label_field)
-                                                          : read_reference_lines(path);
-  if (references.entries.empty()) {
-    fail(path.string() + ": holds no reference; expected " +
-         (references.is_label_folder ? "label files (*.json)" : "lines of JSON"));
-  }
-  return references;
-}
-
-std::vector<CaptionEntry> read_captions(const fs::path& path) {
-  constexpr std::array<std::string_view, 4> kStatuses = {"ok", "truncated", "looped", "failed"};
-  std::vector<CaptionEntry> entries;
-  for_each_line(path, [&](const Line& line) {
-    const JsonObject object = parse_line(line);
-    CaptionEntry entry{require_video(object), {}, false, line.name};
-    entry.prompt = object.get_string("prompt", "");
-    const std::string status = object.get_string("status", "ok");
-    if (std::find(kStatuses.begin(), kStatuses.end(), status) == kStatuses.end()) {
-      fail(line.name + ": status is " + json_quote(status) +
-           "; expected ok, truncated, looped or failed");
-    }
-    entry.is_failed = status == "failed";
-    if (!entry.is_failed) entry.caption = object.require_string("caption");
-    require_text_size(entry.caption, line.name);
-    entries.push_back(std::move(entry));
-  });
-  if (entries.empty()) fail(path.string() + ": holds no caption; expected lines of JSON");
-  return entries;
 }
 
 std::vector<CaptionEntry> choose_prompt(std::vector<CaptionEntry> captions,
@@ -237,33 +135,36 @@ std::vector<CaptionEntry> choose_prompt(std::vector<CaptionEntry> captions,
 Corpus pair_up(const References& references, const std::vector<CaptionEntry>& captions,
                MatchBy match) {
   Corpus corpus;
-  corpus.match = match;
-  if (match == MatchBy::kAuto) {
-    const bool needs_path = has_repeated_names(references.entries) || has_repeated_names(captions);
-    corpus.match = references.is_label_folder ? MatchBy::kStem
-                   : needs_path               ? MatchBy::kPath
-                                              : MatchBy::kName;
+  corpus.match = match == MatchBy::kAuto ? chosen_match(references, captions) : match;
+  std::vector<std::string> caption_ids;
+  for (const CaptionEntry& entry : captions) {
+    caption_ids.push_back(id_of(entry.video, corpus.match));
   }
-  const auto by_reference = index_by_id(references.entries, corpus.match, "references");
-  const auto by_caption = index_by_id(captions, corpus.match, "captions");
-  std::size_t num_found = 0;
+  const Places by_caption = index_by_id(captions, caption_ids, corpus.match, "captions");
+  std::vector<std::string> reference_ids;
   for (const ReferenceEntry& entry : references.entries) {
-    Segment segment{id_of(entry.video, corpus.match), entry.captions, std::nullopt};
+    reference_ids.push_back(reference_id(entry, corpus.match, by_caption));
+  }
+  const Places by_reference =
+      index_by_id(references.entries, reference_ids, corpus.match, "references");
+  std::size_t num_found = 0;
+  for (std::size_t i = 0; i < references.entries.size(); ++i) {
+    Segment segment{reference_ids[i], references.entries[i].captions, std::nullopt};
     const auto found = by_caption.find(segment.id);
     if (found == by_caption.end()) {
       corpus.missing.push_back(segment.id);
-    } else if (captions[found->second].is_failed) {
+    } else if (const CaptionEntry& entry = captions[found->second]; entry.is_failed) {
       ++num_found;
       corpus.failed.push_back(segment.id);
     } else {
       ++num_found;
-      segment.caption = captions[found->second].caption;
+      segment.caption = entry.caption;
+      if (entry.is_suspicious) corpus.suspicious.push_back(segment.id);
     }
     corpus.segments.push_back(std::move(segment));
   }
-  for (const CaptionEntry& entry : captions) {
-    std::string id = id_of(entry.video, corpus.match);
-    if (by_reference.count(id) == 0) corpus.extra.push_back(std::move(id));
+  for (const std::string& id : caption_ids) {
+    if (by_reference.count(id) == 0) corpus.extra.push_back(id);
   }
   if (num_found == 0) {
     fail("no caption belongs to a reference, matched by " +

@@ -1,6 +1,7 @@
 // eval/corpus.h: captions and references from files, paired by the clip they belong to.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <optional>
@@ -31,25 +32,58 @@ struct References {
 };
 
 struct CaptionEntry {
-  std::string video;
+  std::string video;  // as records/file_name.h escapes it, or raw
   std::string caption;
   bool is_failed = false;  // status "failed": there is no caption
   std::string where;
-  std::string prompt = {};  // the name of the prompt that it answers; empty: it has none
+  std::string prompt = {};     // the name of the prompt that it answers; empty: it has none
+  bool is_suspicious = false;  // status "suspicious": scored, and named in the report
 };
+
+struct Captions {
+  std::vector<CaptionEntry> entries;
+  std::int64_t num_superseded = 0;  // records that a later one of the same clip and prompt replaced
+};
+
+// What is wrong with the inputs, collected over all lines and files of all of them.
+class Problems {
+ public:
+  void add(std::string message);  // "refs.jsonl:12: why"
+  std::int64_t count() const { return count_; }
+  const std::vector<std::string>& shown() const { return shown_; }  // the first ten
+  // Throws Error(kBadReference): the message of the only problem, or the number of problems and
+  // the first ten of them. Does nothing when there is none.
+  void throw_if_any() const;
+
+ private:
+  static constexpr std::size_t kMaxShown = 10;
+  std::vector<std::string> shown_;
+  std::int64_t count_ = 0;
+};
+
+// As the path of captions or references: standard input.
+inline constexpr std::string_view kStandardInput = "-";
 
 // A JSONL file of {"video": ..., "captions": [...]} or {"video": ..., "caption": ...}, or a folder
 // of label files: every *.json under a folder named "labels", or, where there is none, every *.json
-// at all; its reference is the string at `label_field`.
-// Throws Error(kBadReference) naming file and line: unreadable, not JSON, a key missing, a blank
-// reference, a text beyond 32 KiB, or no reference at all.
+// at all; its reference is the string at `label_field`. Lines may end in CRLF; a byte order mark is
+// passed over.
+// Every line or file that cannot be used is a problem that names file and line: unreadable, not
+// JSON, a key missing, a blank reference, a text beyond 32 KiB; so is an input without references.
+References read_references(const std::filesystem::path& path, std::string_view label_field,
+                           Problems& problems);
+// The same, throwing Problems::throw_if_any().
 References read_references(const std::filesystem::path& path,
                            std::string_view label_field = "annotation.description_kr");
 
-// JSONL with `video`, `caption` and optionally `status` ("ok", "truncated", "looped", "failed"):
-// what `caption-cli run` writes, or simpler. Throws Error(kBadReference) as above, also for a torn
-// last line. An empty caption is a caption.
-std::vector<CaptionEntry> read_captions(const std::filesystem::path& path);
+// JSONL with `video`, `caption` and optionally `status` ("ok", "truncated", "looped", "suspicious",
+// "failed"): what `caption-cli run` writes, or simpler. Problems as above, also a torn last line.
+// An empty caption is a caption. The file is append-only: of the records of one clip (the same
+// "file.path", or the same "video" where one has none) and prompt the last counts; a record with
+// "moved_from" also replaces that of the same "id" under its old name. Unknown keys are passed
+// over.
+Captions read_captions(const std::filesystem::path& path, Problems& problems);
+Captions read_captions(const std::filesystem::path& path);  // the same, throwing as above
 
 // The captions that answer one prompt: the one named, or the only one there is. Throws
 // Error(kUsage) with the names when there are several and none is named, or none of that name.
@@ -63,13 +97,16 @@ struct Segment {
 };
 
 struct Corpus {
-  std::vector<Segment> segments;     // in the order of the references
-  std::vector<std::string> missing;  // ids of references without a caption
-  std::vector<std::string> failed;   // ids whose caption has status "failed"
-  std::vector<std::string> extra;    // ids of captions without a reference
-  MatchBy match = MatchBy::kName;    // never kAuto
+  std::vector<Segment> segments;        // in the order of the references
+  std::vector<std::string> missing;     // ids of references without a caption
+  std::vector<std::string> failed;      // ids whose caption has status "failed"
+  std::vector<std::string> extra;       // ids of captions without a reference
+  std::vector<std::string> suspicious;  // ids whose caption has status "suspicious"
+  MatchBy match = MatchBy::kName;       // never kAuto
+  std::int64_t num_superseded = 0;      // Captions::num_superseded
 };
 
+// A reference's name matches whether it is raw or escaped as records/file_name.h escapes names.
 // Throws Error(kBadReference) naming the ids that appear twice in either list, and when not one
 // caption has a reference.
 Corpus pair_up(const References& references, const std::vector<CaptionEntry>& captions,

@@ -161,6 +161,8 @@ Report evaluate(const Corpus& corpus, const EvaluateOptions& options) {
   report.missing = corpus.missing;
   report.failed = corpus.failed;
   report.extra = corpus.extra;
+  report.suspicious = corpus.suspicious;
+  report.num_superseded = corpus.num_superseded;
   report.match = corpus.match;
   report.num_scored = static_cast<std::int64_t>(scored.size());
   report.shuffle_seed = options.shuffle_seed;

@@ -57,7 +57,8 @@ struct Report {
   std::vector<bool> has_caption;      // one per segment
   // Shuffled only: the id of the clip whose caption stood in for segment i; empty otherwise.
   std::vector<std::string> caption_from;
-  std::vector<std::string> missing, failed, extra;
+  std::vector<std::string> missing, failed, extra, suspicious;
+  std::int64_t num_superseded = 0;  // records that a later one of their clip replaced
   MatchBy match = MatchBy::kName;
   std::int64_t num_scored = 0;
   std::optional<std::uint64_t> shuffle_seed;

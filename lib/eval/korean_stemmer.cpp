@@ -2,8 +2,11 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdlib>
 #include <hunspell.hxx>
+#include <memory>
 #include <mutex>
+#include <new>
 #include <optional>
 #include <unordered_map>
 
@@ -53,6 +56,9 @@ constexpr std::array kParticles = std::to_array<Particle>(
      {U"이라도", kC},   {U"이나마", kC},   {U"들", kAny},       {U"들이", kAny},
      {U"들을", kAny},   {U"들의", kAny},   {U"들은", kAny},     {U"들과", kAny},
      {U"들도", kAny},   {U"들에", kAny}});
+
+// Memory of a loaded dictionary per byte of its two files: 50 MB were measured for the 14 MB of ko.
+constexpr std::size_t kLoadedBytesPerByte = 4;
 
 constexpr char32_t kPlural = U'들';
 constexpr int kMaxCompoundParts = 3;
@@ -131,38 +137,56 @@ bool is_readable_file(const std::filesystem::path& path) {
   try {
     require_regular_file(path);
     return true;
-  } catch (const Error&) {
+  } catch (const Error& error) {
+    if (is_of_machine(error.code())) throw;
     return false;
   }
+}
+
+// Throws std::bad_alloc when there is not the memory that a dictionary needs.
+void require_memory_for(const std::string& aff, const std::string& dic) {
+  const auto size_bytes =
+      static_cast<std::size_t>(std::filesystem::file_size(aff) + std::filesystem::file_size(dic));
+  void* const volatile probe = std::malloc(size_bytes * kLoadedBytesPerByte);
+  if (probe == nullptr) throw std::bad_alloc();
+  std::free(probe);
+}
+
+// hunspell reports neither a file that it could not read nor memory that it did not get: it then
+// knows no word. A word that every Korean dictionary knows tells; a second load tells a lack of
+// memory that is over.
+std::unique_ptr<Hunspell> load_dictionary(const std::string& aff, const std::string& dic) {
+  for (int attempt = 0; attempt < 2; ++attempt) {
+    auto dictionary = std::make_unique<Hunspell>(aff.c_str(), dic.c_str());
+    if (dictionary->spell(std::string("하늘이"))) return dictionary;
+    dictionary.reset();
+    require_memory_for(aff, dic);
+  }
+  throw Error(ErrorCode::kBadReference,
+              dic +
+                  ": is not a Korean hunspell dictionary (it does not know 하늘이); give the "
+                  "path of ko.dic without its suffix, or install hunspell-ko");
 }
 
 // The rules of eval.md §6.1 on top of one loaded dictionary. Not thread-safe.
 class HunspellRules {
  public:
   HunspellRules(const std::string& aff, const std::string& dic)
-      : hunspell_(aff.c_str(), dic.c_str()) {
-    // hunspell reports nothing when it could not read a file; a word every Korean dictionary knows
-    // tells.
-    if (!hunspell_.spell(std::string("하늘이"))) {
-      throw Error(ErrorCode::kBadReference,
-                  dic +
-                      ": is not a Korean hunspell dictionary (it does not know 하늘이); give the "
-                      "path of ko.dic without its suffix, or install hunspell-ko");
-    }
-  }
+      : hunspell_(load_dictionary(aff, dic)) {}
 
-  std::string version() const { return hunspell_.get_version_cpp(); }
+  std::string version() const { return hunspell_->get_version_cpp(); }
 
   std::vector<std::string> stems(std::u32string_view word, int depth) {
     if (auto stem = western_stem(word)) return {*stem};
     if (word.size() > kMaxWordCharacters) return {encode_utf8(without_particle(word))};
-    const std::vector<std::string> lines = hunspell_.analyze(encode_utf8(word));
+    const std::vector<std::string> lines = hunspell_->analyze(encode_utf8(word));
     std::vector<std::string> found;
     for (const std::string& line : lines) {
       if (field(line, "pa:")) continue;
       if (auto stem = field(line, "st:")) add_once(found, std::move(*stem));
     }
     if (found.empty()) found = compound_stems(word, lines, depth);
+    add_adjective(word, found);
     prefer_singular(word, found);
     if (found.empty()) found.push_back(encode_utf8(without_particle(word)));
     return found;
@@ -186,7 +210,29 @@ class HunspellRules {
         for (const std::string& stem : stems(rest, depth + 1)) add_once(found, *part + stem);
       }
     }
+    // A compound reading is a guess: a loan word that the dictionary lacks can be cut anywhere
+    // (테이블 is read as 테 and 이블). The word without its particle is a candidate as well, so
+    // that such a word matches its own inflected forms, for which hunspell finds nothing.
+    if (!found.empty()) add_once(found, encode_utf8(without_particle(word)));
     return found;
+  }
+
+  // 높이 and 많이 are entries of their own in the dictionary; they are formed regularly, by 이,
+  // from the adjectives 높다 and 많다. Only a word without another reading is taken for such a
+  // form, and only when its adjective is in the dictionary: a verb (먹다), unlike an adjective,
+  // also has the form 먹는다.
+  void add_adjective(std::u32string_view word, std::vector<std::string>& found) {
+    if (word.size() < 2 || word.back() != U'이') return;
+    const std::u32string_view root = word.substr(0, word.size() - 1);
+    if (!is_hangul_syllable(root.back()) || fits(root.back(), Before::kVowelOrRieul)) return;
+    if (found.size() != 1 || found.front() != encode_utf8(word)) return;
+    const std::string adjective = encode_utf8(root) + "다";
+    if (!hunspell_->spell(adjective) || hunspell_->spell(encode_utf8(root) + "는다")) return;
+    const std::vector<std::string> lines = hunspell_->analyze(adjective);
+    const bool is_entry = std::any_of(lines.begin(), lines.end(), [&](const std::string& line) {
+      return !field(line, "pa:") && field(line, "st:") == adjective;
+    });
+    if (is_entry) found.push_back(adjective);
   }
 
   // 건물들이 is the plural of 건물; hunspell also reads 들다, "to hold", into it.
@@ -194,7 +240,7 @@ class HunspellRules {
     for (std::size_t at = word.size() - 1; at > 0; --at) {
       if (word[at] != kPlural || !is_plural_ending(word.substr(at))) continue;
       const std::string singular = encode_utf8(word.substr(0, at));
-      if (!hunspell_.spell(singular)) continue;
+      if (!hunspell_->spell(singular)) continue;
       found.erase(std::remove_if(found.begin(), found.end(),
                                  [&](const std::string& stem) {
                                    return stem == singular || ends_with(stem, "들다");
@@ -205,7 +251,7 @@ class HunspellRules {
     }
   }
 
-  Hunspell hunspell_;
+  std::unique_ptr<Hunspell> hunspell_;
 };
 
 }  // namespace

@@ -172,6 +172,11 @@ std::string to_table(const Report& report) {
     out += "note: " + std::to_string(report.num_not_nfc) +
            " texts are not in NFC; meteor-hf and chrf2 compare them as they are\n";
   }
+  if (report.num_superseded > 0) {
+    out += "note: records superseded by a later one of the same clip and prompt: " +
+           std::to_string(report.num_superseded) + "\n";
+  }
+  out += named_ids("suspicious, scored like the others", report.suspicious);
   out += named_ids("missing, no caption", report.missing);
   out += named_ids("failed, no caption", report.failed);
   out += named_ids("extra, no reference", report.extra);
@@ -201,6 +206,8 @@ std::string to_json(const Report& report) {
          ", \"seed\": " + std::to_string(report.bootstrap.seed) +
          ", \"confidence\": " + json_number(report.bootstrap.confidence) + "}";
   out += ",\n  \"not_nfc\": " + std::to_string(report.num_not_nfc);
+  out += ",\n  \"superseded\": " + std::to_string(report.num_superseded);
+  out += ",\n  \"suspicious\": " + json_list(report.suspicious);
   out += ",\n  \"missing\": " + json_list(report.missing);
   out += ",\n  \"failed\": " + json_list(report.failed);
   out += ",\n  \"extra\": " + json_list(report.extra) + "\n}\n";

@@ -24,7 +24,8 @@ std::string normalised(std::string_view word) {
 Synonyms Synonyms::open(const std::filesystem::path& path) {
   Synonyms synonyms;
   std::int32_t group = 0;
-  for_each_line(path, [&](const Line& line) {
+  Problems problems;
+  for_each_line(path, problems, [&](const Line& line) {
     if (!is_valid_utf8(line.text)) {
       throw Error(ErrorCode::kBadReference, line.name + ": not valid UTF-8");
     }
@@ -47,6 +48,7 @@ Synonyms Synonyms::open(const std::filesystem::path& path) {
     }
     ++group;
   });
+  problems.throw_if_any();
   return synonyms;
 }
 

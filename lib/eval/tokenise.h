@@ -15,10 +15,11 @@ using Tokens = std::vector<std::string>;
 // control characters separate, as spaces do, and are dropped; lower case.
 Tokens eojeol_tokens(std::string_view text);
 
-// nltk.word_tokenize(text) of NLTK 3.10 with English Punkt, lower-cased: what Hugging Face's
-// `evaluate` hands to METEOR. Punctuation counts as words; no normalisation. Where Punkt consults
-// its corpus counts (Latin abbreviations, initials and numbers before ".") a list of abbreviations
-// and the case of the next word decide; Korean text needs none of that.
+// nltk.word_tokenize(text) of NLTK 3.10 with English Punkt, lower-cased as Python's str.lower():
+// what Hugging Face's `evaluate` hands to METEOR. Punctuation counts as words; no normalisation.
+// Where Punkt consults its corpus counts (a capitalised English word after a Latin abbreviation, an
+// initial, a number or an ellipsis) the model's lists of abbreviations and of sentence starters and
+// the case of the next word decide; Korean text needs none of that.
 // Linear in the text.
 Tokens nltk_word_tokens(std::string_view text);
 

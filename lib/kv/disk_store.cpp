@@ -13,7 +13,9 @@
 #include <deque>
 #include <list>
 #include <mutex>
+#include <new>
 #include <set>
+#include <system_error>
 #include <thread>
 #include <unordered_map>
 #include <utility>
@@ -32,10 +34,6 @@ constexpr std::string_view kSuffix = ".bin";
 constexpr std::string_view kTemporarySuffix = ".tmp";
 // A temporary file this old was left by a process that was killed.
 constexpr auto kMaxTemporaryAge = std::chrono::hours(1);
-
-struct HashOfKey {
-  std::size_t operator()(const Hash128& key) const { return static_cast<std::size_t>(key.low); }
-};
 
 std::optional<Hash128> parse_key(std::string_view hex) {
   if (hex.size() != 32) return std::nullopt;
@@ -70,14 +68,17 @@ Descriptor open_folder(const fs::path& path) {
   return Descriptor(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
 }
 
-bool read_all(int file, std::span<std::byte> bytes) {
+// 0, or why not: errno, or kCutShort.
+constexpr int kCutShort = -1;
+int read_all(int file, std::span<std::byte> bytes) {
   while (!bytes.empty()) {
     const ssize_t count = ::read(file, bytes.data(), bytes.size());
     if (count < 0 && errno == EINTR) continue;
-    if (count <= 0) return false;
+    if (count < 0) return errno;
+    if (count == 0) return kCutShort;
     bytes = bytes.subspan(static_cast<std::size_t>(count));
   }
-  return true;
+  return 0;
 }
 
 bool write_all(int file, std::span<const std::byte> bytes) {
@@ -90,6 +91,22 @@ bool write_all(int file, std::span<const std::byte> bytes) {
   return true;
 }
 
+// Whether open() failed for what the machine lacks. ELOOP is a link in the place of a file of ours.
+bool is_refusal(int error_number) {
+  return error_number != ELOOP && is_of_machine(error_code_of_errno(error_number));
+}
+
+// What is not in the list would be neither found nor evicted. Another process may have removed a
+// folder meanwhile, and one that this user may not read is left alone.
+void require_listed(const fs::path& folder, const std::error_code& error) {
+  if (!error || error == std::errc::no_such_file_or_directory ||
+      error == std::errc::permission_denied) {
+    return;
+  }
+  throw Error(error_code_of_errno(error.value()),
+              folder.string() + ": cannot list the cache folder: " + describe_errno(error.value()));
+}
+
 }  // namespace
 
 struct DiskStore::State {
@@ -100,6 +117,12 @@ struct DiskStore::State {
   struct Pending {
     Hash128 key;
     std::vector<std::byte> payload;
+  };
+  // Why a blob could not be read. A damaged file is removed; one that the system did not give may
+  // be given the next time. No text: there is no such file.
+  struct Fault {
+    std::string text;
+    bool is_damage = true;
   };
   struct Listed {
     fs::file_time_type used_at;
@@ -121,11 +144,13 @@ struct DiskStore::State {
                                              std::optional<std::size_t> wanted_bytes);
   std::optional<std::vector<std::byte>> read_file(const Hash128& key,
                                                   std::optional<std::size_t> wanted_bytes,
-                                                  std::string& fault) const;
+                                                  Fault& fault) const;
   void remove_file(const Hash128& key) const;
   bool write_file(const Pending& blob);
   void run_writer();
+  bool write_first_of_queue(std::unique_lock<std::mutex>& lock);
   void warn(std::string_view trouble, const std::string& message);
+  void warn_unwritten(const Hash128& key, std::string_view reason);
 
   fs::path root;
   std::string kind;
@@ -133,7 +158,7 @@ struct DiskStore::State {
 
   mutable std::mutex mutex;  // guards what follows
   std::condition_variable changed;
-  std::unordered_map<Hash128, Entry, HashOfKey> entries;
+  std::unordered_map<Hash128, Entry> entries;
   std::list<Hash128> uses;    // least recent first
   std::deque<Pending> queue;  // the first is being written
   std::size_t queued_bytes = 0;
@@ -155,7 +180,9 @@ void DiskStore::State::list_files() {
          file.increment(inner)) {
       list_file(*file, found);
     }
+    require_listed(shard->path(), inner);
   }
+  require_listed(root, error);
   std::sort(found.begin(), found.end(), [](const Listed& a, const Listed& b) {
     return a.used_at != b.used_at ? a.used_at < b.used_at : a.key < b.key;
   });
@@ -182,10 +209,16 @@ void DiskStore::State::list_file(const fs::directory_entry& file,
   }
 }
 
+// Changes nothing when there is no memory for the entry.
 void DiskStore::State::add(const Hash128& key, std::int64_t size_bytes) {
-  forget(key);
-  uses.push_back(key);
-  entries[key] = {size_bytes, std::prev(uses.end())};
+  std::list<Hash128> use{key};
+  Entry& entry = entries[key];
+  if (entry.size_bytes > 0) {
+    stats.bytes -= entry.size_bytes;
+    uses.erase(entry.use);
+  }
+  uses.splice(uses.end(), use);
+  entry = {size_bytes, std::prev(uses.end())};
   stats.bytes += size_bytes;
 }
 
@@ -211,48 +244,67 @@ void DiskStore::State::warn(std::string_view trouble, const std::string& message
   log_warning("cache", message + "; further ones are not reported");
 }
 
+void DiskStore::State::warn_unwritten(const Hash128& key, std::string_view reason) {
+  warn("unwritten",
+       path_of(key).string() + ": cannot be written (" + std::string(reason) + ") and is not kept");
+}
+
 // Another process may have been first.
 void DiskStore::State::remove_file(const Hash128& key) const {
   const Descriptor folder = open_folder(folder_of(key));
   if (folder.get() >= 0) ::unlinkat(folder.get(), file_name_of(key).c_str(), 0);
 }
 
-// The payload, or nothing and in `fault` a phrase that says why; no phrase: there is no such file.
+// The payload, or nothing and in `fault` why.
 std::optional<std::vector<std::byte>> DiskStore::State::read_file(
-    const Hash128& key, std::optional<std::size_t> wanted_bytes, std::string& fault) const {
+    const Hash128& key, std::optional<std::size_t> wanted_bytes, Fault& fault) const {
   const Descriptor folder = open_folder(folder_of(key));
-  if (folder.get() < 0) return std::nullopt;
+  if (folder.get() < 0) {
+    if (is_refusal(errno)) fault = {.text = describe_errno(errno), .is_damage = false};
+    return std::nullopt;
+  }
   const Descriptor file(::openat(folder.get(), file_name_of(key).c_str(),
                                  O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
   if (file.get() < 0) {
-    if (errno != ENOENT) fault = std::strerror(errno);
+    if (errno != ENOENT) fault = {.text = describe_errno(errno), .is_damage = !is_refusal(errno)};
     return std::nullopt;
   }
   struct stat status {};
   if (::fstat(file.get(), &status) != 0 || !S_ISREG(status.st_mode)) {
-    fault = "is no regular file";
+    fault.text = "is no regular file";
     return std::nullopt;
   }
   // What would not be put is not read either, whatever a file says of itself.
   if (status.st_size > max_bytes) return std::nullopt;
   const auto file_bytes = static_cast<std::uint64_t>(status.st_size);
   std::array<std::byte, kBlobHeaderBytes> header{};
-  const bool has_header = file_bytes >= kBlobHeaderBytes && read_all(file.get(), header);
-  fault = has_header ? describe_header_fault(header, name_of(key), file_bytes) : "is cut short";
-  if (!fault.empty()) return std::nullopt;
+  const int header_status =
+      file_bytes >= kBlobHeaderBytes ? read_all(file.get(), header) : kCutShort;
+  if (header_status > 0) {
+    fault = {.text = describe_errno(header_status), .is_damage = false};
+    return std::nullopt;
+  }
+  fault.text =
+      header_status == 0 ? describe_header_fault(header, name_of(key), file_bytes) : "is cut short";
+  if (!fault.text.empty()) return std::nullopt;
   const auto payload_bytes = static_cast<std::size_t>(file_bytes - kBlobHeaderBytes);
   if (wanted_bytes && payload_bytes != *wanted_bytes) {
-    fault = "holds " + std::to_string(payload_bytes) + " bytes; " + std::to_string(*wanted_bytes) +
-            " were expected";
+    fault.text = "holds " + std::to_string(payload_bytes) + " bytes; " +
+                 std::to_string(*wanted_bytes) + " were expected";
     return std::nullopt;
   }
   std::vector<std::byte> payload(payload_bytes);
-  if (!read_all(file.get(), payload) || !payload_matches(header, payload)) {
-    fault = "is damaged: its checksum does not match";
+  const int status_of_payload = read_all(file.get(), payload);
+  if (status_of_payload > 0) {
+    fault = {.text = describe_errno(status_of_payload), .is_damage = false};
     return std::nullopt;
   }
-  ::futimens(file.get(),
-             nullptr);  // used now; where that is not allowed, the order is a little off
+  if (status_of_payload != 0 || !payload_matches(header, payload)) {
+    fault.text = "is damaged: its checksum does not match";
+    return std::nullopt;
+  }
+  // Used now; where that is not allowed, the order of eviction is a little off.
+  ::futimens(file.get(), nullptr);
   return payload;
 }
 
@@ -266,7 +318,7 @@ std::optional<std::vector<std::byte>> DiskStore::State::read(
       return blob.payload;
     }
   }
-  std::string fault;
+  Fault fault;
   std::optional<std::vector<std::byte>> payload = read_file(key, wanted_bytes, fault);
   const std::lock_guard lock(mutex);
   if (payload.has_value()) {
@@ -275,11 +327,16 @@ std::optional<std::vector<std::byte>> DiskStore::State::read(
     return payload;
   }
   ++stats.misses;
-  forget(key);
-  if (fault.empty()) return std::nullopt;
+  if (fault.is_damage) forget(key);
+  if (fault.text.empty()) return std::nullopt;
+  if (!fault.is_damage) {
+    warn("unread", path_of(key).string() + ": cannot be read (" + fault.text +
+                       "); its content is computed again");
+    return std::nullopt;
+  }
   ++stats.damaged;
-  warn("damaged",
-       path_of(key).string() + ": " + fault + "; it is removed and its content computed again");
+  warn("damaged", path_of(key).string() + ": " + fault.text +
+                      "; it is removed and its content computed again");
   remove_file(key);
   return std::nullopt;
 }
@@ -302,27 +359,36 @@ bool DiskStore::State::write_file(const Pending& blob) {
   const std::string reason = std::strerror(errno);
   if (file.get() >= 0) ::unlinkat(folder.get(), temporary.c_str(), 0);
   const std::lock_guard lock(mutex);
-  warn("unwritten",
-       path_of(blob.key).string() + ": cannot be written (" + reason + ") and is not kept");
+  warn_unwritten(blob.key, reason);
   return false;
 }
 
+// True when the blob is on disk. Called with the lock held, which is given up while it is written;
+// the blob stays in its place in the queue.
+bool DiskStore::State::write_first_of_queue(std::unique_lock<std::mutex>& lock) {
+  const Pending& blob = queue.front();
+  const auto size_bytes = static_cast<std::int64_t>(blob.payload.size() + kBlobHeaderBytes);
+  evict(size_bytes);
+  lock.unlock();
+  const bool is_written = write_file(blob);
+  lock.lock();
+  if (is_written) add(blob.key, size_bytes);
+  return is_written;
+}
+
+// Whatever happens to one blob, the writer goes on with the next: others wait for the queue.
 void DiskStore::State::run_writer() {
   std::unique_lock lock(mutex);
   while (true) {
     changed.wait(lock, [&] { return is_closing || !queue.empty(); });
     if (queue.empty()) return;
-    const Pending& blob = queue.front();  // stays in its place while it is written
-    const auto size_bytes = static_cast<std::int64_t>(blob.payload.size() + kBlobHeaderBytes);
-    evict(size_bytes);
-    lock.unlock();
-    const bool is_written = write_file(blob);
-    lock.lock();
-    if (is_written) {
-      add(blob.key, size_bytes);
-      ++stats.stored;
+    try {
+      if (write_first_of_queue(lock)) ++stats.stored;
+    } catch (const std::exception&) {
+      if (!lock.owns_lock()) lock.lock();
+      log_warning("cache", "a blob is not kept: not enough memory to write it");
     }
-    queued_bytes -= blob.payload.size();
+    queued_bytes -= queue.front().payload.size();
     queue.pop_front();
     changed.notify_all();
   }
@@ -337,15 +403,24 @@ DiskStore::DiskStore(const fs::path& folder, std::string kind, std::int64_t max_
   std::error_code error;
   fs::create_directories(state_->root, error);
   if (error || !fs::is_directory(state_->root, error)) {
-    throw Error(ErrorCode::kIo, folder.string() + ": cannot be used as a cache folder (" +
-                                    error.message() + "); name another with --kv-cache-dir");
+    const bool lacks_memory =
+        error_code_of_errno(error.value()) == ErrorCode::kOutOfMemory;  // or descriptors
+    throw Error(lacks_memory ? ErrorCode::kOutOfMemory : ErrorCode::kIo,
+                folder.string() + ": cannot be used as a cache folder (" + error.message() +
+                    "); name another with --kv-cache-dir");
   }
   {
     const std::lock_guard lock(state_->mutex);
     state_->list_files();
     state_->evict(0);
   }
-  state_->writer = std::thread([this] { state_->run_writer(); });
+  try {
+    state_->writer = std::thread([this] { state_->run_writer(); });
+  } catch (const std::system_error& refusal) {
+    throw Error(ErrorCode::kOutOfMemory,
+                folder.string() + ": cannot start the thread that writes the cache: " +
+                    refusal.what() + "; lower --threads, or leave out --kv-cache-dir");
+  }
 }
 
 DiskStore::~DiskStore() {
@@ -378,14 +453,18 @@ bool DiskStore::get_into(const Hash128& key, std::span<std::byte> payload) {
 void DiskStore::put(const Hash128& key, std::span<const std::byte> payload) {
   if (static_cast<std::int64_t>(payload.size() + kBlobHeaderBytes) > state_->max_bytes) return;
   if (contains(key)) return;
-  State::Pending blob{key, {payload.begin(), payload.end()}};
-  std::unique_lock lock(state_->mutex);
-  state_->changed.wait(lock, [&] {
-    return state_->queue.empty() || state_->queued_bytes + payload.size() <= kMaxQueuedBytes;
-  });
-  state_->queued_bytes += payload.size();
-  state_->queue.push_back(std::move(blob));
-  state_->changed.notify_all();
+  try {
+    State::Pending blob{key, {payload.begin(), payload.end()}};
+    std::unique_lock lock(state_->mutex);
+    state_->changed.wait(lock, [&] {
+      return state_->queue.empty() || state_->queued_bytes + payload.size() <= kMaxQueuedBytes;
+    });
+    state_->queue.push_back(std::move(blob));
+    state_->queued_bytes += payload.size();
+    state_->changed.notify_all();
+  } catch (const std::bad_alloc&) {
+    log_warning("cache", "a blob is not kept: not enough memory to copy it");
+  }
 }
 
 void DiskStore::flush() {

@@ -4,7 +4,8 @@
 // version, kind, key, payload size, XXH3-128 of the payload), then the payload. Files are written
 // under a temporary name and renamed, so several processes may share a folder. What cannot be read
 // back exactly (cut, damaged, another version, a foreign file) is a miss with one warning, and is
-// removed; it is never an error and never returned.
+// removed; it is never an error and never returned. What the system does not give (no descriptor or
+// memory left, a read error) is a miss with one warning, and stays.
 #pragma once
 
 #include <cstddef>
@@ -34,7 +35,8 @@ struct DiskStoreStats {
 class DiskStore {
  public:
   // Opens or creates the folder and lists it. `kind` is a short name of what the blobs are
-  // ("pages", "vision"): [a-z0-9_]+. Throws Error(kIo) naming the folder and the system's reason.
+  // ("pages", "vision"): [a-z0-9_]+. Throws Error(kIo | kOutOfMemory) naming the folder and the
+  // system's reason when it cannot be made or listed, or the writing thread cannot start.
   DiskStore(const std::filesystem::path& folder, std::string kind, std::int64_t max_bytes);
   ~DiskStore();  // waits for what put() has queued
   DiskStore(const DiskStore&) = delete;
@@ -47,7 +49,8 @@ class DiskStore {
   bool get_into(const Hash128& key, std::span<std::byte> payload);
   // Copies the payload and writes it on a thread of the store; waits only while more than a bounded
   // number of bytes is queued. A blob larger than max_bytes, or known already, is left out. What
-  // the disk does not take (full, read-only) is given up with one warning.
+  // the disk does not take (full, read-only), and what there is no memory to copy, is given up
+  // with a warning.
   void put(const Hash128& key, std::span<const std::byte> payload);
   // Waits until everything put so far is on disk or given up.
   void flush();

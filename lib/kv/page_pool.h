@@ -83,9 +83,6 @@ class PagePool {
     std::optional<Hash128> content;
     std::optional<Hash128> part;
   };
-  struct HashOfContent {
-    std::size_t operator()(const Hash128& hash) const { return static_cast<std::size_t>(hash.low); }
-  };
   static constexpr std::int32_t kNone = -1;
 
   std::int32_t checked_index(PageId page) const;
@@ -96,7 +93,7 @@ class PagePool {
 
   std::vector<Page> pages_;
   std::vector<PageId> free_;  // a stack
-  std::unordered_map<Hash128, PageId, HashOfContent> by_content_;
+  std::unordered_map<Hash128, PageId> by_content_;
   std::int32_t oldest_cached_ = kNone;
   std::int32_t newest_cached_ = kNone;
   std::int64_t num_cached_ = 0;

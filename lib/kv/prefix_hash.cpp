@@ -5,6 +5,7 @@
 #include <string>
 
 #include "base/error.h"
+#include "base/sha256.h"
 #include "kv/page_pool.h"
 
 namespace caption::kv {
@@ -36,7 +37,7 @@ Hash128 hash_tokens(const Hash128& parent, const PromptContent& prompt, std::siz
       words.push_back(prompt.ids[i]);
     }
   }
-  return hash_bytes(std::as_bytes(std::span(words)));
+  return sha256_of(std::as_bytes(std::span(words))).short_key();
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 // kv/prefix_hash.h: what a page of a prompt holds, as 128 bits.
 //
-//   hash(page i) = XXH3-128(hash(page i - 1), its 16 tokens)     hash(page -1) = `root`
+//   hash(page i) = SHA-256(hash(page i - 1), its 16 tokens)      hash(page -1) = `root`
+//   cut to 128 bits
 //   a text token counts as its id; a vision token as (hash of what the vision tokens were made of,
 //   its number among them)
 // The root stands for all else that decides the bits of K and V: model, adapter, page dtype, CPU

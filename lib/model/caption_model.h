@@ -7,12 +7,15 @@
 #include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "base/hash.h"
+#include "base/digest_cache.h"
+#include "base/sha256.h"
 #include "model/decoder.h"
+#include "model/generation_config.h"
 #include "text/tokenizer.h"
 #include "vision/preprocess.h"
 
@@ -67,14 +70,31 @@ class CaptionModel {
   virtual std::vector<std::int32_t> eos_ids() const = 0;
   virtual std::string default_prompt() const = 0;  // "이 영상을 자세히 설명해 주세요."
   virtual std::string_view family() const = 0;     // "llava_next_video", "composed"
-  virtual Hash128 content_hash() const = 0;        // of weights and configuration
   virtual std::int64_t weight_bytes() const = 0;   // held in memory or mapped
+  // Whether config.json says ("caption_cli_demonstration") that scripts/demo_model trained it, on
+  // drawn scenes: it is there to be tried, not to be used.
+  virtual bool is_demonstration() const { return false; }
+  // What the model's folder says of sampling; of a composed model, that of the language model.
+  virtual const GenerationConfig& generation_config() const = 0;
+
+  // The model's identity: SHA-256 over the contents of its weight files and over the configuration
+  // that it was opened with. The first call reads the weights whole (about 1.5 GB/s) unless the
+  // DigestCache that the model was opened with has their digests. Thread-safe.
+  // Throws Error(kBadModel) when a weight file was written since the model was opened; kIo.
+  virtual Sha256 content_hash() const = 0;
+  // The first weight file that was written or cut short since the model was opened, as a sentence
+  // for an Error: what the model computes from now on may be wrong. Thread-safe; an fstat() per
+  // file, but for the rare case that weights/checkpoint.h tells. Throws Error(kIo).
+  virtual std::optional<std::string> find_changed_file() const = 0;
 };
 
-// Opens a Hugging Face folder by its config.json. Throws Error(kBadModel) for a broken one;
-// kUnavailable naming the model_type or quantisation this build cannot run.
-std::unique_ptr<CaptionModel> open_model(const std::filesystem::path& folder, WeightType type);
-std::unique_ptr<CaptionModel> open_composed(const ComposedSource& source, WeightType type);
+// Opens a Hugging Face folder by its config.json. Throws Error(kBadModel) for a broken one, and for
+// one with a file that is written meanwhile; kUnavailable naming the model_type, quantisation or
+// adapter this build cannot run. `digests` is for content_hash().
+std::unique_ptr<CaptionModel> open_model(const std::filesystem::path& folder, WeightType type,
+                                         const DigestCache& digests = {});
+std::unique_ptr<CaptionModel> open_composed(const ComposedSource& source, WeightType type,
+                                            const DigestCache& digests = {});
 
 // A name such as "llava-hf/LLaVA-NeXT-Video-7B-hf" -> its snapshot folder in the local Hugging
 // Face cache ($HF_HUB_CACHE, $HF_HOME/hub, ~/.cache/huggingface/hub); an existing folder -> itself.

@@ -191,13 +191,18 @@ std::unique_ptr<VisionEncoder> load_encoder(Parts& parts, const ComposedSource& 
 
 }  // namespace
 
-std::unique_ptr<CaptionModel> open_composed(const ComposedSource& source, WeightType type) {
+std::unique_ptr<CaptionModel> open_composed(const ComposedSource& source, WeightType type,
+                                            const DigestCache& digests) {
   PromptTemplate prompt = parse_template(source.prompt);
+  Parts parts;
+  parts.digests = digests;
+  for (const std::filesystem::path& folder : {source.vision, source.projector, source.llm}) {
+    parts.configs.push_back(read_config_folder(folder));
+  }
   const JsonObject llm_config = JsonObject::open(source.llm / "config.json", ErrorCode::kBadModel);
   reject_quantised(llm_config);
   const TextConfig text = parse_text_config(llm_config);
 
-  Parts parts;
   parts.settings = source.prompt + "|" + std::to_string(source.vision_feature_layer) + "|" +
                    std::to_string(source.pool_stride) + (source.drop_cls ? "|drop" : "|keep");
   parts.preprocess = read_preprocess_spec(source.vision);
@@ -208,13 +213,10 @@ std::unique_ptr<CaptionModel> open_composed(const ComposedSource& source, Weight
   parts.decoder = std::make_unique<TransformerDecoder>(
       llm, llm.find_prefix(kTextPrefixes, "embed_tokens.weight"), "lm_head", text);
   parts.tokenizer = text::open_tokenizer(source.llm);
-  parts.eos_ids = read_eos_ids(source.llm, text.eos_ids);
+  parts.generation = read_generation_config(source.llm);
+  parts.eos_ids = parts.generation.eos_ids.empty() ? text.eos_ids : parts.generation.eos_ids;
   if (parts.eos_ids.empty() && parts.tokenizer->eos_id()) {
     parts.eos_ids = {*parts.tokenizer->eos_id()};
-  }
-  for (const std::filesystem::path& folder : {source.vision, source.llm}) {
-    const auto files = list_config_files(folder);
-    parts.config_files.insert(parts.config_files.end(), files.begin(), files.end());
   }
   return std::make_unique<Composed>(std::move(parts), std::move(prompt));
 }

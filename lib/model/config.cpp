@@ -51,17 +51,6 @@ void parse_rope(const JsonObject& config, TextConfig& text) {
   }
 }
 
-std::vector<std::int32_t> parse_eos(const JsonObject& config) {
-  std::vector<std::int32_t> ids;
-  for (const std::int64_t id : config.get_ints("eos_token_id")) {
-    if (id < 0 || id > std::numeric_limits<std::int32_t>::max()) {
-      throw_bad(config, "eos_token_id " + std::to_string(id) + " is no token id");
-    }
-    ids.push_back(static_cast<std::int32_t>(id));
-  }
-  return ids;
-}
-
 void reject_sliding_window(const JsonObject& config, const TextConfig& text) {
   const bool windowed = config.get_bool("use_sliding_window", false) &&
                         config.get_int("max_window_layers", 28, 0, kMaxLayers) < text.num_layers;
@@ -112,7 +101,7 @@ ClipVisionConfig parse_clip_vision_config(const JsonObject& config) {
   return clip;
 }
 
-TextConfig parse_text_config(const JsonObject& config, bool tied_fallback) {
+TextConfig parse_text_config(const JsonObject& config) {
   TextConfig text;
   text.model_type = config.get_string("model_type", "llama");
   const bool qwen3 = text.model_type == "qwen3";
@@ -136,7 +125,7 @@ TextConfig parse_text_config(const JsonObject& config, bool tied_fallback) {
   text.qkv_bias = config.get_bool("attention_bias", false);
   text.mlp_bias = !qwen3 && config.get_bool("mlp_bias", false);
   text.qk_norm = qwen3;
-  text.tied_embeddings = config.get_bool("tie_word_embeddings", tied_fallback);
+  text.tied_embeddings = config.get_bool("tie_word_embeddings", false);
   if (text.num_heads % text.num_kv_heads != 0) {
     throw_bad(config, std::to_string(text.num_heads) + " attention heads are no multiple of " +
                           std::to_string(text.num_kv_heads) + " key-value heads");
@@ -155,7 +144,7 @@ TextConfig parse_text_config(const JsonObject& config, bool tied_fallback) {
       config.get_int("max_position_embeddings", qwen3 ? 32768 : 2048, 1, std::int64_t{1} << 28);
   text.max_positions = static_cast<std::int64_t>(
       std::min(static_cast<double>(trained) * text.rope_factor, 2147483647.0));
-  text.eos_ids = parse_eos(config);
+  text.eos_ids = parse_eos_ids(config);
   if (text.eos_ids.empty() && !qwen3) text.eos_ids = {2};
   return text;
 }
@@ -181,13 +170,15 @@ void reject_quantised(const JsonObject& config) {
                         "\" are not supported by this build; use a bf16, f16 or f32 checkpoint");
 }
 
-std::vector<std::int32_t> read_eos_ids(const std::filesystem::path& folder,
-                                       const std::vector<std::int32_t>& fallback) {
-  const std::filesystem::path path = folder / "generation_config.json";
-  std::error_code ignored;
-  if (!std::filesystem::exists(path, ignored)) return fallback;
-  std::vector<std::int32_t> ids = parse_eos(JsonObject::open(path, ErrorCode::kBadModel));
-  return ids.empty() ? fallback : ids;
+std::vector<std::int32_t> parse_eos_ids(const JsonObject& config) {
+  std::vector<std::int32_t> ids;
+  for (const std::int64_t id : config.get_ints("eos_token_id")) {
+    if (id < 0 || id > std::numeric_limits<std::int32_t>::max()) {
+      throw_bad(config, "eos_token_id " + std::to_string(id) + " is no token id");
+    }
+    ids.push_back(static_cast<std::int32_t>(id));
+  }
+  return ids;
 }
 
 }  // namespace caption::model

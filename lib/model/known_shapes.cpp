@@ -5,6 +5,7 @@
 #include <array>
 #include <cctype>
 
+#include "model/known_support.h"
 #include "model/model_shape.h"
 
 namespace caption::model {
@@ -165,46 +166,58 @@ ModelShape captioner(const TextShape& text, const VisionShape& vision) {
 struct Known {
   const char* name;
   const char* hub_name;
+  KnownSupport support;
   ModelShape (*make)();
 };
 
+constexpr KnownSupport kRuns = {.support = Support::kCaptions};
+constexpr KnownSupport kIsPart = {.support = Support::kPart};
+constexpr KnownSupport kByteLevel = {.support = Support::kNone,
+                                     .why_not = "byte-level BPE tokenizers"};
+constexpr KnownSupport kQwen3Vl = {.support = Support::kNone,
+                                   .why_not = "models of the family Qwen3-VL"};
+constexpr KnownSupport kInternVl = {.support = Support::kNone,
+                                    .why_not = "models of the family InternVL"};
+
 constexpr std::array kKnown = {
-    Known{"demo", "samples/demo-model", [] { return captioner(demo_text(), demo_vision()); }},
-    Known{"qwen3-0.6b", "Qwen/Qwen3-0.6B", [] { return text_model(qwen3(k0p6B)); }},
-    Known{"qwen3-1.7b", "Qwen/Qwen3-1.7B", [] { return text_model(qwen3(k1p7B)); }},
-    Known{"qwen3-4b", "Qwen/Qwen3-4B", [] { return text_model(qwen3(k4B)); }},
-    Known{"qwen3-8b", "Qwen/Qwen3-8B", [] { return text_model(qwen3(k8B)); }},
-    Known{"qwen3-14b", "Qwen/Qwen3-14B", [] { return text_model(qwen3(k14B)); }},
-    Known{"qwen3-32b", "Qwen/Qwen3-32B", [] { return text_model(qwen3(k32B)); }},
-    Known{"llama-7b", "lmsys/vicuna-7b-v1.5", [] { return text_model(llama_7b(32000, 4096)); }},
-    Known{"clip-l-336", "openai/clip-vit-large-patch14-336",
+    Known{"demo", "samples/demo-model", kRuns,
+          [] { return captioner(demo_text(), demo_vision()); }},
+    Known{"qwen3-0.6b", "Qwen/Qwen3-0.6B", kByteLevel, [] { return text_model(qwen3(k0p6B)); }},
+    Known{"qwen3-1.7b", "Qwen/Qwen3-1.7B", kByteLevel, [] { return text_model(qwen3(k1p7B)); }},
+    Known{"qwen3-4b", "Qwen/Qwen3-4B", kByteLevel, [] { return text_model(qwen3(k4B)); }},
+    Known{"qwen3-8b", "Qwen/Qwen3-8B", kByteLevel, [] { return text_model(qwen3(k8B)); }},
+    Known{"qwen3-14b", "Qwen/Qwen3-14B", kByteLevel, [] { return text_model(qwen3(k14B)); }},
+    Known{"qwen3-32b", "Qwen/Qwen3-32B", kByteLevel, [] { return text_model(qwen3(k32B)); }},
+    Known{"llama-7b", "lmsys/vicuna-7b-v1.5", kIsPart,
+          [] { return text_model(llama_7b(32000, 4096)); }},
+    Known{"clip-l-336", "openai/clip-vit-large-patch14-336", kIsPart,
           [] {
             return ModelShape{.name = {},
                               .text = std::nullopt,
                               .vision = clip_l_336(24),
                               .stored_dtype = DType::kF32};
           }},
-    Known{"llava-next-video-7b", "llava-hf/LLaVA-NeXT-Video-7B-hf",
+    Known{"llava-next-video-7b", "llava-hf/LLaVA-NeXT-Video-7B-hf", kRuns,
           [] { return captioner(llama_7b(32064, 10240), llava_vision(4096)); }},
-    Known{"qwen3-vl-2b", "Qwen/Qwen3-VL-2B-Instruct",
+    Known{"qwen3-vl-2b", "Qwen/Qwen3-VL-2B-Instruct", kQwen3Vl,
           [] {
             return captioner(qwen3(k1p7B, kQwen3VlPositions), qwen3_vl_vision(kSmallTower, 2048));
           }},
-    Known{"qwen3-vl-4b", "Qwen/Qwen3-VL-4B-Instruct",
+    Known{"qwen3-vl-4b", "Qwen/Qwen3-VL-4B-Instruct", kQwen3Vl,
           [] {
             return captioner(qwen3(k4B, kQwen3VlPositions), qwen3_vl_vision(kSmallTower, 2560));
           }},
-    Known{"qwen3-vl-8b", "Qwen/Qwen3-VL-8B-Instruct",
+    Known{"qwen3-vl-8b", "Qwen/Qwen3-VL-8B-Instruct", kQwen3Vl,
           [] {
             return captioner(qwen3(k8B, kQwen3VlPositions), qwen3_vl_vision(kLargeTower, 4096));
           }},
-    Known{"qwen3-vl-32b", "Qwen/Qwen3-VL-32B-Instruct",
+    Known{"qwen3-vl-32b", "Qwen/Qwen3-VL-32B-Instruct", kQwen3Vl,
           [] {
             return captioner(qwen3(k32B, kQwen3VlPositions), qwen3_vl_vision(kLargeTower, 5120));
           }},
-    Known{"internvl3.5-8b", "OpenGVLab/InternVL3_5-8B-HF",
+    Known{"internvl3.5-8b", "OpenGVLab/InternVL3_5-8B-HF", kInternVl,
           [] { return captioner(qwen3(k8B), intern_vit_300m(4096)); }},
-    Known{"internvl3.5-14b", "OpenGVLab/InternVL3_5-14B-HF",
+    Known{"internvl3.5-14b", "OpenGVLab/InternVL3_5-14B-HF", kInternVl,
           [] { return captioner(qwen3(k14B), intern_vit_300m(5120)); }},
 };
 
@@ -214,17 +227,27 @@ bool equal_ignoring_case(std::string_view a, std::string_view b) {
   });
 }
 
-}  // namespace
-
-std::optional<ModelShape> find_known_shape(std::string_view name) {
-  const auto known = std::find_if(kKnown.begin(), kKnown.end(), [&](const Known& candidate) {
+const Known* find_known(std::string_view name) {
+  const auto* const known = std::find_if(kKnown.begin(), kKnown.end(), [&](const Known& candidate) {
     return equal_ignoring_case(candidate.name, name) ||
            equal_ignoring_case(candidate.hub_name, name);
   });
-  if (known == kKnown.end()) return std::nullopt;
+  return known == kKnown.end() ? nullptr : known;
+}
+
+}  // namespace
+
+std::optional<ModelShape> find_known_shape(std::string_view name) {
+  const Known* const known = find_known(name);
+  if (known == nullptr) return std::nullopt;
   ModelShape shape = known->make();
   shape.name = known->hub_name;
   return shape;
+}
+
+std::optional<KnownSupport> find_known_support(std::string_view name) {
+  const Known* const known = find_known(name);
+  return known == nullptr ? std::nullopt : std::optional<KnownSupport>(known->support);
 }
 
 std::vector<std::string> known_shape_names() {

@@ -1,6 +1,7 @@
 // LLaVA-NeXT-Video (model_type "llava_next_video"): CLIP, pooling over patches, a two-layer
 // projector, and Llama or Qwen3. Everything this family names is here.
 // Source: models.md §1; transformers 4.57 modeling_llava_next_video.py; llava-hf on the hub.
+#include <algorithm>
 #include <array>
 #include <string>
 #include <string_view>
@@ -113,6 +114,12 @@ std::unique_ptr<VisionEncoder> load_encoder(WeightStore& store, const JsonObject
                                          load_projector(store, config, clip.hidden, text_dim));
 }
 
+bool has_head(const WeightStore& store) {
+  return std::any_of(kHeadPrefixes.begin(), kHeadPrefixes.end(), [&](std::string_view prefix) {
+    return store.checkpoint().find(std::string(prefix) + "lm_head.weight").has_value();
+  });
+}
+
 std::unique_ptr<TransformerDecoder> load_decoder(WeightStore& store, const TextConfig& text) {
   const std::string prefix = store.find_prefix(kTextPrefixes, "embed_tokens.weight");
   const std::string head =
@@ -123,23 +130,28 @@ std::unique_ptr<TransformerDecoder> load_decoder(WeightStore& store, const TextC
 }  // namespace
 
 std::unique_ptr<CaptionModel> open_llava_next_video(const std::filesystem::path& folder,
-                                                    const JsonObject& config, WeightType type) {
+                                                    const JsonObject& config, WeightType type,
+                                                    Parts parts) {
   reject_quantised(config);
-  const TextConfig text = parse_text_config(require_part(config, "text_config"),
-                                            config.get_bool("tie_word_embeddings", false));
+  TextConfig text = parse_text_config(require_part(config, "text_config"));
   const std::int64_t default_video_id = config.get_int("video_token_id", 32000, 0, text.vocab - 1);
   const std::int64_t video_id =
       config.get_int("video_token_index", default_video_id, 0, text.vocab - 1);
 
-  Parts parts;
   parts.stores.push_back(std::make_unique<WeightStore>(weights::Checkpoint::open(folder), type));
   WeightStore& store = *parts.stores.back();
-  parts.config_files = list_config_files(folder);
+  // The enclosing configuration's word counts only where there is nothing else to take: the
+  // reference would draw the missing head at random.
+  if (!has_head(store) && config.get_bool("tie_word_embeddings", false)) {
+    text.tied_embeddings = true;
+  }
+  parts.is_demonstration = config.get_bool("caption_cli_demonstration", false);
   parts.preprocess = read_preprocess_spec(folder);
   parts.encoder = load_encoder(store, config, text.hidden);
   parts.decoder = load_decoder(store, text);
   parts.tokenizer = text::open_tokenizer(folder);
-  parts.eos_ids = read_eos_ids(folder, text.eos_ids);
+  parts.generation = read_generation_config(folder);
+  parts.eos_ids = parts.generation.eos_ids.empty() ? text.eos_ids : parts.generation.eos_ids;
   if (parts.eos_ids.empty() && parts.tokenizer->eos_id()) {
     parts.eos_ids = {*parts.tokenizer->eos_id()};
   }

@@ -62,8 +62,7 @@ JsonObject require_part(const JsonObject& config, std::string_view key) {
 
 ModelShape read_llava_next_video(const JsonObject& config) {
   ModelShape shape;
-  const TextConfig text = parse_text_config(require_part(config, "text_config"),
-                                            config.get_bool("tie_word_embeddings", false));
+  const TextConfig text = parse_text_config(require_part(config, "text_config"));
   const ClipVisionConfig clip = parse_clip_vision_config(require_part(config, "vision_config"));
   const std::vector<std::int64_t> layers = config.get_ints("vision_feature_layer");
   VisionShape vision =

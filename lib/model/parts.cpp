@@ -1,6 +1,7 @@
 #include "model/internal/parts.h"
 
 #include <array>
+#include <system_error>
 #include <utility>
 
 #include "base/error.h"
@@ -38,9 +39,50 @@ void check_fit(const Parts& parts) {
   }
 }
 
+std::optional<std::string> find_changed_weights(const Parts& parts) {
+  for (const auto& store : parts.stores) {
+    if (auto changed = store->checkpoint().find_changed_file()) return changed;
+  }
+  return std::nullopt;
+}
+
+// What was read from files that were written meanwhile may be half of one and half of another.
+void check_unchanged(const Parts& parts) {
+  if (const auto changed = find_changed_weights(parts)) {
+    throw Error(ErrorCode::kBadModel, *changed);
+  }
+  for (const ConfigFolder& folder : parts.configs) {
+    if (read_config_folder(folder.path) == folder) continue;
+    throw Error(ErrorCode::kBadModel,
+                folder.path.string() +
+                    ": its configuration changed while it was read; run again with files that "
+                    "nobody writes");
+  }
+}
+
+bool is_file(const std::filesystem::path& path) {
+  std::error_code ignored;
+  return std::filesystem::is_regular_file(path, ignored);
+}
+
+void reject_adapter(const std::filesystem::path& folder) {
+  for (const char* name :
+       {"adapter_config.json", "adapter_model.safetensors", "adapter_model.bin"}) {
+    if (!is_file(folder / name)) continue;
+    throw Error(ErrorCode::kUnavailable,
+                (folder / name).string() +
+                    ": adapters (LoRA) are not supported by this build, and the base model alone "
+                    "would caption otherwise; merge the adapter into the weights "
+                    "(merge_and_unload() of peft), or move its files away to run the base model");
+  }
+}
+
 }  // namespace
 
-PartsCaptionModel::PartsCaptionModel(Parts parts) : parts_(std::move(parts)) { check_fit(parts_); }
+PartsCaptionModel::PartsCaptionModel(Parts parts) : parts_(std::move(parts)) {
+  check_unchanged(parts_);
+  check_fit(parts_);
+}
 
 std::int64_t PartsCaptionModel::vision_tokens(std::int64_t num_frames) const {
   return num_frames * parts_.encoder->tokens_per_frame();
@@ -52,18 +94,25 @@ Tensor PartsCaptionModel::encode_frames(Stream& stream, ConstView pixel_values) 
 
 std::string PartsCaptionModel::default_prompt() const { return "이 영상을 자세히 설명해 주세요."; }
 
-Hash128 PartsCaptionModel::content_hash() const {
-  Hasher hasher;
+Sha256 PartsCaptionModel::content_hash() const {
+  Sha256Hasher hasher;
+  hasher.update_string("caption-cli model 1");
   for (const auto& store : parts_.stores) {
-    hasher.update_string(store->checkpoint().content_hash().hex());
-    store->release_packed_sources();
+    hasher.update_value(store->checkpoint().content_hash(parts_.digests).bytes);
   }
-  for (const std::filesystem::path& path : parts_.config_files) {
-    hasher.update_string(path.filename().string());
-    hasher.update_string(read_text_file(path));
+  for (const ConfigFolder& folder : parts_.configs) {
+    hasher.update_value(static_cast<std::uint64_t>(folder.files.size()));
+    for (const ConfigFolder::File& file : folder.files) {
+      hasher.update_string(file.name);
+      hasher.update_value(file.digest.bytes);
+    }
   }
   hasher.update_string(parts_.settings);
   return hasher.digest();
+}
+
+std::optional<std::string> PartsCaptionModel::find_changed_file() const {
+  return find_changed_weights(parts_);
 }
 
 std::int64_t PartsCaptionModel::weight_bytes() const {
@@ -72,18 +121,23 @@ std::int64_t PartsCaptionModel::weight_bytes() const {
   return bytes;
 }
 
-std::vector<std::filesystem::path> list_config_files(const std::filesystem::path& folder) {
+ConfigFolder read_config_folder(const std::filesystem::path& folder) {
   constexpr const char* kNames[] = {"added_tokens.json",      "config.json",
                                     "generation_config.json", "preprocessor_config.json",
                                     "processor_config.json",  "special_tokens_map.json",
                                     "tokenizer.json",         "tokenizer.model",
                                     "tokenizer_config.json",  "video_preprocessor_config.json"};
-  std::vector<std::filesystem::path> files;
-  std::error_code ignored;
+  reject_adapter(folder);
+  ConfigFolder config{.path = folder, .files = {}};
   for (const char* name : kNames) {
-    if (std::filesystem::is_regular_file(folder / name, ignored)) files.push_back(folder / name);
+    if (!is_file(folder / name)) continue;
+    try {
+      config.files.push_back({.name = name, .digest = OpenFile(folder / name).sha256()});
+    } catch (const Error& error) {
+      throw Error(model_file_code(error.code()), error.what());
+    }
   }
-  return files;
+  return config;
 }
 
 }  // namespace caption::model

@@ -2,12 +2,14 @@
 // Source: huggingface_hub 0.36, "Understand caching": models--<org>--<name>/{refs,snapshots}.
 #include <algorithm>
 #include <cstdlib>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "base/error.h"
 #include "base/mapped_file.h"
 #include "model/caption_model.h"
+#include "model/known_support.h"
 
 namespace caption::model {
 namespace {
@@ -71,6 +73,23 @@ fs::path find_snapshot(const fs::path& repository) {
   return found.empty() ? fs::path{} : *std::min_element(found.begin(), found.end());
 }
 
+// How to get a model of the hub, if this build can run it as far as is known.
+std::string advice(const std::string& name) {
+  const std::string download = "get it with `hf download " + name + "`";
+  const std::string or_folder = ", or give the folder that holds it";
+  const std::optional<KnownSupport> known = find_known_support(name);
+  if (!known.has_value()) {
+    return "if it is of the family LLaVA-NeXT-Video, " + download + or_folder;
+  }
+  switch (known->support) {
+    case Support::kCaptions: return download + or_folder;
+    case Support::kPart:
+      return "for a composed model, " + download + " (as safetensors)" + or_folder;
+    case Support::kNone: break;
+  }
+  return "do not download it: this build does not run " + std::string(known->why_not);
+}
+
 }  // namespace
 
 std::filesystem::path resolve_model_path(std::string_view name_or_folder) {
@@ -98,8 +117,7 @@ std::filesystem::path resolve_model_path(std::string_view name_or_folder) {
   }
   throw Error(ErrorCode::kBadModel,
               name + ": neither a folder here nor in the local Hugging Face cache (" +
-                  (searched.empty() ? "HOME is not set" : searched) +
-                  "); get it with `hf download " + name + "`, or give the folder that holds it");
+                  (searched.empty() ? "HOME is not set" : searched) + "); " + advice(name));
 }
 
 }  // namespace caption::model

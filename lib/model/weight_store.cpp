@@ -122,13 +122,6 @@ LinearWeights WeightStore::require_linear(const std::string& stem, std::int64_t 
   return linear;
 }
 
-void WeightStore::release_packed_sources() const {
-  for (const ConstView& source : packed_sources_) {
-    release_pages(
-        {static_cast<const std::byte*>(source.raw()), static_cast<std::size_t>(size_of(source))});
-  }
-}
-
 std::string WeightStore::find_prefix(std::span<const std::string_view> prefixes,
                                      std::string_view anchor) const {
   std::string tried;

@@ -1,53 +1,116 @@
-#include <sys/stat.h>
-
-#include <array>
+#include <algorithm>
 #include <new>
-#include <numeric>
+#include <system_error>
 #include <utility>
 
 #include "base/clock.h"
+#include "base/log.h"
+#include "pipeline/find_videos.h"
 #include "pipeline/internal/stages.h"
+#include "pipeline/internal/suspicion.h"
 #include "records/file_name.h"
 
 namespace caption::pipeline {
 namespace {
 
-// What a job without frames weighs in a queue: its record.
-constexpr std::size_t kRecordBytes = 1024;
+// What a job weighs in a queue beside its frames. A record takes some 2 KB; it weighs more, so that
+// a hundred thousand clips that fail at once wait in their list and not in the queue.
+constexpr std::size_t kRecordBytes = 16 << 10;
 
 bool is_not_video(ErrorCode code) {
   return code == ErrorCode::kNotVideo || code == ErrorCode::kNoVideoStream;
 }
 
-// Changes when the file does; all zero when there is none.
-std::array<std::int64_t, 5> stamp_of(const std::string& path) {
-  struct stat status {};
-  if (::stat(path.c_str(), &status) != 0) return {};
-  return {static_cast<std::int64_t>(status.st_dev), static_cast<std::int64_t>(status.st_ino),
-          status.st_size, status.st_mtim.tv_sec, status.st_mtim.tv_nsec};
+bool has_code(const records::Record& record, ErrorCode code) {
+  return record.error.has_value() && record.error->code == error_code_name(code);
 }
+
+Hash128 claim_key(std::string_view content, std::size_t prompt) {
+  return sha256_of(std::string(content) + '\0' + std::to_string(prompt)).short_key();
+}
+
+// Adds the time of a scope to a sum, and sets a record's.
+class Timed {
+ public:
+  Timed(std::atomic<std::int64_t>& sum_us, double& ms) : sum_us_(sum_us), ms_(ms) {}
+  ~Timed() {
+    sum_us_ += watch_.elapsed_us();
+    ms_ = watch_.elapsed_ms();
+  }
+  Timed(const Timed&) = delete;
+  Timed& operator=(const Timed&) = delete;
+
+ private:
+  const Stopwatch watch_;
+  std::atomic<std::int64_t>& sum_us_;
+  double& ms_;
+};
 
 }  // namespace
 
 void set_failed(records::Record& record, ErrorCode code, const std::string& message) {
   record.status = records::Status::kFailed;
   record.caption.clear();
+  record.reason.clear();
   record.finish_reason.clear();
   // Messages hold file names, which need not be text.
   record.error = {.code = std::string(error_code_name(code)),
                   .message = records::escape_file_name(message)};
 }
 
-DecodeStage::DecodeStage(const std::vector<Input>& inputs, const Options& options,
-                         VisionCache* cache, JobQueue& out)
+void guard(records::Record& record, const std::string& who, const std::function<void()>& work) {
+  const std::string path = records::unescape_file_name(record.video);
+  const auto fail = [&](ErrorCode code, const std::string& what) {
+    set_failed(record, code, what.starts_with(path) ? what : path + ": " + who + ": " + what);
+  };
+  try {
+    work();
+  } catch (const Error& error) {
+    fail(error.code(), error.what());
+  } catch (const std::bad_alloc&) {
+    fail(ErrorCode::kOutOfMemory, "not enough memory; lower --max-pixels, --frames or --threads");
+  } catch (const std::system_error& error) {
+    fail(ErrorCode::kOutOfMemory, error.what());
+  } catch (const std::exception& error) {
+    fail(ErrorCode::kInternal, error.what());
+  }
+}
+
+void require_same_model(const model::CaptionModel& model) {
+  if (const std::optional<std::string> changed = model.find_changed_file()) {
+    throw Error(ErrorCode::kBadModel, *changed);
+  }
+}
+
+std::string content_of(const records::Record& record) {
+  if (!record.id.empty()) return record.id;
+  if (!record.file.has_value() || !record.file->size_bytes.has_value()) return {};
+  // Of two files of the same size and time, nothing says that they are the same film.
+  return std::to_string(*record.file->size_bytes) + " bytes " +
+         std::to_string(record.file->modified_ns.value_or(0)) + " " + record.file->path;
+}
+
+DecodeStage::DecodeStage(const InputList& inputs, Shared& shared, JobQueue& out)
     : inputs_(inputs),
-      options_(options),
-      cache_(cache),
+      shared_(shared),
+      options_(shared.options),
       out_(out),
-      num_working_(options.threads.decode) {
-  threads_.reserve(static_cast<std::size_t>(options.threads.decode));
-  for (int i = 0; i < options.threads.decode; ++i) {
-    threads_.emplace_back([this] { work(); });
+      num_working_(options_.threads.decode) {
+  threads_.reserve(static_cast<std::size_t>(options_.threads.decode));
+  for (int i = 0; i < options_.threads.decode; ++i) {
+    try {
+      threads_.emplace_back([this] { work(); });
+    } catch (const std::system_error& error) {
+      const std::string what = "cannot start decode thread " + std::to_string(i + 1) + " of " +
+                               std::to_string(options_.threads.decode) + ": " + error.what();
+      if (threads_.empty()) throw Error(ErrorCode::kOutOfMemory, what);
+      log_warning("run", what + "; the others go on");
+      // Those that did not start are not waited for.
+      if (num_working_.fetch_sub(options_.threads.decode - i) == options_.threads.decode - i) {
+        out_.close();
+      }
+      return;
+    }
   }
 }
 
@@ -56,87 +119,168 @@ DecodeStage::~DecodeStage() {
 }
 
 void DecodeStage::work() {
-  while (!options_.stop->load()) {
-    const std::size_t i = next_input_.fetch_add(1);
-    if (i >= inputs_.size()) break;
-    Job job = read(inputs_[i]);
-    if (job.record.error && job.record.error->code == error_code_name(ErrorCode::kCancelled)) break;
-    const std::size_t seen_bytes = job.seen.has_value() ? job.seen->tokens.size_bytes() : 0;
-    const std::size_t size_bytes = job.clip.size_bytes() + seen_bytes + kRecordBytes;
-    if (!out_.push(std::move(job), size_bytes)) break;
+  try {
+    read_inputs();
+  } catch (...) {
+    shared_.breakdown.set(std::current_exception());
+    out_.cancel();
   }
   if (num_working_.fetch_sub(1) == 1) out_.close();
 }
 
-Job DecodeStage::read(const Input& input) {
+void DecodeStage::read_inputs() {
+  while (!options_.stop->load()) {
+    const std::size_t i = next_input_.fetch_add(1);
+    if (i >= inputs_.size()) break;
+    Job job = read(i);
+    if (job.is_cancelled) break;
+    const std::size_t seen_bytes = job.seen.has_value() ? job.seen->tokens.size_bytes() : 0;
+    const std::size_t size_bytes = job.clip.size_bytes() + seen_bytes + kRecordBytes;
+    if (!out_.push(std::move(job), size_bytes)) break;
+  }
+}
+
+Job DecodeStage::read(std::size_t input) {
   Job job;
   job.start_us = now_us();
-  job.prompts = input.prompts;
-  if (job.prompts.empty()) {
-    job.prompts.resize(options_.prompts.size());
-    std::iota(job.prompts.begin(), job.prompts.end(), std::size_t{0});
-  }
-  job.record.video = records::escape_file_name(input.path);
+  job.origin = inputs_.origin(input);
+  const std::string path(inputs_.path(input));
+  job.record.video = records::escape_file_name(path);
+  job.record.file =
+      records::ClipFile{.path = records::escape_file_name(records::absolute_name(path))};
   job.record.frames_wanted = options_.read.sampling.num_frames;
-  if (cache_ == nullptr) {
-    decode(input, job);
-    return job;
-  }
-  const auto stamp = stamp_of(input.path);
-  look_up(input, job);
-  if (job.seen.has_value()) return job;
-  decode(input, job);
-  // Of a film that is still being written, the key and the frames may be of different bytes.
-  if (stamp_of(input.path) != stamp) job.cache_key.reset();
+  for (std::size_t i = 0; i < options_.prompts.size(); ++i) job.tasks.push_back({.prompt = i});
+
+  ErrorCode code = ErrorCode::kInternal;
+  guard(job.record, "reading it", [&] {
+    try {
+      read_file(path, job);
+    } catch (const Error& error) {
+      code = error.code();
+      throw;
+    }
+  });
+  if (!job.record.error.has_value()) return job;
+  job.is_cancelled = code == ErrorCode::kCancelled;
+  job.is_skipped =
+      job.origin == Origin::kFolderWalk && is_not_video(code) && !claims_to_be_video(path);
+  // Which bytes failed is not known.
+  if (has_code(job.record, ErrorCode::kChanged)) job.record.id.clear();
+  // A file that could not be opened: its failure may have its record already.
+  const bool is_known = !job.content.empty();
+  if (!is_known && !job.is_skipped && !job.is_cancelled) plan(job);
   return job;
 }
 
-// A file that cannot be read here is left to decode(), which says what is wrong with it.
-void DecodeStage::look_up(const Input& input, Job& job) {
-  const Stopwatch watch;
-  try {
-    job.cache_key = cache_->key_of(input.path, options_.stop);
-    job.seen = cache_->find(*job.cache_key);
-  } catch (const std::exception&) {
-    job.cache_key.reset();
+void DecodeStage::read_file(const std::filesystem::path& path, Job& job) {
+  const OpenFile file(path);
+  // What no name announces is looked at before all of it is hashed.
+  if (job.origin == Origin::kFolderWalk && !claims_to_be_video(path.string())) {
+    video::ReadOptions read = options_.read;
+    read.cancelled = options_.stop;
+    options_.require_video(file, read);
   }
+  identify(file, job);
+  plan(job);
+  if (job.tasks.empty()) return;
+  if (shared_.cache != nullptr) look_up(job);
+  if (job.seen.has_value()) return;
+  try {
+    decode(file, job);
+  } catch (const Error&) {
+    require_unchanged(file, job.record);  // a film that is being written looks broken
+    throw;
+  }
+  require_unchanged(file, job.record);
+}
+
+void DecodeStage::identify(const OpenFile& file, Job& job) {
+  const Stopwatch watch;
+  job.record.file->size_bytes = file.size_bytes();
+  job.record.file->modified_ns = file.stamp().modified_ns;
+  if (!options_.trust_times) job.record.id = file.sha256(options_.stop).hex();
+  job.content = content_of(job.record);
+  identity_us_ += watch.elapsed_us();
+}
+
+// Leaves in job.tasks the captions that nobody has made or makes. A claim comes before the look
+// into the sink: who writes a record releases its claim afterwards.
+void DecodeStage::plan(Job& job) {
+  const records::ClipIdentity clip{.file = *job.record.file, .id = job.record.id};
+  std::vector<Task> tasks;
+  for (Task& task : job.tasks) {
+    if (!job.content.empty()) {
+      task.claim = claim_key(job.content, task.prompt);
+      const Follower self{.clip = clip, .video = job.record.video, .origin = job.origin};
+      if (!shared_.claims.take(task.claim, self)) continue;
+      task.is_claimed = true;
+    }
+    records::Earlier earlier =
+        shared_.sink.find(clip, job.record.video, options_.prompts.at(task.prompt).name);
+    switch (earlier.kind) {
+      case records::Earlier::Kind::kNone:
+        task.moved_from = std::move(earlier.moved_from);
+        tasks.push_back(std::move(task));
+        continue;
+      case records::Earlier::Kind::kFinished:
+        ++job.num_found;
+        job.found_failed += earlier.status == records::Status::kFailed ? 1 : 0;
+        break;
+      case records::Earlier::Kind::kElsewhere:
+        job.ready.push_back(*std::move(earlier.record));
+        break;
+    }
+    if (!task.is_claimed) continue;
+    for (const Follower& follower : shared_.claims.release(task.claim)) {
+      job.waiting.push_back({.follower = follower, .prompt = task.prompt});
+    }
+  }
+  job.tasks = std::move(tasks);
+}
+
+void DecodeStage::look_up(Job& job) {
+  const Stopwatch watch;
+  job.cache_key = shared_.cache->key_of(job.content);
+  job.seen = shared_.cache->find(*job.cache_key);
   if (job.seen.has_value()) {
     ++num_seen_before_;
     job.record.frames_wanted = job.seen->frames_wanted;
     job.record.frames_used = job.seen->frames_used;
     job.record.window_end_s = static_cast<double>(job.seen->duration_us) / 1e6;
     job.record.warnings = job.seen->warnings;
+    job.suspicion = job.seen->suspicion;
   }
   cache_us_ += watch.elapsed_us();
 }
 
-void DecodeStage::decode(const Input& input, Job& job) {
-  const Stopwatch watch;
-  try {
-    video::ReadOptions read = options_.read;
-    read.cancelled = options_.stop;
-    job.clip = options_.read_clip(input.path, read);
-    if (job.clip.frames.empty()) {
-      throw Error(ErrorCode::kNoFrames, input.path + ": no frame could be decoded");
-    }
-    job.record.frames_wanted = job.clip.frames_wanted;
-    job.record.frames_used = std::ssize(job.clip.frames);
-    job.record.window_end_s = static_cast<double>(job.clip.duration_us) / 1e6;
-    for (const std::string& warning : job.clip.warnings) {
-      job.record.warnings.push_back(records::escape_file_name(warning));
-    }
-  } catch (const Error& error) {
-    job.is_skipped = input.origin == Origin::kFolderWalk && is_not_video(error.code()) &&
-                     !claims_to_be_video(input.path);
-    set_failed(job.record, error.code(), error.what());
-  } catch (const std::bad_alloc&) {
-    set_failed(job.record, ErrorCode::kOutOfMemory,
-               input.path + ": not enough memory for its frames; lower --max-pixels or --threads");
-  } catch (const std::exception& error) {
-    set_failed(job.record, ErrorCode::kInternal, input.path + ": " + error.what());
+void DecodeStage::decode(const OpenFile& file, Job& job) {
+  const Timed timed(busy_us_, job.record.decode_ms);
+  video::ReadOptions read = options_.read;
+  read.cancelled = options_.stop;
+  job.clip = options_.read_clip(file, read);
+  if (job.clip.frames.empty()) {
+    throw Error(ErrorCode::kNoFrames, file.path().string() + ": no frame could be decoded");
   }
-  job.record.decode_ms = watch.elapsed_ms();
-  busy_us_ += watch.elapsed_us();
+  job.suspicion = suspicion_of_frames(job.clip.frames);
+  job.record.frames_wanted = job.clip.frames_wanted;
+  job.record.frames_used = std::ssize(job.clip.frames);
+  job.record.window_end_s = static_cast<double>(job.clip.duration_us) / 1e6;
+  for (const std::string& warning : job.clip.warnings) {
+    job.record.warnings.push_back(records::escape_file_name(warning));
+  }
+}
+
+// A file may have been renamed, linked to or touched: only other bytes count.
+void DecodeStage::require_unchanged(const OpenFile& file, const records::Record& record) const {
+  const FileStamp now = file.stamp_now();
+  if (now == file.stamp()) return;
+  const bool is_same = options_.trust_times ? now.size_bytes == file.size_bytes() &&
+                                                  now.modified_ns == file.stamp().modified_ns
+                                            : file.sha256(options_.stop).hex() == record.id;
+  if (is_same) return;
+  throw Error(ErrorCode::kChanged, file.path().string() +
+                                       ": the file changed while it was read; the same command "
+                                       "captions it when nobody writes it any more");
 }
 
 }  // namespace caption::pipeline

@@ -2,8 +2,8 @@
 #include <utility>
 
 #include "base/log.h"
-#include "base/utf8.h"
 #include "pipeline/internal/stages.h"
+#include "pipeline/internal/suspicion.h"
 #include "records/file_name.h"
 
 namespace caption::pipeline {
@@ -16,6 +16,13 @@ std::string trimmed(const std::string& text) {
   return text.substr(begin, text.find_last_not_of(kSpace) + 1 - begin);
 }
 
+// The end of a caption may cut a character of several byte tokens: it decodes to U+FFFD.
+std::string_view without_cut_character(std::string_view caption) {
+  constexpr std::string_view kReplacement = "\xEF\xBF\xBD";
+  while (caption.ends_with(kReplacement)) caption.remove_suffix(kReplacement.size());
+  return caption;
+}
+
 records::Status status_of(engine::FinishReason reason) {
   switch (reason) {
     case engine::FinishReason::kStop: return records::Status::kOk;
@@ -24,6 +31,11 @@ records::Status status_of(engine::FinishReason reason) {
     case engine::FinishReason::kFailed: return records::Status::kFailed;
   }
   return records::Status::kOk;
+}
+
+void fail(records::Record& record, const Error& error) {
+  set_failed(record, error.code(),
+             records::unescape_file_name(record.video) + ": captioning it: " + error.what());
 }
 
 std::vector<records::TokenLogprob> to_records(const std::vector<sampling::TokenLogprobs>& logprobs,
@@ -43,27 +55,19 @@ std::vector<records::TokenLogprob> to_records(const std::vector<sampling::TokenL
   return out;
 }
 
-std::int64_t count_captions(const std::vector<Input>& inputs, const Options& options) {
-  std::int64_t sum = 0;
-  for (const Input& input : inputs) {
-    sum += input.prompts.empty() ? std::ssize(options.prompts) : std::ssize(input.prompts);
-  }
-  return sum;
-}
-
 }  // namespace
 
-EngineStage::EngineStage(model::CaptionModel& model, const Options& options,
-                         records::RecordSink& sink, JobQueue& in, const std::vector<Input>& inputs)
+EngineStage::EngineStage(model::CaptionModel& model, Shared& shared, JobQueue& in,
+                         const InputList& inputs)
     : model_(model),
-      options_(options),
-      sink_(sink),
+      shared_(shared),
+      options_(shared.options),
       in_(in),
-      pool_(options.threads.engine),
+      pool_(options_.threads.engine),
       stream_(pool_),
-      engine_(model.decoder(), stream_, options.engine) {
-  progress_.num_prompts = std::ssize(options.prompts);
-  progress_.clips_total = count_captions(inputs, options);
+      engine_(model.decoder(), stream_, options_.engine) {
+  progress_.num_prompts = std::ssize(options_.prompts);
+  progress_.clips_total = static_cast<std::int64_t>(inputs.size()) * progress_.num_prompts;
 }
 
 Ending EngineStage::run() {
@@ -103,20 +107,32 @@ bool EngineStage::take_jobs() {
 }
 
 void EngineStage::take(Job job) {
-  if (job.is_skipped) {
-    ++progress_.files_skipped;
-    progress_.clips_total -= std::ssize(job.prompts);
-    return report();
-  }
-  for (std::size_t i = 0; i < job.prompts.size(); ++i) {
-    Caption caption{.record = job.record, .start_us = job.start_us, .text = nullptr};
-    caption.record.prompt = options_.prompts.at(job.prompts[i]).name;
-    if (job.is_over()) {
-      write(caption);
+  progress_.clips_total -= job.num_found;
+  progress_.clips_found += job.num_found;
+  progress_.found_failed += job.found_failed;
+  for (const records::Record& record : job.ready) write(record);
+  for (std::size_t i = 0; i < job.tasks.size(); ++i) {
+    Caption caption{.record = job.record,
+                    .task = std::move(job.tasks[i]),
+                    .suspicion = job.suspicion,
+                    .origin = job.origin,
+                    .is_skipped = job.is_skipped,
+                    .start_us = job.start_us,
+                    .text = nullptr};
+    caption.record.prompt = options_.prompts.at(caption.task.prompt).name;
+    caption.record.moved_from = caption.task.moved_from;
+    if (job.is_skipped || job.record.error.has_value()) {
+      end(caption);
     } else {
-      submit(std::move(job.requests[i]), std::move(caption));
+      submit(std::move(job.requests.at(i)), std::move(caption));
     }
   }
+  for (const Waiting& waiting : job.waiting) {
+    Caption found{.record = job.record};
+    found.record.prompt = options_.prompts.at(waiting.prompt).name;
+    copy(found, waiting.follower);
+  }
+  report();
 }
 
 void EngineStage::submit(engine::Request request, Caption caption) {
@@ -132,8 +148,8 @@ void EngineStage::submit(engine::Request request, Caption caption) {
     const engine::RequestId id = engine_.submit(std::move(request));
     running_.emplace(id, std::move(caption));
   } catch (const Error& error) {
-    set_failed(caption.record, error.code(), error.what());
-    write(caption);
+    fail(caption.record, error);
+    end(caption);
   }
 }
 
@@ -144,8 +160,8 @@ void EngineStage::finish(engine::Completion completion) {
   running_.erase(it);
   records::Record& record = caption.record;
   if (completion.error) {
-    set_failed(record, completion.error->code(), completion.error->what());
-    return write(caption);
+    fail(record, *completion.error);
+    return end(caption);
   }
   record.caption =
       trimmed(caption.text != nullptr ? caption.text->finish()
@@ -155,27 +171,101 @@ void EngineStage::finish(engine::Completion completion) {
   record.output_tokens = std::ssize(completion.output_ids);
   record.first_token_ms = static_cast<double>(completion.first_token_us) / 1e3;
   record.logprobs = to_records(completion.logprobs, model_.tokenizer());
-  if (record.caption.empty()) record.warnings.emplace_back("the caption is empty");
+  const bool is_cut = record.status == records::Status::kTruncated;
+  const std::string reason =
+      caption.suspicion.empty()
+          ? suspicion_of_caption(is_cut ? without_cut_character(record.caption)
+                                        : std::string_view(record.caption))
+          : caption.suspicion;
+  if (!reason.empty() && record.status != records::Status::kLooped) {
+    record.status = records::Status::kSuspicious;
+    record.reason = reason;
+  }
   progress_.output_tokens += record.output_tokens;
-  write(caption);
+  end(caption);
 }
 
-void EngineStage::write(Caption& caption) {
-  records::Record& record = caption.record;
-  record.total_ms = static_cast<double>(now_us() - caption.start_us) / 1e3;
-  if (reader_gone_) return;
-  if (sink_.append(record) == records::AppendResult::kReaderGone) {
-    reader_gone_ = true;
+void EngineStage::end(Caption& caption) {
+  caption.record.total_ms = static_cast<double>(now_us() - caption.start_us) / 1e3;
+  if (caption.is_skipped) {
+    ++progress_.files_skipped;
+    --progress_.clips_total;
+  } else {
+    write(caption.record);
+  }
+  if (!caption.task.is_claimed) return;
+  for (const Follower& follower : shared_.claims.release(caption.task.claim)) {
+    copy(caption, follower);
+  }
+}
+
+// The record of a clip with the content of another, whose record is in the sink by now.
+void EngineStage::copy(const Caption& caption, const Follower& follower) {
+  if (caption.is_skipped && follower.origin == Origin::kFolderWalk) {
+    ++progress_.files_skipped;
+    --progress_.clips_total;
     return;
   }
-  ++progress_.clips_done;
-  if (record.error) {
-    ++progress_.clips_failed;
-    // A clip that fails before it is asked anything fails for all prompts alike.
-    if (record.error->message != last_warning_) log_warning("run", record.error->message);
-    last_warning_ = record.error->message;
+  records::Earlier earlier =
+      shared_.sink.find(follower.clip, follower.video, caption.record.prompt);
+  if (earlier.kind == records::Earlier::Kind::kElsewhere) return write(*earlier.record);
+  if (earlier.kind == records::Earlier::Kind::kFinished) {
+    --progress_.clips_total;
+    ++progress_.clips_found;
+    progress_.found_failed += earlier.status == records::Status::kFailed ? 1 : 0;
+    return;
   }
+  records::Record record = caption.record;
+  record.video = follower.video;
+  record.file = follower.clip.file;
+  record.moved_from = earlier.moved_from;
+  if (record.error.has_value()) {
+    record.error->message =
+        follower.video + ": has the content of another file: " + record.error->message;
+  } else {
+    record.copy_of = caption.record.file.value_or(records::ClipFile{}).path;
+  }
+  write(record);
+}
+
+void EngineStage::write(const records::Record& record) {
+  if (reader_gone_) return;
+  require_same_model(model_);
+  switch (shared_.sink.append(record)) {
+    case records::AppendResult::kReaderGone: reader_gone_ = true; return;
+    case records::AppendResult::kKept:
+      --progress_.clips_total;
+      ++progress_.clips_kept;
+      break;
+    case records::AppendResult::kWritten: count(record); break;
+  }
+  warn(record);
   report();
+}
+
+void EngineStage::count(const records::Record& record) {
+  ++progress_.clips_done;
+  if (record.error.has_value()) ++progress_.clips_failed;
+  if (record.status == records::Status::kSuspicious) ++progress_.clips_suspicious;
+  if (!record.moved_from.empty()) {
+    ++progress_.clips_moved;
+  } else if (!record.copy_of.empty()) {
+    ++progress_.clips_copied;
+  }
+}
+
+// A clip that fails before it is asked anything fails for all prompts alike: said once.
+void EngineStage::warn(const records::Record& record) {
+  if (!record.error.has_value()) return;
+  const std::string warning = record.video + '\0' + record.error->message;
+  if (warning == last_warning_) return;
+  last_warning_ = warning;
+  constexpr std::int64_t kMaxWarnings = 100;
+  if (++num_warnings_ <= kMaxWarnings) log_warning("run", record.error->message);
+  if (num_warnings_ == kMaxWarnings + 1) {
+    log_warning("run", "more than " + std::to_string(kMaxWarnings) +
+                           " clips failed; why the others do is said in their records only");
+  }
 }
 
 void EngineStage::report() {

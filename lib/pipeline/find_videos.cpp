@@ -1,82 +1,241 @@
 #include "pipeline/find_videos.h"
 
+#include <dirent.h>
+#include <sys/stat.h>
+
 #include <algorithm>
-#include <array>
-#include <filesystem>
-#include <string_view>
-#include <system_error>
-#include <unordered_set>
+#include <cerrno>
+#include <cstring>
+#include <map>
+#include <memory>
+#include <utility>
+
+#include "records/file_name.h"
 
 namespace caption::pipeline {
 namespace {
 
-namespace fs = std::filesystem;
-
 constexpr std::array<std::string_view, 18> kVideoSuffixes = {
     ".mp4", ".m4v",  ".mov", ".mkv", ".webm", ".avi", ".ts",  ".mts", ".m2ts",
     ".mpg", ".mpeg", ".wmv", ".flv", ".3gp",  ".ogv", ".vob", ".mxf", ".divx"};
+constexpr std::size_t kNamesInMessage = 3;
 
-// One clip under two spellings is one clip; a link to it is another.
-std::string identity(const std::string& path) {
-  std::error_code error;
-  const fs::path absolute = fs::absolute(path, error);
-  return (error ? fs::path(path) : absolute).lexically_normal().string();
+// A file or folder whatever it is called.
+using FileId = std::pair<dev_t, ino_t>;
+
+enum class EntryKind { kFile, kFolder, kSpecial, kMissing, kUnreadable };
+
+EntryKind kind_of(mode_t mode) {
+  if (S_ISDIR(mode)) return EntryKind::kFolder;
+  return S_ISREG(mode) ? EntryKind::kFile : EntryKind::kSpecial;
 }
+
+// Links are followed. `id` is set for a folder.
+EntryKind look_at(const char* path, FileId* id = nullptr) {
+  struct stat status {};
+  if (::stat(path, &status) != 0) {
+    const bool is_missing = errno == ENOENT || errno == ENOTDIR || errno == ELOOP;
+    return is_missing ? EntryKind::kMissing : EntryKind::kUnreadable;
+  }
+  if (id != nullptr) *id = {status.st_dev, status.st_ino};
+  return kind_of(status.st_mode);
+}
+
+// What readdir() gives of a folder: the names one after the other, without hidden ones.
+class FolderNames {
+ public:
+  // False when the folder could not be read to its end; what was read before stays.
+  bool read(const std::string& path) {
+    const std::unique_ptr<DIR, int (*)(DIR*)> folder(::opendir(path.c_str()), ::closedir);
+    if (folder == nullptr) return false;
+    for (;;) {
+      errno = 0;
+      const dirent* entry = ::readdir(folder.get());
+      if (entry == nullptr) break;
+      if (entry->d_name[0] == '.') continue;
+      names_.push_back({text_.size(), entry->d_type});
+      text_.append(entry->d_name, std::strlen(entry->d_name) + 1);
+    }
+    const bool is_whole = errno == 0;
+    std::sort(names_.begin(), names_.end(), [this](const Name& a, const Name& b) {
+      return std::strcmp(text_.data() + a.at, text_.data() + b.at) < 0;
+    });
+    return is_whole;
+  }
+
+  std::size_t size() const { return names_.size(); }
+  const char* name(std::size_t i) const { return text_.data() + names_[i].at; }
+  // DT_REG, DT_LNK, ...; DT_UNKNOWN on file systems that do not say.
+  unsigned char type(std::size_t i) const { return names_[i].type; }
+
+ private:
+  struct Name {
+    std::size_t at;
+    unsigned char type;
+  };
+  std::string text_;
+  std::vector<Name> names_;
+};
 
 class Finder {
  public:
-  void add(const std::string& path, Origin origin) {
-    if (seen_.insert(identity(path)).second) {
-      found_.inputs.push_back({.path = path, .origin = origin});
-    } else {
+  void add(std::string_view path, Origin origin) {
+    if (found_.inputs.add(path, origin) == InputList::AddResult::kDuplicate) {
       ++found_.num_duplicates;
     }
   }
 
-  void walk(const fs::path& folder) {
-    std::error_code error;
-    std::vector<fs::directory_entry> entries;
-    for (fs::directory_iterator it(folder, error), end; !error && it != end; it.increment(error)) {
-      entries.push_back(*it);
-    }
-    if (error) return add(folder.string(), Origin::kNamed);
-    std::sort(entries.begin(), entries.end());
-    for (const fs::directory_entry& entry : entries) {
-      if (entry.path().filename().string().starts_with(".")) continue;
-      std::error_code status_error;
-      if (entry.is_directory(status_error)) {
-        if (!entry.is_symlink(status_error)) walk(entry.path());
-      } else if (entry.is_regular_file(status_error)) {
-        add(entry.path().string(), Origin::kFolderWalk);
-      }
-    }
+  // A path that the user named: a folder is walked, everything else is a clip.
+  void add_named(const std::string& path) {
+    FileId id;
+    if (look_at(path.c_str(), &id) != EntryKind::kFolder) return add(path, Origin::kNamed);
+    std::string folder = path;
+    walk(folder, id);
+  }
+
+  void add_listed(std::string_view path) {
+    if (claims_to_be_video(path)) return add(path, Origin::kNamed);
+    add_named(std::string(path));
   }
 
   FoundVideos take() { return std::move(found_); }
 
  private:
+  void skip(SkipReason reason, const std::string& path) {
+    Skipped& skipped = found_.skipped[static_cast<std::size_t>(reason)];
+    ++skipped.count;
+    if (skipped.first_paths.size() < kNamesInMessage) skipped.first_paths.push_back(path);
+  }
+
+  void add_unreadable(const std::string& path) {
+    skip(SkipReason::kUnreadable, path);
+    add(path, Origin::kNamed);
+  }
+
+  // `path` is the folder's; it is changed on the way and the same again afterwards.
+  void walk(std::string& path, FileId id) {
+    if (std::find(chain_.begin(), chain_.end(), id) != chain_.end()) {
+      return skip(SkipReason::kCycle, path);
+    }
+    if (++num_walks_[id] > kMaxWalksOfFolder) return skip(SkipReason::kManyNames, path);
+    FolderNames names;
+    if (!names.read(path)) add_unreadable(path);
+    chain_.push_back(id);
+    const std::size_t length = path.size();
+    for (std::size_t i = 0; i < names.size(); ++i) {
+      if (!path.ends_with('/')) path += '/';
+      path += names.name(i);
+      visit(path, names.type(i));
+      path.resize(length);
+    }
+    chain_.pop_back();
+  }
+
+  void visit(std::string& path, unsigned char type) {
+    if (type == DT_REG) return add(path, Origin::kFolderWalk);
+    FileId id;
+    switch (look_at(path.c_str(), &id)) {
+      case EntryKind::kFile: return add(path, Origin::kFolderWalk);
+      case EntryKind::kFolder: return walk(path, id);
+      case EntryKind::kSpecial: return skip(SkipReason::kSpecialFile, path);
+      case EntryKind::kUnreadable: return add_unreadable(path);
+      case EntryKind::kMissing: break;
+    }
+    struct stat status {};
+    // What was removed since the folder was read is not there, and so no link either.
+    if (::lstat(path.c_str(), &status) == 0) skip(SkipReason::kDanglingLink, path);
+  }
+
   FoundVideos found_;
-  std::unordered_set<std::string> seen_;
+  std::vector<FileId> chain_;  // of the folders that are being walked
+  std::map<FileId, int> num_walks_;
 };
+
+// "a, b and 3 more"
+std::string name_some(const std::vector<std::string>& first_paths, std::int64_t count) {
+  std::string out;
+  for (const std::string& path : first_paths) {
+    out += (out.empty() ? "" : ", ") + records::escape_file_name(path);
+  }
+  const std::int64_t num_more = count - std::ssize(first_paths);
+  return num_more > 0 ? out + " and " + std::to_string(num_more) + " more" : out;
+}
+
+std::string counted(std::int64_t count, const char* one, const char* several) {
+  return std::to_string(count) + " " + (count == 1 ? one : several);
+}
+
+std::string describe(SkipReason reason, std::int64_t count) {
+  switch (reason) {
+    case SkipReason::kDanglingLink:
+      return counted(count, "link leads nowhere", "links lead nowhere");
+    case SkipReason::kSpecialFile:
+      return counted(count, "entry is a FIFO, socket or device",
+                     "entries are FIFOs, sockets or devices");
+    case SkipReason::kUnreadable:
+      return counted(count, "folder or file cannot be read", "folders or files cannot be read");
+    case SkipReason::kCycle:
+      return counted(count, "linked folder holds its own link and is not entered again",
+                     "linked folders hold their own links and are not entered again");
+    case SkipReason::kManyNames:
+      return counted(count, "linked folder has been walked under 64 other names",
+                     "linked folders have been walked under 64 other names");
+  }
+  return {};
+}
+
+void require_existing(const std::vector<std::string>& arguments) {
+  std::vector<std::string> missing;
+  std::int64_t num_missing = 0;
+  for (const std::string& argument : arguments) {
+    if (argument == "-" || look_at(argument.c_str()) != EntryKind::kMissing) continue;
+    ++num_missing;
+    if (missing.size() < kNamesInMessage) {
+      missing.push_back(argument.empty() ? "\"\"" : argument);
+    }
+  }
+  if (num_missing == 0) return;
+  throw Error(ErrorCode::kUsage,
+              name_some(missing, num_missing) + ": no such file or folder; nothing was done");
+}
 
 }  // namespace
 
-bool claims_to_be_video(const std::string& path) {
-  std::string suffix = fs::path(path).extension().string();
+bool claims_to_be_video(std::string_view path) {
+  const std::string_view name = path.substr(path.rfind('/') + 1);
+  const std::size_t dot = name.rfind('.');
+  if (dot == std::string_view::npos || dot == 0) return false;
+  std::string suffix(name.substr(dot));
   std::transform(suffix.begin(), suffix.end(), suffix.begin(), [](char c) {
     return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
   });
   return std::find(kVideoSuffixes.begin(), kVideoSuffixes.end(), suffix) != kVideoSuffixes.end();
 }
 
-FoundVideos find_videos(const std::vector<std::string>& paths) {
+std::vector<std::string> describe_skipped(const FoundVideos& found) {
+  std::vector<std::string> out;
+  if (found.num_duplicates > 0) {
+    out.push_back(counted(found.num_duplicates, "path names a clip that is already in the list",
+                          "paths name clips that are already in the list") +
+                  "; each clip is captioned once");
+  }
+  for (std::size_t i = 0; i < kNumSkipReasons; ++i) {
+    const Skipped& skipped = found.skipped[i];
+    if (skipped.count == 0) continue;
+    out.push_back(describe(static_cast<SkipReason>(i), skipped.count) + ": " +
+                  name_some(skipped.first_paths, skipped.count));
+  }
+  return out;
+}
+
+FoundVideos find_videos(const std::vector<std::string>& arguments, const PathList& list) {
+  require_existing(arguments);
   Finder finder;
-  for (const std::string& path : paths) {
-    std::error_code error;
-    if (fs::is_directory(path, error)) {
-      finder.walk(path);
+  for (const std::string& argument : arguments) {
+    if (argument == "-") {
+      read_path_list(list, [&](std::string_view path) { finder.add_listed(path); });
     } else {
-      finder.add(path, Origin::kNamed);
+      finder.add_named(argument);
     }
   }
   return finder.take();

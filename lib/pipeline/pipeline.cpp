@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <optional>
 
 #include "base/error.h"
 #include "pipeline/internal/stages.h"
@@ -33,16 +34,13 @@ class StopGuard {
 };
 
 std::unique_ptr<VisionCache> open_cache(model::CaptionModel& model, const Options& options) {
-  const engine::DiskTier& disk = options.engine.disk;
-  if (disk.folder.empty()) return nullptr;
-  return std::make_unique<VisionCache>(disk.folder, disk.max_bytes, model,
-                                       options.engine.model_identity, options.read,
-                                       cpu_tier_name(choose_cpu_tier()));
+  if (options.vision_cache.folder.empty()) return nullptr;
+  return std::make_unique<VisionCache>(options.vision_cache, model);
 }
 
 }  // namespace
 
-Outcome run(model::CaptionModel& model, const std::vector<Input>& inputs, const Options& options,
+Outcome run(model::CaptionModel& model, const InputList& inputs, const Options& options,
             records::RecordSink& sink) {
   Options settled = options;
   for (const std::int32_t id : model.eos_ids()) settled.sampling.stop_ids.push_back(id);
@@ -57,19 +55,25 @@ Outcome run(model::CaptionModel& model, const std::vector<Input>& inputs, const 
   JobQueue frames(static_cast<std::size_t>(options.frame_queue_bytes));
   JobQueue requests(static_cast<std::size_t>(options.vision_queue_bytes));
   const std::unique_ptr<VisionCache> cache = open_cache(model, settled);
-  EngineStage engine_stage(model, settled, sink, requests, inputs);
-  DecodeStage decode_stage(inputs, settled, cache.get(), frames);
-  VisionStage vision_stage(model, settled, cache.get(), frames, requests);
+  Shared shared{.options = settled, .sink = sink, .cache = cache.get()};
+  EngineStage engine_stage(model, shared, requests, inputs);
+  // The guard goes before them, so that no thread waits while they are joined.
+  std::optional<DecodeStage> decode_stage;
+  std::optional<VisionStage> vision_stage;
   StopGuard guard(*settled.stop, frames, requests);
+  vision_stage.emplace(model, shared, frames, requests);
+  decode_stage.emplace(inputs, shared, frames);
 
   Outcome outcome;
   outcome.ending = engine_stage.run();
+  shared.breakdown.rethrow();
   if (outcome.ending == Ending::kFinished) guard.release();
   outcome.progress = engine_stage.progress();
-  outcome.clips_seen_before = decode_stage.num_seen_before();
-  outcome.busy = {.decode_us = decode_stage.busy_us(),
-                  .cache_us = decode_stage.cache_us(),
-                  .vision_us = vision_stage.busy_us(),
+  outcome.clips_seen_before = decode_stage->num_seen_before();
+  outcome.busy = {.decode_us = decode_stage->busy_us(),
+                  .identity_us = decode_stage->identity_us(),
+                  .cache_us = decode_stage->cache_us(),
+                  .vision_us = vision_stage->busy_us(),
                   .engine_us = engine_stage.engine_stats().busy_us};
   outcome.engine = engine_stage.engine_stats();
   return outcome;

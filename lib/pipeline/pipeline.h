@@ -9,8 +9,13 @@
 // captions finish. Several prompts share the clip's decoding, its vision tokens and, with the
 // prefix cache, their KV pages.
 //
-// With a cache folder (EngineOptions::disk), the vision tokens of a clip that was seen before are
-// taken from there: it is neither decoded nor encoded.
+// A clip is what its bytes are: it is hashed and decoded through one descriptor, and looked at
+// again afterwards, so a record speaks of the bytes whose SHA-256 it carries. A clip whose content
+// has its record in the sink, under whatever name, is not captioned again; of clips with the same
+// content in one run the first is captioned and the others get copies of its record.
+//
+// With a cache folder, the vision tokens of a clip that was seen before are taken from there: it is
+// neither decoded nor encoded.
 //
 // A clip that fails gives a record with status `failed` for each of its prompts; the others go on.
 // In particular a video without a decodable frame never reaches the model. What breaks the run
@@ -19,14 +24,16 @@
 
 #include <atomic>
 #include <cstdint>
+#include <filesystem>
 #include <functional>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "base/open_file.h"
 #include "engine/engine.h"
 #include "model/caption_model.h"
-#include "pipeline/find_videos.h"
+#include "pipeline/input_list.h"
 #include "pipeline/prompts.h"
 #include "pipeline/threads.h"
 #include "records/sink.h"
@@ -38,25 +45,44 @@ namespace caption::pipeline {
 // Counters of a run so far. A clip counts once for each of its prompts.
 struct Progress {
   std::int64_t num_prompts = 1;
-  std::int64_t clips_total = 0;  // less what was skipped
-  std::int64_t clips_done = 0;   // records written, failed ones included
+  std::int64_t clips_total = 0;  // to be written: less what was skipped or had its record before
+  std::int64_t clips_done = 0;   // records written, failed ones and copies included
   std::int64_t clips_failed = 0;
+  std::int64_t clips_suspicious = 0;
+  std::int64_t clips_moved = 0;    // of clips_done: taken over from the name that the file had
+  std::int64_t clips_copied = 0;   // of clips_done: taken from another file of the same content
+  std::int64_t clips_kept = 0;     // made again, and worse: the record of before stays
+  std::int64_t clips_found = 0;    // had their record before
+  std::int64_t found_failed = 0;   // of clips_found: records of failures
   std::int64_t files_skipped = 0;  // in folders, and no videos
   std::int64_t output_tokens = 0;
   std::int64_t elapsed_us = 0;
+};
+
+// Vision tokens on disk, for later runs over the same clips.
+struct VisionCacheOptions {
+  std::filesystem::path folder = {};  // empty: none
+  std::int64_t max_bytes = 16LL << 30;
+  // Everything that decides the tokens beside the clip's bytes (config/identity.h).
+  Hash128 identity = {};
 };
 
 struct Options {
   ThreadPlan threads;
   video::ReadOptions read;  // its `cancelled` is set by run()
   engine::EngineOptions engine;
-  sampling::SamplingParams sampling;   // the model's stop ids are added
+  // The model's stop ids are added. Each clip and prompt draws from a stream of its own, which the
+  // seed, the clip's content and the prompt's text decide.
+  sampling::SamplingParams sampling;
   std::vector<Prompt> prompts = {{}};  // at least one
   // End a caption where they begin; not with beams.
   std::vector<std::string> stop_strings = {};
   // Hears the text of captions as it comes, in whole characters: of one clip and one prompt at a
   // time. May be empty; must be with beams.
   std::function<void(std::string_view text)> on_text = {};
+  VisionCacheOptions vision_cache = {};
+  // Takes size and time of a file for its content, and reads no more of it than its frames need.
+  bool trust_times = false;
   std::int64_t frame_queue_bytes = 256LL << 20;
   std::int64_t vision_queue_bytes = 128LL << 20;
   // When it becomes true, what is finished is written, the rest is dropped, and run() returns.
@@ -64,9 +90,14 @@ struct Options {
   std::atomic<bool>* stop = nullptr;
   // Called from run()'s own thread, after every engine step and record.
   std::function<void(const Progress&)> on_progress;
-  // How a clip is read; tests give their own.
-  std::function<video::Clip(const std::filesystem::path&, const video::ReadOptions&)> read_clip =
-      video::read_clip;
+  // How a clip is read, and how a file that does not claim to be a video is told to be none before
+  // it is hashed; tests give their own.
+  std::function<video::Clip(const OpenFile&, const video::ReadOptions&)> read_clip =
+      [](const OpenFile& file, const video::ReadOptions& how) {
+        return video::read_clip(file, how);
+      };
+  std::function<void(const OpenFile&, const video::ReadOptions&)> require_video =
+      video::require_video;
 };
 
 enum class Ending {
@@ -76,8 +107,9 @@ enum class Ending {
 };
 
 struct StageTimes {
-  std::int64_t decode_us = 0;  // summed over its threads
-  std::int64_t cache_us = 0;   // of the same threads: reading files to find them in the cache
+  std::int64_t decode_us = 0;    // summed over its threads
+  std::int64_t identity_us = 0;  // of the same threads: hashing clips
+  std::int64_t cache_us = 0;     // of the same threads: looking clips up in the cache
   std::int64_t vision_us = 0;
   std::int64_t engine_us = 0;
 };
@@ -91,8 +123,8 @@ struct Outcome {
 };
 
 // Runs until every input has its record. The model is used by this call alone.
-// Throws Error: kOutOfMemory, kIo, kInternal.
-Outcome run(model::CaptionModel& model, const std::vector<Input>& inputs, const Options& options,
+// Throws Error: kOutOfMemory, kIo, kBadModel (a file of the model was changed), kInternal.
+Outcome run(model::CaptionModel& model, const InputList& inputs, const Options& options,
             records::RecordSink& sink);
 
 }  // namespace caption::pipeline

@@ -2,6 +2,7 @@
 // elsewhere, and a summary.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 
@@ -9,16 +10,25 @@
 
 namespace caption::pipeline {
 
-// "12/100 clips, 1 failed, 0.81 clips/s, 45 tokens/s"
+// "12/100 clips, 1 failed, about 2 min left, 0.81 clips/s, 45 tokens/s". Rates are those of the
+// captions that were made, per second of the run; a rate of nothing is left out. ASCII.
 std::string describe_progress(const Progress& progress);
 
-// What was done and how fast; how busy each stage was and which one limited; what the caches gave
-// (empty when none was asked).
+// What was done and how fast ("nothing to caption" when no record was written); how busy each stage
+// was and which one limited; what the caches gave (empty when none was asked).
 std::string describe_speed(const Outcome& outcome);
 std::string describe_busy(const Outcome& outcome, const ThreadPlan& threads);
 std::string describe_caches(const Outcome& outcome);
 
 enum class ProgressStyle { kLive, kSparse, kSilent };
+
+// The beginning of an ASCII line that takes at most `columns` columns, cut at a comma if it has one
+// there.
+std::string fit_to_width(const std::string& line, std::size_t columns);
+
+// A live line on a terminal that can redraw it; sparse lines on another, which `term` ($TERM, may
+// be null) calls dumb or does not name, and elsewhere.
+ProgressStyle choose_progress_style(bool is_terminal, const char* term);
 
 // One thread at a time.
 class ProgressLine {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <sstream>
+#include <string_view>
 
 #include "base/error.h"
 #include "base/mapped_file.h"
@@ -10,10 +11,23 @@
 namespace caption::pipeline {
 namespace {
 
+constexpr std::size_t kMaxFileBytes = 1u << 20;
+constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
+
 std::string numbered(std::size_t count) { return "p" + std::to_string(count + 1); }
 
 [[noreturn]] void fail(const std::string& where, const std::string& what) {
   throw Error(ErrorCode::kUsage, where + ": " + what);
+}
+
+// Whatever is wrong with the file is wrong with the command.
+std::string read_prompt_file(const std::filesystem::path& path) {
+  try {
+    return read_text_file(path, kMaxFileBytes);
+  } catch (const Error& error) {
+    throw Error(ErrorCode::kUsage,
+                std::string(error.what()) + "; prompts are read from a text file of at most 1 MiB");
+  }
 }
 
 }  // namespace
@@ -27,7 +41,8 @@ std::vector<Prompt> name_prompts(const std::vector<std::string>& texts) {
 }
 
 std::vector<Prompt> read_prompts(const std::filesystem::path& path) {
-  const std::string text = read_text_file(path, 1u << 20);
+  std::string text = read_prompt_file(path);
+  if (text.starts_with(kByteOrderMark)) text.erase(0, kByteOrderMark.size());
   if (!is_valid_utf8(text)) fail(path.string(), "not a text in UTF-8");
   std::vector<Prompt> prompts;
   std::istringstream lines(text);

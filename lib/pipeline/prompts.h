@@ -18,8 +18,10 @@ std::vector<Prompt> name_prompts(const std::vector<std::string>& texts);
 
 // A UTF-8 file of one prompt per line: "name<TAB>prompt", or the prompt alone, which is named p1,
 // p2, ... by its place among the prompts. Empty lines and lines that begin with # are left out.
+// A byte order mark before the first line is taken off.
 // Throws Error(kUsage) with file:line for a repeated name, an empty name or prompt, text that is
-// not UTF-8, or a file without a prompt; kNotFound and its like for a file that cannot be read.
+// not UTF-8, or a file without a prompt; also for a file that is missing, a folder, unreadable or
+// larger than 1 MiB.
 std::vector<Prompt> read_prompts(const std::filesystem::path& path);
 
 }  // namespace caption::pipeline

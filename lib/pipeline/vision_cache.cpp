@@ -1,20 +1,15 @@
 #include "pipeline/vision_cache.h"
 
-#include <array>
 #include <cstring>
-#include <fstream>
 #include <iterator>
 #include <limits>
 #include <utility>
 
-#include "base/error.h"
-#include "base/mapped_file.h"
+#include "base/sha256.h"
 
 namespace caption::pipeline {
 namespace {
 
-constexpr std::string_view kFormat = "caption-cli vision 1";
-constexpr std::size_t kReadBytes = 1u << 20;
 constexpr std::int64_t kMaxCount = std::int64_t{1} << 31;
 
 template <class T>
@@ -65,34 +60,6 @@ class Reader {
   bool is_good_ = true;
 };
 
-template <class T>
-void update(Hasher& hasher, const T& value) {
-  hasher.update(std::as_bytes(std::span(&value, 1)));
-}
-
-// All that decides the tokens beside the file.
-Hash128 make_identity(const model::CaptionModel& model, const Hash128& model_identity,
-                      const video::ReadOptions& read, std::string_view cpu_tier) {
-  Hasher hasher;
-  hasher.update_string(kFormat);
-  hasher.update_string(model_identity.hex());
-  hasher.update_string(cpu_tier);
-  update(hasher, read.sampling.strategy);
-  update(hasher, read.sampling.num_frames);
-  update(hasher, read.sampling.fps);
-  update(hasher, read.limits.max_pixels);
-  const vision::PreprocessSpec& spec = model.preprocess_spec();
-  update(hasher, spec.do_resize);
-  update(hasher, spec.shortest_edge_px.value_or(-1));
-  for (const int px : spec.size_px.value_or(std::array{-1, -1})) update(hasher, px);
-  update(hasher, spec.do_center_crop);
-  for (const int px : spec.crop_px) update(hasher, px);
-  update(hasher, spec.do_normalize);
-  for (const float value : spec.mean) update(hasher, value);
-  for (const float value : spec.std) update(hasher, value);
-  return hasher.digest();
-}
-
 }  // namespace
 
 std::vector<std::byte> to_bytes(const SeenClip& clip) {
@@ -102,6 +69,7 @@ std::vector<std::byte> to_bytes(const SeenClip& clip) {
   append_value(bytes, clip.frames_wanted);
   append_value(bytes, clip.frames_used);
   append_value(bytes, clip.duration_us);
+  append_text(bytes, clip.suspicion);
   append_value(bytes, std::ssize(clip.warnings));
   for (const std::string& warning : clip.warnings) append_text(bytes, warning);
   append_value(bytes, clip.tokens.dim(0));
@@ -119,6 +87,7 @@ std::optional<SeenClip> parse_seen_clip(std::span<const std::byte> bytes) {
   clip.frames_wanted = reader.take_count();
   clip.frames_used = reader.take_count();
   clip.duration_us = reader.take<std::int64_t>();
+  clip.suspicion = reader.take_text();
   for (std::int64_t left = reader.take_count(); left > 0 && reader.is_good(); --left) {
     clip.warnings.push_back(reader.take_text());
   }
@@ -135,34 +104,17 @@ std::optional<SeenClip> parse_seen_clip(std::span<const std::byte> bytes) {
   return clip;
 }
 
-VisionCache::VisionCache(const std::filesystem::path& folder, std::int64_t max_bytes,
-                         model::CaptionModel& model, const Hash128& model_identity,
-                         const video::ReadOptions& read, std::string_view cpu_tier)
+VisionCache::VisionCache(const VisionCacheOptions& options, model::CaptionModel& model)
     : model_(model),
       hidden_(model.decoder().spec().hidden),
-      identity_(make_identity(model, model_identity, read, cpu_tier)),
-      store_(folder, "vision", max_bytes) {}
+      identity_(options.identity),
+      store_(options.folder, "vision", options.max_bytes) {}
 
-// By reading rather than by mapping: a file that is cut meanwhile ends early instead of ending the
-// process.
-Hash128 VisionCache::key_of(const std::filesystem::path& video,
-                            const std::atomic<bool>* cancelled) const {
-  require_regular_file(video);
-  std::ifstream file(video, std::ios::binary);
-  Hasher hasher;
-  update(hasher, identity_.high);
-  update(hasher, identity_.low);
-  std::vector<char> chunk(kReadBytes);
-  while (file) {
-    if (cancelled != nullptr && cancelled->load()) {
-      throw Error(ErrorCode::kCancelled, video.string() + ": cancelled");
-    }
-    file.read(chunk.data(), std::ssize(chunk));
-    const auto count = static_cast<std::size_t>(file.gcount());
-    hasher.update(std::as_bytes(std::span(chunk).first(count)));
-  }
-  if (!file.eof()) throw Error(ErrorCode::kIo, video.string() + ": cannot be read");
-  return hasher.digest();
+Hash128 VisionCache::key_of(std::string_view content) const {
+  Sha256Hasher hasher;
+  hasher.update_string(identity_.hex());
+  hasher.update_string(content);
+  return hasher.digest().short_key();
 }
 
 std::optional<SeenClip> VisionCache::find(const Hash128& key) {

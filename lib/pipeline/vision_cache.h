@@ -1,14 +1,11 @@
 // pipeline/vision_cache.h: vision tokens of clips that were seen before, on disk.
 //
-// The key is what decides them: the bytes of the file, how frames are chosen, and `identity`
-// (model, preprocessing, CPU tier). A hit gives what decoding and encoding would have given, bit
-// for bit.
+// The key is what decides them: the content of the clip, and the run's vision identity
+// (config/identity.h). A hit gives what decoding and encoding would have given, bit for bit.
 #pragma once
 
-#include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <filesystem>
 #include <optional>
 #include <span>
 #include <string>
@@ -18,8 +15,8 @@
 #include "base/hash.h"
 #include "kv/disk_store.h"
 #include "model/caption_model.h"
+#include "pipeline/pipeline.h"
 #include "tensor/tensor.h"
-#include "video/read_clip.h"
 
 namespace caption::pipeline {
 
@@ -29,6 +26,7 @@ struct SeenClip {
   std::int64_t frames_wanted = 0;
   std::int64_t frames_used = 0;
   std::int64_t duration_us = 0;
+  std::string suspicion;  // suspicion_of_frames()
   std::vector<std::string> warnings;
 };
 
@@ -36,14 +34,10 @@ struct SeenClip {
 class VisionCache {
  public:
   // Throws Error(kIo) when the folder cannot be used.
-  VisionCache(const std::filesystem::path& folder, std::int64_t max_bytes,
-              model::CaptionModel& model, const Hash128& model_identity,
-              const video::ReadOptions& read, std::string_view cpu_tier);
+  VisionCache(const VisionCacheOptions& options, model::CaptionModel& model);
 
-  // Reads the whole file. Throws Error: kCancelled soon after `cancelled` (which may be null) has
-  // become true; kNotFound, kNotRegularFile, kUnreadable, kIo.
-  Hash128 key_of(const std::filesystem::path& video,
-                 const std::atomic<bool>* cancelled = nullptr) const;
+  // `content`: what stands for the clip's bytes.
+  Hash128 key_of(std::string_view content) const;
   // What is not exactly as it was stored, or does not fit the model, is not found.
   std::optional<SeenClip> find(const Hash128& key);
   void store(const Hash128& key, const SeenClip& clip);

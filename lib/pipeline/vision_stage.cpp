@@ -1,88 +1,112 @@
 #include <memory>
-#include <new>
+#include <system_error>
 #include <utility>
 
 #include "base/clock.h"
+#include "base/sha256.h"
 #include "pipeline/internal/stages.h"
 #include "vision/preprocess.h"
 
 namespace caption::pipeline {
 namespace {
 
-constexpr std::size_t kRecordBytes = 1024;
+// As in decode_stage.cpp.
+constexpr std::size_t kRecordBytes = 16 << 10;
+
+constexpr std::size_t kRequestBytes = 1024;
 
 // The requests of a clip share its vision tokens.
 std::size_t bytes_of(const Job& job) {
   std::size_t sum = kRecordBytes;
   for (const engine::Request& request : job.requests) {
     sum += request.prompt_ids.size() * sizeof(std::int32_t) +
-           request.vision_positions.size() * sizeof(std::int32_t) + kRecordBytes;
+           request.vision_positions.size() * sizeof(std::int32_t) + kRequestBytes;
   }
   return job.requests.empty() ? sum : sum + job.requests.front().vision->size_bytes();
 }
 
 }  // namespace
 
-VisionStage::VisionStage(model::CaptionModel& model, const Options& options, VisionCache* cache,
-                         JobQueue& in, JobQueue& out)
-    : model_(model), options_(options), cache_(cache), in_(in), out_(out), thread_([this] {
-        work();
-      }) {}
+VisionStage::VisionStage(model::CaptionModel& model, Shared& shared, JobQueue& in, JobQueue& out)
+    : model_(model),
+      shared_(shared),
+      options_(shared.options),
+      in_(in),
+      out_(out),
+      pool_(options_.threads.vision),
+      stream_(pool_) {
+  try {
+    thread_ = std::thread([this] { work(); });
+  } catch (const std::system_error& error) {
+    throw Error(ErrorCode::kOutOfMemory,
+                std::string("cannot start the vision thread: ") + error.what());
+  }
+}
 
 VisionStage::~VisionStage() { thread_.join(); }
 
 void VisionStage::work() {
-  ThreadPool pool(options_.threads.vision);
-  Stream stream(pool);
-  while (std::optional<Job> job = in_.pop()) {
-    if (!job->is_over()) prepare(stream, *job);
-    const std::size_t size_bytes = bytes_of(*job);
-    if (!out_.push(*std::move(job), size_bytes)) break;
+  try {
+    while (std::optional<Job> job = in_.pop()) {
+      if (!job->is_over()) guard(job->record, "vision", [&] { prepare(*job); });
+      job->clip = {};
+      job->seen.reset();
+      const std::size_t size_bytes = bytes_of(*job);
+      if (!out_.push(*std::move(job), size_bytes)) break;
+    }
+  } catch (...) {
+    shared_.breakdown.set(std::current_exception());
+    out_.cancel();
   }
   in_.cancel();  // nobody takes what decoders might still push
   out_.close();
 }
 
-// From frames, or vision tokens of before, to a request for each prompt.
-void VisionStage::prepare(Stream& stream, Job& job) {
-  try {
-    SeenClip clip = job.seen.has_value() ? *std::move(job.seen) : encode(stream, job);
-    const auto tokens = std::make_shared<const Tensor>(std::move(clip.tokens));
-    for (const std::size_t number : job.prompts) {
-      model::PromptIds prompt =
-          model_.build_prompt(options_.prompts.at(number).text, clip.frames_used);
-      engine::Request request;
-      request.prompt_ids = std::move(prompt.ids);
-      request.vision_positions = std::move(prompt.vision_positions);
-      request.vision = tokens;
-      request.vision_content = clip.pixel_content;
-      request.sampling = options_.sampling;
-      job.requests.push_back(std::move(request));
-    }
-  } catch (const Error& error) {
-    set_failed(job.record, error.code(), error.what());
-  } catch (const std::bad_alloc&) {
-    set_failed(job.record, ErrorCode::kOutOfMemory, "not enough memory to encode the frames");
-  } catch (const std::exception& error) {
-    set_failed(job.record, ErrorCode::kInternal, error.what());
+// From frames, or vision tokens of before, to a request for each task.
+void VisionStage::prepare(Job& job) {
+  SeenClip clip = job.seen.has_value() ? *std::move(job.seen) : encode(job);
+  const auto tokens = std::make_shared<const Tensor>(std::move(clip.tokens));
+  for (const Task& task : job.tasks) {
+    const std::string& text = options_.prompts.at(task.prompt).text;
+    model::PromptIds prompt = model_.build_prompt(text, clip.frames_used);
+    engine::Request request;
+    request.prompt_ids = std::move(prompt.ids);
+    request.vision_positions = std::move(prompt.vision_positions);
+    request.vision = tokens;
+    request.vision_content = clip.pixel_content;
+    request.sampling = sampling_of(job, text);
+    job.requests.push_back(std::move(request));
   }
-  job.clip = {};
-  job.seen.reset();
 }
 
-SeenClip VisionStage::encode(Stream& stream, Job& job) {
+// Draws of one clip and prompt say nothing of those of another.
+sampling::SamplingParams VisionStage::sampling_of(const Job& job, const std::string& prompt) const {
+  sampling::SamplingParams sampling = options_.sampling;
+  Sha256Hasher hasher;
+  hasher.update_value(options_.sampling.seed);
+  hasher.update_string(job.content);
+  hasher.update_string(prompt);
+  sampling.seed = hasher.digest().short_key().high;
+  return sampling;
+}
+
+SeenClip VisionStage::encode(Job& job) {
   const Stopwatch watch;
   SeenClip seen;
   seen.frames_used = std::ssize(job.clip.frames);
   seen.frames_wanted = job.record.frames_wanted;
   seen.duration_us = job.clip.duration_us;
+  seen.suspicion = job.suspicion;
   seen.warnings = job.record.warnings;
   const Tensor pixels =
-      vision::preprocess(stream.pool(), job.clip.frames, model_.preprocess_spec());
+      vision::preprocess(stream_.pool(), job.clip.frames, model_.preprocess_spec());
   job.clip = {};
   seen.pixel_content = vision::pixel_hash(pixels.view());
-  seen.tokens = model_.encode_frames(stream, pixels.view());
-  if (cache_ != nullptr && job.cache_key.has_value()) cache_->store(*job.cache_key, seen);
+  seen.tokens = model_.encode_frames(stream_, pixels.view());
+  if (shared_.cache != nullptr && job.cache_key.has_value()) {
+    require_same_model(model_);
+    shared_.cache->store(*job.cache_key, seen);
+  }
   job.record.vision_ms = watch.elapsed_ms();
   busy_us_ += watch.elapsed_us();
   return seen;

@@ -1,7 +1,10 @@
 #include "records/file_name.h"
 
+#include <algorithm>
 #include <cstdint>
+#include <filesystem>
 #include <optional>
+#include <system_error>
 
 #include "base/utf8.h"
 
@@ -65,6 +68,30 @@ std::string unescape_file_name(std::string_view text) {
     at += byte.has_value() ? kEscapeBytes : 1;
   }
   return out;
+}
+
+std::string absolute_name(std::string_view path) {
+  std::string out;
+  bool has_parent_part = false;
+  if (!path.starts_with('/')) {
+    std::error_code error;
+    out = std::filesystem::current_path(error).string();
+    if (out == "/") out.clear();
+  }
+  for (std::size_t begin = 0; begin < path.size();) {
+    const std::size_t end = std::min(path.find('/', begin), path.size());
+    const std::string_view part = path.substr(begin, end - begin);
+    if (!part.empty() && part != ".") out.append("/").append(part);
+    has_parent_part = has_parent_part || part == "..";
+    begin = end + 1;
+  }
+  if (!has_parent_part) return out;
+  // What ".." leads to is the system's to say.
+  const std::filesystem::path whole(out);
+  std::error_code error;
+  const std::filesystem::path folder =
+      std::filesystem::weakly_canonical(whole.parent_path(), error);
+  return error ? out : (folder / whole.filename()).string();
 }
 
 }  // namespace caption::records

@@ -14,4 +14,9 @@ namespace caption::records {
 std::string escape_file_name(std::string_view bytes);
 std::string unescape_file_name(std::string_view text);
 
+// The absolute path of a file that need not exist: the working folder before a relative one, less
+// "." and empty parts. Links stay, but for those in the folder of a path with "..", which is
+// resolved as the system does.
+std::string absolute_name(std::string_view path);
+
 }  // namespace caption::records

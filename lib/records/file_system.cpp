@@ -1,11 +1,11 @@
 #include "records/internal/file_system.h"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <cstdio>
-#include <cstring>
 #include <string>
 
 #include "base/error.h"
@@ -14,7 +14,8 @@ namespace caption::records {
 namespace {
 
 [[noreturn]] void throw_io(const std::filesystem::path& path, const char* what, int error) {
-  throw Error(ErrorCode::kIo, path.string() + ": cannot " + what + ": " + std::strerror(error));
+  throw Error(output_error_code(error),
+              path.string() + ": cannot " + what + ": " + describe_errno(error));
 }
 
 }  // namespace
@@ -28,12 +29,20 @@ Descriptor& Descriptor::operator=(Descriptor&& other) noexcept {
   return *this;
 }
 
+ErrorCode output_error_code(int error_number) {
+  const ErrorCode code = error_code_of_errno(error_number);
+  return code == ErrorCode::kOutOfMemory ? code : ErrorCode::kIo;
+}
+
 int write_whole(int descriptor, std::string_view text) {
   while (!text.empty()) {
     const ssize_t count = ::write(descriptor, text.data(), text.size());
     if (count < 0) {
       if (errno == EINTR) continue;
-      return errno;
+      if (errno != EAGAIN) return errno;
+      pollfd writable{.fd = descriptor, .events = POLLOUT, .revents = 0};
+      ::poll(&writable, 1, -1);
+      continue;
     }
     text.remove_prefix(static_cast<std::size_t>(count));
   }

@@ -11,16 +11,24 @@ namespace {
 
 constexpr std::array kFormats = {Format::kJsonl, Format::kCsv, Format::kTxt};
 
-constexpr std::string_view kCsvHeader =
-    "video,prompt,window_begin_s,window_end_s,status,caption,error_code,error_message,frames_"
-    "wanted,"
-    "frames_used,prompt_tokens,vision_tokens,output_tokens,decode_ms,vision_ms,first_token_ms,"
-    "total_ms,finish_reason,warnings\r\n";
+// Spreadsheets take a cell that begins with one of these for a formula: OWASP, "CSV Injection",
+// with the full-width forms that East Asian versions take as well.
+constexpr std::array<std::string_view, 11> kFormulaBegins = {
+    "=", "+", "-", "@", "\t", "\r", "\n", "\uFF1D", "\uFF0B", "\uFF0D", "\uFF20"};
+
+bool begins_formula(std::string_view text) {
+  return std::any_of(kFormulaBegins.begin(), kFormulaBegins.end(),
+                     [&](std::string_view begin) { return text.starts_with(begin); });
+}
 
 // RFC 4180 §2.5-2.7: quoted when it holds a comma, a quote or a line break; quotes are doubled.
-std::string csv_field(std::string_view text) {
-  if (text.find_first_of(",\"\r\n") == std::string_view::npos) return std::string(text);
-  std::string out = "\"";
+// What a spreadsheet would compute gets an apostrophe, which makes it text.
+std::string csv_text(std::string_view text) {
+  const bool is_formula = begins_formula(text);
+  if (!is_formula && text.find_first_of(",\"\r\n") == std::string_view::npos) {
+    return std::string(text);
+  }
+  std::string out = is_formula ? "\"'" : "\"";
   for (const char c : text) {
     if (c == '"') out += '"';
     out += c;
@@ -37,30 +45,54 @@ std::string join(const std::vector<std::string>& parts, std::string_view separat
   return out;
 }
 
+struct CsvColumn {
+  std::string_view name;
+  std::string (*cell)(const Record& record);  // as it stands in the file
+};
+
+constexpr std::array kCsvColumns = {
+    CsvColumn{"video", [](const Record& r) { return csv_text(r.video); }},
+    CsvColumn{"prompt", [](const Record& r) { return csv_text(r.prompt); }},
+    CsvColumn{"window_begin_s", [](const Record& r) { return json_number(r.window_begin_s, 6); }},
+    CsvColumn{"window_end_s", [](const Record& r) { return json_number(r.window_end_s, 6); }},
+    CsvColumn{"status", [](const Record& r) { return csv_text(status_name(r.status)); }},
+    CsvColumn{"caption", [](const Record& r) { return csv_text(r.caption); }},
+    CsvColumn{"error_code", [](const Record& r) { return csv_text(r.error ? r.error->code : ""); }},
+    CsvColumn{"error_message",
+              [](const Record& r) { return csv_text(r.error ? r.error->message : ""); }},
+    CsvColumn{"frames_wanted", [](const Record& r) { return std::to_string(r.frames_wanted); }},
+    CsvColumn{"frames_used", [](const Record& r) { return std::to_string(r.frames_used); }},
+    CsvColumn{"prompt_tokens", [](const Record& r) { return std::to_string(r.prompt_tokens); }},
+    CsvColumn{"vision_tokens", [](const Record& r) { return std::to_string(r.vision_tokens); }},
+    CsvColumn{"output_tokens", [](const Record& r) { return std::to_string(r.output_tokens); }},
+    CsvColumn{"decode_ms", [](const Record& r) { return json_number(r.decode_ms, 3); }},
+    CsvColumn{"vision_ms", [](const Record& r) { return json_number(r.vision_ms, 3); }},
+    CsvColumn{"first_token_ms", [](const Record& r) { return json_number(r.first_token_ms, 3); }},
+    CsvColumn{"total_ms", [](const Record& r) { return json_number(r.total_ms, 3); }},
+    CsvColumn{"finish_reason", [](const Record& r) { return csv_text(r.finish_reason); }},
+    CsvColumn{"warnings", [](const Record& r) { return csv_text(join(r.warnings, "; ")); }},
+    CsvColumn{"reason", [](const Record& r) { return csv_text(r.reason); }},
+    CsvColumn{"id", [](const Record& r) { return csv_text(r.id); }},
+    CsvColumn{"path", [](const Record& r) { return csv_text(r.file ? r.file->path : ""); }},
+    CsvColumn{"copy_of", [](const Record& r) { return csv_text(r.copy_of); }},
+};
+
+std::string csv_header() {
+  std::string out;
+  for (const CsvColumn& column : kCsvColumns) {
+    if (!out.empty()) out += ',';
+    out += column.name;
+  }
+  return out + "\r\n";
+}
+
 std::string csv_line(const Record& record) {
-  const ErrorInfo error = record.error.value_or(ErrorInfo{});
-  const std::array fields = {
-      csv_field(record.video),
-      csv_field(record.prompt),
-      json_number(record.window_begin_s, 6),
-      json_number(record.window_end_s, 6),
-      std::string(status_name(record.status)),
-      csv_field(record.caption),
-      csv_field(error.code),
-      csv_field(error.message),
-      std::to_string(record.frames_wanted),
-      std::to_string(record.frames_used),
-      std::to_string(record.prompt_tokens),
-      std::to_string(record.vision_tokens),
-      std::to_string(record.output_tokens),
-      json_number(record.decode_ms, 3),
-      json_number(record.vision_ms, 3),
-      json_number(record.first_token_ms, 3),
-      json_number(record.total_ms, 3),
-      record.finish_reason,
-      csv_field(join(record.warnings, "; ")),
-  };
-  return join({fields.begin(), fields.end()}, ",") + "\r\n";
+  std::string out;
+  for (std::size_t i = 0; i < kCsvColumns.size(); ++i) {
+    if (i > 0) out += ',';
+    out += kCsvColumns[i].cell(record);
+  }
+  return out + "\r\n";
 }
 
 std::string one_line(std::string text) {
@@ -70,8 +102,9 @@ std::string one_line(std::string text) {
 }
 
 std::string text_line(const Record& record) {
-  const std::string text =
-      record.error ? "[" + record.error->code + "] " + record.error->message : record.caption;
+  std::string text = record.caption;
+  if (record.error) text = "[" + record.error->code + "] " + record.error->message;
+  if (!record.reason.empty()) text = "[suspicious: " + record.reason + "] " + record.caption;
   const std::string prompt = record.prompt.empty() ? "" : " (" + record.prompt + ")";
   return record.video + prompt + ": " + one_line(text) + "\n";
 }
@@ -95,8 +128,23 @@ Format parse_format(std::string_view name) {
               "--format: \"" + std::string(name) + "\" is none of jsonl, csv, txt");
 }
 
+std::optional<Format> format_of_suffix(std::string_view path) {
+  const std::string_view name = path.substr(path.rfind('/') + 1);
+  const std::size_t dot = name.rfind('.');
+  if (dot == std::string_view::npos || dot == 0) return std::nullopt;
+  std::string suffix(name.substr(dot + 1));
+  std::transform(suffix.begin(), suffix.end(), suffix.begin(), [](char c) {
+    return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+  });
+  if (suffix == "ndjson") return Format::kJsonl;
+  const auto format = std::find_if(kFormats.begin(), kFormats.end(), [&](Format candidate) {
+    return format_name(candidate) == suffix;
+  });
+  return format == kFormats.end() ? std::nullopt : std::optional<Format>(*format);
+}
+
 std::string format_header(Format format) {
-  return format == Format::kCsv ? std::string(kCsvHeader) : std::string();
+  return format == Format::kCsv ? csv_header() : std::string();
 }
 
 std::string format_record(Format format, const Record& record) {

@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "base/mapped_file.h"
+#include "base/sha256.h"
 #include "records/internal/file_system.h"
 
 namespace caption::records {
@@ -36,14 +37,32 @@ std::string to_json(const Manifest& manifest) {
   return out + "\n}\n";
 }
 
+std::string settings_key(const Manifest& manifest) {
+  auto settings = manifest.settings;
+  std::sort(settings.begin(), settings.end());
+  Sha256Hasher hasher;
+  for (const auto& [name, value] : settings) {
+    hasher.update_string(name);
+    hasher.update_string(value);
+  }
+  constexpr std::size_t kDigits = 16;
+  return hasher.digest().hex().substr(0, kDigits);
+}
+
 std::optional<Manifest> read_manifest(const std::filesystem::path& path) {
   if (!std::filesystem::exists(path)) return std::nullopt;
-  const JsonObject root = JsonObject::open(path, ErrorCode::kOutputConflict);
-  Manifest manifest;
-  for (const std::string& key : root.keys()) {
-    manifest.settings.emplace_back(key, root.require_string(key));
+  try {
+    const JsonObject root = JsonObject::open(path, ErrorCode::kOutputConflict);
+    Manifest manifest;
+    for (const std::string& key : root.keys()) {
+      manifest.settings.emplace_back(key, root.require_string(key));
+    }
+    return manifest;
+  } catch (const Error& error) {
+    // A folder of that name, a file that may not be read: not the fault of a clip.
+    throw Error(is_of_machine(error.code()) ? error.code() : ErrorCode::kOutputConflict,
+                error.what());
   }
-  return manifest;
 }
 
 void write_manifest(const std::filesystem::path& path, const Manifest& manifest) {

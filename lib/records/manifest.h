@@ -1,7 +1,8 @@
 // records/manifest.h: the configuration that an output file belongs to (<output>.manifest.json).
 //
-// One flat JSON object of strings. It holds what decides captions (model, prompt, sampling, frames,
-// version), not what decides speed (threads, batching), so a run can be resumed on another machine.
+// One flat JSON object of strings. It holds what decides captions (model, prompts, sampling,
+// frames, arithmetic), not what decides speed (threads, batching) and not the program's version: a
+// release that computes the same goes on with the outputs of the one before.
 #pragma once
 
 #include <filesystem>
@@ -22,6 +23,10 @@ struct Manifest {
 std::filesystem::path manifest_path(const std::filesystem::path& output);
 
 std::string to_json(const Manifest& manifest);
+
+// 16 hexadecimal digits that stand for the settings, whatever their order: each record carries
+// them.
+std::string settings_key(const Manifest& manifest);
 
 // std::nullopt when there is no file. Throws Error(kOutputConflict) for one that is no manifest.
 std::optional<Manifest> read_manifest(const std::filesystem::path& path);

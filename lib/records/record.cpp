@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdio>
+#include <ctime>
 #include <limits>
 
 #include "base/error.h"
@@ -10,12 +12,15 @@
 namespace caption::records {
 namespace {
 
-constexpr std::array kStatuses = {Status::kOk, Status::kTruncated, Status::kLooped,
-                                  Status::kFailed};
+constexpr std::array kStatuses = {Status::kOk, Status::kTruncated, Status::kSuspicious,
+                                  Status::kLooped, Status::kFailed};
 // Milliseconds and window seconds to the microsecond.
 constexpr int kMsDecimals = 3;
 constexpr int kSecondsDecimals = 6;
 constexpr int kLogprobDecimals = 6;
+constexpr std::int64_t kNsPerSecond = 1'000'000'000;
+// Stands before the last key of a line. Inside a JSON string its quotes would be escaped.
+constexpr std::string_view kLogprobsKey = ",\"logprobs\":";
 
 std::string ms(double value) { return json_number(value, kMsDecimals); }
 std::string seconds(double value) { return json_number(value, kSecondsDecimals); }
@@ -45,10 +50,10 @@ Status parse_status(const JsonObject& object) {
   const std::string name = object.require_string("status");
   if (const std::optional<Status> status = find_status(name)) return *status;
   throw Error(ErrorCode::kBadReference, object.name() + ": status: " + json_quote(name) +
-                                            " is none of ok, truncated, looped, failed");
+                                            " is none of " + std::string(kStatusNames));
 }
 
-std::string logprobs_json(const std::vector<TokenLogprob>& logprobs) {
+std::string to_json(const std::vector<TokenLogprob>& logprobs) {
   double sum = 0;
   for (const TokenLogprob& token : logprobs) sum += token.logprob;
   std::string out =
@@ -74,6 +79,74 @@ std::string logprobs_json(const std::vector<TokenLogprob>& logprobs) {
   return out + "]}";
 }
 
+void append_text(std::string& out, const char* key, const std::string& value) {
+  if (value.empty()) return;
+  out += ",\"";
+  out += key;
+  out += "\":" + json_quote(value);
+}
+
+// ISO 8601 in UTC with nanoseconds: "2026-11-22T01:02:03.000000004Z".
+std::string time_text(std::int64_t ns) {
+  std::int64_t fraction = ns % kNsPerSecond;
+  std::time_t seconds_since_1970 = ns / kNsPerSecond;
+  if (fraction < 0) {
+    fraction += kNsPerSecond;
+    --seconds_since_1970;
+  }
+  std::tm parts{};
+  ::gmtime_r(&seconds_since_1970, &parts);
+  std::array<char, 64> text{};
+  const std::size_t size = std::strftime(text.data(), text.size(), "%Y-%m-%dT%H:%M:%S", &parts);
+  std::snprintf(text.data() + size, text.size() - size, ".%09lldZ",
+                static_cast<long long>(fraction));
+  return text.data();
+}
+
+std::optional<std::int64_t> parse_time(const std::string& text) {
+  std::tm parts{};
+  const char* const rest = ::strptime(text.c_str(), "%Y-%m-%dT%H:%M:%S", &parts);
+  long long fraction = 0;
+  int length = 0;
+  if (rest == nullptr || std::sscanf(rest, ".%9lldZ%n", &fraction, &length) != 1 ||
+      rest[length] != '\0') {
+    return std::nullopt;
+  }
+  const std::int64_t ns = static_cast<std::int64_t>(::timegm(&parts)) * kNsPerSecond + fraction;
+  return time_text(ns) == text ? std::optional(ns) : std::nullopt;
+}
+
+std::string file_json(const ClipFile& file) {
+  std::string out = "{\"path\":" + json_quote(file.path);
+  if (file.size_bytes.has_value()) out += ",\"bytes\":" + std::to_string(*file.size_bytes);
+  if (file.modified_ns.has_value()) {
+    out += ",\"modified\":" + json_quote(time_text(*file.modified_ns));
+  }
+  return out + "}";
+}
+
+ClipFile parse_file(const JsonObject& object) {
+  ClipFile file{.path = object.require_string("path")};
+  if (object.has("bytes")) file.size_bytes = require_count(object, "bytes");
+  if (!object.has("modified")) return file;
+  const std::string modified = object.require_string("modified");
+  file.modified_ns = parse_time(modified);
+  if (!file.modified_ns.has_value()) {
+    throw Error(ErrorCode::kBadReference,
+                object.name() + ": modified: expected 2026-01-02T03:04:05.000000006Z, found " +
+                    json_quote(modified));
+  }
+  return file;
+}
+
+void require_exactly_with(bool is_there, Status status, Status wanted, const char* key) {
+  if (is_there == (status == wanted)) return;
+  throw Error(ErrorCode::kBadReference, std::string("record: ") + key + ": belongs to status " +
+                                            std::string(status_name(wanted)) +
+                                            " and to no other; the status is " +
+                                            std::string(status_name(status)));
+}
+
 }  // namespace
 
 std::optional<Status> find_status(std::string_view name) {
@@ -87,6 +160,7 @@ std::string_view status_name(Status status) {
   switch (status) {
     case Status::kOk: return "ok";
     case Status::kTruncated: return "truncated";
+    case Status::kSuspicious: return "suspicious";
     case Status::kLooped: return "looped";
     case Status::kFailed: return "failed";
   }
@@ -95,10 +169,15 @@ std::string_view status_name(Status status) {
 
 std::string to_json_line(const Record& record) {
   std::string out = "{\"video\":" + json_quote(record.video);
+  append_text(out, "id", record.id);
+  if (record.file.has_value()) out += ",\"file\":" + file_json(*record.file);
+  append_text(out, "copy_of", record.copy_of);
+  append_text(out, "moved_from", record.moved_from);
   if (!record.prompt.empty()) out += ",\"prompt\":" + json_quote(record.prompt);
   out += ",\"window_s\":[" + seconds(record.window_begin_s) + "," + seconds(record.window_end_s);
   out += "],\"caption\":" + json_quote(record.caption);
   out += ",\"status\":" + json_quote(status_name(record.status));
+  append_text(out, "reason", record.reason);
   if (record.error) {
     out += ",\"error\":{\"code\":" + json_quote(record.error->code);
     out += ",\"message\":" + json_quote(record.error->message) + "}";
@@ -121,7 +200,10 @@ std::string to_json_line(const Record& record) {
     }
     out += "]";
   }
-  if (!record.logprobs.empty()) out += ",\"logprobs\":" + logprobs_json(record.logprobs);
+  append_text(out, "settings", record.settings);
+  const std::string logprobs =
+      record.logprobs.empty() ? record.logprobs_json : to_json(record.logprobs);
+  if (!logprobs.empty()) out.append(kLogprobsKey).append(logprobs);
   return out + "}";
 }
 
@@ -129,6 +211,12 @@ Record parse_json_line(std::string_view line) {
   const JsonObject root = JsonObject::parse(line, "record", ErrorCode::kBadReference);
   Record record;
   record.video = root.require_string("video");
+  record.id = root.get_string("id", "");
+  if (const std::optional<JsonObject> file = root.get_object("file")) {
+    record.file = parse_file(*file);
+  }
+  record.copy_of = root.get_string("copy_of", "");
+  record.moved_from = root.get_string("moved_from", "");
   if (root.has("prompt")) record.prompt = root.require_string("prompt");
   const std::vector<double> window = root.get_doubles("window_s");
   if (window.size() != 2) {
@@ -144,11 +232,9 @@ Record parse_json_line(std::string_view line) {
     record.error = {.code = error->require_string("code"),
                     .message = error->require_string("message")};
   }
-  if (record.error.has_value() != (record.status == Status::kFailed)) {
-    throw Error(ErrorCode::kBadReference,
-                "record: error: belongs to status failed and to no other; the status is " +
-                    std::string(status_name(record.status)));
-  }
+  require_exactly_with(record.error.has_value(), record.status, Status::kFailed, "error");
+  record.reason = root.get_string("reason", "");
+  require_exactly_with(!record.reason.empty(), record.status, Status::kSuspicious, "reason");
   const JsonObject frames = require_object(root, "frames");
   record.frames_wanted = require_count(frames, "wanted");
   record.frames_used = require_count(frames, "used");
@@ -163,6 +249,12 @@ Record parse_json_line(std::string_view line) {
   record.total_ms = require_double(timing, "total");
   record.finish_reason = root.require_string("finish_reason");
   record.warnings = root.get_strings("warnings");
+  record.settings = root.get_string("settings", "");
+  const std::size_t logprobs = line.find(kLogprobsKey);
+  if (logprobs != std::string_view::npos) {
+    record.logprobs_json = line.substr(logprobs + kLogprobsKey.size());
+    record.logprobs_json.resize(record.logprobs_json.rfind('}'));
+  }
   return record;
 }
 

@@ -10,8 +10,18 @@
 
 namespace caption::records {
 
-enum class Status { kOk, kTruncated, kLooped, kFailed };
-std::string_view status_name(Status status);  // "ok", "truncated", "looped", "failed"
+// From the best to the worst.
+enum class Status {
+  kOk,
+  kTruncated,   // cut by max_new_tokens
+  kSuspicious,  // `reason` says what speaks against the caption
+  kLooped,      // the same words without end
+  kFailed,      // `error` says why there is no caption
+};
+// "ok", "truncated", "suspicious", "looped", "failed"
+std::string_view status_name(Status status);
+// The names, for messages.
+inline constexpr std::string_view kStatusNames = "ok, truncated, suspicious, looped, failed";
 std::optional<Status> find_status(std::string_view name);
 
 struct ErrorInfo {
@@ -26,13 +36,31 @@ struct TokenLogprob {
   std::vector<std::pair<std::string, double>> top;
 };
 
+// The file that a record is about, as it was when it was read.
+struct ClipFile {
+  std::string path;  // absolute; escaped as Record::video
+  // Absent when the file could not be opened.
+  std::optional<std::int64_t> size_bytes = std::nullopt;
+  std::optional<std::int64_t> modified_ns = std::nullopt;  // since 1970
+  friend bool operator==(const ClipFile&, const ClipFile&) = default;
+};
+
 struct Record {
   std::string video;  // the path as given (valid UTF-8; bytes that are not become \xNN escapes)
+  // SHA-256 of the file's content, 64 digits; empty when it was not read whole (--trust-times, or
+  // a file that cannot be read).
+  std::string id = {};
+  std::optional<ClipFile> file = std::nullopt;  // absent in records of version 0.1
+  // `file.path` of another file with the same content, whose caption this is; empty: its own.
+  std::string copy_of = {};
+  // `file.path` that the clip had before: this record takes the place of that one. Empty: none.
+  std::string moved_from = {};
   std::string prompt = {};  // the name of the prompt it answers; empty when it has none
   double window_begin_s = 0;
   double window_end_s = 0;
   std::string caption;
   Status status = Status::kOk;
+  std::string reason = {};         // set exactly when status is kSuspicious
   std::optional<ErrorInfo> error;  // set exactly when status is kFailed
   std::int64_t frames_wanted = 0;
   std::int64_t frames_used = 0;
@@ -45,13 +73,17 @@ struct Record {
   double total_ms = 0;
   std::string finish_reason;  // "stop", "length", "loop"; empty when failed
   std::vector<std::string> warnings;
+  std::string settings = {};                // settings_key() of the manifest that it was made under
   std::vector<TokenLogprob> logprobs = {};  // by output token, when asked for
+  // The JSON of the log-probabilities of a record that was read, for writing it again.
+  std::string logprobs_json = {};
 };
 
-// One line without its newline; keys in a fixed order; UTF-8 unescaped. `prompt` and `logprobs` are
-// there only when they are not empty.
+// One line without its newline; keys in a fixed order; UTF-8 unescaped. Keys whose value is empty
+// or absent are left out.
 std::string to_json_line(const Record& record);
-// All but the log-probabilities. Throws Error(kBadReference) saying which key is missing or wrong.
+// The log-probabilities stay JSON; unknown keys are passed over. Throws Error(kBadReference) saying
+// which key is missing or wrong.
 Record parse_json_line(std::string_view line);
 
 }  // namespace caption::records

@@ -1,78 +1,41 @@
 #include "records/record_file.h"
 
-#include <fcntl.h>
-#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
+#include <mutex>
+#include <optional>
+#include <set>
 #include <utility>
 
 #include "base/error.h"
 #include "base/log.h"
 #include "base/mapped_file.h"
-#include "records/internal/file_system.h"
 #include "records/internal/lines.h"
+#include "records/internal/output_file.h"
+#include "records/internal/record_index.h"
+#include "records/internal/run_memory.h"
+#include "records/internal/same_run.h"
 
 namespace caption::records {
 namespace {
 
-// Of the manifest's settings: what records were made again with.
-constexpr const char* kRetriedWith = "retried_with";
+namespace fs = std::filesystem;
 
-std::string reason(int error) { return std::strerror(error); }
-
-bool begins_with_one_of(const std::string& name, const std::vector<std::string>& begins) {
-  return std::any_of(begins.begin(), begins.end(),
-                     [&](const std::string& begin) { return name.starts_with(begin); });
-}
-
-Manifest without(Manifest manifest, const std::vector<std::string>& names) {
-  std::erase_if(manifest.settings,
-                [&](const auto& setting) { return begins_with_one_of(setting.first, names); });
-  return manifest;
-}
-
-// Adds to `there` that the records of these statuses are made again with other settings:
-// "truncated: generation.max_new_tokens=256". False when the settings are the
-// same, or the last note says so already.
-bool note_retry(const Retry& retry, Manifest& there, const Manifest& now) {
-  if (retry.statuses.empty()) return false;
-  std::string changes;
-  for (const auto& setting : now.settings) {
-    const bool is_changed =
-        begins_with_one_of(setting.first, retry.changeable) &&
-        std::find(there.settings.begin(), there.settings.end(), setting) == there.settings.end();
-    if (is_changed) changes += " " + setting.first + "=" + setting.second;
-  }
-  if (changes.empty()) return false;
-  std::string statuses;
-  for (const Status status : retry.statuses) {
-    statuses += (statuses.empty() ? "" : ",") + std::string(status_name(status));
-  }
-  const std::string note = statuses + ":" + changes;
-  const auto noted =
-      std::find_if(there.settings.begin(), there.settings.end(),
-                   [](const auto& setting) { return setting.first == kRetriedWith; });
-  if (noted == there.settings.end()) {
-    there.settings.emplace_back(kRetriedWith, note);
-    return true;
-  }
-  if (noted->second == note || noted->second.ends_with("; " + note)) return false;
-  noted->second += "; " + note;
-  return true;
-}
+constexpr std::int64_t kCopyBytes = 1 << 20;
+constexpr std::int64_t kReleasedBytes = 16 << 20;
 
 // The file itself where `path` is a link to it: replacing the link would split the two.
-std::filesystem::path real_path(const std::filesystem::path& path) {
+fs::path real_path(const fs::path& path) {
   std::error_code error;
-  std::filesystem::path real = std::filesystem::weakly_canonical(path, error);
+  fs::path real = fs::weakly_canonical(path, error);
   return error ? path : real;
 }
 
-void refuse_special_file(const std::filesystem::path& path) {
+fs::path with_suffix(const fs::path& path, const char* suffix) { return path.string() + suffix; }
+
+void refuse_special_file(const fs::path& path) {
   struct stat status {};
   if (::stat(path.c_str(), &status) != 0 || S_ISREG(status.st_mode)) return;
   throw Error(ErrorCode::kUsage, path.string() + ": is " +
@@ -80,163 +43,364 @@ void refuse_special_file(const std::filesystem::path& path) {
                                      "; -o wants a file, and without -o records go to stdout");
 }
 
-bool is_same_file(int descriptor, const std::filesystem::path& path) {
-  struct stat open_status {};
-  struct stat path_status {};
-  return ::fstat(descriptor, &open_status) == 0 && ::stat(path.c_str(), &path_status) == 0 &&
-         open_status.st_dev == path_status.st_dev && open_status.st_ino == path_status.st_ino;
+void refuse_foreign_file(const fs::path& path) {
+  if (is_output(path)) return;
+  throw Error(ErrorCode::kOutputConflict,
+              path.string() +
+                  ": holds neither records nor a manifest, so it is no output of an "
+                  "earlier run and is not overwritten; give another -o");
 }
 
-// Opens and locks the file that `path` names. The run that held the lock before may have replaced
-// the file in between; then the lock is on a file without a name, and the next try gets the new
-// one.
-Descriptor open_locked(const std::filesystem::path& path) {
-  for (;;) {
-    Descriptor descriptor(::open(path.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0666));
-    if (descriptor.get() < 0) {
-      throw Error(ErrorCode::kIo, path.string() + ": cannot open for writing: " + reason(errno));
-    }
-    if (::flock(descriptor.get(), LOCK_EX | LOCK_NB) != 0) {
-      if (errno != EWOULDBLOCK) {
-        throw Error(ErrorCode::kIo, path.string() + ": cannot lock: " + reason(errno));
-      }
-      throw Error(ErrorCode::kOutputConflict,
-                  path.string() +
-                      ": another run is writing this file; wait for it, or give "
-                      "another -o");
-    }
-    if (is_same_file(descriptor.get(), path)) return descriptor;
-  }
-}
+bool is_worse(Status one, Status other) { return static_cast<int>(one) > static_cast<int>(other); }
 
-std::int64_t size_of(int descriptor, const std::filesystem::path& path) {
-  struct stat status {};
-  if (::fstat(descriptor, &status) != 0) {
-    throw Error(ErrorCode::kIo, path.string() + ": " + reason(errno));
-  }
-  return status.st_size;
-}
-
-void truncate_to(int descriptor, std::int64_t size_bytes, const std::filesystem::path& path) {
-  if (::ftruncate(descriptor, size_bytes) != 0 || ::fsync(descriptor) != 0) {
-    throw Error(ErrorCode::kIo, path.string() + ": cannot truncate: " + reason(errno));
-  }
-}
-
-// Returns the manifest that is there. Settings that a retry may change are not compared.
-Manifest require_same_run(const std::filesystem::path& path, Format format,
-                          const Manifest& manifest, const Retry& retry) {
-  const std::optional<Manifest> there = read_manifest(manifest_path(path));
-  if (!there) {
-    throw Error(ErrorCode::kOutputConflict,
-                path.string() + ": exists, but has no manifest (" +
-                    manifest_path(path).filename().string() +
-                    "), so it is not the output of an earlier run; --overwrite replaces it");
-  }
-  std::vector<std::string> ignored = {kRetriedWith};
-  if (!retry.statuses.empty()) {
-    ignored.insert(ignored.end(), retry.changeable.begin(), retry.changeable.end());
-  }
-  const std::string differences =
-      describe_differences(without(*there, ignored), without(manifest, ignored));
-  if (!differences.empty()) {
-    throw Error(ErrorCode::kOutputConflict,
-                path.string() + ": belongs to a run with another configuration: " + differences +
-                    "; give another -o, or --overwrite to start anew");
-  }
-  if (format != Format::kJsonl) {
-    throw Error(ErrorCode::kOutputConflict,
-                path.string() + ": exists, and a " + std::string(format_name(format)) +
-                    " file cannot be resumed; use --format jsonl, another -o, or --overwrite");
-  }
-  return *there;
-}
-
-std::string without_lines_of(const std::filesystem::path& path,
-                             const std::vector<Status>& statuses) {
-  const MappedFile file(path);
-  std::string kept;
-  for_each_line(as_text(file.bytes()), [&](std::string_view line) {
-    const Record record = parse_json_line(line.substr(0, line.size() - 1));
-    const bool is_retried =
-        std::find(statuses.begin(), statuses.end(), record.status) != statuses.end();
-    if (!is_retried) kept += line;
-  });
-  return kept;
+bool has_no_content(const Record& record) {
+  return record.id.empty() && (!record.file.has_value() || !record.file->size_bytes.has_value());
 }
 
 }  // namespace
 
 struct RecordFile::State {
-  std::filesystem::path path;
-  Format format = Format::kJsonl;
-  Descriptor descriptor;
-  ResumeIndex finished;
+  State(fs::path the_output, Format the_format, const Manifest& now, Existing existing,
+        const Retry& the_retry);
 
-  void write_durably(const std::string& text) {
-    const std::int64_t size_before = size_of(descriptor.get(), path);
-    int error = write_whole(descriptor.get(), text);
-    if (error == 0 && ::fdatasync(descriptor.get()) != 0) error = errno;
-    if (error == 0) return;
-    // A full disk may have taken half a line.
-    std::string message = path.string() + ": cannot write: " + reason(error);
-    if (::ftruncate(descriptor.get(), size_before) != 0) message += "; the last line is torn";
-    throw Error(ErrorCode::kIo, message);
-  }
+  void open_overwriting(const Manifest& now);
+  void open_in_place(const Manifest& now);
+  void finish_swap();
+  void start_anew(const Manifest& now);
+  void read_records();
+  void swap();
+  void compact();
+  void copy_live_lines(OutputFile& target) const;
+  bool must_remake(const RecordSlot& slot) const;
+  Earlier find_elsewhere(const ClipKeys& keys, const RecordSlot* here, const ClipIdentity& clip,
+                         const std::string& video);
+  Record record_of(const RecordSlot& slot) const;
+  // Whether the record of the slot is to stay although `record` was made.
+  bool stays(const RecordSlot* slot, const Record& record) const;
 
-  // Reads what an earlier run left; cuts off a torn line.
-  void take_up() {
-    finished = ResumeIndex::read(path);
-    if (finished.torn_bytes() == 0) return;
-    log_warning("records", path.string() + ": the last line is torn (" +
-                               std::to_string(finished.torn_bytes()) +
-                               " bytes of an interrupted write); it is cut off and its clip is "
-                               "captioned again");
-    truncate_to(descriptor.get(), finished.complete_bytes(), path);
-  }
+  const fs::path output;
+  const Format format;
+  const Retry retry;
+  const std::string settings;  // settings_key() of this run
+  Manifest manifest;           // of the file
+  // The lock on the old file while another is written beside it.
+  std::optional<OutputFile> overwritten;
+  std::optional<OutputFile> file;  // what records are appended to
+  std::set<std::string> accepted;  // settings_key() of records that count
+  std::int64_t num_found = 0;
+  std::int64_t num_usable = 0;  // captions written by this run
+  std::int64_t num_unread = 0;  // clips that this run could not read, or not for want of something
 
-  void drop(const Retry& retry, Manifest there, const Manifest& now) {
-    if (note_retry(retry, there, now)) write_manifest(manifest_path(path), there);
-    std::int64_t num_retried = 0;
-    for (const Status status : retry.statuses) num_retried += finished.num_of(status);
-    if (num_retried == 0) return;
-    // The old file's lock is held until the new one is locked.
-    const std::string kept = without_lines_of(path, retry.statuses);
-    write_file_atomically(path, kept);
-    Descriptor old = std::exchange(descriptor, open_locked(path));
-    finished = ResumeIndex::read(path);
-  }
+  std::mutex mutex;  // guards index
+  RecordIndex index;
+  RunMemory memory;  // in place of the index for csv and txt
 };
 
-RecordFile::RecordFile(const std::filesystem::path& path, Format format, const Manifest& manifest,
-                       Existing existing, const Retry& retry)
-    : state_(std::make_unique<State>()) {
-  refuse_special_file(path);
-  state_->path = real_path(path);
-  state_->format = format;
-  state_->descriptor = open_locked(state_->path);
-  const int descriptor = state_->descriptor.get();
-  if (existing == Existing::kOverwrite) truncate_to(descriptor, 0, state_->path);
-
-  if (size_of(descriptor, state_->path) == 0) {
-    write_manifest(manifest_path(state_->path), manifest);
-    sync_folder(state_->path.parent_path());
-    const std::string header = format_header(format);
-    if (!header.empty()) state_->write_durably(header);
-    return;
+RecordFile::State::State(fs::path the_output, Format the_format, const Manifest& now,
+                         Existing existing, const Retry& the_retry)
+    : output(std::move(the_output)),
+      format(the_format),
+      retry(the_retry),
+      settings(settings_key(now)),
+      manifest(now),
+      accepted({settings_key(now)}) {
+  std::error_code error;
+  if (existing == Existing::kOverwrite && fs::file_size(output, error) > 0 && !error) {
+    open_overwriting(now);
+  } else {
+    open_in_place(now);
   }
-  Manifest there = require_same_run(state_->path, format, manifest, retry);
-  state_->take_up();
-  state_->drop(retry, std::move(there), manifest);
+}
+
+void RecordFile::State::open_in_place(const Manifest& now) {
+  file.emplace(output);
+  finish_swap();
+  fs::remove(with_suffix(output, ".compact"));
+  if (file->size_bytes() == 0) return start_anew(now);
+  Manifest there = require_same_run(output, format, now, retry);
+  if (note_retry(retry, there, now)) write_manifest(manifest_path(output), there);
+  accepted = accepted_keys(there);
+  manifest = std::move(there);
+  read_records();
+}
+
+// The records of an overwriting run that was interrupted count when it had the same settings.
+void RecordFile::State::open_overwriting(const Manifest& now) {
+  refuse_foreign_file(output);
+  overwritten.emplace(output);
+  const fs::path path = with_suffix(output, ".new");
+  refuse_special_file(path);
+  file.emplace(path);
+  if (file->size_bytes() > 0) {
+    refuse_foreign_file(path);
+    const std::optional<Manifest> there = read_manifest(manifest_path(path));
+    const bool is_same = there.has_value() && describe_differences(*there, now).empty();
+    if (is_same && format == Format::kJsonl) {
+      read_records();
+      if (index.num_usable() > 0) {
+        log_info("records", path.string() + ": an --overwrite that was interrupted goes on");
+        return;
+      }
+      index = {};
+      num_found = 0;
+    }
+    file->truncate(0);
+  }
+  start_anew(now);
+}
+
+void RecordFile::State::start_anew(const Manifest& now) {
+  write_manifest(manifest_path(file->path()), now);
+  sync_folder(file->path().parent_path());
+  const std::string header = format_header(format);
+  if (!header.empty()) file->append(header, Durability::kNow);
+}
+
+// An --overwrite may have been killed between its two renames: the records have taken their place,
+// their manifest has not. The records say by their settings that it is theirs.
+void RecordFile::State::finish_swap() {
+  const fs::path beside = with_suffix(output, ".new");
+  const fs::path left = manifest_path(beside);
+  if (file->size_bytes() == 0 || fs::exists(beside) || !fs::exists(left)) return;
+  const std::optional<Manifest> theirs = read_manifest(left);
+  const MappedFile bytes(output);
+  const std::string_view text = as_text(bytes.bytes());
+  try {
+    const Record first = parse_json_line(text.substr(0, text.find('\n')));
+    if (!theirs.has_value() || first.settings != settings_key(*theirs)) return;
+  } catch (const Error&) {
+    return;  // csv, txt or a foreign file
+  }
+  fs::rename(left, manifest_path(output));
+  sync_folder(output.parent_path());
+}
+
+// Takes what an earlier run left into the index; cuts off a torn line.
+void RecordFile::State::read_records() {
+  const MappedFile bytes(file->path());
+  const std::string_view text = as_text(bytes.bytes());
+  const auto complete_bytes = static_cast<std::int64_t>(complete_lines_bytes(text));
+  std::int64_t offset = 0;
+  std::int64_t released = 0;  // bytes of the file that need no memory any more
+  std::int64_t line_number = 0;
+  for_each_line(text, [&](std::string_view line) {
+    ++line_number;
+    if (line.find_first_not_of(" \t\r\n") == std::string_view::npos) {
+      offset += std::ssize(line);
+      return;
+    }
+    try {
+      const Record record = parse_json_line(line.substr(0, line.size() - 1));
+      RecordSlot& slot = index.add(record, offset, std::ssize(line));
+      slot.is_accepted = record.settings.empty() || accepted.contains(record.settings);
+    } catch (const Error& error) {
+      throw Error(ErrorCode::kOutputConflict,
+                  file->path().string() + ":" + std::to_string(line_number) +
+                      ": not a caption record (" + error.what() +
+                      "); mend or remove the line, or give --overwrite to start the file anew");
+    }
+    offset += std::ssize(line);
+    if (offset - released < kReleasedBytes) return;
+    release_pages(bytes.bytes().subspan(static_cast<std::size_t>(released),
+                                        static_cast<std::size_t>(offset - released)));
+    released = offset;
+  });
+  num_found = index.num_live();
+  const std::int64_t torn_bytes = std::ssize(text) - complete_bytes;
+  if (torn_bytes == 0) return;
+  log_warning("records", file->path().string() + ": the last line is torn (" +
+                             std::to_string(torn_bytes) +
+                             " bytes of an interrupted write); it is cut off and its clip is "
+                             "captioned again");
+  file->truncate(complete_bytes);
+}
+
+bool RecordFile::State::must_remake(const RecordSlot& slot) const {
+  if (slot.is_from_this_run) return false;
+  return !slot.is_accepted || slot.is_machine_failure ||
+         std::find(retry.statuses.begin(), retry.statuses.end(), slot.status) !=
+             retry.statuses.end();
+}
+
+Record RecordFile::State::record_of(const RecordSlot& slot) const {
+  return parse_json_line(file->read(slot.offset, slot.size_bytes - 1));
+}
+
+bool RecordFile::State::stays(const RecordSlot* slot, const Record& record) const {
+  if (slot == nullptr || !slot->is_accepted) return false;
+  if (!has_no_content(record) && !is_of_content(*slot, keys_of(record))) return false;
+  if (slot->status != record.status) return is_worse(record.status, slot->status);
+  // A longer piece of a caption is better; otherwise the first one is as good.
+  if (record.status == Status::kTruncated) {
+    return record.output_tokens <= record_of(*slot).output_tokens;
+  }
+  return record.status != Status::kFailed;
+}
+
+// Writes all but the superseded lines to a file beside, which takes the place of the first.
+void RecordFile::State::compact() {
+  const fs::path beside = with_suffix(file->path(), ".compact");
+  std::optional<OutputFile> compacted;
+  try {
+    compacted.emplace(beside);
+    compacted->truncate(0);
+    copy_live_lines(*compacted);
+  } catch (const Error& error) {
+    std::error_code ignored;
+    fs::remove(beside, ignored);  // on a full disk its bytes are needed
+    throw Error(error.code(), error.what() + std::string("; every record of this run is in ") +
+                                  file->path().string() +
+                                  ", beside lines that no longer count, which the same command "
+                                  "drops");
+  }
+  file->require_untouched();
+  compacted->take_place_of(file->path());
+  file = *std::move(compacted);
+}
+
+void RecordFile::State::copy_live_lines(OutputFile& target) const {
+  const auto copy = [&](std::int64_t begin, std::int64_t end) {
+    while (begin < end) {
+      const std::int64_t size_bytes = std::min(end - begin, kCopyBytes);
+      target.append(file->read(begin, size_bytes), Durability::kLater);
+      begin += size_bytes;
+    }
+  };
+  std::int64_t position = 0;
+  for (const RecordSlot& slot : index.slots()) {  // in the order of the file
+    if (slot.is_live) continue;
+    copy(position, slot.offset);
+    position = slot.offset + slot.size_bytes;
+  }
+  copy(position, file->size_bytes());
+}
+
+// Records first, then their manifest: finish_swap() mends what a kill in between leaves.
+void RecordFile::State::swap() {
+  overwritten->require_untouched();
+  const fs::path beside = file->path();
+  file->take_place_of(output);
+  fs::rename(manifest_path(beside), manifest_path(output));
+  sync_folder(output.parent_path());
+  overwritten.reset();
+}
+
+RecordFile::RecordFile(const fs::path& path, Format format, const Manifest& manifest,
+                       Existing existing, const Retry& retry) {
+  refuse_special_file(path);
+  state_ = std::make_unique<State>(real_path(path), format, manifest, existing, retry);
 }
 
 RecordFile::~RecordFile() = default;
 
-AppendResult RecordFile::append(const Record& record) {
-  state_->write_durably(format_record(state_->format, record));
+Earlier RecordFile::find(const ClipIdentity& clip, const std::string& video,
+                         std::string_view prompt) {
+  State& state = *state_;
+  if (state.format != Format::kJsonl) return state.memory.find(clip, video, prompt);
+  const ClipKeys keys = keys_of(clip, prompt);
+  const std::lock_guard lock(state.mutex);
+  RecordSlot* const here = state.index.at_place(keys.place);
+  if (here != nullptr) here->is_wanted = true;
+  if (here != nullptr && is_of_content(*here, keys) && !state.must_remake(*here)) {
+    return {.kind = Earlier::Kind::kFinished, .status = here->status};
+  }
+  // Without a digest, a file elsewhere of the same size and time may be another film.
+  if (clip.id.empty()) return {};
+  return state.find_elsewhere(keys, here, clip, video);
+}
+
+// The record of a file that is gone before that of a file that is there: a moved folder of equal
+// files leaves no record behind.
+Earlier RecordFile::State::find_elsewhere(const ClipKeys& keys, const RecordSlot* here,
+                                          const ClipIdentity& clip, const std::string& video) {
+  constexpr int kMaxCandidates = 64;  // each costs a read and a stat
+  Earlier earlier;
+  bool is_moved = false;
+  int num_left = kMaxCandidates;
+  index.for_each_of_content(keys, [&](const RecordSlot& slot) {
+    if (&slot == here || is_moved || num_left == 0) return;
+    --num_left;
+    const bool must_be_made = must_remake(slot) || slot.status == Status::kFailed;
+    if (must_be_made && !slot.is_live) return;
+    const Record record = record_of(slot);
+    const bool is_own = record.file.has_value() && record.file->path == clip.file.path;
+    const bool has_moved = slot.is_live && !is_own && is_gone(record);
+    if (must_be_made) {  // what failed elsewhere may succeed here
+      if (has_moved) earlier.moved_from = record.file->path;
+      return;
+    }
+    if (earlier.record.has_value() && !has_moved) return;
+    earlier.kind = Earlier::Kind::kElsewhere;
+    earlier.record = under_new_name(record, clip, video);
+    // Another clip has the old place by now.
+    if (!slot.is_live) earlier.record->moved_from.clear();
+    is_moved = has_moved;
+  });
+  return earlier;
+}
+
+AppendResult RecordFile::append(const Record& given) {
+  State& state = *state_;
+  Record record = given;
+  record.settings = state.settings;
+  const bool is_usable = record.status != Status::kFailed;
+  const std::lock_guard lock(state.mutex);
+  if (state.format == Format::kJsonl) {
+    if (RecordSlot* const slot = state.index.at_place(keys_of(record).place);
+        state.stays(slot, record)) {
+      slot->is_from_this_run = slot->is_wanted = true;  // it was tried: not again in this run
+      return AppendResult::kKept;
+    }
+    // A caption under the old name outlives a failure under the new one.
+    const RecordSlot* const old = state.index.at_place(place_key(record.moved_from, record.prompt));
+    if (old != nullptr && is_worse(record.status, old->status)) record.moved_from.clear();
+  }
+  const std::string text = format_record(state.format, record);
+  const std::int64_t offset = state.file->size_bytes();
+  // A failure that a power cut takes away is found again at little cost.
+  state.file->append(text, is_usable ? Durability::kNow : Durability::kLater);
+  if (state.format == Format::kJsonl) {
+    // A file that cannot be read is asked for once: a million of them need no memory.
+    const bool is_new_place = state.index.at_place(keys_of(record).place) == nullptr;
+    if (is_usable || !has_no_content(record) || !is_new_place) {
+      RecordSlot& slot = state.index.add(record, offset, std::ssize(text));
+      slot.is_from_this_run = slot.is_wanted = true;
+    }
+  } else {
+    state.memory.add(record);
+  }
+  if (is_usable) ++state.num_usable;
+  if (!is_usable && (has_no_content(record) || is_machine_failure(record))) ++state.num_unread;
   return AppendResult::kWritten;
 }
 
-const ResumeIndex& RecordFile::finished() const { return state_->finished; }
+void RecordFile::sync() {
+  state_->file->sync();
+  state_->file->require_untouched();
+  // Without it the records could not be resumed.
+  const fs::path path = manifest_path(state_->file->path());
+  std::error_code error;
+  if (!fs::exists(path, error)) write_manifest(path, state_->manifest);
+}
+
+RecordFile::Ending RecordFile::finish() {
+  State& state = *state_;
+  sync();
+  const std::lock_guard lock(state.mutex);
+  // What an interrupted run had made of other clips.
+  if (state.overwritten.has_value()) state.index.drop_unwanted();
+  if (state.index.num_superseded() > 0) state.compact();
+  if (!state.overwritten.has_value()) return Ending::kInPlace;
+  const bool has_captions = state.num_usable > 0 || state.index.num_usable() > 0;
+  if (!has_captions || state.num_unread > 0) return Ending::kOldFileStays;
+  state.swap();
+  return Ending::kInPlace;
+}
+
+bool RecordFile::is_beside() const { return state_->overwritten.has_value(); }
+
+const fs::path& RecordFile::written_path() const { return state_->file->path(); }
+
+std::int64_t RecordFile::num_found() const { return state_->num_found; }
 
 }  // namespace caption::records

@@ -163,9 +163,6 @@ class Scheduler {
     bool operator()(const Sequence* a, const Sequence* b) const;
   };
 
-  struct HashOfContent {
-    std::size_t operator()(const Hash128& hash) const { return static_cast<std::size_t>(hash.low); }
-  };
   using WaitingSet = std::set<Sequence*, RankLess>;
 
   Sequence& find(SequenceId id) const;
@@ -204,7 +201,7 @@ class Scheduler {
   WaitingSet waiting_;
   std::vector<Sequence*> running_;  // by rank
   // Named pages that a running sequence is to compute.
-  std::unordered_map<Hash128, const Sequence*, HashOfContent> in_work_;
+  std::unordered_map<Hash128, const Sequence*> in_work_;
   std::vector<kv::PageId> found_;  // by the last find_prefix()
   std::optional<kv::PageId> found_part_;
   PrefixStats prefix_stats_;

@@ -40,8 +40,9 @@ class Tokenizer {
   virtual bool strips_leading_space() const = 0;
   // True for SentencePiece's byte pieces <0x00>..<0xFF>: a maximal run of them (special tokens do
   // not end it) is decoded as a unit, and when it is not valid UTF-8 every byte of it becomes one
-  // U+FFFD. The bytes of all other tokens form one UTF-8 stream; there, each maximal invalid
-  // subpart becomes one U+FFFD.
+  // U+FFFD. A run that ends the ids, where a limit on tokens may have cut it, keeps its whole
+  // characters instead, and every other byte of it becomes one U+FFFD. The bytes of all other
+  // tokens form one UTF-8 stream; there, each maximal invalid subpart becomes one U+FFFD.
   virtual bool is_byte_fallback(TokenId /*id*/) const { return false; }
 
   // Number of ids, added tokens included.
@@ -66,7 +67,8 @@ class IncrementalDecoder {
   explicit IncrementalDecoder(const Tokenizer& tokenizer) : tokenizer_(tokenizer) {}
   // Text that became final with this token; often empty.
   std::string push(TokenId id);
-  // The remainder: an unfinished character becomes U+FFFD.
+  // The remainder: whole characters of a byte run, and U+FFFD for an unfinished one (one for each
+  // of its bytes when they are byte-fallback tokens).
   std::string finish();
 
  private:

@@ -3,6 +3,7 @@
 #include <mutex>
 
 #include "base/error.h"
+#include "video/read_clip.h"
 
 namespace caption::video {
 
@@ -27,6 +28,14 @@ std::string av_reason(int error_number) {
 void silence_libav() {
   static std::once_flag once;
   std::call_once(once, [] { av_log_set_level(AV_LOG_QUIET); });
+}
+
+std::string library_versions() {
+  const auto text = [](const char* name, unsigned version) {
+    return std::string(name) + " " + std::to_string(AV_VERSION_MAJOR(version)) + "." +
+           std::to_string(AV_VERSION_MINOR(version));
+  };
+  return text("libavcodec", avcodec_version()) + " " + text("libswscale", swscale_version());
 }
 
 }  // namespace caption::video

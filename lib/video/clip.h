@@ -11,7 +11,7 @@ namespace caption::video {
 struct Frame {
   int width_px = 0;
   int height_px = 0;
-  std::int64_t pts_us = 0;        // presentation time from the clip's first frame
+  std::int64_t pts_us = 0;        // presentation time from the clip's first frame, less jumps
   std::int64_t frame_idx = 0;     // position in presentation order, 0-based
   std::vector<std::uint8_t> rgb;  // height * width * 3
 
@@ -24,7 +24,7 @@ struct Clip {
   std::vector<Frame> frames;          // never empty
   int frames_wanted = 0;              // frames.size() is less when frames are broken or missing
   std::int64_t total_frames = 0;      // of the video stream, counted, not declared
-  std::int64_t duration_us = 0;       // from the first frame's start to the last frame's end
+  std::int64_t duration_us = 0;       // shown: first frame's start to last one's end, less jumps
   std::vector<std::string> warnings;  // e.g. "2 corrupted packets skipped"
 
   std::size_t size_bytes() const {

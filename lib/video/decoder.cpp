@@ -1,6 +1,8 @@
 #include "video/internal/decoder.h"
 
 #include <algorithm>
+#include <cerrno>
+#include <cstring>
 
 #include "base/error.h"
 
@@ -17,15 +19,14 @@ bool marks_unreferenced(AVCodecID codec) {
          codec == AV_CODEC_ID_MPEG2VIDEO;
 }
 
-// Decoders that conceal damage and mark the frame. With frame threads they may give a frame out
-// before its mark is set, so that which frames are whole would depend on timing.
-bool marks_damage_late(AVCodecID codec) {
+// Decoders whose frames of a damaged stream would depend on timing if they used frame threads:
+// those that conceal damage and mark the frame may give it out before its mark is set, and VP8's
+// and FFV1's leave the damaged part as it is in memory and do not mark the frame.
+bool needs_one_thread(AVCodecID codec) {
   switch (codec) {
     case AV_CODEC_ID_HEVC:
-    case AV_CODEC_ID_VP8:
     case AV_CODEC_ID_VP9:
     case AV_CODEC_ID_AV1:
-    case AV_CODEC_ID_FFV1:
     case AV_CODEC_ID_MJPEG:
     case AV_CODEC_ID_PRORES:
     case AV_CODEC_ID_DNXHD: return false;
@@ -33,13 +34,61 @@ bool marks_damage_late(AVCodecID codec) {
   }
 }
 
+// What libav is asked to report instead of concealing it (AV_EF_*).
+int reported_errors(AVCodecID codec, Decoder::Damage damage) {
+  switch (codec) {
+    // A damaged slice would be filled from the frame decoded before, without a word.
+    case AV_CODEC_ID_FFV1: return AV_EF_EXPLODE;
+    // A picture that lacks slices is given out unmarked, and shows whatever its memory held before.
+    case AV_CODEC_ID_HEVC:
+    case AV_CODEC_ID_MJPEG: return damage == Decoder::Damage::kReport ? AV_EF_EXPLODE : 0;
+    default: return 0;
+  }
+}
+
+// Decoders that give out pictures of a damaged stream without having written all of them, and do
+// not say so whatever they are asked to report.
+bool leaves_pictures_unfinished(AVCodecID codec) {
+  return codec == AV_CODEC_ID_VP8 || codec == AV_CODEC_ID_FFV1;
+}
+
+bool is_keyframe(const AVFrame& frame) {
+#ifdef AV_FRAME_FLAG_KEY
+  return (frame.flags & AV_FRAME_FLAG_KEY) != 0;
+#else
+  return frame.key_frame != 0;
+#endif
+}
+
 }  // namespace
 
 int Decoder::threads_for(AVCodecID codec, int num_threads) {
-  return marks_damage_late(codec) ? 1 : std::max(1, num_threads);
+  return needs_one_thread(codec) ? 1 : std::max(1, num_threads);
 }
 
-Decoder::Decoder(Input& input, int num_threads) : frame_(make_frame()) {
+// Called by the decoder's threads for each picture. libav uses the memory of earlier pictures
+// again, so that what an unfinished one shows would depend on where decoding began.
+int Decoder::get_picture_memory(AVCodecContext* codec, AVFrame* frame, int flags) {
+  PictureMemory& memory = *static_cast<PictureMemory*>(codec->opaque);
+  const int status = avcodec_default_get_buffer2(codec, frame, flags);
+  if (status == AVERROR(ENOMEM)) memory.is_lacking.store(true);
+  if (status < 0 || !memory.must_be_blank) return status;
+  for (const AVBufferRef* const buffer : frame->buf) {
+    if (buffer != nullptr) std::memset(buffer->data, 0, buffer->size);
+  }
+  return status;
+}
+
+template <class Call>
+int Decoder::watched(Call&& call) {
+  errno = 0;
+  const int status = call();
+  has_seen_enomem_ = has_seen_enomem_ || errno == ENOMEM;
+  return status;
+}
+
+Decoder::Decoder(Input& input, int num_threads, Damage damage)
+    : name_(input.name()), frame_(make_frame()) {
   const AVCodecParameters& parameters = input.codec_parameters();
   const AVCodec* codec = avcodec_find_decoder(parameters.codec_id);
   if (codec == nullptr) {
@@ -54,9 +103,18 @@ Decoder::Decoder(Input& input, int num_threads) : frame_(make_frame()) {
   codec_->max_pixels = input.limits().max_pixels;
   codec_->thread_count = threads_for(parameters.codec_id, num_threads);
   codec_->thread_type = FF_THREAD_FRAME;
-  // FFV1 would fill a damaged slice from the frame decoded before and not say so.
-  if (parameters.codec_id == AV_CODEC_ID_FFV1) codec_->err_recognition |= AV_EF_EXPLODE;
-  const int status = avcodec_open2(codec_.get(), codec, nullptr);
+  picture_memory_.must_be_blank = leaves_pictures_unfinished(parameters.codec_id);
+  codec_->opaque = &picture_memory_;
+  codec_->get_buffer2 = &get_picture_memory;
+#if LIBAVCODEC_VERSION_MAJOR < 60
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wdeprecated-declarations"
+  codec_->thread_safe_callbacks = 1;  // later versions take it for granted
+#pragma GCC diagnostic pop
+#endif
+  codec_->err_recognition |= reported_errors(parameters.codec_id, damage);
+  const int status = watched([&] { return avcodec_open2(codec_.get(), codec, nullptr); });
+  check_memory(status == AVERROR(EAGAIN) ? AVERROR(ENOMEM) : status);  // EAGAIN: no thread
   if (status < 0) {
     throw Error(ErrorCode::kNoFrames, input.name() + ": the decoder " + codec->name +
                                           " cannot start on this stream (" + av_reason(status) +
@@ -70,38 +128,68 @@ void Decoder::set_unreferenced(Unreferenced choice) {
 }
 
 void Decoder::send(const AVPacket& packet, const OnFrame& on_frame) {
-  int status = avcodec_send_packet(codec_.get(), &packet);
+  const auto try_to_send = [&] { return avcodec_send_packet(codec_.get(), &packet); };
+  int status = watched(try_to_send);
   if (status == AVERROR(EAGAIN)) {
     receive(on_frame);
-    status = avcodec_send_packet(codec_.get(), &packet);
+    status = watched(try_to_send);
   }
-  if (status < 0) ++num_errors_;
+  check_memory(status);
+  if (status < 0) count_error();
   receive(on_frame);
 }
 
 void Decoder::drain(const OnFrame& on_frame) {
-  if (avcodec_send_packet(codec_.get(), nullptr) < 0) ++num_errors_;
+  const int status = watched([&] { return avcodec_send_packet(codec_.get(), nullptr); });
+  check_memory(status);
+  if (status < 0) count_error();
   receive(on_frame);
   avcodec_flush_buffers(codec_.get());
 }
 
+// libav's HEVC decoder makes up the references of a stream that is entered at no keyframe, which a
+// damaged index may call one, and does not say so.
+bool Decoder::is_false_start(const AVFrame& frame) const {
+  return codec_->codec_id == AV_CODEC_ID_HEVC && pts_of(frame) == whole_from_pts_ &&
+         !is_keyframe(frame);
+}
+
 void Decoder::receive(const OnFrame& on_frame) {
   for (int errors_in_a_row = 0; errors_in_a_row < kMaxErrorsInARow;) {
-    const int status = avcodec_receive_frame(codec_.get(), frame_.get());
+    const int status = watched([&] { return avcodec_receive_frame(codec_.get(), frame_.get()); });
+    check_memory(status);
     if (status == AVERROR(EAGAIN) || status == AVERROR_EOF) return;
     if (status < 0) {
       ++errors_in_a_row;
-      ++num_errors_;
+      count_error();
       continue;
     }
     errors_in_a_row = 0;
+    if (is_false_start(*frame_)) count_error();
     if (frame_->decode_error_flags != 0 || (frame_->flags & AV_FRAME_FLAG_CORRUPT) != 0) {
-      if (pts_of(*frame_) >= whole_from_pts_) ++num_errors_;
+      if (pts_of(*frame_) >= whole_from_pts_) count_error();
     } else {
       on_frame(*frame_);
     }
     av_frame_unref(frame_.get());
   }
+}
+
+void Decoder::count_error() {
+  if (has_seen_enomem_) fail_for_memory();
+  ++num_errors_;
+}
+
+void Decoder::check_memory(int status) const {
+  if (status == AVERROR(ENOMEM) || picture_memory_.is_lacking) fail_for_memory();
+}
+
+void Decoder::fail_for_memory() const {
+  // codec_->codec is null after an avcodec_open2() that failed.
+  throw Error(ErrorCode::kOutOfMemory,
+              name_ + ": not enough memory or threads for the decoder " +
+                  avcodec_get_name(codec_->codec_id) +
+                  "; lower --threads, or --max-pixels to refuse large pictures");
 }
 
 }  // namespace caption::video

@@ -59,8 +59,19 @@ bool is_progressive(const AVCodecParameters& parameters) {
   }
 }
 
-std::string find_distrust(const FrameIndex& index, const AVCodecParameters& parameters,
-                          bool saw_invisible) {
+// Whether the times start anew somewhere (MPEG-TS files that were joined): sorted by them, frames
+// of both parts would lie between each other.
+bool restarts(const FrameIndex& index, const AVInputFormat& format) {
+  if ((format.flags & AVFMT_TS_DISCONT) == 0) return false;
+  const auto goes_back = [](const PacketEntry& a, const PacketEntry& b) {
+    return a.dts != AV_NOPTS_VALUE && b.dts != AV_NOPTS_VALUE && b.dts < a.dts;
+  };
+  return std::adjacent_find(index.packets.begin(), index.packets.end(), goes_back) !=
+         index.packets.end();
+}
+
+std::string find_distrust(const FrameIndex& index, Input& input, bool saw_invisible) {
+  const AVCodecParameters& parameters = input.codec_parameters();
   if (!gives_one_frame_per_packet(parameters.codec_id)) {
     return std::string("codec ") + avcodec_get_name(parameters.codec_id);
   }
@@ -72,6 +83,7 @@ std::string find_distrust(const FrameIndex& index, const AVCodecParameters& para
   if (std::any_of(index.packets.begin(), index.packets.end(), has_no_pts)) {
     return "packets without presentation time";
   }
+  if (restarts(index, *input.format().iformat)) return "times that start anew";
   return {};
 }
 
@@ -171,7 +183,7 @@ FrameIndex build_frame_index(Input& input) {
     if (index.packets.back().is_keyframe) index.keyframes.pop_back();
     index.packets.pop_back();
   }
-  index.distrust = find_distrust(index, input.codec_parameters(), saw_invisible);
+  index.distrust = find_distrust(index, input, saw_invisible);
   if (index.is_trusted()) sort_by_pts(index);
   return index;
 }

@@ -41,7 +41,10 @@ PacketPtr encode_png(const Frame& frame) {
   }
   if (status >= 0) status = avcodec_send_frame(codec.get(), nullptr);
   if (status >= 0) status = avcodec_receive_packet(codec.get(), packet.get());
-  if (status < 0) throw Error(ErrorCode::kIo, "cannot encode a PNG (" + av_reason(status) + ")");
+  if (status < 0) {
+    throw Error(status == AVERROR(ENOMEM) ? ErrorCode::kOutOfMemory : ErrorCode::kIo,
+                "cannot encode a PNG (" + av_reason(status) + ")");
+  }
   return packet;
 }
 

@@ -1,21 +1,19 @@
 #include "video/internal/input.h"
 
-#include <fcntl.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <cerrno>
-#include <cstring>
+#include <cstddef>
+#include <cstdio>
+#include <exception>
+#include <span>
 #include <string_view>
 #include <vector>
 
-#include "base/mapped_file.h"
 #include "video/internal/to_rgb.h"
 
 namespace caption::video {
 namespace {
 
-// Bytes per read(): a few packets of a 1080p film.
+// Bytes per read: a few packets of a 1080p film.
 constexpr int kIoBufferBytes = 64 << 10;
 // A demuxer that answers "try again" this often in a row will not come to an answer.
 constexpr int kMaxRetries = 1000;
@@ -30,56 +28,52 @@ int refuse_to_open(AVFormatContext*, AVIOContext**, const char*, int, AVDictiona
 
 }  // namespace
 
-// What libav reads from: a descriptor of our own and its position.
-struct Input::File {
-  int descriptor = -1;
+// What libav reads from: the file, a position of its own in it, and the first failure.
+struct Input::Source {
+  const OpenFile& file;
+  const StopCondition& stop;
   std::int64_t position = 0;
-  std::int64_t size_bytes = 0;
-  const StopCondition* stop = nullptr;
+  std::exception_ptr failure = nullptr;
 
-  ~File() {
-    if (descriptor >= 0) ::close(descriptor);
-  }
-
+  // libav's callbacks; no exception may pass through its C code.
   static int read(void* opaque, std::uint8_t* out, int capacity) {
-    File& file = *static_cast<File*>(opaque);
-    if (file.stop->is_met()) return AVERROR_EXIT;
-    ssize_t count = 0;
-    do {
-      count = ::pread(file.descriptor, out, static_cast<std::size_t>(capacity), file.position);
-    } while (count < 0 && errno == EINTR);
-    if (count < 0) return AVERROR(errno);
-    if (count == 0) return AVERROR_EOF;
-    file.position += count;
-    return static_cast<int>(count);
+    Source& source = *static_cast<Source*>(opaque);
+    if (source.failure != nullptr) return AVERROR(EIO);
+    if (source.stop.is_met()) return AVERROR_EXIT;
+    try {
+      const std::span<std::uint8_t> bytes(out, static_cast<std::size_t>(capacity));
+      const std::size_t count = source.file.read_at(source.position, std::as_writable_bytes(bytes));
+      if (count == 0) return AVERROR_EOF;
+      source.position += static_cast<std::int64_t>(count);
+      return static_cast<int>(count);
+    } catch (...) {
+      source.failure = std::current_exception();
+      return AVERROR(EIO);
+    }
   }
 
   static std::int64_t seek(void* opaque, std::int64_t offset, int whence) {
-    File& file = *static_cast<File*>(opaque);
+    Source& source = *static_cast<Source*>(opaque);
     switch (whence & ~AVSEEK_FORCE) {
-      case AVSEEK_SIZE: return file.size_bytes;
+      case AVSEEK_SIZE: return source.file.size_bytes();
       case SEEK_SET: break;
-      case SEEK_CUR: offset += file.position; break;
-      case SEEK_END: offset += file.size_bytes; break;
+      case SEEK_CUR: offset += source.position; break;
+      case SEEK_END: offset += source.file.size_bytes(); break;
       default: return AVERROR(EINVAL);
     }
     if (offset < 0) return AVERROR(EINVAL);
-    return file.position = offset;
+    return source.position = offset;
   }
 };
 
-Input::Input(const std::filesystem::path& path, const OpenLimits& limits, const StopCondition& stop)
-    : name_(path.string()), limits_(limits), stop_(stop), file_(std::make_unique<File>()) {
+Input::Input(const OpenFile& file, const OpenLimits& limits, const StopCondition& stop)
+    : file_(file),
+      name_(file.path().string()),
+      limits_(limits),
+      stop_(stop),
+      source_(std::make_unique<Source>(file, stop)) {
   silence_libav();
-  require_regular_file(path);
-  file_->stop = &stop_;
-  file_->descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-  struct stat status {};
-  if (file_->descriptor < 0 || ::fstat(file_->descriptor, &status) != 0) {
-    throw Error(ErrorCode::kUnreadable, name_ + ": " + std::strerror(errno));
-  }
-  file_->size_bytes = file_bytes_ = status.st_size;
-  if (file_bytes_ == 0) throw Error(ErrorCode::kNotVideo, name_ + ": the file is empty");
+  if (file.size_bytes() == 0) throw Error(ErrorCode::kNotVideo, name_ + ": the file is empty");
   open_format();
   find_streams();
   choose_stream();
@@ -87,11 +81,21 @@ Input::Input(const std::filesystem::path& path, const OpenLimits& limits, const 
 
 Input::~Input() = default;
 
+// libav says ENOMEM also for a size that a damaged file claims and for playlists; only the
+// allocator sets errno.
+void Input::check(int status) const {
+  const bool lacks_memory = status == AVERROR(ENOMEM) && errno == ENOMEM;
+  if (source_->failure != nullptr) std::rethrow_exception(source_->failure);
+  if (lacks_memory) {
+    throw Error(ErrorCode::kOutOfMemory, name_ + ": libav has not enough memory to read the file");
+  }
+}
+
 void Input::open_format() {
   auto* buffer = static_cast<unsigned char*>(av_malloc(kIoBufferBytes));
   if (buffer != nullptr) {
-    io_.reset(avio_alloc_context(buffer, kIoBufferBytes, 0, file_.get(), &File::read, nullptr,
-                                 &File::seek));
+    io_.reset(avio_alloc_context(buffer, kIoBufferBytes, 0, source_.get(), &Source::read, nullptr,
+                                 &Source::seek));
     if (io_ == nullptr) av_free(buffer);
   }
   AVFormatContext* format = avformat_alloc_context();
@@ -104,14 +108,16 @@ void Input::open_format() {
   // Demuxers that open inputs of their own (concat) copy this list instead of io_open.
   format->protocol_whitelist = av_strdup("none");
   // An empty name, not none: some demuxers copy it without looking.
+  errno = 0;
   const int status = avformat_open_input(&format, "", nullptr, nullptr);  // frees on failure
+  if (status >= 0) format_.reset(format);
+  check(status);
   if (status < 0) {
     stop_.check(name_);
     throw Error(ErrorCode::kNotVideo,
                 name_ + ": not a video that libav can open, or cut off before its index (" +
                     av_reason(status) + ")");
   }
-  format_.reset(format);
   if (is_still_picture(format_->iformat->name)) {
     throw Error(ErrorCode::kNotVideo,
                 name_ + ": is a still picture (" + format_->iformat->name + "), not a video");
@@ -136,9 +142,12 @@ void Input::find_streams() {
   for (AVDictionary*& option : options) {
     av_dict_set_int(&option, "max_pixels", limits_.max_pixels, 0);
   }
+  errno = 0;
   const int status =
       avformat_find_stream_info(format_.get(), options.empty() ? nullptr : options.data());
-  for (AVDictionary*& option : options) av_dict_free(&option);
+  for (AVDictionary*& option : options)
+    av_dict_free(&option);  // leaves errno alone, as free() does
+  check(status);
   stop_.check(name_);
   if (status < 0 && format_->nb_streams == 0) {
     throw Error(ErrorCode::kNotVideo, name_ + ": no streams in this " + format_->iformat->name +
@@ -177,12 +186,14 @@ void Input::choose_stream() {
 bool Input::read(AVPacket& packet) {
   for (int num_retries = 0; num_retries < kMaxRetries;) {
     stop_.check(name_);
+    errno = 0;
     const int status = av_read_frame(format_.get(), &packet);
+    check(status);  // after success too: a packet may have been cut short
     if (status == AVERROR(EAGAIN)) {
       ++num_retries;
       continue;
     }
-    if (status < 0) break;  // whatever the cause, nothing more can be read
+    if (status < 0) break;  // the end, or damage behind which libav reads nothing
     if (packet.stream_index == stream_->index && packet.size > 0) return true;
     av_packet_unref(&packet);
   }
@@ -192,14 +203,18 @@ bool Input::read(AVPacket& packet) {
 
 bool Input::seek(std::int64_t pts, std::int64_t dts, std::int64_t position_bytes) {
   const std::string_view format = format_->iformat->name;
+  // Matroska's index holds presentation times, the others' decoding times.
+  std::int64_t to = format.starts_with("matroska") || dts == AV_NOPTS_VALUE ? pts : dts;
+  int flags = AVSEEK_FLAG_BACKWARD;
   // MPEG streams have no index; the position of the packet is exact where a search by time is not.
   if (format.starts_with("mpeg") && position_bytes >= 0) {
-    return av_seek_frame(format_.get(), stream_->index, position_bytes, AVSEEK_FLAG_BYTE) >= 0;
+    to = position_bytes;
+    flags = AVSEEK_FLAG_BYTE;
   }
-  // Matroska's index holds presentation times, the others' decoding times.
-  const bool by_pts = format.starts_with("matroska") || dts == AV_NOPTS_VALUE;
-  return av_seek_frame(format_.get(), stream_->index, by_pts ? pts : dts, AVSEEK_FLAG_BACKWARD) >=
-         0;
+  errno = 0;
+  const int status = av_seek_frame(format_.get(), stream_->index, to, flags);
+  check(status);
+  return status >= 0;
 }
 
 void Input::require_allowed_size(std::int64_t width_px, std::int64_t height_px) const {

@@ -18,12 +18,9 @@ constexpr int kMaxUnknownPackets = 16;
 
 }  // namespace
 
-PacketReader::PacketReader(const std::filesystem::path& path, std::unique_ptr<Input> input,
-                           const FrameIndex& index, const StopCondition& stop)
-    : path_(path),
-      input_(std::move(input)),
+PacketReader::PacketReader(std::unique_ptr<Input> input, const FrameIndex& index)
+    : input_(std::move(input)),
       index_(index),
-      stop_(stop),
       pending_(make_packet()),
       next_(std::ssize(index.packets)) {}
 
@@ -95,10 +92,12 @@ bool PacketReader::try_seek(std::int64_t first) {
 }
 
 void PacketReader::reopen() {
+  const OpenFile& file = input_->file();
   const OpenLimits limits = input_->limits();
+  const StopCondition& stop = input_->stop();
   av_packet_unref(pending_.get());
-  input_.reset();
-  input_ = std::make_unique<Input>(path_, limits, stop_);
+  input_ = nullptr;  // before the next one takes its memory
+  input_ = std::make_unique<Input>(file, limits, stop);
   next_ = 0;
 }
 

@@ -25,10 +25,12 @@ std::int64_t declared_duration_us(const AVFormatContext& format, const AVStream&
 
 }  // namespace
 
-Probe probe(const std::filesystem::path& path) {
+Probe probe(const std::filesystem::path& path) { return probe(OpenFile(path)); }
+
+Probe probe(const OpenFile& file) {
   const ReadLimits limits;
   const StopCondition stop(limits.max_decode_us, nullptr);
-  Input input(path, {.max_pixels = limits.max_pixels, .oversized = OpenLimits::Oversized::kShow},
+  Input input(file, {.max_pixels = limits.max_pixels, .oversized = OpenLimits::Oversized::kShow},
               stop);
   const AVStream& stream = input.stream();
   const AVCodecParameters& parameters = input.codec_parameters();
@@ -49,7 +51,7 @@ Probe probe(const std::filesystem::path& path) {
   result.display_height_px = display.height_px;
   result.rotation_degrees = orientation.clockwise_degrees();
   result.duration_us = declared_duration_us(input.format(), stream);
-  result.file_bytes = input.file_bytes();
+  result.file_bytes = file.size_bytes();
   if (stream.avg_frame_rate.num > 0 && stream.avg_frame_rate.den > 0) {
     result.fps = av_q2d(stream.avg_frame_rate);
   }

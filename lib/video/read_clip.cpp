@@ -57,17 +57,27 @@ void add_warnings(const SampledFrames& sampled, const FrameIndex& index, Clip& c
 
 Clip read_clip(const std::filesystem::path& path, const ReadOptions& options) {
   require_valid(options);
+  return read_clip(OpenFile(path), options);
+}
+
+void require_video(const OpenFile& file, const ReadOptions& options) {
+  const StopCondition stop(options.limits.max_decode_us, options.cancelled);
+  const Input input(file, OpenLimits{.max_pixels = options.limits.max_pixels}, stop);
+}
+
+Clip read_clip(const OpenFile& file, const ReadOptions& options) {
+  require_valid(options);
   const StopCondition stop(options.limits.max_decode_us, options.cancelled);
   auto input =
-      std::make_unique<Input>(path, OpenLimits{.max_pixels = options.limits.max_pixels}, stop);
+      std::make_unique<Input>(file, OpenLimits{.max_pixels = options.limits.max_pixels}, stop);
   const std::string name = input->name();
   const std::string codec = avcodec_get_name(input->codec_parameters().codec_id);
   const FrameIndex index = build_frame_index(*input);
-  const ReadJob job{path, options, stop, index};
+  const ReadJob job{file, options, stop, index};
   SampledFrames sampled;
-  if (index.is_trusted()) {
+  if (index.is_trusted() && !index.shown.empty()) {
     sampled = read_indexed(job, std::move(input));
-  } else if (!index.packets.empty()) {
+  } else if (!index.is_trusted() && !index.packets.empty()) {
     input.reset();
     sampled = read_through(job);
   }

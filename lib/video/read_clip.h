@@ -10,6 +10,7 @@
 #include <string>
 #include <string_view>
 
+#include "base/open_file.h"
 #include "video/clip.h"
 
 namespace caption::video {
@@ -30,6 +31,14 @@ struct SamplingOptions {
 // How frames are reached; the frames are the same for all three.
 enum class SeekMode { kAuto, kAlways, kNever };
 
+// The colour matrix of pictures whose file does not name one; a named one is always kept.
+enum class ColorMatrix {
+  kAuto,   // BT.601 at every size: the default of ffmpeg, PyAV and OpenCV, with whose pixels models
+           // were trained
+  kBt601,  // ITU-R BT.601, whatever kAuto may mean
+  kBt709,  // ITU-R BT.709, as players take untagged video of 720 lines and more
+};
+
 struct ReadLimits {
   std::int64_t max_pixels = 64LL << 20;      // of one frame, checked before decoding
   std::int64_t max_decode_us = 120'000'000;  // wall time for one clip
@@ -39,6 +48,7 @@ struct ReadOptions {
   SamplingOptions sampling = {};
   ReadLimits limits = {};
   SeekMode seek = SeekMode::kAuto;
+  ColorMatrix color_matrix = ColorMatrix::kAuto;
   // Decoder threads for this clip. H.264 and MPEG-1/2/4 use one: libav's frame threads make it a
   // matter of timing which of their frames are known to be damaged.
   int num_threads = 1;
@@ -50,21 +60,31 @@ struct ReadOptions {
 // three forms.
 SamplingOptions parse_sampling(std::string_view text, int num_frames);
 
-// Decodes the sampled frames of `path`. The content alone decides what the file is, never its name;
-// nothing but this file is opened, whatever a playlist inside asks for. Still pictures are no
-// video.
+// Decodes the sampled frames of `file`, of which every byte comes through its descriptor: what the
+// path names meanwhile does not matter. The content alone decides what the file is, never its name;
+// no other file is opened, whatever a playlist inside asks for. Still pictures are no video.
 //
 // Frames are counted by their packets, as far as they can be read: of a file that is cut off, what
 // is left is sampled. Frames that an edit list hides do not count. Where packets do not tell the
 // frames (interlaced fields, AVI without times, ...), the decoder counts them.
+// In formats whose times may jump (MPEG-TS files that were joined) a step back of more than 0.1 s
+// or ahead of more than 10 s counts as one frame's time: durations and times are those of watching.
 // A sampled frame that turns out damaged is left out, not replaced: the clip then has fewer frames
 // than frames_wanted, and a warning. Fewer frames than wanted in the stream repeat, as numpy's
 // arange repeats them. A damaged stream costs as much as decoding it through, on one thread.
 //
-// Throws Error: kUsage (sampling out of range), kNotFound, kNotRegularFile, kUnreadable, kNotVideo
-// (libav knows no such content), kNoVideoStream (audio or cover picture only), kNoFrames, kTooLarge
-// (with the pixels; from what the file declares, before decoding), kTimeout, kCancelled, and
-// kDecode (a picture that cannot be made RGB, or the file changed while it was read). Thread-safe.
+// Throws Error: kUsage (sampling out of range), kNotVideo (libav knows no such content),
+// kNoVideoStream (audio or cover picture only), kNoFrames, kTooLarge (with the pixels; from what
+// the file declares, before decoding), kTimeout, kCancelled, kDecode (a picture that cannot be made
+// RGB, or the file changed while it was read), kIo (the system could not read a byte of it: that is
+// never taken for its end or for damage) and kOutOfMemory. Thread-safe.
+Clip read_clip(const OpenFile& file, const ReadOptions& options);
+
+// Throws as read_clip() for a file without a video stream, from its first bytes: reads no frames.
+// Thread-safe.
+void require_video(const OpenFile& file, const ReadOptions& options);
+
+// Opens the file and reads it. Throws also what OpenFile throws.
 Clip read_clip(const std::filesystem::path& path, const ReadOptions& options);
 
 // What `inspect` shows: the declared properties of the first real video stream.
@@ -87,6 +107,10 @@ struct Probe {
 
 // Demuxes the file once without decoding. Throws as read_clip, but shows an oversized or damaged
 // video where that refuses it. Thread-safe.
+Probe probe(const OpenFile& file);
 Probe probe(const std::filesystem::path& path);
+
+// The libraries that decide pixels, with their versions: "libavcodec 59.37 libswscale 6.7".
+std::string library_versions();
 
 }  // namespace caption::video

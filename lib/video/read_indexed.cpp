@@ -69,13 +69,21 @@ std::vector<Run> plan(SeekMode mode, const std::vector<Target>& targets, const F
   return visit ? visits : std::vector<Run>{through};
 }
 
+// How an attempt decodes.
+struct Way {
+  SeekMode seek = SeekMode::kNever;
+  Decoder::Unreferenced unreferenced = Decoder::Unreferenced::kDecode;
+  Decoder::Damage damage = Decoder::Damage::kConceal;
+  int num_threads = 1;
+};
+
 // One attempt at all targets. Attempts differ in cost only, unless the stream is damaged.
 class Attempt {
  public:
-  Attempt(const FrameIndex& index, PacketReader& reader, std::vector<Target>& targets)
-      : index_(index),
+  Attempt(const ReadJob& job, PacketReader& reader, std::vector<Target>& targets)
+      : index_(job.index),
         reader_(reader),
-        converter_(reader.input().stream(), reader.input().name()),
+        converter_(reader.input().stream(), reader.input().name(), job.options.color_matrix),
         targets_(targets) {
     for (Target& target : targets_) target.frame.reset();
     for (const Target& target : targets_) wanted_packets_.push_back(target.packet_idx);
@@ -83,9 +91,8 @@ class Attempt {
   }
 
   // Returns the damaged packets and frames met.
-  std::int64_t run(const std::vector<Run>& runs, Decoder::Unreferenced unreferenced,
-                   int num_threads) {
-    Decoder decoder(reader_.input(), num_threads);
+  std::int64_t run(const std::vector<Run>& runs, const Way& way) {
+    Decoder decoder(reader_.input(), way.num_threads, way.damage);
     for (const Run& run : runs) {
       const auto take = [&](AVFrame& frame) { keep_if_wanted(frame, run); };
       reader_.go_to(run.first);
@@ -93,7 +100,7 @@ class Attempt {
       for (std::int64_t idx = run.first; idx <= run.last; ++idx) {
         const bool is_wanted =
             std::binary_search(wanted_packets_.begin(), wanted_packets_.end(), idx);
-        decoder.set_unreferenced(is_wanted ? Decoder::Unreferenced::kDecode : unreferenced);
+        decoder.set_unreferenced(is_wanted ? Decoder::Unreferenced::kDecode : way.unreferenced);
         send_next(decoder, take);
       }
       if (run.first > 0 && is_late_to_recover(decoder)) run_on(decoder, run, take);
@@ -160,31 +167,33 @@ class Attempt {
 
 SampledFrames read_indexed(const ReadJob& job, std::unique_ptr<Input> input) {
   SampledFrames result;
-  std::vector<std::int64_t> pts;
-  pts.reserve(job.index.shown.size());
+  FrameTimes times(*input);
   for (const std::int64_t idx : job.index.shown) {
-    pts.push_back(job.index.packets[static_cast<std::size_t>(idx)].pts);
+    times.add(job.index.packets[static_cast<std::size_t>(idx)].pts);
   }
-  result.timeline = make_timeline(pts, job.index.last_duration, input->stream());
+  const std::int64_t last_duration = times.has_jumped() ? 0 : job.index.last_duration;
+  result.timeline = make_timeline(times.pts(), last_duration, input->stream());
   result.samples = sample_frames(job.options.sampling, result.timeline);
   result.targets = locate(make_targets(result.samples), job.index);
 
-  PacketReader reader(job.path, std::move(input), job.index, job.stop);
+  PacketReader reader(std::move(input), job.index);
   const AVCodecID codec = reader.input().codec_parameters().codec_id;
-  const auto attempt = [&](SeekMode mode, Decoder::Unreferenced skipping, int num_threads) {
+  const auto attempt = [&](const Way& way) {
     const std::vector<Run> runs =
-        plan(mode, result.targets, job.index, Decoder::threads_for(codec, num_threads));
-    result.num_errors = Attempt(job.index, reader, result.targets).run(runs, skipping, num_threads);
-    return result.num_errors == 0 && result.is_complete();
+        plan(way.seek, result.targets, job.index, Decoder::threads_for(codec, way.num_threads));
+    return Attempt(job, reader, result.targets).run(runs, way);
   };
+  const auto skipping = job.options.seek == SeekMode::kNever ? Decoder::Unreferenced::kDecode
+                                                             : Decoder::Unreferenced::kSkip;
+  result.num_errors = attempt({.seek = job.options.seek,
+                               .unreferenced = skipping,
+                               .damage = Decoder::Damage::kReport,
+                               .num_threads = job.options.num_threads});
   // A damaged stream, or an index that lies, is decoded straight through by one thread: how damage
   // is concealed may depend on what the decoder saw before, and the frames must not depend on how
-  // they were reached.
-  const bool seeks = job.options.seek != SeekMode::kNever;
-  const auto unreferenced = seeks ? Decoder::Unreferenced::kSkip : Decoder::Unreferenced::kDecode;
-  const bool is_whole = attempt(job.options.seek, unreferenced, job.options.num_threads);
-  if (!is_whole && (seeks || job.options.num_threads > 1)) {
-    attempt(SeekMode::kNever, Decoder::Unreferenced::kDecode, 1);
+  // they were reached. Damage that the decoder conceals in silence has been counted above.
+  if (result.num_errors > 0 || !result.is_complete()) {
+    result.num_errors = std::max(attempt({}), result.num_errors);
   }
   return result;
 }

@@ -13,8 +13,8 @@ namespace {
 class Pass {
  public:
   Pass(const ReadJob& job, int num_threads)
-      : input_(job.path, {.max_pixels = job.options.limits.max_pixels}, job.stop),
-        decoder_(input_, num_threads),
+      : input_(job.file, {.max_pixels = job.options.limits.max_pixels}, job.stop),
+        decoder_(input_, num_threads, Decoder::Damage::kConceal),
         num_packets_(std::ssize(job.index.packets)) {}
 
   // Shows every whole frame in presentation order, until `is_done`.
@@ -27,39 +27,13 @@ class Pass {
     if (!is_done()) decoder_.drain(on_frame);
   }
 
-  const AVStream& stream() { return input_.stream(); }
+  Input& input() { return input_; }
   std::int64_t num_errors() const { return decoder_.num_errors(); }
 
  private:
   Input input_;
   Decoder decoder_;
   std::int64_t num_packets_;
-};
-
-// Times of a stream that may lack some: a frame without one follows the frame before it, and no
-// frame is shown before its predecessor.
-class FrameTimes {
- public:
-  explicit FrameTimes(const AVStream& stream) {
-    frame_ticks_ =
-        std::max<std::int64_t>(1, av_rescale_q(1, av_inv_q(frame_rate(stream)), stream.time_base));
-  }
-
-  void add(const AVFrame& frame) {
-    std::int64_t pts = pts_of(frame);
-    if (!pts_.empty()) {
-      pts = pts == AV_NOPTS_VALUE ? pts_.back() + frame_ticks_ : std::max(pts, pts_.back());
-    } else if (pts == AV_NOPTS_VALUE) {
-      pts = 0;
-    }
-    pts_.push_back(pts);
-  }
-
-  const std::vector<std::int64_t>& pts() const { return pts_; }
-
- private:
-  std::int64_t frame_ticks_ = 1;
-  std::vector<std::int64_t> pts_;
 };
 
 }  // namespace
@@ -69,8 +43,8 @@ SampledFrames read_through(const ReadJob& job) {
   int num_threads = std::max(1, job.options.num_threads);
   {
     Pass count(job, num_threads);
-    FrameTimes times(count.stream());
-    const auto count_frame = [&times](const AVFrame& frame) { times.add(frame); };
+    FrameTimes times(count.input());
+    const auto count_frame = [&times](const AVFrame& frame) { times.add(pts_of(frame)); };
     const auto never = [] { return false; };
     count.run(count_frame, never);
     result.num_errors = count.num_errors();
@@ -78,16 +52,16 @@ SampledFrames read_through(const ReadJob& job) {
     if (result.num_errors > 0 && num_threads > 1) {
       ReadOptions single = job.options;
       single.num_threads = 1;
-      return read_through({job.path, single, job.stop, job.index});
+      return read_through({job.file, single, job.stop, job.index});
     }
     if (times.pts().empty()) return result;
-    result.timeline = make_timeline(times.pts(), 0, count.stream());
+    result.timeline = make_timeline(times.pts(), 0, count.input().stream());
   }
   result.samples = sample_frames(job.options.sampling, result.timeline);
   result.targets = make_targets(result.samples);
 
   Pass take(job, num_threads);
-  RgbConverter converter(take.stream(), job.path.string());
+  RgbConverter converter(take.input().stream(), job.file.path().string(), job.options.color_matrix);
   std::int64_t frame_idx = 0;
   std::size_t next_target = 0;
   const auto take_frame = [&](const AVFrame& frame) {

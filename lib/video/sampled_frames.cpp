@@ -8,6 +8,14 @@ namespace {
 constexpr AVRational kMicroseconds{1, 1'000'000};
 // Of a stream that declares no frame rate.
 constexpr AVRational kUsualFrameRate{25, 1};
+// What ffmpeg takes for a discontinuity: a step ahead of more than -dts_delta_threshold, or a step
+// back of more than a tenth of a second.
+constexpr AVRational kLongestStepSeconds{10, 1};
+constexpr AVRational kLongestReturnSeconds{1, 10};
+
+std::int64_t to_ticks(AVRational seconds, const AVStream& stream) {
+  return std::max<std::int64_t>(1, av_rescale_q(1, seconds, stream.time_base));
+}
 
 }  // namespace
 
@@ -29,6 +37,36 @@ std::vector<Target> make_targets(const std::vector<std::int64_t>& samples) {
 AVRational frame_rate(const AVStream& stream) {
   const AVRational rate = stream.avg_frame_rate;
   return rate.num > 0 && rate.den > 0 ? rate : kUsualFrameRate;
+}
+
+FrameTimes::FrameTimes(Input& input)
+    : may_jump_((input.format().iformat->flags & AVFMT_TS_DISCONT) != 0),
+      longest_step_(to_ticks(kLongestStepSeconds, input.stream())),
+      longest_return_(to_ticks(kLongestReturnSeconds, input.stream())),
+      frame_ticks_(to_ticks(av_inv_q(frame_rate(input.stream())), input.stream())) {}
+
+bool FrameTimes::is_jump(std::int64_t step) const {
+  return may_jump_ && (step > longest_step_ || step < -longest_return_);
+}
+
+void FrameTimes::add(std::int64_t pts) {
+  if (pts_.empty()) {
+    pts_.push_back(pts == AV_NOPTS_VALUE ? 0 : pts);
+    return;
+  }
+  const std::int64_t last = pts_.back();
+  if (pts == AV_NOPTS_VALUE) {
+    pts_.push_back(last + frame_ticks_);
+    return;
+  }
+  const std::int64_t step = pts + shift_ - last;
+  if (is_jump(step)) {
+    shift_ += frame_ticks_ - step;
+    has_jumped_ = true;
+  } else if (step > 0) {
+    frame_ticks_ = step;
+  }
+  pts_.push_back(std::max(last, pts + shift_));
 }
 
 Timeline make_timeline(const std::vector<std::int64_t>& pts, std::int64_t last_duration,

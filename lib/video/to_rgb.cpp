@@ -1,6 +1,7 @@
 #include "video/internal/to_rgb.h"
 
 #include <algorithm>
+#include <cerrno>
 #include <cmath>
 #include <cstddef>
 #include <cstdlib>
@@ -17,7 +18,6 @@ namespace {
 constexpr int kRgbBytes = 3;
 // Anamorphic film stays below 2.4; beyond this the ratio is a damaged field.
 constexpr double kMaxAspect = 8.0;
-constexpr int kSmallestHdHeightPx = 720;
 // libswscale's vector code writes past the row's end up to its register's size.
 constexpr int kRowAlignmentBytes = 64;
 constexpr int kNumPlanes = 3;
@@ -34,7 +34,8 @@ std::pair<AVPixelFormat, bool> split_range(AVPixelFormat format) {
   }
 }
 
-int matrix_of(const AVFrame& frame) {
+// Of libswscale, which has none for the colour spaces not named here.
+int matrix_of(const AVFrame& frame, ColorMatrix untagged) {
   switch (frame.colorspace) {
     case AVCOL_SPC_BT709: return SWS_CS_ITU709;
     case AVCOL_SPC_BT470BG:
@@ -43,7 +44,7 @@ int matrix_of(const AVFrame& frame) {
     case AVCOL_SPC_SMPTE240M: return SWS_CS_SMPTE240M;
     case AVCOL_SPC_BT2020_NCL:
     case AVCOL_SPC_BT2020_CL: return SWS_CS_BT2020;
-    default: return frame.height < kSmallestHdHeightPx ? SWS_CS_ITU601 : SWS_CS_ITU709;
+    default: return untagged == ColorMatrix::kBt709 ? SWS_CS_ITU709 : SWS_CS_ITU601;
   }
 }
 
@@ -128,8 +129,9 @@ Size square_pixel_size(Size size, AVRational sample_aspect_ratio) {
   return size;
 }
 
-RgbConverter::RgbConverter(const AVStream& stream, std::string name)
+RgbConverter::RgbConverter(const AVStream& stream, std::string name, ColorMatrix untagged)
     : name_(std::move(name)),
+      untagged_(untagged),
       orientation_(orientation_from_matrix(stream_display_matrix(stream))),
       sample_aspect_ratio_(stream_sample_aspect_ratio(stream)) {}
 
@@ -149,7 +151,7 @@ RgbConverter::Picture RgbConverter::to_rgb(const AVFrame& frame, Size to) {
   Conversion conversion{.from = {frame.width, frame.height},
                         .from_format = format,
                         .is_full_range = is_full_by_name || frame.color_range == AVCOL_RANGE_JPEG,
-                        .matrix = matrix_of(frame),
+                        .matrix = matrix_of(frame, untagged_),
                         .to = to,
                         .to_format = AV_PIX_FMT_RGB24};
   const int row_bytes = to.width_px * kRgbBytes;
@@ -186,12 +188,18 @@ void RgbConverter::scale(const AVFrame& frame, const Conversion& conversion,
     return std::to_string(from.width_px) + "x" + std::to_string(from.height_px) + " " +
            (format_name != nullptr ? format_name : "unknown pixel format");
   };
+  const auto fail_for_memory = [&] {
+    throw Error(ErrorCode::kOutOfMemory,
+                name_ + ": libswscale has not enough memory for a picture of " + what());
+  };
   if (scaler_ == nullptr || conversion != scaler_is_for_) {
     scaler_.reset(sws_getContext(
         from.width_px, from.height_px, from_format, to.width_px, to.height_px, to_format,
         SWS_BICUBIC | SWS_FULL_CHR_H_INT | SWS_FULL_CHR_H_INP | SWS_ACCURATE_RND, nullptr, nullptr,
         nullptr));
     if (scaler_ == nullptr) {
+      // The two reasons it has, none of which it tells.
+      if (sws_isSupportedInput(from_format) > 0) fail_for_memory();
       throw Error(ErrorCode::kDecode,
                   name_ + ": libswscale cannot turn a picture of " + what() + " into RGB");
     }
@@ -200,8 +208,10 @@ void RgbConverter::scale(const AVFrame& frame, const Conversion& conversion,
                              sws_getCoefficients(SWS_CS_DEFAULT), 1, 0, 1 << 16, 1 << 16);
     scaler_is_for_ = conversion;
   }
-  if (sws_scale(scaler_.get(), frame.data, frame.linesize, 0, frame.height, planes,
-                pitches_bytes) != to.height_px) {
+  const int num_rows =
+      sws_scale(scaler_.get(), frame.data, frame.linesize, 0, frame.height, planes, pitches_bytes);
+  if (num_rows == AVERROR(ENOMEM)) fail_for_memory();
+  if (num_rows != to.height_px) {
     throw Error(ErrorCode::kDecode, name_ + ": libswscale failed on a picture of " + what());
   }
 }

@@ -49,11 +49,7 @@ cv::Mat make_cell(const video::Frame& frame, int width_px) {
   return cell;
 }
 
-}  // namespace
-
-video::Frame contact_sheet(std::span<const video::Frame> frames, int cell_width_px) {
-  CAPTION_CHECK(!frames.empty(), "a contact sheet shows at least one frame");
-  CAPTION_CHECK(cell_width_px > 0, "a cell has a width");
+video::Frame make_sheet(std::span<const video::Frame> frames, int cell_width_px) {
   const std::size_t num_columns = std::min(frames.size(), kMaxColumns);
   std::vector<cv::Mat> cells;
   std::vector<int> row_tops = {0};
@@ -75,6 +71,19 @@ video::Frame contact_sheet(std::span<const video::Frame> frames, int cell_width_
     cells[i].copyTo(canvas(cv::Rect(left_px, top_px, cells[i].cols, cells[i].rows)));
   }
   return sheet;
+}
+
+}  // namespace
+
+video::Frame contact_sheet(std::span<const video::Frame> frames, int cell_width_px) {
+  CAPTION_CHECK(!frames.empty(), "a contact sheet shows at least one frame");
+  CAPTION_CHECK(cell_width_px > 0, "a cell has a width");
+  try {
+    return make_sheet(frames, cell_width_px);
+  } catch (const cv::Exception& error) {
+    throw Error(error.code == cv::Error::StsNoMem ? ErrorCode::kOutOfMemory : ErrorCode::kInternal,
+                std::string("contact sheet: OpenCV: ") + error.err);
+  }
 }
 
 }  // namespace caption::vision

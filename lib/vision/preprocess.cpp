@@ -6,6 +6,7 @@
 
 #include "backend/cpu_tier.h"
 #include "base/error.h"
+#include "base/sha256.h"
 #include "vision/internal/bicubic.h"
 
 namespace caption::vision {
@@ -221,13 +222,13 @@ video::Frame resize_bicubic_antialias(const video::Frame& frame, int out_width_p
 
 Hash128 pixel_hash(ConstView pixel_values) {
   CAPTION_CHECK(pixel_values.is_dense(), "only dense pixel values are hashed");
-  Hasher hasher;
+  Sha256Hasher hasher;
   hasher.update_string(pixel_values.shape().to_string());
   hasher.update_string(dtype_name(pixel_values.dtype()));
   const auto size_bytes = static_cast<std::size_t>(pixel_values.num_elements()) *
                           dtype_size_bytes(pixel_values.dtype());
   hasher.update({static_cast<const std::byte*>(pixel_values.raw()), size_bytes});
-  return hasher.digest();
+  return hasher.digest().short_key();
 }
 
 }  // namespace caption::vision

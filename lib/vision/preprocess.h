@@ -35,7 +35,7 @@ Tensor preprocess(ThreadPool& pool, std::span<const video::Frame> frames,
 video::Frame resize_bicubic_antialias(const video::Frame& frame, int out_width_px,
                                       int out_height_px);
 
-// 128 bits over shape and values: the identity of a clip's vision tokens.
+// The first 128 bits of SHA-256 over shape and values: what a clip's vision tokens are made of.
 Hash128 pixel_hash(ConstView pixel_values);
 
 }  // namespace caption::vision

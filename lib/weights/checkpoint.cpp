@@ -17,15 +17,47 @@ namespace fs = std::filesystem;
 constexpr const char* kSingleFile = "model.safetensors";
 constexpr const char* kIndexFile = "model.safetensors.index.json";
 
-// A checkpoint's file that cannot be read is the model's fault, not a clip's.
 template <class Read>
 auto read_model_file(Read read) {
   try {
     return read();
   } catch (const Error& error) {
-    throw Error(ErrorCode::kBadModel, error.what());
+    throw Error(model_file_code(error.code()), error.what());
   }
 }
+
+// A mapped file, and what tells whether it is still the one that was opened.
+class WatchedFile {
+ public:
+  explicit WatchedFile(const fs::path& path)
+      : mapped_(read_model_file([&] { return MappedFile(path); })),
+        changed_ns_(mapped_.file().stamp().changed_ns) {}
+
+  const MappedFile& mapped() const { return mapped_; }
+
+  const Sha256& digest(const DigestCache& digests) {
+    if (!digest_) digest_ = digests.digest_of(mapped_.file());
+    return *digest_;
+  }
+
+  bool has_changed() {
+    if (is_changed_ || mapped_.has_lost_pages()) return true;
+    const FileStamp& opened = mapped_.file().stamp();
+    const FileStamp now = mapped_.file().stamp_now();
+    const bool is_written =
+        now.size_bytes != opened.size_bytes || now.modified_ns != opened.modified_ns;
+    is_changed_ = is_written || (now.changed_ns != changed_ns_ && !digest_) ||
+                  (now.changed_ns != changed_ns_ && mapped_.file().sha256() != *digest_);
+    changed_ns_ = now.changed_ns;
+    return is_changed_;
+  }
+
+ private:
+  MappedFile mapped_;
+  std::optional<Sha256> digest_;  // of the content that was opened
+  std::int64_t changed_ns_;       // the latest time of change known to have kept the content
+  bool is_changed_ = false;
+};
 
 bool is_there(const fs::path& path) {
   std::error_code ignored;  // what cannot even be looked at counts as absent
@@ -56,16 +88,17 @@ struct Checkpoint::State {
   };
 
   fs::path path;
-  std::vector<MappedFile> files;  // own what the tensors' bytes borrow
+  std::vector<WatchedFile> files;  // own what the tensors' bytes borrow
   std::map<std::string, Located, std::less<>> tensors;
-  std::once_flag hash_once;
-  Hash128 hash;
+  std::optional<std::string> index_json;  // of shards
+  std::mutex mutex;                       // what files find out about themselves
 
   // Tensors the caller does not want are validated with their file, then left out.
   template <class Wanted>
   void add_file(const fs::path& file_path, Wanted is_wanted) {
-    files.push_back(read_model_file([&] { return MappedFile(file_path); }));
-    for (FileTensor& tensor : parse_safetensors(files.back().bytes(), file_path.string())) {
+    files.emplace_back(file_path);
+    const std::span<const std::byte> bytes = files.back().mapped().bytes();
+    for (FileTensor& tensor : parse_safetensors(bytes, file_path.string())) {
       if (!is_wanted(tensor.name)) continue;
       std::string name = tensor.name;
       tensors.emplace(std::move(name), Located{std::move(tensor), file_path.string()});
@@ -73,8 +106,8 @@ struct Checkpoint::State {
   }
 
   void add_shards(const fs::path& index_path) {
-    const std::string json = read_model_file([&] { return read_text_file(index_path); });
-    const auto shard_of = parse_shard_index(json, index_path.string());
+    index_json = read_model_file([&] { return read_text_file(index_path); });
+    const auto shard_of = parse_shard_index(*index_json, index_path.string());
     std::map<std::string, std::vector<std::string>> shards;
     for (const auto& [name, shard] : shard_of) shards[shard].push_back(name);
     for (const auto& entry : shards) {
@@ -171,22 +204,29 @@ std::int64_t Checkpoint::size_bytes() const {
   return total;
 }
 
-Hash128 Checkpoint::content_hash() const {
-  // By name, not by file: the same weights in other shards have the same hash.
-  std::call_once(state_->hash_once, [this] {
-    Hasher hasher;
-    for (const auto& [name, located] : state_->tensors) {
-      const FileTensor& tensor = located.tensor;
-      hasher.update_string(name);
-      hasher.update_string(tensor.dtype_name);
-      const auto rank = static_cast<std::int64_t>(tensor.extents.size());
-      hasher.update(std::as_bytes(std::span(&rank, 1)));
-      hasher.update(std::as_bytes(std::span(tensor.extents)));
-      hasher.update(tensor.bytes);
-    }
-    state_->hash = hasher.digest();
-  });
-  return state_->hash;
+Sha256 Checkpoint::content_hash(const DigestCache& digests) const {
+  const std::lock_guard<std::mutex> lock(state_->mutex);
+  Sha256Hasher hasher;
+  hasher.update_value(static_cast<std::uint64_t>(state_->files.size()));
+  if (state_->index_json) hasher.update_string(*state_->index_json);
+  for (WatchedFile& file : state_->files) {
+    // A file that stands alone may have any name.
+    if (state_->index_json) hasher.update_string(file.mapped().path().filename().string());
+    hasher.update_value(file.digest(digests).bytes);
+  }
+  return hasher.digest();
+}
+
+std::optional<std::string> Checkpoint::find_changed_file() const {
+  const std::lock_guard<std::mutex> lock(state_->mutex);
+  for (WatchedFile& file : state_->files) {
+    if (!file.has_changed()) continue;
+    return file.mapped().path().string() +
+           (file.mapped().has_lost_pages() ? " was cut short or can no longer be read"
+                                           : " changed") +
+           " while it is in use; run again with files that nobody writes";
+  }
+  return std::nullopt;
 }
 
 const fs::path& Checkpoint::path() const { return state_->path; }

@@ -3,7 +3,7 @@
 // model.safetensors, or the shards of model.safetensors.index.json. Every header byte is validated
 // before anything is used: sizes, overlaps, gaps, dtypes, shapes, duplicate names, offsets past the
 // end. A tensor of a dtype this build does not compute with (F64, F8, ...) is listed, and refused
-// when asked for. A Checkpoint is immutable and thread-safe.
+// when asked for. A Checkpoint is thread-safe, and immutable as long as nobody writes its files.
 // Source: https://github.com/huggingface/safetensors (format description, 0.4).
 #pragma once
 
@@ -14,7 +14,8 @@
 #include <string_view>
 #include <vector>
 
-#include "base/hash.h"
+#include "base/digest_cache.h"
+#include "base/sha256.h"
 #include "tensor/tensor.h"
 
 namespace caption::weights {
@@ -39,9 +40,21 @@ class Checkpoint {
   std::vector<std::string> names() const;  // sorted
   std::int64_t num_parameters() const;
   std::int64_t size_bytes() const;
-  // Over names, dtypes, shapes and contents, not over their distribution to shards; the identity of
-  // the weights in manifests. The first call reads every byte (GB/s), later ones are free.
-  Hash128 content_hash() const;
+  // Over the contents of its files and, of shards, their index and names; the identity of the
+  // weights. What `digests` does not hold is read whole (about 1.5 GB/s), on the first call only.
+  // Throws Error(kBadModel) when a file was written since it was opened; kIo.
+  Sha256 content_hash(const DigestCache& digests = {}) const;
+
+  // The first file that is not what it was when the checkpoint was opened, if there is one: written
+  // (by its size and times) or cut short under the mapping. As a sentence for an Error.
+  //
+  // Renaming a file, linking to it and changing its mode set the time of change too. Once
+  // content_hash() has been called, a file whose time of change alone is new is therefore hashed
+  // again, once for each such time, and counts as changed when its digest differs: that finds a
+  // file that was rewritten with its size and time put back. Before that call there is no digest to
+  // compare with, and the file counts as changed. Otherwise an fstat() per file.
+  // Throws Error(kIo).
+  std::optional<std::string> find_changed_file() const;
   const std::filesystem::path& path() const;
 
  private:

@@ -30,6 +30,15 @@ constexpr std::array<float, 16> kNf4Values = {
     1.0F,
 };
 
+// A number's code is how many of these lie below it: bitsandbytes' midpoints between neighbouring
+// values (csrc/kernels.cu, dQuantizeNF4), of which four are an ulp beside those of f32 arithmetic.
+constexpr std::array<float, 15> kNf4Midpoints = {
+    -0.8480964004993439F,  -0.6106329262256622F,  -0.4599952697753906F,   -0.33967943489551544F,
+    -0.23460740596055984F, -0.13791173323988914F, -0.045525018125772476F, 0.03979014977812767F,
+    0.1202552504837513F,   0.2035212516784668F,   0.2920137718319893F,    0.3893125355243683F,
+    0.5016634166240692F,   0.6427869200706482F,   0.8614784181118011F,
+};
+
 std::int64_t group_columns_of(QuantisedFormat format, std::int64_t num_columns) {
   switch (format) {
     case QuantisedFormat::kInt8Row: return num_columns;
@@ -57,6 +66,7 @@ std::array<BF16, 16> codebook_of(QuantisedFormat format) {
 struct Group {
   float scale = 0;
   float offset = 0;
+  float reciprocal = 0;  // of nf4's scale; 0 where that is 0: all codes are that of 0.0
 };
 
 Group measure(const float* w, std::int64_t count, QuantisedFormat format) {
@@ -65,7 +75,8 @@ Group measure(const float* w, std::int64_t count, QuantisedFormat format) {
   switch (format) {
     case QuantisedFormat::kInt8:
     case QuantisedFormat::kInt8Row: return {.scale = largest / 127.0F};
-    case QuantisedFormat::kNf4: return {.scale = largest};
+    case QuantisedFormat::kNf4:
+      return {.scale = largest, .reciprocal = largest == 0 ? 0.0F : 1.0F / largest};
     case QuantisedFormat::kInt4: {
       const float scale = *max / 15.0F - *min / 15.0F;
       return {.scale = scale, .offset = *min + 8.0F * scale};
@@ -80,21 +91,19 @@ std::int32_t round_to(float w, const Group& group, std::int32_t low, std::int32_
   return std::clamp(static_cast<std::int32_t>(code), low, high);
 }
 
-// The codebook ascends: a value's code is the number of midpoints below it.
-std::uint8_t nearest_in(const std::array<BF16, 16>& codebook, float value) {
+// Of a weight divided by its group's scale.
+std::uint8_t nf4_code(float value) {
   unsigned code = 0;
-  for (std::size_t i = 1; i < codebook.size(); ++i) {
-    code += value > (to_float(codebook[i - 1]) + to_float(codebook[i])) / 2 ? 1 : 0;
-  }
+  for (const float midpoint : kNf4Midpoints) code += value > midpoint ? 1 : 0;
   return static_cast<std::uint8_t>(code);
 }
 
-std::uint8_t code_of_4_bits(float w, const Group& group, QuantisedFormat format,
-                            const std::array<BF16, 16>& codebook) {
+std::uint8_t code_of_4_bits(float w, const Group& group, QuantisedFormat format) {
   if (format == QuantisedFormat::kInt4) {
     return static_cast<std::uint8_t>(round_to(w, group, -8, 7) + 8);
   }
-  return nearest_in(codebook, group.scale == 0 ? 0.0F : w / group.scale);
+  // bitsandbytes multiplies by the reciprocal, which may round to another code than dividing does.
+  return nf4_code(w * group.reciprocal);
 }
 
 void quantise_row(const float* w, std::int64_t row, QuantisedFormat format,
@@ -116,7 +125,7 @@ void quantise_row(const float* w, std::int64_t row, QuantisedFormat format,
     }
     std::uint8_t* const codes = matrix.codes.as<std::uint8_t>() + row * matrix.codes.dim(1);
     for (std::int64_t k = first; k < end; ++k) {
-      const unsigned code = code_of_4_bits(w[k], group, format, matrix.codebook);
+      const unsigned code = code_of_4_bits(w[k], group, format);
       std::uint8_t& both = codes[k / 2];
       both = static_cast<std::uint8_t>(k % 2 == 0 ? code : both | code << 4u);
     }

@@ -7,12 +7,21 @@ if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_L
   # GCC 12 sees overlapping copies in std::string concatenation that cannot be (GCC bug 105651).
   target_compile_options(caption_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Wno-restrict>)
 endif()
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_GREATER_EQUAL 13)
+  # GCC 13 and 14 take a vector that grows by insert() for one that stays too small (GCC bug 100366).
+  target_compile_options(caption_flags INTERFACE
+    $<$<COMPILE_LANGUAGE:CXX>:-Wno-stringop-overflow>)
+endif()
 # Baseline x86-64-v2 (every x86 server since 2009); faster tiers carry their own flags per file.
 # Contraction to fused multiply-add would make results depend on the compiler's mood.
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
   target_compile_options(caption_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-march=x86-64-v2>)
 endif()
 target_compile_options(caption_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-ffp-contract=off>)
+# Checks name their source file: relative to the project, so that a binary does not tell where it
+# was built.
+target_compile_options(caption_flags INTERFACE
+  $<$<COMPILE_LANGUAGE:CXX>:-fmacro-prefix-map=${PROJECT_SOURCE_DIR}/=>)
 if(CAPTION_WERROR)
   target_compile_options(caption_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Werror>)
 endif()

@@ -18,6 +18,18 @@ function(caption_module name)
   target_link_libraries(${target} PRIVATE ${ARG_LIBS})
 endfunction()
 
+# Lets an executable of the build tree find `presets/` and `samples/` of the source tree, by a file
+# beside it (lib/config/resources.cpp): nothing of where it was built is compiled in.
+function(caption_source_tree_resources target)
+  get_property(is_written DIRECTORY PROPERTY CAPTION_RESOURCES_WRITTEN)
+  if(is_written)  # executables of one folder share it
+    return()
+  endif()
+  set_property(DIRECTORY PROPERTY CAPTION_RESOURCES_WRITTEN ON)
+  file(GENERATE OUTPUT $<TARGET_FILE_DIR:${target}>/caption-cli.resources
+    CONTENT "${PROJECT_SOURCE_DIR}\n")
+endfunction()
+
 # caption_test(kv SOURCES page_pool_test.cpp DEPS kv [LABELS fast]) makes the executable
 # caption_kv_test from tests/kv and registers each of its test cases with ctest.
 function(caption_test name)
@@ -37,6 +49,7 @@ function(caption_test name)
   endforeach()
   target_compile_definitions(${target}
     PRIVATE CAPTION_SOURCE_DIR="${PROJECT_SOURCE_DIR}" CAPTION_TEST_TMP="${CMAKE_CURRENT_BINARY_DIR}")
+  caption_source_tree_resources(${target})
   add_test(NAME ${name} COMMAND ${target})
   set_tests_properties(${name} PROPERTIES LABELS "${ARG_LABELS}" TIMEOUT 600)
 endfunction()

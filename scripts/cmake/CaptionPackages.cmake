@@ -7,7 +7,6 @@ if(NOT TARGET yaml-cpp::yaml-cpp)  # yaml-cpp 0.7 has no namespaced target
   add_library(yaml-cpp::yaml-cpp INTERFACE IMPORTED)
   target_link_libraries(yaml-cpp::yaml-cpp INTERFACE yaml-cpp)
 endif()
-pkg_check_modules(sentencepiece REQUIRED IMPORTED_TARGET sentencepiece)
 pkg_check_modules(libav REQUIRED IMPORTED_TARGET libavformat libavcodec libavutil libswscale)
 pkg_check_modules(hunspell REQUIRED IMPORTED_TARGET hunspell)
 pkg_check_modules(xxhash REQUIRED IMPORTED_TARGET libxxhash)
@@ -16,6 +15,15 @@ pkg_check_modules(utf8proc REQUIRED IMPORTED_TARGET libutf8proc)
 if(CAPTION_TESTS)
   find_package(doctest REQUIRED)
 endif()
+
+# sentencepiece.pc of Debian 13 requires a package that libsentencepiece-dev does not bring
+# (protobuf-lite, which only its own shared library uses), so the library is looked up directly.
+find_path(SENTENCEPIECE_INCLUDE_DIR sentencepiece_processor.h REQUIRED)
+find_library(SENTENCEPIECE_LIBRARY sentencepiece REQUIRED)
+add_library(sentencepiece SHARED IMPORTED)
+set_target_properties(sentencepiece PROPERTIES
+  IMPORTED_LOCATION ${SENTENCEPIECE_LIBRARY}
+  INTERFACE_INCLUDE_DIRECTORIES ${SENTENCEPIECE_INCLUDE_DIR})
 
 # OpenCV's core and imgproc only: other modules pull in protobuf, which crashes beside
 # sentencepiece's own copy of it. OpenCVConfig.cmake ships with the 245 MB libopencv-dev alone, so

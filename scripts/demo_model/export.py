@@ -30,6 +30,9 @@ def export(model: LlavaNextVideoForConditionalGeneration, tokenizer_model: Path,
     copy.to(torch.bfloat16)
     copy.generation_config = GenerationConfig(bos_token_id=1, eos_token_id=2, pad_token_id=0, do_sample=False, max_new_tokens=128)
     copy.save_pretrained(folder)
+    # caption-cli says by this key that the model is for demonstration.
+    config = json.loads((folder / "config.json").read_text())
+    _write_json(folder / "config.json", dict(sorted((config | {"caption_cli_demonstration": True}).items())))
     (folder / "model.safetensors").chmod(0o644)
     tok.save(tok.load(tokenizer_model), folder)
     common = {

@@ -37,6 +37,8 @@ CODECS = (
     Codec("h264", "mkv", 27, ("-c:v", "libx264", "-preset", "medium", "-profile:v", "main")),
     Codec("av1", "mp4", 40, ("-c:v", "libsvtav1", "-preset", "9", "-svtav1-params", "lp=1")),
 )
+# BT.601, limited range: ffmpeg's default for RGB at every size, written into the files so that no reader has to guess.
+COLOUR = ("-vf", "scale=out_color_matrix=bt601:out_range=tv", "-colorspace", "smpte170m", "-color_range", "tv")
 SIZES = {
     "full": ((640, 360), (854, 480), (480, 480), (360, 640), (1280, 720), (640, 480)),
     "small": ((320, 180), (426, 240), (240, 240), (180, 320), (480, 270), (320, 240)),
@@ -47,7 +49,7 @@ FPS = {"full": (25, 30, 24), "small": (12, 15)}
 def encode(scene: Scene, path: Path, codec: Codec, crf: int, size: tuple[int, int], fps: int) -> None:
     width, height = size
     command = ["ffmpeg", "-y", "-v", "error", "-f", "rawvideo", "-pix_fmt", "rgb24", "-s", f"{width}x{height}", "-r", str(fps), "-i", "-",
-               *codec.options, "-crf", str(crf), "-g", str(4 * fps), "-pix_fmt", "yuv420p", "-threads", "1",
+               *COLOUR, *codec.options, "-crf", str(crf), "-g", str(4 * fps), "-pix_fmt", "yuv420p", "-threads", "1",
                "-fflags", "+bitexact", "-flags:v", "+bitexact", "-map_metadata", "-1", str(path)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:
         assert process.stdin is not None

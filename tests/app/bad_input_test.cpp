@@ -48,8 +48,9 @@ TEST_SUITE("app/bad_input") {
     write_text(at("name_\xff.mp4"), "no video");
     REQUIRE(::mkfifo(at("fifo.mp4").c_str(), 0600) == 0);
     const Finished finished =
-        run_cli({"run", at("missing.mp4"), at("fifo.mp4"), at("empty.mp4"), at("page.mp4"),
-                 at("cut.mp4"), at("audio.m4a"), at("name_\xff.mp4"), at("good.mp4")});
+        run_cli({"run", "-", at("fifo.mp4"), at("empty.mp4"), at("page.mp4"), at("cut.mp4"),
+                 at("audio.m4a"), at("name_\xff.mp4"), at("good.mp4")},
+                "\xEF\xBB\xBF" + at("missing.mp4") + "\r\n");
     CHECK(finished.exit_code == 1);
     struct Case {
       const char* name;
@@ -134,6 +135,9 @@ TEST_SUITE("app/bad_input") {
         {{"run", video, "-o", at("notes.txt")}, 2, "no manifest"},
         {{"run", video, "-o", at("none")}, 2, "a folder"},
         {{"run", at("none")}, 2, "no file"},
+        {{"run", video, at("gone.mp4"), "-o", at("gone.jsonl")}, 2, "no such file or folder"},
+        {{"run", video, "--prompts", at("gone.txt")}, 2, "gone.txt"},
+        {{"run", video, "--prompts", at("none")}, 2, "none"},
         {{"run", video, "--min-new-tokens", "200"}, 2, "min_new_tokens"},
         {{"run", video, "--preset", "h200"}, 3, "no preset is named"},
         {{"run", video, "--preset", at("bad.yaml")}, 3, "bad.yaml:2:17: "},
@@ -164,6 +168,7 @@ TEST_SUITE("app/bad_input") {
       CHECK(finished.err.find(c.message) != std::string::npos);
     }
     CHECK(read_text(at("notes.txt")) == "mine");
+    CHECK_FALSE(std::filesystem::exists(at("gone.jsonl")));
   }
 }
 

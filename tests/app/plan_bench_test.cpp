@@ -1,7 +1,9 @@
 // `plan` and `bench` as a user meets them. No times are asserted.
 #include <doctest/doctest.h>
+#include <sys/wait.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <filesystem>
 #include <string>
 #include <vector>
@@ -26,11 +28,17 @@ TEST_SUITE("app/plan") {
       const Finished finished = run_cli(
           {"plan", "--preset", preset, "--json", "--bandwidth", "100", "--flops", "1000"}, "",
           {{"HF_HOME", "/nowhere"}, {"HF_HUB_CACHE", "/nowhere"}, {"HOME", "/nowhere"}});
-      CHECK(finished.exit_code == 0);
       const JsonObject json = parse(finished.out);
-      CHECK(json.get_bool("can_run", false));
+      CHECK(json.get_bool("fits", false));
+      const bool is_cpu = std::string(preset) == "cpu";
+      CHECK(json.get_bool("can_run", !is_cpu) == is_cpu);
+      CHECK(json.get_strings("obstacles").empty() == is_cpu);
+      CHECK(finished.exit_code == (is_cpu ? 0 : 4));
+      // What a preset asks for fits its own plan: places for all sequences, prompts within a step.
+      CHECK(json.get_strings("warnings").empty());
+      CHECK(json.require_int("concurrent_videos", 1, 4096) >=
+            json.require_int("max_num_seqs", 1, 4096));
       CHECK(json.require_int("num_pages", 1, 1LL << 40) > 0);
-      CHECK(json.require_int("concurrent_videos", 1, 4096) > 0);
       CHECK(json.get_object("decode")->get_double("tokens_per_s", 0) > 0);
       CHECK(json.get_object("rates")->get_string("source", "") == "as given");
     }
@@ -44,6 +52,75 @@ TEST_SUITE("app/plan") {
     CHECK(finished.out.find("would take") != std::string::npos);
   }
 
+  TEST_CASE("plan says that run would start exactly where it does") {
+    const TemporaryFolder folder;
+    const std::string preset = (folder.path() / "absent.yaml").string();
+    write_text(preset, "device: {type: cpu}\nmodel: llava-hf/LLaVA-NeXT-Video-7B-hf\n");
+    const std::string text_only = (folder.path() / "text").string();
+    std::filesystem::create_directory(text_only);
+    write_text(text_only + "/config.json", R"({"model_type": "qwen3", "hidden_size": 64})");
+    const std::vector<std::vector<std::string>> kCases = {
+        {},
+        {"--dtype", "w8a8"},
+        {"--dtype", "awq"},
+        {"--dtype", "f16"},
+        {"--device", "cuda", "--dtype", "bf16"},
+        {"--num-beams", "32"},
+        {"--prefix-cache", "false", "--kv-cache-dir", (folder.path() / "kv").string()},
+        {"--preset", preset},
+        {"--model", text_only},
+        {"--kv-cache-bytes", "100"},
+        {"--num-beams", "4", "--temperature", "0.5"},
+        {"--min-new-tokens", "200"},
+        {"--kv-cache-dir", preset},
+    };
+    const std::string video = sample_video("city-000-h264.mp4").string();
+    const Environment nowhere = {
+        {"HF_HOME", "/nowhere"}, {"HF_HUB_CACHE", "/nowhere"}, {"HOME", "/nowhere"}};
+    for (const std::vector<std::string>& flags : kCases) {
+      CAPTURE(flags);
+      std::vector<std::string> plan = {"plan", "--json", "--bandwidth", "100", "--flops", "1000"};
+      std::vector<std::string> run = {"run", "-q", video};
+      plan.insert(plan.end(), flags.begin(), flags.end());
+      run.insert(run.end(), flags.begin(), flags.end());
+      const bool runs = run_cli(run, "", nowhere).exit_code == 0;
+      const Finished planned = run_cli(plan, "", nowhere);
+      CHECK((planned.exit_code == 0) == runs);
+      const bool can_run = planned.out.find("\"can_run\":true") != std::string::npos;
+      CHECK(can_run == runs);
+    }
+  }
+
+  TEST_CASE("help lists only what this build can do") {
+    const std::string help = run_cli({"run", "--help"}).out;
+    CHECK(help.find("{f32, bf16, int8, int4, nf4, w8a8}") != std::string::npos);
+    for (const char* absent : {"awq", "gptq", "cuda"}) {
+      CAPTURE(absent);
+      CHECK(help.find(absent) == std::string::npos);
+    }
+    const std::string unwritten =
+        std::string(CAPTION_BINARY) + " run --help >/dev/full 2>/dev/null";
+    CHECK(WEXITSTATUS(std::system(unwritten.c_str())) == 5);
+  }
+
+  TEST_CASE("presets says what runs here, and of nothing else that it does") {
+    const TemporaryFolder folder;
+    write_text((folder.path() / "mine.yaml").string(),
+               "# For me.\ndevice: {type: cpu}\nmodel: not-here\n");
+    const std::string out =
+        run_cli({"presets"}, "", {{"CAPTION_PRESETS", folder.path().string()}}).out;
+    const auto state_of = [&](const std::string& name) {
+      const std::size_t line = out.find("\n" + name + " ");
+      REQUIRE(line != std::string::npos);
+      const std::size_t state = out.find("\n", line + 1);
+      return out.substr(state + 1, out.find("\n", state + 1) - state - 1);
+    };
+    CHECK(state_of("cpu") == "        runs here");
+    CHECK(state_of("l4").find("does not run here: this build lacks CUDA kernels") !=
+          std::string::npos);
+    CHECK(state_of("mine").find("does not run here: not-here") != std::string::npos);
+  }
+
   TEST_CASE("a composed model is planned from the names of its parts") {
     const TemporaryFolder folder;
     const std::string preset = (folder.path() / "team.yaml").string();
@@ -54,8 +131,10 @@ TEST_SUITE("app/plan") {
                "quantization:\n  weights: nf4\n");
     const Finished finished = run_cli({"plan", "--preset", preset, "--card", "l4", "--json"}, "",
                                       {{"HF_HUB_CACHE", "/nowhere"}, {"HOME", "/nowhere"}});
-    CHECK(finished.exit_code == 0);
+    CHECK(finished.exit_code == 4);
     const JsonObject json = parse(finished.out);
+    CHECK(json.get_bool("fits", false));
+    CHECK_FALSE(json.get_bool("can_run", true));
     CHECK(json.get_object("tokens_per_video")->require_int("vision", 0, 1 << 20) == 8 * 576);
     CHECK(json.get_object("kv_bytes_per_token")->require_int("bf16", 0, 1 << 20) == 147456);
   }

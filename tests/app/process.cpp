@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cstdlib>
 #include <fstream>
 #include <iterator>
@@ -22,6 +23,8 @@ namespace {
     argv.push_back(const_cast<char*>(argument.c_str()));
   }
   argv.push_back(nullptr);
+  // Digests of weights are kept here unless the test says otherwise, not in the tester's home.
+  ::setenv("XDG_CACHE_HOME", CAPTION_TEST_TMP "/cache", 0);
   ::execv(CAPTION_BINARY, argv.data());
   ::_exit(127);
 }
@@ -29,6 +32,34 @@ namespace {
 void redirect(const std::filesystem::path& path, int flags, int descriptor) {
   const int file = ::open(path.c_str(), flags, 0600);
   if (file < 0 || ::dup2(file, descriptor) < 0) ::_exit(126);
+}
+
+void redirect_to_unread_pipe(int descriptor) {
+  int ends[2] = {-1, -1};
+  if (::pipe(ends) != 0 || ::dup2(ends[1], descriptor) < 0) ::_exit(126);
+  ::close(ends[0]);
+  ::close(ends[1]);
+}
+
+[[noreturn]] void become_cli_in(const Surroundings& surroundings,
+                                const std::vector<std::string>& arguments) {
+  if (!surroundings.folder.empty() && ::chdir(surroundings.folder.c_str()) != 0) ::_exit(126);
+  for (const auto& [name, value] : surroundings.environment) {
+    ::setenv(name.c_str(), value.c_str(), 1);
+  }
+  ::setenv("XDG_CACHE_HOME", CAPTION_TEST_TMP "/cache", 0);  // as in become_cli()
+  ::alarm(surroundings.time_limit_s);
+  // Before the limits, which may leave nothing to prepare with.
+  std::vector<char*> argv = {const_cast<char*>(CAPTION_BINARY)};
+  for (const std::string& argument : arguments) argv.push_back(const_cast<char*>(argument.c_str()));
+  argv.push_back(nullptr);
+  for (const auto& [resource, value] : surroundings.limits) {
+    const rlimit limit{.rlim_cur = value, .rlim_max = value};
+    if (::setrlimit(resource, &limit) != 0) ::_exit(126);
+  }
+  for (const int descriptor : surroundings.closed_descriptors) ::close(descriptor);
+  ::execv(CAPTION_BINARY, argv.data());
+  ::_exit(127);
 }
 
 }  // namespace
@@ -49,6 +80,36 @@ Finished run_cli(const std::vector<std::string>& arguments, const std::string& i
   finished.exit_code = wait_for(child);
   finished.out = read_text(folder.path() / "out");
   finished.err = read_text(folder.path() / "err");
+  return finished;
+}
+
+Finished run_cli_in(const Surroundings& surroundings, const std::vector<std::string>& arguments) {
+  const TemporaryFolder folder;
+  const std::filesystem::path out =
+      surroundings.out.empty() ? folder.path() / "out" : surroundings.out;
+  // stderr is a pipe: a limit on the size of files does not hold for it.
+  int err[2] = {-1, -1};
+  if (::pipe2(err, O_CLOEXEC) != 0) throw std::runtime_error("no pipe");
+  const pid_t child = ::fork();
+  if (child == 0) {
+    redirect("/dev/null", O_RDONLY, STDIN_FILENO);
+    if (surroundings.nobody_reads_out) {
+      redirect_to_unread_pipe(STDOUT_FILENO);
+    } else {
+      redirect(out, O_WRONLY | O_CREAT, STDOUT_FILENO);
+    }
+    if (::dup2(err[1], STDERR_FILENO) < 0) ::_exit(126);
+    become_cli_in(surroundings, arguments);
+  }
+  ::close(err[1]);
+  Finished finished;
+  std::array<char, 4096> chunk{};
+  for (ssize_t count = 0; (count = ::read(err[0], chunk.data(), chunk.size())) > 0;) {
+    finished.err.append(chunk.data(), static_cast<std::size_t>(count));
+  }
+  ::close(err[0]);
+  finished.exit_code = wait_for(child);
+  if (surroundings.out.empty()) finished.out = read_text(out);
   return finished;
 }
 

@@ -64,16 +64,22 @@ TEST_SUITE("app/resume") {
     CHECK(read_text(out) == both);
   }
 
-  TEST_CASE("failed clips are tried again on wish only") {
+  TEST_CASE("failed clips are tried again on wish, or when they have become other files") {
     const TemporaryFolder folder;
     const std::string out = (folder.path() / "c.jsonl").string();
     const fs::path late = folder.path() / "late.mp4";
     const std::string good = sample_video("city-000-h264.mp4").string();
+    write_text(late, "no film yet");
     CHECK(run_cli({"run", "-o", out, late.string(), good}).exit_code == 1);
-    fs::copy(sample_video("bridge-006-h264.mp4"), late);
-    CHECK(run_cli({"run", "-o", out, late.string(), good}).exit_code == 1);
+    const std::string before = read_text(out);
+    const Finished again = run_cli({"run", "-o", out, late.string(), good});
+    CHECK(again.exit_code == 1);
+    CHECK(again.err.find("1 of them failed (--retry-failed") != std::string::npos);
+    CHECK(read_text(out) == before);
+    CHECK(run_cli({"run", "-o", out, "--retry-failed", late.string(), good}).exit_code == 1);
     CHECK(captions_of(out).at(late.string()) == "");
-    CHECK(run_cli({"run", "-o", out, "--retry-failed", late.string(), good}).exit_code == 0);
+    fs::copy(sample_video("bridge-006-h264.mp4"), late, fs::copy_options::overwrite_existing);
+    CHECK(run_cli({"run", "-o", out, late.string(), good}).exit_code == 0);
     CHECK(captions_of(out).size() == 2);
     CHECK(captions_of(out).at(late.string()) != "");
   }
@@ -87,6 +93,10 @@ TEST_SUITE("app/resume") {
     const Finished other = run_cli({"run", "-o", out, a, "--seed", "21"});
     CHECK(other.exit_code == 2);
     CHECK(other.err.find("generation.seed is \"20\" there and \"21\" now") != std::string::npos);
+    CHECK(read_text(out) == before);
+    const Finished tier = run_cli({"run", "-o", out, a, "--cpu-tier", "reference"});
+    CHECK(tier.exit_code == 2);
+    CHECK(tier.err.find("\"cpu reference\" now") != std::string::npos);
     CHECK(read_text(out) == before);
     CHECK(run_cli({"run", "-o", out, a, "--threads", "1"}).exit_code == 0);
     CHECK(run_cli({"run", "-o", out, a, "--seed", "21", "--overwrite"}).exit_code == 0);

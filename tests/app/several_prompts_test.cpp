@@ -137,7 +137,7 @@ TEST_SUITE("app/several_prompts") {
     const Finished second = run_cli(cached);
     CHECK(captions_of(second.out) == without_cache);
     CHECK(second.err.find("16 clips seen before") != std::string::npos);
-    CHECK(second.err.find("busy: decode 0 % vision 0 %") != std::string::npos);
+    CHECK(second.err.find("decode 0 % vision 0 %") != std::string::npos);
     for (const records::Record& record : parse_records(second.out)) {
       CHECK(record.decode_ms == 0);
       CHECK(record.vision_ms == 0);

@@ -37,7 +37,9 @@ TEST_SUITE("app/stream") {
     const Finished again = run_cli({"run", video(), "--stream", "-o", out});
     CHECK(again.exit_code == 0);
     CHECK(again.out == "");
-    const Finished failed = run_cli({"run", "/nowhere.mp4", "--stream"});
+    const std::string broken = (folder.path() / "broken.mp4").string();
+    write_text(broken, "no video");
+    const Finished failed = run_cli({"run", broken, "--stream"});
     CHECK(failed.exit_code == 1);
     CHECK(failed.out == "");
   }
@@ -118,8 +120,9 @@ TEST_SUITE("app/stream") {
     const auto records = parse_records(read_text(out));
     REQUIRE(records.size() == 1);
     CHECK(records[0].caption == record_of({}).caption);
-    CHECK(read_text(out + ".manifest.json")
-              .find("\"retried_with\": \"truncated,looped: generation.max_new_tokens=100\"") !=
+    const std::string manifest = read_text(out + ".manifest.json");
+    CHECK(manifest.find("\"retried_with.") != std::string::npos);
+    CHECK(manifest.find("\": \"truncated,looped: generation.max_new_tokens=100\"") !=
           std::string::npos);
     retry.insert(retry.end(), {"--frames", "4"});
     CHECK(run_cli(retry).exit_code == 2);

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <chrono>
 #include <memory>
+#include <new>
 #include <thread>
 #include <vector>
 
@@ -12,7 +13,21 @@
 namespace caption {
 namespace {
 
+// Moving it into the queue fails, as an allocation may.
+struct Immovable {
+  Immovable() = default;
+  Immovable(Immovable&& /*other*/) { throw std::bad_alloc(); }
+};
+
 TEST_SUITE("base/byte_queue") {
+  TEST_CASE("an item that cannot be stored leaves no bytes behind") {
+    ByteQueue<Immovable> queue(10);
+    CHECK_THROWS_AS(queue.push(Immovable(), 8), std::bad_alloc);
+    CHECK(queue.used_bytes() == 0);
+    queue.close();
+    CHECK(queue.closed_and_empty());
+  }
+
   TEST_CASE("items come out in order and their bytes are counted") {
     ByteQueue<int> queue(100);
     CHECK(queue.push(1, 40));

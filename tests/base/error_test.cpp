@@ -1,5 +1,6 @@
 #include <doctest/doctest.h>
 
+#include <cerrno>
 #include <set>
 #include <string>
 
@@ -40,6 +41,32 @@ TEST_SUITE("base/error") {
       CHECK(text.find("error_test.cpp:") != std::string::npos);
       CHECK(text.find("2 == 3: two is not three") != std::string::npos);
     }
+  }
+
+  TEST_CASE("an errno has a code: what the machine lacks is told from what a file is") {
+    struct Case {
+      int error_number;
+      ErrorCode code;
+      bool is_of_machine;
+    };
+    constexpr Case kCases[] = {{ENOENT, ErrorCode::kNotFound, false},
+                               {ENOTDIR, ErrorCode::kNotFound, false},
+                               {EACCES, ErrorCode::kUnreadable, false},
+                               {EPERM, ErrorCode::kUnreadable, false},
+                               {EAGAIN, ErrorCode::kOutOfMemory, true},
+                               {EMFILE, ErrorCode::kOutOfMemory, true},
+                               {ENFILE, ErrorCode::kOutOfMemory, true},
+                               {ENOMEM, ErrorCode::kOutOfMemory, true},
+                               {EIO, ErrorCode::kIo, true},
+                               {ENOSPC, ErrorCode::kIo, true}};
+    for (const Case& c : kCases) {
+      CAPTURE(c.error_number);
+      CHECK(error_code_of_errno(c.error_number) == c.code);
+      CHECK(is_of_machine(error_code_of_errno(c.error_number)) == c.is_of_machine);
+    }
+    CHECK(describe_errno(EMFILE) == "Too many open files (ulimit -n raises the limit)");
+    CHECK(describe_errno(EFBIG) == "File too large (ulimit -f raises the limit)");
+    CHECK(describe_errno(EIO) == "Input/output error");
   }
 }
 

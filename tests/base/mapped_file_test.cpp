@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "base/mapped_file.h"
+#include "tests/support/no_descriptors.h"
 
 namespace caption {
 namespace {
@@ -43,6 +44,18 @@ ErrorCode code_of_opening(const fs::path& path) {
 }
 
 TEST_SUITE("base/mapped_file") {
+  TEST_CASE("without a descriptor left, the machine is blamed and not the file") {
+    const fs::path path = write(fresh_folder() / "text", "text");
+    {
+      const test::NoDescriptors none;
+      CHECK(code_of_opening(path) == ErrorCode::kOutOfMemory);
+      CHECK_THROWS_WITH_AS(
+          MappedFile{path},
+          (path.string() + ": Too many open files (ulimit -n raises the limit)").c_str(), Error);
+    }
+    CHECK(text_of(MappedFile(path)) == "text");
+  }
+
   TEST_CASE("the bytes of a file are mapped and move with their owner") {
     const fs::path path = write(fresh_folder() / "a", std::string("x\0y", 3));
     MappedFile file(path);
@@ -86,6 +99,13 @@ TEST_SUITE("base/mapped_file") {
       fs::permissions(write(folder / "secret", "x"), fs::perms::none);
       CHECK(code_of_opening(folder / "secret") == ErrorCode::kUnreadable);
     }
+  }
+
+  TEST_CASE("a model's file that cannot be read is the model's fault, or the machine's") {
+    CHECK(model_file_code(ErrorCode::kNotFound) == ErrorCode::kBadModel);
+    CHECK(model_file_code(ErrorCode::kUnreadable) == ErrorCode::kBadModel);
+    CHECK(model_file_code(ErrorCode::kOutOfMemory) == ErrorCode::kOutOfMemory);
+    CHECK(model_file_code(ErrorCode::kIo) == ErrorCode::kIo);
   }
 
   TEST_CASE("a text file longer than its limit is refused") {

@@ -96,7 +96,7 @@ TEST_SUITE("bench/kernel_bench") {
         {"layer_norm", "f32", 17, 7.0 * 17 * 32, 8 * 17 * 32 + 4 * 32},
     };
     for (const Case& c : kCases) {
-      const KernelRow& row = find(bench, c.operation, c.setting, c.tokens);
+      const KernelRow row = find(bench, c.operation, c.setting, c.tokens);
       CAPTURE(c.operation);
       CAPTURE(c.setting);
       CHECK(row.flops == c.flops);

@@ -88,7 +88,7 @@ TEST_SUITE("bench/plan") {
     input.max_num_seqs = 8;
     input.rates = {.bytes_per_s = card.bytes_per_s, .flops_per_s = card.flops_per_s, .source = ""};
     const Plan plan = make_plan(input);
-    CHECK(plan.can_run);
+    CHECK(plan.can_run());
     CHECK(plan.weight_bytes > 4'400'000'000);
     CHECK(plan.weight_bytes < 4'600'000'000);
     CHECK(plan.vision_tokens == 1152);
@@ -108,7 +108,7 @@ TEST_SUITE("bench/plan") {
       PlanInput input = input_for("qwen3-8b");
       input.memory_utilization = 0.5;
       const Plan plan = make_plan(input);
-      CHECK_FALSE(plan.can_run);
+      CHECK_FALSE(plan.can_run());
       CHECK(plan.limit == Limit::kMemory);
       CHECK(has_warning(plan, "weights alone take 16.4 GB of the 8.59 GB"));
       CHECK(has_warning(plan, "would take"));
@@ -118,7 +118,7 @@ TEST_SUITE("bench/plan") {
       input.weights = WeightLayout::kNf4;
       input.kv_cache_bytes = 80LL * 16 * 524288;
       const Plan plan = make_plan(input);
-      CHECK_FALSE(plan.can_run);
+      CHECK_FALSE(plan.can_run());
       CHECK(plan.num_pages == 80);
       CHECK(has_warning(plan, "one video needs 84 KV pages and there is room for 80"));
     }
@@ -127,7 +127,7 @@ TEST_SUITE("bench/plan") {
       input.weights = WeightLayout::kNf4;
       input.kv_cache_bytes = 84LL * 3 * 16 * 524288;
       const Plan plan = make_plan(input);
-      CHECK(plan.can_run);
+      CHECK(plan.can_run());
       CHECK(plan.num_concurrent == 3);
       CHECK(has_warning(plan, "max_num_seqs 16 cannot be reached: the pages hold 3 videos"));
     }
@@ -135,14 +135,14 @@ TEST_SUITE("bench/plan") {
       PlanInput input = input_for("demo");
       input.num_frames = 64;
       const Plan plan = make_plan(input);
-      CHECK_FALSE(plan.can_run);
+      CHECK_FALSE(plan.can_run());
       CHECK(has_warning(plan, "longer than the model's 1024 positions"));
     }
     SUBCASE("more beams than places") {
       PlanInput input = input_for("demo");
       input.max_num_seqs = 2;
       input.num_beams = 4;
-      CHECK_FALSE(make_plan(input).can_run);
+      CHECK_FALSE(make_plan(input).can_run());
     }
     SUBCASE("bandwidth, then compute, as the machine turns") {
       PlanInput input = input_for("qwen3-0.6b");
@@ -152,6 +152,39 @@ TEST_SUITE("bench/plan") {
       input.rates = {.bytes_per_s = 1e15, .flops_per_s = 100e9, .source = ""};
       CHECK(make_plan(input).limit == Limit::kCompute);
     }
+  }
+
+  TEST_CASE("what fits cannot run where run would not start") {
+    PlanInput input = input_for("demo");
+    CHECK(make_plan(input).can_run());
+    input.obstacles = {"this build lacks awq weights"};
+    const Plan plan = make_plan(input);
+    CHECK(plan.fits);
+    CHECK_FALSE(plan.can_run());
+    CHECK(plan.decode_tokens_per_s > 0);
+    const JsonObject json = JsonObject::parse(to_json(plan), "plan", ErrorCode::kInternal);
+    CHECK(json.get_bool("fits", false));
+    CHECK_FALSE(json.get_bool("can_run", true));
+    CHECK(json.get_strings("obstacles") == plan.input.obstacles);
+    CHECK(to_text(plan).find("run would not start here\n  this build lacks awq weights") !=
+          std::string::npos);
+  }
+
+  TEST_CASE("advice is neither what is done already nor what this build lacks") {
+    PlanInput input = input_for("llava-next-video-7b");
+    input.weights = WeightLayout::kNf4;
+    input.kv_dtype = DType::kI8;
+    input.kv_cache_bytes = 1 << 20;
+    CHECK(has_warning(make_plan(input), "use fewer frames, smaller weights or more memory"));
+    PlanInput text_only = input_for("qwen3-0.6b");
+    text_only.kv_cache_bytes = 1;
+    CHECK(
+        has_warning(make_plan(text_only), "use an int8 KV cache, smaller weights or more memory"));
+    // Of 32 G weights awq alone would fit.
+    PlanInput large = input_for("qwen3-32b");
+    large.memory_bytes = 20'500'000'000;
+    large.memory_utilization = 0.9;
+    CHECK(has_warning(make_plan(large), "use a smaller model"));
   }
 
   TEST_CASE("beams share the whole pages of their prompt") {

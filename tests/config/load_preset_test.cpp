@@ -11,6 +11,7 @@
 
 #include "base/error.h"
 #include "config/resolve.h"
+#include "tests/support/no_descriptors.h"
 
 namespace caption::config {
 namespace {
@@ -36,6 +37,20 @@ Machine machine_with(std::int64_t gpu_gib) {
 }
 
 TEST_SUITE("config/load_preset") {
+  TEST_CASE("without a descriptor left, the machine is blamed and not the preset") {
+    const auto code_of_loading = [](const std::string& name) {
+      const test::NoDescriptors none;
+      try {
+        load_preset(name, machine_with(0), false);
+        return ErrorCode::kInternal;
+      } catch (const Error& error) {
+        return error.code();
+      }
+    };
+    CHECK(code_of_loading("cpu") == ErrorCode::kOutOfMemory);
+    CHECK(code_of_loading((kPresets / "cpu.yaml").string()) == ErrorCode::kOutOfMemory);
+  }
+
   TEST_CASE("every file in presets/ loads, opens with a comment and round-trips") {
     int count = 0;
     for (const fs::directory_entry& entry : fs::directory_iterator(kPresets)) {

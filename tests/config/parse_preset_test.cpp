@@ -167,6 +167,7 @@ TEST_SUITE("config/parse_preset") {
     CHECK(flag_refusal("generation.temperature", "").starts_with("--flag: expected a number"));
     CHECK(flag_refusal("video.num_frames", "0").starts_with("--flag: expected 1 to 4096"));
     CHECK(flag_refusal("video.sampling", "fps=0").starts_with("--flag: "));
+    CHECK(flag_refusal("video.color_matrix", "bt2020").starts_with("--flag: "));
     CHECK(flag_refusal("quantization.weights", "fp4").starts_with("--flag: expected one of f32"));
   }
 }

@@ -28,6 +28,17 @@ TEST_SUITE("config/resolve") {
     CHECK(refusal(load_preset("h100", machine, false).preset, false) ==
           "preset h100: what is asked for needs CUDA kernels, awq weights and speculative "
           "decoding, which this build does not have; --preset cpu runs here");
+    Preset cpu = load_preset("cpu", machine, false).preset;
+    cpu.quantization.weights = WeightFormat::kAwq;
+    CHECK(
+        refusal(cpu, false) ==
+        "preset cpu: what is asked for needs awq weights, which this build does not have; weights "
+        "may be f32, bf16, int8, int4, nf4, w8a8");
+    cpu.quantization.weights = WeightFormat::kBF16;
+    cpu.device.type = DeviceType::kCuda;
+    CHECK(refusal(cpu, false) ==
+          "preset cpu: what is asked for needs CUDA kernels, which this build does not have; leave "
+          "it out");
     Preset preset = parse_preset("model: {vision: a, llm: b, projector: c, adapter: d}\n", "p");
     CHECK(refusal(preset, false).find("LoRA") != std::string::npos);
   }
@@ -63,17 +74,22 @@ TEST_SUITE("config/resolve") {
     CHECK(sampling_params(preset).temperature == 0.8);
     CHECK(sampling_params(preset).max_new_tokens == 128);
     CHECK(read_options(preset).sampling.fps == 2.5);
+    CHECK(read_options(preset).color_matrix == video::ColorMatrix::kAuto);
+    apply_override(preset, {"video.color_matrix", "bt709", ""});
+    CHECK(read_options(preset).color_matrix == video::ColorMatrix::kBt709);
+    apply_override(preset, {"video.color_matrix", "bt601", ""});
+    CHECK(read_options(preset).color_matrix == video::ColorMatrix::kBt601);
     CHECK(read_options(preset).limits.max_decode_us == 250'000);
-    const auto engine = [&] { return engine_options(preset, 99, Hash128{3, 4}); };
+    const auto engine = [&] { return engine_options(preset, 99, sha256_of("weights")); };
     CHECK(engine().batching == engine::BatchMode::kStatic);
     CHECK(engine().kv_dtype == DType::kBF16);
-    const Hash128 identity = engine().model_identity;
-    CHECK(identity != engine_options(preset, 99, Hash128{3, 5}).model_identity);
+    const Hash128 identity = engine().page_identity;
+    CHECK(identity != engine_options(preset, 99, sha256_of("others")).page_identity);
     CHECK(engine().prefix_cache == engine::PrefixCache::kOff);
     CHECK(engine().disk.folder.empty());
     apply_override(preset, {"quantization.weights", "f32", ""});
     CHECK(engine().kv_dtype == DType::kF32);
-    CHECK(engine().model_identity != identity);  // other bits in the caches
+    CHECK(engine().page_identity != identity);  // other bits in the caches
     apply_override(preset, {"quantization.kv_cache", "int8", ""});
     apply_override(preset, {"engine.prefix_cache", "true", ""});
     apply_override(preset, {"engine.kv_cache_dir", "cache", ""});
@@ -102,24 +118,6 @@ TEST_SUITE("config/resolve") {
     CHECK(sampling_params(preset).early_stopping == sampling::EarlyStopping::kNever);
     apply_override(preset, {"generation.num_logprobs", "3", ""});
     CHECK(sampling_params(preset).num_logprobs == 3);
-  }
-
-  TEST_CASE("a manifest holds what decides captions and nothing that only decides speed") {
-    Preset a;
-    Preset b;
-    apply_override(b, {"engine.max_num_seqs", "2", ""});
-    apply_override(b, {"device.threads", "3", ""});
-    apply_override(b, {"video.decode_timeout_s", "9", ""});
-    CHECK(caption_settings(a) == caption_settings(b));
-    apply_override(b, {"engine.attention", "squeezed", ""});
-    CHECK(caption_settings(a) != caption_settings(b));
-    CHECK(engine_options(b, 99).compression.mode == engine::CompressionMode::kSqueezed);
-    for (const char* key : {"generation.seed", "video.num_frames", "generation.top_k"}) {
-      Preset c;
-      apply_override(c, {key, "3", ""});
-      CAPTURE(std::string(key));
-      CHECK(caption_settings(a) != caption_settings(c));
-    }
   }
 }
 

@@ -26,7 +26,7 @@ struct Room {
 EngineOptions cached_options(std::int64_t num_pages) {
   EngineOptions options = options_with_pages(num_pages);
   options.prefix_cache = PrefixCache::kOn;
-  options.model_identity = {1, 2};
+  options.page_identity = {1, 2};
   return options;
 }
 
@@ -190,11 +190,11 @@ TEST_SUITE("engine/disk tier") {
     CHECK(run(options) == 0);
     CHECK(run(options) > 0);
     EngineOptions other_model = options;
-    other_model.model_identity = {1, 3};
+    other_model.page_identity = {1, 3};
     CHECK(run(other_model) == 0);
     EngineOptions other_dtype = options_with_pages(100, DType::kBF16);
     other_dtype.prefix_cache = PrefixCache::kOn;
-    other_dtype.model_identity = options.model_identity;
+    other_dtype.page_identity = options.page_identity;
     other_dtype.disk = options.disk;
     CHECK(run(other_dtype) == 0);
   }

@@ -2,6 +2,8 @@
 
 #include <doctest/doctest.h>
 
+#include <cstdint>
+#include <filesystem>
 #include <string>
 #include <vector>
 
@@ -46,7 +48,7 @@ TEST_SUITE("eval/corpus") {
         "{\"video\": \"2.mp4\", \"caption\": \"\"}\n"
         "{\"video\": \"3.mp4\", \"status\": \"failed\", \"error\": {\"code\": \"no_frames\"}}\n"
         "{\"video\": \"4.mp4\", \"caption\": \"바다\", \"status\": \"looped\"}");
-    const std::vector<CaptionEntry> captions = read_captions(path);
+    const std::vector<CaptionEntry> captions = read_captions(path).entries;
     REQUIRE(captions.size() == 4);
     CHECK(captions[0].video == "a/1.mp4");
     CHECK(captions[0].caption == "하늘");
@@ -172,6 +174,169 @@ TEST_SUITE("eval/corpus") {
     write_file(folder / "y.json", "{\"texts\": ");
     CHECK(message_of([&] { read_references(folder, "texts.0.ko"); }).find("y.json") !=
           std::string::npos);
+  }
+
+  TEST_CASE("every bad line and every bad label is said at once, ten of them by name") {
+    const auto folder = fresh_folder("corpus_many_bad");
+    std::string captions = "{\"video\": \"ok.mp4\", \"caption\": \"하늘\"}\n";
+    for (int i = 0; i < 11; ++i) captions += "{\"video\": }\n";
+    const auto path = write_file(folder / "c.jsonl", captions);
+    const std::string of_lines = message_of([&] { read_captions(path); });
+    CHECK(of_lines.find("11 lines or files") != std::string::npos);
+    CHECK(of_lines.find("c.jsonl:2: ") != std::string::npos);
+    CHECK(of_lines.find("c.jsonl:11: ") != std::string::npos);
+    CHECK(of_lines.find("c.jsonl:12: ") == std::string::npos);
+    CHECK(of_lines.find("; and 1 more") != std::string::npos);
+
+    write_file(folder / "labels/a.json", "{\"text\": \"하늘\"}");
+    write_file(folder / "labels/b.json", "{\"text\": ");
+    write_file(folder / "labels/c.json", "{\"text\": \" \"}");
+    std::filesystem::create_symlink("nowhere.json", folder / "labels/d.json");
+    Problems problems;
+    CHECK(read_references(folder, "text", problems).entries.size() == 1);
+    CHECK(problems.count() == 3);
+    read_captions(folder / "none.jsonl", problems);
+    CHECK(problems.count() == 4);
+    const std::string of_all = message_of([&] { problems.throw_if_any(); });
+    for (const char* wanted : {"b.json: ", "c.json: the reference is blank", "d.json", "none"}) {
+      CAPTURE(wanted);
+      CHECK(of_all.find(wanted) != std::string::npos);
+    }
+  }
+
+  TEST_CASE("the last record of a clip and prompt counts") {
+    const auto folder = fresh_folder("corpus_superseded");
+    const auto file = [](const char* path) {
+      return ", \"file\": {\"path\": \"" + std::string(path) + "\", \"bytes\": 3}";
+    };
+    const auto line = [](const char* video, const char* caption, const std::string& more) {
+      return "{\"video\": \"" + std::string(video) + "\", \"caption\": \"" + caption + "\"" + more +
+             "}\n";
+    };
+    const std::string prompt = ", \"prompt\": \"p\"";
+    struct Case {
+      const char* name;
+      std::string text;
+      std::vector<std::string> captions;
+      std::int64_t num_superseded;
+    };
+    const std::string id_1 = ", \"id\": \"01\"", id_2 = ", \"id\": \"02\"";
+    const std::string moved = ", \"moved_from\": \"/a/1.mp4\"";
+    const Case cases[] = {
+        {"the same video", line("1", "old", "") + line("1", "new", ""), {"new"}, 1},
+        {"three times",
+         line("1", "a", "") + line("2", "b", "") + line("1", "c", "") + line("1", "d", ""),
+         {"b", "d"},
+         2},
+        {"another prompt", line("1", "a", "") + line("1", "b", prompt), {"a", "b"}, 0},
+        {"the same file by another name",
+         line("a/1", "a", file("/x/a/1")) + line("1", "b", file("/x/a/1")),
+         {"b"},
+         1},
+        {"another file of the same name",
+         line("1", "a", file("/x/1")) + line("1", "b", file("/y/1")),
+         {"a", "b"},
+         0},
+        {"an older record without its file",
+         line("1", "a", "") + line("1", "b", file("/x/1")),
+         {"b"},
+         1},
+        {"moved",
+         line("a/1", "a", id_1 + file("/a/1.mp4")) +
+             line("b/1", "a", id_1 + file("/b/1.mp4") + moved),
+         {"a"},
+         1},
+        {"moved, and another film put in its place",
+         line("a/1", "a", id_1 + file("/a/1.mp4")) +
+             line("b/1", "a", id_1 + file("/b/1.mp4") + moved) +
+             line("a/1", "z", id_2 + file("/a/1.mp4")),
+         {"a", "z"},
+         1},
+        {"moved from where another film is by now",
+         line("a/1", "z", id_2 + file("/a/1.mp4")) +
+             line("b/1", "a", id_1 + file("/b/1.mp4") + moved),
+         {"z", "a"},
+         0},
+        {"keys of another meaning",
+         line("1", "a", ", \"id\": 7, \"file\": \"f\", \"moved_from\": [1], \"new\": {}"),
+         {"a"},
+         0},
+    };
+    for (const Case& c : cases) {
+      CAPTURE(c.name);
+      const Captions found = read_captions(write_file(folder / "c.jsonl", c.text));
+      std::vector<std::string> captions;
+      for (const CaptionEntry& entry : found.entries) captions.push_back(entry.caption);
+      CHECK(captions == c.captions);
+      CHECK(found.num_superseded == c.num_superseded);
+    }
+  }
+
+  TEST_CASE("a suspicious caption is scored and named") {
+    const auto folder = fresh_folder("corpus_suspicious");
+    const auto path = write_file(folder / "c.jsonl",
+                                 "{\"video\": \"1.mp4\", \"caption\": \"글\", \"status\": "
+                                 "\"suspicious\", \"reason\": \"black frames\"}\n");
+    const Corpus corpus = pair_up(references_of({"1.mp4"}), read_captions(path).entries);
+    CHECK(corpus.segments[0].caption == "글");
+    CHECK(corpus.suspicious == std::vector<std::string>{"1.mp4"});
+  }
+
+  TEST_CASE("a name with control characters matches raw and escaped") {
+    for (const char* reference : {"a/1\n\t.mp4", "a/1\\x0a\\x09.mp4"}) {
+      for (const char* caption : {"b/1\n\t.mp4", "b/1\\x0a\\x09.mp4"}) {
+        CAPTURE(reference);
+        CAPTURE(caption);
+        const Corpus corpus = pair_up(references_of({reference}), captions_of({caption}));
+        CHECK(corpus.missing.empty());
+        CHECK(corpus.extra.empty());
+        CHECK(corpus.segments[0].id == "1\\x0a\\x09.mp4");
+      }
+    }
+    // The name of a file that holds the text \x41 itself, raw in the references.
+    const Corpus text = pair_up(references_of({"\\x41.mp4"}), captions_of({"\\x5cx41.mp4"}));
+    CHECK(text.missing.empty());
+    CHECK(text.extra.empty());
+
+    const auto folder = fresh_folder("corpus_names");
+    write_file(folder / "1\n\xFF.json", "{\"text\": \"하늘\"}");
+    const References labels = read_references(folder, "text");
+    CHECK(pair_up(labels, captions_of({"v/1\\x0a\\xff.mp4"})).missing.empty());
+  }
+
+  TEST_CASE("line ends of Windows and a byte order mark are passed over") {
+    const auto folder = fresh_folder("corpus_windows");
+    const std::string mark = "\xEF\xBB\xBF";
+    const auto lines =
+        write_file(folder / "r.jsonl", mark +
+                                           "{\"video\": \"1.mp4\", \"caption\": \"산\"}\r\n\r\n"
+                                           "{\"video\": \"2.mp4\", \"captions\": [\"강\"]}\r\n");
+    const References references = read_references(lines);
+    REQUIRE(references.entries.size() == 2);
+    CHECK(references.entries[0].captions.front() == "산");
+    CHECK(references.entries[1].where == lines.string() + ":3");
+    write_file(folder / "labels/a.json", mark + "{\r\n\"text\": \"하늘\"\r\n}\r\n");
+    CHECK(read_references(folder, "text").entries[0].captions.front() == "하늘");
+  }
+
+  TEST_CASE("linked folders of labels are followed once") {
+    const auto folder = fresh_folder("corpus_links");
+    write_file(folder / "far/a.json", "{\"text\": \"하늘\"}");
+    std::filesystem::create_directories(folder / "set/inner");
+    std::filesystem::create_directory_symlink(folder / "far", folder / "set/near");
+    std::filesystem::create_directory_symlink(folder / "far", folder / "set/inner/again");
+    std::filesystem::create_directory_symlink(folder / "set", folder / "set/inner/cycle");
+    CHECK(read_references(folder / "set", "text").entries.size() == 1);
+  }
+
+  TEST_CASE("comma-separated values are one problem that names the format to use") {
+    const auto folder = fresh_folder("corpus_csv");
+    const auto path =
+        write_file(folder / "out.csv", "video,prompt,status,caption\r\n1,,ok,하늘\r\n");
+    const std::string message = message_of([&] { read_captions(path); });
+    CHECK(message.find("out.csv:1: comma-separated values") != std::string::npos);
+    CHECK(message.find("--format jsonl") != std::string::npos);
+    CHECK(message.find('\n') == std::string::npos);
   }
 
   TEST_CASE("missing, failed and extra ids are named") {

@@ -178,6 +178,19 @@ TEST_SUITE("eval/report") {
     CHECK(metrics[0].get_object("scored")->get_doubles("interval").size() == 2);
   }
 
+  TEST_CASE("superseded records and suspicious captions are said") {
+    Corpus corpus = three_clips();
+    corpus.suspicious = {"2.mp4"};
+    corpus.num_superseded = 4;
+    const Report report = evaluate(corpus, without_dictionary());
+    CHECK(contains(to_table(report), "superseded by a later one of the same clip and prompt: 4"));
+    CHECK(contains(to_table(report), "suspicious, scored like the others (1): 2.mp4"));
+    const JsonObject json = JsonObject::parse(to_json(report), "report", ErrorCode::kInternal);
+    CHECK(json.require_int("superseded", 4, 4) == 4);
+    CHECK(json.get_strings("suspicious") == std::vector<std::string>{"2.mp4"});
+    CHECK_FALSE(contains(to_table(evaluate(three_clips(), without_dictionary())), "superseded"));
+  }
+
   TEST_CASE("one line per clip, with its status and scores") {
     Corpus corpus = three_clips();
     corpus.segments.push_back(segment("가 \"4\".mp4", {"산"}, std::nullopt));

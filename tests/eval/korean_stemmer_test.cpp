@@ -3,12 +3,15 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <iterator>
+#include <sstream>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "base/error.h"
 #include "golden.h"
+#include "tests/support/no_descriptors.h"
 
 namespace caption::eval {
 namespace {
@@ -32,9 +35,36 @@ bool has_dictionary() {
   return false;
 }
 
+// Whether the dictionary is the one the goldens were made with.
+bool has_golden_dictionary() {
+  if (!has_dictionary()) return false;
+  const std::string version = installed().identity().version;
+  if (version.find(" 0.7.92 ") != std::string::npos) return true;
+  MESSAGE("hunspell-ko is " << version << ", not 0.7.92: its goldens are left out");
+  return false;
+}
+
+std::vector<std::string> split(const std::string& line) {
+  std::istringstream stream(line);
+  return {std::istream_iterator<std::string>(stream), std::istream_iterator<std::string>()};
+}
+
+// Whether one word's stems are among the other's: what makes two words of meteor-ko the same.
+bool match(const std::string& a, const std::string& b) {
+  const std::vector<std::string> of_a = installed().stems(a);
+  const std::vector<std::string> of_b = installed().stems(b);
+  return std::find_first_of(of_a.begin(), of_a.end(), of_b.begin(), of_b.end()) != of_a.end();
+}
+
 }  // namespace
 
 TEST_SUITE("eval/korean_stemmer") {
+  TEST_CASE("a dictionary that the machine cannot open is an error, not another way to score") {
+    if (!has_dictionary()) return;
+    const test::NoDescriptors none;
+    CHECK_THROWS_AS(KoreanStemmer(), Error);
+  }
+
   TEST_CASE("particles come off where the final consonant allows them") {
     const Case cases[] = {
         {"하늘이", "하늘"},
@@ -82,6 +112,48 @@ TEST_SUITE("eval/korean_stemmer") {
     const std::vector<std::string> clouds = installed().stems("구름이");
     CHECK(std::count(clouds.begin(), clouds.end(), "구름") == 1);
     CHECK(clouds.size() == 2);
+  }
+
+  TEST_CASE("a loan word the dictionary lacks matches its forms, an adverb its adjective") {
+    if (!has_dictionary()) return;
+    const Case same[] = {
+        {"테이블에", "테이블"},   {"테이블", "테이블들이"}, {"높이", "높은"},
+        {"높이", "높다"},         {"많이", "많은"},         {"깊이", "깊게"},
+        {"끊임없이", "끊임없는"}, {"같이", "같은"},
+    };
+    for (const Case& c : same) {
+      CAPTURE(c.word);
+      CHECK(match(c.word, c.stem));
+    }
+    // Nouns that end in 이, and a noun with the particle 이, are not forms of the verbs 집다,
+    // 먹다...
+    const Case different[] = {{"집이", "집다"}, {"먹이", "먹다"}, {"나이", "나다"},
+                              {"놀이", "놀다"}, {"높이", "놓다"}, {"테이블", "이블"},
+                              {"길이", "길다"}};
+    for (const Case& c : different) {
+      CAPTURE(c.word);
+      CHECK_FALSE(match(c.word, c.stem));
+    }
+  }
+
+  TEST_CASE("stems are those of the rules written out in scripts/make_goldens_eval.py") {
+    if (!has_golden_dictionary()) return;
+    const JsonObject file = golden("ko_meteor.json");
+    const std::vector<std::string> lines = file.get_strings("stems");
+    CHECK(lines.size() > 900);
+    for (const std::string& line : lines) {
+      const std::vector<std::string> words = split(line);
+      CAPTURE(line);
+      CHECK(installed().stems(words.front()) ==
+            std::vector<std::string>(words.begin() + 1, words.end()));
+    }
+    const std::vector<std::string> pairs = file.get_strings("same");
+    CHECK(pairs.size() > 800);
+    for (const std::string& line : pairs) {
+      const std::vector<std::string> words = split(line);
+      CAPTURE(line);
+      CHECK(match(words.at(0), words.at(1)));
+    }
   }
 
   TEST_CASE("every word has a stem, and no stem twice") {

@@ -127,6 +127,28 @@ TEST_SUITE("eval/meteor") {
     }
   }
 
+  TEST_CASE("meteor-ko equals NLTK's formula on sets of hunspell stems, for random captions") {
+    const KoreanStemmer stemmer;
+    if (stemmer.mode() != StemmerMode::kHunspell ||
+        stemmer.identity().version.find(" 0.7.92 ") == std::string::npos) {
+      MESSAGE("hunspell-ko 0.7.92 is not installed: meteor-ko's random captions are left out");
+      return;
+    }
+    const std::vector<JsonObject> pairs = golden("ko_meteor.json").get_objects("pairs");
+    CHECK(pairs.size() == 100);
+    for (const JsonObject& c : pairs) {
+      const std::string hypothesis = c.require_string("hypothesis");
+      CAPTURE(hypothesis);
+      MeteorVocabulary vocabulary(&stemmer, nullptr);
+      const MeteorScore found =
+          score(vocabulary, {c.require_string("reference")}, hypothesis, eojeol_tokens);
+      check_close(found.score, c.get_double("score", -1));
+      CHECK(found.num_matches() == c.require_int("matches", 0, 1000));
+      CHECK(found.num_exact == c.require_int("exact", 0, 1000));
+      CHECK(found.num_chunks == c.require_int("chunks", 0, 1000));
+    }
+  }
+
   TEST_CASE("josa mode matches nouns but not verbs") {
     const KoreanStemmer stemmer("/nonexistent/ko");
     MeteorVocabulary vocabulary(&stemmer, nullptr);
@@ -161,7 +183,9 @@ TEST_SUITE("eval/meteor") {
   }
 
   TEST_CASE("meteor-hf equals evaluate's METEOR") {
-    for (const JsonObject& c : golden("hf_meteor.json").get_objects("pairs")) {
+    const std::vector<JsonObject> pairs = golden("hf_meteor.json").get_objects("pairs");
+    CHECK(pairs.size() == 220);
+    for (const JsonObject& c : pairs) {
       MeteorVocabulary vocabulary;
       const MeteorScore found = score(vocabulary, {c.require_string("reference")},
                                       c.require_string("hypothesis"), nltk_word_tokens);

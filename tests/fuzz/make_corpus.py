@@ -34,6 +34,25 @@ def json_seeds():
     }
 
 
+def record_seeds():
+    good = {"video": "a \\x0a.mp4", "id": "0" * 64,
+            "file": {"path": "/x/a.mp4", "bytes": 12, "modified": "2026-11-22T01:02:03.000000004Z"},
+            "window_s": [0, 1.5], "caption": "영상", "status": "ok", "frames": {"wanted": 8, "used": 7},
+            "tokens": {"prompt": 1, "vision": 2, "output": 3},
+            "timing_ms": {"decode": 1, "vision": 2.5, "first_token": 3, "total": 4}, "finish_reason": "stop"}
+    error = {"status": "failed", "error": {"code": "no_frames", "message": "m"}, "caption": ""}
+    variants = {
+        "ok": {}, "failed": error, "suspicious": {"status": "suspicious", "reason": "the caption is empty"},
+        "copy": {"copy_of": "/y/b.mp4", "warnings": ["w", ""], "prompt": "p", "settings": "00ff"},
+        "moved": {"moved_from": "/y/b.mp4", "logprobs": {"mean": -1, "tokens": []}},
+        "before_1970": {"file": {"path": "", "bytes": 0, "modified": "1901-12-13T20:45:52.999999999Z"}},
+        "no_time": {"file": {"path": "/x", "modified": "2026-13-01T00:00:00.0Z"}},
+        "error_without_status": {"error": {"code": "x", "message": "y"}}, "no_reason": {"status": "suspicious"},
+    }
+    seeds = {name: json.dumps(good | change, ensure_ascii=False) for name, change in variants.items()}
+    return seeds | {"empty": "", "cut": seeds["ok"][:100]}
+
+
 def tensor(dtype, shape, begin, end):
     return {"dtype": dtype, "shape": shape, "data_offsets": [begin, end]}
 
@@ -191,17 +210,17 @@ def blob_seeds():
     }
 
 
-def seen_clip(frames=(8, 7), duration=10**6, warnings=(b"x",), shape=(1, 2), tokens=b"\0" * 8):
-    texts = b"".join(struct.pack("<q", len(w)) + w for w in warnings)
-    return (struct.pack("<QQqqqq", 1, 2, *frames, duration, len(warnings)) + texts
-            + struct.pack("<qq", *shape) + tokens)
+def seen_clip(frames=(8, 7), duration=10**6, suspicion=b"", warnings=(b"x",), shape=(1, 2), tokens=b"\0" * 8):
+    text = lambda one: struct.pack("<q", len(one)) + one
+    return (struct.pack("<QQqqq", 1, 2, *frames, duration) + text(suspicion) + struct.pack("<q", len(warnings))
+            + b"".join(text(w) for w in warnings) + struct.pack("<qq", *shape) + tokens)
 
 
 def seen_clip_seeds():
     return {
-        "good": seen_clip(), "no_warning": seen_clip(warnings=()), "cut": seen_clip()[:-1], "longer": seen_clip() + b"x",
+        "good": seen_clip(), "suspicious": seen_clip(suspicion=b"every frame is black"), "no_warning": seen_clip(warnings=()), "cut": seen_clip()[:-1], "longer": seen_clip() + b"x",
         "no_tokens": seen_clip(shape=(0, 2), tokens=b""), "huge": seen_clip(shape=(2**31, 2**31)), "negative": seen_clip(shape=(-1, 2)),
-        "many_warnings": struct.pack("<QQqqqq", 1, 2, 8, 8, 0, 2**31), "empty": b"",
+        "many_warnings": struct.pack("<QQqqqqq", 1, 2, 8, 8, 0, 0, 2**31), "empty": b"",
     }
 
 
@@ -210,5 +229,6 @@ if __name__ == "__main__":
     write("blob", blob_seeds())
     write("json", json_seeds())
     write("preset", preset_seeds())
+    write("record", record_seeds())
     write("safetensors", safetensors_seeds())
     write("tokenizer", tokenizer_seeds())

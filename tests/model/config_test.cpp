@@ -72,11 +72,12 @@ TEST_SUITE("model/config") {
     CHECK(plain.rope_factor == 1.0);
   }
 
-  TEST_CASE("tied embeddings are the decoder's word, or else the enclosing model's") {
+  TEST_CASE("tied embeddings are the decoder's own word; without it they are not tied") {
     CHECK(model::parse_text_config(parse(R"({"tie_word_embeddings": true})")).tied_embeddings);
-    CHECK(model::parse_text_config(parse("{}"), true).tied_embeddings);
     CHECK_FALSE(
-        model::parse_text_config(parse(R"({"tie_word_embeddings": false})"), true).tied_embeddings);
+        model::parse_text_config(parse(R"({"tie_word_embeddings": false})")).tied_embeddings);
+    CHECK_FALSE(model::parse_text_config(parse("{}")).tied_embeddings);
+    CHECK_FALSE(model::parse_text_config(parse(R"({"model_type": "qwen3"})")).tied_embeddings);
   }
 
   TEST_CASE("what a vision tower's configuration leaves out is its class's default") {

@@ -58,6 +58,26 @@ TEST_SUITE("model/open_model") {
     }
   }
 
+  TEST_CASE("the decoder's own configuration decides whether the head is the embedding") {
+    // As transformers 4.57.6 does: get_text_config(decoder=True).tie_word_embeddings.
+    constexpr const char* kConfig = "config.json";
+    const std::vector<float> stored = fingerprint(*open_case("llama_bf16"));
+    const fs::path outer = copy_checkpoint("llama_bf16", "tied_outer");
+    replace_in_file(outer / kConfig, "\"tie_word_embeddings\": false",
+                    "\"tie_word_embeddings\": true");
+    CHECK(fingerprint_of(outer) == stored);
+
+    const fs::path inner = copy_checkpoint("llama_bf16", "tied_inner");
+    replace_in_file(inner / kConfig, "\"text_config\": {",
+                    "\"text_config\": {\"tie_word_embeddings\": true,");
+    const std::vector<float> tied = fingerprint_of(inner);
+    CHECK(tied != stored);
+
+    // Without a stored head there is nothing but the embedding.
+    replace_in_file(outer / kWeights, "\"lm_head.weight\"", "\"lm_heax.weight\"");
+    CHECK(fingerprint_of(outer) == tied);
+  }
+
   TEST_CASE("linear rope scaling changes what is computed") {
     const fs::path folder = copy_checkpoint("llama_bf16", "unscaled");
     replace_in_file(folder / "config.json", "\"factor\": 2.5", "\"factor\": 1.0");
@@ -105,7 +125,7 @@ TEST_SUITE("model/open_model") {
   }
 
   TEST_CASE("the content hash follows weights, configuration and settings") {
-    const Hash128 hash = open_case("llama_bf16")->content_hash();
+    const Sha256 hash = open_case("llama_bf16")->content_hash();
     CHECK(open_case("llama_bf16")->content_hash() == hash);
     const fs::path folder = copy_checkpoint("llama_bf16", "other_config");
     CHECK(model::open_model(folder, WeightType::kF32)->content_hash() == hash);
@@ -113,7 +133,7 @@ TEST_SUITE("model/open_model") {
     CHECK_FALSE(model::open_model(folder, WeightType::kF32)->content_hash() == hash);
 
     model::ComposedSource source = composed_source();
-    const Hash128 composed = model::open_composed(source, WeightType::kF32)->content_hash();
+    const Sha256 composed = model::open_composed(source, WeightType::kF32)->content_hash();
     source.vision_feature_layer = 1;
     CHECK_FALSE(model::open_composed(source, WeightType::kF32)->content_hash() == composed);
   }

@@ -96,6 +96,28 @@ TEST_SUITE("model/resolve_path") {
     CHECK(message.find("hf download org/absent") != std::string::npos);
   }
 
+  TEST_CASE("nothing that this build cannot run is offered for download") {
+    const ScopedVariable hub("HF_HUB_CACHE", "/nonexistent/hub");
+    const ScopedVariable home("HF_HOME", "/nonexistent/home");
+    struct Case {
+      const char* name;
+      const char* advice;
+    };
+    constexpr Case kCases[] = {
+        {"llava-hf/LLaVA-NeXT-Video-7B-hf",
+         "; get it with `hf download llava-hf/LLaVA-NeXT-Video-7B-hf`"},
+        {"openai/clip-vit-large-patch14-336", "; for a composed model, get it with `hf download"},
+        {"Qwen/Qwen3-VL-8B-Instruct", "; do not download it: this build does not run models of"},
+        {"OpenGVLab/InternVL3_5-14B-HF", "; do not download it: this build does not run models of"},
+        {"Qwen/Qwen3-8B", "; do not download it: this build does not run byte-level BPE"},
+        {"org/absent", "; if it is of the family LLaVA-NeXT-Video, get it with `hf download"},
+    };
+    for (const Case& c : kCases) {
+      CAPTURE(c.name);
+      CHECK(refusal(c.name).find(c.advice) != std::string::npos);
+    }
+  }
+
   TEST_CASE("what is neither a folder nor a name is refused") {
     CHECK(refusal("/no/such/folder").find("no such folder") != std::string::npos);
     CHECK(refusal("").find("no such folder") != std::string::npos);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <fstream>
 #include <limits>
 
 #include "base/error.h"
@@ -25,13 +26,15 @@ std::string clip_name(int number) { return "clip_" + std::to_string(number); }
 int clip_number(const std::string& name) { return std::stoi(name.substr(5)); }
 
 std::string expected_caption(int number, int shift) {
-  const std::string said = std::to_string(number + shift);
-  std::string caption = said;
-  for (std::int64_t i = 1; i < length_of(number); ++i) caption.append(" ").append(said);
+  std::string caption = std::to_string(number + shift);
+  for (int i = 1; i < length_of(number); ++i) {
+    caption.append(" ").append(std::to_string(number + shift + i));
+  }
   return caption;
 }
 
-video::Clip make_clip(const std::filesystem::path& path, const video::ReadOptions& options) {
+video::Clip make_clip(const OpenFile& file, const video::ReadOptions& options) {
+  const std::filesystem::path& path = file.path();
   const int number = clip_number(path.filename().string());
   video::Frame frame;
   frame.width_px = frame.height_px = 2;
@@ -40,6 +43,7 @@ video::Clip make_clip(const std::filesystem::path& path, const video::ReadOption
     frame.rgb.push_back(static_cast<std::uint8_t>(number / 256));
     frame.rgb.push_back(0);
   }
+  frame.rgb[5] = 100;  // some blue in one pixel: not a frame of one colour
   video::Clip clip;
   clip.path = path.string();
   clip.frames_wanted = options.sampling.num_frames;
@@ -114,7 +118,8 @@ void FakeModel::forward(Stream& /*stream*/, const model::StepBatch& batch, const
     const std::int32_t position = batch.positions[static_cast<std::size_t>(row)];
     const auto shift = static_cast<std::int64_t>(position > 0 ? -1 - key[kHidden] : 0);
     const std::int64_t num_said = shift > 0 ? position - 1 : position;
-    const std::int64_t token = num_said < length_of(number) ? kFirstNumber + number + shift : kStop;
+    const std::int64_t token =
+        num_said < length_of(number) ? kFirstNumber + number + shift + num_said : kStop;
     logits.as<float>()[static_cast<std::int64_t>(i) * kVocab + token] = 1.0F;
   }
 }
@@ -143,10 +148,27 @@ Options fake_options() {
   return options;
 }
 
-std::vector<Input> clips(int count) {
-  std::vector<Input> inputs;
-  for (int i = 0; i < count; ++i) inputs.push_back({clip_name(i), Origin::kNamed});
-  return inputs;
+void write_file(const std::filesystem::path& path, const std::string& text) {
+  std::ofstream(path, std::ios::binary) << text;
+}
+
+InputList list_of(const std::vector<std::pair<std::string, Origin>>& paths) {
+  InputList list;
+  for (const auto& [path, origin] : paths) list.add(path, origin);
+  return list;
+}
+
+InputList clips(int count) {
+  const std::filesystem::path folder = std::filesystem::path(CAPTION_TEST_TMP) / "clips";
+  std::filesystem::create_directories(folder);
+  std::filesystem::current_path(folder);
+  std::vector<std::pair<std::string, Origin>> paths;
+  for (int i = 0; i < count; ++i) {
+    const std::string name = clip_name(i);
+    if (!std::filesystem::exists(name)) write_file(name, "film " + std::to_string(i));
+    paths.emplace_back(name, Origin::kNamed);
+  }
+  return list_of(paths);
 }
 
 }  // namespace caption::pipeline

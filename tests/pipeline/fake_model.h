@@ -2,8 +2,8 @@
 // saw, and clips whose pixels tell which file they are.
 //
 // Clip number n has the colour (n % 256, n / 256). The vision token carries the colour into the KV
-// pages; the decoder reads it back from there and says its number 1 + n % kMaxLength times, so that
-// captions finish in an order of their own.
+// pages; the decoder reads it back from there and counts on from its number for 1 + n % kMaxLength
+// words, so that captions finish in an order of their own.
 #pragma once
 
 #include <filesystem>
@@ -23,11 +23,11 @@ inline constexpr int kMaxLength = 13;
 
 std::string clip_name(int number);  // "clip_7"
 int clip_number(const std::string& name);
-// "7 7 7"; with the prompt "+20", "27 27 27".
+// "2 3 4"; with the prompt "+20", "22 23 24".
 std::string expected_caption(int number, int shift = 0);
 
 // The frames of the clip that the name stands for.
-video::Clip make_clip(const std::filesystem::path& path, const video::ReadOptions& options);
+video::Clip make_clip(const OpenFile& file, const video::ReadOptions& options);
 
 class FakeModel final : public model::CaptionModel, public model::Decoder, public text::Tokenizer {
  public:
@@ -36,6 +36,8 @@ class FakeModel final : public model::CaptionModel, public model::Decoder, publi
   // Called at the begin of the functions below; may throw.
   std::function<void(int clip_number)> on_encode;
   std::function<void()> on_forward;
+  std::optional<std::string> changed_file;  // what find_changed_file() says
+  model::GenerationConfig generation;
 
   const vision::PreprocessSpec& preprocess_spec() const override { return preprocess_; }
   std::int64_t vision_tokens(std::int64_t /*num_frames*/) const override { return 1; }
@@ -47,7 +49,9 @@ class FakeModel final : public model::CaptionModel, public model::Decoder, publi
   std::vector<std::int32_t> eos_ids() const override;
   std::string default_prompt() const override { return "?"; }
   std::string_view family() const override { return "fake"; }
-  Hash128 content_hash() const override { return {}; }
+  Sha256 content_hash() const override { return {}; }
+  std::optional<std::string> find_changed_file() const override { return changed_file; }
+  const model::GenerationConfig& generation_config() const override { return generation; }
   std::int64_t weight_bytes() const override { return 0; }
 
   const model::DecoderSpec& spec() const override { return spec_; }
@@ -71,7 +75,7 @@ class FakeModel final : public model::CaptionModel, public model::Decoder, publi
 };
 
 // Keeps what it gets.
-class KeepingSink final : public records::RecordSink {
+class KeepingSinkBase : public records::RecordSink {
  public:
   records::AppendResult append(const records::Record& record) override {
     if (on_append) on_append(record);
@@ -84,8 +88,13 @@ class KeepingSink final : public records::RecordSink {
   records::AppendResult result = records::AppendResult::kWritten;
 };
 
+class KeepingSink final : public KeepingSinkBase {};
+
 // Options for the fake model; two decode threads.
 Options fake_options();
-std::vector<Input> clips(int count);
+// clip_0, clip_1, ... as files of different bytes in a folder that becomes the working folder.
+InputList clips(int count);
+InputList list_of(const std::vector<std::pair<std::string, Origin>>& paths);
+void write_file(const std::filesystem::path& path, const std::string& text);
 
 }  // namespace caption::pipeline

@@ -2,19 +2,25 @@
 #include "pipeline/find_videos.h"
 
 #include <doctest/doctest.h>
+#include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <climits>
 #include <filesystem>
 #include <fstream>
 #include <string>
+#include <vector>
 
+#include "base/error.h"
 #include "pipeline/threads.h"
 
 namespace caption::pipeline {
 namespace {
 
 namespace fs = std::filesystem;
+
+using Names = std::vector<std::string>;
 
 class Tree {
  public:
@@ -31,6 +37,14 @@ class Tree {
     std::ofstream(root_ / name) << name;
   }
   std::string at(const std::string& name) const { return (root_ / name).string(); }
+  // Of what was found, by their places in the tree.
+  std::vector<std::string> names(const FoundVideos& found) const {
+    std::vector<std::string> names;
+    for (std::size_t i = 0; i < found.inputs.size(); ++i) {
+      names.push_back(fs::path(found.inputs.path(i)).lexically_relative(root_).string());
+    }
+    return names;
+  }
   const fs::path& root() const { return root_; }
 
  private:
@@ -38,21 +52,89 @@ class Tree {
 };
 
 TEST_SUITE("pipeline/find_videos") {
-  TEST_CASE(
-      "folders are walked whole and in order; hidden, linked and special files are left out") {
+  TEST_CASE("folders are walked whole and in order; hidden files are left out") {
     const Tree tree;
     for (const char* name : {"b.mp4", "a/z.mkv", "a/notes.txt", "B.mp4", ".hidden.mp4", ".git/x"}) {
       tree.add(name);
     }
-    REQUIRE(::mkfifo(tree.at("fifo.mp4").c_str(), 0600) == 0);
-    fs::create_directory_symlink(tree.root(), tree.root() / "a/loop");
     const FoundVideos found = find_videos({tree.root().string()});
-    std::vector<std::string> names;
-    for (const Input& input : found.inputs) {
-      CHECK(input.origin == Origin::kFolderWalk);
-      names.push_back(fs::path(input.path).lexically_relative(tree.root()).string());
+    CHECK(tree.names(found) == Names{"B.mp4", "a/notes.txt", "a/z.mkv", "b.mp4"});
+    for (std::size_t i = 0; i < found.inputs.size(); ++i) {
+      CHECK(found.inputs.origin(i) == Origin::kFolderWalk);
     }
-    CHECK(names == std::vector<std::string>{"B.mp4", "a/notes.txt", "a/z.mkv", "b.mp4"});
+    CHECK(describe_skipped(found).empty());
+  }
+
+  TEST_CASE("linked folders are walked under every name, and cycles are cut and said") {
+    const Tree tree;
+    tree.add("real/v.mp4");
+    tree.add("other/w.mp4");
+    fs::create_directory_symlink(tree.root() / "real", tree.root() / "link");
+    fs::create_directory_symlink(tree.root() / "other", tree.root() / "real/inner");
+    fs::create_directory_symlink(tree.root(), tree.root() / "real/loop");
+    const FoundVideos found = find_videos({tree.root().string()});
+    CHECK(tree.names(found) ==
+          Names{"link/inner/w.mp4", "link/v.mp4", "other/w.mp4", "real/inner/w.mp4", "real/v.mp4"});
+    CHECK(found.num_duplicates == 0);
+    CHECK(found.skipped_for(SkipReason::kCycle).count == 2);
+    CHECK(describe_skipped(found) ==
+          Names{"2 linked folders hold their own links and are not entered again: " +
+                tree.at("link/loop") + ", " + tree.at("real/loop")});
+  }
+
+  TEST_CASE("folders that link to each other come to an end") {
+    const Tree tree;
+    constexpr int kNumFolders = 12;  // 12! paths
+    for (int i = 0; i < kNumFolders; ++i) tree.add(std::to_string(i) + "/v.mp4");
+    for (int i = 0; i < kNumFolders; ++i) {
+      for (int j = 0; j < kNumFolders; ++j) {
+        fs::create_directory_symlink(tree.root() / std::to_string(j),
+                                     tree.root() / std::to_string(i) / ("to" + std::to_string(j)));
+      }
+    }
+    const FoundVideos found = find_videos({tree.root().string()});
+    CHECK(found.inputs.size() >= kNumFolders);
+    CHECK(found.inputs.size() <= kNumFolders * kMaxWalksOfFolder);
+    CHECK(found.skipped_for(SkipReason::kManyNames).count > 0);
+  }
+
+  TEST_CASE("what is neither file nor folder is counted and named") {
+    const Tree tree;
+    tree.add("v.mp4");
+    for (const char* name : {"f1", "f2", "f3", "f4"}) {
+      REQUIRE(::mkfifo(tree.at(name).c_str(), 0600) == 0);
+    }
+    fs::create_symlink("f1", tree.root() / "to_fifo");
+    fs::create_symlink("nowhere", tree.root() / "gone.mp4");
+    fs::create_symlink("self", tree.root() / "self");
+    const FoundVideos found = find_videos({tree.root().string()});
+    CHECK(tree.names(found) == Names{"v.mp4"});
+    CHECK(describe_skipped(found) ==
+          Names{"2 links lead nowhere: " + tree.at("gone.mp4") + ", " + tree.at("self"),
+                "5 entries are FIFOs, sockets or devices: " + tree.at("f1") + ", " + tree.at("f2") +
+                    ", " + tree.at("f3") + " and 2 more"});
+  }
+
+  TEST_CASE("a folder that cannot be read has a record and a warning") {
+    const Tree tree;
+    tree.add("w.mp4");
+    // Longer than a path may be: not even root reads it.
+    const std::string name(250, 'd');
+    int folder = ::open(tree.root().c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    for (int depth = 0; depth * 251 < PATH_MAX; ++depth) {
+      REQUIRE(::mkdirat(folder, name.c_str(), 0700) == 0);
+      const int inner = ::openat(folder, name.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+      ::close(folder);
+      folder = inner;
+    }
+    ::close(folder);
+    const FoundVideos found = find_videos({tree.root().string()});
+    REQUIRE(found.inputs.size() == 2);
+    CHECK(found.inputs.path(0).ends_with(name));
+    CHECK(found.inputs.origin(0) == Origin::kNamed);
+    CHECK(found.inputs.path(1) == tree.at("w.mp4"));
+    CHECK(describe_skipped(found) ==
+          Names{"1 folder or file cannot be read: " + std::string(found.inputs.path(0))});
   }
 
   TEST_CASE("a clip named twice is one clip, under the name it had first") {
@@ -61,15 +143,34 @@ TEST_SUITE("pipeline/find_videos") {
     const std::string other = tree.root().string() + "/./a.mp4";
     const FoundVideos found = find_videos({other, tree.at("a.mp4"), tree.root().string()});
     REQUIRE(found.inputs.size() == 1);
-    CHECK(found.inputs[0].path == other);
-    CHECK(found.inputs[0].origin == Origin::kNamed);
+    CHECK(found.inputs.path(0) == other);
+    CHECK(found.inputs.origin(0) == Origin::kNamed);
     CHECK(found.num_duplicates == 2);
+    CHECK(describe_skipped(found) ==
+          Names{"2 paths name clips that are already in the list; each clip is captioned once"});
   }
 
-  TEST_CASE("what does not exist stays in the list, so that it gets a record") {
-    const FoundVideos found = find_videos({"/no/such/file.mp4"});
-    REQUIRE(found.inputs.size() == 1);
-    CHECK(found.inputs[0].origin == Origin::kNamed);
+  TEST_CASE("the way over a link and back is another way") {
+    const Tree tree;
+    tree.add("x/v.mp4");
+    tree.add("elsewhere/v.mp4");
+    tree.add("elsewhere/inside/w.mp4");
+    fs::create_directory_symlink(tree.root() / "elsewhere/inside", tree.root() / "x/link");
+    const FoundVideos found = find_videos({tree.at("x/v.mp4"), tree.at("x/link/../v.mp4")});
+    CHECK(found.inputs.size() == 2);
+  }
+
+  TEST_CASE("arguments that do not exist are named together, before a list is read") {
+    const Tree tree;
+    tree.add("v.mp4");
+    fs::create_symlink("nowhere", tree.root() / "gone.mp4");
+    CHECK_THROWS_WITH_AS(find_videos({tree.at("v.mp4"), tree.at("no1"), "-", tree.at("no2"),
+                                      tree.at("gone.mp4"), tree.at("no3"), ""},
+                                     {.descriptor = -1}),
+                         (tree.at("no1") + ", " + tree.at("no2") + ", " + tree.at("gone.mp4") +
+                          " and 2 more: no such file or folder; nothing was done")
+                             .c_str(),
+                         Error);
   }
 
   TEST_CASE("a name claims to be a video by its suffix, in any case") {
@@ -77,6 +178,8 @@ TEST_SUITE("pipeline/find_videos") {
     CHECK(claims_to_be_video("b.webm"));
     CHECK_FALSE(claims_to_be_video("b.mp4.txt"));
     CHECK_FALSE(claims_to_be_video("mp4"));
+    CHECK_FALSE(claims_to_be_video("a.mp4/b"));
+    CHECK_FALSE(claims_to_be_video("a/.mp4"));
   }
 
   TEST_CASE("every stage has a thread, and the engine keeps most of them") {

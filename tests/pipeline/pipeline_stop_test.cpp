@@ -45,8 +45,7 @@ TEST_SUITE("pipeline/stop") {
     std::atomic<bool> stop{false};
     std::atomic<int> num_waiting{0};
     options.stop = &stop;
-    options.read_clip = [&](const std::filesystem::path&,
-                            const video::ReadOptions& read) -> video::Clip {
+    options.read_clip = [&](const OpenFile&, const video::ReadOptions& read) -> video::Clip {
       ++num_waiting;
       while (!read.cancelled->load()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
       throw Error(ErrorCode::kCancelled, "cancelled");
@@ -98,7 +97,7 @@ TEST_SUITE("pipeline/stop") {
     FakeModel model;
     Options options = fake_options();
     options.engine.kv_cache_bytes = 1;
-    options.read_clip = [](const std::filesystem::path&, const video::ReadOptions&) -> video::Clip {
+    options.read_clip = [](const OpenFile&, const video::ReadOptions&) -> video::Clip {
       FAIL_CHECK("a clip was read");
       return {};
     };

@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <filesystem>
+#include <fstream>
 #include <future>
 #include <new>
 #include <set>
@@ -15,7 +17,9 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/sha256.h"
 #include "fake_model.h"
+#include "pipeline/internal/suspicion.h"
 
 namespace caption::pipeline {
 namespace {
@@ -68,10 +72,10 @@ TEST_SUITE("pipeline/pipeline") {
       options.engine.max_num_seqs = c.max_num_seqs;
       options.threads.decode = c.decode_threads;
       options.frame_queue_bytes = options.vision_queue_bytes = c.queue_bytes;
-      options.read_clip = [](const std::filesystem::path& path, const video::ReadOptions& read) {
-        const int number = clip_number(path.string());
+      options.read_clip = [](const OpenFile& file, const video::ReadOptions& read) {
+        const int number = clip_number(file.path().string());
         std::this_thread::sleep_for(std::chrono::microseconds(number * 7919 % 300));
-        return make_clip(path, read);
+        return make_clip(file, read);
       };
       KeepingSink sink;
       const Outcome outcome = run(model, clips(kNumClips), options, sink);
@@ -92,9 +96,9 @@ TEST_SUITE("pipeline/pipeline") {
     Options options = fake_options();
     std::promise<void> other_is_written;
     std::shared_future<void> wait = other_is_written.get_future().share();
-    options.read_clip = [&](const std::filesystem::path& path, const video::ReadOptions& read) {
-      if (path == clip_name(0)) wait.wait();
-      return make_clip(path, read);
+    options.read_clip = [&](const OpenFile& file, const video::ReadOptions& read) {
+      if (file.path() == clip_name(0)) wait.wait();
+      return make_clip(file, read);
     };
     KeepingSink sink;
     sink.on_append = [&, is_set = false](const Record&) mutable {
@@ -111,12 +115,12 @@ TEST_SUITE("pipeline/pipeline") {
       if (number == 6) throw std::bad_alloc();
     };
     Options options = fake_options();
-    options.read_clip = [](const std::filesystem::path& path, const video::ReadOptions& read) {
-      const int number = clip_number(path.string());
+    options.read_clip = [](const OpenFile& file, const video::ReadOptions& read) {
+      const int number = clip_number(file.path().string());
       if (number == 1) throw Error(ErrorCode::kNotFound, "clip_\xff: not there");
       if (number == 2) throw std::bad_alloc();
       if (number == 3) throw std::runtime_error("surprise");
-      video::Clip clip = make_clip(path, read);
+      video::Clip clip = make_clip(file, read);
       if (number == 4) clip.frames.clear();
       if (number == 7) {
         clip.frames.pop_back();
@@ -136,7 +140,7 @@ TEST_SUITE("pipeline/pipeline") {
                                {4, "no_frames"}, {5, "too_long"},      {6, "out_of_memory"}};
     for (const Case& c : kCases) {
       CAPTURE(c.number);
-      const Record& record = record_of(sink, clip_name(c.number));
+      const Record record = record_of(sink, clip_name(c.number));
       CHECK(record.status == Status::kFailed);
       CHECK(record.caption == "");
       CHECK(record.finish_reason == "");
@@ -144,7 +148,8 @@ TEST_SUITE("pipeline/pipeline") {
       CHECK(record.error->code == c.code);
       CHECK(record.error->message != "");
     }
-    CHECK(record_of(sink, "clip_1").error->message == "clip_\\xff: not there");
+    CHECK(record_of(sink, "clip_1").error->message == "clip_1: reading it: clip_\\xff: not there");
+    CHECK(record_of(sink, "clip_5").error->message == "clip_5: vision: 5 is too long");
     CHECK(record_of(sink, "clip_7").frames_used == 1);
     CHECK(record_of(sink, "clip_7").frames_wanted == 2);
     CHECK(record_of(sink, "clip_7").warnings == std::vector<std::string>{"1 frame is missing"});
@@ -170,14 +175,19 @@ TEST_SUITE("pipeline/pipeline") {
       "files that are no videos are left out of folders only, and only if they do not claim") {
     FakeModel model;
     Options options = fake_options();
-    options.read_clip = [](const std::filesystem::path& path, const video::ReadOptions& read) {
-      if (path.string().starts_with("clip_")) return make_clip(path, read);
+    options.read_clip = [](const OpenFile& file, const video::ReadOptions& read) {
+      if (file.path().string().starts_with("clip_")) return make_clip(file, read);
       throw Error(ErrorCode::kNotVideo, "no video");
     };
-    const std::vector<Input> inputs = {{"clip_0", Origin::kFolderWalk},
-                                       {"notes.txt", Origin::kFolderWalk},
-                                       {"page.MP4", Origin::kFolderWalk},
-                                       {"label.json", Origin::kNamed}};
+    options.require_video = [](const OpenFile& file, const video::ReadOptions&) {
+      if (file.path() == "notes.txt") throw Error(ErrorCode::kNotVideo, "no video");
+    };
+    clips(1);  // the working folder
+    for (const char* name : {"notes.txt", "page.MP4", "label.json"}) write_file(name, name);
+    const InputList inputs = list_of({{"clip_0", Origin::kFolderWalk},
+                                      {"notes.txt", Origin::kFolderWalk},
+                                      {"page.MP4", Origin::kFolderWalk},
+                                      {"label.json", Origin::kNamed}});
     KeepingSink sink;
     const Outcome outcome = run(model, inputs, options, sink);
     CHECK(outcome.progress.files_skipped == 1);
@@ -187,6 +197,178 @@ TEST_SUITE("pipeline/pipeline") {
     CHECK(record_of(sink, "label.json").error->code == "not_video");
   }
 
+  TEST_CASE("clips of the same content are captioned once, and each has its record") {
+    clips(3);
+    write_file("same_a", "one film");
+    write_file("same_b", "one film");
+    write_file("same_c", "one film");
+    for (const int decode_threads : {1, 3}) {
+      CAPTURE(decode_threads);
+      FakeModel model;
+      Options options = fake_options();
+      options.threads.decode = decode_threads;
+      options.prompts = {{"p1", ""}, {"p2", "+20"}};
+      options.require_video = [](const OpenFile&, const video::ReadOptions&) {};
+      std::atomic<int> num_read{0};
+      options.read_clip = [&](const OpenFile& file, const video::ReadOptions& read) {
+        if (file.path().string().starts_with("clip_")) return make_clip(file, read);
+        ++num_read;
+        std::this_thread::sleep_for(std::chrono::milliseconds(20));
+        return make_clip(OpenFile("clip_2"), read);
+      };
+      KeepingSink sink;
+      const Outcome outcome = run(model,
+                                  list_of({{"clip_0", Origin::kNamed},
+                                           {"same_a", Origin::kNamed},
+                                           {"same_b", Origin::kNamed},
+                                           {"clip_1", Origin::kNamed},
+                                           {"same_c", Origin::kFolderWalk}}),
+                                  options, sink);
+      CHECK(outcome.progress.clips_done == 10);
+      CHECK(sink.kept.size() == 10);
+      // A sink that knows nothing of earlier records: those still in work are not made twice.
+      CHECK(num_read >= 1);
+      CHECK(num_read <= 3);
+      CHECK(outcome.progress.clips_copied == 2 * (3 - num_read));
+      for (const Record& record : sink.kept) {
+        if (!record.video.starts_with("same_")) continue;
+        CAPTURE(record.video);
+        CHECK(record.caption == expected_caption(2, record.prompt == "p2" ? 20 : 0));
+        CHECK(record.id == sha256_of(std::string_view("one film")).hex());
+        CHECK(std::filesystem::path(record.file->path).filename() == record.video);
+      }
+    }
+  }
+
+  TEST_CASE("a broken film fails under each of its names") {
+    clips(1);
+    write_file("broken_a", "torn");
+    write_file("broken_b", "torn");
+    FakeModel model;
+    Options options = fake_options();
+    options.read_clip = [](const OpenFile& file, const video::ReadOptions&) -> video::Clip {
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+      throw Error(ErrorCode::kNoFrames, file.path().string() + ": nothing in it");
+    };
+    KeepingSink sink;
+    const Outcome outcome =
+        run(model, list_of({{"broken_a", Origin::kNamed}, {"broken_b", Origin::kNamed}}), options,
+            sink);
+    CHECK(outcome.progress.clips_failed == 2);
+    for (const char* name : {"broken_a", "broken_b"}) {
+      const Record record = record_of(sink, name);
+      CHECK(record.error->code == "no_frames");
+      CHECK(record.error->message.starts_with(name));
+      CHECK(record.copy_of == "");
+    }
+  }
+
+  TEST_CASE("a file that changes while it is read fails, and one that is renamed does not") {
+    clips(2);
+    write_file("growing", "film");
+    write_file("renamed", "film of clip 1");
+    FakeModel model;
+    Options options = fake_options();
+    options.read_clip = [](const OpenFile& file, const video::ReadOptions& read) {
+      if (file.path() == "growing") {
+        std::ofstream(file.path(), std::ios::app) << " and more";
+      } else {
+        std::filesystem::rename(file.path(), "renamed_meanwhile");
+      }
+      return make_clip(OpenFile("clip_1"), read);
+    };
+    KeepingSink sink;
+    run(model, list_of({{"growing", Origin::kNamed}, {"renamed", Origin::kNamed}}), options, sink);
+    CHECK(record_of(sink, "growing").error->code == "changed");
+    CHECK(record_of(sink, "growing").id == "");
+    CHECK(record_of(sink, "renamed").caption == expected_caption(1));
+  }
+
+  TEST_CASE("sampling depends on the clip's content, the prompt and the seed alone") {
+    clips(1);
+    write_file("twin_a", "clip of the same bytes");
+    write_file("other", "clip of other bytes");
+    const auto draw = [](const std::string& video, const std::string& prompt, std::uint64_t seed) {
+      FakeModel model;
+      Options options = fake_options();
+      options.sampling.seed = seed;
+      options.sampling.temperature = 1.0;
+      options.sampling.num_logprobs = 0;
+      options.prompts = {{"", prompt}};
+      options.read_clip = [](const OpenFile&, const video::ReadOptions& read) {
+        return make_clip(OpenFile("clip_0"), read);
+      };
+      KeepingSink sink;
+      run(model, list_of({{video, Origin::kNamed}}), options, sink);
+      return sink.kept.at(0).caption;
+    };
+    // The fake model's logits are nearly flat: a caption is a draw of many tokens.
+    const std::string drawn = draw("twin_a", "+1", 7);
+    CHECK(draw("twin_a", "+1", 7) == drawn);
+    std::filesystem::rename("twin_a", "twin_b");
+    CHECK(draw("twin_b", "+1", 7) == drawn);
+    CHECK(draw("other", "+1", 7) != drawn);
+    CHECK(draw("twin_b", "+2", 7) != drawn);
+    CHECK(draw("twin_b", "+1", 8) != drawn);
+  }
+
+  TEST_CASE("a model whose files change ends the run before a record of it is written") {
+    FakeModel model;
+    KeepingSink sink;
+    sink.on_append = [&](const Record&) {
+      if (sink.kept.size() == 2) model.changed_file = "weights changed";
+    };
+    CHECK_THROWS_WITH_AS(run(model, clips(50), fake_options(), sink), "weights changed", Error);
+    CHECK(sink.kept.size() == 3);
+  }
+
+  TEST_CASE("frames and captions that tell nothing are suspicious, with the reason") {
+    clips(4);
+    FakeModel model;
+    Options options = fake_options();
+    options.read_clip = [](const OpenFile& file, const video::ReadOptions& read) {
+      video::Clip clip = make_clip(file, read);
+      if (file.path() == "clip_3") {
+        for (video::Frame& frame : clip.frames) std::fill(frame.rgb.begin(), frame.rgb.end(), 0);
+      }
+      return clip;
+    };
+    options.prompts = {{"", ""}};
+    KeepingSink sink;
+    const Outcome outcome = run(model, clips(4), options, sink);
+    CHECK(outcome.progress.clips_suspicious == 1);
+    CHECK(record_of(sink, "clip_3").status == Status::kSuspicious);
+    CHECK(record_of(sink, "clip_3").reason == "every frame is black");
+    CHECK(record_of(sink, "clip_3").caption != "");
+    CHECK(record_of(sink, "clip_2").status == Status::kOk);
+  }
+
+  TEST_CASE("what speaks against a caption") {
+    struct Case {
+      const char* caption;
+      const char* reason;  // begin of it; empty: none
+    };
+    const Case cases[] = {
+        {"", "the caption is empty"},
+        {" \n", "the caption is empty"},
+        {"눈 내리는 다리입니다.", ""},
+        {"하얀 \xEF\xBF\xBD 눈", "the caption holds U+FFFD"},
+        {"하얀\x01 눈", "the caption holds a control character"},
+        {"하얀\xC2\x85 눈", "the caption holds a control character"},
+        {"첫 줄\n둘째 줄\t끝", ""},
+        {"천천히 천천히 천천히 지나갑니다.", ""},
+        {"새가 새가 새가 새가 납니다.", "the caption repeats \"새가\""},
+        {"흰 새가 납니다. 흰 새가 납니다. 끝.", ""},
+        {"흰 새가 납니다. 흰 새가 납니다. 흰 새가 납니다.", "the caption repeats"},
+    };
+    for (const Case& c : cases) {
+      CAPTURE(c.caption);
+      const std::string reason = suspicion_of_caption(c.caption);
+      CHECK(reason.starts_with(c.reason));
+      CHECK(reason.empty() == std::string(c.reason).empty());
+    }
+  }
+
   TEST_CASE("decoding does not run further ahead than the queues allow") {
     FakeModel model;
     Options options = fake_options();
@@ -194,9 +376,9 @@ TEST_SUITE("pipeline/pipeline") {
     options.engine.max_num_seqs = 1;
     options.frame_queue_bytes = options.vision_queue_bytes = 1;
     std::atomic<int> num_read{0};
-    options.read_clip = [&](const std::filesystem::path& path, const video::ReadOptions& read) {
+    options.read_clip = [&](const OpenFile& file, const video::ReadOptions& read) {
       ++num_read;
-      return make_clip(path, read);
+      return make_clip(file, read);
     };
     KeepingSink sink;
     int furthest = 0;
@@ -214,7 +396,7 @@ TEST_SUITE("pipeline/pipeline") {
   TEST_CASE("nothing to do is done at once") {
     FakeModel model;
     KeepingSink sink;
-    const Outcome outcome = run(model, {}, fake_options(), sink);
+    const Outcome outcome = run(model, InputList(), fake_options(), sink);
     CHECK(outcome.ending == Ending::kFinished);
     CHECK(sink.kept.empty());
   }

@@ -52,6 +52,30 @@ TEST_SUITE("pipeline/prompts") {
                                                     {"keys", "a\tb"}});
   }
 
+  TEST_CASE("a byte order mark belongs to no name") {
+    const fs::path path = write_file("prompts_bom.txt", "\xEF\xBB\xBFshort\tx\r\n");
+    CHECK(read_prompts(path) == std::vector<Prompt>{{"short", "x"}});
+    const fs::path comment = write_file("prompts_bom.txt", "\xEF\xBB\xBF# none\na\tx\n");
+    CHECK(read_prompts(comment) == std::vector<Prompt>{{"a", "x"}});
+  }
+
+  TEST_CASE("a file that cannot be read is wrong usage") {
+    const auto code_of = [](const fs::path& path) {
+      try {
+        read_prompts(path);
+        return ErrorCode::kInternal;
+      } catch (const Error& error) {
+        CHECK(std::string(error.what()).find(path.string()) == 0);
+        return error.code();
+      }
+    };
+    CHECK(code_of(CAPTION_TEST_TMP) == ErrorCode::kUsage);
+    CHECK(code_of("/no/such/prompts.txt") == ErrorCode::kUsage);
+    CHECK(code_of("/dev/null") == ErrorCode::kUsage);
+    CHECK(code_of(write_file("prompts_large.txt", std::string((1u << 20) + 1, 'x'))) ==
+          ErrorCode::kUsage);
+  }
+
   TEST_CASE("a broken file is refused at its line") {
     CHECK(refusal("a\tx\nb\ty\na\tz\n").find(":3: a second prompt is named \"a\"") !=
           std::string::npos);
@@ -59,7 +83,6 @@ TEST_SUITE("pipeline/prompts") {
     CHECK(refusal("a\t \n").find("has no prompt") != std::string::npos);
     CHECK(refusal("# nothing\n").find("no prompt in it") != std::string::npos);
     CHECK(refusal("a\t\xff\n").find("UTF-8") != std::string::npos);
-    CHECK_THROWS_AS(read_prompts("/nowhere/prompts.txt"), Error);
   }
 
   TEST_CASE("every clip is read once and answers every prompt, in any order of finish") {
@@ -72,9 +95,9 @@ TEST_SUITE("pipeline/prompts") {
       Options options = fake_options();
       options.engine.prefix_cache = cache;
       options.prompts = {{"+0", ""}, {"+20", "+20"}, {"+40", "+40"}};
-      options.read_clip = [&](const fs::path& path, const video::ReadOptions& read) {
+      options.read_clip = [&](const OpenFile& file, const video::ReadOptions& read) {
         ++num_read;
-        return make_clip(path, read);
+        return make_clip(file, read);
       };
       constexpr int kNumClips = 100;
       KeepingSink sink;
@@ -100,19 +123,29 @@ TEST_SUITE("pipeline/prompts") {
     }
   }
 
-  TEST_CASE("a clip answers the prompts that it is told, and a broken one fails for each") {
+  TEST_CASE(
+      "a clip answers the prompts that it has no record for, and a broken one fails for each") {
     FakeModel model;
     Options options = fake_options();
     options.prompts = {{"+0", ""}, {"+20", "+20"}, {"+40", "+40"}};
-    options.read_clip = [&](const fs::path& path, const video::ReadOptions& read) {
-      if (path == clip_name(1)) throw Error(ErrorCode::kNoFrames, "clip_1: no frame");
-      return make_clip(path, read);
+    options.read_clip = [&](const OpenFile& file, const video::ReadOptions& read) {
+      if (file.path() == clip_name(1)) throw Error(ErrorCode::kNoFrames, "clip_1: no frame");
+      return make_clip(file, read);
     };
-    std::vector<Input> inputs = clips(2);
-    inputs[0].prompts = {2};
-    KeepingSink sink;
-    const Outcome outcome = run(model, inputs, options, sink);
+    // Holds clip_0's captions for the first two prompts.
+    class HoldingSink final : public KeepingSinkBase {
+     public:
+      records::Earlier find(const records::ClipIdentity& clip, const std::string& video,
+                            std::string_view prompt) override {
+        CHECK(fs::path(clip.file.path).filename() == video);
+        if (video != clip_name(0) || prompt == "+40") return {};
+        return {.kind = records::Earlier::Kind::kFinished};
+      }
+    };
+    HoldingSink sink;
+    const Outcome outcome = run(model, clips(2), options, sink);
     CHECK(outcome.progress.clips_total == 4);
+    CHECK(outcome.progress.clips_found == 2);
     CHECK(outcome.progress.clips_failed == 3);
     REQUIRE(sink.kept.size() == 4);
     for (const records::Record& record : sink.kept) {
@@ -134,12 +167,13 @@ TEST_SUITE("pipeline/prompts") {
       ++num_pieces;
     };
     KeepingSink sink;
-    const std::vector<Input> input = {{.path = clip_name(12)}};
+    clips(13);  // the working folder
+    const InputList input = list_of({{clip_name(12), Origin::kNamed}});
     run(model, input, options, sink);
     CHECK(heard == " " + expected_caption(12));
     CHECK(num_pieces > 3);
     heard.clear();
-    options.stop_strings = {"2 12 1", "nothing"};
+    options.stop_strings = {"2 13 1", "nothing"};
     run(model, input, options, sink);
     CHECK(heard == " 1");
     CHECK(sink.kept.at(1).caption == "1");

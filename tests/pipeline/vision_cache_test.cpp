@@ -25,12 +25,12 @@ fs::path fresh_folder(const std::string& name) {
 }
 
 // Files whose names are clips' and whose bytes differ.
-std::vector<Input> make_files(const fs::path& folder, int count) {
-  std::vector<Input> inputs;
+InputList make_files(const fs::path& folder, int count) {
+  InputList inputs;
   for (int i = 0; i < count; ++i) {
     const fs::path path = folder / clip_name(i);
     std::ofstream(path, std::ios::binary) << "film " << i;
-    inputs.push_back({.path = path.string()});
+    inputs.add(path.string(), Origin::kNamed);
   }
   return inputs;
 }
@@ -42,25 +42,25 @@ struct Run {
   KeepingSink sink;
 };
 
-Run run_once(const std::vector<Input>& inputs, const fs::path& cache, const std::string& prompt,
-             const Hash128& model_identity = {1, 1}, int num_frames = 2) {
+Run run_once(const InputList& inputs, const fs::path& cache, const std::string& prompt,
+             const Hash128& identity = {1, 1}) {
   Run result;
   FakeModel model;
   std::atomic<int> num_read = 0;
   std::atomic<int> num_encoded = 0;
   model.on_encode = [&](int) { ++num_encoded; };
   Options options = fake_options();
-  options.read.sampling.num_frames = num_frames;
-  options.read_clip = [&](const fs::path& path, const video::ReadOptions& read) {
+  options.read_clip = [&](const OpenFile& file, const video::ReadOptions& read) {
     ++num_read;
-    video::Clip clip = make_clip(path, read);
+    video::Clip clip = make_clip(file, read);
     clip.warnings = {"a warning"};
     return clip;
   };
   options.prompts = {{"", prompt}};
   options.engine.prefix_cache = engine::PrefixCache::kOn;
-  options.engine.model_identity = model_identity;
+  options.engine.page_identity = identity;
   options.engine.disk.folder = cache;
+  options.vision_cache = {.folder = cache, .identity = identity};
   result.outcome = run(model, inputs, options, result.sink);
   result.num_read = num_read;
   result.num_encoded = num_encoded;
@@ -80,7 +80,7 @@ void check_captions(const Run& run, int shift) {
 TEST_SUITE("pipeline/vision_cache") {
   TEST_CASE("a second run with another prompt decodes and encodes nothing") {
     const fs::path folder = fresh_folder("second");
-    const std::vector<Input> inputs = make_files(folder, 20);
+    const InputList inputs = make_files(folder, 20);
     const Run first = run_once(inputs, folder / "cache", "");
     CHECK(first.num_read == 20);
     CHECK(first.outcome.clips_seen_before == 0);
@@ -99,21 +99,20 @@ TEST_SUITE("pipeline/vision_cache") {
     }
   }
 
-  TEST_CASE("another film under the name, other frames or another model are seen anew") {
+  TEST_CASE("another film under the name, or another identity, is seen anew") {
     const fs::path folder = fresh_folder("changed");
-    const std::vector<Input> inputs = make_files(folder, 2);
+    const InputList inputs = make_files(folder, 2);
     run_once(inputs, folder / "cache", "");
-    std::ofstream(inputs[0].path, std::ios::binary) << "another film";
+    std::ofstream(std::string(inputs.path(0)), std::ios::binary) << "another film";
     CHECK(run_once(inputs, folder / "cache", "").num_read == 1);
     CHECK(run_once(inputs, folder / "cache", "", {1, 2}).num_read == 2);
-    CHECK(run_once(inputs, folder / "cache", "", {1, 1}, 3).num_read == 2);
     CHECK(run_once(inputs, folder / "cache", "").num_read == 0);
   }
 
   TEST_CASE("a damaged cache is seen anew, and the captions are the same") {
     set_log_level(LogLevel::kError);
     const fs::path folder = fresh_folder("damaged");
-    const std::vector<Input> inputs = make_files(folder, 3);
+    const InputList inputs = make_files(folder, 3);
     run_once(inputs, folder / "cache", "");
     for (const auto& entry : fs::recursive_directory_iterator(folder / "cache")) {
       if (entry.is_regular_file()) fs::resize_file(entry.path(), entry.file_size() - 1);
@@ -126,16 +125,18 @@ TEST_SUITE("pipeline/vision_cache") {
 
   TEST_CASE("a film that changes while it is decoded is not kept") {
     const fs::path folder = fresh_folder("growing");
-    const std::vector<Input> inputs = make_files(folder, 1);
+    const InputList inputs = make_files(folder, 1);
     FakeModel model;
     Options options = fake_options();
     int num_read = 0;
-    options.read_clip = [&](const fs::path& path, const video::ReadOptions& read) {
-      if (++num_read == 1) std::ofstream(path, std::ios::binary | std::ios::app) << "more";
-      return make_clip(path, read);
+    options.read_clip = [&](const OpenFile& file, const video::ReadOptions& read) {
+      if (++num_read == 1) {
+        std::ofstream(file.path(), std::ios::binary | std::ios::app) << "more";
+      }
+      return make_clip(file, read);
     };
     options.engine.prefix_cache = engine::PrefixCache::kOn;
-    options.engine.disk.folder = folder / "cache";
+    options.vision_cache.folder = folder / "cache";
     KeepingSink sink;
     run(model, inputs, options, sink);
     make_files(folder, 1);  // the bytes that were hashed, once more
@@ -148,7 +149,7 @@ TEST_SUITE("pipeline/vision_cache") {
   TEST_CASE("tokens that do not fit the model are not found") {
     const fs::path folder = fresh_folder("shape");
     FakeModel model;
-    VisionCache cache(folder, 1 << 20, model, {}, {}, "reference");
+    VisionCache cache({.folder = folder, .max_bytes = 1 << 20}, model);
     auto is_found = [&, key = Hash128{}](const Shape& shape, std::int64_t frames) mutable {
       ++key.low;
       SeenClip clip;
@@ -168,11 +169,11 @@ TEST_SUITE("pipeline/vision_cache") {
     const fs::path folder = fresh_folder("missing");
     FakeModel model;
     Options options = fake_options();
-    options.read_clip = video::read_clip;
+    options.read_clip = pipeline::Options{}.read_clip;
     options.engine.prefix_cache = engine::PrefixCache::kOn;
-    options.engine.disk.folder = folder / "cache";
+    options.vision_cache.folder = folder / "cache";
     KeepingSink sink;
-    run(model, {{.path = (folder / "nothing.mp4").string()}}, options, sink);
+    run(model, list_of({{(folder / "nothing.mp4").string(), Origin::kNamed}}), options, sink);
     REQUIRE(sink.kept.size() == 1);
     CHECK(sink.kept[0].error->code == "not_found");
     set_log_level(LogLevel::kInfo);
@@ -186,6 +187,7 @@ TEST_SUITE("pipeline/vision_cache") {
     clip.frames_wanted = 8;
     clip.frames_used = 7;
     clip.duration_us = 1'000'000;
+    clip.suspicion = "every frame is black";
     clip.warnings = {"한 장면이 없습니다", ""};
     const std::vector<std::byte> bytes = to_bytes(clip);
     const std::optional<SeenClip> back = parse_seen_clip(bytes);

@@ -63,6 +63,53 @@ TEST_SUITE("records/format") {
     CHECK(rows[2][column("error_code")] == "not_found");
   }
 
+  TEST_CASE("a csv cell is never a formula, and a number stays one") {
+    struct Case {
+      const char* text;
+      const char* cell;
+    };
+    constexpr Case kCases[] = {
+        {"=1+1", "\"'=1+1\""},
+        {"+82", "\"'+82\""},
+        {"-v.mp4", "\"'-v.mp4\""},
+        {"@SUM(A1)", "\"'@SUM(A1)\""},
+        {"\tx", "\"'\tx\""},
+        {"\rx", "\"'\rx\""},
+        {"\n=x", "\"'\n=x\""},
+        {"=HYPERLINK(\"a\",\"b\")", "\"'=HYPERLINK(\"\"a\"\",\"\"b\"\")\""},
+        {"＝1", "\"'＝1\""},
+        {"－1", "\"'－1\""},
+        {"a=b", "a=b"},
+        {"눈 내리는 밤", "눈 내리는 밤"},
+        {"'=x", "'=x"},
+        {"", ""},
+    };
+    for (const Case& c : kCases) {
+      CAPTURE(c.text);
+      Record record = sample_record(c.text);
+      record.caption = c.text;
+      record.warnings = {c.text};
+      record.window_begin_s = -1.5;
+      const std::string line = format_record(Format::kCsv, record);
+      CHECK(line.starts_with(std::string(c.cell) + ","));
+      CHECK(line.ends_with("," + std::string(c.cell) + ",,,,\r\n"));
+      CHECK(line.find(",-1.5,") != std::string::npos);
+      CHECK(line.find(",ok," + std::string(c.cell) + ",") != std::string::npos);
+    }
+  }
+
+  TEST_CASE("a file's suffix asks for a form") {
+    CHECK(format_of_suffix("a/b.csv") == Format::kCsv);
+    CHECK(format_of_suffix("B.CSV") == Format::kCsv);
+    CHECK(format_of_suffix("b.txt") == Format::kTxt);
+    CHECK(format_of_suffix("b.csv.jsonl") == Format::kJsonl);
+    CHECK(format_of_suffix("b.ndjson") == Format::kJsonl);
+    for (const char* other : {"b.json", "b", "a.csv/b", "dir/.csv", "csv", "", "-", "b.csv."}) {
+      CAPTURE(other);
+      CHECK_FALSE(format_of_suffix(other).has_value());
+    }
+  }
+
   TEST_CASE("txt is one line a clip, and says why one failed") {
     CHECK(format_record(Format::kTxt, sample_record("v.mp4")) ==
           "v.mp4: 해 질 녘 \"바다\"의 영상입니다. 둘째 줄, 쉼표\n");

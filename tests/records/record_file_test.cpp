@@ -1,28 +1,40 @@
-// Output files: resumed, retried, refused.
+// Output files: resumed by content, improved, overwritten, refused.
 #include "records/record_file.h"
 
 #include <doctest/doctest.h>
 #include <sys/stat.h>
 
+#include <chrono>
 #include <memory>
 #include <string>
 
 #include "base/error.h"
 #include "base/log.h"
+#include "base/open_file.h"
+#include "base/sha256.h"
 #include "sample_record.h"
 
 namespace caption::records {
 namespace {
 
-const Manifest kManifest{{{"seed", "20"}, {"prompt", "설명"}}};
+namespace fs = std::filesystem;
 
-void write_records(const std::filesystem::path& path, const std::vector<Record>& records,
-                   const Retry& retry = {}) {
-  RecordFile file(path, Format::kJsonl, kManifest, Existing::kResume, retry);
-  for (const Record& record : records) file.append(record);
+const Manifest kManifest{{{"seed", "20"}, {"prompt", "설명"}}};
+const std::string kSettings = settings_key(kManifest);
+
+std::unique_ptr<RecordFile> open(const fs::path& path, const Manifest& manifest = kManifest,
+                                 const Retry& retry = {}, Existing existing = Existing::kResume) {
+  return std::make_unique<RecordFile>(path, Format::kJsonl, manifest, existing, retry);
 }
 
-std::string refusal(const std::filesystem::path& path, Format format, const Manifest& manifest,
+void write_records(const fs::path& path, const std::vector<Record>& records,
+                   const Retry& retry = {}) {
+  const auto file = open(path, kManifest, retry);
+  for (const Record& record : records) file->append(record);
+  file->finish();
+}
+
+std::string refusal(const fs::path& path, Format format, const Manifest& manifest,
                     Existing existing = Existing::kResume) {
   try {
     const RecordFile file(path, format, manifest, existing);
@@ -32,36 +44,277 @@ std::string refusal(const std::filesystem::path& path, Format format, const Mani
   }
 }
 
+// The line that a run with kManifest writes.
+std::string line_of(Record record) {
+  record.settings = kSettings;
+  return to_json_line(record) + "\n";
+}
+
+std::string id_of(const std::string& content) { return sha256_of(content).hex(); }
+
+// A clip that is really there: its bytes are `content`.
+ClipIdentity make_clip(const fs::path& path, const std::string& content) {
+  write_file(path, content);
+  const FileStamp stamp = *stamp_of(path);
+  return {.file = {.path = path.string(),
+                   .size_bytes = stamp.size_bytes,
+                   .modified_ns = stamp.modified_ns},
+          .id = id_of(content)};
+}
+
+Record record_of(const ClipIdentity& clip, const std::string& caption = "영상") {
+  Record record = sample_record(fs::path(clip.file.path).filename());
+  record.id = clip.id;
+  record.file = clip.file;
+  record.caption = caption;
+  return record;
+}
+
+Record failed_record_of(const ClipIdentity& clip, const char* code = "no_frames") {
+  Record record = failed_record(fs::path(clip.file.path).filename());
+  record.id = clip.id;
+  record.file = clip.file;
+  record.error->code = code;
+  return record;
+}
+
+Earlier find(RecordFile& file, const ClipIdentity& clip, std::string_view prompt = {}) {
+  return file.find(clip, fs::path(clip.file.path).filename(), prompt);
+}
+
+std::vector<Record> records_in(const fs::path& path) {
+  std::vector<Record> records;
+  const std::string text = read_file(path);
+  for (std::size_t begin = 0; begin < text.size();) {
+    const std::size_t end = text.find('\n', begin);
+    REQUIRE(end != std::string::npos);
+    records.push_back(parse_json_line(text.substr(begin, end - begin)));
+    begin = end + 1;
+  }
+  return records;
+}
+
+using Kind = Earlier::Kind;
+
 TEST_SUITE("records/record_file") {
   TEST_CASE("a second run finds the clips of the first and appends to them") {
     const Folder folder;
-    write_records(folder / "c.jsonl", {sample_record("a.mp4"), failed_record("./b//c.mp4")});
-    const std::string before = read_file(folder / "c.jsonl");
-    RecordFile file(folder / "c.jsonl", Format::kJsonl, kManifest, Existing::kResume);
-    CHECK(file.finished().num_finished() == 2);
-    CHECK(file.finished().num_failed() == 1);
-    CHECK(file.finished().contains("./a.mp4"));
-    CHECK(file.finished().contains("b/c.mp4"));
-    CHECK_FALSE(file.finished().contains("c.mp4"));
-    file.append(sample_record("d.mp4"));
-    CHECK(read_file(folder / "c.jsonl") == before + to_json_line(sample_record("d.mp4")) + "\n");
+    const fs::path path = folder / "c.jsonl";
+    const ClipIdentity a = make_clip(folder / "a.mp4", "film a");
+    const ClipIdentity b = make_clip(folder / "b.mp4", "film b");
+    const ClipIdentity c = make_clip(folder / "c.mp4", "film c");
+    write_records(path, {record_of(a), failed_record_of(b)});
+    const std::string before = read_file(path);
+    const auto file = open(path);
+    CHECK(file->num_found() == 2);
+    CHECK(find(*file, a).kind == Kind::kFinished);
+    CHECK(find(*file, b).kind == Kind::kFinished);
+    CHECK(find(*file, b).status == Status::kFailed);
+    CHECK(find(*file, c).kind == Kind::kNone);
+    file->append(record_of(c));
+    CHECK(read_file(path) == before + line_of(record_of(c)));
+  }
+
+  TEST_CASE("a file replaced under its name is another clip, and its record the only one") {
+    const Folder folder;
+    const fs::path path = folder / "c.jsonl";
+    write_records(path, {record_of(make_clip(folder / "a.mp4", "film a"), "가")});
+    const ClipIdentity other = make_clip(folder / "a.mp4", "film A");  // of the same size
+    const auto file = open(path);
+    CHECK(find(*file, other).kind == Kind::kNone);
+    file->append(record_of(other, "나"));
+    CHECK(find(*file, other).kind == Kind::kFinished);
+    file->finish();
+    CHECK(read_file(path) == line_of(record_of(other, "나")));
+  }
+
+  TEST_CASE("a file that is empty for a while loses no caption") {
+    const Folder folder;
+    const fs::path path = folder / "c.jsonl";
+    const ClipIdentity whole = make_clip(folder / "a.mp4", "film a");
+    write_records(path, {record_of(whole, "가")});
+    const ClipIdentity empty = make_clip(folder / "a.mp4", "");
+    {
+      const auto file = open(path);
+      CHECK(find(*file, empty).kind == Kind::kNone);
+      file->append(failed_record_of(empty, "not_video"));
+      file->append(failed_record_of(empty, "not_video"));
+      file->finish();
+    }
+    CHECK(records_in(path).size() == 2);  // the caption, and the last failure
+    const ClipIdentity again = make_clip(folder / "a.mp4", "film a");
+    const auto file = open(path);
+    const Earlier earlier = find(*file, again);
+    REQUIRE(earlier.kind == Kind::kElsewhere);
+    CHECK(earlier.record->caption == "가");
+    CHECK(earlier.record->moved_from == "");
+    file->append(*earlier.record);
+    file->finish();
+    REQUIRE(records_in(path).size() == 1);
+    CHECK(records_in(path)[0].caption == "가");
+  }
+
+  TEST_CASE("a file that is touched and copied has not moved") {
+    const Folder folder;
+    const fs::path path = folder / "c.jsonl";
+    const ClipIdentity clip = make_clip(folder / "a.mp4", "film a");
+    write_records(path, {record_of(clip)});
+    fs::last_write_time(clip.file.path,
+                        fs::last_write_time(clip.file.path) + std::chrono::hours(1));
+    const ClipIdentity copy = make_clip(folder / "b.mp4", "film a");
+    const auto file = open(path);
+    const Earlier earlier = find(*file, copy);
+    REQUIRE(earlier.kind == Kind::kElsewhere);
+    CHECK(earlier.record->moved_from == "");
+    CHECK(earlier.record->copy_of == clip.file.path);
+  }
+
+  TEST_CASE("a moved folder of equal files leaves no record behind") {
+    const Folder folder;
+    const fs::path path = folder / "c.jsonl";
+    fs::create_directory(folder / "x");
+    std::vector<Record> records;
+    for (const char* name : {"a", "b", "c"}) {
+      records.push_back(record_of(make_clip(folder / ("x/" + std::string(name)), "film")));
+    }
+    write_records(path, records);
+    fs::rename(folder / "x", folder / "y");
+    const auto file = open(path);
+    for (const char* name : {"a", "b", "c"}) {
+      ClipIdentity clip{.file = *records[0].file, .id = records[0].id};
+      clip.file.path = (folder / ("y/" + std::string(name))).string();
+      const Earlier earlier = find(*file, clip);
+      REQUIRE(earlier.kind == Kind::kElsewhere);
+      file->append(*earlier.record);
+    }
+    file->finish();
+    CHECK(records_in(path).size() == 3);
+  }
+
+  TEST_CASE("a moved clip keeps its caption under the new name, and has one record") {
+    const Folder folder;
+    const fs::path path = folder / "c.jsonl";
+    const ClipIdentity before = make_clip(folder / "a.mp4", "film a");
+    Record made = record_of(before, "가");
+    made.logprobs_json = R"({"mean":-0.5,"tokens":[{"token":"가","logprob":-0.5}]})";
+    write_records(path, {made});
+    ClipIdentity after = before;
+    after.file.path = (folder / "b.mp4").string();
+    fs::rename(before.file.path, after.file.path);
+    const auto file = open(path);
+    const Earlier earlier = find(*file, after);
+    REQUIRE(earlier.kind == Kind::kElsewhere);
+    CHECK(earlier.record->video == "b.mp4");
+    CHECK(earlier.record->caption == "가");
+    CHECK(earlier.record->moved_from == before.file.path);
+    CHECK(earlier.record->copy_of == "");
+    CHECK(earlier.record->logprobs_json == made.logprobs_json);
+    file->append(*earlier.record);
+    file->finish();
+    const std::vector<Record> records = records_in(path);
+    REQUIRE(records.size() == 1);
+    CHECK(records[0].video == "b.mp4");
+    CHECK(records[0].logprobs_json == made.logprobs_json);
+  }
+
+  TEST_CASE("a copy of a clip has a record of its own, and so has the first") {
+    const Folder folder;
+    const fs::path path = folder / "c.jsonl";
+    const ClipIdentity first = make_clip(folder / "a.mp4", "film");
+    const ClipIdentity second = make_clip(folder / "b.mp4", "film");
+    write_records(path, {record_of(first, "가")});
+    const auto file = open(path);
+    const Earlier earlier = find(*file, second);
+    REQUIRE(earlier.kind == Kind::kElsewhere);
+    CHECK(earlier.record->copy_of == first.file.path);
+    CHECK(earlier.record->moved_from == "");
+    file->append(*earlier.record);
+    file->finish();
+    CHECK(records_in(path).size() == 2);
+  }
+
+  TEST_CASE("two clips that change places keep their captions") {
+    const Folder folder;
+    const fs::path path = folder / "c.jsonl";
+    const ClipIdentity a = make_clip(folder / "a.mp4", "film a");
+    const ClipIdentity b = make_clip(folder / "b.mp4", "film b2");
+    write_records(path, {record_of(a, "가"), record_of(b, "나")});
+    const ClipIdentity new_a = make_clip(folder / "a.mp4", "film b2");
+    const ClipIdentity new_b = make_clip(folder / "b.mp4", "film a");
+    const auto file = open(path);
+    for (const ClipIdentity& clip : {new_a, new_b}) {
+      const Earlier earlier = find(*file, clip);
+      REQUIRE(earlier.kind == Kind::kElsewhere);
+      file->append(*earlier.record);
+    }
+    file->finish();
+    const std::vector<Record> records = records_in(path);
+    REQUIRE(records.size() == 2);
+    CHECK(records[0].video == "a.mp4");
+    CHECK(records[0].caption == "나");
+    CHECK(records[1].video == "b.mp4");
+    CHECK(records[1].caption == "가");
+  }
+
+  TEST_CASE("clips without a digest are known by size and time") {
+    const Folder folder;
+    const fs::path path = folder / "c.jsonl";
+    ClipIdentity clip = make_clip(folder / "a.mp4", "film");
+    const ClipIdentity with_digest = clip;
+    clip.id.clear();
+    write_records(path, {record_of(clip)});
+    const auto file = open(path);
+    CHECK(find(*file, clip).kind == Kind::kFinished);
+    // Another film may have the size and the time.
+    CHECK(find(*file, with_digest).kind == Kind::kNone);
+    ClipIdentity elsewhere = clip;
+    elsewhere.file.path += "x";
+    CHECK(find(*file, elsewhere).kind == Kind::kNone);
+    *clip.file.modified_ns += 1;
+    CHECK(find(*file, clip).kind == Kind::kNone);
+  }
+
+  TEST_CASE("failures for the machine's sake are made again, those of broken films are not") {
+    const Folder folder;
+    for (const char* code : {"out_of_memory", "io_error", "timeout", "changed"}) {
+      CAPTURE(code);
+      const ClipIdentity clip = make_clip(folder / "a.mp4", "film");
+      write_records(folder / "c.jsonl", {failed_record_of(clip, code)});
+      CHECK(find(*open(folder / "c.jsonl"), clip).kind == Kind::kNone);
+      fs::remove(folder / "c.jsonl");
+    }
+    const ClipIdentity clip = make_clip(folder / "a.mp4", "film");
+    write_records(folder / "c.jsonl", {failed_record_of(clip, "no_frames")});
+    CHECK(find(*open(folder / "c.jsonl"), clip).kind == Kind::kFinished);
+    CHECK(find(*open(folder / "c.jsonl", kManifest, kRetryFailed), clip).kind == Kind::kNone);
+  }
+
+  TEST_CASE("a file that could not be opened is captioned once it can") {
+    const Folder folder;
+    const fs::path path = folder / "c.jsonl";
+    const ClipIdentity missing{.file = {.path = (folder / "late.mp4").string()}};
+    write_records(path, {failed_record_of(missing, "not_found")});
+    CHECK(find(*open(path), missing).kind == Kind::kFinished);
+    CHECK(find(*open(path), make_clip(folder / "late.mp4", "film")).kind == Kind::kNone);
   }
 
   TEST_CASE("a line torn at any byte is cut off, and no other line is touched") {
     set_log_level(LogLevel::kError);
     const Folder folder;
-    const std::filesystem::path path = folder / "c.jsonl";
-    write_records(path, {sample_record("a.mp4"), sample_record("바다.mp4")});
+    const fs::path path = folder / "c.jsonl";
+    const ClipIdentity a = make_clip(folder / "a.mp4", "film a");
+    const ClipIdentity b = make_clip(folder / "바다.mp4", "film b");
+    write_records(path, {record_of(a), record_of(b)});
     const std::string whole = read_file(path);
-    const std::string first = to_json_line(sample_record("a.mp4")) + "\n";
+    const std::string first = line_of(record_of(a));
     for (std::size_t size = first.size(); size < whole.size(); ++size) {
       CAPTURE(size);
       write_file(path, whole.substr(0, size));
       {
-        RecordFile file(path, Format::kJsonl, kManifest, Existing::kResume);
-        CHECK(file.finished().num_finished() == 1);
-        CHECK_FALSE(file.finished().contains("바다.mp4"));
-        file.append(sample_record("바다.mp4"));
+        const auto file = open(path);
+        CHECK(file->num_found() == 1);
+        CHECK(find(*file, b).kind == Kind::kNone);
+        file->append(record_of(b));
       }
       CHECK(read_file(path) == whole);
     }
@@ -79,80 +332,114 @@ TEST_SUITE("records/record_file") {
     set_log_level(LogLevel::kInfo);
   }
 
-  TEST_CASE("a retry drops the failed lines and keeps the others byte for byte") {
+  TEST_CASE("a retry keeps every record until a better one is there, and the others untouched") {
     const Folder folder;
-    const std::string odd = "{\"video\": \"a.mp4\",  " +  // spacing that we would not write
-                            to_json_line(sample_record("a.mp4")).substr(17) + "\n";
-    write_records(folder / "c.jsonl", {});
-    write_file(folder / "c.jsonl", odd + to_json_line(failed_record("b.mp4")) + "\n" +
-                                       to_json_line(sample_record("c.mp4")) + "\n");
+    const fs::path path = folder / "c.jsonl";
+    const ClipIdentity a = make_clip(folder / "a.mp4", "film a");
+    const ClipIdentity b = make_clip(folder / "b.mp4", "film b");
+    const ClipIdentity c = make_clip(folder / "c.mp4", "film c");
+    const std::string odd = "{\"video\":  \"a.mp4\"" +  // spacing that we would not write
+                            line_of(record_of(a)).substr(16);
+    write_records(path, {});
+    write_file(path, odd + line_of(failed_record_of(b)) + line_of(record_of(c)));
+    const std::string before = read_file(path);
     {
-      RecordFile file(folder / "c.jsonl", Format::kJsonl, kManifest, Existing::kResume,
-                      kRetryFailed);
-      CHECK(file.finished().num_finished() == 2);
-      CHECK_FALSE(file.finished().contains("b.mp4"));
+      const auto file = open(path, kManifest, kRetryFailed);
+      CHECK(find(*file, a).kind == Kind::kFinished);
+      CHECK(find(*file, b).kind == Kind::kNone);
+      CHECK(read_file(path) == before);
+      CHECK(file->append(record_of(b)) == AppendResult::kWritten);
+      CHECK(read_file(path) == before + line_of(record_of(b)));
+      file->finish();
       // The lock is on the file that has the name now.
-      CHECK(refusal(folder / "c.jsonl", Format::kJsonl, kManifest).find("another run") !=
-            std::string::npos);
-      file.append(sample_record("b.mp4"));
+      CHECK(refusal(path, Format::kJsonl, kManifest).find("another run") != std::string::npos);
     }
-    CHECK(read_file(folder / "c.jsonl") == odd + to_json_line(sample_record("c.mp4")) + "\n" +
-                                               to_json_line(sample_record("b.mp4")) + "\n");
+    CHECK(read_file(path) == odd + line_of(record_of(c)) + line_of(record_of(b)));
+  }
+
+  TEST_CASE("a retry that comes out worse changes nothing") {
+    const Folder folder;
+    const fs::path path = folder / "c.jsonl";
+    const ClipIdentity clip = make_clip(folder / "a.mp4", "film a");
+    Record cut = record_of(clip, "반쯤");
+    cut.status = Status::kTruncated;
+    write_records(path, {cut});
+    const std::string before = read_file(path);
+    const auto file = open(path, kManifest, {.statuses = {Status::kTruncated}});
+    CHECK(find(*file, clip).kind == Kind::kNone);
+    CHECK(file->append(failed_record_of(clip)) == AppendResult::kKept);
+    CHECK(find(*file, clip).kind == Kind::kFinished);  // tried once in this run
+    CHECK(read_file(path) == before);
+    Record gone = failed_record(cut.video);  // the file cannot be opened any more
+    gone.file = ClipFile{.path = clip.file.path};
+    CHECK(file->append(gone) == AppendResult::kKept);
+    Record shorter = cut;  // a piece of the caption that is no longer than the first
+    CHECK(file->append(shorter) == AppendResult::kKept);
+    shorter.output_tokens += 1;
+    CHECK(file->append(shorter) == AppendResult::kWritten);
+    CHECK(file->append(record_of(clip, "다")) == AppendResult::kWritten);
   }
 
   TEST_CASE("captions of one clip for several prompts are several captions") {
     const Folder folder;
-    Record brief = sample_record("a.mp4");
+    const ClipIdentity clip = make_clip(folder / "a.mp4", "film a");
+    Record brief = record_of(clip);
     brief.prompt = "짧게";
-    Record failed = failed_record("a.mp4");
+    Record failed = failed_record_of(clip);
     failed.prompt = "길게";
     write_records(folder / "c.jsonl", {brief, failed});
-    RecordFile file(folder / "c.jsonl", Format::kJsonl, kManifest, Existing::kResume, kRetryFailed);
-    CHECK(file.finished().num_finished() == 1);
-    CHECK(file.finished().contains("./a.mp4", "짧게"));
-    CHECK_FALSE(file.finished().contains("a.mp4", "길게"));
-    CHECK_FALSE(file.finished().contains("a.mp4"));
+    const auto file = open(folder / "c.jsonl", kManifest, kRetryFailed);
+    CHECK(file->num_found() == 2);
+    CHECK(find(*file, clip, "짧게").kind == Kind::kFinished);
+    CHECK(find(*file, clip, "길게").kind == Kind::kNone);
+    CHECK(find(*file, clip).kind == Kind::kNone);
   }
 
-  TEST_CASE("a retry may drop any status, and change the settings it names") {
+  TEST_CASE("a retry may change the settings it names, and records say which they were made with") {
     const Folder folder;
     const auto path = folder / "c.jsonl";
-    Manifest manifest{{{"generation.max_new_tokens", "8"}, {"prompt", "p"}}};
-    const auto open = [&](const Manifest& now, const Retry& retry) {
-      return std::make_unique<RecordFile>(path, Format::kJsonl, now, Existing::kResume, retry);
-    };
-    Record cut = sample_record("cut.mp4");
+    const ClipIdentity clip = make_clip(folder / "a.mp4", "film a");
+    const Manifest manifest{{{"generation.max_new_tokens", "8"}, {"prompt", "p"}}};
+    Record cut = record_of(clip);
     cut.status = Status::kTruncated;
-    {
-      const auto file = open(manifest, {});
-      for (const Record& record : {sample_record("a.mp4"), cut, failed_record("b.mp4")}) {
-        file->append(record);
-      }
-    }
+    open(path, manifest)->append(cut);
     const Retry retry{.statuses = {Status::kTruncated}, .changeable = {"generation."}};
-    Manifest longer{{{"generation.max_new_tokens", "64"}, {"prompt", "p"}}};
-    CHECK_THROWS_WITH_AS(open(longer, {}), doctest::Contains("max_new_tokens"), Error);
-    Manifest other_prompt{{{"generation.max_new_tokens", "8"}, {"prompt", "q"}}};
-    CHECK_THROWS_WITH_AS(open(other_prompt, retry), doctest::Contains("prompt"), Error);
+    const Manifest longer{{{"generation.max_new_tokens", "64"}, {"prompt", "p"}}};
+    CHECK_THROWS_WITH_AS(open(path, longer), doctest::Contains("max_new_tokens"), Error);
+    const Manifest other_prompt{{{"generation.max_new_tokens", "8"}, {"prompt", "q"}}};
+    CHECK_THROWS_WITH_AS(open(path, other_prompt, retry), doctest::Contains("prompt"), Error);
     {
-      const auto file = open(longer, retry);
-      CHECK_FALSE(file->finished().contains("cut.mp4"));
-      CHECK(file->finished().contains("a.mp4"));
-      CHECK(file->finished().contains("b.mp4"));
-      file->append(sample_record("cut.mp4"));
+      const auto file = open(path, longer, retry);
+      CHECK(find(*file, clip).kind == Kind::kNone);
+      file->append(record_of(clip));
+      file->finish();
     }
     const auto noted = read_manifest(manifest_path(path));
     REQUIRE(noted.has_value());
-    CHECK(to_json(*noted).find("\"retried_with\": \"truncated: generation.max_new_tokens=64\"") !=
+    CHECK(to_json(*noted).find("\"retried_with." + settings_key(longer) +
+                               "\": \"truncated: generation.max_new_tokens=64\"") !=
           std::string::npos);
-    open(longer, retry);  // the same once more is noted once
+    CHECK(records_in(path).at(0).settings == settings_key(longer));
+    open(path, longer, retry);  // the same once more is noted once
     CHECK(read_manifest(manifest_path(path)) == noted);
-    CHECK(open(manifest, {})->finished().num_finished() == 3);  // the first settings go on
+    CHECK(find(*open(path, manifest), clip).kind == Kind::kFinished);  // it counts
+  }
+
+  TEST_CASE("records made with other settings than the manifest's do not count") {
+    const Folder folder;
+    const ClipIdentity clip = make_clip(folder / "a.mp4", "film a");
+    write_records(folder / "c.jsonl", {record_of(clip)});
+    // Somebody puts the records of another run beside this manifest.
+    const Manifest other{{{"seed", "21"}}};
+    open(folder / "d.jsonl", other)->append(record_of(clip));
+    fs::rename(folder / "d.jsonl", folder / "c.jsonl");
+    CHECK(find(*open(folder / "c.jsonl"), clip).kind == Kind::kNone);
   }
 
   TEST_CASE("two runs cannot write one file") {
     const Folder folder;
-    const RecordFile file(folder / "c.jsonl", Format::kJsonl, kManifest, Existing::kResume);
+    const auto file = open(folder / "c.jsonl");
+    file->append(sample_record("a.mp4"));
     for (const Existing existing : {Existing::kResume, Existing::kOverwrite}) {
       CHECK(refusal(folder / "c.jsonl", Format::kJsonl, kManifest, existing)
                 .starts_with("output_conflict"));
@@ -161,44 +448,117 @@ TEST_SUITE("records/record_file") {
 
   TEST_CASE("another configuration is refused with the difference named, and overwritten on wish") {
     const Folder folder;
-    write_records(folder / "c.jsonl", {sample_record("a.mp4")});
+    const fs::path path = folder / "c.jsonl";
+    write_records(path, {sample_record("a.mp4")});
+    const std::string before = read_file(path);
     const Manifest other{{{"seed", "21"}, {"prompt", "설명"}}};
-    const std::string text = refusal(folder / "c.jsonl", Format::kJsonl, other);
+    const std::string text = refusal(path, Format::kJsonl, other);
     CHECK(text.starts_with("output_conflict"));
     CHECK(text.find("seed is \"20\" there and \"21\" now") != std::string::npos);
-    CHECK(read_file(folder / "c.jsonl").size() > 0);
-    CHECK(refusal(folder / "c.jsonl", Format::kJsonl, other, Existing::kOverwrite) == "");
-    CHECK(read_file(folder / "c.jsonl") == "");
-    CHECK(refusal(folder / "c.jsonl", Format::kJsonl, other) == "");
+    const ClipIdentity a = make_clip(folder / "a.mp4", "film a");
+    const ClipIdentity b = make_clip(folder / "b.mp4", "film b");
+    {
+      const auto file = open(path, other, {}, Existing::kOverwrite);
+      CHECK(file->is_beside());
+      file->append(failed_record_of(b));
+      CHECK(read_file(path) == before);
+      CHECK(file->finish() == RecordFile::Ending::kOldFileStays);  // not one caption
+      CHECK(read_file(path) == before);
+    }
+    {
+      const auto file = open(path, other, {}, Existing::kOverwrite);  // begins anew
+      CHECK(file->num_found() == 0);
+      file->append(record_of(a));
+      file->append(record_of(b));
+      file->append(failed_record("gone.mp4"));
+      CHECK(file->finish() == RecordFile::Ending::kOldFileStays);  // a clip was not read
+    }
+    {
+      const auto file = open(path, other, {}, Existing::kOverwrite);  // goes on, without b
+      CHECK(file->num_found() == 3);
+      CHECK(find(*file, a).kind == Kind::kFinished);
+      CHECK(read_file(path) == before);
+      CHECK(file->finish() == RecordFile::Ending::kInPlace);
+    }
+    CHECK(records_in(path).size() == 1);
+    CHECK_FALSE(fs::exists(path.string() + ".new"));
+    CHECK(refusal(path, Format::kJsonl, other) == "");
+  }
+
+  TEST_CASE("an overwriting run that was killed between its renames is finished by the next") {
+    const Folder folder;
+    const fs::path path = folder / "c.jsonl";
+    const fs::path beside = path.string() + ".new";
+    write_records(path, {sample_record("a.mp4")});
+    const Manifest other{{{"seed", "21"}}};
+    open(path, other, {}, Existing::kOverwrite)->append(sample_record("b.mp4"));
+    fs::rename(beside, path);
+    CHECK(refusal(path, Format::kJsonl, other) == "");
+    CHECK(read_manifest(manifest_path(path)) == other);
+    // A manifest that is not that of the records is not taken.
+    write_manifest(manifest_path(beside), kManifest);
+    CHECK(refusal(path, Format::kJsonl, other) == "");
+    CHECK(read_manifest(manifest_path(path)) == other);
   }
 
   TEST_CASE("files that are not ours are left alone") {
     const Folder folder;
     write_file(folder / "notes.txt", "my notes, without a newline");
-    CHECK(refusal(folder / "notes.txt", Format::kJsonl, kManifest).find("no manifest") !=
-          std::string::npos);
-    CHECK(read_file(folder / "notes.txt") == "my notes, without a newline");
-
+    for (const Existing existing : {Existing::kResume, Existing::kOverwrite}) {
+      CHECK(refusal(folder / "notes.txt", Format::kJsonl, kManifest, existing) != "");
+      CHECK(read_file(folder / "notes.txt") == "my notes, without a newline");
+    }
     write_records(folder / "c.jsonl", {});
     write_file(folder / "c.jsonl", "{\"video\": \"a\"}\n");
     CHECK(refusal(folder / "c.jsonl", Format::kJsonl, kManifest).find("c.jsonl:1:") !=
           std::string::npos);
 
-    std::filesystem::create_directory(folder / "folder");
+    fs::create_directory(folder / "folder");
     CHECK(refusal(folder / "folder", Format::kJsonl, kManifest).find("a folder") !=
           std::string::npos);
     REQUIRE(::mkfifo((folder / "fifo").c_str(), 0600) == 0);
     CHECK(refusal(folder / "fifo", Format::kJsonl, kManifest).starts_with("usage"));
-    CHECK(refusal(folder / "no/such/c.jsonl", Format::kJsonl, kManifest).starts_with("io"));
+    CHECK(refusal(folder / "no/such/c.jsonl", Format::kJsonl, kManifest).starts_with("io_error"));
   }
 
-  TEST_CASE("csv and txt start anew or not at all") {
+  TEST_CASE("an output that is deleted, replaced or cut meanwhile is an error") {
+    struct Case {
+      const char* name;
+      void (*disturb)(const fs::path&);
+    };
+    const Case cases[] = {
+        {"deleted", [](const fs::path& path) { fs::remove(path); }},
+        {"replaced",
+         [](const fs::path& path) {
+           write_file(path.string() + "x", "{}\n");
+           fs::rename(path.string() + "x", path);
+         }},
+        {"cut", [](const fs::path& path) { fs::resize_file(path, 10); }},
+        {"moved", [](const fs::path& path) { fs::rename(path, path.string() + "y"); }},
+    };
+    for (const Case& c : cases) {
+      CAPTURE(c.name);
+      const Folder folder;
+      const auto file = open(folder / "c.jsonl");
+      file->append(sample_record("a.mp4"));
+      c.disturb(folder / "c.jsonl");
+      CHECK_THROWS_WITH_AS(file->append(sample_record("b.mp4")),
+                           doctest::Contains("while it was written"), Error);
+      CHECK_THROWS_WITH_AS(file->finish(), doctest::Contains("while it was written"), Error);
+    }
+  }
+
+  TEST_CASE("csv and txt start anew or not at all, and know the clips of their own run") {
     const Folder folder;
+    const ClipIdentity clip = make_clip(folder / "a.mp4", "film");
+    const ClipIdentity same = make_clip(folder / "b.mp4", "film");
     {
       RecordFile file(folder / "c.csv", Format::kCsv, kManifest, Existing::kResume);
-      file.append(sample_record("a.mp4"));
+      CHECK(find(file, clip).kind == Kind::kNone);
+      file.append(record_of(clip));
+      CHECK(find(file, same).kind == Kind::kElsewhere);
     }
-    CHECK(read_file(folder / "c.csv").starts_with("video,prompt,window_begin_s"));
+    CHECK(read_file(folder / "c.csv").starts_with("video,"));
     CHECK(refusal(folder / "c.csv", Format::kCsv, kManifest).find("cannot be resumed") !=
           std::string::npos);
     CHECK(refusal(folder / "c.csv", Format::kCsv, kManifest, Existing::kOverwrite) == "");
@@ -206,11 +566,12 @@ TEST_SUITE("records/record_file") {
 
   TEST_CASE("a link to the output stays a link") {
     const Folder folder;
-    write_records(folder / "real.jsonl", {failed_record("a.mp4")});
-    std::filesystem::create_symlink(folder / "real.jsonl", folder / "link.jsonl");
-    write_records(folder / "link.jsonl", {sample_record("a.mp4")}, kRetryFailed);
-    CHECK(std::filesystem::is_symlink(folder / "link.jsonl"));
-    CHECK(read_file(folder / "real.jsonl") == to_json_line(sample_record("a.mp4")) + "\n");
+    const ClipIdentity clip = make_clip(folder / "a.mp4", "film");
+    write_records(folder / "real.jsonl", {failed_record_of(clip)});
+    fs::create_symlink(folder / "real.jsonl", folder / "link.jsonl");
+    write_records(folder / "link.jsonl", {record_of(clip)}, kRetryFailed);
+    CHECK(fs::is_symlink(folder / "link.jsonl"));
+    CHECK(read_file(folder / "real.jsonl") == line_of(record_of(clip)));
   }
 }
 

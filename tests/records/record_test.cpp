@@ -59,7 +59,7 @@ TEST_SUITE("records/record") {
     };
     constexpr Case kCases[] = {
         {"no video", "\"video\":", "\"film\":", "video"},
-        {"status", "\"ok\"", "\"fine\"", "none of ok, truncated, looped, failed"},
+        {"status", "\"ok\"", "\"fine\"", "none of ok, truncated, suspicious, looped, failed"},
         {"failed without error", "\"ok\"", "\"failed\"", "error"},
         {"window", "[0.5,12.345678]", "[0.5]", "window_s"},
         {"negative count", "\"used\":7", "\"used\":-7", "used"},

@@ -123,6 +123,34 @@ TEST_SUITE("text/incremental_decoder") {
     CHECK(num_held > 1000);  // byte runs did occur
   }
 
+  TEST_CASE("a caption cut inside a byte run keeps the whole characters of the run") {
+    const auto tokenizer = open_tokenizer(std::string(kGoldens) + "modern");
+    const TokenId byte = *tokenizer->find_token("<0x00>");
+    const std::string run = "뷁쀍👩";
+    struct Case {
+      std::size_t num_bytes;
+      const char* text;
+    };
+    const Case cases[] = {{1, "\uFFFD"},
+                          {3, "뷁"},
+                          {4, "뷁\uFFFD"},
+                          {5, "뷁\uFFFD\uFFFD"},
+                          {6, "뷁쀍"},
+                          {10, "뷁쀍👩"},
+                          {9, "뷁쀍\uFFFD\uFFFD\uFFFD"}};
+    for (const Case& c : cases) {
+      CAPTURE(c.num_bytes);
+      std::vector<TokenId> ids;
+      for (std::size_t i = 0; i < c.num_bytes; ++i) {
+        ids.push_back(byte + static_cast<unsigned char>(run[i]));
+      }
+      CHECK(tokenizer->decode(ids) == c.text);
+      CHECK(joined(pieces_of(*tokenizer, ids)) == c.text);
+      ids.push_back(*tokenizer->eos_id());
+      CHECK(tokenizer->decode(ids) == c.text);
+    }
+  }
+
   TEST_CASE("ordinary text comes out token by token, a byte run when it has ended") {
     const auto tokenizer = open_tokenizer(std::string(kGoldens) + "modern");
     const TokenId a = *tokenizer->find_token("\u2581a");

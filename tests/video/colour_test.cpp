@@ -32,15 +32,24 @@ constexpr Triple kColours[] = {{16, 128, 128}, {235, 128, 128}, {126, 128, 128},
 
 struct Matrix {
   const char* name;  // as written to the file; empty for unspecified
-  double kr, kb;
+  double kr, kb;     // expected
   int height_px;
+  ColorMatrix untagged = ColorMatrix::kAuto;
 };
-constexpr Matrix kMatrices[] = {{"smpte170m", 0.299, 0.114, 96}, {"bt470bg", 0.299, 0.114, 96},
-                                {"bt709", 0.2126, 0.0722, 96},   {"bt2020nc", 0.2627, 0.0593, 96},
-                                {"", 0.299, 0.114, 96},          {"", 0.2126, 0.0722, 720}};
+constexpr Matrix kMatrices[] = {{"smpte170m", 0.299, 0.114, 96},
+                                {"bt470bg", 0.299, 0.114, 96},
+                                {"bt709", 0.2126, 0.0722, 96},
+                                {"bt2020nc", 0.2627, 0.0593, 96},
+                                {"", 0.299, 0.114, 96},
+                                {"", 0.299, 0.114, 720},
+                                {"", 0.299, 0.114, 720, ColorMatrix::kBt601},
+                                {"", 0.2126, 0.0722, 96, ColorMatrix::kBt709},
+                                {"", 0.2126, 0.0722, 720, ColorMatrix::kBt709},
+                                {"bt709", 0.2126, 0.0722, 720, ColorMatrix::kBt601},
+                                {"smpte170m", 0.299, 0.114, 720, ColorMatrix::kBt709}};
 
 TEST_SUITE("video/colour") {
-  TEST_CASE("matrix and range are honoured, and chosen as players do when unspecified") {
+  TEST_CASE("matrix and range are honoured; the option is for files that name no matrix") {
     const test::TemporaryFolder folder;
     const auto path = folder.path() / "clip";
     for (const Matrix& matrix : kMatrices) {
@@ -56,9 +65,12 @@ TEST_SUITE("video/colour") {
                                    .colour_range = range,
                                    .colour_matrix = matrix.name,
                                    .solid_yuv = yuv});
-            const Clip clip = read_clip(path, {.sampling = {.num_frames = 1}});
+            const Clip clip =
+                read_clip(path, {.sampling = {.num_frames = 1}, .color_matrix = matrix.untagged});
             const auto expected = rgb_of(yuv, matrix.kr, matrix.kb, std::string(range) == "pc");
             CAPTURE(std::string(matrix.name));
+            CAPTURE(matrix.height_px);
+            CAPTURE(static_cast<int>(matrix.untagged));
             CAPTURE(std::string(range));
             CAPTURE(std::string(format));
             CAPTURE(static_cast<int>(yuv[0]));

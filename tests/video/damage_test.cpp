@@ -162,6 +162,56 @@ TEST_SUITE("video/damage") {
     CHECK(clip.frames.back().frame_idx < 30);
   }
 
+  TEST_CASE("a frame that is no keyframe, though the index says so, is not where decoding begins") {
+    const test::TemporaryFolder folder;
+    const auto path = folder.path() / "clip.mp4";
+    const ClipSpec specs[] = {{.num_frames = 24, .gop_frames = 8},
+                              {.encoder = "libx265", .num_frames = 24, .gop_frames = 8}};
+    for (const ClipSpec& spec : specs) {
+      CAPTURE(spec.encoder);
+      if (!test::why_not_available(spec).empty()) continue;
+      test::make_clip(path, spec);
+      std::vector<char> bytes = test::read_bytes(path);
+      // The box of keyframes: a name, version and flags, a count, and their numbers from 1, of 4
+      // bytes each.
+      const std::string_view name = "stss";
+      const auto box = std::search(bytes.begin(), bytes.end(), name.begin(), name.end());
+      REQUIRE(bytes.end() - box >= 20);
+      REQUIRE(box[19] == 9);
+      box[19] = 6;
+      test::write_bytes(path, bytes);
+      const auto clip = try_read(path, SeekMode::kNever, 1);
+      REQUIRE(clip.has_value());
+      CHECK(clip->frames.size() == 8);
+      for (const Frame& frame : clip->frames) CHECK(test::frame_number(frame) == frame.frame_idx);
+      check_same(clip, try_read(path, SeekMode::kAlways, 1));
+      check_same(clip, try_read(path, SeekMode::kAuto, 2));
+    }
+  }
+
+  TEST_CASE("a file whose edit list hides every frame is refused") {
+    const test::TemporaryFolder folder;
+    const auto path = folder.path() / "clip.mp4";
+    test::make_clip(path, {.num_frames = 24, .gop_frames = 24});
+    std::vector<char> bytes = test::read_bytes(path);
+    // The edit list: a name, version and flags, a count, then duration and start, of 4 bytes each.
+    const std::string_view name = "elst";
+    const auto box = std::search(bytes.begin(), bytes.end(), name.begin(), name.end());
+    REQUIRE(bytes.end() - box >= 20);
+    std::fill_n(box + 12, 4, '\0');
+    box[15] = 1;  // it ends at once
+    std::fill_n(box + 16, 4, '\x7f');
+    test::write_bytes(path, bytes);
+    for (const SeekMode seek : {SeekMode::kAuto, SeekMode::kAlways, SeekMode::kNever}) {
+      try {
+        read_clip(path, {.seek = seek});
+        FAIL("frames that are hidden");
+      } catch (const Error& error) {
+        CHECK(error.code() == ErrorCode::kNoFrames);
+      }
+    }
+  }
+
   TEST_CASE("random damage gives frames or an Error, alike for every way, and never hangs") {
     const test::TemporaryFolder folder;
     const auto path = folder.path() / "clip";
@@ -171,7 +221,9 @@ TEST_SUITE("video/damage") {
                               {.encoder = "mpeg4", .muxer = "avi", .num_frames = 24},
                               {.encoder = "libx265", .num_frames = 24, .gop_frames = 8},
                               {.encoder = "libvpx-vp9", .muxer = "webm", .num_frames = 24},
-                              {.encoder = "ffv1", .muxer = "matroska", .num_frames = 8}};
+                              {.encoder = "ffv1", .muxer = "matroska", .num_frames = 8},
+                              {.encoder = "libvpx", .muxer = "webm", .num_frames = 24},
+                              {.encoder = "mjpeg", .muxer = "avi", .num_frames = 24}};
     constexpr int kVariants = 24;
     Random random(20250201);
     for (const ClipSpec& spec : specs) {

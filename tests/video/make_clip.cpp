@@ -89,6 +89,19 @@ FramePtr number_picture(int number, int rotation_degrees, int width_px, int heig
   return rgb;
 }
 
+FramePtr noise_picture(int number, int width_px, int height_px) {
+  FramePtr rgb = make_picture(AV_PIX_FMT_RGB24, width_px, height_px);
+  auto state = static_cast<std::uint64_t>(number) * 2 + 1;
+  for (int y = 0; y < height_px; ++y) {
+    std::uint8_t* row = rgb->data[0] + y * rgb->linesize[0];
+    for (int i = 0; i < 3 * width_px; ++i) {
+      state = state * 6364136223846793005u + 1442695040888963407u;  // Knuth's MMIX
+      row[i] = static_cast<std::uint8_t>(state >> 56);
+    }
+  }
+  return rgb;
+}
+
 FramePtr convert(const AVFrame& rgb, AVPixelFormat format) {
   FramePtr frame = make_picture(format, rgb.width, rgb.height);
   const ScalerPtr scaler(sws_getContext(rgb.width, rgb.height, AV_PIX_FMT_RGB24, rgb.width,
@@ -219,6 +232,8 @@ void encode(const AVFrame* frame, AVCodecContext& codec, AVStream& stream,
 
 FramePtr picture_for(const ClipSpec& spec, int number, int width_px, AVPixelFormat format) {
   if (spec.solid_yuv.has_value()) return solid_picture(spec, format);
+  if (spec.is_still) number = spec.num_frames - 1;
+  if (spec.is_noise) return convert(*noise_picture(number, width_px, spec.height_px), format);
   return convert(*number_picture(number, spec.rotation_degrees, width_px, spec.height_px), format);
 }
 

@@ -35,6 +35,8 @@ struct ClipSpec {
   std::string colour_range = {};   // "tv", "pc", or empty for unspecified
   std::string colour_matrix = {};  // "bt709", "smpte170m", ..., or empty
   std::optional<std::array<std::uint8_t, 3>> solid_yuv = {};  // instead of the number; 8-bit planar
+  bool is_still = false;    // every frame shows the number of the last
+  bool is_noise = false;    // instead of the number: every pixel random, another picture each frame
   int second_width_px = 0;  // from the middle on, a picture of this width (same codec; 0: none)
   std::vector<std::pair<std::string, std::string>> encoder_options = {};
   std::vector<std::pair<std::string, std::string>> muxer_options = {};

@@ -197,6 +197,63 @@ TEST_SUITE("video/read_clip") {
     }
   }
 
+  TEST_CASE("joined MPEG-TS lasts as long as its parts, and is sampled as one film") {
+    const test::TemporaryFolder folder;
+    const auto path = folder.path() / "clip", part_path = folder.path() / "part";
+    constexpr int kPartFrames = 60, kFps = 25;
+    constexpr std::int64_t kFrameUs = 1'000'000 / kFps, kHourFrames = 3600 * kFps;
+    struct Joint {
+      const char* name;
+      std::vector<std::int64_t> first_frames;  // when each part begins, in frames
+      int b_frames = 2;
+    };
+    const Joint joints[] = {{"starts anew", {0, 0}},
+                            {"starts anew between frames of before", {0, 10}},
+                            {"an hour later", {0, kHourFrames}},
+                            {"an hour earlier", {kHourFrames, 0}},
+                            {"an hour later, without B-frames", {0, kHourFrames}, 0},
+                            {"three parts", {0, kHourFrames, 0}}};
+    for (const Joint& joint : joints) {
+      CAPTURE(std::string(joint.name));
+      std::vector<char> bytes;
+      for (const std::int64_t first : joint.first_frames) {
+        ClipSpec spec{.muxer = "mpegts", .num_frames = kPartFrames, .fps = kFps};
+        spec.b_frames = joint.b_frames;
+        for (std::int64_t i = 0; i < kPartFrames; ++i) {
+          // Two quarters: not at the times of another part.
+          spec.quarter_frame_pts.push_back(4 * (first + i) + (first == 10 ? 2 : 0));
+        }
+        test::make_clip(part_path, spec);
+        const std::vector<char> part = test::read_bytes(part_path);
+        bytes.insert(bytes.end(), part.begin(), part.end());
+      }
+      test::write_bytes(path, bytes);
+      const auto total = kPartFrames * static_cast<int>(joint.first_frames.size());
+      for (const SeekMode mode : kModes) {
+        CAPTURE(static_cast<int>(mode));
+        const Clip clip = read_clip(path, reading(mode, 12, 1));
+        CHECK(clip.total_frames == total);
+        CHECK(std::abs(clip.duration_us - total * kFrameUs) <= 1000);
+        REQUIRE(clip.frames.size() == 12);
+        const std::vector<std::int64_t> expected = arange(total, 12, 0);
+        for (std::size_t i = 0; i < clip.frames.size(); ++i) {
+          const Frame& frame = clip.frames[i];
+          CHECK(frame.frame_idx == expected[i]);
+          CHECK(test::frame_number(frame) == expected[i] % kPartFrames);
+          CHECK(std::abs(frame.pts_us - expected[i] * kFrameUs) <= 1000);
+        }
+      }
+    }
+  }
+
+  TEST_CASE("a picture that stays on screen for a minute does so, where times cannot jump") {
+    const test::TemporaryFolder folder;
+    const auto path = folder.path() / "clip";
+    test::make_clip(path, {.num_frames = 3, .quarter_frame_pts = {0, 4, 4 * 25 * 60}});
+    const Clip clip = read_clip(path, reading(SeekMode::kAuto, 3, 1));
+    CHECK(clip.frames[2].pts_us == 60'000'000);
+  }
+
   TEST_CASE("sampling by frames per second shows what is on screen at each tick") {
     const test::TemporaryFolder folder;
     const auto path = folder.path() / "clip";

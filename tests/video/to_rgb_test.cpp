@@ -118,7 +118,7 @@ TEST_SUITE("video/to_rgb") {
       const FormatPtr format(avformat_alloc_context());
       AVStream* stream = avformat_new_stream(format.get(), nullptr);
       set_matrix(*stream, c);
-      const Frame turned = RgbConverter(*stream, "clip").convert(*six_pixels());
+      const Frame turned = RgbConverter(*stream, "clip", ColorMatrix::kAuto).convert(*six_pixels());
       CHECK(turned.width_px == c.width_px);
       CHECK(turned.height_px == 6 / c.width_px);
       for (std::size_t i = 0; i < 6; ++i) CHECK(turned.rgb[3 * i] == 40 * c.expected[i]);
@@ -154,7 +154,8 @@ TEST_SUITE("video/to_rgb") {
                                    {64, 50, {3, 4}}, {131, 9, {1, 1}}, {2, 2, {1, 1}}};
     const FormatPtr format_context(avformat_alloc_context());
     const AVStream* stream = avformat_new_stream(format_context.get(), nullptr);
-    RgbConverter converter(*stream, "clip");  // one for all: each frame may differ from the last
+    RgbConverter converter(*stream, "clip",
+                           ColorMatrix::kAuto);  // one for all: each frame may differ from the last
     int num_formats = 0;
     for (const AVPixFmtDescriptor* descriptor = av_pix_fmt_desc_next(nullptr);
          descriptor != nullptr; descriptor = av_pix_fmt_desc_next(descriptor)) {
@@ -195,7 +196,7 @@ TEST_SUITE("video/to_rgb") {
       }
       const FormatPtr format_context(avformat_alloc_context());
       const AVStream* stream = avformat_new_stream(format_context.get(), nullptr);
-      const Frame rgb = RgbConverter(*stream, "clip").convert(*frame);
+      const Frame rgb = RgbConverter(*stream, "clip", ColorMatrix::kAuto).convert(*frame);
       CHECK(rgb.rgb.size() == 37u * 23u * 3u);
     }
   }

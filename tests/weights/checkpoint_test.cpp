@@ -2,6 +2,7 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <chrono>
 #include <filesystem>
 #include <fstream>
 #include <string>
@@ -31,6 +32,15 @@ void write(const fs::path& path, const std::string& text) {
   std::ofstream(path, std::ios::binary) << text;
 }
 
+// Longer than a tick of the clock that files' times come from, at most 10 ms.
+void wait_for_clock() { std::this_thread::sleep_for(std::chrono::milliseconds(20)); }
+
+// Keeps the file's inode.
+void rewrite_in_place(const fs::path& path, const std::string& text) {
+  std::fstream file(path, std::ios::binary | std::ios::in | std::ios::out);
+  file << text;
+}
+
 template <class T>
 void append_values(const ConstView& view, std::vector<double>* values) {
   for (std::int64_t i = 0; i < view.num_elements(); ++i) {
@@ -54,6 +64,11 @@ std::vector<double> values_of(const ConstView& view) {
     case DType::kI64: append_values<std::int64_t>(view, &values); break;
   }
   return values;
+}
+
+// Reads a byte of a tensor where it is mapped.
+void touch(const Checkpoint& checkpoint, const std::string& name) {
+  static_cast<void>(*static_cast<const volatile std::byte*>(checkpoint.find(name)->raw()));
 }
 
 TEST_SUITE("weights/checkpoint") {
@@ -103,28 +118,96 @@ TEST_SUITE("weights/checkpoint") {
         doctest::Contains("\"model.embed.weight\" has shape [3, 5]; expected [5, 3]"), Error);
   }
 
-  TEST_CASE("the hash is of the weights, not of their files") {
+  TEST_CASE("the hash follows the bytes of every file") {
     const Checkpoint single = Checkpoint::open(kGoldens / "single");
-    const Hash128 hash = single.content_hash();
-    CHECK(Checkpoint::open(kGoldens / "sharded").content_hash() == hash);
+    const Sha256 hash = single.content_hash();
     CHECK(single.content_hash() == hash);
+    CHECK(Checkpoint::open(kGoldens / "single").content_hash() == hash);
 
     const fs::path folder = fresh_folder("weights_hash");
     std::string text = read_text_file(kGoldens / "single/model.safetensors");
+    write(folder / "any_name.safetensors", text);
+    CHECK(Checkpoint::open(folder / "any_name.safetensors").content_hash() == hash);
     text.back() = static_cast<char>(text.back() ^ 1);
     write(folder / "model.safetensors", text);
     CHECK(Checkpoint::open(folder).content_hash() != hash);
+
+    const Sha256 sharded = Checkpoint::open(kGoldens / "sharded").content_hash();
+    CHECK(sharded != hash);
+    const fs::path shards = fresh_folder("weights_hash_shards");
+    fs::copy(kGoldens / "sharded", shards);
+    CHECK(Checkpoint::open(shards).content_hash() == sharded);
+    std::ofstream(shards / "model.safetensors.index.json", std::ios::app) << "\n";
+    CHECK(Checkpoint::open(shards).content_hash() != sharded);
+  }
+
+  TEST_CASE("digests are kept for the next start") {
+    const DigestCache digests(fresh_folder("weights_digests"));
+    const Sha256 hash = Checkpoint::open(kGoldens / "sharded").content_hash(digests);
+    CHECK(Checkpoint::open(kGoldens / "sharded").content_hash() == hash);
+    const OpenFile shard(kGoldens / "sharded/model-00001-of-00002.safetensors");
+    CHECK(digests.find(shard.stamp()) == shard.sha256());
+    digests.keep(shard.stamp(), Sha256{});
+    CHECK(Checkpoint::open(kGoldens / "sharded").content_hash(digests) != hash);
   }
 
   TEST_CASE("threads may ask for the hash at once") {
     const Checkpoint checkpoint = Checkpoint::open(kGoldens / "single");
-    std::vector<Hash128> hashes(4);
+    std::vector<Sha256> hashes(4);
     std::vector<std::thread> threads;
-    for (Hash128& hash : hashes) {
+    for (Sha256& hash : hashes) {
       threads.emplace_back([&] { hash = checkpoint.content_hash(); });
     }
     for (std::thread& thread : threads) thread.join();
     CHECK(std::count(hashes.begin(), hashes.end(), hashes[0]) == 4);
+  }
+
+  TEST_CASE("a file that is written while it is open is named") {
+    const fs::path folder = fresh_folder("weights_changed");
+    const fs::path path = folder / "model.safetensors";
+    const std::string text = read_text_file(kGoldens / "single/model.safetensors");
+    write(path, text);
+    const Checkpoint checkpoint = Checkpoint::open(folder);
+    CHECK_FALSE(checkpoint.find_changed_file().has_value());
+    wait_for_clock();
+    SUBCASE("grown") {
+      std::ofstream(path, std::ios::app) << "x";
+      CHECK(checkpoint.find_changed_file() ==
+            path.string() + " changed while it is in use; run again with files that nobody writes");
+      CHECK_THROWS_AS(checkpoint.content_hash(), Error);
+    }
+    SUBCASE("cut short, and read") {
+      fs::resize_file(path, 0);
+      touch(checkpoint, "codes.u8");
+      CHECK(checkpoint.find_changed_file().value().find("was cut short") != std::string::npos);
+      write(path, text);  // what is mapped stays lost
+      CHECK(checkpoint.find_changed_file().has_value());
+    }
+    SUBCASE("written with size and time put back") {
+      checkpoint.content_hash();
+      const auto time = fs::last_write_time(path);
+      std::string other = text;
+      other.back() = static_cast<char>(other.back() ^ 1);
+      rewrite_in_place(path, other);
+      fs::last_write_time(path, time);
+      CHECK(checkpoint.find_changed_file().has_value());
+      rewrite_in_place(path, text);
+      fs::last_write_time(path, time);
+      CHECK(checkpoint.find_changed_file().has_value());  // in between, anything was read
+    }
+    SUBCASE("renamed, linked and given another mode, it is the same") {
+      checkpoint.content_hash();
+      fs::rename(path, folder / "other");
+      fs::create_hard_link(folder / "other", folder / "third");
+      fs::permissions(folder / "third", fs::perms::owner_read);
+      write(path, "another file under the name");
+      CHECK_FALSE(checkpoint.find_changed_file().has_value());
+      CHECK_FALSE(checkpoint.find_changed_file().has_value());
+    }
+    SUBCASE("renamed before there is a digest, it may have been written") {
+      fs::rename(path, folder / "other");
+      CHECK(checkpoint.find_changed_file().has_value());
+    }
   }
 
   TEST_CASE("a view stays where it is when the checkpoint moves") {

@@ -2,6 +2,7 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <random>
@@ -30,9 +31,34 @@ constexpr QuantisedFormat kFormats[] = {QuantisedFormat::kInt8, QuantisedFormat:
                                         QuantisedFormat::kInt4, QuantisedFormat::kNf4};
 
 // How far a value may be from its weight, in scales: half a step, and nf4's widest gap, 0.304,
-// halved; beside them the roundings of scale, offset and division.
+// halved, with the codebook's rounding to bf16; beside them the roundings of scale, offset and
+// division.
 double worst_in_scales(QuantisedFormat format) {
-  return (format == QuantisedFormat::kNf4 ? 0.153 : 0.5) + 1e-4;
+  return (format == QuantisedFormat::kNf4 ? 0.15190 + 0.00164 : 0.5) + 1e-4;
+}
+
+// bitsandbytes' decision tree (csrc/kernels.cu, dQuantizeNF4), as published: the midpoints by the
+// bits of the code.
+unsigned published_nf4_code(float x) {
+  if (x > 0.03979014977812767F) {
+    if (x > 0.3893125355243683F) {
+      if (x > 0.6427869200706482F) return x > 0.8614784181118011F ? 15 : 14;
+      return x > 0.5016634166240692F ? 13 : 12;
+    }
+    if (x > 0.2035212516784668F) return x > 0.2920137718319893F ? 11 : 10;
+    return x > 0.1202552504837513F ? 9 : 8;
+  }
+  if (x > -0.33967943489551544F) {
+    if (x > -0.13791173323988914F) return x > -0.045525018125772476F ? 7 : 6;
+    return x > -0.23460740596055984F ? 5 : 4;
+  }
+  if (x > -0.6106329262256622F) return x > -0.4599952697753906F ? 3 : 2;
+  return x > -0.8480964004993439F ? 1 : 0;
+}
+
+unsigned code_of(const QuantisedMatrix& matrix, std::int64_t row, std::int64_t column) {
+  const std::uint8_t both = matrix.codes.as<std::uint8_t>()[row * matrix.codes.dim(1) + column / 2];
+  return column % 2 == 0 ? both & 15u : both >> 4u;
 }
 
 }  // namespace
@@ -94,6 +120,47 @@ TEST_CASE("zeros and constants stay what they are") {
       CHECK(matrix.value(0, k) == 0);
       CHECK(std::abs(matrix.value(1, k) - 0.25F) <= 0.25F * 0x1p-22F);
     }
+  }
+}
+
+TEST_CASE("nf4's codes and scales are bitsandbytes'") {
+  constexpr std::int64_t kRows = 200;
+  constexpr std::int64_t kColumns = 256;
+  const Tensor weights = random_rows(kRows, kColumns);
+  const QuantisedMatrix matrix = quantise(weights.view(), QuantisedFormat::kNf4);
+  for (std::int64_t n = 0; n < kRows; ++n) {
+    for (std::int64_t first = 0; first < kColumns; first += 64) {
+      const float* const block = weights.as<float>() + n * kColumns + first;
+      float largest = 0;
+      for (int k = 0; k < 64; ++k) largest = std::max(largest, std::abs(block[k]));
+      REQUIRE(matrix.scales.as<float>()[n * matrix.num_groups() + first / 64] == largest);
+      const float reciprocal = 1.0F / largest;
+      for (int k = 0; k < 64; ++k) {
+        REQUIRE(code_of(matrix, n, first + k) == published_nf4_code(block[k] * reciprocal));
+      }
+    }
+  }
+}
+
+TEST_CASE("an nf4 weight at a midpoint of two values has the lower code") {
+  constexpr float kMidpoints[] = {
+      -0.8480964004993439F,  -0.6106329262256622F,  -0.4599952697753906F,   -0.33967943489551544F,
+      -0.23460740596055984F, -0.13791173323988914F, -0.045525018125772476F, 0.03979014977812767F,
+      0.1202552504837513F,   0.2035212516784668F,   0.2920137718319893F,    0.3893125355243683F,
+      0.5016634166240692F,   0.6427869200706482F,   0.8614784181118011F};
+  Tensor row(DType::kF32, {1, 46});
+  row.as<float>()[0] = 1.0F;  // the scale
+  for (int i = 0; i < 15; ++i) {
+    row.as<float>()[1 + 3 * i] = std::nextafter(kMidpoints[i], -1.0F);
+    row.as<float>()[2 + 3 * i] = kMidpoints[i];
+    row.as<float>()[3 + 3 * i] = std::nextafter(kMidpoints[i], 1.0F);
+  }
+  const QuantisedMatrix matrix = quantise(row.view(), QuantisedFormat::kNf4);
+  for (unsigned i = 0; i < 15; ++i) {
+    CAPTURE(i);
+    CHECK(code_of(matrix, 0, 1 + 3 * i) == i);
+    CHECK(code_of(matrix, 0, 2 + 3 * i) == i);
+    CHECK(code_of(matrix, 0, 3 + 3 * i) == i + 1);
   }
 }
 

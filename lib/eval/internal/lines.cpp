@@ -1,7 +1,11 @@
 #include "eval/internal/lines.h"
 
+#include <iostream>
+#include <iterator>
+
 #include "base/error.h"
 #include "base/mapped_file.h"
+#include "records/file_name.h"
 
 namespace caption::eval {
 namespace {
@@ -13,33 +17,60 @@ MappedFile open_reference(const std::filesystem::path& path) {
   try {
     return MappedFile(path);
   } catch (const Error& error) {
+    if (is_of_machine(error.code())) throw;
     throw Error(ErrorCode::kBadReference, error.what());
   }
 }
 
-}  // namespace
+std::string read_standard_input() {
+  std::string text{std::istreambuf_iterator<char>(std::cin), std::istreambuf_iterator<char>()};
+  if (std::cin.bad()) throw Error(ErrorCode::kBadReference, "standard input: cannot be read");
+  return text;
+}
 
-void for_each_line(const std::filesystem::path& path,
-                   const std::function<void(const Line&)>& visit) {
-  const MappedFile file = open_reference(path);
-  std::string_view rest(reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size());
-  if (rest.substr(0, kByteOrderMark.size()) == kByteOrderMark) {
-    rest.remove_prefix(kByteOrderMark.size());
-  }
+void for_each_line_of(std::string_view rest, const std::string& input, Problems& problems,
+                      const std::function<void(const Line&)>& visit) {
+  rest = without_byte_order_mark(rest);
   for (std::size_t number = 1; !rest.empty(); ++number) {
     const std::size_t newline = rest.find('\n');
     std::string_view text = rest.substr(0, newline);
     rest.remove_prefix(newline == std::string_view::npos ? rest.size() : newline + 1);
     if (!text.empty() && text.back() == '\r') text.remove_suffix(1);
     if (text.find_first_not_of(" \t\r") == std::string_view::npos) continue;
-    const std::string name = path.string() + ":" + std::to_string(number);
+    const std::string name = input + ":" + std::to_string(number);
     if (text.size() > kMaxLineBytes) {
-      throw Error(ErrorCode::kBadReference, name + ": a line of " + std::to_string(text.size()) +
-                                                " bytes; at most " + std::to_string(kMaxLineBytes) +
-                                                " are expected");
+      problems.add(name + ": a line of " + std::to_string(text.size()) + " bytes; at most " +
+                   std::to_string(kMaxLineBytes) + " are expected");
+      continue;
     }
-    visit(Line{text, name, newline == std::string_view::npos});
+    try {
+      visit(Line{text, name, newline == std::string_view::npos});
+    } catch (const Error& error) {
+      problems.add(error.what());
+    }
   }
+}
+
+}  // namespace
+
+std::string input_name(const std::filesystem::path& path) {
+  return path == kStandardInput ? std::string("standard input")
+                                : records::escape_file_name(path.string());
+}
+
+std::string_view without_byte_order_mark(std::string_view text) {
+  if (text.starts_with(kByteOrderMark)) text.remove_prefix(kByteOrderMark.size());
+  return text;
+}
+
+void for_each_line(const std::filesystem::path& path, Problems& problems,
+                   const std::function<void(const Line&)>& visit) {
+  if (path == kStandardInput) {
+    return for_each_line_of(read_standard_input(), input_name(path), problems, visit);
+  }
+  const MappedFile file = open_reference(path);
+  for_each_line_of({reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size()},
+                   input_name(path), problems, visit);
 }
 
 }  // namespace caption::eval

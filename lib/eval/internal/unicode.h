@@ -14,6 +14,11 @@ bool is_nfc(std::string_view text);
 char32_t to_lower(char32_t c);
 std::u32string to_lower(std::u32string text);
 
+// Full lower-casing as Python's str.lower(): U+0130 becomes two code points, and a capital sigma
+// that ends a word becomes U+03C2. Source: SpecialCasing.txt and section 3.13 of Unicode 14; the
+// conditional mappings of Lithuanian, Turkish and Azeri are not applied, as in Python.
+std::u32string to_lower_full(std::u32string_view text);
+
 bool is_space(char32_t c);                  // as Python's str.split()
 bool is_control(char32_t c);                // Cc
 bool is_ignorable(char32_t c);              // Default_Ignorable: joiners, variation selectors, BOM

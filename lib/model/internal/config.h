@@ -7,7 +7,6 @@
 #pragma once
 
 #include <cstdint>
-#include <filesystem>
 #include <string>
 #include <vector>
 
@@ -56,8 +55,9 @@ struct TextConfig {
 Activation parse_activation(const JsonObject& config, std::string_view key,
                             std::string_view fallback);
 ClipVisionConfig parse_clip_vision_config(const JsonObject& config);
-// `tied_fallback`: what the enclosing configuration says of tied embeddings.
-TextConfig parse_text_config(const JsonObject& config, bool tied_fallback = false);
+// Of a multi-modal model the text_config: it alone says whether embeddings are tied, whatever the
+// enclosing configuration does (transformers 4.57 tie_embeddings_and_encoder_decoder()).
+TextConfig parse_text_config(const JsonObject& config);
 
 // How many of the tower's layers to run so that its output is hidden_states[layer]; negative
 // indices count from the last layer's output, -1.
@@ -66,8 +66,7 @@ std::int64_t layers_to_run(const ClipVisionConfig& config, std::int64_t vision_f
 // Throws Error(kUnavailable) when `config` says that the weights are quantised.
 void reject_quantised(const JsonObject& config);
 
-// eos_token_id of generation_config.json when the folder has one that names any; else `fallback`.
-std::vector<std::int32_t> read_eos_ids(const std::filesystem::path& folder,
-                                       const std::vector<std::int32_t>& fallback);
+// eos_token_id: one, or a list; empty when there is none.
+std::vector<std::int32_t> parse_eos_ids(const JsonObject& config);
 
 }  // namespace caption::model

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -16,12 +17,32 @@
 
 namespace caption::model {
 
+// The configuration files of a folder that exist, sorted, by their contents.
+struct ConfigFolder {
+  struct File {
+    std::string name;
+    Sha256 digest;
+    friend bool operator==(const File&, const File&) = default;
+  };
+
+  std::filesystem::path path;
+  std::vector<File> files;
+  friend bool operator==(const ConfigFolder&, const ConfigFolder&) = default;
+};
+
+// Throws Error(model_file_code()) when a file cannot be read; kUnavailable naming the file when the
+// folder holds an adapter (LoRA): its captions are not those of the base model.
+ConfigFolder read_config_folder(const std::filesystem::path& folder);
+
 struct Parts {
   // First the weights: encoder and decoder borrow from them.
   std::vector<std::unique_ptr<WeightStore>> stores;
-  // Part of the model's identity beside the weights.
-  std::vector<std::filesystem::path> config_files;
+  // Part of the model's identity beside the weights; read before anything else of the folders is.
+  std::vector<ConfigFolder> configs;
   std::string settings;  // of a model that is put together by hand
+  DigestCache digests;   // of weight files
+  GenerationConfig generation;
+  bool is_demonstration = false;
   vision::PreprocessSpec preprocess;
   std::unique_ptr<VisionEncoder> encoder;
   std::unique_ptr<TransformerDecoder> decoder;
@@ -33,7 +54,7 @@ class PartsCaptionModel : public CaptionModel {
  public:
   // Throws Error(kBadModel) when the parts do not fit each other: frames of another size than the
   // tower's, vision tokens of another width than the decoder's, a tokenizer with more ids than the
-  // embedding has rows.
+  // embedding has rows. Also when a file is not what it was when the parts were read from it.
   explicit PartsCaptionModel(Parts parts);
 
   const vision::PreprocessSpec& preprocess_spec() const override { return parts_.preprocess; }
@@ -43,19 +64,19 @@ class PartsCaptionModel : public CaptionModel {
   const text::Tokenizer& tokenizer() const override { return *parts_.tokenizer; }
   std::vector<std::int32_t> eos_ids() const override { return parts_.eos_ids; }
   std::string default_prompt() const override;
-  // Reads every weight once.
-  Hash128 content_hash() const override;
   std::int64_t weight_bytes() const override;
+  bool is_demonstration() const override { return parts_.is_demonstration; }
+  const GenerationConfig& generation_config() const override { return parts_.generation; }
+  Sha256 content_hash() const override;
+  std::optional<std::string> find_changed_file() const override;
 
  private:
   Parts parts_;
 };
 
-// The configuration and identity files of a folder that exist, sorted.
-std::vector<std::filesystem::path> list_config_files(const std::filesystem::path& folder);
-
-// One per family; open_model() and open_composed() choose.
+// One per family; open_model() chooses. `parts` has digests and configs.
 std::unique_ptr<CaptionModel> open_llava_next_video(const std::filesystem::path& folder,
-                                                    const JsonObject& config, WeightType type);
+                                                    const JsonObject& config, WeightType type,
+                                                    Parts parts);
 
 }  // namespace caption::model

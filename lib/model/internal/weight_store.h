@@ -52,8 +52,6 @@ class WeightStore {
   std::string find_prefix(std::span<const std::string_view> prefixes,
                           std::string_view anchor) const;
 
-  // Mapped memory that packed matrices were made from leaves the process, however it was touched.
-  void release_packed_sources() const;
   // The checkpoint's tensors that packed matrices were made from: nothing reads them again.
   std::span<const ConstView> packed_sources() const { return packed_sources_; }
 

@@ -3,7 +3,10 @@
 
 #include <atomic>
 #include <cstdint>
+#include <exception>
+#include <functional>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <thread>
@@ -13,7 +16,9 @@
 #include "backend/stream.h"
 #include "base/byte_queue.h"
 #include "base/clock.h"
+#include "base/open_file.h"
 #include "engine/engine.h"
+#include "pipeline/internal/claims.h"
 #include "pipeline/internal/spoken_text.h"
 #include "pipeline/pipeline.h"
 #include "pipeline/vision_cache.h"
@@ -22,51 +27,119 @@
 
 namespace caption::pipeline {
 
+// A caption that a clip is to be given.
+struct Task {
+  std::size_t prompt = 0;  // of Options::prompts
+  Hash128 claim = {};      // to be released when its record is written
+  bool is_claimed = false;
+  std::string moved_from = {};  // Record::moved_from
+};
+
+// A clip that waited for a caption which turned out to be there.
+struct Waiting {
+  Follower follower;
+  std::size_t prompt = 0;
+};
+
 // One clip on its way, for one prompt or several. The record, of what its captions have in common,
 // is filled in as it goes; with an error in it, the stages that follow pass it on as it is.
 struct Job {
   records::Record record;
-  std::vector<std::size_t> prompts;  // of Options::prompts
-  std::int64_t start_us = 0;         // when decoding began
-  bool is_skipped = false;           // no video, and nobody said so: counted, not recorded
+  Origin origin = Origin::kNamed;
+  std::string content;      // stands for the clip's bytes: see content_of()
+  std::vector<Task> tasks;  // the captions to be made
+  // Found under another name: to be written as they are. Then those of `waiting` are looked up.
+  std::vector<records::Record> ready;
+  std::vector<Waiting> waiting;
+  std::int64_t num_found = 0;     // captions that the sink holds already
+  std::int64_t found_failed = 0;  // of these, records of failures
+  std::int64_t start_us = 0;      // when decoding began
+  bool is_skipped = false;        // no video, and nobody said so: counted, not recorded
+  bool is_cancelled = false;
   std::optional<Hash128> cache_key;  // where its vision tokens are to be kept
   // Between decode and vision: one of the two.
   video::Clip clip;
   std::optional<SeenClip> seen;
-  std::vector<engine::Request> requests;  // between vision and engine, by prompts
+  std::string suspicion;                  // suspicion_of_frames()
+  std::vector<engine::Request> requests;  // between vision and engine, by tasks
 
-  bool is_over() const { return is_skipped || record.error.has_value(); }
+  // Nothing is left to compute.
+  bool is_over() const { return is_skipped || record.error.has_value() || tasks.empty(); }
 };
 
 using JobQueue = ByteQueue<Job>;
 
 void set_failed(records::Record& record, ErrorCode code, const std::string& message);
 
+// Runs work(). What it throws becomes the record's error: `who` names the clip and what was being
+// done, and stands before messages that do not begin with the clip's path.
+void guard(records::Record& record, const std::string& who, const std::function<void()>& work);
+
+// SHA-256, or place, size and time where it is unknown; empty when neither is.
+std::string content_of(const records::Record& record);
+
+// Throws Error(kBadModel) when a file that the model may still read was changed: what it computes
+// is no longer what its hash says.
+void require_same_model(const model::CaptionModel& model);
+
+// The first exception that a thread of a stage could not put into a record. Thread-safe.
+class Breakdown {
+ public:
+  void set(std::exception_ptr error) {
+    const std::lock_guard lock(mutex_);
+    if (error_ == nullptr) error_ = std::move(error);
+  }
+  void rethrow() const {
+    const std::lock_guard lock(mutex_);
+    if (error_ != nullptr) std::rethrow_exception(error_);
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  std::exception_ptr error_;
+};
+
+// What the stages share.
+struct Shared {
+  const Options& options;
+  records::RecordSink& sink;
+  VisionCache* cache = nullptr;  // may be null
+  Claims claims = {};
+  Breakdown breakdown = {};
+};
+
 // Reads clips on threads of its own and closes `out` after the last. The destructor
 // waits for them. `options.stop` ends it early.
 class DecodeStage {
  public:
-  // `cache` may be null.
-  DecodeStage(const std::vector<Input>& inputs, const Options& options, VisionCache* cache,
-              JobQueue& out);
+  // Starts as many threads as the system gives, with a warning when they are fewer than wanted.
+  // Throws Error(kOutOfMemory) when there is none.
+  DecodeStage(const InputList& inputs, Shared& shared, JobQueue& out);
   ~DecodeStage();
   std::int64_t busy_us() const { return busy_us_.load(); }
   std::int64_t cache_us() const { return cache_us_.load(); }
+  std::int64_t identity_us() const { return identity_us_.load(); }
   std::int64_t num_seen_before() const { return num_seen_before_.load(); }
 
  private:
   void work();
-  Job read(const Input& input);
-  void look_up(const Input& input, Job& job);
-  void decode(const Input& input, Job& job);
+  void read_inputs();
+  Job read(std::size_t input);
+  void read_file(const std::filesystem::path& path, Job& job);
+  void identify(const OpenFile& file, Job& job);
+  void plan(Job& job);
+  void look_up(Job& job);
+  void decode(const OpenFile& file, Job& job);
+  void require_unchanged(const OpenFile& file, const records::Record& record) const;
 
-  const std::vector<Input>& inputs_;
+  const InputList& inputs_;
+  Shared& shared_;
   const Options& options_;
-  VisionCache* const cache_;
   JobQueue& out_;
   std::atomic<std::size_t> next_input_{0};
   std::atomic<std::int64_t> busy_us_{0};
   std::atomic<std::int64_t> cache_us_{0};
+  std::atomic<std::int64_t> identity_us_{0};
   std::atomic<std::int64_t> num_seen_before_{0};
   std::atomic<int> num_working_;
   std::vector<std::thread> threads_;
@@ -75,22 +148,24 @@ class DecodeStage {
 // Turns frames into requests on one thread with its own pool, and closes `out` after the last.
 class VisionStage {
  public:
-  // `cache` may be null.
-  VisionStage(model::CaptionModel& model, const Options& options, VisionCache* cache, JobQueue& in,
-              JobQueue& out);
+  // Throws Error(kOutOfMemory) when its threads cannot be started.
+  VisionStage(model::CaptionModel& model, Shared& shared, JobQueue& in, JobQueue& out);
   ~VisionStage();
   std::int64_t busy_us() const { return busy_us_.load(); }
 
  private:
   void work();
-  void prepare(Stream& stream, Job& job);
-  SeenClip encode(Stream& stream, Job& job);
+  void prepare(Job& job);
+  SeenClip encode(Job& job);
+  sampling::SamplingParams sampling_of(const Job& job, const std::string& prompt) const;
 
   model::CaptionModel& model_;
+  Shared& shared_;
   const Options& options_;
-  VisionCache* const cache_;
   JobQueue& in_;
   JobQueue& out_;
+  ThreadPool pool_;
+  Stream stream_;
   std::atomic<std::int64_t> busy_us_{0};
   std::thread thread_;
 };
@@ -98,8 +173,7 @@ class VisionStage {
 // The last stage, on the caller's thread: submits requests, steps the engine, writes records.
 class EngineStage {
  public:
-  EngineStage(model::CaptionModel& model, const Options& options, records::RecordSink& sink,
-              JobQueue& in, const std::vector<Input>& inputs);
+  EngineStage(model::CaptionModel& model, Shared& shared, JobQueue& in, const InputList& inputs);
 
   Ending run();
   const Progress& progress() const { return progress_; }
@@ -109,8 +183,12 @@ class EngineStage {
   // A caption that is being written.
   struct Caption {
     records::Record record;
+    Task task = {};
+    std::string suspicion = {};  // of its frames
+    Origin origin = Origin::kNamed;
+    bool is_skipped = false;
     std::int64_t start_us = 0;
-    std::unique_ptr<SpokenText> text;  // when somebody hears it, or a string may stop it
+    std::unique_ptr<SpokenText> text = nullptr;  // when somebody hears it, or a string may stop it
   };
 
   bool is_cancelled() const { return options_.stop->load(); }
@@ -120,12 +198,17 @@ class EngineStage {
   void take(Job job);
   void submit(engine::Request request, Caption caption);
   void finish(engine::Completion completion);
-  void write(Caption& caption);
+  // Writes the caption's record, or counts the file as skipped; then those of equal clips.
+  void end(Caption& caption);
+  void copy(const Caption& caption, const Follower& follower);
+  void write(const records::Record& record);
+  void count(const records::Record& record);
+  void warn(const records::Record& record);
   void report();
 
   model::CaptionModel& model_;
+  Shared& shared_;
   const Options& options_;
-  records::RecordSink& sink_;
   JobQueue& in_;
   ThreadPool pool_;
   Stream stream_;
@@ -135,7 +218,8 @@ class EngineStage {
   Stopwatch watch_;
   bool batch_is_running_ = false;
   bool reader_gone_ = false;
-  std::string last_warning_;
+  std::string last_warning_;  // with the clip's name
+  std::int64_t num_warnings_ = 0;
 };
 
 }  // namespace caption::pipeline

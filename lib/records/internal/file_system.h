@@ -5,6 +5,8 @@
 #include <string_view>
 #include <utility>
 
+#include "base/error.h"
+
 namespace caption::records {
 
 // Owns a file descriptor; -1 is none.
@@ -20,14 +22,20 @@ class Descriptor {
   int number_;
 };
 
-// Writes all of `text`, in one write() unless the system takes less. 0, or errno.
+// The code of an output that cannot be opened, read or written, whatever a clip would have:
+// kOutOfMemory for want of memory or descriptors, else kIo.
+ErrorCode output_error_code(int error_number);
+
+// Writes all of `text`, in one write() unless the system takes less; waits for the reader of a pipe
+// that is full, also where the descriptor does not wait by itself. 0, or errno.
 int write_whole(int descriptor, std::string_view text);
 
-// Makes a rename in `folder` survive a power cut. Throws Error(kIo).
+// Makes a rename in `folder` survive a power cut. Throws Error as output_error_code().
 void sync_folder(const std::filesystem::path& folder);
 
 // Replaces `path` whole or not at all: temporary file beside it, fsync, rename, fsync of the
-// folder. Throws Error(kIo); the old file then stands as it was.
+// folder. Throws Error as output_error_code(); the old file then stands as it was, unless only the
+// last step failed.
 void write_file_atomically(const std::filesystem::path& path, std::string_view text);
 
 }  // namespace caption::records

@@ -17,12 +17,11 @@ namespace {
 // Far above the largest published vocabulary (2^18), and small enough for a table.
 constexpr std::int64_t kMaxTokenId = (1 << 20) - 1;
 
-// A model folder's file that cannot be read is the model's fault, not a clip's.
 std::string read_model_file(const std::filesystem::path& path) {
   try {
     return read_text_file(path);
   } catch (const Error& error) {
-    throw Error(ErrorCode::kBadModel, error.what());
+    throw Error(model_file_code(error.code()), error.what());
   }
 }
 

@@ -1,6 +1,7 @@
 // video/internal/decoder.h: packets in, whole frames out.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <limits>
@@ -15,12 +16,18 @@ class Decoder {
  public:
   using OnFrame = std::function<void(AVFrame& frame)>;
 
+  // What becomes of damage that libav would conceal without marking the frame. kReport: it is an
+  // error, but so are faults of parameter sets and messages that harm no picture, and then the
+  // frame is lost. kConceal: every frame that libav can make something of is shown.
+  enum class Damage { kReport, kConceal };
+
   // The threads that a decoder of this codec uses where `num_threads` are offered.
   static int threads_for(AVCodecID codec, int num_threads);
 
   // For the video stream of `input`, of which it keeps nothing. Throws Error(kNoFrames) when this
-  // libav has no decoder for the codec.
-  Decoder(Input& input, int num_threads);
+  // libav has no decoder for the codec, and Error(kOutOfMemory), as send() and drain() do, when
+  // there is not enough memory or no thread can be started.
+  Decoder(Input& input, int num_threads, Damage damage);
 
   // Hands one packet over; `on_frame` sees the frames that are ready, in presentation order and
   // possibly packets later. A frame that libav reports as damaged is counted, not shown.
@@ -34,8 +41,8 @@ class Decoder {
   enum class Unreferenced { kDecode, kSkip };
   void set_unreferenced(Unreferenced choice);
 
-  // Damaged frames shown before `pts` are dropped without being counted: leading pictures of the
-  // group where decoding began.
+  // Decoding begins at the keyframe shown at `pts`: damaged frames shown before are leading
+  // pictures of its group and dropped without being counted.
   void expect_damage_before(std::int64_t pts) { whole_from_pts_ = pts; }
 
   AVCodecID codec() const { return codec_->codec_id; }
@@ -45,10 +52,32 @@ class Decoder {
 
  private:
   void receive(const OnFrame& on_frame);
+  // Throws Error(kOutOfMemory) when `status`, which libav returned, or an allocation of a picture
+  // says so.
+  void check_memory(int status) const;
+  [[noreturn]] void fail_for_memory() const;
+  // Calls libav and notes whether an allocation failed on this thread.
+  template <class Call>
+  int watched(Call&& call);
+  // Counts damage. Throws Error(kOutOfMemory) where an allocation has failed before, which decoders
+  // pass over and then take for damage of the stream.
+  void count_error();
+  bool is_false_start(const AVFrame& frame) const;
 
+  // What the decoder's threads, which end before it does, share with it.
+  struct PictureMemory {
+    bool must_be_blank = false;
+    // Whether libav could not allocate a picture: its decoders conceal that as they conceal damage.
+    std::atomic<bool> is_lacking = false;
+  };
+  static int get_picture_memory(AVCodecContext* codec, AVFrame* frame, int flags);
+
+  std::string name_;  // of the file, for messages
+  PictureMemory picture_memory_;
   CodecPtr codec_;
   FramePtr frame_;
   std::int64_t num_errors_ = 0;
+  bool has_seen_enomem_ = false;
   std::int64_t whole_from_pts_ = std::numeric_limits<std::int64_t>::min();
 };
 

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <filesystem>
 #include <memory>
 
 #include "video/internal/av.h"
@@ -12,13 +11,12 @@
 namespace caption::video {
 
 // Every packet that comes back is checked against the index. Where seeking does not lead to the
-// place the index names, the file is opened anew and read up to it: slower, never wrong.
+// place the index names, the file is read anew from its start: slower, never wrong.
 class PacketReader {
  public:
-  // `input` stands behind its last packet, as build_frame_index leaves it. `index` and `stop` must
-  // outlive the reader.
-  PacketReader(const std::filesystem::path& path, std::unique_ptr<Input> input,
-               const FrameIndex& index, const StopCondition& stop);
+  // `input` stands behind its last packet, as build_frame_index leaves it. `index` must outlive the
+  // reader.
+  PacketReader(std::unique_ptr<Input> input, const FrameIndex& index);
 
   // Makes packets[first] the next one. Throws Error(kDecode) when the file has changed meanwhile,
   // and as Input.
@@ -35,10 +33,8 @@ class PacketReader {
   bool try_read(AVPacket& packet);
   void reopen();
 
-  std::filesystem::path path_;
   std::unique_ptr<Input> input_;
   const FrameIndex& index_;
-  const StopCondition& stop_;
   PacketPtr pending_;  // read while seeking, not yet given out; empty when size is 0
   std::int64_t next_;  // place in the index of the packet that read() gives
   bool can_seek_ = true;

@@ -2,11 +2,11 @@
 #pragma once
 
 #include <cstdint>
-#include <filesystem>
 #include <memory>
 #include <optional>
 #include <vector>
 
+#include "base/open_file.h"
 #include "video/clip.h"
 #include "video/internal/frame_index.h"
 #include "video/internal/input.h"
@@ -34,7 +34,7 @@ struct SampledFrames {
 
 // What both ways need; the references outlive the call.
 struct ReadJob {
-  const std::filesystem::path& path;
+  const OpenFile& file;
   const ReadOptions& options;
   const StopCondition& stop;
   const FrameIndex& index;
@@ -54,7 +54,34 @@ std::vector<Target> make_targets(const std::vector<std::int64_t>& samples);
 // Of the declaration; 25 per second where there is none.
 AVRational frame_rate(const AVStream& stream);
 
-// `pts` ascending, in the stream's time base; a last duration of 0 means unknown.
+// The times of frames in the order shown, as one line that ascends. A frame without a time follows
+// the frame before it, and none is shown before its predecessor. In formats whose times may start
+// anew (MPEG-TS files that were joined), a jump is no time that anybody watches: the frame before
+// it is shown as long as the one before that.
+class FrameTimes {
+ public:
+  explicit FrameTimes(Input& input);
+
+  // In the stream's time base; AV_NOPTS_VALUE when unknown.
+  void add(std::int64_t pts);
+  // Ascending, in the stream's time base.
+  const std::vector<std::int64_t>& pts() const { return pts_; }
+  // Then libav's guesses of the frame rate and of a packet's duration are wrong too.
+  bool has_jumped() const { return has_jumped_; }
+
+ private:
+  bool is_jump(std::int64_t step) const;
+
+  bool may_jump_;
+  bool has_jumped_ = false;
+  std::int64_t longest_step_;    // of a picture that stays, in ticks
+  std::int64_t longest_return_;  // of times that are only out of order, in ticks
+  std::int64_t frame_ticks_;     // how long the frame before the last was shown
+  std::int64_t shift_ = 0;       // added to the stream's times since the last jump
+  std::vector<std::int64_t> pts_;
+};
+
+// `pts` as of FrameTimes; a last duration of 0 means unknown.
 Timeline make_timeline(const std::vector<std::int64_t>& pts, std::int64_t last_duration,
                        const AVStream& stream);
 

@@ -7,6 +7,7 @@
 
 #include "video/clip.h"
 #include "video/internal/av.h"
+#include "video/read_clip.h"
 
 namespace caption::video {
 
@@ -40,15 +41,17 @@ struct Size {
 // The size with square pixels: the smaller side is widened. An absurd or missing ratio is ignored.
 Size square_pixel_size(Size size, AVRational sample_aspect_ratio);
 
-// Converts frames of one stream. Colour matrix and range are honoured; what a file leaves open is
-// taken as players do: BT.601 below 720 lines, BT.709 from there on, limited range.
-// HDR transfer curves are not tone-mapped. Used by one thread at a time.
+// Converts frames of one stream. Colour matrix and range are honoured. A range that the file leaves
+// open is limited, except in the pixel formats that are full by definition; a matrix that it leaves
+// open, or that libswscale does not know, is the one given. HDR transfer curves are not
+// tone-mapped. Used by one thread at a time.
 class RgbConverter {
  public:
-  // `name` is the file's, for messages.
-  RgbConverter(const AVStream& stream, std::string name);
+  // `name` is the file's, for messages; `untagged` is for pictures without a colour matrix.
+  RgbConverter(const AVStream& stream, std::string name, ColorMatrix untagged);
 
-  // Fills width, height and rgb of the result. Throws Error(kDecode) when libswscale cannot.
+  // Fills width, height and rgb of the result. Throws Error(kDecode) when libswscale cannot, and
+  // Error(kOutOfMemory).
   Frame convert(const AVFrame& frame);
 
  private:
@@ -71,6 +74,7 @@ class RgbConverter {
   static Frame turn(Picture picture, const Orientation& orientation);
 
   std::string name_;
+  ColorMatrix untagged_;
   Orientation orientation_;
   AVRational sample_aspect_ratio_;
   ScalerPtr scaler_;  // of the frame before; frames of a stream are mostly alike

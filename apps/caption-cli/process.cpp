@@ -1,0 +1,111 @@
+#include "process.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <csignal>
+#include <exception>
+#include <iostream>
+#include <new>
+#include <string_view>
+#include <system_error>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "exit_codes.h"
+#include "records/file_name.h"
+#include "write_text.h"
+
+namespace caption::cli {
+namespace {
+
+void open_standard_descriptors() {
+  for (const int wanted : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
+    if (::fcntl(wanted, F_GETFD) >= 0 || errno != EBADF) continue;
+    // open() gives the lowest free number, which is `wanted`: those below are open by now.
+    // Whoever writes results to a closed stdout is told so: it cannot be written to.
+    if (::open("/dev/null", wanted == STDERR_FILENO ? O_WRONLY : O_RDONLY) != wanted) {
+      ::_exit(kExitUnavailable);  // no descriptor is left, and nowhere to say it
+    }
+  }
+}
+
+// The message with control characters and invalid bytes escaped. Names that are escaped already,
+// as those of records are, stay as they are: no part without a backslash holds an escape.
+std::string one_line(std::string_view message) {
+  std::string out;
+  for (;;) {
+    const std::size_t backslash = message.find('\\');
+    out += records::escape_file_name(message.substr(0, backslash));
+    if (backslash == std::string_view::npos) return out;
+    out += '\\';
+    message.remove_prefix(backslash + 1);
+  }
+}
+
+int fail_out_of_memory() {
+  log(LogLevel::kError, "caption-cli",
+      "out of memory; use a smaller model, batch or --max-pixels, or fewer --threads");
+  return kExitUnavailable;
+}
+
+// As report_exception(), but throws when there is no memory for the message.
+int try_to_report_exception() {
+  try {
+    throw;
+  } catch (const Error& error) {
+    const bool is_about_stdout = error.code() == ErrorCode::kIo && !std::cout;
+    if (is_about_stdout && stdout_reader_is_gone()) return kExitInterrupted;
+    return fail(error.what(), exit_code_of(error.code()));
+  } catch (const std::system_error& error) {
+    const ErrorCode code = error_code_of_errno(error.code().value());
+    const bool lacks_memory = code == ErrorCode::kOutOfMemory;  // or threads, or descriptors
+    return fail(std::string(error.what()) + (lacks_memory ? "; lower --threads" : ""),
+                exit_code_of(lacks_memory ? code : ErrorCode::kIo));
+  } catch (const std::bad_alloc&) {
+    return fail_out_of_memory();
+  } catch (const std::exception& error) {
+    return fail(std::string("internal error: ") + error.what(), kExitInternal);
+  } catch (...) {
+    return fail("internal error: an exception of an unknown type", kExitInternal);
+  }
+}
+
+[[noreturn]] void end_process() {
+  if (std::current_exception() == nullptr) {
+    // The standard library's functions that may not throw end here without a bad_alloc to be seen.
+    if (errno == ENOMEM) ::_exit(fail_out_of_memory());
+    log(LogLevel::kError, "caption-cli", "internal error: terminated");
+    ::_exit(kExitInternal);
+  }
+  try {
+    throw;
+  } catch (...) {
+    ::_exit(report_exception());
+  }
+}
+
+}  // namespace
+
+void prepare_process() {
+  open_standard_descriptors();
+  std::signal(SIGPIPE, SIG_IGN);
+  std::signal(SIGXFSZ, SIG_IGN);
+  std::set_terminate(&end_process);
+}
+
+int fail(const std::string& message, int exit_code) {
+  log(LogLevel::kError, "caption-cli", one_line(message));
+  return exit_code;
+}
+
+int report_exception() noexcept {
+  try {
+    return try_to_report_exception();
+  } catch (...) {
+    return fail_out_of_memory();
+  }
+}
+
+}  // namespace caption::cli

@@ -1,0 +1,65 @@
+#include "config/identity.h"
+
+#include <algorithm>
+#include <initializer_list>
+
+#include "backend/cpu_tier.h"
+#include "config/fields.h"
+#include "video/read_clip.h"
+
+namespace caption::config {
+namespace {
+
+// Names the layout of what is hashed: another one, another number.
+constexpr std::string_view kVisionFormat = "caption-cli vision 2";
+constexpr std::string_view kPagesFormat = "caption-cli pages 2";
+
+// Every option that affects one of `kinds`.
+Settings select(const Preset& preset, std::initializer_list<Affects> kinds) {
+  Settings out;
+  for (const FieldValue& field : list_values(preset)) {
+    if (std::find(kinds.begin(), kinds.end(), field.affects) == kinds.end()) continue;
+    out.emplace_back(field.key, field.value);
+  }
+  return out;
+}
+
+Hash128 fold(std::string_view format, const Settings& settings, const Sha256& model_hash) {
+  Sha256Hasher hasher;
+  hasher.update_string(format);
+  hasher.update_string(model_hash.hex());
+  for (const Settings& part : {arithmetic(), settings}) {
+    for (const auto& [name, value] : part) {
+      hasher.update_string(name);
+      hasher.update_string(value);
+    }
+  }
+  return hasher.digest().short_key();
+}
+
+}  // namespace
+
+Settings arithmetic() {
+  return {{"arithmetic.device", "cpu " + std::string(cpu_tier_name(choose_cpu_tier()))},
+          {"arithmetic.revision", std::string(numerics_revision())},
+          {"arithmetic.libraries", video::library_versions()}};
+}
+
+Hash128 vision_identity(const Preset& preset, const Sha256& model_hash) {
+  return fold(kVisionFormat, select(preset, {Affects::kPixels, Affects::kPages}), model_hash);
+}
+
+Hash128 page_identity(const Preset& preset, const Sha256& model_hash) {
+  return fold(kPagesFormat, select(preset, {Affects::kPages}), model_hash);
+}
+
+Settings caption_settings(const Preset& preset, const Sha256& model_hash) {
+  Settings out = {{"model", model_hash.hex()}};
+  for (auto& setting : arithmetic()) out.push_back(std::move(setting));
+  for (auto& setting : select(preset, {Affects::kPixels, Affects::kPages, Affects::kTokens})) {
+    if (setting.first != "generation.prompt") out.push_back(std::move(setting));
+  }
+  return out;
+}
+
+}  // namespace caption::config

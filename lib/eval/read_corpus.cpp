@@ -1,0 +1,318 @@
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <functional>
+#include <set>
+#include <system_error>
+#include <unordered_map>
+#include <utility>
+
+#include "base/error.h"
+#include "base/json.h"
+#include "base/mapped_file.h"
+#include "eval/corpus.h"
+#include "eval/internal/lines.h"
+#include "records/file_name.h"
+
+namespace caption::eval {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Far beyond any caption; ROUGE-L and METEOR grow with the square of the length.
+constexpr std::size_t kMaxTextBytes = 32u << 10;
+
+[[noreturn]] void fail(const std::string& message) {
+  throw Error(ErrorCode::kBadReference, message);
+}
+
+void require_text_size(const std::string& text, const std::string& where) {
+  if (text.size() <= kMaxTextBytes) return;
+  fail(where + ": a text of " + std::to_string(text.size()) + " bytes; captions of at most " +
+       std::to_string(kMaxTextBytes) + " are expected");
+}
+
+bool is_blank(const std::string& text) {
+  return text.find_first_not_of(" \t\r\n") == std::string::npos;
+}
+
+void require_reference(const std::string& text, const std::string& where) {
+  if (is_blank(text)) fail(where + ": the reference is blank; give it a text or remove it");
+  require_text_size(text, where);
+}
+
+JsonObject parse_line(const Line& line) {
+  try {
+    return JsonObject::parse(line.text, line.name, ErrorCode::kBadReference);
+  } catch (const Error& error) {
+    if (!line.is_torn) throw;
+    fail(std::string(error.what()) +
+         "; this last line has no newline at its end and seems torn: resume the run that wrote "
+         "it, or remove the line");
+  }
+}
+
+std::string require_video(const JsonObject& object) {
+  std::string video = object.require_string("video");
+  if (video.empty()) fail(object.name() + ": \"video\" is empty");
+  return video;
+}
+
+// Calls `read` for every line of JSON. A table of comma-separated values, as `run --format csv`
+// writes it, is one problem, not one for each of its lines.
+void for_each_object(const fs::path& path, Problems& problems,
+                     const std::function<void(const JsonObject&, const Line&)>& read) {
+  bool is_first = true;
+  bool is_csv = false;
+  for_each_line(path, problems, [&](const Line& line) {
+    if (is_first) is_csv = line.text.starts_with("video,");
+    if (is_csv && is_first) {
+      problems.add(line.name + ": comma-separated values; eval reads JSON lines, which `run` " +
+                   "writes with --format jsonl");
+    }
+    is_first = false;
+    if (!is_csv) read(parse_line(line), line);
+  });
+}
+
+References read_reference_lines(const fs::path& path, Problems& problems) {
+  References references;
+  for_each_object(path, problems, [&](const JsonObject& object, const Line& line) {
+    ReferenceEntry entry{require_video(object), object.get_strings("captions"), line.name};
+    if (object.has("caption")) {
+      if (!entry.captions.empty()) fail(line.name + ": has both \"caption\" and \"captions\"");
+      entry.captions.push_back(object.require_string("caption"));
+    }
+    if (entry.captions.empty()) {
+      fail(line.name + ": no reference; expected \"captions\": [\"...\"] or \"caption\": \"...\"");
+    }
+    for (const std::string& text : entry.captions) require_reference(text, line.name);
+    references.entries.push_back(std::move(entry));
+  });
+  return references;
+}
+
+// Follows links to folders; a folder that was listed already, by whatever name, is left out.
+std::vector<fs::path> label_files(const fs::path& root) {
+  std::vector<fs::path> all;
+  std::vector<fs::path> in_labels;
+  std::error_code error;
+  std::set<fs::path> listed = {fs::canonical(root, error)};
+  fs::recursive_directory_iterator it(root, fs::directory_options::follow_directory_symlink, error);
+  for (; !error && it != fs::recursive_directory_iterator(); it.increment(error)) {
+    std::error_code ignored;
+    if (it->is_directory(ignored)) {
+      const bool is_new = listed.insert(fs::canonical(it->path(), ignored)).second;
+      if (!is_new) it.disable_recursion_pending();
+      continue;
+    }
+    if (it->path().extension() != ".json") continue;
+    all.push_back(it->path());
+    if (it->path().parent_path().filename() == "labels") in_labels.push_back(it->path());
+  }
+  if (error) fail(input_name(root) + ": cannot be listed: " + error.message());
+  std::vector<fs::path>& chosen = in_labels.empty() ? all : in_labels;
+  std::sort(chosen.begin(), chosen.end());
+  return chosen;
+}
+
+ReferenceEntry read_label(const fs::path& path, std::string_view field) {
+  const std::string name = input_name(path);
+  const std::string text = read_text_file(path);
+  const JsonObject label =
+      JsonObject::parse(without_byte_order_mark(text), name, ErrorCode::kBadReference);
+  const std::optional<std::string> reference = label.find_string_at(field);
+  if (!reference) {
+    fail(name + ": nothing at \"" + std::string(field) + "\"; the file's keys are: " +
+         list_some(label.keys()) + " (choose with --reference-field)");
+  }
+  require_reference(*reference, name);
+  return {records::escape_file_name(path.stem().string()), {*reference}, name};
+}
+
+References read_label_folder(const fs::path& root, std::string_view field, Problems& problems) {
+  References references;
+  references.is_label_folder = true;
+  for (const fs::path& path : label_files(root)) {
+    try {
+      references.entries.push_back(read_label(path, field));
+    } catch (const Error& error) {
+      if (is_of_machine(error.code())) throw;
+      problems.add(error.what());
+    }
+  }
+  return references;
+}
+
+// The text at `dotted_path`; empty when it is not there, or is no text (a file that `run` did not
+// write may use the key for something else).
+std::string text_at(const JsonObject& object, std::string_view dotted_path) {
+  try {
+    return object.find_string_at(dotted_path).value_or(std::string());
+  } catch (const Error&) {
+    return {};
+  }
+}
+
+CaptionEntry read_caption(const JsonObject& object, const Line& line) {
+  constexpr std::array<std::string_view, 5> kStatuses = {"ok", "truncated", "looped", "suspicious",
+                                                         "failed"};
+  CaptionEntry entry{require_video(object), {}, false, line.name};
+  entry.prompt = object.get_string("prompt", "");
+  const std::string status = object.get_string("status", "ok");
+  if (std::find(kStatuses.begin(), kStatuses.end(), status) == kStatuses.end()) {
+    fail(line.name + ": status is " + json_quote(status) +
+         "; expected ok, truncated, looped, suspicious or failed");
+  }
+  entry.is_failed = status == "failed";
+  entry.is_suspicious = status == "suspicious";
+  if (!entry.is_failed) entry.caption = object.require_string("caption");
+  require_text_size(entry.caption, line.name);
+  return entry;
+}
+
+// Who a record is about: what decides whether a later record replaces it.
+struct Identity {
+  std::string path;     // "file.path"; empty in records that lack it
+  std::string content;  // "id"; likewise
+};
+
+// The last records of an append-only file. A record is of the same clip as an earlier one when
+// both answer the same prompt and have the same "file.path" or, where one of them has none, the
+// same "video". A record with "moved_from" also replaces the one of the same content under that
+// name.
+class LastRecords {
+ public:
+  void add(const JsonObject& object, CaptionEntry entry) {
+    const Identity identity{text_at(object, "file.path"), text_at(object, "id")};
+    if (const std::string old = text_at(object, "moved_from"); !old.empty()) {
+      remove(find(entry.prompt, old, old), identity.content);
+    }
+    const std::size_t same = find(entry.prompt, identity.path, entry.video);
+    if (same != kNone) remove(same, {});
+    const std::size_t place = entries_.size();
+    if (!identity.path.empty()) by_path_[key(entry.prompt, identity.path)] = place;
+    by_video_[key(entry.prompt, entry.video)] = place;
+    entries_.push_back(std::move(entry));
+    identities_.push_back(identity);
+    is_superseded_.push_back(false);
+  }
+
+  Captions finish() {
+    Captions captions;
+    for (std::size_t i = 0; i < entries_.size(); ++i) {
+      if (is_superseded_[i]) {
+        ++captions.num_superseded;
+      } else {
+        captions.entries.push_back(std::move(entries_[i]));
+      }
+    }
+    return captions;
+  }
+
+ private:
+  static constexpr std::size_t kNone = static_cast<std::size_t>(-1);
+  using Places = std::unordered_map<std::string, std::size_t>;
+
+  static std::string key(const std::string& prompt, const std::string& name) {
+    return prompt + std::string(1, '\0') + name;
+  }
+
+  // The latest record of the clip; kNone when there is none.
+  std::size_t find(const std::string& prompt, const std::string& path,
+                   const std::string& video) const {
+    if (!path.empty()) {
+      const auto found = by_path_.find(key(prompt, path));
+      if (found != by_path_.end()) return found->second;
+    }
+    const auto found = by_video_.find(key(prompt, video));
+    if (found == by_video_.end()) return kNone;
+    const std::string& other = identities_[found->second].path;
+    const bool is_another_file = !path.empty() && !other.empty() && path != other && path != video;
+    return is_another_file ? kNone : found->second;
+  }
+
+  // Leaves the record when both contents are known and differ.
+  void remove(std::size_t place, const std::string& content) {
+    if (place == kNone) return;
+    const std::string& other = identities_[place].content;
+    if (!content.empty() && !other.empty() && content != other) return;
+    is_superseded_[place] = true;
+  }
+
+  std::vector<CaptionEntry> entries_;
+  std::vector<Identity> identities_;  // by place in entries_
+  std::vector<bool> is_superseded_;   // likewise
+  Places by_path_;
+  Places by_video_;
+};
+
+}  // namespace
+
+void Problems::add(std::string message) {
+  if (shown_.size() < kMaxShown) shown_.push_back(std::move(message));
+  ++count_;
+}
+
+void Problems::throw_if_any() const {
+  if (count_ == 0) return;
+  if (count_ == 1) fail(shown_.front());
+  std::string message = std::to_string(count_) + " lines or files cannot be used: ";
+  for (std::size_t i = 0; i < shown_.size(); ++i) message += (i == 0 ? "" : "; ") + shown_[i];
+  const std::int64_t num_hidden = count_ - static_cast<std::int64_t>(shown_.size());
+  if (num_hidden > 0) message += "; and " + std::to_string(num_hidden) + " more";
+  fail(message);
+}
+
+References read_references(const fs::path& path, std::string_view label_field, Problems& problems) {
+  const std::int64_t num_before = problems.count();
+  References references;
+  try {
+    std::error_code ignored;
+    const bool is_folder = path != kStandardInput && fs::is_directory(path, ignored);
+    references = is_folder ? read_label_folder(path, label_field, problems)
+                           : read_reference_lines(path, problems);
+    if (references.entries.empty() && problems.count() == num_before) {
+      fail(input_name(path) + ": holds no reference; expected " +
+           (references.is_label_folder ? "label files (*.json)" : "lines of JSON"));
+    }
+  } catch (const Error& error) {
+    if (is_of_machine(error.code())) throw;
+    problems.add(error.what());
+  }
+  return references;
+}
+
+References read_references(const fs::path& path, std::string_view label_field) {
+  Problems problems;
+  References references = read_references(path, label_field, problems);
+  problems.throw_if_any();
+  return references;
+}
+
+Captions read_captions(const fs::path& path, Problems& problems) {
+  const std::int64_t num_before = problems.count();
+  LastRecords records;
+  try {
+    for_each_object(path, problems, [&](const JsonObject& object, const Line& line) {
+      records.add(object, read_caption(object, line));
+    });
+  } catch (const Error& error) {
+    if (is_of_machine(error.code())) throw;
+    problems.add(error.what());
+  }
+  Captions captions = records.finish();
+  if (captions.entries.empty() && problems.count() == num_before) {
+    problems.add(input_name(path) + ": holds no caption; expected lines of JSON");
+  }
+  return captions;
+}
+
+Captions read_captions(const fs::path& path) {
+  Problems problems;
+  Captions captions = read_captions(path, problems);
+  problems.throw_if_any();
+  return captions;
+}
+
+}  // namespace caption::eval

@@ -1,0 +1,118 @@
+#include "model/generation_config.h"
+
+#include <array>
+#include <limits>
+#include <string_view>
+#include <system_error>
+
+#include "base/json.h"
+#include "model/internal/config.h"
+
+namespace caption::model {
+namespace {
+
+// Keys that change what transformers generates, with the number that turns them off; those without
+// one are off when they are null or absent.
+struct UnsupportedKey {
+  const char* name;
+  std::optional<double> off;
+};
+constexpr std::array kUnsupported = {
+    UnsupportedKey{"bad_words_ids", {}},
+    UnsupportedKey{"begin_suppress_tokens", {}},
+    UnsupportedKey{"diversity_penalty", 0.0},
+    UnsupportedKey{"epsilon_cutoff", 0.0},
+    UnsupportedKey{"eta_cutoff", 0.0},
+    UnsupportedKey{"exponential_decay_length_penalty", {}},
+    UnsupportedKey{"forced_bos_token_id", {}},
+    UnsupportedKey{"forced_eos_token_id", {}},
+    UnsupportedKey{"guidance_scale", 1.0},
+    UnsupportedKey{"min_p", 0.0},
+    UnsupportedKey{"num_beam_groups", 1.0},
+    UnsupportedKey{"penalty_alpha", 0.0},
+    UnsupportedKey{"sequence_bias", {}},
+    UnsupportedKey{"stop_strings", {}},
+    UnsupportedKey{"suppress_tokens", {}},
+    UnsupportedKey{"typical_p", 1.0},
+};
+
+// One of the file's numbers, within [min, max] or, where `is_open`, within (min, max].
+struct Limits {
+  double min;
+  double max;
+  bool is_open = false;
+};
+
+std::optional<double> find_number(const JsonObject& config, std::string_view key, Limits limits) {
+  if (!config.has(key)) return std::nullopt;
+  const double value = config.get_double(key, 0);
+  const bool is_above = limits.is_open ? value > limits.min : value >= limits.min;
+  if (is_above && value <= limits.max) return value;
+  throw Error(ErrorCode::kBadModel,
+              config.name() + ": " + std::string(key) + " is " + json_number(value) +
+                  "; expected a number " + (limits.is_open ? "above " : "from ") +
+                  json_number(limits.min) + (limits.is_open ? " and up to " : " to ") +
+                  json_number(limits.max));
+}
+
+std::optional<std::int64_t> find_count(const JsonObject& config, std::string_view key,
+                                       std::int64_t min, std::int64_t max) {
+  if (!config.has(key)) return std::nullopt;
+  return config.require_int(key, min, max);
+}
+
+std::optional<GenerationConfig::EarlyStopping> find_early_stopping(const JsonObject& config) {
+  using EarlyStopping = GenerationConfig::EarlyStopping;
+  constexpr std::string_view kKey = "early_stopping";
+  if (!config.has(kKey)) return std::nullopt;
+  try {
+    return config.get_bool(kKey, false) ? EarlyStopping::kTrue : EarlyStopping::kFalse;
+  } catch (const Error&) {
+    if (config.get_string(kKey, "") == "never") return EarlyStopping::kNever;
+    throw;
+  }
+}
+
+bool is_in_effect(const JsonObject& config, const UnsupportedKey& key) {
+  if (!config.has(key.name)) return false;
+  return !key.off || config.get_double(key.name, *key.off) != *key.off;
+}
+
+bool is_null(const JsonObject& config, std::string_view key) {
+  for (const std::string& name : config.keys()) {
+    if (name == key) return !config.has(key);
+  }
+  return false;
+}
+
+}  // namespace
+
+GenerationConfig read_generation_config(const std::filesystem::path& folder) {
+  const std::filesystem::path path = folder / "generation_config.json";
+  std::error_code ignored;
+  if (!std::filesystem::exists(path, ignored)) return {};
+  const JsonObject json = JsonObject::open(path, ErrorCode::kBadModel);
+  constexpr std::int64_t kMaxTokens = 1 << 16;
+  GenerationConfig config;
+  config.file = path.string();
+  config.eos_ids = parse_eos_ids(json);
+  if (json.has("do_sample")) config.do_sample = json.get_bool("do_sample", false);
+  config.temperature = find_number(
+      json, "temperature", {.min = 0, .max = 10, .is_open = config.do_sample.value_or(false)});
+  config.top_p = find_number(json, "top_p", {.min = 0, .max = 1});
+  config.top_k = is_null(json, "top_k") ? 0 : find_count(json, "top_k", 0, 1 << 20);
+  config.repetition_penalty =
+      find_number(json, "repetition_penalty", {.min = 0, .max = 10, .is_open = true});
+  config.no_repeat_ngram_size = find_count(json, "no_repeat_ngram_size", 0, 1024);
+  config.num_beams = find_count(json, "num_beams", 1, 64);
+  config.length_penalty = find_number(json, "length_penalty", {.min = -10, .max = 10});
+  config.early_stopping = find_early_stopping(json);
+  config.min_new_tokens = find_count(json, "min_new_tokens", 0, kMaxTokens);
+  config.max_new_tokens = find_count(json, "max_new_tokens", 1, kMaxTokens);
+  for (const UnsupportedKey& key : kUnsupported) {
+    if (is_in_effect(json, key)) config.unsupported.emplace_back(key.name);
+  }
+  return config;
+}
+
+}  // namespace caption::model

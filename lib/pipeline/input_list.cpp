@@ -1,0 +1,112 @@
+#include "pipeline/input_list.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <limits>
+#include <system_error>
+#include <utility>
+
+#include "base/error.h"
+#include "base/hash.h"
+
+namespace caption::pipeline {
+namespace {
+
+constexpr std::size_t kBlockBytes = 1u << 20;
+constexpr std::size_t kFirstSlots = 1u << 6;
+
+std::uint32_t hash_of(std::string_view spelling) {
+  return static_cast<std::uint32_t>(hash_string(spelling).low);
+}
+
+}  // namespace
+
+InputList::InputList() : slots_(kFirstSlots) {
+  std::error_code error;
+  // Of a working folder that is gone, relative paths are compared among themselves.
+  working_folder_ = std::filesystem::current_path(error).string();
+}
+
+InputList::AddResult InputList::add(std::string_view path, Origin origin) {
+  CAPTION_CHECK(path.find('\0') == std::string_view::npos, "a path with a NUL");
+  normalise(path, spelling_);
+  const std::uint32_t hash = hash_of(spelling_);
+  if (find_slot(spelling_, hash).entry != 0) return AddResult::kDuplicate;
+  if (entries_.size() + 1 >= std::numeric_limits<std::uint32_t>::max()) {
+    throw Error(ErrorCode::kUsage, "more than 4 billion paths in one run; split the list");
+  }
+  if (4 * (entries_.size() + 1) > 3 * slots_.size()) grow_table();
+  Slot& slot = find_slot(spelling_, hash);
+  append(path, origin);
+  slot = {.hash = hash, .entry = static_cast<std::uint32_t>(entries_.size())};
+  return AddResult::kAdded;
+}
+
+std::size_t InputList::size_bytes() const {
+  return sizeof(*this) + block_bytes_ + blocks_.capacity() * sizeof(blocks_[0]) +
+         entries_.capacity() * sizeof(entries_[0]) + slots_.capacity() * sizeof(Slot) +
+         working_folder_.capacity() + spelling_.capacity() + other_spelling_.capacity();
+}
+
+char* InputList::allocate(std::size_t size_bytes) {
+  if (size_bytes > free_bytes_) {
+    const std::size_t block_bytes = std::max(size_bytes, kBlockBytes);
+    blocks_.emplace_back(new char[block_bytes]);  // not zeroed: pages are taken as they are written
+    block_bytes_ += block_bytes;
+    free_ = blocks_.back().get();
+    free_bytes_ = block_bytes;
+  }
+  free_bytes_ -= size_bytes;
+  return std::exchange(free_, free_ + size_bytes);
+}
+
+void InputList::append(std::string_view path, Origin origin) {
+  char* const entry = allocate(path.size() + 2);
+  entry[0] = static_cast<char>(origin);
+  std::copy(path.begin(), path.end(), entry + 1);
+  entry[path.size() + 1] = '\0';
+  entries_.push_back(entry);
+}
+
+void InputList::grow_table() {
+  std::vector<Slot> old(2 * slots_.size());
+  old.swap(slots_);
+  const std::size_t mask = slots_.size() - 1;
+  for (const Slot& slot : old) {
+    if (slot.entry == 0) continue;
+    std::size_t at = slot.hash & mask;
+    while (slots_[at].entry != 0) at = (at + 1) & mask;
+    slots_[at] = slot;
+  }
+}
+
+InputList::Slot& InputList::find_slot(std::string_view spelling, std::uint32_t hash) {
+  const std::size_t mask = slots_.size() - 1;
+  for (std::size_t at = hash & mask;; at = (at + 1) & mask) {
+    Slot& slot = slots_[at];
+    if (slot.entry == 0) return slot;
+    if (slot.hash != hash) continue;
+    normalise(path(slot.entry - 1), other_spelling_);
+    if (other_spelling_ == spelling) return slot;
+  }
+}
+
+void InputList::normalise(std::string_view path, std::string& out) const {
+  out.clear();
+  if (!path.starts_with('/')) out = working_folder_;
+  while (out.ends_with('/')) out.pop_back();  // the root
+  std::size_t at = 0;
+  while (at < path.size()) {
+    const std::size_t end = std::min(path.find('/', at), path.size());
+    const std::string_view component = path.substr(at, end - at);
+    if (!component.empty() && component != ".") {
+      out += '/';
+      out += component;
+    }
+    at = end + 1;
+  }
+  // With a slash at its end a path names a folder and nothing else.
+  if (path.ends_with('/') || path.ends_with("/.") || path == ".") out += '/';
+}
+
+}  // namespace caption::pipeline

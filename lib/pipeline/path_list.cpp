@@ -1,0 +1,92 @@
+// Lists of paths as other programs write them: one a line, or each before a NUL.
+#include <poll.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <vector>
+
+#include "base/error.h"
+#include "pipeline/find_videos.h"
+
+namespace caption::pipeline {
+namespace {
+
+constexpr std::size_t kReadBytes = 64u << 10;
+constexpr std::size_t kMaxPathBytes = 1u << 20;
+constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
+
+// Bytes read; 0 at the end of the list.
+std::size_t read_some(const PathList& list, std::vector<char>& buffer) {
+  for (;;) {
+    const ssize_t count = ::read(list.descriptor, buffer.data(), buffer.size());
+    if (count >= 0) return static_cast<std::size_t>(count);
+    if (errno == EAGAIN || errno == EWOULDBLOCK) {
+      pollfd readable{.fd = list.descriptor, .events = POLLIN, .revents = 0};
+      ::poll(&readable, 1, -1);
+    } else if (errno != EINTR) {
+      throw Error(ErrorCode::kIo,
+                  list.name + ": cannot read the list of paths: " + describe_errno(errno));
+    }
+  }
+}
+
+// Collects the bytes of one path after the other.
+class PathSplitter {
+ public:
+  PathSplitter(const PathList& list, const std::function<void(std::string_view)>& visit)
+      : list_(list), visit_(visit) {}
+
+  void take(std::string_view bytes) {
+    for (;;) {
+      const std::size_t end = bytes.find(list_.separator);
+      path_ += bytes.substr(0, end);
+      if (path_.size() > kMaxPathBytes) {
+        throw Error(ErrorCode::kUsage,
+                    where() + " has more than 1 MiB, so it is no path; is this a list?");
+      }
+      if (end == std::string_view::npos) return;
+      finish_path();
+      bytes.remove_prefix(end + 1);
+    }
+  }
+
+  void finish_path() {
+    std::string_view path = path_;
+    if (list_.separator == '\n') {
+      if (num_paths_ == 0 && path.starts_with(kByteOrderMark)) {
+        path.remove_prefix(kByteOrderMark.size());
+      }
+      if (path.ends_with('\r')) path.remove_suffix(1);
+      if (path.find('\0') != std::string_view::npos) {
+        throw Error(ErrorCode::kUsage,
+                    where() +
+                        " holds a NUL byte; -0 is for paths that end in NUL bytes, and text "
+                        "in UTF-16 must become UTF-8");
+      }
+    }
+    if (!path.empty()) visit_(path);
+    path_.clear();
+    ++num_paths_;
+  }
+
+ private:
+  std::string where() const { return list_.name + ": line " + std::to_string(num_paths_ + 1); }
+
+  const PathList& list_;
+  const std::function<void(std::string_view)>& visit_;
+  std::string path_;
+  std::int64_t num_paths_ = 0;  // empty ones included
+};
+
+}  // namespace
+
+void read_path_list(const PathList& list, const std::function<void(std::string_view)>& visit) {
+  PathSplitter splitter(list, visit);
+  std::vector<char> buffer(kReadBytes);
+  while (const std::size_t count = read_some(list, buffer)) splitter.take({buffer.data(), count});
+  splitter.finish_path();
+}
+
+}  // namespace caption::pipeline

@@ -1,0 +1,70 @@
+#include "records/internal/run_memory.h"
+
+#include <optional>
+#include <utility>
+
+#include "base/error.h"
+#include "base/open_file.h"
+#include "records/file_name.h"
+#include "records/internal/record_index.h"
+
+namespace caption::records {
+namespace {
+
+constexpr std::size_t kMaxBytes = 64u << 20;
+
+}  // namespace
+
+bool is_gone(const Record& record) {
+  if (!record.file.has_value()) return false;
+  const std::filesystem::path path = unescape_file_name(record.file->path);
+  const std::optional<FileStamp> now = stamp_of(path);
+  if (!now.has_value() || now->size_bytes != record.file->size_bytes) return true;
+  if (now->modified_ns == record.file->modified_ns || record.id.empty()) return false;
+  try {
+    return OpenFile(path).sha256().hex() != record.id;  // it may only have been touched
+  } catch (const Error&) {
+    return false;
+  }
+}
+
+Record under_new_name(Record record, const ClipIdentity& clip, const std::string& video) {
+  const std::string old_path = record.file.has_value() ? record.file->path : record.video;
+  if (old_path == clip.file.path) {  // its own, of before it was another file for a while
+    record.moved_from.clear();
+  } else if (is_gone(record)) {
+    record.moved_from = old_path;
+  } else {
+    record.copy_of = old_path;
+    record.moved_from.clear();
+    record.decode_ms = record.vision_ms = record.first_token_ms = record.total_ms = 0;
+  }
+  record.video = video;
+  record.file = clip.file;
+  if (!clip.id.empty()) record.id = clip.id;
+  return record;
+}
+
+Earlier RunMemory::find(const ClipIdentity& clip, const std::string& video,
+                        std::string_view prompt) const {
+  const ClipKeys keys = keys_of(clip, prompt);
+  const std::lock_guard lock(mutex_);
+  const auto found = lines_.find(keys.content != Hash128{} ? keys.content : keys.times);
+  if (found == lines_.end()) return {};
+  Record record = under_new_name(parse_json_line(found->second), clip, video);
+  return {.kind = Earlier::Kind::kElsewhere, .record = std::move(record)};
+}
+
+void RunMemory::add(const Record& record) {
+  if (record.status == Status::kFailed) return;
+  const ClipKeys keys = keys_of(record);
+  const Hash128 key = keys.content != Hash128{} ? keys.content : keys.times;
+  if (key == Hash128{}) return;
+  std::string line = to_json_line(record);
+  const std::lock_guard lock(mutex_);
+  if (size_bytes_ + line.size() > kMaxBytes) return;
+  size_bytes_ += line.size();
+  lines_.emplace(key, std::move(line));
+}
+
+}  // namespace caption::records

@@ -1,0 +1,109 @@
+#include "records/internal/same_run.h"
+
+#include <algorithm>
+#include <optional>
+#include <vector>
+
+#include "base/error.h"
+#include "base/mapped_file.h"
+#include "records/internal/lines.h"
+
+namespace caption::records {
+namespace {
+
+// Begin of the names of settings that say what records were made again with.
+constexpr std::string_view kRetriedWith = "retried_with.";
+
+bool begins_with_one_of(const std::string& name, const std::vector<std::string>& begins) {
+  return std::any_of(begins.begin(), begins.end(),
+                     [&](const std::string& begin) { return name.starts_with(begin); });
+}
+
+Manifest without(Manifest manifest, const std::vector<std::string>& begins) {
+  std::erase_if(manifest.settings,
+                [&](const auto& setting) { return begins_with_one_of(setting.first, begins); });
+  return manifest;
+}
+
+}  // namespace
+
+bool note_retry(const Retry& retry, Manifest& there, const Manifest& now) {
+  if (retry.statuses.empty()) return false;
+  std::string changes;
+  for (const auto& setting : now.settings) {
+    const bool is_changed =
+        begins_with_one_of(setting.first, retry.changeable) &&
+        std::find(there.settings.begin(), there.settings.end(), setting) == there.settings.end();
+    if (is_changed) changes += " " + setting.first + "=" + setting.second;
+  }
+  if (changes.empty()) return false;
+  std::string statuses;
+  for (const Status status : retry.statuses) {
+    statuses += (statuses.empty() ? "" : ",") + std::string(status_name(status));
+  }
+  const std::string name = std::string(kRetriedWith) + settings_key(now);
+  const bool is_noted = std::any_of(there.settings.begin(), there.settings.end(),
+                                    [&](const auto& setting) { return setting.first == name; });
+  if (is_noted) return false;
+  there.settings.emplace_back(name, statuses + ":" + changes);
+  return true;
+}
+
+std::set<std::string> accepted_keys(const Manifest& there) {
+  std::set<std::string> keys = {settings_key(without(there, {std::string(kRetriedWith)}))};
+  for (const auto& setting : there.settings) {
+    if (setting.first.starts_with(kRetriedWith)) {
+      keys.insert(setting.first.substr(kRetriedWith.size()));
+    }
+  }
+  return keys;
+}
+
+Manifest require_same_run(const std::filesystem::path& output, Format format,
+                          const Manifest& manifest, const Retry& retry) {
+  const std::filesystem::path path = manifest_path(output);
+  const std::optional<Manifest> there = read_manifest(path);
+  if (!there) {
+    throw Error(ErrorCode::kOutputConflict,
+                output.string() + ": exists, but has no manifest (" + path.filename().string() +
+                    "), so it is not known what its records were made with; give another -o" +
+                    (is_output(output) ? ", or --overwrite to start anew" : ""));
+  }
+  std::vector<std::string> ignored = {std::string(kRetriedWith)};
+  if (!retry.statuses.empty()) {
+    ignored.insert(ignored.end(), retry.changeable.begin(), retry.changeable.end());
+  }
+  const std::string differences =
+      describe_differences(without(*there, ignored), without(manifest, ignored));
+  if (!differences.empty()) {
+    throw Error(ErrorCode::kOutputConflict,
+                output.string() + ": belongs to a run with another configuration: " + differences +
+                    "; give another -o, or --overwrite to start anew");
+  }
+  if (format != Format::kJsonl) {
+    throw Error(ErrorCode::kOutputConflict,
+                output.string() + ": exists, and a " + std::string(format_name(format)) +
+                    " file cannot be resumed; use --format jsonl, another -o, or --overwrite");
+  }
+  return *there;
+}
+
+bool is_output(const std::filesystem::path& path) {
+  try {
+    if (read_manifest(manifest_path(path)).has_value()) return true;
+  } catch (const Error& error) {
+    if (is_of_machine(error.code())) throw;
+    return false;  // a file of that name that is no manifest: not ours
+  }
+  const MappedFile file(path);
+  const std::string_view text = as_text(file.bytes());
+  if (text.starts_with(format_header(Format::kCsv))) return true;
+  try {
+    parse_json_line(text.substr(0, text.find('\n')));
+    return true;
+  } catch (const Error&) {
+    return false;
+  }
+}
+
+}  // namespace caption::records

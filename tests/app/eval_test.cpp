@@ -1,0 +1,87 @@
+// `caption-cli eval` as a process: its inputs, exit codes and what it says.
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "tests/app/process.h"
+#include "tests/video/make_clip.h"
+
+namespace caption::test {
+namespace {
+
+const std::string kCaptions =
+    "{\"video\": \"1.mp4\", \"caption\": \"옛 글\"}\n"
+    "{\"video\": \"2.mp4\", \"caption\": \"넓은 바다\", \"status\": \"suspicious\"}\n"
+    "{\"video\": \"1.mp4\", \"caption\": \"푸른 하늘\"}\n";
+const std::string kReferences =
+    "{\"video\": \"1.mp4\", \"caption\": \"푸른 하늘\"}\r\n"
+    "{\"video\": \"2.mp4\", \"caption\": \"넓은 바다\"}\r\n";
+
+std::string file(const TemporaryFolder& folder, const std::string& name, const std::string& text) {
+  const std::string path = (folder.path() / name).string();
+  write_text(path, text);
+  return path;
+}
+
+Finished eval(std::vector<std::string> arguments, const std::string& input = "") {
+  arguments.insert(arguments.begin(), "eval");
+  arguments.insert(arguments.end(), {"--metrics", "bleu-4,chrf2", "--resamples", "10"});
+  return run_cli(arguments, input);
+}
+
+TEST_SUITE("app/eval") {
+  TEST_CASE("captions or references come from standard input, but not both") {
+    const TemporaryFolder folder;
+    const std::string captions = file(folder, "c.jsonl", kCaptions);
+    const std::string references = file(folder, "r.jsonl", kReferences);
+    const Finished plain = eval({captions, "--references", references});
+    CHECK(plain.exit_code == 0);
+    CHECK(plain.out.find("same clip and prompt: 1") != std::string::npos);
+    CHECK(plain.out.find("suspicious, scored like the others (1): 2.mp4") != std::string::npos);
+    CHECK(eval({"-", "--references", references}, kCaptions).out == plain.out);
+    CHECK(eval({captions, "--references", "-"}, kReferences).out == plain.out);
+    const Finished both = eval({"-", "--references", "-"}, kCaptions);
+    CHECK(both.exit_code == 2);
+    CHECK(both.err.find("cannot both come from standard input") != std::string::npos);
+    const Finished none = eval({"-", "--references", references}, "");
+    CHECK(none.exit_code == 3);
+    CHECK(none.err.find("standard input: holds no caption") != std::string::npos);
+  }
+
+  TEST_CASE("bad lines of both inputs are said in one go, and nothing is scored") {
+    const TemporaryFolder folder;
+    const std::string captions = file(folder, "c.jsonl", kCaptions + "{\"video\": 3}\n{\n");
+    const std::string references = file(folder, "r.jsonl", kReferences + "{\"video\": \"3\"}\n");
+    const Finished finished = eval({captions, "--references", references});
+    CHECK(finished.exit_code == 3);
+    CHECK(finished.out.empty());
+    CHECK(finished.err.find("3 lines or files") != std::string::npos);
+    for (const char* wanted : {"c.jsonl:4: ", "c.jsonl:5: ", "r.jsonl:3: no reference"}) {
+      CAPTURE(wanted);
+      CHECK(finished.err.find(wanted) != std::string::npos);
+    }
+    CHECK(std::count(finished.err.begin(), finished.err.end(), '\n') == 4);
+  }
+
+  TEST_CASE("a name that is escaped in its record is not escaped again") {
+    const TemporaryFolder folder;
+    const std::string captions =
+        file(folder, "c.jsonl", "{\"video\": \"a\\\\x0ab.mp4\", \"caption\": \"푸른 하늘\"}\n");
+    const std::string raw =
+        file(folder, "r.jsonl", "{\"video\": \"a\\nb.mp4\", \"caption\": \"푸른 하늘\"}\n");
+    const Finished found = eval({captions, "--references", raw, "--per-clip", "-"});
+    CHECK(found.exit_code == 0);
+    CHECK(found.out.find("\"video\": \"a\\\\x0ab.mp4\", \"status\": \"scored\"") !=
+          std::string::npos);
+    const std::string other =
+        file(folder, "o.jsonl", "{\"video\": \"c.mp4\", \"caption\": \"푸른 하늘\"}\n");
+    const Finished missed = eval({captions, "--references", other});
+    CHECK(missed.exit_code == 3);
+    CHECK(missed.err.find("captions are for a\\x0ab.mp4;") != std::string::npos);
+  }
+}
+
+}  // namespace
+}  // namespace caption::test

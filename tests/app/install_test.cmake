@@ -1,0 +1,52 @@
+# Run by ctest (CMakeLists.txt): an installed binary works wherever its prefix is moved, reads its own
+# presets and model, and holds no path of the tree it was built in.
+cmake_minimum_required(VERSION 3.24)
+
+# expect(CODE [ARGUMENT...]) runs the moved binary; its standard output is then in `output`.
+function(expect code)
+  execute_process(COMMAND ${moved}/${BINDIR}/caption-cli ${ARGN}
+    WORKING_DIRECTORY ${WORK_DIR} RESULT_VARIABLE result OUTPUT_VARIABLE text ERROR_VARIABLE errors)
+  if(NOT result EQUAL code)
+    message(FATAL_ERROR "caption-cli ${ARGN}: exit code ${result}, not ${code}\n${text}${errors}")
+  endif()
+  set(output "${text}" PARENT_SCOPE)
+endfunction()
+
+function(expect_output pattern)
+  if(NOT output MATCHES "${pattern}")
+    message(FATAL_ERROR "no \"${pattern}\" in\n${output}")
+  endif()
+endfunction()
+
+unset(ENV{CAPTION_PRESETS})
+unset(ENV{DESTDIR})
+file(REMOVE_RECURSE ${WORK_DIR})
+file(MAKE_DIRECTORY ${WORK_DIR})
+execute_process(COMMAND ${CMAKE_COMMAND} --install ${BUILD_DIR} --strip --prefix ${WORK_DIR}/installed
+  OUTPUT_QUIET COMMAND_ERROR_IS_FATAL ANY)
+set(moved ${WORK_DIR}/moved)
+file(RENAME ${WORK_DIR}/installed ${moved})
+set(resources ${moved}/${DATADIR}/caption-cli)
+
+# Sanitizers compile in where each of their checks stands.
+if(NOT SANITIZERS)
+  foreach(path ${SOURCE_DIR} ${BUILD_DIR})
+    execute_process(COMMAND grep -qF ${path} ${moved}/${BINDIR}/caption-cli RESULT_VARIABLE result)
+    if(NOT result EQUAL 1)
+      message(FATAL_ERROR "the installed binary holds the path ${path}")
+    endif()
+  endforeach()
+endif()
+
+# The preset's first line is its summary.
+file(READ ${resources}/presets/cpu.yaml preset)
+file(WRITE ${resources}/presets/cpu.yaml "# The preset of the moved prefix.\n${preset}")
+expect(0 presets)
+expect_output("The preset of the moved prefix")
+expect(0 run -q --frames 2 --max-new-tokens 4 ${SOURCE_DIR}/samples/videos/bridge-006-h264.mp4)
+expect_output("\"caption\":\"[^\"]")
+
+# Without its own resources it finds none: those of the source tree are out of its reach.
+file(REMOVE_RECURSE ${resources})
+expect(3 run -q ${SOURCE_DIR}/samples/videos/bridge-006-h264.mp4)
+file(REMOVE_RECURSE ${WORK_DIR})

@@ -1,0 +1,99 @@
+// What the files of a model's folder, beside its weights, do to a run.
+#include <doctest/doctest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "tests/app/process.h"
+#include "tests/video/make_clip.h"
+
+namespace caption::test {
+namespace {
+
+namespace fs = std::filesystem;
+
+// A copy of the demonstration model, and a preset that names it and nothing else.
+class OwnModel {
+ public:
+  OwnModel() {
+    fs::copy(fs::path(CAPTION_SOURCE_DIR) / "samples/demo-model", folder());
+    write_text(preset(), "model: " + folder().string() + "\n");
+  }
+
+  fs::path folder() const { return place_.path() / "model"; }
+  std::string preset() const { return (place_.path() / "mine.yaml").string(); }
+  void write(const char* name, const std::string& text) const { write_text(folder() / name, text); }
+  Finished run(std::vector<std::string> flags = {}) const {
+    flags.insert(flags.begin(),
+                 {"run", sample_video("city-000-h264.mp4").string(), "--preset", preset()});
+    return run_cli(flags);
+  }
+
+ private:
+  TemporaryFolder place_;
+};
+
+TEST_SUITE("app/model_folder") {
+  TEST_CASE("generation_config.json counts where preset and flags are silent") {
+    const OwnModel model;
+    model.write("generation_config.json", R"({"eos_token_id": 2, "max_new_tokens": 4})");
+    const Finished finished = model.run();
+    CHECK(finished.exit_code == 0);
+    CHECK(parse_records(finished.out).at(0).output_tokens == 4);
+    CHECK(finished.err.find("generation_config.json: max_new_tokens 4\n") != std::string::npos);
+    CHECK(parse_records(model.run({"--max-new-tokens", "6"}).out).at(0).output_tokens == 6);
+
+    const std::string shown = run_cli({"presets", "--show", model.preset()}).out;
+    const std::size_t line = shown.find("  max_new_tokens: 4  #");
+    REQUIRE(line != std::string::npos);
+    CHECK(shown.substr(line, shown.find('\n', line) - line)
+              .ends_with("from the model's generation_config.json"));
+  }
+
+  TEST_CASE("a generation_config.json with an impossible value is refused by file and key") {
+    const OwnModel model;
+    model.write("generation_config.json", R"({"top_p": 2})");
+    const Finished finished = model.run();
+    CHECK(finished.exit_code == 3);
+    CHECK(finished.err.find("model/generation_config.json: top_p is 2") != std::string::npos);
+  }
+
+  TEST_CASE("beams that generation_config.json asks for meet the same checks as flags") {
+    const OwnModel model;
+    model.write("generation_config.json", R"({"eos_token_id": 2, "num_beams": 3})");
+    const Finished finished = model.run({"--max-num-seqs", "2"});
+    CHECK(finished.exit_code == 2);
+    CHECK(finished.err.find("generation.num_beams is 3") != std::string::npos);
+  }
+
+  TEST_CASE("an adapter beside the weights is refused") {
+    const OwnModel model;
+    model.write("adapter_config.json", "{}");
+    const Finished finished = model.run();
+    CHECK(finished.exit_code == 4);
+    CHECK(finished.err.find("model/adapter_config.json: adapters (LoRA) are not supported") !=
+          std::string::npos);
+  }
+
+  TEST_CASE("digests of weights are kept in the cache folder") {
+    const TemporaryFolder cache;
+    const std::string model = (fs::path(CAPTION_SOURCE_DIR) / "samples/demo-model").string();
+    const auto inspect = [&] {
+      return run_cli({"inspect", model}, "", {{"XDG_CACHE_HOME", cache.path().string()}});
+    };
+    const Finished first = inspect();
+    CHECK(first.exit_code == 0);
+    const fs::path digests = cache.path() / "caption-cli/digests";
+    CHECK(std::distance(fs::directory_iterator(digests), fs::directory_iterator()) == 1);
+    CHECK(inspect().out == first.out);
+    // Without a folder it is computed, and nothing is said.
+    const Finished bare = run_cli({"inspect", model}, "", {{"XDG_CACHE_HOME", ""}, {"HOME", ""}});
+    CHECK(bare.out == first.out);
+    CHECK(bare.err == first.err);
+  }
+}
+
+}  // namespace
+}  // namespace caption::test

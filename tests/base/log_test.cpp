@@ -1,0 +1,70 @@
+// What is written to descriptor 2, byte for byte.
+#include "base/log.h"
+
+#include <doctest/doctest.h>
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <iterator>
+#include <string>
+
+namespace caption {
+namespace {
+
+namespace fs = std::filesystem;
+
+// What `write` leaves on stderr while that is a file.
+std::string stderr_of(const std::function<void()>& write) {
+  const fs::path path = fs::path(CAPTION_TEST_TMP) / "stderr";
+  const int before = ::dup(STDERR_FILENO);
+  const int file = ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+  REQUIRE(::dup2(file, STDERR_FILENO) >= 0);
+  write();
+  ::dup2(before, STDERR_FILENO);
+  ::close(before);
+  ::close(file);
+  std::ifstream text(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(text), {}};
+}
+
+TEST_SUITE("base/log") {
+  TEST_CASE("a line names its level and its module") {
+    CHECK(stderr_of([] { log_info("run", "2 clips"); }) == "run: 2 clips\n");
+    CHECK(stderr_of([] { log_warning("cache", "is full"); }) == "warning: cache: is full\n");
+    CHECK(stderr_of([] { log(LogLevel::kError, "cli", ""); }) == "error: cli: \n");
+    CHECK(stderr_of([] { log_debug("run", "below the level"); }).empty());
+    const std::string long_text(1 << 20, 'x');
+    CHECK(stderr_of([&] { log_info("run", long_text); }) == "run: " + long_text + "\n");
+  }
+
+  TEST_CASE("lines come above the status line, which stays the last") {
+    const std::string text = stderr_of([] {
+      set_status_line("1 of 2");
+      log_info("run", "something");
+      set_status_line("");
+      set_status_line("");
+    });
+    CHECK(text == "\r\033[K1 of 2\r\033[Krun: something\n1 of 2\r\033[K");
+  }
+
+  TEST_CASE("a line that stderr does not take is lost, and nothing else happens") {
+    static_assert(noexcept(log(LogLevel::kInfo, "run", "text")));
+    static_assert(noexcept(set_status_line("text")));
+    const int before = ::dup(STDERR_FILENO);
+    const int full = ::open("/dev/full", O_WRONLY | O_CLOEXEC);
+    REQUIRE(::dup2(full, STDERR_FILENO) >= 0);
+    log_info("run", "nobody reads this");
+    ::close(STDERR_FILENO);
+    log_info("run", "nor this");
+    ::dup2(before, STDERR_FILENO);
+    ::close(before);
+    ::close(full);
+    CHECK(stderr_of([] { log_info("run", "but this"); }) == "run: but this\n");
+  }
+}
+
+}  // namespace
+}  // namespace caption

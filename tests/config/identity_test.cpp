@@ -1,0 +1,75 @@
+// What decides the bits of a result: one fold over the declarations of all options.
+#include "config/identity.h"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <string>
+
+#include "config/fields.h"
+
+namespace caption::config {
+namespace {
+
+const Sha256 kModel = sha256_of(std::string_view("weights"));
+
+// Another value than the default for every option, as text.
+std::string other_value(const FieldValue& field) {
+  if (field.value == "true") return "false";
+  if (field.value == "false") return field.key == "generation.early_stopping" ? "never" : "true";
+  if (field.key == "device.type") return "cuda";
+  if (field.key == "quantization.weights") return "int8";
+  if (field.key == "quantization.kv_cache") return "int8";
+  if (field.key == "engine.batching") return "static";
+  if (field.key == "engine.attention") return "squeezed";
+  if (field.key == "video.sampling") return "linspace";
+  if (field.key == "video.color_matrix") return "bt709";
+  if (field.key == "device.memory_utilization") return "0.75";
+  if (field.key == "model.pooling" || field.key == "generation.temperature" ||
+      field.key == "generation.length_penalty" || field.key == "generation.repetition_penalty") {
+    return "2";
+  }
+  if (field.key == "engine.kv_cache_dir_bytes") return "4000000";
+  if (field.key == "engine.attention_threshold" || field.key == "generation.top_p") return "0.5";
+  const bool is_number = field.value.find_first_not_of("-.0123456789e") == std::string::npos;
+  if (!is_number || field.value.empty()) return "other";
+  return field.value == "32" ? "33" : "32";
+}
+
+TEST_SUITE("config/identity") {
+  TEST_CASE("each option changes the identities that its declaration names, and no others") {
+    const Preset base;
+    for (const FieldValue& field : list_values(base)) {
+      CAPTURE(field.key);
+      Preset changed;
+      apply_override(changed, {field.key, other_value(field), "test"});
+      const bool vision = vision_identity(base, kModel) != vision_identity(changed, kModel);
+      const bool pages = page_identity(base, kModel) != page_identity(changed, kModel);
+      const bool captions = caption_settings(base, kModel) != caption_settings(changed, kModel);
+      CHECK(vision == (field.affects == Affects::kPixels || field.affects == Affects::kPages));
+      CHECK(pages == (field.affects == Affects::kPages));
+      const bool is_prompt = field.key == "generation.prompt";  // stands apart in a manifest
+      CHECK(captions == (field.affects != Affects::kNothing && !is_prompt));
+    }
+  }
+
+  TEST_CASE("another model, tier or revision is another identity") {
+    const Preset preset;
+    const Sha256 other = sha256_of(std::string_view("other weights"));
+    CHECK(vision_identity(preset, kModel) != vision_identity(preset, other));
+    CHECK(page_identity(preset, kModel) != page_identity(preset, other));
+    CHECK(vision_identity(preset, kModel) != page_identity(preset, kModel));
+    const Settings settings = caption_settings(preset, kModel);
+    for (const char* name :
+         {"model", "arithmetic.device", "arithmetic.revision", "arithmetic.libraries"}) {
+      CAPTURE(name);
+      CHECK(std::any_of(settings.begin(), settings.end(), [&](const auto& setting) {
+        return setting.first == name && !setting.second.empty();
+      }));
+    }
+    CHECK(numerics_revision().size() == 16);
+  }
+}
+
+}  // namespace
+}  // namespace caption::config

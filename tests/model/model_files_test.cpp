@@ -1,0 +1,177 @@
+// A model's files: its identity, files that are written while it is open, and adapters.
+#include <doctest/doctest.h>
+
+#include <chrono>
+#include <fstream>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "model/internal/parts.h"
+#include "tests/model/support.h"
+
+namespace caption {
+namespace {
+
+namespace fs = std::filesystem;
+using namespace testing;
+using model::WeightType;
+
+constexpr const char* kWeights = "model.safetensors";
+
+Sha256 hash_of(const fs::path& folder) {
+  return model::open_model(folder, WeightType::kF32)->content_hash();
+}
+
+// A composed model in a folder that a test may write to.
+model::ComposedSource copy_composed(const char* copy_name) {
+  const fs::path folder = copy_checkpoint("composed", copy_name);
+  model::ComposedSource source = composed_source();
+  source.vision = folder / "vision";
+  source.projector = folder / "projector_mlp.safetensors";
+  source.llm = folder / "llm";
+  return source;
+}
+
+std::string message_of(const std::function<void()>& act, ErrorCode code) {
+  try {
+    act();
+  } catch (const Error& error) {
+    CHECK(error_code_name(error.code()) == error_code_name(code));
+    return error.what();
+  }
+  FAIL_CHECK("accepted");
+  return "";
+}
+
+TEST_SUITE("model/model_files") {
+  TEST_CASE("the identity of a model follows every file and setting, and no name of a folder") {
+    const Sha256 hash = open_case("llama_bf16")->content_hash();
+    const fs::path folder = copy_checkpoint("llama_bf16", "identity");
+    CHECK(hash_of(folder) == hash);
+    SUBCASE("a weight") {
+      std::fstream file(folder / kWeights, std::ios::binary | std::ios::in | std::ios::out);
+      file.seekg(-1, std::ios::end);
+      const char last = static_cast<char>(file.get() ^ 1);
+      file.seekp(-1, std::ios::end);
+      file.put(last);
+      file.close();
+      CHECK(hash_of(folder) != hash);
+    }
+    SUBCASE("the configuration") {
+      replace_in_file(folder / "config.json", "\"factor\": 2.5", "\"factor\": 2.0");
+      CHECK(hash_of(folder) != hash);
+    }
+    SUBCASE("a file of the tokenizer") {
+      std::ofstream(folder / "added_tokens.json", std::ios::app) << "\n";
+      CHECK(hash_of(folder) != hash);
+    }
+    SUBCASE("a file that was not there") {
+      std::ofstream(folder / "generation_config.json") << "{}";
+      CHECK(hash_of(folder) != hash);
+    }
+    SUBCASE("a file that belongs to nothing") {
+      std::ofstream(folder / "README.md") << "text";
+      CHECK(hash_of(folder) == hash);
+    }
+  }
+
+  TEST_CASE("the identity of a composed model follows each of its parts") {
+    model::ComposedSource source = copy_composed("composed_identity");
+    const auto hash = [&] {
+      return model::open_composed(source, WeightType::kF32)->content_hash();
+    };
+    const Sha256 first = hash();
+    CHECK(open_case("composed_mlp")->content_hash() == first);
+    source.projector = golden_folder() / "composed/projector_linear.safetensors";
+    const Sha256 second = hash();
+    CHECK(second != first);
+    source.drop_cls = false;
+    CHECK(hash() != second);
+  }
+
+  TEST_CASE("the identity is that of the configuration as it was read") {
+    const fs::path folder = copy_checkpoint("llama_bf16", "identity_late");
+    const auto model = model::open_model(folder, WeightType::kF32);
+    replace_in_file(folder / "config.json", "\"factor\": 2.5", "\"factor\": 2.0");
+    CHECK(model->content_hash() == open_case("llama_bf16")->content_hash());
+    CHECK_FALSE(model->find_changed_file().has_value());  // nothing reads it any more
+  }
+
+  TEST_CASE("weights that are cut short while the model is open are named, and nothing crashes") {
+    for (const bool is_hashed : {false, true}) {
+      const fs::path folder = copy_checkpoint("llama_bf16", "cut_short");
+      const auto model = model::open_model(folder, WeightType::kBF16);
+      CHECK_FALSE(model->find_changed_file().has_value());
+      if (is_hashed) model->content_hash();
+      fs::resize_file(folder / kWeights, 4096);
+      ThreadPool pool(1);
+      Stream stream(pool);
+      const model::PromptIds prompt = {.ids = {1, 40, 50, 60}, .vision_positions = {}};
+      Sequence sequence(model->decoder(), DType::kF32, 4);
+      sequence.prefill(stream, prompt, ConstView{}, 4);  // zeros in place of weights
+      const std::string message = model->find_changed_file().value_or("");
+      CHECK(message.find((folder / kWeights).string()) == 0);
+      CHECK(message.find("run again with files that nobody writes") != std::string::npos);
+      if (!is_hashed) CHECK_THROWS_AS(model->content_hash(), Error);
+    }
+  }
+
+  TEST_CASE("every file of a composed model is watched") {
+    const model::ComposedSource source = copy_composed("composed_watched");
+    for (const fs::path& path :
+         {source.vision / kWeights, source.projector, source.llm / kWeights}) {
+      const auto model = model::open_composed(source, WeightType::kF32);
+      CHECK_FALSE(model->find_changed_file().has_value());
+      fs::last_write_time(path, fs::last_write_time(path) + std::chrono::seconds(1));
+      CHECK(model->find_changed_file().value_or("").find(path.string()) == 0);
+    }
+  }
+
+  TEST_CASE("files that are written while the model is being opened end in an error") {
+    const fs::path folder = copy_checkpoint("llama_bf16", "while_opening");
+    const JsonObject config = JsonObject::open(folder / "config.json", ErrorCode::kBadModel);
+    const auto open_with = [&](model::Parts parts) {
+      model::open_llava_next_video(folder, config, WeightType::kF32, std::move(parts));
+    };
+    SUBCASE("weights") {
+      // A file that was opened first and written before the end.
+      const fs::path other = copy_checkpoint("llama_old", "while_opening_other");
+      model::Parts parts;
+      parts.stores.push_back(
+          std::make_unique<model::WeightStore>(weights::Checkpoint::open(other), WeightType::kF32));
+      fs::resize_file(other / kWeights, 100);
+      CHECK(message_of([&] { open_with(std::move(parts)); }, ErrorCode::kBadModel)
+                .find((other / kWeights).string() + " changed while it is in use") == 0);
+    }
+    SUBCASE("configuration") {
+      model::Parts parts;
+      parts.configs.push_back(model::read_config_folder(folder));
+      std::ofstream(folder / "tokenizer_config.json", std::ios::app) << "\n";
+      CHECK(message_of([&] { open_with(std::move(parts)); }, ErrorCode::kBadModel)
+                .find("its configuration changed while it was read") != std::string::npos);
+    }
+  }
+
+  TEST_CASE("an adapter beside the weights is refused by its name") {
+    for (const char* name : {"adapter_config.json", "adapter_model.safetensors"}) {
+      const fs::path folder = copy_checkpoint("llama_bf16", "adapter");
+      std::ofstream(folder / name) << "{}";
+      const std::string message =
+          message_of([&] { model::open_model(folder, WeightType::kF32); }, ErrorCode::kUnavailable);
+      CHECK(message.find((folder / name).string()) == 0);
+      CHECK(message.find("merge") != std::string::npos);
+    }
+    for (const char* part : {"vision", "llm"}) {
+      const model::ComposedSource source = copy_composed("composed_adapter");
+      const fs::path adapter = source.llm.parent_path() / part / "adapter_config.json";
+      std::ofstream(adapter) << "{}";
+      CHECK(message_of([&] { model::open_composed(source, WeightType::kF32); },
+                       ErrorCode::kUnavailable)
+                .find(adapter.string()) == 0);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace caption
