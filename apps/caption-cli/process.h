@@ -7,7 +7,8 @@ namespace caption::cli {
 
 // To be called first in main():
 //   - opens descriptors 0 to 2 on /dev/null where they are closed, so that no file of ours gets
-//     the number that log lines or captions are written to;
+//     the number that log lines or captions are written to; a closed stdout is opened for reading
+//     only, so that results written to it are an error rather than lost;
 //   - ignores SIGPIPE and SIGXFSZ: writing gives EPIPE and EFBIG instead;
 //   - installs the last resort for exceptions that nothing can catch. libstdc++ and other libraries
 //     declare functions noexcept that allocate (std::filesystem::directory_iterator's increment):

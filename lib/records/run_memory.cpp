@@ -47,19 +47,18 @@ Record under_new_name(Record record, const ClipIdentity& clip, const std::string
 
 Earlier RunMemory::find(const ClipIdentity& clip, const std::string& video,
                         std::string_view prompt) const {
-  const ClipKeys keys = keys_of(clip, prompt);
+  // Without a digest, a file of the same size and time may be another film.
+  if (clip.id.empty()) return {};
   const std::lock_guard lock(mutex_);
-  const auto found = lines_.find(keys.content != Hash128{} ? keys.content : keys.times);
+  const auto found = lines_.find(keys_of(clip, prompt).content);
   if (found == lines_.end()) return {};
   Record record = under_new_name(parse_json_line(found->second), clip, video);
   return {.kind = Earlier::Kind::kElsewhere, .record = std::move(record)};
 }
 
 void RunMemory::add(const Record& record) {
-  if (record.status == Status::kFailed) return;
-  const ClipKeys keys = keys_of(record);
-  const Hash128 key = keys.content != Hash128{} ? keys.content : keys.times;
-  if (key == Hash128{}) return;
+  if (record.status == Status::kFailed || record.id.empty()) return;
+  const Hash128 key = keys_of(record).content;
   std::string line = to_json_line(record);
   const std::lock_guard lock(mutex_);
   if (size_bytes_ + line.size() > kMaxBytes) return;

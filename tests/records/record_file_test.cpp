@@ -557,6 +557,13 @@ TEST_SUITE("records/record_file") {
       CHECK(find(file, clip).kind == Kind::kNone);
       file.append(record_of(clip));
       CHECK(find(file, same).kind == Kind::kElsewhere);
+      // Two films may have one size and one time.
+      ClipIdentity first = clip;
+      first.id.clear();
+      file.append(record_of(first));
+      ClipIdentity second = first;
+      second.file.path += "x";
+      CHECK(find(file, second).kind == Kind::kNone);
     }
     CHECK(read_file(folder / "c.csv").starts_with("video,"));
     CHECK(refusal(folder / "c.csv", Format::kCsv, kManifest).find("cannot be resumed") !=

@@ -13,8 +13,8 @@
 
 namespace caption::records {
 
-// Takes captions until they fill a fixed number of bytes; files equal to later ones are then
-// captioned again, to the same words. Thread-safe.
+// Takes captions of clips with a digest until they fill a fixed number of bytes. Later clips of the
+// same content are then captioned again, to the same words. Thread-safe.
 class RunMemory {
  public:
   Earlier find(const ClipIdentity& clip, const std::string& video, std::string_view prompt) const;
