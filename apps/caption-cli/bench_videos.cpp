@@ -95,7 +95,8 @@ std::vector<bench::VideoScore> score(const std::string& references, const std::s
     captions.push_back({.video = record.video,
                         .caption = record.caption,
                         .is_failed = record.status == records::Status::kFailed,
-                        .where = "this run"});
+                        .where = "this run",
+                        .path = record.file ? record.file->path : ""});
   }
   eval::EvaluateOptions options;
   options.metrics = {eval::Metric::kMeteorKo};

@@ -58,35 +58,143 @@ MatchBy chosen_match(const References& references, const std::vector<CaptionEntr
   return needs_path ? MatchBy::kPath : MatchBy::kName;
 }
 
-using Places = std::unordered_map<std::string, std::size_t>;
+using Places = std::vector<std::size_t>;
 
-// id -> place in the list.
-template <class Entry>
-Places index_by_id(const std::vector<Entry>& entries, const std::vector<std::string>& ids,
-                   MatchBy match, const char* what) {
-  Places places;
-  std::vector<std::string> duplicates;
-  for (std::size_t i = 0; i < entries.size(); ++i) {
-    const auto [known, is_new] = places.try_emplace(ids[i], i);
-    if (is_new) continue;
-    duplicates.push_back(known->first + " (" + entries[known->second].where + " and " +
-                         entries[i].where + ")");
-  }
-  if (!duplicates.empty()) {
-    fail(std::string("duplicate ids among the ") + what + ", matched by " +
-         std::string(match_by_name(match)) + ": " + list_some(duplicates) +
-         "; keep one line per clip, or choose --match path|name|stem");
-  }
-  return places;
+bool is_below(const std::string& path, const std::string& end) {
+  return path.size() > end.size() && path.ends_with(end) &&
+         path[path.size() - end.size() - 1] == '/';
 }
 
-// The id of a reference: that of its name as it is written, or, where no caption has that id but
-// one has the id of the name escaped, the latter (a raw name that holds the text "\x41").
-std::string reference_id(const ReferenceEntry& entry, MatchBy match, const Places& by_caption) {
-  std::string id = id_of(entry.video, match);
-  if (by_caption.count(id) != 0) return id;
-  std::string escaped = id_of(records::escape_file_name(entry.video), match);
-  return by_caption.count(escaped) != 0 ? escaped : id;
+// The captions that a reference can mean.
+class CaptionIndex {
+ public:
+  CaptionIndex(const std::vector<CaptionEntry>& captions, MatchBy match) : match_(match) {
+    const MatchBy key = match == MatchBy::kPath ? MatchBy::kName : match;
+    for (std::size_t i = 0; i < captions.size(); ++i) {
+      by_key_[id_of(captions[i].video, key)].push_back(i);
+      if (match != MatchBy::kPath) continue;
+      paths_.push_back({id_of(captions[i].video, match), id_of(captions[i].path, match)});
+    }
+  }
+
+  // By path, a reference means the captions of its very path, or else those of the files whose
+  // paths end in it ("a/1.mp4" and /archive/a/1.mp4).
+  Places find(const std::string& video) const {
+    const auto found =
+        by_key_.find(id_of(video, match_ == MatchBy::kPath ? MatchBy::kName : match_));
+    if (found == by_key_.end()) return {};
+    if (match_ != MatchBy::kPath) return found->second;
+    const std::string path = id_of(video, MatchBy::kPath);
+    Places same, below;
+    for (const std::size_t i : found->second) {
+      const auto& [as_given, whole] = paths_[i];
+      if (path == as_given || path == whole) same.push_back(i);
+      if (is_below(as_given, path) || is_below(whole, path)) below.push_back(i);
+    }
+    return same.empty() ? below : same;
+  }
+
+ private:
+  struct Paths {
+    std::string as_given;
+    std::string whole;  // empty where the caption has no "file.path"
+  };
+
+  MatchBy match_;
+  std::unordered_map<std::string, Places> by_key_;
+  std::vector<Paths> paths_;  // by place of the caption; empty unless matched by path
+};
+
+// Drops the records of files that were not there (of several of nothing else, all but the last),
+// and of several of the same content all but the last, captions before failures.
+Places drop_stale(const std::vector<CaptionEntry>& captions, Places places) {
+  const auto is_absent = [&](std::size_t i) { return captions[i].is_absent; };
+  if (places.empty()) return places;
+  if (std::all_of(places.begin(), places.end(), is_absent)) return {places.back()};
+  std::erase_if(places, is_absent);
+  const auto is_same_content = [&](std::size_t i) {
+    const std::string& content = captions[i].content;
+    return !content.empty() && content == captions[places.front()].content;
+  };
+  if (places.size() < 2 || !std::all_of(places.begin(), places.end(), is_same_content)) {
+    return places;
+  }
+  std::size_t chosen = places.front();
+  for (const std::size_t i : places) {
+    if (captions[chosen].is_failed || !captions[i].is_failed) chosen = i;
+  }
+  return {chosen};
+}
+
+void require_single(const std::vector<std::string>& repeated, const char* what, MatchBy match,
+                    const char* advice) {
+  if (repeated.empty()) return;
+  fail(std::string(what) + ", matched by " + std::string(match_by_name(match)) + ": " +
+       list_some(repeated) + "; " + advice);
+}
+
+// For each reference its id and the captions that it can mean. A name with control characters
+// matches as it is written or, where no caption has that name, escaped.
+struct Match {
+  std::string id;
+  Places candidates;
+};
+
+std::vector<Match> match_references(const References& references, const CaptionIndex& index,
+                                    MatchBy match) {
+  std::vector<Match> matches;
+  for (const ReferenceEntry& entry : references.entries) {
+    Match one{id_of(entry.video, match), index.find(entry.video)};
+    if (one.candidates.empty()) {
+      const std::string escaped = records::escape_file_name(entry.video);
+      one.candidates = index.find(escaped);
+      if (!one.candidates.empty()) one.id = id_of(escaped, match);
+    }
+    matches.push_back(std::move(one));
+  }
+  return matches;
+}
+
+void require_different(const References& references, const std::vector<Match>& matches,
+                       MatchBy match) {
+  std::unordered_map<std::string, std::size_t> by_id;
+  std::unordered_map<std::size_t, std::size_t> by_caption;
+  std::vector<std::string> repeated;
+  for (std::size_t i = 0; i < matches.size(); ++i) {
+    std::size_t first = by_id.try_emplace(matches[i].id, i).first->second;
+    if (first == i && matches[i].candidates.size() == 1) {
+      first = by_caption.try_emplace(matches[i].candidates.front(), i).first->second;
+    }
+    if (first == i) continue;
+    repeated.push_back(matches[i].id + " (" + references.entries[first].where + " and " +
+                       references.entries[i].where + ")");
+  }
+  require_single(repeated, "several references of one clip", match,
+                 "keep one line per clip, or choose --match path|name|stem");
+}
+
+void require_unambiguous(const std::vector<CaptionEntry>& captions,
+                         const std::vector<Match>& matches, MatchBy match) {
+  std::vector<std::string> repeated;
+  for (const Match& one : matches) {
+    if (one.candidates.size() < 2) continue;
+    repeated.push_back(one.id + " (" + captions[one.candidates[0]].where + " and " +
+                       captions[one.candidates[1]].where + ")");
+  }
+  require_single(repeated, "several captions for one reference", match,
+                 "name the films by longer paths in the references and choose --match path");
+}
+
+// Fills what the caption of a reference says, or that there is none.
+void fill(Segment& segment, const CaptionEntry* entry, Corpus& corpus) {
+  if (entry == nullptr) {
+    corpus.missing.push_back(segment.id);
+  } else if (entry->is_failed) {
+    corpus.failed.push_back(segment.id);
+  } else {
+    segment.caption = entry->caption;
+    if (entry->is_suspicious) corpus.suspicious.push_back(segment.id);
+  }
 }
 
 }  // namespace
@@ -136,35 +244,25 @@ Corpus pair_up(const References& references, const std::vector<CaptionEntry>& ca
                MatchBy match) {
   Corpus corpus;
   corpus.match = match == MatchBy::kAuto ? chosen_match(references, captions) : match;
-  std::vector<std::string> caption_ids;
-  for (const CaptionEntry& entry : captions) {
-    caption_ids.push_back(id_of(entry.video, corpus.match));
-  }
-  const Places by_caption = index_by_id(captions, caption_ids, corpus.match, "captions");
-  std::vector<std::string> reference_ids;
-  for (const ReferenceEntry& entry : references.entries) {
-    reference_ids.push_back(reference_id(entry, corpus.match, by_caption));
-  }
-  const Places by_reference =
-      index_by_id(references.entries, reference_ids, corpus.match, "references");
+  const CaptionIndex index(captions, corpus.match);
+  std::vector<Match> matches = match_references(references, index, corpus.match);
+  std::vector<bool> is_meant(captions.size(), false);
   std::size_t num_found = 0;
-  for (std::size_t i = 0; i < references.entries.size(); ++i) {
-    Segment segment{reference_ids[i], references.entries[i].captions, std::nullopt};
-    const auto found = by_caption.find(segment.id);
-    if (found == by_caption.end()) {
-      corpus.missing.push_back(segment.id);
-    } else if (const CaptionEntry& entry = captions[found->second]; entry.is_failed) {
-      ++num_found;
-      corpus.failed.push_back(segment.id);
-    } else {
-      ++num_found;
-      segment.caption = entry.caption;
-      if (entry.is_suspicious) corpus.suspicious.push_back(segment.id);
-    }
+  for (Match& one : matches) {
+    for (const std::size_t i : one.candidates) is_meant[i] = true;
+    one.candidates = drop_stale(captions, std::move(one.candidates));
+    num_found += one.candidates.empty() ? 0 : 1;
+  }
+  require_different(references, matches, corpus.match);
+  require_unambiguous(captions, matches, corpus.match);
+  for (std::size_t i = 0; i < matches.size(); ++i) {
+    const Places& candidates = matches[i].candidates;
+    Segment segment{matches[i].id, references.entries[i].captions, std::nullopt};
+    fill(segment, candidates.empty() ? nullptr : &captions[candidates.front()], corpus);
     corpus.segments.push_back(std::move(segment));
   }
-  for (const std::string& id : caption_ids) {
-    if (by_reference.count(id) == 0) corpus.extra.push_back(id);
+  for (std::size_t i = 0; i < captions.size(); ++i) {
+    if (!is_meant[i]) corpus.extra.push_back(id_of(captions[i].video, corpus.match));
   }
   if (num_found == 0) {
     fail("no caption belongs to a reference, matched by " +

@@ -14,7 +14,7 @@ namespace caption::eval {
 // What makes two paths the same clip. Ids are compared in NFC (macOS writes names in NFD).
 enum class MatchBy {
   kAuto,  // stem for a label folder, else name; path where names repeat within a file
-  kPath,  // "a/clip_07.mp4"
+  kPath,  // "a/clip_07.mp4"; a reference also means the one file whose whole path ends in it
   kName,  // "clip_07.mp4"
   kStem,  // "clip_07"
 };
@@ -38,6 +38,9 @@ struct CaptionEntry {
   std::string where;
   std::string prompt = {};     // the name of the prompt that it answers; empty: it has none
   bool is_suspicious = false;  // status "suspicious": scored, and named in the report
+  std::string path = {};       // "file.path"; empty where the record has none
+  std::string content = {};    // "id", the SHA-256 of the clip; likewise
+  bool is_absent = false;      // failed because no such file was there
 };
 
 struct Captions {
@@ -107,8 +110,10 @@ struct Corpus {
 };
 
 // A reference's name matches whether it is raw or escaped as records/file_name.h escapes names.
-// Throws Error(kBadReference) naming the ids that appear twice in either list, and when not one
-// caption has a reference.
+// Where a reference can mean several captions, those of files that were not there give way to the
+// others, and of several of the same content the last caption is taken; such captions are not
+// `extra`. Throws Error(kBadReference) naming the references that still can mean several captions,
+// and those that mean the same clip, and when not one caption has a reference.
 Corpus pair_up(const References& references, const std::vector<CaptionEntry>& captions,
                MatchBy match = MatchBy::kAuto);
 

@@ -166,16 +166,14 @@ CaptionEntry read_caption(const JsonObject& object, const Line& line) {
   }
   entry.is_failed = status == "failed";
   entry.is_suspicious = status == "suspicious";
+  entry.path = text_at(object, "file.path");
+  entry.content = text_at(object, "id");
+  entry.is_absent =
+      entry.is_failed && text_at(object, "error.code") == error_code_name(ErrorCode::kNotFound);
   if (!entry.is_failed) entry.caption = object.require_string("caption");
   require_text_size(entry.caption, line.name);
   return entry;
 }
-
-// Who a record is about: what decides whether a later record replaces it.
-struct Identity {
-  std::string path;     // "file.path"; empty in records that lack it
-  std::string content;  // "id"; likewise
-};
 
 // The last records of an append-only file. A record is of the same clip as an earlier one when
 // both answer the same prompt and have the same "file.path" or, where one of them has none, the
@@ -184,17 +182,15 @@ struct Identity {
 class LastRecords {
  public:
   void add(const JsonObject& object, CaptionEntry entry) {
-    const Identity identity{text_at(object, "file.path"), text_at(object, "id")};
     if (const std::string old = text_at(object, "moved_from"); !old.empty()) {
-      remove(find(entry.prompt, old, old), identity.content);
+      remove(find(entry.prompt, old, old), entry.content);
     }
-    const std::size_t same = find(entry.prompt, identity.path, entry.video);
+    const std::size_t same = find(entry.prompt, entry.path, entry.video);
     if (same != kNone) remove(same, {});
     const std::size_t place = entries_.size();
-    if (!identity.path.empty()) by_path_[key(entry.prompt, identity.path)] = place;
+    if (!entry.path.empty()) by_path_[key(entry.prompt, entry.path)] = place;
     by_video_[key(entry.prompt, entry.video)] = place;
     entries_.push_back(std::move(entry));
-    identities_.push_back(identity);
     is_superseded_.push_back(false);
   }
 
@@ -227,7 +223,7 @@ class LastRecords {
     }
     const auto found = by_video_.find(key(prompt, video));
     if (found == by_video_.end()) return kNone;
-    const std::string& other = identities_[found->second].path;
+    const std::string& other = entries_[found->second].path;
     const bool is_another_file = !path.empty() && !other.empty() && path != other && path != video;
     return is_another_file ? kNone : found->second;
   }
@@ -235,14 +231,13 @@ class LastRecords {
   // Leaves the record when both contents are known and differ.
   void remove(std::size_t place, const std::string& content) {
     if (place == kNone) return;
-    const std::string& other = identities_[place].content;
+    const std::string& other = entries_[place].content;
     if (!content.empty() && !other.empty() && content != other) return;
     is_superseded_[place] = true;
   }
 
   std::vector<CaptionEntry> entries_;
-  std::vector<Identity> identities_;  // by place in entries_
-  std::vector<bool> is_superseded_;   // likewise
+  std::vector<bool> is_superseded_;  // by place in entries_
   Places by_path_;
   Places by_video_;
 };

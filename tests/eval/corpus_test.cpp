@@ -352,20 +352,27 @@ TEST_SUITE("eval/corpus") {
     CHECK_FALSE(corpus.segments[1].caption.has_value());
   }
 
-  TEST_CASE("duplicate ids are errors that name them and both places") {
-    const auto duplicate_captions = captions_of({"a/1.mp4", "a/1.mp4", "a/2.mp4"});
+  TEST_CASE("several captions for a reference, or references of a clip, are named with places") {
+    const auto repeated_captions = captions_of({"a/1.mp4", "a/1.mp4", "a/2.mp4"});
     const std::string message = message_of([&] {
-      pair_up(references_of({"1.mp4", "2.mp4"}), duplicate_captions);
+      pair_up(references_of({"1.mp4", "2.mp4"}), repeated_captions);
     });
-    CHECK(message.find("duplicate ids among the captions") != std::string::npos);
+    CHECK(message.find("several captions for one reference, matched by name") != std::string::npos);
     CHECK(message.find("1.mp4 (c:1 and c:1)") != std::string::npos);
     CHECK(message_of([&] {
             pair_up(references_of({"1.mp4", "1.mp4"}), captions_of({"1.mp4"}));
-          }).find("among the references") != std::string::npos);
+          }).find("several references of one clip") != std::string::npos);
     CHECK(
         message_of([&] {
           pair_up(references_of({"a/1.mp4"}), captions_of({"a/1.mp4", "b/1.mp4"}), MatchBy::kName);
         }).find("matched by name") != std::string::npos);
+    CHECK(message_of([&] {
+            pair_up(references_of({"1.mp4", "a/1.mp4"}), captions_of({"a/1.mp4"}), MatchBy::kPath);
+          }).find("several references of one clip") != std::string::npos);
+    // Captions that no reference means stand in nobody's way.
+    const Corpus corpus = pair_up(references_of({"2.mp4"}), repeated_captions);
+    CHECK(corpus.missing.empty());
+    CHECK(corpus.extra.size() == 2);
   }
 
   TEST_CASE("names that repeat in different folders are told apart by path") {
@@ -374,6 +381,61 @@ TEST_SUITE("eval/corpus") {
     CHECK(corpus.match == MatchBy::kPath);
     CHECK(corpus.missing.empty());
     CHECK(corpus.extra.empty());
+  }
+
+  TEST_CASE("films of one relative name from two folders are told apart by their whole paths") {
+    std::vector<CaptionEntry> captions = captions_of({"1.mp4", "1.mp4", "2.mp4"});
+    captions[0].path = "/archive/a/1.mp4";
+    captions[0].caption = "첫째";
+    captions[1].path = "/archive/b/1.mp4";
+    captions[1].caption = "둘째";
+    const Corpus corpus =
+        pair_up(references_of({"b/1.mp4", "/archive/a/1.mp4", "2.mp4"}), captions);
+    REQUIRE(corpus.segments.size() == 3);
+    CHECK(corpus.segments[0].caption == "둘째");
+    CHECK(corpus.segments[1].caption == "첫째");
+    CHECK(corpus.missing.empty());
+    CHECK(corpus.extra.empty());
+    // "c/1.mp4" ends neither path, and "hive/a/1.mp4" begins within a folder's name.
+    const Corpus other =
+        pair_up(references_of({"c/1.mp4", "hive/a/1.mp4", "2.mp4"}), captions, MatchBy::kPath);
+    CHECK(other.missing.size() == 2);
+    CHECK(message_of([&] { pair_up(references_of({"1.mp4"}), captions); }).find("longer paths") !=
+          std::string::npos);
+  }
+
+  TEST_CASE("the record of a file that was not there gives way to another of its name") {
+    const auto folder = fresh_folder("corpus_absent");
+    const auto path =
+        write_file(folder / "c.jsonl",
+                   "{\"video\": \"new/1.mp4\", \"caption\": \"글\", \"status\": \"ok\"}\n"
+                   "{\"video\": \"old/1.mp4\", \"status\": \"failed\", \"error\": {\"code\": "
+                   "\"not_found\", \"message\": \"no such file\"}}\n");
+    const Corpus corpus = pair_up(references_of({"1.mp4"}), read_captions(path).entries);
+    CHECK(corpus.segments[0].caption == "글");
+    CHECK(corpus.extra.empty());
+    // A broken film of the same name may be the one that is meant.
+    write_file(folder / "c.jsonl",
+               "{\"video\": \"new/1.mp4\", \"caption\": \"글\", \"status\": \"ok\"}\n"
+               "{\"video\": \"old/1.mp4\", \"status\": \"failed\", \"error\": {\"code\": "
+               "\"no_frames\", \"message\": \"no frame\"}}\n");
+    CHECK(message_of([&] {
+            pair_up(references_of({"1.mp4"}), read_captions(path).entries);
+          }).find("several captions") != std::string::npos);
+  }
+
+  TEST_CASE("of several records of the same content the caption is taken") {
+    std::vector<CaptionEntry> captions = captions_of({"a/1.mp4", "b/1.mp4"});
+    captions[0].content = captions[1].content = "0f";
+    captions[0].caption = "글";
+    captions[1].is_failed = true;
+    const Corpus corpus = pair_up(references_of({"1.mp4"}), captions);
+    CHECK(corpus.segments[0].caption == "글");
+    CHECK(corpus.extra.empty());
+    captions[1].content = "0e";
+    CHECK(message_of([&] {
+            pair_up(references_of({"1.mp4"}), captions);
+          }).find("several captions") != std::string::npos);
   }
 
   TEST_CASE("names in NFD and NFC are the same clip") {
