@@ -141,7 +141,7 @@ void add_eval_command(CLI::App& root, int& exit_code) {
       ->add_option("captions", flags->captions,
                    "Captions as `run` writes them (JSONL), or - for standard input; of several "
                    "records of a clip and prompt the last counts; all but failed ones are scored, "
-                   "truncated, looped and suspicious ones too")
+                   "truncated and suspicious ones too")
       ->required();
   command
       ->add_option("--references", flags->references,

@@ -207,7 +207,7 @@ void add_run_command(CLI::App& root, int& exit_code) {
                     "whole read is always tried again");
   command
       ->add_option("--retry", flags->output.retry,
-                   "the same for these statuses: failed, truncated, suspicious, looped; generation "
+                   "the same for these statuses: failed, truncated, suspicious; generation "
                    "options may differ from the first run's; a record stays until a better one is "
                    "there")
       ->delimiter(',')

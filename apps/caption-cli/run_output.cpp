@@ -31,7 +31,7 @@ records::Retry retry_of(const OutputFlags& flags) {
     const std::optional<records::Status> status = records::find_status(name);
     if (!status.has_value() || status == records::Status::kOk) {
       throw Error(ErrorCode::kUsage,
-                  "--retry: \"" + name + "\" is none of failed, truncated, suspicious, looped");
+                  "--retry: \"" + name + "\" is none of failed, truncated, suspicious");
     }
     retry.statuses.push_back(*status);
   }

@@ -79,8 +79,9 @@ References read_references(const std::filesystem::path& path, std::string_view l
 References read_references(const std::filesystem::path& path,
                            std::string_view label_field = "annotation.description_kr");
 
-// JSONL with `video`, `caption` and optionally `status` ("ok", "truncated", "looped", "suspicious",
-// "failed"): what `caption-cli run` writes, or simpler. Problems as above, also a torn last line.
+// JSONL with `video`, `caption` and optionally `status` ("ok", "truncated", "suspicious",
+// "failed"; "looped", of version 0.1, is read as "suspicious"): what `caption-cli run` writes, or
+// simpler. Problems as above, also a torn last line.
 // An empty caption is a caption. The file is append-only: of the records of one clip (the same
 // "file.path", or the same "video" where one has none) and prompt the last counts; a record with
 // "moved_from" also replaces that of the same "id" under its old name. Unknown keys are passed

@@ -162,10 +162,10 @@ CaptionEntry read_caption(const JsonObject& object, const Line& line) {
   const std::string status = object.get_string("status", "ok");
   if (std::find(kStatuses.begin(), kStatuses.end(), status) == kStatuses.end()) {
     fail(line.name + ": status is " + json_quote(status) +
-         "; expected ok, truncated, looped, suspicious or failed");
+         "; expected ok, truncated, suspicious or failed");
   }
   entry.is_failed = status == "failed";
-  entry.is_suspicious = status == "suspicious";
+  entry.is_suspicious = status == "suspicious" || status == "looped";
   entry.path = text_at(object, "file.path");
   entry.content = text_at(object, "id");
   entry.is_absent =

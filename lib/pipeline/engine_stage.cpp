@@ -27,7 +27,7 @@ records::Status status_of(engine::FinishReason reason) {
   switch (reason) {
     case engine::FinishReason::kStop: return records::Status::kOk;
     case engine::FinishReason::kLength: return records::Status::kTruncated;
-    case engine::FinishReason::kLoop: return records::Status::kLooped;
+    case engine::FinishReason::kLoop: return records::Status::kSuspicious;
     case engine::FinishReason::kFailed: return records::Status::kFailed;
   }
   return records::Status::kOk;
@@ -177,9 +177,9 @@ void EngineStage::finish(engine::Completion completion) {
           ? suspicion_of_caption(is_cut ? without_cut_character(record.caption)
                                         : std::string_view(record.caption))
           : caption.suspicion;
-  if (!reason.empty() && record.status != records::Status::kLooped) {
-    record.status = records::Status::kSuspicious;
-    record.reason = reason;
+  if (!reason.empty()) record.status = records::Status::kSuspicious;
+  if (record.status == records::Status::kSuspicious) {
+    record.reason = reason.empty() ? std::string(records::kLoopReason) : reason;
   }
   progress_.output_tokens += record.output_tokens;
   end(caption);

@@ -13,7 +13,9 @@ namespace caption::records {
 namespace {
 
 constexpr std::array kStatuses = {Status::kOk, Status::kTruncated, Status::kSuspicious,
-                                  Status::kLooped, Status::kFailed};
+                                  Status::kFailed};
+// The status that version 0.1 gave to captions that repeat themselves without end.
+constexpr std::string_view kLooped = "looped";
 // Milliseconds and window seconds to the microsecond.
 constexpr int kMsDecimals = 3;
 constexpr int kSecondsDecimals = 6;
@@ -48,6 +50,7 @@ JsonObject require_object(const JsonObject& object, std::string_view key) {
 
 Status parse_status(const JsonObject& object) {
   const std::string name = object.require_string("status");
+  if (name == kLooped) return Status::kSuspicious;
   if (const std::optional<Status> status = find_status(name)) return *status;
   throw Error(ErrorCode::kBadReference, object.name() + ": status: " + json_quote(name) +
                                             " is none of " + std::string(kStatusNames));
@@ -161,7 +164,6 @@ std::string_view status_name(Status status) {
     case Status::kOk: return "ok";
     case Status::kTruncated: return "truncated";
     case Status::kSuspicious: return "suspicious";
-    case Status::kLooped: return "looped";
     case Status::kFailed: return "failed";
   }
   return "failed";
@@ -234,6 +236,7 @@ Record parse_json_line(std::string_view line) {
   }
   require_exactly_with(record.error.has_value(), record.status, Status::kFailed, "error");
   record.reason = root.get_string("reason", "");
+  if (root.get_string("status", "") == kLooped) record.reason = kLoopReason;
   require_exactly_with(!record.reason.empty(), record.status, Status::kSuspicious, "reason");
   const JsonObject frames = require_object(root, "frames");
   record.frames_wanted = require_count(frames, "wanted");

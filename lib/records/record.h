@@ -15,14 +15,16 @@ enum class Status {
   kOk,
   kTruncated,   // cut by max_new_tokens
   kSuspicious,  // `reason` says what speaks against the caption
-  kLooped,      // the same words without end
   kFailed,      // `error` says why there is no caption
 };
-// "ok", "truncated", "suspicious", "looped", "failed"
+// "ok", "truncated", "suspicious", "failed"
 std::string_view status_name(Status status);
 // The names, for messages.
-inline constexpr std::string_view kStatusNames = "ok, truncated, suspicious, looped, failed";
+inline constexpr std::string_view kStatusNames = "ok, truncated, suspicious, failed";
 std::optional<Status> find_status(std::string_view name);
+
+// The `reason` of a caption that the engine ended because the same words came again and again.
+inline constexpr std::string_view kLoopReason = "the caption repeats itself without end";
 
 struct ErrorInfo {
   std::string code;     // error_code_name()

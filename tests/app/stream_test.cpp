@@ -115,14 +115,14 @@ TEST_SUITE("app/stream") {
     const std::vector<std::string> longer = {"run", video(), "-o", out, "--max-new-tokens", "100"};
     CHECK(run_cli(longer).exit_code == 2);
     std::vector<std::string> retry = longer;
-    retry.insert(retry.end(), {"--retry", "truncated,looped"});
+    retry.insert(retry.end(), {"--retry", "truncated,suspicious"});
     CHECK(run_cli(retry).exit_code == 0);
     const auto records = parse_records(read_text(out));
     REQUIRE(records.size() == 1);
     CHECK(records[0].caption == record_of({}).caption);
     const std::string manifest = read_text(out + ".manifest.json");
     CHECK(manifest.find("\"retried_with.") != std::string::npos);
-    CHECK(manifest.find("\": \"truncated,looped: generation.max_new_tokens=100\"") !=
+    CHECK(manifest.find("\": \"truncated,suspicious: generation.max_new_tokens=100\"") !=
           std::string::npos);
     retry.insert(retry.end(), {"--frames", "4"});
     CHECK(run_cli(retry).exit_code == 2);

@@ -59,7 +59,7 @@ FakeModel::FakeModel()
              .num_kv_heads = 1,
              .head_dim = kHidden,
              .vocab = kVocab,
-             .max_positions = 64}) {
+             .max_positions = 128}) {
   preprocess_.do_resize = false;
   preprocess_.crop_px = {2, 2};
   preprocess_.do_normalize = false;

@@ -322,6 +322,22 @@ TEST_SUITE("pipeline/pipeline") {
     CHECK(sink.kept.size() == 3);
   }
 
+  TEST_CASE("a caption that repeats itself without end is suspicious") {
+    FakeModel model;
+    Options options = fake_options();
+    options.prompts = {{"", ""}};
+    // All tokens but one end the caption, and none may for so long: the one is repeated.
+    for (std::int32_t id = 0; id < model.vocab_size(); ++id) {
+      if (id != 'a') options.sampling.stop_ids.push_back(id);
+    }
+    options.sampling.min_new_tokens = options.sampling.max_new_tokens = 100;
+    KeepingSink sink;
+    CHECK(run(model, clips(1), options, sink).progress.clips_suspicious == 1);
+    CHECK(sink.kept.at(0).finish_reason == "loop");
+    CHECK(sink.kept.at(0).status == Status::kSuspicious);
+    CHECK(sink.kept.at(0).reason == "the caption repeats \"95\"");
+  }
+
   TEST_CASE("frames and captions that tell nothing are suspicious, with the reason") {
     clips(4);
     FakeModel model;

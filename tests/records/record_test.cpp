@@ -49,6 +49,15 @@ TEST_SUITE("records/record") {
     CHECK(parse_json_line(line).prompt == "짧게");
   }
 
+  TEST_CASE("\"looped\" of version 0.1 is read as suspicious") {
+    std::string line = to_json_line(sample_record("v.mp4"));
+    line.replace(line.find("\"ok\""), 4, "\"looped\"");
+    const Record record = parse_json_line(line);
+    CHECK(record.status == Status::kSuspicious);
+    CHECK(record.reason == kLoopReason);
+    CHECK(parse_json_line(to_json_line(record)).reason == kLoopReason);
+  }
+
   TEST_CASE("a broken line says what is wrong with it") {
     const std::string good = to_json_line(sample_record("v.mp4"));
     struct Case {
@@ -59,7 +68,7 @@ TEST_SUITE("records/record") {
     };
     constexpr Case kCases[] = {
         {"no video", "\"video\":", "\"film\":", "video"},
-        {"status", "\"ok\"", "\"fine\"", "none of ok, truncated, suspicious, looped, failed"},
+        {"status", "\"ok\"", "\"fine\"", "none of ok, truncated, suspicious, failed"},
         {"failed without error", "\"ok\"", "\"failed\"", "error"},
         {"window", "[0.5,12.345678]", "[0.5]", "window_s"},
         {"negative count", "\"used\":7", "\"used\":-7", "used"},
