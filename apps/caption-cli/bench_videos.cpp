@@ -100,8 +100,9 @@ std::vector<bench::VideoScore> score(const std::string& references, const std::s
   }
   eval::EvaluateOptions options;
   options.metrics = {eval::Metric::kMeteorKo};
-  const eval::Report report =
-      eval::evaluate(eval::pair_up(eval::read_references(references), captions), options);
+  const eval::References of_prompt =
+      eval::choose_references(eval::read_references(references), prompt);
+  const eval::Report report = eval::evaluate(eval::pair_up(of_prompt, captions), options);
   std::vector<bench::VideoScore> scores;
   for (const eval::MetricReport& metric : report.metrics) {
     scores.push_back({.metric = std::string(eval::metric_name(metric.metric)),

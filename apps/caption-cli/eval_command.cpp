@@ -98,13 +98,17 @@ void require_no_problems(const eval::Problems& problems) {
 // pass for one over all.
 eval::Corpus read_corpus(const EvalFlags& flags) {
   eval::Problems problems;
-  const eval::References references =
+  eval::References references =
       eval::read_references(flags.references, flags.reference_field, problems);
   eval::Captions captions = eval::read_captions(flags.captions, problems);
   require_no_problems(problems);
-  eval::Corpus corpus =
-      eval::pair_up(references, eval::choose_prompt(std::move(captions.entries), flags.prompt),
-                    chosen_match(flags.match));
+  const std::vector<eval::CaptionEntry> chosen =
+      eval::choose_prompt(std::move(captions.entries), flags.prompt);
+  // All of the captions answer one prompt.
+  if (!chosen.empty()) {
+    references = eval::choose_references(std::move(references), chosen.front().prompt);
+  }
+  eval::Corpus corpus = eval::pair_up(references, chosen, chosen_match(flags.match));
   corpus.num_superseded = captions.num_superseded;
   return corpus;
 }

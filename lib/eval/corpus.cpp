@@ -240,6 +240,20 @@ std::vector<CaptionEntry> choose_prompt(std::vector<CaptionEntry> captions,
   return captions;
 }
 
+References choose_references(References references, const std::string& prompt) {
+  std::vector<std::string> without;
+  for (const ReferenceEntry& entry : references.entries) {
+    if (entry.of_prompts.count(prompt) == 0) without.push_back(entry.where);
+  }
+  if (without.size() == references.entries.size()) return references;
+  if (!without.empty()) {
+    fail("some references have texts for the prompt " + json_quote(prompt) + ", but not " +
+         list_some(without));
+  }
+  for (ReferenceEntry& entry : references.entries) entry.captions = entry.of_prompts.at(prompt);
+  return references;
+}
+
 Corpus pair_up(const References& references, const std::vector<CaptionEntry>& captions,
                MatchBy match) {
   Corpus corpus;

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -24,6 +25,8 @@ struct ReferenceEntry {
   std::string video;  // a path, or the stem of a label file
   std::vector<std::string> captions;
   std::string where;  // "refs.jsonl:12", for messages
+  // By the name of a prompt, the references of captions that answer it.
+  std::map<std::string, std::vector<std::string>> of_prompts = {};
 };
 
 struct References {
@@ -67,12 +70,13 @@ class Problems {
 // As the path of captions or references: standard input.
 inline constexpr std::string_view kStandardInput = "-";
 
-// A JSONL file of {"video": ..., "captions": [...]} or {"video": ..., "caption": ...}, or a folder
-// of label files: every *.json under a folder named "labels", or, where there is none, every *.json
-// at all; its reference is the string at `label_field`. Lines may end in CRLF; a byte order mark is
-// passed over.
-// Every line or file that cannot be used is a problem that names file and line: unreadable, not
-// JSON, a key missing, a blank reference, a text beyond 32 KiB; so is an input without references.
+// A JSONL file of {"video": ..., "captions": [...]} or {"video": ..., "caption": ...}, where
+// "prompts": {"NAME": [...], ...} may give captions that answer named prompts their own, or a
+// folder of label files: every *.json under a folder named "labels", or, where there is none, every
+// *.json at all; its reference is the string at `label_field`. Lines may end in CRLF; a byte order
+// mark is passed over. Every line or file that cannot be used is a problem that names file and
+// line: unreadable, not JSON, a key missing, a blank reference, a text beyond 32 KiB; so is an
+// input without references.
 References read_references(const std::filesystem::path& path, std::string_view label_field,
                            Problems& problems);
 // The same, throwing Problems::throw_if_any().
@@ -93,6 +97,10 @@ Captions read_captions(const std::filesystem::path& path);  // the same, throwin
 // Error(kUsage) with the names when there are several and none is named, or none of that name.
 std::vector<CaptionEntry> choose_prompt(std::vector<CaptionEntry> captions,
                                         const std::optional<std::string>& prompt);
+
+// The references with the texts of `prompt` in place of the others, if any entry has texts of that
+// prompt. Throws Error(kBadReference) that names the entries without, when others have them.
+References choose_references(References references, const std::string& prompt);
 
 struct Segment {
   std::string id;

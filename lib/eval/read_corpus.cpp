@@ -86,7 +86,18 @@ References read_reference_lines(const fs::path& path, Problems& problems) {
     if (entry.captions.empty()) {
       fail(line.name + ": no reference; expected \"captions\": [\"...\"] or \"caption\": \"...\"");
     }
+    if (const std::optional<JsonObject> prompts = object.get_object("prompts")) {
+      for (const std::string& name : prompts->keys()) {
+        entry.of_prompts[name] = prompts->get_strings(name);
+        if (entry.of_prompts[name].empty()) {
+          fail(line.name + ": no reference for the prompt " + json_quote(name));
+        }
+      }
+    }
     for (const std::string& text : entry.captions) require_reference(text, line.name);
+    for (const auto& [name, texts] : entry.of_prompts) {
+      for (const std::string& text : texts) require_reference(text, line.name);
+    }
     references.entries.push_back(std::move(entry));
   });
   return references;

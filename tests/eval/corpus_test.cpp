@@ -74,6 +74,26 @@ TEST_SUITE("eval/corpus") {
                          Error);
   }
 
+  TEST_CASE("references of a named prompt take the place of the others") {
+    const auto folder = fresh_folder("corpus_prompt_references");
+    const std::string first =
+        "{\"video\": \"1.mp4\", \"captions\": [\"길게\"], \"prompts\": {\"short\": [\"짧게\", "
+        "\"짧다\"]}}\n";
+    const std::string second = "{\"video\": \"2.mp4\", \"captions\": [\"둘째\"]}\n";
+    const auto path = write_file(folder / "r.jsonl", first);
+    const References references = read_references(path);
+    CHECK(choose_references(references, "short").entries[0].captions ==
+          std::vector<std::string>{"짧게", "짧다"});
+    CHECK(choose_references(references, "").entries[0].captions ==
+          std::vector<std::string>{"길게"});
+    write_file(path, first + second);
+    CHECK(message_of([&] {
+            choose_references(read_references(path), "short");
+          }).find("r.jsonl:2") != std::string::npos);
+    write_file(path, "{\"video\": \"1.mp4\", \"caption\": \"가\", \"prompts\": {\"p\": []}}\n");
+    CHECK(message_of([&] { read_references(path); }).find("prompt \"p\"") != std::string::npos);
+  }
+
   TEST_CASE("a bad line of captions is named") {
     struct Case {
       const char* name;
