@@ -50,7 +50,7 @@ int fail_out_of_memory() {
   return kExitUnavailable;
 }
 
-// As report_exception(), but throws when there is no memory for the message.
+// Does what report_exception() does, but throws when there is no memory for the message.
 int try_to_report_exception() {
   try {
     throw;

@@ -15,7 +15,7 @@ namespace caption::cli {
 //     the process then ends with one line and an exit code rather than by abort().
 void prepare_process();
 
-// One line on stderr, whatever the message holds; returns `exit_code`.
+// Writes one line to stderr, whatever the message holds; returns `exit_code`.
 int fail(const std::string& message, int exit_code);
 
 // In a catch block: one line on stderr for the exception in flight; returns the exit code that it

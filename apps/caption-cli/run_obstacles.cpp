@@ -14,7 +14,7 @@ namespace caption::cli {
 
 namespace {
 
-// Why this cannot be; nothing when `check` ends without an Error.
+// Adds the message of the Error that `check` throws; adds nothing when it throws none.
 template <class Check>
 void collect(std::vector<std::string>& obstacles, Check&& check) {
   try {
@@ -43,10 +43,11 @@ std::vector<std::string> run_obstacles(const config::LoadedPreset& loaded) {
   if (std::filesystem::exists(cache, error) && !std::filesystem::is_directory(cache, error)) {
     obstacles.push_back("kv_cache_dir " + cache + " is no folder");
   }
-  // Of no use to who must choose another preset anyway.
+  // A preset that this build cannot run is replaced by another one, usually with another model:
+  // what is wrong with the model would not help.
   if (!missing.empty()) return obstacles;
   collect(obstacles, [&] {
-    // In the numbers of the file, weights stay where they are: on disk, mapped.
+    // Opened as f32, weights are neither converted nor packed: they stay mapped and are not read.
     config::Preset as_stored = preset;
     as_stored.quantization.weights = config::WeightFormat::kF32;
     const auto model = config::open_model(as_stored, loaded.path.parent_path());

@@ -8,9 +8,10 @@
 
 namespace caption::cli {
 
-// Why not, each as a phrase: what this build lacks, options that contradict each other, and, where
-// nothing is lacking, a model that is not here or of another family. Empty when `run` would start;
-// memory is for the plan to judge. Opens the model's files as `run` does, but reads no weights.
+// Returns one phrase for each reason why `run` would not start: what this build lacks, options that
+// contradict each other and, where nothing is lacking, a model that is not here or is of another
+// family. The list is empty when `run` would start; it says nothing about memory, which the plan
+// judges. Opens the model's files as `run` does, but reads no weights.
 std::vector<std::string> run_obstacles(const config::LoadedPreset& loaded);
 
 }  // namespace caption::cli

@@ -52,14 +52,15 @@ std::string clips(std::int64_t count, const char* one, const char* several) {
   return std::to_string(count) + " " + (count == 1 ? one : several);
 }
 
-// What became of clips beside being captioned.
+// Logs how many records were resumed, carried over, copied or kept, and how many are suspicious.
 void describe_records(const std::string& path, const pipeline::Progress& progress) {
   const std::int64_t total = progress.clips_found + progress.clips_kept + progress.clips_total;
   if (progress.clips_found > 0) {
-    std::string message = path + ": resumed; " + std::to_string(progress.clips_found) + " of " +
-                          std::to_string(total) +
-                          (progress.num_prompts == 1 ? " clips" : " captions") +
-                          (total == 1 ? " is in it" : " are in it");
+    const bool is_by_clip = progress.num_prompts == 1;
+    std::string message =
+        path + ": resumed; " + std::to_string(progress.clips_found) + " of " +
+        clips(total, is_by_clip ? "clip" : "caption", is_by_clip ? "clips" : "captions") +
+        (progress.clips_found == 1 ? " is in it" : " are in it");
     if (progress.found_failed > 0) {
       message += ", " + std::to_string(progress.found_failed) +
                  " of them failed (--retry-failed tries them again)";
@@ -155,10 +156,13 @@ void RunOutput::finish(const pipeline::Outcome& outcome) {
   const records::RecordFile::Ending ending = file_->finish();
   describe_records(path_, outcome.progress);
   if (ending == records::RecordFile::Ending::kOldFileStays) {
-    log_warning("run", path_ +
-                           ": stays as it was, because not one clip was captioned; the records "
-                           "of this run are in " +
-                           beside);
+    const pipeline::Progress& progress = outcome.progress;
+    const bool has_captions =
+        progress.clips_done > progress.clips_failed || progress.clips_found > progress.found_failed;
+    log_warning("run",
+                path_ + ": stays as it was, because " +
+                    (has_captions ? "not every clip could be read" : "not one clip was captioned") +
+                    "; the records of this run are in " + beside);
   }
 }
 

@@ -30,7 +30,8 @@ struct OutputFlags {
 // files named on the command line: before a model is loaded.
 void check_output(const OutputFlags& flags, const std::vector<std::string>& arguments);
 
-// What the captions are decided by; `prompts` with the model's default filled in.
+// Lists everything that decides the captions. Empty texts in `prompts` must have been replaced by
+// the model's default prompt.
 records::Manifest make_manifest(const config::Preset& preset, const Sha256& model_hash,
                                 const std::vector<pipeline::Prompt>& prompts);
 

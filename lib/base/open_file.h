@@ -45,8 +45,8 @@ class OpenFile {
   // and the system's reason.
   std::size_t read_at(std::int64_t position, std::span<std::byte> bytes) const;
 
-  // Of the whole content as it is now; the system is asked to read ahead meanwhile. Throws
-  // Error(kIo), and Error(kCancelled) soon after `cancelled` (which may be null) has become true.
+  // Reads the whole content as it is now and returns its digest; asks the system to read ahead.
+  // Throws Error(kIo), and Error(kCancelled) soon after `cancelled` (may be null) has become true.
   Sha256 sha256(const std::atomic<bool>* cancelled = nullptr) const;
 
  private:

@@ -1,8 +1,9 @@
 // config/generation_defaults.h: what a model's generation_config.json says where neither the preset
 // nor a flag does.
 //
-// As transformers 4.57 takes it: sampling only where do_sample is true, at temperature 1 unless the
-// file names another; otherwise greedy, whatever its temperature.
+// The file means what transformers 4.57 takes it to mean: where do_sample is true tokens are
+// sampled, at temperature 1 unless the file names another; otherwise decoding is greedy, whatever
+// temperature the file has.
 #pragma once
 
 #include <filesystem>
@@ -21,12 +22,14 @@ namespace caption::config {
 std::set<std::string> apply_generation_config(Preset& preset,
                                               const model::GenerationConfig& config);
 
-// The same, and says in the log what was taken, and what the file asks for in vain. To be called
-// once the model is open; require_consistent() must follow, because beams may be new.
+// Calls apply_generation_config() and logs which keys were taken and which keys of the file this
+// build does not have. Callers call it once the model is open, and require_consistent() afterwards,
+// because the file may ask for beams.
 void adopt_generation_config(Preset& preset, const model::GenerationConfig& config);
 
-// Of the model that the preset names (of a composed one, the language model); std::nullopt when its
-// folder is not here. Throws Error(kBadModel) as read_generation_config().
+// Reads the file of the model that the preset names; of a composed model, the file of the language
+// model. Returns std::nullopt when the model's folder is not here. Throws Error(kBadModel) as
+// read_generation_config() does.
 std::optional<model::GenerationConfig> find_generation_config(
     const Preset& preset, const std::filesystem::path& preset_folder);
 

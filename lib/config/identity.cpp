@@ -14,7 +14,7 @@ namespace {
 constexpr std::string_view kVisionFormat = "caption-cli vision 2";
 constexpr std::string_view kPagesFormat = "caption-cli pages 2";
 
-// Every option that affects one of `kinds`.
+// Returns every option that affects one of `kinds`.
 Settings select(const Preset& preset, std::initializer_list<Affects> kinds) {
   Settings out;
   for (const FieldValue& field : list_values(preset)) {

@@ -18,8 +18,8 @@ namespace caption::config {
 // Names and values, as a manifest holds them.
 using Settings = std::vector<std::pair<std::string, std::string>>;
 
-// How this process computes: the device with its tier, the numerics revision and the libraries that
-// decode video.
+// Names how this process computes: the device with its tier, the numerics revision and the
+// libraries that decode video.
 Settings arithmetic();
 
 // 16 hexadecimal digits that change when a source that computes does (comments and white space
@@ -27,8 +27,9 @@ Settings arithmetic();
 // Derived at build time by scripts/cmake/NumericsRevision.cmake.
 std::string_view numerics_revision();
 
-// Of the vision tokens of a clip's bytes; and of the KV pages of a prompt's tokens and pixels.
-// `model_hash`: CaptionModel::content_hash().
+// vision_identity() names what decides the vision tokens of a clip beside its bytes,
+// page_identity() what decides a KV page beside its tokens and pixels. `model_hash` is
+// CaptionModel::content_hash().
 Hash128 vision_identity(const Preset& preset, const Sha256& model_hash);
 Hash128 page_identity(const Preset& preset, const Sha256& model_hash);
 

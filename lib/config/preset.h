@@ -116,7 +116,7 @@ struct Preset {
   // above, or what the model says (config/generation_defaults.h).
   std::set<std::string, std::less<>> given;
 
-  // Of names and values: where they come from is not compared.
+  // Compares names and values, and not where they come from.
   friend bool operator==(const Preset& a, const Preset& b) {
     const auto values = [](const Preset& preset) {
       return std::tie(preset.name, preset.device, preset.model, preset.quantization, preset.engine,

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 
 #include "base/hash.h"
 #include "tensor/dtype.h"
@@ -23,6 +24,9 @@ enum class PrefixCache {
 struct DiskTier {
   std::filesystem::path folder = {};  // empty: none
   std::int64_t max_bytes = 16LL << 30;
+  // Called in step() after a page was computed and before it is written: false keeps it from the
+  // disk. Empty: every page is written.
+  std::function<bool()> may_store = {};
 };
 
 // Attention over less than all of K and V. Both change captions, and have a price (bench shows it).

@@ -36,7 +36,7 @@ constexpr std::array kUnsupported = {
     UnsupportedKey{"typical_p", 1.0},
 };
 
-// One of the file's numbers, within [min, max] or, where `is_open`, within (min, max].
+// Returns one of the file's numbers, within [min, max] or, where `is_open`, within (min, max].
 struct Limits {
   double min;
   double max;

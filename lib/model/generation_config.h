@@ -33,7 +33,8 @@ struct GenerationConfig {
   std::vector<std::string> unsupported;
 };
 
-// Of a model's folder. max_length and min_length, which count the prompt, are left to presets.
+// Reads generation_config.json of a model's folder; without that file every member is empty. The
+// keys max_length and min_length, which count the prompt, are not read.
 // Throws Error(kBadModel) naming file and key for a value that transformers would refuse too, or
 // that is beyond the limits above.
 GenerationConfig read_generation_config(const std::filesystem::path& folder);

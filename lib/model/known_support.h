@@ -17,7 +17,8 @@ struct KnownSupport {
   std::string_view why_not = {};  // for kNone: what this build does not run
 };
 
-// By the names of find_known_shape(); std::nullopt for a model that is not in its table.
+// Looks a model up by its name in the table of find_known_shape(); std::nullopt when it is not
+// there.
 std::optional<KnownSupport> find_known_support(std::string_view name);
 
 }  // namespace caption::model

@@ -85,7 +85,7 @@ void require_same_model(const model::CaptionModel& model) {
 std::string content_of(const records::Record& record) {
   if (!record.id.empty()) return record.id;
   if (!record.file.has_value() || !record.file->size_bytes.has_value()) return {};
-  // Of two files of the same size and time, nothing says that they are the same film.
+  // The place is part of it: two files of the same size and time may be two films.
   return std::to_string(*record.file->size_bytes) + " bytes " +
          std::to_string(record.file->modified_ns.value_or(0)) + " " + record.file->path;
 }
@@ -164,7 +164,7 @@ Job DecodeStage::read(std::size_t input) {
   job.is_cancelled = code == ErrorCode::kCancelled;
   job.is_skipped =
       job.origin == Origin::kFolderWalk && is_not_video(code) && !claims_to_be_video(path);
-  // Which bytes failed is not known.
+  // The file held other bytes than those of the id while it was read.
   if (has_code(job.record, ErrorCode::kChanged)) job.record.id.clear();
   // A file that could not be opened: its failure may have its record already.
   const bool is_known = !job.content.empty();
@@ -174,7 +174,7 @@ Job DecodeStage::read(std::size_t input) {
 
 void DecodeStage::read_file(const std::filesystem::path& path, Job& job) {
   const OpenFile file(path);
-  // What no name announces is looked at before all of it is hashed.
+  // A file whose name does not claim a video is opened as one before all of it is hashed.
   if (job.origin == Origin::kFolderWalk && !claims_to_be_video(path.string())) {
     video::ReadOptions read = options_.read;
     read.cancelled = options_.stop;

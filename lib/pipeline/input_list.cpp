@@ -23,7 +23,8 @@ std::uint32_t hash_of(std::string_view spelling) {
 
 InputList::InputList() : slots_(kFirstSlots) {
   std::error_code error;
-  // Of a working folder that is gone, relative paths are compared among themselves.
+  // When the working folder is gone, its name stays empty: relative paths are then compared with
+  // each other only.
   working_folder_ = std::filesystem::current_path(error).string();
 }
 

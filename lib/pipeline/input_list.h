@@ -36,7 +36,7 @@ class InputList {
 
   std::size_t size() const { return entries_.size(); }
   bool empty() const { return entries_.empty(); }
-  // In the order added; ends with a NUL, valid as long as the list.
+  // The path at position `i` in the order added; a NUL follows it. Valid as long as the list.
   std::string_view path(std::size_t i) const { return entries_[i] + 1; }
   Origin origin(std::size_t i) const { return static_cast<Origin>(*entries_[i]); }
 

@@ -49,6 +49,9 @@ Outcome run(model::CaptionModel& model, const InputList& inputs, const Options& 
     if (prompt.text.empty()) prompt.text = model.default_prompt();
   }
 
+  // Pages of weights that were written meanwhile are not those that page_identity names.
+  settled.engine.disk.may_store = [&model] { return !model.find_changed_file().has_value(); };
+
   std::atomic<bool> own_stop{false};
   if (settled.stop == nullptr) settled.stop = &own_stop;
 

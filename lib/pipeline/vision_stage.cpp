@@ -10,7 +10,7 @@
 namespace caption::pipeline {
 namespace {
 
-// As in decode_stage.cpp.
+// The weight of a record in a queue: the same as in decode_stage.cpp.
 constexpr std::size_t kRecordBytes = 16 << 10;
 
 constexpr std::size_t kRequestBytes = 1024;
@@ -62,7 +62,7 @@ void VisionStage::work() {
   out_.close();
 }
 
-// From frames, or vision tokens of before, to a request for each task.
+// Makes a request for each task from the frames, or from vision tokens that were kept earlier.
 void VisionStage::prepare(Job& job) {
   SeenClip clip = job.seen.has_value() ? *std::move(job.seen) : encode(job);
   const auto tokens = std::make_shared<const Tensor>(std::move(clip.tokens));

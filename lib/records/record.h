@@ -10,7 +10,7 @@
 
 namespace caption::records {
 
-// From the best to the worst.
+// The values are ordered from the best to the worst.
 enum class Status {
   kOk,
   kTruncated,   // cut by max_new_tokens

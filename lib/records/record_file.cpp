@@ -377,7 +377,7 @@ AppendResult RecordFile::append(const Record& given) {
 void RecordFile::sync() {
   state_->file->sync();
   state_->file->require_untouched();
-  // Without it the records could not be resumed.
+  // Records without a manifest could not be resumed.
   const fs::path path = manifest_path(state_->file->path());
   std::error_code error;
   if (!fs::exists(path, error)) write_manifest(path, state_->manifest);
@@ -387,7 +387,7 @@ RecordFile::Ending RecordFile::finish() {
   State& state = *state_;
   sync();
   const std::lock_guard lock(state.mutex);
-  // What an interrupted run had made of other clips.
+  // An interrupted run may have left records of clips that this run does not name.
   if (state.overwritten.has_value()) state.index.drop_unwanted();
   if (state.index.num_superseded() > 0) state.compact();
   if (!state.overwritten.has_value()) return Ending::kInPlace;

@@ -30,7 +30,8 @@ bool is_gone(const Record& record) {
 
 Record under_new_name(Record record, const ClipIdentity& clip, const std::string& video) {
   const std::string old_path = record.file.has_value() ? record.file->path : record.video;
-  if (old_path == clip.file.path) {  // its own, of before it was another file for a while
+  // The clip was here before; another file had its name for a while.
+  if (old_path == clip.file.path) {
     record.moved_from.clear();
   } else if (is_gone(record)) {
     record.moved_from = old_path;

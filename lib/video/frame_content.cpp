@@ -65,7 +65,7 @@ FrameContent classify_content(std::span<const Frame> frames) {
   const FrameContent flat = classify_flat(frames);
   if (flat != FrameContent::kPicture) return flat;
   if (std::all_of(frames.begin(), frames.end(), is_noise)) return FrameContent::kNoise;
-  // A frame that was sampled twice is the same for another reason.
+  // One frame that was sampled several times says nothing about whether the film stands still.
   const bool is_of_one_place = frames.front().frame_idx == frames.back().frame_idx;
   const auto is_like_first = [&](const Frame& frame) {
     return shows_the_same(frames.front(), frame);

@@ -17,7 +17,7 @@ enum class FrameContent {
   kFrozen,   // frames of different places in the film show the same picture
 };
 
-// Of the sampled frames of one clip; kPicture when there are none. Everything but kPicture holds
+// Classifies the sampled frames of one clip; kPicture when there are none. The other classes hold
 // for every frame, over its whole area: one lamp in the night makes a picture. Reads one row in
 // sixteen of the first frame and, while nothing has moved, one in four of the others: below 0.2 ms
 // for a 1080p frame. Thread-safe.

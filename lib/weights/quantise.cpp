@@ -91,7 +91,7 @@ std::int32_t round_to(float w, const Group& group, std::int32_t low, std::int32_
   return std::clamp(static_cast<std::int32_t>(code), low, high);
 }
 
-// Of a weight divided by its group's scale.
+// Returns the code of a weight that was divided by its group's scale.
 std::uint8_t nf4_code(float value) {
   unsigned code = 0;
   for (const float midpoint : kNf4Midpoints) code += value > midpoint ? 1 : 0;

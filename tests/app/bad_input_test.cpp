@@ -80,6 +80,25 @@ TEST_SUITE("app/bad_input") {
     }
   }
 
+  TEST_CASE("clips that fail alike behind the decoder are each named on standard error") {
+    const std::vector<std::string> videos = {sample_video("city-000-h264.mp4").string(),
+                                             sample_video("bridge-006-h264.mp4").string()};
+    // More frames than the model has positions for.
+    const Finished finished = run_cli({"run", videos[0], videos[1], "--frames", "64"});
+    CHECK(finished.exit_code == 1);
+    for (const std::string& video : videos) {
+      CAPTURE(video);
+      const std::string begin = "warning: run: " + video + ": captioning it: ";
+      const std::size_t first = finished.err.find(begin);
+      CHECK(first != std::string::npos);
+      CHECK(finished.err.find(begin, first + 1) == std::string::npos);
+    }
+    for (const records::Record& record : parse_records(finished.out)) {
+      CHECK(record.error->code == "too_long");
+      CHECK(record.error->message.starts_with(record.video + ": captioning it: "));
+    }
+  }
+
   TEST_CASE("an unreadable clip is said to be unreadable") {
     if (::geteuid() == 0) {
       MESSAGE("root reads everything; not tested");

@@ -48,7 +48,8 @@ struct Fault {
   std::string text() const { return kind + ":" + std::to_string(number); }
 };
 
-using Captions = std::map<std::string, std::string>;  // by video; the last record counts
+using Captions = std::map<std::string, std::string>;     // by video; the last record counts
+using SampleSizes = std::map<std::string, std::size_t>;  // how many calls to refuse, by kind
 
 struct Reference {
   Captions before;    // what prepare() left
@@ -70,7 +71,7 @@ std::vector<std::string> run_arguments(std::vector<std::string> more,
   return arguments;
 }
 
-// With a digest cache of its own, which the first run of a folder fills.
+// Runs the command with a digest cache of its own in `folder`, which the first run there fills.
 Finished run_with(const Command& command, const fs::path& folder, Environment environment) {
   environment.emplace_back("LD_PRELOAD", CAPTION_FAULT_INJECTOR);
   environment.emplace_back("XDG_CACHE_HOME", (folder / "xdg").string());
@@ -255,7 +256,7 @@ std::vector<long> numbers_to_try(long most, std::size_t size, unsigned seed) {
 }
 
 std::vector<Fault> faults_to_try(const Command& command, const Reference& reference,
-                                 const std::map<std::string, std::size_t>& sizes) {
+                                 const SampleSizes& sizes) {
   std::vector<Fault> faults;
   std::string refused;
   for (const auto& [kind, size] : sizes) {
@@ -281,7 +282,7 @@ void describe(const Command& command, const std::vector<Trial>& trials) {
 }
 
 // The runs are started by several threads; what they found is checked by the caller's.
-void try_all(const Command& command, const std::map<std::string, std::size_t>& sizes) {
+void try_all(const Command& command, const SampleSizes& sizes) {
   const Reference reference = run_undisturbed(command);
   const std::vector<Fault> faults = faults_to_try(command, reference, sizes);
   std::vector<Trial> trials(faults.size());
@@ -317,6 +318,13 @@ class EarlierRun {
 };
 
 constexpr std::size_t kAll = 500;
+
+// For runs that change an output which is there: the calls that change it are refused one by one,
+// the many others in a sample.
+SampleSizes change_sizes() {
+  return {{"thread", kAll}, {"open", 50},        {"write", kAll}, {"mmap", kAll}, {"fsync", kAll},
+          {"rename", kAll}, {"ftruncate", kAll}, {"read", 30},    {"malloc", 30}};
+}
 
 TEST_SUITE("app/fault") {
   TEST_CASE("the injector counts, and refuses the call that it is asked to") {
@@ -362,6 +370,49 @@ TEST_SUITE("app/fault") {
             {{"thread", kAll}, {"write", kAll}, {"fsync", kAll}, {"malloc", 50}});
   }
 
+  TEST_CASE("a thread that cannot start ends the run, also while a full queue holds decoders up") {
+    // Two films of 720 lines have more bytes than the queue between decoding and vision takes.
+    const std::vector<std::string> arguments = {"run",
+                                                sample_video("city-004-h264.mkv").string(),
+                                                sample_video("river-014-vp9.webm").string(),
+                                                "--frames",
+                                                "56",
+                                                "--max-new-tokens",
+                                                "1"};
+    int num_refused = 0;
+    for (int number = 1; number <= 4; ++number) {
+      CAPTURE(number);
+      const Finished finished =
+          run_cli_in({.environment = {{"LD_PRELOAD", CAPTION_FAULT_INJECTOR},
+                                      {"CAPTION_FAULT", "thread:" + std::to_string(number)}},
+                      .limits = {{RLIMIT_CORE, 0}},
+                      .time_limit_s = 120},
+                     arguments);
+      CAPTURE(finished.err);
+      // One decode thread of several may be missing.
+      CHECK((finished.exit_code == 0 || finished.exit_code == 4));
+      if (finished.exit_code != 4) continue;
+      ++num_refused;
+      CHECK(finished.err.find("error: caption-cli: ") != std::string::npos);
+    }
+    CHECK(num_refused >= 3);
+  }
+
+  TEST_CASE("clips that are not there are not synced one by one") {
+    constexpr int kNumClips = 1000;
+    std::string list;
+    for (int i = 0; i < kNumClips; ++i) list += "/nowhere/" + std::to_string(i) + ".mp4\n";
+    const TemporaryFolder folder;
+    const fs::path out = folder.path() / "c.jsonl";
+    const fs::path counts = folder.path() / "counts";
+    const Finished finished = run_cli(
+        {"run", "-q", "-o", out.string(), "-"}, list,
+        {{"LD_PRELOAD", CAPTION_FAULT_INJECTOR}, {"CAPTION_FAULT_COUNTS", counts.string()}});
+    CHECK(finished.exit_code == 1);
+    CHECK(parse_records(read_text(out)).size() == kNumClips);
+    CHECK(read_counts(counts).at("fsync") < kNumClips / 2);
+  }
+
   TEST_CASE("run --overwrite over the output of a run with other settings") {
     const EarlierRun earlier(run_arguments({"-o", "c.jsonl"}, "4"));
     try_all({.name = "run --overwrite",
@@ -369,14 +420,7 @@ TEST_SUITE("app/fault") {
              .output = "c.jsonl",
              .prepare = [&](const fs::path& folder) { earlier.copy_to(folder); },
              .overwrites = true},
-            {{"thread", kAll},
-             {"open", 50},
-             {"write", kAll},
-             {"mmap", kAll},
-             {"fsync", kAll},
-             {"rename", kAll},
-             {"read", 30},
-             {"malloc", 30}});
+            change_sizes());
   }
 
   TEST_CASE("run --retry, which ends with a compaction") {
@@ -385,15 +429,7 @@ TEST_SUITE("app/fault") {
              .arguments = run_arguments({"-o", "c.jsonl", "--retry", "truncated"}),
              .output = "c.jsonl",
              .prepare = [&](const fs::path& folder) { earlier.copy_to(folder); }},
-            {{"thread", kAll},
-             {"open", 50},
-             {"write", kAll},
-             {"mmap", kAll},
-             {"fsync", kAll},
-             {"rename", kAll},
-             {"ftruncate", kAll},
-             {"read", 30},
-             {"malloc", 30}});
+            change_sizes());
   }
 
   TEST_CASE("run over clips that have moved, and a copy of one") {
@@ -422,15 +458,7 @@ TEST_SUITE("app/fault") {
                    fs::create_symlink(city, folder / "city.mp4");
                    fs::create_symlink(city, folder / "copy.mp4");
                  }},
-            {{"thread", kAll},
-             {"open", 50},
-             {"write", kAll},
-             {"mmap", kAll},
-             {"fsync", kAll},
-             {"rename", kAll},
-             {"ftruncate", kAll},
-             {"read", 30},
-             {"malloc", 30}});
+            change_sizes());
   }
 
   TEST_CASE("eval") {

@@ -17,7 +17,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Short work for each clip: what it is called counts here, not what is said.
+// A run with little work for each clip: these tests look at names and ids, not at captions.
 std::vector<std::string> run_command(const fs::path& out, std::vector<std::string> rest) {
   std::vector<std::string> command = {"run", "-o", out.string(),       "--frames",
                                       "2",   "-q", "--max-new-tokens", "24"};
@@ -25,7 +25,7 @@ std::vector<std::string> run_command(const fs::path& out, std::vector<std::strin
   return command;
 }
 
-// Without -q: with the summary.
+// The same run without -q: its summary is on stderr.
 Finished run_aloud(const fs::path& out, std::vector<std::string> rest) {
   std::vector<std::string> command = run_command(out, std::move(rest));
   std::erase(command, "-q");
@@ -64,7 +64,7 @@ std::vector<records::Record> records_of(const fs::path& out) {
   return records;
 }
 
-// The id that each name has in the output; every name once.
+// Maps each name in the output to its id, and checks that every name occurs once.
 std::map<std::string, std::string> ids_of(const fs::path& out) {
   std::map<std::string, std::string> ids;
   for (const records::Record& record : records_of(out)) {
@@ -88,6 +88,20 @@ TEST_SUITE("app/identity") {
     const auto after = ids_of(out);
     REQUIRE(after.size() == 1);
     CHECK(before != after);
+  }
+
+  TEST_CASE("a link that is turned to another film is captioned anew") {
+    const TemporaryFolder folder;
+    const fs::path out = folder.path() / "c.jsonl";
+    const fs::path link = folder.path() / "link.mp4";
+    std::vector<std::string> ids;
+    for (std::size_t i = 0; i < 2; ++i) {
+      fs::remove(link);
+      fs::create_symlink(some_samples()[i], link);
+      CHECK(run_cli(run_command(out, {link.string()})).exit_code == 0);
+      ids.push_back(ids_of(out).at(link.string()));
+    }
+    CHECK(ids[0] != ids[1]);
   }
 
   TEST_CASE("films of one name in several folders each have their record") {
@@ -203,7 +217,14 @@ TEST_SUITE("app/identity") {
     write_text(text, "no film");
     const Finished failed = run_cli(run_command(out, {"--overwrite", text.string()}));
     CHECK(failed.exit_code == 1);
-    CHECK(failed.err.find("stays as it was") != std::string::npos);
+    CHECK(failed.err.find("stays as it was, because not one clip was captioned") !=
+          std::string::npos);
+    CHECK(read_text(out) == before);
+    const Finished partly = run_cli(run_command(out, {"--overwrite", "-"}),
+                                    film.string() + "\n" + film.string() + "x\n");
+    CHECK(partly.exit_code == 1);
+    CHECK(partly.err.find("stays as it was, because not every clip could be read") !=
+          std::string::npos);
     CHECK(read_text(out) == before);
     CHECK(run_cli(run_command(out, {"--overwrite", film.string()})).exit_code == 0);
     CHECK(records_of(out).size() == 1);

@@ -35,7 +35,7 @@ std::vector<std::string> small_run(std::vector<std::string> more) {
   return more;
 }
 
-// Of a limited run: it ended by itself, and said why when a clip has no caption. The dynamic
+// Checks that a limited run ended by itself, and said why when a clip has no caption. The dynamic
 // loader, which has the same limit, may give up before main() with exit code 127.
 void check_limited(const Finished& finished, const fs::path& output, const std::set<int>& codes) {
   CAPTURE(finished.exit_code);

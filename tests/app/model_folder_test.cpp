@@ -77,6 +77,20 @@ TEST_SUITE("app/model_folder") {
           std::string::npos);
   }
 
+  TEST_CASE("the demonstration model says that it is one, and no other model does") {
+    constexpr const char* kSentence = "this is the demonstration model: it knows drawn background";
+    const OwnModel model;
+    CHECK(model.run().err.find(kSentence) != std::string::npos);
+    std::string config = read_text(model.folder() / "config.json");
+    constexpr std::string_view kKey = "\"caption_cli_demonstration\"";
+    REQUIRE(config.find(kKey) != std::string::npos);
+    config.replace(config.find(kKey), kKey.size(), "\"of_no_meaning\"");
+    model.write("config.json", config);
+    const Finished other = model.run();
+    CHECK(other.exit_code == 0);
+    CHECK(other.err.find(kSentence) == std::string::npos);
+  }
+
   TEST_CASE("digests of weights are kept in the cache folder") {
     const TemporaryFolder cache;
     const std::string model = (fs::path(CAPTION_SOURCE_DIR) / "samples/demo-model").string();

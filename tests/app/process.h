@@ -44,7 +44,7 @@ int wait_for(pid_t child);
 
 std::string read_text(const std::filesystem::path& path);
 void write_text(const std::filesystem::path& path, const std::string& text);
-// Of whole lines; a torn last one is an error.
+// Parses records of whole lines; a torn last line is an error.
 std::vector<records::Record> parse_records(const std::string& text);
 
 // A clip of the samples.

@@ -76,6 +76,12 @@ TEST_SUITE("app/resume") {
     CHECK(again.exit_code == 1);
     CHECK(again.err.find("1 of them failed (--retry-failed") != std::string::npos);
     CHECK(read_text(out) == before);
+    // A failed clip of the file that the command does not name is none of its counts.
+    const Finished only_good = run_cli({"run", "-o", out, good});
+    CHECK(only_good.exit_code == 0);
+    CHECK(only_good.err.find("resumed; 1 of 1 clip is in it\n") != std::string::npos);
+    CHECK(only_good.err.find("nothing to caption\n") != std::string::npos);
+    CHECK(only_good.err.find("failed") == std::string::npos);
     CHECK(run_cli({"run", "-o", out, "--retry-failed", late.string(), good}).exit_code == 1);
     CHECK(captions_of(out).at(late.string()) == "");
     fs::copy(sample_video("bridge-006-h264.mp4"), late, fs::copy_options::overwrite_existing);
@@ -100,6 +106,26 @@ TEST_SUITE("app/resume") {
     CHECK(read_text(out) == before);
     CHECK(run_cli({"run", "-o", out, a, "--threads", "1"}).exit_code == 0);
     CHECK(run_cli({"run", "-o", out, a, "--seed", "21", "--overwrite"}).exit_code == 0);
+  }
+
+  TEST_CASE("records of another arithmetic are refused by its name, whatever version wrote them") {
+    const TemporaryFolder folder;
+    const std::string out = (folder.path() / "c.jsonl").string();
+    const std::vector<std::string> command = {
+        "run", "-o", out, "--frames", "2", sample_video("city-000-h264.mp4").string()};
+    CHECK(run_cli(command).exit_code == 0);
+    const std::string before = read_text(out);
+    std::string manifest = read_text(out + ".manifest.json");
+    CHECK(manifest.find("\"version\"") == std::string::npos);
+    const std::size_t revision = manifest.find("\"arithmetic.revision\": \"");
+    REQUIRE(revision != std::string::npos);
+    manifest.replace(manifest.find(": \"", revision) + 3, 16, "0123456789abcdef");
+    write_text(out + ".manifest.json", manifest);
+    const Finished refused = run_cli(command);
+    CHECK(refused.exit_code == 2);
+    CHECK(refused.err.find("arithmetic.revision is \"0123456789abcdef\" there") !=
+          std::string::npos);
+    CHECK(read_text(out) == before);
   }
 
   TEST_CASE("Ctrl-C and SIGTERM keep what is done, say so, and the same command finishes") {

@@ -4,8 +4,11 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <string>
+#include <tuple>
 
+#include "backend/cpu_tier.h"
 #include "config/fields.h"
 
 namespace caption::config {
@@ -68,6 +71,34 @@ TEST_SUITE("config/identity") {
       }));
     }
     CHECK(numerics_revision().size() == 16);
+  }
+
+  TEST_CASE("another CPU tier is another identity of vision tokens, of pages and of captions") {
+    const Preset preset;
+    const auto identities_with = [&](CpuTier tier) {
+      ::setenv("CAPTION_CPU_TIER", std::string(cpu_tier_name(tier)).c_str(), 1);
+      const auto identities =
+          std::tuple(vision_identity(preset, kModel), page_identity(preset, kModel),
+                     caption_settings(preset, kModel));
+      ::unsetenv("CAPTION_CPU_TIER");
+      return identities;
+    };
+    const auto [vision, pages, captions] = identities_with(CpuTier::kReference);
+    for (const CpuTier tier : supported_cpu_tiers().subspan(1)) {
+      CAPTURE(cpu_tier_name(tier));
+      const auto [other_vision, other_pages, other_captions] = identities_with(tier);
+      CHECK(other_vision != vision);
+      CHECK(other_pages != pages);
+      CHECK(other_captions != captions);
+    }
+  }
+
+  TEST_CASE("the program's version and the preset's name are no part of an identity") {
+    for (const auto& [name, value] : caption_settings(Preset{}, kModel)) {
+      CAPTURE(name);
+      CHECK(name.find("version") == std::string::npos);
+      CHECK(name.find("preset") == std::string::npos);
+    }
   }
 }
 

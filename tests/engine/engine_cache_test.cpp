@@ -199,6 +199,23 @@ TEST_SUITE("engine/disk tier") {
     CHECK(run(other_dtype) == 0);
   }
 
+  TEST_CASE("pages that may not be stored are not there for the next engine") {
+    EngineOptions options = cached_options(100);
+    options.disk.folder = fresh_folder("disk_tier_unsound");
+    const Request request = family_request(1, 100, 120);
+    const auto find_tokens = [&](bool may_store) {
+      options.disk.may_store = [may_store] { return may_store; };
+      Room room;
+      Engine engine(room.decoder, room.stream, options);
+      engine.submit(request);
+      CHECK(run_until_idle(engine).at(0).output_ids == expected_output(request));
+      return engine.stats().disk_hit_tokens;
+    };
+    CHECK(find_tokens(false) == 0);
+    CHECK(find_tokens(true) == 0);
+    CHECK(find_tokens(false) > 0);  // may_store decides about writing only
+  }
+
   TEST_CASE("damaged pages are computed again") {
     EngineOptions options = cached_options(100);
     options.disk.folder = fresh_folder("disk_tier_damaged");

@@ -37,7 +37,7 @@ class Tree {
     std::ofstream(root_ / name) << name;
   }
   std::string at(const std::string& name) const { return (root_ / name).string(); }
-  // Of what was found, by their places in the tree.
+  // The found paths, relative to the root of the tree.
   std::vector<std::string> names(const FoundVideos& found) const {
     std::vector<std::string> names;
     for (std::size_t i = 0; i < found.inputs.size(); ++i) {

@@ -340,8 +340,10 @@ TEST_SUITE("records/record_file") {
     const ClipIdentity c = make_clip(folder / "c.mp4", "film c");
     const std::string odd = "{\"video\":  \"a.mp4\"" +  // spacing that we would not write
                             line_of(record_of(a)).substr(16);
+    // A failed clip that the run does not name.
+    const std::string other = line_of(failed_record_of(make_clip(folder / "d.mp4", "film d")));
     write_records(path, {});
-    write_file(path, odd + line_of(failed_record_of(b)) + line_of(record_of(c)));
+    write_file(path, odd + line_of(failed_record_of(b)) + line_of(record_of(c)) + other);
     const std::string before = read_file(path);
     {
       const auto file = open(path, kManifest, kRetryFailed);
@@ -354,7 +356,7 @@ TEST_SUITE("records/record_file") {
       // The lock is on the file that has the name now.
       CHECK(refusal(path, Format::kJsonl, kManifest).find("another run") != std::string::npos);
     }
-    CHECK(read_file(path) == odd + line_of(record_of(c)) + line_of(record_of(b)));
+    CHECK(read_file(path) == odd + line_of(record_of(c)) + other + line_of(record_of(b)));
   }
 
   TEST_CASE("a retry that comes out worse changes nothing") {
@@ -535,6 +537,7 @@ TEST_SUITE("records/record_file") {
          }},
         {"cut", [](const fs::path& path) { fs::resize_file(path, 10); }},
         {"moved", [](const fs::path& path) { fs::rename(path, path.string() + "y"); }},
+        {"its folder removed", [](const fs::path& path) { fs::remove_all(path.parent_path()); }},
     };
     for (const Case& c : cases) {
       CAPTURE(c.name);

@@ -7,10 +7,12 @@ namespace caption::engine {
 DiskPages::DiskPages(const DiskTier& options, const model::KvPages& pages)
     : pages_(pages),
       buffer_(static_cast<std::size_t>(page_size_bytes(pages))),
+      may_store_(options.may_store),
       store_(options.folder, "pages", options.max_bytes) {}
 
 void DiskPages::store(const Hash128& content, kv::PageId page) {
   if (store_.contains(content)) return;
+  if (may_store_ && !may_store_()) return;
   read_page(pages_, page, buffer_);
   store_.put(content, buffer_);
 }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
 #include <vector>
 
 #include "engine/options.h"
@@ -17,12 +18,15 @@ class DiskPages final : public kv::PageTier {
   // `pages` are borrowed. Throws Error(kIo) when the folder cannot be used.
   DiskPages(const DiskTier& options, const model::KvPages& pages);
 
+  // Writes nothing where DiskTier::may_store says so.
+
   void store(const Hash128& content, kv::PageId page) override;
   bool restore(const Hash128& content, kv::PageId page) override;
 
  private:
   const model::KvPages& pages_;
   std::vector<std::byte> buffer_;  // one page
+  std::function<bool()> may_store_;
   kv::DiskStore store_;
 };
 

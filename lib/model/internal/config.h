@@ -55,8 +55,9 @@ struct TextConfig {
 Activation parse_activation(const JsonObject& config, std::string_view key,
                             std::string_view fallback);
 ClipVisionConfig parse_clip_vision_config(const JsonObject& config);
-// Of a multi-modal model the text_config: it alone says whether embeddings are tied, whatever the
-// enclosing configuration does (transformers 4.57 tie_embeddings_and_encoder_decoder()).
+// Parses the text_config of a multi-modal model. It alone says whether embeddings are tied,
+// whatever the enclosing configuration says (transformers 4.57
+// tie_embeddings_and_encoder_decoder()).
 TextConfig parse_text_config(const JsonObject& config);
 
 // How many of the tower's layers to run so that its output is hidden_states[layer]; negative

@@ -9,12 +9,12 @@
 
 namespace caption::pipeline {
 
-// Why frames show nothing that a caption could tell ("every sampled frame is black"); empty: they
-// may. Cheap beside their preprocessing.
+// Says why the frames show nothing that a caption could tell ("every frame is black"); empty when
+// they may show something. Takes far less time than their preprocessing.
 std::string suspicion_of_frames(std::span<const video::Frame> frames);
 
-// Why a caption is none: empty, U+FFFD or control characters in it, or words that repeat; empty
-// when nothing speaks against it.
+// Says what speaks against a caption: that it is empty, that it holds U+FFFD or control characters,
+// or that words repeat. Empty when nothing does.
 std::string suspicion_of_caption(std::string_view caption);
 
 }  // namespace caption::pipeline

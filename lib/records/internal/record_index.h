@@ -37,7 +37,7 @@ struct RecordSlot {
   Hash128 times = {};
 };
 
-// What the slot of a clip and a prompt would have as keys.
+// The keys that the slot of a clip and a prompt has.
 struct ClipKeys {
   Hash128 place;
   Hash128 content;
@@ -47,14 +47,14 @@ ClipKeys keys_of(const ClipIdentity& clip, std::string_view prompt);
 ClipKeys keys_of(const Record& record);
 Hash128 place_key(std::string_view path, std::string_view prompt);
 
-// Whether the slot's record is of this content: by SHA-256 where the clip has one, else by size and
-// time; of a file that nobody could read, when it is in both.
+// Whether the slot's record is of this content: compares SHA-256 where the clip has one, else size
+// and time. Two files that nobody could read have equal (empty) keys.
 bool is_of_content(const RecordSlot& slot, const ClipKeys& clip);
 
 // Whether a clip failed for want of memory, time or a whole read.
 bool is_machine_failure(const Record& record);
 
-// About 230 bytes for each record. One thread at a time.
+// Takes about 230 bytes for each record. Only one thread at a time may use it.
 class RecordIndex {
  public:
   // The line that begins at `offset` becomes the live record of its place.

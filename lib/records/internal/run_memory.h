@@ -26,8 +26,8 @@ class RunMemory {
   std::size_t size_bytes_ = 0;
 };
 
-// The record of another file of the same content, as this clip's own: its names, and whose caption
-// it is or, when the other file is gone, from where it moved.
+// Turns the record of another file of the same content into this clip's own: replaces the names,
+// and sets `copy_of` to the other file or, when that file is gone, `moved_from`.
 Record under_new_name(Record record, const ClipIdentity& clip, const std::string& video);
 
 // Whether the file that the record names is no longer there, or has other bytes now. Reads a file

@@ -7,15 +7,15 @@
 
 namespace caption::video {
 
-// Of up to 68 rows, whole and evenly spread: anything as high as a sixteenth of 1080 lines crosses
-// one.
+// Measured over up to 68 whole rows, evenly spread: anything as high as a sixteenth of 1080 lines
+// crosses one of them.
 struct Flatness {
   std::array<int, 3> colour = {};  // RGB, mean over the frame
   int deviation = 0;               // largest of any pixel's channels from it
 };
 Flatness measure_flatness(const Frame& frame);
 
-// Of luma at up to about 64 places in each of these rows.
+// Measured on luma at up to about 64 places in each of these rows.
 struct Texture {
   double deviation = 0;  // standard deviation over the frame
   double near = 0;       // correlation with the pixel beside, and with the one below: the larger
