@@ -13,8 +13,10 @@ namespace caption::pipeline {
 // may. Cheap beside their preprocessing.
 std::string suspicion_of_frames(std::span<const video::Frame> frames);
 
-// Why a caption is none: empty, U+FFFD or control characters in it, or words that repeat; empty
+// Why a caption is none: empty, U+FFFD or control characters in it, or words that repeat; or it is
+// the sentence with which the model declares that it cannot describe a clip (`unlike`, see
+// CaptionModel::unlike_sentence(); empty: it has none), white space around either left out. Empty
 // when nothing speaks against it.
-std::string suspicion_of_caption(std::string_view caption);
+std::string suspicion_of_caption(std::string_view caption, std::string_view unlike = {});
 
 }  // namespace caption::pipeline
