@@ -26,8 +26,8 @@ struct OnTerminal {
 };
 
 // stderr of caption-cli is a terminal so wide, and stdout too if wanted.
-OnTerminal run_on_terminal(const std::vector<std::string>& arguments, unsigned short columns,
-                           const char* term, bool is_stdout_terminal = false) {
+OnTerminal run_on_terminal(const std::vector<std::string>& arguments, int columns, const char* term,
+                           bool is_stdout_terminal = false) {
   const int terminal = ::posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC);
   REQUIRE(terminal >= 0);
   REQUIRE(::grantpt(terminal) == 0);
@@ -35,7 +35,8 @@ OnTerminal run_on_terminal(const std::vector<std::string>& arguments, unsigned s
   const std::string name = ::ptsname(terminal);
   const int other_end = ::open(name.c_str(), O_RDWR | O_NOCTTY | O_CLOEXEC);
   REQUIRE(other_end >= 0);
-  const winsize size{.ws_row = 24, .ws_col = columns, .ws_xpixel = 0, .ws_ypixel = 0};
+  const winsize size{
+      .ws_row = 24, .ws_col = static_cast<unsigned short>(columns), .ws_xpixel = 0, .ws_ypixel = 0};
   REQUIRE(::ioctl(other_end, TIOCSWINSZ, &size) == 0);
   const pid_t child = ::fork();
   if (child == 0) {
@@ -96,7 +97,7 @@ TEST_SUITE("app/terminal") {
   TEST_CASE("one live line that fits, whatever clips are called") {
     const TemporaryFolder folder;
     fill(folder.path() / "in");
-    for (const unsigned short columns : {20, 40, 80, 200}) {
+    for (const int columns : {20, 40, 80, 200}) {
       CAPTURE(columns);
       const OnTerminal shown = run_on_terminal(
           {"run", (folder.path() / "in").string(), "--threads", "1"}, columns, "xterm-256color");
@@ -132,6 +133,7 @@ TEST_SUITE("app/terminal") {
     int num_captions = 0;
     for (std::size_t at = shown.text.find(video); at != std::string::npos;
          at = shown.text.find(video, at + 1)) {
+      if (shown.text.find('\r', at) < shown.text.find(": ", at)) continue;  // in the live line
       ++num_captions;
       const std::string_view before = std::string_view(shown.text).substr(0, at);
       CHECK((before.ends_with("\n") || before.ends_with(kClearLine)));
