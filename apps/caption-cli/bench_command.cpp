@@ -12,6 +12,7 @@
 #include "backend/machine.h"
 #include "backend/stream.h"
 #include "backend/thread_pool.h"
+#include "base/counted.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "bench/bench_report.h"
@@ -216,8 +217,7 @@ int run_synthetic(const BenchFlags& flags, const config::LoadedPreset& loaded,
   const bench::Subject what = {.model = subject.name,
                                .setting = std::string(bench::weight_layout_name(costs.weights)) +
                                           " weights, " + std::string(dtype_name(options.kv_dtype)) +
-                                          " KV, " + std::to_string(pool.num_threads()) +
-                                          " threads, " +
+                                          " KV, " + counted(pool.num_threads(), "thread") + ", " +
                                           std::string(cpu_tier_name(stream.cpu_tier()))};
   if (flags.json != "-") std::cout << bench::to_table(what, comparison);
   if (!flags.json.empty()) write_text(flags.json, bench::to_json(what, comparison));
@@ -238,12 +238,11 @@ int run_kernels(const BenchFlags& flags, const config::LoadedPreset& loaded,
   Stream stream(pool);
   bench::KernelBenchOptions options;
   options.on_row = [](const bench::KernelRow& row) {
-    log_info("bench",
-             row.operation + ", " + row.setting + ", " + std::to_string(row.tokens) + " tokens");
+    log_info("bench", row.operation + ", " + row.setting + ", " + counted(row.tokens, "token"));
   };
   const bench::KernelBench result = bench::bench_kernels(stream, shape, options);
   const std::string subject = (is_named ? flags.shape : preset.name) + "; " +
-                              std::to_string(pool.num_threads()) + " threads, " +
+                              counted(pool.num_threads(), "thread") + ", " +
                               std::string(cpu_tier_name(stream.cpu_tier()));
   if (flags.json != "-") std::cout << bench::to_table(subject, result);
   if (!flags.json.empty()) write_text(flags.json, bench::to_json(subject, result));
@@ -264,8 +263,7 @@ int run_tower(const BenchFlags& flags, const model::VisionShape& shape,
   const std::string subject =
       flags.shape + " (random weights); " +
       std::string(bench::weight_layout_name(weight_layout_of(preset.quantization))) + " weights, " +
-      std::to_string(pool.num_threads()) + " threads, " +
-      std::string(cpu_tier_name(stream.cpu_tier()));
+      counted(pool.num_threads(), "thread") + ", " + std::string(cpu_tier_name(stream.cpu_tier()));
   if (flags.json != "-") std::cout << bench::to_table(subject, result);
   if (!flags.json.empty()) write_text(flags.json, bench::to_json(subject, result));
   return kExitOk;

@@ -7,6 +7,7 @@
 #include "backend/stream.h"
 #include "backend/thread_pool.h"
 #include "base/clock.h"
+#include "base/counted.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "bench/price_report.h"
@@ -248,8 +249,7 @@ int bench_videos(const BenchVideos& wanted, const config::LoadedPreset& loaded,
   report.subject = {.model = preset.model.is_composed ? preset.model.llm : preset.model.path,
                     .setting = std::string(bench::weight_layout_name(costs.weights)) +
                                " weights, " + std::string(dtype_name(options.engine.kv_dtype)) +
-                               " KV, " + std::to_string(config::num_threads(preset, machine)) +
-                               " threads"};
+                               " KV, " + counted(config::num_threads(preset, machine), "thread")};
   if (wanted.price != PriceOf::kNothing) {
     std::vector<PricedOptions> variants;  // none: those of attention, once prompts are known
     if (wanted.price == PriceOf::kKvCache) variants = kv_variants(options.engine);

@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/counted.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "eval/corpus.h"
@@ -90,7 +91,8 @@ void require_no_problems(const eval::Problems& problems) {
               std::to_string(problems.count()) +
                   " lines or files cannot be used, so nothing is scored" +
                   (problems.count() > num_shown
-                       ? "; the first " + std::to_string(num_shown) + " are named above"
+                       ? "; the first " + std::to_string(num_shown) +
+                             std::string(plural(num_shown, " is", " are")) + " named above"
                        : ""));
 }
 

@@ -11,6 +11,7 @@
 
 #include "backend/cpu_tier.h"
 #include "backend/machine.h"
+#include "base/counted.h"
 #include "base/error.h"
 #include "base/json.h"
 #include "config/resources.h"
@@ -55,13 +56,13 @@ void print_probe(const video::Probe& probe) {
     size += ", shown " + size_text(probe.display_width_px, probe.display_height_px);
   }
   if (probe.rotation_degrees != 0) {
-    size += ", rotated " + std::to_string(probe.rotation_degrees) + " degrees";
+    size += ", rotated " + counted(probe.rotation_degrees, "degree");
   }
   print_line("size", size);
   print_line("length", (probe.duration_us > 0 ? seconds_text(probe.duration_us) : "not declared") +
-                           ", " + std::to_string(probe.num_frames) + " frames at " +
+                           ", " + counted(probe.num_frames, "frame") + " at " +
                            json_number(probe.fps, 3) + " fps, " +
-                           std::to_string(probe.num_keyframes) + " keyframes");
+                           counted(probe.num_keyframes, "keyframe"));
   print_line("file", std::to_string(probe.file_bytes) + " bytes");
 }
 
@@ -117,14 +118,14 @@ void inspect_model(const std::string& path) {
   std::cout << records::escape_file_name(path) << "\n";
   print_line("family", std::string(model->family()));
   print_line("weights", std::to_string(model->weight_bytes()) + " bytes");
-  print_line("decoder", std::to_string(spec.num_layers) + " layers of " +
-                            std::to_string(spec.hidden) + ", " + std::to_string(spec.num_heads) +
-                            " heads (" + std::to_string(spec.num_kv_heads) + " of keys) of " +
+  print_line("decoder", counted(spec.num_layers, "layer") + " of " + std::to_string(spec.hidden) +
+                            ", " + counted(spec.num_heads, "head") + " (" +
+                            std::to_string(spec.num_kv_heads) + " of keys) of " +
                             std::to_string(spec.head_dim));
-  print_line("vocabulary", std::to_string(spec.vocab) + " tokens");
+  print_line("vocabulary", counted(spec.vocab, "token"));
   print_line("positions", std::to_string(spec.max_positions));
   constexpr std::int64_t kNumFrames = 8;
-  print_line("vision", std::to_string(model->vision_tokens(kNumFrames)) + " tokens for " +
+  print_line("vision", counted(model->vision_tokens(kNumFrames), "token") + " for " +
                            std::to_string(kNumFrames) + " frames");
   print_line("prompt", model->default_prompt());
   print_line("hash", model->content_hash().hex());

@@ -11,6 +11,7 @@
 #include "backend/machine.h"
 #include "backend/stream.h"
 #include "backend/thread_pool.h"
+#include "base/counted.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "bench/cards.h"
@@ -130,9 +131,8 @@ void calibrate(const config::Preset& preset, const Machine& machine, bench::Plan
   const bool is_f32 = input.weights == bench::WeightLayout::kF32;
   input.rates = {.bytes_per_s = roofline.read_bytes_per_s,
                  .flops_per_s = is_f32 ? roofline.f32_flops_per_s : roofline.flops_per_s,
-                 .source = "measured here and now on " + std::to_string(roofline.num_threads) +
-                           (roofline.num_threads == 1 ? " thread, " : " threads, ") +
-                           (is_f32 ? "f32" : std::string(roofline.arithmetic))};
+                 .source = "measured here and now on " + counted(roofline.num_threads, "thread") +
+                           ", " + (is_f32 ? "f32" : std::string(roofline.arithmetic))};
 }
 
 void set_rates(const PlanFlags& flags, const config::Preset& preset, const Machine& machine,

@@ -12,13 +12,15 @@
 #include <string>
 
 #include "backend/machine.h"
+#include "base/counted.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "config/generation_defaults.h"
 #include "config/resolve.h"
+#include "dry_run.h"
 #include "exit_codes.h"
+#include "input_flags.h"
 #include "interrupts.h"
-#include "pipeline/find_videos.h"
 #include "pipeline/pipeline.h"
 #include "pipeline/progress.h"
 #include "pipeline_options.h"
@@ -30,24 +32,13 @@ namespace {
 
 struct RunFlags {
   PresetFlags preset;
-  std::vector<std::string> paths;
-  bool null_separated = false;
+  InputFlags input;
   OutputFlags output;
   std::string prompts_file;
   bool trust_times = false;
   bool quiet = false;
+  bool is_dry = false;
 };
-
-pipeline::InputList find_inputs(const RunFlags& flags) {
-  pipeline::FoundVideos found = pipeline::find_videos(
-      flags.paths, {.descriptor = STDIN_FILENO, .separator = flags.null_separated ? '\0' : '\n'});
-  for (const std::string& skipped : pipeline::describe_skipped(found)) log_warning("run", skipped);
-  if (found.inputs.empty()) {
-    throw Error(ErrorCode::kUsage,
-                "run: no file in what was given; name videos or folders of them");
-  }
-  return std::move(found.inputs);
-}
 
 std::vector<pipeline::Prompt> choose_prompts(const RunFlags& flags, const config::Preset& preset) {
   if (flags.prompts_file.empty()) {
@@ -61,6 +52,12 @@ std::vector<pipeline::Prompt> choose_prompts(const RunFlags& flags, const config
   return pipeline::read_prompts(flags.prompts_file);
 }
 
+std::vector<std::string> texts_of(const std::vector<pipeline::Prompt>& prompts) {
+  std::vector<std::string> texts;
+  for (const pipeline::Prompt& prompt : prompts) texts.push_back(prompt.text);
+  return texts;
+}
+
 pipeline::ProgressStyle progress_style(const RunFlags& flags) {
   // A live line and a caption that grows would write over each other.
   if (flags.quiet || flags.output.is_spoken) return pipeline::ProgressStyle::kSilent;
@@ -72,8 +69,10 @@ int report(const pipeline::Outcome& outcome, const pipeline::ThreadPlan& threads
   switch (outcome.ending) {
     case pipeline::Ending::kReaderGone: return kExitInterrupted;
     case pipeline::Ending::kCancelled:
-      log_warning("run", "interrupted; " + std::to_string(outcome.progress.clips_done) + " of " +
-                             std::to_string(outcome.progress.clips_total) + " records are written" +
+      log_warning("run", "interrupted; " + std::to_string(outcome.progress.num_settled()) + " of " +
+                             counted(outcome.progress.num_wanted(), "record") +
+                             std::string(plural(outcome.progress.num_settled(), " is", " are")) +
+                             " written" +
                              (can_continue ? "; the same command continues"
                                            : "; with -o FILE.jsonl a run can be continued"));
       return kExitInterrupted;
@@ -122,8 +121,9 @@ void check_stream(const RunFlags& flags, const config::Preset& preset, std::size
   if (!flags.output.is_spoken) return;
   if (num_inputs != 1 || num_prompts != 1) {
     throw Error(ErrorCode::kUsage, "--stream is for one video and one prompt; found " +
-                                       std::to_string(num_inputs) + " videos and " +
-                                       std::to_string(num_prompts) + " prompts");
+                                       counted(static_cast<std::int64_t>(num_inputs), "video") +
+                                       " and " +
+                                       counted(static_cast<std::int64_t>(num_prompts), "prompt"));
   }
   if (preset.generation.num_beams > 1) {
     throw Error(ErrorCode::kUsage, "--stream and beams exclude each other: beams end together");
@@ -134,7 +134,7 @@ void check_stream(const RunFlags& flags, const config::Preset& preset, std::size
 }
 
 int run(const RunFlags& flags) {
-  check_output(flags.output, flags.paths);
+  check_output(flags.output, flags.input.paths);
   if (flags.quiet) set_log_level(LogLevel::kWarning);
   std::atomic<bool>& stop = catch_interrupts();
   const Machine machine = detect_machine();
@@ -144,14 +144,15 @@ int run(const RunFlags& flags) {
   config::require_available(preset, has_cuda_kernels());
   config::require_consistent(preset);
   std::vector<pipeline::Prompt> prompts = choose_prompts(flags, preset);
-  const pipeline::InputList inputs = find_inputs(flags);
+  const pipeline::InputList inputs = find_inputs(flags.input, config::read_options(preset));
 
   const std::unique_ptr<model::CaptionModel> model =
-      config::open_model(preset, loaded.path.parent_path());
+      config::open_model(preset, loaded.path.parent_path(),
+                         flags.is_dry ? config::KeepDigests::kNo : config::KeepDigests::kYes);
   if (model->is_demonstration()) {
     log_info("run",
-             "this is the demonstration model: it knows drawn background scenes and one "
-             "prompt; --model names one for films");
+             "this is the demonstration model: it knows drawn background scenes only; --model "
+             "names one for films");
   }
   config::adopt_generation_config(preset, model->generation_config());
   config::require_consistent(preset);
@@ -163,7 +164,15 @@ int run(const RunFlags& flags) {
   for (pipeline::Prompt& prompt : prompts) {
     if (prompt.text.empty()) prompt.text = model->default_prompt();
   }
+  config::require_fitting_prompts(preset, *model, texts_of(prompts));
   options.prompts = prompts;
+  if (flags.is_dry) {
+    return dry_run({.preset = preset,
+                    .output = flags.output,
+                    .manifest = make_manifest(preset, model_hash, prompts),
+                    .inputs = inputs,
+                    .options = options});
+  }
   SpokenCaption spoken(stop);
   if (flags.output.is_spoken) options.on_text = [&](std::string_view text) { spoken.say(text); };
 
@@ -186,12 +195,7 @@ int run(const RunFlags& flags) {
 void add_run_command(CLI::App& root, int& exit_code) {
   CLI::App* command = root.add_subcommand("run", "Caption videos: one record per clip");
   auto flags = std::make_shared<RunFlags>();
-  command
-      ->add_option("videos", flags->paths,
-                   "videos, folders (walked whole), or - for paths on standard input")
-      ->type_name("PATH")
-      ->required();
-  command->add_flag("-0", flags->null_separated, "paths on standard input end in NUL bytes");
+  add_input_flags(*command, flags->input);
   command
       ->add_option("-o,--output", flags->output.path,
                    "append records here; clips that have theirs are passed over (default, and -: "
@@ -226,6 +230,9 @@ void add_run_command(CLI::App& root, int& exit_code) {
       ->type_name("FILE");
   command->add_flag("--stream", flags->output.is_spoken,
                     "one video: its caption on standard output as it comes");
+  command->add_flag("--dry-run", flags->is_dry,
+                    "say what would be done, to which output and how long it would take; write "
+                    "nothing");
   command->add_flag("-q,--quiet", flags->quiet, "only warnings and errors on standard error");
   add_preset_flags(*command, flags->preset);
   command->callback([flags, &exit_code] { exit_code = run(*flags); });

@@ -5,10 +5,12 @@
 #include <algorithm>
 #include <optional>
 
+#include "base/counted.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "base/open_file.h"
 #include "config/identity.h"
+#include "records/file_name.h"
 #include "records/format.h"
 #include "records/stream_sink.h"
 
@@ -40,6 +42,10 @@ records::Retry retry_of(const OutputFlags& flags) {
   return retry;
 }
 
+records::Existing existing_of(const OutputFlags& flags) {
+  return flags.overwrite ? records::Existing::kOverwrite : records::Existing::kResume;
+}
+
 // Keeps no record: the caption has been said.
 class NoRecords final : public records::RecordSink {
  public:
@@ -48,19 +54,31 @@ class NoRecords final : public records::RecordSink {
   }
 };
 
-std::string clips(std::int64_t count, const char* one, const char* several) {
-  return std::to_string(count) + " " + (count == 1 ? one : several);
-}
+// A record on a terminal begins a line of its own, above the live line if there is one.
+class AboveStatusLine final : public records::RecordSink {
+ public:
+  explicit AboveStatusLine(std::unique_ptr<records::RecordSink> sink) : sink_(std::move(sink)) {}
+
+  records::Earlier find(const records::ClipIdentity& clip, const std::string& video,
+                        std::string_view prompt) override {
+    return sink_->find(clip, video, prompt);
+  }
+  records::AppendResult append(const records::Record& record) override {
+    set_status_line("");  // the next report draws it again
+    return sink_->append(record);
+  }
+
+ private:
+  std::unique_ptr<records::RecordSink> sink_;
+};
 
 // Logs how many records were resumed, carried over, copied or kept, and how many are suspicious.
 void describe_records(const std::string& path, const pipeline::Progress& progress) {
-  const std::int64_t total = progress.clips_found + progress.clips_kept + progress.clips_total;
+  const std::int64_t total = progress.num_wanted();
   if (progress.clips_found > 0) {
-    const bool is_by_clip = progress.num_prompts == 1;
-    std::string message =
-        path + ": resumed; " + std::to_string(progress.clips_found) + " of " +
-        clips(total, is_by_clip ? "clip" : "caption", is_by_clip ? "clips" : "captions") +
-        (progress.clips_found == 1 ? " is in it" : " are in it");
+    std::string message = path + ": resumed; " + std::to_string(progress.clips_found) + " of " +
+                          counted(total, progress.num_prompts == 1 ? "clip" : "caption") +
+                          std::string(plural(progress.clips_found, " is", " are")) + " in it";
     if (progress.found_failed > 0) {
       message += ", " + std::to_string(progress.found_failed) +
                  " of them failed (--retry-failed tries them again)";
@@ -69,20 +87,21 @@ void describe_records(const std::string& path, const pipeline::Progress& progres
   }
   if (progress.clips_moved > 0) {
     log_info("run",
-             clips(progress.clips_moved, "record was carried over to the new name of its clip",
-                   "records were carried over to the new names of their clips"));
+             counted(progress.clips_moved, "record was carried over to the new name of its clip",
+                     "records were carried over to the new names of their clips"));
   }
   if (progress.clips_copied > 0) {
-    log_info("run", clips(progress.clips_copied, "record is that of another clip",
-                          "records are those of other clips") +
+    log_info("run", counted(progress.clips_copied, "record is that of another clip",
+                            "records are those of other clips") +
                         " of the same content");
   }
   if (progress.clips_kept > 0) {
-    log_warning("run", clips(progress.clips_kept, "earlier record stays", "earlier records stay") +
-                           ": what was made again failed, or came out no better");
+    log_warning("run",
+                counted(progress.clips_kept, "earlier record stays", "earlier records stay") +
+                    ": what was made again failed, or came out no better");
   }
   if (progress.clips_suspicious > 0) {
-    log_warning("run", clips(progress.clips_suspicious, "caption is", "captions are") +
+    log_warning("run", counted(progress.clips_suspicious, "caption is", "captions are") +
                            " suspicious: each record says why");
   }
 }
@@ -122,6 +141,22 @@ records::Manifest make_manifest(const config::Preset& preset, const Sha256& mode
   return manifest;
 }
 
+std::unique_ptr<records::OutputPreview> preview_output(const OutputFlags& flags,
+                                                       const records::Manifest& manifest,
+                                                       records::KnownBy known_by) {
+  if (flags.is_stdout()) return nullptr;
+  return std::make_unique<records::OutputPreview>(flags.path, choose_format(flags), manifest,
+                                                  existing_of(flags), retry_of(flags), known_by);
+}
+
+std::string describe_output(const OutputFlags& flags) {
+  const std::string format = flags.is_stdout() && flags.is_spoken
+                                 ? "the caption alone, as it comes"
+                                 : std::string(records::format_name(choose_format(flags)));
+  return (flags.is_stdout() ? "standard output" : records::escape_file_name(flags.path)) + " (" +
+         format + ")";
+}
+
 bool RunOutput::can_continue() const { return file_ != nullptr && can_continue_; }
 
 RunOutput::RunOutput(const OutputFlags& flags, const records::Manifest& manifest)
@@ -134,13 +169,13 @@ RunOutput::RunOutput(const OutputFlags& flags, const records::Manifest& manifest
     } else {
       sink_ = std::make_unique<records::StreamSink>(STDOUT_FILENO, format,
                                                     records::settings_key(manifest));
+      const bool is_shown = ::isatty(STDOUT_FILENO) == 1 && stderr_is_terminal();
+      if (is_shown) sink_ = std::make_unique<AboveStatusLine>(std::move(sink_));
     }
     return;
   }
-  const auto existing =
-      flags.overwrite ? records::Existing::kOverwrite : records::Existing::kResume;
-  auto file = std::make_unique<records::RecordFile>(flags.path, format, manifest, existing,
-                                                    retry_of(flags));
+  auto file = std::make_unique<records::RecordFile>(flags.path, format, manifest,
+                                                    existing_of(flags), retry_of(flags));
   file_ = file.get();
   sink_ = std::move(file);
   if (file_->is_beside()) {

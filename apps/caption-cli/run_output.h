@@ -10,6 +10,7 @@
 #include "config/preset.h"
 #include "pipeline/pipeline.h"
 #include "pipeline/prompts.h"
+#include "records/output_preview.h"
 #include "records/record_file.h"
 #include "records/sink.h"
 
@@ -34,6 +35,15 @@ void check_output(const OutputFlags& flags, const std::vector<std::string>& argu
 // the model's default prompt.
 records::Manifest make_manifest(const config::Preset& preset, const Sha256& model_hash,
                                 const std::vector<pipeline::Prompt>& prompts);
+
+// What a run with these flags would find in its output, which is not touched; null for standard
+// output. Throws as records::OutputPreview.
+std::unique_ptr<records::OutputPreview> preview_output(const OutputFlags& flags,
+                                                       const records::Manifest& manifest,
+                                                       records::KnownBy known_by);
+
+// The output and its format: "captions.jsonl (jsonl)", "standard output (txt)".
+std::string describe_output(const OutputFlags& flags);
 
 class RunOutput {
  public:

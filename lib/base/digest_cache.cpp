@@ -68,7 +68,7 @@ std::optional<Sha256> DigestCache::find(const FileStamp& stamp) const {
 }
 
 void DigestCache::keep(const FileStamp& stamp, const Sha256& digest) const {
-  if (folder_.empty()) return;
+  if (folder_.empty() || keeping_ == Keeping::kNo) return;
   static std::atomic<unsigned> num_kept = 0;  // two threads never write one temporary file
   std::error_code error;
   fs::create_directories(folder_, error);

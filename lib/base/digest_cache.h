@@ -19,8 +19,11 @@ class DigestCache {
  public:
   DigestCache() = default;  // keeps nothing
   // The folder is made when the first digest is kept; empty: keeps nothing. What cannot be read or
-  // written there is no error: digests are then computed each time.
-  explicit DigestCache(std::filesystem::path folder) : folder_(std::move(folder)) {}
+  // written there is no error: digests are then computed each time. With Keeping::kNo digests that
+  // are there are found, and nothing is written.
+  enum class Keeping { kYes, kNo };
+  explicit DigestCache(std::filesystem::path folder, Keeping keeping = Keeping::kYes)
+      : folder_(std::move(folder)), keeping_(keeping) {}
 
   // The digest of the content that the file had when it was opened: kept, or computed and kept. It
   // is not kept when a time of the file is younger than two seconds (a write within the same tick
@@ -35,6 +38,7 @@ class DigestCache {
 
  private:
   std::filesystem::path folder_;
+  Keeping keeping_ = Keeping::kYes;
 };
 
 }  // namespace caption

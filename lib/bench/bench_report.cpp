@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <functional>
 
+#include "base/counted.h"
 #include "bench/internal/json_writer.h"
 #include "bench/internal/operations_json.h"
 #include "bench/internal/report_parts.h"
@@ -117,10 +118,10 @@ std::vector<Row> make_rows(const Comparison& comparison) {
 
 std::string describe_workload(const Comparison& comparison) {
   const Measurement& run = comparison.variants.front().measurement();
-  return "workload " + comparison.workload.name + ": " + std::to_string(run.num_requests) +
-         " requests, " + std::to_string(run.prompt_tokens) + " prompt and " +
-         std::to_string(run.output_tokens) + " output tokens; each figure from the median of " +
-         std::to_string(comparison.variants.front().runs.size()) + " interleaved runs\n";
+  return "workload " + comparison.workload.name + ": " + counted(run.num_requests, "request") +
+         ", " + std::to_string(run.prompt_tokens) + " prompt and " +
+         counted(run.output_tokens, "output token") + "; each figure from the median of " +
+         counted(std::ssize(comparison.variants.front().runs), "interleaved run") + "\n";
 }
 
 std::int64_t num_cut_short(const Comparison& comparison) {
@@ -240,7 +241,8 @@ std::string to_table(const Subject& subject, const Comparison& comparison) {
     text += "more bytes a second than the memory gives: weights and pages stay in the caches\n";
   }
   if (const std::int64_t cut = num_cut_short(comparison); cut > 0) {
-    text += std::to_string(cut) + " requests ended before their length\n";
+    text += counted(cut, "request") + " ended before " + std::string(plural(cut, "its", "their")) +
+            " length\n";
   }
   return text + describe_profiles(comparison);
 }

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 
+#include "base/counted.h"
 #include "base/error.h"
 #include "bench/internal/units.h"
 #include "kv/page_pool.h"
@@ -161,8 +162,8 @@ void find_limit(Plan& plan) {
   if (share >= 0.5 && has_idle_places) {
     plan.limit = Limit::kMemory;
     plan.limit_reason = "pages for " + std::to_string(plan.num_concurrent) + " of " +
-                        std::to_string(input.max_num_seqs / input.num_beams) +
-                        " videos; more of them would share the reading of the weights";
+                        counted(input.max_num_seqs / input.num_beams, "video") +
+                        "; more of them would share the reading of the weights";
   } else if (share >= 0.5) {
     plan.limit = Limit::kBandwidth;
     plan.limit_reason = percent + " % of a video's time is reading weights and KV pages";
@@ -225,8 +226,8 @@ void check_memory(Plan& plan) {
   if (plan.num_concurrent < input.max_num_seqs / input.num_beams) {
     plan.warnings.push_back(
         "max_num_seqs " + std::to_string(input.max_num_seqs) +
-        " cannot be reached: the pages hold " + std::to_string(plan.num_concurrent) +
-        " videos of " + std::to_string(plan.video_tokens) + " tokens; set it to " +
+        " cannot be reached: the pages hold " + counted(plan.num_concurrent, "video") + " of " +
+        counted(plan.video_tokens, "token") + "; set it to " +
         std::to_string(plan.num_concurrent * input.num_beams) + ", or use " + ways_to_room(input));
   }
   if (plan.total_bytes > input.memory_bytes) {
@@ -240,17 +241,17 @@ void check_tokens(Plan& plan) {
   const PlanInput& input = plan.input;
   const std::int64_t positions = text_of(input).max_positions;
   if (plan.video_tokens > positions) {
-    refuse(plan, "a video of " + std::to_string(plan.video_tokens) +
-                     " tokens is longer than the model's " + std::to_string(positions) +
-                     " positions; use fewer frames or new tokens");
+    refuse(plan, "a video of " + counted(plan.video_tokens, "token") +
+                     " is longer than the model's " + counted(positions, "position") +
+                     "; use fewer frames or new tokens");
   }
   if (input.num_beams > input.max_num_seqs) {
     refuse(plan, std::to_string(input.num_beams) + " beams do not fit max_num_seqs " +
                      std::to_string(input.max_num_seqs) + "; raise it or use fewer beams");
   }
   if (!input.chunked_prefill && prompt_tokens(plan) > input.max_num_batched_tokens) {
-    plan.warnings.push_back("a prompt of " + std::to_string(prompt_tokens(plan)) +
-                            " tokens exceeds max_num_batched_tokens " +
+    plan.warnings.push_back("a prompt of " + counted(prompt_tokens(plan), "token") +
+                            " exceeds max_num_batched_tokens " +
                             std::to_string(input.max_num_batched_tokens) +
                             " and is computed in one step; chunked_prefill keeps steps short");
   }

@@ -1,6 +1,7 @@
 // A plan as text for a reader and as JSON for a program.
 #include <cmath>
 
+#include "base/counted.h"
 #include "base/json.h"
 #include "bench/internal/json_writer.h"
 #include "bench/internal/units.h"
@@ -42,10 +43,10 @@ void write_model(const Plan& plan, Lines& lines) {
     parts += ", tower " + si_count(counts.tower) + ", projector " + si_count(counts.projector);
   }
   lines.add("parameters", si_count(counts.total()), parts);
-  lines.add("decoder", count_text(text.num_layers) + " layers",
-            "width " + count_text(text.hidden) + ", " + count_text(text.num_heads) + " heads, " +
-                count_text(text.num_kv_heads) + " of keys and values, " +
-                count_text(text.max_positions) + " positions");
+  lines.add("decoder", counted(count_text(text.num_layers), "layer"),
+            "width " + count_text(text.hidden) + ", " +
+                counted(count_text(text.num_heads), "head") + ", " + count_text(text.num_kv_heads) +
+                " of keys and values, " + counted(count_text(text.max_positions), "position"));
   for (const LayoutBytes& layout : plan.weight_bytes_by_layout) {
     lines.add(layout.layout == input.weights ? "weights, chosen" : "weights",
               format_bytes(layout.bytes), std::string(weight_layout_name(layout.layout)));
@@ -71,7 +72,7 @@ void write_memory(const Plan& plan, Lines& lines) {
         input.draft->name + ", and " + count_text(plan.draft_token_bytes) + " B of KV per token");
   }
   lines.add("activations", format_bytes(plan.scratch_bytes),
-            "for steps of " + count_text(plan.step_tokens) + " tokens");
+            "for steps of " + counted(count_text(plan.step_tokens), "token"));
   lines.add("logits, sampling", format_bytes(plan.logits_bytes));
   if (input.model.vision.has_value()) {
     lines.add("vision activations", format_bytes(plan.vision_bytes));
@@ -79,8 +80,8 @@ void write_memory(const Plan& plan, Lines& lines) {
   lines.add("fixed", format_bytes(input.fixed_bytes),
             input.device == PlanDevice::kHost ? "the process itself" : "the device's context");
   lines.add("KV pages", format_bytes(plan.pool_bytes),
-            count_text(plan.num_pages) + " pages of 16 tokens, " + format_bytes(plan.page_bytes) +
-                " each" +
+            counted(count_text(plan.num_pages), "page") + " of 16 tokens, " +
+                format_bytes(plan.page_bytes) + " each" +
                 (input.device == PlanDevice::kHost ? "; committed as they are written" : ""));
   lines.add("frames and queues", format_bytes(input.queue_bytes),
             input.device == PlanDevice::kHost ? "at most" : "at most, in the host's memory");
@@ -92,7 +93,7 @@ void write_video(const Plan& plan, Lines& lines) {
   lines.heading("a video");
   const std::string vision = input.model.vision.has_value()
                                  ? count_text(plan.vision_tokens) + " vision (" +
-                                       count_text(input.num_frames) + " frames) + "
+                                       counted(count_text(input.num_frames), "frame") + ") + "
                                  : "";
   lines.add("tokens", count_text(plan.video_tokens),
             vision + count_text(input.prompt_tokens) + " prompt + " +

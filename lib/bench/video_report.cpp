@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/counted.h"
 #include "base/error.h"
 #include "bench/internal/json_writer.h"
 #include "bench/internal/report_parts.h"
@@ -50,7 +51,7 @@ std::string engine_lines(const VideoReport& report) {
   const double engine_s = static_cast<double>(stats.busy_us) / 1e6;
   std::string text;
   text += line("batch occupancy", format_percent(batch_occupancy(report)),
-               std::to_string(stats.steps) + " steps");
+               counted(stats.steps, "step"));
   text += line("page occupancy", format_percent(stats.mean_pages_used / pages),
                format_percent(stats.mean_page_waste) + " of their slots empty");
   text += line("prefix hits", format_percent(stats.prefix_hit_rate()));
@@ -106,9 +107,9 @@ const VideoRun& VideoReport::median_run() const {
 std::string to_table(const VideoReport& report) {
   const VideoRun& run = report.median_run();
   std::string text = report.subject.model + "; " + report.subject.setting + "\n" +
-                     std::to_string(run.num_clips) + " clips, " + std::to_string(run.num_failed) +
+                     counted(run.num_clips, "clip") + ", " + std::to_string(run.num_failed) +
                      " failed, in " + format_number(run.seconds) + " s; the median of " +
-                     std::to_string(report.runs.size()) + " runs\n" +
+                     counted(std::ssize(report.runs), "run") + "\n" +
                      "machine: " + format_si(mean_bytes_per_s(report)) + "B/s read, " +
                      format_si(mean_flops_per_s(report)) + "FLOP/s " +
                      std::string(report.before.arithmetic) + "\n\n";
@@ -119,8 +120,7 @@ std::string to_table(const VideoReport& report) {
   text += summary_line("clip, ms", run.clip_ms);
   for (const StageBusy& stage : run.stages) {
     text += line(stage.name + " busy", format_percent(busy_share(run, stage)),
-                 "of " + std::to_string(stage.num_workers) +
-                     (stage.num_workers == 1 ? " worker" : " workers"));
+                 "of " + counted(stage.num_workers, "worker"));
   }
   text += engine_lines(report);
   text += line("peak memory", format_bytes(run.peak_bytes));

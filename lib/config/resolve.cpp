@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "base/counted.h"
 #include "config/choices.h"
 #include "config/identity.h"
 #include "config/resources.h"
@@ -126,11 +127,45 @@ void require_consistent(const Preset& preset) {
   }
 }
 
+void require_fitting_prompts(const Preset& preset, model::CaptionModel& model,
+                             const std::vector<std::string>& prompts) {
+  const video::SamplingOptions sampling = read_options(preset).sampling;
+  const bool is_by_length = sampling.strategy == video::SamplingStrategy::kFps;
+  const std::int64_t num_frames = is_by_length ? 1 : sampling.num_frames;
+  const std::int64_t num_vision = model.vision_tokens(num_frames);
+  const std::int64_t num_new = preset.generation.max_new_tokens;
+  const std::int64_t max_positions = model.decoder().spec().max_positions;
+  for (const std::string& prompt : prompts) {
+    const std::int64_t num_prompt = std::ssize(model.build_prompt(prompt, num_frames).ids);
+    // The last new token is chosen, not computed: it needs no position.
+    const std::int64_t num_positions = num_prompt + num_new - 1;
+    if (num_positions <= max_positions) continue;
+    const std::int64_t most_new = max_positions - num_prompt + 1;
+    const std::int64_t most_frames =
+        (max_positions + 1 - num_new - (num_prompt - num_vision)) / model.vision_tokens(1);
+    std::string way_out = "shorten the prompt, or lower --frames or --max-new-tokens";
+    if (most_new > 0) {
+      way_out = "lower --max-new-tokens to at most " + std::to_string(most_new);
+    } else if (most_frames > 0) {
+      way_out = "lower --frames to at most " + std::to_string(most_frames);
+    }
+    throw Error(ErrorCode::kUsage, "the model holds " + counted(max_positions, "position") + "; " +
+                                       counted(num_frames, "frame") + " (" +
+                                       counted(num_vision, "vision token") + "), " +
+                                       counted(num_prompt - num_vision, "prompt token") + " and " +
+                                       counted(num_new, "new token") + " need " +
+                                       std::to_string(num_positions) + "; " + way_out);
+  }
+}
+
 std::unique_ptr<model::CaptionModel> open_model(const Preset& preset,
-                                                const std::filesystem::path& preset_folder) {
+                                                const std::filesystem::path& preset_folder,
+                                                KeepDigests keep) {
+  const DigestCache digests(digest_folder(), keep == KeepDigests::kYes ? DigestCache::Keeping::kYes
+                                                                       : DigestCache::Keeping::kNo);
   if (!preset.model.is_composed) {
     return model::open_model(find_model(preset.model.path, preset_folder), weight_type(preset),
-                             DigestCache(digest_folder()));
+                             digests);
   }
   const ModelSection& parts = preset.model;
   // The projector is a file or a folder: beside the preset, or as given.
@@ -142,7 +177,7 @@ std::unique_ptr<model::CaptionModel> open_model(const Preset& preset,
                                .vision_feature_layer = parts.vision_feature_layer,
                                .pool_stride = parts.pooling,
                                .prompt = parts.prompt},
-                              weight_type(preset), DigestCache(digest_folder()));
+                              weight_type(preset), digests);
 }
 
 std::int64_t plan_kv_cache_bytes(const Preset& preset, const model::DecoderSpec& spec,

@@ -27,10 +27,20 @@ void require_available(const Preset& preset, bool has_cuda_kernels);
 // Throws Error(kUsage) for options that contradict each other.
 void require_consistent(const Preset& preset);
 
+// Whether digests of weight files that are computed are kept for the next start.
+enum class KeepDigests { kYes, kNo };
+
 // Opens the model or the composed model that the preset names; paths as find_model() resolves them.
 // Throws Error: kBadModel, kUnavailable.
 std::unique_ptr<model::CaptionModel> open_model(const Preset& preset,
-                                                const std::filesystem::path& preset_folder);
+                                                const std::filesystem::path& preset_folder,
+                                                KeepDigests keep = KeepDigests::kYes);
+
+// Throws Error(kUsage) when a prompt with its vision tokens and the new tokens needs more positions
+// than the model has, so that every clip would fail. Where the number of frames is a matter of each
+// clip's length (sampling fps=F), one frame is counted.
+void require_fitting_prompts(const Preset& preset, model::CaptionModel& model,
+                             const std::vector<std::string>& prompts);
 
 // Memory for KV pages: what max_num_seqs sequences of the model's longest length need, at most
 // memory_utilization of the machine less `held_bytes` (weights, activations); or kv_cache_bytes

@@ -62,6 +62,11 @@ fs::path digest_folder() {
 }
 
 fs::path find_model(std::string_view name, const fs::path& preset_folder) {
+  if (name.empty()) {
+    throw Error(ErrorCode::kBadModel,
+                "the model's name is empty; --model takes a model's folder or its name in the "
+                "local Hugging Face cache, and without it the preset's own model runs");
+  }
   const fs::path given(name);
   std::vector<fs::path> candidates;
   if (!given.is_absolute()) {

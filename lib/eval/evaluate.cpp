@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <utility>
 
+#include "base/counted.h"
 #include "base/error.h"
 #include "eval/internal/score_table.h"
 #include "eval/internal/unicode.h"
@@ -129,9 +130,10 @@ Report evaluate(const Corpus& corpus, const EvaluateOptions& options) {
   if (options.metrics.empty()) throw Error(ErrorCode::kUsage, "no metric was chosen");
   const std::vector<std::size_t> scored = captioned(corpus);
   if (scored.empty()) {
-    throw Error(ErrorCode::kBadReference, "nothing to score: all " +
-                                              std::to_string(corpus.segments.size()) +
-                                              " referenced clips failed or are missing");
+    throw Error(ErrorCode::kBadReference,
+                "nothing to score: not one of " +
+                    counted(std::ssize(corpus.segments), "referenced clip") +
+                    " has a caption; they failed or are missing");
   }
   Inputs inputs = inputs_of(corpus);
   Report report;

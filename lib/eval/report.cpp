@@ -7,6 +7,7 @@
 #include <unordered_set>
 #include <vector>
 
+#include "base/counted.h"
 #include "base/json.h"
 
 namespace caption::eval {
@@ -113,7 +114,7 @@ std::string method_lines(const Report& report) {
   out += dictionary_line(report);
   if (!report.synonyms.empty()) out += "  synonyms          " + report.synonyms + "\n";
   out += "  intervals         percentile bootstrap over clips, " +
-         std::to_string(report.bootstrap.num_resamples) + " resamples, seed " +
+         counted(report.bootstrap.num_resamples, "resample") + ", seed " +
          std::to_string(report.bootstrap.seed) + "\n";
   out += "  clips             matched by " + std::string(match_by_name(report.match)) + "\n";
   out += "Scores made with another tokenizer, stemmer or reference set are not comparable.\n";
@@ -169,8 +170,8 @@ std::string to_table(const Report& report) {
   }
   out += score_rows(report) + "\n" + diversity_lines(report) + "\n" + method_lines(report);
   if (report.num_not_nfc > 0) {
-    out += "note: " + std::to_string(report.num_not_nfc) +
-           " texts are not in NFC; meteor-hf and chrf2 compare them as they are\n";
+    out += "note: " + counted(report.num_not_nfc, "text is", "texts are") +
+           " not in NFC; meteor-hf and chrf2 compare such texts as they are\n";
   }
   if (report.num_superseded > 0) {
     out += "note: records superseded by a later one of the same clip and prompt: " +

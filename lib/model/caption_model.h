@@ -74,6 +74,9 @@ class CaptionModel {
   // Whether config.json says ("caption_cli_demonstration") that scripts/demo_model trained it, on
   // drawn scenes: it is there to be tried, not to be used.
   virtual bool is_demonstration() const { return false; }
+  // The caption that a demonstration model was trained to give of clips that are unlike its own
+  // ("caption_cli_unlike" in config.json, beside "caption_cli_demonstration"); empty: it has none.
+  virtual std::string_view unlike_sentence() const { return {}; }
   // What the model's folder says of sampling; of a composed model, that of the language model.
   virtual const GenerationConfig& generation_config() const = 0;
 

@@ -2,6 +2,7 @@
 #include <limits>
 #include <utility>
 
+#include "base/counted.h"
 #include "model/internal/config.h"
 
 namespace caption::model {
@@ -154,10 +155,9 @@ std::int64_t layers_to_run(const ClipVisionConfig& config, std::int64_t vision_f
                                   ? config.num_layers + 1 + vision_feature_layer
                                   : vision_feature_layer;
   if (layers < 0 || layers > config.num_layers) {
-    throw Error(ErrorCode::kBadModel, "vision_feature_layer " +
-                                          std::to_string(vision_feature_layer) +
-                                          " does not exist: the vision tower has " +
-                                          std::to_string(config.num_layers) + " layers");
+    throw Error(ErrorCode::kBadModel,
+                "vision_feature_layer " + std::to_string(vision_feature_layer) +
+                    " does not exist: the vision tower has " + counted(config.num_layers, "layer"));
   }
   return layers;
 }

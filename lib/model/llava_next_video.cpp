@@ -146,6 +146,7 @@ std::unique_ptr<CaptionModel> open_llava_next_video(const std::filesystem::path&
     text.tied_embeddings = true;
   }
   parts.is_demonstration = config.get_bool("caption_cli_demonstration", false);
+  if (parts.is_demonstration) parts.unlike_sentence = config.get_string("caption_cli_unlike", "");
   parts.preprocess = read_preprocess_spec(folder);
   parts.encoder = load_encoder(store, config, text.hidden);
   parts.decoder = load_decoder(store, text);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/counted.h"
 #include "base/error.h"
 #include "base/json.h"
 #include "model/internal/clip_vision_tower.h"
@@ -166,7 +167,7 @@ ModelShape compose_shapes(const VisionShape& vision, const TextShape& text,
   if (num_run < 0 || num_run > vision.num_layers) {
     throw Error(ErrorCode::kBadModel, "vision_feature_layer " + std::to_string(wanted) +
                                           " does not exist: the vision tower has " +
-                                          std::to_string(vision.num_layers) + " layers");
+                                          counted(vision.num_layers, "layer"));
   }
   const std::int64_t per_layer = 9 * tower.hidden + tower.intermediate;
   tower.num_other_weights -= (tower.num_layers - num_run) * per_layer;

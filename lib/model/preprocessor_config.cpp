@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "base/counted.h"
+
 namespace caption::model {
 namespace {
 
@@ -67,8 +69,8 @@ void parse_channels(const JsonObject& config, std::string_view key, std::array<f
   if (values.empty()) return;
   if (values.size() != out.size()) {
     throw Error(ErrorCode::kBadModel, config.name() + ": " + std::string(key) + " holds " +
-                                          std::to_string(values.size()) +
-                                          " values; one for each of red, green, blue was expected");
+                                          counted(std::ssize(values), "value") +
+                                          "; one for each of red, green, blue was expected");
   }
   for (std::size_t i = 0; i < out.size(); ++i) out[i] = static_cast<float>(values[i]);
 }

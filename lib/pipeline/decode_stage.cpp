@@ -134,6 +134,8 @@ void DecodeStage::read_inputs() {
     if (i >= inputs_.size()) break;
     Job job = read(i);
     if (job.is_cancelled) break;
+    ++shared_.counters.clips_looked_at;
+    if (!job.tasks.empty() && !job.is_skipped) ++shared_.counters.clips_read;
     const std::size_t seen_bytes = job.seen.has_value() ? job.seen->tokens.size_bytes() : 0;
     const std::size_t size_bytes = job.clip.size_bytes() + seen_bytes + kRecordBytes;
     if (!out_.push(std::move(job), size_bytes)) break;
@@ -200,7 +202,7 @@ void DecodeStage::identify(const OpenFile& file, Job& job) {
   job.record.file->modified_ns = file.stamp().modified_ns;
   if (!options_.trust_times) job.record.id = file.sha256(options_.stop).hex();
   job.content = content_of(job.record);
-  identity_us_ += watch.elapsed_us();
+  shared_.counters.identity_us += watch.elapsed_us();
 }
 
 // Leaves in job.tasks the captions that nobody has made or makes. A claim comes before the look
@@ -250,11 +252,11 @@ void DecodeStage::look_up(Job& job) {
     job.record.warnings = job.seen->warnings;
     job.suspicion = job.seen->suspicion;
   }
-  cache_us_ += watch.elapsed_us();
+  shared_.counters.cache_us += watch.elapsed_us();
 }
 
 void DecodeStage::decode(const OpenFile& file, Job& job) {
-  const Timed timed(busy_us_, job.record.decode_ms);
+  const Timed timed(shared_.counters.decode_us, job.record.decode_ms);
   video::ReadOptions read = options_.read;
   read.cancelled = options_.stop;
   job.clip = options_.read_clip(file, read);

@@ -68,17 +68,28 @@ EngineStage::EngineStage(model::CaptionModel& model, Shared& shared, JobQueue& i
       engine_(model.decoder(), stream_, options_.engine) {
   progress_.num_prompts = std::ssize(options_.prompts);
   progress_.clips_total = static_cast<std::int64_t>(inputs.size()) * progress_.num_prompts;
+  progress_.work.num_inputs = static_cast<std::int64_t>(inputs.size());
+  progress_.work.num_decode_threads = options_.threads.decode;
 }
 
 Ending EngineStage::run() {
   while (!is_cancelled() && !reader_gone_) {
     if (!take_jobs()) break;
-    for (engine::Completion& completion : engine_.step()) finish(std::move(completion));
+    for (engine::Completion& completion : step()) finish(std::move(completion));
     report();
   }
   report();
   if (reader_gone_) return Ending::kReaderGone;
   return is_cancelled() ? Ending::kCancelled : Ending::kFinished;
+}
+
+std::vector<engine::Completion> EngineStage::step() {
+  const auto num_requests =
+      static_cast<double>(std::max<std::int64_t>(1, engine_.num_unfinished()));
+  const Stopwatch watch;
+  std::vector<engine::Completion> completions = engine_.step();
+  engine_share_ms_ += watch.elapsed_ms() / num_requests;
+  return completions;
 }
 
 // As many requests as may run, and as many again, so that a place that becomes free is taken in the
@@ -110,7 +121,7 @@ void EngineStage::take(Job job) {
   progress_.clips_total -= job.num_found;
   progress_.clips_found += job.num_found;
   progress_.found_failed += job.found_failed;
-  for (const records::Record& record : job.ready) write(record);
+  for (const records::Record& record : job.ready) write(record, Origination::kTakenOver);
   for (std::size_t i = 0; i < job.tasks.size(); ++i) {
     Caption caption{.record = job.record,
                     .task = std::move(job.tasks[i]),
@@ -144,6 +155,7 @@ void EngineStage::submit(engine::Request request, Caption caption) {
       return text->hear(token);
     };
   }
+  caption.engine_ms = engine_share_ms_;
   try {
     const engine::RequestId id = engine_.submit(std::move(request));
     running_.emplace(id, std::move(caption));
@@ -159,6 +171,9 @@ void EngineStage::finish(engine::Completion completion) {
   Caption caption = std::move(it->second);
   running_.erase(it);
   records::Record& record = caption.record;
+  record.engine_ms = engine_share_ms_ - caption.engine_ms;
+  ++num_ended_by_engine_;
+  engine_output_tokens_ += std::ssize(completion.output_ids) * options_.sampling.num_beams;
   if (completion.error) {
     fail(record, *completion.error);
     return end(caption);
@@ -174,8 +189,9 @@ void EngineStage::finish(engine::Completion completion) {
   const bool is_cut = record.status == records::Status::kTruncated;
   const std::string reason =
       caption.suspicion.empty()
-          ? suspicion_of_caption(is_cut ? without_cut_character(record.caption)
-                                        : std::string_view(record.caption))
+          ? suspicion_of_caption(
+                is_cut ? without_cut_character(record.caption) : std::string_view(record.caption),
+                model_.unlike_sentence())
           : caption.suspicion;
   if (!reason.empty()) record.status = records::Status::kSuspicious;
   if (record.status == records::Status::kSuspicious) {
@@ -191,7 +207,7 @@ void EngineStage::end(Caption& caption) {
     ++progress_.files_skipped;
     --progress_.clips_total;
   } else {
-    write(caption.record);
+    write(caption.record, Origination::kMade);
   }
   if (!caption.task.is_claimed) return;
   for (const Follower& follower : shared_.claims.release(caption.task.claim)) {
@@ -208,7 +224,9 @@ void EngineStage::copy(const Caption& caption, const Follower& follower) {
   }
   records::Earlier earlier =
       shared_.sink.find(follower.clip, follower.video, caption.record.prompt);
-  if (earlier.kind == records::Earlier::Kind::kElsewhere) return write(*earlier.record);
+  if (earlier.kind == records::Earlier::Kind::kElsewhere) {
+    return write(*earlier.record, Origination::kTakenOver);
+  }
   if (earlier.kind == records::Earlier::Kind::kFinished) {
     --progress_.clips_total;
     ++progress_.clips_found;
@@ -224,11 +242,12 @@ void EngineStage::copy(const Caption& caption, const Follower& follower) {
         follower.video + ": has the content of another file: " + record.error->message;
   } else {
     record.copy_of = caption.record.file.value_or(records::ClipFile{}).path;
+    record.engine_ms = 0;
   }
-  write(record);
+  write(record, Origination::kTakenOver);
 }
 
-void EngineStage::write(const records::Record& record) {
+void EngineStage::write(const records::Record& record, Origination origination) {
   if (reader_gone_) return;
   require_same_model(model_);
   switch (shared_.sink.append(record)) {
@@ -237,17 +256,21 @@ void EngineStage::write(const records::Record& record) {
       --progress_.clips_total;
       ++progress_.clips_kept;
       break;
-    case records::AppendResult::kWritten: count(record); break;
+    case records::AppendResult::kWritten: count(record, origination); break;
   }
   warn(record);
   report();
 }
 
-void EngineStage::count(const records::Record& record) {
+void EngineStage::count(const records::Record& record, Origination origination) {
   ++progress_.clips_done;
-  if (record.error.has_value()) ++progress_.clips_failed;
+  progress_.last_clip = record.video;
   if (record.status == records::Status::kSuspicious) ++progress_.clips_suspicious;
-  if (!record.moved_from.empty()) {
+  if (record.error.has_value()) {
+    ++progress_.clips_failed;
+  } else if (origination == Origination::kMade) {
+    ++progress_.clips_captioned;
+  } else if (!record.moved_from.empty()) {
     ++progress_.clips_moved;
   } else if (!record.copy_of.empty()) {
     ++progress_.clips_copied;
@@ -268,8 +291,33 @@ void EngineStage::warn(const records::Record& record) {
   }
 }
 
+// Of an unfinished caption, the share of the tokens that a finished one has on average counts.
+void EngineStage::measure() {
+  const StageCounters& counters = shared_.counters;
+  const engine::EngineStats stats = engine_.stats();
+  StageWork& work = progress_.work;
+  work.busy = {.decode_us = counters.decode_us.load(),
+               .identity_us = counters.identity_us.load(),
+               .cache_us = counters.cache_us.load(),
+               .vision_us = counters.vision_us.load(),
+               .engine_us = stats.busy_us};
+  work.clips_looked_at = counters.clips_looked_at.load();
+  work.clips_read = counters.clips_read.load();
+  work.clips_encoded = counters.clips_encoded.load();
+  const auto num_ended = static_cast<double>(num_ended_by_engine_);
+  work.captions_begun = 0;
+  if (engine_output_tokens_ > 0) {
+    const double tokens_begun = static_cast<double>(stats.decode_tokens - engine_output_tokens_);
+    work.captions_begun =
+        std::clamp(tokens_begun * num_ended / static_cast<double>(engine_output_tokens_), 0.0,
+                   static_cast<double>(engine_.num_unfinished()));
+  }
+  work.captions_made = num_ended + work.captions_begun;
+}
+
 void EngineStage::report() {
   progress_.elapsed_us = watch_.elapsed_us();
+  measure();
   if (options_.on_progress) options_.on_progress(progress_);
 }
 

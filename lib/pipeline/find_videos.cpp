@@ -10,6 +10,7 @@
 #include <memory>
 #include <utility>
 
+#include "base/counted.h"
 #include "records/file_name.h"
 
 namespace caption::pipeline {
@@ -77,8 +78,15 @@ class FolderNames {
   std::vector<Name> names_;
 };
 
+void note(Skipped& skipped, const std::string& path) {
+  ++skipped.count;
+  if (skipped.first_paths.size() < kNamesInMessage) skipped.first_paths.push_back(path);
+}
+
 class Finder {
  public:
+  explicit Finder(const PathFilter& filter) : filter_(filter) {}
+
   void add(std::string_view path, Origin origin) {
     if (found_.inputs.add(path, origin) == InputList::AddResult::kDuplicate) {
       ++found_.num_duplicates;
@@ -88,13 +96,14 @@ class Finder {
   // A path that the user named: a folder is walked, everything else is a clip.
   void add_named(const std::string& path) {
     FileId id;
-    if (look_at(path.c_str(), &id) != EntryKind::kFolder) return add(path, Origin::kNamed);
+    if (look_at(path.c_str(), &id) != EntryKind::kFolder) return add_file(path);
     std::string folder = path;
+    root_bytes_ = folder.size() + (folder.ends_with('/') ? 0 : 1);
     walk(folder, id);
   }
 
   void add_listed(std::string_view path) {
-    if (claims_to_be_video(path)) return add(path, Origin::kNamed);
+    if (claims_to_be_video(path)) return add_file(path);
     add_named(std::string(path));
   }
 
@@ -102,9 +111,22 @@ class Finder {
 
  private:
   void skip(SkipReason reason, const std::string& path) {
-    Skipped& skipped = found_.skipped[static_cast<std::size_t>(reason)];
-    ++skipped.count;
-    if (skipped.first_paths.size() < kNamesInMessage) skipped.first_paths.push_back(path);
+    note(found_.skipped[static_cast<std::size_t>(reason)], path);
+  }
+
+  void add_file(std::string_view named) {
+    if (!filter_.passes_named(named)) return note(found_.filtered, std::string(named));
+    add(named, Origin::kNamed);
+  }
+
+  void add_walked(const std::string& path) {
+    if (!filter_.empty() && !filter_.passes(below_root(path))) return note(found_.filtered, path);
+    add(path, Origin::kFolderWalk);
+  }
+
+  // Of the folder that is walked; empty for that folder itself.
+  std::string_view below_root(const std::string& path) const {
+    return std::string_view(path).substr(std::min(root_bytes_, path.size()));
   }
 
   void add_unreadable(const std::string& path) {
@@ -117,6 +139,8 @@ class Finder {
     if (std::find(chain_.begin(), chain_.end(), id) != chain_.end()) {
       return skip(SkipReason::kCycle, path);
     }
+    const std::string_view below = below_root(path);
+    if (!below.empty() && filter_.excludes_folder(below)) return note(found_.filtered, path);
     if (++num_walks_[id] > kMaxWalksOfFolder) return skip(SkipReason::kManyNames, path);
     FolderNames names;
     if (!names.read(path)) add_unreadable(path);
@@ -132,10 +156,10 @@ class Finder {
   }
 
   void visit(std::string& path, unsigned char type) {
-    if (type == DT_REG) return add(path, Origin::kFolderWalk);
+    if (type == DT_REG) return add_walked(path);
     FileId id;
     switch (look_at(path.c_str(), &id)) {
-      case EntryKind::kFile: return add(path, Origin::kFolderWalk);
+      case EntryKind::kFile: return add_walked(path);
       case EntryKind::kFolder: return walk(path, id);
       case EntryKind::kSpecial: return skip(SkipReason::kSpecialFile, path);
       case EntryKind::kUnreadable: return add_unreadable(path);
@@ -146,8 +170,10 @@ class Finder {
     if (::lstat(path.c_str(), &status) == 0) skip(SkipReason::kDanglingLink, path);
   }
 
+  const PathFilter& filter_;
   FoundVideos found_;
-  std::vector<FileId> chain_;  // of the folders that are being walked
+  std::size_t root_bytes_ = 0;  // of the walked folder's path and the slash behind it
+  std::vector<FileId> chain_;   // of the folders that are being walked
   std::map<FileId, int> num_walks_;
 };
 
@@ -159,10 +185,6 @@ std::string name_some(const std::vector<std::string>& first_paths, std::int64_t 
   }
   const std::int64_t num_more = count - std::ssize(first_paths);
   return num_more > 0 ? out + " and " + std::to_string(num_more) + " more" : out;
-}
-
-std::string counted(std::int64_t count, const char* one, const char* several) {
-  return std::to_string(count) + " " + (count == 1 ? one : several);
 }
 
 std::string describe(SkipReason reason, std::int64_t count) {
@@ -228,9 +250,17 @@ std::vector<std::string> describe_skipped(const FoundVideos& found) {
   return out;
 }
 
-FoundVideos find_videos(const std::vector<std::string>& arguments, const PathList& list) {
+std::string describe_filtered(const FoundVideos& found) {
+  const Skipped& filtered = found.filtered;
+  if (filtered.count == 0) return {};
+  return counted(filtered.count, "file or folder was", "files or folders were") +
+         " left out by --include and --exclude: " + name_some(filtered.first_paths, filtered.count);
+}
+
+FoundVideos find_videos(const std::vector<std::string>& arguments, const PathList& list,
+                        const PathFilter& filter) {
   require_existing(arguments);
-  Finder finder;
+  Finder finder(filter);
   for (const std::string& argument : arguments) {
     if (argument == "-") {
       read_path_list(list, [&](std::string_view path) { finder.add_listed(path); });

@@ -11,6 +11,7 @@
 
 #include "base/error.h"
 #include "pipeline/input_list.h"
+#include "pipeline/path_filter.h"
 
 namespace caption::pipeline {
 
@@ -35,6 +36,9 @@ struct FoundVideos {
   InputList inputs;                 // in the order named; folders sorted by name
   std::int64_t num_duplicates = 0;  // paths that are in the list already, spelled alike
   std::array<Skipped, kNumSkipReasons> skipped;  // by SkipReason
+  // Files that the filter left out; a folder that it leaves out whole is not walked and counts
+  // once.
+  Skipped filtered;
 
   const Skipped& skipped_for(SkipReason reason) const {
     return skipped[static_cast<std::size_t>(reason)];
@@ -43,6 +47,9 @@ struct FoundVideos {
 
 // One sentence for duplicates and for each reason with entries: count, reason, up to 3 names.
 std::vector<std::string> describe_skipped(const FoundVideos& found);
+// "3 files or folders were left out by --include and --exclude: a.mkv, b.mkv, c.mkv"; empty when
+// none was.
+std::string describe_filtered(const FoundVideos& found);
 
 // Where the argument "-" takes its paths from.
 struct PathList {
@@ -57,9 +64,13 @@ struct PathList {
 // read is an input of its own, so that it gets a failed record; so is a listed path that does not
 // exist. A listed path with a video's suffix is not looked at here: it is no folder.
 //
+// `filter` decides on every file, those that are named or listed included; folders that the user
+// named are walked whatever they are called.
+//
 // Throws Error(kUsage), before the list is read, for arguments that do not exist; as
 // read_path_list().
-FoundVideos find_videos(const std::vector<std::string>& arguments, const PathList& list = {});
+FoundVideos find_videos(const std::vector<std::string>& arguments, const PathList& list = {},
+                        const PathFilter& filter = {});
 
 // Calls visit(path) for every path of the list, empty ones left out. With '\n' the line end may be
 // CRLF, and a UTF-8 byte order mark before the first path is taken off; with NUL bytes stay as they

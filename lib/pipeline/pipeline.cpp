@@ -73,11 +73,7 @@ Outcome run(model::CaptionModel& model, const InputList& inputs, const Options& 
   if (outcome.ending == Ending::kFinished) guard.release();
   outcome.progress = engine_stage.progress();
   outcome.clips_seen_before = decode_stage->num_seen_before();
-  outcome.busy = {.decode_us = decode_stage->busy_us(),
-                  .identity_us = decode_stage->identity_us(),
-                  .cache_us = decode_stage->cache_us(),
-                  .vision_us = vision_stage->busy_us(),
-                  .engine_us = engine_stage.engine_stats().busy_us};
+  outcome.busy = outcome.progress.work.busy;
   outcome.engine = engine_stage.engine_stats();
   return outcome;
 }

@@ -42,11 +42,35 @@
 
 namespace caption::pipeline {
 
+// How long each stage was at work: wall time, the wait for other stages left out.
+struct StageTimes {
+  std::int64_t decode_us = 0;    // summed over its threads
+  std::int64_t identity_us = 0;  // of the same threads: hashing clips
+  std::int64_t cache_us = 0;     // of the same threads: looking clips up in the cache
+  std::int64_t vision_us = 0;
+  std::int64_t engine_us = 0;
+};
+
+// What the stages have done so far, for the time that is left (pipeline/time_left.h). Here a clip
+// is an input, however many prompts it answers.
+struct StageWork {
+  StageTimes busy;
+  int num_decode_threads = 1;
+  std::int64_t num_inputs = 0;
+  std::int64_t clips_looked_at = 0;  // hashed and looked up in the output, or not readable
+  std::int64_t clips_read = 0;       // of these to be captioned, and decoded or failed
+  std::int64_t clips_encoded = 0;    // of these through the vision stage
+  // Captions that the engine ended, and those that it is writing, each by the share of its tokens.
+  double captions_made = 0;
+  double captions_begun = 0;  // of captions_made: the shares of unfinished ones
+};
+
 // Counters of a run so far. A clip counts once for each of its prompts.
 struct Progress {
   std::int64_t num_prompts = 1;
   std::int64_t clips_total = 0;  // to be written: less what was skipped or had its record before
   std::int64_t clips_done = 0;   // records written, failed ones and copies included
+  std::int64_t clips_captioned = 0;  // of clips_done: captioned by this run
   std::int64_t clips_failed = 0;
   std::int64_t clips_suspicious = 0;
   std::int64_t clips_moved = 0;    // of clips_done: taken over from the name that the file had
@@ -57,6 +81,12 @@ struct Progress {
   std::int64_t files_skipped = 0;  // in folders, and no videos
   std::int64_t output_tokens = 0;
   std::int64_t elapsed_us = 0;
+  std::string last_clip = {};  // the path as given (records::escape_file_name) of the last record
+  StageWork work = {};
+
+  // Captions that need nothing more, whoever made them, of those that the run is about.
+  std::int64_t num_settled() const { return clips_done + clips_found + clips_kept; }
+  std::int64_t num_wanted() const { return clips_total + clips_found + clips_kept; }
 };
 
 // Vision tokens on disk, for later runs over the same clips.
@@ -104,14 +134,6 @@ enum class Ending {
   kFinished,
   kCancelled,
   kReaderGone,  // nobody reads the sink's pipe any more
-};
-
-struct StageTimes {
-  std::int64_t decode_us = 0;    // summed over its threads
-  std::int64_t identity_us = 0;  // of the same threads: hashing clips
-  std::int64_t cache_us = 0;     // of the same threads: looking clips up in the cache
-  std::int64_t vision_us = 0;
-  std::int64_t engine_us = 0;
 };
 
 struct Outcome {

@@ -5,20 +5,29 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 #include <string_view>
 #include <vector>
 
+#include "base/counted.h"
+#include "base/display_width.h"
 #include "base/json.h"
 #include "base/log.h"
+#include "pipeline/time_left.h"
 
 namespace caption::pipeline {
 namespace {
 
 constexpr std::int64_t kLiveIntervalUs = 200'000;
 constexpr std::int64_t kSparseIntervalUs = 10'000'000;
+constexpr std::int64_t kLongestSparseIntervalUs = 60'000'000;
 // The first clips wait for caches and say little of those that follow.
 constexpr std::int64_t kFirstEstimateUs = 2'000'000;
-constexpr std::size_t kDefaultColumns = 80;
+constexpr int kDefaultColumns = 80;
+// Below so many columns the number of clips stands without its noun.
+constexpr int kNarrowColumns = 40;
+// Fewer columns of a clip's name say too little.
+constexpr int kMinNameColumns = 8;
 
 // Per second of the run; 0 before the clock has moved.
 double rate(std::int64_t count, std::int64_t elapsed_us) {
@@ -29,60 +38,53 @@ std::string percent(double share) {
   return std::to_string(std::lround(std::clamp(share, 0.0, 1.0) * 100)) + " %";
 }
 
-// `count` is a number as it is printed.
-std::string counted(const std::string& count, const char* one, const char* several) {
-  return count + " " + (count == "1" ? one : several);
-}
-
-std::string counted(std::int64_t count, const char* one, const char* several) {
-  return counted(std::to_string(count), one, several);
-}
-
-std::string clips(std::int64_t count) { return counted(count, "clip", "clips"); }
+std::string clips(std::int64_t count) { return counted(count, "clip"); }
 
 // Clips, or captions where each clip has several.
 std::string captions(const Progress& progress, std::int64_t count) {
-  return progress.num_prompts > 1 ? counted(count, "caption", "captions") : clips(count);
+  return progress.num_prompts > 1 ? counted(count, "caption") : clips(count);
 }
 
-std::string caption_rate(const Progress& progress, std::int64_t count) {
-  const std::string number = json_number(rate(count, progress.elapsed_us), 2);
+// Empty when nothing was captioned.
+std::string caption_rate(const Progress& progress) {
+  if (progress.clips_captioned == 0) return {};
+  const std::string number = json_number(rate(progress.clips_captioned, progress.elapsed_us), 2);
   return progress.num_prompts > 1 ? counted(number, "caption/s", "captions/s")
                                   : counted(number, "clip/s", "clips/s");
 }
 
-std::int64_t num_captioned(const Progress& progress) {
-  return progress.clips_done - progress.clips_failed - progress.clips_moved - progress.clips_copied;
+std::string token_rate(const Progress& progress) {
+  if (progress.output_tokens == 0) return {};
+  return counted(json_number(rate(progress.output_tokens, progress.elapsed_us), 0), "token/s",
+                 "tokens/s");
 }
 
-// "40 s", "3 min", "2 h 05 min"
-std::string duration_text(std::int64_t seconds) {
-  if (seconds < 60) return std::to_string(std::max<std::int64_t>(seconds, 1)) + " s";
-  const std::int64_t minutes = (seconds + 30) / 60;
-  if (minutes < 60) return std::to_string(minutes) + " min";
-  const std::string rest = std::to_string(minutes % 60);
-  return std::to_string(minutes / 60) + " h " + (rest.size() < 2 ? "0" : "") + rest + " min";
-}
-
-// Empty when nothing is left, or too little is done to tell.
+// "2 min left"; empty when nothing is left, or too little is done to tell.
 std::string time_left(const Progress& progress) {
-  const std::int64_t num_left = progress.clips_total - progress.clips_done;
-  if (num_left <= 0 || progress.clips_done <= 0 || progress.elapsed_us < kFirstEstimateUs) {
-    return {};
-  }
-  const double per_clip_us =
-      static_cast<double>(progress.elapsed_us) / static_cast<double>(progress.clips_done);
-  const double left_s = per_clip_us * static_cast<double>(num_left) / 1e6;
-  return "about " + duration_text(std::llround(left_s)) + " left";
+  if (progress.elapsed_us < kFirstEstimateUs) return {};
+  const std::optional<double> left_us = time_left_us(progress);
+  return left_us.has_value() ? duration_text(*left_us) + " left" : "";
 }
 
+std::string failed(const Progress& progress) {
+  return progress.clips_failed > 0 ? std::to_string(progress.clips_failed) + " failed" : "";
+}
+
+std::string suspicious(const Progress& progress) {
+  return progress.clips_suspicious > 0 ? std::to_string(progress.clips_suspicious) + " suspicious"
+                                       : "";
+}
+
+// Empty parts are left out.
 std::string join(const std::vector<std::string>& parts) {
   std::string out;
-  for (const std::string& part : parts) out += (out.empty() ? "" : ", ") + part;
+  for (const std::string& part : parts) {
+    if (!part.empty()) out += (out.empty() ? "" : ", ") + part;
+  }
   return out;
 }
 
-std::size_t stderr_columns() {
+int stderr_columns() {
   winsize size{};
   const bool is_known = ::ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0;
   return is_known ? size.ws_col : kDefaultColumns;
@@ -91,28 +93,47 @@ std::size_t stderr_columns() {
 }  // namespace
 
 std::string describe_progress(const Progress& progress) {
-  std::vector<std::string> parts = {std::to_string(progress.clips_done) + "/" +
-                                    captions(progress, progress.clips_total)};
-  if (progress.clips_failed > 0) parts.push_back(std::to_string(progress.clips_failed) + " failed");
-  if (const std::string left = time_left(progress); !left.empty()) parts.push_back(left);
-  if (num_captioned(progress) > 0) {
-    parts.push_back(caption_rate(progress, num_captioned(progress)));
+  const std::string left = time_left(progress);
+  return join(
+      {std::to_string(progress.num_settled()) + "/" + captions(progress, progress.num_wanted()),
+       failed(progress), suspicious(progress), left.empty() ? left : "about " + left,
+       caption_rate(progress), token_rate(progress)});
+}
+
+std::string live_line(const Progress& progress, int columns) {
+  // In the order of the line.
+  enum Part { kCount, kFailed, kSuspicious, kLeft, kRate, kTokens, kName };
+  const std::string settled = std::to_string(progress.num_settled()) + "/";
+  const std::int64_t total = progress.num_wanted();
+  std::vector<std::string> texts = {
+      settled + (columns < kNarrowColumns ? std::to_string(total) : captions(progress, total)),
+      failed(progress),
+      suspicious(progress),
+      time_left(progress),
+      caption_rate(progress),
+      token_rate(progress),
+      printable(progress.last_clip)};
+  if (display_width(texts[kCount]) > columns) return {};
+  int used = 0;
+  for (const Part part : {kCount, kLeft, kFailed, kRate, kSuspicious, kName, kTokens}) {
+    std::string& text = texts[part];
+    const int separator = used > 0 ? 2 : 0;
+    const int room = columns - used - separator;
+    if (part == kName && room >= kMinNameColumns) text = shorten_path(text, room);
+    if (display_width(text) > room) text.clear();
+    if (!text.empty()) used += separator + display_width(text);
   }
-  if (progress.output_tokens > 0) {
-    parts.push_back(json_number(rate(progress.output_tokens, progress.elapsed_us), 0) +
-                    " tokens/s");
-  }
-  return join(parts);
+  return join(texts);
 }
 
 std::string describe_speed(const Outcome& outcome) {
   const Progress& progress = outcome.progress;
-  const std::int64_t captioned = num_captioned(progress);
+  const std::int64_t captioned = progress.clips_captioned;
   std::vector<std::string> parts = {
       captioned == 0 && progress.clips_failed == 0
           ? std::string("nothing to caption")
           : captions(progress, captioned) + (progress.num_prompts > 1 ? " written" : " captioned")};
-  if (progress.clips_failed > 0) parts.push_back(std::to_string(progress.clips_failed) + " failed");
+  parts.push_back(failed(progress));
   if (progress.files_skipped > 0) {
     parts.push_back(counted(progress.files_skipped, "file in folders is no video",
                             "files in folders are no videos"));
@@ -121,10 +142,12 @@ std::string describe_speed(const Outcome& outcome) {
   if (captioned == 0 && progress.clips_failed == 0) return out;
   out += " in " + json_number(static_cast<double>(progress.elapsed_us) / 1e6, 2) + " s";
   if (captioned == 0) return out;
-  out += ": " + caption_rate(progress, captioned) + ", ";
-  out += json_number(rate(progress.output_tokens, progress.elapsed_us), 1) + " output tokens/s, ";
-  return out + counted(json_number(outcome.engine.mean_batch, 1), "sequence per step",
-                       "sequences per step");
+  out += ": " + caption_rate(progress) + ", ";
+  out += counted(json_number(rate(progress.output_tokens, progress.elapsed_us), 1),
+                 "output token/s", "output tokens/s");
+  return out + ", " +
+         counted(json_number(outcome.engine.mean_batch, 1), "sequence per step",
+                 "sequences per step");
 }
 
 std::string describe_busy(const Outcome& outcome, const ThreadPlan& threads) {
@@ -157,18 +180,12 @@ std::string describe_caches(const Outcome& outcome) {
   if (engine.prefix_lookup_tokens == 0) return {};
   std::string out = "prefix cache: " + percent(engine.prefix_hit_rate()) + " of prompt tokens hit";
   if (engine.disk_hit_tokens > 0) {
-    out += ", " + std::to_string(engine.disk_hit_tokens) + " tokens from disk";
+    out += ", " + counted(engine.disk_hit_tokens, "token") + " from disk";
   }
   if (outcome.clips_seen_before > 0) {
     out += "; " + clips(outcome.clips_seen_before) + " seen before, neither decoded nor encoded";
   }
   return out;
-}
-
-std::string fit_to_width(const std::string& line, std::size_t columns) {
-  if (line.size() <= columns) return line;
-  const std::size_t comma = line.rfind(", ", columns);
-  return line.substr(0, comma == std::string::npos ? columns : comma);
 }
 
 ProgressStyle choose_progress_style(bool is_terminal, const char* term) {
@@ -180,15 +197,23 @@ ProgressLine::~ProgressLine() {
   if (style_ == ProgressStyle::kLive) set_status_line("");
 }
 
+bool is_line_due(ProgressStyle style, const ShownProgress& last, const Progress& now) {
+  const std::int64_t passed_us = now.elapsed_us - last.elapsed_us;
+  switch (style) {
+    case ProgressStyle::kSilent: return false;
+    case ProgressStyle::kLive: return passed_us >= kLiveIntervalUs;
+    case ProgressStyle::kSparse: break;
+  }
+  const bool is_tenth = 10 * (now.num_settled() - last.num_settled) >= now.num_wanted();
+  return passed_us >= (is_tenth ? kSparseIntervalUs : kLongestSparseIntervalUs);
+}
+
 void ProgressLine::update(const Progress& progress) {
-  if (style_ == ProgressStyle::kSilent) return;
-  const std::int64_t interval_us =
-      style_ == ProgressStyle::kLive ? kLiveIntervalUs : kSparseIntervalUs;
-  if (progress.elapsed_us - last_us_ < interval_us) return;
-  last_us_ = progress.elapsed_us;
+  if (!is_line_due(style_, last_, progress)) return;
+  last_ = {.elapsed_us = progress.elapsed_us, .num_settled = progress.num_settled()};
   if (style_ == ProgressStyle::kLive) {
     // One column stays free: in the last one some terminals begin a new line.
-    set_status_line(fit_to_width(describe_progress(progress), stderr_columns() - 1));
+    set_status_line(live_line(progress, stderr_columns() - 1));
   } else {
     log_info("run", describe_progress(progress));
   }

@@ -2,7 +2,6 @@
 // elsewhere, and a summary.
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 #include <string>
 
@@ -10,9 +9,16 @@
 
 namespace caption::pipeline {
 
-// "12/100 clips, 1 failed, about 2 min left, 0.81 clips/s, 45 tokens/s". Rates are those of the
-// captions that were made, per second of the run; a rate of nothing is left out. ASCII.
+// "12/100 clips, 1 failed, 2 suspicious, about 2 min left, 0.81 clips/s, 45 tokens/s". Clips that
+// had their records before count among both numbers. Rates are those of the captions that were
+// made, per second of the run; a rate of nothing is left out. ASCII.
 std::string describe_progress(const Progress& progress);
+
+// The same in at most `columns` columns of a terminal (base/display_width.h), with the clip whose
+// record was written last, shortened to what is left. What does not fit is left out whole, from the
+// least important: the number of clips and the time left stay longest. One line whatever the clip's
+// name holds; empty when not even the number of clips fits.
+std::string live_line(const Progress& progress, int columns);
 
 // What was done and how fast ("nothing to caption" when no record was written); how busy each stage
 // was and which one limited; what the caches gave (empty when none was asked).
@@ -22,13 +28,17 @@ std::string describe_caches(const Outcome& outcome);
 
 enum class ProgressStyle { kLive, kSparse, kSilent };
 
-// The beginning of an ASCII line that takes at most `columns` columns, cut at a comma if it has one
-// there.
-std::string fit_to_width(const std::string& line, std::size_t columns);
-
 // A live line on a terminal that can redraw it; sparse lines on another, which `term` ($TERM, may
 // be null) calls dumb or does not name, and elsewhere.
 ProgressStyle choose_progress_style(bool is_terminal, const char* term);
+
+// Whether a line is to be printed now, given when the last one was (at the begin: 0, 0): a live one
+// after 0.2 s; a sparse one after 10 s in which a tenth of the clips was settled, else after 60 s.
+struct ShownProgress {
+  std::int64_t elapsed_us = 0;
+  std::int64_t num_settled = 0;
+};
+bool is_line_due(ProgressStyle style, const ShownProgress& last, const Progress& now);
 
 // One thread at a time.
 class ProgressLine {
@@ -39,12 +49,12 @@ class ProgressLine {
   ProgressLine(const ProgressLine&) = delete;
   ProgressLine& operator=(const ProgressLine&) = delete;
 
-  // Prints at most five times a second (live) or once in ten seconds (sparse).
+  // Prints when a line is due. A live one takes the width that the terminal has now.
   void update(const Progress& progress);
 
  private:
   ProgressStyle style_;
-  std::int64_t last_us_ = 0;
+  ShownProgress last_ = {};
 };
 
 }  // namespace caption::pipeline

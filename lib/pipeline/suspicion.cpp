@@ -61,9 +61,13 @@ std::string suspicion_of_frames(std::span<const video::Frame> frames) {
   return std::string(video::content_sentence(video::classify_content(frames)));
 }
 
-std::string suspicion_of_caption(std::string_view caption) {
+std::string suspicion_of_caption(std::string_view caption, std::string_view unlike) {
   const std::vector<std::string_view> words = words_of(caption);
   if (words.empty()) return "the caption is empty";
+  if (words == words_of(unlike)) {
+    return "the model declares that it cannot describe this clip: it is unlike what it was trained "
+           "on";
+  }
   if (caption.find("\xEF\xBF\xBD") != std::string_view::npos) {
     return "the caption holds U+FFFD: bytes that are no character";
   }

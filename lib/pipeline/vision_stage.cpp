@@ -51,6 +51,7 @@ void VisionStage::work() {
       if (!job->is_over()) guard(job->record, "vision", [&] { prepare(*job); });
       job->clip = {};
       job->seen.reset();
+      if (!job->tasks.empty() && !job->is_skipped) ++shared_.counters.clips_encoded;
       const std::size_t size_bytes = bytes_of(*job);
       if (!out_.push(*std::move(job), size_bytes)) break;
     }
@@ -108,7 +109,7 @@ SeenClip VisionStage::encode(Job& job) {
     shared_.cache->store(*job.cache_key, seen);
   }
   job.record.vision_ms = watch.elapsed_ms();
-  busy_us_ += watch.elapsed_us();
+  shared_.counters.vision_us += watch.elapsed_us();
   return seen;
 }
 

@@ -6,6 +6,7 @@
 #include <ctime>
 #include <limits>
 
+#include "base/counted.h"
 #include "base/error.h"
 #include "base/json.h"
 
@@ -192,6 +193,7 @@ std::string to_json_line(const Record& record) {
   out += "},\"timing_ms\":{\"decode\":" + ms(record.decode_ms);
   out += ",\"vision\":" + ms(record.vision_ms);
   out += ",\"first_token\":" + ms(record.first_token_ms);
+  if (record.engine_ms > 0) out += ",\"engine\":" + ms(record.engine_ms);
   out += ",\"total\":" + ms(record.total_ms) + "}";
   out += ",\"finish_reason\":" + json_quote(record.finish_reason);
   if (!record.warnings.empty()) {
@@ -224,7 +226,7 @@ Record parse_json_line(std::string_view line) {
   if (window.size() != 2) {
     throw Error(ErrorCode::kBadReference,
                 "record: window_s: expected [begin, end] in seconds, found " +
-                    std::to_string(window.size()) + " numbers");
+                    counted(std::ssize(window), "number"));
   }
   record.window_begin_s = window[0];
   record.window_end_s = window[1];
@@ -249,6 +251,7 @@ Record parse_json_line(std::string_view line) {
   record.decode_ms = require_double(timing, "decode");
   record.vision_ms = require_double(timing, "vision");
   record.first_token_ms = require_double(timing, "first_token");
+  record.engine_ms = timing.get_double("engine", 0);
   record.total_ms = require_double(timing, "total");
   record.finish_reason = root.require_string("finish_reason");
   record.warnings = root.get_strings("warnings");

@@ -72,6 +72,7 @@ struct Record {
   double decode_ms = 0;
   double vision_ms = 0;
   double first_token_ms = 0;
+  double engine_ms = 0;  // its share of the engine's time; 0: not known
   double total_ms = 0;
   std::string finish_reason;  // "stop", "length", "loop"; empty when failed
   std::vector<std::string> warnings;

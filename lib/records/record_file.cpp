@@ -1,19 +1,18 @@
 #include "records/record_file.h"
 
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <mutex>
 #include <optional>
 #include <set>
 #include <utility>
 
+#include "base/counted.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "base/mapped_file.h"
 #include "records/internal/lines.h"
 #include "records/internal/output_file.h"
+#include "records/internal/read_records.h"
 #include "records/internal/record_index.h"
 #include "records/internal/run_memory.h"
 #include "records/internal/same_run.h"
@@ -24,7 +23,6 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::int64_t kCopyBytes = 1 << 20;
-constexpr std::int64_t kReleasedBytes = 16 << 20;
 
 // The file itself where `path` is a link to it: replacing the link would split the two.
 fs::path real_path(const fs::path& path) {
@@ -34,22 +32,6 @@ fs::path real_path(const fs::path& path) {
 }
 
 fs::path with_suffix(const fs::path& path, const char* suffix) { return path.string() + suffix; }
-
-void refuse_special_file(const fs::path& path) {
-  struct stat status {};
-  if (::stat(path.c_str(), &status) != 0 || S_ISREG(status.st_mode)) return;
-  throw Error(ErrorCode::kUsage, path.string() + ": is " +
-                                     (S_ISDIR(status.st_mode) ? "a folder" : "no regular file") +
-                                     "; -o wants a file, and without -o records go to stdout");
-}
-
-void refuse_foreign_file(const fs::path& path) {
-  if (is_output(path)) return;
-  throw Error(ErrorCode::kOutputConflict,
-              path.string() +
-                  ": holds neither records nor a manifest, so it is no output of an "
-                  "earlier run and is not overwritten; give another -o");
-}
 
 bool is_worse(Status one, Status other) { return static_cast<int>(one) > static_cast<int>(other); }
 
@@ -177,49 +159,19 @@ void RecordFile::State::finish_swap() {
 
 // Takes what an earlier run left into the index; cuts off a torn line.
 void RecordFile::State::read_records() {
-  const MappedFile bytes(file->path());
-  const std::string_view text = as_text(bytes.bytes());
-  const auto complete_bytes = static_cast<std::int64_t>(complete_lines_bytes(text));
-  std::int64_t offset = 0;
-  std::int64_t released = 0;  // bytes of the file that need no memory any more
-  std::int64_t line_number = 0;
-  for_each_line(text, [&](std::string_view line) {
-    ++line_number;
-    if (line.find_first_not_of(" \t\r\n") == std::string_view::npos) {
-      offset += std::ssize(line);
-      return;
-    }
-    try {
-      const Record record = parse_json_line(line.substr(0, line.size() - 1));
-      RecordSlot& slot = index.add(record, offset, std::ssize(line));
-      slot.is_accepted = record.settings.empty() || accepted.contains(record.settings);
-    } catch (const Error& error) {
-      throw Error(ErrorCode::kOutputConflict,
-                  file->path().string() + ":" + std::to_string(line_number) +
-                      ": not a caption record (" + error.what() +
-                      "); mend or remove the line, or give --overwrite to start the file anew");
-    }
-    offset += std::ssize(line);
-    if (offset - released < kReleasedBytes) return;
-    release_pages(bytes.bytes().subspan(static_cast<std::size_t>(released),
-                                        static_cast<std::size_t>(offset - released)));
-    released = offset;
-  });
+  const std::int64_t complete_bytes = records::read_records(file->path(), accepted, index);
   num_found = index.num_live();
-  const std::int64_t torn_bytes = std::ssize(text) - complete_bytes;
+  const std::int64_t torn_bytes = file->size_bytes() - complete_bytes;
   if (torn_bytes == 0) return;
   log_warning("records", file->path().string() + ": the last line is torn (" +
-                             std::to_string(torn_bytes) +
-                             " bytes of an interrupted write); it is cut off and its clip is "
+                             counted(torn_bytes, "byte") +
+                             " of an interrupted write); it is cut off and its clip is "
                              "captioned again");
   file->truncate(complete_bytes);
 }
 
 bool RecordFile::State::must_remake(const RecordSlot& slot) const {
-  if (slot.is_from_this_run) return false;
-  return !slot.is_accepted || slot.is_machine_failure ||
-         std::find(retry.statuses.begin(), retry.statuses.end(), slot.status) !=
-             retry.statuses.end();
+  return records::must_remake(slot, retry.statuses);
 }
 
 Record RecordFile::State::record_of(const RecordSlot& slot) const {

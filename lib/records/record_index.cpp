@@ -29,6 +29,12 @@ Hash128 place_key(std::string_view path, std::string_view prompt) {
   return key_of({"place", path, prompt});
 }
 
+bool must_remake(const RecordSlot& slot, const std::vector<Status>& retried) {
+  if (slot.is_from_this_run) return false;
+  return !slot.is_accepted || slot.is_machine_failure ||
+         std::find(retried.begin(), retried.end(), slot.status) != retried.end();
+}
+
 bool is_machine_failure(const Record& record) {
   if (!record.error.has_value()) return false;
   constexpr ErrorCode kCodes[] = {ErrorCode::kOutOfMemory, ErrorCode::kIo, ErrorCode::kTimeout,

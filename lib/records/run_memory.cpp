@@ -38,7 +38,8 @@ Record under_new_name(Record record, const ClipIdentity& clip, const std::string
   } else {
     record.copy_of = old_path;
     record.moved_from.clear();
-    record.decode_ms = record.vision_ms = record.first_token_ms = record.total_ms = 0;
+    record.decode_ms = record.vision_ms = record.first_token_ms = 0;
+    record.engine_ms = record.total_ms = 0;
   }
   record.video = video;
   record.file = clip.file;

@@ -1,5 +1,7 @@
 #include "records/internal/same_run.h"
 
+#include <sys/stat.h>
+
 #include <algorithm>
 #include <optional>
 #include <vector>
@@ -86,6 +88,22 @@ Manifest require_same_run(const std::filesystem::path& output, Format format,
                     " file cannot be resumed; use --format jsonl, another -o, or --overwrite");
   }
   return *there;
+}
+
+void refuse_special_file(const std::filesystem::path& path) {
+  struct stat status {};
+  if (::stat(path.c_str(), &status) != 0 || S_ISREG(status.st_mode)) return;
+  throw Error(ErrorCode::kUsage, path.string() + ": is " +
+                                     (S_ISDIR(status.st_mode) ? "a folder" : "no regular file") +
+                                     "; -o wants a file, and without -o records go to stdout");
+}
+
+void refuse_foreign_file(const std::filesystem::path& path) {
+  if (is_output(path)) return;
+  throw Error(ErrorCode::kOutputConflict,
+              path.string() +
+                  ": holds neither records nor a manifest, so it is no output of an "
+                  "earlier run and is not overwritten; give another -o");
 }
 
 bool is_output(const std::filesystem::path& path) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <iterator>
 
+#include "base/counted.h"
 #include "base/error.h"
 #include "scheduler/internal/sequence.h"
 
@@ -53,9 +54,9 @@ void Scheduler::submit(SequenceSpec spec) {
     const std::string beams =
         too_long.num_branches == 1 ? "" : " in " + std::to_string(too_long.num_branches) + " beams";
     throw Error(ErrorCode::kTooLong,
-                "request: " + std::to_string(too_long.num_prompt_tokens) + " prompt tokens and " +
-                    std::to_string(too_long.max_new_tokens) + " new tokens" + beams + " need " +
-                    std::to_string(most_pages(*sequence)) + " KV pages of " +
+                "request: " + counted(too_long.num_prompt_tokens, "prompt token") + " and " +
+                    counted(too_long.max_new_tokens, "new token") + beams + " need " +
+                    counted(most_pages(*sequence), "KV page") + " of " +
                     std::to_string(kv::kPageTokens) + " tokens; there are " +
                     std::to_string(pool_.num_pages()) +
                     "; give the KV cache more memory, or use fewer frames or new tokens");

@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/counted.h"
 #include "video/internal/to_rgb.h"
 
 namespace caption::video {
@@ -172,7 +173,7 @@ void Input::choose_stream() {
   }
   if (stream_ == nullptr) {
     throw Error(ErrorCode::kNoVideoStream,
-                name_ + ": no video stream among " + std::to_string(format_->nb_streams) +
+                name_ + ": no video stream among the " + counted(format_->nb_streams, "stream") +
                     " of this " + format_->iformat->name + " file" +
                     (has_picture ? "; its cover picture is not a video" : ""));
   }

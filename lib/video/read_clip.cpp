@@ -4,6 +4,7 @@
 #include <string>
 #include <utility>
 
+#include "base/counted.h"
 #include "base/error.h"
 #include "video/internal/sampled_frames.h"
 
@@ -42,12 +43,14 @@ Clip make_clip(const std::string& name, SampledFrames& sampled) {
 void add_warnings(const SampledFrames& sampled, const FrameIndex& index, Clip& clip) {
   const auto num_used = static_cast<int>(clip.frames.size());
   if (sampled.num_errors > 0) {
-    clip.warnings.push_back(std::to_string(sampled.num_errors) + " damaged packets or frames");
+    clip.warnings.push_back(
+        counted(sampled.num_errors, "damaged packet or frame", "damaged packets or frames"));
   }
   if (num_used < clip.frames_wanted) {
-    clip.warnings.push_back(std::to_string(clip.frames_wanted - num_used) + " of " +
-                            std::to_string(clip.frames_wanted) +
-                            " sampled frames are damaged and left out");
+    const int num_missing = clip.frames_wanted - num_used;
+    clip.warnings.push_back(
+        std::to_string(num_missing) + " of " + counted(clip.frames_wanted, "sampled frame") +
+        std::string(plural(num_missing, " is", " are")) + " damaged and left out");
   }
   if (index.is_cut_off)
     clip.warnings.push_back("the file is cut off; its last packet is incomplete");
@@ -84,8 +87,8 @@ Clip read_clip(const OpenFile& file, const ReadOptions& options) {
   Clip clip = make_clip(name, sampled);
   if (clip.frames.empty()) {
     throw Error(ErrorCode::kNoFrames, name + ": no decodable frame among " +
-                                          std::to_string(index.packets.size()) +
-                                          " packets (codec " + codec + ")");
+                                          counted(std::ssize(index.packets), "packet") +
+                                          " (codec " + codec + ")");
   }
   add_warnings(sampled, index, clip);
   return clip;

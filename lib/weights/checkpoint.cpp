@@ -5,6 +5,7 @@
 #include <system_error>
 #include <utility>
 
+#include "base/counted.h"
 #include "base/error.h"
 #include "base/mapped_file.h"
 #include "weights/internal/safetensors.h"
@@ -175,7 +176,7 @@ ConstView Checkpoint::require(std::string_view name, const Shape& shape) const {
   if (it == state_->tensors.end()) {
     throw Error(ErrorCode::kBadModel, state_->path.string() + ": tensor " + quote_name(name) + " " +
                                           shape.to_string() + " is missing among its " +
-                                          std::to_string(state_->tensors.size()) + " tensors");
+                                          counted(std::ssize(state_->tensors), "tensor"));
   }
   const ConstView view = State::view_of(it->second);
   if (view.shape() != shape) {

@@ -51,6 +51,17 @@ TEST_CASE("a digest is computed once and then read") {
   CHECK(cache.digest_of(file) == other);  // it is read, not computed
 }
 
+TEST_CASE("a cache that keeps nothing finds what is there, and writes nothing") {
+  const fs::path folder = fresh_folder();
+  const DigestCache reading(folder, DigestCache::Keeping::kNo);
+  const OpenFile file(kOldFile);
+  CHECK(reading.digest_of(file) == sha256_of(read_text_file(kOldFile)));
+  CHECK_FALSE(fs::exists(folder));
+  const Sha256 other = sha256_of(std::string_view("other"));
+  DigestCache(folder).keep(file.stamp(), other);
+  CHECK(reading.digest_of(file) == other);
+}
+
 TEST_CASE("every part of a stamp names another digest") {
   const DigestCache cache(fresh_folder());
   const FileStamp stamp = OpenFile(kOldFile).stamp();

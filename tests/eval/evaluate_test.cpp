@@ -135,7 +135,7 @@ TEST_SUITE("eval/evaluate") {
     corpus.segments[0].references = {"\u1112\u1161\u1102\u1173\u11AF"};
     const Report report = evaluate(corpus, without_dictionary());
     CHECK(report.num_not_nfc == 1);
-    CHECK(contains(to_table(report), "1 texts are not in NFC"));
+    CHECK(contains(to_table(report), "1 text is not in NFC"));
   }
 }
 

@@ -49,6 +49,22 @@ TEST_SUITE("model/open_model") {
       replace_in_file(folder / "config.json", "video_token_index", "video_token_id");
       CHECK(fingerprint_of(folder) == expected);
     }
+    SUBCASE("the marks of a demonstration model") {
+      const fs::path folder = copy_checkpoint("llama_bf16", "demonstration");
+      const auto plain = model::open_model(folder, WeightType::kF32);
+      CHECK_FALSE(plain->is_demonstration());
+      CHECK(plain->unlike_sentence().empty());
+      replace_in_file(folder / "config.json", "\"video_token_index\"",
+                      "\"caption_cli_unlike\": \"모릅니다.\", \"video_token_index\"");
+      // It counts beside the other mark only.
+      CHECK(model::open_model(folder, WeightType::kF32)->unlike_sentence().empty());
+      replace_in_file(folder / "config.json", "\"video_token_index\"",
+                      "\"caption_cli_demonstration\": true, \"video_token_index\"");
+      const auto marked = model::open_model(folder, WeightType::kF32);
+      CHECK(marked->is_demonstration());
+      CHECK(marked->unlike_sentence() == "모릅니다.");
+      CHECK(fingerprint(*marked) == expected);
+    }
     SUBCASE("the vision tower without its inner level") {
       // "model.vision_tower.vision_model.x" -> "model.vision_tower.x", padded to equal length.
       const fs::path folder = copy_checkpoint("llama_bf16", "flat_tower");

@@ -38,6 +38,7 @@ class FakeModel final : public model::CaptionModel, public model::Decoder, publi
   std::function<void()> on_forward;
   std::optional<std::string> changed_file;  // what find_changed_file() says
   model::GenerationConfig generation;
+  std::string unlike;  // what unlike_sentence() says
 
   const vision::PreprocessSpec& preprocess_spec() const override { return preprocess_; }
   std::int64_t vision_tokens(std::int64_t /*num_frames*/) const override { return 1; }
@@ -53,6 +54,7 @@ class FakeModel final : public model::CaptionModel, public model::Decoder, publi
   std::optional<std::string> find_changed_file() const override { return changed_file; }
   const model::GenerationConfig& generation_config() const override { return generation; }
   std::int64_t weight_bytes() const override { return 0; }
+  std::string_view unlike_sentence() const override { return unlike; }
 
   const model::DecoderSpec& spec() const override { return spec_; }
   void reserve(std::int64_t /*max_tokens*/, std::int64_t /*max_logit_rows*/) override {}

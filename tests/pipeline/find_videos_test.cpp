@@ -52,6 +52,36 @@ class Tree {
 };
 
 TEST_SUITE("pipeline/find_videos") {
+  TEST_CASE("a filter sees paths below the folder that is walked") {
+    const Tree tree;
+    for (const char* name : {"a.mp4", "b.mkv", "old/c.mp4", "new/d.mp4", "new/old/e.mp4"}) {
+      tree.add(name);
+    }
+    const std::string root = tree.root().string();
+    const FoundVideos found = find_videos({root}, {}, PathFilter({"*.mp4"}, {"old"}));
+    CHECK(tree.names(found) == Names{"a.mp4", "new/d.mp4"});
+    CHECK(found.filtered.count == 3);  // b.mkv and two folders, which are not walked
+    CHECK(describe_filtered(found) ==
+          "3 files or folders were left out by --include and --exclude: " + root + "/b.mkv, " +
+              root + "/new/old, " + root + "/old");
+    // The folder that is named is walked whatever it is called.
+    CHECK(tree.names(find_videos({tree.at("old/")}, {}, PathFilter({}, {"old"}))) ==
+          Names{"old/c.mp4"});
+    CHECK(tree.names(find_videos({root + "/"}, {}, PathFilter({"new/*"}, {"new/old/"}))) ==
+          Names{"new/d.mp4"});
+    CHECK(describe_filtered(find_videos({root})).empty());
+  }
+
+  TEST_CASE("files that are named are filtered as well") {
+    const Tree tree;
+    for (const char* name : {"a.mp4", "b.mkv"}) tree.add(name);
+    const FoundVideos found =
+        find_videos({tree.at("a.mp4"), tree.at("b.mkv")}, {}, PathFilter({}, {"*.mkv"}));
+    CHECK(tree.names(found) == Names{"a.mp4"});
+    CHECK(describe_filtered(found) ==
+          "1 file or folder was left out by --include and --exclude: " + tree.at("b.mkv"));
+  }
+
   TEST_CASE("folders are walked whole and in order; hidden files are left out") {
     const Tree tree;
     for (const char* name : {"b.mp4", "a/z.mkv", "a/notes.txt", "B.mp4", ".hidden.mp4", ".git/x"}) {

@@ -385,6 +385,57 @@ TEST_SUITE("pipeline/pipeline") {
     }
   }
 
+  TEST_CASE("a model may declare that it cannot describe a clip") {
+    const std::string unlike = "이 영상은 설명할 수 없습니다.";
+    const std::string reason = suspicion_of_caption(unlike, unlike);
+    CHECK(reason.find("declares that it cannot describe this clip") != std::string::npos);
+    CHECK(suspicion_of_caption("\n 이 영상은 설명할 수 없습니다. ", unlike) == reason);
+    CHECK(suspicion_of_caption(unlike, " " + unlike + "\n") == reason);
+    CHECK(suspicion_of_caption(unlike).empty());
+    CHECK(suspicion_of_caption(unlike + " 눈이 옵니다.", unlike).empty());
+    CHECK(suspicion_of_caption("눈이 옵니다.", unlike).empty());
+    CHECK(suspicion_of_caption("", unlike) == "the caption is empty");
+  }
+
+  TEST_CASE("a caption in which the model declares that it cannot describe the clip is marked") {
+    FakeModel model;
+    model.unlike = expected_caption(2);
+    KeepingSink sink;
+    const Outcome outcome = run(model, clips(4), fake_options(), sink);
+    CHECK(outcome.progress.clips_suspicious == 1);
+    CHECK(outcome.progress.clips_captioned == 4);
+    CHECK(record_of(sink, "clip_2").status == Status::kSuspicious);
+    CHECK(record_of(sink, "clip_2").reason.find("declares") != std::string::npos);
+    CHECK(record_of(sink, "clip_2").caption == expected_caption(2));
+    CHECK(record_of(sink, "clip_3").status == Status::kOk);
+  }
+
+  TEST_CASE("what the stages did is measured, and the engine's time is shared out") {
+    FakeModel model;
+    KeepingSink sink;
+    Options options = fake_options();
+    Progress last;
+    options.on_progress = [&](const Progress& progress) { last = progress; };
+    const Outcome outcome = run(model, clips(20), options, sink);
+    const StageWork& work = outcome.progress.work;
+    CHECK(work.num_inputs == 20);
+    CHECK(work.num_decode_threads == options.threads.decode);
+    CHECK(work.clips_looked_at == 20);
+    CHECK(work.clips_read == 20);
+    CHECK(work.clips_encoded == 20);
+    CHECK(work.captions_made == 20);
+    CHECK(work.captions_begun == 0);
+    CHECK(last.num_settled() == 20);
+    CHECK(last.last_clip == sink.kept.back().video);
+    double share_ms = 0;
+    for (const Record& record : sink.kept) {
+      CHECK(record.engine_ms > 0);
+      share_ms += record.engine_ms;
+    }
+    // The engine's own clock stops within the call that is measured here.
+    CHECK(share_ms >= static_cast<double>(work.busy.engine_us) / 1e3 * 0.99);
+  }
+
   TEST_CASE("decoding does not run further ahead than the queues allow") {
     FakeModel model;
     Options options = fake_options();

@@ -3,17 +3,34 @@
 
 #include <doctest/doctest.h>
 
+#include <string>
+
+#include "base/display_width.h"
+#include "base/utf8.h"
+
 namespace caption::pipeline {
 namespace {
 
+// 4 of 10 clips are settled after 2 s, one of them failed; the others take 0.5 s each to read.
+Progress some_progress() {
+  Progress progress{.clips_total = 10,
+                    .clips_done = 4,
+                    .clips_captioned = 3,
+                    .clips_failed = 1,
+                    .output_tokens = 100,
+                    .elapsed_us = 2'000'000};
+  progress.work = {.busy = {.decode_us = 2'000'000, .vision_us = 400'000, .engine_us = 200'000},
+                   .num_inputs = 10,
+                   .clips_looked_at = 4,
+                   .clips_read = 4,
+                   .clips_encoded = 4,
+                   .captions_made = 3};
+  return progress;
+}
+
 TEST_SUITE("pipeline/progress") {
   TEST_CASE("rates are per second of the run") {
-    const Progress progress{.clips_total = 10,
-                            .clips_done = 4,
-                            .clips_failed = 1,
-                            .files_skipped = 0,
-                            .output_tokens = 100,
-                            .elapsed_us = 2'000'000};
+    const Progress progress = some_progress();
     CHECK(describe_progress(progress) ==
           "4/10 clips, 1 failed, about 3 s left, 1.5 clips/s, 50 tokens/s");
     CHECK(describe_progress({}) == "0/0 clips");
@@ -26,6 +43,19 @@ TEST_SUITE("pipeline/progress") {
     CHECK(describe_speed(outcome) ==
           "3 captions written, 1 failed in 2 s: 1.5 captions/s, 50 output tokens/s, 0 sequences "
           "per step");
+  }
+
+  TEST_CASE("clips that had their records before count among those that are settled") {
+    Progress progress{.clips_total = 4, .clips_kept = 1, .clips_found = 95};
+    progress.elapsed_us = 5'000'000;
+    CHECK(describe_progress(progress) == "96/100 clips");
+    progress.clips_done = 2;
+    progress.clips_moved = progress.clips_copied = 1;
+    // Records that were taken over from other names are no captions of this run.
+    CHECK(describe_progress(progress) == "98/100 clips");
+    Outcome outcome;
+    outcome.progress = progress;
+    CHECK(describe_speed(outcome) == "nothing to caption");
   }
 
   TEST_CASE("nothing captioned has no speed") {
@@ -44,52 +74,100 @@ TEST_SUITE("pipeline/progress") {
     Outcome outcome;
     outcome.progress = {.clips_total = 1,
                         .clips_done = 1,
+                        .clips_captioned = 1,
                         .files_skipped = 1,
-                        .output_tokens = 30,
+                        .output_tokens = 1,
                         .elapsed_us = 1'000'000};
     outcome.engine.mean_batch = 1.04;
     CHECK(describe_speed(outcome) ==
-          "1 clip captioned, 1 file in folders is no video in 1 s: 1 clip/s, 30 output tokens/s, "
+          "1 clip captioned, 1 file in folders is no video in 1 s: 1 clip/s, 1 output token/s, "
           "1 sequence per step");
+    CHECK(describe_progress(outcome.progress) == "1/1 clip, 1 clip/s, 1 token/s");
     outcome.engine.mean_batch = 1.1;
     CHECK(describe_speed(outcome).ends_with("1.1 sequences per step"));
   }
 
-  TEST_CASE("the time that is left is told once it can be") {
+  TEST_CASE("no time is told in the first seconds, and none of what is done") {
+    Progress progress = some_progress();
+    progress.elapsed_us = 1'999'999;
+    CHECK(describe_progress(progress).find(" left") == std::string::npos);
+    progress = some_progress();
+    progress.clips_done = progress.clips_total;
+    CHECK(describe_progress(progress).find(" left") == std::string::npos);
+  }
+
+  TEST_CASE("the live line fits: what matters least goes first, whole") {
+    Progress progress = some_progress();
+    progress.clips_suspicious = 2;
+    progress.last_clip = "/archive/눈 오는 날/다리.mp4";
     struct Case {
-      std::int64_t elapsed_s;
-      std::int64_t done;
-      const char* left;
+      int columns;
+      const char* line;
     };
-    constexpr Case kCases[] = {{1, 1, ""},
-                               {10, 0, ""},
-                               {10, 1000, ""},
-                               {10, 999, "about 1 s left"},
-                               {10, 500, "about 10 s left"},
-                               {10, 50, "about 3 min left"},
-                               {10, 1, "about 2 h 47 min left"},
-                               {44, 10, "about 1 h 13 min left"},
-                               {38, 10, "about 1 h 03 min left"}};
+    constexpr Case kCases[] = {
+        {4, "4/10"},
+        {3, ""},
+        {20, "4/10, 3 s left"},
+        {28, "4/10, 1 failed, 3 s left"},
+        {40, "4/10 clips, 1 failed, 3 s left, 다리.mp4"},
+        {43, "4/10 clips, 1 failed, 3 s left, 1.5 clips/s"},
+        {80, "4/10 clips, 1 failed, 2 suspicious, 3 s left, 1.5 clips/s, .../다리.mp4"},
+        {200,
+         "4/10 clips, 1 failed, 2 suspicious, 3 s left, 1.5 clips/s, 50 tokens/s, "
+         "/archive/눈 오는 날/다리.mp4"},
+    };
     for (const Case& c : kCases) {
-      CAPTURE(c.elapsed_s);
-      CAPTURE(c.done);
-      const std::string line = describe_progress(
-          {.clips_total = 1000, .clips_done = c.done, .elapsed_us = c.elapsed_s * 1'000'000});
-      const bool tells = line.find(" left") != std::string::npos;
-      CHECK(tells == (*c.left != '\0'));
-      CHECK(line.find(c.left) != std::string::npos);
+      CAPTURE(c.columns);
+      CHECK(live_line(progress, c.columns) == c.line);
     }
   }
 
-  TEST_CASE("the live line is cut to the terminal, between its parts") {
-    const std::string line = "12/100 clips, 1 failed, about 2 min left, 0.81 clips/s";
-    CHECK(fit_to_width(line, 200) == line);
-    CHECK(fit_to_width(line, line.size()) == line);
-    CHECK(fit_to_width(line, line.size() - 1) == "12/100 clips, 1 failed, about 2 min left");
-    CHECK(fit_to_width(line, 22) == "12/100 clips, 1 failed");
-    CHECK(fit_to_width(line, 21) == "12/100 clips");
-    CHECK(fit_to_width(line, 5) == "12/10");
-    CHECK(fit_to_width(line, 0).empty());
+  TEST_CASE("no name breaks the live line") {
+    std::string deep;
+    for (int i = 0; i < 500; ++i) deep += "/폴더";
+    const std::string names[] = {std::string(4000, 'x') + ".mp4",
+                                 deep + "/클립.mp4",
+                                 "\x1b[2J\r\n\t\x07.mp4",
+                                 "\xff\xfe\x80.mp4",
+                                 "\u202Egpj.4pm",
+                                 "👩\u200D🚀👩\u200D🚀👩\u200D🚀👩\u200D🚀.mp4",
+                                 std::string(3000, '\n'),
+                                 "e" + std::string(4000, '\xCC'),
+                                 ""};
+    for (const std::string& name : names) {
+      CAPTURE(name);
+      Progress progress = some_progress();
+      progress.last_clip = name;
+      for (const int columns : {0, 1, 5, 19, 20, 39, 40, 79, 80, 199, 200}) {
+        CAPTURE(columns);
+        const std::string line = live_line(progress, columns);
+        CHECK(display_width(line) <= columns);
+        CHECK(printable(line) == line);
+        CHECK(is_valid_utf8(line));
+      }
+    }
+  }
+
+  TEST_CASE("nothing has a rate before something was captioned") {
+    Progress progress{.clips_total = 100, .elapsed_us = 3'000'000};
+    CHECK(live_line(progress, 80) == "0/100 clips");
+    progress.clips_done = progress.clips_failed = 50;
+    progress.last_clip = "a.mp4";
+    CHECK(live_line(progress, 80) == "50/100 clips, 50 failed, a.mp4");
+    progress.clips_failed = 0;
+    progress.clips_copied = 50;
+    CHECK(live_line(progress, 80) == "50/100 clips, a.mp4");
+  }
+
+  TEST_CASE("lines are sparse where they stay") {
+    const Progress tenth{.clips_total = 100, .clips_done = 30, .elapsed_us = 30'000'000};
+    CHECK(is_line_due(ProgressStyle::kSparse, {20'000'000, 20}, tenth));
+    CHECK_FALSE(is_line_due(ProgressStyle::kSparse, {20'000'001, 20}, tenth));
+    CHECK_FALSE(is_line_due(ProgressStyle::kSparse, {20'000'000, 21}, tenth));
+    CHECK(is_line_due(ProgressStyle::kSparse, {-30'000'000, 30}, tenth));
+    CHECK(is_line_due(ProgressStyle::kLive, {29'800'000, 30}, tenth));
+    CHECK_FALSE(is_line_due(ProgressStyle::kLive, {29'800'001, 29}, tenth));
+    CHECK_FALSE(is_line_due(ProgressStyle::kSilent, {0, 0}, tenth));
   }
 
   TEST_CASE("a terminal that cannot redraw a line gets sparse lines") {
@@ -104,7 +182,7 @@ TEST_SUITE("pipeline/progress") {
     Outcome outcome;
     outcome.progress = {.clips_total = 1,
                         .clips_done = 1,
-                        .clips_failed = 0,
+                        .clips_captioned = 1,
                         .files_skipped = 3,
                         .output_tokens = 30,
                         .elapsed_us = 1'000'000};

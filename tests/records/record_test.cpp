@@ -39,6 +39,16 @@ TEST_SUITE("records/record") {
           R"("finish_reason":"stop"})");
   }
 
+  TEST_CASE("the engine's time is there when it is known") {
+    Record record = sample_record("v.mp4");
+    CHECK(to_json_line(record).find("\"engine\"") == std::string::npos);
+    CHECK(parse_json_line(to_json_line(record)).engine_ms == 0);
+    record.engine_ms = 20.5;
+    const std::string line = to_json_line(record);
+    CHECK(line.find(R"("first_token":7.25,"engine":20.5,"total":99.875})") != std::string::npos);
+    CHECK(parse_json_line(line).engine_ms == 20.5);
+  }
+
   TEST_CASE("a prompt's name and log-probabilities are there when there are any") {
     Record record = with_prompt();
     CHECK(to_json_line(record).starts_with(R"({"video":"v.mp4","prompt":"짧게","window_s":)"));

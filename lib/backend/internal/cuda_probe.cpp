@@ -4,6 +4,8 @@
 
 #include <string>
 
+#include "base/counted.h"
+
 namespace caption::internal {
 namespace {
 
@@ -22,9 +24,9 @@ std::string describe(cudaError_t error) {
 
 void probe_cuda(Machine& machine) {
   int count = 0;
-  const cudaError_t counted = cudaGetDeviceCount(&count);
-  if (counted != cudaSuccess) {
-    machine.cuda_status = describe(counted);
+  const cudaError_t result = cudaGetDeviceCount(&count);
+  if (result != cudaSuccess) {
+    machine.cuda_status = describe(result);
     return;
   }
   for (int index = 0; index < count; ++index) {
@@ -40,8 +42,8 @@ void probe_cuda(Machine& machine) {
          .compute_minor = properties.minor,
          .memory_bytes = static_cast<std::int64_t>(properties.totalGlobalMem)});
   }
-  machine.cuda_status = std::to_string(count) + " CUDA device(s) found; " +
-                        (has_cuda_kernels() ? "this build has kernels for them"
+  machine.cuda_status = counted(count, "CUDA device") + " found; " +
+                        (has_cuda_kernels() ? "this build has CUDA kernels"
                                             : "this build has no CUDA kernels and runs on the CPU");
 }
 

@@ -1,5 +1,6 @@
 #include "bench/internal/report_parts.h"
 
+#include "base/counted.h"
 #include "bench/internal/units.h"
 
 namespace caption::bench {
@@ -11,7 +12,7 @@ std::string describe(const Roofline& roofline) {
 
 std::string describe_machine(const Roofline& before, const Roofline& after) {
   return "machine before: " + describe(before) + "; after: " + describe(after) + "; on " +
-         std::to_string(before.num_threads) + " threads\n";
+         counted(before.num_threads, "thread") + "\n";
 }
 
 void write_roofline(JsonWriter& json, const char* name, const Roofline& roofline) {

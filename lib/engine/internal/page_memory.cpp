@@ -4,6 +4,7 @@
 #include <limits>
 #include <string>
 
+#include "base/counted.h"
 #include "base/error.h"
 #include "kv/page_pool.h"
 
@@ -42,10 +43,10 @@ std::int64_t num_affordable_pages(const model::DecoderSpec& spec, const EngineOp
   const std::int64_t num_pages = options.kv_cache_bytes / bytes;
   if (num_pages < kMinPages) {
     throw Error(ErrorCode::kOutOfMemory,
-                "engine: a KV cache of " + std::to_string(options.kv_cache_bytes) +
-                    " bytes holds " + std::to_string(std::max<std::int64_t>(num_pages, 0)) +
-                    " pages of " + std::to_string(kv::kPageTokens) + " tokens (" +
-                    std::to_string(bytes) + " bytes each); at least " + std::to_string(kMinPages) +
+                "engine: a KV cache of " + counted(options.kv_cache_bytes, "byte") + " holds " +
+                    counted(std::max<std::int64_t>(num_pages, 0), "page") + " of " +
+                    std::to_string(kv::kPageTokens) + " tokens (" + std::to_string(bytes) +
+                    " bytes each); at least " + std::to_string(kMinPages) +
                     " are needed; give it more memory");
   }
   const std::int64_t most_used = options.max_num_seqs * kv::pages_for_tokens(spec.max_positions);

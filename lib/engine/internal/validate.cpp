@@ -2,6 +2,7 @@
 
 #include <string>
 
+#include "base/counted.h"
 #include "base/error.h"
 #include "sampling/sampler.h"
 
@@ -41,11 +42,11 @@ void validate(const Request& request, const model::DecoderSpec& spec) {
   // The last new token is chosen, not computed: it needs no position.
   const std::int64_t num_positions = num_prompt + request.sampling.max_new_tokens - 1;
   if (num_positions > spec.max_positions) {
-    throw Error(ErrorCode::kTooLong,
-                "request: " + std::to_string(num_prompt) + " prompt tokens and " +
-                    std::to_string(request.sampling.max_new_tokens) + " new tokens need " +
-                    std::to_string(num_positions) + " positions; the model has " +
-                    std::to_string(spec.max_positions) + "; use fewer frames or new tokens");
+    throw Error(ErrorCode::kTooLong, "request: " + counted(num_prompt, "prompt token") + " and " +
+                                         counted(request.sampling.max_new_tokens, "new token") +
+                                         " need " + counted(num_positions, "position") +
+                                         "; the model has " + std::to_string(spec.max_positions) +
+                                         "; use fewer frames or new tokens");
   }
 }
 

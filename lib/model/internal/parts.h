@@ -43,6 +43,7 @@ struct Parts {
   DigestCache digests;   // of weight files
   GenerationConfig generation;
   bool is_demonstration = false;
+  std::string unlike_sentence = {};
   vision::PreprocessSpec preprocess;
   std::unique_ptr<VisionEncoder> encoder;
   std::unique_ptr<TransformerDecoder> decoder;
@@ -66,6 +67,7 @@ class PartsCaptionModel : public CaptionModel {
   std::string default_prompt() const override;
   std::int64_t weight_bytes() const override;
   bool is_demonstration() const override { return parts_.is_demonstration; }
+  std::string_view unlike_sentence() const override { return parts_.unlike_sentence; }
   const GenerationConfig& generation_config() const override { return parts_.generation; }
   Sha256 content_hash() const override;
   std::optional<std::string> find_changed_file() const override;

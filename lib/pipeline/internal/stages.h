@@ -99,6 +99,17 @@ class Breakdown {
   std::exception_ptr error_;
 };
 
+// What the stages in front of the engine have done so far: StageWork, from several threads.
+struct StageCounters {
+  std::atomic<std::int64_t> decode_us{0};
+  std::atomic<std::int64_t> identity_us{0};
+  std::atomic<std::int64_t> cache_us{0};
+  std::atomic<std::int64_t> vision_us{0};
+  std::atomic<std::int64_t> clips_looked_at{0};
+  std::atomic<std::int64_t> clips_read{0};
+  std::atomic<std::int64_t> clips_encoded{0};
+};
+
 // What the stages share.
 struct Shared {
   const Options& options;
@@ -106,6 +117,7 @@ struct Shared {
   VisionCache* cache = nullptr;  // may be null
   Claims claims = {};
   Breakdown breakdown = {};
+  StageCounters counters = {};
 };
 
 // Reads clips on threads of its own and closes `out` after the last. The destructor
@@ -116,9 +128,6 @@ class DecodeStage {
   // Throws Error(kOutOfMemory) when there is none.
   DecodeStage(const InputList& inputs, Shared& shared, JobQueue& out);
   ~DecodeStage();
-  std::int64_t busy_us() const { return busy_us_.load(); }
-  std::int64_t cache_us() const { return cache_us_.load(); }
-  std::int64_t identity_us() const { return identity_us_.load(); }
   std::int64_t num_seen_before() const { return num_seen_before_.load(); }
 
  private:
@@ -137,9 +146,6 @@ class DecodeStage {
   const Options& options_;
   JobQueue& out_;
   std::atomic<std::size_t> next_input_{0};
-  std::atomic<std::int64_t> busy_us_{0};
-  std::atomic<std::int64_t> cache_us_{0};
-  std::atomic<std::int64_t> identity_us_{0};
   std::atomic<std::int64_t> num_seen_before_{0};
   std::atomic<int> num_working_;
   std::vector<std::thread> threads_;
@@ -151,7 +157,6 @@ class VisionStage {
   // Throws Error(kOutOfMemory) when its threads cannot be started.
   VisionStage(model::CaptionModel& model, Shared& shared, JobQueue& in, JobQueue& out);
   ~VisionStage();
-  std::int64_t busy_us() const { return busy_us_.load(); }
 
  private:
   void work();
@@ -166,7 +171,6 @@ class VisionStage {
   JobQueue& out_;
   ThreadPool pool_;
   Stream stream_;
-  std::atomic<std::int64_t> busy_us_{0};
   std::thread thread_;
 };
 
@@ -188,8 +192,12 @@ class EngineStage {
     Origin origin = Origin::kNamed;
     bool is_skipped = false;
     std::int64_t start_us = 0;
+    double engine_ms = 0;                        // engine_share_ms_ when the engine took it
     std::unique_ptr<SpokenText> text = nullptr;  // when somebody hears it, or a string may stop it
   };
+
+  // Whether this run made the caption that a record holds, or took it over.
+  enum class Origination { kMade, kTakenOver };
 
   bool is_cancelled() const { return options_.stop->load(); }
   bool has_room() const;
@@ -201,9 +209,11 @@ class EngineStage {
   // Writes the caption's record, or counts the file as skipped; then those of equal clips.
   void end(Caption& caption);
   void copy(const Caption& caption, const Follower& follower);
-  void write(const records::Record& record);
-  void count(const records::Record& record);
+  void write(const records::Record& record, Origination origination);
+  void count(const records::Record& record, Origination origination);
   void warn(const records::Record& record);
+  std::vector<engine::Completion> step();
+  void measure();
   void report();
 
   model::CaptionModel& model_;
@@ -216,6 +226,11 @@ class EngineStage {
   std::unordered_map<engine::RequestId, Caption> running_;
   Progress progress_;
   Stopwatch watch_;
+  // Each step's time divided by the requests that the engine held: what a request that was there
+  // from the begin would have taken of it. Shares of all requests sum to the engine's time.
+  double engine_share_ms_ = 0;
+  std::int64_t engine_output_tokens_ = 0;  // of captions that the engine ended, all beams
+  std::int64_t num_ended_by_engine_ = 0;
   bool batch_is_running_ = false;
   bool reader_gone_ = false;
   std::string last_warning_;  // with the clip's name

@@ -14,7 +14,9 @@ namespace caption::pipeline {
 std::string suspicion_of_frames(std::span<const video::Frame> frames);
 
 // Says what speaks against a caption: that it is empty, that it holds U+FFFD or control characters,
-// or that words repeat. Empty when nothing does.
-std::string suspicion_of_caption(std::string_view caption);
+// that words repeat, or that it is `unlike`, the sentence with which the model declares that it
+// cannot describe a clip (CaptionModel::unlike_sentence(); empty: it has none; white space around
+// either is left out). Empty when nothing does.
+std::string suspicion_of_caption(std::string_view caption, std::string_view unlike = {});
 
 }  // namespace caption::pipeline

@@ -12,6 +12,7 @@
 #include <limits>
 #include <string_view>
 #include <unordered_map>
+#include <vector>
 
 #include "base/hash.h"
 #include "records/record.h"
@@ -50,6 +51,9 @@ Hash128 place_key(std::string_view path, std::string_view prompt);
 // Whether the slot's record is of this content: compares SHA-256 where the clip has one, else size
 // and time. Two files that nobody could read have equal (empty) keys.
 bool is_of_content(const RecordSlot& slot, const ClipKeys& clip);
+
+// Whether a run that retries records of these statuses makes the slot's record again.
+bool must_remake(const RecordSlot& slot, const std::vector<Status>& retried);
 
 // Whether a clip failed for want of memory, time or a whole read.
 bool is_machine_failure(const Record& record);

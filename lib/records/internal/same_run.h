@@ -23,6 +23,12 @@ bool note_retry(const Retry& retry, Manifest& there, const Manifest& now);
 // those of retries.
 std::set<std::string> accepted_keys(const Manifest& there);
 
+// Throws Error(kUsage) for a folder, FIFO or device; a path that does not exist passes.
+void refuse_special_file(const std::filesystem::path& path);
+
+// Throws Error(kOutputConflict) for a file that is_output() does not know.
+void refuse_foreign_file(const std::filesystem::path& path);
+
 // Whether a file that is not empty is the output of an earlier run: it has a manifest, or begins
 // with a record or the header of a csv.
 bool is_output(const std::filesystem::path& path);

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <unordered_set>
 
+#include "base/counted.h"
 #include "base/error.h"
 #include "base/json.h"
 #include "base/utf8.h"
@@ -153,7 +154,7 @@ void check_pieces(const std::vector<Piece>& pieces, const std::string& name) {
     fail("has " + std::to_string(num_unknown) + " unknown pieces; expected one");
   }
   if (num_bytes != 0 && num_bytes != 256) {
-    fail("has " + std::to_string(num_bytes) + " byte pieces; expected none or 256");
+    fail("has " + counted(num_bytes, "byte piece") + "; expected none or 256");
   }
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "base/counted.h"
 #include "base/error.h"
 #include "base/json.h"
 
@@ -46,7 +47,7 @@ std::size_t header_length(std::span<const std::byte> file, const std::string& na
     fail(name, "is a Git LFS pointer, not the file itself; fetch it with `git lfs pull`");
   }
   if (file.size() < kLengthBytes) {
-    fail(name, "is no safetensors file: " + std::to_string(file.size()) + " bytes");
+    fail(name, "is no safetensors file: " + counted(std::ssize(file), "byte"));
   }
   std::uint64_t length = 0;
   for (std::size_t i = 0; i < kLengthBytes; ++i) {
@@ -100,7 +101,7 @@ Entry read_entry(const JsonObject& object, const std::string& name) {
   const std::vector<std::int64_t> offsets = object.get_ints("data_offsets");
   if (offsets.size() != 2) {
     fail(object.name(),
-         "data_offsets has " + std::to_string(offsets.size()) + " numbers; expected two");
+         "data_offsets has " + counted(std::ssize(offsets), "number") + "; expected two");
   }
   entry.begin = offsets[0];
   entry.end = offsets[1];

@@ -1,0 +1,188 @@
+#include "dry_run.h"
+
+#include <array>
+#include <iostream>
+#include <optional>
+#include <string>
+
+#include "base/counted.h"
+#include "base/error.h"
+#include "base/json.h"
+#include "base/log.h"
+#include "base/open_file.h"
+#include "config/choices.h"
+#include "exit_codes.h"
+#include "input_flags.h"
+#include "pipeline/time_left.h"
+#include "records/file_name.h"
+#include "write_text.h"
+
+namespace caption::cli {
+namespace {
+
+using records::Planned;
+
+// Captions by what would be done about them.
+struct Counts {
+  std::int64_t num_clips = 0;
+  std::int64_t num_clips_to_read = 0;          // of which a caption is to be made
+  std::int64_t num_skipped = 0;                // files in folders that are no videos
+  std::array<std::int64_t, 4> num_captions{};  // by Planned
+
+  std::int64_t of(Planned planned) const { return num_captions[static_cast<std::size_t>(planned)]; }
+  std::int64_t to_make() const { return of(Planned::kMake) + of(Planned::kMakeAgain); }
+};
+
+void print_line(const std::string& name, const std::string& value) {
+  std::cout << "  " << name << std::string(name.size() < 10 ? 10 - name.size() : 1, ' ') << value
+            << "\n";
+}
+
+records::ClipIdentity identity_of(const std::string& path) {
+  records::ClipIdentity clip{
+      .file = {.path = records::escape_file_name(records::absolute_name(path))}};
+  if (const std::optional<FileStamp> stamp = stamp_of(path)) {
+    clip.file.size_bytes = stamp->size_bytes;
+    clip.file.modified_ns = stamp->modified_ns;
+  }
+  return clip;
+}
+
+const char* describe(Planned planned) {
+  switch (planned) {
+    case Planned::kMake: return "new";
+    case Planned::kMakeAgain: return "again";
+    case Planned::kKeep: return "known";
+    case Planned::kTakeOver: return "take over";
+  }
+  return "";
+}
+
+class Planner {
+ public:
+  Planner(const DryRun& run, records::OutputPreview* preview) : run_(run), preview_(preview) {}
+
+  void add(std::size_t input) {
+    if (!is_clip(run_.inputs, input, run_.options.read)) {
+      ++counts_.num_skipped;
+      return;
+    }
+    const std::string path(run_.inputs.path(input));
+    records::ClipIdentity clip = identity_of(path);
+    bool must_be_read = false;
+    for (const pipeline::Prompt& prompt : run_.options.prompts) {
+      const Planned planned = plan(path, clip, prompt.name);
+      ++counts_.num_captions[static_cast<std::size_t>(planned)];
+      must_be_read = must_be_read || planned == Planned::kMake || planned == Planned::kMakeAgain;
+      if (log_level() > LogLevel::kDebug) continue;
+      print_line(describe(planned), records::escape_file_name(path) +
+                                        (prompt.name.empty() ? "" : " (" + prompt.name + ")"));
+    }
+    ++counts_.num_clips;
+    counts_.num_clips_to_read += must_be_read ? 1 : 0;
+  }
+
+  const Counts& counts() const { return counts_; }
+
+ private:
+  Planned plan(const std::string& path, records::ClipIdentity& clip, const std::string& prompt) {
+    if (preview_ == nullptr) return Planned::kMake;
+    const Planned planned = preview_->plan(clip, prompt);
+    const bool may_be_elsewhere = clip.file.size_bytes.has_value() && clip.id.empty() &&
+                                  preview_->may_know(*clip.file.size_bytes);
+    if (planned != Planned::kMake || run_.options.trust_times || !may_be_elsewhere) return planned;
+    try {
+      clip.id = OpenFile(path).sha256(run_.options.stop).hex();
+    } catch (const Error& error) {
+      if (error.code() == ErrorCode::kCancelled) throw;
+      return planned;  // the run will say what is wrong with it
+    }
+    return preview_->plan(clip, prompt);
+  }
+
+  const DryRun& run_;
+  records::OutputPreview* preview_;
+  Counts counts_;
+};
+
+std::string describe_time(const DryRun& run, const Counts& counts,
+                          const records::OutputPreview* preview) {
+  if (counts.to_make() == 0) return "none: nothing is left to be captioned";
+  const records::MeanTimes means =
+      preview == nullptr ? records::MeanTimes{} : preview->mean_times();
+  if (means.num_captions == 0) {
+    return "not known before clips were captioned: run some with -o FILE --limit 8, and a dry run "
+           "on that FILE tells";
+  }
+  const double us =
+      pipeline::time_needed_us({.read_us = means.decode_ms * 1e3,
+                                .vision_us = means.vision_ms * 1e3,
+                                .engine_us = means.engine_ms * 1e3},
+                               {.clips_to_read = static_cast<double>(counts.num_clips_to_read),
+                                .clips_to_encode = static_cast<double>(counts.num_clips_to_read),
+                                .captions = static_cast<double>(counts.to_make())},
+                               run.options.threads.decode);
+  return "about " + pipeline::duration_text(us) + ", at the pace of " +
+         counted(means.num_captions, "record") + " in the output";
+}
+
+std::string describe_work(const Counts& counts) {
+  std::string text = counted(counts.to_make(), "caption");
+  if (counts.of(Planned::kMakeAgain) > 0) {
+    text += ", " + std::to_string(counts.of(Planned::kMakeAgain)) + " of them made again";
+  }
+  if (counts.of(Planned::kTakeOver) > 0) {
+    text += "; " + counted(counts.of(Planned::kTakeOver), "record") +
+            " taken over from files of the same content";
+  }
+  return text;
+}
+
+std::string describe_prompts(const std::vector<pipeline::Prompt>& prompts) {
+  std::string text;
+  for (const pipeline::Prompt& prompt : prompts) {
+    text += (text.empty() ? "" : ", ") +
+            (prompt.name.empty() ? json_quote(prompt.text) : json_quote(prompt.name));
+  }
+  return text;
+}
+
+std::string describe_model(const config::Preset& preset) {
+  const std::string& name = preset.model.is_composed ? preset.model.llm : preset.model.path;
+  return records::escape_file_name(name) + ", " +
+         std::string(config::choice_name(preset.quantization.weights)) + " weights, preset " +
+         preset.name;
+}
+
+}  // namespace
+
+int dry_run(const DryRun& run) {
+  const std::unique_ptr<records::OutputPreview> preview = preview_output(
+      run.output, run.manifest,
+      run.options.trust_times ? records::KnownBy::kTimes : records::KnownBy::kDigest);
+  Planner planner(run, preview.get());
+  for (std::size_t i = 0; i < run.inputs.size(); ++i) planner.add(i);
+  const Counts& counts = planner.counts();
+  std::cout << "dry run: nothing is written\n";
+  print_line("clips", std::to_string(counts.num_clips) +
+                          (counts.num_skipped == 0
+                               ? ""
+                               : ", and " + counted(counts.num_skipped, "file that is no video",
+                                                    "files that are no videos")));
+  print_line("known", counted(counts.of(Planned::kKeep), "caption") +
+                          std::string(plural(counts.of(Planned::kKeep), " has its record",
+                                             " have their records")));
+  print_line("to do", describe_work(counts));
+  print_line("output", describe_output(run.output) +
+                           (preview != nullptr && preview->num_found() > 0
+                                ? ", which holds " + counted(preview->num_found(), "record")
+                                : ""));
+  print_line("model", describe_model(run.preset));
+  print_line(run.options.prompts.size() == 1 ? "prompt" : "prompts",
+             describe_prompts(run.options.prompts));
+  print_line("time", describe_time(run, counts, preview.get()));
+  flush_stdout();
+  return kExitOk;
+}
+
+}  // namespace caption::cli

@@ -1,0 +1,106 @@
+#include "pipeline/path_filter.h"
+
+#include <fnmatch.h>
+#include <locale.h>
+
+#include <algorithm>
+
+#include "base/error.h"
+
+namespace caption::pipeline {
+namespace {
+
+// fnmatch() takes characters from the thread's locale, and the program runs in that of bytes.
+class Utf8Locale {
+ public:
+  Utf8Locale() : locale_(::newlocale(LC_CTYPE_MASK, "C.UTF-8", static_cast<locale_t>(nullptr))) {
+    if (locale_ != static_cast<locale_t>(nullptr)) before_ = ::uselocale(locale_);
+  }
+  ~Utf8Locale() {
+    if (locale_ == static_cast<locale_t>(nullptr)) return;
+    ::uselocale(before_);
+    ::freelocale(locale_);
+  }
+  Utf8Locale(const Utf8Locale&) = delete;
+  Utf8Locale& operator=(const Utf8Locale&) = delete;
+
+ private:
+  locale_t locale_;
+  locale_t before_ = static_cast<locale_t>(nullptr);
+};
+
+bool matches_text(const std::string& pattern, std::string_view text) {
+  const std::string whole(text);
+  {
+    const Utf8Locale utf8;
+    const int result = ::fnmatch(pattern.c_str(), whole.c_str(), 0);
+    if (result == 0 || result == FNM_NOMATCH) return result == 0;
+  }
+  return ::fnmatch(pattern.c_str(), whole.c_str(), 0) == 0;  // a name that is no UTF-8: by bytes
+}
+
+}  // namespace
+
+PathFilter::PathFilter(const std::vector<std::string>& include,
+                       const std::vector<std::string>& exclude)
+    : include_(parse("--include", include)), exclude_(parse("--exclude", exclude)) {}
+
+std::vector<PathFilter::Glob> PathFilter::parse(const char* option,
+                                                const std::vector<std::string>& globs) {
+  std::vector<Glob> out;
+  for (const std::string& text : globs) {
+    const std::size_t begin = text.find_first_not_of('/');
+    if (begin == std::string::npos) {
+      throw Error(ErrorCode::kUsage, std::string(option) + " \"" + text +
+                                         "\": matches no file; give a pattern such as '*.mp4'");
+    }
+    const std::string pattern = text.substr(begin, text.find_last_not_of('/') + 1 - begin);
+    out.push_back({.pattern = pattern,
+                   .has_slash = begin > 0 || pattern.find('/') != std::string::npos,
+                   .is_for_folders = text.ends_with('/')});
+  }
+  return out;
+}
+
+// Tries the path itself and the folders that lead to it: as a whole from the begin for a glob with
+// a slash, by their names for one without.
+bool PathFilter::matches(const Glob& glob, std::string_view path, Kind kind) {
+  for (std::size_t begin = 0; begin <= path.size();) {
+    const std::size_t end = std::min(path.find('/', begin), path.size());
+    const bool is_folder = end < path.size() || kind == Kind::kFolder;
+    const std::string_view tried =
+        glob.has_slash ? path.substr(0, end) : path.substr(begin, end - begin);
+    if ((is_folder || !glob.is_for_folders) && matches_text(glob.pattern, tried)) return true;
+    begin = end + 1;
+  }
+  return false;
+}
+
+bool PathFilter::matches_one(const std::vector<Glob>& globs, std::string_view path, Kind kind) {
+  return std::any_of(globs.begin(), globs.end(),
+                     [&](const Glob& glob) { return matches(glob, path, kind); });
+}
+
+bool PathFilter::matches_named(const std::vector<Glob>& globs, std::string_view path) {
+  const std::string_view name = path.substr(path.rfind('/') + 1);
+  const std::size_t begin = std::min(path.find_first_not_of('/'), path.size());
+  return std::any_of(globs.begin(), globs.end(), [&](const Glob& glob) {
+    return matches(glob, glob.has_slash ? path.substr(begin) : name, Kind::kFile);
+  });
+}
+
+bool PathFilter::passes(std::string_view path) const {
+  if (!include_.empty() && !matches_one(include_, path, Kind::kFile)) return false;
+  return !matches_one(exclude_, path, Kind::kFile);
+}
+
+bool PathFilter::passes_named(std::string_view path) const {
+  if (!include_.empty() && !matches_named(include_, path)) return false;
+  return !matches_named(exclude_, path);
+}
+
+bool PathFilter::excludes_folder(std::string_view path) const {
+  return matches_one(exclude_, path, Kind::kFolder);
+}
+
+}  // namespace caption::pipeline

@@ -1,0 +1,116 @@
+#include "records/output_preview.h"
+
+#include <optional>
+#include <set>
+#include <system_error>
+#include <unordered_set>
+
+#include "records/internal/read_records.h"
+#include "records/internal/record_index.h"
+#include "records/internal/same_run.h"
+
+namespace caption::records {
+namespace {
+
+namespace fs = std::filesystem;
+
+bool is_empty_or_missing(const fs::path& path) {
+  std::error_code error;
+  const std::uintmax_t size_bytes = fs::file_size(path, error);
+  return error || size_bytes == 0;
+}
+
+}  // namespace
+
+struct OutputPreview::State {
+  void read(const fs::path& path, const std::set<std::string>& accepted);
+  void add(const Record& record);
+
+  // Whether the slot is of the clip's content, as the run will see it.
+  bool is_same(const RecordSlot& slot, const ClipKeys& keys) const;
+
+  Retry retry;
+  KnownBy known_by = KnownBy::kDigest;
+  RecordIndex index;
+  std::unordered_set<std::int64_t> sizes_bytes;  // of the files that records are about
+  MeanTimes sums;
+};
+
+OutputPreview::OutputPreview(const fs::path& path, Format format, const Manifest& manifest,
+                             Existing existing, const Retry& retry, KnownBy known_by)
+    : state_(std::make_unique<State>()) {
+  state_->retry = retry;
+  state_->known_by = known_by;
+  refuse_special_file(path);
+  if (is_empty_or_missing(path)) return;
+  if (existing == Existing::kResume) {
+    state_->read(path, accepted_keys(require_same_run(path, format, manifest, retry)));
+    return;
+  }
+  refuse_foreign_file(path);
+  // An overwriting run that was interrupted goes on.
+  const fs::path beside = path.string() + ".new";
+  refuse_special_file(beside);
+  if (format != Format::kJsonl || is_empty_or_missing(beside)) return;
+  const std::optional<Manifest> there = read_manifest(manifest_path(beside));
+  if (!there.has_value() || !describe_differences(*there, manifest).empty()) return;
+  state_->read(beside, {settings_key(manifest)});
+}
+
+OutputPreview::~OutputPreview() = default;
+
+void OutputPreview::State::read(const fs::path& path, const std::set<std::string>& accepted) {
+  read_records(path, accepted, index, [this](const Record& record) { add(record); });
+}
+
+void OutputPreview::State::add(const Record& record) {
+  if (record.file.has_value() && record.file->size_bytes.has_value()) {
+    sizes_bytes.insert(*record.file->size_bytes);
+  }
+  if (record.status == Status::kFailed || record.engine_ms <= 0) return;
+  ++sums.num_captions;
+  sums.decode_ms += record.decode_ms;
+  sums.vision_ms += record.vision_ms;
+  sums.engine_ms += record.engine_ms;
+}
+
+bool OutputPreview::State::is_same(const RecordSlot& slot, const ClipKeys& keys) const {
+  const bool lacks_digest = slot.content == Hash128{} && slot.times != Hash128{};
+  if (known_by == KnownBy::kDigest && lacks_digest) return false;
+  return is_of_content(slot, keys);
+}
+
+Planned OutputPreview::plan(const ClipIdentity& clip, std::string_view prompt) {
+  const ClipKeys keys = keys_of(clip, prompt);
+  const RecordSlot* const here = state_->index.at_place(keys.place);
+  const auto& statuses = state_->retry.statuses;
+  const bool is_here = here != nullptr && state_->is_same(*here, keys);
+  if (is_here && !must_remake(*here, statuses)) return Planned::kKeep;
+  bool is_elsewhere = false;
+  if (!clip.id.empty()) {
+    state_->index.for_each_of_content(keys, [&](const RecordSlot& slot) {
+      const bool counts = slot.status != Status::kFailed && !must_remake(slot, statuses);
+      is_elsewhere = is_elsewhere || (&slot != here && counts);
+    });
+  }
+  if (is_elsewhere) return Planned::kTakeOver;
+  return is_here ? Planned::kMakeAgain : Planned::kMake;
+}
+
+bool OutputPreview::may_know(std::int64_t size_bytes) const {
+  return state_->sizes_bytes.contains(size_bytes);
+}
+
+std::int64_t OutputPreview::num_found() const { return state_->index.num_live(); }
+
+MeanTimes OutputPreview::mean_times() const {
+  MeanTimes means = state_->sums;
+  if (means.num_captions == 0) return means;
+  const auto count = static_cast<double>(means.num_captions);
+  means.decode_ms /= count;
+  means.vision_ms /= count;
+  means.engine_ms /= count;
+  return means;
+}
+
+}  // namespace caption::records

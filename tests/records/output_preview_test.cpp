@@ -1,0 +1,183 @@
+// What a planned run would find, against what a real one finds.
+#include "records/output_preview.h"
+
+#include <doctest/doctest.h>
+
+#include <string>
+
+#include "base/error.h"
+#include "base/sha256.h"
+#include "sample_record.h"
+
+namespace caption::records {
+namespace {
+
+namespace fs = std::filesystem;
+
+const Manifest kManifest = {.settings = {{"model", "m"}, {"generation.seed", "20"}}};
+const Manifest kOther = {.settings = {{"model", "m"}, {"generation.seed", "21"}}};
+
+// A clip on the disk, and a record of it.
+ClipIdentity make_clip(const fs::path& path, const std::string& content) {
+  write_file(path, content);
+  const auto size_bytes = static_cast<std::int64_t>(content.size());
+  return {.file = {.path = path.string(), .size_bytes = size_bytes, .modified_ns = 7},
+          .id = sha256_of(content).hex()};
+}
+
+Record record_of(const ClipIdentity& clip, Status status) {
+  Record record =
+      status == Status::kFailed ? failed_record(clip.file.path) : sample_record(clip.file.path);
+  record.status = status;
+  record.id = clip.id;
+  record.file = clip.file;
+  record.engine_ms = 20;
+  return record;
+}
+
+ClipIdentity without_id(ClipIdentity clip) {
+  clip.id.clear();
+  return clip;
+}
+
+// Every file of a folder with its content.
+std::string snapshot(const fs::path& folder) {
+  std::string out;
+  for (const auto& entry : fs::directory_iterator(folder)) {
+    out += entry.path().string() + "\n" + read_file(entry.path()) + "\n";
+  }
+  return out;
+}
+
+TEST_SUITE("records/output_preview") {
+  TEST_CASE("an output that is not there knows nothing, and is not made") {
+    const Folder folder;
+    const ClipIdentity clip = make_clip(folder / "a.mp4", "film");
+    OutputPreview preview(folder / "out.jsonl", Format::kJsonl, kManifest, Existing::kResume);
+    CHECK(preview.plan(clip, "") == Planned::kMake);
+    CHECK(preview.num_found() == 0);
+    CHECK(preview.mean_times().num_captions == 0);
+    CHECK_FALSE(preview.may_know(4));
+    CHECK_FALSE(fs::exists(folder / "out.jsonl"));
+  }
+
+  TEST_CASE("it plans what a run with the same flags finds, and touches nothing") {
+    const Folder folder;
+    const fs::path out = folder / "out.jsonl";
+    const ClipIdentity good = make_clip(folder / "good.mp4", "good film");
+    const ClipIdentity cut = make_clip(folder / "cut.mp4", "cut film");
+    const ClipIdentity bad = make_clip(folder / "bad.mp4", "bad film");
+    const ClipIdentity copy = make_clip(folder / "copy.mp4", "good film");
+    const ClipIdentity other = make_clip(folder / "other.mp4", "new film!");  // as long as good's
+    {
+      RecordFile file(out, Format::kJsonl, kManifest, Existing::kResume);
+      file.append(record_of(good, Status::kOk));
+      file.append(record_of(cut, Status::kTruncated));
+      file.append(record_of(bad, Status::kFailed));
+      file.finish();
+    }
+    write_file(out, read_file(out) + "{\"torn");
+    const std::string before = snapshot(out.parent_path());
+    struct Case {
+      const char* name;
+      const ClipIdentity& clip;
+      Planned plain;
+      Planned retrying;  // truncated and failed ones
+    };
+    const ClipIdentity replaced = make_clip(folder / "good.mp4", "good film, longer");
+    make_clip(folder / "good.mp4", "good film");
+    const ClipIdentity named_only = without_id(good);
+    const ClipIdentity copy_by_name = without_id(copy);
+    const Case cases[] = {
+        {"its record is there", good, Planned::kKeep, Planned::kKeep},
+        {"by place, size and time", named_only, Planned::kKeep, Planned::kKeep},
+        {"cut", cut, Planned::kKeep, Planned::kMakeAgain},
+        {"failed", bad, Planned::kKeep, Planned::kMakeAgain},
+        {"a copy", copy, Planned::kTakeOver, Planned::kTakeOver},
+        {"a copy whose digest is not known", copy_by_name, Planned::kMake, Planned::kMake},
+        {"another film of the same size", other, Planned::kMake, Planned::kMake},
+        {"replaced under its name", replaced, Planned::kMake, Planned::kMake},
+    };
+    const Retry retry = {.statuses = {Status::kTruncated, Status::kFailed}};
+    OutputPreview plain(out, Format::kJsonl, kManifest, Existing::kResume);
+    OutputPreview retrying(out, Format::kJsonl, kManifest, Existing::kResume, retry);
+    for (const Case& c : cases) {
+      CAPTURE(c.name);
+      CHECK(plain.plan(c.clip, "") == c.plain);
+      CHECK(retrying.plan(c.clip, "") == c.retrying);
+      CHECK(plain.plan(c.clip, "another prompt") == Planned::kMake);
+    }
+    CHECK(plain.may_know(9));
+    CHECK_FALSE(plain.may_know(10));
+    CHECK(plain.num_found() == 3);
+    const MeanTimes times = plain.mean_times();
+    CHECK(times.num_captions == 2);
+    CHECK(times.engine_ms == doctest::Approx(20));
+    CHECK(times.decode_ms == doctest::Approx(30.125));
+    CHECK(snapshot(out.parent_path()) == before);
+    // What the real run finds.
+    RecordFile file(out, Format::kJsonl, kManifest, Existing::kResume);
+    CHECK(file.find(good, "good.mp4", "").kind == Earlier::Kind::kFinished);
+    CHECK(file.find(copy, "copy.mp4", "").kind == Earlier::Kind::kElsewhere);
+    CHECK(file.find(other, "other.mp4", "").kind == Earlier::Kind::kNone);
+  }
+
+  TEST_CASE("records without a digest are known to a run that trusts times") {
+    const Folder folder;
+    const fs::path out = folder / "out.jsonl";
+    const ClipIdentity clip = make_clip(folder / "a.mp4", "film");
+    RecordFile(out, Format::kJsonl, kManifest, Existing::kResume)
+        .append(record_of(without_id(clip), Status::kOk));
+    OutputPreview reading(out, Format::kJsonl, kManifest, Existing::kResume);
+    OutputPreview trusting(out, Format::kJsonl, kManifest, Existing::kResume, {}, KnownBy::kTimes);
+    CHECK(reading.plan(without_id(clip), "") == Planned::kMake);
+    CHECK(reading.plan(clip, "") == Planned::kMake);
+    CHECK(trusting.plan(without_id(clip), "") == Planned::kKeep);
+    RecordFile file(out, Format::kJsonl, kManifest, Existing::kResume);
+    CHECK(file.find(clip, "a.mp4", "").kind == Earlier::Kind::kNone);
+    CHECK(file.find(without_id(clip), "a.mp4", "").kind == Earlier::Kind::kFinished);
+  }
+
+  TEST_CASE("what a run would refuse is refused") {
+    const Folder folder;
+    const fs::path out = folder / "out.jsonl";
+    { RecordFile(out, Format::kJsonl, kManifest, Existing::kResume).append(sample_record("a")); }
+    const auto code = [&](const fs::path& path, const Manifest& manifest, Existing existing) {
+      try {
+        OutputPreview(path, Format::kJsonl, manifest, existing);
+      } catch (const Error& error) {
+        return error.code();
+      }
+      return ErrorCode::kInternal;
+    };
+    CHECK(code(out, kOther, Existing::kResume) == ErrorCode::kOutputConflict);
+    CHECK(code(folder / "", kManifest, Existing::kResume) == ErrorCode::kUsage);
+    write_file(folder / "notes.txt", "mine");
+    CHECK(code(folder / "notes.txt", kManifest, Existing::kOverwrite) ==
+          ErrorCode::kOutputConflict);
+    write_file(out, read_file(out) + "no record\n");
+    CHECK(code(out, kManifest, Existing::kResume) == ErrorCode::kOutputConflict);
+  }
+
+  TEST_CASE("an overwriting run begins with nothing") {
+    const Folder folder;
+    const fs::path out = folder / "out.jsonl";
+    const ClipIdentity clip = make_clip(folder / "a.mp4", "film");
+    {
+      RecordFile file(out, Format::kJsonl, kManifest, Existing::kResume);
+      file.append(record_of(clip, Status::kOk));
+    }
+    OutputPreview preview(out, Format::kJsonl, kOther, Existing::kOverwrite);
+    CHECK(preview.plan(clip, "") == Planned::kMake);
+    CHECK_FALSE(fs::exists(out.string() + ".new"));
+    {
+      RecordFile file(out, Format::kJsonl, kOther, Existing::kOverwrite);
+      file.append(record_of(clip, Status::kOk));
+    }  // interrupted
+    OutputPreview again(out, Format::kJsonl, kOther, Existing::kOverwrite);
+    CHECK(again.plan(clip, "") == Planned::kKeep);
+  }
+}
+
+}  // namespace
+}  // namespace caption::records
