@@ -18,7 +18,7 @@ FLOORS = [
     ["kernels", "weights", "vision"],
     ["model", "sampling"],
     ["engine"],
-    ["config", "pipeline", "bench"],
+    ["config", "pipeline", "bench", "doctor"],
     ["apps"],
 ]
 DOORS = {

@@ -1,4 +1,4 @@
-# Sourced by scripts/demo and scripts/test: installs what is missing from the distribution.
+# Sourced by scripts that build: installs what is missing from the distribution.
 # The names are the same in Debian 12, Debian 13 and Ubuntu 24.04.
 
 build_packages=(
@@ -13,6 +13,7 @@ build_packages=(
 )
 test_packages=(python3)  # scripts/check_layers.py
 long_test_packages=(clang)
+package_packages=(dpkg-dev file)  # scripts/package: the libraries that a binary needs, as packages
 
 # install_packages PACKAGE...: asks for root only when something is missing, and says why.
 install_packages() {

@@ -7,6 +7,7 @@
 #include "backend/cpu_tier.h"
 #include "base/error.h"
 #include "bench_command.h"
+#include "doctor_command.h"
 #include "eval_command.h"
 #include "exit_codes.h"
 #include "inspect_command.h"
@@ -49,6 +50,7 @@ int run_main(int argc, char** argv) {
   add_bench_command(root, exit_code);
   add_presets_command(root, exit_code);
   add_inspect_command(root, exit_code);
+  add_doctor_command(root, exit_code);
   try {
     root.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

@@ -15,19 +15,24 @@ namespace {
 constexpr std::array kTiers = {CpuTier::kReference, CpuTier::kAvx2, CpuTier::kAvx512,
                                CpuTier::kAvx512Bf16, CpuTier::kAmx};
 
+constexpr std::array<std::string_view, 3> kAvx2Features = {"avx2", "fma", "f16c"};
+constexpr std::array<std::string_view, 4> kAvx512Features = {"avx512f", "avx512bw", "avx512dq",
+                                                             "avx512vl"};
+constexpr std::array<std::string_view, 3> kAvx512Bf16Features = {"avx512bf16", "avx512vbmi",
+                                                                 "avx512vnni"};
+constexpr std::array<std::string_view, 3> kAmxFeatures = {"amx-tile", "amx-bf16", "amx-int8"};
+
 // How many of kTiers this machine can run: each tier needs what the ones before it need.
 std::size_t count_supported_tiers() {
   const std::vector<std::string> features = internal::detect_cpu_features();
-  const auto has_all = [&](std::initializer_list<std::string_view> wanted) {
-    return std::all_of(wanted.begin(), wanted.end(), [&](std::string_view name) {
+  const auto first_lacking = std::find_if(kTiers.begin(), kTiers.end(), [&](CpuTier tier) {
+    const std::span<const std::string_view> wanted = cpu_tier_features(tier);
+    const bool has_all = std::all_of(wanted.begin(), wanted.end(), [&](std::string_view name) {
       return std::find(features.begin(), features.end(), name) != features.end();
     });
-  };
-  if (!has_all({"avx2", "fma", "f16c"})) return 1;
-  if (!has_all({"avx512f", "avx512bw", "avx512dq", "avx512vl"})) return 2;
-  if (!has_all({"avx512bf16", "avx512vbmi", "avx512vnni"})) return 3;
-  if (!has_all({"amx-tile", "amx-bf16", "amx-int8"})) return 4;
-  return internal::request_tile_state() ? 5 : 4;
+    return !has_all || (tier == CpuTier::kAmx && !internal::request_tile_state());
+  });
+  return static_cast<std::size_t>(first_lacking - kTiers.begin());
 }
 
 }  // namespace
@@ -48,6 +53,17 @@ std::optional<CpuTier> cpu_tier_from_name(std::string_view name) {
     if (cpu_tier_name(tier) == name) return tier;
   }
   return std::nullopt;
+}
+
+std::span<const std::string_view> cpu_tier_features(CpuTier tier) {
+  switch (tier) {
+    case CpuTier::kReference: return {};
+    case CpuTier::kAvx2: return kAvx2Features;
+    case CpuTier::kAvx512: return kAvx512Features;
+    case CpuTier::kAvx512Bf16: return kAvx512Bf16Features;
+    case CpuTier::kAmx: return kAmxFeatures;
+  }
+  return {};
 }
 
 std::span<const CpuTier> supported_cpu_tiers() {

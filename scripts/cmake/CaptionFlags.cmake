@@ -18,10 +18,11 @@ if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
   target_compile_options(caption_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-march=x86-64-v2>)
 endif()
 target_compile_options(caption_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-ffp-contract=off>)
-# Checks name their source file: relative to the project, so that a binary does not tell where it
-# was built.
+# Checks and debug information name source files: relative to the project, so that a binary does not
+# tell where it was built, and is the same wherever that was. Of two that match the last one counts.
 target_compile_options(caption_flags INTERFACE
-  $<$<COMPILE_LANGUAGE:CXX>:-fmacro-prefix-map=${PROJECT_SOURCE_DIR}/=>)
+  $<$<COMPILE_LANGUAGE:CXX>:-ffile-prefix-map=${PROJECT_SOURCE_DIR}/=
+    -ffile-prefix-map=${PROJECT_BINARY_DIR}/=build/>)
 if(CAPTION_WERROR)
   target_compile_options(caption_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Werror>)
 endif()

@@ -28,12 +28,14 @@ set(moved ${WORK_DIR}/moved)
 file(RENAME ${WORK_DIR}/installed ${moved})
 set(resources ${moved}/${DATADIR}/caption-cli)
 
-# Sanitizers compile in where each of their checks stands.
+# No file that is installed, and not the binary before its symbols are stripped, tells where it was
+# built. Sanitizers compile in where each of their checks stands.
 if(NOT SANITIZERS)
   foreach(path ${SOURCE_DIR} ${BUILD_DIR})
-    execute_process(COMMAND grep -qF ${path} ${moved}/${BINDIR}/caption-cli RESULT_VARIABLE result)
+    execute_process(COMMAND grep -rlF ${path} ${moved} ${BUILD_DIR}/apps/caption-cli/caption-cli
+      RESULT_VARIABLE result OUTPUT_VARIABLE files)
     if(NOT result EQUAL 1)
-      message(FATAL_ERROR "the installed binary holds the path ${path}")
+      message(FATAL_ERROR "the path ${path} is in\n${files}")
     endif()
   endforeach()
 endif()
@@ -45,8 +47,13 @@ expect(0 presets)
 expect_output("The preset of the moved prefix")
 expect(0 run -q --frames 2 --max-new-tokens 4 ${SOURCE_DIR}/samples/videos/bridge-006-h264.mp4)
 expect_output("\"caption\":\"[^\"]")
+expect(0 run -q --frames 2 --max-new-tokens 4 ${resources}/samples/videos/bridge-006-h264.mp4)
+expect(0 doctor)
+expect_output("model +[^\n]*/moved/${DATADIR}/caption-cli/samples/demo-model")
 
 # Without its own resources it finds none: those of the source tree are out of its reach.
 file(REMOVE_RECURSE ${resources})
 expect(3 run -q ${SOURCE_DIR}/samples/videos/bridge-006-h264.mp4)
+expect(4 doctor)
+expect_output("missing  presets ")
 file(REMOVE_RECURSE ${WORK_DIR})

@@ -4,7 +4,9 @@
 
 #include <cstdlib>
 #include <optional>
+#include <set>
 #include <string>
+#include <string_view>
 
 #include "backend/stream.h"
 #include "base/error.h"
@@ -58,6 +60,18 @@ TEST_CASE("the reference runs everywhere and the fastest is the default") {
   CHECK(supported_cpu_tiers().front() == CpuTier::kReference);
   const TierVariable unset("");
   CHECK(choose_cpu_tier() == supported_cpu_tiers().back());
+}
+
+TEST_CASE("every tier but the reference names what it needs beyond the one before it") {
+  CHECK(caption::cpu_tier_features(CpuTier::kReference).empty());
+  std::set<std::string_view> seen;
+  for (const CpuTier tier :
+       {CpuTier::kAvx2, CpuTier::kAvx512, CpuTier::kAvx512Bf16, CpuTier::kAmx}) {
+    CAPTURE(cpu_tier_name(tier));
+    const auto features = caption::cpu_tier_features(tier);
+    CHECK_FALSE(features.empty());
+    for (const std::string_view feature : features) CHECK(seen.insert(feature).second);
+  }
 }
 
 TEST_CASE("the environment forces a tier, which a stream then carries") {

@@ -1,0 +1,148 @@
+#include "doctor_command.h"
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <filesystem>
+#include <iostream>
+#include <memory>
+#include <string>
+#include <system_error>
+
+#include "backend/cpu_tier.h"
+#include "backend/machine.h"
+#include "base/error.h"
+#include "bench/cards.h"
+#include "bench/weight_layout.h"
+#include "config/load_preset.h"
+#include "config/resources.h"
+#include "doctor/diagnose.h"
+#include "eval/korean_stemmer.h"
+#include "exit_codes.h"
+#include "preset_flags.h"
+#include "preset_shape.h"
+#include "run_obstacles.h"
+#include "video/codecs.h"
+#include "video/read_clip.h"
+
+namespace caption::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct DoctorFlags {
+  std::string dictionary = "/usr/share/hunspell/ko";
+  bool json = false;
+};
+
+// What `run` holds before the first clip, beside what the preset lets it use (as
+// config::plan_kv_cache_bytes() compares them), or, of a card that the preset is named after, its
+// memory.
+void examine_memory(const config::LoadedPreset& loaded, const Machine& machine,
+                    doctor::PresetFacts& facts) {
+  const config::Preset& preset = loaded.preset;
+  const model::ModelShape shape = find_preset_shape(preset.model, loaded.path.parent_path()).shape;
+  if (!shape.text.has_value()) return;
+  facts.needed_bytes =
+      bench::held_weight_bytes(shape, weight_layout_of(preset.quantization)) +
+      model::decoder_scratch_bytes(*shape.text, preset.engine.max_num_batched_tokens,
+                                   preset.engine.max_num_seqs);
+  std::int64_t memory_bytes = machine.memory_bytes;
+  if (preset.device.type == config::DeviceType::kCuda) {
+    const std::optional<bench::Card> card = bench::find_card(preset.name);
+    memory_bytes = card.has_value() ? card->memory_bytes : 0;
+  }
+  // Pages of a given size are taken whatever else there is.
+  const bool is_bounded = preset.engine.kv_cache_bytes == 0;
+  facts.usable_bytes = static_cast<std::int64_t>(
+      (is_bounded ? preset.device.memory_utilization : 1) * static_cast<double>(memory_bytes));
+}
+
+doctor::PresetFacts examine_preset(const config::PresetFile& file, const Machine& machine) {
+  doctor::PresetFacts facts;
+  facts.name = file.name;
+  facts.is_default = file.name == PresetFlags().preset;
+  try {
+    const config::LoadedPreset loaded =
+        config::load_preset(file.path.string(), machine, has_cuda_kernels());
+    facts.note = loaded.note;
+    facts.obstacles = run_obstacles(loaded);
+    examine_memory(loaded, machine, facts);
+    const config::ModelSection& model = loaded.preset.model;
+    if (facts.is_default && facts.obstacles.empty()) {
+      facts.model =
+          config::find_model(model.is_composed ? model.llm : model.path, loaded.path.parent_path());
+    }
+  } catch (const Error& error) {
+    if (facts.obstacles.empty()) facts.obstacles.emplace_back(error.what());
+  }
+  return facts;
+}
+
+doctor::DictionaryFacts examine_dictionary(const std::string& base_path) {
+  doctor::DictionaryFacts facts;
+  facts.base_path = base_path;
+  try {
+    const eval::KoreanStemmer stemmer(base_path);
+    facts.is_there = stemmer.mode() == eval::StemmerMode::kHunspell;
+    if (facts.is_there) facts.version = stemmer.identity().version;
+  } catch (const Error& error) {
+    facts.is_there = true;
+    facts.problem = error.what();
+  }
+  return facts;
+}
+
+void examine_tiers(doctor::Facts& facts) {
+  facts.fastest_tier = supported_cpu_tiers().back();
+  try {
+    facts.tier = choose_cpu_tier();
+  } catch (const Error& error) {
+    facts.tier_problem = error.what();
+  }
+}
+
+doctor::Facts gather_facts(const DoctorFlags& flags) {
+  doctor::Facts facts;
+  facts.machine = detect_machine();
+  facts.num_online_cpus = doctor::count_online_cpus();
+  facts.available_memory_bytes = doctor::available_memory_bytes();
+  examine_tiers(facts);
+  facts.has_cuda_kernels = has_cuda_kernels();
+  facts.nvidia = find_nvidia_hardware();
+  for (const config::PresetFile& file : config::list_presets()) {
+    facts.presets.push_back(examine_preset(file, facts.machine));
+  }
+  std::stable_partition(facts.presets.begin(), facts.presets.end(),
+                        [](const doctor::PresetFacts& preset) { return preset.is_default; });
+  facts.dictionary = examine_dictionary(flags.dictionary);
+  facts.libav_version = video::library_versions();
+  facts.codecs = video::codec_support();
+  facts.open_file_limit = doctor::open_file_limit();
+  facts.cache = doctor::examine_folder(config::digest_folder());
+  std::error_code error;
+  facts.working_folder = doctor::examine_folder(fs::current_path(error));
+  return facts;
+}
+
+int run_doctor(const DoctorFlags& flags) {
+  const std::vector<doctor::Finding> findings = doctor::diagnose(gather_facts(flags));
+  std::cout << (flags.json ? doctor::to_json(findings) : doctor::to_text(findings));
+  return doctor::count_missing(findings) == 0 ? kExitOk : kExitUnavailable;
+}
+
+}  // namespace
+
+void add_doctor_command(CLI::App& root, int& exit_code) {
+  CLI::App* command = root.add_subcommand(
+      "doctor", "What this machine can run, what is missing, and how to get it");
+  auto flags = std::make_shared<DoctorFlags>();
+  command
+      ->add_option("--dictionary", flags->dictionary,
+                   "hunspell's Korean dictionary, without .aff and .dic")
+      ->type_name("PATH")
+      ->capture_default_str();
+  command->add_flag("--json", flags->json, "one JSON object in place of the lines");
+  command->callback([flags, &exit_code] { exit_code = run_doctor(*flags); });
+}
+
+}  // namespace caption::cli

@@ -1,0 +1,15 @@
+// apps/caption-cli/doctor_command.h: `caption-cli doctor`, what this machine can run.
+#pragma once
+
+namespace CLI {
+class App;
+}
+
+namespace caption::cli {
+
+// Adds the subcommand; its callback runs it and writes the exit code: kExitOk when `run` and `eval`
+// work here, kExitUnavailable when something that they need is missing. Throws Error(kIo) when
+// stdout cannot be written.
+void add_doctor_command(CLI::App& root, int& exit_code);
+
+}  // namespace caption::cli

@@ -1,0 +1,18 @@
+// backend/nvidia.h: NVIDIA cards and their driver as the operating system lists them, so that they
+// are seen by a build without CUDA and on a machine without the driver, too.
+#pragma once
+
+#include <filesystem>
+#include <string>
+
+namespace caption {
+
+struct NvidiaHardware {
+  int num_cards = 0;           // display and 3D controllers on the PCI bus
+  std::string driver_version;  // of the loaded kernel module; empty: none is loaded
+};
+
+// `sys` is where sysfs is mounted. What cannot be read counts as absent.
+NvidiaHardware find_nvidia_hardware(const std::filesystem::path& sys = "/sys");
+
+}  // namespace caption
