@@ -1,5 +1,6 @@
 #include "base/sha256.h"
 
+#include <openssl/crypto.h>
 #include <openssl/evp.h>
 
 #include <bit>
@@ -100,6 +101,10 @@ Sha256 sha256_of(std::span<const std::byte> bytes) {
 
 Sha256 sha256_of(std::string_view text) {
   return sha256_of(std::as_bytes(std::span(text.data(), text.size())));
+}
+
+std::string sha256_library() {
+  return std::string("OpenSSL ") + OpenSSL_version(OPENSSL_VERSION_STRING);
 }
 
 }  // namespace caption
