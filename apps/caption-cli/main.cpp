@@ -41,9 +41,11 @@ void add_tier_option(CLI::App& root) {
             }
             ::setenv("CAPTION_CPU_TIER", name.c_str(), 1);
           },
-          "instruction sets of the CPU kernels")
+          "kernels\n"
+          "The instruction sets that the CPU kernels use; without it the fastest that this machine "
+          "has.")
       ->type_name(join_names(cpu_tier_names()))
-      ->default_str("the fastest");
+      ->default_str("best");
 }
 
 void add_verbose_option(CLI::App& root) {

@@ -42,6 +42,11 @@ std::string type_with_limits(const config::FieldHelp& field) {
   return field.range.empty() ? type_of(field) : type_of(field) + ":" + field.range;
 }
 
+// The manual's part behind the first line (command_table.h).
+std::string description_of(const config::FieldHelp& field) {
+  return field.details.empty() ? field.help : field.help + "\n" + field.details;
+}
+
 void describe(CLI::Option& option, const config::FieldHelp& field) {
   option.type_name(type_with_limits(field))->default_str(field.value)->group(group_of(field));
 }
@@ -105,7 +110,7 @@ void add_preset_flags(CLI::App& command, PresetFlags& flags) {
         [&flags, field](const std::string& value) {
           flags.overrides.push_back({field.key, value, field.flag});
         },
-        field.help);
+        description_of(field));
     describe(*option, field);
   }
 }

@@ -255,11 +255,11 @@ void add_output_flags(CLI::App& command, RunFlags& flags) {
                 "What failed for want of memory, time or a whole read is always tried again.")
       ->group(kGroup);
   command
-      .add_option(
-          "--retry", flags.output.retry,
-          "make these records of -o again\n"
-          "Generation options may differ from the first run's. A record stays until a better "
-          "one is there: of a better status, or a longer piece of a cut caption.")
+      .add_option("--retry", flags.output.retry,
+                  "make again\n"
+                  "The records of -o with these statuses. Generation options may differ from the "
+                  "first run's. A record stays until a better "
+                  "one is there: of a better status, or a longer piece of a cut caption.")
       ->delimiter(',')
       ->allow_extra_args(false)
       ->type_name("failed,truncated,suspicious,looped")
@@ -268,9 +268,7 @@ void add_output_flags(CLI::App& command, RunFlags& flags) {
       .add_flag("--overwrite", flags.output.overwrite,
                 "start -o anew, in FILE.new until the run has ended")
       ->group(kGroup);
-  command
-      .add_flag("--stream", flags.output.is_spoken,
-                "one video: its caption alone on stdout, as it comes")
+  command.add_flag("--stream", flags.output.is_spoken, "one video: its caption alone, as it comes")
       ->group(kGroup);
   command.add_flag("-q,--quiet", flags.quiet, "only warnings and errors on stderr")->group(kGroup);
 }

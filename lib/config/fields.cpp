@@ -72,6 +72,7 @@ std::vector<FieldHelp> describe_fields(const Preset& preset) {
     out.push_back({.key = field.key,
                    .flag = field.flag,
                    .help = field.help,
+                   .details = field.details,
                    .means = field.means,
                    .value = std::move(text),
                    .range = range_text(field.means, range...),

@@ -39,15 +39,18 @@ struct Field {
   Affects affects;
   const char* help;  // one short line
   Means means;
+  const char* details;  // sentences for the manual, where the line does not say all
 
   // A constructor rather than an aggregate: a declaration without `affects` does not compile.
   constexpr Field(const char* the_key, const char* the_flag, Affects what_it_affects,
-                  const char* the_help, Means what_it_means = Means::kItself)
+                  const char* the_help, Means what_it_means = Means::kItself,
+                  const char* the_details = "")
       : key(the_key),
         flag(the_flag),
         affects(what_it_affects),
         help(the_help),
-        means(what_it_means) {}
+        means(what_it_means),
+        details(the_details) {}
 };
 
 template <class T>
@@ -73,14 +76,16 @@ void for_each_field(P& preset, Visit&& visit) {
               "where the model runs; auto looks at the machine"},
         device.type);
   visit(Field{"device.memory_utilization", "--memory-utilization", Affects::kNothing,
-              "share of memory for weights and KV pages"},
+              "share of memory for weights and KV pages", Means::kItself,
+              "KV pages get what weights and activations leave of it."},
         device.memory_utilization, Real{0.05, 0.98});
   visit(Field{"device.threads", "--threads", Affects::kNothing,
               "CPU threads; 0: all that are usable"},
         device.threads, Int{0, 4096});
 
-  visit(Field{"model.path", "--model", Affects::kNothing,
-              "a model's folder, or its Hugging Face name", Means::kModel},
+  visit(Field{"model.path", "--model", Affects::kNothing, "a model's folder, or Hugging Face name",
+              Means::kModel,
+              "A name is looked for in the local Hugging Face cache; nothing is downloaded."},
         model.path);
   visit(Field{"model.vision", "", Affects::kNothing,
               "composed model: folder of the CLIP vision tower", Means::kModel},
@@ -108,7 +113,8 @@ void for_each_field(P& preset, Visit&& visit) {
         quantization.weights);
   visit(Field{"quantization.double_quant", "", Affects::kPages, "nf4: quantise the scales too"},
         quantization.double_quant);
-  visit(Field{"quantization.kv_cache", "--kv-dtype", Affects::kPages, "how KV pages are held"},
+  visit(Field{"quantization.kv_cache", "--kv-dtype", Affects::kPages, "how KV pages are held",
+              Means::kItself, "auto follows the weights: f32 for f32, else bf16."},
         quantization.kv_cache);
 
   visit(Field{"engine.batching", "--batching", Affects::kNothing, "how requests share steps"},
@@ -124,23 +130,29 @@ void for_each_field(P& preset, Visit&& visit) {
   visit(Field{"engine.prefix_cache", "--prefix-cache", Affects::kNothing,
               "reuse KV pages of equal prefixes"},
         engine.prefix_cache);
-  visit(Field{"engine.attention", "--attention", Affects::kTokens,
-              "what decoding reads; less costs quality"},
+  visit(Field{"engine.attention", "--attention", Affects::kTokens, "attends to", Means::kItself,
+              "topk-merge and squeezed read less than everything and cost quality; bench --price "
+              "attention says how much."},
         engine.attention);
   visit(Field{"engine.attention_keep_tokens", "--attention-keep-tokens", Affects::kTokens,
-              "topk-merge: prompt tokens that stay"},
+              "topk-merge: prompt tokens that stay", Means::kItself, "The others become 32 means."},
         engine.attention_keep_tokens, Int{32, 1 << 20});
   visit(Field{"engine.attention_threshold", "--attention-threshold", Affects::kTokens,
-              "squeezed: least attention of a cluster"},
+              "squeezed: least attention of a cluster", Means::kItself,
+              "A cluster of vision tokens with a smaller share of attention is passed over."},
         engine.attention_threshold, Real{0.0, 1.0});
   visit(Field{"engine.kv_cache_bytes", "--kv-cache-bytes", Affects::kNothing,
-              "memory for KV pages; 0: as much as is used", Means::kBytes},
+              "memory for KV pages; 0: as much as is used", Means::kBytes,
+              "0 is what --max-num-seqs clips need, within --memory-utilization."},
         engine.kv_cache_bytes, Int{0, std::int64_t{1} << 50});
   visit(Field{"engine.kv_cache_dir", "--kv-cache-dir", Affects::kNothing,
-              "keeps vision tokens and KV pages for later runs", Means::kFolder},
+              "keeps vision tokens and KV pages for later runs", Means::kFolder,
+              "Without a folder nothing is kept."},
         engine.kv_cache_dir);
   visit(Field{"engine.kv_cache_dir_bytes", "--kv-cache-dir-bytes", Affects::kNothing,
-              "most bytes of each kind in kv_cache_dir", Means::kBytes},
+              "most bytes of each kind in kv_cache_dir", Means::kBytes,
+              "Vision tokens and KV pages have so much each; what was not used for longest goes "
+              "first."},
         engine.kv_cache_dir_bytes, Int{1 << 20, std::int64_t{1} << 50});
 
   visit(Field{"speculative.draft_model", "", Affects::kTokens,
@@ -179,31 +191,37 @@ void for_each_field(P& preset, Visit&& visit) {
   visit(Field{"generation.num_beams", "--num-beams", Affects::kTokens, "beam search; 1: none"},
         generation.num_beams, Int{1, 64});
   visit(Field{"generation.length_penalty", "--length-penalty", Affects::kTokens,
-              "beams: above 0 favours long captions"},
+              "beams: above 0 favours long captions", Means::kItself, "Below 0 short ones."},
         generation.length_penalty, Real{-10.0, 10.0});
-  visit(
-      Field{"generation.early_stopping", "--early-stopping", Affects::kTokens, "beams: stop early"},
-      generation.early_stopping);
+  visit(Field{"generation.early_stopping", "--early-stopping", Affects::kTokens,
+              "beams: stop early", Means::kItself,
+              "As transformers has it. true: as soon as --num-beams have ended; never: look as far "
+              "as can be."},
+        generation.early_stopping);
   visit(Field{"generation.stop", "--stop", Affects::kTokens, "text that ends a caption, left out"},
         generation.stop);
-  visit(Field{"generation.num_logprobs", "--logprobs", Affects::kTokens,
-              "log-probabilities of so many tokens; -1: none"},
-        generation.num_logprobs, Int{-1, 100});
+  visit(
+      Field{"generation.num_logprobs", "--logprobs", Affects::kTokens,
+            "log-probabilities of so many tokens; -1: none", Means::kItself,
+            "Records hold the log-probability of each token, and those of so many likeliest ones."},
+      generation.num_logprobs, Int{-1, 100});
   visit(Field{"generation.seed", "--seed", Affects::kTokens,
               "the same seed samples the same captions"},
         generation.seed, Int{0, std::numeric_limits<std::int64_t>::max()});
 
   visit(Field{"video.num_frames", "--frames", Affects::kPixels, "frames taken from each clip"},
         video.num_frames, Int{1, 4096});
-  visit(Field{"video.sampling", "--sampling", Affects::kPixels, "which frames", Means::kSampling},
+  visit(Field{"video.sampling", "--sampling", Affects::kPixels, "which frames", Means::kSampling,
+              "fps=F takes F frames of each second."},
         video.sampling);
   visit(Field{"video.max_pixels", "--max-pixels", Affects::kNothing,
-              "pixels of the largest frame; larger clips fail"},
+              "pixels of a frame; larger clips fail"},
         video.max_pixels, Int{1, std::int64_t{1} << 31});
   visit(Field{"video.decode_timeout_s", "--decode-timeout-s", Affects::kNothing,
               "longest time to read one clip", Means::kSeconds},
         video.decode_timeout_s, Real{0.001, 86400.0});
-  visit(Field{"video.color_matrix", "--color-matrix", Affects::kPixels, "if a video names none"},
+  visit(Field{"video.color_matrix", "--color-matrix", Affects::kPixels, "if a video names none",
+              Means::kItself, "auto is bt601 at every size, as ffmpeg, PyAV and OpenCV take it."},
         video.color_matrix);
 }
 
@@ -212,6 +230,7 @@ struct FieldHelp {
   std::string key;
   std::string flag;
   std::string help;
+  std::string details;  // for the manual; may be empty
   Means means = Means::kItself;
   std::string value;                 // as in `preset`, written as in a preset; "" for an empty text
   std::string range;                 // "1 to 4096", "1MiB to 1PiB"; empty: none
