@@ -26,6 +26,7 @@
 #include "exit_codes.h"
 #include "model/model_shape.h"
 #include "model/random_decoder.h"
+#include "option_types.h"
 #include "preset_flags.h"
 #include "preset_shape.h"
 #include "write_text.h"
@@ -68,15 +69,20 @@ struct Subject {
   model::Decoder& decoder() const { return random != nullptr ? *random : model->decoder(); }
 };
 
+// A check for names of known shapes, in any of their spellings.
+CLI::Validator is_known_shape() {
+  return {[](std::string& name) {
+            return model::find_known_shape(name).has_value()
+                       ? std::string()
+                       : not_one_of(model::known_shape_names(), name);
+          },
+          ""};
+}
+
 model::ModelShape find_known(const std::string& name) {
   const std::optional<model::ModelShape> known = model::find_known_shape(name);
-  if (known.has_value()) return *known;
-  std::string names;
-  for (const std::string& other : model::known_shape_names()) {
-    names += (names.empty() ? "" : ", ") + other;
-  }
-  throw Error(ErrorCode::kUsage,
-              "--shape: nothing is known as \"" + name + "\"; there are " + names);
+  CAPTION_CHECK(known.has_value(), "--shape was checked while parsing");
+  return *known;
 }
 
 Subject open_random(const std::string& name, const config::Preset& preset) {
@@ -319,95 +325,114 @@ int run_bench(BenchFlags flags) {
 }
 
 void add_workload_flags(CLI::App& command, BenchFlags& flags) {
-  const std::map<std::string, WorkloadKind> workloads = {
-      {"static-vs-continuous", WorkloadKind::kStaticVsContinuous},
-      {"mixed", WorkloadKind::kMixed},
-      {"prefix", WorkloadKind::kPrefix},
-      {"fixed", WorkloadKind::kFixed}};
   constexpr const char* kGroup = "Workload";
-  const CLI::Range counts(1, 1 << 20);
-  command
-      .add_option("--workload", flags.workload,
-                  "static-vs-continuous (outputs of 500, 20, 200 in turn), mixed, prefix (clips "
-                  "with several prompts, with and without the cache) or fixed (default)")
-      ->transform(CLI::CheckedTransformer(workloads).description(""))
-      ->type_name("NAME")
+  add_choice<WorkloadKind>(
+      command, "--workload", flags.workload,
+      {{"fixed", WorkloadKind::kFixed},
+       {"mixed", WorkloadKind::kMixed},
+       {"prefix", WorkloadKind::kPrefix},
+       {"static-vs-continuous", WorkloadKind::kStaticVsContinuous}},
+      "what is generated\n"
+      "static-vs-continuous: outputs of 500, 20 and 200 tokens in turn. mixed: "
+      "lengths drawn at random. prefix: clips with several prompts, with and "
+      "without the prefix cache. fixed: equal requests.")
+      ->default_str("fixed")
       ->group(kGroup);
   command
-      .add_option(
-          "--shape", flags.shape,
-          "random weights of a known shape in place of the preset's model: qwen3-0.6b, clip-l-336 "
-          "(then frames through the tower) ...")
-      ->type_name("NAME")
+      .add_option("--shape", flags.shape,
+                  "random weights of a known shape\n"
+                  "In place of the preset's model. A shape without a decoder (clip-l-336) is "
+                  "measured by frames through its tower.")
+      ->check(is_known_shape())
+      ->type_name(join_names(model::known_shape_names()))
       ->group(kGroup);
   command
       .add_flag("--kernels", flags.kernels,
-                "each operation of the shape or model by itself: bytes, FLOP, time, share of the "
-                "machine's rates")
+                "each operation by itself\n"
+                "Bytes, FLOP, time, and the share of the machine's rates.")
       ->group(kGroup);
-  command
-      .add_flag("--profile", flags.profile,
-                "also where the time of a step goes, operation by operation")
+  command.add_flag("--profile", flags.profile, "also where the time of a step goes, by operation")
       ->group(kGroup);
-  const auto count = [&](const char* name, std::int64_t& value, const char* help) {
-    command.add_option(name, value, help)->check(counts)->type_name("N")->group(kGroup);
+  const CLI::Validator counts = in_range(std::int64_t{1}, std::int64_t{1} << 20);
+  const auto count = [&](const char* name, std::int64_t& value, const char* help,
+                         const std::string& without) {
+    command.add_option(name, value, help)
+        ->check(counts)
+        ->type_name(kNumberType)
+        ->default_str(without)
+        ->group(kGroup);
   };
-  count("--requests", flags.num_requests, "requests (default: three full batches)");
-  count("--prompt-tokens", flags.prompt_tokens, "text of a prompt (default: 64)");
-  count("--output-tokens", flags.output_tokens, "fixed, prefix: of an output (default: 64)");
-  count("--vision-tokens", flags.vision_tokens, "prefix: of a clip (default: 256)");
-  count("--clips", flags.num_clips, "prefix: clips (default: 8)");
-  count("--prompts", flags.prompts_per_clip, "prefix: prompts on each clip (default: 3)");
+  count("--requests", flags.num_requests, "requests", "three batches");
+  count("--prompt-tokens", flags.prompt_tokens, "tokens of text in a prompt", "64");
+  count("--output-tokens", flags.output_tokens, "fixed, prefix: tokens of an output", "64");
+  count("--vision-tokens", flags.vision_tokens, "prefix: tokens of a clip", "256");
+  count("--clips", flags.num_clips, "prefix: clips", "8");
+  count("--prompts", flags.prompts_per_clip, "prefix: prompts on each clip", "3");
   command
       .add_option("--length-scale", flags.length_scale,
-                  "static-vs-continuous, mixed: all lengths times this (default: 1)")
-      ->check(CLI::Range(1e-3, 100.0))
-      ->type_name("F")
+                  "static-vs-continuous, mixed: times all lengths")
+      ->check(in_range(1e-3, 100.0))
+      ->type_name(kNumberType)
+      ->default_str("1")
       ->group(kGroup);
   command.add_option("--sweep", flags.sweep, "batch sizes (max_num_seqs) to go through: 1,2,4,8")
       ->delimiter(',')
-      ->check(CLI::Range(1, 4096))
+      ->allow_extra_args(false)
+      ->check(in_range(1, 4096))
       ->type_name("N,...")
       ->group(kGroup);
+  command.add_option("--repeat", flags.repeat, "interleaved runs of each; the median counts")
+      ->check(in_range(1, 1000))
+      ->type_name(kNumberType)
+      ->default_str("1")
+      ->group(kGroup);
+}
+
+void add_video_flags(CLI::App& command, BenchFlags& flags) {
+  constexpr const char* kGroup = "Real videos";
   command
-      .add_option("--repeat", flags.repeat,
-                  "interleaved runs of each; the median counts (default: 1)")
-      ->check(CLI::Range(1, 1000))
-      ->type_name("N")
+      .add_option("videos", flags.videos,
+                  "clips through the whole pipeline\n"
+                  "Videos or folders, in place of a synthetic workload.")
+      ->type_name(kPathType)
+      ->group(kGroup);
+  command.add_option("--references", flags.references, "score the captions, as eval does")
+      ->type_name(kPathType)
+      ->group(kGroup);
+  add_choice<PriceOf>(command, "--price", flags.price,
+                      {{"attention", PriceOf::kAttention},
+                       {"kv", PriceOf::kKvCache},
+                       {"weights", PriceOf::kWeights}},
+                      "memory, speed and scores of each choice\n"
+                      "attention: full, topk-merge, squeezed. kv: pages of bf16, f16, int8, f32. "
+                      "weights: f32, bf16, int8, w8a8, int4, nf4.")
       ->group(kGroup);
 }
 
 }  // namespace
 
 void add_bench_command(CLI::App& root, int& exit_code) {
-  CLI::App* command =
-      root.add_subcommand("bench", "Measure speed and memory, beside what the machine could do");
+  CLI::App* command = root.add_subcommand(
+      "bench",
+      "Measure speed and memory, beside what the machine could do\n"
+      "Time to first token, time per token, throughput, percentiles, memory and occupancy, each "
+      "rate "
+      "beside this machine's bandwidth and FLOP/s measured in the same minutes: on real videos, on "
+      "synthetic lengths, on random weights of known shapes, over batch sizes.");
   auto flags = std::make_shared<BenchFlags>();
-  command
-      ->add_option("videos", flags->videos,
-                   "videos or folders: real clips through the whole pipeline, in place of a "
-                   "synthetic workload")
-      ->type_name("PATH");
-  command
-      ->add_option("--references", flags->references,
-                   "with videos: score the captions against these, as `eval` does")
-      ->type_name("FILE");
-  const std::map<std::string, PriceOf> prices = {{"attention", PriceOf::kAttention},
-                                                 {"kv", PriceOf::kKvCache},
-                                                 {"weights", PriceOf::kWeights}};
-  command
-      ->add_option("--price", flags->price,
-                   "with videos: memory, speed and scores of attention (full, topk-merge, "
-                   "squeezed), of kv (bf16, f16, int8, f32 pages) or of weights (f32, bf16, int8, "
-                   "w8a8, int4, nf4), side by side")
-      ->transform(CLI::CheckedTransformer(prices).description(""))
-      ->type_name("NAME");
+  add_video_flags(*command, *flags);
   add_workload_flags(*command, *flags);
   command->add_option("--json", flags->json, "every run as JSON to this file, or - for stdout")
-      ->type_name("FILE");
+      ->type_name(kFileType)
+      ->group("Output");
   command->add_option("--svg", flags->svg, "with --sweep: a chart of throughput over batch size")
-      ->type_name("FILE");
+      ->type_name("FILE.svg")
+      ->group("Output");
   add_preset_flags(*command, flags->preset);
+  command->footer(
+      "caption-cli bench videos/ --references references.jsonl\n"
+      "caption-cli bench --shape qwen3-0.6b --dtype int8 --sweep 1,2,4,8 --svg chart.svg\n"
+      "caption-cli bench videos/ --references references.jsonl --price weights");
   command->callback([flags, &exit_code] { exit_code = run_bench(*flags); });
 }
 

@@ -10,6 +10,7 @@
 #include "base/counted.h"
 #include "base/error.h"
 #include "base/log.h"
+#include "base/units.h"
 #include "bench/price_report.h"
 #include "bench/process_memory.h"
 #include "bench/video_report.h"
@@ -142,9 +143,8 @@ std::vector<PricedOptions> weight_variants(const config::Preset& preset,
                           .options = options,
                           .model = config::open_model(changed, preset_folder),
                           .weights = weight_layout_of(changed.quantization)};
-    const std::int64_t tenths_mb = (variant.model->weight_bytes() + 50'000) / 100'000;
     variant.name = std::string(config::choice_name(format)) + " weights, " +
-                   std::to_string(tenths_mb / 10) + "." + std::to_string(tenths_mb % 10) + " MB";
+                   format_bytes(variant.model->weight_bytes());
     variants.push_back(std::move(variant));
   }
   return variants;

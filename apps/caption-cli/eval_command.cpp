@@ -16,9 +16,11 @@
 #include "base/counted.h"
 #include "base/error.h"
 #include "base/log.h"
+#include "base/nearest.h"
 #include "eval/corpus.h"
 #include "eval/evaluate.h"
 #include "eval/report.h"
+#include "option_types.h"
 
 namespace caption::cli {
 namespace {
@@ -39,10 +41,10 @@ struct EvalFlags {
   std::string per_clip;
 };
 
-std::string metric_names() {
-  std::string names;
+std::vector<std::string> metric_names() {
+  std::vector<std::string> names;
   for (const eval::Metric metric : eval::all_metrics()) {
-    names += (names.empty() ? "" : ", ") + std::string(eval::metric_name(metric));
+    names.emplace_back(eval::metric_name(metric));
   }
   return names;
 }
@@ -63,8 +65,9 @@ std::vector<eval::Metric> chosen_metrics(const std::vector<std::string>& names) 
   for (const std::string& name : names) {
     const std::optional<eval::Metric> metric = eval::find_metric(name);
     if (!metric) {
-      throw Error(ErrorCode::kUsage,
-                  "--metrics: no metric is named \"" + name + "\"; there are " + metric_names());
+      throw Error(ErrorCode::kUsage, "--metrics: no metric is named \"" + name + "\"; there are " +
+                                         join_names(metric_names(), ", ") +
+                                         did_you_mean(name, metric_names()));
     }
     metrics.push_back(*metric);
   }
@@ -138,52 +141,104 @@ void run_eval(const EvalFlags& flags) {
   if (flags.json != "-" && flags.per_clip != "-") write_text("-", eval::to_table(report));
 }
 
+void add_input_flags(CLI::App& command, EvalFlags& flags) {
+  constexpr const char* kGroup = "Input";
+  command
+      .add_option(
+          "captions", flags.captions,
+          "captions as run writes them (JSONL), or - for stdin\n"
+          "Of several records of a clip and prompt the last counts. All but failed ones are "
+          "scored, truncated and suspicious ones too.")
+      ->type_name(kFileType)
+      ->group(kGroup)
+      ->required();
+  command
+      .add_option("--references", flags.references,
+                  "JSONL, a folder of label files, or - for stdin\n"
+                  "A line is {\"video\", \"captions\": [...]} or {\"video\", \"caption\"}; "
+                  "\"prompts\": {NAME: [...]} holds those of captions that answer a named "
+                  "prompt.")
+      ->type_name(kPathType)
+      ->group(kGroup)
+      ->required();
+  command
+      .add_option("--reference-field", flags.reference_field,
+                  "where a label file holds its text: a dotted path")
+      ->type_name("KEY")
+      ->default_str(flags.reference_field)
+      ->group(kGroup);
+  command
+      .add_option("--match", flags.match,
+                  "what makes two paths one clip\n"
+                  "auto: the stem for label files, else the file name, or the path where names "
+                  "repeat.")
+      ->check(one_of({"auto", "path", "name", "stem"}))
+      ->type_name("auto|path|name|stem")
+      ->default_str(flags.match)
+      ->group(kGroup);
+  command.add_option("--prompt", flags.prompt, "the captions of this prompt, of several")
+      ->type_name("NAME")
+      ->group(kGroup);
+}
+
+void add_score_flags(CLI::App& command, EvalFlags& flags) {
+  constexpr const char* kGroup = "Scores";
+  command.add_option("--metrics", flags.metrics, "only these")
+      ->delimiter(',')
+      ->allow_extra_args(false)
+      ->type_name(join_names(metric_names(), ","))
+      ->group(kGroup);
+  command
+      .add_option("--dictionary", flags.dictionary,
+                  "hunspell's Korean dictionary, without .aff and .dic")
+      ->type_name(kFileType)
+      ->default_str(flags.dictionary)
+      ->group(kGroup);
+  command
+      .add_option("--synonyms", flags.synonyms,
+                  "groups of stems that count as equal\n"
+                  "For METEOR's third stage: a group per line, separated by tabs.")
+      ->type_name(kFileType)
+      ->group(kGroup);
+  command
+      .add_option("--shuffled", flags.shuffle_seed,
+                  "score against another clip's references; a seed\n"
+                  "Does the model look at its videos? A model that does scores much less.")
+      ->type_name(kNumberType)
+      ->group(kGroup);
+  command.add_option("--resamples", flags.num_resamples, "bootstrap resamples of the intervals")
+      ->check(in_range(std::int64_t{1}, std::int64_t{1000000}))
+      ->type_name(kNumberType)
+      ->default_str("1000")
+      ->group(kGroup);
+  command.add_option("--seed", flags.seed, "seed of the bootstrap")
+      ->type_name(kNumberType)
+      ->default_str("20")
+      ->group(kGroup);
+}
+
 }  // namespace
 
 void add_eval_command(CLI::App& root, int& exit_code) {
   const auto flags = std::make_shared<EvalFlags>();
-  CLI::App* command = root.add_subcommand("eval", "Score captions against references");
-  command
-      ->add_option("captions", flags->captions,
-                   "Captions as `run` writes them (JSONL), or - for standard input; of several "
-                   "records of a clip and prompt the last counts; all but failed ones are scored, "
-                   "truncated and suspicious ones too")
-      ->required();
-  command
-      ->add_option("--references", flags->references,
-                   "JSONL of {\"video\", \"captions\": [...]} or {\"video\", \"caption\"}, or a "
-                   "folder of label files, or - for standard input")
-      ->required();
-  command
-      ->add_option("--reference-field", flags->reference_field,
-                   "Where a label file holds its text, as a dotted path")
-      ->capture_default_str();
-  command
-      ->add_option("--match", flags->match,
-                   "What makes two paths one clip; auto: the stem for label files, else the file "
-                   "name, or the path where names repeat")
-      ->check(CLI::IsMember({"auto", "path", "name", "stem"}))
-      ->capture_default_str();
-  command->add_option("--prompt", flags->prompt,
-                      "Score the captions of this prompt, where several were asked");
-  command->add_option("--metrics", flags->metrics, "Some of: " + metric_names())->delimiter(',');
-  command
-      ->add_option("--dictionary", flags->dictionary,
-                   "hunspell's Korean dictionary, without .aff and .dic")
-      ->capture_default_str();
-  command->add_option("--synonyms", flags->synonyms,
-                      "Groups of stems for METEOR's third stage, one per line, tab-separated");
-  command->add_option("--shuffled", flags->shuffle_seed,
-                      "Score every caption against another clip's references, drawn with this "
-                      "seed: does the model look at its videos?");
-  command
-      ->add_option("--resamples", flags->num_resamples, "Bootstrap resamples behind the intervals")
-      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1000000}))
-      ->capture_default_str();
-  command->add_option("--seed", flags->seed, "Seed of the bootstrap")->capture_default_str();
-  command->add_option("--json", flags->json, "Write the report as JSON to this file, or -");
-  command->add_option("--per-clip", flags->per_clip,
-                      "Write every clip's scores as JSONL to this file, or -");
+  CLI::App* command = root.add_subcommand(
+      "eval",
+      "Score captions against references\n"
+      "Reports meteor-ko first, then other metrics, diversity and the share of identical captions, "
+      "each with a bootstrap 95 % interval and with how it was made. Korean scores made with "
+      "different tokenizers are not comparable, so every score names its own.");
+  add_input_flags(*command, *flags);
+  add_score_flags(*command, *flags);
+  command->add_option("--json", flags->json, "the report as JSON to this file, or -")
+      ->type_name(kFileType)
+      ->group("Output");
+  command->add_option("--per-clip", flags->per_clip, "every clip's scores as JSONL, or -")
+      ->type_name(kFileType)
+      ->group("Output");
+  command->footer(
+      "caption-cli eval --references references.jsonl captions.jsonl\n"
+      "caption-cli eval --references labels/ --metrics meteor-ko,bleu-4 captions.jsonl\n"
+      "caption-cli eval --references references.jsonl --shuffled 1 captions.jsonl");
   command->callback([flags, &exit_code] {
     run_eval(*flags);
     exit_code = 0;

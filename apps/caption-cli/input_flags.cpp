@@ -10,13 +10,12 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/open_file.h"
+#include "option_types.h"
 #include "pipeline/find_videos.h"
 #include "pipeline/path_filter.h"
 
 namespace caption::cli {
 namespace {
-
-constexpr const char* kGroup = "Which clips";
 
 pipeline::InputList first_clips(const pipeline::InputList& inputs, std::int64_t limit,
                                 const video::ReadOptions& read) {
@@ -38,35 +37,44 @@ pipeline::InputList first_clips(const pipeline::InputList& inputs, std::int64_t 
 }  // namespace
 
 void add_input_flags(CLI::App& command, InputFlags& flags) {
+  constexpr const char* kGroup = "Input";
   command
       .add_option("videos", flags.paths,
-                  "videos, folders (walked whole), or - for paths on standard input")
-      ->type_name("PATH")
+                  "videos, folders (walked whole), or - for paths on stdin\n"
+                  "In folders only files that look like videos are taken, and the others are "
+                  "counted. With - the paths come from standard input, one per line; lines may end "
+                  "in CR LF.")
+      ->type_name(kPathType)
+      ->group(kGroup)
       ->required();
-  command.add_flag("-0", flags.null_separated, "paths on standard input end in NUL bytes");
+  command.add_flag("-0", flags.null_separated, "paths on stdin end in NUL bytes, as find -print0")
+      ->group(kGroup);
   command
       .add_option("--include", flags.include,
-                  "only files that match; may be repeated. A pattern as of the shell (* ? [a-z]; * "
-                  "matches / too): without a / for the name of the file or of a folder it is in, "
-                  "with a / for the path below the folder given. Files named on the command line "
-                  "or in a list are filtered as well, by their names and the paths given")
+                  "only files that match; may be repeated\n"
+                  "A pattern as of the shell (* ? [a-z]; * matches / too): without a / for the "
+                  "name of the file or of a folder it is in, with a / for the path below the "
+                  "folder given. Files named on the command line or in a list are filtered as "
+                  "well, by their names and the paths given.")
       ->take_all()
       ->allow_extra_args(false)
       ->type_name("GLOB")
       ->group(kGroup);
   command
       .add_option("--exclude", flags.exclude,
-                  "no file that matches, whatever --include says; may be repeated")
+                  "no file that matches; may be repeated\n"
+                  "It counts more than --include.")
       ->take_all()
       ->allow_extra_args(false)
       ->type_name("GLOB")
       ->group(kGroup);
   command
       .add_option("--limit", flags.limit,
-                  "only the first N clips that are left, in the order of the walk; those that have "
-                  "their records already count")
-      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 40).description(""))
-      ->type_name("N")
+                  "only the first N clips that are left\n"
+                  "The first in the order of the walk; those that have their records already "
+                  "count.")
+      ->check(in_range(std::int64_t{1}, std::int64_t{1} << 40).description(""))
+      ->type_name(kNumberType)
       ->group(kGroup);
 }
 

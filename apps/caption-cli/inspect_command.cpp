@@ -14,9 +14,11 @@
 #include "base/counted.h"
 #include "base/error.h"
 #include "base/json.h"
+#include "base/units.h"
 #include "config/resources.h"
 #include "exit_codes.h"
 #include "model/caption_model.h"
+#include "option_types.h"
 #include "pipeline/threads.h"
 #include "records/file_name.h"
 #include "video/image.h"
@@ -63,7 +65,7 @@ void print_probe(const video::Probe& probe) {
                            ", " + counted(probe.num_frames, "frame") + " at " +
                            json_number(probe.fps, 3) + " fps, " +
                            counted(probe.num_keyframes, "keyframe"));
-  print_line("file", std::to_string(probe.file_bytes) + " bytes");
+  print_line("file", format_bytes(probe.file_bytes));
 }
 
 void print_frames(const video::Clip& clip) {
@@ -117,7 +119,7 @@ void inspect_model(const std::string& path) {
   const model::DecoderSpec& spec = model->decoder().spec();
   std::cout << records::escape_file_name(path) << "\n";
   print_line("family", std::string(model->family()));
-  print_line("weights", std::to_string(model->weight_bytes()) + " bytes");
+  print_line("weights", format_bytes(model->weight_bytes()));
   print_line("decoder", counted(spec.num_layers, "layer") + " of " + std::to_string(spec.hidden) +
                             ", " + counted(spec.num_heads, "head") + " (" +
                             std::to_string(spec.num_kv_heads) + " of keys) of " +
@@ -140,7 +142,7 @@ void inspect_machine() {
   }
   print_line("cpu", machine.cpu_model + ", " + std::to_string(machine.num_cpus) + " usable");
   print_line("features", features);
-  print_line("memory", std::to_string(machine.memory_bytes) + " bytes");
+  print_line("memory", format_bytes(machine.memory_bytes));
   print_line("threads", pipeline::describe_threads(machine.num_cpus,
                                                    pipeline::plan_threads(machine.num_cpus)));
   print_line("kernels", std::string(cpu_tier_name(choose_cpu_tier())));
@@ -148,7 +150,7 @@ void inspect_machine() {
   for (const CudaDevice& device : machine.cuda_devices) {
     print_line("", device.name + ", sm_" + std::to_string(device.compute_major) +
                        std::to_string(device.compute_minor) + ", " +
-                       std::to_string(device.memory_bytes) + " bytes");
+                       format_bytes(device.memory_bytes));
   }
 }
 
@@ -174,22 +176,40 @@ void inspect(const InspectFlags& flags) {
 
 void add_inspect_command(CLI::App& root, int& exit_code) {
   CLI::App* command =
-      root.add_subcommand("inspect", "Look into a video, a model's folder, or this machine");
+      root.add_subcommand("inspect",
+                          "Look into a video, a model's folder, or this machine\n"
+                          "Of a video: container, codec, size and length, which frames a model "
+                          "would get, and a contact "
+                          "sheet of them. Of a model's folder: its family, shape and digest.");
   auto flags = std::make_shared<InspectFlags>();
-  command->add_option("paths", flags->paths, "videos and model folders")->type_name("PATH");
-  command->add_flag("--machine", flags->machine, "processor, memory and CUDA of this machine");
-  command
-      ->add_option("-o,--output", flags->sheet,
-                   "contact sheet of the frames (default: NAME.frames.png here)")
-      ->type_name("FILE.png");
+  command->add_option("paths", flags->paths, "videos and model folders")
+      ->type_name(kPathType)
+      ->group("Input");
+  command->add_flag("--machine", flags->machine, "processor, memory and CUDA of this machine")
+      ->group("Input");
+  command->add_option("-o,--output", flags->sheet, "contact sheet of one video's frames")
+      ->type_name("FILE.png")
+      ->default_str("NAME.frames.png")
+      ->group("Output");
   command
       ->add_option("--dump-frames", flags->frames_folder,
-                   "write the frames the model would get as frame_000.ppm, ...")
-      ->type_name("FOLDER");
-  command->add_option("--frames", flags->num_frames, "frames to take [1 to 4096]")
-      ->check(CLI::Range(1, 4096))
-      ->type_name("");
-  command->add_option("--sampling", flags->sampling, "arange, linspace or fps=F")->type_name("");
+                   "write the frames as frame_000.ppm, ...\n"
+                   "The pixels that the model's preprocessing gets, as binary PPM.")
+      ->type_name(kFolderType)
+      ->group("Output");
+  command->add_option("--frames", flags->num_frames, "frames to take")
+      ->check(in_range(1, 4096))
+      ->type_name(kNumberType)
+      ->default_str("8")
+      ->group("Video");
+  command->add_option("--sampling", flags->sampling, "which frames")
+      ->type_name("arange|linspace|fps=F")
+      ->default_str("arange")
+      ->group("Video");
+  command->footer(
+      "caption-cli inspect clip.mp4\n"
+      "caption-cli inspect -o sheet.png --frames 16 clip.mp4\n"
+      "caption-cli inspect --machine");
   command->callback([flags, &exit_code] {
     inspect(*flags);
     exit_code = kExitOk;

@@ -2,23 +2,35 @@
 // their names.
 #include <CLI/CLI.hpp>
 #include <cstdlib>
+#include <memory>
 #include <string>
+#include <vector>
 
 #include "backend/cpu_tier.h"
 #include "base/error.h"
+#include "base/log.h"
 #include "bench_command.h"
 #include "doctor_command.h"
+#include "documents_command.h"
 #include "eval_command.h"
 #include "exit_codes.h"
+#include "help_formatter.h"
 #include "inspect_command.h"
+#include "option_types.h"
 #include "plan_command.h"
 #include "presets_command.h"
 #include "process.h"
 #include "run_command.h"
+#include "usage_errors.h"
+#include "version.h"
 #include "write_text.h"
 
 namespace caption::cli {
 namespace {
+
+std::vector<std::string> cpu_tier_names() {
+  return {"reference", "avx2", "avx512", "avx512bf16", "amx"};
+}
 
 // For tests and measurements: every stream asks choose_cpu_tier(), which reads the variable.
 void add_tier_option(CLI::App& root) {
@@ -26,23 +38,39 @@ void add_tier_option(CLI::App& root) {
           "--cpu-tier",
           [](const std::string& name) {
             if (!cpu_tier_from_name(name)) {
-              throw CLI::ValidationError(
-                  "--cpu-tier",
-                  "there is no \"" + name + "\"; use reference, avx2, avx512, avx512bf16 or amx");
+              throw CLI::ValidationError("--cpu-tier", not_one_of(cpu_tier_names(), name));
             }
             ::setenv("CAPTION_CPU_TIER", name.c_str(), 1);
           },
-          "instruction sets of the CPU kernels (default: the fastest this machine has)")
-      ->option_text("NAME");
+          "kernels\n"
+          "The instruction sets that the CPU kernels use; without it the fastest that this machine "
+          "has.")
+      ->type_name(join_names(cpu_tier_names()))
+      ->default_str("best");
+}
+
+void add_verbose_option(CLI::App& root) {
+  root.add_flag_function(
+      "-v,--verbose",
+      [](std::int64_t count) { set_log_level(count > 1 ? LogLevel::kDebug : LogLevel::kDetail); },
+      "say more on stderr; -vv: still more\n"
+      "Once: what was found and chosen, and a line for each clip. Twice: the times of each clip.");
 }
 
 int run_main(int argc, char** argv) {
-  CLI::App root("Folders of video into Korean captions, offline.", "caption-cli");
-  root.set_version_flag("--version", std::string("caption-cli ") + CAPTION_VERSION);
+  CLI::App root(
+      "Folders of video into Korean captions, offline\n"
+      "FFmpeg decodes, a vision tower sees, a language model writes, and eval keeps the score: in "
+      "one program, without Python, server or network. Its defaults caption with a small "
+      "demonstration model; --model names one for films.",
+      "caption-cli");
+  root.formatter(std::make_shared<HelpFormatter>());
+  root.set_help_flag("-h,--help", "this text");
+  root.set_version_flag("--version", version_text, "version, commit, compiler and libraries");
   root.require_subcommand(1);
   root.fallthrough();
+  add_verbose_option(root);
   add_tier_option(root);
-  root.get_formatter()->column_width(34);
   int exit_code = kExitOk;
   add_run_command(root, exit_code);
   add_eval_command(root, exit_code);
@@ -51,12 +79,17 @@ int run_main(int argc, char** argv) {
   add_presets_command(root, exit_code);
   add_inspect_command(root, exit_code);
   add_doctor_command(root, exit_code);
+  add_documents_commands(root, exit_code);
+  root.footer(
+      "caption-cli run -o captions.jsonl videos/\n"
+      "caption-cli eval --references references.jsonl captions.jsonl\n"
+      "caption-cli inspect --machine");
   try {
     root.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
     const bool is_help = error.get_exit_code() == static_cast<int>(CLI::ExitCodes::Success);
     if (!is_help) {
-      return fail(std::string(error.what()) + "; caption-cli --help shows the way", kExitUsage);
+      return fail(describe_usage_error(root, {argv + 1, argv + argc}, error), kExitUsage);
     }
     root.exit(error);  // prints it
   }

@@ -20,6 +20,7 @@
 #include "bench/roofline.h"
 #include "config/resolve.h"
 #include "exit_codes.h"
+#include "option_types.h"
 #include "pipeline/pipeline.h"
 #include "preset_flags.h"
 #include "preset_shape.h"
@@ -36,7 +37,7 @@ struct PlanFlags {
   std::string card;
   std::optional<double> bandwidth_gb_s;
   std::optional<double> gflops;
-  std::optional<double> memory_gib;
+  std::optional<std::int64_t> memory_bytes;
   bool json = false;
 };
 
@@ -66,8 +67,7 @@ DType kv_dtype_of(const config::QuantizationSection& quantization) {
 }
 
 std::int64_t memory_of(const PlanFlags& flags, std::int64_t device_bytes) {
-  if (!flags.memory_gib.has_value()) return device_bytes;
-  return static_cast<std::int64_t>(*flags.memory_gib * static_cast<double>(1LL << 30));
+  return flags.memory_bytes.value_or(device_bytes);
 }
 
 // The card a CUDA preset is planned for: --card, the one it is named after, or the one that is
@@ -175,7 +175,7 @@ std::vector<std::string> find_obstacles(const PlanFlags& flags, const config::Lo
   if (input.device == bench::PlanDevice::kCard && !is_cuda_preset) {
     obstacles.push_back("planned for an " + input.device_name + "; the preset runs on the CPU");
   }
-  if (flags.memory_gib.has_value() && input.device == bench::PlanDevice::kHost &&
+  if (flags.memory_bytes.has_value() && input.device == bench::PlanDevice::kHost &&
       input.memory_bytes > machine.memory_bytes) {
     obstacles.emplace_back("planned for more memory than is here");
   }
@@ -220,44 +220,76 @@ int run_plan(const PlanFlags& flags) {
   return plan.can_run() ? kExitOk : kExitUnavailable;
 }
 
+void add_workload_flags(CLI::App& command, PlanFlags& flags) {
+  constexpr const char* kGroup = "Workload";
+  const CLI::Validator tokens = in_range(std::int64_t{1}, std::int64_t{1} << 20);
+  command.add_option("--output-tokens", flags.output_tokens, "tokens of a caption")
+      ->check(tokens)
+      ->type_name(kNumberType)
+      ->default_str("max_new_tokens")
+      ->group(kGroup);
+  command.add_option("--prompt-tokens", flags.prompt_tokens, "tokens of text in the prompt")
+      ->check(tokens)
+      ->type_name(kNumberType)
+      ->default_str("64")
+      ->group(kGroup);
+  command
+      .add_option("--frame-size", flags.frame_size,
+                  "pixels of the videos; for models that keep them")
+      ->type_name("WxH")
+      ->default_str(flags.frame_size)
+      ->group(kGroup);
+}
+
+void add_device_flags(CLI::App& command, PlanFlags& flags) {
+  constexpr const char* kGroup = "Planned machine";
+  std::vector<std::string> cards;
+  for (const std::string_view name : bench::card_names()) cards.emplace_back(name);
+  command.add_option("--card", flags.card, "plan for this card")
+      ->type_name(join_names(cards))
+      ->group(kGroup);
+  command
+      .add_option("--bandwidth", flags.bandwidth_gb_s,
+                  "memory bandwidth in GB/s\nWithout it: the card's data sheet; on the CPU, "
+                  "measured here and now.")
+      ->check(in_range(1e-3, 1e9))
+      ->type_name("GB/s")
+      ->default_str("measured")
+      ->group(kGroup);
+  command
+      .add_option("--flops", flags.gflops,
+                  "arithmetic in GFLOP/s\nWithout it: the card's data sheet; on the CPU, "
+                  "measured here and now.")
+      ->check(in_range(1e-3, 1e12))
+      ->type_name("GFLOP/s")
+      ->default_str("measured")
+      ->group(kGroup);
+  constexpr std::int64_t kMinMemoryBytes = 1 << 20;
+  add_size(command, "--memory", flags.memory_bytes, kMinMemoryBytes, "memory of the device")
+      ->default_str("what is there")
+      ->group(kGroup);
+}
+
 }  // namespace
 
 void add_plan_command(CLI::App& root, int& exit_code) {
-  CLI::App* command =
-      root.add_subcommand("plan", "What will fit and how fast it can be, before loading anything");
+  CLI::App* command = root.add_subcommand(
+      "plan",
+      "What will fit and how fast it can be, before loading anything\n"
+      "Reads a preset and a model's config.json, no weights, and prints bytes of weights, KV per "
+      "token, activations, pages, sequences at a time, tokens per video, predicted rates and the "
+      "limit that binds. Exit code 0 means that run would start on this machine, 4 that it would "
+      "not.");
   auto flags = std::make_shared<PlanFlags>();
-  const CLI::Range tokens(1, 1 << 20);
-  command
-      ->add_option("--output-tokens", flags->output_tokens,
-                   "tokens of a caption (default: the preset's max_new_tokens)")
-      ->check(tokens)
-      ->type_name("N");
-  command->add_option("--prompt-tokens", flags->prompt_tokens, "tokens of text in the prompt")
-      ->check(tokens)
-      ->type_name("N")
-      ->capture_default_str();
-  command
-      ->add_option("--frame-size", flags->frame_size,
-                   "of the videos; matters to models that keep it")
-      ->type_name("WxH")
-      ->capture_default_str();
-  command->add_option("--card", flags->card, "plan for this card: t4, l4, a100 or h100")
-      ->type_name("NAME");
-  command
-      ->add_option("--bandwidth", flags->bandwidth_gb_s,
-                   "memory bandwidth in GB/s (default: measured, or the card's data sheet)")
-      ->check(CLI::Range(1e-3, 1e9))
-      ->type_name("GB/s");
-  command
-      ->add_option("--flops", flags->gflops,
-                   "arithmetic in GFLOP/s (default: measured, or the card's data sheet)")
-      ->check(CLI::Range(1e-3, 1e12))
-      ->type_name("GFLOP/s");
-  command->add_option("--memory", flags->memory_gib, "memory of the device in GiB")
-      ->check(CLI::Range(1e-3, 1e6))
-      ->type_name("GiB");
-  command->add_flag("--json", flags->json, "one JSON object in place of the table");
+  add_workload_flags(*command, *flags);
+  add_device_flags(*command, *flags);
+  command->add_flag("--json", flags->json, "one JSON object in place of the table")
+      ->group("Output");
   add_preset_flags(*command, flags->preset);
+  command->footer(
+      "caption-cli plan\n"
+      "caption-cli plan --preset l4\n"
+      "caption-cli plan --card t4 --model qwen3-8b --dtype nf4 --memory 14GiB");
   command->callback([flags, &exit_code] { exit_code = run_plan(*flags); });
 }
 

@@ -5,8 +5,10 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/log.h"
 #include "base/utf8.h"
 #include "config/fields.h"
+#include "option_types.h"
 
 namespace caption::cli {
 
@@ -14,55 +16,102 @@ namespace {
 
 constexpr std::string_view kStopKey = "generation.stop";
 
+std::string group_of(const config::FieldHelp& field) {
+  const std::string section = field.key.substr(0, field.key.find('.'));
+  if (section == "device") return "Machine";
+  if (section == "quantization") return "Model";
+  std::string title = section;
+  title.front() = static_cast<char>(title.front() - 'a' + 'A');
+  return title;
+}
+
+std::string type_of(const config::FieldHelp& field) {
+  if (!field.choices.empty()) return join_names(field.choices);
+  switch (field.means) {
+    case config::Means::kBytes: return kSizeType;
+    case config::Means::kSeconds: return kTimeType;
+    case config::Means::kFile: return kFileType;
+    case config::Means::kFolder: return kFolderType;
+    case config::Means::kModel: return kModelType;
+    default: return field.is_number ? kNumberType : kTextType;
+  }
+}
+
+// Behind the type, as CLI11 writes what a check() says of itself.
+std::string type_with_limits(const config::FieldHelp& field) {
+  return field.range.empty() ? type_of(field) : type_of(field) + ":" + field.range;
+}
+
+// The manual's part behind the first line (command_table.h).
+std::string description_of(const config::FieldHelp& field) {
+  return field.details.empty() ? field.help : field.help + "\n" + field.details;
+}
+
+void describe(CLI::Option& option, const config::FieldHelp& field) {
+  option.type_name(type_with_limits(field))->default_str(field.value)->group(group_of(field));
+}
+
 // A flag that may come several times.
 void add_repeatable_flag(CLI::App& command, PresetFlags& flags, const config::FieldHelp& field) {
-  command
-      .add_option_function<std::vector<std::string>>(
-          field.flag,
-          [&flags, field](const std::vector<std::string>& values) {
-            config::Override value{field.key, values.back(), field.flag};
-            if (field.key == kPromptKey) {
-              flags.prompts = values;
-            } else {
-              value.items = values;
-            }
-            flags.overrides.push_back(std::move(value));
-          },
-          field.help + (field.key == kPromptKey ? "; repeated: every clip answers all of them, "
-                                                  "named p1, p2, ... in its records"
-                                                : "; may be repeated"))
-      ->take_all()
-      ->allow_extra_args(false)
-      ->type_name("")
-      ->group("In place of the preset's value");
+  CLI::Option* option = command.add_option_function<std::vector<std::string>>(
+      field.flag,
+      [&flags, field](const std::vector<std::string>& values) {
+        config::Override value{field.key, values.back(), field.flag};
+        if (field.key == kPromptKey) {
+          flags.prompts = values;
+        } else {
+          value.items = values;
+        }
+        flags.overrides.push_back(std::move(value));
+      },
+      field.help + "; repeatable" +
+          (field.key == kPromptKey ? "\nOf several prompts every clip answers all, and they are "
+                                     "named p1, p2, ... in the records."
+                                   : ""));
+  option->take_all()->allow_extra_args(false);
+  describe(*option, field);
 }
 
 }  // namespace
 
+std::vector<config::FieldHelp> default_fields() {
+  try {
+    return config::describe_fields(
+        config::load_preset("cpu", Machine{}, caption::has_cuda_kernels()).preset);
+  } catch (const Error&) {
+    return config::describe_fields();
+  }
+}
+
 void add_preset_flags(CLI::App& command, PresetFlags& flags) {
-  command.add_option("--preset", flags.preset, "a preset's name or file (default: auto)")
-      ->type_name("NAME|FILE")
-      ->group("Preset");
+  constexpr const char* kGroup = "Preset";
+  command
+      .add_option(
+          "--preset", flags.preset,
+          "name or file; defaults below are those of cpu\n"
+          "auto looks at the machine. The options of the groups that follow are set in place "
+          "of the preset's values; presets --show NAME prints those of another preset.")
+      ->type_name(kPresetType)
+      ->default_str("auto")
+      ->group(kGroup);
   CLI::Option* quality =
-      command.add_flag("--quality", flags.quality, "beam search with 4 beams")->group("Preset");
+      command.add_flag("--quality", flags.quality, "beam search with 4 beams")->group(kGroup);
   command.add_flag("--speed", flags.speed, "temperature 0.8, top-p 0.95, at most 128 tokens")
       ->excludes(quality)
-      ->group("Preset");
+      ->group(kGroup);
   for (const config::FieldHelp& field : config::describe_fields()) {
     if (field.flag.empty()) continue;
     if (field.key == kPromptKey || field.key == kStopKey) {
       add_repeatable_flag(command, flags, field);
       continue;
     }
-    command
-        .add_option_function<std::string>(
-            field.flag,
-            [&flags, field](const std::string& value) {
-              flags.overrides.push_back({field.key, value, field.flag});
-            },
-            field.help)
-        ->type_name("")
-        ->group("In place of the preset's value");
+    CLI::Option* option = command.add_option_function<std::string>(
+        field.flag,
+        [&flags, field](const std::string& value) {
+          flags.overrides.push_back({field.key, value, field.flag});
+        },
+        description_of(field));
+    describe(*option, field);
   }
 }
 
@@ -80,6 +129,7 @@ config::LoadedPreset load_preset(const PresetFlags& flags, const Machine& machin
     }
     config::apply_override(loaded.preset, override_value);
   }
+  log_detail("config", "preset " + loaded.preset.name + " of " + loaded.path.string());
   return loaded;
 }
 

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "backend/machine.h"
+#include "config/fields.h"
 #include "config/load_preset.h"
 #include "config/preset.h"
 
@@ -27,6 +28,10 @@ struct PresetFlags {
 
 // Adds --preset, --quality, --speed and the flags of config/fields.h. `flags` must outlive parsing.
 void add_preset_flags(CLI::App& command, PresetFlags& flags);
+
+// The options with the values of the preset cpu, which is taken where none is named; with those of
+// an empty preset where its file cannot be read.
+std::vector<config::FieldHelp> default_fields();
 
 // The preset with --quality or --speed and the other flags on top.
 // Throws Error: kBadPreset, kUsage.

@@ -11,6 +11,7 @@
 #include "config/load_preset.h"
 #include "config/resolve.h"
 #include "exit_codes.h"
+#include "option_types.h"
 #include "run_obstacles.h"
 
 namespace caption::cli {
@@ -52,16 +53,31 @@ void show_preset(const std::string& name, const Machine& machine) {
 }  // namespace
 
 void add_presets_command(CLI::App& root, int& exit_code) {
-  CLI::App* command = root.add_subcommand("presets", "List the presets, or show one whole");
-  auto name = std::make_shared<std::string>();
-  command->add_option("--show", *name, "the preset with every value, as a file to start from")
-      ->type_name("NAME|FILE");
-  command->callback([name, &exit_code] {
-    const Machine machine = detect_machine();
-    if (name->empty()) {
-      list_presets(machine);
+  struct Flags {
+    std::string shown;
+    bool names_only = false;
+  };
+  CLI::App* command = root.add_subcommand(
+      "presets",
+      "List the presets, or show one whole\n"
+      "A preset is a YAML file of two levels: what the model is, how its weights are held, how it "
+      "is "
+      "run. Own ones are looked for in the folder CAPTION_PRESETS of the environment.");
+  auto flags = std::make_shared<Flags>();
+  CLI::Option* show =
+      command->add_option("--show", flags->shown, "every value of one, as a file to start from")
+          ->type_name(kPresetType);
+  command->add_flag("--names", flags->names_only, "the names alone, one per line")->excludes(show);
+  command->footer(
+      "caption-cli presets\n"
+      "caption-cli presets --show cpu > mine.yaml");
+  command->callback([flags, &exit_code] {
+    if (flags->names_only) {
+      for (const config::PresetFile& file : config::list_presets()) std::cout << file.name << "\n";
+    } else if (flags->shown.empty()) {
+      list_presets(detect_machine());
     } else {
-      show_preset(*name, machine);
+      show_preset(flags->shown, detect_machine());
     }
     exit_code = kExitOk;
   });

@@ -5,6 +5,7 @@
 
 #include <cerrno>
 #include <csignal>
+#include <cstdlib>
 #include <exception>
 #include <iostream>
 #include <new>
@@ -90,6 +91,7 @@ int try_to_report_exception() {
 
 void prepare_process() {
   open_standard_descriptors();
+  set_log_colour(wants_colour(stderr_is_terminal(), std::getenv("TERM"), std::getenv("NO_COLOR")));
   std::signal(SIGPIPE, SIG_IGN);
   std::signal(SIGXFSZ, SIG_IGN);
   std::set_terminate(&end_process);

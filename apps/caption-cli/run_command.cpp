@@ -15,16 +15,19 @@
 #include "base/counted.h"
 #include "base/error.h"
 #include "base/log.h"
+#include "base/units.h"
 #include "config/generation_defaults.h"
 #include "config/resolve.h"
 #include "dry_run.h"
 #include "exit_codes.h"
 #include "input_flags.h"
 #include "interrupts.h"
+#include "option_types.h"
 #include "pipeline/pipeline.h"
 #include "pipeline/progress.h"
 #include "pipeline_options.h"
 #include "preset_flags.h"
+#include "record_log.h"
 #include "run_output.h"
 
 namespace caption::cli {
@@ -133,8 +136,21 @@ void check_stream(const RunFlags& flags, const config::Preset& preset, std::size
   }
 }
 
+// What -v says before the first clip.
+void log_choices(const model::CaptionModel& model, const pipeline::Options& options,
+                 std::size_t num_inputs) {
+  log_detail("run", "model " + std::string(model.family()) + ", weights of " +
+                        format_bytes(model.weight_bytes()) + ", at most " +
+                        format_bytes(options.engine.kv_cache_bytes) + " of KV pages");
+  log_detail("run", counted(static_cast<std::int64_t>(num_inputs), "file") + ", " +
+                        counted(std::ssize(options.prompts), "prompt"));
+}
+
 int run(const RunFlags& flags) {
   check_output(flags.output, flags.input.paths);
+  if (flags.quiet && log_level() < LogLevel::kInfo) {
+    throw Error(ErrorCode::kUsage, "run: -q and -v exclude each other");
+  }
   if (flags.quiet) set_log_level(LogLevel::kWarning);
   std::atomic<bool>& stop = catch_interrupts();
   const Machine machine = detect_machine();
@@ -176,6 +192,7 @@ int run(const RunFlags& flags) {
   SpokenCaption spoken(stop);
   if (flags.output.is_spoken) options.on_text = [&](std::string_view text) { spoken.say(text); };
 
+  log_choices(*model, options, inputs.size());
   RunOutput output(flags.output, make_manifest(preset, model_hash, prompts));
   log_info("run", "threads " + pipeline::describe_threads(config::num_threads(preset, machine),
                                                           options.threads));
@@ -183,58 +200,101 @@ int run(const RunFlags& flags) {
   {
     pipeline::ProgressLine line(progress_style(flags));
     options.on_progress = [&line](const pipeline::Progress& progress) { line.update(progress); };
-    outcome = pipeline::run(*model, inputs, options, output.sink());
+    RecordLog sink(output.sink());
+    outcome = pipeline::run(*model, inputs, options, sink);
   }
   if (!spoken.end()) return kExitInterrupted;
   output.finish(outcome);
   return report(outcome, options.threads, output.can_continue());
 }
 
+void add_prompt_flags(CLI::App& command, RunFlags& flags) {
+  constexpr const char* kGroup = "Input";
+  command
+      .add_option(
+          "--prompts", flags.prompts_file,
+          "prompts, one per line: NAME<tab>PROMPT\n"
+          "A UTF-8 file. A line without a tab is a prompt alone, named p1, p2, ...; # begins "
+          "a comment. Every clip answers all of them, each in a record with \"prompt\": "
+          "NAME. A clip is decoded and encoded once for all its prompts.")
+      ->type_name(kFileType)
+      ->group(kGroup);
+  command
+      .add_flag("--trust-times", flags.trust_times,
+                "know clips by place, size and time alone\n"
+                "For slow storage: clips are not read whole to be hashed. Records have no \"id\", "
+                "and moved or equal files are not recognised.")
+      ->group(kGroup);
+}
+
+void add_output_flags(CLI::App& command, RunFlags& flags) {
+  constexpr const char* kGroup = "Output";
+  command
+      .add_option("-o,--output", flags.output.path,
+                  "append records here; finished clips stay\n"
+                  "A run that was interrupted is continued by the same command. FILE.manifest.json "
+                  "beside it names everything that decides a caption; another configuration on the "
+                  "same output is refused with the difference named.")
+      ->type_name(kFileType)
+      ->default_str("stdout")
+      ->group(kGroup);
+  command
+      .add_option("--format", flags.output.format,
+                  "how records are written\n"
+                  "Without it the suffix of -o decides; records for standard output are jsonl, and "
+                  "txt on a terminal.")
+      ->type_name("jsonl|csv|txt")
+      ->default_str("by suffix")
+      ->group(kGroup);
+  command
+      .add_flag("--retry-failed", flags.output.retry_failed,
+                "try the failed clips of -o again\n"
+                "What failed for want of memory, time or a whole read is always tried again.")
+      ->group(kGroup);
+  command
+      .add_option("--retry", flags.output.retry,
+                  "make again\n"
+                  "The records of -o with these statuses. Generation options may differ from the "
+                  "first run's. A record stays until a better "
+                  "one is there: of a better status, or a longer piece of a cut caption.")
+      ->delimiter(',')
+      ->allow_extra_args(false)
+      ->type_name("failed,truncated,suspicious")
+      ->group(kGroup);
+  command
+      .add_flag("--overwrite", flags.output.overwrite,
+                "start -o anew, in FILE.new until the run has ended")
+      ->group(kGroup);
+  command.add_flag("--stream", flags.output.is_spoken, "one video: its caption alone, as it comes")
+      ->group(kGroup);
+  command
+      .add_flag("--dry-run", flags.is_dry,
+                "say what would be done; write nothing\n"
+                "Says which clips would be captioned, which have records, what the output is, and "
+                "how long it would take.")
+      ->group(kGroup);
+  command.add_flag("-q,--quiet", flags.quiet, "only warnings and errors on stderr")->group(kGroup);
+}
+
 }  // namespace
 
 void add_run_command(CLI::App& root, int& exit_code) {
-  CLI::App* command = root.add_subcommand("run", "Caption videos: one record per clip");
+  CLI::App* command = root.add_subcommand(
+      "run",
+      "Caption videos: one record per clip\n"
+      "Finds the videos, decodes the frames that the model wants, captions them, and writes a "
+      "record "
+      "for each clip as soon as it is finished. A clip that cannot be captioned has a record with "
+      "status failed and a reason; the others go on, and the exit code is 1.");
   auto flags = std::make_shared<RunFlags>();
   add_input_flags(*command, flags->input);
-  command
-      ->add_option("-o,--output", flags->output.path,
-                   "append records here; clips that have theirs are passed over (default, and -: "
-                   "standard output)")
-      ->type_name("FILE");
-  command
-      ->add_option(
-          "--format", flags->output.format,
-          "jsonl, csv or txt (default: by the suffix of -o, else jsonl; txt on a terminal)")
-      ->type_name("");
-  command->add_flag("--retry-failed", flags->output.retry_failed,
-                    "try the failed clips of -o again; what failed for want of memory, time or a "
-                    "whole read is always tried again");
-  command
-      ->add_option("--retry", flags->output.retry,
-                   "the same for these statuses: failed, truncated, suspicious; generation "
-                   "options may differ from the first run's; a record stays until a better one is "
-                   "there")
-      ->delimiter(',')
-      ->allow_extra_args(false)
-      ->type_name("LIST");
-  command->add_flag("--overwrite", flags->output.overwrite,
-                    "start -o anew, in FILE.new until the run is finished");
-  command->add_flag("--trust-times", flags->trust_times,
-                    "know clips by place, size and time, and do not read them whole: for slow "
-                    "storage");
-  command
-      ->add_option("--prompts", flags->prompts_file,
-                   "a UTF-8 file of prompts, one per line: name, tab, prompt, or the prompt alone "
-                   "(p1, p2, ...); # begins a comment; every clip answers all of them, each in "
-                   "a record with \"prompt\": name")
-      ->type_name("FILE");
-  command->add_flag("--stream", flags->output.is_spoken,
-                    "one video: its caption on standard output as it comes");
-  command->add_flag("--dry-run", flags->is_dry,
-                    "say what would be done, to which output and how long it would take; write "
-                    "nothing");
-  command->add_flag("-q,--quiet", flags->quiet, "only warnings and errors on standard error");
+  add_prompt_flags(*command, *flags);
+  add_output_flags(*command, *flags);
   add_preset_flags(*command, flags->preset);
+  command->footer(
+      "caption-cli run -o captions.jsonl videos/\n"
+      "caption-cli run --quality --format csv -o captions.csv a.mp4 b.mkv\n"
+      "find archive -name '*.mp4' -print0 | caption-cli run -0 -o all.jsonl -");
   command->callback([flags, &exit_code] { exit_code = run(*flags); });
 }
 

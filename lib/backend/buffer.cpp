@@ -2,13 +2,16 @@
 
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <cstdint>
+#include <limits>
 #include <new>
 #include <string>
 #include <utility>
 
 #include "backend/dispatch.h"
 #include "base/error.h"
+#include "base/units.h"
 
 namespace caption {
 namespace {
@@ -16,6 +19,11 @@ namespace {
 constexpr std::size_t kAlignmentBytes = 64;
 // No process on x86-64 or AArch64 Linux can address more with 48-bit pointers.
 constexpr std::size_t kAddressSpaceBytes = std::size_t{1} << 47;
+
+std::string size_text(std::size_t size_bytes) {
+  constexpr std::size_t kMost = std::numeric_limits<std::int64_t>::max();
+  return format_bytes(static_cast<std::int64_t>(std::min(size_bytes, kMost)));
+}
 
 bool is_mapping(std::size_t size_bytes) { return size_bytes >= kHugeBufferBytes; }
 
@@ -55,9 +63,8 @@ Buffer::Buffer(Device device, std::size_t size_bytes, Paging paging) : device_(d
   if (size_bytes == 0) return;
   void* const begin = allocate(size_bytes, paging);
   if (begin == nullptr) {
-    throw Error(ErrorCode::kOutOfMemory,
-                "buffer: the system refused " + std::to_string(size_bytes) +
-                    " bytes of memory; use a smaller model, batch or KV cache");
+    throw Error(ErrorCode::kOutOfMemory, "buffer: the system refused " + size_text(size_bytes) +
+                                             " of memory; use a smaller model, batch or KV cache");
   }
   begin_ = static_cast<std::byte*>(begin);
   size_bytes_ = size_bytes;

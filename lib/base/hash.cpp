@@ -55,4 +55,10 @@ void Hasher::update_string(std::string_view text) {
 
 Hash128 Hasher::digest() const { return from_xxh(XXH3_128bits_digest(state_->xxh)); }
 
+std::string xxhash_version() {
+  const unsigned version = XXH_versionNumber();  // major * 10000 + minor * 100 + release
+  return std::to_string(version / 10000) + "." + std::to_string(version / 100 % 100) + "." +
+         std::to_string(version % 100);
+}
+
 }  // namespace caption

@@ -43,6 +43,9 @@ class Hasher {
   std::unique_ptr<State> state_;
 };
 
+// Of the xxHash that is loaded: "0.8.1".
+std::string xxhash_version();
+
 }  // namespace caption
 
 // Every bit of a key counts as much as the others.

@@ -14,17 +14,19 @@ namespace caption {
 namespace {
 
 std::atomic<LogLevel> g_level{LogLevel::kInfo};
+std::atomic<bool> g_is_coloured{false};
 std::mutex g_mutex;
 std::string g_status_line;  // guarded by g_mutex
 
 constexpr std::string_view kClearLine = "\r\033[K";
 
-std::string_view prefix(LogLevel level) {
+std::string_view prefix(LogLevel level, bool is_coloured) {
   switch (level) {
     case LogLevel::kDebug: return "debug: ";
+    case LogLevel::kDetail:
     case LogLevel::kInfo: return "";
-    case LogLevel::kWarning: return "warning: ";
-    case LogLevel::kError: return "error: ";
+    case LogLevel::kWarning: return is_coloured ? "\033[33mwarning:\033[0m " : "warning: ";
+    case LogLevel::kError: return is_coloured ? "\033[31merror:\033[0m " : "error: ";
   }
   return "";
 }
@@ -62,11 +64,22 @@ void set_log_level(LogLevel level) { g_level.store(level, std::memory_order_rela
 
 LogLevel log_level() { return g_level.load(std::memory_order_relaxed); }
 
+void set_log_colour(bool is_coloured) {
+  g_is_coloured.store(is_coloured, std::memory_order_relaxed);
+}
+
+bool wants_colour(bool is_terminal, const char* term, const char* no_color) {
+  const bool is_refused = no_color != nullptr && *no_color != '\0';
+  const bool knows_colours = term != nullptr && *term != '\0' && std::string_view(term) != "dumb";
+  return is_terminal && knows_colours && !is_refused;
+}
+
 void log(LogLevel level, std::string_view module, std::string_view message) noexcept {
   if (level < log_level()) return;
   const std::lock_guard<std::mutex> lock(g_mutex);
   const std::string_view clear = g_status_line.empty() ? std::string_view() : kClearLine;
-  write_stderr<7>({clear, prefix(level), module, ": ", message, "\n", g_status_line});
+  write_stderr<7>({clear, prefix(level, g_is_coloured.load(std::memory_order_relaxed)), module,
+                   ": ", message, "\n", g_status_line});
 }
 
 void set_status_line(std::string_view text) noexcept {

@@ -1,5 +1,6 @@
 #include "base/sha256.h"
 
+#include <openssl/crypto.h>
 #include <openssl/evp.h>
 
 #include <bit>
@@ -17,6 +18,10 @@ constexpr std::string_view kDigits = "0123456789abcdef";
 const EVP_MD* algorithm() {
   static EVP_MD* const fetched = [] {
     errno = 0;
+    // EVP_MD_fetch() of OpenSSL 3.0 crashes in a context whose own start lacked memory.
+    if (OSSL_LIB_CTX_get0_global_default() == nullptr) {
+      throw Error(ErrorCode::kOutOfMemory, "not enough memory for libcrypto");
+    }
     EVP_MD* const found = EVP_MD_fetch(nullptr, "SHA256", nullptr);
     if (found != nullptr) return found;
     if (errno == ENOMEM) throw Error(ErrorCode::kOutOfMemory, "not enough memory for libcrypto");
@@ -100,6 +105,10 @@ Sha256 sha256_of(std::span<const std::byte> bytes) {
 
 Sha256 sha256_of(std::string_view text) {
   return sha256_of(std::as_bytes(std::span(text.data(), text.size())));
+}
+
+std::string sha256_library() {
+  return std::string("OpenSSL ") + OpenSSL_version(OPENSSL_VERSION_STRING);
 }
 
 }  // namespace caption

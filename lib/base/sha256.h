@@ -60,4 +60,7 @@ class Sha256Hasher {
 Sha256 sha256_of(std::span<const std::byte> bytes);
 Sha256 sha256_of(std::string_view text);
 
+// Whose SHA-256 it is, as loaded: "OpenSSL 3.0.15".
+std::string sha256_library();
+
 }  // namespace caption

@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "backend/machine.h"
 #include "config/preset.h"
@@ -86,15 +87,21 @@ std::optional<E> find_choice(std::string_view name) {
   return std::nullopt;
 }
 
-// What can be chosen here: "f32, bf16, int8, int4, nf4, w8a8".
+// What can be chosen here.
+template <class E>
+std::vector<std::string> choice_list() {
+  std::vector<std::string> out;
+  for (const auto& choice : choices_of(E{})) {
+    if (runs_here(choice.value)) out.emplace_back(choice.name);
+  }
+  return out;
+}
+
+// The same for messages: "f32, bf16, int8, int4, nf4, w8a8".
 template <class E>
 std::string choice_names() {
   std::string out;
-  for (const auto& choice : choices_of(E{})) {
-    if (!runs_here(choice.value)) continue;
-    if (!out.empty()) out += ", ";
-    out += choice.name;
-  }
+  for (const std::string& name : choice_list<E>()) out += (out.empty() ? "" : ", ") + name;
   return out;
 }
 

@@ -3,6 +3,7 @@
 #include <type_traits>
 
 #include "base/json.h"
+#include "base/units.h"
 #include "config/choices.h"
 
 namespace caption::config {
@@ -22,15 +23,38 @@ requires std::is_enum_v<E> std::string value_text(E value) {
   return std::string(choice_name(value));
 }
 
+// As it stands in a preset. Sizes and times get their units.
 template <class T>
-std::string limits_text(const T& /*value*/, const Range<T>& range) {
-  return " [" + value_text(range.min) + " to " + value_text(range.max) + "]";
+std::string preset_text(Means means, const T& value) {
+  if constexpr (std::is_same_v<T, std::int64_t>) {
+    if (means == Means::kBytes) return exact_bytes(value);
+  }
+  if constexpr (std::is_same_v<T, double>) {
+    if (means == Means::kSeconds) return exact_seconds(value);
+  }
+  return value_text(value);
 }
+
 template <class T>
-std::string limits_text(const T& /*value*/) {
-  if constexpr (std::is_enum_v<T>) return " {" + choice_names<T>() + "}";
-  if constexpr (std::is_same_v<T, bool>) return " {true, false}";
+std::string range_text(Means means, const Range<T>& range) {
+  return preset_text(means, range.min) + " to " + preset_text(means, range.max);
+}
+std::string range_text(Means /*means*/) { return {}; }
+
+template <class T>
+std::vector<std::string> choices_of_type(Means means) {
+  if (means == Means::kSampling) return {"arange", "linspace", "fps=F"};
+  if constexpr (std::is_enum_v<T>) return choice_list<T>();
+  if constexpr (std::is_same_v<T, bool>) return {"true", "false"};
   return {};
+}
+
+// " [1 to 4096]", " {true, false}", or nothing.
+std::string limits_text(const std::string& range, const std::vector<std::string>& choices) {
+  if (!range.empty()) return " [" + range + "]";
+  std::string out;
+  for (const std::string& choice : choices) out += (out.empty() ? "" : ", ") + choice;
+  return out.empty() ? out : " {" + out + "}";
 }
 
 bool is_model_part(std::string_view key) {
@@ -39,15 +63,21 @@ bool is_model_part(std::string_view key) {
 
 }  // namespace
 
-std::vector<FieldHelp> describe_fields() {
+std::vector<FieldHelp> describe_fields(const Preset& preset) {
   std::vector<FieldHelp> out;
-  const Preset preset;
   for_each_field(preset, [&](const Field& field, const auto& value, const auto&... range) {
+    using Value = std::remove_cvref_t<decltype(value)>;
+    std::string text = preset_text(field.means, value);
+    if (text == "[]") text.clear();
     out.push_back({.key = field.key,
                    .flag = field.flag,
-                   .help = field.help + limits_text(value, range...),
-                   .value = value_text(value),
-                   .is_text = std::is_same_v<decltype(value), const std::string&>});
+                   .help = field.help,
+                   .details = field.details,
+                   .means = field.means,
+                   .value = std::move(text),
+                   .range = range_text(field.means, range...),
+                   .choices = choices_of_type<Value>(field.means),
+                   .is_number = sizeof...(range) > 0});
   });
   return out;
 }
@@ -64,10 +94,11 @@ std::string to_yaml(const Preset& preset, const std::set<std::string>& from_mode
       out += section + ":\n";
     }
     // A JSON string is a YAML string.
-    std::string text = value_text(value);
-    if (std::is_same_v<decltype(value), const std::string&>) text = json_quote(text);
+    using Value = std::remove_cvref_t<decltype(value)>;
+    std::string text = preset_text(field.means, value);
+    if (std::is_same_v<Value, std::string>) text = json_quote(text);
     out += "  " + std::string(key.substr(section.size() + 1)) + ": " + text + "  # " + field.help +
-           limits_text(value, range...) +
+           limits_text(range_text(field.means, range...), choices_of_type<Value>(field.means)) +
            (from_model.contains(field.key) ? ", from the model's generation_config.json" : "") +
            "\n";
   });

@@ -22,16 +22,35 @@ enum class Affects {
   kNothing,  // speed, memory and limits only; or a path, for which the content of its files stands
 };
 
+// What a value stands for, where its type does not tell.
+enum class Means {
+  kItself,
+  kBytes,    // an integer; also written as a size: 4GiB (base/units.h)
+  kSeconds,  // a number; also written as a time: 1h30m
+  kFile,
+  kFolder,
+  kModel,     // a folder, or a name in the Hugging Face cache
+  kSampling,  // arange, linspace or fps=F, F frames per second
+};
+
 struct Field {
   const char* key;   // "section.name"
   const char* flag;  // "--name"; empty: only in presets
   Affects affects;
-  const char* help;  // one sentence, units included
+  const char* help;  // one short line
+  Means means;
+  const char* details;  // sentences for the manual, where the line does not say all
 
   // A constructor rather than an aggregate: a declaration without `affects` does not compile.
   constexpr Field(const char* the_key, const char* the_flag, Affects what_it_affects,
-                  const char* the_help)
-      : key(the_key), flag(the_flag), affects(what_it_affects), help(the_help) {}
+                  const char* the_help, Means what_it_means = Means::kItself,
+                  const char* the_details = "")
+      : key(the_key),
+        flag(the_flag),
+        affects(what_it_affects),
+        help(the_help),
+        means(what_it_means),
+        details(the_details) {}
 };
 
 template <class T>
@@ -57,17 +76,19 @@ void for_each_field(P& preset, Visit&& visit) {
               "where the model runs; auto looks at the machine"},
         device.type);
   visit(Field{"device.memory_utilization", "--memory-utilization", Affects::kNothing,
-              "share of the memory that weights and KV pages may take"},
+              "share of memory for weights and KV pages", Means::kItself,
+              "KV pages get what weights and activations leave of it."},
         device.memory_utilization, Real{0.05, 0.98});
   visit(Field{"device.threads", "--threads", Affects::kNothing,
-              "CPU threads; 0: all that this process may use"},
+              "CPU threads; 0: all that are usable"},
         device.threads, Int{0, 4096});
 
-  visit(Field{"model.path", "--model", Affects::kNothing,
-              "a model's folder, or its name in the Hugging Face cache"},
+  visit(Field{"model.path", "--model", Affects::kNothing, "a model's folder, or Hugging Face name",
+              Means::kModel,
+              "A name is looked for in the local Hugging Face cache; nothing is downloaded."},
         model.path);
   visit(Field{"model.vision", "", Affects::kNothing,
-              "composed model: folder of the CLIP vision tower"},
+              "composed model: folder of the CLIP vision tower", Means::kModel},
         model.vision);
   visit(Field{"model.vision_feature_layer", "", Affects::kPages,
               "composed model: hidden layer taken, -1 is the last"},
@@ -76,11 +97,13 @@ void for_each_field(P& preset, Visit&& visit) {
               "composed model: stride of average pooling, 1 is none"},
         model.pooling, Int{1, 16});
   visit(Field{"model.projector", "", Affects::kNothing,
-              "composed model: safetensors, linear or linear-gelu-linear"},
+              "composed model: safetensors, linear or linear-gelu-linear", Means::kFile},
         model.projector);
-  visit(Field{"model.llm", "", Affects::kNothing, "composed model: folder of the language model"},
+  visit(Field{"model.llm", "", Affects::kNothing, "composed model: folder of the language model",
+              Means::kModel},
         model.llm);
-  visit(Field{"model.adapter", "", Affects::kNothing, "composed model: folder of a PEFT LoRA"},
+  visit(Field{"model.adapter", "", Affects::kNothing, "composed model: folder of a PEFT LoRA",
+              Means::kFolder},
         model.adapter);
   visit(Field{"model.prompt", "", Affects::kTokens,
               "composed model: template with {video} and {prompt}"},
@@ -90,8 +113,8 @@ void for_each_field(P& preset, Visit&& visit) {
         quantization.weights);
   visit(Field{"quantization.double_quant", "", Affects::kPages, "nf4: quantise the scales too"},
         quantization.double_quant);
-  visit(Field{"quantization.kv_cache", "--kv-dtype", Affects::kPages,
-              "how KV pages are held; auto follows weights"},
+  visit(Field{"quantization.kv_cache", "--kv-dtype", Affects::kPages, "how KV pages are held",
+              Means::kItself, "auto follows the weights: f32 for f32, else bf16."},
         quantization.kv_cache);
 
   visit(Field{"engine.batching", "--batching", Affects::kNothing, "how requests share steps"},
@@ -107,28 +130,33 @@ void for_each_field(P& preset, Visit&& visit) {
   visit(Field{"engine.prefix_cache", "--prefix-cache", Affects::kNothing,
               "reuse KV pages of equal prefixes"},
         engine.prefix_cache);
-  visit(Field{"engine.attention", "--attention", Affects::kTokens,
-              "what decoding attends to: everything, or less at a price in quality (see bench)"},
+  visit(Field{"engine.attention", "--attention", Affects::kTokens, "attends to", Means::kItself,
+              "topk-merge and squeezed read less than everything and cost quality; bench --price "
+              "attention says how much."},
         engine.attention);
   visit(Field{"engine.attention_keep_tokens", "--attention-keep-tokens", Affects::kTokens,
-              "topk-merge: prompt tokens that stay; the others become 32 means"},
+              "topk-merge: prompt tokens that stay", Means::kItself, "The others become 32 means."},
         engine.attention_keep_tokens, Int{32, 1 << 20});
   visit(Field{"engine.attention_threshold", "--attention-threshold", Affects::kTokens,
-              "squeezed: share of attention below which a cluster of vision tokens is passed over"},
+              "squeezed: least attention of a cluster", Means::kItself,
+              "A cluster of vision tokens with a smaller share of attention is passed over."},
         engine.attention_threshold, Real{0.0, 1.0});
   visit(Field{"engine.kv_cache_bytes", "--kv-cache-bytes", Affects::kNothing,
-              "memory for KV pages in bytes; 0: what max_num_seqs clips need, within "
-              "memory_utilization"},
+              "memory for KV pages; 0: as much as is used", Means::kBytes,
+              "0 is what --max-num-seqs clips need, within --memory-utilization."},
         engine.kv_cache_bytes, Int{0, std::int64_t{1} << 50});
   visit(Field{"engine.kv_cache_dir", "--kv-cache-dir", Affects::kNothing,
-              "folder where vision tokens and KV pages are kept for later runs; empty: none"},
+              "keeps vision tokens and KV pages for later runs", Means::kFolder,
+              "Without a folder nothing is kept."},
         engine.kv_cache_dir);
   visit(Field{"engine.kv_cache_dir_bytes", "--kv-cache-dir-bytes", Affects::kNothing,
-              "most bytes of each of the two kinds in kv_cache_dir; the oldest go first"},
+              "most bytes of each kind in kv_cache_dir", Means::kBytes,
+              "Vision tokens and KV pages have so much each; what was not used for longest goes "
+              "first."},
         engine.kv_cache_dir_bytes, Int{1 << 20, std::int64_t{1} << 50});
 
   visit(Field{"speculative.draft_model", "", Affects::kTokens,
-              "a small model that drafts tokens; empty: none"},
+              "a small model that drafts tokens; empty: none", Means::kModel},
         speculative.draft_model);
   visit(Field{"speculative.num_draft_tokens", "", Affects::kTokens, "tokens drafted at a time"},
         speculative.num_draft_tokens, Int{1, 32});
@@ -137,7 +165,7 @@ void for_each_field(P& preset, Visit&& visit) {
         speculative.adaptive);
 
   visit(Field{"generation.prompt", "--prompt", Affects::kTokens,
-              "what the model is asked; empty: its own default"},
+              "what the model is asked; empty: its own"},
         generation.prompt);
   visit(Field{"generation.max_new_tokens", "--max-new-tokens", Affects::kTokens,
               "longest caption in tokens"},
@@ -155,54 +183,61 @@ void for_each_field(P& preset, Visit&& visit) {
       Field{"generation.top_k", "--top-k", Affects::kTokens, "sample from so many tokens; 0: all"},
       generation.top_k, Int{0, 1 << 20});
   visit(Field{"generation.repetition_penalty", "--repetition-penalty", Affects::kTokens,
-              "divides logits of tokens seen before; 1: off"},
+              "divides logits of tokens seen; 1: off"},
         generation.repetition_penalty, Real{0.01, 10.0});
   visit(Field{"generation.no_repeat_ngram_size", "--no-repeat-ngram-size", Affects::kTokens,
-              "n-grams of tokens that may not come twice; 0: off"},
+              "n-grams that may not come twice; 0: off"},
         generation.no_repeat_ngram_size, Int{0, 1024});
   visit(Field{"generation.num_beams", "--num-beams", Affects::kTokens, "beam search; 1: none"},
         generation.num_beams, Int{1, 64});
   visit(Field{"generation.length_penalty", "--length-penalty", Affects::kTokens,
-              "beam search: above 0 favours long captions, below short ones"},
+              "beams: above 0 favours long captions", Means::kItself, "Below 0 short ones."},
         generation.length_penalty, Real{-10.0, 10.0});
   visit(Field{"generation.early_stopping", "--early-stopping", Affects::kTokens,
-              "beam search: stop as soon as num_beams have ended; never: look as far as can be"},
+              "beams: stop early", Means::kItself,
+              "As transformers has it. true: as soon as --num-beams have ended; never: look as far "
+              "as can be."},
         generation.early_stopping);
-  visit(Field{"generation.stop", "--stop", Affects::kTokens,
-              "text that ends a caption and is no part of it: one, or a list"},
+  visit(Field{"generation.stop", "--stop", Affects::kTokens, "text that ends a caption, left out"},
         generation.stop);
-  visit(Field{"generation.num_logprobs", "--logprobs", Affects::kTokens,
-              "records hold each token's log-probability and those of so many others; -1: none"},
-        generation.num_logprobs, Int{-1, 100});
+  visit(
+      Field{"generation.num_logprobs", "--logprobs", Affects::kTokens,
+            "log-probabilities of so many tokens; -1: none", Means::kItself,
+            "Records hold the log-probability of each token, and those of so many likeliest ones."},
+      generation.num_logprobs, Int{-1, 100});
   visit(Field{"generation.seed", "--seed", Affects::kTokens,
-              "of sampling; the same seed gives the same captions"},
+              "the same seed samples the same captions"},
         generation.seed, Int{0, std::numeric_limits<std::int64_t>::max()});
 
   visit(Field{"video.num_frames", "--frames", Affects::kPixels, "frames taken from each clip"},
         video.num_frames, Int{1, 4096});
-  visit(Field{"video.sampling", "--sampling", Affects::kPixels,
-              "which frames: arange, linspace or fps=F"},
+  visit(Field{"video.sampling", "--sampling", Affects::kPixels, "which frames", Means::kSampling,
+              "fps=F takes F frames of each second."},
         video.sampling);
   visit(Field{"video.max_pixels", "--max-pixels", Affects::kNothing,
-              "largest frame in pixels; larger clips fail"},
+              "pixels of a frame; larger clips fail"},
         video.max_pixels, Int{1, std::int64_t{1} << 31});
   visit(Field{"video.decode_timeout_s", "--decode-timeout-s", Affects::kNothing,
-              "longest time to read one clip in seconds"},
+              "longest time to read one clip", Means::kSeconds},
         video.decode_timeout_s, Real{0.001, 86400.0});
-  visit(Field{"video.color_matrix", "--color-matrix", Affects::kPixels,
-              "matrix of videos that name none; auto: bt601, as ffmpeg, PyAV and OpenCV take them"},
+  visit(Field{"video.color_matrix", "--color-matrix", Affects::kPixels, "if a video names none",
+              Means::kItself, "auto is bt601 at every size, as ffmpeg, PyAV and OpenCV take it."},
         video.color_matrix);
 }
 
-// What a flag's --help shows.
+// What is said of an option in --help, in completions and in the manual.
 struct FieldHelp {
   std::string key;
   std::string flag;
-  std::string help;   // with the range or the choices
-  std::string value;  // the default
-  bool is_text = false;
+  std::string help;
+  std::string details;  // for the manual; may be empty
+  Means means = Means::kItself;
+  std::string value;                 // as in `preset`, written as in a preset; "" for an empty text
+  std::string range;                 // "1 to 4096", "1MiB to 1PiB"; empty: none
+  std::vector<std::string> choices;  // of an enumeration: what this build can do
+  bool is_number = false;
 };
-std::vector<FieldHelp> describe_fields();
+std::vector<FieldHelp> describe_fields(const Preset& preset = {});
 
 // Every option with its value as text ("generation.seed", "20"), in the order of the table.
 struct FieldValue {

@@ -7,6 +7,8 @@
 #include <system_error>
 
 #include "base/mapped_file.h"
+#include "base/nearest.h"
+#include "base/units.h"
 #include "config/resources.h"
 
 namespace caption::config {
@@ -55,18 +57,19 @@ std::vector<fs::path> preset_folders() {
 fs::path find_preset(std::string_view name_or_path) {
   const std::vector<PresetFile> presets = list_presets();
   std::string names;
+  std::vector<std::string> known;
   for (const PresetFile& preset : presets) {
     if (preset.name == name_or_path) return preset.path;
     names += (names.empty() ? "" : ", ") + std::string(preset.name);
+    known.push_back(preset.name);
   }
   const bool looks_like_path = name_or_path.find('/') != std::string_view::npos ||
                                name_or_path.ends_with(kSuffix) || name_or_path.ends_with(".yml");
   if (looks_like_path || fs::exists(name_or_path)) return fs::path(name_or_path);
   throw Error(ErrorCode::kBadPreset, "no preset is named \"" + std::string(name_or_path) +
-                                         "\" and no such file is there; presets: " + names);
+                                         "\" and no such file is there; presets: " + names +
+                                         did_you_mean(name_or_path, known));
 }
-
-std::string gib(std::int64_t bytes) { return std::to_string(bytes >> 30) + " GiB"; }
 
 }  // namespace
 
@@ -119,9 +122,10 @@ LoadedPreset load_preset(std::string_view name_or_path, const Machine& machine,
   preset.name = chosen;
   std::string why = "this build has no CUDA kernels";
   if (has_cuda_kernels) {
-    why = machine.cuda_devices.empty() ? machine.cuda_status
-                                       : machine.cuda_devices.front().name + " with " +
-                                             gib(machine.cuda_devices.front().memory_bytes);
+    why = machine.cuda_devices.empty()
+              ? machine.cuda_status
+              : machine.cuda_devices.front().name + " with " +
+                    format_bytes(machine.cuda_devices.front().memory_bytes);
   }
   return {.preset = std::move(preset),
           .path = chosen_path,

@@ -5,6 +5,8 @@
 #include <type_traits>
 
 #include "base/json.h"
+#include "base/nearest.h"
+#include "base/units.h"
 #include "config/choices.h"
 #include "config/fields.h"
 #include "config/internal/yaml_values.h"
@@ -21,12 +23,13 @@ std::string excerpt(std::string_view text) {
   return json_quote(text.substr(0, kMaxQuotedBytes)) + (text.size() > kMaxQuotedBytes ? "..." : "");
 }
 
+// As in messages and in `presets --show`: sizes and times with their units.
 template <class T>
-std::string number_text(T value) {
+std::string number_text(Means means, T value) {
   if constexpr (std::is_same_v<T, double>) {
-    return json_number(value);
+    return means == Means::kSeconds ? exact_seconds(value) : json_number(value);
   } else {
-    return std::to_string(value);
+    return means == Means::kBytes ? exact_bytes(value) : std::to_string(value);
   }
 }
 
@@ -69,30 +72,75 @@ std::string assign(const Scalar& scalar, bool& value) {
   return {};
 }
 
+enum class Reading { kNumber, kTooLarge, kNoNumber };
+
+// A plain number of either type; the whole text.
 template <class T>
-std::string assign(const Scalar& scalar, T& value, const Range<T>& range) {
-  constexpr const char* kKind = std::is_same_v<T, double> ? "a number" : "an integer";
-  const char* end = scalar.text.data() + scalar.text.size();
-  T parsed{};
-  const auto [stop, error] = std::from_chars(scalar.text.data(), end, parsed);
-  const bool is_overflow = error == std::errc::result_out_of_range && stop == end;
-  if (scalar.is_string || stop != end || (error != std::errc() && !is_overflow)) {
-    return std::string("expected ") + kKind + ", found " + excerpt(scalar.text);
-  }
-  if (is_overflow || !(parsed >= range.min && parsed <= range.max)) {  // NaN is in no range
-    return "expected " + number_text(range.min) + " to " + number_text(range.max) + ", found " +
+Reading read_number(std::string_view text, T& value) {
+  const char* end = text.data() + text.size();
+  const auto [stop, error] = std::from_chars(text.data(), end, value);
+  if (stop != end) return Reading::kNoNumber;
+  if (error == std::errc::result_out_of_range) return Reading::kTooLarge;
+  return error == std::errc() ? Reading::kNumber : Reading::kNoNumber;
+}
+
+// The same, or a size or a time with its unit.
+Reading read_value(Means means, std::string_view text, std::int64_t& value) {
+  const Reading plain = read_number(text, value);
+  if (means != Means::kBytes || plain != Reading::kNoNumber) return plain;
+  const std::optional<std::int64_t> bytes = parse_bytes(text);
+  if (bytes.has_value()) value = *bytes;
+  return bytes.has_value() ? Reading::kNumber : Reading::kNoNumber;
+}
+Reading read_value(Means means, std::string_view text, double& value) {
+  const Reading plain = read_number(text, value);
+  if (means != Means::kSeconds || plain != Reading::kNoNumber) return plain;
+  const std::optional<double> seconds = parse_seconds(text);
+  if (seconds.has_value()) value = *seconds;
+  return seconds.has_value() ? Reading::kNumber : Reading::kNoNumber;
+}
+
+template <class T>
+std::string_view what_is_expected(Means means) {
+  if (means == Means::kBytes) return kSizeExample;
+  if (means == Means::kSeconds) return kTimeExample;
+  return std::is_same_v<T, double> ? "a number" : "an integer";
+}
+
+template <class T>
+std::string assign(const Scalar& scalar, Means means, T& value, const Range<T>& range) {
+  T read{};
+  // A size or a time may be quoted, as other texts may.
+  const bool is_text = scalar.is_string && means != Means::kBytes && means != Means::kSeconds;
+  const Reading reading = is_text ? Reading::kNoNumber : read_value(means, scalar.text, read);
+  if (reading == Reading::kNoNumber) {
+    return "expected " + std::string(what_is_expected<T>(means)) + ", found " +
            excerpt(scalar.text);
   }
-  value = parsed;
+  // NaN is in no range.
+  if (reading == Reading::kTooLarge || !(read >= range.min && read <= range.max)) {
+    return "expected " + number_text(means, range.min) + " to " + number_text(means, range.max) +
+           ", found " + excerpt(scalar.text);
+  }
+  value = read;
   return {};
 }
 
 template <class E>
 requires std::is_enum_v<E> std::string assign(const Scalar& scalar, E& value) {
   const std::optional<E> choice = find_choice<E>(scalar.text);
-  if (!choice) return "expected one of " + choice_names<E>() + ", found " + excerpt(scalar.text);
+  if (!choice) {
+    return "expected one of " + choice_names<E>() + ", found " + excerpt(scalar.text) +
+           did_you_mean(scalar.text, choice_list<E>());
+  }
   value = *choice;
   return {};
+}
+
+// Values whose type says all.
+template <class T>
+std::string assign(const Scalar& scalar, Means /*means*/, T& value) {
+  return assign(scalar, value);
 }
 
 std::string check_sampling(const std::string& text) {
@@ -116,7 +164,7 @@ SetResult set_field(Preset& preset, std::string_view key, const Scalar& scalar,
     constexpr bool kIsList =
         std::is_same_v<std::remove_reference_t<decltype(value)>, std::vector<std::string>>;
     problem = scalar.list != nullptr && !kIsList ? "expected one value, found a list"
-                                                 : assign(scalar, value, range...);
+                                                 : assign(scalar, field.means, value, range...);
   });
   if (problem.empty() && key == "video.sampling")
     problem = check_sampling(std::string(scalar.text));
@@ -136,28 +184,40 @@ bool is_section(std::string_view name) {
   return found;
 }
 
-std::string keys_of(std::string_view section) {
-  std::string out;
+std::vector<std::string> keys_of(std::string_view section) {
+  std::vector<std::string> out;
   Preset preset;
   for_each_field(preset, [&](const Field& field, const auto&, const auto&...) {
     if (section_of(field.key) != section) return;
-    if (!out.empty()) out += ", ";
-    out += std::string_view(field.key).substr(section.size() + 1);
+    out.emplace_back(std::string_view(field.key).substr(section.size() + 1));
   });
   return out;
 }
 
+std::string join(const std::vector<std::string>& names) {
+  std::string out;
+  for (const std::string& name : names) out += (out.empty() ? "" : ", ") + name;
+  return out;
+}
+
+std::string describe_unknown_key(std::string_view key) {
+  const std::string_view section = section_of(key);
+  if (!is_section(section)) {
+    const std::vector<std::string> sections = {
+        "device", "model", "quantization", "engine", "speculative", "generation", "video"};
+    return "unknown section " + excerpt(section) + "; there are " + join(sections) +
+           did_you_mean(section, sections);
+  }
+  const std::vector<std::string> keys = keys_of(section);
+  if (section.size() == key.size()) {
+    return excerpt(section) + " is a section; it takes the keys " + join(keys);
+  }
+  return "unknown key " + excerpt(key) + "; the section has " + join(keys) +
+         did_you_mean(key.substr(section.size() + 1), keys);
+}
+
 [[noreturn]] void throw_unknown_key(std::string_view name, const YamlValue& value) {
-  const std::string_view section = section_of(value.key);
-  const bool is_known = is_section(section);
-  const std::string message =
-      is_known && section.size() == value.key.size()
-          ? excerpt(section) + " is a section; it takes the keys " + keys_of(section)
-      : is_known ? "unknown key " + excerpt(value.key) + "; the section has " + keys_of(section)
-                 : "unknown section " + excerpt(section) +
-                       "; there are device, model, quantization, engine, speculative, generation, "
-                       "video";
-  throw_at(name, value.key_line, value.key_column, message);
+  throw_at(name, value.key_line, value.key_column, describe_unknown_key(value.key));
 }
 
 // `model` is a path, or a map of parts.

@@ -4,6 +4,8 @@
 #include <limits>
 
 #include "base/counted.h"
+#include "base/json.h"
+#include "base/units.h"
 #include "config/choices.h"
 #include "config/identity.h"
 #include "config/resources.h"
@@ -201,12 +203,11 @@ std::int64_t plan_kv_cache_bytes(const Preset& preset, const model::DecoderSpec&
       static_cast<double>(held_bytes);
   if (allowed_bytes <= 0) {
     throw Error(ErrorCode::kOutOfMemory,
-                "weights and activations of " + std::to_string(held_bytes) +
-                    " bytes leave no room for KV pages "
-                    "in memory_utilization " +
-                    std::to_string(preset.device.memory_utilization) + " of " +
-                    std::to_string(machine_memory_bytes) +
-                    " bytes; use a smaller model or a higher --memory-utilization");
+                "weights and activations of " + format_bytes(held_bytes) +
+                    " leave no room for KV pages in memory_utilization " +
+                    json_number(preset.device.memory_utilization) + " of " +
+                    format_bytes(machine_memory_bytes) +
+                    "; use a smaller model or a higher --memory-utilization");
   }
   return static_cast<std::int64_t>(std::min(need_bytes, allowed_bytes));
 }

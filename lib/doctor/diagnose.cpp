@@ -1,29 +1,17 @@
 #include "doctor/diagnose.h"
 
 #include <algorithm>
-#include <cstdio>
 #include <limits>
 #include <span>
 #include <string_view>
+
+#include "base/counted.h"
+#include "base/units.h"
 
 namespace caption::doctor {
 namespace {
 
 constexpr std::int64_t kGigabyte = 1'000'000'000;
-
-std::string bytes_text(std::int64_t bytes) {
-  char text[32] = {};
-  if (bytes < kGigabyte) {
-    std::snprintf(text, sizeof text, "%.0f MB", static_cast<double>(bytes) / 1e6);
-  } else {
-    std::snprintf(text, sizeof text, "%.1f GB", static_cast<double>(bytes) / 1e9);
-  }
-  return text;
-}
-
-std::string counted(std::int64_t count, const std::string& noun) {
-  return std::to_string(count) + " " + noun + (count == 1 ? "" : "s");
-}
 
 template <class Names>
 std::string join(const Names& names, std::string_view separator = ", ") {
@@ -83,11 +71,11 @@ Finding examine_tier(const Facts& facts) {
 Finding examine_memory(const Facts& facts) {
   Finding finding{.name = "memory",
                   .state = State::kOk,
-                  .text = bytes_text(facts.machine.memory_bytes),
+                  .text = format_bytes(facts.machine.memory_bytes),
                   .remedy = {}};
   const std::int64_t available = std::min(facts.available_memory_bytes, facts.machine.memory_bytes);
   if (available <= 0) return finding;
-  finding.text += ", " + bytes_text(available) + " of it available";
+  finding.text += ", " + format_bytes(available) + " of it available";
   if (available < kGigabyte) {
     finding.state = State::kNote;
     finding.remedy = "end other programs, or lower --threads and --max-num-seqs";
@@ -102,8 +90,8 @@ Finding examine_gpu(const Facts& facts) {
   if (facts.has_cuda_kernels && !facts.machine.cuda_devices.empty()) {
     finding.state = State::kOk;
     for (const CudaDevice& device : facts.machine.cuda_devices) {
-      finding.text +=
-          (finding.text.empty() ? "" : "; ") + device.name + ", " + bytes_text(device.memory_bytes);
+      finding.text += (finding.text.empty() ? "" : "; ") + device.name + ", " +
+                      format_bytes(device.memory_bytes);
     }
     return finding;
   }
@@ -135,9 +123,9 @@ bool fits(const PresetFacts& preset) {
 
 std::string memory_need(const PresetFacts& preset) {
   if (preset.needed_bytes == 0) return {};
-  std::string text = "weights and activations take " + bytes_text(preset.needed_bytes);
+  std::string text = "weights and activations take " + format_bytes(preset.needed_bytes);
   if (preset.usable_bytes > 0) {
-    text += " of the " + bytes_text(preset.usable_bytes) + " that may be used";
+    text += " of the " + format_bytes(preset.usable_bytes) + " that may be used";
   }
   return text;
 }
@@ -246,7 +234,7 @@ Finding examine_cache(const FolderFacts& cache) {
 
 Finding examine_disk(const FolderFacts& folder) {
   Finding finding{.name = "disk", .state = State::kOk, .text = {}, .remedy = {}};
-  finding.text = bytes_text(folder.free_bytes) + " free in " + folder.path.string();
+  finding.text = format_bytes(folder.free_bytes) + " free in " + folder.path.string();
   if (!folder.is_usable) {
     finding.state = State::kNote;
     finding.text = folder.path.string() + " cannot be written";

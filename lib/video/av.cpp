@@ -38,4 +38,14 @@ std::string library_versions() {
   return text("libavcodec", avcodec_version()) + " " + text("libswscale", swscale_version());
 }
 
+std::string linked_libraries() {
+  const auto text = [](const char* name, unsigned version) {
+    return std::string(name) + " " + std::to_string(AV_VERSION_MAJOR(version)) + "." +
+           std::to_string(AV_VERSION_MINOR(version)) + "." +
+           std::to_string(AV_VERSION_MICRO(version));
+  };
+  return text("libavformat", avformat_version()) + ", " + text("libavcodec", avcodec_version()) +
+         ", " + text("libavutil", avutil_version()) + ", " + text("libswscale", swscale_version());
+}
+
 }  // namespace caption::video

@@ -112,5 +112,7 @@ Probe probe(const std::filesystem::path& path);
 
 // The libraries that decide pixels, with their versions: "libavcodec 59.37 libswscale 6.7".
 std::string library_versions();
+// All of FFmpeg that is loaded: "libavformat 59.27.100, libavcodec 59.37.100, ...".
+std::string linked_libraries();
 
 }  // namespace caption::video

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstdio>
 #include <opencv2/core.hpp>
+#include <opencv2/core/utility.hpp>
 #include <opencv2/imgproc.hpp>
 #include <string>
 #include <vector>
@@ -85,5 +86,7 @@ video::Frame contact_sheet(std::span<const video::Frame> frames, int cell_width_
                 std::string("contact sheet: OpenCV: ") + error.err);
   }
 }
+
+std::string opencv_version() { return cv::getVersionString(); }
 
 }  // namespace caption::vision

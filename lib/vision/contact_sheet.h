@@ -2,6 +2,7 @@
 #pragma once
 
 #include <span>
+#include <string>
 
 #include "video/clip.h"
 
@@ -11,5 +12,8 @@ namespace caption::vision {
 // its presentation time written on it ("1.25 s") where it is wide enough; black where rows are
 // uneven. Throws Error(kInternal) without frames.
 video::Frame contact_sheet(std::span<const video::Frame> frames, int cell_width_px = 240);
+
+// Of the OpenCV that is loaded: "4.6.0".
+std::string opencv_version();
 
 }  // namespace caption::vision

@@ -143,9 +143,9 @@ TEST_SUITE("app/bad_input") {
       const char* message;
     };
     const Case cases[] = {
-        {{}, 2, "subcommand"},
-        {{"caption"}, 2, "caption"},
-        {{"run"}, 2, "videos"},
+        {{}, 2, "a command is missing"},
+        {{"caption"}, 2, "no command \"caption\""},
+        {{"run"}, 2, "VIDEOS is missing"},
         {{"run", video, "--no-such-flag"}, 2, "--no-such-flag"},
         {{"run", video, "--temperature", "nan"}, 2, "--temperature: expected 0 to 10"},
         {{"run", video, "--frames", "0"}, 2, "--frames: expected 1 to 4096"},

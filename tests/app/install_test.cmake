@@ -40,6 +40,20 @@ if(NOT SANITIZERS)
   endforeach()
 endif()
 
+# The manual and the completions stand where man(1) and the shells look for them.
+foreach(file ${MANDIR}/man1/caption-cli.1 ${MANDIR}/man1/caption-cli-run.1
+    ${DATADIR}/bash-completion/completions/caption-cli ${DATADIR}/zsh/site-functions/_caption-cli
+    ${DATADIR}/fish/vendor_completions.d/caption-cli.fish)
+  if(NOT EXISTS ${moved}/${file})
+    message(FATAL_ERROR "${file} is not installed")
+  endif()
+endforeach()
+expect(0 completion bash)
+file(READ ${moved}/${DATADIR}/bash-completion/completions/caption-cli installed_text)
+if(NOT installed_text STREQUAL output)
+  message(FATAL_ERROR "the installed completions are not those that the program prints")
+endif()
+
 # The preset's first line is its summary.
 file(READ ${resources}/presets/cpu.yaml preset)
 file(WRITE ${resources}/presets/cpu.yaml "# The preset of the moved prefix.\n${preset}")

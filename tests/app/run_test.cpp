@@ -54,7 +54,7 @@ TEST_SUITE("app/run") {
     CHECK(captions_of(plain.out) == captions);
     const Finished unknown = run_cli({"run", videos, "--cpu-tier", "sse9"});
     CHECK(unknown.exit_code == 2);
-    CHECK(unknown.err.find("use reference, avx2") != std::string::npos);
+    CHECK(unknown.err.find("one of reference, avx2") != std::string::npos);
   }
 
   TEST_CASE("with quantised weights, too, a caption is what it is alone") {

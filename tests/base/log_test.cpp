@@ -40,6 +40,46 @@ TEST_SUITE("base/log") {
     CHECK(stderr_of([&] { log_info("run", long_text); }) == "run: " + long_text + "\n");
   }
 
+  TEST_CASE("levels below the one that is set are dropped") {
+    const auto at_level = [](LogLevel level) {
+      return stderr_of([&] {
+        set_log_level(level);
+        log_debug("run", "times");
+        log_detail("run", "clip");
+        log_info("run", "end");
+        set_log_level(LogLevel::kInfo);
+      });
+    };
+    CHECK(at_level(LogLevel::kInfo) == "run: end\n");
+    CHECK(at_level(LogLevel::kDetail) == "run: clip\nrun: end\n");
+    CHECK(at_level(LogLevel::kDebug) == "debug: run: times\nrun: clip\nrun: end\n");
+  }
+
+  TEST_CASE("the words that warn are coloured where that is wished") {
+    const std::string text = stderr_of([] {
+      set_log_colour(true);
+      log_info("run", "2 clips");
+      log_warning("cache", "is full");
+      log(LogLevel::kError, "cli", "no");
+      set_log_colour(false);
+      log_warning("cache", "is full");
+    });
+    CHECK(text ==
+          "run: 2 clips\n\033[33mwarning:\033[0m cache: is full\n"
+          "\033[31merror:\033[0m cli: no\nwarning: cache: is full\n");
+  }
+
+  TEST_CASE("colours are for terminals that know them and users who have not refused them") {
+    CHECK(wants_colour(true, "xterm-256color", nullptr));
+    CHECK(wants_colour(true, "xterm", ""));
+    CHECK_FALSE(wants_colour(false, "xterm", nullptr));
+    CHECK_FALSE(wants_colour(true, "dumb", nullptr));
+    CHECK_FALSE(wants_colour(true, "", nullptr));
+    CHECK_FALSE(wants_colour(true, nullptr, nullptr));
+    CHECK_FALSE(wants_colour(true, "xterm", "1"));
+    CHECK_FALSE(wants_colour(true, "xterm", "0"));
+  }
+
   TEST_CASE("lines come above the status line, which stays the last") {
     const std::string text = stderr_of([] {
       set_status_line("1 of 2");

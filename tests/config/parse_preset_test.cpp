@@ -61,6 +61,24 @@ TEST_SUITE("config/parse_preset") {
     constexpr Case kCases[] = {
         {"engin:\n  max_num_seqs: 4\n", "p.yaml:1:1: unknown section \"engin\""},
         {"engine:\n  max_seqs: 4\n", "p.yaml:2:3: unknown key \"engine.max_seqs\""},
+        {"engine:\n  kv_cache_bytes: 4X\n",
+         "p.yaml:2:19: engine.kv_cache_bytes: expected a size such as 4GiB, 800M or 4096 (bytes), "
+         "found \"4X\""},
+        {"engine:\n  kv_cache_bytes: -1\n",
+         "p.yaml:2:19: engine.kv_cache_bytes: expected 0 to 1PiB, found \"-1\""},
+        {"engine:\n  kv_cache_bytes: 2048TiB\n",
+         "p.yaml:2:19: engine.kv_cache_bytes: expected 0 to 1PiB, found \"2048TiB\""},
+        {"engine:\n  kv_cache_dir_bytes: 1K\n",
+         "p.yaml:2:23: engine.kv_cache_dir_bytes: expected 1MiB to 1PiB, found \"1K\""},
+        {"video:\n  decode_timeout_s: 5x\n",
+         "p.yaml:2:21: video.decode_timeout_s: expected a time such as 90s, 5m, 1h30m or 90 "
+         "(seconds), found \"5x\""},
+        {"video:\n  decode_timeout_s: 2d\n",
+         "p.yaml:2:21: video.decode_timeout_s: expected 1ms to 1d, found \"2d\""},
+        {"video:\n  decode_timeout_s: 0\n",
+         "p.yaml:2:21: video.decode_timeout_s: expected 1ms to 1d, found \"0\""},
+        {"engine:\n  max_num_seqs: 4K\n",
+         "p.yaml:2:17: engine.max_num_seqs: expected an integer, found \"4K\""},
         {"engine: 4\n", "p.yaml:1:1: \"engine\" is a section"},
         {"engine:\n  max_num_seqs: 4\n  max_num_seqs: 5\n",
          "p.yaml:3:3: key \"engine.max_num_seqs\" appears twice"},
@@ -136,6 +154,44 @@ TEST_SUITE("config/parse_preset") {
     CHECK(parse_preset(to_yaml(preset), preset.name) == preset);
   }
 
+  TEST_CASE("sizes and times have units, or are bytes and seconds") {
+    const auto parse = [](const std::string& size, const std::string& time) {
+      return parse_preset(
+          "engine: {kv_cache_bytes: " + size + "}\nvideo: {decode_timeout_s: " + time + "}\n",
+          "p.yaml");
+    };
+    struct Case {
+      const char* size;
+      std::int64_t bytes;
+      const char* time;
+      double seconds;
+    };
+    constexpr Case kCases[] = {{"4GiB", 4LL << 30, "90s", 90},
+                               {"\"1.5 G\"", 3LL << 29, "\"1h30m\"", 5400},
+                               {"4294967296", 4LL << 30, "1.5", 1.5},
+                               {"800MB", 800'000'000, "250ms", 0.25}};
+    for (const Case& c : kCases) {
+      CAPTURE(c.size);
+      const Preset preset = parse(c.size, c.time);
+      CHECK(preset.engine.kv_cache_bytes == c.bytes);
+      CHECK(preset.video.decode_timeout_s == c.seconds);
+      CHECK(parse_preset(to_yaml(preset), preset.name) == preset);
+    }
+    const std::string yaml = to_yaml(parse("4GiB", "90"));
+    CHECK(yaml.find("  kv_cache_bytes: 4GiB  # ") != std::string::npos);
+    CHECK(yaml.find(" [0 to 1PiB]\n") != std::string::npos);
+    CHECK(yaml.find("  decode_timeout_s: 1m30s  # ") != std::string::npos);
+    CHECK(yaml.find(" [1ms to 1d]\n") != std::string::npos);
+  }
+
+  TEST_CASE("a name that is nearly right is answered with the right one") {
+    CHECK(refusal("engine: {max_seqs: 4}").ends_with("; did you mean max_num_seqs?"));
+    CHECK(refusal("engin: {max_num_seqs: 4}").ends_with("; did you mean engine?"));
+    CHECK(refusal("quantization: {weights: int88}").ends_with("; did you mean int8?"));
+    CHECK(flag_refusal("quantization.weights", "bf61").ends_with("; did you mean bf16?"));
+    CHECK(refusal("engine: {zzz: 4}").find("did you mean") == std::string::npos);
+  }
+
   TEST_CASE("nesting without end and files without end are refused") {
     CHECK(refusal(std::string(20000, '[')).starts_with("p.yaml:1:"));
     CHECK(refusal(std::string(20000, '{')).starts_with("p.yaml:1:"));
@@ -166,6 +222,10 @@ TEST_SUITE("config/parse_preset") {
     CHECK(flag_refusal("generation.temperature", "nan").starts_with("--flag: expected"));
     CHECK(flag_refusal("generation.temperature", "").starts_with("--flag: expected a number"));
     CHECK(flag_refusal("video.num_frames", "0").starts_with("--flag: expected 1 to 4096"));
+    CHECK(flag_refusal("engine.kv_cache_bytes", "4GiB") == "");
+    CHECK(flag_refusal("engine.kv_cache_bytes", "4 gigs").starts_with("--flag: expected a size"));
+    CHECK(flag_refusal("video.decode_timeout_s", "5m") == "");
+    CHECK(flag_refusal("video.decode_timeout_s", "-5").starts_with("--flag: expected 1ms to 1d"));
     CHECK(flag_refusal("video.sampling", "fps=0").starts_with("--flag: "));
     CHECK(flag_refusal("video.color_matrix", "bt2020").starts_with("--flag: "));
     CHECK(flag_refusal("quantization.weights", "fp4").starts_with("--flag: expected one of f32"));

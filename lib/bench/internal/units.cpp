@@ -41,11 +41,6 @@ std::string format_si(double value) {
   return format_number(value) + " " + kPrefixes[prefix];
 }
 
-std::string format_bytes(std::int64_t bytes) {
-  if (bytes < 1000) return std::to_string(bytes) + " B";
-  return format_si(static_cast<double>(bytes)) + "B";
-}
-
 std::string format_percent(double share) { return format_number(100 * share) + " %"; }
 
 std::string pad_right(const std::string& text, std::size_t width) {

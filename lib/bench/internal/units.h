@@ -4,11 +4,12 @@
 #include <cstdint>
 #include <string>
 
+#include "base/units.h"
+
 namespace caption::bench {
 
-// Three significant figures and a decimal unit: "4.61 GB", "917 kB", "12 B".
-std::string format_bytes(std::int64_t bytes);
-// The same for rates and counts: "28.4 G", "1.05 k", "7.31".
+using caption::format_bytes;  // sizes look the same everywhere
+// Three significant figures and a power of 1000, for rates and counts: "28.4 G", "1.05 k", "7.31".
 std::string format_si(double value);
 // At least `digits` significant figures, without an exponent: "0.0123", "4610".
 std::string format_number(double value, int digits = 3);

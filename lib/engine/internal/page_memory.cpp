@@ -6,6 +6,7 @@
 
 #include "base/counted.h"
 #include "base/error.h"
+#include "base/units.h"
 #include "kv/page_pool.h"
 
 namespace caption::engine {
@@ -43,10 +44,10 @@ std::int64_t num_affordable_pages(const model::DecoderSpec& spec, const EngineOp
   const std::int64_t num_pages = options.kv_cache_bytes / bytes;
   if (num_pages < kMinPages) {
     throw Error(ErrorCode::kOutOfMemory,
-                "engine: a KV cache of " + counted(options.kv_cache_bytes, "byte") + " holds " +
+                "engine: a KV cache of " + format_bytes(options.kv_cache_bytes) + " holds " +
                     counted(std::max<std::int64_t>(num_pages, 0), "page") + " of " +
-                    std::to_string(kv::kPageTokens) + " tokens (" + std::to_string(bytes) +
-                    " bytes each); at least " + std::to_string(kMinPages) +
+                    std::to_string(kv::kPageTokens) + " tokens (" + format_bytes(bytes) +
+                    " each); at least " + std::to_string(kMinPages) +
                     " are needed; give it more memory");
   }
   const std::int64_t most_used = options.max_num_seqs * kv::pages_for_tokens(spec.max_positions);

@@ -1,0 +1,97 @@
+// apps/caption-cli/option_types.h: what the value of an option may be, said once.
+//
+// The type name of an option (CLI::Option::type_name) is what --help, the manual and the
+// completions know of its value:
+//   "a|b|c"                one of these words
+//   "a,b,c"                a list of these words, separated by commas
+//   FILE, FILE.png         a file
+//   FOLDER, PATH           a folder; a file or a folder
+//   MODEL, PRESET          a folder or a model's name; a preset's name or file
+//   N, SIZE, TIME, ...     anything else, named by what it is
+// What a check() describes of itself ("1 to 4096") stands behind it as the value's limits.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <cstdint>
+#include <cstdio>
+#include <locale>
+#include <optional>
+#include <sstream>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "base/json.h"
+
+namespace caption::cli {
+
+inline constexpr const char* kFileType = "FILE";
+inline constexpr const char* kFolderType = "FOLDER";
+inline constexpr const char* kPathType = "PATH";
+inline constexpr const char* kModelType = "MODEL";
+inline constexpr const char* kPresetType = "PRESET";
+inline constexpr const char* kNumberType = "N";
+inline constexpr const char* kSizeType = "SIZE";
+inline constexpr const char* kTimeType = "TIME";
+inline constexpr const char* kTextType = "TEXT";
+
+// "a|b|c", or with another separator.
+std::string join_names(const std::vector<std::string>& names, const std::string& separator = "|");
+
+// "expected 1 to 4096, found "0"": the message for a value that an option does not take.
+std::string expected_text(const std::string& what, const std::string& found);
+
+// The same for a value that is none of `names`, with the nearest of them.
+std::string not_one_of(const std::vector<std::string>& names, const std::string& found);
+
+// A check for numbers from `min` to `max`.
+template <class T>
+CLI::Validator in_range(T min, T max) {
+  const auto number = [](T value) {
+    if constexpr (std::is_integral_v<T>) return std::to_string(value);
+    return json_number(static_cast<double>(value));
+  };
+  const std::string range = number(min) + " to " + number(max);
+  return {[=](std::string& text) {
+            T value{};
+            std::istringstream stream(text);
+            stream.imbue(std::locale::classic());
+            const bool is_number = static_cast<bool>(stream >> value) && stream.peek() == EOF;
+            const bool is_in = is_number && value >= min && value <= max;
+            return is_in ? std::string() : expected_text(range, text);
+          },
+          range};
+}
+
+// A check for one of these words. It describes nothing: the type name holds the words.
+CLI::Validator one_of(std::vector<std::string> names);
+
+// Adds an option whose value is one of the names of `choices`, in the order given.
+template <class E>
+CLI::Option* add_choice(CLI::App& command, const std::string& name, E& value,
+                        const std::vector<std::pair<std::string, E>>& choices,
+                        const std::string& help) {
+  std::vector<std::string> names;
+  for (const auto& choice : choices) names.push_back(choice.first);
+  return command
+      .add_option_function<std::string>(
+          name,
+          [&value, choices, names, name](const std::string& text) {
+            for (const auto& choice : choices) {
+              if (choice.first != text) continue;
+              value = choice.second;
+              return;
+            }
+            throw CLI::ValidationError(name, not_one_of(names, text));
+          },
+          help)
+      ->type_name(join_names(names));
+}
+
+// Adds an option that takes a size in bytes (base/units.h) from `min_bytes` on.
+CLI::Option* add_size(CLI::App& command, const std::string& name,
+                      std::optional<std::int64_t>& bytes, std::int64_t min_bytes,
+                      const std::string& help);
+
+}  // namespace caption::cli

@@ -1,0 +1,48 @@
+#include "record_log.h"
+
+#include "base/json.h"
+#include "base/log.h"
+
+namespace caption::cli {
+namespace {
+
+std::string counted(std::int64_t count, const char* one, const char* several) {
+  return std::to_string(count) + " " + (count == 1 ? one : several);
+}
+
+std::string ms(double value) { return json_number(value, value < 10 ? 2 : 0) + " ms"; }
+
+}  // namespace
+
+std::string describe_record(const records::Record& record) {
+  std::string out = record.video;
+  if (!record.prompt.empty()) out += ", prompt " + record.prompt;
+  out += ": " + std::string(records::status_name(record.status));
+  if (record.error.has_value()) return out + " (" + record.error->code + ")";
+  if (!record.reason.empty()) out += " (" + record.reason + ")";
+  if (!record.moved_from.empty()) return out + ", carried over from " + record.moved_from;
+  if (!record.copy_of.empty()) return out + ", as " + record.copy_of;
+  return out + ", " + counted(record.output_tokens, "token", "tokens") + " in " +
+         ms(record.total_ms);
+}
+
+std::string describe_record_times(const records::Record& record) {
+  return record.video + ": decode " + ms(record.decode_ms) + ", vision " + ms(record.vision_ms) +
+         ", first token " + ms(record.first_token_ms) + "; " + std::to_string(record.frames_used) +
+         " of " + counted(record.frames_wanted, "frame", "frames") + "; " +
+         counted(record.prompt_tokens, "prompt token", "prompt tokens") + ", " +
+         std::to_string(record.vision_tokens) + " of them vision";
+}
+
+records::AppendResult RecordLog::append(const records::Record& record) {
+  const records::AppendResult result = sink_.append(record);
+  // Texts are made only for those who read them.
+  if (log_level() <= LogLevel::kDetail) log_detail("run", describe_record(record));
+  const bool is_computed = !record.error.has_value() && record.copy_of.empty();
+  if (log_level() <= LogLevel::kDebug && is_computed) {
+    log_debug("run", describe_record_times(record));
+  }
+  return result;
+}
+
+}  // namespace caption::cli

@@ -1,0 +1,189 @@
+#include "usage_errors.h"
+
+#include <algorithm>
+#include <iterator>
+#include <optional>
+#include <string_view>
+
+#include "base/nearest.h"
+#include "command_table.h"
+#include "option_types.h"
+
+namespace caption::cli {
+namespace {
+
+std::string quoted(const std::string& text) { return "\"" + text + "\""; }
+
+// The command that was begun; nullptr: none.
+const CLI::App* begun_command(const CLI::App& root, const std::vector<std::string>& arguments) {
+  for (const std::string& argument : arguments) {
+    for (const CLI::App* command : root.get_subcommands([](const CLI::App*) { return true; })) {
+      if (command->get_name() == argument && command->parsed()) return command;
+    }
+  }
+  return nullptr;
+}
+
+std::vector<std::string> option_names(const CommandRow& command) {
+  std::vector<std::string> names;
+  for (const OptionRow& option : command.options) {
+    if (option.is_positional) continue;
+    names.insert(names.end(), option.names.begin(), option.names.end());
+  }
+  return names;
+}
+
+std::vector<std::string> command_names(const CLI::App& root) {
+  std::vector<std::string> names;
+  for (const CommandRow& command : describe_program(root).commands) names.push_back(command.name);
+  return names;
+}
+
+std::string see_help(const CommandRow& command) {
+  const bool is_program = command.name == "caption-cli";
+  return "see caption-cli " + (is_program ? "" : command.name + " ") + "--help";
+}
+
+// A value to show how an option is given.
+std::string example_value(const OptionRow& option) {
+  if (!option.choices.empty()) return option.choices.back();
+  // Other defaults are words such as "measured".
+  const bool is_number = option.default_text.find_first_of("0123456789") == 0;
+  if (is_number) return option.default_text;
+  switch (option.kind) {
+    case ValueKind::kFile: return option.placeholder == "FILE.png" ? "sheet.png" : "captions.jsonl";
+    case ValueKind::kFolder: return "folder/";
+    case ValueKind::kPath: return "references.jsonl";
+    case ValueKind::kPreset: return "cpu";
+    default: break;
+  }
+  if (option.placeholder == kNumberType) return "8";
+  if (option.placeholder == kSizeType) return "4GiB";
+  if (option.placeholder == kTimeType) return "90s";
+  return quoted("...");
+}
+
+std::string example_of(const OptionRow& option) {
+  return option.long_name() + " " + example_value(option);
+}
+
+const OptionRow* find_option(const CommandRow& command, std::string_view name) {
+  for (const OptionRow& option : command.options) {
+    const bool is_it =
+        std::find(option.names.begin(), option.names.end(), name) != option.names.end();
+    if (is_it) return &option;
+  }
+  return nullptr;
+}
+
+// The option that CLI11's message names first: "--frames: 1 required N missing".
+const OptionRow* option_of_message(const CommandRow& command, std::string_view message) {
+  return find_option(command, message.substr(0, message.find_first_of(": ")));
+}
+
+// The arguments that nothing took, in their order.
+std::vector<std::string> find_extras(const CLI::App& root,
+                                     const std::vector<std::string>& arguments) {
+  const std::vector<std::string> known = root.remaining(true);
+  std::vector<std::string> extras;
+  std::copy_if(arguments.begin(), arguments.end(), std::back_inserter(extras),
+               [&](const std::string& argument) {
+                 return std::find(known.begin(), known.end(), argument) != known.end();
+               });
+  return extras;
+}
+
+// An option first: another argument may be left over because it was meant as its value.
+std::optional<std::string> worst_extra(const CLI::App& root,
+                                       const std::vector<std::string>& arguments) {
+  const std::vector<std::string> extras = find_extras(root, arguments);
+  if (extras.empty()) return std::nullopt;
+  const auto option = std::find_if(extras.begin(), extras.end(),
+                                   [](const std::string& extra) { return extra.starts_with("-"); });
+  return option == extras.end() ? extras.front() : *option;
+}
+
+std::string describe_extra(const CommandRow& command, const std::string& extra) {
+  if (extra.starts_with("-")) {
+    const std::string name = extra.substr(0, extra.find('='));
+    std::string meant = did_you_mean(name, option_names(command));
+    if (meant.empty()) meant = "; " + see_help(command);
+    return command.name + ": there is no option " + name + meant;
+  }
+  return command.name + ": nothing takes the argument " + quoted(extra) + "; " +
+         "usage: " + usage_of(command);
+}
+
+std::string describe_missing_command(const CLI::App& root,
+                                     const std::vector<std::string>& arguments) {
+  const std::vector<std::string> names = command_names(root);
+  const std::string known = "the commands are " + join_names(names, ", ");
+  const std::vector<std::string> extras = find_extras(root, arguments);
+  if (extras.empty()) {
+    return "a command is missing; " + known + "; caption-cli --help describes them";
+  }
+  const CommandRow program = describe_command(root);
+  const std::string& extra = extras.front();
+  if (extra.starts_with("-")) {
+    const std::string name = extra.substr(0, extra.find('='));
+    const std::string meant = did_you_mean(name, option_names(program));
+    return "there is no option " + name + " before a command" +
+           (meant.empty() ? "; " + see_help(program) : meant);
+  }
+  const std::string meant = did_you_mean(extra, names);
+  return "there is no command " + quoted(extra) + (meant.empty() ? "; " + known : meant);
+}
+
+std::string describe_missing(const CLI::App& begun, const CommandRow& command) {
+  std::vector<std::string> missing;
+  for (const CLI::Option* option : begun.get_options()) {
+    if (!option->get_required() || option->count() > 0) continue;
+    const OptionRow row = describe_option(*option);
+    missing.push_back(row.is_positional ? row.long_name()
+                                        : row.long_name() + " " + row.placeholder);
+  }
+  const std::string example = command.examples.empty() ? "; " + see_help(command)
+                                                       : "; example: " + command.examples.front();
+  return command.name + ": " + join_names(missing, " and ") +
+         (missing.size() == 1 ? " is missing" : " are missing") + example;
+}
+
+// `option` was given without its value, or more than once.
+std::string describe_count(const CommandRow& command, const OptionRow& option,
+                           const std::string& message) {
+  const std::string where = command.name + ": " + option.long_name();
+  if (option.kind == ValueKind::kNone) return where + " takes no value";
+  const bool is_missing = message.find("missing") != std::string::npos;
+  if (!is_missing) return where + " is given more than once; " + see_help(command);
+  std::string what = option.placeholder;
+  if (option.kind == ValueKind::kChoice) what = "one of " + join_names(option.choices, ", ");
+  if (option.kind == ValueKind::kChoiceList) what = "some of " + join_names(option.choices, ",");
+  return where + " needs a value (" + what + "), for example: " + example_of(option);
+}
+
+}  // namespace
+
+std::string describe_usage_error(const CLI::App& root, const std::vector<std::string>& arguments,
+                                 const CLI::ParseError& error) {
+  const CLI::App* begun = begun_command(root, arguments);
+  if (begun == nullptr && dynamic_cast<const CLI::ArgumentMismatch*>(&error) == nullptr &&
+      dynamic_cast<const CLI::ValidationError*>(&error) == nullptr) {
+    return describe_missing_command(root, arguments);
+  }
+  const CommandRow command = describe_command(begun == nullptr ? root : *begun);
+  const std::string message = error.what();
+  const OptionRow* option = option_of_message(command, message);
+  if (dynamic_cast<const CLI::ValidationError*>(&error) != nullptr) return message;
+  if (dynamic_cast<const CLI::ArgumentMismatch*>(&error) != nullptr && option != nullptr) {
+    return describe_count(command, *option, message);
+  }
+  if (const std::optional<std::string> extra = worst_extra(root, arguments)) {
+    return describe_extra(command, *extra);
+  }
+  if (dynamic_cast<const CLI::RequiredError*>(&error) != nullptr && begun != nullptr) {
+    return describe_missing(*begun, command);
+  }
+  return command.name + ": " + message + "; " + see_help(command);
+}
+
+}  // namespace caption::cli

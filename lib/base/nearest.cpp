@@ -1,0 +1,95 @@
+#include "base/nearest.h"
+
+#include <algorithm>
+#include <optional>
+
+namespace caption {
+namespace {
+
+// Names are short; a text that is long is no name.
+constexpr std::size_t kMaxTypedBytes = 64;
+
+// What it takes to turn `typed` into `wanted`: 1 for a letter forgotten, 1 for two neighbours in
+// the wrong order, 2 for a wrong or a superfluous letter.
+std::size_t distance(std::string_view typed, std::string_view wanted) {
+  constexpr std::size_t kForgotten = 1;
+  constexpr std::size_t kSwapped = 1;
+  constexpr std::size_t kWrong = 2;
+  // Three rows of the table: cost[i][j] turns the first i bytes of `typed` into the first j.
+  std::vector<std::size_t> before_last(wanted.size() + 1);
+  std::vector<std::size_t> last(wanted.size() + 1);
+  std::vector<std::size_t> row(wanted.size() + 1);
+  for (std::size_t j = 0; j <= wanted.size(); ++j) row[j] = j * kForgotten;
+  for (std::size_t i = 1; i <= typed.size(); ++i) {
+    std::swap(before_last, last);
+    std::swap(last, row);
+    row[0] = i * kWrong;
+    for (std::size_t j = 1; j <= wanted.size(); ++j) {
+      const bool is_same = typed[i - 1] == wanted[j - 1];
+      row[j] = std::min(
+          {last[j - 1] + (is_same ? 0 : kWrong), last[j] + kWrong, row[j - 1] + kForgotten});
+      const bool is_swapped =
+          i > 1 && j > 1 && typed[i - 1] == wanted[j - 2] && typed[i - 2] == wanted[j - 1];
+      if (is_swapped) row[j] = std::min(row[j], before_last[j - 2] + kSwapped);
+    }
+  }
+  return row[wanted.size()];
+}
+
+// What stands between '-', '_' and '.'.
+std::vector<std::string_view> words_of(std::string_view name) {
+  std::vector<std::string_view> words;
+  while (!name.empty()) {
+    const std::size_t length = std::min(name.find_first_of("-_."), name.size());
+    if (length > 0) words.push_back(name.substr(0, length));
+    name.remove_prefix(std::min(length + 1, name.size()));
+  }
+  return words;
+}
+
+bool has_all_words(std::string_view typed, std::string_view wanted) {
+  const std::vector<std::string_view> known = words_of(wanted);
+  const std::vector<std::string_view> words = words_of(typed);
+  return !words.empty() && std::all_of(words.begin(), words.end(), [&](std::string_view word) {
+    return word.size() > 2 && std::find(known.begin(), known.end(), word) != known.end();
+  });
+}
+
+std::string_view without_dashes(std::string_view name) {
+  return name.substr(std::min(name.find_first_not_of('-'), name.size()));
+}
+
+// The price of taking `wanted` for `typed`; std::nullopt when they have too little in common.
+std::optional<std::size_t> price(std::string_view typed, std::string_view wanted) {
+  constexpr std::size_t kMinPrefixBytes = 3;
+  const std::size_t cost = distance(typed, wanted);
+  const bool is_prefix = typed.size() >= kMinPrefixBytes && wanted.starts_with(typed);
+  const std::size_t affordable = std::max<std::size_t>(2, typed.size() / 2);
+  // A word of one or two letters is at no great distance from any other.
+  const bool shares_a_letter = typed.find_first_of(wanted) != std::string_view::npos;
+  if (is_prefix || has_all_words(typed, wanted)) return cost;
+  return cost <= affordable && shares_a_letter ? std::optional<std::size_t>(cost) : std::nullopt;
+}
+
+}  // namespace
+
+std::string nearest_name(std::string_view typed, const std::vector<std::string>& candidates) {
+  typed = without_dashes(typed);
+  if (typed.empty() || typed.size() > kMaxTypedBytes) return {};
+  const std::string* nearest = nullptr;
+  std::size_t least = 0;
+  for (const std::string& candidate : candidates) {
+    const std::optional<std::size_t> cost = price(typed, without_dashes(candidate));
+    if (!cost.has_value() || (nearest != nullptr && *cost >= least)) continue;
+    nearest = &candidate;
+    least = *cost;
+  }
+  return nearest == nullptr ? std::string() : *nearest;
+}
+
+std::string did_you_mean(std::string_view typed, const std::vector<std::string>& candidates) {
+  const std::string nearest = nearest_name(typed, candidates);
+  return nearest.empty() ? std::string() : "; did you mean " + nearest + "?";
+}
+
+}  // namespace caption

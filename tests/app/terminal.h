@@ -1,0 +1,21 @@
+// tests/app/terminal.h: the binary under test on a terminal of its own, and other programs.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "tests/app/process.h"
+
+namespace caption::test {
+
+// Runs caption-cli with all three standard streams on a new terminal of so many columns. What it
+// wrote is in `out`, with "\n" line ends; `err` stays empty.
+Finished run_on_terminal(const std::vector<std::string>& arguments, unsigned short columns,
+                         const Environment& environment = {});
+
+// Whether a program of this name is in $PATH.
+bool has_program(const std::string& name);
+// A line for sh; both outputs are in `out`.
+Finished run_shell(const std::string& line);
+
+}  // namespace caption::test
