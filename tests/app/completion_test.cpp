@@ -87,9 +87,9 @@ TEST_SUITE("app/completion") {
     CHECK(bash.complete({"run", "--sampling", "f"}) == Answers{"fps="});
     CHECK(bash.complete({"--cpu-tier", "av"}) == Answers{"avx2", "avx512", "avx512bf16"});
     CHECK(bash.complete({"run", "--cpu-tier", "am"}) == Answers{"amx"});
-    CHECK(bash.complete({"run", "--retry", "failed,l"}) == Answers{"failed,looped"});
+    CHECK(bash.complete({"run", "--retry", "failed,s"}) == Answers{"failed,suspicious"});
     CHECK(bash.complete({"run", "--retry", "failed,"}) ==
-          Answers{"failed,looped", "failed,suspicious", "failed,truncated"});
+          Answers{"failed,suspicious", "failed,truncated"});
     CHECK(bash.complete({"run", "--threads", ""}).empty());
     CHECK(bash.complete({"plan", "--card", "h"}) == Answers{"h100"});
     CHECK(bash.complete({"completion", "z"}) == Answers{"zsh"});

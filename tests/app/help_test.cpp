@@ -116,7 +116,7 @@ TEST_SUITE("app/help") {
     // Those of the preset cpu, not of an empty one.
     CHECK(option_text(run, "--prefix-cache true|false").ends_with("[true] "));
     CHECK(option_text(run, "--retry LIST") ==
-          "--retry LIST make again: failed, truncated, suspicious, looped ");
+          "--retry LIST make again: failed, truncated, suspicious ");
     CHECK(option_text(run, "-o, --output FILE").starts_with("-o, --output FILE append records"));
     CHECK(option_text(help_of("eval", "120"), "--references PATH").ends_with("(required) "));
   }

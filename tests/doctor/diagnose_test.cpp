@@ -104,7 +104,7 @@ TEST_SUITE("doctor/diagnose") {
          [](Facts& facts) { facts.cache.is_usable = false; }},
         {"cache", State::kNote, "neither XDG_CACHE_HOME nor HOME", "XDG_CACHE_HOME",
          [](Facts& facts) { facts.cache = {}; }},
-        {"disk", State::kNote, "MB free in /here", "another disk",
+        {"disk", State::kNote, "3.00 MB free in /here", "another disk",
          [](Facts& facts) { facts.working_folder.free_bytes = 3'000'000; }},
         {"disk", State::kNote, "/here cannot be written", "another folder",
          [](Facts& facts) { facts.working_folder.is_usable = false; }},
