@@ -15,12 +15,16 @@ namespace {
 
 [[noreturn]] void become_cli_on(const std::string& terminal,
                                 const std::vector<std::string>& arguments,
-                                const Environment& environment) {
+                                const Environment& environment, OnTerminal streams) {
   ::setsid();
   const int slave = ::open(terminal.c_str(), O_RDWR);  // becomes the controlling terminal
-  if (slave < 0) ::_exit(126);
-  for (const int descriptor : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
-    if (::dup2(slave, descriptor) < 0) ::_exit(126);
+  const int nothing = ::open("/dev/null", O_RDWR);
+  if (slave < 0 || nothing < 0) ::_exit(126);
+  const bool has_input = streams == OnTerminal::kAll;
+  const bool has_output = streams != OnTerminal::kErrors;
+  if (::dup2(has_input ? slave : nothing, STDIN_FILENO) < 0 ||
+      ::dup2(has_output ? slave : nothing, STDOUT_FILENO) < 0 || ::dup2(slave, STDERR_FILENO) < 0) {
+    ::_exit(126);
   }
   for (const char* variable : {"COLUMNS", "NO_COLOR", "TERM"}) ::unsetenv(variable);
   for (const auto& [name, value] : environment) ::setenv(name.c_str(), value.c_str(), 1);
@@ -44,7 +48,7 @@ std::string without_returns(const std::string& text) {
 }  // namespace
 
 Finished run_on_terminal(const std::vector<std::string>& arguments, unsigned short columns,
-                         const Environment& environment) {
+                         const Environment& environment, OnTerminal streams) {
   const int master = ::posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC);
   if (master < 0 || ::grantpt(master) != 0 || ::unlockpt(master) != 0) {
     throw std::runtime_error("no terminal");
@@ -58,7 +62,7 @@ Finished run_on_terminal(const std::vector<std::string>& arguments, unsigned sho
   }
   const std::string terminal = name;
   const pid_t child = ::fork();
-  if (child == 0) become_cli_on(terminal, arguments, environment);
+  if (child == 0) become_cli_on(terminal, arguments, environment, streams);
   // Kept open meanwhile: a master whose last slave is closed loses what was not read.
   const int slave = ::open(terminal.c_str(), O_RDWR | O_NOCTTY | O_CLOEXEC);
   std::string text;

@@ -8,10 +8,14 @@
 
 namespace caption::test {
 
-// Runs caption-cli with all three standard streams on a new terminal of so many columns. What it
-// wrote is in `out`, with "\n" line ends; `err` stays empty.
+// Which standard streams are on the terminal; the others are on /dev/null.
+enum class OnTerminal { kAll, kOutputs, kErrors };
+
+// Runs caption-cli with its standard streams on a new terminal of so many columns. What the
+// terminal was sent is in `out`, with "\n" line ends; `err` stays empty.
 Finished run_on_terminal(const std::vector<std::string>& arguments, unsigned short columns,
-                         const Environment& environment = {});
+                         const Environment& environment = {},
+                         OnTerminal streams = OnTerminal::kAll);
 
 // Whether a program of this name is in $PATH.
 bool has_program(const std::string& name);

@@ -1,11 +1,8 @@
 // Progress as a terminal shows it.
 #include <doctest/doctest.h>
-#include <fcntl.h>
-#include <sys/ioctl.h>
-#include <unistd.h>
 
 #include <array>
-#include <cstdlib>
+#include <cstdint>
 #include <filesystem>
 #include <string>
 #include <vector>
@@ -13,58 +10,13 @@
 #include "base/display_width.h"
 #include "base/utf8.h"
 #include "tests/app/process.h"
+#include "tests/app/terminal.h"
 #include "tests/video/make_clip.h"
 
 namespace caption::test {
 namespace {
 
 namespace fs = std::filesystem;
-
-struct OnTerminal {
-  int exit_code = -1;
-  std::string text;  // all that the terminal was sent
-};
-
-// stderr of caption-cli is a terminal so wide, and stdout too if wanted.
-OnTerminal run_on_terminal(const std::vector<std::string>& arguments, int columns, const char* term,
-                           bool is_stdout_terminal = false) {
-  const int terminal = ::posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC);
-  REQUIRE(terminal >= 0);
-  REQUIRE(::grantpt(terminal) == 0);
-  REQUIRE(::unlockpt(terminal) == 0);
-  const std::string name = ::ptsname(terminal);
-  const int other_end = ::open(name.c_str(), O_RDWR | O_NOCTTY | O_CLOEXEC);
-  REQUIRE(other_end >= 0);
-  const winsize size{
-      .ws_row = 24, .ws_col = static_cast<unsigned short>(columns), .ws_xpixel = 0, .ws_ypixel = 0};
-  REQUIRE(::ioctl(other_end, TIOCSWINSZ, &size) == 0);
-  const pid_t child = ::fork();
-  if (child == 0) {
-    const int nothing = ::open("/dev/null", O_RDWR);
-    ::dup2(nothing, STDIN_FILENO);
-    ::dup2(is_stdout_terminal ? other_end : nothing, STDOUT_FILENO);
-    ::dup2(other_end, STDERR_FILENO);
-    ::setenv("TERM", term, 1);
-    ::setenv("XDG_CACHE_HOME", CAPTION_TEST_TMP "/cache", 0);
-    std::vector<char*> argv = {const_cast<char*>(CAPTION_BINARY)};
-    for (const std::string& argument : arguments) {
-      argv.push_back(const_cast<char*>(argument.c_str()));
-    }
-    argv.push_back(nullptr);
-    ::execv(CAPTION_BINARY, argv.data());
-    ::_exit(127);
-  }
-  ::close(other_end);
-  OnTerminal result;
-  std::array<char, 4096> chunk{};
-  // EIO: the last process has closed its end.
-  for (ssize_t count = 0; (count = ::read(terminal, chunk.data(), chunk.size())) > 0;) {
-    result.text.append(chunk.data(), static_cast<std::size_t>(count));
-  }
-  ::close(terminal);
-  result.exit_code = wait_for(child);
-  return result;
-}
 
 constexpr std::string_view kClearLine = "\r\033[K";
 
@@ -97,12 +49,14 @@ TEST_SUITE("app/terminal") {
   TEST_CASE("one live line that fits, whatever clips are called") {
     const TemporaryFolder folder;
     fill(folder.path() / "in");
-    for (const int columns : {20, 40, 80, 200}) {
+    constexpr std::array<std::uint16_t, 4> kColumns = {20, 40, 80, 200};
+    for (const std::uint16_t columns : kColumns) {
       CAPTURE(columns);
-      const OnTerminal shown = run_on_terminal(
-          {"run", (folder.path() / "in").string(), "--threads", "1"}, columns, "xterm-256color");
+      const Finished shown =
+          run_on_terminal({"run", (folder.path() / "in").string(), "--threads", "1"}, columns,
+                          {{"TERM", "xterm-256color"}}, OnTerminal::kErrors);
       CHECK(shown.exit_code == 0);
-      const std::vector<std::string> lines = live_lines(shown.text);
+      const std::vector<std::string> lines = live_lines(shown.out);
       CHECK(!lines.empty());
       for (const std::string& line : lines) {
         CAPTURE(line);
@@ -111,31 +65,31 @@ TEST_SUITE("app/terminal") {
         CHECK(printable(line) == line);
       }
       // Nothing else is left of it, and nothing of the names was taken for a command.
-      CHECK(shown.text.find("\033[2J") == std::string::npos);
-      CHECK(shown.text.find("16 clips captioned in ") != std::string::npos);
+      CHECK(shown.out.find("\033[2J") == std::string::npos);
+      CHECK(shown.out.find("16 clips captioned in ") != std::string::npos);
     }
   }
 
   TEST_CASE("a terminal that cannot redraw gets plain lines") {
-    const OnTerminal shown =
-        run_on_terminal({"run", sample_video("").string(), "--threads", "1"}, 80, "dumb");
+    const Finished shown = run_on_terminal({"run", sample_video("").string(), "--threads", "1"}, 80,
+                                           {{"TERM", "dumb"}}, OnTerminal::kErrors);
     CHECK(shown.exit_code == 0);
-    CHECK(shown.text.find('\033') == std::string::npos);
-    CHECK(shown.text.find("16 clips captioned in ") != std::string::npos);
+    CHECK(shown.out.find('\033') == std::string::npos);
+    CHECK(shown.out.find("16 clips captioned in ") != std::string::npos);
   }
 
   TEST_CASE("a caption on the same terminal begins a line of its own") {
-    const OnTerminal shown =
-        run_on_terminal({"run", sample_video("").string(), "--threads", "1"}, 80, "xterm", true);
+    const Finished shown = run_on_terminal({"run", sample_video("").string(), "--threads", "1"}, 80,
+                                           {{"TERM", "xterm"}}, OnTerminal::kOutputs);
     CHECK(shown.exit_code == 0);
-    CHECK(!live_lines(shown.text).empty());
+    CHECK(!live_lines(shown.out).empty());
     const std::string video = sample_video("").string();
     int num_captions = 0;
-    for (std::size_t at = shown.text.find(video); at != std::string::npos;
-         at = shown.text.find(video, at + 1)) {
-      if (shown.text.find('\r', at) < shown.text.find(": ", at)) continue;  // in the live line
+    for (std::size_t at = shown.out.find(video); at != std::string::npos;
+         at = shown.out.find(video, at + 1)) {
+      if (shown.out.find('\r', at) < shown.out.find(": ", at)) continue;  // in the live line
       ++num_captions;
-      const std::string_view before = std::string_view(shown.text).substr(0, at);
+      const std::string_view before = std::string_view(shown.out).substr(0, at);
       CHECK((before.ends_with("\n") || before.ends_with(kClearLine)));
     }
     CHECK(num_captions == 16);
