@@ -14,8 +14,8 @@ if(NOT TARGET sentencepiece)
 endif()
 ")
 set(ENV{PKG_CONFIG_PATH} ${WORK_DIR}/pkgconfig)
-execute_process(COMMAND ${CMAKE_COMMAND} -S ${WORK_DIR} -B ${WORK_DIR}/build
-  -D CMAKE_CXX_COMPILER=${COMPILER}
+execute_process(COMMAND ${CMAKE_COMMAND} -S ${WORK_DIR} -B ${WORK_DIR}/build -G ${GENERATOR}
+  -D CMAKE_MAKE_PROGRAM=${MAKE_PROGRAM} -D CMAKE_CXX_COMPILER=${COMPILER}
   RESULT_VARIABLE result OUTPUT_VARIABLE text ERROR_VARIABLE text)
 if(NOT result EQUAL 0)
   message(FATAL_ERROR "configuring stopped:\n${text}")

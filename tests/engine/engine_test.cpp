@@ -228,7 +228,7 @@ TEST_SUITE("engine/engine") {
     std::string message;
     CHECK(code_of([&] { Engine engine(room.decoder, room.stream, options_with_pages(1)); },
                   &message) == ErrorCode::kOutOfMemory);
-    CHECK(message.find("2.05 kB holds 1 pages of 16 tokens (2.05 kB each)") !=
+    CHECK(message.find("2.05 kB holds 1 page of 16 tokens (2.05 kB each)") !=
           std::string::npos);
     EngineOptions options = options_with_pages(4);
     options.kv_dtype = DType::kI32;

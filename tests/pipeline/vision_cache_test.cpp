@@ -257,7 +257,9 @@ TEST_SUITE("pipeline/vision_cache") {
     const fs::path folder = fresh_folder("missing");
     FakeModel model;
     Options options = fake_options();
-    options.read_clip = pipeline::Options{}.read_clip;
+    options.read_clip = [](const OpenFile& file, const video::ReadOptions& how) {
+      return video::read_clip(file, how);
+    };
     options.engine.prefix_cache = engine::PrefixCache::kOn;
     options.vision_cache.folder = folder / "cache";
     KeepingSink sink;
