@@ -65,7 +65,7 @@ def make_clip(seed: int, index: int, folder: Path, sizes: str, limit_bytes: int)
     cv2.setNumThreads(1)
     rng = split_rng("test", seed, index)
     scene = sample_scene(rng)
-    references = [caption(scene, rng) for _ in range(3)]
+    references = [caption(scene, "full", rng) for _ in range(3)]
     codec = CODECS[index % len(CODECS)]
     # The sizes advance by one more each round, so that every codec meets every size.
     size = SIZES[sizes][(index + index // len(CODECS)) % len(SIZES[sizes])]
