@@ -14,7 +14,7 @@ import cv2
 import numpy as np
 from PIL import Image
 
-from render import render
+from render import PAN, TILT, ZOOM, render
 from scene import SPLITS, Scene, sample_scene, split_rng
 from unlike import render_unlike, sample_unlike
 
@@ -75,12 +75,13 @@ def render_clip(split: str, seed: int, index: int) -> Clip:
     fps = _FPS[int(rng.integers(len(_FPS)))]
     quality, gain = int(rng.integers(35, 95)), rng.uniform(0.96, 1.04, 3).astype(np.float32)
     clip = Clip(*(np.full(shape, fill, dtype) for _, shape, dtype, fill in _ARRAYS))
-    for k, i in enumerate(frame_indices(max(FRAMES, round(scene.duration_s * fps)))):
+    duration_s = scene.duration_s if unlike is None else unlike.duration_s
+    for k, i in enumerate(frame_indices(max(FRAMES, round(duration_s * fps)))):
         if unlike is not None:
             picture = render_unlike(unlike, i / fps, width, height)
         else:
             picture, seen, view = render(scene, i / fps, width, height)
-            clip.views[k] = view.pan / 0.17, view.tilt / 0.14, (view.zoom - 1.06) / 0.24
+            clip.views[k] = view.pan / PAN, view.tilt / TILT, (view.zoom - 1.06) / ZOOM
             for n, spot in enumerate(seen):
                 # `seen` lists the standing group first; the moving one starts at slot 3.
                 slot = n if n < scene.still.count else 3 + n - scene.still.count
