@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 
 import numpy as np
 
@@ -90,7 +90,7 @@ def _group(rng: np.random.Generator, kinds: tuple[str, ...]) -> Group:
     return Group(kind, color, count)
 
 
-def sample_scene(rng: np.random.Generator) -> Scene:
+def sample_scene(rng: np.random.Generator, static_share: float = STATIC_SHARE) -> Scene:
     place = _pick(rng, PLACES)
     season = _pick(rng, SEASONS)
     weathers = {"clear": 4.0, "cloudy": 2.0, "rain": 2.0, "snow": 0.0, "fog": 1.5}
@@ -116,9 +116,16 @@ def sample_scene(rng: np.random.Generator) -> Scene:
         camera=_pick(rng, CAMERAS, (2.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0)),
         duration_s=round(float(rng.uniform(5.0, 12.0)), 2),
     )
-    return static(scene) if rng.random() < STATIC_SHARE else scene
+    return static(scene) if rng.random() < static_share else scene
 
 
 def static(scene: Scene) -> Scene:
     """The scene without what moves, under a fixed camera and frozen weather."""
     return replace(scene, mover=None, camera="fixed", frozen=True)
+
+
+def truth_of(scene: Scene, start_s: float) -> dict:
+    """The facts that captions state, for truth.jsonl, and when the clip shows them."""
+    facts = asdict(scene)
+    del facts["detail_seed"], facts["duration_s"]
+    return facts | {"start_s": start_s, "end_s": round(start_s + scene.duration_s, 6)}

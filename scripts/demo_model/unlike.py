@@ -15,6 +15,7 @@ import cv2
 import numpy as np
 
 import textures
+import views
 
 Picture = np.ndarray  # [height, width, 3] uint8 RGB
 MOTIONS = ("still", "pan", "zoom", "drift", "flicker")
@@ -507,9 +508,9 @@ _DRAWN: tuple[Callable[[np.random.Generator, int, int], Picture], ...] = (
     test_card, text_slide, hangul_slide, title_card, code_screen, bar_chart, line_chart, pie_chart, rectangles, shapes, rings,
     maze, fractal, face, doodle, voronoi, table, pixel_code, room, map_sheet,
 )
-UNLIKE_KINDS = {draw.__name__: draw for draw in _DRAWN} | textures.KINDS
+UNLIKE_KINDS = {draw.__name__: draw for draw in _DRAWN} | textures.KINDS | views.KINDS
 HELD_OUT = ("white", "gray_noise", "line_noise", "checker", "ramps", "title_card", "code_screen", "line_chart", "rectangles",
-            "maze", "face", "pixel_code", "bokeh", "terrain", "bark", "foam")
+            "maze", "face", "pixel_code", "bokeh", "terrain", "bark", "foam", "valley", "shore", "street")
 TRAINED = tuple(kind for kind in UNLIKE_KINDS if kind not in HELD_OUT)
 _BOILING = ("color_noise", "gray_noise", "dots_noise", "line_noise")  # drawn anew for every frame unless they stand still
 _FLAT = ("black", "white", "plain", "gray")  # a move would not show
