@@ -68,7 +68,7 @@ def render_clip(split: str, seed: int, index: int) -> Clip:
     rng = split_rng(split, seed, index)
     scene = sample_scene(rng)
     unlike_rng = _unlike_rng(split, seed, index)
-    unlike = sample_unlike(unlike_rng, held_out=False) if unlike_rng is not None else None
+    unlike = sample_unlike(unlike_rng, held_out=split != "train") if unlike_rng is not None else None
     aspect = _ASPECTS[int(rng.integers(len(_ASPECTS)))]
     short = int(rng.integers(168, 300))
     width, height = (round(short * a / min(aspect)) for a in aspect)

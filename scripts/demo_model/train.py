@@ -16,6 +16,7 @@ import shutil
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
 
 import numpy as np
@@ -29,17 +30,21 @@ import tokenizer as tok
 from caption import PROMPTS, STYLES, UNLIKE, caption, parts
 from export import export
 from heads import LABELS, Heads, Probes, labels_of, targets_of
+from judge import verdicts
 from meteor import matched_and_shuffled
 from model import TOKENS_PER_FRAME, VISION_DIM, Answers, caption_loss, create, pixels, pooled, read
-from scene import split_rng
+from scene import split_rng, truth_of
+from spoil import spoiled
 
 SEED = 1
 TRAIN_CLIPS, VALID_CLIPS = 20000, 400
 MEASURED_CLIPS = 192  # of the validation clips, while training runs
-SAVE_EVERY_S, MEASURE_EVERY = 120, 250
+SAVE_EVERY_S, MEASURE_EVERY = 120, 500  # seconds, steps
 FEATURE_NOISE = 0.05
 PROBE_SHARE = 0.1
 LONG_SHARE = 0.25  # of the clips, those told at length as well
+SPOILED_SHARE = 0.5  # of the clips to refuse
+MUON = 3.5  # the rate of the matrices over that of the rest
 # Tokens that state a fact outweigh the fixed words around them; most of all those that only all frames together tell.
 WEIGHTS = {"": 0.5, "camera": 3.0, "heading": 3.0, "still_count": 3.0, "mover_count": 3.0, "still_kind": 1.5,
            "mover_kind": 1.5}
@@ -54,7 +59,7 @@ class Stage:
     warmup: int
 
 
-STAGES = (Stage("tower", 4000, 32, 1.2e-3, 200), Stage("decoder", 2500, 32, 1.2e-3, 100), Stage("together", 600, 32, 2e-4, 50))
+STAGES = (Stage("tower", 5000, 32, 1.2e-3, 200), Stage("decoder", 2400, 32, 1.2e-3, 100), Stage("together", 500, 32, 2e-4, 50))
 
 
 def log(text: str) -> None:
@@ -74,6 +79,7 @@ class Trainer:
         self.tokenizer = tok.load(self.tokenizer_file)
         self.scenes = [dataset.shown("train", SEED, i) for i in range(TRAIN_CLIPS)]
         self.labels = np.array([labels_of(scene) for scene in self.scenes])
+        self.described = [i for i, scene in enumerate(self.scenes) if scene is not None]
         self.model, self.heads = create(SEED), Heads()
         self.probes = torch.nn.ModuleList(Probes(self.model.config.text_config.hidden_size) for _ in range(2))
         self.features: np.ndarray | None = None
@@ -95,6 +101,15 @@ class Trainer:
         return -(-(max(answers) + max(len(mid) for _, mid in self.prompts[style])) // 8) * 8
 
     # ---- batches
+
+    def frames_of(self, clips: np.ndarray) -> np.ndarray:
+        """Frames [n, 8, 112, 112, 3] of training clips; of those to refuse, a share shows a spoiled scene instead."""
+        frames = self.frames[clips]
+        for at, clip in enumerate(clips):
+            rng = np.random.default_rng([SEED, 11, clip])
+            if self.scenes[clip] is None and rng.random() < SPOILED_SHARE:
+                frames[at] = spoiled(self.frames[self.described[int(rng.integers(len(self.described)))]], rng)
+        return frames
 
     def answers(self, style: str, shown: list, rng: np.random.Generator, choice: int) -> Answers:
         _, mid = self.prompts[style][choice]
@@ -136,7 +151,7 @@ class Trainer:
 
     def tower_step(self, clips: np.ndarray, rng: np.random.Generator) -> tuple[Tensor, dict[str, float]]:
         pair = np.stack([rng.integers(0, 3, len(clips)), rng.integers(5, 8, len(clips))], axis=1)
-        x = pixels(self.frames[clips[:, None], pair]).flatten(0, 1)
+        x = pixels(self.frames_of(clips)[np.arange(len(clips))[:, None], pair]).flatten(0, 1)
         features = pooled(self.model, x, self.tower_layer).unflatten(0, (len(clips), 2))
         return self.loss_of_heads(features, clips, pair)
 
@@ -147,7 +162,7 @@ class Trainer:
         return self.loss_of_answers(features, clips, rng)
 
     def together_step(self, clips: np.ndarray, rng: np.random.Generator) -> tuple[Tensor, dict[str, float]]:
-        x = pixels(self.frames[clips]).flatten(0, 1)
+        x = pixels(self.frames_of(clips)).flatten(0, 1)
         features = pooled(self.model, x, self.tower_layer).unflatten(0, (len(clips), dataset.FRAMES))
         pair = np.tile([1, 6], (len(clips), 1))
         heads_loss, _ = self.loss_of_heads(features[:, [1, 6]], clips, pair)
@@ -171,7 +186,7 @@ class Trainer:
             dist.barrier()
             store = np.load(part, mmap_mode="r+")
             for i in range(20 * self.rank, TRAIN_CLIPS, 20 * self.world):
-                store[i:i + 20] = self.features_of(self.frames[i:i + 20]).numpy()
+                store[i:i + 20] = self.features_of(self.frames_of(np.arange(i, min(i + 20, TRAIN_CLIPS)))).numpy()
             store.flush()
             dist.barrier()
             if self.rank == 0:
@@ -196,7 +211,7 @@ class Trainer:
         outer = [p for _, p in named if id(p) not in known]
         groups = [{"params": [p for p in outer if p.ndim > 1], "weight_decay": 0.05},
                   {"params": [p for p in outer if p.ndim <= 1], "weight_decay": 0.0}]
-        return [torch.optim.Muon(inner, lr=stage.rate, weight_decay=0.05, momentum=0.95, adjust_lr_fn="match_rms_adamw"),
+        return [torch.optim.Muon(inner, lr=MUON * stage.rate, weight_decay=0.05, momentum=0.95, adjust_lr_fn="match_rms_adamw"),
                 torch.optim.AdamW(groups, lr=stage.rate, betas=(0.9, 0.98), fused=True)]
 
     def batch(self, stage: Stage, step: int) -> np.ndarray:
@@ -206,6 +221,7 @@ class Trainer:
         return order[at * stage.batch:(at + 1) * stage.batch]
 
     def run(self, stage: Stage, start: int, states: list[dict] | None) -> None:
+        used = time.process_time()
         parameters = [p for _, p in self.named_parameters(stage)]
         optimizers = self.optimizers(stage)
         for optimizer, state in zip(optimizers, states or []):
@@ -214,14 +230,14 @@ class Trainer:
         if stage.name == "decoder":
             self.cache_features()
         self.model.train()
-        saved, total, sums, used = time.time(), 0.0, {}, time.process_time()
+        saved, total, sums = time.time(), 0.0, {}
         for step in range(start, stage.steps):
             clips = self.batch(stage, step)
             rng = np.random.default_rng([SEED, STAGES.index(stage), step, self.rank])
             rate = min(1.0, (step + 1) / stage.warmup) * (0.02 + 0.98 * 0.5 * (1 + math.cos(math.pi * step / stage.steps)))
-            for optimizer in optimizers:
+            for optimizer, factor in zip(optimizers, (MUON, 1.0)):
                 for group in optimizer.param_groups:
-                    group["lr"] = stage.rate * rate
+                    group["lr"] = factor * stage.rate * rate
                 optimizer.zero_grad(set_to_none=True)
             with torch.autocast("cpu", torch.bfloat16):
                 loss, accuracy = step_of(clips[self.rank::self.world], rng)
@@ -241,6 +257,8 @@ class Trainer:
                 total, sums = 0.0, {}
             if self.rank == 0 and ((step + 1) % MEASURE_EVERY == 0 or step + 1 == stage.steps):
                 self.measure(stage)
+                if stage.name != "tower":
+                    export(self.model, self.tokenizer_file, self.out)
             if self.rank == 0 and (time.time() - saved > SAVE_EVERY_S or step + 1 == stage.steps):
                 self.save(stage, step + 1, optimizers)
                 saved = time.time()
@@ -275,9 +293,6 @@ class Trainer:
         for n, stage in enumerate(STAGES):
             if n >= at:
                 self.run(stage, step if n == at else 0, optimizers if n == at else None)
-        if self.rank == 0:
-            export(self.model, self.tokenizer_file, self.out)
-            self.validate(VALID_CLIPS, show=8)
 
     # ---- validation
 
@@ -309,6 +324,10 @@ class Trainer:
                 seen = read(self.model, features[i:i + 32], torch.tensor(self.prompts["full"][0][0]), some)
                 for style, logits, answer in zip(STYLES, seen.logits, some):
                     hit = (logits.argmax(-1) == answer.targets).float()
+                    if style == "full":
+                        whole = ((hit == 1) | (answer.weights == 0)).all(dim=1)
+                        unlike = torch.from_numpy(labels[i:i + 32, LABELS.index("unlike")] == 1)
+                        hits.setdefault("refused", []).extend(whole[unlike].float().tolist())
                     for weight, name in ((3.0, "hard"), (1.5, "kind"), (1.0, "easy")):
                         hits.setdefault(f"{style}_{name}", []).extend(hit[answer.weights == weight].tolist())
                 for name, hidden, probe in (("early", seen.probed[0], self.probes[0]), ("late", seen.probed[1], self.probes[1])):
@@ -334,8 +353,13 @@ class Trainer:
             matched, shuffled = matched_and_shuffled([references[i] for i in own], [texts[i] for i in own])
             refused = [texts[i] == UNLIKE for i, scene in enumerate(shown) if scene is None]
             wrongly = sum(texts[i] == UNLIKE for i in own)
+            right: dict[str, list[bool]] = {}
+            for i in own:
+                for aspect, is_right in verdicts(texts[i], truth_of(shown[i], 0.0), style).items():
+                    right.setdefault(aspect, []).append(is_right)
             log(f"validation on {count} clips, {style}: meteor {matched:.4f}, shuffled {shuffled:.4f}, "
                 f"refused {sum(refused)} of {len(refused)} unlike clips and {wrongly} of {len(own)} scenes")
+            log("  right: " + " ".join(f"{aspect} {np.mean(values):.3f}" for aspect, values in right.items()))
             for i in range(show):
                 log(f"  model: {texts[i]}\n           truth: {references[i][0]}")
         torch.set_num_threads(1)
@@ -357,10 +381,15 @@ class Trainer:
 
 def work_as(rank: int, world: int, work: Path, out: Path) -> None:
     torch.set_num_threads(1)
-    dist.init_process_group("gloo", init_method=f"file://{(work / 'rendezvous').resolve()}", rank=rank, world_size=world)
-    Trainer(work, out, rank, world).train()
+    dist.init_process_group("gloo", init_method=f"file://{(work / 'rendezvous').resolve()}", rank=rank, world_size=world,
+                            timeout=timedelta(hours=3))  # a busy machine may leave one process far behind
+    trainer = Trainer(work, out, rank, world)
+    trainer.train()
     dist.barrier()
     dist.destroy_process_group()
+    if rank == 0:
+        export(trainer.model, trainer.tokenizer_file, out)
+        trainer.validate(VALID_CLIPS, show=3)
 
 
 def main() -> None:
@@ -373,11 +402,13 @@ def main() -> None:
     branches.self_check(create(SEED).model.language_model)
     if arguments.self_check:
         return log("each answer equals its own sequence and sees no other")
-    began = time.time()
+    began, used = time.time(), os.times()
     for split, count in (("valid", VALID_CLIPS), ("train", TRAIN_CLIPS)):
         dataset.build(arguments.work, split, SEED, count, arguments.processes)
     tok.train(arguments.work, SEED)
-    log(f"clips and tokenizer are there after {(time.time() - began) / 60:.1f} min")
+    spent = os.times()
+    cpu_s = spent.user + spent.system + spent.children_user + spent.children_system - sum(used[:4])
+    log(f"clips and tokenizer are there after {(time.time() - began) / 60:.1f} min, {cpu_s / 60:.1f} min of CPU")
     (arguments.work / "rendezvous").unlink(missing_ok=True)
     torch.multiprocessing.spawn(work_as, (arguments.processes, arguments.work, arguments.out), nprocs=arguments.processes)
 
