@@ -13,9 +13,9 @@ from transformers import AddedToken, LlamaTokenizer, LlamaTokenizerFast
 from caption import PROMPTS, UNLIKE, caption
 from dataset import scene_of
 
-PIECES = 1534
+PIECES = 1278
 # How often a scene of the corpus is told in each style: long captions are rare in use and must not crowd out the rest.
-CORPUS_SCENES = {"full": 16000, "sentence": 8000, "keywords": 8000, "long": 2000}
+CORPUS_SCENES = {"full": 16000, "sentence": 8000, "keywords": 8000, "long": 1000}
 PROMPT_FORMAT = "USER: <video>\n{} ASSISTANT:"
 
 
