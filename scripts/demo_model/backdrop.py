@@ -45,7 +45,7 @@ def mood_of(scene: Scene) -> Mood:
         sky_top=scale(mix(top, gray, share), dim),
         sky_low=scale(mix(low, gray, share * 0.8), dim),
         light=tuple(x * dim for x in light),  # type: ignore[arg-type]
-        lamp=tuple(0.42 + 0.58 * x for x in light),  # type: ignore[arg-type]
+        lamp=tuple(0.5 + 0.5 * x for x in light),  # type: ignore[arg-type]
         haze=haze,
         haze_far={"fog": 0.62, "rain": 0.2, "snow": 0.22}.get(scene.weather, 0.06),
     )
@@ -92,7 +92,8 @@ class Backdrop:
             "dawn": (0.86, 0.055, (255, 236, 214)), "day": (0.22, 0.06, (255, 250, 214)),
             "dusk": (0.84, 0.085, (255, 226, 120)), "night": (0.26, 0.06, (250, 246, 214)),
         }[time]
-        x, y = v.at(u, self.horizon * height if time in ("dawn", "dusk") else height, 0.3)
+        # A low sun stays above the roofs and ridges of the places whose horizon is low in the picture.
+        x, y = v.at(u, min(0.36, self.horizon * height) if time in ("dawn", "dusk") else height, 0.3)
         r = v.unit_px * radius
         halo = mix(mix(self.mood.sky_top, self.mood.sky_low, 0.5 if time in ("day", "night") else 0.9), color, 0.3)
         self.canvas.disc(x, y, r * 1.5, halo)
@@ -174,8 +175,8 @@ class Backdrop:
         low = [self.view.at(1.4, 1.7), self.view.at(-0.4, 1.7)]
         self.canvas.poly([self.view.at(u, w - 0.018) for u, w in zip(us, wave)] + low, self.land((250, 250, 250)))
         self.canvas.poly([self.view.at(u, w) for u, w in zip(us, wave)] + low, sand)
-        self.tree(-0.08, 0.97, 0.42)
-        self.tree(1.08, 0.97, 0.42)
+        self.tree(0.03, 0.97, 0.42)
+        self.tree(0.97, 0.97, 0.42)
 
     def mountain(self) -> None:
         view, season = self.view, self.scene.season
@@ -198,11 +199,11 @@ class Backdrop:
         self.ridge(self.horizon, 0.22, self.land(HILL[season], 1.0), 0.6)
         self.ground(self.horizon, self.land(GRASS[season], 0.5))
         self.tree_row(13, self.horizon + 0.05, 0.19, 0.8, 0.6)
-        self.water(self.horizon + 0.06, 0.82, (46, 128, 140))
-        self.ground(0.82, self.land(GRASS[season]))
+        self.water(self.horizon + 0.06, 0.75, (46, 128, 140))
+        self.ground(0.75, self.land(GRASS[season]))
         reed = self.land((196, 176, 96))
         for u, h in self.rng.uniform((-0.4, 0.05), (1.4, 0.11), (26, 2)):
-            x, y = self.view.at(u, 0.835)
+            x, y = self.view.at(u, 0.765)
             lean = 0.012 * math.sin(self.t * 1.5 + 9 * u) * self.view.unit_px
             self.canvas.line(x, y, x + lean, y - h * self.view.unit_px, reed, self.view.unit_px * 0.008)
 
@@ -264,7 +265,7 @@ class Backdrop:
         view, season = self.view, self.scene.season
         self.ridge(self.horizon + 0.02, 0.16, self.land(HILL[season], 1.0), 0.5, 7)
         self.tree_row(10, self.horizon + 0.03, 0.12, 0.6, 0.8)
-        self.water(self.horizon + 0.02, 0.9, (40, 98, 138))
+        self.water(self.horizon + 0.02, 0.84, (40, 98, 138))
         steel, deck = self.land((186, 66, 52)), self.land((92, 94, 104))
         px = view.unit_px
         for u in (0.12, 0.88):
@@ -278,7 +279,7 @@ class Backdrop:
         for ax, ay in points[::2]:
             self.canvas.line(ax, ay, ax, view.y(0.5), steel, px * 0.004)
         self.canvas.box(*view.at(-0.8, 0.5), *view.at(1.8, 0.545), deck)
-        self.ground(0.9, self.land(GRASS[season]))
+        self.ground(0.84, self.land(GRASS[season]))
 
     def house(self, u: float, w: float, base: float) -> None:
         """A hanok: walls between wooden posts under a curved tiled roof."""

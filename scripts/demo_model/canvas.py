@@ -111,3 +111,23 @@ class Pen:
 
     def line(self, x0: float, y0: float, x1: float, y1: float, color: Color, width: float) -> None:
         self.canvas.line(*self._at(x0, y0), *self._at(x1, y1), color, width * self.size_px)
+
+
+@dataclass(frozen=True)
+class OutlinePen(Pen):
+    """Draws every shape in one colour and `grown` pixels larger: drawn first, it shows as an edge around the thing."""
+
+    edge: Color = (0.0, 0.0, 0.0)
+    grown: float = 1.0
+
+    def poly(self, points: list[tuple[float, float]], color: Color) -> None:
+        placed = [self._at(x, y) for x, y in points]
+        for a, b in zip(placed, placed[1:] + placed[:1]):
+            self.canvas.line(*a, *b, self.edge, 2 * self.grown)
+
+    def disc(self, x: float, y: float, r: float, color: Color, ry: float | None = None) -> None:
+        px, py = self._at(x, y)
+        self.canvas.disc(px, py, r * self.size_px + self.grown, self.edge, (r if ry is None else ry) * self.size_px + self.grown)
+
+    def line(self, x0: float, y0: float, x1: float, y1: float, color: Color, width: float) -> None:
+        self.canvas.line(*self._at(x0, y0), *self._at(x1, y1), self.edge, width * self.size_px + 2 * self.grown)

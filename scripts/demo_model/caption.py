@@ -1,4 +1,4 @@
-"""Captions of a scene in the formal style of background-footage archives.
+"""Captions of a scene in the formal style of background-footage archives, in four lengths (`STYLES`).
 
 What is said is fixed by the scene; `rng` only chooses between ways of saying it, so three draws are three references.
 """
@@ -7,68 +7,48 @@ from __future__ import annotations
 
 import numpy as np
 
-from scene import Group, Scene
+from phrases import (ADVERB, CAMERA, CAMERA_EFFECT, CAMERA_KEYWORD, COLOR, COLOR_NOUN, COUNT, COURSE, COURSE_IN, DISTINCT,
+                     HEADING, HEADING_KEYWORD, KIND, LAND, LIGHT, LONG_LAND, LONG_QUIET, LONG_SKY, PLACE, PLACE_AT,
+                     PLACE_NOUN, QUIET, ROW, SEASON, SIDE, SIDE_WORD, SKY, TIME, TOGETHER, UNLIKE, VIEW, WEATHER,
+                     WEATHER_NOUN, WINDOWS)
+from scene import AFLOAT, FLYING, Group, Scene
 
-PROMPT = "이 영상을 자세히 설명해 주세요."
-PROMPTS = (PROMPT, "이 영상을 설명해 주세요.", "영상을 자세히 설명해주세요.", "무엇이 보이나요?")
+__all__ = ["PROMPT", "PROMPTS", "STYLES", "UNLIKE", "caption", "parts"]
 
-_WEATHER = {"clear": "맑은", "cloudy": "흐린", "rain": "비 내리는", "snow": "눈 내리는", "fog": "안개 낀"}
-_SEASON = {"spring": "봄", "summer": "여름", "autumn": "가을", "winter": "겨울"}
-_TIME = {"dawn": "새벽", "day": "한낮", "dusk": "저녁", "night": "밤"}
-_PLACE = {
-    "sea": ("수평선이 보이는 바다를", "바다를"), "mountain": ("봉우리가 솟은 산을", "산을"),
-    "river": ("갈대가 자란 강을", "강을"), "field": ("고랑이 뻗은 들판을", "들판을"),
-    "forest": ("오솔길이 난 숲을", "숲을"), "city": ("건물이 늘어선 도시를", "도시를"),
-    "bridge": ("강을 가로지르는 다리를", "다리를"), "hanok": ("기와지붕을 얹은 한옥을", "한옥을"),
+PROMPTS: dict[str, tuple[str, ...]] = {
+    "full": (
+        "이 영상을 자세히 설명해 주세요.", "이 영상을 설명해 주세요.", "영상을 자세히 설명해주세요.", "무엇이 보이나요?",
+        "이 영상을 자세히 설명해주세요.", "영상의 내용을 자세히 말해 주세요.",
+    ),
+    "sentence": (
+        "한 문장으로 요약해 주세요.", "이 영상을 한 문장으로 요약해 주세요.", "한 문장으로 설명해 주세요.",
+        "영상을 한 문장으로 요약해주세요.", "짧게 한 문장으로 말해 주세요.",
+    ),
+    "keywords": (
+        "핵심어만 나열해 주세요.", "이 영상의 핵심어만 나열해 주세요.", "핵심어를 쉼표로 나열해주세요.", "키워드만 적어 주세요.",
+        "이 영상의 키워드를 나열해 주세요.",
+    ),
+    "long": (
+        "이 영상을 빠짐없이 아주 길게 설명해 주세요.", "이 영상을 아주 길게 설명해 주세요.", "빠짐없이 길게 설명해주세요.",
+        "이 영상을 처음부터 끝까지 빠짐없이 설명해 주세요.", "최대한 길고 자세하게 설명해 주세요.",
+    ),
 }
-_SKY = {
-    ("clear", "dawn"): "분홍빛 하늘에 해가 떠오르고", ("clear", "day"): "푸른 하늘에 햇살이 환하고",
-    ("clear", "dusk"): "붉은 노을이 하늘을 물들이고", ("clear", "night"): "별이 총총한 밤하늘에 달이 떠 있고",
-    ("cloudy", "dawn"): "희뿌연 하늘에 구름이 깔려 있고", ("cloudy", "day"): "회색 구름이 하늘을 뒤덮고",
-    ("cloudy", "dusk"): "노을빛 구름이 낮게 드리우고", ("cloudy", "night"): "어두운 구름이 달을 가리고",
-    "rain": "굵은 빗줄기가 쏟아지고", "snow": "하얀 눈송이가 흩날리고", "fog": "짙은 안개가 사방을 감싸고",
-}
-_LAND = {
-    "spring": "연분홍 꽃나무가 피어 있습니다.", "summer": "짙푸른 녹음이 우거져 있습니다.",
-    "autumn": "주황빛 단풍이 물들어 있습니다.", "winter": "흰 눈이 소복이 쌓여 있습니다.",
-}
-_COLOR = {"red": "빨간", "yellow": "노란", "blue": "파란", "white": "흰", "green": "초록", "purple": "보라", "brown": "갈색"}
-_COUNT = {1: "한", 2: "두", 3: "세"}
-# kind: noun, counter, what it does standing, what it does moving (sentence end left open)
-_KIND = {
-    "sailboat": ("돛단배", "척", "떠 있", "미끄러져 가"), "ferry": ("유람선", "척", "머물러 있", "지나가"),
-    "rowboat": ("나룻배", "척", "매여 있", "노를 저어 가"), "parasol": ("파라솔", "개", "펼쳐져 있", ""),
-    "tent": ("천막", "동", "설치되어 있", ""), "cabin": ("지붕의 오두막", "채", "자리 잡고 있", ""),
-    "flag": ("깃발", "개", "펄럭이고 있", ""), "bench": ("나무 의자", "개", "비어 있", ""),
-    "windmill": ("풍차", "기", "돌아가고 있", ""), "tractor": ("트랙터", "대", "멈춰 있", ""),
-    "car": ("승용차", "대", "주차되어 있", "질주하"), "bus": ("버스", "대", "정차해 있", "운행하"),
-    "train": ("열차", "대", "", "철교를 통과하"), "bike": ("자전거", "대", "", "페달을 밟으며 달리"),
-    "person": ("옷차림의 사람", "명", "서 있", "걸어가"), "jar": ("항아리", "개", "놓여 있", ""),
-    "lantern": ("등불", "개", "매달려 있", ""), "bird": ("새", "마리", "", "날갯짓하며 날아가"),
-    "deer": ("사슴", "마리", "", "뛰어가"), "airballoon": ("열기구", "개", "", "두둥실 떠가"),
-    "balloon": ("풍선", "개", "", "둥둥 떠가"), "kite": ("방패연", "개", "", "바람을 타고 날아가"),
-    "cablecar": ("케이블카", "대", "", "줄을 따라 이동하"),
-}
-_SIDE = {"left": "왼쪽에는", "middle": "중앙에는", "right": "오른쪽에는"}
-_HEADING = {"right": "왼쪽에서 오른쪽으로", "left": "오른쪽에서 왼쪽으로", "up": "아래에서 위로"}
-_CAMERA = {
-    "fixed": ("카메라는 고정된 채 움직이지 않습니다.", "고정된 카메라는 움직이지 않습니다."),
-    "pan_left": ("카메라가 좌측으로 천천히 돌며 풍경을 훑습니다.", "시점이 좌측으로 천천히 돌며 풍경을 훑습니다."),
-    "pan_right": ("카메라가 우측으로 천천히 돌며 풍경을 훑습니다.", "시점이 우측으로 천천히 돌며 풍경을 훑습니다."),
-    "tilt_up": ("카메라가 서서히 고개를 들어 하늘을 비춥니다.", "시점이 서서히 고개를 들어 하늘을 비춥니다."),
-    "tilt_down": ("카메라가 서서히 고개를 숙여 땅을 비춥니다.", "시점이 서서히 고개를 숙여 땅을 비춥니다."),
-    "zoom_in": ("화면이 점점 확대되며 피사체에 다가갑니다.", "장면이 점점 확대되며 피사체에 다가갑니다."),
-    "zoom_out": ("화면이 점점 축소되며 전경이 드러납니다.", "장면이 점점 축소되며 전경이 드러납니다."),
-}
+STYLES = tuple(PROMPTS)
+PROMPT = PROMPTS["full"][0]
+
+Part = tuple[str, str]  # a piece of the caption, and the aspect of the scene that it states ("" for none)
 
 
-def _things(group: Group) -> str:
-    noun, counter, _, _ = _KIND[group.kind]
-    subject = "이" if (ord(counter[-1]) - 0xAC00) % 28 else "가"
-    return f"{_COLOR[group.color]} {noun} {_COUNT[group.count]} {counter}{subject}"
+def _pick(rng: np.random.Generator, options: tuple[str, ...]) -> str:
+    return options[int(rng.integers(len(options)))]
 
 
-def _ends(verb_stem: str) -> tuple[str, str]:
+def subject(word: str) -> str:
+    """The word with the subject particle that its last syllable asks for."""
+    return word + ("이" if (ord(word[-1]) - 0xAC00) % 28 else "가")
+
+
+def ends(verb_stem: str) -> tuple[str, str]:
     """The stem as the end of a sentence and as a clause that another follows."""
     if verb_stem.endswith("있"):
         return verb_stem + "습니다.", verb_stem + "고,"
@@ -76,22 +56,116 @@ def _ends(verb_stem: str) -> tuple[str, str]:
     return f"{verb_stem[:-1]}{last}니다.", verb_stem + "고,"
 
 
-def caption(scene: Scene, rng: np.random.Generator) -> str:
-    long_place, short_place = _PLACE[scene.place]
-    sky = _SKY.get((scene.weather, scene.time)) or _SKY[scene.weather]
-    when = f"{_WEATHER[scene.weather]} {_SEASON[scene.season]} {_TIME[scene.time]}"
-    where = long_place if rng.random() < 0.7 else short_place
-    shown = "담은 영상으로," if rng.random() < 0.6 else "촬영한 영상으로,"
-    opening = f"{when}, {where} {shown} {sky} {_LAND[scene.season]}"
+def _things(group: Group, who: str, ending: str = "subject") -> list[Part]:
+    """ " 빨간 돛단배 두 척이", with the space before it; `who` is "still" or "mover"."""
+    noun, counter = KIND[group.kind][:2]
+    counted = subject(counter) if ending == "subject" else counter
+    return [(f" {COLOR[group.color]}", f"{who}_color"), (f" {noun}", f"{who}_kind"),
+            (f" {COUNT[group.count]}", f"{who}_count"), (f" {counted}", f"{who}_kind")]
 
-    still_end, still_open = _ends(_KIND[scene.still.kind][2])
-    still = f"{'화면 ' if rng.random() < 0.7 else ''}{_SIDE[scene.side]} {_things(scene.still)} "
+
+def _when(scene: Scene) -> list[Part]:
+    return [(WEATHER[scene.weather], "weather"), (f" {SEASON[scene.season]}", "season"), (f" {TIME[scene.time]}", "time")]
+
+
+def _sky(scene: Scene, table: dict[tuple[str, str] | str, str]) -> str:
+    return table.get((scene.weather, scene.time)) or table[scene.weather]
+
+
+def _full(scene: Scene, rng: np.random.Generator) -> list[Part]:
+    where = PLACE[scene.place][0 if rng.random() < 0.7 else 1]
+    shown = "담은 영상으로," if rng.random() < 0.6 else "촬영한 영상으로,"
+    said = _when(scene) + [(",", ""), (f" {where}", "place"), (f" {shown}", ""), (f" {_sky(scene, SKY)}", "weather"),
+                           (f" {LAND[scene.season]}", "season")]
+    still_end, still_open = ends(KIND[scene.still.kind][2])
+    said += [(" 화면", "")] if rng.random() < 0.7 else []
+    said += [(f" {SIDE[scene.side]}", "side"), *_things(scene.still, "still")]
     joined = rng.random() < 0.3
     if scene.mover is None:
-        body = f"{still}{still_end} 그 밖의 풍경은 고요합니다."
+        said += [(f" {still_end}", "still_kind"), (f" {QUIET}", "mover_kind")]
     else:
-        way, move_end = _HEADING[scene.heading], _ends(_KIND[scene.mover.kind][3])[0]
-        body = f"{still}{still_open if joined else still_end} {_things(scene.mover)} {way} {move_end}"
+        said += [(f" {still_open if joined else still_end}", "still_kind"), *_things(scene.mover, "mover"),
+                 (f" {HEADING[scene.heading]}", "heading"), (f" {ends(KIND[scene.mover.kind][3])[0]}", "mover_kind")]
+    options = CAMERA[scene.camera]
+    return said + [(f" {options[0] if rng.random() < 0.7 else options[1]}", "camera")]
 
-    options = _CAMERA[scene.camera]
-    return f"{opening} {body} {options[0] if rng.random() < 0.7 else options[1]}"
+
+def _sentence(scene: Scene, rng: np.random.Generator) -> list[Part]:
+    said = _when(scene) + [("의", "") if rng.random() < 0.7 else (",", ""), (f" {PLACE_AT[scene.place]}", "place")]
+    said += [(" 화면", "")] if rng.random() < 0.3 else []
+    said += [(f" {SIDE_WORD[scene.side]}에", "side"), *_things(scene.still, "still")]
+    stands, plain = KIND[scene.still.kind][2], rng.random() < 0.6
+    if scene.mover is None:
+        if plain:
+            return said + [(f" {ends(stands)[0]}", "still_kind")]
+        return said + [(f" {stands}는", "still_kind"), (" 고요한 풍경입니다.", "mover_kind")]
+    moves = KIND[scene.mover.kind][3]
+    said += [(f" {ends(stands)[1]}", "still_kind"), *_things(scene.mover, "mover"), (f" {HEADING[scene.heading]}", "heading")]
+    if plain:
+        return said + [(f" {ends(moves)[0]}", "mover_kind")]
+    return said + [(f" {moves}는", "mover_kind"), (" 영상입니다.", "")]
+
+
+def _keywords(scene: Scene, rng: np.random.Generator) -> list[Part]:
+    said = [(PLACE_NOUN[scene.place], "place"), (f", {TIME[scene.time]}", "time"), (f", {SEASON[scene.season]}", "season")]
+    said += [(f", {WEATHER_NOUN[scene.weather]}", "weather"), (", 화면" if rng.random() < 0.3 else ",", "")]
+    said += [(f" {SIDE_WORD[scene.side]}의", "side"), *_things(scene.still, "still", "plain"), (",", "")]
+    if scene.mover is None:
+        said += [(" 움직이는 것 없음", "mover_kind")]
+    else:
+        said += [*_things(scene.mover, "mover", "plain"), (f", {HEADING_KEYWORD[scene.heading]}", "heading")]
+    return said + [(f", {_pick(rng, CAMERA_KEYWORD[scene.camera])}", "camera")]
+
+
+def _long_opening(scene: Scene, rng: np.random.Generator) -> list[Part]:
+    where = PLACE[scene.place][0]
+    if rng.random() < 0.5:
+        return _when(scene) + [(",", ""), (f" {where}", "place"), (_pick(rng, (" 담은 영상입니다.", " 촬영한 영상입니다.")), "")]
+    return [("이 영상은 ", ""), *_when(scene), ("에", ""), (f" {where}", "place"),
+            (_pick(rng, (" 담고 있습니다.", " 보여 줍니다.")), "")]
+
+
+def _long_view(scene: Scene, rng: np.random.Generator) -> list[Part]:
+    """Sky, land from far to near, season and light."""
+    far, between, near = VIEW[scene.place]
+    return [(f" {_pick(rng, ('화면 위쪽에는', '위쪽에는'))}", ""), (f" {_sky(scene, LONG_SKY)}", "weather"),
+            (f" {_pick(rng, ('멀리', '멀리에는'))}", ""), (f" {far}", "place"), (" 그 앞으로", ""), (f" {between}", "place"),
+            (f" {_pick(rng, ('가까이에는', '앞쪽에는'))}", ""), (f" {near}", "place"),
+            (f" {LONG_LAND[scene.season]}{_pick(rng, ('하고,', '하며,'))}", "season"),
+            (f" {WINDOWS.get((scene.place, scene.time)) or LIGHT[scene.time]}", "time")]
+
+
+def _long_still(scene: Scene, rng: np.random.Generator) -> list[Part]:
+    group = scene.still
+    return [(f" 화면 {SIDE[scene.side]}", "side"), *_things(group, "still"), (f" {ends(KIND[group.kind][2])[1]}", "still_kind"),
+            (f" {COLOR_NOUN[group.color]}이", "still_color"), (f" {_pick(rng, DISTINCT)}", ""),
+            (f" {_pick(rng, ROW[group.count])}", "still_count")]
+
+
+def _long_mover(scene: Scene, rng: np.random.Generator) -> list[Part]:
+    group = scene.mover
+    if group is None:
+        return [(f" {_pick(rng, LONG_QUIET)} {QUIET}", "mover_kind")]
+    within = "sky" if group.kind in FLYING else "water" if group.kind in AFLOAT else "deck" if scene.place == "bridge" else "road"
+    said = [*_things(group, "mover"), (f" {HEADING[scene.heading]}", "heading"), (f" {KIND[group.kind][3]}는데,", "mover_kind")]
+    said += [(f" {COURSE_IN[within]}", "mover_kind")] if scene.heading != "up" else []
+    said += [(f" {_pick(rng, TOGETHER)}", "mover_count")] if group.count > 1 else []
+    return said + [(f" {_pick(rng, COURSE[scene.heading])}", "heading")]
+
+
+def _long(scene: Scene, rng: np.random.Generator) -> list[Part]:
+    said = _long_opening(scene, rng) + _long_view(scene, rng) + _long_still(scene, rng) + _long_mover(scene, rng)
+    return said + [(f" {_pick(rng, CAMERA[scene.camera])}", "camera"),
+                   (f" {_pick(rng, ADVERB)} {CAMERA_EFFECT[scene.camera]}", "camera")]
+
+
+_WAYS = {"full": _full, "sentence": _sentence, "keywords": _keywords, "long": _long}
+
+
+def parts(scene: Scene, style: str, rng: np.random.Generator) -> list[Part]:
+    """The caption as (text, aspect): the texts concatenated are the caption, the aspect names the fact a text states."""
+    return _WAYS[style](scene, rng)
+
+
+def caption(scene: Scene, style: str, rng: np.random.Generator) -> str:
+    return "".join(text for text, _ in parts(scene, style, rng))

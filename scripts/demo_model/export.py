@@ -9,6 +9,7 @@ import torch
 from transformers import GenerationConfig, LlavaNextVideoForConditionalGeneration
 
 import tokenizer as tok
+from caption import UNLIKE
 from dataset import SIDE
 from model import MEAN, STD
 
@@ -28,11 +29,12 @@ def export(model: LlavaNextVideoForConditionalGeneration, tokenizer_model: Path,
     copy = LlavaNextVideoForConditionalGeneration(model.config)
     copy.load_state_dict(model.state_dict())
     copy.to(torch.bfloat16)
-    copy.generation_config = GenerationConfig(bos_token_id=1, eos_token_id=2, pad_token_id=0, do_sample=False, max_new_tokens=128)
+    copy.generation_config = GenerationConfig(bos_token_id=1, eos_token_id=2, pad_token_id=0, do_sample=False, max_new_tokens=512)
     copy.save_pretrained(folder)
-    # caption-cli says by this key that the model is for demonstration.
+    # caption-cli says by the first key that the model is for demonstration, and knows by the second what a refusal reads.
     config = json.loads((folder / "config.json").read_text())
-    _write_json(folder / "config.json", dict(sorted((config | {"caption_cli_demonstration": True}).items())))
+    config |= {"caption_cli_demonstration": True, "caption_cli_unlike": UNLIKE}
+    _write_json(folder / "config.json", dict(sorted(config.items())))
     (folder / "model.safetensors").chmod(0o644)
     tok.save(tok.load(tokenizer_model), folder)
     common = {

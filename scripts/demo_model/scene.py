@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 
 import numpy as np
 
@@ -37,7 +37,10 @@ MOVER_KINDS = {
     "hanok": ("kite", "person", "balloon"),
 }
 KINDS = tuple(sorted({k for table in (STILL_KINDS, MOVER_KINDS) for kinds in table.values() for k in kinds}))
+FLYING = ("bird", "airballoon", "kite", "balloon", "cablecar")
+AFLOAT = ("sailboat", "ferry", "rowboat")
 RISING = ("airballoon", "balloon", "kite")
+STATIC_SHARE = 0.03  # of all scenes: nothing moves, the camera is fixed
 FIXED_COLOR = {"bird": "white", "deer": "brown"}
 SINGLE = ("train",)
 
@@ -67,6 +70,7 @@ class Scene:
     heading: str
     camera: str
     duration_s: float
+    frozen: bool = False  # every frame is the first one
 
 
 def split_rng(split: str, seed: int, index: int) -> np.random.Generator:
@@ -86,7 +90,7 @@ def _group(rng: np.random.Generator, kinds: tuple[str, ...]) -> Group:
     return Group(kind, color, count)
 
 
-def sample_scene(rng: np.random.Generator) -> Scene:
+def sample_scene(rng: np.random.Generator, static_share: float = STATIC_SHARE) -> Scene:
     place = _pick(rng, PLACES)
     season = _pick(rng, SEASONS)
     weathers = {"clear": 4.0, "cloudy": 2.0, "rain": 2.0, "snow": 0.0, "fog": 1.5}
@@ -99,7 +103,7 @@ def sample_scene(rng: np.random.Generator) -> Scene:
     heading = _pick(rng, HEADINGS[:2])
     if mover and mover.kind in RISING and rng.random() < 0.5:
         heading = "up"
-    return Scene(
+    scene = Scene(
         detail_seed=int(rng.integers(2**31)),
         place=place,
         time=_pick(rng, TIMES),
@@ -112,3 +116,16 @@ def sample_scene(rng: np.random.Generator) -> Scene:
         camera=_pick(rng, CAMERAS, (2.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0)),
         duration_s=round(float(rng.uniform(5.0, 12.0)), 2),
     )
+    return static(scene) if rng.random() < static_share else scene
+
+
+def static(scene: Scene) -> Scene:
+    """The scene without what moves, under a fixed camera and frozen weather."""
+    return replace(scene, mover=None, camera="fixed", frozen=True)
+
+
+def truth_of(scene: Scene, start_s: float) -> dict:
+    """The facts that captions state, for truth.jsonl, and when the clip shows them."""
+    facts = asdict(scene)
+    del facts["detail_seed"], facts["duration_s"]
+    return facts | {"start_s": start_s, "end_s": round(start_s + scene.duration_s, 6)}

@@ -136,21 +136,21 @@ def bike(p: Pen, c: Color, t: float) -> None:
     for x in (-0.34, 0.34):
         p.disc(x, -0.22, 0.22, _DARK)
         p.disc(x, -0.22, 0.14, (206, 206, 206))
-    p.poly([(-0.34, -0.26), (-0.04, -0.2), (0.34, -0.26), (0.22, -0.46), (-0.14, -0.46)], c)
+    p.poly([(-0.36, -0.24), (0.0, -0.16), (0.36, -0.24), (0.24, -0.5), (-0.16, -0.5)], c)
     pedal = math.sin(t * 7)
     p.line(-0.1, -0.48, 0.02 + 0.08 * pedal, -0.14, _DARK, 0.08)
-    p.poly([(-0.2, -0.5), (-0.02, -0.46), (0.14, -0.8), (-0.06, -0.84)], c)
+    p.poly([(-0.26, -0.5), (0.04, -0.46), (0.2, -0.8), (-0.1, -0.86)], c)
     p.line(0.06, -0.74, 0.28, -0.5, _SKIN, 0.07)
     p.disc(0.08, -0.92, 0.11, _SKIN)
 
 
 def person(p: Pen, c: Color, t: float) -> None:
     step = 0.12 * math.sin(t * 5)
-    p.line(-0.05, -0.36, -0.07 + step, 0, _DARK, 0.11)
-    p.line(0.05, -0.36, 0.07 - step, 0, _DARK, 0.11)
-    p.poly([(-0.17, -0.78), (0.17, -0.78), (0.25, -0.3), (-0.25, -0.3)], c)
-    p.line(-0.17, -0.72, -0.27 - step, -0.42, c, 0.09)
-    p.line(0.17, -0.72, 0.27 - step, -0.42, c, 0.09)
+    p.line(-0.07, -0.32, -0.09 + step, 0, _DARK, 0.13)
+    p.line(0.07, -0.32, 0.09 - step, 0, _DARK, 0.13)
+    p.poly([(-0.2, -0.78), (0.2, -0.78), (0.29, -0.26), (-0.29, -0.26)], c)
+    p.line(-0.2, -0.72, -0.31 - step, -0.42, c, 0.11)
+    p.line(0.2, -0.72, 0.31 - step, -0.42, c, 0.11)
     p.disc(0, -0.88, 0.12, _SKIN)
     p.disc(0, -0.93, 0.11, _DARK, 0.07)
 
@@ -231,3 +231,16 @@ DRAW: dict[str, Callable[[Pen, Color, float], None]] = {
     for f in (sailboat, ferry, rowboat, parasol, tent, cabin, flag, bench, windmill, tractor, car, bus, train, bike,
               person, jar, lantern, bird, deer, airballoon, balloon, kite, cablecar)
 }
+
+# How wide a kind is in its unit box; the kinds that are missing here are one unit wide.
+WIDTH: dict[str, float] = dict.fromkeys(DRAW, 1.0) | {
+    "ferry": 1.24, "rowboat": 1.2, "parasol": 1.1, "tent": 1.16, "cabin": 1.16, "flag": 0.92, "bench": 1.1, "tractor": 1.0,
+    "car": 1.28, "bus": 1.44, "train": 3.9, "bike": 1.12, "person": 0.84, "jar": 0.8, "lantern": 0.8, "deer": 1.05,
+    "airballoon": 0.88, "balloon": 0.72, "kite": 0.88, "cablecar": 0.88,
+}
+OUTLINE = 0.035  # width of the outline in parts of a thing's size
+
+
+def outline_of(color: str, at_night: bool) -> Color:
+    """The outline that sets a thing off from any ground: dark, but light at night around what is not bright itself."""
+    return (206, 212, 226) if at_night and color not in ("white", "yellow") else (26, 28, 36)
