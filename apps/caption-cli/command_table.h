@@ -27,10 +27,10 @@ struct OptionRow {
   bool is_repeatable = false;
   std::string group;  // "Input"
   std::string summary;
-  std::string details;  // for the manual; may be empty
+  std::string details;  // what the manual says beside the summary; may be empty
   ValueKind kind = ValueKind::kNone;
   std::string placeholder;           // "N", "SIZE", "NAME"; empty: takes no value
-  std::vector<std::string> choices;  // of kChoice and kChoiceList
+  std::vector<std::string> choices;  // the words that a kChoice or kChoiceList takes
   std::string default_text;          // empty: none
   std::string limits;                // "1 to 4096"; empty: none
 

@@ -25,7 +25,7 @@ using records::Planned;
 // Captions by what would be done about them.
 struct Counts {
   std::int64_t num_clips = 0;
-  std::int64_t num_clips_to_read = 0;          // of which a caption is to be made
+  std::int64_t num_clips_to_read = 0;          // clips that lack a caption
   std::int64_t num_skipped = 0;                // files in folders that are no videos
   std::array<std::int64_t, 4> num_captions{};  // by Planned
 

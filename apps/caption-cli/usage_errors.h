@@ -8,8 +8,8 @@
 
 namespace caption::cli {
 
-// `error` is what root.parse() threw for `arguments` (without the program's name); not a request
-// for help or for the version.
+// Describes `error`, which root.parse() threw for `arguments` (without the program's name). The
+// caller handles requests for help and for the version, which CLI11 throws as well.
 std::string describe_usage_error(const CLI::App& root, const std::vector<std::string>& arguments,
                                  const CLI::ParseError& error);
 

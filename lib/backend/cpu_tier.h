@@ -22,8 +22,8 @@ enum class CpuTier {
 std::string_view cpu_tier_name(CpuTier tier);
 std::optional<CpuTier> cpu_tier_from_name(std::string_view name);
 
-// What a tier needs beyond the tiers before it, by the names that Machine::cpu_features has; empty
-// for kReference.
+// Returns the CPU features that a tier needs beyond those of the tiers before it, by the names that
+// Machine::cpu_features has. The tier kReference needs none.
 std::span<const std::string_view> cpu_tier_features(CpuTier tier);
 
 // The tiers that this CPU and operating system can run, slowest first; kReference always.

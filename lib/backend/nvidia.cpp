@@ -9,7 +9,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr const char* kVendor = "0x10de";
-constexpr const char* kDisplayClass = "0x03";  // of the six digits: VGA, XGA and 3D controllers
+constexpr const char* kDisplayClass = "0x03";  // first byte of the PCI class: a display controller
 
 std::string first_word(const fs::path& path) {
   std::ifstream file(path);

@@ -9,7 +9,7 @@ namespace caption {
 
 struct NvidiaHardware {
   int num_cards = 0;           // display and 3D controllers on the PCI bus
-  std::string driver_version;  // of the loaded kernel module; empty: none is loaded
+  std::string driver_version;  // version of the loaded kernel module; empty when none is loaded
 };
 
 // `sys` is where sysfs is mounted. What cannot be read counts as absent.
