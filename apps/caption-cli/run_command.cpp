@@ -268,10 +268,11 @@ void add_output_flags(CLI::App& command, RunFlags& flags) {
   command.add_flag("--stream", flags.output.is_spoken, "one video: its caption alone, as it comes")
       ->group(kGroup);
   command
-      .add_flag("--dry-run", flags.is_dry,
-                "say what would be done; write nothing\n"
-                "Says which clips would be captioned, which have records, what the output is, and "
-                "how long it would take.")
+      .add_flag(
+          "--dry-run", flags.is_dry,
+          "say what would be done; write nothing\n"
+          "Says how many captions would be made, how many have their records, what the output "
+          "is, and how long it would take. With -vv each clip has a line.")
       ->group(kGroup);
   command.add_flag("-q,--quiet", flags.quiet, "only warnings and errors on stderr")->group(kGroup);
 }
