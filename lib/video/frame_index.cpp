@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <limits>
 #include <numeric>
 #include <utility>
+#include <vector>
 
 #include "base/error.h"
 
@@ -68,6 +70,43 @@ bool restarts(const FrameIndex& index, const AVInputFormat& format) {
   };
   return std::adjacent_find(index.packets.begin(), index.packets.end(), goes_back) !=
          index.packets.end();
+}
+
+// AVI knows decoding times only.
+std::int64_t time_of(std::int64_t pts, std::int64_t dts) {
+  return pts != AV_NOPTS_VALUE ? pts : dts;
+}
+
+// The longest time between two frames that follow each other, stream time base.
+std::int64_t longest_gap(const std::vector<PacketEntry>& packets) {
+  std::vector<std::int64_t> times;
+  times.reserve(packets.size());
+  for (const PacketEntry& entry : packets) {
+    const std::int64_t time = time_of(entry.pts, entry.dts);
+    if (time != AV_NOPTS_VALUE) times.push_back(time);
+  }
+  std::sort(times.begin(), times.end());
+  std::int64_t gap = 0;
+  for (std::size_t i = 1; i < times.size(); ++i)
+    gap = std::max(gap, av_sat_sub64(times[i], times[i - 1]));
+  return gap;
+}
+
+// Microseconds that the container declares beyond the end of the last packet that is there. Half a
+// second is allowed for rounding, and one frame's time for a last frame that does not say its own.
+std::int64_t find_missing_us(const Input& input, const std::vector<PacketEntry>& packets,
+                             std::int64_t begin_time, std::int64_t end_time) {
+  constexpr std::int64_t kRoundingUs = 500'000;
+  const auto to_us = [&](std::int64_t ticks) {
+    return av_rescale_q(ticks, input.stream().time_base, {1, 1'000'000});
+  };
+  const std::int64_t declared_us = input.declared_length_us();
+  if (declared_us <= 0) return 0;
+  // A length counts from time 0 in some formats and from the first frame in others.
+  const std::int64_t reach = std::max(end_time, av_sat_sub64(end_time, begin_time));
+  const std::int64_t missing_us = av_sat_sub64(declared_us, to_us(reach));
+  if (missing_us <= kRoundingUs) return 0;
+  return missing_us <= to_us(longest_gap(packets)) ? 0 : missing_us;
 }
 
 std::string find_distrust(const FrameIndex& index, Input& input, bool saw_invisible) {
@@ -158,6 +197,8 @@ FrameIndex build_frame_index(Input& input) {
   const PacketPtr packet = make_packet();
   bool saw_invisible = false;
   std::int64_t last_pts = AV_NOPTS_VALUE;
+  std::int64_t begin_time = std::numeric_limits<std::int64_t>::max();
+  std::int64_t end_time = std::numeric_limits<std::int64_t>::min();
   while (input.read(*packet)) {
     if (index.packets.size() == kMaxPackets) {
       throw Error(ErrorCode::kTooLarge,
@@ -176,12 +217,20 @@ FrameIndex build_frame_index(Input& input) {
       last_pts = packet->pts;
       index.last_duration = packet->duration;
     }
+    if (const std::int64_t time = time_of(packet->pts, packet->dts); time != AV_NOPTS_VALUE) {
+      begin_time = std::min(begin_time, time);
+      end_time =
+          std::max(end_time, av_sat_add64(time, std::max<std::int64_t>(packet->duration, 0)));
+    }
     index.packets.push_back(entry);
     av_packet_unref(packet.get());
   }
   if (index.is_cut_off && index.packets.size() > 1) {
     if (index.packets.back().is_keyframe) index.keyframes.pop_back();
     index.packets.pop_back();
+  }
+  if (end_time >= begin_time) {
+    index.missing_us = find_missing_us(input, index.packets, begin_time, end_time);
   }
   index.distrust = find_distrust(index, input, saw_invisible);
   if (index.is_trusted()) sort_by_pts(index);

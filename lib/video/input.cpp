@@ -1,5 +1,6 @@
 #include "video/internal/input.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <cstddef>
 #include <cstdio>
@@ -216,6 +217,27 @@ bool Input::seek(std::int64_t pts, std::int64_t dts, std::int64_t position_bytes
   const int status = av_seek_frame(format_.get(), stream_->index, to, flags);
   check(status);
   return status >= 0;
+}
+
+std::int64_t Input::declared_length_us() const {
+  if (format_->duration_estimation_method != AVFMT_DURATION_FROM_STREAM) return 0;
+  const std::string_view format = format_->iformat->name;
+  if (format.starts_with("mov") && stream_->duration > 0) {
+    return av_rescale_q(stream_->duration, stream_->time_base, {1, 1'000'000});
+  }
+  // AVI's header counts frames; its length libav has already shortened to what is there.
+  if (format == "avi") return av_rescale_q(stream_->nb_frames, stream_->time_base, {1, 1'000'000});
+  // Of other formats libav gives each stream the length of the file. Matroska's tags know better.
+  std::int64_t length_us = 0;
+  const AVDictionaryEntry* const tag =
+      av_dict_get(stream_->metadata, "DURATION", nullptr, AV_DICT_IGNORE_SUFFIX);
+  if (tag != nullptr && av_parse_time(&length_us, tag->value, 1) >= 0) return length_us;
+  const bool is_alone = std::all_of(
+      format_->streams, format_->streams + format_->nb_streams, [this](const AVStream* other) {
+        const AVMediaType type = other->codecpar->codec_type;
+        return other == stream_ || (type != AVMEDIA_TYPE_VIDEO && type != AVMEDIA_TYPE_AUDIO);
+      });
+  return is_alone ? std::max<std::int64_t>(format_->duration, 0) : 0;
 }
 
 void Input::require_allowed_size(std::int64_t width_px, std::int64_t height_px) const {

@@ -6,6 +6,7 @@
 
 #include "base/counted.h"
 #include "base/error.h"
+#include "base/json.h"
 #include "video/internal/sampled_frames.h"
 
 namespace caption::video {
@@ -52,8 +53,13 @@ void add_warnings(const SampledFrames& sampled, const FrameIndex& index, Clip& c
         std::to_string(num_missing) + " of " + counted(clip.frames_wanted, "sampled frame") +
         std::string(plural(num_missing, " is", " are")) + " damaged and left out");
   }
-  if (index.is_cut_off)
+  if (index.is_cut_off) {
     clip.warnings.push_back("the file is cut off; its last packet is incomplete");
+  } else if (index.missing_us > 0) {
+    clip.warnings.push_back("the file seems cut off: its frames end " +
+                            json_number(static_cast<double>(index.missing_us) / 1e6, 1) +
+                            " s before the length that it declares");
+  }
 }
 
 }  // namespace

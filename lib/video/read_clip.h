@@ -65,8 +65,9 @@ SamplingOptions parse_sampling(std::string_view text, int num_frames);
 // no other file is opened, whatever a playlist inside asks for. Still pictures are no video.
 //
 // Frames are counted by their packets, as far as they can be read: of a file that is cut off, what
-// is left is sampled. Frames that an edit list hides do not count. Where packets do not tell the
-// frames (interlaced fields, AVI without times, ...), the decoder counts them.
+// is left is sampled, with a warning where the container declares a length beyond it. Frames that
+// an edit list hides do not count. Where packets do not tell the frames (interlaced fields, AVI
+// without times, ...), the decoder counts them.
 // In formats whose times may jump (MPEG-TS files that were joined) a step back of more than 0.1 s
 // or ahead of more than 10 s counts as one frame's time: durations and times are those of watching.
 // A sampled frame that turns out damaged is left out, not replaced: the clip then has fewer frames

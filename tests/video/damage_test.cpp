@@ -92,6 +92,43 @@ TEST_SUITE("video/damage") {
     }
   }
 
+  TEST_CASE("a file that ends before the length it declares is told to be cut off") {
+    const test::TemporaryFolder folder;
+    const auto path = folder.path() / "clip";
+    // 4 s each; MPEG-TS declares no length.
+    const ClipSpec whole_files[] = {
+        {.num_frames = 100, .muxer_options = {{"movflags", "faststart"}}},
+        {.muxer = "mov", .num_frames = 100, .cut_frames = 30},
+        {.muxer = "matroska", .num_frames = 100, .b_frames = 2},
+        {.muxer = "avi", .num_frames = 100},
+        {.encoder = "libvpx-vp9", .muxer = "webm", .num_frames = 100},
+        // Two pictures, 0 and 2 s, the second shown for 2 s.
+        {.muxer = "matroska", .num_frames = 2, .fps = 1, .quarter_frame_pts = {0, 8}}};
+    for (const ClipSpec& spec : whole_files) {
+      CAPTURE(spec.muxer);
+      CAPTURE(spec.num_frames);
+      test::make_clip(path, spec);
+      const auto whole = try_read(path, SeekMode::kAuto, 1);
+      REQUIRE(whole.has_value());
+      CHECK(whole->warnings.empty());
+    }
+    for (const std::string muxer : {"matroska", "webm", "avi"}) {
+      const ClipSpec spec{
+          .encoder = muxer == "webm" ? "libvpx-vp9" : "libx264", .muxer = muxer, .num_frames = 100};
+      for (const double share : {0.6, 0.4}) {
+        CAPTURE(muxer);
+        CAPTURE(share);
+        test::make_clip(path, spec);
+        cut(path, share);
+        const auto clip = try_read(path, SeekMode::kAuto, 1);
+        REQUIRE(clip.has_value());
+        CAPTURE(clip->total_frames);
+        REQUIRE(!clip->warnings.empty());
+        CHECK(clip->warnings.back().find("cut off") != std::string::npos);
+      }
+    }
+  }
+
   TEST_CASE("a file cut off before its index is no video") {
     const test::TemporaryFolder folder;
     const auto path = folder.path() / "clip.mp4";

@@ -32,6 +32,9 @@ struct FrameIndex {
   bool has_leading_pictures = false;    // groups are open: frames shown before their keyframe
   bool is_cut_off = false;              // the file ends inside its last packet
   std::int64_t last_duration = 0;       // of the last frame, stream time base; 0 when unknown
+  // The declared length of the stream less the time that its packets reach, in microseconds; 0
+  // where they reach it or the container declares none.
+  std::int64_t missing_us = 0;
 
   // Why one packet cannot be taken for one frame in this stream (interlaced fields, no presentation
   // times, ...); empty when it can. Only then `by_pts`, `shown` and seeking mean anything.

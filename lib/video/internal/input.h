@@ -42,8 +42,12 @@ class Input {
   // Throws Error(kIo | kOutOfMemory).
   bool seek(std::int64_t pts, std::int64_t dts, std::int64_t position_bytes);
 
-  AVFormatContext& format() { return *format_; }
-  AVStream& stream() { return *stream_; }
+  // What the container declares as the length of the video stream, microseconds. 0 where it
+  // declares none, or one length for all of several streams, or libav only estimates it.
+  std::int64_t declared_length_us() const;
+
+  const AVFormatContext& format() const { return *format_; }
+  const AVStream& stream() const { return *stream_; }
   const AVCodecParameters& codec_parameters() const { return *stream_->codecpar; }
   const std::string& name() const { return name_; }  // of the path, for messages
   const OpenFile& file() const { return file_; }
