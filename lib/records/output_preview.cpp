@@ -7,6 +7,7 @@
 
 #include "records/internal/read_records.h"
 #include "records/internal/record_index.h"
+#include "records/internal/replaced_records.h"
 #include "records/internal/same_run.h"
 
 namespace caption::records {
@@ -25,6 +26,7 @@ bool is_empty_or_missing(const fs::path& path) {
 struct OutputPreview::State {
   void read(const fs::path& path, const std::set<std::string>& accepted);
   void add(const Record& record);
+  void add_size(const Record& record);
 
   // Whether the slot is of the clip's content, as the run will see it.
   bool is_same(const RecordSlot& slot, const ClipKeys& keys) const;
@@ -32,6 +34,7 @@ struct OutputPreview::State {
   Retry retry;
   KnownBy known_by = KnownBy::kDigest;
   RecordIndex index;
+  std::optional<ReplacedRecords> replaced;
   std::unordered_set<std::int64_t> sizes_bytes;  // of the files that records are about
   MeanTimes sums;
 };
@@ -44,7 +47,10 @@ OutputPreview::OutputPreview(const fs::path& path, Format format, const Manifest
   refuse_special_file(path);
   if (is_empty_or_missing(path)) return;
   if (existing == Existing::kResume) {
-    state_->read(path, accepted_keys(require_same_run(path, format, manifest, retry)));
+    const auto accepted = accepted_keys(require_same_run(path, format, manifest, retry));
+    state_->read(path, accepted);
+    state_->replaced.emplace(path, accepted,
+                             [this](const Record& record) { state_->add_size(record); });
     return;
   }
   refuse_foreign_file(path);
@@ -63,10 +69,14 @@ void OutputPreview::State::read(const fs::path& path, const std::set<std::string
   read_records(path, accepted, index, [this](const Record& record) { add(record); });
 }
 
-void OutputPreview::State::add(const Record& record) {
+void OutputPreview::State::add_size(const Record& record) {
   if (record.file.has_value() && record.file->size_bytes.has_value()) {
     sizes_bytes.insert(*record.file->size_bytes);
   }
+}
+
+void OutputPreview::State::add(const Record& record) {
+  add_size(record);
   if (record.status == Status::kFailed || record.engine_ms <= 0) return;
   ++sums.num_captions;
   sums.decode_ms += record.decode_ms;
@@ -92,6 +102,8 @@ Planned OutputPreview::plan(const ClipIdentity& clip, std::string_view prompt) {
       const bool counts = slot.status != Status::kFailed && !must_remake(slot, statuses);
       is_elsewhere = is_elsewhere || (&slot != here && counts);
     });
+    is_elsewhere =
+        is_elsewhere || (state_->replaced.has_value() && state_->replaced->find(keys, statuses));
   }
   if (is_elsewhere) return Planned::kTakeOver;
   return is_here ? Planned::kMakeAgain : Planned::kMake;

@@ -14,6 +14,7 @@
 #include "records/internal/output_file.h"
 #include "records/internal/read_records.h"
 #include "records/internal/record_index.h"
+#include "records/internal/replaced_records.h"
 #include "records/internal/run_memory.h"
 #include "records/internal/same_run.h"
 
@@ -75,7 +76,8 @@ struct RecordFile::State {
 
   std::mutex mutex;  // guards index
   RecordIndex index;
-  RunMemory memory;  // in place of the index for csv and txt
+  std::optional<ReplacedRecords> replaced;  // JSONL that is not overwritten
+  RunMemory memory;                         // in place of the index for csv and txt
 };
 
 RecordFile::State::State(fs::path the_output, Format the_format, const Manifest& now,
@@ -98,12 +100,19 @@ void RecordFile::State::open_in_place(const Manifest& now) {
   file.emplace(output);
   finish_swap();
   fs::remove(with_suffix(output, ".compact"));
-  if (file->size_bytes() == 0) return start_anew(now);
+  if (file->size_bytes() == 0) {
+    if (format == Format::kJsonl) {
+      remove_replaced_records(output);
+      replaced.emplace(output, accepted);
+    }
+    return start_anew(now);
+  }
   Manifest there = require_same_run(output, format, now, retry);
   if (note_retry(retry, there, now)) write_manifest(manifest_path(output), there);
   accepted = accepted_keys(there);
   manifest = std::move(there);
   read_records();
+  replaced.emplace(output, accepted);
 }
 
 // The records of an overwriting run that was interrupted count when it had the same settings.
@@ -189,11 +198,14 @@ bool RecordFile::State::stays(const RecordSlot* slot, const Record& record) cons
   return record.status != Status::kFailed;
 }
 
-// Writes all but the superseded lines to a file beside, which takes the place of the first.
+// Writes all but the superseded lines, if there are any, to a file beside, which takes the place of
+// the first.
 void RecordFile::State::compact() {
   const fs::path beside = with_suffix(file->path(), ".compact");
   std::optional<OutputFile> compacted;
   try {
+    if (replaced.has_value()) replaced->update(*file, index);
+    if (index.num_superseded() == 0) return;
     compacted.emplace(beside);
     compacted->truncate(0);
     copy_live_lines(*compacted);
@@ -233,6 +245,7 @@ void RecordFile::State::swap() {
   const fs::path beside = file->path();
   file->take_place_of(output);
   fs::rename(manifest_path(beside), manifest_path(output));
+  remove_replaced_records(output);
   sync_folder(output.parent_path());
   overwritten.reset();
 }
@@ -258,7 +271,14 @@ Earlier RecordFile::find(const ClipIdentity& clip, const std::string& video,
   }
   // Without a digest, a file elsewhere of the same size and time may be another film.
   if (clip.id.empty()) return {};
-  return state.find_elsewhere(keys, here, clip, video);
+  Earlier earlier = state.find_elsewhere(keys, here, clip, video);
+  if (earlier.kind != Earlier::Kind::kNone || !state.replaced.has_value()) return earlier;
+  const std::optional<Record> old = state.replaced->find(keys, state.retry.statuses);
+  if (!old.has_value()) return earlier;
+  earlier.kind = Earlier::Kind::kElsewhere;
+  earlier.record = under_new_name(*old, clip, video);
+  earlier.record->moved_from = std::exchange(earlier.moved_from, {});
+  return earlier;
 }
 
 // The record of a file that is gone before that of a file that is there: a moved folder of equal
@@ -341,7 +361,7 @@ RecordFile::Ending RecordFile::finish() {
   const std::lock_guard lock(state.mutex);
   // An interrupted run may have left records of clips that this run does not name.
   if (state.overwritten.has_value()) state.index.drop_unwanted();
-  if (state.index.num_superseded() > 0) state.compact();
+  if (state.format == Format::kJsonl) state.compact();
   if (!state.overwritten.has_value()) return Ending::kInPlace;
   const bool has_captions = state.num_usable > 0 || state.index.num_usable() > 0;
   if (!has_captions || state.num_unread > 0) return Ending::kOldFileStays;

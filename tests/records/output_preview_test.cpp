@@ -122,6 +122,21 @@ TEST_SUITE("records/output_preview") {
     CHECK(file.find(other, "other.mp4", "").kind == Earlier::Kind::kNone);
   }
 
+  TEST_CASE("it knows the caption of a film whose place another film took") {
+    const Folder folder;
+    const fs::path out = folder / "out.jsonl";
+    for (const char* content : {"first film", "second film"}) {
+      RecordFile file(out, Format::kJsonl, kManifest, Existing::kResume);
+      file.append(record_of(make_clip(folder / "a.mp4", content), Status::kOk));
+      file.finish();
+    }
+    const ClipIdentity moved = make_clip(folder / "b.mp4", "first film");
+    OutputPreview preview(out, Format::kJsonl, kManifest, Existing::kResume);
+    CHECK(preview.plan(moved, "") == Planned::kTakeOver);
+    CHECK(preview.may_know(10));
+    CHECK(preview.num_found() == 1);
+  }
+
   TEST_CASE("records without a digest are known to a run that trusts times") {
     const Folder folder;
     const fs::path out = folder / "out.jsonl";

@@ -256,6 +256,93 @@ TEST_SUITE("records/record_file") {
     CHECK(records[1].caption == "가");
   }
 
+  TEST_CASE("a film moved away keeps its caption though another film took its place") {
+    const Folder folder;
+    const fs::path path = folder / "c.jsonl";
+    const fs::path aside = folder / "c.jsonl.replaced";
+    const ClipIdentity a = make_clip(folder / "a.mp4", "film a");
+    write_records(path, {record_of(a, "가")});
+    std::string uncompacted;
+    fs::create_directory(folder / "kept");
+    ClipIdentity moved = make_clip(folder / "kept" / "a.mp4", "film a");
+    const ClipIdentity other = make_clip(folder / "a.mp4", "film b");
+    {  // a run over the old place alone
+      const auto file = open(path);
+      CHECK(find(*file, other).kind == Kind::kNone);
+      file->append(record_of(other, "나"));
+      uncompacted = read_file(path);
+      file->finish();
+    }
+    CHECK(read_file(path) == line_of(record_of(other, "나")));
+    CHECK(read_file(aside) == line_of(record_of(a, "가")));
+    write_file(path, uncompacted);  // as a kill before the compaction leaves it
+    open(path)->finish();
+    CHECK(read_file(path) == line_of(record_of(other, "나")));
+    CHECK(read_file(aside) == line_of(record_of(a, "가")));
+    write_records(path, {});  // a run that changes nothing
+    CHECK(read_file(aside) == line_of(record_of(a, "가")));
+    {  // its caption is not for a run that wants it made again
+      const auto file = open(path, kManifest, {.statuses = {Status::kOk}});
+      CHECK(find(*file, moved).kind == Kind::kNone);
+    }
+    {
+      const auto file = open(path);
+      const Earlier earlier = find(*file, moved);
+      REQUIRE(earlier.kind == Kind::kElsewhere);
+      CHECK(earlier.record->caption == "가");
+      CHECK(earlier.record->video == "a.mp4");
+      CHECK(earlier.record->file->path == moved.file.path);
+      CHECK(earlier.record->moved_from == "");
+      CHECK(earlier.record->copy_of == "");
+      file->append(*earlier.record);
+      file->finish();
+    }
+    CHECK(records_in(path).size() == 2);
+    CHECK_FALSE(fs::exists(aside));
+  }
+
+  TEST_CASE("two clips that change places in two runs keep their captions") {
+    const Folder folder;
+    const fs::path path = folder / "c.jsonl";
+    write_records(path, {record_of(make_clip(folder / "a.mp4", "film a"), "가"),
+                         record_of(make_clip(folder / "b.mp4", "film b2"), "나")});
+    const ClipIdentity new_a = make_clip(folder / "a.mp4", "film b2");
+    const ClipIdentity new_b = make_clip(folder / "b.mp4", "film a");
+    for (const ClipIdentity& clip : {new_a, new_b}) {
+      const auto file = open(path);
+      const Earlier earlier = find(*file, clip);
+      REQUIRE(earlier.kind == Kind::kElsewhere);
+      file->append(*earlier.record);
+      file->finish();
+    }
+    const std::vector<Record> records = records_in(path);
+    REQUIRE(records.size() == 2);
+    CHECK(records[0].caption == "나");
+    CHECK(records[1].caption == "가");
+  }
+
+  TEST_CASE("captions set aside do not outlive an output that starts anew") {
+    const Folder folder;
+    const fs::path path = folder / "c.jsonl";
+    const fs::path aside = folder / "c.jsonl.replaced";
+    const ClipIdentity a = make_clip(folder / "a.mp4", "film a");
+    const auto set_aside = [&] {
+      write_records(path, {record_of(a, "가")});
+      write_records(path, {record_of(make_clip(folder / "a.mp4", "film b"), "나")});
+      REQUIRE(fs::exists(aside));
+    };
+    set_aside();
+    fs::remove(path);
+    CHECK(find(*open(path), a).kind == Kind::kNone);
+    CHECK_FALSE(fs::exists(aside));
+    set_aside();
+    const auto file = open(path, kManifest, {}, Existing::kOverwrite);
+    CHECK(find(*file, a).kind == Kind::kNone);
+    file->append(record_of(make_clip(folder / "a.mp4", "film c"), "다"));
+    CHECK(file->finish() == RecordFile::Ending::kInPlace);
+    CHECK_FALSE(fs::exists(aside));
+  }
+
   TEST_CASE("clips without a digest are known by size and time") {
     const Folder folder;
     const fs::path path = folder / "c.jsonl";

@@ -40,9 +40,9 @@ struct RecordSlot {
 
 // The keys that the slot of a clip and a prompt has.
 struct ClipKeys {
-  Hash128 place;
-  Hash128 content;
-  Hash128 times;
+  Hash128 place = {};
+  Hash128 content = {};
+  Hash128 times = {};
 };
 ClipKeys keys_of(const ClipIdentity& clip, std::string_view prompt);
 ClipKeys keys_of(const Record& record);
