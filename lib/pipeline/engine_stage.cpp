@@ -270,9 +270,9 @@ void EngineStage::count(const records::Record& record, Origination origination) 
     ++progress_.clips_failed;
   } else if (origination == Origination::kMade) {
     ++progress_.clips_captioned;
-  } else if (!record.moved_from.empty()) {
+  } else if (record.copy_of.empty() || !record.moved_from.empty()) {
     ++progress_.clips_moved;
-  } else if (!record.copy_of.empty()) {
+  } else {
     ++progress_.clips_copied;
   }
 }

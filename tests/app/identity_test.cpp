@@ -157,6 +157,28 @@ TEST_SUITE("app/identity") {
     CHECK(ids_of(out) == ids);
   }
 
+  TEST_CASE("a film whose place another film took is recognised where it lies now") {
+    const TemporaryFolder folder;
+    const fs::path out = folder.path() / "c.jsonl";
+    const fs::path place = folder.path() / "a.mp4";
+    const fs::path moved = folder.path() / "moved.mp4";
+    fs::copy_file(some_samples()[0], place);
+    CHECK(run_cli(run_command(out, {place.string()})).exit_code == 0);
+    const std::string id = ids_of(out).at(place.string());
+    fs::rename(place, moved);
+    fs::copy_file(some_samples()[1], place);
+    CHECK(run_cli(run_command(out, {place.string()})).exit_code == 0);
+    const Finished again = run_aloud(out, {place.string(), moved.string()});
+    CHECK(again.exit_code == 0);
+    CHECK(again.err.find("1 record was carried over") != std::string::npos);
+    CHECK(again.err.find("nothing to caption") != std::string::npos);
+    const auto ids = ids_of(out);
+    REQUIRE(ids.size() == 2);
+    CHECK(ids.at(moved.string()) == id);
+    CHECK(ids.at(place.string()) != id);
+    CHECK_FALSE(fs::exists(out.string() + ".replaced"));
+  }
+
   TEST_CASE("equal files are captioned once and recorded under each name") {
     const TemporaryFolder folder;
     const fs::path out = folder.path() / "c.jsonl";
