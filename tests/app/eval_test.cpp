@@ -65,6 +65,52 @@ TEST_SUITE("app/eval") {
     CHECK(std::count(finished.err.begin(), finished.err.end(), '\n') == 4);
   }
 
+  TEST_CASE("a dictionary that is named is used, by any of its names, or refused") {
+    const TemporaryFolder folder;
+    const std::string captions = file(folder, "c.jsonl", kCaptions);
+    const std::string references = file(folder, "r.jsonl", kReferences);
+    const std::string base = (folder.path() / "ko").string();
+    const auto score = [&](const std::string& dictionary) {
+      return run_cli({"eval", captions, "--references", references, "--metrics", "meteor-ko",
+                      "--resamples", "10", "--dictionary", dictionary});
+    };
+    const Finished missing = score(base);
+    CHECK(missing.exit_code == 3);
+    CHECK(missing.out.empty());
+    CHECK(missing.err.find(base + ".aff: ") != std::string::npos);
+    CHECK(std::count(missing.err.begin(), missing.err.end(), '\n') == 1);
+    write_text(base + ".dic", "1\n하늘이\n");
+    CHECK(score(base + ".dic").exit_code == 3);
+    write_text(base + ".aff", "SET UTF-8\n");
+    for (const std::string& name : {base, base + ".aff", base + ".dic", folder.path().string()}) {
+      CAPTURE(name);
+      const Finished finished = score(name);
+      CHECK(finished.exit_code == 0);
+      CHECK(finished.out.find("mode hunspell") != std::string::npos);
+    }
+  }
+
+  TEST_CASE("a seed is a whole number without a sign") {
+    const TemporaryFolder folder;
+    const std::string captions = file(folder, "c.jsonl", kCaptions);
+    const std::string references = file(folder, "r.jsonl", kReferences);
+    for (const char* option : {"--seed", "--shuffled"}) {
+      for (const char* value : {"-1", "x", "1.5", "", "18446744073709551616"}) {
+        CAPTURE(option);
+        CAPTURE(value);
+        const Finished refused = eval({captions, "--references", references, option, value});
+        CHECK(refused.exit_code == 2);
+        CHECK(refused.err == "error: caption-cli: " + std::string(option) +
+                                 ": expected a whole number from 0 to 18446744073709551615, found "
+                                 "\"" +
+                                 value + "\"\n");
+      }
+      CHECK(
+          eval({captions, "--references", references, option, "18446744073709551615"}).exit_code ==
+          0);
+    }
+  }
+
   TEST_CASE("a name that is escaped in its record is not escaped again") {
     const TemporaryFolder folder;
     const std::string captions =
