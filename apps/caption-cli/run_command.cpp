@@ -67,6 +67,15 @@ pipeline::ProgressStyle progress_style(const RunFlags& flags) {
   return pipeline::choose_progress_style(stderr_is_terminal(), std::getenv("TERM"));
 }
 
+void report_doubts(const pipeline::Progress& progress) {
+  if (const std::string text = pipeline::describe_suspicious(progress); !text.empty()) {
+    log_warning("run", text);
+  }
+  if (const std::string text = pipeline::describe_truncated(progress); !text.empty()) {
+    log_info("run", text);
+  }
+}
+
 int report(const pipeline::Outcome& outcome, const pipeline::ThreadPlan& threads,
            bool can_continue) {
   switch (outcome.ending) {
@@ -197,14 +206,19 @@ int run(const RunFlags& flags) {
   log_info("run", "threads " + pipeline::describe_threads(config::num_threads(preset, machine),
                                                           options.threads));
   pipeline::Outcome outcome;
+  RecordLog sink(output.sink());
   {
     pipeline::ProgressLine line(progress_style(flags));
     options.on_progress = [&line](const pipeline::Progress& progress) { line.update(progress); };
-    RecordLog sink(output.sink());
     outcome = pipeline::run(*model, inputs, options, sink);
   }
   if (!spoken.end()) return kExitInterrupted;
   output.finish(outcome);
+  if (!flags.output.is_spoken) {
+    report_doubts(outcome.progress);
+  } else if (!sink.last_doubt().empty()) {
+    log_warning("run", sink.last_doubt());
+  }
   return report(outcome, options.threads, output.can_continue());
 }
 
