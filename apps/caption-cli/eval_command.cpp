@@ -173,8 +173,8 @@ void add_input_flags(CLI::App& command, EvalFlags& flags) {
       .add_option("--references", flags.references,
                   "JSONL, a folder of label files, or - for stdin\n"
                   "A line is {\"video\", \"captions\": [...]} or {\"video\", \"caption\"}; "
-                  "\"prompts\": {NAME: [...]} holds those of captions that answer a named "
-                  "prompt.")
+                  "\"prompts\": {NAME: [...]} beside or instead holds those of captions that "
+                  "answer a named prompt.")
       ->type_name(kPathType)
       ->group(kGroup)
       ->required();

@@ -75,30 +75,36 @@ void for_each_object(const fs::path& path, Problems& problems,
   });
 }
 
+ReferenceEntry read_reference(const JsonObject& object, const Line& line) {
+  ReferenceEntry entry{require_video(object), object.get_strings("captions"), line.name};
+  if (object.has("caption")) {
+    if (!entry.captions.empty()) fail(line.name + ": has both \"caption\" and \"captions\"");
+    entry.captions.push_back(object.require_string("caption"));
+  }
+  if (const std::optional<JsonObject> prompts = object.get_object("prompts")) {
+    for (const std::string& name : prompts->keys()) {
+      entry.of_prompts[name] = prompts->get_strings(name);
+      if (entry.of_prompts[name].empty()) {
+        fail(line.name + ": no reference for the prompt " + json_quote(name));
+      }
+    }
+  }
+  if (entry.captions.empty() && entry.of_prompts.empty()) {
+    fail(line.name +
+         ": no reference; expected \"captions\": [\"...\"], \"caption\": \"...\" or "
+         "\"prompts\": {\"NAME\": [\"...\"]}");
+  }
+  for (const std::string& text : entry.captions) require_reference(text, line.name);
+  for (const auto& [name, texts] : entry.of_prompts) {
+    for (const std::string& text : texts) require_reference(text, line.name);
+  }
+  return entry;
+}
+
 References read_reference_lines(const fs::path& path, Problems& problems) {
   References references;
   for_each_object(path, problems, [&](const JsonObject& object, const Line& line) {
-    ReferenceEntry entry{require_video(object), object.get_strings("captions"), line.name};
-    if (object.has("caption")) {
-      if (!entry.captions.empty()) fail(line.name + ": has both \"caption\" and \"captions\"");
-      entry.captions.push_back(object.require_string("caption"));
-    }
-    if (entry.captions.empty()) {
-      fail(line.name + ": no reference; expected \"captions\": [\"...\"] or \"caption\": \"...\"");
-    }
-    if (const std::optional<JsonObject> prompts = object.get_object("prompts")) {
-      for (const std::string& name : prompts->keys()) {
-        entry.of_prompts[name] = prompts->get_strings(name);
-        if (entry.of_prompts[name].empty()) {
-          fail(line.name + ": no reference for the prompt " + json_quote(name));
-        }
-      }
-    }
-    for (const std::string& text : entry.captions) require_reference(text, line.name);
-    for (const auto& [name, texts] : entry.of_prompts) {
-      for (const std::string& text : texts) require_reference(text, line.name);
-    }
-    references.entries.push_back(std::move(entry));
+    references.entries.push_back(read_reference(object, line));
   });
   return references;
 }

@@ -90,6 +90,24 @@ TEST_SUITE("app/eval") {
     }
   }
 
+  TEST_CASE("references by prompt only score the captions of a prompt, and no others") {
+    const TemporaryFolder folder;
+    const std::string references = file(
+        folder, "r.jsonl", "{\"video\": \"1.mp4\", \"prompts\": {\"short\": [\"푸른 하늘\"]}}\n");
+    const std::string named =
+        file(folder, "n.jsonl",
+             "{\"video\": \"1.mp4\", \"caption\": \"푸른 하늘\", \"prompt\": \"short\"}\n");
+    CHECK(eval({named, "--references", references}).exit_code == 0);
+    CHECK(eval({named, "--references", references, "--prompt", "short"}).exit_code == 0);
+    const std::string plain = file(folder, "c.jsonl", kCaptions);
+    const Finished unnamed = eval({plain, "--references", references});
+    CHECK(unnamed.exit_code == 3);
+    CHECK(unnamed.err.find("the captions name no prompt") != std::string::npos);
+    const Finished chosen = eval({plain, "--references", references, "--prompt", "short"});
+    CHECK(chosen.exit_code == 2);
+    CHECK(chosen.err.find("--prompt \"short\": the captions name no prompt") != std::string::npos);
+  }
+
   TEST_CASE("a seed is a whole number without a sign") {
     const TemporaryFolder folder;
     const std::string captions = file(folder, "c.jsonl", kCaptions);
