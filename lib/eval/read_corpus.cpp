@@ -45,7 +45,7 @@ JsonObject parse_line(const Line& line) {
   try {
     return JsonObject::parse(line.text, line.name, ErrorCode::kBadReference);
   } catch (const Error& error) {
-    if (!line.is_torn) throw;
+    if (!line.is_torn) fail(std::string(error.what()) + "; mend or remove the line");
     fail(std::string(error.what()) +
          "; this last line has no newline at its end and seems torn: resume the run that wrote "
          "it, or remove the line");
@@ -133,11 +133,18 @@ std::vector<fs::path> label_files(const fs::path& root) {
   return chosen;
 }
 
+JsonObject parse_label(std::string_view text, const std::string& name) {
+  try {
+    return JsonObject::parse(text, name, ErrorCode::kBadReference);
+  } catch (const Error& error) {
+    fail(std::string(error.what()) + "; mend or remove the file");
+  }
+}
+
 ReferenceEntry read_label(const fs::path& path, std::string_view field) {
   const std::string name = input_name(path);
   const std::string text = read_text_file(path);
-  const JsonObject label =
-      JsonObject::parse(without_byte_order_mark(text), name, ErrorCode::kBadReference);
+  const JsonObject label = parse_label(without_byte_order_mark(text), name);
   const std::optional<std::string> reference = label.find_string_at(field);
   if (!reference) {
     fail(name + ": nothing at \"" + std::string(field) + "\"; the file's keys are: " +
