@@ -81,6 +81,8 @@ void print_frames(const video::Clip& clip) {
                        seconds_text(frame.pts_us) + ", " +
                        size_text(frame.width_px, frame.height_px));
   }
+  const std::string few = video::describe_few_frames(clip);
+  if (!few.empty()) print_line("warning", few);
   for (const std::string& warning : clip.warnings) print_line("warning", warning);
 }
 

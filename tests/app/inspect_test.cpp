@@ -64,6 +64,34 @@ TEST_SUITE("app/inspect") {
     CHECK(finished.out.find("sheet       b-a-x.mp4-2.frames.png\n") != std::string::npos);
   }
 
+  TEST_CASE("a film of fewer frames than wanted says so, here and in its record") {
+    const TemporaryFolder folder;
+    for (const int num_frames : {1, 7, 8}) {
+      const ClipSpec spec = {.num_frames = num_frames};
+      if (const std::string why = why_not_available(spec); !why.empty()) {
+        MESSAGE(why);
+        return;
+      }
+      CAPTURE(num_frames);
+      const std::string clip = (folder.path() / "clip.mp4").string();
+      make_clip(clip, spec);
+      const Finished run = run_cli({"run", "-q", clip});
+      const records::Record record = parse_records(run.out).at(0);
+      const Finished shown =
+          run_cli({"inspect", clip, "-o", (folder.path() / "sheet.png").string()});
+      if (num_frames == 8) {
+        CHECK(record.warnings.empty());
+        CHECK(shown.out.find("warning") == std::string::npos);
+        continue;
+      }
+      const std::string warning = std::to_string(num_frames) +
+                                  (num_frames == 1 ? " frame" : " frames") +
+                                  " in the whole film; 8 were wanted, so frames repeat";
+      CHECK(record.warnings == std::vector<std::string>{warning});
+      CHECK(shown.out.find("warning     " + warning + "\n") != std::string::npos);
+    }
+  }
+
   TEST_CASE("a bad path has one line and the others are inspected") {
     const Folder folder;
     const Finished finished =
