@@ -63,6 +63,10 @@ TEST_SUITE("app/eval") {
       CHECK(finished.err.find(wanted) != std::string::npos);
     }
     CHECK(std::count(finished.err.begin(), finished.err.end(), '\n') == 4);
+    const std::string middle = file(folder, "m.jsonl", "{\"video\": }\n" + kCaptions);
+    CHECK(eval({middle, "--references", file(folder, "g.jsonl", kReferences)})
+              .err.ends_with("m.jsonl:1: not valid JSON: column 11: the value after : is missing; "
+                             "mend or remove the line\n"));
   }
 
   TEST_CASE("a dictionary that is named is used, by any of its names, or refused") {
