@@ -135,6 +135,10 @@ TEST_SUITE("app/run") {
     CHECK(run_cli({"run", video, "--format", "txt"}).out.starts_with(video + ": "));
     CHECK(
         run_cli({"run", video, "--format", "csv"}).out.starts_with("video,prompt,window_begin_s"));
+    const TemporaryFolder folder;
+    const std::string table = (folder.path() / "c.csv").string();
+    CHECK(run_cli({"run", video, "-o", table}).exit_code == 0);
+    CHECK(read_text(table).starts_with("\xEF\xBB\xBFvideo,prompt,window_begin_s"));
   }
 
   TEST_CASE("a reader who leaves ends the run quietly") {
