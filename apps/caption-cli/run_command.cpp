@@ -67,7 +67,13 @@ pipeline::ProgressStyle progress_style(const RunFlags& flags) {
   return pipeline::choose_progress_style(stderr_is_terminal(), std::getenv("TERM"));
 }
 
-void report_doubts(const pipeline::Progress& progress) {
+// What the captions leave in doubt: of a streamed one why, of records how many.
+void report_doubts(const OutputFlags& output, const pipeline::Progress& progress,
+                   const std::string& last_doubt) {
+  if (output.is_spoken) {
+    if (!last_doubt.empty()) log_warning("run", last_doubt);
+    return;
+  }
   if (const std::string text = pipeline::describe_suspicious(progress); !text.empty()) {
     log_warning("run", text);
   }
@@ -155,12 +161,17 @@ void log_choices(const model::CaptionModel& model, const pipeline::Options& opti
                         counted(std::ssize(options.prompts), "prompt"));
 }
 
-int run(const RunFlags& flags) {
-  check_output(flags.output, flags.input.paths);
-  if (flags.quiet && log_level() < LogLevel::kInfo) {
+void be_quiet_if_asked(const RunFlags& flags) {
+  if (!flags.quiet) return;
+  if (log_level() < LogLevel::kInfo) {
     throw Error(ErrorCode::kUsage, "run: -q and -v exclude each other");
   }
-  if (flags.quiet) set_log_level(LogLevel::kWarning);
+  set_log_level(LogLevel::kWarning);
+}
+
+int run(const RunFlags& flags) {
+  check_output(flags.output, flags.input.paths);
+  be_quiet_if_asked(flags);
   std::atomic<bool>& stop = catch_interrupts();
   const Machine machine = detect_machine();
   config::LoadedPreset loaded = load_preset(flags.preset, machine);
@@ -214,11 +225,7 @@ int run(const RunFlags& flags) {
   }
   if (!spoken.end()) return kExitInterrupted;
   output.finish(outcome);
-  if (!flags.output.is_spoken) {
-    report_doubts(outcome.progress);
-  } else if (!sink.last_doubt().empty()) {
-    log_warning("run", sink.last_doubt());
-  }
+  report_doubts(flags.output, outcome.progress, sink.last_doubt());
   return report(outcome, options.threads, output.can_continue());
 }
 
