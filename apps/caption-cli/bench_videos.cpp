@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <iostream>
 #include <memory>
+#include <set>
 
 #include "backend/stream.h"
 #include "backend/thread_pool.h"
@@ -49,6 +50,35 @@ pipeline::Options make_options(const config::Preset& preset, const Machine& mach
   return options;
 }
 
+// The clips, captions, tokens and times of these records; `lengths` gets an entry for each caption.
+// Equal files count once: nothing was computed for the copies.
+void count_records(const std::vector<records::Record>& records, bench::VideoRun& run,
+                   std::vector<bench::SequenceLengths>& lengths) {
+  std::set<std::string> captioned;
+  std::set<std::string> failed;
+  std::vector<double> first_token_ms;
+  std::vector<double> clip_ms;
+  for (const records::Record& record : records) {
+    if (!record.copy_of.empty()) continue;
+    if (record.status == records::Status::kFailed) {
+      failed.insert(record.video);
+      continue;
+    }
+    captioned.insert(record.video);
+    ++run.num_captions;
+    run.prompt_tokens += record.prompt_tokens;
+    run.output_tokens += record.output_tokens;
+    first_token_ms.push_back(record.first_token_ms);
+    clip_ms.push_back(record.total_ms);
+    lengths.push_back(
+        {.prompt_tokens = record.prompt_tokens, .output_tokens = record.output_tokens});
+  }
+  run.num_clips = std::ssize(captioned);
+  run.num_failed = std::ssize(failed);
+  run.first_token_ms = bench::summarise(std::move(first_token_ms));
+  run.clip_ms = bench::summarise(std::move(clip_ms));
+}
+
 bench::VideoRun run_once(model::CaptionModel& model, const pipeline::InputList& inputs,
                          const pipeline::Options& options, const bench::DecoderCosts& costs,
                          std::vector<records::Record>& records) {
@@ -59,25 +89,8 @@ bench::VideoRun run_once(model::CaptionModel& model, const pipeline::InputList& 
   bench::VideoRun run;
   run.seconds = stopwatch.elapsed_ms() / 1e3;
   run.peak_bytes = bench::process_memory().peak_bytes;
-  std::vector<double> first_token_ms;
-  std::vector<double> clip_ms;
   std::vector<bench::SequenceLengths> lengths;
-  for (const records::Record& record : sink.records) {
-    if (!record.copy_of.empty()) continue;  // nothing was computed for it
-    ++run.num_clips;
-    if (record.status == records::Status::kFailed) {
-      ++run.num_failed;
-      continue;
-    }
-    run.prompt_tokens += record.prompt_tokens;
-    run.output_tokens += record.output_tokens;
-    first_token_ms.push_back(record.first_token_ms);
-    clip_ms.push_back(record.total_ms);
-    lengths.push_back(
-        {.prompt_tokens = record.prompt_tokens, .output_tokens = record.output_tokens});
-  }
-  run.first_token_ms = bench::summarise(std::move(first_token_ms));
-  run.clip_ms = bench::summarise(std::move(clip_ms));
+  count_records(sink.records, run, lengths);
   const auto seconds = [](std::int64_t us) { return static_cast<double>(us) / 1e6; };
   run.stages = {{"decode", seconds(outcome.busy.decode_us), options.threads.decode},
                 {"vision", seconds(outcome.busy.vision_us), 1},
@@ -197,8 +210,8 @@ bench::PriceReport measure_prices(const BenchVideos& wanted, model::CaptionModel
     // One run tells how long prompts are, and wakes the machine.
     log_info("bench", "prices, a run to warm up");
     const bench::VideoRun warm = run_once(model, inputs, options, costs, records);
-    const std::int64_t captioned = std::max<std::int64_t>(1, warm.num_clips - warm.num_failed);
-    variants = attention_variants(options.engine, warm.prompt_tokens / captioned);
+    variants = attention_variants(
+        options.engine, warm.prompt_tokens / std::max<std::int64_t>(1, warm.num_captions));
   }
   bench::PriceReport report;
   for (const PricedOptions& variant : variants) report.rows.push_back({.name = variant.name});

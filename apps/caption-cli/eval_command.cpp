@@ -3,6 +3,7 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <array>
+#include <charconv>
 #include <cstdint>
 #include <fstream>
 #include <iostream>
@@ -10,6 +11,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -19,6 +21,7 @@
 #include "base/nearest.h"
 #include "eval/corpus.h"
 #include "eval/evaluate.h"
+#include "eval/korean_stemmer.h"
 #include "eval/report.h"
 #include "option_types.h"
 
@@ -32,7 +35,7 @@ struct EvalFlags {
   std::string match = "auto";
   std::optional<std::string> prompt;
   std::vector<std::string> metrics;
-  std::string dictionary = "/usr/share/hunspell/ko";
+  std::optional<std::string> dictionary;  // absent: the installed one, if there is one
   std::string synonyms;
   std::optional<std::uint64_t> shuffle_seed;
   std::int64_t num_resamples = 1000;
@@ -127,7 +130,8 @@ void run_eval(const EvalFlags& flags) {
   }
   eval::EvaluateOptions options;
   options.metrics = chosen_metrics(flags.metrics);
-  options.dictionary = flags.dictionary;
+  // Without the dictionary that was named, meteor-ko would be another metric.
+  if (flags.dictionary.has_value()) options.dictionary = eval::find_dictionary(*flags.dictionary);
   if (!flags.synonyms.empty()) options.synonyms = flags.synonyms;
   options.shuffle_seed = flags.shuffle_seed;
   options.bootstrap.num_resamples = flags.num_resamples;
@@ -139,6 +143,19 @@ void run_eval(const EvalFlags& flags) {
   if (!flags.per_clip.empty()) write_text(flags.per_clip, eval::to_clip_lines(report));
   // stdout carries one result: the table, unless it was asked for another.
   if (flags.json != "-" && flags.per_clip != "-") write_text("-", eval::to_table(report));
+}
+
+// A check for seeds: the whole numbers of 64 bits without a sign.
+CLI::Validator is_seed() {
+  return {[](std::string& text) {
+            std::uint64_t seed = 0;
+            const char* const end = text.data() + text.size();
+            const auto [parsed, error] = std::from_chars(text.data(), end, seed);
+            const bool is_number = error == std::errc() && parsed == end;
+            return is_number ? std::string()
+                             : expected_text("a whole number from 0 to 18446744073709551615", text);
+          },
+          ""};
 }
 
 void add_input_flags(CLI::App& command, EvalFlags& flags) {
@@ -156,8 +173,8 @@ void add_input_flags(CLI::App& command, EvalFlags& flags) {
       .add_option("--references", flags.references,
                   "JSONL, a folder of label files, or - for stdin\n"
                   "A line is {\"video\", \"captions\": [...]} or {\"video\", \"caption\"}; "
-                  "\"prompts\": {NAME: [...]} holds those of captions that answer a named "
-                  "prompt.")
+                  "\"prompts\": {NAME: [...]} beside or instead holds those of captions that "
+                  "answer a named prompt.")
       ->type_name(kPathType)
       ->group(kGroup)
       ->required();
@@ -190,9 +207,12 @@ void add_score_flags(CLI::App& command, EvalFlags& flags) {
       ->group(kGroup);
   command
       .add_option("--dictionary", flags.dictionary,
-                  "hunspell's Korean dictionary, without .aff and .dic")
-      ->type_name(kFileType)
-      ->default_str(flags.dictionary)
+                  "hunspell's Korean dictionary\n"
+                  "Its path without suffix, its .aff or .dic file, or the folder of ko.aff and "
+                  "ko.dic. Without this option and without the installed dictionary meteor-ko "
+                  "takes particles off only, and is named meteor-ko (josa).")
+      ->type_name(kPathType)
+      ->default_str(eval::EvaluateOptions().dictionary.string())
       ->group(kGroup);
   command
       .add_option("--synonyms", flags.synonyms,
@@ -204,6 +224,7 @@ void add_score_flags(CLI::App& command, EvalFlags& flags) {
       .add_option("--shuffled", flags.shuffle_seed,
                   "score against another clip's references; a seed\n"
                   "Does the model look at its videos? A model that does scores much less.")
+      ->check(is_seed())
       ->type_name(kNumberType)
       ->group(kGroup);
   command.add_option("--resamples", flags.num_resamples, "bootstrap resamples of the intervals")
@@ -212,6 +233,7 @@ void add_score_flags(CLI::App& command, EvalFlags& flags) {
       ->default_str("1000")
       ->group(kGroup);
   command.add_option("--seed", flags.seed, "seed of the bootstrap")
+      ->check(is_seed())
       ->type_name(kNumberType)
       ->default_str("20")
       ->group(kGroup);

@@ -1,18 +1,36 @@
 // apps/caption-cli/exit_codes.h: the process's exit codes (design.md §8).
 #pragma once
 
+#include <array>
+
 #include "base/error.h"
 
 namespace caption::cli {
 
-inline constexpr int kExitOk = 0;             // everything captioned
-inline constexpr int kExitClipsFailed = 1;    // some clips failed; each has its record
-inline constexpr int kExitUsage = 2;          // the command line, or an output of another run
-inline constexpr int kExitBadFile = 3;        // preset, model or reference file
-inline constexpr int kExitUnavailable = 4;    // device or feature not there, or out of memory
-inline constexpr int kExitIo = 5;             // the system could not read or write
-inline constexpr int kExitInternal = 70;      // our own bug
+inline constexpr int kExitOk = 0;
+inline constexpr int kExitClipsFailed = 1;
+inline constexpr int kExitUsage = 2;
+inline constexpr int kExitBadFile = 3;
+inline constexpr int kExitUnavailable = 4;
+inline constexpr int kExitIo = 5;
+inline constexpr int kExitInternal = 70;
 inline constexpr int kExitInterrupted = 130;  // Ctrl-C, SIGTERM, or nobody reads stdout any more
+
+// What the manual and the README say of each.
+struct ExitCodeText {
+  int code;
+  const char* meaning;
+};
+inline constexpr std::array kExitCodeTexts = {
+    ExitCodeText{kExitOk, "every clip is captioned"},
+    ExitCodeText{kExitClipsFailed, "some clips failed; each has its record"},
+    ExitCodeText{kExitUsage, "wrong usage, or an output that belongs to another configuration"},
+    ExitCodeText{kExitBadFile, "bad preset, model or reference file"},
+    ExitCodeText{kExitUnavailable, "device or feature unavailable, or out of memory"},
+    ExitCodeText{kExitIo,
+                 "the output could not be written, or was touched by another program meanwhile"},
+    ExitCodeText{kExitInternal, "a fault of caption-cli itself"},
+    ExitCodeText{kExitInterrupted, "interrupted"}};
 
 int exit_code_of(ErrorCode code);
 

@@ -8,6 +8,8 @@
 #include <iostream>
 #include <memory>
 #include <string>
+#include <system_error>
+#include <vector>
 
 #include "backend/cpu_tier.h"
 #include "backend/machine.h"
@@ -20,7 +22,9 @@
 #include "model/caption_model.h"
 #include "option_types.h"
 #include "pipeline/threads.h"
+#include "process.h"
 #include "records/file_name.h"
+#include "sheet_names.h"
 #include "video/image.h"
 #include "video/read_clip.h"
 #include "vision/contact_sheet.h"
@@ -77,6 +81,8 @@ void print_frames(const video::Clip& clip) {
                        seconds_text(frame.pts_us) + ", " +
                        size_text(frame.width_px, frame.height_px));
   }
+  const std::string few = video::describe_few_frames(clip);
+  if (!few.empty()) print_line("warning", few);
   for (const std::string& warning : clip.warnings) print_line("warning", warning);
 }
 
@@ -97,7 +103,8 @@ void dump_frames(const std::filesystem::path& folder, const video::Clip& clip) {
   }
 }
 
-void inspect_video(const std::string& path, const InspectFlags& flags) {
+void inspect_video(const std::string& path, const std::filesystem::path& sheet,
+                   const InspectFlags& flags) {
   const video::Probe probe = video::probe(path);
   std::cout << records::escape_file_name(path) << "\n";
   print_probe(probe);
@@ -105,9 +112,6 @@ void inspect_video(const std::string& path, const InspectFlags& flags) {
   options.sampling = video::parse_sampling(flags.sampling, flags.num_frames);
   const video::Clip clip = video::read_clip(path, options);
   print_frames(clip);
-  const std::filesystem::path sheet =
-      flags.sheet.empty() ? std::filesystem::path(path).filename().string() + ".frames.png"
-                          : flags.sheet;
   video::write_png(sheet, vision::contact_sheet(clip.frames));
   print_line("sheet", records::escape_file_name(sheet.string()));
   if (!flags.frames_folder.empty()) dump_frames(flags.frames_folder, clip);
@@ -154,7 +158,32 @@ void inspect_machine() {
   }
 }
 
-void inspect(const InspectFlags& flags) {
+void inspect_path(const std::string& path, const std::string& sheet, const InspectFlags& flags) {
+  std::error_code ignored;
+  const std::filesystem::file_type type = std::filesystem::status(path, ignored).type();
+  if (type == std::filesystem::file_type::not_found) {
+    throw Error(ErrorCode::kUsage,
+                "inspect: " + records::escape_file_name(path) + ": no such file or folder");
+  }
+  if (type == std::filesystem::file_type::directory) {
+    inspect_model(path);
+  } else {
+    inspect_video(path, flags.sheet.empty() ? sheet : flags.sheet, flags);
+  }
+}
+
+// Whether an error speaks of the path at hand, so that the others may still be inspected.
+bool is_of_path(ErrorCode code) {
+  switch (exit_code_of(code)) {
+    case kExitClipsFailed:
+    case kExitUsage:
+    case kExitBadFile: return true;
+    default: return code == ErrorCode::kUnavailable;
+  }
+}
+
+// Returns the exit code: that of the bad paths, or kExitClipsFailed where theirs differ.
+int inspect(const InspectFlags& flags) {
   if (flags.paths.empty() && !flags.machine) {
     throw Error(ErrorCode::kUsage, "inspect: give a video, a model's folder, or --machine");
   }
@@ -162,14 +191,20 @@ void inspect(const InspectFlags& flags) {
   if (writes_files && flags.paths.size() != 1) {
     throw Error(ErrorCode::kUsage, "inspect: -o and --dump-frames take one video");
   }
+  video::parse_sampling(flags.sampling, flags.num_frames);  // one error for all of the videos
   if (flags.machine) inspect_machine();
-  for (const std::string& path : flags.paths) {
-    if (std::filesystem::is_directory(path)) {
-      inspect_model(path);
-    } else {
-      inspect_video(path, flags);
+  const std::vector<std::string> sheets = name_sheets(flags.paths);
+  int exit_code = kExitOk;
+  for (std::size_t i = 0; i < flags.paths.size(); ++i) {
+    try {
+      inspect_path(flags.paths[i], sheets[i], flags);
+    } catch (const Error& error) {
+      if (!is_of_path(error.code())) throw;
+      const int code = fail(error.what(), exit_code_of(error.code()));
+      exit_code = exit_code == kExitOk || exit_code == code ? code : kExitClipsFailed;
     }
   }
+  return exit_code;
 }
 
 }  // namespace
@@ -180,7 +215,9 @@ void add_inspect_command(CLI::App& root, int& exit_code) {
                           "Look into a video, a model's folder, or this machine\n"
                           "Of a video: container, codec, size and length, which frames a model "
                           "would get, and a contact "
-                          "sheet of them. Of a model's folder: its family, shape and digest.");
+                          "sheet of them. Of a model's folder: its family, shape and digest. What "
+                          "cannot be read has a line on stderr and an exit code; the others are "
+                          "inspected.");
   auto flags = std::make_shared<InspectFlags>();
   command->add_option("paths", flags->paths, "videos and model folders")
       ->type_name(kPathType)
@@ -189,7 +226,7 @@ void add_inspect_command(CLI::App& root, int& exit_code) {
       ->group("Input");
   command->add_option("-o,--output", flags->sheet, "contact sheet of one video's frames")
       ->type_name("FILE.png")
-      ->default_str("NAME.frames.png")
+      ->default_str("NAME.frames.png here")
       ->group("Output");
   command
       ->add_option("--dump-frames", flags->frames_folder,
@@ -210,10 +247,7 @@ void add_inspect_command(CLI::App& root, int& exit_code) {
       "caption-cli inspect clip.mp4\n"
       "caption-cli inspect -o sheet.png --frames 16 clip.mp4\n"
       "caption-cli inspect --machine");
-  command->callback([flags, &exit_code] {
-    inspect(*flags);
-    exit_code = kExitOk;
-  });
+  command->callback([flags, &exit_code] { exit_code = inspect(*flags); });
 }
 
 }  // namespace caption::cli

@@ -3,6 +3,7 @@
 #include <array>
 #include <utility>
 
+#include "exit_codes.h"
 #include "option_types.h"
 
 namespace caption::cli {
@@ -32,6 +33,13 @@ std::string italic(const std::string& text) { return "\\fI" + roff(text) + "\\fR
 std::string lower_first(std::string text) {
   if (!text.empty() && text[0] >= 'A' && text[0] <= 'Z') {
     text[0] = static_cast<char>(text[0] - 'A' + 'a');
+  }
+  return text;
+}
+
+std::string upper_first(std::string text) {
+  if (!text.empty() && text[0] >= 'a' && text[0] <= 'z') {
+    text[0] = static_cast<char>(text[0] - 'a' + 'A');
   }
   return text;
 }
@@ -98,13 +106,23 @@ std::string examples_text(const CommandRow& command) {
   return section("EXAMPLES") + lines_as_they_are(command.examples);
 }
 
+std::string entry(const std::string& name, const std::string& text) {
+  return ".TP\n" + bold(name) + "\n" + roff(sentence(text)) + "\n";
+}
+
 using Entry = std::pair<const char*, const char*>;
 
 template <std::size_t kCount>
 std::string entries(const std::array<Entry, kCount>& list) {
   std::string out;
-  for (const auto& [name, text] : list) {
-    out += ".TP\n" + bold(name) + "\n" + roff(text) + "\n";
+  for (const auto& [name, text] : list) out += entry(name, text);
+  return out;
+}
+
+std::string exit_status_text() {
+  std::string out = section("EXIT STATUS");
+  for (const ExitCodeText& text : kExitCodeTexts) {
+    out += entry(std::to_string(text.code), upper_first(text.meaning));
   }
   return out;
 }
@@ -115,16 +133,6 @@ constexpr std::array kUnits = {
     Entry{"4096, 4096B", "A size in bytes."},
     Entry{"250ms, 90s, 5m, 1h30m, 2d", "A time, its units from the longest to the shortest."},
     Entry{"90", "A time in seconds."}};
-
-constexpr std::array kExitCodes = {
-    Entry{"0", "Every clip is captioned."},
-    Entry{"1", "Some clips failed; each has its record."},
-    Entry{"2", "Wrong usage, or an output that belongs to another configuration."},
-    Entry{"3", "Bad preset, model or reference file."},
-    Entry{"4", "Device or feature unavailable, or out of memory."},
-    Entry{"5", "The output could not be written, or was touched by another program meanwhile."},
-    Entry{"70", "A fault of caption-cli itself."},
-    Entry{"130", "Interrupted."}};
 
 constexpr std::array kEnvironment = {
     Entry{"CAPTION_PRESETS", "A folder of presets, looked through first."},
@@ -153,11 +161,11 @@ std::string program_page(const ProgramRow& program, const std::string& version) 
                     "]\n" + section("DESCRIPTION") + roff(program.program.details) + "\n" +
                     section("COMMANDS");
   for (const CommandRow& command : program.commands) {
-    out += ".TP\n" + bold(command.name) + "\n" + roff(sentence(command.summary)) + "\n";
+    out += entry(command.name, command.summary);
   }
   return out + options_text(program.program) + section("SIZES AND TIMES") + entries(kUnits) +
-         section("EXIT STATUS") + entries(kExitCodes) + section("ENVIRONMENT") +
-         entries(kEnvironment) + examples_text(program.program) + see_also(program.commands);
+         exit_status_text() + section("ENVIRONMENT") + entries(kEnvironment) +
+         examples_text(program.program) + see_also(program.commands);
 }
 
 std::string command_page(const CommandRow& command, const std::string& version) {

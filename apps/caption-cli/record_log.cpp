@@ -34,8 +34,21 @@ std::string describe_record_times(const records::Record& record) {
          std::to_string(record.vision_tokens) + " of them vision";
 }
 
+std::string describe_doubt(const records::Record& record) {
+  if (record.status == records::Status::kSuspicious) {
+    return record.video + ": the caption is suspicious: " + record.reason;
+  }
+  if (record.status == records::Status::kTruncated) {
+    return record.video + ": the caption is truncated after " +
+           counted(record.output_tokens, "token", "tokens") +
+           ": --max-new-tokens allows a longer one";
+  }
+  return {};
+}
+
 records::AppendResult RecordLog::append(const records::Record& record) {
   const records::AppendResult result = sink_.append(record);
+  last_doubt_ = describe_doubt(record);
   // Texts are made only for those who read them.
   if (log_level() <= LogLevel::kDetail) log_detail("run", describe_record(record));
   const bool is_computed = !record.error.has_value() && record.copy_of.empty();

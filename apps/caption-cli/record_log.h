@@ -1,4 +1,4 @@
-// apps/caption-cli/record_log.h: what -v and -vv say of each clip.
+// apps/caption-cli/record_log.h: what -v and -vv say of each clip, and --stream of its one.
 #pragma once
 
 #include <string>
@@ -14,6 +14,10 @@ std::string describe_record(const records::Record& record);
 // 128 of them vision"
 std::string describe_record_times(const records::Record& record);
 
+// Why a caption is to be read with care: "clips/a.mp4: the caption is suspicious: it repeats ...".
+// Empty for a record that is ok, or failed: of failures the pipeline speaks.
+std::string describe_doubt(const records::Record& record);
+
 // Passes records on to `sink`, which it borrows, and logs them: a line at LogLevel::kDetail, and
 // its times at kDebug. Thread-safe as the sink is.
 class RecordLog final : public records::RecordSink {
@@ -26,8 +30,12 @@ class RecordLog final : public records::RecordSink {
   }
   records::AppendResult append(const records::Record& record) override;
 
+  // describe_doubt() of the last record.
+  const std::string& last_doubt() const { return last_doubt_; }
+
  private:
   records::RecordSink& sink_;
+  std::string last_doubt_;
 };
 
 }  // namespace caption::cli

@@ -67,6 +67,21 @@ pipeline::ProgressStyle progress_style(const RunFlags& flags) {
   return pipeline::choose_progress_style(stderr_is_terminal(), std::getenv("TERM"));
 }
 
+// What the captions leave in doubt: of a streamed one why, of records how many.
+void report_doubts(const OutputFlags& output, const pipeline::Progress& progress,
+                   const std::string& last_doubt) {
+  if (output.is_spoken) {
+    if (!last_doubt.empty()) log_warning("run", last_doubt);
+    return;
+  }
+  if (const std::string text = pipeline::describe_suspicious(progress); !text.empty()) {
+    log_warning("run", text);
+  }
+  if (const std::string text = pipeline::describe_truncated(progress); !text.empty()) {
+    log_info("run", text);
+  }
+}
+
 int report(const pipeline::Outcome& outcome, const pipeline::ThreadPlan& threads,
            bool can_continue) {
   switch (outcome.ending) {
@@ -146,12 +161,17 @@ void log_choices(const model::CaptionModel& model, const pipeline::Options& opti
                         counted(std::ssize(options.prompts), "prompt"));
 }
 
-int run(const RunFlags& flags) {
-  check_output(flags.output, flags.input.paths);
-  if (flags.quiet && log_level() < LogLevel::kInfo) {
+void be_quiet_if_asked(const RunFlags& flags) {
+  if (!flags.quiet) return;
+  if (log_level() < LogLevel::kInfo) {
     throw Error(ErrorCode::kUsage, "run: -q and -v exclude each other");
   }
-  if (flags.quiet) set_log_level(LogLevel::kWarning);
+  set_log_level(LogLevel::kWarning);
+}
+
+int run(const RunFlags& flags) {
+  check_output(flags.output, flags.input.paths);
+  be_quiet_if_asked(flags);
   std::atomic<bool>& stop = catch_interrupts();
   const Machine machine = detect_machine();
   config::LoadedPreset loaded = load_preset(flags.preset, machine);
@@ -197,14 +217,15 @@ int run(const RunFlags& flags) {
   log_info("run", "threads " + pipeline::describe_threads(config::num_threads(preset, machine),
                                                           options.threads));
   pipeline::Outcome outcome;
+  RecordLog sink(output.sink());
   {
     pipeline::ProgressLine line(progress_style(flags));
     options.on_progress = [&line](const pipeline::Progress& progress) { line.update(progress); };
-    RecordLog sink(output.sink());
     outcome = pipeline::run(*model, inputs, options, sink);
   }
   if (!spoken.end()) return kExitInterrupted;
   output.finish(outcome);
+  report_doubts(flags.output, outcome.progress, sink.last_doubt());
   return report(outcome, options.threads, output.can_continue());
 }
 

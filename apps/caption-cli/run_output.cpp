@@ -72,7 +72,7 @@ class AboveStatusLine final : public records::RecordSink {
   std::unique_ptr<records::RecordSink> sink_;
 };
 
-// Logs how many records were resumed, carried over, copied or kept, and how many are suspicious.
+// Logs how many records were resumed, carried over, copied or kept.
 void describe_records(const std::string& path, const pipeline::Progress& progress) {
   const std::int64_t total = progress.num_wanted();
   if (progress.clips_found > 0) {
@@ -99,10 +99,6 @@ void describe_records(const std::string& path, const pipeline::Progress& progres
     log_warning("run",
                 counted(progress.clips_kept, "earlier record stays", "earlier records stay") +
                     ": what was made again failed, or came out no better");
-  }
-  if (progress.clips_suspicious > 0) {
-    log_warning("run", counted(progress.clips_suspicious, "caption is", "captions are") +
-                           " suspicious: each record says why");
   }
 }
 

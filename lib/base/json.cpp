@@ -11,6 +11,7 @@
 #include <system_error>
 #include <utility>
 
+#include "base/internal/json_syntax.h"
 #include "base/mapped_file.h"
 #include "base/utf8.h"
 
@@ -79,8 +80,8 @@ class Guard {
   std::vector<std::set<std::string>> open_;  // the keys seen so far of every open object
 };
 
-// "... parse error at line 2, column 7: syntax error ..." without nlohmann's prefix and without a
-// long tail: its message quotes the token last read, whole.
+// What nlohmann says of a number that no double holds, without its prefix and without a long tail:
+// it quotes the number, whole.
 std::string reason_of(const Json::exception& exception) {
   const std::string text = exception.what();
   const std::size_t end_of_tag = text.find("] ");
@@ -92,6 +93,11 @@ std::string reason_of(const Json::exception& exception) {
   return make_valid_utf8(reason);
 }
 
+// What to do about a broken file, where that follows from what it is.
+std::string advice_for(ErrorCode code) {
+  return code == ErrorCode::kBadModel ? "; download the file again, or mend it" : "";
+}
+
 Json parse_guarded(std::string_view text, const std::string& name, ErrorCode code) {
   Guard guard(name, code);
   try {
@@ -100,10 +106,10 @@ Json parse_guarded(std::string_view text, const std::string& name, ErrorCode cod
       return guard(depth, event, parsed);
     });
   } catch (const Json::parse_error& error) {
-    throw Error(code, name + ": not valid JSON at byte " + std::to_string(error.byte) + ": " +
-                          reason_of(error));
+    throw Error(code, name + ": not valid JSON: " + describe_json_error(text, error.byte) +
+                          advice_for(code));
   } catch (const Json::exception& error) {
-    throw Error(code, name + ": not valid JSON: " + reason_of(error));
+    throw Error(code, name + ": not valid JSON: " + reason_of(error) + advice_for(code));
   }
 }
 

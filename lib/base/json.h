@@ -21,8 +21,8 @@ namespace caption {
 // when the key is there with another type or outside its range; `code` is given at parsing.
 class JsonObject {
  public:
-  // Throws Error(code) for broken JSON (with the byte), invalid UTF-8, nesting beyond 64, duplicate
-  // keys, or a root that is no object. open() also throws as read_text_file().
+  // Throws Error(code) for broken JSON (with line and column), invalid UTF-8, nesting beyond 64,
+  // duplicate keys, or a root that is no object. open() also throws as read_text_file().
   static JsonObject open(const std::filesystem::path& path, ErrorCode code);
   static JsonObject parse(std::string_view text, std::string name_for_errors, ErrorCode code);
 

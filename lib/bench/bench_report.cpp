@@ -119,7 +119,7 @@ std::vector<Row> make_rows(const Comparison& comparison) {
 std::string describe_workload(const Comparison& comparison) {
   const Measurement& run = comparison.variants.front().measurement();
   return "workload " + comparison.workload.name + ": " + counted(run.num_requests, "request") +
-         ", " + std::to_string(run.prompt_tokens) + " prompt and " +
+         " of together " + counted(run.prompt_tokens, "prompt token") + " and " +
          counted(run.output_tokens, "output token") + "; each figure from the median of " +
          counted(std::ssize(comparison.variants.front().runs), "interleaved run") + "\n";
 }

@@ -59,7 +59,9 @@ std::int64_t PriceRow::kv_bytes_per_sequence() const {
 std::string to_table(const PriceReport& report) {
   CAPTION_CHECK(!report.rows.empty(), "bench: a report without a row");
   const PriceRow& base = report.rows.front();
-  std::string text = report.subject.model + ": " + report.subject.setting + "\n\n";
+  std::string text = report.subject.model + ": " + report.subject.setting + "\n" +
+                     describe_clips(base.median_run()) +
+                     "; engine tok/s: output tokens of all captions over the engine's own time\n\n";
   text += pad_right("", kNameWidth) + column("KV/sequence") + column("") + column("engine tok/s") +
           column("");
   for (const VideoScore& score : base.scores) text += column(score.metric) + column("");
@@ -87,6 +89,8 @@ std::string to_json(const PriceReport& report) {
     json.begin_object()
         .add("name", row.name)
         .add("runs", std::ssize(row.runs))
+        .add("clips", row.median_run().num_clips)
+        .add("failed", row.median_run().num_failed)
         .add("kv_bytes_per_sequence", row.kv_bytes_per_sequence())
         .add("engine_tokens_per_s", row.engine_tokens_per_s())
         .add("clips_per_s", row.median_run().clips_per_s());

@@ -40,8 +40,24 @@ std::string line(const std::string& name, const std::string& value, const std::s
 
 std::string summary_line(const char* name, const Summary& summary) {
   return line(name, format_number(summary.p50),
-              "p50; p90 " + format_number(summary.p90) + ", p99 " + format_number(summary.p99) +
-                  ", mean " + format_number(summary.mean));
+              "p50 of " + counted(summary.count, "caption") + "; p90 " +
+                  format_number(summary.p90) + ", p99 " + format_number(summary.p99) + ", mean " +
+                  format_number(summary.mean));
+}
+
+// What only captions have; empty when there is none.
+std::string caption_lines(const VideoRun& run) {
+  if (run.num_captions == 0) return {};
+  std::string text = line("clips/s", format_number(run.clips_per_s()), "captioned clips");
+  if (run.num_captions > run.num_clips) {
+    text += line("captions/s", format_number(run.captions_per_s()));
+  }
+  text += line("output tok/s", format_number(run.output_tokens_per_s()), "of all captions");
+  text += line("prompt tok/s", format_number(run.prompt_tokens_per_s()),
+               "of all captions, vision tokens included");
+  text += summary_line("first token, ms", run.first_token_ms);
+  text += summary_line("clip, ms", run.clip_ms);
+  return text;
 }
 
 std::string engine_lines(const VideoReport& report) {
@@ -70,6 +86,7 @@ void write_run(JsonWriter& json, const VideoRun& run) {
   json.begin_object()
       .add("seconds", run.seconds)
       .add("clips", run.num_clips)
+      .add("captions", run.num_captions)
       .add("failed", run.num_failed)
       .add("clips_per_s", run.clips_per_s())
       .add("prompt_tokens_per_s", run.prompt_tokens_per_s())
@@ -91,6 +108,7 @@ void write_run(JsonWriter& json, const VideoRun& run) {
 }  // namespace
 
 double VideoRun::clips_per_s() const { return per_second(num_clips, seconds); }
+double VideoRun::captions_per_s() const { return per_second(num_captions, seconds); }
 double VideoRun::output_tokens_per_s() const { return per_second(output_tokens, seconds); }
 double VideoRun::prompt_tokens_per_s() const { return per_second(prompt_tokens, seconds); }
 
@@ -104,20 +122,24 @@ const VideoRun& VideoReport::median_run() const {
   return *order[(order.size() - 1) / 2];
 }
 
+std::string describe_clips(const VideoRun& run) {
+  const std::string clips = counted(run.num_clips, "clip");
+  if (run.num_captions <= run.num_clips) {
+    return clips + " captioned, " + std::to_string(run.num_failed) + " failed";
+  }
+  return counted(run.num_captions, "caption") + " of " + clips + ", " +
+         counted(run.num_failed, "clip") + " failed";
+}
+
 std::string to_table(const VideoReport& report) {
   const VideoRun& run = report.median_run();
   std::string text = report.subject.model + "; " + report.subject.setting + "\n" +
-                     counted(run.num_clips, "clip") + ", " + std::to_string(run.num_failed) +
-                     " failed, in " + format_number(run.seconds) + " s; the median of " +
-                     counted(std::ssize(report.runs), "run") + "\n" +
+                     describe_clips(run) + ", in " + format_number(run.seconds) +
+                     " s; the median of " + counted(std::ssize(report.runs), "run") + "\n" +
                      "machine: " + format_si(mean_bytes_per_s(report)) + "B/s read, " +
                      format_si(mean_flops_per_s(report)) + "FLOP/s " +
                      std::string(report.before.arithmetic) + "\n\n";
-  text += line("clips/s", format_number(run.clips_per_s()));
-  text += line("output tok/s", format_number(run.output_tokens_per_s()));
-  text += line("prompt tok/s", format_number(run.prompt_tokens_per_s()), "vision tokens included");
-  text += summary_line("first token, ms", run.first_token_ms);
-  text += summary_line("clip, ms", run.clip_ms);
+  text += caption_lines(run);
   for (const StageBusy& stage : run.stages) {
     text += line(stage.name + " busy", format_percent(busy_share(run, stage)),
                  "of " + counted(stage.num_workers, "worker"));

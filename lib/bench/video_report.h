@@ -29,18 +29,20 @@ struct VideoScore {
 // One run of the pipeline.
 struct VideoRun {
   double seconds = 0;
-  std::int64_t num_clips = 0;
-  std::int64_t num_failed = 0;
-  std::int64_t prompt_tokens = 0;  // vision tokens included
-  std::int64_t output_tokens = 0;
-  Summary first_token_ms;  // from submission to the engine
-  Summary clip_ms;         // from the first byte read to the record written
+  std::int64_t num_clips = 0;      // clips that were captioned; equal files count once
+  std::int64_t num_captions = 0;   // one per captioned clip and prompt
+  std::int64_t num_failed = 0;     // clips without the caption of some prompt
+  std::int64_t prompt_tokens = 0;  // of all captions, vision tokens included
+  std::int64_t output_tokens = 0;  // of all captions
+  Summary first_token_ms;          // per caption, from submission to the engine
+  Summary clip_ms;                 // per caption, from the first byte read to the record written
   std::vector<StageBusy> stages;
   engine::EngineStats stats;
   StepCost cost;  // of the language model's part
   std::int64_t peak_bytes = 0;
 
-  double clips_per_s() const;
+  double clips_per_s() const;  // captioned clips
+  double captions_per_s() const;
   double output_tokens_per_s() const;
   double prompt_tokens_per_s() const;
 };
@@ -55,6 +57,9 @@ struct VideoReport {
 
   const VideoRun& median_run() const;
 };
+
+// "2 clips captioned, 1 failed", or "4 captions of 2 clips, 1 clip failed" with several prompts.
+std::string describe_clips(const VideoRun& run);
 
 std::string to_table(const VideoReport& report);
 std::string to_json(const VideoReport& report);  // one object, a line of its own

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <set>
 #include <unordered_map>
 #include <utility>
 
@@ -197,6 +198,25 @@ void fill(Segment& segment, const CaptionEntry* entry, Corpus& corpus) {
   }
 }
 
+// Throws for the entries that have texts of other prompts than `prompt` only.
+void require_plain(const References& references, const std::string& prompt) {
+  std::vector<std::string> without;
+  std::set<std::string> names;
+  for (const ReferenceEntry& entry : references.entries) {
+    if (!entry.captions.empty()) continue;
+    without.push_back(entry.where);
+    for (const auto& prompt_and_texts : entry.of_prompts) {
+      names.insert(json_quote(prompt_and_texts.first));
+    }
+  }
+  if (without.empty()) return;
+  fail("there are only references by prompt (" + list_some({names.begin(), names.end()}) + ") at " +
+       list_some(without, 3) + ", but the captions " +
+       (prompt.empty() ? "name no prompt: give these lines \"captions\" too, or name the prompts "
+                         "of the captions with run --prompts"
+                       : "answer the prompt " + json_quote(prompt)));
+}
+
 }  // namespace
 
 std::string_view match_by_name(MatchBy match) {
@@ -228,9 +248,17 @@ std::vector<CaptionEntry> choose_prompt(std::vector<CaptionEntry> captions,
     }
   }
   if (!prompt.has_value() && names.size() <= 1) return captions;
+  const bool names_none = names.size() == 1 && names.front().empty();
+  if (prompt.has_value() && !prompt->empty() && names_none) {
+    throw Error(ErrorCode::kUsage, "--prompt " + json_quote(*prompt) +
+                                       ": the captions name no prompt, so there is none to choose; "
+                                       "leave --prompt out (run --prompts names them)");
+  }
   if (!prompt.has_value() || std::find(names.begin(), names.end(), *prompt) == names.end()) {
     std::vector<std::string> quoted;
-    for (const std::string& name : names) quoted.push_back(json_quote(name));
+    for (const std::string& name : names) {
+      quoted.push_back(name.empty() ? "\"\" (those that name none)" : json_quote(name));
+    }
     throw Error(ErrorCode::kUsage,
                 (prompt.has_value() ? "--prompt: no caption answers " + json_quote(*prompt)
                                     : std::string("the captions answer several prompts")) +
@@ -245,7 +273,10 @@ References choose_references(References references, const std::string& prompt) {
   for (const ReferenceEntry& entry : references.entries) {
     if (entry.of_prompts.count(prompt) == 0) without.push_back(entry.where);
   }
-  if (without.size() == references.entries.size()) return references;
+  if (without.size() == references.entries.size()) {
+    require_plain(references, prompt);
+    return references;
+  }
   if (!without.empty()) {
     fail("some references have texts for the prompt " + json_quote(prompt) + ", but not " +
          list_some(without));

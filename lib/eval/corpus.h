@@ -22,9 +22,9 @@ enum class MatchBy {
 std::string_view match_by_name(MatchBy match);  // "auto", "path", "name", "stem"
 
 struct ReferenceEntry {
-  std::string video;  // a path, or the stem of a label file
-  std::vector<std::string> captions;
-  std::string where;  // "refs.jsonl:12", for messages
+  std::string video;                  // a path, or the stem of a label file
+  std::vector<std::string> captions;  // empty where there are references by prompt only
+  std::string where;                  // "refs.jsonl:12", for messages
   // By the name of a prompt, the references of captions that answer it.
   std::map<std::string, std::vector<std::string>> of_prompts = {};
 };
@@ -71,8 +71,9 @@ class Problems {
 inline constexpr std::string_view kStandardInput = "-";
 
 // A JSONL file of {"video": ..., "captions": [...]} or {"video": ..., "caption": ...}, where
-// "prompts": {"NAME": [...], ...} may give captions that answer named prompts their own, or a
-// folder of label files: every *.json under a folder named "labels", or, where there is none, every
+// "prompts": {"NAME": [...], ...} may give captions that answer named prompts their own, beside
+// these or in place of them, or a folder of label files: every *.json under a folder named
+// "labels", or, where there is none, every
 // *.json at all; its reference is the string at `label_field`. Lines may end in CRLF; a byte order
 // mark is passed over. Every line or file that cannot be used is a problem that names file and
 // line: unreadable, not JSON, a key missing, a blank reference, a text beyond 32 KiB; so is an
@@ -94,12 +95,14 @@ Captions read_captions(const std::filesystem::path& path, Problems& problems);
 Captions read_captions(const std::filesystem::path& path);  // the same, throwing as above
 
 // The captions that answer one prompt: the one named, or the only one there is. Throws
-// Error(kUsage) with the names when there are several and none is named, or none of that name.
+// Error(kUsage) with the names when there are several and none is named, or none of that name, and
+// when one is named but no caption names its prompt.
 std::vector<CaptionEntry> choose_prompt(std::vector<CaptionEntry> captions,
                                         const std::optional<std::string>& prompt);
 
-// The references with the texts of `prompt` in place of the others, if any entry has texts of that
-// prompt. Throws Error(kBadReference) that names the entries without, when others have them.
+// The references with the texts of `prompt` (empty: the captions name none) in place of the others,
+// if any entry has texts of that prompt. Throws Error(kBadReference) that names the entries
+// without, when others have them or these have texts of other prompts only.
 References choose_references(References references, const std::string& prompt);
 
 struct Segment {

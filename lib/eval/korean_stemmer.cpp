@@ -8,6 +8,7 @@
 #include <mutex>
 #include <new>
 #include <optional>
+#include <system_error>
 #include <unordered_map>
 
 #include "base/error.h"
@@ -164,8 +165,8 @@ std::unique_ptr<Hunspell> load_dictionary(const std::string& aff, const std::str
   }
   throw Error(ErrorCode::kBadReference,
               dic +
-                  ": is not a Korean hunspell dictionary (it does not know 하늘이); give the "
-                  "path of ko.dic without its suffix, or install hunspell-ko");
+                  ": is not a Korean hunspell dictionary (it does not know 하늘이); name ko.aff "
+                  "or ko.dic of the package hunspell-ko");
 }
 
 // The rules of eval.md §6.1 on top of one loaded dictionary. Not thread-safe.
@@ -258,6 +259,29 @@ class HunspellRules {
 
 std::string_view stemmer_mode_name(StemmerMode mode) {
   return mode == StemmerMode::kHunspell ? "hunspell" : "josa";
+}
+
+std::filesystem::path find_dictionary(const std::filesystem::path& named) {
+  std::filesystem::path base = named;
+  std::error_code ignored;
+  if (named.extension() == ".aff" || named.extension() == ".dic") {
+    base.replace_extension();
+  } else if (std::filesystem::is_directory(named, ignored)) {
+    base /= "ko";
+  }
+  for (const char* suffix : {".aff", ".dic"}) {
+    const std::string file = base.string() + suffix;
+    try {
+      require_regular_file(file);
+    } catch (const Error& error) {
+      if (is_of_machine(error.code())) throw;
+      throw Error(ErrorCode::kBadReference,
+                  std::string(error.what()) +
+                      "; a hunspell dictionary is a pair of files, as ko.aff and ko.dic of the "
+                      "package hunspell-ko: name one of them, or their path without suffix");
+    }
+  }
+  return base;
 }
 
 std::string strip_particle(std::string_view word) {

@@ -26,6 +26,11 @@ struct DictionaryIdentity {
   std::string hash;       // XXH3-128 over both files
 };
 
+// The dictionary that a user names by its path without suffix, by its .aff or .dic file, or by the
+// folder that holds ko.aff and ko.dic: the path without suffix, which KoreanStemmer takes. Throws
+// Error(kBadReference) that names the file which is missing or cannot be read.
+std::filesystem::path find_dictionary(const std::filesystem::path& named);
+
 // Takes off the longest particle that fits the final consonant before it, then the plural 들.
 // `word` is one NFC word in lower case. Never empties the word.
 std::string strip_particle(std::string_view word);

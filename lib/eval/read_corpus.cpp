@@ -45,7 +45,7 @@ JsonObject parse_line(const Line& line) {
   try {
     return JsonObject::parse(line.text, line.name, ErrorCode::kBadReference);
   } catch (const Error& error) {
-    if (!line.is_torn) throw;
+    if (!line.is_torn) fail(std::string(error.what()) + "; mend or remove the line");
     fail(std::string(error.what()) +
          "; this last line has no newline at its end and seems torn: resume the run that wrote "
          "it, or remove the line");
@@ -75,30 +75,36 @@ void for_each_object(const fs::path& path, Problems& problems,
   });
 }
 
+ReferenceEntry read_reference(const JsonObject& object, const Line& line) {
+  ReferenceEntry entry{require_video(object), object.get_strings("captions"), line.name};
+  if (object.has("caption")) {
+    if (!entry.captions.empty()) fail(line.name + ": has both \"caption\" and \"captions\"");
+    entry.captions.push_back(object.require_string("caption"));
+  }
+  if (const std::optional<JsonObject> prompts = object.get_object("prompts")) {
+    for (const std::string& name : prompts->keys()) {
+      entry.of_prompts[name] = prompts->get_strings(name);
+      if (entry.of_prompts[name].empty()) {
+        fail(line.name + ": no reference for the prompt " + json_quote(name));
+      }
+    }
+  }
+  if (entry.captions.empty() && entry.of_prompts.empty()) {
+    fail(line.name +
+         ": no reference; expected \"captions\": [\"...\"], \"caption\": \"...\" or "
+         "\"prompts\": {\"NAME\": [\"...\"]}");
+  }
+  for (const std::string& text : entry.captions) require_reference(text, line.name);
+  for (const auto& [name, texts] : entry.of_prompts) {
+    for (const std::string& text : texts) require_reference(text, line.name);
+  }
+  return entry;
+}
+
 References read_reference_lines(const fs::path& path, Problems& problems) {
   References references;
   for_each_object(path, problems, [&](const JsonObject& object, const Line& line) {
-    ReferenceEntry entry{require_video(object), object.get_strings("captions"), line.name};
-    if (object.has("caption")) {
-      if (!entry.captions.empty()) fail(line.name + ": has both \"caption\" and \"captions\"");
-      entry.captions.push_back(object.require_string("caption"));
-    }
-    if (entry.captions.empty()) {
-      fail(line.name + ": no reference; expected \"captions\": [\"...\"] or \"caption\": \"...\"");
-    }
-    if (const std::optional<JsonObject> prompts = object.get_object("prompts")) {
-      for (const std::string& name : prompts->keys()) {
-        entry.of_prompts[name] = prompts->get_strings(name);
-        if (entry.of_prompts[name].empty()) {
-          fail(line.name + ": no reference for the prompt " + json_quote(name));
-        }
-      }
-    }
-    for (const std::string& text : entry.captions) require_reference(text, line.name);
-    for (const auto& [name, texts] : entry.of_prompts) {
-      for (const std::string& text : texts) require_reference(text, line.name);
-    }
-    references.entries.push_back(std::move(entry));
+    references.entries.push_back(read_reference(object, line));
   });
   return references;
 }
@@ -127,11 +133,18 @@ std::vector<fs::path> label_files(const fs::path& root) {
   return chosen;
 }
 
+JsonObject parse_label(std::string_view text, const std::string& name) {
+  try {
+    return JsonObject::parse(text, name, ErrorCode::kBadReference);
+  } catch (const Error& error) {
+    fail(std::string(error.what()) + "; mend or remove the file");
+  }
+}
+
 ReferenceEntry read_label(const fs::path& path, std::string_view field) {
   const std::string name = input_name(path);
   const std::string text = read_text_file(path);
-  const JsonObject label =
-      JsonObject::parse(without_byte_order_mark(text), name, ErrorCode::kBadReference);
+  const JsonObject label = parse_label(without_byte_order_mark(text), name);
   const std::optional<std::string> reference = label.find_string_at(field);
   if (!reference) {
     fail(name + ": nothing at \"" + std::string(field) + "\"; the file's keys are: " +

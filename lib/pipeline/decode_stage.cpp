@@ -267,6 +267,9 @@ void DecodeStage::decode(const OpenFile& file, Job& job) {
   job.record.frames_wanted = job.clip.frames_wanted;
   job.record.frames_used = std::ssize(job.clip.frames);
   job.record.window_end_s = static_cast<double>(job.clip.duration_us) / 1e6;
+  if (std::string few = video::describe_few_frames(job.clip); !few.empty()) {
+    job.record.warnings.push_back(std::move(few));
+  }
   for (const std::string& warning : job.clip.warnings) {
     job.record.warnings.push_back(records::escape_file_name(warning));
   }

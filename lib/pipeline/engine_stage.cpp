@@ -266,6 +266,7 @@ void EngineStage::count(const records::Record& record, Origination origination) 
   ++progress_.clips_done;
   progress_.last_clip = record.video;
   if (record.status == records::Status::kSuspicious) ++progress_.clips_suspicious;
+  if (record.status == records::Status::kTruncated) ++progress_.clips_truncated;
   if (record.error.has_value()) {
     ++progress_.clips_failed;
   } else if (origination == Origination::kMade) {

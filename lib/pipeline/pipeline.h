@@ -73,6 +73,7 @@ struct Progress {
   std::int64_t clips_captioned = 0;  // of clips_done: captioned by this run
   std::int64_t clips_failed = 0;
   std::int64_t clips_suspicious = 0;
+  std::int64_t clips_truncated = 0;
   std::int64_t clips_moved = 0;    // of clips_done: taken over from the name that the file had
   std::int64_t clips_copied = 0;   // of clips_done: taken from another file of the same content
   std::int64_t clips_kept = 0;     // made again, and worse: the record of before stays

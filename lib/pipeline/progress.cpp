@@ -188,6 +188,21 @@ std::string describe_caches(const Outcome& outcome) {
   return out;
 }
 
+std::string describe_suspicious(const Progress& progress) {
+  const std::int64_t count = progress.clips_suspicious;
+  if (count == 0) return {};
+  return counted(count, "caption is", "captions are") +
+         " suspicious: " + std::string(plural(count, "its record says", "each record says")) +
+         " why";
+}
+
+std::string describe_truncated(const Progress& progress) {
+  const std::int64_t count = progress.clips_truncated;
+  if (count == 0) return {};
+  return counted(count, "caption is", "captions are") +
+         " truncated: --max-new-tokens allows longer ones";
+}
+
 ProgressStyle choose_progress_style(bool is_terminal, const char* term) {
   const bool can_redraw = term != nullptr && *term != '\0' && std::string_view(term) != "dumb";
   return is_terminal && can_redraw ? ProgressStyle::kLive : ProgressStyle::kSparse;

@@ -26,6 +26,11 @@ std::string describe_speed(const Outcome& outcome);
 std::string describe_busy(const Outcome& outcome, const ThreadPlan& threads);
 std::string describe_caches(const Outcome& outcome);
 
+// "2 captions are suspicious: each record says why"; "1 caption is truncated: --max-new-tokens
+// allows longer ones". Empty when none is.
+std::string describe_suspicious(const Progress& progress);
+std::string describe_truncated(const Progress& progress);
+
 enum class ProgressStyle { kLive, kSparse, kSilent };
 
 // A live line on a terminal that can redraw it; sparse lines on another, which `term` ($TERM, may

@@ -147,6 +147,10 @@ std::string format_header(Format format) {
   return format == Format::kCsv ? csv_header() : std::string();
 }
 
+std::string format_file_header(Format format) {
+  return format == Format::kCsv ? "\xEF\xBB\xBF" + csv_header() : format_header(format);
+}
+
 std::string format_record(Format format, const Record& record) {
   switch (format) {
     case Format::kJsonl: return to_json_line(record) + "\n";

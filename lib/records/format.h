@@ -31,6 +31,9 @@ std::optional<Format> format_of_suffix(std::string_view path);
 
 // What stands before the first record; empty, or ends with a newline.
 std::string format_header(Format format);
+// The same for a file: a csv begins with UTF-8's byte order mark, without which Excel reads it in
+// the code page of its system, and Hangul as nonsense.
+std::string format_file_header(Format format);
 // The record with its newline.
 std::string format_record(Format format, const Record& record);
 

@@ -52,16 +52,19 @@ std::string settings_key(const Manifest& manifest) {
 std::optional<Manifest> read_manifest(const std::filesystem::path& path) {
   if (!std::filesystem::exists(path)) return std::nullopt;
   try {
-    const JsonObject root = JsonObject::open(path, ErrorCode::kOutputConflict);
+    const JsonObject root = JsonObject::open(path, ErrorCode::kBadReference);
     Manifest manifest;
     for (const std::string& key : root.keys()) {
       manifest.settings.emplace_back(key, root.require_string(key));
     }
     return manifest;
   } catch (const Error& error) {
-    // A folder of that name, a file that may not be read: not the fault of a clip.
-    throw Error(is_of_machine(error.code()) ? error.code() : ErrorCode::kOutputConflict,
-                error.what());
+    if (is_of_machine(error.code())) throw;
+    // A folder of that name and a file that may not be read are not the fault of a clip.
+    const bool is_content = error.code() == ErrorCode::kBadReference;
+    throw Error(ErrorCode::kOutputConflict,
+                std::string(error.what()) +
+                    (is_content ? "; mend it, or remove it and start anew with --overwrite" : ""));
   }
 }
 

@@ -143,7 +143,7 @@ void RecordFile::State::open_overwriting(const Manifest& now) {
 void RecordFile::State::start_anew(const Manifest& now) {
   write_manifest(manifest_path(file->path()), now);
   sync_folder(file->path().parent_path());
-  const std::string header = format_header(format);
+  const std::string header = format_file_header(format);
   if (!header.empty()) file->append(header, Durability::kNow);
 }
 

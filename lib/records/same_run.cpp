@@ -115,6 +115,8 @@ bool is_output(const std::filesystem::path& path) {
   }
   const MappedFile file(path);
   const std::string_view text = as_text(file.bytes());
+  // A csv of version 0.1, or of standard output, has no byte order mark.
+  if (text.starts_with(format_file_header(Format::kCsv))) return true;
   if (text.starts_with(format_header(Format::kCsv))) return true;
   try {
     parse_json_line(text.substr(0, text.find('\n')));

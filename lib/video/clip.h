@@ -34,4 +34,8 @@ struct Clip {
   }
 };
 
+// "1 frame in the whole film; 8 were wanted, so frames repeat": the warning for a film that has
+// fewer frames than were wanted. Empty for any other.
+std::string describe_few_frames(const Clip& clip);
+
 }  // namespace caption::video

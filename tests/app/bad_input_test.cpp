@@ -173,7 +173,8 @@ TEST_SUITE("app/bad_input") {
         {{"run", video, "--kv-cache-bytes", "100"}, 4, "100"},
         {{"run", video, "-o", at("none/no/c.jsonl")}, 5, "cannot open"},
         {{"inspect"}, 2, "--machine"},
-        {{"inspect", at("missing.mp4")}, 1, "missing.mp4"},
+        {{"inspect", at("missing.mp4")}, 2, "missing.mp4: no such file or folder"},
+        {{"inspect", video, "--sampling", "some"}, 2, "\"some\" is not known"},
     };
     for (const Case& c : cases) {
       std::string line;

@@ -206,6 +206,26 @@ TEST_SUITE("app/man") {
     CHECK(run_cli({"man", "--install-to", "/proc/none"}).exit_code == 5);
   }
 
+  TEST_CASE("the manual and the README say the same of every exit code") {
+    const std::string readme = read_text(fs::path(CAPTION_SOURCE_DIR) / "README.md");
+    const std::string page = run_cli({"man"}).out;
+    const std::string heading = "| exit code | meaning |\n|---|---|\n";
+    REQUIRE(readme.find(heading) != std::string::npos);
+    std::istringstream lines(readme.substr(readme.find(heading) + heading.size()));
+    int num_rows = 0;
+    for (std::string line; std::getline(lines, line) && line.starts_with("| "); ++num_rows) {
+      CAPTURE(line);
+      const std::size_t bar = line.find(" | ");
+      const std::string code = line.substr(2, bar - 2);
+      std::string meaning = line.substr(bar + 3, line.rfind(" |") - bar - 3);
+      meaning[0] = static_cast<char>(meaning[0] - 'a' + 'A');
+      std::string escaped;
+      for (const char c : meaning) escaped += c == '-' ? std::string("\\-") : std::string(1, c);
+      CHECK(page.find(".TP\n\\fB" + code + "\\fR\n" + escaped + ".\n") != std::string::npos);
+    }
+    CHECK(num_rows == 8);
+  }
+
   TEST_CASE("man and mandoc have nothing to say against the pages") {
     const TemporaryFolder folder;
     REQUIRE(run_cli({"man", "--install-to", folder.path().string()}).exit_code == 0);

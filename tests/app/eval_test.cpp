@@ -63,6 +63,74 @@ TEST_SUITE("app/eval") {
       CHECK(finished.err.find(wanted) != std::string::npos);
     }
     CHECK(std::count(finished.err.begin(), finished.err.end(), '\n') == 4);
+    const std::string middle = file(folder, "m.jsonl", "{\"video\": }\n" + kCaptions);
+    CHECK(eval({middle, "--references", file(folder, "g.jsonl", kReferences)})
+              .err.ends_with("m.jsonl:1: not valid JSON: column 11: the value after : is missing; "
+                             "mend or remove the line\n"));
+  }
+
+  TEST_CASE("a dictionary that is named is used, by any of its names, or refused") {
+    const TemporaryFolder folder;
+    const std::string captions = file(folder, "c.jsonl", kCaptions);
+    const std::string references = file(folder, "r.jsonl", kReferences);
+    const std::string base = (folder.path() / "ko").string();
+    const auto score = [&](const std::string& dictionary) {
+      return run_cli({"eval", captions, "--references", references, "--metrics", "meteor-ko",
+                      "--resamples", "10", "--dictionary", dictionary});
+    };
+    const Finished missing = score(base);
+    CHECK(missing.exit_code == 3);
+    CHECK(missing.out.empty());
+    CHECK(missing.err.find(base + ".aff: ") != std::string::npos);
+    CHECK(std::count(missing.err.begin(), missing.err.end(), '\n') == 1);
+    write_text(base + ".dic", "1\n하늘이\n");
+    CHECK(score(base + ".dic").exit_code == 3);
+    write_text(base + ".aff", "SET UTF-8\n");
+    for (const std::string& name : {base, base + ".aff", base + ".dic", folder.path().string()}) {
+      CAPTURE(name);
+      const Finished finished = score(name);
+      CHECK(finished.exit_code == 0);
+      CHECK(finished.out.find("mode hunspell") != std::string::npos);
+    }
+  }
+
+  TEST_CASE("references by prompt only score the captions of a prompt, and no others") {
+    const TemporaryFolder folder;
+    const std::string references = file(
+        folder, "r.jsonl", "{\"video\": \"1.mp4\", \"prompts\": {\"short\": [\"푸른 하늘\"]}}\n");
+    const std::string named =
+        file(folder, "n.jsonl",
+             "{\"video\": \"1.mp4\", \"caption\": \"푸른 하늘\", \"prompt\": \"short\"}\n");
+    CHECK(eval({named, "--references", references}).exit_code == 0);
+    CHECK(eval({named, "--references", references, "--prompt", "short"}).exit_code == 0);
+    const std::string plain = file(folder, "c.jsonl", kCaptions);
+    const Finished unnamed = eval({plain, "--references", references});
+    CHECK(unnamed.exit_code == 3);
+    CHECK(unnamed.err.find("the captions name no prompt") != std::string::npos);
+    const Finished chosen = eval({plain, "--references", references, "--prompt", "short"});
+    CHECK(chosen.exit_code == 2);
+    CHECK(chosen.err.find("--prompt \"short\": the captions name no prompt") != std::string::npos);
+  }
+
+  TEST_CASE("a seed is a whole number without a sign") {
+    const TemporaryFolder folder;
+    const std::string captions = file(folder, "c.jsonl", kCaptions);
+    const std::string references = file(folder, "r.jsonl", kReferences);
+    for (const char* option : {"--seed", "--shuffled"}) {
+      for (const char* value : {"-1", "x", "1.5", "", "18446744073709551616"}) {
+        CAPTURE(option);
+        CAPTURE(value);
+        const Finished refused = eval({captions, "--references", references, option, value});
+        CHECK(refused.exit_code == 2);
+        CHECK(refused.err == "error: caption-cli: " + std::string(option) +
+                                 ": expected a whole number from 0 to 18446744073709551615, found "
+                                 "\"" +
+                                 value + "\"\n");
+      }
+      CHECK(
+          eval({captions, "--references", references, option, "18446744073709551615"}).exit_code ==
+          0);
+    }
   }
 
   TEST_CASE("a name that is escaped in its record is not escaped again") {

@@ -49,7 +49,7 @@ TEST_SUITE("app/output") {
       const char* name;
       std::string begin;
     };
-    const Case cases[] = {{"x.csv", "video,prompt,"},
+    const Case cases[] = {{"x.csv", "\xEF\xBB\xBFvideo,prompt,"},
                           {"x.txt", video + ": "},
                           {"x.jsonl", "{\"video\":"},
                           {"x.out", "{\"video\":"}};

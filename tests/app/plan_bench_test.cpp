@@ -147,6 +147,7 @@ TEST_SUITE("app/bench") {
     CHECK(table.exit_code == 0);
     CHECK(table.out.find("continuous") != std::string::npos);
     CHECK(table.out.find("the same tokens in every run") != std::string::npos);
+    CHECK(table.out.find("6 requests of together 384 prompt tokens and") != std::string::npos);
 
     const TemporaryFolder folder;
     const std::string svg = (folder.path() / "sweep.svg").string();
@@ -169,6 +170,26 @@ TEST_SUITE("app/bench") {
     const JsonObject json = parse(finished.out);
     CHECK(json.get_objects("runs").at(0).require_int("clips", 0, 10) == 1);
     CHECK(json.get_object("scores")->get_object("meteor-ko")->get_double("value", 0) > 0.3);
+  }
+
+  TEST_CASE("clips that fail are named apart and are no part of the rates") {
+    const TemporaryFolder folder;
+    const std::string broken = (folder.path() / "broken.mp4").string();
+    write_text(broken, "no video");
+    const std::string video = sample_video("city-000-h264.mp4").string();
+    const Finished finished =
+        run_cli({"bench", video, broken, "--prompt", "a", "--prompt", "b", "--json", "-"});
+    CHECK(finished.exit_code == 1);
+    const JsonObject run = parse(finished.out).get_objects("runs").at(0);
+    CHECK(run.require_int("clips", 0, 10) == 1);
+    CHECK(run.require_int("captions", 0, 10) == 2);
+    CHECK(run.require_int("failed", 0, 10) == 1);
+    const double rate = 1 / run.get_double("seconds", 1);
+    CHECK(run.get_double("clips_per_s", 0) == doctest::Approx(rate));
+    const Finished nothing = run_cli({"bench", broken});
+    CHECK(nothing.exit_code == 1);
+    CHECK(nothing.out.find("0 clips captioned, 1 failed") != std::string::npos);
+    CHECK(nothing.out.find("clips/s") == std::string::npos);
   }
 
   TEST_CASE("the price of an option is a row for each of its choices, with scores") {

@@ -104,11 +104,41 @@ TEST_SUITE("app/run") {
     CHECK(record({"--prompt", "짧게"}).prompt_tokens < record({}).prompt_tokens);
   }
 
+  TEST_CASE("the summary of every output says how many captions are in doubt") {
+    const TemporaryFolder folder;
+    const ClipSpec spec = {.solid_yuv = {{16, 128, 128}}};
+    if (const std::string why = why_not_available(spec); !why.empty()) {
+      MESSAGE(why);
+      return;
+    }
+    const std::string black = (folder.path() / "black.mp4").string();
+    make_clip(black, spec);
+    const std::string video = sample_video("city-000-h264.mp4").string();
+    const std::string out = (folder.path() / "c.jsonl").string();
+    const std::vector<std::vector<std::string>> outputs = {
+        {}, {"--format", "txt"}, {"--format", "csv"}, {"-o", out}};
+    for (const std::vector<std::string>& output : outputs) {
+      std::vector<std::string> command = {"run", black, video, "--max-new-tokens", "5"};
+      command.insert(command.end(), output.begin(), output.end());
+      CAPTURE(output);
+      const std::string err = run_cli(command).err;
+      CHECK(err.find("warning: run: 1 caption is suspicious: its record says why\n") !=
+            std::string::npos);
+      CHECK(err.find("run: 1 caption is truncated: --max-new-tokens allows longer ones\n") !=
+            std::string::npos);
+    }
+    CHECK(run_cli({"run", video}).err.find("caption is") == std::string::npos);
+  }
+
   TEST_CASE("txt and csv are for readers and tables") {
     const std::string video = sample_video("city-000-h264.mp4").string();
     CHECK(run_cli({"run", video, "--format", "txt"}).out.starts_with(video + ": "));
     CHECK(
         run_cli({"run", video, "--format", "csv"}).out.starts_with("video,prompt,window_begin_s"));
+    const TemporaryFolder folder;
+    const std::string table = (folder.path() / "c.csv").string();
+    CHECK(run_cli({"run", video, "-o", table}).exit_code == 0);
+    CHECK(read_text(table).starts_with("\xEF\xBB\xBFvideo,prompt,window_begin_s"));
   }
 
   TEST_CASE("a reader who leaves ends the run quietly") {

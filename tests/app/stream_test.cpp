@@ -1,6 +1,7 @@
 // Captions as they come, where they stop, and captions made again.
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <string>
 
@@ -42,6 +43,34 @@ TEST_SUITE("app/stream") {
     const Finished failed = run_cli({"run", broken, "--stream"});
     CHECK(failed.exit_code == 1);
     CHECK(failed.out == "");
+  }
+
+  TEST_CASE("a streamed caption that is suspicious or truncated says so after it") {
+    const TemporaryFolder folder;
+    const ClipSpec spec = {.solid_yuv = {{16, 128, 128}}};
+    if (const std::string why = why_not_available(spec); !why.empty()) {
+      MESSAGE(why);
+      return;
+    }
+    const std::string black = (folder.path() / "black.mp4").string();
+    make_clip(black, spec);
+    const Finished suspicious = run_cli({"run", black, "--stream", "-q"});
+    CHECK(suspicious.exit_code == 0);
+    CHECK(suspicious.err.starts_with("warning: run: " + black + ": the caption is suspicious: "));
+    CHECK(suspicious.err.find("black", suspicious.err.find("suspicious: ")) != std::string::npos);
+    CHECK(std::count(suspicious.err.begin(), suspicious.err.end(), '\n') == 1);
+    const Finished cut = run_cli({"run", video(), "--stream", "-q", "--max-new-tokens", "5"});
+    CHECK(cut.err == "warning: run: " + video() +
+                         ": the caption is truncated after 5 tokens: --max-new-tokens allows a "
+                         "longer one\n");
+    // With both on one terminal the line stands below the caption.
+    const std::string both = (folder.path() / "both").string();
+    const std::string command = std::string(CAPTION_BINARY) +
+                                " run -q --stream --max-new-tokens 5 " + video() + " >" + both +
+                                " 2>&1";
+    CHECK(std::system(command.c_str()) == 0);
+    CHECK(read_text(both) == cut.out + cut.err);
+    CHECK(run_cli({"run", video(), "--stream", "-q"}).err == "");
   }
 
   TEST_CASE("what cannot be streamed is refused in one sentence") {

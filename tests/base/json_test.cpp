@@ -100,23 +100,40 @@ TEST_SUITE("base/json") {
           "config.json: m[1].k: expected a string, found 1");
   }
 
-  TEST_CASE("what is no JSON object is refused with the byte") {
+  TEST_CASE("what is no JSON object is refused with its place and what is wrong") {
     const struct {
       std::string text;
       const char* message;
     } kRows[] = {
-        {"", "not valid JSON at byte 1"},
-        {"{", "not valid JSON at byte 2"},
-        {"{\"a\": 1,}", "not valid JSON at byte 9"},
-        {"{\"a\": 1} x", "not valid JSON at byte 10"},
-        {"{\"a\": NaN}", "not valid JSON at byte 7"},
-        {"{\"a\": Infinity}", "not valid JSON at byte 7"},
-        {"{\"a\": 1e999}", "not valid JSON"},
-        {"{\"a\": \"\xff\"}", "not valid JSON at byte 8"},
-        {"{\"a\": \"\xed\xa0\x80\"}", "not valid JSON"},
-        {"{\"a\": \"\n\"}", "not valid JSON"},
-        {std::string("{\"a\"\0: 1}", 9), "not valid JSON"},
-        {"{'a': 1}", "not valid JSON"},
+        {"", "not valid JSON: it is empty"},
+        {" \n", "not valid JSON: it is empty"},
+        {"{", "column 2: it ends too early; a quote or bracket is not closed"},
+        {"{\"a\": \"b", "column 9: it ends too early"},
+        {"{\"a\": 1,}", "not valid JSON: column 9: a comma too many before }"},
+        {"{\n \"a\": 1,\n}\n", "not valid JSON: line 3, column 1: a comma too many before }"},
+        {"{\"a\": [1,]}", "column 10: a comma too many before ]"},
+        {"{\"a\": 1} x", "column 10: a comma, a colon or the end is missing before x"},
+        {"{\"a\": \"b\" \"c\": 1}",
+         "column 11: a comma, a colon or the end is missing before \"c\""},
+        {"{\"a\" 1}", "column 6: a comma, a colon or the end is missing before 1"},
+        {"{\"a\": 1 \"b\": 2}", "column 9: a comma, a colon or the end is missing before \"b\""},
+        {"{\"a\": }", "column 7: the value after : is missing"},
+        {"{\"a\": , \"b\": 1}", "column 7: the value after : is missing"},
+        {"{\"a\": NaN}", "column 7: unexpected NaN"},
+        {"{\"a\": Infinity}", "column 7: unexpected Infinity"},
+        {"{\"a\": tru, \"b\": 1}", "column 7: unexpected tru"},
+        {"{\"a\": 1]", "column 8: unexpected ]"},
+        {"{\"a\": 01}", "column 7: unexpected 01"},
+        {"{\"하늘\": 하늘}", "column 8: unexpected 하"},
+        {"hello", "column 1: { is expected, not hello"},
+        {"{\"a\": 1e999}", "not valid JSON: number overflow parsing '1e999'"},
+        {"{\"a\": \"\xff\"}", "column 8: bytes that are no UTF-8"},
+        {"{\"a\": \"\xed\xa0\x80\"}", "bytes that are no UTF-8"},
+        {"{\"a\": \"\xed\x95\"}", "bytes that are no UTF-8"},
+        {"{\"a\": \"\n\"}", "a control character; in a text a line break is \\n"},
+        {"{\"a\": \"\\q\"}", "column 9: \\q is no escape of JSON; a backslash is \\\\"},
+        {std::string("{\"a\"\0: 1}", 9), "column 5: a control character"},
+        {"{'a': 1}", "column 2: text stands in double quotes, not in '"},
         {"[1]", "expected an object, found a list of 1"},
         {"7", "expected an object, found 7"},
         {"null", "expected an object, found null"},

@@ -13,6 +13,8 @@ VideoRun make_run(std::int64_t busy_us, double mean_pages) {
   VideoRun run;
   run.seconds = 1;
   run.num_clips = 4;
+  run.num_captions = 4;
+  run.num_failed = 1;
   run.output_tokens = 100;
   run.stats.busy_us = busy_us;
   run.stats.mean_pages_used = mean_pages;
@@ -54,6 +56,8 @@ TEST_SUITE("bench/price_report") {
     CHECK(half.find("0.750") != std::string::npos);
     CHECK(half.find("-0.050") != std::string::npos);
     CHECK(table.find("0.700 to 0.900") != std::string::npos);
+    CHECK(table.find("4 clips captioned, 1 failed; engine tok/s: output tokens of all captions") !=
+          std::string::npos);
   }
 
   TEST_CASE("JSON holds every row") {

@@ -12,6 +12,7 @@ VideoRun make_run(double seconds) {
   VideoRun run;
   run.seconds = seconds;
   run.num_clips = 8;
+  run.num_captions = 8;
   run.num_failed = 1;
   run.prompt_tokens = 1000;
   run.output_tokens = 200;
@@ -41,7 +42,10 @@ TEST_SUITE("bench/video_report") {
     CHECK(report.median_run().seconds == 4);
     CHECK(report.median_run().clips_per_s() == 2);
     const std::string table = to_table(report);
-    CHECK(table.find("8 clips, 1 failed, in 4.00 s") != std::string::npos);
+    CHECK(table.find("8 clips captioned, 1 failed, in 4.00 s") != std::string::npos);
+    CHECK(table.find("2.00  captioned clips\n") != std::string::npos);
+    CHECK(table.find("200  p50 of 2 captions; p90") != std::string::npos);
+    CHECK(table.find("captions/s") == std::string::npos);
     // 6 s of two workers in 4 s.
     CHECK(table.find("75.0 %  of 2 workers") != std::string::npos);
     CHECK(table.find("25.0 %  50 steps") != std::string::npos);
@@ -58,6 +62,28 @@ TEST_SUITE("bench/video_report") {
     CHECK(run.get_double("clips_per_s", 0) == 4);
     CHECK(run.get_object("clip_ms")->get_double("p50", 0) == 200);
     CHECK(json.get_object("scores")->get_object("meteor-ko")->get_double("low", 0) == 0.82);
+  }
+
+  TEST_CASE("several captions of a clip are counted apart from clips") {
+    VideoReport report = make_report();
+    report.runs = {make_run(4)};
+    report.runs[0].num_captions = 16;
+    const std::string table = to_table(report);
+    CHECK(table.find("16 captions of 8 clips, 1 clip failed, in 4.00 s") != std::string::npos);
+    CHECK(table.find("clips/s                       2.00  captioned clips\n") != std::string::npos);
+    CHECK(table.find("captions/s                    4.00\n") != std::string::npos);
+  }
+
+  TEST_CASE("where nothing was captioned no figure of captions is given") {
+    VideoReport report = make_report();
+    report.runs = {make_run(4)};
+    report.runs[0].num_clips = 0;
+    report.runs[0].num_captions = 0;
+    const std::string table = to_table(report);
+    CHECK(table.find("0 clips captioned, 1 failed") != std::string::npos);
+    CHECK(table.find("clips/s") == std::string::npos);
+    CHECK(table.find("first token") == std::string::npos);
+    CHECK(table.find("decode busy") != std::string::npos);
   }
 
   TEST_CASE("a report without runs is refused") { CHECK_THROWS_AS(to_table(VideoReport{}), Error); }

@@ -72,6 +72,39 @@ TEST_SUITE("eval/corpus") {
                          Error);
     CHECK_THROWS_WITH_AS(choose_prompt({brief}, "long"), doctest::Contains("no caption answers"),
                          Error);
+    const CaptionEntry plain{.video = "a.mp4", .caption = "3", .where = ""};
+    CHECK_THROWS_WITH_AS(choose_prompt({plain}, "x"),
+                         "--prompt \"x\": the captions name no prompt, so there is none to choose; "
+                         "leave --prompt out (run --prompts names them)",
+                         Error);
+    CHECK(choose_prompt({plain}, "").size() == 1);
+    CHECK_THROWS_WITH_AS(choose_prompt({plain, brief}, "x"),
+                         doctest::Contains("--prompt: \"\" (those that name none), \"short\""),
+                         Error);
+  }
+
+  TEST_CASE("references may be by prompt only") {
+    const auto folder = fresh_folder("corpus_only_prompts");
+    const auto path = write_file(
+        folder / "r.jsonl",
+        "{\"video\": \"1.mp4\", \"prompts\": {\"full\": [\"길게\"], \"short\": [\"짧게\"]}}\n"
+        "{\"video\": \"2.mp4\", \"caption\": \"둘\", \"prompts\": {\"short\": [\"둘째\"]}}\n");
+    const References references = read_references(path);
+    const References brief = choose_references(references, "short");
+    CHECK(brief.entries[0].captions == std::vector<std::string>{"짧게"});
+    CHECK(brief.entries[1].captions == std::vector<std::string>{"둘째"});
+    CHECK(message_of([&] { choose_references(references, ""); }) ==
+          "there are only references by prompt (\"full\", \"short\") at " + path.string() +
+              ":1, but the captions name no prompt: give these lines \"captions\" too, or name the "
+              "prompts of the captions with run --prompts");
+    CHECK(message_of([&] {
+            choose_references(references, "keywords");
+          }).ends_with(":1, but the captions answer the prompt \"keywords\""));
+    CHECK(message_of([&] { choose_references(references, "full"); }).find("r.jsonl:2") !=
+          std::string::npos);
+    write_file(path, "{\"video\": \"1.mp4\", \"prompts\": {}}\n");
+    CHECK(message_of([&] { read_references(path); }).find("no reference; expected") !=
+          std::string::npos);
   }
 
   TEST_CASE("references of a named prompt take the place of the others") {

@@ -122,6 +122,19 @@ TEST_SUITE("pipeline/progress") {
     }
   }
 
+  TEST_CASE("captions in doubt are counted in words, and none is not spoken of") {
+    Progress progress;
+    CHECK(describe_suspicious(progress).empty());
+    CHECK(describe_truncated(progress).empty());
+    progress.clips_suspicious = 1;
+    progress.clips_truncated = 2;
+    CHECK(describe_suspicious(progress) == "1 caption is suspicious: its record says why");
+    CHECK(describe_truncated(progress) ==
+          "2 captions are truncated: --max-new-tokens allows longer ones");
+    progress.clips_suspicious = 3;
+    CHECK(describe_suspicious(progress) == "3 captions are suspicious: each record says why");
+  }
+
   TEST_CASE("no name breaks the live line") {
     std::string deep;
     for (int i = 0; i < 500; ++i) deep += "/폴더";

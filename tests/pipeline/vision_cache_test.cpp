@@ -7,6 +7,7 @@
 #include <atomic>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <string>
 
 #include "base/error.h"
@@ -72,6 +73,20 @@ Run run_once(const InputList& inputs, const fs::path& cache, const std::string& 
   result.num_read = num_read;
   result.num_encoded = num_encoded;
   return result;
+}
+
+// With the cache below `folder` and one reader; the first clip that is read goes through
+// `at_first`.
+Options options_with(const fs::path& folder, int& num_read,
+                     const std::function<void(const OpenFile&)>& at_first) {
+  Options options = fake_options();
+  options.read_clip = [&num_read, at_first](const OpenFile& file, const video::ReadOptions& read) {
+    if (++num_read == 1) at_first(file);
+    return make_clip(file, read);
+  };
+  options.engine.prefix_cache = engine::PrefixCache::kOn;
+  options.vision_cache.folder = folder / "cache";
+  return options;
 }
 
 void check_captions(const Run& run, int shift) {
@@ -153,17 +168,11 @@ TEST_SUITE("pipeline/vision_cache") {
     const fs::path folder = fresh_folder("read_error");
     const InputList inputs = make_files(folder, 1);
     FakeModel model;
-    Options options = fake_options();
     int num_read = 0;
-    options.read_clip = [&](const OpenFile& file, const video::ReadOptions& read) {
-      if (++num_read == 1) {
-        throw Error(ErrorCode::kIo,
-                    file.path().string() + ": cannot be read at byte 4096: Input/output error");
-      }
-      return make_clip(file, read);
-    };
-    options.engine.prefix_cache = engine::PrefixCache::kOn;
-    options.vision_cache.folder = folder / "cache";
+    const Options options = options_with(folder, num_read, [](const OpenFile& file) {
+      throw Error(ErrorCode::kIo,
+                  file.path().string() + ": cannot be read at byte 4096: Input/output error");
+    });
     KeepingSink sink;
     for (int round = 0; round < 3; ++round) run(model, inputs, options, sink);
     REQUIRE(sink.kept.size() == 3);
@@ -215,16 +224,10 @@ TEST_SUITE("pipeline/vision_cache") {
     const fs::path folder = fresh_folder("growing");
     const InputList inputs = make_files(folder, 1);
     FakeModel model;
-    Options options = fake_options();
     int num_read = 0;
-    options.read_clip = [&](const OpenFile& file, const video::ReadOptions& read) {
-      if (++num_read == 1) {
-        std::ofstream(file.path(), std::ios::binary | std::ios::app) << "more";
-      }
-      return make_clip(file, read);
-    };
-    options.engine.prefix_cache = engine::PrefixCache::kOn;
-    options.vision_cache.folder = folder / "cache";
+    const Options options = options_with(folder, num_read, [](const OpenFile& file) {
+      std::ofstream(file.path(), std::ios::binary | std::ios::app) << "more";
+    });
     KeepingSink sink;
     run(model, inputs, options, sink);
     make_files(folder, 1);  // the bytes that were hashed, once more

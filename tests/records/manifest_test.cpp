@@ -35,7 +35,9 @@ TEST_SUITE("records/manifest") {
     for (const char* text : {"", "[]", "{\"seed\": 7}", "{\"a\": \"b\""}) {
       CAPTURE(std::string(text));
       write_file(folder / "m.json", text);
-      CHECK_THROWS_AS(read_manifest(folder / "m.json"), Error);
+      CHECK_THROWS_WITH_AS(
+          read_manifest(folder / "m.json"),
+          doctest::Contains("; mend it, or remove it and start anew with --overwrite"), Error);
     }
   }
 }

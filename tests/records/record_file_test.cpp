@@ -655,10 +655,19 @@ TEST_SUITE("records/record_file") {
       second.file.path += "x";
       CHECK(find(file, second).kind == Kind::kNone);
     }
-    CHECK(read_file(folder / "c.csv").starts_with("video,"));
+    CHECK(read_file(folder / "c.csv").starts_with("\xEF\xBB\xBFvideo,"));
     CHECK(refusal(folder / "c.csv", Format::kCsv, kManifest).find("cannot be resumed") !=
           std::string::npos);
     CHECK(refusal(folder / "c.csv", Format::kCsv, kManifest, Existing::kOverwrite) == "");
+    // Without its manifest a csv is known by its header, with or without a byte order mark.
+    for (const std::string& header :
+         {format_header(Format::kCsv), format_file_header(Format::kCsv)}) {
+      write_file(folder / "alone.csv", header);
+      fs::remove(folder / "alone.csv.manifest.json");
+      CHECK(refusal(folder / "alone.csv", Format::kCsv, kManifest, Existing::kOverwrite) == "");
+    }
+    write_file(folder / "foreign.csv", "name,age\r\n");
+    CHECK(refusal(folder / "foreign.csv", Format::kCsv, kManifest, Existing::kOverwrite) != "");
   }
 
   TEST_CASE("a link to the output stays a link") {

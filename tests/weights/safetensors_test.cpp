@@ -86,7 +86,8 @@ TEST_SUITE("weights/safetensors") {
         {file_of("[]", 0), "the header at byte 8 is not a JSON object"},
         {file_of(" {}", 0), "the header at byte 8 is not a JSON object"},
         {file_of("{}\0", 0) + "x", "1 bytes at the end belong to no tensor"},
-        {file_of("{\"a\": }", 0), "f: not valid JSON at byte 7"},
+        {file_of("{\"a\": }", 0),
+         "f: not valid JSON: column 7: the value after : is missing; download the file again"},
         {"version https://git-lfs.github.com/spec/v1\n", "Git LFS pointer"},
         {std::string("PK\x03\x04", 4) + std::string(60, '\0'), "is no safetensors file"},
     };

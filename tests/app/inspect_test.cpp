@@ -1,0 +1,115 @@
+// `caption-cli inspect` as a process: several paths, some of them bad.
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "tests/app/process.h"
+#include "tests/video/make_clip.h"
+
+namespace caption::test {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Where films of the same name lie, and the process works.
+class Folder {
+ public:
+  Folder() {
+    fs::create_directories(path() / "a");
+    fs::create_directories(path() / "b/a");
+    fs::copy_file(sample_video("city-000-h264.mp4"), path() / "a/x.mp4");
+    fs::copy_file(sample_video("bridge-006-h264.mp4"), path() / "b/a/x.mp4");
+    write_text((path() / "broken.mp4").string(), "no video");
+  }
+
+  fs::path path() const { return folder_.path(); }
+  bool has(const std::string& name) const { return fs::exists(path() / name); }
+  Finished inspect(std::vector<std::string> paths) const {
+    paths.insert(paths.begin(), {"inspect", "--frames", "2"});
+    return run_cli_in({.folder = path()}, paths);
+  }
+
+ private:
+  TemporaryFolder folder_;
+};
+
+TEST_SUITE("app/inspect") {
+  TEST_CASE("films of the same name have sheets of their own") {
+    const Folder folder;
+    CHECK(folder.inspect({"a/x.mp4"}).exit_code == 0);
+    CHECK(folder.has("x.mp4.frames.png"));
+    fs::remove(folder.path() / "x.mp4.frames.png");
+    const Finished both = folder.inspect({"a/x.mp4", "b/a/x.mp4", "a/../a/x.mp4"});
+    CHECK(both.exit_code == 0);
+    CHECK_FALSE(folder.has("x.mp4.frames.png"));
+    const std::string top = folder.path().filename().string();
+    const std::string first = top + "-a-x.mp4.frames.png";
+    const std::string line = "sheet       " + first + "\n";
+    CHECK(both.out.find(line) != both.out.rfind(line));
+    CHECK(both.out.find("sheet       b-a-x.mp4.frames.png\n") != std::string::npos);
+    CHECK(folder.has(first));
+    CHECK(folder.has("b-a-x.mp4.frames.png"));
+    CHECK(read_text(folder.path() / first) != read_text(folder.path() / "b-a-x.mp4.frames.png"));
+  }
+
+  TEST_CASE("a joined name that another film has gets a number") {
+    const Folder folder;
+    fs::create_directories(folder.path() / "c");
+    fs::copy_file(folder.path() / "a/x.mp4", folder.path() / "c/b-a-x.mp4");
+    const Finished finished = folder.inspect({"a/x.mp4", "b/a/x.mp4", "c/b-a-x.mp4"});
+    CHECK(finished.exit_code == 0);
+    CHECK(finished.out.find("sheet       b-a-x.mp4-2.frames.png\n") != std::string::npos);
+  }
+
+  TEST_CASE("a film of fewer frames than wanted says so, here and in its record") {
+    const TemporaryFolder folder;
+    for (const int num_frames : {1, 7, 8}) {
+      const ClipSpec spec = {.num_frames = num_frames};
+      if (const std::string why = why_not_available(spec); !why.empty()) {
+        MESSAGE(why);
+        return;
+      }
+      CAPTURE(num_frames);
+      const std::string clip = (folder.path() / "clip.mp4").string();
+      make_clip(clip, spec);
+      const Finished run = run_cli({"run", "-q", clip});
+      const records::Record record = parse_records(run.out).at(0);
+      const Finished shown =
+          run_cli({"inspect", clip, "-o", (folder.path() / "sheet.png").string()});
+      if (num_frames == 8) {
+        CHECK(record.warnings.empty());
+        CHECK(shown.out.find("warning") == std::string::npos);
+        continue;
+      }
+      const std::string warning = std::to_string(num_frames) +
+                                  (num_frames == 1 ? " frame" : " frames") +
+                                  " in the whole film; 8 were wanted, so frames repeat";
+      CHECK(record.warnings == std::vector<std::string>{warning});
+      CHECK(shown.out.find("warning     " + warning + "\n") != std::string::npos);
+    }
+  }
+
+  TEST_CASE("a bad path has one line and the others are inspected") {
+    const Folder folder;
+    const Finished finished =
+        folder.inspect({"a/x.mp4", "gone.mp4", "broken.mp4", "a", "b/a/x.mp4"});
+    CHECK(finished.exit_code == 1);
+    CHECK(std::count(finished.err.begin(), finished.err.end(), '\n') == 3);
+    for (const char* line : {"error: caption-cli: inspect: gone.mp4: no such file or folder\n",
+                             "error: caption-cli: broken.mp4: ", "error: caption-cli: a: "}) {
+      CAPTURE(line);
+      CHECK(finished.err.find(line) != std::string::npos);
+    }
+    CHECK(finished.out.starts_with("a/x.mp4\n"));
+    CHECK(finished.out.find("\nb/a/x.mp4\n") != std::string::npos);
+    CHECK(folder.inspect({"gone.mp4", "a/x.mp4", "no.mp4"}).exit_code == 2);
+    CHECK(folder.inspect({"broken.mp4", "a/x.mp4"}).exit_code == 1);
+    CHECK(folder.inspect({"a", "a/x.mp4"}).exit_code == 3);
+  }
+}
+
+}  // namespace
+}  // namespace caption::test
