@@ -29,6 +29,7 @@
 #include "preset_flags.h"
 #include "record_log.h"
 #include "run_output.h"
+#include "write_checks.h"
 
 namespace caption::cli {
 namespace {
@@ -181,7 +182,9 @@ int run(const RunFlags& flags) {
     if (prompt.text.empty()) prompt.text = model->default_prompt();
   }
   config::require_fitting_prompts(preset, *model, texts_of(prompts));
+  config::require_fitting_pages(preset, *model, texts_of(prompts), options.engine.kv_cache_bytes);
   options.prompts = prompts;
+  require_usable_cache(preset.engine.kv_cache_dir);
   if (flags.is_dry) {
     return dry_run({.preset = preset,
                     .output = flags.output,

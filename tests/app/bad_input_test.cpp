@@ -170,7 +170,7 @@ TEST_SUITE("app/bad_input") {
         {{"run", video, "--num-beams", "32"}, 2, "num_beams"},
         {{"run", video, "--kv-cache-dir", at("notes.txt")}, 5, "--kv-cache-dir"},
         {{"run", video, "--dtype", "awq"}, 4, "awq weights"},
-        {{"run", video, "--kv-cache-bytes", "100"}, 4, "100"},
+        {{"run", video, "--kv-cache-bytes", "100"}, 2, "--kv-cache-bytes 100 holds 0 KV pages"},
         {{"run", video, "-o", at("none/no/c.jsonl")}, 5, "cannot open"},
         {{"inspect"}, 2, "--machine"},
         {{"inspect", at("missing.mp4")}, 1, "missing.mp4"},

@@ -70,6 +70,11 @@ TEST_SUITE("app/plan") {
         {"--preset", preset},
         {"--model", text_only},
         {"--kv-cache-bytes", "100"},
+        {"--kv-cache-bytes", "543KiB"},
+        {"--kv-cache-bytes", "544KiB"},  // 17 pages for the 268 tokens that have a place
+        {"--kv-cache-bytes", "600K", "--prompt", "이 영상을 한 문장으로 요약해 주세요."},
+        {"--max-new-tokens", "884"},
+        {"--max-new-tokens", "885"},
         {"--num-beams", "4", "--temperature", "0.5"},
         {"--min-new-tokens", "200"},
         {"--kv-cache-dir", preset},
