@@ -13,6 +13,7 @@
 #include "records/file_name.h"
 #include "records/format.h"
 #include "records/stream_sink.h"
+#include "write_checks.h"
 
 namespace caption::cli {
 namespace {
@@ -44,6 +45,14 @@ records::Retry retry_of(const OutputFlags& flags) {
 
 records::Existing existing_of(const OutputFlags& flags) {
   return flags.overwrite ? records::Existing::kOverwrite : records::Existing::kResume;
+}
+
+// Before anything is written. The files beside the output are its manifest and what takes its
+// place.
+void require_writable(const OutputFlags& flags) {
+  std::vector<std::string> suffixes = {".manifest.json.new", ".compact"};
+  if (flags.overwrite) suffixes.insert(suffixes.end(), {".new", ".new.manifest.json.new"});
+  require_writable_output(flags.path, suffixes);
 }
 
 // Keeps no record: the caption has been said.
@@ -145,6 +154,7 @@ std::unique_ptr<records::OutputPreview> preview_output(const OutputFlags& flags,
                                                        const records::Manifest& manifest,
                                                        records::KnownBy known_by) {
   if (flags.is_stdout()) return nullptr;
+  require_writable(flags);
   return std::make_unique<records::OutputPreview>(flags.path, choose_format(flags), manifest,
                                                   existing_of(flags), retry_of(flags), known_by);
 }
@@ -174,6 +184,7 @@ RunOutput::RunOutput(const OutputFlags& flags, const records::Manifest& manifest
     }
     return;
   }
+  require_writable(flags);
   auto file = std::make_unique<records::RecordFile>(flags.path, format, manifest,
                                                     existing_of(flags), retry_of(flags));
   file_ = file.get();

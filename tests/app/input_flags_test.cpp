@@ -112,7 +112,7 @@ TEST_SUITE("app/input_flags") {
     CHECK(contains(first.out, "to do     3 captions\n"));
     CHECK(contains(first.out, "output    " + out + " (jsonl)\n"));
     CHECK(contains(first.out, "samples/demo-model, bf16 weights, preset cpu\n"));
-    CHECK(contains(first.out, "time      not known before clips were captioned"));
+    CHECK(contains(first.out, "time      not known yet: caption some clips first"));
 
     CHECK(run_cli({"run", (in / "a.mp4").string(), "-o", out}).exit_code == 0);
     CHECK(run_cli({"run", (in / "b.mkv").string(), "-o", out}).exit_code == 0);
@@ -141,6 +141,75 @@ TEST_SUITE("app/input_flags") {
     CHECK(run_cli(command, "", here).exit_code == 2);  // as the run itself would end
   }
 
+  TEST_CASE("a dry run counts failures, and tells what --overwrite would replace") {
+    const TemporaryFolder folder;
+    const fs::path in = folder.path() / "in";
+    fill(in, {"a.mp4"});
+    write_text(in / "b.mp4", "no film");
+    const std::string out = (folder.path() / "c.jsonl").string();
+    CHECK(run_cli({"run", in.string(), "-o", out}).exit_code == 1);
+    const Finished known = run_cli({"run", in.string(), "-o", out, "--dry-run", "-vv"});
+    CAPTURE(known.out);
+    CHECK(contains(known.out, "  failed    " + (in / "b.mp4").string() + "\n"));
+    CHECK(contains(known.out,
+                   "known     2 captions have their records, 1 of them of a failure "
+                   "(--retry-failed tries it again)\n"));
+    CHECK(contains(known.out, "to do     0 captions\n"));
+    const Finished over = run_cli({"run", in.string(), "-o", out, "--dry-run", "--overwrite"});
+    CAPTURE(over.out);
+    CHECK(contains(over.out, "output    " + out +
+                                 " (jsonl), whose 2 lines would be replaced at the end; until then "
+                                 "records are in " +
+                                 out + ".new\n"));
+    CHECK_FALSE(fs::exists(out + ".new"));
+  }
+
+  TEST_CASE("a dry run refuses what the run could not write, and so does the run") {
+    const TemporaryFolder folder;
+    const fs::path root = folder.path();
+    const std::string video = sample_video("city-000-h264.mp4").string();
+    write_text(root / "file", "no folder");
+    fs::create_directory(root / "here");
+    struct Case {
+      std::vector<std::string> arguments;
+      const char* message;
+    };
+    const std::string good = (root / "here/c.jsonl").string();
+    const Case cases[] = {
+        {{"-o", (root / "none/c.jsonl").string()},
+         "none/c.jsonl: cannot open for writing: No such"},
+        {{"-o", (root / "file/c.jsonl").string()}, "Not a directory"},
+        {{"-o", (root / std::string(300, 'x')).string()}, "File name too long; give a shorter -o"},
+        // The name fits, that of its manifest does not.
+        {{"-o", (root / "here" / std::string(245, 'x')).string()},
+         "File name too long with .manifest.json.new behind it; give a shorter -o"},
+        {{"-o", good, "--kv-cache-dir", (root / "file").string()},
+         "file: cannot be used as a cache folder (Not a directory); name another"},
+        {{"-o", good, "--kv-cache-dir", (root / "file/below").string()}, "Not a directory"},
+    };
+    const std::string before = list(root);
+    for (const Case& c : cases) {
+      CAPTURE(c.message);
+      std::vector<std::string> arguments = {"run", video};
+      arguments.insert(arguments.end(), c.arguments.begin(), c.arguments.end());
+      const Finished run = run_cli(arguments);
+      arguments.emplace_back("--dry-run");
+      const Finished dry = run_cli(arguments);
+      CAPTURE(dry.err);
+      CHECK(dry.exit_code == 5);
+      CHECK(contains(dry.err, c.message));
+      CHECK(dry.out.empty());
+      CHECK(run.exit_code == 5);
+      CHECK(contains(run.err, c.message));
+      CHECK(list(root) == before);
+    }
+    // What is missing of a cache folder is made; a dry run does not make it.
+    CHECK(
+        run_cli({"run", video, "--dry-run", "--kv-cache-dir", (root / "a/b").string()}).exit_code ==
+        0);
+    CHECK(list(root) == before);
+  }
+
   TEST_CASE("a dry run tells what would be retried") {
     const TemporaryFolder folder;
     const std::string out = (folder.path() / "c.jsonl").string();
@@ -167,7 +236,16 @@ TEST_SUITE("app/input_flags") {
         {{"--max-new-tokens", "65536"}, "lower --max-new-tokens to at most "},
         {{"--frames", "4096"}, "4096 frames (65536 vision tokens)"},
         {{"--frames", "4096"}, "lower --frames to at most 55\n"},
+        {{"--max-new-tokens", "65536"}, "need 65676 (the last new token needs none); "},
         {{"--prompt", std::string(15000, 'x')}, "the model holds "},
+        {{"--kv-cache-bytes", "400K"},
+         "--kv-cache-bytes 400KiB holds 12 KV pages of 16 tokens; 8 frames (128 vision tokens), 13 "
+         "prompt tokens and 128 new tokens need 17; raise it to at least 544KiB, or lower --frames "
+         "or --max-new-tokens\n"},
+        {{"--kv-cache-bytes", "543KiB"}, "need 17; raise it to at least 544KiB"},
+        // Eight whole pages of the prompt are shared.
+        {{"--kv-cache-bytes", "1K", "--num-beams", "2"}, "in 2 beams need 26; "},
+        {{"--kv-cache-bytes", "1K", "--dry-run"}, "--kv-cache-bytes 1KiB holds 0 KV pages"},
     };
     for (const Case& c : cases) {
       CAPTURE(c.message);
@@ -179,6 +257,7 @@ TEST_SUITE("app/input_flags") {
       CHECK(contains(finished.err, c.message));
       CHECK_FALSE(fs::exists(out));
     }
+    CHECK(run_cli({"run", video, "-o", out, "--kv-cache-bytes", "544KiB"}).exit_code == 0);
     // How many frames a clip has at a rate is a matter of its length.
     CHECK(run_cli({"run", video, "--frames", "4096", "--sampling", "fps=0.5"}).exit_code == 0);
     const Finished nameless = run_cli({"run", video, "--model", ""});
