@@ -55,7 +55,33 @@ TEST_SUITE("pipeline/progress") {
     CHECK(describe_progress(progress) == "98/100 clips");
     Outcome outcome;
     outcome.progress = progress;
+    outcome.progress.clips_kept = 0;
     CHECK(describe_speed(outcome) == "nothing to caption");
+  }
+
+  TEST_CASE("what was tried again in vain is said") {
+    Outcome outcome;
+    outcome.progress = {.clips_kept = 1, .elapsed_us = 5'000'000};
+    CHECK(describe_speed(outcome) == "1 clip tried again, none came out better in 5 s");
+    outcome.progress.clips_done = outcome.progress.clips_total = 2;
+    outcome.progress.clips_captioned = outcome.progress.clips_failed = 1;
+    CHECK(describe_speed(outcome).starts_with(
+        "1 clip captioned, 1 tried again without a better record, 1 failed in 5 s: "));
+  }
+
+  TEST_CASE("files that are no videos do not change the total of a run") {
+    Progress progress{.clips_total = 10, .clips_done = 2};
+    CHECK(describe_progress(progress) == "2/10 clips");
+    progress.files_skipped = 3;
+    progress.clips_total -= 3;
+    CHECK(describe_progress(progress) == "5/10 clips");
+    CHECK(live_line(progress, 80) == "5/10 clips");
+    CHECK(is_line_due(ProgressStyle::kSparse, {-10'000'000, 4}, progress));
+    CHECK_FALSE(is_line_due(ProgressStyle::kSparse, {-10'000'000, 5}, progress));
+    // With two prompts a file counts twice.
+    Outcome outcome;
+    outcome.progress = {.num_prompts = 2, .files_skipped = 4};
+    CHECK(describe_speed(outcome) == "nothing to caption, 2 files in folders are no videos");
   }
 
   TEST_CASE("nothing captioned has no speed") {
@@ -82,7 +108,7 @@ TEST_SUITE("pipeline/progress") {
     CHECK(describe_speed(outcome) ==
           "1 clip captioned, 1 file in folders is no video in 1 s: 1 clip/s, 1 output token/s, "
           "1 sequence per step");
-    CHECK(describe_progress(outcome.progress) == "1/1 clip, 1 clip/s, 1 token/s");
+    CHECK(describe_progress(outcome.progress) == "2/2 clips, 1 clip/s, 1 token/s");
     outcome.engine.mean_batch = 1.1;
     CHECK(describe_speed(outcome).ends_with("1.1 sequences per step"));
   }
