@@ -197,6 +197,28 @@ void adopt_generation_defaults(config::LoadedPreset& loaded) {
   }
 }
 
+// With fps=F a clip's length decides on its frames, and `run` starts where one frame fits: the plan
+// is then of the longest clip that fits.
+void limit_frames(const config::Preset& preset, bench::PlanInput& input) {
+  const video::SamplingOptions sampling = config::read_options(preset).sampling;
+  if (sampling.strategy != video::SamplingStrategy::kFps) return;
+  const auto fits = [&input](std::int64_t num_frames) {
+    bench::PlanInput tried = input;
+    tried.num_frames = num_frames;
+    return bench::make_plan(tried).fits;
+  };
+  if (fits(input.num_frames) || !fits(1)) return;
+  std::int64_t most = 1;
+  std::int64_t too_many = input.num_frames;
+  while (too_many - most > 1) {
+    const std::int64_t middle = most + (too_many - most) / 2;
+    (fits(middle) ? most : too_many) = middle;
+  }
+  log_warning("plan", "clips of more than " + counted(most, "frame") + " would fail; --frames " +
+                          std::to_string(most) + " takes no more of a clip");
+  input.num_frames = most;
+}
+
 bench::PlanInput make_input(const PlanFlags& flags) {
   const Machine machine = detect_machine();
   config::LoadedPreset loaded = load_preset(flags.preset, machine);
@@ -230,6 +252,7 @@ bench::PlanInput make_input(const PlanFlags& flags) {
     set_host(flags, preset, machine, input);
   }
   set_rates(flags, preset, machine, input);
+  limit_frames(preset, input);
   input.obstacles = find_obstacles(flags, loaded, machine, input, std::move(check.obstacles));
   return input;
 }
