@@ -143,6 +143,18 @@ std::string describe_work(const Counts& counts) {
   return text;
 }
 
+std::string describe_clips(const Counts& counts, std::int64_t num_unread_folders) {
+  std::string text = std::to_string(counts.num_clips);
+  if (counts.num_skipped > 0) {
+    text +=
+        ", and " + counted(counts.num_skipped, "file that is no video", "files that are no videos");
+  }
+  if (num_unread_folders > 0) {
+    text += "; " + counted(num_unread_folders, "folder") + " cannot be read";
+  }
+  return text;
+}
+
 std::string describe_known(const Counts& counts) {
   const std::int64_t num_failed = counts.of(Planned::kKeepFailed);
   std::string text = counted(counts.known(), "caption") +
@@ -209,11 +221,7 @@ int dry_run(const DryRun& run) {
   for (std::size_t i = 0; i < run.inputs.size(); ++i) planner.add(i);
   const Counts& counts = planner.counts();
   std::cout << "dry run: nothing is written\n";
-  print_line("clips", std::to_string(counts.num_clips) +
-                          (counts.num_skipped == 0
-                               ? ""
-                               : ", and " + counted(counts.num_skipped, "file that is no video",
-                                                    "files that are no videos")));
+  print_line("clips", describe_clips(counts, run.inputs.num_unread_folders()));
   print_line("known", describe_known(counts));
   print_line("to do", describe_work(counts));
   print_line("output", describe_target(run, preview.get()));

@@ -5,9 +5,11 @@
 
 namespace caption::cli {
 
-inline constexpr int kExitOk = 0;             // everything captioned
-inline constexpr int kExitClipsFailed = 1;    // some clips failed; each has its record
-inline constexpr int kExitUsage = 2;          // the command line, or an output of another run
+inline constexpr int kExitOk = 0;  // everything captioned
+inline constexpr int kExitClipsFailed =
+    1;  // some clips failed, each with its record, or folders were unreadable
+inline constexpr int kExitUsage =
+    2;  // the command line and what it names, or an output of another run
 inline constexpr int kExitBadFile = 3;        // preset, model or reference file
 inline constexpr int kExitUnavailable = 4;    // device or feature not there, or out of memory
 inline constexpr int kExitIo = 5;             // the system could not read or write

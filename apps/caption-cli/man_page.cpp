@@ -118,8 +118,10 @@ constexpr std::array kUnits = {
 
 constexpr std::array kExitCodes = {
     Entry{"0", "Every clip is captioned."},
-    Entry{"1", "Some clips failed; each has its record."},
-    Entry{"2", "Wrong usage, or an output that belongs to another configuration."},
+    Entry{"1", "Some clips failed; each has its record; or a folder could not be read."},
+    Entry{"2",
+          "Wrong usage, nothing to caption in what was named, or an output that belongs to "
+          "another configuration."},
     Entry{"3", "Bad preset, model or reference file."},
     Entry{"4", "Device or feature unavailable, or out of memory."},
     Entry{"5", "The output could not be written, or was touched by another program meanwhile."},

@@ -74,9 +74,7 @@ int report(const pipeline::Outcome& outcome, const pipeline::ThreadPlan& threads
     case pipeline::Ending::kReaderGone: return kExitInterrupted;
     case pipeline::Ending::kCancelled:
       log_warning("run", "interrupted; " + std::to_string(outcome.progress.num_settled()) + " of " +
-                             counted(outcome.progress.num_wanted(), "record") +
-                             std::string(plural(outcome.progress.num_settled(), " is", " are")) +
-                             " written" +
+                             counted(outcome.progress.num_wanted(), "record") + " written" +
                              (can_continue ? "; the same command continues"
                                            : "; with -o FILE.jsonl a run can be continued"));
       return kExitInterrupted;
@@ -89,7 +87,7 @@ int report(const pipeline::Outcome& outcome, const pipeline::ThreadPlan& threads
     if (!caches.empty()) log_info("run", caches);
   }
   const std::int64_t num_failed = outcome.progress.clips_failed + outcome.progress.found_failed;
-  return num_failed > 0 ? kExitClipsFailed : kExitOk;
+  return num_failed + outcome.progress.folders_unread > 0 ? kExitClipsFailed : kExitOk;
 }
 
 // The caption alone, as it comes.
@@ -161,7 +159,9 @@ int run(const RunFlags& flags) {
   config::require_available(preset, has_cuda_kernels());
   config::require_consistent(preset);
   std::vector<pipeline::Prompt> prompts = choose_prompts(flags, preset);
-  const pipeline::InputList inputs = find_inputs(flags.input, config::read_options(preset));
+  video::ReadOptions read = config::read_options(preset);
+  read.cancelled = &stop;
+  const pipeline::InputList inputs = find_inputs(flags.input, read);
 
   const std::unique_ptr<model::CaptionModel> model =
       config::open_model(preset, loaded.path.parent_path(),
@@ -233,11 +233,16 @@ void add_prompt_flags(CLI::App& command, RunFlags& flags) {
 void add_output_flags(CLI::App& command, RunFlags& flags) {
   constexpr const char* kGroup = "Output";
   command
-      .add_option("-o,--output", flags.output.path,
-                  "append records here; finished clips stay\n"
-                  "A run that was interrupted is continued by the same command. FILE.manifest.json "
-                  "beside it names everything that decides a caption; another configuration on the "
-                  "same output is refused with the difference named.")
+      .add_option_function<std::string>(
+          "-o,--output",
+          [&output = flags.output](const std::string& path) {
+            output.path = path;
+            output.is_given = true;
+          },
+          "append records here; only jsonl can be continued\n"
+          "A run that was interrupted is continued by the same command. FILE.manifest.json "
+          "beside it names everything that decides a caption; another configuration on the "
+          "same output is refused with the difference named.")
       ->type_name(kFileType)
       ->default_str("stdout")
       ->group(kGroup);
@@ -245,7 +250,7 @@ void add_output_flags(CLI::App& command, RunFlags& flags) {
       .add_option("--format", flags.output.format,
                   "how records are written\n"
                   "Without it the suffix of -o decides; records for standard output are jsonl, and "
-                  "txt on a terminal.")
+                  "txt on a terminal. Only jsonl files can be continued or retried.")
       ->type_name("jsonl|csv|txt")
       ->default_str("by suffix")
       ->group(kGroup);

@@ -8,6 +8,7 @@
 #include "base/counted.h"
 #include "base/error.h"
 #include "base/log.h"
+#include "base/nearest.h"
 #include "base/open_file.h"
 #include "config/identity.h"
 #include "records/file_name.h"
@@ -33,8 +34,9 @@ records::Retry retry_of(const OutputFlags& flags) {
   for (const std::string& name : flags.retry) {
     const std::optional<records::Status> status = records::find_status(name);
     if (!status.has_value() || status == records::Status::kOk) {
-      throw Error(ErrorCode::kUsage,
-                  "--retry: \"" + name + "\" is none of failed, truncated, suspicious");
+      throw Error(ErrorCode::kUsage, "--retry: \"" + name +
+                                         "\" is none of failed, truncated, suspicious" +
+                                         did_you_mean(name, {"failed", "truncated", "suspicious"}));
     }
     retry.statuses.push_back(*status);
   }
@@ -115,9 +117,21 @@ void describe_records(const std::string& path, const pipeline::Progress& progres
   }
 }
 
+// Why an overwriting run does not take the place of the old file.
+const char* describe_lack(const pipeline::Progress& progress) {
+  const bool has_captions =
+      progress.clips_done > progress.clips_failed || progress.clips_found > progress.found_failed;
+  if (!has_captions) return "not one clip was captioned";
+  return progress.folders_unread > 0 ? "a folder could not be read"
+                                     : "not every clip could be read";
+}
+
 }  // namespace
 
 void check_output(const OutputFlags& flags, const std::vector<std::string>& arguments) {
+  if (flags.is_given && flags.path.empty()) {
+    throw Error(ErrorCode::kUsage, "-o \"\": the name is empty; give a file, or - for stdout");
+  }
   choose_format(flags);
   retry_of(flags);
   if (flags.is_stdout()) {
@@ -198,17 +212,13 @@ RunOutput::RunOutput(const OutputFlags& flags, const records::Manifest& manifest
 void RunOutput::finish(const pipeline::Outcome& outcome) {
   if (file_ == nullptr) return;
   if (outcome.ending != pipeline::Ending::kFinished) return file_->sync();
+  if (outcome.progress.folders_unread > 0) file_->note_unread();
   const std::string beside = file_->written_path().string();
   const records::RecordFile::Ending ending = file_->finish();
   describe_records(path_, outcome.progress);
   if (ending == records::RecordFile::Ending::kOldFileStays) {
-    const pipeline::Progress& progress = outcome.progress;
-    const bool has_captions =
-        progress.clips_done > progress.clips_failed || progress.clips_found > progress.found_failed;
-    log_warning("run",
-                path_ + ": stays as it was, because " +
-                    (has_captions ? "not every clip could be read" : "not one clip was captioned") +
-                    "; the records of this run are in " + beside);
+    log_warning("run", path_ + ": stays as it was, because " + describe_lack(outcome.progress) +
+                           "; the records of this run are in " + beside);
   }
 }
 

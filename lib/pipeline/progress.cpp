@@ -148,6 +148,9 @@ std::string describe_speed(const Outcome& outcome) {
     parts.push_back(
         counted(num_files, "file in folders is no video", "files in folders are no videos"));
   }
+  if (progress.folders_unread > 0) {
+    parts.push_back(counted(progress.folders_unread, "folder") + " could not be read");
+  }
   std::string out = join(parts);
   if (num_tried == 0) return out;
   out += " in " + json_number(static_cast<double>(progress.elapsed_us) / 1e6, 2) + " s";
@@ -182,7 +185,7 @@ std::string describe_busy(const Outcome& outcome, const ThreadPlan& threads) {
   const auto limiting =
       std::max_element(stages.begin(), stages.end(),
                        [](const Stage& a, const Stage& b) { return a.share < b.share; });
-  return out + "; " + limiting->name + " limits";
+  return out + "; " + limiting->name + " is the slowest stage";
 }
 
 std::string describe_caches(const Outcome& outcome) {

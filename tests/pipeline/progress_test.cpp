@@ -78,6 +78,9 @@ TEST_SUITE("pipeline/progress") {
     CHECK(live_line(progress, 80) == "5/10 clips");
     CHECK(is_line_due(ProgressStyle::kSparse, {-10'000'000, 4}, progress));
     CHECK_FALSE(is_line_due(ProgressStyle::kSparse, {-10'000'000, 5}, progress));
+    Outcome unread;
+    unread.progress = {.clips_found = 3, .folders_unread = 1};
+    CHECK(describe_speed(unread) == "nothing to caption, 1 folder could not be read");
     // With two prompts a file counts twice.
     Outcome outcome;
     outcome.progress = {.num_prompts = 2, .files_skipped = 4};
@@ -214,12 +217,13 @@ TEST_SUITE("pipeline/progress") {
                         .elapsed_us = 1'000'000};
     outcome.busy = {.decode_us = 1'000'000, .vision_us = 600'000, .engine_us = 550'000};
     CHECK(describe_busy(outcome, {.decode = 2, .vision = 1, .engine = 1}) ==
-          "busy: hashing 0 % decode 50 % vision 60 % engine 55 %; vision limits");
+          "busy: hashing 0 % decode 50 % vision 60 % engine 55 %; vision is the slowest stage");
     StageTimes& busy = outcome.busy;
     busy = {.decode_us = 0, .cache_us = 1'800'000, .vision_us = 0, .engine_us = 550'000};
-    CHECK(describe_busy(outcome, {.decode = 2, .vision = 1, .engine = 1}) ==
-          "busy: hashing 0 % decode 0 % vision 0 % engine 55 % cache look-up 90 %; cache look-up "
-          "limits");
+    CHECK(
+        describe_busy(outcome, {.decode = 2, .vision = 1, .engine = 1}) ==
+        "busy: hashing 0 % decode 0 % vision 0 % engine 55 % cache look-up 90 %; cache look-up is "
+        "the slowest stage");
     CHECK(describe_speed(outcome) ==
           "1 clip captioned, 3 files in folders are no videos in 1 s: 1 clip/s, 30 output "
           "tokens/s, 0 sequences per step");
