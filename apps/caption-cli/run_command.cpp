@@ -135,6 +135,22 @@ void check_stream(const RunFlags& flags, const config::Preset& preset, std::size
   }
 }
 
+// Refuses, before anything is written, options with which not one clip could be captioned.
+void require_possible(const config::Preset& preset, model::CaptionModel& model,
+                      const pipeline::Options& options) {
+  const std::vector<std::string> texts = texts_of(options.prompts);
+  config::require_fitting_prompts(preset, model, texts);
+  config::require_fitting_pages(preset, model, texts, options.engine.kv_cache_bytes);
+  require_usable_cache(preset.engine.kv_cache_dir);
+}
+
+void say_demonstration(const model::CaptionModel& model) {
+  if (!model.is_demonstration()) return;
+  log_info("run",
+           "this is the demonstration model: it knows drawn background scenes only; --model names "
+           "one for films");
+}
+
 // What -v says before the first clip.
 void log_choices(const model::CaptionModel& model, const pipeline::Options& options,
                  std::size_t num_inputs) {
@@ -166,11 +182,7 @@ int run(const RunFlags& flags) {
   const std::unique_ptr<model::CaptionModel> model =
       config::open_model(preset, loaded.path.parent_path(),
                          flags.is_dry ? config::KeepDigests::kNo : config::KeepDigests::kYes);
-  if (model->is_demonstration()) {
-    log_info("run",
-             "this is the demonstration model: it knows drawn background scenes only; --model "
-             "names one for films");
-  }
+  say_demonstration(*model);
   config::adopt_generation_config(preset, model->generation_config());
   config::require_consistent(preset);
   check_stream(flags, preset, inputs.size(), prompts.size());
@@ -181,10 +193,8 @@ int run(const RunFlags& flags) {
   for (pipeline::Prompt& prompt : prompts) {
     if (prompt.text.empty()) prompt.text = model->default_prompt();
   }
-  config::require_fitting_prompts(preset, *model, texts_of(prompts));
-  config::require_fitting_pages(preset, *model, texts_of(prompts), options.engine.kv_cache_bytes);
   options.prompts = prompts;
-  require_usable_cache(preset.engine.kv_cache_dir);
+  require_possible(preset, *model, options);
   if (flags.is_dry) {
     return dry_run({.preset = preset,
                     .output = flags.output,

@@ -13,7 +13,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// errno of looking at what is there; 0 when something is, or may be made.
+// Returns the errno of stat(); 0 when something is there.
 int look_at(const fs::path& path, struct stat& status) {
   return ::stat(path.c_str(), &status) == 0 ? 0 : errno;
 }
