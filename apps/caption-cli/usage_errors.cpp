@@ -187,7 +187,7 @@ std::string describe_usage_error(const CLI::App& root, const std::vector<std::st
   const CommandRow command = describe_command(begun == nullptr ? root : *begun);
   const std::string message = error.what();
   const OptionRow* option = option_of_message(command, message);
-  if (dynamic_cast<const CLI::ValidationError*>(&error) != nullptr) return message;
+  if (dynamic_cast<const CLI::ValidationError*>(&error) != nullptr) return error.what();
   if (dynamic_cast<const CLI::ArgumentMismatch*>(&error) != nullptr && option != nullptr) {
     return describe_count(command, *option, message);
   }
