@@ -73,8 +73,7 @@ int report(const pipeline::Outcome& outcome, const pipeline::ThreadPlan& threads
   switch (outcome.ending) {
     case pipeline::Ending::kReaderGone: return kExitInterrupted;
     case pipeline::Ending::kCancelled:
-      log_warning("run", "interrupted; " + std::to_string(outcome.progress.num_settled()) + " of " +
-                             counted(outcome.progress.num_wanted(), "record") + " written" +
+      log_warning("run", pipeline::describe_interruption(outcome.progress) +
                              (can_continue ? "; the same command continues"
                                            : "; with -o FILE.jsonl a run can be continued"));
       return kExitInterrupted;

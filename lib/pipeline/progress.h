@@ -27,6 +27,9 @@ std::string describe_speed(const Outcome& outcome);
 std::string describe_busy(const Outcome& outcome, const ThreadPlan& threads);
 std::string describe_caches(const Outcome& outcome);
 
+// "interrupted; 3 of 10 records written"
+std::string describe_interruption(const Progress& progress);
+
 enum class ProgressStyle { kLive, kSparse, kSilent };
 
 // A live line on a terminal that can redraw it; sparse lines on another, which `term` ($TERM, may

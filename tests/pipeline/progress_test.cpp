@@ -100,6 +100,9 @@ TEST_SUITE("pipeline/progress") {
   }
 
   TEST_CASE("one is one") {
+    CHECK(describe_interruption({.clips_total = 1}) == "interrupted; 0 of 1 record written");
+    CHECK(describe_interruption({.clips_total = 2, .clips_done = 1, .clips_found = 1}) ==
+          "interrupted; 2 of 3 records written");
     Outcome outcome;
     outcome.progress = {.clips_total = 1,
                         .clips_done = 1,
