@@ -431,7 +431,7 @@ void add_bench_command(CLI::App& root, int& exit_code) {
   add_preset_flags(*command, flags->preset);
   command->footer(
       "caption-cli bench videos/ --references references.jsonl\n"
-      "caption-cli bench --shape qwen3-0.6b --dtype int8 --sweep 1,2,4,8 --svg chart.svg\n"
+      "caption-cli bench --shape qwen3-0.6b --sweep 1,2,4,8 --svg chart.svg\n"
       "caption-cli bench videos/ --references references.jsonl --price weights");
   command->callback([flags, &exit_code] { exit_code = run_bench(*flags); });
 }

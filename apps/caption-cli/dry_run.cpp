@@ -1,9 +1,12 @@
 #include "dry_run.h"
 
+#include <algorithm>
 #include <array>
+#include <fstream>
 #include <iostream>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "base/counted.h"
 #include "base/error.h"
@@ -27,9 +30,10 @@ struct Counts {
   std::int64_t num_clips = 0;
   std::int64_t num_clips_to_read = 0;          // clips that lack a caption
   std::int64_t num_skipped = 0;                // files in folders that are no videos
-  std::array<std::int64_t, 4> num_captions{};  // by Planned
+  std::array<std::int64_t, 5> num_captions{};  // by Planned
 
   std::int64_t of(Planned planned) const { return num_captions[static_cast<std::size_t>(planned)]; }
+  std::int64_t known() const { return of(Planned::kKeep) + of(Planned::kKeepFailed); }
   std::int64_t to_make() const { return of(Planned::kMake) + of(Planned::kMakeAgain); }
 };
 
@@ -53,6 +57,7 @@ const char* describe(Planned planned) {
     case Planned::kMake: return "new";
     case Planned::kMakeAgain: return "again";
     case Planned::kKeep: return "known";
+    case Planned::kKeepFailed: return "failed";
     case Planned::kTakeOver: return "take over";
   }
   return "";
@@ -111,8 +116,8 @@ std::string describe_time(const DryRun& run, const Counts& counts,
   const records::MeanTimes means =
       preview == nullptr ? records::MeanTimes{} : preview->mean_times();
   if (means.num_captions == 0) {
-    return "not known before clips were captioned: run some with -o FILE --limit 8, and a dry run "
-           "on that FILE tells";
+    return "not known yet: caption some clips first, with -o FILE --limit 8; a dry run with that "
+           "-o FILE then tells";
   }
   const double us =
       pipeline::time_needed_us({.read_us = means.decode_ms * 1e3,
@@ -136,6 +141,58 @@ std::string describe_work(const Counts& counts) {
             " taken over from files of the same content";
   }
   return text;
+}
+
+std::string describe_clips(const Counts& counts, std::int64_t num_unread_folders) {
+  std::string text = std::to_string(counts.num_clips);
+  if (counts.num_skipped > 0) {
+    text +=
+        ", and " + counted(counts.num_skipped, "file that is no video", "files that are no videos");
+  }
+  if (num_unread_folders > 0) {
+    text += "; " + counted(num_unread_folders, "folder") + " cannot be read";
+  }
+  return text;
+}
+
+std::string describe_known(const Counts& counts) {
+  const std::int64_t num_failed = counts.of(Planned::kKeepFailed);
+  std::string text = counted(counts.known(), "caption") +
+                     std::string(plural(counts.known(), " has its record", " have their records"));
+  if (num_failed > 0) {
+    text += ", " + std::to_string(num_failed) + " of them of " +
+            std::string(plural(num_failed, "a failure", "failures")) + " (--retry-failed tries " +
+            std::string(plural(num_failed, "it", "them")) + " again)";
+  }
+  return text;
+}
+
+// The line ends in the file: its records, and the header of a csv. 0 when it cannot be read.
+std::int64_t count_lines(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::vector<char> buffer(1 << 16);
+  std::int64_t num_lines = 0;
+  while (file) {
+    file.read(buffer.data(), std::ssize(buffer));
+    num_lines += std::count(buffer.begin(), buffer.begin() + file.gcount(), '\n');
+  }
+  return num_lines;
+}
+
+// Where the records would be written, and what becomes of what is there.
+std::string describe_target(const DryRun& run, const records::OutputPreview* preview) {
+  const std::string& path = run.output.path;
+  std::string text = describe_output(run.output);
+  const std::int64_t num_found = preview == nullptr ? 0 : preview->num_found();
+  const std::string found = counted(num_found, "record");
+  const bool replaces =
+      run.output.overwrite && stamp_of(path).has_value() && stamp_of(path)->size_bytes > 0;
+  if (!replaces) return num_found > 0 ? text + ", which holds " + found : text;
+  text += ", whose " + counted(count_lines(path), "line") +
+          " would be replaced at the end; until "
+          "then records are in " +
+          records::escape_file_name(path + ".new");
+  return num_found > 0 ? text + ", which holds " + found + " of an interrupted --overwrite" : text;
 }
 
 std::string describe_prompts(const std::vector<pipeline::Prompt>& prompts) {
@@ -164,19 +221,10 @@ int dry_run(const DryRun& run) {
   for (std::size_t i = 0; i < run.inputs.size(); ++i) planner.add(i);
   const Counts& counts = planner.counts();
   std::cout << "dry run: nothing is written\n";
-  print_line("clips", std::to_string(counts.num_clips) +
-                          (counts.num_skipped == 0
-                               ? ""
-                               : ", and " + counted(counts.num_skipped, "file that is no video",
-                                                    "files that are no videos")));
-  print_line("known", counted(counts.of(Planned::kKeep), "caption") +
-                          std::string(plural(counts.of(Planned::kKeep), " has its record",
-                                             " have their records")));
+  print_line("clips", describe_clips(counts, run.inputs.num_unread_folders()));
+  print_line("known", describe_known(counts));
   print_line("to do", describe_work(counts));
-  print_line("output", describe_output(run.output) +
-                           (preview != nullptr && preview->num_found() > 0
-                                ? ", which holds " + counted(preview->num_found(), "record")
-                                : ""));
+  print_line("output", describe_target(run, preview.get()));
   print_line("model", describe_model(run.preset));
   print_line(run.options.prompts.size() == 1 ? "prompt" : "prompts",
              describe_prompts(run.options.prompts));

@@ -259,7 +259,7 @@ void add_eval_command(CLI::App& root, int& exit_code) {
       ->group("Output");
   command->footer(
       "caption-cli eval --references references.jsonl captions.jsonl\n"
-      "caption-cli eval --references labels/ --metrics meteor-ko,bleu-4 captions.jsonl\n"
+      "caption-cli eval --references labels/ --metrics meteor-ko captions.jsonl\n"
       "caption-cli eval --references references.jsonl --shuffled 1 captions.jsonl");
   command->callback([flags, &exit_code] {
     run_eval(*flags);

@@ -5,6 +5,7 @@ namespace caption::cli {
 int exit_code_of(ErrorCode code) {
   switch (code) {
     case ErrorCode::kUsage:
+    case ErrorCode::kNotFound:  // named on the command line: a clip's own failure is in its record
     case ErrorCode::kOutputConflict: return kExitUsage;
     case ErrorCode::kBadPreset:
     case ErrorCode::kBadModel:
@@ -12,7 +13,6 @@ int exit_code_of(ErrorCode code) {
     case ErrorCode::kUnavailable:
     case ErrorCode::kOutOfMemory: return kExitUnavailable;
     case ErrorCode::kIo: return kExitIo;
-    case ErrorCode::kNotFound:
     case ErrorCode::kNotRegularFile:
     case ErrorCode::kUnreadable:
     case ErrorCode::kNotVideo:

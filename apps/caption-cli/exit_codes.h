@@ -23,8 +23,11 @@ struct ExitCodeText {
 };
 inline constexpr std::array kExitCodeTexts = {
     ExitCodeText{kExitOk, "every clip is captioned"},
-    ExitCodeText{kExitClipsFailed, "some clips failed; each has its record"},
-    ExitCodeText{kExitUsage, "wrong usage, or an output that belongs to another configuration"},
+    ExitCodeText{kExitClipsFailed,
+                 "some clips failed, each with its record, or a folder could not be read"},
+    ExitCodeText{kExitUsage,
+                 "wrong usage, nothing to caption in what was named, or an output of another "
+                 "configuration"},
     ExitCodeText{kExitBadFile, "bad preset, model or reference file"},
     ExitCodeText{kExitUnavailable, "device or feature unavailable, or out of memory"},
     ExitCodeText{kExitIo,

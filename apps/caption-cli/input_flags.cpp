@@ -17,9 +17,16 @@
 namespace caption::cli {
 namespace {
 
+// Files that are named, and those whose names claim it.
+bool is_clip_by_name(const pipeline::InputList& inputs, std::size_t i) {
+  return inputs.origin(i) == pipeline::Origin::kNamed ||
+         pipeline::claims_to_be_video(inputs.path(i));
+}
+
 pipeline::InputList first_clips(const pipeline::InputList& inputs, std::int64_t limit,
                                 const video::ReadOptions& read) {
   pipeline::InputList first;
+  first.note_unread_folders(inputs.num_unread_folders());
   std::int64_t num_clips = 0;
   std::size_t i = 0;
   for (; i < inputs.size() && num_clips < limit; ++i) {
@@ -27,11 +34,34 @@ pipeline::InputList first_clips(const pipeline::InputList& inputs, std::int64_t 
     if (is_clip(inputs, i, read)) ++num_clips;
   }
   if (i < inputs.size()) {
-    log_info("run", "--limit: the first " + counted(num_clips, "clip") + "; " +
-                        counted(std::ssize(inputs) - static_cast<std::int64_t>(i), "file") +
-                        " behind them left out");
+    const auto num_behind = std::ssize(inputs) - static_cast<std::int64_t>(i);
+    log_info("run", "--limit " + std::to_string(limit) + ": " + counted(num_clips, "clip") +
+                        " taken, " + counted(num_behind, "file") + " behind left out");
   }
   return first;
+}
+
+// Throws Error(kUsage) when not one file is a clip: nothing is written then.
+void require_clip(const pipeline::FoundVideos& found, const video::ReadOptions& read) {
+  const pipeline::InputList& inputs = found.inputs;
+  // By their names first: looking into files takes time.
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    if (is_clip_by_name(inputs, i)) return;
+  }
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    if (is_clip(inputs, i, read)) return;
+  }
+  std::string why = "run: no file in what was given; name videos or folders of them";
+  if (!inputs.empty()) {
+    why = "run: found " + counted(std::ssize(inputs), "file") +
+          " and no video; name videos or folders of them";
+  }
+  const std::string filtered = pipeline::describe_filtered(found);
+  if (!filtered.empty()) {
+    why = (inputs.empty() ? "run: no file is left: " : "run: no video is left: ") + filtered;
+  }
+  const std::string hidden = pipeline::describe_hidden(found);
+  throw Error(ErrorCode::kUsage, why + (hidden.empty() ? "" : "; " + hidden));
 }
 
 }  // namespace
@@ -84,27 +114,22 @@ pipeline::InputList find_inputs(const InputFlags& flags, const video::ReadOption
       flags.paths, {.descriptor = STDIN_FILENO, .separator = flags.null_separated ? '\0' : '\n'},
       filter);
   for (const std::string& skipped : pipeline::describe_skipped(found)) log_warning("run", skipped);
+  require_clip(found, read);
+  const std::string hidden = pipeline::describe_hidden(found);
+  if (!hidden.empty()) log_detail("run", hidden);
   const std::string filtered = pipeline::describe_filtered(found);
-  if (found.inputs.empty()) {
-    throw Error(ErrorCode::kUsage, filtered.empty()
-                                       ? "run: no file in what was given; name videos or folders "
-                                         "of them"
-                                       : "run: no file is left: " + filtered);
-  }
   if (!filtered.empty()) log_info("run", filtered);
   if (flags.limit == 0) return std::move(found.inputs);
   return first_clips(found.inputs, flags.limit, read);
 }
 
 bool is_clip(const pipeline::InputList& inputs, std::size_t i, const video::ReadOptions& read) {
-  const std::string path(inputs.path(i));
-  if (inputs.origin(i) == pipeline::Origin::kNamed || pipeline::claims_to_be_video(path)) {
-    return true;
-  }
+  if (is_clip_by_name(inputs, i)) return true;
   try {
-    video::require_video(OpenFile(path), read);
+    video::require_video(OpenFile(std::string(inputs.path(i))), read);
     return true;
   } catch (const Error& error) {
+    if (error.code() == ErrorCode::kCancelled) throw;
     return error.code() != ErrorCode::kNotVideo && error.code() != ErrorCode::kNoVideoStream;
   }
 }

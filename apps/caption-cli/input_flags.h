@@ -28,12 +28,12 @@ void add_input_flags(CLI::App& command, InputFlags& flags);
 // The files that the flags name, in the order of the walk; says on stderr what was left out. With
 // --limit, files of walked folders that do not claim to be videos are looked at with `read`, so
 // that only clips count.
-// Throws Error(kUsage) when no file is left, saying what the flags left out, and as
-// pipeline::find_videos().
+// Throws Error(kUsage) when no clip is left, saying what was left out, and as
+// pipeline::find_videos(); Error(kCancelled) when `read` says so.
 pipeline::InputList find_inputs(const InputFlags& flags, const video::ReadOptions& read);
 
 // Whether an input of a walked folder is a clip for its name or for its content; so is every other
-// input, and a file that cannot be opened.
+// input, and a file that cannot be opened. Throws Error(kCancelled).
 bool is_clip(const pipeline::InputList& inputs, std::size_t i, const video::ReadOptions& read);
 
 }  // namespace caption::cli

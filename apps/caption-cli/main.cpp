@@ -1,6 +1,7 @@
 // caption-cli: folders of video into Korean captions. One file per command; this one knows only
 // their names.
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cstdlib>
 #include <memory>
 #include <string>
@@ -57,6 +58,21 @@ void add_verbose_option(CLI::App& root) {
       "Once: what was found and chosen, and a line for each clip. Twice: the times of each clip.");
 }
 
+// "help" is --help, and "help COMMAND" that of the command; a word that is no command is left for
+// the message about it.
+std::vector<std::string> read_arguments(const CLI::App& root, int argc, char** argv) {
+  std::vector<std::string> arguments(argv + 1, argv + argc);
+  if (arguments.empty() || arguments.front() != "help") return arguments;
+  arguments.erase(arguments.begin());
+  if (arguments.empty()) return {"--help"};
+  const auto commands = root.get_subcommands([](const CLI::App*) { return true; });
+  const bool is_known = std::any_of(commands.begin(), commands.end(), [&](const CLI::App* command) {
+    return command->get_name() == arguments.front();
+  });
+  if (is_known) arguments.emplace_back("--help");
+  return arguments;
+}
+
 int run_main(int argc, char** argv) {
   CLI::App root(
       "Folders of video into Korean captions, offline\n"
@@ -84,12 +100,14 @@ int run_main(int argc, char** argv) {
       "caption-cli run -o captions.jsonl videos/\n"
       "caption-cli eval --references references.jsonl captions.jsonl\n"
       "caption-cli inspect --machine");
+  const std::vector<std::string> arguments = read_arguments(root, argc, argv);
   try {
-    root.parse(argc, argv);
+    // CLI11 takes them from the back.
+    root.parse(std::vector<std::string>(arguments.rbegin(), arguments.rend()));
   } catch (const CLI::ParseError& error) {
     const bool is_help = error.get_exit_code() == static_cast<int>(CLI::ExitCodes::Success);
     if (!is_help) {
-      return fail(describe_usage_error(root, {argv + 1, argv + argc}, error), kExitUsage);
+      return fail(describe_usage_error(root, arguments, error), kExitUsage);
     }
     root.exit(error);  // prints it
   }

@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "backend/machine.h"
@@ -18,6 +19,7 @@
 #include "bench/plan.h"
 #include "bench/process_memory.h"
 #include "bench/roofline.h"
+#include "config/generation_defaults.h"
 #include "config/resolve.h"
 #include "exit_codes.h"
 #include "option_types.h"
@@ -29,10 +31,13 @@
 namespace caption::cli {
 namespace {
 
+// Text tokens of a prompt where the model's tokenizer is not here.
+constexpr std::int64_t kUsualPromptTokens = 64;
+
 struct PlanFlags {
   PresetFlags preset;
   std::optional<std::int64_t> output_tokens;
-  std::int64_t prompt_tokens = 64;
+  std::optional<std::int64_t> prompt_tokens;
   std::string frame_size = "1280x720";
   std::string card;
   std::optional<double> bandwidth_gb_s;
@@ -169,8 +174,8 @@ void set_model(const config::LoadedPreset& loaded, bench::PlanInput& input) {
 
 // What keeps `run` from starting here, and where the plan is of another machine than this one.
 std::vector<std::string> find_obstacles(const PlanFlags& flags, const config::LoadedPreset& loaded,
-                                        const Machine& machine, const bench::PlanInput& input) {
-  std::vector<std::string> obstacles = run_obstacles(loaded);
+                                        const Machine& machine, const bench::PlanInput& input,
+                                        std::vector<std::string> obstacles) {
   const bool is_cuda_preset = loaded.preset.device.type == config::DeviceType::kCuda;
   if (input.device == bench::PlanDevice::kCard && !is_cuda_preset) {
     obstacles.push_back("planned for an " + input.device_name + "; the preset runs on the CPU");
@@ -182,24 +187,61 @@ std::vector<std::string> find_obstacles(const PlanFlags& flags, const config::Lo
   return obstacles;
 }
 
+// As `run` takes them from the model's folder. What is wrong with the file is an obstacle already.
+void adopt_generation_defaults(config::LoadedPreset& loaded) {
+  try {
+    const auto found = config::find_generation_config(loaded.preset, loaded.path.parent_path());
+    if (found.has_value()) config::apply_generation_config(loaded.preset, *found);
+  } catch (const Error& error) {
+    if (is_of_machine(error.code())) throw;
+  }
+}
+
+// With fps=F a clip's length decides on its frames, and `run` starts where one frame fits: the plan
+// is then of the longest clip that fits.
+void limit_frames(const config::Preset& preset, bench::PlanInput& input) {
+  const video::SamplingOptions sampling = config::read_options(preset).sampling;
+  if (sampling.strategy != video::SamplingStrategy::kFps) return;
+  const auto fits = [&input](std::int64_t num_frames) {
+    bench::PlanInput tried = input;
+    tried.num_frames = num_frames;
+    return bench::make_plan(tried).fits;
+  };
+  if (fits(input.num_frames) || !fits(1)) return;
+  std::int64_t most = 1;
+  std::int64_t too_many = input.num_frames;
+  while (too_many - most > 1) {
+    const std::int64_t middle = most + (too_many - most) / 2;
+    (fits(middle) ? most : too_many) = middle;
+  }
+  log_warning("plan", "clips of more than " + counted(most, "frame") + " would fail; --frames " +
+                          std::to_string(most) + " takes no more of a clip");
+  input.num_frames = most;
+}
+
 bench::PlanInput make_input(const PlanFlags& flags) {
   const Machine machine = detect_machine();
-  const config::LoadedPreset loaded = load_preset(flags.preset, machine);
-  const config::Preset& preset = loaded.preset;
+  config::LoadedPreset loaded = load_preset(flags.preset, machine);
+  config::Preset& preset = loaded.preset;
+  RunCheck check = check_run(loaded, flags.preset.prompts);
+  adopt_generation_defaults(loaded);
   bench::PlanInput input;
   input.preset = preset.name;
   set_model(loaded, input);
   input.memory_utilization = preset.device.memory_utilization;
   input.weights = weight_layout_of(preset.quantization);
   input.kv_dtype = kv_dtype_of(preset.quantization);
-  if (preset.engine.kv_cache_bytes > 0) input.kv_cache_bytes = preset.engine.kv_cache_bytes;
+  input.is_kv_cache_given = preset.engine.kv_cache_bytes > 0;
+  if (input.is_kv_cache_given) input.kv_cache_bytes = preset.engine.kv_cache_bytes;
   input.max_num_seqs = preset.engine.max_num_seqs;
   input.max_num_batched_tokens = preset.engine.max_num_batched_tokens;
   input.chunked_prefill = preset.engine.chunked_prefill;
   input.num_beams = preset.generation.num_beams;
+  input.is_prompt_compressed = preset.engine.attention != config::Attention::kFull;
   input.num_frames = preset.video.num_frames;
   input.frame = parse_frame_size(flags.frame_size);
-  input.prompt_tokens = flags.prompt_tokens;
+  input.prompt_tokens =
+      flags.prompt_tokens.value_or(check.prompt_tokens.value_or(kUsualPromptTokens));
   input.output_tokens = flags.output_tokens.value_or(preset.generation.max_new_tokens);
   const pipeline::Options queues;
   input.queue_bytes = queues.frame_queue_bytes + queues.vision_queue_bytes;
@@ -210,7 +252,8 @@ bench::PlanInput make_input(const PlanFlags& flags) {
     set_host(flags, preset, machine, input);
   }
   set_rates(flags, preset, machine, input);
-  input.obstacles = find_obstacles(flags, loaded, machine, input);
+  limit_frames(preset, input);
+  input.obstacles = find_obstacles(flags, loaded, machine, input, std::move(check.obstacles));
   return input;
 }
 
@@ -228,10 +271,13 @@ void add_workload_flags(CLI::App& command, PlanFlags& flags) {
       ->type_name(kNumberType)
       ->default_str("max_new_tokens")
       ->group(kGroup);
-  command.add_option("--prompt-tokens", flags.prompt_tokens, "tokens of text in the prompt")
+  command
+      .add_option("--prompt-tokens", flags.prompt_tokens,
+                  "tokens of text in the prompt\n"
+                  "Without it: those of the prompt where the model is here, else 64.")
       ->check(tokens)
       ->type_name(kNumberType)
-      ->default_str("64")
+      ->default_str("counted")
       ->group(kGroup);
   command
       .add_option("--frame-size", flags.frame_size,

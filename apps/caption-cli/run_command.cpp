@@ -29,6 +29,7 @@
 #include "preset_flags.h"
 #include "record_log.h"
 #include "run_output.h"
+#include "write_checks.h"
 
 namespace caption::cli {
 namespace {
@@ -87,10 +88,7 @@ int report(const pipeline::Outcome& outcome, const pipeline::ThreadPlan& threads
   switch (outcome.ending) {
     case pipeline::Ending::kReaderGone: return kExitInterrupted;
     case pipeline::Ending::kCancelled:
-      log_warning("run", "interrupted; " + std::to_string(outcome.progress.num_settled()) + " of " +
-                             counted(outcome.progress.num_wanted(), "record") +
-                             std::string(plural(outcome.progress.num_settled(), " is", " are")) +
-                             " written" +
+      log_warning("run", pipeline::describe_interruption(outcome.progress) +
                              (can_continue ? "; the same command continues"
                                            : "; with -o FILE.jsonl a run can be continued"));
       return kExitInterrupted;
@@ -103,7 +101,7 @@ int report(const pipeline::Outcome& outcome, const pipeline::ThreadPlan& threads
     if (!caches.empty()) log_info("run", caches);
   }
   const std::int64_t num_failed = outcome.progress.clips_failed + outcome.progress.found_failed;
-  return num_failed > 0 ? kExitClipsFailed : kExitOk;
+  return num_failed + outcome.progress.folders_unread > 0 ? kExitClipsFailed : kExitOk;
 }
 
 // The caption alone, as it comes.
@@ -151,6 +149,22 @@ void check_stream(const RunFlags& flags, const config::Preset& preset, std::size
   }
 }
 
+// Refuses, before anything is written, options with which not one clip could be captioned.
+void require_possible(const config::Preset& preset, model::CaptionModel& model,
+                      const pipeline::Options& options) {
+  const std::vector<std::string> texts = texts_of(options.prompts);
+  config::require_fitting_prompts(preset, model, texts);
+  config::require_fitting_pages(preset, model, texts, options.engine.kv_cache_bytes);
+  require_usable_cache(preset.engine.kv_cache_dir);
+}
+
+void say_demonstration(const model::CaptionModel& model) {
+  if (!model.is_demonstration()) return;
+  log_info("run",
+           "this is the demonstration model: it knows drawn background scenes only; --model names "
+           "one for films");
+}
+
 // What -v says before the first clip.
 void log_choices(const model::CaptionModel& model, const pipeline::Options& options,
                  std::size_t num_inputs) {
@@ -180,16 +194,14 @@ int run(const RunFlags& flags) {
   config::require_available(preset, has_cuda_kernels());
   config::require_consistent(preset);
   std::vector<pipeline::Prompt> prompts = choose_prompts(flags, preset);
-  const pipeline::InputList inputs = find_inputs(flags.input, config::read_options(preset));
+  video::ReadOptions read = config::read_options(preset);
+  read.cancelled = &stop;
+  const pipeline::InputList inputs = find_inputs(flags.input, read);
 
   const std::unique_ptr<model::CaptionModel> model =
       config::open_model(preset, loaded.path.parent_path(),
                          flags.is_dry ? config::KeepDigests::kNo : config::KeepDigests::kYes);
-  if (model->is_demonstration()) {
-    log_info("run",
-             "this is the demonstration model: it knows drawn background scenes only; --model "
-             "names one for films");
-  }
+  say_demonstration(*model);
   config::adopt_generation_config(preset, model->generation_config());
   config::require_consistent(preset);
   check_stream(flags, preset, inputs.size(), prompts.size());
@@ -200,8 +212,8 @@ int run(const RunFlags& flags) {
   for (pipeline::Prompt& prompt : prompts) {
     if (prompt.text.empty()) prompt.text = model->default_prompt();
   }
-  config::require_fitting_prompts(preset, *model, texts_of(prompts));
   options.prompts = prompts;
+  require_possible(preset, *model, options);
   if (flags.is_dry) {
     return dry_run({.preset = preset,
                     .output = flags.output,
@@ -251,11 +263,16 @@ void add_prompt_flags(CLI::App& command, RunFlags& flags) {
 void add_output_flags(CLI::App& command, RunFlags& flags) {
   constexpr const char* kGroup = "Output";
   command
-      .add_option("-o,--output", flags.output.path,
-                  "append records here; finished clips stay\n"
-                  "A run that was interrupted is continued by the same command. FILE.manifest.json "
-                  "beside it names everything that decides a caption; another configuration on the "
-                  "same output is refused with the difference named.")
+      .add_option_function<std::string>(
+          "-o,--output",
+          [&output = flags.output](const std::string& path) {
+            output.path = path;
+            output.is_given = true;
+          },
+          "append records here; only jsonl can be continued\n"
+          "A run that was interrupted is continued by the same command. FILE.manifest.json "
+          "beside it names everything that decides a caption; another configuration on the "
+          "same output is refused with the difference named.")
       ->type_name(kFileType)
       ->default_str("stdout")
       ->group(kGroup);
@@ -263,7 +280,7 @@ void add_output_flags(CLI::App& command, RunFlags& flags) {
       .add_option("--format", flags.output.format,
                   "how records are written\n"
                   "Without it the suffix of -o decides; records for standard output are jsonl, and "
-                  "txt on a terminal.")
+                  "txt on a terminal. Only jsonl files can be continued or retried.")
       ->type_name("jsonl|csv|txt")
       ->default_str("by suffix")
       ->group(kGroup);

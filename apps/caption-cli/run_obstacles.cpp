@@ -1,7 +1,7 @@
 #include "run_obstacles.h"
 
-#include <filesystem>
-#include <system_error>
+#include <algorithm>
+#include <utility>
 
 #include "backend/machine.h"
 #include "base/error.h"
@@ -9,6 +9,7 @@
 #include "config/resolve.h"
 #include "model/caption_model.h"
 #include "sampling/sampler.h"
+#include "write_checks.h"
 
 namespace caption::cli {
 
@@ -24,11 +25,23 @@ void collect(std::vector<std::string>& obstacles, Check&& check) {
   }
 }
 
+// The longest prompt counts. How many frames stand in it makes no difference to its text.
+std::int64_t count_prompt_tokens(const model::CaptionModel& model,
+                                 const std::vector<std::string>& prompts) {
+  std::int64_t most = 0;
+  for (const std::string& prompt : prompts) {
+    const std::string text = prompt.empty() ? model.default_prompt() : prompt;
+    most = std::max(most, std::ssize(model.build_prompt(text, 1).ids) - model.vision_tokens(1));
+  }
+  return most;
+}
+
 }  // namespace
 
-std::vector<std::string> run_obstacles(const config::LoadedPreset& loaded) {
+RunCheck check_run(const config::LoadedPreset& loaded, std::vector<std::string> prompts) {
   const config::Preset& preset = loaded.preset;
-  std::vector<std::string> obstacles;
+  RunCheck check;
+  std::vector<std::string>& obstacles = check.obstacles;
   const std::vector<std::string> missing = config::missing_features(preset, has_cuda_kernels());
   for (const std::string& feature : missing) {
     if (obstacles.empty()) {
@@ -38,14 +51,11 @@ std::vector<std::string> run_obstacles(const config::LoadedPreset& loaded) {
     }
   }
   collect(obstacles, [&] { config::require_consistent(preset); });
-  const std::string& cache = preset.engine.kv_cache_dir;
-  std::error_code error;
-  if (std::filesystem::exists(cache, error) && !std::filesystem::is_directory(cache, error)) {
-    obstacles.push_back("kv_cache_dir " + cache + " is no folder");
-  }
+  collect(obstacles, [&] { require_usable_cache(preset.engine.kv_cache_dir); });
   // A preset that this build cannot run is replaced by another one, usually with another model:
   // what is wrong with the model would not help.
-  if (!missing.empty()) return obstacles;
+  if (!missing.empty()) return check;
+  if (prompts.empty()) prompts = {preset.generation.prompt};
   collect(obstacles, [&] {
     // Opened as f32, weights are neither converted nor packed: they stay mapped and are not read.
     config::Preset as_stored = preset;
@@ -54,8 +64,13 @@ std::vector<std::string> run_obstacles(const config::LoadedPreset& loaded) {
     config::apply_generation_config(as_stored, model->generation_config());
     config::require_consistent(as_stored);
     sampling::validate(config::sampling_params(as_stored), model->decoder().spec().vocab);
+    check.prompt_tokens = count_prompt_tokens(*model, prompts);
   });
-  return obstacles;
+  return check;
+}
+
+std::vector<std::string> run_obstacles(const config::LoadedPreset& loaded) {
+  return check_run(loaded).obstacles;
 }
 
 }  // namespace caption::cli

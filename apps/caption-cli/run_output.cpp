@@ -8,11 +8,13 @@
 #include "base/counted.h"
 #include "base/error.h"
 #include "base/log.h"
+#include "base/nearest.h"
 #include "base/open_file.h"
 #include "config/identity.h"
 #include "records/file_name.h"
 #include "records/format.h"
 #include "records/stream_sink.h"
+#include "write_checks.h"
 
 namespace caption::cli {
 namespace {
@@ -32,8 +34,9 @@ records::Retry retry_of(const OutputFlags& flags) {
   for (const std::string& name : flags.retry) {
     const std::optional<records::Status> status = records::find_status(name);
     if (!status.has_value() || status == records::Status::kOk) {
-      throw Error(ErrorCode::kUsage,
-                  "--retry: \"" + name + "\" is none of failed, truncated, suspicious");
+      throw Error(ErrorCode::kUsage, "--retry: \"" + name +
+                                         "\" is none of failed, truncated, suspicious" +
+                                         did_you_mean(name, {"failed", "truncated", "suspicious"}));
     }
     retry.statuses.push_back(*status);
   }
@@ -44,6 +47,14 @@ records::Retry retry_of(const OutputFlags& flags) {
 
 records::Existing existing_of(const OutputFlags& flags) {
   return flags.overwrite ? records::Existing::kOverwrite : records::Existing::kResume;
+}
+
+// Before anything is written. The files beside the output are its manifest and what takes its
+// place.
+void require_writable(const OutputFlags& flags) {
+  std::vector<std::string> suffixes = {".manifest.json.new", ".compact"};
+  if (flags.overwrite) suffixes.insert(suffixes.end(), {".new", ".new.manifest.json.new"});
+  require_writable_output(flags.path, suffixes);
 }
 
 // Keeps no record: the caption has been said.
@@ -102,9 +113,21 @@ void describe_records(const std::string& path, const pipeline::Progress& progres
   }
 }
 
+// Why an overwriting run does not take the place of the old file.
+const char* describe_lack(const pipeline::Progress& progress) {
+  const bool has_captions =
+      progress.clips_done > progress.clips_failed || progress.clips_found > progress.found_failed;
+  if (!has_captions) return "not one clip was captioned";
+  return progress.folders_unread > 0 ? "a folder could not be read"
+                                     : "not every clip could be read";
+}
+
 }  // namespace
 
 void check_output(const OutputFlags& flags, const std::vector<std::string>& arguments) {
+  if (flags.is_given && flags.path.empty()) {
+    throw Error(ErrorCode::kUsage, "-o \"\": the name is empty; give a file, or - for stdout");
+  }
   choose_format(flags);
   retry_of(flags);
   if (flags.is_stdout()) {
@@ -141,6 +164,7 @@ std::unique_ptr<records::OutputPreview> preview_output(const OutputFlags& flags,
                                                        const records::Manifest& manifest,
                                                        records::KnownBy known_by) {
   if (flags.is_stdout()) return nullptr;
+  require_writable(flags);
   return std::make_unique<records::OutputPreview>(flags.path, choose_format(flags), manifest,
                                                   existing_of(flags), retry_of(flags), known_by);
 }
@@ -170,6 +194,7 @@ RunOutput::RunOutput(const OutputFlags& flags, const records::Manifest& manifest
     }
     return;
   }
+  require_writable(flags);
   auto file = std::make_unique<records::RecordFile>(flags.path, format, manifest,
                                                     existing_of(flags), retry_of(flags));
   file_ = file.get();
@@ -183,17 +208,13 @@ RunOutput::RunOutput(const OutputFlags& flags, const records::Manifest& manifest
 void RunOutput::finish(const pipeline::Outcome& outcome) {
   if (file_ == nullptr) return;
   if (outcome.ending != pipeline::Ending::kFinished) return file_->sync();
+  if (outcome.progress.folders_unread > 0) file_->note_unread();
   const std::string beside = file_->written_path().string();
   const records::RecordFile::Ending ending = file_->finish();
   describe_records(path_, outcome.progress);
   if (ending == records::RecordFile::Ending::kOldFileStays) {
-    const pipeline::Progress& progress = outcome.progress;
-    const bool has_captions =
-        progress.clips_done > progress.clips_failed || progress.clips_found > progress.found_failed;
-    log_warning("run",
-                path_ + ": stays as it was, because " +
-                    (has_captions ? "not every clip could be read" : "not one clip was captioned") +
-                    "; the records of this run are in " + beside);
+    log_warning("run", path_ + ": stays as it was, because " + describe_lack(outcome.progress) +
+                           "; the records of this run are in " + beside);
   }
 }
 

@@ -17,7 +17,8 @@
 namespace caption::cli {
 
 struct OutputFlags {
-  std::string path;    // empty or "-": standard output
+  std::string path;       // empty or "-": standard output
+  bool is_given = false;  // -o was
   std::string format;  // empty: by the path's suffix; for standard output jsonl, or txt to be read
   std::vector<std::string> retry;
   bool retry_failed = false;

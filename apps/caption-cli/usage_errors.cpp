@@ -103,9 +103,23 @@ std::optional<std::string> worst_extra(const CLI::App& root,
   return option == extras.end() ? extras.front() : *option;
 }
 
-std::string describe_extra(const CommandRow& command, const std::string& extra) {
+bool stands_before(const std::vector<std::string>& arguments, const std::string& extra,
+                   const std::string& command) {
+  const auto first = std::find(arguments.begin(), arguments.end(), extra);
+  return std::find(first, arguments.end(), command) != arguments.end() &&
+         std::find(arguments.begin(), first, command) == first;
+}
+
+std::string describe_extra(const CommandRow& command, const std::vector<std::string>& arguments,
+                           const std::string& extra) {
   if (extra.starts_with("-")) {
     const std::string name = extra.substr(0, extra.find('='));
+    const OptionRow* known = find_option(command, name);
+    if (known != nullptr && stands_before(arguments, extra, command.name)) {
+      const std::string value = known->placeholder.empty() ? "" : " " + known->placeholder;
+      return name + " is an option of " + command.name + " and stands behind it: caption-cli " +
+             command.name + " " + name + value + " ...";
+    }
     std::string meant = did_you_mean(name, option_names(command));
     if (meant.empty()) meant = "; " + see_help(command);
     return command.name + ": there is no option " + name + meant;
@@ -173,12 +187,12 @@ std::string describe_usage_error(const CLI::App& root, const std::vector<std::st
   const CommandRow command = describe_command(begun == nullptr ? root : *begun);
   const std::string message = error.what();
   const OptionRow* option = option_of_message(command, message);
-  if (dynamic_cast<const CLI::ValidationError*>(&error) != nullptr) return message;
+  if (dynamic_cast<const CLI::ValidationError*>(&error) != nullptr) return error.what();
   if (dynamic_cast<const CLI::ArgumentMismatch*>(&error) != nullptr && option != nullptr) {
     return describe_count(command, *option, message);
   }
   if (const std::optional<std::string> extra = worst_extra(root, arguments)) {
-    return describe_extra(command, *extra);
+    return describe_extra(command, arguments, *extra);
   }
   if (dynamic_cast<const CLI::RequiredError*>(&error) != nullptr && begun != nullptr) {
     return describe_missing(*begun, command);

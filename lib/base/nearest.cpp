@@ -55,6 +55,14 @@ bool has_all_words(std::string_view typed, std::string_view wanted) {
   });
 }
 
+std::string to_lower_ascii(std::string_view name) {
+  std::string out(name);
+  for (char& c : out) {
+    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
+  }
+  return out;
+}
+
 std::string_view without_dashes(std::string_view name) {
   return name.substr(std::min(name.find_first_not_of('-'), name.size()));
 }
@@ -76,10 +84,11 @@ std::optional<std::size_t> price(std::string_view typed, std::string_view wanted
 std::string nearest_name(std::string_view typed, const std::vector<std::string>& candidates) {
   typed = without_dashes(typed);
   if (typed.empty() || typed.size() > kMaxTypedBytes) return {};
+  const std::string lower = to_lower_ascii(typed);
   const std::string* nearest = nullptr;
   std::size_t least = 0;
   for (const std::string& candidate : candidates) {
-    const std::optional<std::size_t> cost = price(typed, without_dashes(candidate));
+    const std::optional<std::size_t> cost = price(lower, to_lower_ascii(without_dashes(candidate)));
     if (!cost.has_value() || (nearest != nullptr && *cost >= least)) continue;
     nearest = &candidate;
     least = *cost;

@@ -10,7 +10,7 @@ namespace caption {
 // The candidate that is least work away from `typed`, letters forgotten being the cheapest mistake;
 // of two equal ones the first. A candidate also counts when `typed` begins it (from three
 // characters on), or when all words of `typed` are words of it: "--beams" is "--num-beams". Empty
-// when nothing is near. Compares bytes; neither has to be UTF-8.
+// when nothing is near. Compares bytes, A-Z as a-z; neither has to be UTF-8.
 std::string nearest_name(std::string_view typed, const std::vector<std::string>& candidates);
 
 // "; did you mean NAME?" with nearest_name(), or nothing: the end of a message.

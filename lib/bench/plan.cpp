@@ -6,14 +6,17 @@
 
 #include "base/counted.h"
 #include "base/error.h"
+#include "base/units.h"
 #include "bench/internal/units.h"
 #include "kv/page_pool.h"
+#include "scheduler/scheduler.h"
 
 namespace caption::bench {
 namespace {
 
 using model::TextShape;
 
+constexpr std::int64_t kLeastPages = 2;  // of an engine
 constexpr std::int64_t kFloatBytes = 4;
 constexpr std::int64_t kSamplerBytesPerId = 28;  // sampling/sampler.h
 
@@ -73,11 +76,13 @@ void plan_tokens(Plan& plan) {
   }
   plan.input.prompt_tokens = text_tokens;
   plan.video_tokens = prompt_tokens(plan) + input.output_tokens;
-  // The last token is never written. Beams share what is whole of the prompt's pages.
-  const std::int64_t of_beam = kv::pages_for_tokens(plan.video_tokens - 1);
-  const std::int64_t shared = prompt_tokens(plan) / kv::kPageTokens;
-  plan.pages_per_video =
-      input.num_beams == 1 ? of_beam : shared + input.num_beams * (of_beam - shared);
+  plan.pages_per_video = std::max(
+      kLeastPages, scheduler::most_pages(
+                       {.num_prompt_tokens = prompt_tokens(plan),
+                        .max_new_tokens = input.output_tokens,
+                        .num_branches = static_cast<std::int32_t>(input.num_beams),
+                        .prompt_end = input.is_prompt_compressed ? scheduler::PromptEnd::kOwnStep
+                                                                 : scheduler::PromptEnd::kPlain}));
 }
 
 void plan_activations(Plan& plan) {
@@ -188,16 +193,23 @@ bool is_offered(WeightLayout layout) {
          layout != WeightLayout::kAwq;
 }
 
-// "fewer frames, an int8 KV cache or more memory": what would help and is not done already.
+std::string join_ways(const std::vector<std::string>& ways) {
+  std::string out;
+  for (const std::string& way : ways) out += (out.empty() ? "" : ", ") + way;
+  return out;
+}
+
+// "fewer frames (--frames) or a larger --kv-cache-bytes": what would help and is not done already.
 std::string ways_to_room(const PlanInput& input) {
   std::vector<std::string> ways;
-  if (input.model.vision.has_value() && input.num_frames > 1) ways.emplace_back("fewer frames");
-  if (input.num_beams > 1) ways.emplace_back("fewer beams");
-  if (input.kv_dtype != DType::kI8) ways.emplace_back("an int8 KV cache");
-  ways.emplace_back("smaller weights");
-  std::string out;
-  for (const std::string& way : ways) out += way + ", ";
-  return out.substr(0, out.size() - 2) + " or more memory";
+  if (input.model.vision.has_value() && input.num_frames > 1) {
+    ways.emplace_back("fewer frames (--frames)");
+  }
+  if (input.num_beams > 1) ways.emplace_back("fewer beams (--num-beams)");
+  if (input.kv_dtype != DType::kI8) ways.emplace_back("an int8 KV cache (--kv-dtype)");
+  if (input.is_kv_cache_given) return join_ways(ways) + " or a larger --kv-cache-bytes";
+  ways.emplace_back("smaller weights (--dtype)");
+  return join_ways(ways) + " or more memory (--memory-utilization)";
 }
 
 void check_memory(Plan& plan) {
@@ -218,9 +230,12 @@ void check_memory(Plan& plan) {
     return;
   }
   if (plan.num_pages < plan.pages_per_video) {
-    refuse(plan, "one video needs " + std::to_string(plan.pages_per_video) +
-                     " KV pages and there is room for " + std::to_string(plan.num_pages) +
-                     "; use " + ways_to_room(input));
+    const std::int64_t least_bytes =
+        plan.pages_per_video * kv::kPageTokens * (plan.token_bytes + plan.draft_token_bytes);
+    refuse(plan, "one video needs " + std::to_string(plan.pages_per_video) + " KV pages, " +
+                     exact_bytes(least_bytes) + ", and " +
+                     (input.is_kv_cache_given ? "--kv-cache-bytes" : "the memory left") +
+                     " holds " + std::to_string(plan.num_pages) + "; use " + ways_to_room(input));
     return;
   }
   if (plan.num_concurrent < input.max_num_seqs / input.num_beams) {
@@ -240,7 +255,7 @@ void check_memory(Plan& plan) {
 void check_tokens(Plan& plan) {
   const PlanInput& input = plan.input;
   const std::int64_t positions = text_of(input).max_positions;
-  if (plan.video_tokens > positions) {
+  if (plan.video_tokens - 1 > positions) {  // the last token is never written
     refuse(plan, "a video of " + counted(plan.video_tokens, "token") +
                      " is longer than the model's " + counted(positions, "position") +
                      "; use fewer frames or new tokens");

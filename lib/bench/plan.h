@@ -46,10 +46,14 @@ struct PlanInput {
   DType kv_dtype = DType::kBF16;
   // The engine's budget for pages; not set: what memory_utilization leaves.
   std::optional<std::int64_t> kv_cache_bytes;
+  // kv_cache_bytes is what --kv-cache-bytes or the preset says.
+  bool is_kv_cache_given = false;
   std::int64_t max_num_seqs = 16;
   std::int64_t max_num_batched_tokens = 2048;
   bool chunked_prefill = true;
   std::int64_t num_beams = 1;
+  // Attention is compressed after the prompt: beams then share none of its pages.
+  bool is_prompt_compressed = false;
   std::int64_t num_frames = 8;
   model::FrameSize frame;
   std::int64_t prompt_tokens = 64;

@@ -212,7 +212,7 @@ void for_each_field(P& preset, Visit&& visit) {
   visit(Field{"video.num_frames", "--frames", Affects::kPixels, "frames taken from each clip"},
         video.num_frames, Int{1, 4096});
   visit(Field{"video.sampling", "--sampling", Affects::kPixels, "which frames", Means::kSampling,
-              "fps=F takes F frames of each second."},
+              "fps=F takes F frames of each second, at most --frames of a clip, spread over it."},
         video.sampling);
   visit(Field{"video.max_pixels", "--max-pixels", Affects::kNothing,
               "pixels of a frame; larger clips fail"},

@@ -66,9 +66,12 @@ fs::path find_preset(std::string_view name_or_path) {
   const bool looks_like_path = name_or_path.find('/') != std::string_view::npos ||
                                name_or_path.ends_with(kSuffix) || name_or_path.ends_with(".yml");
   if (looks_like_path || fs::exists(name_or_path)) return fs::path(name_or_path);
-  throw Error(ErrorCode::kBadPreset, "no preset is named \"" + std::string(name_or_path) +
-                                         "\" and no such file is there; presets: " + names +
-                                         did_you_mean(name_or_path, known));
+  throw Error(ErrorCode::kBadPreset,
+              "no preset is named \"" + std::string(name_or_path) +
+                  "\" and no such file is there; " +
+                  (names.empty() ? "no presets are found; CAPTION_PRESETS names their folder"
+                                 : "presets: " + names) +
+                  did_you_mean(name_or_path, known));
 }
 
 }  // namespace

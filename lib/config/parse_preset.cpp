@@ -55,8 +55,7 @@ std::string assign(const Scalar& scalar, std::vector<std::string>& values) {
   if (scalar.list != nullptr) found = *scalar.list;
   for (const std::string& value : found) {
     std::string checked;
-    std::string problem =
-        value.empty() ? "a text without a character" : assign({.text = value}, checked);
+    std::string problem = value.empty() ? "the text is empty" : assign({.text = value}, checked);
     if (!problem.empty()) return problem;
   }
   values = std::move(found);
@@ -126,12 +125,26 @@ std::string assign(const Scalar& scalar, Means means, T& value, const Range<T>& 
   return {};
 }
 
+// The end of a message: the name that was meant, if one is near.
+template <class E>
+std::string suggest_choice(std::string_view found) {
+  return did_you_mean(found, choice_list<E>());
+}
+template <>
+std::string suggest_choice<DeviceType>(std::string_view found) {
+  if (found == "gpu" || found == "GPU") {
+    return has_cuda_kernels() ? "; did you mean cuda?"
+                              : "; a GPU is cuda, for which this build has no kernels";
+  }
+  return did_you_mean(found, choice_list<DeviceType>());
+}
+
 template <class E>
 requires std::is_enum_v<E> std::string assign(const Scalar& scalar, E& value) {
   const std::optional<E> choice = find_choice<E>(scalar.text);
   if (!choice) {
     return "expected one of " + choice_names<E>() + ", found " + excerpt(scalar.text) +
-           did_you_mean(scalar.text, choice_list<E>());
+           suggest_choice<E>(scalar.text);
   }
   value = *choice;
   return {};
@@ -148,7 +161,10 @@ std::string check_sampling(const std::string& text) {
     video::parse_sampling(text, 1);
     return {};
   } catch (const Error& error) {
-    return error.what();
+    // The key stands before it already.
+    constexpr std::string_view kRoom = "sampling: ";
+    const std::string_view what = error.what();
+    return std::string(what.starts_with(kRoom) ? what.substr(kRoom.size()) : what);
   }
 }
 

@@ -3,12 +3,12 @@
 #include <algorithm>
 #include <limits>
 
-#include "base/counted.h"
 #include "base/json.h"
 #include "base/units.h"
 #include "config/choices.h"
 #include "config/identity.h"
 #include "config/resources.h"
+#include "kv/page_pool.h"
 
 namespace caption::config {
 namespace {
@@ -129,37 +129,6 @@ void require_consistent(const Preset& preset) {
   }
 }
 
-void require_fitting_prompts(const Preset& preset, model::CaptionModel& model,
-                             const std::vector<std::string>& prompts) {
-  const video::SamplingOptions sampling = read_options(preset).sampling;
-  const bool is_by_length = sampling.strategy == video::SamplingStrategy::kFps;
-  const std::int64_t num_frames = is_by_length ? 1 : sampling.num_frames;
-  const std::int64_t num_vision = model.vision_tokens(num_frames);
-  const std::int64_t num_new = preset.generation.max_new_tokens;
-  const std::int64_t max_positions = model.decoder().spec().max_positions;
-  for (const std::string& prompt : prompts) {
-    const std::int64_t num_prompt = std::ssize(model.build_prompt(prompt, num_frames).ids);
-    // The last new token is chosen, not computed: it needs no position.
-    const std::int64_t num_positions = num_prompt + num_new - 1;
-    if (num_positions <= max_positions) continue;
-    const std::int64_t most_new = max_positions - num_prompt + 1;
-    const std::int64_t most_frames =
-        (max_positions + 1 - num_new - (num_prompt - num_vision)) / model.vision_tokens(1);
-    std::string way_out = "shorten the prompt, or lower --frames or --max-new-tokens";
-    if (most_new > 0) {
-      way_out = "lower --max-new-tokens to at most " + std::to_string(most_new);
-    } else if (most_frames > 0) {
-      way_out = "lower --frames to at most " + std::to_string(most_frames);
-    }
-    throw Error(ErrorCode::kUsage, "the model holds " + counted(max_positions, "position") + "; " +
-                                       counted(num_frames, "frame") + " (" +
-                                       counted(num_vision, "vision token") + "), " +
-                                       counted(num_prompt - num_vision, "prompt token") + " and " +
-                                       counted(num_new, "new token") + " need " +
-                                       std::to_string(num_positions) + "; " + way_out);
-  }
-}
-
 std::unique_ptr<model::CaptionModel> open_model(const Preset& preset,
                                                 const std::filesystem::path& preset_folder,
                                                 KeepDigests keep) {
@@ -182,21 +151,21 @@ std::unique_ptr<model::CaptionModel> open_model(const Preset& preset,
                               weight_type(preset), digests);
 }
 
-std::int64_t plan_kv_cache_bytes(const Preset& preset, const model::DecoderSpec& spec,
-                                 std::int64_t held_bytes, std::int64_t machine_memory_bytes) {
-  if (preset.engine.kv_cache_bytes > 0) return preset.engine.kv_cache_bytes;
+std::int64_t kv_page_bytes(const Preset& preset, const model::DecoderSpec& spec) {
   const DType dtype = kv_dtype(preset);
   // int8 has a scale per token and head.
   const std::int64_t scale_bytes =
       dtype == DType::kI8 ? static_cast<std::int64_t>(dtype_size_bytes(DType::kBF16)) : 0;
   const std::int64_t head_bytes =
       spec.head_dim * static_cast<std::int64_t>(dtype_size_bytes(dtype)) + scale_bytes;
-  const std::int64_t token_bytes = 2 * spec.num_layers * spec.num_kv_heads * head_bytes;
-  constexpr std::int64_t kPageTokens = 16;
-  const std::int64_t sequence_tokens =
-      (spec.max_positions + kPageTokens - 1) / kPageTokens * kPageTokens;
-  const double need_bytes = static_cast<double>(token_bytes) *
-                            static_cast<double>(sequence_tokens) *
+  return kv::kPageTokens * 2 * spec.num_layers * spec.num_kv_heads * head_bytes;
+}
+
+std::int64_t plan_kv_cache_bytes(const Preset& preset, const model::DecoderSpec& spec,
+                                 std::int64_t held_bytes, std::int64_t machine_memory_bytes) {
+  if (preset.engine.kv_cache_bytes > 0) return preset.engine.kv_cache_bytes;
+  const double need_bytes = static_cast<double>(kv_page_bytes(preset, spec)) *
+                            static_cast<double>(kv::pages_for_tokens(spec.max_positions)) *
                             static_cast<double>(preset.engine.max_num_seqs);
   const double allowed_bytes =
       preset.device.memory_utilization * static_cast<double>(machine_memory_bytes) -

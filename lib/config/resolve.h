@@ -42,6 +42,16 @@ std::unique_ptr<model::CaptionModel> open_model(const Preset& preset,
 void require_fitting_prompts(const Preset& preset, model::CaptionModel& model,
                              const std::vector<std::string>& prompts);
 
+// Throws when the KV pages of `kv_cache_bytes` (plan_kv_cache_bytes()) cannot hold one clip with a
+// caption of max_new_tokens, so that every clip would fail; frames are counted as above. Error(
+// kUsage) names --kv-cache-bytes and the least that is enough where the preset sets it, Error(
+// kOutOfMemory) says what would help where the machine leaves too little.
+void require_fitting_pages(const Preset& preset, model::CaptionModel& model,
+                           const std::vector<std::string>& prompts, std::int64_t kv_cache_bytes);
+
+// Bytes of a KV page: K and V of all layers for kv::kPageTokens tokens.
+std::int64_t kv_page_bytes(const Preset& preset, const model::DecoderSpec& spec);
+
 // Memory for KV pages: what max_num_seqs sequences of the model's longest length need, at most
 // memory_utilization of the machine less `held_bytes` (weights, activations); or kv_cache_bytes
 // when the preset sets it.

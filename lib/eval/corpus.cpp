@@ -128,10 +128,20 @@ Places drop_stale(const std::vector<CaptionEntry>& captions, Places places) {
 }
 
 void require_single(const std::vector<std::string>& repeated, const char* what, MatchBy match,
-                    const char* advice) {
+                    const std::string& advice) {
   if (repeated.empty()) return;
   fail(std::string(what) + ", matched by " + std::string(match_by_name(match)) + ": " +
        list_some(repeated) + "; " + advice);
+}
+
+// "--match path or --match stem": those that were not chosen.
+std::string other_matches(MatchBy match) {
+  std::string out;
+  for (const MatchBy other : {MatchBy::kPath, MatchBy::kName, MatchBy::kStem}) {
+    if (other == match) continue;
+    out += (out.empty() ? "--match " : " or --match ") + std::string(match_by_name(other));
+  }
+  return out;
 }
 
 // For each reference its id and the captions that it can mean. A name with control characters
@@ -171,7 +181,7 @@ void require_different(const References& references, const std::vector<Match>& m
                        references.entries[i].where + ")");
   }
   require_single(repeated, "several references of one clip", match,
-                 "keep one line per clip, or choose --match path|name|stem");
+                 "keep one line per clip, or choose " + other_matches(match));
 }
 
 void require_unambiguous(const std::vector<CaptionEntry>& captions,

@@ -73,8 +73,8 @@ inline constexpr std::string_view kStandardInput = "-";
 // A JSONL file of {"video": ..., "captions": [...]} or {"video": ..., "caption": ...}, where
 // "prompts": {"NAME": [...], ...} may give captions that answer named prompts their own, beside
 // these or in place of them, or a folder of label files: every *.json under a folder named
-// "labels", or, where there is none, every
-// *.json at all; its reference is the string at `label_field`. Lines may end in CRLF; a byte order
+// "labels", or, where there is none, every *.json at all; its reference is the string at
+// `label_field`. Lines may end in CRLF; a byte order
 // mark is passed over. Every line or file that cannot be used is a problem that names file and
 // line: unreadable, not JSON, a key missing, a blank reference, a text beyond 32 KiB; so is an
 // input without references.

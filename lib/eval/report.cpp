@@ -87,8 +87,7 @@ std::string diversity_lines(const Report& report) {
                     " words\n";
   out += "identical         " + fixed(d.identical_share * 100.0, 1) +
          " % of captions are also another clip's (" + std::to_string(d.num_distinct_captions) +
-         " distinct, the most frequent stands " + std::to_string(d.most_frequent_count) +
-         " times)\n";
+         " distinct, the most frequent stands " + counted(d.most_frequent_count, "time") + ")\n";
   return out;
 }
 

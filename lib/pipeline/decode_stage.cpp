@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/clock.h"
+#include "base/json.h"
 #include "base/log.h"
 #include "pipeline/find_videos.h"
 #include "pipeline/internal/stages.h"
@@ -27,6 +28,18 @@ bool has_code(const records::Record& record, ErrorCode code) {
 
 Hash128 claim_key(std::string_view content, std::size_t prompt) {
   return sha256_of(std::string(content) + '\0' + std::to_string(prompt)).short_key();
+}
+
+// Says that a clip has more frames at the rate asked for than may be taken; empty: it has not.
+std::string describe_cap(const video::SamplingOptions& sampling, const video::Clip& clip) {
+  if (sampling.strategy != video::SamplingStrategy::kFps) return {};
+  constexpr double kUsPerSecond = 1e6;
+  constexpr double kTolerance = 0.5;  // of a frame: how exact a clip's end is
+  const double duration_s = static_cast<double>(clip.duration_us) / kUsPerSecond;
+  if (duration_s * sampling.fps <= sampling.num_frames + kTolerance) return {};
+  return "fps=" + json_number(sampling.fps) + " gives more frames of " +
+         json_number(duration_s, 1) + " s than --frames " + std::to_string(sampling.num_frames) +
+         " allows; those taken are spread over the clip";
 }
 
 // Adds the time of a scope to a sum, and sets a record's.
@@ -273,6 +286,8 @@ void DecodeStage::decode(const OpenFile& file, Job& job) {
   for (const std::string& warning : job.clip.warnings) {
     job.record.warnings.push_back(records::escape_file_name(warning));
   }
+  const std::string capped = describe_cap(read.sampling, job.clip);
+  if (!capped.empty()) job.record.warnings.push_back(capped);
 }
 
 // A file may have been renamed, linked to or touched: only other bytes count.

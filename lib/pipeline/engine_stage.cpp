@@ -68,6 +68,7 @@ EngineStage::EngineStage(model::CaptionModel& model, Shared& shared, JobQueue& i
       engine_(model.decoder(), stream_, options_.engine) {
   progress_.num_prompts = std::ssize(options_.prompts);
   progress_.clips_total = static_cast<std::int64_t>(inputs.size()) * progress_.num_prompts;
+  progress_.folders_unread = inputs.num_unread_folders();
   progress_.work.num_inputs = static_cast<std::int64_t>(inputs.size());
   progress_.work.num_decode_threads = options_.threads.decode;
 }

@@ -20,6 +20,7 @@ constexpr std::array<std::string_view, 18> kVideoSuffixes = {
     ".mp4", ".m4v",  ".mov", ".mkv", ".webm", ".avi", ".ts",  ".mts", ".m2ts",
     ".mpg", ".mpeg", ".wmv", ".flv", ".3gp",  ".ogv", ".vob", ".mxf", ".divx"};
 constexpr std::size_t kNamesInMessage = 3;
+constexpr std::size_t kMaxUnreadable = 100;  // folders with a line of their own
 
 // A file or folder whatever it is called.
 using FileId = std::pair<dev_t, ino_t>;
@@ -45,26 +46,32 @@ EntryKind look_at(const char* path, FileId* id = nullptr) {
 // What readdir() gives of a folder: the names one after the other, without hidden ones.
 class FolderNames {
  public:
-  // False when the folder could not be read to its end; what was read before stays.
-  bool read(const std::string& path) {
+  // Returns 0, or the errno for which the folder could not be read to its end; what was read before
+  // stays.
+  int read(const std::string& path) {
     const std::unique_ptr<DIR, int (*)(DIR*)> folder(::opendir(path.c_str()), ::closedir);
-    if (folder == nullptr) return false;
+    if (folder == nullptr) return errno;
     for (;;) {
       errno = 0;
       const dirent* entry = ::readdir(folder.get());
       if (entry == nullptr) break;
-      if (entry->d_name[0] == '.') continue;
+      if (entry->d_name[0] == '.') {
+        const std::string_view name = entry->d_name;
+        if (name != "." && name != "..") ++num_hidden_;
+        continue;
+      }
       names_.push_back({text_.size(), entry->d_type});
       text_.append(entry->d_name, std::strlen(entry->d_name) + 1);
     }
-    const bool is_whole = errno == 0;
+    const int error = errno;
     std::sort(names_.begin(), names_.end(), [this](const Name& a, const Name& b) {
       return std::strcmp(text_.data() + a.at, text_.data() + b.at) < 0;
     });
-    return is_whole;
+    return error;
   }
 
   std::size_t size() const { return names_.size(); }
+  std::int64_t num_hidden() const { return num_hidden_; }
   const char* name(std::size_t i) const { return text_.data() + names_[i].at; }
   // DT_REG, DT_LNK, ...; DT_UNKNOWN on file systems that do not say.
   unsigned char type(std::size_t i) const { return names_[i].type; }
@@ -76,16 +83,22 @@ class FolderNames {
   };
   std::string text_;
   std::vector<Name> names_;
+  std::int64_t num_hidden_ = 0;
 };
 
-void note(Skipped& skipped, const std::string& path) {
+// False when the path is not kept.
+bool note(Skipped& skipped, const std::string& path, std::size_t max_paths = kNamesInMessage) {
   ++skipped.count;
-  if (skipped.first_paths.size() < kNamesInMessage) skipped.first_paths.push_back(path);
+  if (skipped.first_paths.size() >= max_paths) return false;
+  skipped.first_paths.push_back(path);
+  return true;
 }
 
 class Finder {
  public:
-  explicit Finder(const PathFilter& filter) : filter_(filter) {}
+  explicit Finder(const PathFilter& filter) : filter_(filter) {
+    found_.filtered_by = filter.options();
+  }
 
   void add(std::string_view path, Origin origin) {
     if (found_.inputs.add(path, origin) == InputList::AddResult::kDuplicate) {
@@ -114,13 +127,15 @@ class Finder {
     note(found_.skipped[static_cast<std::size_t>(reason)], path);
   }
 
+  void filter_out(const std::string& path) { note(found_.filtered, path); }
+
   void add_file(std::string_view named) {
-    if (!filter_.passes_named(named)) return note(found_.filtered, std::string(named));
+    if (!filter_.passes_named(named)) return filter_out(std::string(named));
     add(named, Origin::kNamed);
   }
 
   void add_walked(const std::string& path) {
-    if (!filter_.empty() && !filter_.passes(below_root(path))) return note(found_.filtered, path);
+    if (!filter_.empty() && !filter_.passes(below_root(path))) return filter_out(path);
     add(path, Origin::kFolderWalk);
   }
 
@@ -129,9 +144,10 @@ class Finder {
     return std::string_view(path).substr(std::min(root_bytes_, path.size()));
   }
 
-  void add_unreadable(const std::string& path) {
-    skip(SkipReason::kUnreadable, path);
-    add(path, Origin::kNamed);
+  void skip_unreadable(const std::string& path, int error) {
+    found_.inputs.note_unread_folders(1);
+    Skipped& unreadable = found_.skipped[static_cast<std::size_t>(SkipReason::kUnreadable)];
+    if (note(unreadable, path, kMaxUnreadable)) found_.unreadable_errors.push_back(error);
   }
 
   // `path` is the folder's; it is changed on the way and the same again afterwards.
@@ -140,10 +156,11 @@ class Finder {
       return skip(SkipReason::kCycle, path);
     }
     const std::string_view below = below_root(path);
-    if (!below.empty() && filter_.excludes_folder(below)) return note(found_.filtered, path);
+    if (!below.empty() && filter_.excludes_folder(below)) return filter_out(path);
     if (++num_walks_[id] > kMaxWalksOfFolder) return skip(SkipReason::kManyNames, path);
     FolderNames names;
-    if (!names.read(path)) add_unreadable(path);
+    if (const int error = names.read(path); error != 0) skip_unreadable(path, error);
+    found_.num_hidden += names.num_hidden();
     chain_.push_back(id);
     const std::size_t length = path.size();
     for (std::size_t i = 0; i < names.size(); ++i) {
@@ -158,11 +175,15 @@ class Finder {
   void visit(std::string& path, unsigned char type) {
     if (type == DT_REG) return add_walked(path);
     FileId id;
-    switch (look_at(path.c_str(), &id)) {
+    const EntryKind kind = look_at(path.c_str(), &id);
+    const int error = errno;
+    switch (kind) {
       case EntryKind::kFile: return add_walked(path);
       case EntryKind::kFolder: return walk(path, id);
       case EntryKind::kSpecial: return skip(SkipReason::kSpecialFile, path);
-      case EntryKind::kUnreadable: return add_unreadable(path);
+      case EntryKind::kUnreadable:
+        if (type == DT_DIR) return skip_unreadable(path, error);
+        return add(path, Origin::kNamed);  // opening it says what is wrong
       case EntryKind::kMissing: break;
     }
     struct stat status {};
@@ -194,8 +215,7 @@ std::string describe(SkipReason reason, std::int64_t count) {
     case SkipReason::kSpecialFile:
       return counted(count, "entry is a FIFO, socket or device",
                      "entries are FIFOs, sockets or devices");
-    case SkipReason::kUnreadable:
-      return counted(count, "folder or file cannot be read", "folders or files cannot be read");
+    case SkipReason::kUnreadable: break;  // each has a line of its own
     case SkipReason::kCycle:
       return counted(count, "linked folder holds its own link and is not entered again",
                      "linked folders hold their own links and are not entered again");
@@ -204,6 +224,18 @@ std::string describe(SkipReason reason, std::int64_t count) {
                      "linked folders have been walked under 64 other names");
   }
   return {};
+}
+
+// A line for each folder, and one for those beyond kMaxUnreadable.
+void describe_unreadable(const FoundVideos& found, std::vector<std::string>& out) {
+  const Skipped& unreadable = found.skipped_for(SkipReason::kUnreadable);
+  for (std::size_t i = 0; i < unreadable.first_paths.size(); ++i) {
+    out.push_back(records::escape_file_name(unreadable.first_paths[i]) +
+                  ": the folder cannot be read (" + describe_errno(found.unreadable_errors[i]) +
+                  "); what is in it is left out");
+  }
+  const std::int64_t num_more = unreadable.count - std::ssize(unreadable.first_paths);
+  if (num_more > 0) out.push_back(counted(num_more, "more folder") + " cannot be read");
 }
 
 void require_existing(const std::vector<std::string>& arguments) {
@@ -234,6 +266,12 @@ bool claims_to_be_video(std::string_view path) {
   return std::find(kVideoSuffixes.begin(), kVideoSuffixes.end(), suffix) != kVideoSuffixes.end();
 }
 
+std::string describe_hidden(const FoundVideos& found) {
+  if (found.num_hidden == 0) return {};
+  return counted(found.num_hidden, "hidden file or folder was", "hidden files or folders were") +
+         " left out";
+}
+
 std::vector<std::string> describe_skipped(const FoundVideos& found) {
   std::vector<std::string> out;
   if (found.num_duplicates > 0) {
@@ -244,6 +282,10 @@ std::vector<std::string> describe_skipped(const FoundVideos& found) {
   for (std::size_t i = 0; i < kNumSkipReasons; ++i) {
     const Skipped& skipped = found.skipped[i];
     if (skipped.count == 0) continue;
+    if (static_cast<SkipReason>(i) == SkipReason::kUnreadable) {
+      describe_unreadable(found, out);
+      continue;
+    }
     out.push_back(describe(static_cast<SkipReason>(i), skipped.count) + ": " +
                   name_some(skipped.first_paths, skipped.count));
   }
@@ -253,8 +295,8 @@ std::vector<std::string> describe_skipped(const FoundVideos& found) {
 std::string describe_filtered(const FoundVideos& found) {
   const Skipped& filtered = found.filtered;
   if (filtered.count == 0) return {};
-  return counted(filtered.count, "file or folder was", "files or folders were") +
-         " left out by --include and --exclude: " + name_some(filtered.first_paths, filtered.count);
+  return counted(filtered.count, "file or folder was", "files or folders were") + " left out by " +
+         found.filtered_by + ": " + name_some(filtered.first_paths, filtered.count);
 }
 
 FoundVideos find_videos(const std::vector<std::string>& arguments, const PathList& list,

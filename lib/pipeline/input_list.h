@@ -34,6 +34,10 @@ class InputList {
   // stays. Throws Error(kUsage) beyond 2^32 - 2 paths, std::bad_alloc.
   AddResult add(std::string_view path, Origin origin);
 
+  // Folders were given, or found in others, that could not be read: the list may lack clips.
+  void note_unread_folders(std::int64_t count) { num_unread_folders_ += count; }
+  std::int64_t num_unread_folders() const { return num_unread_folders_; }
+
   std::size_t size() const { return entries_.size(); }
   bool empty() const { return entries_.empty(); }
   // The path at position `i` in the order added; a NUL follows it. Valid as long as the list.
@@ -56,6 +60,7 @@ class InputList {
   // The one spelling of `path`, written over `out`.
   void normalise(std::string_view path, std::string& out) const;
 
+  std::int64_t num_unread_folders_ = 0;
   std::string working_folder_;
   std::vector<std::unique_ptr<char[]>> blocks_;
   std::size_t block_bytes_ = 0;       // of all blocks together

@@ -6,6 +6,8 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "base/nfc.h"
+#include "base/utf8.h"
 
 namespace caption::pipeline {
 namespace {
@@ -28,6 +30,11 @@ class Utf8Locale {
   locale_t locale_;
   locale_t before_ = static_cast<locale_t>(nullptr);
 };
+
+// Names that look alike are one name. What is no text stays as it is.
+std::string normalise(std::string_view text) {
+  return is_valid_utf8(text) ? to_nfc(text) : std::string(text);
+}
 
 bool matches_text(const std::string& pattern, std::string_view text) {
   const std::string whole(text);
@@ -54,7 +61,8 @@ std::vector<PathFilter::Glob> PathFilter::parse(const char* option,
       throw Error(ErrorCode::kUsage, std::string(option) + " \"" + text +
                                          "\": matches no file; give a pattern such as '*.mp4'");
     }
-    const std::string pattern = text.substr(begin, text.find_last_not_of('/') + 1 - begin);
+    const std::string pattern =
+        normalise(text.substr(begin, text.find_last_not_of('/') + 1 - begin));
     out.push_back({.pattern = pattern,
                    .has_slash = begin > 0 || pattern.find('/') != std::string::npos,
                    .is_for_folders = text.ends_with('/')});
@@ -89,18 +97,25 @@ bool PathFilter::matches_named(const std::vector<Glob>& globs, std::string_view 
   });
 }
 
+std::string PathFilter::options() const {
+  if (include_.empty()) return exclude_.empty() ? "" : "--exclude";
+  return exclude_.empty() ? "--include" : "--include and --exclude";
+}
+
 bool PathFilter::passes(std::string_view path) const {
-  if (!include_.empty() && !matches_one(include_, path, Kind::kFile)) return false;
-  return !matches_one(exclude_, path, Kind::kFile);
+  const std::string name = normalise(path);
+  if (!include_.empty() && !matches_one(include_, name, Kind::kFile)) return false;
+  return !matches_one(exclude_, name, Kind::kFile);
 }
 
 bool PathFilter::passes_named(std::string_view path) const {
-  if (!include_.empty() && !matches_named(include_, path)) return false;
-  return !matches_named(exclude_, path);
+  const std::string name = normalise(path);
+  if (!include_.empty() && !matches_named(include_, name)) return false;
+  return !matches_named(exclude_, name);
 }
 
 bool PathFilter::excludes_folder(std::string_view path) const {
-  return matches_one(exclude_, path, Kind::kFolder);
+  return !exclude_.empty() && matches_one(exclude_, normalise(path), Kind::kFolder);
 }
 
 }  // namespace caption::pipeline

@@ -2,7 +2,8 @@
 //
 // A glob is one of fnmatch(3): * (any characters, / too), ?, [a-z], [!a-z], and a backslash before
 // a character that stands for itself. Upper and lower case are told apart; a name's leading dot is
-// a character like any other. ? and [...] stand for one UTF-8 character.
+// a character like any other. ? and [...] stand for one UTF-8 character. Globs and paths are
+// compared in NFC (macOS writes names in NFD); a path that is no UTF-8 is compared as it is.
 //
 // Without a slash a glob is matched against the file's name, and against the name of each folder
 // below the one that is walked: a folder's name stands for everything in it. With a slash it is
@@ -27,6 +28,8 @@ class PathFilter {
   // Throws Error(kUsage) for an empty glob.
   PathFilter(const std::vector<std::string>& include, const std::vector<std::string>& exclude);
 
+  // The options whose globs it has: "--include", "--exclude" or both with " and " between them.
+  std::string options() const;
   bool empty() const { return include_.empty() && exclude_.empty(); }
   // `path`: below the walked folder, without a slash at its begin.
   bool passes(std::string_view path) const;

@@ -26,7 +26,8 @@ std::size_t read_some(const PathList& list, std::vector<char>& buffer) {
       pollfd readable{.fd = list.descriptor, .events = POLLIN, .revents = 0};
       ::poll(&readable, 1, -1);
     } else if (errno != EINTR) {
-      throw Error(ErrorCode::kIo,
+      const bool lacks_memory = error_code_of_errno(errno) == ErrorCode::kOutOfMemory;
+      throw Error(lacks_memory ? ErrorCode::kOutOfMemory : ErrorCode::kUsage,
                   list.name + ": cannot read the list of paths: " + describe_errno(errno));
     }
   }

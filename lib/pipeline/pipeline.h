@@ -74,12 +74,13 @@ struct Progress {
   std::int64_t clips_failed = 0;
   std::int64_t clips_suspicious = 0;
   std::int64_t clips_truncated = 0;
-  std::int64_t clips_moved = 0;    // of clips_done: taken over from the name that the file had
-  std::int64_t clips_copied = 0;   // of clips_done: taken from another file of the same content
-  std::int64_t clips_kept = 0;     // made again, and worse: the record of before stays
-  std::int64_t clips_found = 0;    // had their record before
-  std::int64_t found_failed = 0;   // of clips_found: records of failures
-  std::int64_t files_skipped = 0;  // in folders, and no videos
+  std::int64_t clips_moved = 0;     // of clips_done: taken over from the name that the file had
+  std::int64_t clips_copied = 0;    // of clips_done: taken from another file of the same content
+  std::int64_t clips_kept = 0;      // made again, and worse: the record of before stays
+  std::int64_t clips_found = 0;     // had their record before
+  std::int64_t found_failed = 0;    // of clips_found: records of failures
+  std::int64_t files_skipped = 0;   // in folders, and no videos; once for each prompt
+  std::int64_t folders_unread = 0;  // InputList::num_unread_folders()
   std::int64_t output_tokens = 0;
   std::int64_t elapsed_us = 0;
   std::string last_clip = {};  // the path as given (records::escape_file_name) of the last record
@@ -88,6 +89,10 @@ struct Progress {
   // Captions that need nothing more, whoever made them, of those that the run is about.
   std::int64_t num_settled() const { return clips_done + clips_found + clips_kept; }
   std::int64_t num_wanted() const { return clips_total + clips_found + clips_kept; }
+  // The same with the files that turned out to be no videos: the sum of all stays as it was at the
+  // begin of the run.
+  std::int64_t num_passed() const { return num_settled() + files_skipped; }
+  std::int64_t num_listed() const { return num_wanted() + files_skipped; }
 };
 
 // Vision tokens on disk, for later runs over the same clips.

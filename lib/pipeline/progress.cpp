@@ -75,6 +75,19 @@ std::string suspicious(const Progress& progress) {
                                        : "";
 }
 
+// The captions of this run, and those that were tried and are no better than their records.
+std::string made(const Progress& progress) {
+  const std::int64_t num_kept = progress.clips_kept;
+  if (progress.clips_captioned == 0 && progress.clips_failed == 0) {
+    return num_kept == 0 ? "nothing to caption"
+                         : captions(progress, num_kept) + " tried again, none came out better";
+  }
+  std::string out = captions(progress, progress.clips_captioned) +
+                    (progress.num_prompts > 1 ? " written" : " captioned");
+  if (num_kept > 0) out += ", " + std::to_string(num_kept) + " tried again without a better record";
+  return out;
+}
+
 // Empty parts are left out.
 std::string join(const std::vector<std::string>& parts) {
   std::string out;
@@ -95,7 +108,7 @@ int stderr_columns() {
 std::string describe_progress(const Progress& progress) {
   const std::string left = time_left(progress);
   return join(
-      {std::to_string(progress.num_settled()) + "/" + captions(progress, progress.num_wanted()),
+      {std::to_string(progress.num_passed()) + "/" + captions(progress, progress.num_listed()),
        failed(progress), suspicious(progress), left.empty() ? left : "about " + left,
        caption_rate(progress), token_rate(progress)});
 }
@@ -103,8 +116,8 @@ std::string describe_progress(const Progress& progress) {
 std::string live_line(const Progress& progress, int columns) {
   // In the order of the line.
   enum Part { kCount, kFailed, kSuspicious, kLeft, kRate, kTokens, kName };
-  const std::string settled = std::to_string(progress.num_settled()) + "/";
-  const std::int64_t total = progress.num_wanted();
+  const std::string settled = std::to_string(progress.num_passed()) + "/";
+  const std::int64_t total = progress.num_listed();
   std::vector<std::string> texts = {
       settled + (columns < kNarrowColumns ? std::to_string(total) : captions(progress, total)),
       failed(progress),
@@ -129,17 +142,17 @@ std::string live_line(const Progress& progress, int columns) {
 std::string describe_speed(const Outcome& outcome) {
   const Progress& progress = outcome.progress;
   const std::int64_t captioned = progress.clips_captioned;
-  std::vector<std::string> parts = {
-      captioned == 0 && progress.clips_failed == 0
-          ? std::string("nothing to caption")
-          : captions(progress, captioned) + (progress.num_prompts > 1 ? " written" : " captioned")};
-  parts.push_back(failed(progress));
-  if (progress.files_skipped > 0) {
-    parts.push_back(counted(progress.files_skipped, "file in folders is no video",
-                            "files in folders are no videos"));
+  const std::int64_t num_tried = captioned + progress.clips_failed + progress.clips_kept;
+  std::vector<std::string> parts = {made(progress), failed(progress)};
+  if (const std::int64_t num_files = progress.files_skipped / progress.num_prompts; num_files > 0) {
+    parts.push_back(
+        counted(num_files, "file in folders is no video", "files in folders are no videos"));
+  }
+  if (progress.folders_unread > 0) {
+    parts.push_back(counted(progress.folders_unread, "folder") + " could not be read");
   }
   std::string out = join(parts);
-  if (captioned == 0 && progress.clips_failed == 0) return out;
+  if (num_tried == 0) return out;
   out += " in " + json_number(static_cast<double>(progress.elapsed_us) / 1e6, 2) + " s";
   if (captioned == 0) return out;
   out += ": " + caption_rate(progress) + ", ";
@@ -172,7 +185,7 @@ std::string describe_busy(const Outcome& outcome, const ThreadPlan& threads) {
   const auto limiting =
       std::max_element(stages.begin(), stages.end(),
                        [](const Stage& a, const Stage& b) { return a.share < b.share; });
-  return out + "; " + limiting->name + " limits";
+  return out + "; " + limiting->name + " is the slowest stage";
 }
 
 std::string describe_caches(const Outcome& outcome) {
@@ -203,6 +216,11 @@ std::string describe_truncated(const Progress& progress) {
          " truncated: --max-new-tokens allows longer ones";
 }
 
+std::string describe_interruption(const Progress& progress) {
+  return "interrupted; " + std::to_string(progress.num_settled()) + " of " +
+         counted(progress.num_wanted(), "record") + " written";
+}
+
 ProgressStyle choose_progress_style(bool is_terminal, const char* term) {
   const bool can_redraw = term != nullptr && *term != '\0' && std::string_view(term) != "dumb";
   return is_terminal && can_redraw ? ProgressStyle::kLive : ProgressStyle::kSparse;
@@ -219,13 +237,13 @@ bool is_line_due(ProgressStyle style, const ShownProgress& last, const Progress&
     case ProgressStyle::kLive: return passed_us >= kLiveIntervalUs;
     case ProgressStyle::kSparse: break;
   }
-  const bool is_tenth = 10 * (now.num_settled() - last.num_settled) >= now.num_wanted();
+  const bool is_tenth = 10 * (now.num_passed() - last.num_passed) >= now.num_listed();
   return passed_us >= (is_tenth ? kSparseIntervalUs : kLongestSparseIntervalUs);
 }
 
 void ProgressLine::update(const Progress& progress) {
   if (!is_line_due(style_, last_, progress)) return;
-  last_ = {.elapsed_us = progress.elapsed_us, .num_settled = progress.num_settled()};
+  last_ = {.elapsed_us = progress.elapsed_us, .num_passed = progress.num_passed()};
   if (style_ == ProgressStyle::kLive) {
     // One column stays free: in the last one some terminals begin a new line.
     set_status_line(live_line(progress, stderr_columns() - 1));

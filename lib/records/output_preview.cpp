@@ -95,7 +95,9 @@ Planned OutputPreview::plan(const ClipIdentity& clip, std::string_view prompt) {
   const RecordSlot* const here = state_->index.at_place(keys.place);
   const auto& statuses = state_->retry.statuses;
   const bool is_here = here != nullptr && state_->is_same(*here, keys);
-  if (is_here && !must_remake(*here, statuses)) return Planned::kKeep;
+  if (is_here && !must_remake(*here, statuses)) {
+    return here->status == Status::kFailed ? Planned::kKeepFailed : Planned::kKeep;
+  }
   bool is_elsewhere = false;
   if (!clip.id.empty()) {
     state_->index.for_each_of_content(keys, [&](const RecordSlot& slot) {

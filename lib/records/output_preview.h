@@ -15,10 +15,11 @@ namespace caption::records {
 
 // What the run would do about one clip and prompt.
 enum class Planned {
-  kMake,       // nothing is known of it
-  kMakeAgain,  // its record is to be retried, or was made with other settings
-  kKeep,       // its record is there
-  kTakeOver,   // a file of the same content has its record
+  kMake,        // nothing is known of it
+  kMakeAgain,   // its record is to be retried, or was made with other settings
+  kKeep,        // its record is there
+  kKeepFailed,  // its record is there, of a failure that is not tried again
+  kTakeOver,    // a file of the same content has its record
 };
 
 // Means over the captions of an output, in milliseconds of each stage's time.

@@ -355,6 +355,11 @@ void RecordFile::sync() {
   if (!fs::exists(path, error)) write_manifest(path, state_->manifest);
 }
 
+void RecordFile::note_unread() {
+  const std::lock_guard lock(state_->mutex);
+  ++state_->num_unread;
+}
+
 RecordFile::Ending RecordFile::finish() {
   State& state = *state_;
   sync();

@@ -66,6 +66,10 @@ class RecordFile final : public RecordSink {
   // Puts everything on the disk and compares the file with what was written. Throws Error(kIo).
   void sync();
 
+  // The run could not look for some of its clips: finish() then leaves the old file of kOverwrite
+  // where it is.
+  void note_unread();
+
   // sync(); then drops the lines that no longer count, and for kOverwrite takes the place of the
   // old file, unless not one caption was made or a clip could not be read. The object takes no more
   // records.

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "base/error.h"
+#include "base/json.h"
 #include "sampling/beam_search.h"
 #include "sampling/philox.h"
 
@@ -59,6 +60,10 @@ bool less_probable(const TokenProbability& a, const TokenProbability& b) {
   return a.probability < b.probability || (a.probability == b.probability && a.id > b.id);
 }
 
+std::string number_text(double value) {
+  return std::isfinite(value) ? json_number(value) : std::to_string(value);
+}
+
 void validate_beams(const SamplingParams& params, std::int64_t vocab) {
   require(params.num_beams >= 1 && params.num_beams <= kMaxBeams,
           "num_beams is " + std::to_string(params.num_beams) + "; it must be between 1 and " +
@@ -66,7 +71,7 @@ void validate_beams(const SamplingParams& params, std::int64_t vocab) {
   // The divisor n^length_penalty is a float; where it is 0 or infinite, scores mean nothing.
   const double divisor = std::pow(params.max_new_tokens, params.length_penalty);
   require(std::isfinite(params.length_penalty) && std::isnormal(static_cast<float>(divisor)),
-          "length_penalty is " + std::to_string(params.length_penalty) +
+          "length_penalty is " + number_text(params.length_penalty) +
               "; it must be finite, and max_new_tokens, " + std::to_string(params.max_new_tokens) +
               ", to that power within the range of a float");
   require(params.num_logprobs >= -1 && params.num_logprobs <= vocab,
@@ -74,8 +79,8 @@ void validate_beams(const SamplingParams& params, std::int64_t vocab) {
               "; it must be -1 (none) or between 0 and the vocabulary of " + std::to_string(vocab));
   if (params.num_beams == 1) return;
   const std::string beams = "num_beams is " + std::to_string(params.num_beams);
-  require(params.temperature == 0, "temperature is " + std::to_string(params.temperature) +
-                                       " and " + beams +
+  require(params.temperature == 0, "temperature is " + number_text(params.temperature) + " and " +
+                                       beams +
                                        "; a beam search does not sample: set one of them back");
   require(params.num_logprobs == -1, "num_logprobs is " + std::to_string(params.num_logprobs) +
                                          " and " + beams +
@@ -95,9 +100,9 @@ void validate(const SamplingParams& params, std::int64_t vocab) {
   require(params.top_k >= 0,
           "top_k is " + std::to_string(params.top_k) + "; it must be 0 (off) or more");
   require(params.top_p > 0 && params.top_p <= 1,
-          "top_p is " + std::to_string(params.top_p) + "; it must be in (0, 1]");
+          "top_p is " + number_text(params.top_p) + "; it must be in (0, 1]");
   require(params.repetition_penalty > 0 && std::isfinite(params.repetition_penalty),
-          "repetition_penalty is " + std::to_string(params.repetition_penalty) +
+          "repetition_penalty is " + number_text(params.repetition_penalty) +
               "; it must be above 0 (1: off)");
   require(params.no_repeat_ngram_size >= 0, "no_repeat_ngram_size is " +
                                                 std::to_string(params.no_repeat_ngram_size) +

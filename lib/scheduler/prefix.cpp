@@ -18,7 +18,7 @@ std::int64_t Scheduler::num_reusable_pages(const Sequence& sequence) const {
 bool Scheduler::may_share_part(const Sequence& sequence, std::int64_t num_pages) const {
   const PromptPart& part = sequence.spec.prompt_part;
   return part.num_tokens > 0 && part.page() == num_pages && part.num_tokens < sequence.num_known &&
-         most_pages(sequence) < pool_.num_pages();
+         most_pages(sequence.spec) < pool_.num_pages();
 }
 
 // The pages of the longest prefix that the pool holds; returns how many pages fewer it then needs:

@@ -9,6 +9,15 @@
 
 namespace caption::scheduler {
 
+std::int64_t most_pages(const SequenceSpec& spec) {
+  const std::int64_t of_branch =
+      kv::pages_for_tokens(spec.num_prompt_tokens + spec.max_new_tokens - 1);
+  // How many pages of a prompt that shrinks are full, and so shared, is not known beforehand.
+  const std::int64_t shared =
+      spec.prompt_end == PromptEnd::kOwnStep ? 0 : spec.num_prompt_tokens / kv::kPageTokens;
+  return spec.num_branches == 1 ? of_branch : shared + spec.num_branches * (of_branch - shared);
+}
+
 bool Scheduler::RankLess::operator()(const Sequence* a, const Sequence* b) const {
   return a->rank < b->rank;
 }
@@ -49,17 +58,17 @@ void Scheduler::submit(SequenceSpec spec) {
   }
   const Rank rank{step_ - spec.priority * options_.ageing_steps, num_submitted_};
   auto sequence = std::make_unique<Sequence>(std::move(spec), rank, pool_);
-  if (most_pages(*sequence) > pool_.num_pages()) {
+  if (most_pages(sequence->spec) > pool_.num_pages()) {
     const SequenceSpec& too_long = sequence->spec;
     const std::string beams =
         too_long.num_branches == 1 ? "" : " in " + std::to_string(too_long.num_branches) + " beams";
     throw Error(ErrorCode::kTooLong,
                 "request: " + counted(too_long.num_prompt_tokens, "prompt token") + " and " +
                     counted(too_long.max_new_tokens, "new token") + beams + " need " +
-                    counted(most_pages(*sequence), "KV page") + " of " +
+                    counted(most_pages(sequence->spec), "KV page") + " of " +
                     std::to_string(kv::kPageTokens) + " tokens; there are " +
                     std::to_string(pool_.num_pages()) +
-                    "; give the KV cache more memory, or use fewer frames or new tokens");
+                    "; raise --kv-cache-bytes, or lower --frames or --max-new-tokens");
   }
   ++num_submitted_;
   waiting_.insert(sequence.get());
@@ -193,21 +202,9 @@ void Scheduler::forget_uncommitted() {
   }
 }
 
-// That the sequence can ever need: its branches share the full pages of the prompt.
-std::int64_t Scheduler::most_pages(const Sequence& sequence) const {
-  const std::int64_t of_branch = kv::pages_for_tokens(sequence.max_tokens());
-  // How many pages of a prompt that shrinks are full, and so shared, is not known beforehand.
-  const std::int64_t shared = sequence.spec.prompt_end == PromptEnd::kOwnStep
-                                  ? 0
-                                  : sequence.spec.num_prompt_tokens / kv::kPageTokens;
-  return sequence.spec.num_branches == 1
-             ? of_branch
-             : shared + sequence.spec.num_branches * (of_branch - shared);
-}
-
 // Pages a running sequence may take before others enter, beyond those it has.
 std::int64_t Scheduler::pages_promised(const Sequence& sequence) const {
-  const std::int64_t most = most_pages(sequence);
+  const std::int64_t most = most_pages(sequence.spec);
   // Branches have at least one table's pages between them; one that is to be copied is not its own.
   const std::int64_t has =
       std::ssize(sequence.table().pages()) - (sequence.ends_in_shared_part() ? 1 : 0);
@@ -220,7 +217,7 @@ std::int64_t Scheduler::pages_promised(const Sequence& sequence) const {
 }
 
 bool Scheduler::has_room_for(const Sequence& sequence, std::int64_t num_pages_shared) const {
-  std::int64_t needed = options_.mode == Mode::kStatic ? most_pages(sequence)
+  std::int64_t needed = options_.mode == Mode::kStatic ? most_pages(sequence.spec)
                                                        : kv::pages_for_tokens(sequence.num_known);
   needed -= num_pages_shared;
   for (const Sequence* other : running_) needed += pages_promised(*other);

@@ -85,6 +85,10 @@ struct SequenceSpec {
   PromptPart prompt_part = {};
 };
 
+// Pages that the sequence takes at most, with max_new_tokens chosen; the last one of them needs no
+// place. Branches share the whole pages of the prompt, unless it may shrink.
+std::int64_t most_pages(const SequenceSpec& spec);
+
 // Compute the known tokens [first_token, first_token + num_tokens) of the sequence.
 struct PlannedSequence {
   SequenceId id{};
@@ -167,7 +171,6 @@ class Scheduler {
 
   Sequence& find(SequenceId id) const;
   std::int64_t num_places() const;
-  std::int64_t most_pages(const Sequence& sequence) const;
   std::int64_t pages_promised(const Sequence& sequence) const;
   bool has_room_for(const Sequence& sequence, std::int64_t num_pages_shared) const;
   void forget_uncommitted();

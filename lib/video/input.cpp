@@ -174,8 +174,8 @@ void Input::choose_stream() {
   }
   if (stream_ == nullptr) {
     throw Error(ErrorCode::kNoVideoStream,
-                name_ + ": no video stream among the " + counted(format_->nb_streams, "stream") +
-                    " of this " + format_->iformat->name + " file" +
+                name_ + ": no video stream; this " + format_->iformat->name + " file has " +
+                    counted(format_->nb_streams, "other stream") +
                     (has_picture ? "; its cover picture is not a video" : ""));
   }
   if (limits_.oversized == OpenLimits::Oversized::kRefuse) {

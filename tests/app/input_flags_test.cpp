@@ -1,10 +1,15 @@
-// Which clips a run is about, what it would do, and options that no clip could satisfy.
+// Which clips a run is about, and options that no clip could satisfy.
 #include <doctest/doctest.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <climits>
 #include <filesystem>
 #include <string>
 
+#include "tests/app/folders.h"
 #include "tests/app/process.h"
 #include "tests/video/make_clip.h"
 
@@ -12,10 +17,6 @@ namespace caption::test {
 namespace {
 
 namespace fs = std::filesystem;
-
-bool contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
 
 // The names of the clips that have records.
 std::vector<std::string> names_in(const std::string& text) {
@@ -25,31 +26,6 @@ std::vector<std::string> names_in(const std::string& text) {
   }
   std::sort(names.begin(), names.end());
   return names;
-}
-
-using Names = std::vector<std::string>;
-
-// Links to samples under these names, and a text.
-void fill(const fs::path& folder, const Names& names) {
-  const std::vector<fs::path> samples = sample_videos();
-  for (std::size_t i = 0; i < names.size(); ++i) {
-    fs::create_directories((folder / names[i]).parent_path());
-    fs::create_symlink(samples[i], folder / names[i]);
-  }
-  write_text(folder / "0 notes", "no film");
-}
-
-// Every file below a folder, with its size.
-std::string list(const fs::path& folder) {
-  Names lines;
-  for (const auto& entry : fs::recursive_directory_iterator(folder)) {
-    lines.push_back(entry.path().string() +
-                    (entry.is_regular_file() ? " " + std::to_string(entry.file_size()) : ""));
-  }
-  std::sort(lines.begin(), lines.end());
-  std::string out;
-  for (const std::string& line : lines) out += line + "\n";
-  return out;
 }
 
 TEST_SUITE("app/input_flags") {
@@ -67,7 +43,7 @@ TEST_SUITE("app/input_flags") {
     // A file in a folder that is no video counts for nothing.
     const Finished limited = run_cli({"run", in, "--exclude", "a*", "--limit", "2"});
     CHECK(names_in(limited.out) == Names{"b.mkv", "c.mp4"});
-    CHECK(contains(limited.err, "--limit: the first 2 clips; 1 file behind them left out"));
+    CHECK(contains(limited.err, "--limit 2: 2 clips taken, 1 file behind left out"));
     CHECK(names_in(run_cli({"run", "-q", in, "--limit", "100"}).out).size() == 4);
     // Files that are named are filtered as well.
     CHECK(
@@ -78,6 +54,66 @@ TEST_SUITE("app/input_flags") {
                      .out) == Names{"c.mp4"});
   }
 
+  TEST_CASE("folders without a film are refused before an output is made") {
+    const TemporaryFolder folder;
+    const fs::path in = folder.path() / "in";
+    fs::create_directory(in);
+    write_text(in / "a.txt", "no film");
+    write_text(in / ".b.mp4", "hidden");
+    const std::string out = (folder.path() / "c.jsonl").string();
+    const std::string before = list(folder.path());
+    for (const bool is_dry : {false, true}) {
+      std::vector<std::string> arguments = {"run", in.string(), "-o", out};
+      if (is_dry) arguments.emplace_back("--dry-run");
+      const Finished none = run_cli(arguments);
+      CAPTURE(none.err);
+      CHECK(none.exit_code == 2);
+      CHECK(contains(none.err,
+                     "error: caption-cli: run: found 1 file and no video; name videos or folders "
+                     "of them; 1 hidden file or folder was left out\n"));
+      CHECK(list(folder.path()) == before);
+    }
+    // A film is known by its content, whatever it is called.
+    fs::copy_file(sample_video("city-000-h264.mp4"), in / "film");
+    const Finished one = run_cli({"run", "-v", in.string(), "-o", out});
+    CHECK(one.exit_code == 0);
+    CHECK(contains(one.err, "run: 1 hidden file or folder was left out\n"));
+    CHECK_FALSE(contains(run_cli({"run", in.string(), "-o", out}).err, "hidden"));
+  }
+
+  TEST_CASE("a folder that cannot be read is said, counted, and keeps an --overwrite from ending") {
+    const TemporaryFolder folder;
+    const fs::path in = folder.path() / "in";
+    fill(in, {"a.mp4"});
+    const std::string out = (folder.path() / "c.jsonl").string();
+    CHECK(run_cli({"run", in.string(), "-o", out}).exit_code == 0);
+    const std::string before = read_text(out);
+    // Below a path that is longer than the system takes: not even root reads it.
+    const std::string name(250, 'd');
+    int below = ::open(in.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    for (int depth = 0; depth * 251 < PATH_MAX; ++depth) {
+      REQUIRE(::mkdirat(below, name.c_str(), 0700) == 0);
+      const int inner = ::openat(below, name.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+      ::close(below);
+      below = inner;
+    }
+    ::close(below);
+    const Finished again = run_cli({"run", in.string(), "-o", out});
+    CAPTURE(again.err);
+    CHECK(again.exit_code == 1);
+    CHECK(contains(again.err, name + ": the folder cannot be read (File name too long); what"));
+    CHECK(contains(again.err,
+                   "run: nothing to caption, 1 file in folders is no video, 1 folder "
+                   "could not be read\n"));
+    CHECK(read_text(out) == before);
+    const Finished over = run_cli({"run", in.string(), "-o", out, "--overwrite", "--seed", "9"});
+    CHECK(over.exit_code == 1);
+    CHECK(contains(over.err, "stays as it was, because a folder could not be read"));
+    CHECK(read_text(out) == before);
+    const Finished dry = run_cli({"run", in.string(), "--dry-run"});
+    CHECK(contains(dry.out, "clips     1, and 1 file that is no video; 1 folder cannot be read\n"));
+  }
+
   TEST_CASE("a filter that leaves nothing says what it left out") {
     const TemporaryFolder folder;
     fill(folder.path() / "in", {"a.mp4"});
@@ -85,73 +121,12 @@ TEST_SUITE("app/input_flags") {
     const std::string in = (folder.path() / "in").string();
     const Finished none = run_cli({"run", in, "-o", out, "--include", "*.avi"});
     CHECK(none.exit_code == 2);
-    CHECK(contains(none.err, "no file is left: 2 files or folders were left out"));
+    CHECK(contains(none.err, "no file is left: 2 files or folders were left out by --include: "));
     CHECK(contains(none.err, in + "/a.mp4"));
     CHECK_FALSE(fs::exists(out));
     CHECK(run_cli({"run", in, "--include", ""}).exit_code == 2);
     CHECK(run_cli({"run", in, "--limit", "0"}).exit_code == 2);
     CHECK(run_cli({"run", in, "--limit", "-3"}).exit_code == 2);
-  }
-
-  TEST_CASE("a dry run tells what a run would do, and writes nothing") {
-    const TemporaryFolder folder;
-    const fs::path in = folder.path() / "in";
-    fill(in, {"a.mp4", "b.mkv", "c.mp4"});
-    fs::create_directories(folder.path() / "cache");
-    const std::string out = (folder.path() / "c.jsonl").string();
-    const Environment here = {{"XDG_CACHE_HOME", (folder.path() / "cache").string()}};
-    std::vector<std::string> command = {"run", in.string(), "-o", out, "--dry-run"};
-    const std::string before = list(folder.path());
-    const Finished first = run_cli(command, "", here);
-    CAPTURE(first.err);
-    CHECK(first.exit_code == 0);
-    CHECK(list(folder.path()) == before);
-    CAPTURE(first.out);
-    CHECK(contains(first.out, "clips     3, and 1 file that is no video\n"));
-    CHECK(contains(first.out, "known     0 captions have their records\n"));
-    CHECK(contains(first.out, "to do     3 captions\n"));
-    CHECK(contains(first.out, "output    " + out + " (jsonl)\n"));
-    CHECK(contains(first.out, "samples/demo-model, bf16 weights, preset cpu\n"));
-    CHECK(contains(first.out, "time      not known before clips were captioned"));
-
-    CHECK(run_cli({"run", (in / "a.mp4").string(), "-o", out}).exit_code == 0);
-    CHECK(run_cli({"run", (in / "b.mkv").string(), "-o", out}).exit_code == 0);
-    fs::rename(in / "b.mkv", in / "d.mkv");                    // moved: recognised by its content
-    fs::copy_file(fs::canonical(in / "a.mp4"), in / "e.mp4");  // as large, and the same film
-    const std::string half = list(folder.path());
-    const Finished second = run_cli(command, "", here);
-    CAPTURE(second.out);
-    CHECK(second.exit_code == 0);
-    CHECK(list(folder.path()) == half);
-    CHECK(contains(second.out, "clips     4, "));
-    CHECK(contains(second.out, "known     1 caption has its record\n"));
-    CHECK(contains(second.out,
-                   "to do     1 caption; 2 records taken over from files of the same content\n"));
-    CHECK(contains(second.out, "(jsonl), which holds 2 records\n"));
-    CHECK(contains(second.out, "time      about 1 s, at the pace of 2 records in the output\n"));
-
-    CHECK(run_cli({"run", in.string(), "-o", out}).exit_code == 0);
-    const Finished third = run_cli(command, "", here);
-    CHECK(contains(third.out, "known     4 captions have their records\n"));
-    CHECK(contains(third.out, "to do     0 captions\n"));
-    CHECK(contains(third.out, "time      none: nothing is left to be captioned\n"));
-    command.insert(command.end(), {"--overwrite"});
-    CHECK(contains(run_cli(command, "", here).out, "to do     4 captions\n"));
-    command.back() = "--seed=9";
-    CHECK(run_cli(command, "", here).exit_code == 2);  // as the run itself would end
-  }
-
-  TEST_CASE("a dry run tells what would be retried") {
-    const TemporaryFolder folder;
-    const std::string out = (folder.path() / "c.jsonl").string();
-    const std::string a = sample_video("city-000-h264.mp4").string();
-    CHECK(run_cli({"run", a, "-o", out, "--max-new-tokens", "5"}).exit_code == 0);
-    const Finished dry = run_cli({"run", a, "-o", out, "--retry", "truncated", "--dry-run"});
-    CAPTURE(dry.out);
-    CHECK(dry.exit_code == 0);
-    CHECK(contains(dry.out, "to do     1 caption, 1 of them made again\n"));
-    const Finished standard = run_cli({"run", a, "--dry-run", "--format", "csv"});
-    CHECK(contains(standard.out, "output    standard output (csv)\n"));
   }
 
   TEST_CASE("what the model cannot hold is refused before anything is written") {
@@ -167,7 +142,16 @@ TEST_SUITE("app/input_flags") {
         {{"--max-new-tokens", "65536"}, "lower --max-new-tokens to at most "},
         {{"--frames", "4096"}, "4096 frames (65536 vision tokens)"},
         {{"--frames", "4096"}, "lower --frames to at most 55\n"},
+        {{"--max-new-tokens", "65536"}, "need 65676 (the last new token needs none); "},
         {{"--prompt", std::string(15000, 'x')}, "the model holds "},
+        {{"--kv-cache-bytes", "400K"},
+         "--kv-cache-bytes 400KiB holds 12 KV pages of 16 tokens; 8 frames (128 vision tokens), 13 "
+         "prompt tokens and 128 new tokens need 17; raise it to at least 544KiB, or lower --frames "
+         "or --max-new-tokens\n"},
+        {{"--kv-cache-bytes", "543KiB"}, "need 17; raise it to at least 544KiB"},
+        // Eight whole pages of the prompt are shared.
+        {{"--kv-cache-bytes", "1K", "--num-beams", "2"}, "in 2 beams need 26; "},
+        {{"--kv-cache-bytes", "1K", "--dry-run"}, "--kv-cache-bytes 1KiB holds 0 KV pages"},
     };
     for (const Case& c : cases) {
       CAPTURE(c.message);
@@ -179,6 +163,7 @@ TEST_SUITE("app/input_flags") {
       CHECK(contains(finished.err, c.message));
       CHECK_FALSE(fs::exists(out));
     }
+    CHECK(run_cli({"run", video, "-o", out, "--kv-cache-bytes", "544KiB"}).exit_code == 0);
     // How many frames a clip has at a rate is a matter of its length.
     CHECK(run_cli({"run", video, "--frames", "4096", "--sampling", "fps=0.5"}).exit_code == 0);
     const Finished nameless = run_cli({"run", video, "--model", ""});

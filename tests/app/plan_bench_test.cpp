@@ -70,6 +70,13 @@ TEST_SUITE("app/plan") {
         {"--preset", preset},
         {"--model", text_only},
         {"--kv-cache-bytes", "100"},
+        {"--kv-cache-bytes", "543KiB"},
+        {"--kv-cache-bytes", "544KiB"},  // 17 pages for the 268 tokens that have a place
+        {"--kv-cache-bytes", "600K", "--prompt", "이 영상을 한 문장으로 요약해 주세요."},
+        {"--sampling", "fps=0.1", "--kv-cache-bytes", "400K"},  // two frames of a clip of 10 s
+        {"--sampling", "fps=0.1", "--kv-cache-bytes", "64K"},
+        {"--max-new-tokens", "884"},
+        {"--max-new-tokens", "885"},
         {"--num-beams", "4", "--temperature", "0.5"},
         {"--min-new-tokens", "200"},
         {"--kv-cache-dir", preset},
@@ -101,6 +108,19 @@ TEST_SUITE("app/plan") {
     const std::string unwritten =
         std::string(CAPTION_BINARY) + " run --help >/dev/full 2>/dev/null";
     CHECK(WEXITSTATUS(std::system(unwritten.c_str())) == 5);
+  }
+
+  TEST_CASE("a program without presets says where they are looked for") {
+    const TemporaryFolder folder;
+    const std::filesystem::path alone = folder.path() / "bin/caption-cli";
+    std::filesystem::create_directory(folder.path() / "bin");
+    std::filesystem::copy_file(CAPTION_BINARY, alone);
+    const std::string said = (folder.path() / "said").string();
+    const std::string command = alone.string() + " plan --preset nn 2>" + said;
+    CHECK(WEXITSTATUS(std::system(command.c_str())) == 3);
+    CHECK(
+        read_text(said).find("no preset is named \"nn\" and no such file is there; no presets are "
+                             "found; CAPTION_PRESETS names their folder\n") != std::string::npos);
   }
 
   TEST_CASE("presets says what runs here, and of nothing else that it does") {

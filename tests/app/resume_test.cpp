@@ -90,6 +90,20 @@ TEST_SUITE("app/resume") {
     CHECK(captions_of(out).at(late.string()) != "");
   }
 
+  TEST_CASE("a retry that makes nothing better says so") {
+    const TemporaryFolder folder;
+    const std::string out = (folder.path() / "c.jsonl").string();
+    const std::string a = sample_video("city-000-h264.mp4").string();
+    CHECK(run_cli({"run", "-o", out, a, "--max-new-tokens", "5"}).exit_code == 0);
+    const std::string before = read_text(out);
+    const Finished again =
+        run_cli({"run", "-o", out, a, "--max-new-tokens", "5", "--retry", "truncated"});
+    CHECK(again.exit_code == 0);
+    CHECK(again.err.find("run: 1 clip tried again, none came out better in ") != std::string::npos);
+    CHECK(again.err.find("nothing to caption") == std::string::npos);
+    CHECK(read_text(out) == before);
+  }
+
   TEST_CASE("another configuration on the same output is refused and named") {
     const TemporaryFolder folder;
     const std::string out = (folder.path() / "c.jsonl").string();

@@ -33,6 +33,7 @@ TEST_SUITE("base/nearest") {
         {"--outputs", "--output"},
         {"-preset", "--preset"},
         {"--jsn", "--json"},
+        {"--JSON", "--json"},
     };
     for (const Case& c : kCases) {
       CAPTURE(c.typed);
@@ -43,6 +44,8 @@ TEST_SUITE("base/nearest") {
     CHECK(nearest_name("evla", commands) == "eval");
     CHECK(nearest_name("preset", commands) == "presets");
     CHECK(nearest_name("benchmark", commands).empty());
+    CHECK(nearest_name("BF16", {"f32", "bf16", "int8"}) == "bf16");
+    CHECK(nearest_name("LLAMA-7b", {"demo", "Llama-7B"}) == "Llama-7B");
   }
 
   TEST_CASE("says nothing where nothing is near") {

@@ -120,7 +120,8 @@ TEST_SUITE("bench/plan") {
       const Plan plan = make_plan(input);
       CHECK_FALSE(plan.can_run());
       CHECK(plan.num_pages == 80);
-      CHECK(has_warning(plan, "one video needs 84 KV pages and there is room for 80"));
+      CHECK(has_warning(plan,
+                        "one video needs 84 KV pages, 672MiB, and the memory left holds 80; use "));
     }
     SUBCASE("max_num_seqs cannot be reached") {
       PlanInput input = input_for("llava-next-video-7b");
@@ -175,11 +176,16 @@ TEST_SUITE("bench/plan") {
     input.weights = WeightLayout::kNf4;
     input.kv_dtype = DType::kI8;
     input.kv_cache_bytes = 1 << 20;
-    CHECK(has_warning(make_plan(input), "use fewer frames, smaller weights or more memory"));
+    CHECK(has_warning(make_plan(input),
+                      "use fewer frames (--frames), smaller weights (--dtype) or more "
+                      "memory (--memory-utilization)"));
     PlanInput text_only = input_for("qwen3-0.6b");
     text_only.kv_cache_bytes = 1;
-    CHECK(
-        has_warning(make_plan(text_only), "use an int8 KV cache, smaller weights or more memory"));
+    CHECK(has_warning(make_plan(text_only), "use an int8 KV cache (--kv-dtype), smaller weights"));
+    text_only.is_kv_cache_given = true;
+    CHECK(has_warning(make_plan(text_only),
+                      "and --kv-cache-bytes holds 0; use an int8 KV cache (--kv-dtype) or a larger "
+                      "--kv-cache-bytes"));
     // Of 32 G weights awq alone would fit.
     PlanInput large = input_for("qwen3-32b");
     large.memory_bytes = 20'500'000'000;
@@ -195,6 +201,17 @@ TEST_SUITE("bench/plan") {
     const Plan plan = make_plan(input);
     CHECK(plan.pages_per_video == 10 + 4 * (12 - 10));
     CHECK(plan.num_concurrent == 4);
+    input.is_prompt_compressed = true;  // its pages are then not shared
+    CHECK(make_plan(input).pages_per_video == 4 * 12);
+  }
+
+  TEST_CASE("the last token of a caption needs no position") {
+    PlanInput input = input_for("demo");
+    input.prompt_tokens = 13;
+    input.output_tokens = 884;  // with 128 vision tokens: 1,025 tokens
+    CHECK(make_plan(input).can_run());
+    input.output_tokens = 885;
+    CHECK_FALSE(make_plan(input).can_run());
   }
 
   TEST_CASE("decoding reads the weights once and each sequence's pages") {

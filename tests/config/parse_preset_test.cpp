@@ -3,6 +3,7 @@
 
 #include <string>
 
+#include "backend/machine.h"
 #include "base/error.h"
 #include "config/preset.h"
 
@@ -104,7 +105,7 @@ TEST_SUITE("config/parse_preset") {
         {"generation:\n  temperature: 0x1p3\n", "p.yaml:2:16: generation.temperature: expected"},
         {"generation:\n  top_p: 0\n", "p.yaml:2:10: generation.top_p: expected"},
         {"generation: {min_new_tokens: 9, max_new_tokens: 8}\n", "p.yaml:1:30: min_new_tokens 9"},
-        {"video:\n  sampling: random\n", "p.yaml:2:13: video.sampling: "},
+        {"video:\n  sampling: random\n", "p.yaml:2:13: video.sampling: \"random\" is not known"},
         {"engine: [1, 2]\n", "p.yaml:1:9: a list"},
         {"- device\n", "p.yaml:1:1: a list"},
         {"engine:\n  max_num_seqs: [4]\n",
@@ -114,8 +115,8 @@ TEST_SUITE("config/parse_preset") {
         {"generation:\n  stop: [a, {b: c}]\n", "p.yaml:2:13: a map in a list"},
         {"generation:\n  stop: [a, b: c]\n", "p.yaml:2:13: a map in a list"},
         {"generation:\n  stop: [a, ~]\n", "p.yaml:2:13: a list with nothing in a place"},
-        {"generation:\n  stop: [a, \"\"]\n", "p.yaml:2:9: generation.stop: a text without"},
-        {"generation:\n  stop: \"\"\n", "p.yaml:2:9: generation.stop: a text without"},
+        {"generation:\n  stop: [a, \"\"]\n", "p.yaml:2:9: generation.stop: the text is empty"},
+        {"generation:\n  stop: \"\"\n", "p.yaml:2:9: generation.stop: the text is empty"},
         {"generation:\n  stop: [a\n", "p.yaml:"},
         {"just text\n", "p.yaml:1:1: expected sections"},
         {"engine:\n  batching: {a: b}\n", "p.yaml:2:13: a map below a section"},
@@ -137,6 +138,19 @@ TEST_SUITE("config/parse_preset") {
       CAPTURE(message);
       CHECK(message.starts_with(c.message));
       CHECK(message.find('\n') == std::string::npos);
+    }
+  }
+
+  TEST_CASE("a choice that is not known names the nearest, in any case") {
+    CHECK(refusal("quantization:\n  weights: BF16\n")
+              .ends_with("found \"BF16\"; did you mean bf16?"));
+    CHECK(refusal("device:\n  type: CPU\n").ends_with("found \"CPU\"; did you mean cpu?"));
+    for (const char* name : {"gpu", "GPU"}) {
+      CAPTURE(name);
+      const std::string message = refusal("device:\n  type: " + std::string(name) + "\n");
+      CHECK(message.ends_with(has_cuda_kernels()
+                                  ? "; did you mean cuda?"
+                                  : "; a GPU is cuda, for which this build has no kernels"));
     }
   }
 

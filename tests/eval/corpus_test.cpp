@@ -415,6 +415,9 @@ TEST_SUITE("eval/corpus") {
     CHECK(message_of([&] {
             pair_up(references_of({"1.mp4", "1.mp4"}), captions_of({"1.mp4"}));
           }).find("several references of one clip") != std::string::npos);
+    CHECK(message_of([&] {
+            pair_up(references_of({"1.mp4", "1.mp4"}), captions_of({"1.mp4"}));
+          }).ends_with("keep one line per clip, or choose --match path or --match stem"));
     CHECK(
         message_of([&] {
           pair_up(references_of({"a/1.mp4"}), captions_of({"a/1.mp4", "b/1.mp4"}), MatchBy::kName);

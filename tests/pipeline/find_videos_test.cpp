@@ -79,7 +79,7 @@ TEST_SUITE("pipeline/find_videos") {
         find_videos({tree.at("a.mp4"), tree.at("b.mkv")}, {}, PathFilter({}, {"*.mkv"}));
     CHECK(tree.names(found) == Names{"a.mp4"});
     CHECK(describe_filtered(found) ==
-          "1 file or folder was left out by --include and --exclude: " + tree.at("b.mkv"));
+          "1 file or folder was left out by --exclude: " + tree.at("b.mkv"));
   }
 
   TEST_CASE("folders are walked whole and in order; hidden files are left out") {
@@ -93,6 +93,9 @@ TEST_SUITE("pipeline/find_videos") {
       CHECK(found.inputs.origin(i) == Origin::kFolderWalk);
     }
     CHECK(describe_skipped(found).empty());
+    CHECK(found.num_hidden == 2);
+    CHECK(describe_hidden(found) == "2 hidden files or folders were left out");
+    CHECK(describe_hidden(find_videos({tree.at("a")})).empty());
   }
 
   TEST_CASE("linked folders are walked under every name, and cycles are cut and said") {
@@ -145,7 +148,7 @@ TEST_SUITE("pipeline/find_videos") {
                     ", " + tree.at("f3") + " and 2 more"});
   }
 
-  TEST_CASE("a folder that cannot be read has a record and a warning") {
+  TEST_CASE("a folder that cannot be read is no clip, and has a warning of its own") {
     const Tree tree;
     tree.add("w.mp4");
     // Longer than a path may be: not even root reads it.
@@ -159,12 +162,15 @@ TEST_SUITE("pipeline/find_videos") {
     }
     ::close(folder);
     const FoundVideos found = find_videos({tree.root().string()});
-    REQUIRE(found.inputs.size() == 2);
-    CHECK(found.inputs.path(0).ends_with(name));
-    CHECK(found.inputs.origin(0) == Origin::kNamed);
-    CHECK(found.inputs.path(1) == tree.at("w.mp4"));
-    CHECK(describe_skipped(found) ==
-          Names{"1 folder or file cannot be read: " + std::string(found.inputs.path(0))});
+    CHECK(tree.names(found) == Names{"w.mp4"});
+    CHECK(found.inputs.num_unread_folders() == 1);
+    CHECK(found.skipped_for(SkipReason::kUnreadable).count == 1);
+    const Names said = describe_skipped(found);
+    REQUIRE(said.size() == 1);
+    CHECK(said[0].starts_with(tree.at(name)));
+    CHECK(said[0].ends_with(name +
+                            ": the folder cannot be read (File name too long); what is in it is "
+                            "left out"));
   }
 
   TEST_CASE("a clip named twice is one clip, under the name it had first") {

@@ -47,6 +47,11 @@ TEST_SUITE("pipeline/path_filter") {
         {"?", "\xFF", true},  // a name that is no UTF-8
         {"*.mp4", "\xFF\xFE.mp4", true},
         {"*", "anything/at/all", true},
+        // Syllables as they are typed, and as macOS writes them.
+        {"눈길*", "\u1102\u116e\u11ab\u1100\u1175\u11af.mp4", true},
+        {"\u1102\u116e\u11ab*", "눈길.mp4", true},
+        {"?.mp4", "\u1102\u116e\u11ab.mp4", true},
+        {"caf\u00e9/*", "cafe\u0301/a.mp4", true},
     };
     for (const Case& c : kCases) {
       CAPTURE(c.glob);
@@ -82,6 +87,15 @@ TEST_SUITE("pipeline/path_filter") {
     CHECK(by_path.passes_named("/videos/day1/a.mp4"));
     CHECK_FALSE(by_path.passes_named("a.mp4"));
     CHECK(PathFilter({"*.mp4"}, {}).passes_named("../a.mp4"));
+    CHECK(PathFilter({"눈*"}, {}).passes_named("x/\u1102\u116e\u11ab.mp4"));
+    CHECK(PathFilter({}, {"눈"}).excludes_folder("x/\u1102\u116e\u11ab"));
+  }
+
+  TEST_CASE("it names the options that it was made of") {
+    CHECK(PathFilter().options().empty());
+    CHECK(PathFilter({"a"}, {}).options() == "--include");
+    CHECK(PathFilter({}, {"a"}).options() == "--exclude");
+    CHECK(PathFilter({"a"}, {"a"}).options() == "--include and --exclude");
   }
 
   TEST_CASE("a glob that can match nothing is refused") {

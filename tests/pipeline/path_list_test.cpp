@@ -1,5 +1,6 @@
 // Lists of paths as they come from Windows, from find -print0, and broken.
 #include <doctest/doctest.h>
+#include <fcntl.h>
 #include <unistd.h>
 
 #include <cstdio>
@@ -100,6 +101,14 @@ TEST_SUITE("pipeline/path_list") {
     ::close(closed);
     CHECK_THROWS_WITH_AS(read_path_list({.descriptor = closed}, [](std::string_view) {}),
                          doctest::Contains("standard input: cannot read the list of paths"), Error);
+    const int folder = ::open("/", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    try {
+      read_path_list({.descriptor = folder}, [](std::string_view) {});
+      FAIL("a folder was read as a list");
+    } catch (const Error& error) {
+      CHECK(error.code() == ErrorCode::kUsage);
+    }
+    ::close(folder);
   }
 
   TEST_CASE("\"-\" stands for the list, at its place among the arguments") {

@@ -197,6 +197,33 @@ TEST_SUITE("pipeline/pipeline") {
     CHECK(record_of(sink, "label.json").error->code == "not_video");
   }
 
+  TEST_CASE("a clip with more frames at its rate than may be taken says so in its record") {
+    struct Case {
+      double fps;
+      bool is_capped;
+    };
+    for (const Case& c : {Case{0.8, false}, Case{5, true}}) {
+      CAPTURE(c.fps);
+      FakeModel model;
+      Options options = fake_options();
+      options.read.sampling = {
+          .strategy = video::SamplingStrategy::kFps, .num_frames = 8, .fps = c.fps};
+      options.read_clip = [](const OpenFile& file, const video::ReadOptions& read) {
+        video::Clip clip = make_clip(file, read);
+        clip.duration_us = 10'000'000;
+        return clip;
+      };
+      KeepingSink sink;
+      run(model, clips(1), options, sink);
+      REQUIRE(sink.kept.size() == 1);
+      using Warnings = std::vector<std::string>;
+      CHECK(sink.kept[0].warnings ==
+            (c.is_capped ? Warnings{"fps=5 gives more frames of 10 s than --frames 8 allows; those "
+                                    "taken are spread over the clip"}
+                         : Warnings{}));
+    }
+  }
+
   TEST_CASE("clips of the same content are captioned once, and each has its record") {
     clips(3);
     write_file("same_a", "one film");

@@ -55,7 +55,36 @@ TEST_SUITE("pipeline/progress") {
     CHECK(describe_progress(progress) == "98/100 clips");
     Outcome outcome;
     outcome.progress = progress;
+    outcome.progress.clips_kept = 0;
     CHECK(describe_speed(outcome) == "nothing to caption");
+  }
+
+  TEST_CASE("what was tried again in vain is said") {
+    Outcome outcome;
+    outcome.progress = {.clips_kept = 1, .elapsed_us = 5'000'000};
+    CHECK(describe_speed(outcome) == "1 clip tried again, none came out better in 5 s");
+    outcome.progress.clips_done = outcome.progress.clips_total = 2;
+    outcome.progress.clips_captioned = outcome.progress.clips_failed = 1;
+    CHECK(describe_speed(outcome).starts_with(
+        "1 clip captioned, 1 tried again without a better record, 1 failed in 5 s: "));
+  }
+
+  TEST_CASE("files that are no videos do not change the total of a run") {
+    Progress progress{.clips_total = 10, .clips_done = 2};
+    CHECK(describe_progress(progress) == "2/10 clips");
+    progress.files_skipped = 3;
+    progress.clips_total -= 3;
+    CHECK(describe_progress(progress) == "5/10 clips");
+    CHECK(live_line(progress, 80) == "5/10 clips");
+    CHECK(is_line_due(ProgressStyle::kSparse, {-10'000'000, 4}, progress));
+    CHECK_FALSE(is_line_due(ProgressStyle::kSparse, {-10'000'000, 5}, progress));
+    Outcome unread;
+    unread.progress = {.clips_found = 3, .folders_unread = 1};
+    CHECK(describe_speed(unread) == "nothing to caption, 1 folder could not be read");
+    // With two prompts a file counts twice.
+    Outcome outcome;
+    outcome.progress = {.num_prompts = 2, .files_skipped = 4};
+    CHECK(describe_speed(outcome) == "nothing to caption, 2 files in folders are no videos");
   }
 
   TEST_CASE("nothing captioned has no speed") {
@@ -71,6 +100,9 @@ TEST_SUITE("pipeline/progress") {
   }
 
   TEST_CASE("one is one") {
+    CHECK(describe_interruption({.clips_total = 1}) == "interrupted; 0 of 1 record written");
+    CHECK(describe_interruption({.clips_total = 2, .clips_done = 1, .clips_found = 1}) ==
+          "interrupted; 2 of 3 records written");
     Outcome outcome;
     outcome.progress = {.clips_total = 1,
                         .clips_done = 1,
@@ -82,7 +114,7 @@ TEST_SUITE("pipeline/progress") {
     CHECK(describe_speed(outcome) ==
           "1 clip captioned, 1 file in folders is no video in 1 s: 1 clip/s, 1 output token/s, "
           "1 sequence per step");
-    CHECK(describe_progress(outcome.progress) == "1/1 clip, 1 clip/s, 1 token/s");
+    CHECK(describe_progress(outcome.progress) == "2/2 clips, 1 clip/s, 1 token/s");
     outcome.engine.mean_batch = 1.1;
     CHECK(describe_speed(outcome).ends_with("1.1 sequences per step"));
   }
@@ -201,12 +233,13 @@ TEST_SUITE("pipeline/progress") {
                         .elapsed_us = 1'000'000};
     outcome.busy = {.decode_us = 1'000'000, .vision_us = 600'000, .engine_us = 550'000};
     CHECK(describe_busy(outcome, {.decode = 2, .vision = 1, .engine = 1}) ==
-          "busy: hashing 0 % decode 50 % vision 60 % engine 55 %; vision limits");
+          "busy: hashing 0 % decode 50 % vision 60 % engine 55 %; vision is the slowest stage");
     StageTimes& busy = outcome.busy;
     busy = {.decode_us = 0, .cache_us = 1'800'000, .vision_us = 0, .engine_us = 550'000};
-    CHECK(describe_busy(outcome, {.decode = 2, .vision = 1, .engine = 1}) ==
-          "busy: hashing 0 % decode 0 % vision 0 % engine 55 % cache look-up 90 %; cache look-up "
-          "limits");
+    CHECK(
+        describe_busy(outcome, {.decode = 2, .vision = 1, .engine = 1}) ==
+        "busy: hashing 0 % decode 0 % vision 0 % engine 55 % cache look-up 90 %; cache look-up is "
+        "the slowest stage");
     CHECK(describe_speed(outcome) ==
           "1 clip captioned, 3 files in folders are no videos in 1 s: 1 clip/s, 30 output "
           "tokens/s, 0 sequences per step");

@@ -92,7 +92,7 @@ TEST_SUITE("records/output_preview") {
         {"its record is there", good, Planned::kKeep, Planned::kKeep},
         {"by place, size and time", named_only, Planned::kKeep, Planned::kKeep},
         {"cut", cut, Planned::kKeep, Planned::kMakeAgain},
-        {"failed", bad, Planned::kKeep, Planned::kMakeAgain},
+        {"failed", bad, Planned::kKeepFailed, Planned::kMakeAgain},
         {"a copy", copy, Planned::kTakeOver, Planned::kTakeOver},
         {"a copy whose digest is not known", copy_by_name, Planned::kMake, Planned::kMake},
         {"another film of the same size", other, Planned::kMake, Planned::kMake},

@@ -535,6 +535,16 @@ TEST_SUITE("records/record_file") {
     }
   }
 
+  TEST_CASE("clips that could not be looked for leave the overwritten file where it is") {
+    const Folder folder;
+    const fs::path path = folder / "c.jsonl";
+    write_records(path, {sample_record("a.mp4")});
+    const auto file = open(path, kManifest, {}, Existing::kOverwrite);
+    file->append(record_of(make_clip(folder / "a.mp4", "film a")));
+    file->note_unread();
+    CHECK(file->finish() == RecordFile::Ending::kOldFileStays);
+  }
+
   TEST_CASE("another configuration is refused with the difference named, and overwritten on wish") {
     const Folder folder;
     const fs::path path = folder / "c.jsonl";

@@ -234,8 +234,8 @@ TEST_SUITE("sampling/sampler") {
         {"no log-probabilities", {.num_beams = 2, .num_logprobs = 0}},
         {"length_penalty is nan", {.length_penalty = std::nan("")}},
         {"length_penalty is inf", {.max_new_tokens = 1, .length_penalty = HUGE_VAL}},
-        {"length_penalty is 20.0", {.max_new_tokens = 100, .length_penalty = 20}},
-        {"length_penalty is -20.0", {.max_new_tokens = 100, .length_penalty = -20}},
+        {"length_penalty is 20;", {.max_new_tokens = 100, .length_penalty = 20}},
+        {"length_penalty is -20;", {.max_new_tokens = 100, .length_penalty = -20}},
         {"num_logprobs is -2", {.num_logprobs = -2}},
         {"num_logprobs is 5", {.num_logprobs = 5}},
     };

@@ -48,7 +48,7 @@ std::int64_t num_affordable_pages(const model::DecoderSpec& spec, const EngineOp
                     counted(std::max<std::int64_t>(num_pages, 0), "page") + " of " +
                     std::to_string(kv::kPageTokens) + " tokens (" + format_bytes(bytes) +
                     " each); at least " + std::to_string(kMinPages) +
-                    " are needed; give it more memory");
+                    " are needed; raise --kv-cache-bytes");
   }
   const std::int64_t most_used = options.max_num_seqs * kv::pages_for_tokens(spec.max_positions);
   return std::min({num_pages, std::max(most_used, kMinPages), kMaxPages});

@@ -1,14 +1,12 @@
-// eval/internal/unicode.h: the few Unicode properties the metrics need; the door to utf8proc.
+// eval/internal/unicode.h: the few Unicode properties the metrics need.
 #pragma once
 
 #include <string>
 #include <string_view>
 
-namespace caption::eval {
+#include "base/nfc.h"
 
-// Canonical composition (NFC) of UTF-8; invalid bytes become U+FFFD first.
-std::string to_nfc(std::string_view text);
-bool is_nfc(std::string_view text);
+namespace caption::eval {
 
 // Simple (one to one) lower-casing.
 char32_t to_lower(char32_t c);

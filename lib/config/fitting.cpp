@@ -1,0 +1,104 @@
+// Whether a clip with its caption fits the model's positions and the KV pages.
+#include <algorithm>
+
+#include "base/counted.h"
+#include "base/error.h"
+#include "base/units.h"
+#include "config/resolve.h"
+#include "kv/page_pool.h"
+#include "scheduler/scheduler.h"
+
+namespace caption::config {
+namespace {
+
+// The tokens of one clip and one prompt.
+struct ClipTokens {
+  std::int64_t num_frames = 0;
+  std::int64_t num_vision = 0;
+  std::int64_t num_text = 0;
+  std::int64_t num_new = 0;
+
+  std::int64_t num_prompt() const { return num_vision + num_text; }
+};
+
+ClipTokens count_tokens(const Preset& preset, const model::CaptionModel& model,
+                        const std::string& prompt) {
+  const video::SamplingOptions sampling = read_options(preset).sampling;
+  const bool is_by_length = sampling.strategy == video::SamplingStrategy::kFps;
+  ClipTokens tokens{.num_frames = is_by_length ? 1 : sampling.num_frames};
+  tokens.num_vision = model.vision_tokens(tokens.num_frames);
+  tokens.num_text =
+      std::ssize(model.build_prompt(prompt, tokens.num_frames).ids) - tokens.num_vision;
+  tokens.num_new = preset.generation.max_new_tokens;
+  return tokens;
+}
+
+// "8 frames (128 vision tokens), 13 prompt tokens and 128 new tokens"
+std::string describe(const ClipTokens& tokens) {
+  return counted(tokens.num_frames, "frame") + " (" + counted(tokens.num_vision, "vision token") +
+         "), " + counted(tokens.num_text, "prompt token") + " and " +
+         counted(tokens.num_new, "new token");
+}
+
+std::int64_t pages_of(const Preset& preset, const ClipTokens& tokens) {
+  constexpr std::int64_t kLeastPages = 2;  // of an engine
+  const bool may_shrink = preset.engine.attention != Attention::kFull;
+  return std::max(
+      kLeastPages,
+      scheduler::most_pages({.num_prompt_tokens = tokens.num_prompt(),
+                             .max_new_tokens = tokens.num_new,
+                             .num_branches = static_cast<std::int32_t>(preset.generation.num_beams),
+                             .prompt_end = may_shrink ? scheduler::PromptEnd::kOwnStep
+                                                      : scheduler::PromptEnd::kPlain}));
+}
+
+}  // namespace
+
+void require_fitting_prompts(const Preset& preset, model::CaptionModel& model,
+                             const std::vector<std::string>& prompts) {
+  const std::int64_t max_positions = model.decoder().spec().max_positions;
+  for (const std::string& prompt : prompts) {
+    const ClipTokens tokens = count_tokens(preset, model, prompt);
+    // The last new token is chosen, not computed: it needs no position.
+    const std::int64_t num_positions = tokens.num_prompt() + tokens.num_new - 1;
+    if (num_positions <= max_positions) continue;
+    const std::int64_t most_new = max_positions - tokens.num_prompt() + 1;
+    const std::int64_t most_frames =
+        (max_positions + 1 - tokens.num_new - tokens.num_text) / model.vision_tokens(1);
+    std::string way_out = "shorten the prompt, or lower --frames or --max-new-tokens";
+    if (most_new > 0) {
+      way_out = "lower --max-new-tokens to at most " + std::to_string(most_new);
+    } else if (most_frames > 0) {
+      way_out = "lower --frames to at most " + std::to_string(most_frames);
+    }
+    throw Error(ErrorCode::kUsage, "the model holds " + counted(max_positions, "position") + "; " +
+                                       describe(tokens) + " need " + std::to_string(num_positions) +
+                                       " (the last new token needs none); " + way_out);
+  }
+}
+
+void require_fitting_pages(const Preset& preset, model::CaptionModel& model,
+                           const std::vector<std::string>& prompts, std::int64_t kv_cache_bytes) {
+  const std::int64_t page_bytes = kv_page_bytes(preset, model.decoder().spec());
+  const std::int64_t num_pages = kv_cache_bytes / page_bytes;
+  for (const std::string& prompt : prompts) {
+    const ClipTokens tokens = count_tokens(preset, model, prompt);
+    const std::int64_t needed = pages_of(preset, tokens);
+    if (num_pages >= needed) continue;
+    const bool is_given = preset.engine.kv_cache_bytes > 0;
+    const std::string beams = preset.generation.num_beams > 1
+                                  ? " in " + std::to_string(preset.generation.num_beams) + " beams"
+                                  : "";
+    throw Error(is_given ? ErrorCode::kUsage : ErrorCode::kOutOfMemory,
+                (is_given ? "--kv-cache-bytes " + exact_bytes(kv_cache_bytes) + " holds "
+                          : "the " + format_bytes(kv_cache_bytes) + " left for KV pages hold ") +
+                    counted(num_pages, "KV page") + " of " + std::to_string(kv::kPageTokens) +
+                    " tokens; " + describe(tokens) + beams + " need " + std::to_string(needed) +
+                    "; " +
+                    (is_given ? "raise it to at least " + exact_bytes(needed * page_bytes)
+                              : std::string("raise --memory-utilization")) +
+                    ", or lower --frames or --max-new-tokens");
+  }
+}
+
+}  // namespace caption::config
