@@ -151,7 +151,7 @@ TextShape demo_text() {
           .num_heads = 4,
           .num_kv_heads = 2,
           .head_dim = 64,
-          .vocab = 1024,
+          .vocab = 1280,
           .max_positions = 1024};
 }
 

@@ -3,7 +3,7 @@
 set(_resources ${CMAKE_INSTALL_DATADIR}/caption-cli)  # lib/config/resources.cpp looks there
 install(DIRECTORY presets/ DESTINATION ${_resources}/presets)
 install(DIRECTORY samples/demo-model samples/videos DESTINATION ${_resources}/samples)
-install(FILES samples/references.jsonl DESTINATION ${_resources}/samples)
+install(FILES samples/prompts.txt samples/references.jsonl DESTINATION ${_resources}/samples)
 install(FILES README.md CHANGELOG.md LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})
 
 # The distribution is part of the version: libraries have other names on another release.
