@@ -283,6 +283,10 @@ void check_flags(const BenchFlags& flags) {
   if (has_videos && (!flags.shape.empty() || !flags.sweep.empty())) {
     throw Error(ErrorCode::kUsage, "--shape and --sweep are for synthetic workloads, not videos");
   }
+  std::vector<std::string> inputs = flags.videos;
+  inputs.push_back(flags.references);
+  require_replaceable(flags.json, flags.kernels ? kKernelsBegin : kBenchBegin, inputs);
+  require_replaceable(flags.svg, kSvgBegin, inputs);
   if (!has_videos && (!flags.references.empty() || flags.price != PriceOf::kNothing)) {
     throw Error(ErrorCode::kUsage, "--references and --price need videos to caption");
   }

@@ -24,6 +24,7 @@
 #include "eval/korean_stemmer.h"
 #include "eval/report.h"
 #include "option_types.h"
+#include "write_text.h"
 
 namespace caption::cli {
 namespace {
@@ -77,17 +78,6 @@ std::vector<eval::Metric> chosen_metrics(const std::vector<std::string>& names) 
   return metrics;
 }
 
-void write_text(const std::string& path, const std::string& text) {
-  if (path == "-") {
-    std::cout << text << std::flush;
-    if (!std::cout) throw Error(ErrorCode::kIo, "stdout: the report could not be written");
-    return;
-  }
-  std::ofstream file(path, std::ios::binary | std::ios::trunc);
-  file << text << std::flush;
-  if (!file) throw Error(ErrorCode::kIo, path + ": the report could not be written");
-}
-
 // Several problems are a line each on stderr before the error that counts them.
 void require_no_problems(const eval::Problems& problems) {
   if (problems.count() <= 1) return problems.throw_if_any();
@@ -127,6 +117,12 @@ void run_eval(const EvalFlags& flags) {
   }
   if (flags.json == "-" && flags.per_clip == "-") {
     throw Error(ErrorCode::kUsage, "--json and --per-clip cannot both go to stdout");
+  }
+  const std::vector<std::string> inputs = {flags.captions, flags.references};
+  require_replaceable(flags.json, kScoresBegin, inputs);
+  require_replaceable(flags.per_clip, kClipScoresBegin, inputs);
+  if (!flags.json.empty() && flags.json == flags.per_clip) {
+    throw Error(ErrorCode::kUsage, "--json and --per-clip name one file; give them two");
   }
   eval::EvaluateOptions options;
   options.metrics = chosen_metrics(flags.metrics);

@@ -134,7 +134,8 @@ std::string program_help(const ProgramRow& program, std::size_t columns) {
   return wrap(program.program.summary, columns, 0, 0) + "\n\nUsage: " + usage_of(program.program) +
          "\n\nCommands:\n" + two_columns(lines, columns) + options_text(program.program, columns) +
          examples_text(program.program) + "\n" +
-         wrap("caption-cli COMMAND --help, or help COMMAND, explains a command.", columns, 0, 0) + "\n";
+         wrap("caption-cli COMMAND --help, or help COMMAND, explains a command.", columns, 0, 0) +
+         "\n";
 }
 
 }  // namespace

@@ -28,6 +28,7 @@
 #include "video/image.h"
 #include "video/read_clip.h"
 #include "vision/contact_sheet.h"
+#include "write_text.h"
 
 namespace caption::cli {
 namespace {
@@ -105,6 +106,7 @@ void dump_frames(const std::filesystem::path& folder, const video::Clip& clip) {
 
 void inspect_video(const std::string& path, const std::filesystem::path& sheet,
                    const InspectFlags& flags) {
+  require_replaceable(sheet.string(), kPngBegin, {path});
   const video::Probe probe = video::probe(path);
   std::cout << records::escape_file_name(path) << "\n";
   print_probe(probe);

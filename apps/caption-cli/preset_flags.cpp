@@ -2,6 +2,8 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <filesystem>
+#include <system_error>
 #include <utility>
 
 #include "base/error.h"
@@ -49,6 +51,14 @@ std::string description_of(const config::FieldHelp& field) {
 
 void describe(CLI::Option& option, const config::FieldHelp& field) {
   option.type_name(type_with_limits(field))->default_str(field.value)->group(group_of(field));
+}
+
+// A folder that lies there, as an absolute path: only what presets name is looked for beside them.
+std::string from_working_folder(const std::string& model) {
+  std::error_code error;
+  if (!std::filesystem::is_directory(model, error)) return model;
+  const std::filesystem::path whole = std::filesystem::absolute(model, error);
+  return error ? model : whole.lexically_normal().string();
 }
 
 // A flag that may come several times.
@@ -108,7 +118,9 @@ void add_preset_flags(CLI::App& command, PresetFlags& flags) {
     CLI::Option* option = command.add_option_function<std::string>(
         field.flag,
         [&flags, field](const std::string& value) {
-          flags.overrides.push_back({field.key, value, field.flag});
+          const bool is_model = field.means == config::Means::kModel;
+          flags.overrides.push_back(
+              {field.key, is_model ? from_working_folder(value) : value, field.flag});
         },
         description_of(field));
     describe(*option, field);

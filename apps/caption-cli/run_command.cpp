@@ -78,6 +78,9 @@ void report_doubts(const OutputFlags& output, const pipeline::Progress& progress
   if (const std::string text = pipeline::describe_suspicious(progress); !text.empty()) {
     log_warning("run", text);
   }
+  if (const std::string text = pipeline::describe_warned(progress); !text.empty()) {
+    log_warning("run", text);
+  }
   if (const std::string text = pipeline::describe_truncated(progress); !text.empty()) {
     log_info("run", text);
   }
@@ -100,8 +103,10 @@ int report(const pipeline::Outcome& outcome, const pipeline::ThreadPlan& threads
     const std::string caches = pipeline::describe_caches(outcome);
     if (!caches.empty()) log_info("run", caches);
   }
-  const std::int64_t num_failed = outcome.progress.clips_failed + outcome.progress.found_failed;
-  return num_failed + outcome.progress.folders_unread > 0 ? kExitClipsFailed : kExitOk;
+  const pipeline::Progress& done = outcome.progress;
+  const std::int64_t num_failed =
+      done.clips_failed + done.found_failed + done.kept_failed + done.folders_unread;
+  return num_failed > 0 ? kExitClipsFailed : kExitOk;
 }
 
 // The caption alone, as it comes.

@@ -4,10 +4,16 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstddef>
+#include <filesystem>
 #include <fstream>
 #include <iostream>
+#include <iterator>
+#include <optional>
 
 #include "base/error.h"
+#include "base/open_file.h"
+#include "records/file_name.h"
 
 namespace caption::cli {
 
@@ -22,6 +28,30 @@ void write_text(const std::string& path, const std::string& text) {
   if (file) return;
   const std::string reason = errno == 0 ? std::string() : ": " + describe_errno(errno);
   throw Error(ErrorCode::kIo, path + ": cannot write" + reason);
+}
+
+void require_replaceable(const std::string& path, std::string_view begin,
+                         const std::vector<std::string>& inputs) {
+  if (path.empty() || path == "-") return;
+  const std::optional<FileStamp> there = stamp_of(path);
+  if (!there.has_value()) return;
+  for (const std::string& input : inputs) {
+    const std::optional<FileStamp> read = stamp_of(input);
+    if (read.has_value() && read->device == there->device && read->inode == there->inode) {
+      throw Error(ErrorCode::kUsage, records::escape_file_name(path) + ": is read as " +
+                                         records::escape_file_name(input) +
+                                         " and would be overwritten; name another file");
+    }
+  }
+  if (!std::filesystem::is_regular_file(path)) return;  // a device or a FIFO
+  std::string head(begin.size(), '\0');
+  std::ifstream file(path, std::ios::binary);
+  file.read(head.data(), std::ssize(head));
+  head.resize(static_cast<std::size_t>(file.gcount()));
+  if (head.empty() || head == begin) return;
+  throw Error(ErrorCode::kUsage, records::escape_file_name(path) +
+                                     ": holds something else and is not overwritten; name another "
+                                     "file, or remove it");
 }
 
 void flush_stdout() {

@@ -13,8 +13,8 @@ namespace caption::config {
 // Error(kOutOfMemory) or Error(kIo) when the machine does not let that file be read. Thread-safe.
 std::vector<std::filesystem::path> resource_roots();
 
-// A model named in a preset or by --model: an existing folder as given, beside the preset's file or
-// one above it, below a resource root; or a name in the local Hugging Face cache.
+// A model named in a preset: a folder beside the preset's file, one above it, as given or below a
+// resource root; or a name in the local Hugging Face cache.
 // `preset_folder` may be empty. Throws Error(kBadModel) that says where it looked.
 std::filesystem::path find_model(std::string_view name, const std::filesystem::path& preset_folder);
 

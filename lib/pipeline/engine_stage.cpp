@@ -256,6 +256,7 @@ void EngineStage::write(const records::Record& record, Origination origination) 
     case records::AppendResult::kKept:
       --progress_.clips_total;
       ++progress_.clips_kept;
+      if (record.error.has_value()) ++progress_.kept_failed;
       break;
     case records::AppendResult::kWritten: count(record, origination); break;
   }
@@ -266,6 +267,7 @@ void EngineStage::write(const records::Record& record, Origination origination) 
 void EngineStage::count(const records::Record& record, Origination origination) {
   ++progress_.clips_done;
   progress_.last_clip = record.video;
+  if (!record.warnings.empty()) ++progress_.clips_warned;
   if (record.status == records::Status::kSuspicious) ++progress_.clips_suspicious;
   if (record.status == records::Status::kTruncated) ++progress_.clips_truncated;
   if (record.error.has_value()) {

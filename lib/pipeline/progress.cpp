@@ -216,6 +216,13 @@ std::string describe_truncated(const Progress& progress) {
          " truncated: --max-new-tokens allows longer ones";
 }
 
+std::string describe_warned(const Progress& progress) {
+  const std::int64_t count = progress.clips_warned;
+  if (count == 0) return {};
+  return counted(count, "record has", "records have") +
+         " warnings (of damaged, cut-off or short films)";
+}
+
 std::string describe_interruption(const Progress& progress) {
   return "interrupted; " + std::to_string(progress.num_settled()) + " of " +
          counted(progress.num_wanted(), "record") + " written";

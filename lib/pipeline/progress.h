@@ -31,6 +31,9 @@ std::string describe_caches(const Outcome& outcome);
 // allows longer ones". Empty when none is.
 std::string describe_suspicious(const Progress& progress);
 std::string describe_truncated(const Progress& progress);
+
+// "2 records have warnings (damaged, cut-off or short films)". Empty when none has.
+std::string describe_warned(const Progress& progress);
 // "interrupted; 3 of 10 records written"
 std::string describe_interruption(const Progress& progress);
 

@@ -49,6 +49,12 @@ int write_whole(int descriptor, std::string_view text) {
   return 0;
 }
 
+std::filesystem::path real_path(const std::filesystem::path& path) {
+  std::error_code error;
+  std::filesystem::path real = std::filesystem::weakly_canonical(path, error);
+  return error ? path : real;
+}
+
 void sync_folder(const std::filesystem::path& folder) {
   const std::filesystem::path path = folder.empty() ? "." : folder;
   const Descriptor descriptor(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));

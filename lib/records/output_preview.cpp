@@ -5,6 +5,7 @@
 #include <system_error>
 #include <unordered_set>
 
+#include "records/internal/file_system.h"
 #include "records/internal/read_records.h"
 #include "records/internal/record_index.h"
 #include "records/internal/replaced_records.h"
@@ -39,12 +40,13 @@ struct OutputPreview::State {
   MeanTimes sums;
 };
 
-OutputPreview::OutputPreview(const fs::path& path, Format format, const Manifest& manifest,
+OutputPreview::OutputPreview(const fs::path& given, Format format, const Manifest& manifest,
                              Existing existing, const Retry& retry, KnownBy known_by)
     : state_(std::make_unique<State>()) {
   state_->retry = retry;
   state_->known_by = known_by;
-  refuse_special_file(path);
+  refuse_special_file(given);
+  const fs::path path = real_path(given);
   if (is_empty_or_missing(path)) return;
   if (existing == Existing::kResume) {
     const auto accepted = accepted_keys(require_same_run(path, format, manifest, retry));

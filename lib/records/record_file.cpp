@@ -4,6 +4,7 @@
 #include <mutex>
 #include <optional>
 #include <set>
+#include <unordered_map>
 #include <utility>
 
 #include "base/counted.h"
@@ -24,13 +25,6 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::int64_t kCopyBytes = 1 << 20;
-
-// The file itself where `path` is a link to it: replacing the link would split the two.
-fs::path real_path(const fs::path& path) {
-  std::error_code error;
-  fs::path real = fs::weakly_canonical(path, error);
-  return error ? path : real;
-}
 
 fs::path with_suffix(const fs::path& path, const char* suffix) { return path.string() + suffix; }
 
@@ -58,6 +52,7 @@ struct RecordFile::State {
   Earlier find_elsewhere(const ClipKeys& keys, const RecordSlot* here, const ClipIdentity& clip,
                          const std::string& video);
   Record record_of(const RecordSlot& slot) const;
+  void write(const Record& record);  // and takes it into the index
   // Whether the record of the slot is to stay although `record` was made.
   bool stays(const RecordSlot* slot, const Record& record) const;
 
@@ -74,7 +69,9 @@ struct RecordFile::State {
   std::int64_t num_usable = 0;  // captions written by this run
   std::int64_t num_unread = 0;  // clips that this run could not read, or not for want of something
 
-  std::mutex mutex;  // guards index
+  std::mutex mutex;  // guards index and kept_failures
+  // Failures of this run for whose sake an earlier caption stayed, by place.
+  std::unordered_map<Hash128, Record> kept_failures;
   RecordIndex index;
   std::optional<ReplacedRecords> replaced;  // JSONL that is not overwritten
   RunMemory memory;                         // in place of the index for csv and txt
@@ -315,35 +312,48 @@ AppendResult RecordFile::append(const Record& given) {
   State& state = *state_;
   Record record = given;
   record.settings = state.settings;
-  const bool is_usable = record.status != Status::kFailed;
   const std::lock_guard lock(state.mutex);
   if (state.format == Format::kJsonl) {
     if (RecordSlot* const slot = state.index.at_place(keys_of(record).place);
         state.stays(slot, record)) {
       slot->is_from_this_run = slot->is_wanted = true;  // it was tried: not again in this run
+      if (record.status == Status::kFailed) {
+        state.kept_failures.insert_or_assign(slot->place, record);
+      }
       return AppendResult::kKept;
     }
     // A caption under the old name outlives a failure under the new one.
     const RecordSlot* const old = state.index.at_place(place_key(record.moved_from, record.prompt));
     if (old != nullptr && is_worse(record.status, old->status)) record.moved_from.clear();
   }
-  const std::string text = format_record(state.format, record);
-  const std::int64_t offset = state.file->size_bytes();
+  state.write(record);
+  // The caption that stayed in place of a failure goes along with its film; the failure remains.
+  const auto failure = state.kept_failures.find(place_key(record.moved_from, record.prompt));
+  if (!record.moved_from.empty() && failure != state.kept_failures.end()) {
+    state.write(failure->second);
+    state.kept_failures.erase(failure);
+  }
+  return AppendResult::kWritten;
+}
+
+void RecordFile::State::write(const Record& record) {
+  const bool is_usable = record.status != Status::kFailed;
+  const std::string text = format_record(format, record);
+  const std::int64_t offset = file->size_bytes();
   // A failure that a power cut takes away is found again at little cost.
-  state.file->append(text, is_usable ? Durability::kNow : Durability::kLater);
-  if (state.format == Format::kJsonl) {
+  file->append(text, is_usable ? Durability::kNow : Durability::kLater);
+  if (format == Format::kJsonl) {
     // A file that cannot be read is asked for once: a million of them need no memory.
-    const bool is_new_place = state.index.at_place(keys_of(record).place) == nullptr;
+    const bool is_new_place = index.at_place(keys_of(record).place) == nullptr;
     if (is_usable || !has_no_content(record) || !is_new_place) {
-      RecordSlot& slot = state.index.add(record, offset, std::ssize(text));
+      RecordSlot& slot = index.add(record, offset, std::ssize(text));
       slot.is_from_this_run = slot.is_wanted = true;
     }
   } else {
-    state.memory.add(record);
+    memory.add(record);
   }
-  if (is_usable) ++state.num_usable;
-  if (!is_usable && (has_no_content(record) || is_machine_failure(record))) ++state.num_unread;
-  return AppendResult::kWritten;
+  if (is_usable) ++num_usable;
+  if (!is_usable && (has_no_content(record) || is_machine_failure(record))) ++num_unread;
 }
 
 void RecordFile::sync() {
@@ -369,7 +379,9 @@ RecordFile::Ending RecordFile::finish() {
   if (state.format == Format::kJsonl) state.compact();
   if (!state.overwritten.has_value()) return Ending::kInPlace;
   const bool has_captions = state.num_usable > 0 || state.index.num_usable() > 0;
-  if (!has_captions || state.num_unread > 0) return Ending::kOldFileStays;
+  if (!has_captions || state.num_unread > 0 || state.index.has_unread()) {
+    return Ending::kOldFileStays;
+  }
   state.swap();
   return Ending::kInPlace;
 }

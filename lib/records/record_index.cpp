@@ -106,6 +106,14 @@ std::int64_t RecordIndex::num_usable() const {
   });
 }
 
+bool RecordIndex::has_unread() const {
+  return std::any_of(slots_.begin(), slots_.end(), [](const RecordSlot& slot) {
+    const bool has_no_content = slot.content == Hash128{} && slot.times == Hash128{};
+    return slot.is_live && slot.status == Status::kFailed &&
+           (has_no_content || slot.is_machine_failure);
+  });
+}
+
 void RecordIndex::end_life(const Hash128& place) {
   const auto found = by_place_.find(place);
   if (found == by_place_.end()) return;

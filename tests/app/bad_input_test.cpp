@@ -133,6 +133,9 @@ TEST_SUITE("app/bad_input") {
     write_text(at("bad.yaml"), "engine:\n  max_num_seqs: many\n");
     write_text(at("broken.yaml"), "engine: {\n");
     write_text(at("notes.txt"), "mine");
+    write_text(at("one.jsonl"), "{\"video\":\"a.mp4\",\"caption\":\"가\"}\n");
+    write_text(at("refs.jsonl"), "{\"video\": \"a.mp4\", \"captions\": [\"가\"]}\n");
+    fs::copy(video, at("film.mp4"));
     fs::create_directory(at("none"));
     const std::string config = broken_model(folder, "config.json", "{\"model_type\": ").string();
     const std::string weights =
@@ -184,6 +187,20 @@ TEST_SUITE("app/bad_input") {
         {{"run", video, "--dtype", "BF16"}, 2, "found \"BF16\"; did you mean bf16?"},
         {{"run", video, "--device", "CPU"}, 2, "found \"CPU\"; did you mean cpu?"},
         {{"run", video, "-o", at("x"), "--retry", "FAILED"}, 2, "did you mean failed?"},
+        {{"inspect", video, "-o", at("notes.txt")}, 2, "notes.txt: holds something else"},
+        {{"inspect", at("film.mp4"), "-o", at("film.mp4")}, 2, "film.mp4: is read as"},
+        {{"bench", video, "--json", at("notes.txt")}, 2, "notes.txt: holds something else"},
+        {{"bench", at("film.mp4"), "--json", at("film.mp4")}, 2, "film.mp4: is read as"},
+        {{"eval", at("one.jsonl"), "--references", at("refs.jsonl"), "--json", at("one.jsonl")},
+         2,
+         "one.jsonl: is read as"},
+        {{"eval", at("one.jsonl"), "--references", at("refs.jsonl"), "--per-clip",
+          at("refs.jsonl")},
+         2,
+         "refs.jsonl: is read as"},
+        {{"eval", at("one.jsonl"), "--references", at("refs.jsonl"), "--json", at("notes.txt")},
+         2,
+         "notes.txt: holds something else"},
         {{"completion", "BASH"}, 2, "found \"BASH\"; did you mean bash?"},
     };
     for (const Case& c : cases) {
@@ -199,6 +216,7 @@ TEST_SUITE("app/bad_input") {
       CHECK(finished.err.find(c.message) != std::string::npos);
     }
     CHECK(read_text(at("notes.txt")) == "mine");
+    CHECK(read_text(at("film.mp4")) == read_text(video));
     CHECK_FALSE(std::filesystem::exists(at("gone.jsonl")));
   }
 }

@@ -179,6 +179,28 @@ TEST_SUITE("app/identity") {
     CHECK_FALSE(fs::exists(out.string() + ".replaced"));
   }
 
+  TEST_CASE("a film that is gone keeps its caption, and the run has failed") {
+    const TemporaryFolder folder;
+    const fs::path out = folder.path() / "c.jsonl";
+    const fs::path film = folder.path() / "a.mp4";
+    fs::copy_file(some_samples()[0], film);
+    const std::string list = film.string() + "\n";
+    const std::vector<std::string> command = run_command(out, {"-"});
+    CHECK(run_cli(command, list).exit_code == 0);
+    fs::rename(film, folder.path() / "b.mp4");
+    const Finished gone = run_cli(command, list);
+    CHECK(gone.exit_code == 1);
+    CHECK(parse_records(read_text(out)).size() == 1);
+    // Met under its new name, it takes the caption along.
+    const Finished both = run_cli(command, list + (folder.path() / "b.mp4").string() + "\n");
+    CHECK(both.exit_code == 1);
+    const auto records = parse_records(read_text(out));
+    REQUIRE(records.size() == 2);
+    CHECK(records[0].video == (folder.path() / "b.mp4").string());
+    CHECK(records[0].status != records::Status::kFailed);
+    CHECK(records[1].error->code == "not_found");
+  }
+
   TEST_CASE("equal files are captioned once and recorded under each name") {
     const TemporaryFolder folder;
     const fs::path out = folder.path() / "c.jsonl";

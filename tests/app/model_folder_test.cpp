@@ -52,6 +52,35 @@ TEST_SUITE("app/model_folder") {
               .ends_with("from the model's generation_config.json"));
   }
 
+  TEST_CASE("a model named by a flag is the one below the working folder") {
+    const OwnModel model;
+    model.write("generation_config.json", R"({"eos_token_id": 2, "max_new_tokens": 4})");
+    const fs::path root = model.folder().parent_path();
+    fs::create_directories(root / "samples");
+    fs::rename(model.folder(), root / "samples/demo-model");  // as the embedded one is called
+    const std::string video = sample_video("city-000-h264.mp4").string();
+    struct Case {
+      fs::path folder;
+      const char* name;
+    };
+    const Case cases[] = {{root, "samples/demo-model"},
+                          {root / "samples", "../samples/demo-model"},
+                          {root / "samples/demo-model", "."}};
+    // A preset beside which another model of that name lies.
+    fs::create_directories(root / "presets/samples");
+    fs::create_directory_symlink(fs::path(CAPTION_SOURCE_DIR) / "samples/demo-model",
+                                 root / "presets/samples/demo-model");
+    const fs::path preset = root / "presets/plain.yaml";
+    write_text(preset, "video:\n  num_frames: 8\n");
+    for (const Case& c : cases) {
+      CAPTURE(c.name);
+      const Finished finished = run_cli_in(
+          {.folder = c.folder}, {"run", video, "--model", c.name, "--preset", preset.string()});
+      CHECK(finished.exit_code == 0);
+      CHECK(parse_records(finished.out).at(0).output_tokens == 4);
+    }
+  }
+
   TEST_CASE("a generation_config.json with an impossible value is refused by file and key") {
     const OwnModel model;
     model.write("generation_config.json", R"({"top_p": 2})");

@@ -29,6 +29,12 @@ Progress some_progress() {
 }
 
 TEST_SUITE("pipeline/progress") {
+  TEST_CASE("records with warnings are counted in words") {
+    CHECK(describe_warned({}) == "");
+    CHECK(describe_warned({.clips_warned = 1}) ==
+          "1 record has warnings (of damaged, cut-off or short films)");
+  }
+
   TEST_CASE("rates are per second of the run") {
     const Progress progress = some_progress();
     CHECK(describe_progress(progress) ==

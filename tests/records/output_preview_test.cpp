@@ -122,6 +122,20 @@ TEST_SUITE("records/output_preview") {
     CHECK(file.find(other, "other.mp4", "").kind == Earlier::Kind::kNone);
   }
 
+  TEST_CASE("it follows a link to the output, as the run does") {
+    const Folder folder;
+    const fs::path out = folder / "out.jsonl";
+    const ClipIdentity clip = make_clip(folder / "a.mp4", "film");
+    {
+      RecordFile file(out, Format::kJsonl, kManifest, Existing::kResume);
+      file.append(record_of(clip, Status::kOk));
+      file.finish();
+    }
+    fs::create_symlink(out, folder / "link.jsonl");
+    OutputPreview preview(folder / "link.jsonl", Format::kJsonl, kManifest, Existing::kResume);
+    CHECK(preview.plan(clip, "") == Planned::kKeep);
+  }
+
   TEST_CASE("it knows the caption of a film whose place another film took") {
     const Folder folder;
     const fs::path out = folder / "out.jsonl";

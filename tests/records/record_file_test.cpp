@@ -321,6 +321,61 @@ TEST_SUITE("records/record_file") {
     CHECK(records[1].caption == "가");
   }
 
+  TEST_CASE("a caption that goes along with its film leaves the failure of its old place") {
+    const Folder folder;
+    const fs::path path = folder / "c.jsonl";
+    const ClipIdentity a = make_clip(folder / "a.mp4", "film a");
+    write_records(path, {record_of(a, "가")});
+    fs::rename(folder / "a.mp4", folder / "b.mp4");
+    ClipIdentity b = a;
+    b.file.path = (folder / "b.mp4").string();
+    Record unreadable = failed_record("a.mp4");  // another file, which nobody could read
+    unreadable.file = ClipFile{.path = a.file.path};
+    const auto file = open(path);
+    CHECK(file->append(unreadable) == AppendResult::kKept);
+    const Earlier earlier = find(*file, b);
+    REQUIRE(earlier.kind == Kind::kElsewhere);
+    CHECK(file->append(*earlier.record) == AppendResult::kWritten);
+    file->finish();
+    const std::vector<Record> records = records_in(path);
+    REQUIRE(records.size() == 2);
+    CHECK(records[0].file->path == b.file.path);
+    CHECK(records[0].caption == "가");
+    CHECK(records[1].file->path == a.file.path);
+    CHECK(records[1].status == Status::kFailed);
+  }
+
+  TEST_CASE(
+      "an overwriting run with clips that nobody could read never takes the old file's place") {
+    const Folder folder;
+    const fs::path path = folder / "c.jsonl";
+    const ClipIdentity a = make_clip(folder / "a.mp4", "film a");
+    const ClipIdentity b = make_clip(folder / "b.mp4", "film b");
+    write_records(path, {record_of(a, "가"), record_of(b, "나")});
+    const std::string before = read_file(path);
+    Record unreadable = failed_record("a.mp4");
+    unreadable.file = ClipFile{.path = a.file.path};
+    {
+      const auto file = open(path, kManifest, {}, Existing::kOverwrite);
+      file->append(unreadable);
+      file->append(record_of(b, "다"));
+      CHECK(file->finish() == RecordFile::Ending::kOldFileStays);
+    }
+    {  // goes on, and finds both clips done
+      const auto file = open(path, kManifest, {}, Existing::kOverwrite);
+      CHECK(file->num_found() == 2);
+      CHECK(find(*file, {.file = {.path = a.file.path}}).kind == Kind::kFinished);
+      CHECK(find(*file, b).kind == Kind::kFinished);
+      CHECK(file->finish() == RecordFile::Ending::kOldFileStays);
+    }
+    CHECK(read_file(path) == before);
+    const auto file = open(path, kManifest, {}, Existing::kOverwrite);
+    CHECK(find(*file, b).kind == Kind::kFinished);
+    file->append(record_of(a, "라"));
+    CHECK(file->finish() == RecordFile::Ending::kInPlace);
+    CHECK(records_in(path).size() == 2);
+  }
+
   TEST_CASE("captions set aside do not outlive an output that starts anew") {
     const Folder folder;
     const fs::path path = folder / "c.jsonl";

@@ -30,6 +30,9 @@ ErrorCode output_error_code(int error_number);
 // that is full, also where the descriptor does not wait by itself. 0, or errno.
 int write_whole(int descriptor, std::string_view text);
 
+// The file itself where `path` is a link to it: replacing the link would split the two.
+std::filesystem::path real_path(const std::filesystem::path& path);
+
 // Makes a rename in `folder` survive a power cut. Throws Error as output_error_code().
 void sync_folder(const std::filesystem::path& folder);
 

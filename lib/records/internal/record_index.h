@@ -75,6 +75,8 @@ class RecordIndex {
   std::int64_t num_live() const { return num_live_; }
   std::int64_t num_superseded() const { return std::ssize(slots_) - num_live_; }
   std::int64_t num_usable() const;                                // live, and not failed
+  // Whether a live record is of a clip that could not be read, or failed for want of something.
+  bool has_unread() const;
   const std::deque<RecordSlot>& slots() const { return slots_; }  // in the order of the file
 
  private:
