@@ -308,28 +308,27 @@ Earlier RecordFile::State::find_elsewhere(const ClipKeys& keys, const RecordSlot
   return earlier;
 }
 
-AppendResult RecordFile::append(const Record& given) {
+AppendResult RecordFile::append(const Record& record) {
   State& state = *state_;
-  Record record = given;
-  record.settings = state.settings;
+  Record own = record;
+  own.settings = state.settings;
   const std::lock_guard lock(state.mutex);
   if (state.format == Format::kJsonl) {
-    if (RecordSlot* const slot = state.index.at_place(keys_of(record).place);
-        state.stays(slot, record)) {
+    if (RecordSlot* const slot = state.index.at_place(keys_of(own).place); state.stays(slot, own)) {
       slot->is_from_this_run = slot->is_wanted = true;  // it was tried: not again in this run
-      if (record.status == Status::kFailed) {
-        state.kept_failures.insert_or_assign(slot->place, record);
+      if (own.status == Status::kFailed) {
+        state.kept_failures.insert_or_assign(slot->place, own);
       }
       return AppendResult::kKept;
     }
     // A caption under the old name outlives a failure under the new one.
-    const RecordSlot* const old = state.index.at_place(place_key(record.moved_from, record.prompt));
-    if (old != nullptr && is_worse(record.status, old->status)) record.moved_from.clear();
+    const RecordSlot* const old = state.index.at_place(place_key(own.moved_from, own.prompt));
+    if (old != nullptr && is_worse(own.status, old->status)) own.moved_from.clear();
   }
-  state.write(record);
+  state.write(own);
   // The caption that stayed in place of a failure goes along with its film; the failure remains.
-  const auto failure = state.kept_failures.find(place_key(record.moved_from, record.prompt));
-  if (!record.moved_from.empty() && failure != state.kept_failures.end()) {
+  const auto failure = state.kept_failures.find(place_key(own.moved_from, own.prompt));
+  if (!own.moved_from.empty() && failure != state.kept_failures.end()) {
     state.write(failure->second);
     state.kept_failures.erase(failure);
   }
