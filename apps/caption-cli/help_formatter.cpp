@@ -13,9 +13,10 @@ namespace caption::cli {
 namespace {
 
 constexpr std::size_t kIndent = 2;
-constexpr std::size_t kGap = 2;             // columns between a name and its help
-constexpr std::size_t kMaxWords = 8;        // most choices that a line of help lists
-constexpr std::size_t kMaxNameColumn = 30;  // columns; a longer name has a line of its own
+constexpr std::size_t kGap = 2;       // columns between a name and its help
+constexpr std::size_t kMaxWords = 8;  // most choices that a line of help lists
+constexpr std::size_t kMaxNameColumn =
+    30;  // columns; an option with a longer name has a line for itself
 
 // Lines of at most `columns` characters, broken at spaces; the first begins behind `first_used`
 // characters that are there already. All but the first begin with `indent` spaces.

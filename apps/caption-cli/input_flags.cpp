@@ -44,7 +44,7 @@ pipeline::InputList first_clips(const pipeline::InputList& inputs, std::int64_t 
 // Throws Error(kUsage) when not one file is a clip: nothing is written then.
 void require_clip(const pipeline::FoundVideos& found, const video::ReadOptions& read) {
   const pipeline::InputList& inputs = found.inputs;
-  // By their names first: looking into files takes time.
+  // The names of all files are looked at before any file is opened, which takes longer.
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     if (is_clip_by_name(inputs, i)) return;
   }

@@ -134,13 +134,8 @@ void check_output(const OutputFlags& flags, const std::vector<std::string>& argu
     if (!flags.retry_failed && !flags.overwrite && flags.retry.empty()) return;
     throw Error(ErrorCode::kUsage, "--retry, --retry-failed and --overwrite need -o FILE");
   }
-  const std::optional<FileStamp> output = stamp_of(flags.path);
-  if (!output.has_value()) return;
   for (const std::string& argument : arguments) {
-    const std::optional<FileStamp> input = stamp_of(argument);
-    if (!input.has_value() || input->device != output->device || input->inode != output->inode) {
-      continue;
-    }
+    if (!is_same_file(argument, flags.path)) continue;
     throw Error(ErrorCode::kUsage, "-o " + flags.path +
                                        ": is one of the files to be captioned; name another file "
                                        "for the records");

@@ -124,4 +124,11 @@ std::optional<FileStamp> stamp_of(const std::filesystem::path& path) {
   return to_stamp(status);
 }
 
+bool is_same_file(const std::filesystem::path& a, const std::filesystem::path& b) {
+  const std::optional<FileStamp> first = stamp_of(a);
+  const std::optional<FileStamp> second = stamp_of(b);
+  return first.has_value() && second.has_value() && first->device == second->device &&
+         first->inode == second->inode;
+}
+
 }  // namespace caption

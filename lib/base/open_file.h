@@ -58,4 +58,8 @@ class OpenFile {
 // What stat() says of a path, links followed; std::nullopt when there is nothing.
 std::optional<FileStamp> stamp_of(const std::filesystem::path& path);
 
+// Whether both paths lead to one file: through links, or by several names. False when one is not
+// there.
+bool is_same_file(const std::filesystem::path& a, const std::filesystem::path& b);
+
 }  // namespace caption

@@ -16,7 +16,6 @@ namespace {
 
 using model::TextShape;
 
-constexpr std::int64_t kLeastPages = 2;  // of an engine
 constexpr std::int64_t kFloatBytes = 4;
 constexpr std::int64_t kSamplerBytesPerId = 28;  // sampling/sampler.h
 
@@ -76,13 +75,12 @@ void plan_tokens(Plan& plan) {
   }
   plan.input.prompt_tokens = text_tokens;
   plan.video_tokens = prompt_tokens(plan) + input.output_tokens;
-  plan.pages_per_video = std::max(
-      kLeastPages, scheduler::most_pages(
-                       {.num_prompt_tokens = prompt_tokens(plan),
-                        .max_new_tokens = input.output_tokens,
-                        .num_branches = static_cast<std::int32_t>(input.num_beams),
-                        .prompt_end = input.is_prompt_compressed ? scheduler::PromptEnd::kOwnStep
-                                                                 : scheduler::PromptEnd::kPlain}));
+  plan.pages_per_video = scheduler::pool_pages(
+      {.num_prompt_tokens = prompt_tokens(plan),
+       .max_new_tokens = input.output_tokens,
+       .num_branches = static_cast<std::int32_t>(input.num_beams),
+       .prompt_end = input.is_prompt_compressed ? scheduler::PromptEnd::kOwnStep
+                                                : scheduler::PromptEnd::kPlain});
 }
 
 void plan_activations(Plan& plan) {

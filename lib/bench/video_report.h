@@ -32,8 +32,8 @@ struct VideoRun {
   std::int64_t num_clips = 0;      // clips that were captioned; equal files count once
   std::int64_t num_captions = 0;   // one per captioned clip and prompt
   std::int64_t num_failed = 0;     // clips without the caption of some prompt
-  std::int64_t prompt_tokens = 0;  // of all captions, vision tokens included
-  std::int64_t output_tokens = 0;  // of all captions
+  std::int64_t prompt_tokens = 0;  // summed over all captions, vision tokens included
+  std::int64_t output_tokens = 0;  // summed over all captions
   Summary first_token_ms;          // per caption, from submission to the engine
   Summary clip_ms;                 // per caption, from the first byte read to the record written
   std::vector<StageBusy> stages;

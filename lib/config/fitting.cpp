@@ -41,15 +41,12 @@ std::string describe(const ClipTokens& tokens) {
 }
 
 std::int64_t pages_of(const Preset& preset, const ClipTokens& tokens) {
-  constexpr std::int64_t kLeastPages = 2;  // of an engine
   const bool may_shrink = preset.engine.attention != Attention::kFull;
-  return std::max(
-      kLeastPages,
-      scheduler::most_pages({.num_prompt_tokens = tokens.num_prompt(),
-                             .max_new_tokens = tokens.num_new,
-                             .num_branches = static_cast<std::int32_t>(preset.generation.num_beams),
-                             .prompt_end = may_shrink ? scheduler::PromptEnd::kOwnStep
-                                                      : scheduler::PromptEnd::kPlain}));
+  return scheduler::pool_pages(
+      {.num_prompt_tokens = tokens.num_prompt(),
+       .max_new_tokens = tokens.num_new,
+       .num_branches = static_cast<std::int32_t>(preset.generation.num_beams),
+       .prompt_end = may_shrink ? scheduler::PromptEnd::kOwnStep : scheduler::PromptEnd::kPlain});
 }
 
 }  // namespace

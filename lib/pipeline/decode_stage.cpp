@@ -34,7 +34,7 @@ Hash128 claim_key(std::string_view content, std::size_t prompt) {
 std::string describe_cap(const video::SamplingOptions& sampling, const video::Clip& clip) {
   if (sampling.strategy != video::SamplingStrategy::kFps) return {};
   constexpr double kUsPerSecond = 1e6;
-  constexpr double kTolerance = 0.5;  // of a frame: how exact a clip's end is
+  constexpr double kTolerance = 0.5;  // frames; the end of a clip is known to half of one
   const double duration_s = static_cast<double>(clip.duration_us) / kUsPerSecond;
   if (duration_s * sampling.fps <= sampling.num_frames + kTolerance) return {};
   return "fps=" + json_number(sampling.fps) + " gives more frames of " +

@@ -215,7 +215,7 @@ std::string describe(SkipReason reason, std::int64_t count) {
     case SkipReason::kSpecialFile:
       return counted(count, "entry is a FIFO, socket or device",
                      "entries are FIFOs, sockets or devices");
-    case SkipReason::kUnreadable: break;  // each has a line of its own
+    case SkipReason::kUnreadable: break;  // describe_unreadable() names each folder
     case SkipReason::kCycle:
       return counted(count, "linked folder holds its own link and is not entered again",
                      "linked folders hold their own links and are not entered again");

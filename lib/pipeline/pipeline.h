@@ -74,11 +74,13 @@ struct Progress {
   std::int64_t clips_failed = 0;
   std::int64_t clips_suspicious = 0;
   std::int64_t clips_truncated = 0;
-  std::int64_t clips_warned = 0;    // whose records have warnings
-  std::int64_t clips_moved = 0;     // of clips_done: taken over from the name that the file had
-  std::int64_t clips_copied = 0;    // of clips_done: taken from another file of the same content
+  std::int64_t clips_warned = 0;  // whose records have warnings
+  std::int64_t clips_moved =
+      0;  // counted in clips_done: taken over from the name that the file had
+  std::int64_t clips_copied =
+      0;  // counted in clips_done: taken from another file of the same content
   std::int64_t clips_kept = 0;      // made again, and worse: the record of before stays
-  std::int64_t kept_failed = 0;     // of clips_kept: failed this time
+  std::int64_t kept_failed = 0;     // counted in clips_kept: failed in this run
   std::int64_t clips_found = 0;     // had their record before
   std::int64_t found_failed = 0;    // of clips_found: records of failures
   std::int64_t files_skipped = 0;   // in folders, and no videos; once for each prompt

@@ -18,6 +18,10 @@ std::int64_t most_pages(const SequenceSpec& spec) {
   return spec.num_branches == 1 ? of_branch : shared + spec.num_branches * (of_branch - shared);
 }
 
+std::int64_t pool_pages(const SequenceSpec& spec) {
+  return std::max(kLeastPoolPages, most_pages(spec));
+}
+
 bool Scheduler::RankLess::operator()(const Sequence* a, const Sequence* b) const {
   return a->rank < b->rank;
 }

@@ -89,6 +89,11 @@ struct SequenceSpec {
 // place. Branches share the whole pages of the prompt, unless it may shrink.
 std::int64_t most_pages(const SequenceSpec& spec);
 
+// An engine refuses a pool of fewer pages.
+inline constexpr std::int64_t kLeastPoolPages = 2;
+// Pages that a pool must have to run the sequence: most_pages(), and at least kLeastPoolPages.
+std::int64_t pool_pages(const SequenceSpec& spec);
+
 // Compute the known tokens [first_token, first_token + num_tokens) of the sequence.
 struct PlannedSequence {
   SequenceId id{};

@@ -49,6 +49,13 @@ std::string snapshot(const fs::path& folder) {
   return out;
 }
 
+// What a run leaves that captioned one clip.
+void write_record(const fs::path& out, const ClipIdentity& clip) {
+  RecordFile file(out, Format::kJsonl, kManifest, Existing::kResume);
+  file.append(record_of(clip, Status::kOk));
+  file.finish();
+}
+
 TEST_SUITE("records/output_preview") {
   TEST_CASE("an output that is not there knows nothing, and is not made") {
     const Folder folder;
@@ -126,11 +133,7 @@ TEST_SUITE("records/output_preview") {
     const Folder folder;
     const fs::path out = folder / "out.jsonl";
     const ClipIdentity clip = make_clip(folder / "a.mp4", "film");
-    {
-      RecordFile file(out, Format::kJsonl, kManifest, Existing::kResume);
-      file.append(record_of(clip, Status::kOk));
-      file.finish();
-    }
+    write_record(out, clip);
     fs::create_symlink(out, folder / "link.jsonl");
     OutputPreview preview(folder / "link.jsonl", Format::kJsonl, kManifest, Existing::kResume);
     CHECK(preview.plan(clip, "") == Planned::kKeep);
@@ -140,9 +143,7 @@ TEST_SUITE("records/output_preview") {
     const Folder folder;
     const fs::path out = folder / "out.jsonl";
     for (const char* content : {"first film", "second film"}) {
-      RecordFile file(out, Format::kJsonl, kManifest, Existing::kResume);
-      file.append(record_of(make_clip(folder / "a.mp4", content), Status::kOk));
-      file.finish();
+      write_record(out, make_clip(folder / "a.mp4", content));
     }
     const ClipIdentity moved = make_clip(folder / "b.mp4", "first film");
     OutputPreview preview(out, Format::kJsonl, kManifest, Existing::kResume);
@@ -192,10 +193,7 @@ TEST_SUITE("records/output_preview") {
     const Folder folder;
     const fs::path out = folder / "out.jsonl";
     const ClipIdentity clip = make_clip(folder / "a.mp4", "film");
-    {
-      RecordFile file(out, Format::kJsonl, kManifest, Existing::kResume);
-      file.append(record_of(clip, Status::kOk));
-    }
+    write_record(out, clip);
     OutputPreview preview(out, Format::kJsonl, kOther, Existing::kOverwrite);
     CHECK(preview.plan(clip, "") == Planned::kMake);
     CHECK_FALSE(fs::exists(out.string() + ".new"));

@@ -233,27 +233,34 @@ TEST_SUITE("records/record_file") {
     CHECK(records_in(path).size() == 2);
   }
 
-  TEST_CASE("two clips that change places keep their captions") {
-    const Folder folder;
-    const fs::path path = folder / "c.jsonl";
-    const ClipIdentity a = make_clip(folder / "a.mp4", "film a");
-    const ClipIdentity b = make_clip(folder / "b.mp4", "film b2");
-    write_records(path, {record_of(a, "가"), record_of(b, "나")});
-    const ClipIdentity new_a = make_clip(folder / "a.mp4", "film b2");
-    const ClipIdentity new_b = make_clip(folder / "b.mp4", "film a");
-    const auto file = open(path);
-    for (const ClipIdentity& clip : {new_a, new_b}) {
-      const Earlier earlier = find(*file, clip);
-      REQUIRE(earlier.kind == Kind::kElsewhere);
-      file->append(*earlier.record);
+  TEST_CASE("two clips that change places keep their captions, met in one run or in two") {
+    for (const bool in_one_run : {true, false}) {
+      CAPTURE(in_one_run);
+      const Folder folder;
+      const fs::path path = folder / "c.jsonl";
+      const ClipIdentity a = make_clip(folder / "a.mp4", "film a");
+      const ClipIdentity b = make_clip(folder / "b.mp4", "film b2");
+      write_records(path, {record_of(a, "가"), record_of(b, "나")});
+      const ClipIdentity new_a = make_clip(folder / "a.mp4", "film b2");
+      const ClipIdentity new_b = make_clip(folder / "b.mp4", "film a");
+      auto file = open(path);
+      for (const ClipIdentity& clip : {new_a, new_b}) {
+        const Earlier earlier = find(*file, clip);
+        REQUIRE(earlier.kind == Kind::kElsewhere);
+        file->append(*earlier.record);
+        if (in_one_run) continue;
+        file->finish();
+        file.reset();  // lets go of the lock
+        file = open(path);
+      }
+      file->finish();
+      const std::vector<Record> records = records_in(path);
+      REQUIRE(records.size() == 2);
+      CHECK(records[0].video == "a.mp4");
+      CHECK(records[0].caption == "나");
+      CHECK(records[1].video == "b.mp4");
+      CHECK(records[1].caption == "가");
     }
-    file->finish();
-    const std::vector<Record> records = records_in(path);
-    REQUIRE(records.size() == 2);
-    CHECK(records[0].video == "a.mp4");
-    CHECK(records[0].caption == "나");
-    CHECK(records[1].video == "b.mp4");
-    CHECK(records[1].caption == "가");
   }
 
   TEST_CASE("a film moved away keeps its caption though another film took its place") {
@@ -299,26 +306,6 @@ TEST_SUITE("records/record_file") {
     }
     CHECK(records_in(path).size() == 2);
     CHECK_FALSE(fs::exists(aside));
-  }
-
-  TEST_CASE("two clips that change places in two runs keep their captions") {
-    const Folder folder;
-    const fs::path path = folder / "c.jsonl";
-    write_records(path, {record_of(make_clip(folder / "a.mp4", "film a"), "가"),
-                         record_of(make_clip(folder / "b.mp4", "film b2"), "나")});
-    const ClipIdentity new_a = make_clip(folder / "a.mp4", "film b2");
-    const ClipIdentity new_b = make_clip(folder / "b.mp4", "film a");
-    for (const ClipIdentity& clip : {new_a, new_b}) {
-      const auto file = open(path);
-      const Earlier earlier = find(*file, clip);
-      REQUIRE(earlier.kind == Kind::kElsewhere);
-      file->append(*earlier.record);
-      file->finish();
-    }
-    const std::vector<Record> records = records_in(path);
-    REQUIRE(records.size() == 2);
-    CHECK(records[0].caption == "나");
-    CHECK(records[1].caption == "가");
   }
 
   TEST_CASE("a caption that goes along with its film leaves the failure of its old place") {

@@ -8,11 +8,11 @@
 #include "base/error.h"
 #include "base/units.h"
 #include "kv/page_pool.h"
+#include "scheduler/scheduler.h"
 
 namespace caption::engine {
 namespace {
 
-constexpr std::int64_t kMinPages = 2;
 // Slots are int32 (kv/page_pool.h).
 constexpr std::int64_t kMaxPages = std::numeric_limits<std::int32_t>::max() / kv::kPageTokens;
 constexpr DType kScaleDType = DType::kBF16;
@@ -42,16 +42,16 @@ std::int64_t num_affordable_pages(const model::DecoderSpec& spec, const EngineOp
   CAPTION_CHECK(bytes > 0 && spec.max_positions > 0,
                 "engine: the model has no layers, heads or positions");
   const std::int64_t num_pages = options.kv_cache_bytes / bytes;
-  if (num_pages < kMinPages) {
+  if (num_pages < scheduler::kLeastPoolPages) {
     throw Error(ErrorCode::kOutOfMemory,
                 "engine: a KV cache of " + format_bytes(options.kv_cache_bytes) + " holds " +
                     counted(std::max<std::int64_t>(num_pages, 0), "page") + " of " +
                     std::to_string(kv::kPageTokens) + " tokens (" + format_bytes(bytes) +
-                    " each); at least " + std::to_string(kMinPages) +
+                    " each); at least " + std::to_string(scheduler::kLeastPoolPages) +
                     " are needed; raise --kv-cache-bytes");
   }
   const std::int64_t most_used = options.max_num_seqs * kv::pages_for_tokens(spec.max_positions);
-  return std::min({num_pages, std::max(most_used, kMinPages), kMaxPages});
+  return std::min({num_pages, std::max(most_used, scheduler::kLeastPoolPages), kMaxPages});
 }
 
 PageMemory::PageMemory(const model::DecoderSpec& spec, DType dtype, std::int64_t num_pages) {
