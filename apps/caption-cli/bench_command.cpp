@@ -42,6 +42,7 @@ struct BenchFlags {
   std::string references;
   PriceOf price = PriceOf::kNothing;
   WorkloadKind workload = WorkloadKind::kFixed;
+  bool is_workload_given = false;
   std::string shape;
   bool kernels = false;
   bool profile = false;
@@ -280,8 +281,9 @@ void check_flags(const BenchFlags& flags) {
   if (flags.kernels && (has_videos || !flags.sweep.empty())) {
     throw Error(ErrorCode::kUsage, "--kernels measures operations, neither videos nor --sweep");
   }
-  if (has_videos && (!flags.shape.empty() || !flags.sweep.empty())) {
-    throw Error(ErrorCode::kUsage, "--shape and --sweep are for synthetic workloads, not videos");
+  if (has_videos && (!flags.shape.empty() || !flags.sweep.empty() || flags.is_workload_given)) {
+    throw Error(ErrorCode::kUsage,
+                "--workload, --shape and --sweep are for synthetic workloads, not videos");
   }
   std::vector<std::string> inputs = flags.videos;
   inputs.push_back(flags.references);
@@ -437,7 +439,10 @@ void add_bench_command(CLI::App& root, int& exit_code) {
       "caption-cli bench videos/ --references references.jsonl\n"
       "caption-cli bench --shape qwen3-0.6b --sweep 1,2,4,8 --svg chart.svg\n"
       "caption-cli bench videos/ --references references.jsonl --price weights");
-  command->callback([flags, &exit_code] { exit_code = run_bench(*flags); });
+  command->callback([command, flags, &exit_code] {
+    flags->is_workload_given = command->count("--workload") > 0;
+    exit_code = run_bench(*flags);
+  });
 }
 
 }  // namespace caption::cli

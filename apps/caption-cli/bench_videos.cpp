@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <iostream>
 #include <memory>
+#include <optional>
 #include <set>
 
 #include "backend/stream.h"
@@ -101,8 +102,8 @@ bench::VideoRun run_once(model::CaptionModel& model, const pipeline::InputList& 
   return run;
 }
 
-// Of the captions that answer one prompt.
-std::vector<bench::VideoScore> score(const std::string& references, const std::string& prompt,
+// Scores the captions that answer `prompt` against its references.
+std::vector<bench::VideoScore> score(const eval::References& references, const std::string& prompt,
                                      const std::vector<records::Record>& records) {
   std::vector<eval::CaptionEntry> captions;
   for (const records::Record& record : records) {
@@ -115,9 +116,7 @@ std::vector<bench::VideoScore> score(const std::string& references, const std::s
   }
   eval::EvaluateOptions options;
   options.metrics = {eval::Metric::kMeteorKo};
-  const eval::References of_prompt =
-      eval::choose_references(eval::read_references(references), prompt);
-  const eval::Report report = eval::evaluate(eval::pair_up(of_prompt, captions), options);
+  const eval::Report report = eval::evaluate(eval::pair_up(references, captions), options);
   std::vector<bench::VideoScore> scores;
   for (const eval::MetricReport& metric : report.metrics) {
     scores.push_back({.metric = std::string(eval::metric_name(metric.metric)),
@@ -126,6 +125,16 @@ std::vector<bench::VideoScore> score(const std::string& references, const std::s
                       .high = metric.scored.interval.high});
   }
   return scores;
+}
+
+void report_copies(const std::vector<records::Record>& records) {
+  const std::int64_t num_copies =
+      std::count_if(records.begin(), records.end(),
+                    [](const records::Record& record) { return !record.copy_of.empty(); });
+  if (num_copies == 0) return;
+  log_info("bench", counted(num_copies, "caption is that of another clip",
+                            "captions are those of other clips") +
+                        " of the same content and not counted");
 }
 
 bench::Roofline measure_machine(const config::Preset& preset, const Machine& machine) {
@@ -204,6 +213,7 @@ bench::PriceReport measure_prices(const BenchVideos& wanted, model::CaptionModel
                                   const pipeline::InputList& inputs,
                                   const pipeline::Options& options,
                                   const bench::DecoderCosts& costs,
+                                  const std::optional<eval::References>& references,
                                   std::vector<PricedOptions> variants) {
   std::vector<records::Record> records;
   if (variants.empty()) {
@@ -226,8 +236,8 @@ bench::PriceReport measure_prices(const BenchVideos& wanted, model::CaptionModel
       if (variant.model != nullptr) changed_costs.weights = variant.weights;
       report.rows[i].runs.push_back(run_once(variant.model != nullptr ? *variant.model : model,
                                              inputs, changed, changed_costs, records));
-      if (round == 0 && !wanted.references.empty()) {
-        report.rows[i].scores = score(wanted.references, options.prompts.front().name, records);
+      if (round == 0 && references.has_value()) {
+        report.rows[i].scores = score(*references, options.prompts.front().name, records);
       }
     }
   }
@@ -257,6 +267,12 @@ int bench_videos(const BenchVideos& wanted, const config::LoadedPreset& loaded,
   pipeline::Options options = make_options(preset, machine, *model);
   options.prompts = pipeline::name_prompts(
       wanted.prompts.empty() ? std::vector<std::string>{preset.generation.prompt} : wanted.prompts);
+  // Before anything is captioned: what is wrong with them would cost the whole run.
+  std::optional<eval::References> references;
+  if (!wanted.references.empty()) {
+    references = eval::choose_references(eval::read_references(wanted.references),
+                                         options.prompts.front().name);
+  }
 
   bench::VideoReport report;
   report.subject = {.model = preset.model.is_composed ? preset.model.llm : preset.model.path,
@@ -270,7 +286,7 @@ int bench_videos(const BenchVideos& wanted, const config::LoadedPreset& loaded,
       variants = weight_variants(preset, folder, options.engine);
     }
     bench::PriceReport prices =
-        measure_prices(wanted, *model, inputs, options, costs, std::move(variants));
+        measure_prices(wanted, *model, inputs, options, costs, references, std::move(variants));
     prices.subject = report.subject;
     if (wanted.json != "-") std::cout << bench::to_table(prices);
     if (!wanted.json.empty()) write_text(wanted.json, bench::to_json(prices));
@@ -285,8 +301,9 @@ int bench_videos(const BenchVideos& wanted, const config::LoadedPreset& loaded,
     report.runs.push_back(run_once(*model, inputs, options, costs, records));
   }
   report.after = measure_machine(preset, machine);
-  if (!wanted.references.empty()) {
-    report.scores = score(wanted.references, options.prompts.front().name, records);
+  report_copies(records);
+  if (references.has_value()) {
+    report.scores = score(*references, options.prompts.front().name, records);
   }
   if (wanted.json != "-") std::cout << bench::to_table(report);
   if (!wanted.json.empty()) write_text(wanted.json, bench::to_json(report));

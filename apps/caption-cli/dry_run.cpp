@@ -1,11 +1,14 @@
 #include "dry_run.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <array>
 #include <fstream>
 #include <iostream>
 #include <optional>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "base/counted.h"
@@ -45,6 +48,7 @@ void print_line(const std::string& name, const std::string& value) {
 records::ClipIdentity identity_of(const std::string& path) {
   records::ClipIdentity clip{
       .file = {.path = records::escape_file_name(records::absolute_name(path))}};
+  if (::access(path.c_str(), R_OK) != 0) return clip;  // as the run sees a file it cannot open
   if (const std::optional<FileStamp> stamp = stamp_of(path)) {
     clip.file.size_bytes = stamp->size_bytes;
     clip.file.modified_ns = stamp->modified_ns;
@@ -91,23 +95,48 @@ class Planner {
 
  private:
   Planned plan(const std::string& path, records::ClipIdentity& clip, const std::string& prompt) {
-    if (preview_ == nullptr) return Planned::kMake;
-    const Planned planned = preview_->plan(clip, prompt);
-    const bool may_be_elsewhere = clip.file.size_bytes.has_value() && clip.id.empty() &&
-                                  preview_->may_know(*clip.file.size_bytes);
-    if (planned != Planned::kMake || run_.options.trust_times || !may_be_elsewhere) return planned;
+    const Planned planned = preview_ == nullptr ? Planned::kMake : preview_->plan(clip, prompt);
+    if (planned != Planned::kMake || run_.options.trust_times || !clip.file.size_bytes) {
+      return planned;
+    }
+    const std::int64_t size_bytes = *clip.file.size_bytes;
+    if (preview_ != nullptr && preview_->may_know(size_bytes)) {
+      read_digest(path, clip);
+      const Planned known = preview_->plan(clip, prompt);
+      if (known != Planned::kMake) return known;
+    }
+    return is_copy(path, clip, size_bytes) ? Planned::kTakeOver : planned;
+  }
+
+  // Whether another clip of the same content will be captioned. Reads only files whose size
+  // another new clip has.
+  bool is_copy(const std::string& path, records::ClipIdentity& clip, std::int64_t size_bytes) {
+    if (size_bytes == 0) return false;
+    records::ClipIdentity& first = new_by_size_.try_emplace(size_bytes, clip).first->second;
+    if (first.file.path == clip.file.path) return false;
+    read_digest(records::unescape_file_name(first.file.path), first);
+    read_digest(path, clip);
+    if (!first.id.empty()) new_digests_.try_emplace(first.id, first.file.path);
+    if (clip.id.empty()) return false;
+    const std::string& known = new_digests_.try_emplace(clip.id, clip.file.path).first->second;
+    return known != clip.file.path;
+  }
+
+  // Fills the clip's id; leaves it empty where the file cannot be read: the run will say why.
+  void read_digest(const std::string& path, records::ClipIdentity& clip) {
+    if (!clip.id.empty()) return;
     try {
       clip.id = OpenFile(path).sha256(run_.options.stop).hex();
     } catch (const Error& error) {
       if (error.code() == ErrorCode::kCancelled) throw;
-      return planned;  // the run will say what is wrong with it
     }
-    return preview_->plan(clip, prompt);
   }
 
   const DryRun& run_;
   records::OutputPreview* preview_;
   Counts counts_;
+  std::unordered_map<std::int64_t, records::ClipIdentity> new_by_size_;  // the first of each size
+  std::unordered_map<std::string, std::string> new_digests_;  // SHA-256 to the path of the first
 };
 
 std::string describe_time(const DryRun& run, const Counts& counts,

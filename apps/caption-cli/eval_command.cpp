@@ -224,7 +224,7 @@ void add_score_flags(CLI::App& command, EvalFlags& flags) {
       ->type_name(kNumberType)
       ->group(kGroup);
   command.add_option("--resamples", flags.num_resamples, "bootstrap resamples of the intervals")
-      ->check(in_range(std::int64_t{1}, std::int64_t{1000000}))
+      ->check(in_range(std::int64_t{10}, std::int64_t{1000000}))
       ->type_name(kNumberType)
       ->default_str("1000")
       ->group(kGroup);

@@ -87,20 +87,29 @@ void print_frames(const video::Clip& clip) {
   for (const std::string& warning : clip.warnings) print_line("warning", warning);
 }
 
-// Binary PPM: the RGB bytes the model's preprocessing gets.
+std::string dumped_frame_name(std::size_t index) {
+  std::array<char, 32> name{};
+  std::snprintf(name.data(), name.size(), "frame_%03zu.ppm", index);
+  return name.data();
+}
+
+// Writes binary PPM files: the RGB bytes the model's preprocessing gets. Removes the further frames
+// that an earlier dump left, so that the folder holds the frames of one film.
 void dump_frames(const std::filesystem::path& folder, const video::Clip& clip) {
   std::error_code error;
   std::filesystem::create_directories(folder, error);
   for (std::size_t i = 0; i < clip.frames.size(); ++i) {
     const video::Frame& frame = clip.frames[i];
-    std::array<char, 32> name{};
-    std::snprintf(name.data(), name.size(), "frame_%03zu.ppm", i);
-    std::ofstream file(folder / name.data(), std::ios::binary);
+    const std::filesystem::path path = folder / dumped_frame_name(i);
+    std::ofstream file(path, std::ios::binary);
     file << "P6\n" << frame.width_px << " " << frame.height_px << "\n255\n";
     file.write(reinterpret_cast<const char*>(frame.rgb.data()),
                static_cast<std::streamsize>(frame.rgb.size()));
     file.close();
-    if (!file) throw Error(ErrorCode::kIo, (folder / name.data()).string() + ": cannot write");
+    if (!file) throw Error(ErrorCode::kIo, path.string() + ": cannot write");
+  }
+  for (std::size_t i = clip.frames.size(); true; ++i) {
+    if (!std::filesystem::remove(folder / dumped_frame_name(i), error)) return;
   }
 }
 

@@ -15,13 +15,15 @@ namespace caption::cli {
 
 namespace {
 
-// Adds the message of the Error that `check` throws; adds nothing when it throws none.
+// Adds the message of the Error that `check` throws, once; adds nothing when it throws none.
 template <class Check>
 void collect(std::vector<std::string>& obstacles, Check&& check) {
   try {
     check();
   } catch (const Error& error) {
-    obstacles.emplace_back(error.what());
+    const bool is_known =
+        std::find(obstacles.begin(), obstacles.end(), error.what()) != obstacles.end();
+    if (!is_known) obstacles.emplace_back(error.what());
   }
 }
 

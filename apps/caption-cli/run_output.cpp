@@ -83,6 +83,14 @@ class AboveStatusLine final : public records::RecordSink {
   std::unique_ptr<records::RecordSink> sink_;
 };
 
+// Logs how many records repeat the caption of another clip.
+void describe_copies(const pipeline::Progress& progress) {
+  if (progress.clips_copied == 0) return;
+  log_info("run", counted(progress.clips_copied, "record is that of another clip",
+                          "records are those of other clips") +
+                      " of the same content");
+}
+
 // Logs how many records were resumed, carried over, copied or kept.
 void describe_records(const std::string& path, const pipeline::Progress& progress) {
   const std::int64_t total = progress.num_wanted();
@@ -101,11 +109,7 @@ void describe_records(const std::string& path, const pipeline::Progress& progres
              counted(progress.clips_moved, "record was carried over to the new name of its clip",
                      "records were carried over to the new names of their clips"));
   }
-  if (progress.clips_copied > 0) {
-    log_info("run", counted(progress.clips_copied, "record is that of another clip",
-                            "records are those of other clips") +
-                        " of the same content");
-  }
+  describe_copies(progress);
   if (progress.clips_kept > 0) {
     log_warning("run",
                 counted(progress.clips_kept, "earlier record stays", "earlier records stay") +
@@ -130,6 +134,11 @@ void check_output(const OutputFlags& flags, const std::vector<std::string>& argu
   }
   choose_format(flags);
   retry_of(flags);
+  if (flags.overwrite && (flags.retry_failed || !flags.retry.empty())) {
+    throw Error(ErrorCode::kUsage,
+                "--overwrite captions every clip again; --retry and --retry-failed keep the "
+                "records of -o: give one of the two");
+  }
   if (flags.is_stdout()) {
     if (!flags.retry_failed && !flags.overwrite && flags.retry.empty()) return;
     throw Error(ErrorCode::kUsage, "--retry, --retry-failed and --overwrite need -o FILE");
@@ -201,8 +210,9 @@ RunOutput::RunOutput(const OutputFlags& flags, const records::Manifest& manifest
 }
 
 void RunOutput::finish(const pipeline::Outcome& outcome) {
-  if (file_ == nullptr) return;
-  if (outcome.ending != pipeline::Ending::kFinished) return file_->sync();
+  const bool is_finished = outcome.ending == pipeline::Ending::kFinished;
+  if (file_ == nullptr) return is_finished ? describe_copies(outcome.progress) : void();
+  if (!is_finished) return file_->sync();
   if (outcome.progress.folders_unread > 0) file_->note_unread();
   const std::string beside = file_->written_path().string();
   const records::RecordFile::Ending ending = file_->finish();

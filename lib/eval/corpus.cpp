@@ -193,7 +193,10 @@ void require_unambiguous(const std::vector<CaptionEntry>& captions,
                        captions[one.candidates[1]].where + ")");
   }
   require_single(repeated, "several captions for one reference", match,
-                 "name the films by longer paths in the references and choose --match path");
+                 match == MatchBy::kPath
+                     ? "name the films by longer paths in the references; names that differ in "
+                       "their Unicode form alone (NFC, NFD) are one name"
+                     : "name the films by longer paths in the references and choose --match path");
 }
 
 // Fills what the caption of a reference says, or that there is none.

@@ -30,6 +30,7 @@ bool is_gone(const Record& record) {
 
 Record under_new_name(Record record, const ClipIdentity& clip, const std::string& video) {
   const std::string old_path = record.file.has_value() ? record.file->path : record.video;
+  if (record.copy_of == clip.file.path) record.copy_of.clear();  // it was copied from this clip
   // The clip was here before; another file had its name for a while.
   if (old_path == clip.file.path) {
     record.moved_from.clear();

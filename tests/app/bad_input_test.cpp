@@ -155,6 +155,8 @@ TEST_SUITE("app/bad_input") {
         {{"run", video, "--frames", "0"}, 2, "--frames: expected 1 to 4096"},
         {{"run", video, "--format", "xml"}, 2, "none of jsonl, csv, txt"},
         {{"run", video, "--overwrite"}, 2, "need -o FILE"},
+        {{"run", video, "-o", at("x"), "--overwrite", "--retry-failed"}, 2, "give one of the two"},
+        {{"run", video, "-o", at("x"), "--overwrite", "--retry", "truncated"}, 2, "one of the two"},
         {{"run", video, "-o", at("notes.txt")}, 2, "no manifest"},
         {{"run", video, "-o", at("none")}, 2, "a folder"},
         {{"run", at("none")}, 2, "no file"},

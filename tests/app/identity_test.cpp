@@ -219,6 +219,9 @@ TEST_SUITE("app/identity") {
     int num_own = 0;
     for (const records::Record& record : records_of(out)) num_own += record.copy_of.empty() ? 1 : 0;
     CHECK(num_own == 1);
+    const Finished streamed = run_cli({"run", a.string(), b.string()});
+    CHECK(streamed.exit_code == 0);
+    CHECK(streamed.err.find("1 record is that of another clip") != std::string::npos);
   }
 
   TEST_CASE("--trust-times reads no clip whole and goes by size and time") {

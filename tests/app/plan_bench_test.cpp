@@ -158,6 +158,16 @@ TEST_SUITE("app/plan") {
     CHECK(json.get_object("tokens_per_video")->require_int("vision", 0, 1 << 20) == 8 * 576);
     CHECK(json.get_object("kv_bytes_per_token")->require_int("bf16", 0, 1 << 20) == 147456);
   }
+
+  TEST_CASE("plan names each obstacle once") {
+    const Finished planned =
+        run_cli({"plan", "--num-beams", "64", "--bandwidth", "100", "--flops", "1000"});
+    CHECK(planned.exit_code == 4);
+    const std::string obstacle = "generation.num_beams is 64";
+    const std::size_t first = planned.out.find(obstacle);
+    REQUIRE(first != std::string::npos);
+    CHECK(planned.out.find(obstacle, first + 1) == std::string::npos);
+  }
 }
 
 TEST_SUITE("app/bench") {
@@ -212,6 +222,26 @@ TEST_SUITE("app/bench") {
     CHECK(nothing.out.find("clips/s") == std::string::npos);
   }
 
+  TEST_CASE("references that cannot be read are told before anything is captioned") {
+    const Finished finished = run_cli(
+        {"bench", sample_video("city-000-h264.mp4").string(), "--references", "/nowhere.jsonl"});
+    CHECK(finished.exit_code == 3);
+    CHECK(finished.err.find("/nowhere.jsonl") != std::string::npos);
+    CHECK(finished.err.find("run 1 of") == std::string::npos);
+  }
+
+  TEST_CASE("copies of a clip count once, and bench says so") {
+    const TemporaryFolder folder;
+    const std::filesystem::path video = sample_video("city-000-h264.mp4");
+    std::filesystem::copy_file(video, folder.path() / "copy.mp4");
+    const Finished finished =
+        run_cli({"bench", video.string(), (folder.path() / "copy.mp4").string()});
+    CHECK(finished.exit_code == 0);
+    CHECK(finished.err.find("1 caption is that of another clip of the same content") !=
+          std::string::npos);
+    CHECK(finished.out.find("1 clip captioned") != std::string::npos);
+  }
+
   TEST_CASE("the price of an option is a row for each of its choices, with scores") {
     const Finished finished =
         run_cli({"bench", sample_video("city-000-h264.mp4").string(), "--references",
@@ -239,6 +269,7 @@ TEST_SUITE("app/bench") {
         {"bench", "--references", "x"},
         {"bench", "--output-tokens", "5000"},
         {"bench", "clip.mp4", "--shape", "demo"},
+        {"bench", "clip.mp4", "--workload", "fixed"},
     };
     for (const std::vector<std::string>& arguments : kCases) {
       CAPTURE(arguments);

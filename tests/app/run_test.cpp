@@ -193,6 +193,16 @@ TEST_SUITE("app/run") {
     CHECK(read_text(folder.path() / "frames/frame_003.ppm").starts_with("P6\n128 96\n255\n"));
     CHECK(fs::file_size(folder.path() / "frames/frame_003.ppm") == 14 + 128 * 96 * 3);
     CHECK(read_text(folder.path() / "s.png").starts_with("\x89PNG"));
+    // The folder holds the frames of the last film alone, and what is no frame stays.
+    std::ofstream(folder.path() / "frames/notes.txt") << "mine";
+    const Finished fewer =
+        run_cli({"inspect", clip.string(), "--frames", "2", "--dump-frames",
+                 (folder.path() / "frames").string(), "-o", (folder.path() / "s.png").string()});
+    CHECK(fewer.exit_code == 0);
+    CHECK(fs::exists(folder.path() / "frames/frame_001.ppm"));
+    CHECK_FALSE(fs::exists(folder.path() / "frames/frame_002.ppm"));
+    CHECK_FALSE(fs::exists(folder.path() / "frames/frame_003.ppm"));
+    CHECK(fs::exists(folder.path() / "frames/notes.txt"));
   }
 }
 

@@ -494,6 +494,16 @@ TEST_SUITE("eval/corpus") {
           }).find("several captions") != std::string::npos);
   }
 
+  TEST_CASE("advice about an ambiguous reference never names what was chosen already") {
+    const std::vector<CaptionEntry> captions = captions_of({"a/1.mp4", "b/1.mp4"});
+    const auto message = [&](MatchBy match) {
+      return message_of([&] { pair_up(references_of({"1.mp4"}), captions, match); });
+    };
+    CHECK(message(MatchBy::kName).find("choose --match path") != std::string::npos);
+    CHECK(message(MatchBy::kPath).find("several captions") != std::string::npos);
+    CHECK(message(MatchBy::kPath).find("--match path") == std::string::npos);
+  }
+
   TEST_CASE("names in NFD and NFC are the same clip") {
     const Corpus corpus = pair_up(references_of({"\uD558\uB298.mp4"}),
                                   captions_of({"\u1112\u1161\u1102\u1173\u11AF.mp4"}));

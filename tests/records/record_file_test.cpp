@@ -217,6 +217,22 @@ TEST_SUITE("records/record_file") {
     CHECK(records[0].logprobs_json == made.logprobs_json);
   }
 
+  TEST_CASE("a copy that takes the place of its original is no copy of itself") {
+    const Folder folder;
+    const fs::path path = folder / "c.jsonl";
+    const ClipIdentity first = make_clip(folder / "a.mp4", "film");
+    const ClipIdentity second = make_clip(folder / "b.mp4", "film");
+    Record copy = record_of(second, "가");
+    copy.copy_of = first.file.path;
+    write_records(path, {record_of(make_clip(folder / "a.mp4", "another"), "나"), copy});
+    fs::rename(second.file.path, first.file.path);
+    const Earlier earlier = find(*open(path), first);
+    REQUIRE(earlier.kind == Kind::kElsewhere);
+    CHECK(earlier.record->caption == "가");
+    CHECK(earlier.record->moved_from == second.file.path);
+    CHECK(earlier.record->copy_of == "");
+  }
+
   TEST_CASE("a copy of a clip has a record of its own, and so has the first") {
     const Folder folder;
     const fs::path path = folder / "c.jsonl";
