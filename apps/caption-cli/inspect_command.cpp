@@ -87,7 +87,7 @@ void print_frames(const video::Clip& clip) {
   for (const std::string& warning : clip.warnings) print_line("warning", warning);
 }
 
-// Binary PPM: the RGB bytes the model's preprocessing gets.
+// Writes binary PPM files with the RGB bytes that the model's preprocessing receives.
 void dump_frames(const std::filesystem::path& folder, const video::Clip& clip) {
   std::error_code error;
   std::filesystem::create_directories(folder, error);
@@ -174,7 +174,7 @@ void inspect_path(const std::string& path, const std::string& sheet, const Inspe
   }
 }
 
-// Whether an error speaks of the path at hand, so that the others may still be inspected.
+// Whether an error concerns a single path, so that the others may still be inspected.
 bool is_of_path(ErrorCode code) {
   switch (exit_code_of(code)) {
     case kExitClipsFailed:
@@ -184,7 +184,7 @@ bool is_of_path(ErrorCode code) {
   }
 }
 
-// Returns the exit code: that of the bad paths, or kExitClipsFailed where theirs differ.
+// Returns the exit code of the failed paths, or kExitClipsFailed if their codes differ.
 int inspect(const InspectFlags& flags) {
   if (flags.paths.empty() && !flags.machine) {
     throw Error(ErrorCode::kUsage, "inspect: give a video, a model's folder, or --machine");
@@ -193,7 +193,8 @@ int inspect(const InspectFlags& flags) {
   if (writes_files && flags.paths.size() != 1) {
     throw Error(ErrorCode::kUsage, "inspect: -o and --dump-frames take one video");
   }
-  video::parse_sampling(flags.sampling, flags.num_frames);  // one error for all of the videos
+  // Checked once, to report an error only once for all videos.
+  video::parse_sampling(flags.sampling, flags.num_frames);
   if (flags.machine) inspect_machine();
   const std::vector<std::string> sheets = name_sheets(flags.paths);
   int exit_code = kExitOk;
