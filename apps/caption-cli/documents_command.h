@@ -1,5 +1,5 @@
-// apps/caption-cli/documents_command.h: the commands `caption-cli completion` and `caption-cli
-// man`; the build calls them, and --help does not list `man`.
+// apps/caption-cli/documents_command.h: the commands `completion` and `man`. The build calls both;
+// --help does not list `man`.
 #pragma once
 
 namespace CLI {

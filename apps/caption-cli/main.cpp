@@ -1,4 +1,4 @@
-// caption-cli: captions folders of videos in Korean. Each command has a file of its own; this file
+// caption-cli: captions folders of videos in Korean. Each command has a separate file; this file
 // only registers them.
 #include <CLI/CLI.hpp>
 #include <algorithm>

@@ -10,8 +10,8 @@
 
 namespace caption::bench {
 
-// Display name of a decoder matrix: "gate, up" for two that one operation computes together; "o;
-// lm_head" for two of the same size, which a profile cannot tell apart.
+// Display name of a decoder matrix: "gate, up" for two that one operation computes together, and
+// "o; lm_head" for two of the same size, which a profile cannot tell apart.
 struct NamedMatrix {
   std::string name;
   model::LinearShape matrix;
