@@ -157,7 +157,8 @@ struct Outcome {
   engine::EngineStats engine;
 };
 
-// Returns when every input has its record. No other thread may use the model during the call.
+// Returns when every input has its record, or earlier as Outcome::ending tells. No other thread may
+// use the model during the call.
 // Throws Error: kOutOfMemory, kIo, kBadModel (a file of the model was changed), kInternal.
 Outcome run(model::CaptionModel& model, const InputList& inputs, const Options& options,
             records::RecordSink& sink);

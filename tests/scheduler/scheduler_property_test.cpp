@@ -158,7 +158,7 @@ class Simulation {
       sequence.num_computed += planned.num_tokens;
       if (sequence.prompt_end == PromptEnd::kOwnStep &&
           sequence.num_computed == std::ssize(sequence.prompt) && sequence.num_saved == 0) {
-        // Models compression: the last two thirds of the slots are freed.
+        // Models compression: the last two thirds of the slots are kept and move to the front.
         sequence.num_saved = sequence.num_computed / 3;
         const kv::PageTable& pages = scheduler_.pages_of(planned.id);
         for (std::int64_t t = sequence.num_saved; t < sequence.num_computed; ++t) {
