@@ -46,7 +46,7 @@ struct BenchFlags {
   std::string shape;
   bool kernels = false;
   bool profile = false;
-  std::int64_t num_requests = 0;  // 0: as many as make three full batches
+  std::int64_t num_requests = 0;  // 0: enough for three full batches
   std::int64_t prompt_tokens = 64;
   std::int64_t output_tokens = 64;
   std::int64_t vision_tokens = 256;
@@ -59,10 +59,10 @@ struct BenchFlags {
   std::string svg;
 };
 
-// The decoder that is measured, and what it is.
+// The decoder under test and its description.
 struct Subject {
-  std::unique_ptr<model::CaptionModel> model;  // of a preset; or
-  std::unique_ptr<model::Decoder> random;      // of a shape
+  std::unique_ptr<model::CaptionModel> model;  // set for a preset
+  std::unique_ptr<model::Decoder> random;      // set for a shape
   model::TextShape shape;
   std::string name;
   std::int64_t weight_bytes = 0;
@@ -140,7 +140,7 @@ bench::Workload make_workload(const BenchFlags& flags, std::int32_t largest_batc
   return bench::make_fixed_workload(requests, flags.prompt_tokens, flags.output_tokens);
 }
 
-// What a workload compares, at one batch size.
+// Returns the variants that a workload compares at one batch size.
 std::vector<bench::Variant> make_pair(WorkloadKind workload, const engine::EngineOptions& options) {
   std::vector<bench::Variant> pair;
   const auto add = [&](const char* group, const auto& change) {
@@ -194,7 +194,7 @@ engine::EngineOptions make_engine_options(const config::Preset& preset, const Ma
   const std::int64_t kv_cache_bytes = config::plan_kv_cache_bytes(largest, subject.decoder().spec(),
                                                                   held_bytes, machine.memory_bytes);
   engine::EngineOptions options = config::engine_options(preset, kv_cache_bytes, Sha256{});
-  options.disk = {};  // a run must not find what another has left
+  options.disk = {};  // a run must not find pages that another run stored
   return options;
 }
 
@@ -256,7 +256,7 @@ int run_kernels(const BenchFlags& flags, const config::LoadedPreset& loaded,
   return kExitOk;
 }
 
-// A shape without a decoder: frames through its tower.
+// Measures a shape without a decoder: encodes frames with its tower.
 int run_tower(const BenchFlags& flags, const model::VisionShape& shape,
               const config::LoadedPreset& loaded, const Machine& machine) {
   const config::Preset& preset = loaded.preset;
@@ -298,7 +298,7 @@ void check_flags(const BenchFlags& flags) {
   }
 }
 
-// `--model qwen3-0.6b` is `--shape qwen3-0.6b` where no such folder is.
+// `--model qwen3-0.6b` means `--shape qwen3-0.6b` if there is no such folder.
 bool names_a_shape(const config::ModelSection& model) {
   const std::vector<std::string> names = model::known_shape_names();
   return !model.is_composed && !std::filesystem::exists(model.path) &&

@@ -1,5 +1,5 @@
-// apps/caption-cli/bench_command.h: `caption-cli bench`, how fast it is, beside what the machine
-// could do.
+// apps/caption-cli/bench_command.h: the command `caption-cli bench`, which measures speed relative
+// to the machine's measured limits.
 #pragma once
 
 namespace CLI {

@@ -45,14 +45,14 @@ class CollectingSink final : public records::RecordSink {
 pipeline::Options make_options(const config::Preset& preset, const Machine& machine,
                                model::CaptionModel& model) {
   pipeline::Options options = pipeline_options(preset, machine, model, model.content_hash());
-  options.engine.disk = {};  // a run must not find what another has left
+  options.engine.disk = {};  // a run must not find pages that another run stored
   options.vision_cache = {};
   options.prompts = {{.name = "", .text = preset.generation.prompt}};
   return options;
 }
 
-// The clips, captions, tokens and times of these records; `lengths` gets an entry for each caption.
-// Equal files count once: nothing was computed for the copies.
+// Adds up the clips, captions, tokens and times of these records; appends one entry per caption to
+// `lengths`. Equal files count once, because nothing was computed for the copies.
 void count_records(const std::vector<records::Record>& records, bench::VideoRun& run,
                    std::vector<bench::SequenceLengths>& lengths) {
   std::set<std::string> captioned;
@@ -146,12 +146,12 @@ bench::Roofline measure_machine(const config::Preset& preset, const Machine& mac
 struct PricedOptions {
   std::string name;
   engine::EngineOptions options;
-  // The model as this variant holds it; null: the one of the preset.
+  // The model in this variant's weight format; null: the preset's model.
   std::unique_ptr<model::CaptionModel> model = nullptr;
   bench::WeightLayout weights = bench::WeightLayout::kBF16;
 };
 
-// The same files, held in every format that runs here; pages as the preset has them.
+// The model's files in every weight format that runs here; KV pages as in the preset.
 std::vector<PricedOptions> weight_variants(const config::Preset& preset,
                                            const std::filesystem::path& preset_folder,
                                            const engine::EngineOptions& options) {
@@ -181,7 +181,7 @@ std::vector<PricedOptions> kv_variants(const engine::EngineOptions& options) {
   return variants;
 }
 
-// What is kept is a share of the prompt: what would be much for one model is nothing for another.
+// The number of kept tokens is a share of the prompt, because prompt lengths differ between models.
 std::vector<PricedOptions> attention_variants(const engine::EngineOptions& options,
                                               std::int64_t prompt_tokens) {
   std::vector<PricedOptions> variants;
@@ -217,7 +217,7 @@ bench::PriceReport measure_prices(const BenchVideos& wanted, model::CaptionModel
                                   std::vector<PricedOptions> variants) {
   std::vector<records::Record> records;
   if (variants.empty()) {
-    // One run tells how long prompts are, and wakes the machine.
+    // One run determines the prompt lengths and warms up.
     log_info("bench", "prices, a run to warm up");
     const bench::VideoRun warm = run_once(model, inputs, options, costs, records);
     variants = attention_variants(
@@ -280,7 +280,8 @@ int bench_videos(const BenchVideos& wanted, const config::LoadedPreset& loaded,
                                " weights, " + std::string(dtype_name(options.engine.kv_dtype)) +
                                " KV, " + counted(config::num_threads(preset, machine), "thread")};
   if (wanted.price != PriceOf::kNothing) {
-    std::vector<PricedOptions> variants;  // none: those of attention, once prompts are known
+    // Empty for attention, whose variants need the prompt lengths.
+    std::vector<PricedOptions> variants;
     if (wanted.price == PriceOf::kKvCache) variants = kv_variants(options.engine);
     if (wanted.price == PriceOf::kWeights) {
       variants = weight_variants(preset, folder, options.engine);

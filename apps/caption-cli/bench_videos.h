@@ -1,5 +1,5 @@
-// apps/caption-cli/bench_videos.h: `caption-cli bench VIDEO...`, real videos from files to
-// captions.
+// apps/caption-cli/bench_videos.h: the command `caption-cli bench VIDEO...`, which measures runs
+// over real videos, from files to captions.
 #pragma once
 
 #include <string>
@@ -10,7 +10,7 @@
 
 namespace caption::cli {
 
-// Which option's prices are asked for.
+// The option whose settings are compared by memory, speed and scores (bench/price_report.h).
 enum class PriceOf {
   kNothing,
   kAttention,  // full, topk-merge and squeezed
@@ -20,15 +20,15 @@ enum class PriceOf {
 
 struct BenchVideos {
   std::vector<std::string> paths;
-  std::vector<std::string> prompts;  // asked about each clip; empty: the preset's
+  std::vector<std::string> prompts;  // for each clip; empty: the preset's prompt
   // JSONL or a folder of label files, for the first prompt's captions; empty: no scores.
   std::string references;
   PriceOf price = PriceOf::kNothing;
   int repeat = 1;
-  std::string json;  // file, "-" or empty
+  std::string json;  // path of a file, "-" for stdout, or empty
 };
 
-// Returns the exit code: 1 when clips failed. Throws Error as `run` does.
+// Returns the exit code: kExitClipsFailed when clips failed. Throws Error as `run` does.
 int bench_videos(const BenchVideos& wanted, const config::LoadedPreset& loaded,
                  const Machine& machine);
 

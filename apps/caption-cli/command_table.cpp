@@ -14,7 +14,7 @@ namespace caption::cli {
 namespace {
 
 constexpr const char* kOther = "Other";
-// Words that make the option with its value longer stand in the text, not beside the name.
+// Choices that make the option's first column longer than this are listed in the help text instead.
 constexpr std::size_t kMaxNameWithChoices = 28;
 
 std::vector<std::string> split(std::string_view text, char separator) {
@@ -33,7 +33,7 @@ std::string to_upper(std::string text) {
   return text;
 }
 
-// Summary and details of a description.
+// Splits a description into its summary and details.
 std::pair<std::string, std::string> split_description(const std::string& text) {
   const std::size_t end = text.find('\n');
   if (end == std::string::npos) return {text, {}};
@@ -66,7 +66,7 @@ void set_value(const std::string& full_type, OptionRow& row) {
   }
 }
 
-// The program's own options stand in the last group of every command.
+// Adds the program's own options as the last group of every command.
 void add_common_options(const CLI::App& command, std::vector<OptionRow>& rows) {
   const CLI::App* root = command.get_parent() == nullptr ? &command : command.get_parent();
   const char* group = root == &command ? "Options" : kOther;
@@ -82,7 +82,7 @@ void add_common_options(const CLI::App& command, std::vector<OptionRow>& rows) {
   rows.back().group = group;
 }
 
-// What an option of the preset is without it: the value of the preset that is taken.
+// Sets the default of each preset option to its value in the default preset.
 void set_preset_values(std::vector<OptionRow>& rows) {
   const auto has_name = [](const OptionRow& row, const std::string& name) {
     return !row.is_positional && row.long_name() == name;

@@ -1,5 +1,5 @@
 // apps/caption-cli/command_table.h: the commands and their options as plain values, read from
-// CLI11's own tables. --help, the manual and the completions are made from them.
+// CLI11's tables; the source of --help, the manual and the completions.
 //
 // Three conventions, so that a command is described where it is declared:
 // - the first line of a description is what --help shows; the lines after it are for the manual
@@ -27,10 +27,10 @@ struct OptionRow {
   bool is_repeatable = false;
   std::string group;  // "Input"
   std::string summary;
-  std::string details;  // what the manual says beside the summary; may be empty
+  std::string details;  // additional text for the manual; may be empty
   ValueKind kind = ValueKind::kNone;
   std::string placeholder;           // "N", "SIZE", "NAME"; empty: takes no value
-  std::vector<std::string> choices;  // the words that a kChoice or kChoiceList takes
+  std::vector<std::string> choices;  // values of a kChoice or kChoiceList
   std::string default_text;          // empty: none
   std::string limits;                // "1 to 4096"; empty: none
 
@@ -38,27 +38,27 @@ struct OptionRow {
 };
 
 struct CommandRow {
-  std::string name;  // "run"; of the program itself: "caption-cli"
+  std::string name;  // such as "run"; for the program itself "caption-cli"
   std::string summary;
   std::string details;
-  std::vector<OptionRow> options;  // those of the program too, in the group "Other"
+  std::vector<OptionRow> options;  // includes the program's options, in the group "Other"
   std::vector<std::string> examples;
 };
 
 struct ProgramRow {
   CommandRow program;
-  std::vector<CommandRow> commands;  // without hidden ones
+  std::vector<CommandRow> commands;  // without hidden commands
 };
 
 OptionRow describe_option(const CLI::Option& option);
-// `command` may be the program itself.
+// `command` may be the root, which describes the program.
 CommandRow describe_command(const CLI::App& command);
 ProgramRow describe_program(const CLI::App& root);
 
-// The groups of the rows, in the order of their first one, "Other" last.
+// Returns the groups of the rows in order of first appearance, "Other" last.
 std::vector<std::string> groups_of(const std::vector<OptionRow>& options);
 
-// "caption-cli run [options] VIDEOS..."
+// Returns text such as "caption-cli run [options] VIDEOS...".
 std::string usage_of(const CommandRow& command);
 
 }  // namespace caption::cli

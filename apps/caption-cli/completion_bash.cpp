@@ -7,7 +7,7 @@
 namespace caption::cli {
 namespace {
 
-// Before the tables. $1 of the _reply functions is what was typed of the value.
+// Written before the tables. $1 of the _reply functions is the part of the value typed so far.
 constexpr const char* kFunctions =
     R"bash(# bash completion of caption-cli. Made by: caption-cli completion bash
 
@@ -78,7 +78,7 @@ _caption_cli() {
 complete -F _caption_cli caption-cli
 )bash";
 
-// The shell command that completes a value; empty: nothing is known of it.
+// Returns the shell command that completes a value; empty if there is none.
 std::string reply_to(const OptionRow& option) {
   std::vector<std::string> words;
   for (const std::string& choice : option.choices) {
@@ -99,7 +99,7 @@ std::string reply_to(const OptionRow& option) {
   return ":";
 }
 
-// Options with equal values share a line: reply -> "run,--dtype|plan,--dtype".
+// Options with the same completion share a line: reply -> "run,--dtype|plan,--dtype".
 void add_value_patterns(const CommandRow& command, const std::string& name,
                         std::map<std::string, std::vector<std::string>>& patterns) {
   for (const OptionRow& option : command.options) {

@@ -6,7 +6,7 @@
 namespace caption::cli {
 namespace {
 
-// Inside '...'.
+// Quotes text for a single-quoted string.
 std::string quoted(const std::string& text) {
   std::string out = "'";
   for (const char c : text) {

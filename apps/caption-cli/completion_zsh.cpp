@@ -25,7 +25,7 @@ else
 fi
 )zsh";
 
-// Inside '...', with the characters that _arguments gives a meaning escaped.
+// Escapes text for a single-quoted string and for the special characters of _arguments.
 std::string spec_text(const std::string& text) {
   std::string out;
   for (const char c : text) {
@@ -55,14 +55,14 @@ std::string action_of(const OptionRow& option) {
   return " ";
 }
 
-// "'*-o[text]:FILE:_files'"; an option that excludes its other name: "'(-o
-// --output)'{-o,--output}".
+// Returns "'*-o[text]:FILE:_files'", or "'(-o --output)'{-o,--output}" for an option that excludes
+// its other name.
 std::string option_spec(const OptionRow& option) {
   const std::string value = option.kind == ValueKind::kNone
                                 ? ""
                                 : ":" + spec_text(option.placeholder) + ":" + action_of(option);
   const std::string text = "[" + spec_text(option.summary) + "]" + value + "'";
-  // = after a long name: the value may follow as --name=value.
+  // A trailing = permits the form --name=value.
   std::vector<std::string> names = option.names;
   if (option.kind != ValueKind::kNone) {
     for (std::string& name : names) name += name.starts_with("--") ? "=" : "";

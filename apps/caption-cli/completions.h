@@ -1,4 +1,4 @@
-// apps/caption-cli/completions.h: scripts that complete a command line in a shell.
+// apps/caption-cli/completions.h: generates shell scripts that complete command lines.
 #pragma once
 
 #include <string>
@@ -7,9 +7,9 @@
 
 namespace caption::cli {
 
-// Commands, options, and values: words of an enumeration, files, folders, presets (asked of the
-// program when they are wanted). Each for the shell's own completion system; nothing else is
-// needed. Texts of the table must not hold control characters.
+// Return a script that completes commands, options and values: words of an enumeration, files,
+// folders and presets (listed by calling the program at completion time). Each uses only the
+// shell's built-in completion system. Texts of the table must not contain control characters.
 std::string bash_completion(const ProgramRow& program);
 std::string zsh_completion(const ProgramRow& program);
 std::string fish_completion(const ProgramRow& program);

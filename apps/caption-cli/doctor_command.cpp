@@ -35,9 +35,8 @@ struct DoctorFlags {
   bool json = false;
 };
 
-// What `run` holds before the first clip, beside what the preset lets it use (as
-// config::plan_kv_cache_bytes() compares them), or, of a card that the preset is named after, its
-// memory.
+// Sets the memory that `run` holds before the first clip and the memory that the preset may use, as
+// config::plan_kv_cache_bytes() compares them; for a preset of a card, the card's memory.
 void examine_memory(const config::LoadedPreset& loaded, const Machine& machine,
                     doctor::PresetFacts& facts) {
   const config::Preset& preset = loaded.preset;
@@ -52,7 +51,7 @@ void examine_memory(const config::LoadedPreset& loaded, const Machine& machine,
     const std::optional<bench::Card> card = bench::find_card(preset.name);
     memory_bytes = card.has_value() ? card->memory_bytes : 0;
   }
-  // Pages of a given size are taken whatever else there is.
+  // A given --kv-cache-bytes is allocated regardless of memory_utilization.
   const bool is_bounded = preset.engine.kv_cache_bytes == 0;
   facts.usable_bytes = static_cast<std::int64_t>(
       (is_bounded ? preset.device.memory_utilization : 1) * static_cast<double>(memory_bytes));

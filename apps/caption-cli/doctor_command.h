@@ -1,4 +1,5 @@
-// apps/caption-cli/doctor_command.h: `caption-cli doctor`, what this machine can run.
+// apps/caption-cli/doctor_command.h: the command `caption-cli doctor`, which reports what this
+// machine can run.
 #pragma once
 
 namespace CLI {

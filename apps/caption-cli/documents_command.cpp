@@ -48,7 +48,7 @@ void make_folder(const std::filesystem::path& folder) {
   throw Error(ErrorCode::kIo, folder.string() + ": cannot be made: " + error.message());
 }
 
-// Where they are installed below share/.
+// Writes the documents to the folders below share/ in which they are installed.
 void write_all(const ProgramRow& program, const std::filesystem::path& folder) {
   const auto write = [&](const char* subfolder, const std::string& name, const std::string& text) {
     make_folder(folder / subfolder);

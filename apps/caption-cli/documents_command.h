@@ -1,5 +1,5 @@
-// apps/caption-cli/documents_command.h: `caption-cli completion`, and `caption-cli man`, which the
-// build calls and --help does not show.
+// apps/caption-cli/documents_command.h: the commands `completion` and `man`. The build calls both;
+// --help does not list `man`.
 #pragma once
 
 namespace CLI {
@@ -8,7 +8,7 @@ class App;
 
 namespace caption::cli {
 
-// Added after all other commands. `root` must live as long as its callbacks.
+// Must be called after all other commands are added. `root` must outlive its callbacks.
 void add_documents_commands(CLI::App& root, int& exit_code);
 
 }  // namespace caption::cli

@@ -28,12 +28,12 @@ namespace {
 
 using records::Planned;
 
-// Captions by what would be done about them.
+// Numbers of captions by planned action.
 struct Counts {
   std::int64_t num_clips = 0;
   std::int64_t num_clips_to_read = 0;          // clips that lack a caption
-  std::int64_t num_skipped = 0;                // files in folders that are no videos
-  std::array<std::int64_t, 5> num_captions{};  // by Planned
+  std::int64_t num_skipped = 0;                // files in folders that are not videos
+  std::array<std::int64_t, 5> num_captions{};  // indexed by Planned
 
   std::int64_t of(Planned planned) const { return num_captions[static_cast<std::size_t>(planned)]; }
   std::int64_t known() const { return of(Planned::kKeep) + of(Planned::kKeepFailed); }
@@ -196,7 +196,7 @@ std::string describe_known(const Counts& counts) {
   return text;
 }
 
-// The line ends in the file: its records, and the header of a csv. 0 when it cannot be read.
+// Number of newlines in the file, including the header line of a csv; 0 when it cannot be read.
 std::int64_t count_lines(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
   std::vector<char> buffer(1 << 16);
@@ -208,7 +208,7 @@ std::int64_t count_lines(const std::string& path) {
   return num_lines;
 }
 
-// Where the records would be written, and what becomes of what is there.
+// Describes where records would be written and what would happen to an existing file.
 std::string describe_target(const DryRun& run, const records::OutputPreview* preview) {
   const std::string& path = run.output.path;
   std::string text = describe_output(run.output);

@@ -1,4 +1,4 @@
-// dry_run.h: what `run` would do, without doing it.
+// apps/caption-cli/dry_run.h: reports what `run` would do, without doing it.
 #pragma once
 
 #include "config/preset.h"
@@ -17,14 +17,15 @@ struct DryRun {
   const pipeline::Options& options;
 };
 
-// Prints the number of clips, what is known of them already, output, model, prompts and the time
-// that it would take; with the log level kDebug each clip before that. Writes no file.
+// Prints the number of clips, how many already have records, the output, model, prompts and
+// expected duration; at log level kDebug also each clip before that. Writes no file.
 //
-// A clip counts as known by place, size and time; only files as large as one that has a record are
-// read, since they may be that one under another name. The time comes from the records of the
-// output by the formula of pipeline/time_left.h; without such records it is not known.
+// A clip is recognised by path, size and time. Only files with the size of a recorded file are
+// read, since they may be that file under another name. The duration is computed from the times in
+// the output's records with the formula of pipeline/time_left.h; without such records it is
+// unknown.
 //
-// Returns the exit code. Throws as preview_output(), and Error(kIo) when stdout takes nothing.
+// Returns the exit code. Throws as preview_output(), and Error(kIo) when stdout cannot be written.
 int dry_run(const DryRun& run);
 
 }  // namespace caption::cli

@@ -36,7 +36,7 @@ struct EvalFlags {
   std::string match = "auto";
   std::optional<std::string> prompt;
   std::vector<std::string> metrics;
-  std::optional<std::string> dictionary;  // absent: the installed one, if there is one
+  std::optional<std::string> dictionary;  // absent: the installed dictionary, if there is one
   std::string synonyms;
   std::optional<std::uint64_t> shuffle_seed;
   std::int64_t num_resamples = 1000;
@@ -78,7 +78,7 @@ std::vector<eval::Metric> chosen_metrics(const std::vector<std::string>& names) 
   return metrics;
 }
 
-// Several problems are a line each on stderr before the error that counts them.
+// Several problems are written to stderr, one per line, before the error that counts them.
 void require_no_problems(const eval::Problems& problems) {
   if (problems.count() <= 1) return problems.throw_if_any();
   for (const std::string& problem : problems.shown()) log(LogLevel::kError, "eval", problem);
@@ -92,8 +92,8 @@ void require_no_problems(const eval::Problems& problems) {
                        : ""));
 }
 
-// All that is wrong with captions and references is said at once; a score over a part of them would
-// pass for one over all.
+// Reports all problems of captions and references at once. A score over a part of them could be
+// mistaken for the score over all.
 eval::Corpus read_corpus(const EvalFlags& flags) {
   eval::Problems problems;
   eval::References references =
@@ -102,7 +102,7 @@ eval::Corpus read_corpus(const EvalFlags& flags) {
   require_no_problems(problems);
   const std::vector<eval::CaptionEntry> chosen =
       eval::choose_prompt(std::move(captions.entries), flags.prompt);
-  // All of the captions answer one prompt.
+  // The chosen captions all answer the same prompt.
   if (!chosen.empty()) {
     references = eval::choose_references(std::move(references), chosen.front().prompt);
   }
@@ -126,7 +126,7 @@ void run_eval(const EvalFlags& flags) {
   }
   eval::EvaluateOptions options;
   options.metrics = chosen_metrics(flags.metrics);
-  // Without the dictionary that was named, meteor-ko would be another metric.
+  // Throws if the named dictionary is missing, because meteor-ko without it is a different metric.
   if (flags.dictionary.has_value()) options.dictionary = eval::find_dictionary(*flags.dictionary);
   if (!flags.synonyms.empty()) options.synonyms = flags.synonyms;
   options.shuffle_seed = flags.shuffle_seed;
@@ -137,11 +137,11 @@ void run_eval(const EvalFlags& flags) {
 
   if (!flags.json.empty()) write_text(flags.json, eval::to_json(report));
   if (!flags.per_clip.empty()) write_text(flags.per_clip, eval::to_clip_lines(report));
-  // stdout carries one result: the table, unless it was asked for another.
+  // stdout carries one result: the table, unless another one was requested there.
   if (flags.json != "-" && flags.per_clip != "-") write_text("-", eval::to_table(report));
 }
 
-// A check for seeds: the whole numbers of 64 bits without a sign.
+// A check for seeds: unsigned 64-bit integers.
 CLI::Validator is_seed() {
   return {[](std::string& text) {
             std::uint64_t seed = 0;

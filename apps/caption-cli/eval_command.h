@@ -1,4 +1,5 @@
-// apps/caption-cli/eval_command.h: `caption-cli eval`, captions against references.
+// apps/caption-cli/eval_command.h: the command `caption-cli eval`, which scores captions against
+// references.
 #pragma once
 
 namespace CLI {

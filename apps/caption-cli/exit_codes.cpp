@@ -5,7 +5,8 @@ namespace caption::cli {
 int exit_code_of(ErrorCode code) {
   switch (code) {
     case ErrorCode::kUsage:
-    case ErrorCode::kNotFound:  // named on the command line: a clip's own failure is in its record
+    // A path on the command line; the failure of a clip is in its record instead.
+    case ErrorCode::kNotFound:
     case ErrorCode::kOutputConflict: return kExitUsage;
     case ErrorCode::kBadPreset:
     case ErrorCode::kBadModel:

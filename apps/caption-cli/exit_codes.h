@@ -1,4 +1,4 @@
-// apps/caption-cli/exit_codes.h: the process's exit codes (design.md §8).
+// apps/caption-cli/exit_codes.h: the exit codes of the process, as listed in the README and manual.
 #pragma once
 
 #include <array>
@@ -14,9 +14,10 @@ inline constexpr int kExitBadFile = 3;
 inline constexpr int kExitUnavailable = 4;
 inline constexpr int kExitIo = 5;
 inline constexpr int kExitInternal = 70;
-inline constexpr int kExitInterrupted = 130;  // Ctrl-C, SIGTERM, or nobody reads stdout any more
+// Ctrl-C, SIGTERM, or the reader of stdout has closed it.
+inline constexpr int kExitInterrupted = 130;
 
-// What the manual and the README say of each.
+// Description of each exit code for the manual and the README.
 struct ExitCodeText {
   int code;
   const char* meaning;

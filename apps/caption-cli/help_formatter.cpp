@@ -14,12 +14,12 @@ namespace {
 
 constexpr std::size_t kIndent = 2;
 constexpr std::size_t kGap = 2;       // columns between a name and its help
-constexpr std::size_t kMaxWords = 8;  // most choices that a line of help lists
+constexpr std::size_t kMaxWords = 8;  // most choices listed in a line of help
 constexpr std::size_t kMaxNameColumn =
     30;  // columns; an option with a longer name has a line for itself
 
-// Lines of at most `columns` characters, broken at spaces; the first begins behind `first_used`
-// characters that are there already. All but the first begin with `indent` spaces.
+// Breaks text at spaces into lines of at most `columns` characters. The first line begins after
+// `first_used` characters that are already there; the others are indented by `indent` spaces.
 std::string wrap(std::string_view text, std::size_t columns, std::size_t indent,
                  std::size_t first_used) {
   std::string out;
@@ -45,7 +45,7 @@ std::string wrap(std::string_view text, std::size_t columns, std::size_t indent,
   return out;
 }
 
-using Line = std::pair<std::string, std::string>;  // a name, and what is said of it
+using Line = std::pair<std::string, std::string>;  // name and help text
 
 std::string two_columns(const std::vector<Line>& lines, std::size_t columns) {
   std::size_t width = 0;
@@ -68,7 +68,7 @@ bool has_short_name(const OptionRow& option) {
   return !option.is_positional && !option.names.front().starts_with("--");
 }
 
-// "-o, --output FILE". Where others have short names, long ones stand below each other.
+// "-o, --output FILE". If other options have short names, long names are aligned in a column.
 std::string name_column(const OptionRow& option, bool others_have_short_names) {
   if (option.is_positional) return option.names.front() + (option.is_repeatable ? "..." : "");
   std::string out = others_have_short_names && !has_short_name(option) ? "    " : "";
@@ -82,7 +82,7 @@ std::string text_column(const OptionRow& option) {
   if (!option.choices.empty() && !has_words_in_name) {
     std::vector<std::string> words = option.choices;
     if (words.size() > kMaxWords) {
-      words.resize(kMaxWords / 2);  // completions and the manual have all
+      words.resize(kMaxWords / 2);  // completions and the manual list all
       words.emplace_back("...");
     }
     out += ": " + join_names(words, ", ");

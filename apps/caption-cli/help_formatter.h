@@ -1,4 +1,4 @@
-// apps/caption-cli/help_formatter.h: what --help prints.
+// apps/caption-cli/help_formatter.h: formats the text of --help.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -6,8 +6,8 @@
 
 namespace caption::cli {
 
-// One line per option, its group's name above it, examples at the end, in the columns that the
-// terminal has. The texts come from command_table.h.
+// One line per option below its group's name, examples at the end, wrapped to the terminal's
+// columns. The texts come from command_table.h.
 class HelpFormatter final : public CLI::FormatterBase {
  public:
   std::string make_help(const CLI::App* app, std::string name,

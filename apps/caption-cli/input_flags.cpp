@@ -17,7 +17,7 @@
 namespace caption::cli {
 namespace {
 
-// Files that are named, and those whose names claim it.
+// True for inputs that the user named and for those with a video suffix.
 bool is_clip_by_name(const pipeline::InputList& inputs, std::size_t i) {
   return inputs.origin(i) == pipeline::Origin::kNamed ||
          pipeline::claims_to_be_video(inputs.path(i));
@@ -41,10 +41,10 @@ pipeline::InputList first_clips(const pipeline::InputList& inputs, std::int64_t 
   return first;
 }
 
-// Throws Error(kUsage) when not one file is a clip: nothing is written then.
+// Throws Error(kUsage) when no file is a clip, before anything is written.
 void require_clip(const pipeline::FoundVideos& found, const video::ReadOptions& read) {
   const pipeline::InputList& inputs = found.inputs;
-  // The names of all files are looked at before any file is opened, which takes longer.
+  // Checks all names first, because opening files takes longer.
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     if (is_clip_by_name(inputs, i)) return;
   }

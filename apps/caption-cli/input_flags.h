@@ -1,4 +1,4 @@
-// input_flags.h: which clips a run is about.
+// apps/caption-cli/input_flags.h: the flags that select the clips of a command.
 #pragma once
 
 #include <cstdint>
@@ -19,21 +19,20 @@ struct InputFlags {
   bool null_separated = false;
   std::vector<std::string> include;
   std::vector<std::string> exclude;
-  std::int64_t limit = 0;  // 0: none
+  std::int64_t limit = 0;  // 0: no limit
 };
 
 // Adds the paths and --include, --exclude, --limit and -0. `flags` must outlive parsing.
 void add_input_flags(CLI::App& command, InputFlags& flags);
 
-// The files that the flags name, in the order of the walk; says on stderr what was left out. With
-// --limit, files of walked folders that do not claim to be videos are looked at with `read`, so
-// that only clips count.
-// Throws Error(kUsage) when no clip is left, saying what was left out, and as
-// pipeline::find_videos(); Error(kCancelled) when `read` says so.
+// Returns the files that the flags select, in the order of the walk; logs what was left out. With
+// --limit, files of walked folders without a video suffix are examined with `read`, so that only
+// clips count. Throws Error(kUsage) when no clip is left, listing what was left out, and as
+// pipeline::find_videos(); Error(kCancelled) when `read` is cancelled.
 pipeline::InputList find_inputs(const InputFlags& flags, const video::ReadOptions& read);
 
-// Whether an input of a walked folder is a clip for its name or for its content; so is every other
-// input, and a file that cannot be opened. Throws Error(kCancelled).
+// Whether an input counts as a clip: it was named, cannot be opened, or is a video by its suffix or
+// its content. Throws Error(kCancelled).
 bool is_clip(const pipeline::InputList& inputs, std::size_t i, const video::ReadOptions& read);
 
 }  // namespace caption::cli

@@ -183,7 +183,7 @@ void inspect_path(const std::string& path, const std::string& sheet, const Inspe
   }
 }
 
-// Whether an error speaks of the path at hand, so that the others may still be inspected.
+// Whether an error concerns a single path, so that the others may still be inspected.
 bool is_of_path(ErrorCode code) {
   switch (exit_code_of(code)) {
     case kExitClipsFailed:
@@ -193,7 +193,7 @@ bool is_of_path(ErrorCode code) {
   }
 }
 
-// Returns the exit code: that of the bad paths, or kExitClipsFailed where theirs differ.
+// Returns the exit code of the failed paths, or kExitClipsFailed if their codes differ.
 int inspect(const InspectFlags& flags) {
   if (flags.paths.empty() && !flags.machine) {
     throw Error(ErrorCode::kUsage, "inspect: give a video, a model's folder, or --machine");
@@ -202,7 +202,8 @@ int inspect(const InspectFlags& flags) {
   if (writes_files && flags.paths.size() != 1) {
     throw Error(ErrorCode::kUsage, "inspect: -o and --dump-frames take one video");
   }
-  video::parse_sampling(flags.sampling, flags.num_frames);  // one error for all of the videos
+  // Checked once, to report an error only once for all videos.
+  video::parse_sampling(flags.sampling, flags.num_frames);
   if (flags.machine) inspect_machine();
   const std::vector<std::string> sheets = name_sheets(flags.paths);
   int exit_code = kExitOk;

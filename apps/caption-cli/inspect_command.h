@@ -1,5 +1,5 @@
-// apps/caption-cli/inspect_command.h: `caption-cli inspect`, what a video, a model or this machine
-// is.
+// apps/caption-cli/inspect_command.h: the command `caption-cli inspect`, which describes videos,
+// models or this machine.
 #pragma once
 
 namespace CLI {

@@ -10,7 +10,7 @@
 namespace caption::cli {
 namespace {
 
-// A signal handler has no other way to reach it.
+// Global, because a signal handler has no other access to it.
 std::atomic<bool> g_stop{false};
 std::atomic<bool> g_asked{false};
 static_assert(std::atomic<bool>::is_always_lock_free);

@@ -1,12 +1,13 @@
-// apps/caption-cli/interrupts.h: Ctrl-C and SIGTERM.
+// apps/caption-cli/interrupts.h: handles Ctrl-C and SIGTERM.
 #pragma once
 
 #include <atomic>
 
 namespace caption::cli {
 
-// From now on the first SIGINT or SIGTERM sets the returned flag and says so on stderr; the second
-// ends the process at once with kExitInterrupted (every record written so far is whole).
+// Installs handlers: the first SIGINT or SIGTERM sets the returned flag and reports it on stderr;
+// the second ends the process at once with kExitInterrupted (all records written so far are
+// complete).
 std::atomic<bool>& catch_interrupts();
 
 }  // namespace caption::cli

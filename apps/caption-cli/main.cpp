@@ -1,5 +1,5 @@
-// caption-cli: folders of video into Korean captions. One file per command; this one knows only
-// their names.
+// caption-cli: captions folders of videos in Korean. Each command has a separate file; this file
+// only registers them.
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdlib>
@@ -33,7 +33,7 @@ std::vector<std::string> cpu_tier_names() {
   return {"reference", "avx2", "avx512", "avx512bf16", "amx"};
 }
 
-// For tests and measurements: every stream asks choose_cpu_tier(), which reads the variable.
+// For tests and measurements: every stream calls choose_cpu_tier(), which reads this variable.
 void add_tier_option(CLI::App& root) {
   root.add_option_function<std::string>(
           "--cpu-tier",
@@ -58,8 +58,8 @@ void add_verbose_option(CLI::App& root) {
       "Once: what was found and chosen, and a line for each clip. Twice: the times of each clip.");
 }
 
-// "help" is --help, and "help COMMAND" that of the command; a word that is no command is left for
-// the message about it.
+// Converts "help" to --help and "help COMMAND" to COMMAND --help. A word that is not a command is
+// kept for the error message.
 std::vector<std::string> read_arguments(const CLI::App& root, int argc, char** argv) {
   std::vector<std::string> arguments(argv + 1, argv + argc);
   if (arguments.empty() || arguments.front() != "help") return arguments;
@@ -102,14 +102,14 @@ int run_main(int argc, char** argv) {
       "caption-cli inspect --machine");
   const std::vector<std::string> arguments = read_arguments(root, argc, argv);
   try {
-    // CLI11 takes them from the back.
+    // CLI11 expects the arguments in reverse order.
     root.parse(std::vector<std::string>(arguments.rbegin(), arguments.rend()));
   } catch (const CLI::ParseError& error) {
     const bool is_help = error.get_exit_code() == static_cast<int>(CLI::ExitCodes::Success);
     if (!is_help) {
       return fail(describe_usage_error(root, arguments, error), kExitUsage);
     }
-    root.exit(error);  // prints it
+    root.exit(error);  // prints the requested text
   }
   flush_stdout();
   return exit_code;

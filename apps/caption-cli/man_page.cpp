@@ -9,7 +9,7 @@
 namespace caption::cli {
 namespace {
 
-// Text as troff takes it: nothing in it is a request, a quote or a hyphen that may be broken.
+// Escapes text for troff, so that it contains no requests, quotes or breakable hyphens.
 std::string roff(const std::string& text) {
   std::string out;
   for (const char c : text) {
@@ -44,7 +44,7 @@ std::string upper_first(std::string text) {
   return text;
 }
 
-// A sentence: with its full stop.
+// Adds a full stop if the sentence has none.
 std::string sentence(const std::string& text) {
   return text.empty() || text.ends_with('.') || text.ends_with('?') ? text : text + ".";
 }
@@ -60,7 +60,7 @@ std::string title(const std::string& page, const std::string& version) {
 
 std::string section(const std::string& name) { return ".SH \"" + roff(name) + "\"\n"; }
 
-// Without filling or hyphenation between .nf and .fi.
+// Lines between .nf and .fi, without filling or hyphenation.
 std::string lines_as_they_are(const std::vector<std::string>& lines) {
   std::string out = ".nf\n";
   for (const std::string& line : lines) out += roff(line) + "\n";

@@ -1,14 +1,14 @@
-// apps/caption-cli/option_types.h: what the value of an option may be, said once.
+// apps/caption-cli/option_types.h: types of option values and checks for them.
 //
-// The type name of an option (CLI::Option::type_name) is what --help, the manual and the
-// completions know of its value:
+// The type name of an option (CLI::Option::type_name) tells --help, the manual and the completions
+// what its value may be:
 //   "a|b|c"                one of these words
 //   "a,b,c"                a list of these words, separated by commas
 //   FILE, FILE.png         a file
 //   FOLDER, PATH           a folder; a file or a folder
 //   MODEL, PRESET          a folder or a model's name; a preset's name or file
-//   N, SIZE, TIME, ...     anything else, named by what it is
-// What a check() describes of itself ("1 to 4096") stands behind it as the value's limits.
+//   N, SIZE, TIME, ...     any other value, named by its kind
+// The description of a check() ("1 to 4096") follows the type name as the limits of the value.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -36,13 +36,13 @@ inline constexpr const char* kSizeType = "SIZE";
 inline constexpr const char* kTimeType = "TIME";
 inline constexpr const char* kTextType = "TEXT";
 
-// "a|b|c", or with another separator.
+// Returns "a|b|c", or the same with another separator.
 std::string join_names(const std::vector<std::string>& names, const std::string& separator = "|");
 
-// "expected 1 to 4096, found "0"": the message for a value that an option does not take.
+// Returns "expected 1 to 4096, found "0"", the message for a value that an option rejects.
 std::string expected_text(const std::string& what, const std::string& found);
 
-// The same for a value that is none of `names`, with the nearest of them.
+// Returns that message for a value that is not in `names`, with the nearest name.
 std::string not_one_of(const std::vector<std::string>& names, const std::string& found);
 
 // A check for numbers from `min` to `max`.
@@ -64,10 +64,10 @@ CLI::Validator in_range(T min, T max) {
           range};
 }
 
-// A check for one of these words. It describes nothing: the type name holds the words.
+// A check for one of these words. It has no description, because the type name lists the words.
 CLI::Validator one_of(std::vector<std::string> names);
 
-// Adds an option whose value is one of the names of `choices`, in the order given.
+// Adds an option whose value is one of the names of `choices`, listed in the given order.
 template <class E>
 CLI::Option* add_choice(CLI::App& command, const std::string& name, E& value,
                         const std::vector<std::pair<std::string, E>>& choices,
@@ -89,7 +89,7 @@ CLI::Option* add_choice(CLI::App& command, const std::string& name, E& value,
       ->type_name(join_names(names));
 }
 
-// Adds an option that takes a size in bytes (base/units.h) from `min_bytes` on.
+// Adds an option for a size in bytes (base/units.h) of at least `min_bytes`.
 CLI::Option* add_size(CLI::App& command, const std::string& name,
                       std::optional<std::int64_t>& bytes, std::int64_t min_bytes,
                       const std::string& help);

@@ -1,4 +1,4 @@
-// pipeline_options.h: from a preset to what a pipeline is given.
+// apps/caption-cli/pipeline_options.h: converts a preset to the options of a pipeline.
 #pragma once
 
 #include "backend/machine.h"
@@ -9,10 +9,10 @@
 
 namespace caption::cli {
 
-// Threads, reading, engine, sampling and stop strings, with the model's own numbers taken into
-// account: KV pages get what weights and activations leave. Reserves the decoder's activations.
-// Throws Error(kOutOfMemory) when no pages are left, Error(kUsage) when the sampling does not go
-// together.
+// Returns threads, reading, engine, sampling and stop strings. KV pages get the memory that the
+// model's weights and activations leave. Reserves the decoder's activations. Throws
+// Error(kOutOfMemory) when no memory is left for pages, Error(kUsage) when sampling options
+// contradict each other.
 pipeline::Options pipeline_options(const config::Preset& preset, const Machine& machine,
                                    model::CaptionModel& model, const Sha256& model_hash);
 

@@ -31,7 +31,7 @@
 namespace caption::cli {
 namespace {
 
-// Text tokens of a prompt where the model's tokenizer is not here.
+// Assumed text tokens of a prompt when the model's tokenizer is not available.
 constexpr std::int64_t kUsualPromptTokens = 64;
 
 struct PlanFlags {
@@ -75,11 +75,12 @@ std::int64_t memory_of(const PlanFlags& flags, std::int64_t device_bytes) {
   return flags.memory_bytes.value_or(device_bytes);
 }
 
-// The card a CUDA preset is planned for: --card, the one it is named after, or the one that is
-// here.
+// Sets the card for which a CUDA preset is planned: --card, the card after which the preset is
+// named, or the card of this machine.
 void set_card(const PlanFlags& flags, const std::string& preset, const Machine& machine,
               bench::PlanInput& input) {
-  constexpr std::int64_t kContextBytes = 600LL << 20;  // CUDA context and cuBLAS, about
+  // Approximate memory of the CUDA context and cuBLAS.
+  constexpr std::int64_t kContextBytes = 600LL << 20;
   input.device = bench::PlanDevice::kCard;
   input.fixed_bytes = kContextBytes;
   const std::string wanted = flags.card.empty() ? preset : flags.card;
@@ -124,11 +125,11 @@ void set_host(const PlanFlags& flags, const config::Preset& preset, const Machin
                                                        held_bytes, input.memory_bytes);
   } catch (const Error& error) {
     if (error.code() != ErrorCode::kOutOfMemory) throw;
-    input.kv_cache_bytes = 0;  // the plan says why
+    input.kv_cache_bytes = 0;  // the plan reports the reason
   }
 }
 
-// Half a second on the threads that the engine would use.
+// Takes half a second on the threads that the engine would use.
 void calibrate(const config::Preset& preset, const Machine& machine, bench::PlanInput& input) {
   ThreadPool pool(pipeline::plan_threads(config::num_threads(preset, machine)).engine);
   Stream stream(pool);
@@ -172,7 +173,7 @@ void set_model(const config::LoadedPreset& loaded, bench::PlanInput& input) {
   }
 }
 
-// What keeps `run` from starting here, and where the plan is of another machine than this one.
+// Lists what keeps `run` from starting here, including that the plan is for another machine.
 std::vector<std::string> find_obstacles(const PlanFlags& flags, const config::LoadedPreset& loaded,
                                         const Machine& machine, const bench::PlanInput& input,
                                         std::vector<std::string> obstacles) {
@@ -187,7 +188,8 @@ std::vector<std::string> find_obstacles(const PlanFlags& flags, const config::Lo
   return obstacles;
 }
 
-// As `run` takes them from the model's folder. What is wrong with the file is an obstacle already.
+// Applies the model's generation defaults as `run` does. Errors of that file are already listed as
+// obstacles.
 void adopt_generation_defaults(config::LoadedPreset& loaded) {
   try {
     const auto found = config::find_generation_config(loaded.preset, loaded.path.parent_path());
@@ -197,8 +199,8 @@ void adopt_generation_defaults(config::LoadedPreset& loaded) {
   }
 }
 
-// With fps=F a clip's length decides on its frames, and `run` starts where one frame fits: the plan
-// is then of the longest clip that fits.
+// With fps=F the number of frames depends on a clip's length, and `run` starts if one frame fits.
+// The plan is then for the longest clip that fits.
 void limit_frames(const config::Preset& preset, bench::PlanInput& input) {
   const video::SamplingOptions sampling = config::read_options(preset).sampling;
   if (sampling.strategy != video::SamplingStrategy::kFps) return;

@@ -1,4 +1,5 @@
-// apps/caption-cli/plan_command.h: `caption-cli plan`, what will fit, before anything is loaded.
+// apps/caption-cli/plan_command.h: the command `caption-cli plan`, which predicts memory and speed
+// before anything is loaded.
 #pragma once
 
 namespace CLI {

@@ -39,12 +39,12 @@ std::string type_of(const config::FieldHelp& field) {
   }
 }
 
-// Behind the type, as CLI11 writes what a check() says of itself.
+// Appends the limits to the type, in the form in which CLI11 appends the description of a check().
 std::string type_with_limits(const config::FieldHelp& field) {
   return field.range.empty() ? type_of(field) : type_of(field) + ":" + field.range;
 }
 
-// The manual's part behind the first line (command_table.h).
+// Appends the details for the manual after the first line (command_table.h).
 std::string description_of(const config::FieldHelp& field) {
   return field.details.empty() ? field.help : field.help + "\n" + field.details;
 }
@@ -53,7 +53,8 @@ void describe(CLI::Option& option, const config::FieldHelp& field) {
   option.type_name(type_with_limits(field))->default_str(field.value)->group(group_of(field));
 }
 
-// A folder that lies there, as an absolute path: only what presets name is looked for beside them.
+// Makes the path of an existing folder absolute, because relative paths in presets are resolved
+// from the preset's folder.
 std::string from_working_folder(const std::string& model) {
   std::error_code error;
   if (!std::filesystem::is_directory(model, error)) return model;
@@ -61,7 +62,7 @@ std::string from_working_folder(const std::string& model) {
   return error ? model : whole.lexically_normal().string();
 }
 
-// A flag that may come several times.
+// Adds a flag that may be given several times.
 void add_repeatable_flag(CLI::App& command, PresetFlags& flags, const config::FieldHelp& field) {
   CLI::Option* option = command.add_option_function<std::vector<std::string>>(
       field.flag,

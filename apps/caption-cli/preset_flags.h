@@ -1,4 +1,4 @@
-// apps/caption-cli/preset_flags.h: --preset, and a flag for every option that has one.
+// apps/caption-cli/preset_flags.h: --preset and the flags of all preset options.
 #pragma once
 
 #include <string>
@@ -20,8 +20,8 @@ inline constexpr std::string_view kPromptKey = "generation.prompt";
 
 struct PresetFlags {
   std::string preset = "auto";
-  std::vector<config::Override> overrides;  // in the order given
-  std::vector<std::string> prompts;         // every --prompt, in the order given
+  std::vector<config::Override> overrides;  // in the order on the command line
+  std::vector<std::string> prompts;         // every --prompt, in the order on the command line
   bool quality = false;
   bool speed = false;
 };
@@ -29,11 +29,11 @@ struct PresetFlags {
 // Adds --preset, --quality, --speed and the flags of config/fields.h. `flags` must outlive parsing.
 void add_preset_flags(CLI::App& command, PresetFlags& flags);
 
-// The options with the values of the preset cpu, which is taken where none is named; with those of
-// an empty preset where its file cannot be read.
+// Returns the options with the values of the preset cpu, which `auto` selects without a GPU, or of
+// an empty preset if its file cannot be read.
 std::vector<config::FieldHelp> default_fields();
 
-// The preset with --quality or --speed and the other flags on top.
+// Loads the preset and applies --quality or --speed and the other flags.
 // Throws Error: kBadPreset, kUsage.
 config::LoadedPreset load_preset(const PresetFlags& flags, const Machine& machine);
 

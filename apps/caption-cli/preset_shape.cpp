@@ -16,7 +16,7 @@ std::string known_names() {
   return names;
 }
 
-// The model's own files, if they are here.
+// Returns the folder of the model's files, if available.
 std::optional<std::filesystem::path> find_folder(std::string_view name,
                                                  const std::filesystem::path& preset_folder,
                                                  std::string& why_not) {
@@ -37,7 +37,7 @@ PresetShape find_shape(std::string_view name, const std::filesystem::path& prese
     try {
       return {.shape = model::read_shape(*folder), .note = {}};
     } catch (const Error& error) {
-      // A family that this build cannot read yet may still be known by name.
+      // A model family that this build cannot read may still be in the table of known models.
       if (error.code() != ErrorCode::kUnavailable || !known.has_value()) throw;
     }
   }

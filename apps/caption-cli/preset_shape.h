@@ -1,5 +1,5 @@
-// apps/caption-cli/preset_shape.h: how large the model of a preset is, from its configuration or,
-// when its files are not here, from the table of known models.
+// apps/caption-cli/preset_shape.h: finds the shape of a preset's model, from its configuration or,
+// if its files are not available, from the table of known models.
 #pragma once
 
 #include <filesystem>
@@ -14,17 +14,17 @@ namespace caption::cli {
 
 struct PresetShape {
   model::ModelShape shape;
-  std::string note;  // where it comes from, when not from the model's own files
+  std::string note;  // source of the shape, if not the model's own files
 };
 
-// Throws Error(kBadModel) for a model that is neither here nor known.
+// Throws Error(kBadModel) for a model that is neither available nor known.
 PresetShape find_preset_shape(const config::ModelSection& section,
                               const std::filesystem::path& preset_folder);
 
-// The layout that a preset's weights are counted in.
+// The layout in which a preset's weights are counted.
 bench::WeightLayout weight_layout_of(const config::QuantizationSection& quantization);
 
-// Of a model by its folder or name.
+// Finds the shape of a model by its folder or name.
 PresetShape find_shape(std::string_view name, const std::filesystem::path& preset_folder);
 
 }  // namespace caption::cli

@@ -1,4 +1,5 @@
-// apps/caption-cli/presets_command.h: `caption-cli presets`, what there is and what runs here.
+// apps/caption-cli/presets_command.h: the command `caption-cli presets`, which lists presets and
+// whether they run here.
 #pragma once
 
 namespace CLI {

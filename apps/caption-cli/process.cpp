@@ -24,16 +24,16 @@ namespace {
 void open_standard_descriptors() {
   for (const int wanted : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
     if (::fcntl(wanted, F_GETFD) >= 0 || errno != EBADF) continue;
-    // open() gives the lowest free number, which is `wanted`: those below are open by now.
-    // Whoever writes results to a closed stdout is told so: it cannot be written to.
+    // open() returns the lowest free number, which is `wanted`, since all lower ones are open. A
+    // closed stdout is opened for reading, so that writing results to it fails.
     if (::open("/dev/null", wanted == STDERR_FILENO ? O_WRONLY : O_RDONLY) != wanted) {
-      ::_exit(kExitUnavailable);  // no descriptor is left, and nowhere to say it
+      ::_exit(kExitUnavailable);  // no descriptor is left to report it on
     }
   }
 }
 
-// The message with control characters and invalid bytes escaped. Names that are escaped already,
-// as those of records are, stay as they are: no part without a backslash holds an escape.
+// Escapes control characters and invalid bytes of the message. Parts that are already escaped, such
+// as names from records, are unchanged.
 std::string one_line(std::string_view message) {
   std::string out;
   for (;;) {
@@ -51,7 +51,7 @@ int fail_out_of_memory() {
   return kExitUnavailable;
 }
 
-// Does what report_exception() does, but throws when there is no memory for the message.
+// Implements report_exception(), but may throw when there is no memory for the message.
 int try_to_report_exception() {
   try {
     throw;
@@ -75,7 +75,8 @@ int try_to_report_exception() {
 
 [[noreturn]] void end_process() {
   if (std::current_exception() == nullptr) {
-    // The standard library's functions that may not throw end here without a bad_alloc to be seen.
+    // A noexcept function of the standard library that failed to allocate ends here without an
+    // exception.
     if (errno == ENOMEM) ::_exit(fail_out_of_memory());
     log(LogLevel::kError, "caption-cli", "internal error: terminated");
     ::_exit(kExitInternal);

@@ -1,25 +1,26 @@
-// apps/caption-cli/process.h: how the process begins and ends, whichever command it runs.
+// apps/caption-cli/process.h: start and end of the process, common to all commands.
 #pragma once
 
 #include <string>
 
 namespace caption::cli {
 
-// To be called first in main():
-//   - opens descriptors 0 to 2 on /dev/null where they are closed, so that no file of ours gets
-//     the number that log lines or captions are written to; a closed stdout is opened for reading
-//     only, so that results written to it are an error rather than lost;
-//   - ignores SIGPIPE and SIGXFSZ: writing gives EPIPE and EFBIG instead;
-//   - installs the last resort for exceptions that nothing can catch. libstdc++ and other libraries
-//     declare functions noexcept that allocate (std::filesystem::directory_iterator's increment):
-//     the process then ends with one line and an exit code rather than by abort().
+// Must be called first in main():
+//   - opens closed descriptors 0 to 2 on /dev/null, so that no other file gets a number that log
+//     lines or captions are written to; a closed stdout is opened for reading only, so that writing
+//     results to it fails and they are not lost silently;
+//   - ignores SIGPIPE and SIGXFSZ, so that writing returns EPIPE and EFBIG;
+//   - installs a terminate handler for exceptions that cannot be caught: some noexcept functions of
+//     libstdc++ and other libraries allocate (std::filesystem::directory_iterator's increment). The
+//     process then ends with one line and an exit code, not by abort().
 void prepare_process();
 
-// Writes one line to stderr, whatever the message holds; returns `exit_code`.
+// Writes the message to stderr as one line and returns `exit_code`.
 int fail(const std::string& message, int exit_code);
 
-// In a catch block: one line on stderr for the exception in flight; returns the exit code that it
-// means. Needs no memory to say that there is none. Nobody reading stdout any more is no error.
+// Must be called in a catch block: writes one line to stderr for the current exception and returns
+// its exit code. Reports lack of memory without allocating. A closed reader of stdout is not an
+// error.
 int report_exception() noexcept;
 
 }  // namespace caption::cli

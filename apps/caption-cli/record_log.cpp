@@ -49,7 +49,7 @@ std::string describe_doubt(const records::Record& record) {
 records::AppendResult RecordLog::append(const records::Record& record) {
   const records::AppendResult result = sink_.append(record);
   last_doubt_ = describe_doubt(record);
-  // Texts are made only for those who read them.
+  // Texts are formatted only if they will be logged.
   if (log_level() <= LogLevel::kDetail) log_detail("run", describe_record(record));
   const bool is_computed = !record.error.has_value() && record.copy_of.empty();
   if (log_level() <= LogLevel::kDebug && is_computed) {

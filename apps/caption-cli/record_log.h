@@ -1,4 +1,4 @@
-// apps/caption-cli/record_log.h: what -v and -vv say of each clip, and --stream of its one.
+// apps/caption-cli/record_log.h: log lines about each clip for -v and -vv, and for --stream.
 #pragma once
 
 #include <string>
@@ -7,19 +7,19 @@
 
 namespace caption::cli {
 
-// "clips/a.mp4: ok, 48 tokens in 268 ms"; with the prompt's name where it has one, and the error of
-// a clip that failed.
+// Returns text such as "clips/a.mp4: ok, 48 tokens in 268 ms", with the prompt's name if it has one
+// and the error of a failed clip.
 std::string describe_record(const records::Record& record);
-// "clips/a.mp4: decode 176 ms, vision 39 ms, first token 2.75 ms; 8 of 8 frames; 141 prompt tokens,
-// 128 of them vision"
+// Returns text such as "clips/a.mp4: decode 176 ms, vision 39 ms, first token 2.75 ms; 8 of 8
+// frames; 141 prompt tokens, 128 of them vision".
 std::string describe_record_times(const records::Record& record);
 
-// Why a caption is to be read with care: "clips/a.mp4: the caption is suspicious: it repeats ...".
-// Empty for a record that is ok, or failed: of failures the pipeline speaks.
+// Returns the warning about a caption: "clips/a.mp4: the caption is suspicious: it repeats ...".
+// Empty for a record that is ok, and for a failed one, which the pipeline reports.
 std::string describe_doubt(const records::Record& record);
 
-// Passes records on to `sink`, which it borrows, and logs them: a line at LogLevel::kDetail, and
-// its times at kDebug. Thread-safe as the sink is.
+// Passes records to the borrowed `sink` and logs one line for each at LogLevel::kDetail and its
+// times at kDebug. As thread-safe as the sink.
 class RecordLog final : public records::RecordSink {
  public:
   explicit RecordLog(records::RecordSink& sink) : sink_(sink) {}
@@ -30,7 +30,7 @@ class RecordLog final : public records::RecordSink {
   }
   records::AppendResult append(const records::Record& record) override;
 
-  // describe_doubt() of the last record.
+  // Returns describe_doubt() of the last record.
   const std::string& last_doubt() const { return last_doubt_; }
 
  private:

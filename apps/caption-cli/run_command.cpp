@@ -63,12 +63,12 @@ std::vector<std::string> texts_of(const std::vector<pipeline::Prompt>& prompts) 
 }
 
 pipeline::ProgressStyle progress_style(const RunFlags& flags) {
-  // A live line and a caption that grows would write over each other.
+  // A live line and a streamed caption would overwrite each other.
   if (flags.quiet || flags.output.is_spoken) return pipeline::ProgressStyle::kSilent;
   return pipeline::choose_progress_style(stderr_is_terminal(), std::getenv("TERM"));
 }
 
-// What the captions leave in doubt: of a streamed one why, of records how many.
+// Reports doubtful captions: the reason for a streamed caption, the number of them for records.
 void report_doubts(const OutputFlags& output, const pipeline::Progress& progress,
                    const std::string& last_doubt) {
   if (output.is_spoken) {
@@ -109,7 +109,7 @@ int report(const pipeline::Outcome& outcome, const pipeline::ThreadPlan& threads
   return num_failed > 0 ? kExitClipsFailed : kExitOk;
 }
 
-// The caption alone, as it comes.
+// Writes the caption alone to stdout during generation.
 class SpokenCaption {
  public:
   explicit SpokenCaption(std::atomic<bool>& stop) : stop_(stop) {}
@@ -122,8 +122,8 @@ class SpokenCaption {
     stop_.store(true);
   }
 
-  // Ends the line, if there is one. False when its reader has left; throws Error(kIo) when it could
-  // not be written for another reason.
+  // Ends the line, if one was begun. Returns false when the reader has closed stdout; throws
+  // Error(kIo) when writing failed for another reason.
   bool end() {
     if (has_begun_) say("\n");
     std::cout.clear();
@@ -134,7 +134,7 @@ class SpokenCaption {
  private:
   std::atomic<bool>& stop_;
   bool has_begun_ = false;
-  int error_ = 0;  // errno of the first text that could not be written
+  int error_ = 0;  // errno of the first failed write
 };
 
 void check_stream(const RunFlags& flags, const config::Preset& preset, std::size_t num_inputs,
@@ -154,7 +154,7 @@ void check_stream(const RunFlags& flags, const config::Preset& preset, std::size
   }
 }
 
-// Refuses, before anything is written, options with which not one clip could be captioned.
+// Rejects options with which no clip could be captioned, before anything is written.
 void require_possible(const config::Preset& preset, model::CaptionModel& model,
                       const pipeline::Options& options) {
   const std::vector<std::string> texts = texts_of(options.prompts);
@@ -170,7 +170,7 @@ void say_demonstration(const model::CaptionModel& model) {
            "one for films");
 }
 
-// What -v says before the first clip.
+// Logs the details of -v before the first clip.
 void log_choices(const model::CaptionModel& model, const pipeline::Options& options,
                  std::size_t num_inputs) {
   log_detail("run", "model " + std::string(model.family()) + ", weights of " +

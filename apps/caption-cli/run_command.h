@@ -1,4 +1,4 @@
-// apps/caption-cli/run_command.h: `caption-cli run`, videos to captions.
+// apps/caption-cli/run_command.h: the command `caption-cli run`, which captions videos.
 #pragma once
 
 namespace CLI {

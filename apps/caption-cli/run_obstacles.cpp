@@ -27,7 +27,7 @@ void collect(std::vector<std::string>& obstacles, Check&& check) {
   }
 }
 
-// The longest prompt counts. How many frames stand in it makes no difference to its text.
+// Counts the tokens of the longest prompt. The number of frames does not change its text.
 std::int64_t count_prompt_tokens(const model::CaptionModel& model,
                                  const std::vector<std::string>& prompts) {
   std::int64_t most = 0;
@@ -54,12 +54,12 @@ RunCheck check_run(const config::LoadedPreset& loaded, std::vector<std::string> 
   }
   collect(obstacles, [&] { config::require_consistent(preset); });
   collect(obstacles, [&] { require_usable_cache(preset.engine.kv_cache_dir); });
-  // A preset that this build cannot run is replaced by another one, usually with another model:
-  // what is wrong with the model would not help.
+  // The user will choose another preset, usually with another model, so errors of this model would
+  // not help.
   if (!missing.empty()) return check;
   if (prompts.empty()) prompts = {preset.generation.prompt};
   collect(obstacles, [&] {
-    // Opened as f32, weights are neither converted nor packed: they stay mapped and are not read.
+    // As f32, weights are neither converted nor packed: they stay mapped and are not read.
     config::Preset as_stored = preset;
     as_stored.quantization.weights = config::WeightFormat::kF32;
     const auto model = config::open_model(as_stored, loaded.path.parent_path());

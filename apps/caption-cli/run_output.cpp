@@ -40,7 +40,7 @@ records::Retry retry_of(const OutputFlags& flags) {
     }
     retry.statuses.push_back(*status);
   }
-  // How a caption is generated may be the reason for its status.
+  // A retry may change the generation settings, since they may be the reason for the status.
   if (!flags.retry.empty()) retry.changeable = {"generation."};
   return retry;
 }
@@ -49,15 +49,14 @@ records::Existing existing_of(const OutputFlags& flags) {
   return flags.overwrite ? records::Existing::kOverwrite : records::Existing::kResume;
 }
 
-// Before anything is written. The files beside the output are its manifest and what takes its
-// place.
+// Checks, before anything is written, the output, its manifest and the files that replace it.
 void require_writable(const OutputFlags& flags) {
   std::vector<std::string> suffixes = {".manifest.json.new", ".compact"};
   if (flags.overwrite) suffixes.insert(suffixes.end(), {".new", ".new.manifest.json.new"});
   require_writable_output(flags.path, suffixes);
 }
 
-// Keeps no record: the caption has been said.
+// Discards records, because the caption was streamed already.
 class NoRecords final : public records::RecordSink {
  public:
   records::AppendResult append(const records::Record& /*record*/) override {
@@ -65,7 +64,7 @@ class NoRecords final : public records::RecordSink {
   }
 };
 
-// A record on a terminal begins a line of its own, above the live line if there is one.
+// Writes each record on a new line of the terminal, above the live line if there is one.
 class AboveStatusLine final : public records::RecordSink {
  public:
   explicit AboveStatusLine(std::unique_ptr<records::RecordSink> sink) : sink_(std::move(sink)) {}
@@ -75,7 +74,7 @@ class AboveStatusLine final : public records::RecordSink {
     return sink_->find(clip, video, prompt);
   }
   records::AppendResult append(const records::Record& record) override {
-    set_status_line("");  // the next report draws it again
+    set_status_line("");  // the next progress report draws it again
     return sink_->append(record);
   }
 
@@ -117,7 +116,7 @@ void describe_records(const std::string& path, const pipeline::Progress& progres
   }
 }
 
-// Why an overwriting run does not take the place of the old file.
+// The reason why an overwriting run does not replace the old file.
 const char* describe_lack(const pipeline::Progress& progress) {
   const bool has_captions =
       progress.clips_done > progress.clips_failed || progress.clips_found > progress.found_failed;

@@ -1,4 +1,4 @@
-// run_output.h: where a run's records go, and what is said of them at its end.
+// apps/caption-cli/run_output.h: the output of a run's records and the report at its end.
 #pragma once
 
 #include <cstdint>
@@ -18,32 +18,32 @@ namespace caption::cli {
 
 struct OutputFlags {
   std::string path;       // empty or "-": standard output
-  bool is_given = false;  // -o was
-  std::string format;  // empty: by the path's suffix; for standard output jsonl, or txt to be read
+  bool is_given = false;  // whether -o was given
+  std::string format;     // empty: by the path's suffix; for stdout jsonl, or txt on a terminal
   std::vector<std::string> retry;
   bool retry_failed = false;
   bool overwrite = false;
-  bool is_spoken = false;  // the caption is written as it comes: no records without -o FILE
+  bool is_spoken = false;  // the caption is streamed to stdout; records only with -o FILE
 
   bool is_stdout() const { return path.empty() || path == "-"; }
 };
 
-// Throws Error(kUsage) for flags that contradict each other, and for an output that is one of the
-// files named on the command line: before a model is loaded.
+// Throws Error(kUsage), before a model is loaded, for flags that contradict each other and for an
+// output that is one of the files named on the command line.
 void check_output(const OutputFlags& flags, const std::vector<std::string>& arguments);
 
-// Lists everything that decides the captions. Empty texts in `prompts` must have been replaced by
-// the model's default prompt.
+// Returns all settings that affect the captions. Empty texts in `prompts` must have been replaced
+// by the model's default prompt.
 records::Manifest make_manifest(const config::Preset& preset, const Sha256& model_hash,
                                 const std::vector<pipeline::Prompt>& prompts);
 
-// What a run with these flags would find in its output, which is not touched; null for standard
-// output. Throws as records::OutputPreview.
+// Returns a preview of the output with these flags, without modifying it; null for standard output.
+// Throws as records::OutputPreview.
 std::unique_ptr<records::OutputPreview> preview_output(const OutputFlags& flags,
                                                        const records::Manifest& manifest,
                                                        records::KnownBy known_by);
 
-// The output and its format: "captions.jsonl (jsonl)", "standard output (txt)".
+// Returns the output and its format: "captions.jsonl (jsonl)", "standard output (txt)".
 std::string describe_output(const OutputFlags& flags);
 
 class RunOutput {
@@ -52,16 +52,16 @@ class RunOutput {
   RunOutput(const OutputFlags& flags, const records::Manifest& manifest);
 
   records::RecordSink& sink() { return *sink_; }
-  // Whether the same command goes on where an interrupted run stopped.
+  // Whether repeating the command continues an interrupted run.
   bool can_continue() const;
-  // Ends the output of a run that came to its end, or was interrupted; says what became of it.
-  // Throws Error(kIo).
+  // Finishes the output of a run that is complete or was interrupted, and logs the result. Throws
+  // as records::RecordFile::finish().
   void finish(const pipeline::Outcome& outcome);
 
  private:
   std::string path_;
   std::unique_ptr<records::RecordSink> sink_;
-  records::RecordFile* file_ = nullptr;  // sink_, where it is one
+  records::RecordFile* file_ = nullptr;  // sink_ if it is a RecordFile, otherwise null
   bool can_continue_ = false;
 };
 

@@ -12,7 +12,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The last `count` components of an absolute path, joined by '-'.
+// Joins the last `count` components of an absolute path with '-'.
 std::string join_last(fs::path path, std::size_t count) {
   std::string out = path.filename().string();
   for (std::size_t i = 1; i < count; ++i) {
@@ -23,7 +23,8 @@ std::string join_last(fs::path path, std::size_t count) {
   return out;
 }
 
-// How many last components tell the paths apart; all of them may not, because of the '-'.
+// Number of last components that distinguish the paths. Even all of them may not, because of the
+// '-'.
 std::size_t count_needed(const std::set<fs::path>& paths) {
   std::size_t longest = 0;
   for (const fs::path& path : paths) {

@@ -1,4 +1,4 @@
-// apps/caption-cli/sheet_names.h: what the contact sheets of `inspect` are called.
+// apps/caption-cli/sheet_names.h: file names for the contact sheets of `inspect`.
 #pragma once
 
 #include <string>
@@ -6,9 +6,9 @@
 
 namespace caption::cli {
 
-// A name for the sheet of each path, for the working folder: "x.mkv.frames.png", and where films of
-// different folders have one file name, with as many folders as tell them apart:
-// "a-x.mkv.frames.png". The same path twice has one name; different paths never have.
+// Returns a file name in the working folder for the sheet of each path: "x.mkv.frames.png", or, for
+// equal file names in different folders, with as many folder names as distinguish them:
+// "a-x.mkv.frames.png". Equal paths get equal names; different paths never do.
 std::vector<std::string> name_sheets(const std::vector<std::string>& paths);
 
 }  // namespace caption::cli

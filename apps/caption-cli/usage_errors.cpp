@@ -14,7 +14,7 @@ namespace {
 
 std::string quoted(const std::string& text) { return "\"" + text + "\""; }
 
-// The command that was begun; nullptr: none.
+// Returns the command in the arguments, or nullptr if there is none.
 const CLI::App* begun_command(const CLI::App& root, const std::vector<std::string>& arguments) {
   for (const std::string& argument : arguments) {
     for (const CLI::App* command : root.get_subcommands([](const CLI::App*) { return true; })) {
@@ -44,10 +44,10 @@ std::string see_help(const CommandRow& command) {
   return "see caption-cli " + (is_program ? "" : command.name + " ") + "--help";
 }
 
-// A value to show how an option is given.
+// Returns a value for an example of the option.
 std::string example_value(const OptionRow& option) {
   if (!option.choices.empty()) return option.choices.back();
-  // Other defaults are words such as "measured".
+  // A default that does not begin with a digit is a word such as "measured".
   const bool is_number = option.default_text.find_first_of("0123456789") == 0;
   if (is_number) return option.default_text;
   switch (option.kind) {
@@ -81,7 +81,7 @@ const OptionRow* option_of_message(const CommandRow& command, std::string_view m
   return find_option(command, message.substr(0, message.find_first_of(": ")));
 }
 
-// The arguments that nothing took, in their order.
+// Returns the arguments that no option accepted, in order.
 std::vector<std::string> find_extras(const CLI::App& root,
                                      const std::vector<std::string>& arguments) {
   const std::vector<std::string> known = root.remaining(true);
@@ -93,7 +93,7 @@ std::vector<std::string> find_extras(const CLI::App& root,
   return extras;
 }
 
-// An option first: another argument may be left over because it was meant as its value.
+// Prefers an option, because other leftover arguments may have been meant as its value.
 std::optional<std::string> worst_extra(const CLI::App& root,
                                        const std::vector<std::string>& arguments) {
   const std::vector<std::string> extras = find_extras(root, arguments);
@@ -162,7 +162,7 @@ std::string describe_missing(const CLI::App& begun, const CommandRow& command) {
          (missing.size() == 1 ? " is missing" : " are missing") + example;
 }
 
-// `option` was given without its value, or more than once.
+// Handles an `option` that was given without its value or more than once.
 std::string describe_count(const CommandRow& command, const OptionRow& option,
                            const std::string& message) {
   const std::string where = command.name + ": " + option.long_name();

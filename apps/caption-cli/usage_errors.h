@@ -1,5 +1,5 @@
-// apps/caption-cli/usage_errors.h: what is wrong with a command line, in one sentence with the way
-// out: the name that was meant, the value that is missing, an example.
+// apps/caption-cli/usage_errors.h: messages for errors in a command line: one sentence with a
+// remedy, such as the nearest name, the missing value or an example.
 #pragma once
 
 #include <CLI/CLI.hpp>

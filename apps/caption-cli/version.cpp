@@ -12,7 +12,7 @@ namespace {
 
 std::string compiler() {
 #ifdef __clang__
-  return __VERSION__;  // begins with the name
+  return __VERSION__;  // begins with the compiler's name
 #else
   return "g++ " __VERSION__;
 #endif
@@ -23,7 +23,7 @@ std::string compiler() {
 std::string version_number() { return CAPTION_VERSION; }
 
 std::string version_text() {
-  // SentencePiece and yaml-cpp do not tell their versions at run time.
+  // SentencePiece and yaml-cpp provide their versions only at build time.
   return "caption-cli " + version_number() + "\ncommit: " + build_commit() +
          "\ncompiler: " + compiler() + "\nlibraries: " + video::linked_libraries() + ", OpenCV " +
          vision::opencv_version() + ", " + sha256_library() + ", xxHash " + xxhash_version() +

@@ -1,4 +1,4 @@
-// apps/caption-cli/version.h: which program this is.
+// apps/caption-cli/version.h: version of the program, its sources and its libraries.
 #pragma once
 
 #include <string>
@@ -7,12 +7,12 @@ namespace caption::cli {
 
 // "0.1.0"
 std::string version_number();
-// What --version prints: "caption-cli 0.1.0", then a line each for the commit of the sources, the
-// compiler, and the libraries as they are loaded now.
+// Returns the text of --version: "caption-cli 0.1.0", then one line each for the commit of the
+// sources, the compiler, and the loaded libraries.
 std::string version_text();
 
-// The commit that the sources are of, with "and changes" where tracked files differ from it;
-// "unknown" for sources without one. Made at build time (scripts/cmake/BuildCommit.cmake).
+// Returns the commit of the sources, with "and changes" if tracked files differ from it; "unknown"
+// for sources outside a repository. Generated at build time (scripts/cmake/BuildCommit.cmake).
 const char* build_commit();
 
 }  // namespace caption::cli

@@ -18,7 +18,7 @@ int look_at(const fs::path& path, struct stat& status) {
   return ::stat(path.c_str(), &status) == 0 ? 0 : errno;
 }
 
-// Why no file can be made in `folder`, as errno; 0: files can be.
+// Returns the errno with which no file can be created in `folder`; 0 if files can be created.
 int refusal_of(const fs::path& folder) {
   struct stat status {};
   if (const int error = look_at(folder, status); error != 0) return error;
@@ -39,7 +39,7 @@ fs::path folder_of(const fs::path& path) {
 }  // namespace
 
 void require_writable_output(const fs::path& path, const std::vector<std::string>& suffixes) {
-  // A link is followed: its target need not be there yet.
+  // Resolves symbolic links; the target may not exist yet.
   std::error_code ignored;
   fs::path real = fs::weakly_canonical(path, ignored);
   if (ignored || real.empty()) real = path;
@@ -63,7 +63,7 @@ void require_writable_output(const fs::path& path, const std::vector<std::string
 
 void require_usable_cache(const fs::path& folder) {
   if (folder.empty()) return;
-  // What is missing is made: the nearest folder that is there must take it.
+  // Missing folders will be created, so the nearest existing one must be writable.
   fs::path nearest = folder;
   struct stat status {};
   while (look_at(nearest, status) == ENOENT && nearest != folder_of(nearest)) {

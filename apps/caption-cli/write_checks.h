@@ -1,4 +1,4 @@
-// apps/caption-cli/write_checks.h: whether a run could write where it is told to, before it writes
+// apps/caption-cli/write_checks.h: checks that a run can write its output, before it writes
 // anything.
 #pragma once
 
@@ -8,15 +8,15 @@
 
 namespace caption::cli {
 
-// Throws Error(kIo) when the file cannot be created or opened for writing beside the files that
-// `suffixes` name (".manifest.json"): a folder that is not there or takes no files, a name that is
-// too long, a file that may not be written. Writes nothing; what other processes do meanwhile, and
-// a full disk, are found when the run writes.
+// Throws Error(kIo) when the file, or a file with one of the `suffixes` (".manifest.json")
+// appended, cannot be created or opened for writing: the folder is missing or not writable, the
+// name is too long, or the file is not writable. Writes nothing. A full disk and changes by other
+// processes are detected only when the run writes.
 void require_writable_output(const std::filesystem::path& path,
                              const std::vector<std::string>& suffixes);
 
-// Throws Error(kIo) when `folder` is neither a folder that takes files nor can be made. An empty
-// path passes: there is no cache.
+// Throws Error(kIo) when `folder` is neither a writable folder nor can be created. An empty path
+// means no cache and passes.
 void require_usable_cache(const std::filesystem::path& folder);
 
 }  // namespace caption::cli

@@ -33,7 +33,7 @@ void write_text(const std::string& path, const std::string& text) {
 namespace {
 
 constexpr std::size_t kHeadBytes = 4096;
-// References begin as the scores of clips do, but lack this key.
+// References begin like scores of clips, but lack this key.
 constexpr std::string_view kClipScoresKey = "\"status\": ";
 
 }  // namespace
@@ -49,7 +49,8 @@ void require_replaceable(const std::string& path, std::string_view begin,
     }
   }
   std::error_code ignored;
-  if (!std::filesystem::is_regular_file(path, ignored)) return;  // not there, a device or a FIFO
+  // It does not exist, or is a device or FIFO.
+  if (!std::filesystem::is_regular_file(path, ignored)) return;
   std::string head(kHeadBytes, '\0');
   std::ifstream file(path, std::ios::binary);
   file.read(head.data(), std::ssize(head));

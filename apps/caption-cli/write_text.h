@@ -1,4 +1,4 @@
-// apps/caption-cli/write_text.h: a report to a file, or to stdout.
+// apps/caption-cli/write_text.h: writes a report to a file or to stdout.
 #pragma once
 
 #include <string>
@@ -7,10 +7,10 @@
 
 namespace caption::cli {
 
-// "-" is stdout. Throws Error(kIo) naming the file.
+// `path` "-" means stdout. Throws Error(kIo) naming the file.
 void write_text(const std::string& path, const std::string& text);
 
-// How a report of each kind begins: a file that begins otherwise is none.
+// First bytes of a report of each kind; a file with other first bytes is not a report.
 inline constexpr std::string_view kScoresBegin = "{\n  \"references\":";
 inline constexpr std::string_view kClipScoresBegin = "{\"video\": ";
 inline constexpr std::string_view kBenchBegin = "{\"model\":";
@@ -18,17 +18,17 @@ inline constexpr std::string_view kKernelsBegin = "{\"subject\":";
 inline constexpr std::string_view kSvgBegin = "<svg ";
 inline constexpr std::string_view kPngBegin = "\x89PNG";
 
-// Passes "-", an empty path, what does not exist, is empty or begins with `begin`. Throws
-// Error(kUsage) for another file, one of `inputs` among them: a report would destroy it.
+// Accepts "-", an empty path, and a file that does not exist, is empty or begins with `begin`.
+// Throws Error(kUsage) for any other file and for one of `inputs`, because a report would overwrite
+// it.
 void require_replaceable(const std::string& path, std::string_view begin,
                          const std::vector<std::string>& inputs = {});
 
-// Writes out what std::cout holds. Throws Error(kIo) when that, or anything written to it before,
-// failed.
+// Flushes std::cout. Throws Error(kIo) when this or an earlier write to it failed.
 void flush_stdout();
 
-// True when stdout is a pipe or socket that nobody reads any more: what could not be written to it
-// is no error then.
+// True when stdout is a pipe or socket whose reader has closed it; output that could not be written
+// is then not an error.
 bool stdout_reader_is_gone();
 
 }  // namespace caption::cli

@@ -13,7 +13,7 @@
 namespace caption::bench {
 namespace {
 
-// The least time that the machine needs for what a run moved and computed, over the time it took.
+// Least time that the machine needs for the work of a run, divided by the time of the run.
 double share_of_roofline(const Comparison& comparison, const Measurement& run) {
   const double least_s = run.cost.seconds(comparison.read_bytes_per_s(), comparison.flops_per_s());
   return run.seconds > 0 ? least_s / run.seconds : 0;
@@ -30,7 +30,8 @@ double page_occupancy(const Measurement& run) {
 double bytes_per_s(const Measurement& run) { return run.cost.bytes / run.seconds; }
 double flops_per_s(const Measurement& run) { return run.cost.flops / run.seconds; }
 
-// Then the memory's bandwidth is no bound: what is read every step fits the caches.
+// Whether some variant exceeds the memory bandwidth, because the data read per step fits the
+// caches; bandwidth is then no bound.
 bool is_beyond_bandwidth(const Comparison& comparison) {
   return std::any_of(comparison.variants.begin(), comparison.variants.end(),
                      [&](const VariantResult& result) {
@@ -196,7 +197,7 @@ void write_variant(JsonWriter& json, const Comparison& comparison, const Variant
   json.end_list().end_object();
 }
 
-// What the machine's rates allow for the work that a group's runs did.
+// The throughput that the machine's rates permit for the work of a group's runs.
 Line bound_of(const Comparison& comparison, const std::string& group) {
   Line bound{.name = "bound of " + group + ": " + format_si(comparison.read_bytes_per_s()) +
                      "B/s, " + format_si(comparison.flops_per_s()) + "FLOP/s",

@@ -1,5 +1,5 @@
-// bench/bench_report.h: a comparison as a table, as JSON, and as a chart of throughput over batch
-// size. Every rate stands beside what the machine could do in the same minutes.
+// bench/bench_report.h: writes a comparison as a table, as JSON, and as a chart of throughput over
+// batch size. Rates are given together with the machine's rates measured in the same minutes.
 #pragma once
 
 #include <string>
@@ -9,20 +9,20 @@
 
 namespace caption::bench {
 
-// What was measured, for headings: "qwen3-0.6b, bf16, KV bf16, 2 threads, avx512".
+// Description of what was measured, for headings: "qwen3-0.6b, bf16, KV bf16, 2 threads, avx512".
 struct Subject {
   std::string model;
   std::string setting;
 };
 
-// A column for each variant, a row for each figure; ratios to the first variant.
+// One column per variant and one row per figure; ratios are relative to the first variant.
 std::string to_table(const Subject& subject, const Comparison& comparison);
 
-// One object, a line of its own: all runs of all variants.
+// Returns one JSON object on one line with all runs of all variants.
 std::string to_json(const Subject& subject, const Comparison& comparison);
 
-// A line for each group of variants over max_num_seqs, and the bound that bandwidth and arithmetic
-// set to the last group's work, unless that work stayed in the caches.
+// One line per group of variants over max_num_seqs, and the bound given by bandwidth and arithmetic
+// for the last group's work, unless that work stayed in the caches.
 LineChart throughput_chart(const Subject& subject, const Comparison& comparison);
 
 }  // namespace caption::bench

@@ -1,5 +1,5 @@
-// bench/cards.h: the cards that presets are written for, by their data sheets, so that a GPU preset
-// can be planned on a machine without one.
+// bench/cards.h: data sheet values of the GPUs for which there are presets, so that a GPU preset
+// can be planned on a machine without a GPU.
 #pragma once
 
 #include <cstdint>
@@ -10,14 +10,14 @@
 namespace caption::bench {
 
 struct Card {
-  const char* preset;  // "t4": the preset that is written for it
+  const char* preset;  // name of the preset for this card, such as "t4"
   const char* name;
   std::int64_t memory_bytes = 0;  // as the driver reports it
   double bytes_per_s = 0;
-  double flops_per_s = 0;  // dense, 16 bits
+  double flops_per_s = 0;  // dense, 16-bit operands
 };
 
-// "t4", "l4", "a100", "h100", whatever the case.
+// Finds a card by its preset's name, "t4", "l4", "a100" or "h100", in any case.
 std::optional<Card> find_card(std::string_view name);
 std::vector<std::string_view> card_names();
 

@@ -46,7 +46,8 @@ constexpr std::array kWeightFormats = {
     WeightFormat{"nf4", pack_quantised<QuantisedFormat::kNf4>},
 };
 
-// A weight and enough copies of it. Rows are borrowed, so each copy brings its own.
+// A weight in enough copies to exceed the caches. A weight borrows its rows, so each copy needs
+// rows.
 struct Copies {
   std::vector<Tensor> rows;
   std::vector<PackedWeight> weights;
@@ -72,7 +73,7 @@ Copies make_copies(const KernelTimer& timer, const WeightFormat& format, const T
 }  // namespace
 
 std::int64_t KernelTimer::num_copies(std::int64_t bytes_each) const {
-  // Of a small model the weights are in the caches anyway, and so many take long to make.
+  // Limits the time for making copies; the weights of a small model are in the caches anyway.
   constexpr std::int64_t kMostCopies = 256;
   return std::clamp<std::int64_t>((options_.working_set_bytes + bytes_each - 1) / bytes_each, 1,
                                   kMostCopies);
@@ -80,7 +81,7 @@ std::int64_t KernelTimer::num_copies(std::int64_t bytes_each) const {
 
 void KernelTimer::add(KernelRow row, const std::function<void(std::int64_t turn)>& call) {
   std::int64_t turn = 0;
-  call(turn++);  // scratch memory grows, pages are committed
+  call(turn++);  // first call grows the scratch memory and commits pages
   std::vector<double> rounds;
   for (int round = 0; round < options_.num_rounds; ++round) {
     const Stopwatch stopwatch;
@@ -103,7 +104,7 @@ Tensor random_tensor(DType dtype, const Shape& shape) {
     T* const values = tensor.as<T>();
     std::uint32_t state = 20;
     for (std::int64_t i = 0; i < tensor.num_elements(); ++i) {
-      state = state * 1664525u + 1013904223u;  // Numerical Recipes' generator
+      state = state * 1664525u + 1013904223u;  // generator of "Numerical Recipes"
       values[i] = from_float<T>(static_cast<float>(state >> 8u) * 0x1p-23F - 1.0F);
     }
   });

@@ -1,16 +1,17 @@
-// bench/kernel_bench.h: each operation of a model's shape by itself, beside what the machine can
-// do in the same minutes.
+// bench/kernel_bench.h: times each operation of a model's shape separately, together with the
+// machine's rates in the same minutes.
 //
-// Text: the matrices of a decoder's layer and its LM head in every layout that kernels have
-// (kernels/packed_weight.h), attention over pages, and what lies between. Vision: patch embedding,
-// the matrices of a layer and attention of one image. Values are random; operands that a step reads
-// from memory are read from memory: copies are gone through in turn, more than a cache holds.
+// Text: the matrices of a decoder layer and its LM head in every layout that kernels support
+// (kernels/packed_weight.h), attention over pages, and the element-wise operations. Vision: patch
+// embedding, the matrices of a layer and attention of one image. Values are random. Operands that a
+// step reads from memory are read from memory here too: the calls rotate through copies that
+// together exceed the caches.
 //
-// Counted is what every implementation must do and move:
-//   bytes  operands read once and results written once, activations included; these may stay in
-//          the caches, so a share of the bandwidth can exceed 1
+// The counts are the minimum of any implementation:
+//   bytes  operands read once and results written once, activations included; activations may stay
+//          in the caches, so the share of the bandwidth can exceed 1
 //   FLOPs  linear: 2 M N K, linear_swiglu: twice that; attention: 4 heads head_dim attended keys;
-//          rms_norm, layer_norm: 4 and 7 an element; rope: 3; others: none
+//          rms_norm, layer_norm: 4 and 7 per element; rope: 3 per element; others: none
 #pragma once
 
 #include <cstdint>
@@ -28,9 +29,9 @@ struct KernelRow {
   std::string operation;    // "linear down", "attention, decoding"
   std::string setting;      // "int8", "bf16 KV, batch 16 of 512"
   std::int64_t tokens = 0;  // rows of activations, M
-  double bytes = 0;         // of one call, as are the next two
+  double bytes = 0;         // per call, like flops and seconds
   double flops = 0;
-  double seconds = 0;  // the median of the rounds
+  double seconds = 0;  // median of the rounds
 
   double bytes_per_s() const { return seconds > 0 ? bytes / seconds : 0; }
   double flops_per_s() const { return seconds > 0 ? flops / seconds : 0; }
@@ -38,11 +39,11 @@ struct KernelRow {
 
 struct KernelBenchOptions {
   std::vector<std::int64_t> tokens = {1, 4, 16, 64, 512};  // M of linear layers, all >= 1
-  std::vector<std::int64_t> batches = {1, 16};             // sequences in decoding
-  std::int64_t context_tokens = 512;                       // of each; and of a prompt
-  std::int64_t working_set_bytes = 64LL << 20;  // that copies of an operand take together, at least
+  std::vector<std::int64_t> batches = {1, 16};             // sequences per decoding step
+  std::int64_t context_tokens = 512;            // context of each sequence and length of a prompt
+  std::int64_t working_set_bytes = 64LL << 20;  // minimum total size of the copies of one operand
   int num_rounds = 5;
-  std::int64_t round_us = 10'000;  // a round is so many calls as take this long
+  std::int64_t round_us = 10'000;  // duration of a round of calls
   RooflineOptions roofline = {};
   // Called after each row. May be empty.
   std::function<void(const KernelRow&)> on_row;
@@ -53,7 +54,7 @@ struct KernelBench {
   Roofline before;
   Roofline after;
 
-  // Means of the two.
+  // Means of the rates before and after the benchmark.
   double read_bytes_per_s() const { return (before.read_bytes_per_s + after.read_bytes_per_s) / 2; }
   double flops_per_s() const { return (before.flops_per_s + after.flops_per_s) / 2; }
 };
@@ -62,9 +63,9 @@ struct KernelBench {
 KernelBench bench_kernels(Stream& stream, const model::ModelShape& shape,
                           const KernelBenchOptions& options);
 
-// A line for each row; `subject` is the heading.
+// One line per row; `subject` is the heading.
 std::string to_table(const std::string& subject, const KernelBench& bench);
-// One object, a line of its own.
+// Returns one JSON object on one line.
 std::string to_json(const std::string& subject, const KernelBench& bench);
 
 }  // namespace caption::bench

@@ -34,7 +34,7 @@ Cells cells_of(const KernelBench& bench, const KernelRow& row) {
 }  // namespace
 
 std::string to_table(const std::string& subject, const KernelBench& bench) {
-  constexpr std::size_t kNumNames = 2;  // text, on the left; the others are numbers
+  constexpr std::size_t kNumNames = 2;  // columns of text, aligned left; the others are numbers
   std::vector<Cells> lines = {{"operation", "setting", "tokens", "bytes", "FLOP", "us", "rate",
                                "of memory", "rate", "of peak"}};
   for (const KernelRow& row : bench.rows) lines.push_back(cells_of(bench, row));

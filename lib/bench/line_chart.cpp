@@ -18,13 +18,13 @@ constexpr double kLeft = 84;
 constexpr double kRight = 28;
 constexpr double kTop = 76;
 constexpr double kLegendRow = 20;
-constexpr double kBelow = 62;  // ticks and label of the x axis
+constexpr double kBelow = 62;  // height of the ticks and the label of the x axis
 
-// Okabe and Ito's colours that stand out from white and from black alike, told apart by readers who
-// see fewer colours; the marks differ too.
+// Colours of Okabe and Ito's palette with contrast to both white and black, distinguishable with
+// colour blindness; the marks differ as well.
 constexpr std::array kColours = {"#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00"};
 
-// Colours of text and grid follow the reader's theme.
+// The colours of text and grid follow the viewer's colour scheme.
 constexpr const char* kStyle =
     "<style>"
     "text{font-family:system-ui,-apple-system,'Segoe UI',sans-serif;fill:#24292f}"
@@ -58,7 +58,7 @@ std::string px(double value) {
   return text.data();
 }
 
-// 1, 2, 2.5 or 5 times a power of ten: about five ticks up to `largest`.
+// Returns 1, 2, 2.5 or 5 times a power of ten, for about five ticks up to `largest`.
 double tick_step(double largest) {
   const double raw = largest / 5;
   const double power = std::pow(10, std::floor(std::log10(raw)));
@@ -107,7 +107,7 @@ class Drawing {
     const double first = std::log2(*ticks_.begin());
     const double range = std::log2(*ticks_.rbegin()) - first;
     const double share = range > 0 ? (std::log2(x) - first) / range : 0.5;
-    constexpr double kInset = 24;  // no mark on the axis itself
+    constexpr double kInset = 24;  // keeps marks off the axis
     return kLeft + kInset + share * (kWidth - kLeft - kRight - 2 * kInset);
   }
   double y_of(double y) const { return bottom_ - y / y_end_ * (bottom_ - kTop); }
@@ -147,7 +147,7 @@ class Drawing {
            (is_bound ? " stroke-dasharray=\"7 5\"" : " stroke-linejoin=\"round\"");
   }
 
-  // A circle, a square, a diamond, in turn.
+  // Draws a circle, a square or a diamond, depending on the index.
   void draw_mark(double x, double y, std::size_t index) {
     const std::string fill = "fill=\"" + std::string(kColours[index % kColours.size()]) + "\"/>\n";
     if (index % 3 == 0) {

@@ -1,5 +1,5 @@
-// bench/line_chart.h: a chart of a few lines as SVG, written by hand: one file, no scripts, no
-// fonts of its own, legible on light and on dark pages.
+// bench/line_chart.h: writes a chart of a few lines as one SVG file without scripts or embedded
+// fonts, legible on light and on dark pages.
 #pragma once
 
 #include <string>
@@ -13,7 +13,7 @@ struct Point {
 };
 
 enum class LineStyle {
-  kMeasured,  // drawn through, a mark at each point
+  kMeasured,  // a solid line with a mark at each point
   kBound,     // dashed, without marks
 };
 
@@ -31,8 +31,9 @@ struct LineChart {
   std::vector<Line> lines;
 };
 
-// x is logarithmic to base 2 with a tick at every x that a line has, y is linear from 0. Text is
-// escaped. Throws Error(kInternal) when there is no point, or one that cannot be drawn.
+// The x axis is logarithmic to base 2 with a tick at every x of a line; the y axis is linear from
+// 0. Text is escaped. Throws Error(kInternal) when there is no point, or for a point outside the
+// ranges above.
 std::string to_svg(const LineChart& chart);
 
 }  // namespace caption::bench

@@ -23,7 +23,7 @@ double as_double(std::int64_t value) { return static_cast<double>(value); }
 
 const TextShape& text_of(const PlanInput& input) { return *input.model.text; }
 
-// Activations are f32 on the host and 16 bits on a card.
+// Activations are f32 on the host and have 16 bits on a card.
 std::int64_t activation_divisor(const PlanInput& input) {
   return input.device == PlanDevice::kHost ? 1 : 2;
 }
@@ -33,7 +33,7 @@ std::int64_t prompt_tokens(const Plan& plan) {
 }
 
 PlannedStep plan_step(const PlanInput& input, const StepWork& work) {
-  // f32 means the numbers of the file (held_weight_bytes()).
+  // kF32 keeps the numbers of the file (held_weight_bytes()), which may have 16 bits.
   const bool is_16_bit =
       input.weights == WeightLayout::kF32 && input.model.stored_dtype != DType::kF32;
   const WeightLayout layout = is_16_bit ? WeightLayout::kBF16 : input.weights;
@@ -129,7 +129,8 @@ void plan_speed(Plan& plan) {
   const PlanInput& input = plan.input;
   const double prompt = as_double(prompt_tokens(plan));
   const double chunk = as_double(plan.step_tokens);
-  // Several whole prompts in a step, or a chunk of one that reads what came before it.
+  // A step holds several whole prompts, or a chunk of one prompt that attends to the tokens before
+  // it.
   const double context = prompt <= chunk ? chunk : (prompt + chunk) / 2;
   plan.prefill = plan_step(input, {.new_tokens = chunk,
                                    .attended_tokens = chunk * (prompt + 1) / 2,
@@ -185,7 +186,7 @@ void refuse(Plan& plan, const std::string& why) {
   plan.warnings.push_back(why);
 }
 
-// Layouts that are made at load or come from a file that can be read.
+// Whether the layout is made at load or comes from a supported file format.
 bool is_offered(WeightLayout layout) {
   return layout != WeightLayout::kF16 && layout != WeightLayout::kNf4Double &&
          layout != WeightLayout::kAwq;
@@ -197,7 +198,8 @@ std::string join_ways(const std::vector<std::string>& ways) {
   return out;
 }
 
-// "fewer frames (--frames) or a larger --kv-cache-bytes": what would help and is not done already.
+// Returns text such as "fewer frames (--frames) or a larger --kv-cache-bytes": the remedies that
+// are not applied yet.
 std::string ways_to_room(const PlanInput& input) {
   std::vector<std::string> ways;
   if (input.model.vision.has_value() && input.num_frames > 1) {
@@ -214,7 +216,7 @@ void check_memory(Plan& plan) {
   const PlanInput& input = plan.input;
   const std::int64_t weights = plan.weight_bytes + plan.draft_weight_bytes;
   if (weights > plan.usable_bytes) {
-    std::string smaller;  // the layout that keeps most of what fits
+    std::string smaller;  // the largest layout that fits
     for (const LayoutBytes& other : plan.weight_bytes_by_layout) {
       if (smaller.empty() && is_offered(other.layout) &&
           other.bytes + plan.draft_weight_bytes < plan.usable_bytes) {
@@ -253,7 +255,7 @@ void check_memory(Plan& plan) {
 void check_tokens(Plan& plan) {
   const PlanInput& input = plan.input;
   const std::int64_t positions = text_of(input).max_positions;
-  if (plan.video_tokens - 1 > positions) {  // the last token is never written
+  if (plan.video_tokens - 1 > positions) {  // the last token is not computed and needs no position
     refuse(plan, "a video of " + counted(plan.video_tokens, "token") +
                      " is longer than the model's " + counted(positions, "position") +
                      "; use fewer frames or new tokens");

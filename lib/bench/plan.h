@@ -1,12 +1,13 @@
-// bench/plan.h: what will fit and how fast it can be, from the shapes alone: no weight is opened.
+// bench/plan.h: predicts memory use and bounds on speed from a model's shapes, without opening
+// weights.
 //
-//   memory     weights, KV pages, activations, queues, fixed costs, against what may be used
-//   pages      of 16 tokens; a video takes pages(vision + prompt + output - 1) of them
-//   roofline   a step takes max(bytes / bandwidth, FLOPs / FLOP rate) at least
+//   memory     weights, KV pages, activations, queues and fixed costs against the usable memory
+//   pages      16 tokens each; a video needs pages for vision + prompt + output - 1 tokens
+//   roofline   a step takes at least max(bytes / bandwidth, FLOPs / FLOP rate)
 //
-// Bytes and pages are those that a run then takes (tests/bench/plan_test.cpp); speeds are bounds,
-// as good as the two rates they are made from. What speculation gains is not predicted: it depends
-// on how often the draft is right.
+// Bytes and pages equal those of a run (tests/bench/plan_test.cpp). Speeds are bounds, as accurate
+// as the two rates they are derived from. The gain of speculative decoding is not predicted,
+// because it depends on the acceptance rate of the draft.
 #pragma once
 
 #include <cstdint>
@@ -28,40 +29,40 @@ struct Rates {
   std::string source;  // "measured here on 2 threads", "data sheet of an L4"
 };
 
-// Where the pages lie, and what else takes room there.
+// The memory that holds the pages, and what else it holds.
 enum class PlanDevice {
-  kHost,  // weights mapped, pages and activations in the machine's memory
-  kCard,  // a CUDA device: clips and their queues stay in the host's memory
+  kHost,  // weights are mapped; pages and activations are in host memory
+  kCard,  // a CUDA device; clips and their queues stay in host memory
 };
 
 struct PlanInput {
   std::string preset;
-  model::ModelShape model;                 // with a decoder
-  std::optional<model::ModelShape> draft;  // of speculative decoding; 16-bit weights
+  model::ModelShape model;                 // must have a decoder
+  std::optional<model::ModelShape> draft;  // draft model of speculative decoding; 16-bit weights
   PlanDevice device = PlanDevice::kHost;
   std::string device_name;
   std::int64_t memory_bytes = 0;
   double memory_utilization = 0.9;
   WeightLayout weights = WeightLayout::kBF16;
   DType kv_dtype = DType::kBF16;
-  // The engine's budget for pages; not set: what memory_utilization leaves.
+  // Byte budget of the engine for pages; if not set, what memory_utilization leaves.
   std::optional<std::int64_t> kv_cache_bytes;
-  // kv_cache_bytes is what --kv-cache-bytes or the preset says.
+  // Whether kv_cache_bytes comes from --kv-cache-bytes or the preset.
   bool is_kv_cache_given = false;
   std::int64_t max_num_seqs = 16;
   std::int64_t max_num_batched_tokens = 2048;
   bool chunked_prefill = true;
   std::int64_t num_beams = 1;
-  // Attention is compressed after the prompt: beams then share none of its pages.
+  // Whether attention is compressed after the prompt; beams then share none of its pages.
   bool is_prompt_compressed = false;
   std::int64_t num_frames = 8;
   model::FrameSize frame;
   std::int64_t prompt_tokens = 64;
   std::int64_t output_tokens = 128;
-  std::int64_t queue_bytes = 0;  // most that waits between the stages, in the host's memory
-  std::int64_t fixed_bytes = 0;  // of the process, or of the card's context
+  std::int64_t queue_bytes = 0;  // maximum size of the queues between the stages, in host memory
+  std::int64_t fixed_bytes = 0;  // size of the process, or of the card's context
   Rates rates;
-  // Why `run` would not start here whatever fits, each as a phrase; empty: it would.
+  // Reasons why `run` would not start even if the memory suffices, each as a phrase; empty: none.
   std::vector<std::string> obstacles = {};
 };
 
@@ -79,7 +80,7 @@ std::string_view limit_name(Limit limit);
 
 struct PlannedStep {
   StepCost cost;
-  double seconds = 0;  // at least
+  double seconds = 0;  // lower bound
   bool is_bound_by_bandwidth = false;
 };
 
@@ -88,39 +89,40 @@ struct Plan {
   model::ParameterCounts parameters;
   std::vector<LayoutBytes> weight_bytes_by_layout;
   std::vector<KvBytes> kv_bytes_by_dtype;
-  std::int64_t weight_bytes = 0;  // in the layout chosen
+  std::int64_t weight_bytes = 0;  // in the chosen layout
   std::int64_t draft_weight_bytes = 0;
-  std::int64_t token_bytes = 0;  // of KV, in the dtype chosen
+  std::int64_t token_bytes = 0;  // bytes of K and V per token in the chosen dtype
   std::int64_t draft_token_bytes = 0;
-  std::int64_t step_tokens = 0;    // of the largest step
-  std::int64_t scratch_bytes = 0;  // what Decoder::scratch_bytes() will say
+  std::int64_t step_tokens = 0;    // tokens in the largest step
+  std::int64_t scratch_bytes = 0;  // predicted Decoder::scratch_bytes()
   std::int64_t logits_bytes = 0;   // logits of a step and the sampler's workspace
-  std::int64_t vision_bytes = 0;   // activations of tower and projector
-  std::int64_t usable_bytes = 0;   // memory_utilization of the memory
+  std::int64_t vision_bytes = 0;   // activations of the tower and the projector
+  std::int64_t usable_bytes = 0;   // memory_utilization * memory
   std::int64_t page_bytes = 0;
   std::int64_t num_pages = 0;
   std::int64_t pool_bytes = 0;
-  std::int64_t total_bytes = 0;  // on the device, with every page written
+  std::int64_t total_bytes = 0;  // on the device, if every page is written
 
   std::int64_t vision_tokens = 0;
   std::int64_t video_tokens = 0;  // vision + prompt + output
   std::int64_t pages_per_video = 0;
-  std::int64_t num_concurrent = 0;  // videos in one step: max_num_seqs, or what the pages hold
+  // Videos per step: max_num_seqs, or fewer if the pages hold fewer.
+  std::int64_t num_concurrent = 0;
 
-  double vision_flops = 0;  // of a video
-  PlannedStep prefill;      // of max_num_batched_tokens of prompt
-  PlannedStep decode;       // of num_concurrent sequences at their mean length
-  double vision_s = 0;      // the least time a video takes in the tower
+  double vision_flops = 0;  // per video
+  PlannedStep prefill;      // a step of max_num_batched_tokens prompt tokens
+  PlannedStep decode;       // a step of num_concurrent sequences of mean length
+  double vision_s = 0;      // lower bound of a video's time in the tower
   double prefill_tokens_per_s = 0;
   double decode_tokens_per_s = 0;
   double videos_per_s = 0;
   Limit limit = Limit::kBandwidth;
   std::string limit_reason;
 
-  bool fits = true;                   // the device and the model hold a video, and the beams
-  std::vector<std::string> warnings;  // each with its way out
+  bool fits = true;                   // the device and the model can hold one video with its beams
+  std::vector<std::string> warnings;  // each names a remedy
 
-  // Whether `run` would start here and caption a video.
+  // Whether `run` would start and could caption a video.
   bool can_run() const { return fits && input.obstacles.empty(); }
 };
 
@@ -128,6 +130,6 @@ struct Plan {
 Plan make_plan(const PlanInput& input);
 
 std::string to_text(const Plan& plan);
-std::string to_json(const Plan& plan);  // one object, a line of its own
+std::string to_json(const Plan& plan);  // one JSON object on one line
 
 }  // namespace caption::bench

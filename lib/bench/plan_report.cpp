@@ -1,4 +1,4 @@
-// A plan as text for a reader and as JSON for a program.
+// Formats a plan as text and as JSON.
 #include <cmath>
 
 #include "base/counted.h"

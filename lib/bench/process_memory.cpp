@@ -6,7 +6,7 @@
 namespace caption::bench {
 namespace {
 
-// "VmHWM:	  123456 kB"
+// Parses a line such as "VmHWM:     123456 kB" and returns bytes.
 std::int64_t kilobytes_of(const std::string& line) {
   return std::stoll(line.substr(line.find(':') + 1)) * 1024;
 }

@@ -1,4 +1,4 @@
-// bench/process_memory.h: what this process takes of the machine's memory (Linux).
+// bench/process_memory.h: memory use of this process (Linux).
 #pragma once
 
 #include <cstdint>
@@ -6,15 +6,15 @@
 namespace caption::bench {
 
 struct ProcessMemory {
-  std::int64_t resident_bytes = 0;  // now
-  std::int64_t peak_bytes = 0;      // most since start, or since reset_peak_memory()
+  std::int64_t resident_bytes = 0;  // current
+  std::int64_t peak_bytes = 0;      // maximum since start, or since reset_peak_memory()
 };
 
-// From /proc/self/status; zeros where there is none.
+// Reads /proc/self/status; zeros on systems without it.
 ProcessMemory process_memory();
 
-// Lets the peak start again from what is resident now. False where the system does not allow it:
-// then the peak stays that of the process.
+// Resets the peak to the current resident size. Returns false where the system does not allow it;
+// the peak then remains that of the whole process.
 bool reset_peak_memory();
 
 }  // namespace caption::bench

@@ -1,4 +1,4 @@
-// bench/profile_report.h: where each millisecond of a run's steps went.
+// bench/profile_report.h: time of a run's steps by operation.
 #pragma once
 
 #include <cstdint>
@@ -10,14 +10,14 @@
 
 namespace caption::bench {
 
-// What a matrix of a model is called: "gate, up" for two, one below the other, in one operation;
-// "o; lm_head" where two have one size.
+// Display name of a decoder matrix: "gate, up" for two that one operation computes together, and
+// "o; lm_head" for two of the same size, which a profile cannot tell apart.
 struct NamedMatrix {
   std::string name;
   model::LinearShape matrix;
 };
 
-// One for each size among those of a decoder's dense operations: q, k, v; o; gate, up; down;
+// Returns one entry for each size among a decoder's dense operations: q, k, v; o; gate, up; down;
 // lm_head.
 std::vector<NamedMatrix> named_matrices(const model::TextShape& shape);
 
@@ -27,16 +27,18 @@ struct OperationTime {
   double seconds = 0;
 };
 
-// What no operation names: planning a step, building its batch, looking for ends of captions.
+// Name of the time outside operations: planning, building batches, checking for the end of
+// captions.
 inline constexpr std::string_view kBetweenOperations = "scheduler, bookkeeping";
 
-// The longest first; dense layers by the names of the model's matrices. What is left of
-// `total_seconds` (inside Engine::step(), or of a tower) is kBetweenOperations.
+// Sorts by time, longest first, and names dense layers by the model's matrices. The rest of
+// `total_seconds` (time inside Engine::step() or a tower) is listed as kBetweenOperations.
 std::vector<OperationTime> name_operations(const std::vector<Profile::Entry>& entries,
                                            const std::vector<NamedMatrix>& matrices,
                                            double total_seconds);
 
-// A line for each: calls, milliseconds of one of `count` steps or frames, and the share of all.
+// One line per operation: calls, milliseconds per step or frame (`count` of them), share of the
+// total.
 std::string profile_table(const std::vector<OperationTime>& operations, std::int64_t count,
                           const std::string& unit = "ms/step");
 

@@ -19,7 +19,7 @@ namespace {
 
 struct Arithmetic {
   MultiplyAdd run = nullptr;
-  int flops_per_chain = 2;  // of a round of one chain
+  int flops_per_chain = 2;  // FLOPs per round of one chain
 };
 
 Arithmetic f32_of(CpuTier tier) {
@@ -43,7 +43,7 @@ std::optional<Arithmetic> bf16_of(CpuTier tier) {
   return std::nullopt;
 }
 
-// Each index of the loop is one thread's share.
+// Calls work(i) once per thread with i = 0, 1, ... and measures the time.
 template <class Work>
 double time_on_all_threads(ThreadPool& pool, const Work& work) {
   const Stopwatch stopwatch;
@@ -53,14 +53,14 @@ double time_on_all_threads(ThreadPool& pool, const Work& work) {
   return static_cast<double>(std::max<std::int64_t>(stopwatch.elapsed_us(), 1)) / 1e6;
 }
 
-// Sums are kept somewhere, so that nothing that is measured can be left out.
+// Stores the sums, so that the compiler cannot remove the measured work.
 struct Kept {
   std::atomic<std::uint64_t> value{0};
   void add(std::uint64_t part) { value.fetch_add(part, std::memory_order_relaxed); }
 };
 
 std::uint64_t sum_words(const std::uint64_t* words, std::int64_t count) {
-  // Eight sums in flight: the adds must not be what is waited for.
+  // Eight independent sums hide the latency of the additions.
   std::array<std::uint64_t, 8> sums{};
   for (std::int64_t i = 0; i + 8 <= count; i += 8) {
     for (std::size_t lane = 0; lane < 8; ++lane) sums[lane] += words[i + static_cast<int>(lane)];
@@ -76,7 +76,7 @@ double measure_read(ThreadPool& pool, const RooflineOptions& options) {
   const std::int64_t words_each = options.buffer_bytes / kWordBytes / num_threads;
   Tensor buffer(DType::kI64, {words_each * num_threads});
   auto* const words = reinterpret_cast<std::uint64_t*>(buffer.as<std::int64_t>());
-  // The thread that first writes a page decides where it lies.
+  // First-touch placement: the thread that first writes a page determines its NUMA node.
   time_on_all_threads(pool, [&](std::int64_t i) {
     std::memset(words + i * words_each, 1, static_cast<std::size_t>(words_each * kWordBytes));
   });
@@ -101,7 +101,7 @@ double measure_flops(ThreadPool& pool, const Arithmetic& arithmetic,
       kept.add(sum > 0 ? 2 : 4);
     });
   };
-  // Rounds for a pass of the length asked for, from one that is too short.
+  // Derives the rounds per pass from a short trial.
   constexpr std::int64_t kFirstRounds = 100'000;
   const double first_s = run(kFirstRounds);
   const auto rounds =

@@ -9,7 +9,7 @@ namespace {
 
 double as_double(std::int64_t value) { return static_cast<double>(value); }
 
-// Keys that the tokens [first, last) of a sequence attend to: token i to i + 1 of them.
+// Number of keys attended by the tokens [first, last) of a sequence: token i attends to i + 1 keys.
 double attended(std::int64_t first, std::int64_t last) {
   return (as_double(last) * as_double(last + 1) - as_double(first) * as_double(first + 1)) / 2;
 }
@@ -23,7 +23,7 @@ StepCost cost_of_run(const DecoderCosts& costs, DType kv_dtype,
   work.new_tokens = as_double(stats.prefill_tokens + stats.decode_tokens);
   double computed_once = 0;
   for (const SequenceLengths& sequence : sequences) {
-    // The last token is chosen, not computed.
+    // The last token is sampled, but not computed.
     const std::int64_t end =
         sequence.prompt_tokens + std::max<std::int64_t>(sequence.output_tokens, 1) - 1;
     work.attended_tokens += attended(sequence.cached_tokens, end);

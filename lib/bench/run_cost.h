@@ -1,5 +1,5 @@
-// bench/run_cost.h: what a run of an engine could not do without: arithmetic and memory traffic,
-// from its counters and the lengths of its sequences.
+// bench/run_cost.h: the minimum arithmetic and memory traffic of an engine's run, from its counters
+// and the lengths of its sequences.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@
 
 namespace caption::bench {
 
-// What the cost of a step is counted from.
+// Properties of the decoder that determine the cost of a step.
 struct DecoderCosts {
   model::TextShape shape;
   WeightLayout weights = WeightLayout::kBF16;
@@ -20,12 +20,12 @@ struct DecoderCosts {
 
 struct SequenceLengths {
   std::int64_t prompt_tokens = 0;
-  std::int64_t cached_tokens = 0;  // of the prompt, found and not computed
+  std::int64_t cached_tokens = 0;  // prompt tokens that were found in the cache and not computed
   std::int64_t output_tokens = 0;
 };
 
-// Weights are counted once per step, and each page that a sequence names once per step however many
-// name it. Tokens that preemption computes again count at the mean length of the others.
+// Counts the weights once per step, and each page once per step and referencing sequence. Tokens
+// that were computed again after a preemption count at the mean length of the others.
 StepCost cost_of_run(const DecoderCosts& costs, DType kv_dtype,
                      std::span<const SequenceLengths> sequences, const engine::EngineStats& stats);
 

@@ -44,7 +44,7 @@ std::vector<SequenceLengths> lengths_of(const std::vector<engine::Completion>& c
   return lengths;
 }
 
-// Every output as long as the longest of its batch.
+// Gives every request the output length of the longest one in its batch.
 Workload pad_batches(const Workload& workload, std::int64_t batch) {
   Workload padded = workload;
   auto& requests = padded.requests;
@@ -58,7 +58,7 @@ Workload pad_batches(const Workload& workload, std::int64_t batch) {
   return padded;
 }
 
-// A stream with a profile, for as long as this lives.
+// Attaches a profile to the stream for its lifetime.
 class Timed {
  public:
   Timed(Stream& stream, Profile* profile) : stream_(stream) { stream_.set_profile(profile); }
@@ -123,7 +123,7 @@ Measurement measure(model::Decoder& decoder, Stream& stream, const DecoderCosts&
   return measurement;
 }
 
-// Maps the weights and wakes the threads.
+// Runs a short workload, so that the weights are mapped and the threads have started.
 void warm_up(model::Decoder& decoder, Stream& stream, const Variant& variant) {
   const std::int64_t prompt_tokens = std::min<std::int64_t>(16, decoder.spec().max_positions / 2);
   std::vector<engine::Request> requests =
@@ -133,7 +133,7 @@ void warm_up(model::Decoder& decoder, Stream& stream, const Variant& variant) {
   while (!engine.idle()) engine.step();
 }
 
-// The run of median throughput; of an even number, the slower one in the middle.
+// Returns the run of median throughput; of an even number of runs, the slower of the middle two.
 std::size_t find_median_run(const std::vector<Measurement>& runs) {
   std::vector<std::size_t> order(runs.size());
   std::iota(order.begin(), order.end(), std::size_t{0});

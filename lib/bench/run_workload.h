@@ -1,8 +1,8 @@
-// bench/run_workload.h: one workload through several engines, side by side.
+// bench/run_workload.h: runs one workload through several engines for comparison.
 //
-// Variants differ in the engine's options. They are run in turn, A B C A B C ..., each time with a
-// new engine (cold caches), so that a machine that drifts drifts for all of them; the figures of a
-// variant are those of its run of median throughput.
+// Variants differ in the engine's options. They run alternately, A B C A B C ..., each time with a
+// new engine (empty caches), so that a drift of the machine's speed affects all of them. The
+// figures of a variant are those of its run with the median throughput.
 #pragma once
 
 #include <cstdint>
@@ -22,18 +22,19 @@
 
 namespace caption::bench {
 
-// What a static batch does with rows whose request has ended before the longest of the batch.
+// What a static batch does with finished rows while longer rows run.
 enum class EndedRows {
-  kLeave,  // they leave the step: the engine's own static mode
-  // They are computed on, and what they say is thrown away: static batching as generate() of
-  // transformers does it. Measured by asking for the longest output of each batch; only tokens that
-  // the workload wants are counted.
+  kLeave,  // they leave the step: the engine's static mode
+  // Finished rows stay in the batch and their tokens are discarded: static batching as in
+  // generate() of transformers. Measured by requesting the longest output of each batch for all its
+  // rows; only tokens that the workload requests are counted.
   kPadded,
 };
 
 struct Variant {
-  std::string name;   // "continuous, 8"
-  std::string group;  // "continuous": those that differ in max_num_seqs alone; a line in a chart
+  std::string name;  // "continuous, 8"
+  // Such as "continuous": variants that differ only in max_num_seqs; one line in a chart.
+  std::string group;
   engine::EngineOptions options;
   EndedRows ended_rows = EndedRows::kLeave;
 };
@@ -42,18 +43,18 @@ struct Variant {
 struct Measurement {
   double seconds = 0;      // from the first submission to the last token
   Summary first_token_ms;  // from submission (all requests are submitted at once)
-  Summary next_token_ms;   // per request: its later tokens' mean time
+  Summary next_token_ms;   // mean time per later token of a request
   Summary latency_ms;
   std::int64_t num_requests = 0;
-  std::int64_t prompt_tokens = 0;  // vision tokens included, found in the cache or not
+  std::int64_t prompt_tokens = 0;  // includes vision tokens and tokens found in the cache
   std::int64_t output_tokens = 0;
   std::int64_t num_cut_short = 0;  // requests that failed or ended before their length
-  std::int64_t peak_bytes = 0;     // most that the process held during the run
-  std::int64_t needed_bytes = 0;   // of these, weights of the decoder and pages that were in use
+  std::int64_t peak_bytes = 0;     // maximum memory of the process during the run
+  std::int64_t needed_bytes = 0;   // part of peak_bytes: decoder weights and pages in use
   engine::EngineStats stats;
-  std::vector<OperationTime> operations;  // of the time in steps, where it was asked for
-  StepCost cost;        // arithmetic and traffic that the run could not do without
-  Hash128 output_hash;  // of all outputs, in the order of submission
+  std::vector<OperationTime> operations;  // operations inside steps, if requested
+  StepCost cost;                          // minimum arithmetic and traffic of the run
+  Hash128 output_hash;                    // hash of all outputs in the order of submission
 
   double output_tokens_per_s() const;
   double prompt_tokens_per_s() const;
@@ -62,8 +63,8 @@ struct Measurement {
 
 struct VariantResult {
   Variant variant;
-  std::vector<Measurement> runs;  // in the order they were made
-  std::size_t median_run = 0;     // of output tokens per second
+  std::vector<Measurement> runs;  // in the order of execution
+  std::size_t median_run = 0;     // index of the run with the median output tokens per second
 
   const Measurement& measurement() const { return runs[median_run]; }
 };
@@ -72,26 +73,27 @@ struct Comparison {
   Workload workload;
   DecoderCosts costs;
   std::vector<VariantResult> variants;
-  Roofline before;  // of the machine, on the same threads
+  Roofline before;  // rates of the machine on the same threads
   Roofline after;
 
-  // Means of the two; arithmetic in f32 for f32 weights, else the fastest there is.
+  // Means of the rates before and after; arithmetic in f32 for f32 weights, otherwise the fastest
+  // kind.
   double read_bytes_per_s() const;
   double flops_per_s() const;
-  // Bit for bit, in all runs of all variants.
+  // Whether the outputs of all runs of all variants are identical.
   bool outputs_are_equal() const;
 };
 
 struct CompareOptions {
   int repeat = 1;            // runs of each variant, >= 1
-  std::uint64_t seed = 20;   // of what the requests say
-  bool has_profile = false;  // also times each operation: a clock is read twice for every kernel
+  std::uint64_t seed = 20;   // seed of the random content of the requests
+  bool has_profile = false;  // also times each operation, which reads the clock twice per kernel
   RooflineOptions roofline = {};
   // Called before each run: "continuous, run 1 of 3". May be empty.
   std::function<void(const std::string&)> on_run;
 };
 
-// Throws what the engine throws; Error(kUsage) for a workload that the model cannot hold.
+// Throws Error(kUsage) for a workload that does not fit the model, and any error of the engine.
 Comparison compare(model::Decoder& decoder, Stream& stream, const DecoderCosts& costs,
                    const Workload& workload, const std::vector<Variant>& variants,
                    const CompareOptions& options);

@@ -1,4 +1,4 @@
-// bench/statistics.h: what a list of measured times or rates comes to.
+// bench/statistics.h: percentiles and summaries of measured values.
 #pragma once
 
 #include <cstdint>
@@ -6,9 +6,9 @@
 
 namespace caption::bench {
 
-// The value below which a share `percent` of the sorted values lies, interpolated between
-// neighbours: at position percent / 100 * (n - 1), as numpy's default. 0 for no values.
-// 0 <= percent <= 100; throws Error(kInternal) otherwise.
+// Percentile with linear interpolation between neighbours, at position percent / 100 * (n - 1) of
+// the sorted values, as numpy's default. 0 for no values. 0 <= percent <= 100; throws
+// Error(kInternal) otherwise.
 double percentile(std::vector<double> values, double percent);
 
 double median(std::vector<double> values);

@@ -2,7 +2,7 @@
 //   FLOPs = 2 * tokens * layer weights + 4 * layers * heads * head_dim * attended keys
 //           + 2 * logit rows * vocab * hidden
 //   bytes = layer weights and LM head once per step + KV of the contexts + KV written
-// What every implementation must do and move: activations, which stay in caches, are left out.
+// These are the minimum of any implementation; activations, which stay in caches, are excluded.
 #pragma once
 
 #include <cstdint>
@@ -13,12 +13,12 @@
 
 namespace caption::bench {
 
-// The work of one step, or of many together.
+// The work of one step, or of several steps together.
 struct StepWork {
   double steps = 1;
-  double new_tokens = 0;       // computed
-  double attended_tokens = 0;  // keys that they attend to, summed over them
-  double context_tokens = 0;   // whose K and V are read, summed over steps
+  double new_tokens = 0;       // tokens computed
+  double attended_tokens = 0;  // number of attended keys, summed over the computed tokens
+  double context_tokens = 0;   // context tokens whose K and V are read, summed over the steps
   double logit_rows = 0;
 };
 
@@ -27,16 +27,17 @@ struct StepCost {
   double bytes = 0;
 
   double intensity() const { return bytes > 0 ? flops / bytes : 0; }  // FLOP per byte
-  // The least time at these rates.
+  // Least time in seconds at these rates.
   double seconds(double bytes_per_s, double flops_per_s) const;
   bool is_bound_by_bandwidth(double bytes_per_s, double flops_per_s) const;
 };
 
-// The LM head is read in 16 bits unless the layout is f32.
+// The LM head is read with 16 bits per weight unless the layout is f32.
 StepCost cost_of(const model::TextShape& shape, WeightLayout weights, DType kv_dtype,
                  const StepWork& work);
 
-// Bytes of K and V of a token over all layers; int8 with its scales (bf16 per token and head).
+// Bytes of K and V of one token over all layers; for int8 including the scales (bf16 per token and
+// head).
 std::int64_t kv_token_bytes(const model::TextShape& shape, DType dtype);
 
 }  // namespace caption::bench

@@ -45,7 +45,7 @@ TowerBench bench_tower(Stream& stream, const model::VisionShape& shape, model::W
   bench.weight_bytes = tower.weight_bytes();
   bench.flops_per_frame = model::encoder_flops(tower_only, 1, {});
   bench.before = measure_roofline(stream, options.roofline);
-  tower.encode(stream, pixels.view());  // scratch memory grows
+  tower.encode(stream, pixels.view());  // first call grows the scratch memory
   std::vector<double> runs;
   for (int i = 0; i < options.repeat; ++i) runs.push_back(seconds_of(tower, stream, pixels));
   bench.seconds = median(std::move(runs));

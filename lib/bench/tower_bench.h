@@ -1,4 +1,4 @@
-// bench/tower_bench.h: frames per second of a vision tower, beside what the machine can do.
+// bench/tower_bench.h: measures a vision tower in frames per second, with the machine's rates.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@ namespace caption::bench {
 
 struct TowerBenchOptions {
   std::int64_t num_frames = 2;  // encoded together
-  int repeat = 3;               // the median counts; >= 1
+  int repeat = 3;               // number of runs, >= 1; the result is their median
   std::uint64_t seed = 20;
   RooflineOptions roofline = {};
 };
@@ -23,9 +23,9 @@ struct TowerBenchOptions {
 struct TowerBench {
   std::int64_t num_frames = 0;
   std::int64_t weight_bytes = 0;
-  double flops_per_frame = 0;             // of the matrices and of attention
-  double seconds = 0;                     // of all frames, the median
-  std::vector<OperationTime> operations;  // of one more run that is timed operation by operation
+  double flops_per_frame = 0;             // FLOPs of the matrices and of attention
+  double seconds = 0;                     // time for all frames, median
+  std::vector<OperationTime> operations;  // profile of one additional run
   Roofline before;
   Roofline after;
 
@@ -38,12 +38,13 @@ struct TowerBench {
   }
 };
 
-// Random weights and pixels; pixels to hidden states, without a projector. Throws as RandomTower.
+// Uses random weights and pixels, and ends at the hidden states, before the projector. Throws as
+// RandomTower.
 TowerBench bench_tower(Stream& stream, const model::VisionShape& shape, model::WeightType type,
                        const TowerBenchOptions& options);
 
 std::string to_table(const std::string& subject, const TowerBench& bench);
-// One object, a line of its own.
+// Returns one JSON object on one line.
 std::string to_json(const std::string& subject, const TowerBench& bench);
 
 }  // namespace caption::bench

@@ -45,7 +45,7 @@ std::string summary_line(const char* name, const Summary& summary) {
                   format_number(summary.mean));
 }
 
-// What only captions have; empty when there is none.
+// Returns the lines that need captions; empty when there are none.
 std::string caption_lines(const VideoRun& run) {
   if (run.num_captions == 0) return {};
   std::string text = line("clips/s", format_number(run.clips_per_s()), "captioned clips");

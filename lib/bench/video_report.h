@@ -1,4 +1,5 @@
-// bench/video_report.h: a run over real videos, from files to captions, as a table and as JSON.
+// bench/video_report.h: reports a run over real videos, from files to captions, as a table and
+// JSON.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +23,7 @@ struct StageBusy {
 struct VideoScore {
   std::string metric;  // "meteor-ko"
   double value = 0;
-  double low = 0;  // of the 95 % interval
+  double low = 0;  // lower bound of the 95 % interval
   double high = 0;
 };
 
@@ -38,7 +39,7 @@ struct VideoRun {
   Summary clip_ms;                 // per caption, from the first byte read to the record written
   std::vector<StageBusy> stages;
   engine::EngineStats stats;
-  StepCost cost;  // of the language model's part
+  StepCost cost;  // cost of the language model's part
   std::int64_t peak_bytes = 0;
 
   double clips_per_s() const;  // captioned clips
@@ -50,18 +51,20 @@ struct VideoRun {
 struct VideoReport {
   Subject subject;
   std::int64_t max_num_seqs = 0;
-  std::vector<VideoRun> runs;  // >= 1; the figures are those of the run of median clips per second
+  // >= 1 runs; the figures are those of the run of median clips per second.
+  std::vector<VideoRun> runs;
   Roofline before;
   Roofline after;
-  std::vector<VideoScore> scores;  // of the last run's captions; empty without references
+  std::vector<VideoScore> scores;  // scores of the last run's captions; empty without references
 
   const VideoRun& median_run() const;
 };
 
-// "2 clips captioned, 1 failed", or "4 captions of 2 clips, 1 clip failed" with several prompts.
+// Returns "2 clips captioned, 1 failed", or "4 captions of 2 clips, 1 clip failed" for several
+// prompts.
 std::string describe_clips(const VideoRun& run);
 
 std::string to_table(const VideoReport& report);
-std::string to_json(const VideoReport& report);  // one object, a line of its own
+std::string to_json(const VideoReport& report);  // one JSON object on one line
 
 }  // namespace caption::bench

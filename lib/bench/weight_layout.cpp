@@ -13,7 +13,7 @@ constexpr std::array kLayouts = {WeightLayout::kF32,  WeightLayout::kBF16,      
 
 std::int64_t divide_up(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
-// What is not quantised takes this much in a layout.
+// Bytes of a weight that the layout does not quantise.
 std::int64_t plain_bytes(WeightLayout layout) { return layout == WeightLayout::kF32 ? 4 : 2; }
 
 }  // namespace

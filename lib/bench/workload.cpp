@@ -11,7 +11,7 @@
 namespace caption::bench {
 namespace {
 
-// As many bits as asked for from the engine's raw output: std:: distributions differ by library.
+// Uniform integer from the generator's raw output, because std:: distributions differ by library.
 std::int64_t draw(std::mt19937_64& random, std::int64_t from, std::int64_t to) {
   const auto range = static_cast<std::uint64_t>(to - from + 1);
   return from + static_cast<std::int64_t>(random() % range);

@@ -1,8 +1,8 @@
-// bench/workload.h: synthetic requests of known lengths. What they say is random; how long their
-// prompts and outputs are is not.
+// bench/workload.h: synthetic requests with random content and given lengths.
 //
-// Outputs run to their length whatever the model would say: no stop ids, greedy, and no trigram
-// twice (so that a model of random weights does not fall into a loop, which the engine would end).
+// Outputs reach their requested length for every model: no stop ids, greedy, and no repeated
+// trigram (so that a model with random weights does not fall into a loop, which the engine would
+// end).
 #pragma once
 
 #include <cstdint>
@@ -16,8 +16,8 @@ namespace caption::bench {
 
 struct WorkRequest {
   std::int64_t clip = -1;          // requests of one clip share its vision tokens; -1: none
-  std::int64_t vision_tokens = 0;  // before the text
-  std::int64_t prompt_tokens = 1;  // of text, >= 1
+  std::int64_t vision_tokens = 0;  // placed before the text
+  std::int64_t prompt_tokens = 1;  // text tokens, >= 1
   std::int64_t output_tokens = 1;  // >= 1
 };
 
@@ -26,20 +26,20 @@ struct Workload {
   std::vector<WorkRequest> requests;  // in the order of submission
 };
 
-// `count` equal requests.
+// Makes `count` equal requests.
 Workload make_fixed_workload(std::int64_t count, std::int64_t prompt_tokens,
                              std::int64_t output_tokens);
 
-// Outputs of 500, 20 and 200 tokens in turn, times `scale` (at least one token each): the lengths
-// that leave a static batch half empty.
+// Makes requests with outputs of 500, 20 and 200 tokens in rotation, times `scale` (at least one
+// token each): lengths that leave a static batch half empty.
 Workload make_uneven_workload(std::int64_t count, std::int64_t prompt_tokens, double scale);
 
-// Lengths drawn by `seed`: of ten requests, about seven ask briefly and answer briefly, two have a
-// long prompt and one a long output. Long is `longest` tokens, brief a sixteenth of it; each length
-// is uniform between half of that and that.
+// Draws lengths from `seed`: of ten requests about seven have a short prompt and a short output,
+// two a long prompt and one a long output. Long lengths are at most `longest` tokens and short ones
+// a sixteenth of it; each length is uniform between half its maximum and its maximum.
 Workload make_mixed_workload(std::int64_t count, std::int64_t longest, std::uint64_t seed);
 
-// Each clip with each of several prompts, clip by clip.
+// Requests for each clip with each of several prompts, clip by clip.
 struct SharedClips {
   std::int64_t num_clips = 1;
   std::int64_t prompts_per_clip = 3;
@@ -49,10 +49,10 @@ struct SharedClips {
 };
 Workload make_prefix_workload(const SharedClips& shape);
 
-std::int64_t longest_sequence(const Workload& workload);  // in tokens
+std::int64_t longest_sequence(const Workload& workload);  // tokens
 
-// The workload as requests to an engine; the same for the same seed. Vision tokens of a clip are
-// shared between its requests. Throws Error(kUsage) when a request is longer than the model's
+// Converts the workload to engine requests; the same seed gives the same requests. The requests of
+// a clip share its vision tokens. Throws Error(kUsage) when a request is longer than the model's
 // positions.
 std::vector<engine::Request> make_requests(const Workload& workload, const model::DecoderSpec& spec,
                                            std::uint64_t seed);

@@ -57,8 +57,8 @@ constexpr const auto& choices_of(Attention) { return kAttentions; }
 constexpr const auto& choices_of(EarlyStopping) { return kEarlyStoppings; }
 constexpr const auto& choices_of(ColorMatrix) { return kColorMatrices; }
 
-// Whether this build can run what is chosen. A preset may name the others: `plan` counts them, and
-// `run` refuses them in one sentence.
+// Whether this build can run the choice. A preset may name others: `plan` counts them, and `run`
+// rejects them with one message.
 template <class E>
 bool runs_here(E /*value*/) {
   return true;
@@ -87,7 +87,7 @@ std::optional<E> find_choice(std::string_view name) {
   return std::nullopt;
 }
 
-// What can be chosen here.
+// Returns the names of the choices that this build can run.
 template <class E>
 std::vector<std::string> choice_list() {
   std::vector<std::string> out;
@@ -97,7 +97,7 @@ std::vector<std::string> choice_list() {
   return out;
 }
 
-// The same for messages: "f32, bf16, int8, int4, nf4, w8a8".
+// Returns the same as text for messages: "f32, bf16, int8, int4, nf4, w8a8".
 template <class E>
 std::string choice_names() {
   std::string out;

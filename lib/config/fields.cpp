@@ -23,7 +23,7 @@ requires std::is_enum_v<E> std::string value_text(E value) {
   return std::string(choice_name(value));
 }
 
-// As it stands in a preset. Sizes and times get their units.
+// Formats a value as in a preset, sizes and times with units.
 template <class T>
 std::string preset_text(Means means, const T& value) {
   if constexpr (std::is_same_v<T, std::int64_t>) {
@@ -49,7 +49,7 @@ std::vector<std::string> choices_of_type(Means means) {
   return {};
 }
 
-// " [1 to 4096]", " {true, false}", or nothing.
+// Returns " [1 to 4096]", " {true, false}", or an empty text.
 std::string limits_text(const std::string& range, const std::vector<std::string>& choices) {
   if (!range.empty()) return " [" + range + "]";
   std::string out;

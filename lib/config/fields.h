@@ -1,5 +1,5 @@
-// config/fields.h: every option, once. The YAML key, the flag, its --help, the range check and
-// `presets --show` all come from this table.
+// config/fields.h: the table of all options. The YAML keys, the flags, their --help, the range
+// checks and `presets --show` are generated from it.
 #pragma once
 
 #include <cstdint>
@@ -12,17 +12,18 @@
 
 namespace caption::config {
 
-// The first result that an option changes, on the way from frames to captions; it changes those
-// that follow as well. Whatever is kept for later runs is named by a fold over these declarations
-// (config/identity.h), so an option cannot be forgotten.
+// The first result that an option changes, in the order from frames to captions; later results
+// change as well. The keys of everything stored for later runs are computed from these declarations
+// (config/identity.h), so that no option can be forgotten.
 enum class Affects {
-  kPixels,   // which frames are taken, and how they become pixel values
-  kPages,    // the vision tokens of given pixels, and the KV pages of a prompt
-  kTokens,   // which tokens follow the prompt, and what records say of them
-  kNothing,  // speed, memory and limits only; or a path, for which the content of its files stands
+  kPixels,  // which frames are taken, and how they become pixel values
+  kPages,   // the vision tokens of given pixels, and the KV pages of a prompt
+  kTokens,  // which tokens follow the prompt, and what records contain about them
+  // Only speed, memory or limits; or a path, where the content of its files is hashed instead.
+  kNothing,
 };
 
-// What a value stands for, where its type does not tell.
+// The meaning of a value where its type does not show it.
 enum class Means {
   kItself,
   kBytes,    // an integer; also written as a size: 4GiB (base/units.h)
@@ -39,9 +40,10 @@ struct Field {
   Affects affects;
   const char* help;  // one short line
   Means means;
-  const char* details;  // sentences for the manual, where the line does not say all
+  const char* details;  // additional sentences for the manual
 
-  // A constructor rather than an aggregate: a declaration without `affects` does not compile.
+  // A constructor instead of aggregate initialisation, so that omitting `affects` is a compile
+  // error.
   constexpr Field(const char* the_key, const char* the_flag, Affects what_it_affects,
                   const char* the_help, Means what_it_means = Means::kItself,
                   const char* the_details = "")
@@ -61,7 +63,7 @@ struct Range {
 inline constexpr Range<double> kNoRange = {-std::numeric_limits<double>::max(),
                                            std::numeric_limits<double>::max()};
 
-// Longest prompt and path a preset may hold.
+// Longest prompt or path in a preset, in bytes.
 inline constexpr std::size_t kMaxTextBytes = 16u << 10;
 
 // Calls visit(field, value[, range]) for every option; `preset` may be const. Values are
@@ -225,16 +227,16 @@ void for_each_field(P& preset, Visit&& visit) {
         video.color_matrix);
 }
 
-// What is said of an option in --help, in completions and in the manual.
+// Text about an option for --help, the completions and the manual.
 struct FieldHelp {
   std::string key;
   std::string flag;
   std::string help;
   std::string details;  // for the manual; may be empty
   Means means = Means::kItself;
-  std::string value;                 // as in `preset`, written as in a preset; "" for an empty text
+  std::string value;                 // formatted as in a preset; "" for an empty text
   std::string range;                 // "1 to 4096", "1MiB to 1PiB"; empty: none
-  std::vector<std::string> choices;  // of an enumeration: what this build can do
+  std::vector<std::string> choices;  // for an enumeration: the choices that this build can run
   bool is_number = false;
 };
 std::vector<FieldHelp> describe_fields(const Preset& preset = {});

@@ -1,4 +1,4 @@
-// Whether a clip with its caption fits the model's positions and the KV pages.
+// Checks whether a clip with its caption fits the model's positions and the KV pages.
 #include <algorithm>
 
 #include "base/counted.h"
@@ -11,7 +11,7 @@
 namespace caption::config {
 namespace {
 
-// The tokens of one clip and one prompt.
+// Token counts of one clip with one prompt.
 struct ClipTokens {
   std::int64_t num_frames = 0;
   std::int64_t num_vision = 0;
@@ -33,7 +33,7 @@ ClipTokens count_tokens(const Preset& preset, const model::CaptionModel& model,
   return tokens;
 }
 
-// "8 frames (128 vision tokens), 13 prompt tokens and 128 new tokens"
+// Returns text such as "8 frames (128 vision tokens), 13 prompt tokens and 128 new tokens".
 std::string describe(const ClipTokens& tokens) {
   return counted(tokens.num_frames, "frame") + " (" + counted(tokens.num_vision, "vision token") +
          "), " + counted(tokens.num_text, "prompt token") + " and " +
@@ -56,7 +56,7 @@ void require_fitting_prompts(const Preset& preset, model::CaptionModel& model,
   const std::int64_t max_positions = model.decoder().spec().max_positions;
   for (const std::string& prompt : prompts) {
     const ClipTokens tokens = count_tokens(preset, model, prompt);
-    // The last new token is chosen, not computed: it needs no position.
+    // The last new token is sampled, but not computed, so it needs no position.
     const std::int64_t num_positions = tokens.num_prompt() + tokens.num_new - 1;
     if (num_positions <= max_positions) continue;
     const std::int64_t most_new = max_positions - tokens.num_prompt() + 1;

@@ -15,7 +15,8 @@ namespace {
 using model::GenerationConfig;
 
 constexpr double kMinTemperature = 1e-5;  // below it, sampling::validate() refuses
-constexpr double kMinTopP = 1e-6;         // 0 in the file: the likeliest token alone, as here
+// 0 in the file means that only the most likely token is kept, and so it does here.
+constexpr double kMinTopP = 1e-6;
 
 std::optional<double> temperature_of(const GenerationConfig& config) {
   if (!config.do_sample) return std::nullopt;

@@ -1,9 +1,9 @@
-// config/generation_defaults.h: what a model's generation_config.json says where neither the preset
-// nor a flag does.
+// config/generation_defaults.h: applies a model's generation_config.json to the options that
+// neither the preset nor a flag gives.
 //
-// The file means what transformers 4.57 takes it to mean: where do_sample is true tokens are
-// sampled, at temperature 1 unless the file names another; otherwise decoding is greedy, whatever
-// temperature the file has.
+// The file is interpreted as by transformers 4.57: with do_sample tokens are sampled, at
+// temperature 1 unless the file has another; otherwise decoding is greedy, whatever the file's
+// temperature.
 #pragma once
 
 #include <filesystem>
@@ -16,20 +16,21 @@
 
 namespace caption::config {
 
-// Sets the generation keys that are not in preset.given and that the file has; returns them
-// ("generation.top_k"). A temperature below 0.00001, with which nothing else can be drawn, becomes
-// 0; where min_new_tokens exceeds max_new_tokens, the one from the file gives way.
+// Sets the generation keys that are in the file and not in preset.given; returns them
+// ("generation.top_k"). A temperature below 0.00001, which is equivalent to greedy decoding,
+// becomes 0. If min_new_tokens exceeds max_new_tokens, the one of the two that came from the file
+// is adjusted.
 std::set<std::string> apply_generation_config(Preset& preset,
                                               const model::GenerationConfig& config);
 
-// Calls apply_generation_config() and logs which keys were taken and which keys of the file this
-// build does not have. Callers call it once the model is open, and require_consistent() afterwards,
-// because the file may ask for beams.
+// Calls apply_generation_config() and logs which keys were applied and which keys of the file are
+// not supported. Callers must call it after opening the model, and call require_consistent()
+// afterwards, because the file may request beam search.
 void adopt_generation_config(Preset& preset, const model::GenerationConfig& config);
 
-// Reads the file of the model that the preset names; of a composed model, the file of the language
-// model. Returns std::nullopt when the model's folder is not here. Throws Error(kBadModel) as
-// read_generation_config() does.
+// Reads the file of the preset's model; for a composed model, of its language model. Returns
+// std::nullopt when the model's folder is not available. Throws Error(kBadModel) as
+// read_generation_config().
 std::optional<model::GenerationConfig> find_generation_config(
     const Preset& preset, const std::filesystem::path& preset_folder);
 

@@ -10,7 +10,7 @@
 namespace caption::config {
 namespace {
 
-// Names the layout of what is hashed: another one, another number.
+// Version of the layout of the hashed data; must be changed with it.
 constexpr std::string_view kVisionFormat = "caption-cli vision 2";
 constexpr std::string_view kPagesFormat = "caption-cli pages 2";
 

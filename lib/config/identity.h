@@ -1,7 +1,8 @@
-// config/identity.h: what decides the bits of a result, beside the clip and the prompt.
+// config/identity.h: hashes and lists of everything besides the clip and the prompt that determines
+// a result.
 //
-// One definition serves the caches and the manifest: the options' own declarations (Affects in
-// config/fields.h), the model's files, and the arithmetic. Each name below is a fold over them.
+// The caches and the manifest share this definition. It consists of the options' declarations
+// (Affects in config/fields.h), the model's files and the arithmetic.
 #pragma once
 
 #include <string>
@@ -15,26 +16,27 @@
 
 namespace caption::config {
 
-// Names and values, as a manifest holds them.
+// Pairs of name and value, in the form of a manifest.
 using Settings = std::vector<std::pair<std::string, std::string>>;
 
-// Names how this process computes: the device with its tier, the numerics revision and the
+// Describes how this process computes: the device with its CPU tier, the numerics revision and the
 // libraries that decode video.
 Settings arithmetic();
 
-// 16 hexadecimal digits that change when a source that computes does (comments and white space
-// aside), or the compiler: kernels, tensors, weights, vision, video, text, sampling, model, engine.
-// Derived at build time by scripts/cmake/NumericsRevision.cmake.
+// Returns 16 hexadecimal digits that change with the compiler and with the sources that affect
+// results (except comments and white space): kernels, tensors, weights, vision, video, text,
+// sampling, model, engine. Generated at build time by scripts/cmake/NumericsRevision.cmake.
 std::string_view numerics_revision();
 
-// vision_identity() names what decides the vision tokens of a clip beside its bytes,
-// page_identity() what decides a KV page beside its tokens and pixels. `model_hash` is
+// vision_identity() hashes what determines the vision tokens of a clip besides its bytes,
+// page_identity() what determines a KV page besides its tokens and pixels. `model_hash` is
 // CaptionModel::content_hash().
 Hash128 vision_identity(const Preset& preset, const Sha256& model_hash);
 Hash128 page_identity(const Preset& preset, const Sha256& model_hash);
 
-// Everything that decides a caption: the model, the arithmetic, and every option that affects
-// anything but speed. The prompt stands apart: generation.prompt is left out.
+// Returns everything that determines a caption: the model, the arithmetic, and all options that do
+// not affect only speed. The prompt, generation.prompt, is excluded because it is recorded
+// separately.
 Settings caption_settings(const Preset& preset, const Sha256& model_hash);
 
 }  // namespace caption::config

@@ -22,7 +22,7 @@ struct CudaPreset {
   const char* name;
   std::int64_t min_memory_bytes;
 };
-// What a card of the named size reports is a few per cent less than its name says.
+// Lower limits of the reported memory, which is a few per cent less than a card's nominal size.
 constexpr std::array kCudaPresets = {CudaPreset{"h100", 70LL << 30}, CudaPreset{"a100", 35LL << 30},
                                      CudaPreset{"l4", 20LL << 30}, CudaPreset{"t4", 14LL << 30}};
 
@@ -89,7 +89,8 @@ std::vector<PresetFile> list_presets() {
     }
     for (const fs::directory_entry& entry : entries) {
       if (entry.path().extension() != kSuffix) continue;
-      found.emplace(entry.path().stem().string(), entry.path());  // the first one stays
+      // Does not replace an earlier preset of the same name.
+      found.emplace(entry.path().stem().string(), entry.path());
     }
   }
   std::vector<PresetFile> presets;

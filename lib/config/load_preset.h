@@ -1,4 +1,4 @@
-// config/load_preset.h: presets by name or file, and the choice that `auto` makes.
+// config/load_preset.h: finds presets by name or file and resolves `auto`.
 #pragma once
 
 #include <filesystem>
@@ -14,27 +14,27 @@ namespace caption::config {
 struct PresetFile {
   std::string name;  // "cpu"
   std::filesystem::path path;
-  std::string summary;  // the first line of its opening comment
+  std::string summary;  // first line of the file's opening comment
 };
 
-// $CAPTION_PRESETS first, then presets/ of every resource root; of two with one name the first
-// counts. Sorted by name. The files are not parsed.
+// Lists $CAPTION_PRESETS, then presets/ of every resource root; of two presets with one name the
+// first is used. Sorted by name. The files are not parsed.
 std::vector<PresetFile> list_presets();
 
 struct LoadedPreset {
   Preset preset;
   std::filesystem::path path;
-  std::string note;  // why `auto` chose what it chose; empty otherwise
+  std::string note;  // reason for the choice of `auto`; empty otherwise
 };
 
-// `name_or_path`: a name of list_presets(), or a file. A preset whose device.type is `auto` becomes
-// the preset of the machine, with its own keys on top.
-// Throws Error(kBadPreset) as parse_preset, and for a name that is not there (the names listed).
+// `name_or_path` is a name of list_presets() or a file. A preset whose device.type is `auto` is
+// applied on top of the preset for this machine. Throws Error(kBadPreset) as parse_preset(), and
+// for an unknown name (listing the known ones).
 LoadedPreset load_preset(std::string_view name_or_path, const Machine& machine,
                          bool has_cuda_kernels);
 
-// "cpu" without CUDA kernels or device; otherwise the largest preset that the first device's memory
-// holds.
+// Returns "cpu" without CUDA kernels or a CUDA device; otherwise the preset with the largest memory
+// requirement that the first device meets.
 std::string choose_preset(const Machine& machine, bool has_cuda_kernels);
 
 }  // namespace caption::config

@@ -16,14 +16,14 @@
 namespace caption::config {
 namespace {
 
-constexpr std::size_t kMaxQuotedBytes = 80;  // of the file's own text inside a message
+constexpr std::size_t kMaxQuotedBytes = 80;  // limit for text of the file quoted in a message
 constexpr std::string_view kModelPath = "model.path";
 
 std::string excerpt(std::string_view text) {
   return json_quote(text.substr(0, kMaxQuotedBytes)) + (text.size() > kMaxQuotedBytes ? "..." : "");
 }
 
-// As in messages and in `presets --show`: sizes and times with their units.
+// Formats a number as in messages and in `presets --show`: sizes and times with units.
 template <class T>
 std::string number_text(Means means, T value) {
   if constexpr (std::is_same_v<T, double>) {
@@ -33,14 +33,14 @@ std::string number_text(Means means, T value) {
   }
 }
 
-// A value as it stands in a file or behind a flag.
+// A value from a file or a flag.
 struct Scalar {
   std::string_view text;
-  bool is_string = false;                          // quoted: no number, no bool
-  const std::vector<std::string>* list = nullptr;  // in place of the text
+  bool is_string = false;                          // quoted: neither a number nor a bool
+  const std::vector<std::string>* list = nullptr;  // used instead of the text if not null
 };
 
-// What is wrong with the scalar for this value; empty when it was taken.
+// Assigns the scalar; returns what is wrong with it, or an empty text.
 std::string assign(const Scalar& scalar, std::string& value) {
   if (scalar.text.size() > kMaxTextBytes) {
     return std::to_string(scalar.text.size()) + " bytes of text; at most " +
@@ -73,7 +73,7 @@ std::string assign(const Scalar& scalar, bool& value) {
 
 enum class Reading { kNumber, kTooLarge, kNoNumber };
 
-// A plain number of either type; the whole text.
+// Parses a plain number; the whole text must match.
 template <class T>
 Reading read_number(std::string_view text, T& value) {
   const char* end = text.data() + text.size();
@@ -83,7 +83,7 @@ Reading read_number(std::string_view text, T& value) {
   return error == std::errc() ? Reading::kNumber : Reading::kNoNumber;
 }
 
-// The same, or a size or a time with its unit.
+// As read_number(), but also accepts a size or a time with its unit.
 Reading read_value(Means means, std::string_view text, std::int64_t& value) {
   const Reading plain = read_number(text, value);
   if (means != Means::kBytes || plain != Reading::kNoNumber) return plain;
@@ -109,14 +109,14 @@ std::string_view what_is_expected(Means means) {
 template <class T>
 std::string assign(const Scalar& scalar, Means means, T& value, const Range<T>& range) {
   T read{};
-  // A size or a time may be quoted, as other texts may.
+  // A size or a time may be quoted, because it is text.
   const bool is_text = scalar.is_string && means != Means::kBytes && means != Means::kSeconds;
   const Reading reading = is_text ? Reading::kNoNumber : read_value(means, scalar.text, read);
   if (reading == Reading::kNoNumber) {
     return "expected " + std::string(what_is_expected<T>(means)) + ", found " +
            excerpt(scalar.text);
   }
-  // NaN is in no range.
+  // The comparison also rejects NaN.
   if (reading == Reading::kTooLarge || !(read >= range.min && read <= range.max)) {
     return "expected " + number_text(means, range.min) + " to " + number_text(means, range.max) +
            ", found " + excerpt(scalar.text);
@@ -125,7 +125,7 @@ std::string assign(const Scalar& scalar, Means means, T& value, const Range<T>& 
   return {};
 }
 
-// The end of a message: the name that was meant, if one is near.
+// Suggests the nearest name for the end of a message, if there is one.
 template <class E>
 std::string suggest_choice(std::string_view found) {
   return did_you_mean(found, choice_list<E>());
@@ -150,7 +150,7 @@ requires std::is_enum_v<E> std::string assign(const Scalar& scalar, E& value) {
   return {};
 }
 
-// Values whose type says all.
+// For values whose `means` does not matter.
 template <class T>
 std::string assign(const Scalar& scalar, Means /*means*/, T& value) {
   return assign(scalar, value);
@@ -161,7 +161,7 @@ std::string check_sampling(const std::string& text) {
     video::parse_sampling(text, 1);
     return {};
   } catch (const Error& error) {
-    // The key stands before it already.
+    // The message already begins with the key.
     constexpr std::string_view kRoom = "sampling: ";
     const std::string_view what = error.what();
     return std::string(what.starts_with(kRoom) ? what.substr(kRoom.size()) : what);
@@ -170,7 +170,7 @@ std::string check_sampling(const std::string& text) {
 
 enum class SetResult { kSet, kUnknownKey };
 
-// Sets one key. `problem` says what is wrong with the value, or stays empty.
+// Sets one key. `problem` describes an error in the value, or stays empty.
 SetResult set_field(Preset& preset, std::string_view key, const Scalar& scalar,
                     std::string& problem) {
   SetResult result = SetResult::kUnknownKey;
@@ -188,7 +188,7 @@ SetResult set_field(Preset& preset, std::string_view key, const Scalar& scalar,
   return result;
 }
 
-// The section's name, or the whole key: what stands before the first dot.
+// Returns the section's name: the part before the first dot, or the whole key.
 std::string_view section_of(std::string_view key) { return key.substr(0, key.find('.')); }
 
 bool is_section(std::string_view name) {
@@ -236,7 +236,7 @@ std::string describe_unknown_key(std::string_view key) {
   throw_at(name, value.key_line, value.key_column, describe_unknown_key(value.key));
 }
 
-// `model` is a path, or a map of parts.
+// Checks that `model` is a path or a map of parts.
 void check_model(const YamlDocument& document, std::string_view name, Preset& preset) {
   for (const YamlSection& section : document.sections) {
     if (section.name != "model") continue;
@@ -286,7 +286,8 @@ Preset overlay_preset(Preset base, std::string_view yaml, std::string_view name)
                              .key_column = section.column});
   }
   for (const YamlValue& value : document.values) {
-    if (value.is_null && is_section(value.key)) continue;  // "speculative:" without keys
+    // A section without keys, such as "speculative:".
+    if (value.is_null && is_section(value.key)) continue;
     const bool is_model = value.key == "model";
     const std::string_view key = is_model ? kModelPath : std::string_view(value.key);
     std::string problem;

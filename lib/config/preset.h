@@ -1,7 +1,7 @@
-// config/preset.h: everything a run can be told, as presets and flags say it.
+// config/preset.h: all options of a run, as set by presets and flags.
 //
 // A preset is a flat YAML file of at most two levels: sections, and keys in them. Keys, ranges and
-// help texts stand once, in config/fields.h.
+// help texts are defined in config/fields.h.
 #pragma once
 
 #include <cstdint>
@@ -33,7 +33,7 @@ struct DeviceSection {
   friend bool operator==(const DeviceSection&, const DeviceSection&) = default;
 };
 
-// A model's folder or name; or, when `is_composed`, the parts of a composed one.
+// A model's folder or name; if `is_composed`, the parts of a composed model.
 struct ModelSection {
   std::string path = "samples/demo-model";
   bool is_composed = false;
@@ -104,7 +104,7 @@ struct VideoSection {
 };
 
 struct Preset {
-  std::string name;  // for messages and manifests, not part of the file
+  std::string name;  // for messages and manifests; not stored in the file
   DeviceSection device;
   ModelSection model;
   QuantizationSection quantization;
@@ -112,11 +112,11 @@ struct Preset {
   SpeculativeSection speculative;
   GenerationSection generation;
   VideoSection video;
-  // The keys ("generation.top_k") whose values a file or a flag gave; the others have the defaults
-  // above, or what the model says (config/generation_defaults.h).
+  // Keys ("generation.top_k") whose values came from a file or a flag. The others have the defaults
+  // above or the model's (config/generation_defaults.h).
   std::set<std::string, std::less<>> given;
 
-  // Compares names and values, and not where they come from.
+  // Compares the name and the values, but not `given`.
   friend bool operator==(const Preset& a, const Preset& b) {
     const auto values = [](const Preset& preset) {
       return std::tie(preset.name, preset.device, preset.model, preset.quantization, preset.engine,
@@ -126,31 +126,31 @@ struct Preset {
   }
 };
 
-// Reads a preset; keys that the text leaves out keep the defaults above. `name` stands for the file
-// in messages. Throws Error(kBadPreset) "name:line:column: ..." for broken YAML, aliases, nesting,
-// unknown or duplicate keys, values of a wrong type or outside their range.
+// Parses a preset; missing keys keep the defaults above. `name` is the file's name for messages.
+// Throws Error(kBadPreset) "name:line:column: ..." for broken YAML, aliases, nesting, unknown or
+// duplicate keys, and values of a wrong type or outside their range.
 Preset parse_preset(std::string_view yaml, const std::string& name);
 
-// The same text read over `base`: keys that it leaves out keep their value there.
+// As parse_preset(), but missing keys keep their values in `base`.
 Preset overlay_preset(Preset base, std::string_view yaml, std::string_view name);
 
-// One flag's value set on top of a preset: `key` as in the file ("generation.temperature").
+// The value of one flag, applied on top of a preset.
 struct Override {
   std::string key;
   std::string value;
   std::string source;  // for messages: "--temperature"
-  // In place of `value`, for a key that takes a list.
+  // Used instead of `value` for a key that takes a list.
   std::vector<std::string> items = {};
 };
-// Throws Error(kUsage) "--temperature: ..." for a value that the key does not take.
+// Throws Error(kUsage) "--temperature: ..." for a value that the key rejects.
 void apply_override(Preset& preset, const Override& override_value);
 
-// --quality: beam search with 4 beams. --speed: short captions, sampled freely.
+// --quality: beam search with 4 beams. --speed: short captions by unrestricted sampling.
 void apply_quality(Preset& preset);
 void apply_speed(Preset& preset);
 
-// The preset as a file that parse_preset reads back to the same values, every key with its help,
-// and those of `from_model` with a note that the model's generation_config.json gave them.
+// Formats the preset as a file that parse_preset() reads to the same values, with the help of every
+// key and a note at those of `from_model` that the model's generation_config.json set them.
 std::string to_yaml(const Preset& preset, const std::set<std::string>& from_model = {});
 
 }  // namespace caption::config

@@ -67,7 +67,8 @@ std::string join(const std::vector<std::string>& parts) {
   return out;
 }
 
-// What to give in place of what is missing. The preset cpu itself lacks nothing: there a flag does.
+// Names a remedy for missing features. The preset cpu runs in every build, so there a flag is the
+// cause.
 std::string way_out(const Preset& preset) {
   if (preset.name != "cpu") return "--preset cpu runs here";
   if (!runs_here(preset.quantization.weights)) {
@@ -139,7 +140,7 @@ std::unique_ptr<model::CaptionModel> open_model(const Preset& preset,
                              digests);
   }
   const ModelSection& parts = preset.model;
-  // The projector is a file or a folder: beside the preset, or as given.
+  // The projector is a file or folder, relative to the preset's folder or to the working folder.
   std::filesystem::path projector = preset_folder / parts.projector;
   if (!std::filesystem::exists(projector)) projector = parts.projector;
   return model::open_composed({.vision = find_model(parts.vision, preset_folder),
@@ -153,7 +154,7 @@ std::unique_ptr<model::CaptionModel> open_model(const Preset& preset,
 
 std::int64_t kv_page_bytes(const Preset& preset, const model::DecoderSpec& spec) {
   const DType dtype = kv_dtype(preset);
-  // int8 has a scale per token and head.
+  // int8 pages have one scale per token and head.
   const std::int64_t scale_bytes =
       dtype == DType::kI8 ? static_cast<std::int64_t>(dtype_size_bytes(DType::kBF16)) : 0;
   const std::int64_t head_bytes =

@@ -1,4 +1,4 @@
-// config/resolve.h: from a preset to the rooms' own options.
+// config/resolve.h: converts a preset to the options of the modules.
 #pragma once
 
 #include <filesystem>
@@ -16,53 +16,53 @@
 
 namespace caption::config {
 
-// How the model holds its weights.
+// Returns the format in which the model holds its weights.
 model::WeightType weight_type(const Preset& preset);
 
-// What the preset asks for and this build does not have, each as a phrase ("beam search").
+// Returns the requested features that this build lacks, each as a phrase ("beam search").
 std::vector<std::string> missing_features(const Preset& preset, bool has_cuda_kernels);
-// Throws Error(kUnavailable) with all of them in one sentence.
+// Throws Error(kUnavailable) listing all of them in one sentence.
 void require_available(const Preset& preset, bool has_cuda_kernels);
 
 // Throws Error(kUsage) for options that contradict each other.
 void require_consistent(const Preset& preset);
 
-// Whether digests of weight files that are computed are kept for the next start.
+// Whether computed digests of weight files are stored for later runs.
 enum class KeepDigests { kYes, kNo };
 
-// Opens the model or the composed model that the preset names; paths as find_model() resolves them.
-// Throws Error: kBadModel, kUnavailable.
+// Opens the preset's model or composed model; paths are resolved by find_model(). Throws Error:
+// kBadModel, kUnavailable.
 std::unique_ptr<model::CaptionModel> open_model(const Preset& preset,
                                                 const std::filesystem::path& preset_folder,
                                                 KeepDigests keep = KeepDigests::kYes);
 
-// Throws Error(kUsage) when a prompt with its vision tokens and the new tokens needs more positions
-// than the model has, so that every clip would fail. Where the number of frames is a matter of each
-// clip's length (sampling fps=F), one frame is counted.
+// Throws Error(kUsage) when a prompt with its vision tokens and new tokens needs more positions
+// than the model has, so that every clip would fail. If the number of frames depends on the clip's
+// length (sampling fps=F), one frame is assumed.
 void require_fitting_prompts(const Preset& preset, model::CaptionModel& model,
                              const std::vector<std::string>& prompts);
 
 // Throws when the KV pages of `kv_cache_bytes` (plan_kv_cache_bytes()) cannot hold one clip with a
-// caption of max_new_tokens, so that every clip would fail; frames are counted as above. Error(
-// kUsage) names --kv-cache-bytes and the least that is enough where the preset sets it, Error(
-// kOutOfMemory) says what would help where the machine leaves too little.
+// caption of max_new_tokens, so that every clip would fail; frames are counted as above. If the
+// preset sets the size, Error(kUsage) names --kv-cache-bytes and the smallest sufficient value;
+// otherwise Error(kOutOfMemory) lists remedies.
 void require_fitting_pages(const Preset& preset, model::CaptionModel& model,
                            const std::vector<std::string>& prompts, std::int64_t kv_cache_bytes);
 
-// Bytes of a KV page: K and V of all layers for kv::kPageTokens tokens.
+// Bytes of one KV page: K and V of all layers for kv::kPageTokens tokens.
 std::int64_t kv_page_bytes(const Preset& preset, const model::DecoderSpec& spec);
 
-// Memory for KV pages: what max_num_seqs sequences of the model's longest length need, at most
-// memory_utilization of the machine less `held_bytes` (weights, activations); or kv_cache_bytes
-// when the preset sets it.
+// Memory for KV pages: kv_cache_bytes if the preset sets it; otherwise what max_num_seqs sequences
+// of the model's maximum length need, limited to memory_utilization of the machine's memory minus
+// `held_bytes` (weights, activations).
 std::int64_t plan_kv_cache_bytes(const Preset& preset, const model::DecoderSpec& spec,
                                  std::int64_t held_bytes, std::int64_t machine_memory_bytes);
 
 int num_threads(const Preset& preset, const Machine& machine);
-// `model_hash`: CaptionModel::content_hash(), for the identity of pages.
+// `model_hash` is CaptionModel::content_hash(), which is part of the pages' identity.
 engine::EngineOptions engine_options(const Preset& preset, std::int64_t kv_cache_bytes,
                                      const Sha256& model_hash = {});
-// Without stop ids: those are the model's.
+// Leaves out the stop ids, which the model provides.
 sampling::SamplingParams sampling_params(const Preset& preset);
 video::ReadOptions read_options(const Preset& preset);
 

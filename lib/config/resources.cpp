@@ -14,7 +14,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Written beside the executables of a build tree, and never installed: one line, the source tree.
+// A file in a build tree's folder of executables, never installed: one line, the source tree.
 constexpr const char* kSourceTreeFile = "caption-cli.resources";
 
 bool is_folder(const fs::path& path) {
@@ -22,8 +22,8 @@ bool is_folder(const fs::path& path) {
   return fs::is_directory(path, error);
 }
 
-// Empty where the file is not there. Throws Error(kOutOfMemory) or Error(kIo) when the machine does
-// not let it be read: then it is not known where presets are.
+// Returns an empty text if the file does not exist. Throws Error(kOutOfMemory) or Error(kIo) when
+// the machine prevents reading it, because the location of the presets is then unknown.
 std::string read_source_tree(const fs::path& path) {
   try {
     const std::string text = read_text_file(path, 1u << 16);

@@ -14,7 +14,7 @@
 namespace caption::config {
 namespace {
 
-// No preset needs more; what yaml-cpp does with a megabyte of brackets is its secret.
+// No preset needs more, and the limit bounds the recursion of yaml-cpp on nested brackets.
 constexpr std::size_t kMaxFileBytes = 64u << 10;
 
 class FlatReader final : public YAML::EventHandler {
@@ -44,7 +44,7 @@ class FlatReader final : public YAML::EventHandler {
   void OnScalar(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
                 const std::string& text) override {
     refuse_anchor(mark, anchor);
-    // "?": a plain scalar, "!": a quoted one.
+    // yaml-cpp gives plain scalars the tag "?" and quoted ones "!".
     if (tag != "?" && tag != "!" && !tag.empty()) fail(mark, "tags are not part of a preset");
     if (depth_ == 0) fail(mark, "expected sections with keys, found a single value");
     if (is_in_list_) {
@@ -152,7 +152,8 @@ YamlDocument read_yaml(std::string_view text, std::string_view name) {
     throw_at(name, 1, 1, "not a text in UTF-8");
   }
   FlatReader reader(name);
-  // Without the last line breaks: yaml-cpp 0.7 takes a quoted scalar that ends there as closed.
+  // Removes trailing line breaks: yaml-cpp 0.7 takes an unterminated quoted scalar before one as
+  // closed.
   text = text.substr(0, text.find_last_not_of(" \t\r\n") + 1);
   std::istringstream stream{std::string(text)};
   try {
@@ -160,7 +161,7 @@ YamlDocument read_yaml(std::string_view text, std::string_view name) {
     while (parser.HandleNextDocument(reader)) {
     }
   } catch (const YAML::Exception& error) {
-    // It quotes single bytes, which may be parts of a character.
+    // yaml-cpp quotes single bytes, which may be parts of a character.
     throw_at(name, error.mark.line + 1, error.mark.column + 1, make_valid_utf8(error.msg));
   }
   return reader.take();

@@ -14,8 +14,8 @@
 namespace caption::pipeline {
 namespace {
 
-// What a job weighs in a queue beside its frames. A record takes some 2 KB; it weighs more, so that
-// a hundred thousand clips that fail at once wait in their list and not in the queue.
+// Size of a job in a queue in addition to its frames. A record takes about 2 KB; a larger weight
+// keeps the queue short when a hundred thousand clips fail at once.
 constexpr std::size_t kRecordBytes = 16 << 10;
 
 bool is_not_video(ErrorCode code) {
@@ -30,11 +30,12 @@ Hash128 claim_key(std::string_view content, std::size_t prompt) {
   return sha256_of(std::string(content) + '\0' + std::to_string(prompt)).short_key();
 }
 
-// Says that a clip has more frames at the rate asked for than may be taken; empty: it has not.
+// Describes that a clip has more frames at the requested rate than the limit; empty when it has
+// not.
 std::string describe_cap(const video::SamplingOptions& sampling, const video::Clip& clip) {
   if (sampling.strategy != video::SamplingStrategy::kFps) return {};
   constexpr double kUsPerSecond = 1e6;
-  constexpr double kTolerance = 0.5;  // frames; the end of a clip is known to half of one
+  constexpr double kTolerance = 0.5;  // frames; the duration is known to half a frame
   const double duration_s = static_cast<double>(clip.duration_us) / kUsPerSecond;
   if (duration_s * sampling.fps <= sampling.num_frames + kTolerance) return {};
   return "fps=" + json_number(sampling.fps) + " gives more frames of " +
@@ -42,7 +43,7 @@ std::string describe_cap(const video::SamplingOptions& sampling, const video::Cl
          " allows; those taken are spread over the clip";
 }
 
-// Adds the time of a scope to a sum, and sets a record's.
+// Measures the lifetime of a scope, adds it to a sum and stores it in a record's field.
 class Timed {
  public:
   Timed(std::atomic<std::int64_t>& sum_us, double& ms) : sum_us_(sum_us), ms_(ms) {}
@@ -66,7 +67,7 @@ void set_failed(records::Record& record, ErrorCode code, const std::string& mess
   record.caption.clear();
   record.reason.clear();
   record.finish_reason.clear();
-  // Messages hold file names, which need not be text.
+  // Messages contain file names, which may not be valid UTF-8.
   record.error = {.code = std::string(error_code_name(code)),
                   .message = records::escape_file_name(message)};
 }
@@ -98,7 +99,7 @@ void require_same_model(const model::CaptionModel& model) {
 std::string content_of(const records::Record& record) {
   if (!record.id.empty()) return record.id;
   if (!record.file.has_value() || !record.file->size_bytes.has_value()) return {};
-  // The place is part of it: two files of the same size and time may be two films.
+  // Includes the path, because two files of the same size and time may be different videos.
   return std::to_string(*record.file->size_bytes) + " bytes " +
          std::to_string(record.file->modified_ns.value_or(0)) + " " + record.file->path;
 }
@@ -118,7 +119,7 @@ DecodeStage::DecodeStage(const InputList& inputs, Shared& shared, JobQueue& out)
                                std::to_string(options_.threads.decode) + ": " + error.what();
       if (threads_.empty()) throw Error(ErrorCode::kOutOfMemory, what);
       log_warning("run", what + "; the others go on");
-      // Those that did not start are not waited for.
+      // Counts the threads that did not start as finished.
       if (num_working_.fetch_sub(options_.threads.decode - i) == options_.threads.decode - i) {
         out_.close();
       }
@@ -179,9 +180,9 @@ Job DecodeStage::read(std::size_t input) {
   job.is_cancelled = code == ErrorCode::kCancelled;
   job.is_skipped =
       job.origin == Origin::kFolderWalk && is_not_video(code) && !claims_to_be_video(path);
-  // The file held other bytes than those of the id while it was read.
+  // The file changed while it was read, so the id does not describe the bytes that were read.
   if (has_code(job.record, ErrorCode::kChanged)) job.record.id.clear();
-  // A file that could not be opened: its failure may have its record already.
+  // For a file that could not be opened, the output may already contain the failure.
   const bool is_known = !job.content.empty();
   if (!is_known && !job.is_skipped && !job.is_cancelled) plan(job);
   return job;
@@ -189,7 +190,7 @@ Job DecodeStage::read(std::size_t input) {
 
 void DecodeStage::read_file(const std::filesystem::path& path, Job& job) {
   const OpenFile file(path);
-  // A file whose name does not claim a video is opened as one before all of it is hashed.
+  // Checks a file without a video suffix before hashing all of it.
   if (job.origin == Origin::kFolderWalk && !claims_to_be_video(path.string())) {
     video::ReadOptions read = options_.read;
     read.cancelled = options_.stop;
@@ -203,7 +204,7 @@ void DecodeStage::read_file(const std::filesystem::path& path, Job& job) {
   try {
     decode(file, job);
   } catch (const Error&) {
-    require_unchanged(file, job.record);  // a film that is being written looks broken
+    require_unchanged(file, job.record);  // a video that is still being written looks damaged
     throw;
   }
   require_unchanged(file, job.record);
@@ -218,8 +219,8 @@ void DecodeStage::identify(const OpenFile& file, Job& job) {
   shared_.counters.identity_us += watch.elapsed_us();
 }
 
-// Leaves in job.tasks the captions that nobody has made or makes. A claim comes before the look
-// into the sink: who writes a record releases its claim afterwards.
+// Keeps in job.tasks the captions that neither exist nor are in progress. The claim is made before
+// the sink is searched, because a writer releases its claim only after writing the record.
 void DecodeStage::plan(Job& job) {
   const records::ClipIdentity clip{.file = *job.record.file, .id = job.record.id};
   std::vector<Task> tasks;
@@ -290,7 +291,7 @@ void DecodeStage::decode(const OpenFile& file, Job& job) {
   if (!capped.empty()) job.record.warnings.push_back(capped);
 }
 
-// A file may have been renamed, linked to or touched: only other bytes count.
+// A file may have been renamed, linked or touched; only a change of its bytes is an error.
 void DecodeStage::require_unchanged(const OpenFile& file, const records::Record& record) const {
   const FileStamp now = file.stamp_now();
   if (now == file.stamp()) return;

@@ -16,7 +16,7 @@ std::string trimmed(const std::string& text) {
   return text.substr(begin, text.find_last_not_of(kSpace) + 1 - begin);
 }
 
-// The end of a caption may cut a character of several byte tokens: it decodes to U+FFFD.
+// Removes U+FFFD at the end: a caption may end inside a character of several byte tokens.
 std::string_view without_cut_character(std::string_view caption) {
   constexpr std::string_view kReplacement = "\xEF\xBF\xBD";
   while (caption.ends_with(kReplacement)) caption.remove_suffix(kReplacement.size());
@@ -93,19 +93,20 @@ std::vector<engine::Completion> EngineStage::step() {
   return completions;
 }
 
-// As many requests as may run, and as many again, so that a place that becomes free is taken in the
-// next step. Their vision tokens are held in memory: no further ahead.
+// Admits twice max_num_seqs requests, so that a finished sequence is replaced in the next step, but
+// no more, because the vision tokens of waiting requests occupy memory.
 bool EngineStage::has_room() const {
   return engine_.num_unfinished() < 2 * static_cast<std::int64_t>(options_.engine.max_num_seqs);
 }
 
-// A static batch is fixed when it starts: it waits to be full.
+// A static batch cannot grow once it runs, so the stage waits until it is full.
 bool EngineStage::waits_for_batch() const {
   return options_.engine.batching == engine::BatchMode::kStatic && !batch_is_running_ &&
          engine_.num_unfinished() < options_.engine.max_num_seqs;
 }
 
-// Submits what is there; waits only when the engine has nothing to do. False when all is done.
+// Submits the available jobs; waits only when the engine has nothing to do. Returns false when all
+// jobs are done.
 bool EngineStage::take_jobs() {
   if (engine_.idle()) batch_is_running_ = false;
   while (has_room() && !is_cancelled() && !reader_gone_) {
@@ -216,7 +217,7 @@ void EngineStage::end(Caption& caption) {
   }
 }
 
-// The record of a clip with the content of another, whose record is in the sink by now.
+// Writes the record of a clip whose content equals that of `caption`, whose record is in the sink.
 void EngineStage::copy(const Caption& caption, const Follower& follower) {
   if (caption.is_skipped && follower.origin == Origin::kFolderWalk) {
     ++progress_.files_skipped;
@@ -281,7 +282,7 @@ void EngineStage::count(const records::Record& record, Origination origination) 
   }
 }
 
-// A clip that fails before it is asked anything fails for all prompts alike: said once.
+// A clip that fails before generation fails for all prompts with the same message, logged once.
 void EngineStage::warn(const records::Record& record) {
   if (!record.error.has_value()) return;
   const std::string warning = record.video + '\0' + record.error->message;
@@ -295,7 +296,7 @@ void EngineStage::warn(const records::Record& record) {
   }
 }
 
-// Of an unfinished caption, the share of the tokens that a finished one has on average counts.
+// An unfinished caption counts as its tokens divided by the mean tokens of a finished caption.
 void EngineStage::measure() {
   const StageCounters& counters = shared_.counters;
   const engine::EngineStats stats = engine_.stats();

@@ -20,9 +20,9 @@ constexpr std::array<std::string_view, 18> kVideoSuffixes = {
     ".mp4", ".m4v",  ".mov", ".mkv", ".webm", ".avi", ".ts",  ".mts", ".m2ts",
     ".mpg", ".mpeg", ".wmv", ".flv", ".3gp",  ".ogv", ".vob", ".mxf", ".divx"};
 constexpr std::size_t kNamesInMessage = 3;
-constexpr std::size_t kMaxUnreadable = 100;  // folders with a line of their own
+constexpr std::size_t kMaxUnreadable = 100;  // folders listed separately
 
-// A file or folder whatever it is called.
+// Identifies a file or folder independently of its name.
 using FileId = std::pair<dev_t, ino_t>;
 
 enum class EntryKind { kFile, kFolder, kSpecial, kMissing, kUnreadable };
@@ -32,7 +32,7 @@ EntryKind kind_of(mode_t mode) {
   return S_ISREG(mode) ? EntryKind::kFile : EntryKind::kSpecial;
 }
 
-// Links are followed. `id` is set for a folder.
+// Follows links. Sets `id` for a folder.
 EntryKind look_at(const char* path, FileId* id = nullptr) {
   struct stat status {};
   if (::stat(path, &status) != 0) {
@@ -43,11 +43,10 @@ EntryKind look_at(const char* path, FileId* id = nullptr) {
   return kind_of(status.st_mode);
 }
 
-// What readdir() gives of a folder: the names one after the other, without hidden ones.
+// The names in a folder, concatenated, without hidden ones.
 class FolderNames {
  public:
-  // Returns 0, or the errno for which the folder could not be read to its end; what was read before
-  // stays.
+  // Returns 0, or the errno with which reading the folder ended; names read before it are kept.
   int read(const std::string& path) {
     const std::unique_ptr<DIR, int (*)(DIR*)> folder(::opendir(path.c_str()), ::closedir);
     if (folder == nullptr) return errno;
@@ -73,7 +72,7 @@ class FolderNames {
   std::size_t size() const { return names_.size(); }
   std::int64_t num_hidden() const { return num_hidden_; }
   const char* name(std::size_t i) const { return text_.data() + names_[i].at; }
-  // DT_REG, DT_LNK, ...; DT_UNKNOWN on file systems that do not say.
+  // DT_REG, DT_LNK, ...; DT_UNKNOWN on file systems that do not report the type.
   unsigned char type(std::size_t i) const { return names_[i].type; }
 
  private:
@@ -86,7 +85,7 @@ class FolderNames {
   std::int64_t num_hidden_ = 0;
 };
 
-// False when the path is not kept.
+// Counts the path and keeps it while there are fewer than `max_paths`. Returns whether it was kept.
 bool note(Skipped& skipped, const std::string& path, std::size_t max_paths = kNamesInMessage) {
   ++skipped.count;
   if (skipped.first_paths.size() >= max_paths) return false;
@@ -106,7 +105,7 @@ class Finder {
     }
   }
 
-  // A path that the user named: a folder is walked, everything else is a clip.
+  // Adds a path that the user named: a folder is walked, everything else becomes a clip.
   void add_named(const std::string& path) {
     FileId id;
     if (look_at(path.c_str(), &id) != EntryKind::kFolder) return add_file(path);
@@ -139,7 +138,7 @@ class Finder {
     add(path, Origin::kFolderWalk);
   }
 
-  // Of the folder that is walked; empty for that folder itself.
+  // Path relative to the walked folder; empty for that folder itself.
   std::string_view below_root(const std::string& path) const {
     return std::string_view(path).substr(std::min(root_bytes_, path.size()));
   }
@@ -150,7 +149,7 @@ class Finder {
     if (note(unreadable, path, kMaxUnreadable)) found_.unreadable_errors.push_back(error);
   }
 
-  // `path` is the folder's; it is changed on the way and the same again afterwards.
+  // `path` is the folder's path; it is modified during the walk and restored at its end.
   void walk(std::string& path, FileId id) {
     if (std::find(chain_.begin(), chain_.end(), id) != chain_.end()) {
       return skip(SkipReason::kCycle, path);
@@ -183,22 +182,22 @@ class Finder {
       case EntryKind::kSpecial: return skip(SkipReason::kSpecialFile, path);
       case EntryKind::kUnreadable:
         if (type == DT_DIR) return skip_unreadable(path, error);
-        return add(path, Origin::kNamed);  // opening it says what is wrong
+        return add(path, Origin::kNamed);  // opening it reports the error
       case EntryKind::kMissing: break;
     }
     struct stat status {};
-    // What was removed since the folder was read is not there, and so no link either.
+    // An entry that was removed since the folder was read is not reported as a dangling link.
     if (::lstat(path.c_str(), &status) == 0) skip(SkipReason::kDanglingLink, path);
   }
 
   const PathFilter& filter_;
   FoundVideos found_;
-  std::size_t root_bytes_ = 0;  // of the walked folder's path and the slash behind it
-  std::vector<FileId> chain_;   // of the folders that are being walked
+  std::size_t root_bytes_ = 0;  // bytes of the walked folder's path with its trailing slash
+  std::vector<FileId> chain_;   // folders on the path from the root of the walk to the current one
   std::map<FileId, int> num_walks_;
 };
 
-// "a, b and 3 more"
+// Returns text such as "a, b and 3 more".
 std::string name_some(const std::vector<std::string>& first_paths, std::int64_t count) {
   std::string out;
   for (const std::string& path : first_paths) {
@@ -215,7 +214,7 @@ std::string describe(SkipReason reason, std::int64_t count) {
     case SkipReason::kSpecialFile:
       return counted(count, "entry is a FIFO, socket or device",
                      "entries are FIFOs, sockets or devices");
-    case SkipReason::kUnreadable: break;  // describe_unreadable() names each folder
+    case SkipReason::kUnreadable: break;  // describe_unreadable() lists the folders
     case SkipReason::kCycle:
       return counted(count, "linked folder holds its own link and is not entered again",
                      "linked folders hold their own links and are not entered again");
@@ -226,7 +225,7 @@ std::string describe(SkipReason reason, std::int64_t count) {
   return {};
 }
 
-// A line for each folder, and one for those beyond kMaxUnreadable.
+// Adds a line for each kept folder, and one for the number of those beyond kMaxUnreadable.
 void describe_unreadable(const FoundVideos& found, std::vector<std::string>& out) {
   const Skipped& unreadable = found.skipped_for(SkipReason::kUnreadable);
   for (std::size_t i = 0; i < unreadable.first_paths.size(); ++i) {

@@ -23,8 +23,8 @@ std::uint32_t hash_of(std::string_view spelling) {
 
 InputList::InputList() : slots_(kFirstSlots) {
   std::error_code error;
-  // When the working folder is gone, its name stays empty: relative paths are then compared with
-  // each other only.
+  // If the working folder no longer exists, its name is empty: relative paths are then compared
+  // only with each other.
   working_folder_ = std::filesystem::current_path(error).string();
 }
 
@@ -52,7 +52,8 @@ std::size_t InputList::size_bytes() const {
 char* InputList::allocate(std::size_t size_bytes) {
   if (size_bytes > free_bytes_) {
     const std::size_t block_bytes = std::max(size_bytes, kBlockBytes);
-    blocks_.emplace_back(new char[block_bytes]);  // not zeroed: pages are taken as they are written
+    // Not zeroed: memory is committed only when it is written.
+    blocks_.emplace_back(new char[block_bytes]);
     block_bytes_ += block_bytes;
     free_ = blocks_.back().get();
     free_bytes_ = block_bytes;
@@ -95,7 +96,7 @@ InputList::Slot& InputList::find_slot(std::string_view spelling, std::uint32_t h
 void InputList::normalise(std::string_view path, std::string& out) const {
   out.clear();
   if (!path.starts_with('/')) out = working_folder_;
-  while (out.ends_with('/')) out.pop_back();  // the root
+  while (out.ends_with('/')) out.pop_back();  // so that the root "/" becomes empty
   std::size_t at = 0;
   while (at < path.size()) {
     const std::size_t end = std::min(path.find('/', at), path.size());
@@ -106,7 +107,7 @@ void InputList::normalise(std::string_view path, std::string& out) const {
     }
     at = end + 1;
   }
-  // With a slash at its end a path names a folder and nothing else.
+  // A trailing slash is kept, because such a path can only name a folder.
   if (path.ends_with('/') || path.ends_with("/.") || path == ".") out += '/';
 }
 

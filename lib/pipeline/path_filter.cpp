@@ -12,7 +12,8 @@
 namespace caption::pipeline {
 namespace {
 
-// fnmatch() takes characters from the thread's locale, and the program runs in that of bytes.
+// Sets a UTF-8 locale for this thread while it exists, because fnmatch() uses the thread's locale
+// and the program runs in the "C" locale.
 class Utf8Locale {
  public:
   Utf8Locale() : locale_(::newlocale(LC_CTYPE_MASK, "C.UTF-8", static_cast<locale_t>(nullptr))) {
@@ -31,7 +32,7 @@ class Utf8Locale {
   locale_t before_ = static_cast<locale_t>(nullptr);
 };
 
-// Names that look alike are one name. What is no text stays as it is.
+// Converts to NFC, so that equivalent spellings match; text that is not UTF-8 is unchanged.
 std::string normalise(std::string_view text) {
   return is_valid_utf8(text) ? to_nfc(text) : std::string(text);
 }
@@ -43,7 +44,7 @@ bool matches_text(const std::string& pattern, std::string_view text) {
     const int result = ::fnmatch(pattern.c_str(), whole.c_str(), 0);
     if (result == 0 || result == FNM_NOMATCH) return result == 0;
   }
-  return ::fnmatch(pattern.c_str(), whole.c_str(), 0) == 0;  // a name that is no UTF-8: by bytes
+  return ::fnmatch(pattern.c_str(), whole.c_str(), 0) == 0;  // not valid UTF-8: matched by bytes
 }
 
 }  // namespace
@@ -70,8 +71,8 @@ std::vector<PathFilter::Glob> PathFilter::parse(const char* option,
   return out;
 }
 
-// Tries the path itself and the folders that lead to it: as a whole from the begin for a glob with
-// a slash, by their names for one without.
+// Tries the path and each folder that leads to it: as a path from the beginning for a glob with a
+// slash, by its name alone for one without.
 bool PathFilter::matches(const Glob& glob, std::string_view path, Kind kind) {
   for (std::size_t begin = 0; begin <= path.size();) {
     const std::size_t end = std::min(path.find('/', begin), path.size());

@@ -1,16 +1,16 @@
-// pipeline/path_filter.h: which of the files that a run finds are meant, by globs over their paths.
+// pipeline/path_filter.h: selects files by globs over their paths.
 //
-// A glob is one of fnmatch(3): * (any characters, / too), ?, [a-z], [!a-z], and a backslash before
-// a character that stands for itself. Upper and lower case are told apart; a name's leading dot is
-// a character like any other. ? and [...] stand for one UTF-8 character. Globs and paths are
-// compared in NFC (macOS writes names in NFD); a path that is no UTF-8 is compared as it is.
+// The glob syntax is that of fnmatch(3): * (any characters, including /), ?, [a-z], [!a-z], and a
+// backslash before a literal character. Matching is case-sensitive, and a leading dot is an
+// ordinary character. ? and [...] match one UTF-8 character. Globs and paths are compared in NFC
+// (macOS writes names in NFD); a path that is not UTF-8 is compared unchanged.
 //
-// Without a slash a glob is matched against the file's name, and against the name of each folder
-// below the one that is walked: a folder's name stands for everything in it. With a slash it is
-// matched against the path below the walked folder, and against the folders that it begins with. A
-// slash at the end says that it is meant for folders only; one at the begin changes nothing else.
-// Of a file that is named itself, the path is the one given, and only the file's own name is
-// matched by globs without a slash.
+// A glob without a slash is matched against the file's name and against the name of each folder
+// below the walked folder; matching a folder matches everything in it. A glob with a slash is
+// matched against the path below the walked folder and against each leading folder of that path. A
+// trailing slash restricts the glob to folders; a leading slash only makes it a glob with a slash.
+// For a file that the user named, the path is the one given, and globs without a slash match only
+// its file name.
 #pragma once
 
 #include <optional>
@@ -23,24 +23,24 @@ namespace caption::pipeline {
 // Immutable; thread-safe.
 class PathFilter {
  public:
-  PathFilter() = default;  // everything passes
-  // A file passes when one of `include` matches it, or there is none, and none of `exclude` does.
-  // Throws Error(kUsage) for an empty glob.
+  PathFilter() = default;  // accepts every file
+  // A file passes when some glob of `include` matches it, or `include` is empty, and no glob of
+  // `exclude` does. Throws Error(kUsage) for an empty glob.
   PathFilter(const std::vector<std::string>& include, const std::vector<std::string>& exclude);
 
-  // The options whose globs it has: "--include", "--exclude" or both with " and " between them.
+  // Returns the options that gave globs: "--include", "--exclude" or "--include and --exclude".
   std::string options() const;
   bool empty() const { return include_.empty() && exclude_.empty(); }
-  // `path`: below the walked folder, without a slash at its begin.
+  // `path` is relative to the walked folder and has no leading slash.
   bool passes(std::string_view path) const;
-  // Of a file that the user named, by its path as given.
+  // As passes(), for a file that the user named; `path` is the path as given.
   bool passes_named(std::string_view path) const;
-  // Whether nothing in this folder below the walked one can pass.
+  // Whether no file in this folder, given relative to the walked folder, can pass.
   bool excludes_folder(std::string_view path) const;
 
  private:
   struct Glob {
-    std::string pattern;  // without slashes at its ends
+    std::string pattern;  // without leading and trailing slashes
     bool has_slash = false;
     bool is_for_folders = false;
   };

@@ -1,4 +1,4 @@
-// Lists of paths as other programs write them: one a line, or each before a NUL.
+// Reads lists of paths from other programs: one path per line, or each terminated by NUL.
 #include <poll.h>
 #include <unistd.h>
 
@@ -17,7 +17,7 @@ constexpr std::size_t kReadBytes = 64u << 10;
 constexpr std::size_t kMaxPathBytes = 1u << 20;
 constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
 
-// Bytes read; 0 at the end of the list.
+// Returns the number of bytes read; 0 at the end of the list.
 std::size_t read_some(const PathList& list, std::vector<char>& buffer) {
   for (;;) {
     const ssize_t count = ::read(list.descriptor, buffer.data(), buffer.size());
@@ -33,7 +33,7 @@ std::size_t read_some(const PathList& list, std::vector<char>& buffer) {
   }
 }
 
-// Collects the bytes of one path after the other.
+// Splits the bytes of the list into paths.
 class PathSplitter {
  public:
   PathSplitter(const PathList& list, const std::function<void(std::string_view)>& visit)
@@ -78,7 +78,7 @@ class PathSplitter {
   const PathList& list_;
   const std::function<void(std::string_view)>& visit_;
   std::string path_;
-  std::int64_t num_paths_ = 0;  // empty ones included
+  std::int64_t num_paths_ = 0;  // including empty paths
 };
 
 }  // namespace

@@ -10,7 +10,7 @@
 namespace caption::pipeline {
 namespace {
 
-// Stops the stages whatever way run() is left: closed queues let no thread wait for ever.
+// Stops the stages on every exit from run(): closing the queues ends all waiting threads.
 class StopGuard {
  public:
   StopGuard(std::atomic<bool>& stop, JobQueue& frames, JobQueue& requests)
@@ -23,7 +23,7 @@ class StopGuard {
   StopGuard(const StopGuard&) = delete;
   StopGuard& operator=(const StopGuard&) = delete;
 
-  // Every thread has come to its end by itself: the caller's flag stays as it is.
+  // Called when all threads have ended normally; the caller's flag is then left unchanged.
   void release() { is_released_ = true; }
 
  private:
@@ -49,7 +49,7 @@ Outcome run(model::CaptionModel& model, const InputList& inputs, const Options& 
     if (prompt.text.empty()) prompt.text = model.default_prompt();
   }
 
-  // Pages of weights that were written meanwhile are not those that page_identity names.
+  // Pages computed after a weight file changed do not belong to the hash in page_identity.
   settled.engine.disk.may_store = [&model] { return !model.find_changed_file().has_value(); };
 
   std::atomic<bool> own_stop{false};
@@ -60,7 +60,8 @@ Outcome run(model::CaptionModel& model, const InputList& inputs, const Options& 
   const std::unique_ptr<VisionCache> cache = open_cache(model, settled);
   Shared shared{.options = settled, .sink = sink, .cache = cache.get()};
   EngineStage engine_stage(model, shared, requests, inputs);
-  // The guard goes before them, so that no thread waits while they are joined.
+  // The guard is destroyed before the stages, so that their threads do not wait while they are
+  // joined.
   std::optional<DecodeStage> decode_stage;
   std::optional<VisionStage> vision_stage;
   StopGuard guard(*settled.stop, frames, requests);

@@ -1,25 +1,25 @@
-// pipeline/pipeline.h: videos in, records out.
+// pipeline/pipeline.h: converts videos to records in three concurrent stages.
 //
-//   decode threads ──Clip──▶ [bytes] ──▶ vision thread ──VisionTokens──▶ [bytes] ──▶ engine ──▶
-//   sink
+//   decode threads --Clip--> queue --> vision thread --VisionTokens--> queue --> engine --> sink
 //
-// Each arrow is a ByteQueue: a stage that is ahead waits, however large single clips are. A clip's
-// record travels with its frames, its vision tokens and its requests, so a caption cannot land on
-// another video or another prompt, whatever order requests finish in. Records are written as
-// captions finish. Several prompts share the clip's decoding, its vision tokens and, with the
-// prefix cache, their KV pages.
+// Each queue is a ByteQueue with a limit in bytes: a stage that is ahead waits, whatever the size
+// of single clips. A clip's record travels with its frames, its vision tokens and its requests, so
+// a caption cannot be assigned to another video or prompt, in whatever order requests finish.
+// Records are written as captions finish. Several prompts share the clip's decoding, its vision
+// tokens and, with the prefix cache, its KV pages.
 //
-// A clip is what its bytes are: it is hashed and decoded through one descriptor, and looked at
-// again afterwards, so a record speaks of the bytes whose SHA-256 it carries. A clip whose content
-// has its record in the sink, under whatever name, is not captioned again; of clips with the same
-// content in one run the first is captioned and the others get copies of its record.
+// A clip is identified by its bytes: it is hashed and decoded through one descriptor and checked
+// for changes afterwards, so a record describes the bytes whose SHA-256 it contains. A clip whose
+// content has a record in the sink, under whatever name, is not captioned again. Of several clips
+// with the same content in one run the first is captioned and the others get copies of its record.
 //
-// With a cache folder, the vision tokens of a clip that was seen before are taken from there: it is
+// With a cache folder, the vision tokens of a known clip are read from there, and the clip is
 // neither decoded nor encoded.
 //
-// A clip that fails gives a record with status `failed` for each of its prompts; the others go on.
-// In particular a video without a decodable frame never reaches the model. What breaks the run
-// itself (the output cannot be written, the model breaks) is thrown after the stages have stopped.
+// A clip that fails gives a record with status `failed` for each of its prompts; other clips are
+// unaffected. A video without a decodable frame never reaches the model. Errors that concern the
+// whole run (the output cannot be written, the model fails) are thrown after the stages have
+// stopped.
 #pragma once
 
 #include <atomic>
@@ -42,96 +42,99 @@
 
 namespace caption::pipeline {
 
-// How long each stage was at work: wall time, the wait for other stages left out.
+// Wall time for which each stage was busy, without waiting for other stages.
 struct StageTimes {
-  std::int64_t decode_us = 0;    // summed over its threads
-  std::int64_t identity_us = 0;  // of the same threads: hashing clips
-  std::int64_t cache_us = 0;     // of the same threads: looking clips up in the cache
+  std::int64_t decode_us = 0;    // decoding time, summed over the decode threads
+  std::int64_t identity_us = 0;  // hashing time of the same threads
+  std::int64_t cache_us = 0;     // cache lookup time of the same threads
   std::int64_t vision_us = 0;
   std::int64_t engine_us = 0;
 };
 
-// What the stages have done so far, for the time that is left (pipeline/time_left.h). Here a clip
-// is an input, however many prompts it answers.
+// Work done by the stages so far, from which pipeline/time_left.h estimates the time left. Here a
+// clip is an input, whatever its number of prompts.
 struct StageWork {
   StageTimes busy;
   int num_decode_threads = 1;
   std::int64_t num_inputs = 0;
-  std::int64_t clips_looked_at = 0;  // hashed and looked up in the output, or not readable
-  std::int64_t clips_read = 0;       // of these to be captioned, and decoded or failed
-  std::int64_t clips_encoded = 0;    // of these through the vision stage
-  // Captions that the engine ended, and those that it is writing, each by the share of its tokens.
+  std::int64_t clips_looked_at = 0;  // hashed and looked up in the output, or unreadable
+  std::int64_t clips_read = 0;       // clips to be captioned that were decoded or failed
+  std::int64_t clips_encoded = 0;    // clips that have passed the vision stage
+  // Captions that the engine finished, plus the finished fraction of those in progress by tokens.
   double captions_made = 0;
-  double captions_begun = 0;  // of captions_made: the shares of unfinished ones
+  double captions_begun = 0;  // part of captions_made: the fractions of unfinished captions
 };
 
 // Counters of a run so far. A clip counts once for each of its prompts.
 struct Progress {
   std::int64_t num_prompts = 1;
-  std::int64_t clips_total = 0;  // to be written: less what was skipped or had its record before
-  std::int64_t clips_done = 0;   // records written, failed ones and copies included
-  std::int64_t clips_captioned = 0;  // of clips_done: captioned by this run
+  // Records to be written, without skipped files and clips found in the output.
+  std::int64_t clips_total = 0;
+  std::int64_t clips_done = 0;       // records written, including failed ones and copies
+  std::int64_t clips_captioned = 0;  // part of clips_done: captioned by this run
   std::int64_t clips_failed = 0;
   std::int64_t clips_suspicious = 0;
   std::int64_t clips_truncated = 0;
-  std::int64_t clips_warned = 0;  // whose records have warnings
-  std::int64_t clips_moved =
-      0;  // counted in clips_done: taken over from the name that the file had
-  std::int64_t clips_copied =
-      0;  // counted in clips_done: taken from another file of the same content
-  std::int64_t clips_kept = 0;      // made again, and worse: the record of before stays
-  std::int64_t kept_failed = 0;     // counted in clips_kept: failed in this run
-  std::int64_t clips_found = 0;     // had their record before
-  std::int64_t found_failed = 0;    // of clips_found: records of failures
-  std::int64_t files_skipped = 0;   // in folders, and no videos; once for each prompt
+  std::int64_t clips_warned = 0;  // records with warnings
+  // Part of clips_done: records of moved files, taken over from the previous name.
+  std::int64_t clips_moved = 0;
+  // Part of clips_done: records copied from another file of the same content.
+  std::int64_t clips_copied = 0;
+  std::int64_t clips_kept = 0;    // captioned again without improvement; the earlier record is kept
+  std::int64_t kept_failed = 0;   // part of clips_kept: failed in this run
+  std::int64_t clips_found = 0;   // clips that had a record before the run
+  std::int64_t found_failed = 0;  // part of clips_found: records of failures
+  // Files in folders that are not videos; each counts once per prompt.
+  std::int64_t files_skipped = 0;
   std::int64_t folders_unread = 0;  // InputList::num_unread_folders()
   std::int64_t output_tokens = 0;
   std::int64_t elapsed_us = 0;
   std::string last_clip = {};  // the path as given (records::escape_file_name) of the last record
   StageWork work = {};
 
-  // Captions that need nothing more, whoever made them, of those that the run is about.
+  // Number of captions that need no more work, and the number of captions of the whole run.
   std::int64_t num_settled() const { return clips_done + clips_found + clips_kept; }
   std::int64_t num_wanted() const { return clips_total + clips_found + clips_kept; }
-  // The same with the files that turned out to be no videos: the sum of all stays as it was at the
-  // begin of the run.
+  // The same including files that turned out not to be videos, so that the total is constant during
+  // the run.
   std::int64_t num_passed() const { return num_settled() + files_skipped; }
   std::int64_t num_listed() const { return num_wanted() + files_skipped; }
 };
 
-// Vision tokens on disk, for later runs over the same clips.
+// Cache of vision tokens on disk, for later runs over the same clips.
 struct VisionCacheOptions {
-  std::filesystem::path folder = {};  // empty: none
+  std::filesystem::path folder = {};  // empty: no cache
   std::int64_t max_bytes = 16LL << 30;
-  // Everything that decides the tokens beside the clip's bytes (config/identity.h).
+  // Hash of everything besides the clip's bytes that affects the tokens (config/identity.h).
   Hash128 identity = {};
 };
 
 struct Options {
   ThreadPlan threads;
-  video::ReadOptions read;  // its `cancelled` is set by run()
+  video::ReadOptions read;  // run() sets its `cancelled`
   engine::EngineOptions engine;
-  // The model's stop ids are added. Each clip and prompt draws from a stream of its own, which the
-  // seed, the clip's content and the prompt's text decide.
+  // The model's stop ids are added. Each clip and prompt has a separate stream of random numbers,
+  // which the seed, the clip's content and the prompt's text determine.
   sampling::SamplingParams sampling;
   std::vector<Prompt> prompts = {{}};  // at least one
-  // End a caption where they begin; not with beams.
+  // A caption ends where one of these strings begins. Not allowed with beam search.
   std::vector<std::string> stop_strings = {};
-  // Hears the text of captions as it comes, in whole characters: of one clip and one prompt at a
-  // time. May be empty; must be with beams.
+  // Receives the text of captions during generation, in complete characters, for one clip and one
+  // prompt at a time. May be empty; must be empty with beam search.
   std::function<void(std::string_view text)> on_text = {};
   VisionCacheOptions vision_cache = {};
-  // Takes size and time of a file for its content, and reads no more of it than its frames need.
+  // Identifies a file by its path, size and time instead of its digest, so that only the parts
+  // needed for the frames are read.
   bool trust_times = false;
   std::int64_t frame_queue_bytes = 256LL << 20;
   std::int64_t vision_queue_bytes = 128LL << 20;
-  // When it becomes true, what is finished is written, the rest is dropped, and run() returns.
+  // When set to true, finished captions are written, the others are dropped, and run() returns.
   // run() sets it itself when it ends early for another reason. May be null.
   std::atomic<bool>* stop = nullptr;
-  // Called from run()'s own thread, after every engine step and record.
+  // Called on run()'s thread after every engine step and every record.
   std::function<void(const Progress&)> on_progress;
-  // How a clip is read, and how a file that does not claim to be a video is told to be none before
-  // it is hashed; tests give their own.
+  // Reads a clip, and checks before hashing that a file without a video suffix is a video. Tests
+  // replace both functions.
   std::function<video::Clip(const OpenFile&, const video::ReadOptions&)> read_clip =
       [](const OpenFile& file, const video::ReadOptions& how) {
         return video::read_clip(file, how);
@@ -143,18 +146,19 @@ struct Options {
 enum class Ending {
   kFinished,
   kCancelled,
-  kReaderGone,  // nobody reads the sink's pipe any more
+  kReaderGone,  // the reader of the sink's pipe has closed it
 };
 
 struct Outcome {
   Ending ending = Ending::kFinished;
-  std::int64_t clips_seen_before = 0;  // taken from the cache folder
+  std::int64_t clips_seen_before = 0;  // clips whose vision tokens came from the cache folder
   Progress progress;
   StageTimes busy;
   engine::EngineStats engine;
 };
 
-// Runs until every input has its record. The model is used by this call alone.
+// Returns when every input has its record, or earlier as Outcome::ending tells. No other thread may
+// use the model during the call.
 // Throws Error: kOutOfMemory, kIo, kBadModel (a file of the model was changed), kInternal.
 Outcome run(model::CaptionModel& model, const InputList& inputs, const Options& options,
             records::RecordSink& sink);

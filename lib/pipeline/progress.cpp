@@ -21,15 +21,15 @@ namespace {
 constexpr std::int64_t kLiveIntervalUs = 200'000;
 constexpr std::int64_t kSparseIntervalUs = 10'000'000;
 constexpr std::int64_t kLongestSparseIntervalUs = 60'000'000;
-// The first clips wait for caches and say little of those that follow.
+// The first clips run with cold caches, so that their time does not predict that of later ones.
 constexpr std::int64_t kFirstEstimateUs = 2'000'000;
 constexpr int kDefaultColumns = 80;
-// Below so many columns the number of clips stands without its noun.
+// On narrower terminals the number of clips is shown without the noun.
 constexpr int kNarrowColumns = 40;
-// Fewer columns of a clip's name say too little.
+// A clip's name is not shown in fewer columns.
 constexpr int kMinNameColumns = 8;
 
-// Per second of the run; 0 before the clock has moved.
+// Rate per second of the run; 0 at the start.
 double rate(std::int64_t count, std::int64_t elapsed_us) {
   return elapsed_us > 0 ? static_cast<double>(count) * 1e6 / static_cast<double>(elapsed_us) : 0;
 }
@@ -40,7 +40,7 @@ std::string percent(double share) {
 
 std::string clips(std::int64_t count) { return counted(count, "clip"); }
 
-// Clips, or captions where each clip has several.
+// Counts clips, or captions where each clip has several.
 std::string captions(const Progress& progress, std::int64_t count) {
   return progress.num_prompts > 1 ? counted(count, "caption") : clips(count);
 }
@@ -59,7 +59,7 @@ std::string token_rate(const Progress& progress) {
                  "tokens/s");
 }
 
-// "2 min left"; empty when nothing is left, or too little is done to tell.
+// Returns text such as "2 min left"; empty when nothing is left or the estimate would be too early.
 std::string time_left(const Progress& progress) {
   if (progress.elapsed_us < kFirstEstimateUs) return {};
   const std::optional<double> left_us = time_left_us(progress);
@@ -75,7 +75,7 @@ std::string suspicious(const Progress& progress) {
                                        : "";
 }
 
-// The captions of this run, and those that were tried and are no better than their records.
+// Describes the captions of this run, and those tried again without improvement.
 std::string made(const Progress& progress) {
   const std::int64_t num_kept = progress.clips_kept;
   if (progress.clips_captioned == 0 && progress.clips_failed == 0) {
@@ -88,7 +88,7 @@ std::string made(const Progress& progress) {
   return out;
 }
 
-// Empty parts are left out.
+// Joins the parts with commas; empty parts are left out.
 std::string join(const std::vector<std::string>& parts) {
   std::string out;
   for (const std::string& part : parts) {
@@ -114,7 +114,7 @@ std::string describe_progress(const Progress& progress) {
 }
 
 std::string live_line(const Progress& progress, int columns) {
-  // In the order of the line.
+  // Parts in the order of the line.
   enum Part { kCount, kFailed, kSuspicious, kLeft, kRate, kTokens, kName };
   const std::string settled = std::to_string(progress.num_passed()) + "/";
   const std::int64_t total = progress.num_listed();
@@ -252,7 +252,7 @@ void ProgressLine::update(const Progress& progress) {
   if (!is_line_due(style_, last_, progress)) return;
   last_ = {.elapsed_us = progress.elapsed_us, .num_passed = progress.num_passed()};
   if (style_ == ProgressStyle::kLive) {
-    // One column stays free: in the last one some terminals begin a new line.
+    // One column is left free, because some terminals wrap after the last one.
     set_status_line(live_line(progress, stderr_columns() - 1));
   } else {
     log_info("run", describe_progress(progress));

@@ -20,7 +20,7 @@ std::string numbered(std::size_t count) { return "p" + std::to_string(count + 1)
   throw Error(ErrorCode::kUsage, where + ": " + what);
 }
 
-// Whatever is wrong with the file is wrong with the command.
+// Reports every problem with the file as an error of the command line.
 std::string read_prompt_file(const std::filesystem::path& path) {
   try {
     return read_text_file(path, kMaxFileBytes);

@@ -1,4 +1,4 @@
-// pipeline/prompts.h: what is asked about each clip: one prompt, or several with names.
+// pipeline/prompts.h: the prompts of a run: a single one, or several with names.
 #pragma once
 
 #include <filesystem>
@@ -8,20 +8,19 @@
 namespace caption::pipeline {
 
 struct Prompt {
-  std::string name;  // in records; empty for the only prompt of a run
-  std::string text;  // empty: the model's default
+  std::string name;  // name in records; empty for the only prompt of a run
+  std::string text;  // empty: the model's default prompt
   friend bool operator==(const Prompt&, const Prompt&) = default;
 };
 
-// Texts without names: one keeps none, several become p1, p2, ... in their order.
+// Names prompts given as texts: a single one has no name, several are named p1, p2, ... in order.
 std::vector<Prompt> name_prompts(const std::vector<std::string>& texts);
 
-// A UTF-8 file of one prompt per line: "name<TAB>prompt", or the prompt alone, which is named p1,
-// p2, ... by its place among the prompts. Empty lines and lines that begin with # are left out.
-// A byte order mark before the first line is taken off.
-// Throws Error(kUsage) with file:line for a repeated name, an empty name or prompt, text that is
-// not UTF-8, or a file without a prompt; also for a file that is missing, a folder, unreadable or
-// larger than 1 MiB.
+// Reads a UTF-8 file with one prompt per line: "name<TAB>prompt", or only the prompt, which is
+// named p1, p2, ... by its position among the prompts. Empty lines and lines that begin with # are
+// skipped, and a byte order mark before the first line is removed. Throws Error(kUsage) with
+// file:line for a repeated name, an empty name or prompt, text that is not UTF-8, or a file without
+// a prompt; also for a path that is missing, a folder, unreadable or larger than 1 MiB.
 std::vector<Prompt> read_prompts(const std::filesystem::path& path);
 
 }  // namespace caption::pipeline

@@ -8,9 +8,9 @@
 namespace caption::pipeline {
 namespace {
 
-// The longest phrase, in words, whose repetition is looked for: a long sentence.
+// Maximum length in words of a repeated phrase that is detected: a long sentence.
 constexpr std::size_t kMaxPhraseWords = 24;
-// Korean doubles words for emphasis, and says some three times; a list may repeat a short phrase.
+// Korean doubles words for emphasis and triples some; a list may repeat a short phrase.
 constexpr std::size_t kMaxWordRepeats = 3;
 constexpr std::size_t kMaxPhraseRepeats = 2;
 
@@ -26,7 +26,8 @@ std::vector<std::string_view> words_of(std::string_view text) {
   }
 }
 
-// A byte below space other than a line break, DEL, or U+0080 to U+009F (bytes C2 80 to C2 9F).
+// Detects bytes below 0x20 except tab and line breaks, DEL, and U+0080 to U+009F (bytes C2 80 to C2
+// 9F).
 bool has_control_character(std::string_view text) {
   for (std::size_t i = 0; i < text.size(); ++i) {
     const auto byte = static_cast<unsigned char>(text[i]);
@@ -37,11 +38,11 @@ bool has_control_character(std::string_view text) {
   return false;
 }
 
-// The first phrase that follows itself too often; empty when none does.
+// Returns the first phrase that is repeated too often; empty when there is none.
 std::string find_repetition(const std::vector<std::string_view>& words) {
   for (std::size_t length = 1; length <= kMaxPhraseWords && length < words.size(); ++length) {
     const std::size_t allowed = length == 1 ? kMaxWordRepeats : kMaxPhraseRepeats;
-    std::size_t num_equal = 0;  // words in a row that equal the one `length` words before
+    std::size_t num_equal = 0;  // consecutive words equal to the word `length` words before
     for (std::size_t i = length; i < words.size(); ++i) {
       num_equal = words[i] == words[i - length] ? num_equal + 1 : 0;
       if (num_equal < allowed * length) continue;

@@ -5,10 +5,10 @@
 namespace caption::pipeline {
 
 ThreadPlan plan_threads(int num_threads) {
-  // Decoding may use every thread: sparse sampling still costs tens of milliseconds a frame at
-  // 1080p, and once it is ahead it sleeps at a full queue. More than 16 clips in flight only take
-  // memory. The decoder of text keeps most of the rest, since its steps are what every caption
-  // waits for.
+  // Decoding may use every thread: sparse sampling costs tens of milliseconds per frame at 1080p,
+  // and a decode thread that is ahead blocks on a full queue. More than 16 clips in flight would
+  // only use more memory. The engine gets three quarters of the threads, since every caption waits
+  // for its steps.
   return {.decode = std::clamp(num_threads, 1, 16),
           .vision = std::max(1, num_threads / 4),
           .engine = std::max(1, num_threads - num_threads / 4)};

@@ -24,7 +24,7 @@ std::optional<double> time_left_us(const Progress& progress) {
   if (work.clips_read == 0 || work.clips_encoded == 0 || work.captions_made <= 0) {
     return std::nullopt;
   }
-  // Of the records written, those that needed no caption of their own cost the engine nothing.
+  // Records that needed no caption are included: they cost the engine nothing and lower the mean.
   const double num_ended = static_cast<double>(progress.clips_done) + work.captions_begun;
   const StageCosts costs = {
       .read_us =

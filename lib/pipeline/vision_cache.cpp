@@ -24,7 +24,7 @@ void append_text(std::vector<std::byte>& bytes, const std::string& text) {
   bytes.insert(bytes.end(), begin, begin + text.size());
 }
 
-// Reads values from the front; once something was missing, nothing is read any more.
+// Reads values from the front. After a read past the end, all further reads fail.
 class Reader {
  public:
   explicit Reader(std::span<const std::byte> bytes) : rest_(bytes) {}

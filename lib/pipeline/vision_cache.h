@@ -1,7 +1,8 @@
-// pipeline/vision_cache.h: vision tokens of clips that were seen before, on disk.
+// pipeline/vision_cache.h: cache on disk of the vision tokens of clips.
 //
-// The key is what decides them: the content of the clip, and the run's vision identity
-// (config/identity.h). A hit gives what decoding and encoding would have given, bit for bit.
+// The key is a hash of the clip's content and of the run's vision identity (config/identity.h),
+// which together determine the tokens. A hit is bit-identical to decoding and encoding the clip
+// again.
 #pragma once
 
 #include <cstddef>
@@ -36,9 +37,9 @@ class VisionCache {
   // Throws Error(kIo) when the folder cannot be used.
   VisionCache(const VisionCacheOptions& options, model::CaptionModel& model);
 
-  // `content`: what stands for the clip's bytes.
+  // `content` identifies the clip's bytes (content_of() in internal/stages.h).
   Hash128 key_of(std::string_view content) const;
-  // What is not exactly as it was stored, or does not fit the model, is not found.
+  // Returns std::nullopt for an entry that is damaged or does not fit the model.
   std::optional<SeenClip> find(const Hash128& key);
   void store(const Hash128& key, const SeenClip& clip);
 
@@ -51,7 +52,8 @@ class VisionCache {
   kv::DiskStore store_;
 };
 
-// The bytes of a clip in the store, and back; std::nullopt for bytes that are none. For tests.
+// Serialises a clip for the store, and parses it; std::nullopt for malformed bytes. Public for
+// tests.
 std::vector<std::byte> to_bytes(const SeenClip& clip);
 std::optional<SeenClip> parse_seen_clip(std::span<const std::byte> bytes);
 

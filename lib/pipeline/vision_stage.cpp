@@ -10,12 +10,12 @@
 namespace caption::pipeline {
 namespace {
 
-// The weight of a record in a queue: the same as in decode_stage.cpp.
+// Size of a job without its data in a queue; equal to the constant in decode_stage.cpp.
 constexpr std::size_t kRecordBytes = 16 << 10;
 
 constexpr std::size_t kRequestBytes = 1024;
 
-// The requests of a clip share its vision tokens.
+// Counts the vision tokens once, because the requests of a clip share them.
 std::size_t bytes_of(const Job& job) {
   std::size_t sum = kRecordBytes;
   for (const engine::Request& request : job.requests) {
@@ -59,11 +59,11 @@ void VisionStage::work() {
     shared_.breakdown.set(std::current_exception());
     out_.cancel();
   }
-  in_.cancel();  // nobody takes what decoders might still push
+  in_.cancel();  // unblocks decode threads that wait to push
   out_.close();
 }
 
-// Makes a request for each task from the frames, or from vision tokens that were kept earlier.
+// Makes a request for each task from the frames, or from cached vision tokens.
 void VisionStage::prepare(Job& job) {
   SeenClip clip = job.seen.has_value() ? *std::move(job.seen) : encode(job);
   const auto tokens = std::make_shared<const Tensor>(std::move(clip.tokens));
@@ -80,7 +80,8 @@ void VisionStage::prepare(Job& job) {
   }
 }
 
-// Draws of one clip and prompt say nothing of those of another.
+// Derives the seed from the clip and the prompt, so that their random numbers are independent of
+// those of other clips and prompts.
 sampling::SamplingParams VisionStage::sampling_of(const Job& job, const std::string& prompt) const {
   sampling::SamplingParams sampling = options_.sampling;
   Sha256Hasher hasher;

@@ -21,7 +21,7 @@ void append_escape(std::string& out, unsigned char byte) {
   out += kDigits[byte & 0xF];
 }
 
-// The byte that an escape at the beginning of `text` stands for.
+// Decodes the escape at the beginning of `text`; std::nullopt when there is none.
 std::optional<char> read_escape(std::string_view text) {
   if (text.size() < kEscapeBytes || !text.starts_with("\\x")) return std::nullopt;
   const std::size_t high = kDigits.find(text[2]);
@@ -86,7 +86,7 @@ std::string absolute_name(std::string_view path) {
     begin = end + 1;
   }
   if (!has_parent_part) return out;
-  // What ".." leads to is the system's to say.
+  // Only the file system can resolve "..", because the part before it may be a symbolic link.
   const std::filesystem::path whole(out);
   std::error_code error;
   const std::filesystem::path folder =

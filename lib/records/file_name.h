@@ -1,8 +1,8 @@
-// records/file_name.h: file names as text. A name is bytes; a record is UTF-8.
+// records/file_name.h: converts file names, which are arbitrary bytes, to UTF-8 text and back.
 //
-// Bytes that are not valid UTF-8 and control characters become \xNN (two lower-case digits); so
-// does a backslash that such an escape would follow anyway, which makes the mapping one to one.
-// Every other name stays as it is.
+// Bytes that are not valid UTF-8 and control characters become \xNN (two lower-case digits). A
+// backslash is escaped too where the name itself contains the text of such an escape, so that the
+// mapping is one to one. Every other character is unchanged.
 #pragma once
 
 #include <string>
@@ -14,9 +14,9 @@ namespace caption::records {
 std::string escape_file_name(std::string_view bytes);
 std::string unescape_file_name(std::string_view text);
 
-// The absolute path of a file that need not exist: the working folder before a relative one, less
-// "." and empty parts. Links stay, but for those in the folder of a path with "..", which is
-// resolved as the system does.
+// Makes a path absolute without requiring that the file exists: prepends the working folder to a
+// relative path and removes "." and empty parts. Symbolic links are kept, except when the path
+// contains "..": then the folder part is resolved as the system resolves it.
 std::string absolute_name(std::string_view path);
 
 }  // namespace caption::records

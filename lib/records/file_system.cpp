@@ -59,7 +59,7 @@ void sync_folder(const std::filesystem::path& folder) {
   const std::filesystem::path path = folder.empty() ? "." : folder;
   const Descriptor descriptor(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (descriptor.get() < 0) throw_io(path, "open the folder", errno);
-  // EINVAL: a file system that cannot sync a folder, and need not.
+  // EINVAL means that the file system does not support syncing a folder, so the error is ignored.
   if (::fsync(descriptor.get()) != 0 && errno != EINVAL) throw_io(path, "sync the folder", errno);
 }
 

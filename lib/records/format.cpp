@@ -11,8 +11,8 @@ namespace {
 
 constexpr std::array kFormats = {Format::kJsonl, Format::kCsv, Format::kTxt};
 
-// Spreadsheets take a cell that begins with one of these for a formula: OWASP, "CSV Injection",
-// with the full-width forms that East Asian versions take as well.
+// Spreadsheets evaluate a cell that begins with one of these as a formula (OWASP, "CSV Injection");
+// the full-width forms are included because East Asian versions accept them too.
 constexpr std::array<std::string_view, 11> kFormulaBegins = {
     "=", "+", "-", "@", "\t", "\r", "\n", "\uFF1D", "\uFF0B", "\uFF0D", "\uFF20"};
 
@@ -21,8 +21,8 @@ bool begins_formula(std::string_view text) {
                      [&](std::string_view begin) { return text.starts_with(begin); });
 }
 
-// RFC 4180 §2.5-2.7: quoted when it holds a comma, a quote or a line break; quotes are doubled.
-// What a spreadsheet would compute gets an apostrophe, which makes it text.
+// RFC 4180 section 2, rules 5 to 7: a cell with a comma, a quote or a line break is quoted, and
+// quotes are doubled. The apostrophe marks a cell as text for spreadsheets.
 std::string csv_text(std::string_view text) {
   const bool is_formula = begins_formula(text);
   if (!is_formula && text.find_first_of(",\"\r\n") == std::string_view::npos) {
@@ -47,7 +47,7 @@ std::string join(const std::vector<std::string>& parts, std::string_view separat
 
 struct CsvColumn {
   std::string_view name;
-  std::string (*cell)(const Record& record);  // as it stands in the file
+  std::string (*cell)(const Record& record);  // the text written to the file, already quoted
 };
 
 constexpr std::array kCsvColumns = {

@@ -60,7 +60,7 @@ std::optional<Manifest> read_manifest(const std::filesystem::path& path) {
     return manifest;
   } catch (const Error& error) {
     if (is_of_machine(error.code())) throw;
-    // A folder of that name and a file that may not be read are not the fault of a clip.
+    // A folder of that name or a file without read permission is an output error, not a clip error.
     const bool is_content = error.code() == ErrorCode::kBadReference;
     throw Error(ErrorCode::kOutputConflict,
                 std::string(error.what()) +

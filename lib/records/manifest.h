@@ -1,8 +1,9 @@
 // records/manifest.h: the configuration that an output file belongs to (<output>.manifest.json).
 //
-// One flat JSON object of strings. It holds what decides captions (model, prompts, sampling,
-// frames, arithmetic), not what decides speed (threads, batching) and not the program's version: a
-// release that computes the same goes on with the outputs of the one before.
+// The file is one flat JSON object of strings. It holds the settings that affect captions (model,
+// prompts, sampling, frames, arithmetic), not those that affect only speed (threads, batching), and
+// not the program's version: a release with the same arithmetic can resume the outputs of an
+// earlier one.
 #pragma once
 
 #include <filesystem>
@@ -14,7 +15,7 @@
 namespace caption::records {
 
 struct Manifest {
-  // Names and values in the order they are written; names are unique.
+  // Names and values in the order of writing; names are unique.
   std::vector<std::pair<std::string, std::string>> settings;
 
   friend bool operator==(const Manifest&, const Manifest&) = default;
@@ -24,16 +25,18 @@ std::filesystem::path manifest_path(const std::filesystem::path& output);
 
 std::string to_json(const Manifest& manifest);
 
-// 16 hexadecimal digits that stand for the settings, whatever their order: each record carries
-// them.
+// Returns 16 hexadecimal digits of a hash of the settings, independent of their order. Each record
+// carries this key.
 std::string settings_key(const Manifest& manifest);
 
-// std::nullopt when there is no file. Throws Error(kOutputConflict) for one that is no manifest.
+// std::nullopt when there is no file. Throws Error(kOutputConflict) for a file that is not a
+// manifest or cannot be read, and passes on errors of the machine (is_of_machine()).
 std::optional<Manifest> read_manifest(const std::filesystem::path& path);
-// Whole or not at all. Throws Error(kIo).
+// Replaces the file atomically. Throws Error(kIo or kOutOfMemory).
 void write_manifest(const std::filesystem::path& path, const Manifest& manifest);
 
-// "seed is 7 there and 20 now; prompt is ..."; empty when they agree. Order does not count.
+// Returns text such as "seed is 7 there and 20 now; prompt is ..."; empty when the settings agree.
+// Their order does not matter.
 std::string describe_differences(const Manifest& there, const Manifest& now);
 
 }  // namespace caption::records

@@ -37,9 +37,8 @@ bool is_same_file(int descriptor, const std::filesystem::path& path) {
          open_status.st_dev == path_status.st_dev && open_status.st_ino == path_status.st_ino;
 }
 
-// Opens and locks the file that `path` names. The run that held the lock before may have replaced
-// the file in between; then the lock is on a file without a name, and the next try gets the new
-// one.
+// Opens and locks the file that `path` names. Another run may have replaced the file between open()
+// and flock(); the lock is then on a file without a name, and the loop opens the new one.
 Descriptor open_locked(const std::filesystem::path& path) {
   for (;;) {
     Descriptor descriptor(::open(path.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0666));
@@ -83,7 +82,7 @@ void OutputFile::append(std::string_view text, Durability durability) {
       durability == Durability::kNow || now_us() - synced_at_us_ > kMaxUnsyncedUs;
   if (error == 0 && must_sync && ::fdatasync(descriptor_.get()) != 0) error = errno;
   if (error != 0) {
-    // A full disk may have taken half a line.
+    // On a full disk, a part of the line may have been written.
     const bool is_whole = ::ftruncate(descriptor_.get(), size_bytes_) == 0;
     fail(path_, is_whole ? "cannot write" : "cannot write, and the last line is torn", error);
   }
@@ -121,7 +120,7 @@ std::string OutputFile::read(std::int64_t offset, std::int64_t size_bytes) const
 
 void OutputFile::take_place_of(const std::filesystem::path& target) {
   if (::fsync(descriptor_.get()) != 0) fail(path_, "cannot write", errno);
-  // As far as the system allows it, the file belongs to whom the old one belonged.
+  // The new file keeps the owner and the mode of the old one where the system permits it.
   struct stat old {};
   if (::stat(target.c_str(), &old) == 0) {
     if (::fchown(descriptor_.get(), old.st_uid, old.st_gid) != 0) errno = 0;

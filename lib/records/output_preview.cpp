@@ -29,14 +29,14 @@ struct OutputPreview::State {
   void add(const Record& record);
   void add_size(const Record& record);
 
-  // Whether the slot is of the clip's content, as the run will see it.
+  // Whether the slot describes the clip's content under the rule of `known_by`.
   bool is_same(const RecordSlot& slot, const ClipKeys& keys) const;
 
   Retry retry;
   KnownBy known_by = KnownBy::kDigest;
   RecordIndex index;
   std::optional<ReplacedRecords> replaced;
-  std::unordered_set<std::int64_t> sizes_bytes;  // of the files that records are about
+  std::unordered_set<std::int64_t> sizes_bytes;  // sizes of the files that records describe
   MeanTimes sums;
 };
 
@@ -56,7 +56,7 @@ OutputPreview::OutputPreview(const fs::path& given, Format format, const Manifes
     return;
   }
   refuse_foreign_file(path);
-  // An overwriting run that was interrupted goes on.
+  // The run would resume an interrupted --overwrite, so its records count.
   const fs::path beside = path.string() + ".new";
   refuse_special_file(beside);
   if (format != Format::kJsonl || is_empty_or_missing(beside)) return;

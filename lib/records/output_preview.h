@@ -1,4 +1,4 @@
-// records/output_preview.h: what an output holds, for a run that is only planned.
+// records/output_preview.h: reads an existing output without changing it, for dry runs.
 #pragma once
 
 #include <cstdint>
@@ -13,43 +13,44 @@
 
 namespace caption::records {
 
-// What the run would do about one clip and prompt.
+// What the run would do for one clip and prompt.
 enum class Planned {
-  kMake,        // nothing is known of it
-  kMakeAgain,   // its record is to be retried, or was made with other settings
-  kKeep,        // its record is there
-  kKeepFailed,  // its record is there, of a failure that is not tried again
-  kTakeOver,    // a file of the same content has its record
+  kMake,        // there is no record to use
+  kMakeAgain,   // its record is to be retried, has other settings, or is a machine failure
+  kKeep,        // its record exists
+  kKeepFailed,  // its record exists and is a failure that is not retried
+  kTakeOver,    // another file with the same content has a record, which is copied
 };
 
-// Means over the captions of an output, in milliseconds of each stage's time.
+// Mean duration of each stage over the captions of an output, in milliseconds.
 struct MeanTimes {
-  std::int64_t num_captions = 0;  // whose records tell all three
+  std::int64_t num_captions = 0;  // records with a caption and engine_ms > 0
   double decode_ms = 0;
   double vision_ms = 0;
   double engine_ms = 0;
 };
 
-// What the run takes for a clip's content, where its file lies where it lay.
+// How the run recognises the content of a clip whose path is unchanged.
 enum class KnownBy {
-  kDigest,  // size and time stand for it while nobody has read the file
-  kTimes,   // size and time, also of records without a digest (--trust-times)
+  kDigest,  // records with a digest; until the file is read, its size and time are compared
+  kTimes,   // size and time only, also for records without a digest (--trust-times)
 };
 
-// A RecordFile that nothing is written to: the file is neither created nor locked nor mended.
+// Read-only counterpart of RecordFile: it neither creates nor locks nor repairs the file.
 class OutputPreview {
  public:
-  // Throws as RecordFile, but for an output that another run is writing.
+  // Throws as RecordFile does, except that an output being written by another run is accepted.
   OutputPreview(const std::filesystem::path& path, Format format, const Manifest& manifest,
                 Existing existing, const Retry& retry = {}, KnownBy known_by = KnownBy::kDigest);
   ~OutputPreview();
   OutputPreview(const OutputPreview&) = delete;
   OutputPreview& operator=(const OutputPreview&) = delete;
 
-  // Without clip.id, size and time stand for the content of a file at its place; elsewhere nothing
-  // is then found.
+  // Without clip.id, a record at the same path is compared by size and time, and records at other
+  // paths are not considered.
   Planned plan(const ClipIdentity& clip, std::string_view prompt);
-  // Whether a record is of a file of this size: only its digest tells whether the content is known.
+  // Whether some record describes a file of this size. If so, only the digest of the file can tell
+  // whether its content is known.
   bool may_know(std::int64_t size_bytes) const;
 
   std::int64_t num_found() const;

@@ -16,7 +16,7 @@ std::int64_t read_records(const std::filesystem::path& path, const std::set<std:
   const MappedFile bytes(path);
   const std::string_view text = as_text(bytes.bytes());
   std::int64_t offset = 0;
-  std::int64_t released = 0;  // bytes of the file that need no memory any more
+  std::int64_t released = 0;  // bytes whose mapped pages were released
   std::int64_t line_number = 0;
   for_each_line(text, [&](std::string_view line) {
     ++line_number;

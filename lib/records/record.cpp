@@ -15,14 +15,14 @@ namespace {
 
 constexpr std::array kStatuses = {Status::kOk, Status::kTruncated, Status::kSuspicious,
                                   Status::kFailed};
-// The status that version 0.1 gave to captions that repeat themselves without end.
+// Version 0.1 wrote this status for captions that repeat themselves without end.
 constexpr std::string_view kLooped = "looped";
-// Milliseconds and window seconds to the microsecond.
+// Milliseconds and window seconds are written with a resolution of one microsecond.
 constexpr int kMsDecimals = 3;
 constexpr int kSecondsDecimals = 6;
 constexpr int kLogprobDecimals = 6;
 constexpr std::int64_t kNsPerSecond = 1'000'000'000;
-// Stands before the last key of a line. Inside a JSON string its quotes would be escaped.
+// Precedes the last key of a line. It cannot occur inside a JSON string, where quotes are escaped.
 constexpr std::string_view kLogprobsKey = ",\"logprobs\":";
 
 std::string ms(double value) { return json_number(value, kMsDecimals); }
@@ -90,7 +90,7 @@ void append_text(std::string& out, const char* key, const std::string& value) {
   out += "\":" + json_quote(value);
 }
 
-// ISO 8601 in UTC with nanoseconds: "2026-11-22T01:02:03.000000004Z".
+// Formats ISO 8601 in UTC with nanoseconds: "2026-11-22T01:02:03.000000004Z".
 std::string time_text(std::int64_t ns) {
   std::int64_t fraction = ns % kNsPerSecond;
   std::time_t seconds_since_1970 = ns / kNsPerSecond;

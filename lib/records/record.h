@@ -1,4 +1,4 @@
-// records/record.h: one clip's result, as one JSON line.
+// records/record.h: the result for one clip and prompt, stored as one JSON line.
 #pragma once
 
 #include <cstdint>
@@ -10,20 +10,20 @@
 
 namespace caption::records {
 
-// The values are ordered from the best to the worst.
+// Statuses in order from best to worst; the order is used for comparison.
 enum class Status {
   kOk,
   kTruncated,   // cut by max_new_tokens
-  kSuspicious,  // `reason` says what speaks against the caption
+  kSuspicious,  // `reason` says why the caption is suspect
   kFailed,      // `error` says why there is no caption
 };
-// "ok", "truncated", "suspicious", "failed"
+// Returns "ok", "truncated", "suspicious" or "failed".
 std::string_view status_name(Status status);
-// The names, for messages.
+// All names, for error messages.
 inline constexpr std::string_view kStatusNames = "ok, truncated, suspicious, failed";
 std::optional<Status> find_status(std::string_view name);
 
-// The `reason` of a caption that the engine ended because the same words came again and again.
+// The `reason` of a caption that the engine ended because the same words were repeated.
 inline constexpr std::string_view kLoopReason = "the caption repeats itself without end";
 
 struct ErrorInfo {
@@ -31,33 +31,35 @@ struct ErrorInfo {
   std::string message;  // a sentence
 };
 
-// A token of the caption as text and its log-probability (natural logarithm), then the likeliest.
+// One token of the caption with its log-probability (natural logarithm) and the most likely tokens.
 struct TokenLogprob {
-  std::string token;  // bytes that are no character of their own become \xNN escapes
+  std::string token;  // bytes that are not a complete character become \xNN escapes
   double logprob = 0;
   std::vector<std::pair<std::string, double>> top;
 };
 
-// The file that a record is about, as it was when it was read.
+// The file that a record describes, with its state at the time of reading.
 struct ClipFile {
   std::string path;  // absolute; escaped as Record::video
   // Absent when the file could not be opened.
   std::optional<std::int64_t> size_bytes = std::nullopt;
-  std::optional<std::int64_t> modified_ns = std::nullopt;  // since 1970
+  std::optional<std::int64_t> modified_ns = std::nullopt;  // since 1970-01-01 UTC
   friend bool operator==(const ClipFile&, const ClipFile&) = default;
 };
 
 struct Record {
-  std::string video;  // the path as given (valid UTF-8; bytes that are not become \xNN escapes)
-  // SHA-256 of the file's content, 64 digits; empty when it was not read whole (--trust-times, or
-  // a file that cannot be read).
+  std::string video;  // the path as given, as UTF-8; other bytes are escaped (file_name.h)
+  // SHA-256 of the file's content, 64 digits; empty when the file was not read completely
+  // (--trust-times, or a file that cannot be read).
   std::string id = {};
   std::optional<ClipFile> file = std::nullopt;  // absent in records of version 0.1
-  // `file.path` of another file with the same content, whose caption this is; empty: its own.
+  // `file.path` of another file with the same content, from which the caption was copied; else
+  // empty.
   std::string copy_of = {};
-  // `file.path` that the clip had before: this record takes the place of that one. Empty: none.
+  // Previous `file.path` of a clip that was moved: this record replaces the record there. Else
+  // empty.
   std::string moved_from = {};
-  std::string prompt = {};  // the name of the prompt it answers; empty when it has none
+  std::string prompt = {};  // name of the prompt; empty when the prompt has none
   double window_begin_s = 0;
   double window_end_s = 0;
   std::string caption;
@@ -72,21 +74,21 @@ struct Record {
   double decode_ms = 0;
   double vision_ms = 0;
   double first_token_ms = 0;
-  double engine_ms = 0;  // its share of the engine's time; 0: not known
+  double engine_ms = 0;  // this record's share of the engine's time; 0: unknown
   double total_ms = 0;
   std::string finish_reason;  // "stop", "length", "loop"; empty when failed
   std::vector<std::string> warnings;
-  std::string settings = {};                // settings_key() of the manifest that it was made under
-  std::vector<TokenLogprob> logprobs = {};  // by output token, when asked for
-  // The JSON of the log-probabilities of a record that was read, for writing it again.
+  std::string settings = {};                // settings_key() of the manifest of the run
+  std::vector<TokenLogprob> logprobs = {};  // one per output token, if requested
+  // The log-probabilities of a record that was read, as JSON, so that they can be written again.
   std::string logprobs_json = {};
 };
 
-// One line without its newline; keys in a fixed order; UTF-8 unescaped. Keys whose value is empty
-// or absent are left out.
+// Returns one line without its newline; keys in a fixed order; UTF-8 is not escaped. Optional keys
+// whose value is empty or absent are omitted.
 std::string to_json_line(const Record& record);
-// The log-probabilities stay JSON; unknown keys are passed over. Throws Error(kBadReference) saying
-// which key is missing or wrong.
+// The log-probabilities are kept as JSON; unknown keys are ignored. Throws Error(kBadReference)
+// naming the key that is missing or wrong.
 Record parse_json_line(std::string_view line);
 
 }  // namespace caption::records

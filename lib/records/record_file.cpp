@@ -52,29 +52,30 @@ struct RecordFile::State {
   Earlier find_elsewhere(const ClipKeys& keys, const RecordSlot* here, const ClipIdentity& clip,
                          const std::string& video);
   Record record_of(const RecordSlot& slot) const;
-  void write(const Record& record);  // and takes it into the index
-  // Whether the record of the slot is to stay although `record` was made.
+  void write(const Record& record);  // appends to the file and updates the index
+  // Whether the record of the slot is better than `record` and must be kept.
   bool stays(const RecordSlot* slot, const Record& record) const;
 
   const fs::path output;
   const Format format;
   const Retry retry;
   const std::string settings;  // settings_key() of this run
-  Manifest manifest;           // of the file
-  // The lock on the old file while another is written beside it.
+  Manifest manifest;           // manifest of the file
+  // Holds the lock on the old file while the new one is written.
   std::optional<OutputFile> overwritten;
-  std::optional<OutputFile> file;  // what records are appended to
-  std::set<std::string> accepted;  // settings_key() of records that count
+  std::optional<OutputFile> file;  // the file that records are appended to
+  std::set<std::string> accepted;  // settings_key() of the runs whose records are valid
   std::int64_t num_found = 0;
   std::int64_t num_usable = 0;  // captions written by this run
-  std::int64_t num_unread = 0;  // clips that this run could not read, or not for want of something
+  // Clips of this run that could not be read, and machine failures (is_machine_failure()).
+  std::int64_t num_unread = 0;
 
   std::mutex mutex;  // guards index and kept_failures
-  // Failures of this run for whose sake an earlier caption stayed, by place.
+  // Failures of this run that did not replace an earlier caption, by place.
   std::unordered_map<Hash128, Record> kept_failures;
   RecordIndex index;
-  std::optional<ReplacedRecords> replaced;  // JSONL that is not overwritten
-  RunMemory memory;                         // in place of the index for csv and txt
+  std::optional<ReplacedRecords> replaced;  // only for JSONL that is not overwritten
+  RunMemory memory;                         // replaces the index for csv and txt
 };
 
 RecordFile::State::State(fs::path the_output, Format the_format, const Manifest& now,
@@ -112,7 +113,8 @@ void RecordFile::State::open_in_place(const Manifest& now) {
   replaced.emplace(output, accepted);
 }
 
-// The records of an overwriting run that was interrupted count when it had the same settings.
+// Records of an interrupted overwriting run are kept if they are JSONL, were made with the same
+// settings and include a caption.
 void RecordFile::State::open_overwriting(const Manifest& now) {
   refuse_foreign_file(output);
   overwritten.emplace(output);
@@ -144,8 +146,8 @@ void RecordFile::State::start_anew(const Manifest& now) {
   if (!header.empty()) file->append(header, Durability::kNow);
 }
 
-// An --overwrite may have been killed between its two renames: the records have taken their place,
-// their manifest has not. The records say by their settings that it is theirs.
+// An --overwrite killed between its two renames has moved the records but not their manifest. The
+// settings key in the first record tells whether the manifest that was left belongs to them.
 void RecordFile::State::finish_swap() {
   const fs::path beside = with_suffix(output, ".new");
   const fs::path left = manifest_path(beside);
@@ -163,7 +165,7 @@ void RecordFile::State::finish_swap() {
   sync_folder(output.parent_path());
 }
 
-// Takes what an earlier run left into the index; cuts off a torn line.
+// Adds the records of earlier runs to the index and cuts off a torn line.
 void RecordFile::State::read_records() {
   const std::int64_t complete_bytes = records::read_records(file->path(), accepted, index);
   num_found = index.num_live();
@@ -188,15 +190,15 @@ bool RecordFile::State::stays(const RecordSlot* slot, const Record& record) cons
   if (slot == nullptr || !slot->is_accepted) return false;
   if (!has_no_content(record) && !is_of_content(*slot, keys_of(record))) return false;
   if (slot->status != record.status) return is_worse(record.status, slot->status);
-  // A longer piece of a caption is better; otherwise the first one is as good.
+  // A longer part of a truncated caption is better; otherwise the earlier record is kept.
   if (record.status == Status::kTruncated) {
     return record.output_tokens <= record_of(*slot).output_tokens;
   }
   return record.status != Status::kFailed;
 }
 
-// Writes all but the superseded lines, if there are any, to a file beside, which takes the place of
-// the first.
+// Writes all lines except the superseded ones to a second file, which then replaces the first. Does
+// nothing if no line is superseded.
 void RecordFile::State::compact() {
   const fs::path beside = with_suffix(file->path(), ".compact");
   std::optional<OutputFile> compacted;
@@ -208,7 +210,7 @@ void RecordFile::State::compact() {
     copy_live_lines(*compacted);
   } catch (const Error& error) {
     std::error_code ignored;
-    fs::remove(beside, ignored);  // on a full disk its bytes are needed
+    fs::remove(beside, ignored);  // frees its bytes, because the disk may be full
     throw Error(error.code(), error.what() + std::string("; every record of this run is in ") +
                                   file->path().string() +
                                   ", beside lines that no longer count, which the same command "
@@ -228,7 +230,7 @@ void RecordFile::State::copy_live_lines(OutputFile& target) const {
     }
   };
   std::int64_t position = 0;
-  for (const RecordSlot& slot : index.slots()) {  // in the order of the file
+  for (const RecordSlot& slot : index.slots()) {  // in file order
     if (slot.is_live) continue;
     copy(position, slot.offset);
     position = slot.offset + slot.size_bytes;
@@ -236,7 +238,7 @@ void RecordFile::State::copy_live_lines(OutputFile& target) const {
   copy(position, file->size_bytes());
 }
 
-// Records first, then their manifest: finish_swap() mends what a kill in between leaves.
+// Renames the records first, then their manifest: finish_swap() repairs an interruption in between.
 void RecordFile::State::swap() {
   overwritten->require_untouched();
   const fs::path beside = file->path();
@@ -266,7 +268,7 @@ Earlier RecordFile::find(const ClipIdentity& clip, const std::string& video,
   if (here != nullptr && is_of_content(*here, keys) && !state.must_remake(*here)) {
     return {.kind = Earlier::Kind::kFinished, .status = here->status};
   }
-  // Without a digest, a file elsewhere of the same size and time may be another film.
+  // Without a digest, another file of the same size and time may be a different video.
   if (clip.id.empty()) return {};
   Earlier earlier = state.find_elsewhere(keys, here, clip, video);
   if (earlier.kind != Earlier::Kind::kNone || !state.replaced.has_value()) return earlier;
@@ -278,11 +280,11 @@ Earlier RecordFile::find(const ClipIdentity& clip, const std::string& video,
   return earlier;
 }
 
-// The record of a file that is gone before that of a file that is there: a moved folder of equal
-// files leaves no record behind.
+// Prefers the record of a file that no longer exists to that of one that does, so that moving a
+// folder with duplicate files leaves no obsolete records.
 Earlier RecordFile::State::find_elsewhere(const ClipKeys& keys, const RecordSlot* here,
                                           const ClipIdentity& clip, const std::string& video) {
-  constexpr int kMaxCandidates = 64;  // each costs a read and a stat
+  constexpr int kMaxCandidates = 64;  // each candidate costs a read and a stat
   Earlier earlier;
   bool is_moved = false;
   int num_left = kMaxCandidates;
@@ -294,14 +296,14 @@ Earlier RecordFile::State::find_elsewhere(const ClipKeys& keys, const RecordSlot
     const Record record = record_of(slot);
     const bool is_own = record.file.has_value() && record.file->path == clip.file.path;
     const bool has_moved = slot.is_live && !is_own && is_gone(record);
-    if (must_be_made) {  // what failed elsewhere may succeed here
+    if (must_be_made) {  // a clip that failed elsewhere may succeed here
       if (has_moved) earlier.moved_from = record.file->path;
       return;
     }
     if (earlier.record.has_value() && !has_moved) return;
     earlier.kind = Earlier::Kind::kElsewhere;
     earlier.record = under_new_name(record, clip, video);
-    // Another clip has the old place by now.
+    // Another clip now occupies the old place.
     if (!slot.is_live) earlier.record->moved_from.clear();
     is_moved = has_moved;
   });
@@ -315,18 +317,20 @@ AppendResult RecordFile::append(const Record& record) {
   const std::lock_guard lock(state.mutex);
   if (state.format == Format::kJsonl) {
     if (RecordSlot* const slot = state.index.at_place(keys_of(own).place); state.stays(slot, own)) {
-      slot->is_from_this_run = slot->is_wanted = true;  // it was tried: not again in this run
+      // The clip was tried, so this run does not try it again.
+      slot->is_from_this_run = slot->is_wanted = true;
       if (own.status == Status::kFailed) {
         state.kept_failures.insert_or_assign(slot->place, own);
       }
       return AppendResult::kKept;
     }
-    // A caption under the old name outlives a failure under the new one.
+    // A caption under the old name is better than a failure under the new one and is not replaced.
     const RecordSlot* const old = state.index.at_place(place_key(own.moved_from, own.prompt));
     if (old != nullptr && is_worse(own.status, old->status)) own.moved_from.clear();
   }
   state.write(own);
-  // The caption that stayed in place of a failure goes along with its film; the failure remains.
+  // The caption that was kept at the old place has moved, so the failure at that place is written
+  // now.
   const auto failure = state.kept_failures.find(place_key(own.moved_from, own.prompt));
   if (!own.moved_from.empty() && failure != state.kept_failures.end()) {
     state.write(failure->second);
@@ -339,10 +343,11 @@ void RecordFile::State::write(const Record& record) {
   const bool is_usable = record.status != Status::kFailed;
   const std::string text = format_record(format, record);
   const std::int64_t offset = file->size_bytes();
-  // A failure that a power cut takes away is found again at little cost.
+  // A failure lost in a power cut is cheap to compute again, so it is not synced at once.
   file->append(text, is_usable ? Durability::kNow : Durability::kLater);
   if (format == Format::kJsonl) {
-    // A file that cannot be read is asked for once: a million of them need no memory.
+    // Unreadable files are not looked up again, so they are not indexed: a million of them cost no
+    // memory.
     const bool is_new_place = index.at_place(keys_of(record).place) == nullptr;
     if (is_usable || !has_no_content(record) || !is_new_place) {
       RecordSlot& slot = index.add(record, offset, std::ssize(text));
@@ -358,7 +363,7 @@ void RecordFile::State::write(const Record& record) {
 void RecordFile::sync() {
   state_->file->sync();
   state_->file->require_untouched();
-  // Records without a manifest could not be resumed.
+  // Without a manifest the records could not be resumed.
   const fs::path path = manifest_path(state_->file->path());
   std::error_code error;
   if (!fs::exists(path, error)) write_manifest(path, state_->manifest);
@@ -373,7 +378,7 @@ RecordFile::Ending RecordFile::finish() {
   State& state = *state_;
   sync();
   const std::lock_guard lock(state.mutex);
-  // An interrupted run may have left records of clips that this run does not name.
+  // An interrupted run may have left records of clips that are not part of this run.
   if (state.overwritten.has_value()) state.index.drop_unwanted();
   if (state.format == Format::kJsonl) state.compact();
   if (!state.overwritten.has_value()) return Ending::kInPlace;

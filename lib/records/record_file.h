@@ -1,12 +1,12 @@
-// records/record_file.h: an output file that survives kill -9 and replaces records only by better
-// ones.
+// records/record_file.h: an output file that survives kill -9 and replaces a record only by a
+// better one.
 //
-// Each record is one write() to a file opened with O_APPEND; one with a caption is followed by
-// fdatasync: after append() has returned, it stays. A process killed inside append() leaves at most
-// a torn last line, which the next opening cuts off: its clip is captioned again, no other line is
-// touched. Nothing is ever rewritten in place: the last record of a clip counts, and finish() drops
-// the lines that no longer do by writing a second file that takes the place of the first whole.
-// An exclusive lock keeps a second run from the same file for as long as the RecordFile lives.
+// Each record is one write() to a file opened with O_APPEND. A record with a caption is followed by
+// fdatasync(), so it is on the disk when append() returns. A process killed inside append() leaves
+// at most a torn last line, which the next opening cuts off; only that clip is captioned again.
+// Lines are never rewritten in place: the last record of a clip is the valid one, and finish()
+// drops the obsolete lines by writing a second file that atomically replaces the first. An
+// exclusive lock keeps a second run from using the same file while the RecordFile exists.
 #pragma once
 
 #include <cstdint>
@@ -25,61 +25,63 @@ namespace caption::records {
 // What to do with a file that already holds records.
 enum class Existing {
   kResume,  // keep every record; find() tells which clips have one
-  // Start anew in "<output>.new", which finish() puts in the place of the old file. An overwriting
-  // run that was interrupted is continued there.
+  // Start anew in "<output>.new", which replaces the old file in finish(). An interrupted
+  // overwriting run is continued in that file.
   kOverwrite,
 };
 
-// Records whose captions are to be made again. They stay until a better one is there: of a better
-// status, or a longer piece of a cut caption.
+// Which records are captioned again. The old record is kept until there is a better one: a better
+// status, or a longer part of a truncated caption.
 struct Retry {
   std::vector<Status> statuses = {};
-  // Settings that may differ from the file's manifest in a retry, by the begin of their name
-  // ("generation."). The manifest then says under "retried_with.<settings key>" which statuses were
-  // retried with what.
+  // Prefixes of the names of settings ("generation.") that may differ from the file's manifest in a
+  // retry. The manifest then records under "retried_with.<settings key>" which statuses were
+  // retried and with which settings.
   std::vector<std::string> changeable = {};
 };
 
 class RecordFile final : public RecordSink {
  public:
-  // Opens or creates `path` and writes its manifest before the first record.
-  // Throws Error: kOutputConflict when the file belongs to another configuration (the differences
-  // named), is no caption output, is being written by another run, or holds records in a format
-  // that cannot be resumed (csv, txt); kUsage for a folder, FIFO or device; kIo.
+  // Opens or creates `path` and writes its manifest before the first record. Throws Error:
+  // kOutputConflict when the file belongs to another configuration (the message names the
+  // differences), is not a caption output, is being written by another run, or is in a format that
+  // cannot be resumed (csv, txt); kUsage for a folder, FIFO or device; kIo or kOutOfMemory when it
+  // cannot be opened or written.
   RecordFile(const std::filesystem::path& path, Format format, const Manifest& manifest,
              Existing existing, const Retry& retry = {});
   ~RecordFile() override;
   RecordFile(const RecordFile&) = delete;
   RecordFile& operator=(const RecordFile&) = delete;
 
-  // By content where it is known, whatever the file is called; else by place, size and time.
-  // Failures for want of memory, time or a whole read, and statuses to be retried, count as not
-  // there. Of csv and txt only this run's records are found, and not all of them when there are
-  // many.
+  // Looks a clip up by content where the digest is known, whatever its path, otherwise by path,
+  // size and time. Records made with settings that do not count, records with a status to be
+  // retried, and failures for lack of memory, by a read error, a timeout or a change of the file
+  // count as absent. For csv and txt only records of this run are found, and not all of them when
+  // there are many (run_memory.h).
   Earlier find(const ClipIdentity& clip, const std::string& video,
                std::string_view prompt) override;
 
-  // A record that the disk did not take leaves no part of it behind. Throws Error(kIo); also when
-  // the file was deleted, replaced or cut while it was written.
+  // Either appends the whole record or none of it. Throws Error(kIo or kOutOfMemory), also when the
+  // file was deleted, replaced or truncated by another program.
   AppendResult append(const Record& record) override;
 
-  // Puts everything on the disk and compares the file with what was written. Throws Error(kIo).
+  // Writes everything to the disk and compares the file with what was written. Throws Error(kIo or
+  // kOutOfMemory).
   void sync();
 
-  // The run could not look for some of its clips: finish() then leaves the old file of kOverwrite
-  // where it is.
+  // Tells that the run could not search for some of its clips; finish() then does not replace the
+  // old file of kOverwrite.
   void note_unread();
 
-  // sync(); then drops the lines that no longer count, and for kOverwrite takes the place of the
-  // old file, unless not one caption was made or a clip could not be read. The object takes no more
-  // records.
+  // Calls sync(), drops the obsolete lines, and for kOverwrite replaces the old file unless no
+  // caption was made or a clip could not be read. No record may be appended afterwards.
   enum class Ending { kInPlace, kOldFileStays };
   Ending finish();
 
-  // Where the records are written: `path`, or "<path>.new" beside it until finish().
+  // The file that records are written to: `path`, or "<path>.new" until finish() renames it.
   bool is_beside() const;
   const std::filesystem::path& written_path() const;
-  // Records that the file held when it was opened.
+  // Number of valid records in the file when it was opened.
   std::int64_t num_found() const;
 
  private:

@@ -10,7 +10,7 @@
 namespace caption::records {
 namespace {
 
-// Parts are told apart by a byte that no path and no digest holds.
+// Each part is terminated by a zero byte, which no path and no digest contains.
 Hash128 key_of(std::initializer_list<std::string_view> parts) {
   std::string text;
   for (const std::string_view part : parts) text.append(part) += '\0';
@@ -74,7 +74,7 @@ RecordSlot& RecordIndex::add(const Record& record, std::int64_t offset, std::int
     }
   }
   end_life(keys.place);
-  // Another clip may have taken the old place meanwhile: its record is not touched.
+  // Another clip may have taken the old place meanwhile; then its record is kept.
   const Hash128 old_place = place_key(record.moved_from, record.prompt);
   const RecordSlot* const moved = record.moved_from.empty() ? nullptr : at_place(old_place);
   if (moved != nullptr && is_of_content(*moved, keys)) end_life(old_place);

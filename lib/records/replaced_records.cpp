@@ -72,10 +72,11 @@ void ReplacedRecords::update(const OutputFile& file, const RecordIndex& live) {
     return is_caption(slot) && !has_live_caption(live, slot.content) &&
            kept.insert(slot.content).second;
   };
-  std::vector<const RecordSlot*> lost;  // by the compaction
-  std::vector<const RecordSlot*> held;  // already, and still not live
+  std::vector<const RecordSlot*> lost;  // captions that compaction would drop
+  // Captions in the file already whose content has no live record.
+  std::vector<const RecordSlot*> held;
   const auto& lines = live.slots();
-  for (auto slot = lines.rbegin(); slot != lines.rend(); ++slot) {  // the newest of a content first
+  for (auto slot = lines.rbegin(); slot != lines.rend(); ++slot) {  // newest first
     if (!slot->is_live && take(*slot)) lost.push_back(&*slot);
   }
   for (const RecordSlot& slot : index_.slots()) {

@@ -22,7 +22,7 @@ bool is_gone(const Record& record) {
   if (!now.has_value() || now->size_bytes != record.file->size_bytes) return true;
   if (now->modified_ns == record.file->modified_ns || record.id.empty()) return false;
   try {
-    return OpenFile(path).sha256().hex() != record.id;  // it may only have been touched
+    return OpenFile(path).sha256().hex() != record.id;  // only the time may have changed
   } catch (const Error&) {
     return false;
   }
@@ -31,7 +31,7 @@ bool is_gone(const Record& record) {
 Record under_new_name(Record record, const ClipIdentity& clip, const std::string& video) {
   const std::string old_path = record.file.has_value() ? record.file->path : record.video;
   if (record.copy_of == clip.file.path) record.copy_of.clear();  // it was copied from this clip
-  // The clip was here before; another file had its name for a while.
+  // The clip was at this path before; another file had the name in between.
   if (old_path == clip.file.path) {
     record.moved_from.clear();
   } else if (is_gone(record)) {
@@ -50,7 +50,7 @@ Record under_new_name(Record record, const ClipIdentity& clip, const std::string
 
 Earlier RunMemory::find(const ClipIdentity& clip, const std::string& video,
                         std::string_view prompt) const {
-  // Without a digest, a file of the same size and time may be another film.
+  // Without a digest, another file of the same size and time may be a different video.
   if (clip.id.empty()) return {};
   const std::lock_guard lock(mutex_);
   const auto found = lines_.find(keys_of(clip, prompt).content);

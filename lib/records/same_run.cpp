@@ -13,7 +13,7 @@
 namespace caption::records {
 namespace {
 
-// Begin of the names of settings that say what records were made again with.
+// Prefix of the names of settings that record what a retry was made with.
 constexpr std::string_view kRetriedWith = "retried_with.";
 
 bool begins_with_one_of(const std::string& name, const std::vector<std::string>& begins) {
@@ -111,11 +111,11 @@ bool is_output(const std::filesystem::path& path) {
     if (read_manifest(manifest_path(path)).has_value()) return true;
   } catch (const Error& error) {
     if (is_of_machine(error.code())) throw;
-    return false;  // a file of that name that is no manifest: not ours
+    return false;  // a file of that name that is not a manifest was not written by this program
   }
   const MappedFile file(path);
   const std::string_view text = as_text(file.bytes());
-  // A csv of version 0.1, or of standard output, has no byte order mark.
+  // A csv of version 0.1, or one redirected from standard output, has no byte order mark.
   if (text.starts_with(format_file_header(Format::kCsv))) return true;
   if (text.starts_with(format_header(Format::kCsv))) return true;
   try {

@@ -1,4 +1,4 @@
-// records/sink.h: where finished records go: a durable file, or a stream.
+// records/sink.h: the interface to which finished records are passed (a durable file or a stream).
 #pragma once
 
 #include <optional>
@@ -11,28 +11,28 @@ namespace caption::records {
 
 enum class AppendResult {
   kWritten,
-  kKept,        // the earlier record of this clip is better and stays; nothing was written
-  kReaderGone,  // the pipe's reader has closed it: nobody wants more
+  kKept,        // an earlier record of this clip is better; nothing was written
+  kReaderGone,  // the reader of the pipe has closed it; no further record can be written
 };
 
-// Which clip: the content, and the place where it lies.
+// Identifies a clip by its content and its path.
 struct ClipIdentity {
   ClipFile file;
-  std::string id = {};  // as Record::id; empty: size and time stand for the content
+  std::string id = {};  // as Record::id; if empty, size and time identify the content
 };
 
-// What is known of a clip and a prompt before they are captioned.
+// What is known about a clip and a prompt before captioning.
 struct Earlier {
   enum class Kind {
-    kNone,       // nothing: make it
-    kFinished,   // its record is there, with `status`
-    kElsewhere,  // a file of the same content has its record: append `record`, nothing to compute
+    kNone,       // nothing is known; the clip must be captioned
+    kFinished,   // the clip has a record with `status`
+    kElsewhere,  // a file of the same content has a record; append `record` without computing
   };
   Kind kind = Kind::kNone;
   Status status = Status::kOk;
   std::optional<Record> record = std::nullopt;
-  // With kNone: file.path of a record of this content whose file is gone, and which must be made
-  // again. The new record is to carry it as `moved_from`.
+  // With kNone: `file.path` of a record of this content whose file no longer exists and whose
+  // caption must be made again. The new record must carry this path as `moved_from`.
   std::string moved_from = {};
 };
 
@@ -40,12 +40,13 @@ class RecordSink {
  public:
   virtual ~RecordSink() = default;
 
-  // `video` is the path as given, for the record that may come back. Thread-safe.
+  // `video` is the path as given, for the record that may be returned. Thread-safe.
   virtual Earlier find(const ClipIdentity& /*clip*/, const std::string& /*video*/,
                        std::string_view /*prompt*/) {
     return {};
   }
-  // One thread at a time. Throws Error(kIo) with the system's reason.
+  // Only one thread at a time may call append(). Throws Error(kIo or kOutOfMemory) with the
+  // system's reason.
   virtual AppendResult append(const Record& record) = 0;
 };
 

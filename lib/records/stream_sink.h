@@ -1,4 +1,4 @@
-// records/stream_sink.h: records to a descriptor that is not ours to keep, such as stdout.
+// records/stream_sink.h: writes records to a borrowed descriptor such as stdout.
 #pragma once
 
 #include <memory>
@@ -11,14 +11,14 @@ namespace caption::records {
 
 class RunMemory;
 
-// Borrows `descriptor`. Each record is one write; nothing is buffered. The process must ignore
-// SIGPIPE, or it ends at a closed pipe before append() can say so.
+// Does not close `descriptor`. Each record is one write; nothing is buffered. The process must
+// ignore SIGPIPE; otherwise a closed pipe ends it before append() can return kReaderGone.
 class StreamSink final : public RecordSink {
  public:
   // `settings`: settings_key() of the run's manifest.
   StreamSink(int descriptor, Format format, std::string settings);
   ~StreamSink() override;
-  // Finds captions of this run, and not all of them when there are many.
+  // Finds only captions of this run, and not all of them when there are many (run_memory.h).
   Earlier find(const ClipIdentity& clip, const std::string& video,
                std::string_view prompt) override;
   AppendResult append(const Record& record) override;

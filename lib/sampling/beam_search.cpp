@@ -14,8 +14,8 @@ namespace {
 
 constexpr float kRuledOut = -std::numeric_limits<float>::infinity();
 
-// x -> (x - max) - log(sum exp(x - max)), in place; in this order, as the source has it: max and
-// log-sum added first would lose digits for large logits.
+// x -> (x - max) - log(sum exp(x - max)), in place and in this order, as in the reference: adding
+// max and the logarithm first would lose digits for large logits.
 void to_log_probs(std::span<float> logits) {
   float max = kRuledOut;
   for (std::size_t i = 0; i < logits.size(); ++i) {
@@ -113,7 +113,7 @@ bool BeamSearch::is_stop(std::int32_t id) const {
   return std::find(params_.stop_ids.begin(), params_.stop_ids.end(), id) != params_.stop_ids.end();
 }
 
-// The power in double, the division in float: so does the source.
+// The power is computed in double and the division in float, as in the reference.
 float BeamSearch::divisor(std::int32_t num_tokens) const {
   return static_cast<float>(std::pow(static_cast<double>(num_tokens), params_.length_penalty));
 }
@@ -122,8 +122,8 @@ bool BeamSearch::is_better(const Candidate& a, const Candidate& b) {
   return std::tuple(-a.score, a.beam, a.id) < std::tuple(-b.score, b.beam, b.id);
 }
 
-// Keeps the best candidates of the beams seen so far. Called in the order of beams, and ids come
-// in order too, so one that only equals the worst kept has the higher index and stays out.
+// Keeps the best candidates of the beams seen so far. Beams and ids arrive in increasing order, so
+// a candidate that equals the worst kept one has the higher index and is not kept.
 void BeamSearch::collect(std::int32_t beam, std::span<const float> log_probs) {
   const float run = run_[static_cast<std::size_t>(beam)];
   const auto num_kept = static_cast<std::size_t>(num_beam_candidates(params_));
@@ -145,7 +145,7 @@ void BeamSearch::collect(std::int32_t beam, std::span<const float> log_probs) {
   }
 }
 
-// Into the list of finished beams, unless it is full of better or equal ones.
+// Adds the candidate to the finished beams unless num_beams better or equal ones are there.
 void BeamSearch::finish(const Candidate& candidate) {
   const float score = candidate.score / divisor(num_output() + 1);
   if (all_finished()) {
@@ -164,7 +164,7 @@ void BeamSearch::finish(const Candidate& candidate) {
   }
 }
 
-// Makes the best candidates that do not end the running beams; false when there is none.
+// Continues the best candidates that do not end as running beams; returns false when there is none.
 bool BeamSearch::continue_running() {
   std::size_t num_running = 0;
   const auto num_beams = static_cast<std::size_t>(params_.num_beams);
@@ -193,7 +193,7 @@ bool BeamSearch::continue_running() {
   return true;
 }
 
-// After continue_running(): whether the search goes on.
+// Whether the search continues; called after continue_running().
 bool BeamSearch::may_improve() const {
   if (!all_finished()) return true;
   if (params_.early_stopping == EarlyStopping::kYes) return false;

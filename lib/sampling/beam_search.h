@@ -1,6 +1,6 @@
-// sampling/beam_search.h: one request's beam search, as transformers >= 4.50 defines it
-// (GenerationMixin._beam_search; models.md §8.3; same result, see
-// tests/golden/sampling/beams.json):
+// sampling/beam_search.h: beam search of one request, as GenerationMixin._beam_search of
+// transformers >= 4.50 (src/transformers/generation/utils.py) defines it; same result, see
+// tests/golden/sampling/beams.json:
 //
 //   lp[b, v]    = processors(log_softmax(logits[b]))[v]              float, sum of exp in double
 //   candidates  = the num_beams * max(2, 1 + stop ids) largest of run[b] + lp[b, v]
@@ -13,18 +13,18 @@
 //                 takes n = max_new_tokens there)
 //
 // The processors (repetition_penalty, no_repeat_ngram_size, min_new_tokens) act on the
-// log-probabilities of each beam with its own history, without renormalisation; a repetition
+// log-probabilities of each beam with the beam's history, without renormalisation; a repetition
 // penalty therefore always multiplies. Among equal scores the lower beam comes first, then the
-// lower id; of equal finished ones the earlier (the source leaves both to torch.topk).
-// The source marks what does not count with -1e9, which collides with true scores once
-// length_penalty <= -3 or so; here those entries are left out instead, and a beam whose every
-// continuation is ruled out ends without a result.
+// lower id; among equal finished beams the earlier one (the reference leaves both to torch.topk).
+// The reference marks excluded entries with -1e9, which collides with true scores for
+// length_penalty of about -3 or less; here those entries are omitted, and a beam without an allowed
+// continuation ends without a result.
 //
-// The caller owns K and V. It computes the logits of the running beams, gives them to advance(),
-// and arranges the beams' pages as `parents` says before it computes the next tokens:
-//   1 row after the prompt, then num_beams rows, in the order of running beams.
-// One thread at a time. Memory: 12 bytes * num_beams * (prompt + max_new_tokens), taken at once:
-// advance() allocates nothing.
+// The caller owns K and V. It computes the logits of the running beams (1 row after the prompt,
+// then num_beams rows in the order of the beams), passes them to advance(), and rearranges the
+// pages of the beams according to `parents` before it computes the next tokens. Not thread-safe.
+// Memory: 12 bytes * num_beams * (prompt + max_new_tokens), allocated in the constructor: advance()
+// allocates nothing.
 #pragma once
 
 #include <cstdint>
@@ -38,35 +38,35 @@ namespace caption::sampling {
 
 inline constexpr std::int32_t kMaxBeams = 64;
 
-// Candidates of one step; the vocabulary must have as many ids.
+// Number of candidates per step; the vocabulary must have at least as many ids.
 std::int64_t num_beam_candidates(const SamplingParams& params);
 
 class BeamSearch {
  public:
-  // params.num_beams >= 2, validated for `vocab`; keeps copies.
+  // Requires params.num_beams >= 2 and parameters validated for `vocab`. Copies its arguments.
   BeamSearch(const SamplingParams& params, std::span<const std::int32_t> prompt_ids,
              std::int64_t vocab);
 
-  // The running beams of the next step: beam i continues the old beam parents[i] with tokens[i].
-  // Empty when the search has ended. When fewer than num_beams continuations are left, the last
-  // beams repeat the first and can never win.
+  // The running beams of the next step: beam i continues the previous beam parents[i] with
+  // tokens[i]. Empty when the search has ended. When fewer than num_beams continuations are left,
+  // the last beams repeat the first and cannot win.
   struct Step {
     std::span<const std::int32_t> parents;
     std::span<const std::int32_t> tokens;
   };
-  // `logits` [rows, vocab], overwritten; rows is 1 in the first call, then num_beams. Valid until
-  // the next call. `sampler` is workspace. Throws Error(kInternal) for NaN or +inf, and when
-  // every token is ruled out before any beam has finished.
+  // `logits` [rows, vocab] is overwritten; rows is 1 in the first call, then num_beams. `sampler`
+  // is used as workspace. The result is valid until the next call. Throws Error(kInternal) for NaN
+  // or +inf, and when every token is excluded before any beam has finished.
   Step advance(Sampler& sampler, std::span<float> logits);
 
   bool is_finished() const { return is_finished_; }
-  // Ids of running beam i, prompt included. Before the first advance() all are the prompt.
+  // Ids of running beam i, prompt included. Before the first advance() every beam is the prompt.
   std::span<const std::int32_t> running(std::int64_t beam) const;
-  // The best finished output; after the end only. Valid while this lives.
+  // The best finished output; only after the end. Valid while this object exists.
   struct Best {
-    std::span<const std::int32_t> output_ids;  // the stop id included
-    double score = 0;                          // sum of lp / n^length_penalty, a float's value
-    bool is_stopped = false;                   // by a stop id; else by max_new_tokens
+    std::span<const std::int32_t> output_ids;  // includes the stop id
+    double score = 0;                          // sum of lp / n^length_penalty, rounded to float
+    bool is_stopped = false;                   // ended by a stop id; otherwise by max_new_tokens
   };
   Best best() const;
 
@@ -95,15 +95,16 @@ class BeamSearch {
   SamplingParams params_;
   std::int64_t vocab_ = 0;
   std::int32_t num_prompt_ = 0;
-  std::int32_t num_tokens_ = 0;            // of every running beam, prompt included
+  std::int32_t num_tokens_ = 0;            // length of every running beam, prompt included
   std::int64_t max_tokens_ = 0;            // prompt + max_new_tokens
   std::vector<float> run_;                 // [num_beams]
   std::vector<std::int32_t> running_ids_;  // [num_beams, max_tokens]
-  std::vector<std::int32_t> next_ids_;     // the same, being made
+  std::vector<std::int32_t> next_ids_;     // next value of running_ids_
   std::vector<std::int32_t> parents_;      // [num_beams]
   std::vector<std::int32_t> tokens_;       // [num_beams]
-  std::vector<Candidate> candidates_;      // the worst on top while collected, then best first
-  std::vector<Finished> finished_;         // [num_beams]; the first num_finished_ hold, best first
+  // Heap with the worst on top while collecting, then sorted best first.
+  std::vector<Candidate> candidates_;
+  std::vector<Finished> finished_;  // [num_beams]; the first num_finished_ are valid, best first
   std::int32_t num_finished_ = 0;
   bool is_finished_ = false;
 };

@@ -20,14 +20,15 @@ TokenLogprobs find_logprobs(std::span<const float> logits, std::int32_t id, std:
   for (const float x : logits) sum += std::exp(static_cast<double>(x) - max);
   const double log_sum = std::log(sum);
   const auto logprob_at = [&](std::int32_t i) {
-    // max first, so that the likeliest of large logits keeps its digits; never above 0.
+    // Subtracts max first to keep the digits of large logits; clamps rounding errors above 0.
     return std::min(0.0, static_cast<double>(logits[static_cast<std::size_t>(i)]) - max - log_sum);
   };
 
   TokenLogprobs result;
   result.chosen = {id, logprob_at(id)};
-  // A heap of the likeliest so far, the last of them on top. By logit: log-probabilities of near
-  // logits may round to one value. Ids come in order, so one that only equals the last stays out.
+  // A heap of the most likely tokens with the least likely on top. Compares logits, because the
+  // log-probabilities of close logits may round to one value. Ids come in increasing order, so a
+  // token that equals the last kept one is not kept.
   const auto is_likelier = [&](const TokenLogprob& a, const TokenLogprob& b) {
     const float logit_a = logits[static_cast<std::size_t>(a.id)];
     const float logit_b = logits[static_cast<std::size_t>(b.id)];

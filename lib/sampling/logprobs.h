@@ -1,5 +1,5 @@
-// sampling/logprobs.h: log-probabilities of tokens, of the model's own logits (before penalties,
-// temperature and truncation, as vLLM's "raw_logprobs").
+// sampling/logprobs.h: log-probabilities of tokens from the unmodified logits of the model (before
+// penalties, temperature and truncation, as vLLM's "raw_logprobs").
 #pragma once
 
 #include <cstdint>
@@ -15,11 +15,13 @@ struct TokenLogprob {
 
 struct TokenLogprobs {
   TokenLogprob chosen;
-  std::vector<TokenLogprob> top;  // the likeliest, best first; ties: the lower id first
+  // The most likely tokens, best first; the lower id first among equals.
+  std::vector<TokenLogprob> top;
 };
 
-// logits[id] - log(sum_j exp(logits[j])) for `id` and the `num_top` largest; sums are double.
-// 0 <= num_top <= logits.size(). Throws Error(kInternal) for an id outside the logits.
+// Returns logits[id] - log(sum_j exp(logits[j])) for `id` and for the `num_top` largest logits;
+// sums are double. 0 <= num_top <= logits.size(). Throws Error(kInternal) for an id outside the
+// logits.
 TokenLogprobs find_logprobs(std::span<const float> logits, std::int32_t id, std::int32_t num_top);
 
 }  // namespace caption::sampling

@@ -15,7 +15,7 @@ using PhiloxKey = std::array<std::uint32_t, 2>;
 
 PhiloxCounter philox4x32_10(PhiloxCounter counter, PhiloxKey key);
 
-// Uniform in [0, 1), 53 bits, for one draw of one request.
+// Uniform in [0, 1) with 53 bits; one draw per request and output index.
 double uniform_draw(std::uint64_t seed, std::uint64_t output_idx);
 
 }  // namespace caption::sampling

@@ -14,18 +14,19 @@ namespace caption::sampling {
 namespace {
 
 constexpr float kMasked = -std::numeric_limits<float>::infinity();
-// Below this the division overflows for ordinary logits; vLLM draws its line for greedy here too.
+// Below this, the division overflows for ordinary logits; vLLM uses the same limit for greedy.
 constexpr double kMinTemperature = 1e-5;
 
 void require(bool is_valid, const std::string& what) {
   if (!is_valid) throw Error(ErrorCode::kUsage, "sampling: " + what);
 }
 
-// Index of the largest logit, the lowest among equals. Throws for NaN, +inf, and when all are -inf.
+// Returns the index of the largest logit, the lowest among equals. Throws for NaN, +inf, and when
+// all logits are -inf.
 std::size_t find_largest(std::span<const float> logits) {
   std::size_t largest = 0;
   for (std::size_t i = 0; i < logits.size(); ++i) {
-    // False for NaN and +inf, so the loop pays one comparison for both.
+    // The comparison is false for NaN and +inf, so one comparison detects both.
     if (!(logits[i] <= std::numeric_limits<float>::max())) {
       throw Error(ErrorCode::kInternal, "sampling: logit " + std::to_string(i) + " of " +
                                             std::to_string(logits.size()) + " is " +
@@ -55,7 +56,7 @@ void ban_repeated_ngrams(std::size_t n, std::span<const std::int32_t> ids,
   }
 }
 
-// A heap's order whose top is the most probable id, the lowest among equals.
+// Heap order with the most probable id on top, the lowest among equals.
 bool less_probable(const TokenProbability& a, const TokenProbability& b) {
   return a.probability < b.probability || (a.probability == b.probability && a.id > b.id);
 }
@@ -68,7 +69,7 @@ void validate_beams(const SamplingParams& params, std::int64_t vocab) {
   require(params.num_beams >= 1 && params.num_beams <= kMaxBeams,
           "num_beams is " + std::to_string(params.num_beams) + "; it must be between 1 and " +
               std::to_string(kMaxBeams));
-  // The divisor n^length_penalty is a float; where it is 0 or infinite, scores mean nothing.
+  // The divisor n^length_penalty is a float; if it is 0 or infinite, scores are meaningless.
   const double divisor = std::pow(params.max_new_tokens, params.length_penalty);
   require(std::isfinite(params.length_penalty) && std::isnormal(static_cast<float>(divisor)),
           "length_penalty is " + number_text(params.length_penalty) +
@@ -136,7 +137,7 @@ std::int32_t Sampler::sample(const SamplingParams& params, const History& histor
     sum += token.probability;
     if (sum > target) return token.id;
   }
-  // The probabilities sum to 1 within rounding and the draw fell into the gap.
+  // The probabilities sum to 1 within rounding, and the draw was above the sum.
   const auto last = std::find_if(kept.rbegin(), kept.rend(),
                                  [](const TokenProbability& t) { return t.probability > 0; });
   return last->id;
@@ -158,7 +159,7 @@ void Sampler::penalise(const SamplingParams& params, const History& history,
 
 void Sampler::penalise_repetition(float penalty, std::span<const std::int32_t> ids,
                                   std::span<float> logits) {
-  if (++call_ == 0) {  // the marks wrapped around
+  if (++call_ == 0) {  // the call counter wrapped around
     std::fill(seen_at_.begin(), seen_at_.end(), 0);
     call_ = 1;
   }
@@ -192,7 +193,7 @@ std::span<const TokenProbability> Sampler::warp(const SamplingParams& params,
 
   std::span<TokenProbability> kept = kept_;
   if (params.top_p < 1) {
-    // Taken from a heap one by one: only what is kept is ever sorted.
+    // A heap yields the ids one by one, so only the kept ones are sorted.
     std::make_heap(kept.begin(), kept.end(), less_probable);
     auto heap_end = kept.end();
     double kept_sum = 0;
@@ -208,10 +209,10 @@ std::span<const TokenProbability> Sampler::warp(const SamplingParams& params,
   return kept;
 }
 
-// Passes over the logits once, holding the best so far and what beat the worst of them since they
-// were last cut down to k.
+// Reads the logits once and collects the k best so far plus those that beat the k-th of them; the
+// collection is cut to k when it is full.
 float Sampler::kth_largest(std::span<const float> logits, std::int64_t k) {
-  // Room for a few thousand, so that the cuts are rare for the k of practice (50).
+  // The capacity of a few thousand makes the cuts rare for usual k (50).
   const auto capacity =
       std::min<std::int64_t>(std::max<std::int64_t>(2 * k, 4096), std::ssize(logits));
   float kth = kMasked;

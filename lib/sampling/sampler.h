@@ -1,6 +1,6 @@
-// sampling/sampler.h: from one row of logits to one token, by Hugging Face's definitions.
-// Source: transformers 4.57 GenerationMixin._get_logits_processor and its processors; same result
-// as they have, see tests/golden/sampling.
+// sampling/sampler.h: selects one token from one row of logits, with Hugging Face's definitions.
+// Source: transformers 4.57 GenerationMixin._get_logits_processor and its processors; same result,
+// see tests/golden/sampling.
 //
 // The chain, in this order:
 //   repetition_penalty p      each distinct id of the history, once: x < 0 ? x * p : x / p
@@ -13,7 +13,7 @@
 //                             (HF: ascending, removed while the sum is <= 1 - p); the first stays
 //   softmax, then one draw
 // Arithmetic on logits is float as in the source; sums of probabilities are double. Among equal
-// logits top_p keeps the lower id (the source leaves it to an unstable sort).
+// logits top_p keeps the lower id (the source uses an unstable sort).
 #pragma once
 
 #include <cstdint>
@@ -24,7 +24,7 @@
 
 namespace caption::sampling {
 
-// Throws Error(kUsage) naming the field that is out of range, for a model with `vocab` logits.
+// Throws Error(kUsage) naming a field that is out of range for a model with `vocab` logits.
 void validate(const SamplingParams& params, std::int64_t vocab);
 
 struct TokenProbability {
@@ -32,7 +32,7 @@ struct TokenProbability {
   double probability = 0;
 };
 
-// What a request has said so far: prompt (placeholder ids included), then output.
+// The token ids of a request: the prompt (placeholder ids included), then the output.
 struct History {
   std::span<const std::int32_t> ids;
   std::int64_t num_prompt = 0;
@@ -40,24 +40,24 @@ struct History {
   std::int64_t num_output() const { return static_cast<std::int64_t>(ids.size()) - num_prompt; }
 };
 
-// Owns its workspace (about 28 bytes per id of the vocabulary): no allocation per token. One thread
-// at a time; keeps nothing of one call for the next.
+// Owns its workspace (about 28 bytes per id of the vocabulary), so it allocates nothing per token.
+// Not thread-safe; calls are independent of each other.
 class Sampler {
  public:
   explicit Sampler(std::int64_t vocab);
 
-  // The next token; `logits` [vocab] are overwritten. The draw depends on params.seed and
-  // history.num_output() alone. Throws Error(kInternal) for a logit that is NaN or +inf, or when no
+  // Returns the next token; `logits` [vocab] is overwritten. The draw depends only on params.seed
+  // and history.num_output(). Throws Error(kInternal) for a logit that is NaN or +inf, or when no
   // id is left.
   std::int32_t sample(const SamplingParams& params, const History& history,
                       std::span<float> logits);
 
-  // The first three steps of the chain, in place. Ids of the history outside the vocabulary
-  // (placeholders may be) are passed over.
+  // Applies the first three steps of the chain in place. Ids of the history outside the vocabulary
+  // (such as placeholders) are ignored.
   void penalise(const SamplingParams& params, const History& history, std::span<float> logits);
-  // The rest of the chain up to the softmax, for temperature > 0: the ids that are left with their
-  // probabilities, in an order that depends on the logits alone. `logits` are overwritten. Valid
-  // until the next call. Throws as sample().
+  // Applies the rest of the chain up to the softmax, for temperature > 0. Returns the remaining ids
+  // with their probabilities, in an order that depends only on the logits. `logits` is overwritten.
+  // The result is valid until the next call. Throws as sample().
   std::span<const TokenProbability> warp(const SamplingParams& params, std::span<float> logits);
 
  private:
@@ -65,7 +65,8 @@ class Sampler {
                            std::span<float> logits);
   float kth_largest(std::span<const float> logits, std::int64_t k);
 
-  std::vector<std::uint32_t> seen_at_;  // by id: the call that last saw it
+  // Indexed by id: number of the last call in which the id occurred.
+  std::vector<std::uint32_t> seen_at_;
   std::uint32_t call_ = 0;
   std::vector<float> largest_;
   std::vector<TokenProbability> kept_;

@@ -1,4 +1,4 @@
-// sampling/sampling_params.h: how a request's tokens are chosen (Hugging Face definitions).
+// sampling/sampling_params.h: how the tokens of a request are chosen (Hugging Face definitions).
 #pragma once
 
 #include <cstdint>
@@ -6,11 +6,11 @@
 
 namespace caption::sampling {
 
-// When a beam search ends (sampling/beam_search.h).
+// Condition for ending a beam search (sampling/beam_search.h).
 enum class EarlyStopping {
-  kNo,     // when no running beam can still beat the finished ones, judged at its present length
-  kYes,    // as soon as num_beams have finished
-  kNever,  // as kNo, judged at the greatest length that length_penalty could favour
+  kNo,     // when no running beam can beat the finished ones, judged at the current length
+  kYes,    // as soon as num_beams beams have finished
+  kNever,  // as kNo, judged at the best length for length_penalty (max_new_tokens if it is > 0)
 };
 
 struct SamplingParams {
@@ -20,13 +20,14 @@ struct SamplingParams {
   double repetition_penalty = 1.0;        // > 0; over prompt and output; 1: off
   std::int32_t no_repeat_ngram_size = 0;  // 0: off
   std::int32_t min_new_tokens = 0;
-  std::int32_t max_new_tokens = 128;        // >= 1; counts the stop token
-  std::vector<std::int32_t> stop_ids = {};  // end the output; part of the ids, not of the text
+  std::int32_t max_new_tokens = 128;  // >= 1; counts the stop token
+  // Ids that end the output; part of the ids, not of the text.
+  std::vector<std::int32_t> stop_ids = {};
   std::uint64_t seed = 0;
   std::int32_t num_beams = 1;   // > 1: beam search; temperature must be 0
-  double length_penalty = 1.0;  // beams: > 0 favours long outputs, < 0 short ones
-  EarlyStopping early_stopping = EarlyStopping::kNo;  // beams
-  // -1: none; n >= 0: each token's log-probability and those of the n likeliest
+  double length_penalty = 1.0;  // with beams: > 0 favours long outputs, < 0 short ones
+  EarlyStopping early_stopping = EarlyStopping::kNo;  // with beams
+  // -1: none; n >= 0: the log-probability of each token and of the n most likely ones
   // (sampling/logprobs.h). Not with beams.
   std::int32_t num_logprobs = -1;
 };

@@ -1,4 +1,4 @@
-// scheduler/options.h: the budgets and rules of a scheduler; const once it stands.
+// scheduler/options.h: the budgets and modes of a scheduler; constant after construction.
 #pragma once
 
 #include <cstdint>
@@ -11,16 +11,16 @@ enum class Mode {
 };
 
 enum class PrefillMode {
-  kChunked,  // a prompt may be split over steps, anywhere
+  kChunked,  // a prompt may be split over steps at any token
   kWhole,    // a prompt is computed in one step
 };
 
 struct SchedulerOptions {
   Mode mode = Mode::kContinuous;
   PrefillMode prefill = PrefillMode::kChunked;
-  std::int64_t max_num_seqs = 16;              // running at a time; >= 1
-  std::int64_t max_num_batched_tokens = 2048;  // computed in one step; >= 1
-  // Steps of waiting that make up for one level of priority; >= 1.
+  std::int64_t max_num_seqs = 16;              // limit on running sequences; >= 1
+  std::int64_t max_num_batched_tokens = 2048;  // limit on the tokens computed in one step; >= 1
+  // Number of waiting steps that count as much as one level of priority; >= 1.
   std::int64_t ageing_steps = 4096;
 };
 

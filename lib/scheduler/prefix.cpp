@@ -1,4 +1,4 @@
-// The scheduler's part that shares prefixes: which pages of a prompt are there already.
+// The part of the scheduler that shares prefixes between prompts.
 #include <algorithm>
 #include <iterator>
 
@@ -7,22 +7,24 @@
 
 namespace caption::scheduler {
 
-// Named pages that need not be computed: the last known token must be, for its logits.
+// Pages with content hashes that need not be computed. The last known token must be computed,
+// because its logits are needed.
 std::int64_t Scheduler::num_reusable_pages(const Sequence& sequence) const {
   return std::min(static_cast<std::int64_t>(sequence.spec.prompt_pages.size()),
                   (sequence.num_known - 1) / kv::kPageTokens);
 }
 
-// Whether the page after `num_pages` full ones may be found up to the end of the prompt's part. The
-// page is held beside its copy for a while, so the pool must be larger than the sequence.
+// Whether the page after `num_pages` full ones may be shared up to the end of the prompt's part.
+// The page and its copy coexist for a while, so the pool must be larger than the sequence needs.
 bool Scheduler::may_share_part(const Sequence& sequence, std::int64_t num_pages) const {
   const PromptPart& part = sequence.spec.prompt_part;
   return part.num_tokens > 0 && part.page() == num_pages && part.num_tokens < sequence.num_known &&
          most_pages(sequence.spec) < pool_.num_pages();
 }
 
-// The pages of the longest prefix that the pool holds; returns how many pages fewer it then needs:
-// sharing a used page costs nothing, a cached one is no longer free.
+// Finds the pages of the longest prefix in the pool. Returns the number of pages by which the
+// demand for free pages decreases: a page in use needs no free one, while an unreferenced cached
+// page counts as free until it is taken.
 std::int64_t Scheduler::find_prefix(const Sequence& sequence) {
   found_.clear();
   found_part_.reset();
@@ -36,7 +38,7 @@ std::int64_t Scheduler::find_prefix(const Sequence& sequence) {
   }
   if (!may_share_part(sequence, std::ssize(found_))) return num_used;
   found_part_ = pool_.find(sequence.spec.prompt_part.content);
-  // It is copied: a cached one takes a page beside that.
+  // The page is copied, so an unreferenced cached page costs one free page in addition to the copy.
   const bool is_cached = found_part_.has_value() && pool_.num_references(*found_part_) == 0;
   return num_used - (is_cached ? 1 : 0);
 }
@@ -48,7 +50,7 @@ bool Scheduler::waits_for_prefix(const Sequence& sequence, std::int64_t num_page
   return in_work_.contains(sequence.spec.prompt_pages[static_cast<std::size_t>(num_pages_found)]);
 }
 
-// Makes the empty table name what find_prefix() found and what the tier holds beyond it.
+// Fills the empty table with the pages of find_prefix() and with further pages from the tier.
 void Scheduler::take_prefix(Sequence& sequence) {
   if (sequence.spec.prompt_pages.empty()) return;
   for (const kv::PageId page : found_) sequence.table().append_shared(page);
@@ -83,7 +85,7 @@ void Scheduler::restore_part(Sequence& sequence) {
   kv::PageTable& table = sequence.table();
   if (!may_share_part(sequence, std::ssize(table.pages()))) return;
   const PromptPart& part = sequence.spec.prompt_part;
-  // What the tier was asked for meanwhile may have taken the page.
+  // Pages allocated for restore_prefix() may have evicted the page.
   if (found_part_.has_value()) found_part_ = pool_.find(part.content);
   if (found_part_.has_value()) {
     table.append_shared(*found_part_, part.tokens_in_page());
@@ -118,8 +120,8 @@ void Scheduler::publish_pages(Sequence& sequence, std::int64_t num_computed_befo
   }
 }
 
-// The page of a part that the prompt did not fill was written to until now: from here on its first
-// tokens may be found.
+// A page with the part's end inside could not be published while the sequence wrote to it; it is
+// published when the sequence leaves.
 void Scheduler::leave_part(Sequence& sequence) {
   const PromptPart& part = sequence.spec.prompt_part;
   if (part.num_tokens == 0 || sequence.num_computed < part.num_tokens) return;

@@ -12,7 +12,7 @@ namespace caption::scheduler {
 std::int64_t most_pages(const SequenceSpec& spec) {
   const std::int64_t of_branch =
       kv::pages_for_tokens(spec.num_prompt_tokens + spec.max_new_tokens - 1);
-  // How many pages of a prompt that shrinks are full, and so shared, is not known beforehand.
+  // With kOwnStep the prompt may shrink, so the number of its full, shared pages is unknown.
   const std::int64_t shared =
       spec.prompt_end == PromptEnd::kOwnStep ? 0 : spec.num_prompt_tokens / kv::kPageTokens;
   return spec.num_branches == 1 ? of_branch : shared + spec.num_branches * (of_branch - shared);
@@ -107,7 +107,7 @@ void Scheduler::commit() {
   CAPTION_CHECK(plan_is_open_, "scheduler: there is no plan to commit");
   plan_is_open_ = false;
   for (const PlannedSequence& planned : plan_.sequences) {
-    if (planned.branch != 0) continue;  // its branches advance together
+    if (planned.branch != 0) continue;  // the branches of a sequence advance together
     Sequence& sequence = find(planned.id);
     const std::int64_t num_before = sequence.num_computed;
     sequence.num_computed += planned.num_tokens;
@@ -206,14 +206,15 @@ void Scheduler::forget_uncommitted() {
   }
 }
 
-// Pages a running sequence may take before others enter, beyond those it has.
+// Number of pages reserved for a running sequence, beyond those it has, before others are admitted.
 std::int64_t Scheduler::pages_promised(const Sequence& sequence) const {
   const std::int64_t most = most_pages(sequence.spec);
-  // Branches have at least one table's pages between them; one that is to be copied is not its own.
+  // All branches together have at least the pages of one table; a page that will be copied is
+  // excluded.
   const std::int64_t has =
       std::ssize(sequence.table().pages()) - (sequence.ends_in_shared_part() ? 1 : 0);
   if (options_.mode == Mode::kStatic) return most - has;
-  // A branch may take a page for its token and, when that page was shared, a copy.
+  // Each branch may need a page for its token and one for the copy of a shared page.
   if (sequence.is_forked()) return std::min(most - has, 2 * std::int64_t{sequence.num_active});
   const std::int64_t to_grow = sequence.spec.num_branches;
   const std::int64_t num_slots = sequence.num_known - sequence.num_saved;
@@ -241,7 +242,7 @@ void Scheduler::admit() {
     if (options_.mode == Mode::kContinuous && step_is_full) break;
     const std::int64_t num_used = find_prefix(sequence);
     if (waits_for_prefix(sequence, static_cast<std::int64_t>(found_.size()))) {
-      // Looking further costs time at every step: not without end.
+      // Limits the search, which costs time in every step.
       if (++num_overtaken > 4 * options_.max_num_seqs) break;
       ++next;
       continue;
@@ -261,7 +262,7 @@ Scheduler::WaitingSet::iterator Scheduler::enter(WaitingSet::iterator waiting) {
   return waiting_.erase(waiting);
 }
 
-// Gives everything back; what is computed of a branched output is forgotten with it.
+// Releases all pages. A branched output is discarded, so it restarts from the prompt.
 void Scheduler::leave_running(Sequence& sequence) {
   forget_pages_in_work(sequence);
   leave_part(sequence);
@@ -273,7 +274,7 @@ void Scheduler::leave_running(Sequence& sequence) {
   if (sequence.spec.num_branches > 1) sequence.num_known = sequence.spec.num_prompt_tokens;
 }
 
-// Fills the plan from the running sequences; takes no pages yet.
+// Selects the tokens of the running sequences; allocates no pages.
 void Scheduler::choose() {
   plan_.sequences.clear();
   plan_.num_tokens = 0;
@@ -332,14 +333,14 @@ void Scheduler::choose_tokens(const Sequence& sequence, std::int64_t num_tokens)
   }
 }
 
-// Pages the chosen tokens need beyond the free ones.
+// Number of pages that the selected tokens need in excess of the free ones.
 std::int64_t Scheduler::pages_short() const {
   std::int64_t num_needed = 0;
   for (const PlannedSequence& planned : plan_.sequences) {
     const Sequence& sequence = find(planned.id);
     const auto branch = sequence.branches.begin() + planned.branch;
     num_needed += branch->pages_to_append(planned.num_tokens);
-    // Of the branches that write to one page, the last keeps it.
+    // Of the branches that write to the same page, the last one needs no copy.
     const auto open = branch->open_page();
     const bool is_first_of_sharers =
         open.has_value() && pool_.is_shared(*open) && !pool_.is_published(*open) &&

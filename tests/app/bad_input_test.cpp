@@ -1,4 +1,5 @@
-// Every bad input of a real archive: one clear line, the right exit code, and the others go on.
+// Bad inputs of real archives give one clear message and the right exit code, and do not affect
+// others.
 #include <doctest/doctest.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -20,13 +21,13 @@ bool is_one_error_line(const std::string& text) {
          text.starts_with("error: caption-cli: ");
 }
 
-// The samples' first clip, cut to a share of its bytes.
+// Returns the samples' first clip, truncated to a share of its bytes.
 std::string cut_clip(double share) {
   const std::string whole = read_text(sample_video("city-000-h264.mp4"));
   return whole.substr(0, static_cast<std::size_t>(static_cast<double>(whole.size()) * share));
 }
 
-// A good model folder, with one file replaced.
+// Makes a valid model folder with one file replaced.
 fs::path broken_model(const TemporaryFolder& folder, const std::string& file,
                       const std::string& text) {
   const fs::path model = folder.path() / ("model_" + file);
@@ -54,7 +55,7 @@ TEST_SUITE("app/bad_input") {
     CHECK(finished.exit_code == 1);
     struct Case {
       const char* name;
-      const char* code;  // nullptr: captioned
+      const char* code;  // error code; nullptr: captioned
     };
     constexpr Case kCases[] = {{"missing.mp4", "not_found"},
                                {"fifo.mp4", "not_regular_file"},
@@ -76,14 +77,16 @@ TEST_SUITE("app/bad_input") {
       CHECK(it->caption.empty() == (c.code != nullptr));
       if (!it->error) continue;
       CHECK(it->error->message.find('\n') == std::string::npos);
-      if (*c.code != '\0') CHECK(it->error->code == c.code);  // "": any, by where the cut fell
+      // "": any code, depending on the position of the cut.
+      if (*c.code != '\0') CHECK(it->error->code == c.code);
     }
   }
 
   TEST_CASE("clips that fail alike behind the decoder are each named on standard error") {
     const std::vector<std::string> videos = {sample_video("city-000-h264.mp4").string(),
                                              sample_video("bridge-006-h264.mp4").string()};
-    // More frames than the model has positions for; how many there are is known clip by clip.
+    // More frames than the model has positions for; the number of frames is known only clip by
+    // clip.
     const Finished finished =
         run_cli({"run", videos[0], videos[1], "--frames", "100", "--sampling", "fps=20"});
     CHECK(finished.exit_code == 1);

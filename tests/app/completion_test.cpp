@@ -1,4 +1,4 @@
-// Completions as the shells take them, and the manual as man(1) does.
+// Tests completions in the shells, and the manual in man(1).
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -24,7 +24,7 @@ std::string shell_quoted(const std::string& text) {
   return out + "'";
 }
 
-// What bash offers for the last of these words, in a folder with files; each answer once, sorted.
+// Returns bash's completions of the last of these words, in a folder with files; sorted and unique.
 class Bash {
  public:
   Bash() {
@@ -93,7 +93,7 @@ TEST_SUITE("app/completion") {
     CHECK(bash.complete({"run", "--threads", ""}).empty());
     CHECK(bash.complete({"plan", "--card", "h"}) == Answers{"h100"});
     CHECK(bash.complete({"completion", "z"}) == Answers{"zsh"});
-    // Files, folders, presets: a name with a space is one answer.
+    // Files, folders and presets: a name with a space is one completion.
     CHECK(bash.complete({"run", ""}) == Answers{"a b.mp4", "mine.yaml", "videos here"});
     CHECK(bash.complete({"run", "-o", "a"}) == Answers{"a b.mp4"});
     CHECK(bash.complete({"run", "--output", "=", "a"}) == Answers{"a b.mp4"});
@@ -101,7 +101,7 @@ TEST_SUITE("app/completion") {
     CHECK(contains_all(bash.complete({"run", "--preset", ""}),
                        {"cpu", "auto", "h100", "mine.yaml", "videos here"}));
     CHECK(bash.complete({"presets", "--show", "c"}) == Answers{"cpu"});
-    // Before the command stands an option with its value.
+    // An option with its value precedes the command.
     CHECK(bash.complete({"--cpu-tier", "avx2", "-v", "pl"}) == Answers{"plan"});
   }
 
@@ -126,7 +126,7 @@ TEST_SUITE("app/completion") {
   TEST_CASE("the scripts are good in their shells") {
     struct Case {
       const char* shell;
-      const char* check;  // of a script's syntax
+      const char* check;  // command that checks a script's syntax
     };
     for (const Case& c :
          {Case{"bash", "bash -n "}, Case{"zsh", "zsh -n "}, Case{"fish", "fish --no-execute "}}) {
@@ -183,7 +183,7 @@ TEST_SUITE("app/man") {
       std::istringstream words(run_cli({name, "--help"}).out);
       for (std::string word; words >> word && word != "Examples:";) {
         if (!word.starts_with("--")) continue;
-        if (word.ends_with(':')) word.pop_back();  // named in a text
+        if (word.ends_with(':')) word.pop_back();  // mentioned in a text
         CAPTURE(word);
         std::string escaped;
         for (const char c : word) escaped += c == '-' ? std::string("\\-") : std::string(1, c);
@@ -229,7 +229,7 @@ TEST_SUITE("app/man") {
   TEST_CASE("man and mandoc have nothing to say against the pages") {
     const TemporaryFolder folder;
     REQUIRE(run_cli({"man", "--install-to", folder.path().string()}).exit_code == 0);
-    // In a small container `man` is a script that says that there are no manuals.
+    // In small containers `man` is a script that only reports that there are no manuals.
     const bool has_man = run_shell("man --version").out.starts_with("man ");
     const bool has_mandoc = has_program("mandoc");
     if (!has_man) MESSAGE("man is not installed: pages are not checked by it");
@@ -245,7 +245,7 @@ TEST_SUITE("app/man") {
         CHECK(shown.out == "");
       }
       if (has_mandoc) {
-        // The pages have no date: two builds of one commit are equal.
+        // The pages have no date, so that two builds of one commit are equal.
         const Finished linted =
             run_shell("mandoc -T lint -W warning " + page + " | grep -v 'missing date'");
         CHECK(linted.out == "");

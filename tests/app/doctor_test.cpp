@@ -1,4 +1,4 @@
-// `doctor` says that `run` and `eval` work exactly where they do.
+// `doctor` reports that `run` and `eval` work exactly on machines where they do.
 #include <doctest/doctest.h>
 #include <sys/resource.h>
 
@@ -15,7 +15,8 @@
 namespace caption::test {
 namespace {
 
-// The state of a finding in the output of doctor --json; empty where there is none of this name.
+// Returns the state of a finding in the output of doctor --json; empty if there is none of this
+// name.
 std::string state_of(const Finished& finished, const std::string& name) {
   const JsonObject json = JsonObject::parse(finished.out, "stdout", ErrorCode::kInternal);
   CHECK(json.get_bool("works", false) == (finished.exit_code == 0));
@@ -40,7 +41,7 @@ TEST_SUITE("app/doctor") {
       CHECK(state_of(json, name) == "ok");
       CHECK(text.out.find(" " + std::string(name) + " ") != std::string::npos);
     }
-    // A busy or small machine may have a note on these.
+    // These may have a note on a busy or small machine.
     for (const char* name : {"memory", "open files", "disk"}) {
       CAPTURE(name);
       CHECK((state_of(json, name) == "ok" || state_of(json, name) == "note"));

@@ -1,4 +1,4 @@
-// What a run would do, and what it would refuse.
+// Tests what --dry-run predicts and what it rejects.
 #include <doctest/doctest.h>
 
 #include <filesystem>
@@ -38,8 +38,8 @@ TEST_SUITE("app/dry_run") {
 
     CHECK(run_cli({"run", (in / "a.mp4").string(), "-o", out}).exit_code == 0);
     CHECK(run_cli({"run", (in / "b.mkv").string(), "-o", out}).exit_code == 0);
-    fs::rename(in / "b.mkv", in / "d.mkv");                    // moved: recognised by its content
-    fs::copy_file(fs::canonical(in / "a.mp4"), in / "e.mp4");  // as large, and the same film
+    fs::rename(in / "b.mkv", in / "d.mkv");  // moved, but recognised by its content
+    fs::copy_file(fs::canonical(in / "a.mp4"), in / "e.mp4");  // same size and same content
     const std::string half = list(folder.path());
     const Finished second = run_cli(command, "", here);
     CAPTURE(second.out);
@@ -63,7 +63,7 @@ TEST_SUITE("app/dry_run") {
     CHECK(contains(anew.out,  // e.mp4 is a.mp4
                    "to do     3 captions; 1 record taken over from files of the same content\n"));
     command.back() = "--seed=9";
-    CHECK(run_cli(command, "", here).exit_code == 2);  // as the run itself would end
+    CHECK(run_cli(command, "", here).exit_code == 2);  // same exit code as the run itself
   }
 
   TEST_CASE("a dry run counts failures, and tells what --overwrite would replace") {
@@ -105,7 +105,7 @@ TEST_SUITE("app/dry_run") {
          "none/c.jsonl: cannot open for writing: No such"},
         {{"-o", (root / "file/c.jsonl").string()}, "Not a directory"},
         {{"-o", (root / std::string(300, 'x')).string()}, "File name too long; give a shorter -o"},
-        // The name fits, that of its manifest does not.
+        // The output's name is short enough, but its manifest's name is not.
         {{"-o", (root / "here" / std::string(245, 'x')).string()},
          "File name too long with .manifest.json.new behind it; give a shorter -o"},
         {{"-o", good, "--kv-cache-dir", (root / "file").string()},
@@ -128,7 +128,7 @@ TEST_SUITE("app/dry_run") {
       CHECK(contains(run.err, c.message));
       CHECK(list(root) == before);
     }
-    // What is missing of a cache folder is made; a dry run does not make it.
+    // A run creates a missing cache folder; a dry run does not.
     CHECK(
         run_cli({"run", video, "--dry-run", "--kv-cache-dir", (root / "a/b").string()}).exit_code ==
         0);

@@ -1,4 +1,4 @@
-// `caption-cli eval` as a process: its inputs, exit codes and what it says.
+// Tests `caption-cli eval` as a process: inputs, exit codes and messages.
 #include <doctest/doctest.h>
 
 #include <algorithm>

@@ -1,12 +1,12 @@
-// The n-th call of a kind is refused, for every n of a small command: whatever it is, the command
-// ends by itself with a documented exit code and a sentence, leaves only whole records, and the
-// same command afterwards finishes the work.
+// Makes the n-th call of a kind fail, for every n of a small command. The command must then end by
+// itself with a documented exit code and a message, leave only complete records, and the same
+// command must afterwards finish the work.
 //
-// What an output held before is worth as much afterwards: no usable caption is lost, whether it is
-// overwritten, retried, compacted or carried over to the new names of clips.
+// No usable caption that the output held before may be lost, whether the output is overwritten,
+// retried, compacted or carried over to new names of clips.
 //
-// tests/support/fault_injector.cpp refuses. Allocations are too many to refuse each: a geometric
-// and a random sample is taken. What was refused is printed.
+// tests/support/fault_injector.cpp makes the calls fail. Allocations are too many to try each, so a
+// geometric and a random sample is used. The call that failed is printed.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -32,12 +32,12 @@ namespace fs = std::filesystem;
 constexpr unsigned kTimeLimitS = 20;
 constexpr int kNumWorkers = 2;
 
-// What is run, in a folder of its own; paths in `arguments` are absolute or relative to it.
+// A command, run in a separate folder; paths in `arguments` are absolute or relative to it.
 struct Command {
   const char* name;
   std::vector<std::string> arguments;
-  const char* output;  // its records, or null when it has none
-  // Puts into the folder what earlier runs left; may be empty.
+  const char* output;  // file of its records; null if it has none
+  // Prepares the folder as earlier runs would leave it; may be empty.
   std::function<void(const fs::path&)> prepare = {};
   bool overwrites = false;
 };
@@ -48,12 +48,12 @@ struct Fault {
   std::string text() const { return kind + ":" + std::to_string(number); }
 };
 
-using Captions = std::map<std::string, std::string>;     // by video; the last record counts
-using SampleSizes = std::map<std::string, std::size_t>;  // how many calls to refuse, by kind
+using Captions = std::map<std::string, std::string>;     // by video; the last record is valid
+using SampleSizes = std::map<std::string, std::size_t>;  // number of calls to make fail, by kind
 
 struct Reference {
-  Captions before;    // what prepare() left
-  Captions captions;  // what the command makes
+  Captions before;    // captions after prepare()
+  Captions captions;  // captions made by the command
   std::string out;
   std::map<std::string, long> counts;  // calls of each kind
 };
@@ -71,7 +71,7 @@ std::vector<std::string> run_arguments(std::vector<std::string> more,
   return arguments;
 }
 
-// Runs the command with a digest cache of its own in `folder`, which the first run there fills.
+// Runs the command with a digest cache in `folder`, which the first run there fills.
 Finished run_with(const Command& command, const fs::path& folder, Environment environment) {
   environment.emplace_back("LD_PRELOAD", CAPTION_FAULT_INJECTOR);
   environment.emplace_back("XDG_CACHE_HOME", (folder / "xdg").string());
@@ -87,7 +87,8 @@ Finished run_with(const Command& command, const fs::path& folder, Environment en
 Captions read_captions(const Command& command, const fs::path& folder) {
   Captions captions;
   if (command.output == nullptr) return captions;
-  parse_records(read_text(folder / (std::string(command.output) + ".new")));  // no torn line either
+  // Must not have a torn line either.
+  parse_records(read_text(folder / (std::string(command.output) + ".new")));
   for (const records::Record& record : parse_records(read_text(folder / command.output))) {
     captions.erase(record.moved_from);
     captions[record.video] = record.error ? "failed: " + record.error->code : record.caption;
@@ -118,9 +119,9 @@ Reference run_undisturbed(const Command& command) {
           .counts = read_counts(counts)};
 }
 
-// "error: module: sentence", "warning: module: ..." or "module: ...".
+// Whether the line has the form "error: module: sentence", "warning: module: ..." or "module: ...".
 bool is_log_line(std::string line) {
-  // hunspell's own words; what they mean for the command is said by another line or nothing.
+  // A message of hunspell itself; the command reports the consequence, if there is one.
   if (line.starts_with("error: /") && line.ends_with(": cannot open")) return true;
   for (const char* level : {"error: ", "warning: "}) {
     if (line.starts_with(level)) line.erase(0, std::string(level).size());
@@ -146,7 +147,7 @@ std::string check_ending(const Finished& finished) {
   if (finished.exit_code > 128) {
     return "ended by signal " + std::to_string(finished.exit_code - 128);
   }
-  // Nothing is wrong with the command line or the files: 2 and 3 would send the user there.
+  // Exit codes 2 and 3 would blame the command line or the files, which are good.
   if (const std::set<int> codes = {0, 1, 4, 5}; !codes.contains(finished.exit_code)) {
     return "exit code " + std::to_string(finished.exit_code);
   }
@@ -160,7 +161,7 @@ std::size_t count_usable(const Captions& captions) {
       captions.begin(), captions.end(), [](const auto& item) { return !is_failure(item.second); }));
 }
 
-// The clips that have a caption have the right one, or that of before.
+// Clips with a caption must have the right one or the previous one.
 std::string check_captions(const Reference& reference, const Captions& captions) {
   for (const auto& [video, caption] : captions) {
     if (is_failure(caption)) continue;
@@ -173,7 +174,7 @@ std::string check_captions(const Reference& reference, const Captions& captions)
   return {};
 }
 
-// An --overwrite that came to its end (exit code 1) may have failed clips in place of captions.
+// An --overwrite that finished with exit code 1 may have replaced captions by failures.
 std::string check_none_lost(const Command& command, const Reference& reference,
                             const Finished& finished, const Captions& captions) {
   const bool has_swapped = command.overwrites && finished.exit_code == 1;
@@ -183,12 +184,12 @@ std::string check_none_lost(const Command& command, const Reference& reference,
   return std::to_string(wanted) + " usable captions before, " + std::to_string(there) + " after";
 }
 
-// A clip whose retry failed keeps its record, and the run has done what it could.
+// The clip of a failed retry keeps its record, and the run did what it could.
 bool has_kept_records(const Finished& finished) {
   return finished.err.find("failed, or came out no better") != std::string::npos;
 }
 
-// What is wrong after the fault; empty when nothing is.
+// Returns what is wrong after the fault; empty if nothing is.
 std::string find_harm(const Command& command, const Reference& reference, const Finished& finished,
                       const fs::path& folder) {
   std::string harm = check_ending(finished);
@@ -236,8 +237,8 @@ Trial try_fault(const Command& command, const Reference& reference, const Fault&
   return {.harm = harm, .exit_code = finished.exit_code};
 }
 
-// Every number up to `most`, or a sample of at most `size` of them: 1, then a factor apart, and as
-// many at random.
+// Returns every number up to `most`, or a sample of at most `size`: a geometric sequence from 1 and
+// as many random numbers.
 std::vector<long> numbers_to_try(long most, std::size_t size, unsigned seed) {
   std::set<long> numbers;
   if (most <= static_cast<long>(size)) {
@@ -281,7 +282,7 @@ void describe(const Command& command, const std::vector<Trial>& trials) {
   MESSAGE(std::string(command.name), ": ", trials.size(), " faulted runs", codes);
 }
 
-// The runs are started by several threads; what they found is checked by the caller's.
+// Runs are started by several threads; the calling thread checks the results.
 void try_all(const Command& command, const SampleSizes& sizes) {
   const Reference reference = run_undisturbed(command);
   const std::vector<Fault> faults = faults_to_try(command, reference, sizes);
@@ -299,7 +300,7 @@ void try_all(const Command& command, const SampleSizes& sizes) {
   describe(command, trials);
 }
 
-// An output that a run with these arguments has made, to be copied beside each command.
+// An output made by a run with these arguments, to be copied for each command.
 class EarlierRun {
  public:
   explicit EarlierRun(const std::vector<std::string>& arguments) {
@@ -319,8 +320,8 @@ class EarlierRun {
 
 constexpr std::size_t kAll = 500;
 
-// For runs that change an output which is there: the calls that change it are refused one by one,
-// the many others in a sample.
+// For runs that change an existing output: all calls that change it fail one by one, the others in
+// a sample.
 SampleSizes change_sizes() {
   return {{"thread", kAll}, {"open", 50},        {"write", kAll}, {"mmap", kAll}, {"fsync", kAll},
           {"rename", kAll}, {"ftruncate", kAll}, {"read", 30},    {"malloc", 30}};
@@ -371,7 +372,7 @@ TEST_SUITE("app/fault") {
   }
 
   TEST_CASE("a thread that cannot start ends the run, also while a full queue holds decoders up") {
-    // Two films of 720 lines have more bytes than the queue between decoding and vision takes.
+    // Two videos of 720 lines exceed the size of the queue between decoding and vision.
     const std::vector<std::string> arguments = {"run",
                                                 sample_video("city-004-h264.mkv").string(),
                                                 sample_video("river-014-vp9.webm").string(),
@@ -389,7 +390,7 @@ TEST_SUITE("app/fault") {
                       .time_limit_s = 120},
                      arguments);
       CAPTURE(finished.err);
-      // One decode thread of several may be missing.
+      // The run may succeed if one of several decode threads could not start.
       CHECK((finished.exit_code == 0 || finished.exit_code == 4));
       if (finished.exit_code != 4) continue;
       ++num_refused;
@@ -471,7 +472,7 @@ TEST_SUITE("app/fault") {
                "\n"
                R"({"video": "mountain-011-av1.mp4", "captions": ["산을 찍은 영상이다."]})"
                "\n");
-    // A dictionary of one word: the Korean one takes a second to load.
+    // Uses a dictionary of one word, because the Korean one takes a second to load.
     const std::string dictionary = (folder.path() / "ko").string();
     write_text(dictionary + ".aff", "SET UTF-8\n");
     write_text(dictionary + ".dic", "1\n하늘이\n");

@@ -1,4 +1,4 @@
-// tests/app/folders.h: folders of clips for the binary under test, and what became of them.
+// tests/app/folders.h: makes and lists folders of clips for the binary under test.
 #pragma once
 
 #include <filesystem>
@@ -11,10 +11,10 @@ using Names = std::vector<std::string>;
 
 bool contains(const std::string& text, const std::string& part);
 
-// Links to samples under these names, and a text.
+// Makes links to samples under these names, and a text file.
 void fill(const std::filesystem::path& folder, const Names& names);
 
-// Every file below a folder, with its size.
+// Lists every file below a folder with its size.
 std::string list(const std::filesystem::path& folder);
 
 }  // namespace caption::test

@@ -1,4 +1,4 @@
-// --help, --version, and what is said about a command line that is wrong.
+// Tests --help, --version, and messages about wrong command lines.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -21,7 +21,7 @@ std::vector<std::string> lines_of(const std::string& text) {
   return lines;
 }
 
-// The lines below "HEADING:" up to the next empty one.
+// Returns the lines below "HEADING:" up to the next empty one.
 std::vector<std::string> block_of(const std::string& help, const std::string& heading) {
   std::vector<std::string> out;
   bool is_inside = false;
@@ -56,7 +56,7 @@ std::size_t longest_line(const std::string& text) {
   return longest;
 }
 
-// The line of an option with what is wrapped below it, spaces squeezed.
+// Returns the text of an option including its wrapped lines, with single spaces.
 std::string option_text(const std::string& help, const std::string& name) {
   std::string out;
   bool is_inside = false;
@@ -99,7 +99,7 @@ TEST_SUITE("app/help") {
       CHECK(help.find(" -  ") == std::string::npos);
       CHECK(std::all_of(help.begin(), help.end(), [](char c) { return c >= ' ' || c == '\n'; }));
       for (const std::string& line : lines_of(help)) {
-        // A heading, and at most 16 options below it.
+        // Checks that at most 16 options are listed below a heading.
         if (!line.empty() && line[0] != ' ' && line.ends_with(':') && line != "Examples:") {
           const std::vector<std::string> block = block_of(help, line.substr(0, line.size() - 1));
           CHECK(std::count_if(block.begin(), block.end(), [](const std::string& row) {
@@ -113,7 +113,7 @@ TEST_SUITE("app/help") {
     CHECK(option_text(run, "--decode-timeout-s TIME") ==
           "--decode-timeout-s TIME longest time to read one clip [2m] ");
     CHECK(option_text(run, "--kv-cache-dir-bytes SIZE").ends_with("[16GiB] "));
-    // Those of the preset cpu, not of an empty one.
+    // The values are those of the preset cpu, not of an empty preset.
     CHECK(option_text(run, "--prefix-cache true|false").ends_with("[true] "));
     CHECK(option_text(run, "--retry LIST") ==
           "--retry LIST make again: failed, truncated, suspicious ");
@@ -143,7 +143,7 @@ TEST_SUITE("app/help") {
       }
     }
     const auto longest_on_terminal = [](unsigned short columns) {
-      // The terminal's width counts, whatever the environment says.
+      // The terminal's width has priority over $COLUMNS.
       const Finished finished = run_on_terminal({"run", "--help"}, columns, {{"COLUMNS", "200"}});
       CHECK(finished.exit_code == 0);
       return longest_line(finished.out);
@@ -190,7 +190,7 @@ TEST_SUITE("app/help") {
       CHECK(examples.size() <= 3);
       for (const std::string& example : examples) {
         CAPTURE(example);
-        CHECK(example.size() <= 78);  // behind two spaces
+        CHECK(example.size() <= 78);  // indented by two spaces
         const std::size_t start = example.find("caption-cli " + name);
         REQUIRE(start != std::string::npos);
         std::istringstream words(example.substr(start));

@@ -1,5 +1,5 @@
-// A caption belongs to its clip: whatever files are called, wherever they lie, whenever they
-// change.
+// A caption is assigned to the right clip whatever the names and locations of files, and even if
+// files are replaced during a run.
 #include <doctest/doctest.h>
 
 #include <atomic>
@@ -17,7 +17,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// A run with little work for each clip: these tests look at names and ids, not at captions.
+// Returns a command with little work per clip, for tests of names and ids rather than captions.
 std::vector<std::string> run_command(const fs::path& out, std::vector<std::string> rest) {
   std::vector<std::string> command = {"run", "-o", out.string(),       "--frames",
                                       "2",   "-q", "--max-new-tokens", "24"};
@@ -25,7 +25,7 @@ std::vector<std::string> run_command(const fs::path& out, std::vector<std::strin
   return command;
 }
 
-// The same run without -q: its summary is on stderr.
+// Runs the same command without -q, so that its summary is on stderr.
 Finished run_aloud(const fs::path& out, std::vector<std::string> rest) {
   std::vector<std::string> command = run_command(out, std::move(rest));
   std::erase(command, "-q");
@@ -37,7 +37,7 @@ std::vector<fs::path> some_samples() {
   return {all.at(0), all.at(1), all.at(2), all.at(3)};
 }
 
-// Captions of undisturbed runs, by the content's id.
+// Captions of undisturbed runs, by content id.
 const std::map<std::string, std::string>& expected() {
   static const std::map<std::string, std::string> captions = [] {
     const TemporaryFolder folder;
@@ -150,7 +150,7 @@ TEST_SUITE("app/identity") {
     const auto ids = ids_of(out);
     CHECK(ids.size() == 4);
     CHECK(ids.contains((folder.path() / "after" / some_samples()[0].filename()).string()));
-    // Relative names of the same files are the same files.
+    // Relative names refer to the same files.
     const Finished relative =
         run_cli_in({.folder = folder.path()}, run_command(out, {"after", "./after/"}));
     CHECK(relative.exit_code == 0);
@@ -191,7 +191,7 @@ TEST_SUITE("app/identity") {
     const Finished gone = run_cli(command, list);
     CHECK(gone.exit_code == 1);
     CHECK(parse_records(read_text(out)).size() == 1);
-    // Met under its new name, it takes the caption along.
+    // Found under its new name, the video keeps its caption.
     const Finished both = run_cli(command, list + (folder.path() / "b.mp4").string() + "\n");
     CHECK(both.exit_code == 1);
     const auto records = parse_records(read_text(out));
@@ -308,7 +308,7 @@ TEST_SUITE("app/identity") {
     std::atomic<bool> is_done{false};
     int num_swaps = 0;
     std::thread swapper([&] {
-      // Every name in turn leads to every film: a new link, or a copy, takes its place.
+      // Each name in turn is replaced by a new link to, or a copy of, each of the videos.
       for (std::size_t i = 0; !is_done.load() || num_swaps < 1000; ++i, ++num_swaps) {
         const fs::path& sample = samples[i * 7 % 4];
         const fs::path next = folder.path() / "next";
@@ -356,7 +356,7 @@ TEST_SUITE("app/identity") {
     CHECK(run_cli(run_command(out, {"--prefix-cache", "on", "--kv-cache-dir", cache.string(),
                                     films.string()}))
               .exit_code == 0);
-    CHECK(records_of(out).size() == 4);  // what the cache holds is right
+    CHECK(records_of(out).size() == 4);  // the cache holds correct entries
   }
 }
 

@@ -1,4 +1,4 @@
-// Which clips a run is about, and options that no clip could satisfy.
+// Tests the flags that select clips, and options that no clip could satisfy.
 #include <doctest/doctest.h>
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -18,7 +18,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The names of the clips that have records.
+// Returns the names of the clips that have records.
 std::vector<std::string> names_in(const std::string& text) {
   std::vector<std::string> names;
   for (const records::Record& record : parse_records(text)) {
@@ -40,12 +40,12 @@ TEST_SUITE("app/input_flags") {
     CHECK(filtered.exit_code == 0);
     CHECK(names_in(filtered.out) == Names{"a.mp4"});
     CHECK(contains(filtered.err, "4 files or folders were left out by --include and --exclude: "));
-    // A file in a folder that is no video counts for nothing.
+    // A file in a folder that is not a video does not count towards --limit.
     const Finished limited = run_cli({"run", in, "--exclude", "a*", "--limit", "2"});
     CHECK(names_in(limited.out) == Names{"b.mkv", "c.mp4"});
     CHECK(contains(limited.err, "--limit 2: 2 clips taken, 1 file behind left out"));
     CHECK(names_in(run_cli({"run", "-q", in, "--limit", "100"}).out).size() == 4);
-    // Files that are named are filtered as well.
+    // The filters also apply to files that are named.
     CHECK(
         names_in(run_cli({"run", "-q", in + "/a.mp4", in + "/b.mkv", "--exclude", "*.mkv"}).out) ==
         Names{"a.mp4"});
@@ -73,7 +73,7 @@ TEST_SUITE("app/input_flags") {
                      "of them; 1 hidden file or folder was left out\n"));
       CHECK(list(folder.path()) == before);
     }
-    // A film is known by its content, whatever it is called.
+    // A video is recognised by its content, whatever its name.
     fs::copy_file(sample_video("city-000-h264.mp4"), in / "film");
     const Finished one = run_cli({"run", "-v", in.string(), "-o", out});
     CHECK(one.exit_code == 0);
@@ -88,7 +88,7 @@ TEST_SUITE("app/input_flags") {
     const std::string out = (folder.path() / "c.jsonl").string();
     CHECK(run_cli({"run", in.string(), "-o", out}).exit_code == 0);
     const std::string before = read_text(out);
-    // Below a path that is longer than the system takes: not even root reads it.
+    // The path is longer than the system permits, so not even root can read it.
     const std::string name(250, 'd');
     int below = ::open(in.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     for (int depth = 0; depth * 251 < PATH_MAX; ++depth) {
@@ -149,7 +149,7 @@ TEST_SUITE("app/input_flags") {
          "prompt tokens and 128 new tokens need 17; raise it to at least 544KiB, or lower --frames "
          "or --max-new-tokens\n"},
         {{"--kv-cache-bytes", "543KiB"}, "need 17; raise it to at least 544KiB"},
-        // Eight whole pages of the prompt are shared.
+        // The beams share eight full pages of the prompt.
         {{"--kv-cache-bytes", "1K", "--num-beams", "2"}, "in 2 beams need 26; "},
         {{"--kv-cache-bytes", "1K", "--dry-run"}, "--kv-cache-bytes 1KiB holds 0 KV pages"},
     };
@@ -164,7 +164,7 @@ TEST_SUITE("app/input_flags") {
       CHECK_FALSE(fs::exists(out));
     }
     CHECK(run_cli({"run", video, "-o", out, "--kv-cache-bytes", "544KiB"}).exit_code == 0);
-    // How many frames a clip has at a rate is a matter of its length.
+    // The number of frames at a given rate depends on the clip's length.
     CHECK(run_cli({"run", video, "--frames", "4096", "--sampling", "fps=0.5"}).exit_code == 0);
     const Finished nameless = run_cli({"run", video, "--model", ""});
     CHECK(nameless.exit_code == 3);

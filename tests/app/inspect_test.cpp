@@ -1,4 +1,4 @@
-// `caption-cli inspect` as a process: several paths, some of them bad.
+// Tests `caption-cli inspect` as a process with several paths, some of them bad.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -14,7 +14,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Where films of the same name lie, and the process works.
+// Folders that contain videos of the same name, and a working folder.
 class Folder {
  public:
   Folder() {

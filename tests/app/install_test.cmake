@@ -1,8 +1,8 @@
-# Run by ctest (CMakeLists.txt): an installed binary works wherever its prefix is moved, reads its own
-# presets and model, and holds no path of the tree it was built in.
+# Run by ctest (CMakeLists.txt): an installed binary works after its prefix is moved, reads the
+# presets and model installed with it, and contains no path of its build tree.
 cmake_minimum_required(VERSION 3.24)
 
-# expect(CODE [ARGUMENT...]) runs the moved binary; its standard output is then in `output`.
+# expect(CODE [ARGUMENT...]) runs the moved binary and stores its standard output in `output`.
 function(expect code)
   execute_process(COMMAND ${moved}/${BINDIR}/caption-cli ${ARGN}
     WORKING_DIRECTORY ${WORK_DIR} RESULT_VARIABLE result OUTPUT_VARIABLE text ERROR_VARIABLE errors)
@@ -28,8 +28,8 @@ set(moved ${WORK_DIR}/moved)
 file(RENAME ${WORK_DIR}/installed ${moved})
 set(resources ${moved}/${DATADIR}/caption-cli)
 
-# No file that is installed, and not the binary before its symbols are stripped, tells where it was
-# built. Sanitizers compile in where each of their checks stands.
+# No installed file, including the unstripped binary, may contain a path of the source or build
+# tree. Sanitizers are excluded, because they embed the source location of each check.
 if(NOT SANITIZERS)
   foreach(path ${SOURCE_DIR} ${BUILD_DIR})
     execute_process(COMMAND grep -rlF ${path} ${moved} ${BUILD_DIR}/apps/caption-cli/caption-cli
@@ -40,7 +40,7 @@ if(NOT SANITIZERS)
   endforeach()
 endif()
 
-# The manual and the completions stand where man(1) and the shells look for them.
+# The manual and the completions must be where man(1) and the shells search for them.
 foreach(file ${MANDIR}/man1/caption-cli.1 ${MANDIR}/man1/caption-cli-run.1
     ${DATADIR}/bash-completion/completions/caption-cli ${DATADIR}/zsh/site-functions/_caption-cli
     ${DATADIR}/fish/vendor_completions.d/caption-cli.fish)
@@ -54,7 +54,7 @@ if(NOT installed_text STREQUAL output)
   message(FATAL_ERROR "the installed completions are not those that the program prints")
 endif()
 
-# The preset's first line is its summary.
+# The first line of a preset is its summary.
 file(READ ${resources}/presets/cpu.yaml preset)
 file(WRITE ${resources}/presets/cpu.yaml "# The preset of the moved prefix.\n${preset}")
 expect(0 presets)
@@ -65,7 +65,7 @@ expect(0 run -q --frames 2 --max-new-tokens 4 ${resources}/samples/videos/bridge
 expect(0 doctor)
 expect_output("model +[^\n]*/moved/${DATADIR}/caption-cli/samples/demo-model")
 
-# Without its own resources it finds none: those of the source tree are out of its reach.
+# Without the installed resources it finds none, since it does not know the source tree.
 file(REMOVE_RECURSE ${resources})
 expect(3 run -q ${SOURCE_DIR}/samples/videos/bridge-006-h264.mp4)
 expect(4 doctor)

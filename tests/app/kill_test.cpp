@@ -1,5 +1,5 @@
 // SIGKILL at random moments of runs, retries, overwrites and compactions, with the folder of clips
-// moved in between: nothing is lost, nothing comes twice, nothing is torn.
+// moved in between: no record is lost, duplicated or torn.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -20,7 +20,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr const char* kShort = "5";  // tokens: every caption is cut
+constexpr const char* kShort = "5";  // tokens: every caption is truncated
 constexpr const char* kLong = "9";
 
 struct Archive {
@@ -53,7 +53,7 @@ Captions captions_of(const fs::path& out) {
   return captions;
 }
 
-// The whole lines of an output; a torn last one is what a kill may leave.
+// Returns the complete lines of an output; a kill may leave a torn last one.
 std::vector<records::Record> whole_records(const fs::path& out) {
   if (!fs::exists(out)) return {};
   const std::string text = read_text(out);
@@ -81,7 +81,8 @@ TEST_SUITE("app/kill") {
     std::mt19937 random(20);
     std::set<std::string> captioned;
     int num_killed = 0;
-    // Runs that end before they are killed make the next delays shorter, on machines of any speed.
+    // Shortens the next delays when runs end before they are killed, to adapt to the machine's
+    // speed.
     double longest_ms = 900;
     for (int round = 0; num_killed < 100 && round < 2000; ++round) {
       CAPTURE(round);

@@ -1,5 +1,6 @@
-// What the system limits or has closed: address space, descriptors, size of files, standard
-// streams. The command ends by itself, with a sentence and the exit code of what was missing.
+// Limits and missing resources of the system: address space, descriptors, file size, closed
+// standard streams. The command must end by itself with a message and the exit code for the missing
+// resource.
 #include <doctest/doctest.h>
 #include <sys/resource.h>
 
@@ -35,8 +36,8 @@ std::vector<std::string> small_run(std::vector<std::string> more) {
   return more;
 }
 
-// Checks that a limited run ended by itself, and said why when a clip has no caption. The dynamic
-// loader, which has the same limit, may give up before main() with exit code 127.
+// Checks that a limited run ended by itself and reported the reason if a clip has no caption. The
+// dynamic loader is limited too and may fail before main() with exit code 127.
 void check_limited(const Finished& finished, const fs::path& output, const std::set<int>& codes) {
   CAPTURE(finished.exit_code);
   CAPTURE(finished.err);
@@ -60,8 +61,8 @@ TEST_SUITE("app/limits") {
     for (rlim_t megabytes = 100; megabytes <= 1500; megabytes += megabytes < 500 ? 10 : 100) {
       CAPTURE(megabytes);
       const TemporaryFolder folder;
-      // The libraries' own initialisers may end the process before main() can say a word: those of
-      // Debian 13's TBB do, near 200 MB.
+      // The libraries' initialisers may end the process before main(): those of Debian 13's TBB do
+      // so near 200 MB.
       const Finished version =
           run_in(folder.path(), {.limits = {{RLIMIT_AS, megabytes * kMegabyte}}}, {"--version"});
       if (version.exit_code == 128 + SIGSEGV && version.out.empty() && version.err.empty()) {

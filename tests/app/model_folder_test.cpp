@@ -1,4 +1,4 @@
-// What the files of a model's folder, beside its weights, do to a run.
+// Tests the effect of files in a model's folder other than its weights.
 #include <doctest/doctest.h>
 
 #include <filesystem>
@@ -14,7 +14,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// A copy of the demonstration model, and a preset that names it and nothing else.
+// A copy of the demonstration model, and a preset that sets only the model.
 class OwnModel {
  public:
   OwnModel() {
@@ -57,7 +57,8 @@ TEST_SUITE("app/model_folder") {
     model.write("generation_config.json", R"({"eos_token_id": 2, "max_new_tokens": 4})");
     const fs::path root = model.folder().parent_path();
     fs::create_directories(root / "samples");
-    fs::rename(model.folder(), root / "samples/demo-model");  // as the embedded one is called
+    // The path of the demonstration model in the presets.
+    fs::rename(model.folder(), root / "samples/demo-model");
     const std::string video = sample_video("city-000-h264.mp4").string();
     struct Case {
       fs::path folder;
@@ -66,7 +67,7 @@ TEST_SUITE("app/model_folder") {
     const Case cases[] = {{root, "samples/demo-model"},
                           {root / "samples", "../samples/demo-model"},
                           {root / "samples/demo-model", "."}};
-    // A preset beside which another model of that name lies.
+    // A preset with another model of that name next to it.
     fs::create_directories(root / "presets/samples");
     fs::create_directory_symlink(fs::path(CAPTION_SOURCE_DIR) / "samples/demo-model",
                                  root / "presets/samples/demo-model");
@@ -131,7 +132,7 @@ TEST_SUITE("app/model_folder") {
     const fs::path digests = cache.path() / "caption-cli/digests";
     CHECK(std::distance(fs::directory_iterator(digests), fs::directory_iterator()) == 1);
     CHECK(inspect().out == first.out);
-    // Without a folder it is computed, and nothing is said.
+    // Without a cache folder the digest is computed without a message.
     const Finished bare = run_cli({"inspect", model}, "", {{"XDG_CACHE_HOME", ""}, {"HOME", ""}});
     CHECK(bare.out == first.out);
     CHECK(bare.err == first.err);

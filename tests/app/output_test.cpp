@@ -1,4 +1,5 @@
-// Where records go, which of them a retry makes again, and names that are no plain text.
+// Tests where records are written, which of them a retry replaces, and names that are not plain
+// text.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -15,7 +16,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The command with little work for each clip, and without what a run says of itself.
+// Returns a command with little work per clip and without progress messages.
 std::vector<std::string> short_run(const std::vector<std::string>& more) {
   std::vector<std::string> command = {"run", "-q", "--frames", "2"};
   command.insert(command.end(), more.begin(), more.end());
@@ -86,7 +87,7 @@ TEST_SUITE("app/output") {
     CHECK(line_of(after, videos[2]) == line_of(before, videos[2]));
     CHECK(parse_records(line_of(after, videos[1]) + "\n").at(0).output_tokens == 9);
 
-    // More tokens than the model has positions for: every clip fails, and no caption is lost.
+    // More tokens than the model has positions for: every clip fails, and no caption may be lost.
     std::vector<std::string> hopeless = all;
     hopeless.insert(hopeless.end(), {"--retry", "truncated", "--max-new-tokens", "60000"});
     run_cli(short_run(hopeless));

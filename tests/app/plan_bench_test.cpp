@@ -1,4 +1,4 @@
-// `plan` and `bench` as a user meets them. No times are asserted.
+// Tests the commands `plan` and `bench`. No times are asserted.
 #include <doctest/doctest.h>
 #include <sys/wait.h>
 
@@ -24,7 +24,7 @@ TEST_SUITE("app/plan") {
   TEST_CASE("every preset is planned on any machine, with no model's files") {
     for (const char* preset : {"cpu", "t4", "l4", "a100", "h100"}) {
       CAPTURE(preset);
-      // Where nobody has downloaded anything.
+      // In an environment where no model was downloaded.
       const Finished finished = run_cli(
           {"plan", "--preset", preset, "--json", "--bandwidth", "100", "--flops", "1000"}, "",
           {{"HF_HOME", "/nowhere"}, {"HF_HUB_CACHE", "/nowhere"}, {"HOME", "/nowhere"}});
@@ -34,7 +34,7 @@ TEST_SUITE("app/plan") {
       CHECK(json.get_bool("can_run", !is_cpu) == is_cpu);
       CHECK(json.get_strings("obstacles").empty() == is_cpu);
       CHECK(finished.exit_code == (is_cpu ? 0 : 4));
-      // What a preset asks for fits its own plan: places for all sequences, prompts within a step.
+      // A preset's settings fit its own plan: pages for all sequences, prompts within one step.
       CHECK(json.get_strings("warnings").empty());
       CHECK(json.require_int("concurrent_videos", 1, 4096) >=
             json.require_int("max_num_seqs", 1, 4096));
@@ -71,9 +71,9 @@ TEST_SUITE("app/plan") {
         {"--model", text_only},
         {"--kv-cache-bytes", "100"},
         {"--kv-cache-bytes", "543KiB"},
-        {"--kv-cache-bytes", "544KiB"},  // 17 pages for the 268 tokens that have a place
+        {"--kv-cache-bytes", "544KiB"},  // 17 pages for the 268 tokens that need a slot
         {"--kv-cache-bytes", "600K", "--prompt", "이 영상을 한 문장으로 요약해 주세요."},
-        {"--sampling", "fps=0.1", "--kv-cache-bytes", "400K"},  // two frames of a clip of 10 s
+        {"--sampling", "fps=0.1", "--kv-cache-bytes", "400K"},  // two frames for a clip of 10 s
         {"--sampling", "fps=0.1", "--kv-cache-bytes", "64K"},
         {"--max-new-tokens", "884"},
         {"--max-new-tokens", "885"},
@@ -276,7 +276,7 @@ TEST_SUITE("app/bench") {
       const Finished finished = run_cli(arguments);
       CHECK(finished.exit_code == 2);
       CHECK(finished.out.empty());
-      // Notes of what was chosen may stand before it.
+      // Messages about chosen values may precede the error.
       const std::size_t error = finished.err.find("error: caption-cli: ");
       REQUIRE(error != std::string::npos);
       CHECK(std::count(finished.err.begin() + static_cast<std::ptrdiff_t>(error),

@@ -16,14 +16,14 @@
 namespace caption::test {
 namespace {
 
-// In the child between fork and exec.
+// Runs in the child between fork() and exec().
 [[noreturn]] void become_cli(const std::vector<std::string>& arguments) {
   std::vector<char*> argv = {const_cast<char*>(CAPTION_BINARY)};
   for (const std::string& argument : arguments) {
     argv.push_back(const_cast<char*>(argument.c_str()));
   }
   argv.push_back(nullptr);
-  // Digests of weights are kept here unless the test says otherwise, not in the tester's home.
+  // Digests of weights are stored here unless the test overrides it, not in the user's home.
   ::setenv("XDG_CACHE_HOME", CAPTION_TEST_TMP "/cache", 0);
   ::execv(CAPTION_BINARY, argv.data());
   ::_exit(127);
@@ -49,7 +49,7 @@ void redirect_to_unread_pipe(int descriptor) {
   }
   ::setenv("XDG_CACHE_HOME", CAPTION_TEST_TMP "/cache", 0);  // as in become_cli()
   ::alarm(surroundings.time_limit_s);
-  // Before the limits, which may leave nothing to prepare with.
+  // Prepared before the limits apply, which may prevent allocations.
   std::vector<char*> argv = {const_cast<char*>(CAPTION_BINARY)};
   for (const std::string& argument : arguments) argv.push_back(const_cast<char*>(argument.c_str()));
   argv.push_back(nullptr);
@@ -87,7 +87,7 @@ Finished run_cli_in(const Surroundings& surroundings, const std::vector<std::str
   const TemporaryFolder folder;
   const std::filesystem::path out =
       surroundings.out.empty() ? folder.path() / "out" : surroundings.out;
-  // stderr is a pipe: a limit on the size of files does not hold for it.
+  // stderr is a pipe, which a limit on file sizes does not affect.
   int err[2] = {-1, -1};
   if (::pipe2(err, O_CLOEXEC) != 0) throw std::runtime_error("no pipe");
   const pid_t child = ::fork();

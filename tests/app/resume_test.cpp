@@ -1,4 +1,4 @@
-// Interrupted, killed, continued: every clip once.
+// Tests that interrupted, killed and continued runs caption every clip exactly once.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -17,7 +17,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// A folder with many links to the samples: enough work to be interrupted in.
+// Fills a folder with many links to the samples, for a run that is long enough to be interrupted.
 void fill(const fs::path& folder, int count) {
   fs::create_directories(folder);
   const std::vector<fs::path> samples = sample_videos();
@@ -30,7 +30,7 @@ void fill(const fs::path& folder, int count) {
 std::map<std::string, std::string> captions_of(const fs::path& file) {
   std::map<std::string, std::string> captions;
   for (const records::Record& record : parse_records(read_text(file))) {
-    CHECK(captions.emplace(record.video, record.caption).second);  // none twice
+    CHECK(captions.emplace(record.video, record.caption).second);  // no duplicates
   }
   return captions;
 }
@@ -76,7 +76,7 @@ TEST_SUITE("app/resume") {
     CHECK(again.exit_code == 1);
     CHECK(again.err.find("1 of them failed (--retry-failed") != std::string::npos);
     CHECK(read_text(out) == before);
-    // A failed clip of the file that the command does not name is none of its counts.
+    // Failed clips in the file that the command does not name are not counted.
     const Finished only_good = run_cli({"run", "-o", out, good});
     CHECK(only_good.exit_code == 0);
     CHECK(only_good.err.find("resumed; 1 of 1 clip is in it\n") != std::string::npos);

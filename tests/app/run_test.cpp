@@ -1,4 +1,4 @@
-// What a user does with good inputs.
+// Tests typical uses with good inputs.
 #include <doctest/doctest.h>
 
 #include <algorithm>

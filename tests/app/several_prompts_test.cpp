@@ -1,4 +1,4 @@
-// Several prompts on one clip, and what a run keeps for the next one.
+// Tests several prompts per clip, and the caches between runs.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -15,7 +15,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// By video and prompt.
+// Captions by video and prompt.
 using Captions = std::map<std::pair<std::string, std::string>, std::string>;
 
 Captions captions_of(const std::string& text) {
@@ -75,7 +75,7 @@ TEST_SUITE("app/several_prompts") {
         "run", sample_video("").string(), "--prompt", kBrief, "--prompt", kFull, "-o", out};
     CHECK(run_cli(command).exit_code == 0);
     const std::string whole = read_text(out);
-    // Every third record is lost, so that of some clips one prompt is left and of some none.
+    // Removes every third record, so that some clips keep one prompt's record and others none.
     std::string kept;
     std::size_t number = 0;
     for (std::size_t begin = 0; begin < whole.size(); ++number) {
@@ -142,7 +142,7 @@ TEST_SUITE("app/several_prompts") {
       CHECK(record.decode_ms == 0);
       CHECK(record.vision_ms == 0);
     }
-    // Every file damaged, each in another place.
+    // Damages every file at a different position.
     std::uintmax_t number = 0;
     for (const auto& entry : fs::recursive_directory_iterator(cache)) {
       if (!entry.is_regular_file()) continue;
@@ -156,7 +156,7 @@ TEST_SUITE("app/several_prompts") {
     CHECK(captions_of(damaged.out) == without_cache);
     CHECK(damaged.err.find("seen before") == std::string::npos);
     CHECK(count_of(damaged.err, "it is removed and its content computed again") ==
-          2);  // a kind each
+          2);  // one message per kind of cache
     CHECK(captions_of(run_cli(cached).out) == without_cache);
   }
 

@@ -1,4 +1,4 @@
-// Captions as they come, where they stop, and captions made again.
+// Tests streamed captions, stop strings, and retries.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -63,7 +63,7 @@ TEST_SUITE("app/stream") {
     CHECK(cut.err == "warning: run: " + video() +
                          ": the caption is truncated after 5 tokens: --max-new-tokens allows a "
                          "longer one\n");
-    // With both on one terminal the line stands below the caption.
+    // On a terminal with both, the live line is below the caption.
     const std::string both = (folder.path() / "both").string();
     const std::string command = std::string(CAPTION_BINARY) +
                                 " run -q --stream --max-new-tokens 5 " + video() + " >" + both +

@@ -63,7 +63,7 @@ Finished run_on_terminal(const std::vector<std::string>& arguments, unsigned sho
   const std::string terminal = name;
   const pid_t child = ::fork();
   if (child == 0) become_cli_on(terminal, arguments, environment, streams);
-  // Kept open meanwhile: a master whose last slave is closed loses what was not read.
+  // Kept open while reading, because a master whose last slave is closed loses unread data.
   const int slave = ::open(terminal.c_str(), O_RDWR | O_NOCTTY | O_CLOEXEC);
   std::string text;
   Finished finished;

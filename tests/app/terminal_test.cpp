@@ -1,4 +1,4 @@
-// Progress as a terminal shows it.
+// Tests the progress display on a terminal.
 #include <doctest/doctest.h>
 
 #include <array>
@@ -20,8 +20,8 @@ namespace fs = std::filesystem;
 
 constexpr std::string_view kClearLine = "\r\033[K";
 
-// What stood in the live line, one after the other: it begins behind kClearLine and ends before the
-// next one or at the end of a line.
+// Returns the successive contents of the live line: each begins after kClearLine and ends before
+// the next one or at the end of a line.
 std::vector<std::string> live_lines(const std::string& text) {
   std::vector<std::string> lines;
   for (std::size_t at = text.find(kClearLine); at != std::string::npos;
@@ -34,7 +34,7 @@ std::vector<std::string> live_lines(const std::string& text) {
   return lines;
 }
 
-// Links to all samples under names that would break a line.
+// Makes links to all samples under names with characters that would break a line.
 void fill(const fs::path& folder) {
   fs::create_directories(folder);
   const std::vector<fs::path> samples = sample_videos();
@@ -64,7 +64,7 @@ TEST_SUITE("app/terminal") {
         CHECK(display_width(line) < columns);
         CHECK(printable(line) == line);
       }
-      // Nothing else is left of it, and nothing of the names was taken for a command.
+      // No other control sequence is printed, and no file name is interpreted as one.
       CHECK(shown.out.find("\033[2J") == std::string::npos);
       CHECK(shown.out.find("16 clips captioned in ") != std::string::npos);
     }
@@ -87,7 +87,7 @@ TEST_SUITE("app/terminal") {
     int num_captions = 0;
     for (std::size_t at = shown.out.find(video); at != std::string::npos;
          at = shown.out.find(video, at + 1)) {
-      if (shown.out.find('\r', at) < shown.out.find(": ", at)) continue;  // in the live line
+      if (shown.out.find('\r', at) < shown.out.find(": ", at)) continue;  // inside the live line
       ++num_captions;
       const std::string_view before = std::string_view(shown.out).substr(0, at);
       CHECK((before.ends_with("\n") || before.ends_with(kClearLine)));

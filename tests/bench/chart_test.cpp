@@ -11,8 +11,8 @@
 namespace caption::bench {
 namespace {
 
-// Whether tags open and close in order, attributes are quoted, and no & stands alone. Enough XML
-// for what the chart writes.
+// Whether tags are nested correctly, attributes are quoted and every & begins an entity; sufficient
+// for the XML that the chart writes.
 bool is_well_formed(const std::string& text) {
   std::vector<std::string> open;
   for (std::size_t at = text.find('<'); at != std::string::npos; at = text.find('<', at)) {

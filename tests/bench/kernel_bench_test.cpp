@@ -1,4 +1,4 @@
-// The operations of small shapes. Nothing here asserts a time.
+// Tests the operations of small shapes. No times are asserted.
 #include "bench/kernel_bench.h"
 
 #include <doctest/doctest.h>
@@ -65,7 +65,7 @@ TEST_SUITE("bench/kernel_bench") {
       const char* setting;
       std::int64_t tokens;
       double flops;
-      double bytes;  // 0: depends on the layout of the tier
+      double bytes;  // 0: depends on the tier's layout
     };
     constexpr Case kCases[] = {
         // q and o are [64, 64], k and v [32, 64].
@@ -77,7 +77,8 @@ TEST_SUITE("bench/kernel_bench") {
          2 * 2 * 128 * 64 + 4 * 5 * 192},
         {"linear down", "nf4", 5, 2.0 * 5 * 64 * 128, 0},
         {"linear lm_head", "bf16", 5, 2.0 * 5 * 320 * 64, 2 * 320 * 64 + 4 * 5 * 384},
-        // K and V of 3 contexts of 40 tokens, 2 heads of 16; queries and results of 4 heads.
+        // Bytes of K and V of 3 contexts of 40 tokens with 2 heads of 16, and of queries and
+        // results of 4 heads.
         {"attention, decoding", "bf16 KV, batch 3 of 40", 3, 4.0 * 64 * 3 * 40,
          2 * 3 * 40 * 2 * 16 * 2 + 2 * 4 * 3 * 64},
         {"attention, decoding", "i8 KV, batch 1 of 40", 1, 4.0 * 64 * 40,
@@ -87,7 +88,7 @@ TEST_SUITE("bench/kernel_bench") {
         {"rms_norm", "f32", 5, 4.0 * 5 * 64, 8 * 5 * 64 + 2 * 64},
         {"rope", "f32", 5, 3.0 * 5 * 64, 8 * 5 * 64 + 4 * 5 * 16},
         {"embedding", "bf16", 5, 0, 6 * 5 * 64},
-        // 4 x 4 patches of 48 numbers, and a class token.
+        // 4 x 4 patches of 48 values each, and a class token.
         {"im2col_patches", "f32", 16, 0, 8 * 16 * 48},
         {"linear patches", "bf16", 16, 2.0 * 16 * 32 * 48, 2 * 32 * 48 + 4 * 16 * 80},
         {"linear fc1", "bf16", 17, 2.0 * 17 * 64 * 32, 2 * 64 * 32 + 4 * 17 * 96},
@@ -116,7 +117,7 @@ TEST_SUITE("bench/kernel_bench") {
     const KernelBench bench = run(shape);
     const std::string table = to_table("small; 2 threads", bench);
     const auto lines = std::count(table.begin(), table.end(), '\n');
-    CHECK(lines == 4 + std::ssize(bench.rows));  // heading, machine, a blank, names
+    CHECK(lines == 4 + std::ssize(bench.rows));  // heading, machine, an empty line, column names
     CHECK(table.find("layer_norm") != std::string::npos);
 
     const JsonObject json =

@@ -1,4 +1,4 @@
-// Plans against figures computed by hand, and against what engines and models then really hold.
+// Compares plans with figures computed by hand and with the memory that engines and models use.
 #include "bench/plan.h"
 
 #include <doctest/doctest.h>
@@ -35,7 +35,7 @@ bool has_warning(const Plan& plan, const char* part) {
   return false;
 }
 
-// Within 5 % of what is really there.
+// Whether the plan is within 5 % of the real size.
 bool is_close(std::int64_t planned, std::int64_t real) {
   return static_cast<double>(std::abs(planned - real)) <= 0.05 * static_cast<double>(real);
 }
@@ -71,9 +71,9 @@ TEST_SUITE("bench/plan") {
     CHECK(matrix_bytes(matrix, WeightLayout::kInt4) == count / 2 + 8 * (count / 128));
     CHECK(matrix_bytes(matrix, WeightLayout::kW8A8) == count + 4 * 4096);
     CHECK(matrix_bytes(matrix, WeightLayout::kNf4) == count / 2 + 4 * (count / 64));
-    // 65,536 scales in 8 bits, and an f32 for each 256 of them.
+    // 65,536 scales of 8 bits, and an f32 per 256 of them.
     CHECK(matrix_bytes(matrix, WeightLayout::kNf4Double) == count / 2 + 65536 + 4 * 256);
-    // 8 groups of 128 in a row: an f16 scale and a 4-bit zero each.
+    // 8 groups of 128 per row, each with an f16 scale and a 4-bit zero.
     CHECK(matrix_bytes(matrix, WeightLayout::kAwq) == count / 2 + 8 * 4096 * 2 + 8 * 4096 / 2);
   }
 
@@ -93,11 +93,12 @@ TEST_SUITE("bench/plan") {
     CHECK(plan.weight_bytes < 4'600'000'000);
     CHECK(plan.vision_tokens == 1152);
     CHECK(plan.video_tokens == 1152 + 64 + 128);
-    CHECK(plan.pages_per_video == 84);  // of 1,343 tokens: the last one needs no place
+    CHECK(plan.pages_per_video == 84);  // for 1,343 tokens: the last one needs no slot
     CHECK(plan.num_concurrent == 8);
     CHECK(plan.total_bytes <= plan.usable_bytes);
     CHECK(plan.warnings.empty());
-    // 65 TFLOP/s over twice 6.7 G parameters is 4,851 tokens/s (field.md §4); attention costs some.
+    // 65 TFLOP/s (T4 data sheet) / (2 FLOPs * 6.7 G parameters) = 4,851 tokens/s; attention costs a
+    // little.
     CHECK(plan.prefill_tokens_per_s < 5100);
     CHECK(plan.prefill_tokens_per_s > 4500);
     CHECK(plan.decode.is_bound_by_bandwidth);
@@ -186,7 +187,7 @@ TEST_SUITE("bench/plan") {
     CHECK(has_warning(make_plan(text_only),
                       "and --kv-cache-bytes holds 0; use an int8 KV cache (--kv-dtype) or a larger "
                       "--kv-cache-bytes"));
-    // Of 32 G weights awq alone would fit.
+    // Of the layouts of 32 G weights only awq would fit.
     PlanInput large = input_for("qwen3-32b");
     large.memory_bytes = 20'500'000'000;
     large.memory_utilization = 0.9;
@@ -195,20 +196,20 @@ TEST_SUITE("bench/plan") {
 
   TEST_CASE("beams share the whole pages of their prompt") {
     PlanInput input = input_for("demo");
-    input.prompt_tokens = 40;  // with 128 vision tokens: 168, ten whole pages
+    input.prompt_tokens = 40;  // 168 with 128 vision tokens: ten whole pages
     input.output_tokens = 20;
     input.num_beams = 4;
     const Plan plan = make_plan(input);
     CHECK(plan.pages_per_video == 10 + 4 * (12 - 10));
     CHECK(plan.num_concurrent == 4);
-    input.is_prompt_compressed = true;  // its pages are then not shared
+    input.is_prompt_compressed = true;  // the prompt's pages are then not shared
     CHECK(make_plan(input).pages_per_video == 4 * 12);
   }
 
   TEST_CASE("the last token of a caption needs no position") {
     PlanInput input = input_for("demo");
     input.prompt_tokens = 13;
-    input.output_tokens = 884;  // with 128 vision tokens: 1,025 tokens
+    input.output_tokens = 884;  // 1,025 tokens with 128 vision tokens
     CHECK(make_plan(input).can_run());
     input.output_tokens = 885;
     CHECK_FALSE(make_plan(input).can_run());
@@ -220,8 +221,8 @@ TEST_SUITE("bench/plan") {
     input.prompt_tokens = 512;
     input.output_tokens = 128;
     const Plan plan = make_plan(input);
-    // 28 layers of 15,728,640 weights and a head of 151,936 x 1,024, 2 bytes each; 4 sequences of
-    // 512 + 64 tokens, and the token of each that is written.
+    // Weights: 28 layers of 15,728,640 and a head of 151,936 x 1,024, 2 bytes each. KV: 4 sequences
+    // of 512 + 64 tokens plus one token that is written.
     const double weights = 2.0 * (28 * 15728640.0 + 151936 * 1024.0);
     CHECK(plan.decode.cost.bytes == doctest::Approx(weights + 4 * 577 * 114688.0));
     const double flops = 4 * weights + 4.0 * 28 * 16 * 128 * 4 * 576;
@@ -249,7 +250,7 @@ TEST_SUITE("bench/plan") {
   }
 }
 
-// What an engine then holds for the same options.
+// Compares the plan with the memory that an engine uses for the same options.
 void check_engine(model::Decoder& decoder, const Plan& plan) {
   ThreadPool pool(1);
   Stream stream(pool);

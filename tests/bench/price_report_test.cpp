@@ -1,4 +1,4 @@
-// Prices are of the median run, per running sequence, beside the first row.
+// The figures are those of the median run, per running sequence, relative to the first row.
 #include "bench/price_report.h"
 
 #include <doctest/doctest.h>

@@ -1,4 +1,4 @@
-// Workloads through real engines on a small random decoder. Nothing here asserts a time.
+// Runs workloads through real engines on a small random decoder. No times are asserted.
 #include "bench/run_workload.h"
 
 #include <doctest/doctest.h>
@@ -76,7 +76,7 @@ TEST_SUITE("bench/run_workload") {
     }
     const engine::EngineStats& waiting = comparison.variants[0].measurement().stats;
     const engine::EngineStats& flowing = comparison.variants[1].measurement().stats;
-    CHECK(waiting.steps == 3 * 100);  // each batch as long as its longest output
+    CHECK(waiting.steps == 3 * 100);  // each batch runs as long as its longest output
     CHECK(flowing.steps < waiting.steps);
     CHECK(flowing.mean_batch > waiting.mean_batch);
   }
@@ -97,7 +97,7 @@ TEST_SUITE("bench/run_workload") {
     const engine::EngineStats& without = comparison.variants[0].measurement().stats;
     const engine::EngineStats& with = comparison.variants[1].measurement().stats;
     CHECK(without.prefix_hit_tokens == 0);
-    // Two of the three prompts on each clip find its 96 vision tokens.
+    // Two of the three prompts on each clip find its 96 vision tokens in the cache.
     CHECK(with.prefix_hit_tokens == 3 * 2 * 96);
     CHECK(with.prefill_tokens == without.prefill_tokens - with.prefix_hit_tokens);
   }

@@ -13,7 +13,7 @@ TEST_SUITE("bench/statistics") {
       const char* name;
       std::vector<double> values;
       double percent;
-      double expected;  // numpy.percentile
+      double expected;  // result of numpy.percentile
     };
     const Case kCases[] = {
         {"one value", {7}, 99, 7},

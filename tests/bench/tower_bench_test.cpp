@@ -1,4 +1,4 @@
-// A small tower. Nothing here asserts a time.
+// Tests the benchmark of a small tower. No times are asserted.
 #include "bench/tower_bench.h"
 
 #include <doctest/doctest.h>
@@ -40,7 +40,8 @@ TEST_SUITE("bench/tower_bench") {
     CHECK(bench.stream.profile() == nullptr);
     CHECK(result.num_frames == 3);
     CHECK(result.frames_per_s() == doctest::Approx(3 / result.seconds));
-    // 17 tokens of 48 numbers (the class token counts as a patch); two layers: four [32, 32], two [64, 32], attention.
+    // 17 tokens of 48 values (the class token counts as a patch); two layers, each with four
+    // matrices of [32, 32], two of [64, 32], and attention.
     const double layer = 2.0 * 17 * (4 * 32 * 32 + 2 * 64 * 32) + 4.0 * 32 * 17 * 17;
     CHECK(result.flops_per_frame == 2.0 * 17 * 48 * 32 + 2 * layer);
     const auto calls_of = [&](const char* name) {

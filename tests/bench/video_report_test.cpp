@@ -49,7 +49,7 @@ TEST_SUITE("bench/video_report") {
     // 6 s of two workers in 4 s.
     CHECK(table.find("75.0 %  of 2 workers") != std::string::npos);
     CHECK(table.find("25.0 %  50 steps") != std::string::npos);
-    // 2 GB in half a second, of a mean of 8 GB/s.
+    // 2 GB in half a second, relative to the mean of 8 GB/s.
     CHECK(table.find("4.00 GB/s  50.0 % of the machine's") != std::string::npos);
     CHECK(table.find("0.861  [0.820, 0.900]") != std::string::npos);
   }

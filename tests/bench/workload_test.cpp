@@ -46,7 +46,7 @@ TEST_SUITE("bench/workload") {
       CHECK(a.requests[i].output_tokens <= 512);
     }
     CHECK(differs);
-    // 20 % and 10 % of 300, five standard deviations around.
+    // 20 % and 10 % of 300, plus or minus five standard deviations.
     CHECK(long_prompts > 25);
     CHECK(long_prompts < 95);
     CHECK(long_outputs > 5);
@@ -65,7 +65,7 @@ TEST_SUITE("bench/workload") {
     CHECK(requests[0].vision != requests[3].vision);
     CHECK(requests[0].prompt_ids.size() == 25);
     CHECK(requests[0].vision_positions.size() == 20);
-    CHECK(requests[0].prompt_ids != requests[1].prompt_ids);  // each prompt its own text
+    CHECK(requests[0].prompt_ids != requests[1].prompt_ids);  // each prompt has different text
     CHECK(requests[0].sampling.max_new_tokens == 4);
     CHECK(requests[0].sampling.stop_ids.empty());
   }

@@ -1,4 +1,4 @@
-// What a model's generation_config.json adds to a preset, and what it does not.
+// Tests which options a model's generation_config.json sets and which it does not.
 #include "config/generation_defaults.h"
 
 #include <doctest/doctest.h>
@@ -58,7 +58,7 @@ TEST_SUITE("config/generation_defaults") {
     config.temperature.reset();
     apply_generation_config(preset, config);
     CHECK(preset.generation.temperature == 1);
-    config.temperature = 1e-6;  // Qwen2.5-VL's
+    config.temperature = 1e-6;  // the value of Qwen2.5-VL
     apply_generation_config(preset, config);
     CHECK(preset.generation.temperature == 0);
   }
@@ -99,7 +99,7 @@ TEST_SUITE("config/generation_defaults") {
     apply_generation_config(preset, config);
     CHECK(preset.generation.max_new_tokens == 64);
 
-    // Two that were given contradict each other still: the caller is told.
+    // Two given values that contradict each other are left for the caller to report.
     preset = parse_preset("generation: {max_new_tokens: 16}\n", "p.yaml");
     apply_override(preset, {"generation.min_new_tokens", "64", "--min-new-tokens"});
     apply_generation_config(preset, config);
@@ -146,7 +146,7 @@ TEST_SUITE("config/generation_defaults") {
     const LoadedPreset loaded = load_preset("auto", Machine{}, false);
     CHECK(loaded.preset.given.contains("generation.temperature"));
     CHECK_FALSE(loaded.preset.given.contains("generation.num_beams"));
-    // The demonstration model's file asks for nothing that the preset does not say itself.
+    // The demonstration model's file has only values that the preset sets too.
     Preset preset = loaded.preset;
     const auto config = find_generation_config(preset, loaded.path.parent_path());
     REQUIRE(config.has_value());

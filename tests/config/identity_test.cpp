@@ -1,4 +1,4 @@
-// What decides the bits of a result: one fold over the declarations of all options.
+// Tests that the identities cover the declarations of all options.
 #include "config/identity.h"
 
 #include <doctest/doctest.h>
@@ -16,7 +16,7 @@ namespace {
 
 const Sha256 kModel = sha256_of(std::string_view("weights"));
 
-// Another value than the default for every option, as text.
+// Returns a value other than the default for every option, as text.
 std::string other_value(const FieldValue& field) {
   if (field.value == "true") return "false";
   if (field.value == "false") return field.key == "generation.early_stopping" ? "never" : "true";
@@ -51,7 +51,7 @@ TEST_SUITE("config/identity") {
       const bool captions = caption_settings(base, kModel) != caption_settings(changed, kModel);
       CHECK(vision == (field.affects == Affects::kPixels || field.affects == Affects::kPages));
       CHECK(pages == (field.affects == Affects::kPages));
-      const bool is_prompt = field.key == "generation.prompt";  // stands apart in a manifest
+      const bool is_prompt = field.key == "generation.prompt";  // has its own entry in a manifest
       CHECK(captions == (field.affects != Affects::kNothing && !is_prompt));
     }
   }

@@ -1,4 +1,4 @@
-// Presets as files: those that ship, those of the user, and the choice of `auto`.
+// Tests preset files: the installed ones, the user's, and the choice of `auto`.
 #include "config/load_preset.h"
 
 #include <doctest/doctest.h>

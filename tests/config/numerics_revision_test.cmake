@@ -1,11 +1,11 @@
-# Run by ctest (CMakeLists.txt): the numerics revision follows the sources that compute and the
-# compiler, and neither comments nor white space.
+# Run by ctest (CMakeLists.txt): the numerics revision changes with the sources that affect results
+# and with the compiler, but not with comments or white space.
 cmake_minimum_required(VERSION 3.24)
 
 file(REMOVE_RECURSE ${WORK_DIR})
 file(MAKE_DIRECTORY ${WORK_DIR})
 
-# Sets `result` to the revision of one source with this text, compiled by `compiler`.
+# Sets `result` to the revision for one source with this text and this `compiler`.
 function(revision_of text compiler result)
   file(WRITE ${WORK_DIR}/a.cpp "${text}")
   file(WRITE ${WORK_DIR}/list "${WORK_DIR}/a.cpp\n")
@@ -33,7 +33,7 @@ if(NOT commented STREQUAL base)
   message(FATAL_ERROR "comments and white space make another revision")
 endif()
 
-# The list that the build uses holds what decides a caption's bits.
+# The list used by the build contains the sources that determine a caption.
 file(STRINGS ${SOURCES} sources)
 foreach(name kernels/linear.cpp kernels/cpu/avx2/tier.cpp lib/vision/bicubic.cpp lib/video/to_rgb.cpp
     lib/video/sample_frames.cpp lib/weights/quantise.cpp lib/sampling/sampler.cpp

@@ -1,4 +1,4 @@
-// A preset's text: what is taken, and where what is refused stands.
+// Tests parsing a preset: accepted values, and the positions named in errors.
 #include <doctest/doctest.h>
 
 #include <string>

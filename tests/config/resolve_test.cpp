@@ -1,4 +1,4 @@
-// From presets to the rooms' options.
+// Tests the conversion of presets to the options of the modules.
 #include "config/resolve.h"
 
 #include <doctest/doctest.h>
@@ -53,10 +53,11 @@ TEST_SUITE("config/resolve") {
                                   .head_dim = 16,
                                   .vocab = 100,
                                   .max_positions = 100};
-    // K and V, 2 layers, 2 heads of 16 in bf16: 256 bytes a token; 100 positions take 7 pages.
+    // K and V in 2 layers with 2 heads of 16 in bf16 take 256 bytes per token; 100 positions take 7
+    // pages.
     constexpr std::int64_t kNeedBytes = 256 * 112 * 10;
     CHECK(plan_kv_cache_bytes(preset, spec, 0, 1LL << 40) == kNeedBytes);
-    preset.quantization.kv_cache = KvFormat::kInt8;  // 16 bytes and a scale of 2 for each head
+    preset.quantization.kv_cache = KvFormat::kInt8;  // 16 bytes and a 2-byte scale per head
     CHECK(plan_kv_cache_bytes(preset, spec, 0, 1LL << 40) == 2 * 2 * 2 * 18 * 112 * 10);
     preset.quantization.kv_cache = KvFormat::kAuto;
     CHECK(plan_kv_cache_bytes(preset, spec, 1000, 200'000) == 99'000);
@@ -89,7 +90,8 @@ TEST_SUITE("config/resolve") {
     CHECK(engine().disk.folder.empty());
     apply_override(preset, {"quantization.weights", "f32", ""});
     CHECK(engine().kv_dtype == DType::kF32);
-    CHECK(engine().page_identity != identity);  // other bits in the caches
+    // F32 pages contain other bits, so they need another identity.
+    CHECK(engine().page_identity != identity);
     apply_override(preset, {"quantization.kv_cache", "int8", ""});
     apply_override(preset, {"engine.prefix_cache", "true", ""});
     apply_override(preset, {"engine.kv_cache_dir", "cache", ""});

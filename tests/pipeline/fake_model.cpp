@@ -12,9 +12,10 @@ namespace {
 
 constexpr std::int32_t kStop = 0;
 constexpr std::int32_t kPlaceholder = 1;
-constexpr std::int32_t kFirstNumber = 2;  // token kFirstNumber + n says n
+constexpr std::int32_t kFirstNumber = 2;  // token kFirstNumber + n is the number n as text
 constexpr std::int64_t kVocab = 1024;
-constexpr std::int32_t kFirstShift = 900;  // prompt token kFirstShift + n: what is said grows by n
+// Prompt token kFirstShift + n adds n to all numbers of the caption.
+constexpr std::int32_t kFirstShift = 900;
 constexpr std::int64_t kHidden = 2;
 
 std::int64_t length_of(std::int64_t number) { return 1 + number % kMaxLength; }
@@ -43,7 +44,7 @@ video::Clip make_clip(const OpenFile& file, const video::ReadOptions& options) {
     frame.rgb.push_back(static_cast<std::uint8_t>(number / 256));
     frame.rgb.push_back(0);
   }
-  frame.rgb[5] = 100;  // some blue in one pixel: not a frame of one colour
+  frame.rgb[5] = 100;  // one bluish pixel, so that the frame is not of a single colour
   video::Clip clip;
   clip.path = path.string();
   clip.frames_wanted = options.sampling.num_frames;
@@ -76,7 +77,8 @@ model::PromptIds FakeModel::build_prompt(std::string_view user_prompt,
 
 Tensor FakeModel::encode_frames(Stream& /*stream*/, ConstView pixel_values) {
   const float* pixels = pixel_values.as<float>();
-  // [frames, 3, 2, 2] in 0..1: the first value of the planes R and G.
+  // pixels has the shape [frames, 3, 2, 2] with values in 0..1; reads the first value of R and of
+  // G.
   const float low = std::round(pixels[0] * 255);
   const float high = std::round(pixels[4] * 255);
   const int number = static_cast<int>(low) + 256 * static_cast<int>(high);

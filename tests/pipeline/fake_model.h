@@ -1,9 +1,9 @@
-// tests/pipeline/fake_model.h: a caption model without weights, whose caption tells which pixels it
-// saw, and clips whose pixels tell which file they are.
+// tests/pipeline/fake_model.h: a caption model without weights whose caption shows which pixels it
+// received, and clips whose pixels identify the file.
 //
 // Clip number n has the colour (n % 256, n / 256). The vision token carries the colour into the KV
-// pages; the decoder reads it back from there and counts on from its number for 1 + n % kMaxLength
-// words, so that captions finish in an order of their own.
+// pages. The decoder reads it from there and counts from that number for 1 + n % kMaxLength words,
+// so that captions finish in an order other than that of the clips.
 #pragma once
 
 #include <filesystem>
@@ -23,22 +23,22 @@ inline constexpr int kMaxLength = 13;
 
 std::string clip_name(int number);  // "clip_7"
 int clip_number(const std::string& name);
-// "2 3 4"; with the prompt "+20", "22 23 24".
+// Returns "2 3 4"; with the prompt "+20", "22 23 24".
 std::string expected_caption(int number, int shift = 0);
 
-// The frames of the clip that the name stands for.
+// Makes the clip that the file's name identifies.
 video::Clip make_clip(const OpenFile& file, const video::ReadOptions& options);
 
 class FakeModel final : public model::CaptionModel, public model::Decoder, public text::Tokenizer {
  public:
   FakeModel();
 
-  // Called at the begin of the functions below; may throw.
+  // Called at the beginning of the functions below; may throw.
   std::function<void(int clip_number)> on_encode;
   std::function<void()> on_forward;
-  std::optional<std::string> changed_file;  // what find_changed_file() says
+  std::optional<std::string> changed_file;  // return value of find_changed_file()
   model::GenerationConfig generation;
-  std::string unlike;  // what unlike_sentence() says
+  std::string unlike;  // return value of unlike_sentence()
 
   const vision::PreprocessSpec& preprocess_spec() const override { return preprocess_; }
   std::int64_t vision_tokens(std::int64_t /*num_frames*/) const override { return 1; }
@@ -76,7 +76,7 @@ class FakeModel final : public model::CaptionModel, public model::Decoder, publi
   model::DecoderSpec spec_;
 };
 
-// Keeps what it gets.
+// Stores all appended records.
 class KeepingSinkBase : public records::RecordSink {
  public:
   records::AppendResult append(const records::Record& record) override {
@@ -94,7 +94,8 @@ class KeepingSink final : public KeepingSinkBase {};
 
 // Options for the fake model; two decode threads.
 Options fake_options();
-// clip_0, clip_1, ... as files of different bytes in a folder that becomes the working folder.
+// Makes files clip_0, clip_1, ... with different content in a folder that becomes the working
+// folder.
 InputList clips(int count);
 InputList list_of(const std::vector<std::pair<std::string, Origin>>& paths);
 void write_file(const std::filesystem::path& path, const std::string& text);

@@ -1,4 +1,4 @@
-// From what the user named to the list of clips.
+// Tests the conversion of the paths that the user named to the list of clips.
 #include "pipeline/find_videos.h"
 
 #include <doctest/doctest.h>
@@ -37,7 +37,7 @@ class Tree {
     std::ofstream(root_ / name) << name;
   }
   std::string at(const std::string& name) const { return (root_ / name).string(); }
-  // The found paths, relative to the root of the tree.
+  // Returns the found paths relative to the root of the tree.
   std::vector<std::string> names(const FoundVideos& found) const {
     std::vector<std::string> names;
     for (std::size_t i = 0; i < found.inputs.size(); ++i) {
@@ -64,7 +64,7 @@ TEST_SUITE("pipeline/find_videos") {
     CHECK(describe_filtered(found) ==
           "3 files or folders were left out by --include and --exclude: " + root + "/b.mkv, " +
               root + "/new/old, " + root + "/old");
-    // The folder that is named is walked whatever it is called.
+    // The named folder is walked although its name matches the filter.
     CHECK(tree.names(find_videos({tree.at("old/")}, {}, PathFilter({}, {"old"}))) ==
           Names{"old/c.mp4"});
     CHECK(tree.names(find_videos({root + "/"}, {}, PathFilter({"new/*"}, {"new/old/"}))) ==
@@ -151,7 +151,7 @@ TEST_SUITE("pipeline/find_videos") {
   TEST_CASE("a folder that cannot be read is no clip, and has a warning of its own") {
     const Tree tree;
     tree.add("w.mp4");
-    // Longer than a path may be: not even root reads it.
+    // The path is longer than the system permits, so not even root can read it.
     const std::string name(250, 'd');
     int folder = ::open(tree.root().c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     for (int depth = 0; depth * 251 < PATH_MAX; ++depth) {

@@ -1,4 +1,4 @@
-// The list of clips: every path once, in little memory.
+// Tests the list of clips: every path once, with little memory per path.
 #include "pipeline/input_list.h"
 
 #include <doctest/doctest.h>
@@ -20,7 +20,7 @@ TEST_SUITE("pipeline/input_list") {
     const std::string strange = "line\nbreak\x01\xFF/v.mp4";
     CHECK(list.add("b.mp4", Origin::kNamed) == AddResult::kAdded);
     CHECK(list.add(strange, Origin::kFolderWalk) == AddResult::kAdded);
-    const std::string longer(3u << 20, 'x');  // than a block
+    const std::string longer(3u << 20, 'x');  // longer than a memory block
     CHECK(list.add(longer, Origin::kNamed) == AddResult::kAdded);
     CHECK(list.add("a.mp4", Origin::kFolderWalk) == AddResult::kAdded);
     REQUIRE(list.size() == 4);
@@ -47,7 +47,7 @@ TEST_SUITE("pipeline/input_list") {
         {"x/v.mp4", here + "/x/v.mp4", AddResult::kDuplicate},
         {here + "//x/v.mp4", "x/v.mp4", AddResult::kDuplicate},
         {"//a", "/a", AddResult::kDuplicate},
-        // `link` may lead to a folder beside which there is another v.mp4.
+        // `link` may lead to a folder whose parent has another v.mp4.
         {"x/v.mp4", "x/link/../v.mp4", AddResult::kAdded},
         {"x/../v.mp4", "v.mp4", AddResult::kAdded},
         {"v.mp4", "v.mp4/", AddResult::kAdded},

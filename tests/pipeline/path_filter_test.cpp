@@ -1,4 +1,4 @@
-// --include and --exclude.
+// Tests --include and --exclude.
 #include "pipeline/path_filter.h"
 
 #include <doctest/doctest.h>
@@ -27,7 +27,7 @@ TEST_SUITE("pipeline/path_filter") {
         {"day", "far/day/a.mp4", true},
         {"day", "days/a.mp4", false},
         {"day", "day", true},
-        {"day/", "day", false},  // a file of that name
+        {"day/", "day", false},  // "day" is a file here
         {"day/", "day/a.mp4", true},
         {"day/", "far/day/x/a.mp4", true},
         {"day/a.*", "day/a.mp4", true},
@@ -44,10 +44,10 @@ TEST_SUITE("pipeline/path_filter") {
         {"\\*.mp4", "a.mp4", false},
         {"눈?.mp4", "눈길.mp4", true},  // one character, three bytes
         {"*[가-나].mp4", "x각.mp4", true},
-        {"?", "\xFF", true},  // a name that is no UTF-8
+        {"?", "\xFF", true},  // a name that is not UTF-8
         {"*.mp4", "\xFF\xFE.mp4", true},
         {"*", "anything/at/all", true},
-        // Syllables as they are typed, and as macOS writes them.
+        // The same syllables composed, as typed, and decomposed, as macOS writes them.
         {"눈길*", "\u1102\u116e\u11ab\u1100\u1175\u11af.mp4", true},
         {"\u1102\u116e\u11ab*", "눈길.mp4", true},
         {"?.mp4", "\u1102\u116e\u11ab.mp4", true},

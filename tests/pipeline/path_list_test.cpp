@@ -1,4 +1,4 @@
-// Lists of paths as they come from Windows, from find -print0, and broken.
+// Tests lists of paths from Windows, from find -print0, and malformed ones.
 #include <doctest/doctest.h>
 #include <fcntl.h>
 #include <unistd.h>
@@ -20,7 +20,7 @@ using namespace std::string_literals;
 
 using Paths = std::vector<std::string>;
 
-// A list of these bytes.
+// A file that contains the given bytes as a list of paths.
 class ListFile {
  public:
   explicit ListFile(const std::string& bytes) : file_(std::tmpfile()) {

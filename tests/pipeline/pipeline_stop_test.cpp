@@ -1,4 +1,4 @@
-// A run that ends early: on wish, because nobody reads, because something broke.
+// Tests runs that end early: by request, because the reader is gone, or by an error.
 #include <doctest/doctest.h>
 
 #include <atomic>

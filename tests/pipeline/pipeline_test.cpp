@@ -1,4 +1,4 @@
-// Captions land on their own clips, whatever the order, the batch and the failures around them.
+// Tests that captions are assigned to their clips in any order and batch and next to failures.
 #include "pipeline/pipeline.h"
 
 #include <doctest/doctest.h>
@@ -182,7 +182,7 @@ TEST_SUITE("pipeline/pipeline") {
     options.require_video = [](const OpenFile& file, const video::ReadOptions&) {
       if (file.path() == "notes.txt") throw Error(ErrorCode::kNotVideo, "no video");
     };
-    clips(1);  // the working folder
+    clips(1);  // also sets the working folder
     for (const char* name : {"notes.txt", "page.MP4", "label.json"}) write_file(name, name);
     const InputList inputs = list_of({{"clip_0", Origin::kFolderWalk},
                                       {"notes.txt", Origin::kFolderWalk},
@@ -253,7 +253,7 @@ TEST_SUITE("pipeline/pipeline") {
                                   options, sink);
       CHECK(outcome.progress.clips_done == 10);
       CHECK(sink.kept.size() == 10);
-      // A sink that knows nothing of earlier records: those still in work are not made twice.
+      // This sink knows no earlier records; captions in progress must still not be made twice.
       CHECK(num_read >= 1);
       CHECK(num_read <= 3);
       CHECK(outcome.progress.clips_copied == 2 * (3 - num_read));
@@ -329,7 +329,7 @@ TEST_SUITE("pipeline/pipeline") {
       run(model, list_of({{video, Origin::kNamed}}), options, sink);
       return sink.kept.at(0).caption;
     };
-    // The fake model's logits are nearly flat: a caption is a draw of many tokens.
+    // The fake model's logits are nearly flat, so a sampled caption has many random tokens.
     const std::string drawn = draw("twin_a", "+1", 7);
     CHECK(draw("twin_a", "+1", 7) == drawn);
     std::filesystem::rename("twin_a", "twin_b");
@@ -353,7 +353,8 @@ TEST_SUITE("pipeline/pipeline") {
     FakeModel model;
     Options options = fake_options();
     options.prompts = {{"", ""}};
-    // All tokens but one end the caption, and none may for so long: the one is repeated.
+    // All tokens but one end the caption and are forbidden at first, so the remaining one is
+    // repeated.
     for (std::int32_t id = 0; id < model.vocab_size(); ++id) {
       if (id != 'a') options.sampling.stop_ids.push_back(id);
     }
@@ -389,7 +390,7 @@ TEST_SUITE("pipeline/pipeline") {
   TEST_CASE("what speaks against a caption") {
     struct Case {
       const char* caption;
-      const char* reason;  // begin of it; empty: none
+      const char* reason;  // beginning of the reason; empty: none
     };
     const Case cases[] = {
         {"", "the caption is empty"},
@@ -459,7 +460,7 @@ TEST_SUITE("pipeline/pipeline") {
       CHECK(record.engine_ms > 0);
       share_ms += record.engine_ms;
     }
-    // The engine's own clock stops within the call that is measured here.
+    // The engine's clock stops before the end of the call that is measured here.
     CHECK(share_ms >= static_cast<double>(work.busy.engine_us) / 1e3 * 0.99);
   }
 
@@ -481,8 +482,8 @@ TEST_SUITE("pipeline/pipeline") {
       furthest = std::max(furthest, num_read.load() - static_cast<int>(sink.kept.size()));
     };
     run(model, clips(60), options, sink);
-    // Two in the engine; one each in both queues, in the vision stage and in the decoder's hands;
-    // one more that the decoder has begun.
+    // Two clips in the engine, one each in both queues, in the vision stage and held by the decode
+    // thread, and one more that the decode thread has begun.
     CHECK(furthest <= 2 + 1 + 1 + 1 + 1 + 1);
     check_all_captioned(sink.kept, 60);
   }

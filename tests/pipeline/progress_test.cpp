@@ -1,4 +1,4 @@
-// What a run says about itself.
+// Tests the progress messages of a run.
 #include "pipeline/progress.h"
 
 #include <doctest/doctest.h>
@@ -11,7 +11,7 @@
 namespace caption::pipeline {
 namespace {
 
-// 4 of 10 clips are settled after 2 s, one of them failed; the others take 0.5 s each to read.
+// 4 of 10 clips are finished after 2 s, one of them failed; the others take 0.5 s each to read.
 Progress some_progress() {
   Progress progress{.clips_total = 10,
                     .clips_done = 4,
@@ -57,7 +57,7 @@ TEST_SUITE("pipeline/progress") {
     CHECK(describe_progress(progress) == "96/100 clips");
     progress.clips_done = 2;
     progress.clips_moved = progress.clips_copied = 1;
-    // Records that were taken over from other names are no captions of this run.
+    // Records taken over from other names do not count as captions of this run.
     CHECK(describe_progress(progress) == "98/100 clips");
     Outcome outcome;
     outcome.progress = progress;

@@ -1,4 +1,4 @@
-// Several prompts on one clip: one decoding, one encoding, and a caption of each, never another's.
+// Several prompts on one clip share decoding and encoding, and each gets the caption of its prompt.
 #include "pipeline/prompts.h"
 
 #include <doctest/doctest.h>
@@ -115,7 +115,8 @@ TEST_SUITE("pipeline/prompts") {
         CHECK(seen.insert({record.video, record.prompt}).second);
       }
       CHECK(seen.size() == 3 * kNumClips);
-      // Finished in an order of its own: no caption is where it is by luck.
+      // Captions finished in another order than that of the clips, so that no assignment is correct
+      // by chance.
       CHECK_FALSE(
           std::is_sorted(sink.kept.begin(), sink.kept.end(), [](const auto& a, const auto& b) {
             return clip_number(a.video) < clip_number(b.video);
@@ -132,7 +133,7 @@ TEST_SUITE("pipeline/prompts") {
       if (file.path() == clip_name(1)) throw Error(ErrorCode::kNoFrames, "clip_1: no frame");
       return make_clip(file, read);
     };
-    // Holds clip_0's captions for the first two prompts.
+    // A sink that already has clip_0's captions for the first two prompts.
     class HoldingSink final : public KeepingSinkBase {
      public:
       records::Earlier find(const records::ClipIdentity& clip, const std::string& video,
@@ -167,7 +168,7 @@ TEST_SUITE("pipeline/prompts") {
       ++num_pieces;
     };
     KeepingSink sink;
-    clips(13);  // the working folder
+    clips(13);  // also sets the working folder
     const InputList input = list_of({{clip_name(12), Origin::kNamed}});
     run(model, input, options, sink);
     CHECK(heard == " " + expected_caption(12));

@@ -1,4 +1,4 @@
-// The time a run takes, from what its stages were measured to take.
+// Tests the estimate of the time left.
 #include "pipeline/time_left.h"
 
 #include <doctest/doctest.h>
@@ -36,7 +36,7 @@ TEST_SUITE("pipeline/time_left") {
 
   TEST_CASE("a run goes on at the pace of its slowest stage, whatever the clock says") {
     Progress progress = a_fifth();
-    CHECK(left_s(progress) == doctest::Approx(40));  // 80 clips of 1 s on two threads
+    CHECK(left_s(progress) == doctest::Approx(40));  // 80 clips of 1 s each on two threads
     progress.elapsed_us = 3'600'000'000;
     CHECK(left_s(progress) == doctest::Approx(40));
     progress.work.busy.vision_us = 20'000'000;
@@ -44,7 +44,7 @@ TEST_SUITE("pipeline/time_left") {
     progress.work.busy.engine_us = 40'000'000;
     CHECK(left_s(progress) == doctest::Approx(160));
     progress.work.busy = {.identity_us = 60'000'000};
-    CHECK(left_s(progress) == doctest::Approx(120));  // 3 s of hashing each
+    CHECK(left_s(progress) == doctest::Approx(120));  // 3 s of hashing per clip
   }
 
   TEST_CASE("what waits in a queue is done by the stages before it") {
@@ -53,10 +53,10 @@ TEST_SUITE("pipeline/time_left") {
     progress.work.busy.decode_us = 100'000'000;
     progress.work.clips_encoded = 30;
     progress.work.busy.vision_us = 6'000'000;
-    CHECK(left_s(progress) == doctest::Approx(14));  // 70 of 0.2 s
+    CHECK(left_s(progress) == doctest::Approx(14));  // 70 clips of 0.2 s each
     progress.work.clips_encoded = 100;
     progress.work.busy.vision_us = 20'000'000;
-    CHECK(left_s(progress) == doctest::Approx(8));  // 80 of 0.1 s
+    CHECK(left_s(progress) == doctest::Approx(8));  // 80 clips of 0.1 s each
   }
 
   TEST_CASE("captions that are being written count by what is written of them") {
@@ -65,7 +65,7 @@ TEST_SUITE("pipeline/time_left") {
     progress.work.captions_begun = 30;
     progress.work.captions_made = 50;
     progress.work.busy.engine_us = 5'000'000;
-    CHECK(left_s(progress) == doctest::Approx(5));  // 50 of 0.1 s
+    CHECK(left_s(progress) == doctest::Approx(5));  // 50 clips of 0.1 s each
   }
 
   TEST_CASE("clips that cost nothing lower the mean: failures, copies, hits of the cache") {
@@ -73,7 +73,7 @@ TEST_SUITE("pipeline/time_left") {
     progress.clips_done = 40;
     progress.work.clips_looked_at = progress.work.clips_read = 40;
     progress.work.clips_encoded = 40;
-    CHECK(left_s(progress) == doctest::Approx(15));  // 60 of 0.5 s on two threads
+    CHECK(left_s(progress) == doctest::Approx(15));  // 60 clips of 0.5 s each on two threads
   }
 
   TEST_CASE("several prompts share a clip's reading, not the engine") {

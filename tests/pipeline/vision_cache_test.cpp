@@ -1,4 +1,4 @@
-// Clips that were seen before: neither decoded nor encoded, and captioned the same.
+// Known clips are neither decoded nor encoded, and get the same captions.
 #include "pipeline/vision_cache.h"
 
 #include <doctest/doctest.h>
@@ -27,7 +27,7 @@ fs::path fresh_folder(const std::string& name) {
   return folder;
 }
 
-// Files whose names are clips' and whose bytes differ.
+// Makes files that have clips' names and different content.
 InputList make_files(const fs::path& folder, int count) {
   InputList inputs;
   for (int i = 0; i < count; ++i) {
@@ -75,8 +75,8 @@ Run run_once(const InputList& inputs, const fs::path& cache, const std::string& 
   return result;
 }
 
-// With the cache below `folder` and one reader; the first clip that is read goes through
-// `at_first`.
+// Returns options with the cache below `folder` and one decode thread; `at_first` is called for the
+// first clip that is read.
 Options options_with(const fs::path& folder, int& num_read,
                      const std::function<void(const OpenFile&)>& at_first) {
   Options options = fake_options();
@@ -132,10 +132,11 @@ TEST_SUITE("pipeline/vision_cache") {
   }
 
   TEST_CASE("films that XXH3-128 confuses are two films") {
-    // XXH3 adds (w ^ secret).low * (w ^ secret).high for each word w of eight bytes. Where the low
-    // half of w is that of the public secret the product is 0, and two such words of different
-    // stripes may exchange their high halves. The bytes below are words 1 and 2 of the secret; they
-    // meet those words behind a key's first 16 bytes, whatever these are.
+    // XXH3 adds (w ^ secret).low * (w ^ secret).high for each eight-byte word w. Where the low half
+    // of w equals that of the public secret, the product is 0, and two such words of different
+    // stripes may exchange their high halves without changing the hash. The bytes below are words 1
+    // and 2 of the secret, placed so that they meet these words after a key's first 16 bytes,
+    // whatever those are.
     const auto colliding = [](char first, char second) {
       std::string bytes(512, '\0');
       bytes.replace(48, 4, "\x7c\x01\x81\x2c");
@@ -230,7 +231,7 @@ TEST_SUITE("pipeline/vision_cache") {
     });
     KeepingSink sink;
     run(model, inputs, options, sink);
-    make_files(folder, 1);  // the bytes that were hashed, once more
+    make_files(folder, 1);  // restores the bytes that were hashed
     run(model, inputs, options, sink);
     CHECK(num_read == 2);
     run(model, inputs, options, sink);

@@ -1,4 +1,4 @@
-// File names are bytes; records are UTF-8.
+// Tests the conversion of file names, which are bytes, to UTF-8 and back.
 #include "records/file_name.h"
 
 #include <doctest/doctest.h>
@@ -30,7 +30,7 @@ TEST_SUITE("records/file_name") {
 
   TEST_CASE("every byte string comes back, and no two give one text") {
     std::mt19937 random(20);
-    // Few letters, so that escapes and what looks like them meet often.
+    // A small alphabet makes escapes and texts that look like escapes frequent.
     const std::string letters = "\\x0af5c\xff\xea\xb0\x80\n";
     std::set<std::string> names;
     std::set<std::string> texts;

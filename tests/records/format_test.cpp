@@ -1,4 +1,4 @@
-// The forms of output.
+// Tests the output formats.
 #include "records/format.h"
 
 #include <doctest/doctest.h>
@@ -13,7 +13,7 @@
 namespace caption::records {
 namespace {
 
-// RFC 4180, read by its own words: fields and rows of the whole text.
+// Parses RFC 4180 independently of the writer: returns the rows and fields of the text.
 std::vector<std::vector<std::string>> parse_csv(const std::string& text) {
   std::vector<std::vector<std::string>> rows;
   std::vector<std::string> row(1);

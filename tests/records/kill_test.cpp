@@ -1,4 +1,4 @@
-// kill -9 at any instant: no finished record is lost, none comes twice, no line is torn.
+// kill -9 at any time: no finished record is lost or duplicated, and no line is torn.
 #include <doctest/doctest.h>
 #include <fcntl.h>
 #include <sys/wait.h>
@@ -26,18 +26,18 @@ constexpr int kNumClips = 400;
 
 std::string clip_name(int i) { return "clip_" + std::to_string(i) + ".mp4"; }
 
-// What a run does: every clip that the file does not hold yet. After each record that append() has
-// acknowledged, its number goes to `acknowledged`.
+// Acts as a run: makes a record for each clip that the file lacks. After append() has returned,
+// writes the clip's number to `acknowledged`.
 void write_all(const std::filesystem::path& path, int acknowledged) {
   RecordFile file(path, Format::kJsonl, kManifest, Existing::kResume, kRetryFailed);
   for (int i = 0; i < kNumClips; ++i) {
     const ClipIdentity clip{.file = {.path = clip_name(i)}};
     if (file.find(clip, clip_name(i), {}).kind != Earlier::Kind::kNone) continue;
-    // Every third fails at first sight, so that there is something to compact.
+    // Every third clip fails the first time, so that compaction has lines to drop.
     const bool fails = i % 3 == 0 && file.num_found() < kNumClips / 2;
     file.append(fails ? failed_record(clip_name(i)) : sample_record(clip_name(i)));
     if (!fails && ::write(acknowledged, &i, sizeof i) != sizeof i) ::_exit(1);
-    // Compactions come under fire too.
+    // Compacts now and then, so that compactions are interrupted too.
     if (i % 50 == 49) {
       file.finish();
       return;
@@ -46,7 +46,7 @@ void write_all(const std::filesystem::path& path, int acknowledged) {
   file.finish();
 }
 
-// Runs write_all in a child that is killed after `delay_us`; true when it was done before.
+// Runs write_all() in a child that is killed after `delay_us`; returns whether it finished before.
 bool run_and_kill(const std::filesystem::path& path, std::int64_t delay_us,
                   std::set<int>& acknowledged) {
   int pipe_ends[2];
@@ -87,11 +87,11 @@ TEST_SUITE("records/kill") {
       for_each_line(text, [&](std::string_view line) {
         const Record record = parse_json_line(line.substr(0, line.size() - 1));  // no torn line
         Status& status = last.try_emplace(record.video, record.status).first->second;
-        // A caption never gives way to a failure.
+        // A failure never replaces a caption.
         CHECK((status != Status::kOk || record.status == Status::kOk));
         status = record.status;
       });
-      for (const int i : acknowledged) CHECK(last[clip_name(i)] == Status::kOk);  // none lost
+      for (const int i : acknowledged) CHECK(last[clip_name(i)] == Status::kOk);  // none is lost
       is_done = is_done && last.size() == kNumClips &&
                 std::all_of(last.begin(), last.end(),
                             [](const auto& entry) { return entry.second == Status::kOk; });

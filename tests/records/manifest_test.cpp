@@ -1,4 +1,4 @@
-// The configuration that an output belongs to.
+// Tests the configuration that an output belongs to.
 #include "records/manifest.h"
 
 #include <doctest/doctest.h>

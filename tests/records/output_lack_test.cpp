@@ -1,5 +1,5 @@
-// Outputs on a machine that lacks descriptors or room: the code says what was missing, and nothing
-// half-made stays.
+// Outputs on a machine that lacks descriptors or disk space: the error code names the cause, and no
+// incomplete file remains.
 #include <doctest/doctest.h>
 #include <fcntl.h>
 #include <sys/resource.h>
@@ -25,7 +25,7 @@ namespace fs = std::filesystem;
 
 const Manifest kManifest{{{"seed", "20"}}};
 
-// "code message" of what is thrown; empty when nothing is.
+// Returns "code message" of the exception thrown by act(); empty if there is none.
 std::string refusal(const std::function<void()>& act) {
   try {
     act();
@@ -39,7 +39,7 @@ void open(const fs::path& path, Existing existing = Existing::kResume) {
   const RecordFile file(path, Format::kJsonl, kManifest, existing);
 }
 
-// While it lives, no file of this process can grow beyond `max_bytes`.
+// Limits the size of all files written by this process to `max_bytes` for its lifetime.
 class SmallFiles {
  public:
   explicit SmallFiles(rlim_t max_bytes) : handler_(std::signal(SIGXFSZ, SIG_IGN)) {

@@ -1,4 +1,4 @@
-// What a planned run would find, against what a real one finds.
+// Compares what a preview finds with what a real run finds.
 #include "records/output_preview.h"
 
 #include <doctest/doctest.h>
@@ -17,7 +17,7 @@ namespace fs = std::filesystem;
 const Manifest kManifest = {.settings = {{"model", "m"}, {"generation.seed", "20"}}};
 const Manifest kOther = {.settings = {{"model", "m"}, {"generation.seed", "21"}}};
 
-// A clip on the disk, and a record of it.
+// Makes a clip's file and the identity of the clip.
 ClipIdentity make_clip(const fs::path& path, const std::string& content) {
   write_file(path, content);
   const auto size_bytes = static_cast<std::int64_t>(content.size());
@@ -40,7 +40,7 @@ ClipIdentity without_id(ClipIdentity clip) {
   return clip;
 }
 
-// Every file of a folder with its content.
+// Returns every file of a folder with its content.
 std::string snapshot(const fs::path& folder) {
   std::string out;
   for (const auto& entry : fs::directory_iterator(folder)) {
@@ -49,7 +49,7 @@ std::string snapshot(const fs::path& folder) {
   return out;
 }
 
-// What a run leaves that captioned one clip.
+// Writes the output of a run that captioned one clip.
 void write_record(const fs::path& out, const ClipIdentity& clip) {
   RecordFile file(out, Format::kJsonl, kManifest, Existing::kResume);
   file.append(record_of(clip, Status::kOk));
@@ -75,7 +75,8 @@ TEST_SUITE("records/output_preview") {
     const ClipIdentity cut = make_clip(folder / "cut.mp4", "cut film");
     const ClipIdentity bad = make_clip(folder / "bad.mp4", "bad film");
     const ClipIdentity copy = make_clip(folder / "copy.mp4", "good film");
-    const ClipIdentity other = make_clip(folder / "other.mp4", "new film!");  // as long as good's
+    // Same size as good's file.
+    const ClipIdentity other = make_clip(folder / "other.mp4", "new film!");
     {
       RecordFile file(out, Format::kJsonl, kManifest, Existing::kResume);
       file.append(record_of(good, Status::kOk));
@@ -89,7 +90,7 @@ TEST_SUITE("records/output_preview") {
       const char* name;
       const ClipIdentity& clip;
       Planned plain;
-      Planned retrying;  // truncated and failed ones
+      Planned retrying;  // with truncated and failed records retried
     };
     const ClipIdentity replaced = make_clip(folder / "good.mp4", "good film, longer");
     make_clip(folder / "good.mp4", "good film");
@@ -122,7 +123,7 @@ TEST_SUITE("records/output_preview") {
     CHECK(times.engine_ms == doctest::Approx(20));
     CHECK(times.decode_ms == doctest::Approx(30.125));
     CHECK(snapshot(out.parent_path()) == before);
-    // What the real run finds.
+    // The result of a real run.
     RecordFile file(out, Format::kJsonl, kManifest, Existing::kResume);
     CHECK(file.find(good, "good.mp4", "").kind == Earlier::Kind::kFinished);
     CHECK(file.find(copy, "copy.mp4", "").kind == Earlier::Kind::kElsewhere);
@@ -200,7 +201,7 @@ TEST_SUITE("records/output_preview") {
     {
       RecordFile file(out, Format::kJsonl, kOther, Existing::kOverwrite);
       file.append(record_of(clip, Status::kOk));
-    }  // interrupted
+    }  // destroyed without finish(), as in an interruption
     OutputPreview again(out, Format::kJsonl, kOther, Existing::kOverwrite);
     CHECK(again.plan(clip, "") == Planned::kKeep);
   }

@@ -1,4 +1,4 @@
-// Output files: resumed by content, improved, overwritten, refused.
+// Tests output files: resuming by content, improving, overwriting, refusing.
 #include "records/record_file.h"
 
 #include <doctest/doctest.h>
@@ -44,7 +44,7 @@ std::string refusal(const fs::path& path, Format format, const Manifest& manifes
   }
 }
 
-// The line that a run with kManifest writes.
+// Returns the line that a run with kManifest writes.
 std::string line_of(Record record) {
   record.settings = kSettings;
   return to_json_line(record) + "\n";
@@ -52,7 +52,7 @@ std::string line_of(Record record) {
 
 std::string id_of(const std::string& content) { return sha256_of(content).hex(); }
 
-// A clip that is really there: its bytes are `content`.
+// Makes a clip whose file exists and contains `content`.
 ClipIdentity make_clip(const fs::path& path, const std::string& content) {
   write_file(path, content);
   const FileStamp stamp = *stamp_of(path);
@@ -119,7 +119,7 @@ TEST_SUITE("records/record_file") {
     const Folder folder;
     const fs::path path = folder / "c.jsonl";
     write_records(path, {record_of(make_clip(folder / "a.mp4", "film a"), "가")});
-    const ClipIdentity other = make_clip(folder / "a.mp4", "film A");  // of the same size
+    const ClipIdentity other = make_clip(folder / "a.mp4", "film A");  // same size, other content
     const auto file = open(path);
     CHECK(find(*file, other).kind == Kind::kNone);
     file->append(record_of(other, "나"));
@@ -266,7 +266,7 @@ TEST_SUITE("records/record_file") {
         file->append(*earlier.record);
         if (in_one_run) continue;
         file->finish();
-        file.reset();  // lets go of the lock
+        file.reset();  // releases the lock
         file = open(path);
       }
       file->finish();
@@ -289,7 +289,7 @@ TEST_SUITE("records/record_file") {
     fs::create_directory(folder / "kept");
     ClipIdentity moved = make_clip(folder / "kept" / "a.mp4", "film a");
     const ClipIdentity other = make_clip(folder / "a.mp4", "film b");
-    {  // a run over the old place alone
+    {  // a run with only the old place
       const auto file = open(path);
       CHECK(find(*file, other).kind == Kind::kNone);
       file->append(record_of(other, "나"));
@@ -298,13 +298,13 @@ TEST_SUITE("records/record_file") {
     }
     CHECK(read_file(path) == line_of(record_of(other, "나")));
     CHECK(read_file(aside) == line_of(record_of(a, "가")));
-    write_file(path, uncompacted);  // as a kill before the compaction leaves it
+    write_file(path, uncompacted);  // as a kill before the compaction leaves the file
     open(path)->finish();
     CHECK(read_file(path) == line_of(record_of(other, "나")));
     CHECK(read_file(aside) == line_of(record_of(a, "가")));
     write_records(path, {});  // a run that changes nothing
     CHECK(read_file(aside) == line_of(record_of(a, "가")));
-    {  // its caption is not for a run that wants it made again
+    {  // a run that retries this caption must not take it from the aside file
       const auto file = open(path, kManifest, {.statuses = {Status::kOk}});
       CHECK(find(*file, moved).kind == Kind::kNone);
     }
@@ -332,7 +332,7 @@ TEST_SUITE("records/record_file") {
     fs::rename(folder / "a.mp4", folder / "b.mp4");
     ClipIdentity b = a;
     b.file.path = (folder / "b.mp4").string();
-    Record unreadable = failed_record("a.mp4");  // another file, which nobody could read
+    Record unreadable = failed_record("a.mp4");  // another file, which could not be read
     unreadable.file = ClipFile{.path = a.file.path};
     const auto file = open(path);
     CHECK(file->append(unreadable) == AppendResult::kKept);
@@ -364,7 +364,7 @@ TEST_SUITE("records/record_file") {
       file->append(record_of(b, "다"));
       CHECK(file->finish() == RecordFile::Ending::kOldFileStays);
     }
-    {  // goes on, and finds both clips done
+    {  // continues, and finds both clips done
       const auto file = open(path, kManifest, {}, Existing::kOverwrite);
       CHECK(file->num_found() == 2);
       CHECK(find(*file, {.file = {.path = a.file.path}}).kind == Kind::kFinished);
@@ -410,7 +410,7 @@ TEST_SUITE("records/record_file") {
     write_records(path, {record_of(clip)});
     const auto file = open(path);
     CHECK(find(*file, clip).kind == Kind::kFinished);
-    // Another film may have the size and the time.
+    // A different video may have the same size and time.
     CHECK(find(*file, with_digest).kind == Kind::kNone);
     ClipIdentity elsewhere = clip;
     elsewhere.file.path += "x";
@@ -483,9 +483,9 @@ TEST_SUITE("records/record_file") {
     const ClipIdentity a = make_clip(folder / "a.mp4", "film a");
     const ClipIdentity b = make_clip(folder / "b.mp4", "film b");
     const ClipIdentity c = make_clip(folder / "c.mp4", "film c");
-    const std::string odd = "{\"video\":  \"a.mp4\"" +  // spacing that we would not write
+    const std::string odd = "{\"video\":  \"a.mp4\"" +  // spacing that this program does not write
                             line_of(record_of(a)).substr(16);
-    // A failed clip that the run does not name.
+    // A failed clip that is not part of the run.
     const std::string other = line_of(failed_record_of(make_clip(folder / "d.mp4", "film d")));
     write_records(path, {});
     write_file(path, odd + line_of(failed_record_of(b)) + line_of(record_of(c)) + other);
@@ -498,7 +498,7 @@ TEST_SUITE("records/record_file") {
       CHECK(file->append(record_of(b)) == AppendResult::kWritten);
       CHECK(read_file(path) == before + line_of(record_of(b)));
       file->finish();
-      // The lock is on the file that has the name now.
+      // The lock must be on the file that has the name now.
       CHECK(refusal(path, Format::kJsonl, kManifest).find("another run") != std::string::npos);
     }
     CHECK(read_file(path) == odd + line_of(record_of(c)) + other + line_of(record_of(b)));
@@ -515,12 +515,12 @@ TEST_SUITE("records/record_file") {
     const auto file = open(path, kManifest, {.statuses = {Status::kTruncated}});
     CHECK(find(*file, clip).kind == Kind::kNone);
     CHECK(file->append(failed_record_of(clip)) == AppendResult::kKept);
-    CHECK(find(*file, clip).kind == Kind::kFinished);  // tried once in this run
+    CHECK(find(*file, clip).kind == Kind::kFinished);  // tried once in this run, so not again
     CHECK(read_file(path) == before);
-    Record gone = failed_record(cut.video);  // the file cannot be opened any more
+    Record gone = failed_record(cut.video);  // the file can no longer be opened
     gone.file = ClipFile{.path = clip.file.path};
     CHECK(file->append(gone) == AppendResult::kKept);
-    Record shorter = cut;  // a piece of the caption that is no longer than the first
+    Record shorter = cut;  // a part of the caption that is no longer than the first
     CHECK(file->append(shorter) == AppendResult::kKept);
     shorter.output_tokens += 1;
     CHECK(file->append(shorter) == AppendResult::kWritten);
@@ -567,16 +567,16 @@ TEST_SUITE("records/record_file") {
                                "\": \"truncated: generation.max_new_tokens=64\"") !=
           std::string::npos);
     CHECK(records_in(path).at(0).settings == settings_key(longer));
-    open(path, longer, retry);  // the same once more is noted once
+    open(path, longer, retry);  // the same retry is noted only once
     CHECK(read_manifest(manifest_path(path)) == noted);
-    CHECK(find(*open(path, manifest), clip).kind == Kind::kFinished);  // it counts
+    CHECK(find(*open(path, manifest), clip).kind == Kind::kFinished);  // the record is accepted
   }
 
   TEST_CASE("records made with other settings than the manifest's do not count") {
     const Folder folder;
     const ClipIdentity clip = make_clip(folder / "a.mp4", "film a");
     write_records(folder / "c.jsonl", {record_of(clip)});
-    // Somebody puts the records of another run beside this manifest.
+    // Records of another run are placed next to this manifest.
     const Manifest other{{{"seed", "21"}}};
     open(folder / "d.jsonl", other)->append(record_of(clip));
     fs::rename(folder / "d.jsonl", folder / "c.jsonl");
@@ -619,11 +619,11 @@ TEST_SUITE("records/record_file") {
       CHECK(file->is_beside());
       file->append(failed_record_of(b));
       CHECK(read_file(path) == before);
-      CHECK(file->finish() == RecordFile::Ending::kOldFileStays);  // not one caption
+      CHECK(file->finish() == RecordFile::Ending::kOldFileStays);  // no caption was made
       CHECK(read_file(path) == before);
     }
     {
-      const auto file = open(path, other, {}, Existing::kOverwrite);  // begins anew
+      const auto file = open(path, other, {}, Existing::kOverwrite);  // starts from an empty file
       CHECK(file->num_found() == 0);
       file->append(record_of(a));
       file->append(record_of(b));
@@ -631,7 +631,7 @@ TEST_SUITE("records/record_file") {
       CHECK(file->finish() == RecordFile::Ending::kOldFileStays);  // a clip was not read
     }
     {
-      const auto file = open(path, other, {}, Existing::kOverwrite);  // goes on, without b
+      const auto file = open(path, other, {}, Existing::kOverwrite);  // continues, without clip b
       CHECK(file->num_found() == 3);
       CHECK(find(*file, a).kind == Kind::kFinished);
       CHECK(read_file(path) == before);
@@ -652,7 +652,7 @@ TEST_SUITE("records/record_file") {
     fs::rename(beside, path);
     CHECK(refusal(path, Format::kJsonl, other) == "");
     CHECK(read_manifest(manifest_path(path)) == other);
-    // A manifest that is not that of the records is not taken.
+    // A manifest that does not belong to the records is not used.
     write_manifest(manifest_path(beside), kManifest);
     CHECK(refusal(path, Format::kJsonl, other) == "");
     CHECK(read_manifest(manifest_path(path)) == other);
@@ -715,7 +715,7 @@ TEST_SUITE("records/record_file") {
       CHECK(find(file, clip).kind == Kind::kNone);
       file.append(record_of(clip));
       CHECK(find(file, same).kind == Kind::kElsewhere);
-      // Two films may have one size and one time.
+      // Two different videos may have the same size and time.
       ClipIdentity first = clip;
       first.id.clear();
       file.append(record_of(first));
@@ -727,7 +727,7 @@ TEST_SUITE("records/record_file") {
     CHECK(refusal(folder / "c.csv", Format::kCsv, kManifest).find("cannot be resumed") !=
           std::string::npos);
     CHECK(refusal(folder / "c.csv", Format::kCsv, kManifest, Existing::kOverwrite) == "");
-    // Without its manifest a csv is known by its header, with or without a byte order mark.
+    // Without its manifest a csv is recognised by its header, with or without a byte order mark.
     for (const std::string& header :
          {format_header(Format::kCsv), format_file_header(Format::kCsv)}) {
       write_file(folder / "alone.csv", header);

@@ -1,4 +1,4 @@
-// One record as one JSON line, and back.
+// Tests that a record survives conversion to a JSON line and back.
 #include "records/record.h"
 
 #include <doctest/doctest.h>

@@ -1,4 +1,4 @@
-// tests/records/sample_record.h: records and folders for the tests of this room.
+// tests/records/sample_record.h: records and folders for the tests of lib/records.
 #pragma once
 
 #include <unistd.h>
@@ -13,7 +13,7 @@
 
 namespace caption::records {
 
-// Every field set to something of its own.
+// Returns a record with a distinct value in every field.
 inline Record sample_record(const std::string& video) {
   return {.video = video,
           .window_begin_s = 0.5,
@@ -45,7 +45,7 @@ inline Record failed_record(const std::string& video) {
   return record;
 }
 
-// A fresh folder, removed at the end.
+// A temporary folder, removed by the destructor.
 class Folder {
  public:
   Folder() {

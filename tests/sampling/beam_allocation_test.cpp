@@ -1,4 +1,4 @@
-// A beam search allocates no memory per step: this executable counts every operator new.
+// A beam search allocates no memory per step; this executable counts every call of operator new.
 #include <doctest/doctest.h>
 
 #include <atomic>
@@ -20,7 +20,8 @@ void* operator new(std::size_t size_bytes) {
   if (void* memory = std::malloc(size_bytes)) return memory;
   throw std::bad_alloc();
 }
-void* operator new(std::size_t size_bytes, const std::nothrow_t&) noexcept {  // std::stable_sort's
+// Used by std::stable_sort.
+void* operator new(std::size_t size_bytes, const std::nothrow_t&) noexcept {
   ++g_num_allocations;
   return std::malloc(size_bytes);
 }

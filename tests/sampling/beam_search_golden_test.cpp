@@ -1,5 +1,5 @@
-// Beam search against generate() of transformers (scripts/make_goldens_sampling.py): the same
-// output, the same score, after as many calls of the model.
+// Compares beam search with generate() of transformers (scripts/make_goldens_sampling.py): the
+// output, the score and the number of model calls are the same.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -78,8 +78,8 @@ TEST_SUITE("sampling/beam_search") {
                                              expected.back()) != params.stop_ids.end();
       CHECK(best.is_stopped == ends_in_stop_id);
 
-      // Each of the n log-probabilities (below 16 here, so half an ulp is 2^-21) and of their sums
-      // (below 256: 2^-17) may be rounded otherwise; the division adds half an ulp of the score.
+      // Each of the n log-probabilities (below 16, so half an ulp is 2^-21) and of their sums
+      // (below 256: 2^-17) may be rounded differently; the division adds half an ulp of the score.
       const auto n = static_cast<double>(expected.size());
       const double score = c.get_double("score", 0);
       const double tolerance = n * (0x1p-20 + 0x1p-17) / std::pow(n, params.length_penalty) +

@@ -1,4 +1,4 @@
-// Ties, dead ends and broken logits in a beam search, and what must hold at every step.
+// Tests ties, dead ends and invalid logits in a beam search, and invariants of every step.
 #include "sampling/beam_search.h"
 
 #include <doctest/doctest.h>
@@ -23,7 +23,7 @@ using Ids = std::vector<std::int32_t>;
 
 Ids to_ids(std::span<const std::int32_t> ids) { return {ids.begin(), ids.end()}; }
 
-// The sum of the log-probabilities of `ids` after the first `num_prompt`, in double.
+// Returns the sum of the log-probabilities of `ids` after the first `num_prompt`, in double.
 double log_probability(const TableModel& model, std::span<const std::int32_t> ids,
                        std::size_t num_prompt) {
   std::vector<float> logits(static_cast<std::size_t>(model.vocab));
@@ -106,7 +106,8 @@ TEST_SUITE("sampling/beam_search") {
   }
 
   TEST_CASE("only the first num_beams candidates may finish") {
-    // The stop id 7 is third: a candidate, and better than all that follows, but it is not kept.
+    // The stop id 7 ranks third: a candidate better than all later ones, but not among the first
+    // two.
     Sampler sampler(8);
     BeamSearch search({.max_new_tokens = 2, .stop_ids = {7}, .num_beams = 2, .length_penalty = 0},
                       Ids{0}, 8);
@@ -118,7 +119,7 @@ TEST_SUITE("sampling/beam_search") {
     REQUIRE(search.is_finished());
     CHECK(to_ids(search.best().output_ids) == Ids{0, 0});
 
-    // Second, it is.
+    // Here the stop id ranks second and is kept.
     BeamSearch other({.max_new_tokens = 2, .stop_ids = {7}, .num_beams = 2, .length_penalty = 0},
                      Ids{0}, 8);
     logits = {9, 8, 0, 0, 0, 0, 0, 8.5};
@@ -137,7 +138,7 @@ TEST_SUITE("sampling/beam_search") {
     auto step = search.advance(sampler, logits);
     CHECK(to_ids(step.parents) == Ids{0, 0});
     CHECK(to_ids(step.tokens) == Ids{0, 0});
-    // The second beam is dead: its row counts for nothing.
+    // The second beam is dead, so its row is ignored.
     logits = {-kInf, 0, -2, -kInf, 50, 50, 50, 50};
     step = search.advance(sampler, logits);
     CHECK(to_ids(step.parents) == Ids{0, 0});
@@ -159,7 +160,7 @@ TEST_SUITE("sampling/beam_search") {
   }
 
   TEST_CASE("a strongly negative length_penalty cannot push scores below the unfinished") {
-    // -600 * 99^4 is far below the source's mark for "not there", -1e9.
+    // -600 * 99^4 is far below -1e9, the reference's mark for excluded entries.
     Sampler sampler(4);
     std::vector<float> logits;
     BeamSearch search({.max_new_tokens = 99, .num_beams = 2, .length_penalty = -4}, Ids{1}, 4);
@@ -177,11 +178,11 @@ TEST_SUITE("sampling/beam_search") {
     BeamSearch search({.repetition_penalty = 2, .max_new_tokens = 4, .num_beams = 2}, Ids{0}, 4);
     std::vector<float> logits = {3, 3, 3, 0};
     auto step = search.advance(sampler, logits);
-    CHECK(to_ids(step.tokens) == Ids{1, 2});  // 0 is in the prompt
+    CHECK(to_ids(step.tokens) == Ids{1, 2});  // 0 is in the prompt, so it is excluded
     logits = {3, 3, 3, 0, 3, 3, 3, 0};
     step = search.advance(sampler, logits);
     CHECK(to_ids(step.parents) == Ids{0, 1});
-    CHECK(to_ids(step.tokens) == Ids{2, 1});  // each beam repeats neither 0 nor its own token
+    CHECK(to_ids(step.tokens) == Ids{2, 1});  // each beam repeats neither 0 nor its previous token
   }
 
   TEST_CASE("broken logits, no token left and misuse are errors that say so") {

@@ -1,4 +1,4 @@
-// Log-probabilities against a full sort, their ties, and logits at the ends of float.
+// Compares log-probabilities with a full sort; tests ties and logits at the limits of float.
 #include "sampling/logprobs.h"
 
 #include <doctest/doctest.h>
@@ -46,7 +46,7 @@ TEST_SUITE("sampling/logprobs") {
           const std::int32_t id = vocab / 2;
           const TokenLogprobs found = find_logprobs(logits, id, num_top);
           CHECK(found.chosen.id == id);
-          // Doubles around 20 and a sum of 5000 of them: within 5000 * 2^-53 * 20.
+          // Doubles around 20 and a sum of 5000 of them: error below 5000 * 2^-53 * 20.
           CHECK(std::abs(found.chosen.logprob - expected(id)) < 1e-11);
           REQUIRE(std::ssize(found.top) == num_top);
           for (std::size_t i = 0; i < found.top.size(); ++i) {

@@ -1,5 +1,5 @@
-// Fires on a cycle that fills 64 tokens and four rounds, at the first token that completes it, and
-// not on text.
+// Detects a cycle that fills 64 tokens and four periods at the first token that completes it, and
+// detects nothing in text.
 #include "sampling/loop_detector.h"
 
 #include <doctest/doctest.h>
@@ -10,7 +10,7 @@
 namespace caption::sampling {
 namespace {
 
-// Number of tokens after which the detector fires; 0: never.
+// Number of tokens after which the detector reports a loop; 0: never.
 std::int64_t fires_after(const std::vector<std::int32_t>& tokens) {
   LoopDetector detector;
   for (std::size_t n = 1; n <= tokens.size(); ++n) {
@@ -63,7 +63,7 @@ TEST_SUITE("sampling/loop_detector") {
     std::mt19937 rng(11);
     for (int text = 0; text < 200; ++text) {
       CAPTURE(text);
-      // Four ids only, far more repetitive than language.
+      // Random text of only four ids is far more repetitive than language.
       std::vector<std::int32_t> tokens;
       for (int i = 0; i < 1000; ++i) tokens.push_back(static_cast<std::int32_t>(rng() % 4));
       CHECK(fires_after(tokens) == 0);

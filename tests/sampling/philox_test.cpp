@@ -1,4 +1,4 @@
-// The generator against the known answers of its authors, and the draws made of it.
+// Compares the generator with its authors' known answers, and tests the draws.
 #include "sampling/philox.h"
 
 #include <doctest/doctest.h>
@@ -43,7 +43,8 @@ TEST_SUITE("sampling/philox") {
       sum_of_squares += u * u;
     }
     CHECK(distinct.size() == kNumDraws);
-    // Five standard errors of the mean of U and of U^2: sqrt(1/12) and sqrt(4/45) over sqrt(n).
+    // The tolerance is five standard errors of the means of U and U^2: sqrt(1/12) and sqrt(4/45)
+    // over sqrt(n).
     CHECK(std::abs(sum / kNumDraws - 1.0 / 2) < 5 * std::sqrt(1.0 / 12 / kNumDraws));
     CHECK(std::abs(sum_of_squares / kNumDraws - 1.0 / 3) < 5 * std::sqrt(4.0 / 45 / kNumDraws));
   }

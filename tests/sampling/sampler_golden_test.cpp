@@ -1,5 +1,5 @@
-// The chain against the logits processors of transformers (scripts/make_goldens_sampling.py):
-// the same ids are left, with the same log-probabilities.
+// Compares the chain with the logits processors of transformers (scripts/make_goldens_sampling.py):
+// the same ids remain, with the same log-probabilities.
 #include <doctest/doctest.h>
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// Draws, ties, broken logits, and selection without sorting against selection with it.
+// Tests draws, ties and invalid logits, and compares selection without sorting with sorting.
 #include "sampling/sampler.h"
 
 #include <doctest/doctest.h>
@@ -109,7 +109,7 @@ TEST_SUITE("sampling/sampler") {
 
   TEST_CASE("top_p stops as soon as p is reached, not a token later") {
     Sampler sampler(4);
-    std::vector<float> logits = {-kInf, 2, 2, -kInf};  // 1/2 each
+    std::vector<float> logits = {-kInf, 2, 2, -kInf};  // probability 1/2 each
     const auto kept = sampler.warp({.temperature = 1, .top_k = 0, .top_p = 0.5}, logits);
     REQUIRE(kept.size() == 1);
     CHECK(kept[0].id == 1);
@@ -145,7 +145,7 @@ TEST_SUITE("sampling/sampler") {
       }
       double chi_square = 0;
       int num_cells = 0;
-      double rare_expected = 0;  // ids expected fewer than five times share a cell
+      double rare_expected = 0;  // ids with fewer than five expected draws share a cell
       int rare_count = 0;
       for (const auto& [id, probability] : expected) {
         const double mean = probability * kNumDraws;
@@ -162,7 +162,8 @@ TEST_SUITE("sampling/sampler") {
         ++num_cells;
       }
       for (const auto& [id, count] : counts) CHECK((count == 0 || expected.contains(id)));
-      // Mean and deviation of chi-square with n - 1 degrees; four deviations are 1 in 10^4.
+      // Mean and deviation of chi-square with n - 1 degrees of freedom; four deviations have a
+      // probability of 1 in 10^4.
       const double degrees = num_cells - 1;
       CHECK(num_cells > 10);
       CHECK(std::abs(chi_square - degrees) < 4 * std::sqrt(2 * degrees));
@@ -183,7 +184,7 @@ TEST_SUITE("sampling/sampler") {
     }
     logits = row;
     CHECK(used.sample(params, {ids, 2}, logits) == token);
-    logits = row;  // another prompt, as many output tokens
+    logits = row;  // another prompt with the same number of output tokens
     CHECK(used.sample(params, {std::span(ids).last(5), 1}, logits) == token);
 
     int num_different = 0;

@@ -1,4 +1,4 @@
-// A model of two tables for the tests of beam search:
+// tests/sampling/table_model.h: a model of two tables for tests of beam search:
 //   logits = last[ids[-1]] + second[ids[-2]]        (one float addition)
 #pragma once
 
@@ -16,7 +16,7 @@ struct TableModel {
   std::vector<float> last;    // [vocab, vocab]
   std::vector<float> second;  // [vocab, vocab]
 
-  // `ids` has two or more.
+  // `ids` has at least two elements.
   void compute(std::span<const std::int32_t> ids, std::span<float> logits) const {
     const auto last_row = static_cast<std::int64_t>(ids[ids.size() - 1]) * vocab;
     const auto second_row = static_cast<std::int64_t>(ids[ids.size() - 2]) * vocab;
@@ -38,7 +38,7 @@ inline TableModel make_table_model(std::int64_t vocab, unsigned seed, float scal
   return model;
 }
 
-// One step of `search` on the model; `logits` is workspace for [num_beams, vocab].
+// Runs one step of `search` on the model; `logits` is workspace of [num_beams, vocab].
 inline BeamSearch::Step take_step(const TableModel& model, BeamSearch& search, Sampler& sampler,
                                   std::int64_t num_rows, std::vector<float>& logits) {
   logits.resize(static_cast<std::size_t>(num_rows * model.vocab));

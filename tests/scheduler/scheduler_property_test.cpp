@@ -1,5 +1,5 @@
-// Random schedules: budgets are never passed, pages are conserved, tokens are computed in order and
-// once (but for preemption), what a sequence finds in its pages is its own, and every sequence
+// Random schedules: budgets are never exceeded, pages are conserved, tokens are computed in order
+// and once (except after a preemption), a sequence reads only its own tokens, and every sequence
 // ends.
 #include <doctest/doctest.h>
 
@@ -16,7 +16,7 @@
 namespace caption::scheduler {
 namespace {
 
-// What stands for a token's K and V.
+// Represents a token's K and V.
 using Tag = std::uint64_t;
 using PageTags = std::array<Tag, kv::kPageTokens>;
 
@@ -24,7 +24,7 @@ Tag prompt_tag(std::int64_t family, std::int64_t token) {
   return static_cast<Tag>(family * 1'000 + token);
 }
 
-// The memory behind the pages, and a tier that now and then has lost what it was given.
+// The contents of the pages, and a tier that sometimes has lost what was stored.
 class Memory final : public kv::PageTier {
  public:
   Memory(std::int64_t num_pages, std::mt19937_64& rng)
@@ -54,13 +54,13 @@ class Memory final : public kv::PageTier {
   std::mt19937_64& rng_;
 };
 
-// What an engine knows of a sequence, kept apart from the scheduler's own book.
+// The test's model of a sequence, independent of the scheduler's state.
 struct Expected {
   std::vector<Tag> prompt;
   std::vector<std::vector<Tag>> outputs;  // by branch; one until the first fork
   std::int32_t num_branches = 1;
   PromptEnd prompt_end = PromptEnd::kPlain;
-  std::int64_t num_wanted = 0;  // ends after so many
+  std::int64_t num_wanted = 0;  // number of tokens after which the sequence ends
   std::int64_t num_computed = 0;
   std::int64_t num_saved = 0;
 
@@ -95,10 +95,10 @@ class Simulation {
     spec.max_new_tokens = 1 + uniform(std::min<std::int64_t>(most - spec.num_prompt_tokens, 160));
     spec.priority = static_cast<std::int32_t>(uniform(4));
     if (uniform(3) == 0) spec.num_branches = static_cast<std::int32_t>(1 + uniform(4));
-    // Half of the prompts start with one of two texts, and share it for as long as they last.
+    // Half of the prompts start with one of two texts and share it up to their length.
     const bool is_shared = uniform(2) == 0;
     const std::int64_t family = is_shared ? 1 + uniform(2) : 10 + next_id_;
-    // Half of these go on with words of their own from a place inside a page on.
+    // Half of these diverge from the text at a position inside a page.
     const std::int64_t part_end = 16 + 7 * family;
     const bool goes_on_alone = is_shared && uniform(2) == 0;
     const std::int64_t last_family = goes_on_alone ? 10 + next_id_ : family;
@@ -106,7 +106,7 @@ class Simulation {
     for (std::int64_t t = 0; t < spec.num_prompt_tokens; ++t) {
       expected.prompt.push_back(prompt_tag(t < part_end ? family : last_family, t));
     }
-    // What shrinks writes to its pages: they must be its own.
+    // shrink() writes to the pages, so they must not be shared.
     if (!is_shared && uniform(3) == 0) spec.prompt_end = PromptEnd::kOwnStep;
     expected.prompt_end = spec.prompt_end;
     if (is_shared) {
@@ -148,7 +148,7 @@ class Simulation {
     if (fails) return;
     compute(plan);
     scheduler_.commit();
-    // Branches stand side by side: the last of them speaks for all.
+    // Branches are adjacent in the plan, so only the last one of a sequence is examined.
     for (std::size_t i = 0; i < plan.sequences.size(); ++i) {
       const PlannedSequence& planned = plan.sequences[i];
       const bool is_last_branch =
@@ -158,7 +158,8 @@ class Simulation {
       sequence.num_computed += planned.num_tokens;
       if (sequence.prompt_end == PromptEnd::kOwnStep &&
           sequence.num_computed == std::ssize(sequence.prompt) && sequence.num_saved == 0) {
-        sequence.num_saved = sequence.num_computed / 3;  // its last two thirds move to the front
+        // Models compression: the last two thirds of the slots are kept and move to the front.
+        sequence.num_saved = sequence.num_computed / 3;
         const kv::PageTable& pages = scheduler_.pages_of(planned.id);
         for (std::int64_t t = sequence.num_saved; t < sequence.num_computed; ++t) {
           memory_.at(pages.slot(t - sequence.num_saved)) = sequence.tag(0, t);
@@ -196,7 +197,7 @@ class Simulation {
       Expected& sequence = sequences_.at(planned.id);
       const std::int64_t num_known = sequence.num_known();
       const std::int64_t end = planned.first_token + planned.num_tokens;
-      if (sequence.num_computed == 0) {  // it has just entered: a prefix may have been there
+      if (sequence.num_computed == 0) {  // just admitted; a prefix may have been found
         if (planned.first_token % kv::kPageTokens != 0) ++num_parts_;
         expect(planned.first_token == scheduler_.cached_tokens_of(planned.id), "a gap");
         sequence.num_computed = planned.first_token;
@@ -231,7 +232,7 @@ class Simulation {
     expect(sequences_.empty() || !plan.sequences.empty(), "no progress");
   }
 
-  // Writes the planned tokens; now and then reads all that came before them.
+  // Writes the planned tokens; sometimes reads all tokens before them.
   void compute(const StepPlan& plan) {
     for (const PlannedSequence& planned : plan.sequences) {
       const Expected& sequence = sequences_.at(planned.id);
@@ -287,7 +288,7 @@ class Simulation {
   std::int64_t num_preemptions_ = 0;
   std::int64_t num_copies_ = 0;
   std::int64_t num_shrunk_ = 0;
-  std::int64_t num_parts_ = 0;  // prefixes found that end inside a page
+  std::int64_t num_parts_ = 0;  // found prefixes that end inside a page
 };
 
 SchedulerOptions random_options(std::mt19937_64& rng) {
@@ -339,7 +340,7 @@ TEST_SUITE("scheduler/properties") {
       prefix.tier_tokens += simulation.prefix_stats().tier_tokens;
     }
     CHECK(num_operations == 1'000'000);
-    // The schedules did get tight, branch, and share.
+    // Checks that the schedules did preempt, branch and share.
     CHECK(num_preemptions > 1'000);
     CHECK(num_copies > 10'000);
     CHECK(num_parts > 1'000);

@@ -1,4 +1,4 @@
-// The rules of the scheduler's header, each on the smallest schedule that shows it.
+// Tests each rule in scheduler.h with a minimal schedule.
 #include "scheduler/scheduler.h"
 
 #include <doctest/doctest.h>
@@ -16,7 +16,7 @@ struct Row {
   friend bool operator==(const Row&, const Row&) = default;
 };
 
-// Plans, commits and chooses a token wherever one is due.
+// Plans, commits, and appends a token to every sequence that is due for one.
 std::vector<Row> run_step(Scheduler& scheduler) {
   std::vector<Row> rows;
   const StepPlan plan = scheduler.plan();
@@ -122,7 +122,8 @@ TEST_SUITE("scheduler/scheduler") {
       if (ran == SequenceId{0}) ran_at = id;
       scheduler.finish(ran);
     }
-    // Two levels are worth 40 steps; of those submitted at the same step the older one wins.
+    // Two levels count as much as 40 steps; of sequences submitted at the same step the older one
+    // is first.
     CHECK(ran_at == 41);
   }
 
@@ -138,7 +139,7 @@ TEST_SUITE("scheduler/scheduler") {
       REQUIRE(++num_steps < 100);
       run_step(scheduler);
     }
-    // Both grew to two pages; the third page of sequence 1 took those of sequence 2.
+    // Both grew to two pages; sequence 1 took the pages of sequence 2 for its third page.
     CHECK(scheduler.pages_of(SequenceId{1}).num_tokens() == 33);
     CHECK(scheduler.pages_of(SequenceId{2}).num_tokens() == 0);
     CHECK(run_step(scheduler) == Rows{{1, 1}});  // one page is free, sequence 2 needs more
@@ -184,7 +185,7 @@ TEST_SUITE("scheduler/scheduler") {
   TEST_CASE("refuses at once, with the numbers, what can never fit") {
     kv::PagePool pool(4);
     Scheduler scheduler({}, pool);
-    scheduler.submit(spec(1, 60, 5));  // 64 tokens: the last new one is never stored
+    scheduler.submit(spec(1, 60, 5));  // 64 tokens, because the last new one is never stored
     try {
       scheduler.submit(spec(2, 60, 6));
       FAIL("accepted");
@@ -235,7 +236,7 @@ TEST_SUITE("scheduler/scheduler") {
     CHECK_THROWS_AS(scheduler.finish(SequenceId{2}), Error);
     scheduler.plan();
     scheduler.commit();
-    CHECK_THROWS_AS(scheduler.append_token(SequenceId{1}), Error);  // the last needs no place
+    CHECK_THROWS_AS(scheduler.append_token(SequenceId{1}), Error);  // the last token needs no slot
   }
 }
 

@@ -1,4 +1,4 @@
-// bench/internal/json_writer.h: JSON written piece by piece: commas and quotes in one place.
+// bench/internal/json_writer.h: writes JSON piece by piece with the commas and quotes.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 
 namespace caption::bench {
 
-// The caller opens and closes what it writes, in the right order.
+// The caller must open and close objects and lists in the right order.
 class JsonWriter {
  public:
   JsonWriter& begin_object() { return open("{"); }  // the root, or an item of a list

@@ -37,7 +37,7 @@ Tensor filled(std::int64_t count, std::int64_t value) {
   return tensor;
 }
 
-// The pages of several sequences under one layer, written once; every copy is another layer.
+// The KV pages of several sequences, written once; each copy is another layer.
 class Pages {
  public:
   Pages(KernelTimer& timer, const model::TextShape& shape, DType dtype, std::int64_t batch)
@@ -68,14 +68,15 @@ class Pages {
     }
   }
 
-  // K and V of all contexts under one layer, with their scales.
+  // Bytes of K and V of all contexts in one layer, scales included.
   double bytes(const model::TextShape& shape, DType dtype) const {
     const std::int64_t vector_bytes =
         shape.head_dim * static_cast<std::int64_t>(dtype_size_bytes(dtype)) +
         (dtype == DType::kI8 ? 2 : 0);
     return as_double(2 * batch_ * context_tokens_ * shape.num_kv_heads * vector_bytes);
   }
-  // Of sequences with the same number of new rows each.
+  // The attention context of the layer chosen by `turn`; each sequence has the same number of new
+  // rows.
   kernels::PagedContext context(std::int64_t turn, const Tensor& cu_seqlens) const {
     const kernels::KvLayer& layer = layers_[static_cast<std::size_t>(turn % std::ssize(layers_))];
     return {.k_pages = layer.k,
@@ -97,7 +98,7 @@ class Pages {
   std::vector<kernels::KvLayer> layers_;
 };
 
-// `rows` new rows of each of `batch` sequences.
+// Times attention with `rows` new rows in each of `batch` sequences.
 void bench_paged_attention(KernelTimer& timer, const model::TextShape& shape, DType dtype,
                            std::int64_t batch, std::int64_t rows) {
   const Pages pages(timer, shape, dtype, batch);
@@ -106,7 +107,7 @@ void bench_paged_attention(KernelTimer& timer, const model::TextShape& shape, DT
   const Tensor q = random_tensor(DType::kF32, {tokens, shape.num_heads, shape.head_dim});
   Tensor y(DType::kF32, q.shape());
   const Tensor cu_seqlens = ascending(batch + 1, rows);
-  // Row i of the last `rows` sees context - rows + i + 1 keys.
+  // Row i of the last `rows` rows attends to context - rows + i + 1 keys.
   const double attended = as_double(batch * rows) * as_double(2 * context - rows + 1) / 2;
   KernelRow row{.operation = rows == 1 ? "attention, decoding" : "attention, prompt",
                 .setting = std::string(dtype_name(dtype)) + " KV, batch " + std::to_string(batch) +
@@ -120,7 +121,7 @@ void bench_paged_attention(KernelTimer& timer, const model::TextShape& shape, DT
   });
 }
 
-// What lies between the matrices, over the activations of `tokens` rows.
+// Times the operations between the matrices, over activations of `tokens` rows.
 void bench_element_wise(KernelTimer& timer, const model::TextShape& shape, std::int64_t tokens) {
   Stream& stream = timer.stream();
   const auto row = [&](const char* operation, double bytes, double flops) {
@@ -147,7 +148,7 @@ void bench_element_wise(KernelTimer& timer, const model::TextShape& shape, std::
 }
 
 void bench_embedding(KernelTimer& timer, const model::TextShape& shape, std::int64_t tokens) {
-  // Rows far apart, of a table that is as large as the working set at most.
+  // Rows are spread over a table of at most the working set's size.
   const std::int64_t rows =
       std::min(shape.vocab, std::max(tokens, timer.num_copies(2 * shape.hidden)));
   const Tensor table = random_tensor(DType::kBF16, {rows, shape.hidden});

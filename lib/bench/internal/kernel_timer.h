@@ -1,4 +1,4 @@
-// bench/internal/kernel_timer.h: times calls and keeps the rows.
+// bench/internal/kernel_timer.h: times calls and collects the results as rows.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@
 
 namespace caption::bench {
 
-// One thread at a time.
+// Not thread-safe.
 class KernelTimer {
  public:
   KernelTimer(Stream& stream, const KernelBenchOptions& options)
@@ -21,9 +21,10 @@ class KernelTimer {
 
   Stream& stream() const { return stream_; }
   const KernelBenchOptions& options() const { return options_; }
-  // Copies of an operand of so many bytes that no cache holds together.
+  // Number of copies of an operand of this size that together exceed the caches.
   std::int64_t num_copies(std::int64_t bytes_each) const;
-  // call(turn) with turn = 0, 1, 2, ...: which copy is its own to choose. Fills in row.seconds.
+  // Times call(turn), turn = 0, 1, 2, ...; the callee picks the copy of the operands by `turn`.
+  // Fills in row.seconds and stores the row.
   void add(KernelRow row, const std::function<void(std::int64_t turn)>& call);
   std::vector<KernelRow> take_rows() { return std::move(rows_); }
 
@@ -33,16 +34,16 @@ class KernelTimer {
   std::vector<KernelRow> rows_;
 };
 
-// Numbers between -1 and 1, the same every time.
+// Numbers between -1 and 1 from a fixed seed.
 Tensor random_tensor(DType dtype, const Shape& shape);
 
 void bench_text(KernelTimer& timer, const model::TextShape& shape);
 void bench_vision(KernelTimer& timer, const model::VisionShape& shape);
 
-// A dense layer in every layout, at each of `tokens`.
+// Times a dense layer in every layout, for each number of tokens in `tokens`.
 void bench_linear(KernelTimer& timer, const std::string& name, const model::LinearShape& matrix,
                   const std::vector<std::int64_t>& tokens);
-// linear_swiglu, gate and up being of `matrix` each.
+// Times linear_swiglu with a gate and an up matrix of the shape `matrix`.
 void bench_swiglu(KernelTimer& timer, const model::LinearShape& matrix,
                   const std::vector<std::int64_t>& tokens);
 

@@ -12,22 +12,22 @@ using MultiplyAdd = float (*)(std::int64_t rounds, float start);
 float multiply_add_reference(std::int64_t rounds, float start);
 float multiply_add_avx2(std::int64_t rounds, float start);    // x86-64 only
 float multiply_add_avx512(std::int64_t rounds, float start);  // x86-64 only
-// Dot products of pairs of bf16, summed in f32: two multiply-adds in each lane. x86-64 only.
+// Dot products of bf16 pairs, summed in f32: two multiply-adds per lane. x86-64 only.
 float multiply_add_avx512bf16(std::int64_t rounds, float start);
-// Products of tiles of bf16, a chain being 16 x 16 sums of 32 products. x86-64 only; the process
-// has been granted the use of tiles (backend/cpu_tier.h).
+// Products of bf16 tiles; one chain has 16 x 16 sums of 32 products. x86-64 only; the process must
+// have permission to use AMX tiles (backend/cpu_tier.h).
 float multiply_add_amx(std::int64_t rounds, float start);
 
-// Twelve chains hide a latency of four cycles at two or three multiply-adds a cycle, and fit the
-// sixteen vector registers of AVX2 beside the two operands.
+// Twelve chains hide a latency of four cycles at two or three multiply-adds per cycle, and fit the
+// sixteen vector registers of AVX2 together with the two operands.
 inline constexpr int kMultiplyAddChains = 12;
 inline constexpr int kReferenceWidth = 4;
 inline constexpr int kAvx2Width = 8;
 inline constexpr int kAvx512Width = 16;
 inline constexpr int kTileFlops = 2 * 16 * 16 * 32;
 
-// The text that all versions share; `static`, so that each file keeps its own copy. GCC and clang
-// keep `Vector` (a vector extension type) in one register each.
+// Shared by all versions; `static`, so that each translation unit has a separate copy compiled for
+// its instruction set. GCC and clang keep each `Vector` (a vector extension type) in one register.
 template <class Vector>
 static inline float run_multiply_add(std::int64_t rounds, float start) {
   Vector chains[kMultiplyAddChains];

@@ -13,7 +13,7 @@ struct alignas(64) TileConfig {
 
 }  // namespace
 
-// sums[t] += a * b on tiles of 16 x 32 bf16, all of them zeros: four sums in turn.
+// sums[t] += a * b on tiles of 16 x 32 bf16, all zeros; four sums are used in rotation.
 float multiply_add_amx(std::int64_t rounds, float start) {
   static_assert(kMultiplyAddChains == 12);
   const TileConfig config;

@@ -1,4 +1,4 @@
-// bench/internal/operations_json.h: a profile as JSON.
+// bench/internal/operations_json.h: writes a profile as JSON.
 #pragma once
 
 #include <vector>
@@ -8,7 +8,7 @@
 
 namespace caption::bench {
 
-// The list "operations".
+// Writes the list "operations".
 void write_operations(JsonWriter& json, const std::vector<OperationTime>& operations);
 
 }  // namespace caption::bench

@@ -1,4 +1,5 @@
-// bench/internal/report_parts.h: what reports have in common: the machine's rates, and summaries.
+// bench/internal/report_parts.h: parts common to several reports: the machine's rates and
+// summaries.
 #pragma once
 
 #include <string>
@@ -9,9 +10,9 @@
 
 namespace caption::bench {
 
-// "32.1 GB/s read, 1.02 TFLOP/s bf16"
+// Returns text such as "32.1 GB/s read, 1.02 TFLOP/s bf16".
 std::string describe(const Roofline& roofline);
-// "machine before: ...; after: ...; on 2 threads" and an end of line.
+// Returns the line "machine before: ...; after: ...; on 2 threads" with its newline.
 std::string describe_machine(const Roofline& before, const Roofline& after);
 void write_roofline(JsonWriter& json, const char* name, const Roofline& roofline);
 void write_summary(JsonWriter& json, const char* name, const Summary& summary);

@@ -1,4 +1,4 @@
-// pipeline/internal/claims.h: which captions are being made, so that equal clips are captioned
+// pipeline/internal/claims.h: captions in progress, so that clips with equal content are captioned
 // once.
 #pragma once
 
@@ -20,11 +20,12 @@ struct Follower {
   Origin origin = Origin::kNamed;
 };
 
-// Thread-safe. Keys stand for a content and a prompt.
+// Thread-safe. A key identifies a content and a prompt.
 class Claims {
  public:
-  // True: the caller makes this caption, and calls release() when its record is written. False:
-  // somebody does, and will find `follower` when it is released.
+  // Returns true when the caller must make this caption and call release() after its record is
+  // written. Returns false when another clip has claimed the key; release() then returns
+  // `follower`.
   bool take(const Hash128& key, const Follower& follower) {
     const std::lock_guard lock(mutex_);
     const auto [entry, is_new] = followers_.try_emplace(key);

@@ -1,4 +1,4 @@
-// pipeline/internal/spoken_text.h: a caption's text while it is being generated.
+// pipeline/internal/spoken_text.h: decodes a caption's text during generation.
 #pragma once
 
 #include <cstdint>
@@ -13,14 +13,14 @@
 
 namespace caption::pipeline {
 
-// One thread at a time.
+// Not thread-safe.
 class SpokenText {
  public:
   SpokenText(const text::Tokenizer& tokenizer, const Options& options);
 
-  // Ends the output when a stop string is complete.
+  // Adds a token; the verdict ends the output when a stop string is complete.
   engine::TokenVerdict hear(std::int32_t token);
-  // No token follows. The text before the stop string, or all of it.
+  // Call after the last token. Returns the text before the stop string, or all of it.
   const std::string& finish();
 
  private:

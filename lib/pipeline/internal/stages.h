@@ -1,4 +1,4 @@
-// pipeline/internal/stages.h: what travels between the stages, and the stages.
+// pipeline/internal/stages.h: the stages of the pipeline and the data passed between them.
 #pragma once
 
 #include <atomic>
@@ -27,43 +27,44 @@
 
 namespace caption::pipeline {
 
-// A caption that a clip is to be given.
+// A caption to be made for a clip.
 struct Task {
-  std::size_t prompt = 0;  // of Options::prompts
-  Hash128 claim = {};      // to be released when its record is written
+  std::size_t prompt = 0;  // index into Options::prompts
+  Hash128 claim = {};      // key to be released when its record is written
   bool is_claimed = false;
   std::string moved_from = {};  // Record::moved_from
 };
 
-// A clip that waited for a caption which turned out to be there.
+// A clip that waited for a caption whose record now exists.
 struct Waiting {
   Follower follower;
   std::size_t prompt = 0;
 };
 
-// One clip on its way, for one prompt or several. The record, of what its captions have in common,
-// is filled in as it goes; with an error in it, the stages that follow pass it on as it is.
+// One clip in the pipeline, with one or several prompts. The record holds what its captions have in
+// common and is completed on the way. Once it has an error, later stages pass the job on unchanged.
 struct Job {
   records::Record record;
   Origin origin = Origin::kNamed;
-  std::string content;      // stands for the clip's bytes: see content_of()
-  std::vector<Task> tasks;  // the captions to be made
-  // Found under another name: to be written as they are. Then those of `waiting` are looked up.
+  std::string content;      // identifies the clip's bytes, as content_of()
+  std::vector<Task> tasks;  // captions to be made
+  // Records found under another name, written unchanged. Then the clips in `waiting` are looked up.
   std::vector<records::Record> ready;
   std::vector<Waiting> waiting;
-  std::int64_t num_found = 0;     // captions that the sink holds already
-  std::int64_t found_failed = 0;  // of these, records of failures
+  std::int64_t num_found = 0;     // number of captions that the sink already has
+  std::int64_t found_failed = 0;  // part of num_found: records of failures
   std::int64_t start_us = 0;      // when decoding began
-  bool is_skipped = false;        // no video, and nobody said so: counted, not recorded
+  bool is_skipped = false;  // not a video and not named by the user: counted, but gets no record
   bool is_cancelled = false;
-  std::optional<Hash128> cache_key;  // where its vision tokens are to be kept
-  // Between decode and vision: one of the two.
+  std::optional<Hash128> cache_key;  // key under which its vision tokens will be stored
+  // Between the decode and the vision stage one of these two is set.
   video::Clip clip;
   std::optional<SeenClip> seen;
-  std::string suspicion;                  // suspicion_of_frames()
-  std::vector<engine::Request> requests;  // between vision and engine, by tasks
+  std::string suspicion;  // suspicion_of_frames()
+  // Set between the vision and the engine stage; parallel to `tasks`.
+  std::vector<engine::Request> requests;
 
-  // Nothing is left to compute.
+  // Whether no caption is left to compute.
   bool is_over() const { return is_skipped || record.error.has_value() || tasks.empty(); }
 };
 
@@ -71,18 +72,18 @@ using JobQueue = ByteQueue<Job>;
 
 void set_failed(records::Record& record, ErrorCode code, const std::string& message);
 
-// Runs work(). What it throws becomes the record's error: `who` names the clip and what was being
-// done, and stands before messages that do not begin with the clip's path.
+// Runs work() and stores an exception in the record as its error. `who` names the clip and the
+// operation, and precedes messages that do not begin with the clip's path.
 void guard(records::Record& record, const std::string& who, const std::function<void()>& work);
 
-// SHA-256, or place, size and time where it is unknown; empty when neither is.
+// Returns the SHA-256, or place, size and time where it is unknown; empty when neither is known.
 std::string content_of(const records::Record& record);
 
-// Throws Error(kBadModel) when a file that the model may still read was changed: what it computes
-// is no longer what its hash says.
+// Throws Error(kBadModel) when a file that the model may still read was changed, because the
+// model's hash would no longer describe its results.
 void require_same_model(const model::CaptionModel& model);
 
-// The first exception that a thread of a stage could not put into a record. Thread-safe.
+// The first exception of a stage's thread that does not belong to a record. Thread-safe.
 class Breakdown {
  public:
   void set(std::exception_ptr error) {
@@ -99,7 +100,7 @@ class Breakdown {
   std::exception_ptr error_;
 };
 
-// What the stages in front of the engine have done so far: StageWork, from several threads.
+// Work done so far by the decode and vision stages, updated by several threads; see StageWork.
 struct StageCounters {
   std::atomic<std::int64_t> decode_us{0};
   std::atomic<std::int64_t> identity_us{0};
@@ -110,7 +111,7 @@ struct StageCounters {
   std::atomic<std::int64_t> clips_encoded{0};
 };
 
-// What the stages share.
+// Objects shared by the stages.
 struct Shared {
   const Options& options;
   records::RecordSink& sink;
@@ -120,12 +121,12 @@ struct Shared {
   StageCounters counters = {};
 };
 
-// Reads clips on threads of its own and closes `out` after the last. The destructor
-// waits for them. `options.stop` ends it early.
+// Reads clips on several threads and closes `out` after the last one. The destructor waits for the
+// threads. `options.stop` ends the stage early.
 class DecodeStage {
  public:
-  // Starts as many threads as the system gives, with a warning when they are fewer than wanted.
-  // Throws Error(kOutOfMemory) when there is none.
+  // Starts the requested number of threads, or as many as the system allows, with a warning. Throws
+  // Error(kOutOfMemory) when no thread can be started.
   DecodeStage(const InputList& inputs, Shared& shared, JobQueue& out);
   ~DecodeStage();
   std::int64_t num_seen_before() const { return num_seen_before_.load(); }
@@ -151,7 +152,8 @@ class DecodeStage {
   std::vector<std::thread> threads_;
 };
 
-// Turns frames into requests on one thread with its own pool, and closes `out` after the last.
+// Converts frames to requests on one thread with a separate thread pool, and closes `out` after the
+// last one.
 class VisionStage {
  public:
   // Throws Error(kOutOfMemory) when its threads cannot be started.
@@ -174,7 +176,7 @@ class VisionStage {
   std::thread thread_;
 };
 
-// The last stage, on the caller's thread: submits requests, steps the engine, writes records.
+// Last stage, on the caller's thread: submits requests, steps the engine, writes records.
 class EngineStage {
  public:
   EngineStage(model::CaptionModel& model, Shared& shared, JobQueue& in, const InputList& inputs);
@@ -184,19 +186,20 @@ class EngineStage {
   engine::EngineStats engine_stats() const { return engine_.stats(); }
 
  private:
-  // A caption that is being written.
+  // A caption in progress.
   struct Caption {
     records::Record record;
     Task task = {};
-    std::string suspicion = {};  // of its frames
+    std::string suspicion = {};  // suspicion_of_frames() of its frames
     Origin origin = Origin::kNamed;
     bool is_skipped = false;
     std::int64_t start_us = 0;
-    double engine_ms = 0;                        // engine_share_ms_ when the engine took it
-    std::unique_ptr<SpokenText> text = nullptr;  // when somebody hears it, or a string may stop it
+    double engine_ms = 0;  // value of engine_share_ms_ when the engine accepted the request
+    // Null unless the text is streamed or stop strings are set.
+    std::unique_ptr<SpokenText> text = nullptr;
   };
 
-  // Whether this run made the caption that a record holds, or took it over.
+  // Whether this run made the caption of a record or took it from an earlier record.
   enum class Origination { kMade, kTakenOver };
 
   bool is_cancelled() const { return options_.stop->load(); }
@@ -206,7 +209,8 @@ class EngineStage {
   void take(Job job);
   void submit(engine::Request request, Caption caption);
   void finish(engine::Completion completion);
-  // Writes the caption's record, or counts the file as skipped; then those of equal clips.
+  // Writes the caption's record, or counts the file as skipped; then does the same for its
+  // followers.
   void end(Caption& caption);
   void copy(const Caption& caption, const Follower& follower);
   void write(const records::Record& record, Origination origination);
@@ -226,10 +230,11 @@ class EngineStage {
   std::unordered_map<engine::RequestId, Caption> running_;
   Progress progress_;
   Stopwatch watch_;
-  // Each step's time divided by the requests that the engine held: what a request that was there
-  // from the begin would have taken of it. Shares of all requests sum to the engine's time.
+  // Sum over the steps of step time / number of unfinished requests: the share of a request present
+  // from the beginning. The shares of all requests add up to the engine's time.
   double engine_share_ms_ = 0;
-  std::int64_t engine_output_tokens_ = 0;  // of captions that the engine ended, all beams
+  // Tokens of the captions that the engine finished, over all beams.
+  std::int64_t engine_output_tokens_ = 0;
   std::int64_t num_ended_by_engine_ = 0;
   bool batch_is_running_ = false;
   bool reader_gone_ = false;

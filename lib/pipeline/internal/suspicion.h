@@ -1,4 +1,4 @@
-// pipeline/internal/suspicion.h: what speaks against a caption, without knowing the film.
+// pipeline/internal/suspicion.h: detects captions that are likely wrong, without a reference.
 #pragma once
 
 #include <span>
@@ -9,14 +9,14 @@
 
 namespace caption::pipeline {
 
-// Says why the frames show nothing that a caption could tell ("every frame is black"); empty when
-// they may show something. Takes far less time than their preprocessing.
+// Returns the reason why the frames show nothing to describe ("every frame is black"); empty when
+// they may show something. Costs far less than preprocessing the frames.
 std::string suspicion_of_frames(std::span<const video::Frame> frames);
 
-// Says what speaks against a caption: that it is empty, that it holds U+FFFD or control characters,
-// that words repeat, or that it is `unlike`, the sentence with which the model declares that it
-// cannot describe a clip (CaptionModel::unlike_sentence(); empty: it has none; white space around
-// either is left out). Empty when nothing does.
+// Returns the reason why a caption is suspicious: it is empty, contains U+FFFD or control
+// characters, repeats words, or equals `unlike`, the sentence by which the model declares that it
+// cannot describe a clip (CaptionModel::unlike_sentence(); empty: the model has none; surrounding
+// white space is ignored in both). Empty when the caption is not suspicious.
 std::string suspicion_of_caption(std::string_view caption, std::string_view unlike = {});
 
 }  // namespace caption::pipeline

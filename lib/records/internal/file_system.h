@@ -1,4 +1,4 @@
-// records/internal/file_system.h: the few system calls durable files need.
+// records/internal/file_system.h: the system calls that durable files need.
 #pragma once
 
 #include <filesystem>
@@ -9,7 +9,7 @@
 
 namespace caption::records {
 
-// Owns a file descriptor; -1 is none.
+// Owns a file descriptor; -1 means none.
 class Descriptor {
  public:
   explicit Descriptor(int number = -1) : number_(number) {}
@@ -22,23 +22,23 @@ class Descriptor {
   int number_;
 };
 
-// The code of an output that cannot be opened, read or written, whatever a clip would have:
-// kOutOfMemory for want of memory or descriptors, else kIo.
+// Error code for an output that cannot be opened, read or written: kOutOfMemory for lack of memory
+// or descriptors, otherwise kIo.
 ErrorCode output_error_code(int error_number);
 
-// Writes all of `text`, in one write() unless the system takes less; waits for the reader of a pipe
-// that is full, also where the descriptor does not wait by itself. 0, or errno.
+// Writes all of `text`, in one write() unless the system accepts less. Waits while a pipe is full,
+// also on a non-blocking descriptor. Returns 0 or errno.
 int write_whole(int descriptor, std::string_view text);
 
-// The file itself where `path` is a link to it: replacing the link would split the two.
+// Resolves symbolic links, because replacing a link would leave its target unchanged.
 std::filesystem::path real_path(const std::filesystem::path& path);
 
-// Makes a rename in `folder` survive a power cut. Throws Error as output_error_code().
+// Makes a rename in `folder` durable across a power cut. Throws Error as output_error_code().
 void sync_folder(const std::filesystem::path& folder);
 
-// Replaces `path` whole or not at all: temporary file beside it, fsync, rename, fsync of the
-// folder. Throws Error as output_error_code(); the old file then stands as it was, unless only the
-// last step failed.
+// Replaces `path` atomically: temporary file in the same folder, fsync, rename, fsync of the
+// folder. Throws Error as output_error_code(); the old file is then unchanged unless only the last
+// step failed.
 void write_file_atomically(const std::filesystem::path& path, std::string_view text);
 
 }  // namespace caption::records

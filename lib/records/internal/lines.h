@@ -1,4 +1,4 @@
-// records/internal/lines.h: the whole lines of a text, each with its newline.
+// records/internal/lines.h: splits a text into complete lines, each with its newline.
 #pragma once
 
 #include <cstddef>
@@ -11,7 +11,7 @@ inline std::string_view as_text(std::span<const std::byte> bytes) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
-// Bytes up to and with the last newline.
+// Number of bytes up to and including the last newline.
 inline std::size_t complete_lines_bytes(std::string_view text) {
   const std::size_t last = text.rfind('\n');
   return last == std::string_view::npos ? 0 : last + 1;

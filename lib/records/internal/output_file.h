@@ -1,5 +1,4 @@
-// records/internal/output_file.h: a locked file that lines are appended to, and that notices when
-// somebody else touches it.
+// records/internal/output_file.h: a locked append-only file that detects changes by other programs.
 #pragma once
 
 #include <cstdint>
@@ -12,32 +11,34 @@
 namespace caption::records {
 
 enum class Durability {
-  kNow,    // on the disk when the call returns
-  kLater,  // with the next that is durable, or after a tenth of a second of further ones
+  kNow,  // on the disk when the call returns
+  // Synced by the next kNow append or sync(), or by an append over 0.1 s after the last sync.
+  kLater,
 };
 
-// Holds an exclusive lock on the file as long as it lives. Movable. Appending: one thread at a
-// time.
+// Holds an exclusive lock on the file for its lifetime. Movable. Only one thread at a time may
+// append.
 class OutputFile {
  public:
-  // Opens or creates the file. Throws Error: kOutputConflict when another run holds the lock, kIo
-  // or kOutOfMemory as output_error_code().
+  // Opens or creates the file. Throws Error: kOutputConflict when another run holds the lock,
+  // otherwise kIo or kOutOfMemory as output_error_code().
   explicit OutputFile(const std::filesystem::path& path);
 
   const std::filesystem::path& path() const { return path_; }
-  std::int64_t size_bytes() const { return size_bytes_; }  // as far as this run knows
+  std::int64_t size_bytes() const { return size_bytes_; }  // as written by this run
 
-  // Appends text in one write; on failure no part of it stays. Throws Error(kIo), also as
-  // require_untouched().
+  // Appends text in one write; on failure the file is truncated to its previous size. Throws Error
+  // as output_error_code() and as require_untouched().
   void append(std::string_view text, Durability durability);
   void sync();
   void truncate(std::int64_t size_bytes);
-  // Thread-safe beside append(). Throws Error(kIo).
+  // May be called while another thread appends. Throws Error as output_error_code().
   std::string read(std::int64_t offset, std::int64_t size_bytes) const;
-  // Throws Error(kIo) when the path no longer names this file, or its size is not what was written.
+  // Throws Error(kIo) when the path no longer names this file, or when the file's size is not the
+  // size that was written.
   void require_untouched() const;
-  // Renames the file to `target`, whatever has that name now. Whole or not at all, power cuts
-  // included. The lock goes along.
+  // Renames the file to `target`, replacing an existing file atomically and durably. The lock is
+  // kept.
   void take_place_of(const std::filesystem::path& target);
 
  private:

@@ -1,4 +1,4 @@
-// records/internal/read_records.h: what an output file holds, line by line.
+// records/internal/read_records.h: reads the records of an output file into an index.
 #pragma once
 
 #include <cstdint>
@@ -12,10 +12,10 @@
 
 namespace caption::records {
 
-// Takes every whole line of a JSONL output into `index`, with its settings compared to `accepted`
-// (accepted_keys()), and calls visit(record) for each; blank lines are passed over. Returns the
-// bytes of all whole lines: what follows them is torn.
-// Throws Error(kOutputConflict) naming a line that is no record; as MappedFile.
+// Adds every complete line of a JSONL output to `index`, marks whether its settings are in
+// `accepted` (accepted_keys()), and calls visit(record) for it; blank lines are skipped. Returns
+// the number of bytes of all complete lines; any bytes after them are a torn line. Throws
+// Error(kOutputConflict) naming a line that is not a record, and as MappedFile.
 std::int64_t read_records(const std::filesystem::path& path, const std::set<std::string>& accepted,
                           RecordIndex& index, const std::function<void(const Record&)>& visit = {});
 

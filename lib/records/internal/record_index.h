@@ -1,10 +1,10 @@
-// records/internal/record_index.h: which captions a JSONL output holds, and where in it.
+// records/internal/record_index.h: an index of the captions of a JSONL output by place and content.
 //
-// A clip and a prompt have one live record: the last one written for their place (Record::file's
-// path, or `video` where there is none). The failure of another content does not end the life of a
-// caption at its place: the file may only be empty for a while. A record with `moved_from` also
-// ends the life of the one at that place if it has the same content. Lines that are not live stay
-// in the file until it is compacted.
+// The place of a record is Record::file's path, or `video` where there is none. A clip and a prompt
+// have one live record: the last one written for their place. Exception: a failure with other
+// content does not supersede the caption at its place, since the file may be damaged only
+// temporarily. A record with `moved_from` also supersedes the record at that place if it has the
+// same content. Lines that are not live remain in the file until it is compacted.
 #pragma once
 
 #include <cstdint>
@@ -21,24 +21,25 @@
 namespace caption::records {
 
 struct RecordSlot {
-  std::int64_t offset = 0;       // of the line in the file
-  std::uint32_t size_bytes = 0;  // with its newline
+  std::int64_t offset = 0;       // byte offset of the line in the file
+  std::uint32_t size_bytes = 0;  // bytes of the line with its newline
   Status status = Status::kOk;
-  bool is_machine_failure = false;  // failed for want of memory, time or a whole read
+  bool is_machine_failure = false;  // as is_machine_failure()
   bool is_accepted = true;          // made with settings that this run accepts
   bool is_from_this_run = false;
-  bool is_wanted = false;  // a clip of this run is at its place
+  bool is_wanted = false;  // a clip of this run has this place
   bool is_live = true;
-  // 1 + the slot of a caption of another content at the same place, which lives as long; 0: none.
+  // 1 + index of the slot of a caption with other content at the same place, which is live as long
+  // as this slot is; 0: none.
   std::uint32_t shadowed = 0;
-  // Keys of the place, of the content and of size and time, each with the prompt. All zero:
-  // unknown.
+  // Hashes of the path, of the content digest and of size and time, each combined with the prompt.
+  // All zero: unknown.
   Hash128 place = {};
   Hash128 content = {};
   Hash128 times = {};
 };
 
-// The keys that the slot of a clip and a prompt has.
+// The three keys of a clip and a prompt, as in RecordSlot.
 struct ClipKeys {
   Hash128 place = {};
   Hash128 content = {};
@@ -48,46 +49,48 @@ ClipKeys keys_of(const ClipIdentity& clip, std::string_view prompt);
 ClipKeys keys_of(const Record& record);
 Hash128 place_key(std::string_view path, std::string_view prompt);
 
-// Whether the slot's record is of this content: compares SHA-256 where the clip has one, else size
-// and time. Two files that nobody could read have equal (empty) keys.
+// Whether the slot's record has this content: compares SHA-256 where the clip has one, otherwise
+// size and time. Two unreadable files have equal (empty) keys.
 bool is_of_content(const RecordSlot& slot, const ClipKeys& clip);
 
-// Whether a run that retries records of these statuses makes the slot's record again.
+// Whether a run that retries these statuses makes the slot's record again.
 bool must_remake(const RecordSlot& slot, const std::vector<Status>& retried);
 
-// Whether a clip failed for want of memory, time or a whole read.
+// Whether a clip failed for lack of memory, by a read error, by a timeout, or because the file
+// changed while it was read.
 bool is_machine_failure(const Record& record);
 
-// Takes about 230 bytes for each record. Only one thread at a time may use it.
+// Memory: about 230 bytes per record. Not thread-safe.
 class RecordIndex {
  public:
-  // The line that begins at `offset` becomes the live record of its place.
+  // Makes the line that begins at byte `offset` the live record of its place.
   RecordSlot& add(const Record& record, std::int64_t offset, std::int64_t size_bytes);
 
-  // The live record of a place, or null.
+  // Returns the live record of a place, or null.
   RecordSlot* at_place(const Hash128& place);
-  // Calls visit(slot) for the records of the same content wherever they lie.
+  // Calls visit(slot) for every record of the same content, at any place and also if not live.
   template <class Visit>
   void for_each_of_content(const ClipKeys& clip, Visit&& visit) const;
-  // Ends the lives of the records at whose place no clip of this run is.
+  // Marks as not live all records at places that no clip of this run has.
   void drop_unwanted();
 
   std::int64_t num_live() const { return num_live_; }
   std::int64_t num_superseded() const { return std::ssize(slots_) - num_live_; }
-  std::int64_t num_usable() const;                                // live, and not failed
-  // Whether a live record is of a clip that could not be read, or failed for want of something.
+  std::int64_t num_usable() const;  // live records that have a caption
+  // Whether a live record is of a clip that could not be read, or is a machine failure.
   bool has_unread() const;
-  const std::deque<RecordSlot>& slots() const { return slots_; }  // in the order of the file
+  const std::deque<RecordSlot>& slots() const { return slots_; }  // in file order
 
  private:
-  using Position = std::uint32_t;  // in slots_
+  using Position = std::uint32_t;  // index into slots_
 
   void end_life(const Hash128& place);
 
   std::int64_t num_live_ = 0;
-  std::deque<RecordSlot> slots_;  // grows without copies of what is there
+  std::deque<RecordSlot> slots_;  // a deque, because growth must not copy or move the slots
   std::unordered_map<Hash128, Position> by_place_;
-  std::unordered_multimap<Hash128, Position> by_content_;  // by both of a slot's content keys
+  // Keyed by RecordSlot::content and by RecordSlot::times.
+  std::unordered_multimap<Hash128, Position> by_content_;
 };
 
 template <class Visit>

@@ -1,4 +1,4 @@
-// records/internal/run_memory.h: the captions of this run, for outputs that cannot be read back.
+// records/internal/run_memory.h: captions of this run, for outputs that cannot be read back.
 #pragma once
 
 #include <cstddef>
@@ -13,8 +13,8 @@
 
 namespace caption::records {
 
-// Takes captions of clips with a digest until they fill a fixed number of bytes. Later clips of the
-// same content are then captioned again, to the same words. Thread-safe.
+// Stores captions of clips with a digest up to a fixed number of bytes. Beyond that, later clips of
+// the same content are captioned again, with the same result. Thread-safe.
 class RunMemory {
  public:
   Earlier find(const ClipIdentity& clip, const std::string& video, std::string_view prompt) const;
@@ -22,16 +22,17 @@ class RunMemory {
 
  private:
   mutable std::mutex mutex_;
-  std::unordered_map<Hash128, std::string> lines_;  // JSON by content and prompt
+  std::unordered_map<Hash128, std::string> lines_;  // JSON lines by the key of content and prompt
   std::size_t size_bytes_ = 0;
 };
 
-// Turns the record of another file of the same content into this clip's own: replaces the names,
-// and sets `copy_of` to the other file or, when that file is gone, `moved_from`.
+// Converts the record of another file with the same content into a record of this clip: replaces
+// the names, and sets `copy_of` to the other file or, when that file no longer exists,
+// `moved_from`.
 Record under_new_name(Record record, const ClipIdentity& clip, const std::string& video);
 
-// Whether the file that the record names is no longer there, or has other bytes now. Reads a file
-// whose time alone is another one.
+// Whether the file that the record names no longer exists or has other content. Reads the file if
+// only its time differs.
 bool is_gone(const Record& record);
 
 }  // namespace caption::records

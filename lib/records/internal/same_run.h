@@ -1,4 +1,4 @@
-// records/internal/same_run.h: whether an output and a run belong together, by their manifests.
+// records/internal/same_run.h: compares an output with a run by their manifests.
 #pragma once
 
 #include <filesystem>
@@ -11,26 +11,27 @@
 
 namespace caption::records {
 
-// Reads the manifest of `output` and compares it; settings that the retry may change are not
-// compared. Throws Error(kOutputConflict) with the differences named.
+// Returns the manifest of `output` after comparing it with `manifest`, except for settings that the
+// retry may change. Throws Error(kOutputConflict) naming the differences.
 Manifest require_same_run(const std::filesystem::path& output, Format format,
                           const Manifest& manifest, const Retry& retry);
 
-// Notes in `there` with which settings records are made again; false when that changes nothing.
+// Adds to `there` the settings with which records are made again. Returns false when nothing
+// changed.
 bool note_retry(const Retry& retry, Manifest& there, const Manifest& now);
 
-// settings_key() of the settings whose records count in an output with this manifest: its own, and
-// those of retries.
+// Returns the settings_key() of every configuration whose records are valid under this manifest:
+// the first run's and those of retries.
 std::set<std::string> accepted_keys(const Manifest& there);
 
 // Throws Error(kUsage) for a folder, FIFO or device; a path that does not exist passes.
 void refuse_special_file(const std::filesystem::path& path);
 
-// Throws Error(kOutputConflict) for a file that is_output() does not know.
+// Throws Error(kOutputConflict) for a file for which is_output() is false.
 void refuse_foreign_file(const std::filesystem::path& path);
 
-// Whether a file that is not empty is the output of an earlier run: it has a manifest, or begins
-// with a record or the header of a csv.
+// Whether a non-empty file is the output of an earlier run: it has a manifest, or begins with a
+// record or with the header of a csv.
 bool is_output(const std::filesystem::path& path);
 
 }  // namespace caption::records

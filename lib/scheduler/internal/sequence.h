@@ -1,4 +1,4 @@
-// scheduler/internal/sequence.h: what the scheduler knows of a sequence.
+// scheduler/internal/sequence.h: the scheduler's state of one sequence.
 #pragma once
 
 #include <algorithm>
@@ -25,16 +25,16 @@ struct Scheduler::Sequence {
     }
   }
 
-  // That can ever be in the pages of a branch.
+  // Maximum number of tokens in the pages of a branch.
   std::int64_t max_tokens() const { return spec.num_prompt_tokens + spec.max_new_tokens - 1; }
   std::int64_t num_remaining() const { return num_known - num_computed; }
-  // That the next step may compute: of a prompt that ends in a step of its own, not beyond it.
+  // Number of tokens that the next step may compute. With kOwnStep a step ends at the prompt's end.
   std::int64_t num_computable() const {
     const bool stops =
         spec.prompt_end == PromptEnd::kOwnStep && num_computed < spec.num_prompt_tokens;
     return (stops ? std::min(num_known, spec.num_prompt_tokens) : num_known) - num_computed;
   }
-  // Its table's last page is another prompt's, up to num_computed.
+  // Whether the table's last page is shared with another prompt, up to num_computed.
   bool ends_in_shared_part() const {
     return shares_part && num_computed == spec.prompt_part.num_tokens;
   }
@@ -44,14 +44,14 @@ struct Scheduler::Sequence {
 
   SequenceSpec spec;
   Rank rank;
-  std::int64_t num_known = 0;     // prompt and output so far, of each branch
-  std::int64_t num_computed = 0;  // in the pages for good
-  std::int64_t num_cached = 0;    // of the prompt, found when it entered
-  std::int64_t num_saved = 0;     // slots by which the computed tokens take fewer than tokens
-  bool shares_part = false;       // found when it entered, in the pool
-  std::int32_t num_active = 1;    // branches with tokens: one before the first fork, then all
+  std::int64_t num_known = 0;     // tokens of the prompt and the output so far, per branch
+  std::int64_t num_computed = 0;  // tokens in the pages, committed
+  std::int64_t num_cached = 0;    // prompt tokens that were in the cache at admission
+  std::int64_t num_saved = 0;     // computed tokens minus the slots they occupy
+  bool shares_part = false;       // prompt_part was found in the pool at admission
+  std::int32_t num_active = 1;    // branches with tokens: 1 before the first fork, then all
   std::vector<kv::PageTable> branches;
-  std::vector<kv::PageTable> next_branches;  // for fork(): empty between calls
+  std::vector<kv::PageTable> next_branches;  // used by fork(); empty between calls
 };
 
 }  // namespace caption::scheduler
