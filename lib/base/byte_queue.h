@@ -1,9 +1,9 @@
 // base/byte_queue.h: a bounded queue between two stages of the pipeline, measured in bytes.
 //
-// push() waits while the queue holds `capacity_bytes` or more; an item larger than the whole
-// capacity is admitted when the queue is empty, so nothing ever waits for ever. close() lets the
-// consumer drain what is left; cancel() drops it. Thread-safe, any number of producers and
-// consumers.
+// push() waits until the item fits into `capacity_bytes`, or until the queue is empty: an item
+// larger than the whole capacity is admitted then, so push() cannot wait forever while a consumer
+// pops. After close(), consumers still get the queued items; cancel() drops them. Thread-safe, any
+// number of producers and consumers.
 #pragma once
 
 #include <condition_variable>
@@ -27,7 +27,8 @@ class ByteQueue {
       return closed_ || items_.empty() || used_bytes_ + size_bytes <= capacity_bytes_;
     });
     if (closed_) return false;
-    items_.emplace_back(std::move(item), size_bytes);  // may throw: counted after it
+    // emplace_back() may throw, so the bytes are counted afterwards.
+    items_.emplace_back(std::move(item), size_bytes);
     used_bytes_ += size_bytes;
     not_empty_.notify_one();
     return true;
@@ -40,20 +41,20 @@ class ByteQueue {
     return take_front();
   }
 
-  // As pop(), but std::nullopt at once when nothing is there.
+  // Like pop(), but does not wait: returns std::nullopt when the queue is empty.
   std::optional<T> try_pop() {
     const std::lock_guard<std::mutex> lock(mutex_);
     return take_front();
   }
 
-  // No more pushes; what is queued can still be popped.
+  // Rejects further pushes; queued items can still be popped.
   void close() {
     const std::lock_guard<std::mutex> lock(mutex_);
     closed_ = true;
     wake_all();
   }
 
-  // No more pushes, and what is queued is dropped.
+  // Rejects further pushes and drops the queued items.
   void cancel() {
     const std::lock_guard<std::mutex> lock(mutex_);
     closed_ = true;

@@ -17,7 +17,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::int64_t kMinAgeNs = 2'000'000'000;  // the coarsest clock of a file system: FAT's
+constexpr std::int64_t kMinAgeNs = 2'000'000'000;  // the resolution of FAT's write times
 
 fs::path file_name(const FileStamp& stamp) {
   Sha256Hasher hasher;
@@ -30,7 +30,7 @@ fs::path file_name(const FileStamp& stamp) {
   return hasher.digest().hex();
 }
 
-// A time in the future counts as young.
+// True when the file changed less than kMinAgeNs ago; a time in the future also counts as young.
 bool is_young(const FileStamp& stamp) {
   const auto now = std::chrono::system_clock::now().time_since_epoch();
   const std::int64_t now_ns = std::chrono::duration_cast<std::chrono::nanoseconds>(now).count();
@@ -69,7 +69,7 @@ std::optional<Sha256> DigestCache::find(const FileStamp& stamp) const {
 
 void DigestCache::keep(const FileStamp& stamp, const Sha256& digest) const {
   if (folder_.empty() || keeping_ == Keeping::kNo) return;
-  static std::atomic<unsigned> num_kept = 0;  // two threads never write one temporary file
+  static std::atomic<unsigned> num_kept = 0;  // gives each thread another temporary file
   std::error_code error;
   fs::create_directories(folder_, error);
   const fs::path path = folder_ / file_name(stamp);

@@ -33,13 +33,13 @@ constexpr std::array kNoColumn = {
     CodePoints{0x302A, 0x302D},    // ideographic tone marks
     CodePoints{0x3099, 0x309A},    // kana voicing marks
     CodePoints{0xD7B0, 0xD7FB},    // Hangul vowels and final consonants, extended
-    CodePoints{0xFE00, 0xFE0E},    // variation selectors but the 16th, which makes emoji wide
+    CodePoints{0xFE00, 0xFE0E},    // variation selectors except the 16th, which makes emoji wide
     CodePoints{0xFE20, 0xFE2F},    // combining half marks
     CodePoints{0xFEFF, 0xFEFF},    // byte order mark
     CodePoints{0xE0100, 0xE01EF},  // variation selectors, supplement
 };
 
-// Ascending; classes W and F, in blocks where a block holds few others.
+// Ascending. Classes W and F; whole blocks where nearly all characters of a block are in them.
 constexpr std::array kTwoColumns = {
     CodePoints{0x1100, 0x115F},    // Hangul first consonants
     CodePoints{0x231A, 0x231B},    // watch, hourglass
@@ -81,7 +81,7 @@ constexpr bool contains(const std::array<CodePoints, kSize>& table, char32_t cha
 constexpr char32_t kReplacement = 0xFFFD;
 constexpr std::u32string_view kEllipsis = U"...";
 
-// What would move the cursor, or turn the line around.
+// True for characters that move the cursor or change the direction of writing.
 bool is_unsafe(char32_t c) {
   const bool is_control = c < 0x20 || (c >= 0x7F && c <= 0x9F);
   const bool is_separator = c == 0x2028 || c == 0x2029;
@@ -96,7 +96,7 @@ int width_of(std::u32string_view text) {
   return columns;
 }
 
-// The longest beginning of at most `columns` columns, with the marks of its last character.
+// The longest prefix of at most `columns` columns, with the combining marks of its last character.
 std::u32string_view begin_of(std::u32string_view text, int columns) {
   std::size_t length = 0;
   for (; length < text.size(); ++length) {
@@ -106,7 +106,7 @@ std::u32string_view begin_of(std::u32string_view text, int columns) {
   return text.substr(0, length);
 }
 
-// The longest end of at most `columns` columns that begins with a character of its own.
+// The longest suffix of at most `columns` columns that does not begin with a combining mark.
 std::u32string_view end_of(std::u32string_view text, int columns) {
   std::size_t begin = text.size();
   for (std::size_t i = text.size(); i > 0; --i) {
@@ -146,7 +146,7 @@ std::string shorten_middle(std::string_view text, int columns) {
 
 std::string shorten_path(std::string_view path, int columns) {
   if (display_width(path) <= columns) return encode_utf8(decode_utf8_lossy(path));
-  // The first slash behind which the rest fits leaves the most folders.
+  // The first slash whose suffix fits keeps the most folders.
   for (std::size_t at = path.find('/', 1); at != std::string_view::npos;
        at = path.find('/', at + 1)) {
     const std::string_view end = path.substr(at);

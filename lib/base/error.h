@@ -1,8 +1,8 @@
-// base/error.h: the one exception type of the project, and the checks that throw it.
+// base/error.h: the only exception type of the project, and the checks that throw it.
 //
-// Exceptions end a request; return values tell expected outcomes. A message names the object, what
-// was found, what was wanted, and the way out. `main` maps the code to the process's exit code;
-// the pipeline writes code and message into the failed clip's record.
+// Exceptions end a request; expected outcomes are return values. A message names the object, what
+// was found, what was expected, and a remedy. `main` maps the code to the process's exit code; the
+// pipeline writes code and message into the failed clip's record.
 #pragma once
 
 #include <stdexcept>
@@ -12,18 +12,18 @@
 namespace caption {
 
 enum class ErrorCode {
-  // The command line.
+  // Errors of the command line.
   kUsage,
-  // Files that configure a run.
+  // Errors of the files that configure a run.
   kBadPreset,
   kBadModel,
   kBadReference,
-  kOutputConflict,  // the output belongs to a run with another configuration
-  // The machine.
+  kOutputConflict,  // the output file belongs to a run with another configuration
+  // Errors of the machine.
   kUnavailable,  // device, format or feature that this build or machine does not have
   kOutOfMemory,
-  kIo,  // reading or writing failed on the system's side
-  // One clip.
+  kIo,  // the operating system failed to read or write
+  // Errors of one clip.
   kNotFound,
   kNotRegularFile,
   kUnreadable,
@@ -36,21 +36,21 @@ enum class ErrorCode {
   kDecode,
   kTooLong,  // prompt and vision tokens exceed what the model or the engine can hold
   kCancelled,
-  // Our own bug.
+  // A bug of this program.
   kInternal,
 };
 
-// snake_case name of the code as records carry it: "not_found", "no_frames", ...
+// snake_case name of the code, as it appears in records: "not_found", "no_frames", ...
 std::string_view error_code_name(ErrorCode code);
 
-// True for what the machine lacked or could not do, whatever the file at hand holds: kOutOfMemory
-// and kIo. Code that gives errors a code of its own ("a bad model file") passes these on.
+// True for errors that the machine causes rather than the content of a file: kOutOfMemory and kIo.
+// Code that replaces error codes by its own (kBadModel, for example) keeps these two.
 bool is_of_machine(ErrorCode code);
 
 // The code of a system call's errno: kNotFound, kUnreadable, kOutOfMemory (memory, descriptors or
 // threads), else kIo.
 ErrorCode error_code_of_errno(int error_number);
-// What strerror() says, and for a limit of this process what raises it.
+// The text of strerror(), with a hint how to raise the limit for EMFILE and EFBIG.
 std::string describe_errno(int error_number);
 
 class Error : public std::runtime_error {
@@ -69,8 +69,8 @@ namespace internal {
 
 }  // namespace caption
 
-// Throws Error(kInternal) with file, line and condition in every build. `message` is anything a
-// std::string can be made from; it is evaluated only on failure.
+// Throws Error(kInternal) with file, line and condition, in every build. `message` is any
+// expression that converts to std::string; it is evaluated only on failure.
 #define CAPTION_CHECK(condition, message)                                                  \
   do {                                                                                     \
     if (!(condition)) {                                                                    \
@@ -78,7 +78,7 @@ namespace internal {
     }                                                                                      \
   } while (false)
 
-// The same in debug builds only, for hot loops.
+// CAPTION_CHECK in debug builds only, for hot loops.
 #ifdef NDEBUG
 #define CAPTION_DCHECK(condition, message) static_cast<void>(0)
 #else

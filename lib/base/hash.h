@@ -43,12 +43,12 @@ class Hasher {
   std::unique_ptr<State> state_;
 };
 
-// Of the xxHash that is loaded: "0.8.1".
+// Version of the loaded xxHash library: "0.8.1".
 std::string xxhash_version();
 
 }  // namespace caption
 
-// Every bit of a key counts as much as the others.
+// The bits of a Hash128 are uniformly distributed, so its low half is a good hash value.
 template <>
 struct std::hash<caption::Hash128> {
   std::size_t operator()(const caption::Hash128& key) const noexcept {

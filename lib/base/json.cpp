@@ -21,9 +21,9 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr std::size_t kMaxNesting = 64;
-constexpr std::size_t kMaxQuotedBytes = 80;  // of the file's own text inside a message
+constexpr std::size_t kMaxQuotedBytes = 80;  // limit of a quotation from the file in a message
 
-// Text from the file as a message may carry it: valid UTF-8, one line, not longer than useful.
+// Text from the file for use in a message: valid UTF-8, one line, at most kMaxQuotedBytes.
 std::string excerpt(std::string_view text) {
   std::string out = json_quote(text.substr(0, kMaxQuotedBytes));
   if (text.size() > kMaxQuotedBytes) out += "...";
@@ -44,7 +44,7 @@ std::string describe(const Json& value) {
   }
 }
 
-// Refuses what nlohmann-json lets pass: duplicate keys (the last one would win) and deep nesting.
+// Rejects what nlohmann-json accepts: duplicate keys (the last one would win) and deep nesting.
 class Guard {
  public:
   Guard(std::string_view name, ErrorCode code) : name_(name), code_(code) {}
@@ -77,11 +77,11 @@ class Guard {
 
   std::string name_;
   ErrorCode code_;
-  std::vector<std::set<std::string>> open_;  // the keys seen so far of every open object
+  std::vector<std::set<std::string>> open_;  // the keys seen so far in each open object
 };
 
-// What nlohmann says of a number that no double holds, without its prefix and without a long tail:
-// it quotes the number, whole.
+// The message of an nlohmann exception for a number out of the range of a double, without its
+// prefix and cut to kMaxReasonBytes: nlohmann quotes the whole number.
 std::string reason_of(const Json::exception& exception) {
   const std::string text = exception.what();
   const std::size_t end_of_tag = text.find("] ");
@@ -93,7 +93,7 @@ std::string reason_of(const Json::exception& exception) {
   return make_valid_utf8(reason);
 }
 
-// What to do about a broken file, where that follows from what it is.
+// A remedy for a broken file, where the error code implies one.
 std::string advice_for(ErrorCode code) {
   return code == ErrorCode::kBadModel ? "; download the file again, or mend it" : "";
 }
@@ -101,7 +101,7 @@ std::string advice_for(ErrorCode code) {
 Json parse_guarded(std::string_view text, const std::string& name, ErrorCode code) {
   Guard guard(name, code);
   try {
-    // By reference: the parser copies its callback.
+    // The guard is captured by reference because the parser copies its callback.
     return Json::parse(text, [&guard](int depth, Json::parse_event_t event, Json& parsed) {
       return guard(depth, event, parsed);
     });
@@ -117,7 +117,7 @@ Json parse_guarded(std::string_view text, const std::string& name, ErrorCode cod
 
 struct JsonObject::Node {
   std::shared_ptr<const Json> document;
-  const Json* object;  // inside document
+  const Json* object;  // points into `document`
   std::string name;    // "config.json: text_config"
   bool is_root;
   ErrorCode code;
@@ -152,7 +152,7 @@ struct JsonObject::Node {
     return value.get<std::int64_t>();
   }
 
-  // Finite always: the parser refuses numbers beyond the range of a double.
+  // The result is always finite: the parser rejects numbers out of the range of a double.
   double to_double(std::string_view key, const Json& value) const {
     if (!value.is_number()) fail_type(key, "a number", value);
     return value.get<double>();
@@ -163,7 +163,7 @@ struct JsonObject::Node {
     return value.get<std::string>();
   }
 
-  // Each element of a list, or the single value, through `convert`.
+  // Applies `convert` to each element of a list, or to a single value as a list of one.
   template <class Convert>
   auto to_list(std::string_view key, Convert convert) const {
     std::vector<decltype(convert(*object))> list;
@@ -339,7 +339,7 @@ std::string json_number(double value) {
 }
 
 std::string json_number(double value, int decimals) {
-  // From 2^53 on every double is a whole number, and 17 places hold all a double has below 1.
+  // From 2^53 on every double is an integer, and 17 decimals hold every double below 1.
   constexpr double kWholeFrom = 0x1p53;
   if (!std::isfinite(value) || std::abs(value) >= kWholeFrom || decimals > 17) {
     return json_number(value);

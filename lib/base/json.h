@@ -1,7 +1,7 @@
-// base/json.h: typed, validated reading of JSON, and the few pieces needed to write it.
+// base/json.h: typed, validated reading of JSON, and the functions needed to write it.
 //
-// nlohmann-json stays behind this door. Hugging Face configs omit keys whose value is the class
-// default, so every getter takes one.
+// Only json.cpp includes nlohmann-json. Hugging Face configs omit keys whose value is the class
+// default, so the getters take a fallback.
 #pragma once
 
 #include <cstdint>
@@ -16,13 +16,16 @@
 
 namespace caption {
 
-// An object inside a JSON text; cheap to copy, shares the parsed document, immutable, thread-safe.
+// An object inside a JSON text; cheap to copy, because copies share the parsed document. Immutable,
+// thread-safe.
 // Every getter throws Error(code) "config.json: text_config.hidden_size: expected ..., found ..."
-// when the key is there with another type or outside its range; `code` is given at parsing.
+// when the key is present with another type or out of range; `code` is the one given to open() or
+// parse().
 class JsonObject {
  public:
-  // Throws Error(code) for broken JSON (with line and column), invalid UTF-8, nesting beyond 64,
-  // duplicate keys, or a root that is no object. open() also throws as read_text_file().
+  // Throws Error(code) for a syntax error (with line and column), invalid UTF-8, nesting deeper
+  // than 64 levels, duplicate keys, or a root that is not an object. open() also throws as
+  // read_text_file().
   static JsonObject open(const std::filesystem::path& path, ErrorCode code);
   static JsonObject parse(std::string_view text, std::string name_for_errors, ErrorCode code);
 
@@ -34,16 +37,16 @@ class JsonObject {
   bool get_bool(std::string_view key, bool fallback) const;
   std::string get_string(std::string_view key, std::string_view fallback) const;
   std::string require_string(std::string_view key) const;
-  // Empty when absent. A single value counts as a list of one.
+  // The list is empty when the key is absent. A single value counts as a list of one.
   std::vector<double> get_doubles(std::string_view key) const;
   std::vector<std::int64_t> get_ints(std::string_view key) const;
   std::vector<std::string> get_strings(std::string_view key) const;
   std::optional<JsonObject> get_object(std::string_view key) const;
-  std::vector<JsonObject> get_objects(std::string_view key) const;  // a list of objects
-  // Follows "annotation.description_kr"; a number in the path indexes a list. std::nullopt when a
-  // part is missing.
+  std::vector<JsonObject> get_objects(std::string_view key) const;  // empty when absent
+  // The string at a dotted path such as "annotation.description_kr"; a number in the path indexes a
+  // list. std::nullopt when a part is missing.
   std::optional<std::string> find_string_at(std::string_view dotted_path) const;
-  std::vector<std::string> keys() const;  // in the document's order of names (sorted)
+  std::vector<std::string> keys() const;  // ascending by byte value
   const std::string& name() const;        // for messages: "config.json: text_config"
 
  private:
@@ -52,11 +55,12 @@ class JsonObject {
   std::shared_ptr<const Node> node_;
 };
 
-// A JSON string literal with its quotes; UTF-8 stays as it is, control characters are escaped,
-// invalid bytes become U+FFFD.
+// A JSON string literal with its quotes. UTF-8 is not escaped, control characters are, and invalid
+// bytes become U+FFFD.
 std::string json_quote(std::string_view text);
 
-// Shortest decimal that reads back as the same double; NaN and infinities (not JSON) as null.
+// The shortest decimal that reads back as the same double; "null" for NaN and infinities, which
+// JSON does not have.
 std::string json_number(double value);
 
 // json_number of the value rounded to `decimals` places.

@@ -24,13 +24,13 @@ bool is_value(std::string_view word) {
          (!word.empty() && ((word[0] >= '0' && word[0] <= '9') || word[0] == '-'));
 }
 
-// The last character before `at` that is no space; '\0' when there is none.
+// The last character before `at` that is not whitespace; '\0' when there is none.
 char previous_character(std::string_view text, std::size_t at) {
   const std::size_t found = text.substr(0, at).find_last_not_of(kSpace);
   return found == std::string_view::npos ? '\0' : text[found];
 }
 
-// Where the word or the string begins that the parser had read to its last byte at `at`.
+// Start of the word or string whose last byte, `at`, the parser had read.
 std::size_t begin_of_token(std::string_view text, std::size_t at) {
   if (text[at] == '"') {
     for (std::size_t i = at; i > 0; --i) {
@@ -42,11 +42,12 @@ std::size_t begin_of_token(std::string_view text, std::size_t at) {
   std::size_t begin = at;
   while (begin > 0 && is_word_character(text[begin - 1])) --begin;
   if (is_word_character(text[at])) return begin;
-  // A misspelt word was read to the first character that is none of it; a right one was taken.
+  // The parser reads a misspelt word up to the first character that cannot belong to it; a correct
+  // word was already consumed.
   return is_value(text.substr(begin, at - begin)) ? at : begin;
 }
 
-// The token that begins at `begin`, or its first bytes.
+// The token that begins at `begin`, cut to kMaxTokenBytes.
 std::string token_at(std::string_view text, std::size_t begin) {
   std::size_t end = begin + 1;
   if (text[begin] == '"') {
@@ -80,7 +81,7 @@ std::string describe_position(std::string_view text, std::size_t at) {
   return out;
 }
 
-// What speaks of the characters around `at` rather than of a token.
+// Describes an error in a single character; empty when the error is in a token.
 std::string describe_character(std::string_view text, std::size_t at) {
   std::size_t end = at + 1;
   while (end < text.size() && is_continuation(text[end])) ++end;

@@ -31,8 +31,9 @@ std::string_view prefix(LogLevel level, bool is_coloured) {
   return "";
 }
 
-// One writev(), so lines of several processes on one terminal do not mix within a line. What stderr
-// does not take is lost: there is nowhere to say so. Allocates nothing.
+// Uses one writev(), so that lines of several processes on one terminal do not mix within a line.
+// Text that stderr does not accept is lost: there is no other place to report it. Allocates
+// nothing.
 template <std::size_t kCount>
 void write_stderr(const std::array<std::string_view, kCount>& texts) {
   std::array<iovec, kCount> parts{};
@@ -88,7 +89,7 @@ void set_status_line(std::string_view text) noexcept {
   try {
     g_status_line = text;
   } catch (const std::bad_alloc&) {
-    g_status_line.clear();  // a line less to see
+    g_status_line.clear();  // the status line is lost
   }
   write_stderr<2>({kClearLine, g_status_line});
 }

@@ -1,9 +1,9 @@
-// base/log.h: one event a line on stderr: `module: what happened key=value`.
+// base/log.h: logging to stderr, one event per line: `module: what happened key=value`.
 //
-// stdout belongs to results. No logging in kernels or per token; counters instead. Thread-safe: a
-// line is written whole. Nothing here throws or allocates, so the lack of memory can be logged;
-// what stderr does not take is lost. A live progress line can own the terminal's last line
-// (set_status_line): log lines then appear above it.
+// stdout carries results only. Kernels and per-token code do not log; they count. Thread-safe: a
+// line is written whole. log() allocates nothing, so running out of memory can be logged; no
+// function here throws. Text that stderr does not accept is lost. A status line can occupy the last
+// line of the terminal (set_status_line): log lines then appear above it.
 #pragma once
 
 #include <string>
@@ -12,8 +12,8 @@
 namespace caption {
 
 enum class LogLevel {
-  kDebug,   // -vv: what becomes of each clip, with its times
-  kDetail,  // -v: what was found and chosen, and each clip
+  kDebug,   // -vv: the stages of each clip, with their times
+  kDetail,  // -v: what was detected and chosen, and one line per clip
   kInfo,
   kWarning,
   kError,
@@ -37,14 +37,14 @@ inline void log_warning(std::string_view module, std::string_view message) {
   log(LogLevel::kWarning, module, message);
 }
 
-// Whether the words "warning:" and "error:" are coloured from now on. Default: no.
+// Sets whether the words "warning:" and "error:" are coloured from now on. Default: no.
 void set_log_colour(bool is_coloured);
-// Only on a terminal that knows colours (its $TERM is not "dumb"), and where the user has not
-// refused them: $NO_COLOR set to anything but nothing (no-color.org). Both may be nullptr.
+// True for a terminal that supports colours ($TERM is set and not "dumb") unless the user refuses
+// them: $NO_COLOR set to a non-empty value (https://no-color.org). Both pointers may be null.
 bool wants_colour(bool is_terminal, const char* term, const char* no_color);
 
-// Replaces the live line at the bottom of a terminal; an empty text removes it. Only for a stderr
-// that is a terminal (the caller asks stderr_is_terminal()).
+// Replaces the status line at the bottom of the terminal; an empty text removes it. To be called
+// only when stderr_is_terminal().
 void set_status_line(std::string_view text) noexcept;
 bool stderr_is_terminal();
 

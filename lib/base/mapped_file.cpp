@@ -45,7 +45,7 @@ MappedFile::MappedFile(OpenFile file) : file_(std::move(file)) {
 
 MappedFile::~MappedFile() {
   if (begin_ == nullptr) return;
-  guard_ = PageGuard();  // its range is free before another mapping can have the addresses
+  guard_ = PageGuard();  // unregisters the range before another mapping can get these addresses
   ::munmap(const_cast<std::byte*>(begin_), size_bytes_);
 }
 
@@ -69,8 +69,8 @@ void release_pages(std::span<const std::byte> bytes) {
   const std::uintptr_t first = (begin + page_bytes - 1) / page_bytes * page_bytes;
   const std::uintptr_t last = (begin + bytes.size()) / page_bytes * page_bytes;
   if (last <= first) return;
-  // Advice: that the system does not follow it costs memory, nothing else.
-  // NOLINTNEXTLINE(performance-no-int-to-ptr): whole pages, of which nothing is read through it
+  // madvise() is only advice: if the system ignores it, memory stays in use, nothing else.
+  // NOLINTNEXTLINE(performance-no-int-to-ptr): whole pages; nothing is read through the pointer
   ::madvise(reinterpret_cast<void*>(first), last - first, MADV_DONTNEED);
 }
 

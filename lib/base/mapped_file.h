@@ -1,4 +1,4 @@
-// base/mapped_file.h: a whole file, memory-mapped read-only; and small files read whole.
+// base/mapped_file.h: a whole file, memory-mapped read-only; and reading small text files.
 #pragma once
 
 #include <cstddef>
@@ -13,12 +13,12 @@
 namespace caption {
 
 // Owns the mapping and the descriptor it was made from; movable. The bytes stay valid as long as
-// the object lives, and unchanged as long as nobody writes the file: file().stamp_now() tells.
-// Where the file was cut short meanwhile they read as zeros, and has_lost_pages() tells. An empty
-// file gives an empty span.
+// the object lives, and unchanged as long as nobody writes the file: compare file().stamp_now()
+// with file().stamp(). If the file is truncated meanwhile, the missing part reads as zeros and
+// has_lost_pages() returns true. An empty file gives an empty span.
 class MappedFile {
  public:
-  // Throws as OpenFile, and Error: kOutOfMemory (no address space or memory left), kIo.
+  // Throws as OpenFile does, and Error: kOutOfMemory (no address space or memory left), kIo.
   explicit MappedFile(const std::filesystem::path& path);
   explicit MappedFile(OpenFile file);
   ~MappedFile();
@@ -28,7 +28,7 @@ class MappedFile {
   std::span<const std::byte> bytes() const { return {begin_, size_bytes_}; }
   const std::filesystem::path& path() const { return file_.path(); }
   const OpenFile& file() const { return file_; }
-  // Whether a page of the file could not be read when it was touched. Any thread.
+  // Whether a page of the file could not be read when it was accessed. Callable from any thread.
   bool has_lost_pages() const { return guard_.has_lost_pages(); }
 
  private:
@@ -38,21 +38,24 @@ class MappedFile {
   PageGuard guard_;
 };
 
-// For bytes of a MappedFile that will not be read soon: whole pages among them leave this process'
-// memory, and are read from the file again when they are touched. Changes no content.
+// Releases the whole pages inside `bytes`, a part of a MappedFile that will not be read soon, from
+// this process's memory; they are read from the file again on the next access. Does not change the
+// content.
 void release_pages(std::span<const std::byte> bytes);
 
-// Reads a text file of at most `max_bytes`. Throws as OpenFile; kTooLarge when it is longer.
+// Reads a text file of at most `max_bytes`. Throws as OpenFile does; Error(kTooLarge) when the file
+// is longer; Error(kIo).
 std::string read_text_file(const std::filesystem::path& path, std::size_t max_bytes = 64u << 20);
-// The same of a file that is open already.
+// The same for a file that is already open.
 std::string read_text(const OpenFile& file, std::size_t max_bytes = 64u << 20);
 
-// For an error of reading one of a model's files: a lack of memory and a fault of reading are the
-// machine's and stay what they are, everything else is the model's (kBadModel), not a clip's.
+// The code to report when reading one of a model's files failed with `code`: kOutOfMemory and kIo
+// are errors of the machine and stay; every other code becomes kBadModel, so that it is not
+// attributed to a clip.
 ErrorCode model_file_code(ErrorCode code);
 
-// Throws Error(kNotFound | kNotRegularFile | kUnreadable) unless `path` is a readable regular file.
-// Never blocks on a FIFO.
+// Throws as OpenFile does, for example kNotFound, kNotRegularFile or kUnreadable, unless `path` is
+// a readable regular file. Never blocks on a FIFO.
 void require_regular_file(const std::filesystem::path& path);
 
 }  // namespace caption

@@ -6,16 +6,18 @@
 namespace caption {
 namespace {
 
-// Names are short; a text that is long is no name.
+// No known name is as long as this.
 constexpr std::size_t kMaxTypedBytes = 64;
 
-// What it takes to turn `typed` into `wanted`: 1 for a letter forgotten, 1 for two neighbours in
-// the wrong order, 2 for a wrong or a superfluous letter.
+// Weighted edit distance (optimal string alignment, after Damerau 1964 and Levenshtein 1966) from
+// `typed` to `wanted`: a missing letter costs 1, two swapped neighbours cost 1, a wrong or a
+// superfluous letter costs 2.
 std::size_t distance(std::string_view typed, std::string_view wanted) {
   constexpr std::size_t kForgotten = 1;
   constexpr std::size_t kSwapped = 1;
   constexpr std::size_t kWrong = 2;
-  // Three rows of the table: cost[i][j] turns the first i bytes of `typed` into the first j.
+  // Three rows of the table cost[i][j]: the cost from the first i bytes of `typed` to the first j
+  // bytes of `wanted`.
   std::vector<std::size_t> before_last(wanted.size() + 1);
   std::vector<std::size_t> last(wanted.size() + 1);
   std::vector<std::size_t> row(wanted.size() + 1);
@@ -36,7 +38,7 @@ std::size_t distance(std::string_view typed, std::string_view wanted) {
   return row[wanted.size()];
 }
 
-// What stands between '-', '_' and '.'.
+// The parts of the name between '-', '_' and '.'.
 std::vector<std::string_view> words_of(std::string_view name) {
   std::vector<std::string_view> words;
   while (!name.empty()) {
@@ -67,13 +69,14 @@ std::string_view without_dashes(std::string_view name) {
   return name.substr(std::min(name.find_first_not_of('-'), name.size()));
 }
 
-// The price of taking `wanted` for `typed`; std::nullopt when they have too little in common.
+// The cost of suggesting `wanted` for `typed`; std::nullopt when they have too little in common.
 std::optional<std::size_t> price(std::string_view typed, std::string_view wanted) {
   constexpr std::size_t kMinPrefixBytes = 3;
   const std::size_t cost = distance(typed, wanted);
   const bool is_prefix = typed.size() >= kMinPrefixBytes && wanted.starts_with(typed);
   const std::size_t affordable = std::max<std::size_t>(2, typed.size() / 2);
-  // A word of one or two letters is at no great distance from any other.
+  // The cost alone would accept any candidate of about the same length for a name of one or two
+  // letters.
   const bool shares_a_letter = typed.find_first_of(wanted) != std::string_view::npos;
   if (is_prefix || has_all_words(typed, wanted)) return cost;
   return cost <= affordable && shares_a_letter ? std::optional<std::size_t>(cost) : std::nullopt;

@@ -1,4 +1,4 @@
-// base/nearest.h: which known name somebody meant who typed another one.
+// base/nearest.h: suggests the known name that a mistyped name was meant to be.
 #pragma once
 
 #include <string>
@@ -7,13 +7,14 @@
 
 namespace caption {
 
-// The candidate that is least work away from `typed`, letters forgotten being the cheapest mistake;
-// of two equal ones the first. A candidate also counts when `typed` begins it (from three
-// characters on), or when all words of `typed` are words of it: "--beams" is "--num-beams". Empty
-// when nothing is near. Compares bytes, A-Z as a-z; neither has to be UTF-8.
+// The candidate with the smallest edit distance from `typed`, the first among equals; a missing
+// letter and two swapped neighbours cost less than a wrong or a superfluous letter. A candidate
+// also qualifies when `typed` is a prefix of it (at least three characters), or when all words of
+// `typed` are words of it: "--beams" is "--num-beams". Empty when no candidate is near. Compares
+// bytes, ignoring ASCII case and leading dashes; neither text has to be UTF-8.
 std::string nearest_name(std::string_view typed, const std::vector<std::string>& candidates);
 
-// "; did you mean NAME?" with nearest_name(), or nothing: the end of a message.
+// "; did you mean NAME?" with nearest_name(), or empty: the end of an error message.
 std::string did_you_mean(std::string_view typed, const std::vector<std::string>& candidates);
 
 }  // namespace caption

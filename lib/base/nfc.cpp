@@ -12,8 +12,8 @@
 namespace caption {
 namespace {
 
-// True for text of Hangul syllables and of characters below U+0300 (the first combining mark), as
-// nearly all captions are: it is in NFC already.
+// True for text that consists of Hangul syllables and characters below U+0300 (the first combining
+// mark), as nearly all captions do: such text is already in NFC.
 bool has_nothing_to_compose(const std::string& valid) {
   for (std::size_t i = 0; i < valid.size(); ++i) {
     const auto lead = static_cast<unsigned char>(valid[i]);

@@ -1,5 +1,6 @@
-// base/nfc.h: canonical composition, one spelling for texts that look alike: macOS writes Hangul
-// syllables of file names as their letters.
+// base/nfc.h: canonical composition (NFC), so that equal-looking texts have equal bytes: macOS
+// decomposes Hangul syllables of file names into letters (NFD).
+// Source: Unicode Standard Annex #15, as implemented by utf8proc.
 #pragma once
 
 #include <string>

@@ -15,7 +15,7 @@
 namespace caption {
 namespace {
 
-// Large enough that the call does not count, small enough for the second-level cache.
+// Large enough to make the cost of a system call negligible, small enough for the L2 cache.
 constexpr std::int64_t kReadBytes = 256 << 10;
 
 [[noreturn]] void fail(const std::filesystem::path& path, ErrorCode code, int error_number) {
@@ -45,10 +45,11 @@ FileStamp to_stamp(const struct stat& status) {
 
 OpenFile::OpenFile(const std::filesystem::path& path) : path_(path) {
   struct stat status {};
-  // O_NONBLOCK: opening a FIFO does not wait for its writer.
+  // O_NONBLOCK: opening a FIFO does not wait for a writer.
   descriptor_ = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   const int open_error = descriptor_ < 0 ? errno : 0;
-  // A socket cannot be opened, and some devices cannot either: say what it is rather than why.
+  // A socket cannot be opened, nor can some devices: the message then names the kind of file
+  // instead of the reason of open().
   const int stat_status =
       descriptor_ < 0 ? ::stat(path.c_str(), &status) : ::fstat(descriptor_, &status);
   const int stat_error = stat_status == 0 ? 0 : errno;
@@ -100,7 +101,7 @@ std::size_t OpenFile::read_at(std::int64_t position, std::span<std::byte> bytes)
 }
 
 Sha256 OpenFile::sha256(const std::atomic<bool>* cancelled) const {
-  // Advice: that the system does not follow it costs time, nothing else.
+  // posix_fadvise() is only advice: if the system ignores it, reading is slower, nothing else.
   ::posix_fadvise(descriptor_, 0, 0, POSIX_FADV_SEQUENTIAL);
   Sha256Hasher hasher;
   std::vector<std::byte> chunk(

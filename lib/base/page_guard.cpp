@@ -17,12 +17,13 @@
 namespace caption {
 namespace internal {
 
-// begin == 0: free. `end` is written before `begin`, and `begin` is cleared before `end`.
+// begin == 0 marks a free entry. `end` is written before `begin`, and `begin` is cleared before
+// `end`.
 struct GuardedRange {
   std::atomic<std::uintptr_t> begin = 0;
   std::atomic<std::uintptr_t> end = 0;
   std::atomic<bool> has_lost_pages = false;
-  bool is_taken = false;  // under g_mutex
+  bool is_taken = false;  // guarded by g_mutex
 };
 
 }  // namespace internal
@@ -37,23 +38,24 @@ struct Block {
   std::atomic<Block*> next = nullptr;
 };
 
-std::mutex g_mutex;  // taking and freeing ranges; never locked by the handler
+std::mutex g_mutex;  // for taking and freeing ranges; the handler never locks it
 Block g_first_block;
 struct sigaction g_previous = {};  // written once, before the handler can run
-std::uintptr_t g_page_bytes = 0;   // likewise
+std::uintptr_t g_page_bytes = 0;   // written once, before the handler can run
 
 static_assert(std::atomic<std::uintptr_t>::is_always_lock_free &&
                   std::atomic<Block*>::is_always_lock_free &&
                   std::atomic<bool>::is_always_lock_free,
               "a signal handler may only use atomics without locks");
 
-// Async-signal-safe. `end` gets the end of the range that holds the address.
+// Async-signal-safe. Sets `end` to the end of the range that holds the address.
 GuardedRange* find_range(std::uintptr_t address, std::uintptr_t& end) {
   for (Block* block = &g_first_block; block != nullptr; block = block->next.load()) {
     for (GuardedRange& range : block->ranges) {
       const std::uintptr_t begin = range.begin.load();
       end = range.end.load();
-      // Read again: between the two loads the range may have become another mapping's.
+      // `begin` is read again: between the two loads the entry may have been reused for another
+      // mapping.
       if (begin != 0 && begin <= address && address < end && range.begin.load() == begin) {
         return &range;
       }
@@ -67,20 +69,20 @@ void call_previous(int signal, siginfo_t* info, void* context) {
     g_previous.sa_sigaction(signal, info, context);
     return;
   }
-  const bool was_sent = info->si_code <= 0;  // by kill() or the like, not by a read
+  const bool was_sent = info->si_code <= 0;  // by kill() or similar, not by a memory access
   if (g_previous.sa_handler == SIG_IGN && was_sent) return;
   if (g_previous.sa_handler != SIG_IGN && g_previous.sa_handler != SIG_DFL) {
     g_previous.sa_handler(signal);
     return;
   }
-  // The read that failed is tried again after this handler, and then ends the process.
+  // The failed access is repeated after this handler returns, and then ends the process.
   struct sigaction by_default = {};
   by_default.sa_handler = SIG_DFL;
   ::sigaction(signal, &by_default, nullptr);
   if (was_sent) ::raise(signal);
 }
 
-// Async-signal-safe: mmap() is a bare system call.
+// Async-signal-safe: mmap() is a plain system call.
 void on_bus_error(int signal, siginfo_t* info, void* context) {
   const int error_number = errno;
   const auto address = reinterpret_cast<std::uintptr_t>(info->si_addr);
@@ -92,7 +94,7 @@ void on_bus_error(int signal, siginfo_t* info, void* context) {
   }
   const std::uintptr_t page = address / g_page_bytes * g_page_bytes;
   range->has_lost_pages.store(true);
-  // NOLINTNEXTLINE(performance-no-int-to-ptr): the address of a page, of which nothing is read
+  // NOLINTNEXTLINE(performance-no-int-to-ptr): the address of a page; nothing is read through it
   void* const first = reinterpret_cast<void*>(page);
   const void* const zeros =
       ::mmap(first, end - page, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);

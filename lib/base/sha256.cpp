@@ -14,11 +14,12 @@ namespace {
 
 constexpr std::string_view kDigits = "0123456789abcdef";
 
-// Fetched once: looking the algorithm up costs more than hashing a short text.
+// The algorithm is fetched once, because the lookup costs more than hashing a short text.
 const EVP_MD* algorithm() {
   static EVP_MD* const fetched = [] {
     errno = 0;
-    // EVP_MD_fetch() of OpenSSL 3.0 crashes in a context whose own start lacked memory.
+    // EVP_MD_fetch() of OpenSSL 3.0 crashes when the library context ran out of memory while it was
+    // created.
     if (OSSL_LIB_CTX_get0_global_default() == nullptr) {
       throw Error(ErrorCode::kOutOfMemory, "not enough memory for libcrypto");
     }

@@ -1,7 +1,7 @@
-// base/sha256.h: SHA-256 (FIPS 180-4), for whatever names content: clips, weights, pixels, pages.
+// base/sha256.h: SHA-256 (FIPS 180-4), used to identify content: clips, weights, pixels, pages.
 //
-// Nobody can make two contents with one digest, so a digest may stand for its content in records
-// and caches. base/hash.h is faster and finds accidents only.
+// SHA-256 is collision-resistant even against deliberate attempts, so a digest may replace its
+// content in records and caches. base/hash.h is faster, but detects accidental differences only.
 #pragma once
 
 #include <array>
@@ -25,7 +25,7 @@ struct Sha256 {
   friend auto operator<=>(const Sha256&, const Sha256&) = default;
 
   std::string hex() const;  // 64 lower-case digits
-  // The first 128 bits, for tables and file names: still 2^64 hashes away from a collision.
+  // The first 128 bits, for tables and file names: a collision still takes about 2^64 hashes.
   Hash128 short_key() const;
 };
 
@@ -33,7 +33,7 @@ struct Sha256 {
 std::optional<Sha256> parse_sha256(std::string_view hex);
 
 // Incremental hashing: the digest of several updates is the digest of their concatenation.
-// libcrypto picks the CPU's instructions. One thread at a time.
+// libcrypto selects the CPU's SHA instructions. For use by one thread at a time.
 class Sha256Hasher {
  public:
   // Throws Error(kOutOfMemory | kUnavailable) when libcrypto gives no context.
@@ -45,11 +45,11 @@ class Sha256Hasher {
   void update(std::span<const std::byte> bytes);
   // Length-prefixed, so that ("ab", "c") and ("a", "bc") differ.
   void update_string(std::string_view text);
-  // The bytes of a number, an enumeration or another value without padding.
+  // Hashes the bytes of a number, an enumeration or another value without padding.
   template <class T>
   requires std::is_trivially_copyable_v<T>
   void update_value(const T& value) { update(std::as_bytes(std::span(&value, 1))); }
-  // Ends the message: no update may follow.
+  // Ends the message: update() must not be called afterwards.
   Sha256 digest();
 
  private:
@@ -60,7 +60,7 @@ class Sha256Hasher {
 Sha256 sha256_of(std::span<const std::byte> bytes);
 Sha256 sha256_of(std::string_view text);
 
-// Whose SHA-256 it is, as loaded: "OpenSSL 3.0.15".
+// Name and version of the loaded library: "OpenSSL 3.0.15".
 std::string sha256_library();
 
 }  // namespace caption

@@ -13,7 +13,7 @@
 namespace caption {
 namespace {
 
-constexpr std::string_view kPowers = "kmgtp";  // of 1024 or of 1000
+constexpr std::string_view kPowers = "kmgtp";  // prefixes of the powers 1 to 5 of 1024 or 1000
 constexpr std::string_view kDigits = "0123456789";
 
 char to_lower(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; }
@@ -31,7 +31,7 @@ struct Decimal {
   std::string_view rest;
 };
 
-// std::nullopt unless the text begins with a digit, and has one after a point.
+// std::nullopt unless the text begins with a digit, and a decimal point is followed by a digit.
 std::optional<Decimal> read_decimal(std::string_view text) {
   Decimal number;
   number.whole = text.substr(0, std::min(text.find_first_not_of(kDigits), text.size()));
@@ -46,7 +46,7 @@ std::optional<Decimal> read_decimal(std::string_view text) {
   return number;
 }
 
-// Bytes of a unit in lower case: "gib", "g", "gb", "b" or "".
+// Number of bytes of a unit in lower case: "gib", "g", "gb", "b" or "".
 std::optional<std::int64_t> bytes_of_unit(std::string_view unit) {
   if (unit.empty() || unit == "b") return 1;
   const std::size_t power = kPowers.find(unit.front());
@@ -77,7 +77,8 @@ constexpr std::array kTimeUnits = {TimeUnit{"d", 86400}, TimeUnit{"h", 3600}, Ti
                                    TimeUnit{"s", 1}, TimeUnit{"ms", 1e-3}};
 
 double to_double(std::string_view digits) {
-  double value = std::numeric_limits<double>::infinity();  // what is too large for a double
+  // from_chars() leaves `value` unchanged when the number is too large for a double.
+  double value = std::numeric_limits<double>::infinity();
   std::from_chars(digits.data(), digits.data() + digits.size(), value);
   return value;
 }
@@ -135,7 +136,8 @@ std::optional<double> parse_seconds(std::string_view text) {
     const double value =
         to_double(std::string(number->whole) +
                   (number->fraction.empty() ? "" : "." + std::string(number->fraction)));
-    // Divided rather than multiplied: 250 / 1000 is the double next to 0.25, 250 * 0.001 is not.
+    // A division, not a multiplication: 250 / 1000 is the double nearest to 0.25, 250 * 0.001 is
+    // not.
     seconds += unit == "ms" ? value / 1000 : value * found->seconds;
   }
   const bool is_time = next_unit > 0 && std::isfinite(seconds);
@@ -159,7 +161,7 @@ std::string exact_seconds(double seconds) {
     const double ms = seconds * 1000;
     const bool is_whole_ms = seconds > 0 && seconds < 1 && ms == std::floor(ms);
     if (is_whole_ms && ms / 1000 == seconds) return json_number(ms) + "ms";
-    // A number with an exponent stands alone: seconds, all the same.
+    // A number with an exponent gets no unit; it is read as seconds.
     const std::string number = json_number(seconds);
     return number.find('e') == std::string::npos ? number + "s" : number;
   }
@@ -178,7 +180,7 @@ std::string exact_seconds(double seconds) {
 std::string format_bytes(std::int64_t bytes) {
   if (bytes < 1000) return std::to_string(bytes) + " B";
   auto value = static_cast<double>(bytes);
-  std::size_t power = 0;  // of 1000
+  std::size_t power = 0;  // number of divisions by 1000
   while (value >= 999.5 && power < kPowers.size()) {
     value /= 1000;
     ++power;

@@ -9,12 +9,13 @@ constexpr char32_t kReplacement = 0xFFFD;
 
 struct Decoded {
   char32_t code_point;
-  std::size_t length;   // bytes consumed
+  std::size_t length;  // bytes consumed
   bool valid;
-  bool cut_short;       // the text ended inside what could still become a character
+  bool cut_short;  // the text ends inside a sequence that more bytes could complete
 };
 
-// Reads one character at `pos` (pos < text.size()); an invalid one consumes its maximal subpart.
+// Decodes one character at `pos` (pos < text.size()); an invalid sequence consumes its maximal
+// subpart (Unicode Standard, section 3.9).
 Decoded decode_one(std::string_view text, std::size_t pos) {
   const auto byte_at = [&](std::size_t i) { return static_cast<std::uint8_t>(text[i]); };
   const std::uint8_t lead = byte_at(pos);

@@ -1,4 +1,4 @@
-// base/utf8.h: UTF-8 by hand, for the few places that need code points and no Unicode tables.
+// base/utf8.h: UTF-8 encoding and decoding, for code that needs code points but no Unicode tables.
 // Source: RFC 3629 (surrogates and code points above U+10FFFF are invalid).
 #pragma once
 
@@ -20,7 +20,7 @@ void append_utf8(std::string& out, char32_t code_point);
 std::string make_valid_utf8(std::string_view text);
 
 // Length of the longest prefix that does not end inside a character; at most 3 bytes shorter than
-// `text`. What follows it may still become a character when more bytes arrive.
+// `text`. The remaining bytes may become a character when more bytes arrive.
 std::size_t complete_utf8_prefix(std::string_view text);
 
 }  // namespace caption

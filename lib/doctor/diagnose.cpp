@@ -32,7 +32,7 @@ Finding examine_processor(const Facts& facts) {
   return {.name = "processor", .state = State::kOk, .text = text, .remedy = {}};
 }
 
-// What keeps the CPU from the tier after `tier`.
+// Why the CPU does not run the tier after `tier`.
 std::string why_no_faster(const Facts& facts, CpuTier tier) {
   if (tier == CpuTier::kAmx) return "the fastest there is";
   const auto next = static_cast<CpuTier>(static_cast<int>(tier) + 1);
@@ -83,7 +83,7 @@ Finding examine_memory(const Facts& facts) {
   return finding;
 }
 
-// A GPU is never needed: every preset that runs without one says so itself.
+// A missing GPU is only a note; whether a preset needs one is part of that preset's finding.
 Finding examine_gpu(const Facts& facts) {
   Finding finding{.name = "GPU", .state = State::kNote, .text = {}, .remedy = {}};
   const std::string without_kernels = "this version has no CUDA kernels and runs on the CPU";
@@ -171,7 +171,7 @@ void examine_presets(const Facts& facts, std::vector<Finding>& findings) {
 Finding examine_dictionary(const DictionaryFacts& dictionary) {
   Finding finding{.name = "dictionary", .state = State::kOk, .text = {}, .remedy = {}};
   if (dictionary.is_there && dictionary.problem.empty()) {
-    // What follows in brackets is who made it, and for which hunspell.
+    // The parentheses after the version name its author and the hunspell version.
     const std::string version = dictionary.version.substr(0, dictionary.version.find(" ("));
     finding.text = dictionary.base_path + (version.empty() ? "" : ", " + version);
     return finding;
@@ -203,7 +203,8 @@ Finding examine_decoders(const Facts& facts) {
 }
 
 Finding examine_open_files(const Facts& facts) {
-  // A run on two cores works with 24 (tests/app/limits_test.cpp); every clip in work takes some.
+  // A run on two cores works with 24 descriptors (tests/app/limits_test.cpp); every clip in
+  // progress needs some more.
   constexpr std::int64_t kLeast = 24;
   constexpr std::int64_t kPerCore = 4;
   Finding finding{.name = "open files", .state = State::kOk, .text = {}, .remedy = {}};

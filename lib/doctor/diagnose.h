@@ -1,7 +1,7 @@
-// doctor/diagnose.h: from the facts of a machine to what works on it, what does not, and the way
-// out.
+// doctor/diagnose.h: derives findings from the facts of a machine: what works, what does not, and
+// the remedy.
 //
-// Nothing here asks the machine: the caller gathers the facts, tests make them up.
+// diagnose() does not query the machine: the caller collects the facts, and tests invent them.
 #pragma once
 
 #include <cstdint>
@@ -21,31 +21,32 @@ namespace caption::doctor {
 
 struct PresetFacts {
   std::string name;
-  bool is_default = false;  // the one that `run` takes when none is named
-  std::string note;         // what it chose, and why; may be empty
-  // Why `run` would not start with it, whatever memory there is, each as a phrase.
+  bool is_default = false;  // the preset that `run` uses when none is named
+  std::string note;         // what the preset chose, and why; may be empty
+  // Reasons other than memory for which `run` would not start with this preset, each a phrase.
   std::vector<std::string> obstacles;
-  std::filesystem::path model;  // its folder; empty where it is not here
-  // Weights and the activations of a step, and what may be used for them; 0: not known.
+  std::filesystem::path model;  // folder of its model; empty when the model is absent
+  // Bytes of weights and of the activations of a step, and bytes that may be used for them; 0:
+  // unknown.
   std::int64_t needed_bytes = 0;
   std::int64_t usable_bytes = 0;
 };
 
-// hunspell's Korean dictionary.
+// The Korean dictionary of hunspell.
 struct DictionaryFacts {
   std::string base_path;  // without .aff and .dic
   bool is_there = false;
-  std::string version;  // as the dictionary names it
-  std::string problem;  // why it cannot be used, though it is there
+  std::string version;  // as the .aff file gives it
+  std::string problem;  // why an existing dictionary cannot be used; else empty
 };
 
 struct Facts {
   Machine machine;
   int num_online_cpus = 1;
-  std::int64_t available_memory_bytes = 0;  // 0: not known
+  std::int64_t available_memory_bytes = 0;  // 0: unknown
   CpuTier fastest_tier = CpuTier::kReference;
-  std::optional<CpuTier> tier;  // the one that kernels will use
-  std::string tier_problem;     // why there is none
+  std::optional<CpuTier> tier;  // the tier that kernels will use
+  std::string tier_problem;     // why `tier` is empty
   bool has_cuda_kernels = false;
   NvidiaHardware nvidia;
   std::vector<PresetFacts> presets;
@@ -53,11 +54,11 @@ struct Facts {
   std::string libav_version;
   std::vector<video::CodecSupport> codecs;
   std::int64_t open_file_limit = 0;
-  FolderFacts cache;           // of digests of weights
-  FolderFacts working_folder;  // where `run -o NAME` writes
+  FolderFacts cache;           // folder for digests of weights
+  FolderFacts working_folder;  // folder in which `run -o NAME` writes
 };
 
-// One finding per line of the report, always in the same order.
+// Returns the findings, one per entry of the report, always in the same order.
 std::vector<Finding> diagnose(const Facts& facts);
 
 }  // namespace caption::doctor

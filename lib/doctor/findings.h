@@ -1,4 +1,4 @@
-// doctor/findings.h: what was found on a machine, as lines for a reader and as JSON for a program.
+// doctor/findings.h: the results of `doctor`, as text for a reader and as JSON for a program.
 #pragma once
 
 #include <cstddef>
@@ -10,8 +10,8 @@ namespace caption::doctor {
 
 enum class State {
   kOk,       // "ok"
-  kNote,     // "note": worth knowing; `run` and `eval` work
-  kMissing,  // "missing": `run` or `eval` would not work, or not on most films
+  kNote,     // "note": `run` and `eval` work; a remark
+  kMissing,  // "missing": `run` or `eval` fails, at least on most films
 };
 std::string_view state_name(State state);
 
@@ -24,11 +24,11 @@ struct Finding {
 
 std::size_t count_missing(const std::vector<Finding>& findings);
 
-// A line per finding, "state name text", below it its remedy after "->", and a last line that sums
-// up.
+// One line "state name text" per finding, below it the remedy after "->" if there is one, and a
+// summary as the last line.
 std::string to_text(const std::vector<Finding>& findings);
-// {"works": bool, "findings": [{"name", "state", "text", "remedy"}, ...]} and a line feed; "remedy"
-// is left out where it is empty.
+// {"works": bool, "findings": [{"name", "state", "text", "remedy"}, ...]} and a line feed; an empty
+// "remedy" is left out.
 std::string to_json(const std::vector<Finding>& findings);
 
 }  // namespace caption::doctor

@@ -1,4 +1,4 @@
-// doctor/system_facts.h: what the operating system leaves a process.
+// doctor/system_facts.h: resources that the operating system grants to this process.
 #pragma once
 
 #include <cstdint>
@@ -7,21 +7,21 @@
 namespace caption::doctor {
 
 struct FolderFacts {
-  std::filesystem::path path;   // empty: nothing names a folder
-  bool is_usable = false;       // a folder that can be written to, or made
-  std::int64_t free_bytes = 0;  // for this user, on its file system
+  std::filesystem::path path;   // empty: no folder is configured
+  bool is_usable = false;       // the folder is writable or can be created
+  std::int64_t free_bytes = 0;  // available to this user on its file system
 };
 
-// Of a folder that need not exist: then the nearest existing one above it counts. Writes nothing.
+// Examines a folder, or its nearest existing ancestor when it does not exist. Writes nothing.
 FolderFacts examine_folder(const std::filesystem::path& path);
 
-// MemAvailable of /proc/meminfo; 0 when it cannot be read.
+// MemAvailable of /proc/meminfo in bytes; 0 when it cannot be read.
 std::int64_t available_memory_bytes();
 
-// CPUs of the machine, whatever part of it this process may use.
+// Number of online CPUs of the machine, including those that this process may not use.
 int count_online_cpus();
 
-// How many files this process may hold open; INT64_MAX: as many as it likes.
+// Limit of open files of this process (RLIMIT_NOFILE); INT64_MAX when there is none.
 std::int64_t open_file_limit();
 
 }  // namespace caption::doctor

@@ -1,4 +1,4 @@
-// BLEU-4 and ROUGE-L: see ngram_metrics.h.
+// eval/bleu_rouge.cpp: BLEU-4 and ROUGE-L of ngram_metrics.h.
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
@@ -10,7 +10,8 @@ namespace caption::eval {
 namespace {
 
 std::int64_t longest_common_subsequence(const WordIds& a, const WordIds& b) {
-  std::vector<std::int64_t> row(b.size() + 1, 0);  // of the words of `a` so far
+  // row[j] is the length for the words of `a` so far and the first j words of `b`.
+  std::vector<std::int64_t> row(b.size() + 1, 0);
   for (const std::int32_t word : a) {
     std::int64_t diagonal = 0;
     for (std::size_t j = 1; j <= b.size(); ++j) {
@@ -38,7 +39,7 @@ BleuStatistics bleu_statistics(const WordIds& hypothesis, std::span<const WordId
   const auto length = static_cast<std::int64_t>(hypothesis.size());
   statistics.hypothesis_length = length;
   const std::vector<NgramCount> guessed = count_ngrams(hypothesis);
-  std::vector<std::int64_t> correct(guessed.size(), 0);  // against the best reference for each
+  std::vector<std::int64_t> correct(guessed.size(), 0);  // clipped, maximum over the references
   bool is_first = true;
   for (const WordIds& reference : references) {
     for_each_common(
@@ -65,7 +66,7 @@ BleuStatistics bleu_statistics(const WordIds& hypothesis, std::span<const WordId
 }
 
 double bleu4(const BleuStatistics& statistics) {
-  constexpr double kTiny = 1e-15;  // keeps an empty order from making the product 0
+  constexpr double kTiny = 1e-15;  // avoids a product of 0 when an order has no match
   constexpr double kSmall = 1e-9;
   double product = 1.0;
   for (std::size_t n = 0; n < kMaxOrder; ++n) {

@@ -29,7 +29,8 @@ std::uint64_t RandomSequence::next() {
 }
 
 std::uint64_t RandomSequence::below(std::uint64_t bound) {
-  // Draws from the incomplete last stretch of 2^64 would favour small numbers.
+  // Draws from the incomplete last interval below 2^64 are rejected: they would favour small
+  // numbers.
   constexpr std::uint64_t kMax = std::numeric_limits<std::uint64_t>::max();
   const std::uint64_t limit = kMax - kMax % bound;
   for (;;) {

@@ -16,8 +16,8 @@ std::u32string without_spaces(std::string_view text) {
   return chars;
 }
 
-// Every place in both texts, sorted by the (at most six) characters that follow: equal n-grams of
-// each order are then neighbours, so one sort counts all six orders.
+// A position in one of the texts with the (at most six) characters from there on. Once these are
+// sorted, equal n-grams of every order are adjacent, so one sort serves all six orders.
 struct Place {
   std::u32string_view gram;
   bool is_hypothesis;
@@ -43,7 +43,7 @@ ChrfStatistics compare(std::u32string_view hypothesis, std::u32string_view refer
   for (std::size_t n = 1; n <= kChrfOrder; ++n) {
     ChrfStatistics::Order& order = statistics.orders[n - 1];
     for (std::size_t i = 0; i < places.size();) {
-      if (places[i].gram.size() < n) {  // too near the end of its text
+      if (places[i].gram.size() < n) {  // fewer than n characters remain in its text
         ++i;
         continue;
       }

@@ -1,4 +1,4 @@
-// CIDEr-D: see ngram_metrics.h.
+// eval/cider_d.cpp: CIDEr-D of ngram_metrics.h.
 #include <cmath>
 
 #include "eval/internal/ngrams.h"
@@ -12,16 +12,16 @@ struct NgramWeight {
   double weight;
 };
 
-// tf-idf weights of one sentence, ascending by n-gram, so that sums have one order.
+// The tf-idf weights of one sentence, ascending by n-gram, so that sums have a fixed order.
 struct WeightedNgrams {
   std::vector<NgramWeight> weights;
   std::array<double, kMaxOrder> norms{};
-  double length = 0;  // in bigrams, as the COCO toolkit counts
+  double length = 0;  // number of bigrams, as in the COCO toolkit
 };
 
 struct DocumentCount {
   std::int32_t frequency = 0;
-  std::int32_t last_segment = -1;  // the last one counted
+  std::int32_t last_segment = -1;  // the last segment that was counted
 };
 
 }  // namespace
@@ -54,7 +54,7 @@ CiderD::CiderD(std::span<const std::vector<WordIds>> references)
   for (const std::vector<WordIds>& segment : references) {
     for (const WordIds& reference : segment) num_words += reference.size();
   }
-  state_->documents.reserve(num_words * kMaxOrder);  // growing would hash all again, many times
+  state_->documents.reserve(num_words * kMaxOrder);  // avoids repeated rehashing
   for (std::size_t i = 0; i < references.size(); ++i) {
     const auto segment = static_cast<std::int32_t>(i);
     for (const WordIds& reference : references[i]) {

@@ -20,8 +20,8 @@ namespace fs = std::filesystem;
   throw Error(ErrorCode::kBadReference, message);
 }
 
-// Records hold names as records/file_name.h escapes them; a raw name with control characters, as a
-// list made by hand may hold it, becomes the same text.
+// Records contain names escaped by records/file_name.h; a raw name with control characters, as in a
+// hand-made list, is escaped in the same way.
 std::string escaped_name(const std::string& video) {
   const bool is_raw = std::any_of(video.begin(), video.end(), [](char c) {
     const auto byte = static_cast<unsigned char>(c);
@@ -66,7 +66,7 @@ bool is_below(const std::string& path, const std::string& end) {
          path[path.size() - end.size() - 1] == '/';
 }
 
-// The captions that a reference can mean.
+// Finds the captions that may belong to a reference.
 class CaptionIndex {
  public:
   CaptionIndex(const std::vector<CaptionEntry>& captions, MatchBy match) : match_(match) {
@@ -78,8 +78,8 @@ class CaptionIndex {
     }
   }
 
-  // By path, a reference means the captions of its very path, or else those of the files whose
-  // paths end in it ("a/1.mp4" and /archive/a/1.mp4).
+  // With MatchBy::kPath, a reference matches the captions of exactly its path, or else those of the
+  // files whose paths end in it ("a/1.mp4" and /archive/a/1.mp4).
   Places find(const std::string& video) const {
     const auto found =
         by_key_.find(id_of(video, match_ == MatchBy::kPath ? MatchBy::kName : match_));
@@ -103,11 +103,12 @@ class CaptionIndex {
 
   MatchBy match_;
   std::unordered_map<std::string, Places> by_key_;
-  std::vector<Paths> paths_;  // by place of the caption; empty unless matched by path
+  std::vector<Paths> paths_;  // indexed like the captions; empty unless matched by path
 };
 
-// Drops the records of files that were not there (of several of nothing else, all but the last),
-// and of several of the same content all but the last, captions before failures.
+// Drops the records of files that did not exist; if there are no others, keeps the last one. If all
+// remaining records have the same content, keeps the last one that did not fail, or the last one if
+// all failed.
 Places drop_stale(const std::vector<CaptionEntry>& captions, Places places) {
   const auto is_absent = [&](std::size_t i) { return captions[i].is_absent; };
   if (places.empty()) return places;
@@ -134,7 +135,7 @@ void require_single(const std::vector<std::string>& repeated, const char* what, 
        list_some(repeated) + "; " + advice);
 }
 
-// "--match path or --match stem": those that were not chosen.
+// The options other than `match`, such as "--match path or --match stem".
 std::string other_matches(MatchBy match) {
   std::string out;
   for (const MatchBy other : {MatchBy::kPath, MatchBy::kName, MatchBy::kStem}) {
@@ -144,8 +145,8 @@ std::string other_matches(MatchBy match) {
   return out;
 }
 
-// For each reference its id and the captions that it can mean. A name with control characters
-// matches as it is written or, where no caption has that name, escaped.
+// The id of a reference and the captions that may belong to it. A name with control characters
+// matches as it is written or, when no caption has that name, escaped.
 struct Match {
   std::string id;
   Places candidates;
@@ -199,7 +200,7 @@ void require_unambiguous(const std::vector<CaptionEntry>& captions,
                      : "name the films by longer paths in the references and choose --match path");
 }
 
-// Fills what the caption of a reference says, or that there is none.
+// Sets the caption of a segment, or records that it is missing or failed.
 void fill(Segment& segment, const CaptionEntry* entry, Corpus& corpus) {
   if (entry == nullptr) {
     corpus.missing.push_back(segment.id);
@@ -211,7 +212,7 @@ void fill(Segment& segment, const CaptionEntry* entry, Corpus& corpus) {
   }
 }
 
-// Throws for the entries that have texts of other prompts than `prompt` only.
+// Throws Error(kBadReference) when entries have texts for prompts other than `prompt` only.
 void require_plain(const References& references, const std::string& prompt) {
   std::vector<std::string> without;
   std::set<std::string> names;

@@ -1,4 +1,4 @@
-// eval/corpus.h: captions and references from files, paired by the clip they belong to.
+// eval/corpus.h: reads captions and references from files and pairs them by clip.
 #pragma once
 
 #include <cstddef>
@@ -12,10 +12,10 @@
 
 namespace caption::eval {
 
-// What makes two paths the same clip. Ids are compared in NFC (macOS writes names in NFD).
+// Which part of a path identifies a clip. Ids are compared in NFC (macOS writes names in NFD).
 enum class MatchBy {
-  kAuto,  // stem for a label folder, else name; path where names repeat within a file
-  kPath,  // "a/clip_07.mp4"; a reference also means the one file whose whole path ends in it
+  kAuto,  // stem for a label folder, else name; path if names repeat within a file
+  kPath,  // "a/clip_07.mp4"; also matches files whose whole path ends in it
   kName,  // "clip_07.mp4"
   kStem,  // "clip_07"
 };
@@ -23,9 +23,9 @@ std::string_view match_by_name(MatchBy match);  // "auto", "path", "name", "stem
 
 struct ReferenceEntry {
   std::string video;                  // a path, or the stem of a label file
-  std::vector<std::string> captions;  // empty where there are references by prompt only
+  std::vector<std::string> captions;  // empty if all references belong to named prompts
   std::string where;                  // "refs.jsonl:12", for messages
-  // By the name of a prompt, the references of captions that answer it.
+  // References for captions that answer a named prompt, by the name of the prompt.
   std::map<std::string, std::vector<std::string>> of_prompts = {};
 };
 
@@ -35,30 +35,30 @@ struct References {
 };
 
 struct CaptionEntry {
-  std::string video;  // as records/file_name.h escapes it, or raw
+  std::string video;  // escaped by records/file_name.h, or raw
   std::string caption;
-  bool is_failed = false;  // status "failed": there is no caption
+  bool is_failed = false;  // status "failed": the clip has no caption
   std::string where;
-  std::string prompt = {};     // the name of the prompt that it answers; empty: it has none
-  bool is_suspicious = false;  // status "suspicious": scored, and named in the report
+  std::string prompt = {};     // name of the prompt that it answers; empty: none
+  bool is_suspicious = false;  // status "suspicious": scored, and listed in the report
   std::string path = {};       // "file.path"; empty where the record has none
-  std::string content = {};    // "id", the SHA-256 of the clip; likewise
-  bool is_absent = false;      // failed because no such file was there
+  std::string content = {};    // "id", the SHA-256 of the clip; empty where the record has none
+  bool is_absent = false;      // failed because the file did not exist
 };
 
 struct Captions {
   std::vector<CaptionEntry> entries;
-  std::int64_t num_superseded = 0;  // records that a later one of the same clip and prompt replaced
+  std::int64_t num_superseded = 0;  // records replaced by a later one of the same clip and prompt
 };
 
-// What is wrong with the inputs, collected over all lines and files of all of them.
+// Collects the errors of all lines and files of the inputs.
 class Problems {
  public:
   void add(std::string message);  // "refs.jsonl:12: why"
   std::int64_t count() const { return count_; }
-  const std::vector<std::string>& shown() const { return shown_; }  // the first ten
-  // Throws Error(kBadReference): the message of the only problem, or the number of problems and
-  // the first ten of them. Does nothing when there is none.
+  const std::vector<std::string>& shown() const { return shown_; }  // at most the first ten
+  // Throws Error(kBadReference) if there is a problem: with its message if it is the only one, else
+  // with the number of problems and the first ten of them.
   void throw_if_any() const;
 
  private:
@@ -67,48 +67,50 @@ class Problems {
   std::int64_t count_ = 0;
 };
 
-// As the path of captions or references: standard input.
+// A path of captions or references that means standard input.
 inline constexpr std::string_view kStandardInput = "-";
 
-// A JSONL file of {"video": ..., "captions": [...]} or {"video": ..., "caption": ...}, where
-// "prompts": {"NAME": [...], ...} may give captions that answer named prompts their own, beside
-// these or in place of them, or a folder of label files: every *.json under a folder named
-// "labels", or, where there is none, every *.json at all; its reference is the string at
-// `label_field`. Lines may end in CRLF; a byte order
-// mark is passed over. Every line or file that cannot be used is a problem that names file and
-// line: unreadable, not JSON, a key missing, a blank reference, a text beyond 32 KiB; so is an
-// input without references.
+// Reads references from a JSONL file or from a folder of label files.
+// JSONL: {"video": ..., "captions": [...]} or {"video": ..., "caption": ...}; "prompts": {"NAME":
+// [...], ...} holds references for captions that answer named prompts, in addition or instead.
+// Lines may end in CRLF; a byte order mark is skipped.
+// Folder: every *.json in a folder named "labels" at any depth or, if there is none, every *.json;
+// the reference is the string at the dotted path `label_field`.
+// Every line or file that cannot be used is a problem that names file and line: unreadable, not
+// JSON, a missing key, a blank reference, a text above 32 KiB. An input without references is a
+// problem too. Throws Error(kIo | kOutOfMemory).
 References read_references(const std::filesystem::path& path, std::string_view label_field,
                            Problems& problems);
-// The same, throwing Problems::throw_if_any().
+// The same, but throws as Problems::throw_if_any() when there are problems.
 References read_references(const std::filesystem::path& path,
                            std::string_view label_field = "annotation.description_kr");
 
-// JSONL with `video`, `caption` and optionally `status` ("ok", "truncated", "suspicious",
-// "failed"; "looped", of version 0.1, is read as "suspicious"): what `caption-cli run` writes, or
-// simpler. Problems as above, also a torn last line.
-// An empty caption is a caption. The file is append-only: of the records of one clip (the same
-// "file.path", or the same "video" where one has none) and prompt the last counts; a record with
-// "moved_from" also replaces that of the same "id" under its old name. Unknown keys are passed
-// over.
+// Reads captions from JSONL with `video`, `caption` and optionally `status` ("ok", "truncated",
+// "suspicious", "failed"; "looped", of version 0.1, is read as "suspicious"): the output of
+// `caption-cli run`, or simpler. Problems as for read_references(); an incomplete last line is one
+// too.
+// An empty caption counts as a caption. The file is append-only: of the records of one clip (the
+// same "file.path", or the same "video" if one has no path) and prompt, the last one counts; a
+// record with "moved_from" also replaces the record of the same "id" under that old name. Unknown
+// keys are ignored.
 Captions read_captions(const std::filesystem::path& path, Problems& problems);
-Captions read_captions(const std::filesystem::path& path);  // the same, throwing as above
+Captions read_captions(const std::filesystem::path& path);  // throws as above
 
-// The captions that answer one prompt: the one named, or the only one there is. Throws
-// Error(kUsage) with the names when there are several and none is named, or none of that name, and
-// when one is named but no caption names its prompt.
+// The captions that answer one prompt: the named one, or the only one. Throws Error(kUsage) with
+// the names when there are several and none is named, when there is none of that name, and when one
+// is named but no caption names its prompt.
 std::vector<CaptionEntry> choose_prompt(std::vector<CaptionEntry> captions,
                                         const std::optional<std::string>& prompt);
 
-// The references with the texts of `prompt` (empty: the captions name none) in place of the others,
-// if any entry has texts of that prompt. Throws Error(kBadReference) that names the entries
-// without, when others have them or these have texts of other prompts only.
+// If any entry has texts for `prompt` (empty: the captions name none), returns the references with
+// these texts in place of the others. Throws Error(kBadReference) with the entries that have none,
+// when other entries have them or when these entries have texts for other prompts only.
 References choose_references(References references, const std::string& prompt);
 
 struct Segment {
   std::string id;
   std::vector<std::string> references;
-  std::optional<std::string> caption;  // absent when missing or failed
+  std::optional<std::string> caption;  // std::nullopt when missing or failed
 };
 
 struct Corpus {
@@ -121,15 +123,15 @@ struct Corpus {
   std::int64_t num_superseded = 0;      // Captions::num_superseded
 };
 
-// A reference's name matches whether it is raw or escaped as records/file_name.h escapes names.
-// Where a reference can mean several captions, those of files that were not there give way to the
-// others, and of several of the same content the last caption is taken; such captions are not
-// `extra`. Throws Error(kBadReference) naming the references that still can mean several captions,
-// and those that mean the same clip, and when not one caption has a reference.
+// Pairs references and captions. The name of a reference matches whether it is raw or escaped as in
+// records/file_name.h. When several captions match a reference, those of files that did not exist
+// are dropped, and of several with the same content the last caption is taken; dropped captions are
+// not `extra`. Throws Error(kBadReference) with the references that still match several captions,
+// with those that name the same clip, and when no caption has a reference.
 Corpus pair_up(const References& references, const std::vector<CaptionEntry>& captions,
                MatchBy match = MatchBy::kAuto);
 
-// "a, b, c and 39 more".
+// The names as a list for messages: "a, b, c and 39 more".
 std::string list_some(const std::vector<std::string>& names, std::size_t max_named = 10);
 
 }  // namespace caption::eval

@@ -45,7 +45,8 @@ std::vector<std::size_t> captioned(const Corpus& corpus) {
   return places;
 }
 
-// Gives every captioned segment the caption of another one. Returns whose.
+// Gives every captioned segment the caption of another one. Returns the ids of the clips whose
+// captions they are; empty for segments without a caption.
 std::vector<std::string> shuffle_captions(const Corpus& corpus,
                                           const std::vector<std::size_t>& places,
                                           std::uint64_t seed, Inputs& inputs) {

@@ -1,5 +1,5 @@
-// eval/evaluate.h: a corpus in, every chosen metric out, each with the facts that make its number
-// comparable: mode, tokenizer, stages, dictionary, aggregation, number of segments.
+// eval/evaluate.h: computes the chosen metrics of a corpus, each with the settings that make its
+// number comparable: mode, tokenizer, stages, dictionary, aggregation, number of segments.
 #pragma once
 
 #include <cstdint>
@@ -25,8 +25,8 @@ struct EvaluateOptions {
   std::vector<Metric> metrics = all_metrics();
   std::filesystem::path dictionary = "/usr/share/hunspell/ko";  // without .aff and .dic
   std::optional<std::filesystem::path> synonyms;                // see eval/synonyms.h
-  // Scores every caption against another clip's references: what a model that does not look at its
-  // video would get.
+  // If set, seeds a shuffle that scores every caption against another clip's references: the score
+  // that a model gets without looking at the video.
   std::optional<std::uint64_t> shuffle_seed;
   BootstrapOptions bootstrap;
 };
@@ -38,40 +38,41 @@ struct Score {
 
 struct MetricReport {
   Metric metric = Metric::kMeteorKo;
-  std::string mode;         // "hunspell", "josa", "nltk", "coco", "sacrebleu"
-  std::string tokenizer;    // a phrase
-  std::string stages;       // of METEOR; empty for the others
-  std::string aggregation;  // "mean of clips" or "statistics summed over clips"
-  double best = 1;          // the end of the scale: 1, 10 or 100
-  Score scored;             // over the clips that have a caption
-  Score all;                // over all references, those without caption counted as an empty one
+  std::string mode;                 // "hunspell", "josa", "nltk", "coco", "sacrebleu"
+  std::string tokenizer;            // a description of the tokenizer
+  std::string stages;               // matching stages of METEOR; empty for other metrics
+  std::string aggregation;          // "mean of clips" or "statistics summed over clips"
+  double best = 1;                  // maximum of the scale: 1, 10 or 100
+  Score scored;                     // over the clips that have a caption
+  Score all;                        // over all clips; a missing caption counts as an empty one
   std::vector<double> clip_scores;  // one per segment of the corpus
-  // The plain mean of the scored clips' scores: equal to `scored` unless statistics are summed.
+  // Mean of clip_scores over the scored clips; equals `scored` unless statistics are summed.
   double mean_of_clips = 0;
 };
 
 struct Report {
   std::vector<MetricReport> metrics;  // in the order chosen
-  Diversity diversity;                // of the captions that were scored
+  Diversity diversity;                // diversity of the scored captions
   std::vector<std::string> ids;       // one per segment
   std::vector<bool> has_caption;      // one per segment
-  // Shuffled only: the id of the clip whose caption stood in for segment i; empty otherwise.
+  // If shuffled, the id of the clip whose caption replaced that of segment i; otherwise empty.
   std::vector<std::string> caption_from;
   std::vector<std::string> missing, failed, extra, suspicious;
-  std::int64_t num_superseded = 0;  // records that a later one of their clip replaced
+  std::int64_t num_superseded = 0;  // records replaced by a later one of the same clip
   MatchBy match = MatchBy::kName;
   std::int64_t num_scored = 0;
   std::optional<std::uint64_t> shuffle_seed;
   BootstrapOptions bootstrap;
   std::optional<StemmerMode> stemmer_mode;  // set when meteor-ko was chosen
   DictionaryIdentity dictionary;
-  std::string synonyms;  // path; empty without
-  // Captions and references that are not in NFC, which meteor-hf and chrf2 compare as they are.
+  std::string synonyms;  // path of the synonym file; empty without one
+  // Number of captions and references that are not in NFC; meteor-hf and chrf2 do not normalise
+  // them.
   std::int64_t num_not_nfc = 0;
 };
 
-// Throws Error: kBadReference (no caption to score; dictionary or synonyms broken), kUsage
-// (shuffling fewer than two captions; no metric).
+// Computes the report. Throws Error: kBadReference (no caption to score; broken dictionary or
+// synonyms), kUsage (shuffling fewer than two captions; no metric).
 Report evaluate(const Corpus& corpus, const EvaluateOptions& options);
 
 }  // namespace caption::eval

@@ -20,12 +20,12 @@
 namespace caption::eval {
 namespace {
 
-// What must stand before a particle.
+// The condition on the syllable before a particle.
 enum class Before {
   kAny,
-  kConsonant,     // a syllable with a final consonant
-  kVowel,         // a syllable without
-  kVowelOrRieul,  // a syllable without, or with ㄹ
+  kConsonant,     // it has a final consonant
+  kVowel,         // it has none
+  kVowelOrRieul,  // it has none, or ㄹ
 };
 
 struct Particle {
@@ -58,17 +58,18 @@ constexpr std::array kParticles = std::to_array<Particle>(
      {U"들을", kAny},   {U"들의", kAny},   {U"들은", kAny},     {U"들과", kAny},
      {U"들도", kAny},   {U"들에", kAny}});
 
-// Memory of a loaded dictionary per byte of its two files: 50 MB were measured for the 14 MB of ko.
+// Memory of a loaded dictionary per byte of its two files: 50 MB were measured for ko (14 MB).
 constexpr std::size_t kLoadedBytesPerByte = 4;
 
 constexpr char32_t kPlural = U'들';
 constexpr int kMaxCompoundParts = 3;
-constexpr std::size_t kMaxWordCharacters = 40;  // longer runs are no words; hunspell's own limit is
-                                                // near 100 and its compound search grows with it
+// Longer runs are not words. hunspell's limit is near 100, and the time of its compound search
+// grows with the length.
+constexpr std::size_t kMaxWordCharacters = 40;
 
 bool fits(char32_t previous, Before before) {
   if (before == kAny || !is_hangul_syllable(previous)) return true;
-  const char32_t final_consonant = (previous - 0xAC00) % 28;  // 0 none, 8 ㄹ
+  const char32_t final_consonant = (previous - 0xAC00) % 28;  // 0: none, 8: ㄹ
   switch (before) {
     case Before::kConsonant: return final_consonant != 0;
     case Before::kVowel: return final_consonant == 0;
@@ -105,8 +106,9 @@ bool is_ascii_alphanumeric(char32_t c) {
   return (c >= U'0' && c <= U'9') || (c >= U'a' && c <= U'z') || (c >= U'A' && c <= U'Z');
 }
 
-// "cctv가" is cctv, "2개의" is 2개: hunspell reads such words letter by letter, so they never reach
-// it. std::nullopt for words that begin otherwise.
+// The stem of a word that begins with ASCII letters or digits: "cctv가" gives cctv, "2개의" gives
+// 2개. hunspell would read such words letter by letter, so it never gets them. std::nullopt for
+// other words.
 std::optional<std::string> western_stem(std::u32string_view word) {
   const auto first_other = std::find_if_not(word.begin(), word.end(), is_ascii_alphanumeric);
   const auto num_western = static_cast<std::size_t>(first_other - word.begin());
@@ -116,7 +118,8 @@ std::optional<std::string> western_stem(std::u32string_view word) {
   return encode_utf8(without_particle(word));
 }
 
-// The value of the first "<key>:" field in one line of hunspell's analysis: " pa:건물 st:건물".
+// The value of the first field with the name `key` (colon included) in one line of hunspell's
+// analysis, for example "pa:건물 st:건물".
 std::optional<std::string> field(std::string_view line, std::string_view key) {
   for (std::size_t at = line.find(key); at != std::string_view::npos; at = line.find(key, at + 1)) {
     if (at > 0 && line[at - 1] != ' ') continue;
@@ -144,7 +147,7 @@ bool is_readable_file(const std::filesystem::path& path) {
   }
 }
 
-// Throws std::bad_alloc when there is not the memory that a dictionary needs.
+// Throws std::bad_alloc when the memory for a dictionary is not available.
 void require_memory_for(const std::string& aff, const std::string& dic) {
   const auto size_bytes =
       static_cast<std::size_t>(std::filesystem::file_size(aff) + std::filesystem::file_size(dic));
@@ -153,9 +156,9 @@ void require_memory_for(const std::string& aff, const std::string& dic) {
   std::free(probe);
 }
 
-// hunspell reports neither a file that it could not read nor memory that it did not get: it then
-// knows no word. A word that every Korean dictionary knows tells; a second load tells a lack of
-// memory that is over.
+// hunspell reports neither an unreadable file nor failed allocations; it then knows no word.
+// Therefore a word that every Korean dictionary contains is looked up, and loading is tried twice,
+// in case the lack of memory was temporary.
 std::unique_ptr<Hunspell> load_dictionary(const std::string& aff, const std::string& dic) {
   for (int attempt = 0; attempt < 2; ++attempt) {
     auto dictionary = std::make_unique<Hunspell>(aff.c_str(), dic.c_str());
@@ -169,7 +172,8 @@ std::unique_ptr<Hunspell> load_dictionary(const std::string& aff, const std::str
                   "or ko.dic of the package hunspell-ko");
 }
 
-// The rules of eval.md §6.1 on top of one loaded dictionary. Not thread-safe.
+// Finds stems from hunspell's analysis with one loaded dictionary and from rules for compounds,
+// derived adverbs, plurals and particles. Not thread-safe.
 class HunspellRules {
  public:
   HunspellRules(const std::string& aff, const std::string& dic)
@@ -194,8 +198,8 @@ class HunspellRules {
   }
 
  private:
-  // hunspell names only the first part of a compound; what follows it is a particle, a plural
-  // ending, or a word with stems of its own.
+  // hunspell reports only the first part of a compound; the rest is a particle, a plural ending, or
+  // a word that is stemmed in turn.
   std::vector<std::string> compound_stems(std::u32string_view word,
                                           const std::vector<std::string>& lines, int depth) {
     std::vector<std::string> found;
@@ -211,17 +215,17 @@ class HunspellRules {
         for (const std::string& stem : stems(rest, depth + 1)) add_once(found, *part + stem);
       }
     }
-    // A compound reading is a guess: a loan word that the dictionary lacks can be cut anywhere
-    // (테이블 is read as 테 and 이블). The word without its particle is a candidate as well, so
-    // that such a word matches its own inflected forms, for which hunspell finds nothing.
+    // A compound reading is uncertain: a loan word that the dictionary lacks can be split anywhere
+    // (테이블 is read as 테 and 이블). The word without its particle is therefore a candidate as
+    // well, so that such a word matches its inflected forms, for which hunspell finds nothing.
     if (!found.empty()) add_once(found, encode_utf8(without_particle(word)));
     return found;
   }
 
-  // 높이 and 많이 are entries of their own in the dictionary; they are formed regularly, by 이,
-  // from the adjectives 높다 and 많다. Only a word without another reading is taken for such a
-  // form, and only when its adjective is in the dictionary: a verb (먹다), unlike an adjective,
-  // also has the form 먹는다.
+  // The dictionary has entries for adverbs such as 높이 and 많이, which are regularly derived with
+  // 이 from the adjectives 높다 and 많다. A word is taken for such an adverb only if it has no
+  // other reading and the adjective is in the dictionary; a verb (먹다) is excluded because, unlike
+  // an adjective, it also has the form 먹는다.
   void add_adjective(std::u32string_view word, std::vector<std::string>& found) {
     if (word.size() < 2 || word.back() != U'이') return;
     const std::u32string_view root = word.substr(0, word.size() - 1);
@@ -236,7 +240,7 @@ class HunspellRules {
     if (is_entry) found.push_back(adjective);
   }
 
-  // 건물들이 is the plural of 건물; hunspell also reads 들다, "to hold", into it.
+  // 건물들이 is the plural of 건물, but hunspell also finds the verb 들다, "to hold", in it.
   void prefer_singular(std::u32string_view word, std::vector<std::string>& found) {
     for (std::size_t at = word.size() - 1; at > 0; --at) {
       if (word[at] != kPlural || !is_plural_ending(word.substr(at))) continue;
@@ -298,7 +302,7 @@ struct KoreanStemmer::State {
   std::optional<HunspellRules> rules;
   std::unordered_map<std::string, std::vector<std::string>> cache;
 
-  // Call with the mutex held.
+  // The caller must hold the mutex.
   HunspellRules& loaded() {
     if (!rules) rules.emplace(aff.string(), dic.string());
     return *rules;

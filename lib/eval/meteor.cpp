@@ -13,7 +13,7 @@ struct Match {
   std::int64_t reference_idx;
 };
 
-// Words not matched yet, with their places in the sentence.
+// A word that is not matched yet, with its position in the sentence.
 struct Leftover {
   std::int64_t idx;
   const MeteorWord* word;
@@ -28,12 +28,13 @@ std::vector<Leftover> enumerate(const MeteorSentence& sentence) {
   return words;
 }
 
-// Pairs every hypothesis word, the last first, with the last unused reference word that shares one
-// of the keys `keys_of(word)`; moves the pairs from the leftovers to `matches`. Returns how many.
+// Pairs each hypothesis word, from the last to the first, with the last unused reference word that
+// shares one of the keys keys_of(word), and moves the pairs from the leftovers to `matches`.
+// Returns the number of pairs.
 template <class KeysOf>
 std::int64_t match_stage(std::vector<Leftover>& hypothesis, std::vector<Leftover>& reference,
                          std::vector<Match>& matches, KeysOf keys_of) {
-  // Places in `reference` by key, ascending: the last one is the next to use.
+  // Positions in `reference` by key, ascending, so that the last element is the next to use.
   std::unordered_map<std::int32_t, std::vector<std::size_t>> places;
   for (std::size_t j = 0; j < reference.size(); ++j) {
     for (const std::int32_t key : keys_of(*reference[j].word)) places[key].push_back(j);

@@ -1,8 +1,8 @@
-// eval/meteor.h: METEOR as NLTK computes it, over words that know their stems.
+// eval/meteor.h: METEOR as NLTK computes it, for words with precomputed stems.
 //   P = m / |h|    R = m / |r|    F = P R / (alpha P + (1 - alpha) R)
 //   score = (1 - gamma (chunks / m)^beta) F;   0 when nothing matches or a side is empty
-// Source: Lavie and Agarwal 2007; nltk/translate/meteor_score.py (3.10.4), whose greedy matching
-// from the end of both sentences is part of the definition: there is no search for fewest
+// Source: Lavie and Agarwal 2007; NLTK 3.10.4, nltk/translate/meteor_score.py, whose greedy
+// matching from the end of both sentences is part of the definition: it does not minimise
 // crossings. Identical sentences score 1 - gamma / m^beta, below 1.
 #pragma once
 
@@ -35,8 +35,8 @@ struct MeteorScore {
   std::int64_t num_matches() const { return num_exact + num_stem + num_synonym; }
 };
 
-// One distinct word. Two words are the same word when `id` agrees, share a stem when `stems`
-// intersect, are synonyms when `synonym_groups` intersect.
+// One distinct word. Two words are the same word when their `id` is equal, share a stem when their
+// `stems` intersect, and are synonyms when their `synonym_groups` intersect.
 struct MeteorWord {
   std::int32_t id = 0;
   std::vector<std::int32_t> stems;           // ascending
@@ -44,15 +44,16 @@ struct MeteorWord {
 };
 using MeteorSentence = std::vector<const MeteorWord*>;  // borrowed from a MeteorVocabulary
 
-// Turns tokens into words, each distinct token once. Not thread-safe.
+// Converts tokens to words, with one MeteorWord per distinct token. Not thread-safe.
 class MeteorVocabulary {
  public:
-  // Exact matches only.
+  // For exact matches only.
   MeteorVocabulary() = default;
-  // Exact, stem, and synonym when `synonyms` is not null. Both must outlive the vocabulary.
+  // For exact, stem and, when `synonyms` is not null, synonym matches. Both objects must outlive
+  // the vocabulary.
   MeteorVocabulary(const KoreanStemmer* stemmer, const Synonyms* synonyms);
 
-  // The words stay valid as long as the vocabulary lives.
+  // The returned words stay valid as long as the vocabulary lives.
   MeteorSentence sentence(const Tokens& tokens);
 
  private:
@@ -64,11 +65,11 @@ class MeteorVocabulary {
   std::unordered_map<std::string, std::int32_t> stem_ids_;
 };
 
-// Stage by stage over what the stages before left: exact, stem, synonym.
+// Matches exact words first, then stems among the unmatched words, then synonyms.
 MeteorScore meteor(const MeteorSentence& hypothesis, const MeteorSentence& reference,
                    const MeteorParameters& parameters = {});
 
-// The best-scoring reference; the score of nothing when there is no reference.
+// The score with the best reference; all zero without references.
 MeteorScore meteor(const MeteorSentence& hypothesis, std::span<const MeteorSentence> references,
                    const MeteorParameters& parameters = {});
 

@@ -20,8 +20,8 @@ struct Path {
   std::int64_t num_chunks = 0;
   std::int64_t distance = 0;
   std::int64_t last_hypothesis_end = kNone;  // end of the open chunk in the hypothesis
-  std::size_t parent = 0;                    // in the beam before
-  std::int64_t taken = kNone;                // hypothesis word taken at this step
+  std::size_t parent = 0;                    // index in the previous beam
+  std::int64_t taken = kNone;                // index of the hypothesis word matched in this step
 };
 
 bool is_better(const Path& a, const Path& b) {
@@ -30,7 +30,7 @@ bool is_better(const Path& a, const Path& b) {
   return a.distance < b.distance;
 }
 
-// The best kBeamWidth paths offered, in order; of equals, the first offered comes first.
+// The best kBeamWidth paths in order; of equal paths, the one offered first comes first.
 class Beam {
  public:
   void offer(const Path& path) {
@@ -53,7 +53,7 @@ void take(Path& path, std::int64_t hypothesis_idx) {
   path.taken = hypothesis_idx;
 }
 
-// The hypothesis words each path of a beam has used, one row of bits per path.
+// The hypothesis words that each path of a beam has used, one row of bits per path.
 class UsedWords {
  public:
   explicit UsedWords(std::size_t num_words)
@@ -64,7 +64,8 @@ class UsedWords {
     return (rows_[row * stride_ + bit / 64] >> (bit % 64) & 1) != 0;
   }
 
-  // The rows become those of `paths`: each its parent's, with the word it took.
+  // Replaces the rows by those of `paths`: each is the row of its parent with the newly matched
+  // word added.
   void advance(const std::vector<Path>& paths) {
     for (std::size_t row = 0; row < paths.size(); ++row) {
       std::copy_n(rows_.begin() + static_cast<std::ptrdiff_t>(paths[row].parent * stride_), stride_,
@@ -77,7 +78,7 @@ class UsedWords {
   }
 
  private:
-  std::size_t stride_;  // words of 64 bits
+  std::size_t stride_;  // 64-bit words per row
   std::vector<std::uint64_t> rows_;
   std::vector<std::uint64_t> next_;
 };
@@ -86,7 +87,7 @@ class UsedWords {
 
 Meteor15Statistics meteor15_align(std::span<const std::int32_t> hypothesis,
                                   std::span<const std::int32_t> reference) {
-  std::unordered_map<std::int32_t, std::vector<std::int64_t>> places;  // in the hypothesis
+  std::unordered_map<std::int32_t, std::vector<std::int64_t>> places;  // hypothesis indices
   for (std::size_t i = 0; i < hypothesis.size(); ++i) {
     places[hypothesis[i]].push_back(static_cast<std::int64_t>(i));
   }
@@ -107,7 +108,7 @@ Meteor15Statistics meteor15_align(std::span<const std::int32_t> hypothesis,
       const auto distance_to = [&](std::int64_t i) {
         return std::abs(static_cast<std::int64_t>(j) - i);
       };
-      if (is_definite) {  // one to one, overlapping nothing: no choice to make
+      if (is_definite) {  // a unique match on both sides: no alternatives to try
         path.distance += distance_to(candidates->second[0]);
         take(path, candidates->second[0]);
         next.offer(path);
@@ -119,7 +120,7 @@ Meteor15Statistics meteor15_align(std::span<const std::int32_t> hypothesis,
           Path taken = path;
           take(taken, i);
           next.offer(taken);
-          // The Java tool charges the distance to the path that goes on without this match.
+          // The Java tool adds the distance to the path that continues without this match.
           path.distance += distance_to(i);
         }
       }

@@ -2,11 +2,12 @@
 //   P = m / |h|   R = m / |r|   F = 1 / ((1 - alpha) / P + alpha / R)
 //   frag = 0 for a perfect match in one chunk, else chunks / m
 //   score = F (1 - gamma frag^beta)
-// Source: Denkowski and Lavie 2014; tests/golden/eval holds scores of meteor-1.5.jar.
+// Source: Denkowski and Lavie 2014; tests/golden/eval has scores of meteor-1.5.jar.
 //
-// Every word counts as a content word (delta cancels): no Hangul syllable is in METEOR's list of
-// function words, and no stem, synonym or paraphrase module of METEOR applies to Korean. English
-// words therefore score as the Java tool would without those modules.
+// Every word counts as a content word, so METEOR's weight delta cancels: no Hangul syllable is in
+// its list of function words, and its stem, synonym and paraphrase modules do not support Korean.
+// English words therefore score as in the Java tool without those modules. Functions are pure and
+// thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -20,11 +21,11 @@ struct Meteor15Parameters {
   double beta = 0.20;
   double gamma = 0.60;
 };
-// What Java METEOR takes for `-l en` (COCO's choice) and for a language it does not know.
+// Parameters of Java METEOR for `-l en` (used by COCO) and for an unsupported language.
 inline constexpr Meteor15Parameters kMeteor15English{0.85, 0.20, 0.60};
 inline constexpr Meteor15Parameters kMeteor15Other{0.75, 1.40, 0.70};
 
-// What one segment adds to the sums of a corpus.
+// The contribution of one segment to the sums over a corpus.
 struct Meteor15Statistics {
   std::int64_t hypothesis_length = 0;
   std::int64_t reference_length = 0;
@@ -32,18 +33,19 @@ struct Meteor15Statistics {
   std::int64_t num_chunks = 0;
 };
 
-// Aligns two sentences of word ids: most matches, then fewest chunks, then the tool's measure of
-// distance, by its beam search of width 40 with the tool's order of equals, so that its scores are
-// met exactly. O(words * matches per word * 40).
+// Aligns two sentences of word ids: most matches, then fewest chunks, then the tool's distance
+// measure, with its beam search of width 40 and its order of equal paths, so that its scores are
+// reproduced exactly. O(words * matches per word * 40).
 Meteor15Statistics meteor15_align(std::span<const std::int32_t> hypothesis,
                                   std::span<const std::int32_t> reference);
 
-// 0 when nothing matches. The same formula serves a segment and, as in COCO's toolkit, the sums
-// over a corpus: there chunks > 1 always, so that even a corpus of perfect captions stays below 1.
+// 0 when nothing matches. The formula is used for one segment and, as in COCO's toolkit, for the
+// sums over a corpus: then chunks > 1 always, so that even a corpus of perfect captions scores
+// below 1.
 double meteor15_score(const Meteor15Statistics& statistics,
                       const Meteor15Parameters& parameters = kMeteor15English);
 
-// The statistics of the best-scoring reference, the first among equals.
+// The statistics with the best-scoring reference, the first among equals.
 Meteor15Statistics meteor15_best(std::span<const std::int32_t> hypothesis,
                                  std::span<const std::vector<std::int32_t>> references,
                                  const Meteor15Parameters& parameters = kMeteor15English);

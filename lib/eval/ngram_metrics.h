@@ -19,7 +19,7 @@ namespace caption::eval {
 
 using WordIds = std::vector<std::int32_t>;
 
-// Gives equal tokens equal ids, in order of first sight. Not thread-safe.
+// Assigns ids to tokens in order of first occurrence; equal tokens get equal ids. Not thread-safe.
 class WordTable {
  public:
   WordIds ids(const Tokens& tokens);
@@ -30,39 +30,40 @@ class WordTable {
 
 inline constexpr std::size_t kMaxOrder = 4;
 
-// What one segment adds to the sums of a corpus.
+// The contribution of one segment to the sums over a corpus.
 struct BleuStatistics {
-  std::array<std::int64_t, kMaxOrder> num_correct{};  // clipped by the largest count in a reference
+  std::array<std::int64_t, kMaxOrder> num_correct{};  // clipped to the maximum over references
   std::array<std::int64_t, kMaxOrder> num_guessed{};
   std::int64_t hypothesis_length = 0;
-  std::int64_t reference_length = 0;  // the closest to the hypothesis; of two, the shorter
+  std::int64_t reference_length = 0;  // the length closest to the hypothesis; of two, the shorter
 };
 BleuStatistics bleu_statistics(const WordIds& hypothesis, std::span<const WordIds> references);
 
-// BLEU-4 in 0..1 of a segment or of sums over segments:
+// BLEU-4 in 0..1, of one segment or of sums over segments:
 //   (prod_i (correct_i + 1e-15) / (guessed_i + 1e-9))^(1/4), times exp(1 - 1/ratio) when
 //   ratio = (hypothesis_length + 1e-15) / (reference_length + 1e-9) is below 1.
 double bleu4(const BleuStatistics& statistics);
 
-// F in 0..1 with beta = 1.2, over the longest common subsequence: P = lcs / |h|, R = lcs / |r|,
-// each the best over the references on its own. O(|h| |r|).
+// F-score in 0..1 with beta = 1.2, over the longest common subsequence: P = lcs / |h|, R = lcs /
+// |r|, each the maximum over the references independently. O(|h| |r|).
 double rouge_l(const WordIds& hypothesis, std::span<const WordIds> references);
 
 // CIDEr-D, n = 1..4, sigma = 6, in 0..10:
 //   weight(g) = count(g) (ln N - ln max(1, df(g)));  per n the sum of min(w_h, w_r) w_r over
 //   |w_h| |w_r|, times exp(-(len_h - len_r)^2 / (2 sigma^2)) where len counts bigrams; the mean
 //   over n and over references, times 10.
-// df(g) is the number of segments with g in any reference, N the number of segments: the value
-// depends on the whole reference set, and is 0 for a set of one (ln 1 = 0).
+// df(g) is the number of segments with g in any reference, N the number of segments. The score
+// therefore depends on the whole reference set, and is 0 for a set of one (ln 1 = 0). score() is
+// thread-safe.
 class CiderD {
  public:
-  // Counts document frequencies: one entry per segment, its references.
+  // Counts document frequencies. `references` has one element per segment: its references.
   explicit CiderD(std::span<const std::vector<WordIds>> references);
   ~CiderD();
   CiderD(const CiderD&) = delete;
   CiderD& operator=(const CiderD&) = delete;
 
-  // 0 without references.
+  // The score of one segment; 0 without references.
   double score(const WordIds& hypothesis, std::span<const WordIds> references) const;
 
  private:

@@ -1,8 +1,9 @@
-// nltk.word_tokenize: Punkt's sentence ends, then the rules of NLTKWordTokenizer on each sentence.
+// eval/nltk_words.cpp: nltk.word_tokenize: Punkt's sentence boundaries, then the rules of
+// NLTKWordTokenizer on each sentence.
 //
-// Source: nltk 3.10.4, nltk/tokenize/destructive.py and punkt.py (Kiss and Strunk 2006). The rules
-// are regular expressions there; here each is a scan, because std::regex knows no Unicode classes
-// and recurses once per character. The order of the rules is part of the definition.
+// Source: NLTK 3.10.4, nltk/tokenize/destructive.py and punkt.py (Kiss and Strunk 2006). The rules
+// are regular expressions there; here each is a scan, because std::regex has no Unicode classes and
+// recurses once per character. The order of the rules is part of the definition.
 #include <algorithm>
 #include <array>
 #include <cstddef>
@@ -24,8 +25,8 @@ bool is_one_of(char32_t c, TextView set) { return set.find(c) != TextView::npos;
 
 // --- Punkt ---------------------------------------------------------------------------------------
 
-// The abbreviations of NLTK's English model of Punkt (lower case, without the final period), in
-// ascending order.
+// The abbreviations of NLTK's English Punkt model (lower case, without the final period),
+// ascending.
 constexpr std::array<TextView, 155> kAbbreviations = {
     U"a.a",   U"a.c",     U"a.d",  U"a.g",    U"a.h",  U"a.m",   U"a.m.e",   U"a.s",   U"a.t",
     U"adm",   U"ala",     U"ariz", U"aug",    U"ave",  U"b.f",   U"b.v",     U"bros",  U"c",
@@ -57,7 +58,7 @@ constexpr std::array<TextView, 39> kSentenceStarters = {
     U"these",     U"they",         U"this",        U"though", U"thus",      U"under",
     U"when",      U"while",        U"yet"};
 
-constexpr TextView kNonWord = U")\";}]*:@'({[!?";  // ends a word inside a run without spaces
+constexpr TextView kNonWord = U")\";}]*:@'({[!?";  // ends a word, even without a space
 
 bool is_abbreviation(TextView word) {
   const std::size_t hyphen = word.rfind(U'-');
@@ -80,7 +81,7 @@ bool is_number(TextView word) {
   return digits > 0;
 }
 
-// Whether a word of kSentenceStarters begins at `begin`, capitalised.
+// Whether a capitalised word of kSentenceStarters begins at `begin`.
 bool is_sentence_starter(TextView text, std::size_t begin) {
   if (!is_upper(text[begin])) return false;
   std::size_t end = begin;
@@ -93,10 +94,9 @@ bool is_sentence_starter(TextView text, std::size_t begin) {
   return std::binary_search(kSentenceStarters.begin(), kSentenceStarters.end(), TextView(word));
 }
 
-// Where the word that ends before `end` begins, as Punkt cuts words: at spaces, at kNonWord (of
-// which
-// "'", "!" and "?" may begin a word themselves) and at "--"; no word begins with one of
-// kNotInitial.
+// The start of the word that ends before `end`. Punkt splits words at spaces, at characters of
+// kNonWord (of which "'", "!" and "?" may begin a word) and at "--"; no word begins with a
+// character of kNotInitial.
 std::size_t word_begin(TextView text, std::size_t end) {
   constexpr TextView kNotInitial = U"`&#-,";
   std::size_t begin = end;
@@ -108,8 +108,8 @@ std::size_t word_begin(TextView text, std::size_t end) {
   return begin;
 }
 
-// Whether the period at `end` closes a sentence, `next` being the place of the first character
-// after it and after spaces.
+// Whether the period at `end` closes a sentence; `next` is the position of the first non-space
+// character after it.
 bool period_ends_sentence(TextView text, std::size_t end, std::size_t next) {
   const std::size_t begin = word_begin(text, end);
   const Text word = to_lower(Text(text.substr(begin, end - begin)));  // without its period
@@ -129,7 +129,8 @@ bool period_ends_sentence(TextView text, std::size_t end, std::size_t next) {
   return true;
 }
 
-// Length of closing quotes and brackets at the head of `rest` that belong to the sentence before.
+// Number of closing quotes and brackets at the start of `rest` that belong to the preceding
+// sentence.
 std::size_t closing_prefix(TextView rest) {
   std::size_t n = 0;
   while (n < rest.size() && is_one_of(rest[n], U"\"')]}")) ++n;
@@ -138,14 +139,14 @@ std::size_t closing_prefix(TextView rest) {
   return is_closed ? n : 0;
 }
 
-// The places of ".", "?" and "!" that end sentences. Of several without a space between them only
-// the last can, and does when any of them would: "e.g.?" is one end.
+// The positions of ".", "?" and "!" that end sentences. Of several without a space between them
+// only the last one can, and it does when any of them would: "e.g.?" is one end.
 std::vector<std::size_t> sentence_ends(TextView text) {
   constexpr TextView kAsciiSpaces = U" \t\n\r\v\f";
   std::vector<std::size_t> ends;
   std::size_t last = TextView::npos;  // the latest candidate
   bool is_end = false;                // whether its run ends a sentence
-  bool has_space = false;             // since it
+  bool has_space = false;             // whether a space follows `last`
   for (std::size_t i = 0; i + 1 < text.size(); ++i) {
     has_space = has_space || is_one_of(text[i], kAsciiSpaces);
     if (!is_one_of(text[i], U".?!")) continue;
@@ -241,7 +242,7 @@ Text open_quotes(TextView text) {
   return out;
 }
 
-// Whether `text` at `i` continues, ignoring case, with `word` and the word ends there.
+// Whether the whole word `word` is at position `i` of `text`, ignoring case.
 bool has_word_at(TextView text, std::size_t i, TextView word) {
   if (text.size() < i + word.size()) return false;
   for (std::size_t k = 0; k < word.size(); ++k) {
@@ -250,7 +251,7 @@ bool has_word_at(TextView text, std::size_t i, TextView word) {
   return i + word.size() == text.size() || !is_word(text[i + word.size()]);
 }
 
-// An apostrophe that opens a word, unless it opens a clitic ('s, 're, ...).
+// Puts a space after an apostrophe that begins a word, unless it begins a clitic ('s, 're, ...).
 Text split_opening_apostrophes(TextView text) {
   constexpr std::array<TextView, 8> kClitics = {U"re", U"ve", U"ll", U"m", U"t", U"s", U"d", U"n"};
   Text out;
@@ -266,7 +267,8 @@ Text split_opening_apostrophes(TextView text) {
   return out;
 }
 
-// ([^.])(\.)(closing*)\s*$ -> the period stands alone; `gap` stands between it and what closes.
+// ([^.])(\.)(closing*)\s*$ -> the period is separated; `gap` is put between it and the closing
+// characters.
 Text split_final_period(TextView text, TextView closing_set, TextView gap) {
   const std::size_t period = text.rfind(U'.');
   if (period == TextView::npos || period == 0 || text[period - 1] == U'.') return Text(text);
@@ -292,7 +294,7 @@ Text split_colons_and_commas(TextView text) {
     out.append({U' ', text[i], U' '});
     if (!is_last) out.push_back(text[++i]);
   }
-  if (!out.empty() && is_one_of(out.back(), U":,")) {  // the second of two in a row
+  if (!out.empty() && is_one_of(out.back(), U":,")) {  // the second of two consecutive ones
     const char32_t last = out.back();
     out.pop_back();
     out.append({U' ', last, U' '});

@@ -19,7 +19,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Far beyond any caption; ROUGE-L and METEOR grow with the square of the length.
+// Far above the length of any caption; the time of ROUGE-L and METEOR grows with its square.
 constexpr std::size_t kMaxTextBytes = 32u << 10;
 
 [[noreturn]] void fail(const std::string& message) {
@@ -58,8 +58,8 @@ std::string require_video(const JsonObject& object) {
   return video;
 }
 
-// Calls `read` for every line of JSON. A table of comma-separated values, as `run --format csv`
-// writes it, is one problem, not one for each of its lines.
+// Calls `read` for every line of JSON. A file of comma-separated values, as `run --format csv`
+// writes it, is reported as one problem, not as one per line.
 void for_each_object(const fs::path& path, Problems& problems,
                      const std::function<void(const JsonObject&, const Line&)>& read) {
   bool is_first = true;
@@ -109,7 +109,8 @@ References read_reference_lines(const fs::path& path, Problems& problems) {
   return references;
 }
 
-// Follows links to folders; a folder that was listed already, by whatever name, is left out.
+// Lists the label files below `root`, following symbolic links; a folder that several paths lead to
+// is listed once.
 std::vector<fs::path> label_files(const fs::path& root) {
   std::vector<fs::path> all;
   std::vector<fs::path> in_labels;
@@ -168,7 +169,7 @@ References read_label_folder(const fs::path& root, std::string_view field, Probl
   return references;
 }
 
-// The text at `dotted_path`; empty when it is not there, or is no text (a file that `run` did not
+// The string at `dotted_path`; empty when it is absent or not a string (a file that `run` did not
 // write may use the key for something else).
 std::string text_at(const JsonObject& object, std::string_view dotted_path) {
   try {
@@ -199,10 +200,9 @@ CaptionEntry read_caption(const JsonObject& object, const Line& line) {
   return entry;
 }
 
-// The last records of an append-only file. A record is of the same clip as an earlier one when
-// both answer the same prompt and have the same "file.path" or, where one of them has none, the
-// same "video". A record with "moved_from" also replaces the one of the same content under that
-// name.
+// The last records of an append-only file. Two records are of the same clip when both answer the
+// same prompt and have the same "file.path" or, if one of them has none, the same "video". A record
+// with "moved_from" also replaces the record of the same content under that name.
 class LastRecords {
  public:
   void add(const JsonObject& object, CaptionEntry entry) {
@@ -238,7 +238,7 @@ class LastRecords {
     return prompt + std::string(1, '\0') + name;
   }
 
-  // The latest record of the clip; kNone when there is none.
+  // Index of the latest record of the clip; kNone when there is none.
   std::size_t find(const std::string& prompt, const std::string& path,
                    const std::string& video) const {
     if (!path.empty()) {
@@ -252,7 +252,7 @@ class LastRecords {
     return is_another_file ? kNone : found->second;
   }
 
-  // Leaves the record when both contents are known and differ.
+  // Marks the record as superseded, unless both contents are known and differ.
   void remove(std::size_t place, const std::string& content) {
     if (place == kNone) return;
     const std::string& other = entries_[place].content;
@@ -261,7 +261,7 @@ class LastRecords {
   }
 
   std::vector<CaptionEntry> entries_;
-  std::vector<bool> is_superseded_;  // by place in entries_
+  std::vector<bool> is_superseded_;  // indexed like entries_
   Places by_path_;
   Places by_video_;
 };

@@ -19,7 +19,7 @@ std::string fixed(double value, int decimals) {
   return text.data();
 }
 
-// Four digits of a scale of 1, three of 10, two of 100.
+// Four decimals on a scale up to 1, three up to 10, two up to 100.
 std::string on_scale(double value, double best) {
   return fixed(value, best >= 100.0 ? 2 : best >= 10.0 ? 3 : 4);
 }
@@ -29,7 +29,7 @@ std::string padded(std::string text, std::size_t width) {
   return text;
 }
 
-// Ends a line without the padding of its last column.
+// Ends a line and removes the padding of its last column.
 void end_line(std::string& out) {
   while (!out.empty() && out.back() == ' ') out.pop_back();
   out += "\n";
@@ -40,7 +40,8 @@ std::string interval_text(const Score& score, double best) {
          "]";
 }
 
-// The weaker stemming must not pass for the primary metric.
+// The name of a metric, with a mark for the weaker josa stemming, so that it is not mistaken for
+// the primary metric.
 std::string display_name(const MetricReport& metric) {
   std::string name(metric_name(metric.metric));
   if (metric.mode == stemmer_mode_name(StemmerMode::kJosa)) name += " (josa)";

@@ -1,4 +1,4 @@
-// eval/report.h: a Report as people, programs and spreadsheets read it.
+// eval/report.h: formats a Report as a table, as JSON and as one line per clip.
 #pragma once
 
 #include <string>
@@ -7,11 +7,11 @@
 
 namespace caption::eval {
 
-// Several lines for a terminal, ending in a newline: scores first, then how they were made, then
-// the ids that did not take part.
+// Several lines for a terminal, ending in a newline: scores first, then the settings, then the ids
+// that were not scored.
 std::string to_table(const Report& report);
 
-// One JSON object with everything in the table, numbers unrounded, all ids named; ends in a
+// One JSON object with the content of the table, but with unrounded numbers and all ids; ends in a
 // newline.
 std::string to_json(const Report& report);
 

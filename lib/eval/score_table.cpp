@@ -1,4 +1,4 @@
-// How each metric turns a corpus into statistics: its tokenizer, its stages, its sums.
+// eval/score_table.cpp: the tokenizer, stages and statistics of each metric.
 #include "eval/internal/score_table.h"
 
 #include <array>
@@ -29,7 +29,7 @@ double mean(std::span<const double> sums, std::int64_t num_segments) {
   return num_segments == 0 ? 0.0 : sums[0] / static_cast<double>(num_segments);
 }
 
-// A table whose corpus score is the mean of its clips' scores.
+// A table whose corpus score is the mean of the scores of its clips.
 template <class ScoreClip>
 ScoreTable table_of_means(MetricReport report, const Inputs& inputs, ScoreClip score_clip) {
   ScoreTable table;

@@ -1,4 +1,4 @@
-// eval/synonyms.h: the user's own synonyms for METEOR's third stage.
+// eval/synonyms.h: user-supplied synonyms for METEOR's third stage.
 #pragma once
 
 #include <cstdint>
@@ -10,18 +10,18 @@
 
 namespace caption::eval {
 
-// A UTF-8 file with one group per line: stems separated by tabs ("바다\t해양\t대양"). A word may be
-// in several groups. Blank lines and lines that begin with "#" are skipped. Stems are compared in
-// NFC and lower case. Immutable after loading, thread-safe.
+// Groups of synonyms from a UTF-8 file with one group per line: stems separated by tabs
+// ("바다\t해양\t대양"). A word may be in several groups. Blank lines and lines that begin with "#"
+// are skipped. Stems are compared in NFC and lower case. Immutable after loading, thread-safe.
 class Synonyms {
  public:
   Synonyms() = default;
-  // Throws Error(kBadReference) naming file and line for a group of fewer than two words or
-  // invalid UTF-8.
+  // Throws Error(kBadReference) with file and line for a group of fewer than two words or invalid
+  // UTF-8, and when the file cannot be read.
   static Synonyms open(const std::filesystem::path& path);
 
   bool empty() const { return groups_.empty(); }
-  // The groups of a stem, ascending; empty for a stem in none.
+  // The group numbers of a stem, ascending; empty when it is in no group.
   std::vector<std::int32_t> groups_of(std::string_view stem) const;
 
  private:

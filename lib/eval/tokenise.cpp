@@ -27,7 +27,7 @@ class TokenWriter {
   Tokens tokens_;
 };
 
-// The letters and digits that METEOR's normaliser keeps together: Latin and Cyrillic.
+// The letters that METEOR's normaliser does not separate: Latin and Cyrillic.
 bool is_western_letter(char32_t c) {
   return (c >= U'A' && c <= U'Z') || (c >= U'a' && c <= U'z') || (c >= 0xC0 && c <= 0xD6) ||
          (c >= 0xD8 && c <= 0xF6) || (c >= 0xF8 && c <= 0x17E) || (c >= 0x400 && c <= 0x527) ||

@@ -1,5 +1,5 @@
-// eval/tokenise.h: the three ways a caption becomes tokens. A score means nothing without its
-// tokenizer, so every metric names the one it used.
+// eval/tokenise.h: the three ways to tokenise a caption. A score is meaningful only together with
+// its tokenizer, so every metric names it. All functions are pure and thread-safe.
 #pragma once
 
 #include <string>
@@ -10,23 +10,24 @@ namespace caption::eval {
 
 using Tokens = std::vector<std::string>;
 
-// Eojeol, the words between spaces, for meteor-ko, BLEU, ROUGE-L, CIDEr-D and diversity: NFC;
-// default-ignorable characters vanish; punctuation and symbols (Unicode P*, S*: emoji too) and
-// control characters separate, as spaces do, and are dropped; lower case.
+// Eojeol, the words between spaces, for meteor-ko, BLEU, ROUGE-L, CIDEr-D and diversity: NFC, lower
+// case. Default-ignorable characters are removed; spaces, punctuation and symbols (Unicode P* and
+// S*, including emoji) and control characters separate words and are dropped.
 Tokens eojeol_tokens(std::string_view text);
 
 // nltk.word_tokenize(text) of NLTK 3.10 with English Punkt, lower-cased as Python's str.lower():
-// what Hugging Face's `evaluate` hands to METEOR. Punctuation counts as words; no normalisation.
-// Where Punkt consults its corpus counts (a capitalised English word after a Latin abbreviation, an
-// initial, a number or an ellipsis) the model's lists of abbreviations and of sentence starters and
-// the case of the next word decide; Korean text needs none of that.
-// Linear in the text.
+// the tokens that Hugging Face's `evaluate` passes to METEOR. Punctuation counts as words; no
+// normalisation. Where Punkt uses its corpus counts (a capitalised English word after a Latin
+// abbreviation, an initial, a number or an ellipsis), this function decides by the model's lists of
+// abbreviations and sentence starters and the case of the next word; Korean text does not need
+// this.
+// Linear in the length of the text.
 Tokens nltk_word_tokens(std::string_view text);
 
-// What METEOR 1.5 sees in the COCO toolkit, where `-norm` puts spaces around every character that
-// is neither Latin nor Cyrillic: a Hangul syllable is a word, "cctv" and "3.5" are words, "'s" is
-// one. NFC and lower case; the punctuation that PTBTokenizer drops is dropped, brackets too; other
-// symbols are words.
+// The tokens of METEOR 1.5 in the COCO toolkit, where `-norm` puts spaces around every character
+// that is neither Latin nor Cyrillic: a Hangul syllable is a word, "cctv" and "3.5" are words, "'s"
+// is one. NFC and lower case; punctuation that PTBTokenizer drops, including brackets, is dropped;
+// other symbols are words.
 Tokens syllable_tokens(std::string_view text);
 
 }  // namespace caption::eval

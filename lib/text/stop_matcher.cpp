@@ -8,7 +8,8 @@
 namespace caption::text {
 namespace {
 
-// How many bytes of `text` match after `byte` when `num_matched` did before it.
+// One step of the Knuth-Morris-Pratt automaton: the number of matched bytes of `text` after reading
+// `byte` in the state `num_matched`.
 std::int64_t advance(std::string_view text, std::span<const std::int64_t> borders,
                      std::int64_t num_matched, char byte) {
   while (num_matched > 0 && text[static_cast<std::size_t>(num_matched)] != byte) {
@@ -50,7 +51,7 @@ std::string StopMatcher::push(std::string_view piece) {
   for (const Pattern& pattern : patterns_) {
     certain = std::min(certain, num_seen_ - pattern.num_matched);
   }
-  // A match counts once nothing that began before it can become another.
+  // The match is final when no partial match that began before it can be completed.
   if (!stop_.has_value() || certain < *stop_) return release(certain);
   is_stopped_ = true;
   return release(*stop_);

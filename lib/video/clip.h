@@ -1,4 +1,4 @@
-// video/clip.h: decoded frames of one video, with where they came from.
+// video/clip.h: the decoded frames of one video, with their times and positions.
 #pragma once
 
 #include <cstdint>
@@ -7,13 +7,13 @@
 
 namespace caption::video {
 
-// One decoded frame, upright (rotation applied) with square pixels, RGB8, rows dense.
+// One decoded frame, upright (rotation applied) with square pixels, RGB8, rows without padding.
 struct Frame {
   int width_px = 0;
   int height_px = 0;
-  std::int64_t pts_us = 0;        // presentation time from the clip's first frame, less jumps
-  std::int64_t frame_idx = 0;     // position in presentation order, 0-based
-  std::vector<std::uint8_t> rgb;  // height * width * 3
+  std::int64_t pts_us = 0;        // presentation time since the first frame, jumps removed
+  std::int64_t frame_idx = 0;     // 0-based position in presentation order
+  std::vector<std::uint8_t> rgb;  // [height_px, width_px, 3]
 
   std::size_t size_bytes() const { return rgb.size(); }
 };
@@ -22,10 +22,10 @@ struct Frame {
 struct Clip {
   std::string path;
   std::vector<Frame> frames;          // never empty
-  int frames_wanted = 0;              // frames.size() is less when frames are broken or missing
-  std::int64_t total_frames = 0;      // of the video stream, counted, not declared
-  std::int64_t duration_us = 0;       // shown: first frame's start to last one's end, less jumps
-  std::vector<std::string> warnings;  // e.g. "2 corrupted packets skipped"
+  int frames_wanted = 0;              // frames.size() is smaller when frames are damaged or missing
+  std::int64_t total_frames = 0;      // frames of the video stream, counted, not declared
+  std::int64_t duration_us = 0;       // start of the first to end of the last frame, jumps removed
+  std::vector<std::string> warnings;  // e.g. "2 damaged packets or frames"
 
   std::size_t size_bytes() const {
     std::size_t sum = 0;
@@ -34,8 +34,8 @@ struct Clip {
   }
 };
 
-// "1 frame in the whole film; 8 were wanted, so frames repeat": the warning for a film that has
-// fewer frames than were wanted. Empty for any other.
+// The warning for a film that has fewer frames than wanted, such as "1 frame in the whole film; 8
+// were wanted, so frames repeat". Empty for any other film.
 std::string describe_few_frames(const Clip& clip);
 
 }  // namespace caption::video

@@ -29,8 +29,8 @@ constexpr std::array kCodecs = std::to_array<KnownCodec>({
     {AV_CODEC_ID_FFV1, "FFV1", false},
 });
 
-// libav's own decoder named "av1" needs hardware that decodes; libdav1d and libaom come before it
-// where they are built in.
+// libav's decoder named "av1" needs hardware that decodes AV1; avcodec_find_decoder() prefers
+// libdav1d and libaom where they are built in.
 bool has_decoder(AVCodecID id) {
   const AVCodec* const codec = avcodec_find_decoder(id);
   return codec != nullptr && !(id == AV_CODEC_ID_AV1 && std::string_view(codec->name) == "av1");

@@ -1,4 +1,4 @@
-// video/codecs.h: which codecs of films this FFmpeg can decode. Distributions leave some out.
+// video/codecs.h: which video codecs this FFmpeg can decode. Some distributions leave codecs out.
 #pragma once
 
 #include <string_view>
@@ -8,11 +8,11 @@ namespace caption::video {
 
 struct CodecSupport {
   std::string_view name;     // "H.264"
-  bool is_widespread;        // most films of the last ten years use one of these
-  bool has_decoder = false;  // one that runs on the CPU
+  bool is_widespread;        // true for the codecs of most films of the last ten years
+  bool has_decoder = false;  // whether there is a decoder that runs on the CPU
 };
 
-// The codecs that archives hold, the widespread ones first. Thread-safe.
+// The codecs commonly found in video archives, the widespread ones first. Thread-safe.
 std::vector<CodecSupport> codec_support();
 
 }  // namespace caption::video

@@ -10,11 +10,11 @@
 namespace caption::video {
 namespace {
 
-constexpr int kMaxRows = 68;  // every sixteenth of 1080
+constexpr int kMaxRows = 68;  // one row in sixteen of 1080
 constexpr int kMaxColumns = 64;
-constexpr int kFarPx = 16;        // one macroblock: codecs smear less far
+constexpr int kFarPx = 16;        // one macroblock: codecs do not smear further
 constexpr int kBlockPx = 16;      // large enough for a codec's noise to cancel out
-constexpr int kBlockRowStep = 4;  // a quarter of the rows tells a block's mean well enough
+constexpr int kBlockRowStep = 4;  // a quarter of the rows suffices for the mean of a block
 constexpr std::ptrdiff_t kRgbBytes = 3;
 
 std::ptrdiff_t row_bytes(const Frame& frame) { return frame.width_px * kRgbBytes; }
@@ -23,7 +23,7 @@ const std::uint8_t* row_at(const Frame& frame, int y) {
   return frame.rgb.data() + y * row_bytes(frame);
 }
 
-// The i-th of the rows that are read, with as many left out above the first as below the last.
+// The rows that are read, evenly spaced and centred: row at(i) for i < count.
 struct Rows {
   explicit Rows(int height_px) : height(height_px), count(std::min(height_px, kMaxRows)) {}
   int at(int i) const { return (2 * i + 1) * height / (2 * count); }
@@ -31,7 +31,7 @@ struct Rows {
   int count;
 };
 
-// Largest of |a - b| over bytes; written so that the compiler makes vector instructions of it.
+// Largest |a - b| over `count` bytes; written so that the compiler vectorises it.
 int largest_difference(const std::uint8_t* __restrict a, const std::uint8_t* __restrict b,
                        std::ptrdiff_t count) {
   int largest = 0;
@@ -52,11 +52,12 @@ struct Block {
   int x, y, width_px;
 };
 
-// The sums of absolute differences are cheap, and as long as they are small nothing else is needed.
+// First computes the sum of absolute differences, which is cheap and bounds the difference of each
+// channel's sums; only when it exceeds the limit are the channels summed separately.
 bool block_differs(const Frame& a, const Frame& b, const Block& block, int limit) {
   const int end_y = std::min(block.y + kBlockPx, a.height_px);
   const std::ptrdiff_t first = kRgbBytes * block.x, count = kRgbBytes * block.width_px;
-  std::int64_t most = 0;  // by how much the sum of a channel can differ
+  std::int64_t most = 0;  // upper bound of the difference of any channel's sums
   int num_px = 0;
   for (int y = block.y; y < end_y; y += kBlockRowStep) {
     most += sum_of_differences(row_at(a, y) + first, row_at(b, y) + first, count);
@@ -75,7 +76,7 @@ bool block_differs(const Frame& a, const Frame& b, const Block& block, int limit
                      [&](std::int64_t sum) { return std::abs(sum) > allowed; });
 }
 
-// Pearson's coefficient of pairs; 0 where one side does not vary.
+// Pearson's correlation coefficient of pairs; 0 when one side is constant.
 class Correlation {
  public:
   void add(int x, int y) {
@@ -156,7 +157,7 @@ bool differs(const Frame& a, const Frame& b, int limit) {
   const int width_px = std::min(kBlockPx, a.width_px);
   for (int y = 0; y < a.height_px; y += kBlockPx) {
     for (int next_x = 0; next_x < a.width_px; next_x += kBlockPx) {
-      const int x = std::min(next_x, a.width_px - width_px);  // the last block is a whole one too
+      const int x = std::min(next_x, a.width_px - width_px);  // the last block keeps its full width
       if (block_differs(a, b, {.x = x, .y = y, .width_px = width_px}, limit)) return true;
     }
   }

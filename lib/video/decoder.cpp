@@ -9,19 +9,21 @@
 namespace caption::video {
 namespace {
 
-// Errors in a row after which a decoder that neither gives a frame nor asks for a packet is left.
+// After this many consecutive errors receive() stops asking a decoder that neither returns a frame
+// nor asks for a packet.
 constexpr int kMaxErrorsInARow = 64;
 
-// H.264 (nal_ref_idc = 0) and MPEG-1/2 (B pictures) mark frames that nothing ever refers to. HEVC's
-// mark speaks of one temporal layer only, and VP8's skipped frames still carry decoder state.
+// H.264 (nal_ref_idc = 0) and MPEG-1/2 (B pictures) mark frames to which no other frame refers.
+// HEVC's mark refers to one temporal layer only, and VP8's skipped frames still carry decoder
+// state.
 bool marks_unreferenced(AVCodecID codec) {
   return codec == AV_CODEC_ID_H264 || codec == AV_CODEC_ID_MPEG1VIDEO ||
          codec == AV_CODEC_ID_MPEG2VIDEO;
 }
 
-// Decoders whose frames of a damaged stream would depend on timing if they used frame threads:
-// those that conceal damage and mark the frame may give it out before its mark is set, and VP8's
-// and FFV1's leave the damaged part as it is in memory and do not mark the frame.
+// Decoders that would return timing-dependent frames of a damaged stream if they used frame
+// threads: those that conceal damage may return a frame before they mark it as damaged, and those
+// of VP8 and FFV1 leave the damaged part unwritten and do not mark the frame.
 bool needs_one_thread(AVCodecID codec) {
   switch (codec) {
     case AV_CODEC_ID_HEVC:
@@ -34,20 +36,21 @@ bool needs_one_thread(AVCodecID codec) {
   }
 }
 
-// What libav is asked to report instead of concealing it (AV_EF_*).
+// The errors that libav shall report instead of concealing them (AV_EF_*).
 int reported_errors(AVCodecID codec, Decoder::Damage damage) {
   switch (codec) {
-    // A damaged slice would be filled from the frame decoded before, without a word.
+    // Otherwise a damaged slice is filled from the previously decoded frame, without any mark.
     case AV_CODEC_ID_FFV1: return AV_EF_EXPLODE;
-    // A picture that lacks slices is given out unmarked, and shows whatever its memory held before.
+    // Otherwise a picture that lacks slices is returned unmarked and shows the previous content of
+    // its memory.
     case AV_CODEC_ID_HEVC:
     case AV_CODEC_ID_MJPEG: return damage == Decoder::Damage::kReport ? AV_EF_EXPLODE : 0;
     default: return 0;
   }
 }
 
-// Decoders that give out pictures of a damaged stream without having written all of them, and do
-// not say so whatever they are asked to report.
+// Decoders that return incompletely written pictures of a damaged stream and do not report it,
+// whatever err_recognition asks for.
 bool leaves_pictures_unfinished(AVCodecID codec) {
   return codec == AV_CODEC_ID_VP8 || codec == AV_CODEC_ID_FFV1;
 }
@@ -66,8 +69,9 @@ int Decoder::threads_for(AVCodecID codec, int num_threads) {
   return needs_one_thread(codec) ? 1 : std::max(1, num_threads);
 }
 
-// Called by the decoder's threads for each picture. libav uses the memory of earlier pictures
-// again, so that what an unfinished one shows would depend on where decoding began.
+// Callback of libav, called by the decoder's threads for each picture. libav reuses the memory of
+// earlier pictures, so the unwritten part of a picture would depend on where decoding began; it is
+// cleared for the decoders that leave such parts.
 int Decoder::get_picture_memory(AVCodecContext* codec, AVFrame* frame, int flags) {
   PictureMemory& memory = *static_cast<PictureMemory*>(codec->opaque);
   const int status = avcodec_default_get_buffer2(codec, frame, flags);
@@ -109,12 +113,13 @@ Decoder::Decoder(Input& input, int num_threads, Damage damage)
 #if LIBAVCODEC_VERSION_MAJOR < 60
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wdeprecated-declarations"
-  codec_->thread_safe_callbacks = 1;  // later versions take it for granted
+  codec_->thread_safe_callbacks = 1;  // later versions assume it
 #pragma GCC diagnostic pop
 #endif
   codec_->err_recognition |= reported_errors(parameters.codec_id, damage);
   const int status = watched([&] { return avcodec_open2(codec_.get(), codec, nullptr); });
-  check_memory(status == AVERROR(EAGAIN) ? AVERROR(ENOMEM) : status);  // EAGAIN: no thread
+  // EAGAIN means that no thread could be started.
+  check_memory(status == AVERROR(EAGAIN) ? AVERROR(ENOMEM) : status);
   if (status < 0) {
     throw Error(ErrorCode::kNoFrames, input.name() + ": the decoder " + codec->name +
                                           " cannot start on this stream (" + av_reason(status) +
@@ -147,8 +152,8 @@ void Decoder::drain(const OnFrame& on_frame) {
   avcodec_flush_buffers(codec_.get());
 }
 
-// libav's HEVC decoder makes up the references of a stream that is entered at no keyframe, which a
-// damaged index may call one, and does not say so.
+// Detects an HEVC stream entered at a frame that a damaged index wrongly marks as a keyframe:
+// libav's decoder then substitutes missing references without reporting it.
 bool Decoder::is_false_start(const AVFrame& frame) const {
   return codec_->codec_id == AV_CODEC_ID_HEVC && pts_of(frame) == whole_from_pts_ &&
          !is_keyframe(frame);

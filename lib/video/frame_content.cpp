@@ -8,27 +8,28 @@
 namespace caption::video {
 namespace {
 
-// Levels of 0 to 255. Flat colour comes out of H.264, HEVC, VP9, AV1 and MPEG-4 within 2 levels of
-// itself (tests/video/frame_content_test.cpp). Filmed walls, skies and fog differ by more than 20
+// In levels of 0 to 255. H.264, HEVC, VP9, AV1 and MPEG-4 reproduce a flat colour within 2 levels
+// (tests/video/frame_content_test.cpp). Filmed walls, skies and fog vary by more than 20 levels
 // over a frame, through lighting, vignetting and grain.
 constexpr int kMaxFlatDeviation = 5;
-// Black of limited range that is not marked as such is at level 16, and white at 235.
+// Limited-range video that is not marked as such has black at level 16 and white at 235.
 constexpr int kMaxBlack = 16 + kMaxFlatDeviation;
 constexpr int kMinWhite = 235 - kMaxFlatDeviation;
 
-// Correlation of neighbouring pixels' luma: up to 0.13 in noise that a codec has smoothed, above
+// Luma correlation of neighbouring pixels: at most 0.13 in noise that a codec has smoothed, above
 // 0.95 in samples/videos, about 0.7 in foliage and confetti at low resolution.
 constexpr double kMaxNoiseNear = 0.3;
-// The same over 16 pixels: lighting and objects correlate (above 0.2 in samples/videos), noise does
-// not (below 0.05, of some 4,000 pairs).
+// Luma correlation at a distance of 16 pixels: above 0.2 in samples/videos, through lighting and
+// objects; below 0.05 in noise (of about 4,000 pairs).
 constexpr double kMaxNoiseFar = 0.1;
-// Noise that fills the range deviates by 17 (H.264 at CRF 35) to 50 levels, grain by less than 10.
+// The standard deviation of full-range noise is 17 (H.264 at CRF 35) to 50 levels, that of film
+// grain below 10.
 constexpr double kMinNoiseDeviation = 12.0;
 
-// Means over blocks of one picture, coded anew at every keyframe: H.264 at CRF 23 and 36 and MPEG-4
-// at quantiser 5 and 9 change them by up to 3, 8 and 7 levels. What moves changes some block by the
-// contrast of two surfaces: in the stillest of samples/videos by 27. A pan of a few pixels stays
-// below.
+// Limit of the change of a block's mean, in levels. A still picture that is coded anew at every
+// keyframe changes by up to 3, 8 and 7 levels (H.264 at CRF 23 and 36, MPEG-4 at quantiser 5 and
+// 9). Motion changes some block by the contrast of two surfaces: by 27 in the stillest clip of
+// samples/videos. A pan of a few pixels stays below the limit.
 constexpr int kMaxFrozenDifference = 8;
 
 bool is_noise(const Frame& frame) {
@@ -42,7 +43,7 @@ bool shows_the_same(const Frame& a, const Frame& b) {
          !differs(a, b, kMaxFrozenDifference);
 }
 
-// kPicture when some frame is not of one colour.
+// Returns kPicture when some frame is not of one colour.
 FrameContent classify_flat(std::span<const Frame> frames) {
   int darkest = 255, brightest = 0;
   for (const Frame& frame : frames) {
@@ -65,7 +66,7 @@ FrameContent classify_content(std::span<const Frame> frames) {
   const FrameContent flat = classify_flat(frames);
   if (flat != FrameContent::kPicture) return flat;
   if (std::all_of(frames.begin(), frames.end(), is_noise)) return FrameContent::kNoise;
-  // One frame that was sampled several times says nothing about whether the film stands still.
+  // A single frame that was sampled several times does not show whether the film is frozen.
   const bool is_of_one_place = frames.front().frame_idx == frames.back().frame_idx;
   const auto is_like_first = [&](const Frame& frame) {
     return shows_the_same(frames.front(), frame);

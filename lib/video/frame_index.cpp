@@ -12,14 +12,14 @@
 namespace caption::video {
 namespace {
 
-// 92 hours at 60 frames a second; a file that claims more is after our memory.
+// 92 hours at 60 frames a second; a file with more packets is taken for an attack on memory.
 constexpr std::size_t kMaxPackets = 20'000'000;
-// An MPEG-4 frame that only repeats the one before ("not coded") is a start code and at most 4
-// bytes of header: the decoder gives no frame for it.
+// An MPEG-4 frame that only repeats the previous one ("not coded") is a start code and at most 4
+// bytes of header; the decoder returns no frame for it.
 constexpr int kMaxUncodedMpeg4Bytes = 8;
 
-// Codecs whose packets hold one frame each when the picture is progressive. For others (GIF's
-// partial pictures, codecs we have not looked at) the decoder is asked instead.
+// Codecs whose packets hold one frame each when the picture is progressive. For other codecs (GIF
+// with partial pictures, codecs that were not examined) frames are counted by decoding.
 bool gives_one_frame_per_packet(AVCodecID codec) {
   switch (codec) {
     case AV_CODEC_ID_H264:
@@ -41,7 +41,7 @@ bool gives_one_frame_per_packet(AVCodecID codec) {
   }
 }
 
-// Whether the decoder shows nothing for this packet, told from its first bytes.
+// Whether the decoder returns no frame for this packet, judged by its first bytes or its size.
 bool is_invisible(AVCodecID codec, const AVPacket& packet) {
   switch (codec) {
     case AV_CODEC_ID_VP8: return (packet.data[0] & 0x10) == 0;  // RFC 6386 §9.1, show_frame
@@ -61,8 +61,8 @@ bool is_progressive(const AVCodecParameters& parameters) {
   }
 }
 
-// Whether the times start anew somewhere (MPEG-TS files that were joined): sorted by them, frames
-// of both parts would lie between each other.
+// Whether the decoding times jump back somewhere (joined MPEG-TS files): sorting by time would then
+// mix the frames of both parts.
 bool restarts(const FrameIndex& index, const AVInputFormat& format) {
   if ((format.flags & AVFMT_TS_DISCONT) == 0) return false;
   const auto goes_back = [](const PacketEntry& a, const PacketEntry& b) {
@@ -72,12 +72,12 @@ bool restarts(const FrameIndex& index, const AVInputFormat& format) {
          index.packets.end();
 }
 
-// AVI knows decoding times only.
+// The presentation time, or the decoding time where there is none: AVI stores decoding times only.
 std::int64_t time_of(std::int64_t pts, std::int64_t dts) {
   return pts != AV_NOPTS_VALUE ? pts : dts;
 }
 
-// The longest time between two frames that follow each other, stream time base.
+// The longest time between two consecutive frames, in the stream's time base.
 std::int64_t longest_gap(const std::vector<PacketEntry>& packets) {
   std::vector<std::int64_t> times;
   times.reserve(packets.size());
@@ -92,8 +92,9 @@ std::int64_t longest_gap(const std::vector<PacketEntry>& packets) {
   return gap;
 }
 
-// Microseconds that the container declares beyond the end of the last packet that is there. Half a
-// second is allowed for rounding, and one frame's time for a last frame that does not say its own.
+// Declared length of the stream minus the end of its last packet, in microseconds. Differences up
+// to half a second (rounding), or up to the longest gap between frames (a last packet without a
+// duration), count as 0.
 std::int64_t find_missing_us(const Input& input, const std::vector<PacketEntry>& packets,
                              std::int64_t begin_time, std::int64_t end_time) {
   constexpr std::int64_t kRoundingUs = 500'000;
@@ -102,7 +103,7 @@ std::int64_t find_missing_us(const Input& input, const std::vector<PacketEntry>&
   };
   const std::int64_t declared_us = input.declared_length_us();
   if (declared_us <= 0) return 0;
-  // A length counts from time 0 in some formats and from the first frame in others.
+  // Some formats count the length from time 0, others from the first frame.
   const std::int64_t reach = std::max(end_time, av_sat_sub64(end_time, begin_time));
   const std::int64_t missing_us = av_sat_sub64(declared_us, to_us(reach));
   if (missing_us <= kRoundingUs) return 0;
@@ -148,7 +149,8 @@ void sort_by_pts(FrameIndex& index) {
       ++group;
     if (index.packets[i].pts >= pts_of(index.keyframes[group])) continue;
     index.has_leading_pictures = true;
-    // Those of the first group refer to what is not in the file; the decoder may drop them.
+    // Leading pictures of the first group refer to frames that are not in the file; the decoder may
+    // drop them.
     if (group == 0) index.distrust = "leading pictures at the start";
   }
 }

@@ -17,7 +17,7 @@ namespace {
 
 // Bytes per read: a few packets of a 1080p film.
 constexpr int kIoBufferBytes = 64 << 10;
-// A demuxer that answers "try again" this often in a row will not come to an answer.
+// A demuxer that returns EAGAIN this many times in a row is treated as being at its end.
 constexpr int kMaxRetries = 1000;
 
 bool is_still_picture(std::string_view format) {
@@ -30,14 +30,14 @@ int refuse_to_open(AVFormatContext*, AVIOContext**, const char*, int, AVDictiona
 
 }  // namespace
 
-// What libav reads from: the file, a position of its own in it, and the first failure.
+// The data source of libav: the file, a read position, and the first failure.
 struct Input::Source {
   const OpenFile& file;
   const StopCondition& stop;
   std::int64_t position = 0;
   std::exception_ptr failure = nullptr;
 
-  // libav's callbacks; no exception may pass through its C code.
+  // Callbacks of libav. No exception may pass through its C code.
   static int read(void* opaque, std::uint8_t* out, int capacity) {
     Source& source = *static_cast<Source*>(opaque);
     if (source.failure != nullptr) return AVERROR(EIO);
@@ -83,8 +83,8 @@ Input::Input(const OpenFile& file, const OpenLimits& limits, const StopCondition
 
 Input::~Input() = default;
 
-// libav says ENOMEM also for a size that a damaged file claims and for playlists; only the
-// allocator sets errno.
+// libav returns AVERROR(ENOMEM) also for a size that a damaged file claims, and for playlists; only
+// the allocator sets errno.
 void Input::check(int status) const {
   const bool lacks_memory = status == AVERROR(ENOMEM) && errno == ENOMEM;
   if (source_->failure != nullptr) std::rethrow_exception(source_->failure);
@@ -107,9 +107,9 @@ void Input::open_format() {
   }
   format->pb = io_.get();
   format->io_open = &refuse_to_open;
-  // Demuxers that open inputs of their own (concat) copy this list instead of io_open.
+  // Demuxers that open further inputs (concat) use this list instead of io_open.
   format->protocol_whitelist = av_strdup("none");
-  // An empty name, not none: some demuxers copy it without looking.
+  // The name is empty, not null: some demuxers copy it without a check.
   errno = 0;
   const int status = avformat_open_input(&format, "", nullptr, nullptr);  // frees on failure
   if (status >= 0) format_.reset(format);
@@ -126,8 +126,8 @@ void Input::open_format() {
   }
 }
 
-// Fills in what the container does not declare; libav may decode a few frames for that, so sizes
-// are checked before and the limit is handed to its decoders.
+// Determines the stream parameters that the container does not declare. libav may decode a few
+// frames for that, so sizes are checked first and the limit is passed to its decoders.
 void Input::find_streams() {
   const auto check_sizes = [this] {
     for (unsigned i = 0; i < format_->nb_streams; ++i) {
@@ -148,7 +148,7 @@ void Input::find_streams() {
   const int status =
       avformat_find_stream_info(format_.get(), options.empty() ? nullptr : options.data());
   for (AVDictionary*& option : options)
-    av_dict_free(&option);  // leaves errno alone, as free() does
+    av_dict_free(&option);  // does not change errno, nor does free()
   check(status);
   stop_.check(name_);
   if (status < 0 && format_->nb_streams == 0) {
@@ -190,12 +190,12 @@ bool Input::read(AVPacket& packet) {
     stop_.check(name_);
     errno = 0;
     const int status = av_read_frame(format_.get(), &packet);
-    check(status);  // after success too: a packet may have been cut short
+    check(status);  // also after success: a failed read may have cut the packet short
     if (status == AVERROR(EAGAIN)) {
       ++num_retries;
       continue;
     }
-    if (status < 0) break;  // the end, or damage behind which libav reads nothing
+    if (status < 0) break;  // the end of the file, or damage beyond which libav cannot read
     if (packet.stream_index == stream_->index && packet.size > 0) return true;
     av_packet_unref(&packet);
   }
@@ -205,10 +205,11 @@ bool Input::read(AVPacket& packet) {
 
 bool Input::seek(std::int64_t pts, std::int64_t dts, std::int64_t position_bytes) {
   const std::string_view format = format_->iformat->name;
-  // Matroska's index holds presentation times, the others' decoding times.
+  // Matroska's index holds presentation times, those of other formats hold decoding times.
   std::int64_t to = format.starts_with("matroska") || dts == AV_NOPTS_VALUE ? pts : dts;
   int flags = AVSEEK_FLAG_BACKWARD;
-  // MPEG streams have no index; the position of the packet is exact where a search by time is not.
+  // MPEG streams have no index: seeking to the byte position of the packet is exact, seeking by
+  // time is not.
   if (format.starts_with("mpeg") && position_bytes >= 0) {
     to = position_bytes;
     flags = AVSEEK_FLAG_BYTE;
@@ -225,9 +226,11 @@ std::int64_t Input::declared_length_us() const {
   if (format.starts_with("mov") && stream_->duration > 0) {
     return av_rescale_q(stream_->duration, stream_->time_base, {1, 1'000'000});
   }
-  // AVI's header counts frames; its length libav has already shortened to what is there.
+  // AVI's header declares a number of frames; libav's duration is already shortened to the data
+  // that exist.
   if (format == "avi") return av_rescale_q(stream_->nb_frames, stream_->time_base, {1, 1'000'000});
-  // Of other formats libav gives each stream the length of the file. Matroska's tags know better.
+  // For other formats libav reports the length of the file for every stream, but Matroska may have
+  // a tag with the length of the stream.
   std::int64_t length_us = 0;
   const AVDictionaryEntry* const tag =
       av_dict_get(stream_->metadata, "DURATION", nullptr, AV_DICT_IGNORE_SUFFIX);

@@ -11,9 +11,9 @@
 namespace caption::video {
 namespace {
 
-// Reading this many packets on is cheaper than a seek.
+// Reading up to this many packets ahead is cheaper than a seek.
 constexpr std::int64_t kReadOnPackets = 32;
-// After a seek by position an MPEG stream may begin with a piece of a packet.
+// After a seek by byte position, reading of an MPEG stream may begin inside a packet.
 constexpr int kMaxUnknownPackets = 16;
 
 }  // namespace
@@ -57,7 +57,7 @@ void PacketReader::read(AVPacket& packet) {
                                       " is not the one read before; has the file changed?");
 }
 
-// Reads the packet packets[next_]; false when the file gives another one.
+// Reads the packet index_.packets[next_]; false when the file yields a different packet.
 bool PacketReader::try_read(AVPacket& packet) {
   if (pending_->size > 0) {
     av_packet_move_ref(&packet, pending_.get());
@@ -73,7 +73,7 @@ bool PacketReader::try_read(AVPacket& packet) {
   return true;
 }
 
-// Seeks to or before packets[first], and finds out where that was.
+// Seeks to packets[first] or before it, and determines the position that was reached.
 bool PacketReader::try_seek(std::int64_t first) {
   const PacketEntry& entry = index_.packets[static_cast<std::size_t>(first)];
   av_packet_unref(pending_.get());
@@ -86,7 +86,7 @@ bool PacketReader::try_seek(std::int64_t first) {
       return true;
     }
     av_packet_unref(pending_.get());
-    if (idx.has_value()) return false;  // behind the place
+    if (idx.has_value()) return false;  // the seek went too far
   }
   return false;
 }
@@ -96,7 +96,7 @@ void PacketReader::reopen() {
   const OpenLimits limits = input_->limits();
   const StopCondition& stop = input_->stop();
   av_packet_unref(pending_.get());
-  input_ = nullptr;  // before the next one takes its memory
+  input_ = nullptr;  // releases its memory before the next Input allocates
   input_ = std::make_unique<Input>(file, limits, stop);
   next_ = 0;
 }

@@ -20,7 +20,7 @@ std::string colour_text(const AVCodecParameters& parameters) {
 
 std::int64_t declared_duration_us(const AVFormatContext& format, const AVStream& stream) {
   if (stream.duration > 0) return av_rescale_q(stream.duration, stream.time_base, kMicroseconds);
-  return format.duration > 0 ? format.duration : 0;  // in AV_TIME_BASE, microseconds
+  return format.duration > 0 ? format.duration : 0;  // in AV_TIME_BASE units: microseconds
 }
 
 }  // namespace

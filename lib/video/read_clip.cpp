@@ -18,7 +18,7 @@ void require_valid(const ReadOptions& options) {
                 "limits of a clip are above 0");
 }
 
-// Moves the frames into the clip; a frame that was sampled twice is copied.
+// Moves the decoded frames into a Clip; a frame that was sampled several times is copied.
 Clip make_clip(const std::string& name, SampledFrames& sampled) {
   Clip clip;
   clip.path = name;

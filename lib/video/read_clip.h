@@ -1,7 +1,7 @@
-// video/read_clip.h: uniform sampling of frames from any file libav can read.
+// video/read_clip.h: uniform sampling of frames from any file that libav can read.
 //
-// Which frames are chosen is a function of the video alone: seeking, skipping and the number of
-// threads change the time it takes, never the frames.
+// The chosen frames depend on the video alone: seeking, skipping and the number of threads change
+// the time that decoding takes, not the frames.
 #pragma once
 
 #include <atomic>
@@ -15,33 +15,37 @@
 
 namespace caption::video {
 
-// With T frames in the stream and n wanted (models.md §1.6):
+// How frames are chosen; T is the number of frames in the stream, n the number wanted.
+// Source: kArange is numpy.arange(0, T, T / n).astype(int), the sampling in the LLaVA-NeXT-Video
+// documentation of transformers (docs/source/en/model_doc/llava_next_video.md); kLinspace is
+// numpy.linspace(0, T - 1, n).astype(int).
 enum class SamplingStrategy {
-  kArange,    // int(i * T / n), i < n: LLaVA-NeXT-Video's
+  kArange,    // int(i * T / n), i < n: used by LLaVA-NeXT-Video
   kLinspace,  // int(i * (T - 1) / (n - 1)): first and last frame included
-  kFps,       // the frames shown at 0, 1/fps, 2/fps, ... seconds, at most num_frames
+  kFps,       // the frames shown at 0, 1/fps, 2/fps, ... seconds, at most n
 };
 
 struct SamplingOptions {
   SamplingStrategy strategy = SamplingStrategy::kArange;
-  int num_frames = 8;  // 1..4096; for kFps an upper bound: beyond it, num_frames of them uniformly
+  int num_frames = 8;  // 1..4096; for kFps an upper bound, above which n are spread evenly
   double fps = 1.0;    // kFps only, > 0
 };
 
-// How frames are reached; the frames are the same for all three.
+// Whether decoding may seek to the groups of pictures that hold the frames. kAuto seeks when that
+// is cheaper. The frames are the same in all three modes.
 enum class SeekMode { kAuto, kAlways, kNever };
 
-// The colour matrix of pictures whose file does not name one; a named one is always kept.
+// The colour matrix of pictures whose file does not specify one; a specified matrix is always used.
 enum class ColorMatrix {
-  kAuto,   // BT.601 at every size: the default of ffmpeg, PyAV and OpenCV, with whose pixels models
-           // were trained
-  kBt601,  // ITU-R BT.601, whatever kAuto may mean
-  kBt709,  // ITU-R BT.709, as players take untagged video of 720 lines and more
+  // BT.601 at every size: the default of ffmpeg, PyAV and OpenCV, which decode training data.
+  kAuto,
+  kBt601,  // ITU-R BT.601 at every size
+  kBt709,  // ITU-R BT.709, as players assume for untagged video of 720 lines and more
 };
 
 struct ReadLimits {
-  std::int64_t max_pixels = 64LL << 20;      // of one frame, checked before decoding
-  std::int64_t max_decode_us = 120'000'000;  // wall time for one clip
+  std::int64_t max_pixels = 64LL << 20;      // limit of one frame, checked before decoding
+  std::int64_t max_decode_us = 120'000'000;  // wall time limit of one clip
 };
 
 struct ReadOptions {
@@ -49,71 +53,75 @@ struct ReadOptions {
   ReadLimits limits = {};
   SeekMode seek = SeekMode::kAuto;
   ColorMatrix color_matrix = ColorMatrix::kAuto;
-  // Decoder threads for this clip. H.264 and MPEG-1/2/4 use one: libav's frame threads make it a
-  // matter of timing which of their frames are known to be damaged.
+  // Decoder threads for this clip. Only HEVC, VP9, AV1, MJPEG, ProRes and DNxHD use more than one:
+  // with libav's frame threads it would depend on timing which damaged frames of other codecs are
+  // detected.
   int num_threads = 1;
-  // When it becomes true, reading stops soon with Error(kCancelled). May be null.
+  // Reading stops soon after it becomes true, with Error(kCancelled). May be null.
   const std::atomic<bool>* cancelled = nullptr;
 };
 
-// Parses "arange", "linspace" or "fps=2.5"; std::nullopt-free: throws Error(kUsage) naming the
-// three forms.
+// Parses "arange", "linspace" or "fps=2.5". Throws Error(kUsage): for any other text with the three
+// forms, and for num_frames out of range.
 SamplingOptions parse_sampling(std::string_view text, int num_frames);
 
-// Decodes the sampled frames of `file`, of which every byte comes through its descriptor: what the
-// path names meanwhile does not matter. The content alone decides what the file is, never its name;
-// no other file is opened, whatever a playlist inside asks for. Still pictures are no video.
+// Decodes the sampled frames of `file`. Every byte is read through its descriptor, so renaming or
+// replacing the path meanwhile has no effect. The format is detected from the content alone, never
+// from the name; no other file is opened, whatever a playlist inside refers to. Still pictures are
+// rejected.
 //
-// Frames are counted by their packets, as far as they can be read: of a file that is cut off, what
-// is left is sampled, with a warning where the container declares a length beyond it. Frames that
-// an edit list hides do not count. Where packets do not tell the frames (interlaced fields, AVI
-// without times, ...), the decoder counts them.
-// In formats whose times may jump (MPEG-TS files that were joined) a step back of more than 0.1 s
-// or ahead of more than 10 s counts as one frame's time: durations and times are those of watching.
-// A sampled frame that turns out damaged is left out, not replaced: the clip then has fewer frames
-// than frames_wanted, and a warning. Fewer frames than wanted in the stream repeat, as numpy's
-// arange repeats them. A damaged stream costs as much as decoding it through, on one thread.
+// Frames are counted by their packets. When a file is cut off, the readable part is sampled, with a
+// warning if the container declares a greater length. Frames that an edit list hides do not count.
+// When packets do not correspond to frames (interlaced fields, AVI without times, ...), frames are
+// counted by decoding.
+// In formats whose times may jump (joined MPEG-TS files), a step back of more than 0.1 s or ahead
+// of more than 10 s is replaced by the duration of one frame, so durations and times are those of
+// playback.
+// A sampled frame that is damaged is left out, not replaced: the clip then has fewer frames than
+// frames_wanted, and a warning. If the stream has fewer frames than wanted, frames repeat as in
+// numpy.arange. A damaged stream is decoded completely, on one thread.
 //
-// Throws Error: kUsage (sampling out of range), kNotVideo (libav knows no such content),
-// kNoVideoStream (audio or cover picture only), kNoFrames, kTooLarge (with the pixels; from what
-// the file declares, before decoding), kTimeout, kCancelled, kDecode (a picture that cannot be made
-// RGB, or the file changed while it was read), kIo (the system could not read a byte of it: that is
-// never taken for its end or for damage) and kOutOfMemory. Thread-safe.
+// Throws Error: kUsage (sampling out of range), kNotVideo (libav does not recognise the content),
+// kNoVideoStream (audio or cover picture only), kNoFrames, kTooLarge (with the pixels; from the
+// declared size, before decoding), kTimeout, kCancelled, kDecode (a picture that cannot be
+// converted to RGB, or the file changed while it was read), kIo (the system could not read a byte;
+// this is never treated as the end of the file or as damage) and kOutOfMemory. Thread-safe.
 Clip read_clip(const OpenFile& file, const ReadOptions& options);
 
-// Throws as read_clip() for a file without a video stream, from its first bytes: reads no frames.
-// Thread-safe.
+// Throws as read_clip() does for a file without a video stream, after reading its first bytes only;
+// no frame is decoded for the caller. Thread-safe.
 void require_video(const OpenFile& file, const ReadOptions& options);
 
-// Opens the file and reads it. Throws also what OpenFile throws.
+// Opens the file and reads it. Throws as OpenFile and as read_clip() above.
 Clip read_clip(const std::filesystem::path& path, const ReadOptions& options);
 
-// What `inspect` shows: the declared properties of the first real video stream.
+// Properties of a video file for `inspect`; most are declared, those of the first video stream that
+// is not a cover picture.
 struct Probe {
   std::string container;
   std::string codec;
   std::string pixel_format;
   std::string colour;  // "tv bt709", ...
-  int width_px = 0;    // coded
+  int width_px = 0;    // coded size
   int height_px = 0;
-  int display_width_px = 0;  // after rotation and sample aspect ratio
+  int display_width_px = 0;  // size after rotation and sample aspect ratio
   int display_height_px = 0;
-  int rotation_degrees = 0;      // clockwise, 0, 90, 180 or 270
-  double fps = 0;                // average
+  int rotation_degrees = 0;      // clockwise: 0, 90, 180 or 270
+  double fps = 0;                // average, 0 when unknown
   std::int64_t duration_us = 0;  // declared, 0 when absent
   std::int64_t num_frames = 0;   // counted by demuxing, not decoding
   std::int64_t num_keyframes = 0;
   std::int64_t file_bytes = 0;
 };
 
-// Demuxes the file once without decoding. Throws as read_clip, but shows an oversized or damaged
-// video where that refuses it. Thread-safe.
+// Demuxes the file once without decoding. Throws as read_clip(), but accepts an oversized or a
+// damaged video that read_clip() rejects. Thread-safe.
 Probe probe(const OpenFile& file);
 Probe probe(const std::filesystem::path& path);
 
-// The libraries that decide pixels, with their versions: "libavcodec 59.37 libswscale 6.7".
+// Versions of the libraries on which pixel values depend: "libavcodec 59.37 libswscale 6.7".
 std::string library_versions();
-// All of FFmpeg that is loaded: "libavformat 59.27.100, libavcodec 59.37.100, ...".
+// Versions of all loaded FFmpeg libraries: "libavformat 59.27.100, libavcodec 59.37.100, ...".
 std::string linked_libraries();
 
 }  // namespace caption::video

@@ -11,16 +11,17 @@
 namespace caption::video {
 namespace {
 
-// Below this share of the packets, visiting groups one by one beats decoding straight through,
-// although every group drains the decoder and so stalls its frame threads, or goes on past its last
-// target (run_on).
+// Visiting groups of pictures one by one is faster than decoding straight through when it decodes
+// less than this share of the packets: each group costs extra, because it drains the decoder and so
+// stalls its frame threads, or decodes past its last target (run_on).
 constexpr double kWorthSeeking = 0.8;
-// One thread of a stream of closed groups has nothing to stall: each packet left out is won.
+// With one thread and closed groups neither cost exists, so every packet left out is a gain.
 constexpr double kWorthSeekingOnOneThread = 1.0;
-// H.264 reorders over at most 16 frames; each decoder thread holds back one more.
+// Limit of the delay of a decoder: H.264 reorders at most 16 frames, and each decoder thread delays
+// by one more.
 constexpr std::int64_t kMaxDelayPackets = 32;
 
-// Packets to decode without a gap, first and last included.
+// Consecutive packets to decode, first and last included.
 struct Run {
   std::int64_t first = 0;
   std::int64_t last = 0;
@@ -36,7 +37,8 @@ std::vector<Target> locate(std::vector<Target> targets, const FrameIndex& index)
   return targets;
 }
 
-// One run per group of pictures that holds targets, up to its last target; runs that touch are one.
+// One run per group of pictures that holds targets, ending at its last target; adjacent runs are
+// merged.
 std::vector<Run> plan_visits(const std::vector<Target>& targets, const FrameIndex& index) {
   std::vector<Run> visits;
   for (const Target& target : targets) {
@@ -69,7 +71,7 @@ std::vector<Run> plan(SeekMode mode, const std::vector<Target>& targets, const F
   return visit ? visits : std::vector<Run>{through};
 }
 
-// How an attempt decodes.
+// Settings of an attempt.
 struct Way {
   SeekMode seek = SeekMode::kNever;
   Decoder::Unreferenced unreferenced = Decoder::Unreferenced::kDecode;
@@ -77,7 +79,8 @@ struct Way {
   int num_threads = 1;
 };
 
-// One attempt at all targets. Attempts differ in cost only, unless the stream is damaged.
+// One attempt to decode all targets. Unless the stream is damaged, attempts give the same frames
+// and differ only in cost.
 class Attempt {
  public:
   Attempt(const ReadJob& job, PacketReader& reader, std::vector<Target>& targets)
@@ -90,7 +93,7 @@ class Attempt {
     std::sort(wanted_packets_.begin(), wanted_packets_.end());
   }
 
-  // Returns the damaged packets and frames met.
+  // Returns the number of damaged packets and frames.
   std::int64_t run(const std::vector<Run>& runs, const Way& way) {
     Decoder decoder(reader_.input(), way.num_threads, way.damage);
     for (const Run& run : runs) {
@@ -120,13 +123,13 @@ class Attempt {
     av_packet_unref(packet_.get());
   }
 
-  // libav's H.264 decoder trusts the frames behind an open group's keyframe only once that keyframe
-  // has been given out, and not while draining.
+  // libav's H.264 decoder returns the frames after the keyframe of an open group as undamaged only
+  // after it has returned that keyframe, and not while it is drained.
   bool is_late_to_recover(const Decoder& decoder) const {
     return decoder.codec() == AV_CODEC_ID_H264 && index_.has_leading_pictures;
   }
 
-  // Goes on past the run until its targets have come out.
+  // Decodes packets after the run until its targets have been returned, at most kMaxDelayPackets.
   void run_on(Decoder& decoder, const Run& run, const Decoder::OnFrame& take) {
     decoder.set_unreferenced(Decoder::Unreferenced::kDecode);
     const auto is_missing = [&](const Target& target) {
@@ -143,8 +146,8 @@ class Attempt {
     return target.packet_idx <= run.last && index_.decode_start(target.packet_idx) >= run.first;
   }
 
-  // Frames are known by their time, not by counting: some were skipped. A leading picture whose
-  // group was entered at its own keyframe lacks its reference and is not taken.
+  // Frames are identified by their time, not by counting, because some were skipped. A leading
+  // picture of a group at whose keyframe decoding began lacks its reference and is not taken.
   void keep_if_wanted(AVFrame& frame, const Run& run) {
     const std::int64_t pts = pts_of(frame);
     const auto target =
@@ -189,9 +192,10 @@ SampledFrames read_indexed(const ReadJob& job, std::unique_ptr<Input> input) {
                                .unreferenced = skipping,
                                .damage = Decoder::Damage::kReport,
                                .num_threads = job.options.num_threads});
-  // A damaged stream, or an index that lies, is decoded straight through by one thread: how damage
-  // is concealed may depend on what the decoder saw before, and the frames must not depend on how
-  // they were reached. Damage that the decoder conceals in silence has been counted above.
+  // If the stream is damaged or the index is wrong, everything is decoded again straight through by
+  // one thread: concealment may depend on what was decoded before, and the frames must not depend
+  // on how they were reached. num_errors becomes the larger count, because this pass conceals some
+  // damage silently.
   if (result.num_errors > 0 || !result.is_complete()) {
     result.num_errors = std::max(attempt({}), result.num_errors);
   }

@@ -9,7 +9,7 @@
 namespace caption::video {
 namespace {
 
-// Decodes a file from its start, as far as the index knows packets.
+// Decodes a file from its start, at most as many packets as the index has.
 class Pass {
  public:
   Pass(const ReadJob& job, int num_threads)
@@ -17,7 +17,7 @@ class Pass {
         decoder_(input_, num_threads, Decoder::Damage::kConceal),
         num_packets_(std::ssize(job.index.packets)) {}
 
-  // Shows every whole frame in presentation order, until `is_done`.
+  // Calls `on_frame` for every undamaged frame in presentation order, until is_done() returns true.
   void run(const Decoder::OnFrame& on_frame, const std::function<bool()>& is_done) {
     const PacketPtr packet = make_packet();
     for (std::int64_t i = 0; i < num_packets_ && !is_done() && input_.read(*packet); ++i) {
@@ -48,7 +48,8 @@ SampledFrames read_through(const ReadJob& job) {
     const auto never = [] { return false; };
     count.run(count_frame, never);
     result.num_errors = count.num_errors();
-    // As in read_indexed: the frames of a damaged stream must not depend on the threads.
+    // As in read_indexed(): the frames of a damaged stream must not depend on the number of
+    // threads.
     if (result.num_errors > 0 && num_threads > 1) {
       ReadOptions single = job.options;
       single.num_threads = 1;

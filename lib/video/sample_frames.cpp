@@ -27,7 +27,7 @@ std::int64_t linspace_at(std::int64_t i, std::int64_t total, std::int64_t wanted
   return std::min(total - 1, static_cast<std::int64_t>(static_cast<double>(i) * step));
 }
 
-// The frame shown at a time: the last that has started.
+// The frame shown at a time: the last one that has started.
 std::int64_t shown_at(double time_us, const Timeline& timeline) {
   const double latest = time_us + static_cast<double>(timeline.tolerance_us);
   const auto next = std::upper_bound(
@@ -36,11 +36,11 @@ std::int64_t shown_at(double time_us, const Timeline& timeline) {
   return std::max<std::int64_t>(0, next - timeline.start_us.begin() - 1);
 }
 
-// How many of 0, 1/fps, 2/fps, ... lie before the end; one at least.
+// Number of the times 0, 1/fps, 2/fps, ... before the end of the timeline; at least one.
 std::int64_t num_ticks(double fps, const Timeline& timeline) {
   const double last_us = static_cast<double>(timeline.end_us - timeline.tolerance_us);
   const double ticks = std::ceil(last_us * fps / kUsPerSecond);
-  // Beyond 2^53 a double counts no more; no video has as many frames.
+  // Above 2^53 a double cannot represent every integer; no video has that many frames.
   return ticks < 1 ? 1 : static_cast<std::int64_t>(std::min(ticks, 9e15));
 }
 

@@ -6,10 +6,10 @@ namespace caption::video {
 namespace {
 
 constexpr AVRational kMicroseconds{1, 1'000'000};
-// Of a stream that declares no frame rate.
+// Frame rate of a stream that declares none.
 constexpr AVRational kUsualFrameRate{25, 1};
-// What ffmpeg takes for a discontinuity: a step ahead of more than -dts_delta_threshold, or a step
-// back of more than a tenth of a second.
+// Limits of a discontinuity, as in ffmpeg: a step ahead of more than its default
+// -dts_delta_threshold (10 s), or a step back of more than a tenth of a second.
 constexpr AVRational kLongestStepSeconds{10, 1};
 constexpr AVRational kLongestReturnSeconds{1, 10};
 
@@ -79,7 +79,7 @@ Timeline make_timeline(const std::vector<std::int64_t>& pts, std::int64_t last_d
   timeline.end_us = timeline.start_us.back();
   if (last_duration > 0) {
     timeline.end_us += av_rescale_q(last_duration, stream.time_base, kMicroseconds);
-  } else if (pts.size() > 1) {  // as long as the frames before, on average
+  } else if (pts.size() > 1) {  // the mean duration of the frames before
     timeline.end_us += timeline.end_us / static_cast<std::int64_t>(pts.size() - 1);
   } else {
     timeline.end_us += av_rescale_q(1, av_inv_q(frame_rate(stream)), kMicroseconds);

@@ -16,13 +16,13 @@ namespace caption::video {
 namespace {
 
 constexpr int kRgbBytes = 3;
-// Anamorphic film stays below 2.4; beyond this the ratio is a damaged field.
+// The ratio of anamorphic film stays below 2.4; a ratio beyond this limit is a damaged field.
 constexpr double kMaxAspect = 8.0;
-// libswscale's vector code writes past the row's end up to its register's size.
+// libswscale's vector code writes past the end of a row, up to the size of a register.
 constexpr int kRowAlignmentBytes = 64;
 constexpr int kNumPlanes = 3;
 
-// yuvj formats say "full range" in their name; libswscale wants it said apart.
+// The yuvj formats imply full range; libswscale expects the plain format and the range separately.
 std::pair<AVPixelFormat, bool> split_range(AVPixelFormat format) {
   switch (format) {
     case AV_PIX_FMT_YUVJ420P: return {AV_PIX_FMT_YUV420P, true};
@@ -34,7 +34,8 @@ std::pair<AVPixelFormat, bool> split_range(AVPixelFormat format) {
   }
 }
 
-// Of libswscale, which has none for the colour spaces not named here.
+// The SWS_CS_* constant of the frame's colour matrix; libswscale has none for the colour spaces
+// that are not listed here.
 int matrix_of(const AVFrame& frame, ColorMatrix untagged) {
   switch (frame.colorspace) {
     case AVCOL_SPC_BT709: return SWS_CS_ITU709;
@@ -56,10 +57,10 @@ std::size_t plane_bytes(int pitch_bytes, int height_px) {
   return static_cast<std::size_t>(pitch_bytes) * static_cast<std::size_t>(height_px);
 }
 
-// libswscale has vector code for YUV to planes of green, blue and red, but plain loops for packed
-// RGB: planes and a pass that packs them are seven times as fast, with the same bits (one formula,
-// tests/video/to_rgb_test.cpp). From other formats its packed ways are short, and may round
-// otherwise.
+// libswscale converts YUV to planes of green, blue and red with vector code, but to packed RGB with
+// scalar loops: planes and a pass that packs them are seven times as fast and give the same bits
+// (tests/video/to_rgb_test.cpp). Other formats are converted to packed RGB directly, because there
+// planes may be rounded differently.
 bool is_faster_in_planes(AVPixelFormat format) {
   const AVPixFmtDescriptor* const descriptor = av_pix_fmt_desc_get(format);
   return descriptor != nullptr && descriptor->nb_components >= kNumPlanes &&
@@ -81,7 +82,7 @@ int sign(std::int32_t value) { return value < 0 ? -1 : 1; }
 }  // namespace
 
 int Orientation::clockwise_degrees() const {
-  const int flip = is_mirrored() ? -1 : 1;  // where the right-hand side went before the turn
+  const int flip = is_mirrored() ? -1 : 1;  // the direction of the x axis before the rotation
   if (xx != 0) return xx * flip > 0 ? 0 : 180;
   return yx * flip > 0 ? 90 : 270;
 }
@@ -89,7 +90,7 @@ int Orientation::clockwise_degrees() const {
 Orientation orientation_from_matrix(const std::int32_t* matrix) {
   Orientation orientation;
   if (matrix == nullptr) return orientation;
-  // The format's rows act on row vectors: x' = m[0] x + m[3] y, y' = m[1] x + m[4] y.
+  // The matrix of the format multiplies row vectors: x' = m[0] x + m[3] y, y' = m[1] x + m[4] y.
   const std::int32_t xx = matrix[0], xy = matrix[3], yx = matrix[1], yy = matrix[4];
   const auto size = [](std::int32_t value) { return std::abs(static_cast<double>(value)); };
   if (size(xx) + size(yy) == 0 && size(xy) + size(yx) == 0) return orientation;
@@ -112,7 +113,7 @@ const std::int32_t* stream_display_matrix(const AVStream& stream) {
   bytes = av_stream_get_side_data(&stream, AV_PKT_DATA_DISPLAYMATRIX, &size);
 #endif
   if (bytes == nullptr || size < 9 * sizeof(std::int32_t)) return nullptr;
-  return reinterpret_cast<const std::int32_t*>(bytes);  // libav allocates side data aligned
+  return reinterpret_cast<const std::int32_t*>(bytes);  // libav aligns side data
 }
 
 AVRational stream_sample_aspect_ratio(const AVStream& stream) {
@@ -135,7 +136,7 @@ RgbConverter::RgbConverter(const AVStream& stream, std::string name, ColorMatrix
       orientation_(orientation_from_matrix(stream_display_matrix(stream))),
       sample_aspect_ratio_(stream_sample_aspect_ratio(stream)) {}
 
-// Rows of RGB8.
+// Rows of RGB8, pitch_bytes apart.
 struct RgbConverter::Picture {
   Size size;
   int pitch_bytes;
@@ -198,12 +199,13 @@ void RgbConverter::scale(const AVFrame& frame, const Conversion& conversion,
         SWS_BICUBIC | SWS_FULL_CHR_H_INT | SWS_FULL_CHR_H_INP | SWS_ACCURATE_RND, nullptr, nullptr,
         nullptr));
     if (scaler_ == nullptr) {
-      // The two reasons it has, none of which it tells.
+      // sws_getContext() fails for lack of memory or for an unsupported format, without reporting
+      // which.
       if (sws_isSupportedInput(from_format) > 0) fail_for_memory();
       throw Error(ErrorCode::kDecode,
                   name_ + ": libswscale cannot turn a picture of " + what() + " into RGB");
     }
-    // Fails for pictures that are RGB already; there is nothing to set for them.
+    // This call fails for RGB pictures, for which there is nothing to set.
     sws_setColorspaceDetails(scaler_.get(), sws_getCoefficients(matrix), is_full_range ? 1 : 0,
                              sws_getCoefficients(SWS_CS_DEFAULT), 1, 0, 1 << 16, 1 << 16);
     scaler_is_for_ = conversion;
@@ -216,7 +218,8 @@ void RgbConverter::scale(const AVFrame& frame, const Conversion& conversion,
   }
 }
 
-// Copies the picture into dense rows, turned. The inverse of an Orientation is its transpose.
+// Copies the picture, rotated, into rows without padding. The inverse of an Orientation is its
+// transpose.
 Frame RgbConverter::turn(Picture picture, const Orientation& orientation) {
   Frame frame;
   frame.width_px = picture.size.width_px;
@@ -225,7 +228,7 @@ Frame RgbConverter::turn(Picture picture, const Orientation& orientation) {
   const std::size_t size_bytes = static_cast<std::size_t>(frame.width_px) *
                                  static_cast<std::size_t>(frame.height_px) * kRgbBytes;
   const bool is_upright = orientation.xx + orientation.yy == 2;
-  if (is_upright && picture.pitch_bytes == frame.width_px * kRgbBytes) {  // dense already
+  if (is_upright && picture.pitch_bytes == frame.width_px * kRgbBytes) {  // already without padding
     picture.bytes.resize(size_bytes);
     frame.rgb = std::move(picture.bytes);
     return frame;

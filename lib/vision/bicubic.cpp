@@ -10,8 +10,8 @@
 namespace caption::vision::internal {
 namespace {
 
-// Keys' cubic convolution kernel with a = -0.5. The order of operations is ATen's, because its
-// rounding decides the last bit of a weight.
+// Keys' cubic convolution kernel with a = -0.5 (Keys 1981). The order of operations is that of
+// ATen, because its rounding decides the last bit of a weight.
 double cubic(double x) {
   constexpr double kA = -0.5;
   x = std::abs(x);
@@ -22,10 +22,10 @@ double cubic(double x) {
 
 struct Taps {
   int first_in = 0;
-  std::vector<double> weights;  // sum to 1
+  std::vector<double> weights;  // sum is 1
 };
 
-// The taps of single outputs of one axis.
+// Computes the taps of one output pixel of an axis.
 class TapSource {
  public:
   TapSource(int in_px, int out_px)
@@ -36,7 +36,7 @@ class TapSource {
 
   void compute(int out_idx, Taps& taps) const {
     const double center = scale_ * (out_idx + 0.5);
-    // Cut off, as the reference does: below 0 that is not rounding.
+    // Truncated as in the reference; below 0 this is not rounding.
     // NOLINTBEGIN(bugprone-incorrect-roundings)
     taps.first_in = std::max(static_cast<int>(center - support_ + 0.5), 0);
     const int end = std::min(static_cast<int>(center + support_ + 0.5), in_px_);
@@ -62,7 +62,7 @@ class TapSource {
 // The largest number of fractional bits (at most 22) at which `max_weight` still fits an int16.
 int precision_for(double max_weight) {
   int bits = 0;
-  // NOLINTNEXTLINE(bugprone-incorrect-roundings): the reference's, of positive numbers
+  // NOLINTNEXTLINE(bugprone-incorrect-roundings): as in the reference; positive numbers only
   while (bits < 22 && static_cast<int>(0.5 + max_weight * (1 << (bits + 1))) < (1 << 15)) ++bits;
   return bits;
 }
@@ -75,7 +75,7 @@ std::int16_t quantise(double weight, int bits) {
 using Row = std::uint8_t __attribute__((vector_size(16)));
 static_assert(sizeof(Row) == kStripRows);
 
-// a0 b0 a1 b1 ...: of the lower 8 bytes, of the upper 8.
+// Interleaves the lower 8 bytes of a and b (a0 b0 a1 b1 ...), or the upper 8.
 Row interleave_low(Row a, Row b) {
   return __builtin_shufflevector(a, b, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
 }
@@ -85,7 +85,7 @@ Row interleave_high(Row a, Row b) {
 }
 
 // to[j][i] = from[i][j] of 16 x 16 bytes. Interleaving rows i and i + 8 into rows 2i and 2i + 1
-// turns the 8 bits (row, column) of a byte's place by one; four times swaps row and column.
+// rotates the 8-bit index (row, column) of a byte by one bit; four rotations swap row and column.
 void transpose_block(const std::uint8_t* from, std::ptrdiff_t from_pitch, std::uint8_t* to,
                      std::ptrdiff_t to_pitch) {
   Row rows[kStripRows], moved[kStripRows];
@@ -100,15 +100,17 @@ void transpose_block(const std::uint8_t* from, std::ptrdiff_t from_pitch, std::u
   for (int i = 0; i < kStripRows; ++i) std::memcpy(to + i * to_pitch, &rows[i], sizeof(Row));
 }
 
-// Starts of 16 that cover [0, size): the last one reaches back over what is done already.
+// Calls `body` with the starts of blocks of 16 that cover [0, size); size >= 16. The last block
+// overlaps the one before unless 16 divides size.
 template <class Body>
 void for_each_16(std::ptrdiff_t size, const Body& body) {
   for (std::ptrdiff_t i = 0; i + 16 <= size; i += 16) body(i);
   if (size % 16 != 0) body(size - 16);
 }
 
-// Filters rows of RGB8 along their width, into dense rows of num_out pixels. Strips of rows are
-// turned so that the filter's lanes are rows, all of one weight, and turned back.
+// Filters rows of RGB8 along their width, into rows of num_out pixels without padding. Strips of
+// kStripRows rows are transposed, so that the lanes of the filter are rows and share one weight,
+// and transposed back.
 class ColumnFilter {
  public:
   ColumnFilter(const FilterLoops& loops, const ResizeAxis& columns)
@@ -118,7 +120,7 @@ class ColumnFilter {
         in_bytes_((columns.end_in() - columns.begin_in()) * kChannels),
         out_bytes_(columns.num_out() * kChannels) {}
 
-  // `in` is the first row, from its first pixel.
+  // `in` is the first pixel of the first row.
   void run(const std::uint8_t* in, std::ptrdiff_t in_pitch, std::ptrdiff_t num_rows,
            std::uint8_t* out) {
     in += static_cast<std::ptrdiff_t>(begin_in_) * kChannels;
@@ -148,7 +150,7 @@ class ColumnFilter {
     });
   }
 
-  // Images smaller than a block.
+  // Filters one row of an image that is smaller than a block.
   void run_row(const std::uint8_t* in, std::uint8_t* out) const {
     for (std::ptrdiff_t x = 0; x < taps_.num_out; ++x) {
       const std::int16_t* const weights = taps_.weights + x * taps_.max_taps;
@@ -164,8 +166,8 @@ class ColumnFilter {
   const FilterLoops& loops_;
   AxisTaps taps_;
   int begin_in_;
-  std::ptrdiff_t in_bytes_;             // of a row, from begin_in_ to the last pixel read
-  std::ptrdiff_t out_bytes_;            // of a row
+  std::ptrdiff_t in_bytes_;             // per row, from begin_in_ to the last pixel read
+  std::ptrdiff_t out_bytes_;            // per row
   std::vector<std::int32_t> strip_;     // [pixels, kChannels, kStripRows]
   std::vector<std::uint8_t> filtered_;  // [num_out, kChannels, kStripRows]
 };
@@ -184,7 +186,8 @@ ResizeAxis::ResizeAxis(int in_px, int out_px, int first_out, int num_out)
     return;
   }
   const TapSource source(in_px, out_px);
-  // The precision is common to the whole axis, so every output's weights count, not the window's.
+  // The precision is common to the whole axis, so the weights of all outputs count, not only those
+  // of the window.
   double max_weight = 0.0;
   Taps taps;
   for (int out = 0; out < out_px; ++out) {
@@ -238,7 +241,7 @@ void resize_window(const FilterLoops& loops, const video::Frame& frame, const Re
   CAPTION_CHECK(out.size() == row_bytes * static_cast<std::size_t>(rows.num_out()),
                 "resize output of another size than its window");
 
-  // Columns first, for the input rows the window needs.
+  // Filters along the width first, only the input rows that the window needs.
   const int num_rows = rows.end_in() - rows.begin_in();
   const std::uint8_t* const in =
       frame.rgb.data() + static_cast<std::size_t>(rows.begin_in()) * in_row_bytes;

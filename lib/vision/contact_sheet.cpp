@@ -19,10 +19,11 @@ constexpr std::size_t kMaxColumns = 4;
 constexpr int kFont = cv::FONT_HERSHEY_SIMPLEX;
 constexpr double kFontScale = 0.45;  // about 10 px high
 constexpr int kMarginPx = 4;
-// Narrower cells have no room for "999.99 s".
+// Narrower cells are too narrow for "999.99 s".
 constexpr int kMinLabelledWidthPx = 80;
 
-// A header over the frame's own bytes; nothing is copied and nothing written.
+// A cv::Mat that refers to the bytes of the frame; no copy is made, and the bytes of a const frame
+// must not be written through it.
 cv::Mat wrap(const video::Frame& frame) {
   return {frame.height_px, frame.width_px, CV_8UC3, const_cast<std::uint8_t*>(frame.rgb.data())};
 }

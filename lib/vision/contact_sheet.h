@@ -1,4 +1,5 @@
-// vision/contact_sheet.h: the frames that a model gets, for a person to look at.
+// vision/contact_sheet.h: an overview image of the frames that a model gets, for a person to look
+// at.
 #pragma once
 
 #include <span>
@@ -8,12 +9,12 @@
 
 namespace caption::vision {
 
-// The frames in rows of at most four, each scaled to `cell_width_px` with its aspect ratio kept and
-// its presentation time written on it ("1.25 s") where it is wide enough; black where rows are
-// uneven. Throws Error(kInternal) without frames.
+// The frames in rows of at most four, each scaled to `cell_width_px` with its aspect ratio kept
+// and, where it is large enough, its presentation time written on it ("1.25 s"). Uncovered areas
+// are black. Throws Error(kInternal) without frames or for a width of 0, Error(kOutOfMemory).
 video::Frame contact_sheet(std::span<const video::Frame> frames, int cell_width_px = 240);
 
-// Of the OpenCV that is loaded: "4.6.0".
+// Version of the loaded OpenCV: "4.6.0".
 std::string opencv_version();
 
 }  // namespace caption::vision

@@ -16,7 +16,7 @@ using internal::kChannels;
 using internal::ResizeAxis;
 using internal::Window;
 
-// Of one preprocessed frame; a vision tower sees at most about a megapixel.
+// Limit of the pixels of one preprocessed frame; a vision tower takes at most about a megapixel.
 constexpr std::int64_t kMaxOutPixels = std::int64_t{1} << 24;
 
 struct Extent {
@@ -24,8 +24,8 @@ struct Extent {
   std::int64_t width_px = 0;
 };
 
-// How one frame becomes its pixel values: resized to `resized`, of which `window` is kept and
-// placed at (pad_top, pad_left) of an `out` image of zeros.
+// Geometry of one frame: it is resized to `resized`; the part `window` of that is placed at
+// (pad_top_px, pad_left_px) of an image of size `out`, which is black elsewhere.
 struct Geometry {
   Extent resized;
   Window window;
@@ -40,15 +40,15 @@ Extent resized_extent(const video::Frame& frame, const PreprocessSpec& spec) {
   const double target = *spec.shortest_edge_px;
   const int shortest = std::min(frame.height_px, frame.width_px);
   const int longest = std::max(frame.height_px, frame.width_px);
-  // Truncated, as Python's int(size * long / short).
+  // Truncated like Python's int(size * long / short).
   const auto new_longest = static_cast<std::int64_t>(target * longest / shortest);
   const std::int64_t new_shortest = *spec.shortest_edge_px;
   return frame.width_px <= frame.height_px ? Extent{new_longest, new_shortest}
                                            : Extent{new_shortest, new_longest};
 }
 
-// Along one axis: which part of `resized` lies in a centred crop of `crop`, and after how much
-// padding. Same rounding as the reference: pads floor half first, crops floor half.
+// Along one axis: the part of `resized` inside a centred crop of size `crop`, and the padding
+// before it. Padding and crop offsets are halved rounding down, as in the reference.
 struct AxisCrop {
   int first = 0;
   int count = 0;
@@ -103,7 +103,7 @@ struct Resizer {
                 geometry.window.left_px, geometry.window.width_px) {}
 };
 
-// A byte has 256 values: the normalisation of each channel is a table.
+// The normalisation of each channel as a table over the 256 values of a byte.
 class NormaliseTable {
  public:
   explicit NormaliseTable(const PreprocessSpec& spec) {
@@ -173,7 +173,7 @@ Tensor preprocess(ThreadPool& pool, std::span<const video::Frame> frames,
                   const PreprocessSpec& spec) {
   CAPTION_CHECK(!frames.empty(), "no frames to preprocess");
   check_spec(spec);
-  // A clip's frames are mostly of one size: each new size is planned once.
+  // The frames of a clip usually have one size, so a Resizer is made only when the size changes.
   std::vector<Resizer> resizers;
   std::vector<std::size_t> resizer_of;
   for (std::size_t i = 0; i < frames.size(); ++i) {

@@ -1,5 +1,8 @@
-// vision/preprocess.h: RGB frames -> pixel values, bit-exact with PIL / torchvision (uint8 bicubic
-// with antialias).  Source: models.md §1.6, §1.7.
+// vision/preprocess.h: converts RGB frames to the pixel values of a vision tower, bit-exact with
+// torchvision (uint8 bicubic with antialias).
+// Source: transformers 4.57.6,
+// src/transformers/models/llava_next_video/video_processing_llava_next_video.py and
+// src/transformers/video_processing_utils.py; ATen aten/src/ATen/native/cpu/UpSampleKernel.cpp.
 #pragma once
 
 #include <array>
@@ -15,27 +18,31 @@
 namespace caption::vision {
 
 struct PreprocessSpec {
-  // Exactly one of the two is set when do_resize.
+  // If do_resize, exactly one of shortest_edge_px and size_px is set.
   bool do_resize = true;
-  std::optional<int> shortest_edge_px;        // keeps the aspect ratio
-  std::optional<std::array<int, 2>> size_px;  // {height, width}, straight
+  std::optional<int> shortest_edge_px;        // the shorter side; keeps the aspect ratio
+  std::optional<std::array<int, 2>> size_px;  // {height, width}, without regard to the aspect ratio
   bool do_center_crop = true;
-  std::array<int, 2> crop_px = {336, 336};  // {height, width}; zero-padded when larger
-  bool do_normalize = true;                 // (x - 255 mean) / (255 std) in f32
+  std::array<int, 2> crop_px = {336, 336};  // {height, width}; black padding when larger
+  bool do_normalize = true;                 // (x - 255 mean) / (255 std) in f32, else x / 255
   std::array<float, 3> mean = {0.48145466F, 0.4578275F, 0.40821073F};
   std::array<float, 3> std = {0.26862954F, 0.26130258F, 0.27577711F};
 };
 
-// Frames of one clip -> [frames, 3, H, W] f32. Frames may differ in size when the spec ends in one
-// size (crop or size_px); otherwise Error(kInternal).
+// Converts the frames of one clip to [frames, 3, H, W] f32. Frames may differ in size only when the
+// spec determines the output size (crop or size_px). Throws Error(kInternal) for frames that give
+// different sizes or an invalid spec, Error(kTooLarge) for more than 2^24 output pixels on an axis
+// or per frame.
 Tensor preprocess(ThreadPool& pool, std::span<const video::Frame> frames,
                   const PreprocessSpec& spec);
 
-// uint8 RGB [height, width, 3] resized to out_height x out_width, the torchvision/PIL way.
+// Resizes uint8 RGB [height, width, 3] to [out_height_px, out_width_px, 3] like torchvision's uint8
+// bicubic resize with antialias.
 video::Frame resize_bicubic_antialias(const video::Frame& frame, int out_width_px,
                                       int out_height_px);
 
-// The first 128 bits of SHA-256 over shape and values: what a clip's vision tokens are made of.
+// The first 128 bits of SHA-256 over shape, type and values: identifies the input of a clip's
+// vision tokens.
 Hash128 pixel_hash(ConstView pixel_values);
 
 }  // namespace caption::vision

@@ -13,7 +13,7 @@
 namespace caption {
 namespace {
 
-// Moving it into the queue fails, as an allocation may.
+// Its move constructor throws, as an allocation inside the queue may.
 struct Immovable {
   Immovable() = default;
   Immovable(Immovable&& /*other*/) { throw std::bad_alloc(); }
@@ -134,7 +134,7 @@ TEST_SUITE("base/byte_queue") {
     for (std::thread& thread : consumers) thread.join();
     std::vector<int> all;
     for (const auto& part : taken) {
-      // Every producer's items reach each consumer in the order they were pushed.
+      // Each consumer receives every producer's items in the order they were pushed.
       for (int t = 0; t < kThreads; ++t) {
         std::vector<int> of_producer;
         std::copy_if(part.begin(), part.end(), std::back_inserter(of_producer),

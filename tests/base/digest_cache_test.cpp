@@ -14,7 +14,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// A file that has been there for more than two seconds.
+// A file that was last changed more than two seconds ago.
 const fs::path kOldFile = CAPTION_SOURCE_DIR "/LICENSE";
 
 fs::path fresh_folder() {
@@ -48,7 +48,7 @@ TEST_CASE("a digest is computed once and then read") {
   CHECK(cache.find(file.stamp()) == digest);
   const Sha256 other = sha256_of(std::string_view("other"));
   cache.keep(file.stamp(), other);
-  CHECK(cache.digest_of(file) == other);  // it is read, not computed
+  CHECK(cache.digest_of(file) == other);  // the digest is read from the cache, not computed
 }
 
 TEST_CASE("a cache that keeps nothing finds what is there, and writes nothing") {
@@ -92,7 +92,7 @@ TEST_CASE("what is no digest counts as absent") {
     CHECK(cache.digest_of(file) == digest);
     CHECK(cache.find(file.stamp()) == digest);
   }
-  CHECK(num_files(folder) == 1);  // no temporary file stays
+  CHECK(num_files(folder) == 1);  // no temporary file is left over
 }
 
 TEST_CASE("the digest of a file that was written just now is not kept") {
@@ -100,7 +100,7 @@ TEST_CASE("the digest of a file that was written just now is not kept") {
   const fs::path path = write(fs::path(CAPTION_TEST_TMP) / "young", "young");
   const DigestCache cache(folder);
   CHECK(cache.digest_of(OpenFile(path)) == sha256_of(std::string_view("young")));
-  // A time of last writing that is put back does not make it old.
+  // Setting the time of last writing back does not make the file old: its ctime is recent.
   fs::last_write_time(path, fs::file_time_type::clock::now() - std::chrono::hours(1));
   CHECK(cache.digest_of(OpenFile(path)) == sha256_of(std::string_view("young")));
   CHECK(num_files(folder) == 0);

@@ -1,4 +1,4 @@
-// Columns of a terminal.
+// Widths of texts in terminal columns, and shortening to a width.
 #include "base/display_width.h"
 
 #include <doctest/doctest.h>
@@ -57,7 +57,7 @@ TEST_SUITE("base/display_width") {
     CHECK(shorten_middle("abcdefghij.mp4", 11) == "abcd....mp4");
     CHECK(shorten_middle("가나다라마바사", 8) == "가...사");
     CHECK(shorten_middle("가나다라마바사", 10) == "가...바사");
-    // The accent goes with its letter, on either side.
+    // The accent stays with its letter at both ends.
     CHECK(shorten_middle("e\u0301xxxxxe\u0301", 5) == "e\u0301...e\u0301");
     CHECK(shorten_middle("abcdef", 3) == "abc");
     CHECK(shorten_middle("가나", 1) == "");

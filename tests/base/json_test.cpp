@@ -19,7 +19,7 @@ JsonObject parsed(std::string_view text) {
   return JsonObject::parse(text, "config.json", ErrorCode::kBadModel);
 }
 
-// The message of what `work` throws; "" when it throws nothing.
+// The message of the Error that `work` throws; empty when it throws nothing.
 template <class Work>
 std::string message_of(Work work) {
   try {
@@ -146,7 +146,7 @@ TEST_SUITE("base/json") {
       CHECK(message.find("config.json: ") == 0);
       CHECK(message.find(row.message) != std::string::npos);
     }
-    // The same key in different objects is no duplicate.
+    // Equal keys in different objects are not duplicates.
     CHECK_NOTHROW(parsed(R"({"k": {"k": 1}, "l": [{"k": 1}, {"k": 2}]})"));
   }
 

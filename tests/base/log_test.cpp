@@ -1,4 +1,4 @@
-// What is written to descriptor 2, byte for byte.
+// The bytes that log functions write to descriptor 2.
 #include "base/log.h"
 
 #include <doctest/doctest.h>
@@ -16,7 +16,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// What `write` leaves on stderr while that is a file.
+// The bytes that `write` writes to stderr while stderr is redirected to a file.
 std::string stderr_of(const std::function<void()>& write) {
   const fs::path path = fs::path(CAPTION_TEST_TMP) / "stderr";
   const int before = ::dup(STDERR_FILENO);

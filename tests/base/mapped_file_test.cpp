@@ -31,7 +31,7 @@ std::string text_of(const MappedFile& file) {
   return std::string(reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size());
 }
 
-// The code with which opening fails; kInternal when it does not.
+// The code of the Error that opening throws; kInternal when it throws none.
 ErrorCode code_of_opening(const fs::path& path) {
   try {
     const MappedFile file(path);
@@ -95,7 +95,7 @@ TEST_SUITE("base/mapped_file") {
     CHECK(code_of_opening(folder / "loop") == ErrorCode::kIo);
     fs::create_symlink("nowhere", folder / "dangling");
     CHECK(code_of_opening(folder / "dangling") == ErrorCode::kNotFound);
-    if (::geteuid() != 0) {  // root reads everything
+    if (::geteuid() != 0) {  // root may read every file
       fs::permissions(write(folder / "secret", "x"), fs::perms::none);
       CHECK(code_of_opening(folder / "secret") == ErrorCode::kUnreadable);
     }

@@ -1,4 +1,4 @@
-// Which name was meant.
+// Suggestions for mistyped names.
 #include "base/nearest.h"
 
 #include <doctest/doctest.h>
@@ -20,7 +20,7 @@ TEST_SUITE("base/nearest") {
       const char* meant;
     };
     constexpr Case kCases[] = {
-        {"--max-tokens", "--max-new-tokens"},  // a word forgotten; --max-pixels has as many letters
+        {"--max-tokens", "--max-new-tokens"},  // a missing word; --max-pixels has as many letters
         {"--max_new_tokens", "--max-new-tokens"},
         {"--frame", "--frames"},
         {"--fromes", "--frames"},

@@ -1,4 +1,4 @@
-// One spelling for texts that look alike.
+// Texts in NFD and in NFC compose to the same bytes.
 #include "base/nfc.h"
 
 #include <doctest/doctest.h>

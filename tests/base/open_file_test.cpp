@@ -51,7 +51,7 @@ TEST_CASE("goes on reading the file it opened when another takes its name") {
 TEST_CASE("a stamp changes with the bytes, even when size and time are put back") {
   const fs::path path = write_file("stamped.bin", "AAAA");
   const OpenFile file(path);
-  ::usleep(20'000);  // the clock of inodes moves once per timer tick, at most 10 ms
+  ::usleep(20'000);  // inode times advance once per timer tick, at most every 10 ms
   const int descriptor = ::open(path.c_str(), O_WRONLY);
   REQUIRE(::pwrite(descriptor, "B", 1, 0) == 1);
   const timespec then{file.stamp().modified_ns / 1'000'000'000,

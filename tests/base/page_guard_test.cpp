@@ -1,4 +1,4 @@
-// What a process sees of a mapped file that another one cuts short.
+// Reads of a mapped file that another process truncates.
 #include "base/page_guard.h"
 
 #include <doctest/doctest.h>
@@ -22,7 +22,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::size_t kPageBytes = 65'536;  // a multiple of the page of every system
+constexpr std::size_t kPageBytes = 65'536;  // a multiple of every page size from 4 to 64 KiB
 
 fs::path write_pages(const std::string& name, std::size_t num_pages) {
   const fs::path path = fs::path(CAPTION_TEST_TMP) / name;
@@ -35,13 +35,13 @@ bool is_all(std::span<const std::byte> bytes, char value) {
                      [&](std::byte byte) { return static_cast<char>(byte) == value; });
 }
 
-// How a child that runs `act` ends: its exit status as waitpid() gives it.
+// Runs `act` in a child process and returns its status as waitpid() gives it.
 template <class Act>
 int status_of_child(Act act) {
   const pid_t child = ::fork();
   if (child == 0) {
     const int null = ::open("/dev/null", O_WRONLY);
-    ::dup2(null, STDERR_FILENO);  // a sanitizer's report of a signal that is expected
+    ::dup2(null, STDERR_FILENO);  // hides a sanitizer's report of the expected signal
     act();
     ::_exit(0);
   }
@@ -107,7 +107,7 @@ TEST_CASE("many mappings are guarded at once, and many threads may read one") {
 }
 
 TEST_CASE("SIGBUS elsewhere still ends the process") {
-  const MappedFile guarded(write_pages("guarded", 1));  // the handler is installed
+  const MappedFile guarded(write_pages("guarded", 1));  // installs the handler
   const fs::path path = write_pages("unguarded", 1);
   const int by_read = status_of_child([&] {
     const int descriptor = ::open(path.c_str(), O_RDWR);

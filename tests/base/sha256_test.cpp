@@ -9,7 +9,7 @@ namespace {
 
 TEST_SUITE_BEGIN("base/sha256");
 
-// FIPS 180-4's examples (csrc.nist.gov, SHA256.pdf), and the empty message.
+// Examples of FIPS 180-4 (csrc.nist.gov, SHA256.pdf), and the empty message.
 struct Row {
   const char* text;
   const char* hex;

@@ -1,4 +1,4 @@
-// Sizes and times: what is read, what is not, and that what is written reads back the same.
+// Sizes and times: accepted and rejected spellings, and round trips of formatted values.
 #include "base/units.h"
 
 #include <doctest/doctest.h>

@@ -10,7 +10,7 @@ namespace {
 
 TEST_SUITE("base/utf8") {
   TEST_CASE("each maximal invalid subpart becomes one replacement character") {
-    // As Python's bytes.decode("utf-8", "replace").
+    // Same results as Python's bytes.decode("utf-8", "replace").
     const struct {
       std::string bytes;
       const char* text;

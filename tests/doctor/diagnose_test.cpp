@@ -11,7 +11,7 @@
 namespace caption::doctor {
 namespace {
 
-// A machine on which everything works.
+// Facts of a machine on which everything works.
 Facts good_facts() {
   Facts facts;
   facts.machine.cpu_model = "A CPU";
@@ -68,7 +68,7 @@ TEST_SUITE("doctor/diagnose") {
     struct Case {
       const char* finding;
       State state;
-      const char* text;  // a part of it
+      const char* text;  // expected part of the finding's text
       const char* remedy;
       std::function<void(Facts&)> change;
     };

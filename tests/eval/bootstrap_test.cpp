@@ -21,7 +21,7 @@ double mean(std::span<const double> sums, std::int64_t n) {
 
 TEST_SUITE("eval/bootstrap") {
   TEST_CASE("random numbers are those of SplitMix64") {
-    // The reference implementation's first three numbers for seed 1234567.
+    // The first three numbers of the reference implementation for seed 1234567.
     RandomSequence random(1234567);
     CHECK(random.next() == 6457827717110365317u);
     CHECK(random.next() == 3203168211198807973u);
@@ -33,7 +33,7 @@ TEST_SUITE("eval/bootstrap") {
     constexpr int kDraws = 60000;
     std::array<int, 6> counts{};
     for (int i = 0; i < kDraws; ++i) ++counts[random.below(6)];
-    // Binomial with p = 1/6: five standard deviations are 456.
+    // Each count is binomial with p = 1/6: five standard deviations are 456.
     for (const int count : counts) CHECK(std::abs(count - kDraws / 6) < 456);
   }
 
@@ -50,7 +50,8 @@ TEST_SUITE("eval/bootstrap") {
     const double centre = sum / n;
     const double error = std::sqrt((squares / n - centre * centre) / n);
     const Interval interval = bootstrap_interval(values, 1, mean, {2000, 20, 0.95});
-    // A percentile of 2000 resamples is off by some 5 % of a standard error; three times that.
+    // The standard deviation of a percentile of 2000 resamples is about 5 % of the standard error;
+    // the tolerance is three times that.
     CHECK(std::abs(interval.low - (centre - 1.96 * error)) < 0.15 * error);
     CHECK(std::abs(interval.high - (centre + 1.96 * error)) < 0.15 * error);
   }

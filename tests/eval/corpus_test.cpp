@@ -346,7 +346,7 @@ TEST_SUITE("eval/corpus") {
         CHECK(corpus.segments[0].id == "1\\x0a\\x09.mp4");
       }
     }
-    // The name of a file that holds the text \x41 itself, raw in the references.
+    // A file name that contains the text \x41 literally; the references have it raw.
     const Corpus text = pair_up(references_of({"\\x41.mp4"}), captions_of({"\\x5cx41.mp4"}));
     CHECK(text.missing.empty());
     CHECK(text.extra.empty());
@@ -425,7 +425,7 @@ TEST_SUITE("eval/corpus") {
     CHECK(message_of([&] {
             pair_up(references_of({"1.mp4", "a/1.mp4"}), captions_of({"a/1.mp4"}), MatchBy::kPath);
           }).find("several references of one clip") != std::string::npos);
-    // Captions that no reference means stand in nobody's way.
+    // Ambiguous captions that match no reference are no error.
     const Corpus corpus = pair_up(references_of({"2.mp4"}), repeated_captions);
     CHECK(corpus.missing.empty());
     CHECK(corpus.extra.size() == 2);
@@ -452,7 +452,7 @@ TEST_SUITE("eval/corpus") {
     CHECK(corpus.segments[1].caption == "첫째");
     CHECK(corpus.missing.empty());
     CHECK(corpus.extra.empty());
-    // "c/1.mp4" ends neither path, and "hive/a/1.mp4" begins within a folder's name.
+    // Neither path ends in "c/1.mp4", and "hive/a/1.mp4" does not begin at a folder's name.
     const Corpus other =
         pair_up(references_of({"c/1.mp4", "hive/a/1.mp4", "2.mp4"}), captions, MatchBy::kPath);
     CHECK(other.missing.size() == 2);
@@ -470,7 +470,7 @@ TEST_SUITE("eval/corpus") {
     const Corpus corpus = pair_up(references_of({"1.mp4"}), read_captions(path).entries);
     CHECK(corpus.segments[0].caption == "글");
     CHECK(corpus.extra.empty());
-    // A broken film of the same name may be the one that is meant.
+    // The reference may mean the undecodable film of the same name.
     write_file(folder / "c.jsonl",
                "{\"video\": \"new/1.mp4\", \"caption\": \"글\", \"status\": \"ok\"}\n"
                "{\"video\": \"old/1.mp4\", \"status\": \"failed\", \"error\": {\"code\": "

@@ -82,8 +82,9 @@ TEST_SUITE("eval/evaluate") {
     }
     for (const MetricReport& metric : evaluate(corpus, without_dictionary()).metrics) {
       CAPTURE(metric_name(metric.metric));
-      // "1 - 0.5 / m^3" for the greedy METEOR: four words or more give 99 %. METEOR 1.5 penalises
-      // the chunks of summed statistics, its clips are perfect. BLEU adds 1e-9 to each count.
+      // A perfect clip scores 1 - 0.5 / m^3 with the greedy METEOR: more than 0.99 from four words
+      // on. METEOR 1.5 is perfect per clip, but penalises the chunks of summed statistics. BLEU
+      // adds 1e-9 to each count.
       CHECK(metric.mean_of_clips > metric.best * 0.99);
       if (metric.metric != Metric::kMeteorCoco) CHECK(metric.scored.value > metric.best * 0.99);
       CHECK(metric.scored.value <= metric.best + 1e-9);

@@ -1,4 +1,5 @@
-// tests/eval/golden.h: the files scripts/make_goldens_eval.py wrote, and comparing with them.
+// tests/eval/golden.h: reads the files that scripts/make_goldens_eval.py wrote, and compares with
+// them.
 #pragma once
 
 #include <doctest/doctest.h>
@@ -12,7 +13,7 @@
 
 namespace caption::eval {
 
-// Both sides sum at most some hundred terms of a size near 1 in double: 1e-12 is 4500 eps.
+// Both sides sum at most some hundred terms near 1 in double: 1e-12 is 4500 eps.
 constexpr double kGoldenTolerance = 1e-12;
 
 inline JsonObject golden(const std::string& name) {
@@ -26,7 +27,7 @@ inline void check_close(double found, double wanted, double tolerance = kGoldenT
   CHECK(std::abs(found - wanted) <= tolerance);
 }
 
-// A fresh folder under the build tree.
+// A new, empty folder in the build tree.
 inline std::filesystem::path fresh_folder(const std::string& name) {
   const std::filesystem::path folder = std::filesystem::path(CAPTION_TEST_TMP) / name;
   std::filesystem::remove_all(folder);

@@ -28,14 +28,15 @@ struct Case {
   const char* stem;
 };
 
-// Whether the dictionary is there; says so when it is not, so that a green run is not mistaken.
+// Whether the dictionary is installed; prints a message when it is not, so that skipped tests are
+// not taken for passed ones.
 bool has_dictionary() {
   if (installed().mode() == StemmerMode::kHunspell) return true;
   MESSAGE("hunspell-ko is not installed: its tests are left out");
   return false;
 }
 
-// Whether the dictionary is the one the goldens were made with.
+// Whether the dictionary is the version with which the goldens were made.
 bool has_golden_dictionary() {
   if (!has_dictionary()) return false;
   const std::string version = installed().identity().version;
@@ -49,7 +50,7 @@ std::vector<std::string> split(const std::string& line) {
   return {std::istream_iterator<std::string>(stream), std::istream_iterator<std::string>()};
 }
 
-// Whether one word's stems are among the other's: what makes two words of meteor-ko the same.
+// Whether the stems of the two words intersect, which makes them match in meteor-ko.
 bool match(const std::string& a, const std::string& b) {
   const std::vector<std::string> of_a = installed().stems(a);
   const std::vector<std::string> of_b = installed().stems(b);
@@ -196,7 +197,7 @@ TEST_SUITE("eval/korean_stemmer") {
     const KoreanStemmer stemmer(folder / "ko");
     CHECK(stemmer.mode() == StemmerMode::kHunspell);
     CHECK_THROWS_AS(stemmer.stems("하늘이"), Error);
-    CHECK_THROWS_AS(stemmer.stems("하늘이"), Error);  // the failure is not cached as a result
+    CHECK_THROWS_AS(stemmer.stems("하늘이"), Error);  // a failure must not be cached as a result
     CHECK_THROWS_AS(stemmer.identity(), Error);
   }
 

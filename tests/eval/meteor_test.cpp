@@ -22,7 +22,7 @@ Tokens split(const std::string& text) {
   return tokens;
 }
 
-Tokens lower(Tokens tokens) {  // the English pair of eval.md is the only one with capitals
+Tokens lower(Tokens tokens) {  // only the example of NLTK's documentation has capitals
   for (std::string& token : tokens) {
     for (char& c : token) {
       if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
@@ -42,7 +42,7 @@ MeteorScore score(MeteorVocabulary& vocabulary, const std::vector<std::string>& 
 
 Tokens split_lower(std::string_view text) { return lower(split(std::string(text))); }
 
-// Scores of one segment by METEOR 1.5.
+// The METEOR 1.5 score of one segment.
 double meteor15(const JsonObject& c, Tokens (*tokenise)(std::string_view),
                 const Meteor15Parameters& parameters) {
   WordTable words;
@@ -121,7 +121,7 @@ TEST_SUITE("eval/meteor") {
       CHECK(found.num_matches() == c.num_matches);
       CHECK(found.num_exact == c.num_exact);
       CHECK(found.num_chunks == c.num_chunks);
-      // Punctuation and NFD change nothing.
+      // Appended punctuation does not change the score.
       const std::string dotted = std::string(c.hypothesis) + " !";
       check_close(score(vocabulary, {c.reference}, dotted, eojeol_tokens).score, c.score);
     }

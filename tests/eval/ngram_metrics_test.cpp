@@ -84,7 +84,7 @@ TEST_SUITE("eval/ngram_metrics") {
     CHECK(cider.score(words, {}) == 0.0);
     check_close(cider.score(words, references), 10.0);
     check_close(rouge_l(words, references), 1.0);
-    // The toolkit's 1e-9 beside each of the four counts.
+    // The tolerance covers the 1e-9 that the toolkit adds to each of the four counts.
     check_close(bleu4(bleu_statistics(words, references)), 1.0, 1e-8);
   }
 

@@ -14,7 +14,7 @@ AddedTokenMatcher matcher_of(const std::vector<AddedToken>& tokens) {
   return matcher;
 }
 
-// "a|<x>=1|b": segments in order, tokens with their ids.
+// The segments in order, tokens with their ids: "a|<x>=1|b".
 std::string shown(const AddedTokenMatcher& matcher, std::string_view text) {
   std::string out;
   for (const Segment& segment : matcher.split(text)) {

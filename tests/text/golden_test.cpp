@@ -1,4 +1,4 @@
-// Ids and texts against Hugging Face's LlamaTokenizerFast (scripts/make_goldens_text.py).
+// Ids and texts equal those of Hugging Face's LlamaTokenizerFast (scripts/make_goldens_text.py).
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -49,8 +49,9 @@ TEST_SUITE("text/golden") {
   }
 
   TEST_CASE("special tokens in plain text are spelled out") {
-    // The reference spells out special tokens only; of ours, no token of the configuration is
-    // recognised, so the cases whose added tokens are all special compare.
+    // The reference (split_special_tokens) encodes only special tokens as plain text,
+    // AddedTokens::kPlainText all tokens of the configuration. The compared cases are those whose
+    // added tokens are all special.
     for (const char* name : {"legacy", "modern", "no_prefix", "user_defined", "fast_json"}) {
       CAPTURE(std::string(name));
       const auto tokenizer = open_tokenizer(kGoldens / name);
@@ -120,12 +121,13 @@ TEST_SUITE("text/golden") {
   }
 
   TEST_CASE("decode(encode(text)) is the text") {
-    // Where the start is marked by a prefix space of its own (legacy), spaces survive everywhere.
+    // The legacy rule prepends a space to every segment, so leading spaces of the text survive
+    // decode().
     const auto tokenizer = open_tokenizer(kGoldens / "legacy");
     for (const JsonObject& row : expected(kGoldens / "legacy").get_objects("texts")) {
       const std::string text = row.get_string("text", "");
       CAPTURE(json_quote(text));
-      // The mark itself is how the tokenizer writes a space.
+      // U+2581 in a text decodes as a space, because the tokenizer writes spaces that way.
       std::u32string wanted = decode_utf8_lossy(text);
       std::replace(wanted.begin(), wanted.end(), U'\u2581', U' ');
       const std::string back = tokenizer->decode(tokenizer->encode(text, AddedTokens::kPlainText));

@@ -1,4 +1,4 @@
-// The pieces of IncrementalDecoder against decode() of the whole list.
+// The pieces of IncrementalDecoder concatenate to decode() of the whole list.
 #include <doctest/doctest.h>
 
 #include <map>
@@ -28,7 +28,7 @@ std::string joined(const std::vector<std::string>& pieces) {
   return text;
 }
 
-// Every token is a few bytes of one UTF-8 stream, as with byte-level BPE.
+// A tokenizer whose tokens are a few bytes of one UTF-8 stream, as with byte-level BPE.
 class ByteStreamTokenizer final : public Tokenizer {
  public:
   explicit ByteStreamTokenizer(std::vector<std::string> tokens) : tokens_(std::move(tokens)) {}
@@ -61,7 +61,7 @@ TEST_SUITE("text/incremental_decoder") {
       const std::int32_t size = tokenizer->vocab_size();
       for (int round = 0; round < 2000; ++round) {
         std::vector<TokenId> ids(rng() % 24);
-        // Half of the rounds among control and byte tokens, where the difficulties are.
+        // Half of the rounds draw from control and byte tokens only, the difficult ones.
         const std::int32_t range = round % 2 == 0 ? size : std::min(size, 262);
         for (TokenId& id : ids) id = static_cast<TokenId>(rng() % range);
         const auto pieces = pieces_of(*tokenizer, ids);
@@ -110,7 +110,7 @@ TEST_SUITE("text/incremental_decoder") {
           const std::string so_far = tokenizer->decode(std::span(ids).first(i + 1));
           IncrementalDecoder cut_here = decoder;
           CHECK(shown + cut_here.finish() == so_far);
-          // Only a run of byte tokens waits for its end.
+          // Only runs of byte-fallback tokens are held back.
           if (!tokenizer->is_byte_fallback(ids[i]) && !tokenizer->token_bytes(ids[i]).empty()) {
             CHECK(shown == so_far);
           }
@@ -120,7 +120,7 @@ TEST_SUITE("text/incremental_decoder") {
         if (round % 3 != 0) CHECK(shown == text);
       }
     }
-    CHECK(num_held > 1000);  // byte runs did occur
+    CHECK(num_held > 1000);  // the texts contain byte runs
   }
 
   TEST_CASE("a caption cut inside a byte run keeps the whole characters of the run") {

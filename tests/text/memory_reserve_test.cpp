@@ -1,4 +1,4 @@
-// A request that the system refuses gets the reserve; without a reserve it fails.
+// A failing allocation uses the reserve; without a reserve it throws.
 #include "text/internal/memory_reserve.h"
 
 #include <doctest/doctest.h>
@@ -16,8 +16,8 @@ namespace {
 
 constexpr std::size_t kMegabyte = std::size_t{1} << 20;
 
-// Runs in a child whose address space may grow by 192 MB, more than the heap can have
-// kept from earlier tests; true when `attempt` does not throw.
+// Runs `attempt` in a child process whose address space may grow by 192 MB, which is more than the
+// heap can have kept from earlier tests. True when `attempt` does not throw.
 bool succeeds_in_192_mb(const std::function<void()>& attempt) {
   const pid_t child = ::fork();
   if (child == 0) {
@@ -41,10 +41,10 @@ bool succeeds_in_192_mb(const std::function<void()>& attempt) {
   return WEXITSTATUS(status) == 0;
 }
 
-void* volatile g_block = nullptr;  // keeps the compiler from leaving out an allocation
+void* volatile g_block = nullptr;  // keeps the compiler from removing an allocation
 
 TEST_SUITE("text/memory_reserve") {
-// Sanitizers keep address space of their own.
+// Sanitizers reserve address space, which the limit would not allow.
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
   TEST_CASE("a refused request gets the reserve, once") {
     CHECK(succeeds_in_192_mb([] {

@@ -1,4 +1,4 @@
-// tokenizer.model files that are broken, foreign or hostile.
+// tokenizer.model files that are damaged, of another format or malicious.
 #include <doctest/doctest.h>
 
 #include <limits>
@@ -24,7 +24,7 @@ std::vector<Piece> small_vocabulary() {
           {.text = "a", .score = -1.0f, .type = PieceType::kNormal}};
 }
 
-// The error of a model made of these pieces; empty when it is accepted.
+// The message of the Error for this model; empty when it is accepted.
 std::string refusal(const std::string& model) {
   try {
     parse_sentencepiece_model(model, "m");
@@ -104,7 +104,7 @@ TEST_SUITE("text/sentencepiece_file") {
       CAPTURE(size);
       const std::string cut = model.substr(0, size);
       if (!refusal(cut).empty()) continue;
-      // Only the specs behind the pieces can be missing: the cut fell between two of them.
+      // The cut was between two fields, so only the specs after the pieces can be missing.
       CHECK(parse_sentencepiece_model(cut, "m").size() == num_pieces);
       ++num_whole;
     }
@@ -117,12 +117,12 @@ TEST_SUITE("text/sentencepiece_file") {
     files.tokenizer_model = golden_model();
     const std::size_t at = files.tokenizer_model.find("\x0a\x03<s>");
     REQUIRE(at != std::string::npos);
-    files.tokenizer_model.replace(at, 5, "\x0a\x03\u2603");  // SNOWMAN, of three bytes too
+    files.tokenizer_model.replace(at, 5, "\x0a\x03\u2603");  // SNOWMAN, also three bytes
     files.tokenizer_config_json = R"({"bos_token": "\u2603"})";
     const auto tokenizer = make_sentencepiece_tokenizer(files);
     CHECK(tokenizer->encode("\u2603") == std::vector<TokenId>{1, 1});
     const auto plain = tokenizer->encode("\u2603", AddedTokens::kPlainText);
-    CHECK(plain.size() == 5);  // <s>, the mark, three bytes
+    CHECK(plain.size() == 5);  // <s>, U+2581, three bytes
     CHECK(tokenizer->decode(plain) == "\u2603");
   }
 

@@ -1,4 +1,4 @@
-// Texts cut at stop strings, however they come in.
+// Texts are cut at stop strings, however they are divided into pieces.
 #include "text/stop_matcher.h"
 
 #include <doctest/doctest.h>
@@ -17,7 +17,7 @@ namespace {
 
 using Strings = std::vector<std::string>;
 
-// What the matcher gives out for each piece, then for the end.
+// The returned text for each piece, then that of finish().
 Strings run(const Strings& stops, const Strings& pieces) {
   StopMatcher matcher(stops);
   Strings shown;
@@ -32,14 +32,15 @@ std::string join(const Strings& pieces) {
   return text;
 }
 
-// By definition.
+// The expected text, by definition.
 std::string cut(const std::string& text, const Strings& stops) {
   std::size_t end = text.size();
   for (const std::string& stop : stops) end = std::min(end, text.find(stop));
   return text.substr(0, end);
 }
 
-// The length of what must be held back of an undecided text: its longest end that begins a stop.
+// Number of bytes that must be held back: the longest suffix of the text that is a proper prefix of
+// a stop string.
 std::size_t num_held(const std::string& text, const Strings& stops) {
   std::size_t longest = 0;
   for (const std::string& stop : stops) {
@@ -100,7 +101,7 @@ TEST_SUITE("text/stop_matcher") {
 
   TEST_CASE("random texts in random pieces end where the first stop string begins") {
     std::mt19937 rng(11);
-    const Strings alphabet = {"a", "b", "가", "각", "😀"};  // 가 and 각 share two bytes of three
+    const Strings alphabet = {"a", "b", "가", "각", "😀"};  // 가 and 각 share two of three bytes
     const auto draw = [&](std::size_t num_letters, std::size_t length) {
       std::string text;
       for (std::size_t i = 0; i < length; ++i) text += alphabet[rng() % num_letters];
@@ -125,7 +126,7 @@ TEST_SUITE("text/stop_matcher") {
         const std::string now = matcher.push(piece);
         CHECK(is_valid_utf8(now));
         shown += now;
-        // As early as possible: all but what could still become a stop string.
+        // Text is returned as early as possible: all but a possible beginning of a stop string.
         if (cut(given, stops) == given) {
           CHECK(shown.size() == given.size() - num_held(given, stops));
         }
@@ -158,7 +159,7 @@ TEST_SUITE("text/stop_matcher") {
         id = static_cast<TokenId>(rng() % static_cast<unsigned>(tokenizer->vocab_size()));
       }
       const std::string text = tokenizer->decode(ids);
-      // A stop string taken out of the text, in whole characters.
+      // Takes a stop string from the text, in complete characters.
       std::size_t begin = text.empty() ? 0 : rng() % text.size();
       while (begin > 0 && (static_cast<unsigned char>(text[begin]) & 0xC0) == 0x80) --begin;
       std::size_t end = std::min(text.size(), begin + 1 + rng() % 6);

@@ -1,4 +1,4 @@
-// The files beside tokenizer.model: what they say, and what they may not.
+// Valid and invalid contents of the files that accompany a tokenizer.model.
 #include <doctest/doctest.h>
 
 #include <filesystem>
@@ -15,7 +15,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// A model folder of its own for each test case, empty.
+// A new, empty model folder for each test case.
 fs::path fresh_folder(const std::string& name) {
   const fs::path folder = fs::path(CAPTION_TEST_TMP) / name;
   fs::remove_all(folder);
@@ -130,7 +130,7 @@ TEST_SUITE("text/tokenizer_files") {
         {"id": 9, "content": "<b>", "special": true, "normalized": true, "lstrip": true},
         {"id": 3, "content": "<a>"}, {"id": 3, "content": "<c>", "special": true}]})";
     const auto tokens = config_of("{}", fast).added_tokens;
-    REQUIRE(tokens.size() == 2);  // ascending ids, of two entries for one id the last
+    REQUIRE(tokens.size() == 2);  // ascending by id; of two entries for one id the last
     CHECK(tokens[0].content == "<c>");
     CHECK_FALSE(tokens[0].is_normalized);
     CHECK(tokens[1].content == "<b>");

@@ -1,4 +1,5 @@
-// Files that are no videos, or not for us: one clear Error each, and nothing decoded.
+// Files that are not videos, or that are not supported: each gives one Error, and nothing is
+// decoded.
 #include <doctest/doctest.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -21,7 +22,7 @@ namespace {
 
 std::vector<char> bytes_of(std::string_view text) { return {text.begin(), text.end()}; }
 
-// The code of the error that reading gives; kInternal when it gives none.
+// The code of the Error that read_clip() throws; kInternal when it throws none.
 ErrorCode code_of(const std::filesystem::path& path, const ReadOptions& options = {}) {
   try {
     read_clip(path, options);
@@ -33,7 +34,7 @@ ErrorCode code_of(const std::filesystem::path& path, const ReadOptions& options 
   return ErrorCode::kInternal;
 }
 
-// Writes another size into the sample entry of an H.264 MP4 (ISO/IEC 14496-12 §12.1.3).
+// Overwrites the frame size in the sample entry of an H.264 MP4 (ISO/IEC 14496-12 §12.1.3).
 void declare_size(const std::filesystem::path& path, int width_px, int height_px) {
   constexpr std::ptrdiff_t kSizeOffset = 28;
   std::vector<char> bytes = test::read_bytes(path);
@@ -134,7 +135,7 @@ TEST_SUITE("video/bad_input") {
                           "67108864 are allowed")
                              .c_str(),
                          Error);
-    // Square pixels would take eight times as many.
+    // With square pixels the frame has eight times as many pixels.
     test::make_clip(path, {.sar_num = 8});
     CHECK(code_of(path, {.limits = {.max_pixels = 8 * 128 * 96 - 1}}) == ErrorCode::kTooLarge);
     for (const char* muxer : {"mp4", "matroska", "mpegts", "avi"}) {

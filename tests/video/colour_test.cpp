@@ -1,4 +1,4 @@
-// Known YUV values come out as the RGB that the standards' formulas give.
+// Converts known YUV values and compares the RGB with the formulas of the standards.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -31,8 +31,8 @@ constexpr Triple kColours[] = {{16, 128, 128}, {235, 128, 128}, {126, 128, 128},
                                {145, 54, 34},  {41, 240, 110},  {180, 100, 150}, {60, 150, 110}};
 
 struct Matrix {
-  const char* name;  // as written to the file; empty for unspecified
-  double kr, kb;     // expected
+  const char* name;  // libav's name in the file; empty: unspecified
+  double kr, kb;     // expected coefficients
   int height_px;
   ColorMatrix untagged = ColorMatrix::kAuto;
 };
@@ -79,7 +79,7 @@ TEST_SUITE("video/colour") {
             const std::size_t middle = frame.rgb.size() / 6 * 3;
             for (std::size_t c = 0; c < 3; ++c) {
               CAPTURE(c);
-              // libswscale's tables are 8 bit: two roundings, each up to one.
+              // libswscale's tables have 8 bits: two roundings, each of up to one level.
               CHECK(std::abs(frame.rgb[middle + c] - expected[c]) <= 2.0);
             }
           }

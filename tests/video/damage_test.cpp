@@ -1,5 +1,5 @@
-// Damaged and cut-off files: whole frames or an Error, the same frames whichever way they are
-// reached, and never a crash or a hang.
+// Damaged and cut-off files give undamaged frames or an Error, the same frames whichever way they
+// are reached, and never a crash or a hang.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -17,7 +17,7 @@ namespace {
 
 using test::ClipSpec;
 
-// Wall time of one read of a few kilobytes on a loaded machine under sanitizers.
+// Wall time limit of one read of a few kilobytes on a loaded machine under sanitizers.
 constexpr std::int64_t kMaxReadUs = 20'000'000;
 
 // Deterministic, so that a failure can be repeated.
@@ -95,14 +95,14 @@ TEST_SUITE("video/damage") {
   TEST_CASE("a file that ends before the length it declares is told to be cut off") {
     const test::TemporaryFolder folder;
     const auto path = folder.path() / "clip";
-    // 4 s each; MPEG-TS declares no length.
+    // Each clip lasts 4 s. MPEG-TS is not listed because it declares no length.
     const ClipSpec whole_files[] = {
         {.num_frames = 100, .muxer_options = {{"movflags", "faststart"}}},
         {.muxer = "mov", .num_frames = 100, .cut_frames = 30},
         {.muxer = "matroska", .num_frames = 100, .b_frames = 2},
         {.muxer = "avi", .num_frames = 100},
         {.encoder = "libvpx-vp9", .muxer = "webm", .num_frames = 100},
-        // Two pictures, 0 and 2 s, the second shown for 2 s.
+        // Two pictures at 0 and 2 s, the second shown for 2 s.
         {.muxer = "matroska", .num_frames = 2, .fps = 1, .quarter_frame_pts = {0, 8}}};
     for (const ClipSpec& spec : whole_files) {
       CAPTURE(spec.muxer);
@@ -132,7 +132,7 @@ TEST_SUITE("video/damage") {
   TEST_CASE("a file cut off before its index is no video") {
     const test::TemporaryFolder folder;
     const auto path = folder.path() / "clip.mp4";
-    test::make_clip(path, {});  // the index comes last
+    test::make_clip(path, {});  // MP4 writes its index at the end
     cut(path, 0.6);
     CHECK_THROWS_WITH_AS(read_clip(path, {}),
                          (path.string() + ": not a video that libav can open, or cut off before "
@@ -146,7 +146,7 @@ TEST_SUITE("video/damage") {
     const auto path = folder.path() / "clip";
     test::make_clip(path, {.num_frames = 120, .gop_frames = 6});
     std::vector<char> bytes = test::read_bytes(path);
-    // A stretch in the middle of the coded pictures (the index stands at the end).
+    // Zeros a range in the middle of the coded pictures (the index is at the end of the file).
     const std::size_t begin = bytes.size() * 2 / 5;
     std::fill_n(bytes.begin() + static_cast<std::ptrdiff_t>(begin), bytes.size() / 10, '\0');
     test::write_bytes(path, bytes);
@@ -160,7 +160,7 @@ TEST_SUITE("video/damage") {
     for (const Frame& frame : clip->frames) {
       if (test::frame_number(frame) != frame.frame_idx) ++num_wrong;
     }
-    CHECK(num_wrong <= 3);  // one group may carry on from a concealed picture
+    CHECK(num_wrong <= 3);  // one group may be predicted from a concealed picture
     for (const int num_threads : {1, 3}) {
       check_same(clip, try_read(path, SeekMode::kNever, num_threads, 60));
       check_same(clip, try_read(path, SeekMode::kAlways, num_threads, 60));
@@ -209,8 +209,8 @@ TEST_SUITE("video/damage") {
       if (!test::why_not_available(spec).empty()) continue;
       test::make_clip(path, spec);
       std::vector<char> bytes = test::read_bytes(path);
-      // The box of keyframes: a name, version and flags, a count, and their numbers from 1, of 4
-      // bytes each.
+      // The sync sample box: its name, version and flags, a count, and the 1-based numbers of the
+      // keyframes, 4 bytes each.
       const std::string_view name = "stss";
       const auto box = std::search(bytes.begin(), bytes.end(), name.begin(), name.end());
       REQUIRE(bytes.end() - box >= 20);
@@ -231,12 +231,13 @@ TEST_SUITE("video/damage") {
     const auto path = folder.path() / "clip.mp4";
     test::make_clip(path, {.num_frames = 24, .gop_frames = 24});
     std::vector<char> bytes = test::read_bytes(path);
-    // The edit list: a name, version and flags, a count, then duration and start, of 4 bytes each.
+    // The edit list box: its name, version and flags, a count, then duration and start; 4 bytes
+    // each.
     const std::string_view name = "elst";
     const auto box = std::search(bytes.begin(), bytes.end(), name.begin(), name.end());
     REQUIRE(bytes.end() - box >= 20);
     std::fill_n(box + 12, 4, '\0');
-    box[15] = 1;  // it ends at once
+    box[15] = 1;  // a duration of one tick
     std::fill_n(box + 16, 4, '\x7f');
     test::write_bytes(path, bytes);
     for (const SeekMode seek : {SeekMode::kAuto, SeekMode::kAlways, SeekMode::kNever}) {

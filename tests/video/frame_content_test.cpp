@@ -1,4 +1,4 @@
-// Clips that show nothing are told from those that show something.
+// classify_content() separates clips that show nothing from clips that show something.
 #include "video/frame_content.h"
 
 #include <doctest/doctest.h>
@@ -29,7 +29,7 @@ std::vector<Codec> codecs() {
           {"mpeg4", "avi"},   {"libvpx-vp9", "webm", {{"b", "20000000"}}}, {"ffv1", "matroska"}};
 }
 
-// The clip that every codec makes of a spec, with what is printed of it.
+// Encodes `spec` with every available codec and calls `check` with the decoded clip.
 template <class Check>
 void for_each_codec(ClipSpec spec, const Check& check) {
   const test::TemporaryFolder folder;
@@ -49,7 +49,7 @@ void for_each_codec(ClipSpec spec, const Check& check) {
   }
 }
 
-// RGB of one colour.
+// A frame of one RGB colour.
 Frame even_frame(int width_px, int height_px, std::int64_t frame_idx,
                  std::array<std::uint8_t, 3> colour) {
   Frame frame;
@@ -69,7 +69,8 @@ void paint(Frame& frame, int x, int y, int side_px, std::uint8_t level) {
   }
 }
 
-// Levels by which some block of some frame differs from the first frame's.
+// The largest difference, in levels, between a block of any frame and the same block of the first
+// frame.
 int largest_change(const std::vector<Frame>& frames) {
   int limit = 0;
   for (const Frame& frame : frames) {

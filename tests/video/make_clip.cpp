@@ -22,7 +22,7 @@ extern "C" {
 #include "base/error.h"
 
 #if defined(__SANITIZE_ADDRESS__)
-// x265 3.5 does not free all of its encoder; that is not what the tests look for.
+// x265 3.5 does not free all of its encoder; the tests do not look for that leak.
 extern "C" const char* __lsan_default_suppressions();
 extern "C" const char* __lsan_default_suppressions() { return "leak:libx265"; }
 #endif
@@ -30,7 +30,7 @@ extern "C" const char* __lsan_default_suppressions() { return "leak:libx265"; }
 namespace caption::test {
 namespace {
 
-constexpr int kCellsPerSide = 4;  // 16 bits
+constexpr int kCellsPerSide = 4;  // 16 cells encode 16 bits
 
 struct Deleter {
   void operator()(AVCodecContext* codec) const { avcodec_free_context(&codec); }
@@ -68,7 +68,7 @@ FramePtr make_picture(AVPixelFormat format, int width_px, int height_px) {
   return frame;
 }
 
-// The stored picture whose display, after the clockwise turn, shows the number upright.
+// The stored picture that shows the number upright after a clockwise rotation by rotation_degrees.
 FramePtr number_picture(int number, int rotation_degrees, int width_px, int height_px) {
   FramePtr rgb = make_picture(AV_PIX_FMT_RGB24, width_px, height_px);
   for (int y = 0; y < height_px; ++y) {
@@ -112,7 +112,7 @@ FramePtr convert(const AVFrame& rgb, AVPixelFormat format) {
   return frame;
 }
 
-// Planar YUV or gray of 8 to 16 bits; the colour is given in 8.
+// A picture of one colour in planar YUV or gray of 8 to 16 bits; the colour is given in 8 bits.
 FramePtr solid_picture(const ClipSpec& spec, AVPixelFormat format) {
   FramePtr frame = make_picture(format, spec.width_px, spec.height_px);
   const AVPixFmtDescriptor& shape = *av_pix_fmt_desc_get(format);
@@ -139,7 +139,7 @@ AVDictionary* options_for(const ClipSpec& spec) {
   AVDictionary* options = nullptr;
   if (spec.encoder == "libx264") {
     av_dict_set(&options, "preset", "veryfast", 0);
-    av_dict_set(&options, "sc_threshold", "0", 0);  // keyframes where gop_frames says, no others
+    av_dict_set(&options, "sc_threshold", "0", 0);  // keyframes every gop_frames only
   }
   if (spec.encoder == "libx265") {
     av_dict_set(&options, "preset", "ultrafast", 0);
@@ -154,7 +154,7 @@ AVDictionary* options_for(const ClipSpec& spec) {
   return options;
 }
 
-// An open encoder for pictures of a width; the muxer's wish for global headers is honoured.
+// Opens an encoder for pictures of the given width, with global headers when the muxer needs them.
 CodecPtr open_encoder(const ClipSpec& spec, int width_px, const AVFormatContext& format) {
   const AVCodec* encoder = avcodec_find_encoder_by_name(spec.encoder.c_str());
   check(encoder != nullptr ? 0 : AVERROR_ENCODER_NOT_FOUND, spec.encoder.c_str());
@@ -295,7 +295,7 @@ void make_clip(const std::filesystem::path& path, const ClipSpec& spec) {
 }
 
 int frame_number(const video::Frame& frame) {
-  constexpr int kBlack = 80, kWhite = 175;  // lossy codecs ring, but not to the middle
+  constexpr int kBlack = 80, kWhite = 175;  // thresholds: lossy codecs ring, but not up to mid-gray
   int number = 0;
   for (int cell = 0; cell < kCellsPerSide * kCellsPerSide; ++cell) {
     const int x = (2 * (cell % kCellsPerSide) + 1) * frame.width_px / (2 * kCellsPerSide);

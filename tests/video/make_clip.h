@@ -1,4 +1,4 @@
-// tests/video/make_clip.h: small videos made at test time, whose frames carry their number.
+// tests/video/make_clip.h: makes small videos at test time whose frames carry their number.
 //
 // Every frame shows its number as sixteen black or white cells, so a test can read from decoded RGB
 // which frame it got. Link caption_test_clips.
@@ -34,28 +34,29 @@ struct ClipSpec {
   int sar_den = 1;
   std::string colour_range = {};   // "tv", "pc", or empty for unspecified
   std::string colour_matrix = {};  // "bt709", "smpte170m", ..., or empty
-  std::optional<std::array<std::uint8_t, 3>> solid_yuv = {};  // instead of the number; 8-bit planar
-  bool is_still = false;    // every frame shows the number of the last
-  bool is_noise = false;    // instead of the number: every pixel random, another picture each frame
-  int second_width_px = 0;  // from the middle on, a picture of this width (same codec; 0: none)
+  std::optional<std::array<std::uint8_t, 3>> solid_yuv = {};  // 8-bit; replaces the number
+  bool is_still = false;    // every frame shows the number of the last one
+  bool is_noise = false;    // random pixels, new for each frame, instead of the number
+  int second_width_px = 0;  // picture width from the middle of the clip on, same codec; 0: none
   std::vector<std::pair<std::string, std::string>> encoder_options = {};
   std::vector<std::pair<std::string, std::string>> muxer_options = {};
 };
 
-// Why this libav cannot make the clip; empty when it can. Tests print it and skip.
+// Why this libav cannot make the clip; empty when it can. Tests print it and skip the case.
 std::string why_not_available(const ClipSpec& spec);
 
 // Writes the video. Throws Error(kIo) with libav's reason.
 void make_clip(const std::filesystem::path& path, const ClipSpec& spec);
 
-// The number a frame shows; -1 when a cell is neither black nor white.
+// The number that a frame shows; -1 when a cell is neither black nor white.
 int frame_number(const video::Frame& frame);
 
-// An M4A file with a second of tone and no video; with a cover picture on request.
+// Writes an M4A file with one second of tone and no video; with a cover picture for
+// Cover::kPicture.
 enum class Cover { kNone, kPicture };
 void make_audio(const std::filesystem::path& path, Cover cover);
 
-// A fresh empty folder below the system's temporary one, removed with all it holds.
+// A new empty folder in the system's temporary folder, removed with its content by the destructor.
 class TemporaryFolder {
  public:
   TemporaryFolder();

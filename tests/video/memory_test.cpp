@@ -1,4 +1,4 @@
-// Lack of memory is told as such: never a broken film, never fewer frames.
+// Lack of memory is reported as such: never as a broken film, never as fewer frames.
 #include <doctest/doctest.h>
 
 extern "C" {
@@ -18,11 +18,11 @@ namespace {
 
 using test::ClipSpec;
 
-// While it stands, libav gets no block of memory above a size.
+// While it lives, libav's allocator refuses blocks of more than max_bytes.
 class SmallBlocks {
  public:
   explicit SmallBlocks(std::size_t max_bytes) { av_max_alloc(max_bytes); }
-  ~SmallBlocks() { av_max_alloc(INT_MAX); }  // libav's own limit
+  ~SmallBlocks() { av_max_alloc(INT_MAX); }  // libav's default limit
   SmallBlocks(const SmallBlocks&) = delete;
   SmallBlocks& operator=(const SmallBlocks&) = delete;
 };

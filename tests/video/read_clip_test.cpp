@@ -1,4 +1,5 @@
-// Every codec, container and structure: the right frames, whichever way they are reached.
+// Every codec, container and stream structure gives the expected frames, whichever way they are
+// reached.
 #include "video/read_clip.h"
 
 #include <doctest/doctest.h>
@@ -17,7 +18,7 @@ using test::ClipSpec;
 
 constexpr SeekMode kModes[] = {SeekMode::kNever, SeekMode::kAlways, SeekMode::kAuto};
 
-// Presentation times, in quarters of a frame, of a film whose rate wanders.
+// Presentation times, in quarters of a frame, of a film with a variable frame rate.
 std::vector<std::int64_t> wandering_pts(int num_frames) {
   std::vector<std::int64_t> pts;
   std::int64_t at = 0;
@@ -147,7 +148,7 @@ TEST_SUITE("video/read_clip") {
         MESSAGE("skipped: ", std::string(c.name), ": ", why);
         continue;
       }
-      const auto path = folder.path() / "clip";  // no suffix: content decides
+      const auto path = folder.path() / "clip";  // no suffix: the content determines the format
       test::make_clip(path, c.spec);
       const int total = c.spec.num_frames - c.spec.cut_frames;
       for (const int wanted : {3, 8}) {
@@ -204,7 +205,7 @@ TEST_SUITE("video/read_clip") {
     constexpr std::int64_t kFrameUs = 1'000'000 / kFps, kHourFrames = 3600 * kFps;
     struct Joint {
       const char* name;
-      std::vector<std::int64_t> first_frames;  // when each part begins, in frames
+      std::vector<std::int64_t> first_frames;  // start of each part, in frames
       int b_frames = 2;
     };
     const Joint joints[] = {{"starts anew", {0, 0}},
@@ -220,7 +221,7 @@ TEST_SUITE("video/read_clip") {
         ClipSpec spec{.muxer = "mpegts", .num_frames = kPartFrames, .fps = kFps};
         spec.b_frames = joint.b_frames;
         for (std::int64_t i = 0; i < kPartFrames; ++i) {
-          // Two quarters: not at the times of another part.
+          // An offset of two quarters of a frame avoids equal times in both parts.
           spec.quarter_frame_pts.push_back(4 * (first + i) + (first == 10 ? 2 : 0));
         }
         test::make_clip(part_path, spec);

@@ -1,7 +1,7 @@
-// A read that fails is told as such: never a clip of what came before, never a broken film.
+// A failed read is reported as such: never as a clip of the part before it, never as a broken film.
 //
-// The linker makes every pread() of this program __wrap_pread (see CMakeLists.txt), so that a test
-// says which reads fail.
+// The linker replaces every pread() of this program by __wrap_pread (see CMakeLists.txt), so that a
+// test can choose which reads fail.
 #include <doctest/doctest.h>
 #include <sys/types.h>
 
@@ -17,7 +17,7 @@
 #include "tests/video/make_clip.h"
 #include "video/read_clip.h"
 
-// NOLINTBEGIN(bugprone-reserved-identifier): names that the linker gives
+// NOLINTBEGIN(bugprone-reserved-identifier): the linker prescribes these names
 extern "C" ssize_t __real_pread(int descriptor, void* bytes, size_t capacity, off_t position);
 extern "C" ssize_t __wrap_pread(int descriptor, void* bytes, size_t capacity, off_t position);
 // NOLINTEND(bugprone-reserved-identifier)
@@ -25,18 +25,19 @@ extern "C" ssize_t __wrap_pread(int descriptor, void* bytes, size_t capacity, of
 namespace caption::video {
 namespace {
 
-// Which reads fail while it stands. Reading is single-threaded in these tests.
+// Describes which reads fail. Reading is single-threaded in these tests.
 struct Fault {
-  std::int64_t first_byte = std::numeric_limits<std::int64_t>::max();  // of the unreadable part
+  // The unreadable part of the file, [first_byte, end_byte).
+  std::int64_t first_byte = std::numeric_limits<std::int64_t>::max();
   std::int64_t end_byte = std::numeric_limits<std::int64_t>::max();
-  int nth_call = -1;  // this call and all after it, 0-based; -1: none
+  int nth_call = -1;  // 0-based; this call and all later ones fail; -1: none
   int error_number = EIO;
 };
 
 Fault fault;
 int num_calls = 0;
 
-// Puts a fault in place, and takes it away at the end.
+// Sets a fault, and removes it in the destructor.
 class Faulty {
  public:
   explicit Faulty(const Fault& what) {
@@ -50,7 +51,7 @@ class Faulty {
 
 using test::ClipSpec;
 
-// Longer than libav's buffer, in groups that are worth seeking to.
+// A clip longer than libav's buffer, with groups of pictures that are worth seeking to.
 ClipSpec large(ClipSpec spec) {
   spec.is_noise = true;
   spec.width_px = 96;
@@ -81,7 +82,7 @@ std::vector<Case> cases() {
 
 constexpr SeekMode kModes[] = {SeekMode::kNever, SeekMode::kAlways, SeekMode::kAuto};
 
-// The Error that reading gives; empty when it gives a clip.
+// The message of the Error that reading throws, and its code; empty when reading succeeds.
 std::string failure(const OpenFile& file, SeekMode seek, ErrorCode& code) {
   try {
     read_clip(file, {.sampling = {.num_frames = 4}, .seek = seek});
@@ -113,7 +114,7 @@ ssize_t __wrap_pread(int descriptor, void* bytes, size_t capacity, off_t positio
     errno = fault.error_number;
     return -1;
   }
-  // As the system does: what lies before the unreadable part is read.
+  // Like the system, reads the bytes before the unreadable part.
   if (position < fault.first_byte &&
       static_cast<std::size_t>(fault.first_byte - position) < capacity)
     capacity = static_cast<std::size_t>(fault.first_byte - position);
@@ -156,7 +157,7 @@ TEST_SUITE("video/read_error") {
 
   TEST_CASE("a file that stops being readable fails the clip, whichever read is the first to") {
     const test::TemporaryFolder folder;
-    constexpr int kMaxFaults = 6;  // of each case, spread over its reads
+    constexpr int kMaxFaults = 6;  // per case, spread over its reads
     for (const Case& c : cases()) {
       CAPTURE(std::string(c.name));
       const auto path = folder.path() / "clip";

@@ -21,7 +21,7 @@ std::vector<std::int64_t> sample(SamplingStrategy strategy, int total, int wante
   return sample_frames({.strategy = strategy, .num_frames = wanted}, even_timeline(total, 40'000));
 }
 
-// All positions for T < 400 and n <= 64 in one number:
+// Hash of all positions for T < 400 and n <= 64:
 //   h = 0; for T, n, v in order: h = (h * 31 + v) % 1000000007
 std::int64_t hash_of_all(SamplingStrategy strategy) {
   constexpr std::int64_t kPrime = 1'000'000'007;

@@ -1,11 +1,11 @@
-// How much of decoding everything it costs to sample a long film, and whether the frames are the
-// same. Without an argument it makes ten minutes of 1080p H.264 with a keyframe every two seconds
+// Measures the time of sampling a long film as a share of decoding all of it, and compares the
+// frames. Without an argument it makes ten minutes of 1080p H.264 with a keyframe every two seconds
 // in the temporary folder, once.
 //
 //   caption_seek_bench [FILE [FRAMES [THREADS]]]
 //
-// Runs the two ways in turn, five times, and prints the median processor time of each (the work,
-// not how much of it runs at once nor what the neighbours leave); exits 1 when frames differ.
+// Runs both ways alternately, five times, and prints the median processor time of each (independent
+// of parallelism and of other load); exits with 1 when frames differ.
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>

@@ -15,9 +15,9 @@ constexpr std::int32_t kOne = 1 << 16;
 
 struct TurnCase {
   const char* name;
-  std::int32_t xx, yx, xy, yy;  // as the matrix lies in the file: a b / c d
+  std::int32_t xx, yx, xy, yy;  // in the order of the file: a b / c d
   int degrees;
-  // The picture 012/345 after the turn, row by row.
+  // The picture 012/345 after the rotation, row by row.
   std::array<int, 6> expected;
   int width_px;
 };
@@ -61,7 +61,7 @@ void set_matrix(AVStream& stream, const TurnCase& c) {
 #endif
 }
 
-// Noise, in the range of the format's bits.
+// A picture of noise in the bit range of the format.
 FramePtr noise(AVPixelFormat format, int width_px, int height_px, std::uint32_t seed) {
   FramePtr frame = make_frame();
   frame->format = format;
@@ -86,7 +86,7 @@ FramePtr noise(AVPixelFormat format, int width_px, int height_px, std::uint32_t 
   return frame;
 }
 
-// What libswscale itself makes of the frame.
+// The frame converted to packed RGB by libswscale directly.
 std::vector<std::uint8_t> packed_by_libswscale(const AVFrame& frame, Size to) {
   const ScalerPtr scaler(
       sws_getContext(frame.width, frame.height, static_cast<AVPixelFormat>(frame.format),
@@ -154,8 +154,8 @@ TEST_SUITE("video/to_rgb") {
                                    {64, 50, {3, 4}}, {131, 9, {1, 1}}, {2, 2, {1, 1}}};
     const FormatPtr format_context(avformat_alloc_context());
     const AVStream* stream = avformat_new_stream(format_context.get(), nullptr);
-    RgbConverter converter(*stream, "clip",
-                           ColorMatrix::kAuto);  // one for all: each frame may differ from the last
+    // One converter handles all frames, although each may have another format than the last.
+    RgbConverter converter(*stream, "clip", ColorMatrix::kAuto);
     int num_formats = 0;
     for (const AVPixFmtDescriptor* descriptor = av_pix_fmt_desc_next(nullptr);
          descriptor != nullptr; descriptor = av_pix_fmt_desc_next(descriptor)) {

@@ -39,7 +39,7 @@ TEST_SUITE("vision/contact_sheet") {
     CHECK(sheet.height_px == 10);
     for (int i = 0; i < 4; ++i) CHECK(level_at(sheet, i * 10 + 5, 2) == 50 + i);
     CHECK(level_at(sheet, 5, 7) == 54);
-    CHECK(level_at(sheet, 15, 7) == 0);  // nothing there
+    CHECK(level_at(sheet, 15, 7) == 0);  // outside of any cell
   }
 
   TEST_CASE("a row is as high as its highest frame") {
@@ -55,8 +55,8 @@ TEST_SUITE("vision/contact_sheet") {
     std::vector<Frame> frames = {grey_frame(240, 135, 128)};
     frames[0].pts_us = 1'250'000;
     const Frame labelled = contact_sheet(frames, 240);
-    CHECK(level_at(labelled, 0, 134) == 0);     // the label's box
-    CHECK(level_at(labelled, 120, 60) == 128);  // the picture
+    CHECK(level_at(labelled, 0, 134) == 0);     // inside the box of the label
+    CHECK(level_at(labelled, 120, 60) == 128);  // inside the picture
     frames[0].pts_us = 2'500'000;
     CHECK(contact_sheet(frames, 240).rgb != labelled.rgb);
   }

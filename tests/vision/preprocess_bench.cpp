@@ -1,5 +1,6 @@
-// Milliseconds of one thread to turn a frame into the 336 x 336 pixel values of a CLIP tower: the
-// median of kRounds rounds of at least 100 ms. Run by hand: caption_preprocess_bench
+// Milliseconds that one thread needs to turn a frame into the 336 x 336 pixel values of a CLIP
+// tower: the median of kRounds rounds of at least 100 ms. Not run by ctest:
+// caption_preprocess_bench
 #include <algorithm>
 #include <cstdio>
 #include <span>

@@ -1,4 +1,4 @@
-// Pixel values against transformers' LlavaNextVideoVideoProcessor, to the last bit.
+// Pixel values equal those of transformers' LlavaNextVideoVideoProcessor, to the last bit.
 #include "vision/preprocess.h"
 
 #include <doctest/doctest.h>
@@ -105,7 +105,8 @@ TEST_SUITE("vision/preprocess") {
   }
 
   TEST_CASE("a strip of a frame costs no more than its crop") {
-    // 1 x 40,000: the resized image would have 4.5 billion pixels, of which 336 x 336 are kept.
+    // A frame of 1 x 40,000 pixels: resized it would have 4.5 billion pixels, of which 336 x 336
+    // are kept.
     ThreadPool pool(1);
     const std::vector<video::Frame> frames = {synthetic_frame(1, 40'000, 1, "noise")};
     const Tensor values = vision::preprocess(pool, frames, square_spec(336));

@@ -1,4 +1,4 @@
-// The uint8 bicubic filter against torchvision, to the last bit.
+// The uint8 bicubic filter equals torchvision's, to the last bit.
 #include <doctest/doctest.h>
 
 #include <filesystem>
@@ -61,7 +61,8 @@ TEST_SUITE("vision/resize") {
       int in_height, in_width, out_height, out_width;
       vision::internal::Window window;
     };
-    // Strips and registers that end evenly, one past, one short; images smaller than a strip.
+    // Sizes that are a multiple of a strip or register, one more and one less; images smaller than
+    // a strip.
     constexpr WindowCase kWindows[] = {
         {64, 96, 32, 48, {0, 0, 32, 48}},        {61, 97, 33, 49, {0, 0, 33, 49}},
         {480, 640, 112, 149, {0, 18, 112, 112}}, {40, 300, 17, 100, {1, 3, 15, 90}},
@@ -100,8 +101,8 @@ TEST_SUITE("vision/resize") {
   }
 
   TEST_CASE("a constant image stays constant at any size") {
-    // The weights of an output sum to 1 within half a unit each, so a constant can move by at most
-    // one level; at the ends of the range not at all, because 0 stays 0 and 255 is clamped.
+    // Each of an output's weights is rounded by at most half a unit, so a constant image may change
+    // by at most one level; 0 stays 0, and 255 is clamped.
     for (const int value : {0, 1, 127, 254, 255}) {
       for (const auto& [height, width] : {std::pair{1, 1}, {3, 50}, {40, 7}, {61, 61}}) {
         CAPTURE(value);
@@ -127,7 +128,7 @@ TEST_SUITE("vision/resize") {
       }
       return frame;
     };
-    // A power-of-two scale has exact centres, hence mirrored weights.
+    // With a power-of-two scale the centres are exact, so the weights are mirrored.
     const video::Frame frame = synthetic_frame(16, 32, 5, "noise");
     CHECK(mirror(resize_bicubic_antialias(frame, 16, 16)).rgb ==
           resize_bicubic_antialias(mirror(frame), 16, 16).rgb);

@@ -1,4 +1,4 @@
-// tests/vision/synthetic_frame.h: the frames of scripts/golden_frames.py, by the same formula.
+// tests/vision/synthetic_frame.h: the frames of scripts/golden_frames.py, from the same formula.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 
 namespace caption::testing {
 
-// lowbias32: 32 bits in, 32 well mixed bits out.
+// The integer hash lowbias32 (https://github.com/skeeto/hash-prospector).
 inline std::uint32_t mix(std::uint32_t x) {
   x ^= x >> 16;
   x *= 0x7FEB352Du;

@@ -13,7 +13,7 @@
 
 namespace caption::eval {
 
-// Words of an n-gram; places from n on hold -1.
+// The word ids of an n-gram; elements from n on are -1.
 using Ngram = std::array<std::int32_t, kMaxOrder>;
 
 inline std::size_t order_of(const Ngram& ngram) {
@@ -34,7 +34,7 @@ struct NgramHash {
 template <class Value>
 using NgramMap = std::unordered_map<Ngram, Value, NgramHash>;
 
-// Calls visit(ngram) for every place of every order.
+// Calls visit(ngram) for every n-gram of `words`, repetitions included.
 template <class Visit>
 void for_each_ngram(std::span<const std::int32_t> words, Visit visit) {
   for (std::size_t begin = 0; begin < words.size(); ++begin) {
@@ -53,7 +53,7 @@ struct NgramCount {
   std::int64_t count;
 };
 
-// Each n-gram once, in ascending order.
+// Each n-gram once with its count, ascending.
 inline std::vector<NgramCount> count_ngrams(std::span<const std::int32_t> words) {
   std::vector<Ngram> places;
   places.reserve(words.size() * kMaxOrder);
@@ -68,7 +68,8 @@ inline std::vector<NgramCount> count_ngrams(std::span<const std::int32_t> words)
   return counts;
 }
 
-// Calls visit(entry of a, entry of b) for every n-gram in both; each list ascends by `ngram`.
+// Calls visit(entry of a, entry of b) for every n-gram in both lists, which must be ascending by
+// `ngram`.
 template <class A, class B, class Visit>
 void for_each_common(const std::vector<A>& a, const std::vector<B>& b, Visit visit) {
   auto i = a.begin();

@@ -1,4 +1,5 @@
-// eval/internal/score_table.h: one metric's statistics of every segment, and how they add up.
+// eval/internal/score_table.h: the statistics of one metric for every segment, and the function
+// that combines their sums into a score.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +13,7 @@
 
 namespace caption::eval {
 
-// The corpus with its captions in place; a segment without a caption holds an empty one.
+// The texts of a corpus; a segment without a caption has an empty one.
 struct Inputs {
   std::vector<std::string> captions;
   std::vector<std::vector<std::string>> references;
@@ -22,8 +23,8 @@ struct Inputs {
 };
 
 struct ScoreTable {
-  MetricReport report;             // everything but the scores of the corpus
-  std::int64_t width = 1;          // statistics per segment
+  MetricReport report;             // complete except for the corpus scores
+  std::int64_t width = 1;          // number of statistics per segment
   std::vector<double> statistics;  // [segments, width]
   Combine combine;
 };

@@ -18,7 +18,8 @@ struct Range {
   char32_t last;
 };
 
-// Other_Lowercase and Other_Uppercase of PropList.txt: cased characters outside Lu, Ll and Lt.
+// Other_Lowercase and Other_Uppercase of PropList.txt: cased characters that are not in Lu, Ll or
+// Lt.
 constexpr std::array kOtherCased = std::to_array<Range>(
     {{0xAA, 0xAA},       {0xBA, 0xBA},       {0x2B0, 0x2B8},     {0x2C0, 0x2C1},
      {0x2E0, 0x2E4},     {0x345, 0x345},     {0x37A, 0x37A},     {0x1D2C, 0x1D6A},
@@ -35,8 +36,8 @@ bool is_cased(char32_t c) {
                      [&](const Range& range) { return c >= range.first && c <= range.last; });
 }
 
-// Case_Ignorable: marks, format characters, modifiers, and the apostrophes, periods and colons that
-// may stand inside a word (Word_Break MidLetter, MidNumLet, Single_Quote).
+// The property Case_Ignorable: marks, format characters, modifiers, and the apostrophes, periods
+// and colons that may occur inside a word (Word_Break MidLetter, MidNumLet, Single_Quote).
 bool is_case_ignorable(char32_t c) {
   constexpr std::u32string_view kInsideWords =
       U"'.:\u00B7\u0387\u055F\u05F4\u2018\u2019\u2024\u2027\uFE13\uFE52\uFE55\uFF07\uFF0E\uFF1A";
@@ -51,8 +52,9 @@ bool is_case_ignorable(char32_t c) {
   }
 }
 
-// Whether the capital sigma at `at` ends a word: the nearest characters that are not
-// case-ignorable are a cased one before it, and none or an uncased one after it.
+// Whether the capital sigma at `at` ends a word (Unicode, condition Final_Sigma): ignoring
+// case-ignorable characters, the character before it is cased, and the one after it is uncased or
+// absent.
 bool is_final_sigma(std::u32string_view text, std::size_t at) {
   std::size_t before = at;
   while (before > 0 && is_case_ignorable(text[before - 1])) --before;

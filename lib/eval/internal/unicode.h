@@ -1,4 +1,5 @@
-// eval/internal/unicode.h: the few Unicode properties the metrics need.
+// eval/internal/unicode.h: the Unicode properties that the metrics need. All functions are pure and
+// thread-safe.
 #pragma once
 
 #include <string>
@@ -12,9 +13,9 @@ namespace caption::eval {
 char32_t to_lower(char32_t c);
 std::u32string to_lower(std::u32string text);
 
-// Full lower-casing as Python's str.lower(): U+0130 becomes two code points, and a capital sigma
-// that ends a word becomes U+03C2. Source: SpecialCasing.txt and section 3.13 of Unicode 14; the
-// conditional mappings of Lithuanian, Turkish and Azeri are not applied, as in Python.
+// Full lower-casing like Python's str.lower(): U+0130 becomes two code points, and a capital sigma
+// at the end of a word becomes U+03C2. Source: SpecialCasing.txt and section 3.13 of Unicode 14;
+// like Python, without the conditional mappings of Lithuanian, Turkish and Azeri.
 std::u32string to_lower_full(std::u32string_view text);
 
 bool is_space(char32_t c);                  // as Python's str.split()

@@ -10,15 +10,15 @@ namespace {
 
 bool is_between(char32_t c, char32_t first, char32_t last) { return c >= first && c <= last; }
 
-// Unicode's White_Space.
+// The Unicode property White_Space.
 bool is_space(char32_t c) {
   return is_between(c, 0x09, 0x0D) || c == 0x20 || c == 0x85 || c == 0xA0 || c == 0x1680 ||
          is_between(c, 0x2000, 0x200A) || c == 0x2028 || c == 0x2029 || c == 0x202F ||
          c == 0x205F || c == 0x3000;
 }
 
-// \w of the reference, near enough without Unicode tables: beyond ASCII everything counts as a
-// letter but spaces and the blocks of punctuation, symbols and emoji.
+// Approximates the reference's \w without Unicode tables: beyond ASCII, every character counts as a
+// letter except spaces and the blocks of punctuation, symbols and emoji.
 bool is_word_char(char32_t c) {
   if (c < 0x80) {
     return is_between(c, '0', '9') || is_between(c, 'A', 'Z') || is_between(c, 'a', 'z') ||
@@ -32,7 +32,7 @@ bool is_word_char(char32_t c) {
          !is_between(c, 0xFF01, 0xFF0F) && !is_between(c, 0x1F000, 0x1FAFF);
 }
 
-// The first character of a non-empty valid text, and its bytes.
+// The first character of a non-empty valid text; sets `length` to its number of bytes.
 char32_t first_char(std::string_view text, std::size_t* length) {
   std::size_t end = 1;
   while (end < text.size() && (static_cast<std::uint8_t>(text[end]) & 0xC0u) == 0x80u) ++end;
@@ -94,7 +94,7 @@ const AddedToken* AddedTokenMatcher::match_at(std::string_view text, std::size_t
 
 std::vector<Segment> AddedTokenMatcher::split(std::string_view text) const {
   std::vector<Segment> segments;
-  std::size_t done = 0;  // everything before is in a segment
+  std::size_t done = 0;  // everything before this position is in a segment
   for (std::size_t pos = 0; pos < text.size();) {
     std::size_t length = 0;
     const AddedToken* token = match_at(text, pos, &length);

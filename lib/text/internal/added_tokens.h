@@ -1,5 +1,5 @@
-// text/internal/added_tokens.h: tokens that are cut out of a text before the model sees it.
-// Source: models.md §6.1; the added vocabulary of Hugging Face tokenizers 0.22.
+// text/internal/added_tokens.h: finds added tokens in a text before the rest is tokenised.
+// Source: Hugging Face tokenizers 0.22, tokenizers/src/tokenizer/added_vocabulary.rs.
 #pragma once
 
 #include <cstddef>
@@ -16,35 +16,37 @@ namespace caption::text {
 struct AddedToken {
   std::string content;
   TokenId id = 0;
-  bool is_special = false;      // left out by decode()
-  bool is_normalized = false;   // looked for in the normalised text, after all others
-  bool strips_left = false;     // swallows the whitespace before it
-  bool strips_right = false;    // and after it
-  bool is_single_word = false;  // only between characters that are no word characters
+  bool is_special = false;      // decode() leaves it out
+  bool is_normalized = false;   // matched in the normalised text, after all other tokens
+  bool strips_left = false;     // the match includes the whitespace before it
+  bool strips_right = false;    // the match includes the whitespace after it
+  bool is_single_word = false;  // matches only if neither neighbour is a word character
 };
 
-// A stretch of a text: a token's, or (token null) one for the model. Never empty.
+// A part of a text: an added token, or text to tokenise when `token` is null. Never empty.
 struct Segment {
   std::string_view text;
   const AddedToken* token = nullptr;
 };
 
-// Finds tokens leftmost, and of those at one place the longest.
+// Splits a text at added tokens: the leftmost match first, and the longest of several at one
+// position. const members are thread-safe.
 class AddedTokenMatcher {
  public:
-  // `pattern` is the token's content, normalised where it is looked for in normalised text. Of two
-  // equal patterns the first counts. Empty ones are ignored.
+  // `pattern` is the token's content, normalised if the matcher is for normalised text. Of equal
+  // patterns the first one counts; empty patterns are ignored.
   void add(std::string pattern, const AddedToken& token);
   bool empty() const { return tokens_.empty(); }
 
-  // The segments cover `text` (valid UTF-8) in order; they borrow from it and from the matcher.
+  // Returns segments that cover `text` (valid UTF-8) in order; they refer to `text` and to the
+  // matcher.
   std::vector<Segment> split(std::string_view text) const;
 
  private:
   const AddedToken* match_at(std::string_view text, std::size_t pos, std::size_t* length) const;
 
   std::map<std::string, AddedToken, std::less<>> tokens_;  // by pattern
-  std::set<std::size_t, std::greater<>> lengths_;          // of the patterns, longest first
+  std::set<std::size_t, std::greater<>> lengths_;          // lengths of the patterns, descending
   bool starts_[256] = {};                                  // first bytes of the patterns
 };
 

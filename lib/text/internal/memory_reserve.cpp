@@ -6,7 +6,7 @@
 namespace caption::text {
 namespace {
 
-// A new-handler has no other way to reach it.
+// The reserve of this thread. It is global because a new-handler has no parameters.
 thread_local void* t_reserve = nullptr;
 
 std::new_handler g_next_handler = nullptr;  // written once, before any reserve is made

@@ -15,7 +15,7 @@ namespace {
 constexpr std::size_t kMaxPieces = 1 << 20;  // the largest published vocabularies have 2^18
 constexpr std::uint64_t kModelTypeBpe = 2;   // TrainerSpec.ModelType
 
-// Field numbers of the messages read and written here.
+// Field numbers of the protobuf messages that are read and written here.
 constexpr std::uint64_t kModelPieces = 1;
 constexpr std::uint64_t kModelTrainerSpec = 2;
 constexpr std::uint64_t kModelNormalizerSpec = 3;
@@ -182,9 +182,10 @@ void write_float(std::string& out, std::uint64_t field, float value) {
   }
 }
 
-// Control and user-defined pieces are found by the caller before the library sees a text, and the
-// library must never produce them: under its own name, one of a single character would be met in
-// any text and make Encode() fail. Unused pieces are ordinary to the reference implementation.
+// The caller finds control and user-defined pieces before the library gets a text, and the library
+// must never produce them: with its real name, such a piece of a single character would match in
+// any text and make Encode() fail. The reference implementation treats unused pieces as normal
+// ones.
 Piece piece_for_library(const Piece& piece, std::size_t id) {
   switch (piece.type) {
     case PieceType::kControl:
@@ -217,7 +218,7 @@ std::vector<Piece> parse_sentencepiece_model(std::string_view bytes, const std::
                 name + ": is a Git LFS pointer, not the file itself; fetch it with `git lfs pull`");
   }
   std::vector<Piece> pieces;
-  std::uint64_t model_type = 1;  // the default of the format: unigram
+  std::uint64_t model_type = 1;  // 1 is unigram, the default of the format
   WireReader reader(bytes, bytes.data(), name);
   while (!reader.at_end()) {
     const Field field = reader.next();

@@ -1,7 +1,7 @@
-// text/internal/sentencepiece_file.h: reading tokenizer.model, a serialised ModelProto.
+// text/internal/sentencepiece_file.h: reads tokenizer.model, a serialised ModelProto.
 //
-// The file is hostile until it has passed here: the sentencepiece library is given a model written
-// anew from the validated pieces, never the file's own bytes.
+// The file is untrusted: the sentencepiece library gets a model that is written from the validated
+// pieces, never the bytes of the file.
 // Source: sentencepiece_model.proto of https://github.com/google/sentencepiece v0.1.97.
 #pragma once
 
@@ -27,18 +27,18 @@ struct Piece {
   PieceType type = PieceType::kNormal;
 };
 
-// The id of a piece is its index.
-// Throws Error(kBadModel) "name: ..." for anything that is not a whole SentencePiece model with
-// sane pieces: valid UTF-8, no duplicates, one unknown piece, no or 256 byte pieces, finite
-// scores; Error(kUnavailable) for a model that is not BPE.
+// Parses a model file; the id of a piece is its index.
+// Throws Error(kBadModel) "name: ..." unless the bytes are a complete SentencePiece model with
+// valid pieces: valid UTF-8, no duplicates, one unknown piece, 0 or 256 byte pieces, finite scores.
+// Throws Error(kUnavailable) for a model that is not BPE.
 std::vector<Piece> parse_sentencepiece_model(std::string_view bytes, const std::string& name);
 
-// A ModelProto of these pieces for the library: BPE, no normalisation, no dummy prefix (text is
-// normalised by the caller), byte fallback when there are byte pieces. Ids stay; control and
-// user-defined pieces get names that no symbol of a text can equal.
+// Writes a ModelProto of these pieces for the library: BPE, without normalisation or dummy prefix
+// (the caller normalises the text), with byte fallback when there are byte pieces. Ids are
+// preserved; control and user-defined pieces get names that no symbol of a text can equal.
 std::string write_sentencepiece_model(const std::vector<Piece>& pieces);
 
-// The byte a piece "<0x41>" stands for, or -1.
+// The byte that a piece such as "<0x41>" represents, or -1 for any other piece.
 int byte_of_piece(std::string_view piece);
 
 }  // namespace caption::text

@@ -17,8 +17,8 @@
 namespace caption::text {
 namespace {
 
-// Bounds of what sentencepiece allocates per byte of a model that it loads (15 were measured), and
-// per byte of a text that it encodes (300 were measured on long texts).
+// Upper bounds of what sentencepiece allocates per byte of a model that it loads (15 bytes were
+// measured), and per byte of a text that it encodes (300 were measured on long texts).
 constexpr std::size_t kLoadBytesPerByte = 32;
 constexpr std::size_t kEncodeBytesPerByte = 640;
 constexpr std::size_t kLeastReserveBytes = 64 << 10;
@@ -37,10 +37,10 @@ std::string replace_all(std::string_view text, std::string_view from, std::strin
   }
 }
 
-// What an id means to decode().
+// The contribution of an id to decode().
 struct Token {
   enum class Kind { kText, kByte, kSpecial, kUnassigned };
-  std::string bytes;  // U+2581 already a space
+  std::string bytes;  // U+2581 is already replaced by a space
   Kind kind = Kind::kUnassigned;
 };
 
@@ -127,8 +127,9 @@ class SentencePieceTokenizer final : public Tokenizer {
     }
   }
 
-  // The model file's own pieces. Control and user-defined ones are added tokens to the reference;
-  // flags the configuration gives for the same content replace the defaults below.
+  // Registers the pieces of the model file. The reference treats control and user-defined pieces as
+  // added tokens; flags that the configuration gives for the same content replace the defaults
+  // below.
   void add_pieces(const std::vector<Piece>& pieces, const TokenizerConfig& config) {
     std::unordered_set<std::string_view> configured;
     for (const AddedToken& token : config.added_tokens) configured.insert(token.content);
@@ -163,7 +164,8 @@ class SentencePieceTokenizer final : public Tokenizer {
       if (token.content.empty()) continue;
       token.is_special =
           token.is_special || special.contains(token.content) || control.contains(token.content);
-      // The reference finds the model's control pieces in the raw text, whatever is configured.
+      // The reference matches the model's control pieces in the raw text, whatever the
+      // configuration says.
       token.is_normalized = token.is_normalized && !control.contains(token.content);
       set_token(token.id, token.content, token.is_special);
       if (token.is_normalized) {
@@ -194,13 +196,13 @@ class SentencePieceTokenizer final : public Tokenizer {
     return id < vocab_size() ? tokens_[static_cast<std::size_t>(id)] : kUnassigned;
   }
 
-  // The reference's normaliser: with the legacy rule it also puts the mark before every text.
+  // The normaliser of the reference; with the legacy rule it also prepends U+2581 to every text.
   std::string normalize(std::string_view text) const {
     if (prefix_rule_ != PrefixRule::kEverySegmentAlways) return std::string(text);
     return std::string(kSpaceMark) + replace_all(text, " ", kSpaceMark);
   }
 
-  // A stretch of raw text without raw added tokens.
+  // Encodes a part of the raw text that contains no added token of matcher_.
   void encode_segment(std::string_view raw, bool at_start, AddedTokens added,
                       std::vector<TokenId>* ids) const {
     const std::string text = normalize(raw);
@@ -231,10 +233,10 @@ class SentencePieceTokenizer final : public Tokenizer {
 
   sentencepiece::SentencePieceProcessor processor_;
   PrefixRule prefix_rule_ = PrefixRule::kNone;
-  AddedTokenMatcher matcher_;             // on raw text
-  AddedTokenMatcher normalized_matcher_;  // on normalised text
-  AddedTokenMatcher vocabulary_;          // user-defined pieces only: ordinary vocabulary
-  std::vector<Token> tokens_;             // by id
+  AddedTokenMatcher matcher_;             // matches in the raw text
+  AddedTokenMatcher normalized_matcher_;  // matches in normalised text
+  AddedTokenMatcher vocabulary_;          // user-defined pieces only, for AddedTokens::kPlainText
+  std::vector<Token> tokens_;             // indexed by id
   std::unordered_map<std::string, TokenId> ids_;
   std::optional<TokenId> bos_id_;
   std::optional<TokenId> eos_id_;

@@ -1,6 +1,7 @@
-// text/internal/sentencepiece_tokenizer.h: the LLaMA family's tokenizer, SentencePiece BPE with
-// added tokens around it.
-// Source: models.md §6.1, §6.2; same results as LlamaTokenizerFast of transformers 4.57.6 converted
+// text/internal/sentencepiece_tokenizer.h: the tokenizer of the LLaMA family, SentencePiece BPE
+// combined with added tokens.
+// Source: same results as LlamaTokenizerFast of transformers 4.57.6
+// (src/transformers/models/llama/tokenization_llama_fast.py, convert_slow_tokenizer.py), converted
 // from tokenizer.model (tests/golden/text).
 #pragma once
 
@@ -11,7 +12,7 @@
 
 namespace caption::text {
 
-// Throws Error(kBadModel | kUnavailable) that names the file.
+// Throws Error(kBadModel | kUnavailable), with the name of the file in the message.
 std::unique_ptr<const Tokenizer> make_sentencepiece_tokenizer(const TokenizerFiles& files);
 
 }  // namespace caption::text

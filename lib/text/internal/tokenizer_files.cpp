@@ -14,7 +14,7 @@
 namespace caption::text {
 namespace {
 
-// Far above the largest published vocabulary (2^18), and small enough for a table.
+// Far above the ids of the largest published vocabulary (2^18), and small enough for a table.
 constexpr std::int64_t kMaxTokenId = (1 << 20) - 1;
 
 std::string read_model_file(const std::filesystem::path& path) {
@@ -26,7 +26,7 @@ std::string read_model_file(const std::filesystem::path& path) {
 }
 
 std::optional<std::string> read_if_present(const std::filesystem::path& path) {
-  std::error_code ignored;  // what cannot even be looked at counts as absent
+  std::error_code ignored;  // a file whose status cannot be read counts as absent
   if (!std::filesystem::exists(path, ignored)) return std::nullopt;
   return read_model_file(path);
 }
@@ -87,7 +87,7 @@ std::vector<AddedToken> read_added_tokens_decoder(const JsonObject& decoder) {
   return tokens;
 }
 
-// added_tokens.json: {"<video>": 32000, ...}; the older form, without flags.
+// Reads added_tokens.json, {"<video>": 32000, ...}: the older form, which has no flags.
 std::vector<AddedToken> read_added_tokens_json(const JsonObject& ids,
                                                const std::vector<std::string>& special_tokens) {
   std::vector<AddedToken> tokens;
@@ -103,7 +103,7 @@ std::vector<AddedToken> read_added_tokens_json(const JsonObject& ids,
   return tokens;
 }
 
-// Ascending ids; of several entries for one id the last counts.
+// Sorts by ascending id; of several entries for one id the last counts.
 std::vector<AddedToken> sort_by_id(std::vector<AddedToken> tokens) {
   std::map<TokenId, AddedToken> by_id;
   for (AddedToken& token : tokens) by_id.insert_or_assign(token.id, std::move(token));
@@ -112,7 +112,8 @@ std::vector<AddedToken> sort_by_id(std::vector<AddedToken> tokens) {
   return tokens;
 }
 
-// What tokenizer.json's pipeline does, where it has the shape of a LLaMA tokenizer.
+// The prefix rule of tokenizer.json's pipeline; std::nullopt when the pipeline is not that of a
+// LLaMA tokenizer.
 std::optional<PrefixRule> prefix_rule_of(const JsonObject& tokenizer_json) {
   if (const auto normalizer = tokenizer_json.get_object("normalizer")) {
     std::vector<JsonObject> steps{*normalizer};
@@ -136,7 +137,8 @@ std::optional<PrefixRule> prefix_rule_of(const JsonObject& tokenizer_json) {
 
 PrefixRule choose_prefix_rule(const JsonObject& config, const JsonObject& tokenizer_json) {
   if (!config.get_bool("add_prefix_space", true)) return PrefixRule::kNone;
-  // The reference runs tokenizer.json, unless add_prefix_space makes it convert tokenizer.model.
+  // The reference uses the pipeline of tokenizer.json, unless add_prefix_space makes it convert
+  // tokenizer.model.
   if (!config.has("add_prefix_space")) {
     if (const auto rule = prefix_rule_of(tokenizer_json)) return *rule;
   }
@@ -191,7 +193,7 @@ TokenizerConfig parse_tokenizer_config(const TokenizerFiles& files) {
   config.eos_token = token_content(json, "eos_token", "</s>");
   append_special_tokens(json, &config.special_tokens);
 
-  // The older files count only when the configuration does not list the added tokens itself.
+  // The older files are read only when the configuration does not list the added tokens.
   if (const auto decoder = json.get_object("added_tokens_decoder")) {
     config.added_tokens = read_added_tokens_decoder(*decoder);
   } else {

@@ -1,6 +1,6 @@
-// text/internal/tokenizer_files.h: the JSON files beside a tokenizer.model.
-// Source: models.md §6.2; transformers 4.57.6, tokenization_utils_base.py and
-// tokenization_llama_fast.py.
+// text/internal/tokenizer_files.h: reads the JSON files that accompany a tokenizer.model.
+// Source: transformers 4.57.6, src/transformers/tokenization_utils_base.py and
+// src/transformers/models/llama/tokenization_llama_fast.py.
 #pragma once
 
 #include <filesystem>
@@ -12,9 +12,9 @@
 
 namespace caption::text {
 
-// The contents of the files; those that are absent are std::nullopt.
+// The contents of the files; std::nullopt for absent ones.
 struct TokenizerFiles {
-  std::string folder;  // for messages
+  std::string folder;  // path of the model folder, for messages
   std::string tokenizer_model;
   std::optional<std::string> tokenizer_config_json;
   std::optional<std::string> added_tokens_json;
@@ -22,12 +22,13 @@ struct TokenizerFiles {
   std::optional<std::string> tokenizer_json;
 };
 
-// Where the U+2581 that stands for a space before the first word goes.
+// Where a U+2581 is inserted for the space before a first word.
 enum class PrefixRule {
   kNone,
-  // Before the segment at the very start of the text, unless it starts with one ("legacy": false).
+  // Before the segment at the very start of the text, unless it starts with U+2581 ("legacy":
+  // false).
   kFirstSegment,
-  // Before every segment between added tokens, unless it starts with one.
+  // Before every segment between added tokens, unless it starts with U+2581.
   kEverySegment,
   // Before every segment between added tokens, whatever it starts with ("legacy": true).
   kEverySegmentAlways,
@@ -39,15 +40,16 @@ struct TokenizerConfig {
   bool adds_eos = false;
   std::string bos_token;
   std::string eos_token;
-  std::vector<std::string> special_tokens;  // every content a file calls special
-  std::vector<AddedToken> added_tokens;     // ascending ids
+  std::vector<std::string> special_tokens;  // contents of all tokens that a file declares special
+  std::vector<AddedToken> added_tokens;     // ascending by id
 };
 
-// Throws Error(kBadModel) for missing tokenizer files; kUnavailable when there are only those of
-// another kind of tokenizer.
+// Reads the tokenizer files of a model folder. Throws Error(kBadModel) when they are missing;
+// Error(kUnavailable) when the folder has only those of another kind of tokenizer; as
+// read_text_file() for lack of memory and read errors.
 TokenizerFiles read_tokenizer_files(const std::filesystem::path& model_folder);
 
-// Throws Error(kBadModel).
+// Parses the JSON files. Throws Error(kBadModel), with the name of the file in the message.
 TokenizerConfig parse_tokenizer_config(const TokenizerFiles& files);
 
 }  // namespace caption::text

@@ -1,4 +1,4 @@
-// video/internal/av.h: libav's headers, and owners for its objects.
+// video/internal/av.h: libav's headers, and RAII types for its objects.
 #pragma once
 
 extern "C" {
@@ -33,14 +33,14 @@ using FramePtr = std::unique_ptr<AVFrame, AvDeleter>;
 using PacketPtr = std::unique_ptr<AVPacket, AvDeleter>;
 using ScalerPtr = std::unique_ptr<SwsContext, AvDeleter>;
 
-// Throw Error(kOutOfMemory) instead of giving null.
+// Throw Error(kOutOfMemory) instead of returning null.
 FramePtr make_frame();
 PacketPtr make_packet();
 
-// libav's sentence for a negative return value.
+// libav's message for a negative return value.
 std::string av_reason(int error_number);
 
-// libav prints to stderr by itself; that line belongs to our log. Idempotent and thread-safe.
+// Stops libav from printing to stderr, where only our log may write. Idempotent and thread-safe.
 void silence_libav();
 
 }  // namespace caption::video

@@ -1,4 +1,4 @@
-// video/internal/decoder.h: packets in, whole frames out.
+// video/internal/decoder.h: decodes packets of a video stream into undamaged frames.
 #pragma once
 
 #include <atomic>
@@ -16,63 +16,67 @@ class Decoder {
  public:
   using OnFrame = std::function<void(AVFrame& frame)>;
 
-  // What becomes of damage that libav would conceal without marking the frame. kReport: it is an
-  // error, but so are faults of parameter sets and messages that harm no picture, and then the
-  // frame is lost. kConceal: every frame that libav can make something of is shown.
+  // Treatment of damage that libav would conceal without marking the frame. kReport: it is an
+  // error; harmless faults of parameter sets and messages are then errors too, and cost the frame.
+  // kConceal: every frame that libav can reconstruct is returned.
   enum class Damage { kReport, kConceal };
 
-  // The threads that a decoder of this codec uses where `num_threads` are offered.
+  // Number of threads that a decoder of this codec uses when `num_threads` are available.
   static int threads_for(AVCodecID codec, int num_threads);
 
-  // For the video stream of `input`, of which it keeps nothing. Throws Error(kNoFrames) when this
-  // libav has no decoder for the codec, and Error(kOutOfMemory), as send() and drain() do, when
-  // there is not enough memory or no thread can be started.
+  // Opens a decoder for the video stream of `input`, which need not outlive it. Throws
+  // Error(kNoFrames) when this libav has no decoder for the codec or it cannot be opened, and, as
+  // send() and drain() do, Error(kOutOfMemory) when there is not enough memory or no thread can be
+  // started.
   Decoder(Input& input, int num_threads, Damage damage);
 
-  // Hands one packet over; `on_frame` sees the frames that are ready, in presentation order and
-  // possibly packets later. A frame that libav reports as damaged is counted, not shown.
+  // Decodes one packet. `on_frame` is called for each finished frame, in presentation order; a
+  // frame may be finished several packets later. A frame that libav reports as damaged is counted
+  // and not passed on.
   void send(const AVPacket& packet, const OnFrame& on_frame);
 
-  // The remaining frames; then the decoder is ready for a packet anywhere else in the stream.
+  // Passes on the remaining frames; afterwards the decoder accepts a packet from any place in the
+  // stream.
   void drain(const OnFrame& on_frame);
 
-  // Whether frames that no other refers to may be left out, from the next packet on. Does nothing
-  // for codecs where leaving them out could change another frame.
+  // Sets whether frames to which no other frame refers are skipped, from the next packet on. No
+  // effect for codecs where skipping them could change another frame.
   enum class Unreferenced { kDecode, kSkip };
   void set_unreferenced(Unreferenced choice);
 
-  // Decoding begins at the keyframe shown at `pts`: damaged frames shown before are leading
-  // pictures of its group and dropped without being counted.
+  // Announces that decoding begins at the keyframe with presentation time `pts`: damaged frames
+  // before it are leading pictures of its group; they are dropped and not counted.
   void expect_damage_before(std::int64_t pts) { whole_from_pts_ = pts; }
 
   AVCodecID codec() const { return codec_->codec_id; }
 
-  // Damaged packets and frames so far.
+  // Number of damaged packets and frames so far.
   std::int64_t num_errors() const { return num_errors_; }
 
  private:
   void receive(const OnFrame& on_frame);
-  // Throws Error(kOutOfMemory) when `status`, which libav returned, or an allocation of a picture
-  // says so.
+  // Throws Error(kOutOfMemory) when libav returned `status` == AVERROR(ENOMEM) or could not
+  // allocate a picture.
   void check_memory(int status) const;
   [[noreturn]] void fail_for_memory() const;
   // Calls libav and notes whether an allocation failed on this thread.
   template <class Call>
   int watched(Call&& call);
-  // Counts damage. Throws Error(kOutOfMemory) where an allocation has failed before, which decoders
-  // pass over and then take for damage of the stream.
+  // Counts one error. Throws Error(kOutOfMemory) when an allocation has failed before: decoders
+  // ignore that and then report it as damage of the stream.
   void count_error();
   bool is_false_start(const AVFrame& frame) const;
 
-  // What the decoder's threads, which end before it does, share with it.
+  // State shared with the decoder's threads, which end before the Decoder does.
   struct PictureMemory {
     bool must_be_blank = false;
-    // Whether libav could not allocate a picture: its decoders conceal that as they conceal damage.
+    // True after a failed allocation of a picture, which libav's decoders conceal as they conceal
+    // damage.
     std::atomic<bool> is_lacking = false;
   };
   static int get_picture_memory(AVCodecContext* codec, AVFrame* frame, int flags);
 
-  std::string name_;  // of the file, for messages
+  std::string name_;  // name of the file, for messages
   PictureMemory picture_memory_;
   CodecPtr codec_;
   FramePtr frame_;

@@ -1,4 +1,4 @@
-// video/internal/packet_reader.h: the packets of an indexed stream, from any keyframe on.
+// video/internal/packet_reader.h: reads the packets of an indexed stream from any keyframe on.
 #pragma once
 
 #include <cstdint>
@@ -10,20 +10,18 @@
 
 namespace caption::video {
 
-// Every packet that comes back is checked against the index. Where seeking does not lead to the
-// place the index names, the file is read anew from its start: slower, never wrong.
+// Every packet is compared with the index. When seeking does not lead to the place that the index
+// gives, the file is read again from its start: slower, but correct.
 class PacketReader {
  public:
-  // `input` stands behind its last packet, as build_frame_index leaves it. `index` must outlive the
-  // reader.
+  // `input` must be at its end, as build_frame_index() leaves it. `index` must outlive the reader.
   PacketReader(std::unique_ptr<Input> input, const FrameIndex& index);
 
-  // Makes packets[first] the next one. Throws Error(kDecode) when the file has changed meanwhile,
-  // and as Input.
+  // Makes index.packets[first] the next packet. Throws Error(kDecode) when the file has changed
+  // meanwhile, and as Input::read() and Input::seek().
   void go_to(std::int64_t first);
 
-  // The next packet; its place in the index is the one asked for, plus one with every call.
-  // Throws as go_to.
+  // Reads the next packet of the index; every call advances by one. Throws as go_to().
   void read(AVPacket& packet);
 
   Input& input() { return *input_; }
@@ -35,8 +33,8 @@ class PacketReader {
 
   std::unique_ptr<Input> input_;
   const FrameIndex& index_;
-  PacketPtr pending_;  // read while seeking, not yet given out; empty when size is 0
-  std::int64_t next_;  // place in the index of the packet that read() gives
+  PacketPtr pending_;  // packet read while seeking, not yet returned; empty when size is 0
+  std::int64_t next_;  // index position of the next packet of read()
   bool can_seek_ = true;
 };
 

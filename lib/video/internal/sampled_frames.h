@@ -1,4 +1,4 @@
-// video/internal/sampled_frames.h: the two ways from a file to its sampled frames.
+// video/internal/sampled_frames.h: the two ways to decode the sampled frames of a file.
 #pragma once
 
 #include <cstdint>
@@ -15,24 +15,24 @@
 
 namespace caption::video {
 
-// One wanted frame; it stands here once, however often it is sampled.
+// One wanted frame; a frame that is sampled several times has one Target.
 struct Target {
   std::int64_t frame_idx = 0;
-  std::int64_t pts = 0;         // stream time base
-  std::int64_t packet_idx = 0;  // in the index
-  std::optional<Frame> frame;   // empty when damaged; only size and rgb are set
+  std::int64_t pts = 0;         // in the stream's time base
+  std::int64_t packet_idx = 0;  // position in FrameIndex::packets
+  std::optional<Frame> frame;   // empty when damaged; only size and rgb are filled in
 };
 
 struct SampledFrames {
   Timeline timeline;
-  std::vector<std::int64_t> samples;  // what sample_frames() chose, with repetitions
-  std::vector<Target> targets;        // ascending
-  std::int64_t num_errors = 0;        // damaged packets and frames met on the way
+  std::vector<std::int64_t> samples;  // result of sample_frames(), with repetitions
+  std::vector<Target> targets;        // ascending by frame_idx
+  std::int64_t num_errors = 0;        // number of damaged packets and frames that were decoded
 
   bool is_complete() const;
 };
 
-// What both ways need; the references outlive the call.
+// Arguments of read_indexed() and read_through(); the references outlive the call.
 struct ReadJob {
   const OpenFile& file;
   const ReadOptions& options;
@@ -40,33 +40,35 @@ struct ReadJob {
   const FrameIndex& index;
 };
 
-// For a trusted index: visits the groups of pictures that hold wanted frames. `input` stands at its
-// end, as build_frame_index leaves it.
+// For a trusted index: decodes only the groups of pictures that contain wanted frames, where that
+// is cheaper. `input` must be at its end, as build_frame_index() leaves it.
 SampledFrames read_indexed(const ReadJob& job, std::unique_ptr<Input> input);
 
-// For any stream: decodes everything twice, to count the frames and to take the wanted ones (one
-// pass would have to keep all frames). Gives no targets when no frame can be decoded.
+// For any stream: decodes it twice, first to count the frames, then up to the last wanted one to
+// convert the wanted ones (one pass would have to keep all frames). Returns no targets when no
+// frame can be decoded.
 SampledFrames read_through(const ReadJob& job);
 
-// The samples without repetitions, as targets with only frame_idx set.
+// The samples without repetitions, as Targets of which only frame_idx is set.
 std::vector<Target> make_targets(const std::vector<std::int64_t>& samples);
 
-// Of the declaration; 25 per second where there is none.
+// The declared average frame rate; 25 per second when none is declared.
 AVRational frame_rate(const AVStream& stream);
 
-// The times of frames in the order shown, as one line that ascends. A frame without a time follows
-// the frame before it, and none is shown before its predecessor. In formats whose times may start
-// anew (MPEG-TS files that were joined), a jump is no time that anybody watches: the frame before
-// it is shown as long as the one before that.
+// Converts the presentation times of successive frames to a non-decreasing sequence. A frame
+// without a time follows the previous frame, and no frame gets a time before its predecessor. In
+// formats whose times may restart (joined MPEG-TS files), a jump is replaced by the duration of the
+// frame before the last.
 class FrameTimes {
  public:
   explicit FrameTimes(Input& input);
 
-  // In the stream's time base; AV_NOPTS_VALUE when unknown.
+  // Adds the time of the next frame in the stream's time base; AV_NOPTS_VALUE when unknown.
   void add(std::int64_t pts);
-  // Ascending, in the stream's time base.
+  // The corrected times, non-decreasing, in the stream's time base.
   const std::vector<std::int64_t>& pts() const { return pts_; }
-  // Then libav's guesses of the frame rate and of a packet's duration are wrong too.
+  // True after a jump; libav's estimates of the frame rate and of a packet's duration are then
+  // wrong.
   bool has_jumped() const { return has_jumped_; }
 
  private:
@@ -74,14 +76,14 @@ class FrameTimes {
 
   bool may_jump_;
   bool has_jumped_ = false;
-  std::int64_t longest_step_;    // of a picture that stays, in ticks
-  std::int64_t longest_return_;  // of times that are only out of order, in ticks
-  std::int64_t frame_ticks_;     // how long the frame before the last was shown
-  std::int64_t shift_ = 0;       // added to the stream's times since the last jump
+  std::int64_t longest_step_;    // in ticks; a longer step ahead is a jump
+  std::int64_t longest_return_;  // in ticks; a longer step back is a jump
+  std::int64_t frame_ticks_;     // in ticks; duration of the frame before the last
+  std::int64_t shift_ = 0;       // in ticks; correction of the stream's times after jumps
   std::vector<std::int64_t> pts_;
 };
 
-// `pts` as of FrameTimes; a last duration of 0 means unknown.
+// `pts` has the form of FrameTimes::pts(); a last_duration of 0 means unknown.
 Timeline make_timeline(const std::vector<std::int64_t>& pts, std::int64_t last_duration,
                        const AVStream& stream);
 

@@ -1,4 +1,4 @@
-// video/internal/stop_condition.h: when the work on one clip has to end early.
+// video/internal/stop_condition.h: when the work on one clip must stop early.
 #pragma once
 
 #include <atomic>
@@ -10,7 +10,7 @@
 
 namespace caption::video {
 
-// A deadline and a cancel flag, asked between packets and inside every read of the file.
+// A deadline and a cancel flag, checked between packets and in every read of the file. Thread-safe.
 class StopCondition {
  public:
   StopCondition(std::int64_t max_us, const std::atomic<bool>* cancelled)
@@ -18,7 +18,7 @@ class StopCondition {
 
   bool is_met() const { return is_cancelled() || is_late(); }
 
-  // Throws Error(kCancelled) or Error(kTimeout) when met.
+  // Throws Error(kCancelled) or Error(kTimeout) when the condition is met.
   void check(const std::string& path) const {
     if (is_cancelled()) throw Error(ErrorCode::kCancelled, path + ": decoding was cancelled");
     if (is_late()) {

@@ -1,4 +1,4 @@
-// video/internal/to_rgb.h: a decoded picture made upright, square-pixelled RGB8.
+// video/internal/to_rgb.h: converts decoded pictures to upright RGB8 with square pixels.
 #pragma once
 
 #include <cstdint>
@@ -11,14 +11,14 @@
 
 namespace caption::video {
 
-// How a stored picture is turned for display: (x', y') = (xx*x + xy*y, yx*x + yy*y) with y down
-// and entries -1, 0, 1; one of xx and xy is 0, one of yx and yy is 0.
+// Rotation and flip of a stored picture for display: (x', y') = (xx*x + xy*y, yx*x + yy*y) with y
+// down and entries -1, 0, 1; one of xx and xy is 0, one of yx and yy is 0.
 struct Orientation {
   int xx = 1, xy = 0, yx = 0, yy = 1;
 
   bool is_transposed() const { return xx == 0; }
   bool is_mirrored() const { return xx * yy - xy * yx < 0; }
-  // 0, 90, 180 or 270; of a mirrored picture the turn after a horizontal flip.
+  // 0, 90, 180 or 270; for a mirrored picture, the rotation after a horizontal flip.
   int clockwise_degrees() const;
 };
 
@@ -26,7 +26,7 @@ struct Orientation {
 // (ISO/IEC 14496-12 §6.2.2). Identity for a null or degenerate one.
 Orientation orientation_from_matrix(const std::int32_t* matrix);
 
-// The stream's display matrix, or null. Valid as long as the stream.
+// The stream's display matrix, or null when it has none; valid as long as the stream.
 const std::int32_t* stream_display_matrix(const AVStream& stream);
 
 // The sample aspect ratio that the container gives, else the codec's; 0/1 when unknown.
@@ -38,25 +38,27 @@ struct Size {
 
   bool operator==(const Size&) const = default;
 };
-// The size with square pixels: the smaller side is widened. An absurd or missing ratio is ignored.
+// The size with square pixels: width or height is enlarged by the ratio. A ratio that is missing,
+// above 8 or below 1/8 is ignored.
 Size square_pixel_size(Size size, AVRational sample_aspect_ratio);
 
-// Converts frames of one stream. Colour matrix and range are honoured. A range that the file leaves
-// open is limited, except in the pixel formats that are full by definition; a matrix that it leaves
-// open, or that libswscale does not know, is the one given. HDR transfer curves are not
-// tone-mapped. Used by one thread at a time.
+// Converts frames of one stream and applies their colour matrix and range. An unspecified range is
+// taken as limited, except in pixel formats that are full-range by definition; an unspecified
+// matrix, or one that libswscale does not support, is the one given by `untagged`. HDR transfer
+// curves are not tone-mapped. For use by one thread at a time.
 class RgbConverter {
  public:
-  // `name` is the file's, for messages; `untagged` is for pictures without a colour matrix.
+  // `name` is the name of the file, for messages; `untagged` applies to pictures without a colour
+  // matrix.
   RgbConverter(const AVStream& stream, std::string name, ColorMatrix untagged);
 
-  // Fills width, height and rgb of the result. Throws Error(kDecode) when libswscale cannot, and
-  // Error(kOutOfMemory).
+  // Sets width, height and rgb of the result. Throws Error(kDecode) when libswscale cannot convert
+  // the picture, and Error(kOutOfMemory).
   Frame convert(const AVFrame& frame);
 
  private:
   struct Picture;
-  // All that libswscale's tables depend on.
+  // The parameters of an SwsContext.
   struct Conversion {
     Size from;
     AVPixelFormat from_format = AV_PIX_FMT_NONE;
@@ -77,7 +79,7 @@ class RgbConverter {
   ColorMatrix untagged_;
   Orientation orientation_;
   AVRational sample_aspect_ratio_;
-  ScalerPtr scaler_;  // of the frame before; frames of a stream are mostly alike
+  ScalerPtr scaler_;  // of the previous frame; most frames of a stream have equal formats
   Conversion scaler_is_for_;
   std::vector<std::uint8_t> planes_;  // green, blue and red of one picture
 };

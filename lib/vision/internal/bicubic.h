@@ -1,9 +1,9 @@
-// vision/internal/bicubic.h: the separable uint8 filter behind resize_bicubic_antialias, on a
-// window of the output.
+// vision/internal/bicubic.h: the separable uint8 filter of resize_bicubic_antialias(), restricted
+// to a window of the output.
 //
-// Source: ATen aten/src/ATen/native/cpu/UpSampleKernel.cpp (uint8, antialias): Keys' cubic with
-// a = -0.5, widened by the scale when shrinking; weights in double, then int16 with a precision
-// common to the axis; columns first, rounded to uint8, then rows. models.md §1.7.
+// Source: ATen aten/src/ATen/native/cpu/UpSampleKernel.cpp (uint8, antialias): Keys' cubic with a =
+// -0.5, widened by the scale when shrinking; weights in double, then int16 with a precision common
+// to the axis; along the width first, rounded to uint8, then along the height.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@
 
 namespace caption::vision::internal {
 
-// A rectangle of the resized image, in its pixels.
+// A rectangle of the resized image, in pixels of that image.
 struct Window {
   int top_px = 0;
   int left_px = 0;
@@ -27,15 +27,15 @@ struct Window {
 // The filter along one axis, for outputs [first_out, first_out + num_out).
 class ResizeAxis {
  public:
-  // in_px, out_px >= 1; the window lies inside [0, out_px).
+  // in_px, out_px >= 1; the window must be inside [0, out_px). Throws Error(kInternal) otherwise.
   ResizeAxis(int in_px, int out_px, int first_out, int num_out);
 
   // An axis that keeps its size is copied, not filtered.
   bool is_identity() const { return identity_; }
   int num_out() const { return static_cast<int>(first_in_.size()); }
-  // Of an axis that is filtered; valid as long as this.
+  // The taps of an axis that is not an identity; valid as long as this object.
   AxisTaps taps() const;
-  // Inputs that any output of the window reads: [begin_in, end_in).
+  // The range [begin_in, end_in) of inputs that the outputs of the window read.
   int begin_in() const { return begin_in_; }
   int end_in() const { return end_in_; }
 
@@ -50,11 +50,11 @@ class ResizeAxis {
   std::vector<std::int16_t> weights_;  // [num_out, max_taps]
 };
 
-// All tiers give the same bits. The CPU must have the one asked for.
+// The filter loops of a tier, which the CPU must support. All tiers give the same bits.
 const FilterLoops& filter_loops(CpuTier tier);
 
-// The window of `frame` resized to out_height x out_width; `out` is RGB8
-// [window.height, window.width, 3]. `rows` and `columns` were made for the window's extents.
+// Computes a window of `frame` resized to the output sizes of `rows` and `columns`. `out` is RGB8
+// [rows.num_out(), columns.num_out(), 3]. Throws Error(kInternal) when the sizes disagree.
 void resize_window(const FilterLoops& loops, const video::Frame& frame, const ResizeAxis& rows,
                    const ResizeAxis& columns, std::span<std::uint8_t> out);
 

@@ -1,7 +1,8 @@
 // vision/internal/filter_loops.h: the inner loops of the uint8 filter, one version per instruction
-// set and the same bits from all: sums of integers.
+// set. All versions give the same bits, because they sum integers.
 //
-// Included by files with -mavx512..., so it includes nothing but <cstdint> (style.md §2.4).
+// Files compiled with -mavx512... include this header, so it includes nothing but <cstdint>: the
+// linker could keep their copy of an inline standard function, which would crash on other CPUs.
 #pragma once
 
 #include <cstdint>
@@ -9,8 +10,8 @@
 namespace caption::vision::internal {
 
 inline constexpr int kChannels = 3;
-// Rows that are filtered at once along their width, a number of each side by side: a register of
-// the widest tier in int32.
+// Number of rows that are filtered at once along their width, interleaved: one register of the
+// widest tier holds this many int32.
 inline constexpr int kStripRows = 16;
 
 // The filter along one axis. Output i is
@@ -25,10 +26,11 @@ struct AxisTaps {
 };
 
 struct FilterLoops {
-  // Along the width. `in` is a strip [pixels from begin_in on, kChannels, kStripRows], `out` a
-  // strip [num_out, kChannels, kStripRows].
+  // Filters along the width. `in` is a strip [pixels from begin_in on, kChannels, kStripRows],
+  // `out` a strip [num_out, kChannels, kStripRows].
   void (*columns)(const AxisTaps& taps, const std::int32_t* in, int begin_in, std::uint8_t* out);
-  // Along the height. `in` is rows of row_bytes from row begin_in on, `out` rows of row_bytes.
+  // Filters along the height. `in` holds rows of row_bytes bytes from row begin_in on, `out`
+  // num_out rows of row_bytes bytes.
   void (*rows)(const AxisTaps& taps, const std::uint8_t* in, int begin_in, std::int64_t row_bytes,
                std::uint8_t* out);
 };

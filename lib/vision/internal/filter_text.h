@@ -1,8 +1,8 @@
-// vision/internal/filter_text.h: the text of FilterLoops, for registers of kRegisterBytes, which
-// the including file has defined.
+// vision/internal/filter_text.h: the implementation of FilterLoops for vector registers of
+// kRegisterBytes, which the including file defines.
 //
-// Vector extensions of GCC and clang: +, * and >> act on each lane. Everything is in an unnamed
-// namespace, so that each tier's file compiles its own.
+// It uses the vector extensions of GCC and clang: +, * and >> act on each lane. Everything is in an
+// unnamed namespace, so that each tier's file compiles a separate copy.
 // NOLINTBEGIN(misc-definitions-in-headers)
 #pragma once
 
@@ -11,7 +11,7 @@
 namespace caption::vision::internal {
 namespace {
 
-// In a template of the size, GCC 12 does not take these for vectors.
+// These are not templates of the register size: GCC 12 would not treat such types as vectors.
 using Ints = std::int32_t __attribute__((vector_size(kRegisterBytes)));
 using Bytes = std::uint8_t __attribute__((vector_size(kRegisterBytes / 4)));
 constexpr int kLanes = kRegisterBytes / 4;
@@ -54,8 +54,8 @@ void filter_columns(const AxisTaps& taps, const std::int32_t* in, int begin_in, 
   }
 }
 
-// Plain loops, which compilers turn into vectors here: bytes go by in order. Chunks whose sums stay
-// in the first-level cache.
+// Plain loops, which compilers vectorise here because the bytes are contiguous. Rows are processed
+// in chunks whose sums fit the L1 cache.
 void filter_rows(const AxisTaps& taps, const std::uint8_t* in, int begin_in, std::int64_t row_bytes,
                  std::uint8_t* out) {
   constexpr std::int64_t kChunk = 512;
