@@ -3,8 +3,9 @@
 //   quick_gelu:  y = x / (1 + exp(-1.702 * x))                 CLIP
 //   add:         y[r, :] += x[r mod x_rows, :]                 residuals, position tables
 //
-// Operands are [rows, dim] f32 (x of add also bf16 or f16), rows may be strided. y may be x
-// itself (not a part of it). Throws Error(kInternal) when shapes or dtypes disagree.
+// Operands are [rows, dim] f32 (x of add() also bf16 or f16); rows may be strided. y may be the
+// same memory as x, but may not overlap it in part. Throws Error(kInternal) when shapes or dtypes
+// disagree.
 #pragma once
 
 #include "backend/stream.h"
@@ -16,7 +17,7 @@ void gelu_erf(Stream& stream, ConstView x, View y);
 
 void quick_gelu(Stream& stream, ConstView x, View y);
 
-// y [rows, dim], rows a multiple of x's; x's rows repeat.
+// x [x_rows, dim], y [rows, dim]; rows must be a multiple of x_rows, the rows of x repeat.
 void add(Stream& stream, ConstView x, View y);
 
 namespace impl {

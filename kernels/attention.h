@@ -1,15 +1,16 @@
 // kernels/attention.h: dense bidirectional attention over sequences of equal length (vision).
 //   y[f, t, h] = sum_j softmax_j(scale * q[f, t, h] . k[f, j, h]) * v[f, j, h]
 //
-// q, y        [frames * seq_len, heads, head_dim] f32, the first axis may be strided; y must not
-//             overlap the others; head_dim <= 256
-// k, v        of the same shape and of one row stride; both f32, bf16 or f16
-// seq_len     tokens of a frame, divides the rows
+// q, y        [frames * seq_len, heads, head_dim] f32; the first axis may be strided; y must not
+//             overlap the other operands; head_dim <= 256
+// k, v        the shape of q, both with the same row stride; both f32, bf16 or f16
+// seq_len     tokens of a frame; must divide the number of rows
 // scale       > 0, usually head_dim^-0.5
-// Softmax and sums are f32, in the order of kernels/paged_attention.h: the two agree bit for bit
-// on the same keys. Products are f32; on a tier with products of bf16, keys of bf16 have q and the
-// probabilities rounded to bf16, as pages of bf16 do. A frame's result has the same bits alone and
-// among others, with any number of threads. Throws Error(kInternal) when shapes or dtypes disagree.
+// Softmax and sums are f32, in the order that kernels/paged_attention.h documents, so both
+// operations give the same bits on the same keys. Products are f32; where k and v are bf16 and the
+// tier multiplies bf16, q and the probabilities are rounded to bf16, as paged_attention() does. A
+// frame's result does not depend on the other frames of the call or on the number of threads, bit
+// for bit. Throws Error(kInternal) when shapes or dtypes disagree.
 #pragma once
 
 #include <cstdint>

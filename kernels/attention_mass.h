@@ -12,16 +12,17 @@
 namespace caption::kernels {
 
 struct AttentionWatch {
-  std::int64_t sequence = 0;  // of the batch
-  std::int64_t first_row =
-      0;  // of q; the rows [first_row, first_row + num_rows) are the sequence's
+  std::int64_t sequence = 0;  // index in the batch
+  // The rows [first_row, first_row + num_rows) of q belong to the sequence.
+  std::int64_t first_row = 0;
   std::int64_t num_rows = 0;
-  View sums;  // [kv_heads, >= context_len] f32, the first axis may be strided; added to
+  View sums;  // [kv_heads, >= context_len] f32, the first axis may be strided; accumulated into
 };
 
-// q, context, scale as in paged_attention. Rows are added in their order and heads in theirs, so
-// rows that come in several chunks leave the bits they leave in one. Probabilities are of full
-// attention: a watched sequence must not have key clusters.
+// q, context and scale are as in paged_attention(). Contributions are added in the order of rows,
+// within a row in the order of heads, so splitting the rows over several calls gives the same bits.
+// The probabilities are those of full attention: a watched sequence must not have key clusters.
+// Throws Error(kInternal) when shapes or dtypes disagree, or (CPU only) an index is out of range.
 void attention_mass(Stream& stream, ConstView q, const PagedContext& context, float scale,
                     std::span<const AttentionWatch> watches);
 

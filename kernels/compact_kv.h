@@ -1,13 +1,14 @@
-// kernels/compact_kv.h: fewer keys and values in a sequence's own pages: some kept, the rest
-// averaged.
+// kernels/compact_kv.h: compaction of a sequence's KV pages in place: some tokens are kept, the
+// others are replaced by means of runs of tokens.
 //
-// Per key head, of the tokens [0, N):
-//   slots [0, K)      the kept tokens, in their order, bit for bit
-//   slots [K, K + M)  the others in their order, cut into M runs as equal as can be (longer ones
-//                     first); each run's mean of K and of V, rounded to the pages' dtype
-// K was stored after RoPE, so what is kept stays at its position though it changes its slot. A
-// summary has the weight of one token in the softmax, not that of its run: what many dropped
-// tokens had together is lost in part. That is the price of this compression.
+// For each key head, with N tokens before:
+//   slots [0, K)      the kept tokens in their order, unchanged bit for bit
+//   slots [K, K + M)  the other tokens in their order, cut into M runs of nearly equal length
+//                     (longer runs first); a slot holds the mean of its run's keys and the mean of
+//                     its values, rounded to the dtype of the pages
+// Keys are stored after RoPE, so a kept key keeps its position although its slot changes. In the
+// softmax a mean has the weight of one token, not of its whole run, so part of the attention that
+// the merged tokens received is lost.
 #pragma once
 
 #include <cstdint>
@@ -24,9 +25,8 @@ struct Compaction {
   std::int64_t num_summaries = 0;  // M <= num_tokens - K; > 0 unless K is num_tokens
 };
 
-// Allocates working memory: for the end of a prompt, not for every step. Returns when it has run.
-// Throws Error(kInternal) when shapes disagree or an index is out of range; nothing is written
-// then.
+// Allocates working memory, so call it once per prompt, not in every step. Synchronous. Throws
+// Error(kInternal) when shapes disagree or an index is out of range, before anything is written.
 void compact_kv(Stream& stream, const Compaction& compaction);
 
 namespace impl {

@@ -1,10 +1,10 @@
-// kernels/convert.h: the same numbers in another floating dtype.
+// kernels/convert.h: conversion between floating-point dtypes.
 //   y[...] = dtype_y(x[...])
 //
-// x, y  [...] of one shape, rank >= 1; f32, bf16 or f16 each; the first axis may be strided
+// x, y  [...] of one shape, rank >= 1, each f32, bf16 or f16; the first axis may be strided
 // Rounds to nearest even; overflow gives infinity, NaN stays NaN, f16 subnormals are kept.
-// May alias only when the dtypes are equal. Throws Error(kInternal) when shapes disagree or a dtype
-// is not floating.
+// x and y may be the same memory only when their dtypes are equal. Throws Error(kInternal) when
+// shapes disagree or a dtype is not floating-point.
 #pragma once
 
 #include "backend/stream.h"

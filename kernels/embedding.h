@@ -1,11 +1,13 @@
-// kernels/embedding.h: rows of an embedding table, as activations.
+// kernels/embedding.h: looks up rows of an embedding table as activations.
 //   y[t, :] = f32(table[ids[t], :])
 //
 // ids    [T] i32, each in [0, vocab)
-// table  [vocab, dim], see kernels/packed_weight.h; as rows f32, bf16 or f16, which may be strided
+// table  [vocab, dim], see kernels/packed_weight.h; in layout kRows f32, bf16 or f16, and the rows
+//        may be strided
 // y      [T, dim] f32, rows may be strided; written whole
-// Exact: widening to f32 loses nothing; of quantised weights the values they stand for. Operands live on the stream's device.
-// Throws Error(kInternal) when shapes or dtypes disagree, or (CPU) an id is out of range.
+// The result is exact for f32, bf16 and f16 tables; for quantised tables it is the dequantised row.
+// Operands are on the stream's device. Throws Error(kInternal) when shapes or dtypes disagree, or
+// (CPU only) when an id is out of range.
 #pragma once
 
 #include "backend/stream.h"

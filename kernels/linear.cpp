@@ -22,7 +22,7 @@ void check_part(const internal::Check& check, ConstView x, const LinearPart& par
   check.f32("y", part.y, {x.dim(0), n});
 }
 
-// Sets the matrix of the profile to that of all parts, one below the other.
+// Also sets the matrix in the profile to all parts stacked: the sum of their features by K.
 void check_parts(internal::Check& check, ConstView x, std::span<const LinearPart> parts) {
   check.rank("x", x, 2);
   const PackedWeight& first = parts.front().weight;

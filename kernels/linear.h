@@ -1,19 +1,21 @@
-// kernels/linear.h: the dense layer, weights in the layouts W16, W8, W4 and W4-LUT (design.md §6).
+// kernels/linear.h: the dense layer, with weights in any layout of kernels/packed_weight.h.
 //   linear:             y[m, n]  = sum_k x[m, k] * weight[n, k] (+ bias[n])
 //   linear_add:         y[m, n] += sum_k x[m, k] * weight[n, k] (+ bias[n])     a block's residual
-//   linear_gelu, linear_quick_gelu:  those of kernels/activation.h of linear's result, in one pass
-//   linear_swiglu:      y = g / (1 + exp(-g)) * u, linear's results g with the weight `gate` and u
-//                       with `up`                              SwiGLU (arXiv:2002.05202)
+//   linear_gelu:        y = gelu_erf(linear(x)), see kernels/activation.h
+//   linear_quick_gelu:  y = quick_gelu(linear(x))
+//   linear_swiglu:      y = g / (1 + exp(-g)) * u, where g = linear(x) with the weight `gate` and
+//                       u = linear(x) with the weight `up`      SwiGLU (arXiv:2002.05202)
 //
 // x       [M, K] f32, rows may be strided
-// weight  [N, K], see kernels/packed_weight.h; as rows f32, bf16 or f16, which may be strided
+// weight  [N, K], see kernels/packed_weight.h; in layout kRows f32, bf16 or f16, may be strided
 // bias    [N] f32, bf16 or f16; an empty view (ConstView{}) means none
-// y       [M, N] f32, rows may be strided; must not overlap x. Written whole, but for linear_add.
-// Sums are f32; so are products, unless the weight is packed in panels: those take x rounded to
-// bf16, or to 8 bits (kPanels8A8: a row's largest magnitude is 127 steps). The order of a sum
-// depends on K, the layout and the stream's CPU tier alone, so a row's result has the same bits
-// alone and in any batch, with any number of threads, with one weight and with several. Throws
-// Error(kInternal) when shapes or dtypes disagree.
+// y       [M, N] f32, rows may be strided; must not overlap x. linear_add() adds to y, the others
+//         write it whole.
+// Sums are f32. Products are f32 for layout kRows; for panels, x is rounded to bf16, or to 8 bits
+// for kPanels8A8 (the largest magnitude of a row becomes 127). The order of a sum depends only on
+// K, the layout and the stream's CPU tier, so a row's result has the same bits alone and in any
+// batch, with any number of threads, and whether weights are multiplied one by one or several in
+// one call. Throws Error(kInternal) when shapes or dtypes disagree.
 #pragma once
 
 #include <span>
@@ -26,14 +28,14 @@ namespace caption::kernels {
 
 void linear(Stream& stream, ConstView x, const PackedWeight& weight, ConstView bias, View y);
 
-// One of several layers of the same x.
+// One of several dense layers with the same input x.
 struct LinearPart {
   const PackedWeight& weight;
   ConstView bias;
   View y;
 };
-// linear of each part, in one pass: x is rounded once, and the threads share the work of all parts.
-// The weights are of one layout, and of one number of columns to a group.
+// Computes linear() for each part in one pass: x is rounded once, and the threads share the work of
+// all parts. All weights must have the same layout and the same number of columns per group.
 void linear(Stream& stream, ConstView x, std::span<const LinearPart> parts);
 
 void linear_add(Stream& stream, ConstView x, const PackedWeight& weight, ConstView bias, View y);
@@ -43,7 +45,7 @@ void linear_gelu(Stream& stream, ConstView x, const PackedWeight& weight, ConstV
 void linear_quick_gelu(Stream& stream, ConstView x, const PackedWeight& weight, ConstView bias,
                        View y);
 
-// Weights as linear's parts.
+// The two weights must have the same layout and group size, as for linear() with parts.
 void linear_swiglu(Stream& stream, ConstView x, const PackedWeight& gate, ConstView gate_bias,
                    const PackedWeight& up, ConstView up_bias, View y);
 
@@ -54,7 +56,7 @@ void linear(Cpu device, Stream& stream, ConstView x, std::span<const LinearPart>
             LinearOutput output);
 void linear(Cuda device, Stream& stream, ConstView x, std::span<const LinearPart> parts,
             LinearOutput output);
-// Both parts have y for theirs.
+// Both parts write to y.
 void linear_swiglu(Cpu device, Stream& stream, ConstView x, const LinearPart& gate,
                    const LinearPart& up);
 void linear_swiglu(Cuda device, Stream& stream, ConstView x, const LinearPart& gate,

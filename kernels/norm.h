@@ -7,8 +7,9 @@
 //               A per-head norm is a norm of [T, heads, head_dim].
 // weight, bias  [dim] f32, bf16 or f16
 // eps           > 0, from the model's config
-// Sums are f32 over 16 interleaved partial sums, then a tree: they depend on dim alone, so a row's
-// result has the same bits in any batch. The variance is taken around the mean in a second pass.
+// Sums are 16 interleaved partial sums in f32, then a tree. Their order depends on dim only, so a
+// row's result has the same bits in any batch. The variance is computed around the mean in a second
+// pass.
 // Throws Error(kInternal) when shapes or dtypes disagree.
 #pragma once
 

@@ -10,8 +10,8 @@
 namespace caption::kernels {
 namespace {
 
-// A group never holds more columns, so that the kernels' buffers have a fixed size; a longer one is
-// cut into several with the same scale.
+// Maximum columns per group, so that the kernels' buffers have a fixed size; a longer group is cut
+// into several with the same scale.
 constexpr std::int64_t kMaxGroupColumns = 128;
 
 std::int64_t divide_up(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }

@@ -1,16 +1,18 @@
-// kernels/paged_attention.h: the KV cache in pages: writing it, and causal attention over it.
+// kernels/paged_attention.h: writing the paged KV cache, and causal attention over it.
 //
-// A sequence's token at position p lies in page block_tables[s, p / page_tokens], row
-// p % page_tokens; slot = page * page_tokens + row. Pages are [pages, page_tokens, kv_heads,
+// A sequence's token at position p is in page block_tables[s, p / page_tokens], row p %
+// page_tokens; its slot is page * page_tokens + row. Pages are [pages, page_tokens, kv_heads,
 // head_dim], dense, f32, bf16, f16 or i8 (arXiv:2309.06180).
 //
-// i8: a token's vector x under one head is stored as q and one bf16 scale,
+// With i8, a token's vector x of one head is stored as q and one bf16 scale:
 //   scale = max|x| / 127 rounded up,   q = x / scale rounded to nearest, ties to even,
 //   x ~ q * scale                      |q| <= 127, |x - q * scale| <= scale / 2
-// so head_dim 64 takes 66 bytes where bf16 takes 128. A vector with an infinity or a NaN has the
-// scale NaN: like such a value in the other dtypes, it makes NaN of every result that sees it.
-// max|x| < 2^-143 counts as 0.
-// Throws Error(kInternal) when shapes or dtypes disagree, or (CPU) an index is out of range.
+// With head_dim 64 a vector takes 66 bytes instead of 128 in bf16. A vector with an infinity or a
+// NaN gets the scale NaN, which makes every result that sees it NaN, as such values do in the other
+// dtypes. max|x| < 2^-143 counts as 0.
+//
+// All operations throw Error(kInternal) when shapes or dtypes disagree, or (CPU only) when an index
+// is out of range.
 #pragma once
 
 #include <span>
@@ -20,7 +22,8 @@
 
 namespace caption::kernels {
 
-// One layer's pages; with i8 their scales [pages, page_tokens, kv_heads] bf16, dense, else none.
+// One layer's pages. With i8, the scales are [pages, page_tokens, kv_heads] bf16, dense; otherwise
+// they are empty.
 struct KvLayer {
   View k;
   View v;
@@ -33,13 +36,14 @@ struct KvLayer {
 // duplicates.
 void kv_write(Stream& stream, ConstView k, ConstView v, ConstView slots, const KvLayer& pages);
 
-// Squeezed attention (arXiv:2411.09688, one level): the keys of the stretch [first_token,
-// first_token + N) of a sequence in clusters (kernels/key_clusters.h). A query estimates
-//   share[c] = size[c] * exp(scale * q . centroid[c]) / sum over clusters of the same
-// and attends exactly to the tokens of the clusters with share >= threshold and to all that lie
-// outside the stretch; the query heads of a key head attend to what any one of them asks for. The
-// tokens are taken in the order of positions, so with threshold 0 the result has the bits of full
-// attention. A share that is NaN counts as above.
+// Squeezed attention (arXiv:2411.09688, one level): the keys of the tokens [first_token,
+// first_token + N) of a sequence in clusters (kernels/key_clusters.h). A query estimates the
+// attention of a cluster,
+//   share[c] = size[c] * exp(scale * q . centroid[c]) / sum over all clusters of the same term,
+// and attends exactly to the tokens of the clusters with share >= threshold and to all tokens
+// outside the clustered range; the query heads that share a key head attend to the union of their
+// clusters. Tokens are processed in the order of positions, so with threshold 0 the result has the
+// bits of full attention. A cluster whose share is NaN is attended to.
 inline constexpr std::int64_t kMaxKeyClusters = 1024;
 struct KeyClusters {
   ConstView centroids;   // [kv_heads, C, head_dim] f32
@@ -49,34 +53,34 @@ struct KeyClusters {
   float threshold = 0;
 };
 
-// Ragged: prefill chunks and decodes of S sequences in one call. Sequence s owns the query rows
-// [cu_seqlens[s], cu_seqlens[s + 1]); they are its last positions, so with n rows, row i stands at
+// A ragged batch: prefill chunks and decodes of S sequences in one call. Sequence s owns the query
+// rows [cu_seqlens[s], cu_seqlens[s + 1]), which are its last positions: with n rows, row i is at
 // position context_lens[s] - n + i and sees the keys [0, position].
 struct PagedContext {
-  ConstView k_pages;        // [pages, page_tokens, kv_heads, head_dim], this step's rows written
-  ConstView v_pages;        // the same shape and dtype
-  ConstView cu_seqlens;     // [S + 1] i32, ascending from 0 to T
-  ConstView context_lens;   // [S] i32, tokens in the pages, this step's included
+  ConstView k_pages;     // [pages, page_tokens, kv_heads, head_dim], after kv_write() of this step
+  ConstView v_pages;     // the same shape and dtype
+  ConstView cu_seqlens;  // [S + 1] i32, ascending from 0 to T
+  ConstView context_lens;   // [S] i32, tokens in the pages, including this step's
   ConstView block_tables;   // [S, max_pages] i32; entries past the context are not read
-  ConstView k_scales = {};  // of pages of i8
+  ConstView k_scales = {};  // for i8 pages
   ConstView v_scales = {};
-  std::span<const KeyClusters* const> clusters = {};  // [S], null: full attention; or empty
+  std::span<const KeyClusters* const> clusters = {};  // [S] or empty; null: full attention
 };
 
 // y[t, h] = sum_j softmax_j(scale * q[t, h] . k[j, g]) * v[j, g],   g = h / (heads / kv_heads)
 //
 // q, y   [T, heads, head_dim] f32, the first axis may be strided; y must not overlap q
 // scale  > 0, usually head_dim^-0.5
-// head_dim <= 256. Softmax and sums are f32. Keys are taken in blocks of 128 positions counted from
-// 0 (online softmax, arXiv:1805.02867), so a query's result has the same bits whatever chunk it
-// comes in, whatever the page size, the batch, or the number of threads. With i8 a score is
-// (q . k) * (scale * k_scale[j]) and a probability is multiplied by v_scale[j] before it meets
-// v[j]. Products are of f32, but for pages of bf16 and i8 where the CPU multiplies bf16: there q and
-// the probabilities are rounded to bf16.
+// head_dim <= 256. Softmax and sums are f32. Keys are processed in blocks of 128 positions counted
+// from 0 (online softmax, arXiv:1805.02867), so a query's result has the same bits for any
+// chunking, page size, batch and number of threads. With i8, a score is (q . k) * (scale *
+// k_scale[j]), and a probability is multiplied by v_scale[j] before it is multiplied by v[j].
+// Products are f32, except with pages of bf16 and i8 on a CPU tier that multiplies bf16: there q
+// and the probabilities are rounded to bf16.
 //
-// On the CPU whole blocks of keys that block tables begin with in common are read once for all the
-// sequences that have them (cascade attention): a prompt that many continue, beams, prompts on one
-// video. The results keep their bits.
+// On the CPU, whole blocks of keys that several block tables begin with are read once for all these
+// sequences (cascade attention), as with beams or several prompts on one video. This does not
+// change the bits of the results.
 void paged_attention(Stream& stream, ConstView q, const PagedContext& context, float scale, View y);
 
 namespace impl {

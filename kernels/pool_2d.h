@@ -1,12 +1,11 @@
 // kernels/pool_2d.h: pooling of patch grids over non-overlapping windows.
-//   y[f, i, j, c] = mean or max over the stride x stride window of x[f, i * stride + .., j * stride
-//   + .., c]
+//   y[f, i, j, c] = mean or max over 0 <= u, v < stride of x[f, i * stride + u, j * stride + v, c]
 //
-// x       [frames, grid_h, grid_w, C] f32; the first axis may be strided, so a class token between
-//         the frames can be stepped over
+// x       [frames, grid_h, grid_w, C] f32; the first axis may be strided, so that a class token
+//         between the frames can be skipped
 // stride  >= 1; rows and columns that do not fill a window are left out, as torch's AvgPool2d does
 // y       [frames, grid_h / stride, grid_w / stride, C] f32, dense; must not overlap x
-// Sums are f32, row by row through the window. Stride 1 copies.
+// The sum of a window is f32, row by row. Stride 1 copies.
 // Throws Error(kInternal) when shapes or dtypes disagree.
 #pragma once
 

@@ -3,8 +3,8 @@
 //   x'[t, h, i]          = x[t, h, i] * cos(a) - x[t, h, i + half] * sin(a)
 //   x'[t, h, i + half]   = x[t, h, i + half] * cos(a) + x[t, h, i] * sin(a)     half = head_dim / 2
 //
-// The angles are the same for every layer, for q and for k: rope_table() is called once per step.
-// Angle, cosine and sine are f32, as torch computes them.
+// The angles are the same for every layer and for q and k, so rope_table() is called once per step.
+// Angle, cosine and sine are computed in f32, as torch does.
 // Throws Error(kInternal) when shapes or dtypes disagree.
 #pragma once
 
@@ -13,11 +13,12 @@
 
 namespace caption::kernels {
 
-// positions [T] i32; inv_freq [half] f32, any scaling already in it (linear: divided by factor);
-// table [T, 2 * half] f32 dense: cosines, then sines.
+// positions [T] i32; inv_freq [half] f32, with any position scaling applied (linear scaling divides
+// it by the factor); table [T, 2 * half] f32 dense: cosines, then sines.
 void rope_table(Stream& stream, ConstView positions, ConstView inv_freq, View table);
 
-// table [T, head_dim]; x [T, heads, head_dim] f32, the first axis may be strided; in place.
+// Rotates x in place. table [T, head_dim]; x [T, heads, head_dim] f32, the first axis may be
+// strided.
 void rope(Stream& stream, ConstView table, View x);
 
 namespace impl {

@@ -2,7 +2,7 @@
 //   gather_rows:   y[i, :] = x[rows[i], :]
 //   scatter_rows:  y[rows[i], :] = x[i, :]
 //
-// rows  [n] i32; for scatter_rows without duplicates
+// rows  [n] i32; must not contain duplicates for scatter_rows()
 // x, y  [*, dim] of one dtype (any), rows may be strided; must not overlap
 // Throws Error(kInternal) when shapes or dtypes disagree, or (CPU) a row is out of range.
 #pragma once
@@ -15,7 +15,7 @@ namespace caption::kernels {
 // x [m, dim], rows in [0, m), y [n, dim] written whole.
 void gather_rows(Stream& stream, ConstView x, ConstView rows, View y);
 
-// x [n, dim], y [m, dim], rows in [0, m); the other rows of y keep their contents.
+// x [n, dim], y [m, dim], rows in [0, m); the other rows of y do not change.
 void scatter_rows(Stream& stream, ConstView x, ConstView rows, View y);
 
 namespace impl {

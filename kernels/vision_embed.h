@@ -1,7 +1,8 @@
-// kernels/vision_embed.h: from pixels to the token rows a vision tower starts with.
+// kernels/vision_embed.h: the input rows of a vision tower, made from pixels.
 //
-// A Conv2d whose stride is its kernel is im2col_patches() followed by kernels/linear.h with the
-// convolution's weight [out, channels, p, p] seen as [out, channels * p * p].
+// A Conv2d whose stride equals its kernel size is im2col_patches() followed by linear()
+// (kernels/linear.h) with the convolution's weight [out, channels, p, p] reshaped to [out, channels
+// * p * p].
 // Throws Error(kInternal) when shapes or dtypes disagree.
 #pragma once
 
@@ -14,11 +15,11 @@ namespace caption::kernels {
 
 // y[(f * grid_h + i) * grid_w + j, (c * p + u) * p + v] = pixels[f, c, i * p + u, j * p + v]
 // pixels [frames, channels, H, W] f32, the first axis may be strided; p = patch_px >= 1;
-// grid = floor(H / p), floor(W / p), the rest is left out ("valid" padding);
+// grid = floor(H / p), floor(W / p), remaining pixels are ignored ("valid" padding);
 // y [frames * grid_h * grid_w, channels * p * p] f32, rows may be strided; written whole.
 void im2col_patches(Stream& stream, ConstView pixels, std::int64_t patch_px, View y);
 
-// CLIP's embeddings: the class token first, then the patches, each plus its position.
+// CLIP's embeddings: the class token first, then the patches, each plus its position embedding.
 //   y[f * (n + 1), :]         = class_embedding + positions[0, :]
 //   y[f * (n + 1) + 1 + i, :] = patches[f * n + i, :] + positions[1 + i, :]
 // patches [frames * n, dim] f32; class_embedding [dim] and positions [n + 1, dim] f32, bf16 or f16;

@@ -7,7 +7,8 @@
 namespace caption::kernels::impl {
 namespace {
 
-// An exponential or error function, in the operations of cpu::parallel_for.
+// Rough cost of an exponential or an error function, in the operations that cpu::parallel_for
+// counts.
 constexpr std::int64_t kOperationsPerElement = 16;
 
 constexpr float kQuickGeluBeta = 1.702f;

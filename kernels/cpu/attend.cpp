@@ -1,17 +1,20 @@
 // Online softmax (arXiv:1805.02867) over blocks of keys at fixed positions.
 //
 // Each block's keys and values are gathered into panels (kernels/cpu/attention_tier.h) that stay in
-// the nearest caches while all rows of the tile pass by, so both products run at the rate of dense
-// layers when rows are many, and when they are few the gathering is what touches memory, once.
+// the first- and second-level caches while all rows of the tile use them. With many rows both
+// products therefore run at the rate of dense layers; with few rows the gathering dominates, and it
+// reads each key and value from memory once.
 //
-// Layout    two panels at a time: 64 keys, or 64 dimensions of 128 values: 16 KiB of bf16.
-// Memory    heads that lie side by side are taken block by block, so a page is read while it is
-//           near; the rows of the next step are asked for while this one's are gathered.
-// Numerics  a score is one sum over head_dim in its order, an output one sum per block over the
-// keys
-//           in theirs, added to the blocks before; each row's own, so neither the tile nor the call
-//           that it comes in leave a trace. Keys that a row does not see have probability 0. With
-//           panels of pairs, queries and probabilities are rounded to bf16.
+// Layout    two panels at a time: 64 keys, or 64 dimensions of 128 values; 16 KiB of bf16 with
+//           head_dim 128.
+// Memory    the heads of a tile are adjacent in memory and are processed block by block, so that a
+//           page is still cached for the next head; while one head's rows are gathered, the rows
+//           of the next head or block are prefetched.
+// Numerics  a score is one sum over head_dim in its order; an output is one sum per block over its
+//           keys in their order, added to the sums of the blocks before. Each row is computed
+//           independently: results do not depend on tiling or batch. Keys that a row does not see
+//           have probability 0. With panels of bf16 pairs, queries and probabilities are rounded
+//           to bf16.
 #include "kernels/cpu/attend.h"
 
 #include <algorithm>
@@ -21,24 +24,24 @@
 namespace caption::kernels::cpu {
 namespace {
 
-// What a step gathers at a time, in columns.
+// Number of panel columns that are gathered at a time.
 constexpr std::int64_t kStepColumns = 2 * kPanelColumns;
 
 constexpr std::int64_t padded(std::int64_t n, std::int64_t to) { return (n + to - 1) / to * to; }
 
-// The workspace's parts, for the rows of one tile.
+// The arrays inside the workspace, for the rows of one tile.
 struct Workspace {
-  std::int64_t query_stride;    // elements of q: f32, or bf16 in pairs
-  std::int64_t product_stride;  // floats
+  std::int64_t query_stride;    // elements between the rows of q, which are f32 or bf16
+  std::int64_t product_stride;  // floats between the rows of products
   std::byte* q;                 // [kTileQueries, query_stride]
   std::byte* panels;
   float* scores;           // [kTileQueries, kBlockKeys]
   float* products;         // [kTileQueries, product_stride]
-  std::uint16_t* rounded;  // [kTileQueries, kBlockKeys]: the probabilities as bf16
+  std::uint16_t* rounded;  // probabilities as bf16 [kTileQueries, kBlockKeys]
 
   std::size_t size_bytes = 0;
 
-  // Without memory it is only measured.
+  // With memory == nullptr only size_bytes is computed.
   Workspace(std::byte* memory, std::int64_t head_dim)
       : query_stride(padded(head_dim, kPanelColumns)),
         product_stride(padded(head_dim, kPanelColumns)) {
@@ -55,15 +58,16 @@ struct Workspace {
   }
 };
 
-// A block's keys: where they lie, in tokens from the start of the pages.
+// The keys of one block; slots[j] is the row of key j, counted in tokens from the start of the
+// pages.
 struct Block {  // NOLINT(cppcoreguidelines-pro-type-member-init): the slots in use are written
   std::int64_t first = 0;
   std::int64_t count = 0;
   std::int64_t slots[kBlockKeys];
 };
 
-// The blocks of an attention, one after the other: kBlockKeys positions each, counted from 0, or
-// as many of those that the selection asks for.
+// Iterates over the blocks of an attention: kBlockKeys positions each, counted from position 0, or
+// kBlockKeys selected positions each when there is a selection.
 class Blocks {
  public:
   Blocks(const AttendArgs& args, std::int64_t num_keys)
@@ -72,7 +76,7 @@ class Blocks {
         selection_(args.selection),
         next_(args.blocks.first * kBlockKeys) {}
 
-  // False after the last, and `block` is as it was.
+  // Returns false when no key is left; `block` is then not valid.
   bool next(Block& block) {
     if (next_ >= end_) return false;
     block.first = next_;
@@ -101,7 +105,7 @@ class Blocks {
   std::int64_t next_;
 };
 
-// One tile on its way through its blocks.
+// The attention of one tile of queries over a range of blocks.
 class Tile {
  public:
   Tile(const Tier& tier, const AttendArgs& args, const Queries& queries, std::byte* workspace)
@@ -165,7 +169,7 @@ void Tile::finish_rows() {
   }
 }
 
-// c = a * panels^T for the rows of a head.
+// c = a * panels^T for the rows of one key head.
 void Tile::multiply(const std::byte* a, std::int64_t a_stride, std::int64_t depth,
                     std::int64_t num_panels, float* c, std::int64_t c_stride) const {
   if (packer_.to_pairs) {
@@ -209,7 +213,7 @@ void Tile::score_keys(const Block& block, std::int64_t head, const PackArgs& nex
   }
 }
 
-// The scales of all heads of a token lie side by side.
+// A token's scales of all heads are adjacent, so one prefetch per token fetches them all.
 void Tile::prefetch_scales(const Block& block) const {
   const Keys& keys = args_.keys;
   if (keys.k_scales == nullptr) return;
@@ -219,7 +223,8 @@ void Tile::prefetch_scales(const Block& block) const {
   }
 }
 
-// Scores to probabilities, not normalised, and what the blocks before are to be multiplied by.
+// Turns the scores of a block into probabilities that are not yet normalised, and sets
+// corrections_, the factors by which the sums of earlier blocks must be multiplied.
 void Tile::weigh_scores(const Block& block, std::int64_t head) {
   const Keys& keys = args_.keys;
   float factors[kBlockKeys];
@@ -246,7 +251,7 @@ void Tile::weigh_scores(const Block& block, std::int64_t head) {
                                    .num_visible = num_visible,
                                    .count = block.count,
                                    .max = state.max});
-      // 0 for the first block.
+      // exp(-infinity) = 0 for the first block: there is nothing to correct.
       if (result.max > state.max) corrections_[m] = std::exp(state.max - result.max);
       state = {.max = result.max, .sum = state.sum * corrections_[m] + result.sum};
     }
@@ -283,12 +288,12 @@ void Tile::add_values(const Block& block, std::int64_t head, const PackArgs& nex
   }
 }
 
-// The step after this one is the next head of the block, or the first of the next block.
+// Prefetches for the next head of this block or, after the last head, for head 0 of the next block.
 void Tile::attend_head(const Block& block, std::int64_t head, const Block* next_block) {
   const bool is_last_head = head + 1 == queries_.num_heads;
   const std::int64_t next_head = is_last_head ? 0 : head + 1;
   const Block* const source = is_last_head ? next_block : &block;
-  // A shorter block's rows are asked for in part; whole ones are what matters.
+  // A next block shorter than this one is not prefetched: its slots would be read past their end.
   const bool has_next = source != nullptr && source->count >= block.count;
   PackArgs next;
   if (has_next) next.slots = source->slots;

@@ -20,7 +20,7 @@ struct Tables {
     return {context.block_tables.as<std::int32_t>() + s * context.block_tables.row_stride(),
             static_cast<std::size_t>((length(s) + page_tokens - 1) / page_tokens)};
   }
-  // Sequences with common pages become neighbours.
+  // Lexicographic order of block tables, so that sequences with common leading pages are adjacent.
   bool is_before(std::int32_t a, std::int32_t b) const {
     const auto left = pages(a);
     const auto right = pages(b);
@@ -41,15 +41,15 @@ struct Tables {
 
 }  // namespace
 
-// The sorted sequences are the leaves of a tree whose inner nodes are common beginnings; it is
-// walked level by level, with the segments found so far as the queue.
+// The sorted sequences are the leaves of a prefix tree whose inner nodes are common leading blocks.
+// The tree is walked level by level; the segments found so far are the queue.
 std::span<Segment> find_segments(const PagedContext& context, std::span<std::int32_t> order,
                                  std::span<std::int64_t> common, Segment* segments) {
   const Tables tables{context};
   std::iota(order.begin(), order.end(), 0);
   std::sort(order.begin(), order.end(),
             [&](std::int32_t a, std::int32_t b) { return tables.is_before(a, b); });
-  // common[i]: blocks of sequence i that are also those of the one before it.
+  // common[i] is the number of leading blocks that sequences i - 1 and i of the order share.
   for (std::size_t i = 1; i < order.size(); ++i) {
     common[i] = tables.common_blocks(order[i - 1], order[i]);
   }

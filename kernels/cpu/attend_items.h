@@ -1,4 +1,5 @@
-// kernels/cpu/attend_items.h: tiles of attention handed out to threads, each with a workspace.
+// kernels/cpu/attend_items.h: distribution of attention tiles over threads, one workspace per
+// thread.
 #pragma once
 
 #include <algorithm>
@@ -11,9 +12,10 @@
 
 namespace caption::kernels::cpu {
 
-// Calls work(item, workspace) for the items of [0, count), one after the other as threads become
-// free: they cost very different amounts. `operations` is the work of one, roughly. `workspaces`
-// has one of attend_workspace_bytes(head_dim) for each of the stream's threads.
+// Calls work(item, workspace) for each item of [0, count). Threads take items one at a time because
+// items differ much in cost. `operations` is the approximate work of one item. `workspaces` holds
+// one workspace of workspace_bytes (attend_workspace_bytes(head_dim)) per thread of the stream's
+// pool.
 template <class Work>
 void for_each_tile(Stream& stream, std::int64_t count, std::int64_t operations,
                    std::byte* workspaces, std::size_t workspace_bytes, const Work& work) {

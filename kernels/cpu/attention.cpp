@@ -11,7 +11,8 @@
 namespace caption::kernels::impl {
 namespace {
 
-// Rows [first_query, ...) of the sequence that begins at row `first_row`, under one head.
+// Attends rows [first_query, first_query + kTileQueries) of the sequence whose first row is
+// `first_row`, for one head.
 void attend_tile(const cpu::Tier& tier, const AttentionInput& input, View y, std::int64_t first_row,
                  std::int64_t first_query, std::int64_t head, std::byte* workspace) {
   const std::int64_t head_dim = y.dim(2);

@@ -1,5 +1,5 @@
-// Two passes over the keys instead of memory for their probabilities: the first finds a row's
-// maximum and sum as attention does, the second adds exp(score - maximum) / sum.
+// Two passes over the keys, so that probabilities need not be stored: the first pass finds each
+// row's maximum and sum as attention does, the second adds exp(score - maximum) / sum.
 #include "kernels/attention_mass.h"
 
 #include <algorithm>
@@ -15,7 +15,7 @@
 namespace caption::kernels::impl {
 namespace {
 
-// Rows of queries that share the keys while they are in the cache.
+// Rows of queries that are processed together, so that they share the keys in the cache.
 constexpr std::int64_t kWatchedRows = 16;
 
 struct TileState {
@@ -37,7 +37,7 @@ struct Tile {
   }
 };
 
-// work(block) with the scores of each block of keys that the tile sees.
+// Calls work(block) for each block of keys that the tile sees, after computing its scores.
 template <class Work>
 void for_each_block(const cpu::Tier& tier, const Tile& tile, float scale, TileState& state,
                     const Work& work) {
@@ -64,7 +64,7 @@ void add_tile(const cpu::Tier& tier, const Tile& tile, float scale, TileState& s
       float* const scores = state.scores + m * cpu::kBlockKeys;
       const float max = std::max(state.max[m], *std::max_element(scores, scores + visible));
       if (max > state.max[m]) {
-        state.sum[m] *= std::exp(state.max[m] - max);  // 0 for the first block
+        state.sum[m] *= std::exp(state.max[m] - max);  // exp(-infinity) = 0 for the first block
         state.max[m] = max;
       }
       state.sum[m] += tier.exp_sum(scores, visible, max);
@@ -88,7 +88,7 @@ void watch_head(const cpu::Tier& tier, const AttentionWatch& watch, std::int64_t
   const std::int64_t end_row = context.cu_seqlens.as<std::int32_t>()[watch.sequence + 1];
   const std::int64_t context_len = context.context_lens.as<std::int32_t>()[watch.sequence];
   Tile tile{.keys = cpu::paged_keys(context, watch.sequence, kv_head), .head_dim = q.dim(2)};
-  // Only the rows and columns in use are ever written or read.
+  // The arrays are left uninitialised: only the rows and columns in use are written and read.
   TileState state;  // NOLINT(cppcoreguidelines-pro-type-member-init)
   for (std::int64_t first = 0; first < watch.num_rows * group; first += kWatchedRows) {
     tile.count = std::min(kWatchedRows, watch.num_rows * group - first);

@@ -1,30 +1,31 @@
 // kernels/cpu/attention_tier.h: the inner loops of attention that have one version per instruction
-// set. A part of Tier (kernels/cpu/tier.h), and like it includes nothing but <cstdint>.
+// set; a member of Tier (kernels/cpu/tier.h). Like tier.h it includes nothing but <cstdint>.
 //
-// Keys and values are gathered out of their pages into panels of kPanelColumns columns, so that
-// both products of attention are the products of dense layers:
-//   scores   a column is a key, the depth runs over head_dim
-//   outputs  a column is a dimension of the head, the depth runs over keys
-// A panel of f32 is [depth, 32]. One of pairs of bf16 is [ceil(depth / 2), 32, 2], as that of
-// packed weights; Tier::panel_gemm takes it.
+// Keys and values are gathered from their pages into panels of kPanelColumns columns, so that both
+// products of attention are matrix products with panels, as in dense layers:
+//   scores   a column is a key, the depth is head_dim
+//   outputs  a column is a dimension of the head, the depth is the number of keys
+// A panel of f32 is [depth, 32]. A panel of bf16 pairs is [ceil(depth / 2), 32, 2], the layout of
+// packed weights, which Tier::panel_gemm multiplies.
 #pragma once
 
 #include <cstdint>
 
 namespace caption::kernels::cpu {
 
-// Rows of pages: row j begins slots[j] * row_bytes behind base.
+// The rows to gather: row j starts slots[j] * row_bytes after base.
 struct PackArgs {
   const void* base = nullptr;
   std::int64_t row_bytes = 0;
   const std::int64_t* slots = nullptr;  // [count]
-  std::int64_t count = 0;               // keys
-  std::int64_t dim = 0;                 // elements of a row
-  // Written whole: zeros where a value panel has no dimension or no second key of a pair; anything
-  // finite or of the last key where a key panel has no key.
+  std::int64_t count = 0;               // number of rows (keys)
+  std::int64_t dim = 0;                 // elements per row
+  // Every element is written. In value panels, missing dimensions and the missing second key of a
+  // last pair are zeros. In key panels, the columns without a key hold any finite numbers or copies
+  // of the last key.
   void* panels = nullptr;
-  // Rows that will be wanted soon, [count] too, or null: they are asked for along the way, so that
-  // memory works while the arithmetic does.
+  // Rows to prefetch for the next call, slots [count], or null: the prefetches overlap with the
+  // arithmetic of this call.
   const void* next_base = nullptr;
   const std::int64_t* next_slots = nullptr;
 };
@@ -40,36 +41,37 @@ struct FloatPanelArgs {
   std::int64_t m = 0;
 };
 
-// One row's scores of one block of keys.
+// The scores of one row for one block of keys.
 struct SoftmaxArgs {
-  float* scores = nullptr;          // [count]: to probabilities, not normalised
-  const float* factors = nullptr;   // [num_visible]: of the scores
-  const float* v_scales = nullptr;  // [num_visible]: of the probabilities after they are summed
-  std::int64_t num_visible = 0;     // at least 1; beyond it the probability is 0
+  float* scores = nullptr;         // [count], replaced by probabilities that are not normalised
+  const float* factors = nullptr;  // [num_visible], factors of the scores
+  // [num_visible] or null: factors of the probabilities, applied after these are summed.
+  const float* v_scales = nullptr;
+  std::int64_t num_visible = 0;  // at least 1; keys beyond it get probability 0
   std::int64_t count = 0;
-  float max = 0;  // of the blocks before
+  float max = 0;  // maximum score of the blocks before
 };
 struct SoftmaxResult {
-  float max;  // of this block and those before
-  float sum;  // of this block's probabilities, exp(score - max)
+  float max;  // maximum score of this block and those before
+  float sum;  // sum of exp(score - max) over this block
 };
 
 struct PagePacker {
   void (*keys)(const PackArgs& args) = nullptr;    // [ceil(count / 32)] panels, depth dim
   void (*values)(const PackArgs& args) = nullptr;  // [ceil(dim / 32)] panels, depth count
-  bool to_pairs = false;                           // panels of pairs of bf16; else of f32
+  bool to_pairs = false;  // whether panels are of bf16 pairs; otherwise of f32
 };
 
 struct AttentionTier {  // NOLINT(cppcoreguidelines-pro-type-member-init): as Tier
-  PagePacker pack[4];   // by Element
-  // c = a * panels^T; every sum runs over the depth in its order.
+  PagePacker pack[4];   // indexed by Element
+  // c = a * panels^T; every sum runs over the depth in ascending order.
   void (*float_panel_gemm)(const FloatPanelArgs& args);
   SoftmaxResult (*softmax)(const SoftmaxArgs& args);
   // y = y * factor + x
   void (*scale_add)(float* y, float factor, const float* x, std::int64_t n);
 };
 
-// The plain loops.
+// Reference implementation in plain loops.
 const AttentionTier& reference_attention();
 
 }  // namespace caption::kernels::cpu

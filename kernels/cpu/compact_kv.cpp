@@ -11,7 +11,7 @@
 namespace caption::kernels::impl {
 namespace {
 
-// Where the tokens of one key head lie: the index of a head's vector in K and in V.
+// Maps the tokens of one sequence and key head to the indices of their vectors in K and in V.
 struct Head {
   const std::int32_t* table;
   std::int64_t page_tokens;
@@ -24,7 +24,7 @@ struct Head {
   }
 };
 
-// The means of the runs of `dropped`, [num_summaries, head_dim].
+// Returns the means of the runs of `dropped` tokens, [num_summaries, head_dim].
 std::vector<float> average_runs(ConstView pages, ConstView scales, const Head& head,
                                 const std::vector<std::int64_t>& dropped,
                                 std::int64_t num_summaries) {
@@ -45,7 +45,8 @@ std::vector<float> average_runs(ConstView pages, ConstView scales, const Head& h
   return means;
 }
 
-// `dropped` is read before anything is written; kept[i] >= i, so moves in their order are safe.
+// The means are computed before anything is written. kept[i] >= i, so moving in ascending order
+// overwrites no vector that is still needed.
 void compact_half(View pages, View scales, const Head& head, std::span<const std::int32_t> kept,
                   const std::vector<std::int64_t>& dropped, std::int64_t num_summaries) {
   const std::vector<float> means = average_runs(pages, scales, head, dropped, num_summaries);

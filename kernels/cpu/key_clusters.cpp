@@ -11,17 +11,17 @@
 namespace caption::kernels::impl {
 namespace {
 
-// The keys of one head, and the clusters so far.
+// The state of k-means for the keys of one head.
 struct Clustering {
   const cpu::Tier& tier;
   std::int64_t num_tokens;
   std::int64_t num_clusters;
   std::int64_t head_dim;
   std::vector<float> keys = {};        // [num_tokens, head_dim]
-  std::vector<float> directions = {};  // of length 1; a key of zeros has none and stays
-  std::vector<float> means = {};       // [num_clusters, head_dim], of length 1 too
+  std::vector<float> directions = {};  // keys divided by their norms; a zero key stays zero
+  std::vector<float> means = {};       // [num_clusters, head_dim], divided by their norms
 
-  // cluster_of = the cluster nearest to each key.
+  // cluster_of[j] = the cluster whose mean has the largest cosine similarity to key j.
   void assign(std::int32_t* cluster_of) const {
     constexpr std::int64_t kRows = 16;
     std::vector<float> similarity(static_cast<std::size_t>(kRows * num_clusters));
@@ -44,7 +44,8 @@ struct Clustering {
     }
   }
 
-  // to[c] = the mean of the rows of `from` in cluster c; a cluster without any is left as it is.
+  // to[c] = the mean of the rows of `from` in cluster c; the row of an empty cluster is not
+  // changed.
   void average(const std::vector<float>& from, const std::int32_t* cluster_of, float* to,
                std::int32_t* sizes) const {
     std::vector<float> sums(static_cast<std::size_t>(num_clusters * head_dim), 0.0f);

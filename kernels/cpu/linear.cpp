@@ -1,4 +1,5 @@
-// The dense layer on the CPU: the choice by layout, weights of 16 and 32 bits, and the blocks.
+// The dense layer on the CPU: dispatch by weight layout, the rows and bf16-panel layouts, and
+// blocking.
 #include "kernels/linear.h"
 
 #include <algorithm>
@@ -75,12 +76,13 @@ std::int64_t num_feature_blocks(const LinearPart& part) {
   return (part.weight.num_features() + kBlockFeatures - 1) / kBlockFeatures;
 }
 
-// Activations that meet the same features in turn: about what a second-level cache holds.
+// Bytes of activations that are multiplied by the same features in turn: about the size of a
+// second-level cache.
 constexpr std::int64_t kGroupBytes = 1 << 20;
 
-// work(index, block) for every block of rows and each of `feature_blocks` blocks of features, of
-// which it finds out the features itself. Some blocks of rows follow one another under the same
-// features, whose weights are then read from memory once for all of them.
+// Calls work(index, block) for every pair of a block of rows and a block of features, `index` being
+// that of the features; work() derives the block's feature range from it. Several blocks of rows
+// follow one another with the same features, whose weights are then read from memory only once.
 template <class Work>
 void for_each_block(Stream& stream, const Activations& x, std::int64_t num_rows,
                     std::int64_t feature_blocks, std::int64_t operations_per_row,
@@ -108,7 +110,7 @@ void set_features(const LinearPart& part, std::int64_t index, Block& block) {
   block.num_features = std::min(kBlockFeatures, part.weight.num_features() - block.first_feature);
 }
 
-// The part's bias at the block's features, f32; zeros without one.
+// Writes the part's bias for the block's features as f32; zeros if the part has no bias.
 void load_bias(const LinearPart& part, const Block& block, float* bias) {
   if (part.bias.empty()) {
     std::fill_n(bias, block.num_features, 0.0F);
@@ -124,7 +126,7 @@ float* output_row(const View& y, const Block& block, std::int64_t m) {
   return y.as<float>() + (block.first_row + m) * y.row_stride() + block.first_feature;
 }
 
-// y = tile + bias, as the output says.
+// Writes the block of y: tile + bias, then added to y or activated as `output` says.
 void write_block(const Tier& tier, const float* tile, const LinearPart& part, LinearOutput output,
                  const Block& block) {
   constexpr float kQuickGeluBeta = 1.702f;
@@ -150,7 +152,7 @@ void write_block(const Tier& tier, const float* tile, const LinearPart& part, Li
   }
 }
 
-// y = swish(gate + its bias) * (up + its bias); the tiles are written over.
+// y = swish(gate + gate's bias) * (up + up's bias); overwrites both tiles.
 void write_swiglu(const Tier& tier, float* gate_tile, float* up_tile, const LinearPart& gate,
                   const LinearPart& up, const Block& block) {
   float gate_bias[kBlockFeatures];

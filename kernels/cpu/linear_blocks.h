@@ -1,12 +1,12 @@
-// kernels/cpu/linear_blocks.h: what all layouts of the dense layer share: activations as the layout
-// reads them, and the product of a block of their rows with a block of a weight's features.
+// kernels/cpu/linear_blocks.h: what all weight layouts of the dense layer share: activations in the
+// form that the layout multiplies, and the product of a block of rows with a block of features.
 //
-// Layout    x is read in blocks of at most kBlockRows rows, as many of them in turn under the same
-//           features as a second-level cache holds; a weight is read from memory once per so many.
-// Parallel  an item is one block of rows and one of features, taken by one thread whole.
-// Numerics  an element is one sum over the whole K in an order of its own (kernels/cpu/tier.h),
-//           then bias, then the residual or the activation: the blocks and the threads cannot
-//           change a bit of it.
+// Layout    x is processed in blocks of at most kBlockRows rows. As many blocks as fit a
+//           second-level cache are multiplied by the same features in turn, so that a weight is
+//           read from memory once for all of them.
+// Parallel  an item is one block of rows and one block of features; one thread computes it.
+// Numerics  an element is one sum over all of K in the order that kernels/cpu/tier.h documents,
+//           then bias, then residual or activation: blocks and threads do not change a bit of it.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@
 
 namespace caption::kernels::cpu {
 
-// A multiple of every tier's row tile (3, 6, 12, 32).
+// A multiple of every tier's tile height (3, 6, 8, 12, 32).
 inline constexpr std::int64_t kBlockRows = 96;
 inline constexpr std::int64_t kBlockFeatures = 2 * kPanelColumns;
 
@@ -28,26 +28,28 @@ struct Block {
   std::int64_t num_panels() const { return (num_features + kPanelColumns - 1) / kPanelColumns; }
 };
 
-// x as one layout's kernels read it, made once for all the weights that meet it; in the stream's
-// scratch memory.
+// x in the form that one layout's kernels read, made once for all weights that multiply it; kRows
+// borrows x, the other forms are in the stream's scratch memory.
 struct Activations {
   std::int64_t row_bytes = 0;
 
-  ConstView rows = {};  // kRows: as they are
+  ConstView rows = {};  // kRows: x itself
 
   const std::uint16_t* bf16 = nullptr;  // kPanels, kPanels8, kPanels4: [M, 2 * pairs]
-  const float* group_sums = nullptr;    // [M, groups], for offsets
+  const float* group_sums = nullptr;    // [M, groups], for weights with offsets
 
   const std::int8_t* codes = nullptr;    // kPanels8A8: [M, 4 * quads]
-  const IntegerRow* integers = nullptr;  // [M]: what the codes stand for
+  const IntegerRow* integers = nullptr;  // [M]: scale and sum of the codes
 };
 
-// tile[m, n] for the block's rows and features, kBlockFeatures to a row.
+// Computes tile[m, n] for the block's rows and features; a row of the tile has kBlockFeatures
+// elements.
 using MultiplyBlock = void (*)(const Tier& tier, const Activations& x, const PackedWeight& weight,
                                const Block& block, float* tile);
 
-// kernels/cpu/linear_quantised.cpp: layouts kPanels8 and kPanels4; and kPanels8A8. The parts have
-// the layout in common.
+// Defined in kernels/cpu/linear_quantised.cpp. round_to_bf16() is for kPanels, kPanels8 and
+// kPanels4, multiply_quantised() for kPanels8 and kPanels4, the other two are for kPanels8A8. All
+// parts have the same layout.
 Activations round_to_bf16(Stream& stream, const Tier& tier, ConstView x,
                           std::span<const LinearPart> parts);
 Activations round_to_8_bits(Stream& stream, const Tier& tier, ConstView x,

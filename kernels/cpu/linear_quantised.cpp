@@ -1,4 +1,4 @@
-// The dense layer on the CPU: activations rounded to bf16 and to 8 bits, weights of 8 and 4 bits.
+// The dense layer on the CPU: rounding of activations to bf16 and 8 bits, weights of 8 and 4 bits.
 #include <algorithm>
 
 #include "kernels/cpu/linear_blocks.h"
@@ -10,7 +10,7 @@ namespace {
 
 std::int64_t divide_up(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
-// Consecutive pieces of the stream's scratch memory, each on a cache line of its own.
+// Assigns consecutive pieces of the stream's scratch memory, each aligned to a cache line.
 class ScratchPieces {
  public:
   template <class T>
@@ -25,7 +25,7 @@ class ScratchPieces {
   std::size_t size_bytes_ = 0;
 };
 
-// x [M, K] as bf16 [M, num_columns] at `to`, zeros from K on.
+// Writes x [M, K] as bf16 [M, num_columns]; the columns from K on are zeros.
 void round_rows(Stream& stream, const Tier& tier, ConstView x, std::int64_t num_columns,
                 std::uint16_t* to) {
   const std::int64_t k = x.dim(1);
@@ -38,7 +38,7 @@ void round_rows(Stream& stream, const Tier& tier, ConstView x, std::int64_t num_
   });
 }
 
-// In 16 interleaved parts, then a tree: a compiler can vectorise it.
+// Sums in 16 interleaved parts, then in a tree, so that the compiler can vectorise it.
 float sum_of(const std::uint16_t* a, std::int64_t count) {
   constexpr int kLanes = 16;
   float lanes[kLanes] = {};

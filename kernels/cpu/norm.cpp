@@ -8,7 +8,7 @@
 namespace caption::kernels::impl {
 namespace {
 
-// x as f32: where it lies, or in `memory`.
+// Returns the elements of x as f32: x itself if it is f32, otherwise a copy in `memory`.
 const float* as_floats(ConstView x, float* memory) {
   if (x.dtype() == DType::kF32) return x.as<float>();
   dispatch_float(x.dtype(), [&](auto tag) {
@@ -18,7 +18,7 @@ const float* as_floats(ConstView x, float* memory) {
   return memory;
 }
 
-// bias: or none.
+// An empty bias means none.
 void norm_rows(Stream& stream, ConstView x, ConstView weight, ConstView bias, float eps, View y,
                void (*norm)(const cpu::NormArgs& args)) {
   const auto in = cpu::row_span<const float>(x);

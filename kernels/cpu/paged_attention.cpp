@@ -29,9 +29,9 @@ void check_slots(ConstView slots, std::int64_t num_slots) {
   }
 }
 
-// How a segment is cut: its rows (token, head of the group) of all its sequences, one after the
-// other, in tiles of `tile_rows`, times its key heads, `heads` at a time. With key clusters a tile
-// ends with its token.
+// How a segment is divided into items. Its rows, pairs of a token and a query head of the group, of
+// all its sequences in turn are cut into tiles of `tile_rows`; an item is a tile for `heads` key
+// heads. With key clusters a tile does not extend beyond its token.
 struct Tiling {
   std::int64_t rows = 0;
   std::int64_t tile_rows = 0;
@@ -40,7 +40,7 @@ struct Tiling {
   std::int64_t items = 0;
 };
 
-// One call of paged_attention.
+// The arguments of one call of paged_attention().
 struct Call {
   const cpu::Tier& tier;
   const PagedContext& context;
@@ -66,8 +66,8 @@ struct Call {
   }
 };
 
-// is_selected[c]: one of the `group` queries, head_dim apart, estimates a share of the attention of
-// at least the threshold for cluster c.
+// Sets is_selected[c] if at least one of the `group` queries, which are head_dim elements apart,
+// estimates for cluster c a share of the attention of at least the threshold.
 void select_clusters(const cpu::Tier& tier, const KeyClusters& clusters, std::int64_t kv_head,
                      const float* queries, std::int64_t group, float scale, bool* is_selected) {
   const std::int64_t count = clusters.centroids.dim(1);
@@ -92,7 +92,7 @@ void select_clusters(const cpu::Tier& tier, const KeyClusters& clusters, std::in
       if (sizes[c] > 0) max = std::max(max, scores[c]);
     }
     for (std::int64_t c = 0; c < count; ++c) {
-      if (sizes[c] == 0) scores[c] = max;  // its share is 0: it must not overflow before
+      if (sizes[c] == 0) scores[c] = max;  // an empty cluster has share 0; avoids overflow of exp()
     }
     tier.exp_sum(scores, count, max);
     float total = 0;
@@ -100,15 +100,16 @@ void select_clusters(const cpu::Tier& tier, const KeyClusters& clusters, std::in
       scores[c] *= static_cast<float>(sizes[c]);
       total += scores[c];
     }
-    // Whatever is not surely below counts: a NaN must reach the result.
+    // The negated comparison selects a cluster whose share is NaN, so that the NaN reaches the
+    // result.
     for (std::int64_t c = 0; c < count; ++c) {
       is_selected[c] |= !(scores[c] < clusters.threshold * total);
     }
   }
 }
 
-// What a walk over heads that lie side by side keeps of their keys and values at a time: two blocks
-// of them are to stay in a second-level cache of 1 MiB with room to spare.
+// Bytes of keys and values of one block for all heads of an item. Two blocks must fit a
+// second-level cache of 1 MiB with room to spare.
 constexpr std::int64_t kHeadsBytes = 256 << 10;
 
 Tiling tile_segment(const Call& call, const cpu::Segment& segment, std::int64_t num_threads) {
@@ -126,7 +127,8 @@ Tiling tile_segment(const Call& call, const cpu::Segment& segment, std::int64_t 
     const std::int64_t block_bytes =
         2 * cpu::kBlockKeys * call.head_dim() *
         static_cast<std::int64_t>(dtype_size_bytes(call.context.k_pages.dtype()));
-    // A call of one sequence still has an item for each thread.
+    // The limit kv_heads / num_threads leaves an item for every thread even if there is only one
+    // tile, provided that there are enough key heads.
     const std::int64_t most = std::min({cpu::kTileQueries / tiling.tile_rows,
                                         kHeadsBytes / block_bytes, call.kv_heads() / num_threads});
     while (tiling.heads * 2 <= most && call.kv_heads() % (tiling.heads * 2) == 0) tiling.heads *= 2;
@@ -135,7 +137,8 @@ Tiling tile_segment(const Call& call, const cpu::Segment& segment, std::int64_t 
   return tiling;
 }
 
-// The rows [first, end) of a segment under the key heads [kv_head, kv_head + num_heads).
+// Fills `queries` with the rows [first, end) of a segment for the key heads [kv_head, kv_head +
+// num_heads).
 void collect_queries(const Call& call, const cpu::Segment& segment, std::int64_t first,
                      std::int64_t end, std::int64_t kv_head, cpu::Queries& queries) {
   queries.count = end - first;
@@ -162,7 +165,7 @@ void collect_queries(const Call& call, const cpu::Segment& segment, std::int64_t
   }
 }
 
-// One token's queries over the keys that its clusters select.
+// Attends one token's queries to the keys of the clusters that the token selects.
 void attend_selected(const Call& call, std::int32_t s, std::int64_t token, std::int64_t kv_head,
                      cpu::AttendArgs& args, const cpu::Queries& queries, std::byte* workspace) {
   const KeyClusters& clusters = *call.clusters_of(s);
@@ -209,7 +212,7 @@ void attend_item(const Call& call, const cpu::Segment& segment, const Tiling& ti
   attend_selected(call, s, token, kv_head, args, queries, workspace);
 }
 
-// to = from, a token of kv_heads vectors of head_dim.
+// Writes a token's kv_heads vectors of head_dim elements to the slot.
 template <class T>
 void write_token(const float* from, std::int64_t slot, View pages, View) {
   const std::int64_t size = pages.dim(2) * pages.dim(3);
@@ -240,7 +243,7 @@ void write_tokens(Stream& stream, ConstView k, ConstView v, ConstView slots, con
   });
 }
 
-// The stream's scratch memory, for one call.
+// The parts of the stream's scratch memory that one call uses.
 struct Scratch {
   std::span<std::int32_t> order;
   std::span<std::int64_t> common;
@@ -276,7 +279,7 @@ Scratch take_scratch(Stream& stream, std::size_t num_seqs, std::size_t num_state
   return scratch;
 }
 
-// The segments of one level, side by side.
+// Runs the segments of one level, which are independent, in parallel.
 void attend_level(Stream& stream, const Call& call, std::span<const cpu::Segment> segments,
                   const Scratch& scratch) {
   std::int64_t total = 0;
@@ -284,7 +287,8 @@ void attend_level(Stream& stream, const Call& call, std::span<const cpu::Segment
     scratch.tilings[i] = tile_segment(call, segments[i], stream.pool().num_threads());
     total += scratch.tilings[i].items;
   }
-  // Contexts differ; what a block of keys costs is enough to keep the smallest calls on one thread.
+  // Items differ in their number of blocks. The cost of one block is a sufficient estimate: it only
+  // keeps the smallest calls on one thread.
   const std::int64_t operations = 4 * cpu::kBlockKeys * call.head_dim();
   cpu::for_each_tile(stream, total, operations, scratch.workspaces, scratch.workspace_bytes,
                      [&](std::int64_t item, std::byte* workspace) {

@@ -1,4 +1,5 @@
-// kernels/cpu/paged_keys.h: one sequence's keys under one key head, as attention walks them.
+// kernels/cpu/paged_keys.h: one sequence's keys and values for one key head, in the form that
+// attend() takes, and the bounds checks that precede attention.
 #pragma once
 
 #include <cstdint>
@@ -9,8 +10,8 @@
 
 namespace caption::kernels::cpu {
 
-// Throws Error(kInternal) unless every index that attention will follow stays inside the pages and
-// the query rows.
+// Throws Error(kInternal) unless every index that attention follows stays inside the pages and the
+// query rows.
 void check_context(std::string_view op, const PagedContext& context, std::int64_t num_rows);
 
 Keys paged_keys(const PagedContext& context, std::int64_t sequence, std::int64_t kv_head);

@@ -7,7 +7,7 @@
 namespace caption::kernels::impl {
 namespace {
 
-// One output patch: the window of `stride` rows and columns that begins at `x`.
+// Computes one output patch from the window of `stride` x `stride` patches that begins at `x`.
 void pool_window(const float* x, std::int64_t grid_w, std::int64_t channels, std::int64_t stride,
                  Pooling pooling, float* y) {
   std::copy_n(x, channels, y);

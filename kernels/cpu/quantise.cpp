@@ -8,13 +8,13 @@ namespace {
 
 constexpr std::int32_t kInfinityBits = 0x7F800000;
 
-// Adding and subtracting it rounds |x| < 2^22 to an integer, nearest, ties to even.
+// Adding and subtracting this number rounds |x| < 2^22 to the nearest integer, ties to even.
 constexpr float kRounding = 0x1.8p23f;
 
 }  // namespace
 
 BF16 quantise(const float* x, std::int64_t n, std::int8_t* y) {
-  // Magnitudes are ordered as their bits are, with infinity and the NaNs above all numbers.
+  // Compares magnitudes as integers: their bits are ordered as their values, infinity and NaN last.
   std::int32_t largest = 0;
   for (std::int64_t i = 0; i < n; ++i) {
     largest = std::max(largest, std::bit_cast<std::int32_t>(x[i]) & 0x7FFFFFFF);

@@ -1,5 +1,5 @@
-// kernels/cpu/quantise.h: a vector of int8 with one scale, as pages of int8 hold it
-// (kernels/paged_attention.h says what the numbers mean).
+// kernels/cpu/quantise.h: quantisation of a vector to int8 with one scale, the format of int8 pages
+// (defined in kernels/paged_attention.h).
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,7 @@
 
 namespace caption::kernels::cpu {
 
-// Writes y[n] and returns their scale; the same bits on every tier.
+// Writes y[n] and returns the scale; gives the same bits on every tier.
 BF16 quantise(const float* x, std::int64_t n, std::int8_t* y);
 
 }  // namespace caption::kernels::cpu

@@ -12,7 +12,7 @@ void rope_table(Cpu, Stream& stream, ConstView positions, ConstView inv_freq, Vi
   const std::int32_t* const position = positions.as<std::int32_t>();
   const float* const frequency = inv_freq.as<float>();
   float* const angles = table.as<float>();
-  constexpr std::int64_t kOperationsPerAngle = 64;  // a cosine and a sine
+  constexpr std::int64_t kOperationsPerAngle = 64;  // approximate cost of a cosine and a sine
   cpu::parallel_for(stream, positions.dim(0), half * kOperationsPerAngle,
                     [&](std::int64_t begin, std::int64_t end) {
                       for (std::int64_t t = begin; t < end; ++t) {

@@ -1,4 +1,4 @@
-// kernels/cpu/row_span.h: the vectors along the last axis of a view, counted 0, 1, 2, ...
+// kernels/cpu/row_span.h: the vectors along the last axis of a view, numbered 0, 1, 2, ...
 #pragma once
 
 #include <cstdint>
@@ -11,17 +11,17 @@ namespace caption::kernels::cpu {
 template <class T>
 struct RowSpan {
   T* begin;
-  std::int64_t count;       // vectors
-  std::int64_t dim;         // elements of one
+  std::int64_t count;       // number of vectors
+  std::int64_t dim;         // elements of one vector
   std::int64_t per_row;     // vectors in a row of the first axis
-  std::int64_t row_stride;  // elements
+  std::int64_t row_stride;  // elements between rows of the first axis
 
   T* operator[](std::int64_t i) const {
     return begin + i / per_row * row_stride + i % per_row * dim;
   }
 };
 
-// Views of rank 2 or more. T of an output is not const.
+// The rank of the view must be at least 2. T is const for inputs only.
 template <class T, class AnyView>
 RowSpan<T> row_span(const AnyView& view) {
   const std::int64_t dim = view.dim(-1);

@@ -23,7 +23,7 @@ std::int64_t row_stride_bytes(ConstView view) {
   return view.row_stride() * static_cast<std::int64_t>(dtype_size_bytes(view.dtype()));
 }
 
-// Moves row from(i) of x to row to(i) of y.
+// Copies row from(i) of x to row to(i) of y, for i in [0, count).
 template <class From, class To>
 void move_rows(Stream& stream, std::int64_t count, ConstView x, From from, View y, To to) {
   const auto size = static_cast<std::size_t>(x.dim(1)) * dtype_size_bytes(x.dtype());

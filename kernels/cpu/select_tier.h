@@ -1,4 +1,4 @@
-// kernels/cpu/select_tier.h: from run-time choices to a tier's functions.
+// kernels/cpu/select_tier.h: maps run-time choices (CPU tier, dtype) to a tier's functions.
 #pragma once
 
 #include "backend/cpu_tier.h"
@@ -7,10 +7,10 @@
 
 namespace caption::kernels::cpu {
 
-// Throws Error(kUnavailable) for a tier this build lacks.
+// Throws Error(kUnavailable) for a tier that this build lacks.
 const Tier& select_tier(CpuTier tier);
 
-// f32, bf16, f16 or i8 only; throws Error(kInternal) for others.
+// Accepts f32, bf16, f16 and i8; throws Error(kInternal) for other dtypes.
 Element element_of(DType dtype);
 
 inline Gemm dot_of(const Tier& tier, Element element) {

@@ -1,7 +1,9 @@
-// kernels/cpu/tier.h: the few inner loops that have one version per instruction set.
+// kernels/cpu/tier.h: the inner loops that have one version per instruction set. All other CPU code
+// is written once, on top of them.
 //
-// Everything else on the CPU is written once, on top of these. Included by files with -mavx512...,
-// so it includes nothing but <cstdint> (style.md §2.4).
+// Files compiled with flags such as -mavx512f include this header, so it includes nothing but
+// <cstdint>: the linker may keep their copy of an inline function of std, which other CPUs cannot
+// run.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +12,7 @@
 
 namespace caption::kernels::cpu {
 
-// How the second operand is stored; it is widened to f32 in registers.
+// Element type of the second operand; it is widened to f32 in registers.
 enum class Element { kF32, kBF16, kF16, kI8 };
 inline constexpr int kNumElements = 4;
 
@@ -28,10 +30,10 @@ struct GemmArgs {
 };
 using Gemm = void (*)(const GemmArgs& args);
 
-// bf16 activations times panels of bf16 weights (kernels/packed_weight.h).
+// Multiplies bf16 activations by panels of bf16 weights (kernels/packed_weight.h).
 inline constexpr std::int64_t kPanelColumns = 32;
 struct PanelArgs {
-  const std::uint16_t* a = nullptr;  // [m, 2 * num_pairs] bf16, zeros where K ends
+  const std::uint16_t* a = nullptr;  // [m, 2 * num_pairs] bf16, zeros from K on
   std::int64_t a_stride = 0;         // elements
   const std::uint16_t* panels = nullptr;
   std::int64_t num_pairs = 0;
@@ -41,19 +43,19 @@ struct PanelArgs {
   std::int64_t m = 0;
 };
 
-// bf16 activations times one panel of quantised weights (kernels/packed_weight.h):
+// Multiplies bf16 activations by one panel of quantised weights (kernels/packed_weight.h):
 //   c[m, n] = sum over groups g of scales[g, n] * (sum over the columns of g of a * code)
 //                                  + offsets[g, n] * a_sums[m, g]
-// a group's sum first, then scale and offset, group after group.
+// The sum over a group is computed first, then scaled, then its offset is added, group after group.
 struct QuantisedArgs {
-  const std::uint16_t* a = nullptr;  // [m, 2 * num_pairs] bf16, zeros where K ends
+  const std::uint16_t* a = nullptr;  // [m, 2 * num_pairs] bf16, zeros from K on
   std::int64_t a_stride = 0;
-  const float* a_sums = nullptr;  // [m, groups]; with offsets
+  const float* a_sums = nullptr;  // [m, groups], needed with offsets
   std::int64_t a_sums_stride = 0;
   const std::uint8_t* codes = nullptr;      // [num_pairs, 64 or 32]
-  const std::uint16_t* codebook = nullptr;  // of 4-bit codes: 16 bf16
+  const std::uint16_t* codebook = nullptr;  // 16 bf16, for 4-bit codes
   const float* scales = nullptr;            // [groups, kPanelColumns]
-  const float* offsets = nullptr;           // or null
+  const float* offsets = nullptr;           // [groups, kPanelColumns] or null
   std::int64_t num_pairs = 0;
   std::int64_t group_pairs = 0;  // at most kMaxGroupPairs; the last group may be shorter
   float* c = nullptr;            // [m, kPanelColumns]
@@ -62,19 +64,19 @@ struct QuantisedArgs {
 };
 inline constexpr std::int64_t kMaxGroupPairs = 64;
 
-// Where the code of feature n (of 32) and column c (of a pair) stands among a pair's bytes. Static:
-// each tier's file compiles its own.
+// Position of the code of feature n (of 32) and column c (of a pair) among the bytes of a pair.
+// Static, so that each tier's file compiles a separate copy with its instruction set.
 static constexpr std::int64_t panel8_position(std::int64_t n, std::int64_t c) { return 2 * n + c; }
-// 4 bits: byte i of 32 holds number i of the first 16 features in its lower half, of the last 16 in
-// its upper.
+// Position of the byte that holds the 4-bit code of feature n and column c: the low nibbles hold
+// the codes of the first 16 features, the high nibbles those of the last 16.
 static constexpr std::int64_t panel4_position(std::int64_t n, std::int64_t c) {
   return n % 16 * 2 + c;
 }
 
-// Signed 8-bit activations times one panel of unsigned 8-bit weights, exact:
+// Multiplies signed 8-bit activations by one panel of unsigned 8-bit weights, exactly:
 //   c[m, n] = sum_k a[m, k] * panel[k / 4][n][k % 4]
 struct IntegerArgs {
-  const std::int8_t* a = nullptr;  // [m, 4 * num_quads], zeros where K ends
+  const std::int8_t* a = nullptr;  // [m, 4 * num_quads], zeros from K on
   std::int64_t a_stride = 0;
   const std::uint8_t* panel = nullptr;
   std::int64_t num_quads = 0;
@@ -83,12 +85,12 @@ struct IntegerArgs {
   std::int64_t m = 0;
 };
 
-// A row of activations as 8-bit integers: x ~ scale * codes.
+// The scale of a row of activations quantised to 8-bit integers, x ~ scale * codes.
 struct IntegerRow {
   float scale;
-  std::int32_t sum;  // of the codes
+  std::int32_t sum;  // sum of the codes
 };
-// Of less than it the inverse could be infinite: such a row is zero to 8 bits of anything.
+// A row whose largest magnitude is smaller is quantised to zero: 127 / max could overflow.
 inline constexpr float kSmallestMagnitude = 0x1p-100F;
 inline constexpr std::int32_t kInfinityBits = 0x7F800000;
 
@@ -104,7 +106,7 @@ struct BiasArgs {
   bool add = false;
 };
 
-// What the sums of panel8a8 stand for:
+// Converts the sums of panel8a8 to f32:
 //   y[m, n] = (sums[m, n] - 128 * rows[m].sum) * (rows[m].scale * scales[n])
 struct IntegerScaleArgs {
   const std::int32_t* sums = nullptr;  // [m, kPanelColumns], dense
@@ -115,41 +117,41 @@ struct IntegerScaleArgs {
   std::int64_t m = 0;
 };
 
-// A row of kernels/norm.h, with weight and bias as f32; y may be x.
+// Arguments of a norm of one row (kernels/norm.h); weight and bias are f32; y may be x.
 struct NormArgs {
   const float* x = nullptr;
   const float* weight = nullptr;
-  const float* bias = nullptr;  // layer_norm
+  const float* bias = nullptr;  // layer_norm only
   float eps = 0;
   float* y = nullptr;
   std::int64_t n = 0;
 };
 inline constexpr int kNormLanes = 16;
 
-// A head of kernels/rope.h: its two halves are rotated in place.
+// Arguments of the rotation of one head (kernels/rope.h), whose two halves are rotated in place.
 struct RotateArgs {
   float* low = nullptr;
   float* high = nullptr;
   const float* cosines = nullptr;
   const float* sines = nullptr;
-  std::int64_t n = 0;  // of a half
+  std::int64_t n = 0;  // elements of a half
 };
 
 struct SwishArgs {
   const float* x = nullptr;
   float beta = 1;
-  const float* factor = nullptr;  // or null: 1
+  const float* factor = nullptr;  // null means 1
   float* y = nullptr;             // may be x or factor
   std::int64_t n = 0;
 };
 
-// In each, an element of the result depends on its own inputs and on k (or n) alone, never on the
-// other elements computed with it: batch invariance starts here.
-// Nothing has a default, so that the compiler warns of a tier that leaves one out.
+// In each function an element of the result depends only on its inputs and on k (or n), never on
+// the other elements computed with it; batch invariance relies on this. No member has a default, so
+// that the compiler warns of a tier that leaves one out.
 struct Tier {  // NOLINT(cppcoreguidelines-pro-type-member-init)
-  // c[m, n] = sum_k a[m, k] * b[n, k]: interleaved partial sums over k, then a tree.
+  // c[m, n] = sum_k a[m, k] * b[n, k], in interleaved partial sums over k, then a tree.
   Gemm dot[kNumElements];
-  // c = a * panels^T; every sum runs over the pairs of columns in their order.
+  // c = a * panels^T; every sum runs over the pairs of columns in ascending order.
   void (*panel_gemm)(const PanelArgs& args);
   void (*panel8)(const QuantisedArgs& args);
   void (*panel4)(const QuantisedArgs& args);
@@ -159,14 +161,14 @@ struct Tier {  // NOLINT(cppcoreguidelines-pro-type-member-init)
   // codes[i] = x[i] * (127 / max |x|), in f32, to the nearest integer, ties to even; the same bits
   // in every tier. A row with an infinity or a NaN gets the scale NaN and codes of zero.
   IntegerRow (*to_int8)(const float* x, std::int8_t* codes, std::int64_t n);
-  // The same bits in every tier, from here to rotate.
+  // The functions from here to rotate() give the same bits in every tier.
   void (*scale_integers)(const IntegerScaleArgs& args);
   void (*add_bias)(const BiasArgs& args);
-  // Sums are of kNormLanes interleaved partial sums, then a tree.
+  // Sums are kNormLanes interleaved partial sums, then a tree.
   void (*rms_norm)(const NormArgs& args);
   void (*layer_norm)(const NormArgs& args);
   void (*rotate)(const RotateArgs& args);
-  // x[i] = exp(x[i] - shift), returns their sum; x[i] <= shift.
+  // x[i] = exp(x[i] - shift); returns the sum of the results. Requires x[i] <= shift.
   float (*exp_sum)(float* x, std::int64_t n, float shift);
   // y = x / (1 + exp(-beta * x)) * factor
   void (*swish)(const SwishArgs& args);
@@ -181,14 +183,15 @@ const Tier& avx512_tier();      // x86-64 only; the CPU must have AVX-512 F, BW,
 const Tier& avx512bf16_tier();  // x86-64 only; the CPU must have those, AVX512-BF16, VBMI, VNNI
 const Tier& amx_tier();         // x86-64 only; the CPU must have those, AMX-BF16 and AMX-INT8
 
-// The plain loops of panel_gemm and to_bf16, for the tiers without instructions of their own.
+// Reference implementations in plain loops, for tiers without SIMD versions of these functions.
 void panel_gemm_reference(const PanelArgs& args);
 void panel8_reference(const QuantisedArgs& args);
 void panel4_reference(const QuantisedArgs& args);
 void panel8a8_reference(const IntegerArgs& args);
 void to_bf16_reference(const float* x, std::uint16_t* y, std::int64_t n);
 
-// The tree over partial sums, for all tiers. Static: each tier's file compiles its own.
+// The reduction tree over partial sums, for all tiers. Static, so that each tier's file compiles a
+// separate copy with its instruction set.
 static inline float sum_of_lanes(float (&lanes)[kNormLanes]) {
   for (int width = kNormLanes / 2; width > 0; width /= 2) {
     for (int lane = 0; lane < width; ++lane) lanes[lane] += lanes[lane + width];

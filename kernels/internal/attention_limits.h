@@ -1,4 +1,4 @@
-// kernels/internal/attention_limits.h: what both attentions ask of a head.
+// kernels/internal/attention_limits.h: limits on head_dim and scale that both attentions check.
 #pragma once
 
 #include <cstdint>
@@ -7,7 +7,7 @@
 
 namespace caption::kernels::internal {
 
-// A head's query and output tiles live on the stack.
+// The arrays of attention_mass() for a tile of queries are on the stack, so head_dim is bounded.
 inline constexpr std::int64_t kMaxHeadDim = 256;
 
 inline void check_attention_limits(const Check& check, std::int64_t head_dim, float scale) {

@@ -1,5 +1,5 @@
-// kernels/internal/check.h: what every contract asks of its operands before it dispatches; as long
-// as the Check lives, the operation is timed in the stream's profile.
+// kernels/internal/check.h: operand checks that every operation makes before it dispatches. The
+// lifetime of a Check also times the operation in the stream's profile.
 #pragma once
 
 #include <cstdint>
@@ -14,21 +14,21 @@ namespace caption::kernels::internal {
 // Every check throws Error(kInternal) "<op>: <operand> is <found>; wanted <wanted>".
 class Check {
  public:
-  // `op` must outlive the Check; a literal.
+  // `op` must be a string literal, or otherwise outlive the Check.
   Check(std::string_view op, const Stream& stream)
       : op_(op), device_(stream.device()), scope_(stream.profile(), op) {}
 
-  // The matrix of a dense layer, by which the profile tells one kind of layer from another.
+  // Sets the matrix of a dense layer, by which the profile distinguishes its layers.
   void set_matrix(std::int64_t rows, std::int64_t columns) { scope_.set_matrix(rows, columns); }
 
   void rank(std::string_view name, ConstView view, int wanted) const;
-  // Of one dtype, and of a shape.
+  // These check the dtype and the shape.
   void f32(std::string_view name, ConstView view, const Shape& wanted) const;
   void i32(std::string_view name, ConstView view, const Shape& wanted) const;
   void same_dtype(std::string_view name, ConstView view, const Shape& wanted, DType dtype) const;
-  // Of f32, bf16 or f16, and of a shape.
+  // Checks that the dtype is f32, bf16 or f16, and the shape.
   void floating(std::string_view name, ConstView view, const Shape& wanted) const;
-  // Of f32, bf16, f16 or i8, and of a shape.
+  // Checks that the dtype is f32, bf16, f16 or i8, and the shape.
   void page_elements(std::string_view name, ConstView view, const Shape& wanted) const;
   void dense(std::string_view name, ConstView view) const;
   // Throws Error(kInternal) "<op>: <rule>".

@@ -1,4 +1,4 @@
-// kernels/internal/check_pages.h: what the operations on pages ask of them.
+// kernels/internal/check_pages.h: operand checks that the operations on KV pages share.
 #pragma once
 
 #include <cstdint>
@@ -9,14 +9,15 @@
 
 namespace caption::kernels::internal {
 
-// K or V of one layer: of `shape`, with scales where the dtype has them and only there.
+// Checks K or V of one layer: its shape, and that it has scales exactly when its dtype is i8.
 void check_page_half(const Check& check, std::string_view name, ConstView pages,
                      std::string_view scales_name, ConstView scales, const Shape& shape);
 
-// The queries and the context of an attention.
+// Checks the queries and the context of an attention.
 void check_paged_context(const Check& check, ConstView q, const PagedContext& context, float scale);
 
-// A sequence's pages [n] i32 on the CPU: each one of k_pages, enough of them for the tokens.
+// Checks a sequence's block table [n] i32 on the CPU: each entry must be a page of k_pages, and the
+// pages must have room for num_tokens.
 void check_block_table(const Check& check, ConstView block_table, ConstView k_pages,
                        std::int64_t num_tokens);
 

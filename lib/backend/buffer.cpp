@@ -17,7 +17,7 @@ namespace caption {
 namespace {
 
 constexpr std::size_t kAlignmentBytes = 64;
-// No process on x86-64 or AArch64 Linux can address more with 48-bit pointers.
+// 48-bit pointers on x86-64 and AArch64 Linux leave a process at most this much address space.
 constexpr std::size_t kAddressSpaceBytes = std::size_t{1} << 47;
 
 std::string size_text(std::size_t size_bytes) {
@@ -31,9 +31,9 @@ std::size_t round_up(std::size_t size_bytes) {
   return (size_bytes + kHugePageBytes - 1) / kHugePageBytes * kHugePageBytes;
 }
 
-// Null when the system refuses.
+// Returns null when the system refuses.
 void* map(std::size_t size_bytes, Paging paging) {
-  // A huge page more than wanted holds an aligned stretch; what lies around it is given back.
+  // Mapping one huge page more than needed guarantees an aligned range; the surplus is unmapped.
   const std::size_t mapped_bytes = size_bytes + kHugePageBytes;
   void* const mapped =
       ::mmap(nullptr, mapped_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -44,8 +44,8 @@ void* map(std::size_t size_bytes, Paging paging) {
   const std::size_t after = mapped_bytes - before - size_bytes;
   if (before > 0) ::munmap(first, before);
   if (after > 0) ::munmap(first + before + size_bytes, after);
-  // Where the policy is "never" (/sys/kernel/mm/transparent_hugepage/enabled), or the kernel knows
-  // no such advice, this changes nothing.
+  // Has no effect where the policy is "never" (/sys/kernel/mm/transparent_hugepage/enabled) or the
+  // kernel does not know this advice.
   ::madvise(first + before, size_bytes, paging == Paging::kHuge ? MADV_HUGEPAGE : MADV_NOHUGEPAGE);
   return first + before;
 }

@@ -7,22 +7,24 @@
 
 namespace caption {
 
-// How the system should give the memory; advice that it may not follow, with the same contents.
+// Page size that the system is advised to use; it may ignore the advice, which changes no contents.
 enum class Paging {
-  // In huge pages (2 MiB) from kHugeBufferBytes on: for what is written whole. Fewer misses of the
-  // TLB where much memory is read once, as weights are.
+  // Huge pages (2 MiB) for buffers of at least kHugeBufferBytes: fewer TLB misses where much memory
+  // is read in sequence, as weights are. For memory that is written completely.
   kHuge,
-  // In the smallest pages there are, each when it is first written: for what may stay half empty.
+  // The smallest pages, committed one by one when first written: for memory that may stay partly
+  // unused.
   kSmall,
 };
 
 inline constexpr std::size_t kHugePageBytes = std::size_t{2} << 20;
 inline constexpr std::size_t kHugeBufferBytes = 2 * kHugePageBytes;
 
-// 64-byte aligned (a cache line, and an AVX-512 register); contents are uninitialised. From
-// kHugeBufferBytes on a mapping of its own, aligned to kHugePageBytes: no memory is committed
-// before it is touched, and all of it goes back to the system at the end. Moves, does not copy.
-// Throws Error(kOutOfMemory) with the size asked for; kUnavailable for a missing device.
+// Memory aligned to 64 bytes (a cache line, and an AVX-512 register), uninitialised. A buffer of at
+// least kHugeBufferBytes is a separate mapping aligned to kHugePageBytes: no memory is committed
+// before it is touched, and all of it is returned to the system on destruction. Moves, does not
+// copy. Throws Error(kOutOfMemory) with the size requested; kUnavailable for a device that this
+// build lacks.
 class Buffer {
  public:
   Buffer() = default;

@@ -22,7 +22,8 @@ constexpr std::array<std::string_view, 3> kAvx512Bf16Features = {"avx512bf16", "
                                                                  "avx512vnni"};
 constexpr std::array<std::string_view, 3> kAmxFeatures = {"amx-tile", "amx-bf16", "amx-int8"};
 
-// How many of kTiers this machine can run: each tier needs what the ones before it need.
+// Returns how many of kTiers this machine can run. Tiers are cumulative, so the first one that
+// lacks a feature ends the count.
 std::size_t count_supported_tiers() {
   const std::vector<std::string> features = internal::detect_cpu_features();
   const auto first_lacking = std::find_if(kTiers.begin(), kTiers.end(), [&](CpuTier tier) {

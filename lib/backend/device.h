@@ -1,4 +1,4 @@
-// backend/device.h: where memory lives and work runs.
+// backend/device.h: the devices that hold memory and run kernels.
 #pragma once
 
 #include <string_view>
@@ -8,7 +8,7 @@ namespace caption {
 
 enum class Device { kCpu, kCuda };
 
-// Tags: a kernel has one overload of its work per device (see backend/dispatch.h).
+// Tag types: every kernel has one overload of its implementation per device (backend/dispatch.h).
 using Cpu = std::integral_constant<Device, Device::kCpu>;
 using Cuda = std::integral_constant<Device, Device::kCuda>;
 

@@ -1,11 +1,11 @@
-// backend/dispatch.h: from a run-time device to the overload that does the work. The only file
-// that asks whether this build has CUDA kernels.
+// backend/dispatch.h: calls the overload of a kernel for a run-time device. Together with
+// has_cuda_kernels() this is the only code that asks whether this build has CUDA kernels.
 //
 //   dispatch(stream.device(),
 //            [&](auto device) { impl::rms_norm(device, stream, x, weight, eps, y); });
 //
-// A device whose kernels this build has, but whose twin of one operation is missing, is a link
-// error that names the function. A device this build lacks throws Error(kUnavailable).
+// If this build has kernels for a device but an operation lacks the overload for it, linking fails
+// and names the function. A device that this build lacks throws Error(kUnavailable).
 #pragma once
 
 #include <utility>

@@ -29,7 +29,7 @@ int count_affine_cpus() {
   cpu_set_t set;
   CPU_ZERO(&set);
   if (sched_getaffinity(0, sizeof set, &set) == 0) return CPU_COUNT(&set);
-  // More CPUs than cpu_set_t holds (1024): take what is online.
+  // The machine has more CPUs than cpu_set_t can represent (1024): count those that are online.
   return static_cast<int>(std::max(1L, sysconf(_SC_NPROCESSORS_ONLN)));
 }
 

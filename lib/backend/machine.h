@@ -1,4 +1,4 @@
-// backend/machine.h: what this machine has; asked once at start, printed by `inspect --machine`.
+// backend/machine.h: the hardware of this machine, as `inspect --machine` prints it.
 #pragma once
 
 #include <cstdint>
@@ -16,16 +16,16 @@ struct CudaDevice {
 
 struct Machine {
   std::string cpu_model;
-  int num_cpus = 1;                       // that this process may use (affinity and cgroup quota)
-  std::int64_t memory_bytes = 0;          // of the machine, or of the cgroup when smaller
-  std::vector<std::string> cpu_features;  // "avx2", "avx512bf16", "amx-bf16", ... as CPUID has them
+  int num_cpus = 1;                       // usable by this process (affinity, cgroup quota)
+  std::int64_t memory_bytes = 0;          // memory of the machine, or the cgroup limit if smaller
+  std::vector<std::string> cpu_features;  // named as in CPUID: "avx2", "avx512bf16", "amx-bf16"
   std::vector<CudaDevice> cuda_devices;
-  std::string cuda_status;  // one sentence: why CUDA is or is not usable here
+  std::string cuda_status;  // a sentence: why CUDA is or is not usable here
 };
 
 Machine detect_machine();
 
-// Whether this build contains CUDA kernels.
+// Returns whether this build contains CUDA kernels.
 bool has_cuda_kernels();
 
 }  // namespace caption

@@ -1,5 +1,5 @@
-// backend/nvidia.h: NVIDIA cards and their driver as the operating system lists them, so that they
-// are seen by a build without CUDA and on a machine without the driver, too.
+// backend/nvidia.h: NVIDIA cards and their driver as the operating system lists them, so that a
+// build without CUDA, and a machine without the driver, also see them.
 #pragma once
 
 #include <filesystem>
@@ -12,7 +12,7 @@ struct NvidiaHardware {
   std::string driver_version;  // version of the loaded kernel module; empty when none is loaded
 };
 
-// `sys` is where sysfs is mounted. What cannot be read counts as absent.
+// `sys` is the mount point of sysfs. An entry that cannot be read counts as absent.
 NvidiaHardware find_nvidia_hardware(const std::filesystem::path& sys = "/sys");
 
 }  // namespace caption

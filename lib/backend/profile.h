@@ -1,11 +1,11 @@
-// backend/profile.h: where a stream's time goes, by operation.
+// backend/profile.h: a stream's run time by operation.
 //
 //   Profile profile;
 //   stream.set_profile(&profile);   // every kernel from here on is timed
 //
-// The contract function of a kernel opens a ProfileScope for as long as it runs; what stands
-// between kernels may open one, too ("sampling"). Without a profile a scope is one comparison.
-// Scopes of one stream do not nest.
+// The contract function of a kernel opens a ProfileScope while it runs; code between kernels may
+// also open one ("sampling"). Without a profile a scope costs one comparison. Scopes of one stream
+// do not nest.
 #pragma once
 
 #include <chrono>
@@ -15,17 +15,17 @@
 
 namespace caption {
 
-// What is timed together: an operation, and of dense layers the matrix [rows, columns] that tells
-// one kind of layer from another.
+// The key by which times are summed: the operation and, for dense layers, the matrix [rows,
+// columns], which distinguishes the layers of a model.
 struct ProfileKey {
-  std::string_view operation;  // a literal
+  std::string_view operation;  // a string literal
   std::int64_t rows = 0;
   std::int64_t columns = 0;
 
   bool operator==(const ProfileKey&) const = default;
 };
 
-// One thread at a time, that of its stream. Allocates when an operation is seen for the first time.
+// Used by the thread of its stream only. Allocates when a key is first seen.
 class Profile {
  public:
   struct Entry {
@@ -38,7 +38,7 @@ class Profile {
 
   void add(const ProfileKey& key, std::chrono::nanoseconds time);
   void clear() { entries_.clear(); }
-  // In the order in which they were first seen.
+  // Ordered by first occurrence.
   const std::vector<Entry>& entries() const { return entries_; }
   double total_seconds() const;
 
@@ -46,7 +46,7 @@ class Profile {
   std::vector<Entry> entries_;
 };
 
-// Adds its lifetime to `profile`, unless that is null.
+// Adds the time from construction to destruction to `profile`, unless that is null.
 class ProfileScope {
  public:
   ProfileScope(Profile* profile, std::string_view operation)

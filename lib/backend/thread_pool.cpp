@@ -16,25 +16,26 @@
 namespace caption {
 namespace {
 
-// Ranges per thread: enough that a thread which lost its core for a while does not hold up the
-// others, few enough that taking one costs nothing beside its work.
+// Ranges per thread: enough that a thread that lost its core for a while does not delay the others,
+// few enough that the cost of taking one is negligible.
 constexpr std::int64_t kRangesPerThread = 4;
 
-// How long a thread looks for work before it sleeps. The gaps between the kernels of a step are a
-// few microseconds, a sleep and its wake-up cost tens; each turn yields, so a core that somebody
-// else wants is given away.
+// How often a thread looks for work before it sleeps. The gaps between the kernels of a step are a
+// few microseconds, a sleep and its wake-up cost tens of them; each turn yields, so a core that
+// another process needs becomes free.
 constexpr int kSpinTurns = 100;
 
 }  // namespace
 
-// One job at a time. `untaken` counts the ranges nobody has taken yet. Taking one (a successful
-// decrement) keeps the job alive until the taker adds to `finished`, so the other job fields may be
-// read then and only then; a late worker that finds `untaken` at 0 reads nothing else.
+// The pool has at most one job. `untaken` counts the ranges that no thread has taken. Taking a
+// range (a successful decrement) keeps the job alive until the taker increments `finished`, so a
+// thread may read the other job fields only in between; a thread that finds `untaken` at 0 reads
+// none of them.
 struct ThreadPool::State {
   std::vector<std::thread> threads;
   std::atomic<bool> in_use{false};
 
-  // The job; written by the caller while no range is taken or untaken.
+  // The job; written by the caller only while no range is untaken or unfinished.
   const std::function<void(std::int64_t, std::int64_t)>* body = nullptr;
   std::int64_t count = 0;
   std::int64_t range_size = 0;
@@ -43,7 +44,7 @@ struct ThreadPool::State {
   std::atomic<std::int64_t> finished{0};
   std::atomic<bool> failed{false};
 
-  std::mutex mutex;  // guards the waiting below and first_error
+  std::mutex mutex;  // guards first_error and the waits on the condition variables
   std::condition_variable work_came;
   std::condition_variable work_done;
   std::atomic<int> num_sleeping{0};
@@ -76,8 +77,9 @@ bool ThreadPool::State::run_one_range() {
       failed.store(true, std::memory_order_relaxed);
     }
   }
-  // After this the job may be gone. Sequentially consistent, as is the read of caller_sleeps:
-  // either the caller sees the job finished before it sleeps, or we see that it sleeps.
+  // After this increment the job may no longer exist. It is sequentially consistent, as is the read
+  // of caller_sleeps: either the caller sees the job finished before it sleeps, or this thread sees
+  // that the caller sleeps.
   if (finished.fetch_add(1) + 1 == total && caller_sleeps.load()) {
     const std::lock_guard lock(mutex);
     work_done.notify_one();
@@ -95,8 +97,9 @@ void ThreadPool::State::work_until_stopped() {
       }
     }
     std::unique_lock lock(mutex);
-    // Announced before the last look at `untaken`; the caller publishes work before it looks at
-    // num_sleeping. Both are sequentially consistent, so one of the two sees the other.
+    // Incremented before the last look at `untaken`, while the caller publishes work before it
+    // looks at num_sleeping. Both are sequentially consistent, so at least one of the two sees the
+    // other.
     num_sleeping.fetch_add(1);
     work_came.wait(lock, [&] { return untaken.load() > 0 || stopping.load(); });
     num_sleeping.fetch_sub(1);
@@ -140,7 +143,7 @@ ThreadPool::ThreadPool(int num_threads) : state_(std::make_unique<State>()) {
     }
   } catch (const std::system_error& error) {
     state_->stop_and_join();
-    // The caller is the first thread.
+    // The calling thread counts as the first.
     throw Error(ErrorCode::kOutOfMemory,
                 "thread pool: cannot start thread " + std::to_string(threads.size() + 2) + " of " +
                     std::to_string(num_threads) + ": " + error.what() + "; lower --threads");

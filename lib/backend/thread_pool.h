@@ -1,7 +1,7 @@
 // backend/thread_pool.h: the compute threads of the CPU backend.
 //
 // One pool per engine or stage, passed explicitly; no global pool. The caller takes part in the
-// work, so a pool of `num_threads` owns num_threads - 1 threads and one of 1 owns none.
+// work, so a pool of `num_threads` starts num_threads - 1 threads.
 #pragma once
 
 #include <cstdint>
@@ -12,8 +12,8 @@ namespace caption {
 
 class ThreadPool {
  public:
-  // num_threads >= 1. Throws Error(kOutOfMemory) when the system does not start them all; those
-  // that it started have then ended.
+  // num_threads >= 1. Throws Error(kOutOfMemory) when the system does not start them all, after the
+  // threads that were started have ended.
   explicit ThreadPool(int num_threads);
   ~ThreadPool();
   ThreadPool(const ThreadPool&) = delete;
@@ -21,10 +21,10 @@ class ThreadPool {
 
   int num_threads() const;
 
-  // Calls body(begin, end) over disjoint ranges that cover [0, count), each at least `grain` long
-  // but for the last; returns when all are done. The split depends on count, grain and the number
-  // of threads only, and must not change results: a body computes each index on its own.
-  // The first exception of a body is rethrown here. Not reentrant; one caller at a time.
+  // Calls body(begin, end) for disjoint ranges that cover [0, count), each at least `grain` long
+  // except the last; returns when all are done. The split depends only on count, grain and the
+  // number of threads, and results must not depend on it: a body computes each index independently.
+  // Rethrows the first exception of a body. Not reentrant; one caller at a time.
   void parallel_for(std::int64_t count, std::int64_t grain,
                     const std::function<void(std::int64_t begin, std::int64_t end)>& body);
 

@@ -37,7 +37,7 @@ scheduler::SchedulerOptions to_scheduler_options(const EngineOptions& options) {
           .max_num_batched_tokens = options.max_num_batched_tokens};
 }
 
-// The vision tokens of a prompt are its fixed context when they stand in one piece.
+// The vision tokens of a prompt are its fixed context if their positions are consecutive.
 std::optional<CompressedSequence> make_compressed(const CompressionOptions& options,
                                                   const model::DecoderSpec& spec,
                                                   const Request& request) {
@@ -56,7 +56,8 @@ Hash128 content_of(const Tensor& vision) {
       .short_key();
 }
 
-// Why the output ends after its last token, if it does. A loop that fills the limit is a loop.
+// Returns why the output ends after its last token, or nullopt if it continues. A repeating output
+// that reaches the length limit counts as a loop.
 std::optional<FinishReason> find_finish_reason(const Sequence& sequence, TokenVerdict verdict) {
   const auto& stop_ids = sequence.sampling.stop_ids;
   const bool is_stop_id =
@@ -88,12 +89,12 @@ struct Engine::State {
   void name_pages(const Request& request, scheduler::SequenceSpec& spec) const;
   const model::StepBatch& build_batch(const scheduler::StepPlan& plan);
   void note_preemptions(const scheduler::StepPlan& plan);
-  // Runs the plan on the decoder. When that throws, every request is as it was.
+  // Runs the plan on the decoder. If that throws, no request has advanced.
   View compute(const scheduler::StepPlan& plan);
   void finish_prompts(const scheduler::StepPlan& plan);
   void count_step(const scheduler::StepPlan& plan);
   void count_tokens(const scheduler::PlannedSequence& planned);
-  // Chooses from the rows of logits of a request; gives the completion when that ends it.
+  // Chooses the next tokens from a request's rows of logits; returns the completion if they end it.
   std::optional<Completion> advance(Sequence& sequence, std::span<float> rows);
   std::optional<Completion> advance_token(Sequence& sequence, std::span<float> row);
   std::optional<Completion> advance_beams(Sequence& sequence, std::span<float> rows);
@@ -104,19 +105,19 @@ struct Engine::State {
   Stream& stream;
   const PrefixCache prefix_cache;
   const CompressionOptions compression;
-  const Hash128 root;  // of the pages' contents
+  const Hash128 root;  // root of the hashes of pages
   kv::PagePool pool;
   PageMemory memory;
-  std::unique_ptr<DiskPages> disk;  // null: none
+  std::unique_ptr<DiskPages> disk;  // null without a disk tier
   scheduler::Scheduler scheduler;
   sampling::Sampler sampler;
   BatchBuilder builder;
   Tensor logits;                  // [max_num_seqs, vocab]
-  std::vector<float> raw_logits;  // [vocab], of a request that wants log-probabilities
+  std::vector<float> raw_logits;  // [vocab], for requests with log-probabilities
   std::unordered_map<RequestId, std::unique_ptr<Sequence>> sequences;
   std::int64_t num_submitted = 0;
-  std::int64_t compression_bytes = 0;  // held beside the pages, of prompts that are finished
-  EngineStats stats;                   // its means are sums until stats() divides them
+  std::int64_t compression_bytes = 0;  // besides the pages, for finished prompts
+  EngineStats stats;                   // its mean_* members hold sums; stats() divides them
 };
 
 namespace {
@@ -152,14 +153,15 @@ Engine::State::State(model::Decoder& the_decoder, Stream& the_stream, const Engi
   stats.page_bytes = page_size_bytes(memory.views());
 }
 
-// But for whole prompts beyond the budget, which are not worth holding memory for.
+// Scratch is reserved for the token budget; a longer whole prompt grows it when it runs.
 std::int64_t Engine::State::max_step_tokens(const EngineOptions& options) const {
   return std::min<std::int64_t>(options.max_num_batched_tokens, pool.num_pages() * kv::kPageTokens);
 }
 
-// By their contents; and where the vision tokens end, since other prompts go on otherwise there.
+// Computes page keys. Also marks where the vision tokens end: prompts on the same video differ
+// after that.
 void Engine::State::name_pages(const Request& request, scheduler::SequenceSpec& spec) const {
-  // What topk-merge leaves in its pages is no prefix of anything else.
+  // topk-merge changes the content of pages, so that no other prompt can use them.
   const bool changes_pages = compression.mode == CompressionMode::kTopkMerge;
   if (prefix_cache == PrefixCache::kOff || changes_pages) return;
   kv::PromptContent prompt{.ids = request.prompt_ids,
@@ -206,7 +208,7 @@ View Engine::State::compute(const scheduler::StepPlan& plan) {
   return rows;
 }
 
-// Compresses the prompts that are wholly in their pages since this step.
+// Compresses the prompts whose last token was computed in this step.
 void Engine::State::finish_prompts(const scheduler::StepPlan& plan) {
   if (compression.mode == CompressionMode::kNone) return;
   for (const scheduler::PlannedSequence& planned : plan.sequences) {
@@ -227,7 +229,7 @@ void Engine::State::note_preemptions(const scheduler::StepPlan& plan) {
   for (const scheduler::SequenceId id : plan.preempted) {
     Sequence& sequence = *sequences.at(to_request_id(id));
     ++sequence.num_preemptions;
-    sequence.beams.reset();  // they start again after the prompt
+    sequence.beams.reset();  // beams start again after the prompt
     forget_compression(sequence);
   }
 }
@@ -244,7 +246,7 @@ void Engine::State::count_step(const scheduler::StepPlan& plan) {
 }
 
 void Engine::State::count_tokens(const scheduler::PlannedSequence& planned) {
-  if (planned.branch != 0) {  // beyond the first, branches only decode
+  if (planned.branch != 0) {  // branches other than the first only decode
     stats.decode_tokens += planned.num_tokens;
     return;
   }
@@ -254,7 +256,8 @@ void Engine::State::count_tokens(const scheduler::PlannedSequence& planned) {
   const std::int64_t num_new = std::max<std::int64_t>(end - first_new, 0);
   stats.recomputed_tokens += planned.num_tokens - num_new;
   sequence.num_ever_computed = std::max(sequence.num_ever_computed, end);
-  // The one token chosen last is a decode; all else is a prompt, or recomputed like one.
+  // Computing only the token chosen last counts as decoding; anything else is prefill, also the
+  // recomputation of output tokens.
   const bool is_decode = planned.num_tokens == 1 && planned.is_last_known &&
                          planned.first_token >= sequence.num_prompt && num_new == 1;
   (is_decode ? stats.decode_tokens : stats.prefill_tokens) += planned.num_tokens;

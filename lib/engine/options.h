@@ -1,4 +1,4 @@
-// engine/options.h: what an engine is given at construction; const once it stands.
+// engine/options.h: the options of an engine; constant after its construction.
 #pragma once
 
 #include <cstdint>
@@ -11,54 +11,54 @@
 namespace caption::engine {
 
 enum class BatchMode {
-  kContinuous,  // finished requests leave and waiting ones enter at every step
+  kContinuous,  // at every step finished requests leave and waiting ones enter
   kStatic,      // a batch runs until all its requests are finished
 };
 
 enum class PrefixCache {
   kOff,
-  kOn,  // pages of equal prefixes are computed once and kept, least recently used out first
+  kOn,  // equal prefixes are computed once; the least recently used are evicted
 };
 
-// Pages on disk: what is computed here is found again by the next run (kv/disk_store.h).
+// The disk tier: pages computed in this run can be found by later runs (kv/disk_store.h).
 struct DiskTier {
-  std::filesystem::path folder = {};  // empty: none
+  std::filesystem::path folder = {};  // empty: no disk tier
   std::int64_t max_bytes = 16LL << 30;
-  // Called in step() after a page was computed and before it is written: false keeps it from the
-  // disk. Empty: every page is written.
+  // Called in step() for each computed page before it is written; false prevents writing. Empty:
+  // every page is written.
   std::function<bool()> may_store = {};
 };
 
-// Attention over less than all of K and V. Both change captions, and have a price (bench shows it).
+// Attention over fewer keys and values. Both modes change captions and cost quality (see bench).
 enum class CompressionMode {
   kNone,
-  kTopkMerge,  // after the prompt the most attended tokens stay and the rest are averaged
-  kSqueezed,   // rows after the prompt attend to the clusters of vision tokens that matter to them
+  kTopkMerge,  // after the prompt the most attended tokens are kept, the rest averaged
+  kSqueezed,   // rows after the prompt attend only to relevant clusters of vision tokens
 };
 
 struct CompressionOptions {
   CompressionMode mode = CompressionMode::kNone;
-  std::int32_t window_tokens = 32;       // topk-merge: W, rows at the prompt's end that vote
+  std::int32_t window_tokens = 32;       // topk-merge: W, the last prompt rows, which select tokens
   std::int32_t keep_tokens = 512;        // topk-merge: K >= W
   std::int32_t num_summaries = 32;       // topk-merge: at least 1
-  std::int32_t tokens_per_cluster = 16;  // squeezed: of the fixed context, on average
-  std::int32_t iterations = 8;           // squeezed: of k-means
-  float threshold = 0.01F;               // squeezed: the least share of a cluster that counts
+  std::int32_t tokens_per_cluster = 16;  // squeezed: average tokens per cluster
+  std::int32_t iterations = 8;           // squeezed: iterations of k-means
+  float threshold = 0.01F;  // squeezed: smallest share of attention that selects a cluster
 };
 
 struct EngineOptions {
   BatchMode batching = BatchMode::kContinuous;
   std::int32_t max_num_seqs = 16;              // sequences in one step; each beam counts
   std::int32_t max_num_batched_tokens = 2048;  // tokens in one step
-  bool chunked_prefill = true;  // split a prompt over several steps; off: whole prompts only
-  std::int64_t kv_cache_bytes = 256LL << 20;  // for all pages
+  bool chunked_prefill = true;  // split prompts over several steps; off: whole prompts only
+  std::int64_t kv_cache_bytes = 256LL << 20;  // memory of all pages
   DType kv_dtype = DType::kF32;               // kF32, kBF16, kF16 or kI8
   PrefixCache prefix_cache = PrefixCache::kOff;
-  // Everything that decides the bits of a page beside its tokens and pixels: model, formats,
-  // arithmetic (config/identity.h).
+  // Identifies everything besides tokens and pixels that decides the bits of a page: model,
+  // formats, arithmetic (config/identity.h).
   Hash128 page_identity = {};
-  DiskTier disk = {};  // needs the prefix cache
-  // With topk-merge, requests neither find nor leave anything in the prefix cache.
+  DiskTier disk = {};  // requires the prefix cache
+  // With topk-merge, requests neither use nor fill the prefix cache.
   CompressionOptions compression = {};
 };
 

@@ -32,7 +32,7 @@ namespace fs = std::filesystem;
 constexpr std::size_t kMaxQueuedBytes = 64u << 20;
 constexpr std::string_view kSuffix = ".bin";
 constexpr std::string_view kTemporarySuffix = ".tmp";
-// A temporary file this old was left by a process that was killed.
+// A temporary file older than this was left by a process that was killed.
 constexpr auto kMaxTemporaryAge = std::chrono::hours(1);
 
 std::optional<Hash128> parse_key(std::string_view hex) {
@@ -63,12 +63,12 @@ class Descriptor {
   int number_;
 };
 
-// A folder that is one itself, not a link to one: nothing below it leads out of the store.
+// Opens a folder, but not a link to one, so that no path below it leads out of the store.
 Descriptor open_folder(const fs::path& path) {
   return Descriptor(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
 }
 
-// 0, or why not: errno, or kCutShort.
+// Returns 0, an errno, or kCutShort if the file ends before `bytes` is filled.
 constexpr int kCutShort = -1;
 int read_all(int file, std::span<std::byte> bytes) {
   while (!bytes.empty()) {
@@ -91,13 +91,15 @@ bool write_all(int file, std::span<const std::byte> bytes) {
   return true;
 }
 
-// Whether open() failed for what the machine lacks. ELOOP is a link in the place of a file of ours.
+// Returns whether open() failed for lack of resources or another reason outside the file. ELOOP
+// means that a link is in the place of one of our files.
 bool is_refusal(int error_number) {
   return error_number != ELOOP && is_of_machine(error_code_of_errno(error_number));
 }
 
-// What is not in the list would be neither found nor evicted. Another process may have removed a
-// folder meanwhile, and one that this user may not read is left alone.
+// Throws unless the folder was listed completely: a file that is not listed would be neither found
+// nor evicted. Ignores a folder that another process removed meanwhile or that this user may not
+// read.
 void require_listed(const fs::path& folder, const std::error_code& error) {
   if (!error || error == std::errc::no_such_file_or_directory ||
       error == std::errc::permission_denied) {
@@ -118,8 +120,8 @@ struct DiskStore::State {
     Hash128 key;
     std::vector<std::byte> payload;
   };
-  // Why a blob could not be read. A damaged file is removed; one that the system did not give may
-  // be given the next time. No text: there is no such file.
+  // Why a blob could not be read. A damaged file is removed; one that the system failed to read may
+  // be readable the next time. An empty text means there is no such file, or it exceeds max_bytes.
   struct Fault {
     std::string text;
     bool is_damage = true;
@@ -156,10 +158,11 @@ struct DiskStore::State {
   std::string kind;
   std::int64_t max_bytes = 0;
 
-  mutable std::mutex mutex;  // guards what follows
+  // Guards the members below, except num_temporary (used by the writer thread only) and writer.
+  mutable std::mutex mutex;
   std::condition_variable changed;
   std::unordered_map<Hash128, Entry> entries;
-  std::list<Hash128> uses;    // least recent first
+  std::list<Hash128> uses;    // least recently used first
   std::deque<Pending> queue;  // the first is being written
   std::size_t queued_bytes = 0;
   bool is_closing = false;
@@ -200,7 +203,7 @@ void DiskStore::State::list_file(const fs::directory_entry& file,
   const std::string_view stem =
       std::string_view(name).substr(0, std::min<std::size_t>(32, name.size()));
   const std::optional<Hash128> key = parse_key(stem);
-  if (!key.has_value()) return;  // not ours: left alone
+  if (!key.has_value()) return;  // not a file of ours: left alone
   if (name == std::string(stem) + std::string(kSuffix)) {
     found.push_back({used_at, *key, size_bytes});
   } else if (name.ends_with(kTemporarySuffix) &&
@@ -209,7 +212,7 @@ void DiskStore::State::list_file(const fs::directory_entry& file,
   }
 }
 
-// Changes nothing when there is no memory for the entry.
+// Has no effect if there is not enough memory for the entry.
 void DiskStore::State::add(const Hash128& key, std::int64_t size_bytes) {
   std::list<Hash128> use{key};
   Entry& entry = entries[key];
@@ -249,13 +252,13 @@ void DiskStore::State::warn_unwritten(const Hash128& key, std::string_view reaso
        path_of(key).string() + ": cannot be written (" + std::string(reason) + ") and is not kept");
 }
 
-// Another process may have been first.
+// The file may be absent: another process may have removed it.
 void DiskStore::State::remove_file(const Hash128& key) const {
   const Descriptor folder = open_folder(folder_of(key));
   if (folder.get() >= 0) ::unlinkat(folder.get(), file_name_of(key).c_str(), 0);
 }
 
-// The payload, or nothing and in `fault` why.
+// Returns the payload, or nothing and sets `fault` to the reason.
 std::optional<std::vector<std::byte>> DiskStore::State::read_file(
     const Hash128& key, std::optional<std::size_t> wanted_bytes, Fault& fault) const {
   const Descriptor folder = open_folder(folder_of(key));
@@ -274,7 +277,7 @@ std::optional<std::vector<std::byte>> DiskStore::State::read_file(
     fault.text = "is no regular file";
     return std::nullopt;
   }
-  // What would not be put is not read either, whatever a file says of itself.
+  // A larger blob would not be put, so it is not read either, whatever its header claims.
   if (status.st_size > max_bytes) return std::nullopt;
   const auto file_bytes = static_cast<std::uint64_t>(status.st_size);
   std::array<std::byte, kBlobHeaderBytes> header{};
@@ -303,7 +306,7 @@ std::optional<std::vector<std::byte>> DiskStore::State::read_file(
     fault.text = "is damaged: its checksum does not match";
     return std::nullopt;
   }
-  // Used now; where that is not allowed, the order of eviction is a little off.
+  // Marks the file as used now. If that is not permitted, the order of eviction becomes inexact.
   ::futimens(file.get(), nullptr);
   return payload;
 }
@@ -345,7 +348,7 @@ bool DiskStore::State::write_file(const Pending& blob) {
   const std::string name = file_name_of(blob.key);
   const std::string temporary = blob.key.hex() + "." + std::to_string(::getpid()) + "." +
                                 std::to_string(num_temporary++) + std::string(kTemporarySuffix);
-  ::mkdir(folder_of(blob.key).c_str(), 0755);  // it may be there already
+  ::mkdir(folder_of(blob.key).c_str(), 0755);  // fails harmlessly if it exists
   const Descriptor folder = open_folder(folder_of(blob.key));
   const Descriptor file(folder.get() < 0
                             ? -1
@@ -363,8 +366,8 @@ bool DiskStore::State::write_file(const Pending& blob) {
   return false;
 }
 
-// True when the blob is on disk. Called with the lock held, which is given up while it is written;
-// the blob stays in its place in the queue.
+// Returns true when the blob is on disk. Called with the lock held, which is released during
+// writing; the blob stays first in the queue.
 bool DiskStore::State::write_first_of_queue(std::unique_lock<std::mutex>& lock) {
   const Pending& blob = queue.front();
   const auto size_bytes = static_cast<std::int64_t>(blob.payload.size() + kBlobHeaderBytes);
@@ -376,7 +379,7 @@ bool DiskStore::State::write_first_of_queue(std::unique_lock<std::mutex>& lock) 
   return is_written;
 }
 
-// Whatever happens to one blob, the writer goes on with the next: others wait for the queue.
+// A blob that fails does not end the writer: other threads wait for the queue to shrink.
 void DiskStore::State::run_writer() {
   std::unique_lock lock(mutex);
   while (true) {
@@ -404,7 +407,7 @@ DiskStore::DiskStore(const fs::path& folder, std::string kind, std::int64_t max_
   fs::create_directories(state_->root, error);
   if (error || !fs::is_directory(state_->root, error)) {
     const bool lacks_memory =
-        error_code_of_errno(error.value()) == ErrorCode::kOutOfMemory;  // or descriptors
+        error_code_of_errno(error.value()) == ErrorCode::kOutOfMemory;  // also lack of descriptors
     throw Error(lacks_memory ? ErrorCode::kOutOfMemory : ErrorCode::kIo,
                 folder.string() + ": cannot be used as a cache folder (" + error.message() +
                     "); name another with --kv-cache-dir");

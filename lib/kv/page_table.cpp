@@ -40,7 +40,7 @@ Fit PageTable::append(std::int64_t num_tokens, std::vector<PageCopy>& copies) {
   const std::size_t num_before = pages_.size();
   if (pool_->allocate(pages_to_append(num_tokens), pages_) == Fit::kNoRoom) return Fit::kNoRoom;
   if (open.has_value() && !pool_->is_writable(*open)) {
-    // The last of the new pages takes the open one's place.
+    // The last of the new pages replaces the open page.
     pages_[num_before - 1] = pages_.back();
     pages_.pop_back();
     pool_->release(*open);

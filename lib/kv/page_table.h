@@ -1,8 +1,8 @@
 // kv/page_table.h: the pages that hold one sequence's K and V, in the order of its tokens.
 //
-// Token t lies in slot pages()[t / kPageTokens] * kPageTokens + t % kPageTokens. The table holds
-// exactly pages_for_tokens(num_tokens()) pages. Several tables may name a page; one that writes to
-// it gets a copy first (copy-on-write).
+// Token t is in slot pages()[t / kPageTokens] * kPageTokens + t % kPageTokens. The table holds
+// exactly pages_for_tokens(num_tokens()) pages. Several tables may reference a page; a table that
+// writes to such a page gets a copy first (copy-on-write).
 #pragma once
 
 #include <cstdint>
@@ -14,14 +14,15 @@
 
 namespace caption::kv {
 
-// The content of page `from` is to be copied to page `to` before either is written.
+// The engine must copy the content of page `from` to page `to` before either is written.
 struct PageCopy {
   PageId from{};
   PageId to{};
   friend bool operator==(const PageCopy&, const PageCopy&) = default;
 };
 
-// Owns its references: releases them when destroyed. Moves, does not copy. One thread at a time.
+// Owns its references and releases them on destruction. Moves, does not copy. Used by one thread at
+// a time.
 class PageTable {
  public:
   explicit PageTable(PagePool& pool) : pool_(&pool) {}
@@ -33,25 +34,26 @@ class PageTable {
   std::span<const PageId> pages() const { return pages_; }
   // Throws Error(kInternal) unless 0 <= token < num_tokens().
   std::int32_t slot(std::int64_t token) const;
-  // The page that the next token is written to, when it holds tokens already; else nullopt.
+  // Returns the page that the next token is written to if it already holds tokens, otherwise
+  // nullopt.
   std::optional<PageId> open_page() const;
 
-  // Pages that append(num_tokens) would take from the pool, a copy of the open page included where
-  // one is due.
+  // Returns how many pages append(num_tokens) would take from the pool, including the copy of the
+  // open page if one is needed.
   std::int64_t pages_to_append(std::int64_t num_tokens) const;
-  // Room for `num_tokens` more tokens, or nothing changes. An open page that is not
-  // writable is replaced: the copy to make is appended to `copies`.
+  // Makes room for `num_tokens` more tokens; changes nothing when there is no room. An open page
+  // that is not writable is replaced, and the copy to make is appended to `copies`.
   [[nodiscard]] Fit append(std::int64_t num_tokens, std::vector<PageCopy>& copies);
-  // Forgets the tokens from `num_tokens` on and releases the pages that held only those, last one
+  // Removes the tokens from `num_tokens` on and releases the pages that held only these, last page
   // first. Throws Error(kInternal) unless 0 <= num_tokens <= num_tokens().
   void truncate(std::int64_t num_tokens);
   void clear() { truncate(0); }
-  // Names a full page of the pool too, used or cached, as the next, for its first `num_tokens`.
-  // Throws Error(kInternal) when this table ends inside a page.
+  // Appends a used or cached page of the pool, of which the first `num_tokens` tokens belong to
+  // this sequence. Throws Error(kInternal) when this table ends inside a page.
   void append_shared(PageId full_page, std::int64_t num_tokens = kPageTokens);
-  // Makes this empty table name all pages of `other` too, the open one included.
+  // Makes this empty table reference all pages of `other`, including the open one.
   void fork(const PageTable& other);
-  // Room for this many pages without allocating memory for the table itself.
+  // Reserves memory of the table for this many pages.
   void reserve_pages(std::int64_t num_pages);
 
  private:
@@ -61,9 +63,9 @@ class PageTable {
 };
 
 // Throws Error(kInternal) naming the page unless `tables` are all the tables of the pool and
-//   reference count of a page = tables that name it, at most once each
+//   reference count of a page = number of tables that reference it, at most once each
 //   free + cached + used = total
-//   pages of a table = pages_for_tokens(its tokens).
+//   number of pages of a table = pages_for_tokens(its tokens).
 void check_pages(const PagePool& pool, std::span<const PageTable* const> tables);
 
 }  // namespace caption::kv

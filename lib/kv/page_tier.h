@@ -1,5 +1,5 @@
-// kv/page_tier.h: where pages may be kept beyond the pool, as the scheduler sees it: slower,
-// larger, found by the same content hashes. The engine moves the bytes.
+// kv/page_tier.h: the scheduler's interface to storage beyond the pool, which is slower and larger
+// and uses the same content hashes. The engine implements it and copies the bytes.
 #pragma once
 
 #include "base/hash.h"
@@ -7,14 +7,15 @@
 
 namespace caption::kv {
 
-// One thread at a time. Neither call throws for what the medium does: a page that cannot be kept or
-// read back is simply not there.
+// Used by one thread at a time. Neither function throws for a failure of the medium: a page that
+// cannot be stored or read back is a miss.
 class PageTier {
  public:
   virtual ~PageTier() = default;
-  // The page's K and V are complete and may be copied away.
+  // Tells the tier that the page's K and V are complete, so that it may copy them.
   virtual void store(const Hash128& content, PageId page) = 0;
-  // Fills the page, which nobody else names; false when the tier does not have the content.
+  // Fills the page, which no table references; returns false when the tier does not have the
+  // content.
   virtual bool restore(const Hash128& content, PageId page) = 0;
 };
 

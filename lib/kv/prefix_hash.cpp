@@ -11,7 +11,7 @@
 namespace caption::kv {
 namespace {
 
-// Tells text from vision: an id could have any value.
+// Distinguishes text from vision tokens in the hash, since a text id can have any value.
 enum class TokenKind : std::int64_t { kText, kVision };
 
 void append(std::vector<std::int64_t>& words, const Hash128& hash) {
@@ -19,8 +19,8 @@ void append(std::vector<std::int64_t>& words, const Hash128& hash) {
   words.push_back(static_cast<std::int64_t>(hash.low));
 }
 
-// Of the tokens [first, end) that follow `parent`; num_vision: vision tokens before `first`, and
-// then before `end`.
+// Hashes the tokens [first, end) that follow `parent`. num_vision is the number of vision tokens
+// before `first`; on return, before `end`.
 Hash128 hash_tokens(const Hash128& parent, const PromptContent& prompt, std::size_t first,
                     std::size_t end, std::size_t& num_vision, std::vector<std::int64_t>& words) {
   words.clear();

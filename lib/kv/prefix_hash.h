@@ -1,11 +1,11 @@
-// kv/prefix_hash.h: what a page of a prompt holds, as 128 bits.
+// kv/prefix_hash.h: 128-bit hashes that identify the content of a prompt's pages.
 //
 //   hash(page i) = SHA-256(hash(page i - 1), its 16 tokens)      hash(page -1) = `root`
 //   cut to 128 bits
-//   a text token counts as its id; a vision token as (hash of what the vision tokens were made of,
-//   its number among them)
-// The root stands for all else that decides the bits of K and V: model, adapter, page dtype, CPU
-// tier. K and V of a token depend on all tokens before it, hence the chain.
+// cut to 128 bits. A text token enters with its id, a vision token with the hash of the content
+// that the vision tokens were made of and its index among them. The root identifies everything else
+// that decides the bits of K and V: model, adapter, page dtype, CPU tier. Hashes are chained
+// because K and V of a token depend on all tokens before it.
 #pragma once
 
 #include <cstdint>
@@ -17,16 +17,17 @@
 namespace caption::kv {
 
 struct PromptContent {
-  std::span<const std::int32_t> ids;               // placeholders included
+  std::span<const std::int32_t> ids;               // token ids, including placeholders
   std::span<const std::int32_t> vision_positions;  // ascending, in ids
-  Hash128 vision_content = {};                     // of all vision tokens together
+  Hash128 vision_content = {};                     // hash of what all vision tokens were made of
 };
 
-// One hash for every full page of the prompt.
+// Returns one hash for every full page of the prompt.
 std::vector<Hash128> hash_prompt_pages(const Hash128& root, const PromptContent& prompt);
 
-// The first `num_tokens` tokens of the prompt where they end inside a page: found again by prompts
-// that share these tokens and go on otherwise. `pages` is hash_prompt_pages() of the prompt.
+// Returns the hash of the first `num_tokens` tokens of the prompt, which must end inside a page:
+// prompts that share these tokens and continue differently have the same hash. `pages` is
+// hash_prompt_pages() of the prompt.
 Hash128 hash_prompt_part(const Hash128& root, const PromptContent& prompt,
                          std::span<const Hash128> pages, std::int64_t num_tokens);
 

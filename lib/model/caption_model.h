@@ -1,7 +1,8 @@
-// model/caption_model.h: a video captioner: preprocessing constants, prompt, tower, decoder.
+// model/caption_model.h: a video captioner: preprocessing constants, prompt, vision tower and
+// decoder.
 //
-// One file per family implements it (llava_next_video.cpp, composed.cpp); nothing else knows a
-// model's name.
+// Each family is implemented in one file (llava_next_video.cpp, composed.cpp); open_model.cpp
+// chooses among them by the model_type of config.json.
 #pragma once
 
 #include <cstdint>
@@ -21,34 +22,34 @@
 
 namespace caption::model {
 
-// How weights are held. Activations are f32 on the CPU; packed matrices round them as they read
-// them (kernels/packed_weight.h).
+// The precision in which weights are held. Activations are f32 on the CPU; packed matrices round
+// them when they read them (kernels/packed_weight.h).
 enum class WeightType {
-  kF32,   // the numbers of the file
+  kF32,   // the numbers as stored in the file
   kBF16,  // rounded to bf16
-  // The matrices of the decoder's layers rounded to 8 or 4 bits at load (weights/quantise.h), its
-  // LM head to int8; everything else is bf16.
+  // The matrices of the decoder's layers are quantised to 8 or 4 bits when loaded
+  // (weights/quantise.h), the LM head to int8; everything else is bf16.
   kInt8,
   kInt4,
   kNf4,
-  // 8 bits with a scale per row, times activations of 8 bits: the decoder's layers, its LM head,
-  // and the linear layers of tower and projector.
+  // 8-bit weights with a scale per row, multiplied by 8-bit activations: the decoder's layers, the
+  // LM head, and the linear layers of tower and projector.
   kW8A8,
 };
 
-// A model whose parts were trained apart (design.md §9); paths are model folders or files.
+// A model whose parts were trained separately; the paths are model folders or files.
 struct ComposedSource {
   std::filesystem::path vision;     // CLIP vision checkpoint folder
   std::filesystem::path projector;  // safetensors: linear, or linear-gelu-linear
   std::filesystem::path llm;        // Llama or Qwen3 folder, with the tokenizer
   std::int64_t vision_feature_layer = -1;
   bool drop_cls = true;
-  std::int64_t pool_stride = 1;  // 1: no pooling
-  std::string prompt;            // holds "{video}" once and "{prompt}" at most once
+  std::int64_t pool_stride = 1;  // 1 means no pooling
+  std::string prompt;            // contains "{video}" once and "{prompt}" at most once
 };
 
 struct PromptIds {
-  std::vector<std::int32_t> ids;               // placeholders expanded: one id per vision token
+  std::vector<std::int32_t> ids;  // one id per vision token in place of each placeholder
   std::vector<std::int32_t> vision_positions;  // ascending positions of the vision tokens in ids
 };
 
@@ -58,11 +59,12 @@ class CaptionModel {
 
   virtual const vision::PreprocessSpec& preprocess_spec() const = 0;
   virtual std::int64_t vision_tokens(std::int64_t num_frames) const = 0;
-  // The family's template around the user's words. Text that looks like a special token in
-  // `user_prompt` stays text.
+  // Returns the family's template filled with the user's prompt. Text in `user_prompt` that looks
+  // like a special token is treated as text.
   virtual PromptIds build_prompt(std::string_view user_prompt, std::int64_t num_frames) const = 0;
-  // pixel_values [frames, 3, H, W] f32 -> [vision_tokens(frames), hidden] f32.
-  // Uses its own scratch memory: one thread at a time, beside the decoder's thread is fine.
+  // pixel_values [frames, 3, H, W] f32 -> [vision_tokens(frames), hidden] f32. Uses scratch memory
+  // of the model: call it from one thread at a time; the decoder may run in another thread
+  // meanwhile.
   virtual Tensor encode_frames(Stream& stream, ConstView pixel_values) = 0;
 
   virtual Decoder& decoder() = 0;
@@ -71,37 +73,39 @@ class CaptionModel {
   virtual std::string default_prompt() const = 0;  // "이 영상을 자세히 설명해 주세요."
   virtual std::string_view family() const = 0;     // "llava_next_video", "composed"
   virtual std::int64_t weight_bytes() const = 0;   // held in memory or mapped
-  // Whether config.json says ("caption_cli_demonstration") that scripts/demo_model trained it, on
-  // drawn scenes: it is there to be tried, not to be used.
+  // Whether config.json marks ("caption_cli_demonstration") a model that scripts/demo_model trained
+  // on drawn scenes, as a demonstration and not for real use.
   virtual bool is_demonstration() const { return false; }
-  // The caption that a demonstration model was trained to give of clips that are unlike its own
-  // ("caption_cli_unlike" in config.json, beside "caption_cli_demonstration"); empty: it has none.
+  // The caption that a demonstration model was trained to give for clips unlike its training clips
+  // ("caption_cli_unlike" in config.json together with "caption_cli_demonstration"), or empty.
   virtual std::string_view unlike_sentence() const { return {}; }
-  // What the model's folder says of sampling; of a composed model, that of the language model.
+  // The sampling settings in the model's folder; for a composed model those of the language model.
   virtual const GenerationConfig& generation_config() const = 0;
 
-  // The model's identity: SHA-256 over the contents of its weight files and over the configuration
-  // that it was opened with. The first call reads the weights whole (about 1.5 GB/s) unless the
-  // DigestCache that the model was opened with has their digests. Thread-safe.
-  // Throws Error(kBadModel) when a weight file was written since the model was opened; kIo.
+  // The model's identity: SHA-256 over the contents of its weight files and the configuration that
+  // it was opened with. The first call reads all weights (about 1.5 GB/s) unless the DigestCache
+  // that the model was opened with has their digests. Thread-safe. Throws Error(kBadModel) when a
+  // weight file was written since the model was opened; kIo.
   virtual Sha256 content_hash() const = 0;
-  // The first weight file that was written or cut short since the model was opened, as a sentence
-  // for an Error: what the model computes from now on may be wrong. Thread-safe; an fstat() per
-  // file, but for the rare case that weights/checkpoint.h tells. Throws Error(kIo).
+  // Returns a sentence for an Error about the first weight file that was written or cut short since
+  // the model was opened; from then on the model's results may be wrong. Thread-safe. Costs an
+  // fstat() per file, except in the rare case that weights/checkpoint.h describes. Throws
+  // Error(kIo).
   virtual std::optional<std::string> find_changed_file() const = 0;
 };
 
-// Opens a Hugging Face folder by its config.json. Throws Error(kBadModel) for a broken one, and for
-// one with a file that is written meanwhile; kUnavailable naming the model_type, quantisation or
-// adapter this build cannot run. `digests` is for content_hash().
+// Opens a Hugging Face folder by its config.json. Throws Error(kBadModel) for an invalid one and
+// for one with a file that is written meanwhile; kUnavailable naming the model_type, quantisation
+// or adapter that this build cannot run. `digests` is for content_hash().
 std::unique_ptr<CaptionModel> open_model(const std::filesystem::path& folder, WeightType type,
                                          const DigestCache& digests = {});
 std::unique_ptr<CaptionModel> open_composed(const ComposedSource& source, WeightType type,
                                             const DigestCache& digests = {});
 
-// A name such as "llava-hf/LLaVA-NeXT-Video-7B-hf" -> its snapshot folder in the local Hugging
-// Face cache ($HF_HUB_CACHE, $HF_HOME/hub, ~/.cache/huggingface/hub); an existing folder -> itself.
-// Throws Error(kBadModel) that says where it looked and how to get the model.
+// Returns the snapshot folder of a name such as "llava-hf/LLaVA-NeXT-Video-7B-hf" in the local
+// Hugging Face cache ($HF_HUB_CACHE, $HF_HOME/hub, ~/.cache/huggingface/hub); an existing folder is
+// returned unchanged. Throws Error(kBadModel) that names the places searched and how to get the
+// model.
 std::filesystem::path resolve_model_path(std::string_view name_or_folder);
 
 }  // namespace caption::model

@@ -27,7 +27,7 @@ ClipVisionTower::ClipVisionTower(WeightStore& store, const std::string& prefix,
       store.require_matrix(embeddings + "patch_embedding.weight", {hidden, 3, patch, patch});
   positions_ =
       store.require(embeddings + "position_embedding.weight", {tokens_per_frame(), hidden});
-  pre_norm_ = require_norm(store, prefix + "pre_layrnorm");  // sic, in every checkpoint
+  pre_norm_ = require_norm(store, prefix + "pre_layrnorm");  // misspelled in every checkpoint
   for (std::int64_t i = 0; i < num_layers; ++i) {
     const std::string layer = prefix + "encoder.layers." + std::to_string(i) + ".";
     const std::string attention = layer + "self_attn.";
@@ -90,7 +90,7 @@ void ClipVisionTower::attend(Stream& stream, const Layer& layer, View x) {
                                        {layer.v.weight, layer.v.bias, v}};
   kernels::linear(stream, normed, parts);
   const Shape heads = {rows, config_.num_heads, config_.head_dim()};
-  const View attended = normed;  // q, k and v have been made of it
+  const View attended = normed;  // reuses the memory: q, k and v no longer need it
   kernels::attention(stream,
                      {.q = q.reshape(heads),
                       .k = as_key(stream, layer, k, rounded_k_).reshape(heads),
@@ -101,8 +101,8 @@ void ClipVisionTower::attend(Stream& stream, const Layer& layer, View x) {
   kernels::linear_add(stream, attended, layer.out.weight, layer.out.bias, x);
 }
 
-// Keys or values as attention is to take them: as precise as the layer that projected them took its
-// own input. With weights in panels both of its products may be those of bf16.
+// Returns keys or values in the precision in which the layer that projected them took its own
+// input: rounded to bf16 if the layer's weights are in panels, so that attention may multiply bf16.
 ConstView ClipVisionTower::as_key(Stream& stream, const Layer& layer, View projected,
                                   Scratch& rounded) const {
   if (layer.k.weight.layout() == kernels::PackedWeight::Layout::kRows) return projected;

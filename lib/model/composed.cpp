@@ -1,6 +1,6 @@
-// Composed models: a CLIP tower, a projector and a language model trained apart and named by path
-// (design.md §9; field.md §0). The prompt's text stands around the vision tokens as the preset's
-// template says; nothing is added to it.
+// Composed models: a CLIP tower, a projector and a language model that were trained separately and
+// are named by path. The preset's template gives the text around the vision tokens; nothing is
+// added to it.
 #include <algorithm>
 #include <array>
 #include <string>
@@ -23,7 +23,7 @@ constexpr std::array kTextPrefixes = {"model."sv, ""sv};
 constexpr std::string_view kVideoSlot = "{video}";
 constexpr std::string_view kPromptSlot = "{prompt}";
 
-// One side of the vision tokens: fixed text, or fixed text around the user's words.
+// The text before or after the vision tokens: fixed, or with the user's words between fixed parts.
 struct TemplateSide {
   std::string before;
   std::string after;
@@ -71,8 +71,8 @@ class Composed final : public PartsCaptionModel {
         template_(std::move(prompt)),
         placeholder_(choose_placeholder()) {}
 
-  // The two sides are tokenised apart, since vision tokens are no text; <s>, where the tokenizer
-  // has one, stands once, at the beginning.
+  // The two sides are tokenised separately, since vision tokens are not text. <s>, if the tokenizer
+  // has one, occurs once, at the beginning.
   PromptIds build_prompt(std::string_view user_prompt, std::int64_t num_frames) const override {
     std::vector<std::int32_t> ids = encode(template_.before_video, user_prompt);
     PromptIds prompt = expand_placeholder({placeholder_}, placeholder_, vision_tokens(num_frames));
@@ -96,8 +96,9 @@ class Composed final : public PartsCaptionModel {
         user_prompt);
   }
 
-  // The id that stands where a vision token is: it is never looked up, but it is part of the
-  // prompt, so it must be one that no caption wants (repetition penalties count prompts).
+  // Returns the id used in the place of a vision token. It is never looked up in the embedding, but
+  // it counts as a token of the prompt in repetition penalties, so it should be one that captions
+  // avoid.
   std::int32_t choose_placeholder() const {
     for (const std::string_view token :
          {"<|video_pad|>"sv, "<video>"sv, "<|image_pad|>"sv, "<image>"sv, "<unk>"sv}) {
@@ -110,7 +111,7 @@ class Composed final : public PartsCaptionModel {
   std::int32_t placeholder_;
 };
 
-// The vision_config of a whole CLIP, or the root of a CLIPVisionModel.
+// Returns the vision_config of a complete CLIP model, or the root of a CLIPVisionModel.
 ClipVisionConfig read_vision_config(const std::filesystem::path& folder) {
   const JsonObject config = JsonObject::open(folder / "config.json", ErrorCode::kBadModel);
   reject_quantised(config);
@@ -121,14 +122,14 @@ ClipVisionConfig read_vision_config(const std::filesystem::path& folder) {
   return parse_clip_vision_config(JsonObject::parse("{}", config.name(), ErrorCode::kBadModel));
 }
 
-// A projector file names its layers as its author pleased ("weight"; "0.weight" and "2.weight";
+// The names of a projector's layers differ between authors ("weight"; "0.weight" and "2.weight";
 // "linear_1.weight" and "linear_2.weight"): one matrix is a linear layer, two are
-// linear-gelu-linear in the order of their names. Anything else has another structure.
+// linear-gelu-linear in the order of their names. Any other file is refused.
 Projector load_projector(WeightStore& store, std::int64_t vision_dim, std::int64_t text_dim) {
   constexpr std::string_view kWeight = "weight";
   constexpr std::string_view kBias = "bias";
   const weights::Checkpoint& file = store.checkpoint();
-  std::vector<std::string> stems;  // up to "weight", in sorted order
+  std::vector<std::string> stems;  // names without "weight", sorted
   std::vector<std::string> biases;
   for (const std::string& name : file.names()) {
     const bool matrix = name.ends_with(kWeight) && file.find(name)->shape().rank() == 2;

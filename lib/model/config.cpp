@@ -8,7 +8,7 @@
 namespace caption::model {
 namespace {
 
-constexpr std::int64_t kMaxExtent = std::int64_t{1} << 20;  // of a width or a vocabulary
+constexpr std::int64_t kMaxExtent = std::int64_t{1} << 20;  // limit of widths and of the vocabulary
 constexpr std::int64_t kMaxLayers = 1024;
 
 [[noreturn]] void throw_bad(const JsonObject& config, const std::string& what) {
@@ -29,7 +29,8 @@ float get_eps(const JsonObject& config, std::string_view key, double fallback) {
   return static_cast<float>(eps);
 }
 
-// `rope_parameters` (transformers 5) holds theta and scaling; before, they were two keys.
+// `rope_parameters` (transformers 5) holds theta and scaling; older configurations have a key for
+// each.
 void parse_rope(const JsonObject& config, TextConfig& text) {
   const auto parameters = config.get_object("rope_parameters");
   const JsonObject& theta_owner = parameters ? *parameters : config;

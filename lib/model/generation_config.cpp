@@ -11,8 +11,8 @@
 namespace caption::model {
 namespace {
 
-// Keys that change what transformers generates, with the number that turns them off; those without
-// one are off when they are null or absent.
+// Keys that change what transformers generates, with the number that disables the effect; a key
+// without such a number is disabled when it is null or absent.
 struct UnsupportedKey {
   const char* name;
   std::optional<double> off;
@@ -36,7 +36,7 @@ constexpr std::array kUnsupported = {
     UnsupportedKey{"typical_p", 1.0},
 };
 
-// Returns one of the file's numbers, within [min, max] or, where `is_open`, within (min, max].
+// The range of a number in the file: [min, max], or (min, max] if is_open.
 struct Limits {
   double min;
   double max;

@@ -1,4 +1,4 @@
-// model/generation_config.h: what a checkpoint's authors say of how to sample from it.
+// model/generation_config.h: the sampling settings that a checkpoint's authors recommend.
 // Source: transformers 4.57 generation/configuration_utils.py (GenerationConfig).
 #pragma once
 
@@ -10,33 +10,33 @@
 
 namespace caption::model {
 
-// The keys of generation_config.json that this build knows; those that the file leaves out, or sets
-// to null, are absent: transformers then takes its own defaults.
+// The keys of generation_config.json that this build supports. Keys that the file lacks, or sets to
+// null, are empty; transformers then uses its defaults.
 struct GenerationConfig {
   enum class EarlyStopping { kFalse, kTrue, kNever };
 
-  std::string file;  // for messages; empty: the folder has none
+  std::string file;  // for messages; empty: the folder has no such file
   std::vector<std::int32_t> eos_ids;
-  std::optional<bool> do_sample;             // false and absent: greedy, whatever the temperature
-  std::optional<double> temperature;         // [0, 10]; above 0 where do_sample is true
-  std::optional<double> top_p;               // [0, 1]
-  std::optional<std::int64_t> top_k;         // 0, also for a null in the file: all
-  std::optional<double> repetition_penalty;  // (0, 10]
-  std::optional<std::int64_t> no_repeat_ngram_size;  // 0: off
+  std::optional<bool> do_sample;      // false or absent means greedy, whatever the temperature
+  std::optional<double> temperature;  // [0, 10]; > 0 where do_sample is true
+  std::optional<double> top_p;        // [0, 1]
+  std::optional<std::int64_t> top_k;  // 0, also for null in the file, means all tokens
+  std::optional<double> repetition_penalty;          // (0, 10]
+  std::optional<std::int64_t> no_repeat_ngram_size;  // 0 disables it
   std::optional<std::int64_t> num_beams;             // [1, 64]
   std::optional<double> length_penalty;              // [-10, 10]
   std::optional<EarlyStopping> early_stopping;
   std::optional<std::int64_t> min_new_tokens;
   std::optional<std::int64_t> max_new_tokens;
-  // Keys with an effect in transformers that this build does not have ("min_p"), as the file has
-  // them, sorted.
+  // Keys that affect transformers but not this build, such as "min_p", as spelled in the file,
+  // sorted.
   std::vector<std::string> unsupported;
 };
 
-// Reads generation_config.json of a model's folder; without that file every member is empty. The
-// keys max_length and min_length, which count the prompt, are not read.
-// Throws Error(kBadModel) naming file and key for a value that transformers would refuse too, or
-// that is beyond the limits above.
+// Reads generation_config.json in a model's folder; without that file every member is empty. The
+// keys max_length and min_length, which count the prompt, are ignored. Throws Error(kBadModel)
+// naming file and key for a value that transformers would also refuse or that is outside the ranges
+// above.
 GenerationConfig read_generation_config(const std::filesystem::path& folder);
 
 }  // namespace caption::model

@@ -1,6 +1,6 @@
 // Shapes of well-known models, for planning and measuring without their files.
-// Source: models.md §1.1 (LLaVA-NeXT-Video, CLIP, Vicuna), §3 (Qwen3), §4.1 (Qwen3-VL); field.md §4
-// (InternVL3.5: InternViT-300M, pixel shuffle, Qwen3 backbones).
+// Source: config.json of the repositories named in kKnown on huggingface.co, and for counts of
+// weights transformers 4.57 modeling_{clip,llama,qwen3,qwen3_vl,internvl}.py.
 #include <algorithm>
 #include <array>
 #include <cctype>
@@ -52,7 +52,7 @@ TextShape qwen3(const Qwen3Size& size, std::int64_t max_positions = kQwen3Positi
           .qk_norm = true};
 }
 
-// Two norms with biases, and biases of the six matrices of a layer.
+// Counts two norms with biases, and the biases of the six matrices of a layer.
 std::int64_t vit_layer_vectors(std::int64_t hidden, std::int64_t intermediate) {
   return 9 * hidden + intermediate;
 }
@@ -77,7 +77,7 @@ VisionShape llava_vision(std::int64_t text_hidden) {
   return shape;
 }
 
-// InternViT-300M on one tile of 448 pixels; 2 x 2 patches become one token by pixel shuffle.
+// InternViT-300M on one tile of 448 pixels; pixel shuffle turns 2 x 2 patches into one token.
 VisionShape intern_vit_300m(std::int64_t text_hidden) {
   VisionShape shape = {.num_layers = 24,
                        .hidden = 1024,
@@ -92,7 +92,7 @@ VisionShape intern_vit_300m(std::int64_t text_hidden) {
   shape.num_other_weights =
       kClassAndPatchBias + 24 * (vit_layer_vectors(1024, 4096) + kLayerScales);
   shape.projector = {{text_hidden, 4096}, {text_hidden, text_hidden}};
-  shape.num_other_weights += 2 * 4096 + 2 * text_hidden;  // a norm before, two biases
+  shape.num_other_weights += 2 * 4096 + 2 * text_hidden;  // the norm before, and two biases
   return shape;
 }
 
@@ -118,18 +118,18 @@ VisionShape qwen3_vl_vision(const Qwen3VlTower& tower, std::int64_t text_hidden)
   const std::int64_t merged = 4 * tower.hidden;
   shape.num_other_weights =
       tower.hidden + tower.num_layers * vit_layer_vectors(tower.hidden, tower.intermediate);
-  constexpr std::int64_t kNumMergers = 4;  // the last one, and three of DeepStack
+  constexpr std::int64_t kNumMergers = 4;  // the final one, and three of DeepStack
   for (std::int64_t i = 0; i < kNumMergers; ++i) {
     shape.projector.push_back({merged, merged});
     shape.projector.push_back({text_hidden, merged});
     const std::int64_t norm_width = i == 0 ? tower.hidden : merged;
     shape.num_other_weights += 2 * norm_width + merged + text_hidden;
   }
-  shape.text_tokens_per_image = 9;  // "<0.3 seconds>" and the two marks around the tokens
+  shape.text_tokens_per_image = 9;  // "<0.3 seconds>" and the marks before and after the tokens
   return shape;
 }
 
-// 112 pixels in patches of 14: the model in samples/.
+// The model in samples/: 112 pixels in patches of 14.
 VisionShape demo_vision() {
   VisionShape shape = {.num_layers = 4,  // hidden_states[-2] of 5 layers
                        .hidden = 192,

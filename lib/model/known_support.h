@@ -1,4 +1,4 @@
-// model/known_support.h: what this build makes of the files of well-known models.
+// model/known_support.h: whether this build can run well-known models.
 #pragma once
 
 #include <optional>
@@ -7,18 +7,17 @@
 namespace caption::model {
 
 enum class Support {
-  kCaptions,  // runs as it is
-  kPart,      // runs as a part of a composed model
+  kCaptions,  // runs as a captioner
+  kPart,      // runs as part of a composed model
   kNone,
 };
 
 struct KnownSupport {
   Support support = Support::kNone;
-  std::string_view why_not = {};  // for kNone: what this build does not run
+  std::string_view why_not = {};  // for kNone: the feature that this build lacks
 };
 
-// Looks a model up by its name in the table of find_known_shape(); std::nullopt when it is not
-// there.
+// Looks up a model by name in the table of find_known_shape(); std::nullopt when it is not in it.
 std::optional<KnownSupport> find_known_support(std::string_view name);
 
 }  // namespace caption::model

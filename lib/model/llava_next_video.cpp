@@ -1,6 +1,6 @@
 // LLaVA-NeXT-Video (model_type "llava_next_video"): CLIP, pooling over patches, a two-layer
-// projector, and Llama or Qwen3. Everything this family names is here.
-// Source: models.md §1; transformers 4.57 modeling_llava_next_video.py; llava-hf on the hub.
+// projector, and Llama or Qwen3. Everything specific to this family is in this file. Source:
+// transformers 4.57 modeling_llava_next_video.py; llava-hf on huggingface.co.
 #include <algorithm>
 #include <array>
 #include <string>
@@ -17,7 +17,7 @@ namespace {
 
 using namespace std::string_view_literals;
 
-// Where the parts' tensors are: as transformers >= 4.52 saves them, as the llava-hf repositories
+// Prefixes of the parts' tensors: as transformers >= 4.52 saves them, as the llava-hf repositories
 // hold them, and both without CLIP's inner level (transformers 5).
 constexpr std::array kVisionPrefixes = {"model.vision_tower.vision_model."sv,
                                         "vision_tower.vision_model."sv, "model.vision_tower."sv,
@@ -140,8 +140,8 @@ std::unique_ptr<CaptionModel> open_llava_next_video(const std::filesystem::path&
 
   parts.stores.push_back(std::make_unique<WeightStore>(weights::Checkpoint::open(folder), type));
   WeightStore& store = *parts.stores.back();
-  // The enclosing configuration's word counts only where there is nothing else to take: the
-  // reference would draw the missing head at random.
+  // The enclosing configuration decides only when no head is stored: the reference would then
+  // initialise the missing head at random.
   if (!has_head(store) && config.get_bool("tie_word_embeddings", false)) {
     text.tied_embeddings = true;
   }

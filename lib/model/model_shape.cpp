@@ -14,7 +14,7 @@ namespace caption::model {
 namespace {
 
 constexpr std::int64_t kFloatBytes = 4;  // activations on the CPU
-// As the vision encoder takes them.
+// The same number as in vision_encoder.cpp.
 constexpr std::int64_t kFramesPerPass = 8;
 
 TextShape to_text_shape(const TextConfig& config) {
@@ -48,7 +48,7 @@ VisionShape to_vision_shape(const ClipVisionConfig& config, std::int64_t num_lay
   return shape;
 }
 
-// What a configuration calls the type of its tensors; without it, class defaults are f32.
+// Returns the dtype that a configuration names for its tensors; the class default is f32.
 DType read_stored_dtype(const JsonObject& config) {
   const std::string name = config.get_string("dtype", config.get_string("torch_dtype", "float32"));
   if (name == "bfloat16") return DType::kBF16;
@@ -78,7 +78,7 @@ ModelShape read_llava_next_video(const JsonObject& config) {
   return shape;
 }
 
-// The matrices of a projector file, in the order of their names; as composed.cpp reads them.
+// Reads the matrices of a projector file in the order of their names, as composed.cpp does.
 void read_projector(const std::filesystem::path& path, std::int64_t text_hidden,
                     VisionShape& vision) {
   std::error_code ignored;
@@ -98,7 +98,7 @@ void read_projector(const std::filesystem::path& path, std::int64_t text_hidden,
   }
 }
 
-// Patches along both edges.
+// Numbers of patches along both edges.
 struct Grid {
   std::int64_t rows = 0;
   std::int64_t columns = 0;
@@ -106,7 +106,8 @@ struct Grid {
 
 Grid grid_of(const VisionShape& shape, FrameSize frame) {
   if (shape.image_px > 0) return {shape.image_px / shape.patch_px, shape.image_px / shape.patch_px};
-  // Qwen-VL's smart_resize within its limits: edges rounded to whole merged patches, half to even.
+  // Source: smart_resize of Qwen-VL in transformers 4.57 image_processing_qwen2_vl.py: edges are
+  // rounded to multiples of the merged patch, half to even, within its limits.
   const std::int64_t unit_px = shape.patch_px * shape.pool_stride;
   const auto round_to_unit = [&](std::int64_t edge_px) {
     std::int64_t units = edge_px / unit_px;
@@ -234,8 +235,8 @@ ParameterCounts count_parameters(const ModelShape& shape) {
 
 std::int64_t decoder_scratch_bytes(const TextShape& shape, std::int64_t max_tokens,
                                    std::int64_t max_logit_rows) {
-  // Of every token hidden, q, what attention gives (a piece's norm lies there, too) and the
-  // rotation's table; of a piece k, v and silu(gate) * up.
+  // For every token: hidden, q, the output of attention (whose memory a piece's norm shares) and
+  // the table of the rotation. For a piece: k, v and silu(gate) * up.
   const std::int64_t piece = std::min(max_tokens, TransformerDecoder::kPieceRows);
   const std::int64_t per_token = shape.hidden + shape.q_dim() + shape.head_dim;
   const std::int64_t attended = std::max(piece * shape.hidden, max_tokens * shape.q_dim());
@@ -265,14 +266,14 @@ std::int64_t encoder_scratch_bytes(const VisionShape& shape, std::int64_t num_fr
   const std::int64_t tokens = tower_tokens(shape, frame);
   const std::int64_t patches = tokens - shape.class_tokens;
   const std::int64_t pooled = tokens_per_image(shape, frame);
-  // Five of the tower's width: hidden, its norm (later what attention gives), q, k and v.
+  // Five arrays of the tower's width: hidden, its norm (later the output of attention), q, k and v.
   std::int64_t per_image = tokens * 5 * shape.hidden;
-  // Columns of patches, then the inner activations of an MLP, a few rows at a time.
+  // Patch columns, then the inner activations of an MLP for a limited number of rows.
   const std::int64_t wide =
       std::max(images * patches * shape.patch_values(),
                std::min(images * tokens, ClipVisionTower::kMlpRows) * shape.intermediate);
   if (!shape.keeps_class_token) per_image += pooled * shape.hidden;
-  // The last layer of the projector writes the vision tokens themselves.
+  // The last layer of the projector writes the result directly.
   for (std::size_t i = 0; i + 1 < shape.projector.size(); ++i) {
     per_image += pooled * shape.projector[i].out;
   }

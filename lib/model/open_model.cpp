@@ -1,4 +1,4 @@
-// From a folder's config.json to the family that runs it.
+// Chooses the family that runs a folder by its config.json.
 #include <string>
 #include <utility>
 

@@ -10,7 +10,7 @@
 namespace caption::model {
 namespace {
 
-// The edges of what preprocessing hands over, or 0 x 0 when they depend on the video.
+// Returns the size of preprocessed frames, or 0 x 0 when it depends on the video.
 std::array<int, 2> output_px(const vision::PreprocessSpec& spec) {
   if (spec.do_center_crop) return spec.crop_px;
   if (spec.do_resize && spec.size_px) return *spec.size_px;
@@ -46,7 +46,7 @@ std::optional<std::string> find_changed_weights(const Parts& parts) {
   return std::nullopt;
 }
 
-// What was read from files that were written meanwhile may be half of one and half of another.
+// If a file was written while it was read, the parts may mix old and new content.
 void check_unchanged(const Parts& parts) {
   if (const auto changed = find_changed_weights(parts)) {
     throw Error(ErrorCode::kBadModel, *changed);

@@ -27,8 +27,9 @@ int require_edge(const JsonObject& config, std::string_view key) {
   return static_cast<int>(config.require_int(key, 1, kMaxEdgePx));
 }
 
-// Sizes are objects; older files (openai/clip-vit-large-patch14-336) hold a plain number instead.
-// std::nullopt for anything but an object: the caller then asks for the number, which complains.
+// Sizes are objects, but older files (openai/clip-vit-large-patch14-336) have a plain number.
+// Returns std::nullopt for anything but an object: the caller then reads the number and reports its
+// errors.
 std::optional<JsonObject> find_size_object(const JsonObject& config, std::string_view key) {
   try {
     return config.get_object(key);

@@ -7,7 +7,7 @@ namespace {
 
 using text::AddedTokens;
 
-// What follows other tokens has neither the <s> nor the space that a tokenizer puts before a text.
+// Text after other tokens gets neither the <s> nor the space that a tokenizer puts before a text.
 void append_continuation(const text::Tokenizer& tokenizer, std::string_view text, AddedTokens added,
                          std::vector<std::int32_t>& ids) {
   if (text.empty()) return;

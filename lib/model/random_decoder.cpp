@@ -67,7 +67,7 @@ TextConfig to_config(const TextShape& shape) {
   return config;
 }
 
-// A decoder together with the weights it borrows.
+// Owns a decoder and the weights that it borrows.
 class RandomDecoder final : public Decoder {
  public:
   RandomDecoder(const RandomFile& file, WeightType type, const TextConfig& config)

@@ -16,7 +16,7 @@
 namespace caption::model {
 namespace {
 
-// splitmix64 (Steele, Lea, Flood 2014): the i-th number of a stream without the ones before it.
+// splitmix64 (Steele, Lea, Flood 2014): computes the i-th number without the ones before it.
 std::uint64_t mix(std::uint64_t x) {
   x += 0x9E3779B97F4A7C15u;
   x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9u;
@@ -24,13 +24,13 @@ std::uint64_t mix(std::uint64_t x) {
   return x ^ (x >> 31);
 }
 
-// The sum of four uniform 16-bit numbers, shifted to mean 0 and scaled to deviation 0.02: within 4
-// % of a normal density up to two deviations, at one draw of 64 bits per weight.
+// A sum of four uniform 16-bit numbers, shifted to mean 0 and scaled to deviation 0.02: its density
+// is within 4 % of the normal one up to two deviations, and it needs one 64-bit draw per weight.
 float draw_weight(std::uint64_t seed, std::int64_t index) {
   const std::uint64_t bits = mix(seed ^ mix(static_cast<std::uint64_t>(index)));
   const std::uint64_t sum =
       (bits & 0xFFFFu) + ((bits >> 16) & 0xFFFFu) + ((bits >> 32) & 0xFFFFu) + (bits >> 48);
-  // Four uniforms on [0, 65536) have mean 131070 and deviation 65536 / sqrt(3).
+  // The sum of four uniform numbers on [0, 65536) has mean 131070 and deviation 65536 / sqrt(3).
   constexpr float kDeviation = 65536.0F / 1.7320508F;
   return (static_cast<float>(sum) - 131070.0F) * (0.02F / kDeviation);
 }
@@ -47,13 +47,14 @@ void fill_tensor(ThreadPool& pool, const NewTensor& tensor, std::uint64_t seed, 
   });
 }
 
-constexpr std::size_t kAlignmentBytes = 64;  // of the first tensor, as saved checkpoints have it
+constexpr std::size_t kAlignmentBytes =
+    64;  // alignment of the first tensor, as in saved checkpoints
 
 std::size_t size_of(const NewTensor& tensor, DType dtype) {
   return static_cast<std::size_t>(tensor.shape.num_elements()) * dtype_size_bytes(dtype);
 }
 
-// The length of the header, and the header: what precedes the tensors' bytes.
+// Returns the bytes before the tensors: the length of the header, and the header.
 std::string make_header(const std::vector<NewTensor>& tensors, DType dtype) {
   std::string json = "{";
   std::size_t offset = 0;
@@ -73,7 +74,8 @@ std::string make_header(const std::vector<NewTensor>& tensors, DType dtype) {
   return header + json;
 }
 
-// Writes all of the file, then unmaps it: what is mapped twice would count twice.
+// Writes the whole file, then unmaps it, so that its memory is not counted twice when it is mapped
+// again.
 class Writer {
  public:
   Writer(int descriptor, std::size_t size_bytes) : size_bytes_(size_bytes) {
@@ -145,7 +147,7 @@ void RandomFile::forget_packed(const WeightStore& store) const {
         static_cast<std::size_t>(static_cast<const std::byte*>(source.raw()) - tensors);
     const std::size_t size_bytes =
         static_cast<std::size_t>(source.num_elements()) * dtype_size_bytes(source.dtype());
-    // If the system does not, it costs memory and nothing else.
+    // Failure only costs memory.
     static_cast<void>(::fallocate(descriptor_, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
                                   static_cast<off_t>(header_bytes_ + offset),
                                   static_cast<off_t>(size_bytes)));

@@ -26,7 +26,7 @@ std::vector<NewTensor> list_tensors(const VisionShape& shape) {
   tensors.push_back(
       {"embeddings.patch_embedding.weight", {shape.hidden, 3, shape.patch_px, shape.patch_px}});
   tensors.push_back({"embeddings.position_embedding.weight", {grid * grid + 1, shape.hidden}});
-  norm("pre_layrnorm");  // sic, in every checkpoint
+  norm("pre_layrnorm");  // misspelled in every checkpoint
   for (std::int64_t i = 0; i < shape.num_layers; ++i) {
     const std::string layer = "encoder.layers." + std::to_string(i) + ".";
     norm(layer + "layer_norm1");

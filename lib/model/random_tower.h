@@ -1,5 +1,5 @@
-// model/random_tower.h: a CLIP vision tower of any shape with random weights, so that speed can be
-// measured without downloads.
+// model/random_tower.h: a CLIP vision tower of any shape with random weights, for measuring speed
+// without downloads.
 #pragma once
 
 #include <cstdint>
@@ -12,11 +12,11 @@
 
 namespace caption::model {
 
-// The tower that runs checkpoints, without a projector. One thread at a time.
+// Uses the tower class of real checkpoints, without a projector. One thread at a time.
 class RandomTower {
  public:
-  // Weights as those of make_random_decoder(). Throws Error(kUnavailable) for a tower that is not
-  // CLIP's: of single frames of a fixed size with one class token; Error(kOutOfMemory).
+  // Weights are as in make_random_decoder(). Throws Error(kUnavailable) for a tower other than
+  // CLIP's, which takes single frames of a fixed size and has one class token; Error(kOutOfMemory).
   RandomTower(const VisionShape& shape, WeightType type, std::uint64_t seed);
   ~RandomTower();
   RandomTower(const RandomTower&) = delete;

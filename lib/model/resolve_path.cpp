@@ -1,4 +1,4 @@
-// Model names to folders: the layout of the Hugging Face cache.
+// Finds the folder of a model name in the Hugging Face cache.
 // Source: huggingface_hub 0.36, "Understand caching": models--<org>--<name>/{refs,snapshots}.
 #include <algorithm>
 #include <cstdlib>
@@ -38,7 +38,8 @@ bool is_folder(const fs::path& path) {
   return fs::is_directory(path, ignored);
 }
 
-// "org/name" in the alphabet of the hub, and nothing that could be another kind of path.
+// True for "org/name" in the characters that the hub allows, so that it cannot be another kind of
+// path.
 bool is_hub_name(std::string_view name) {
   const auto is_part = [](std::string_view part) {
     return !part.empty() && part.front() != '.' &&
@@ -52,7 +53,7 @@ bool is_hub_name(std::string_view name) {
          is_part(name.substr(slash + 1));
 }
 
-// The snapshot that refs/main names; without that file the first one by name.
+// Returns the snapshot that refs/main names; without that file the first snapshot by name.
 fs::path find_snapshot(const fs::path& repository) {
   const fs::path snapshots = repository / "snapshots";
   if (!is_folder(snapshots)) return {};
@@ -73,7 +74,7 @@ fs::path find_snapshot(const fs::path& repository) {
   return found.empty() ? fs::path{} : *std::min_element(found.begin(), found.end());
 }
 
-// How to get a model of the hub, if this build can run it as far as is known.
+// Returns how to get a model from the hub, if this build is known or assumed to run it.
 std::string advice(const std::string& name) {
   const std::string download = "get it with `hf download " + name + "`";
   const std::string or_folder = ", or give the folder that holds it";

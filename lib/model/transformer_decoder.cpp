@@ -16,7 +16,7 @@ namespace {
 
 using Bias = WeightStore::Bias;
 
-// 1 / theta^(2i / head_dim), in the steps and the precision of transformers.
+// 1 / theta^(2i / head_dim), with the same operations and precision as transformers.
 Tensor make_inv_freq(const TextConfig& config) {
   const std::int64_t half = config.head_dim / 2;
   Tensor inv_freq(DType::kF32, {half});

@@ -10,7 +10,8 @@
 namespace caption::model {
 namespace {
 
-// Enough rows (577 each in a ViT-L/14-336) to keep every core busy in a matrix product.
+// Frames per pass: enough rows (577 per frame in a ViT-L/14-336) to use every core in a matrix
+// product.
 constexpr std::int64_t kFramesPerPass = 8;
 
 }  // namespace
@@ -55,7 +56,7 @@ View VisionEncoder::select(Stream& stream, View hidden, std::int64_t frames) {
   const std::int64_t grid = tower_.config().grid();
   const std::int64_t edge = grid / selection_.pool_stride;
   const std::int64_t dim = hidden.dim(1);
-  // The class token is the first of each frame: start one row later and step over it.
+  // The class token is the first of each frame: start one row later and skip it between frames.
   const ConstView patches(hidden.as<float>() + dim, DType::kF32, {frames, grid, grid, dim},
                           tower_.tokens_per_frame() * dim, hidden.device());
   const View pooled = pooled_.view({frames * edge * edge, dim});

@@ -13,7 +13,7 @@
 namespace caption::model {
 namespace {
 
-// Threads pay off from a few megabytes on.
+// Several threads are worthwhile from a few megabytes on.
 ThreadPool make_pool(std::int64_t num_elements) {
   const int num_threads = static_cast<int>(std::clamp(std::thread::hardware_concurrency(), 1u, 8u));
   return ThreadPool(num_elements < (1 << 20) ? 1 : num_threads);
@@ -114,7 +114,8 @@ kernels::PackedWeight WeightStore::require_matrix(const std::string& name, const
 LinearWeights WeightStore::require_linear(const std::string& stem, std::int64_t out,
                                           std::int64_t in, Bias bias, Part part) {
   LinearWeights linear;
-  // Tower and projector may have 8-bit activations; a matrix outside of a layer never.
+  // Under w8a8 the linear layers of tower and projector are quantised like the decoder's layers;
+  // other matrices of kind kOther are not.
   const Part held_as =
       part == Part::kOther && type_ == WeightType::kW8A8 ? Part::kDecoderLayer : part;
   linear.weight = require_matrix(stem + ".weight", {out, in}, held_as);

@@ -19,7 +19,8 @@ F16 to_f16(float x) {
     // Normal: exponent re-biased by 127 - 15, mantissa rounded to nearest even at bit 13.
     half = (magnitude + 0xFFFu + ((magnitude >> 13) & 1u) - (112u << 23)) >> 13;
   } else {
-    // Subnormal: in [0.5, 1) the last place is 2^-24, f16's smallest step, so the addition rounds.
+    // Subnormal: in [0.5, 1) the unit in the last place is 2^-24, f16's smallest step, so adding
+    // 0.5 rounds.
     const float shifted = std::bit_cast<float>(magnitude) + 0.5f;
     half = std::bit_cast<std::uint32_t>(shifted) - std::bit_cast<std::uint32_t>(0.5f);
   }

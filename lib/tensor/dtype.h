@@ -66,7 +66,8 @@ inline float to_float(F16 x) {
   return sign != 0 ? -magnitude : magnitude;
 }
 
-// The smallest BF16 that is not below x >= 0: infinity above the largest, NaN stays NaN.
+// Returns the smallest BF16 that is >= x, for x >= 0: infinity above the largest BF16; NaN stays
+// NaN.
 inline BF16 to_bf16_upwards(float x) {
   const std::uint32_t bits = std::bit_cast<std::uint32_t>(x);
   if (bits > 0x7F800000u) return {static_cast<std::uint16_t>((bits >> 16) | 0x40u)};
@@ -113,7 +114,7 @@ inline constexpr DType kDTypeOf<std::int32_t> = DType::kI32;
 template <>
 inline constexpr DType kDTypeOf<std::int64_t> = DType::kI64;
 
-// Calls work(T{}) with T float, BF16 or F16; throws Error(kInternal) for another dtype.
+// Calls work(T{}) with T = float, BF16 or F16; throws Error(kInternal) for another dtype.
 [[noreturn]] void throw_not_floating(DType dtype);
 template <class Work>
 decltype(auto) dispatch_float(DType dtype, Work&& work) {

@@ -22,7 +22,7 @@ Shape::Shape(std::span<const std::int64_t> extents) {
 
 std::int64_t Shape::num_elements() const {
   const auto extents = std::span(extents_).first(static_cast<std::size_t>(rank_));
-  // A zero anywhere makes the product zero, however large the others are.
+  // A zero extent makes the product zero even if the other extents overflow.
   if (std::find(extents.begin(), extents.end(), 0) != extents.end()) return 0;
   std::int64_t product = 1;
   for (const std::int64_t extent : extents) {

@@ -1,4 +1,4 @@
-// tensor/shape.h: the extents of a tensor, at most five.
+// tensor/shape.h: the extents of a tensor, at most five of them.
 #pragma once
 
 #include <array>
@@ -14,7 +14,7 @@ class Shape {
   static constexpr int kMaxRank = 5;
 
   Shape() = default;  // rank 0: one element
-  // Extents >= 0; throws Error(kInternal) for more than kMaxRank or a negative one.
+  // Extents must be >= 0; throws Error(kInternal) for a negative one or more than kMaxRank of them.
   Shape(std::initializer_list<std::int64_t> extents);
   explicit Shape(std::span<const std::int64_t> extents);
 

@@ -7,7 +7,7 @@
 namespace caption {
 namespace {
 
-// Elements of one row: the product of the extents after the first.
+// Returns the elements of one row: the product of the extents after the first.
 std::int64_t row_elements(const Shape& shape) {
   std::int64_t product = 1;
   for (int axis = 1; axis < shape.rank(); ++axis) product *= shape[axis];
@@ -45,7 +45,7 @@ Shape with_axis(const Shape& shape, int axis, std::int64_t extent) {
 
 ConstView::ConstView(const void* begin, DType dtype, const Shape& shape, Device device)
     : begin_(begin), dtype_(dtype), shape_(shape), device_(device) {
-  static_cast<void>(shape.num_elements());  // throws when it does not fit 63 bits
+  static_cast<void>(shape.num_elements());  // throws if it does not fit 63 bits
   row_stride_ = shape.num_elements() == 0 ? 0 : row_elements(shape);
 }
 
@@ -58,7 +58,7 @@ ConstView::ConstView(const void* begin, DType dtype, const Shape& shape, std::in
 }
 
 bool ConstView::is_dense() const {
-  // With one row or none the stride is never taken.
+  // With at most one row the stride is never used.
   if (shape_.rank() == 0 || shape_[0] <= 1 || shape_.num_elements() == 0) return true;
   return row_stride_ == row_elements(shape_);
 }

@@ -1,6 +1,6 @@
 // tensor/tensor.h: Tensor owns memory, View borrows it.
 //
-// Row-major. All axes but the first are dense; the first ("row") may be strided, so a slice of
+// Row-major. All axes but the first are dense; the first ("row") may be strided, so a range of
 // columns of a matrix is a View too. Sizes and strides are in elements.
 #pragma once
 
@@ -16,11 +16,11 @@
 
 namespace caption {
 
-// Borrowed, read-only; passed by value. Must not outlive what it borrows from.
+// Borrows read-only memory; passed by value. Must not outlive that memory.
 class ConstView {
  public:
   ConstView() = default;
-  // Dense: row_stride is the product of the extents after the first.
+  // A dense view: row_stride is the product of the extents after the first.
   ConstView(const void* begin, DType dtype, const Shape& shape, Device device = Device::kCpu);
   ConstView(const void* begin, DType dtype, const Shape& shape, std::int64_t row_stride,
             Device device);
@@ -34,7 +34,7 @@ class ConstView {
   bool empty() const { return begin_ == nullptr; }
   Device device() const { return device_; }
 
-  // Typed begin; throws Error(kInternal) when T is not the dtype.
+  // Returns the typed begin; throws Error(kInternal) when T is not the dtype.
   template <class T>
   const T* as() const {
     CAPTION_CHECK(kDTypeOf<T> == dtype_, "view of another dtype");
@@ -42,9 +42,9 @@ class ConstView {
   }
   const void* raw() const { return begin_; }
 
-  // Rows [first, first + count) of the first axis.
+  // Returns rows [first, first + count) of the first axis.
   ConstView rows(std::int64_t first, std::int64_t count) const;
-  // The same elements under another shape. A strided view keeps its first extent.
+  // Returns the same elements with another shape. A strided view must keep its first extent.
   ConstView reshape(const Shape& shape) const;
 
  protected:
@@ -55,13 +55,13 @@ class ConstView {
   Device device_ = Device::kCpu;
 };
 
-// A span as a dense view of rank 1: index arrays on the CPU.
+// Returns a span as a dense view of rank 1, for index arrays on the CPU.
 template <class T>
 ConstView view_of(std::span<const T> elements) {
   return ConstView(elements.data(), kDTypeOf<T>, {static_cast<std::int64_t>(elements.size())});
 }
 
-// Borrowed, writable.
+// Borrows writable memory.
 class View : public ConstView {
  public:
   View() = default;
@@ -77,11 +77,11 @@ class View : public ConstView {
   void* raw() const { return const_cast<void*>(begin_); }
   View rows(std::int64_t first, std::int64_t count) const;
   View reshape(const Shape& shape) const;
-  // Columns [first, first + count) of the last axis of a rank-2 view: a strided view.
+  // Returns columns [first, first + count) of the last axis of a rank-2 view, as a strided view.
   View columns(std::int64_t first, std::int64_t count) const;
 };
 
-// Owns; moves, does not copy. Contents are uninitialised unless made by zeros().
+// Owns its memory; moves, does not copy. Contents are uninitialised unless made by zeros().
 class Tensor {
  public:
   Tensor() = default;
@@ -98,7 +98,7 @@ class Tensor {
 
   View view() { return View(buffer_.begin(), dtype_, shape_, buffer_.device()); }
   ConstView view() const { return ConstView(buffer_.begin(), dtype_, shape_, buffer_.device()); }
-  // Typed begin; throws Error(kInternal) when T is not the dtype.
+  // Returns the typed begin; throws Error(kInternal) when T is not the dtype.
   template <class T>
   T* as() {
     CAPTION_CHECK(kDTypeOf<T> == dtype_, "tensor of another dtype");
@@ -110,7 +110,7 @@ class Tensor {
     return reinterpret_cast<const T*>(buffer_.begin());
   }
 
-  // A deep copy, by name because it costs.
+  // Returns a deep copy; a named function because it is expensive.
   Tensor clone() const;
 
  private:

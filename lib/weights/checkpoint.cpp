@@ -27,7 +27,7 @@ auto read_model_file(Read read) {
   }
 }
 
-// A mapped file, and what tells whether it is still the one that was opened.
+// A mapped file that can tell whether it was changed since it was opened.
 class WatchedFile {
  public:
   explicit WatchedFile(const fs::path& path)
@@ -55,13 +55,13 @@ class WatchedFile {
 
  private:
   MappedFile mapped_;
-  std::optional<Sha256> digest_;  // of the content that was opened
-  std::int64_t changed_ns_;       // the latest time of change known to have kept the content
+  std::optional<Sha256> digest_;  // digest of the content that was opened
+  std::int64_t changed_ns_;       // latest time of change at which that content was found
   bool is_changed_ = false;
 };
 
 bool is_there(const fs::path& path) {
-  std::error_code ignored;  // what cannot even be looked at counts as absent
+  std::error_code ignored;  // a path that cannot be examined counts as absent
   return fs::exists(path, ignored);
 }
 
@@ -85,16 +85,16 @@ std::int64_t span_bytes(const FileTensor& tensor) {
 struct Checkpoint::State {
   struct Located {
     FileTensor tensor;
-    std::string file_name;  // for messages
+    std::string file_name;  // used in messages
   };
 
   fs::path path;
-  std::vector<WatchedFile> files;  // own what the tensors' bytes borrow
+  std::vector<WatchedFile> files;  // own the memory that the tensors borrow
   std::map<std::string, Located, std::less<>> tensors;
-  std::optional<std::string> index_json;  // of shards
-  std::mutex mutex;                       // what files find out about themselves
+  std::optional<std::string> index_json;  // set for a sharded checkpoint
+  std::mutex mutex;                       // guards the digests and change states in `files`
 
-  // Tensors the caller does not want are validated with their file, then left out.
+  // Tensors that the caller does not want are validated with their file, then ignored.
   template <class Wanted>
   void add_file(const fs::path& file_path, Wanted is_wanted) {
     files.emplace_back(file_path);
@@ -126,7 +126,8 @@ struct Checkpoint::State {
     }
   }
 
-  // Throws for what no view can show: an unread dtype, or more axes than a Shape has.
+  // Throws for a tensor that no view can represent: an unsupported dtype, or too many axes for a
+  // Shape.
   static ConstView view_of(const Located& located) {
     const FileTensor& tensor = located.tensor;
     const auto where = [&] { return located.file_name + ": tensor " + quote_name(tensor.name); };
@@ -211,7 +212,7 @@ Sha256 Checkpoint::content_hash(const DigestCache& digests) const {
   hasher.update_value(static_cast<std::uint64_t>(state_->files.size()));
   if (state_->index_json) hasher.update_string(*state_->index_json);
   for (WatchedFile& file : state_->files) {
-    // A file that stands alone may have any name.
+    // The name of a file that is not a shard does not enter the hash.
     if (state_->index_json) hasher.update_string(file.mapped().path().filename().string());
     hasher.update_value(file.digest(digests).bytes);
   }

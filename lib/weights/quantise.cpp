@@ -10,7 +10,7 @@
 namespace caption::weights {
 namespace {
 
-// arXiv:2305.14314 appendix E.
+// Source: arXiv:2305.14314, appendix E.
 constexpr std::array<float, 16> kNf4Values = {
     -1.0F,
     -0.6961928009986877F,
@@ -30,8 +30,9 @@ constexpr std::array<float, 16> kNf4Values = {
     1.0F,
 };
 
-// A number's code is how many of these lie below it: bitsandbytes' midpoints between neighbouring
-// values (csrc/kernels.cu, dQuantizeNF4), of which four are an ulp beside those of f32 arithmetic.
+// The code of a number is the count of midpoints below it. The midpoints are those of bitsandbytes
+// (csrc/kernels.cu, dQuantizeNF4); four of them differ by one ulp from the f32 means of
+// neighbouring values.
 constexpr std::array<float, 15> kNf4Midpoints = {
     -0.8480964004993439F,  -0.6106329262256622F,  -0.4599952697753906F,   -0.33967943489551544F,
     -0.23460740596055984F, -0.13791173323988914F, -0.045525018125772476F, 0.03979014977812767F,
@@ -62,11 +63,12 @@ std::array<BF16, 16> codebook_of(QuantisedFormat format) {
   return codebook;
 }
 
-// One group of one row: what rounds its weights to codes.
+// The parameters of one group of one row, by which its weights are rounded to codes.
 struct Group {
   float scale = 0;
   float offset = 0;
-  float reciprocal = 0;  // of nf4's scale; 0 where that is 0: all codes are that of 0.0
+  // nf4: 1 / scale, or 0 for a group of zeros, whose codes are then those of 0.0.
+  float reciprocal = 0;
 };
 
 Group measure(const float* w, std::int64_t count, QuantisedFormat format) {
@@ -102,7 +104,7 @@ std::uint8_t code_of_4_bits(float w, const Group& group, QuantisedFormat format)
   if (format == QuantisedFormat::kInt4) {
     return static_cast<std::uint8_t>(round_to(w, group, -8, 7) + 8);
   }
-  // bitsandbytes multiplies by the reciprocal, which may round to another code than dividing does.
+  // bitsandbytes multiplies by the reciprocal, which can give another code than division.
   return nf4_code(w * group.reciprocal);
 }
 

@@ -30,7 +30,7 @@ TEST_CASE("is aligned to a cache line and writable to its last byte") {
   }
 }
 
-// Bytes of the buffer that the system has given memory to.
+// Returns how many bytes of the buffer are resident in memory.
 std::size_t resident_bytes(const Buffer& buffer) {
   const auto page_bytes = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
   std::vector<unsigned char> is_resident((buffer.size_bytes() + page_bytes - 1) / page_bytes);
@@ -45,7 +45,7 @@ TEST_CASE("large ones lie at the start of a huge page and hold no memory before 
   const auto page_bytes = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
   struct Case {
     Paging paging;
-    std::size_t most_bytes;  // that one byte may commit
+    std::size_t most_bytes;  // most memory that writing one byte may commit
   };
   for (const auto& [paging, most_bytes] :
        {Case{Paging::kHuge, caption::kHugePageBytes}, Case{Paging::kSmall, page_bytes}}) {

@@ -12,7 +12,7 @@ using caption::internal::read_cgroup_limits;
 
 namespace {
 
-// An empty folder that stands for /sys/fs/cgroup.
+// Creates an empty folder in place of /sys/fs/cgroup.
 fs::path fresh_mount() {
   const fs::path mount = fs::path(CAPTION_TEST_TMP) / "cgroup";
   fs::remove_all(mount);

@@ -20,7 +20,7 @@ using caption::supported_cpu_tiers;
 
 namespace {
 
-// Sets CAPTION_CPU_TIER for a scope.
+// Sets CAPTION_CPU_TIER for the duration of a scope.
 class TierVariable {
  public:
   explicit TierVariable(const char* value) {

@@ -12,7 +12,7 @@ using caption::NvidiaHardware;
 
 namespace {
 
-// An empty folder that stands for /sys.
+// Creates an empty folder in place of /sys.
 fs::path fresh_sys() {
   const fs::path sys = fs::path(CAPTION_TEST_TMP) / "sys";
   fs::remove_all(sys);
@@ -40,7 +40,7 @@ TEST_CASE("cards are NVIDIA's display and 3D controllers, not their audio or ano
   add_device(sys, "0000:01:00.0", "0x10de", "0x030000");  // VGA
   add_device(sys, "0000:02:00.0", "0x10de", "0x030200");  // 3D
   add_device(sys, "0000:01:00.1", "0x10de", "0x040300");  // audio
-  add_device(sys, "0000:03:00.0", "0x1002", "0x030000");  // AMD
+  add_device(sys, "0000:03:00.0", "0x1002", "0x030000");  // a card of AMD
   CHECK(find_nvidia_hardware(sys).num_cards == 2);
   CHECK(find_nvidia_hardware(sys).driver_version.empty());
 }

@@ -1,4 +1,4 @@
-// Steady decoding steps allocate no memory: this executable counts every operator new.
+// Steady decoding steps do not allocate: this executable counts every call of operator new.
 #include <doctest/doctest.h>
 
 #include <atomic>
@@ -62,7 +62,7 @@ TEST_SUITE("engine/engine") {
       }
       for (int step = 0; step < 5; ++step) engine.step();
       const std::int64_t num_before = g_num_allocations;
-      for (int step = 0; step < 100; ++step) engine.step();  // crosses pages, too
+      for (int step = 0; step < 100; ++step) engine.step();  // also crosses page boundaries
       CHECK(g_num_allocations - num_before == 0);
       CHECK(engine.num_unfinished() == 4);
     }

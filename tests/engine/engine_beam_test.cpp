@@ -1,4 +1,5 @@
-// Beams through the engine: the definition's output, whatever shares the steps and the pages.
+// Beam search in the engine gives the output of its definition, for any other requests and page
+// budget.
 #include <doctest/doctest.h>
 
 #include <cmath>
@@ -55,14 +56,15 @@ TEST_SUITE("engine/beams") {
     const EngineStats stats = engine.stats();
     CHECK(stats.prefill_tokens == 45);
     CHECK(stats.decode_tokens == 4 * 19);
-    // Two full pages of the prompt, and for each beam the one it shares no more and one further.
+    // Two full pages of the prompt, and for each beam the page it has copied and one more.
     CHECK(stats.pages_peak <= 2 + 4 * 2 + 1);
   }
 
   TEST_CASE("the video decides every beam") {
     Room room;
     const Request request = beam_request(7, 4, 12);
-    // Beams part at their first tokens: what they say after another video has nothing in common.
+    // Beams diverge at their first tokens, so outputs after different videos have nothing in
+    // common.
     std::set<std::vector<std::int32_t>> outputs;
     for (int video = 0; video < 8; ++video) {
       Request other = request;
@@ -71,7 +73,7 @@ TEST_SUITE("engine/beams") {
       other.vision = std::make_shared<const Tensor>(std::move(vision));
       Engine engine(room.decoder, room.stream, options_with_pages(60));
       room.decoder.on_forward = [&](const model::StepBatch& batch) {
-        // After the prompt, each row of the step reads the pages that hold the video.
+        // After the prompt, each row of the step must read the pages that hold the video.
         if (batch.context_lens.size() < 2) return;
         const std::int32_t first_page = batch.block_tables[0];
         for (std::size_t s = 0; s < batch.context_lens.size(); ++s) {
@@ -120,7 +122,7 @@ TEST_SUITE("engine/beams") {
     Room room;
     Request request = beam_request(7, 4, 20);
     request.prompt_ids.resize(45);
-    // 64 tokens in the longest: two shared pages and two of each beam.
+    // The longest beam has 64 tokens: two shared pages and two of each beam.
     Engine small(room.decoder, room.stream, options_with_pages(9));
     CHECK_THROWS_WITH_AS(small.submit(request), doctest::Contains("in 4 beams need 10"), Error);
     Engine enough(room.decoder, room.stream, options_with_pages(10));

@@ -1,5 +1,5 @@
-// The prefix cache as a caller sees it: what is computed, what is found, and that nothing of it
-// shows in the tokens.
+// The prefix cache as its user sees it: which tokens are computed and which are found, and that the
+// output does not depend on it.
 #include <doctest/doctest.h>
 
 #include <filesystem>
@@ -36,7 +36,7 @@ fs::path fresh_folder(const std::string& name) {
   return folder;
 }
 
-// In the middle of each; returns how many files there are.
+// Flips a byte in the middle of each file; returns the number of files.
 int flip_a_byte_of_every_file(const fs::path& folder) {
   int num_files = 0;
   for (const auto& entry : fs::recursive_directory_iterator(folder)) {
@@ -52,7 +52,8 @@ int flip_a_byte_of_every_file(const fs::path& folder) {
   return num_files;
 }
 
-// One family's requests: 45 shared tokens up to the end of the video, of which two pages are full.
+// Requests of one family share 45 tokens up to the end of the video, which fill two pages and part
+// of a third.
 constexpr std::int64_t kSharedTokens = 45;
 constexpr std::int64_t kSharedPageTokens = 32;
 
@@ -118,7 +119,7 @@ TEST_SUITE("engine/prefix cache") {
     Room room;
     Engine engine(room.decoder, room.stream, cached_options(100));
     Request request;
-    for (std::int32_t i = 0; i < 48; ++i) request.prompt_ids.push_back(i);  // three full pages
+    for (std::int32_t i = 0; i < 48; ++i) request.prompt_ids.push_back(i);  // exactly three pages
     request.sampling.max_new_tokens = 5;
     engine.submit(request);
     run_until_idle(engine);
@@ -132,7 +133,7 @@ TEST_SUITE("engine/prefix cache") {
     Room room;
     Engine engine(room.decoder, room.stream, cached_options(9));
     for (std::uint64_t i = 0; i < 60; ++i) {
-      Request request = family_request(i % 2, i, 100);  // three pages each stay behind
+      Request request = family_request(i % 2, i, 100);  // leaves three pages
       request.sampling.num_beams = 1;
       engine.submit(request);
       CHECK(run_until_idle(engine).at(0).output_ids == expected_output(request));
@@ -213,7 +214,7 @@ TEST_SUITE("engine/disk tier") {
     };
     CHECK(find_tokens(false) == 0);
     CHECK(find_tokens(true) == 0);
-    CHECK(find_tokens(false) > 0);  // may_store decides about writing only
+    CHECK(find_tokens(false) > 0);  // may_store affects writing only
   }
 
   TEST_CASE("damaged pages are computed again") {

@@ -1,5 +1,6 @@
-// A request's tokens are its own: the same alone and in any company, mode, chunking, page budget,
-// order and priority, with and without prefix hits. Pages and requests are conserved all the way.
+// A request's tokens depend only on the request: they are the same alone and with any other
+// requests, mode, chunking, page budget, order and priority, with and without prefix hits. Pages
+// and requests are conserved throughout.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -17,8 +18,8 @@ namespace {
 struct Schedule {
   EngineOptions options;
   int num_pages = 0;
-  std::vector<std::size_t> order;    // of submission
-  std::vector<std::size_t> at_step;  // by place in the order; ascending
+  std::vector<std::size_t> order;    // order of submission
+  std::vector<std::size_t> at_step;  // step of submission, by place in the order; ascending
 };
 
 Schedule random_schedule(std::mt19937_64& rng, const std::vector<Request>& requests) {
@@ -50,7 +51,7 @@ Schedule random_schedule(std::mt19937_64& rng, const std::vector<Request>& reque
 TEST_SUITE("engine/properties") {
   TEST_CASE("any schedule gives every request the tokens it has alone") {
     constexpr std::size_t kNumRequests = 24;
-    constexpr std::int64_t kMaxTokens = 8 * 16;  // the smallest budget below
+    constexpr std::int64_t kMaxTokens = 8 * 16;  // the smallest page budget below
     ThreadPool pool(1);
     Stream stream(pool);
     FakeDecoder decoder;
@@ -105,9 +106,9 @@ TEST_SUITE("engine/properties") {
                           ? 0
                           : 1;
     }
-    CHECK(num_preemptions > 100);    // the schedules did get tight,
-    CHECK(num_permuted > 350);       // requests finished in another order,
-    CHECK(num_hit_tokens > 10'000);  // and prefixes were shared
+    CHECK(num_preemptions > 100);    // pages did become scarce
+    CHECK(num_permuted > 350);       // requests finished in another order
+    CHECK(num_hit_tokens > 10'000);  // prefixes were shared
   }
 
   TEST_CASE("ten thousand queued requests finish, each with its own tokens") {

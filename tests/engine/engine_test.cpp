@@ -1,4 +1,5 @@
-// What a caller sees: completions, refusals, cancellation, failures of one, counters.
+// The engine as its user sees it: completions, refusals, cancellation, failure of one request,
+// counters.
 #include "engine/engine.h"
 
 #include <doctest/doctest.h>
@@ -71,7 +72,7 @@ TEST_SUITE("engine/engine") {
     Room room;
     Engine engine(room.decoder, room.stream, options_with_pages(20));
     Request request = text_request({4, 5, 6}, 100);
-    // All stop ids but one are masked until 100 tokens are out: the one is repeated.
+    // All ids but 8 are stop ids, which are masked until there are 100 tokens, so 8 is repeated.
     for (std::int32_t id = 0; id < kFakeVocab; ++id) {
       if (id != 8) request.sampling.stop_ids.push_back(id);
     }
@@ -228,8 +229,7 @@ TEST_SUITE("engine/engine") {
     std::string message;
     CHECK(code_of([&] { Engine engine(room.decoder, room.stream, options_with_pages(1)); },
                   &message) == ErrorCode::kOutOfMemory);
-    CHECK(message.find("2.05 kB holds 1 page of 16 tokens (2.05 kB each)") !=
-          std::string::npos);
+    CHECK(message.find("2.05 kB holds 1 page of 16 tokens (2.05 kB each)") != std::string::npos);
     EngineOptions options = options_with_pages(4);
     options.kv_dtype = DType::kI32;
     CHECK(code_of([&] { Engine engine(room.decoder, room.stream, options); }) == ErrorCode::kUsage);
@@ -243,7 +243,7 @@ TEST_SUITE("engine/engine") {
 
   TEST_CASE("takes no more pages than all sequences together can fill") {
     Room room;
-    FakeDecoder decoder(100);  // 7 pages
+    FakeDecoder decoder(100);  // needs 7 pages per sequence
     EngineOptions options = options_with_pages(1'000'000);
     options.max_num_seqs = 3;
     const Engine engine(decoder, room.stream, options);
@@ -276,7 +276,7 @@ TEST_SUITE("engine/engine") {
     CHECK(stats.preemptions == 1);
     CHECK(num_preemptions == 1);
     CHECK(stats.recomputed_tokens == 32);       // two full pages
-    CHECK(stats.prefill_tokens == 3 + 3 + 33);  // and the token chosen last, with them
+    CHECK(stats.prefill_tokens == 3 + 3 + 33);  // including the token chosen last
     CHECK(stats.decode_tokens == 49 + 48);
   }
 }

@@ -18,7 +18,7 @@ namespace {
 
 constexpr std::int64_t kKvHeads = 2;
 constexpr std::int64_t kHeadDim = 4;
-constexpr std::int64_t kRowWidth = kKvHeads * kHeadDim;  // bytes of a hash, one number each
+constexpr std::int64_t kRowWidth = kKvHeads * kHeadDim;  // the bytes of a hash, one number per byte
 constexpr std::int64_t kLayers = 2;
 constexpr std::uint64_t kPoison = 0xDEADBEEFCAFEF00D;
 
@@ -43,7 +43,7 @@ std::uint64_t hash_vision(std::span<const float> row, std::int64_t position) {
   return mix(hash + static_cast<std::uint64_t>(position));
 }
 
-// What a page holds of a token in one layer: the hash's bytes, which f32 and bf16 keep exactly.
+// The hash that a page holds for a token in one layer; its bytes are exact in f32 and bf16.
 std::uint64_t salt(std::uint64_t hash, std::int64_t layer, bool is_v) {
   return hash ^ mix(static_cast<std::uint64_t>(2 * layer + (is_v ? 1 : 0)));
 }
@@ -65,7 +65,7 @@ std::uint64_t load(ConstView pages, std::int64_t slot) {
     const T* row = pages.as<T>() + slot * kRowWidth;
     for (std::int64_t i = 0; i < kRowWidth; ++i) {
       const float byte = to_float(row[i]);
-      // Memory that was never written may hold anything.
+      // Memory that was never written may hold any value.
       const bool is_byte = byte >= 0 && byte <= 255;
       hash |= (is_byte ? static_cast<std::uint64_t>(byte) : 0) << (8 * i);
     }
@@ -258,7 +258,7 @@ EngineOptions options_with_pages(std::int64_t num_pages, DType dtype) {
 
 namespace {
 
-// Beams share pages only after the prompt: short outputs keep them within the smallest pools.
+// Beams share only the pages of the prompt, so short outputs let them fit the smallest pools.
 constexpr std::int32_t kMostBeams = 4;
 constexpr std::int32_t kMostBeamTokens = 20;
 
@@ -299,7 +299,7 @@ Request random_request(std::uint64_t seed, std::int64_t max_tokens) {
   for (std::int64_t i = 0; i < num_prompt; ++i) {
     request.prompt_ids.push_back(static_cast<std::int32_t>(uniform(kFakeVocab)));
   }
-  if (uniform(3) != 0) {  // two runs of vision tokens, as two clips would have
+  if (uniform(3) != 0) {  // two ranges of vision tokens, as with two clips
     const std::int64_t begin = uniform(num_prompt);
     const std::int64_t gap = begin + uniform(num_prompt - begin);
     const std::int64_t end = gap + uniform(num_prompt - gap);

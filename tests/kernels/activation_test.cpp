@@ -21,7 +21,7 @@ namespace {
 
 constexpr std::int64_t kDims[] = {1, 7, 17, 64, 1025};
 
-// Random values in [-12, 12): from the flat tail through the curved middle to the identity.
+// Random values in [-12, 12): the flat tail, the curved middle and the identity.
 Tensor wide_values(std::int64_t rows, std::int64_t dim, std::uint32_t seed) {
   Tensor x = random_f32({rows, dim}, seed);
   for (std::int64_t i = 0; i < x.num_elements(); ++i) x.as<float>()[i] *= 12;
@@ -30,8 +30,8 @@ Tensor wide_values(std::int64_t rows, std::int64_t dim, std::uint32_t seed) {
 
 double swish(double x, double beta) { return x / (1 + std::exp(-beta * x)); }
 
-// exp is good to 2 ulp (4 units) plus the rounding of its argument, which it multiplies by
-// |beta * x|; quotient, sum and product add 3.
+// exp() is within 2 ulp (4 units), plus the rounding of its argument, whose effect is proportional
+// to |beta * x|; quotient, sum and product add 3.
 double swish_tolerance(double x, double beta, double y) {
   return (8 + 2 * std::abs(beta * x)) * kUnit * std::abs(y);
 }
@@ -81,7 +81,8 @@ TEST_CASE("swish with a factor and quick_gelu agree with double precision, in pl
 
 TEST_CASE("swishes end where they should: zero on the left, the identity on the right") {
   for_each_stream([&](Stream& stream) {
-    Tensor x = random_f32({1, 18}, 3);  // more than a register, so both paths see the extremes
+    // Longer than a register, so that both code paths get the extremes.
+    Tensor x = random_f32({1, 18}, 3);
     for (std::int64_t i = 0; i < 18; i += 3) {
       x.as<float>()[i] = -200;
       x.as<float>()[i + 1] = 200;
@@ -115,7 +116,7 @@ TEST_CASE("gelu_erf agrees with double precision") {
     std::vector<double> want, tolerance;
     for (const double v : xs) {
       want.push_back(0.5 * v * (1 + std::erf(v / std::sqrt(2.0))));
-      // 1 + erf cancels on the left: its error is absolute, a few units of 1.
+      // 1 + erf cancels for negative x: its error is absolute, a few units of 1.
       tolerance.push_back(4 * kUnit * std::abs(v));
     }
     for_each_stream([&](Stream& stream) {
@@ -127,7 +128,8 @@ TEST_CASE("gelu_erf agrees with double precision") {
 }
 
 TEST_CASE("gelu_erf is good to a few units of its own size on the left in the vector tiers") {
-  constexpr std::int64_t kCount = 1 << 16;  // of [-13, 0), where the result is a normal number
+  // Arguments in [-13, 0), where the result is a normal number.
+  constexpr std::int64_t kCount = 1 << 16;
   Tensor x(DType::kF32, {1, kCount});
   for (std::int64_t i = 0; i < kCount; ++i) {
     x.as<float>()[i] = -13.0f * static_cast<float>(i + 1) / static_cast<float>(kCount);
@@ -135,12 +137,13 @@ TEST_CASE("gelu_erf is good to a few units of its own size on the left in the ve
   std::vector<double> want, tolerance;
   for (const double v : values(x)) {
     want.push_back(0.5 * v * std::erfc(-v / std::sqrt(2.0)));
-    // The polynomial and its factors: 9 roundings. exp multiplies those of its argument x^2 / 2 by
-    // it: 2 x^2 with a factor of two for the argument's own two.
+    // The polynomial and its factors have 9 roundings. exp() multiplies the relative roundings of
+    // its argument x^2 / 2 by the argument: 2 x^2, for two roundings.
     tolerance.push_back((9 + 2 * v * v) * kUnit * std::abs(want.back()));
   }
   for (const caption::CpuTier tier : TestedTiers()) {
-    if (tier == caption::CpuTier::kReference) continue;  // it cancels, as torch does
+    // The reference tier cancels, as torch does.
+    if (tier == caption::CpuTier::kReference) continue;
     CAPTURE(std::string(caption::cpu_tier_name(tier)));
     ThreadPool pool(1);
     Stream stream(pool, tier);

@@ -1,5 +1,5 @@
-// What the emulator of AMX refuses and what it leaves to others; amx_instructions_test.cpp tests
-// what it computes.
+// What the AMX emulator refuses and which instructions it does not handle; its results are tested
+// in amx_instructions_test.cpp.
 #include <doctest/doctest.h>
 
 #include <string>
@@ -17,7 +17,7 @@ const char* execute(AmxOperation operation, AmxState& state, AmxInstruction oper
   return execute_amx(operands, Registers{}, 0, state);
 }
 
-// What ldtilecfg answers; "" where it loads.
+// Returns the error of ldtilecfg; "" if it succeeds.
 std::string load(const AmxConfig& config, AmxState& state) {
   AmxInstruction instruction{.operation = AmxOperation::kLoadConfig, .length_bytes = 5};
   instruction.base = 0;
@@ -55,15 +55,15 @@ TEST_CASE("the emulator refuses what the SDM says is a fault, and changes nothin
                    {.operation = {}, .length_bytes = 5, .tile = c, .source1 = a, .source2 = b});
   };
   CHECK(product(0, 1, 2) == nullptr);
-  CHECK(product(0, 1, 3) != nullptr);  // depth
-  CHECK(product(3, 1, 2) != nullptr);  // rows
-  CHECK(product(1, 0, 2) != nullptr);  // columns
-  CHECK(product(0, 0, 2) != nullptr);  // twice the same
-  CHECK(product(0, 1, 4) != nullptr);  // half a word
-  CHECK(product(0, 1, 5) != nullptr);  // not in use
+  CHECK(product(0, 1, 3) != nullptr);  // depths differ
+  CHECK(product(3, 1, 2) != nullptr);  // rows differ
+  CHECK(product(1, 0, 2) != nullptr);  // columns differ
+  CHECK(product(0, 0, 2) != nullptr);  // the same tile twice
+  CHECK(product(0, 1, 4) != nullptr);  // depth is no multiple of a word
+  CHECK(product(0, 1, 5) != nullptr);  // tile not configured
   CHECK(product(0, 1, 9) != nullptr);  // no such tile
   const AmxInstruction at_tile_0{.operation = {}, .length_bytes = 5, .tile = 0};
-  CHECK(execute(AmxOperation::kLoad, state, at_tile_0) != nullptr);  // without SIB
+  CHECK(execute(AmxOperation::kLoad, state, at_tile_0) != nullptr);  // without a SIB byte
   CHECK(execute(AmxOperation::kZero, state, at_tile_0) == nullptr);
   REQUIRE(load(with(0, 0), state).empty());
   CHECK(execute(AmxOperation::kZero, state, at_tile_0) != nullptr);

@@ -1,5 +1,5 @@
-// AMX's instructions against plain loops: on the CPU where it has them, else on the emulator, which
-// is what is tested then. And where the tier's tests run at all.
+// AMX instructions against plain loops: on the CPU if it has them, otherwise on the emulator, which
+// this tests. Also checks where the tests of the AMX tier run.
 #include "tests/support/amx_instructions.h"
 
 #include <doctest/doctest.h>
@@ -46,7 +46,7 @@ namespace {
 }
 [[AMX_TARGET]] void release() { __asm__ volatile("tilerelease" : :); }
 
-// c += a * b, [m, words], [m, depth] and [depth, words] words of 4 bytes, dense in memory.
+// c += a * b, where c is [m, words], a is [m, depth], b is [depth, words] words of 4 bytes, dense.
 enum class Product { kBF16, kSignedSigned, kSignedUnsigned, kUnsignedSigned, kUnsignedUnsigned };
 constexpr Product kProducts[] = {Product::kBF16, Product::kSignedSigned, Product::kSignedUnsigned,
                                  Product::kUnsignedSigned, Product::kUnsignedUnsigned};
@@ -85,7 +85,7 @@ std::int64_t byte(std::uint32_t word, int i, bool is_signed) {
   return is_signed ? static_cast<std::int8_t>(bits) : bits;
 }
 
-// One element, without denormals.
+// Returns one element of the result; operands must not be subnormal.
 std::uint32_t expected(Product product, const Operands& x, int m, int n) {
   const auto word = [](const std::vector<std::uint32_t>& words, int at) {
     return words[static_cast<std::size_t>(at)];
@@ -174,7 +174,7 @@ TEST_CASE("products of bf16 take denormals for zeros and make none") {
   CHECK(std::isnan(product(INFINITY, 0, 0)));
 }
 
-// Loads rows 4 bytes apart of two rows of 4 bytes and stores them densely.
+// Loads two rows of 4 bytes, 4 bytes apart, and stores them densely.
 #define CHECK_ADDRESS(base, index, scale, displacement)                                          \
   do {                                                                                           \
     std::uint32_t got[2] = {};                                                                   \
@@ -199,12 +199,12 @@ TEST_CASE("products of bf16 take denormals for zeros and make none") {
   CHECK_ADDRESS("rdi", "r8", 4, -100);
   CHECK_ADDRESS("r9", "r10", 8, 1000);
   CHECK_ADDRESS("r12", "r11", 1, -1000);
-  CHECK_ADDRESS("r13", "r12", 1, 0);  // whose lower bits are those of rbp and rsp
+  CHECK_ADDRESS("r13", "r12", 1, 0);  // the lower bits of r13 and r12 are those of rbp and rsp
   CHECK_ADDRESS("r14", "r13", 2, 5);
   CHECK_ADDRESS("r15", "r14", 4, 0);
   std::uint32_t got[2] = {};
   const std::int64_t dense = 4;
-  // Without an index rows lie on one another.
+  // Without an index register the row stride is 0, so all rows are the same.
   __asm__ volatile("tileloadd (%0), %%tmm6\n\ttilestored %%tmm6, (%1,%2)"
                    :
                    : "r"(words + 1), "r"(got), "r"(dense)

@@ -1,14 +1,13 @@
-// kernels_bench's attention on the fastest tier, for the shape of qwen3-0.6b: 16 heads, 8 key heads
-// of 128, pages of 16 tokens that lie in no order memory likes.
+// Attention in kernels_bench on the fastest tier, with the shape of qwen3-0.6b: 16 heads, 8 key
+// heads, head_dim 128, pages of 16 tokens in random order.
 //
-//   decode   one row of each sequence: bytes of distinct pages per second, and that as a share of
-//   the
-//            rate of reading memory; "shared": all but the last 32 tokens are common to all.
-//   prefill  the last rows of one sequence: operations per second of what is not masked, and that
-//   as
-//            a share of the tier's product of panels with its operands in the first-level cache.
+//   decode   one row of each sequence: bytes of distinct pages per second, also as a share of the
+//            rate of reading memory; "shared": all but the last 32 tokens are common to all
+//   prefill  the last rows of one sequence: operations per second, masked ones not counted, also as
+//            a share of the rate of the tier's panel product with its operands in the first-level
+//            cache
 //
-// Each round measures the limit and then the operation; the share is the median of the rounds'.
+// Each round measures the limit and then the operation; the share is the median over the rounds.
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
@@ -27,9 +26,9 @@ namespace caption::testing {
 namespace {
 
 constexpr std::int64_t kHeads = 16, kKvHeads = 8, kHeadDim = 128, kPageTokens = 16;
-constexpr std::int64_t kNumPages = 8192;  // 256 MiB of K in bf16, and as much of V
+constexpr std::int64_t kNumPages = 8192;  // 256 MiB of K in bf16, and as much V
 
-// Reads memory far beyond the caches, once through.
+// Measures the rate of reading memory that is much larger than the caches.
 class MemoryReader {
  public:
   double seconds(ThreadPool& pool) {
@@ -40,7 +39,7 @@ class MemoryReader {
         for (std::int64_t i = begin * part; i < end * part; ++i) {
           sum += words_[static_cast<std::size_t>(i)];
         }
-        if (sum == 0) std::puts("");  // the sums are used: the reads cannot be left out
+        if (sum == 0) std::puts("");  // uses the sums, so that the compiler keeps the reads
       });
     });
   }
@@ -90,7 +89,7 @@ struct Pages {
   explicit Pages(DType dtype) {
     for (Tensor* const half : {&k, &v}) {
       *half = Tensor(dtype, {kNumPages, kPageTokens, kKvHeads, kHeadDim});
-      // Small numbers in every dtype: 0x3C3C is 0.0115 in bf16, 1.06 in f16, 60 in i8.
+      // A small number in every dtype: 0x3C3C is 0.0115 in bf16, 1.06 in f16, 60 in i8.
       std::fill_n(static_cast<std::uint8_t*>(half->view().raw()), half->size_bytes(),
                   std::uint8_t{0x3C});
     }
@@ -107,7 +106,7 @@ struct Step {
   std::int64_t num_seqs, rows, context, shared_tokens;
 };
 
-// One step's call over and over, each time with other pages, as the layers of a model have them.
+// Repeats one step's call with different pages each time, as the layers of a model have.
 class StepBench {
  public:
   StepBench(const Pages& pages, const Step& step)
@@ -127,7 +126,7 @@ class StepBench {
   std::int64_t distinct_tokens() const {
     return step_.num_seqs * (step_.context - step_.shared_tokens) + step_.shared_tokens;
   }
-  // Of what is not masked.
+  // Operations per call; masked ones are not counted.
   double operations() const {
     double visible = 0;
     for (std::int64_t i = 0; i < step_.rows; ++i) {
@@ -178,7 +177,7 @@ class StepBench {
   Tensor q_, y_, cu_, lens_, table_;
 };
 
-// Medians of rounds of (rate, rate as a share of the limit).
+// Returns the medians over the rounds of the rate and of its share of the limit.
 template <class Limit, class Rate>
 std::pair<double, double> measure(const Limit& limit, const Rate& rate) {
   std::vector<double> rates, shares;

@@ -1,4 +1,5 @@
-// Sequences whose block tables begin with the same pages: read once, with the bits of each alone.
+// Sequences whose block tables begin with the same pages: each result has the bits of the sequence
+// computed alone.
 #include <algorithm>
 #include <cstdint>
 #include <span>
@@ -21,8 +22,9 @@ using namespace caption::testing;
 
 namespace {
 
-// A page per token of a tree of common beginnings: sequence s follows path[s], a list of branches,
-// each [id, tokens]; pages are handed out by (id, offset), so equal beginnings are equal pages.
+// Sequences as paths in a tree of common prefixes, with one token per page: sequence s follows
+// path[s], a list of branches [id, tokens]. Pages are assigned by (id, offset), so equal prefixes
+// share pages.
 struct Branch {
   std::int32_t id;
   std::int64_t tokens;
@@ -79,7 +81,7 @@ struct Tree {
     }
   }
 
-  // The sequences `which` in one call.
+  // Attends the sequences `which` in one call.
   std::vector<Tensor> attend(Stream& stream, const std::vector<std::size_t>& which) const {
     std::vector<std::int32_t> cu{0}, lens, table;
     for (const std::size_t s : which) {
@@ -128,7 +130,7 @@ struct Exact {
   std::vector<double> y, tolerance;
 };
 
-// The last of `context` rows, for each of the contexts.
+// The exact result of the last row for each of the given contexts.
 Exact exact_rows(Layer& layer, std::span<const std::int64_t> contexts, Rounding rounding) {
   const std::int64_t heads = layer.q.dim(1);
   const std::int64_t kv_heads = layer.k.dim(1);
@@ -154,13 +156,13 @@ Exact exact_rows(Layer& layer, std::span<const std::int64_t> contexts, Rounding 
   return exact;
 }
 
-// A common prompt of all but one, two videos under it, prompts on each; one context that ends
-// inside what others share, and one at its end.
+// All but one share a prompt, with two videos after it and a prompt after each; one context ends
+// inside the part that others share, and one exactly at its end.
 const std::vector<std::vector<Branch>> kPaths = {
     {{0, 260}, {1, 300}, {3, 40}}, {{0, 260}, {2, 200}, {4, 9}}, {{5, 130}},
     {{0, 260}, {1, 300}, {6, 1}},  {{0, 260}, {1, 124}},         {{0, 384}},
     {{0, 260}, {2, 200}, {7, 77}}, {{0, 260}, {1, 300}, {3, 40}}};
-// Decodes and chunks; the rows of some reach into what is shared.
+// New rows per sequence: decodes and chunks; some rows are inside the shared part.
 const std::vector<std::int64_t> kRows = {1, 1, 3, 1, 1, 130, 90, 2};
 
 }  // namespace
@@ -225,9 +227,10 @@ TEST_CASE("segments cover each sequence's blocks once, in order, and share what 
     }
   }
   for (std::size_t s = 0; s < lens.size(); ++s) CHECK(next_block[s] == (lens[s] + 127) / 128);
-  // In pages of 16: the prompt's 2 blocks are common to seven; the first video's third to four, its
-  // fourth to three; the second's third to two. Left for each alone: 1, 1, 2, 1, 0, 1, 2, 1. One by
-  // one the sequences would read 32.
+  // With 128 tokens per block: the prompt's 2 blocks are shared by seven sequences; the first
+  // video's third block by four, its fourth by three; the second video's third block by two. The
+  // blocks left for single sequences are 1, 1, 2, 1, 0, 1, 2, 1. Without sharing the sequences
+  // would read 32.
   CHECK(blocks_read == 2 + 1 + 1 + 1 + 9);
 }
 

@@ -11,8 +11,8 @@
 
 namespace caption::testing {
 
-// What a tier computes with, for pages of a dtype: in f32, or with queries and probabilities
-// rounded to bf16 (AVX512-BF16, pages of bf16 and i8).
+// How a tier computes with pages of a dtype: in f32, or with queries and probabilities rounded to
+// bf16 (AVX512-BF16 with pages of bf16 and i8).
 enum class Rounding { kF32, kBF16 };
 inline Rounding rounding_of(const Stream& stream, DType pages) {
   using namespace kernels::cpu;
@@ -21,18 +21,18 @@ inline Rounding rounding_of(const Stream& stream, DType pages) {
                                                                          : Rounding::kF32;
 }
 
-// The queries that are multiplied, exactly.
+// Returns the queries exactly as the tier multiplies them.
 inline std::vector<double> query_values(const Tensor& q, Rounding rounding) {
   return rounding == Rounding::kBF16 ? values(converted(q, DType::kBF16)) : values(q);
 }
 
-// q, k[j], v[j] and y are [head_dim]; q as query_values() has it. Appends y and its tolerance.
+// q, k[j], v[j] and y are [head_dim]; q is a row of query_values(). Appends y and its tolerance.
 //
-// Float error: a score passes head_dim + 4 roundings of scale * sum|q||k|; through exp it becomes a
-// relative error of every probability, twice (numerator and denominator). exp itself is good to 4
-// units, the rescaling by block maxima adds 4 per block of 128 keys; the sums over keys pass at
-// most one rounding per key. A probability that is rounded to bf16 is off by up to 2^-8 of itself,
-// once: the denominator is the sum of those that are not.
+// The float error: a score has head_dim + 4 roundings of scale * sum|q||k|; exp() turns this into a
+// relative error of each probability, which counts twice (numerator and denominator). exp() itself
+// is within 4 units, the rescaling by block maxima adds 4 per block of 128 keys; a sum over keys
+// has at most one rounding per key. Rounding a probability to bf16 adds a relative error of up to
+// 2^-8, once: the denominator is the sum of the unrounded probabilities.
 inline void attend_exactly(const double* q, const std::vector<const double*>& k,
                            const std::vector<const double*>& v, std::int64_t head_dim, double scale,
                            std::vector<double>& y, std::vector<double>& tolerance,

@@ -20,7 +20,7 @@ TEST_SUITE_BEGIN("kernels/attention");
 TEST_CASE("agrees with a double-precision loop") {
   struct Case {
     std::int64_t frames, seq_len, heads, head_dim;
-    float spread;  // of the scores: 1 is flat, 30 lets one key win
+    float spread;  // spread of the scores: 1 is flat, with 30 one key dominates
     DType dtype = DType::kF32;
   };
   constexpr Case kCases[] = {{1, 1, 1, 1, 1},

@@ -1,4 +1,4 @@
-// tests/kernels/bench_rates.h: how kernels_bench measures.
+// tests/kernels/bench_rates.h: measuring functions that the parts of kernels_bench share.
 #pragma once
 
 #include <algorithm>
@@ -43,7 +43,7 @@ inline double seconds_per_call(const std::function<void()>& call) {
   return rounds[kRounds / 2];
 }
 
-// Small integers: exact in every dtype, and no subnormals to slow the arithmetic.
+// Fills with small integers: exact in every dtype, and no subnormals that slow arithmetic down.
 inline Tensor filled(DType dtype, const Shape& shape) {
   Tensor tensor(dtype, shape);
   dispatch_float(dtype, [&](auto tag) {
@@ -55,7 +55,7 @@ inline Tensor filled(DType dtype, const Shape& shape) {
   return tensor;
 }
 
-// Bytes per second of reading 512 MiB, far beyond the caches, once through.
+// Returns the bytes per second of reading 512 MiB, which is much larger than the caches.
 inline double read_rate(ThreadPool& pool) {
   constexpr std::int64_t kWords = (512LL << 20) / 8;
   std::vector<std::uint64_t> memory(kWords, 1);
@@ -70,11 +70,11 @@ inline double read_rate(ThreadPool& pool) {
       }
     });
   });
-  if (sums[0] == 0) std::puts("");  // the sums are used: the reads cannot be left out
+  if (sums[0] == 0) std::puts("");  // uses the sums, so that the compiler keeps the reads
   return kWords * 8 / seconds;
 }
 
-// attention_bench.cpp
+// Defined in attention_bench.cpp.
 void bench_attention(ThreadPool& pool);
 
 // y[m, n] = x[m, k] weight[n, k]^T
@@ -82,8 +82,8 @@ struct LinearSize {
   std::int64_t m, k, n;
 };
 
-// linear_bench.cpp: prints JSON. `format` is bf16, w8a8, int8 or int4; throws Error(kUsage) for
-// others.
+// Defined in linear_bench.cpp; prints JSON. `format` is bf16, w8a8, int8 or int4; throws
+// Error(kUsage) for others.
 void bench_linear(ThreadPool& pool, const std::string& format, const LinearSize& size);
 
 }  // namespace caption::testing

@@ -46,7 +46,7 @@ TEST_CASE("attention mass is the sum of the rows' probabilities, in any chunks")
       for (std::int64_t i = kLength - kRows; i < kLength; ++i) {
         for (std::int64_t h = 0; h < kHeads; ++h) {
           const std::int64_t g = h / (kHeads / kKvHeads);
-          // Unit vectors as values: attention's result is the probabilities.
+          // With unit vectors as values the result of attention is the probabilities.
           const std::vector<double> q = values(layer.q);
           std::vector<double> scores, errors;
           for (std::int64_t j = 0; j <= i; ++j) {
@@ -68,7 +68,7 @@ TEST_CASE("attention mass is the sum of the rows' probabilities, in any chunks")
             const double p = std::exp(scores[static_cast<std::size_t>(j)]) / total;
             const auto at = static_cast<std::size_t>(g * kLength + j);
             want[at] += p;
-            // As in attend_exactly, and a rounding of the sum for each of its terms.
+            // The error as in attend_exactly(), plus a rounding of the sum for each of its terms.
             tolerance[at] += p * (2 * error + (1.2 * kLength + 24 + kRows * 3) * kUnit);
           }
         }
@@ -85,7 +85,8 @@ TEST_CASE("a key that every row looks at has all of their mass, whatever else th
     for (std::int64_t i = 0; i < kLength * kHeads * kHeadDim; ++i) {
       layer.q.as<float>()[i] = std::abs(layer.q.as<float>()[i]);
     }
-    // At least 16 * 0.7 * 16 * mean |q|, above all other scores by more than exp forgives.
+    // The score is at least 16 * 0.7 * 16 * mean |q|: all other scores are so far below that their
+    // probabilities vanish.
     std::fill_n(layer.k.as<float>() + kKey * kHeadDim, kHeadDim, 16.0f);
     layer.write(stream);
     const Batch batch(layer, kRows, kLength);
@@ -100,7 +101,7 @@ TEST_CASE("a key that every row looks at has all of their mass, whatever else th
 
 TEST_CASE("compaction keeps what it is told to, bit for bit, and averages the rest in runs") {
   constexpr std::int64_t kLength = 23, kKvHeads = 2, kHeadDim = 9, kSummaries = 3;
-  // Dropped: 14 of 23, in runs of 5, 5 and 4.
+  // 14 of 23 tokens are dropped, in runs of 5, 5 and 4.
   const std::vector<std::int32_t> kKept[kKvHeads] = {{0, 1, 2, 5, 9, 13, 20, 21, 22},
                                                      {3, 4, 6, 8, 10, 12, 14, 16, 18}};
   for (const DType dtype : kPageDTypes) {
@@ -126,11 +127,12 @@ TEST_CASE("compaction keeps what it is told to, bit for bit, and averages the re
                                             .num_tokens = kLength,
                                             .kept = kept.view().reshape({kKvHeads, 9}),
                                             .num_summaries = kSummaries});
-      // Pages 0 and 1 are another sequence's.
+      // Pages 0 and 1 belong to another sequence.
       CHECK(std::equal(static_cast<const std::byte*>(other.view().raw()),
                        static_cast<const std::byte*>(other.view().rows(2, 1).raw()),
                        static_cast<const std::byte*>(layer.k_pages.view().raw())));
-      // Half a step of the dtype around the mean; i8's is a scale, so max|x| / 127 and a bit.
+      // Half a step of the dtype around the mean; the step of i8 is its scale, at least max|x| /
+      // 127.
       const double unit = dtype == DType::kF32   ? 8 * kUnit
                           : dtype == DType::kF16 ? 0x1p-10
                                                  : 0x1p-7;

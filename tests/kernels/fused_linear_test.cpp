@@ -1,5 +1,5 @@
-// Several products at once, and their activation, have the bits of one product after another, on
-// every tier, in every layout, at odd sizes.
+// Several products in one call, and products with an activation, have the bits of separate
+// products, on every tier, in every layout, at odd sizes.
 #include <vector>
 
 #include "base/error.h"
@@ -29,7 +29,7 @@ enum class Kind { kRows, kPanels, kInt8, kInt4, kNf4, k8A8 };
 constexpr Kind kKinds[] = {Kind::kRows, Kind::kPanels, Kind::kInt8,
                            Kind::kInt4, Kind::kNf4,    Kind::k8A8};
 
-// As rows it borrows the tensor.
+// Kinds without packing borrow the tensor.
 PackedWeight pack(Kind kind, const Tensor& weight) {
   ThreadPool pool(1);
   const auto quantised = [&](QuantisedFormat format) {
@@ -54,11 +54,12 @@ PackedWeight pack(Kind kind, const Tensor& weight) {
 struct Case {
   std::int64_t m, n, k;
 };
-// 1; odd; one past a panel of 32 and a block of 64 features; two blocks of 96 rows and a rest.
+// Sizes: 1; odd; one past a panel of 32 and a block of 64 features; two blocks of 96 rows and a
+// rest.
 constexpr Case kCases[] = {{1, 1, 1},    {1, 130, 257}, {2, 64, 128},  {3, 33, 65},
                            {5, 200, 31}, {17, 96, 130}, {100, 70, 63}, {195, 65, 33}};
 
-// calls work(kind, case) for all of both.
+// Calls work(kind, case) for all combinations.
 template <class Work>
 void for_each_case(Work work) {
   for (const Kind kind : kKinds) {
@@ -77,7 +78,7 @@ TEST_CASE("several layers of one input have the bits of one after another") {
   for_each_case([](Kind kind, const Case& c) {
     const Tensor x = random_f32({c.m, c.k}, 1);
     const Tensor bias = random_of(DType::kBF16, {c.n}, 2);
-    // As a decoder's q, k and v: of different sizes, one with a bias.
+    // As for q, k and v of a decoder: different sizes, one with a bias.
     const std::int64_t sizes[] = {c.n, (c.n + 1) / 2, c.n + 7};
     std::vector<Tensor> rows;
     std::vector<PackedWeight> weights;
@@ -126,7 +127,7 @@ TEST_CASE("swiglu has the bits of two layers and their activation") {
                     .factor = u.as<float>(),
                     .y = g.as<float>(),
                     .n = g.num_elements()});
-        // Strided, between columns that stay as they are.
+        // A strided output between columns that must not change.
         Tensor wide = Tensor::zeros(DType::kF32, {c.m, c.n + 2});
         const View y = wide.view().columns(1, c.n);
         linear_swiglu(stream, x.view(), gate, of_gate, up, of_up, y);
@@ -159,7 +160,7 @@ TEST_CASE("swiglu agrees with double precision") {
           g += of_x * static_cast<double>(gate.as<float>()[n * 40 + k]);
           u += of_x * static_cast<double>(up.as<float>()[n * 40 + k]);
         }
-        // Sums of 40 terms below 1, 5 to a lane; |g|, |u| < 40, and a few roundings of the product.
+        // Sums of 40 terms below 1, 5 per lane; |g|, |u| < 40, and a few roundings of the product.
         const double want = g / (1 + std::exp(-g)) * u;
         const double tolerance = kUnit * 13 * 40 * (std::abs(g) + std::abs(u) + 1);
         CHECK(std::abs(static_cast<double>(y.as<float>()[m * 50 + n]) - want) <= tolerance);

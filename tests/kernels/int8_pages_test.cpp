@@ -1,4 +1,5 @@
-// Pages of int8: what is stored, what attention makes of it, and that broken numbers stay visible.
+// Pages of int8: the stored values, the result of attention, and the visibility of NaN and
+// infinity.
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
@@ -43,7 +44,7 @@ struct Int8Pages {
   Tensor k, v, k_scales, v_scales;
 };
 
-// The values that a tensor of int8 with scales stands for.
+// Returns the values that a tensor of int8 with scales represents.
 std::vector<double> dequantised(const Tensor& elements, const Tensor& scales) {
   const std::int64_t head_dim = elements.dim(elements.shape().rank() - 1);
   std::vector<double> values;
@@ -70,8 +71,7 @@ Tensor tensor_of(const std::vector<float>& x) {
   return tensor;
 }
 
-// y of one query of ones over `num_keys` keys of head_dim 4, the last of which holds `odd` in K or
-// V.
+// Returns y of a query of ones over keys of head_dim 4; the last key holds `odd` in K or in V.
 float attend_over(Stream& stream, DType dtype, float odd, bool in_keys) {
   constexpr std::int64_t kKeys = 5;
   Tensor k = random_f32({kKeys, 1, 4}, 1);
@@ -101,8 +101,8 @@ float attend_over(Stream& stream, DType dtype, float odd, bool in_keys) {
   return y.as<float>()[3];
 }
 
-// One sequence in pages of i8: attention over its keys as stored and over those that were written,
-// and how far from each a tier may be. Bound of |y - y of the unrounded keys and values|:
+// Attention of one sequence over its keys as stored in int8 and over the unrounded ones, and how
+// far a tier may be from each. Bound of |y - y of the unrounded keys and values|:
 //   |score error| <= e = scale * max_j sum|q| * k_scale[j] / 2, so a probability is off by at most
 //   a factor exp(2 e), and a value by v_scale / 2.
 struct Exact {
@@ -162,7 +162,7 @@ TEST_SUITE_BEGIN("kernels/int8_pages");
 TEST_CASE("every element is within half a scale of what was written, the largest uses the range") {
   for (const std::int64_t head_dim : {1, 3, 16, 63, 128}) {
     CAPTURE(head_dim);
-    // Rows strided, as in a fused projection.
+    // Strided rows, as in a fused projection.
     const Tensor wide = random_f32({9, 5 * head_dim}, 11);
     const ConstView x(wide.as<float>() + head_dim, DType::kF32, {9, 2, head_dim}, 5 * head_dim,
                       Device::kCpu);
@@ -184,12 +184,12 @@ TEST_CASE("every element is within half a scale of what was written, the largest
             const std::int64_t i = head * head_dim + d;
             const auto want =
                 static_cast<double>(x.as<float>()[t * 5 * head_dim + h * head_dim + d]);
-            // x / scale is rounded once before it is rounded to an integer.
+            // x / scale is itself rounded before it is rounded to an integer.
             const double bound = scale / 2 * (1 + 256 * kUnit);
             far += std::abs(got[static_cast<std::size_t>(i)] - want) > bound;
             largest = std::max(largest, std::abs(static_cast<int>(pages.k.as<std::int8_t>()[i])));
           }
-          // The scale is rounded up by less than one part in 2^7.
+          // Rounding the scale up increases it by less than one part in 2^7.
           unused += largest < 126 || largest > 127;
         }
       }

@@ -1,13 +1,14 @@
-// kernels_bench: attention and matrix products beside what this machine can do in the same minute;
-// the operations of a model's shape are measured by `caption-cli bench --kernels`.
+// kernels_bench: the speed of attention and matrix products in relation to the limits of this
+// machine, measured at about the same time. `caption-cli bench --kernels` measures the operations
+// of a model.
 //
 //   kernels_bench [THREADS]
-//       what attention_bench.cpp says, between two measurements of reading memory
+//       attention (attention_bench.cpp), between two measurements of the rate of reading memory
 //   kernels_bench THREADS linear FORMAT M K N
 //       x[M, K] by a weight [N, K] held as bf16, w8a8, int8 or int4, as one line of JSON
 //       like that of `caption-cli bench --kernels --json -`
 //
-// Host speed drifts: compare lines of one run.
+// The speed of a shared host varies, so compare only lines of one run.
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>

@@ -1,5 +1,5 @@
-// kernels_bench's dense layer of any size, for comparison with other libraries' matrix products
-// (scripts/peers). The weight stays the same from call to call, as it does in theirs.
+// A dense layer of any size in kernels_bench, for comparison with matrix products of other
+// libraries (scripts/peers). Every call uses the same weight, as their benchmarks do.
 #include <functional>
 #include <iostream>
 #include <string>

@@ -23,16 +23,16 @@ struct Case {
   std::int64_t m, n, k;
   DType weight;
 };
-// 1; odd; one past every tile (6 rows, 4 and 64 features, 16 lanes, 48 rows); real models' sizes.
+// Sizes: 1; odd; one past tiles (6 rows, 4 and 64 features, 16 lanes); of real models.
 constexpr Case kCases[] = {
     {1, 1, 1, DType::kF32},     {3, 5, 7, DType::kBF16},       {7, 65, 17, DType::kF16},
     {49, 129, 33, DType::kF32}, {6, 4, 16, DType::kBF16},      {5, 3, 15, DType::kF16},
     {2, 67, 257, DType::kF32},  {1, 1024, 3072, DType::kBF16}, {17, 128, 1024, DType::kBF16},
     {4, 64, 588, DType::kF32},  {1, 64, 588, DType::kF16}};
 
-// The exact result and how far a float sum in 8 or more interleaved parts may be off: each term
-// passes at most k / 8 additions of its lane, a product's rounding, 4 levels of the tree, bias and
-// residual; 8 in all beside the lane.
+// The exact result and the bound of the error of a float sum in 8 or more interleaved parts: each
+// term passes at most k / 8 additions in its lane, the rounding of the product, 4 levels of the
+// tree, bias and residual; 8 roundings in all besides the lane.
 struct Expected {
   std::vector<double> y;
   std::vector<double> tolerance;
@@ -94,7 +94,7 @@ TEST_CASE("agrees with a double-precision loop, with and without bias and residu
 TEST_CASE("a row alone has the bits it has in any batch, with any number of threads") {
   for (const DType dtype : {DType::kF32, DType::kBF16, DType::kF16}) {
     CAPTURE(static_cast<int>(dtype));
-    constexpr std::int64_t kRows = 103;  // two blocks of 48 and a rest
+    constexpr std::int64_t kRows = 103;  // one block of 96 and a rest
     const Tensor x = random_f32({kRows, 333}, 5);
     const Tensor weight = random_of(dtype, {77, 333}, 6);
     for (const CpuTier tier : TestedTiers()) {

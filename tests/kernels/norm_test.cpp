@@ -29,7 +29,7 @@ constexpr Case kCases[] = {{1, 1, DType::kF32},     {3, 7, DType::kBF16},    {2,
                            {130, 1025, DType::kF32}};
 
 // A mean of n terms in 16 interleaved sums is off by at most n / 16 + 5 roundings of the mean
-// magnitude; a root halves relative errors, the rest is a handful of roundings.
+// magnitude; a root halves relative errors; the remaining operations add a few roundings.
 double sum_roundings(std::int64_t dim) { return static_cast<double>(dim) / 16 + 12; }
 
 }  // namespace
@@ -89,7 +89,7 @@ TEST_CASE("layer_norm agrees with a double-precision loop, far from zero too") {
         const double factor = 1 / std::sqrt(variance + static_cast<double>(kEps));
         for (std::int64_t i = 0; i < c.dim; ++i) {
           want.push_back((xs[r * c.dim + i] - mean) * factor * ws[i] + bs[i]);
-          // The mean's error is relative to |x| <= 1 + shift and passes through the factor.
+          // The mean's error is relative to |x| <= 1 + shift and is multiplied by the factor.
           const double scale = (1.0 + static_cast<double>(shift)) * factor * std::abs(ws[i]);
           tolerance.push_back(sum_roundings(c.dim) * kUnit *
                               (scale + std::abs(want.back()) + std::abs(bs[i])));
@@ -141,7 +141,7 @@ TEST_CASE("heads of a strided matrix, in place, give the bits of dense rows alon
     rms_norm(stream, heads, weight.view(), kEps, heads);
     int different = 0;
     for (std::int64_t t = 0; t < kTokens; ++t) {
-      for (std::int64_t i = 0; i < kHeads * kHeadDim; ++i) {  // the left half is untouched
+      for (std::int64_t i = 0; i < kHeads * kHeadDim; ++i) {  // the left half must not change
         different += in_place.as<float>()[t * 2 * kHeads * kHeadDim + i] !=
                      qkv.as<float>()[t * 2 * kHeads * kHeadDim + i];
       }

@@ -1,4 +1,5 @@
-// tests/kernels/one_layer.h: two sequences in the pages of one layer, and steps over them.
+// tests/kernels/one_layer.h: two sequences in the pages of one layer, and steps that attend to
+// them.
 #pragma once
 
 #include <algorithm>
@@ -15,7 +16,7 @@ namespace caption::testing {
 inline constexpr std::int64_t kPageTokens = 5;
 inline constexpr DType kPageDTypes[] = {DType::kF32, DType::kBF16, DType::kF16, DType::kI8};
 
-// Sequence 0 of `length` tokens in pages that are handed out backwards, sequence 1 of 7 tokens.
+// Sequence 0 has `length` tokens in pages assigned in descending order, sequence 1 has 7 tokens.
 struct Layer {
   Layer(DType dtype, std::int64_t length, std::int64_t heads, std::int64_t kv_heads,
         std::int64_t head_dim)
@@ -55,7 +56,7 @@ struct Layer {
     for (std::int64_t t = 0; t < 7; ++t) slots.push_back(slot(1, t));
     kernels::kv_write(stream, k.view(), v.view(), indices(slots).view(), pages());
   }
-  // The vectors as stored, of sequence 0.
+  // Returns a vector of sequence 0 as stored.
   std::vector<double> stored(bool is_k, std::int64_t position, std::int64_t kv_head) {
     std::vector<float> x(static_cast<std::size_t>(k.dim(2)));
     const kernels::KvLayer layer = pages();
@@ -71,7 +72,7 @@ struct Layer {
   std::vector<std::int32_t> table;  // [2, max_pages]
 };
 
-// The last `rows` rows of sequence 0 when it holds `context` tokens, then all of sequence 1.
+// A batch of the last `rows` rows of sequence 0 with `context_len` tokens, then all of sequence 1.
 struct Batch {
   Batch(Layer& layer, std::int64_t rows, std::int64_t context_len)
       : q(DType::kF32, {rows + 7, layer.q.dim(1), layer.q.dim(2)}),

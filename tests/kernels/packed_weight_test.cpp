@@ -1,5 +1,5 @@
 // Weights packed in panels: every tier agrees with a double-precision loop over the same rounded
-// operands, and a row's bits are its own.
+// operands, and the bits of a row do not depend on the other rows.
 #include "kernels/packed_weight.h"
 
 #include <vector>
@@ -31,7 +31,8 @@ PackedWeight pack(const Tensor& weight) {
 struct Case {
   std::int64_t m, n, k;
 };
-// 1; odd; around the panel's 32 features, the block's 64, the tiles of 12 rows, blocks of 48 rows.
+// Sizes: 1; odd; around the 32 features of a panel, the 64 features and 96 rows of a block, and
+// tiles of 12 rows.
 constexpr Case kCases[] = {{1, 1, 1},     {3, 5, 7},      {1, 64, 100}, {2, 96, 33},
                            {4, 33, 64},   {5, 31, 2},     {11, 65, 17}, {12, 32, 31},
                            {13, 128, 96}, {16, 160, 128}, {25, 63, 50}, {49, 129, 33},
@@ -94,7 +95,7 @@ TEST_CASE("agrees with a double-precision loop over the rounded operands") {
           sum += xs[i * c.k + l] * ws[j * c.k + l];
           magnitude += std::abs(xs[i * c.k + l] * ws[j * c.k + l]);
         }
-        // A term passes at most k additions, its own rounding, bias and residual.
+        // A term has at most k additions, its product's rounding, bias and residual.
         const double rounding = (static_cast<double>(c.k) + 4) * kUnit;
         plain.push_back(sum);
         plain_tolerance.push_back(rounding * magnitude);

@@ -31,7 +31,7 @@ std::vector<Tensor> outputs(const PagedModel& model) {
   return out;
 }
 
-// All prompts at once.
+// Computes all prompts in one step.
 std::vector<Tensor> run_whole(Stream& stream, const PagedModel& model, DType dtype,
                               std::int64_t page_tokens) {
   PagedCache cache(model, dtype, page_tokens);
@@ -40,7 +40,7 @@ std::vector<Tensor> run_whole(Stream& stream, const PagedModel& model, DType dty
   return out;
 }
 
-// In chunks that differ from step to step and from sequence to sequence, 0 and 1 among them.
+// Computes in chunks whose lengths differ between steps and sequences, including 0 and 1.
 std::vector<Tensor> run_chunked(Stream& stream, const PagedModel& model, DType dtype,
                                 std::int64_t page_tokens) {
   PagedCache cache(model, dtype, page_tokens);
@@ -59,7 +59,7 @@ std::vector<Tensor> run_chunked(Stream& stream, const PagedModel& model, DType d
   return out;
 }
 
-// By sequence: what attention over the keys as stored is, and how far from it a tier may be.
+// By sequence: the exact attention over the keys as stored, and a tier's tolerance.
 struct Exact {
   std::vector<std::vector<double>> y, tolerance;
 };
@@ -129,7 +129,7 @@ TEST_CASE("agrees with a double-precision loop over the keys as stored") {
 }
 
 TEST_CASE("whole prompts, chunks, page sizes and threads all give the same bits") {
-  // Lengths on both sides of a tile (16), a block of keys (128) and two.
+  // Lengths around a tile (16), a block of keys (128) and two blocks.
   const PagedModel model(4, 2, 40, {1, 16, 129, 300});
   for (const DType dtype : {DType::kF32, DType::kBF16, DType::kF16, DType::kI8}) {
     for (const CpuTier tier : TestedTiers()) {
@@ -150,7 +150,7 @@ TEST_CASE("whole prompts, chunks, page sizes and threads all give the same bits"
 
 TEST_CASE("a sequence has the bits it has alone, whoever shares the step") {
   const PagedModel crowd(4, 2, 40, {90, 7, 33});
-  const PagedModel single(4, 2, 40, {90});  // the same seeds: the same sequence
+  const PagedModel single(4, 2, 40, {90});  // the same seeds give the same sequence
   for_each_stream([&](Stream& stream) {
     for (const DType dtype : {DType::kBF16, DType::kI8}) {
       const std::vector<Tensor> among = run_chunked(stream, crowd, dtype, 16);
@@ -173,7 +173,7 @@ TEST_CASE("over pages is the same, bit for bit, as dense attention over the same
                                  .seq_len = kLength,
                                  .scale = model.scale()},
                                 dense.view());
-    // The last query sees every key in both.
+    // In both operations the last query sees every key.
     constexpr std::int64_t kRow = 3 * 64;
     CHECK(std::equal(dense.as<float>() + (kLength - 1) * kRow, dense.as<float>() + kLength * kRow,
                      paged[0].as<float>() + (kLength - 1) * kRow));
@@ -190,7 +190,7 @@ TEST_CASE("scores far beyond exp's range still give probabilities") {
       REQUIRE(std::isfinite(got[0].as<float>()[i]));
       largest = std::max(largest, std::abs(got[0].as<float>()[i]));
     }
-    CHECK(largest <= 1.0f + 1e-5f);  // a mean of values in [-1, 1)
+    CHECK(largest <= 1.0f + 1e-5f);  // y is a mean of values in [-1, 1)
   });
 }
 

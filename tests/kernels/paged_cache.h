@@ -1,4 +1,4 @@
-// tests/kernels/paged_cache.h: sequences in pages, computed step by step as an engine would.
+// tests/kernels/paged_cache.h: sequences in pages, computed step by step as in an engine.
 #pragma once
 
 #include <algorithm>
@@ -15,8 +15,8 @@
 
 namespace caption::testing {
 
-// Several sequences of known q, k, v, and pages to write them to in any order. Every page slot that
-// nobody wrote is NaN, so reading one shows.
+// Several sequences of random q, k, v that can be written to pages in any order. Unwritten page
+// slots are NaN, so that reading one shows in the result.
 struct PagedModel {
   std::int64_t heads = 4, kv_heads = 2, head_dim = 24;
   std::vector<std::int64_t> lengths;
@@ -73,8 +73,8 @@ class PagedCache {
     }
   }
 
-  // One step: the next counts[s] tokens of each sequence, in one ragged batch. The results go to
-  // the right rows of `out`, one tensor per sequence.
+  // One step: the next counts[s] tokens of each sequence in one ragged batch. The results are
+  // written to their rows of `out`, one tensor per sequence.
   void step(Stream& stream, const std::vector<std::int64_t>& counts, std::vector<Tensor>& out) {
     done_.resize(counts.size(), 0);
     std::vector<std::int32_t> cu{0}, lens, slots, tables;
@@ -135,7 +135,7 @@ class PagedCache {
   std::int64_t page_tokens_;
   std::int64_t max_pages_ = 0;
   Tensor k_pages_, v_pages_;
-  Tensor k_scales_, v_scales_;  // of pages of i8
+  Tensor k_scales_, v_scales_;  // for i8 pages
   std::vector<std::vector<std::int32_t>> tables_;
   std::vector<std::int64_t> done_;
 };

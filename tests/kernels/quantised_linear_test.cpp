@@ -1,5 +1,5 @@
-// Quantised weights: every tier agrees with a double-precision loop over the values that the codes
-// stand for and the activations as they are rounded; a row's bits are its own.
+// Quantised weights: every tier agrees with a double-precision loop over the dequantised weights
+// and the rounded activations; the bits of a row do not depend on the other rows.
 #include <vector>
 
 #include "base/error.h"
@@ -27,7 +27,7 @@ namespace {
 enum class Kind { k8, k4, k4WithOffsets, kLut, k8A8 };
 constexpr Kind kKinds[] = {Kind::k8, Kind::k4, Kind::k4WithOffsets, Kind::kLut, Kind::k8A8};
 
-// Random codes, scales and offsets: the kernels are to multiply what they are given.
+// Random codes, scales and offsets, independent of any quantisation method.
 QuantisedMatrix random_matrix(Kind kind, std::int64_t n, std::int64_t k, std::int64_t group) {
   std::mt19937 engine(static_cast<unsigned>(n * 1000 + k));
   std::uniform_int_distribution<int> byte(0, 255);
@@ -88,7 +88,7 @@ PackedWeight pack(Kind kind, const QuantisedMatrix& matrix) {
                             : PackedWeight::pack_quantised(pool, matrix.num_rows(), rows);
 }
 
-// Activations as the layout rounds them.
+// Returns the activations as the layout rounds them.
 std::vector<double> rounded(Kind kind, const Tensor& x) {
   if (kind != Kind::k8A8) return values(converted(x, DType::kBF16));
   std::vector<double> result = values(x);
@@ -97,7 +97,7 @@ std::vector<double> rounded(Kind kind, const Tensor& x) {
     double largest = 0;
     for (std::size_t i = row; i < row + k; ++i) largest = std::max(largest, std::abs(result[i]));
     for (std::size_t i = row; i < row + k; ++i) {
-      // In f32, as the kernel does it: the code at a tie depends on it.
+      // In f32 as in the kernel, because the code of a tie depends on it.
       const float inverse = 127.0F / static_cast<float>(largest);
       const float code = std::nearbyint(static_cast<float>(result[i]) * inverse);
       result[i] = static_cast<double>(code) * largest / 127;
@@ -109,8 +109,8 @@ std::vector<double> rounded(Kind kind, const Tensor& x) {
 struct Case {
   std::int64_t m, n, k, group;
 };
-// 1; odd; around the panel's 32 features, tiles of 8 and 12 rows, blocks of 48 rows; short last
-// groups, groups that are cut (256), one group longer than K.
+// Sizes: 1; odd; around the 32 features of a panel and tiles of 8 and 12 rows; short last groups,
+// groups that are cut (256), one group longer than K.
 constexpr Case kCases[] = {{1, 1, 1, 128},   {3, 5, 7, 4},     {1, 64, 100, 32}, {2, 96, 33, 32},
                            {4, 33, 64, 64},  {8, 31, 130, 64}, {9, 65, 17, 2},   {12, 32, 256, 128},
                            {13, 70, 96, 64}, {25, 63, 50, 16}, {49, 40, 65, 64}, {1, 128, 512, 256},
@@ -148,7 +148,7 @@ TEST_CASE("agrees with a double-precision loop over what the codes stand for") {
             magnitude += std::abs(xs[i * c.k + l]) * (std::abs(code) + std::abs(offset));
           }
           wanted.push_back(sum);
-          // A term passes at most k additions; beside them scale, offset, bias and the product.
+          // A term has at most k additions, and the roundings of scale, offset, bias and product.
           tolerance.push_back((static_cast<double>(c.k) + 8) * kUnit * magnitude);
         }
       }
@@ -261,7 +261,8 @@ TEST_CASE("the residual and the activation come after the sum") {
       for (std::int64_t i = 0; i < plain.num_elements(); ++i) {
         const double v = static_cast<double>(plain.as<float>()[i]);
         const double sum = v + static_cast<double>(before.as<float>()[i]);
-        // The bias joins the sum or the residual first: two roundings apart.
+        // The bias is added to the sum or to the residual first: the results differ by two
+        // roundings.
         CHECK(std::abs(static_cast<double>(added.as<float>()[i]) - sum) <=
               4 * kUnit * (std::abs(v) + std::abs(sum) + 2));
         const double gelu = v / (1 + std::exp(-1.702 * v));

@@ -18,7 +18,7 @@ using namespace caption::testing;
 
 namespace {
 
-// theta^(-2 i / head_dim), f32 as torch has it.
+// theta^(-2 i / head_dim) in f32, as torch computes it.
 Tensor inverse_frequencies(std::int64_t head_dim, double theta) {
   Tensor tensor(DType::kF32, {head_dim / 2});
   for (std::int64_t i = 0; i < head_dim / 2; ++i) {
@@ -51,13 +51,14 @@ TEST_CASE("rotates the halves by position times frequency") {
     for (std::size_t row = 0; row < xs.size() / static_cast<std::size_t>(c.head_dim); ++row) {
       const std::int32_t position = c.positions[row / static_cast<std::size_t>(c.heads)];
       for (std::int64_t i = 0; i < half; ++i) {
-        // The angle is f32 by definition: its rounding is part of the result, not an error.
+        // The angle is f32 by definition, so its rounding is part of the exact result.
         const double angle = static_cast<float>(position) * frequencies.as<float>()[i];
         const std::size_t low = row * static_cast<std::size_t>(c.head_dim) + i;
         const std::size_t high = low + static_cast<std::size_t>(half);
         want[low] = xs[low] * std::cos(angle) - xs[high] * std::sin(angle);
         want[high] = xs[high] * std::cos(angle) + xs[low] * std::sin(angle);
-        // Cosine and sine within an ulp (2 units), a product and a sum: 4 units of each term.
+        // Cosine and sine are within an ulp (2 units); with a product and a sum, 4 units of each
+        // term.
         tolerance[low] = tolerance[high] = 4 * kUnit * (std::abs(xs[low]) + std::abs(xs[high]));
       }
     }

@@ -1,4 +1,4 @@
-// Key clusters, and attention that looks up what it needs by them.
+// Key clusters, and attention to the clusters that a query selects.
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
@@ -20,8 +20,9 @@ using namespace caption::testing;
 
 namespace {
 
-// Every cluster that one of the group's queries gives a share of at least `threshold`, recomputed
-// in double precision. `margin`: how near a share came to the threshold, relatively.
+// Recomputes in double precision the clusters to which at least one query of the group gives a
+// share of at least `threshold`. `margin` becomes the smallest relative distance of a share from
+// the threshold.
 std::vector<bool> select_exactly(Layer& layer, const Clusters& clusters, std::int64_t row,
                                  std::int64_t g, double threshold, double& margin) {
   const std::int64_t count = clusters.sizes.dim(1);
@@ -60,7 +61,7 @@ TEST_CASE("clusters partition the keys, hold their means, and find keys that poi
     CAPTURE(dtype_name(dtype));
     for_each_stream([&](Stream& stream) {
       Layer layer(dtype, 70, 2, 2, kHeadDim);
-      // Four directions in turn, of lengths 1 to 3, and noise.
+      // Four directions in turn, of lengths 1 to 3, plus noise.
       for (std::int64_t t = kFirst; t < kFirst + kCount; ++t) {
         for (std::int64_t i = 0; i < 2 * kHeadDim; ++i) {
           float& x = layer.k.as<float>()[t * 2 * kHeadDim + i];
@@ -115,7 +116,7 @@ TEST_CASE("with threshold 0 attention by clusters has the bits of full attention
   for (const DType dtype : kPageDTypes) {
     CAPTURE(dtype_name(dtype));
     for_each_stream([&](Stream& stream) {
-      // 20 query heads on one key head: more than a tile holds.
+      // With one key head there are 20 queries per token, more than a tile holds.
       for (const std::int64_t kv_heads : {4, 1}) {
         Layer layer(dtype, 300, 20, kv_heads, 16);
         layer.write(stream);
@@ -178,7 +179,7 @@ TEST_CASE("attention is exact over the chosen clusters and all outside of them")
                          static_cast<double>(Batch::kScale), want, tolerance, rounding);
         }
       }
-      // The choice itself is not a matter of rounding here, and it is one.
+      // No share is so near the threshold that rounding decides, and the selection is not trivial.
       REQUIRE(margin > 1e-4);
       CHECK(num_chosen > 0);
       CHECK(num_chosen < 3 * kHeads * kCount);
@@ -204,7 +205,7 @@ TEST_CASE("a row has the bits it has alone, in rows of several and beside other 
       const Tensor alone = one.attend(stream);
       CHECK(std::equal(alone.as<float>(), alone.as<float>() + size, all.as<float>() + i * size));
     }
-    // The sequence without clusters: full attention, as in a batch without any.
+    // The sequence without clusters has full attention, as in a batch without clusters.
     const Tensor full = Batch(layer, 3, 200).attend(stream);
     CHECK(std::equal(full.as<float>() + 3 * size, full.as<float>() + 10 * size,
                      all.as<float>() + 3 * size));

@@ -1,4 +1,4 @@
-// tests/kernels/testing.h: operands, tolerances and tiers for the tests of the kernels.
+// tests/kernels/testing.h: operands, tolerances and tiers for the kernel tests.
 #pragma once
 
 #include <doctest/doctest.h>
@@ -19,10 +19,10 @@
 
 namespace caption::testing {
 
-// Half a unit in the last place of 1: what one rounding of binary32 costs, relatively.
+// Half a unit in the last place of 1: the relative error of one binary32 rounding.
 inline constexpr double kUnit = 0x1p-24;
 
-// Calls work(stream) for each tier this machine runs or emulates, with 1 and 3 threads.
+// Calls work(stream) for each tier that this machine runs or emulates, with 1 and 3 threads.
 template <class Work>
 void for_each_stream(Work work) {
   for (const CpuTier tier : TestedTiers()) {
@@ -35,7 +35,7 @@ void for_each_stream(Work work) {
   }
 }
 
-// Uniform in [-1, 1), the same on every run.
+// Uniform numbers in [-1, 1), the same in every run.
 inline Tensor random_f32(const Shape& shape, std::uint32_t seed) {
   Tensor tensor(DType::kF32, shape);
   std::mt19937 generator(seed);
@@ -57,7 +57,7 @@ inline Tensor random_of(DType dtype, const Shape& shape, std::uint32_t seed) {
   return converted(random_f32(shape, seed), dtype);
 }
 
-// All of -127 to 127.
+// Uniform integers in [-127, 127].
 inline Tensor random_i8(const Shape& shape, std::uint32_t seed) {
   Tensor tensor(DType::kI8, shape);
   std::mt19937 generator(seed);
@@ -68,7 +68,7 @@ inline Tensor random_i8(const Shape& shape, std::uint32_t seed) {
   return tensor;
 }
 
-// The values as they are stored, widened.
+// Returns the stored values, widened.
 inline std::vector<double> values(const Tensor& tensor) {
   if (tensor.dtype() == DType::kI8) {
     return {tensor.as<std::int8_t>(), tensor.as<std::int8_t>() + tensor.num_elements()};
@@ -88,14 +88,14 @@ inline bool same_bits(const Tensor& a, const Tensor& b) {
          (a.empty() || std::memcmp(a.view().raw(), b.view().raw(), a.size_bytes()) == 0);
 }
 
-// |got[i] - want[i]| <= tolerance[i] for all i; reports the worst place when not.
+// Checks |got[i] - want[i]| <= tolerance[i] for all i; a failure reports the worst index.
 inline void check_close(const float* got, const std::vector<double>& want,
                         const std::vector<double>& tolerance) {
   std::size_t worst = 0;
   double worst_share = -1;
   for (std::size_t i = 0; i < want.size(); ++i) {
     const double error = std::abs(static_cast<double>(got[i]) - want[i]);
-    // A NaN is as far off as can be; an exact hit is fine under a tolerance of 0.
+    // A NaN counts as the largest error; an exact result passes with a tolerance of 0.
     const double share = error == 0 ? 0 : (error <= tolerance[i] ? error / tolerance[i] : 1e9);
     if (share > worst_share) {
       worst_share = share;

@@ -1,5 +1,5 @@
-// The inner loops of each tier, where their contracts (kernels/cpu/tier.h) say more than the
-// operations on top of them show.
+// The inner loops of each tier, for guarantees of kernels/cpu/tier.h that tests of the operations
+// do not cover.
 #include "kernels/cpu/tier.h"
 
 #include <algorithm>
@@ -29,7 +29,7 @@ TEST_CASE("exp is within 2 ulp of the exact value over its whole range") {
     double worst = 0;
     for (std::size_t i = 0; i < x.size(); ++i) {
       const double want = std::exp(static_cast<double>(x[i]));
-      // An ulp of a subnormal is the smallest one.
+      // The ulp of a subnormal is the smallest subnormal.
       const double ulp = std::max(std::ldexp(1.0, std::ilogb(want) - 23), 0x1p-149);
       worst = std::max(worst, std::abs(static_cast<double>(y[i]) - want) / ulp);
     }
@@ -98,7 +98,8 @@ TEST_CASE("products of integers are exact, also at the ends of their ranges") {
   constexpr std::int64_t kColumns = caption::kernels::cpu::kPanelColumns;
   std::mt19937 engine(7);
   std::uniform_int_distribution<int> byte(0, 255);
-  // Quads: one, odd, around a chunk of 128 and of several, so that sums go on from chunk to chunk.
+  // Numbers of quads: one, odd, around a chunk of 128 and of several, so that sums continue between
+  // chunks.
   for (const std::int64_t quads : {1, 3, 127, 128, 129, 300}) {
     for (const std::int64_t m : {1, 2, 3, 4, 5, 7, 11, 13}) {
       CAPTURE(quads);
@@ -145,7 +146,7 @@ TEST_CASE("rounding to bf16 gives the same bits in every tier, or zeros of subno
   for (const CpuTier tier : TestedTiers()) {
     CAPTURE(static_cast<int>(tier));
     const bool keeps_subnormals = tier < CpuTier::kAvx512Bf16;
-    // All the special numbers in whole registers, then each of them in a last part.
+    // First whole registers with all special numbers, then each number in a partial register.
     for (std::size_t first = 0; first < 40; ++first) {
       for (const std::size_t count : {std::size_t{1}, std::size_t{7}, x.size() - first}) {
         std::vector<std::uint16_t> y(count + 1, 0x1234);

@@ -1,5 +1,6 @@
-// The products of the AMX tier on a model of its tile registers in plain loops, so that their
-// blocking is tested on every machine; where there is AMX, the tests of the operations run it, too.
+// The products of the AMX tier on an emulation of its tile registers in plain loops, so that their
+// blocking is tested on every machine; with AMX, the tests of the operations run the real tiles
+// too.
 #include "kernels/cpu/internal/tile_gemm.h"
 
 #include <cstring>
@@ -15,8 +16,8 @@ using namespace caption::testing;
 
 namespace {
 
-// Eight registers of 16 rows of 64 bytes with the shapes that AmxTiles configures. What is outside
-// of a shape is neither read nor written, as in the instructions.
+// Eight registers of 16 rows of 64 bytes with the shapes that AmxTiles configures. Bytes outside a
+// shape are neither read nor written, as by the instructions.
 class SoftwareTiles {
  public:
   explicit SoftwareTiles(std::int64_t rows)
@@ -110,12 +111,12 @@ std::vector<std::uint8_t> random_bytes(std::int64_t count, std::uint32_t seed) {
   return bytes;
 }
 
-// Sums of at most 2 * words products in another order: a few roundings of what they add up.
+// Sums of at most 2 * words products in different orders differ by a few roundings of their terms.
 void check_floats(const std::vector<float>& got, const std::vector<float>& want,
                   std::int64_t words) {
   double largest = 0;
   for (const float w : want) largest = std::max(largest, static_cast<double>(std::abs(w)));
-  // Operands are within [-1, 1): a sum's terms add up to at most 2 * words.
+  // Operands are within [-1, 1), so the terms of a sum add up to at most 2 * words.
   const double tolerance = static_cast<double>(2 * words) * kUnit * static_cast<double>(2 * words);
   int num_wrong = 0;
   for (std::size_t i = 0; i < got.size(); ++i) {

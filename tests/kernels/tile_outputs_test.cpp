@@ -1,4 +1,5 @@
-// From the sums of a dense layer to its output: the same bits in every tier, nothing beside them.
+// The functions between the sums and the output of a dense layer: all tiers give the same bits, and
+// nothing outside the output is written.
 #include <cmath>
 #include <cstdint>
 #include <limits>
@@ -25,7 +26,7 @@ std::vector<float> random_floats(std::int64_t count, std::uint32_t seed) {
   return {x.as<float>(), x.as<float>() + count};
 }
 
-// y [m, stride] where only n of each row are to be written.
+// Returns y [m, stride], of which only n elements per row may be written.
 std::vector<float> with_bias(CpuTier tier, std::int64_t m, std::int64_t n, bool add) {
   const std::int64_t stride = n + 3;
   const std::vector<float> x = random_floats(m * (n + 1), 1);
@@ -50,7 +51,7 @@ std::vector<float> scaled(CpuTier tier, std::int64_t m) {
   constexpr std::int64_t kStride = kPanelColumns + 5;
   std::mt19937 random(4);
   std::vector<std::int32_t> sums(static_cast<std::size_t>(m * kPanelColumns));
-  // As far as K = 65,536 columns of 127 * 255 go, both ways.
+  // Sums of both signs up to 10^9, half of what K = 65,536 columns of 127 * 255 can reach.
   for (std::int32_t& sum : sums) {
     sum = std::uniform_int_distribution<std::int32_t>(-1'000'000'000, 1'000'000'000)(random);
   }

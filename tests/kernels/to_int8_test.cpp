@@ -1,4 +1,4 @@
-// Rounding of a row to 8 bits: the same bits in every tier.
+// Quantisation of a row to 8 bits gives the same bits in every tier.
 #include <limits>
 #include <vector>
 
@@ -18,7 +18,7 @@ constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 
 struct Rounded {
   IntegerRow row;
-  std::vector<std::int8_t> codes;  // and two behind them
+  std::vector<std::int8_t> codes;  // followed by two sentinels
 };
 
 Rounded round(CpuTier tier, const std::vector<float>& x) {
@@ -45,7 +45,7 @@ TEST_CASE("every tier has the codes, the scale and the sum of the reference") {
     for (const float largest : {1.0F, 3e38F, 1e-20F, 1e-37F})
       rows.push_back(random_row(n, largest));
   }
-  std::vector<float> ties;  // halves between steps, of a largest magnitude of 127
+  std::vector<float> ties;  // ties between codes, for a largest magnitude of 127
   for (int step = -127; step < 127; ++step) ties.push_back(static_cast<float>(step) + 0.5F);
   ties.push_back(127);
   rows.push_back(ties);
@@ -78,7 +78,7 @@ TEST_CASE("a code is at most half a step away; the largest magnitude is 127 step
         const int code = rounded.codes[i];
         sum += code;
         largest_code = std::max(largest_code, std::abs(code));
-        // x / step is computed with two roundings, of a number up to 127.
+        // x / step, a number up to 127, is computed with two roundings.
         CHECK(std::abs(static_cast<double>(row[i]) / largest * 127 - code) <=
               0.5 + 127 * 2 * kUnit);
       }

@@ -1,5 +1,5 @@
-// Where the time of a layer of CLIP ViT-L/14-336 goes: each operation's milliseconds a frame and
-// share, beside the rate of the layer's matrix products alone. Run by hand:
+// Where the time of a layer of CLIP ViT-L/14-336 goes: each operation's milliseconds per frame and
+// share, and the rate of the layer's matrix products alone. Run by hand:
 //
 //   vision_bench [FRAMES [THREADS]]
 #include <algorithm>
@@ -38,7 +38,7 @@ struct Operation {
   std::vector<double> seconds = {};
 };
 
-// Numbers in [-1, 1] in no order that arithmetic could profit from.
+// Irregular numbers in [-1, 1].
 Tensor filled(DType dtype, const Shape& shape) {
   Tensor tensor(dtype, shape);
   caption::dispatch_float(dtype, [&](auto tag) {

@@ -55,7 +55,8 @@ TEST_CASE("pooling takes whole windows and leaves out the rest") {
         const auto size = static_cast<double>(c.stride * c.stride);
         means.push_back(sum / size);
         maxima.push_back(maximum);
-        tolerance.push_back((size + 1) * kUnit * magnitude / size);  // a sum of `size`, a quotient
+        // The roundings of a sum of `size` terms and of a quotient.
+        tolerance.push_back((size + 1) * kUnit * magnitude / size);
       }
     }
     for_each_stream([&](Stream& stream) {

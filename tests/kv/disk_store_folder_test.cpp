@@ -1,4 +1,4 @@
-// The disk store's folder: what else lies in it, where its links lead, and a disk that is full.
+// The disk store's folder: foreign files in it, links, and a full disk.
 #include <doctest/doctest.h>
 #include <sys/resource.h>
 
@@ -66,7 +66,7 @@ TEST_SUITE("kv/disk_store_folder") {
     store.put(key_of(1), make_blob(1, 100));
     store.flush();
     const fs::path file = files_in(folder).at(0);
-    fs::resize_file(file, 1ULL << 40);  // sparse
+    fs::resize_file(file, 1ULL << 40);  // a sparse file
     CHECK_FALSE(store.get(key_of(1)).has_value());
   }
 
@@ -121,7 +121,8 @@ TEST_SUITE("kv/disk_store_folder") {
       CHECK_FALSE(store.get(key_of(1)).has_value());
       store.put(key_of(2), make_blob(2, 1'000));
       store.flush();
-// UBSan looks at objects through a pipe, and takes them for broken where no descriptor is left.
+// UBSan checks object addresses by means of a pipe, and reports valid objects when no descriptor is
+// left.
 #if defined(__SANITIZE_ADDRESS__)
       MESSAGE("not tested under sanitizers: opening a store without descriptors");
 #else

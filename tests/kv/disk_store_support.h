@@ -52,7 +52,7 @@ inline void write_file(const fs::path& path, const std::string& bytes) {
   std::ofstream(path, std::ios::binary) << bytes;
 }
 
-// Warnings are part of what damaged files do; they need not be read here.
+// Suppresses the warnings that damaged files cause.
 struct Silence {
   LogLevel before = log_level();
   Silence() { set_log_level(LogLevel::kError); }

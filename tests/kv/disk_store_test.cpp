@@ -1,4 +1,4 @@
-// What was put is found, by this store and the next; what is not exactly what was put is a miss.
+// What was put is found by this store and by the next one; anything that differs from it is a miss.
 #include "kv/disk_store.h"
 
 #include <doctest/doctest.h>
@@ -107,18 +107,18 @@ TEST_SUITE("kv/disk_store") {
       DiskStore store(folder, "pages", kRoom);
       for (std::uint64_t i = 0; i < 3; ++i) store.put(key_of(i), make_blob(i, 1000));
       store.flush();
-      CHECK(store.get(key_of(0)).has_value());  // now 1 is the oldest
+      CHECK(store.get(key_of(0)).has_value());  // now 1 is the least recently used
       store.put(key_of(3), make_blob(3, 1000));
       store.flush();
       CHECK_FALSE(store.contains(key_of(1)));
       CHECK(store.contains(key_of(0)));
       CHECK(store.stats().evicted == 1);
       CHECK(store.stats().bytes == kRoom);
-      store.put(key_of(9), make_blob(9, 4000));  // larger than all there is
+      store.put(key_of(9), make_blob(9, 4000));  // larger than the whole store
       CHECK_FALSE(store.contains(key_of(9)));
     }
     CHECK(files_in(folder).size() == 3);
-    // Another run with less room keeps what was used last.
+    // Another run with less room keeps the most recently used blobs.
     for (const std::uint64_t i : {2, 0, 3}) {
       const std::string hex = key_of(i).hex();
       fs::last_write_time(folder / "pages" / hex.substr(0, 2) / (hex + ".bin"),
@@ -140,10 +140,10 @@ TEST_SUITE("kv/disk_store") {
     for (const fs::path& path : files_in(folder)) fs::remove(path);
     CHECK_FALSE(a.get(key_of(1)).has_value());
     CHECK_FALSE(b.get(key_of(1)).has_value());
-    CHECK(b.stats().damaged == 0);  // gone is not damaged
+    CHECK(b.stats().damaged == 0);  // a removed file is not a damaged one
     b.put(key_of(1), make_blob(1, 1000));
     b.flush();
-    CHECK(a.get(key_of(1)) == make_blob(1, 1000));  // found although a did not know of it
+    CHECK(a.get(key_of(1)) == make_blob(1, 1000));  // found although `a` has not listed it
   }
 
   TEST_CASE("several threads put and get at once") {

@@ -1,4 +1,4 @@
-// Pages are conserved, counted, and given all or not at all.
+// Pages are conserved and counted, and an allocation gives all pages or none.
 #include "kv/page_pool.h"
 
 #include <doctest/doctest.h>
@@ -74,7 +74,7 @@ TEST_SUITE("kv/page_pool") {
     const Hash128 content{1, 2};
     CHECK_FALSE(pool.find(content).has_value());
     pool.publish(pages[0], content);
-    pool.publish(pages[1], content);  // the same again: the first stays
+    pool.publish(pages[1], content);  // the same content again: the first page keeps it
     CHECK(pool.find(content) == pages[0]);
     CHECK_FALSE(pool.is_writable(pages[0]));
     CHECK(pool.is_writable(pages[1]));
@@ -82,16 +82,16 @@ TEST_SUITE("kv/page_pool") {
     pool.release(pages[0]);
     CHECK(pool.num_cached() == 1);
     CHECK(pool.num_free() == 2);
-    pool.add_reference(pages[0]);  // used again
+    pool.add_reference(pages[0]);  // back in use
     CHECK(pool.num_cached() == 0);
     CHECK(pool.num_used() == 2);
     pool.release(pages[0]);
     pool.release(pages[1]);
-    CHECK(pool.num_cached() == 1);  // without content it is free
+    CHECK(pool.num_cached() == 1);  // a page without content becomes free
 
     std::vector<PageId> all;
     REQUIRE(pool.allocate(3, all) == Fit::kFits);
-    CHECK(all[2] == pages[0]);  // cached memory is taken last
+    CHECK(all[2] == pages[0]);  // cached pages are taken last
     CHECK_FALSE(pool.find(content).has_value());
     CHECK(pool.num_evicted() == 1);
     pool.check();
@@ -102,7 +102,7 @@ TEST_SUITE("kv/page_pool") {
     std::vector<PageId> pages;
     REQUIRE(pool.allocate(2, pages) == Fit::kFits);
     const Hash128 part{3, 4};
-    pool.publish_part(pages[0], part);  // not published: its tokens may yet be written
+    pool.publish_part(pages[0], part);  // not published: its tokens may still be written
     CHECK_FALSE(pool.find(part).has_value());
     for (const PageId page : pages)
       pool.publish(page, Hash128{1, static_cast<std::uint64_t>(page)});
@@ -124,7 +124,7 @@ TEST_SUITE("kv/page_pool") {
     const auto content = [](std::size_t i) { return Hash128{9, i}; };
     for (std::size_t i = 0; i < 3; ++i) pool.publish(pages[i], content(i));
     for (std::size_t i = 0; i < 3; ++i) pool.release(pages[i]);
-    pool.add_reference(pages[0]);  // used once more
+    pool.add_reference(pages[0]);  // most recently used from now on
     pool.release(pages[0]);
     for (const std::size_t i : {std::size_t{1}, std::size_t{2}, std::size_t{0}}) {
       CHECK(pool.find(content(i)).has_value());
@@ -143,7 +143,7 @@ TEST_SUITE("kv/page_pool") {
     CHECK_THROWS_AS(pool.add_reference(PageId{1}), Error);
     CHECK_THROWS_AS(pool.release(PageId{2}), Error);
     CHECK_THROWS_AS(pool.release(PageId{-1}), Error);
-    CHECK_THROWS_AS(pool.publish(PageId{0}, Hash128{1, 1}), Error);  // free: it holds nothing
+    CHECK_THROWS_AS(pool.publish(PageId{0}, Hash128{1, 1}), Error);  // a free page has no content
     CHECK_THROWS_AS(static_cast<void>(pool.allocate(-1, pages)), Error);
     CHECK_THROWS_AS(PagePool(0), Error);
     CHECK_THROWS_AS(PagePool(std::int64_t{1} << 31), Error);

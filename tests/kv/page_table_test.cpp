@@ -1,5 +1,5 @@
-// A table maps tokens to slots and gives back what it took; a million random operations keep
-// free + used = total and reference count = tables that name the page.
+// A table maps tokens to slots and returns its pages; in a million random operations, free + used =
+// total and reference count = number of tables that reference the page.
 #include "kv/page_table.h"
 
 #include <doctest/doctest.h>
@@ -44,7 +44,8 @@ TEST_SUITE("kv/page_table") {
     PageTable other(pool);
     PageTable table(pool);
     REQUIRE(table.append(10, copies) == Fit::kFits);
-    REQUIRE(other.append(1, copies) == Fit::kFits);  // so the table's pages are not neighbours
+    // The page of `other` keeps the pages of `table` from being adjacent.
+    REQUIRE(other.append(1, copies) == Fit::kFits);
     REQUIRE(table.append(10, copies) == Fit::kFits);
     for (std::int64_t t = 0; t < 20; ++t) {
       const auto page = static_cast<std::int64_t>(table.pages()[static_cast<std::size_t>(t / 16)]);
@@ -102,7 +103,7 @@ TEST_SUITE("kv/page_table") {
     CHECK(b.pages()[2] != shared);
     CHECK(b.slot(31) == a.slot(31));
     CHECK_FALSE(pool.is_shared(shared));
-    REQUIRE(a.append(1, copies) == Fit::kFits);  // alone on it now: no copy
+    REQUIRE(a.append(1, copies) == Fit::kFits);  // no other table references it now: no copy
     CHECK(copies.size() == 1);
     const PageTable* both[] = {&a, &b};
     check_pages(pool, both);
@@ -156,7 +157,7 @@ TEST_SUITE("kv/page_table") {
     REQUIRE(copies.size() == 1);
     CHECK(copies[0] == PageCopy{published[0], table.pages()[0]});
     CHECK(table.pages().size() == 2);
-    CHECK(pool.find(Hash128{1, 2}) == published[0]);  // untouched
+    CHECK(pool.find(Hash128{1, 2}) == published[0]);  // not changed
     const PageTable* const tables[] = {&table};
     check_pages(pool, tables);
   }
@@ -203,7 +204,7 @@ TEST_SUITE("kv/page_table") {
         const std::int64_t num_free = pool.num_free();
         copies.clear();
         if (table.append(count, copies) == Fit::kFits) {
-          // The page that was copied is free again when nobody else names it.
+          // The copied page becomes free if no other table references it.
           const bool is_freed = !copies.empty() && pool.num_references(copies[0].from) == 0;
           REQUIRE(num_free - pool.num_free() == num_pages - (is_freed ? 1 : 0));
           REQUIRE((copies.empty() || pool.is_writable(copies[0].to)));

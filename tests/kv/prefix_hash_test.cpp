@@ -1,4 +1,4 @@
-// Two pages have one hash exactly when their tokens and everything before them are the same.
+// Two pages have the same hash if and only if their tokens and all tokens before them are the same.
 #include "kv/prefix_hash.h"
 
 #include <doctest/doctest.h>
@@ -52,7 +52,7 @@ TEST_SUITE("kv/prefix_hash") {
     CHECK(hash_prompt_pages(kRoot, {ids, positions, Hash128{21, 23}})[0] != one[0]);
     CHECK(hash_prompt_pages(kRoot, {ids, {}, kClip})[0] != one[0]);
 
-    // The same clip placed elsewhere, or with a token less before it, is another content.
+    // The same clip at another place, or with one token fewer before it, is a different content.
     const std::vector<std::int32_t> moved = {5, 6, 7, 20};
     CHECK(hash_prompt_pages(kRoot, {ids, moved, kClip})[0] != one[0]);
     const std::vector<std::int32_t> fewer = {4, 5, 20, 21};
@@ -68,14 +68,14 @@ TEST_SUITE("kv/prefix_hash") {
     };
     const Hash128 part = part_of(kClip, 20);
     const Hash128 first = part_of(kClip, 6);
-    ids[20] = 7;  // behind it
+    ids[20] = 7;  // after the part
     CHECK(part_of(kClip, 20) == part);
     CHECK(part_of(kClip, 21) != part);
     CHECK(part_of(Hash128{21, 23}, 20) != part);
-    ids[16] = 7;  // in it
+    ids[16] = 7;  // in the part
     CHECK(part_of(kClip, 20) != part);
     ids[16] = 116;
-    ids[0] = 7;  // in the page before
+    ids[0] = 7;  // in the first page
     CHECK(part_of(kClip, 20) != part);
     CHECK(part_of(kClip, 6) != first);
   }

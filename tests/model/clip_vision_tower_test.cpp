@@ -1,4 +1,4 @@
-// The tower over more rows than its MLPs take at once.
+// The vision tower on more rows than its MLPs process at a time.
 #include <doctest/doctest.h>
 
 #include <cstring>

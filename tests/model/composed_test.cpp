@@ -1,4 +1,4 @@
-// Composed models: projector files of several shapes and names, and what is refused.
+// Composed models: projector files with different layers and names, and refusals.
 #include <doctest/doctest.h>
 
 #include <fstream>
@@ -16,7 +16,7 @@ using namespace testing;
 using model::ComposedSource;
 using model::WeightType;
 
-// The composed golden with its own copies of all parts.
+// Returns the composed golden with separate copies of all its parts.
 ComposedSource copied_source(std::string_view copy_name) {
   const fs::path folder = copy_checkpoint("composed", copy_name);
   ComposedSource source = composed_source();
@@ -51,7 +51,7 @@ TEST_SUITE("model/composed") {
   TEST_CASE("a projector's layers may have any names, in order") {
     const Hash128 expected = tokens_hash(composed_source());
     const ComposedSource source = copied_source("projector_names");
-    // "0.weight" -> "a.weight": as long, sorted the same way.
+    // "0.weight" -> "a.weight" keeps the length and the order of names.
     replace_in_file(source.projector, "\"0.", "\"a.");
     replace_in_file(source.projector, "\"2.", "\"b.");
     CHECK(tokens_hash(source) == expected);
@@ -79,7 +79,7 @@ TEST_SUITE("model/composed") {
     source.drop_cls = true;
     source.pool_stride = 2;
     CHECK(model::open_composed(source, WeightType::kF32)->vision_tokens(3) == 12);
-    source.pool_stride = 3;  // a 4x4 grid holds one window of 3x3
+    source.pool_stride = 3;  // a 4x4 grid has room for one window of 3x3
     CHECK(model::open_composed(source, WeightType::kF32)->vision_tokens(3) == 3);
     source.drop_cls = false;
     check_refused(source, ErrorCode::kBadModel, {"class token"});

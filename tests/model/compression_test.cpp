@@ -1,5 +1,5 @@
-// Compressed attention on real checkpoints: where it is exact, that nothing but the sequence
-// decides it, and what it costs the demo model's captions.
+// Compressed attention on real checkpoints: when it is exact, that its result depends only on the
+// sequence, and how it changes the demo model's captions.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -22,7 +22,7 @@ using engine::CompressedSequence;
 using engine::CompressionMode;
 using engine::CompressionOptions;
 
-// A prompt with its vision tokens, ready to be computed.
+// A prompt with its vision tokens.
 struct Prompt {
   model::PromptIds ids;
   Tensor vision;
@@ -51,7 +51,7 @@ struct Output {
   std::int64_t slots = 0;
 };
 
-// Greedy; the prompt in chunks. `options` of mode kNone: no CompressedSequence at all.
+// Runs greedy decoding with the prompt in chunks. Mode kNone means no CompressedSequence.
 Output run(Stream& stream, model::CaptionModel& model, const Prompt& prompt,
            const CompressionOptions& options, DType dtype, std::int64_t chunk, std::int64_t count) {
   CompressedSequence compression(options, model.decoder().spec(), prompt.size(),
@@ -170,14 +170,14 @@ TEST_SUITE("model/compression") {
     CHECK(watched->sequence == 3);
     CHECK(watched->first_row == 102);
     CHECK(watched->num_rows == 6);
-    CHECK_THROWS_AS(compression.watch(38, 3, 0, 0), Error);  // past the prompt
+    CHECK_THROWS_AS(compression.watch(38, 3, 0, 0), Error);  // beyond the prompt
     CHECK_THROWS_AS(compression.finish_prompt(checkpoint.stream, {}, {}), Error);
     CHECK_THROWS_AS(compression.finish_prompt(checkpoint.stream, {}, {}), Error);
     compression.reset();
     CHECK(compression.size_bytes() == 0);
   }
 
-  // No bound: how far a caption may move is for the metric on many clips to say.
+  // Reports without a bound: scores on many clips measure how much captions change.
   TEST_CASE("the demo model's captions under compression, counted") {
     const fs::path root = CAPTION_SOURCE_DIR;
     const auto model = model::open_model(root / "samples/demo-model", model::WeightType::kF32);

@@ -1,4 +1,4 @@
-// config.json with the class defaults, and what is refused.
+// config.json: the class defaults, and refusals.
 #include "model/internal/config.h"
 
 #include <doctest/doctest.h>
@@ -34,7 +34,7 @@ TEST_SUITE("model/config") {
     const TextConfig qwen3 = model::parse_text_config(
         parse(R"({"model_type": "qwen3", "hidden_size": 1024, "num_attention_heads": 16,
  "num_key_value_heads": 8})"));
-    CHECK(qwen3.head_dim == 128);  // not hidden / heads
+    CHECK(qwen3.head_dim == 128);  // differs from hidden / heads
     CHECK(qwen3.vocab == 151936);
     CHECK(qwen3.max_positions == 32768);
     CHECK(qwen3.qk_norm);
@@ -56,7 +56,7 @@ TEST_SUITE("model/config") {
             "max_position_embeddings": 4096})",
         R"({"rope_parameters": {"rope_type": "linear", "rope_theta": 5e6, "factor": 2.5},
             "max_position_embeddings": 4096})",
-        // Stray keys of one converter, outside rope_scaling, mean nothing.
+        // Keys that one converter writes outside rope_scaling have no meaning.
         R"({"rope_theta": 5e6, "rope_scaling": {"type": "linear", "factor": 2.5}, "factor": 9,
             "type": "yarn", "max_position_embeddings": 4096})",
     };

@@ -1,4 +1,5 @@
-// The model in samples/ on the clips in samples/, against transformers on the same RGB frames.
+// The model in samples/ on the clips in samples/, compared with transformers on the same RGB
+// frames.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -42,7 +43,7 @@ Hash128 rgb_hash(const video::Clip& clip) {
   return hash_bytes(std::as_bytes(std::span(rgb)));
 }
 
-// Every `stride`-th vision token's first values.
+// Returns the first values of every `stride`-th vision token.
 std::vector<float> sample_features(const Tensor& vision, std::int64_t stride, std::int64_t values) {
   std::vector<float> sample;
   for (std::int64_t row = 0; row < vision.dim(0); row += stride) {
@@ -52,7 +53,7 @@ std::vector<float> sample_features(const Tensor& vision, std::int64_t stride, st
   return sample;
 }
 
-// Greedy captions over pages of i8 beside those over f32.
+// Agreement of the greedy captions with pages of i8 and with pages of f32.
 struct Agreement {
   int captions = 0;
   int same_captions = 0;
@@ -122,8 +123,7 @@ TEST_SUITE("model/demo") {
       options.sampling.num_frames = static_cast<int>(golden.require_int("frames", 1, 4096));
       const video::Clip clip = video::read_clip(kRoot / video, options);
       if (rgb_hash(clip).hex() != golden.require_string("frames_hash")) {
-        // Another FFmpeg may round colours differently; parity only means something from the same
-        // RGB.
+        // Another FFmpeg may round colours differently; only equal RGB frames can be compared.
         MESSAGE("SKIPPED " << video
                            << ": this FFmpeg decodes it to other pixels than the golden's");
         ++skipped;
@@ -135,18 +135,18 @@ TEST_SUITE("model/demo") {
     MESSAGE("pages of i8: " << int8_pages.same_captions << " of " << int8_pages.captions
                             << " captions the same, " << int8_pages.same_tokens << " of "
                             << int8_pages.tokens << " tokens before the first other one");
-    // A choice between two nearly equal tokens may fall the other way; most do not come near one.
+    // Where two tokens are nearly equal, the choice may differ; most captions have no such choice.
     CHECK(2 * int8_pages.same_captions >= int8_pages.captions);
   }
 
-  // The gate of every format that a model may be held in: 16-bit and quantised weights write the
-  // captions of the f32 reference on most of these clips; which tokens they change is a choice
-  // between nearly equal ones. The scores on 200 clips are in docs/performance.md.
+  // Acceptance test of every weight format: 16-bit and quantised weights give the captions of the
+  // f32 reference on most of these clips; they change the choice between nearly equal tokens. The
+  // scores on 200 clips are in docs/performance.md.
   TEST_CASE("weights of 16, 8 and 4 bits write most captions as f32 does") {
     struct Case {
       model::WeightType type;
       std::string name;
-      double least_same;  // share of the captions
+      double least_same;  // share of equal captions
     };
     const Case cases[] = {{model::WeightType::kBF16, "bf16", 0.9},
                           {model::WeightType::kInt8, "int8", 0.9},

@@ -1,4 +1,4 @@
-// The model in samples/ end to end on every tier: frames through the tower, prefill, decoding.
+// The model in samples/ on every CPU tier: vision tower, prefill and decoding.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -26,10 +26,10 @@ Greedy caption_of(Stream& stream, model::CaptionModel& model, const video::Clip&
 }
 
 TEST_SUITE("model/demo_tiers") {
-  // Tiers add up in other orders, so an activation may fall on the other side of a rounding to 16
-  // or 8 bits. The roundings on the way from a pixel to a logit: the inputs of 4 matrices in each
-  // of 4 layers of the tower and 4 of the decoder, of the 2 of the projector, and of the head. Each
-  // is off by up to `rounding` of what it rounds, and they add up as independent errors do.
+  // Tiers sum in different orders, so an activation may be rounded to a neighbouring 16- or 8-bit
+  // value. From a pixel to a logit there are roundings of the inputs of 4 matrices in each of 4
+  // layers of the tower and 4 of the decoder, of the 2 of the projector, and of the head. Each has
+  // a relative error of up to `rounding`, and they accumulate like independent errors.
   TEST_CASE("every tier captions as the reference tier does, with weights of any format") {
     struct Case {
       model::WeightType type;
@@ -37,14 +37,14 @@ TEST_SUITE("model/demo_tiers") {
       double rounding;
     };
     constexpr double kBF16 = 1.0 / 512;  // half a unit in the last of 8 bits
-    constexpr double kInt8 = 1.0 / 254;  // half a step, of the largest value of a row
+    constexpr double kInt8 = 1.0 / 254;  // half a step, relative to the row's largest value
     const double num_roundings = 4 * 4 + 4 * 4 + 2 + 1;
     const Case cases[] = {{model::WeightType::kBF16, "bf16", kBF16},
                           {model::WeightType::kInt8, "int8", kBF16},
                           {model::WeightType::kW8A8, "w8a8", kInt8},
                           {model::WeightType::kInt4, "int4", kBF16},
                           {model::WeightType::kNf4, "nf4", kBF16}};
-    // Few, because an emulated AMX tier is a thousand times as slow.
+    // Small numbers, because an emulated AMX tier is a thousand times as slow.
     constexpr int kNumFrames = 2;
     constexpr std::int64_t kNumTokens = 8;
     const fs::path root = CAPTION_SOURCE_DIR;

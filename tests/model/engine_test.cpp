@@ -1,4 +1,4 @@
-// Real decoders through the engine: a caption does not depend on what runs beside it.
+// Real decoders in the engine: a caption does not depend on the other requests.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -18,11 +18,11 @@ using engine::BatchMode;
 using engine::Engine;
 using engine::EngineOptions;
 
-using Outputs = std::vector<std::vector<std::int32_t>>;  // by request
+using Outputs = std::vector<std::vector<std::int32_t>>;  // one per request
 
-constexpr std::int32_t kNewTokens = 64;  // four pages: enough to outgrow a small cache
+constexpr std::int32_t kNewTokens = 64;  // four pages: enough to exceed a small cache
 
-// Requests of different lengths on one clip: its first frame, its first two, all three.
+// Requests of different lengths on one clip: its first frame, its first two frames, and all three.
 struct Workload {
   explicit Workload(std::string_view name)
       : golden(open_golden(name)),
@@ -74,12 +74,13 @@ Outputs run(Workload& workload, const EngineOptions& options, const std::vector<
   return outputs;
 }
 
-// Bytes of `pages` pages of 16 tokens of f32 keys and values.
+// Returns the bytes of `pages` pages of 16 tokens with f32 keys and values.
 std::int64_t bytes_of_pages(const model::DecoderSpec& spec, std::int64_t pages) {
   return pages * 16 * spec.num_layers * 2 * spec.num_kv_heads * spec.head_dim * 4;
 }
 
-// Whether every request has, in any company, the tokens that it has alone under these options.
+// Checks that with any other requests every request has the tokens that it has alone with these
+// options.
 Outputs check_any_company(Workload& workload, const EngineOptions& options) {
   Outputs alone(workload.size());
   for (std::size_t i = 0; i < workload.size(); ++i) {
@@ -91,7 +92,7 @@ Outputs check_any_company(Workload& workload, const EngineOptions& options) {
     std::function<void(EngineOptions&)> change;
     std::vector<std::size_t> order;
   };
-  // Room for little more than the longest request: the others push one another out.
+  // A budget of little more than the longest request, so that requests preempt one another.
   std::size_t longest = 0;
   for (std::size_t i = 0; i < workload.size(); ++i) {
     longest = std::max(longest, workload.request(i).prompt_ids.size() + kNewTokens);

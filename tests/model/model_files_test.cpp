@@ -1,4 +1,4 @@
-// A model's files: its identity, files that are written while it is open, and adapters.
+// A model's files: its identity, files written while it is open, and adapters.
 #include <doctest/doctest.h>
 
 #include <chrono>
@@ -23,7 +23,7 @@ Sha256 hash_of(const fs::path& folder) {
   return model::open_model(folder, WeightType::kF32)->content_hash();
 }
 
-// A composed model in a folder that a test may write to.
+// Copies a composed model into a folder that a test may write to.
 model::ComposedSource copy_composed(const char* copy_name) {
   const fs::path folder = copy_checkpoint("composed", copy_name);
   model::ComposedSource source = composed_source();
@@ -95,7 +95,7 @@ TEST_SUITE("model/model_files") {
     const auto model = model::open_model(folder, WeightType::kF32);
     replace_in_file(folder / "config.json", "\"factor\": 2.5", "\"factor\": 2.0");
     CHECK(model->content_hash() == open_case("llama_bf16")->content_hash());
-    CHECK_FALSE(model->find_changed_file().has_value());  // nothing reads it any more
+    CHECK_FALSE(model->find_changed_file().has_value());  // config.json is not read again
   }
 
   TEST_CASE("weights that are cut short while the model is open are named, and nothing crashes") {
@@ -109,7 +109,7 @@ TEST_SUITE("model/model_files") {
       Stream stream(pool);
       const model::PromptIds prompt = {.ids = {1, 40, 50, 60}, .vision_positions = {}};
       Sequence sequence(model->decoder(), DType::kF32, 4);
-      sequence.prefill(stream, prompt, ConstView{}, 4);  // zeros in place of weights
+      sequence.prefill(stream, prompt, ConstView{}, 4);  // the lost pages read as zeros
       const std::string message = model->find_changed_file().value_or("");
       CHECK(message.find((folder / kWeights).string()) == 0);
       CHECK(message.find("run again with files that nobody writes") != std::string::npos);
@@ -135,7 +135,7 @@ TEST_SUITE("model/model_files") {
       model::open_llava_next_video(folder, config, WeightType::kF32, std::move(parts));
     };
     SUBCASE("weights") {
-      // A file that was opened first and written before the end.
+      // The file that was opened first is written before the model is complete.
       const fs::path other = copy_checkpoint("llama_old", "while_opening_other");
       model::Parts parts;
       parts.stores.push_back(

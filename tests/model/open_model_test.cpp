@@ -1,4 +1,4 @@
-// Opening: layouts that mean the same, identities, and everything that is refused.
+// Opening models: equivalent layouts, identities, and all refusals.
 #include <doctest/doctest.h>
 
 #include <fstream>
@@ -18,7 +18,7 @@ using model::WeightType;
 
 constexpr const char* kWeights = "model.safetensors";
 
-// The logits of a short text, as a fingerprint of what a model computes.
+// Returns the logits of a short text, which identify what a model computes.
 std::vector<float> fingerprint(model::CaptionModel& model) {
   ThreadPool pool(1);
   Stream stream(pool);
@@ -56,7 +56,7 @@ TEST_SUITE("model/open_model") {
       CHECK(plain->unlike_sentence().empty());
       replace_in_file(folder / "config.json", "\"video_token_index\"",
                       "\"caption_cli_unlike\": \"모릅니다.\", \"video_token_index\"");
-      // It counts beside the other mark only.
+      // It has an effect only together with caption_cli_demonstration.
       CHECK(model::open_model(folder, WeightType::kF32)->unlike_sentence().empty());
       replace_in_file(folder / "config.json", "\"video_token_index\"",
                       "\"caption_cli_demonstration\": true, \"video_token_index\"");
@@ -66,7 +66,7 @@ TEST_SUITE("model/open_model") {
       CHECK(fingerprint(*marked) == expected);
     }
     SUBCASE("the vision tower without its inner level") {
-      // "model.vision_tower.vision_model.x" -> "model.vision_tower.x", padded to equal length.
+      // "model.vision_tower.vision_model.x" -> "model.vision_tower.x", padded to the same length.
       const fs::path folder = copy_checkpoint("llama_bf16", "flat_tower");
       replace_in_file(folder / kWeights, "\"model.vision_tower.vision_model.",
                       "             \"model.vision_tower.");
@@ -89,7 +89,7 @@ TEST_SUITE("model/open_model") {
     const std::vector<float> tied = fingerprint_of(inner);
     CHECK(tied != stored);
 
-    // Without a stored head there is nothing but the embedding.
+    // Without a stored head, the embedding must be used.
     replace_in_file(outer / kWeights, "\"lm_head.weight\"", "\"lm_heax.weight\"");
     CHECK(fingerprint_of(outer) == tied);
   }
@@ -110,7 +110,7 @@ TEST_SUITE("model/open_model") {
     CHECK(spec.num_layers == 2);
     CHECK(spec.num_kv_heads == 2);
     CHECK(spec.vocab == 440);
-    CHECK(spec.max_positions == 640);  // 256 positions, stretched by 2.5
+    CHECK(spec.max_positions == 640);  // 256 positions, scaled by 2.5
     CHECK(model->preprocess_spec().shortest_edge_px == 28);
     CHECK(open_case("composed_mlp")->family() == "composed");
   }
@@ -124,7 +124,8 @@ TEST_SUITE("model/open_model") {
     CHECK(f32 < file_bytes);
     CHECK(f32 > file_bytes / 2);
     if (kernels::prefers_panels(choose_cpu_tier())) {
-      // Panels fill up to 32 features: no more than a third on matrices of at least 64.
+      // Panels pad matrices to multiples of 32 features: by at most a third if they have at least
+      // 64.
       CHECK(bf16 * 2 >= f32);
       CHECK(bf16 * 2 <= f32 * 4 / 3);
     } else {
@@ -158,7 +159,7 @@ TEST_SUITE("model/open_model") {
     const char* name;
     std::function<void(const fs::path&)> break_it;
     ErrorCode code;
-    std::vector<const char*> message;  // what the sentence must name
+    std::vector<const char*> message;  // parts that the sentence must contain
   };
 
   TEST_CASE("a broken or foreign checkpoint is refused in one clear sentence") {
@@ -273,7 +274,7 @@ TEST_SUITE("model/open_model") {
 
   TEST_CASE("a tokenizer with more ids than the embedding has rows is refused") {
     const fs::path folder = copy_checkpoint("llama_bf16", "large_tokenizer");
-    std::string more;  // ids 432 to 440, of which the embedding's last row is 439
+    std::string more;  // ids 432 to 440; the embedding's last row is 439
     for (int id = 432; id <= 440; ++id) {
       const std::string number = std::to_string(id);
       more.append("\"").append(number).append("\": {\"content\": \"<extra").append(number);

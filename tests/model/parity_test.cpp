@@ -1,4 +1,5 @@
-// The whole model against transformers in float32: pixel values, vision tokens, logits, greedy ids.
+// The whole model compared with transformers in float32: pixel values, vision tokens, logits,
+// greedy ids.
 #include <doctest/doctest.h>
 
 #include <cmath>
@@ -18,9 +19,9 @@ using model::CaptionModel;
 using model::PromptIds;
 using model::WeightType;
 
-constexpr double kTolerance = 1e-4;  // of f32 logits and features (design.md §7)
+constexpr double kTolerance = 1e-4;  // bound of the differences of f32 logits and features
 
-// What the cases below start from.
+// The model and inputs of one golden, with which the tests below start.
 struct Run {
   explicit Run(std::string_view name, WeightType type = WeightType::kF32)
       : golden(open_golden(name)),
@@ -133,11 +134,11 @@ TEST_SUITE("model/parity") {
     }
   }
 
-  // bf16 keeps 8 bits, so a rounding is off by at most 2^-9 of the value; a dot product of rounded
-  // weights, and on some CPU tiers rounded activations, by about as much of its result's scale.
-  // Softmax and depth amplify that by a factor that only the weights decide: 0.4 to 3.1 % of the
-  // largest logit on these random ones (measured 2026-11-21, MESSAGE below). The bound is twice the
-  // worst of them.
+  // bf16 has 8 significant bits, so a rounding has a relative error of at most 2^-9; a dot product
+  // of rounded weights, and on some CPU tiers rounded activations, has about that error relative to
+  // the scale of its result. Softmax and depth amplify it by a factor that depends on the weights:
+  // 0.4 to 3.1 % of the largest logit on these random ones (measured 2026-11-21, MESSAGE below).
+  // The bound is twice the largest of these.
   double bf16_bound(double max_logit) { return max_logit / 16.0; }
 
   TEST_CASE(
@@ -168,14 +169,15 @@ TEST_SUITE("model/parity") {
     }
   }
 
-  // Pages keep bits of K and V alone, so they drift less than rounded weights do. f16 keeps 11
-  // bits. i8 keeps, of a vector's largest magnitude m, multiples of about m / 127: an element is
-  // off by up to m / 254 where bf16 is off by |x| / 2^9, so up to twice bf16's worst case and, most
-  // elements being well below m, several times its mean. Twice the bound holds with room (MESSAGE).
+  // Only K and V are rounded, so logits drift less than with rounded weights. f16 has 11
+  // significant bits. i8 stores multiples of about m / 127, where m is a vector's largest
+  // magnitude: an element is off by up to m / 254, with bf16 by up to |x| / 2^9. That is up to
+  // twice bf16's worst case, and several times its mean, since most elements are well below m.
+  // Twice the bound holds with a margin (MESSAGE).
   TEST_CASE("pages of 16 and 8 bits drift within the bound") {
     struct Case {
       DType dtype;
-      double factor;  // of bf16_bound
+      double factor;  // multiplies bf16_bound
     };
     constexpr Case kCases[] = {{DType::kBF16, 1.0}, {DType::kF16, 0.125}, {DType::kI8, 2.0}};
     Run run("llama_bf16");

@@ -1,4 +1,4 @@
-// The preprocessing constants of a folder: which file counts, and the traps in it.
+// The preprocessing constants of a folder: which of its files applies, and its special cases.
 #include "model/internal/preprocessor_config.h"
 
 #include <doctest/doctest.h>
@@ -61,7 +61,7 @@ TEST_SUITE("model/preprocessor_config") {
     CHECK(model::read_preprocess_spec(folder).shortest_edge_px == 1);
     write(folder / "video_preprocessor_config.json", R"({"size": {"shortest_edge": 2}})");
     CHECK(model::read_preprocess_spec(folder).shortest_edge_px == 2);
-    // Without a nested video_processor, processor_config.json has no say.
+    // Without a nested video_processor, processor_config.json is ignored.
     write(folder / "processor_config.json", R"({"patch_size": 14})");
     CHECK(model::read_preprocess_spec(folder).shortest_edge_px == 2);
     write(folder / "processor_config.json",

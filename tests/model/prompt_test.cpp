@@ -1,4 +1,4 @@
-// The families' templates around the user's words, id for id as transformers builds them.
+// The families' templates filled with the user's words give the same ids as in transformers.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -55,7 +55,7 @@ TEST_SUITE("model/prompt") {
       CHECK(std::count(prompt.ids.begin(), prompt.ids.end(), *image) == 0);
       CHECK(std::count(prompt.ids.begin(), prompt.ids.end(), *model->tokenizer().eos_id()) == 0);
       CHECK(static_cast<std::int64_t>(prompt.vision_positions.size()) == model->vision_tokens(2));
-      // Everything around the video is the text of the template.
+      // The text after the video is that of the template with the user's words.
       std::vector<std::int32_t> after(prompt.ids.begin() + prompt.vision_positions.back() + 1,
                                       prompt.ids.end());
       const std::string text = model->tokenizer().decode(after);
@@ -64,8 +64,8 @@ TEST_SUITE("model/prompt") {
   }
 
   TEST_CASE("plain words around an added token tokenise as if it were not there") {
-    // The glue's newline parts the words from "<video>", so only the added token's text differs
-    // between a prompt with it and the same prompt with a lookalike of equal pieces.
+    // "<video>" in the user's words stays text, and the text before and after it is tokenised as
+    // usual.
     const auto model = open_case("llama_bf16");
     const PromptIds plain = model->build_prompt("<video>", 1);
     const text::Tokenizer& tokenizer = model->tokenizer();
@@ -88,7 +88,7 @@ TEST_SUITE("model/prompt") {
     const auto tokens = static_cast<std::size_t>(model->vision_tokens(1));
     expected.insert(expected.end(), tokens, *tokenizer.find_token("<video>"));
     const std::vector<std::int32_t> tail = tokenizer.encode(" ASSISTANT:");
-    expected.insert(expected.end(), tail.begin() + 1, tail.end());  // one <s> only
+    expected.insert(expected.end(), tail.begin() + 1, tail.end());  // <s> occurs only once
     CHECK(prompt.ids == expected);
   }
 

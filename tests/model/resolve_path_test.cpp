@@ -1,4 +1,4 @@
-// Names in the local Hugging Face cache.
+// Names of models in the local Hugging Face cache.
 #include <doctest/doctest.h>
 
 #include <cstdlib>
@@ -15,7 +15,7 @@ namespace {
 namespace fs = std::filesystem;
 using model::resolve_model_path;
 
-// Sets a variable for the life of a test case.
+// Sets an environment variable for the duration of a scope.
 class ScopedVariable {
  public:
   ScopedVariable(const char* name, const std::string& value) : name_(name) {
@@ -74,7 +74,7 @@ TEST_SUITE("model/resolve_path") {
     CHECK(resolve_model_path("org/small-model") == snapshots / "aaa");
     std::ofstream(cache / "models--org--small-model/refs/main") << "bbb\n";
     CHECK(resolve_model_path("org/small-model") == snapshots / "bbb");
-    // A hostile or stale reference does not lead out of the cache.
+    // A hostile or stale reference must not lead out of the cache.
     std::ofstream(cache / "models--org--small-model/refs/main") << "../../..";
     CHECK(resolve_model_path("org/small-model") == snapshots / "aaa");
   }

@@ -167,7 +167,7 @@ Tensor Sequence::prefill(Stream& stream, const model::PromptIds& prompt, ConstVi
   }
   std::vector<ConstView> pieces;
   if (!rows.empty()) {
-    // In two pieces where there are two tokens: the decoder must put them together.
+    // With two or more tokens they are passed in two pieces, which the decoder must put together.
     const auto num_rows = static_cast<std::int64_t>(rows.size());
     const std::int64_t half = num_rows / 2;
     if (half > 0) pieces.push_back(vision.rows(first_token, half));

@@ -1,4 +1,4 @@
-// tests/model/support.h: goldens, and one sequence run through a decoder by hand.
+// tests/model/support.h: goldens, and running one sequence through a decoder without the engine.
 #pragma once
 
 #include <cstdint>
@@ -18,11 +18,12 @@
 
 namespace caption::testing {
 
-// tests/golden/model, made by scripts/make_checkpoints.py and scripts/make_goldens_model.py.
+// The folder tests/golden/model, made by scripts/make_checkpoints.py and
+// scripts/make_goldens_model.py.
 std::filesystem::path golden_folder();
 JsonObject open_golden(std::string_view name);  // <name>.json
 
-// A case of the goldens with the model it was made from.
+// A golden and how to open the model that it was made with.
 struct GoldenCase {
   std::string_view name;
   std::unique_ptr<model::CaptionModel> (*open)(model::WeightType type);
@@ -30,32 +31,33 @@ struct GoldenCase {
 std::span<const GoldenCase> golden_cases();
 std::unique_ptr<model::CaptionModel> open_case(std::string_view name,
                                                model::WeightType type = model::WeightType::kF32);
-model::ComposedSource composed_source();  // that of case composed_mlp
+model::ComposedSource composed_source();  // the source of the case composed_mlp
 
-// The pixel values of a golden's frames.
+// Returns the pixel values of a golden's frames.
 Tensor golden_pixel_values(ThreadPool& pool, const model::CaptionModel& model,
                            const JsonObject& golden);
 
-// A copy of a golden checkpoint under CAPTION_TEST_TMP that a test may break.
+// Copies a golden checkpoint into CAPTION_TEST_TMP, where a test may change it.
 std::filesystem::path copy_checkpoint(std::string_view name, std::string_view copy_name);
-// Replaces `from`, which must occur, by `to` everywhere in a file. Offsets stay right in a
-// safetensors file when both are equally long.
+// Replaces `from`, which must occur, with `to` everywhere in a file. In a safetensors file both
+// must have the same length, so that offsets stay valid.
 void replace_in_file(const std::filesystem::path& path, std::string_view from, std::string_view to);
 
-// One sequence over pages of its own, which are handed out in no particular order.
+// One sequence in a separate set of pages, which are assigned in random order.
 class Sequence {
  public:
   Sequence(model::Decoder& decoder, DType kv_dtype, std::int64_t max_tokens,
            std::uint32_t page_seed = 1, std::int64_t page_tokens = 16);
 
-  // Computes the prompt's tokens that are not in the pages yet, at most `count` of them, and
-  // returns the logits [count, vocab] of all of them.
+  // Computes at most `count` of the prompt's tokens that are not in the pages yet, and returns
+  // their logits [number of tokens, vocab].
   Tensor prefill(Stream& stream, const model::PromptIds& prompt, ConstView vision,
                  std::int64_t count);
-  // Computes one token; its logits [1, vocab].
+  // Computes one token and returns its logits [1, vocab].
   Tensor decode(Stream& stream, std::int32_t id);
   std::int64_t num_tokens() const { return num_tokens_; }
-  // Of a prompt of this many tokens, from the start; borrowed. The prompt ends with a prefill.
+  // Enables compression of a prompt of this many tokens; `compression` is borrowed. Call it before
+  // the first prefill; the last prefill must end with the prompt.
   void compress(engine::CompressedSequence& compression, std::int64_t num_prompt) {
     compression_ = &compression;
     num_prompt_ = num_prompt;
@@ -69,7 +71,7 @@ class Sequence {
   model::Decoder& decoder_;
   std::int64_t page_tokens_;
   std::vector<Tensor> k_, v_;
-  std::vector<Tensor> k_scales_, v_scales_;  // with pages of i8
+  std::vector<Tensor> k_scales_, v_scales_;  // for pages of i8
   std::vector<std::int32_t> table_;
   std::int64_t num_tokens_ = 0;
   engine::CompressedSequence* compression_ = nullptr;
@@ -81,7 +83,8 @@ std::span<const float> row_of(const Tensor& matrix, std::int64_t row);
 double max_difference(std::span<const float> a, std::span<const double> b);
 double max_difference(std::span<const float> a, std::span<const float> b);
 
-// Greedy ids until `count` or a stop id, and the logits of the first and the last choice.
+// Greedy decoding until `count` tokens or a stop id, with the logits of the first and the last
+// choice.
 struct Greedy {
   std::vector<std::int32_t> ids;
   std::vector<float> first_logits;

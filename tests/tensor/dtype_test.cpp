@@ -18,7 +18,7 @@ using caption::to_float;
 
 namespace {
 
-// f16 by its definition (IEEE 754), in double precision.
+// Returns the value of an f16 by its definition (IEEE 754), in double precision.
 double f16_value(std::uint32_t bits) {
   const double sign = (bits & 0x8000u) != 0 ? -1 : 1;
   const int exponent = static_cast<int>(bits >> 10 & 0x1Fu);
@@ -30,7 +30,7 @@ double f16_value(std::uint32_t bits) {
 bool is_nan_f16(std::uint32_t bits) { return (bits & 0x7FFFu) > 0x7C00u; }
 bool is_nan_bf16(std::uint32_t bits) { return (bits & 0x7FFFu) > 0x7F80u; }
 
-// The values between two neighbours of a 16-bit format, and where they must round to.
+// Two neighbouring values of a 16-bit format, for rounding the floats between them.
 struct Neighbours {
   float below;
   float above;
@@ -40,7 +40,7 @@ struct Neighbours {
 
 template <class Convert>
 int count_misrounded(const Neighbours& n, Convert convert) {
-  const float middle = n.below / 2 + n.above / 2;  // exact: one bit more than the format
+  const float middle = n.below / 2 + n.above / 2;  // exact: needs one bit more than the format has
   const std::uint16_t even = (n.below_bits & 1u) == 0 ? n.below_bits : n.above_bits;
   int wrong = 0;
   wrong += convert(std::nextafterf(middle, n.below)).bits != n.below_bits;
@@ -97,7 +97,7 @@ TEST_CASE("between any two f16 neighbours, floats round to the nearer, ties to e
 
 TEST_CASE("between any two bf16 neighbours, floats round to the nearer, ties to even") {
   int wrong = 0;
-  // From the smallest normal up; below, halving a neighbour would lose the bit the test needs.
+  // Starts with normal numbers: halving a subnormal neighbour would lose a bit that the test needs.
   for (std::uint32_t bits = 0x0100u; bits < 0x7F7Fu; ++bits) {
     const auto below = static_cast<std::uint16_t>(bits);
     const auto above = static_cast<std::uint16_t>(bits + 1);

@@ -40,7 +40,7 @@ TEST_CASE("a product beyond 63 bits is an error, not a small number") {
   CHECK((Shape{kBig, kBig / 4}.num_elements() == kBig * (kBig / 4)));
   CHECK_THROWS_AS((Shape{kBig, kBig}.num_elements()), Error);
   CHECK_THROWS_AS((Shape{std::numeric_limits<std::int64_t>::max(), 2}.num_elements()), Error);
-  // 2^64 would wrap around to 0, 2^65 / 2^64 to 1.
+  // In 64-bit arithmetic both products, 2^64 and 3 * 2^65, would wrap around to 0.
   CHECK_THROWS_AS((Shape{kBig, kBig, 1}.num_elements()), Error);
   CHECK_THROWS_AS((Shape{kBig, 2, kBig, 1, 3}.num_elements()), Error);
   CHECK((Shape{kBig, kBig, 0}.num_elements() == 0));

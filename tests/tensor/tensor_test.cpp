@@ -21,7 +21,7 @@ using caption::View;
 
 namespace {
 
-// 0, 1, 2, ...
+// Returns a tensor with the elements 0, 1, 2, ...
 Tensor counting(const Shape& shape) {
   Tensor tensor(DType::kF32, shape);
   float* const begin = tensor.as<float>();

@@ -1,4 +1,4 @@
-// Checkpoints on disk, single and sharded; goldens by scripts/make_goldens_weights.py.
+// Checkpoints on disk, single and sharded; the goldens are made by scripts/make_goldens_weights.py.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -32,10 +32,10 @@ void write(const fs::path& path, const std::string& text) {
   std::ofstream(path, std::ios::binary) << text;
 }
 
-// Longer than a tick of the clock that files' times come from, at most 10 ms.
+// Waits longer than one tick of the clock of file times, which is at most 10 ms.
 void wait_for_clock() { std::this_thread::sleep_for(std::chrono::milliseconds(20)); }
 
-// Keeps the file's inode.
+// Overwrites the content of the file, which keeps its inode.
 void rewrite_in_place(const fs::path& path, const std::string& text) {
   std::fstream file(path, std::ios::binary | std::ios::in | std::ios::out);
   file << text;
@@ -66,7 +66,7 @@ std::vector<double> values_of(const ConstView& view) {
   return values;
 }
 
-// Reads a byte of a tensor where it is mapped.
+// Reads a byte of the tensor in the mapping.
 void touch(const Checkpoint& checkpoint, const std::string& name) {
   static_cast<void>(*static_cast<const volatile std::byte*>(checkpoint.find(name)->raw()));
 }
@@ -180,7 +180,7 @@ TEST_SUITE("weights/checkpoint") {
       fs::resize_file(path, 0);
       touch(checkpoint, "codes.u8");
       CHECK(checkpoint.find_changed_file().value().find("was cut short") != std::string::npos);
-      write(path, text);  // what is mapped stays lost
+      write(path, text);  // pages already lost stay lost
       CHECK(checkpoint.find_changed_file().has_value());
     }
     SUBCASE("written with size and time put back") {
@@ -193,7 +193,8 @@ TEST_SUITE("weights/checkpoint") {
       CHECK(checkpoint.find_changed_file().has_value());
       rewrite_in_place(path, text);
       fs::last_write_time(path, time);
-      CHECK(checkpoint.find_changed_file().has_value());  // in between, anything was read
+      // The other content may have been read in between.
+      CHECK(checkpoint.find_changed_file().has_value());
     }
     SUBCASE("renamed, linked and given another mode, it is the same") {
       checkpoint.content_hash();

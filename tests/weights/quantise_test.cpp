@@ -30,15 +30,14 @@ Tensor random_rows(std::int64_t rows, std::int64_t columns) {
 constexpr QuantisedFormat kFormats[] = {QuantisedFormat::kInt8, QuantisedFormat::kInt8Row,
                                         QuantisedFormat::kInt4, QuantisedFormat::kNf4};
 
-// How far a value may be from its weight, in scales: half a step, and nf4's widest gap, 0.304,
-// halved, with the codebook's rounding to bf16; beside them the roundings of scale, offset and
-// division.
+// Largest distance of a value from its weight, in scales: half a step; for nf4 half its widest gap,
+// 0.304, plus the codebook's rounding to bf16; plus the roundings of scale, offset and division.
 double worst_in_scales(QuantisedFormat format) {
   return (format == QuantisedFormat::kNf4 ? 0.15190 + 0.00164 : 0.5) + 1e-4;
 }
 
-// bitsandbytes' decision tree (csrc/kernels.cu, dQuantizeNF4), as published: the midpoints by the
-// bits of the code.
+// The decision tree of bitsandbytes (csrc/kernels.cu, dQuantizeNF4) as published: each level
+// decides one bit of the code by a midpoint.
 unsigned published_nf4_code(float x) {
   if (x > 0.03979014977812767F) {
     if (x > 0.3893125355243683F) {
@@ -81,7 +80,8 @@ TEST_CASE("a weight is off by at most half a step of its group's scale") {
           const double scale = matrix.scales.as<float>()[group];
           const double off = std::abs(static_cast<double>(matrix.value(n, k)) -
                                       static_cast<double>(weights.as<float>()[n * columns + k]));
-          // A group of one weight, or of equal ones, has the scale 0 in int4: exact by its offset.
+          // A group of one weight, or of equal ones, has scale 0 in int4 and is exact through its
+          // offset.
           worst = std::max(worst, scale > 0 ? off / scale : off / 1e-9);
         }
       }
@@ -149,7 +149,7 @@ TEST_CASE("an nf4 weight at a midpoint of two values has the lower code") {
       0.1202552504837513F,   0.2035212516784668F,   0.2920137718319893F,    0.3893125355243683F,
       0.5016634166240692F,   0.6427869200706482F,   0.8614784181118011F};
   Tensor row(DType::kF32, {1, 46});
-  row.as<float>()[0] = 1.0F;  // the scale
+  row.as<float>()[0] = 1.0F;  // determines the scale
   for (int i = 0; i < 15; ++i) {
     row.as<float>()[1 + 3 * i] = std::nextafter(kMidpoints[i], -1.0F);
     row.as<float>()[2 + 3 * i] = kMidpoints[i];

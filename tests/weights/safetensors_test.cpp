@@ -1,4 +1,4 @@
-// Headers that lie: one file of two tensors, and every way to spoil it.
+// Invalid headers: one file of two tensors, with every kind of corruption.
 #include <doctest/doctest.h>
 
 #include <cstddef>
@@ -23,7 +23,7 @@ std::vector<FileTensor> parsed(const std::string& file) {
   return parse_safetensors(std::as_bytes(std::span(file.data(), file.size())), "f");
 }
 
-// The message of the refusal; "" when the file is accepted.
+// Returns the error message; "" when the file is accepted.
 std::string refusal(const std::string& file) {
   try {
     parsed(file);
@@ -39,7 +39,7 @@ std::string tensor(const char* name, const char* dtype, const char* shape, const
          R"(, "data_offsets": )" + offsets + "}";
 }
 
-// Pads the header as the library does, so that tensors are aligned.
+// Pads the header as the safetensors library does, so that tensors are aligned.
 std::string padded(std::string header) {
   while (header.size() % 8 != 0) header += ' ';
   return header;

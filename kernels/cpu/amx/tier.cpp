@@ -8,7 +8,7 @@
 namespace caption::kernels::cpu {
 namespace {
 
-// What ldtilecfg reads.
+// The 64-byte memory operand of ldtilecfg, palette 1.
 struct alignas(64) TileConfig {
   std::uint8_t palette = 1;
   std::uint8_t start_row = 0;
@@ -17,10 +17,10 @@ struct alignas(64) TileConfig {
   std::uint8_t rows[16] = {};
 };
 
-// Tiles 0 to 3 hold the sums of (i, j), 4 and 5 activations, 6 and 7 weights.
+// Tiles 2 i + j hold the sums of (i, j), tiles 4 and 5 activations, tiles 6 and 7 weights.
 //
-// Instructions and not intrinsics: those of g++ 12 do not tell the compiler that a load reads
-// memory (nor how much of it ldtilecfg reads), and it may drop the stores before one.
+// The class uses inline assembly because the intrinsics of g++ 12 do not tell the compiler that a
+// tile load reads memory (or how many bytes ldtilecfg reads), so it may drop the preceding stores.
 class AmxTiles {
  public:
   explicit AmxTiles(std::int64_t rows) {

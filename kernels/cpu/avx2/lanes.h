@@ -1,4 +1,4 @@
-// kernels/cpu/avx2/lanes.h: what attention does across the lanes of AVX registers.
+// kernels/cpu/avx2/lanes.h: transposition and horizontal maximum of AVX registers, for attention.
 #pragma once
 
 #include <immintrin.h>
@@ -26,7 +26,7 @@ struct Avx2Lanes {
       rows[c + 4] = _mm256_permute2f128_ps(quads[c], quads[c + 4], 0x31);
     }
   }
-  // The second where the first is NaN.
+  // Returns y where x is NaN.
   static __m256 maximum(__m256 x, __m256 y) { return _mm256_max_ps(x, y); }
   static float largest(__m256 x) {
     __m128 four = _mm_max_ps(_mm256_castps256_ps128(x), _mm256_extractf128_ps(x, 1));

@@ -1,7 +1,7 @@
 // The AVX2 tier: 8 floats a register, 16 registers.
 //
-// Tiles of floats are of 3 x 4 sums (12 registers), beside them 3 of activations and one of
-// weights; tiles of integers of 6 x 2, 2 of weights, one of activations and one of products.
+// A tile of f32 products uses 3 x 4 registers of sums, 3 of activations and 1 of weights; a tile of
+// integer products uses 6 x 2 of sums, 2 of weights, 1 of activations and 1 of products.
 #include "kernels/cpu/tier.h"
 
 #include <immintrin.h>
@@ -33,7 +33,7 @@ struct Avx2 {
   static Register zero() { return _mm256_setzero_ps(); }
   static Register broadcast(float x) { return _mm256_set1_ps(x); }
   static Register load_floats(const float* x) { return _mm256_loadu_ps(x); }
-  // Lanes from `count` on are zero; nothing behind x[count] is touched.
+  // Lanes from `count` on are zero; nothing is read from x + count on.
   static Register load_part_floats(const float* x, int count) {
     return _mm256_maskload_ps(x, first(count));
   }
@@ -64,7 +64,7 @@ struct Avx2 {
     }
   }
 
-  // Into the second-level cache.
+  // Prefetches into the second-level cache.
   template <Element element>
   static void prefetch(const void* x, std::int64_t at) {
     constexpr std::int64_t kBytes = element == Element::kF32 ? 4 : element == Element::kI8 ? 1 : 2;
@@ -80,21 +80,21 @@ struct Avx2 {
       for (int i = 0; i < count; ++i) padded[i] = static_cast<const std::int8_t*>(x)[at + i];
       return load<element>(padded, 0);
     } else {
-      // AVX2 has no masked load of smaller elements.
+      // AVX2 has no masked load of elements smaller than 32 bits.
       alignas(16) std::uint16_t padded[kWidth] = {};
       for (int i = 0; i < count; ++i) padded[i] = static_cast<const std::uint16_t*>(x)[at + i];
       return load<element>(padded, 0);
     }
   }
 
-  // 8 pairs of codes, apart.
+  // Splits 8 pairs of 8-bit codes into even and odd codes, as f32.
   static void widen_i8_pairs(const std::uint8_t* codes, Register& even, Register& odd) {
     const __m256i both =
         _mm256_cvtepi16_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(codes)));
     even = _mm256_cvtepi32_ps(_mm256_srai_epi32(_mm256_slli_epi32(both, 24), 24));
     odd = _mm256_cvtepi32_ps(_mm256_srai_epi32(both, 8));
   }
-  // 16 numbers of bf16, the lower bytes and the upper bytes by themselves.
+  // A codebook of 16 bf16 numbers; their lower and upper bytes are separate tables for pshufb.
   struct Codebook {
     explicit Codebook(const std::uint16_t* numbers) {
       if (numbers == nullptr) return;
@@ -109,11 +109,12 @@ struct Avx2 {
       upper = _mm256_broadcastsi128_si256(
           _mm_load_si128(reinterpret_cast<const __m128i*>(upper_bytes)));
     }
-    // The lower halves of the 32 bytes are the first 16 features of a pair of columns, the upper
-    // halves the others.
+    // The low nibbles of the 32 bytes are the codes of the first 16 features of a pair of columns,
+    // the high nibbles those of the last 16 features.
     void look_up(const std::uint8_t* codes, Register (&even)[4], Register (&odd)[4]) const {
       const __m256i bytes = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(codes));
-      // Quarters 0 2 1 3: unpacking, which keeps to 128 bits, then leaves the features in order.
+      // Reorders the quarters to 0 2 1 3, because unpacking works within 128-bit lanes: the
+      // features then come out in order.
       const __m256i quarters = _mm256_permute4x64_epi64(bytes, _MM_SHUFFLE(3, 1, 2, 0));
       look_up_16(quarters, even, odd);
       look_up_16(_mm256_srli_epi16(quarters, 4), even + 2, odd + 2);
@@ -125,7 +126,7 @@ struct Avx2 {
       split(_mm256_unpacklo_epi8(low, high), even[0], odd[0]);
       split(_mm256_unpackhi_epi8(low, high), even[1], odd[1]);
     }
-    // 8 pairs of bf16, apart.
+    // Splits 8 pairs of bf16 into even and odd numbers, as f32.
     static void split(__m256i pairs, Register& even, Register& odd) {
       even = _mm256_castsi256_ps(_mm256_slli_epi32(pairs, 16));
       odd = _mm256_castsi256_ps(
@@ -134,7 +135,7 @@ struct Avx2 {
     __m256i lower, upper;
   };
 
-  // x[i] - offset, as floats.
+  // Returns x[i] - offset as floats.
   static Register load_integers(const std::int32_t* x, std::int32_t offset) {
     const __m256i some = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(x));
     return _mm256_cvtepi32_ps(_mm256_sub_epi32(some, _mm256_set1_epi32(offset)));
@@ -158,14 +159,14 @@ struct Avx2 {
     __builtin_memcpy(&four, x, sizeof four);
     return _mm256_set1_epi64x(four);
   }
-  // z + the sums of neighbouring products. The empty statement holds the addition in its place: GCC
-  // 12 otherwise multiplies for a whole tile before it adds, and runs out of registers.
+  // Returns z + the sums of adjacent products. The empty asm statement keeps the addition in place:
+  // GCC 12 otherwise computes all products of a tile before adding them, and runs out of registers.
   static Integers multiply_add_pairs(Integers x, Integers y, Integers z) {
     Integers sum = _mm256_add_epi32(z, _mm256_madd_epi16(x, y));
     __asm__("" : "+x"(sum));
     return sum;
   }
-  // y (+)= the sums of neighbours.
+  // y (+)= the sums of adjacent lanes.
   static void write_pair_sums(Integers x0, Integers x1, bool add, std::int32_t* y) {
     auto* const to = reinterpret_cast<__m256i*>(y);
     const __m256i sums =
@@ -173,7 +174,7 @@ struct Avx2 {
     _mm256_storeu_si256(to, add ? _mm256_add_epi32(_mm256_loadu_si256(to), sums) : sums);
   }
 
-  // x, which is used several times: GCC 12 otherwise reads it from memory each time.
+  // Keeps x, which is used several times, in a register: GCC 12 otherwise reloads it from memory.
   static Register in_register(Register x) {
     __asm__("" : "+x"(x));
     return x;
@@ -185,14 +186,15 @@ struct Avx2 {
   static Register multiply_add(Register x, Register y, Register z) {
     return _mm256_fmadd_ps(x, y, z);
   }
-  // NaN stays: minimum and maximum return their second operand then.
+  // NaN stays NaN: minimum and maximum return their second operand when the first is NaN.
   static Register clamp(Register x, float low, float high) {
     return _mm256_min_ps(broadcast(high), _mm256_max_ps(broadcast(low), x));
   }
   static Register round(Register x) {
     return _mm256_round_ps(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
   }
-  // x * 2^power in two steps, each power of two a normal number: |power| may be up to 252.
+  // x * 2^power in two steps, so that each power of two is a normal number: |power| may be up to
+  // 252.
   static Register scale(Register x, Register power) {
     const __m256i n = _mm256_cvtps_epi32(power);
     const __m256i half = _mm256_srai_epi32(n, 1);
@@ -202,7 +204,7 @@ struct Avx2 {
     return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_add_epi32(n, _mm256_set1_epi32(127)), 23));
   }
 
-  // One tree for every sum: halves, then neighbours.
+  // All sums use the same reduction tree: the two halves first, then adjacent lanes.
   static __m128 fold(Register x) {
     return _mm_add_ps(_mm256_castps256_ps128(x), _mm256_extractf128_ps(x, 1));
   }
@@ -217,7 +219,7 @@ struct Avx2 {
   }
 };
 
-// 8 bf16 as numbers of 32 bits: to nearest, ties to even; a NaN stays one, quiet.
+// Rounds 8 floats to bf16, to nearest, ties to even, in 32-bit lanes; a NaN becomes a quiet NaN.
 __m256i rounded_to_bf16(__m256 x) {
   const __m256i bits = _mm256_castps_si256(x);
   const __m256i upper = _mm256_srli_epi32(bits, 16);
@@ -245,7 +247,8 @@ void to_bf16(const float* x, std::uint16_t* y, std::int64_t n) {
   for (int lane = 0; i < n; ++i, ++lane) y[i] = static_cast<std::uint16_t>(rest[lane]);
 }
 
-// As integers: magnitudes of floats have the order of their bits, NaN above all.
+// Compares as integers: the bits of magnitudes are ordered as their values, with NaN above all
+// others.
 std::int32_t largest_magnitude(const float* x, std::int64_t n) {
   const __m256i mask = _mm256_set1_epi32(0x7FFFFFFF);
   __m256i largest = _mm256_setzero_si256();

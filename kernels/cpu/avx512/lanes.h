@@ -1,4 +1,5 @@
-// kernels/cpu/avx512/lanes.h: what attention does across the lanes of AVX-512 registers.
+// kernels/cpu/avx512/lanes.h: transposition and horizontal maximum of AVX-512 registers, for
+// attention.
 #pragma once
 
 #include <immintrin.h>
@@ -6,7 +7,7 @@
 namespace caption::kernels::cpu {
 namespace {
 
-// 16 rows of 16 numbers of 32 bits to 16 columns.
+// Transposes 16 rows of 16 32-bit elements.
 inline void transpose_dwords(__m512i (&rows)[16]) {
   __m512i quads[16];  // quads[4 g + c], lane l: column 4 l + c of the rows 4 g to 4 g + 3
 #pragma GCC unroll 4
@@ -42,7 +43,7 @@ struct Avx512Lanes {
 #pragma GCC unroll 16
     for (int i = 0; i < 16; ++i) rows[i] = _mm512_castsi512_ps(bits[i]);
   }
-  // The second where the first is NaN.
+  // Returns y where x is NaN.
   static __m512 maximum(__m512 x, __m512 y) { return _mm512_max_ps(x, y); }
   static float largest(__m512 x) { return _mm512_reduce_max_ps(x); }
 };

@@ -1,7 +1,7 @@
 // The AVX-512 tier: 16 floats a register, 32 registers.
 //
-// dot keeps a tile of 6 x 4 sums (24 registers), 6 of activations and 1 of weights: 24
-// multiply-adds per 10 loads, so the arithmetic units and not the loads are the limit.
+// dot() uses tiles of 6 x 4 sums (24 registers), 6 registers of activations and 1 of weights: 24
+// multiply-adds per 10 loads, so that arithmetic and not the loads is the limit.
 #include "kernels/cpu/tier.h"
 
 #include <immintrin.h>
@@ -31,7 +31,7 @@ struct Avx512 {
   static Register zero() { return _mm512_setzero_ps(); }
   static Register broadcast(float x) { return _mm512_set1_ps(x); }
   static Register load_floats(const float* x) { return _mm512_loadu_ps(x); }
-  // Lanes from `count` on are zero; nothing behind x[count] is touched.
+  // Lanes from `count` on are zero; nothing is read from x + count on.
   static Register load_part_floats(const float* x, int count) {
     return _mm512_maskz_loadu_ps(first(count), x);
   }
@@ -62,7 +62,7 @@ struct Avx512 {
     }
   }
 
-  // Into the second-level cache.
+  // Prefetches into the second-level cache.
   template <Element element>
   static void prefetch(const void* x, std::int64_t at) {
     constexpr std::int64_t kBytes = element == Element::kF32 ? 4 : element == Element::kI8 ? 1 : 2;
@@ -83,27 +83,28 @@ struct Avx512 {
     }
   }
 
-  // 16 pairs of codes, apart.
+  // Splits 16 pairs of 8-bit codes into even and odd codes, as f32.
   static void widen_i8_pairs(const std::uint8_t* codes, Register& even, Register& odd) {
     const __m512i both =
         _mm512_cvtepi16_epi32(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(codes)));
     even = _mm512_cvtepi32_ps(_mm512_srai_epi32(_mm512_slli_epi32(both, 24), 24));
     odd = _mm512_cvtepi32_ps(_mm512_srai_epi32(both, 8));
   }
-  // 16 numbers of bf16, twice: of an index of five bits the upper one may be anything.
+  // A codebook of 16 bf16 numbers. The 16-entry table is stored twice, so bit 4 of the index is
+  // ignored.
   struct Codebook {
     explicit Codebook(const std::uint16_t* numbers) {
       if (numbers == nullptr) return;
       twice = _mm512_broadcast_i64x4(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(numbers)));
     }
-    // All 32 features of a pair: the lower halves of its bytes, then the upper halves.
+    // All 32 features of a pair of columns: the low nibbles of its bytes, then the high nibbles.
     void look_up(const std::uint8_t* codes, Register (&even)[2], Register (&odd)[2]) const {
       const __m512i bytes =
           _mm512_cvtepu8_epi16(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(codes)));
       split(_mm512_permutexvar_epi16(bytes, twice), even[0], odd[0]);
       split(_mm512_permutexvar_epi16(_mm512_srli_epi16(bytes, 4), twice), even[1], odd[1]);
     }
-    // 16 pairs of bf16, apart.
+    // Splits 16 pairs of bf16 into even and odd numbers, as f32.
     static void split(__m512i pairs, Register& even, Register& odd) {
       even = _mm512_castsi512_ps(_mm512_slli_epi32(pairs, 16));
       odd = _mm512_castsi512_ps(
@@ -112,7 +113,7 @@ struct Avx512 {
     __m512i twice;
   };
 
-  // x[i] - offset, as floats.
+  // Returns x[i] - offset as floats.
   static Register load_integers(const std::int32_t* x, std::int32_t offset) {
     return _mm512_cvtepi32_ps(_mm512_sub_epi32(_mm512_loadu_si512(x), _mm512_set1_epi32(offset)));
   }
@@ -135,14 +136,14 @@ struct Avx512 {
     __builtin_memcpy(&four, x, sizeof four);
     return _mm512_set1_epi64(four);
   }
-  // z + the sums of neighbouring products. The empty statement holds the addition in its place: GCC
-  // 12 otherwise multiplies for a whole tile before it adds, and runs out of registers.
+  // Returns z + the sums of adjacent products. The empty asm statement keeps the addition in place:
+  // GCC 12 otherwise computes all products of a tile before adding them, and runs out of registers.
   static Integers multiply_add_pairs(Integers x, Integers y, Integers z) {
     Integers sum = _mm512_add_epi32(z, _mm512_madd_epi16(x, y));
     __asm__("" : "+v"(sum));
     return sum;
   }
-  // y (+)= the sums of neighbours.
+  // y (+)= the sums of adjacent lanes.
   static void write_pair_sums(Integers x0, Integers x1, bool add, std::int32_t* y) {
     const __m512i evens =
         _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
@@ -152,7 +153,7 @@ struct Avx512 {
     _mm512_storeu_si512(y, add ? _mm512_add_epi32(_mm512_loadu_si512(y), sums) : sums);
   }
 
-  // x, which is used several times: GCC 12 otherwise reads it from memory each time.
+  // Keeps x, which is used several times, in a register: GCC 12 otherwise reloads it from memory.
   static Register in_register(Register x) {
     __asm__("" : "+v"(x));
     return x;
@@ -164,7 +165,7 @@ struct Avx512 {
   static Register multiply_add(Register x, Register y, Register z) {
     return _mm512_fmadd_ps(x, y, z);
   }
-  // NaN stays: minimum and maximum return their second operand then.
+  // NaN stays NaN: minimum and maximum return their second operand when the first is NaN.
   static Register clamp(Register x, float low, float high) {
     return _mm512_min_ps(broadcast(high), _mm512_max_ps(broadcast(low), x));
   }
@@ -173,7 +174,7 @@ struct Avx512 {
   }
   static Register scale(Register x, Register power) { return _mm512_scalef_ps(x, power); }
 
-  // One tree for every sum: halves, quarters, then neighbours.
+  // All sums use the same reduction tree: halves, then quarters, then adjacent lanes.
   static __m128 fold(Register x) {
     const __m256 low = _mm512_castps512_ps256(x);
     const __m256 high = _mm512_extractf32x8_ps(x, 1);
@@ -191,7 +192,7 @@ struct Avx512 {
   }
 };
 
-// To nearest, ties to even; a NaN stays one, quiet.
+// Rounds to nearest, ties to even; a NaN becomes a quiet NaN.
 __m256i rounded_to_bf16(__m512 x) {
   const __m512i bits = _mm512_castps_si512(x);
   const __m512i upper = _mm512_srli_epi32(bits, 16);
@@ -219,7 +220,8 @@ IntegerRow to_int8(const float* x, std::int8_t* codes, std::int64_t n) {
   constexpr int kWidth = Avx512::kWidth;
   const std::int64_t whole = n / kWidth * kWidth;
   const __mmask16 rest = Avx512::first(static_cast<int>(n - whole));
-  // As integers: magnitudes of floats have the order of their bits, NaN above all.
+  // Compares as integers: the bits of magnitudes are ordered as their values, with NaN above all
+  // others.
   const __m512i mask = _mm512_set1_epi32(0x7FFFFFFF);
   __m512i most = _mm512_and_si512(mask, _mm512_maskz_loadu_epi32(rest, x + whole));
   for (std::int64_t i = 0; i < whole; i += kWidth) {

@@ -1,8 +1,8 @@
-// Pages of bf16 and i8 into panels of pairs of bf16, which the tier's product takes; exact, because
-// an i8 has no more bits than a bf16 holds.
+// Gathers pages of bf16 and i8 into panels of bf16 pairs, which this tier's product reads. The
+// conversion is exact: every i8 is a bf16 number.
 //
-// Pairs of bf16 are numbers of 32 bits: 16 keys of 16 pairs are transposed in registers, 4 shuffles
-// per key and register. i8 is widened by looking up the two bytes of its magnitude.
+// A pair of bf16 is 32 bits: 16 keys of 16 pairs are transposed in registers, 4 shuffles per key
+// and register. An i8 is widened by looking up the two bytes of the bf16 of its magnitude.
 #include <immintrin.h>
 
 #include "kernels/cpu/avx512/lanes.h"
@@ -20,7 +20,7 @@ const char* row_at(const void* base, const PackArgs& args, const std::int64_t* s
   return static_cast<const char*>(base) + slots[j] * args.row_bytes;
 }
 
-// Up to 64 bytes, zeros behind them.
+// Loads up to 64 bytes; the bytes of the result beyond `bytes` are zero.
 __m512i load(const char* from, std::int64_t bytes) {
   if (bytes >= 64) return _mm512_loadu_si512(from);
   return _mm512_maskz_loadu_epi8((__mmask64{1} << bytes) - 1, from);
@@ -28,7 +28,7 @@ __m512i load(const char* from, std::int64_t bytes) {
 
 void prefetch(const char* from) { _mm_prefetch(from, _MM_HINT_T1); }
 
-// The keys first to first + 15 of a pack, the last one again where there are fewer.
+// Up to 16 keys from key `first` on; the last key is repeated where there are fewer.
 class SixteenRows {
  public:
   SixteenRows(const PackArgs& args, std::int64_t first) : has_next_(args.next_slots != nullptr) {
@@ -39,7 +39,8 @@ class SixteenRows {
     }
   }
 
-  // 64 bytes of each from `at` on, of which `bytes` are the rows', as 16 columns.
+  // Loads 64 bytes of each row from offset `at` on, of which the first `bytes` belong to the row,
+  // and transposes them into 16 columns.
   void load_columns(std::int64_t at, std::int64_t bytes, __m512i (&columns)[16]) const {
     if (has_next_) {
       for (int i = 0; i < 16; ++i) prefetch(next_[i] + at);
@@ -60,11 +61,11 @@ class SixteenRows {
   const char* next_[16];
 };
 
-// Two rows of values, from the element on where they are read; the second may be none.
+// Two adjacent rows of values, from the dimension on at which they are read; `odd` may be null.
 struct TwoRows {
   const char* even;
   const char* odd;
-  std::int64_t bytes;  // left of each
+  std::int64_t bytes;  // left in each row
 
   __m512i load_even(std::int64_t at) const { return load(even + at, bytes - at); }
   __m512i load_odd(std::int64_t at) const {
@@ -75,7 +76,7 @@ struct TwoRows {
 struct Bf16Rows {
   static constexpr std::int64_t kBytes = 2;
 
-  // The keys first to first + 15 as 16 columns of a panel.
+  // Writes up to 16 keys from key `first` on as 16 columns of a panel.
   static void pack_columns(const PackArgs& args, std::int64_t first, std::uint16_t* to) {
     const SixteenRows keys(args, first);
     const std::int64_t num_pairs = (args.dim + 1) / 2;
@@ -94,7 +95,7 @@ struct Bf16Rows {
     }
   }
 
-  // 64 dimensions of two rows as pairs, 16 dimensions a register.
+  // Interleaves 64 dimensions of two rows into pairs, 16 dimensions per register.
   static void pair_rows(const TwoRows& rows, __m512i (&pairs)[4]) {
     const __m512i first16 =
         _mm512_set_epi32(0x002F000F, 0x002E000E, 0x002D000D, 0x002C000C, 0x002B000B, 0x002A000A,
@@ -110,7 +111,7 @@ struct Bf16Rows {
   }
 };
 
-// bf16 of 0 .. 127, its bytes apart.
+// The lower and the upper bytes of the bf16 numbers 0 to 127.
 struct MagnitudeTables {
   alignas(64) std::uint8_t low[128] = {};
   alignas(64) std::uint8_t high[128] = {};
@@ -135,7 +136,7 @@ class Widen8 {
         high_first_(_mm512_load_si512(kMagnitudes.high)),
         high_last_(_mm512_load_si512(kMagnitudes.high + 64)) {}
 
-  // The lower and the upper byte of the bf16 of each of 64 i8.
+  // Returns the lower and the upper bytes of the bf16 numbers equal to 64 i8.
   void split(__m512i codes, __m512i& low, __m512i& high) const {
     const __m512i magnitudes = _mm512_abs_epi8(codes);
     constexpr int kOrOfAnd = 0xF8;  // a | (b & c)
@@ -148,7 +149,8 @@ class Widen8 {
   __m512i low_first_, low_last_, high_first_, high_last_;
 };
 
-// Bytes 2 h and 2 h + 1 of each group of four, out of two registers: low, high, low, high.
+// Index of the permutation that interleaves bytes 2 h and 2 h + 1 of each group of four of two
+// registers: low, high, low, high.
 __m512i interleave_index(int h) {
   return _mm512_add_epi32(
       _mm512_set_epi32(0x7D3D7C3C, 0x79397838, 0x75357434, 0x71317030, 0x6D2D6C2C, 0x69296828,
@@ -184,8 +186,8 @@ struct Int8Rows {
   }
 
   static void pair_rows(const TwoRows& rows, __m512i (&pairs)[4]) {
-    // Four dimensions of each 16 to every lane of 16 bytes, so that two interleavings within lanes
-    // leave 16 dimensions in their order.
+    // Distributes the 64 dimensions in groups of four over the 128-bit lanes, so that two
+    // interleavings within lanes leave 16 consecutive dimensions in each register.
     const __m512i spread = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
     const Widen8 widen;
     __m512i even_low, even_high, odd_low, odd_high;

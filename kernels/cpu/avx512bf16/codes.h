@@ -1,7 +1,7 @@
-// kernels/cpu/avx512bf16/codes.h: codes of 8 and 4 bits as bf16, and a group's sums with its
-// scales.
+// kernels/cpu/avx512bf16/codes.h: widening of 8-bit and 4-bit weight codes to bf16, and scaling of
+// a group's sums.
 //
-// Included by the files of the tiers whose CPUs have AVX512-BF16, VBMI and VNNI, and by no others.
+// Only for files of the tiers whose CPUs have AVX512-BF16, VBMI and VNNI.
 #pragma once
 
 #include <immintrin.h>
@@ -13,15 +13,17 @@ namespace {
 
 inline constexpr std::int64_t kPairCodes = 2 * kPanelColumns;
 
-// With a few rows the hardware does not ask for weights early enough to multiply meanwhile: a third
-// of the time at M = 8 was waiting. Twice and half as far ahead are worse.
+// With few rows the hardware prefetcher fetches weights too late: at M = 8 a third of the time was
+// spent waiting. Half and twice this distance are slower.
 inline void fetch_ahead(const void* weights) {
   _mm_prefetch(static_cast<const char*>(weights) + 2048, _MM_HINT_T0);
 }
 
-// A pair of columns of 32 features as two registers of bf16: the first 16 features and the last.
+// Reads a pair of columns of 32 features as two registers of bf16: the first and the last 16
+// features.
 //
-// Of an integer up to 255 the f32 has nothing in its lower half: the upper is its bf16.
+// The f32 of an integer of magnitude up to 255 has zeros in its lower 16 bits, so its upper 16 bits
+// are the integer's bf16.
 class Codes8 {
  public:
   explicit Codes8(const QuantisedArgs& args) : codes_(args.codes) {
@@ -67,7 +69,7 @@ class Codes4 {
   __m512i codebook_;
 };
 
-// c (+)= scales * sums (+ offsets * sum of the row's activations), for one row.
+// c (+)= scales * sums (+ offsets * sum of the row's activations), for one row and group.
 inline void add_group(const QuantisedArgs& args, std::int64_t group, std::int64_t m, __m512 first,
                       __m512 last) {
   float* const c = args.c + m * args.c_stride;

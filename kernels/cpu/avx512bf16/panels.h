@@ -1,4 +1,4 @@
-// kernels/cpu/avx512bf16/panels.h: the tier's functions that live in files of their own.
+// kernels/cpu/avx512bf16/panels.h: the tier's functions that are defined in separate files.
 #pragma once
 
 #include "kernels/cpu/tier.h"
@@ -8,7 +8,7 @@ namespace caption::kernels::cpu {
 void panel8_avx512bf16(const QuantisedArgs& args);
 void panel4_avx512bf16(const QuantisedArgs& args);
 void panel8a8_avx512bf16(const IntegerArgs& args);
-// `tier` with pages of bf16 and i8 in pairs of bf16.
+// Returns `tier` with packers that turn pages of bf16 and i8 into panels of bf16 pairs.
 AttentionTier attention_avx512bf16(AttentionTier tier);
 
 }  // namespace caption::kernels::cpu

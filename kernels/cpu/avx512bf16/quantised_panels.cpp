@@ -1,8 +1,9 @@
 // Panels of quantised weights with AVX512-BF16 and VNNI.
 //
-// Codes become bf16 in registers, pair by pair: 8-bit ones by way of f32, 4-bit ones by a look-up
-// in a codebook of 32 numbers (16 of them twice: the index may carry a fifth bit). With one row
-// that keeps pace with memory, with eight it hides behind the dot products.
+// Codes are widened to bf16 in registers, one pair of columns at a time: 8-bit codes by way of f32,
+// 4-bit codes by a look-up in a table of 32 numbers (the 16-entry codebook stored twice, so bit 4
+// of the index is ignored). With one row the widening is as fast as memory delivers codes; with
+// eight rows it overlaps with the dot products.
 #include <immintrin.h>
 
 #include "kernels/cpu/avx512bf16/codes.h"
@@ -11,7 +12,7 @@
 namespace caption::kernels::cpu {
 namespace {
 
-// Rows whose sums leave registers enough beside them; more make the compiler spill.
+// Maximum rows of a tile: with more rows the compiler spills registers.
 constexpr std::int64_t kMaxTileRows = 8;
 
 struct Group {
@@ -58,8 +59,8 @@ void group_rows(const QuantisedArgs& args, const Group& group, std::int64_t m0, 
   }
 }
 
-// The heights of the tiles that `m` rows are taken in: as equal as can be, and at most
-// kMaxTileRows.
+// Returns the height of the next tile when rows_left rows remain: tiles are nearly equal in height
+// and have at most kMaxTileRows rows.
 std::int64_t next_height(std::int64_t rows_left) {
   const std::int64_t tiles = (rows_left + kMaxTileRows - 1) / kMaxTileRows;
   return (rows_left + tiles - 1) / tiles;

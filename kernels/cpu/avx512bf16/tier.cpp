@@ -1,8 +1,9 @@
 // The AVX512-BF16 tier: the AVX-512 tier, and the product with panels of bf16 weights.
 //
-// A tile of 8 rows x 2 registers (a panel's 32 features) keeps 16 sums, 2 of weights and 1 of
-// activations, which a load broadcasts: 16 dot products of pairs per 10 loads. With few rows the
-// panels of two go by at a time, so that there are chains of sums enough to hide the latency.
+// A tile of 8 rows x 2 registers (the 32 features of a panel) uses 16 registers of sums, 2 of
+// weights and 1 of activations, which a load broadcasts: 16 dot-product instructions on pairs per
+// 10 loads. With at most 4 rows two panels are multiplied at a time, to have enough independent
+// sums to hide the latency.
 #include <immintrin.h>
 
 #include "kernels/cpu/avx512bf16/panels.h"
@@ -13,7 +14,7 @@ namespace {
 
 constexpr std::int64_t kPairElements = 2 * kPanelColumns;
 
-// c[kRows, kPanels panels] = sum over pairs of columns, each pair's two products first.
+// c[kRows, kPanels panels] = sum over pairs of columns; each pair's two products are added first.
 template <int kRows, int kPanels>
 void tile(const PanelArgs& args, std::int64_t m0, std::int64_t panel) {
   constexpr int kRegisters = 2 * kPanels;
@@ -67,7 +68,7 @@ void rows(const PanelArgs& args, std::int64_t m0, std::int64_t count, std::int64
   }
 }
 
-// Rows in tiles of as equal a height as can be: two of 6 are faster than 8 and 4.
+// Tiles are nearly equal in height: for 12 rows, 6 + 6 is faster than 8 + 4.
 void panel_gemm(const PanelArgs& args) {
   std::int64_t panel = 0;
   if (args.m <= 4) {
@@ -84,7 +85,7 @@ void panel_gemm(const PanelArgs& args) {
   }
 }
 
-// Nearest, ties to even; subnormals become zeros as in the dot product.
+// Rounds to nearest, ties to even; subnormals become zero, as in the dot-product instruction.
 void to_bf16(const float* x, std::uint16_t* y, std::int64_t n) {
   std::int64_t i = 0;
   for (; i + 16 <= n; i += 16) {

@@ -1,4 +1,4 @@
-// kernels/cpu/internal/key_runs.h: a block of keys, and where in memory its stretches lie.
+// kernels/cpu/internal/key_runs.h: a block of keys and its contiguous pieces in memory.
 #pragma once
 
 #include <algorithm>
@@ -9,7 +9,7 @@
 
 namespace caption::kernels::cpu {
 
-// `count` keys at the positions first, first + 1, ..., or at those listed, ascending.
+// `count` keys, at the positions first, first + 1, ... or at the ascending positions listed.
 struct KeyBlock {
   std::int64_t first = 0;
   std::int64_t count = 0;
@@ -18,7 +18,7 @@ struct KeyBlock {
   std::int64_t position(std::int64_t offset) const {
     return positions == nullptr ? first + offset : positions[offset];
   }
-  // How many of the keys from `offset` on follow one another, at most `limit`.
+  // Returns how many keys from `offset` on have consecutive positions, at most `limit`.
   std::int64_t consecutive(std::int64_t offset, std::int64_t limit) const {
     const std::int64_t most = std::min(limit, count - offset);
     if (positions == nullptr) return most;
@@ -28,7 +28,8 @@ struct KeyBlock {
   }
 };
 
-// work(page, row, offset, count) for each stretch of a block's keys that lies in one run of memory.
+// Calls work(page, row, offset, count) for each piece of a block's keys that is contiguous in
+// memory.
 template <class Work>
 void for_each_run(const Keys& keys, const KeyBlock& block, const Work& work) {
   for (std::int64_t offset = 0; offset < block.count;) {
@@ -49,8 +50,8 @@ inline std::int64_t scale_offset(const Keys& keys, std::int64_t page, std::int64
   return (page * keys.run_tokens + row) * keys.scale_stride;
 }
 
-// scores[m, j] = q[m] . k[j], without any scale. q is [count, head_dim]; scores' rows are
-// kBlockKeys apart.
+// scores[m, j] = q[m] . k[j], without any scale. q is [count, head_dim]; the rows of scores are
+// kBlockKeys elements apart.
 inline void dot_keys(const Tier& tier, const Keys& keys, const KeyBlock& block, const float* q,
                      std::int64_t count, std::int64_t head_dim, float* scores) {
   const Gemm dot = tier.dot[static_cast<int>(keys.element)];
@@ -67,7 +68,7 @@ inline void dot_keys(const Tier& tier, const Keys& keys, const KeyBlock& block, 
   });
 }
 
-// scales[j] = what a score of key j of the block is to be multiplied by.
+// scales[j] = the factor of the score of the block's key j.
 inline void load_key_scales(const Keys& keys, const KeyBlock& block, float scale, float* scales) {
   if (keys.k_scales == nullptr) {
     std::fill_n(scales, block.count, scale);

@@ -1,12 +1,12 @@
-// kernels/cpu/internal/row_tiles.h: rows taken in tiles whose height is known to the compiler.
+// kernels/cpu/internal/row_tiles.h: splits rows into tiles whose height is a compile-time constant.
 #pragma once
 
 #include <cstdint>
 
 namespace caption::kernels::cpu {
 
-// In place of std::integral_constant: tier files include nothing inline from std. Each tier has its
-// own.
+// Replaces std::integral_constant: tier files include nothing inline from std. It depends on Simd
+// so that each tier instantiates a type of its own.
 template <class Simd, int kCount>
 struct RowCount {
   constexpr int operator()() const { return kCount; }
@@ -20,8 +20,8 @@ void call_with_rows(std::int64_t rows, const Work& work) {
   work(RowCount<Simd, kMaxRows>());
 }
 
-// work(m, RowCount<Simd, rows>()) for tiles of at most kMaxRows that cover `num_rows`, as
-// equal in height as they can be: a last row by itself would take almost as long as a full tile.
+// Calls work(m, RowCount<Simd, rows>()) for tiles of at most kMaxRows rows that cover `num_rows`.
+// Tiles are nearly equal in height, because a tile with one row takes almost as long as a full one.
 template <class Simd, int kMaxRows, class Work>
 void for_row_tiles(std::int64_t num_rows, const Work& work) {
   for (std::int64_t m = 0; m < num_rows;) {

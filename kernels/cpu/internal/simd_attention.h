@@ -1,6 +1,6 @@
-// kernels/cpu/internal/simd_attention.h: AttentionTier with panels of f32, written once for all
-// widths. `Simd` as in simd_gemm.h; `Lanes` has what only attention needs: transpose() of kWidth
-// registers, maximum() of two and largest() of one.
+// kernels/cpu/internal/simd_attention.h: AttentionTier with panels of f32 as templates over the
+// register width. `Simd` is described in simd_gemm.h; `Lanes` has what only attention needs:
+// transpose() of kWidth registers, maximum() of two and largest() of one.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@ constexpr std::int64_t kElementBytes = element == Element::kF32  ? 4
                                        : element == Element::kI8 ? 1
                                                                  : 2;
 
-// Static: each tier's file compiles its own.
+// Static, so that each tier's file compiles a separate copy with its instruction set.
 static inline const char* row_of(const void* base, std::int64_t row_bytes, std::int64_t slot) {
   return static_cast<const char*>(base) + slot * row_bytes;
 }
@@ -27,8 +27,8 @@ void prefetch_row(const PackArgs& args, std::int64_t j, std::int64_t at) {
   Simd::template prefetch<element>(row_of(args.next_base, args.row_bytes, args.next_slots[j]), at);
 }
 
-// kWidth keys from `first` on, as kWidth columns from `column` on of a panel; the last key again
-// where there are fewer.
+// Writes kWidth keys from key `first` on as kWidth columns of a panel, from `column` on; the last
+// key is repeated where there are fewer.
 template <class Simd, class Lanes, Element element>
 void pack_key_columns(const PackArgs& args, std::int64_t first, float* column) {
   constexpr int kWidth = Simd::kWidth;
@@ -121,7 +121,7 @@ void float_tile(const FloatPanelArgs& args, std::int64_t m0, std::int64_t panel)
   }
 }
 
-// The tile with `count` rows, 1 to kRows.
+// Runs the tile with `count` rows, 1 to kRows.
 template <class Simd, int kRows, int kPanels>
 void float_rows(const FloatPanelArgs& args, std::int64_t m0, std::int64_t count,
                 std::int64_t panel) {
@@ -131,8 +131,9 @@ void float_rows(const FloatPanelArgs& args, std::int64_t m0, std::int64_t count,
   float_tile<Simd, kRows, kPanels>(args, m0, panel);
 }
 
-// As many sums as registers hold (24 of 32, 12 of 16), in tiles of rows as equal as can be; few
-// rows take two panels at a time, so that there are chains of sums enough to hide the latency.
+// Tiles use as many registers of sums as fit (24 of 32, or 12 of 16) and are nearly equal in
+// height. With few rows two panels are multiplied at a time, to have enough independent sums to
+// hide the latency.
 template <class Simd>
 void float_panel_gemm(const FloatPanelArgs& args) {
   constexpr int kRows = Simd::kWidth == 16 ? 12 : 3;
@@ -154,7 +155,7 @@ void float_panel_gemm(const FloatPanelArgs& args) {
   }
 }
 
-// x = x * factors; the largest of them and `max`. A NaN is passed over: exp keeps it.
+// x = x * factors; returns the maximum of these and `max`. A NaN is skipped; exp() propagates it.
 template <class Simd, class Lanes>
 float scale_and_find_max(float* x, const float* factors, std::int64_t n, float max) {
   using Register = typename Simd::Register;

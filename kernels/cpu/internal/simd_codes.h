@@ -1,6 +1,5 @@
-// kernels/cpu/internal/simd_codes.h: panels of quantised weights as registers of f32, written once
-// for all widths (see simd_gemm.h on `Simd`).
-//
+// kernels/cpu/internal/simd_codes.h: reads panels of quantised weights into registers of f32, as
+// templates over the register width (simd_gemm.h describes `Simd`).
 #pragma once
 
 #include <cstdint>
@@ -14,7 +13,7 @@ inline constexpr std::int64_t kPairCodes = 2 * kPanelColumns;
 template <class Simd>
 inline constexpr int kPanelRegisters = static_cast<int>(kPanelColumns) / Simd::kWidth;
 
-// The weights of a pair of columns, without their scales.
+// The weights of a pair of columns before scaling.
 template <class Simd>
 struct PanelPair {
   typename Simd::Register columns[2][kPanelRegisters<Simd>];
@@ -44,7 +43,7 @@ struct PanelCodes4 {
   typename Simd::Codebook codebook;
 };
 
-// The weights of the pairs [first, end), column after column, 32 numbers each.
+// Writes the weights of the pairs [first, end) as f32, column after column, 32 numbers each.
 template <class Simd, class Codes>
 void expand(const Codes& codes, std::int64_t first, std::int64_t end, float* to) {
   for (std::int64_t pair = first; pair < end; ++pair) {

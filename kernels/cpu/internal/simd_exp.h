@@ -1,5 +1,5 @@
-// kernels/cpu/internal/simd_exp.h: Tier::exp_sum, swish and gelu, written once for all widths.
-// `Simd` as in simd_gemm.h.
+// kernels/cpu/internal/simd_exp.h: Tier::exp_sum, swish and gelu as templates over the register
+// width (simd_gemm.h describes `Simd`).
 #pragma once
 
 #include <cstdint>
@@ -10,14 +10,15 @@ namespace caption::kernels::cpu {
 
 // exp(x) = 2^n * exp(r), n = round(x / ln 2), |r| <= ln 2 / 2; ln 2 is subtracted in two parts
 // (Cody and Waite) and exp(r) is the Taylor polynomial of degree 7, whose remainder is below 2^-27.
-// Within 2 ulp of the exact value; 0 and infinity where binary32 has no other, NaN stays NaN.
+// The error is at most 2 ulp; results outside the range of binary32 are 0 or infinity; NaN stays
+// NaN.
 template <class Simd>
 typename Simd::Register exp(typename Simd::Register x) {
   using Register = typename Simd::Register;
   constexpr float kLog2E = 1.44269504088896341f;
   constexpr float kLn2High = 0.693359375f;  // 9 bits: n * kLn2High is exact
   constexpr float kLn2Low = -2.12194440e-4f;
-  // Beyond these the result is 0 or infinity, and n stays where scale() is good for it.
+  // Outside these limits the result is 0 or infinity; clamping keeps n within the range of scale().
   const Register clamped = Simd::clamp(x, -104.0f, 89.0f);
   const Register n = Simd::round(Simd::multiply(clamped, Simd::broadcast(kLog2E)));
   Register r = Simd::multiply_add(n, Simd::broadcast(-kLn2High), clamped);
@@ -48,7 +49,7 @@ float exp_sum(float* x, std::int64_t n, float shift) {
     const int rest = static_cast<int>(n - i);
     const Register y = exp<Simd>(Simd::subtract(Simd::load_part_floats(x + i, rest), shifts));
     Simd::store_part(x + i, y, rest);
-    sums = Simd::add(sums, Simd::load_part_floats(x + i, rest));  // zeros beside the rest
+    sums = Simd::add(sums, Simd::load_part_floats(x + i, rest));  // the unused lanes are 0
   }
   return Simd::sum(sums);
 }
@@ -78,11 +79,12 @@ void swish(const SwishArgs& args) {
   }
 }
 
-// x/2 * (1 + erf(x / sqrt 2)) = max(x, 0) - |x|/2 * E(|x|), E(u) = erfc(u / sqrt 2): nothing
-// cancels on the left. E(u) = exp(-u^2/2) * t * P(t) with t = 1 / (1 + 0.264 u), the form of
-// Abramowitz and Stegun 7.1.26; P interpolates at the Chebyshev nodes of u in [0, 16] and is off by
-// 1.1 * 2^-24 of E. Together with roundings the result is within 4 * 2^-24 * |x| of the exact one,
-// and on the left within (9 + 2 x^2) * 2^-24 of its own size. Beyond -16 it is 0.
+// x/2 * (1 + erf(x / sqrt 2)) = max(x, 0) - |x|/2 * E(|x|), E(u) = erfc(u / sqrt 2): this form has
+// no cancellation for negative x. E(u) = exp(-u^2/2) * t * P(t) with t = 1 / (1 + 0.264 u), the
+// form of Abramowitz and Stegun 7.1.26; P interpolates at the Chebyshev nodes of u in [0, 16], with
+// an error of 1.1 * 2^-24 relative to E. Including rounding, the result is within 4 * 2^-24 * |x|
+// of the exact value, and for negative x within (9 + 2 x^2) * 2^-24 relative to the result. Below
+// -16 it is 0.
 template <class Simd>
 typename Simd::Register gelu_of(typename Simd::Register x) {
   using Register = typename Simd::Register;

@@ -1,8 +1,9 @@
-// kernels/cpu/internal/simd_gemm.h: Tier::dot, written once for all widths.
+// kernels/cpu/internal/simd_gemm.h: Tier::dot as templates over the register width.
 //
-// `Simd` is a tier's vocabulary (see kernels/cpu/avx512/tier.cpp): a register of kWidth floats, and
-// how to load, multiply-add and sum it. It lives in an unnamed namespace there, so every
-// instantiation of these templates stays inside the file that has the flags to run it.
+// `Simd` is a tier's set of operations (see kernels/cpu/avx512/tier.cpp): a register of kWidth
+// floats, and how to load, multiply-add and sum it. Each tier defines it in an unnamed namespace,
+// so every instantiation of these templates stays in the file that is compiled for the tier's
+// instruction set.
 #pragma once
 
 #include <cstdint>
@@ -23,8 +24,9 @@ void dot_tile(const GemmArgs& args, std::int64_t m0, std::int64_t n0) {
     for (int j = 0; j < kColumns; ++j) sums[i][j] = Simd::zero();
   }
   const float* const a = args.a + m0 * args.a_stride;
-  // Rows of b are too short for the hardware to follow four of them at a time: the first tile to
-  // read them asks for the next four as it goes (M = 1 is limited by nothing else).
+  // Rows of b are too short for the hardware prefetcher to follow four of them at a time, so the
+  // first tile that reads them prefetches the next columns (with M = 1 nothing else limits the
+  // speed).
   const bool fetch_ahead = m0 == 0 && n0 + std::int64_t{2} * kColumns <= args.n;
   std::int64_t k = 0;
   for (; k + Simd::kWidth <= args.k; k += Simd::kWidth) {
@@ -33,7 +35,7 @@ void dot_tile(const GemmArgs& args, std::int64_t m0, std::int64_t n0) {
     for (int i = 0; i < kRows; ++i) {
       rows[i] = Simd::in_register(Simd::load_floats(a + i * args.a_stride + k));
     }
-    // One column at a time: 12 sums, 3 rows and a column are 16 registers.
+    // Only one column is loaded at a time: 12 sums, 3 rows and 1 column use all 16 registers.
 #pragma GCC unroll 4
     for (int j = 0; j < kColumns; ++j) {
       const Register b =
@@ -47,7 +49,7 @@ void dot_tile(const GemmArgs& args, std::int64_t m0, std::int64_t n0) {
       }
     }
   }
-  if (k < args.k) {  // the rest, padded with zeros: they add +0 to a lane
+  if (k < args.k) {  // the remaining terms, padded with zeros, which add +0 to a lane
     const int rest = static_cast<int>(args.k - k);
     for (int j = 0; j < kColumns; ++j) {
       const Register b =
@@ -85,7 +87,7 @@ void dot_columns(const GemmArgs& args, std::int64_t n0) {
   }
 }
 
-// Four columns of b stay in the first-level cache while all rows of a pass by.
+// Four columns of b stay in the first-level cache while all rows of a are multiplied by them.
 template <class Simd, Element element>
 void dot(const GemmArgs& args) {
   std::int64_t n = 0;

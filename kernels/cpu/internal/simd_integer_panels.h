@@ -1,10 +1,10 @@
-// kernels/cpu/internal/simd_integer_panels.h: Tier::panel8a8 for the tiers that multiply integers
-// of 16 bits (see simd_gemm.h on `Simd`).
+// kernels/cpu/internal/simd_integer_panels.h: Tier::panel8a8 for tiers that multiply 16-bit
+// integers (simd_gemm.h describes `Simd`).
 //
 // Layout    a register of 16-bit numbers holds four columns of kWidth / 2 features; one instruction
-//           multiplies and adds neighbours, so a feature has two lanes of sums, which meet at the
-//           end. Columns go by in chunks: a chunk of the panel stays in the first-level cache while
-//           all rows pass by, and so do a tile's activations, widened once.
+//           multiplies and adds adjacent numbers, so a feature has two lanes of sums, which are
+//           added at the end. Columns are processed in chunks, so that a chunk of the panel and a
+//           tile's widened activations stay in the first-level cache while all rows use them.
 // Numerics  exact: two products are at most 2 * 255 * 128 in magnitude, far inside 32 bits.
 #pragma once
 
@@ -18,8 +18,8 @@ namespace caption::kernels::cpu {
 inline constexpr std::int64_t kChunkQuads = 128;
 inline constexpr std::int64_t kQuadCodes = 4 * kPanelColumns;
 
-// Quads [first, end) of kRows rows by kRegisters * kWidth / 2 features, added to c unless it is the
-// first chunk.
+// Multiplies the quads [first, end) of kRows rows by kRegisters * kWidth / 2 features. Every chunk
+// but the first is added to c.
 template <class Simd, int kRows, int kRegisters>
 void integer_tile(const IntegerArgs& args, std::int64_t first, std::int64_t end, std::int64_t m0,
                   std::int64_t feature, const std::int16_t (*a)[4 * kChunkQuads]) {
@@ -64,7 +64,7 @@ void panel8a8(const IntegerArgs& args) {
       for (int r = 0; r < rows(); ++r) {
         Simd::widen_i8(args.a + (m + r) * args.a_stride + 4 * first, a[r], 4 * (end - first));
       }
-      // One row goes through the panel once, as fast as memory yields it.
+      // A single row reads the panel only once, so it uses as many features at a time as possible.
       constexpr int kAll = 2 * static_cast<int>(kPanelColumns) / Simd::kWidth;
       constexpr int kRegisters = rows() == 1 ? kAll : Simd::kIntegerRegisters;
       for (std::int64_t n = 0; n < kPanelColumns; n += kRegisters * Simd::kWidth / 2) {

@@ -1,5 +1,6 @@
-// kernels/cpu/internal/simd_norm.h: Tier's norms and rotation, written once for all widths (see
-// simd_gemm.h on `Simd`). Nothing is fused, so every tier has the bits of the plain loops.
+// kernels/cpu/internal/simd_norm.h: Tier's norms and rotation as templates over the register width
+// (simd_gemm.h describes `Simd`). No multiply-add is fused, so every tier gives the bits of the
+// plain loops.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +9,7 @@
 
 namespace caption::kernels::cpu {
 
-// Up to kWidth floats from x[i] on, of n; zeros behind them.
+// Loads up to kWidth of the n floats from x[i] on; the remaining lanes are zero.
 template <class Simd>
 typename Simd::Register load_some(const float* x, std::int64_t i, std::int64_t n) {
   if (n - i >= Simd::kWidth) return Simd::load_floats(x + i);
@@ -20,7 +21,8 @@ void store_some(float* y, std::int64_t i, std::int64_t n, typename Simd::Registe
   Simd::store_part(y + i, x, static_cast<int>(n - i));
 }
 
-// Of term(x[i]), which is 0 of 0.
+// Returns the sum of term(x[i]) over a row; term(0) must be 0, because the tail is padded with
+// zeros.
 template <class Simd, class Term>
 float sum_of_terms(const float* x, std::int64_t n, const Term& term) {
   constexpr int kRegisters = kNormLanes / Simd::kWidth;
@@ -42,7 +44,7 @@ float sum_of_squares(const float* x, std::int64_t n) {
   return sum_of_terms<Simd>(x, n, [](Register v) { return Simd::multiply(v, v); });
 }
 
-// 1 / the root of what eps keeps from being zero.
+// Returns 1 / sqrt(mean_square + eps).
 static inline float norm_factor(float mean_square, float eps) {
   return 1.0F / __builtin_sqrtf(mean_square + eps);
 }

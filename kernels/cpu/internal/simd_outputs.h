@@ -1,5 +1,5 @@
 // kernels/cpu/internal/simd_outputs.h: Tier's functions between the sums of a dense layer and its
-// output, written once for all widths (see simd_gemm.h on `Simd`).
+// output, as templates over the register width (simd_gemm.h describes `Simd`).
 #pragma once
 
 #include <cstdint>

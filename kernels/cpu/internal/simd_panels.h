@@ -1,11 +1,11 @@
-// kernels/cpu/internal/simd_panels.h: Tier::panel8 and panel4 for the tiers that multiply in f32,
-// written once for all widths (see simd_gemm.h on `Simd`).
+// kernels/cpu/internal/simd_panels.h: Tier::panel8 and panel4 for tiers that multiply in f32, as
+// templates over the register width (simd_gemm.h describes `Simd`).
 //
-// Layout    with one row, codes go from memory to the products in registers; with more, a group's
-//           codes are expanded to f32 once (16 KiB: they stay in the first-level cache) and all
-//           rows pass by. A tile's share of the activations is widened once for all features.
+// Layout    with one row, codes are widened in registers and multiplied directly; with more rows, a
+//           group's codes are expanded to f32 once (16 KiB: they stay in the first-level cache) and
+//           used for all rows. A tile's activations of the group are widened once for all features.
 // Numerics  a lane sums one feature's columns of a group in their order. Neither the tile's height
-//           nor where the codes come from changes a bit.
+//           nor the expansion changes a bit of the result.
 #pragma once
 
 #include <cstdint>
@@ -47,7 +47,7 @@ void add_row(const QuantisedArgs& args, const PanelGroup& group, std::int64_t m,
   }
 }
 
-// One row by the panel's codes.
+// Multiplies a single row by the codes of a group.
 template <class Simd, class Codes>
 void group_row(const QuantisedArgs& args, const PanelGroup& group,
                const float (*a)[2 * kMaxGroupPairs], const Codes& codes) {
@@ -70,8 +70,8 @@ void group_row(const QuantisedArgs& args, const PanelGroup& group,
   add_row<Simd>(args, group, 0, sums);
 }
 
-// kRows rows by a group that was expanded. With 16 registers, 12 are sums, 3 activations and one
-// the weights.
+// Multiplies kRows rows by an expanded group. With 16 registers and kRows = 3, 12 hold sums, 3
+// activations and 1 weights.
 template <class Simd, int kRows>
 void group_tile(const QuantisedArgs& args, const PanelGroup& group, std::int64_t m0,
                 const float (*a)[2 * kMaxGroupPairs], const float* expanded) {
@@ -99,7 +99,7 @@ void group_tile(const QuantisedArgs& args, const PanelGroup& group, std::int64_t
   for (int r = 0; r < kRows; ++r) add_row<Simd>(args, group, m0 + r, sums[r]);
 }
 
-// The group's activations of kRows rows as f32.
+// Writes the group's activations of kRows rows as f32.
 template <class Simd, int kRows>
 void widen_activations(const QuantisedArgs& args, const PanelGroup& group, std::int64_t m0,
                        float (*a)[2 * kMaxGroupPairs]) {

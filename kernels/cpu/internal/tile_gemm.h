@@ -1,13 +1,15 @@
 // kernels/cpu/internal/tile_gemm.h: Tier's panel functions on two-dimensional tile registers (AMX),
-// written once for the instructions and for a model of them in plain loops that tests run anywhere.
+// as templates over the instructions, so that tests can run them with an emulation in plain loops
+// on any CPU.
 //
 // Layout    a block of at most 32 rows of activations times a panel's 32 features: 2 x 2 tiles of
-//           sums, 2 of activations (16 rows x 64 bytes) and 2 of weights (16 rows of 16 features,
-//           as panels lie: 128 bytes apart). Where more rows follow, K goes by in chunks: 32 KiB of
-//           weights stay in the first-level cache while all rows pass by, and the sums wait in c.
-//           With both operands from the second-level cache its bandwidth would be the limit.
-// Numerics  a row's sums run over K in steps of 64 bytes, whatever its neighbours: the last step is
-//           filled up with zeros.
+//           sums, 2 tiles of activations (16 rows x 64 bytes) and 2 of weights (16 rows of 16
+//           features; panel rows are 128 bytes apart). With more than 32 rows, K is processed in
+//           chunks: 32 KiB of weights stay in the first-level cache while all rows use them, and
+//           the sums are kept in c between chunks. Reading both operands from the second-level
+//           cache would make its bandwidth the limit.
+// Numerics  a row's sums run over K in steps of 64 bytes, independent of the other rows; the last
+//           step is padded with zeros.
 //
 // `Tiles` has, for i, j in {0, 1}:
 //   Tiles(rows)                 configures: blocks of rows <= 32 rows
@@ -27,13 +29,13 @@ struct BF16Product {};     // pairs of bf16, sums f32
 struct IntegerProduct {};  // quadruples of i8 times u8, sums i32
 
 inline constexpr std::int64_t kTileRows = 16;
-inline constexpr std::int64_t kTileBytes = 64;  // of a row, of activations or weights
-inline constexpr std::int64_t kPanelRowBytes = 4 * kPanelColumns;  // a step's 32 features
+inline constexpr std::int64_t kTileBytes = 64;  // bytes of a tile row of activations or weights
+inline constexpr std::int64_t kPanelRowBytes = 4 * kPanelColumns;  // 4 bytes of each of 32 features
 inline constexpr std::int64_t kBlockTileRows = 2 * kTileRows;
 inline constexpr std::int64_t kChunkWords = 256;
 
-// Activations and a panel of weights of `num_words` words of 4 bytes (pairs of bf16, quadruples of
-// bytes) along K.
+// Activations and a panel of weights, each `num_words` words of 4 bytes along K; a word is a pair
+// of bf16 or four 8-bit integers.
 struct TileOperands {
   const unsigned char* a;
   std::int64_t a_stride_bytes;
@@ -55,7 +57,7 @@ void dot_step(Tiles& tiles, const unsigned char* a, std::int64_t a_stride, const
   }
 }
 
-// [rows, 32] words of 4 bytes.
+// Sums in memory, [rows, 32] words of 4 bytes.
 struct TileSums {
   unsigned char* begin;
   std::int64_t stride_bytes;
@@ -80,7 +82,7 @@ void end_sums(Tiles& tiles, const TileSums& c) {
   tiles.template store<i, 1>(to + kTileBytes, c.stride_bytes);
 }
 
-// c (+)= a * b^T for one block of rows; kTwoRows: more than 16 of them.
+// c (+)= a * b^T for one block of rows; kTwoRows means that it has more than 16 rows.
 template <class Tiles, class Product, bool kTwoRows>
 void dot_block(Tiles& tiles, const TileOperands& x, std::int64_t rows, const TileSums& c,
                bool add) {
@@ -92,7 +94,7 @@ void dot_block(Tiles& tiles, const TileOperands& x, std::int64_t rows, const Til
                                        x.b + word * kPanelRowBytes);
   }
   if (word < x.num_words) {
-    // Neither the activations nor the weights may be read beyond K: both are padded.
+    // Neither the activations nor the weights may be read beyond K, so both are copied and padded.
     alignas(64) unsigned char a[kBlockTileRows * kTileBytes] = {};
     alignas(64) unsigned char b[kTileRows * kPanelRowBytes] = {};
     const std::int64_t rest = x.num_words - word;
@@ -108,14 +110,14 @@ void dot_block(Tiles& tiles, const TileOperands& x, std::int64_t rows, const Til
   if constexpr (kTwoRows) end_sums<Tiles, 1>(tiles, c);
 }
 
-// work(tiles, first_row, rows) for blocks of at most 32 of m rows.
+// Calls work(tiles, first_row, rows) for blocks of at most 32 rows that cover m rows.
 template <class Tiles, class Work>
 void for_each_tile_block(std::int64_t m, const Work& work) {
   for (std::int64_t first = 0; first < m;) {
     const std::int64_t left = m - first;
     const std::int64_t rows = left < kBlockTileRows ? left : kBlockTileRows;
     Tiles tiles(rows);
-    // As many equal blocks as there are share one configuration.
+    // Consecutive blocks of 32 rows share one tile configuration.
     do {
       work(tiles, first, rows);
       first += rows;
@@ -154,7 +156,7 @@ void tile_panel(const TileOperands& x, std::int64_t m, const TileSums& c) {
   } while (word < x.num_words);
 }
 
-// Tier::panel_gemm.
+// Implements Tier::panel_gemm.
 template <class Tiles>
 void tile_panel_gemm(const PanelArgs& args) {
   const std::int64_t panel_elements = args.num_pairs * 2 * kPanelColumns;
@@ -170,7 +172,7 @@ void tile_panel_gemm(const PanelArgs& args) {
   }
 }
 
-// Tier::panel8a8.
+// Implements Tier::panel8a8.
 template <class Tiles>
 void tile_panel8a8(const IntegerArgs& args) {
   tile_panel<Tiles, IntegerProduct>(
@@ -182,8 +184,8 @@ void tile_panel8a8(const IntegerArgs& args) {
       {.begin = reinterpret_cast<unsigned char*>(args.c), .stride_bytes = 4 * args.c_stride});
 }
 
-// Tier::panel8 and panel4: expand(pair, to) writes the 64 bf16 of a pair; add(group, m, sums) takes
-// the 32 sums of row m over a group.
+// Implements Tier::panel8 and panel4: expand(pair, to) writes the 64 bf16 weights of a pair of
+// columns; add(group, m, sums) receives the 32 sums of row m over a group.
 template <class Tiles, class Expand, class Add>
 void tile_quantised(const QuantisedArgs& args, const Expand& expand, const Add& add) {
   alignas(64) std::uint16_t expanded[kMaxGroupPairs * 2 * kPanelColumns];

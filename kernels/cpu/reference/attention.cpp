@@ -1,4 +1,4 @@
-// The inner loops of attention in plain C++.
+// Reference implementation of AttentionTier in plain loops.
 #include <algorithm>
 #include <cmath>
 
@@ -8,7 +8,7 @@
 namespace caption::kernels::cpu {
 namespace {
 
-// T's row j of the pages.
+// Returns row j of the pages as elements of type T.
 template <class T>
 const T* row_of(const PackArgs& args, std::int64_t j) {
   return reinterpret_cast<const T*>(static_cast<const char*>(args.base) +

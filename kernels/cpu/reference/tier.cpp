@@ -1,4 +1,4 @@
-// The plain loops that define the results; other tiers are tested against them.
+// Reference implementation of Tier in plain loops; the other tiers are tested against it.
 #include "kernels/cpu/tier.h"
 
 #include <algorithm>
@@ -11,8 +11,8 @@
 namespace caption::kernels::cpu {
 namespace {
 
-// As many partial sums as an AVX-512 register has lanes: a compiler can vectorise them, and the
-// error grows with k / 16.
+// The number of partial sums equals the lanes of an AVX-512 register: a compiler can vectorise
+// them, and the error grows with k / 16 instead of k.
 constexpr int kLanes = kNormLanes;
 
 template <class T>
@@ -28,7 +28,7 @@ float dot_of_vectors(const float* a, const T* b, std::int64_t k) {
 
 template <class T>
 void dot(const GemmArgs& args) {
-  // A row of b is used for all rows of a while it is in the cache.
+  // A row of b is multiplied by all rows of a while it is in the cache.
   for (std::int64_t n = 0; n < args.n; ++n) {
     const T* const b = static_cast<const T*>(args.b) + n * args.b_stride;
     for (std::int64_t m = 0; m < args.m; ++m) {
@@ -92,7 +92,7 @@ void add_bias(const BiasArgs& args) {
   }
 }
 
-// Of term(x[i]).
+// Returns the sum of term(x[i]) over a row.
 template <class Term>
 float sum_of_terms(const float* x, std::int64_t n, Term term) {
   float lanes[kLanes] = {};
@@ -139,8 +139,8 @@ void swish(const SwishArgs& args) {
 
 }  // namespace
 
-// Products and sums in f32: the dot product instructions flush subnormals and round each product's
-// addition once, so their results differ by rounding.
+// Products and sums are f32. The dot-product instructions flush subnormals and round products and
+// additions differently, so their results differ by rounding.
 void panel_gemm_reference(const PanelArgs& args) {
   const auto widen = [](std::uint16_t bits) { return to_float(BF16{bits}); };
   for (std::int64_t panel = 0; panel < args.num_panels; ++panel) {
@@ -163,7 +163,7 @@ void panel_gemm_reference(const PanelArgs& args) {
 
 namespace {
 
-// code(pair, n, c): the weight of feature n and column 2 * pair + c, without its scale.
+// code(pair, n, c) returns the weight of feature n and column 2 * pair + c before scaling.
 template <class Code>
 void quantised_panel(const QuantisedArgs& args, const Code& code) {
   for (std::int64_t m = 0; m < args.m; ++m) {

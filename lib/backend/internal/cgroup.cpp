@@ -19,7 +19,7 @@ std::optional<std::int64_t> parse_integer(std::string_view text) {
   return value;
 }
 
-// The file's words, empty when it cannot be read.
+// Returns the file's words; none when it cannot be read.
 std::vector<std::string> read_words(const fs::path& path) {
   std::ifstream file(path);
   std::vector<std::string> words;
@@ -58,8 +58,8 @@ void apply_folder(CgroupLimits& limits, const fs::path& folder) {
   }
 }
 
-// `group` is a path inside `mount`. In a container it may be the host's and not exist here: then
-// the folders that do exist, at least the mount itself, still count.
+// `group` is a path inside `mount`. In a container it may be a path of the host that does not exist
+// here; the folders that do exist, at least the mount, still apply.
 void apply_hierarchy(CgroupLimits& limits, const fs::path& mount, const fs::path& group) {
   for (fs::path relative = group.relative_path(); !relative.empty();
        relative = relative.parent_path()) {

@@ -1,4 +1,4 @@
-// backend/internal/cgroup.h: the share of a machine that a container or a job leaves us.
+// backend/internal/cgroup.h: the CPU and memory limits of this process's control group.
 #pragma once
 
 #include <cstdint>
@@ -13,9 +13,9 @@ struct CgroupLimits {
   std::optional<std::int64_t> memory_bytes;
 };
 
-// The tightest limits on the way from our control group up to the root, of cgroup v2 (cpu.max,
+// Returns the tightest limits of our control group and its ancestors, in cgroup v2 (cpu.max,
 // memory.max) and v1 (cpu.cfs_quota_us, memory.limit_in_bytes). `mount` is /sys/fs/cgroup;
-// `membership` is the text of /proc/self/cgroup. What cannot be read limits nothing.
+// `membership` is the text of /proc/self/cgroup. A file that cannot be read sets no limit.
 CgroupLimits read_cgroup_limits(const std::filesystem::path& mount, std::string_view membership);
 
 }  // namespace caption::internal

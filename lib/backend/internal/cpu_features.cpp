@@ -19,14 +19,14 @@ struct Registers {
   unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
 };
 
-// All zero when the CPU has no such leaf.
+// Returns zeros when the CPU does not have the leaf.
 Registers cpuid(unsigned leaf, unsigned subleaf) {
   Registers r;
   if (__get_cpuid_count(leaf, subleaf, &r.eax, &r.ebx, &r.ecx, &r.edx) == 0) return {};
   return r;
 }
 
-// The register files that the operating system saves on a context switch.
+// Returns XCR0: a bit for each register file that the operating system saves on a context switch.
 std::uint64_t enabled_state() {
   std::uint32_t low = 0;
   std::uint32_t high = 0;
@@ -36,7 +36,7 @@ std::uint64_t enabled_state() {
 
 constexpr std::uint64_t kNoState = 0;
 constexpr std::uint64_t kYmmState = 0x6;       // XMM, YMM
-constexpr std::uint64_t kZmmState = 0xE6;      // and opmask, both halves of ZMM
+constexpr std::uint64_t kZmmState = 0xE6;      // XMM, YMM, opmask, ZMM0-15, ZMM16-31
 constexpr std::uint64_t kTileState = 0x60000;  // tile configuration and tiles
 
 }  // namespace

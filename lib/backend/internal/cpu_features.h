@@ -6,12 +6,13 @@
 
 namespace caption::internal {
 
-// Names as the compiler's -m flags and /proc/cpuinfo have them: "avx2", "avx512bf16", "amx-tile".
-// A feature whose registers the system does not save (XCR0) is left out. Empty beside x86-64.
+// Returns feature names as the compiler's -m flags and /proc/cpuinfo spell them: "avx2",
+// "avx512bf16", "amx-tile". A feature whose registers the system does not save (XCR0) is left out.
+// Empty on CPUs other than x86-64.
 std::vector<std::string> detect_cpu_features();
 
-// Asks Linux for the use of AMX's tile registers, for all threads of the process: without it their
-// first use is SIGILL. Whether it was granted.
+// Requests from Linux the use of AMX's tile registers for all threads of the process; without it
+// their first use raises SIGILL. Returns whether it was granted.
 bool request_tile_state();
 
 }  // namespace caption::internal

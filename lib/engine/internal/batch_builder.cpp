@@ -64,7 +64,7 @@ void BatchBuilder::add_compression(const scheduler::PlannedSequence& planned, Se
   if (rows.has_value()) watched_.push_back(*rows);
 }
 
-// The vision tokens among [begin, end) are consecutive rows of the request's tensor.
+// The vision tokens among positions [begin, end) are consecutive rows of the request's tensor.
 void BatchBuilder::add_vision(std::int64_t begin, std::int64_t end, const Sequence& sequence) {
   const auto& positions = sequence.vision_positions;
   const auto first = std::lower_bound(positions.begin(), positions.end(), begin);

@@ -1,4 +1,4 @@
-// engine/internal/batch_builder.h: flattens planned sequences into the arrays of a StepBatch.
+// engine/internal/batch_builder.h: builds a StepBatch, flat arrays, from the planned sequences.
 #pragma once
 
 #include <cstdint>
@@ -11,17 +11,17 @@
 
 namespace caption::engine {
 
-// Keeps its arrays from step to step: steps within the sizes given at construction, and any step no
-// larger than one before, allocate nothing.
+// Reuses its arrays from step to step: a step that is within the sizes given at construction, or no
+// larger than an earlier step, allocates nothing.
 class BatchBuilder {
  public:
   BatchBuilder(std::int64_t max_tokens, std::int64_t max_sequences, std::int64_t max_pages);
 
   // Starts a step whose longest page table has `max_pages` pages.
   void begin(std::int64_t max_pages);
-  // `pages` hold the sequence's tokens up to the end of the planned ones; `sequence` and `pages`
-  // must stay as they are while the batch is in use. Of a compressed sequence, the rows that the
-  // step is to watch are noted in it.
+  // `pages` must have slots for the sequence's tokens up to the end of the planned ones; `sequence`
+  // and `pages` must not change while the batch is in use. For a compressed sequence, registers the
+  // rows that the step must watch.
   void add(const scheduler::PlannedSequence& planned, Sequence& sequence,
            const kv::PageTable& pages);
   // Valid until the next begin().
@@ -40,7 +40,7 @@ class BatchBuilder {
   std::vector<std::int32_t> vision_rows_;
   std::vector<std::int32_t> logit_rows_;
   std::vector<model::WatchedRows> watched_;
-  std::vector<const std::vector<kernels::KeyClusters>*> clusters_;  // by sequence
+  std::vector<const std::vector<kernels::KeyClusters>*> clusters_;  // one per sequence
   model::StepBatch batch_;
 };
 

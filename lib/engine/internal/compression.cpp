@@ -34,7 +34,7 @@ kernels::KvLayer layer_of(const model::KvPages& pages, std::size_t layer) {
   return result;
 }
 
-// Layer `index` of a tensor [layers, a, ...] under the shape of the rest.
+// Returns layer `index` of a tensor [layers, n] with the given shape of n elements.
 View layer_view(Tensor& tensor, std::int64_t index, const Shape& shape) {
   return tensor.view().rows(index, 1).reshape(shape);
 }
@@ -83,7 +83,8 @@ std::int64_t CompressedSequence::kept_tokens() const {
   return std::min<std::int64_t>(options_.keep_tokens, num_prompt_);
 }
 
-// Where fewer tokens would be left out than summaries put in their place, all stay.
+// True when merging would not save a slot, because no more tokens would be dropped than summaries
+// added: then all tokens stay.
 bool CompressedSequence::is_prompt_short() const {
   return num_prompt_ - kept_tokens() <= options_.num_summaries;
 }
@@ -220,7 +221,7 @@ std::vector<std::int32_t> most_attended(std::span<const float> mass, std::int64_
                 "engine: more tokens to keep than there are");
   std::vector<std::int32_t> order(static_cast<std::size_t>(total));
   std::iota(order.begin(), order.end(), 0);
-  // A mass that is NaN sorts as the largest, so that comparing stays an order.
+  // A NaN mass ranks as the largest value, so that the comparison stays a strict weak order.
   const auto rank = [&](std::int32_t position) {
     const float value = mass[static_cast<std::size_t>(position)];
     return std::isnan(value) ? HUGE_VALF : value;

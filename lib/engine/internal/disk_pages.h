@@ -18,14 +18,14 @@ class DiskPages final : public kv::PageTier {
   // `pages` are borrowed. Throws Error(kIo) when the folder cannot be used.
   DiskPages(const DiskTier& options, const model::KvPages& pages);
 
-  // Writes nothing where DiskTier::may_store says so.
+  // Does nothing when the disk has the content or DiskTier::may_store returns false.
 
   void store(const Hash128& content, kv::PageId page) override;
   bool restore(const Hash128& content, kv::PageId page) override;
 
  private:
   const model::KvPages& pages_;
-  std::vector<std::byte> buffer_;  // one page
+  std::vector<std::byte> buffer_;  // bytes of one page
   std::function<bool()> may_store_;
   kv::DiskStore store_;
 };

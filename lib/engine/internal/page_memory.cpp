@@ -13,7 +13,7 @@
 namespace caption::engine {
 namespace {
 
-// Slots are int32 (kv/page_pool.h).
+// Slot numbers are int32 (kv/page_pool.h).
 constexpr std::int64_t kMaxPages = std::numeric_limits<std::int32_t>::max() / kv::kPageTokens;
 constexpr DType kScaleDType = DType::kBF16;
 
@@ -59,7 +59,7 @@ PageMemory::PageMemory(const model::DecoderSpec& spec, DType dtype, std::int64_t
   views_.page_tokens = kv::kPageTokens;
   const Shape scales{num_pages, kv::kPageTokens, spec.num_kv_heads};
   tensors_.reserve(static_cast<std::size_t>(4 * spec.num_layers));
-  // A huge page for each of these would commit megabytes of every layer to the first token.
+  // Small pages: a huge page per tensor would commit megabytes in every layer for the first token.
   const auto add = [&](std::vector<View>& views, DType element, const Shape& extents) {
     views.push_back(tensors_.emplace_back(element, extents, Device::kCpu, Paging::kSmall).view());
   };

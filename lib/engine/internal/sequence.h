@@ -1,4 +1,4 @@
-// engine/internal/sequence.h: a request on its way through the engine.
+// engine/internal/sequence.h: the engine's state of one request.
 #pragma once
 
 #include <cstdint>
@@ -20,20 +20,20 @@ namespace caption::engine {
 
 struct Sequence {
   RequestId id{};
-  std::vector<std::int32_t> tokens;  // prompt, then output; of beams the prompt only
+  std::vector<std::int32_t> tokens;  // prompt, then output; with beams the prompt only
   std::int64_t num_prompt = 0;
   std::vector<std::int32_t> vision_positions;
   std::shared_ptr<const Tensor> vision;
   sampling::SamplingParams sampling;
   std::function<TokenVerdict(std::int32_t)> on_token;
-  std::optional<CompressedSequence> compressed;  // null: full attention
-  std::optional<sampling::BeamSearch> beams;     // from the end of the prompt on
+  std::optional<CompressedSequence> compressed;  // nullopt: full attention
+  std::optional<sampling::BeamSearch> beams;     // set after the prompt
   std::vector<sampling::TokenLogprobs> logprobs;
   sampling::LoopDetector loop;
-  std::int64_t num_ever_computed = 0;  // the most tokens that were in pages at a time
+  std::int64_t num_ever_computed = 0;  // most tokens that were in pages at one time
   std::int32_t num_preemptions = 0;
   std::int64_t submitted_at_us = 0;
-  std::int64_t first_token_us = 0;  // after submission
+  std::int64_t first_token_us = 0;  // since submission
 
   std::span<const std::int32_t> output() const {
     return std::span(tokens).subspan(static_cast<std::size_t>(num_prompt));

@@ -39,7 +39,7 @@ void validate(const Request& request, const model::DecoderSpec& spec) {
   CAPTION_CHECK(next_vision == request.vision_positions.end(),
                 "request: vision positions must ascend within the prompt");
 
-  // The last new token is chosen, not computed: it needs no position.
+  // The last new token is chosen but not computed, so it needs no position.
   const std::int64_t num_positions = num_prompt + request.sampling.max_new_tokens - 1;
   if (num_positions > spec.max_positions) {
     throw Error(ErrorCode::kTooLong, "request: " + counted(num_prompt, "prompt token") + " and " +

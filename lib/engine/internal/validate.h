@@ -1,5 +1,5 @@
-// engine/internal/validate.h: what must hold of every request for a model; what depends on the
-// pages is the scheduler's.
+// engine/internal/validate.h: checks of a request against the model. The scheduler checks it
+// against the pages.
 #pragma once
 
 #include "engine/engine.h"
@@ -7,7 +7,7 @@
 
 namespace caption::engine {
 
-// Throws as Engine::submit() says.
+// Throws as documented at Engine::submit().
 void validate(const Request& request, const model::DecoderSpec& spec);
 
 }  // namespace caption::engine

@@ -33,10 +33,11 @@ struct BlobName {
 std::array<std::byte, kBlobHeaderBytes> make_blob_header(const BlobName& name,
                                                          std::span<const std::byte> payload);
 
-// What is wrong with a header for a file of so many bytes in all, as a phrase; empty: nothing.
+// Describes what is wrong with the header of a file of `file_bytes` bytes as a phrase; empty if
+// nothing is.
 std::string describe_header_fault(std::span<const std::byte> header, const BlobName& name,
                                   std::uint64_t file_bytes);
-// Whether the payload is the one that the (faultless) header was made for.
+// Returns whether the payload has the checksum in `header`, which must be free of faults.
 bool payload_matches(std::span<const std::byte> header, std::span<const std::byte> payload);
 
 }  // namespace caption::kv

@@ -1,4 +1,4 @@
-// model/internal/activate.h: a linear layer and the activation that a configuration names.
+// model/internal/activate.h: a linear layer followed by the activation that a configuration names.
 #pragma once
 
 #include "kernels/linear.h"

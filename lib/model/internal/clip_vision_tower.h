@@ -2,9 +2,9 @@
 //   x_0     = LN_pre([class; patches * W] + positions)
 //   x'_l    = x_l + out(attention(qkv(LN_1(x_l))))
 //   x_{l+1} = x'_l + fc2(act(fc1(LN_2(x'_l))))
-// Source: arXiv:2103.00020; transformers 4.57 modeling_clip.py; models.md §1.3. The layers after
-// the wanted hidden state and post_layernorm are neither loaded nor run.
-// Where the layers round their input to bf16 or below (kernels/linear.h), attention does too.
+// Source: arXiv:2103.00020; transformers 4.57 modeling_clip.py. The layers after the requested
+// hidden state and post_layernorm are neither loaded nor run. If the linear layers round their
+// input to bf16 or 8 bits (kernels/linear.h), attention uses bf16 too.
 #pragma once
 
 #include <cstdint>
@@ -20,18 +20,18 @@ namespace caption::model {
 
 class ClipVisionTower {
  public:
-  // Rows that go through the two layers of an MLP at once: its inner activations are four times as
-  // wide as the rest. Twelve of the matrix product's blocks of rows, so that all cores have their
-  // share and the weights are not read again too often.
+  // Rows that an MLP processes at a time, to bound its inner activations, which are four times as
+  // wide as the others. Equals 12 row blocks of the matrix product (96 rows): enough work for all
+  // cores, and the weights are read seldom.
   static constexpr std::int64_t kMlpRows = 1152;
 
   // Weights are borrowed from `store` under `prefix`. After `num_layers` layers the output is
-  // hidden_states[num_layers].
+  // hidden_states[num_layers] in the terms of transformers.
   ClipVisionTower(WeightStore& store, const std::string& prefix, const ClipVisionConfig& config,
                   std::int64_t num_layers);
 
   const ClipVisionConfig& config() const { return config_; }
-  // Tokens of a frame, the class token (always the first) included.
+  // Tokens of a frame, including the class token, which is always the first.
   std::int64_t tokens_per_frame() const { return config_.grid() * config_.grid() + 1; }
 
   // pixels [frames, 3, image_px, image_px] f32 -> [frames * tokens_per_frame(), hidden] f32, valid
@@ -65,7 +65,7 @@ class ClipVisionTower {
 
   Scratch hidden_, normed_, q_, k_, v_;
   Scratch rounded_k_{DType::kBF16}, rounded_v_{DType::kBF16};
-  Scratch wide_;  // columns of patches, then inner activations of an MLP
+  Scratch wide_;  // patch columns, then inner activations of an MLP
 };
 
 }  // namespace caption::model

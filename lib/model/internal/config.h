@@ -1,6 +1,6 @@
-// model/internal/config.h: config.json of the parts this room runs, with the class defaults of
-// transformers (checkpoints omit keys that equal them) and every value validated.
-// Source: models.md §1.1, §3; transformers 4.57 configuration_{llama,qwen3,clip}.py.
+// model/internal/config.h: parsing of config.json for CLIP towers and Llama and Qwen3 decoders,
+// with the class defaults of transformers (checkpoints omit keys that equal them) and every value
+// validated. Source: transformers 4.57 configuration_{llama,qwen3,clip}.py.
 //
 // All parsers throw Error(kBadModel) for an impossible value and Error(kUnavailable) for a valid
 // one that this build cannot run; both name the file and the key.
@@ -14,7 +14,7 @@
 
 namespace caption::model {
 
-// Of the vision tower's MLP and of the projector.
+// The activation of the vision tower's MLP or of the projector.
 enum class Activation { kGelu, kQuickGelu };
 
 struct ClipVisionConfig {
@@ -40,10 +40,10 @@ struct TextConfig {
   std::int64_t num_kv_heads = 0;
   std::int64_t head_dim = 0;
   std::int64_t vocab = 0;
-  std::int64_t max_positions = 0;  // what the position encoding is good for, scaling included
+  std::int64_t max_positions = 0;  // longest supported sequence, scaling included
   float rms_norm_eps = 0;
   double rope_theta = 0;
-  double rope_factor = 1;             // linear position interpolation; 1: none
+  double rope_factor = 1;             // linear position interpolation; 1 means none
   bool qkv_bias = false;              // q_proj, k_proj, v_proj and o_proj have biases
   bool mlp_bias = false;              // gate_proj, up_proj and down_proj have biases
   bool qk_norm = false;               // RMSNorm of every head of q and k, before the rotation
@@ -55,19 +55,19 @@ struct TextConfig {
 Activation parse_activation(const JsonObject& config, std::string_view key,
                             std::string_view fallback);
 ClipVisionConfig parse_clip_vision_config(const JsonObject& config);
-// Parses the text_config of a multi-modal model. It alone says whether embeddings are tied,
-// whatever the enclosing configuration says (transformers 4.57
+// Parses the text_config of a multi-modal model. It alone determines whether embeddings are tied;
+// the enclosing configuration's tie_word_embeddings does not count (transformers 4.57
 // tie_embeddings_and_encoder_decoder()).
 TextConfig parse_text_config(const JsonObject& config);
 
-// How many of the tower's layers to run so that its output is hidden_states[layer]; negative
-// indices count from the last layer's output, -1.
+// Returns how many of the tower's layers must run so that the output is hidden_states[layer];
+// negative indices count from the end: -1 is the output of the last layer.
 std::int64_t layers_to_run(const ClipVisionConfig& config, std::int64_t vision_feature_layer);
 
 // Throws Error(kUnavailable) when `config` says that the weights are quantised.
 void reject_quantised(const JsonObject& config);
 
-// eos_token_id: one, or a list; empty when there is none.
+// Returns eos_token_id, a number or a list; empty when the key is absent.
 std::vector<std::int32_t> parse_eos_ids(const JsonObject& config);
 
 }  // namespace caption::model

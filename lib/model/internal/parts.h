@@ -1,5 +1,5 @@
-// model/internal/parts.h: what every captioner is made of, and the half of CaptionModel that is the
-// same for all of them. A family file fills in the parts and writes the prompt.
+// model/internal/parts.h: the parts of a captioner, and the part of CaptionModel that is the same
+// for all families. A family's file fills in the parts and builds the prompt.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@
 
 namespace caption::model {
 
-// The configuration files of a folder that exist, sorted, by their contents.
+// The existing configuration files of a folder, sorted, with digests of their contents.
 struct ConfigFolder {
   struct File {
     std::string name;
@@ -31,16 +31,16 @@ struct ConfigFolder {
 };
 
 // Throws Error(model_file_code()) when a file cannot be read; kUnavailable naming the file when the
-// folder holds an adapter (LoRA): its captions are not those of the base model.
+// folder contains an adapter (LoRA), because captions would be those of the base model without it.
 ConfigFolder read_config_folder(const std::filesystem::path& folder);
 
 struct Parts {
-  // First the weights: encoder and decoder borrow from them.
+  // The weights come first, because encoder and decoder borrow them.
   std::vector<std::unique_ptr<WeightStore>> stores;
-  // Part of the model's identity beside the weights; read before anything else of the folders is.
+  // Part of the model's identity besides the weights; read before any other file of the folders.
   std::vector<ConfigFolder> configs;
-  std::string settings;  // of a model that is put together by hand
-  DigestCache digests;   // of weight files
+  std::string settings;  // for a composed model: the options that it was composed with
+  DigestCache digests;   // known digests of weight files
   GenerationConfig generation;
   bool is_demonstration = false;
   std::string unlike_sentence = {};
@@ -53,9 +53,9 @@ struct Parts {
 
 class PartsCaptionModel : public CaptionModel {
  public:
-  // Throws Error(kBadModel) when the parts do not fit each other: frames of another size than the
-  // tower's, vision tokens of another width than the decoder's, a tokenizer with more ids than the
-  // embedding has rows. Also when a file is not what it was when the parts were read from it.
+  // Throws Error(kBadModel) when the parts do not fit each other (frame size and tower, widths of
+  // vision tokens and decoder, or a tokenizer with more ids than the embedding has rows), or when a
+  // file has changed since the parts were read from it.
   explicit PartsCaptionModel(Parts parts);
 
   const vision::PreprocessSpec& preprocess_spec() const override { return parts_.preprocess; }
@@ -76,7 +76,7 @@ class PartsCaptionModel : public CaptionModel {
   Parts parts_;
 };
 
-// One per family; open_model() chooses. `parts` has digests and configs.
+// open_model() calls the function of the family. `parts` already has digests and configs.
 std::unique_ptr<CaptionModel> open_llava_next_video(const std::filesystem::path& folder,
                                                     const JsonObject& config, WeightType type,
                                                     Parts parts);

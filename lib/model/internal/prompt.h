@@ -1,4 +1,4 @@
-// model/internal/prompt.h: a family's template around the user's words, as token ids.
+// model/internal/prompt.h: a family's template filled with the user's words, as token ids.
 #pragma once
 
 #include <cstdint>
@@ -11,8 +11,9 @@
 
 namespace caption::model {
 
-// head + glue + user's words + glue + tail. Added tokens such as "<video>" or "<|im_end|>" count
-// in head and tail only; the glue is plain text that touches the user's words.
+// The prompt is head + glue_before + user's words + glue_after + tail. Added tokens such as
+// "<video>" or "<|im_end|>" are recognised in head and tail only; the glue is plain text next to
+// the user's words.
 struct PromptFrame {
   std::string head;
   std::string glue_before;
@@ -20,12 +21,13 @@ struct PromptFrame {
   std::string tail;
 };
 
-// Equals the tokenisation of the whole text in one go, unless `user_prompt` holds the text of an
-// added token: that text then stays text, and only the seams at head and tail are cut.
+// Equals the tokenisation of the whole text at once, unless `user_prompt` contains the text of an
+// added token: that text then stays text, and the whole is tokenised in three pieces: head, middle,
+// tail.
 std::vector<std::int32_t> encode_prompt(const text::Tokenizer& tokenizer, const PromptFrame& frame,
                                         std::string_view user_prompt);
 
-// `ids` with each `placeholder` repeated `count` times, and where they went.
+// Returns `ids` with each `placeholder` repeated `count` times, and the positions of all of these.
 PromptIds expand_placeholder(const std::vector<std::int32_t>& ids, std::int32_t placeholder,
                              std::int64_t count);
 

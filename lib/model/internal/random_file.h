@@ -1,4 +1,4 @@
-// model/internal/random_file.h: a checkpoint of random weights, in memory only.
+// model/internal/random_file.h: an anonymous checkpoint file in memory with random weights.
 #pragma once
 
 #include <cstddef>
@@ -20,12 +20,12 @@ struct NewTensor {
   Fill fill = Fill::kNormal;
 };
 
-// The tensors one after another behind their header, as a safetensors file has them; kNormal is
-// ~ N(0, 0.02), the same for the same seed on any number of threads. The file lives as long as
-// something maps or holds it.
+// Contains the tensors one after another behind a safetensors header. kNormal tensors are ~ N(0,
+// 0.02), the same for the same seed with any number of threads. The file exists as long as
+// something maps it or holds it open.
 class RandomFile {
  public:
-  // f32 or bf16. Throws Error(kOutOfMemory) with the size when the system does not give that
+  // `dtype` is f32 or bf16. Throws Error(kOutOfMemory) with the size when the system refuses the
   // memory.
   RandomFile(const std::vector<NewTensor>& tensors, DType dtype, std::uint64_t seed);
   ~RandomFile();
@@ -33,8 +33,8 @@ class RandomFile {
   RandomFile& operator=(const RandomFile&) = delete;
 
   std::filesystem::path path() const;
-  // What `store`, opened from path(), has packed becomes zeros that take no memory: weights are
-  // held once.
+  // Frees the memory of the tensors that `store`, which was opened from path(), has packed, by
+  // punching holes over them; they then read as zeros. Without this, weights would be held twice.
   void forget_packed(const WeightStore& store) const;
 
  private:

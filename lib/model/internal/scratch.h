@@ -5,7 +5,8 @@
 
 namespace caption::model {
 
-// Memory of one dtype and of the largest shape asked for so far; nothing is kept between calls.
+// Memory of one dtype that grows to the largest shape requested; contents are not kept between
+// calls.
 class Scratch {
  public:
   explicit Scratch(DType dtype = DType::kF32) : dtype_(dtype) {}

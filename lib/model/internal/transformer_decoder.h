@@ -1,9 +1,9 @@
 // model/internal/transformer_decoder.h: Llama and Qwen3 over a paged KV cache.
 //   x'  = x + o(attention(rope(norm(q(n))), rope(norm(k(n))), v(n)))    n = RMS_1(x)
 //   x'' = x' + down(silu(gate(m)) * up(m))                              m = RMS_2(x')
-//   logits = lm_head(RMS(x_L)), of the rows asked for
-// The per-head norm of q and k is Qwen3's; Llama has none. Source: arXiv:2302.13971,
-// arXiv:2505.09388; transformers 4.57 modeling_{llama,qwen3}.py; models.md §0, §3.
+//   logits = lm_head(RMS(x_L)) for the rows requested
+// Qwen3 normalises every head of q and k; Llama does not. Source: arXiv:2302.13971,
+// arXiv:2505.09388; transformers 4.57 modeling_{llama,qwen3}.py.
 #pragma once
 
 #include <cstdint>
@@ -22,11 +22,12 @@ namespace caption::model {
 
 class TransformerDecoder final : public Decoder {
  public:
-  // Projections and the MLP take so many rows at a time: what lies between norm, layers and pages
-  // is bounded, not the step. Only x, q and what attention gives are as long as the step.
+  // Rows that the projections and the MLP process at a time, so that their intermediate results do
+  // not grow with the step. Only x, q and the output of attention have a row for every token of the
+  // step.
   static constexpr std::int64_t kPieceRows = 384;
 
-  // Weights are borrowed from `store`: the body under `prefix`, the head as `lm_head`.weight
+  // Weights are borrowed from `store`: the body under `prefix`, the LM head as lm_head + ".weight"
   // unless the configuration ties it to the embedding.
   TransformerDecoder(WeightStore& store, const std::string& prefix, const std::string& lm_head,
                      const TextConfig& config);
@@ -44,18 +45,18 @@ class TransformerDecoder final : public Decoder {
     ConstView post_attention_norm;
     LinearWeights gate, up, down;
   };
-  // The index arrays of one step, as the kernels take them.
+  // The index arrays of one step as views.
   struct Step;
 
   Layer load_layer(WeightStore& store, const std::string& prefix) const;
   void check(const StepBatch& batch, const KvPages& kv, ConstView logits) const;
   View embed(Stream& stream, const StepBatch& batch);
-  // Rows [first, first + count) of x: writes theirs of q, and k and v to the pages.
+  // For rows [first, first + count) of x: writes their rows of q, and their k and v to the pages.
   void project(Stream& stream, const Layer& layer, const Step& step, const kernels::KvLayer& pages,
                ConstView x, View q, std::int64_t first, std::int64_t count);
   void attend(Stream& stream, std::size_t index, const Step& step, const kernels::KvLayer& pages,
               View x);
-  // Leaves this layer's in clusters_.
+  // Sets clusters_ for this layer.
   void choose_clusters(const StepBatch& batch, std::size_t layer);
   void watch(Stream& stream, std::size_t layer, std::span<const WatchedRows> rows, ConstView q,
              const kernels::PagedContext& context, float scale);
@@ -63,13 +64,13 @@ class TransformerDecoder final : public Decoder {
 
   TextConfig config_;
   DecoderSpec spec_;
-  kernels::PackedWeight embedding_;  // empty when it is the head's matrix
+  kernels::PackedWeight embedding_;  // empty when tied: then lm_head_ is also the embedding
   kernels::PackedWeight lm_head_;
   ConstView final_norm_;
   std::vector<Layer> layers_;
   Tensor inv_freq_;  // [head_dim / 2] f32, linear scaling applied
 
-  std::vector<const kernels::KeyClusters*> clusters_;  // by sequence of the step; or empty
+  std::vector<const kernels::KeyClusters*> clusters_;  // one per sequence of the step, or empty
   std::vector<kernels::AttentionWatch> watches_;
   Scratch hidden_, normed_, q_, k_, v_, inner_, rope_, last_;
 };

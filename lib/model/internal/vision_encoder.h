@@ -1,6 +1,7 @@
-// model/internal/vision_encoder.h: frames to vision tokens: tower, pooling, projector.
+// model/internal/vision_encoder.h: turns frames into vision tokens by tower, pooling and projector.
 //   tokens = linear_2(act(linear_1(pool(tower(pixels)))))       (LLaVA-NeXT-Video pools first)
-// or one linear layer. Source: models.md §1.3; field.md §0.
+// The projector may also be a single linear layer. Source: transformers 4.57
+// modeling_llava_next_video.py (LlavaNextVideoPooler, LlavaNextVideoMultiModalProjector).
 #pragma once
 
 #include <cstdint>
@@ -14,7 +15,7 @@
 
 namespace caption::model {
 
-// One or two dense layers; the activation stands between them.
+// One dense layer, or two with the activation between them.
 struct Projector {
   LinearWeights linear_1;
   std::optional<LinearWeights> linear_2;
@@ -23,12 +24,12 @@ struct Projector {
   std::int64_t out_dim() const { return (linear_2 ? *linear_2 : linear_1).weight.num_features(); }
 };
 
-// What becomes of a frame's tokens before the projector.
+// Which tokens of a frame the projector gets.
 struct TokenSelection {
   enum class ClassToken { kDrop, kKeep };
   ClassToken class_token = ClassToken::kDrop;
   kernels::Pooling pooling = kernels::Pooling::kMean;
-  std::int64_t pool_stride = 1;  // with kKeep: 1
+  std::int64_t pool_stride = 1;  // must be 1 with kKeep
 };
 
 class VisionEncoder {
@@ -39,8 +40,9 @@ class VisionEncoder {
   std::int64_t tokens_per_frame() const;
   const ClipVisionConfig& config() const { return tower_.config(); }
 
-  // pixels [frames, 3, image_px, image_px] f32 -> [frames * tokens_per_frame(), out] f32.
-  // Frames are taken a few at a time: memory does not grow with the clip, results do not change.
+  // pixels [frames, 3, image_px, image_px] f32 -> [frames * tokens_per_frame(), out] f32. Frames
+  // are processed a few at a time, so scratch memory does not grow with the clip; results do not
+  // depend on this.
   Tensor encode(Stream& stream, ConstView pixels);
 
  private:

@@ -1,11 +1,11 @@
-// model/internal/weight_store.h: a checkpoint's tensors in the form a model computes with.
+// model/internal/weight_store.h: a checkpoint's tensors in the form in which a model computes.
 //
 // The kernels take f32, bf16 and f16 weights and widen them exactly, so weights are used where they
-// are mapped. WeightType::kF32 therefore means "the numbers of the file"; the others mean "as if
-// the file were bf16": f32 and f16 tensors are rounded (to nearest even) into memory of our own,
-// and the matrices of dense layers are packed where the CPU tier likes that
-// (kernels/packed_weight.h). The quantised types quantise and pack the matrices that their Part
-// asks for.
+// are mapped. WeightType::kF32 therefore means "the numbers of the file"; the other types mean "as
+// if the file were bf16": f32 and f16 tensors are rounded (to nearest even) into memory that the
+// store owns, and the matrices of dense layers are packed where the CPU tier is faster on panels
+// (kernels/packed_weight.h). The quantised types quantise and pack the matrices whose Part requires
+// it.
 #pragma once
 
 #include <cstdint>
@@ -23,40 +23,41 @@
 
 namespace caption::model {
 
-// A dense layer's weight [out, in] and bias [out]; an empty bias is none.
+// A dense layer's weight [out, in] and bias [out]; the bias may be empty.
 struct LinearWeights {
   kernels::PackedWeight weight;
   ConstView bias;
 };
 
-// What a matrix belongs to: it decides how a quantised type holds it.
+// The part of the model that a matrix belongs to, which decides how a quantised type holds it.
 enum class Part { kDecoderLayer, kLmHead, kOther };
 
 class WeightStore {
  public:
   WeightStore(weights::Checkpoint checkpoint, WeightType type);
 
-  // Valid while the store lives. Throws Error(kBadModel) naming the tensor when it is missing, of
-  // another shape, or not of floating point.
+  // Valid while the store exists. Throws Error(kBadModel) naming the tensor when it is missing, of
+  // another shape, or not floating-point.
   ConstView require(const std::string& name, const Shape& shape);
-  // The same for a matrix of a dense layer [out, in], however many dimensions the file gives it.
+  // Like require(), for the matrix [out, in] of a dense layer, which may have more axes in the
+  // file.
   kernels::PackedWeight require_matrix(const std::string& name, const Shape& shape,
                                        Part part = Part::kOther);
-  // stem + ".weight" and, when asked for, ".bias".
+  // Returns the layer with the weight stem + ".weight" and, if kRequired, the bias stem + ".bias".
   enum class Bias { kNone, kRequired };
   LinearWeights require_linear(const std::string& stem, std::int64_t out, std::int64_t in,
                                Bias bias, Part part = Part::kOther);
 
-  // The first of `prefixes` under which the checkpoint has `anchor`; layouts differ between
-  // versions of transformers. Throws Error(kBadModel) naming them all.
+  // Returns the first of `prefixes` under which the checkpoint has `anchor`, because layouts differ
+  // between versions of transformers. Throws Error(kBadModel) naming all the tensors tried.
   std::string find_prefix(std::span<const std::string_view> prefixes,
                           std::string_view anchor) const;
 
-  // The checkpoint's tensors that packed matrices were made from: nothing reads them again.
+  // The checkpoint's tensors that were packed; they are not read again.
   std::span<const ConstView> packed_sources() const { return packed_sources_; }
 
   const weights::Checkpoint& checkpoint() const { return checkpoint_; }
-  std::int64_t used_bytes() const { return used_bytes_; }  // of the tensors asked for, as held
+  std::int64_t used_bytes() const { return used_bytes_; }  // size of the requested tensors as held
 
  private:
   ConstView require_floating(const std::string& name, const Shape& shape) const;

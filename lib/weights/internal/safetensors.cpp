@@ -11,7 +11,7 @@ namespace caption::weights {
 namespace {
 
 constexpr std::size_t kLengthBytes = 8;
-constexpr std::uint64_t kMaxHeaderBytes = 100'000'000;  // the format's own limit
+constexpr std::uint64_t kMaxHeaderBytes = 100'000'000;  // the limit of the format
 constexpr std::string_view kMetadata = "__metadata__";
 
 struct DTypeName {
@@ -32,7 +32,7 @@ constexpr DTypeName kDTypes[] = {
 struct Entry {
   FileTensor tensor;
   std::int64_t element_bytes = 0;
-  std::int64_t begin = 0;  // relative to the end of the header
+  std::int64_t begin = 0;  // counted from the end of the header
   std::int64_t end = 0;
 };
 
@@ -40,7 +40,8 @@ struct Entry {
   throw Error(ErrorCode::kBadModel, where + ": " + what);
 }
 
-// The length of the JSON header; also refuses files of another kind with what they look like.
+// Returns the length of the JSON header; refuses files of another kind and says what they look
+// like.
 std::size_t header_length(std::span<const std::byte> file, const std::string& name) {
   const std::string_view text(reinterpret_cast<const char*>(file.data()), file.size());
   if (text.starts_with("version https://git-lfs")) {
@@ -120,7 +121,7 @@ void check_metadata(const JsonObject& header) {
   for (const std::string& key : metadata->keys()) metadata->require_string(key);
 }
 
-// Puts the tensors at their bytes; entries are visited in the order of their offsets.
+// Sets the bytes of the tensors and checks them in the order of their offsets.
 void place(std::vector<Entry>* entries, std::span<const std::byte> file, std::size_t buffer_begin,
            const std::string& file_name) {
   std::sort(entries->begin(), entries->end(), [](const Entry& a, const Entry& b) {
@@ -205,7 +206,7 @@ std::map<std::string, std::string> parse_shard_index(std::string_view json,
 }
 
 std::string quote_name(std::string_view name) {
-  constexpr std::size_t kMaxBytes = 120;  // real names have 80 at most
+  constexpr std::size_t kMaxBytes = 120;  // names of published models have at most 80
   std::string quoted = json_quote(name.substr(0, kMaxBytes));
   if (name.size() > kMaxBytes) quoted += "...";
   return quoted;

@@ -18,26 +18,26 @@ namespace caption::weights {
 
 struct FileTensor {
   std::string name;
-  std::string dtype_name;      // as the file has it: "BF16"
-  std::optional<DType> dtype;  // absent for one this build does not compute with: F64, F8, ...
+  std::string dtype_name;      // spelled as in the file: "BF16"
+  std::optional<DType> dtype;  // empty for a dtype this build does not compute with
   std::vector<std::int64_t> extents;
   std::int64_t num_elements = 0;
   std::span<const std::byte> bytes;  // inside the file
 };
 
-// The tensors of a whole file, sorted by name. Their bytes follow one another from the header to
-// the end of the file, each as long as its shape and dtype say and aligned to its element size.
-// Throws Error(kBadModel) "file_name: ..." naming tensor and byte.
+// Returns the tensors of a whole file, sorted by name. Their bytes must follow one another without
+// gaps from the header to the end of the file, each as long as its shape and dtype require and
+// aligned to its element size. Throws Error(kBadModel) "file_name: ..." naming tensor and byte.
 std::vector<FileTensor> parse_safetensors(std::span<const std::byte> file,
                                           const std::string& file_name);
 
-// model.safetensors.index.json: tensor name to shard's file name. A shard's name is a plain file
-// name of the same folder; anything that could lead elsewhere is refused.
+// Parses model.safetensors.index.json and returns the shard's file name by tensor name. A shard's
+// name must be a plain file name in the same folder; a name that could lead elsewhere is refused.
 // Throws Error(kBadModel).
 std::map<std::string, std::string> parse_shard_index(std::string_view json,
                                                      const std::string& file_name);
 
-// A name from a file as messages carry it: quoted, and not longer than useful.
+// Returns a name from a file in the form messages use: quoted, and cut if it is very long.
 std::string quote_name(std::string_view name);
 
 std::string extents_to_string(std::span<const std::int64_t> extents);  // "[577, 1024]"
