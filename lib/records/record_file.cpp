@@ -10,7 +10,6 @@
 #include "base/counted.h"
 #include "base/error.h"
 #include "base/log.h"
-#include "base/mapped_file.h"
 #include "records/internal/lines.h"
 #include "records/internal/output_file.h"
 #include "records/internal/read_records.h"
@@ -146,22 +145,12 @@ void RecordFile::State::start_anew(const Manifest& now) {
   if (!header.empty()) file->append(header, Durability::kNow);
 }
 
-// An --overwrite killed between its two renames has moved the records but not their manifest. The
-// settings key in the first record tells whether the manifest that was left belongs to them.
+// Completes an --overwrite that was killed between its two renames.
 void RecordFile::State::finish_swap() {
-  const fs::path beside = with_suffix(output, ".new");
-  const fs::path left = manifest_path(beside);
-  if (file->size_bytes() == 0 || fs::exists(beside) || !fs::exists(left)) return;
-  const std::optional<Manifest> theirs = read_manifest(left);
-  const MappedFile bytes(output);
-  const std::string_view text = as_text(bytes.bytes());
-  try {
-    const Record first = parse_json_line(text.substr(0, text.find('\n')));
-    if (!theirs.has_value() || first.settings != settings_key(*theirs)) return;
-  } catch (const Error&) {
-    return;  // csv, txt or a foreign file
-  }
-  fs::rename(left, manifest_path(output));
+  if (file->size_bytes() == 0) return;
+  const std::optional<fs::path> left = find_left_manifest(output);
+  if (!left.has_value()) return;
+  fs::rename(*left, manifest_path(output));
   sync_folder(output.parent_path());
 }
 

@@ -61,9 +61,26 @@ std::set<std::string> accepted_keys(const Manifest& there) {
   return keys;
 }
 
+std::optional<std::filesystem::path> find_left_manifest(const std::filesystem::path& output) {
+  namespace fs = std::filesystem;
+  const fs::path beside = output.string() + ".new";
+  const fs::path left = manifest_path(beside);
+  if (fs::exists(beside) || !fs::exists(left)) return std::nullopt;
+  const std::optional<Manifest> theirs = read_manifest(left);
+  const MappedFile bytes(output);
+  const std::string_view text = as_text(bytes.bytes());
+  try {
+    const Record first = parse_json_line(text.substr(0, text.find('\n')));
+    if (theirs.has_value() && first.settings == settings_key(*theirs)) return left;
+  } catch (const Error&) {
+    // csv, txt, an empty or a foreign file
+  }
+  return std::nullopt;
+}
+
 Manifest require_same_run(const std::filesystem::path& output, Format format,
                           const Manifest& manifest, const Retry& retry) {
-  const std::filesystem::path path = manifest_path(output);
+  const std::filesystem::path path = find_left_manifest(output).value_or(manifest_path(output));
   const std::optional<Manifest> there = read_manifest(path);
   if (!there) {
     throw Error(ErrorCode::kOutputConflict,

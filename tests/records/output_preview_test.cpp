@@ -57,6 +57,20 @@ void write_record(const fs::path& out, const ClipIdentity& clip) {
 }
 
 TEST_SUITE("records/output_preview") {
+  TEST_CASE("an overwriting run that was killed between its renames is seen as the run sees it") {
+    const Folder folder;
+    const fs::path out = folder / "c.jsonl";
+    const ClipIdentity clip = make_clip(folder / "a.mp4", "film a");
+    write_record(out, clip);
+    RecordFile(out, Format::kJsonl, kOther, Existing::kOverwrite)
+        .append(record_of(clip, Status::kOk));
+    fs::rename(out.string() + ".new", out);
+    const std::string before = snapshot(folder / ".");
+    OutputPreview preview(out, Format::kJsonl, kOther, Existing::kResume);
+    CHECK(preview.plan(clip, "") == Planned::kKeep);
+    CHECK(snapshot(folder / ".") == before);
+  }
+
   TEST_CASE("an output that is not there knows nothing, and is not made") {
     const Folder folder;
     const ClipIdentity clip = make_clip(folder / "a.mp4", "film");

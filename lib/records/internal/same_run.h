@@ -2,6 +2,7 @@
 #pragma once
 
 #include <filesystem>
+#include <optional>
 #include <set>
 #include <string>
 
@@ -10,6 +11,12 @@
 #include "records/record_file.h"
 
 namespace caption::records {
+
+// The manifest of an --overwrite that was killed between its two renames, after the records and
+// before their manifest had taken the old file's place; std::nullopt where there is none. The
+// settings key of the first record tells that the manifest belongs to the records. The functions
+// below read it in place of the output's own. Throws as read_manifest() and MappedFile.
+std::optional<std::filesystem::path> find_left_manifest(const std::filesystem::path& output);
 
 // Returns the manifest of `output` after comparing it with `manifest`, except for settings that the
 // retry may change. Throws Error(kOutputConflict) naming the differences.
