@@ -5,6 +5,7 @@
 #include <string>
 
 #include "base/error.h"
+#include "base/math.h"
 #include "kernels/cpu/tier.h"
 
 namespace caption::kernels {
@@ -13,8 +14,6 @@ namespace {
 // Maximum columns per group, so that the kernels' buffers have a fixed size; a longer group is cut
 // into several with the same scale.
 constexpr std::int64_t kMaxGroupColumns = 128;
-
-std::int64_t divide_up(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
 void pack_panel_16(ConstView rows, std::int64_t panel, BF16* to) {
   const std::int64_t num_columns = rows.dim(1);
@@ -219,5 +218,27 @@ std::int64_t PackedWeight::size_bytes() const {
 }
 
 bool prefers_panels(CpuTier tier) { return tier >= CpuTier::kAvx512Bf16; }
+
+std::int64_t placed_bytes(std::int64_t num_features, std::int64_t num_columns, MatrixFormat format,
+                          CpuTier tier, DType stored) {
+  constexpr std::int64_t kScaleBytes = 4;
+  const std::int64_t features = divide_up(num_features, kPanelFeatures) * kPanelFeatures;
+  const std::int64_t pairs = divide_up(num_columns, 2);
+  const auto groups = [&](std::int64_t columns) { return divide_up(num_columns, columns); };
+  switch (format) {
+    case MatrixFormat::kBF16:
+      if (prefers_panels(tier)) return features * pairs * 4;
+      break;
+    case MatrixFormat::kInt8: return features * (2 * pairs + kScaleBytes * groups(128));
+    case MatrixFormat::kInt8Row: return features * (4 * divide_up(num_columns, 4) + kScaleBytes);
+    case MatrixFormat::kInt4: return features * (pairs + 2 * kScaleBytes * groups(128));
+    case MatrixFormat::kNf4: return features * (pairs + kScaleBytes * groups(64));
+    case MatrixFormat::kStored:
+    case MatrixFormat::kF16:
+    case MatrixFormat::kNf4Double:
+    case MatrixFormat::kAwq: break;
+  }
+  return matrix_bytes(num_features, num_columns, format, stored);
+}
 
 }  // namespace caption::kernels

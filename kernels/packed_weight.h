@@ -27,6 +27,7 @@
 
 #include "backend/cpu_tier.h"
 #include "backend/thread_pool.h"
+#include "tensor/matrix_format.h"
 #include "tensor/quantised_matrix.h"
 #include "tensor/tensor.h"
 
@@ -92,5 +93,10 @@ class PackedWeight {
 
 // Returns whether the tier's kernels are faster on panels of bf16 weights than on rows.
 bool prefers_panels(CpuTier tier);
+
+// PackedWeight::size_bytes() of a matrix [num_features, num_columns] that is held in `format`:
+// padded panels, or rows where the tier computes on rows. `stored` is the dtype that kStored means.
+std::int64_t placed_bytes(std::int64_t num_features, std::int64_t num_columns, MatrixFormat format,
+                          CpuTier tier, DType stored);
 
 }  // namespace caption::kernels

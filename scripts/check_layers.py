@@ -13,12 +13,13 @@ ROOT = Path(__file__).resolve().parent.parent
 
 FLOORS = [
     ["base"],
-    ["backend", "kv", "video", "text", "records"],
+    ["backend", "kv", "store", "video", "text", "records", "sampling"],
     ["tensor", "scheduler", "eval"],
     ["kernels", "weights", "vision"],
-    ["model", "sampling"],
-    ["engine"],
-    ["config", "pipeline", "bench", "doctor"],
+    ["model"],
+    ["engine", "plan"],
+    ["pipeline", "bench", "doctor"],
+    ["config"],
     ["apps"],
 ]
 DOORS = {

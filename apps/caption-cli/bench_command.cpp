@@ -14,6 +14,7 @@
 #include "backend/thread_pool.h"
 #include "base/counted.h"
 #include "base/error.h"
+#include "base/join.h"
 #include "base/log.h"
 #include "bench/bench_report.h"
 #include "bench/kernel_bench.h"
@@ -21,82 +22,50 @@
 #include "bench/run_workload.h"
 #include "bench/tower_bench.h"
 #include "bench/workload.h"
+#include "bench_flags.h"
 #include "bench_videos.h"
+#include "config/preset_blueprint.h"
 #include "config/resolve.h"
 #include "exit_codes.h"
-#include "model/model_shape.h"
-#include "model/random_decoder.h"
+#include "model/blueprint.h"
+#include "model/random_model.h"
 #include "option_types.h"
+#include "plan/known_models.h"
 #include "preset_flags.h"
-#include "preset_shape.h"
 #include "write_text.h"
 
 namespace caption::cli {
 namespace {
 
-enum class WorkloadKind { kStaticVsContinuous, kMixed, kPrefix, kFixed };
-
-struct BenchFlags {
-  PresetFlags preset;
-  std::vector<std::string> videos;
-  std::string references;
-  PriceOf price = PriceOf::kNothing;
-  WorkloadKind workload = WorkloadKind::kFixed;
-  bool is_workload_given = false;
-  std::string shape;
-  bool kernels = false;
-  bool profile = false;
-  std::int64_t num_requests = 0;  // 0: enough for three full batches
-  std::int64_t prompt_tokens = 64;
-  std::int64_t output_tokens = 64;
-  std::int64_t vision_tokens = 256;
-  std::int64_t num_clips = 8;
-  std::int64_t prompts_per_clip = 3;
-  double length_scale = 1;
-  std::vector<std::int32_t> sweep;
-  int repeat = 1;
-  std::string json;
-  std::string svg;
-};
-
 // The decoder under test and its description.
 struct Subject {
   std::unique_ptr<model::CaptionModel> model;  // set for a preset
   std::unique_ptr<model::Decoder> random;      // set for a shape
-  model::TextShape shape;
+  model::DecoderSpec shape;
   std::string name;
   std::int64_t weight_bytes = 0;
 
   model::Decoder& decoder() const { return random != nullptr ? *random : model->decoder(); }
 };
 
-// A check for names of known shapes, in any of their spellings.
-CLI::Validator is_known_shape() {
-  return {[](std::string& name) {
-            return model::find_known_shape(name).has_value()
-                       ? std::string()
-                       : not_one_of(model::known_shape_names(), name);
-          },
-          ""};
-}
-
-model::ModelShape find_known(const std::string& name) {
-  const std::optional<model::ModelShape> known = model::find_known_shape(name);
+model::Blueprint find_known(const std::string& name) {
+  const std::optional<model::Blueprint> known = plan::find_known_model(name);
   CAPTION_CHECK(known.has_value(), "--shape was checked while parsing");
   return *known;
 }
 
 Subject open_random(const std::string& name, const config::Preset& preset) {
-  const model::ModelShape known = find_known(name);
+  const model::Blueprint known = find_known(name);
   Subject subject;
   subject.shape = known.text.value();
   subject.name = name + " (random weights)";
   log_info("bench", "making random weights of " + name);
-  subject.random = model::make_random_decoder(subject.shape, config::weight_type(preset),
-                                              static_cast<std::uint64_t>(preset.generation.seed));
-  model::ModelShape text_only;
+  subject.random =
+      model::make_random_decoder(subject.shape, config::weight_format(preset.quantization),
+                                 static_cast<std::uint64_t>(preset.generation.seed));
+  model::Blueprint text_only;
   text_only.text = subject.shape;
-  subject.weight_bytes = bench::weight_bytes(text_only, weight_layout_of(preset.quantization));
+  subject.weight_bytes = model::weight_bytes(text_only, config::weight_format(preset.quantization));
   return subject;
 }
 
@@ -105,13 +74,13 @@ Subject open_subject(const BenchFlags& flags, const config::LoadedPreset& loaded
   config::require_available(loaded.preset, has_cuda_kernels());
   const std::filesystem::path folder = loaded.path.parent_path();
   Subject subject;
-  const PresetShape found = find_preset_shape(loaded.preset.model, folder);
+  const config::PresetBlueprint found = config::find_preset_blueprint(loaded.preset.model, folder);
   if (!found.note.empty()) {
     throw Error(ErrorCode::kBadModel, found.note +
                                           "; bench --shape NAME measures it with random "
                                           "weights");
   }
-  subject.shape = found.shape.text.value();
+  subject.shape = found.blueprint.text.value();
   subject.name =
       loaded.preset.model.is_composed ? loaded.preset.model.llm : loaded.preset.model.path;
   subject.model = config::open_model(loaded.preset, folder);
@@ -216,13 +185,13 @@ int run_synthetic(const BenchFlags& flags, const config::LoadedPreset& loaded,
   compare_options.has_profile = flags.profile;
   compare_options.on_run = [](const std::string& what) { log_info("bench", what); };
   const bench::DecoderCosts costs = {.shape = subject.shape,
-                                     .weights = weight_layout_of(preset.quantization)};
+                                     .weights = config::weight_format(preset.quantization)};
   const bench::Comparison comparison =
       bench::compare(subject.decoder(), stream, costs, make_workload(flags, largest_batch, seed),
                      make_variants(flags, options), compare_options);
 
   const bench::Subject what = {.model = subject.name,
-                               .setting = std::string(bench::weight_layout_name(costs.weights)) +
+                               .setting = std::string(weights::describe(costs.weights)) +
                                           " weights, " + std::string(dtype_name(options.kv_dtype)) +
                                           " KV, " + counted(pool.num_threads(), "thread") + ", " +
                                           std::string(cpu_tier_name(stream.cpu_tier()))};
@@ -238,9 +207,9 @@ int run_kernels(const BenchFlags& flags, const config::LoadedPreset& loaded,
                 const Machine& machine) {
   const config::Preset& preset = loaded.preset;
   const bool is_named = !flags.shape.empty();
-  const model::ModelShape shape =
+  const model::Blueprint shape =
       is_named ? find_known(flags.shape)
-               : find_preset_shape(preset.model, loaded.path.parent_path()).shape;
+               : config::find_preset_blueprint(preset.model, loaded.path.parent_path()).blueprint;
   ThreadPool pool(config::num_threads(preset, machine));
   Stream stream(pool);
   bench::KernelBenchOptions options;
@@ -257,7 +226,7 @@ int run_kernels(const BenchFlags& flags, const config::LoadedPreset& loaded,
 }
 
 // Measures a shape without a decoder: encodes frames with its tower.
-int run_tower(const BenchFlags& flags, const model::VisionShape& shape,
+int run_tower(const BenchFlags& flags, const model::VisionSpec& shape,
               const config::LoadedPreset& loaded, const Machine& machine) {
   const config::Preset& preset = loaded.preset;
   ThreadPool pool(config::num_threads(preset, machine));
@@ -266,41 +235,19 @@ int run_tower(const BenchFlags& flags, const model::VisionShape& shape,
   options.repeat = std::max(flags.repeat, 3);
   options.seed = static_cast<std::uint64_t>(preset.generation.seed);
   const bench::TowerBench result =
-      bench::bench_tower(stream, shape, config::weight_type(preset), options);
+      bench::bench_tower(stream, shape, config::weight_format(preset.quantization), options);
   const std::string subject =
       flags.shape + " (random weights); " +
-      std::string(bench::weight_layout_name(weight_layout_of(preset.quantization))) + " weights, " +
+      std::string(weights::describe(config::weight_format(preset.quantization))) + " weights, " +
       counted(pool.num_threads(), "thread") + ", " + std::string(cpu_tier_name(stream.cpu_tier()));
   if (flags.json != "-") std::cout << bench::to_table(subject, result);
   if (!flags.json.empty()) write_text(flags.json, bench::to_json(subject, result));
   return kExitOk;
 }
 
-void check_flags(const BenchFlags& flags) {
-  const bool has_videos = !flags.videos.empty();
-  if (flags.kernels && (has_videos || !flags.sweep.empty())) {
-    throw Error(ErrorCode::kUsage, "--kernels measures operations, neither videos nor --sweep");
-  }
-  if (has_videos && (!flags.shape.empty() || !flags.sweep.empty() || flags.is_workload_given)) {
-    throw Error(ErrorCode::kUsage,
-                "--workload, --shape and --sweep are for synthetic workloads, not videos");
-  }
-  std::vector<std::string> inputs = flags.videos;
-  inputs.push_back(flags.references);
-  require_replaceable(flags.json, flags.kernels ? kKernelsBegin : kBenchBegin, inputs);
-  require_replaceable(flags.svg, kSvgBegin, inputs);
-  if (!has_videos && (!flags.references.empty() || flags.price != PriceOf::kNothing)) {
-    throw Error(ErrorCode::kUsage, "--references and --price need videos to caption");
-  }
-  if (!flags.svg.empty() && flags.sweep.size() < 2) {
-    throw Error(ErrorCode::kUsage,
-                "--svg draws throughput over batch size; give --sweep with two sizes or more");
-  }
-}
-
 // `--model qwen3-0.6b` means `--shape qwen3-0.6b` if there is no such folder.
 bool names_a_shape(const config::ModelSection& model) {
-  const std::vector<std::string> names = model::known_shape_names();
+  const std::vector<std::string> names = plan::known_model_names();
   return !model.is_composed && !std::filesystem::exists(model.path) &&
          std::find(names.begin(), names.end(), model.path) != names.end();
 }
@@ -324,95 +271,10 @@ int run_bench(BenchFlags flags) {
   }
   if (flags.kernels) return run_kernels(flags, loaded, machine);
   if (!flags.shape.empty()) {
-    const model::ModelShape known = find_known(flags.shape);
+    const model::Blueprint known = find_known(flags.shape);
     if (!known.text.has_value()) return run_tower(flags, known.vision.value(), loaded, machine);
   }
   return run_synthetic(flags, loaded, machine);
-}
-
-void add_workload_flags(CLI::App& command, BenchFlags& flags) {
-  constexpr const char* kGroup = "Workload";
-  add_choice<WorkloadKind>(
-      command, "--workload", flags.workload,
-      {{"fixed", WorkloadKind::kFixed},
-       {"mixed", WorkloadKind::kMixed},
-       {"prefix", WorkloadKind::kPrefix},
-       {"static-vs-continuous", WorkloadKind::kStaticVsContinuous}},
-      "what is generated\n"
-      "static-vs-continuous: outputs of 500, 20 and 200 tokens in turn. mixed: "
-      "lengths drawn at random. prefix: clips with several prompts, with and "
-      "without the prefix cache. fixed: equal requests.")
-      ->default_str("fixed")
-      ->group(kGroup);
-  command
-      .add_option("--shape", flags.shape,
-                  "random weights of a known shape\n"
-                  "In place of the preset's model. A shape without a decoder (clip-l-336) is "
-                  "measured by frames through its tower.")
-      ->check(is_known_shape())
-      ->type_name(join_names(model::known_shape_names()))
-      ->group(kGroup);
-  command
-      .add_flag("--kernels", flags.kernels,
-                "each operation by itself\n"
-                "Bytes, FLOP, time, and the share of the machine's rates.")
-      ->group(kGroup);
-  command.add_flag("--profile", flags.profile, "also where the time of a step goes, by operation")
-      ->group(kGroup);
-  const CLI::Validator counts = in_range(std::int64_t{1}, std::int64_t{1} << 20);
-  const auto count = [&](const char* name, std::int64_t& value, const char* help,
-                         const std::string& without) {
-    command.add_option(name, value, help)
-        ->check(counts)
-        ->type_name(kNumberType)
-        ->default_str(without)
-        ->group(kGroup);
-  };
-  count("--requests", flags.num_requests, "requests", "three batches");
-  count("--prompt-tokens", flags.prompt_tokens, "tokens of text in a prompt", "64");
-  count("--output-tokens", flags.output_tokens, "fixed, prefix: tokens of an output", "64");
-  count("--vision-tokens", flags.vision_tokens, "prefix: tokens of a clip", "256");
-  count("--clips", flags.num_clips, "prefix: clips", "8");
-  count("--prompts", flags.prompts_per_clip, "prefix: prompts on each clip", "3");
-  command
-      .add_option("--length-scale", flags.length_scale,
-                  "static-vs-continuous, mixed: times all lengths")
-      ->check(in_range(1e-3, 100.0))
-      ->type_name(kNumberType)
-      ->default_str("1")
-      ->group(kGroup);
-  command.add_option("--sweep", flags.sweep, "batch sizes (max_num_seqs) to go through: 1,2,4,8")
-      ->delimiter(',')
-      ->allow_extra_args(false)
-      ->check(in_range(1, 4096))
-      ->type_name("N,...")
-      ->group(kGroup);
-  command.add_option("--repeat", flags.repeat, "interleaved runs of each; the median counts")
-      ->check(in_range(1, 1000))
-      ->type_name(kNumberType)
-      ->default_str("1")
-      ->group(kGroup);
-}
-
-void add_video_flags(CLI::App& command, BenchFlags& flags) {
-  constexpr const char* kGroup = "Real videos";
-  command
-      .add_option("videos", flags.videos,
-                  "clips through the whole pipeline\n"
-                  "Videos or folders, in place of a synthetic workload.")
-      ->type_name(kPathType)
-      ->group(kGroup);
-  command.add_option("--references", flags.references, "score the captions, as eval does")
-      ->type_name(kPathType)
-      ->group(kGroup);
-  add_choice<PriceOf>(command, "--price", flags.price,
-                      {{"attention", PriceOf::kAttention},
-                       {"kv", PriceOf::kKvCache},
-                       {"weights", PriceOf::kWeights}},
-                      "memory, speed and scores of each choice\n"
-                      "attention: full, topk-merge, squeezed. kv: pages of bf16, f16, int8, f32. "
-                      "weights: f32, bf16, int8, w8a8, int4, nf4.")
-      ->group(kGroup);
 }
 
 }  // namespace
@@ -426,14 +288,7 @@ void add_bench_command(CLI::App& root, int& exit_code) {
       "beside this machine's bandwidth and FLOP/s measured in the same minutes: on real videos, on "
       "synthetic lengths, on random weights of known shapes, over batch sizes.");
   auto flags = std::make_shared<BenchFlags>();
-  add_video_flags(*command, *flags);
-  add_workload_flags(*command, *flags);
-  command->add_option("--json", flags->json, "every run as JSON to this file, or - for stdout")
-      ->type_name(kFileType)
-      ->group("Output");
-  command->add_option("--svg", flags->svg, "with --sweep: a chart of throughput over batch size")
-      ->type_name("FILE.svg")
-      ->group("Output");
+  add_bench_flags(*command, *flags);
   add_preset_flags(*command, flags->preset);
   command->footer(
       "caption-cli bench videos/ --references references.jsonl\n"

@@ -18,14 +18,14 @@
 #include "bench/video_report.h"
 #include "config/choices.h"
 #include "config/generation_defaults.h"
+#include "config/pipeline_options.h"
+#include "config/preset_blueprint.h"
 #include "config/resolve.h"
 #include "eval/corpus.h"
 #include "eval/evaluate.h"
 #include "exit_codes.h"
 #include "pipeline/find_videos.h"
 #include "pipeline/pipeline.h"
-#include "pipeline_options.h"
-#include "preset_shape.h"
 #include "records/sink.h"
 #include "write_text.h"
 
@@ -44,7 +44,8 @@ class CollectingSink final : public records::RecordSink {
 
 pipeline::Options make_options(const config::Preset& preset, const Machine& machine,
                                model::CaptionModel& model) {
-  pipeline::Options options = pipeline_options(preset, machine, model, model.content_hash());
+  pipeline::Options options =
+      config::pipeline_options(preset, machine, model, model.content_hash());
   options.engine.disk = {};  // a run must not find pages that another run stored
   options.vision_cache = {};
   options.prompts = {{.name = "", .text = preset.generation.prompt}};
@@ -148,7 +149,7 @@ struct PricedOptions {
   engine::EngineOptions options;
   // The model in this variant's weight format; null: the preset's model.
   std::unique_ptr<model::CaptionModel> model = nullptr;
-  bench::WeightLayout weights = bench::WeightLayout::kBF16;
+  weights::WeightFormat weights = weights::WeightFormat::kBF16;
 };
 
 // The model's files in every weight format that runs here; KV pages as in the preset.
@@ -164,7 +165,7 @@ std::vector<PricedOptions> weight_variants(const config::Preset& preset,
     PricedOptions variant{.name = {},
                           .options = options,
                           .model = config::open_model(changed, preset_folder),
-                          .weights = weight_layout_of(changed.quantization)};
+                          .weights = config::weight_format(changed.quantization)};
     variant.name = std::string(config::choice_name(format)) + " weights, " +
                    format_bytes(variant.model->weight_bytes());
     variants.push_back(std::move(variant));
@@ -244,6 +245,23 @@ bench::PriceReport measure_prices(const BenchVideos& wanted, model::CaptionModel
   return report;
 }
 
+// The variants of the option whose prices are wanted; none for attention, whose variants depend on
+// the lengths of the prompts.
+std::vector<PricedOptions> price_variants(PriceOf price, const config::Preset& preset,
+                                          const std::filesystem::path& folder,
+                                          const engine::EngineOptions& options) {
+  if (price == PriceOf::kKvCache) return kv_variants(options);
+  if (price == PriceOf::kWeights) return weight_variants(preset, folder, options);
+  return {};
+}
+
+// Prints the prices and returns the exit code.
+int report_prices(const BenchVideos& wanted, const bench::PriceReport& prices) {
+  if (wanted.json != "-") std::cout << bench::to_table(prices);
+  if (!wanted.json.empty()) write_text(wanted.json, bench::to_json(prices));
+  return prices.rows.front().median_run().num_failed > 0 ? kExitClipsFailed : kExitOk;
+}
+
 }  // namespace
 
 int bench_videos(const BenchVideos& wanted, const config::LoadedPreset& loaded,
@@ -262,8 +280,8 @@ int bench_videos(const BenchVideos& wanted, const config::LoadedPreset& loaded,
   config::adopt_generation_config(preset, model->generation_config());
   config::require_consistent(preset);
   const bench::DecoderCosts costs = {
-      .shape = find_preset_shape(preset.model, folder).shape.text.value(),
-      .weights = weight_layout_of(preset.quantization)};
+      .shape = config::find_preset_blueprint(preset.model, folder).blueprint.text.value(),
+      .weights = config::weight_format(preset.quantization)};
   pipeline::Options options = make_options(preset, machine, *model);
   options.prompts = pipeline::name_prompts(
       wanted.prompts.empty() ? std::vector<std::string>{preset.generation.prompt} : wanted.prompts);
@@ -276,22 +294,15 @@ int bench_videos(const BenchVideos& wanted, const config::LoadedPreset& loaded,
 
   bench::VideoReport report;
   report.subject = {.model = preset.model.is_composed ? preset.model.llm : preset.model.path,
-                    .setting = std::string(bench::weight_layout_name(costs.weights)) +
-                               " weights, " + std::string(dtype_name(options.engine.kv_dtype)) +
-                               " KV, " + counted(config::num_threads(preset, machine), "thread")};
+                    .setting = std::string(weights::describe(costs.weights)) + " weights, " +
+                               std::string(dtype_name(options.engine.kv_dtype)) + " KV, " +
+                               counted(config::num_threads(preset, machine), "thread")};
   if (wanted.price != PriceOf::kNothing) {
-    // Empty for attention, whose variants need the prompt lengths.
-    std::vector<PricedOptions> variants;
-    if (wanted.price == PriceOf::kKvCache) variants = kv_variants(options.engine);
-    if (wanted.price == PriceOf::kWeights) {
-      variants = weight_variants(preset, folder, options.engine);
-    }
     bench::PriceReport prices =
-        measure_prices(wanted, *model, inputs, options, costs, references, std::move(variants));
+        measure_prices(wanted, *model, inputs, options, costs, references,
+                       price_variants(wanted.price, preset, folder, options.engine));
     prices.subject = report.subject;
-    if (wanted.json != "-") std::cout << bench::to_table(prices);
-    if (!wanted.json.empty()) write_text(wanted.json, bench::to_json(prices));
-    return prices.rows.front().median_run().num_failed > 0 ? kExitClipsFailed : kExitOk;
+    return report_prices(wanted, prices);
   }
   report.max_num_seqs = preset.engine.max_num_seqs;
   report.before = measure_machine(preset, machine);

@@ -1,6 +1,7 @@
 #include <map>
 #include <vector>
 
+#include "base/join.h"
 #include "completions.h"
 #include "option_types.h"
 
@@ -89,10 +90,9 @@ std::string reply_to(const OptionRow& option) {
     case ValueKind::kPath: return "_caption_cli_reply_files \"$3\"";
     case ValueKind::kFolder: return "_caption_cli_reply_folders \"$3\"";
     case ValueKind::kPreset: return "_caption_cli_reply_presets \"$3\"";
-    case ValueKind::kChoice:
-      return "_caption_cli_reply_words \"$3\" \"" + join_names(words, " ") + "\"";
+    case ValueKind::kChoice: return "_caption_cli_reply_words \"$3\" \"" + join(words, " ") + "\"";
     case ValueKind::kChoiceList:
-      return "_caption_cli_reply_list \"$3\" \"" + join_names(words, " ") + "\"";
+      return "_caption_cli_reply_list \"$3\" \"" + join(words, " ") + "\"";
     case ValueKind::kNone:
     case ValueKind::kText: break;
   }
@@ -120,7 +120,7 @@ std::string values_function(const ProgramRow& program) {
       "\n# COMMAND OPTION CUR: false when the option takes no value.\n_caption_cli_value() {\n"
       "  case \"$1,$2\" in\n";
   for (const auto& [reply, names] : patterns) {
-    out += "    " + join_names(names, "|") + ") " + reply + " ;;\n";
+    out += "    " + join(names, "|") + ") " + reply + " ;;\n";
   }
   return out + "    *) return 1 ;;\n  esac\n  return 0\n}\n";
 }
@@ -131,7 +131,7 @@ std::string option_words(const CommandRow& command) {
     if (option.is_positional) continue;
     words.insert(words.end(), option.names.begin(), option.names.end());
   }
-  return join_names(words, " ");
+  return join(words, " ");
 }
 
 std::string options_function(const ProgramRow& program) {
@@ -162,7 +162,7 @@ std::string arguments_function(const ProgramRow& program) {
 std::string bash_completion(const ProgramRow& program) {
   std::vector<std::string> names;
   for (const CommandRow& command : program.commands) names.push_back(command.name);
-  return std::string(kFunctions) + "_caption_cli_commands=\"" + join_names(names, " ") + "\"\n" +
+  return std::string(kFunctions) + "_caption_cli_commands=\"" + join(names, " ") + "\"\n" +
          values_function(program) + options_function(program) + arguments_function(program) + kMain;
 }
 

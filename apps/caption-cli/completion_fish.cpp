@@ -1,5 +1,6 @@
 #include <vector>
 
+#include "base/join.h"
 #include "completions.h"
 #include "option_types.h"
 
@@ -23,9 +24,9 @@ std::string value_flags(const OptionRow& option) {
     case ValueKind::kPath: return " -r -F";
     case ValueKind::kFolder: return " -x -a '(__fish_complete_directories)'";
     case ValueKind::kPreset: return " -r -F -a '(caption-cli presets --names 2>/dev/null)'";
-    case ValueKind::kChoice: return " -x -a " + quoted(join_names(option.choices, " "));
+    case ValueKind::kChoice: return " -x -a " + quoted(join(option.choices, " "));
     case ValueKind::kChoiceList:
-      return " -x -a '(__fish_append , " + join_names(option.choices, " ") + ")'";
+      return " -x -a '(__fish_append , " + join(option.choices, " ") + ")'";
     case ValueKind::kText: return " -x";
   }
   return "";
@@ -50,7 +51,7 @@ std::string command_lines(const CommandRow& command) {
     }
     const bool is_words = option.kind == ValueKind::kChoice;
     out += "complete -c caption-cli" + condition +
-           (is_words ? " -f -a " + quoted(join_names(option.choices, " ")) : " -F") + "\n";
+           (is_words ? " -f -a " + quoted(join(option.choices, " ")) : " -F") + "\n";
   }
   return out;
 }
@@ -60,7 +61,7 @@ std::string command_lines(const CommandRow& command) {
 std::string fish_completion(const ProgramRow& program) {
   std::vector<std::string> names;
   for (const CommandRow& command : program.commands) names.push_back(command.name);
-  const std::string none = " -n 'not __fish_seen_subcommand_from " + join_names(names, " ") + "'";
+  const std::string none = " -n 'not __fish_seen_subcommand_from " + join(names, " ") + "'";
   std::string out =
       "# fish completion of caption-cli. Made by: caption-cli completion fish\n"
       "complete -c caption-cli -f\n";

@@ -1,5 +1,6 @@
 #include <vector>
 
+#include "base/join.h"
 #include "completions.h"
 #include "option_types.h"
 
@@ -47,8 +48,8 @@ std::string action_of(const OptionRow& option) {
     case ValueKind::kPath: return "_files";
     case ValueKind::kFolder: return "_files -/";
     case ValueKind::kPreset: return "_caption_cli_presets";
-    case ValueKind::kChoice: return "(" + join_names(words, " ") + ")";
-    case ValueKind::kChoiceList: return "_sequence compadd - " + join_names(words, " ");
+    case ValueKind::kChoice: return "(" + join(words, " ") + ")";
+    case ValueKind::kChoiceList: return "_sequence compadd - " + join(words, " ");
     case ValueKind::kNone:
     case ValueKind::kText: break;
   }
@@ -69,8 +70,8 @@ std::string option_spec(const OptionRow& option) {
   }
   const std::string any = option.is_repeatable ? "*" : "";
   if (names.size() == 1) return "'" + any + names.front() + text;
-  return "'" + (any.empty() ? "(" + join_names(option.names, " ") + ")" : any) + "'{" +
-         join_names(names, ",") + "}'" + text;
+  return "'" + (any.empty() ? "(" + join(option.names, " ") + ")" : any) + "'{" + join(names, ",") +
+         "}'" + text;
 }
 
 std::string argument_spec(const OptionRow& option) {

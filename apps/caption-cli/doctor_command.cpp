@@ -11,16 +11,16 @@
 #include "backend/cpu_tier.h"
 #include "backend/machine.h"
 #include "base/error.h"
-#include "bench/cards.h"
-#include "bench/weight_layout.h"
 #include "config/load_preset.h"
+#include "config/preset_blueprint.h"
+#include "config/resolve.h"
 #include "config/resources.h"
 #include "doctor/diagnose.h"
 #include "eval/korean_stemmer.h"
 #include "exit_codes.h"
 #include "option_types.h"
+#include "plan/cards.h"
 #include "preset_flags.h"
-#include "preset_shape.h"
 #include "run_obstacles.h"
 #include "video/codecs.h"
 #include "video/read_clip.h"
@@ -40,15 +40,16 @@ struct DoctorFlags {
 void examine_memory(const config::LoadedPreset& loaded, const Machine& machine,
                     doctor::PresetFacts& facts) {
   const config::Preset& preset = loaded.preset;
-  const model::ModelShape shape = find_preset_shape(preset.model, loaded.path.parent_path()).shape;
+  const model::Blueprint shape =
+      config::find_preset_blueprint(preset.model, loaded.path.parent_path()).blueprint;
   if (!shape.text.has_value()) return;
   facts.needed_bytes =
-      bench::held_weight_bytes(shape, weight_layout_of(preset.quantization)) +
+      model::placed_bytes(shape, config::weight_format(preset.quantization)) +
       model::decoder_scratch_bytes(*shape.text, preset.engine.max_num_batched_tokens,
                                    preset.engine.max_num_seqs);
   std::int64_t memory_bytes = machine.memory_bytes;
   if (preset.device.type == config::DeviceType::kCuda) {
-    const std::optional<bench::Card> card = bench::find_card(preset.name);
+    const std::optional<plan::Card> card = plan::find_card(preset.name);
     memory_bytes = card.has_value() ? card->memory_bytes : 0;
   }
   // A given --kv-cache-bytes is allocated regardless of memory_utilization.

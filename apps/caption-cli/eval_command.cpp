@@ -17,6 +17,7 @@
 
 #include "base/counted.h"
 #include "base/error.h"
+#include "base/join.h"
 #include "base/log.h"
 #include "base/nearest.h"
 #include "eval/corpus.h"
@@ -70,8 +71,7 @@ std::vector<eval::Metric> chosen_metrics(const std::vector<std::string>& names) 
     const std::optional<eval::Metric> metric = eval::find_metric(name);
     if (!metric) {
       throw Error(ErrorCode::kUsage, "--metrics: no metric is named \"" + name + "\"; there are " +
-                                         join_names(metric_names(), ", ") +
-                                         did_you_mean(name, metric_names()));
+                                         join(metric_names()) + did_you_mean(name, metric_names()));
     }
     metrics.push_back(*metric);
   }
@@ -199,7 +199,7 @@ void add_score_flags(CLI::App& command, EvalFlags& flags) {
   command.add_option("--metrics", flags.metrics, "only these")
       ->delimiter(',')
       ->allow_extra_args(false)
-      ->type_name(join_names(metric_names(), ","))
+      ->type_name(join(metric_names(), ","))
       ->group(kGroup);
   command
       .add_option("--dictionary", flags.dictionary,

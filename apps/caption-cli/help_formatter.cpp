@@ -5,6 +5,8 @@
 #include <string_view>
 #include <utility>
 
+#include "base/join.h"
+
 #include "command_table.h"
 #include "option_types.h"
 #include "terminal.h"
@@ -72,7 +74,7 @@ bool has_short_name(const OptionRow& option) {
 std::string name_column(const OptionRow& option, bool others_have_short_names) {
   if (option.is_positional) return option.names.front() + (option.is_repeatable ? "..." : "");
   std::string out = others_have_short_names && !has_short_name(option) ? "    " : "";
-  out += join_names(option.names, ", ");
+  out += join(option.names);
   return option.placeholder.empty() ? out : out + " " + option.placeholder;
 }
 
@@ -85,7 +87,7 @@ std::string text_column(const OptionRow& option) {
       words.resize(kMaxWords / 2);  // completions and the manual list all
       words.emplace_back("...");
     }
-    out += ": " + join_names(words, ", ");
+    out += ": " + join(words);
   }
   if (!option.default_text.empty()) out += " [" + option.default_text + "]";
   if (option.is_required && !option.is_positional) out += " (required)";

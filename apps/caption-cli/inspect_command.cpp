@@ -130,7 +130,7 @@ void inspect_video(const std::string& path, const std::filesystem::path& sheet,
 
 void inspect_model(const std::string& path) {
   const std::unique_ptr<model::CaptionModel> model =
-      model::open_model(path, model::WeightType::kBF16, DigestCache(config::digest_folder()));
+      model::open_model(path, weights::WeightFormat::kBF16, DigestCache(config::digest_folder()));
   const model::DecoderSpec& spec = model->decoder().spec();
   std::cout << records::escape_file_name(path) << "\n";
   print_line("family", std::string(model->family()));

@@ -9,6 +9,7 @@
 
 #include "backend/cpu_tier.h"
 #include "base/error.h"
+#include "base/join.h"
 #include "base/log.h"
 #include "bench_command.h"
 #include "doctor_command.h"
@@ -46,7 +47,7 @@ void add_tier_option(CLI::App& root) {
           "kernels\n"
           "The instruction sets that the CPU kernels use; without it the fastest that this machine "
           "has.")
-      ->type_name(join_names(cpu_tier_names()))
+      ->type_name(join(cpu_tier_names(), "|"))
       ->default_str("best");
 }
 

@@ -3,6 +3,8 @@
 #include <array>
 #include <utility>
 
+#include "base/join.h"
+
 #include "exit_codes.h"
 #include "option_types.h"
 
@@ -83,7 +85,7 @@ std::string option_text(const OptionRow& option) {
   if (!option.details.empty()) out += roff(sentence(option.details)) + "\n";
   if (!option.choices.empty()) {
     out += (option.kind == ValueKind::kChoiceList ? "Some of " : "One of ") +
-           roff(join_names(option.choices, ", ")) + ".\n";
+           roff(join(option.choices)) + ".\n";
   }
   if (!option.limits.empty()) out += "From " + roff(option.limits) + ".\n";
   if (!option.default_text.empty()) out += "Default: " + roff(option.default_text) + ".\n";

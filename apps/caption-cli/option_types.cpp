@@ -2,23 +2,18 @@
 
 #include <algorithm>
 
+#include "base/join.h"
 #include "base/nearest.h"
 #include "base/units.h"
 
 namespace caption::cli {
-
-std::string join_names(const std::vector<std::string>& names, const std::string& separator) {
-  std::string out;
-  for (const std::string& name : names) out += (out.empty() ? "" : separator) + name;
-  return out;
-}
 
 std::string expected_text(const std::string& what, const std::string& found) {
   return "expected " + what + ", found " + json_quote(found);
 }
 
 std::string not_one_of(const std::vector<std::string>& names, const std::string& found) {
-  return expected_text("one of " + join_names(names, ", "), found) + did_you_mean(found, names);
+  return expected_text("one of " + join(names), found) + did_you_mean(found, names);
 }
 
 CLI::Validator one_of(std::vector<std::string> names) {

@@ -22,6 +22,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/join.h"
 #include "base/json.h"
 
 namespace caption::cli {
@@ -35,9 +36,6 @@ inline constexpr const char* kNumberType = "N";
 inline constexpr const char* kSizeType = "SIZE";
 inline constexpr const char* kTimeType = "TIME";
 inline constexpr const char* kTextType = "TEXT";
-
-// Returns "a|b|c", or the same with another separator.
-std::string join_names(const std::vector<std::string>& names, const std::string& separator = "|");
 
 // Returns "expected 1 to 4096, found "0"", the message for a value that an option rejects.
 std::string expected_text(const std::string& what, const std::string& found);
@@ -86,7 +84,7 @@ CLI::Option* add_choice(CLI::App& command, const std::string& name, E& value,
             throw CLI::ValidationError(name, not_one_of(names, text));
           },
           help)
-      ->type_name(join_names(names));
+      ->type_name(join(names, "|"));
 }
 
 // Adds an option for a size in bytes (base/units.h) of at least `min_bytes`.

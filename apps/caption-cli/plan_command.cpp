@@ -14,18 +14,19 @@
 #include "backend/thread_pool.h"
 #include "base/counted.h"
 #include "base/error.h"
+#include "base/join.h"
 #include "base/log.h"
-#include "bench/cards.h"
-#include "bench/plan.h"
 #include "bench/process_memory.h"
 #include "bench/roofline.h"
 #include "config/generation_defaults.h"
+#include "config/preset_blueprint.h"
 #include "config/resolve.h"
 #include "exit_codes.h"
 #include "option_types.h"
 #include "pipeline/pipeline.h"
+#include "plan/cards.h"
+#include "plan/plan.h"
 #include "preset_flags.h"
-#include "preset_shape.h"
 #include "run_obstacles.h"
 
 namespace caption::cli {
@@ -59,18 +60,6 @@ model::FrameSize parse_frame_size(const std::string& text) {
   return size;
 }
 
-// `auto` follows the weights: f32 stays f32, everything else is 16 bits (f16 has the same size).
-DType kv_dtype_of(const config::QuantizationSection& quantization) {
-  switch (quantization.kv_cache) {
-    case config::KvFormat::kF32: return DType::kF32;
-    case config::KvFormat::kBF16: return DType::kBF16;
-    case config::KvFormat::kF16: return DType::kF16;
-    case config::KvFormat::kInt8: return DType::kI8;
-    case config::KvFormat::kAuto: break;
-  }
-  return quantization.weights == config::WeightFormat::kF32 ? DType::kF32 : DType::kBF16;
-}
-
 std::int64_t memory_of(const PlanFlags& flags, std::int64_t device_bytes) {
   return flags.memory_bytes.value_or(device_bytes);
 }
@@ -78,13 +67,13 @@ std::int64_t memory_of(const PlanFlags& flags, std::int64_t device_bytes) {
 // Sets the card for which a CUDA preset is planned: --card, the card after which the preset is
 // named, or the card of this machine.
 void set_card(const PlanFlags& flags, const std::string& preset, const Machine& machine,
-              bench::PlanInput& input) {
+              plan::PlanInput& input) {
   // Approximate memory of the CUDA context and cuBLAS.
   constexpr std::int64_t kContextBytes = 600LL << 20;
-  input.device = bench::PlanDevice::kCard;
+  input.device = plan::PlanDevice::kCard;
   input.fixed_bytes = kContextBytes;
   const std::string wanted = flags.card.empty() ? preset : flags.card;
-  if (const auto card = bench::find_card(wanted)) {
+  if (const auto card = plan::find_card(wanted)) {
     input.device_name = card->name;
     input.memory_bytes = memory_of(flags, card->memory_bytes);
     input.rates = {.bytes_per_s = card->bytes_per_s,
@@ -92,10 +81,7 @@ void set_card(const PlanFlags& flags, const std::string& preset, const Machine& 
                    .source = "data sheet of an " + std::string(card->name)};
     return;
   }
-  std::string names;
-  for (const std::string_view name : bench::card_names()) {
-    names += (names.empty() ? "" : ", ") + std::string(name);
-  }
+  const std::string names = join(plan::card_names());
   if (!flags.card.empty()) {
     throw Error(ErrorCode::kUsage,
                 "--card: no card is known as \"" + flags.card + "\"; there are " + names);
@@ -111,18 +97,18 @@ void set_card(const PlanFlags& flags, const std::string& preset, const Machine& 
 }
 
 void set_host(const PlanFlags& flags, const config::Preset& preset, const Machine& machine,
-              bench::PlanInput& input) {
-  input.device = bench::PlanDevice::kHost;
+              plan::PlanInput& input) {
+  input.device = plan::PlanDevice::kHost;
   input.device_name = machine.cpu_model;
   input.memory_bytes = memory_of(flags, machine.memory_bytes);
   input.fixed_bytes = bench::process_memory().resident_bytes;
-  const model::TextShape& text = *input.model.text;
+  const model::DecoderSpec& text = *input.model.text;
   const std::int64_t held_bytes =
-      bench::held_weight_bytes(input.model, input.weights) +
+      model::placed_bytes(input.model, input.weights) +
       model::decoder_scratch_bytes(text, input.max_num_batched_tokens, input.max_num_seqs);
   try {
-    input.kv_cache_bytes = config::plan_kv_cache_bytes(preset, model::decoder_spec(text),
-                                                       held_bytes, input.memory_bytes);
+    input.kv_cache_bytes =
+        config::plan_kv_cache_bytes(preset, text, held_bytes, input.memory_bytes);
   } catch (const Error& error) {
     if (error.code() != ErrorCode::kOutOfMemory) throw;
     input.kv_cache_bytes = 0;  // the plan reports the reason
@@ -130,11 +116,11 @@ void set_host(const PlanFlags& flags, const config::Preset& preset, const Machin
 }
 
 // Takes half a second on the threads that the engine would use.
-void calibrate(const config::Preset& preset, const Machine& machine, bench::PlanInput& input) {
+void calibrate(const config::Preset& preset, const Machine& machine, plan::PlanInput& input) {
   ThreadPool pool(pipeline::plan_threads(config::num_threads(preset, machine)).engine);
   Stream stream(pool);
   const bench::Roofline roofline = bench::measure_roofline(stream);
-  const bool is_f32 = input.weights == bench::WeightLayout::kF32;
+  const bool is_f32 = input.weights == weights::WeightFormat::kF32;
   input.rates = {.bytes_per_s = roofline.read_bytes_per_s,
                  .flops_per_s = is_f32 ? roofline.f32_flops_per_s : roofline.flops_per_s,
                  .source = "measured here and now on " + counted(roofline.num_threads, "thread") +
@@ -142,9 +128,9 @@ void calibrate(const config::Preset& preset, const Machine& machine, bench::Plan
 }
 
 void set_rates(const PlanFlags& flags, const config::Preset& preset, const Machine& machine,
-               bench::PlanInput& input) {
+               plan::PlanInput& input) {
   const bool is_given = flags.bandwidth_gb_s.has_value() && flags.gflops.has_value();
-  if (input.device == bench::PlanDevice::kHost && !is_given) calibrate(preset, machine, input);
+  if (input.device == plan::PlanDevice::kHost && !is_given) calibrate(preset, machine, input);
   if (flags.bandwidth_gb_s.has_value()) input.rates.bytes_per_s = *flags.bandwidth_gb_s * 1e9;
   if (flags.gflops.has_value()) input.rates.flops_per_s = *flags.gflops * 1e9;
   if (is_given) {
@@ -158,16 +144,16 @@ void set_rates(const PlanFlags& flags, const config::Preset& preset, const Machi
   }
 }
 
-void set_model(const config::LoadedPreset& loaded, bench::PlanInput& input) {
+void set_model(const config::LoadedPreset& loaded, plan::PlanInput& input) {
   const std::filesystem::path folder = loaded.path.parent_path();
-  const PresetShape found = find_preset_shape(loaded.preset.model, folder);
+  const config::PresetBlueprint found = config::find_preset_blueprint(loaded.preset.model, folder);
   if (!found.note.empty()) log_info("plan", found.note);
-  if (!found.shape.text.has_value()) {
-    throw Error(ErrorCode::kBadModel, found.shape.name + ": has no decoder to plan for");
+  if (!found.blueprint.text.has_value()) {
+    throw Error(ErrorCode::kBadModel, found.blueprint.name + ": has no decoder to plan for");
   }
-  input.model = found.shape;
+  input.model = found.blueprint;
   if (loaded.preset.speculative.draft_model.empty()) return;
-  input.draft = find_shape(loaded.preset.speculative.draft_model, folder).shape;
+  input.draft = config::find_blueprint(loaded.preset.speculative.draft_model, folder).blueprint;
   if (!input.draft->text.has_value()) {
     throw Error(ErrorCode::kBadModel, input.draft->name + ": has no decoder to draft with");
   }
@@ -175,13 +161,13 @@ void set_model(const config::LoadedPreset& loaded, bench::PlanInput& input) {
 
 // Lists what keeps `run` from starting here, including that the plan is for another machine.
 std::vector<std::string> find_obstacles(const PlanFlags& flags, const config::LoadedPreset& loaded,
-                                        const Machine& machine, const bench::PlanInput& input,
+                                        const Machine& machine, const plan::PlanInput& input,
                                         std::vector<std::string> obstacles) {
   const bool is_cuda_preset = loaded.preset.device.type == config::DeviceType::kCuda;
-  if (input.device == bench::PlanDevice::kCard && !is_cuda_preset) {
+  if (input.device == plan::PlanDevice::kCard && !is_cuda_preset) {
     obstacles.push_back("planned for an " + input.device_name + "; the preset runs on the CPU");
   }
-  if (flags.memory_bytes.has_value() && input.device == bench::PlanDevice::kHost &&
+  if (flags.memory_bytes.has_value() && input.device == plan::PlanDevice::kHost &&
       input.memory_bytes > machine.memory_bytes) {
     obstacles.emplace_back("planned for more memory than is here");
   }
@@ -201,13 +187,13 @@ void adopt_generation_defaults(config::LoadedPreset& loaded) {
 
 // With fps=F the number of frames depends on a clip's length, and `run` starts if one frame fits.
 // The plan is then for the longest clip that fits.
-void limit_frames(const config::Preset& preset, bench::PlanInput& input) {
+void limit_frames(const config::Preset& preset, plan::PlanInput& input) {
   const video::SamplingOptions sampling = config::read_options(preset).sampling;
   if (sampling.strategy != video::SamplingStrategy::kFps) return;
   const auto fits = [&input](std::int64_t num_frames) {
-    bench::PlanInput tried = input;
+    plan::PlanInput tried = input;
     tried.num_frames = num_frames;
-    return bench::make_plan(tried).fits;
+    return plan::make_plan(tried).fits;
   };
   if (fits(input.num_frames) || !fits(1)) return;
   std::int64_t most = 1;
@@ -221,25 +207,25 @@ void limit_frames(const config::Preset& preset, bench::PlanInput& input) {
   input.num_frames = most;
 }
 
-bench::PlanInput make_input(const PlanFlags& flags) {
+plan::PlanInput make_input(const PlanFlags& flags) {
   const Machine machine = detect_machine();
   config::LoadedPreset loaded = load_preset(flags.preset, machine);
   config::Preset& preset = loaded.preset;
   RunCheck check = check_run(loaded, flags.preset.prompts);
   adopt_generation_defaults(loaded);
-  bench::PlanInput input;
+  plan::PlanInput input;
   input.preset = preset.name;
   set_model(loaded, input);
   input.memory_utilization = preset.device.memory_utilization;
-  input.weights = weight_layout_of(preset.quantization);
-  input.kv_dtype = kv_dtype_of(preset.quantization);
+  input.weights = config::weight_format(preset.quantization);
+  input.kv_dtype = config::kv_dtype(preset.quantization);
   input.is_kv_cache_given = preset.engine.kv_cache_bytes > 0;
   if (input.is_kv_cache_given) input.kv_cache_bytes = preset.engine.kv_cache_bytes;
   input.max_num_seqs = preset.engine.max_num_seqs;
   input.max_num_batched_tokens = preset.engine.max_num_batched_tokens;
   input.chunked_prefill = preset.engine.chunked_prefill;
   input.num_beams = preset.generation.num_beams;
-  input.is_prompt_compressed = preset.engine.attention != config::Attention::kFull;
+  input.is_prompt_compressed = preset.engine.attention != config::CompressionMode::kNone;
   input.num_frames = preset.video.num_frames;
   input.frame = parse_frame_size(flags.frame_size);
   input.prompt_tokens =
@@ -260,8 +246,8 @@ bench::PlanInput make_input(const PlanFlags& flags) {
 }
 
 int run_plan(const PlanFlags& flags) {
-  const bench::Plan plan = bench::make_plan(make_input(flags));
-  std::cout << (flags.json ? bench::to_json(plan) : bench::to_text(plan));
+  const plan::Plan plan = plan::make_plan(make_input(flags));
+  std::cout << (flags.json ? plan::to_json(plan) : plan::to_text(plan));
   return plan.can_run() ? kExitOk : kExitUnavailable;
 }
 
@@ -292,9 +278,9 @@ void add_workload_flags(CLI::App& command, PlanFlags& flags) {
 void add_device_flags(CLI::App& command, PlanFlags& flags) {
   constexpr const char* kGroup = "Planned machine";
   std::vector<std::string> cards;
-  for (const std::string_view name : bench::card_names()) cards.emplace_back(name);
+  for (const std::string_view name : plan::card_names()) cards.emplace_back(name);
   command.add_option("--card", flags.card, "plan for this card")
-      ->type_name(join_names(cards))
+      ->type_name(join(cards, "|"))
       ->group(kGroup);
   command
       .add_option("--bandwidth", flags.bandwidth_gb_s,

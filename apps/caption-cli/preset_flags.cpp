@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/join.h"
 #include "base/log.h"
 #include "base/utf8.h"
 #include "config/fields.h"
@@ -28,7 +29,7 @@ std::string group_of(const config::FieldHelp& field) {
 }
 
 std::string type_of(const config::FieldHelp& field) {
-  if (!field.choices.empty()) return join_names(field.choices);
+  if (!field.choices.empty()) return join(field.choices, "|");
   switch (field.means) {
     case config::Means::kBytes: return kSizeType;
     case config::Means::kSeconds: return kTimeType;

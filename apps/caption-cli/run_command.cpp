@@ -17,6 +17,7 @@
 #include "base/log.h"
 #include "base/units.h"
 #include "config/generation_defaults.h"
+#include "config/pipeline_options.h"
 #include "config/resolve.h"
 #include "dry_run.h"
 #include "exit_codes.h"
@@ -25,7 +26,6 @@
 #include "option_types.h"
 #include "pipeline/pipeline.h"
 #include "pipeline/progress.h"
-#include "pipeline_options.h"
 #include "preset_flags.h"
 #include "record_log.h"
 #include "run_output.h"
@@ -211,7 +211,7 @@ int run(const RunFlags& flags) {
   config::require_consistent(preset);
   check_stream(flags, preset, inputs.size(), prompts.size());
   const Sha256 model_hash = model->content_hash();
-  pipeline::Options options = pipeline_options(preset, machine, *model, model_hash);
+  pipeline::Options options = config::pipeline_options(preset, machine, *model, model_hash);
   options.stop = &stop;
   options.trust_times = flags.trust_times;
   for (pipeline::Prompt& prompt : prompts) {

@@ -5,6 +5,7 @@
 #include <optional>
 #include <string_view>
 
+#include "base/join.h"
 #include "base/nearest.h"
 #include "command_table.h"
 #include "option_types.h"
@@ -131,7 +132,7 @@ std::string describe_extra(const CommandRow& command, const std::vector<std::str
 std::string describe_missing_command(const CLI::App& root,
                                      const std::vector<std::string>& arguments) {
   const std::vector<std::string> names = command_names(root);
-  const std::string known = "the commands are " + join_names(names, ", ");
+  const std::string known = "the commands are " + join(names);
   const std::vector<std::string> extras = find_extras(root, arguments);
   if (extras.empty()) {
     return "a command is missing; " + known + "; caption-cli --help describes them";
@@ -158,7 +159,7 @@ std::string describe_missing(const CLI::App& begun, const CommandRow& command) {
   }
   const std::string example = command.examples.empty() ? "; " + see_help(command)
                                                        : "; example: " + command.examples.front();
-  return command.name + ": " + join_names(missing, " and ") +
+  return command.name + ": " + join(missing, " and ") +
          (missing.size() == 1 ? " is missing" : " are missing") + example;
 }
 
@@ -170,8 +171,8 @@ std::string describe_count(const CommandRow& command, const OptionRow& option,
   const bool is_missing = message.find("missing") != std::string::npos;
   if (!is_missing) return where + " is given more than once; " + see_help(command);
   std::string what = option.placeholder;
-  if (option.kind == ValueKind::kChoice) what = "one of " + join_names(option.choices, ", ");
-  if (option.kind == ValueKind::kChoiceList) what = "some of " + join_names(option.choices, ",");
+  if (option.kind == ValueKind::kChoice) what = "one of " + join(option.choices);
+  if (option.kind == ValueKind::kChoiceList) what = "some of " + join(option.choices, ",");
   return where + " needs a value (" + what + "), for example: " + example_of(option);
 }
 

@@ -1,14 +1,13 @@
 // The dense layer on the CPU: rounding of activations to bf16 and 8 bits, weights of 8 and 4 bits.
 #include <algorithm>
 
+#include "base/math.h"
 #include "kernels/cpu/linear_blocks.h"
 #include "kernels/cpu/parallel.h"
 #include "tensor/dtype.h"
 
 namespace caption::kernels::cpu {
 namespace {
-
-std::int64_t divide_up(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
 // Assigns consecutive pieces of the stream's scratch memory, each aligned to a cache line.
 class ScratchPieces {

@@ -4,10 +4,11 @@
 #include <functional>
 
 #include "base/counted.h"
-#include "bench/internal/json_writer.h"
+#include "base/figures.h"
+#include "base/json_writer.h"
+#include "base/units.h"
 #include "bench/internal/operations_json.h"
 #include "bench/internal/report_parts.h"
-#include "bench/internal/units.h"
 #include "bench/profile_report.h"
 
 namespace caption::bench {

@@ -16,19 +16,18 @@ namespace caption::bench {
 namespace {
 
 using kernels::PackedWeight;
-using weights::QuantisedFormat;
 
 PackedWeight pack_16(const Stream& stream, ConstView rows) {
   if (!kernels::prefers_panels(stream.cpu_tier())) return rows;
   return PackedWeight::pack_panels(stream.pool(), rows);
 }
 
-template <QuantisedFormat format>
+template <MatrixFormat format>
 PackedWeight pack_quantised(const Stream& stream, ConstView rows) {
   const auto quantised = [&](std::int64_t first, std::int64_t count) {
     return weights::quantise(rows.rows(first, count), format);
   };
-  return format == QuantisedFormat::kInt8Row
+  return format == MatrixFormat::kInt8Row
              ? PackedWeight::pack_8a8(stream.pool(), rows.dim(0), quantised)
              : PackedWeight::pack_quantised(stream.pool(), rows.dim(0), quantised);
 }
@@ -40,10 +39,10 @@ struct WeightFormat {
 
 constexpr std::array kWeightFormats = {
     WeightFormat{"bf16", pack_16},
-    WeightFormat{"int8", pack_quantised<QuantisedFormat::kInt8>},
-    WeightFormat{"w8a8", pack_quantised<QuantisedFormat::kInt8Row>},
-    WeightFormat{"int4", pack_quantised<QuantisedFormat::kInt4>},
-    WeightFormat{"nf4", pack_quantised<QuantisedFormat::kNf4>},
+    WeightFormat{"int8", pack_quantised<MatrixFormat::kInt8>},
+    WeightFormat{"w8a8", pack_quantised<MatrixFormat::kInt8Row>},
+    WeightFormat{"int4", pack_quantised<MatrixFormat::kInt4>},
+    WeightFormat{"nf4", pack_quantised<MatrixFormat::kNf4>},
 };
 
 // A weight in enough copies to exceed the caches. A weight borrows its rows, so each copy needs
@@ -111,7 +110,7 @@ Tensor random_tensor(DType dtype, const Shape& shape) {
   return tensor;
 }
 
-void bench_linear(KernelTimer& timer, const std::string& name, const model::LinearShape& matrix,
+void bench_linear(KernelTimer& timer, const std::string& name, const model::LinearSpec& matrix,
                   const std::vector<std::int64_t>& tokens) {
   const Tensor rows = random_tensor(DType::kBF16, {matrix.out, matrix.in});
   const std::int64_t most_tokens = *std::max_element(tokens.begin(), tokens.end());
@@ -132,7 +131,7 @@ void bench_linear(KernelTimer& timer, const std::string& name, const model::Line
   }
 }
 
-void bench_swiglu(KernelTimer& timer, const model::LinearShape& matrix,
+void bench_swiglu(KernelTimer& timer, const model::LinearSpec& matrix,
                   const std::vector<std::int64_t>& tokens) {
   const Tensor rows = random_tensor(DType::kBF16, {matrix.out, matrix.in});
   const std::int64_t most_tokens = *std::max_element(tokens.begin(), tokens.end());
@@ -154,7 +153,7 @@ void bench_swiglu(KernelTimer& timer, const model::LinearShape& matrix,
   }
 }
 
-KernelBench bench_kernels(Stream& stream, const model::ModelShape& shape,
+KernelBench bench_kernels(Stream& stream, const model::Blueprint& shape,
                           const KernelBenchOptions& options) {
   if (!shape.text.has_value() && !shape.vision.has_value()) {
     throw Error(ErrorCode::kUsage, "bench: " + shape.name + " has neither a decoder nor a tower");

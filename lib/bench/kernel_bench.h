@@ -21,7 +21,7 @@
 
 #include "backend/stream.h"
 #include "bench/roofline.h"
-#include "model/model_shape.h"
+#include "model/blueprint.h"
 
 namespace caption::bench {
 
@@ -60,7 +60,7 @@ struct KernelBench {
 };
 
 // Throws Error(kUsage) for a shape with neither decoder nor tower.
-KernelBench bench_kernels(Stream& stream, const model::ModelShape& shape,
+KernelBench bench_kernels(Stream& stream, const model::Blueprint& shape,
                           const KernelBenchOptions& options);
 
 // One line per row; `subject` is the heading.

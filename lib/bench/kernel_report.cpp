@@ -2,9 +2,10 @@
 #include <array>
 #include <tuple>
 
-#include "bench/internal/json_writer.h"
+#include "base/figures.h"
+#include "base/json_writer.h"
+#include "base/units.h"
 #include "bench/internal/report_parts.h"
-#include "bench/internal/units.h"
 #include "bench/kernel_bench.h"
 
 namespace caption::bench {

@@ -4,8 +4,9 @@
 #include <cmath>
 
 #include "base/error.h"
-#include "bench/internal/json_writer.h"
-#include "bench/internal/units.h"
+#include "base/figures.h"
+#include "base/json_writer.h"
+#include "base/units.h"
 
 namespace caption::bench {
 namespace {

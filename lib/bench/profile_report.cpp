@@ -2,9 +2,9 @@
 
 #include <algorithm>
 
-#include "bench/internal/json_writer.h"
+#include "base/figures.h"
+#include "base/json_writer.h"
 #include "bench/internal/operations_json.h"
-#include "bench/internal/units.h"
 
 namespace caption::bench {
 namespace {
@@ -20,7 +20,7 @@ std::string name_of(const ProfileKey& key, const std::vector<NamedMatrix>& matri
   return operation + " [" + std::to_string(key.rows) + ", " + std::to_string(key.columns) + "]";
 }
 
-void add(std::vector<NamedMatrix>& matrices, const char* name, const model::LinearShape& matrix) {
+void add(std::vector<NamedMatrix>& matrices, const char* name, const model::LinearSpec& matrix) {
   const auto same = std::find_if(matrices.begin(), matrices.end(), [&](const NamedMatrix& other) {
     return other.matrix.out == matrix.out && other.matrix.in == matrix.in;
   });
@@ -33,7 +33,7 @@ void add(std::vector<NamedMatrix>& matrices, const char* name, const model::Line
 
 }  // namespace
 
-std::vector<NamedMatrix> named_matrices(const model::TextShape& shape) {
+std::vector<NamedMatrix> named_matrices(const model::DecoderSpec& shape) {
   std::vector<NamedMatrix> matrices;
   add(matrices, "q, k, v", {.out = shape.q_dim() + 2 * shape.kv_dim(), .in = shape.hidden});
   add(matrices, "o", {.out = shape.hidden, .in = shape.q_dim()});

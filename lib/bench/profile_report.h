@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "backend/profile.h"
-#include "model/model_shape.h"
+#include "model/blueprint.h"
 
 namespace caption::bench {
 
@@ -14,12 +14,12 @@ namespace caption::bench {
 // "o; lm_head" for two of the same size, which a profile cannot tell apart.
 struct NamedMatrix {
   std::string name;
-  model::LinearShape matrix;
+  model::LinearSpec matrix;
 };
 
 // Returns one entry for each size among a decoder's dense operations: q, k, v; o; gate, up; down;
 // lm_head.
-std::vector<NamedMatrix> named_matrices(const model::TextShape& shape);
+std::vector<NamedMatrix> named_matrices(const model::DecoderSpec& shape);
 
 struct OperationTime {
   std::string name;  // "linear_swiglu gate, up", "paged_attention"

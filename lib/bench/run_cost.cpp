@@ -2,12 +2,11 @@
 
 #include <algorithm>
 
+#include "base/math.h"
 #include "kv/page_pool.h"
 
 namespace caption::bench {
 namespace {
-
-double as_double(std::int64_t value) { return static_cast<double>(value); }
 
 // Number of keys attended by the tokens [first, last) of a sequence: token i attends to i + 1 keys.
 double attended(std::int64_t first, std::int64_t last) {
@@ -16,9 +15,10 @@ double attended(std::int64_t first, std::int64_t last) {
 
 }  // namespace
 
-StepCost cost_of_run(const DecoderCosts& costs, DType kv_dtype,
-                     std::span<const SequenceLengths> sequences, const engine::EngineStats& stats) {
-  StepWork work;
+plan::StepCost cost_of_run(const DecoderCosts& costs, DType kv_dtype,
+                           std::span<const SequenceLengths> sequences,
+                           const engine::EngineStats& stats) {
+  plan::StepWork work;
   work.steps = as_double(stats.steps);
   work.new_tokens = as_double(stats.prefill_tokens + stats.decode_tokens);
   double computed_once = 0;
@@ -33,7 +33,7 @@ StepCost cost_of_run(const DecoderCosts& costs, DType kv_dtype,
   if (computed_once > 0) work.attended_tokens *= work.new_tokens / computed_once;
   work.context_tokens =
       work.steps * stats.mean_pages_used * as_double(kv::kPageTokens) * (1 - stats.mean_page_waste);
-  return cost_of(costs.shape, costs.weights, kv_dtype, work);
+  return plan::cost_of(costs.shape, costs.weights, kv_dtype, work);
 }
 
 }  // namespace caption::bench

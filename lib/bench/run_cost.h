@@ -5,17 +5,17 @@
 #include <cstdint>
 #include <span>
 
-#include "bench/step_cost.h"
 #include "engine/engine.h"
-#include "model/model_shape.h"
+#include "model/blueprint.h"
+#include "plan/step_cost.h"
 #include "tensor/dtype.h"
 
 namespace caption::bench {
 
 // Properties of the decoder that determine the cost of a step.
 struct DecoderCosts {
-  model::TextShape shape;
-  WeightLayout weights = WeightLayout::kBF16;
+  model::DecoderSpec shape;
+  weights::WeightFormat weights = weights::WeightFormat::kBF16;
 };
 
 struct SequenceLengths {
@@ -26,7 +26,8 @@ struct SequenceLengths {
 
 // Counts the weights once per step, and each page once per step and referencing sequence. Tokens
 // that were computed again after a preemption count at the mean length of the others.
-StepCost cost_of_run(const DecoderCosts& costs, DType kv_dtype,
-                     std::span<const SequenceLengths> sequences, const engine::EngineStats& stats);
+plan::StepCost cost_of_run(const DecoderCosts& costs, DType kv_dtype,
+                           std::span<const SequenceLengths> sequences,
+                           const engine::EngineStats& stats);
 
 }  // namespace caption::bench

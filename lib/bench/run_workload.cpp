@@ -5,12 +5,11 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/math.h"
 #include "bench/process_memory.h"
 
 namespace caption::bench {
 namespace {
-
-double as_double(std::int64_t value) { return static_cast<double>(value); }
 
 double per_second(std::int64_t count, double seconds) {
   return seconds > 0 ? as_double(count) / seconds : 0;
@@ -93,9 +92,9 @@ Measurement measure(model::Decoder& decoder, Stream& stream, const DecoderCosts&
   measurement.seconds = as_double(stopwatch.elapsed_us()) / 1e6;
   measurement.peak_bytes = process_memory().peak_bytes;
   measurement.stats = engine.stats();
-  model::ModelShape held;
+  model::Blueprint held;
   held.text = costs.shape;
-  measurement.needed_bytes = held_weight_bytes(held, costs.weights) +
+  measurement.needed_bytes = model::placed_bytes(held, costs.weights) +
                              measurement.stats.pages_peak * measurement.stats.page_bytes;
   if (options.has_profile) {
     measurement.operations = name_operations(profile.entries(), named_matrices(costs.shape),
@@ -154,7 +153,7 @@ double Comparison::read_bytes_per_s() const {
 }
 
 double Comparison::flops_per_s() const {
-  const bool is_f32 = costs.weights == WeightLayout::kF32;
+  const bool is_f32 = costs.weights == weights::WeightFormat::kF32;
   return is_f32 ? (before.f32_flops_per_s + after.f32_flops_per_s) / 2
                 : (before.flops_per_s + after.flops_per_s) / 2;
 }

@@ -53,7 +53,7 @@ struct Measurement {
   std::int64_t needed_bytes = 0;   // part of peak_bytes: decoder weights and pages in use
   engine::EngineStats stats;
   std::vector<OperationTime> operations;  // operations inside steps, if requested
-  StepCost cost;                          // minimum arithmetic and traffic of the run
+  plan::StepCost cost;                    // minimum arithmetic and traffic of the run
   Hash128 output_hash;                    // hash of all outputs in the order of submission
 
   double output_tokens_per_s() const;

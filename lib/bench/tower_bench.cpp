@@ -5,18 +5,19 @@
 
 #include "base/clock.h"
 #include "base/error.h"
-#include "bench/internal/json_writer.h"
+#include "base/figures.h"
+#include "base/json_writer.h"
+#include "base/units.h"
 #include "bench/internal/kernel_timer.h"
 #include "bench/internal/operations_json.h"
 #include "bench/internal/report_parts.h"
-#include "bench/internal/units.h"
 #include "bench/statistics.h"
-#include "model/random_tower.h"
+#include "model/random_model.h"
 
 namespace caption::bench {
 namespace {
 
-std::vector<NamedMatrix> matrices_of(const model::VisionShape& shape) {
+std::vector<NamedMatrix> matrices_of(const model::VisionSpec& shape) {
   return {{.name = "patches", .matrix = {.out = shape.hidden, .in = shape.patch_values()}},
           {.name = "q, k, v", .matrix = {.out = 3 * shape.hidden, .in = shape.hidden}},
           {.name = "o", .matrix = {.out = shape.hidden, .in = shape.hidden}},
@@ -32,10 +33,10 @@ double seconds_of(model::RandomTower& tower, Stream& stream, const Tensor& pixel
 
 }  // namespace
 
-TowerBench bench_tower(Stream& stream, const model::VisionShape& shape, model::WeightType type,
+TowerBench bench_tower(Stream& stream, const model::VisionSpec& shape, weights::WeightFormat type,
                        const TowerBenchOptions& options) {
   CAPTION_CHECK(options.num_frames >= 1 && options.repeat >= 1, "bench: no frames to encode");
-  model::VisionShape tower_only = shape;
+  model::VisionSpec tower_only = shape;
   tower_only.projector.clear();
   model::RandomTower tower(tower_only, type, options.seed);
   const Tensor pixels =

@@ -8,8 +8,8 @@
 #include "backend/stream.h"
 #include "bench/profile_report.h"
 #include "bench/roofline.h"
+#include "model/blueprint.h"
 #include "model/caption_model.h"
-#include "model/model_shape.h"
 
 namespace caption::bench {
 
@@ -40,7 +40,7 @@ struct TowerBench {
 
 // Uses random weights and pixels, and ends at the hidden states, before the projector. Throws as
 // RandomTower.
-TowerBench bench_tower(Stream& stream, const model::VisionShape& shape, model::WeightType type,
+TowerBench bench_tower(Stream& stream, const model::VisionSpec& shape, weights::WeightFormat type,
                        const TowerBenchOptions& options);
 
 std::string to_table(const std::string& subject, const TowerBench& bench);

@@ -4,9 +4,10 @@
 
 #include "base/counted.h"
 #include "base/error.h"
-#include "bench/internal/json_writer.h"
+#include "base/figures.h"
+#include "base/json_writer.h"
+#include "base/units.h"
 #include "bench/internal/report_parts.h"
-#include "bench/internal/units.h"
 
 namespace caption::bench {
 namespace {

@@ -39,7 +39,7 @@ struct VideoRun {
   Summary clip_ms;                 // per caption, from the first byte read to the record written
   std::vector<StageBusy> stages;
   engine::EngineStats stats;
-  StepCost cost;  // cost of the language model's part
+  plan::StepCost cost;  // cost of the language model's part
   std::int64_t peak_bytes = 0;
 
   double clips_per_s() const;  // captioned clips

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "backend/machine.h"
+#include "base/join.h"
 #include "config/preset.h"
 
 namespace caption::config {
@@ -34,15 +35,16 @@ inline constexpr std::array kKvFormats = {
     Choice<KvFormat>{KvFormat::kAuto, "auto"}, Choice<KvFormat>{KvFormat::kF32, "f32"},
     Choice<KvFormat>{KvFormat::kBF16, "bf16"}, Choice<KvFormat>{KvFormat::kF16, "f16"},
     Choice<KvFormat>{KvFormat::kInt8, "int8"}};
-inline constexpr std::array kBatchings = {Choice<Batching>{Batching::kContinuous, "continuous"},
-                                          Choice<Batching>{Batching::kStatic, "static"}};
+inline constexpr std::array kBatchings = {Choice<BatchMode>{BatchMode::kContinuous, "continuous"},
+                                          Choice<BatchMode>{BatchMode::kStatic, "static"}};
 
-inline constexpr std::array kAttentions = {Choice<Attention>{Attention::kFull, "full"},
-                                           Choice<Attention>{Attention::kTopkMerge, "topk-merge"},
-                                           Choice<Attention>{Attention::kSqueezed, "squeezed"}};
+inline constexpr std::array kAttentions = {
+    Choice<CompressionMode>{CompressionMode::kNone, "full"},
+    Choice<CompressionMode>{CompressionMode::kTopkMerge, "topk-merge"},
+    Choice<CompressionMode>{CompressionMode::kSqueezed, "squeezed"}};
 inline constexpr std::array kEarlyStoppings = {
-    Choice<EarlyStopping>{EarlyStopping::kFalse, "false"},
-    Choice<EarlyStopping>{EarlyStopping::kTrue, "true"},
+    Choice<EarlyStopping>{EarlyStopping::kNo, "false"},
+    Choice<EarlyStopping>{EarlyStopping::kYes, "true"},
     Choice<EarlyStopping>{EarlyStopping::kNever, "never"}};
 
 inline constexpr std::array kColorMatrices = {Choice<ColorMatrix>{ColorMatrix::kAuto, "auto"},
@@ -52,8 +54,8 @@ inline constexpr std::array kColorMatrices = {Choice<ColorMatrix>{ColorMatrix::k
 constexpr const auto& choices_of(DeviceType) { return kDeviceTypes; }
 constexpr const auto& choices_of(WeightFormat) { return kWeightFormats; }
 constexpr const auto& choices_of(KvFormat) { return kKvFormats; }
-constexpr const auto& choices_of(Batching) { return kBatchings; }
-constexpr const auto& choices_of(Attention) { return kAttentions; }
+constexpr const auto& choices_of(BatchMode) { return kBatchings; }
+constexpr const auto& choices_of(CompressionMode) { return kAttentions; }
 constexpr const auto& choices_of(EarlyStopping) { return kEarlyStoppings; }
 constexpr const auto& choices_of(ColorMatrix) { return kColorMatrices; }
 
@@ -66,10 +68,7 @@ bool runs_here(E /*value*/) {
 inline bool runs_here(DeviceType type) {
   return type != DeviceType::kCuda || caption::has_cuda_kernels();
 }
-inline bool runs_here(WeightFormat format) {
-  return format != WeightFormat::kF16 && format != WeightFormat::kAwq &&
-         format != WeightFormat::kGptq;
-}
+inline bool runs_here(WeightFormat format) { return weights::can_be_held(format); }
 
 template <class E>
 std::string_view choice_name(E value) {
@@ -100,9 +99,7 @@ std::vector<std::string> choice_list() {
 // Returns the same as text for messages: "f32, bf16, int8, int4, nf4, w8a8".
 template <class E>
 std::string choice_names() {
-  std::string out;
-  for (const std::string& name : choice_list<E>()) out += (out.empty() ? "" : ", ") + name;
-  return out;
+  return join(choice_list<E>());
 }
 
 }  // namespace caption::config

@@ -2,6 +2,7 @@
 
 #include <type_traits>
 
+#include "base/join.h"
 #include "base/json.h"
 #include "base/units.h"
 #include "config/choices.h"
@@ -52,9 +53,7 @@ std::vector<std::string> choices_of_type(Means means) {
 // Returns " [1 to 4096]", " {true, false}", or an empty text.
 std::string limits_text(const std::string& range, const std::vector<std::string>& choices) {
   if (!range.empty()) return " [" + range + "]";
-  std::string out;
-  for (const std::string& choice : choices) out += (out.empty() ? "" : ", ") + choice;
-  return out.empty() ? out : " {" + out + "}";
+  return choices.empty() ? "" : " {" + join(choices) + "}";
 }
 
 bool is_model_part(std::string_view key) {
@@ -116,7 +115,7 @@ std::vector<FieldValue> list_values(const Preset& preset) {
 void apply_quality(Preset& preset) {
   preset.generation.num_beams = 4;
   preset.generation.length_penalty = 1.2;
-  preset.generation.early_stopping = EarlyStopping::kTrue;
+  preset.generation.early_stopping = EarlyStopping::kYes;
   preset.generation.temperature = 0;
   preset.given.insert({"generation.num_beams", "generation.length_penalty",
                        "generation.early_stopping", "generation.temperature"});

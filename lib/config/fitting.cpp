@@ -41,7 +41,7 @@ std::string describe(const ClipTokens& tokens) {
 }
 
 std::int64_t pages_of(const Preset& preset, const ClipTokens& tokens) {
-  const bool may_shrink = preset.engine.attention != Attention::kFull;
+  const bool may_shrink = preset.engine.attention != CompressionMode::kNone;
   return scheduler::pool_pages(
       {.num_prompt_tokens = tokens.num_prompt(),
        .max_new_tokens = tokens.num_new,

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/join.h"
 #include "base/log.h"
 #include "config/fields.h"
 #include "config/resources.h"
@@ -30,22 +31,6 @@ std::optional<double> top_p_of(const GenerationConfig& config) {
   return std::max(*config.top_p, kMinTopP);
 }
 
-std::optional<EarlyStopping> early_stopping_of(const GenerationConfig& config) {
-  if (!config.early_stopping) return std::nullopt;
-  switch (*config.early_stopping) {
-    case GenerationConfig::EarlyStopping::kFalse: return EarlyStopping::kFalse;
-    case GenerationConfig::EarlyStopping::kTrue: return EarlyStopping::kTrue;
-    case GenerationConfig::EarlyStopping::kNever: return EarlyStopping::kNever;
-  }
-  return std::nullopt;
-}
-
-std::string join(const std::vector<std::string>& parts) {
-  std::string out;
-  for (const std::string& part : parts) out += (out.empty() ? "" : ", ") + part;
-  return out;
-}
-
 }  // namespace
 
 std::set<std::string> apply_generation_config(Preset& preset, const GenerationConfig& config) {
@@ -65,7 +50,7 @@ std::set<std::string> apply_generation_config(Preset& preset, const GenerationCo
   take("generation.no_repeat_ngram_size", to.no_repeat_ngram_size, config.no_repeat_ngram_size);
   take("generation.num_beams", to.num_beams, config.num_beams);
   take("generation.length_penalty", to.length_penalty, config.length_penalty);
-  take("generation.early_stopping", to.early_stopping, early_stopping_of(config));
+  take("generation.early_stopping", to.early_stopping, config.early_stopping);
   if (to.min_new_tokens > to.max_new_tokens) {
     if (taken.contains("generation.min_new_tokens")) {
       to.min_new_tokens = to.max_new_tokens;

@@ -4,6 +4,7 @@
 #include <string>
 #include <type_traits>
 
+#include "base/join.h"
 #include "base/json.h"
 #include "base/nearest.h"
 #include "base/units.h"
@@ -207,12 +208,6 @@ std::vector<std::string> keys_of(std::string_view section) {
     if (section_of(field.key) != section) return;
     out.emplace_back(std::string_view(field.key).substr(section.size() + 1));
   });
-  return out;
-}
-
-std::string join(const std::vector<std::string>& names) {
-  std::string out;
-  for (const std::string& name : names) out += (out.empty() ? "" : ", ") + name;
   return out;
 }
 

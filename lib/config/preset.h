@@ -15,16 +15,21 @@
 #include <vector>
 
 #include "base/error.h"
+#include "engine/options.h"
+#include "sampling/sampling_params.h"
+#include "video/read_clip.h"
+#include "weights/format.h"
 
 namespace caption::config {
 
+using engine::BatchMode;
+using engine::CompressionMode;
+using sampling::EarlyStopping;
+using video::ColorMatrix;
+using weights::WeightFormat;
+
 enum class DeviceType { kAuto, kCpu, kCuda };
-enum class WeightFormat { kF32, kBF16, kF16, kInt8, kInt4, kNf4, kW8A8, kAwq, kGptq };
 enum class KvFormat { kAuto, kF32, kBF16, kF16, kInt8 };
-enum class Batching { kContinuous, kStatic };
-enum class Attention { kFull, kTopkMerge, kSqueezed };
-enum class EarlyStopping { kFalse, kTrue, kNever };
-enum class ColorMatrix { kAuto, kBt601, kBt709 };
 
 struct DeviceSection {
   DeviceType type = DeviceType::kCpu;
@@ -55,12 +60,12 @@ struct QuantizationSection {
 };
 
 struct EngineSection {
-  Batching batching = Batching::kContinuous;
-  std::int64_t max_num_seqs = 16;
-  std::int64_t max_num_batched_tokens = 2048;
+  BatchMode batching = BatchMode::kContinuous;
+  std::int64_t max_num_seqs = scheduler::kDefaultMaxSeqs;
+  std::int64_t max_num_batched_tokens = scheduler::kDefaultMaxBatchedTokens;
   bool chunked_prefill = true;
   bool prefix_cache = false;
-  Attention attention = Attention::kFull;
+  CompressionMode attention = CompressionMode::kNone;
   std::int64_t attention_keep_tokens = 512;
   double attention_threshold = 0.01;
   std::int64_t kv_cache_bytes = 0;
@@ -87,7 +92,7 @@ struct GenerationSection {
   std::int64_t no_repeat_ngram_size = 0;
   std::int64_t num_beams = 1;
   double length_penalty = 1.0;
-  EarlyStopping early_stopping = EarlyStopping::kFalse;
+  EarlyStopping early_stopping = EarlyStopping::kNo;
   std::vector<std::string> stop;
   std::int64_t num_logprobs = -1;
   std::int64_t seed = 20;

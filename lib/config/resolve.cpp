@@ -13,16 +13,6 @@
 namespace caption::config {
 namespace {
 
-DType kv_dtype(const Preset& preset) {
-  switch (preset.quantization.kv_cache) {
-    case KvFormat::kF32: return DType::kF32;
-    case KvFormat::kBF16: return DType::kBF16;
-    case KvFormat::kF16: return DType::kF16;
-    case KvFormat::kInt8: return DType::kI8;
-    default: return weight_type(preset) == model::WeightType::kF32 ? DType::kF32 : DType::kBF16;
-  }
-}
-
 std::int32_t to_int32(std::int64_t value) {
   return static_cast<std::int32_t>(std::clamp<std::int64_t>(
       value, std::numeric_limits<std::int32_t>::min(), std::numeric_limits<std::int32_t>::max()));
@@ -30,35 +20,13 @@ std::int32_t to_int32(std::int64_t value) {
 
 engine::CompressionOptions compression(const EngineSection& section) {
   engine::CompressionOptions options;
-  switch (section.attention) {
-    case Attention::kFull: options.mode = engine::CompressionMode::kNone; break;
-    case Attention::kTopkMerge: options.mode = engine::CompressionMode::kTopkMerge; break;
-    case Attention::kSqueezed: options.mode = engine::CompressionMode::kSqueezed; break;
-  }
+  options.mode = section.attention;
   options.keep_tokens = to_int32(section.attention_keep_tokens);
   options.threshold = static_cast<float>(section.attention_threshold);
   return options;
 }
 
-sampling::EarlyStopping early_stopping(EarlyStopping choice) {
-  switch (choice) {
-    case EarlyStopping::kFalse: return sampling::EarlyStopping::kNo;
-    case EarlyStopping::kTrue: return sampling::EarlyStopping::kYes;
-    case EarlyStopping::kNever: return sampling::EarlyStopping::kNever;
-  }
-  return sampling::EarlyStopping::kNo;
-}
-
-video::ColorMatrix color_matrix(ColorMatrix choice) {
-  switch (choice) {
-    case ColorMatrix::kAuto: return video::ColorMatrix::kAuto;
-    case ColorMatrix::kBt601: return video::ColorMatrix::kBt601;
-    case ColorMatrix::kBt709: return video::ColorMatrix::kBt709;
-  }
-  return video::ColorMatrix::kAuto;
-}
-
-std::string join(const std::vector<std::string>& parts) {
+std::string join_with_and(const std::vector<std::string>& parts) {
   std::string out;
   for (std::size_t i = 0; i < parts.size(); ++i) {
     if (i > 0) out += i + 1 == parts.size() ? " and " : ", ";
@@ -79,15 +47,20 @@ std::string way_out(const Preset& preset) {
 
 }  // namespace
 
-model::WeightType weight_type(const Preset& preset) {
-  switch (preset.quantization.weights) {
-    case WeightFormat::kF32: return model::WeightType::kF32;
-    case WeightFormat::kInt8: return model::WeightType::kInt8;
-    case WeightFormat::kInt4: return model::WeightType::kInt4;
-    case WeightFormat::kNf4: return model::WeightType::kNf4;
-    case WeightFormat::kW8A8: return model::WeightType::kW8A8;
-    default: return model::WeightType::kBF16;
+WeightFormat weight_format(const QuantizationSection& quantization) {
+  const bool is_double = quantization.weights == WeightFormat::kNf4 && quantization.double_quant;
+  return is_double ? WeightFormat::kNf4Double : quantization.weights;
+}
+
+DType kv_dtype(const QuantizationSection& quantization) {
+  switch (quantization.kv_cache) {
+    case KvFormat::kF32: return DType::kF32;
+    case KvFormat::kBF16: return DType::kBF16;
+    case KvFormat::kF16: return DType::kF16;
+    case KvFormat::kInt8: return DType::kI8;
+    case KvFormat::kAuto: break;
   }
+  return quantization.weights == WeightFormat::kF32 ? DType::kF32 : DType::kBF16;
 }
 
 std::vector<std::string> missing_features(const Preset& preset, bool has_cuda_kernels) {
@@ -107,8 +80,8 @@ void require_available(const Preset& preset, bool has_cuda_kernels) {
   const std::vector<std::string> missing = missing_features(preset, has_cuda_kernels);
   if (missing.empty()) return;
   throw Error(ErrorCode::kUnavailable, "preset " + preset.name + ": what is asked for needs " +
-                                           join(missing) + ", which this build does not have; " +
-                                           way_out(preset));
+                                           join_with_and(missing) +
+                                           ", which this build does not have; " + way_out(preset));
 }
 
 void require_consistent(const Preset& preset) {
@@ -136,8 +109,8 @@ std::unique_ptr<model::CaptionModel> open_model(const Preset& preset,
   const DigestCache digests(digest_folder(), keep == KeepDigests::kYes ? DigestCache::Keeping::kYes
                                                                        : DigestCache::Keeping::kNo);
   if (!preset.model.is_composed) {
-    return model::open_model(find_model(preset.model.path, preset_folder), weight_type(preset),
-                             digests);
+    return model::open_model(find_model(preset.model.path, preset_folder),
+                             weight_format(preset.quantization), digests);
   }
   const ModelSection& parts = preset.model;
   // The projector is a file or folder, relative to the preset's folder or to the working folder.
@@ -149,17 +122,11 @@ std::unique_ptr<model::CaptionModel> open_model(const Preset& preset,
                                .vision_feature_layer = parts.vision_feature_layer,
                                .pool_stride = parts.pooling,
                                .prompt = parts.prompt},
-                              weight_type(preset), digests);
+                              weight_format(preset.quantization), digests);
 }
 
 std::int64_t kv_page_bytes(const Preset& preset, const model::DecoderSpec& spec) {
-  const DType dtype = kv_dtype(preset);
-  // int8 pages have one scale per token and head.
-  const std::int64_t scale_bytes =
-      dtype == DType::kI8 ? static_cast<std::int64_t>(dtype_size_bytes(DType::kBF16)) : 0;
-  const std::int64_t head_bytes =
-      spec.head_dim * static_cast<std::int64_t>(dtype_size_bytes(dtype)) + scale_bytes;
-  return kv::kPageTokens * 2 * spec.num_layers * spec.num_kv_heads * head_bytes;
+  return kv::kPageTokens * model::kv_token_bytes(spec, kv_dtype(preset.quantization));
 }
 
 std::int64_t plan_kv_cache_bytes(const Preset& preset, const model::DecoderSpec& spec,
@@ -190,13 +157,12 @@ int num_threads(const Preset& preset, const Machine& machine) {
 engine::EngineOptions engine_options(const Preset& preset, std::int64_t kv_cache_bytes,
                                      const Sha256& model_hash) {
   return {
-      .batching = preset.engine.batching == Batching::kStatic ? engine::BatchMode::kStatic
-                                                              : engine::BatchMode::kContinuous,
+      .batching = preset.engine.batching,
       .max_num_seqs = to_int32(preset.engine.max_num_seqs),
       .max_num_batched_tokens = to_int32(preset.engine.max_num_batched_tokens),
       .chunked_prefill = preset.engine.chunked_prefill,
       .kv_cache_bytes = kv_cache_bytes,
-      .kv_dtype = kv_dtype(preset),
+      .kv_dtype = kv_dtype(preset.quantization),
       .prefix_cache =
           preset.engine.prefix_cache ? engine::PrefixCache::kOn : engine::PrefixCache::kOff,
       .page_identity = page_identity(preset, model_hash),
@@ -217,7 +183,7 @@ sampling::SamplingParams sampling_params(const Preset& preset) {
           .seed = static_cast<std::uint64_t>(generation.seed),
           .num_beams = to_int32(generation.num_beams),
           .length_penalty = generation.length_penalty,
-          .early_stopping = early_stopping(generation.early_stopping),
+          .early_stopping = generation.early_stopping,
           .num_logprobs = to_int32(generation.num_logprobs)};
 }
 
@@ -227,7 +193,7 @@ video::ReadOptions read_options(const Preset& preset) {
       video::parse_sampling(preset.video.sampling, static_cast<int>(preset.video.num_frames));
   options.limits.max_pixels = preset.video.max_pixels;
   options.limits.max_decode_us = static_cast<std::int64_t>(preset.video.decode_timeout_s * 1e6);
-  options.color_matrix = color_matrix(preset.video.color_matrix);
+  options.color_matrix = preset.video.color_matrix;
   return options;
 }
 

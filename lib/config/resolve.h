@@ -16,8 +16,10 @@
 
 namespace caption::config {
 
-// Returns the format in which the model holds its weights.
-model::WeightType weight_type(const Preset& preset);
+// Returns the format in which the model's weights are held: nf4 with double_quant is kNf4Double.
+WeightFormat weight_format(const QuantizationSection& quantization);
+// Returns the dtype of KV pages. `auto` means f32 for kF32 weights and bf16 for all other formats.
+DType kv_dtype(const QuantizationSection& quantization);
 
 // Returns the requested features that this build lacks, each as a phrase ("beam search").
 std::vector<std::string> missing_features(const Preset& preset, bool has_cuda_kernels);

@@ -7,7 +7,7 @@
 
 #include "base/error.h"
 #include "base/mapped_file.h"
-#include "model/caption_model.h"
+#include "config/hub_cache.h"
 
 namespace caption::config {
 namespace {
@@ -79,7 +79,7 @@ fs::path find_model(std::string_view name, const fs::path& preset_folder) {
   }
   const auto found = std::find_if(candidates.begin(), candidates.end(), is_folder);
   if (found != candidates.end()) return found->lexically_normal();
-  return model::resolve_model_path(name);
+  return find_in_hub_cache(name);
 }
 
 }  // namespace caption::config

@@ -6,22 +6,13 @@
 #include <string_view>
 
 #include "base/counted.h"
+#include "base/join.h"
 #include "base/units.h"
 
 namespace caption::doctor {
 namespace {
 
 constexpr std::int64_t kGigabyte = 1'000'000'000;
-
-template <class Names>
-std::string join(const Names& names, std::string_view separator = ", ") {
-  std::string out;
-  for (const auto& name : names) {
-    if (!out.empty()) out += separator;
-    out += name;
-  }
-  return out;
-}
 
 Finding examine_processor(const Facts& facts) {
   std::string text = facts.machine.cpu_model + ", " + counted(facts.machine.num_cpus, "core");

@@ -29,8 +29,7 @@ RequestId to_request_id(scheduler::SequenceId id) {
 }
 
 scheduler::SchedulerOptions to_scheduler_options(const EngineOptions& options) {
-  return {.mode = options.batching == BatchMode::kStatic ? scheduler::Mode::kStatic
-                                                         : scheduler::Mode::kContinuous,
+  return {.mode = options.batching,
           .prefill = options.chunked_prefill ? scheduler::PrefillMode::kChunked
                                              : scheduler::PrefillMode::kWhole,
           .max_num_seqs = options.max_num_seqs,

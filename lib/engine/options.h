@@ -6,21 +6,19 @@
 #include <functional>
 
 #include "base/hash.h"
+#include "scheduler/options.h"
 #include "tensor/dtype.h"
 
 namespace caption::engine {
 
-enum class BatchMode {
-  kContinuous,  // at every step finished requests leave and waiting ones enter
-  kStatic,      // a batch runs until all its requests are finished
-};
+using scheduler::BatchMode;
 
 enum class PrefixCache {
   kOff,
   kOn,  // equal prefixes are computed once; the least recently used are evicted
 };
 
-// The disk tier: pages computed in this run can be found by later runs (kv/disk_store.h).
+// The disk tier: pages computed in this run can be found by later runs (store/blob_store.h).
 struct DiskTier {
   std::filesystem::path folder = {};  // empty: no disk tier
   std::int64_t max_bytes = 16LL << 30;
@@ -48,8 +46,10 @@ struct CompressionOptions {
 
 struct EngineOptions {
   BatchMode batching = BatchMode::kContinuous;
-  std::int32_t max_num_seqs = 16;              // sequences in one step; each beam counts
-  std::int32_t max_num_batched_tokens = 2048;  // tokens in one step
+  // Sequences in one step; each beam counts.
+  std::int32_t max_num_seqs = scheduler::kDefaultMaxSeqs;
+  // Tokens in one step.
+  std::int32_t max_num_batched_tokens = scheduler::kDefaultMaxBatchedTokens;
   bool chunked_prefill = true;  // split prompts over several steps; off: whole prompts only
   std::int64_t kv_cache_bytes = 256LL << 20;  // memory of all pages
   DType kv_dtype = DType::kF32;               // kF32, kBF16, kF16 or kI8

@@ -19,23 +19,9 @@
 #include "model/generation_config.h"
 #include "text/tokenizer.h"
 #include "vision/preprocess.h"
+#include "weights/format.h"
 
 namespace caption::model {
-
-// The precision in which weights are held. Activations are f32 on the CPU; packed matrices round
-// them when they read them (kernels/packed_weight.h).
-enum class WeightType {
-  kF32,   // the numbers as stored in the file
-  kBF16,  // rounded to bf16
-  // The matrices of the decoder's layers are quantised to 8 or 4 bits when loaded
-  // (weights/quantise.h), the LM head to int8; everything else is bf16.
-  kInt8,
-  kInt4,
-  kNf4,
-  // 8-bit weights with a scale per row, multiplied by 8-bit activations: the decoder's layers, the
-  // LM head, and the linear layers of tower and projector.
-  kW8A8,
-};
 
 // A model whose parts were trained separately; the paths are model folders or files.
 struct ComposedSource {
@@ -94,18 +80,16 @@ class CaptionModel {
   virtual std::optional<std::string> find_changed_file() const = 0;
 };
 
-// Opens a Hugging Face folder by its config.json. Throws Error(kBadModel) for an invalid one and
-// for one with a file that is written meanwhile; kUnavailable naming the model_type, quantisation
-// or adapter that this build cannot run. `digests` is for content_hash().
-std::unique_ptr<CaptionModel> open_model(const std::filesystem::path& folder, WeightType type,
+// Opens a Hugging Face folder by its config.json and holds its weights in `format`: kF32, kBF16,
+// kInt8, kInt4, kNf4 or kW8A8. Activations are f32 on the CPU; packed matrices round them when they
+// read them (kernels/packed_weight.h). Throws Error(kBadModel) for an invalid folder and for one
+// with a file that is written meanwhile; kUnavailable naming the model_type, quantisation or
+// adapter that this build cannot run. `digests` is for content_hash().
+std::unique_ptr<CaptionModel> open_model(const std::filesystem::path& folder,
+                                         weights::WeightFormat format,
                                          const DigestCache& digests = {});
-std::unique_ptr<CaptionModel> open_composed(const ComposedSource& source, WeightType type,
+std::unique_ptr<CaptionModel> open_composed(const ComposedSource& source,
+                                            weights::WeightFormat format,
                                             const DigestCache& digests = {});
-
-// Returns the snapshot folder of a name such as "llava-hf/LLaVA-NeXT-Video-7B-hf" in the local
-// Hugging Face cache ($HF_HUB_CACHE, $HF_HOME/hub, ~/.cache/huggingface/hub); an existing folder is
-// returned unchanged. Throws Error(kBadModel) that names the places searched and how to get the
-// model.
-std::filesystem::path resolve_model_path(std::string_view name_or_folder);
 
 }  // namespace caption::model

@@ -4,7 +4,6 @@
 #include <cmath>
 
 #include "base/error.h"
-#include "kernels/activation.h"
 #include "kernels/attention.h"
 #include "kernels/convert.h"
 #include "kernels/linear.h"
@@ -14,48 +13,28 @@
 
 namespace caption::model {
 
-using Bias = WeightStore::Bias;
-
-ClipVisionTower::ClipVisionTower(WeightStore& store, const std::string& prefix,
-                                 const ClipVisionConfig& config, std::int64_t num_layers)
-    : config_(config) {
-  const std::int64_t hidden = config.hidden;
-  const std::int64_t patch = config.patch_px;
-  const std::string embeddings = prefix + "embeddings.";
-  class_embedding_ = store.require(embeddings + "class_embedding", {hidden});
-  patch_embedding_ =
-      store.require_matrix(embeddings + "patch_embedding.weight", {hidden, 3, patch, patch});
-  positions_ =
-      store.require(embeddings + "position_embedding.weight", {tokens_per_frame(), hidden});
-  pre_norm_ = require_norm(store, prefix + "pre_layrnorm");  // misspelled in every checkpoint
-  for (std::int64_t i = 0; i < num_layers; ++i) {
-    const std::string layer = prefix + "encoder.layers." + std::to_string(i) + ".";
-    const std::string attention = layer + "self_attn.";
-    layers_.push_back({
-        .norm_1 = require_norm(store, layer + "layer_norm1"),
-        .q = store.require_linear(attention + "q_proj", hidden, hidden, Bias::kRequired),
-        .k = store.require_linear(attention + "k_proj", hidden, hidden, Bias::kRequired),
-        .v = store.require_linear(attention + "v_proj", hidden, hidden, Bias::kRequired),
-        .out = store.require_linear(attention + "out_proj", hidden, hidden, Bias::kRequired),
-        .norm_2 = require_norm(store, layer + "layer_norm2"),
-        .fc1 =
-            store.require_linear(layer + "mlp.fc1", config.intermediate, hidden, Bias::kRequired),
-        .fc2 =
-            store.require_linear(layer + "mlp.fc2", hidden, config.intermediate, Bias::kRequired),
-    });
+ClipVisionTower::ClipVisionTower(const PlacedWeights& weights, const Blueprint& blueprint)
+    : spec_(blueprint.vision.value()),
+      class_embedding_(weights.vector(blueprint.tower.class_embedding)),
+      patch_embedding_(weights.matrix(blueprint.tower.patch_embedding)),
+      positions_(weights.vector(blueprint.tower.positions)),
+      pre_norm_(weights.norm(blueprint.tower.pre_norm)) {
+  for (const ClipLayerIds& ids : blueprint.tower.layers) {
+    layers_.push_back({.norm_1 = weights.norm(ids.norm_1),
+                       .q = weights.linear(ids.q),
+                       .k = weights.linear(ids.k),
+                       .v = weights.linear(ids.v),
+                       .out = weights.linear(ids.out),
+                       .norm_2 = weights.norm(ids.norm_2),
+                       .fc1 = weights.linear(ids.fc1),
+                       .fc2 = weights.linear(ids.fc2)});
   }
 }
 
-ClipVisionTower::Norm ClipVisionTower::require_norm(WeightStore& store,
-                                                    const std::string& stem) const {
-  return {store.require(stem + ".weight", {config_.hidden}),
-          store.require(stem + ".bias", {config_.hidden})};
-}
-
 View ClipVisionTower::forward(Stream& stream, ConstView pixels) {
-  CAPTION_CHECK(pixels.shape() == Shape({pixels.dim(0), 3, config_.image_px, config_.image_px}),
+  CAPTION_CHECK(pixels.shape() == Shape({pixels.dim(0), 3, spec_.image_px, spec_.image_px}),
                 "pixel values " + pixels.shape().to_string() + " for a tower of " +
-                    std::to_string(config_.image_px) + " pixels");
+                    std::to_string(spec_.image_px) + " pixels");
   const View x = embed(stream, pixels);
   for (const Layer& layer : layers_) {
     attend(stream, layer, x);
@@ -66,21 +45,21 @@ View ClipVisionTower::forward(Stream& stream, ConstView pixels) {
 
 View ClipVisionTower::embed(Stream& stream, ConstView pixels) {
   const std::int64_t frames = pixels.dim(0);
-  const std::int64_t num_patches = frames * config_.grid() * config_.grid();
+  const std::int64_t num_patches = frames * spec_.grid() * spec_.grid();
   const View columns = wide_.view({num_patches, patch_embedding_.num_columns()});
-  kernels::im2col_patches(stream, pixels, config_.patch_px, columns);
-  const View patches = normed_.view({num_patches, config_.hidden});
+  kernels::im2col_patches(stream, pixels, spec_.patch_px, columns);
+  const View patches = normed_.view({num_patches, spec_.hidden});
   kernels::linear(stream, columns, patch_embedding_, ConstView{}, patches);
-  const View x = hidden_.view({frames * tokens_per_frame(), config_.hidden});
+  const View x = hidden_.view({frames * tokens_per_frame(), spec_.hidden});
   kernels::clip_embeddings(stream, patches, class_embedding_, positions_, x);
-  kernels::layer_norm(stream, x, pre_norm_.weight, pre_norm_.bias, config_.layer_norm_eps, x);
+  kernels::layer_norm(stream, x, pre_norm_.weight, pre_norm_.bias, spec_.layer_norm_eps, x);
   return x;
 }
 
 void ClipVisionTower::attend(Stream& stream, const Layer& layer, View x) {
   const std::int64_t rows = x.dim(0);
   const View normed = normed_.view(x.shape());
-  kernels::layer_norm(stream, x, layer.norm_1.weight, layer.norm_1.bias, config_.layer_norm_eps,
+  kernels::layer_norm(stream, x, layer.norm_1.weight, layer.norm_1.bias, spec_.layer_norm_eps,
                       normed);
   const View q = q_.view(x.shape());
   const View k = k_.view(x.shape());
@@ -89,14 +68,14 @@ void ClipVisionTower::attend(Stream& stream, const Layer& layer, View x) {
                                        {layer.k.weight, layer.k.bias, k},
                                        {layer.v.weight, layer.v.bias, v}};
   kernels::linear(stream, normed, parts);
-  const Shape heads = {rows, config_.num_heads, config_.head_dim()};
+  const Shape heads = {rows, spec_.num_heads, spec_.head_dim()};
   const View attended = normed;  // reuses the memory: q, k and v no longer need it
   kernels::attention(stream,
                      {.q = q.reshape(heads),
                       .k = as_key(stream, layer, k, rounded_k_).reshape(heads),
                       .v = as_key(stream, layer, v, rounded_v_).reshape(heads),
                       .seq_len = tokens_per_frame(),
-                      .scale = 1.0F / std::sqrt(static_cast<float>(config_.head_dim()))},
+                      .scale = 1.0F / std::sqrt(static_cast<float>(spec_.head_dim()))},
                      attended.reshape(heads));
   kernels::linear_add(stream, attended, layer.out.weight, layer.out.bias, x);
 }
@@ -113,13 +92,13 @@ ConstView ClipVisionTower::as_key(Stream& stream, const Layer& layer, View proje
 
 void ClipVisionTower::mlp(Stream& stream, const Layer& layer, View x) {
   const View normed = normed_.view(x.shape());
-  kernels::layer_norm(stream, x, layer.norm_2.weight, layer.norm_2.bias, config_.layer_norm_eps,
+  kernels::layer_norm(stream, x, layer.norm_2.weight, layer.norm_2.bias, spec_.layer_norm_eps,
                       normed);
   for (std::int64_t first = 0; first < x.dim(0); first += kMlpRows) {
     const std::int64_t count = std::min(kMlpRows, x.dim(0) - first);
     const View in = normed.rows(first, count);
-    const View inner = wide_.view({count, config_.intermediate});
-    linear_activated(stream, config_.activation, in, layer.fc1, inner);
+    const View inner = wide_.view({count, spec_.intermediate});
+    linear_activated(stream, spec_.activation, in, layer.fc1, inner);
     kernels::linear_add(stream, inner, layer.fc2.weight, layer.fc2.bias, x.rows(first, count));
   }
 }

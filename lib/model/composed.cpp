@@ -3,22 +3,33 @@
 // added to it.
 #include <algorithm>
 #include <array>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "base/error.h"
 #include "model/internal/parts.h"
 #include "model/internal/preprocessor_config.h"
 #include "model/internal/prompt.h"
+#include "model/read_blueprint.h"
+#include "weights/checkpoint.h"
 
 namespace caption::model {
 namespace {
 
 using namespace std::string_view_literals;
 
-constexpr std::array kVisionPrefixes = {"vision_model."sv, ""sv, "vision_tower.vision_model."sv};
-constexpr std::array kTextPrefixes = {"model."sv, ""sv};
+const std::vector<std::string> kVisionPrefixes = {"vision_model.", "",
+                                                  "vision_tower.vision_model."};
+const std::vector<std::string> kTextPrefixes = {"model.", ""};
+const std::vector<std::string> kHeadPrefixes = {""};
+
+// Indices of the weight files of a composed model (ParameterGroup::source).
+constexpr std::int32_t kVisionSource = 0;
+constexpr std::int32_t kProjectorSource = 1;
+constexpr std::int32_t kTextSource = 2;
 
 constexpr std::string_view kVideoSlot = "{video}";
 constexpr std::string_view kPromptSlot = "{prompt}";
@@ -111,88 +122,105 @@ class Composed final : public PartsCaptionModel {
   std::int32_t placeholder_;
 };
 
-// Returns the vision_config of a complete CLIP model, or the root of a CLIPVisionModel.
-ClipVisionConfig read_vision_config(const std::filesystem::path& folder) {
+VisionSpec read_vision_spec(const std::filesystem::path& folder) {
   const JsonObject config = JsonObject::open(folder / "config.json", ErrorCode::kBadModel);
   reject_quantised(config);
-  if (config.get_string("model_type", "") != "clip") return parse_clip_vision_config(config);
-  if (const auto vision = config.get_object("vision_config")) {
-    return parse_clip_vision_config(*vision);
-  }
-  return parse_clip_vision_config(JsonObject::parse("{}", config.name(), ErrorCode::kBadModel));
+  return parse_clip_config(config);
+}
+
+struct ProjectorLayers {
+  std::vector<std::string> stems;  // names without "weight", sorted
+  std::vector<LinearSpec> layers;
+};
+
+bool contains(const std::vector<std::string>& names, const std::string& name) {
+  return std::find(names.begin(), names.end(), name) != names.end();
 }
 
 // The names of a projector's layers differ between authors ("weight"; "0.weight" and "2.weight";
 // "linear_1.weight" and "linear_2.weight"): one matrix is a linear layer, two are
 // linear-gelu-linear in the order of their names. Any other file is refused.
-Projector load_projector(WeightStore& store, std::int64_t vision_dim, std::int64_t text_dim) {
+ProjectorLayers read_projector(const weights::Checkpoint& file, std::int64_t vision_dim,
+                               std::int64_t text_dim) {
   constexpr std::string_view kWeight = "weight";
   constexpr std::string_view kBias = "bias";
-  const weights::Checkpoint& file = store.checkpoint();
-  std::vector<std::string> stems;  // names without "weight", sorted
+  ProjectorLayers found;
   std::vector<std::string> biases;
   for (const std::string& name : file.names()) {
-    const bool matrix = name.ends_with(kWeight) && file.find(name)->shape().rank() == 2;
-    const bool vector = name.ends_with(kBias) && file.find(name)->shape().rank() == 1;
-    if (!matrix && !vector) {
+    const bool is_matrix = name.ends_with(kWeight) && file.find(name)->shape().rank() == 2;
+    const bool is_vector = name.ends_with(kBias) && file.find(name)->shape().rank() == 1;
+    if (!is_matrix && !is_vector) {
       throw Error(ErrorCode::kUnavailable,
                   file.path().string() + ": tensor " + name +
                       " belongs to no linear layer; this build runs projectors that are linear or "
                       "linear-gelu-linear");
     }
-    const std::size_t suffix = matrix ? kWeight.size() : kBias.size();
-    (matrix ? stems : biases).push_back(name.substr(0, name.size() - suffix));
+    const std::size_t suffix = is_matrix ? kWeight.size() : kBias.size();
+    (is_matrix ? found.stems : biases).push_back(name.substr(0, name.size() - suffix));
   }
   for (const std::string& bias : biases) {
-    if (std::find(stems.begin(), stems.end(), bias) == stems.end()) {
-      throw Error(ErrorCode::kBadModel,
-                  file.path().string() + ": tensor " + bias + "bias has no weight beside it");
-    }
+    if (contains(found.stems, bias)) continue;
+    throw Error(ErrorCode::kBadModel,
+                file.path().string() + ": tensor " + bias + "bias has no weight beside it");
   }
-  if (stems.empty() || stems.size() > 2) {
+  if (found.stems.empty() || found.stems.size() > 2) {
     throw Error(ErrorCode::kUnavailable,
-                file.path().string() + ": holds " + std::to_string(stems.size()) +
+                file.path().string() + ": holds " + std::to_string(found.stems.size()) +
                     " linear layers; this build runs projectors of one or two");
   }
-  const auto load = [&](const std::string& stem, std::int64_t out, std::int64_t in) {
-    LinearWeights linear;
-    linear.weight = store.require_matrix(stem + std::string(kWeight), {out, in});
-    if (std::find(biases.begin(), biases.end(), stem) != biases.end()) {
-      linear.bias = store.require(stem + std::string(kBias), {out});
-    }
-    return linear;
-  };
-  if (stems.size() == 1)
-    return {.linear_1 = load(stems[0], text_dim, vision_dim), .linear_2 = std::nullopt};
-  const std::int64_t inner = file.find(stems[0] + std::string(kWeight))->dim(0);
-  return {.linear_1 = load(stems[0], inner, vision_dim),
-          .linear_2 = load(stems[1], text_dim, inner),
-          .activation = Activation::kGelu};
+  const bool is_deep = found.stems.size() == 2;
+  const std::int64_t first_out =
+      is_deep ? file.find(found.stems[0] + std::string(kWeight))->dim(0) : text_dim;
+  found.layers.push_back(
+      {.out = first_out, .in = vision_dim, .has_bias = contains(biases, found.stems[0])});
+  if (is_deep) {
+    found.layers.push_back(
+        {.out = text_dim, .in = first_out, .has_bias = contains(biases, found.stems[1])});
+  }
+  return found;
 }
 
-std::unique_ptr<VisionEncoder> load_encoder(Parts& parts, const ComposedSource& source,
-                                            WeightType type, std::int64_t text_dim) {
-  const ClipVisionConfig clip = read_vision_config(source.vision);
-  parts.stores.push_back(
-      std::make_unique<WeightStore>(weights::Checkpoint::open(source.vision), type));
-  WeightStore& vision = *parts.stores.back();
-  parts.stores.push_back(
-      std::make_unique<WeightStore>(weights::Checkpoint::open(source.projector), type));
-  WeightStore& projector = *parts.stores.back();
-  const std::string prefix = vision.find_prefix(kVisionPrefixes, "embeddings.class_embedding");
-  ClipVisionTower tower(vision, prefix, clip, layers_to_run(clip, source.vision_feature_layer));
-  const TokenSelection selection = {.class_token = source.drop_cls
-                                                       ? TokenSelection::ClassToken::kDrop
-                                                       : TokenSelection::ClassToken::kKeep,
-                                    .pooling = kernels::Pooling::kMean,
-                                    .pool_stride = source.pool_stride};
-  return std::make_unique<VisionEncoder>(std::move(tower), selection,
-                                         load_projector(projector, clip.hidden, text_dim));
+// `projector` is null if its file does not exist; then linear-gelu-linear is assumed.
+Blueprint make_blueprint(VisionSpec vision, const DecoderSpec& text, const ComposedSource& source,
+                         const weights::Checkpoint* projector) {
+  vision.num_layers = layers_to_run(vision, source.vision_feature_layer);
+  vision.keeps_class_token = !source.drop_cls;
+  vision.pool_stride = source.pool_stride;
+  const ProjectorLayers layers =
+      projector != nullptr ? read_projector(*projector, vision.hidden, text.hidden)
+                           : ProjectorLayers{.stems = {"0.", "2."},
+                                             .layers = {{.out = text.hidden, .in = vision.hidden},
+                                                        {.out = text.hidden, .in = text.hidden}}};
+  vision.projector = layers.layers;
+  Blueprint blueprint;
+  blueprint.name = source.vision.string() + " + " + source.llm.string();
+  add_clip_tower(blueprint, vision, kVisionPrefixes, kVisionSource);
+  add_projector(blueprint, vision, layers.stems, {""}, kProjectorSource);
+  add_decoder(blueprint, text, kTextPrefixes, kHeadPrefixes, kTextSource);
+  return blueprint;
 }
 
 }  // namespace
 
-std::unique_ptr<CaptionModel> open_composed(const ComposedSource& source, WeightType type,
+Blueprint compose_blueprint(const Blueprint& tower, const Blueprint& text,
+                            const ComposedSource& source) {
+  std::optional<weights::Checkpoint> projector;
+  std::error_code ignored;
+  if (std::filesystem::exists(source.projector, ignored)) {
+    projector.emplace(weights::Checkpoint::open(source.projector));
+  }
+  Blueprint blueprint = make_blueprint(tower.vision.value(), text.text.value(), source,
+                                       projector ? &*projector : nullptr);
+  blueprint.set_stored(tower.groups.front().stored, kVisionSource);
+  blueprint.set_stored(text.groups.front().stored, kTextSource);
+  if (projector) {
+    blueprint.set_stored(projector->find(projector->names().front())->dtype(), kProjectorSource);
+  }
+  return blueprint;
+}
+
+std::unique_ptr<CaptionModel> open_composed(const ComposedSource& source,
+                                            weights::WeightFormat format,
                                             const DigestCache& digests) {
   PromptTemplate prompt = parse_template(source.prompt);
   Parts parts;
@@ -207,12 +235,17 @@ std::unique_ptr<CaptionModel> open_composed(const ComposedSource& source, Weight
   parts.settings = source.prompt + "|" + std::to_string(source.vision_feature_layer) + "|" +
                    std::to_string(source.pool_stride) + (source.drop_cls ? "|drop" : "|keep");
   parts.preprocess = read_preprocess_spec(source.vision);
-  parts.encoder = load_encoder(parts, source, type, text.hidden);
-  parts.stores.push_back(
-      std::make_unique<WeightStore>(weights::Checkpoint::open(source.llm), type));
-  WeightStore& llm = *parts.stores.back();
-  parts.decoder = std::make_unique<TransformerDecoder>(
-      llm, llm.find_prefix(kTextPrefixes, "embed_tokens.weight"), "lm_head", text);
+  const VisionSpec vision = read_vision_spec(source.vision);
+  const auto open = [](const std::filesystem::path& path) {
+    return std::make_unique<weights::Checkpoint>(weights::Checkpoint::open(path));
+  };
+  std::vector<std::unique_ptr<weights::Source>> sources;
+  sources.push_back(open(source.vision));
+  auto projector = open(source.projector);
+  const Blueprint blueprint = make_blueprint(vision, text.spec, source, projector.get());
+  sources.push_back(std::move(projector));
+  sources.push_back(open(source.llm));
+  place_parts(parts, blueprint, std::move(sources), format);
   parts.tokenizer = text::open_tokenizer(source.llm);
   parts.generation = read_generation_config(source.llm);
   parts.eos_ids = parts.generation.eos_ids.empty() ? text.eos_ids : parts.generation.eos_ids;

@@ -31,11 +31,11 @@ float get_eps(const JsonObject& config, std::string_view key, double fallback) {
 
 // `rope_parameters` (transformers 5) holds theta and scaling; older configurations have a key for
 // each.
-void parse_rope(const JsonObject& config, TextConfig& text) {
+void parse_rope(const JsonObject& config, DecoderSpec& spec) {
   const auto parameters = config.get_object("rope_parameters");
   const JsonObject& theta_owner = parameters ? *parameters : config;
-  text.rope_theta = theta_owner.get_double("rope_theta", 10000.0);
-  if (!(text.rope_theta > 1)) throw_bad(theta_owner, "rope_theta must be greater than 1");
+  spec.rope_theta = theta_owner.get_double("rope_theta", 10000.0);
+  if (!(spec.rope_theta > 1)) throw_bad(theta_owner, "rope_theta must be greater than 1");
   const auto scaling = parameters ? parameters : config.get_object("rope_scaling");
   if (!scaling) return;
   const std::string type = scaling->get_string("rope_type", scaling->get_string("type", "default"));
@@ -45,17 +45,17 @@ void parse_rope(const JsonObject& config, TextConfig& text) {
                       "supported by this build");
   }
   if (type == "linear") {
-    text.rope_factor = scaling->get_double("factor", 1.0);
-    if (!(text.rope_factor >= 1)) throw_bad(*scaling, "factor must be at least 1");
+    spec.rope_factor = scaling->get_double("factor", 1.0);
+    if (!(spec.rope_factor >= 1)) throw_bad(*scaling, "factor must be at least 1");
   } else if (type != "default") {
     throw_unavailable(*scaling, "rope type \"" + type +
                                     "\" is not supported by this build; default and linear are");
   }
 }
 
-void reject_sliding_window(const JsonObject& config, const TextConfig& text) {
+void reject_sliding_window(const JsonObject& config, const DecoderSpec& spec) {
   const bool windowed = config.get_bool("use_sliding_window", false) &&
-                        config.get_int("max_window_layers", 28, 0, kMaxLayers) < text.num_layers;
+                        config.get_int("max_window_layers", 28, 0, kMaxLayers) < spec.num_layers;
   if (windowed) {
     throw_unavailable(config,
                       "use_sliding_window: attention over a sliding window is not "
@@ -74,7 +74,7 @@ Activation parse_activation(const JsonObject& config, std::string_view key,
                                 "\" is not supported by this build; gelu and quick_gelu are");
 }
 
-ClipVisionConfig parse_clip_vision_config(const JsonObject& config) {
+VisionSpec parse_clip_vision_config(const JsonObject& config) {
   const std::string model_type = config.get_string("model_type", "clip_vision_model");
   if (model_type != "clip_vision_model") {
     throw_unavailable(config, "model_type \"" + model_type +
@@ -83,7 +83,7 @@ ClipVisionConfig parse_clip_vision_config(const JsonObject& config) {
   if (config.get_int("num_channels", 3, 1, 1024) != 3) {
     throw_unavailable(config, "num_channels: only RGB towers are supported by this build");
   }
-  ClipVisionConfig clip;
+  VisionSpec clip;
   clip.hidden = get_extent(config, "hidden_size", 768);
   clip.intermediate = get_extent(config, "intermediate_size", 3072);
   clip.num_layers = config.get_int("num_hidden_layers", 12, 1, kMaxLayers);
@@ -96,6 +96,7 @@ ClipVisionConfig parse_clip_vision_config(const JsonObject& config) {
     throw_bad(config, "hidden_size " + std::to_string(clip.hidden) + " is no multiple of " +
                           std::to_string(clip.num_heads) + " attention heads");
   }
+  clip.num_positions = clip.grid() * clip.grid() + 1;
   if (clip.patch_px > clip.image_px) {
     throw_bad(config, "patch_size " + std::to_string(clip.patch_px) + " exceeds image_size " +
                           std::to_string(clip.image_px));
@@ -103,62 +104,70 @@ ClipVisionConfig parse_clip_vision_config(const JsonObject& config) {
   return clip;
 }
 
+VisionSpec parse_clip_config(const JsonObject& config) {
+  if (config.get_string("model_type", "") != "clip") return parse_clip_vision_config(config);
+  if (const auto vision = config.get_object("vision_config")) {
+    return parse_clip_vision_config(*vision);
+  }
+  return parse_clip_vision_config(JsonObject::parse("{}", config.name(), ErrorCode::kBadModel));
+}
+
 TextConfig parse_text_config(const JsonObject& config) {
   TextConfig text;
-  text.model_type = config.get_string("model_type", "llama");
-  const bool qwen3 = text.model_type == "qwen3";
-  if (!qwen3 && text.model_type != "llama") {
-    throw_unavailable(config, "model_type \"" + text.model_type +
-                                  "\": this build runs the decoders llama and qwen3");
+  DecoderSpec& spec = text.spec;
+  const std::string model_type = config.get_string("model_type", "llama");
+  const bool qwen3 = model_type == "qwen3";
+  if (!qwen3 && model_type != "llama") {
+    throw_unavailable(
+        config, "model_type \"" + model_type + "\": this build runs the decoders llama and qwen3");
   }
-  text.hidden = get_extent(config, "hidden_size", 4096);
-  text.intermediate = get_extent(config, "intermediate_size", qwen3 ? 22016 : 11008);
-  text.num_layers = config.get_int("num_hidden_layers", 32, 1, kMaxLayers);
-  text.num_heads = get_extent(config, "num_attention_heads", 32);
-  text.num_kv_heads = get_extent(config, "num_key_value_heads", qwen3 ? 32 : text.num_heads);
-  const bool even_split = text.hidden % text.num_heads == 0;
+  spec.hidden = get_extent(config, "hidden_size", 4096);
+  spec.intermediate = get_extent(config, "intermediate_size", qwen3 ? 22016 : 11008);
+  spec.num_layers = config.get_int("num_hidden_layers", 32, 1, kMaxLayers);
+  spec.num_heads = get_extent(config, "num_attention_heads", 32);
+  spec.num_kv_heads = get_extent(config, "num_key_value_heads", qwen3 ? 32 : spec.num_heads);
+  const bool even_split = spec.hidden % spec.num_heads == 0;
   if (!qwen3 && !config.has("head_dim") && !even_split) {
-    throw_bad(config, "hidden_size " + std::to_string(text.hidden) + " is no multiple of " +
-                          std::to_string(text.num_heads) + " attention heads");
+    throw_bad(config, "hidden_size " + std::to_string(spec.hidden) + " is no multiple of " +
+                          std::to_string(spec.num_heads) + " attention heads");
   }
-  text.head_dim = config.get_int("head_dim", qwen3 ? 128 : text.hidden / text.num_heads, 1, 4096);
-  text.vocab = config.get_int("vocab_size", qwen3 ? 151936 : 32000, 1, kMaxExtent * 16);
-  text.rms_norm_eps = get_eps(config, "rms_norm_eps", 1e-6);
-  text.qkv_bias = config.get_bool("attention_bias", false);
-  text.mlp_bias = !qwen3 && config.get_bool("mlp_bias", false);
-  text.qk_norm = qwen3;
-  text.tied_embeddings = config.get_bool("tie_word_embeddings", false);
-  if (text.num_heads % text.num_kv_heads != 0) {
-    throw_bad(config, std::to_string(text.num_heads) + " attention heads are no multiple of " +
-                          std::to_string(text.num_kv_heads) + " key-value heads");
+  spec.head_dim = config.get_int("head_dim", qwen3 ? 128 : spec.hidden / spec.num_heads, 1, 4096);
+  spec.vocab = config.get_int("vocab_size", qwen3 ? 151936 : 32000, 1, kMaxExtent * 16);
+  spec.rms_norm_eps = get_eps(config, "rms_norm_eps", 1e-6);
+  spec.attention_bias = config.get_bool("attention_bias", false);
+  spec.mlp_bias = !qwen3 && config.get_bool("mlp_bias", false);
+  spec.qk_norm = qwen3;
+  spec.tied_embeddings = config.get_bool("tie_word_embeddings", false);
+  if (spec.num_heads % spec.num_kv_heads != 0) {
+    throw_bad(config, std::to_string(spec.num_heads) + " attention heads are no multiple of " +
+                          std::to_string(spec.num_kv_heads) + " key-value heads");
   }
-  if (text.head_dim % 2 != 0) {
-    throw_bad(config, "head_dim " + std::to_string(text.head_dim) +
+  if (spec.head_dim % 2 != 0) {
+    throw_bad(config, "head_dim " + std::to_string(spec.head_dim) +
                           " is odd; a rotary embedding turns pairs");
   }
   const std::string act = config.get_string("hidden_act", "silu");
   if (act != "silu") {
     throw_unavailable(config, "hidden_act \"" + act + "\" is not supported by this build; silu is");
   }
-  reject_sliding_window(config, text);
-  parse_rope(config, text);
+  reject_sliding_window(config, spec);
+  parse_rope(config, spec);
   const std::int64_t trained =
       config.get_int("max_position_embeddings", qwen3 ? 32768 : 2048, 1, std::int64_t{1} << 28);
-  text.max_positions = static_cast<std::int64_t>(
-      std::min(static_cast<double>(trained) * text.rope_factor, 2147483647.0));
+  spec.max_positions = static_cast<std::int64_t>(
+      std::min(static_cast<double>(trained) * spec.rope_factor, 2147483647.0));
   text.eos_ids = parse_eos_ids(config);
   if (text.eos_ids.empty() && !qwen3) text.eos_ids = {2};
   return text;
 }
 
-std::int64_t layers_to_run(const ClipVisionConfig& config, std::int64_t vision_feature_layer) {
-  const std::int64_t layers = vision_feature_layer < 0
-                                  ? config.num_layers + 1 + vision_feature_layer
-                                  : vision_feature_layer;
-  if (layers < 0 || layers > config.num_layers) {
+std::int64_t layers_to_run(const VisionSpec& tower, std::int64_t vision_feature_layer) {
+  const std::int64_t layers =
+      vision_feature_layer < 0 ? tower.num_layers + 1 + vision_feature_layer : vision_feature_layer;
+  if (layers < 0 || layers > tower.num_layers) {
     throw Error(ErrorCode::kBadModel,
                 "vision_feature_layer " + std::to_string(vision_feature_layer) +
-                    " does not exist: the vision tower has " + counted(config.num_layers, "layer"));
+                    " does not exist: the vision tower has " + counted(tower.num_layers, "layer"));
   }
   return layers;
 }

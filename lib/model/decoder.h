@@ -11,15 +11,36 @@
 
 namespace caption::model {
 
+// A decoder of the Llama or Qwen3 architecture.
 struct DecoderSpec {
   std::int64_t num_layers = 0;
   std::int64_t hidden = 0;
+  std::int64_t intermediate = 0;  // width of the MLP
   std::int64_t num_heads = 0;
   std::int64_t num_kv_heads = 0;
   std::int64_t head_dim = 0;
   std::int64_t vocab = 0;          // rows of the LM head
   std::int64_t max_positions = 0;  // longest sequence that the position encoding supports
+  bool tied_embeddings = false;    // the LM head is the embedding
+  bool qk_norm = false;         // RMSNorm of every head of q and k before the rotation, as in Qwen3
+  bool attention_bias = false;  // q_proj, k_proj, v_proj and o_proj have biases
+  bool mlp_bias = false;        // gate_proj, up_proj and down_proj have biases
+  float rms_norm_eps = 1e-6F;
+  double rope_theta = 10000;
+  double rope_factor = 1;  // linear position interpolation; 1 means none
+
+  std::int64_t q_dim() const { return num_heads * head_dim; }
+  std::int64_t kv_dim() const { return num_kv_heads * head_dim; }
 };
+
+// Bytes of K and V of one token over all layers; for i8 including the scales (bf16 per token and
+// head).
+inline std::int64_t kv_token_bytes(const DecoderSpec& spec, DType dtype) {
+  const std::int64_t scale_bytes = dtype == DType::kI8 ? 2 : 0;
+  const std::int64_t head_bytes =
+      spec.head_dim * static_cast<std::int64_t>(dtype_size_bytes(dtype)) + scale_bytes;
+  return 2 * spec.num_layers * spec.num_kv_heads * head_bytes;
+}
 
 // K and V of every layer, [pages, page_tokens, kv_heads, head_dim] f32, bf16, f16 or i8; with i8
 // also their scales, [pages, page_tokens, kv_heads] bf16 (kernels/paged_attention.h).

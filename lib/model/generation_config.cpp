@@ -61,12 +61,12 @@ std::optional<std::int64_t> find_count(const JsonObject& config, std::string_vie
   return config.require_int(key, min, max);
 }
 
-std::optional<GenerationConfig::EarlyStopping> find_early_stopping(const JsonObject& config) {
-  using EarlyStopping = GenerationConfig::EarlyStopping;
+std::optional<sampling::EarlyStopping> find_early_stopping(const JsonObject& config) {
+  using sampling::EarlyStopping;
   constexpr std::string_view kKey = "early_stopping";
   if (!config.has(kKey)) return std::nullopt;
   try {
-    return config.get_bool(kKey, false) ? EarlyStopping::kTrue : EarlyStopping::kFalse;
+    return config.get_bool(kKey, false) ? EarlyStopping::kYes : EarlyStopping::kNo;
   } catch (const Error&) {
     if (config.get_string(kKey, "") == "never") return EarlyStopping::kNever;
     throw;

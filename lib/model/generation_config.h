@@ -8,13 +8,13 @@
 #include <string>
 #include <vector>
 
+#include "sampling/sampling_params.h"
+
 namespace caption::model {
 
 // The keys of generation_config.json that this build supports. Keys that the file lacks, or sets to
 // null, are empty; transformers then uses its defaults.
 struct GenerationConfig {
-  enum class EarlyStopping { kFalse, kTrue, kNever };
-
   std::string file;  // for messages; empty: the folder has no such file
   std::vector<std::int32_t> eos_ids;
   std::optional<bool> do_sample;      // false or absent means greedy, whatever the temperature
@@ -25,7 +25,7 @@ struct GenerationConfig {
   std::optional<std::int64_t> no_repeat_ngram_size;  // 0 disables it
   std::optional<std::int64_t> num_beams;             // [1, 64]
   std::optional<double> length_penalty;              // [-10, 10]
-  std::optional<EarlyStopping> early_stopping;
+  std::optional<sampling::EarlyStopping> early_stopping;
   std::optional<std::int64_t> min_new_tokens;
   std::optional<std::int64_t> max_new_tokens;
   // Keys that affect transformers but not this build, such as "min_p", as spelled in the file,

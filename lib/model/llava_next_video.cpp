@@ -2,30 +2,29 @@
 // projector, and Llama or Qwen3. Everything specific to this family is in this file. Source:
 // transformers 4.57 modeling_llava_next_video.py; llava-hf on huggingface.co.
 #include <algorithm>
-#include <array>
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "base/error.h"
 #include "model/internal/parts.h"
 #include "model/internal/preprocessor_config.h"
 #include "model/internal/prompt.h"
+#include "weights/checkpoint.h"
 
 namespace caption::model {
 namespace {
 
-using namespace std::string_view_literals;
-
 // Prefixes of the parts' tensors: as transformers >= 4.52 saves them, as the llava-hf repositories
 // hold them, and both without CLIP's inner level (transformers 5).
-constexpr std::array kVisionPrefixes = {"model.vision_tower.vision_model."sv,
-                                        "vision_tower.vision_model."sv, "model.vision_tower."sv,
-                                        "vision_tower."sv};
-constexpr std::array kTextPrefixes = {"model.language_model."sv, "language_model.model."sv};
-constexpr std::array kHeadPrefixes = {""sv, "language_model."sv};
-constexpr std::array kProjectorPrefixes = {"model.multi_modal_projector."sv,
-                                           "multi_modal_projector."sv};
+const std::vector<std::string> kVisionPrefixes = {"model.vision_tower.vision_model.",
+                                                  "vision_tower.vision_model.",
+                                                  "model.vision_tower.", "vision_tower."};
+const std::vector<std::string> kTextPrefixes = {"model.language_model.", "language_model.model."};
+const std::vector<std::string> kHeadPrefixes = {"", "language_model."};
+const std::vector<std::string> kProjectorPrefixes = {"model.multi_modal_projector.",
+                                                     "multi_modal_projector."};
 
 constexpr std::string_view kVideoToken = "<video>";
 
@@ -78,78 +77,70 @@ std::int64_t parse_feature_layer(const JsonObject& config) {
   return layers.empty() ? -2 : layers.front();
 }
 
-Projector load_projector(WeightStore& store, const JsonObject& config, std::int64_t vision_dim,
-                         std::int64_t text_dim) {
-  const std::string prefix = store.find_prefix(kProjectorPrefixes, "linear_1.weight");
-  const auto bias = config.get_bool("multimodal_projector_bias", true)
-                        ? WeightStore::Bias::kRequired
-                        : WeightStore::Bias::kNone;
-  return {.linear_1 = store.require_linear(prefix + "linear_1", text_dim, vision_dim, bias),
-          .linear_2 = store.require_linear(prefix + "linear_2", text_dim, text_dim, bias),
-          .activation = parse_activation(config, "projector_hidden_act", "gelu")};
-}
-
 JsonObject require_part(const JsonObject& config, std::string_view key) {
   if (auto part = config.get_object(key)) return *part;
   throw Error(ErrorCode::kBadModel, config.name() + ": " + std::string(key) +
                                         " is missing; this is no LLaVA-NeXT-Video checkpoint");
 }
 
-std::unique_ptr<VisionEncoder> load_encoder(WeightStore& store, const JsonObject& config,
-                                            std::int64_t text_dim) {
+VisionSpec read_vision_spec(const JsonObject& config, std::int64_t text_hidden) {
   const std::string strategy = config.get_string("vision_feature_select_strategy", "default");
   if (strategy != "default") {
     // "full" keeps the class token, which has no place in the pooled grid.
     throw Error(ErrorCode::kUnavailable, config.name() + ": vision_feature_select_strategy \"" +
                                              strategy + "\" is not supported; default is");
   }
-  const ClipVisionConfig clip = parse_clip_vision_config(require_part(config, "vision_config"));
-  const TokenSelection selection = {
-      .class_token = TokenSelection::ClassToken::kDrop,
-      .pooling = parse_pooling(config),
-      .pool_stride = config.get_int("spatial_pool_stride", 2, 1, 4096)};
-  const std::string prefix = store.find_prefix(kVisionPrefixes, "embeddings.class_embedding");
-  ClipVisionTower tower(store, prefix, clip, layers_to_run(clip, parse_feature_layer(config)));
-  return std::make_unique<VisionEncoder>(std::move(tower), selection,
-                                         load_projector(store, config, clip.hidden, text_dim));
+  VisionSpec vision = parse_clip_vision_config(require_part(config, "vision_config"));
+  vision.num_layers = layers_to_run(vision, parse_feature_layer(config));
+  vision.pooling = parse_pooling(config);
+  vision.pool_stride = config.get_int("spatial_pool_stride", 2, 1, 4096);
+  const bool has_bias = config.get_bool("multimodal_projector_bias", true);
+  vision.projector = {{.out = text_hidden, .in = vision.hidden, .has_bias = has_bias},
+                      {.out = text_hidden, .in = text_hidden, .has_bias = has_bias}};
+  vision.projector_activation = parse_activation(config, "projector_hidden_act", "gelu");
+  return vision;
 }
 
-bool has_head(const WeightStore& store) {
-  return std::any_of(kHeadPrefixes.begin(), kHeadPrefixes.end(), [&](std::string_view prefix) {
-    return store.checkpoint().find(std::string(prefix) + "lm_head.weight").has_value();
+Blueprint make_blueprint(const JsonObject& config, const DecoderSpec& text) {
+  const VisionSpec vision = read_vision_spec(config, text.hidden);
+  Blueprint blueprint;
+  add_clip_tower(blueprint, vision, kVisionPrefixes);
+  add_projector(blueprint, vision, {"linear_1.", "linear_2."}, kProjectorPrefixes);
+  add_decoder(blueprint, text, kTextPrefixes, kHeadPrefixes);
+  return blueprint;
+}
+
+Blueprint describe_llava(const JsonObject& config) {
+  return make_blueprint(config, parse_text_config(require_part(config, "text_config")).spec);
+}
+
+bool has_head(const weights::Source& source) {
+  return std::any_of(kHeadPrefixes.begin(), kHeadPrefixes.end(), [&](const std::string& prefix) {
+    return source.has(prefix + "lm_head.weight");
   });
 }
 
-std::unique_ptr<TransformerDecoder> load_decoder(WeightStore& store, const TextConfig& text) {
-  const std::string prefix = store.find_prefix(kTextPrefixes, "embed_tokens.weight");
-  const std::string head =
-      text.tied_embeddings ? "" : store.find_prefix(kHeadPrefixes, "lm_head.weight");
-  return std::make_unique<TransformerDecoder>(store, prefix, head + "lm_head", text);
-}
-
-}  // namespace
-
-std::unique_ptr<CaptionModel> open_llava_next_video(const std::filesystem::path& folder,
-                                                    const JsonObject& config, WeightType type,
-                                                    Parts parts) {
+std::unique_ptr<CaptionModel> open_llava(const std::filesystem::path& folder,
+                                         const JsonObject& config, weights::WeightFormat format,
+                                         Parts parts) {
   reject_quantised(config);
   TextConfig text = parse_text_config(require_part(config, "text_config"));
-  const std::int64_t default_video_id = config.get_int("video_token_id", 32000, 0, text.vocab - 1);
+  const std::int64_t default_video_id =
+      config.get_int("video_token_id", 32000, 0, text.spec.vocab - 1);
   const std::int64_t video_id =
-      config.get_int("video_token_index", default_video_id, 0, text.vocab - 1);
+      config.get_int("video_token_index", default_video_id, 0, text.spec.vocab - 1);
 
-  parts.stores.push_back(std::make_unique<WeightStore>(weights::Checkpoint::open(folder), type));
-  WeightStore& store = *parts.stores.back();
+  std::vector<std::unique_ptr<weights::Source>> sources;
+  sources.push_back(std::make_unique<weights::Checkpoint>(weights::Checkpoint::open(folder)));
   // The enclosing configuration decides only when no head is stored: the reference would then
   // initialise the missing head at random.
-  if (!has_head(store) && config.get_bool("tie_word_embeddings", false)) {
-    text.tied_embeddings = true;
+  if (!has_head(*sources.front()) && config.get_bool("tie_word_embeddings", false)) {
+    text.spec.tied_embeddings = true;
   }
   parts.is_demonstration = config.get_bool("caption_cli_demonstration", false);
   if (parts.is_demonstration) parts.unlike_sentence = config.get_string("caption_cli_unlike", "");
   parts.preprocess = read_preprocess_spec(folder);
-  parts.encoder = load_encoder(store, config, text.hidden);
-  parts.decoder = load_decoder(store, text);
+  place_parts(parts, make_blueprint(config, text.spec), std::move(sources), format);
   parts.tokenizer = text::open_tokenizer(folder);
   parts.generation = read_generation_config(folder);
   parts.eos_ids = parts.generation.eos_ids.empty() ? text.eos_ids : parts.generation.eos_ids;
@@ -158,5 +149,10 @@ std::unique_ptr<CaptionModel> open_llava_next_video(const std::filesystem::path&
   }
   return std::make_unique<LlavaNextVideo>(std::move(parts), static_cast<std::int32_t>(video_id));
 }
+
+}  // namespace
+
+const Family kLlavaNextVideo = {
+    .model_type = "llava_next_video", .describe = describe_llava, .open = open_llava};
 
 }  // namespace caption::model

@@ -1,14 +1,54 @@
-// Chooses the family that runs a folder by its config.json.
+// Chooses the family that runs a folder by its config.json, and describes models without opening
+// their weights.
+#include <algorithm>
+#include <array>
 #include <string>
 #include <utility>
 
 #include "base/error.h"
+#include "model/internal/config.h"
 #include "model/internal/parts.h"
+#include "model/read_blueprint.h"
 
 namespace caption::model {
+namespace {
 
-std::unique_ptr<CaptionModel> open_model(const std::filesystem::path& folder, WeightType type,
-                                         const DigestCache& digests) {
+constexpr std::array kFamilies = {&kLlavaNextVideo};
+
+const Family* find_family(std::string_view model_type) {
+  const auto* const found =
+      std::find_if(kFamilies.begin(), kFamilies.end(),
+                   [&](const Family* family) { return family->model_type == model_type; });
+  return found == kFamilies.end() ? nullptr : *found;
+}
+
+// Returns the dtype that a configuration names for its tensors; the class default is f32.
+DType read_stored_dtype(const JsonObject& config) {
+  const std::string name = config.get_string("dtype", config.get_string("torch_dtype", "float32"));
+  if (name == "bfloat16") return DType::kBF16;
+  if (name == "float16") return DType::kF16;
+  return DType::kF32;
+}
+
+Blueprint describe(const JsonObject& config) {
+  const std::string model_type = config.require_string("model_type");
+  if (const Family* const family = find_family(model_type)) return family->describe(config);
+  if (model_type == "llama" || model_type == "qwen3") {
+    return decoder_blueprint(parse_text_config(config).spec);
+  }
+  if (model_type == "clip" || model_type == "clip_vision_model") {
+    return clip_tower_blueprint(parse_clip_config(config));
+  }
+  throw Error(ErrorCode::kUnavailable,
+              config.name() + ": model_type \"" + model_type +
+                  "\" cannot be sized by this build; llava_next_video, llama, qwen3, clip and "
+                  "clip_vision_model can");
+}
+
+}  // namespace
+
+std::unique_ptr<CaptionModel> open_model(const std::filesystem::path& folder,
+                                         weights::WeightFormat format, const DigestCache& digests) {
   const std::filesystem::path path = folder / "config.json";
   std::error_code ignored;
   if (!std::filesystem::exists(path, ignored)) {
@@ -21,13 +61,21 @@ std::unique_ptr<CaptionModel> open_model(const std::filesystem::path& folder, We
   parts.configs.push_back(read_config_folder(folder));
   const JsonObject config = JsonObject::open(path, ErrorCode::kBadModel);
   const std::string model_type = config.require_string("model_type");
-  if (model_type == "llava_next_video") {
-    return open_llava_next_video(folder, config, type, std::move(parts));
+  if (const Family* const family = find_family(model_type)) {
+    return family->open(folder, config, format, std::move(parts));
   }
   throw Error(ErrorCode::kUnavailable,
               path.string() + ": model_type \"" + model_type +
                   "\" is not supported by this build; llava_next_video is, and composed models of "
                   "a CLIP tower, a projector and a Llama or Qwen3");
+}
+
+Blueprint read_blueprint(const std::filesystem::path& folder) {
+  const JsonObject config = JsonObject::open(folder / "config.json", ErrorCode::kBadModel);
+  Blueprint blueprint = describe(config);
+  blueprint.name = folder.string();
+  blueprint.set_stored(read_stored_dtype(config));
+  return blueprint;
 }
 
 }  // namespace caption::model

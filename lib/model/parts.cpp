@@ -18,7 +18,7 @@ std::array<int, 2> output_px(const vision::PreprocessSpec& spec) {
 }
 
 void check_fit(const Parts& parts) {
-  const std::int64_t image_px = parts.encoder->config().image_px;
+  const std::int64_t image_px = parts.encoder->spec().image_px;
   const std::array<int, 2> output = output_px(parts.preprocess);
   if (output[0] != image_px || output[1] != image_px) {
     throw Error(
@@ -40,8 +40,8 @@ void check_fit(const Parts& parts) {
 }
 
 std::optional<std::string> find_changed_weights(const Parts& parts) {
-  for (const auto& store : parts.stores) {
-    if (auto changed = store->checkpoint().find_changed_file()) return changed;
+  for (const auto& source : parts.weights->sources()) {
+    if (auto changed = source->find_changed_file()) return changed;
   }
   return std::nullopt;
 }
@@ -97,8 +97,8 @@ std::string PartsCaptionModel::default_prompt() const { return "이 영상을 �
 Sha256 PartsCaptionModel::content_hash() const {
   Sha256Hasher hasher;
   hasher.update_string("caption-cli model 1");
-  for (const auto& store : parts_.stores) {
-    hasher.update_value(store->checkpoint().content_hash(parts_.digests).bytes);
+  for (const auto& source : parts_.weights->sources()) {
+    hasher.update_value(source->content_hash(parts_.digests).bytes);
   }
   for (const ConfigFolder& folder : parts_.configs) {
     hasher.update_value(static_cast<std::uint64_t>(folder.files.size()));
@@ -115,10 +115,14 @@ std::optional<std::string> PartsCaptionModel::find_changed_file() const {
   return find_changed_weights(parts_);
 }
 
-std::int64_t PartsCaptionModel::weight_bytes() const {
-  std::int64_t bytes = 0;
-  for (const auto& store : parts_.stores) bytes += store->used_bytes();
-  return bytes;
+std::int64_t PartsCaptionModel::weight_bytes() const { return parts_.weights->size_bytes(); }
+
+void place_parts(Parts& parts, const Blueprint& blueprint,
+                 std::vector<std::unique_ptr<weights::Source>> sources,
+                 weights::WeightFormat format) {
+  parts.weights = std::make_unique<const PlacedWeights>(blueprint, std::move(sources), format);
+  parts.encoder = std::make_unique<VisionEncoder>(*parts.weights, blueprint);
+  parts.decoder = std::make_unique<TransformerDecoder>(*parts.weights, blueprint);
 }
 
 ConfigFolder read_config_folder(const std::filesystem::path& folder) {

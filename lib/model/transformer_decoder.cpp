@@ -14,16 +14,14 @@
 namespace caption::model {
 namespace {
 
-using Bias = WeightStore::Bias;
-
 // 1 / theta^(2i / head_dim), with the same operations and precision as transformers.
-Tensor make_inv_freq(const TextConfig& config) {
-  const std::int64_t half = config.head_dim / 2;
+Tensor make_inv_freq(const DecoderSpec& spec) {
+  const std::int64_t half = spec.head_dim / 2;
   Tensor inv_freq(DType::kF32, {half});
   for (std::int64_t i = 0; i < half; ++i) {
-    const float exponent = static_cast<float>(2 * i) / static_cast<float>(config.head_dim);
-    const float frequency = 1.0F / std::pow(static_cast<float>(config.rope_theta), exponent);
-    inv_freq.as<float>()[i] = frequency / static_cast<float>(config.rope_factor);
+    const float exponent = static_cast<float>(2 * i) / static_cast<float>(spec.head_dim);
+    const float frequency = 1.0F / std::pow(static_cast<float>(spec.rope_theta), exponent);
+    inv_freq.as<float>()[i] = frequency / static_cast<float>(spec.rope_factor);
   }
   return inv_freq;
 }
@@ -47,73 +45,38 @@ struct TransformerDecoder::Step {
   std::span<const WatchedRows> watched;
 };
 
-TransformerDecoder::TransformerDecoder(WeightStore& store, const std::string& prefix,
-                                       const std::string& lm_head, const TextConfig& config)
-    : config_(config),
-      spec_{.num_layers = config.num_layers,
-            .hidden = config.hidden,
-            .num_heads = config.num_heads,
-            .num_kv_heads = config.num_kv_heads,
-            .head_dim = config.head_dim,
-            .vocab = config.vocab,
-            .max_positions = config.max_positions},
-      embedding_(config.tied_embeddings ? kernels::PackedWeight()
-                                        : store.require(prefix + "embed_tokens.weight",
-                                                        {config.vocab, config.hidden})),
-      lm_head_(store.require_matrix(
-          config.tied_embeddings ? prefix + "embed_tokens.weight" : lm_head + ".weight",
-          {config.vocab, config.hidden}, Part::kLmHead)),
-      final_norm_(store.require(prefix + "norm.weight", {config.hidden})),
-      inv_freq_(make_inv_freq(config)) {
-  for (std::int64_t i = 0; i < config.num_layers; ++i) {
-    layers_.push_back(load_layer(store, prefix + "layers." + std::to_string(i) + "."));
+TransformerDecoder::TransformerDecoder(const PlacedWeights& weights, const Blueprint& blueprint)
+    : spec_(blueprint.text.value()),
+      embedding_(weights.matrix(blueprint.decoder.embedding)),
+      lm_head_(weights.matrix(blueprint.decoder.head)),
+      final_norm_(weights.vector(blueprint.decoder.final_norm)),
+      inv_freq_(make_inv_freq(spec_)) {
+  for (const DecoderLayerIds& ids : blueprint.decoder.layers) {
+    layers_.push_back({.input_norm = weights.vector(ids.input_norm),
+                       .q = weights.linear(ids.q),
+                       .k = weights.linear(ids.k),
+                       .v = weights.linear(ids.v),
+                       .o = weights.linear(ids.o),
+                       .q_norm = weights.vector(ids.q_norm),
+                       .k_norm = weights.vector(ids.k_norm),
+                       .post_attention_norm = weights.vector(ids.post_attention_norm),
+                       .gate = weights.linear(ids.gate),
+                       .up = weights.linear(ids.up),
+                       .down = weights.linear(ids.down)});
   }
-}
-
-TransformerDecoder::Layer TransformerDecoder::load_layer(WeightStore& store,
-                                                         const std::string& prefix) const {
-  const std::int64_t hidden = config_.hidden;
-  const std::int64_t q_dim = config_.num_heads * config_.head_dim;
-  const std::int64_t kv_dim = config_.num_kv_heads * config_.head_dim;
-  const Bias attention_bias = config_.qkv_bias ? Bias::kRequired : Bias::kNone;
-  const Bias mlp_bias = config_.mlp_bias ? Bias::kRequired : Bias::kNone;
-  const std::string attention = prefix + "self_attn.";
-  const std::string mlp = prefix + "mlp.";
-  Layer layer;
-  layer.input_norm = store.require(prefix + "input_layernorm.weight", {hidden});
-  layer.q = store.require_linear(attention + "q_proj", q_dim, hidden, attention_bias,
-                                 Part::kDecoderLayer);
-  layer.k = store.require_linear(attention + "k_proj", kv_dim, hidden, attention_bias,
-                                 Part::kDecoderLayer);
-  layer.v = store.require_linear(attention + "v_proj", kv_dim, hidden, attention_bias,
-                                 Part::kDecoderLayer);
-  layer.o = store.require_linear(attention + "o_proj", hidden, q_dim, attention_bias,
-                                 Part::kDecoderLayer);
-  if (config_.qk_norm) {
-    layer.q_norm = store.require(attention + "q_norm.weight", {config_.head_dim});
-    layer.k_norm = store.require(attention + "k_norm.weight", {config_.head_dim});
-  }
-  layer.post_attention_norm = store.require(prefix + "post_attention_layernorm.weight", {hidden});
-  layer.gate = store.require_linear(mlp + "gate_proj", config_.intermediate, hidden, mlp_bias,
-                                    Part::kDecoderLayer);
-  layer.up = store.require_linear(mlp + "up_proj", config_.intermediate, hidden, mlp_bias,
-                                  Part::kDecoderLayer);
-  layer.down = store.require_linear(mlp + "down_proj", hidden, config_.intermediate, mlp_bias,
-                                    Part::kDecoderLayer);
-  return layer;
 }
 
 void TransformerDecoder::reserve(std::int64_t max_tokens, std::int64_t max_logit_rows) {
-  const std::int64_t q_dim = config_.num_heads * config_.head_dim;
-  const std::int64_t kv_dim = config_.num_kv_heads * config_.head_dim;
-  hidden_.view({max_tokens, config_.hidden});
+  const std::int64_t q_dim = spec_.q_dim();
+  const std::int64_t kv_dim = spec_.kv_dim();
+  hidden_.view({max_tokens, spec_.hidden});
   const std::int64_t piece_rows = std::min(max_tokens, kPieceRows);
-  normed_.view({std::max(piece_rows * config_.hidden, max_tokens * q_dim)});
+  normed_.view({std::max(piece_rows * spec_.hidden, max_tokens * q_dim)});
   q_.view({max_tokens, q_dim});
   for (Scratch* scratch : {&k_, &v_}) scratch->view({piece_rows, kv_dim});
-  inner_.view({piece_rows, config_.intermediate});
-  rope_.view({max_tokens, config_.head_dim});
-  last_.view({max_logit_rows, config_.hidden});
+  inner_.view({piece_rows, spec_.intermediate});
+  rope_.view({max_tokens, spec_.head_dim});
+  last_.view({max_logit_rows, spec_.hidden});
 }
 
 std::int64_t TransformerDecoder::scratch_bytes() const {
@@ -122,6 +85,18 @@ std::int64_t TransformerDecoder::scratch_bytes() const {
     sum += scratch->size_bytes();
   }
   return sum;
+}
+
+std::int64_t decoder_scratch_bytes(const DecoderSpec& spec, std::int64_t max_tokens,
+                                   std::int64_t max_logit_rows) {
+  const std::int64_t piece = std::min(max_tokens, TransformerDecoder::kPieceRows);
+  // For every token: hidden, q, the table of the rotation and the output of attention (whose memory
+  // the norm of a piece shares). For a piece: k, v and silu(gate) * up.
+  const std::int64_t per_token = spec.hidden + spec.q_dim() + spec.head_dim;
+  const std::int64_t attended = std::max(piece * spec.hidden, max_tokens * spec.q_dim());
+  const std::int64_t of_piece = piece * (2 * spec.kv_dim() + spec.intermediate);
+  return static_cast<std::int64_t>(sizeof(float)) *
+         (max_tokens * per_token + attended + of_piece + max_logit_rows * spec.hidden);
 }
 
 void TransformerDecoder::forward(Stream& stream, const StepBatch& batch, const KvPages& kv,
@@ -133,7 +108,7 @@ void TransformerDecoder::forward(Stream& stream, const StepBatch& batch, const K
             .context_lens = view_of(batch.context_lens),
             .block_tables = view_of(batch.block_tables).reshape({num_seqs, batch.max_pages}),
             .slots = view_of(batch.slots),
-            .rope_table = rope_.view({num_tokens, config_.head_dim}),
+            .rope_table = rope_.view({num_tokens, spec_.head_dim}),
             .watched = batch.watched};
   kernels::rope_table(stream, view_of(batch.positions), inv_freq_.view(), step.rope_table);
 
@@ -144,10 +119,9 @@ void TransformerDecoder::forward(Stream& stream, const StepBatch& batch, const K
     mlp(stream, layers_[i], x);
   }
   if (batch.logit_rows.empty()) return;
-  const View last =
-      last_.view({static_cast<std::int64_t>(batch.logit_rows.size()), config_.hidden});
+  const View last = last_.view({static_cast<std::int64_t>(batch.logit_rows.size()), spec_.hidden});
   kernels::gather_rows(stream, x, view_of(batch.logit_rows), last);
-  kernels::rms_norm(stream, last, final_norm_, config_.rms_norm_eps, last);
+  kernels::rms_norm(stream, last, final_norm_, spec_.rms_norm_eps, last);
   kernels::linear(stream, last, lm_head_, ConstView{}, logits);
 }
 
@@ -169,13 +143,13 @@ void TransformerDecoder::check(const StepBatch& batch, const KvPages& kv, ConstV
                     (kv.k_scales.empty() || kv.k_scales.size() == layers_.size()),
                 "scales of KV pages of another number of layers");
   if (!batch.logit_rows.empty()) {
-    CAPTION_CHECK(logits.shape() ==
-                      Shape({static_cast<std::int64_t>(batch.logit_rows.size()), config_.vocab}),
-                  "logits of shape " + logits.shape().to_string());
+    CAPTION_CHECK(
+        logits.shape() == Shape({static_cast<std::int64_t>(batch.logit_rows.size()), spec_.vocab}),
+        "logits of shape " + logits.shape().to_string());
   }
   for (const WatchedRows& watched : batch.watched) {
     CAPTION_CHECK(watched.sums.shape().rank() == 3 && watched.sums.dim(0) == spec_.num_layers &&
-                      watched.sums.dim(1) == config_.num_kv_heads,
+                      watched.sums.dim(1) == spec_.num_kv_heads,
                   "sums of attention of another shape");
   }
   CAPTION_CHECK(batch.clusters.empty() || batch.clusters.size() == num_seqs,
@@ -192,9 +166,8 @@ void TransformerDecoder::check(const StepBatch& batch, const KvPages& kv, ConstV
 }
 
 View TransformerDecoder::embed(Stream& stream, const StepBatch& batch) {
-  const View x = hidden_.view({static_cast<std::int64_t>(batch.tokens.size()), config_.hidden});
-  const kernels::PackedWeight& table = config_.tied_embeddings ? lm_head_ : embedding_;
-  kernels::embedding(stream, view_of(batch.tokens), table, x);
+  const View x = hidden_.view({static_cast<std::int64_t>(batch.tokens.size()), spec_.hidden});
+  kernels::embedding(stream, view_of(batch.tokens), embedding_, x);
   std::size_t first = 0;
   for (const ConstView& piece : batch.vision) {
     const auto count = static_cast<std::size_t>(piece.dim(0));
@@ -220,7 +193,7 @@ void TransformerDecoder::watch(Stream& stream, std::size_t layer, std::span<cons
     watches_.push_back({.sequence = watched.sequence,
                         .first_row = watched.first_row,
                         .num_rows = watched.num_rows,
-                        .sums = sums.reshape({config_.num_kv_heads, watched.sums.dim(2)})});
+                        .sums = sums.reshape({spec_.num_kv_heads, watched.sums.dim(2)})});
   }
   kernels::attention_mass(stream, q, context, scale, watches_);
 }
@@ -228,11 +201,11 @@ void TransformerDecoder::watch(Stream& stream, std::size_t layer, std::span<cons
 void TransformerDecoder::project(Stream& stream, const Layer& layer, const Step& step,
                                  const kernels::KvLayer& pages, ConstView x, View q,
                                  std::int64_t first, std::int64_t count) {
-  const std::int64_t head_dim = config_.head_dim;
-  const std::int64_t kv_dim = config_.num_kv_heads * head_dim;
-  const View normed = normed_.view({count, config_.hidden});
-  kernels::rms_norm(stream, x.rows(first, count), layer.input_norm, config_.rms_norm_eps, normed);
-  const View q_rows = q_.view({x.dim(0), config_.num_heads * head_dim}).rows(first, count);
+  const std::int64_t head_dim = spec_.head_dim;
+  const std::int64_t kv_dim = spec_.kv_dim();
+  const View normed = normed_.view({count, spec_.hidden});
+  kernels::rms_norm(stream, x.rows(first, count), layer.input_norm, spec_.rms_norm_eps, normed);
+  const View q_rows = q_.view({x.dim(0), spec_.q_dim()}).rows(first, count);
   const View k_rows = k_.view({count, kv_dim});
   const View v_rows = v_.view({count, kv_dim});
   const kernels::LinearPart parts[] = {{layer.q.weight, layer.q.bias, q_rows},
@@ -241,11 +214,11 @@ void TransformerDecoder::project(Stream& stream, const Layer& layer, const Step&
   kernels::linear(stream, normed, parts);
 
   const View q_heads = q.rows(first, count);
-  const View k = k_rows.reshape({count, config_.num_kv_heads, head_dim});
-  const View v = v_rows.reshape({count, config_.num_kv_heads, head_dim});
-  if (config_.qk_norm) {
-    kernels::rms_norm(stream, q_heads, layer.q_norm, config_.rms_norm_eps, q_heads);
-    kernels::rms_norm(stream, k, layer.k_norm, config_.rms_norm_eps, k);
+  const View k = k_rows.reshape({count, spec_.num_kv_heads, head_dim});
+  const View v = v_rows.reshape({count, spec_.num_kv_heads, head_dim});
+  if (spec_.qk_norm) {
+    kernels::rms_norm(stream, q_heads, layer.q_norm, spec_.rms_norm_eps, q_heads);
+    kernels::rms_norm(stream, k, layer.k_norm, spec_.rms_norm_eps, k);
   }
   const View rope_table = step.rope_table.rows(first, count);
   kernels::rope(stream, rope_table, q_heads);
@@ -257,13 +230,13 @@ void TransformerDecoder::attend(Stream& stream, std::size_t index, const Step& s
                                 const kernels::KvLayer& pages, View x) {
   const Layer& layer = layers_[index];
   const std::int64_t rows = x.dim(0);
-  const View q = q_.view({rows, config_.num_heads, config_.head_dim});
+  const View q = q_.view({rows, spec_.num_heads, spec_.head_dim});
   for (std::int64_t first = 0; first < rows; first += kPieceRows) {
     project(stream, layer, step, pages, x, q, first, std::min(kPieceRows, rows - first));
   }
 
-  const View attended = normed_.view({rows, config_.num_heads * config_.head_dim});
-  const float scale = 1.0F / std::sqrt(static_cast<float>(config_.head_dim));
+  const View attended = normed_.view({rows, spec_.q_dim()});
+  const float scale = 1.0F / std::sqrt(static_cast<float>(spec_.head_dim));
   const kernels::PagedContext context{.k_pages = pages.k,
                                       .v_pages = pages.v,
                                       .cu_seqlens = step.cu_seqlens,
@@ -281,8 +254,8 @@ void TransformerDecoder::mlp(Stream& stream, const Layer& layer, View x) {
   for (std::int64_t first = 0; first < x.dim(0); first += kPieceRows) {
     const View part = x.rows(first, std::min(kPieceRows, x.dim(0) - first));
     const View normed = normed_.view(part.shape());
-    kernels::rms_norm(stream, part, layer.post_attention_norm, config_.rms_norm_eps, normed);
-    const View inner = inner_.view({part.dim(0), config_.intermediate});
+    kernels::rms_norm(stream, part, layer.post_attention_norm, spec_.rms_norm_eps, normed);
+    const View inner = inner_.view({part.dim(0), spec_.intermediate});
     kernels::linear_swiglu(stream, normed, layer.gate.weight, layer.gate.bias, layer.up.weight,
                            layer.up.bias, inner);
     kernels::linear_add(stream, inner, layer.down.weight, layer.down.bias, part);

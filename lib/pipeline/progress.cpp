@@ -88,8 +88,8 @@ std::string made(const Progress& progress) {
   return out;
 }
 
-// Joins the parts with commas; empty parts are left out.
-std::string join(const std::vector<std::string>& parts) {
+// Joins the parts that are not empty.
+std::string join_present(const std::vector<std::string>& parts) {
   std::string out;
   for (const std::string& part : parts) {
     if (!part.empty()) out += (out.empty() ? "" : ", ") + part;
@@ -107,7 +107,7 @@ int stderr_columns() {
 
 std::string describe_progress(const Progress& progress) {
   const std::string left = time_left(progress);
-  return join(
+  return join_present(
       {std::to_string(progress.num_passed()) + "/" + captions(progress, progress.num_listed()),
        failed(progress), suspicious(progress), left.empty() ? left : "about " + left,
        caption_rate(progress), token_rate(progress)});
@@ -136,7 +136,7 @@ std::string live_line(const Progress& progress, int columns) {
     if (display_width(text) > room) text.clear();
     if (!text.empty()) used += separator + display_width(text);
   }
-  return join(texts);
+  return join_present(texts);
 }
 
 std::string describe_speed(const Outcome& outcome) {
@@ -151,7 +151,7 @@ std::string describe_speed(const Outcome& outcome) {
   if (progress.folders_unread > 0) {
     parts.push_back(counted(progress.folders_unread, "folder") + " could not be read");
   }
-  std::string out = join(parts);
+  std::string out = join_present(parts);
   if (num_tried == 0) return out;
   out += " in " + json_number(static_cast<double>(progress.elapsed_us) / 1e6, 2) + " s";
   if (captioned == 0) return out;

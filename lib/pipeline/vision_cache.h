@@ -14,9 +14,9 @@
 #include <vector>
 
 #include "base/hash.h"
-#include "kv/disk_store.h"
 #include "model/caption_model.h"
 #include "pipeline/pipeline.h"
+#include "store/blob_store.h"
 #include "tensor/tensor.h"
 
 namespace caption::pipeline {
@@ -43,13 +43,13 @@ class VisionCache {
   std::optional<SeenClip> find(const Hash128& key);
   void store(const Hash128& key, const SeenClip& clip);
 
-  kv::DiskStoreStats stats() const { return store_.stats(); }
+  store::BlobStoreStats stats() const { return store_.stats(); }
 
  private:
   const model::CaptionModel& model_;
   std::int64_t hidden_;
   Hash128 identity_;
-  kv::DiskStore store_;
+  store::BlobStore store_;
 };
 
 // Serialises a clip for the store, and parses it; std::nullopt for malformed bytes. Public for

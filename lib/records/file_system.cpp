@@ -9,6 +9,7 @@
 #include <string>
 
 #include "base/error.h"
+#include "base/file_descriptor.h"
 
 namespace caption::records {
 namespace {
@@ -19,15 +20,6 @@ namespace {
 }
 
 }  // namespace
-
-Descriptor::~Descriptor() {
-  if (number_ >= 0) ::close(number_);
-}
-
-Descriptor& Descriptor::operator=(Descriptor&& other) noexcept {
-  std::swap(number_, other.number_);
-  return *this;
-}
 
 ErrorCode output_error_code(int error_number) {
   const ErrorCode code = error_code_of_errno(error_number);
@@ -57,7 +49,7 @@ std::filesystem::path real_path(const std::filesystem::path& path) {
 
 void sync_folder(const std::filesystem::path& folder) {
   const std::filesystem::path path = folder.empty() ? "." : folder;
-  const Descriptor descriptor(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  const FileDescriptor descriptor(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (descriptor.get() < 0) throw_io(path, "open the folder", errno);
   // EINVAL means that the file system does not support syncing a folder, so the error is ignored.
   if (::fsync(descriptor.get()) != 0 && errno != EINVAL) throw_io(path, "sync the folder", errno);
@@ -66,7 +58,7 @@ void sync_folder(const std::filesystem::path& folder) {
 void write_file_atomically(const std::filesystem::path& path, std::string_view text) {
   const std::filesystem::path temporary = path.string() + ".new";
   {
-    const Descriptor descriptor(
+    const FileDescriptor descriptor(
         ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
     if (descriptor.get() < 0) throw_io(temporary, "create the file", errno);
     int error = write_whole(descriptor.get(), text);

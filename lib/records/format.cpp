@@ -4,6 +4,7 @@
 #include <array>
 
 #include "base/error.h"
+#include "base/join.h"
 #include "base/json.h"
 
 namespace caption::records {
@@ -34,15 +35,6 @@ std::string csv_text(std::string_view text) {
     out += c;
   }
   return out + "\"";
-}
-
-std::string join(const std::vector<std::string>& parts, std::string_view separator) {
-  std::string out;
-  for (const std::string& part : parts) {
-    if (!out.empty()) out += separator;
-    out += part;
-  }
-  return out;
 }
 
 struct CsvColumn {

@@ -10,6 +10,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/file_descriptor.h"
 
 namespace caption::records {
 namespace {
@@ -39,9 +40,9 @@ bool is_same_file(int descriptor, const std::filesystem::path& path) {
 
 // Opens and locks the file that `path` names. Another run may have replaced the file between open()
 // and flock(); the lock is then on a file without a name, and the loop opens the new one.
-Descriptor open_locked(const std::filesystem::path& path) {
+FileDescriptor open_locked(const std::filesystem::path& path) {
   for (;;) {
-    Descriptor descriptor(::open(path.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0666));
+    FileDescriptor descriptor(::open(path.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0666));
     if (descriptor.get() < 0) fail(path, "cannot open for writing", errno);
     if (::flock(descriptor.get(), LOCK_EX | LOCK_NB) != 0) {
       if (errno != EWOULDBLOCK) fail(path, "cannot lock", errno);

@@ -5,7 +5,7 @@
 
 namespace caption::scheduler {
 
-enum class Mode {
+enum class BatchMode {
   kContinuous,  // finished sequences leave and waiting ones enter at every step
   kStatic,      // a batch admitted together runs until all its members are finished
 };
@@ -15,11 +15,15 @@ enum class PrefillMode {
   kWhole,    // a prompt is computed in one step
 };
 
+inline constexpr std::int32_t kDefaultMaxSeqs = 16;
+inline constexpr std::int32_t kDefaultMaxBatchedTokens = 2048;
+
 struct SchedulerOptions {
-  Mode mode = Mode::kContinuous;
+  BatchMode mode = BatchMode::kContinuous;
   PrefillMode prefill = PrefillMode::kChunked;
-  std::int64_t max_num_seqs = 16;              // limit on running sequences; >= 1
-  std::int64_t max_num_batched_tokens = 2048;  // limit on the tokens computed in one step; >= 1
+  // Limits of running sequences and of the tokens computed in one step; >= 1.
+  std::int64_t max_num_seqs = kDefaultMaxSeqs;
+  std::int64_t max_num_batched_tokens = kDefaultMaxBatchedTokens;
   // Number of waiting steps that count as much as one level of priority; >= 1.
   std::int64_t ageing_steps = 4096;
 };

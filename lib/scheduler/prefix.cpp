@@ -44,7 +44,7 @@ std::int64_t Scheduler::find_prefix(const Sequence& sequence) {
 }
 
 bool Scheduler::waits_for_prefix(const Sequence& sequence, std::int64_t num_pages_found) const {
-  if (options_.mode == Mode::kStatic || num_pages_found >= num_reusable_pages(sequence)) {
+  if (options_.mode == BatchMode::kStatic || num_pages_found >= num_reusable_pages(sequence)) {
     return false;
   }
   return in_work_.contains(sequence.spec.prompt_pages[static_cast<std::size_t>(num_pages_found)]);

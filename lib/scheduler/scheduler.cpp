@@ -213,7 +213,7 @@ std::int64_t Scheduler::pages_promised(const Sequence& sequence) const {
   // excluded.
   const std::int64_t has =
       std::ssize(sequence.table().pages()) - (sequence.ends_in_shared_part() ? 1 : 0);
-  if (options_.mode == Mode::kStatic) return most - has;
+  if (options_.mode == BatchMode::kStatic) return most - has;
   // Each branch may need a page for its token and one for the copy of a shared page.
   if (sequence.is_forked()) return std::min(most - has, 2 * std::int64_t{sequence.num_active});
   const std::int64_t to_grow = sequence.spec.num_branches;
@@ -222,15 +222,16 @@ std::int64_t Scheduler::pages_promised(const Sequence& sequence) const {
 }
 
 bool Scheduler::has_room_for(const Sequence& sequence, std::int64_t num_pages_shared) const {
-  std::int64_t needed = options_.mode == Mode::kStatic ? most_pages(sequence.spec)
-                                                       : kv::pages_for_tokens(sequence.num_known);
+  std::int64_t needed = options_.mode == BatchMode::kStatic
+                            ? most_pages(sequence.spec)
+                            : kv::pages_for_tokens(sequence.num_known);
   needed -= num_pages_shared;
   for (const Sequence* other : running_) needed += pages_promised(*other);
   return needed <= pool_.num_free();
 }
 
 void Scheduler::admit() {
-  if (options_.mode == Mode::kStatic && !running_.empty()) return;
+  if (options_.mode == BatchMode::kStatic && !running_.empty()) return;
   std::int64_t num_tokens = 0;
   for (const Sequence* sequence : running_) num_tokens += sequence->num_remaining();
   std::int64_t num_places = this->num_places();
@@ -239,7 +240,7 @@ void Scheduler::admit() {
     Sequence& sequence = **next;
     if (num_places + sequence.spec.num_branches > options_.max_num_seqs) break;
     const bool step_is_full = num_tokens >= options_.max_num_batched_tokens;
-    if (options_.mode == Mode::kContinuous && step_is_full) break;
+    if (options_.mode == BatchMode::kContinuous && step_is_full) break;
     const std::int64_t num_used = find_prefix(sequence);
     if (waits_for_prefix(sequence, static_cast<std::int64_t>(found_.size()))) {
       // Limits the search, which costs time in every step.

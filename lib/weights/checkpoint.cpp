@@ -188,6 +188,13 @@ ConstView Checkpoint::require(std::string_view name, const Shape& shape) const {
   return view;
 }
 
+bool Checkpoint::has(std::string_view tensor) const { return state_->tensors.contains(tensor); }
+
+void Checkpoint::release(std::string_view tensor) {
+  const auto found = state_->tensors.find(tensor);
+  if (found != state_->tensors.end()) release_pages(found->second.tensor.bytes);
+}
+
 std::vector<std::string> Checkpoint::names() const {
   std::vector<std::string> names;
   for (const auto& [name, located] : state_->tensors) names.push_back(name);

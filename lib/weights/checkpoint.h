@@ -18,10 +18,11 @@
 #include "base/digest_cache.h"
 #include "base/sha256.h"
 #include "tensor/tensor.h"
+#include "weights/source.h"
 
 namespace caption::weights {
 
-class Checkpoint {
+class Checkpoint final : public Source {
  public:
   // Opens a folder or one .safetensors file; a sharded checkpoint has the tensors that its index
   // names. Throws Error(kBadModel) naming file, tensor and byte; kUnavailable for weights of
@@ -30,7 +31,7 @@ class Checkpoint {
 
   Checkpoint(Checkpoint&&) noexcept;
   Checkpoint& operator=(Checkpoint&&) noexcept;
-  ~Checkpoint();
+  ~Checkpoint() override;
 
   // Borrowed from the mapping, valid while the Checkpoint exists. Aligned to the element size:
   // open() refuses a file with a tensor that is not. Throws Error(kUnavailable) for a dtype or rank
@@ -46,7 +47,7 @@ class Checkpoint {
   // SHA-256 over the contents of the files and, for a sharded checkpoint, its index and file names:
   // the identity of the weights. The first call reads the files that `digests` does not know (about
   // 1.5 GB/s). Throws Error(kBadModel) when a file was written since it was opened; kIo.
-  Sha256 content_hash(const DigestCache& digests = {}) const;
+  Sha256 content_hash(const DigestCache& digests = {}) const override;
 
   // Returns a sentence for an Error about the first file that changed since the checkpoint was
   // opened: it was written (its size or times differ) or cut short under the mapping. nullopt if
@@ -58,8 +59,16 @@ class Checkpoint {
   // that was rewritten and got its old size and modification time back. Before that call there is
   // no digest to compare with, and the file counts as changed. Otherwise the cost is an fstat() per
   // file. Throws Error(kIo).
-  std::optional<std::string> find_changed_file() const;
+  std::optional<std::string> find_changed_file() const override;
   const std::filesystem::path& path() const;
+
+  // The functions of Source; release() returns the mapped pages of the tensor to the system.
+  std::string name() const override { return path().string(); }
+  bool has(std::string_view tensor) const override;
+  ConstView read(std::string_view tensor, const Shape& shape) override {
+    return require(tensor, shape);
+  }
+  void release(std::string_view tensor) override;
 
  private:
   struct State;

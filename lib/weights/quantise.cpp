@@ -40,25 +40,26 @@ constexpr std::array<float, 15> kNf4Midpoints = {
     0.5016634166240692F,   0.6427869200706482F,   0.8614784181118011F,
 };
 
-std::int64_t group_columns_of(QuantisedFormat format, std::int64_t num_columns) {
+std::int64_t group_columns_of(MatrixFormat format, std::int64_t num_columns) {
   switch (format) {
-    case QuantisedFormat::kInt8Row: return num_columns;
-    case QuantisedFormat::kInt8:
-    case QuantisedFormat::kInt4: return 128;
-    case QuantisedFormat::kNf4: return 64;
+    case MatrixFormat::kInt8Row: return num_columns;
+    case MatrixFormat::kInt8:
+    case MatrixFormat::kInt4: return 128;
+    case MatrixFormat::kNf4: return 64;
+    default: break;
   }
-  return num_columns;
+  throw Error(ErrorCode::kInternal, "quantise: a format that is not made at load");
 }
 
-bool is_4_bit(QuantisedFormat format) {
-  return format == QuantisedFormat::kInt4 || format == QuantisedFormat::kNf4;
+bool is_4_bit(MatrixFormat format) {
+  return format == MatrixFormat::kInt4 || format == MatrixFormat::kNf4;
 }
 
-std::array<BF16, 16> codebook_of(QuantisedFormat format) {
+std::array<BF16, 16> codebook_of(MatrixFormat format) {
   std::array<BF16, 16> codebook{};
   for (std::size_t i = 0; i < codebook.size(); ++i) {
     codebook[i] =
-        to_bf16(format == QuantisedFormat::kNf4 ? kNf4Values[i] : static_cast<float>(i) - 8.0F);
+        to_bf16(format == MatrixFormat::kNf4 ? kNf4Values[i] : static_cast<float>(i) - 8.0F);
   }
   return codebook;
 }
@@ -71,18 +72,19 @@ struct Group {
   float reciprocal = 0;
 };
 
-Group measure(const float* w, std::int64_t count, QuantisedFormat format) {
+Group measure(const float* w, std::int64_t count, MatrixFormat format) {
   const auto [min, max] = std::minmax_element(w, w + count);
   const float largest = std::max(std::abs(*min), std::abs(*max));
   switch (format) {
-    case QuantisedFormat::kInt8:
-    case QuantisedFormat::kInt8Row: return {.scale = largest / 127.0F};
-    case QuantisedFormat::kNf4:
+    case MatrixFormat::kInt8:
+    case MatrixFormat::kInt8Row: return {.scale = largest / 127.0F};
+    case MatrixFormat::kNf4:
       return {.scale = largest, .reciprocal = largest == 0 ? 0.0F : 1.0F / largest};
-    case QuantisedFormat::kInt4: {
+    case MatrixFormat::kInt4: {
       const float scale = *max / 15.0F - *min / 15.0F;
       return {.scale = scale, .offset = *min + 8.0F * scale};
     }
+    default: break;  // group_columns_of() has thrown for it
   }
   return {};
 }
@@ -100,16 +102,15 @@ std::uint8_t nf4_code(float value) {
   return static_cast<std::uint8_t>(code);
 }
 
-std::uint8_t code_of_4_bits(float w, const Group& group, QuantisedFormat format) {
-  if (format == QuantisedFormat::kInt4) {
+std::uint8_t code_of_4_bits(float w, const Group& group, MatrixFormat format) {
+  if (format == MatrixFormat::kInt4) {
     return static_cast<std::uint8_t>(round_to(w, group, -8, 7) + 8);
   }
   // bitsandbytes multiplies by the reciprocal, which can give another code than division.
   return nf4_code(w * group.reciprocal);
 }
 
-void quantise_row(const float* w, std::int64_t row, QuantisedFormat format,
-                  QuantisedMatrix& matrix) {
+void quantise_row(const float* w, std::int64_t row, MatrixFormat format, QuantisedMatrix& matrix) {
   const std::int64_t columns = matrix.num_columns;
   const std::int64_t groups = matrix.num_groups();
   for (std::int64_t g = 0; g < groups; ++g) {
@@ -136,7 +137,7 @@ void quantise_row(const float* w, std::int64_t row, QuantisedFormat format,
 
 }  // namespace
 
-QuantisedMatrix quantise(ConstView rows, QuantisedFormat format) {
+QuantisedMatrix quantise(ConstView rows, MatrixFormat format) {
   const std::int64_t num_rows = rows.dim(0);
   const std::int64_t num_columns = rows.dim(1);
   CAPTION_CHECK(num_rows > 0 && num_columns > 0, "quantise: a matrix without elements");
@@ -147,7 +148,7 @@ QuantisedMatrix quantise(ConstView rows, QuantisedFormat format) {
   matrix.codes = is_4_bit(format) ? Tensor(DType::kU8, {num_rows, (num_columns + 1) / 2})
                                   : Tensor(DType::kI8, {num_rows, num_columns});
   matrix.scales = Tensor(DType::kF32, {num_rows, groups});
-  if (format == QuantisedFormat::kInt4) matrix.offsets = Tensor(DType::kF32, {num_rows, groups});
+  if (format == MatrixFormat::kInt4) matrix.offsets = Tensor(DType::kF32, {num_rows, groups});
   if (is_4_bit(format)) matrix.codebook = codebook_of(format);
   std::vector<float> w(static_cast<std::size_t>(num_columns));
   dispatch_float(rows.dtype(), [&](auto tag) {
@@ -161,15 +162,6 @@ QuantisedMatrix quantise(ConstView rows, QuantisedFormat format) {
     }
   });
   return matrix;
-}
-
-std::int64_t quantised_bytes(std::int64_t num_rows, std::int64_t num_columns,
-                             QuantisedFormat format) {
-  const std::int64_t group = group_columns_of(format, num_columns);
-  const std::int64_t groups = (num_columns + group - 1) / group;
-  const std::int64_t codes = is_4_bit(format) ? (num_columns + 1) / 2 : num_columns;
-  const std::int64_t per_group = format == QuantisedFormat::kInt4 ? 8 : 4;
-  return num_rows * (codes + groups * per_group);
 }
 
 }  // namespace caption::weights

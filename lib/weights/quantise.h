@@ -15,21 +15,16 @@
 // the scale. Codes are chosen before that rounding.
 #pragma once
 
+#include "tensor/matrix_format.h"
 #include "tensor/quantised_matrix.h"
 #include "tensor/tensor.h"
 
 namespace caption::weights {
 
-enum class QuantisedFormat { kInt8, kInt8Row, kInt4, kNf4 };
-
 // rows [N, K] f32, bf16 or f16, finite. For int8 and int4 |value - w| <= scale / 2, plus the
 // rounding of the offset in f32; for nf4 it is at most (0.152 + 0.00164) * scale: half the widest
 // gap of neighbouring values, and the rounding of the codebook. Throws Error(kBadModel) when a
-// weight is not finite.
-QuantisedMatrix quantise(ConstView rows, QuantisedFormat format);
-
-// Returns the bytes of the matrix that quantise() would make of an [N, K] matrix.
-std::int64_t quantised_bytes(std::int64_t num_rows, std::int64_t num_columns,
-                             QuantisedFormat format);
+// weight is not finite; kInternal for another format.
+QuantisedMatrix quantise(ConstView rows, MatrixFormat format);
 
 }  // namespace caption::weights

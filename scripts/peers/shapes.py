@@ -1,6 +1,6 @@
 """The decoder shapes that are compared, and what a step of them must move and compute.
 
-They are those of lib/model/known_shapes.cpp; the costs are those of lib/bench/step_cost.h.
+They are those of lib/plan/known_models.cpp; the costs are those of lib/plan/step_cost.h.
 """
 
 from __future__ import annotations

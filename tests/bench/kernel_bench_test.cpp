@@ -12,23 +12,23 @@
 namespace caption::bench {
 namespace {
 
-const model::TextShape kText = {.num_layers = 2,
-                                .hidden = 64,
-                                .intermediate = 128,
-                                .num_heads = 4,
-                                .num_kv_heads = 2,
-                                .head_dim = 16,
-                                .vocab = 320,
-                                .max_positions = 1024,
-                                .qk_norm = true};
-const model::VisionShape kVision = {.num_layers = 1,
-                                    .hidden = 32,
-                                    .intermediate = 64,
-                                    .num_heads = 2,
-                                    .patch_px = 4,
-                                    .image_px = 16};
+const model::DecoderSpec kText = {.num_layers = 2,
+                                  .hidden = 64,
+                                  .intermediate = 128,
+                                  .num_heads = 4,
+                                  .num_kv_heads = 2,
+                                  .head_dim = 16,
+                                  .vocab = 320,
+                                  .max_positions = 1024,
+                                  .qk_norm = true};
+const model::VisionSpec kVision = {.num_layers = 1,
+                                   .hidden = 32,
+                                   .intermediate = 64,
+                                   .num_heads = 2,
+                                   .patch_px = 4,
+                                   .image_px = 16};
 
-KernelBench run(const model::ModelShape& shape) {
+KernelBench run(const model::Blueprint& shape) {
   ThreadPool pool(2);
   Stream stream(pool);
   KernelBenchOptions options;
@@ -42,8 +42,12 @@ KernelBench run(const model::ModelShape& shape) {
   return bench_kernels(stream, shape, options);
 }
 
-model::ModelShape text_and_vision() {
-  return {.name = "small", .text = kText, .vision = kVision, .stored_dtype = DType::kF32};
+model::Blueprint text_and_vision() {
+  model::Blueprint blueprint;
+  blueprint.name = "small";
+  blueprint.text = kText;
+  blueprint.vision = kVision;
+  return blueprint;
 }
 
 const KernelRow& find(const KernelBench& bench, const std::string& operation,
@@ -112,7 +116,7 @@ TEST_SUITE("bench/kernel_bench") {
   }
 
   TEST_CASE("the table has a line and the JSON an object for each row") {
-    model::ModelShape shape = text_and_vision();
+    model::Blueprint shape = text_and_vision();
     shape.text.reset();
     const KernelBench bench = run(shape);
     const std::string table = to_table("small; 2 threads", bench);
@@ -133,7 +137,7 @@ TEST_SUITE("bench/kernel_bench") {
   }
 
   TEST_CASE("a shape without decoder and tower is refused by name") {
-    model::ModelShape nothing;
+    model::Blueprint nothing;
     nothing.name = "nothing";
     CHECK_THROWS_WITH_AS(run(nothing), "bench: nothing has neither a decoder nor a tower", Error);
   }

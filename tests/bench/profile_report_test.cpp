@@ -5,14 +5,14 @@
 namespace caption::bench {
 namespace {
 
-const model::TextShape kShape = {.num_layers = 2,
-                                 .hidden = 64,
-                                 .intermediate = 128,
-                                 .num_heads = 4,
-                                 .num_kv_heads = 2,
-                                 .head_dim = 16,
-                                 .vocab = 320,
-                                 .max_positions = 1024};
+const model::DecoderSpec kShape = {.num_layers = 2,
+                                   .hidden = 64,
+                                   .intermediate = 128,
+                                   .num_heads = 4,
+                                   .num_kv_heads = 2,
+                                   .head_dim = 16,
+                                   .vocab = 320,
+                                   .max_positions = 1024};
 
 TEST_SUITE("bench/profile_report") {
   TEST_CASE("names dense layers by their matrices, sorts by time, and keeps what is left") {

@@ -8,20 +8,20 @@
 #include "backend/thread_pool.h"
 #include "base/json.h"
 #include "bench/bench_report.h"
-#include "model/random_decoder.h"
+#include "model/random_model.h"
 
 namespace caption::bench {
 namespace {
 
-const model::TextShape kShape = {.num_layers = 2,
-                                 .hidden = 64,
-                                 .intermediate = 128,
-                                 .num_heads = 4,
-                                 .num_kv_heads = 2,
-                                 .head_dim = 16,
-                                 .vocab = 320,
-                                 .max_positions = 1024,
-                                 .qk_norm = true};
+const model::DecoderSpec kShape = {.num_layers = 2,
+                                   .hidden = 64,
+                                   .intermediate = 128,
+                                   .num_heads = 4,
+                                   .num_kv_heads = 2,
+                                   .head_dim = 16,
+                                   .vocab = 320,
+                                   .max_positions = 1024,
+                                   .qk_norm = true};
 
 constexpr RooflineOptions kShort = {
     .buffer_bytes = 4 << 20, .num_passes = 1, .flops_pass_us = 1000};
@@ -30,8 +30,8 @@ struct Bench {
   ThreadPool pool{2};
   Stream stream{pool};
   std::unique_ptr<model::Decoder> decoder =
-      model::make_random_decoder(kShape, model::WeightType::kBF16, 3);
-  DecoderCosts costs{.shape = kShape, .weights = WeightLayout::kBF16};
+      model::make_random_decoder(kShape, weights::WeightFormat::kBF16, 3);
+  DecoderCosts costs{.shape = kShape, .weights = weights::WeightFormat::kBF16};
 
   Comparison run(const Workload& workload, const std::vector<Variant>& variants, int repeat,
                  bool has_profile = false) {
@@ -173,7 +173,7 @@ TEST_SUITE("model/random_decoder") {
   TEST_CASE("the same seed gives the same decoder, another seed another") {
     Bench bench;
     const auto hash_with = [&](std::uint64_t seed) {
-      bench.decoder = model::make_random_decoder(kShape, model::WeightType::kBF16, seed);
+      bench.decoder = model::make_random_decoder(kShape, weights::WeightFormat::kBF16, seed);
       const Variant variant{.name = "x", .group = "x", .options = engine_options(2)};
       return bench.run(make_fixed_workload(2, 8, 12), {variant}, 1)
           .variants.front()

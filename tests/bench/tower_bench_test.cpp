@@ -8,28 +8,29 @@
 #include "backend/thread_pool.h"
 #include "base/error.h"
 #include "base/json.h"
-#include "model/random_tower.h"
+#include "model/random_model.h"
 
 namespace caption::bench {
 namespace {
 
-const model::VisionShape kShape = {.num_layers = 2,
-                                   .hidden = 32,
-                                   .intermediate = 64,
-                                   .num_heads = 2,
-                                   .patch_px = 4,
-                                   .image_px = 16};
+const model::VisionSpec kShape = {.num_layers = 2,
+                                  .hidden = 32,
+                                  .intermediate = 64,
+                                  .num_heads = 2,
+                                  .patch_px = 4,
+                                  .image_px = 16,
+                                  .num_positions = 17};
 
 struct Bench {
   ThreadPool pool{2};
   Stream stream{pool};
 
-  TowerBench run(const model::VisionShape& shape) {
+  TowerBench run(const model::VisionSpec& shape) {
     TowerBenchOptions options;
     options.num_frames = 3;
     options.repeat = 1;
     options.roofline = {.buffer_bytes = 4 << 20, .num_passes = 1, .flops_pass_us = 1000};
-    return bench_tower(stream, shape, model::WeightType::kBF16, options);
+    return bench_tower(stream, shape, weights::WeightFormat::kBF16, options);
   }
 };
 
@@ -71,7 +72,7 @@ TEST_SUITE("bench/tower_bench") {
 
   TEST_CASE("a tower that is not CLIP's is refused") {
     Bench bench;
-    model::VisionShape shape = kShape;
+    model::VisionSpec shape = kShape;
     shape.frames_per_image = 2;
     CHECK_THROWS_AS(bench.run(shape), Error);
   }
@@ -86,7 +87,7 @@ TEST_SUITE("model/random_tower") {
       pixels.as<float>()[i] = static_cast<float>(i % 11) * 0.1F;
     }
     const auto encode = [&](std::uint64_t seed, ConstView frames) {
-      model::RandomTower tower(kShape, model::WeightType::kBF16, seed);
+      model::RandomTower tower(kShape, weights::WeightFormat::kBF16, seed);
       const ConstView hidden = tower.encode(stream, frames);
       const float* const values = hidden.as<float>();
       return std::vector<float>(values, values + hidden.num_elements());

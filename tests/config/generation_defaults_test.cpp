@@ -69,7 +69,7 @@ TEST_SUITE("config/generation_defaults") {
     config.no_repeat_ngram_size = 3;
     config.num_beams = 2;
     config.length_penalty = 0.5;
-    config.early_stopping = GenerationConfig::EarlyStopping::kNever;
+    config.early_stopping = sampling::EarlyStopping::kNever;
     config.min_new_tokens = 4;
     config.max_new_tokens = 40;
     config.top_p = 0;

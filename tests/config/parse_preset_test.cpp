@@ -44,7 +44,7 @@ TEST_SUITE("config/parse_preset") {
     CHECK(preset.device.type == DeviceType::kCuda);
     CHECK(preset.device.memory_utilization == 0.9);
     CHECK(preset.model.path == "some/name");
-    CHECK(preset.engine.batching == Batching::kStatic);
+    CHECK(preset.engine.batching == BatchMode::kStatic);
     CHECK_FALSE(preset.engine.chunked_prefill);
     CHECK(preset.generation.temperature == 0.1);
     CHECK(preset.generation.prompt == "true");

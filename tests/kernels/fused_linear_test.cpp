@@ -12,6 +12,7 @@
 using caption::ConstView;
 using caption::DType;
 using caption::Error;
+using caption::MatrixFormat;
 using caption::Stream;
 using caption::Tensor;
 using caption::ThreadPool;
@@ -20,7 +21,6 @@ using caption::kernels::linear;
 using caption::kernels::linear_swiglu;
 using caption::kernels::LinearPart;
 using caption::kernels::PackedWeight;
-using caption::weights::QuantisedFormat;
 using namespace caption::testing;
 
 namespace {
@@ -32,21 +32,21 @@ constexpr Kind kKinds[] = {Kind::kRows, Kind::kPanels, Kind::kInt8,
 // Kinds without packing borrow the tensor.
 PackedWeight pack(Kind kind, const Tensor& weight) {
   ThreadPool pool(1);
-  const auto quantised = [&](QuantisedFormat format) {
+  const auto quantised = [&](MatrixFormat format) {
     const auto rows = [&weight, format](std::int64_t first, std::int64_t count) {
       return caption::weights::quantise(weight.view().rows(first, count), format);
     };
-    return format == QuantisedFormat::kInt8Row
+    return format == MatrixFormat::kInt8Row
                ? PackedWeight::pack_8a8(pool, weight.dim(0), rows)
                : PackedWeight::pack_quantised(pool, weight.dim(0), rows);
   };
   switch (kind) {
     case Kind::kRows: return PackedWeight(weight.view());
     case Kind::kPanels: return PackedWeight::pack_panels(pool, weight.view());
-    case Kind::kInt8: return quantised(QuantisedFormat::kInt8);
-    case Kind::kInt4: return quantised(QuantisedFormat::kInt4);
-    case Kind::kNf4: return quantised(QuantisedFormat::kNf4);
-    case Kind::k8A8: return quantised(QuantisedFormat::kInt8Row);
+    case Kind::kInt8: return quantised(MatrixFormat::kInt8);
+    case Kind::kInt4: return quantised(MatrixFormat::kInt4);
+    case Kind::kNf4: return quantised(MatrixFormat::kNf4);
+    case Kind::k8A8: return quantised(MatrixFormat::kInt8Row);
   }
   return {};
 }

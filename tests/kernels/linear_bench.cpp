@@ -17,8 +17,7 @@ namespace {
 
 kernels::PackedWeight pack(const Stream& stream, const std::string& format, ConstView rows) {
   using kernels::PackedWeight;
-  using weights::QuantisedFormat;
-  const auto quantised_as = [&](QuantisedFormat quantised) {
+  const auto quantised_as = [&](MatrixFormat quantised) {
     return [rows, quantised](std::int64_t first, std::int64_t count) {
       return weights::quantise(rows.rows(first, count), quantised);
     };
@@ -29,13 +28,13 @@ kernels::PackedWeight pack(const Stream& stream, const std::string& format, Cons
     return PackedWeight::pack_panels(stream.pool(), rows);
   }
   if (format == "w8a8") {
-    return PackedWeight::pack_8a8(stream.pool(), n, quantised_as(QuantisedFormat::kInt8Row));
+    return PackedWeight::pack_8a8(stream.pool(), n, quantised_as(MatrixFormat::kInt8Row));
   }
   if (format == "int8") {
-    return PackedWeight::pack_quantised(stream.pool(), n, quantised_as(QuantisedFormat::kInt8));
+    return PackedWeight::pack_quantised(stream.pool(), n, quantised_as(MatrixFormat::kInt8));
   }
   if (format == "int4") {
-    return PackedWeight::pack_quantised(stream.pool(), n, quantised_as(QuantisedFormat::kInt4));
+    return PackedWeight::pack_quantised(stream.pool(), n, quantised_as(MatrixFormat::kInt4));
   }
   throw Error(ErrorCode::kUsage,
               "kernels_bench: format " + format + "; bf16, w8a8, int8 or int4 is wanted");

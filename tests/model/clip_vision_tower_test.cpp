@@ -4,9 +4,9 @@
 #include <cstring>
 #include <vector>
 
+#include "model/blueprint.h"
 #include "model/internal/clip_vision_tower.h"
-#include "model/model_shape.h"
-#include "model/random_tower.h"
+#include "model/random_model.h"
 
 namespace caption {
 namespace {
@@ -14,20 +14,21 @@ namespace {
 TEST_SUITE("model/clip_vision_tower") {
   TEST_CASE("frames of one pass have the bits they have alone, with any number of threads") {
     constexpr std::int64_t kFrames = 7;
-    const model::VisionShape shape = {.num_layers = 2,
-                                      .hidden = 32,
-                                      .intermediate = 80,
-                                      .num_heads = 2,
-                                      .patch_px = 4,
-                                      .image_px = 56,
-                                      .num_positions = 197};
+    const model::VisionSpec shape = {.num_layers = 2,
+                                     .hidden = 32,
+                                     .intermediate = 80,
+                                     .num_heads = 2,
+                                     .patch_px = 4,
+                                     .image_px = 56,
+                                     .num_positions = 197};
     const std::int64_t tokens = model::tower_tokens(shape, {});
     REQUIRE(kFrames * tokens > model::ClipVisionTower::kMlpRows);
     Tensor pixels(DType::kF32, {kFrames, 3, shape.image_px, shape.image_px});
     for (std::int64_t i = 0; i < pixels.num_elements(); ++i) {
       pixels.as<float>()[i] = static_cast<float>(i * 7919 % 509 - 254) / 128;
     }
-    for (const model::WeightType type : {model::WeightType::kF32, model::WeightType::kBF16}) {
+    for (const weights::WeightFormat type :
+         {weights::WeightFormat::kF32, weights::WeightFormat::kBF16}) {
       model::RandomTower tower(shape, type, 5);
       ThreadPool one(1), three(3);
       Stream stream(one), other(three);

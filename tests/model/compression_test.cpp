@@ -180,7 +180,7 @@ TEST_SUITE("model/compression") {
   // Reports without a bound: scores on many clips measure how much captions change.
   TEST_CASE("the demo model's captions under compression, counted") {
     const fs::path root = CAPTION_SOURCE_DIR;
-    const auto model = model::open_model(root / "samples/demo-model", model::WeightType::kF32);
+    const auto model = model::open_model(root / "samples/demo-model", weights::WeightFormat::kF32);
     ThreadPool pool(2);
     Stream stream(pool);
     std::vector<Prompt> prompts;

@@ -8,8 +8,8 @@
 namespace caption {
 namespace {
 
-using model::ClipVisionConfig;
 using model::TextConfig;
+using model::VisionSpec;
 
 JsonObject parse(std::string_view text) {
   return JsonObject::parse(text, "config.json", ErrorCode::kBadModel);
@@ -18,34 +18,34 @@ JsonObject parse(std::string_view text) {
 TEST_SUITE("model/config") {
   TEST_CASE("what a decoder's configuration leaves out is its class's default") {
     const TextConfig llama = model::parse_text_config(parse(R"({"model_type": "llama"})"));
-    CHECK(llama.hidden == 4096);
-    CHECK(llama.intermediate == 11008);
-    CHECK(llama.num_layers == 32);
-    CHECK(llama.num_kv_heads == 32);
-    CHECK(llama.head_dim == 128);
-    CHECK(llama.vocab == 32000);
-    CHECK(llama.max_positions == 2048);
-    CHECK(llama.rms_norm_eps == 1e-6F);
-    CHECK(llama.rope_theta == 10000.0);
+    CHECK(llama.spec.hidden == 4096);
+    CHECK(llama.spec.intermediate == 11008);
+    CHECK(llama.spec.num_layers == 32);
+    CHECK(llama.spec.num_kv_heads == 32);
+    CHECK(llama.spec.head_dim == 128);
+    CHECK(llama.spec.vocab == 32000);
+    CHECK(llama.spec.max_positions == 2048);
+    CHECK(llama.spec.rms_norm_eps == 1e-6F);
+    CHECK(llama.spec.rope_theta == 10000.0);
     CHECK(llama.eos_ids == std::vector<std::int32_t>{2});
-    CHECK_FALSE(llama.qk_norm);
-    CHECK_FALSE(llama.tied_embeddings);
+    CHECK_FALSE(llama.spec.qk_norm);
+    CHECK_FALSE(llama.spec.tied_embeddings);
 
     const TextConfig qwen3 = model::parse_text_config(
         parse(R"({"model_type": "qwen3", "hidden_size": 1024, "num_attention_heads": 16,
  "num_key_value_heads": 8})"));
-    CHECK(qwen3.head_dim == 128);  // differs from hidden / heads
-    CHECK(qwen3.vocab == 151936);
-    CHECK(qwen3.max_positions == 32768);
-    CHECK(qwen3.qk_norm);
+    CHECK(qwen3.spec.head_dim == 128);  // differs from hidden / heads
+    CHECK(qwen3.spec.vocab == 151936);
+    CHECK(qwen3.spec.max_positions == 32768);
+    CHECK(qwen3.spec.qk_norm);
     CHECK(qwen3.eos_ids.empty());
   }
 
   TEST_CASE("key-value heads default to the heads, head_dim to their share of the width") {
     const TextConfig text =
         model::parse_text_config(parse(R"({"hidden_size": 96, "num_attention_heads": 6})"));
-    CHECK(text.num_kv_heads == 6);
-    CHECK(text.head_dim == 16);
+    CHECK(text.spec.num_kv_heads == 6);
+    CHECK(text.spec.head_dim == 16);
   }
 
   TEST_CASE("both ways to write the rotary embedding mean the same") {
@@ -63,25 +63,25 @@ TEST_SUITE("model/config") {
     for (const char* text : kTexts) {
       CAPTURE(std::string(text));
       const TextConfig config = model::parse_text_config(parse(text));
-      CHECK(config.rope_theta == 5e6);
-      CHECK(config.rope_factor == 2.5);
-      CHECK(config.max_positions == 10240);
+      CHECK(config.spec.rope_theta == 5e6);
+      CHECK(config.spec.rope_factor == 2.5);
+      CHECK(config.spec.max_positions == 10240);
     }
     const TextConfig plain =
         model::parse_text_config(parse(R"({"rope_scaling": null, "rope_parameters": null})"));
-    CHECK(plain.rope_factor == 1.0);
+    CHECK(plain.spec.rope_factor == 1.0);
   }
 
   TEST_CASE("tied embeddings are the decoder's own word; without it they are not tied") {
-    CHECK(model::parse_text_config(parse(R"({"tie_word_embeddings": true})")).tied_embeddings);
+    CHECK(model::parse_text_config(parse(R"({"tie_word_embeddings": true})")).spec.tied_embeddings);
     CHECK_FALSE(
-        model::parse_text_config(parse(R"({"tie_word_embeddings": false})")).tied_embeddings);
-    CHECK_FALSE(model::parse_text_config(parse("{}")).tied_embeddings);
-    CHECK_FALSE(model::parse_text_config(parse(R"({"model_type": "qwen3"})")).tied_embeddings);
+        model::parse_text_config(parse(R"({"tie_word_embeddings": false})")).spec.tied_embeddings);
+    CHECK_FALSE(model::parse_text_config(parse("{}")).spec.tied_embeddings);
+    CHECK_FALSE(model::parse_text_config(parse(R"({"model_type": "qwen3"})")).spec.tied_embeddings);
   }
 
   TEST_CASE("what a vision tower's configuration leaves out is its class's default") {
-    const ClipVisionConfig clip = model::parse_clip_vision_config(parse("{}"));
+    const VisionSpec clip = model::parse_clip_vision_config(parse("{}"));
     CHECK(clip.hidden == 768);
     CHECK(clip.intermediate == 3072);
     CHECK(clip.num_layers == 12);
@@ -92,7 +92,7 @@ TEST_SUITE("model/config") {
   }
 
   TEST_CASE("a hidden state is counted from either end") {
-    ClipVisionConfig clip = model::parse_clip_vision_config(parse(R"({"num_hidden_layers": 24})"));
+    VisionSpec clip = model::parse_clip_vision_config(parse(R"({"num_hidden_layers": 24})"));
     CHECK(model::layers_to_run(clip, -2) == 23);
     CHECK(model::layers_to_run(clip, -1) == 24);
     CHECK(model::layers_to_run(clip, 0) == 0);

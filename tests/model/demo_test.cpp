@@ -111,7 +111,7 @@ TEST_SUITE("model/demo") {
     INFO("goldens of other weights are made anew by scripts/make_goldens_model.py --demo");
     REQUIRE(hash_bytes(weights.bytes()).hex() == goldens.front().require_string("weights"));
 
-    const auto model = model::open_model(folder, model::WeightType::kF32);
+    const auto model = model::open_model(folder, weights::WeightFormat::kF32);
     ThreadPool pool(2);
     Stream stream(pool);
     std::size_t skipped = 0;
@@ -144,15 +144,15 @@ TEST_SUITE("model/demo") {
   // scores on 200 clips are in docs/performance.md.
   TEST_CASE("weights of 16, 8 and 4 bits write most captions as f32 does") {
     struct Case {
-      model::WeightType type;
+      weights::WeightFormat type;
       std::string name;
       double least_same;  // share of equal captions
     };
-    const Case cases[] = {{model::WeightType::kBF16, "bf16", 0.9},
-                          {model::WeightType::kInt8, "int8", 0.9},
-                          {model::WeightType::kW8A8, "w8a8", 0.75},
-                          {model::WeightType::kInt4, "int4", 0.6},
-                          {model::WeightType::kNf4, "nf4", 0.6}};
+    const Case cases[] = {{weights::WeightFormat::kBF16, "bf16", 0.9},
+                          {weights::WeightFormat::kInt8, "int8", 0.9},
+                          {weights::WeightFormat::kW8A8, "w8a8", 0.75},
+                          {weights::WeightFormat::kInt4, "int4", 0.6},
+                          {weights::WeightFormat::kNf4, "nf4", 0.6}};
     const std::vector<JsonObject> goldens = demo_goldens();
     ThreadPool pool(2);
     Stream stream(pool);
@@ -160,7 +160,7 @@ TEST_SUITE("model/demo") {
     for (const Case& c : cases) {
       CAPTURE(c.name);
       const auto model = model::open_model(kRoot / "samples/demo-model", c.type);
-      if (c.type == model::WeightType::kBF16) bytes_of_bf16 = model->weight_bytes();
+      if (c.type == weights::WeightFormat::kBF16) bytes_of_bf16 = model->weight_bytes();
       Agreement agreement;
       for (const JsonObject& golden : goldens) {
         video::ReadOptions options;

@@ -32,18 +32,18 @@ TEST_SUITE("model/demo_tiers") {
   // a relative error of up to `rounding`, and they accumulate like independent errors.
   TEST_CASE("every tier captions as the reference tier does, with weights of any format") {
     struct Case {
-      model::WeightType type;
+      weights::WeightFormat type;
       std::string name;
       double rounding;
     };
     constexpr double kBF16 = 1.0 / 512;  // half a unit in the last of 8 bits
     constexpr double kInt8 = 1.0 / 254;  // half a step, relative to the row's largest value
     const double num_roundings = 4 * 4 + 4 * 4 + 2 + 1;
-    const Case cases[] = {{model::WeightType::kBF16, "bf16", kBF16},
-                          {model::WeightType::kInt8, "int8", kBF16},
-                          {model::WeightType::kW8A8, "w8a8", kInt8},
-                          {model::WeightType::kInt4, "int4", kBF16},
-                          {model::WeightType::kNf4, "nf4", kBF16}};
+    const Case cases[] = {{weights::WeightFormat::kBF16, "bf16", kBF16},
+                          {weights::WeightFormat::kInt8, "int8", kBF16},
+                          {weights::WeightFormat::kW8A8, "w8a8", kInt8},
+                          {weights::WeightFormat::kInt4, "int4", kBF16},
+                          {weights::WeightFormat::kNf4, "nf4", kBF16}};
     // Small numbers, because an emulated AMX tier is a thousand times as slow.
     constexpr int kNumFrames = 2;
     constexpr std::int64_t kNumTokens = 8;

@@ -45,7 +45,7 @@ TEST_SUITE("model/generation_config") {
     CHECK(config.no_repeat_ngram_size == 3);
     CHECK(config.num_beams == 4);
     CHECK(config.length_penalty == -1.5);
-    CHECK(config.early_stopping == GenerationConfig::EarlyStopping::kNever);
+    CHECK(config.early_stopping == sampling::EarlyStopping::kNever);
     CHECK(config.min_new_tokens == 5);
     CHECK(config.max_new_tokens == 300);
     CHECK(config.eos_ids == std::vector<std::int32_t>{7, 2});
@@ -60,8 +60,7 @@ TEST_SUITE("model/generation_config") {
     CHECK(config.top_k == 0);
     CHECK_FALSE(config.max_new_tokens.has_value());
     CHECK_FALSE(read("{}").top_k.has_value());
-    CHECK(read(R"({"early_stopping": true})").early_stopping ==
-          GenerationConfig::EarlyStopping::kTrue);
+    CHECK(read(R"({"early_stopping": true})").early_stopping == sampling::EarlyStopping::kYes);
   }
 
   TEST_CASE("what this build cannot do is named, unless it is off") {

@@ -9,18 +9,19 @@
 
 #include "model/internal/parts.h"
 #include "tests/model/support.h"
+#include "weights/checkpoint.h"
 
 namespace caption {
 namespace {
 
 namespace fs = std::filesystem;
 using namespace testing;
-using model::WeightType;
+using weights::WeightFormat;
 
 constexpr const char* kWeights = "model.safetensors";
 
 Sha256 hash_of(const fs::path& folder) {
-  return model::open_model(folder, WeightType::kF32)->content_hash();
+  return model::open_model(folder, WeightFormat::kF32)->content_hash();
 }
 
 // Copies a composed model into a folder that a test may write to.
@@ -32,6 +33,17 @@ model::ComposedSource copy_composed(const char* copy_name) {
   source.llm = folder / "llm";
   return source;
 }
+
+// A model that checks its files as all models do, but builds no prompts.
+class BareModel final : public model::PartsCaptionModel {
+ public:
+  using PartsCaptionModel::PartsCaptionModel;
+  model::PromptIds build_prompt(std::string_view /*prompt*/,
+                                std::int64_t /*frames*/) const override {
+    return {};
+  }
+  std::string_view family() const override { return "bare"; }
+};
 
 std::string message_of(const std::function<void()>& act, ErrorCode code) {
   try {
@@ -79,7 +91,7 @@ TEST_SUITE("model/model_files") {
   TEST_CASE("the identity of a composed model follows each of its parts") {
     model::ComposedSource source = copy_composed("composed_identity");
     const auto hash = [&] {
-      return model::open_composed(source, WeightType::kF32)->content_hash();
+      return model::open_composed(source, WeightFormat::kF32)->content_hash();
     };
     const Sha256 first = hash();
     CHECK(open_case("composed_mlp")->content_hash() == first);
@@ -92,7 +104,7 @@ TEST_SUITE("model/model_files") {
 
   TEST_CASE("the identity is that of the configuration as it was read") {
     const fs::path folder = copy_checkpoint("llama_bf16", "identity_late");
-    const auto model = model::open_model(folder, WeightType::kF32);
+    const auto model = model::open_model(folder, WeightFormat::kF32);
     replace_in_file(folder / "config.json", "\"factor\": 2.5", "\"factor\": 2.0");
     CHECK(model->content_hash() == open_case("llama_bf16")->content_hash());
     CHECK_FALSE(model->find_changed_file().has_value());  // config.json is not read again
@@ -101,7 +113,7 @@ TEST_SUITE("model/model_files") {
   TEST_CASE("weights that are cut short while the model is open are named, and nothing crashes") {
     for (const bool is_hashed : {false, true}) {
       const fs::path folder = copy_checkpoint("llama_bf16", "cut_short");
-      const auto model = model::open_model(folder, WeightType::kBF16);
+      const auto model = model::open_model(folder, WeightFormat::kBF16);
       CHECK_FALSE(model->find_changed_file().has_value());
       if (is_hashed) model->content_hash();
       fs::resize_file(folder / kWeights, 4096);
@@ -121,7 +133,7 @@ TEST_SUITE("model/model_files") {
     const model::ComposedSource source = copy_composed("composed_watched");
     for (const fs::path& path :
          {source.vision / kWeights, source.projector, source.llm / kWeights}) {
-      const auto model = model::open_composed(source, WeightType::kF32);
+      const auto model = model::open_composed(source, WeightFormat::kF32);
       CHECK_FALSE(model->find_changed_file().has_value());
       fs::last_write_time(path, fs::last_write_time(path) + std::chrono::seconds(1));
       CHECK(model->find_changed_file().value_or("").find(path.string()) == 0);
@@ -131,24 +143,25 @@ TEST_SUITE("model/model_files") {
   TEST_CASE("files that are written while the model is being opened end in an error") {
     const fs::path folder = copy_checkpoint("llama_bf16", "while_opening");
     const JsonObject config = JsonObject::open(folder / "config.json", ErrorCode::kBadModel);
-    const auto open_with = [&](model::Parts parts) {
-      model::open_llava_next_video(folder, config, WeightType::kF32, std::move(parts));
-    };
     SUBCASE("weights") {
-      // The file that was opened first is written before the model is complete.
-      const fs::path other = copy_checkpoint("llama_old", "while_opening_other");
+      // The file is truncated after its weights were read and before the model is constructed.
+      std::vector<std::unique_ptr<weights::Source>> sources;
+      sources.push_back(std::make_unique<weights::Checkpoint>(weights::Checkpoint::open(folder)));
       model::Parts parts;
-      parts.stores.push_back(
-          std::make_unique<model::WeightStore>(weights::Checkpoint::open(other), WeightType::kF32));
-      fs::resize_file(other / kWeights, 100);
-      CHECK(message_of([&] { open_with(std::move(parts)); }, ErrorCode::kBadModel)
-                .find((other / kWeights).string() + " changed while it is in use") == 0);
+      model::place_parts(parts, model::kLlavaNextVideo.describe(config), std::move(sources),
+                         WeightFormat::kF32);
+      fs::resize_file(folder / kWeights, 100);
+      CHECK(message_of([&] { BareModel(std::move(parts)); }, ErrorCode::kBadModel)
+                .find((folder / kWeights).string() + " changed while it is in use") == 0);
     }
     SUBCASE("configuration") {
       model::Parts parts;
       parts.configs.push_back(model::read_config_folder(folder));
       std::ofstream(folder / "tokenizer_config.json", std::ios::app) << "\n";
-      CHECK(message_of([&] { open_with(std::move(parts)); }, ErrorCode::kBadModel)
+      const auto open = [&] {
+        model::kLlavaNextVideo.open(folder, config, WeightFormat::kF32, std::move(parts));
+      };
+      CHECK(message_of(open, ErrorCode::kBadModel)
                 .find("its configuration changed while it was read") != std::string::npos);
     }
   }
@@ -157,8 +170,8 @@ TEST_SUITE("model/model_files") {
     for (const char* name : {"adapter_config.json", "adapter_model.safetensors"}) {
       const fs::path folder = copy_checkpoint("llama_bf16", "adapter");
       std::ofstream(folder / name) << "{}";
-      const std::string message =
-          message_of([&] { model::open_model(folder, WeightType::kF32); }, ErrorCode::kUnavailable);
+      const std::string message = message_of([&] { model::open_model(folder, WeightFormat::kF32); },
+                                             ErrorCode::kUnavailable);
       CHECK(message.find((folder / name).string()) == 0);
       CHECK(message.find("merge") != std::string::npos);
     }
@@ -166,7 +179,7 @@ TEST_SUITE("model/model_files") {
       const model::ComposedSource source = copy_composed("composed_adapter");
       const fs::path adapter = source.llm.parent_path() / part / "adapter_config.json";
       std::ofstream(adapter) << "{}";
-      CHECK(message_of([&] { model::open_composed(source, WeightType::kF32); },
+      CHECK(message_of([&] { model::open_composed(source, WeightFormat::kF32); },
                        ErrorCode::kUnavailable)
                 .find(adapter.string()) == 0);
     }

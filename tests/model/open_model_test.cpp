@@ -14,7 +14,7 @@ namespace {
 
 namespace fs = std::filesystem;
 using namespace testing;
-using model::WeightType;
+using weights::WeightFormat;
 
 constexpr const char* kWeights = "model.safetensors";
 
@@ -30,7 +30,7 @@ std::vector<float> fingerprint(model::CaptionModel& model) {
 }
 
 std::vector<float> fingerprint_of(const fs::path& folder) {
-  return fingerprint(*model::open_model(folder, WeightType::kF32));
+  return fingerprint(*model::open_model(folder, WeightFormat::kF32));
 }
 
 TEST_SUITE("model/open_model") {
@@ -51,16 +51,16 @@ TEST_SUITE("model/open_model") {
     }
     SUBCASE("the marks of a demonstration model") {
       const fs::path folder = copy_checkpoint("llama_bf16", "demonstration");
-      const auto plain = model::open_model(folder, WeightType::kF32);
+      const auto plain = model::open_model(folder, WeightFormat::kF32);
       CHECK_FALSE(plain->is_demonstration());
       CHECK(plain->unlike_sentence().empty());
       replace_in_file(folder / "config.json", "\"video_token_index\"",
                       "\"caption_cli_unlike\": \"모릅니다.\", \"video_token_index\"");
       // It has an effect only together with caption_cli_demonstration.
-      CHECK(model::open_model(folder, WeightType::kF32)->unlike_sentence().empty());
+      CHECK(model::open_model(folder, WeightFormat::kF32)->unlike_sentence().empty());
       replace_in_file(folder / "config.json", "\"video_token_index\"",
                       "\"caption_cli_demonstration\": true, \"video_token_index\"");
-      const auto marked = model::open_model(folder, WeightType::kF32);
+      const auto marked = model::open_model(folder, WeightFormat::kF32);
       CHECK(marked->is_demonstration());
       CHECK(marked->unlike_sentence() == "모릅니다.");
       CHECK(fingerprint(*marked) == expected);
@@ -120,7 +120,7 @@ TEST_SUITE("model/open_model") {
     const auto file_bytes =
         static_cast<std::int64_t>(fs::file_size(golden_folder() / "llama_old" / kWeights));
     const std::int64_t f32 = open_case("llama_old")->weight_bytes();
-    const std::int64_t bf16 = open_case("llama_old", WeightType::kBF16)->weight_bytes();
+    const std::int64_t bf16 = open_case("llama_old", WeightFormat::kBF16)->weight_bytes();
     CHECK(f32 < file_bytes);
     CHECK(f32 > file_bytes / 2);
     if (kernels::prefers_panels(choose_cpu_tier())) {
@@ -135,9 +135,9 @@ TEST_SUITE("model/open_model") {
 
   TEST_CASE("stop ids come from generation_config.json when it is there") {
     const fs::path folder = copy_checkpoint("llama_bf16", "generation_config");
-    CHECK(model::open_model(folder, WeightType::kF32)->eos_ids() == std::vector<std::int32_t>{2});
+    CHECK(model::open_model(folder, WeightFormat::kF32)->eos_ids() == std::vector<std::int32_t>{2});
     std::ofstream(folder / "generation_config.json") << R"({"eos_token_id": [7, 2]})";
-    CHECK(model::open_model(folder, WeightType::kF32)->eos_ids() ==
+    CHECK(model::open_model(folder, WeightFormat::kF32)->eos_ids() ==
           std::vector<std::int32_t>{7, 2});
   }
 
@@ -145,14 +145,14 @@ TEST_SUITE("model/open_model") {
     const Sha256 hash = open_case("llama_bf16")->content_hash();
     CHECK(open_case("llama_bf16")->content_hash() == hash);
     const fs::path folder = copy_checkpoint("llama_bf16", "other_config");
-    CHECK(model::open_model(folder, WeightType::kF32)->content_hash() == hash);
+    CHECK(model::open_model(folder, WeightFormat::kF32)->content_hash() == hash);
     replace_in_file(folder / "config.json", "\"factor\": 2.5", "\"factor\": 2.0");
-    CHECK_FALSE(model::open_model(folder, WeightType::kF32)->content_hash() == hash);
+    CHECK_FALSE(model::open_model(folder, WeightFormat::kF32)->content_hash() == hash);
 
     model::ComposedSource source = composed_source();
-    const Sha256 composed = model::open_composed(source, WeightType::kF32)->content_hash();
+    const Sha256 composed = model::open_composed(source, WeightFormat::kF32)->content_hash();
     source.vision_feature_layer = 1;
-    CHECK_FALSE(model::open_composed(source, WeightType::kF32)->content_hash() == composed);
+    CHECK_FALSE(model::open_composed(source, WeightFormat::kF32)->content_hash() == composed);
   }
 
   struct Broken {
@@ -260,7 +260,7 @@ TEST_SUITE("model/open_model") {
       const fs::path folder = copy_checkpoint("llama_bf16", "broken");
       c.break_it(folder);
       try {
-        model::open_model(folder, WeightType::kF32);
+        model::open_model(folder, WeightFormat::kF32);
         FAIL_CHECK("accepted");
       } catch (const Error& error) {
         const std::string what = error.what();
@@ -281,7 +281,7 @@ TEST_SUITE("model/open_model") {
       more.append(">\", \"special\": true, \"normalized\": false}, ");
     }
     replace_in_file(folder / "tokenizer_config.json", "\"431\": {", more + "\"431\": {");
-    CHECK_THROWS_WITH_AS(model::open_model(folder, WeightType::kF32),
+    CHECK_THROWS_WITH_AS(model::open_model(folder, WeightFormat::kF32),
                          doctest::Contains("it has 441 ids, the decoder's embedding 440 rows"),
                          Error);
   }

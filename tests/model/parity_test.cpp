@@ -17,13 +17,13 @@ namespace {
 using namespace testing;
 using model::CaptionModel;
 using model::PromptIds;
-using model::WeightType;
+using weights::WeightFormat;
 
 constexpr double kTolerance = 1e-4;  // bound of the differences of f32 logits and features
 
 // The model and inputs of one golden, with which the tests below start.
 struct Run {
-  explicit Run(std::string_view name, WeightType type = WeightType::kF32)
+  explicit Run(std::string_view name, WeightFormat type = WeightFormat::kF32)
       : golden(open_golden(name)),
         model(open_case(name, type)),
         pixel_values(golden_pixel_values(pool, *model, golden)),
@@ -147,7 +147,7 @@ TEST_SUITE("model/parity") {
     for (const GoldenCase& c : golden_cases()) {
       CAPTURE(c.name);
       Run exact(c.name);
-      Run rounded(c.name, WeightType::kBF16);
+      Run rounded(c.name, WeightFormat::kBF16);
       const std::int64_t vocab = exact.model->decoder().spec().vocab;
       const auto prompt_tokens = static_cast<std::int64_t>(exact.prompt.ids.size());
       Sequence a(exact.model->decoder(), DType::kF32, prompt_tokens);

@@ -16,9 +16,9 @@ namespace caption::testing {
 namespace {
 
 namespace fs = std::filesystem;
-using model::WeightType;
+using weights::WeightFormat;
 
-std::unique_ptr<model::CaptionModel> open_composed_with(WeightType type, const char* projector,
+std::unique_ptr<model::CaptionModel> open_composed_with(WeightFormat type, const char* projector,
                                                         std::int64_t layer, bool drop_cls,
                                                         std::int64_t pool_stride) {
   model::ComposedSource source = composed_source();
@@ -64,28 +64,28 @@ model::ComposedSource composed_source() {
 std::span<const GoldenCase> golden_cases() {
   static constexpr GoldenCase kCases[] = {
       {"llama_bf16",
-       [](WeightType type) { return model::open_model(golden_folder() / "llama_bf16", type); }},
+       [](WeightFormat type) { return model::open_model(golden_folder() / "llama_bf16", type); }},
       {"qwen3_shards",
-       [](WeightType type) { return model::open_model(golden_folder() / "qwen3_shards", type); }},
+       [](WeightFormat type) { return model::open_model(golden_folder() / "qwen3_shards", type); }},
       {"llama_old",
-       [](WeightType type) { return model::open_model(golden_folder() / "llama_old", type); }},
+       [](WeightFormat type) { return model::open_model(golden_folder() / "llama_old", type); }},
       {"composed_mlp",
-       [](WeightType type) {
+       [](WeightFormat type) {
          return open_composed_with(type, "projector_mlp.safetensors", -1, true, 1);
        }},
       {"composed_linear",
-       [](WeightType type) {
+       [](WeightFormat type) {
          return open_composed_with(type, "projector_linear.safetensors", -2, false, 1);
        }},
       {"composed_pooled",
-       [](WeightType type) {
+       [](WeightFormat type) {
          return open_composed_with(type, "projector_mlp.safetensors", 1, true, 2);
        }},
   };
   return kCases;
 }
 
-std::unique_ptr<model::CaptionModel> open_case(std::string_view name, WeightType type) {
+std::unique_ptr<model::CaptionModel> open_case(std::string_view name, WeightFormat type) {
   for (const GoldenCase& c : golden_cases()) {
     if (c.name == name) return c.open(type);
   }

@@ -26,11 +26,11 @@ JsonObject open_golden(std::string_view name);  // <name>.json
 // A golden and how to open the model that it was made with.
 struct GoldenCase {
   std::string_view name;
-  std::unique_ptr<model::CaptionModel> (*open)(model::WeightType type);
+  std::unique_ptr<model::CaptionModel> (*open)(weights::WeightFormat type);
 };
 std::span<const GoldenCase> golden_cases();
-std::unique_ptr<model::CaptionModel> open_case(std::string_view name,
-                                               model::WeightType type = model::WeightType::kF32);
+std::unique_ptr<model::CaptionModel> open_case(
+    std::string_view name, weights::WeightFormat type = weights::WeightFormat::kF32);
 model::ComposedSource composed_source();  // the source of the case composed_mlp
 
 // Returns the pixel values of a golden's frames.

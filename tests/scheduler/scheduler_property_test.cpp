@@ -228,7 +228,8 @@ class Simulation {
     expect(num_tokens <= options_.max_num_batched_tokens ||
                (options_.prefill == PrefillMode::kWhole && plan.sequences.size() == 1),
            "too many tokens");
-    expect(plan.preempted.empty() || options_.mode == Mode::kContinuous, "a static preemption");
+    expect(plan.preempted.empty() || options_.mode == BatchMode::kContinuous,
+           "a static preemption");
     expect(sequences_.empty() || !plan.sequences.empty(), "no progress");
   }
 
@@ -293,7 +294,7 @@ class Simulation {
 
 SchedulerOptions random_options(std::mt19937_64& rng) {
   SchedulerOptions options;
-  options.mode = rng() % 4 == 0 ? Mode::kStatic : Mode::kContinuous;
+  options.mode = rng() % 4 == 0 ? BatchMode::kStatic : BatchMode::kContinuous;
   options.prefill = rng() % 2 == 0 ? PrefillMode::kChunked : PrefillMode::kWhole;
   options.max_num_seqs = 1 + static_cast<std::int64_t>(rng() % 12);
   options.max_num_batched_tokens = 1 + static_cast<std::int64_t>(rng() % 70);

@@ -163,8 +163,8 @@ TEST_SUITE("scheduler/scheduler") {
 
   TEST_CASE("a static batch is closed until all its members are finished") {
     kv::PagePool pool(64);
-    Scheduler scheduler({.mode = Mode::kStatic, .max_num_seqs = 2, .max_num_batched_tokens = 10},
-                        pool);
+    Scheduler scheduler(
+        {.mode = BatchMode::kStatic, .max_num_seqs = 2, .max_num_batched_tokens = 10}, pool);
     for (int id = 1; id <= 3; ++id) scheduler.submit(spec(id, 8, 8));
     CHECK(run_step(scheduler) == Rows{{1, 8}, {2, 2}});
     CHECK(run_step(scheduler) == Rows{{1, 1}, {2, 6}});
@@ -176,8 +176,8 @@ TEST_SUITE("scheduler/scheduler") {
 
   TEST_CASE("a static batch reserves its whole length and is never preempted") {
     kv::PagePool pool(4);
-    Scheduler scheduler({.mode = Mode::kStatic, .max_num_seqs = 4, .max_num_batched_tokens = 100},
-                        pool);
+    Scheduler scheduler(
+        {.mode = BatchMode::kStatic, .max_num_seqs = 4, .max_num_batched_tokens = 100}, pool);
     for (int id = 1; id <= 3; ++id) scheduler.submit(spec(id, 1, 32));  // two pages each
     for (int step = 0; step < 31; ++step) CHECK(run_step(scheduler).size() == 2);
   }

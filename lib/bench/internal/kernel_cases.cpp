@@ -2,6 +2,7 @@
 #include <cmath>
 
 #include "base/error.h"
+#include "base/math.h"
 #include "bench/internal/kernel_timer.h"
 #include "kernels/attention.h"
 #include "kernels/embedding.h"
@@ -16,8 +17,6 @@ namespace caption::bench {
 namespace {
 
 constexpr float kEpsilon = 1e-6F;
-
-double as_double(std::int64_t value) { return static_cast<double>(value); }
 
 float attention_scale(std::int64_t head_dim) {
   return 1.0F / std::sqrt(static_cast<float>(head_dim));
@@ -40,7 +39,7 @@ Tensor filled(std::int64_t count, std::int64_t value) {
 // The KV pages of several sequences, written once; each copy is another layer.
 class Pages {
  public:
-  Pages(KernelTimer& timer, const model::TextShape& shape, DType dtype, std::int64_t batch)
+  Pages(KernelTimer& timer, const model::DecoderSpec& shape, DType dtype, std::int64_t batch)
       : context_tokens_(timer.options().context_tokens),
         pages_each_(kv::pages_for_tokens(context_tokens_)),
         batch_(batch),
@@ -69,7 +68,7 @@ class Pages {
   }
 
   // Bytes of K and V of all contexts in one layer, scales included.
-  double bytes(const model::TextShape& shape, DType dtype) const {
+  double bytes(const model::DecoderSpec& shape, DType dtype) const {
     const std::int64_t vector_bytes =
         shape.head_dim * static_cast<std::int64_t>(dtype_size_bytes(dtype)) +
         (dtype == DType::kI8 ? 2 : 0);
@@ -99,7 +98,7 @@ class Pages {
 };
 
 // Times attention with `rows` new rows in each of `batch` sequences.
-void bench_paged_attention(KernelTimer& timer, const model::TextShape& shape, DType dtype,
+void bench_paged_attention(KernelTimer& timer, const model::DecoderSpec& shape, DType dtype,
                            std::int64_t batch, std::int64_t rows) {
   const Pages pages(timer, shape, dtype, batch);
   const std::int64_t tokens = batch * rows;
@@ -122,7 +121,7 @@ void bench_paged_attention(KernelTimer& timer, const model::TextShape& shape, DT
 }
 
 // Times the operations between the matrices, over activations of `tokens` rows.
-void bench_element_wise(KernelTimer& timer, const model::TextShape& shape, std::int64_t tokens) {
+void bench_element_wise(KernelTimer& timer, const model::DecoderSpec& shape, std::int64_t tokens) {
   Stream& stream = timer.stream();
   const auto row = [&](const char* operation, double bytes, double flops) {
     return KernelRow{
@@ -147,7 +146,7 @@ void bench_element_wise(KernelTimer& timer, const model::TextShape& shape, std::
             [&](std::int64_t) { kernels::rope(stream, table.view(), q.view()); });
 }
 
-void bench_embedding(KernelTimer& timer, const model::TextShape& shape, std::int64_t tokens) {
+void bench_embedding(KernelTimer& timer, const model::DecoderSpec& shape, std::int64_t tokens) {
   // Rows are spread over a table of at most the working set's size.
   const std::int64_t rows =
       std::min(shape.vocab, std::max(tokens, timer.num_copies(2 * shape.hidden)));
@@ -161,7 +160,7 @@ void bench_embedding(KernelTimer& timer, const model::TextShape& shape, std::int
   });
 }
 
-void bench_patches(KernelTimer& timer, const model::VisionShape& shape) {
+void bench_patches(KernelTimer& timer, const model::VisionSpec& shape) {
   const Tensor pixels = random_tensor(DType::kF32, {1, 3, shape.image_px, shape.image_px});
   const std::int64_t grid = shape.image_px / shape.patch_px;
   Tensor columns(DType::kF32, {grid * grid, 3 * shape.patch_px * shape.patch_px});
@@ -172,7 +171,7 @@ void bench_patches(KernelTimer& timer, const model::VisionShape& shape) {
   });
 }
 
-void bench_dense_attention(KernelTimer& timer, const model::VisionShape& shape,
+void bench_dense_attention(KernelTimer& timer, const model::VisionSpec& shape,
                            std::int64_t tokens) {
   const Shape extents = {tokens, shape.num_heads, shape.hidden / shape.num_heads};
   const Tensor qkv = random_tensor(DType::kF32, extents);
@@ -193,7 +192,7 @@ void bench_dense_attention(KernelTimer& timer, const model::VisionShape& shape,
   });
 }
 
-void bench_layer_norm(KernelTimer& timer, const model::VisionShape& shape, std::int64_t tokens) {
+void bench_layer_norm(KernelTimer& timer, const model::VisionSpec& shape, std::int64_t tokens) {
   const Tensor x = random_tensor(DType::kF32, {tokens, shape.hidden});
   const Tensor weight = random_tensor(DType::kBF16, {shape.hidden});
   Tensor y(DType::kF32, x.shape());
@@ -207,10 +206,10 @@ void bench_layer_norm(KernelTimer& timer, const model::VisionShape& shape, std::
 
 }  // namespace
 
-void bench_text(KernelTimer& timer, const model::TextShape& shape) {
+void bench_text(KernelTimer& timer, const model::DecoderSpec& shape) {
   const std::vector<std::int64_t>& rows = timer.options().tokens;
-  const model::LinearShape of_attention{.out = shape.q_dim() + 2 * shape.kv_dim(),
-                                        .in = shape.hidden};
+  const model::LinearSpec of_attention{.out = shape.q_dim() + 2 * shape.kv_dim(),
+                                       .in = shape.hidden};
   bench_linear(timer, "q, k, v", of_attention, rows);
   bench_linear(timer, "o", {.out = shape.hidden, .in = shape.q_dim()}, rows);
   bench_swiglu(timer, {.out = shape.intermediate, .in = shape.hidden}, rows);
@@ -228,7 +227,7 @@ void bench_text(KernelTimer& timer, const model::TextShape& shape) {
   }
 }
 
-void bench_vision(KernelTimer& timer, const model::VisionShape& shape) {
+void bench_vision(KernelTimer& timer, const model::VisionSpec& shape) {
   if (shape.image_px <= 0 || shape.frames_per_image != 1) {
     throw Error(ErrorCode::kUnavailable,
                 "bench: only towers of single frames of a fixed size can be measured");

@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "bench/internal/json_writer.h"
+#include "base/json_writer.h"
 #include "bench/profile_report.h"
 
 namespace caption::bench {

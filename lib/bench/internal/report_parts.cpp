@@ -1,7 +1,7 @@
 #include "bench/internal/report_parts.h"
 
 #include "base/counted.h"
-#include "bench/internal/units.h"
+#include "base/figures.h"
 
 namespace caption::bench {
 

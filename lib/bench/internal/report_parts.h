@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "bench/internal/json_writer.h"
+#include "base/json_writer.h"
 #include "bench/roofline.h"
 #include "bench/statistics.h"
 

@@ -1,5 +1,5 @@
 // engine/internal/disk_pages.h: the disk tier of the prefix cache: pages as blobs of a
-// kv::DiskStore.
+// store::BlobStore.
 #pragma once
 
 #include <cstddef>
@@ -7,9 +7,9 @@
 #include <vector>
 
 #include "engine/options.h"
-#include "kv/disk_store.h"
 #include "kv/page_tier.h"
 #include "model/decoder.h"
+#include "store/blob_store.h"
 
 namespace caption::engine {
 
@@ -27,7 +27,7 @@ class DiskPages final : public kv::PageTier {
   const model::KvPages& pages_;
   std::vector<std::byte> buffer_;  // bytes of one page
   std::function<bool()> may_store_;
-  kv::DiskStore store_;
+  store::BlobStore store_;
 };
 
 }  // namespace caption::engine

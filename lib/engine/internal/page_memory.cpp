@@ -25,11 +25,7 @@ bool can_hold_pages(DType dtype) {
 }  // namespace
 
 std::int64_t page_bytes(const model::DecoderSpec& spec, DType dtype) {
-  const std::size_t scale_bytes = dtype == DType::kI8 ? dtype_size_bytes(kScaleDType) : 0;
-  const std::int64_t vector_bytes =
-      spec.head_dim * static_cast<std::int64_t>(dtype_size_bytes(dtype)) +
-      static_cast<std::int64_t>(scale_bytes);
-  return 2 * spec.num_layers * kv::kPageTokens * spec.num_kv_heads * vector_bytes;
+  return kv::kPageTokens * model::kv_token_bytes(spec, dtype);
 }
 
 std::int64_t num_affordable_pages(const model::DecoderSpec& spec, const EngineOptions& options) {

@@ -2,8 +2,7 @@
 #pragma once
 
 #include "kernels/linear.h"
-#include "model/internal/config.h"
-#include "model/internal/weight_store.h"
+#include "model/internal/placed_weights.h"
 
 namespace caption::model {
 

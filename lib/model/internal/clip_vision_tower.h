@@ -8,13 +8,12 @@
 #pragma once
 
 #include <cstdint>
-#include <string>
 #include <vector>
 
 #include "backend/stream.h"
-#include "model/internal/config.h"
+#include "model/blueprint.h"
+#include "model/internal/placed_weights.h"
 #include "model/internal/scratch.h"
-#include "model/internal/weight_store.h"
 
 namespace caption::model {
 
@@ -25,42 +24,36 @@ class ClipVisionTower {
   // cores, and the weights are read seldom.
   static constexpr std::int64_t kMlpRows = 1152;
 
-  // Weights are borrowed from `store` under `prefix`. After `num_layers` layers the output is
-  // hidden_states[num_layers] in the terms of transformers.
-  ClipVisionTower(WeightStore& store, const std::string& prefix, const ClipVisionConfig& config,
-                  std::int64_t num_layers);
+  // Runs the tower of `blueprint`; borrows `weights`, which were placed for that blueprint. After
+  // spec.num_layers layers the output is hidden_states[num_layers].
+  ClipVisionTower(const PlacedWeights& weights, const Blueprint& blueprint);
 
-  const ClipVisionConfig& config() const { return config_; }
+  const VisionSpec& spec() const { return spec_; }
   // Tokens of a frame, including the class token, which is always the first.
-  std::int64_t tokens_per_frame() const { return config_.grid() * config_.grid() + 1; }
+  std::int64_t tokens_per_frame() const { return spec_.grid() * spec_.grid() + 1; }
 
   // pixels [frames, 3, image_px, image_px] f32 -> [frames * tokens_per_frame(), hidden] f32, valid
   // until the next call.
   View forward(Stream& stream, ConstView pixels);
 
  private:
-  struct Norm {
-    ConstView weight;
-    ConstView bias;
-  };
   struct Layer {
-    Norm norm_1;
+    NormWeights norm_1;
     LinearWeights q, k, v, out;
-    Norm norm_2;
+    NormWeights norm_2;
     LinearWeights fc1, fc2;
   };
 
-  Norm require_norm(WeightStore& store, const std::string& stem) const;
   View embed(Stream& stream, ConstView pixels);
   void attend(Stream& stream, const Layer& layer, View x);
   ConstView as_key(Stream& stream, const Layer& layer, View projected, Scratch& rounded) const;
   void mlp(Stream& stream, const Layer& layer, View x);
 
-  ClipVisionConfig config_;
+  VisionSpec spec_;
   ConstView class_embedding_;
-  kernels::PackedWeight patch_embedding_;  // [hidden, 3 * patch * patch]
+  const kernels::PackedWeight& patch_embedding_;  // [hidden, 3 * patch * patch]
   ConstView positions_;
-  Norm pre_norm_;
+  NormWeights pre_norm_;
   std::vector<Layer> layers_;
 
   Scratch hidden_, normed_, q_, k_, v_;

@@ -11,9 +11,9 @@
 
 #include "model/caption_model.h"
 #include "model/internal/config.h"
+#include "model/internal/placed_weights.h"
 #include "model/internal/transformer_decoder.h"
 #include "model/internal/vision_encoder.h"
-#include "model/internal/weight_store.h"
 
 namespace caption::model {
 
@@ -35,8 +35,8 @@ struct ConfigFolder {
 ConfigFolder read_config_folder(const std::filesystem::path& folder);
 
 struct Parts {
-  // The weights come first, because encoder and decoder borrow them.
-  std::vector<std::unique_ptr<WeightStore>> stores;
+  // The weights come first, so that they outlive encoder and decoder, which borrow them.
+  std::unique_ptr<const PlacedWeights> weights;
   // Part of the model's identity besides the weights; read before any other file of the folders.
   std::vector<ConfigFolder> configs;
   std::string settings;  // for a composed model: the options that it was composed with
@@ -53,9 +53,9 @@ struct Parts {
 
 class PartsCaptionModel : public CaptionModel {
  public:
-  // Throws Error(kBadModel) when the parts do not fit each other (frame size and tower, widths of
-  // vision tokens and decoder, or a tokenizer with more ids than the embedding has rows), or when a
-  // file has changed since the parts were read from it.
+  // Throws Error(kBadModel) when the parts do not fit each other (the size of preprocessed frames
+  // and the tower, or a tokenizer with more ids than the embedding has rows), or when a file has
+  // changed since the parts were read from it.
   explicit PartsCaptionModel(Parts parts);
 
   const vision::PreprocessSpec& preprocess_spec() const override { return parts_.preprocess; }
@@ -76,9 +76,22 @@ class PartsCaptionModel : public CaptionModel {
   Parts parts_;
 };
 
-// open_model() calls the function of the family. `parts` already has digests and configs.
-std::unique_ptr<CaptionModel> open_llava_next_video(const std::filesystem::path& folder,
-                                                    const JsonObject& config, WeightType type,
-                                                    Parts parts);
+// Reads the weights of `blueprint` and constructs weights, encoder and decoder of `parts`. Throws
+// as PlacedWeights and VisionEncoder.
+void place_parts(Parts& parts, const Blueprint& blueprint,
+                 std::vector<std::unique_ptr<weights::Source>> sources,
+                 weights::WeightFormat format);
+
+// A family of models. Each is defined in one file and listed in open_model.cpp.
+struct Family {
+  std::string_view model_type;  // in config.json
+  // Throws Error(kBadModel | kUnavailable) as the parsers of internal/config.h.
+  Blueprint (*describe)(const JsonObject& config);
+  // open_model() calls it; `parts` already has digests and configs.
+  std::unique_ptr<CaptionModel> (*open)(const std::filesystem::path& folder,
+                                        const JsonObject& config, weights::WeightFormat format,
+                                        Parts parts);
+};
+extern const Family kLlavaNextVideo;
 
 }  // namespace caption::model

@@ -8,15 +8,14 @@
 
 #include <cstdint>
 #include <span>
-#include <string>
 #include <vector>
 
 #include "kernels/attention_mass.h"
 #include "kernels/paged_attention.h"
+#include "model/blueprint.h"
 #include "model/decoder.h"
-#include "model/internal/config.h"
+#include "model/internal/placed_weights.h"
 #include "model/internal/scratch.h"
-#include "model/internal/weight_store.h"
 
 namespace caption::model {
 
@@ -27,10 +26,8 @@ class TransformerDecoder final : public Decoder {
   // step.
   static constexpr std::int64_t kPieceRows = 384;
 
-  // Weights are borrowed from `store`: the body under `prefix`, the LM head as lm_head + ".weight"
-  // unless the configuration ties it to the embedding.
-  TransformerDecoder(WeightStore& store, const std::string& prefix, const std::string& lm_head,
-                     const TextConfig& config);
+  // Runs the decoder of `blueprint`; borrows `weights`, which were placed for that blueprint.
+  TransformerDecoder(const PlacedWeights& weights, const Blueprint& blueprint);
 
   const DecoderSpec& spec() const override { return spec_; }
   void reserve(std::int64_t max_tokens, std::int64_t max_logit_rows) override;
@@ -48,7 +45,6 @@ class TransformerDecoder final : public Decoder {
   // The index arrays of one step as views.
   struct Step;
 
-  Layer load_layer(WeightStore& store, const std::string& prefix) const;
   void check(const StepBatch& batch, const KvPages& kv, ConstView logits) const;
   View embed(Stream& stream, const StepBatch& batch);
   // For rows [first, first + count) of x: writes their rows of q, and their k and v to the pages.
@@ -62,10 +58,9 @@ class TransformerDecoder final : public Decoder {
              const kernels::PagedContext& context, float scale);
   void mlp(Stream& stream, const Layer& layer, View x);
 
-  TextConfig config_;
   DecoderSpec spec_;
-  kernels::PackedWeight embedding_;  // empty when tied: then lm_head_ is also the embedding
-  kernels::PackedWeight lm_head_;
+  const kernels::PackedWeight& embedding_;  // with tied embeddings also the LM head
+  const kernels::PackedWeight& lm_head_;
   ConstView final_norm_;
   std::vector<Layer> layers_;
   Tensor inv_freq_;  // [head_dim / 2] f32, linear scaling applied

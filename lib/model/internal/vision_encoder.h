@@ -5,40 +5,23 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
+#include <vector>
 
 #include "backend/stream.h"
-#include "kernels/pool_2d.h"
 #include "model/internal/clip_vision_tower.h"
+#include "model/internal/placed_weights.h"
 #include "model/internal/scratch.h"
-#include "model/internal/weight_store.h"
 
 namespace caption::model {
 
-// One dense layer, or two with the activation between them.
-struct Projector {
-  LinearWeights linear_1;
-  std::optional<LinearWeights> linear_2;
-  Activation activation = Activation::kGelu;
-
-  std::int64_t out_dim() const { return (linear_2 ? *linear_2 : linear_1).weight.num_features(); }
-};
-
-// Which tokens of a frame the projector gets.
-struct TokenSelection {
-  enum class ClassToken { kDrop, kKeep };
-  ClassToken class_token = ClassToken::kDrop;
-  kernels::Pooling pooling = kernels::Pooling::kMean;
-  std::int64_t pool_stride = 1;  // must be 1 with kKeep
-};
-
 class VisionEncoder {
  public:
-  // Throws Error(kBadModel) when the selection leaves no token.
-  VisionEncoder(ClipVisionTower tower, const TokenSelection& selection, Projector projector);
+  // Runs tower and projector of `blueprint`; borrows `weights`, which were placed for that
+  // blueprint. Throws Error(kBadModel) when pooling leaves no token.
+  VisionEncoder(const PlacedWeights& weights, const Blueprint& blueprint);
 
   std::int64_t tokens_per_frame() const;
-  const ClipVisionConfig& config() const { return tower_.config(); }
+  const VisionSpec& spec() const { return tower_.spec(); }
 
   // pixels [frames, 3, image_px, image_px] f32 -> [frames * tokens_per_frame(), out] f32. Frames
   // are processed a few at a time, so scratch memory does not grow with the clip; results do not
@@ -50,8 +33,7 @@ class VisionEncoder {
   void project(Stream& stream, ConstView x, View y);
 
   ClipVisionTower tower_;
-  TokenSelection selection_;
-  Projector projector_;
+  std::vector<LinearWeights> projector_;  // one layer, or two with an activation between them
   Scratch pooled_, projected_;
 };
 

@@ -3,24 +3,11 @@
 
 #include <filesystem>
 #include <string_view>
-#include <utility>
 
 #include "base/error.h"
+#include "base/file_descriptor.h"
 
 namespace caption::records {
-
-// Owns a file descriptor; -1 means none.
-class Descriptor {
- public:
-  explicit Descriptor(int number = -1) : number_(number) {}
-  ~Descriptor();
-  Descriptor(Descriptor&& other) noexcept : number_(std::exchange(other.number_, -1)) {}
-  Descriptor& operator=(Descriptor&& other) noexcept;
-  int get() const { return number_; }
-
- private:
-  int number_;
-};
 
 // Error code for an output that cannot be opened, read or written: kOutOfMemory for lack of memory
 // or descriptors, otherwise kIo.

@@ -6,6 +6,7 @@
 #include <string>
 #include <string_view>
 
+#include "base/file_descriptor.h"
 #include "records/internal/file_system.h"
 
 namespace caption::records {
@@ -43,7 +44,7 @@ class OutputFile {
 
  private:
   std::filesystem::path path_;
-  Descriptor descriptor_;
+  FileDescriptor descriptor_;
   std::int64_t size_bytes_ = 0;
   std::int64_t synced_at_us_ = 0;
   bool is_synced_ = true;

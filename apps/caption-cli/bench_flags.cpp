@@ -1,0 +1,147 @@
+#include "bench_flags.h"
+
+#include "base/error.h"
+#include "base/join.h"
+#include "option_types.h"
+#include "plan/known_models.h"
+#include "write_text.h"
+
+namespace caption::cli {
+namespace {
+
+constexpr const char* kGroup = "Workload";
+
+// Returns a check for the names of known models, in any spelling that find_known_model() accepts.
+CLI::Validator is_known_shape() {
+  return {[](std::string& name) {
+            return plan::find_known_model(name).has_value()
+                       ? std::string()
+                       : not_one_of(plan::known_model_names(), name);
+          },
+          ""};
+}
+
+void add_length_flags(CLI::App& command, BenchFlags& flags) {
+  const CLI::Validator counts = in_range(std::int64_t{1}, std::int64_t{1} << 20);
+  const auto count = [&](const char* name, std::int64_t& value, const char* help,
+                         const std::string& without) {
+    command.add_option(name, value, help)
+        ->check(counts)
+        ->type_name(kNumberType)
+        ->default_str(without)
+        ->group(kGroup);
+  };
+  count("--requests", flags.num_requests, "requests", "three batches");
+  count("--prompt-tokens", flags.prompt_tokens, "tokens of text in a prompt", "64");
+  count("--output-tokens", flags.output_tokens, "fixed, prefix: tokens of an output", "64");
+  count("--vision-tokens", flags.vision_tokens, "prefix: tokens of a clip", "256");
+  count("--clips", flags.num_clips, "prefix: clips", "8");
+  count("--prompts", flags.prompts_per_clip, "prefix: prompts on each clip", "3");
+  command
+      .add_option("--length-scale", flags.length_scale,
+                  "static-vs-continuous, mixed: times all lengths")
+      ->check(in_range(1e-3, 100.0))
+      ->type_name(kNumberType)
+      ->default_str("1")
+      ->group(kGroup);
+}
+
+void add_workload_flags(CLI::App& command, BenchFlags& flags) {
+  add_choice<WorkloadKind>(
+      command, "--workload", flags.workload,
+      {{"fixed", WorkloadKind::kFixed},
+       {"mixed", WorkloadKind::kMixed},
+       {"prefix", WorkloadKind::kPrefix},
+       {"static-vs-continuous", WorkloadKind::kStaticVsContinuous}},
+      "what is generated\n"
+      "static-vs-continuous: outputs of 500, 20 and 200 tokens in turn. mixed: "
+      "lengths drawn at random. prefix: clips with several prompts, with and "
+      "without the prefix cache. fixed: equal requests.")
+      ->default_str("fixed")
+      ->group(kGroup);
+  command
+      .add_option("--shape", flags.shape,
+                  "random weights of a known shape\n"
+                  "In place of the preset's model. A shape without a decoder (clip-l-336) is "
+                  "measured by frames through its tower.")
+      ->check(is_known_shape())
+      ->type_name(join(plan::known_model_names(), "|"))
+      ->group(kGroup);
+  command
+      .add_flag("--kernels", flags.kernels,
+                "each operation by itself\n"
+                "Bytes, FLOP, time, and the share of the machine's rates.")
+      ->group(kGroup);
+  command.add_flag("--profile", flags.profile, "also where the time of a step goes, by operation")
+      ->group(kGroup);
+  add_length_flags(command, flags);
+  command.add_option("--sweep", flags.sweep, "batch sizes (max_num_seqs) to go through: 1,2,4,8")
+      ->delimiter(',')
+      ->allow_extra_args(false)
+      ->check(in_range(1, 4096))
+      ->type_name("N,...")
+      ->group(kGroup);
+  command.add_option("--repeat", flags.repeat, "interleaved runs of each; the median counts")
+      ->check(in_range(1, 1000))
+      ->type_name(kNumberType)
+      ->default_str("1")
+      ->group(kGroup);
+}
+
+void add_video_flags(CLI::App& command, BenchFlags& flags) {
+  constexpr const char* kVideoGroup = "Real videos";
+  command
+      .add_option("videos", flags.videos,
+                  "clips through the whole pipeline\n"
+                  "Videos or folders, in place of a synthetic workload.")
+      ->type_name(kPathType)
+      ->group(kVideoGroup);
+  command.add_option("--references", flags.references, "score the captions, as eval does")
+      ->type_name(kPathType)
+      ->group(kVideoGroup);
+  add_choice<PriceOf>(command, "--price", flags.price,
+                      {{"attention", PriceOf::kAttention},
+                       {"kv", PriceOf::kKvCache},
+                       {"weights", PriceOf::kWeights}},
+                      "memory, speed and scores of each choice\n"
+                      "attention: full, topk-merge, squeezed. kv: pages of bf16, f16, int8, f32. "
+                      "weights: f32, bf16, int8, w8a8, int4, nf4.")
+      ->group(kVideoGroup);
+}
+
+}  // namespace
+
+void add_bench_flags(CLI::App& command, BenchFlags& flags) {
+  add_video_flags(command, flags);
+  add_workload_flags(command, flags);
+  command.add_option("--json", flags.json, "every run as JSON to this file, or - for stdout")
+      ->type_name(kFileType)
+      ->group("Output");
+  command.add_option("--svg", flags.svg, "with --sweep: a chart of throughput over batch size")
+      ->type_name("FILE.svg")
+      ->group("Output");
+}
+
+void check_flags(const BenchFlags& flags) {
+  const bool has_videos = !flags.videos.empty();
+  if (flags.kernels && (has_videos || !flags.sweep.empty())) {
+    throw Error(ErrorCode::kUsage, "--kernels measures operations, neither videos nor --sweep");
+  }
+  if (has_videos && (!flags.shape.empty() || !flags.sweep.empty() || flags.is_workload_given)) {
+    throw Error(ErrorCode::kUsage,
+                "--workload, --shape and --sweep are for synthetic workloads, not videos");
+  }
+  std::vector<std::string> inputs = flags.videos;
+  inputs.push_back(flags.references);
+  require_replaceable(flags.json, flags.kernels ? kKernelsBegin : kBenchBegin, inputs);
+  require_replaceable(flags.svg, kSvgBegin, inputs);
+  if (!has_videos && (!flags.references.empty() || flags.price != PriceOf::kNothing)) {
+    throw Error(ErrorCode::kUsage, "--references and --price need videos to caption");
+  }
+  if (!flags.svg.empty() && flags.sweep.size() < 2) {
+    throw Error(ErrorCode::kUsage,
+                "--svg draws throughput over batch size; give --sweep with two sizes or more");
+  }
+}
+
+}  // namespace caption::cli

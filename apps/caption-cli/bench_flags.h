@@ -1,0 +1,46 @@
+// apps/caption-cli/bench_flags.h: the options of `caption-cli bench`.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "bench_videos.h"
+#include "preset_flags.h"
+
+namespace caption::cli {
+
+enum class WorkloadKind { kStaticVsContinuous, kMixed, kPrefix, kFixed };
+
+struct BenchFlags {
+  PresetFlags preset;
+  std::vector<std::string> videos;
+  std::string references;
+  PriceOf price = PriceOf::kNothing;
+  WorkloadKind workload = WorkloadKind::kFixed;
+  bool is_workload_given = false;
+  std::string shape;
+  bool kernels = false;
+  bool profile = false;
+  std::int64_t num_requests = 0;  // 0: enough for three full batches
+  std::int64_t prompt_tokens = 64;
+  std::int64_t output_tokens = 64;
+  std::int64_t vision_tokens = 256;
+  std::int64_t num_clips = 8;
+  std::int64_t prompts_per_clip = 3;
+  double length_scale = 1;
+  std::vector<std::int32_t> sweep;
+  int repeat = 1;
+  std::string json;
+  std::string svg;
+};
+
+// Adds all options except those of the preset.
+void add_bench_flags(CLI::App& command, BenchFlags& flags);
+
+// Throws Error(kUsage) for options that exclude each other and for reports that would overwrite
+// other files.
+void check_flags(const BenchFlags& flags);
+
+}  // namespace caption::cli

@@ -1,0 +1,124 @@
+// Finds the folder of a model name in the Hugging Face cache.
+// Source: huggingface_hub 0.36, "Understand caching": models--<org>--<name>/{refs,snapshots}.
+#include <algorithm>
+#include <cstdlib>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "base/mapped_file.h"
+#include "config/hub_cache.h"
+#include "plan/known_models.h"
+
+namespace caption::config {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::vector<fs::path> cache_folders() {
+  const auto variable = [](const char* name) -> fs::path {
+    const char* value = std::getenv(name);
+    return value == nullptr ? "" : value;
+  };
+  std::vector<fs::path> folders;
+  if (const fs::path hub = variable("HF_HUB_CACHE"); !hub.empty()) folders.push_back(hub);
+  if (const fs::path home = variable("HF_HOME"); !home.empty()) folders.push_back(home / "hub");
+  if (const fs::path cache = variable("XDG_CACHE_HOME"); !cache.empty()) {
+    folders.push_back(cache / "huggingface/hub");
+  }
+  if (const fs::path home = variable("HOME"); !home.empty()) {
+    folders.push_back(home / ".cache/huggingface/hub");
+  }
+  return folders;
+}
+
+bool is_folder(const fs::path& path) {
+  std::error_code ignored;
+  return fs::is_directory(path, ignored);
+}
+
+// True for "org/name" in the characters that the hub allows, so that it cannot be another kind of
+// path.
+bool is_hub_name(std::string_view name) {
+  const auto is_part = [](std::string_view part) {
+    return !part.empty() && part.front() != '.' &&
+           std::all_of(part.begin(), part.end(), [](unsigned char c) {
+             return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
+                    c == '.' || c == '-' || c == '_';
+           });
+  };
+  const std::size_t slash = name.find('/');
+  return slash != std::string_view::npos && is_part(name.substr(0, slash)) &&
+         is_part(name.substr(slash + 1));
+}
+
+// Returns the snapshot that refs/main names; without that file the first snapshot by name.
+fs::path find_snapshot(const fs::path& repository) {
+  const fs::path snapshots = repository / "snapshots";
+  if (!is_folder(snapshots)) return {};
+  std::error_code ignored;
+  const fs::path ref = repository / "refs/main";
+  if (fs::is_regular_file(ref, ignored)) {
+    std::string revision = read_text_file(ref, 4096);
+    revision.erase(std::find_if(revision.begin(), revision.end(),
+                                [](unsigned char c) { return c <= ' ' || c == '/'; }),
+                   revision.end());
+    const bool is_name = !revision.empty() && revision.front() != '.';
+    if (is_name && is_folder(snapshots / revision)) return snapshots / revision;
+  }
+  std::vector<fs::path> found;
+  for (const auto& entry : fs::directory_iterator(snapshots, ignored)) {
+    if (is_folder(entry.path())) found.push_back(entry.path());
+  }
+  return found.empty() ? fs::path{} : *std::min_element(found.begin(), found.end());
+}
+
+// Returns how to get a model from the hub, if this build is known or assumed to run it.
+std::string advice(const std::string& name) {
+  const std::string download = "get it with `hf download " + name + "`";
+  const std::string or_folder = ", or give the folder that holds it";
+  const std::optional<plan::KnownSupport> known = plan::find_known_support(name);
+  if (!known.has_value()) {
+    return "if it is of the family LLaVA-NeXT-Video, " + download + or_folder;
+  }
+  switch (known->support) {
+    case plan::Support::kCaptions: return download + or_folder;
+    case plan::Support::kPart:
+      return "for a composed model, " + download + " (as safetensors)" + or_folder;
+    case plan::Support::kNone: break;
+  }
+  return "do not download it: this build does not run " + std::string(known->why_not);
+}
+
+}  // namespace
+
+std::filesystem::path find_in_hub_cache(std::string_view name_or_folder) {
+  const std::string name(name_or_folder);
+  if (is_folder(name)) return name;
+  std::error_code ignored;
+  if (fs::exists(name, ignored)) {
+    throw Error(ErrorCode::kBadModel,
+                name + ": is a file; a model is a folder with config.json and *.safetensors");
+  }
+  if (!is_hub_name(name)) {
+    throw Error(ErrorCode::kBadModel,
+                name +
+                    ": there is no such folder, and it is no name of the form "
+                    "organisation/model");
+  }
+  std::string searched;
+  const std::size_t slash = name.find('/');
+  const std::string repository = "models--" + name.substr(0, slash) + "--" + name.substr(slash + 1);
+  for (const fs::path& cache : cache_folders()) {
+    if (fs::path snapshot = find_snapshot(cache / repository); !snapshot.empty()) {
+      return snapshot;
+    }
+    searched += (searched.empty() ? "" : ", ") + cache.string();
+  }
+  throw Error(ErrorCode::kBadModel,
+              name + ": neither a folder here nor in the local Hugging Face cache (" +
+                  (searched.empty() ? "HOME is not set" : searched) + "); " + advice(name));
+}
+
+}  // namespace caption::config

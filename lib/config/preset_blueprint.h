@@ -1,0 +1,25 @@
+// config/preset_blueprint.h: finds the blueprint of a preset's model, from its configuration or, if
+// its files are not available, from the table of known models.
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <string_view>
+
+#include "config/preset.h"
+#include "model/blueprint.h"
+
+namespace caption::config {
+
+struct PresetBlueprint {
+  model::Blueprint blueprint;
+  std::string note;  // source of the blueprint, if not the model's own files
+};
+
+// Finds a model by its folder or name; `preset_folder` as for find_model(). Throws Error(kBadModel)
+// for a model that is neither available nor known.
+PresetBlueprint find_blueprint(std::string_view name, const std::filesystem::path& preset_folder);
+PresetBlueprint find_preset_blueprint(const ModelSection& section,
+                                      const std::filesystem::path& preset_folder);
+
+}  // namespace caption::config

@@ -1,0 +1,230 @@
+#include "model/blueprint.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "backend/cpu_tier.h"
+#include "base/error.h"
+#include "kernels/packed_weight.h"
+
+namespace caption::model {
+
+void Blueprint::add_group(ParameterGroup group) { groups.push_back(std::move(group)); }
+
+void Blueprint::set_stored(DType dtype, std::int32_t source) {
+  for (ParameterGroup& group : groups) {
+    if (group.source == source) group.stored = dtype;
+  }
+}
+
+bool Blueprint::is_stored_in_16_bits() const {
+  return std::any_of(groups.begin(), groups.end(), [](const ParameterGroup& group) {
+    return group.part == Part::kDecoder && group.stored != DType::kF32;
+  });
+}
+
+ParameterId Blueprint::add(Parameter parameter) {
+  CAPTION_CHECK(!groups.empty(), "blueprint: a parameter without a group");
+  parameter.group = static_cast<std::int32_t>(groups.size()) - 1;
+  parameters.push_back(std::move(parameter));
+  return static_cast<ParameterId>(parameters.size()) - 1;
+}
+
+ParameterId Blueprint::add_vector(std::string full_name, std::int64_t size, Fill fill) {
+  return add({.name = std::move(full_name), .shape = {size}, .fill = fill});
+}
+
+LinearIds Blueprint::add_linear(const std::string& stem, const LinearSpec& linear, Role role,
+                                ShardAxis shard) {
+  LinearIds ids;
+  ids.weight = add(
+      {.name = stem + "weight", .shape = {linear.out, linear.in}, .role = role, .shard = shard});
+  if (linear.has_bias) ids.bias = add_vector(stem + "bias", linear.out, Fill::kZero);
+  return ids;
+}
+
+NormIds Blueprint::add_norm(const std::string& stem, std::int64_t size) {
+  return {.weight = add_vector(stem + "weight", size, Fill::kOne),
+          .bias = add_vector(stem + "bias", size, Fill::kZero)};
+}
+
+namespace {
+
+DecoderLayerIds add_decoder_layer(Blueprint& blueprint, const DecoderSpec& spec,
+                                  const std::string& stem) {
+  const auto linear = [&](const char* name, std::int64_t out, std::int64_t in, bool has_bias,
+                          ShardAxis shard) {
+    return blueprint.add_linear(stem + name + ".", {.out = out, .in = in, .has_bias = has_bias},
+                                Role::kDecoderLinear, shard);
+  };
+  const auto norm = [&](const char* name, std::int64_t size) {
+    return blueprint.add_vector(stem + name + ".weight", size, Fill::kOne);
+  };
+  const bool bias = spec.attention_bias;
+  DecoderLayerIds layer{
+      .input_norm = norm("input_layernorm", spec.hidden),
+      .q = linear("self_attn.q_proj", spec.q_dim(), spec.hidden, bias, ShardAxis::kRows),
+      .k = linear("self_attn.k_proj", spec.kv_dim(), spec.hidden, bias, ShardAxis::kRows),
+      .v = linear("self_attn.v_proj", spec.kv_dim(), spec.hidden, bias, ShardAxis::kRows),
+      .o = linear("self_attn.o_proj", spec.hidden, spec.q_dim(), bias, ShardAxis::kColumns),
+      .post_attention_norm = norm("post_attention_layernorm", spec.hidden),
+      .gate =
+          linear("mlp.gate_proj", spec.intermediate, spec.hidden, spec.mlp_bias, ShardAxis::kRows),
+      .up = linear("mlp.up_proj", spec.intermediate, spec.hidden, spec.mlp_bias, ShardAxis::kRows),
+      .down = linear("mlp.down_proj", spec.hidden, spec.intermediate, spec.mlp_bias,
+                     ShardAxis::kColumns)};
+  if (spec.qk_norm) {
+    layer.q_norm = norm("self_attn.q_norm", spec.head_dim);
+    layer.k_norm = norm("self_attn.k_norm", spec.head_dim);
+  }
+  return layer;
+}
+
+ClipLayerIds add_clip_layer(Blueprint& blueprint, const VisionSpec& spec, const std::string& stem) {
+  const auto linear = [&](const char* name, std::int64_t out, std::int64_t in, ShardAxis shard) {
+    return blueprint.add_linear(stem + name + ".", {.out = out, .in = in}, Role::kEncoderLinear,
+                                shard);
+  };
+  const std::int64_t hidden = spec.hidden;
+  return {.norm_1 = blueprint.add_norm(stem + "layer_norm1.", hidden),
+          .q = linear("self_attn.q_proj", hidden, hidden, ShardAxis::kRows),
+          .k = linear("self_attn.k_proj", hidden, hidden, ShardAxis::kRows),
+          .v = linear("self_attn.v_proj", hidden, hidden, ShardAxis::kRows),
+          .out = linear("self_attn.out_proj", hidden, hidden, ShardAxis::kColumns),
+          .norm_2 = blueprint.add_norm(stem + "layer_norm2.", hidden),
+          .fc1 = linear("mlp.fc1", spec.intermediate, hidden, ShardAxis::kRows),
+          .fc2 = linear("mlp.fc2", hidden, spec.intermediate, ShardAxis::kColumns)};
+}
+
+}  // namespace
+
+void add_decoder(Blueprint& blueprint, const DecoderSpec& spec, std::vector<std::string> prefixes,
+                 std::vector<std::string> head_prefixes, std::int32_t source) {
+  blueprint.text = spec;
+  blueprint.add_group({.part = Part::kDecoder, .prefixes = std::move(prefixes), .source = source});
+  const Shape table = {spec.vocab, spec.hidden};
+  DecoderIds& ids = blueprint.decoder;
+  ids.embedding = blueprint.add({.name = "embed_tokens.weight",
+                                 .shape = table,
+                                 .role = spec.tied_embeddings ? Role::kHead : Role::kEmbedding,
+                                 .shard = ShardAxis::kRows});
+  for (std::int64_t i = 0; i < spec.num_layers; ++i) {
+    ids.layers.push_back(add_decoder_layer(blueprint, spec, "layers." + std::to_string(i) + "."));
+  }
+  ids.final_norm = blueprint.add_vector("norm.weight", spec.hidden, Fill::kOne);
+  ids.head = ids.embedding;
+  if (spec.tied_embeddings) return;
+  blueprint.add_group(
+      {.part = Part::kHead, .prefixes = std::move(head_prefixes), .source = source});
+  ids.head = blueprint.add(
+      {.name = "lm_head.weight", .shape = table, .role = Role::kHead, .shard = ShardAxis::kRows});
+}
+
+void add_clip_tower(Blueprint& blueprint, const VisionSpec& spec, std::vector<std::string> prefixes,
+                    std::int32_t source) {
+  blueprint.vision = spec;
+  blueprint.add_group({.part = Part::kTower, .prefixes = std::move(prefixes), .source = source});
+  ClipTowerIds& ids = blueprint.tower;
+  ids.class_embedding = blueprint.add_vector("embeddings.class_embedding", spec.hidden);
+  ids.patch_embedding = blueprint.add({.name = "embeddings.patch_embedding.weight",
+                                       .shape = {spec.hidden, 3, spec.patch_px, spec.patch_px},
+                                       .role = Role::kPatchEmbedding});
+  ids.positions = blueprint.add(
+      {.name = "embeddings.position_embedding.weight", .shape = {spec.num_positions, spec.hidden}});
+  // The name is misspelled in every checkpoint.
+  ids.pre_norm = blueprint.add_norm("pre_layrnorm.", spec.hidden);
+  for (std::int64_t i = 0; i < spec.num_layers; ++i) {
+    ids.layers.push_back(
+        add_clip_layer(blueprint, spec, "encoder.layers." + std::to_string(i) + "."));
+  }
+}
+
+void add_projector(Blueprint& blueprint, const VisionSpec& spec,
+                   const std::vector<std::string>& stems, std::vector<std::string> prefixes,
+                   std::int32_t source) {
+  CAPTION_CHECK(stems.size() == spec.projector.size(), "blueprint: a name for each layer");
+  blueprint.vision = spec;
+  blueprint.add_group(
+      {.part = Part::kProjector, .prefixes = std::move(prefixes), .source = source});
+  for (std::size_t i = 0; i < stems.size(); ++i) {
+    blueprint.projector.push_back(
+        blueprint.add_linear(stems[i], spec.projector[i], Role::kEncoderLinear));
+  }
+}
+
+Blueprint decoder_blueprint(const DecoderSpec& spec) {
+  Blueprint blueprint;
+  add_decoder(blueprint, spec, {""}, {""});
+  return blueprint;
+}
+
+Blueprint clip_tower_blueprint(const VisionSpec& spec) {
+  Blueprint blueprint;
+  add_clip_tower(blueprint, spec, {""});
+  return blueprint;
+}
+
+std::vector<weights::NewTensor> new_tensors(const Blueprint& blueprint) {
+  std::vector<weights::NewTensor> tensors;
+  for (const Parameter& parameter : blueprint.parameters) {
+    tensors.push_back({parameter.name, parameter.shape, parameter.fill});
+  }
+  return tensors;
+}
+
+ParameterCounts count_parameters(const Blueprint& blueprint) {
+  ParameterCounts counts;
+  for (const Parameter& parameter : blueprint.parameters) {
+    const std::int64_t count = parameter.shape.num_elements();
+    switch (blueprint.groups[static_cast<std::size_t>(parameter.group)].part) {
+      case Part::kTower: counts.tower += count; break;
+      case Part::kProjector: counts.projector += count; break;
+      case Part::kHead: counts.lm_head += count; break;
+      case Part::kDecoder:
+        if (parameter.role == Role::kDecoderLinear) {
+          counts.projections += count;
+        } else if (parameter.role == Role::kVector) {
+          counts.text_other += count;
+        } else {
+          counts.embedding += count;
+        }
+        break;
+    }
+  }
+  return counts;
+}
+
+std::int64_t weight_bytes(const Blueprint& blueprint, weights::WeightFormat format) {
+  std::int64_t bytes = 0;
+  for (const Parameter& parameter : blueprint.parameters) {
+    bytes += matrix_bytes(parameter.rows(), parameter.columns(),
+                          weights::matrix_format(format, parameter.role));
+  }
+  return bytes;
+}
+
+std::int64_t weight_bytes(const Blueprint& blueprint, weights::WeightFormat format, Role role) {
+  std::int64_t bytes = 0;
+  for (const Parameter& parameter : blueprint.parameters) {
+    if (parameter.role != role) continue;
+    bytes +=
+        matrix_bytes(parameter.rows(), parameter.columns(), weights::matrix_format(format, role));
+  }
+  return bytes;
+}
+
+std::int64_t placed_bytes(const Blueprint& blueprint, weights::WeightFormat format) {
+  const CpuTier tier = choose_cpu_tier();
+  std::int64_t bytes = 0;
+  for (const Parameter& parameter : blueprint.parameters) {
+    const MatrixFormat held = weights::matrix_format(format, parameter.role);
+    const bool is_packed = parameter.role != Role::kVector && parameter.role != Role::kEmbedding;
+    const DType stored = blueprint.groups[static_cast<std::size_t>(parameter.group)].stored;
+    bytes += is_packed
+                 ? kernels::placed_bytes(parameter.rows(), parameter.columns(), held, tier, stored)
+                 : matrix_bytes(parameter.rows(), parameter.columns(), held, stored);
+  }
+  return bytes;
+}
+
+}  // namespace caption::model

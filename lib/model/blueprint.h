@@ -1,0 +1,166 @@
+// model/blueprint.h: the description of a model: its dimensions and the list of all its parameters.
+// Loading, counting, planning and random models use this list. A blueprint holds no weights, and
+// nothing here does I/O.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "model/decoder.h"
+#include "model/vision_spec.h"
+#include "tensor/dtype.h"
+#include "tensor/shape.h"
+#include "weights/format.h"
+#include "weights/random_source.h"
+
+namespace caption::model {
+
+using weights::Fill;
+using weights::Role;
+
+enum class Part { kTower, kProjector, kDecoder, kHead };
+
+// The axis along which tensor parallelism splits a parameter (arXiv:1909.08053).
+enum class ShardAxis { kNone, kRows, kColumns };
+
+using ParameterId = std::int32_t;
+inline constexpr ParameterId kNoParameter = -1;
+
+struct Parameter {
+  std::string name;  // name without the group's prefix
+  Shape shape;       // shape in the file
+  Role role = Role::kVector;
+  Fill fill = Fill::kNormal;  // values in a random model
+  ShardAxis shard = ShardAxis::kNone;
+  std::int32_t group = 0;
+
+  // Dimensions of the parameter as a matrix [rows, columns] for the kernels; a vector has one
+  // column.
+  std::int64_t rows() const { return shape[0]; }
+  std::int64_t columns() const { return shape.num_elements() / shape[0]; }
+};
+
+// Parameters whose names in the file have the same prefix. Files differ in this prefix: the first
+// of `prefixes` under which the file has the group's first parameter is used.
+struct ParameterGroup {
+  Part part = Part::kDecoder;
+  std::vector<std::string> prefixes = {""};
+  std::int32_t source = 0;     // index of the model's weight file
+  DType stored = DType::kF32;  // expected dtype of the tensors in the file
+};
+
+// A weight [out, in] and its bias [out], which may be absent.
+struct LinearIds {
+  ParameterId weight = kNoParameter;
+  ParameterId bias = kNoParameter;
+};
+struct NormIds {
+  ParameterId weight = kNoParameter;
+  ParameterId bias = kNoParameter;
+};
+
+struct DecoderLayerIds {
+  ParameterId input_norm;
+  LinearIds q, k, v, o;
+  ParameterId q_norm = kNoParameter, k_norm = kNoParameter;
+  ParameterId post_attention_norm;
+  LinearIds gate, up, down;
+};
+struct DecoderIds {
+  ParameterId embedding = kNoParameter;  // with tied embeddings also the LM head
+  ParameterId head = kNoParameter;
+  ParameterId final_norm = kNoParameter;
+  std::vector<DecoderLayerIds> layers;
+};
+
+struct ClipLayerIds {
+  NormIds norm_1;
+  LinearIds q, k, v, out;
+  NormIds norm_2;
+  LinearIds fc1, fc2;
+};
+struct ClipTowerIds {
+  ParameterId class_embedding = kNoParameter;
+  ParameterId patch_embedding = kNoParameter;
+  ParameterId positions = kNoParameter;
+  NormIds pre_norm;
+  std::vector<ClipLayerIds> layers;
+};
+
+struct Blueprint {
+  std::string name;
+  std::optional<DecoderSpec> text;
+  std::optional<VisionSpec> vision;
+  std::vector<ParameterGroup> groups;
+  std::vector<Parameter> parameters;
+  DecoderIds decoder;
+  ClipTowerIds tower;
+  std::vector<LinearIds> projector;
+
+  // Sets ParameterGroup::stored of all groups of the weight file `source`.
+  void set_stored(DType dtype, std::int32_t source = 0);
+  // Returns whether the decoder's tensors are stored in 16 bits.
+  bool is_stored_in_16_bits() const;
+
+  // Starts a group: parameters that are added afterwards belong to it.
+  void add_group(ParameterGroup group);
+  ParameterId add(Parameter parameter);
+  ParameterId add_vector(std::string full_name, std::int64_t size, Fill fill = Fill::kNormal);
+  // Adds stem + "weight" and, if the layer has a bias, stem + "bias"; the stem ends in a dot or is
+  // empty.
+  LinearIds add_linear(const std::string& stem, const LinearSpec& linear, Role role,
+                       ShardAxis shard = ShardAxis::kNone);
+  NormIds add_norm(const std::string& stem, std::int64_t size);
+};
+
+// Adds the decoder's parameters: the LM head under `head_prefixes`, unless the spec ties it to the
+// embedding, and all others under `prefixes`. `source` is the index of their weight file.
+void add_decoder(Blueprint& blueprint, const DecoderSpec& spec, std::vector<std::string> prefixes,
+                 std::vector<std::string> head_prefixes, std::int32_t source = 0);
+// Adds the parameters of CLIP's vision transformer up to the last layer that runs.
+void add_clip_tower(Blueprint& blueprint, const VisionSpec& spec, std::vector<std::string> prefixes,
+                    std::int32_t source = 0);
+// Adds the layers of spec.projector; layer i has the stem stems[i], such as "linear_1.".
+void add_projector(Blueprint& blueprint, const VisionSpec& spec,
+                   const std::vector<std::string>& stems, std::vector<std::string> prefixes,
+                   std::int32_t source = 0);
+
+// Return the blueprint of a decoder or a CLIP tower alone, with empty prefixes.
+Blueprint decoder_blueprint(const DecoderSpec& spec);
+Blueprint clip_tower_blueprint(const VisionSpec& spec);
+
+// Returns the tensors of a random model: all parameters, without prefixes.
+std::vector<weights::NewTensor> new_tensors(const Blueprint& blueprint);
+
+// Numbers of weights by part; a tied LM head counts once, in `embedding`.
+struct ParameterCounts {
+  std::int64_t embedding = 0;
+  std::int64_t lm_head = 0;
+  std::int64_t projections = 0;  // the seven matrices of every decoder layer
+  std::int64_t text_other = 0;   // norms and biases
+  std::int64_t tower = 0;
+  std::int64_t projector = 0;
+
+  std::int64_t total() const {
+    return embedding + lm_head + projections + text_other + tower + projector;
+  }
+};
+ParameterCounts count_parameters(const Blueprint& blueprint);
+
+// Bytes of all parameters in `format`, without padding; kF32 counts four bytes per weight.
+std::int64_t weight_bytes(const Blueprint& blueprint, weights::WeightFormat format);
+// Bytes of the parameters of one role, counted in the same way.
+std::int64_t weight_bytes(const Blueprint& blueprint, weights::WeightFormat format, Role role);
+// Bytes of all parameters as PlacedWeights holds them in `format` with the tier of
+// choose_cpu_tier(): panels are padded, and kF32 counts the numbers of the file by
+// ParameterGroup::stored.
+std::int64_t placed_bytes(const Blueprint& blueprint, weights::WeightFormat format);
+
+// The value of Decoder::scratch_bytes() after reserve(max_tokens, max_logit_rows).
+std::int64_t decoder_scratch_bytes(const DecoderSpec& spec, std::int64_t max_tokens,
+                                   std::int64_t max_logit_rows);
+
+}  // namespace caption::model

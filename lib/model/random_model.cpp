@@ -1,0 +1,79 @@
+#include "model/random_model.h"
+
+#include <utility>
+#include <vector>
+
+#include "base/error.h"
+#include "model/blueprint.h"
+#include "model/internal/clip_vision_tower.h"
+#include "model/internal/placed_weights.h"
+#include "model/internal/transformer_decoder.h"
+#include "weights/random_source.h"
+
+namespace caption::model {
+namespace {
+
+PlacedWeights make_weights(const Blueprint& blueprint, weights::WeightFormat format,
+                           std::uint64_t seed) {
+  const DType dtype = format == weights::WeightFormat::kF32 ? DType::kF32 : DType::kBF16;
+  std::vector<std::unique_ptr<weights::Source>> sources;
+  sources.push_back(std::make_unique<weights::RandomSource>(new_tensors(blueprint), dtype, seed));
+  return {blueprint, std::move(sources), format};
+}
+
+// Owns a decoder and the weights that it borrows.
+class RandomDecoder final : public Decoder {
+ public:
+  RandomDecoder(const Blueprint& blueprint, weights::WeightFormat format, std::uint64_t seed)
+      : weights_(make_weights(blueprint, format, seed)), decoder_(weights_, blueprint) {}
+
+  const DecoderSpec& spec() const override { return decoder_.spec(); }
+  void reserve(std::int64_t max_tokens, std::int64_t max_logit_rows) override {
+    decoder_.reserve(max_tokens, max_logit_rows);
+  }
+  std::int64_t scratch_bytes() const override { return decoder_.scratch_bytes(); }
+  void forward(Stream& stream, const StepBatch& batch, const KvPages& kv, View logits) override {
+    decoder_.forward(stream, batch, kv, logits);
+  }
+
+ private:
+  PlacedWeights weights_;
+  TransformerDecoder decoder_;
+};
+
+Blueprint require_clip(const VisionSpec& spec) {
+  if (spec.image_px <= 0 || spec.frames_per_image != 1 || spec.class_tokens != 1) {
+    throw Error(ErrorCode::kUnavailable,
+                "random tower: only CLIP's kind is known, of single frames of a fixed size with a "
+                "class token; use clip-l-336");
+  }
+  return clip_tower_blueprint(spec);
+}
+
+}  // namespace
+
+std::unique_ptr<Decoder> make_random_decoder(const DecoderSpec& spec, weights::WeightFormat format,
+                                             std::uint64_t seed) {
+  return std::make_unique<RandomDecoder>(decoder_blueprint(spec), format, seed);
+}
+
+struct RandomTower::State {
+  State(const Blueprint& blueprint, weights::WeightFormat format, std::uint64_t seed)
+      : weights(make_weights(blueprint, format, seed)), tower(weights, blueprint) {}
+
+  PlacedWeights weights;
+  ClipVisionTower tower;
+};
+
+RandomTower::RandomTower(const VisionSpec& spec, weights::WeightFormat format, std::uint64_t seed)
+    : state_(std::make_unique<State>(require_clip(spec), format, seed)) {}
+
+RandomTower::~RandomTower() = default;
+
+std::int64_t RandomTower::weight_bytes() const { return state_->weights.size_bytes(); }
+
+ConstView RandomTower::encode(Stream& stream, ConstView pixels) {
+  return state_->tower.forward(stream, pixels);
+}
+
+}  // namespace caption::model

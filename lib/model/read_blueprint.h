@@ -1,0 +1,27 @@
+// model/read_blueprint.h: reads blueprints from configuration files. Weights are not read; of a
+// composed model's projector file only the header is read.
+//
+// Counts and bytes agree with those of open_model() and Decoder::scratch_bytes() for the same model
+// (tests/plan/plan_test.cpp).
+#pragma once
+
+#include <filesystem>
+
+#include "model/blueprint.h"
+#include "model/caption_model.h"
+
+namespace caption::model {
+
+// Reads only config.json, of a llava_next_video, llama, qwen3, clip or clip_vision_model folder.
+// Throws Error(kBadModel) for an invalid one; kUnavailable for another model_type or for an option
+// that this build does not support.
+Blueprint read_blueprint(const std::filesystem::path& folder);
+
+// Composes tower.vision, with all its layers, and text.text, both of which must have values; a
+// projector whose file does not exist is assumed to be linear-gelu-linear. Throws Error(kBadModel)
+// when the tower has no layer source.vision_feature_layer; for the projector's file as
+// Checkpoint::open(), and kUnavailable when its layers are of another structure.
+Blueprint compose_blueprint(const Blueprint& tower, const Blueprint& text,
+                            const ComposedSource& source);
+
+}  // namespace caption::model

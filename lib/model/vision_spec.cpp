@@ -1,0 +1,95 @@
+#include "model/vision_spec.h"
+
+#include <algorithm>
+
+#include "backend/cpu_tier.h"
+#include "kernels/packed_weight.h"
+#include "model/internal/clip_vision_tower.h"
+
+namespace caption::model {
+namespace {
+
+constexpr std::int64_t kFloatBytes = 4;  // activations on the CPU
+
+// Numbers of patches along both edges.
+struct Grid {
+  std::int64_t rows = 0;
+  std::int64_t columns = 0;
+};
+
+Grid grid_of(const VisionSpec& spec, FrameSize frame) {
+  if (spec.image_px > 0) return {spec.image_px / spec.patch_px, spec.image_px / spec.patch_px};
+  // Source: smart_resize of Qwen-VL in transformers 4.57 image_processing_qwen2_vl.py: edges are
+  // rounded to multiples of the merged patch, half to even, within its limits.
+  const std::int64_t unit_px = spec.patch_px * spec.pool_stride;
+  const auto round_to_unit = [&](std::int64_t edge_px) {
+    std::int64_t units = edge_px / unit_px;
+    const std::int64_t twice_rest = 2 * (edge_px % unit_px);
+    if (twice_rest > unit_px || (twice_rest == unit_px && units % 2 == 1)) ++units;
+    return std::max<std::int64_t>(units, 1) * spec.pool_stride;
+  };
+  return {round_to_unit(frame.height_px), round_to_unit(frame.width_px)};
+}
+
+// Whether the layers of the tower are held in panels.
+bool is_in_panels(weights::WeightFormat format) {
+  const MatrixFormat held = weights::matrix_format(format, weights::Role::kEncoderLinear);
+  if (held == MatrixFormat::kBF16) return kernels::prefers_panels(choose_cpu_tier());
+  return held != MatrixFormat::kStored;
+}
+
+}  // namespace
+
+std::int64_t tower_tokens(const VisionSpec& spec, FrameSize frame) {
+  const Grid grid = grid_of(spec, frame);
+  return grid.rows * grid.columns + spec.class_tokens;
+}
+
+std::int64_t tokens_per_image(const VisionSpec& spec, FrameSize frame) {
+  if (spec.keeps_class_token) return tower_tokens(spec, frame);
+  const Grid grid = grid_of(spec, frame);
+  return (grid.rows / spec.pool_stride) * (grid.columns / spec.pool_stride);
+}
+
+std::int64_t num_images(const VisionSpec& spec, std::int64_t num_frames) {
+  return (num_frames + spec.frames_per_image - 1) / spec.frames_per_image;
+}
+
+std::int64_t encoder_scratch_bytes(const VisionSpec& spec, std::int64_t num_frames, FrameSize frame,
+                                   weights::WeightFormat format) {
+  const std::int64_t images = num_images(spec, std::min(num_frames, kFramesPerPass));
+  const std::int64_t tokens = tower_tokens(spec, frame);
+  const std::int64_t patches = tokens - spec.class_tokens;
+  const std::int64_t pooled = tokens_per_image(spec, frame);
+  // Five arrays of the tower's width: hidden, its norm (later the output of attention), q, k and v.
+  std::int64_t per_image = tokens * 5 * spec.hidden;
+  // Patch columns, then the inner activations of an MLP for a limited number of rows.
+  const std::int64_t wide =
+      std::max(images * patches * spec.patch_values(),
+               std::min(images * tokens, ClipVisionTower::kMlpRows) * spec.intermediate);
+  if (!spec.keeps_class_token) per_image += pooled * spec.hidden;
+  // The last layer of the projector writes the result directly.
+  for (std::size_t i = 0; i + 1 < spec.projector.size(); ++i) {
+    per_image += pooled * spec.projector[i].out;
+  }
+  constexpr std::int64_t kRoundedBytes = 2;
+  const std::int64_t rounded = is_in_panels(format) ? 2 * images * tokens * spec.hidden : 0;
+  return kFloatBytes * (images * per_image + wide) + kRoundedBytes * rounded;
+}
+
+double encoder_flops(const VisionSpec& spec, std::int64_t num_frames, FrameSize frame) {
+  const auto tokens = static_cast<double>(tower_tokens(spec, frame));
+  const auto pooled = static_cast<double>(tokens_per_image(spec, frame));
+  const auto hidden = static_cast<double>(spec.hidden);
+  const double layer_weights =
+      4 * hidden * hidden + 2 * hidden * static_cast<double>(spec.intermediate);
+  const double attention = 4 * tokens * tokens * hidden;
+  double flops = static_cast<double>(spec.num_layers) * (2 * tokens * layer_weights + attention) +
+                 2 * tokens * hidden * static_cast<double>(spec.patch_values());
+  for (const LinearSpec& layer : spec.projector) {
+    flops += 2 * pooled * static_cast<double>(layer.num_weights());
+  }
+  return flops * static_cast<double>(num_images(spec, num_frames));
+}
+
+}  // namespace caption::model

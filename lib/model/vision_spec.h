@@ -1,0 +1,73 @@
+// model/vision_spec.h: the dimensions of a vision tower and its projector, and the numbers of
+// tokens, bytes and operations that follow from them.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "kernels/pool_2d.h"
+#include "weights/format.h"
+
+namespace caption::model {
+
+// Activation of the tower's MLP or of the projector.
+enum class Activation { kGelu, kQuickGelu };
+
+// A dense layer, weight [out, in].
+struct LinearSpec {
+  std::int64_t out = 0;
+  std::int64_t in = 0;
+  bool has_bias = true;
+
+  std::int64_t num_weights() const { return out * in; }
+};
+
+// A vision tower and its projector. An "image" is the tower's unit of input: a frame, or two
+// consecutive frames.
+struct VisionSpec {
+  std::int64_t num_layers = 0;  // layers that run; the others are not loaded
+  std::int64_t hidden = 0;
+  std::int64_t intermediate = 0;
+  std::int64_t num_heads = 0;
+  std::int64_t patch_px = 0;
+  std::int64_t image_px = 0;  // edge of the square input; 0: frames keep their size
+  std::int64_t frames_per_image = 1;
+  std::int64_t class_tokens = 1;   // class tokens of the tower per image; may be 0
+  bool keeps_class_token = false;  // excludes pooling
+  std::int64_t pool_stride = 1;    // patches along an edge that become one vision token
+  kernels::Pooling pooling = kernels::Pooling::kMean;
+  std::int64_t num_positions = 0;  // rows of the learned position table
+  Activation activation = Activation::kQuickGelu;
+  float layer_norm_eps = 1e-5F;
+  std::vector<LinearSpec> projector = {};  // layers applied to each vision token
+  Activation projector_activation = Activation::kGelu;
+  std::int64_t text_tokens_per_image = 0;  // tokens that the prompt puts around each image
+
+  std::int64_t patch_values() const { return 3 * frames_per_image * patch_px * patch_px; }
+  std::int64_t grid() const { return image_px / patch_px; }  // patches along an edge
+  std::int64_t head_dim() const { return hidden / num_heads; }
+};
+
+// Size of the video's frames; relevant only for towers with image_px = 0.
+struct FrameSize {
+  std::int64_t width_px = 1280;
+  std::int64_t height_px = 720;
+};
+
+// Frames that the vision encoder processes per pass: enough rows (577 per frame in a ViT-L/14-336)
+// to use every core in a matrix product.
+inline constexpr std::int64_t kFramesPerPass = 8;
+
+// Tokens of one image inside the tower, including its class token.
+std::int64_t tower_tokens(const VisionSpec& spec, FrameSize frame);
+// Vision tokens of one image that the decoder gets.
+std::int64_t tokens_per_image(const VisionSpec& spec, FrameSize frame);
+std::int64_t num_images(const VisionSpec& spec, std::int64_t num_frames);
+// Bytes of the activations of tower and projector for a clip, f32. If the weights are in panels,
+// they include a second copy of keys and values, rounded to bf16.
+std::int64_t encoder_scratch_bytes(const VisionSpec& spec, std::int64_t num_frames, FrameSize frame,
+                                   weights::WeightFormat format);
+// Floating-point operations (two per multiply-add) of tower and projector for a clip.
+double encoder_flops(const VisionSpec& spec, std::int64_t num_frames, FrameSize frame);
+
+}  // namespace caption::model

@@ -1,0 +1,100 @@
+#include "weights/format.h"
+
+#include <array>
+
+namespace caption::weights {
+namespace {
+
+constexpr std::array kFormats = {WeightFormat::kF32,  WeightFormat::kBF16,      WeightFormat::kF16,
+                                 WeightFormat::kInt8, WeightFormat::kW8A8,      WeightFormat::kInt4,
+                                 WeightFormat::kNf4,  WeightFormat::kNf4Double, WeightFormat::kAwq,
+                                 WeightFormat::kGptq};
+
+// Returns the form of the parameters that a format does not quantise.
+MatrixFormat plain_format(WeightFormat format) {
+  if (format == WeightFormat::kF32) return MatrixFormat::kStored;
+  return format == WeightFormat::kF16 ? MatrixFormat::kF16 : MatrixFormat::kBF16;
+}
+
+MatrixFormat decoder_format(WeightFormat format) {
+  switch (format) {
+    case WeightFormat::kF32:
+    case WeightFormat::kBF16:
+    case WeightFormat::kF16: return plain_format(format);
+    case WeightFormat::kInt8: return MatrixFormat::kInt8;
+    case WeightFormat::kInt4: return MatrixFormat::kInt4;
+    case WeightFormat::kNf4: return MatrixFormat::kNf4;
+    case WeightFormat::kNf4Double: return MatrixFormat::kNf4Double;
+    case WeightFormat::kW8A8: return MatrixFormat::kInt8Row;
+    case WeightFormat::kAwq:
+    case WeightFormat::kGptq: return MatrixFormat::kAwq;
+  }
+  return MatrixFormat::kBF16;
+}
+
+MatrixFormat head_format(WeightFormat format) {
+  switch (format) {
+    case WeightFormat::kW8A8: return MatrixFormat::kInt8Row;
+    case WeightFormat::kInt8:
+    case WeightFormat::kInt4:
+    case WeightFormat::kNf4: return MatrixFormat::kInt8;
+    case WeightFormat::kF32:
+    case WeightFormat::kBF16:
+    case WeightFormat::kF16:
+    case WeightFormat::kNf4Double:
+    case WeightFormat::kAwq:
+    case WeightFormat::kGptq: break;
+  }
+  return plain_format(format);
+}
+
+}  // namespace
+
+std::string_view describe(WeightFormat format) {
+  switch (format) {
+    case WeightFormat::kF32: return "f32";
+    case WeightFormat::kBF16: return "bf16";
+    case WeightFormat::kF16: return "f16";
+    case WeightFormat::kInt8: return "int8, groups of 128";
+    case WeightFormat::kInt4: return "int4, groups of 128";
+    case WeightFormat::kNf4: return "nf4";
+    case WeightFormat::kNf4Double: return "nf4, double quantised";
+    case WeightFormat::kW8A8: return "w8a8";
+    case WeightFormat::kAwq: return "awq, groups of 128";
+    case WeightFormat::kGptq: return "gptq, groups of 128";
+  }
+  return "?";
+}
+
+std::span<const WeightFormat> all_weight_formats() { return kFormats; }
+
+bool can_be_held(WeightFormat format) {
+  switch (format) {
+    case WeightFormat::kF32:
+    case WeightFormat::kBF16:
+    case WeightFormat::kInt8:
+    case WeightFormat::kInt4:
+    case WeightFormat::kNf4:
+    case WeightFormat::kW8A8: return true;
+    case WeightFormat::kF16:
+    case WeightFormat::kNf4Double:
+    case WeightFormat::kAwq:
+    case WeightFormat::kGptq: break;
+  }
+  return false;
+}
+
+MatrixFormat matrix_format(WeightFormat format, Role role) {
+  switch (role) {
+    case Role::kDecoderLinear: return decoder_format(format);
+    case Role::kHead: return head_format(format);
+    case Role::kEncoderLinear:
+      return format == WeightFormat::kW8A8 ? MatrixFormat::kInt8Row : plain_format(format);
+    case Role::kVector:
+    case Role::kEmbedding:
+    case Role::kPatchEmbedding: break;
+  }
+  return plain_format(format);
+}
+
+}  // namespace caption::weights

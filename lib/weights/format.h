@@ -1,0 +1,52 @@
+// weights/format.h: the formats in which the weights of a model are held.
+//
+// Formats of 8 and 4 bits apply to the matrices of the decoder's layers. Embedding, norms, vision
+// tower and projector keep 16 bits, as in AWQ checkpoints. The LM head, with tied embeddings also
+// the embedding, keeps 16 bits too, except in the formats that are made at load: it is int8 in
+// kInt8, kInt4 and kNf4. In kW8A8 it has 8 bits with a scale per row, and so have the linear layers
+// of tower and projector.
+//
+// Plans count all formats; PlacedWeights holds kF32, kBF16 and those that are made at load.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+#include "tensor/matrix_format.h"
+
+namespace caption::weights {
+
+enum class WeightFormat {
+  kF32,   // the numbers as stored in the file, whatever their dtype
+  kBF16,  // rounded to bf16
+  kF16,
+  kInt8,       // made at load (weights/quantise.h)
+  kInt4,       // made at load
+  kNf4,        // made at load
+  kNf4Double,  // nf4 with quantised scales
+  kW8A8,       // 8 bits, a scale per row; multiplied by 8-bit activations; made at load
+  kAwq,
+  kGptq,
+};
+
+// Returns the name for reports, such as "f32" or "int8, groups of 128".
+std::string_view describe(WeightFormat format);
+std::span<const WeightFormat> all_weight_formats();
+// Whether this build can hold a model in the format: from a file of 16 or 32 bits, made at load.
+bool can_be_held(WeightFormat format);
+
+// The use of a parameter, which decides how a format holds it.
+enum class Role {
+  kVector,         // a norm, bias, class token, layer scale or position table
+  kEmbedding,      // rows that are looked up by token id
+  kHead,           // the LM head; with tied embeddings also the embedding
+  kDecoderLinear,  // a matrix of a decoder layer
+  kEncoderLinear,  // a linear layer of the vision tower or the projector
+  kPatchEmbedding  // the matrix by which patches of pixels are multiplied
+};
+
+// Returns the form in which a model in `format` holds a parameter of this role.
+MatrixFormat matrix_format(WeightFormat format, Role role);
+
+}  // namespace caption::weights

@@ -1,0 +1,37 @@
+// weights/source.h: the interface to the tensors of a model, which come from the files of a
+// checkpoint or are random numbers. Each file format is an implementation of it.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "base/digest_cache.h"
+#include "base/sha256.h"
+#include "tensor/tensor.h"
+
+namespace caption::weights {
+
+class Source {
+ public:
+  virtual ~Source() = default;
+
+  // The name used in messages: the path of the files, or a description.
+  virtual std::string name() const = 0;
+  virtual bool has(std::string_view tensor) const = 0;
+  // Returns the tensor, valid until release() or the destruction of the Source. Throws
+  // Error(kBadModel) naming the tensor when it is missing or of another shape; kUnavailable for a
+  // dtype or rank that no view can have; kOutOfMemory.
+  virtual ConstView read(std::string_view tensor, const Shape& shape) = 0;
+  // Ends the use of a tensor that was read, so that its memory can be freed.
+  virtual void release(std::string_view tensor) = 0;
+
+  // Returns the identity of the weights; `digests` holds known digests of files. Throws
+  // Error(kBadModel) when a file was written since it was opened; kIo.
+  virtual Sha256 content_hash(const DigestCache& digests) const = 0;
+  // Returns a sentence for an Error about the first file that changed since it was opened; nullopt
+  // if there is none. Throws Error(kIo).
+  virtual std::optional<std::string> find_changed_file() const = 0;
+};
+
+}  // namespace caption::weights

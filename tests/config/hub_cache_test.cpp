@@ -1,0 +1,132 @@
+// Names of models in the local Hugging Face cache.
+#include <doctest/doctest.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <string>
+
+#include "base/error.h"
+#include "config/hub_cache.h"
+
+namespace caption {
+namespace {
+
+namespace fs = std::filesystem;
+using config::find_in_hub_cache;
+
+// Sets an environment variable for the duration of a scope.
+class ScopedVariable {
+ public:
+  ScopedVariable(const char* name, const std::string& value) : name_(name) {
+    if (const char* old = std::getenv(name)) old_ = old;
+    if (value.empty()) {
+      ::unsetenv(name);
+    } else {
+      ::setenv(name, value.c_str(), 1);
+    }
+  }
+  ~ScopedVariable() {
+    if (old_.empty()) {
+      ::unsetenv(name_);
+    } else {
+      ::setenv(name_, old_.c_str(), 1);
+    }
+  }
+  ScopedVariable(const ScopedVariable&) = delete;
+  ScopedVariable& operator=(const ScopedVariable&) = delete;
+
+ private:
+  const char* name_;
+  std::string old_;
+};
+
+fs::path make_cache(const char* name) {
+  const fs::path cache = fs::path(CAPTION_TEST_TMP) / "hf" / name;
+  fs::remove_all(cache);
+  const fs::path repository = cache / "models--org--small-model";
+  fs::create_directories(repository / "snapshots/aaa");
+  fs::create_directories(repository / "snapshots/bbb");
+  fs::create_directories(repository / "refs");
+  return cache;
+}
+
+std::string refusal(std::string_view name) {
+  try {
+    find_in_hub_cache(name);
+  } catch (const Error& error) {
+    CHECK(error.code() == ErrorCode::kBadModel);
+    return error.what();
+  }
+  FAIL_CHECK("resolved");
+  return "";
+}
+
+TEST_SUITE("config/hub_cache") {
+  TEST_CASE("a folder is itself") {
+    CHECK(find_in_hub_cache(CAPTION_TEST_TMP) == fs::path(CAPTION_TEST_TMP));
+  }
+
+  TEST_CASE("a name is the snapshot that refs/main names, else the first") {
+    const fs::path cache = make_cache("hub");
+    const ScopedVariable hub("HF_HUB_CACHE", cache.string());
+    const fs::path snapshots = cache / "models--org--small-model/snapshots";
+    CHECK(find_in_hub_cache("org/small-model") == snapshots / "aaa");
+    std::ofstream(cache / "models--org--small-model/refs/main") << "bbb\n";
+    CHECK(find_in_hub_cache("org/small-model") == snapshots / "bbb");
+    // A hostile or stale reference must not lead out of the cache.
+    std::ofstream(cache / "models--org--small-model/refs/main") << "../../..";
+    CHECK(find_in_hub_cache("org/small-model") == snapshots / "aaa");
+  }
+
+  TEST_CASE("HF_HOME and HOME are looked at when HF_HUB_CACHE has nothing") {
+    const fs::path cache = make_cache("home/hub");
+    const ScopedVariable hub("HF_HUB_CACHE", "");
+    const ScopedVariable home("HF_HOME", cache.parent_path().string());
+    CHECK(find_in_hub_cache("org/small-model").parent_path().parent_path() ==
+          cache / "models--org--small-model");
+  }
+
+  TEST_CASE("a name that is nowhere says where it looked and how to get it") {
+    const ScopedVariable hub("HF_HUB_CACHE", "/nonexistent/hub");
+    const ScopedVariable home("HF_HOME", "/nonexistent/home");
+    const std::string message = refusal("org/absent");
+    CHECK(message.find("/nonexistent/hub") != std::string::npos);
+    CHECK(message.find("/nonexistent/home/hub") != std::string::npos);
+    CHECK(message.find("hf download org/absent") != std::string::npos);
+  }
+
+  TEST_CASE("nothing that this build cannot run is offered for download") {
+    const ScopedVariable hub("HF_HUB_CACHE", "/nonexistent/hub");
+    const ScopedVariable home("HF_HOME", "/nonexistent/home");
+    struct Case {
+      const char* name;
+      const char* advice;
+    };
+    constexpr Case kCases[] = {
+        {"llava-hf/LLaVA-NeXT-Video-7B-hf",
+         "; get it with `hf download llava-hf/LLaVA-NeXT-Video-7B-hf`"},
+        {"openai/clip-vit-large-patch14-336", "; for a composed model, get it with `hf download"},
+        {"Qwen/Qwen3-VL-8B-Instruct", "; do not download it: this build does not run models of"},
+        {"OpenGVLab/InternVL3_5-14B-HF", "; do not download it: this build does not run models of"},
+        {"Qwen/Qwen3-8B", "; do not download it: this build does not run byte-level BPE"},
+        {"org/absent", "; if it is of the family LLaVA-NeXT-Video, get it with `hf download"},
+    };
+    for (const Case& c : kCases) {
+      CAPTURE(c.name);
+      CHECK(refusal(c.name).find(c.advice) != std::string::npos);
+    }
+  }
+
+  TEST_CASE("what is neither a folder nor a name is refused") {
+    CHECK(refusal("/no/such/folder").find("no such folder") != std::string::npos);
+    CHECK(refusal("").find("no such folder") != std::string::npos);
+    CHECK(refusal("org/../etc").find("no such folder") != std::string::npos);
+    const fs::path file = fs::path(CAPTION_TEST_TMP) / "a_file";
+    std::ofstream(file) << "x";
+    CHECK(refusal(file.string()).find("is a file") != std::string::npos);
+  }
+}
+
+}  // namespace
+}  // namespace caption

@@ -1,0 +1,112 @@
+// Compares the bytes that a blueprint predicts with those that its placed weights hold.
+#include "model/internal/placed_weights.h"
+
+#include <doctest/doctest.h>
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/error.h"
+#include "model/read_blueprint.h"
+#include "plan/known_models.h"
+#include "tests/model/support.h"
+#include "weights/random_source.h"
+
+namespace caption {
+namespace {
+
+using namespace testing;
+using model::Blueprint;
+using model::Parameter;
+using weights::WeightFormat;
+
+constexpr WeightFormat kMadeAtLoad[] = {WeightFormat::kF32,  WeightFormat::kBF16,
+                                        WeightFormat::kInt8, WeightFormat::kInt4,
+                                        WeightFormat::kNf4,  WeightFormat::kW8A8};
+
+// Reduces large dimensions to sizes for which panels need padding, and keeps two layers.
+Blueprint shrink(Blueprint blueprint) {
+  std::vector<Parameter> kept;
+  for (Parameter& parameter : blueprint.parameters) {
+    const std::size_t layers = parameter.name.find("layer");
+    const std::size_t digit = parameter.name.find_first_of("23456789");
+    if (layers != std::string::npos && digit != std::string::npos && digit > layers) continue;
+    std::vector<std::int64_t> extents;
+    for (int i = 0; i < parameter.shape.rank(); ++i) {
+      const std::int64_t extent = parameter.shape[i];
+      extents.push_back(extent > 64 ? extent / 32 + 1 : extent);
+    }
+    if (extents.size() == 1) parameter.shape = {extents[0]};
+    if (extents.size() == 2) parameter.shape = {extents[0], extents[1]};
+    if (extents.size() == 3) parameter.shape = {extents[0], extents[1], extents[2]};
+    if (extents.size() == 4) parameter.shape = {extents[0], extents[1], extents[2], extents[3]};
+    if (extents.size() == 5) {
+      parameter.shape = {extents[0], extents[1], extents[2], extents[3], extents[4]};
+    }
+    kept.push_back(std::move(parameter));
+  }
+  blueprint.parameters = std::move(kept);
+  return blueprint;
+}
+
+std::int64_t placed_size(const Blueprint& blueprint, WeightFormat format) {
+  std::vector<std::unique_ptr<weights::Source>> sources;
+  sources.push_back(std::make_unique<weights::RandomSource>(model::new_tensors(blueprint),
+                                                            blueprint.groups.front().stored, 3));
+  return model::PlacedWeights(blueprint, std::move(sources), format).size_bytes();
+}
+
+TEST_SUITE("model/placed_weights") {
+  TEST_CASE("every known model is held in the bytes that are planned for it") {
+    for (const std::string& name : plan::known_model_names()) {
+      CAPTURE(name);
+      const Blueprint blueprint = shrink(plan::find_known_model(name).value());
+      REQUIRE(blueprint.parameters.size() > 3);
+      for (const WeightFormat format : kMadeAtLoad) {
+        CAPTURE(weights::describe(format));
+        CHECK(model::placed_bytes(blueprint, format) == placed_size(blueprint, format));
+      }
+    }
+  }
+
+  TEST_CASE("so is every checkpoint") {
+    for (const char* name : {"llama_bf16", "qwen3_shards", "llama_old"}) {
+      CAPTURE(name);
+      const Blueprint blueprint = model::read_blueprint(golden_folder() / name);
+      for (const WeightFormat format : kMadeAtLoad) {
+        CAPTURE(weights::describe(format));
+        CHECK(model::placed_bytes(blueprint, format) == open_case(name, format)->weight_bytes());
+      }
+    }
+  }
+
+  TEST_CASE("so is a composed model") {
+    const model::ComposedSource source = composed_source();
+    const Blueprint blueprint = model::compose_blueprint(model::read_blueprint(source.vision),
+                                                         model::read_blueprint(source.llm), source);
+    for (const WeightFormat format : kMadeAtLoad) {
+      CAPTURE(weights::describe(format));
+      CHECK(model::placed_bytes(blueprint, format) ==
+            model::open_composed(source, format)->weight_bytes());
+    }
+  }
+
+  TEST_CASE("a tensor that is missing is named with all places where it was looked for") {
+    const Blueprint blueprint = plan::find_known_model("demo").value();
+    std::vector<std::unique_ptr<weights::Source>> sources;
+    sources.push_back(
+        std::make_unique<weights::RandomSource>(model::new_tensors(blueprint), DType::kBF16, 3));
+    Blueprint other = blueprint;
+    other.parameters.front().name = "absent.weight";
+    other.groups.front().prefixes = {"a.", "b."};
+    CHECK_THROWS_WITH_AS(model::PlacedWeights(other, std::move(sources), WeightFormat::kBF16),
+                         doctest::Contains("tensor absent.weight is missing (looked for "
+                                           "a.absent.weight, b.absent.weight)"),
+                         Error);
+  }
+}
+
+}  // namespace
+}  // namespace caption
