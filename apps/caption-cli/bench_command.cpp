@@ -54,23 +54,24 @@ model::Blueprint find_known(const std::string& name) {
   return *known;
 }
 
-Subject open_random(const std::string& name, const config::Preset& preset) {
+Subject open_random(const std::string& name, const config::Preset& preset, const Machine& machine) {
   const model::Blueprint known = find_known(name);
   Subject subject;
   subject.shape = known.text.value();
   subject.name = name + " (random weights)";
+  const weights::WeightFormat format = config::weight_format(preset.quantization);
+  subject.weight_bytes = model::placed_bytes(model::decoder_blueprint(subject.shape), format);
+  // Throws before the weights fill the memory where they leave no room for pages.
+  config::plan_kv_cache_bytes(preset, subject.shape, subject.weight_bytes, machine.memory_bytes);
   log_info("bench", "making random weights of " + name);
-  subject.random =
-      model::make_random_decoder(subject.shape, config::weight_format(preset.quantization),
-                                 static_cast<std::uint64_t>(preset.generation.seed));
-  model::Blueprint text_only;
-  text_only.text = subject.shape;
-  subject.weight_bytes = model::weight_bytes(text_only, config::weight_format(preset.quantization));
+  subject.random = model::make_random_decoder(subject.shape, format,
+                                              static_cast<std::uint64_t>(preset.generation.seed));
   return subject;
 }
 
-Subject open_subject(const BenchFlags& flags, const config::LoadedPreset& loaded) {
-  if (!flags.shape.empty()) return open_random(flags.shape, loaded.preset);
+Subject open_subject(const BenchFlags& flags, const config::LoadedPreset& loaded,
+                     const Machine& machine) {
+  if (!flags.shape.empty()) return open_random(flags.shape, loaded.preset, machine);
   config::require_available(loaded.preset, has_cuda_kernels());
   const std::filesystem::path folder = loaded.path.parent_path();
   Subject subject;
@@ -170,7 +171,7 @@ engine::EngineOptions make_engine_options(const config::Preset& preset, const Ma
 int run_synthetic(const BenchFlags& flags, const config::LoadedPreset& loaded,
                   const Machine& machine) {
   const config::Preset& preset = loaded.preset;
-  const Subject subject = open_subject(flags, loaded);
+  const Subject subject = open_subject(flags, loaded, machine);
   const std::int32_t largest_batch =
       flags.sweep.empty() ? static_cast<std::int32_t>(preset.engine.max_num_seqs)
                           : *std::max_element(flags.sweep.begin(), flags.sweep.end());

@@ -92,10 +92,9 @@ Measurement measure(model::Decoder& decoder, Stream& stream, const DecoderCosts&
   measurement.seconds = as_double(stopwatch.elapsed_us()) / 1e6;
   measurement.peak_bytes = process_memory().peak_bytes;
   measurement.stats = engine.stats();
-  model::Blueprint held;
-  held.text = costs.shape;
-  measurement.needed_bytes = model::placed_bytes(held, costs.weights) +
-                             measurement.stats.pages_peak * measurement.stats.page_bytes;
+  measurement.needed_bytes =
+      model::placed_bytes(model::decoder_blueprint(costs.shape), costs.weights) +
+      measurement.stats.pages_peak * measurement.stats.page_bytes;
   if (options.has_profile) {
     measurement.operations = name_operations(profile.entries(), named_matrices(costs.shape),
                                              as_double(measurement.stats.busy_us) / 1e6);

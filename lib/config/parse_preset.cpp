@@ -240,7 +240,14 @@ void check_model(const YamlDocument& document, std::string_view name, Preset& pr
                          [&](const YamlValue& value) { return value.key == key; });
     };
     if (is_given(kModelPath)) {
-      if (preset.model.is_composed) preset.model.is_composed = false;
+      for (const YamlValue& value : document.values) {
+        if (section_of(value.key) != "model" || value.key == kModelPath) continue;
+        throw_at(name, section.line, section.column,
+                 value.key +
+                     " is of a composed model, which has vision, projector and llm in place "
+                     "of model.path");
+      }
+      preset.model.is_composed = false;
       return;
     }
     for (const char* key : {"model.vision", "model.projector", "model.llm"}) {

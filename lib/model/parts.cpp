@@ -37,6 +37,14 @@ void check_fit(const Parts& parts) {
                                           " ids, the decoder's embedding " +
                                           std::to_string(decoder.vocab) + " rows");
   }
+  for (const std::int32_t id : parts.eos_ids) {
+    if (id < decoder.vocab) continue;
+    throw Error(ErrorCode::kBadModel, "eos_token_id " + std::to_string(id) +
+                                          " is not in the vocabulary of " +
+                                          std::to_string(decoder.vocab) +
+                                          "; config.json or generation_config.json is another "
+                                          "model's");
+  }
 }
 
 std::optional<std::string> find_changed_weights(const Parts& parts) {

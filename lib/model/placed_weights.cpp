@@ -75,6 +75,15 @@ PlacedWeights::PlacedWeights(const Blueprint& blueprint,
                              weights::WeightFormat format)
     : format_(format), sources_(std::move(sources)) {
   placed_.reserve(blueprint.parameters.size());
+  const auto require_no_further_layer = [&](const weights::Source& source,
+                                            const std::string& prefix) {
+    const std::string layer = "layers." + std::to_string(blueprint.text->num_layers) + ".";
+    if (!source.has(prefix + layer + "input_layernorm.weight")) return;
+    throw Error(ErrorCode::kBadModel, source.name() + ": has tensors of " + prefix + layer +
+                                          "*, but num_hidden_layers is " +
+                                          std::to_string(blueprint.text->num_layers) +
+                                          "; the configuration is another model's");
+  };
   std::int32_t group = -1;
   std::string prefix;
   for (const Parameter& parameter : blueprint.parameters) {
@@ -82,6 +91,7 @@ PlacedWeights::PlacedWeights(const Blueprint& blueprint,
     weights::Source& source = *sources_.at(static_cast<std::size_t>(owner.source));
     if (std::exchange(group, parameter.group) != parameter.group) {
       prefix = find_prefix(source, owner.prefixes, parameter.name);
+      if (owner.part == Part::kDecoder) require_no_further_layer(source, prefix);
     }
     place(parameter, source, prefix + parameter.name);
   }

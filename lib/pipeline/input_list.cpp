@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "base/hash.h"
+#include "records/file_name.h"
 
 namespace caption::pipeline {
 namespace {
@@ -17,6 +18,11 @@ constexpr std::size_t kFirstSlots = 1u << 6;
 
 std::uint32_t hash_of(std::string_view spelling) {
   return static_cast<std::uint32_t>(hash_string(spelling).low);
+}
+
+bool has_parent_part(std::string_view path) {
+  return path == ".." || path.starts_with("../") || path.ends_with("/..") ||
+         path.find("/../") != std::string_view::npos;
 }
 
 }  // namespace
@@ -94,6 +100,11 @@ InputList::Slot& InputList::find_slot(std::string_view spelling, std::uint32_t h
 }
 
 void InputList::normalise(std::string_view path, std::string& out) const {
+  if (has_parent_part(
+          path)) {  // only the file system can resolve it: the part before may be a link
+    out = records::absolute_name(path);
+    return;
+  }
   out.clear();
   if (!path.starts_with('/')) out = working_folder_;
   while (out.ends_with('/')) out.pop_back();  // so that the root "/" becomes empty

@@ -51,12 +51,14 @@ PlannedStep plan_step(const PlanInput& input, const StepWork& work) {
 void plan_weights(Plan& plan) {
   const PlanInput& input = plan.input;
   plan.parameters = model::count_parameters(input.model);
-  for (const weights::WeightFormat format : weights::all_weight_formats()) {
-    plan.weight_bytes_by_format.push_back({format, model::weight_bytes(input.model, format)});
-  }
   plan.weight_bytes = input.device == PlanDevice::kHost
                           ? model::placed_bytes(input.model, input.weights)
                           : model::weight_bytes(input.model, stored_format(input));
+  for (const weights::WeightFormat format : weights::all_weight_formats()) {
+    const bool is_chosen = format == input.weights;
+    plan.weight_bytes_by_format.push_back(
+        {format, is_chosen ? plan.weight_bytes : model::weight_bytes(input.model, format)});
+  }
   for (const DType dtype : {DType::kF32, DType::kBF16, DType::kF16, DType::kI8}) {
     plan.kv_bytes_by_dtype.push_back({dtype, model::kv_token_bytes(text_of(input), dtype)});
   }

@@ -60,6 +60,8 @@ OutputPreview::OutputPreview(const fs::path& given, Format format, const Manifes
   const fs::path beside = path.string() + ".new";
   refuse_special_file(beside);
   if (format != Format::kJsonl || is_empty_or_missing(beside)) return;
+  refuse_foreign_file(beside);
+  refuse_to_lose_captions(beside, manifest);
   const std::optional<Manifest> there = read_manifest(manifest_path(beside));
   if (!there.has_value() || !describe_differences(*there, manifest).empty()) return;
   state_->read(beside, {settings_key(manifest)});

@@ -122,6 +122,7 @@ void RecordFile::State::open_overwriting(const Manifest& now) {
   file.emplace(path);
   if (file->size_bytes() > 0) {
     refuse_foreign_file(path);
+    if (format == Format::kJsonl) refuse_to_lose_captions(path, now);
     const std::optional<Manifest> there = read_manifest(manifest_path(path));
     const bool is_same = there.has_value() && describe_differences(*there, now).empty();
     if (is_same && format == Format::kJsonl) {

@@ -6,9 +6,12 @@
 #include <optional>
 #include <vector>
 
+#include "base/counted.h"
 #include "base/error.h"
 #include "base/mapped_file.h"
 #include "records/internal/lines.h"
+#include "records/internal/read_records.h"
+#include "records/internal/record_index.h"
 
 namespace caption::records {
 namespace {
@@ -105,6 +108,20 @@ Manifest require_same_run(const std::filesystem::path& output, Format format,
                     " file cannot be resumed; use --format jsonl, another -o, or --overwrite");
   }
   return *there;
+}
+
+void refuse_to_lose_captions(const std::filesystem::path& beside, const Manifest& manifest) {
+  const std::optional<Manifest> there = read_manifest(manifest_path(beside));
+  const std::string differences =
+      there.has_value() ? describe_differences(*there, manifest) : "its manifest is missing";
+  if (differences.empty()) return;
+  RecordIndex index;
+  read_records(beside, there.has_value() ? accepted_keys(*there) : std::set<std::string>{}, index);
+  if (index.num_usable() == 0) return;
+  throw Error(ErrorCode::kOutputConflict,
+              beside.string() + ": holds " + counted(index.num_usable(), "caption") +
+                  " of an --overwrite that was interrupted, with another configuration: " +
+                  differences + "; finish it with that configuration, or delete this file");
 }
 
 void refuse_special_file(const std::filesystem::path& path) {

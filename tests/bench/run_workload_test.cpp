@@ -62,6 +62,10 @@ TEST_SUITE("bench/run_workload") {
         bench.run(make_uneven_workload(9, 8, 0.2), {fixed, continuous}, 2);
     REQUIRE(comparison.variants.size() == 2);
     CHECK(comparison.outputs_are_equal());
+    const std::int64_t weight_bytes =
+        model::placed_bytes(model::decoder_blueprint(kShape), weights::WeightFormat::kBF16);
+    const Measurement& first = comparison.variants.front().measurement();
+    CHECK(first.needed_bytes == weight_bytes + first.stats.pages_peak * first.stats.page_bytes);
     for (const VariantResult& result : comparison.variants) {
       REQUIRE(result.runs.size() == 2);
       const Measurement& run = result.measurement();

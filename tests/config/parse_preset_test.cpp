@@ -221,6 +221,10 @@ TEST_SUITE("config/parse_preset") {
     CHECK(preset.model.vision == "clip");
     CHECK(preset.model.pooling == 2);
     CHECK(preset.model.vision_feature_layer == -2);
+    // Parts beside a whole model would be ignored.
+    const std::string both = refusal("model:\n  path: m\n  prompt: '{video}{prompt}'\n");
+    CHECK(both.find("model.prompt is of a composed model") != std::string::npos);
+    CHECK(refusal("model: {path: m, llm: l}").find("model.llm is of") != std::string::npos);
   }
 
   TEST_CASE("is written so that it reads back the same") {

@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "base/error.h"
+#include "base/mapped_file.h"
 #include "kernels/packed_weight.h"
 #include "tests/model/support.h"
 
@@ -270,6 +272,28 @@ TEST_SUITE("model/open_model") {
         for (const char* part : c.message) CHECK(what.find(part) != std::string::npos);
       }
     }
+  }
+
+  TEST_CASE("a file of more layers than the configuration has is refused") {
+    const fs::path folder = copy_checkpoint("llama_bf16", "fewer_layers");
+    const std::string text = read_text_file(folder / "config.json");
+    const std::size_t at = text.find("\"num_hidden_layers\": ", text.find("\"text_config\""));
+    REQUIRE(at != std::string::npos);
+    const std::size_t digit = text.find_first_of("0123456789", at);
+    const int layers = text[digit] - '0';
+    REQUIRE(layers > 1);
+    std::string fewer = text;
+    fewer[digit] = static_cast<char>('0' + layers - 1);
+    std::ofstream(folder / "config.json", std::ios::binary | std::ios::trunc) << fewer;
+    CHECK_THROWS_WITH_AS(model::open_model(folder, WeightFormat::kF32),
+                         doctest::Contains("the configuration is another model's"), Error);
+  }
+
+  TEST_CASE("a stop id outside the vocabulary is refused when the model is opened") {
+    const fs::path folder = copy_checkpoint("llama_bf16", "stop_id");
+    std::ofstream(folder / "generation_config.json") << R"({"eos_token_id": 99999})";
+    CHECK_THROWS_WITH_AS(model::open_model(folder, WeightFormat::kF32),
+                         doctest::Contains("eos_token_id 99999 is not in the vocabulary"), Error);
   }
 
   TEST_CASE("a tokenizer with more ids than the embedding has rows is refused") {

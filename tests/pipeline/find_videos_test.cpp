@@ -182,6 +182,9 @@ TEST_SUITE("pipeline/find_videos") {
     CHECK(found.inputs.path(0) == other);
     CHECK(found.inputs.origin(0) == Origin::kNamed);
     CHECK(found.num_duplicates == 2);
+    CHECK(find_videos({tree.root().string(), tree.root().string() + "/./../" +
+                                                 tree.root().filename().string() + "/a.mp4"})
+              .inputs.size() == 1);
     CHECK(describe_skipped(found) ==
           Names{"2 paths name clips that are already in the list; each clip is captioned once"});
   }

@@ -47,9 +47,10 @@ TEST_SUITE("pipeline/input_list") {
         {"x/v.mp4", here + "/x/v.mp4", AddResult::kDuplicate},
         {here + "//x/v.mp4", "x/v.mp4", AddResult::kDuplicate},
         {"//a", "/a", AddResult::kDuplicate},
-        // `link` may lead to a folder whose parent has another v.mp4.
-        {"x/v.mp4", "x/link/../v.mp4", AddResult::kAdded},
-        {"x/../v.mp4", "v.mp4", AddResult::kAdded},
+        // Folders that do not exist are not links, over which ".." would lead elsewhere.
+        {"x/v.mp4", "x/folder/../v.mp4", AddResult::kDuplicate},
+        {"x/../v.mp4", "v.mp4", AddResult::kDuplicate},
+        {"v.mp4", "../v.mp4", AddResult::kAdded},
         {"v.mp4", "v.mp4/", AddResult::kAdded},
         {"v.mp4", "V.mp4", AddResult::kAdded},
         {"a/b", "ab", AddResult::kAdded},

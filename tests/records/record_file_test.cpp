@@ -2,7 +2,9 @@
 #include "records/record_file.h"
 
 #include <doctest/doctest.h>
+
 #include <sys/stat.h>
+#include "records/output_preview.h"
 
 #include <chrono>
 #include <memory>
@@ -640,6 +642,28 @@ TEST_SUITE("records/record_file") {
     CHECK(records_in(path).size() == 1);
     CHECK_FALSE(fs::exists(path.string() + ".new"));
     CHECK(refusal(path, Format::kJsonl, other) == "");
+  }
+
+  TEST_CASE("captions of an interrupted overwrite are not lost to another configuration") {
+    const Folder folder;
+    const fs::path path = folder / "c.jsonl";
+    const fs::path beside = path.string() + ".new";
+    write_records(path, {sample_record("a.mp4")});
+    const Manifest one{{{"seed", "21"}}};
+    const Manifest other{{{"seed", "22"}}};
+    open(path, one, {}, Existing::kOverwrite)->append(sample_record("b.mp4"));
+    const std::string kept = read_file(beside);
+    const std::string text = refusal(path, Format::kJsonl, other, Existing::kOverwrite);
+    CHECK(text.starts_with("output_conflict"));
+    CHECK(text.find("holds 1 caption of an --overwrite that was interrupted") != std::string::npos);
+    CHECK(text.find("seed is \"21\" there and \"22\" now") != std::string::npos);
+    CHECK_THROWS_AS(OutputPreview(path, Format::kJsonl, other, Existing::kOverwrite), Error);
+    CHECK(read_file(beside) == kept);
+    fs::remove(manifest_path(beside));
+    CHECK(refusal(path, Format::kJsonl, other, Existing::kOverwrite) != "");
+    CHECK(read_file(beside) == kept);
+    fs::remove(beside);
+    CHECK(refusal(path, Format::kJsonl, other, Existing::kOverwrite) == "");
   }
 
   TEST_CASE("an overwriting run that was killed between its renames is finished by the next") {

@@ -31,6 +31,10 @@ bool note_retry(const Retry& retry, Manifest& there, const Manifest& now);
 // the first run's and those of retries.
 std::set<std::string> accepted_keys(const Manifest& there);
 
+// Throws Error(kOutputConflict) when `beside`, the JSONL file of an interrupted --overwrite, holds
+// captions that a run with `manifest` cannot continue: starting anew would lose them.
+void refuse_to_lose_captions(const std::filesystem::path& beside, const Manifest& manifest);
+
 // Throws Error(kUsage) for a folder, FIFO or device; a path that does not exist passes.
 void refuse_special_file(const std::filesystem::path& path);
 
