@@ -20,7 +20,8 @@ enum class PriceOf {
 
 struct BenchVideos {
   std::vector<std::string> paths;
-  std::vector<std::string> prompts;  // for each clip; empty: the preset's prompt
+  // The prompts that each clip answers; empty means the prompt of the preset.
+  std::vector<std::string> prompts;
   // JSONL or a folder of label files, for the first prompt's captions; empty: no scores.
   std::string references;
   PriceOf price = PriceOf::kNothing;
