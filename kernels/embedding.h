@@ -2,8 +2,7 @@
 //   y[t, :] = f32(table[ids[t], :])
 //
 // ids    [T] i32, each in [0, vocab)
-// table  [vocab, dim], see kernels/packed_weight.h; in layout kRows f32, bf16 or f16, and the rows
-//        may be strided
+// table  [vocab, dim], see kernels/weight.h
 // y      [T, dim] f32, rows may be strided; written whole
 // The result is exact for f32, bf16 and f16 tables; for quantised tables it is the dequantised row.
 // Operands are on the stream's device. Throws Error(kInternal) when shapes or dtypes disagree, or
@@ -11,16 +10,16 @@
 #pragma once
 
 #include "backend/stream.h"
-#include "kernels/packed_weight.h"
+#include "kernels/weight.h"
 #include "tensor/tensor.h"
 
 namespace caption::kernels {
 
-void embedding(Stream& stream, ConstView ids, const PackedWeight& table, View y);
+void embedding(Stream& stream, ConstView ids, const Weight& table, View y);
 
 namespace impl {
-void embedding(Cpu device, Stream& stream, ConstView ids, const PackedWeight& table, View y);
-void embedding(Cuda device, Stream& stream, ConstView ids, const PackedWeight& table, View y);
+void embedding(Cpu device, Stream& stream, ConstView ids, const Weight& table, View y);
+void embedding(Cuda device, Stream& stream, ConstView ids, const Weight& table, View y);
 }  // namespace impl
 
 }  // namespace caption::kernels

@@ -9,11 +9,9 @@ namespace caption::kernels {
 namespace {
 
 void check_part(const internal::Check& check, ConstView x, const LinearPart& part) {
-  const PackedWeight& weight = part.weight;
+  const Weight& weight = part.weight;
   const std::int64_t n = weight.num_features();
-  if (weight.layout() == PackedWeight::Layout::kRows) {
-    check.floating("weight", weight.rows(), {n, x.dim(1)});
-  }
+  check.device("weight", weight.device());
   check.f32("x", x, {x.dim(0), weight.num_columns()});
   if (!part.bias.empty()) {
     check.floating("bias", part.bias, {n});
@@ -25,16 +23,15 @@ void check_part(const internal::Check& check, ConstView x, const LinearPart& par
 // Also sets the matrix in the profile to all parts stacked: the sum of their features by K.
 void check_parts(internal::Check& check, ConstView x, std::span<const LinearPart> parts) {
   check.rank("x", x, 2);
-  const PackedWeight& first = parts.front().weight;
+  const Weight& first = parts.front().weight;
   std::int64_t num_features = 0;
   for (const LinearPart& part : parts) num_features += part.weight.num_features();
   check.set_matrix(num_features, first.num_columns());
   for (const LinearPart& part : parts) {
     check_part(check, x, part);
-    if (part.weight.layout() != first.layout()) check.fail("weights of different layouts");
-    if (part.weight.group_columns() != first.group_columns()) {
-      check.fail("weights with groups of " + std::to_string(first.group_columns()) + " and " +
-                 std::to_string(part.weight.group_columns()) + " columns");
+    if (!part.weight.form().is_like(first.form())) {
+      check.fail("one weight is " + first.form().describe() + ", another " +
+                 part.weight.form().describe());
     }
   }
 }
@@ -52,7 +49,7 @@ void checked_linear(internal::Check&& check, Stream& stream, ConstView x, const 
 
 }  // namespace
 
-void linear(Stream& stream, ConstView x, const PackedWeight& weight, ConstView bias, View y) {
+void linear(Stream& stream, ConstView x, const Weight& weight, ConstView bias, View y) {
   checked_linear(internal::Check("linear", stream), stream, x, {weight, bias, y},
                  LinearOutput::kWrite);
 }
@@ -62,24 +59,23 @@ void linear(Stream& stream, ConstView x, std::span<const LinearPart> parts) {
   checked_linear(internal::Check("linear", stream), stream, x, parts, LinearOutput::kWrite);
 }
 
-void linear_add(Stream& stream, ConstView x, const PackedWeight& weight, ConstView bias, View y) {
+void linear_add(Stream& stream, ConstView x, const Weight& weight, ConstView bias, View y) {
   checked_linear(internal::Check("linear_add", stream), stream, x, {weight, bias, y},
                  LinearOutput::kAdd);
 }
 
-void linear_gelu(Stream& stream, ConstView x, const PackedWeight& weight, ConstView bias, View y) {
+void linear_gelu(Stream& stream, ConstView x, const Weight& weight, ConstView bias, View y) {
   checked_linear(internal::Check("linear_gelu", stream), stream, x, {weight, bias, y},
                  LinearOutput::kGelu);
 }
 
-void linear_quick_gelu(Stream& stream, ConstView x, const PackedWeight& weight, ConstView bias,
-                       View y) {
+void linear_quick_gelu(Stream& stream, ConstView x, const Weight& weight, ConstView bias, View y) {
   checked_linear(internal::Check("linear_quick_gelu", stream), stream, x, {weight, bias, y},
                  LinearOutput::kQuickGelu);
 }
 
-void linear_swiglu(Stream& stream, ConstView x, const PackedWeight& gate, ConstView gate_bias,
-                   const PackedWeight& up, ConstView up_bias, View y) {
+void linear_swiglu(Stream& stream, ConstView x, const Weight& gate, ConstView gate_bias,
+                   const Weight& up, ConstView up_bias, View y) {
   internal::Check check("linear_swiglu", stream);
   const LinearPart parts[] = {{gate, gate_bias, y}, {up, up_bias, y}};
   check_parts(check, x, parts);

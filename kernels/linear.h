@@ -1,53 +1,52 @@
-// kernels/linear.h: the dense layer, with weights in any layout of kernels/packed_weight.h.
+// kernels/linear.h: the dense layer, with weights in any form of kernels/weight.h.
 //   linear:             y[m, n]  = sum_k x[m, k] * weight[n, k] (+ bias[n])
 //   linear_add:         y[m, n] += sum_k x[m, k] * weight[n, k] (+ bias[n])     a block's residual
-//   linear_gelu:        y = gelu_erf(linear(x)), see kernels/activation.h
-//   linear_quick_gelu:  y = quick_gelu(linear(x))
+//   linear_gelu:        y = g / 2 * (1 + erf(g / sqrt(2))), where g = linear(x)    torch's
+//   nn.GELU() linear_quick_gelu:  y = g / (1 + exp(-1.702 * g)), where g = linear(x)         CLIP
 //   linear_swiglu:      y = g / (1 + exp(-g)) * u, where g = linear(x) with the weight `gate` and
 //                       u = linear(x) with the weight `up`      SwiGLU (arXiv:2002.05202)
 //
 // x       [M, K] f32, rows may be strided
-// weight  [N, K], see kernels/packed_weight.h; in layout kRows f32, bf16 or f16, may be strided
+// weight  [N, K], see kernels/weight.h
 // bias    [N] f32, bf16 or f16; an empty view (ConstView{}) means none
 // y       [M, N] f32, rows may be strided; must not overlap x. linear_add() adds to y, the others
 //         write it whole.
-// Sums are f32. Products are f32 for layout kRows; for panels, x is rounded to bf16, or to 8 bits
-// for kPanels8A8 (the largest magnitude of a row becomes 127). The order of a sum depends only on
-// K, the layout and the stream's CPU tier, so a row's result has the same bits alone and in any
-// batch, with any number of threads, and whether weights are multiplied one by one or several in
-// one call. Throws Error(kInternal) when shapes or dtypes disagree.
+// Sums are f32. Products are f32 unless Weight::rounds_input(): then x is rounded to bf16, or to 8
+// bits for kInt8Row (the largest magnitude of a row becomes 127). The order of a sum depends only
+// on K, the weight's form and the stream's CPU tier, so a row's result has the same bits alone and
+// in any batch, with any number of threads, and whether weights are multiplied one by one or
+// several in one call. Throws Error(kInternal) when shapes or dtypes disagree.
 #pragma once
 
 #include <span>
 
 #include "backend/stream.h"
-#include "kernels/packed_weight.h"
+#include "kernels/weight.h"
 #include "tensor/tensor.h"
 
 namespace caption::kernels {
 
-void linear(Stream& stream, ConstView x, const PackedWeight& weight, ConstView bias, View y);
+void linear(Stream& stream, ConstView x, const Weight& weight, ConstView bias, View y);
 
 // One of several dense layers with the same input x.
 struct LinearPart {
-  const PackedWeight& weight;
+  const Weight& weight;
   ConstView bias;
   View y;
 };
 // Computes linear() for each part in one pass: x is rounded once, and the threads share the work of
-// all parts. All weights must have the same layout and the same number of columns per group.
+// all parts. All weights must have the same form and the same number of columns per group.
 void linear(Stream& stream, ConstView x, std::span<const LinearPart> parts);
 
-void linear_add(Stream& stream, ConstView x, const PackedWeight& weight, ConstView bias, View y);
+void linear_add(Stream& stream, ConstView x, const Weight& weight, ConstView bias, View y);
 
-void linear_gelu(Stream& stream, ConstView x, const PackedWeight& weight, ConstView bias, View y);
+void linear_gelu(Stream& stream, ConstView x, const Weight& weight, ConstView bias, View y);
 
-void linear_quick_gelu(Stream& stream, ConstView x, const PackedWeight& weight, ConstView bias,
-                       View y);
+void linear_quick_gelu(Stream& stream, ConstView x, const Weight& weight, ConstView bias, View y);
 
-// The two weights must have the same layout and group size, as for linear() with parts.
-void linear_swiglu(Stream& stream, ConstView x, const PackedWeight& gate, ConstView gate_bias,
-                   const PackedWeight& up, ConstView up_bias, View y);
+// The two weights must have the same form and group size, as for linear() with parts.
+void linear_swiglu(Stream& stream, ConstView x, const Weight& gate, ConstView gate_bias,
+                   const Weight& up, ConstView up_bias, View y);
 
 enum class LinearOutput { kWrite, kAdd, kGelu, kQuickGelu };
 

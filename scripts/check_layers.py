@@ -2,7 +2,10 @@
 """The map of the house, as a test: who may include whom, and which room opens which package.
 
 A room includes itself and rooms on lower floors only. A package's headers appear only in the
-rooms named as its doors, and never in a public header. `--count` prints the number of breaches.
+rooms named as its doors, and never in a public header. Files of kernels/cpu are included only by
+files of kernels/cpu, so that nothing else depends on a layout or an instruction set; intrinsics
+and inline assembly are there and in the files of MACHINE_CODE. `--count` prints the number of
+breaches.
 """
 
 import re
@@ -35,6 +38,16 @@ DOORS = {
     r"immintrin.*|x86intrin.*|cpuid.*": {"backend", "kernels"},
 }
 
+MACHINE_CODE = {
+    "lib/backend/internal/cpu_features.cpp",
+    "lib/bench/internal/multiply_add_amx.cpp",
+    "lib/bench/internal/multiply_add_avx2.cpp",
+    "lib/bench/internal/multiply_add_avx512.cpp",
+    "lib/bench/internal/multiply_add_avx512bf16.cpp",
+}
+INSTRUCTION = re.compile(
+    r"\b(_mm\d*_\w+|_tile_\w+|__builtin_ia32_\w+|__m(128|256|512)\w*|__asm__|asm\s+volatile)\b")
+
 INCLUDE = re.compile(r'^\s*#\s*include\s*(["<])([^">]+)[">]', re.MULTILINE)
 SOURCE_SUFFIXES = {".h", ".cpp", ".cu", ".cuh"}
 
@@ -55,8 +68,14 @@ def check_file(path: Path) -> list[str]:
     room = room_of(path)
     known = {name for rooms in FLOORS for name in rooms}
     is_public = path.suffix == ".h" and "internal" not in path.parts and "cpu" not in path.parts
+    is_cpu_kernel = path.is_relative_to(ROOT / "kernels" / "cpu")
     breaches = []
     text = path.read_text(encoding="utf-8")
+    if not is_cpu_kernel and str(path.relative_to(ROOT)) not in MACHINE_CODE:
+        for match in INSTRUCTION.finditer(text):
+            line = text.count("\n", 0, match.start()) + 1
+            breaches.append(f"{path.relative_to(ROOT)}:{line}: {match.group(1)} belongs in "
+                            "kernels/cpu, or the file in MACHINE_CODE")
     for match in INCLUDE.finditer(text):
         line = text.count("\n", 0, match.start(2)) + 1
         where = f"{path.relative_to(ROOT)}:{line}"
@@ -68,6 +87,8 @@ def check_file(path: Path) -> list[str]:
                                 f"(floor {floor_of(other)})")
             if "internal" in target.split("/"):
                 breaches.append(f"{where}: {target} is private to {other}")
+        if match.group(1) == '"' and target.startswith("kernels/cpu/") and not is_cpu_kernel:
+            breaches.append(f"{where}: {target} is private to kernels/cpu")
         for pattern, doors in DOORS.items():
             if re.fullmatch(pattern, target) is None:
                 continue

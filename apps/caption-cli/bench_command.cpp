@@ -27,6 +27,7 @@
 #include "config/preset_blueprint.h"
 #include "config/resolve.h"
 #include "exit_codes.h"
+#include "globals.h"
 #include "model/blueprint.h"
 #include "model/random_model.h"
 #include "option_types.h"
@@ -54,24 +55,28 @@ model::Blueprint find_known(const std::string& name) {
   return *known;
 }
 
-Subject open_random(const std::string& name, const config::Preset& preset, const Machine& machine) {
+Subject open_random(const Context& context, const std::string& name, const config::Preset& preset,
+                    const Machine& machine) {
   const model::Blueprint known = find_known(name);
   Subject subject;
   subject.shape = known.text.value();
   subject.name = name + " (random weights)";
   const weights::WeightFormat format = config::weight_format(preset.quantization);
-  subject.weight_bytes = model::placed_bytes(model::decoder_blueprint(subject.shape), format);
+  subject.weight_bytes =
+      model::placed_bytes(context, model::decoder_blueprint(subject.shape), format);
   // Throws before the weights fill the memory where they leave no room for pages.
   config::plan_kv_cache_bytes(preset, subject.shape, subject.weight_bytes, machine.memory_bytes);
   log_info("bench", "making random weights of " + name);
-  subject.random = model::make_random_decoder(subject.shape, format,
+  ThreadPool pool(context.num_threads);
+  Stream stream(context, pool);
+  subject.random = model::make_random_decoder(stream, subject.shape, format,
                                               static_cast<std::uint64_t>(preset.generation.seed));
   return subject;
 }
 
-Subject open_subject(const BenchFlags& flags, const config::LoadedPreset& loaded,
-                     const Machine& machine) {
-  if (!flags.shape.empty()) return open_random(flags.shape, loaded.preset, machine);
+Subject open_subject(const Context& context, const BenchFlags& flags,
+                     const config::LoadedPreset& loaded, const Machine& machine) {
+  if (!flags.shape.empty()) return open_random(context, flags.shape, loaded.preset, machine);
   config::require_available(loaded.preset, has_cuda_kernels());
   const std::filesystem::path folder = loaded.path.parent_path();
   Subject subject;
@@ -84,7 +89,7 @@ Subject open_subject(const BenchFlags& flags, const config::LoadedPreset& loaded
   subject.shape = found.blueprint.text.value();
   subject.name =
       loaded.preset.model.is_composed ? loaded.preset.model.llm : loaded.preset.model.path;
-  subject.model = config::open_model(loaded.preset, folder);
+  subject.model = config::open_model(context, loaded.preset, folder);
   subject.weight_bytes = subject.model->weight_bytes();
   return subject;
 }
@@ -153,8 +158,9 @@ std::vector<bench::Variant> make_variants(const BenchFlags& flags,
   return variants;
 }
 
-engine::EngineOptions make_engine_options(const config::Preset& preset, const Machine& machine,
-                                          const Subject& subject, std::int32_t largest_batch) {
+engine::EngineOptions make_engine_options(const Context& context, const config::Preset& preset,
+                                          const Machine& machine, const Subject& subject,
+                                          std::int32_t largest_batch) {
   config::Preset largest = preset;
   largest.engine.max_num_seqs = largest_batch;
   const std::int64_t held_bytes =
@@ -163,23 +169,23 @@ engine::EngineOptions make_engine_options(const config::Preset& preset, const Ma
                                                           largest_batch);
   const std::int64_t kv_cache_bytes = config::plan_kv_cache_bytes(largest, subject.decoder().spec(),
                                                                   held_bytes, machine.memory_bytes);
-  engine::EngineOptions options = config::engine_options(preset, kv_cache_bytes, Sha256{});
+  engine::EngineOptions options = config::engine_options(context, preset, kv_cache_bytes, Sha256{});
   options.disk = {};  // a run must not find pages that another run stored
   return options;
 }
 
-int run_synthetic(const BenchFlags& flags, const config::LoadedPreset& loaded,
-                  const Machine& machine) {
+int run_synthetic(const Context& context, const BenchFlags& flags,
+                  const config::LoadedPreset& loaded, const Machine& machine) {
   const config::Preset& preset = loaded.preset;
-  const Subject subject = open_subject(flags, loaded, machine);
+  const Subject subject = open_subject(context, flags, loaded, machine);
   const std::int32_t largest_batch =
       flags.sweep.empty() ? static_cast<std::int32_t>(preset.engine.max_num_seqs)
                           : *std::max_element(flags.sweep.begin(), flags.sweep.end());
   const engine::EngineOptions options =
-      make_engine_options(preset, machine, subject, largest_batch);
+      make_engine_options(context, preset, machine, subject, largest_batch);
   const auto seed = static_cast<std::uint64_t>(preset.generation.seed);
-  ThreadPool pool(config::num_threads(preset, machine));
-  Stream stream(pool);
+  ThreadPool pool(context.num_threads);
+  Stream stream(context, pool);
   bench::CompareOptions compare_options;
   compare_options.repeat = flags.repeat;
   compare_options.seed = seed;
@@ -204,15 +210,15 @@ int run_synthetic(const BenchFlags& flags, const config::LoadedPreset& loaded,
   return kExitOk;
 }
 
-int run_kernels(const BenchFlags& flags, const config::LoadedPreset& loaded,
-                const Machine& machine) {
+int run_kernels(const Context& context, const BenchFlags& flags,
+                const config::LoadedPreset& loaded) {
   const config::Preset& preset = loaded.preset;
   const bool is_named = !flags.shape.empty();
   const model::Blueprint shape =
       is_named ? find_known(flags.shape)
                : config::find_preset_blueprint(preset.model, loaded.path.parent_path()).blueprint;
-  ThreadPool pool(config::num_threads(preset, machine));
-  Stream stream(pool);
+  ThreadPool pool(context.num_threads);
+  Stream stream(context, pool);
   bench::KernelBenchOptions options;
   options.on_row = [](const bench::KernelRow& row) {
     log_info("bench", row.operation + ", " + row.setting + ", " + counted(row.tokens, "token"));
@@ -227,11 +233,11 @@ int run_kernels(const BenchFlags& flags, const config::LoadedPreset& loaded,
 }
 
 // Measures a shape without a decoder: encodes frames with its tower.
-int run_tower(const BenchFlags& flags, const model::VisionSpec& shape,
-              const config::LoadedPreset& loaded, const Machine& machine) {
+int run_tower(const Context& context, const BenchFlags& flags, const model::VisionSpec& shape,
+              const config::LoadedPreset& loaded) {
   const config::Preset& preset = loaded.preset;
-  ThreadPool pool(config::num_threads(preset, machine));
-  Stream stream(pool);
+  ThreadPool pool(context.num_threads);
+  Stream stream(context, pool);
   bench::TowerBenchOptions options;
   options.repeat = std::max(flags.repeat, 3);
   options.seed = static_cast<std::uint64_t>(preset.generation.seed);
@@ -253,9 +259,10 @@ bool names_a_shape(const config::ModelSection& model) {
          std::find(names.begin(), names.end(), model.path) != names.end();
 }
 
-int run_bench(BenchFlags flags) {
+int run_bench(BenchFlags flags, const Globals& globals) {
   const Machine machine = detect_machine();
   const config::LoadedPreset loaded = load_preset(flags.preset, machine);
+  const Context context = globals.context(config::num_threads(loaded.preset, machine));
   if (flags.shape.empty() && flags.videos.empty() && names_a_shape(loaded.preset.model)) {
     flags.shape = loaded.preset.model.path;
   }
@@ -268,19 +275,19 @@ int run_bench(BenchFlags flags) {
                          .price = flags.price,
                          .repeat = flags.repeat,
                          .json = flags.json},
-                        loaded, machine);
+                        context, loaded, machine);
   }
-  if (flags.kernels) return run_kernels(flags, loaded, machine);
+  if (flags.kernels) return run_kernels(context, flags, loaded);
   if (!flags.shape.empty()) {
     const model::Blueprint known = find_known(flags.shape);
-    if (!known.text.has_value()) return run_tower(flags, known.vision.value(), loaded, machine);
+    if (!known.text.has_value()) return run_tower(context, flags, known.vision.value(), loaded);
   }
-  return run_synthetic(flags, loaded, machine);
+  return run_synthetic(context, flags, loaded, machine);
 }
 
 }  // namespace
 
-void add_bench_command(CLI::App& root, int& exit_code) {
+void add_bench_command(CLI::App& root, const Globals& globals, int& exit_code) {
   CLI::App* command = root.add_subcommand(
       "bench",
       "Measure speed and memory, beside what the machine could do\n"
@@ -295,9 +302,9 @@ void add_bench_command(CLI::App& root, int& exit_code) {
       "caption-cli bench videos/ --references references.jsonl\n"
       "caption-cli bench --shape qwen3-0.6b --sweep 1,2,4,8 --svg chart.svg\n"
       "caption-cli bench videos/ --references references.jsonl --price weights");
-  command->callback([command, flags, &exit_code] {
+  command->callback([command, flags, &globals, &exit_code] {
     flags->is_workload_given = command->count("--workload") > 0;
-    exit_code = run_bench(*flags);
+    exit_code = run_bench(*flags, globals);
   });
 }
 

@@ -8,8 +8,10 @@ class App;
 
 namespace caption::cli {
 
+struct Globals;
+
 // Registers the subcommand: synthetic workloads on the engine, or real videos through the whole
-// pipeline. `exit_code` must outlive the parsing.
-void add_bench_command(CLI::App& root, int& exit_code);
+// pipeline. `globals` and `exit_code` must outlive the parsing.
+void add_bench_command(CLI::App& root, const Globals& globals, int& exit_code);
 
 }  // namespace caption::cli

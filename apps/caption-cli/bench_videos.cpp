@@ -138,9 +138,9 @@ void report_copies(const std::vector<records::Record>& records) {
                         " of the same content and not counted");
 }
 
-bench::Roofline measure_machine(const config::Preset& preset, const Machine& machine) {
-  ThreadPool pool(config::num_threads(preset, machine));
-  Stream stream(pool);
+bench::Roofline measure_machine(const Context& context) {
+  ThreadPool pool(context.num_threads);
+  Stream stream(context, pool);
   return bench::measure_roofline(stream);
 }
 
@@ -153,7 +153,7 @@ struct PricedOptions {
 };
 
 // The model's files in every weight format that runs here; KV pages as in the preset.
-std::vector<PricedOptions> weight_variants(const config::Preset& preset,
+std::vector<PricedOptions> weight_variants(const Context& context, const config::Preset& preset,
                                            const std::filesystem::path& preset_folder,
                                            const engine::EngineOptions& options) {
   using config::WeightFormat;
@@ -164,7 +164,7 @@ std::vector<PricedOptions> weight_variants(const config::Preset& preset,
     changed.quantization.weights = format;
     PricedOptions variant{.name = {},
                           .options = options,
-                          .model = config::open_model(changed, preset_folder),
+                          .model = config::open_model(context, changed, preset_folder),
                           .weights = config::weight_format(changed.quantization)};
     variant.name = std::string(config::choice_name(format)) + " weights, " +
                    format_bytes(variant.model->weight_bytes());
@@ -247,11 +247,12 @@ bench::PriceReport measure_prices(const BenchVideos& wanted, model::CaptionModel
 
 // The variants of the option whose prices are wanted; none for attention, whose variants depend on
 // the lengths of the prompts.
-std::vector<PricedOptions> price_variants(PriceOf price, const config::Preset& preset,
+std::vector<PricedOptions> price_variants(const Context& context, PriceOf price,
+                                          const config::Preset& preset,
                                           const std::filesystem::path& folder,
                                           const engine::EngineOptions& options) {
   if (price == PriceOf::kKvCache) return kv_variants(options);
-  if (price == PriceOf::kWeights) return weight_variants(preset, folder, options);
+  if (price == PriceOf::kWeights) return weight_variants(context, preset, folder, options);
   return {};
 }
 
@@ -264,8 +265,8 @@ int report_prices(const BenchVideos& wanted, const bench::PriceReport& prices) {
 
 }  // namespace
 
-int bench_videos(const BenchVideos& wanted, const config::LoadedPreset& loaded,
-                 const Machine& machine) {
+int bench_videos(const BenchVideos& wanted, const Context& context,
+                 const config::LoadedPreset& loaded, const Machine& machine) {
   config::Preset preset = loaded.preset;
   config::require_available(preset, has_cuda_kernels());
   const pipeline::FoundVideos found = pipeline::find_videos(wanted.paths);
@@ -276,7 +277,7 @@ int bench_videos(const BenchVideos& wanted, const config::LoadedPreset& loaded,
     log_warning("bench", skipped);
   const pipeline::InputList& inputs = found.inputs;
   const std::filesystem::path folder = loaded.path.parent_path();
-  const std::unique_ptr<model::CaptionModel> model = config::open_model(preset, folder);
+  const std::unique_ptr<model::CaptionModel> model = config::open_model(context, preset, folder);
   config::adopt_generation_config(preset, model->generation_config());
   config::require_consistent(preset);
   const bench::DecoderCosts costs = {
@@ -300,19 +301,19 @@ int bench_videos(const BenchVideos& wanted, const config::LoadedPreset& loaded,
   if (wanted.price != PriceOf::kNothing) {
     bench::PriceReport prices =
         measure_prices(wanted, *model, inputs, options, costs, references,
-                       price_variants(wanted.price, preset, folder, options.engine));
+                       price_variants(context, wanted.price, preset, folder, options.engine));
     prices.subject = report.subject;
     return report_prices(wanted, prices);
   }
   report.max_num_seqs = preset.engine.max_num_seqs;
-  report.before = measure_machine(preset, machine);
+  report.before = measure_machine(context);
   std::vector<records::Record> records;
   for (int round = 0; round < wanted.repeat; ++round) {
     log_info("bench",
              "videos, run " + std::to_string(round + 1) + " of " + std::to_string(wanted.repeat));
     report.runs.push_back(run_once(*model, inputs, options, costs, records));
   }
-  report.after = measure_machine(preset, machine);
+  report.after = measure_machine(context);
   report_copies(records);
   if (references.has_value()) {
     report.scores = score(*references, options.prompts.front().name, records);

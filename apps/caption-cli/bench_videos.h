@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "backend/context.h"
 #include "backend/machine.h"
 #include "config/load_preset.h"
 
@@ -30,7 +31,7 @@ struct BenchVideos {
 };
 
 // Returns the exit code: kExitClipsFailed when clips failed. Throws Error as `run` does.
-int bench_videos(const BenchVideos& wanted, const config::LoadedPreset& loaded,
-                 const Machine& machine);
+int bench_videos(const BenchVideos& wanted, const Context& context,
+                 const config::LoadedPreset& loaded, const Machine& machine);
 
 }  // namespace caption::cli

@@ -18,6 +18,7 @@
 #include "doctor/diagnose.h"
 #include "eval/korean_stemmer.h"
 #include "exit_codes.h"
+#include "globals.h"
 #include "option_types.h"
 #include "plan/cards.h"
 #include "preset_flags.h"
@@ -37,14 +38,14 @@ struct DoctorFlags {
 
 // Sets the memory that `run` holds before the first clip and the memory that the preset may use, as
 // config::plan_kv_cache_bytes() compares them; for a preset of a card, the card's memory.
-void examine_memory(const config::LoadedPreset& loaded, const Machine& machine,
-                    doctor::PresetFacts& facts) {
+void examine_memory(const Context& context, const config::LoadedPreset& loaded,
+                    const Machine& machine, doctor::PresetFacts& facts) {
   const config::Preset& preset = loaded.preset;
   const model::Blueprint shape =
       config::find_preset_blueprint(preset.model, loaded.path.parent_path()).blueprint;
   if (!shape.text.has_value()) return;
   facts.needed_bytes =
-      model::placed_bytes(shape, config::weight_format(preset.quantization)) +
+      model::placed_bytes(context, shape, config::weight_format(preset.quantization)) +
       model::decoder_scratch_bytes(*shape.text, preset.engine.max_num_batched_tokens,
                                    preset.engine.max_num_seqs);
   std::int64_t memory_bytes = machine.memory_bytes;
@@ -58,7 +59,8 @@ void examine_memory(const config::LoadedPreset& loaded, const Machine& machine,
       (is_bounded ? preset.device.memory_utilization : 1) * static_cast<double>(memory_bytes));
 }
 
-doctor::PresetFacts examine_preset(const config::PresetFile& file, const Machine& machine) {
+doctor::PresetFacts examine_preset(const Context& context, const config::PresetFile& file,
+                                   const Machine& machine) {
   doctor::PresetFacts facts;
   facts.name = file.name;
   facts.is_default = file.name == PresetFlags().preset;
@@ -66,8 +68,8 @@ doctor::PresetFacts examine_preset(const config::PresetFile& file, const Machine
     const config::LoadedPreset loaded =
         config::load_preset(file.path.string(), machine, has_cuda_kernels());
     facts.note = loaded.note;
-    facts.obstacles = run_obstacles(loaded);
-    examine_memory(loaded, machine, facts);
+    facts.obstacles = run_obstacles(context, loaded);
+    examine_memory(context, loaded, machine, facts);
     const config::ModelSection& model = loaded.preset.model;
     if (facts.is_default && facts.obstacles.empty()) {
       facts.model =
@@ -93,25 +95,26 @@ doctor::DictionaryFacts examine_dictionary(const std::string& base_path) {
   return facts;
 }
 
-void examine_tiers(doctor::Facts& facts) {
-  facts.fastest_tier = supported_cpu_tiers().back();
+void examine_tiers(const Globals& globals, doctor::Facts& facts) {
+  facts.fastest_tier = fastest_cpu_tier();
   try {
-    facts.tier = choose_cpu_tier();
+    facts.tier = globals.context().cpu_tier;
   } catch (const Error& error) {
     facts.tier_problem = error.what();
   }
 }
 
-doctor::Facts gather_facts(const DoctorFlags& flags) {
+doctor::Facts gather_facts(const DoctorFlags& flags, const Globals& globals) {
   doctor::Facts facts;
   facts.machine = detect_machine();
   facts.num_online_cpus = doctor::count_online_cpus();
   facts.available_memory_bytes = doctor::available_memory_bytes();
-  examine_tiers(facts);
+  examine_tiers(globals, facts);
   facts.has_cuda_kernels = has_cuda_kernels();
   facts.nvidia = find_nvidia_hardware();
+  const Context context{.cpu_tier = facts.tier.value_or(facts.fastest_tier)};
   for (const config::PresetFile& file : config::list_presets()) {
-    facts.presets.push_back(examine_preset(file, facts.machine));
+    facts.presets.push_back(examine_preset(context, file, facts.machine));
   }
   std::stable_partition(facts.presets.begin(), facts.presets.end(),
                         [](const doctor::PresetFacts& preset) { return preset.is_default; });
@@ -125,15 +128,15 @@ doctor::Facts gather_facts(const DoctorFlags& flags) {
   return facts;
 }
 
-int run_doctor(const DoctorFlags& flags) {
-  const std::vector<doctor::Finding> findings = doctor::diagnose(gather_facts(flags));
+int run_doctor(const DoctorFlags& flags, const Globals& globals) {
+  const std::vector<doctor::Finding> findings = doctor::diagnose(gather_facts(flags, globals));
   std::cout << (flags.json ? doctor::to_json(findings) : doctor::to_text(findings));
   return doctor::count_missing(findings) == 0 ? kExitOk : kExitUnavailable;
 }
 
 }  // namespace
 
-void add_doctor_command(CLI::App& root, int& exit_code) {
+void add_doctor_command(CLI::App& root, const Globals& globals, int& exit_code) {
   CLI::App* command = root.add_subcommand(
       "doctor",
       "What this machine can run, what is missing, and how to get it\n"
@@ -152,7 +155,7 @@ void add_doctor_command(CLI::App& root, int& exit_code) {
   command->footer(
       "caption-cli doctor\n"
       "caption-cli doctor --json");
-  command->callback([flags, &exit_code] { exit_code = run_doctor(*flags); });
+  command->callback([flags, &globals, &exit_code] { exit_code = run_doctor(*flags, globals); });
 }
 
 }  // namespace caption::cli

@@ -8,9 +8,11 @@ class App;
 
 namespace caption::cli {
 
+struct Globals;
+
 // Adds the subcommand; its callback runs it and writes the exit code: kExitOk when `run` and `eval`
 // work here, kExitUnavailable when something that they need is missing. Throws Error(kIo) when
 // stdout cannot be written.
-void add_doctor_command(CLI::App& root, int& exit_code);
+void add_doctor_command(CLI::App& root, const Globals& globals, int& exit_code);
 
 }  // namespace caption::cli

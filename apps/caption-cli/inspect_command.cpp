@@ -19,6 +19,7 @@
 #include "base/units.h"
 #include "config/resources.h"
 #include "exit_codes.h"
+#include "globals.h"
 #include "model/caption_model.h"
 #include "option_types.h"
 #include "pipeline/threads.h"
@@ -128,9 +129,9 @@ void inspect_video(const std::string& path, const std::filesystem::path& sheet,
   if (!flags.frames_folder.empty()) dump_frames(flags.frames_folder, clip);
 }
 
-void inspect_model(const std::string& path) {
-  const std::unique_ptr<model::CaptionModel> model =
-      model::open_model(path, weights::WeightFormat::kBF16, DigestCache(config::digest_folder()));
+void inspect_model(const std::string& path, const Context& context) {
+  const std::unique_ptr<model::CaptionModel> model = model::open_model(
+      context, path, weights::WeightFormat::kBF16, DigestCache(config::digest_folder()));
   const model::DecoderSpec& spec = model->decoder().spec();
   std::cout << records::escape_file_name(path) << "\n";
   print_line("family", std::string(model->family()));
@@ -148,7 +149,7 @@ void inspect_model(const std::string& path) {
   print_line("hash", model->content_hash().hex());
 }
 
-void inspect_machine() {
+void inspect_machine(const Globals& globals) {
   const Machine machine = detect_machine();
   std::cout << "this machine\n";
   std::string features;
@@ -160,7 +161,7 @@ void inspect_machine() {
   print_line("memory", format_bytes(machine.memory_bytes));
   print_line("threads", pipeline::describe_threads(machine.num_cpus,
                                                    pipeline::plan_threads(machine.num_cpus)));
-  print_line("kernels", std::string(cpu_tier_name(choose_cpu_tier())));
+  print_line("kernels", std::string(cpu_tier_name(globals.context().cpu_tier)));
   print_line("cuda", machine.cuda_status);
   for (const CudaDevice& device : machine.cuda_devices) {
     print_line("", device.name + ", sm_" + std::to_string(device.compute_major) +
@@ -169,7 +170,8 @@ void inspect_machine() {
   }
 }
 
-void inspect_path(const std::string& path, const std::string& sheet, const InspectFlags& flags) {
+void inspect_path(const std::string& path, const std::string& sheet, const InspectFlags& flags,
+                  const Globals& globals) {
   std::error_code ignored;
   const std::filesystem::file_type type = std::filesystem::status(path, ignored).type();
   if (type == std::filesystem::file_type::not_found) {
@@ -177,7 +179,7 @@ void inspect_path(const std::string& path, const std::string& sheet, const Inspe
                 "inspect: " + records::escape_file_name(path) + ": no such file or folder");
   }
   if (type == std::filesystem::file_type::directory) {
-    inspect_model(path);
+    inspect_model(path, globals.context(detect_machine().num_cpus));
   } else {
     inspect_video(path, flags.sheet.empty() ? sheet : flags.sheet, flags);
   }
@@ -194,7 +196,7 @@ bool is_of_path(ErrorCode code) {
 }
 
 // Returns the exit code of the failed paths, or kExitClipsFailed if their codes differ.
-int inspect(const InspectFlags& flags) {
+int inspect(const InspectFlags& flags, const Globals& globals) {
   if (flags.paths.empty() && !flags.machine) {
     throw Error(ErrorCode::kUsage, "inspect: give a video, a model's folder, or --machine");
   }
@@ -204,12 +206,12 @@ int inspect(const InspectFlags& flags) {
   }
   // Checked once, to report an error only once for all videos.
   video::parse_sampling(flags.sampling, flags.num_frames);
-  if (flags.machine) inspect_machine();
+  if (flags.machine) inspect_machine(globals);
   const std::vector<std::string> sheets = name_sheets(flags.paths);
   int exit_code = kExitOk;
   for (std::size_t i = 0; i < flags.paths.size(); ++i) {
     try {
-      inspect_path(flags.paths[i], sheets[i], flags);
+      inspect_path(flags.paths[i], sheets[i], flags, globals);
     } catch (const Error& error) {
       if (!is_of_path(error.code())) throw;
       const int code = fail(error.what(), exit_code_of(error.code()));
@@ -221,7 +223,7 @@ int inspect(const InspectFlags& flags) {
 
 }  // namespace
 
-void add_inspect_command(CLI::App& root, int& exit_code) {
+void add_inspect_command(CLI::App& root, const Globals& globals, int& exit_code) {
   CLI::App* command =
       root.add_subcommand("inspect",
                           "Look into a video, a model's folder, or this machine\n"
@@ -259,7 +261,7 @@ void add_inspect_command(CLI::App& root, int& exit_code) {
       "caption-cli inspect clip.mp4\n"
       "caption-cli inspect -o sheet.png --frames 16 clip.mp4\n"
       "caption-cli inspect --machine");
-  command->callback([flags, &exit_code] { exit_code = inspect(*flags); });
+  command->callback([flags, &globals, &exit_code] { exit_code = inspect(*flags, globals); });
 }
 
 }  // namespace caption::cli

@@ -16,6 +16,7 @@
 #include "documents_command.h"
 #include "eval_command.h"
 #include "exit_codes.h"
+#include "globals.h"
 #include "help_formatter.h"
 #include "inspect_command.h"
 #include "option_types.h"
@@ -34,15 +35,16 @@ std::vector<std::string> cpu_tier_names() {
   return {"reference", "avx2", "avx512", "avx512bf16", "amx"};
 }
 
-// For tests and measurements: every stream calls choose_cpu_tier(), which reads this variable.
-void add_tier_option(CLI::App& root) {
+// For tests and measurements. The variable is read here only.
+void add_tier_option(CLI::App& root, Globals& globals) {
+  if (const char* const name = std::getenv("CAPTION_CPU_TIER")) globals.cpu_tier = name;
   root.add_option_function<std::string>(
           "--cpu-tier",
-          [](const std::string& name) {
+          [&globals](const std::string& name) {
             if (!cpu_tier_from_name(name)) {
               throw CLI::ValidationError("--cpu-tier", not_one_of(cpu_tier_names(), name));
             }
-            ::setenv("CAPTION_CPU_TIER", name.c_str(), 1);
+            globals.cpu_tier = name;
           },
           "kernels\n"
           "The instruction sets that the CPU kernels use; without it the fastest that this machine "
@@ -87,15 +89,16 @@ int run_main(int argc, char** argv) {
   root.require_subcommand(1);
   root.fallthrough();
   add_verbose_option(root);
-  add_tier_option(root);
+  Globals globals;
+  add_tier_option(root, globals);
   int exit_code = kExitOk;
-  add_run_command(root, exit_code);
+  add_run_command(root, globals, exit_code);
   add_eval_command(root, exit_code);
-  add_plan_command(root, exit_code);
-  add_bench_command(root, exit_code);
-  add_presets_command(root, exit_code);
-  add_inspect_command(root, exit_code);
-  add_doctor_command(root, exit_code);
+  add_plan_command(root, globals, exit_code);
+  add_bench_command(root, globals, exit_code);
+  add_presets_command(root, globals, exit_code);
+  add_inspect_command(root, globals, exit_code);
+  add_doctor_command(root, globals, exit_code);
   add_documents_commands(root, exit_code);
   root.footer(
       "caption-cli run -o captions.jsonl videos/\n"

@@ -22,6 +22,7 @@
 #include "config/preset_blueprint.h"
 #include "config/resolve.h"
 #include "exit_codes.h"
+#include "globals.h"
 #include "option_types.h"
 #include "pipeline/pipeline.h"
 #include "plan/cards.h"
@@ -104,7 +105,7 @@ void set_host(const PlanFlags& flags, const config::Preset& preset, const Machin
   input.fixed_bytes = bench::process_memory().resident_bytes;
   const model::DecoderSpec& text = *input.model.text;
   const std::int64_t held_bytes =
-      model::placed_bytes(input.model, input.weights) +
+      model::placed_bytes(input.context, input.model, input.weights) +
       model::decoder_scratch_bytes(text, input.max_num_batched_tokens, input.max_num_seqs);
   try {
     input.kv_cache_bytes =
@@ -118,7 +119,7 @@ void set_host(const PlanFlags& flags, const config::Preset& preset, const Machin
 // Takes half a second on the threads that the engine would use.
 void calibrate(const config::Preset& preset, const Machine& machine, plan::PlanInput& input) {
   ThreadPool pool(pipeline::plan_threads(config::num_threads(preset, machine)).engine);
-  Stream stream(pool);
+  Stream stream(input.context, pool);
   const bench::Roofline roofline = bench::measure_roofline(stream);
   const bool is_f32 = input.weights == weights::WeightFormat::kF32;
   input.rates = {.bytes_per_s = roofline.read_bytes_per_s,
@@ -207,13 +208,15 @@ void limit_frames(const config::Preset& preset, plan::PlanInput& input) {
   input.num_frames = most;
 }
 
-plan::PlanInput make_input(const PlanFlags& flags) {
+plan::PlanInput make_input(const PlanFlags& flags, const Globals& globals) {
   const Machine machine = detect_machine();
   config::LoadedPreset loaded = load_preset(flags.preset, machine);
   config::Preset& preset = loaded.preset;
-  RunCheck check = check_run(loaded, flags.preset.prompts);
+  const Context context = globals.context(config::num_threads(preset, machine));
+  RunCheck check = check_run(context, loaded, flags.preset.prompts);
   adopt_generation_defaults(loaded);
   plan::PlanInput input;
+  input.context = context;
   input.preset = preset.name;
   set_model(loaded, input);
   input.memory_utilization = preset.device.memory_utilization;
@@ -245,8 +248,8 @@ plan::PlanInput make_input(const PlanFlags& flags) {
   return input;
 }
 
-int run_plan(const PlanFlags& flags) {
-  const plan::Plan plan = plan::make_plan(make_input(flags));
+int run_plan(const PlanFlags& flags, const Globals& globals) {
+  const plan::Plan plan = plan::make_plan(make_input(flags, globals));
   std::cout << (flags.json ? plan::to_json(plan) : plan::to_text(plan));
   return plan.can_run() ? kExitOk : kExitUnavailable;
 }
@@ -306,7 +309,7 @@ void add_device_flags(CLI::App& command, PlanFlags& flags) {
 
 }  // namespace
 
-void add_plan_command(CLI::App& root, int& exit_code) {
+void add_plan_command(CLI::App& root, const Globals& globals, int& exit_code) {
   CLI::App* command = root.add_subcommand(
       "plan",
       "What will fit and how fast it can be, before loading anything\n"
@@ -324,7 +327,7 @@ void add_plan_command(CLI::App& root, int& exit_code) {
       "caption-cli plan\n"
       "caption-cli plan --preset l4\n"
       "caption-cli plan --card t4 --model qwen3-8b --dtype nf4 --memory 14GiB");
-  command->callback([flags, &exit_code] { exit_code = run_plan(*flags); });
+  command->callback([flags, &globals, &exit_code] { exit_code = run_plan(*flags, globals); });
 }
 
 }  // namespace caption::cli

@@ -8,9 +8,11 @@ class App;
 
 namespace caption::cli {
 
+struct Globals;
+
 // Registers the subcommand. Its callback sets `exit_code` to 0, or to 4 when the preset cannot run
 // at all; it throws caption::Error (kUsage, kBadPreset, kBadModel, kUnavailable) otherwise.
-// `exit_code` must outlive the parsing.
-void add_plan_command(CLI::App& root, int& exit_code);
+// `globals` and `exit_code` must outlive the parsing.
+void add_plan_command(CLI::App& root, const Globals& globals, int& exit_code);
 
 }  // namespace caption::cli

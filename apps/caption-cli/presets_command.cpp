@@ -11,25 +11,27 @@
 #include "config/load_preset.h"
 #include "config/resolve.h"
 #include "exit_codes.h"
+#include "globals.h"
 #include "option_types.h"
 #include "run_obstacles.h"
 
 namespace caption::cli {
 namespace {
 
-std::string availability(const config::LoadedPreset& loaded) {
+std::string availability(const Context& context, const config::LoadedPreset& loaded) {
   std::string out;
-  for (const std::string& obstacle : run_obstacles(loaded)) {
+  for (const std::string& obstacle : run_obstacles(context, loaded)) {
     out += (out.empty() ? "does not run here: " : "; ") + obstacle;
   }
   return out.empty() ? "runs here" : out;
 }
 
-void list_presets(const Machine& machine) {
+void list_presets(const Context& context, const Machine& machine) {
   for (const config::PresetFile& file : config::list_presets()) {
     std::string state;
     try {
-      state = availability(config::load_preset(file.path.string(), machine, has_cuda_kernels()));
+      state = availability(context,
+                           config::load_preset(file.path.string(), machine, has_cuda_kernels()));
     } catch (const Error& error) {
       state = std::string("broken: ") + error.what();
     }
@@ -38,9 +40,9 @@ void list_presets(const Machine& machine) {
   }
 }
 
-void show_preset(const std::string& name, const Machine& machine) {
+void show_preset(const std::string& name, const Context& context, const Machine& machine) {
   config::LoadedPreset loaded = config::load_preset(name, machine, has_cuda_kernels());
-  std::cout << "# " << loaded.path.string() << ": " << availability(loaded) << "\n";
+  std::cout << "# " << loaded.path.string() << ": " << availability(context, loaded) << "\n";
   if (!loaded.note.empty()) std::cout << "# " << loaded.note << "\n";
   std::set<std::string> from_model;
   if (const auto generation =
@@ -52,7 +54,7 @@ void show_preset(const std::string& name, const Machine& machine) {
 
 }  // namespace
 
-void add_presets_command(CLI::App& root, int& exit_code) {
+void add_presets_command(CLI::App& root, const Globals& globals, int& exit_code) {
   struct Flags {
     std::string shown;
     bool names_only = false;
@@ -71,13 +73,13 @@ void add_presets_command(CLI::App& root, int& exit_code) {
   command->footer(
       "caption-cli presets\n"
       "caption-cli presets --show cpu > mine.yaml");
-  command->callback([flags, &exit_code] {
+  command->callback([flags, &globals, &exit_code] {
     if (flags->names_only) {
       for (const config::PresetFile& file : config::list_presets()) std::cout << file.name << "\n";
     } else if (flags->shown.empty()) {
-      list_presets(detect_machine());
+      list_presets(globals.context(), detect_machine());
     } else {
-      show_preset(flags->shown, detect_machine());
+      show_preset(flags->shown, globals.context(), detect_machine());
     }
     exit_code = kExitOk;
   });

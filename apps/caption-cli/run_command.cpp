@@ -21,6 +21,7 @@
 #include "config/resolve.h"
 #include "dry_run.h"
 #include "exit_codes.h"
+#include "globals.h"
 #include "input_flags.h"
 #include "interrupts.h"
 #include "option_types.h"
@@ -188,7 +189,7 @@ void be_quiet_if_asked(const RunFlags& flags) {
   set_log_level(LogLevel::kWarning);
 }
 
-int run(const RunFlags& flags) {
+int run(const RunFlags& flags, const Globals& globals) {
   check_output(flags.output, flags.input.paths);
   be_quiet_if_asked(flags);
   std::atomic<bool>& stop = catch_interrupts();
@@ -203,9 +204,9 @@ int run(const RunFlags& flags) {
   read.cancelled = &stop;
   const pipeline::InputList inputs = find_inputs(flags.input, read);
 
-  const std::unique_ptr<model::CaptionModel> model =
-      config::open_model(preset, loaded.path.parent_path(),
-                         flags.is_dry ? config::KeepDigests::kNo : config::KeepDigests::kYes);
+  const std::unique_ptr<model::CaptionModel> model = config::open_model(
+      globals.context(config::num_threads(preset, machine)), preset, loaded.path.parent_path(),
+      flags.is_dry ? config::KeepDigests::kNo : config::KeepDigests::kYes);
   say_demonstration(*model);
   config::adopt_generation_config(preset, model->generation_config());
   config::require_consistent(preset);
@@ -222,7 +223,7 @@ int run(const RunFlags& flags) {
   if (flags.is_dry) {
     return dry_run({.preset = preset,
                     .output = flags.output,
-                    .manifest = make_manifest(preset, model_hash, prompts),
+                    .manifest = make_manifest(model->context(), preset, model_hash, prompts),
                     .inputs = inputs,
                     .options = options});
   }
@@ -230,7 +231,7 @@ int run(const RunFlags& flags) {
   if (flags.output.is_spoken) options.on_text = [&](std::string_view text) { spoken.say(text); };
 
   log_choices(*model, options, inputs.size());
-  RunOutput output(flags.output, make_manifest(preset, model_hash, prompts));
+  RunOutput output(flags.output, make_manifest(model->context(), preset, model_hash, prompts));
   log_info("run", "threads " + pipeline::describe_threads(config::num_threads(preset, machine),
                                                           options.threads));
   pipeline::Outcome outcome;
@@ -322,7 +323,7 @@ void add_output_flags(CLI::App& command, RunFlags& flags) {
 
 }  // namespace
 
-void add_run_command(CLI::App& root, int& exit_code) {
+void add_run_command(CLI::App& root, const Globals& globals, int& exit_code) {
   CLI::App* command = root.add_subcommand(
       "run",
       "Caption videos: one record per clip\n"
@@ -339,7 +340,7 @@ void add_run_command(CLI::App& root, int& exit_code) {
       "caption-cli run -o captions.jsonl videos/\n"
       "caption-cli run --quality --format csv -o captions.csv a.mp4 b.mkv\n"
       "find archive -name '*.mp4' -print0 | caption-cli run -0 -o all.jsonl -");
-  command->callback([flags, &exit_code] { exit_code = run(*flags); });
+  command->callback([flags, &globals, &exit_code] { exit_code = run(*flags, globals); });
 }
 
 }  // namespace caption::cli

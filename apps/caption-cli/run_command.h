@@ -7,7 +7,9 @@ class App;
 
 namespace caption::cli {
 
-// Registers the subcommand. `exit_code` must outlive the parsing.
-void add_run_command(CLI::App& root, int& exit_code);
+struct Globals;
+
+// Registers the subcommand. `globals` and `exit_code` must outlive the parsing.
+void add_run_command(CLI::App& root, const Globals& globals, int& exit_code);
 
 }  // namespace caption::cli

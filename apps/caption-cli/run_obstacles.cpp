@@ -40,7 +40,8 @@ std::int64_t count_prompt_tokens(const model::CaptionModel& model,
 
 }  // namespace
 
-RunCheck check_run(const config::LoadedPreset& loaded, std::vector<std::string> prompts) {
+RunCheck check_run(const Context& context, const config::LoadedPreset& loaded,
+                   std::vector<std::string> prompts) {
   const config::Preset& preset = loaded.preset;
   RunCheck check;
   std::vector<std::string>& obstacles = check.obstacles;
@@ -62,7 +63,7 @@ RunCheck check_run(const config::LoadedPreset& loaded, std::vector<std::string> 
     // As f32, weights are neither converted nor packed: they stay mapped and are not read.
     config::Preset as_stored = preset;
     as_stored.quantization.weights = config::WeightFormat::kF32;
-    const auto model = config::open_model(as_stored, loaded.path.parent_path());
+    const auto model = config::open_model(context, as_stored, loaded.path.parent_path());
     config::apply_generation_config(as_stored, model->generation_config());
     config::require_consistent(as_stored);
     sampling::validate(config::sampling_params(as_stored), model->decoder().spec().vocab);
@@ -71,8 +72,8 @@ RunCheck check_run(const config::LoadedPreset& loaded, std::vector<std::string> 
   return check;
 }
 
-std::vector<std::string> run_obstacles(const config::LoadedPreset& loaded) {
-  return check_run(loaded).obstacles;
+std::vector<std::string> run_obstacles(const Context& context, const config::LoadedPreset& loaded) {
+  return check_run(context, loaded).obstacles;
 }
 
 }  // namespace caption::cli

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "backend/context.h"
 #include "config/load_preset.h"
 
 namespace caption::cli {
@@ -22,9 +23,10 @@ struct RunCheck {
 // an unsupported family. Memory is not considered; the plan does that. Opens the model's files as
 // `run` does, but reads no weights. An empty list of `prompts` means the preset's prompt, an empty
 // prompt the model's.
-RunCheck check_run(const config::LoadedPreset& loaded, std::vector<std::string> prompts = {});
+RunCheck check_run(const Context& context, const config::LoadedPreset& loaded,
+                   std::vector<std::string> prompts = {});
 
 // Returns check_run().obstacles.
-std::vector<std::string> run_obstacles(const config::LoadedPreset& loaded);
+std::vector<std::string> run_obstacles(const Context& context, const config::LoadedPreset& loaded);
 
 }  // namespace caption::cli

@@ -150,14 +150,15 @@ void check_output(const OutputFlags& flags, const std::vector<std::string>& argu
   }
 }
 
-records::Manifest make_manifest(const config::Preset& preset, const Sha256& model_hash,
+records::Manifest make_manifest(const Context& context, const config::Preset& preset,
+                                const Sha256& model_hash,
                                 const std::vector<pipeline::Prompt>& prompts) {
   records::Manifest manifest;
   for (const pipeline::Prompt& prompt : prompts) {
     manifest.settings.emplace_back(prompt.name.empty() ? "prompt" : "prompt." + prompt.name,
                                    prompt.text);
   }
-  for (auto& setting : config::caption_settings(preset, model_hash)) {
+  for (auto& setting : config::caption_settings(context, preset, model_hash)) {
     manifest.settings.push_back(std::move(setting));
   }
   return manifest;

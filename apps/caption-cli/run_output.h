@@ -34,7 +34,8 @@ void check_output(const OutputFlags& flags, const std::vector<std::string>& argu
 
 // Returns all settings that affect the captions. Empty texts in `prompts` must have been replaced
 // by the model's default prompt.
-records::Manifest make_manifest(const config::Preset& preset, const Sha256& model_hash,
+records::Manifest make_manifest(const Context& context, const config::Preset& preset,
+                                const Sha256& model_hash,
                                 const std::vector<pipeline::Prompt>& prompts);
 
 // Returns a preview of the output with these flags, without modifying it; null for standard output.

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "kernels/cpu/paged_keys.h"
 #include "kernels/cpu/parallel.h"
 #include "kernels/cpu/vectors.h"
 
@@ -74,6 +75,7 @@ void check_kept(std::span<const std::int32_t> kept, std::int64_t num_tokens) {
 void compact_kv(Cpu, Stream& stream, const Compaction& compaction) {
   const KvLayer& pages = compaction.pages;
   const std::int64_t kv_heads = pages.k.dim(2);
+  cpu::check_page_ids("compact_kv", compaction.block_table, pages.k, compaction.num_tokens);
   const auto num_kept = static_cast<std::size_t>(compaction.kept.dim(1));
   const std::span<const std::int32_t> all_kept(compaction.kept.as<std::int32_t>(),
                                                static_cast<std::size_t>(kv_heads) * num_kept);

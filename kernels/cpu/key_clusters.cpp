@@ -4,6 +4,7 @@
 #include <cmath>
 #include <vector>
 
+#include "kernels/cpu/paged_keys.h"
 #include "kernels/cpu/parallel.h"
 #include "kernels/cpu/select_tier.h"
 #include "kernels/cpu/vectors.h"
@@ -106,6 +107,8 @@ void cluster_keys(Cpu, Stream& stream, const KeyClusterInput& input, View centro
   const std::int64_t num_clusters = centroids.dim(1);
   const std::int64_t head_dim = centroids.dim(2);
   const std::int64_t num_tokens = cluster_of.dim(1);
+  cpu::check_page_ids("cluster_keys", input.block_table, input.k_pages,
+                      input.first_token + num_tokens);
   const auto work = [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t kv_head = begin; kv_head < end; ++kv_head) {
       Clustering state = start(tier, input, kv_head, num_tokens, num_clusters);

@@ -49,9 +49,9 @@ void multiply_panels(const Tier& tier, const Activations& x, const PackedWeight&
                    .m = block.num_rows});
 }
 
-MultiplyBlock multiply_block_of(PackedWeight::Layout layout) {
+MultiplyBlock multiply_block_of(const LinearPart& part) {
   using Layout = PackedWeight::Layout;
-  switch (layout) {
+  switch (PackedWeight::of(part.weight).layout()) {
     case Layout::kRows: return multiply_rows;
     case Layout::kPanels: return multiply_panels;
     case Layout::kPanels8:
@@ -64,7 +64,7 @@ MultiplyBlock multiply_block_of(PackedWeight::Layout layout) {
 Activations activations_for(Stream& stream, const Tier& tier, ConstView x,
                             std::span<const LinearPart> parts) {
   using Layout = PackedWeight::Layout;
-  const Layout layout = parts.front().weight.layout();
+  const Layout layout = PackedWeight::of(parts.front().weight).layout();
   if (layout == Layout::kRows) {
     return {.row_bytes = x.row_stride() * static_cast<std::int64_t>(sizeof(float)), .rows = x};
   }
@@ -188,7 +188,7 @@ void linear(Cpu, Stream& stream, ConstView x, std::span<const LinearPart> parts,
             LinearOutput output) {
   const cpu::Tier& tier = cpu::select_tier(stream.cpu_tier());
   const cpu::Activations activations = cpu::activations_for(stream, tier, x, parts);
-  const cpu::MultiplyBlock multiply = cpu::multiply_block_of(parts.front().weight.layout());
+  const cpu::MultiplyBlock multiply = cpu::multiply_block_of(parts.front());
   std::int64_t feature_blocks = 0;
   for (const LinearPart& part : parts) feature_blocks += cpu::num_feature_blocks(part);
   cpu::for_each_block(stream, activations, x.dim(0), feature_blocks, cpu::kBlockFeatures * x.dim(1),
@@ -199,7 +199,8 @@ void linear(Cpu, Stream& stream, ConstView x, std::span<const LinearPart> parts,
                           index -= cpu::num_feature_blocks(*part);
                         }
                         cpu::set_features(*part, index, block);
-                        multiply(tier, activations, part->weight, block, tile);
+                        multiply(tier, activations, cpu::PackedWeight::of(part->weight), block,
+                                 tile);
                         cpu::write_block(tier, tile, *part, output, block);
                       });
 }
@@ -208,17 +209,17 @@ void linear_swiglu(Cpu, Stream& stream, ConstView x, const LinearPart& gate, con
   const cpu::Tier& tier = cpu::select_tier(stream.cpu_tier());
   const LinearPart parts[] = {gate, up};
   const cpu::Activations activations = cpu::activations_for(stream, tier, x, parts);
-  const cpu::MultiplyBlock multiply = cpu::multiply_block_of(gate.weight.layout());
-  cpu::for_each_block(stream, activations, x.dim(0), cpu::num_feature_blocks(gate),
-                      2 * cpu::kBlockFeatures * x.dim(1),
-                      [&](std::int64_t index, cpu::Block block) {
-                        alignas(64) float gate_tile[cpu::kTileElements];
-                        alignas(64) float up_tile[cpu::kTileElements];
-                        cpu::set_features(gate, index, block);
-                        multiply(tier, activations, gate.weight, block, gate_tile);
-                        multiply(tier, activations, up.weight, block, up_tile);
-                        cpu::write_swiglu(tier, gate_tile, up_tile, gate, up, block);
-                      });
+  const cpu::MultiplyBlock multiply = cpu::multiply_block_of(gate);
+  cpu::for_each_block(
+      stream, activations, x.dim(0), cpu::num_feature_blocks(gate),
+      2 * cpu::kBlockFeatures * x.dim(1), [&](std::int64_t index, cpu::Block block) {
+        alignas(64) float gate_tile[cpu::kTileElements];
+        alignas(64) float up_tile[cpu::kTileElements];
+        cpu::set_features(gate, index, block);
+        multiply(tier, activations, cpu::PackedWeight::of(gate.weight), block, gate_tile);
+        multiply(tier, activations, cpu::PackedWeight::of(up.weight), block, up_tile);
+        cpu::write_swiglu(tier, gate_tile, up_tile, gate, up, block);
+      });
 }
 
 }  // namespace impl

@@ -11,6 +11,7 @@
 
 #include <cstdint>
 
+#include "kernels/cpu/packed_weight.h"
 #include "kernels/cpu/tier.h"
 #include "kernels/linear.h"
 

@@ -71,11 +71,11 @@ void sum_groups(Stream& stream, const std::uint16_t* a, std::int64_t num_rows,
 
 Activations round_to_bf16(Stream& stream, const Tier& tier, ConstView x,
                           std::span<const LinearPart> parts) {
-  const PackedWeight& weight = parts.front().weight;
+  const PackedWeight& weight = PackedWeight::of(parts.front().weight);
   const std::int64_t num_rows = x.dim(0);
   const std::int64_t num_columns = 2 * weight.panels().dim(1);
   const bool needs_sums = std::any_of(parts.begin(), parts.end(), [](const LinearPart& part) {
-    return !part.weight.offsets().empty();
+    return !PackedWeight::of(part.weight).offsets().empty();
   });
   const std::int64_t groups =
       needs_sums ? divide_up(num_columns, weight.group_columns()) : std::int64_t{0};
@@ -121,7 +121,7 @@ Activations round_to_8_bits(Stream& stream, const Tier& tier, ConstView x,
                             std::span<const LinearPart> parts) {
   const std::int64_t num_rows = x.dim(0);
   const std::int64_t k = x.dim(1);
-  const std::int64_t num_columns = 4 * parts.front().weight.panels().dim(1);
+  const std::int64_t num_columns = 4 * PackedWeight::of(parts.front().weight).panels().dim(1);
   ScratchPieces pieces;
   const std::size_t codes_at = pieces.add<std::int8_t>(num_rows * num_columns);
   const std::size_t rows_at = pieces.add<IntegerRow>(num_rows);

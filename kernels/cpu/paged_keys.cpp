@@ -3,6 +3,7 @@
 #include <string>
 
 #include "base/error.h"
+#include "base/math.h"
 #include "kernels/cpu/select_tier.h"
 #include "tensor/dtype.h"
 
@@ -70,6 +71,16 @@ void check_context(std::string_view op, const PagedContext& context, std::int64_
                     name + ": page " + std::to_string(table[i]) + " is not one of " +
                         std::to_string(num_pages));
     }
+  }
+}
+
+void check_page_ids(std::string_view op, ConstView block_table, ConstView k_pages,
+                    std::int64_t num_tokens) {
+  const std::int32_t* const pages = block_table.as<std::int32_t>();
+  for (std::int64_t i = 0; i < divide_up(num_tokens, k_pages.dim(1)); ++i) {
+    CAPTION_CHECK(pages[i] >= 0 && pages[i] < k_pages.dim(0),
+                  std::string(op) + ": page " + std::to_string(pages[i]) + " is not one of " +
+                      std::to_string(k_pages.dim(0)));
   }
 }
 

@@ -14,6 +14,10 @@ namespace caption::kernels::cpu {
 // query rows.
 void check_context(std::string_view op, const PagedContext& context, std::int64_t num_rows);
 
+// Throws Error(kInternal) unless the pages of the first `num_tokens` tokens are pages of k_pages.
+void check_page_ids(std::string_view op, ConstView block_table, ConstView k_pages,
+                    std::int64_t num_tokens);
+
 Keys paged_keys(const PagedContext& context, std::int64_t sequence, std::int64_t kv_head);
 
 }  // namespace caption::kernels::cpu

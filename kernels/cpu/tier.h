@@ -30,7 +30,7 @@ struct GemmArgs {
 };
 using Gemm = void (*)(const GemmArgs& args);
 
-// Multiplies bf16 activations by panels of bf16 weights (kernels/packed_weight.h).
+// Multiplies bf16 activations by panels of bf16 weights (kernels/cpu/packed_weight.h).
 inline constexpr std::int64_t kPanelColumns = 32;
 struct PanelArgs {
   const std::uint16_t* a = nullptr;  // [m, 2 * num_pairs] bf16, zeros from K on
@@ -43,7 +43,7 @@ struct PanelArgs {
   std::int64_t m = 0;
 };
 
-// Multiplies bf16 activations by one panel of quantised weights (kernels/packed_weight.h):
+// Multiplies bf16 activations by one panel of quantised weights (kernels/cpu/packed_weight.h):
 //   c[m, n] = sum over groups g of scales[g, n] * (sum over the columns of g of a * code)
 //                                  + offsets[g, n] * a_sums[m, g]
 // The sum over a group is computed first, then scaled, then its offset is added, group after group.

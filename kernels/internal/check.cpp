@@ -60,6 +60,12 @@ void Check::dense(std::string_view name, ConstView view) const {
     fail_operand(name, view, "dense rows, not a stride of " + std::to_string(view.row_stride()));
 }
 
+void Check::device(std::string_view name, Device found) const {
+  if (found == device_) return;
+  fail(std::string(name) + " is on " + std::string(device_name(found)) + "; wanted it on " +
+       std::string(device_name(device_)));
+}
+
 void Check::fail(const std::string& rule) const {
   throw Error(ErrorCode::kInternal, std::string(op_) + ": " + rule);
 }

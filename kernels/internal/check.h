@@ -31,6 +31,8 @@ class Check {
   // Checks that the dtype is f32, bf16, f16 or i8, and the shape.
   void page_elements(std::string_view name, ConstView view, const Shape& wanted) const;
   void dense(std::string_view name, ConstView view) const;
+  // Checks that an operand is on the stream's device.
+  void device(std::string_view name, Device found) const;
   // Throws Error(kInternal) "<op>: <rule>".
   [[noreturn]] void fail(const std::string& rule) const;
 

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "backend/dispatch.h"
+#include "backend/mirror.h"
 #include "base/error.h"
 #include "base/units.h"
 
@@ -50,8 +51,9 @@ void* map(std::size_t size_bytes, Paging paging) {
   return first + before;
 }
 
-void* allocate(std::size_t size_bytes, Paging paging) {
+void* allocate(Device device, std::size_t size_bytes, Paging paging) {
   if (size_bytes > kAddressSpaceBytes) return nullptr;
+  if (device == Device::kMirror) return allocate_mirror(size_bytes);
   if (is_mapping(size_bytes)) return map(round_up(size_bytes), paging);
   return ::operator new (size_bytes, std::align_val_t{kAlignmentBytes}, std::nothrow);
 }
@@ -59,9 +61,9 @@ void* allocate(std::size_t size_bytes, Paging paging) {
 }  // namespace
 
 Buffer::Buffer(Device device, std::size_t size_bytes, Paging paging) : device_(device) {
-  if (device != Device::kCpu) throw_device_unavailable(device);
+  if (device == Device::kCuda) throw_device_unavailable(device);
   if (size_bytes == 0) return;
-  void* const begin = allocate(size_bytes, paging);
+  void* const begin = allocate(device, size_bytes, paging);
   if (begin == nullptr) {
     throw Error(ErrorCode::kOutOfMemory, "buffer: the system refused " + size_text(size_bytes) +
                                              " of memory; use a smaller model, batch or KV cache");
@@ -89,7 +91,9 @@ Buffer& Buffer::operator=(Buffer&& other) noexcept {
 
 void Buffer::free() {
   if (begin_ == nullptr) return;
-  if (is_mapping(size_bytes_)) {
+  if (device_ == Device::kMirror) {
+    free_mirror(begin_, size_bytes_);
+  } else if (is_mapping(size_bytes_)) {
     ::munmap(begin_, round_up(size_bytes_));
   } else {
     ::operator delete (begin_, std::align_val_t{kAlignmentBytes});

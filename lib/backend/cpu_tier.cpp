@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cstdlib>
 #include <string>
 #include <vector>
 
@@ -72,19 +71,21 @@ std::span<const CpuTier> supported_cpu_tiers() {
   return std::span(kTiers).first(kCount);
 }
 
-CpuTier choose_cpu_tier() {
+CpuTier fastest_cpu_tier() { return supported_cpu_tiers().back(); }
+
+CpuTier choose_cpu_tier(std::string_view name) {
+  if (name.empty()) return fastest_cpu_tier();
   const std::span<const CpuTier> supported = supported_cpu_tiers();
-  const char* const name = std::getenv("CAPTION_CPU_TIER");
-  if (name == nullptr || *name == '\0') return supported.back();
   const std::optional<CpuTier> tier = cpu_tier_from_name(name);
   if (!tier) {
     throw Error(ErrorCode::kUsage,
-                "CAPTION_CPU_TIER: no tier is named \"" + std::string(name) +
-                    "\"; use reference, avx2, avx512, avx512bf16 or amx, or unset it");
+                "no CPU tier is named \"" + std::string(name) +
+                    "\"; use reference, avx2, avx512, avx512bf16 or amx, or leave out --cpu-tier "
+                    "and CAPTION_CPU_TIER");
   }
   if (std::find(supported.begin(), supported.end(), *tier) == supported.end()) {
-    throw Error(ErrorCode::kUnavailable, "CAPTION_CPU_TIER: this CPU cannot run the tier \"" +
-                                             std::string(name) + "\"; the fastest it can is \"" +
+    throw Error(ErrorCode::kUnavailable, "this CPU cannot run the tier \"" + std::string(name) +
+                                             "\"; the fastest it can is \"" +
                                              std::string(cpu_tier_name(supported.back())) + "\"");
   }
   return *tier;

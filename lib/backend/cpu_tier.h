@@ -29,9 +29,10 @@ std::span<const std::string_view> cpu_tier_features(CpuTier tier);
 // Returns the tiers that this CPU and operating system can run, slowest first; includes kReference.
 std::span<const CpuTier> supported_cpu_tiers();
 
-// Returns the tier named by the environment variable CAPTION_CPU_TIER, which is read on each call,
-// or the fastest supported tier when it is unset or empty. Throws Error(kUsage) when it names no
-// tier, kUnavailable when this CPU cannot run the tier.
-CpuTier choose_cpu_tier();
+CpuTier fastest_cpu_tier();
+
+// Returns the tier of that name, or the fastest supported tier for an empty name. Throws
+// Error(kUsage) when no tier has the name, kUnavailable when this CPU cannot run the tier.
+CpuTier choose_cpu_tier(std::string_view name);
 
 }  // namespace caption

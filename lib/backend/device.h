@@ -6,14 +6,26 @@
 
 namespace caption {
 
-enum class Device { kCpu, kCuda };
+enum class Device {
+  kCpu,
+  kCuda,
+  // The CPU with separate memory, which only kernels and copies can access (backend/mirror.h): a
+  // device for tests, on which a hidden access of the host fails on any machine.
+  kMirror,
+};
 
-// Tag types: every kernel has one overload of its implementation per device (backend/dispatch.h).
+// Tag types: every kernel has one overload of its implementation per kind of processor
+// (backend/dispatch.h).
 using Cpu = std::integral_constant<Device, Device::kCpu>;
 using Cuda = std::integral_constant<Device, Device::kCuda>;
 
 constexpr std::string_view device_name(Device device) {
-  return device == Device::kCpu ? "cpu" : "cuda";
+  switch (device) {
+    case Device::kCpu: return "cpu";
+    case Device::kCuda: return "cuda";
+    case Device::kMirror: return "mirror";
+  }
+  return "?";
 }
 
 }  // namespace caption

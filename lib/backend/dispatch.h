@@ -5,12 +5,15 @@
 //            [&](auto device) { impl::rms_norm(device, stream, x, weight, eps, y); });
 //
 // If this build has kernels for a device but an operation lacks the overload for it, linking fails
-// and names the function. A device that this build lacks throws Error(kUnavailable).
+// and names the function. A device that this build lacks throws Error(kUnavailable). The mirror
+// runs the CPU's overload and may be accessed while that runs.
 #pragma once
 
+#include <type_traits>
 #include <utility>
 
 #include "backend/device.h"
+#include "backend/mirror.h"
 
 namespace caption {
 
@@ -19,8 +22,14 @@ namespace caption {
 template <class Work>
 decltype(auto) dispatch(Device device, Work&& work) {
   if (device == Device::kCpu) return std::forward<Work>(work)(Cpu{});
+  if (device == Device::kMirror) {
+    const MirrorAccess access;
+    return std::forward<Work>(work)(Cpu{});
+  }
 #ifdef CAPTION_CUDA_KERNELS
-  if (device == Device::kCuda) return std::forward<Work>(work)(Cuda{});
+  if constexpr (std::is_invocable_v<Work, Cuda>) {
+    if (device == Device::kCuda) return std::forward<Work>(work)(Cuda{});
+  }
 #endif
   throw_device_unavailable(device);
 }

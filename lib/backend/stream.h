@@ -1,10 +1,11 @@
 // backend/stream.h: an ordered queue of work on one device; the first argument of every kernel.
 //
-// On the CPU, work runs synchronously on the stream's thread pool. A Stream is used by one thread
-// at a time and borrows its pool.
+// On the CPU and the mirror, work runs synchronously on the stream's thread pool. A Stream is used
+// by one thread at a time and borrows its pool.
 #pragma once
 
 #include "backend/buffer.h"
+#include "backend/context.h"
 #include "backend/cpu_tier.h"
 #include "backend/device.h"
 #include "backend/profile.h"
@@ -14,20 +15,31 @@ namespace caption {
 
 class Stream {
  public:
-  // A stream on the CPU, with the tier choose_cpu_tier() returns unless one is given.
-  explicit Stream(ThreadPool& pool) : Stream(pool, choose_cpu_tier()) {}
-  Stream(ThreadPool& pool, CpuTier tier) : device_(Device::kCpu), pool_(&pool), cpu_tier_(tier) {}
+  // A stream on the context's device; the CPU's share of its work uses `pool`.
+  Stream(const Context& context, ThreadPool& pool)
+      : device_(context.device), pool_(&pool), cpu_tier_(context.cpu_tier) {}
+  // A stream on the CPU.
+  explicit Stream(ThreadPool& pool, CpuTier tier = fastest_cpu_tier())
+      : Stream(Context{.device = Device::kCpu, .cpu_tier = tier}, pool) {}
 
   Device device() const { return device_; }
+  // The context, with the number of threads of this stream's pool.
+  Context context() const {
+    return {.device = device_, .cpu_tier = cpu_tier_, .num_threads = pool_->num_threads()};
+  }
   ThreadPool& pool() const { return *pool_; }
   CpuTier cpu_tier() const { return cpu_tier_; }
+
+  // Waits until all work of the stream is done; only then may the host read what a copy wrote. On
+  // the CPU and the mirror work is done when its call returns.
+  void synchronize() {}
 
   // Borrowed. Null, the initial value, disables timing.
   Profile* profile() const { return profile_; }
   void set_profile(Profile* profile) { profile_ = profile; }
 
-  // Returns memory of at least `size_bytes`, 64-byte aligned, valid until the next call. It grows
-  // to the largest size requested so far, so steady steps allocate nothing.
+  // Returns device memory of at least `size_bytes`, 64-byte aligned, valid until the next call. It
+  // grows to the largest size requested so far, so steady steps allocate nothing.
   std::byte* scratch(std::size_t size_bytes) {
     if (scratch_.size_bytes() < size_bytes) scratch_ = Buffer(device_, size_bytes);
     return scratch_.begin();

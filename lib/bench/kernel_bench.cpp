@@ -9,62 +9,53 @@
 #include "bench/internal/kernel_timer.h"
 #include "bench/statistics.h"
 #include "kernels/linear.h"
-#include "kernels/packed_weight.h"
+#include "kernels/weight.h"
 #include "weights/quantise.h"
 
 namespace caption::bench {
 namespace {
 
-using kernels::PackedWeight;
-
-PackedWeight pack_16(const Stream& stream, ConstView rows) {
-  if (!kernels::prefers_panels(stream.cpu_tier())) return rows;
-  return PackedWeight::pack_panels(stream.pool(), rows);
-}
-
-template <MatrixFormat format>
-PackedWeight pack_quantised(const Stream& stream, ConstView rows) {
-  const auto quantised = [&](std::int64_t first, std::int64_t count) {
-    return weights::quantise(rows.rows(first, count), format);
-  };
-  return format == MatrixFormat::kInt8Row
-             ? PackedWeight::pack_8a8(stream.pool(), rows.dim(0), quantised)
-             : PackedWeight::pack_quantised(stream.pool(), rows.dim(0), quantised);
-}
+using kernels::Weight;
 
 struct WeightFormat {
   const char* name;
-  PackedWeight (*pack)(const Stream& stream, ConstView rows);
+  MatrixFormat format;
 };
 
 constexpr std::array kWeightFormats = {
-    WeightFormat{"bf16", pack_16},
-    WeightFormat{"int8", pack_quantised<MatrixFormat::kInt8>},
-    WeightFormat{"w8a8", pack_quantised<MatrixFormat::kInt8Row>},
-    WeightFormat{"int4", pack_quantised<MatrixFormat::kInt4>},
-    WeightFormat{"nf4", pack_quantised<MatrixFormat::kNf4>},
+    WeightFormat{"bf16", MatrixFormat::kBF16},    WeightFormat{"int8", MatrixFormat::kInt8},
+    WeightFormat{"w8a8", MatrixFormat::kInt8Row}, WeightFormat{"int4", MatrixFormat::kInt4},
+    WeightFormat{"nf4", MatrixFormat::kNf4},
 };
+
+Weight place(Stream& stream, MatrixFormat format, ConstView rows) {
+  if (format == MatrixFormat::kBF16) return kernels::place_bf16(stream, rows);
+  return kernels::place_quantised(stream, format, rows.dim(0),
+                                  [&](std::int64_t first, std::int64_t count) {
+                                    return weights::quantise(rows.rows(first, count), format);
+                                  });
+}
 
 // A weight in enough copies to exceed the caches. A weight borrows its rows, so each copy needs
 // rows.
 struct Copies {
   std::vector<Tensor> rows;
-  std::vector<PackedWeight> weights;
+  std::vector<Weight> weights;
 
-  const PackedWeight& at(std::int64_t turn) const {
+  const Weight& at(std::int64_t turn) const {
     return weights[static_cast<std::size_t>(turn % std::ssize(weights))];
   }
 };
 
 Copies make_copies(const KernelTimer& timer, const WeightFormat& format, const Tensor& rows) {
   Copies copies;
-  copies.weights.push_back(format.pack(timer.stream(), rows.view()));
+  copies.weights.push_back(place(timer.stream(), format.format, rows.view()));
   const std::int64_t count = timer.num_copies(copies.weights.front().size_bytes());
-  const bool is_borrowed = copies.weights.front().layout() == PackedWeight::Layout::kRows;
+  const bool is_borrowed = copies.weights.front().is_borrowed();
   while (std::ssize(copies.weights) < count) {
     if (is_borrowed) copies.rows.push_back(rows.clone());
     const ConstView source = is_borrowed ? std::as_const(copies.rows.back()).view() : rows.view();
-    copies.weights.push_back(format.pack(timer.stream(), source));
+    copies.weights.push_back(place(timer.stream(), format.format, source));
   }
   return copies;
 }

@@ -2,7 +2,7 @@
 // machine's rates in the same minutes.
 //
 // Text: the matrices of a decoder layer and its LM head in every layout that kernels support
-// (kernels/packed_weight.h), attention over pages, and the element-wise operations. Vision: patch
+// (kernels/weight.h), attention over pages, and the element-wise operations. Vision: patch
 // embedding, the matrices of a layer and attention of one image. Values are random. Operands that a
 // step reads from memory are read from memory here too: the calls rotate through copies that
 // together exceed the caches.

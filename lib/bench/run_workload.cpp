@@ -93,7 +93,7 @@ Measurement measure(model::Decoder& decoder, Stream& stream, const DecoderCosts&
   measurement.peak_bytes = process_memory().peak_bytes;
   measurement.stats = engine.stats();
   measurement.needed_bytes =
-      model::placed_bytes(model::decoder_blueprint(costs.shape), costs.weights) +
+      model::placed_bytes(stream.context(), model::decoder_blueprint(costs.shape), costs.weights) +
       measurement.stats.pages_peak * measurement.stats.page_bytes;
   if (options.has_profile) {
     measurement.operations = name_operations(profile.entries(), named_matrices(costs.shape),

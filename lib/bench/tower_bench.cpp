@@ -38,7 +38,7 @@ TowerBench bench_tower(Stream& stream, const model::VisionSpec& shape, weights::
   CAPTION_CHECK(options.num_frames >= 1 && options.repeat >= 1, "bench: no frames to encode");
   model::VisionSpec tower_only = shape;
   tower_only.projector.clear();
-  model::RandomTower tower(tower_only, type, options.seed);
+  model::RandomTower tower(stream, tower_only, type, options.seed);
   const Tensor pixels =
       random_tensor(DType::kF32, {options.num_frames, 3, shape.image_px, shape.image_px});
   TowerBench bench;

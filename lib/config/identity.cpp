@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <initializer_list>
 
-#include "backend/cpu_tier.h"
 #include "config/fields.h"
 #include "video/read_clip.h"
 
@@ -24,11 +23,12 @@ Settings select(const Preset& preset, std::initializer_list<Affects> kinds) {
   return out;
 }
 
-Hash128 fold(std::string_view format, const Settings& settings, const Sha256& model_hash) {
+Hash128 fold(const Context& context, std::string_view format, const Settings& settings,
+             const Sha256& model_hash) {
   Sha256Hasher hasher;
   hasher.update_string(format);
   hasher.update_string(model_hash.hex());
-  for (const Settings& part : {arithmetic(), settings}) {
+  for (const Settings& part : {arithmetic(context), settings}) {
     for (const auto& [name, value] : part) {
       hasher.update_string(name);
       hasher.update_string(value);
@@ -39,23 +39,24 @@ Hash128 fold(std::string_view format, const Settings& settings, const Sha256& mo
 
 }  // namespace
 
-Settings arithmetic() {
-  return {{"arithmetic.device", "cpu " + std::string(cpu_tier_name(choose_cpu_tier()))},
+Settings arithmetic(const Context& context) {
+  return {{"arithmetic.device", context.arithmetic()},
           {"arithmetic.revision", std::string(numerics_revision())},
           {"arithmetic.libraries", video::library_versions()}};
 }
 
-Hash128 vision_identity(const Preset& preset, const Sha256& model_hash) {
-  return fold(kVisionFormat, select(preset, {Affects::kPixels, Affects::kPages}), model_hash);
+Hash128 vision_identity(const Context& context, const Preset& preset, const Sha256& model_hash) {
+  return fold(context, kVisionFormat, select(preset, {Affects::kPixels, Affects::kPages}),
+              model_hash);
 }
 
-Hash128 page_identity(const Preset& preset, const Sha256& model_hash) {
-  return fold(kPagesFormat, select(preset, {Affects::kPages}), model_hash);
+Hash128 page_identity(const Context& context, const Preset& preset, const Sha256& model_hash) {
+  return fold(context, kPagesFormat, select(preset, {Affects::kPages}), model_hash);
 }
 
-Settings caption_settings(const Preset& preset, const Sha256& model_hash) {
+Settings caption_settings(const Context& context, const Preset& preset, const Sha256& model_hash) {
   Settings out = {{"model", model_hash.hex()}};
-  for (auto& setting : arithmetic()) out.push_back(std::move(setting));
+  for (auto& setting : arithmetic(context)) out.push_back(std::move(setting));
   for (auto& setting : select(preset, {Affects::kPixels, Affects::kPages, Affects::kTokens})) {
     if (setting.first != "generation.prompt") out.push_back(std::move(setting));
   }

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "backend/context.h"
 #include "base/hash.h"
 #include "base/sha256.h"
 #include "config/preset.h"
@@ -19,9 +20,9 @@ namespace caption::config {
 // Pairs of name and value, in the form of a manifest.
 using Settings = std::vector<std::pair<std::string, std::string>>;
 
-// Describes how this process computes: the device with its CPU tier, the numerics revision and the
+// Describes how results are computed: the device with its CPU tier, the numerics revision and the
 // libraries that decode video.
-Settings arithmetic();
+Settings arithmetic(const Context& context);
 
 // Returns 16 hexadecimal digits that change with the compiler and with the sources that affect
 // results (except comments and white space): kernels, tensors, weights, vision, video, text,
@@ -31,12 +32,12 @@ std::string_view numerics_revision();
 // vision_identity() hashes what determines the vision tokens of a clip besides its bytes,
 // page_identity() what determines a KV page besides its tokens and pixels. `model_hash` is
 // CaptionModel::content_hash().
-Hash128 vision_identity(const Preset& preset, const Sha256& model_hash);
-Hash128 page_identity(const Preset& preset, const Sha256& model_hash);
+Hash128 vision_identity(const Context& context, const Preset& preset, const Sha256& model_hash);
+Hash128 page_identity(const Context& context, const Preset& preset, const Sha256& model_hash);
 
 // Returns everything that determines a caption: the model, the arithmetic, and all options that do
 // not affect only speed. The prompt, generation.prompt, is excluded because it is recorded
 // separately.
-Settings caption_settings(const Preset& preset, const Sha256& model_hash);
+Settings caption_settings(const Context& context, const Preset& preset, const Sha256& model_hash);
 
 }  // namespace caption::config

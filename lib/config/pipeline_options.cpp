@@ -16,11 +16,11 @@ pipeline::Options pipeline_options(const Preset& preset, const Machine& machine,
   decoder.reserve(preset.engine.max_num_batched_tokens, preset.engine.max_num_seqs);
   const std::int64_t held_bytes = model.weight_bytes() + decoder.scratch_bytes();
   options.engine = engine_options(
-      preset, plan_kv_cache_bytes(preset, decoder.spec(), held_bytes, machine.memory_bytes),
-      model_hash);
+      model.context(), preset,
+      plan_kv_cache_bytes(preset, decoder.spec(), held_bytes, machine.memory_bytes), model_hash);
   options.vision_cache = {.folder = preset.engine.kv_cache_dir,
                           .max_bytes = preset.engine.kv_cache_dir_bytes,
-                          .identity = vision_identity(preset, model_hash)};
+                          .identity = vision_identity(model.context(), preset, model_hash)};
   options.sampling = sampling_params(preset);
   options.stop_strings = preset.generation.stop;
   sampling::validate(options.sampling, decoder.spec().vocab);

@@ -103,20 +103,21 @@ void require_consistent(const Preset& preset) {
   }
 }
 
-std::unique_ptr<model::CaptionModel> open_model(const Preset& preset,
+std::unique_ptr<model::CaptionModel> open_model(const Context& context, const Preset& preset,
                                                 const std::filesystem::path& preset_folder,
                                                 KeepDigests keep) {
   const DigestCache digests(digest_folder(), keep == KeepDigests::kYes ? DigestCache::Keeping::kYes
                                                                        : DigestCache::Keeping::kNo);
   if (!preset.model.is_composed) {
-    return model::open_model(find_model(preset.model.path, preset_folder),
+    return model::open_model(context, find_model(preset.model.path, preset_folder),
                              weight_format(preset.quantization), digests);
   }
   const ModelSection& parts = preset.model;
   // The projector is a file or folder, relative to the preset's folder or to the working folder.
   std::filesystem::path projector = preset_folder / parts.projector;
   if (!std::filesystem::exists(projector)) projector = parts.projector;
-  return model::open_composed({.vision = find_model(parts.vision, preset_folder),
+  return model::open_composed(context,
+                              {.vision = find_model(parts.vision, preset_folder),
                                .projector = projector,
                                .llm = find_model(parts.llm, preset_folder),
                                .vision_feature_layer = parts.vision_feature_layer,
@@ -154,8 +155,8 @@ int num_threads(const Preset& preset, const Machine& machine) {
                                    : std::max(1, machine.num_cpus);
 }
 
-engine::EngineOptions engine_options(const Preset& preset, std::int64_t kv_cache_bytes,
-                                     const Sha256& model_hash) {
+engine::EngineOptions engine_options(const Context& context, const Preset& preset,
+                                     std::int64_t kv_cache_bytes, const Sha256& model_hash) {
   return {
       .batching = preset.engine.batching,
       .max_num_seqs = to_int32(preset.engine.max_num_seqs),
@@ -165,7 +166,7 @@ engine::EngineOptions engine_options(const Preset& preset, std::int64_t kv_cache
       .kv_dtype = kv_dtype(preset.quantization),
       .prefix_cache =
           preset.engine.prefix_cache ? engine::PrefixCache::kOn : engine::PrefixCache::kOff,
-      .page_identity = page_identity(preset, model_hash),
+      .page_identity = page_identity(context, preset, model_hash),
       .disk = {.folder = preset.engine.kv_cache_dir, .max_bytes = preset.engine.kv_cache_dir_bytes},
       .compression = compression(preset.engine)};
 }

@@ -32,9 +32,9 @@ void require_consistent(const Preset& preset);
 // Whether computed digests of weight files are stored for later runs.
 enum class KeepDigests { kYes, kNo };
 
-// Opens the preset's model or composed model; paths are resolved by find_model(). Throws Error:
-// kBadModel, kUnavailable.
-std::unique_ptr<model::CaptionModel> open_model(const Preset& preset,
+// Opens the preset's model or composed model for `context`; paths are resolved by find_model().
+// Throws Error: kBadModel, kUnavailable.
+std::unique_ptr<model::CaptionModel> open_model(const Context& context, const Preset& preset,
                                                 const std::filesystem::path& preset_folder,
                                                 KeepDigests keep = KeepDigests::kYes);
 
@@ -62,8 +62,8 @@ std::int64_t plan_kv_cache_bytes(const Preset& preset, const model::DecoderSpec&
 
 int num_threads(const Preset& preset, const Machine& machine);
 // `model_hash` is CaptionModel::content_hash(), which is part of the pages' identity.
-engine::EngineOptions engine_options(const Preset& preset, std::int64_t kv_cache_bytes,
-                                     const Sha256& model_hash = {});
+engine::EngineOptions engine_options(const Context& context, const Preset& preset,
+                                     std::int64_t kv_cache_bytes, const Sha256& model_hash = {});
 // Leaves out the stop ids, which the model provides.
 sampling::SamplingParams sampling_params(const Preset& preset);
 video::ReadOptions read_options(const Preset& preset);

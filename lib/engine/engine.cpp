@@ -1,21 +1,23 @@
 #include "engine/engine.h"
 
 #include <algorithm>
+#include <numeric>
 #include <unordered_map>
 #include <utility>
 
 #include "base/clock.h"
-#include "base/sha256.h"
-#include "engine/internal/batch_builder.h"
+#include "engine/draft_source.h"
 #include "engine/internal/disk_pages.h"
+#include "engine/internal/name_pages.h"
 #include "engine/internal/page_bytes.h"
-#include "engine/internal/page_memory.h"
 #include "engine/internal/sequence.h"
+#include "engine/internal/step_counter.h"
+#include "engine/internal/step_runner.h"
 #include "engine/internal/validate.h"
 #include "kv/page_pool.h"
-#include "kv/prefix_hash.h"
 #include "sampling/sampler.h"
 #include "scheduler/scheduler.h"
+#include "tensor/copy.h"
 
 namespace caption::engine {
 namespace {
@@ -38,21 +40,15 @@ scheduler::SchedulerOptions to_scheduler_options(const EngineOptions& options) {
 
 // The vision tokens of a prompt are its fixed context if their positions are consecutive.
 std::optional<CompressedSequence> make_compressed(const CompressionOptions& options,
-                                                  const model::DecoderSpec& spec,
+                                                  const model::DecoderSpec& spec, Device device,
                                                   const Request& request) {
   if (options.mode == CompressionMode::kNone) return std::nullopt;
   const auto& positions = request.vision_positions;
   const bool is_one_piece =
       !positions.empty() && positions.back() - positions.front() + 1 == std::ssize(positions);
-  return CompressedSequence(options, spec, std::ssize(request.prompt_ids),
+  return CompressedSequence(options, spec, device, std::ssize(request.prompt_ids),
                             is_one_piece ? positions.front() : 0,
                             is_one_piece ? std::ssize(positions) : 0);
-}
-
-Hash128 content_of(const Tensor& vision) {
-  return sha256_of(
-             std::span(reinterpret_cast<const std::byte*>(vision.as<float>()), vision.size_bytes()))
-      .short_key();
 }
 
 // Returns why the output ends after its last token, or nullopt if it continues. A repeating output
@@ -82,121 +78,89 @@ std::string_view finish_reason_name(FinishReason reason) {
 }
 
 struct Engine::State {
-  State(model::Decoder& the_decoder, Stream& the_stream, const EngineOptions& options);
+  State(model::Decoder& decoder, Stream& stream, const EngineOptions& options);
 
-  std::int64_t max_step_tokens(const EngineOptions& options) const;
-  void name_pages(const Request& request, scheduler::SequenceSpec& spec) const;
-  const model::StepBatch& build_batch(const scheduler::StepPlan& plan);
+  void propose_drafts();
+  void build_batch(const scheduler::StepPlan& plan);
   void note_preemptions(const scheduler::StepPlan& plan);
-  // Runs the plan on the decoder. If that throws, no request has advanced.
+  // Runs the plan on the decoder and returns the logits on the host. If that throws, no request has
+  // advanced.
   View compute(const scheduler::StepPlan& plan);
   void finish_prompts(const scheduler::StepPlan& plan);
-  void count_step(const scheduler::StepPlan& plan);
-  void count_tokens(const scheduler::PlannedSequence& planned);
   // Chooses the next tokens from a request's rows of logits; returns the completion if they end it.
   std::optional<Completion> advance(Sequence& sequence, std::span<float> rows);
-  std::optional<Completion> advance_token(Sequence& sequence, std::span<float> row);
+  std::optional<Completion> advance_tokens(Sequence& sequence, std::span<float> rows);
+  std::int32_t choose_token(Sequence& sequence, std::span<float> row);
   std::optional<Completion> advance_beams(Sequence& sequence, std::span<float> rows);
   Completion complete(Sequence& sequence, FinishReason reason);
   void forget_compression(Sequence& sequence);
 
-  model::Decoder& decoder;
-  Stream& stream;
-  const PrefixCache prefix_cache;
-  const CompressionOptions compression;
-  const Hash128 root;  // root of the hashes of pages
+  const EngineOptions options;
   kv::PagePool pool;
-  PageMemory memory;
+  StepRunner runner;
   std::unique_ptr<DiskPages> disk;  // null without a disk tier
   scheduler::Scheduler scheduler;
   sampling::Sampler sampler;
-  BatchBuilder builder;
-  Tensor logits;                  // [max_num_seqs, vocab]
   std::vector<float> raw_logits;  // [vocab], for requests with log-probabilities
   std::unordered_map<RequestId, std::unique_ptr<Sequence>> sequences;
   std::int64_t num_submitted = 0;
   std::int64_t compression_bytes = 0;  // besides the pages, for finished prompts
-  EngineStats stats;                   // its mean_* members hold sums; stats() divides them
+  StepCounter counter;
 };
 
 namespace {
 
-std::unique_ptr<DiskPages> open_disk(const EngineOptions& options, const model::KvPages& pages) {
+std::unique_ptr<DiskPages> open_disk(const EngineOptions& options, const StepRunner& runner) {
   if (options.disk.folder.empty()) return nullptr;
   if (options.prefix_cache == PrefixCache::kOff) {
     throw Error(ErrorCode::kUsage, "engine: pages on disk need the prefix cache; turn it on");
   }
-  return std::make_unique<DiskPages>(options.disk, pages);
+  return std::make_unique<DiskPages>(options.disk, runner.stream(), runner.pages());
 }
 
 }  // namespace
 
-Engine::State::State(model::Decoder& the_decoder, Stream& the_stream, const EngineOptions& options)
-    : decoder(the_decoder),
-      stream(the_stream),
-      prefix_cache(options.prefix_cache),
-      compression(options.compression),
-      root(options.page_identity),
+Engine::State::State(model::Decoder& decoder, Stream& stream, const EngineOptions& the_options)
+    : options(the_options),
       pool(num_affordable_pages(decoder.spec(), options)),
-      memory(decoder.spec(), options.kv_dtype, pool.num_pages()),
-      disk(open_disk(options, memory.views())),
+      runner(decoder, stream, options, pool.num_pages()),
+      disk(open_disk(options, runner)),
       scheduler(to_scheduler_options(options), pool, disk.get()),
       sampler(decoder.spec().vocab),
-      builder(max_step_tokens(options), options.max_num_seqs,
-              std::min(pool.num_pages(), kv::pages_for_tokens(decoder.spec().max_positions))),
-      logits(DType::kF32, Shape{options.max_num_seqs, decoder.spec().vocab}),
-      raw_logits(static_cast<std::size_t>(decoder.spec().vocab)) {
-  CAPTION_CHECK(stream.device() == Device::kCpu, "engine: sampling reads the logits on the CPU");
-  decoder.reserve(max_step_tokens(options), options.max_num_seqs);
-  stats.pages_total = pool.num_pages();
-  stats.page_bytes = page_size_bytes(memory.views());
-}
+      raw_logits(static_cast<std::size_t>(decoder.spec().vocab)),
+      counter(pool.num_pages(), page_size_bytes(runner.pages())) {}
 
-// Scratch is reserved for the token budget; a longer whole prompt grows it when it runs.
-std::int64_t Engine::State::max_step_tokens(const EngineOptions& options) const {
-  return std::min<std::int64_t>(options.max_num_batched_tokens, pool.num_pages() * kv::kPageTokens);
-}
-
-// Computes page keys. Also marks where the vision tokens end: prompts on the same video differ
-// after that.
-void Engine::State::name_pages(const Request& request, scheduler::SequenceSpec& spec) const {
-  // topk-merge changes the content of pages, so that no other prompt can use them.
-  const bool changes_pages = compression.mode == CompressionMode::kTopkMerge;
-  if (prefix_cache == PrefixCache::kOff || changes_pages) return;
-  kv::PromptContent prompt{.ids = request.prompt_ids,
-                           .vision_positions = request.vision_positions,
-                           .vision_content = {}};
-  if (!request.vision_positions.empty()) {
-    prompt.vision_content =
-        request.vision_content.has_value() ? *request.vision_content : content_of(*request.vision);
+void Engine::State::propose_drafts() {
+  if (options.draft_source == nullptr) return;
+  for (const auto& [id, sequence] : sequences) {
+    sequence->drafts.clear();
+    const std::int64_t left =
+        sequence->sampling.max_new_tokens - std::ssize(sequence->output()) - 1;
+    const std::int64_t most = std::min<std::int64_t>(options.max_drafts, left);
+    if (most < 1 || !scheduler.can_draft(to_sequence_id(id))) continue;
+    options.draft_source->propose(sequence->tokens, sequence->num_prompt, most, sequence->drafts);
+    CAPTION_CHECK(std::ssize(sequence->drafts) <= most, "engine: more drafts than were asked for");
+    scheduler.propose(to_sequence_id(id), std::ssize(sequence->drafts));
   }
-  spec.prompt_pages = kv::hash_prompt_pages(root, prompt);
-  if (request.vision_positions.empty()) return;
-  const std::int64_t end = request.vision_positions.back() + 1;
-  if (end % kv::kPageTokens == 0) return;
-  spec.prompt_part = {.content = kv::hash_prompt_part(root, prompt, spec.prompt_pages, end),
-                      .num_tokens = end};
 }
 
-const model::StepBatch& Engine::State::build_batch(const scheduler::StepPlan& plan) {
+void Engine::State::build_batch(const scheduler::StepPlan& plan) {
   std::int64_t max_pages = 0;
   for (const scheduler::PlannedSequence& planned : plan.sequences) {
     const kv::PageTable& pages = scheduler.pages_of(planned.id, planned.branch);
     max_pages = std::max(max_pages, std::ssize(pages.pages()));
   }
-  builder.begin(max_pages);
+  runner.builder().begin(max_pages);
   for (const scheduler::PlannedSequence& planned : plan.sequences) {
-    builder.add(planned, *sequences.at(to_request_id(planned.id)),
-                scheduler.pages_of(planned.id, planned.branch));
+    runner.builder().add(planned, *sequences.at(to_request_id(planned.id)),
+                         scheduler.pages_of(planned.id, planned.branch));
   }
-  return builder.finish();
 }
 
 View Engine::State::compute(const scheduler::StepPlan& plan) {
-  const model::StepBatch& batch = build_batch(plan);
-  const View rows = logits.view().rows(0, std::ssize(batch.logit_rows));
+  build_batch(plan);
   try {
-    decoder.forward(stream, batch, memory.views(), rows);
+    return runner.run();
   } catch (...) {
     for (const scheduler::PlannedSequence& planned : plan.sequences) {
       Sequence& sequence = *sequences.at(to_request_id(planned.id));
@@ -204,27 +168,28 @@ View Engine::State::compute(const scheduler::StepPlan& plan) {
     }
     throw;
   }
-  return rows;
 }
 
 // Compresses the prompts whose last token was computed in this step.
 void Engine::State::finish_prompts(const scheduler::StepPlan& plan) {
-  if (compression.mode == CompressionMode::kNone) return;
+  if (options.compression.mode == CompressionMode::kNone) return;
   for (const scheduler::PlannedSequence& planned : plan.sequences) {
     Sequence& sequence = *sequences.at(to_request_id(planned.id));
     if (planned.first_token + planned.num_tokens != sequence.num_prompt) continue;
     const std::span<const kv::PageId> pages = scheduler.pages_of(planned.id).pages();
-    std::vector<std::int32_t> block_table;
-    for (const kv::PageId page : pages) block_table.push_back(static_cast<std::int32_t>(page));
+    StagedTensor block_table(runner.stream().device(), DType::kI32, {std::ssize(pages)});
+    std::transform(pages.begin(), pages.end(), block_table.host().as<std::int32_t>(),
+                   [](kv::PageId page) { return static_cast<std::int32_t>(page); });
+    block_table.upload(runner.stream(), std::ssize(pages));
     const std::int64_t num_slots =
-        sequence.compressed->finish_prompt(stream, memory.views(), block_table);
+        sequence.compressed->finish_prompt(runner.stream(), runner.pages(), block_table.device());
     if (num_slots < sequence.num_prompt) scheduler.shrink(planned.id, num_slots);
     compression_bytes += sequence.compressed->size_bytes();
   }
 }
 
 void Engine::State::note_preemptions(const scheduler::StepPlan& plan) {
-  stats.preemptions += std::ssize(plan.preempted);
+  counter.add_preemptions(std::ssize(plan.preempted));
   for (const scheduler::SequenceId id : plan.preempted) {
     Sequence& sequence = *sequences.at(to_request_id(id));
     ++sequence.num_preemptions;
@@ -233,39 +198,10 @@ void Engine::State::note_preemptions(const scheduler::StepPlan& plan) {
   }
 }
 
-void Engine::State::count_step(const scheduler::StepPlan& plan) {
-  ++stats.steps;
-  stats.mean_batch += static_cast<double>(plan.sequences.size());
-  const auto num_used = static_cast<double>(pool.num_used());
-  stats.mean_pages_used += num_used;
-  stats.mean_compression_bytes += static_cast<double>(compression_bytes);
-  stats.mean_page_waste += static_cast<double>(scheduler.num_empty_slots()) /
-                           (num_used * static_cast<double>(kv::kPageTokens));
-  for (const scheduler::PlannedSequence& planned : plan.sequences) count_tokens(planned);
-}
-
-void Engine::State::count_tokens(const scheduler::PlannedSequence& planned) {
-  if (planned.branch != 0) {  // branches other than the first only decode
-    stats.decode_tokens += planned.num_tokens;
-    return;
-  }
-  Sequence& sequence = *sequences.at(to_request_id(planned.id));
-  const std::int64_t end = planned.first_token + planned.num_tokens;
-  const std::int64_t first_new = std::max(sequence.num_ever_computed, planned.first_token);
-  const std::int64_t num_new = std::max<std::int64_t>(end - first_new, 0);
-  stats.recomputed_tokens += planned.num_tokens - num_new;
-  sequence.num_ever_computed = std::max(sequence.num_ever_computed, end);
-  // Computing only the token chosen last counts as decoding; anything else is prefill, also the
-  // recomputation of output tokens.
-  const bool is_decode = planned.num_tokens == 1 && planned.is_last_known &&
-                         planned.first_token >= sequence.num_prompt && num_new == 1;
-  (is_decode ? stats.decode_tokens : stats.prefill_tokens) += planned.num_tokens;
-}
-
 std::optional<Completion> Engine::State::advance(Sequence& sequence, std::span<float> rows) {
   try {
     return sequence.sampling.num_beams > 1 ? advance_beams(sequence, rows)
-                                           : advance_token(sequence, rows);
+                                           : advance_tokens(sequence, rows);
   } catch (const Error& error) {
     Completion completion = complete(sequence, FinishReason::kFailed);
     completion.error = error;
@@ -273,11 +209,32 @@ std::optional<Completion> Engine::State::advance(Sequence& sequence, std::span<f
   }
 }
 
-std::optional<Completion> Engine::State::advance_token(Sequence& sequence, std::span<float> row) {
+// Chooses tokens while the drafts equal them: the first row follows the last known token, each
+// further row a draft.
+std::optional<Completion> Engine::State::advance_tokens(Sequence& sequence, std::span<float> rows) {
+  const auto vocab = static_cast<std::size_t>(runner.spec().vocab);
+  const std::size_t num_rows = rows.size() / vocab;
+  for (std::size_t row = 0; row < num_rows; ++row) {
+    const std::int32_t token = choose_token(sequence, rows.subspan(row * vocab, vocab));
+    const TokenVerdict verdict =
+        sequence.on_token ? sequence.on_token(token) : TokenVerdict::kContinue;
+    sequence.loop.observe(sequence.output());
+    if (row > 0) counter.add_accepted(sequence);
+    const std::optional<FinishReason> reason = find_finish_reason(sequence, verdict);
+    if (reason.has_value()) return complete(sequence, *reason);
+    const bool is_right = row + 1 < num_rows && sequence.drafts[row] == token;
+    if (is_right) continue;
+    scheduler.append_tokens(to_sequence_id(sequence.id), static_cast<std::int64_t>(row) + 1);
+    break;
+  }
+  return std::nullopt;
+}
+
+std::int32_t Engine::State::choose_token(Sequence& sequence, std::span<float> row) {
   const bool wants_logprobs = sequence.sampling.num_logprobs >= 0;
   if (wants_logprobs) std::copy(row.begin(), row.end(), raw_logits.begin());
   const std::int32_t token = [&] {
-    const ProfileScope scope(stream.profile(), "sampling");
+    const ProfileScope scope(runner.stream().profile(), "sampling");
     return sampler.sample(sequence.sampling, {sequence.tokens, sequence.num_prompt}, row);
   }();
   sequence.tokens.push_back(token);
@@ -288,24 +245,18 @@ std::optional<Completion> Engine::State::advance_token(Sequence& sequence, std::
   if (sequence.output().size() == 1) {
     sequence.first_token_us = now_us() - sequence.submitted_at_us;
   }
-  const TokenVerdict verdict =
-      sequence.on_token ? sequence.on_token(token) : TokenVerdict::kContinue;
-  sequence.loop.observe(sequence.output());
-  const std::optional<FinishReason> reason = find_finish_reason(sequence, verdict);
-  if (reason.has_value()) return complete(sequence, *reason);
-  scheduler.append_token(to_sequence_id(sequence.id));
-  return std::nullopt;
+  return token;
 }
 
 std::optional<Completion> Engine::State::advance_beams(Sequence& sequence, std::span<float> rows) {
   if (!sequence.beams.has_value()) {
-    sequence.beams.emplace(sequence.sampling, sequence.tokens, decoder.spec().vocab);
+    sequence.beams.emplace(sequence.sampling, sequence.tokens, runner.spec().vocab);
     if (sequence.first_token_us == 0) {
       sequence.first_token_us = now_us() - sequence.submitted_at_us;
     }
   }
   const sampling::BeamSearch::Step next = [&] {
-    const ProfileScope scope(stream.profile(), "sampling");
+    const ProfileScope scope(runner.stream().profile(), "sampling");
     return sequence.beams->advance(sampler, rows);
   }();
   if (!sequence.beams->is_finished()) {
@@ -355,6 +306,10 @@ Engine::Engine(model::Decoder& decoder, Stream& stream, const EngineOptions& opt
                 "engine: max_num_seqs and max_num_batched_tokens must be at least 1, found " +
                     std::to_string(smaller));
   }
+  if (options.max_drafts < 0 || (options.max_drafts > 0 && options.draft_source == nullptr)) {
+    throw Error(ErrorCode::kUsage, "engine: max_drafts is " + std::to_string(options.max_drafts) +
+                                       "; drafts need a source");
+  }
   engine::validate(options.compression);
   state_ = std::make_unique<State>(decoder, stream, options);
 }
@@ -362,19 +317,28 @@ Engine::Engine(model::Decoder& decoder, Stream& stream, const EngineOptions& opt
 Engine::~Engine() = default;
 
 RequestId Engine::submit(Request request) {
-  validate(request, state_->decoder.spec());
+  State& state = *state_;
+  const model::DecoderSpec& decoder = state.runner.spec();
+  const Device device = state.runner.stream().device();
+  validate(request, decoder, device);
   const RequestId id{state_->num_submitted};
-  scheduler::SequenceSpec spec{.id = to_sequence_id(id),
-                               .num_prompt_tokens = std::ssize(request.prompt_ids),
-                               .max_new_tokens = request.sampling.max_new_tokens,
-                               .priority = request.priority,
-                               .num_branches = std::max(1, request.sampling.num_beams),
-                               .prompt_end = state_->compression.mode == CompressionMode::kNone
-                                                 ? scheduler::PromptEnd::kPlain
-                                                 : scheduler::PromptEnd::kOwnStep};
-  state_->name_pages(request, spec);
+  scheduler::SequenceSpec spec{
+      .id = to_sequence_id(id),
+      .num_prompt_tokens = std::ssize(request.prompt_ids),
+      .max_new_tokens = request.sampling.max_new_tokens,
+      .priority = request.priority,
+      .num_branches = std::max(1, request.sampling.num_beams),
+      .prompt_end = state.options.compression.mode == CompressionMode::kNone
+                        ? scheduler::PromptEnd::kPlain
+                        : scheduler::PromptEnd::kOwnStep};
+  // topk-merge changes the content of pages, so that no other prompt can use them.
+  const bool changes_pages = state.options.compression.mode == CompressionMode::kTopkMerge;
+  if (state.options.prefix_cache == PrefixCache::kOn && !changes_pages) {
+    name_pages(state.runner.stream(), request.page_identity.value_or(state.options.page_identity),
+               request, spec);
+  }
   auto sequence = std::make_unique<Sequence>();
-  sequence->compressed = make_compressed(state_->compression, state_->decoder.spec(), request);
+  sequence->compressed = make_compressed(state.options.compression, decoder, device, request);
   sequence->id = id;
   sequence->num_prompt = std::ssize(request.prompt_ids);
   sequence->tokens = std::move(request.prompt_ids);
@@ -385,9 +349,9 @@ RequestId Engine::submit(Request request) {
   sequence->sampling = std::move(request.sampling);
   sequence->on_token = std::move(request.on_token);
   sequence->submitted_at_us = now_us();
-  state_->scheduler.submit(std::move(spec));
-  state_->sequences.emplace(id, std::move(sequence));
-  ++state_->num_submitted;
+  state.scheduler.submit(std::move(spec));
+  state.sequences.emplace(id, std::move(sequence));
+  ++state.num_submitted;
   return id;
 }
 
@@ -395,21 +359,27 @@ std::vector<Completion> Engine::step() {
   if (idle()) return {};
   const Stopwatch stopwatch;
   State& state = *state_;
+  state.propose_drafts();
   const scheduler::StepPlan& plan = state.scheduler.plan();
-  for (const kv::PageCopy& copy : plan.copies) copy_page(state.memory.views(), copy);
+  for (const kv::PageCopy& copy : plan.copies) state.runner.copy_page(copy);
   state.note_preemptions(plan);
   const View logits = state.compute(plan);
   state.scheduler.commit();
   state.finish_prompts(plan);
-  state.count_step(plan);
+  state.counter.add_step(plan, state.scheduler, state.pool, state.compression_bytes);
+  for (const scheduler::PlannedSequence& planned : plan.sequences) {
+    state.counter.add_tokens(planned, *state.sequences.at(to_request_id(planned.id)));
+  }
 
   std::vector<Completion> completions;
-  const std::int64_t vocab = state.decoder.spec().vocab;
+  const std::int64_t vocab = state.runner.spec().vocab;
   float* row = logits.as<float>();
   for (auto planned = plan.sequences.begin(); planned != plan.sequences.end();) {
     const auto next = std::find_if(planned, plan.sequences.end(),
                                    [&](const auto& other) { return other.id != planned->id; });
-    const std::int64_t num_rows = planned->is_last_known ? next - planned : 0;
+    const std::int64_t num_rows = std::accumulate(
+        planned, next, std::int64_t{0},
+        [](std::int64_t sum, const auto& branch) { return sum + branch.num_logits(); });
     if (num_rows > 0) {
       Sequence& sequence = *state.sequences.at(to_request_id(planned->id));
       const std::span<float> rows(row, static_cast<std::size_t>(num_rows * vocab));
@@ -419,7 +389,7 @@ std::vector<Completion> Engine::step() {
     row += num_rows * vocab;
     planned = next;
   }
-  state.stats.busy_us += stopwatch.elapsed_us();
+  state.counter.add_busy_us(stopwatch.elapsed_us());
   return completions;
 }
 
@@ -437,21 +407,7 @@ bool Engine::idle() const { return state_->sequences.empty(); }
 std::int64_t Engine::num_unfinished() const { return std::ssize(state_->sequences); }
 
 EngineStats Engine::stats() const {
-  EngineStats stats = state_->stats;
-  if (stats.steps > 0) {
-    const auto num_steps = static_cast<double>(stats.steps);
-    stats.mean_batch /= num_steps;
-    stats.mean_pages_used /= num_steps;
-    stats.mean_page_waste /= num_steps;
-    stats.mean_compression_bytes /= num_steps;
-  }
-  stats.pages_peak = state_->pool.peak_used();
-  stats.evicted_pages = state_->pool.num_evicted();
-  const scheduler::PrefixStats& prefix = state_->scheduler.prefix_stats();
-  stats.prefix_lookup_tokens = prefix.lookup_tokens;
-  stats.prefix_hit_tokens = prefix.hit_tokens;
-  stats.disk_hit_tokens = prefix.tier_tokens;
-  return stats;
+  return state_->counter.stats(state_->pool, state_->scheduler.prefix_stats());
 }
 
 }  // namespace caption::engine

@@ -38,11 +38,15 @@ enum class TokenVerdict {
 struct Request {
   std::vector<std::int32_t> prompt_ids = {};        // >= 1 ids, with placeholders
   std::vector<std::int32_t> vision_positions = {};  // ascending positions in prompt_ids
-  // [vision_positions.size(), hidden] f32, or null; several requests on one video can share it.
+  // [vision_positions.size(), hidden] f32 on the engine's device, or null; several requests on one
+  // video can share it.
   std::shared_ptr<const Tensor> vision = {};
   // Identifies, for the prefix cache, what the vision tokens were made of (the hash of the
   // preprocessed pixels). If not set, the vision tokens themselves are hashed.
   std::optional<Hash128> vision_content = std::nullopt;
+  // Replaces EngineOptions::page_identity for a request whose pages are computed otherwise, as by
+  // an adapter.
+  std::optional<Hash128> page_identity = std::nullopt;
   sampling::SamplingParams sampling = {};
   std::int32_t priority = 0;  // higher first; ages as described in scheduler/scheduler.h
   // Called inside step() with each token when it is chosen, including a stop id; once per token,
@@ -79,6 +83,8 @@ struct EngineStats {
   std::int64_t prefill_tokens = 0;     // computed, including recomputed ones
   std::int64_t recomputed_tokens = 0;  // prefill tokens that had been computed before
   std::int64_t decode_tokens = 0;
+  std::int64_t draft_tokens = 0;     // computed besides the known ones
+  std::int64_t accepted_tokens = 0;  // drafts that were right; part of decode_tokens
   std::int64_t preemptions = 0;
   std::int64_t busy_us = 0;  // time inside step()
   double mean_batch = 0;     // sequences per step
@@ -103,10 +109,12 @@ struct EngineStats {
 
 class Engine {
  public:
-  // `decoder` and `stream` are borrowed and must outlive the engine. Allocates the address space of
-  // all pages at once (at most as many as max_num_seqs sequences of max_positions can fill); the
-  // system commits a page's memory when it is first written. Throws Error(kOutOfMemory) with the
-  // numbers when the budget holds fewer than two pages; Error(kUsage) for an option out of range.
+  // `decoder` and `stream`, of the decoder's device, are borrowed and must outlive the engine.
+  // Pages, batches and logits are on that device; sampling runs on the host. Allocates the address
+  // space of all pages at once (at most as many as max_num_seqs sequences of max_positions can
+  // fill); the system commits a page's memory when it is first written. Throws Error(kOutOfMemory)
+  // with the numbers when the budget holds fewer than two pages; Error(kUsage) for an option out of
+  // range.
   Engine(model::Decoder& decoder, Stream& stream, const EngineOptions& options);
   ~Engine();
   Engine(const Engine&) = delete;

@@ -18,6 +18,8 @@ enum class PrefixCache {
   kOn,  // equal prefixes are computed once; the least recently used are evicted
 };
 
+class DraftSource;
+
 // The disk tier: pages computed in this run can be found by later runs (store/blob_store.h).
 struct DiskTier {
   std::filesystem::path folder = {};  // empty: no disk tier
@@ -58,6 +60,10 @@ struct EngineOptions {
   // formats, arithmetic (config/identity.h).
   Hash128 page_identity = {};
   DiskTier disk = {};  // requires the prefix cache
+  // Speculative decoding (engine/draft_source.h): borrowed, or null. At most max_drafts tokens are
+  // computed per sequence and step besides the known ones.
+  DraftSource* draft_source = nullptr;
+  std::int32_t max_drafts = 0;
   // With topk-merge, requests neither use nor fill the prefix cache.
   CompressionOptions compression = {};
 };

@@ -3,9 +3,8 @@
 #include <algorithm>
 #include <utility>
 
-#include "backend/cpu_tier.h"
 #include "base/error.h"
-#include "kernels/packed_weight.h"
+#include "kernels/weight.h"
 
 namespace caption::model {
 
@@ -213,16 +212,16 @@ std::int64_t weight_bytes(const Blueprint& blueprint, weights::WeightFormat form
   return bytes;
 }
 
-std::int64_t placed_bytes(const Blueprint& blueprint, weights::WeightFormat format) {
-  const CpuTier tier = choose_cpu_tier();
+std::int64_t placed_bytes(const Context& context, const Blueprint& blueprint,
+                          weights::WeightFormat format) {
   std::int64_t bytes = 0;
   for (const Parameter& parameter : blueprint.parameters) {
     const MatrixFormat held = weights::matrix_format(format, parameter.role);
     const bool is_packed = parameter.role != Role::kVector && parameter.role != Role::kEmbedding;
     const DType stored = blueprint.groups[static_cast<std::size_t>(parameter.group)].stored;
-    bytes += is_packed
-                 ? kernels::placed_bytes(parameter.rows(), parameter.columns(), held, tier, stored)
-                 : matrix_bytes(parameter.rows(), parameter.columns(), held, stored);
+    bytes += is_packed ? kernels::placed_bytes(context, parameter.rows(), parameter.columns(), held,
+                                               stored)
+                       : matrix_bytes(parameter.rows(), parameter.columns(), held, stored);
   }
   return bytes;
 }

@@ -154,10 +154,10 @@ ParameterCounts count_parameters(const Blueprint& blueprint);
 std::int64_t weight_bytes(const Blueprint& blueprint, weights::WeightFormat format);
 // Bytes of the parameters of one role, counted in the same way.
 std::int64_t weight_bytes(const Blueprint& blueprint, weights::WeightFormat format, Role role);
-// Bytes of all parameters as PlacedWeights holds them in `format` with the tier of
-// choose_cpu_tier(): panels are padded, and kF32 counts the numbers of the file by
-// ParameterGroup::stored.
-std::int64_t placed_bytes(const Blueprint& blueprint, weights::WeightFormat format);
+// Bytes of all parameters as PlacedWeights holds them in `format`, with padding; kF32 counts the
+// numbers of the file by ParameterGroup::stored.
+std::int64_t placed_bytes(const Context& context, const Blueprint& blueprint,
+                          weights::WeightFormat format);
 
 // The value of Decoder::scratch_bytes() after reserve(max_tokens, max_logit_rows).
 std::int64_t decoder_scratch_bytes(const DecoderSpec& spec, std::int64_t max_tokens,

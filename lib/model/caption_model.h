@@ -43,14 +43,16 @@ class CaptionModel {
  public:
   virtual ~CaptionModel() = default;
 
+  // What the model was opened for.
+  virtual const Context& context() const = 0;
   virtual const vision::PreprocessSpec& preprocess_spec() const = 0;
   virtual std::int64_t vision_tokens(std::int64_t num_frames) const = 0;
   // Returns the family's template filled with the user's prompt. Text in `user_prompt` that looks
   // like a special token is treated as text.
   virtual PromptIds build_prompt(std::string_view user_prompt, std::int64_t num_frames) const = 0;
-  // pixel_values [frames, 3, H, W] f32 -> [vision_tokens(frames), hidden] f32. Uses scratch memory
-  // of the model: call it from one thread at a time; the decoder may run in another thread
-  // meanwhile.
+  // pixel_values [frames, 3, H, W] f32 on the host -> [vision_tokens(frames), hidden] f32 on the
+  // stream's device, which must be the context's. Uses scratch memory of the model: call it from
+  // one thread at a time; the decoder may run in another thread meanwhile.
   virtual Tensor encode_frames(Stream& stream, ConstView pixel_values) = 0;
 
   virtual Decoder& decoder() = 0;
@@ -80,15 +82,16 @@ class CaptionModel {
   virtual std::optional<std::string> find_changed_file() const = 0;
 };
 
-// Opens a Hugging Face folder by its config.json and holds its weights in `format`: kF32, kBF16,
-// kInt8, kInt4, kNf4 or kW8A8. Activations are f32 on the CPU; packed matrices round them when they
-// read them (kernels/packed_weight.h). Throws Error(kBadModel) for an invalid folder and for one
-// with a file that is written meanwhile; kUnavailable naming the model_type, quantisation or
-// adapter that this build cannot run. `digests` is for content_hash().
-std::unique_ptr<CaptionModel> open_model(const std::filesystem::path& folder,
+// Opens a Hugging Face folder by its config.json and holds its weights on the context's device in
+// `format`: kF32, kBF16, kInt8, kInt4, kNf4 or kW8A8. Activations are f32 on the CPU; dense layers
+// may round them when they read them (kernels/linear.h). Throws Error(kBadModel) for an invalid
+// folder and for one with a file that is written meanwhile; kUnavailable naming the model_type,
+// quantisation or adapter that this build cannot run. `digests` is for content_hash().
+std::unique_ptr<CaptionModel> open_model(const Context& context,
+                                         const std::filesystem::path& folder,
                                          weights::WeightFormat format,
                                          const DigestCache& digests = {});
-std::unique_ptr<CaptionModel> open_composed(const ComposedSource& source,
+std::unique_ptr<CaptionModel> open_composed(const Context& context, const ComposedSource& source,
                                             weights::WeightFormat format,
                                             const DigestCache& digests = {});
 

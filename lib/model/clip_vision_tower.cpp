@@ -18,7 +18,15 @@ ClipVisionTower::ClipVisionTower(const PlacedWeights& weights, const Blueprint& 
       class_embedding_(weights.vector(blueprint.tower.class_embedding)),
       patch_embedding_(weights.matrix(blueprint.tower.patch_embedding)),
       positions_(weights.vector(blueprint.tower.positions)),
-      pre_norm_(weights.norm(blueprint.tower.pre_norm)) {
+      pre_norm_(weights.norm(blueprint.tower.pre_norm)),
+      hidden_(weights.device()),
+      normed_(weights.device()),
+      q_(weights.device()),
+      k_(weights.device()),
+      v_(weights.device()),
+      rounded_k_(weights.device(), DType::kBF16),
+      rounded_v_(weights.device(), DType::kBF16),
+      wide_(weights.device()) {
   for (const ClipLayerIds& ids : blueprint.tower.layers) {
     layers_.push_back({.norm_1 = weights.norm(ids.norm_1),
                        .q = weights.linear(ids.q),
@@ -81,10 +89,10 @@ void ClipVisionTower::attend(Stream& stream, const Layer& layer, View x) {
 }
 
 // Returns keys or values in the precision in which the layer that projected them took its own
-// input: rounded to bf16 if the layer's weights are in panels, so that attention may multiply bf16.
+// input: rounded to bf16 if that layer rounds it, so that attention may multiply bf16.
 ConstView ClipVisionTower::as_key(Stream& stream, const Layer& layer, View projected,
                                   Scratch& rounded) const {
-  if (layer.k.weight.layout() == kernels::PackedWeight::Layout::kRows) return projected;
+  if (!layer.k.weight.rounds_input()) return projected;
   const View to = rounded.view(projected.shape());
   kernels::convert(stream, projected, to);
   return to;

@@ -219,11 +219,12 @@ Blueprint compose_blueprint(const Blueprint& tower, const Blueprint& text,
   return blueprint;
 }
 
-std::unique_ptr<CaptionModel> open_composed(const ComposedSource& source,
+std::unique_ptr<CaptionModel> open_composed(const Context& context, const ComposedSource& source,
                                             weights::WeightFormat format,
                                             const DigestCache& digests) {
   PromptTemplate prompt = parse_template(source.prompt);
   Parts parts;
+  parts.context = context;
   parts.digests = digests;
   for (const std::filesystem::path& folder : {source.vision, source.projector, source.llm}) {
     parts.configs.push_back(read_config_folder(folder));

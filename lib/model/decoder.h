@@ -61,26 +61,30 @@ struct WatchedRows {
 };
 
 // One ragged step: prefill chunks and decodes of several sequences, flattened into T tokens of S
-// sequences; sequence s owns the rows [cu_seqlens[s], cu_seqlens[s + 1]).
+// sequences; sequence s owns the rows [cu_seqlens[s], cu_seqlens[s + 1]). All arrays are i32, dense
+// and on the stream's device.
 struct StepBatch {
-  std::span<const std::int32_t> tokens;     // [T]; a placeholder's id for each row in `vision_rows`
-  std::span<const std::int32_t> positions;  // [T] position in the token's sequence
-  std::span<const std::int32_t> cu_seqlens;    // [S + 1], starts with 0
-  std::span<const std::int32_t> context_lens;  // [S] tokens in the pages after this step
-  std::span<const std::int32_t> block_tables;  // [S, max_pages], page ids; unused entries -1
-  std::int64_t max_pages = 0;
-  std::span<const std::int32_t> slots;  // [T] page * page_tokens + offset where K and V are written
+  ConstView tokens;        // [T]; a placeholder's id for each row in `vision_rows`
+  ConstView positions;     // [T] position in the token's sequence
+  ConstView cu_seqlens;    // [S + 1], ascending from 0 to T
+  ConstView context_lens;  // [S] tokens in the pages after this step
+  ConstView block_tables;  // [S, max_pages], page ids; unused entries -1
+  ConstView slots;         // [T] page * page_tokens + offset where K and V are written
   // Rows of `tokens`, ascending, whose embedding is a vision token, and these embeddings.
-  std::span<const std::int32_t> vision_rows;  // [V]
-  std::vector<ConstView> vision;              // pieces [n_i, hidden] f32, in order; sum of n_i = V
+  ConstView vision_rows;          // [V]
+  std::vector<ConstView> vision;  // pieces [n_i, hidden] f32, in order; sum of n_i = V
   // Rows of `tokens`, ascending, for which logits are computed.
-  std::span<const std::int32_t> logit_rows;  // [L]
+  ConstView logit_rows;  // [L]
   // Compressed attention: K and V of a sequence may take fewer slots than the sequence has tokens.
   // Then context_lens count slots, while `positions` still count all tokens.
   std::span<const WatchedRows> watched = {};
   // [S] or empty: the key clusters of a sequence, one per layer; null means full attention
   // (kernels/paged_attention.h).
   std::span<const std::vector<kernels::KeyClusters>* const> clusters = {};
+
+  std::int64_t num_tokens() const { return tokens.dim(0); }
+  std::int64_t num_sequences() const { return context_lens.dim(0); }
+  std::int64_t num_logit_rows() const { return logit_rows.dim(0); }
 };
 
 // The Decoder owns its scratch memory, which grows to the largest batch seen so far; reserve()
@@ -92,7 +96,8 @@ class Decoder {
   virtual void reserve(std::int64_t max_tokens, std::int64_t max_logit_rows) = 0;
   // Bytes of the scratch memory held now.
   virtual std::int64_t scratch_bytes() const = 0;
-  // Writes K and V of all T tokens into the pages and logits [L, vocab] f32.
+  // Writes K and V of all T tokens into the pages and logits [L, vocab] f32. Pages, logits and the
+  // batch are on the stream's device, where the weights are.
   // Throws Error(kInternal) when the batch is inconsistent.
   virtual void forward(Stream& stream, const StepBatch& batch, const KvPages& kv, View logits) = 0;
 };

@@ -47,7 +47,8 @@ Blueprint describe(const JsonObject& config) {
 
 }  // namespace
 
-std::unique_ptr<CaptionModel> open_model(const std::filesystem::path& folder,
+std::unique_ptr<CaptionModel> open_model(const Context& context,
+                                         const std::filesystem::path& folder,
                                          weights::WeightFormat format, const DigestCache& digests) {
   const std::filesystem::path path = folder / "config.json";
   std::error_code ignored;
@@ -57,6 +58,7 @@ std::unique_ptr<CaptionModel> open_model(const std::filesystem::path& folder,
                                           "transformers saves it");
   }
   Parts parts;
+  parts.context = context;
   parts.digests = digests;
   parts.configs.push_back(read_config_folder(folder));
   const JsonObject config = JsonObject::open(path, ErrorCode::kBadModel);

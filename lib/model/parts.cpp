@@ -128,9 +128,12 @@ std::int64_t PartsCaptionModel::weight_bytes() const { return parts_.weights->si
 void place_parts(Parts& parts, const Blueprint& blueprint,
                  std::vector<std::unique_ptr<weights::Source>> sources,
                  weights::WeightFormat format) {
-  parts.weights = std::make_unique<const PlacedWeights>(blueprint, std::move(sources), format);
+  ThreadPool pool(parts.context.num_threads);
+  Stream stream(parts.context, pool);
+  parts.weights =
+      std::make_unique<const PlacedWeights>(stream, blueprint, std::move(sources), format);
   parts.encoder = std::make_unique<VisionEncoder>(*parts.weights, blueprint);
-  parts.decoder = std::make_unique<TransformerDecoder>(*parts.weights, blueprint);
+  parts.decoder = std::make_unique<TransformerDecoder>(stream, *parts.weights, blueprint);
 }
 
 ConfigFolder read_config_folder(const std::filesystem::path& folder) {

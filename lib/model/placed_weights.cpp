@@ -1,32 +1,14 @@
 #include "model/internal/placed_weights.h"
 
-#include <algorithm>
-#include <thread>
 #include <utility>
 
-#include "backend/cpu_tier.h"
-#include "backend/stream.h"
-#include "backend/thread_pool.h"
 #include "base/error.h"
 #include "kernels/convert.h"
+#include "tensor/copy.h"
 #include "weights/quantise.h"
 
 namespace caption::model {
 namespace {
-
-// Several threads are worthwhile from a few megabytes on.
-ThreadPool make_pool(std::int64_t num_elements) {
-  const int num_threads = static_cast<int>(std::clamp(std::thread::hardware_concurrency(), 1u, 8u));
-  return ThreadPool(num_elements < (1 << 20) ? 1 : num_threads);
-}
-
-Tensor round_to_bf16(ConstView tensor) {
-  ThreadPool pool = make_pool(tensor.num_elements());
-  Stream stream(pool);
-  Tensor rounded(DType::kBF16, tensor.shape());
-  kernels::convert(stream, tensor, rounded.view());
-  return rounded;
-}
 
 ConstView read_floating(weights::Source& source, const std::string& name, const Shape& shape) {
   const ConstView tensor = source.read(name, shape);
@@ -39,21 +21,23 @@ ConstView read_floating(weights::Source& source, const std::string& name, const 
   return tensor;
 }
 
-kernels::PackedWeight pack_bf16(ConstView source) {
-  ThreadPool pool = make_pool(source.num_elements());
-  if (source.dtype() == DType::kBF16) return kernels::PackedWeight::pack_panels(pool, source);
-  const Tensor rounded = round_to_bf16(source);
-  return kernels::PackedWeight::pack_panels(pool, rounded.view());
-}
-
-kernels::PackedWeight pack_quantised(ConstView source, MatrixFormat format) {
-  ThreadPool pool = make_pool(source.num_elements());
-  const auto rows = [&](std::int64_t first, std::int64_t count) {
-    return weights::quantise(source.rows(first, count), format);
-  };
-  return format == MatrixFormat::kInt8Row
-             ? kernels::PackedWeight::pack_8a8(pool, source.dim(0), rows)
-             : kernels::PackedWeight::pack_quantised(pool, source.dim(0), rows);
+kernels::Weight place_matrix(Stream& stream, ConstView rows, MatrixFormat format) {
+  switch (format) {
+    case MatrixFormat::kStored: return kernels::place_stored(stream, rows);
+    case MatrixFormat::kBF16: return kernels::place_bf16(stream, rows);
+    case MatrixFormat::kInt8:
+    case MatrixFormat::kInt8Row:
+    case MatrixFormat::kInt4:
+    case MatrixFormat::kNf4:
+      return kernels::place_quantised(stream, format, rows.dim(0),
+                                      [&](std::int64_t first, std::int64_t count) {
+                                        return weights::quantise(rows.rows(first, count), format);
+                                      });
+    case MatrixFormat::kF16:
+    case MatrixFormat::kNf4Double:
+    case MatrixFormat::kAwq: break;
+  }
+  CAPTION_CHECK(false, "weights: a form that no model is held in");
 }
 
 // Returns the first prefix under which the source has `name`.
@@ -70,10 +54,10 @@ const std::string& find_prefix(const weights::Source& source,
 
 }  // namespace
 
-PlacedWeights::PlacedWeights(const Blueprint& blueprint,
+PlacedWeights::PlacedWeights(Stream& stream, const Blueprint& blueprint,
                              std::vector<std::unique_ptr<weights::Source>> sources,
                              weights::WeightFormat format)
-    : format_(format), sources_(std::move(sources)) {
+    : device_(stream.device()), format_(format), sources_(std::move(sources)) {
   placed_.reserve(blueprint.parameters.size());
   const auto require_no_further_layer = [&](const weights::Source& source,
                                             const std::string& prefix) {
@@ -93,48 +77,47 @@ PlacedWeights::PlacedWeights(const Blueprint& blueprint,
       prefix = find_prefix(source, owner.prefixes, parameter.name);
       if (owner.part == Part::kDecoder) require_no_further_layer(source, prefix);
     }
-    place(parameter, source, prefix + parameter.name);
+    place(stream, parameter, source, prefix + parameter.name);
   }
 }
 
-void PlacedWeights::place(const Parameter& parameter, weights::Source& source,
+void PlacedWeights::place(Stream& stream, const Parameter& parameter, weights::Source& source,
                           const std::string& name) {
-  const MatrixFormat held = weights::matrix_format(format_, parameter.role);
-  const bool is_matrix = parameter.role != Role::kVector && parameter.role != Role::kEmbedding;
-  const bool is_bf16 = held == MatrixFormat::kBF16;
-  const bool is_packed = is_matrix && held != MatrixFormat::kStored &&
-                         (!is_bf16 || kernels::prefers_panels(choose_cpu_tier()));
+  const ConstView file = read_floating(source, name, parameter.shape);
   Placed placed;
-  if (is_packed) {
-    const ConstView file = read_floating(source, name, parameter.shape);
-    const ConstView rows = file.reshape({parameter.rows(), parameter.columns()});
+  bool is_borrowed = false;
+  if (parameter.role == Role::kVector || parameter.role == Role::kEmbedding) {
+    const ConstView rows = place_rows(stream, file);
+    is_borrowed = rows.raw() == file.raw();
+    size_bytes_ += rows.num_elements() * static_cast<std::int64_t>(dtype_size_bytes(rows.dtype()));
+    if (parameter.role == Role::kVector) {
+      placed.vector = rows;
+    } else {
+      placed.matrix = rows;
+    }
+  } else {
     try {
-      placed.matrix = is_bf16 ? pack_bf16(rows) : pack_quantised(rows, held);
+      placed.matrix = place_matrix(stream, file.reshape({parameter.rows(), parameter.columns()}),
+                                   weights::matrix_format(format_, parameter.role));
     } catch (const Error& error) {
       throw Error(error.code(), source.name() + ": tensor " + name + ": " + error.what());
     }
-    source.release(name);
+    is_borrowed = placed.matrix.is_borrowed();
     size_bytes_ += placed.matrix.size_bytes();
-  } else {
-    placed.plain = place_plain(parameter, source, name);
-    if (parameter.role != Role::kVector) {
-      placed.matrix = placed.plain.reshape({parameter.rows(), parameter.columns()});
-    }
   }
+  if (!is_borrowed) source.release(name);
   placed_.push_back(std::move(placed));
 }
 
-ConstView PlacedWeights::place_plain(const Parameter& parameter, weights::Source& source,
-                                     const std::string& name) {
-  ConstView tensor = read_floating(source, name, parameter.shape);
-  if (format_ != weights::WeightFormat::kF32 && tensor.dtype() != DType::kBF16) {
-    rounded_.push_back(round_to_bf16(tensor));
-    tensor = std::as_const(rounded_.back()).view();
-    source.release(name);
-  }
-  size_bytes_ +=
-      tensor.num_elements() * static_cast<std::int64_t>(dtype_size_bytes(tensor.dtype()));
-  return tensor;
+ConstView PlacedWeights::place_rows(Stream& stream, ConstView file) {
+  const bool is_rounded = format_ != weights::WeightFormat::kF32 && file.dtype() != DType::kBF16;
+  if (!is_rounded && device_ == Device::kCpu) return file;
+  Tensor rounded(is_rounded ? DType::kBF16 : file.dtype(), file.shape());
+  Stream host(stream.pool(), stream.cpu_tier());
+  kernels::convert(host, file, rounded.view());
+  rows_.push_back(device_ == Device::kCpu ? std::move(rounded)
+                                          : copy_to(stream, device_, rounded.view()));
+  return std::as_const(rows_.back()).view();
 }
 
 }  // namespace caption::model

@@ -13,19 +13,22 @@
 namespace caption::model {
 namespace {
 
-PlacedWeights make_weights(const Blueprint& blueprint, weights::WeightFormat format,
+PlacedWeights make_weights(Stream& stream, const Blueprint& blueprint, weights::WeightFormat format,
                            std::uint64_t seed) {
   const DType dtype = format == weights::WeightFormat::kF32 ? DType::kF32 : DType::kBF16;
   std::vector<std::unique_ptr<weights::Source>> sources;
-  sources.push_back(std::make_unique<weights::RandomSource>(new_tensors(blueprint), dtype, seed));
-  return {blueprint, std::move(sources), format};
+  sources.push_back(
+      std::make_unique<weights::RandomSource>(stream.pool(), new_tensors(blueprint), dtype, seed));
+  return {stream, blueprint, std::move(sources), format};
 }
 
 // Owns a decoder and the weights that it borrows.
 class RandomDecoder final : public Decoder {
  public:
-  RandomDecoder(const Blueprint& blueprint, weights::WeightFormat format, std::uint64_t seed)
-      : weights_(make_weights(blueprint, format, seed)), decoder_(weights_, blueprint) {}
+  RandomDecoder(Stream& stream, const Blueprint& blueprint, weights::WeightFormat format,
+                std::uint64_t seed)
+      : weights_(make_weights(stream, blueprint, format, seed)),
+        decoder_(stream, weights_, blueprint) {}
 
   const DecoderSpec& spec() const override { return decoder_.spec(); }
   void reserve(std::int64_t max_tokens, std::int64_t max_logit_rows) override {
@@ -52,21 +55,23 @@ Blueprint require_clip(const VisionSpec& spec) {
 
 }  // namespace
 
-std::unique_ptr<Decoder> make_random_decoder(const DecoderSpec& spec, weights::WeightFormat format,
-                                             std::uint64_t seed) {
-  return std::make_unique<RandomDecoder>(decoder_blueprint(spec), format, seed);
+std::unique_ptr<Decoder> make_random_decoder(Stream& stream, const DecoderSpec& spec,
+                                             weights::WeightFormat format, std::uint64_t seed) {
+  return std::make_unique<RandomDecoder>(stream, decoder_blueprint(spec), format, seed);
 }
 
 struct RandomTower::State {
-  State(const Blueprint& blueprint, weights::WeightFormat format, std::uint64_t seed)
-      : weights(make_weights(blueprint, format, seed)), tower(weights, blueprint) {}
+  State(Stream& stream, const Blueprint& blueprint, weights::WeightFormat format,
+        std::uint64_t seed)
+      : weights(make_weights(stream, blueprint, format, seed)), tower(weights, blueprint) {}
 
   PlacedWeights weights;
   ClipVisionTower tower;
 };
 
-RandomTower::RandomTower(const VisionSpec& spec, weights::WeightFormat format, std::uint64_t seed)
-    : state_(std::make_unique<State>(require_clip(spec), format, seed)) {}
+RandomTower::RandomTower(Stream& stream, const VisionSpec& spec, weights::WeightFormat format,
+                         std::uint64_t seed)
+    : state_(std::make_unique<State>(stream, require_clip(spec), format, seed)) {}
 
 RandomTower::~RandomTower() = default;
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 
 #include "base/error.h"
 #include "kernels/embedding.h"
@@ -10,6 +11,7 @@
 #include "kernels/paged_attention.h"
 #include "kernels/rope.h"
 #include "kernels/rows.h"
+#include "tensor/copy.h"
 
 namespace caption::model {
 namespace {
@@ -45,12 +47,21 @@ struct TransformerDecoder::Step {
   std::span<const WatchedRows> watched;
 };
 
-TransformerDecoder::TransformerDecoder(const PlacedWeights& weights, const Blueprint& blueprint)
+TransformerDecoder::TransformerDecoder(Stream& stream, const PlacedWeights& weights,
+                                       const Blueprint& blueprint)
     : spec_(blueprint.text.value()),
       embedding_(weights.matrix(blueprint.decoder.embedding)),
       lm_head_(weights.matrix(blueprint.decoder.head)),
       final_norm_(weights.vector(blueprint.decoder.final_norm)),
-      inv_freq_(make_inv_freq(spec_)) {
+      inv_freq_(copy_to(stream, weights.device(), make_inv_freq(spec_).view())),
+      hidden_(weights.device()),
+      normed_(weights.device()),
+      q_(weights.device()),
+      k_(weights.device()),
+      v_(weights.device()),
+      inner_(weights.device()),
+      rope_(weights.device()),
+      last_(weights.device()) {
   for (const DecoderLayerIds& ids : blueprint.decoder.layers) {
     layers_.push_back({.input_norm = weights.vector(ids.input_norm),
                        .q = weights.linear(ids.q),
@@ -102,15 +113,13 @@ std::int64_t decoder_scratch_bytes(const DecoderSpec& spec, std::int64_t max_tok
 void TransformerDecoder::forward(Stream& stream, const StepBatch& batch, const KvPages& kv,
                                  View logits) {
   check(batch, kv, logits);
-  const auto num_tokens = static_cast<std::int64_t>(batch.tokens.size());
-  const auto num_seqs = static_cast<std::int64_t>(batch.context_lens.size());
-  Step step{.cu_seqlens = view_of(batch.cu_seqlens),
-            .context_lens = view_of(batch.context_lens),
-            .block_tables = view_of(batch.block_tables).reshape({num_seqs, batch.max_pages}),
-            .slots = view_of(batch.slots),
-            .rope_table = rope_.view({num_tokens, spec_.head_dim}),
+  Step step{.cu_seqlens = batch.cu_seqlens,
+            .context_lens = batch.context_lens,
+            .block_tables = batch.block_tables,
+            .slots = batch.slots,
+            .rope_table = rope_.view({batch.num_tokens(), spec_.head_dim}),
             .watched = batch.watched};
-  kernels::rope_table(stream, view_of(batch.positions), inv_freq_.view(), step.rope_table);
+  kernels::rope_table(stream, batch.positions, inv_freq_.view(), step.rope_table);
 
   const View x = embed(stream, batch);
   for (std::size_t i = 0; i < layers_.size(); ++i) {
@@ -118,41 +127,37 @@ void TransformerDecoder::forward(Stream& stream, const StepBatch& batch, const K
     attend(stream, i, step, layer_pages(kv, i), x);
     mlp(stream, layers_[i], x);
   }
-  if (batch.logit_rows.empty()) return;
-  const View last = last_.view({static_cast<std::int64_t>(batch.logit_rows.size()), spec_.hidden});
-  kernels::gather_rows(stream, x, view_of(batch.logit_rows), last);
+  if (batch.num_logit_rows() == 0) return;
+  const View last = last_.view({batch.num_logit_rows(), spec_.hidden});
+  kernels::gather_rows(stream, x, batch.logit_rows, last);
   kernels::rms_norm(stream, last, final_norm_, spec_.rms_norm_eps, last);
   kernels::linear(stream, last, lm_head_, ConstView{}, logits);
 }
 
 void TransformerDecoder::check(const StepBatch& batch, const KvPages& kv, ConstView logits) const {
-  const std::size_t num_tokens = batch.tokens.size();
-  const std::size_t num_seqs = batch.context_lens.size();
+  const std::int64_t num_tokens = batch.num_tokens();
+  const std::int64_t num_seqs = batch.num_sequences();
   CAPTION_CHECK(num_tokens > 0 && num_seqs > 0, "a step without tokens");
-  CAPTION_CHECK(batch.positions.size() == num_tokens && batch.slots.size() == num_tokens,
+  CAPTION_CHECK(batch.positions.dim(0) == num_tokens && batch.slots.dim(0) == num_tokens,
                 "one position and one slot per token");
-  CAPTION_CHECK(batch.cu_seqlens.size() == num_seqs + 1 &&
-                    static_cast<std::size_t>(batch.cu_seqlens.back()) == num_tokens,
-                "cu_seqlens do not cover the tokens");
-  CAPTION_CHECK(batch.max_pages > 0 && batch.block_tables.size() ==
-                                           num_seqs * static_cast<std::size_t>(batch.max_pages),
+  CAPTION_CHECK(batch.cu_seqlens.dim(0) == num_seqs + 1, "one boundary per sequence and one more");
+  CAPTION_CHECK(batch.block_tables.dim(0) == num_seqs && batch.block_tables.dim(1) > 0,
                 "block tables of another shape");
   CAPTION_CHECK(kv.k.size() == layers_.size() && kv.v.size() == layers_.size(),
                 "KV pages of another number of layers");
   CAPTION_CHECK(kv.k_scales.size() == kv.v_scales.size() &&
                     (kv.k_scales.empty() || kv.k_scales.size() == layers_.size()),
                 "scales of KV pages of another number of layers");
-  if (!batch.logit_rows.empty()) {
-    CAPTION_CHECK(
-        logits.shape() == Shape({static_cast<std::int64_t>(batch.logit_rows.size()), spec_.vocab}),
-        "logits of shape " + logits.shape().to_string());
+  if (batch.num_logit_rows() > 0) {
+    CAPTION_CHECK(logits.shape() == Shape({batch.num_logit_rows(), spec_.vocab}),
+                  "logits of shape " + logits.shape().to_string());
   }
   for (const WatchedRows& watched : batch.watched) {
     CAPTION_CHECK(watched.sums.shape().rank() == 3 && watched.sums.dim(0) == spec_.num_layers &&
                       watched.sums.dim(1) == spec_.num_kv_heads,
                   "sums of attention of another shape");
   }
-  CAPTION_CHECK(batch.clusters.empty() || batch.clusters.size() == num_seqs,
+  CAPTION_CHECK(batch.clusters.empty() || std::ssize(batch.clusters) == num_seqs,
                 "key clusters of another number of sequences");
   for (const std::vector<kernels::KeyClusters>* const layers : batch.clusters) {
     CAPTION_CHECK(layers == nullptr || layers->size() == layers_.size(),
@@ -160,19 +165,18 @@ void TransformerDecoder::check(const StepBatch& batch, const KvPages& kv, ConstV
   }
   std::int64_t vision_rows = 0;
   for (const ConstView& piece : batch.vision) vision_rows += piece.dim(0);
-  CAPTION_CHECK(static_cast<std::size_t>(vision_rows) == batch.vision_rows.size(),
+  CAPTION_CHECK(vision_rows == batch.vision_rows.dim(0),
                 std::to_string(vision_rows) + " vision tokens for " +
-                    std::to_string(batch.vision_rows.size()) + " places");
+                    std::to_string(batch.vision_rows.dim(0)) + " places");
 }
 
 View TransformerDecoder::embed(Stream& stream, const StepBatch& batch) {
-  const View x = hidden_.view({static_cast<std::int64_t>(batch.tokens.size()), spec_.hidden});
-  kernels::embedding(stream, view_of(batch.tokens), embedding_, x);
-  std::size_t first = 0;
+  const View x = hidden_.view({batch.num_tokens(), spec_.hidden});
+  kernels::embedding(stream, batch.tokens, embedding_, x);
+  std::int64_t first = 0;
   for (const ConstView& piece : batch.vision) {
-    const auto count = static_cast<std::size_t>(piece.dim(0));
-    kernels::scatter_rows(stream, piece, view_of(batch.vision_rows.subspan(first, count)), x);
-    first += count;
+    kernels::scatter_rows(stream, piece, batch.vision_rows.rows(first, piece.dim(0)), x);
+    first += piece.dim(0);
   }
   return x;
 }

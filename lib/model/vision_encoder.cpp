@@ -6,10 +6,14 @@
 #include "base/error.h"
 #include "kernels/linear.h"
 #include "model/internal/activate.h"
+#include "tensor/copy.h"
 
 namespace caption::model {
 VisionEncoder::VisionEncoder(const PlacedWeights& weights, const Blueprint& blueprint)
-    : tower_(weights, blueprint) {
+    : tower_(weights, blueprint),
+      pixels_(weights.device()),
+      pooled_(weights.device()),
+      projected_(weights.device()) {
   const VisionSpec& vision = spec();
   if (vision.pool_stride < 1 || vision.pool_stride > vision.grid() ||
       (vision.keeps_class_token && vision.pool_stride > 1)) {
@@ -30,15 +34,22 @@ std::int64_t VisionEncoder::tokens_per_frame() const { return tokens_per_image(s
 
 Tensor VisionEncoder::encode(Stream& stream, ConstView pixels) {
   const std::int64_t frames = pixels.dim(0);
-  Tensor tokens(DType::kF32,
-                {frames * tokens_per_frame(), projector_.back().weight.num_features()});
+  Tensor tokens(DType::kF32, {frames * tokens_per_frame(), projector_.back().weight.num_features()},
+                stream.device());
   for (std::int64_t first = 0; first < frames; first += kFramesPerPass) {
     const std::int64_t count = std::min(kFramesPerPass, frames - first);
-    const View hidden = tower_.forward(stream, pixels.rows(first, count));
+    const View hidden = tower_.forward(stream, upload(stream, pixels.rows(first, count)));
     project(stream, select(stream, hidden, count),
             tokens.view().rows(first * tokens_per_frame(), count * tokens_per_frame()));
   }
   return tokens;
+}
+
+ConstView VisionEncoder::upload(Stream& stream, ConstView pixels) {
+  if (pixels.device() == stream.device()) return pixels;
+  const View uploaded = pixels_.view(pixels.shape());
+  copy(stream, pixels, uploaded);
+  return uploaded;
 }
 
 View VisionEncoder::select(Stream& stream, View hidden, std::int64_t frames) {
@@ -47,8 +58,9 @@ View VisionEncoder::select(Stream& stream, View hidden, std::int64_t frames) {
   const std::int64_t edge = grid / spec().pool_stride;
   const std::int64_t dim = hidden.dim(1);
   // The class token is the first of each frame: start one row later and skip it between frames.
-  const ConstView patches(hidden.as<float>() + dim, DType::kF32, {frames, grid, grid, dim},
-                          tower_.tokens_per_frame() * dim, hidden.device());
+  const ConstView patches(hidden.rows(1, hidden.dim(0) - 1).raw(), DType::kF32,
+                          {frames, grid, grid, dim}, tower_.tokens_per_frame() * dim,
+                          hidden.device());
   const View pooled = pooled_.view({frames * edge * edge, dim});
   kernels::pool_2d(stream, patches, spec().pooling, spec().pool_stride,
                    pooled.reshape({frames, edge, edge, dim}));

@@ -2,8 +2,7 @@
 
 #include <algorithm>
 
-#include "backend/cpu_tier.h"
-#include "kernels/packed_weight.h"
+#include "kernels/weight.h"
 #include "model/internal/clip_vision_tower.h"
 
 namespace caption::model {
@@ -31,13 +30,6 @@ Grid grid_of(const VisionSpec& spec, FrameSize frame) {
   return {round_to_unit(frame.height_px), round_to_unit(frame.width_px)};
 }
 
-// Whether the layers of the tower are held in panels.
-bool is_in_panels(weights::WeightFormat format) {
-  const MatrixFormat held = weights::matrix_format(format, weights::Role::kEncoderLinear);
-  if (held == MatrixFormat::kBF16) return kernels::prefers_panels(choose_cpu_tier());
-  return held != MatrixFormat::kStored;
-}
-
 }  // namespace
 
 std::int64_t tower_tokens(const VisionSpec& spec, FrameSize frame) {
@@ -55,7 +47,8 @@ std::int64_t num_images(const VisionSpec& spec, std::int64_t num_frames) {
   return (num_frames + spec.frames_per_image - 1) / spec.frames_per_image;
 }
 
-std::int64_t encoder_scratch_bytes(const VisionSpec& spec, std::int64_t num_frames, FrameSize frame,
+std::int64_t encoder_scratch_bytes(const Context& context, const VisionSpec& spec,
+                                   std::int64_t num_frames, FrameSize frame,
                                    weights::WeightFormat format) {
   const std::int64_t images = num_images(spec, std::min(num_frames, kFramesPerPass));
   const std::int64_t tokens = tower_tokens(spec, frame);
@@ -73,7 +66,9 @@ std::int64_t encoder_scratch_bytes(const VisionSpec& spec, std::int64_t num_fram
     per_image += pooled * spec.projector[i].out;
   }
   constexpr std::int64_t kRoundedBytes = 2;
-  const std::int64_t rounded = is_in_panels(format) ? 2 * images * tokens * spec.hidden : 0;
+  const bool is_rounded =
+      kernels::rounds_input(context, weights::matrix_format(format, weights::Role::kEncoderLinear));
+  const std::int64_t rounded = is_rounded ? 2 * images * tokens * spec.hidden : 0;
   return kFloatBytes * (images * per_image + wide) + kRoundedBytes * rounded;
 }
 

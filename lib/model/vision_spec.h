@@ -63,9 +63,10 @@ std::int64_t tower_tokens(const VisionSpec& spec, FrameSize frame);
 // Vision tokens of one image that the decoder gets.
 std::int64_t tokens_per_image(const VisionSpec& spec, FrameSize frame);
 std::int64_t num_images(const VisionSpec& spec, std::int64_t num_frames);
-// Bytes of the activations of tower and projector for a clip, f32. If the weights are in panels,
+// Bytes of the activations of tower and projector for a clip, f32. If the layers round their input,
 // they include a second copy of keys and values, rounded to bf16.
-std::int64_t encoder_scratch_bytes(const VisionSpec& spec, std::int64_t num_frames, FrameSize frame,
+std::int64_t encoder_scratch_bytes(const Context& context, const VisionSpec& spec,
+                                   std::int64_t num_frames, FrameSize frame,
                                    weights::WeightFormat format);
 // Floating-point operations (two per multiply-add) of tower and projector for a clip.
 double encoder_flops(const VisionSpec& spec, std::int64_t num_frames, FrameSize frame);

@@ -64,7 +64,7 @@ EngineStage::EngineStage(model::CaptionModel& model, Shared& shared, JobQueue& i
       options_(shared.options),
       in_(in),
       pool_(options_.threads.engine),
-      stream_(pool_),
+      stream_(model.context(), pool_),
       engine_(model.decoder(), stream_, options_.engine) {
   progress_.num_prompts = std::ssize(options_.prompts);
   progress_.clips_total = static_cast<std::int64_t>(inputs.size()) * progress_.num_prompts;

@@ -22,7 +22,7 @@
 namespace caption::pipeline {
 
 struct SeenClip {
-  Tensor tokens;          // [vision tokens, hidden] f32
+  Tensor tokens;          // [vision tokens, hidden] f32; on the host in the functions below
   Hash128 pixel_content;  // of the preprocessed pixels
   std::int64_t frames_wanted = 0;
   std::int64_t frames_used = 0;

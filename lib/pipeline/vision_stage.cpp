@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "base/sha256.h"
 #include "pipeline/internal/stages.h"
+#include "tensor/copy.h"
 #include "vision/preprocess.h"
 
 namespace caption::pipeline {
@@ -34,7 +35,7 @@ VisionStage::VisionStage(model::CaptionModel& model, Shared& shared, JobQueue& i
       in_(in),
       out_(out),
       pool_(options_.threads.vision),
-      stream_(pool_) {
+      stream_(model.context(), pool_) {
   try {
     thread_ = std::thread([this] { work(); });
   } catch (const std::system_error& error) {
@@ -66,7 +67,10 @@ void VisionStage::work() {
 // Makes a request for each task from the frames, or from cached vision tokens.
 void VisionStage::prepare(Job& job) {
   SeenClip clip = job.seen.has_value() ? *std::move(job.seen) : encode(job);
-  const auto tokens = std::make_shared<const Tensor>(std::move(clip.tokens));
+  const bool is_placed = clip.tokens.device() == stream_.device();
+  const auto tokens = std::make_shared<const Tensor>(
+      is_placed ? std::move(clip.tokens)
+                : copy_to(stream_, stream_.device(), std::as_const(clip.tokens).view()));
   for (const Task& task : job.tasks) {
     const std::string& text = options_.prompts.at(task.prompt).text;
     model::PromptIds prompt = model_.build_prompt(text, clip.frames_used);
@@ -92,6 +96,15 @@ sampling::SamplingParams VisionStage::sampling_of(const Job& job, const std::str
   return sampling;
 }
 
+// Stores the clip with its tokens copied to the host, where they are on a device.
+void VisionStage::store(const Hash128& key, SeenClip& seen) {
+  if (seen.tokens.device() == Device::kCpu) return shared_.cache->store(key, seen);
+  Tensor on_device =
+      std::exchange(seen.tokens, copy_to(stream_, Device::kCpu, std::as_const(seen.tokens).view()));
+  shared_.cache->store(key, seen);
+  seen.tokens = std::move(on_device);
+}
+
 SeenClip VisionStage::encode(Job& job) {
   const Stopwatch watch;
   SeenClip seen;
@@ -100,14 +113,15 @@ SeenClip VisionStage::encode(Job& job) {
   seen.duration_us = job.clip.duration_us;
   seen.suspicion = job.suspicion;
   seen.warnings = job.record.warnings;
-  const Tensor pixels =
-      vision::preprocess(stream_.pool(), job.clip.frames, model_.preprocess_spec());
+  const vision::PixelValues pixels =
+      vision::preprocess(stream_, job.clip.frames, model_.preprocess_spec());
   job.clip = {};
-  seen.pixel_content = vision::pixel_hash(pixels.view());
-  seen.tokens = model_.encode_frames(stream_, pixels.view());
+  seen.pixel_content = pixels.content;
+  seen.tokens = model_.encode_frames(stream_, pixels.values.view());
+  stream_.synchronize();
   if (shared_.cache != nullptr && job.cache_key.has_value()) {
     require_same_model(model_);
-    shared_.cache->store(*job.cache_key, seen);
+    store(*job.cache_key, seen);
   }
   job.record.vision_ms = watch.elapsed_ms();
   shared_.counters.vision_us += watch.elapsed_us();

@@ -52,7 +52,7 @@ void plan_weights(Plan& plan) {
   const PlanInput& input = plan.input;
   plan.parameters = model::count_parameters(input.model);
   plan.weight_bytes = input.device == PlanDevice::kHost
-                          ? model::placed_bytes(input.model, input.weights)
+                          ? model::placed_bytes(input.context, input.model, input.weights)
                           : model::weight_bytes(input.model, stored_format(input));
   for (const weights::WeightFormat format : weights::all_weight_formats()) {
     const bool is_chosen = format == input.weights;
@@ -77,9 +77,9 @@ void plan_tokens(Plan& plan) {
     plan.vision_tokens = images * model::tokens_per_image(vision, input.frame);
     text_tokens += images * vision.text_tokens_per_image;
     plan.vision_flops = model::encoder_flops(vision, input.num_frames, input.frame);
-    plan.vision_bytes =
-        model::encoder_scratch_bytes(vision, input.num_frames, input.frame, input.weights) /
-        activation_divisor(input);
+    plan.vision_bytes = model::encoder_scratch_bytes(input.context, vision, input.num_frames,
+                                                     input.frame, input.weights) /
+                        activation_divisor(input);
   }
   plan.input.prompt_tokens = text_tokens;
   plan.video_tokens = prompt_tokens(plan) + input.output_tokens;

@@ -16,6 +16,7 @@
 #include <string_view>
 #include <vector>
 
+#include "backend/context.h"
 #include "model/blueprint.h"
 #include "plan/step_cost.h"
 #include "scheduler/options.h"
@@ -63,6 +64,7 @@ struct PlanInput {
   std::int64_t queue_bytes = 0;  // maximum size of the queues between the stages, in host memory
   std::int64_t fixed_bytes = 0;  // size of the process, or of the card's context
   Rates rates;
+  Context context = {};  // on the host, what the model would be opened for
   // Reasons why `run` would not start even if the memory suffices, each as a phrase; empty: none.
   std::vector<std::string> obstacles = {};
 };

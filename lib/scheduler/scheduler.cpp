@@ -90,6 +90,7 @@ const StepPlan& Scheduler::plan() {
 
   ++step_;
   choose();
+  if (pages_short() > 0 && drop_drafts()) choose();
   while (pages_short() > 0) {
     preempt_last();
     choose();
@@ -100,6 +101,7 @@ const StepPlan& Scheduler::plan() {
   }
   CAPTION_CHECK(!plan_.sequences.empty(), "scheduler: no progress: " + describe_state());
   take_pages();
+  drop_drafts();
   return plan_;
 }
 
@@ -110,7 +112,8 @@ void Scheduler::commit() {
     if (planned.branch != 0) continue;  // the branches of a sequence advance together
     Sequence& sequence = find(planned.id);
     const std::int64_t num_before = sequence.num_computed;
-    sequence.num_computed += planned.num_tokens;
+    sequence.num_computed += planned.num_tokens - planned.num_drafts;
+    sequence.num_unverified = planned.num_drafts;
     publish_pages(sequence, num_before);
   }
 }
@@ -125,14 +128,30 @@ void Scheduler::shrink(SequenceId id, std::int64_t num_slots) {
   sequence.num_saved = sequence.num_computed - num_slots;
 }
 
-void Scheduler::append_token(SequenceId id) {
+bool Scheduler::can_draft(SequenceId id) const {
+  const Sequence& sequence = find(id);
+  return sequence.spec.num_branches == 1 && sequence.num_remaining() == 1 &&
+         sequence.num_computed >= sequence.spec.num_prompt_tokens;
+}
+
+void Scheduler::propose(SequenceId id, std::int64_t num_drafts) {
+  CAPTION_CHECK(can_draft(id) && num_drafts >= 0, "scheduler: drafts before the last token");
+  Sequence& sequence = find(id);
+  sequence.num_drafts = std::min(num_drafts, sequence.max_tokens() - sequence.num_known);
+}
+
+void Scheduler::append_tokens(SequenceId id, std::int64_t num_tokens) {
   Sequence& sequence = find(id);
   CAPTION_CHECK(sequence.spec.num_branches == 1, "scheduler: a token for one branch of several");
   CAPTION_CHECK(sequence.num_remaining() == 0,
                 "scheduler: a token was chosen before the sequence was computed");
-  CAPTION_CHECK(sequence.num_known < sequence.max_tokens(),
+  CAPTION_CHECK(num_tokens >= 1 && num_tokens - 1 <= sequence.num_unverified,
+                "scheduler: more tokens were chosen than the step computed");
+  CAPTION_CHECK(sequence.num_known + num_tokens <= sequence.max_tokens(),
                 "scheduler: more tokens were chosen than were asked for");
-  ++sequence.num_known;
+  sequence.num_computed += num_tokens - 1;
+  sequence.num_known += num_tokens;
+  sequence.num_unverified = 0;
 }
 
 void Scheduler::fork(SequenceId id, std::span<const std::int32_t> parents) {
@@ -199,6 +218,7 @@ std::int64_t Scheduler::num_places() const {
 void Scheduler::forget_uncommitted() {
   plan_is_open_ = false;
   for (Sequence* sequence : running_) {
+    sequence->num_unverified = 0;
     for (std::int32_t i = 0; i < sequence->num_active; ++i) {
       sequence->branches[static_cast<std::size_t>(i)].truncate(sequence->num_computed -
                                                                sequence->num_saved);
@@ -218,7 +238,9 @@ std::int64_t Scheduler::pages_promised(const Sequence& sequence) const {
   if (sequence.is_forked()) return std::min(most - has, 2 * std::int64_t{sequence.num_active});
   const std::int64_t to_grow = sequence.spec.num_branches;
   const std::int64_t num_slots = sequence.num_known - sequence.num_saved;
-  return std::min(kv::pages_for_tokens(num_slots) + to_grow, most) - has;
+  const std::int64_t wanted = std::max(kv::pages_for_tokens(num_slots) + to_grow,
+                                       kv::pages_for_tokens(num_slots + sequence.num_drafts));
+  return std::min(wanted, most) - has;
 }
 
 bool Scheduler::has_room_for(const Sequence& sequence, std::int64_t num_pages_shared) const {
@@ -270,86 +292,11 @@ void Scheduler::leave_running(Sequence& sequence) {
   for (kv::PageTable& table : sequence.branches) table.clear();
   sequence.num_computed = 0;
   sequence.num_saved = 0;
+  sequence.num_drafts = 0;
+  sequence.num_unverified = 0;
   sequence.shares_part = false;
   sequence.num_active = 1;
   if (sequence.spec.num_branches > 1) sequence.num_known = sequence.spec.num_prompt_tokens;
-}
-
-// Selects the tokens of the running sequences; allocates no pages.
-void Scheduler::choose() {
-  plan_.sequences.clear();
-  plan_.num_tokens = 0;
-  if (options_.prefill == PrefillMode::kWhole) {
-    std::int64_t num_decodes = 0;
-    const Sequence* first_prompt = nullptr;
-    for (const Sequence* sequence : running_) {
-      if (sequence->num_computable() == 1) {
-        num_decodes += sequence->num_active;
-      } else if (first_prompt == nullptr) {
-        first_prompt = sequence;
-      }
-    }
-    const bool fits_beside_decodes =
-        first_prompt == nullptr ||
-        num_decodes + first_prompt->num_computable() <= options_.max_num_batched_tokens;
-    if (fits_beside_decodes) choose_decodes();
-  } else {
-    choose_decodes();
-  }
-  choose_prompts();
-}
-
-void Scheduler::choose_decodes() {
-  for (const Sequence* sequence : running_) {
-    if (sequence->num_computable() != 1) continue;
-    if (plan_.num_tokens + sequence->num_active > options_.max_num_batched_tokens) break;
-    choose_tokens(*sequence, 1);
-  }
-}
-
-void Scheduler::choose_prompts() {
-  for (const Sequence* sequence : running_) {
-    const std::int64_t num_computable = sequence->num_computable();
-    if (num_computable <= 1) continue;
-    const std::int64_t budget = options_.max_num_batched_tokens - plan_.num_tokens;
-    if (options_.prefill == PrefillMode::kChunked) {
-      if (budget == 0) break;
-      choose_tokens(*sequence, std::min(num_computable, budget));
-    } else {
-      if (num_computable > budget && !plan_.sequences.empty()) break;
-      choose_tokens(*sequence, num_computable);
-    }
-  }
-}
-
-void Scheduler::choose_tokens(const Sequence& sequence, std::int64_t num_tokens) {
-  for (std::int32_t branch = 0; branch < sequence.num_active; ++branch) {
-    plan_.sequences.push_back({.id = sequence.spec.id,
-                               .branch = branch,
-                               .first_token = sequence.num_computed,
-                               .num_tokens = num_tokens,
-                               .num_saved = sequence.num_saved,
-                               .is_last_known = num_tokens == sequence.num_remaining()});
-    plan_.num_tokens += num_tokens;
-  }
-}
-
-// Number of pages that the selected tokens need in excess of the free ones.
-std::int64_t Scheduler::pages_short() const {
-  std::int64_t num_needed = 0;
-  for (const PlannedSequence& planned : plan_.sequences) {
-    const Sequence& sequence = find(planned.id);
-    const auto branch = sequence.branches.begin() + planned.branch;
-    num_needed += branch->pages_to_append(planned.num_tokens);
-    // Of the branches that write to the same page, the last one needs no copy.
-    const auto open = branch->open_page();
-    const bool is_first_of_sharers =
-        open.has_value() && pool_.is_shared(*open) && !pool_.is_published(*open) &&
-        std::none_of(sequence.branches.begin(), branch,
-                     [&](const kv::PageTable& table) { return table.open_page() == open; });
-    if (is_first_of_sharers) --num_needed;
-  }
-  return num_needed - pool_.num_free();
 }
 
 void Scheduler::preempt_last() {

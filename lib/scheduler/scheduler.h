@@ -5,7 +5,8 @@
 //   plan()                   chooses the next step and allocates its pages
 //   commit()                 reports that the step has run: the planned tokens are in their pages
 //   shrink(id, slots)        reduces the slots of a fully computed prompt
-//   append_token(id)         adds the sampled token of a sequence whose tokens are all computed
+//   propose(id, drafts)      offers unverified tokens of a decoding sequence for the next step
+//   append_tokens(id, n)     adds the n tokens chosen for a sequence whose tokens are all computed
 //   fork(id, parents)        adds the chosen token of each branch (beam) of a sequence
 //   finish(id)               removes the sequence and frees its pages at once
 //
@@ -13,6 +14,11 @@
 // Among sequences submitted together the higher priority comes first, and waiting for
 // `ageing_steps` steps counts as much as one level of priority, so no sequence starves. A rank
 // never changes, not even by preemption.
+//
+// Drafts. A decoding sequence may have further tokens computed in a step, unverified ones, with
+// logits for each of them. Drafts use only tokens of the budget and pages that no other sequence
+// needs in the step. append_tokens() tells how many were right; the slots of the others are
+// released. They never reach the prefix cache.
 //
 // Branches. A sequence with several branches computes its prompt once; the first fork() creates the
 // branches, which share their common pages: a shared page is copied when one of them writes to it.
@@ -104,14 +110,19 @@ inline constexpr std::int64_t kLeastPoolPages = 2;
 // Number of pages that a pool needs to run the sequence: at least kLeastPoolPages.
 std::int64_t pool_pages(const SequenceSpec& spec);
 
-// The step computes the known tokens [first_token, first_token + num_tokens) of the sequence.
+// The step computes the tokens [first_token, first_token + num_tokens) of the sequence, of which
+// the last num_drafts are unverified and the others known.
 struct PlannedSequence {
   SequenceId id{};
   std::int32_t branch = 0;
   std::int64_t first_token = 0;
   std::int64_t num_tokens = 0;
   std::int64_t num_saved = 0;  // token t is stored in slot t - num_saved of its table
+  std::int64_t num_drafts = 0;
   bool is_last_known = false;  // the step computes the last known token, so its logits are needed
+
+  // Number of rows of logits that are needed: of the last known token and of each draft.
+  std::int64_t num_logits() const { return is_last_known ? 1 + num_drafts : 0; }
 };
 
 struct StepPlan {
@@ -151,7 +162,14 @@ class Scheduler {
   // Must be called after the prompt's end was committed and before a token is appended. Preemption
   // undoes it.
   void shrink(SequenceId id, std::int64_t num_slots);
-  void append_token(SequenceId id);
+  // Whether the next step computes one token of the sequence, after its prompt, in one branch.
+  bool can_draft(SequenceId id) const;
+  // Offers `num_drafts` tokens for the next plan, which may take fewer, and forgets them then.
+  // Requires can_draft().
+  void propose(SequenceId id, std::int64_t num_drafts);
+  // Adds `num_tokens` >= 1 tokens: the drafts of the last step that were right, and the one chosen
+  // after them.
+  void append_tokens(SequenceId id, std::int64_t num_tokens = 1);
   // Branch i continues the previous branch parents[i]. Every call names all branches.
   void fork(SequenceId id, std::span<const std::int32_t> parents);
   void finish(SequenceId id);  // may be waiting or running
@@ -193,13 +211,17 @@ class Scheduler {
   void admit();
   WaitingSet::iterator enter(WaitingSet::iterator waiting);
   void leave_running(Sequence& sequence);
+  void preempt_last();
+  void take_pages();
+  // Defined in choose.cpp.
   void choose();
   void choose_decodes();
   void choose_prompts();
-  void choose_tokens(const Sequence& sequence, std::int64_t num_tokens);
+  std::int64_t spare_tokens() const;
+  void choose_tokens(const Sequence& sequence, std::int64_t num_tokens,
+                     std::int64_t num_drafts = 0);
+  bool drop_drafts();
   std::int64_t pages_short() const;
-  void preempt_last();
-  void take_pages();
   // Defined in prefix.cpp.
   std::int64_t num_reusable_pages(const Sequence& sequence) const;
   std::int64_t find_prefix(const Sequence& sequence);

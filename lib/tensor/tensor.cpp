@@ -4,6 +4,8 @@
 #include <limits>
 #include <string>
 
+#include "backend/dispatch.h"
+
 namespace caption {
 namespace {
 
@@ -101,15 +103,18 @@ View View::columns(std::int64_t first, std::int64_t count) const {
 Tensor::Tensor(DType dtype, const Shape& shape, Device device, Paging paging)
     : buffer_(device, checked_size_bytes(dtype, shape), paging), dtype_(dtype), shape_(shape) {}
 
-Tensor Tensor::zeros(DType dtype, const Shape& shape) {
-  Tensor tensor(dtype, shape);
-  if (!tensor.empty()) std::memset(tensor.buffer_.begin(), 0, tensor.size_bytes());
+Tensor Tensor::zeros(DType dtype, const Shape& shape, Device device) {
+  Tensor tensor(dtype, shape, device);
+  if (tensor.empty()) return tensor;
+  dispatch(device, [&](Cpu) { std::memset(tensor.buffer_.begin(), 0, tensor.size_bytes()); });
   return tensor;
 }
 
 Tensor Tensor::clone() const {
-  Tensor copy(dtype_, shape_, buffer_.device());
-  if (!empty()) std::memcpy(copy.buffer_.begin(), buffer_.begin(), size_bytes());
+  Tensor copy(dtype_, shape_, device());
+  if (empty()) return copy;
+  dispatch(device(),
+           [&](Cpu) { std::memcpy(copy.buffer_.begin(), buffer_.begin(), size_bytes()); });
   return copy;
 }
 

@@ -10,11 +10,19 @@
 
 #include "backend/buffer.h"
 #include "backend/device.h"
+#include "backend/mirror.h"
 #include "base/error.h"
 #include "tensor/dtype.h"
 #include "tensor/shape.h"
 
 namespace caption {
+
+// Throws Error(kInternal) for memory that the calling code cannot access: that of a GPU, and that
+// of the mirror outside its kernels.
+inline void check_host_access(Device device) {
+  CAPTION_CHECK(device == Device::kCpu || (device == Device::kMirror && mirror_is_accessible()),
+                "the host reads or writes memory of a device");
+}
 
 // Borrows read-only memory; passed by value. Must not outlive that memory.
 class ConstView {
@@ -34,10 +42,12 @@ class ConstView {
   bool empty() const { return begin_ == nullptr; }
   Device device() const { return device_; }
 
-  // Returns the typed begin; throws Error(kInternal) when T is not the dtype.
+  // Returns the typed begin, which only code that runs on the view's device may use; throws
+  // Error(kInternal) when T is not the dtype, or when the host cannot access the memory now.
   template <class T>
   const T* as() const {
     CAPTION_CHECK(kDTypeOf<T> == dtype_, "view of another dtype");
+    check_host_access(device_);
     return static_cast<const T*>(begin_);
   }
   const void* raw() const { return begin_; }
@@ -87,26 +97,29 @@ class Tensor {
   Tensor() = default;
   Tensor(DType dtype, const Shape& shape, Device device = Device::kCpu,
          Paging paging = Paging::kHuge);
-  static Tensor zeros(DType dtype, const Shape& shape);
+  static Tensor zeros(DType dtype, const Shape& shape, Device device = Device::kCpu);
 
   DType dtype() const { return dtype_; }
   const Shape& shape() const { return shape_; }
   std::int64_t dim(int axis) const { return shape_[axis]; }
   std::int64_t num_elements() const { return shape_.num_elements(); }
   std::size_t size_bytes() const { return buffer_.size_bytes(); }
+  Device device() const { return buffer_.device(); }
   bool empty() const { return buffer_.begin() == nullptr; }
 
   View view() { return View(buffer_.begin(), dtype_, shape_, buffer_.device()); }
   ConstView view() const { return ConstView(buffer_.begin(), dtype_, shape_, buffer_.device()); }
-  // Returns the typed begin; throws Error(kInternal) when T is not the dtype.
+  // As ConstView::as().
   template <class T>
   T* as() {
     CAPTION_CHECK(kDTypeOf<T> == dtype_, "tensor of another dtype");
+    check_host_access(device());
     return reinterpret_cast<T*>(buffer_.begin());
   }
   template <class T>
   const T* as() const {
     CAPTION_CHECK(kDTypeOf<T> == dtype_, "tensor of another dtype");
+    check_host_access(device());
     return reinterpret_cast<const T*>(buffer_.begin());
   }
 

@@ -4,7 +4,6 @@
 #include <string>
 #include <vector>
 
-#include "backend/cpu_tier.h"
 #include "base/error.h"
 #include "base/sha256.h"
 #include "vision/internal/bicubic.h"
@@ -124,8 +123,9 @@ class NormaliseTable {
   std::array<std::array<float, 256>, kChannels> values_{};
 };
 
-void preprocess_frame(const internal::FilterLoops& loops, const video::Frame& frame,
-                      const Resizer& resizer, const NormaliseTable& normalise, float* out) {
+// Returns the SHA-256 of the resized pixels, which determine the values.
+Sha256 preprocess_frame(const internal::FilterLoops& loops, const video::Frame& frame,
+                        const Resizer& resizer, const NormaliseTable& normalise, float* out) {
   const Geometry& geometry = resizer.geometry;
   const Window& window = geometry.window;
   std::vector<std::uint8_t> rgb(static_cast<std::size_t>(window.height_px) *
@@ -153,6 +153,9 @@ void preprocess_frame(const internal::FilterLoops& loops, const video::Frame& fr
       blue[x] = blues[pixel[2]];
     }
   }
+  Sha256Hasher hasher;
+  hasher.update(std::as_bytes(std::span(rgb)));
+  return hasher.digest();
 }
 
 void check_spec(const PreprocessSpec& spec) {
@@ -169,8 +172,8 @@ void check_spec(const PreprocessSpec& spec) {
 
 }  // namespace
 
-Tensor preprocess(ThreadPool& pool, std::span<const video::Frame> frames,
-                  const PreprocessSpec& spec) {
+PixelValues preprocess(Stream& stream, std::span<const video::Frame> frames,
+                       const PreprocessSpec& spec) {
   CAPTION_CHECK(!frames.empty(), "no frames to preprocess");
   check_spec(spec);
   // The frames of a clip usually have one size, so a Resizer is made only when the size changes.
@@ -193,19 +196,28 @@ Tensor preprocess(ThreadPool& pool, std::span<const video::Frame> frames,
   float* values = pixel_values.as<float>();
   const std::int64_t frame_elements = kChannels * out.height_px * out.width_px;
   const NormaliseTable normalise(spec);
-  const internal::FilterLoops& loops = internal::filter_loops(choose_cpu_tier());
-  pool.parallel_for(num_frames, 1, [&](std::int64_t begin, std::int64_t end) {
+  const internal::FilterLoops& loops = internal::filter_loops(stream.cpu_tier());
+  std::vector<Sha256> digests(frames.size());
+  stream.pool().parallel_for(num_frames, 1, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t i = begin; i < end; ++i) {
       const auto idx = static_cast<std::size_t>(i);
-      preprocess_frame(loops, frames[idx], resizers[resizer_of[idx]], normalise,
-                       values + i * frame_elements);
+      digests[idx] = preprocess_frame(loops, frames[idx], resizers[resizer_of[idx]], normalise,
+                                      values + i * frame_elements);
     }
   });
-  return pixel_values;
+  Sha256Hasher hasher;
+  hasher.update_string(pixel_values.shape().to_string());
+  for (std::size_t i = 0; i < frames.size(); ++i) {
+    const Window& window = resizers[resizer_of[i]].geometry.window;
+    hasher.update_value(window.width_px);
+    hasher.update_value(window.height_px);
+    hasher.update_value(digests[i].bytes);
+  }
+  return {.values = std::move(pixel_values), .content = hasher.digest().short_key()};
 }
 
 video::Frame resize_bicubic_antialias(const video::Frame& frame, int out_width_px,
-                                      int out_height_px) {
+                                      int out_height_px, CpuTier tier) {
   CAPTION_CHECK(out_width_px >= 1 && out_height_px >= 1, "resize to no pixels");
   video::Frame out;
   out.width_px = out_width_px;
@@ -214,21 +226,10 @@ video::Frame resize_bicubic_antialias(const video::Frame& frame, int out_width_p
   out.frame_idx = frame.frame_idx;
   out.rgb.resize(static_cast<std::size_t>(out_width_px) * static_cast<std::size_t>(out_height_px) *
                  kChannels);
-  internal::resize_window(internal::filter_loops(choose_cpu_tier()), frame,
+  internal::resize_window(internal::filter_loops(tier), frame,
                           ResizeAxis(frame.height_px, out_height_px, 0, out_height_px),
                           ResizeAxis(frame.width_px, out_width_px, 0, out_width_px), out.rgb);
   return out;
-}
-
-Hash128 pixel_hash(ConstView pixel_values) {
-  CAPTION_CHECK(pixel_values.is_dense(), "only dense pixel values are hashed");
-  Sha256Hasher hasher;
-  hasher.update_string(pixel_values.shape().to_string());
-  hasher.update_string(dtype_name(pixel_values.dtype()));
-  const auto size_bytes = static_cast<std::size_t>(pixel_values.num_elements()) *
-                          dtype_size_bytes(pixel_values.dtype());
-  hasher.update({static_cast<const std::byte*>(pixel_values.raw()), size_bytes});
-  return hasher.digest().short_key();
 }
 
 }  // namespace caption::vision

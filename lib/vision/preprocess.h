@@ -10,7 +10,7 @@
 #include <optional>
 #include <span>
 
-#include "backend/thread_pool.h"
+#include "backend/stream.h"
 #include "base/hash.h"
 #include "tensor/tensor.h"
 #include "video/clip.h"
@@ -29,20 +29,24 @@ struct PreprocessSpec {
   std::array<float, 3> std = {0.26862954F, 0.26130258F, 0.27577711F};
 };
 
-// Converts the frames of one clip to [frames, 3, H, W] f32. Frames may differ in size only when the
-// spec determines the output size (crop or size_px). Throws Error(kInternal) for frames that give
+struct PixelValues {
+  Tensor values;  // [frames, 3, H, W] f32
+  // The first 128 bits of SHA-256 over the shape and the resized uint8 pixels: equal contents have
+  // equal values if they were made with the same spec.
+  Hash128 content;
+};
+
+// Converts the frames of one clip, on the stream's threads and on the host, whatever the stream's
+// device is. Frames may differ in size only when the spec determines the output size (crop or
+// size_px). Throws Error(kInternal) for frames that give
 // different sizes or an invalid spec, Error(kTooLarge) for more than 2^24 output pixels on an axis
 // or per frame.
-Tensor preprocess(ThreadPool& pool, std::span<const video::Frame> frames,
-                  const PreprocessSpec& spec);
+PixelValues preprocess(Stream& stream, std::span<const video::Frame> frames,
+                       const PreprocessSpec& spec);
 
 // Resizes uint8 RGB [height, width, 3] to [out_height_px, out_width_px, 3] like torchvision's uint8
 // bicubic resize with antialias.
 video::Frame resize_bicubic_antialias(const video::Frame& frame, int out_width_px,
-                                      int out_height_px);
-
-// The first 128 bits of SHA-256 over shape, type and values: identifies the input of a clip's
-// vision tokens.
-Hash128 pixel_hash(ConstView pixel_values);
+                                      int out_height_px, CpuTier tier = fastest_cpu_tier());
 
 }  // namespace caption::vision

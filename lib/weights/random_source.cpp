@@ -1,10 +1,7 @@
 #include "weights/random_source.h"
 
-#include <algorithm>
-#include <thread>
 #include <utility>
 
-#include "backend/thread_pool.h"
 #include "base/error.h"
 #include "tensor/dtype.h"
 
@@ -36,7 +33,7 @@ float draw_weight(std::uint64_t seed, std::int64_t index) {
 }
 
 template <class T>
-void fill_tensor(Fill fill, std::uint64_t seed, Tensor& tensor) {
+void fill_tensor(ThreadPool& pool, Fill fill, std::uint64_t seed, Tensor& tensor) {
   constexpr std::int64_t kChunk = 1 << 16;
   const std::int64_t count = tensor.num_elements();
   T* const values = tensor.as<T>();
@@ -48,14 +45,14 @@ void fill_tensor(Fill fill, std::uint64_t seed, Tensor& tensor) {
     }
   };
   if (count <= kChunk) return fill_range(0, count);
-  ThreadPool pool(static_cast<int>(std::clamp(std::thread::hardware_concurrency(), 1u, 16u)));
   pool.parallel_for(count, kChunk, fill_range);
 }
 
 }  // namespace
 
-RandomSource::RandomSource(std::vector<NewTensor> tensors, DType dtype, std::uint64_t seed)
-    : dtype_(dtype), seed_(seed) {
+RandomSource::RandomSource(ThreadPool& pool, std::vector<NewTensor> tensors, DType dtype,
+                           std::uint64_t seed)
+    : pool_(&pool), dtype_(dtype), seed_(seed) {
   for (NewTensor& tensor : tensors) {
     tensors_[std::move(tensor.name)] = {.shape = tensor.shape, .fill = tensor.fill, .made = {}};
   }
@@ -69,7 +66,7 @@ ConstView RandomSource::read(std::string_view tensor, const Shape& shape) {
   if (entry.made.empty()) {
     entry.made = Tensor(dtype_, shape);
     dispatch_float(dtype_, [&](auto element) {
-      fill_tensor<decltype(element)>(entry.fill, seed_of(seed_, tensor), entry.made);
+      fill_tensor<decltype(element)>(*pool_, entry.fill, seed_of(seed_, tensor), entry.made);
     });
   }
   return std::as_const(entry.made).view();

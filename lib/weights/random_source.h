@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "backend/thread_pool.h"
 #include "weights/source.h"
 
 namespace caption::weights {
@@ -29,8 +30,8 @@ struct NewTensor {
 // time.
 class RandomSource final : public Source {
  public:
-  // All tensors have the dtype `dtype`, f32 or bf16.
-  RandomSource(std::vector<NewTensor> tensors, DType dtype, std::uint64_t seed);
+  // All tensors have the dtype `dtype`, f32 or bf16. read() uses `pool`, which is borrowed.
+  RandomSource(ThreadPool& pool, std::vector<NewTensor> tensors, DType dtype, std::uint64_t seed);
 
   std::string name() const override { return "random weights"; }
   bool has(std::string_view tensor) const override { return tensors_.contains(tensor); }
@@ -47,6 +48,7 @@ class RandomSource final : public Source {
   };
 
   std::map<std::string, Entry, std::less<>> tensors_;
+  ThreadPool* pool_;
   DType dtype_;
   std::uint64_t seed_;
 };

@@ -54,6 +54,18 @@ function(caption_test name)
   set_tests_properties(${name} PROPERTIES LABELS "${ARG_LABELS}" TIMEOUT 600)
 endfunction()
 
+# caption_test_on_mirror(engine [ARGUMENTS -tse=...]) runs the tests of a room a second time, on the
+# mirror device (lib/backend/mirror.h), under the name engine_on_mirror.
+function(caption_test_on_mirror name)
+  if(NOT CAPTION_TESTS)
+    return()
+  endif()
+  cmake_parse_arguments(ARG "" "" "ARGUMENTS" ${ARGN})
+  add_test(NAME ${name}_on_mirror COMMAND caption_${name}_test ${ARG_ARGUMENTS})
+  set_tests_properties(${name}_on_mirror PROPERTIES LABELS fast TIMEOUT 600
+    ENVIRONMENT CAPTION_TEST_DEVICE=mirror)
+endfunction()
+
 # caption_fuzzer(safetensors SOURCES safetensors_fuzz.cpp DEPS weights) makes a libFuzzer target
 # (clang with CAPTION_FUZZ=ON) from a file that defines LLVMFuzzerTestOneInput. Elsewhere the same
 # file is linked with tests/fuzz/replay_main.cpp and replays its corpus as a ctest.

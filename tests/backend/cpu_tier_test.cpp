@@ -2,7 +2,6 @@
 
 #include <doctest/doctest.h>
 
-#include <cstdlib>
 #include <optional>
 #include <set>
 #include <string>
@@ -18,32 +17,6 @@ using caption::CpuTier;
 using caption::Error;
 using caption::supported_cpu_tiers;
 
-namespace {
-
-// Sets CAPTION_CPU_TIER for the duration of a scope.
-class TierVariable {
- public:
-  explicit TierVariable(const char* value) {
-    if (const char* before = std::getenv(kName)) before_ = before;
-    setenv(kName, value, 1);
-  }
-  ~TierVariable() {
-    if (before_) {
-      setenv(kName, before_->c_str(), 1);
-    } else {
-      unsetenv(kName);
-    }
-  }
-  TierVariable(const TierVariable&) = delete;
-  TierVariable& operator=(const TierVariable&) = delete;
-
- private:
-  static constexpr const char* kName = "CAPTION_CPU_TIER";
-  std::optional<std::string> before_;
-};
-
-}  // namespace
-
 TEST_SUITE_BEGIN("backend/cpu_tier");
 
 TEST_CASE("names and tiers are one to one") {
@@ -58,8 +31,8 @@ TEST_CASE("names and tiers are one to one") {
 TEST_CASE("the reference runs everywhere and the fastest is the default") {
   REQUIRE_FALSE(supported_cpu_tiers().empty());
   CHECK(supported_cpu_tiers().front() == CpuTier::kReference);
-  const TierVariable unset("");
-  CHECK(choose_cpu_tier() == supported_cpu_tiers().back());
+  CHECK(caption::fastest_cpu_tier() == supported_cpu_tiers().back());
+  CHECK(choose_cpu_tier("") == caption::fastest_cpu_tier());
 }
 
 TEST_CASE("every tier but the reference names what it needs beyond the one before it") {
@@ -74,18 +47,19 @@ TEST_CASE("every tier but the reference names what it needs beyond the one befor
   }
 }
 
-TEST_CASE("the environment forces a tier, which a stream then carries") {
-  const TierVariable forced("reference");
-  CHECK(choose_cpu_tier() == CpuTier::kReference);
+TEST_CASE("a named tier is chosen, and a stream carries its context's") {
+  CHECK(choose_cpu_tier("reference") == CpuTier::kReference);
+  const caption::Context context{.cpu_tier = CpuTier::kReference};
   caption::ThreadPool pool(1);
-  CHECK(caption::Stream(pool).cpu_tier() == CpuTier::kReference);
+  const caption::Stream stream(context, pool);
+  CHECK(stream.cpu_tier() == CpuTier::kReference);
+  CHECK(stream.context().arithmetic() == "cpu reference");
 }
 
 TEST_CASE("an unknown name is refused with the names there are") {
-  const TierVariable forced("sse9");
-  CHECK_THROWS_WITH_AS(choose_cpu_tier(),
-                       "CAPTION_CPU_TIER: no tier is named \"sse9\"; use reference, avx2, "
-                       "avx512, avx512bf16 or amx, or unset it",
+  CHECK_THROWS_WITH_AS(choose_cpu_tier("sse9"),
+                       "no CPU tier is named \"sse9\"; use reference, avx2, avx512, avx512bf16 or "
+                       "amx, or leave out --cpu-tier and CAPTION_CPU_TIER",
                        Error);
 }
 

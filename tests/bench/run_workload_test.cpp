@@ -30,7 +30,7 @@ struct Bench {
   ThreadPool pool{2};
   Stream stream{pool};
   std::unique_ptr<model::Decoder> decoder =
-      model::make_random_decoder(kShape, weights::WeightFormat::kBF16, 3);
+      model::make_random_decoder(stream, kShape, weights::WeightFormat::kBF16, 3);
   DecoderCosts costs{.shape = kShape, .weights = weights::WeightFormat::kBF16};
 
   Comparison run(const Workload& workload, const std::vector<Variant>& variants, int repeat,
@@ -62,8 +62,8 @@ TEST_SUITE("bench/run_workload") {
         bench.run(make_uneven_workload(9, 8, 0.2), {fixed, continuous}, 2);
     REQUIRE(comparison.variants.size() == 2);
     CHECK(comparison.outputs_are_equal());
-    const std::int64_t weight_bytes =
-        model::placed_bytes(model::decoder_blueprint(kShape), weights::WeightFormat::kBF16);
+    const std::int64_t weight_bytes = model::placed_bytes(
+        Context{}, model::decoder_blueprint(kShape), weights::WeightFormat::kBF16);
     const Measurement& first = comparison.variants.front().measurement();
     CHECK(first.needed_bytes == weight_bytes + first.stats.pages_peak * first.stats.page_bytes);
     for (const VariantResult& result : comparison.variants) {
@@ -177,7 +177,8 @@ TEST_SUITE("model/random_decoder") {
   TEST_CASE("the same seed gives the same decoder, another seed another") {
     Bench bench;
     const auto hash_with = [&](std::uint64_t seed) {
-      bench.decoder = model::make_random_decoder(kShape, weights::WeightFormat::kBF16, seed);
+      bench.decoder =
+          model::make_random_decoder(bench.stream, kShape, weights::WeightFormat::kBF16, seed);
       const Variant variant{.name = "x", .group = "x", .options = engine_options(2)};
       return bench.run(make_fixed_workload(2, 8, 12), {variant}, 1)
           .variants.front()

@@ -87,7 +87,7 @@ TEST_SUITE("model/random_tower") {
       pixels.as<float>()[i] = static_cast<float>(i % 11) * 0.1F;
     }
     const auto encode = [&](std::uint64_t seed, ConstView frames) {
-      model::RandomTower tower(kShape, weights::WeightFormat::kBF16, seed);
+      model::RandomTower tower(stream, kShape, weights::WeightFormat::kBF16, seed);
       const ConstView hidden = tower.encode(stream, frames);
       const float* const values = hidden.as<float>();
       return std::vector<float>(values, values + hidden.num_elements());

@@ -4,16 +4,15 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <string>
 #include <tuple>
 
-#include "backend/cpu_tier.h"
 #include "config/fields.h"
 
 namespace caption::config {
 namespace {
 
+const Context kContext;
 const Sha256 kModel = sha256_of(std::string_view("weights"));
 
 // Returns a value other than the default for every option, as text.
@@ -46,9 +45,12 @@ TEST_SUITE("config/identity") {
       CAPTURE(field.key);
       Preset changed;
       apply_override(changed, {field.key, other_value(field), "test"});
-      const bool vision = vision_identity(base, kModel) != vision_identity(changed, kModel);
-      const bool pages = page_identity(base, kModel) != page_identity(changed, kModel);
-      const bool captions = caption_settings(base, kModel) != caption_settings(changed, kModel);
+      const bool vision =
+          vision_identity(kContext, base, kModel) != vision_identity(kContext, changed, kModel);
+      const bool pages =
+          page_identity(kContext, base, kModel) != page_identity(kContext, changed, kModel);
+      const bool captions =
+          caption_settings(kContext, base, kModel) != caption_settings(kContext, changed, kModel);
       CHECK(vision == (field.affects == Affects::kPixels || field.affects == Affects::kPages));
       CHECK(pages == (field.affects == Affects::kPages));
       const bool is_prompt = field.key == "generation.prompt";  // has its own entry in a manifest
@@ -59,10 +61,10 @@ TEST_SUITE("config/identity") {
   TEST_CASE("another model, tier or revision is another identity") {
     const Preset preset;
     const Sha256 other = sha256_of(std::string_view("other weights"));
-    CHECK(vision_identity(preset, kModel) != vision_identity(preset, other));
-    CHECK(page_identity(preset, kModel) != page_identity(preset, other));
-    CHECK(vision_identity(preset, kModel) != page_identity(preset, kModel));
-    const Settings settings = caption_settings(preset, kModel);
+    CHECK(vision_identity(kContext, preset, kModel) != vision_identity(kContext, preset, other));
+    CHECK(page_identity(kContext, preset, kModel) != page_identity(kContext, preset, other));
+    CHECK(vision_identity(kContext, preset, kModel) != page_identity(kContext, preset, kModel));
+    const Settings settings = caption_settings(kContext, preset, kModel);
     for (const char* name :
          {"model", "arithmetic.device", "arithmetic.revision", "arithmetic.libraries"}) {
       CAPTURE(name);
@@ -76,12 +78,10 @@ TEST_SUITE("config/identity") {
   TEST_CASE("another CPU tier is another identity of vision tokens, of pages and of captions") {
     const Preset preset;
     const auto identities_with = [&](CpuTier tier) {
-      ::setenv("CAPTION_CPU_TIER", std::string(cpu_tier_name(tier)).c_str(), 1);
-      const auto identities =
-          std::tuple(vision_identity(preset, kModel), page_identity(preset, kModel),
-                     caption_settings(preset, kModel));
-      ::unsetenv("CAPTION_CPU_TIER");
-      return identities;
+      const Context context{.cpu_tier = tier};
+      return std::tuple(vision_identity(context, preset, kModel),
+                        page_identity(context, preset, kModel),
+                        caption_settings(context, preset, kModel));
     };
     const auto [vision, pages, captions] = identities_with(CpuTier::kReference);
     for (const CpuTier tier : supported_cpu_tiers().subspan(1)) {
@@ -94,7 +94,7 @@ TEST_SUITE("config/identity") {
   }
 
   TEST_CASE("the program's version and the preset's name are no part of an identity") {
-    for (const auto& [name, value] : caption_settings(Preset{}, kModel)) {
+    for (const auto& [name, value] : caption_settings(kContext, Preset{}, kModel)) {
       CAPTURE(name);
       CHECK(name.find("version") == std::string::npos);
       CHECK(name.find("preset") == std::string::npos);

@@ -81,11 +81,11 @@ TEST_SUITE("config/resolve") {
     apply_override(preset, {"video.color_matrix", "bt601", ""});
     CHECK(read_options(preset).color_matrix == video::ColorMatrix::kBt601);
     CHECK(read_options(preset).limits.max_decode_us == 250'000);
-    const auto engine = [&] { return engine_options(preset, 99, sha256_of("weights")); };
+    const auto engine = [&] { return engine_options(Context{}, preset, 99, sha256_of("weights")); };
     CHECK(engine().batching == engine::BatchMode::kStatic);
     CHECK(engine().kv_dtype == DType::kBF16);
     const Hash128 identity = engine().page_identity;
-    CHECK(identity != engine_options(preset, 99, sha256_of("others")).page_identity);
+    CHECK(identity != engine_options(Context{}, preset, 99, sha256_of("others")).page_identity);
     CHECK(engine().prefix_cache == engine::PrefixCache::kOff);
     CHECK(engine().disk.folder.empty());
     apply_override(preset, {"quantization.weights", "f32", ""});

@@ -49,11 +49,11 @@ TEST_SUITE("engine/engine") {
     for (const Case& c : cases) {
       CAPTURE(std::string(c.name));
       ThreadPool pool(1);
-      Stream stream(pool);
+      Stream stream(testing::tested_context(), pool);
       FakeDecoder decoder;
       EngineOptions options = options_with_pages(250);
       options.prefix_cache = c.prefix_cache;
-      Engine engine(decoder, stream, options);
+      TestedEngine engine(decoder, stream, options);
       for (std::int32_t i = 0; i < 4; ++i) {
         Request request;
         request.prompt_ids = {1, 2, i};

@@ -16,7 +16,7 @@ namespace {
 
 struct Room {
   ThreadPool pool{1};
-  Stream stream{pool};
+  Stream stream{testing::tested_context(), pool};
   FakeDecoder decoder;
 };
 
@@ -33,7 +33,7 @@ Request beam_request(std::uint64_t seed, std::int32_t num_beams, std::int32_t ma
 TEST_SUITE("engine/beams") {
   TEST_CASE("gives the output of the definition, for every number of beams") {
     Room room;
-    Engine engine(room.decoder, room.stream, options_with_pages(200));
+    TestedEngine engine(room.decoder, room.stream, options_with_pages(200));
     for (const std::int32_t num_beams : {2, 3, 4, 8, 16}) {
       CAPTURE(num_beams);
       const Request request = beam_request(7, num_beams, 40);
@@ -47,7 +47,7 @@ TEST_SUITE("engine/beams") {
 
   TEST_CASE("the prompt is computed once and shared; beams copy only what they write") {
     Room room;
-    Engine engine(room.decoder, room.stream, options_with_pages(200));
+    TestedEngine engine(room.decoder, room.stream, options_with_pages(200));
     Request request = beam_request(7, 4, 20);
     request.prompt_ids.resize(45);
     request.sampling.stop_ids = {};
@@ -71,8 +71,8 @@ TEST_SUITE("engine/beams") {
       Tensor vision = request.vision->clone();
       vision.as<float>()[0] += static_cast<float>(video);
       other.vision = std::make_shared<const Tensor>(std::move(vision));
-      Engine engine(room.decoder, room.stream, options_with_pages(60));
-      room.decoder.on_forward = [&](const model::StepBatch& batch) {
+      TestedEngine engine(room.decoder, room.stream, options_with_pages(60));
+      room.decoder.on_forward = [&](const testing::BatchArrays& batch) {
         // After the prompt, each row of the step must read the pages that hold the video.
         if (batch.context_lens.size() < 2) return;
         const std::int32_t first_page = batch.block_tables[0];
@@ -91,7 +91,7 @@ TEST_SUITE("engine/beams") {
     Room room;
     EngineOptions options = options_with_pages(24);
     options.max_num_seqs = 9;
-    Engine engine(room.decoder, room.stream, options);
+    TestedEngine engine(room.decoder, room.stream, options);
     std::vector<Request> requests;
     for (std::uint64_t i = 0; i < 12; ++i) {
       requests.push_back(i % 2 == 0 ? beam_request(i, 4, 40) : family_request(2, i, 150));
@@ -111,7 +111,7 @@ TEST_SUITE("engine/beams") {
     Room room;
     EngineOptions options = options_with_pages(60);
     options.max_num_seqs = 3;
-    Engine engine(room.decoder, room.stream, options);
+    TestedEngine engine(room.decoder, room.stream, options);
     CHECK_THROWS_WITH_AS(engine.submit(beam_request(1, 4, 10)), doctest::Contains("allow 3"),
                          Error);
     CHECK(engine.idle());
@@ -123,9 +123,9 @@ TEST_SUITE("engine/beams") {
     Request request = beam_request(7, 4, 20);
     request.prompt_ids.resize(45);
     // The longest beam has 64 tokens: two shared pages and two of each beam.
-    Engine small(room.decoder, room.stream, options_with_pages(9));
+    TestedEngine small(room.decoder, room.stream, options_with_pages(9));
     CHECK_THROWS_WITH_AS(small.submit(request), doctest::Contains("in 4 beams need 10"), Error);
-    Engine enough(room.decoder, room.stream, options_with_pages(10));
+    TestedEngine enough(room.decoder, room.stream, options_with_pages(10));
     enough.submit(request);
     CHECK(run_until_idle(enough).at(0).output_ids == expected_output(request));
   }
@@ -133,7 +133,7 @@ TEST_SUITE("engine/beams") {
   TEST_CASE("broken logits fail the request alone") {
     Room room;
     room.decoder.poison_token = 57;
-    Engine engine(room.decoder, room.stream, options_with_pages(60));
+    TestedEngine engine(room.decoder, room.stream, options_with_pages(60));
     Request bad = beam_request(1, 2, 10);
     bad.prompt_ids.push_back(57);
     const Request good = beam_request(2, 2, 10);
@@ -153,7 +153,7 @@ TEST_SUITE("engine/tokens") {
   TEST_CASE("tokens are handed out as they come, once each, also under preemption") {
     Room room;
     EngineOptions options = options_with_pages(9);
-    Engine engine(room.decoder, room.stream, options);
+    TestedEngine engine(room.decoder, room.stream, options);
     std::vector<std::vector<std::int32_t>> heard(8);
     std::int32_t num_preemptions = 0;
     for (std::size_t i = 0; i < heard.size(); ++i) {
@@ -174,7 +174,7 @@ TEST_SUITE("engine/tokens") {
 
   TEST_CASE("who hears the tokens may end the output") {
     Room room;
-    Engine engine(room.decoder, room.stream, options_with_pages(20));
+    TestedEngine engine(room.decoder, room.stream, options_with_pages(20));
     Request request = family_request(1, 1, 140);
     request.sampling = {.max_new_tokens = 30};
     int num_heard = 0;
@@ -189,7 +189,7 @@ TEST_SUITE("engine/tokens") {
 
   TEST_CASE("beams have no tokens to hand out") {
     Room room;
-    Engine engine(room.decoder, room.stream, options_with_pages(60));
+    TestedEngine engine(room.decoder, room.stream, options_with_pages(60));
     Request request = beam_request(1, 2, 10);
     request.on_token = [](std::int32_t) { return TokenVerdict::kContinue; };
     CHECK_THROWS_WITH_AS(engine.submit(request), doctest::Contains("num_beams 1"), Error);
@@ -197,7 +197,7 @@ TEST_SUITE("engine/tokens") {
 
   TEST_CASE("log-probabilities are those of the model's own logits, one per token") {
     Room room;
-    Engine engine(room.decoder, room.stream, options_with_pages(20));
+    TestedEngine engine(room.decoder, room.stream, options_with_pages(20));
     Request request = family_request(1, 1, 140);
     request.sampling = {.repetition_penalty = 1.3, .max_new_tokens = 12, .num_logprobs = 61};
     engine.submit(request);

@@ -19,7 +19,7 @@ namespace fs = std::filesystem;
 
 struct Room {
   ThreadPool pool{1};
-  Stream stream{pool};
+  Stream stream{testing::tested_context(), pool};
   FakeDecoder decoder;
 };
 
@@ -60,7 +60,7 @@ constexpr std::int64_t kSharedPageTokens = 32;
 TEST_SUITE("engine/prefix cache") {
   TEST_CASE("prompts on one video compute what they share once, also when they come together") {
     Room room;
-    Engine engine(room.decoder, room.stream, cached_options(100));
+    TestedEngine engine(room.decoder, room.stream, cached_options(100));
     std::int64_t num_prompt_tokens = 0;
     std::vector<Request> requests;
     for (std::uint64_t i = 0; i < 3; ++i) {
@@ -85,7 +85,7 @@ TEST_SUITE("engine/prefix cache") {
 
   TEST_CASE("another video, or the same ids with another picture behind them, is no hit") {
     Room room;
-    Engine engine(room.decoder, room.stream, cached_options(100));
+    TestedEngine engine(room.decoder, room.stream, cached_options(100));
     const Request one = family_request(1, 100, 120);
     Request other = one;
     Tensor changed = one.vision->clone();
@@ -103,7 +103,7 @@ TEST_SUITE("engine/prefix cache") {
 
   TEST_CASE("the content of the vision tokens may be given by who made them") {
     Room room;
-    Engine engine(room.decoder, room.stream, cached_options(100));
+    TestedEngine engine(room.decoder, room.stream, cached_options(100));
     Request request = family_request(1, 100, 120);
     request.vision_content = Hash128{5, 5};
     engine.submit(request);
@@ -115,9 +115,22 @@ TEST_SUITE("engine/prefix cache") {
     CHECK(run_until_idle(engine).at(0).cached_tokens == 0);
   }
 
+  TEST_CASE("requests whose pages are computed otherwise share none") {
+    Room room;
+    TestedEngine engine(room.decoder, room.stream, cached_options(100));
+    Request request = family_request(1, 100, 120);
+    engine.submit(request);
+    CHECK(run_until_idle(engine).at(0).cached_tokens == 0);
+    request.page_identity = Hash128{77, 2};  // as with an adapter
+    engine.submit(request);
+    CHECK(run_until_idle(engine).at(0).cached_tokens == 0);
+    engine.submit(request);
+    CHECK(run_until_idle(engine).at(0).cached_tokens >= kSharedPageTokens);
+  }
+
   TEST_CASE("a whole prompt in the cache still computes its last token") {
     Room room;
-    Engine engine(room.decoder, room.stream, cached_options(100));
+    TestedEngine engine(room.decoder, room.stream, cached_options(100));
     Request request;
     for (std::int32_t i = 0; i < 48; ++i) request.prompt_ids.push_back(i);  // exactly three pages
     request.sampling.max_new_tokens = 5;
@@ -131,7 +144,7 @@ TEST_SUITE("engine/prefix cache") {
 
   TEST_CASE("when memory is short the cache gives way, and the tokens stay the same") {
     Room room;
-    Engine engine(room.decoder, room.stream, cached_options(9));
+    TestedEngine engine(room.decoder, room.stream, cached_options(9));
     for (std::uint64_t i = 0; i < 60; ++i) {
       Request request = family_request(i % 2, i, 100);  // leaves three pages
       request.sampling.num_beams = 1;
@@ -144,7 +157,7 @@ TEST_SUITE("engine/prefix cache") {
 
   TEST_CASE("off, nothing is looked up") {
     Room room;
-    Engine engine(room.decoder, room.stream, options_with_pages(100));
+    TestedEngine engine(room.decoder, room.stream, options_with_pages(100));
     for (int i = 0; i < 2; ++i) {
       engine.submit(family_request(1, 100, 120));
       CHECK(run_until_idle(engine).at(0).cached_tokens == 0);
@@ -162,13 +175,13 @@ TEST_SUITE("engine/disk tier") {
     const Request second = family_request(1, 101, 120);
     {
       Room room;
-      Engine engine(room.decoder, room.stream, options);
+      TestedEngine engine(room.decoder, room.stream, options);
       engine.submit(first);
       CHECK(run_until_idle(engine).at(0).output_ids == expected_output(first));
       CHECK(engine.stats().disk_hit_tokens == 0);
     }
     Room room;
-    Engine engine(room.decoder, room.stream, options);
+    TestedEngine engine(room.decoder, room.stream, options);
     engine.submit(second);
     const Completion completion = run_until_idle(engine).at(0);
     CHECK(completion.cached_tokens == kSharedTokens);
@@ -182,7 +195,7 @@ TEST_SUITE("engine/disk tier") {
     const Request request = family_request(1, 100, 120);
     const auto run = [&](const EngineOptions& with) {
       Room room;
-      Engine engine(room.decoder, room.stream, with);
+      TestedEngine engine(room.decoder, room.stream, with);
       engine.submit(request);
       const Completion completion = run_until_idle(engine).at(0);
       CHECK(completion.output_ids == expected_output(request));
@@ -207,7 +220,7 @@ TEST_SUITE("engine/disk tier") {
     const auto find_tokens = [&](bool may_store) {
       options.disk.may_store = [may_store] { return may_store; };
       Room room;
-      Engine engine(room.decoder, room.stream, options);
+      TestedEngine engine(room.decoder, room.stream, options);
       engine.submit(request);
       CHECK(run_until_idle(engine).at(0).output_ids == expected_output(request));
       return engine.stats().disk_hit_tokens;
@@ -224,7 +237,7 @@ TEST_SUITE("engine/disk tier") {
     for (int round = 0; round < 2; ++round) {
       {
         Room room;
-        Engine engine(room.decoder, room.stream, options);
+        TestedEngine engine(room.decoder, room.stream, options);
         engine.submit(request);
         const Completion completion = run_until_idle(engine).at(0);
         CHECK(completion.output_ids == expected_output(request));

@@ -1,5 +1,6 @@
 // A request's tokens depend only on the request: they are the same alone and with any other
-// requests, mode, chunking, page budget, order and priority, with and without prefix hits. Pages
+// requests, mode, chunking, page budget, order and priority, with and without prefix hits and
+// drafts. Pages
 // and requests are conserved throughout.
 #include <doctest/doctest.h>
 
@@ -9,6 +10,7 @@
 #include <vector>
 
 #include "backend/thread_pool.h"
+#include "engine/draft_source.h"
 #include "engine/engine.h"
 #include "tests/engine/fake_decoder.h"
 
@@ -20,6 +22,37 @@ struct Schedule {
   int num_pages = 0;
   std::vector<std::size_t> order;    // order of submission
   std::vector<std::size_t> at_step;  // step of submission, by place in the order; ascending
+};
+
+// Proposes tokens of the outputs that are expected, some of them wrong.
+class OracleDrafts final : public DraftSource {
+ public:
+  OracleDrafts(const std::vector<Request>& requests,
+               const std::vector<std::vector<std::int32_t>>& expected)
+      : requests_(requests), expected_(expected) {}
+
+  void propose(std::span<const std::int32_t> tokens, std::int64_t num_prompt, std::int64_t most,
+               std::vector<std::int32_t>& drafts) override {
+    const auto prompt = tokens.first(static_cast<std::size_t>(num_prompt));
+    const auto found =
+        std::find_if(requests_.begin(), requests_.end(), [&](const Request& request) {
+          return std::equal(prompt.begin(), prompt.end(), request.prompt_ids.begin(),
+                            request.prompt_ids.end());
+        });
+    REQUIRE(found != requests_.end());
+    const auto& output = expected_[static_cast<std::size_t>(found - requests_.begin())];
+    std::size_t next = tokens.size() - prompt.size();
+    for (std::int64_t count = static_cast<std::int64_t>(rng_() % 8); count > 0 && most > 0;
+         --count, --most, ++next) {
+      const bool is_right = next < output.size() && rng_() % 4 != 0;
+      drafts.push_back(is_right ? output[next] : static_cast<std::int32_t>(rng_() % kFakeVocab));
+    }
+  }
+
+ private:
+  const std::vector<Request>& requests_;
+  const std::vector<std::vector<std::int32_t>>& expected_;
+  std::mt19937_64 rng_{7};
 };
 
 Schedule random_schedule(std::mt19937_64& rng, const std::vector<Request>& requests) {
@@ -53,7 +86,7 @@ TEST_SUITE("engine/properties") {
     constexpr std::size_t kNumRequests = 24;
     constexpr std::int64_t kMaxTokens = 8 * 16;  // the smallest page budget below
     ThreadPool pool(1);
-    Stream stream(pool);
+    Stream stream(testing::tested_context(), pool);
     FakeDecoder decoder;
     std::vector<Request> requests;
     std::vector<std::vector<std::int32_t>> expected;
@@ -63,20 +96,27 @@ TEST_SUITE("engine/properties") {
       expected.push_back(expected_output(requests.back()));
     }
     std::mt19937_64 rng(42);
+    OracleDrafts drafts(requests, expected);
+    std::int64_t num_accepted = 0;
+    std::int64_t num_rejected = 0;
     std::int64_t num_preemptions = 0;
     std::int64_t num_permuted = 0;
     std::int64_t num_hit_tokens = 0;
     for (int run = 0; run < 400; ++run) {
       CAPTURE(run);
-      const Schedule schedule = random_schedule(rng, requests);
+      Schedule schedule = random_schedule(rng, requests);
+      if (run % 2 == 1) {
+        schedule.options.draft_source = &drafts;
+        schedule.options.max_drafts = 1 + run % 5;
+      }
       std::int64_t num_passed = 0;
-      decoder.on_forward = [&](const model::StepBatch& batch) {
+      decoder.on_forward = [&](const testing::BatchArrays& batch) {
         const auto num_sequences = std::ssize(batch.context_lens);
         const bool fits = std::ssize(batch.tokens) <= schedule.options.max_num_batched_tokens ||
                           (!schedule.options.chunked_prefill && num_sequences == 1);
         if (!fits || num_sequences > schedule.options.max_num_seqs) ++num_passed;
       };
-      Engine engine(decoder, stream, schedule.options);
+      TestedEngine engine(decoder, stream, schedule.options);
       CHECK(engine.stats().pages_total == schedule.num_pages);
       std::map<RequestId, std::size_t> submitted;
       std::vector<Completion> completions;
@@ -100,24 +140,63 @@ TEST_SUITE("engine/properties") {
         CHECK(c.vision_tokens == std::ssize(requests[i].vision_positions));
         num_preemptions += c.num_preemptions;
       }
+      num_accepted += engine.stats().accepted_tokens;
+      num_rejected += engine.stats().draft_tokens - engine.stats().accepted_tokens;
       num_hit_tokens += engine.stats().prefix_hit_tokens;
       num_permuted += std::is_sorted(completions.begin(), completions.end(),
                                      [](const auto& a, const auto& b) { return a.id < b.id; })
                           ? 0
                           : 1;
     }
+    CHECK(num_accepted > 10'000);    // drafts were right
+    CHECK(num_rejected > 10'000);    // and wrong
     CHECK(num_preemptions > 100);    // pages did become scarce
     CHECK(num_permuted > 350);       // requests finished in another order
     CHECK(num_hit_tokens > 10'000);  // prefixes were shared
   }
 
+  TEST_CASE("right drafts save steps, and drafts change neither tokens nor log-probabilities") {
+    ThreadPool pool(1);
+    Stream stream(testing::tested_context(), pool);
+    FakeDecoder decoder;
+    Request request;
+    request.prompt_ids = {4, 5, 6};
+    request.sampling.max_new_tokens = 40;
+    request.sampling.temperature = 0.8;
+    request.sampling.num_logprobs = 2;
+    const std::vector<Request> requests = {request};
+    const std::vector<std::vector<std::int32_t>> expected = {expected_output(request)};
+    OracleDrafts drafts(requests, expected);
+    Completion completions[2];
+    std::int64_t steps[2];
+    for (const int with_drafts : {0, 1}) {
+      EngineOptions options = options_with_pages(10);
+      if (with_drafts == 1) {
+        options.draft_source = &drafts;
+        options.max_drafts = 7;
+      }
+      TestedEngine engine(decoder, stream, options);
+      engine.submit(request);
+      completions[with_drafts] = run_until_idle(engine).at(0);
+      steps[with_drafts] = engine.stats().steps;
+      CHECK(completions[with_drafts].output_ids == expected[0]);
+      CHECK(engine.stats().decode_tokens == std::ssize(expected[0]) - 1);
+    }
+    CHECK(steps[1] < steps[0] / 2);
+    REQUIRE(completions[1].logprobs.size() == completions[0].logprobs.size());
+    for (std::size_t i = 0; i < completions[0].logprobs.size(); ++i) {
+      CHECK(completions[1].logprobs[i].chosen.id == completions[0].logprobs[i].chosen.id);
+      CHECK(completions[1].logprobs[i].chosen.logprob == completions[0].logprobs[i].chosen.logprob);
+    }
+  }
+
   TEST_CASE("ten thousand queued requests finish, each with its own tokens") {
     ThreadPool pool(1);
-    Stream stream(pool);
+    Stream stream(testing::tested_context(), pool);
     FakeDecoder decoder;
     EngineOptions options = options_with_pages(40);
     options.max_num_batched_tokens = 64;
-    Engine engine(decoder, stream, options);
+    TestedEngine engine(decoder, stream, options);
     std::map<RequestId, std::uint64_t> submitted;
     for (std::uint64_t i = 0; i < 10'000; ++i) {
       submitted[engine.submit(random_request(i, 40))] = i;

@@ -23,7 +23,7 @@ Request text_request(std::vector<std::int32_t> prompt_ids, std::int32_t max_new_
 
 struct Room {
   ThreadPool pool{1};
-  Stream stream{pool};
+  Stream stream{testing::tested_context(), pool};
   FakeDecoder decoder;
 };
 
@@ -41,7 +41,7 @@ ErrorCode code_of(const std::function<void()>& call, std::string* message = null
 TEST_SUITE("engine/engine") {
   TEST_CASE("runs one request to its limit") {
     Room room;
-    Engine engine(room.decoder, room.stream, options_with_pages(10));
+    TestedEngine engine(room.decoder, room.stream, options_with_pages(10));
     CHECK(engine.idle());
     CHECK(engine.step().empty());
     const Request request = text_request({4, 5, 6}, 7);
@@ -58,7 +58,7 @@ TEST_SUITE("engine/engine") {
 
   TEST_CASE("ends at a stop id, which is part of the output") {
     Room room;
-    Engine engine(room.decoder, room.stream, options_with_pages(10));
+    TestedEngine engine(room.decoder, room.stream, options_with_pages(10));
     Request request = text_request({4, 5, 6}, 7);
     request.sampling.stop_ids = {60, expected_output(request)[3]};
     engine.submit(request);
@@ -70,7 +70,7 @@ TEST_SUITE("engine/engine") {
 
   TEST_CASE("ends a loop") {
     Room room;
-    Engine engine(room.decoder, room.stream, options_with_pages(20));
+    TestedEngine engine(room.decoder, room.stream, options_with_pages(20));
     Request request = text_request({4, 5, 6}, 100);
     // All ids but 8 are stop ids, which are masked until there are 100 tokens, so 8 is repeated.
     for (std::int32_t id = 0; id < kFakeVocab; ++id) {
@@ -85,7 +85,7 @@ TEST_SUITE("engine/engine") {
 
   TEST_CASE("the video changes the output, and so does each of its tokens") {
     Room room;
-    Engine engine(room.decoder, room.stream, options_with_pages(20));
+    TestedEngine engine(room.decoder, room.stream, options_with_pages(20));
     Request request = text_request({4, 32000, 32000, 6}, 12);
     request.vision_positions = {1, 2};
     request.vision =
@@ -105,7 +105,7 @@ TEST_SUITE("engine/engine") {
     Room room;
     FakeDecoder short_decoder(50);
     std::string message;
-    Engine few_pages(room.decoder, room.stream, options_with_pages(2));
+    TestedEngine few_pages(room.decoder, room.stream, options_with_pages(2));
     CHECK(code_of(
               [&] {
                 few_pages.submit(text_request({1, 2, 3}, 31));
@@ -114,7 +114,7 @@ TEST_SUITE("engine/engine") {
     CHECK(message.find("3 prompt tokens and 31 new tokens need 3 KV pages") != std::string::npos);
     few_pages.submit(text_request({1, 2, 3}, 30));
 
-    Engine few_positions(short_decoder, room.stream, options_with_pages(20));
+    TestedEngine few_positions(short_decoder, room.stream, options_with_pages(20));
     CHECK(code_of(
               [&] {
                 few_positions.submit(text_request({1, 2, 3}, 49));
@@ -128,7 +128,7 @@ TEST_SUITE("engine/engine") {
 
   TEST_CASE("refuses a request that contradicts itself") {
     Room room;
-    Engine engine(room.decoder, room.stream, options_with_pages(20));
+    TestedEngine engine(room.decoder, room.stream, options_with_pages(20));
     CHECK_THROWS_AS(engine.submit(text_request({}, 5)), Error);
     CHECK_THROWS_WITH_AS(engine.submit(text_request({1, kFakeVocab}, 5)),
                          doctest::Contains("prompt id 61"), Error);
@@ -159,7 +159,7 @@ TEST_SUITE("engine/engine") {
     Room room;
     EngineOptions options = options_with_pages(20);
     options.max_num_seqs = 2;
-    Engine engine(room.decoder, room.stream, options);
+    TestedEngine engine(room.decoder, room.stream, options);
     std::vector<RequestId> ids;
     for (std::int32_t i = 0; i < 4; ++i) ids.push_back(engine.submit(text_request({i, 7}, 20)));
     for (int step = 0; step < 5; ++step) CHECK(engine.step().empty());
@@ -179,7 +179,7 @@ TEST_SUITE("engine/engine") {
   TEST_CASE("broken logits fail their own request only") {
     Room room;
     room.decoder.poison_token = 40;
-    Engine engine(room.decoder, room.stream, options_with_pages(20));
+    TestedEngine engine(room.decoder, room.stream, options_with_pages(20));
     const RequestId good = engine.submit(text_request({1, 2, 3}, 6));
     const RequestId bad = engine.submit(text_request({1, 40, 3}, 6));
     for (const Completion& completion : run_until_idle(engine)) {
@@ -198,10 +198,10 @@ TEST_SUITE("engine/engine") {
   TEST_CASE("when the decoder throws, the step has not happened") {
     Room room;
     int num_calls = 0;
-    room.decoder.on_forward = [&](const model::StepBatch&) {
+    room.decoder.on_forward = [&](const testing::BatchArrays&) {
       if (++num_calls % 3 == 0) throw Error(ErrorCode::kOutOfMemory, "a hiccup");
     };
-    Engine engine(room.decoder, room.stream, options_with_pages(20));
+    TestedEngine engine(room.decoder, room.stream, options_with_pages(20));
     std::vector<Request> requests;
     for (std::uint64_t i = 0; i < 5; ++i) {
       requests.push_back(random_request(i, 100));
@@ -227,18 +227,21 @@ TEST_SUITE("engine/engine") {
   TEST_CASE("a budget for fewer than two pages is refused with the numbers") {
     Room room;
     std::string message;
-    CHECK(code_of([&] { Engine engine(room.decoder, room.stream, options_with_pages(1)); },
+    CHECK(code_of([&] { TestedEngine engine(room.decoder, room.stream, options_with_pages(1)); },
                   &message) == ErrorCode::kOutOfMemory);
     CHECK(message.find("2.05 kB holds 1 page of 16 tokens (2.05 kB each)") != std::string::npos);
     EngineOptions options = options_with_pages(4);
     options.kv_dtype = DType::kI32;
-    CHECK(code_of([&] { Engine engine(room.decoder, room.stream, options); }) == ErrorCode::kUsage);
+    CHECK(code_of([&] { TestedEngine engine(room.decoder, room.stream, options); }) ==
+          ErrorCode::kUsage);
     options = options_with_pages(4);
     options.max_num_seqs = 0;
-    CHECK(code_of([&] { Engine engine(room.decoder, room.stream, options); }) == ErrorCode::kUsage);
+    CHECK(code_of([&] { TestedEngine engine(room.decoder, room.stream, options); }) ==
+          ErrorCode::kUsage);
     options.max_num_seqs = 1;
     options.max_num_batched_tokens = 0;
-    CHECK(code_of([&] { Engine engine(room.decoder, room.stream, options); }) == ErrorCode::kUsage);
+    CHECK(code_of([&] { TestedEngine engine(room.decoder, room.stream, options); }) ==
+          ErrorCode::kUsage);
   }
 
   TEST_CASE("takes no more pages than all sequences together can fill") {
@@ -246,7 +249,7 @@ TEST_SUITE("engine/engine") {
     FakeDecoder decoder(100);  // needs 7 pages per sequence
     EngineOptions options = options_with_pages(1'000'000);
     options.max_num_seqs = 3;
-    const Engine engine(decoder, room.stream, options);
+    const TestedEngine engine(decoder, room.stream, options);
     CHECK(engine.stats().pages_total == 21);
   }
 
@@ -254,7 +257,7 @@ TEST_SUITE("engine/engine") {
     Room room;
     EngineOptions options = options_with_pages(20);
     options.max_num_batched_tokens = 10;
-    Engine engine(room.decoder, room.stream, options);
+    TestedEngine engine(room.decoder, room.stream, options);
     engine.submit(text_request(std::vector<std::int32_t>(21, 1), 4));
     CHECK(run_until_idle(engine).size() == 1);
     EngineStats stats = engine.stats();
@@ -267,7 +270,7 @@ TEST_SUITE("engine/engine") {
     CHECK(stats.pages_total == 20);
     CHECK(stats.pages_peak == 2);
 
-    Engine tight(room.decoder, room.stream, options_with_pages(4));
+    TestedEngine tight(room.decoder, room.stream, options_with_pages(4));
     tight.submit(text_request({1, 2, 3}, 50));
     tight.submit(text_request({4, 5, 6}, 50));
     std::int64_t num_preemptions = 0;

@@ -7,11 +7,13 @@
 #include <random>
 #include <string>
 
+#include "backend/dispatch.h"
 #include "base/error.h"
 #include "kv/page_pool.h"
 #include "sampling/beam_search.h"
 #include "sampling/loop_detector.h"
 #include "sampling/sampler.h"
+#include "tensor/copy.h"
 
 namespace caption::engine {
 namespace {
@@ -98,7 +100,12 @@ FakeDecoder::FakeDecoder(std::int64_t max_positions)
 
 void FakeDecoder::reserve(std::int64_t, std::int64_t) {}
 
-void FakeDecoder::forward(Stream&, const model::StepBatch& batch, const model::KvPages& kv,
+void FakeDecoder::forward(Stream& stream, const model::StepBatch& batch, const model::KvPages& kv,
+                          View logits) {
+  dispatch(stream.device(), [&](Cpu) { compute(testing::BatchArrays(batch), kv, logits); });
+}
+
+void FakeDecoder::compute(const testing::BatchArrays& batch, const model::KvPages& kv,
                           View logits) {
   if (on_forward) on_forward(batch);
   const auto num_tokens = std::ssize(batch.tokens);
@@ -119,7 +126,7 @@ void FakeDecoder::forward(Stream&, const model::StepBatch& batch, const model::K
   }
 }
 
-void FakeDecoder::write_tokens(const model::StepBatch& batch, const model::KvPages& kv) {
+void FakeDecoder::write_tokens(const testing::BatchArrays& batch, const model::KvPages& kv) {
   std::size_t vision_row = 0;
   std::size_t piece = 0;
   std::int64_t row_in_piece = 0;
@@ -146,7 +153,7 @@ void FakeDecoder::write_tokens(const model::StepBatch& batch, const model::KvPag
                 "fake decoder: vision rows and pieces do not match");
 }
 
-void FakeDecoder::write_logits(const model::StepBatch& batch, const model::KvPages& kv,
+void FakeDecoder::write_logits(const testing::BatchArrays& batch, const model::KvPages& kv,
                                std::int64_t row, std::span<float> logits) const {
   std::size_t s = 0;
   while (batch.cu_seqlens[s + 1] <= row) ++s;
@@ -237,6 +244,14 @@ std::vector<std::int32_t> expected_output(const Request& request, std::int32_t p
     }
     context = extend_context(context, hash_token(ids.back(), std::ssize(ids) - 1, poison_token));
   }
+}
+
+RequestId TestedEngine::submit(Request request) {
+  if (request.vision != nullptr && request.vision->device() != stream_.device()) {
+    request.vision =
+        std::make_shared<const Tensor>(copy_to(stream_, stream_.device(), request.vision->view()));
+  }
+  return Engine::submit(std::move(request));
 }
 
 std::vector<Completion> run_until_idle(Engine& engine) {

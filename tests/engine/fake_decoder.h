@@ -11,6 +11,8 @@
 
 #include "engine/engine.h"
 #include "model/decoder.h"
+#include "tests/support/batch_arrays.h"
+#include "tests/support/tested_context.h"
 
 namespace caption::engine {
 
@@ -29,13 +31,14 @@ class FakeDecoder : public model::Decoder {
                View logits) override;
 
   // Called at the begin of forward(); may throw.
-  std::function<void(const model::StepBatch&)> on_forward;
+  std::function<void(const testing::BatchArrays&)> on_forward;
   // A prompt with this token has NaN logits; -1 disables this.
   std::int32_t poison_token = -1;
 
  private:
-  void write_tokens(const model::StepBatch& batch, const model::KvPages& kv);
-  void write_logits(const model::StepBatch& batch, const model::KvPages& kv, std::int64_t row,
+  void compute(const testing::BatchArrays& batch, const model::KvPages& kv, View logits);
+  void write_tokens(const testing::BatchArrays& batch, const model::KvPages& kv);
+  void write_logits(const testing::BatchArrays& batch, const model::KvPages& kv, std::int64_t row,
                     std::span<float> logits) const;
 
   model::DecoderSpec spec_;
@@ -43,6 +46,17 @@ class FakeDecoder : public model::Decoder {
 
 // Returns the output of a request by definition, without pages, batches or an engine.
 std::vector<std::int32_t> expected_output(const Request& request, std::int32_t poison_token = -1);
+
+// An engine on tested_context(), where the vision tokens of requests are copied to its device.
+class TestedEngine : public Engine {
+ public:
+  TestedEngine(model::Decoder& decoder, Stream& stream, const EngineOptions& options)
+      : Engine(decoder, stream, options), stream_(stream) {}
+  RequestId submit(Request request);
+
+ private:
+  Stream& stream_;
+};
 
 // Runs the engine until it is idle; returns completions in the order in which they finished.
 std::vector<Completion> run_until_idle(Engine& engine);

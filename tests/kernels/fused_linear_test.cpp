@@ -3,9 +3,9 @@
 #include <vector>
 
 #include "base/error.h"
+#include "kernels/cpu/packed_weight.h"
 #include "kernels/cpu/select_tier.h"
 #include "kernels/linear.h"
-#include "kernels/packed_weight.h"
 #include "tests/kernels/testing.h"
 #include "weights/quantise.h"
 
@@ -20,7 +20,9 @@ using caption::View;
 using caption::kernels::linear;
 using caption::kernels::linear_swiglu;
 using caption::kernels::LinearPart;
-using caption::kernels::PackedWeight;
+using caption::kernels::Weight;
+using caption::kernels::cpu::PackedWeight;
+using caption::kernels::cpu::to_weight;
 using namespace caption::testing;
 
 namespace {
@@ -30,19 +32,19 @@ constexpr Kind kKinds[] = {Kind::kRows, Kind::kPanels, Kind::kInt8,
                            Kind::kInt4, Kind::kNf4,    Kind::k8A8};
 
 // Kinds without packing borrow the tensor.
-PackedWeight pack(Kind kind, const Tensor& weight) {
+Weight pack(Kind kind, const Tensor& weight) {
   ThreadPool pool(1);
+  Stream stream(pool);
   const auto quantised = [&](MatrixFormat format) {
     const auto rows = [&weight, format](std::int64_t first, std::int64_t count) {
       return caption::weights::quantise(weight.view().rows(first, count), format);
     };
-    return format == MatrixFormat::kInt8Row
-               ? PackedWeight::pack_8a8(pool, weight.dim(0), rows)
-               : PackedWeight::pack_quantised(pool, weight.dim(0), rows);
+    return caption::kernels::place_quantised(stream, format, weight.dim(0), rows);
   };
   switch (kind) {
-    case Kind::kRows: return PackedWeight(weight.view());
-    case Kind::kPanels: return PackedWeight::pack_panels(pool, weight.view());
+    case Kind::kRows: return weight.view();
+    case Kind::kPanels:
+      return to_weight(PackedWeight::pack_panels(stream, weight.view()), caption::Device::kCpu);
     case Kind::kInt8: return quantised(MatrixFormat::kInt8);
     case Kind::kInt4: return quantised(MatrixFormat::kInt4);
     case Kind::kNf4: return quantised(MatrixFormat::kNf4);
@@ -81,7 +83,7 @@ TEST_CASE("several layers of one input have the bits of one after another") {
     // As for q, k and v of a decoder: different sizes, one with a bias.
     const std::int64_t sizes[] = {c.n, (c.n + 1) / 2, c.n + 7};
     std::vector<Tensor> rows;
-    std::vector<PackedWeight> weights;
+    std::vector<Weight> weights;
     std::vector<Tensor> apart;
     std::vector<Tensor> together;
     rows.reserve(3);
@@ -111,8 +113,8 @@ TEST_CASE("swiglu has the bits of two layers and their activation") {
     const Tensor up_rows = random_of(DType::kBF16, {c.n, c.k}, 3);
     const Tensor gate_bias = random_of(DType::kF16, {c.n}, 4);
     const Tensor up_bias = random_f32({c.n}, 5);
-    const PackedWeight gate = pack(kind, gate_rows);
-    const PackedWeight up = pack(kind, up_rows);
+    const Weight gate = pack(kind, gate_rows);
+    const Weight up = pack(kind, up_rows);
     for_each_stream([&](Stream& stream) {
       for (const bool has_bias : {false, true}) {
         const ConstView of_gate = has_bias ? gate_bias.view() : ConstView{};
@@ -187,18 +189,21 @@ TEST_CASE("layers that do not fit each other are refused") {
   const Tensor rows = random_of(DType::kBF16, {4, 64}, 2);
   const Tensor shorter = random_of(DType::kBF16, {3, 64}, 2);
   Tensor y(DType::kF32, {2, 4});
-  const PackedWeight panels = pack(Kind::kPanels, rows);
-  const PackedWeight borrowed = pack(Kind::kRows, rows);
-  const PackedWeight narrow = pack(Kind::kRows, shorter);
+  const Weight panels = pack(Kind::kPanels, rows);
+  const Weight borrowed = pack(Kind::kRows, rows);
+  const Weight narrow = pack(Kind::kRows, shorter);
   const LinearPart mixed[] = {{panels, {}, y.view()}, {borrowed, {}, y.view()}};
-  CHECK_THROWS_WITH_AS(linear(stream, x.view(), mixed), "linear: weights of different layouts",
-                       Error);
-  const PackedWeight by_128 = pack(Kind::kInt4, random_of(DType::kBF16, {4, 256}, 3));
-  const PackedWeight by_64 = pack(Kind::kNf4, random_of(DType::kBF16, {4, 256}, 4));
+  CHECK_THROWS_WITH_AS(linear(stream, x.view(), mixed),
+                       "linear: one weight is panels of bf16, another rows", Error);
+  const Weight by_128 = pack(Kind::kInt4, random_of(DType::kBF16, {4, 256}, 3));
+  const Weight by_64 = pack(Kind::kNf4, random_of(DType::kBF16, {4, 256}, 4));
   const Tensor wide = random_f32({2, 256}, 5);
   const LinearPart grouped[] = {{by_128, {}, y.view()}, {by_64, {}, y.view()}};
   CHECK_THROWS_WITH_AS(linear(stream, wide.view(), grouped),
-                       "linear: weights with groups of 128 and 64 columns", Error);
+
+                       "linear: one weight is panels of 4 bits in groups of 128 columns, another "
+                       "panels of 4 bits in groups of 64 columns",
+                       Error);
   CHECK_THROWS_WITH_AS(
       linear_swiglu(stream, x.view(), borrowed, ConstView{}, narrow, ConstView{}, y.view()),
       "linear_swiglu: y is f32 [2, 4] on cpu; wanted f32 [2, 3]", Error);

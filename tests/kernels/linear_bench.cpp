@@ -1,6 +1,5 @@
 // A dense layer of any size in kernels_bench, for comparison with matrix products of other
 // libraries (scripts/peers). Every call uses the same weight, as their benchmarks do.
-#include <functional>
 #include <iostream>
 #include <string>
 #include <utility>
@@ -15,27 +14,17 @@
 namespace caption::testing {
 namespace {
 
-kernels::PackedWeight pack(const Stream& stream, const std::string& format, ConstView rows) {
-  using kernels::PackedWeight;
+kernels::Weight place(Stream& stream, const std::string& format, ConstView rows) {
+  if (format == "bf16") return kernels::place_bf16(stream, rows);
   const auto quantised_as = [&](MatrixFormat quantised) {
-    return [rows, quantised](std::int64_t first, std::int64_t count) {
-      return weights::quantise(rows.rows(first, count), quantised);
-    };
+    return kernels::place_quantised(stream, quantised, rows.dim(0),
+                                    [=](std::int64_t first, std::int64_t count) {
+                                      return weights::quantise(rows.rows(first, count), quantised);
+                                    });
   };
-  const std::int64_t n = rows.dim(0);
-  if (format == "bf16") {
-    if (!kernels::prefers_panels(stream.cpu_tier())) return rows;
-    return PackedWeight::pack_panels(stream.pool(), rows);
-  }
-  if (format == "w8a8") {
-    return PackedWeight::pack_8a8(stream.pool(), n, quantised_as(MatrixFormat::kInt8Row));
-  }
-  if (format == "int8") {
-    return PackedWeight::pack_quantised(stream.pool(), n, quantised_as(MatrixFormat::kInt8));
-  }
-  if (format == "int4") {
-    return PackedWeight::pack_quantised(stream.pool(), n, quantised_as(MatrixFormat::kInt4));
-  }
+  if (format == "w8a8") return quantised_as(MatrixFormat::kInt8Row);
+  if (format == "int8") return quantised_as(MatrixFormat::kInt8);
+  if (format == "int4") return quantised_as(MatrixFormat::kInt4);
   throw Error(ErrorCode::kUsage,
               "kernels_bench: format " + format + "; bf16, w8a8, int8 or int4 is wanted");
 }
@@ -45,7 +34,7 @@ kernels::PackedWeight pack(const Stream& stream, const std::string& format, Cons
 void bench_linear(ThreadPool& pool, const std::string& format, const LinearSize& size) {
   Stream stream(pool);
   const Tensor rows = filled(DType::kBF16, {size.n, size.k});
-  const kernels::PackedWeight weight = pack(stream, format, rows.view());
+  const kernels::Weight weight = place(stream, format, rows.view());
   const Tensor x = filled(DType::kF32, {size.m, size.k});
   Tensor y(DType::kF32, {size.m, size.n});
   bench::KernelBench bench{.rows = {}, .before = bench::measure_roofline(stream), .after = {}};

@@ -1,6 +1,6 @@
 // Weights packed in panels: every tier agrees with a double-precision loop over the same rounded
 // operands, and the bits of a row do not depend on the other rows.
-#include "kernels/packed_weight.h"
+#include "kernels/cpu/packed_weight.h"
 
 #include <vector>
 
@@ -18,14 +18,17 @@ using caption::Tensor;
 using caption::ThreadPool;
 using caption::kernels::linear;
 using caption::kernels::linear_add;
-using caption::kernels::PackedWeight;
+using caption::kernels::Weight;
+using caption::kernels::cpu::PackedWeight;
+using caption::kernels::cpu::to_weight;
 using namespace caption::testing;
 
 namespace {
 
-PackedWeight pack(const Tensor& weight) {
+Weight pack(const Tensor& weight) {
   ThreadPool pool(2);
-  return PackedWeight::pack_panels(pool, weight.view());
+  Stream stream(pool);
+  return to_weight(PackedWeight::pack_panels(stream, weight.view()), caption::Device::kCpu);
 }
 
 struct Case {
@@ -44,18 +47,20 @@ TEST_SUITE_BEGIN("kernels/packed_weight");
 
 TEST_CASE("rows are borrowed as they are") {
   const Tensor weight = random_of(DType::kBF16, {5, 7}, 1);
-  const PackedWeight rows = weight.view();
-  CHECK(rows.layout() == PackedWeight::Layout::kRows);
-  CHECK(rows.rows().raw() == weight.view().raw());
+  const Weight rows = weight.view();
+  CHECK(PackedWeight::of(rows).layout() == PackedWeight::Layout::kRows);
+  CHECK(PackedWeight::of(rows).rows().raw() == weight.view().raw());
+  CHECK(rows.is_borrowed());
   CHECK(rows.num_features() == 5);
   CHECK(rows.num_columns() == 7);
   CHECK(rows.size_bytes() == 70);
-  CHECK(PackedWeight().empty());
+  CHECK(Weight().empty());
 }
 
 TEST_CASE("a panel holds 32 features' pairs of columns side by side, and zeros beyond the matrix") {
   const Tensor weight = random_of(DType::kBF16, {37, 5}, 1);
-  const PackedWeight packed = pack(weight);
+  const Weight held = pack(weight);
+  const PackedWeight& packed = PackedWeight::of(held);
   REQUIRE(packed.layout() == PackedWeight::Layout::kPanels);
   REQUIRE(packed.panels().shape() == caption::Shape({2, 3, 32, 2}));
   CHECK(packed.size_bytes() == 2 * 3 * 32 * 2 * 2);
@@ -81,7 +86,7 @@ TEST_CASE("agrees with a double-precision loop over the rounded operands") {
     const Tensor weight = random_of(DType::kBF16, {c.n, c.k}, 2);
     const Tensor bias = random_of(DType::kBF16, {c.n}, 3);
     const Tensor residual = random_f32({c.m, c.n}, 4);
-    const PackedWeight packed = pack(weight);
+    const Weight packed = pack(weight);
     const std::vector<double> xs = values(converted(x, DType::kBF16));
     const std::vector<double> ws = values(weight);
     const std::vector<double> bs = values(bias);
@@ -118,7 +123,7 @@ TEST_CASE("agrees with a double-precision loop over the rounded operands") {
 TEST_CASE("a row alone has the bits it has in any batch, with any number of threads") {
   constexpr std::int64_t kRows = 103;
   const Tensor x = random_f32({kRows, 333}, 5);
-  const PackedWeight packed = pack(random_of(DType::kBF16, {77, 333}, 6));
+  const Weight packed = pack(random_of(DType::kBF16, {77, 333}, 6));
   for (const CpuTier tier : TestedTiers()) {
     CAPTURE(static_cast<int>(tier));
     ThreadPool one(1);
@@ -144,7 +149,7 @@ TEST_CASE("a row alone has the bits it has in any batch, with any number of thre
 
 TEST_CASE("a row of panels reads as the row of the matrix") {
   const Tensor weight = random_of(DType::kBF16, {70, 13}, 6);
-  const PackedWeight packed = pack(weight);
+  const Weight packed = pack(weight);
   const Tensor ids = indices({69, 0, 31, 32, 5, 64});
   for_each_stream([&](Stream& stream) {
     Tensor plain(DType::kF32, {6, 13});
@@ -159,7 +164,7 @@ TEST_CASE("NaN and infinity come through; other rows do not notice") {
   Tensor x = random_f32({3, 40}, 7);
   x.as<float>()[40 + 3] = std::numeric_limits<float>::quiet_NaN();
   x.as<float>()[80 + 5] = std::numeric_limits<float>::infinity();
-  const PackedWeight packed = pack(random_of(DType::kBF16, {33, 40}, 8));
+  const Weight packed = pack(random_of(DType::kBF16, {33, 40}, 8));
   for_each_stream([&](Stream& stream) {
     Tensor y(DType::kF32, {3, 33});
     linear(stream, x.view(), packed, ConstView{}, y.view());
@@ -173,11 +178,11 @@ TEST_CASE("NaN and infinity come through; other rows do not notice") {
 
 TEST_CASE("what cannot be packed or multiplied is refused") {
   ThreadPool pool(1);
-  const Tensor f32 = random_f32({4, 3}, 9);
-  CHECK_THROWS_WITH_AS(PackedWeight::pack_panels(pool, f32.view()), doctest::Contains("f32"),
-                       Error);
-  const PackedWeight packed = pack(random_of(DType::kBF16, {4, 3}, 10));
   Stream stream(pool);
+  const Tensor f32 = random_f32({4, 3}, 9);
+  CHECK_THROWS_WITH_AS(PackedWeight::pack_panels(stream, f32.view()), doctest::Contains("f32"),
+                       Error);
+  const Weight packed = pack(random_of(DType::kBF16, {4, 3}, 10));
   const Tensor x = random_f32({2, 5}, 11);
   Tensor y(DType::kF32, {2, 4});
   CHECK_THROWS_WITH_AS(linear(stream, x.view(), packed, ConstView{}, y.view()),

@@ -3,10 +3,9 @@
 #include <vector>
 
 #include "base/error.h"
-#include "kernels/activation.h"
+#include "kernels/cpu/packed_weight.h"
 #include "kernels/embedding.h"
 #include "kernels/linear.h"
-#include "kernels/packed_weight.h"
 #include "tests/kernels/testing.h"
 
 using caption::ConstView;
@@ -19,7 +18,9 @@ using caption::Tensor;
 using caption::ThreadPool;
 using caption::kernels::linear;
 using caption::kernels::linear_add;
-using caption::kernels::PackedWeight;
+using caption::kernels::Weight;
+using caption::kernels::cpu::PackedWeight;
+using caption::kernels::cpu::to_weight;
 using namespace caption::testing;
 
 namespace {
@@ -79,13 +80,16 @@ QuantisedMatrix slice(const QuantisedMatrix& matrix, std::int64_t first, std::in
   return part;
 }
 
-PackedWeight pack(Kind kind, const QuantisedMatrix& matrix) {
+Weight pack(Kind kind, const QuantisedMatrix& matrix) {
   ThreadPool pool(2);
+  Stream stream(pool);
   const auto rows = [&](std::int64_t first, std::int64_t count) {
     return slice(matrix, first, count);
   };
-  return kind == Kind::k8A8 ? PackedWeight::pack_8a8(pool, matrix.num_rows(), rows)
-                            : PackedWeight::pack_quantised(pool, matrix.num_rows(), rows);
+  return to_weight(kind == Kind::k8A8
+                       ? PackedWeight::pack_8a8(stream, matrix.num_rows(), rows)
+                       : PackedWeight::pack_quantised(stream, matrix.num_rows(), rows),
+                   caption::Device::kCpu);
 }
 
 // Returns the activations as the layout rounds them.
@@ -128,7 +132,7 @@ TEST_CASE("agrees with a double-precision loop over what the codes stand for") {
       CAPTURE(c.n);
       CAPTURE(c.k);
       const QuantisedMatrix matrix = random_matrix(kind, c.n, c.k, c.group);
-      const PackedWeight packed = pack(kind, matrix);
+      const Weight packed = pack(kind, matrix);
       const Tensor x = random_f32({c.m, c.k}, 1);
       const Tensor bias = random_of(DType::kBF16, {c.n}, 3);
       const std::vector<double> xs = rounded(kind, x);
@@ -165,7 +169,7 @@ TEST_CASE("a row alone has the bits it has in any batch, with any number of thre
   constexpr std::int64_t kRows = 103;
   const Tensor x = random_f32({kRows, 333}, 5);
   for (const Kind kind : kKinds) {
-    const PackedWeight packed = pack(kind, random_matrix(kind, 77, 333, 128));
+    const Weight packed = pack(kind, random_matrix(kind, 77, 333, 128));
     for (const CpuTier tier : TestedTiers()) {
       CAPTURE(static_cast<int>(kind));
       CAPTURE(static_cast<int>(tier));
@@ -195,7 +199,7 @@ TEST_CASE("a row of packed codes reads as the values they stand for") {
   for (const Kind kind : kKinds) {
     CAPTURE(static_cast<int>(kind));
     const QuantisedMatrix matrix = random_matrix(kind, 70, 201, 64);
-    const PackedWeight packed = pack(kind, matrix);
+    const Weight packed = pack(kind, matrix);
     const Tensor ids = indices({69, 0, 31, 32, 15, 16});
     for_each_stream([&](Stream& stream) {
       Tensor y(DType::kF32, {6, 201});
@@ -228,7 +232,7 @@ TEST_CASE("NaN and infinity come through; other rows do not notice") {
   x.as<float>()[80 + 5] = std::numeric_limits<float>::infinity();
   for (const Kind kind : kKinds) {
     CAPTURE(static_cast<int>(kind));
-    const PackedWeight packed = pack(kind, random_matrix(kind, 33, 40, 32));
+    const Weight packed = pack(kind, random_matrix(kind, 33, 40, 32));
     for_each_stream([&](Stream& stream) {
       Tensor y(DType::kF32, {3, 33});
       linear(stream, x.view(), packed, ConstView{}, y.view());
@@ -245,7 +249,7 @@ TEST_CASE("the residual and the activation come after the sum") {
   const Tensor x = random_f32({5, 64}, 7);
   const Tensor bias = random_f32({70}, 9);
   for (const Kind kind : kKinds) {
-    const PackedWeight packed = pack(kind, random_matrix(kind, 70, 64, 32));
+    const Weight packed = pack(kind, random_matrix(kind, 70, 64, 32));
     for_each_stream([&](Stream& stream) {
       Tensor plain(DType::kF32, {5, 70});
       linear(stream, x.view(), packed, bias.view(), plain.view());
@@ -257,7 +261,7 @@ TEST_CASE("the residual and the activation come after the sum") {
       Tensor exactly(DType::kF32, {5, 70});
       caption::kernels::linear_gelu(stream, x.view(), packed, bias.view(), exactly.view());
       Tensor separate(DType::kF32, {5, 70});
-      caption::kernels::gelu_erf(stream, plain.view(), separate.view());
+      gelu_erf(stream, plain.view(), separate.view());
       for (std::int64_t i = 0; i < plain.num_elements(); ++i) {
         const double v = static_cast<double>(plain.as<float>()[i]);
         const double sum = v + static_cast<double>(before.as<float>()[i]);

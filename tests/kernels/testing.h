@@ -14,6 +14,7 @@
 #include "backend/cpu_tier.h"
 #include "backend/stream.h"
 #include "kernels/convert.h"
+#include "kernels/cpu/select_tier.h"
 #include "tensor/tensor.h"
 #include "tests/support/tested_tiers.h"
 
@@ -55,6 +56,19 @@ inline Tensor converted(const Tensor& from, DType dtype) {
 
 inline Tensor random_of(DType dtype, const Shape& shape, std::uint32_t seed) {
   return converted(random_f32(shape, seed), dtype);
+}
+
+// Element-wise functions of the stream's tier on dense f32.
+inline void gelu_erf(Stream& stream, ConstView x, View y) {
+  kernels::cpu::select_tier(stream.cpu_tier()).gelu(x.as<float>(), y.as<float>(), y.num_elements());
+}
+inline void quick_gelu(Stream& stream, ConstView x, View y) {
+  kernels::cpu::select_tier(stream.cpu_tier())
+      .swish({.x = x.as<float>(),
+              .beta = 1.702F,
+              .factor = nullptr,
+              .y = y.as<float>(),
+              .n = y.num_elements()});
 }
 
 // Uniform integers in [-127, 127].

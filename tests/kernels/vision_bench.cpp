@@ -11,7 +11,6 @@
 #include <vector>
 
 #include "backend/stream.h"
-#include "kernels/activation.h"
 #include "kernels/attention.h"
 #include "kernels/linear.h"
 #include "kernels/norm.h"
@@ -25,7 +24,7 @@ using caption::DType;
 using caption::Shape;
 using caption::Stream;
 using caption::Tensor;
-using caption::kernels::PackedWeight;
+using caption::kernels::Weight;
 
 constexpr std::int64_t kTokens = 577, kHidden = 1024, kInner = 4096, kHeads = 16, kHeadDim = 64;
 constexpr int kLayers = 24;
@@ -50,9 +49,8 @@ Tensor filled(DType dtype, const Shape& shape) {
   return tensor;
 }
 
-PackedWeight pack(Stream& stream, const Tensor& weight) {
-  if (!caption::kernels::prefers_panels(stream.cpu_tier())) return PackedWeight(weight.view());
-  return PackedWeight::pack_panels(stream.pool(), weight.view());
+Weight place(Stream& stream, const Tensor& weight) {
+  return caption::kernels::place_bf16(stream, weight.view());
 }
 
 void run(std::int64_t frames, int threads) {
@@ -64,8 +62,8 @@ void run(std::int64_t frames, int threads) {
   };
   const Tensor square = matrix(kHidden, kHidden), wide = matrix(kInner, kHidden),
                tall = matrix(kHidden, kInner);
-  const PackedWeight projection = pack(stream, square), fc1 = pack(stream, wide),
-                     fc2 = pack(stream, tall);
+  const Weight projection = place(stream, square), fc1 = place(stream, wide),
+               fc2 = place(stream, tall);
   const Tensor bias = filled(DType::kF32, {kInner});
   const ConstView short_bias(bias.as<float>(), DType::kF32, {kHidden});
   Tensor x = filled(DType::kF32, {rows, kHidden}), normed(DType::kF32, x.shape()),
@@ -104,9 +102,7 @@ void run(std::int64_t frames, int threads) {
        [&] { linear_quick_gelu(stream, normed.view(), fc1, bias.view(), inner.view()); },
        products(kInner, kHidden)},
       {"fc2", [&] { linear_add(stream, inner.view(), fc2, short_bias, x.view()); },
-       products(kInner, kHidden)},
-      {"(quick_gelu alone)", [&] { quick_gelu(stream, inner.view(), inner.view()); }},
-      {"(gelu_erf alone)", [&] { gelu_erf(stream, inner.view(), inner.view()); }}};
+       products(kInner, kHidden)}};
   for (int round = 0; round < kRounds; ++round) {
     std::copy_n(filled(DType::kF32, {kHidden}).as<float>(), kHidden, x.as<float>());
     for (Operation& operation : operations) {

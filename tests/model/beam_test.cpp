@@ -20,7 +20,7 @@ std::vector<std::int32_t> to_ids(const std::vector<std::int64_t>& values) {
 TEST_SUITE("model/engine") {
   TEST_CASE("beams are the reference's, alone and side by side") {
     ThreadPool pool(2);
-    Stream stream(pool);
+    Stream stream(testing::tested_context(), pool);
     for (const GoldenCase& c : golden_cases()) {
       CAPTURE(std::string(c.name));
       const JsonObject golden = open_golden(c.name);

@@ -7,6 +7,8 @@
 #include "model/blueprint.h"
 #include "model/internal/clip_vision_tower.h"
 #include "model/random_model.h"
+#include "tensor/copy.h"
+#include "tests/support/tested_context.h"
 
 namespace caption {
 namespace {
@@ -29,17 +31,20 @@ TEST_SUITE("model/clip_vision_tower") {
     }
     for (const weights::WeightFormat type :
          {weights::WeightFormat::kF32, weights::WeightFormat::kBF16}) {
-      model::RandomTower tower(shape, type, 5);
       ThreadPool one(1), three(3);
-      Stream stream(one), other(three);
-      const ConstView encoded = tower.encode(other, pixels.view());
+      const Context context = testing::tested_context();
+      Stream stream(context, one), other(context, three);
+      model::RandomTower tower(stream, shape, type, 5);
+      const Tensor uploaded = copy_to(stream, context.device, pixels.view());
+      const Tensor encoded = copy_to(stream, Device::kCpu, tower.encode(other, uploaded.view()));
       const std::vector<float> together(encoded.as<float>(),
                                         encoded.as<float>() + encoded.num_elements());
       REQUIRE(std::ssize(together) == kFrames * tokens * shape.hidden);
       for (std::int64_t frame = 0; frame < kFrames; ++frame) {
-        const ConstView alone = tower.encode(stream, pixels.view().rows(frame, 1));
+        const Tensor alone =
+            copy_to(stream, Device::kCpu, tower.encode(stream, uploaded.view().rows(frame, 1)));
         const std::size_t size_bytes = static_cast<std::size_t>(tokens * shape.hidden) * 4;
-        CHECK(std::memcmp(alone.raw(), together.data() + frame * tokens * shape.hidden,
+        CHECK(std::memcmp(alone.as<float>(), together.data() + frame * tokens * shape.hidden,
                           size_bytes) == 0);
       }
     }

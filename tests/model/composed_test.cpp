@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "tests/model/support.h"
-#include "vision/preprocess.h"
 
 namespace caption {
 namespace {
@@ -28,16 +27,17 @@ ComposedSource copied_source(std::string_view copy_name) {
 
 Hash128 tokens_hash(const ComposedSource& source) {
   ThreadPool pool(1);
-  Stream stream(pool);
-  const auto model = model::open_composed(source, WeightFormat::kF32);
+  Stream stream(testing::tested_context(), pool);
+  const auto model = model::open_composed(testing::tested_context(), source, WeightFormat::kF32);
   const Tensor pixels = golden_pixel_values(pool, *model, open_golden("composed_mlp"));
-  return vision::pixel_hash(model->encode_frames(stream, pixels.view()).view());
+  const Tensor tokens = to_host(stream, model->encode_frames(stream, pixels.view()).view());
+  return hash_bytes({reinterpret_cast<const std::byte*>(tokens.as<float>()), tokens.size_bytes()});
 }
 
 void check_refused(const ComposedSource& source, ErrorCode code,
                    std::initializer_list<const char*> message) {
   try {
-    model::open_composed(source, WeightFormat::kF32);
+    model::open_composed(testing::tested_context(), source, WeightFormat::kF32);
     FAIL_CHECK("accepted");
   } catch (const Error& error) {
     const std::string what = error.what();
@@ -73,14 +73,18 @@ TEST_SUITE("model/composed") {
 
   TEST_CASE("keeping the class token adds one token a frame; pooling divides them") {
     ComposedSource source = composed_source();
-    CHECK(model::open_composed(source, WeightFormat::kF32)->vision_tokens(3) == 48);
+    CHECK(model::open_composed(testing::tested_context(), source, WeightFormat::kF32)
+              ->vision_tokens(3) == 48);
     source.drop_cls = false;
-    CHECK(model::open_composed(source, WeightFormat::kF32)->vision_tokens(3) == 51);
+    CHECK(model::open_composed(testing::tested_context(), source, WeightFormat::kF32)
+              ->vision_tokens(3) == 51);
     source.drop_cls = true;
     source.pool_stride = 2;
-    CHECK(model::open_composed(source, WeightFormat::kF32)->vision_tokens(3) == 12);
+    CHECK(model::open_composed(testing::tested_context(), source, WeightFormat::kF32)
+              ->vision_tokens(3) == 12);
     source.pool_stride = 3;  // a 4x4 grid has room for one window of 3x3
-    CHECK(model::open_composed(source, WeightFormat::kF32)->vision_tokens(3) == 3);
+    CHECK(model::open_composed(testing::tested_context(), source, WeightFormat::kF32)
+              ->vision_tokens(3) == 3);
     source.drop_cls = false;
     check_refused(source, ErrorCode::kBadModel, {"class token"});
     source.drop_cls = true;

@@ -40,7 +40,7 @@ struct Checkpoint {
     prompt.ids = model->build_prompt(model->default_prompt(), pixels.dim(0));
   }
   ThreadPool pool{2};
-  Stream stream{pool};
+  Stream stream{testing::tested_context(), pool};
   std::unique_ptr<model::CaptionModel> model;
   Prompt prompt;
 };
@@ -54,7 +54,7 @@ struct Output {
 // Runs greedy decoding with the prompt in chunks. Mode kNone means no CompressedSequence.
 Output run(Stream& stream, model::CaptionModel& model, const Prompt& prompt,
            const CompressionOptions& options, DType dtype, std::int64_t chunk, std::int64_t count) {
-  CompressedSequence compression(options, model.decoder().spec(), prompt.size(),
+  CompressedSequence compression(options, model.decoder().spec(), stream.device(), prompt.size(),
                                  prompt.first_fixed(), prompt.num_fixed());
   Sequence sequence(model.decoder(), dtype, prompt.size() + count);
   if (options.mode != CompressionMode::kNone) sequence.compress(compression, prompt.size());
@@ -138,7 +138,7 @@ TEST_SUITE("model/compression") {
       CAPTURE(std::string(name));
       Checkpoint checkpoint(name);
       ThreadPool one(1);
-      Stream single(one, checkpoint.stream.cpu_tier());
+      Stream single(checkpoint.stream.context(), one);
       const auto keep = static_cast<std::int32_t>(checkpoint.prompt.size() / 2);
       for (const DType dtype : {DType::kF32, DType::kI8}) {
         const Output full =
@@ -163,7 +163,7 @@ TEST_SUITE("model/compression") {
   TEST_CASE("a prompt whose window was not watched, or that is finished twice, is our fault") {
     Checkpoint checkpoint("llama_bf16");
     const model::DecoderSpec& spec = checkpoint.model->decoder().spec();
-    CompressedSequence compression(topk_merge(8, 8, 1), spec, 40, 0, 0);
+    CompressedSequence compression(topk_merge(8, 8, 1), spec, checkpoint.stream.device(), 40, 0, 0);
     CHECK_FALSE(compression.watch(0, 32, 0, 0).has_value());
     const auto watched = compression.watch(30, 8, 3, 100);
     REQUIRE(watched.has_value());
@@ -180,15 +180,17 @@ TEST_SUITE("model/compression") {
   // Reports without a bound: scores on many clips measure how much captions change.
   TEST_CASE("the demo model's captions under compression, counted") {
     const fs::path root = CAPTION_SOURCE_DIR;
-    const auto model = model::open_model(root / "samples/demo-model", weights::WeightFormat::kF32);
+    const auto model = model::open_model(testing::tested_context(), root / "samples/demo-model",
+                                         weights::WeightFormat::kF32);
     ThreadPool pool(2);
-    Stream stream(pool);
+    Stream stream(testing::tested_context(), pool);
     std::vector<Prompt> prompts;
     for (const auto& entry : fs::directory_iterator(root / "samples/videos")) {
       video::ReadOptions options;
       options.sampling.num_frames = 8;
       const video::Clip clip = video::read_clip(entry.path(), options);
-      const Tensor pixels = vision::preprocess(pool, clip.frames, model->preprocess_spec());
+      const Tensor pixels =
+          vision::preprocess(stream, clip.frames, model->preprocess_spec()).values;
       prompts.push_back({.ids = model->build_prompt(model->default_prompt(), pixels.dim(0)),
                          .vision = model->encode_frames(stream, pixels.view())});
     }

@@ -71,14 +71,14 @@ struct Agreement {
 
 void check_clip(Stream& stream, model::CaptionModel& model, const video::Clip& clip,
                 const JsonObject& golden, Agreement& int8_pages) {
-  const Tensor pixels = vision::preprocess(stream.pool(), clip.frames, model.preprocess_spec());
+  const Tensor pixels = vision::preprocess(stream, clip.frames, model.preprocess_spec()).values;
   CHECK(hash_bytes({reinterpret_cast<const std::byte*>(pixels.as<float>()), pixels.size_bytes()})
             .hex() == golden.require_string("pixel_values_hash"));
 
   const Tensor vision = model.encode_frames(stream, pixels.view());
   CHECK(vision.dim(0) == golden.require_int("num_vision_tokens", 1, 100'000));
-  const std::vector<float> features =
-      sample_features(vision, golden.require_int("features_stride", 1, 1000), 8);
+  const std::vector<float> features = sample_features(
+      to_host(stream, vision.view()), golden.require_int("features_stride", 1, 1000), 8);
   CHECK(max_difference(features, golden.get_doubles("features")) < 1e-4);
 
   const model::PromptIds prompt =
@@ -111,9 +111,10 @@ TEST_SUITE("model/demo") {
     INFO("goldens of other weights are made anew by scripts/make_goldens_model.py --demo");
     REQUIRE(hash_bytes(weights.bytes()).hex() == goldens.front().require_string("weights"));
 
-    const auto model = model::open_model(folder, weights::WeightFormat::kF32);
+    const auto model =
+        model::open_model(testing::tested_context(), folder, weights::WeightFormat::kF32);
     ThreadPool pool(2);
-    Stream stream(pool);
+    Stream stream(testing::tested_context(), pool);
     std::size_t skipped = 0;
     Agreement int8_pages;
     for (const JsonObject& golden : goldens) {
@@ -155,11 +156,12 @@ TEST_SUITE("model/demo") {
                           {weights::WeightFormat::kNf4, "nf4", 0.6}};
     const std::vector<JsonObject> goldens = demo_goldens();
     ThreadPool pool(2);
-    Stream stream(pool);
+    Stream stream(testing::tested_context(), pool);
     std::int64_t bytes_of_bf16 = 0;
     for (const Case& c : cases) {
       CAPTURE(c.name);
-      const auto model = model::open_model(kRoot / "samples/demo-model", c.type);
+      const auto model =
+          model::open_model(testing::tested_context(), kRoot / "samples/demo-model", c.type);
       if (c.type == weights::WeightFormat::kBF16) bytes_of_bf16 = model->weight_bytes();
       Agreement agreement;
       for (const JsonObject& golden : goldens) {
@@ -167,7 +169,7 @@ TEST_SUITE("model/demo") {
         options.sampling.num_frames = static_cast<int>(golden.require_int("frames", 1, 4096));
         const video::Clip clip = video::read_clip(kRoot / golden.require_string("video"), options);
         const Tensor pixels =
-            vision::preprocess(stream.pool(), clip.frames, model->preprocess_spec());
+            vision::preprocess(stream, clip.frames, model->preprocess_spec()).values;
         const Tensor vision = model->encode_frames(stream, pixels.view());
         const model::PromptIds prompt =
             model->build_prompt(golden.require_string("prompt"), pixels.dim(0));

@@ -20,7 +20,7 @@ using namespace testing;
 
 Greedy caption_of(Stream& stream, model::CaptionModel& model, const video::Clip& clip,
                   const std::string& prompt, std::int64_t count) {
-  const Tensor pixels = vision::preprocess(stream.pool(), clip.frames, model.preprocess_spec());
+  const Tensor pixels = vision::preprocess(stream, clip.frames, model.preprocess_spec()).values;
   const Tensor vision = model.encode_frames(stream, pixels.view());
   return run_greedy(stream, model, model.build_prompt(prompt, pixels.dim(0)), vision.view(), count);
 }
@@ -55,7 +55,8 @@ TEST_SUITE("model/demo_tiers") {
     const video::Clip clip = video::read_clip(root / golden.require_string("video"), options);
     ThreadPool pool(2);
     for (const Case& c : cases) {
-      const auto model = model::open_model(root / "samples/demo-model", c.type);
+      const auto model =
+          model::open_model(testing::tested_context(), root / "samples/demo-model", c.type);
       std::vector<std::int32_t> ids;
       std::vector<float> first_logits;
       double tolerance = 0;

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "engine/engine.h"
+#include "tensor/copy.h"
 #include "tests/model/support.h"
 
 namespace caption {
@@ -32,16 +33,14 @@ struct Workload {
 
   std::size_t size() const { return prompts.size(); }
 
-  engine::Request request(std::size_t i) const {
+  engine::Request request(std::size_t i) {
     const std::int64_t frames = i == 0 ? pixel_values.dim(0) : 1 + static_cast<std::int64_t>(i % 3);
     const model::PromptIds prompt = model->build_prompt(prompts[i], frames);
     const ConstView used = vision.view().rows(0, model->vision_tokens(frames));
     engine::Request request;
     request.prompt_ids = prompt.ids;
     request.vision_positions = prompt.vision_positions;
-    Tensor copy(DType::kF32, used.shape());
-    std::copy_n(used.as<float>(), used.num_elements(), copy.as<float>());
-    request.vision = std::make_shared<const Tensor>(std::move(copy));
+    request.vision = std::make_shared<const Tensor>(copy_to(stream, stream.device(), used));
     request.sampling.max_new_tokens = kNewTokens;
     request.sampling.stop_ids = model->eos_ids();
     return request;
@@ -51,7 +50,7 @@ struct Workload {
       "이 영상을 자세히 설명해 주세요.", "", "What is happening in this video?",
       "영상에는 파란 하늘 아래 넓은 공원이 보입니다. 나무가 바람에 흔들리고 있습니다.", "왜?"};
   ThreadPool pool{2};
-  Stream stream{pool};
+  Stream stream{testing::tested_context(), pool};
   JsonObject golden;
   std::unique_ptr<model::CaptionModel> model;
   Tensor pixel_values;

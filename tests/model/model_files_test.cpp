@@ -21,7 +21,7 @@ using weights::WeightFormat;
 constexpr const char* kWeights = "model.safetensors";
 
 Sha256 hash_of(const fs::path& folder) {
-  return model::open_model(folder, WeightFormat::kF32)->content_hash();
+  return model::open_model(testing::tested_context(), folder, WeightFormat::kF32)->content_hash();
 }
 
 // Copies a composed model into a folder that a test may write to.
@@ -91,7 +91,8 @@ TEST_SUITE("model/model_files") {
   TEST_CASE("the identity of a composed model follows each of its parts") {
     model::ComposedSource source = copy_composed("composed_identity");
     const auto hash = [&] {
-      return model::open_composed(source, WeightFormat::kF32)->content_hash();
+      return model::open_composed(testing::tested_context(), source, WeightFormat::kF32)
+          ->content_hash();
     };
     const Sha256 first = hash();
     CHECK(open_case("composed_mlp")->content_hash() == first);
@@ -104,7 +105,7 @@ TEST_SUITE("model/model_files") {
 
   TEST_CASE("the identity is that of the configuration as it was read") {
     const fs::path folder = copy_checkpoint("llama_bf16", "identity_late");
-    const auto model = model::open_model(folder, WeightFormat::kF32);
+    const auto model = model::open_model(testing::tested_context(), folder, WeightFormat::kF32);
     replace_in_file(folder / "config.json", "\"factor\": 2.5", "\"factor\": 2.0");
     CHECK(model->content_hash() == open_case("llama_bf16")->content_hash());
     CHECK_FALSE(model->find_changed_file().has_value());  // config.json is not read again
@@ -113,12 +114,12 @@ TEST_SUITE("model/model_files") {
   TEST_CASE("weights that are cut short while the model is open are named, and nothing crashes") {
     for (const bool is_hashed : {false, true}) {
       const fs::path folder = copy_checkpoint("llama_bf16", "cut_short");
-      const auto model = model::open_model(folder, WeightFormat::kBF16);
+      const auto model = model::open_model(testing::tested_context(), folder, WeightFormat::kBF16);
       CHECK_FALSE(model->find_changed_file().has_value());
       if (is_hashed) model->content_hash();
       fs::resize_file(folder / kWeights, 4096);
       ThreadPool pool(1);
-      Stream stream(pool);
+      Stream stream(testing::tested_context(), pool);
       const model::PromptIds prompt = {.ids = {1, 40, 50, 60}, .vision_positions = {}};
       Sequence sequence(model->decoder(), DType::kF32, 4);
       sequence.prefill(stream, prompt, ConstView{}, 4);  // the lost pages read as zeros
@@ -133,7 +134,8 @@ TEST_SUITE("model/model_files") {
     const model::ComposedSource source = copy_composed("composed_watched");
     for (const fs::path& path :
          {source.vision / kWeights, source.projector, source.llm / kWeights}) {
-      const auto model = model::open_composed(source, WeightFormat::kF32);
+      const auto model =
+          model::open_composed(testing::tested_context(), source, WeightFormat::kF32);
       CHECK_FALSE(model->find_changed_file().has_value());
       fs::last_write_time(path, fs::last_write_time(path) + std::chrono::seconds(1));
       CHECK(model->find_changed_file().value_or("").find(path.string()) == 0);
@@ -170,8 +172,9 @@ TEST_SUITE("model/model_files") {
     for (const char* name : {"adapter_config.json", "adapter_model.safetensors"}) {
       const fs::path folder = copy_checkpoint("llama_bf16", "adapter");
       std::ofstream(folder / name) << "{}";
-      const std::string message = message_of([&] { model::open_model(folder, WeightFormat::kF32); },
-                                             ErrorCode::kUnavailable);
+      const std::string message = message_of(
+          [&] { model::open_model(testing::tested_context(), folder, WeightFormat::kF32); },
+          ErrorCode::kUnavailable);
       CHECK(message.find((folder / name).string()) == 0);
       CHECK(message.find("merge") != std::string::npos);
     }
@@ -179,9 +182,11 @@ TEST_SUITE("model/model_files") {
       const model::ComposedSource source = copy_composed("composed_adapter");
       const fs::path adapter = source.llm.parent_path() / part / "adapter_config.json";
       std::ofstream(adapter) << "{}";
-      CHECK(message_of([&] { model::open_composed(source, WeightFormat::kF32); },
-                       ErrorCode::kUnavailable)
-                .find(adapter.string()) == 0);
+      CHECK(
+          message_of(
+              [&] { model::open_composed(testing::tested_context(), source, WeightFormat::kF32); },
+              ErrorCode::kUnavailable)
+              .find(adapter.string()) == 0);
     }
   }
 }

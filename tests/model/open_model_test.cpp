@@ -8,7 +8,7 @@
 
 #include "base/error.h"
 #include "base/mapped_file.h"
-#include "kernels/packed_weight.h"
+#include "kernels/weight.h"
 #include "tests/model/support.h"
 
 namespace caption {
@@ -23,7 +23,7 @@ constexpr const char* kWeights = "model.safetensors";
 // Returns the logits of a short text, which identify what a model computes.
 std::vector<float> fingerprint(model::CaptionModel& model) {
   ThreadPool pool(1);
-  Stream stream(pool);
+  Stream stream(testing::tested_context(), pool);
   const model::PromptIds prompt = {.ids = {1, 40, 50, 60}, .vision_positions = {}};
   Sequence sequence(model.decoder(), DType::kF32, 4);
   const Tensor logits = sequence.prefill(stream, prompt, ConstView{}, 4);
@@ -32,7 +32,7 @@ std::vector<float> fingerprint(model::CaptionModel& model) {
 }
 
 std::vector<float> fingerprint_of(const fs::path& folder) {
-  return fingerprint(*model::open_model(folder, WeightFormat::kF32));
+  return fingerprint(*model::open_model(testing::tested_context(), folder, WeightFormat::kF32));
 }
 
 TEST_SUITE("model/open_model") {
@@ -53,16 +53,18 @@ TEST_SUITE("model/open_model") {
     }
     SUBCASE("the marks of a demonstration model") {
       const fs::path folder = copy_checkpoint("llama_bf16", "demonstration");
-      const auto plain = model::open_model(folder, WeightFormat::kF32);
+      const auto plain = model::open_model(testing::tested_context(), folder, WeightFormat::kF32);
       CHECK_FALSE(plain->is_demonstration());
       CHECK(plain->unlike_sentence().empty());
       replace_in_file(folder / "config.json", "\"video_token_index\"",
                       "\"caption_cli_unlike\": \"모릅니다.\", \"video_token_index\"");
       // It has an effect only together with caption_cli_demonstration.
-      CHECK(model::open_model(folder, WeightFormat::kF32)->unlike_sentence().empty());
+      CHECK(model::open_model(testing::tested_context(), folder, WeightFormat::kF32)
+                ->unlike_sentence()
+                .empty());
       replace_in_file(folder / "config.json", "\"video_token_index\"",
                       "\"caption_cli_demonstration\": true, \"video_token_index\"");
-      const auto marked = model::open_model(folder, WeightFormat::kF32);
+      const auto marked = model::open_model(testing::tested_context(), folder, WeightFormat::kF32);
       CHECK(marked->is_demonstration());
       CHECK(marked->unlike_sentence() == "모릅니다.");
       CHECK(fingerprint(*marked) == expected);
@@ -125,7 +127,7 @@ TEST_SUITE("model/open_model") {
     const std::int64_t bf16 = open_case("llama_old", WeightFormat::kBF16)->weight_bytes();
     CHECK(f32 < file_bytes);
     CHECK(f32 > file_bytes / 2);
-    if (kernels::prefers_panels(choose_cpu_tier())) {
+    if (kernels::rounds_input(testing::tested_context(), MatrixFormat::kBF16)) {
       // Panels pad matrices to multiples of 32 features: by at most a third if they have at least
       // 64.
       CHECK(bf16 * 2 >= f32);
@@ -137,9 +139,10 @@ TEST_SUITE("model/open_model") {
 
   TEST_CASE("stop ids come from generation_config.json when it is there") {
     const fs::path folder = copy_checkpoint("llama_bf16", "generation_config");
-    CHECK(model::open_model(folder, WeightFormat::kF32)->eos_ids() == std::vector<std::int32_t>{2});
+    CHECK(model::open_model(testing::tested_context(), folder, WeightFormat::kF32)->eos_ids() ==
+          std::vector<std::int32_t>{2});
     std::ofstream(folder / "generation_config.json") << R"({"eos_token_id": [7, 2]})";
-    CHECK(model::open_model(folder, WeightFormat::kF32)->eos_ids() ==
+    CHECK(model::open_model(testing::tested_context(), folder, WeightFormat::kF32)->eos_ids() ==
           std::vector<std::int32_t>{7, 2});
   }
 
@@ -147,14 +150,20 @@ TEST_SUITE("model/open_model") {
     const Sha256 hash = open_case("llama_bf16")->content_hash();
     CHECK(open_case("llama_bf16")->content_hash() == hash);
     const fs::path folder = copy_checkpoint("llama_bf16", "other_config");
-    CHECK(model::open_model(folder, WeightFormat::kF32)->content_hash() == hash);
+    CHECK(
+        model::open_model(testing::tested_context(), folder, WeightFormat::kF32)->content_hash() ==
+        hash);
     replace_in_file(folder / "config.json", "\"factor\": 2.5", "\"factor\": 2.0");
-    CHECK_FALSE(model::open_model(folder, WeightFormat::kF32)->content_hash() == hash);
+    CHECK_FALSE(
+        model::open_model(testing::tested_context(), folder, WeightFormat::kF32)->content_hash() ==
+        hash);
 
     model::ComposedSource source = composed_source();
-    const Sha256 composed = model::open_composed(source, WeightFormat::kF32)->content_hash();
+    const Sha256 composed =
+        model::open_composed(testing::tested_context(), source, WeightFormat::kF32)->content_hash();
     source.vision_feature_layer = 1;
-    CHECK_FALSE(model::open_composed(source, WeightFormat::kF32)->content_hash() == composed);
+    CHECK_FALSE(model::open_composed(testing::tested_context(), source, WeightFormat::kF32)
+                    ->content_hash() == composed);
   }
 
   struct Broken {
@@ -262,7 +271,7 @@ TEST_SUITE("model/open_model") {
       const fs::path folder = copy_checkpoint("llama_bf16", "broken");
       c.break_it(folder);
       try {
-        model::open_model(folder, WeightFormat::kF32);
+        model::open_model(testing::tested_context(), folder, WeightFormat::kF32);
         FAIL_CHECK("accepted");
       } catch (const Error& error) {
         const std::string what = error.what();
@@ -285,14 +294,14 @@ TEST_SUITE("model/open_model") {
     std::string fewer = text;
     fewer[digit] = static_cast<char>('0' + layers - 1);
     std::ofstream(folder / "config.json", std::ios::binary | std::ios::trunc) << fewer;
-    CHECK_THROWS_WITH_AS(model::open_model(folder, WeightFormat::kF32),
+    CHECK_THROWS_WITH_AS(model::open_model(testing::tested_context(), folder, WeightFormat::kF32),
                          doctest::Contains("the configuration is another model's"), Error);
   }
 
   TEST_CASE("a stop id outside the vocabulary is refused when the model is opened") {
     const fs::path folder = copy_checkpoint("llama_bf16", "stop_id");
     std::ofstream(folder / "generation_config.json") << R"({"eos_token_id": 99999})";
-    CHECK_THROWS_WITH_AS(model::open_model(folder, WeightFormat::kF32),
+    CHECK_THROWS_WITH_AS(model::open_model(testing::tested_context(), folder, WeightFormat::kF32),
                          doctest::Contains("eos_token_id 99999 is not in the vocabulary"), Error);
   }
 
@@ -305,7 +314,7 @@ TEST_SUITE("model/open_model") {
       more.append(">\", \"special\": true, \"normalized\": false}, ");
     }
     replace_in_file(folder / "tokenizer_config.json", "\"431\": {", more + "\"431\": {");
-    CHECK_THROWS_WITH_AS(model::open_model(folder, WeightFormat::kF32),
+    CHECK_THROWS_WITH_AS(model::open_model(testing::tested_context(), folder, WeightFormat::kF32),
                          doctest::Contains("it has 441 ids, the decoder's embedding 440 rows"),
                          Error);
   }

@@ -7,9 +7,8 @@
 #include <vector>
 
 #include "base/hash.h"
-#include "kernels/packed_weight.h"
+#include "kernels/weight.h"
 #include "tests/model/support.h"
-#include "vision/preprocess.h"
 
 namespace caption {
 namespace {
@@ -31,7 +30,7 @@ struct Run {
         prompt(model->build_prompt(model->default_prompt(), pixel_values.dim(0))) {}
 
   ThreadPool pool{2};
-  Stream stream{pool};
+  Stream stream{testing::tested_context(), pool};
   JsonObject golden;
   std::unique_ptr<CaptionModel> model;
   Tensor pixel_values;
@@ -53,12 +52,13 @@ TEST_SUITE("model/parity") {
   TEST_CASE("pixel values equal the reference's bit for bit, vision tokens within 1e-4") {
     for (const GoldenCase& c : golden_cases()) {
       CAPTURE(c.name);
-      const Run run(c.name);
+      Run run(c.name);
       CHECK(hash_of(run.pixel_values) == run.golden.require_string("pixel_values_hash"));
       CHECK(run.vision.dim(0) == run.golden.require_int("num_vision_tokens", 1, 1000));
       CHECK(run.vision.dim(0) == run.model->vision_tokens(run.pixel_values.dim(0)));
-      const std::span<const float> features(run.vision.as<float>(),
-                                            static_cast<std::size_t>(run.vision.num_elements()));
+      const Tensor vision = to_host(run.stream, run.vision.view());
+      const std::span<const float> features(vision.as<float>(),
+                                            static_cast<std::size_t>(vision.num_elements()));
       CHECK(max_difference(features, run.golden.get_doubles("features")) < kTolerance);
     }
   }
@@ -104,8 +104,8 @@ TEST_SUITE("model/parity") {
       for (std::int64_t frame = 0; frame < run.pixel_values.dim(0); ++frame) {
         const Tensor alone =
             run.model->encode_frames(run.stream, run.pixel_values.view().rows(frame, 1));
-        CHECK(vision::pixel_hash(alone.view()) ==
-              vision::pixel_hash(run.vision.view().rows(frame * tokens, tokens)));
+        const ConstView together = run.vision.view().rows(frame * tokens, tokens);
+        CHECK(hash_of(to_host(run.stream, alone.view())) == hash_of(to_host(run.stream, together)));
       }
     }
   }
@@ -121,7 +121,7 @@ TEST_SUITE("model/parity") {
       const std::span<const float> last = row_of(expected, prompt_tokens - 1);
 
       ThreadPool one(1);
-      Stream single(one, run.stream.cpu_tier());
+      Stream single(run.stream.context(), one);
       for (const std::int64_t chunk : {1, 5, 17}) {
         CAPTURE(chunk);
         Sequence pieces(run.model->decoder(), DType::kF32, prompt_tokens, 77, 16);
@@ -143,7 +143,7 @@ TEST_SUITE("model/parity") {
 
   TEST_CASE(
       "bf16 weights drift within the bound; bf16 files not at all while activations are f32") {
-    const bool rounds_activations = kernels::prefers_panels(choose_cpu_tier());
+    const bool rounds_activations = kernels::rounds_input(tested_context(), MatrixFormat::kBF16);
     for (const GoldenCase& c : golden_cases()) {
       CAPTURE(c.name);
       Run exact(c.name);
@@ -207,7 +207,7 @@ TEST_SUITE("model/parity") {
     Sequence whole(run.model->decoder(), DType::kI8, prompt_tokens);
     const Tensor expected = whole.prefill(run.stream, run.prompt, run.vision.view(), prompt_tokens);
     ThreadPool one(1);
-    Stream single(one, run.stream.cpu_tier());
+    Stream single(run.stream.context(), one);
     for (const std::int64_t chunk : {1, 5, 17}) {
       CAPTURE(chunk);
       Sequence pieces(run.model->decoder(), DType::kI8, prompt_tokens, 77, 7);

@@ -52,10 +52,12 @@ Blueprint shrink(Blueprint blueprint) {
 }
 
 std::int64_t placed_size(const Blueprint& blueprint, WeightFormat format) {
+  ThreadPool pool(2);
+  Stream stream(tested_context(), pool);
   std::vector<std::unique_ptr<weights::Source>> sources;
-  sources.push_back(std::make_unique<weights::RandomSource>(model::new_tensors(blueprint),
+  sources.push_back(std::make_unique<weights::RandomSource>(pool, model::new_tensors(blueprint),
                                                             blueprint.groups.front().stored, 3));
-  return model::PlacedWeights(blueprint, std::move(sources), format).size_bytes();
+  return model::PlacedWeights(stream, blueprint, std::move(sources), format).size_bytes();
 }
 
 TEST_SUITE("model/placed_weights") {
@@ -66,7 +68,8 @@ TEST_SUITE("model/placed_weights") {
       REQUIRE(blueprint.parameters.size() > 3);
       for (const WeightFormat format : kMadeAtLoad) {
         CAPTURE(weights::describe(format));
-        CHECK(model::placed_bytes(blueprint, format) == placed_size(blueprint, format));
+        CHECK(model::placed_bytes(tested_context(), blueprint, format) ==
+              placed_size(blueprint, format));
       }
     }
   }
@@ -77,7 +80,8 @@ TEST_SUITE("model/placed_weights") {
       const Blueprint blueprint = model::read_blueprint(golden_folder() / name);
       for (const WeightFormat format : kMadeAtLoad) {
         CAPTURE(weights::describe(format));
-        CHECK(model::placed_bytes(blueprint, format) == open_case(name, format)->weight_bytes());
+        CHECK(model::placed_bytes(tested_context(), blueprint, format) ==
+              open_case(name, format)->weight_bytes());
       }
     }
   }
@@ -88,23 +92,26 @@ TEST_SUITE("model/placed_weights") {
                                                          model::read_blueprint(source.llm), source);
     for (const WeightFormat format : kMadeAtLoad) {
       CAPTURE(weights::describe(format));
-      CHECK(model::placed_bytes(blueprint, format) ==
-            model::open_composed(source, format)->weight_bytes());
+      CHECK(model::placed_bytes(tested_context(), blueprint, format) ==
+            model::open_composed(testing::tested_context(), source, format)->weight_bytes());
     }
   }
 
   TEST_CASE("a tensor that is missing is named with all places where it was looked for") {
     const Blueprint blueprint = plan::find_known_model("demo").value();
+    ThreadPool pool(1);
+    Stream stream(tested_context(), pool);
     std::vector<std::unique_ptr<weights::Source>> sources;
-    sources.push_back(
-        std::make_unique<weights::RandomSource>(model::new_tensors(blueprint), DType::kBF16, 3));
+    sources.push_back(std::make_unique<weights::RandomSource>(pool, model::new_tensors(blueprint),
+                                                              DType::kBF16, 3));
     Blueprint other = blueprint;
     other.parameters.front().name = "absent.weight";
     other.groups.front().prefixes = {"a.", "b."};
-    CHECK_THROWS_WITH_AS(model::PlacedWeights(other, std::move(sources), WeightFormat::kBF16),
-                         doctest::Contains("tensor absent.weight is missing (looked for "
-                                           "a.absent.weight, b.absent.weight)"),
-                         Error);
+    CHECK_THROWS_WITH_AS(
+        model::PlacedWeights(stream, other, std::move(sources), WeightFormat::kBF16),
+        doctest::Contains("tensor absent.weight is missing (looked for "
+                          "a.absent.weight, b.absent.weight)"),
+        Error);
   }
 }
 

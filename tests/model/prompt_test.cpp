@@ -80,7 +80,8 @@ TEST_SUITE("model/prompt") {
   TEST_CASE("a composed template puts text on both sides of the video") {
     model::ComposedSource source = composed_source();
     source.prompt = "USER: {prompt}\n{video} ASSISTANT:";
-    const auto model = model::open_composed(source, weights::WeightFormat::kF32);
+    const auto model =
+        model::open_composed(testing::tested_context(), source, weights::WeightFormat::kF32);
     const text::Tokenizer& tokenizer = model->tokenizer();
     const PromptIds prompt = model->build_prompt("공원", 1);
     std::vector<std::int32_t> expected = tokenizer.encode("USER: 공원\n");
@@ -95,7 +96,8 @@ TEST_SUITE("model/prompt") {
   TEST_CASE("a fixed template needs no words of the user") {
     model::ComposedSource source = composed_source();
     source.prompt = "{video}이 영상을 자세히 설명해 주세요.";
-    const auto fixed = model::open_composed(source, weights::WeightFormat::kF32);
+    const auto fixed =
+        model::open_composed(testing::tested_context(), source, weights::WeightFormat::kF32);
     const auto open = open_case("composed_mlp");
     CHECK(fixed->build_prompt("ignored", 2).ids ==
           open->build_prompt("이 영상을 자세히 설명해 주세요.", 2).ids);
@@ -107,7 +109,7 @@ TEST_SUITE("model/prompt") {
       model::ComposedSource source = composed_source();
       source.prompt = prompt;
       try {
-        model::open_composed(source, weights::WeightFormat::kF32);
+        model::open_composed(testing::tested_context(), source, weights::WeightFormat::kF32);
         FAIL_CHECK("accepted");
       } catch (const Error& error) {
         CHECK(error.code() == ErrorCode::kBadPreset);

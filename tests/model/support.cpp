@@ -2,13 +2,16 @@
 
 #include <algorithm>
 #include <cmath>
+#include <deque>
 #include <fstream>
 #include <iterator>
 #include <numeric>
 #include <optional>
+#include <utility>
 
 #include "base/error.h"
 #include "base/mapped_file.h"
+#include "tensor/copy.h"
 #include "tests/vision/synthetic_frame.h"
 #include "vision/preprocess.h"
 
@@ -26,7 +29,7 @@ std::unique_ptr<model::CaptionModel> open_composed_with(WeightFormat type, const
   source.vision_feature_layer = layer;
   source.drop_cls = drop_cls;
   source.pool_stride = pool_stride;
-  return model::open_composed(source, type);
+  return model::open_composed(testing::tested_context(), source, type);
 }
 
 template <class Other>
@@ -64,11 +67,18 @@ model::ComposedSource composed_source() {
 std::span<const GoldenCase> golden_cases() {
   static constexpr GoldenCase kCases[] = {
       {"llama_bf16",
-       [](WeightFormat type) { return model::open_model(golden_folder() / "llama_bf16", type); }},
+       [](WeightFormat type) {
+         return model::open_model(testing::tested_context(), golden_folder() / "llama_bf16", type);
+       }},
       {"qwen3_shards",
-       [](WeightFormat type) { return model::open_model(golden_folder() / "qwen3_shards", type); }},
+       [](WeightFormat type) {
+         return model::open_model(testing::tested_context(), golden_folder() / "qwen3_shards",
+                                  type);
+       }},
       {"llama_old",
-       [](WeightFormat type) { return model::open_model(golden_folder() / "llama_old", type); }},
+       [](WeightFormat type) {
+         return model::open_model(testing::tested_context(), golden_folder() / "llama_old", type);
+       }},
       {"composed_mlp",
        [](WeightFormat type) {
          return open_composed_with(type, "projector_mlp.safetensors", -1, true, 1);
@@ -104,7 +114,8 @@ Tensor golden_pixel_values(ThreadPool& pool, const model::CaptionModel& model,
                                    static_cast<std::uint32_t>(integer("seed") + i),
                                    frames.require_string("kind")));
   }
-  return vision::preprocess(pool, list, model.preprocess_spec());
+  Stream stream(pool);
+  return vision::preprocess(stream, list, model.preprocess_spec()).values;
 }
 
 fs::path copy_checkpoint(std::string_view name, std::string_view copy_name) {
@@ -133,11 +144,12 @@ Sequence::Sequence(model::Decoder& decoder, DType kv_dtype, std::int64_t max_tok
   const Shape shape = {num_pages, page_tokens, spec.num_kv_heads, spec.head_dim};
   const Shape scales = {num_pages, page_tokens, spec.num_kv_heads};
   for (std::int64_t layer = 0; layer < spec.num_layers; ++layer) {
-    k_.emplace_back(kv_dtype, shape);
-    v_.emplace_back(kv_dtype, shape);
+    const Device device = tested_context().device;
+    k_.emplace_back(kv_dtype, shape, device);
+    v_.emplace_back(kv_dtype, shape, device);
     if (kv_dtype != DType::kI8) continue;
-    k_scales_.emplace_back(DType::kBF16, scales);
-    v_scales_.emplace_back(DType::kBF16, scales);
+    k_scales_.emplace_back(DType::kBF16, scales, device);
+    v_scales_.emplace_back(DType::kBF16, scales, device);
   }
   table_.resize(static_cast<std::size_t>(num_pages));
   std::iota(table_.begin(), table_.end(), 0);
@@ -206,16 +218,21 @@ Tensor Sequence::run(Stream& stream, std::span<const std::int32_t> ids,
   for (Tensor& scales : k_scales_) kv.k_scales.push_back(scales.view());
   for (Tensor& scales : v_scales_) kv.v_scales.push_back(scales.view());
   kv.page_tokens = page_tokens_;
-  model::StepBatch batch{.tokens = ids,
-                         .positions = positions,
-                         .cu_seqlens = cu_seqlens,
-                         .context_lens = context_lens,
-                         .block_tables = table_,
-                         .max_pages = static_cast<std::int64_t>(table_.size()),
-                         .slots = slots,
-                         .vision_rows = vision_rows,
+  std::deque<Tensor> uploaded;
+  const auto upload = [&](std::span<const std::int32_t> indices) -> ConstView {
+    uploaded.push_back(copy_to(stream, stream.device(), view_of(indices)));
+    return std::as_const(uploaded.back()).view();
+  };
+  const ConstView table = upload(table_);
+  model::StepBatch batch{.tokens = upload(ids),
+                         .positions = upload(positions),
+                         .cu_seqlens = upload(cu_seqlens),
+                         .context_lens = upload(context_lens),
+                         .block_tables = table.reshape({1, std::ssize(table_)}),
+                         .slots = upload(slots),
+                         .vision_rows = upload(vision_rows),
                          .vision = std::move(vision),
-                         .logit_rows = rows};
+                         .logit_rows = upload(rows)};
   std::optional<model::WatchedRows> watched;
   const std::vector<kernels::KeyClusters>* clusters[] = {nullptr};
   if (compression_ != nullptr) {
@@ -224,13 +241,15 @@ Tensor Sequence::run(Stream& stream, std::span<const std::int32_t> ids,
     clusters[0] = compression_->clusters();
     batch.clusters = clusters;
   }
-  Tensor logits(DType::kF32, {count, decoder_.spec().vocab});
+  Tensor logits(DType::kF32, {count, decoder_.spec().vocab}, stream.device());
   decoder_.forward(stream, batch, kv, logits.view());
   if (compression_ != nullptr && num_tokens_ == num_prompt_) {
-    compression_->finish_prompt(stream, kv, table_);
+    compression_->finish_prompt(stream, kv, table);
   }
-  return logits;
+  return copy_to(stream, Device::kCpu, logits.view());
 }
+
+Tensor to_host(Stream& stream, ConstView tensor) { return copy_to(stream, Device::kCpu, tensor); }
 
 std::int32_t argmax(std::span<const float> row) {
   return static_cast<std::int32_t>(std::max_element(row.begin(), row.end()) - row.begin());

@@ -15,6 +15,7 @@
 #include "engine/internal/compression.h"
 #include "model/caption_model.h"
 #include "tensor/tensor.h"
+#include "tests/support/tested_context.h"
 
 namespace caption::testing {
 
@@ -77,6 +78,9 @@ class Sequence {
   engine::CompressedSequence* compression_ = nullptr;
   std::int64_t num_prompt_ = 0;
 };
+
+// Returns a copy on the host.
+Tensor to_host(Stream& stream, ConstView tensor);
 
 std::int32_t argmax(std::span<const float> row);
 std::span<const float> row_of(const Tensor& matrix, std::int64_t row);

@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "base/error.h"
+#include "tests/support/batch_arrays.h"
 
 namespace caption::pipeline {
 namespace {
@@ -93,9 +94,10 @@ std::vector<std::int32_t> FakeModel::eos_ids() const { return {kStop}; }
 std::optional<text::TokenId> FakeModel::eos_id() const { return kStop; }
 std::int32_t FakeModel::vocab_size() const { return kVocab; }
 
-void FakeModel::forward(Stream& /*stream*/, const model::StepBatch& batch, const model::KvPages& kv,
+void FakeModel::forward(Stream& /*stream*/, const model::StepBatch& step, const model::KvPages& kv,
                         View logits) {
   if (on_forward) on_forward();
+  const testing::BatchArrays batch(step);
   float* keys = kv.k[0].as<float>();
   for (std::size_t row = 0, piece = 0; row < batch.tokens.size(); ++row) {
     float* key = keys + batch.slots[row] * kHidden;

@@ -40,6 +40,7 @@ class FakeModel final : public model::CaptionModel, public model::Decoder, publi
   model::GenerationConfig generation;
   std::string unlike;  // return value of unlike_sentence()
 
+  const Context& context() const override { return context_; }
   const vision::PreprocessSpec& preprocess_spec() const override { return preprocess_; }
   std::int64_t vision_tokens(std::int64_t /*num_frames*/) const override { return 1; }
   model::PromptIds build_prompt(std::string_view user_prompt,
@@ -72,6 +73,7 @@ class FakeModel final : public model::CaptionModel, public model::Decoder, publi
   std::optional<text::TokenId> eos_id() const override;
 
  private:
+  Context context_;
   vision::PreprocessSpec preprocess_;
   model::DecoderSpec spec_;
 };

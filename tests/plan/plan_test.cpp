@@ -270,7 +270,7 @@ TEST_SUITE("plan/plan against reality") {
   TEST_CASE("the demo model holds what its plan says") {
     const std::filesystem::path folder =
         std::filesystem::path(CAPTION_SOURCE_DIR) / "samples/demo-model";
-    const auto model = model::open_model(folder, weights::WeightFormat::kBF16);
+    const auto model = model::open_model(Context{}, folder, weights::WeightFormat::kBF16);
     PlanInput input = input_for("demo");
     input.model = model::read_blueprint(folder);
     input.kv_cache_bytes = 8 << 20;
@@ -300,7 +300,9 @@ TEST_SUITE("plan/plan against reality") {
     for (const model::DecoderSpec& shape : {llama, qwen, biased}) {
       for (const auto type : {weights::WeightFormat::kF32, weights::WeightFormat::kBF16}) {
         for (const DType kv_dtype : {DType::kF32, DType::kBF16, DType::kF16, DType::kI8}) {
-          const auto decoder = model::make_random_decoder(shape, type, 7);
+          ThreadPool pool(1);
+          Stream stream(pool);
+          const auto decoder = model::make_random_decoder(stream, shape, type, 7);
           PlanInput input = input_for("demo");
           input.model = model::decoder_blueprint(shape);
           input.kv_dtype = kv_dtype;
@@ -324,8 +326,8 @@ TEST_SUITE("plan/plan against reality") {
     CHECK(a.text_other == b.text_other);
     CHECK(read.text->max_positions == table.text->max_positions);
     CHECK(read.is_stored_in_16_bits() == table.is_stored_in_16_bits());
-    CHECK(model::placed_bytes(read, weights::WeightFormat::kF32) ==
-          model::placed_bytes(table, weights::WeightFormat::kF32));
+    CHECK(model::placed_bytes(Context{}, read, weights::WeightFormat::kF32) ==
+          model::placed_bytes(Context{}, table, weights::WeightFormat::kF32));
   }
 }
 

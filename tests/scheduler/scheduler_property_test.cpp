@@ -264,7 +264,7 @@ class Simulation {
     }
     if (sequence.num_branches == 1) {
       sequence.outputs[0].push_back(next_tag_++);
-      return scheduler_.append_token(id);
+      return scheduler_.append_tokens(id);
     }
     std::vector<std::int32_t> parents;
     std::vector<std::vector<Tag>> outputs;

@@ -23,7 +23,7 @@ std::vector<Row> run_step(Scheduler& scheduler) {
   scheduler.commit();
   for (const PlannedSequence& planned : plan.sequences) {
     rows.push_back({static_cast<int>(planned.id), static_cast<int>(planned.num_tokens)});
-    if (planned.is_last_known) scheduler.append_token(planned.id);
+    if (planned.is_last_known) scheduler.append_tokens(planned.id);
   }
   scheduler.check_invariants();
   return rows;
@@ -50,6 +50,59 @@ TEST_SUITE("scheduler/scheduler") {
     CHECK(run_step(scheduler) == Rows{{1, 1}, {2, 9}});
     CHECK(run_step(scheduler) == Rows{{1, 1}, {2, 7}});
     CHECK(run_step(scheduler) == Rows{{1, 1}, {2, 1}});
+  }
+
+  TEST_CASE("drafts are computed where tokens and pages are left, and wrong ones leave no trace") {
+    kv::PagePool pool(3);
+    Scheduler scheduler({.max_num_batched_tokens = 6}, pool);
+    scheduler.submit(spec(1, 13, 30));
+    run_step(scheduler), run_step(scheduler), run_step(scheduler);  // the prompt in chunks of 6
+    REQUIRE(scheduler.can_draft(SequenceId{1}));
+    scheduler.propose(SequenceId{1}, 9);  // 5 fit the budget
+    StepPlan plan = scheduler.plan();
+    REQUIRE(plan.sequences.size() == 1);
+    CHECK(plan.sequences[0].num_tokens == 6);
+    CHECK(plan.sequences[0].num_drafts == 5);
+    CHECK(plan.sequences[0].num_logits() == 6);
+    CHECK(plan.num_tokens == 6);
+    scheduler.commit();
+    CHECK_THROWS_AS(scheduler.append_tokens(SequenceId{1}, 7), Error);
+    scheduler.append_tokens(SequenceId{1}, 3);  // two of them were right
+    plan = scheduler.plan();                    // without an offer
+    REQUIRE(plan.sequences.size() == 1);
+    CHECK(plan.sequences[0].first_token == 16);
+    CHECK(plan.sequences[0].num_tokens == 1);
+    CHECK(plan.sequences[0].num_logits() == 1);
+    CHECK(pool.num_used() == 2);  // 17 tokens
+    scheduler.commit();
+    scheduler.append_tokens(SequenceId{1});
+    scheduler.submit(spec(2, 20, 2));  // the other page and one more: nothing is left for drafts
+    scheduler.propose(SequenceId{1}, 5);
+    plan = scheduler.plan();
+    CHECK(plan.num_tokens <= 6);
+    scheduler.check_invariants();
+  }
+
+  TEST_CASE("drafts never displace a prompt, and end with the tokens asked for") {
+    kv::PagePool pool(16);
+    Scheduler scheduler({.max_num_batched_tokens = 8}, pool);
+    scheduler.submit(spec(1, 4, 3));
+    run_step(scheduler);
+    scheduler.submit(spec(2, 30, 4));
+    scheduler.propose(SequenceId{1}, 4);
+    CHECK_FALSE(scheduler.can_draft(SequenceId{2}));
+    CHECK_THROWS_AS(scheduler.propose(SequenceId{2}, 1), Error);
+    StepPlan plan = scheduler.plan();
+    REQUIRE(plan.sequences.size() == 2);
+    CHECK(plan.sequences[0].num_drafts == 0);
+    CHECK(plan.sequences[1].num_tokens == 7);
+    scheduler.commit();
+    scheduler.append_tokens(SequenceId{1});
+    scheduler.finish(SequenceId{2});
+    scheduler.propose(SequenceId{1}, 4);  // the sequence has 6 tokens of at most 6
+    plan = scheduler.plan();
+    CHECK(plan.sequences[0].num_drafts == 0);
+    scheduler.check_invariants();
   }
 
   TEST_CASE("says where a chunk starts and when its logits are wanted") {
@@ -232,11 +285,11 @@ TEST_SUITE("scheduler/scheduler") {
     CHECK_THROWS_AS(scheduler.submit(spec(1, 5, 0)), Error);
     scheduler.submit(spec(1, 5, 1));
     CHECK_THROWS_AS(scheduler.submit(spec(1, 5, 1)), Error);
-    CHECK_THROWS_AS(scheduler.append_token(SequenceId{1}), Error);
+    CHECK_THROWS_AS(scheduler.append_tokens(SequenceId{1}), Error);
     CHECK_THROWS_AS(scheduler.finish(SequenceId{2}), Error);
     scheduler.plan();
     scheduler.commit();
-    CHECK_THROWS_AS(scheduler.append_token(SequenceId{1}), Error);  // the last token needs no slot
+    CHECK_THROWS_AS(scheduler.append_tokens(SequenceId{1}), Error);  // the last token needs no slot
   }
 }
 

@@ -64,6 +64,7 @@ TEST_SUITE("vision/preprocess") {
     const JsonObject golden = JsonObject::open(kGolden, ErrorCode::kBadReference);
     for (const int threads : {1, 3}) {
       ThreadPool pool(threads);
+      Stream stream(pool);
       for (const JsonObject& c : golden.get_objects("cases")) {
         CAPTURE(c.require_string("name"));
         const std::vector<std::int64_t> in = c.get_ints("in");
@@ -73,7 +74,8 @@ TEST_SUITE("vision/preprocess") {
           frames.push_back(
               synthetic_frame(static_cast<int>(in[0]), static_cast<int>(in[1]), seed + i, "waves"));
         }
-        const Tensor values = vision::preprocess(pool, frames, spec_of(*c.get_object("processor")));
+        const Tensor values =
+            vision::preprocess(stream, frames, spec_of(*c.get_object("processor"))).values;
         CHECK(extents(values) == c.get_ints("shape"));
         const std::vector<double> first = c.get_doubles("first");
         for (std::size_t i = 0; i < first.size(); ++i) {
@@ -88,19 +90,21 @@ TEST_SUITE("vision/preprocess") {
 
   TEST_CASE("frames of different sizes become one tensor") {
     ThreadPool pool(2);
+    Stream stream(pool);
     const std::vector<video::Frame> frames = {synthetic_frame(20, 30, 1, "waves"),
                                               synthetic_frame(31, 17, 2, "waves")};
-    const Tensor both = vision::preprocess(pool, frames, square_spec(14));
+    const Tensor both = vision::preprocess(stream, frames, square_spec(14)).values;
     CHECK(extents(both) == std::vector<std::int64_t>{2, 3, 14, 14});
     for (std::size_t i = 0; i < 2; ++i) {
       const Tensor alone =
-          vision::preprocess(pool, std::span(frames).subspan(i, 1), square_spec(14));
-      CHECK(vision::pixel_hash(both.view().rows(static_cast<std::int64_t>(i), 1)) ==
-            vision::pixel_hash(alone.view()));
+          vision::preprocess(stream, std::span(frames).subspan(i, 1), square_spec(14)).values;
+      const auto first = static_cast<std::int64_t>(i) * alone.num_elements();
+      CHECK(std::equal(alone.as<float>(), alone.as<float>() + alone.num_elements(),
+                       both.as<float>() + first));
     }
     PreprocessSpec uncropped = square_spec(14);
     uncropped.do_center_crop = false;
-    CHECK_THROWS_WITH_AS(vision::preprocess(pool, frames, uncropped),
+    CHECK_THROWS_WITH_AS(vision::preprocess(stream, frames, uncropped),
                          doctest::Contains("frames of different sizes"), Error);
   }
 
@@ -108,13 +112,14 @@ TEST_SUITE("vision/preprocess") {
     // A frame of 1 x 40,000 pixels: resized it would have 4.5 billion pixels, of which 336 x 336
     // are kept.
     ThreadPool pool(1);
+    Stream stream(pool);
     const std::vector<video::Frame> frames = {synthetic_frame(1, 40'000, 1, "noise")};
-    const Tensor values = vision::preprocess(pool, frames, square_spec(336));
+    const Tensor values = vision::preprocess(stream, frames, square_spec(336)).values;
     CHECK(extents(values) == std::vector<std::int64_t>{1, 3, 336, 336});
     PreprocessSpec uncropped = square_spec(336);
     uncropped.do_center_crop = false;
     try {
-      vision::preprocess(pool, frames, uncropped);
+      vision::preprocess(stream, frames, uncropped);
       FAIL("4.5 billion pixels were accepted");
     } catch (const Error& error) {
       CHECK(error.code() == ErrorCode::kTooLarge);
@@ -122,26 +127,34 @@ TEST_SUITE("vision/preprocess") {
     }
   }
 
-  TEST_CASE("the hash tells values and shapes apart") {
+  TEST_CASE("the content tells pixels, shapes and numbers of frames apart") {
     ThreadPool pool(1);
-    const std::vector<video::Frame> frames = {synthetic_frame(16, 16, 1, "waves")};
-    Tensor values = vision::preprocess(pool, frames, square_spec(8));
-    const Hash128 before = vision::pixel_hash(values.view());
-    CHECK(vision::pixel_hash(values.clone().view()) == before);
-    CHECK_FALSE(vision::pixel_hash(std::as_const(values).view().reshape({3, 1, 8, 8})) == before);
-    values.as<float>()[17] += 1e-6F;
-    CHECK_FALSE(vision::pixel_hash(values.view()) == before);
+    Stream stream(pool);
+    const auto content = [&](const std::vector<video::Frame>& frames, const PreprocessSpec& spec) {
+      return vision::preprocess(stream, frames, spec).content;
+    };
+    std::vector<video::Frame> frames = {synthetic_frame(16, 16, 1, "waves")};
+    const Hash128 before = content(frames, square_spec(8));
+    CHECK(content(frames, square_spec(8)) == before);
+    CHECK_FALSE(content(frames, square_spec(9)) == before);
+    PreprocessSpec wide = square_spec(8);
+    wide.crop_px = {8, 10};  // the same pixels in the middle of a larger image
+    CHECK_FALSE(content(frames, wide) == before);
+    CHECK_FALSE(content({frames[0], frames[0]}, square_spec(8)) == before);
+    for (std::size_t i = 0; i < 3 * 40; ++i) frames[0].rgb[i] ^= 0x80;
+    CHECK_FALSE(content(frames, square_spec(8)) == before);
   }
 
   TEST_CASE("rejects a spec that says two things, and no frames at all") {
     ThreadPool pool(1);
+    Stream stream(pool);
     const std::vector<video::Frame> frames = {synthetic_frame(4, 4, 1, "noise")};
-    CHECK_THROWS_AS(vision::preprocess(pool, {}, square_spec(8)), Error);
+    CHECK_THROWS_AS(vision::preprocess(stream, {}, square_spec(8)), Error);
     PreprocessSpec both = square_spec(8);
     both.size_px = {8, 8};
-    CHECK_THROWS_AS(vision::preprocess(pool, frames, both), Error);
+    CHECK_THROWS_AS(vision::preprocess(stream, frames, both), Error);
     PreprocessSpec neither;
-    CHECK_THROWS_AS(vision::preprocess(pool, frames, neither), Error);
+    CHECK_THROWS_AS(vision::preprocess(stream, frames, neither), Error);
   }
 }
 

@@ -1,21 +1,42 @@
 #include "engine/internal/batch_builder.h"
 
 #include <algorithm>
+#include <iterator>
+
+#include "base/math.h"
 
 namespace caption::engine {
+namespace {
 
-BatchBuilder::BatchBuilder(std::int64_t max_tokens, std::int64_t max_sequences,
-                           std::int64_t max_pages) {
+// An array begins at a multiple of so many elements: 64 bytes, a cache line.
+constexpr std::int64_t kArrayElements = 16;
+constexpr std::int64_t kNumArrays = 8;
+
+std::int64_t padded(std::int64_t elements) {
+  return divide_up(elements, kArrayElements) * kArrayElements;
+}
+
+}  // namespace
+
+BatchBuilder::BatchBuilder(const Limits& limits)
+    : device_(limits.device),
+      block_(limits.device, DType::kI32,
+             {4 * limits.max_tokens + 2 * (limits.max_sequences + 1) + limits.max_logit_rows +
+              limits.max_sequences * limits.max_pages + kNumArrays * kArrayElements}) {
+  const auto reserve = [](auto& array, std::int64_t size) {
+    array.reserve(static_cast<std::size_t>(size));
+  };
   for (std::vector<std::int32_t>* array : {&tokens_, &positions_, &slots_, &vision_rows_}) {
-    array->reserve(static_cast<std::size_t>(max_tokens));
+    reserve(*array, limits.max_tokens);
   }
-  for (std::vector<std::int32_t>* array : {&cu_seqlens_, &context_lens_, &logit_rows_}) {
-    array->reserve(static_cast<std::size_t>(max_sequences + 1));
+  for (std::vector<std::int32_t>* array : {&cu_seqlens_, &context_lens_}) {
+    reserve(*array, limits.max_sequences + 1);
   }
-  block_tables_.reserve(static_cast<std::size_t>(max_sequences * max_pages));
-  batch_.vision.reserve(static_cast<std::size_t>(max_sequences));
-  watched_.reserve(static_cast<std::size_t>(max_sequences));
-  clusters_.reserve(static_cast<std::size_t>(max_sequences));
+  reserve(logit_rows_, limits.max_logit_rows);
+  reserve(block_tables_, limits.max_sequences * limits.max_pages);
+  reserve(batch_.vision, limits.max_sequences);
+  reserve(watched_, limits.max_sequences);
+  reserve(clusters_, limits.max_sequences);
 }
 
 void BatchBuilder::begin(std::int64_t max_pages) {
@@ -27,7 +48,7 @@ void BatchBuilder::begin(std::int64_t max_pages) {
   batch_.vision.clear();
   watched_.clear();
   clusters_.clear();
-  batch_.max_pages = max_pages;
+  max_pages_ = max_pages;
 }
 
 void BatchBuilder::add(const scheduler::PlannedSequence& planned, Sequence& sequence,
@@ -37,8 +58,11 @@ void BatchBuilder::add(const scheduler::PlannedSequence& planned, Sequence& sequ
   add_vision(begin, end, sequence);
   add_compression(planned, sequence);
   const std::span<const std::int32_t> ids = sequence.ids_of(planned.branch);
+  const std::int64_t num_known = std::ssize(ids);
   for (std::int64_t position = begin; position < end; ++position) {
-    tokens_.push_back(ids[static_cast<std::size_t>(position)]);
+    tokens_.push_back(position < num_known
+                          ? ids[static_cast<std::size_t>(position)]
+                          : sequence.drafts[static_cast<std::size_t>(position - num_known)]);
     positions_.push_back(static_cast<std::int32_t>(position));
     slots_.push_back(pages.slot(position - planned.num_saved));
   }
@@ -47,8 +71,10 @@ void BatchBuilder::add(const scheduler::PlannedSequence& planned, Sequence& sequ
   for (const kv::PageId page : pages.pages()) {
     block_tables_.push_back(static_cast<std::int32_t>(page));
   }
-  block_tables_.resize(context_lens_.size() * static_cast<std::size_t>(batch_.max_pages), -1);
-  if (planned.is_last_known) logit_rows_.push_back(static_cast<std::int32_t>(tokens_.size()) - 1);
+  block_tables_.resize(context_lens_.size() * static_cast<std::size_t>(max_pages_), -1);
+  for (std::int64_t left = planned.num_logits(); left > 0; --left) {
+    logit_rows_.push_back(static_cast<std::int32_t>(std::ssize(tokens_) - left));
+  }
 }
 
 void BatchBuilder::add_compression(const scheduler::PlannedSequence& planned, Sequence& sequence) {
@@ -77,15 +103,35 @@ void BatchBuilder::add_vision(std::int64_t begin, std::int64_t end, const Sequen
   batch_.vision.push_back(sequence.vision->view().rows(first - positions.begin(), last - first));
 }
 
-const model::StepBatch& BatchBuilder::finish() {
-  batch_.tokens = tokens_;
-  batch_.positions = positions_;
-  batch_.cu_seqlens = cu_seqlens_;
-  batch_.context_lens = context_lens_;
-  batch_.block_tables = block_tables_;
-  batch_.slots = slots_;
-  batch_.vision_rows = vision_rows_;
-  batch_.logit_rows = logit_rows_;
+const model::StepBatch& BatchBuilder::finish(Stream& stream) {
+  const auto num_sequences = std::ssize(context_lens_);
+  struct Array {
+    const std::vector<std::int32_t>& host;
+    ConstView& view;
+    Shape shape;
+  };
+  const auto vector = [](const std::vector<std::int32_t>& host, ConstView& view) {
+    return Array{host, view, {std::ssize(host)}};
+  };
+  const Array arrays[kNumArrays] = {
+      vector(tokens_, batch_.tokens),
+      vector(positions_, batch_.positions),
+      vector(cu_seqlens_, batch_.cu_seqlens),
+      vector(context_lens_, batch_.context_lens),
+      {block_tables_, batch_.block_tables, {num_sequences, max_pages_}},
+      vector(slots_, batch_.slots),
+      vector(vision_rows_, batch_.vision_rows),
+      vector(logit_rows_, batch_.logit_rows)};
+  std::int64_t total = 0;
+  for (const Array& array : arrays) total += padded(std::ssize(array.host));
+  if (block_.shape()[0] < total) block_ = StagedTensor(device_, DType::kI32, {total});
+  std::int64_t begin = 0;
+  for (const Array& array : arrays) {
+    std::copy(array.host.begin(), array.host.end(), block_.host().as<std::int32_t>() + begin);
+    array.view = block_.device().rows(begin, std::ssize(array.host)).reshape(array.shape);
+    begin += padded(std::ssize(array.host));
+  }
+  block_.upload(stream, total);
   batch_.watched = watched_;
   const bool has_clusters = std::any_of(clusters_.begin(), clusters_.end(),
                                         [](const auto* clusters) { return clusters != nullptr; });

@@ -1,4 +1,5 @@
-// engine/internal/batch_builder.h: builds a StepBatch, flat arrays, from the planned sequences.
+// engine/internal/batch_builder.h: builds a StepBatch, flat arrays, from the planned sequences. The
+// arrays are collected on the host and go to the device as one block, in one copy per step.
 #pragma once
 
 #include <cstdint>
@@ -8,6 +9,7 @@
 #include "kv/page_table.h"
 #include "model/decoder.h"
 #include "scheduler/scheduler.h"
+#include "tensor/copy.h"
 
 namespace caption::engine {
 
@@ -15,7 +17,14 @@ namespace caption::engine {
 // larger than an earlier step, allocates nothing.
 class BatchBuilder {
  public:
-  BatchBuilder(std::int64_t max_tokens, std::int64_t max_sequences, std::int64_t max_pages);
+  struct Limits {
+    Device device = Device::kCpu;
+    std::int64_t max_tokens = 0;
+    std::int64_t max_sequences = 0;
+    std::int64_t max_pages = 0;  // of one sequence
+    std::int64_t max_logit_rows = 0;
+  };
+  explicit BatchBuilder(const Limits& limits);
 
   // Starts a step whose longest page table has `max_pages` pages.
   void begin(std::int64_t max_pages);
@@ -25,7 +34,7 @@ class BatchBuilder {
   void add(const scheduler::PlannedSequence& planned, Sequence& sequence,
            const kv::PageTable& pages);
   // Valid until the next begin().
-  const model::StepBatch& finish();
+  const model::StepBatch& finish(Stream& stream);
 
  private:
   void add_compression(const scheduler::PlannedSequence& planned, Sequence& sequence);
@@ -41,6 +50,9 @@ class BatchBuilder {
   std::vector<std::int32_t> logit_rows_;
   std::vector<model::WatchedRows> watched_;
   std::vector<const std::vector<kernels::KeyClusters>*> clusters_;  // one per sequence
+  std::int64_t max_pages_ = 0;                                      // of this step
+  Device device_;
+  StagedTensor block_;  // i32, all arrays one after the other
   model::StepBatch batch_;
 };
 

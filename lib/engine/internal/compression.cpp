@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "kernels/compact_kv.h"
 #include "kernels/key_clusters.h"
+#include "tensor/copy.h"
 
 namespace caption::engine {
 namespace {
@@ -57,10 +58,12 @@ void validate(const CompressionOptions& options) {
 }
 
 CompressedSequence::CompressedSequence(const CompressionOptions& options,
-                                       const model::DecoderSpec& spec, std::int64_t num_prompt,
-                                       std::int64_t first_fixed, std::int64_t num_fixed)
+                                       const model::DecoderSpec& spec, Device device,
+                                       std::int64_t num_prompt, std::int64_t first_fixed,
+                                       std::int64_t num_fixed)
     : options_(options),
       spec_(spec),
+      device_(device),
       num_prompt_(num_prompt),
       first_fixed_(first_fixed),
       num_fixed_(num_fixed) {
@@ -106,7 +109,8 @@ std::optional<model::WatchedRows> CompressedSequence::watch(std::int64_t first_t
   const std::int64_t first = std::max(first_token, first_watched());
   if (first >= end) return std::nullopt;
   if (sums_.empty()) {
-    sums_ = Tensor::zeros(DType::kF32, {spec_.num_layers, spec_.num_kv_heads, num_prompt_});
+    sums_ =
+        Tensor::zeros(DType::kF32, {spec_.num_layers, spec_.num_kv_heads, num_prompt_}, device_);
   }
   sums_before_ = sums_.clone();
   num_watched_before_ = num_watched_;
@@ -124,7 +128,7 @@ void CompressedSequence::undo_watch() {
 }
 
 std::int64_t CompressedSequence::finish_prompt(Stream& stream, const model::KvPages& pages,
-                                               std::span<const std::int32_t> block_table) {
+                                               ConstView block_table) {
   CAPTION_CHECK(!is_finished_, "engine: a prompt is compressed once");
   is_finished_ = true;
   sums_before_ = Tensor();
@@ -137,24 +141,26 @@ std::int64_t CompressedSequence::finish_prompt(Stream& stream, const model::KvPa
   return num_slots(num_prompt_);
 }
 
-void CompressedSequence::merge(Stream& stream, const model::KvPages& pages,
-                               std::span<const std::int32_t> block_table) {
+void CompressedSequence::merge(Stream& stream, const model::KvPages& pages, ConstView block_table) {
   CAPTION_CHECK(num_watched_ == num_prompt_ - first_watched(),
                 "engine: the rows at the end of a compressed prompt were not watched once each");
   const std::int64_t num_kept = kept_tokens();
-  Tensor kept(DType::kI32, {spec_.num_kv_heads, num_kept});
+  const Tensor sums = copy_to(stream, Device::kCpu, sums_.view());
+  StagedTensor kept(device_, DType::kI32, {spec_.num_kv_heads, num_kept});
   for (std::int64_t layer = 0; layer < spec_.num_layers; ++layer) {
     for (std::int64_t head = 0; head < spec_.num_kv_heads; ++head) {
       const float* const mass =
-          sums_.as<float>() + (layer * spec_.num_kv_heads + head) * num_prompt_;
+          sums.as<float>() + (layer * spec_.num_kv_heads + head) * num_prompt_;
       const std::vector<std::int32_t> positions =
           most_attended({mass, static_cast<std::size_t>(num_prompt_)}, num_kept, first_watched());
-      std::copy(positions.begin(), positions.end(), kept.as<std::int32_t>() + head * num_kept);
+      std::copy(positions.begin(), positions.end(),
+                kept.host().as<std::int32_t>() + head * num_kept);
     }
+    kept.upload(stream, spec_.num_kv_heads);
     kernels::compact_kv(stream, {.pages = layer_of(pages, static_cast<std::size_t>(layer)),
-                                 .block_table = view_of(block_table),
+                                 .block_table = block_table,
                                  .num_tokens = num_prompt_,
-                                 .kept = kept.view(),
+                                 .kept = kept.device(),
                                  .num_summaries = options_.num_summaries});
   }
   num_saved_ = num_prompt_ - num_kept - options_.num_summaries;
@@ -162,15 +168,15 @@ void CompressedSequence::merge(Stream& stream, const model::KvPages& pages,
 }
 
 void CompressedSequence::cluster(Stream& stream, const model::KvPages& pages,
-                                 std::span<const std::int32_t> block_table) {
+                                 ConstView block_table) {
   const std::int64_t count = clusters_for(options_, num_fixed_);
   const std::int64_t kv_heads = spec_.num_kv_heads;
   const Shape centroids{kv_heads, count, spec_.head_dim};
   const Shape sizes{kv_heads, count};
   const Shape cluster_of{kv_heads, num_fixed_};
-  centroids_ = Tensor(DType::kF32, {spec_.num_layers, centroids.num_elements()});
-  sizes_ = Tensor(DType::kI32, {spec_.num_layers, sizes.num_elements()});
-  cluster_of_ = Tensor(DType::kI32, {spec_.num_layers, cluster_of.num_elements()});
+  centroids_ = Tensor(DType::kF32, {spec_.num_layers, centroids.num_elements()}, device_);
+  sizes_ = Tensor(DType::kI32, {spec_.num_layers, sizes.num_elements()}, device_);
+  cluster_of_ = Tensor(DType::kI32, {spec_.num_layers, cluster_of.num_elements()}, device_);
   for (std::int64_t layer = 0; layer < spec_.num_layers; ++layer) {
     const kernels::KvLayer layer_pages = layer_of(pages, static_cast<std::size_t>(layer));
     const View layer_centroids = layer_view(centroids_, layer, centroids);
@@ -179,7 +185,7 @@ void CompressedSequence::cluster(Stream& stream, const model::KvPages& pages,
     kernels::cluster_keys(stream,
                           {.k_pages = layer_pages.k,
                            .k_scales = layer_pages.k_scales,
-                           .block_table = view_of(block_table),
+                           .block_table = block_table,
                            .first_token = first_fixed_,
                            .iterations = options_.iterations},
                           layer_centroids, layer_sizes, layer_cluster_of);

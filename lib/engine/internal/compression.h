@@ -38,7 +38,8 @@ class CompressedSequence {
   // The prompt's tokens [first_fixed, first_fixed + num_fixed), its vision tokens, are the fixed
   // context of squeezed attention; num_fixed may be 0.
   CompressedSequence(const CompressionOptions& options, const model::DecoderSpec& spec,
-                     std::int64_t num_prompt, std::int64_t first_fixed, std::int64_t num_fixed);
+                     Device device, std::int64_t num_prompt, std::int64_t first_fixed,
+                     std::int64_t num_fixed);
 
   // Resets all state, for a prompt that will be computed again.
   void reset();
@@ -52,12 +53,12 @@ class CompressedSequence {
   // Undoes the last watch(), whose step failed.
   void undo_watch();
 
-  // Call when the whole prompt is in the pages of `block_table` ([pages] page ids). Merges tokens
+  // Call when the whole prompt is in the pages of `block_table` ([pages] i32 page ids on the
+  // device). Merges tokens
   // or clusters their keys, and returns how many slots the sequence's K and V take now: the next
   // token, at position num_prompt, goes to the slot of that index in its table. Throws
   // Error(kInternal) when called twice without reset(), or when the last rows were not watched.
-  std::int64_t finish_prompt(Stream& stream, const model::KvPages& pages,
-                             std::span<const std::int32_t> block_table);
+  std::int64_t finish_prompt(Stream& stream, const model::KvPages& pages, ConstView block_table);
 
   // Returns the slots that a sequence of `num_tokens` tokens takes, fewer than tokens after
   // merging.
@@ -72,16 +73,15 @@ class CompressedSequence {
   std::int64_t size_bytes() const;
 
  private:
-  void merge(Stream& stream, const model::KvPages& pages,
-             std::span<const std::int32_t> block_table);
-  void cluster(Stream& stream, const model::KvPages& pages,
-               std::span<const std::int32_t> block_table);
+  void merge(Stream& stream, const model::KvPages& pages, ConstView block_table);
+  void cluster(Stream& stream, const model::KvPages& pages, ConstView block_table);
   std::int64_t kept_tokens() const;    // prompt tokens that topk-merge keeps
   bool is_prompt_short() const;        // whether there is nothing to merge
   std::int64_t first_watched() const;  // position of the first watched row
 
   CompressionOptions options_;
   model::DecoderSpec spec_;
+  Device device_;
   std::int64_t num_prompt_;
   std::int64_t first_fixed_;
   std::int64_t num_fixed_;

@@ -4,8 +4,9 @@
 
 namespace caption::engine {
 
-DiskPages::DiskPages(const DiskTier& options, const model::KvPages& pages)
-    : pages_(pages),
+DiskPages::DiskPages(const DiskTier& options, Stream& stream, const model::KvPages& pages)
+    : stream_(stream),
+      pages_(pages),
       buffer_(static_cast<std::size_t>(page_size_bytes(pages))),
       may_store_(options.may_store),
       store_(options.folder, "pages", options.max_bytes) {}
@@ -13,13 +14,13 @@ DiskPages::DiskPages(const DiskTier& options, const model::KvPages& pages)
 void DiskPages::store(const Hash128& content, kv::PageId page) {
   if (store_.contains(content)) return;
   if (may_store_ && !may_store_()) return;
-  read_page(pages_, page, buffer_);
+  read_page(stream_, pages_, page, buffer_);
   store_.put(content, buffer_);
 }
 
 bool DiskPages::restore(const Hash128& content, kv::PageId page) {
   if (!store_.contains(content) || !store_.get_into(content, buffer_)) return false;
-  write_page(pages_, page, buffer_);
+  write_page(stream_, pages_, page, buffer_);
   return true;
 }
 

@@ -15,8 +15,9 @@ namespace caption::engine {
 
 class DiskPages final : public kv::PageTier {
  public:
-  // `pages` are borrowed. Throws Error(kIo) when the folder cannot be used.
-  DiskPages(const DiskTier& options, const model::KvPages& pages);
+  // `stream`, of the pages' device, and `pages` are borrowed. Throws Error(kIo) when the folder
+  // cannot be used.
+  DiskPages(const DiskTier& options, Stream& stream, const model::KvPages& pages);
 
   // Does nothing when the disk has the content or DiskTier::may_store returns false.
 
@@ -24,6 +25,7 @@ class DiskPages final : public kv::PageTier {
   bool restore(const Hash128& content, kv::PageId page) override;
 
  private:
+  Stream& stream_;
   const model::KvPages& pages_;
   std::vector<std::byte> buffer_;  // bytes of one page
   std::function<bool()> may_store_;

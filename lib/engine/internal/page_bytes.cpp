@@ -1,9 +1,9 @@
 #include "engine/internal/page_bytes.h"
 
-#include <cstring>
 #include <vector>
 
 #include "base/error.h"
+#include "tensor/copy.h"
 
 namespace caption::engine {
 namespace {
@@ -12,9 +12,9 @@ std::size_t bytes_of_page(const View& layer) {
   return static_cast<std::size_t>(layer.row_stride()) * dtype_size_bytes(layer.dtype());
 }
 
-std::byte* begin_of_page(const View& layer, kv::PageId page) {
-  return static_cast<std::byte*>(layer.raw()) +
-         static_cast<std::size_t>(page) * bytes_of_page(layer);
+// Returns one page of one layer as a vector.
+View page_of(const View& layer, kv::PageId page) {
+  return layer.rows(static_cast<std::int64_t>(page), 1).reshape({layer.row_stride()});
 }
 
 template <class Work>
@@ -26,10 +26,9 @@ void for_each_layer(const model::KvPages& pages, const Work& work) {
 
 }  // namespace
 
-void copy_page(const model::KvPages& pages, const kv::PageCopy& copy) {
+void copy_page(Stream& stream, const model::KvPages& pages, const kv::PageCopy& copied) {
   for_each_layer(pages, [&](const View& layer) {
-    std::memcpy(begin_of_page(layer, copy.to), begin_of_page(layer, copy.from),
-                bytes_of_page(layer));
+    copy(stream, page_of(layer, copied.from), page_of(layer, copied.to));
   });
 }
 
@@ -39,22 +38,28 @@ std::int64_t page_size_bytes(const model::KvPages& pages) {
   return static_cast<std::int64_t>(sum);
 }
 
-void read_page(const model::KvPages& pages, kv::PageId page, std::span<std::byte> bytes) {
+void read_page(Stream& stream, const model::KvPages& pages, kv::PageId page,
+               std::span<std::byte> bytes) {
   CAPTION_CHECK(std::ssize(bytes) == page_size_bytes(pages), "engine: a page of another size");
   std::byte* to = bytes.data();
   for_each_layer(pages, [&](const View& layer) {
-    std::memcpy(to, begin_of_page(layer, page), bytes_of_page(layer));
+    const View from = page_of(layer, page);
+    copy(stream, from, View(to, from.dtype(), from.shape()));
     to += bytes_of_page(layer);
   });
+  stream.synchronize();
 }
 
-void write_page(const model::KvPages& pages, kv::PageId page, std::span<const std::byte> bytes) {
+void write_page(Stream& stream, const model::KvPages& pages, kv::PageId page,
+                std::span<const std::byte> bytes) {
   CAPTION_CHECK(std::ssize(bytes) == page_size_bytes(pages), "engine: a page of another size");
   const std::byte* from = bytes.data();
   for_each_layer(pages, [&](const View& layer) {
-    std::memcpy(begin_of_page(layer, page), from, bytes_of_page(layer));
+    const View to = page_of(layer, page);
+    copy(stream, ConstView(from, to.dtype(), to.shape()), to);
     from += bytes_of_page(layer);
   });
+  stream.synchronize();
 }
 
 }  // namespace caption::engine

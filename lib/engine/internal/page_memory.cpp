@@ -50,14 +50,15 @@ std::int64_t num_affordable_pages(const model::DecoderSpec& spec, const EngineOp
   return std::min({num_pages, std::max(most_used, scheduler::kLeastPoolPages), kMaxPages});
 }
 
-PageMemory::PageMemory(const model::DecoderSpec& spec, DType dtype, std::int64_t num_pages) {
+PageMemory::PageMemory(Device device, const model::DecoderSpec& spec, DType dtype,
+                       std::int64_t num_pages) {
   const Shape shape{num_pages, kv::kPageTokens, spec.num_kv_heads, spec.head_dim};
   views_.page_tokens = kv::kPageTokens;
   const Shape scales{num_pages, kv::kPageTokens, spec.num_kv_heads};
   tensors_.reserve(static_cast<std::size_t>(4 * spec.num_layers));
   // Small pages: a huge page per tensor would commit megabytes in every layer for the first token.
   const auto add = [&](std::vector<View>& views, DType element, const Shape& extents) {
-    views.push_back(tensors_.emplace_back(element, extents, Device::kCpu, Paging::kSmall).view());
+    views.push_back(tensors_.emplace_back(element, extents, device, Paging::kSmall).view());
   };
   for (std::int64_t layer = 0; layer < spec.num_layers; ++layer) {
     add(views_.k, dtype, shape);

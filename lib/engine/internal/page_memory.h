@@ -24,7 +24,7 @@ std::int64_t num_affordable_pages(const model::DecoderSpec& spec, const EngineOp
 // memory when it is first written.
 class PageMemory {
  public:
-  PageMemory(const model::DecoderSpec& spec, DType dtype, std::int64_t num_pages);
+  PageMemory(Device device, const model::DecoderSpec& spec, DType dtype, std::int64_t num_pages);
   const model::KvPages& views() const { return views_; }
 
  private:

@@ -22,6 +22,7 @@ struct Sequence {
   RequestId id{};
   std::vector<std::int32_t> tokens;  // prompt, then output; with beams the prompt only
   std::int64_t num_prompt = 0;
+  std::vector<std::int32_t> drafts;  // offered for the next step (engine/draft_source.h)
   std::vector<std::int32_t> vision_positions;
   std::shared_ptr<const Tensor> vision;
   sampling::SamplingParams sampling;

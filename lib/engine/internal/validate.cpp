@@ -8,7 +8,7 @@
 
 namespace caption::engine {
 
-void validate(const Request& request, const model::DecoderSpec& spec) {
+void validate(const Request& request, const model::DecoderSpec& spec, Device device) {
   sampling::validate(request.sampling, spec.vocab);
   if (request.sampling.num_beams > 1 && request.on_token) {
     throw Error(ErrorCode::kUsage,
@@ -25,6 +25,8 @@ void validate(const Request& request, const model::DecoderSpec& spec) {
   CAPTION_CHECK(vision_fits, "request: vision tokens of shape " + found.to_string() + " for " +
                                  std::to_string(num_vision) + " positions of width " +
                                  std::to_string(spec.hidden));
+  CAPTION_CHECK(num_vision == 0 || request.vision->device() == device,
+                "request: vision tokens on another device than the engine's");
   auto next_vision = request.vision_positions.begin();
   for (std::int64_t position = 0; position < num_prompt; ++position) {
     if (next_vision != request.vision_positions.end() && *next_vision == position) {

@@ -8,6 +8,6 @@
 namespace caption::engine {
 
 // Throws as documented at Engine::submit().
-void validate(const Request& request, const model::DecoderSpec& spec);
+void validate(const Request& request, const model::DecoderSpec& spec, Device device);
 
 }  // namespace caption::engine

@@ -51,14 +51,14 @@ class ClipVisionTower {
 
   VisionSpec spec_;
   ConstView class_embedding_;
-  const kernels::PackedWeight& patch_embedding_;  // [hidden, 3 * patch * patch]
+  const kernels::Weight& patch_embedding_;  // [hidden, 3 * patch * patch]
   ConstView positions_;
   NormWeights pre_norm_;
   std::vector<Layer> layers_;
 
   Scratch hidden_, normed_, q_, k_, v_;
-  Scratch rounded_k_{DType::kBF16}, rounded_v_{DType::kBF16};
-  Scratch wide_;  // patch columns, then inner activations of an MLP
+  Scratch rounded_k_, rounded_v_;  // bf16
+  Scratch wide_;                   // patch columns, then inner activations of an MLP
 };
 
 }  // namespace caption::model

@@ -35,6 +35,7 @@ struct ConfigFolder {
 ConfigFolder read_config_folder(const std::filesystem::path& folder);
 
 struct Parts {
+  Context context;
   // The weights come first, so that they outlive encoder and decoder, which borrow them.
   std::unique_ptr<const PlacedWeights> weights;
   // Part of the model's identity besides the weights; read before any other file of the folders.
@@ -58,6 +59,7 @@ class PartsCaptionModel : public CaptionModel {
   // changed since the parts were read from it.
   explicit PartsCaptionModel(Parts parts);
 
+  const Context& context() const override { return parts_.context; }
   const vision::PreprocessSpec& preprocess_spec() const override { return parts_.preprocess; }
   std::int64_t vision_tokens(std::int64_t num_frames) const override;
   Tensor encode_frames(Stream& stream, ConstView pixel_values) override;
@@ -76,7 +78,8 @@ class PartsCaptionModel : public CaptionModel {
   Parts parts_;
 };
 
-// Reads the weights of `blueprint` and constructs weights, encoder and decoder of `parts`. Throws
+// Places the weights of `blueprint` on parts.context and constructs weights, encoder and decoder of
+// `parts`. Throws
 // as PlacedWeights and VisionEncoder.
 void place_parts(Parts& parts, const Blueprint& blueprint,
                  std::vector<std::unique_ptr<weights::Source>> sources,
@@ -87,7 +90,7 @@ struct Family {
   std::string_view model_type;  // in config.json
   // Throws Error(kBadModel | kUnavailable) as the parsers of internal/config.h.
   Blueprint (*describe)(const JsonObject& config);
-  // open_model() calls it; `parts` already has digests and configs.
+  // open_model() calls it; `parts` already has context, digests and configs.
   std::unique_ptr<CaptionModel> (*open)(const std::filesystem::path& folder,
                                         const JsonObject& config, weights::WeightFormat format,
                                         Parts parts);

@@ -1,12 +1,11 @@
 // model/internal/placed_weights.h: the parameters of a blueprint, read from their sources and held
 // in the form in which the kernels compute.
 //
-// The kernels take f32, bf16 and f16 weights and widen them exactly, so weights are used where they
-// are mapped. WeightFormat::kF32 therefore means "the numbers of the file". kBF16 means "as if the
-// file were bf16": f32 and f16 tensors are rounded (to nearest even) into memory that PlacedWeights
-// owns, and matrices are packed where the CPU tier is faster on panels (kernels/packed_weight.h).
-// The quantised formats quantise the numbers of the file and pack them for the roles that
-// weights::matrix_format() quantises; the other parameters are held as with kBF16.
+// The kernels take f32, bf16 and f16 weights and widen them exactly, so on the CPU weights are used
+// where they are mapped. WeightFormat::kF32 therefore means "the numbers of the file". kBF16 means
+// "as if the file were bf16": f32 and f16 tensors are rounded, to nearest even. The quantised
+// formats quantise the numbers of the file for the roles that weights::matrix_format() quantises;
+// the other parameters are held as with kBF16. The form on the device is kernels/weight.h's.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +14,8 @@
 #include <string_view>
 #include <vector>
 
-#include "kernels/packed_weight.h"
+#include "backend/stream.h"
+#include "kernels/weight.h"
 #include "model/blueprint.h"
 #include "tensor/tensor.h"
 #include "weights/format.h"
@@ -25,7 +25,7 @@ namespace caption::model {
 
 // A dense layer's weight [out, in] and bias [out]; the bias may be empty.
 struct LinearWeights {
-  const kernels::PackedWeight& weight;
+  const kernels::Weight& weight;
   ConstView bias;
 };
 
@@ -37,38 +37,44 @@ struct NormWeights {
 // Immutable after construction, so any number of threads may read it.
 class PlacedWeights {
  public:
-  // Reads every parameter of the blueprint from sources[ParameterGroup::source]. Throws
+  // Reads every parameter of the blueprint from sources[ParameterGroup::source] to the stream's
+  // device, with the stream's threads. Throws
   // Error(kBadModel) naming the tensor when it is missing, of another shape, not floating-point or,
   // if it is quantised, not finite; otherwise as Source::read().
-  PlacedWeights(const Blueprint& blueprint, std::vector<std::unique_ptr<weights::Source>> sources,
+  PlacedWeights(Stream& stream, const Blueprint& blueprint,
+                std::vector<std::unique_ptr<weights::Source>> sources,
                 weights::WeightFormat format);
 
   // A parameter as a matrix [rows, columns]; not for Role::kVector.
-  const kernels::PackedWeight& matrix(ParameterId id) const { return at(id).matrix; }
-  // A parameter that is not packed, in the shape of the file; empty for kNoParameter.
-  ConstView vector(ParameterId id) const { return id == kNoParameter ? ConstView{} : at(id).plain; }
+  const kernels::Weight& matrix(ParameterId id) const { return at(id).matrix; }
+  // A parameter of Role::kVector, in the shape of the file; empty for kNoParameter.
+  ConstView vector(ParameterId id) const {
+    return id == kNoParameter ? ConstView{} : at(id).vector;
+  }
   LinearWeights linear(const LinearIds& ids) const {
     return {matrix(ids.weight), vector(ids.bias)};
   }
   NormWeights norm(const NormIds& ids) const { return {vector(ids.weight), vector(ids.bias)}; }
 
+  Device device() const { return device_; }
   std::int64_t size_bytes() const { return size_bytes_; }  // bytes of all parameters as held
   const std::vector<std::unique_ptr<weights::Source>>& sources() const { return sources_; }
 
  private:
   struct Placed {
-    ConstView plain;
-    kernels::PackedWeight matrix;
+    ConstView vector;
+    kernels::Weight matrix;
   };
 
   const Placed& at(ParameterId id) const { return placed_[static_cast<std::size_t>(id)]; }
-  void place(const Parameter& parameter, weights::Source& source, const std::string& name);
-  ConstView place_plain(const Parameter& parameter, weights::Source& source,
-                        const std::string& name);
+  void place(Stream& stream, const Parameter& parameter, weights::Source& source,
+             const std::string& name);
+  ConstView place_rows(Stream& stream, ConstView file);
 
+  Device device_;
   weights::WeightFormat format_;
   std::vector<std::unique_ptr<weights::Source>> sources_;
-  std::vector<Tensor> rounded_;
+  std::vector<Tensor> rows_;    // vectors and embeddings that are not used where they are mapped
   std::vector<Placed> placed_;  // by ParameterId
   std::int64_t size_bytes_ = 0;
 };

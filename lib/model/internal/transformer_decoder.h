@@ -26,8 +26,9 @@ class TransformerDecoder final : public Decoder {
   // step.
   static constexpr std::int64_t kPieceRows = 384;
 
-  // Runs the decoder of `blueprint`; borrows `weights`, which were placed for that blueprint.
-  TransformerDecoder(const PlacedWeights& weights, const Blueprint& blueprint);
+  // Runs the decoder of `blueprint` on the device of `weights`, which are borrowed and were placed
+  // for that blueprint; `stream` is of that device.
+  TransformerDecoder(Stream& stream, const PlacedWeights& weights, const Blueprint& blueprint);
 
   const DecoderSpec& spec() const override { return spec_; }
   void reserve(std::int64_t max_tokens, std::int64_t max_logit_rows) override;
@@ -42,7 +43,7 @@ class TransformerDecoder final : public Decoder {
     ConstView post_attention_norm;
     LinearWeights gate, up, down;
   };
-  // The index arrays of one step as views.
+  // The index arrays of one step, and the table of its rotations.
   struct Step;
 
   void check(const StepBatch& batch, const KvPages& kv, ConstView logits) const;
@@ -59,8 +60,8 @@ class TransformerDecoder final : public Decoder {
   void mlp(Stream& stream, const Layer& layer, View x);
 
   DecoderSpec spec_;
-  const kernels::PackedWeight& embedding_;  // with tied embeddings also the LM head
-  const kernels::PackedWeight& lm_head_;
+  const kernels::Weight& embedding_;  // with tied embeddings also the LM head
+  const kernels::Weight& lm_head_;
   ConstView final_norm_;
   std::vector<Layer> layers_;
   Tensor inv_freq_;  // [head_dim / 2] f32, linear scaling applied

@@ -23,17 +23,19 @@ class VisionEncoder {
   std::int64_t tokens_per_frame() const;
   const VisionSpec& spec() const { return tower_.spec(); }
 
-  // pixels [frames, 3, image_px, image_px] f32 -> [frames * tokens_per_frame(), out] f32. Frames
-  // are processed a few at a time, so scratch memory does not grow with the clip; results do not
-  // depend on this.
+  // pixels [frames, 3, image_px, image_px] f32 on the host -> [frames * tokens_per_frame(), out]
+  // f32 on the device. Frames are processed a few at a time, so scratch memory does not grow with
+  // the clip; results do not depend on this.
   Tensor encode(Stream& stream, ConstView pixels);
 
  private:
+  ConstView upload(Stream& stream, ConstView pixels);
   View select(Stream& stream, View hidden, std::int64_t frames);
   void project(Stream& stream, ConstView x, View y);
 
   ClipVisionTower tower_;
   std::vector<LinearWeights> projector_;  // one layer, or two with an activation between them
+  Scratch pixels_;                        // of a few frames, where the device is not the host
   Scratch pooled_, projected_;
 };
 

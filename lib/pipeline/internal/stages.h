@@ -164,6 +164,7 @@ class VisionStage {
   void work();
   void prepare(Job& job);
   SeenClip encode(Job& job);
+  void store(const Hash128& key, SeenClip& seen);
   sampling::SamplingParams sampling_of(const Job& job, const std::string& prompt) const;
 
   model::CaptionModel& model_;

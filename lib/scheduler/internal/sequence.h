@@ -44,12 +44,14 @@ struct Scheduler::Sequence {
 
   SequenceSpec spec;
   Rank rank;
-  std::int64_t num_known = 0;     // tokens of the prompt and the output so far, per branch
-  std::int64_t num_computed = 0;  // tokens in the pages, committed
-  std::int64_t num_cached = 0;    // prompt tokens that were in the cache at admission
-  std::int64_t num_saved = 0;     // computed tokens minus the slots they occupy
-  bool shares_part = false;       // prompt_part was found in the pool at admission
-  std::int32_t num_active = 1;    // branches with tokens: 1 before the first fork, then all
+  std::int64_t num_known = 0;       // tokens of the prompt and the output so far, per branch
+  std::int64_t num_computed = 0;    // tokens in the pages, committed
+  std::int64_t num_cached = 0;      // prompt tokens that were in the cache at admission
+  std::int64_t num_saved = 0;       // computed tokens minus the slots they occupy
+  std::int64_t num_drafts = 0;      // offered for the next step
+  std::int64_t num_unverified = 0;  // drafts that the last step computed
+  bool shares_part = false;         // prompt_part was found in the pool at admission
+  std::int32_t num_active = 1;      // branches with tokens: 1 before the first fork, then all
   std::vector<kv::PageTable> branches;
   std::vector<kv::PageTable> next_branches;  // used by fork(); empty between calls
 };

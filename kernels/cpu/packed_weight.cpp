@@ -1,14 +1,16 @@
-#include "kernels/packed_weight.h"
+#include "kernels/cpu/packed_weight.h"
 
 #include <algorithm>
 #include <cstring>
+#include <memory>
 #include <string>
+#include <utility>
 
 #include "base/error.h"
 #include "base/math.h"
 #include "kernels/cpu/tier.h"
 
-namespace caption::kernels {
+namespace caption::kernels::cpu {
 namespace {
 
 // Maximum columns per group, so that the kernels' buffers have a fixed size; a longer group is cut
@@ -36,14 +38,16 @@ std::uint8_t nibble_of(const QuantisedMatrix& rows, std::int64_t n, std::int64_t
 
 }  // namespace
 
-PackedWeight::PackedWeight(ConstView rows) : rows_(rows) {
-  if (rows.empty()) return;
-  CAPTION_CHECK(rows.shape().rank() == 2, "a weight of shape " + rows.shape().to_string());
-  num_features_ = rows.dim(0);
-  num_columns_ = rows.dim(1);
+PackedWeight::PackedWeight(ConstView rows)
+    : rows_(rows), num_features_(rows.dim(0)), num_columns_(rows.dim(1)) {}
+
+PackedWeight::PackedWeight(Tensor rows) : panels_(std::move(rows)) {
+  rows_ = panels_.view();
+  num_features_ = rows_.dim(0);
+  num_columns_ = rows_.dim(1);
 }
 
-PackedWeight PackedWeight::pack_panels(ThreadPool& pool, ConstView rows) {
+PackedWeight PackedWeight::pack_panels(Stream& stream, ConstView rows) {
   CAPTION_CHECK(rows.shape().rank() == 2 && rows.dtype() == DType::kBF16 && rows.dim(0) > 0 &&
                     rows.dim(1) > 0,
                 "panels of a weight of shape " + rows.shape().to_string() + ", " +
@@ -54,9 +58,9 @@ PackedWeight PackedWeight::pack_panels(ThreadPool& pool, ConstView rows) {
   packed.layout_ = Layout::kPanels;
   packed.num_features_ = rows.dim(0);
   packed.num_columns_ = rows.dim(1);
-  packed.panels_ = Tensor(DType::kBF16, {num_panels, pairs, kPanelFeatures, 2});
+  packed.panels_ = Tensor(DType::kBF16, {num_panels, pairs, kPanelFeatures, 2}, stream.device());
   BF16* const panels = packed.panels_.as<BF16>();
-  pool.parallel_for(num_panels, 1, [&](std::int64_t begin, std::int64_t end) {
+  stream.pool().parallel_for(num_panels, 1, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t panel = begin; panel < end; ++panel) {
       pack_panel_16(rows, panel, panels + panel * pairs * kPanelFeatures * 2);
     }
@@ -64,7 +68,7 @@ PackedWeight PackedWeight::pack_panels(ThreadPool& pool, ConstView rows) {
   return packed;
 }
 
-PackedWeight PackedWeight::pack_quantised(ThreadPool& pool, std::int64_t num_rows,
+PackedWeight PackedWeight::pack_quantised(Stream& stream, std::int64_t num_rows,
                                           const QuantisedRows& rows) {
   CAPTION_CHECK(num_rows > 0, "panels of a weight without rows");
   const QuantisedMatrix first = rows(0, std::min(kPanelFeatures, num_rows));
@@ -82,11 +86,15 @@ PackedWeight PackedWeight::pack_quantised(ThreadPool& pool, std::int64_t num_row
   const std::int64_t num_panels = divide_up(num_rows, kPanelFeatures);
   const std::int64_t groups = divide_up(first.num_columns, packed.group_columns_);
   const std::int64_t pairs = divide_up(first.num_columns, 2);
-  packed.panels_ = first.is_4_bit() ? Tensor(DType::kU8, {num_panels, pairs, kPanelFeatures})
-                                    : Tensor(DType::kI8, {num_panels, pairs, 2 * kPanelFeatures});
-  packed.scales_ = Tensor(DType::kF32, {num_panels, groups, kPanelFeatures});
-  if (!first.offsets.empty()) packed.offsets_ = Tensor(DType::kF32, packed.scales_.shape());
-  pool.parallel_for(num_panels, 1, [&](std::int64_t begin, std::int64_t end) {
+  const Device device = stream.device();
+  packed.panels_ = first.is_4_bit()
+                       ? Tensor(DType::kU8, {num_panels, pairs, kPanelFeatures}, device)
+                       : Tensor(DType::kI8, {num_panels, pairs, 2 * kPanelFeatures}, device);
+  packed.scales_ = Tensor(DType::kF32, {num_panels, groups, kPanelFeatures}, device);
+  if (!first.offsets.empty()) {
+    packed.offsets_ = Tensor(DType::kF32, packed.scales_.shape(), device);
+  }
+  stream.pool().parallel_for(num_panels, 1, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t panel = begin; panel < end; ++panel) {
       const std::int64_t row = panel * kPanelFeatures;
       packed.pack_panel(rows(row, std::min(kPanelFeatures, num_rows - row)), panel);
@@ -116,18 +124,18 @@ void PackedWeight::pack_panel(const QuantisedMatrix& rows, std::int64_t panel) {
     for (std::int64_t k = 0; k < num_columns_; ++k) {
       std::uint8_t* const pair = codes + k / 2 * pair_bytes;
       if (layout_ == Layout::kPanels8) {
-        pair[cpu::panel8_position(n, k % 2)] =
+        pair[panel8_position(n, k % 2)] =
             static_cast<std::uint8_t>(rows.codes.as<std::int8_t>()[n * num_columns_ + k]);
       } else {
         const unsigned shift = n < 16 ? 0 : 4;
-        pair[cpu::panel4_position(n, k % 2)] |=
+        pair[panel4_position(n, k % 2)] |=
             static_cast<std::uint8_t>(nibble_of(rows, n, k) << shift);
       }
     }
   }
 }
 
-PackedWeight PackedWeight::pack_8a8(ThreadPool& pool, std::int64_t num_rows,
+PackedWeight PackedWeight::pack_8a8(Stream& stream, std::int64_t num_rows,
                                     const QuantisedRows& rows) {
   CAPTION_CHECK(num_rows > 0, "panels of a weight without rows");
   const std::int64_t num_columns = rows(0, 1).num_columns;
@@ -138,9 +146,9 @@ PackedWeight PackedWeight::pack_8a8(ThreadPool& pool, std::int64_t num_rows,
   packed.num_features_ = num_rows;
   packed.num_columns_ = num_columns;
   packed.group_columns_ = num_columns;
-  packed.panels_ = Tensor(DType::kU8, {num_panels, quads, kPanelFeatures, 4});
-  packed.scales_ = Tensor::zeros(DType::kF32, {num_panels, kPanelFeatures});
-  pool.parallel_for(num_panels, 1, [&](std::int64_t begin, std::int64_t end) {
+  packed.panels_ = Tensor(DType::kU8, {num_panels, quads, kPanelFeatures, 4}, stream.device());
+  packed.scales_ = Tensor::zeros(DType::kF32, {num_panels, kPanelFeatures}, stream.device());
+  stream.pool().parallel_for(num_panels, 1, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t panel = begin; panel < end; ++panel) {
       const std::int64_t first = panel * kPanelFeatures;
       const QuantisedMatrix part = rows(first, std::min(kPanelFeatures, num_rows - first));
@@ -197,10 +205,9 @@ void PackedWeight::unpack_row(std::int64_t n, float* to) const {
     const std::uint8_t* const pair = codes + k / 2 * pair_bytes;
     float value = 0;
     if (layout_ == Layout::kPanels8) {
-      value =
-          static_cast<float>(static_cast<std::int8_t>(pair[cpu::panel8_position(feature, k % 2)]));
+      value = static_cast<float>(static_cast<std::int8_t>(pair[panel8_position(feature, k % 2)]));
     } else {
-      const unsigned both = pair[cpu::panel4_position(feature, k % 2)];
+      const unsigned both = pair[panel4_position(feature, k % 2)];
       value = to_float(codebook_[feature < 16 ? both & 15u : both >> 4u]);
     }
     to[k] = scales_.as<float>()[group] * value +
@@ -217,28 +224,32 @@ std::int64_t PackedWeight::size_bytes() const {
                                    offsets_.size_bytes());
 }
 
-bool prefers_panels(CpuTier tier) { return tier >= CpuTier::kAvx512Bf16; }
-
-std::int64_t placed_bytes(std::int64_t num_features, std::int64_t num_columns, MatrixFormat format,
-                          CpuTier tier, DType stored) {
-  constexpr std::int64_t kScaleBytes = 4;
-  const std::int64_t features = divide_up(num_features, kPanelFeatures) * kPanelFeatures;
-  const std::int64_t pairs = divide_up(num_columns, 2);
-  const auto groups = [&](std::int64_t columns) { return divide_up(num_columns, columns); };
-  switch (format) {
-    case MatrixFormat::kBF16:
-      if (prefers_panels(tier)) return features * pairs * 4;
-      break;
-    case MatrixFormat::kInt8: return features * (2 * pairs + kScaleBytes * groups(128));
-    case MatrixFormat::kInt8Row: return features * (4 * divide_up(num_columns, 4) + kScaleBytes);
-    case MatrixFormat::kInt4: return features * (pairs + 2 * kScaleBytes * groups(128));
-    case MatrixFormat::kNf4: return features * (pairs + kScaleBytes * groups(64));
-    case MatrixFormat::kStored:
-    case MatrixFormat::kF16:
-    case MatrixFormat::kNf4Double:
-    case MatrixFormat::kAwq: break;
-  }
-  return matrix_bytes(num_features, num_columns, format, stored);
+bool PackedWeight::is_like(const WeightForm& other) const {
+  const auto& packed = static_cast<const PackedWeight&>(other);
+  return layout_ == packed.layout_ && group_columns_ == packed.group_columns_;
 }
 
-}  // namespace caption::kernels
+std::string PackedWeight::describe() const {
+  const auto in_groups = [&](const char* what) {
+    return std::string(what) + " in groups of " + std::to_string(group_columns_) + " columns";
+  };
+  switch (layout_) {
+    case Layout::kRows: return "rows";
+    case Layout::kPanels: return "panels of bf16";
+    case Layout::kPanels8: return in_groups("panels of 8 bits");
+    case Layout::kPanels4: return in_groups("panels of 4 bits");
+    case Layout::kPanels8A8: return "panels of 8 bits for inputs of 8 bits";
+  }
+  return "?";
+}
+
+bool prefers_panels(CpuTier tier) { return tier >= CpuTier::kAvx512Bf16; }
+
+Weight to_weight(PackedWeight packed, Device device) {
+  const std::int64_t num_features = packed.num_features();
+  const std::int64_t num_columns = packed.num_columns();
+  return {num_features, num_columns, device,
+          std::make_unique<const PackedWeight>(std::move(packed))};
+}
+
+}  // namespace caption::kernels::cpu

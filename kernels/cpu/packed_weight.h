@@ -1,5 +1,5 @@
-// kernels/packed_weight.h: a dense layer's weight in the order in which a device's kernels read it,
-// made once when a model is loaded.
+// kernels/cpu/packed_weight.h: a dense layer's weight in the order in which the CPU's kernels read
+// it.
 //
 //   kRows     [N, K] as checkpoints store it (f32, bf16 or f16): borrowed, used where it is mapped.
 //             The kernels widen it to f32; products and sums are f32.
@@ -23,44 +23,51 @@
 
 #include <array>
 #include <cstdint>
-#include <functional>
+#include <string>
+#include <string_view>
 
 #include "backend/cpu_tier.h"
-#include "backend/thread_pool.h"
-#include "tensor/matrix_format.h"
-#include "tensor/quantised_matrix.h"
-#include "tensor/tensor.h"
+#include "kernels/weight.h"
 
-namespace caption::kernels {
+namespace caption::kernels::cpu {
 
 inline constexpr std::int64_t kPanelFeatures = 32;
 
-// Returns the rows [first, first + count) of a quantised matrix; pack_quantised() and pack_8a8()
-// call it from several threads at a time.
-using QuantisedRows = std::function<QuantisedMatrix(std::int64_t first, std::int64_t count)>;
-
-// Moves, does not copy. Immutable after construction, so any number of threads may read it.
-class PackedWeight {
+class PackedWeight final : public WeightForm {
  public:
   enum class Layout { kRows, kPanels, kPanels8, kPanels4, kPanels8A8 };
 
+  // Returns the form of a weight on the CPU or the mirror.
+  static const PackedWeight& of(const Weight& weight) {
+    return static_cast<const PackedWeight&>(weight.form());
+  }
+
   PackedWeight() = default;
-  // Borrows `rows` [N, K] as layout kRows. Implicit, because a plain matrix is a valid weight.
-  PackedWeight(ConstView rows);  // NOLINT(google-explicit-constructor)
+  // Borrows `rows` [N, K] as layout kRows.
+  explicit PackedWeight(ConstView rows);
+  // Owns `rows` [N, K] as layout kRows.
+  explicit PackedWeight(Tensor rows);
+  // The functions below place their result on the stream's device, which may be the mirror; they
+  // read `rows` on the host.
+  //
   // Packs `rows` [N, K] bf16, dense, as kPanels.
-  static PackedWeight pack_panels(ThreadPool& pool, ConstView rows);
+  static PackedWeight pack_panels(Stream& stream, ConstView rows);
   // Packs a quantised matrix [N, K], which `rows` returns 32 rows at a time, all in one format, as
   // kPanels8 (8-bit codes) or kPanels4 (4-bit codes).
-  static PackedWeight pack_quantised(ThreadPool& pool, std::int64_t num_rows,
+  static PackedWeight pack_quantised(Stream& stream, std::int64_t num_rows,
                                      const QuantisedRows& rows);
   // Packs a matrix of 8-bit codes with one scale per row as kPanels8A8.
-  static PackedWeight pack_8a8(ThreadPool& pool, std::int64_t num_rows, const QuantisedRows& rows);
+  static PackedWeight pack_8a8(Stream& stream, std::int64_t num_rows, const QuantisedRows& rows);
+
+  std::int64_t size_bytes() const override;
+  bool rounds_input() const override { return layout_ != Layout::kRows; }
+  bool is_borrowed() const override { return layout_ == Layout::kRows && panels_.empty(); }
+  bool is_like(const WeightForm& other) const override;
+  std::string describe() const override;
 
   Layout layout() const { return layout_; }
-  bool empty() const { return num_features_ == 0; }
   std::int64_t num_features() const { return num_features_; }  // N
   std::int64_t num_columns() const { return num_columns_; }    // K
-  std::int64_t size_bytes() const;
 
   // kRows only.
   ConstView rows() const { return rows_; }
@@ -82,7 +89,7 @@ class PackedWeight {
 
   Layout layout_ = Layout::kRows;
   ConstView rows_;
-  Tensor panels_;
+  Tensor panels_;  // for kRows the rows, if they are owned
   Tensor scales_;
   Tensor offsets_;
   std::array<BF16, 16> codebook_{};
@@ -94,9 +101,6 @@ class PackedWeight {
 // Returns whether the tier's kernels are faster on panels of bf16 weights than on rows.
 bool prefers_panels(CpuTier tier);
 
-// PackedWeight::size_bytes() of a matrix [num_features, num_columns] that is held in `format`:
-// padded panels, or rows where the tier computes on rows. `stored` is the dtype that kStored means.
-std::int64_t placed_bytes(std::int64_t num_features, std::int64_t num_columns, MatrixFormat format,
-                          CpuTier tier, DType stored);
+Weight to_weight(PackedWeight packed, Device device);
 
-}  // namespace caption::kernels
+}  // namespace caption::kernels::cpu

@@ -1,0 +1,31 @@
+// backend/context.h: what a model is opened for and computed with. Made once, in an application's
+// main program, and passed; nothing below reads the environment.
+//
+//   Context context{.cpu_tier = choose_cpu_tier(name), .num_threads = 4};
+//   const auto model = model::open_model(context, folder, format);
+//   ThreadPool pool(4);
+//   Stream stream(context, pool);
+//
+// A value: copies describe the same device. Streams and memory belong to their users: each stage
+// has a Stream, and each Tensor names its device.
+#pragma once
+
+#include <string>
+
+#include "backend/cpu_tier.h"
+#include "backend/device.h"
+
+namespace caption {
+
+struct Context {
+  Device device = Device::kCpu;  // where weights, activations and KV pages are
+  CpuTier cpu_tier = fastest_cpu_tier();
+  int num_threads = 1;  // for work before the first stream exists: loading a model
+
+  // Names the arithmetic, "cpu amx": equal names give equal bits. The mirror's is the CPU's.
+  std::string arithmetic() const {
+    return (device == Device::kCuda ? "cuda" : "cpu " + std::string(cpu_tier_name(cpu_tier)));
+  }
+};
+
+}  // namespace caption
