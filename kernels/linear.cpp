@@ -74,10 +74,9 @@ void linear_quick_gelu(Stream& stream, ConstView x, const Weight& weight, ConstV
                  LinearOutput::kQuickGelu);
 }
 
-void linear_swiglu(Stream& stream, ConstView x, const Weight& gate, ConstView gate_bias,
-                   const Weight& up, ConstView up_bias, View y) {
+void linear_swiglu(Stream& stream, ConstView x, BiasedWeight gate, BiasedWeight up, View y) {
   internal::Check check("linear_swiglu", stream);
-  const LinearPart parts[] = {{gate, gate_bias, y}, {up, up_bias, y}};
+  const LinearPart parts[] = {{gate.weight, gate.bias, y}, {up.weight, up.bias, y}};
   check_parts(check, x, parts);
   dispatch(stream.device(),
            [&](auto device) { impl::linear_swiglu(device, stream, x, parts[0], parts[1]); });

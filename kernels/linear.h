@@ -26,6 +26,12 @@
 
 namespace caption::kernels {
 
+// A weight [N, K] with its bias [N]; the bias may be empty.
+struct BiasedWeight {
+  const Weight& weight;
+  ConstView bias = {};
+};
+
 void linear(Stream& stream, ConstView x, const Weight& weight, ConstView bias, View y);
 
 // One of several dense layers with the same input x.
@@ -45,8 +51,7 @@ void linear_gelu(Stream& stream, ConstView x, const Weight& weight, ConstView bi
 void linear_quick_gelu(Stream& stream, ConstView x, const Weight& weight, ConstView bias, View y);
 
 // The two weights must have the same form and group size, as for linear() with parts.
-void linear_swiglu(Stream& stream, ConstView x, const Weight& gate, ConstView gate_bias,
-                   const Weight& up, ConstView up_bias, View y);
+void linear_swiglu(Stream& stream, ConstView x, BiasedWeight gate, BiasedWeight up, View y);
 
 enum class LinearOutput { kWrite, kAdd, kGelu, kQuickGelu };
 

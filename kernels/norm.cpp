@@ -22,8 +22,9 @@ void check_norm(const internal::Check& check, ConstView x, ConstView weight, flo
 void rms_norm(Stream& stream, ConstView x, ConstView weight, float eps, View y) {
   const internal::Check check("rms_norm", stream);
   check_norm(check, x, weight, eps, y);
-  dispatch(stream.device(),
-           [&](auto device) { impl::rms_norm(device, stream, x, weight, eps, y); });
+  dispatch(stream.device(), [&](auto device) {
+    impl::rms_norm(device, stream, {.x = x, .weight = weight, .eps = eps}, y);
+  });
 }
 
 void layer_norm(Stream& stream, ConstView x, ConstView weight, ConstView bias, float eps, View y) {
@@ -31,8 +32,9 @@ void layer_norm(Stream& stream, ConstView x, ConstView weight, ConstView bias, f
   check_norm(check, x, weight, eps, y);
   check.floating("bias", bias, {x.dim(-1)});
   check.dense("bias", bias);
-  dispatch(stream.device(),
-           [&](auto device) { impl::layer_norm(device, stream, x, weight, bias, eps, y); });
+  dispatch(stream.device(), [&](auto device) {
+    impl::layer_norm(device, stream, {.x = x, .weight = weight, .bias = bias, .eps = eps}, y);
+  });
 }
 
 }  // namespace caption::kernels

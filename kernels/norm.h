@@ -22,13 +22,18 @@ void rms_norm(Stream& stream, ConstView x, ConstView weight, float eps, View y);
 
 void layer_norm(Stream& stream, ConstView x, ConstView weight, ConstView bias, float eps, View y);
 
+struct NormInput {
+  ConstView x;
+  ConstView weight;
+  ConstView bias = {};  // layer_norm only
+  float eps = 0;
+};
+
 namespace impl {
-void rms_norm(Cpu device, Stream& stream, ConstView x, ConstView weight, float eps, View y);
-void rms_norm(Cuda device, Stream& stream, ConstView x, ConstView weight, float eps, View y);
-void layer_norm(Cpu device, Stream& stream, ConstView x, ConstView weight, ConstView bias,
-                float eps, View y);
-void layer_norm(Cuda device, Stream& stream, ConstView x, ConstView weight, ConstView bias,
-                float eps, View y);
+void rms_norm(Cpu device, Stream& stream, const NormInput& input, View y);
+void rms_norm(Cuda device, Stream& stream, const NormInput& input, View y);
+void layer_norm(Cpu device, Stream& stream, const NormInput& input, View y);
+void layer_norm(Cuda device, Stream& stream, const NormInput& input, View y);
 }  // namespace impl
 
 }  // namespace caption::kernels

@@ -81,9 +81,16 @@ void count_records(const std::vector<records::Record>& records, bench::VideoRun&
   run.clip_ms = bench::summarise(std::move(clip_ms));
 }
 
-bench::VideoRun run_once(model::CaptionModel& model, const pipeline::InputList& inputs,
-                         const pipeline::Options& options, const bench::DecoderCosts& costs,
-                         std::vector<records::Record>& records) {
+// What a run captions, and how.
+struct Measured {
+  model::CaptionModel& model;
+  const pipeline::InputList& inputs;
+  pipeline::Options options;
+  bench::DecoderCosts costs;
+};
+
+bench::VideoRun run_once(const Measured& measured, std::vector<records::Record>& records) {
+  const auto& [model, inputs, options, costs] = measured;
   CollectingSink sink;
   bench::reset_peak_memory();
   const Stopwatch stopwatch;
@@ -210,19 +217,16 @@ std::vector<PricedOptions> attention_variants(const engine::EngineOptions& optio
   return variants;
 }
 
-bench::PriceReport measure_prices(const BenchVideos& wanted, model::CaptionModel& model,
-                                  const pipeline::InputList& inputs,
-                                  const pipeline::Options& options,
-                                  const bench::DecoderCosts& costs,
+bench::PriceReport measure_prices(const BenchVideos& wanted, const Measured& measured,
                                   const std::optional<eval::References>& references,
                                   std::vector<PricedOptions> variants) {
   std::vector<records::Record> records;
   if (variants.empty()) {
     // One run determines the prompt lengths and warms up.
     log_info("bench", "prices, a run to warm up");
-    const bench::VideoRun warm = run_once(model, inputs, options, costs, records);
+    const bench::VideoRun warm = run_once(measured, records);
     variants = attention_variants(
-        options.engine, warm.prompt_tokens / std::max<std::int64_t>(1, warm.num_captions));
+        measured.options.engine, warm.prompt_tokens / std::max<std::int64_t>(1, warm.num_captions));
   }
   bench::PriceReport report;
   for (const PricedOptions& variant : variants) report.rows.push_back({.name = variant.name});
@@ -231,14 +235,15 @@ bench::PriceReport measure_prices(const BenchVideos& wanted, model::CaptionModel
       const PricedOptions& variant = variants[i];
       log_info("bench", variant.name + ", run " + std::to_string(round + 1) + " of " +
                             std::to_string(wanted.repeat));
-      pipeline::Options changed = options;
-      changed.engine = variant.options;
-      bench::DecoderCosts changed_costs = costs;
-      if (variant.model != nullptr) changed_costs.weights = variant.weights;
-      report.rows[i].runs.push_back(run_once(variant.model != nullptr ? *variant.model : model,
-                                             inputs, changed, changed_costs, records));
+      Measured changed{.model = variant.model != nullptr ? *variant.model : measured.model,
+                       .inputs = measured.inputs,
+                       .options = measured.options,
+                       .costs = measured.costs};
+      changed.options.engine = variant.options;
+      if (variant.model != nullptr) changed.costs.weights = variant.weights;
+      report.rows[i].runs.push_back(run_once(changed, records));
       if (round == 0 && references.has_value()) {
-        report.rows[i].scores = score(*references, options.prompts.front().name, records);
+        report.rows[i].scores = score(*references, measured.options.prompts.front().name, records);
       }
     }
   }
@@ -298,9 +303,10 @@ int bench_videos(const BenchVideos& wanted, const Context& context,
                     .setting = std::string(weights::describe(costs.weights)) + " weights, " +
                                std::string(dtype_name(options.engine.kv_dtype)) + " KV, " +
                                counted(config::num_threads(preset, machine), "thread")};
+  const Measured measured{.model = *model, .inputs = inputs, .options = options, .costs = costs};
   if (wanted.price != PriceOf::kNothing) {
     bench::PriceReport prices =
-        measure_prices(wanted, *model, inputs, options, costs, references,
+        measure_prices(wanted, measured, references,
                        price_variants(context, wanted.price, preset, folder, options.engine));
     prices.subject = report.subject;
     return report_prices(wanted, prices);
@@ -311,7 +317,7 @@ int bench_videos(const BenchVideos& wanted, const Context& context,
   for (int round = 0; round < wanted.repeat; ++round) {
     log_info("bench",
              "videos, run " + std::to_string(round + 1) + " of " + std::to_string(wanted.repeat));
-    report.runs.push_back(run_once(*model, inputs, options, costs, records));
+    report.runs.push_back(run_once(measured, records));
   }
   report.after = measure_machine(context);
   report_copies(records);

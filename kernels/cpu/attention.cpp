@@ -11,10 +11,17 @@
 namespace caption::kernels::impl {
 namespace {
 
-// Attends rows [first_query, first_query + kTileQueries) of the sequence whose first row is
-// `first_row`, for one head.
-void attend_tile(const cpu::Tier& tier, const AttentionInput& input, View y, std::int64_t first_row,
-                 std::int64_t first_query, std::int64_t head, std::byte* workspace) {
+// Rows [first_query, first_query + kTileQueries) of the sequence whose first row is `first_row`,
+// for one head.
+struct Tile {
+  std::int64_t first_row = 0;
+  std::int64_t first_query = 0;
+  std::int64_t head = 0;
+};
+
+void attend_tile(const cpu::Tier& tier, const AttentionInput& input, View y, const Tile& tile,
+                 std::byte* workspace) {
+  const auto [first_row, first_query, head] = tile;
   const std::int64_t head_dim = y.dim(2);
   const auto element_bytes = static_cast<std::int64_t>(dtype_size_bytes(input.k.dtype()));
   const std::int64_t first_key =
@@ -58,8 +65,10 @@ void attention(Cpu, Stream& stream, const AttentionInput& input, View y) {
   const std::int64_t operations = 2 * std::min(cpu::kTileQueries, seq_len) * seq_len * y.dim(2);
   cpu::for_each_tile(stream, y.dim(0) / seq_len * heads * tiles, operations, workspaces,
                      workspace_bytes, [&](std::int64_t item, std::byte* workspace) {
-                       attend_tile(tier, input, y, item / (tiles * heads) * seq_len,
-                                   item % tiles * cpu::kTileQueries, item / tiles % heads,
+                       attend_tile(tier, input, y,
+                                   {.first_row = item / (tiles * heads) * seq_len,
+                                    .first_query = item % tiles * cpu::kTileQueries,
+                                    .head = item / tiles % heads},
                                    workspace);
                      });
 }

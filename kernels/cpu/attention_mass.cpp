@@ -44,7 +44,8 @@ void for_each_block(const cpu::Tier& tier, const Tile& tile, float scale, TileSt
   const std::int64_t num_keys = *std::max_element(tile.num_visible, tile.num_visible + tile.count);
   for (std::int64_t first = 0; first < num_keys; first += cpu::kBlockKeys) {
     const cpu::KeyBlock block{.first = first, .count = std::min(cpu::kBlockKeys, num_keys - first)};
-    cpu::dot_keys(tier, tile.keys, block, state.q, tile.count, tile.head_dim, state.scores);
+    cpu::dot_keys(tier, tile.keys, block,
+                  {.q = state.q, .count = tile.count, .head_dim = tile.head_dim}, state.scores);
     cpu::load_key_scales(tile.keys, block, scale, state.scales);
     for (std::int64_t m = 0; m < tile.count; ++m) {
       float* const scores = state.scores + m * cpu::kBlockKeys;

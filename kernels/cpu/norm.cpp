@@ -19,31 +19,31 @@ const float* as_floats(ConstView x, float* memory) {
 }
 
 // An empty bias means none.
-void norm_rows(Stream& stream, ConstView x, ConstView weight, ConstView bias, float eps, View y,
+void norm_rows(Stream& stream, const NormInput& input, View y,
                void (*norm)(const cpu::NormArgs& args)) {
-  const auto in = cpu::row_span<const float>(x);
+  const auto in = cpu::row_span<const float>(input.x);
   const auto out = cpu::row_span<float>(y);
   const std::int64_t dim = in.dim;
   auto* const memory =
       reinterpret_cast<float*>(stream.scratch(2 * static_cast<std::size_t>(dim) * sizeof(float)));
-  const float* const weights = as_floats(weight, memory);
-  const float* const biases = bias.empty() ? nullptr : as_floats(bias, memory + dim);
+  const float* const weights = as_floats(input.weight, memory);
+  const float* const biases = input.bias.empty() ? nullptr : as_floats(input.bias, memory + dim);
   cpu::parallel_for(stream, in.count, 3 * dim, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t r = begin; r < end; ++r) {
-      norm({.x = in[r], .weight = weights, .bias = biases, .eps = eps, .y = out[r], .n = dim});
+      norm(
+          {.x = in[r], .weight = weights, .bias = biases, .eps = input.eps, .y = out[r], .n = dim});
     }
   });
 }
 
 }  // namespace
 
-void rms_norm(Cpu, Stream& stream, ConstView x, ConstView weight, float eps, View y) {
-  norm_rows(stream, x, weight, {}, eps, y, cpu::select_tier(stream.cpu_tier()).rms_norm);
+void rms_norm(Cpu, Stream& stream, const NormInput& input, View y) {
+  norm_rows(stream, input, y, cpu::select_tier(stream.cpu_tier()).rms_norm);
 }
 
-void layer_norm(Cpu, Stream& stream, ConstView x, ConstView weight, ConstView bias, float eps,
-                View y) {
-  norm_rows(stream, x, weight, bias, eps, y, cpu::select_tier(stream.cpu_tier()).layer_norm);
+void layer_norm(Cpu, Stream& stream, const NormInput& input, View y) {
+  norm_rows(stream, input, y, cpu::select_tier(stream.cpu_tier()).layer_norm);
 }
 
 }  // namespace caption::kernels::impl

@@ -66,18 +66,25 @@ struct Call {
   }
 };
 
-// Sets is_selected[c] if at least one of the `group` queries, which are head_dim elements apart,
-// estimates for cluster c a share of the attention of at least the threshold.
+// The queries of one token that share a key head.
+struct GroupQueries {
+  const float* q = nullptr;  // [count, head_dim]
+  std::int64_t count = 0;
+  float scale = 0;
+};
+
+// Sets is_selected[c] if at least one of the queries estimates for cluster c a share of the
+// attention of at least the threshold.
 void select_clusters(const cpu::Tier& tier, const KeyClusters& clusters, std::int64_t kv_head,
-                     const float* queries, std::int64_t group, float scale, bool* is_selected) {
+                     const GroupQueries& queries, bool* is_selected) {
   const std::int64_t count = clusters.centroids.dim(1);
   const std::int64_t head_dim = clusters.centroids.dim(2);
   const float* const centroids = clusters.centroids.as<float>() + kv_head * count * head_dim;
   const std::int32_t* const sizes = clusters.sizes.as<std::int32_t>() + kv_head * count;
   std::fill_n(is_selected, count, false);
   float scores[kMaxKeyClusters];
-  for (std::int64_t h = 0; h < group; ++h) {
-    tier.dot[static_cast<int>(cpu::Element::kF32)]({.a = queries + h * head_dim,
+  for (std::int64_t h = 0; h < queries.count; ++h) {
+    tier.dot[static_cast<int>(cpu::Element::kF32)]({.a = queries.q + h * head_dim,
                                                     .a_stride = head_dim,
                                                     .b = centroids,
                                                     .b_stride = head_dim,
@@ -88,7 +95,7 @@ void select_clusters(const cpu::Tier& tier, const KeyClusters& clusters, std::in
                                                     .k = head_dim});
     float max = std::numeric_limits<float>::lowest();
     for (std::int64_t c = 0; c < count; ++c) {
-      scores[c] *= scale;
+      scores[c] *= queries.scale;
       if (sizes[c] > 0) max = std::max(max, scores[c]);
     }
     for (std::int64_t c = 0; c < count; ++c) {
@@ -165,16 +172,24 @@ void collect_queries(const Call& call, const cpu::Segment& segment, std::int64_t
   }
 }
 
+// A token of sequence s, counted from the sequence's first row, and a key head.
+struct TokenHead {
+  std::int32_t s = 0;
+  std::int64_t token = 0;
+  std::int64_t kv_head = 0;
+};
+
 // Attends one token's queries to the keys of the clusters that the token selects.
-void attend_selected(const Call& call, std::int32_t s, std::int64_t token, std::int64_t kv_head,
-                     cpu::AttendArgs& args, const cpu::Queries& queries, std::byte* workspace) {
+void attend_selected(const Call& call, const TokenHead& of, cpu::AttendArgs& args,
+                     const cpu::Queries& queries, std::byte* workspace) {
+  const auto [s, token, kv_head] = of;
   const KeyClusters& clusters = *call.clusters_of(s);
   bool is_selected[kMaxKeyClusters];
   const std::int64_t row = call.first_token(s) + token;
   const float* const group_queries =
       call.q.as<float>() + row * call.q.row_stride() + kv_head * call.group() * call.head_dim();
-  select_clusters(call.tier, clusters, kv_head, group_queries, call.group(), call.scale,
-                  is_selected);
+  select_clusters(call.tier, clusters, kv_head,
+                  {.q = group_queries, .count = call.group(), .scale = call.scale}, is_selected);
   const std::int64_t num_tokens = clusters.cluster_of.dim(1);
   const cpu::Selection selection{
       .first_token = clusters.first_token,
@@ -209,7 +224,7 @@ void attend_item(const Call& call, const cpu::Segment& segment, const Tiling& ti
   const std::int64_t first = token * group + tile % per_token * tiling.tile_rows;
   collect_queries(call, segment, first, std::min((token + 1) * group, first + tiling.tile_rows),
                   kv_head, queries);
-  attend_selected(call, s, token, kv_head, args, queries, workspace);
+  attend_selected(call, {.s = s, .token = token, .kv_head = kv_head}, args, queries, workspace);
 }
 
 // Writes a token's kv_heads vectors of head_dim elements to the slot.

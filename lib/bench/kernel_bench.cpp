@@ -137,8 +137,8 @@ void bench_swiglu(KernelTimer& timer, const model::LinearSpec& matrix,
                                       4 * m * (matrix.in + matrix.out));
       row.flops = 4 * static_cast<double>(m * matrix.num_weights());
       timer.add(std::move(row), [&](std::int64_t turn) {
-        kernels::linear_swiglu(timer.stream(), x.view().rows(0, m), gate.at(turn), ConstView{},
-                               up.at(turn), ConstView{}, y.view().rows(0, m));
+        kernels::linear_swiglu(timer.stream(), x.view().rows(0, m), {gate.at(turn)}, {up.at(turn)},
+                               y.view().rows(0, m));
       });
     }
   }

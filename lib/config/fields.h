@@ -60,20 +60,17 @@ struct Range {
   T min;
   T max;
 };
+using Int = Range<std::int64_t>;
+using Real = Range<double>;
 inline constexpr Range<double> kNoRange = {-std::numeric_limits<double>::max(),
                                            std::numeric_limits<double>::max()};
 
 // Longest prompt or path in a preset, in bytes.
 inline constexpr std::size_t kMaxTextBytes = 16u << 10;
 
-// Calls visit(field, value[, range]) for every option; `preset` may be const. Values are
-// std::string, bool, std::int64_t and double (with a range), lists of std::string, and the
-// enumerations of choices.h.
-template <class P, class Visit>
-void for_each_field(P& preset, Visit&& visit) {
-  using Int = Range<std::int64_t>;
-  using Real = Range<double>;
-  auto& [name, device, model, quantization, engine, speculative, generation, video, given] = preset;
+// One function per section of a preset: calls visit(field, value[, range]) for each of its options.
+template <class Section, class Visit>
+void for_each_device_field(Section& device, Visit&& visit) {
   visit(Field{"device.type", "--device", Affects::kNothing,
               "where the model runs; auto looks at the machine"},
         device.type);
@@ -84,7 +81,10 @@ void for_each_field(P& preset, Visit&& visit) {
   visit(Field{"device.threads", "--threads", Affects::kNothing,
               "CPU threads; 0: all that are usable"},
         device.threads, Int{0, 4096});
+}
 
+template <class Section, class Visit>
+void for_each_model_field(Section& model, Visit&& visit) {
   visit(Field{"model.path", "--model", Affects::kNothing, "a model's folder, or Hugging Face name",
               Means::kModel,
               "A name is looked for in the local Hugging Face cache; nothing is downloaded."},
@@ -110,7 +110,10 @@ void for_each_field(P& preset, Visit&& visit) {
   visit(Field{"model.prompt", "", Affects::kTokens,
               "composed model: template with {video} and {prompt}"},
         model.prompt);
+}
 
+template <class Section, class Visit>
+void for_each_quantization_field(Section& quantization, Visit&& visit) {
   visit(Field{"quantization.weights", "--dtype", Affects::kPages, "how weights are held"},
         quantization.weights);
   visit(Field{"quantization.double_quant", "", Affects::kPages, "nf4: quantise the scales too"},
@@ -118,7 +121,10 @@ void for_each_field(P& preset, Visit&& visit) {
   visit(Field{"quantization.kv_cache", "--kv-dtype", Affects::kPages, "how KV pages are held",
               Means::kItself, "auto follows the weights: f32 for f32, else bf16."},
         quantization.kv_cache);
+}
 
+template <class Section, class Visit>
+void for_each_engine_field(Section& engine, Visit&& visit) {
   visit(Field{"engine.batching", "--batching", Affects::kNothing, "how requests share steps"},
         engine.batching);
   visit(Field{"engine.max_num_seqs", "--max-num-seqs", Affects::kNothing, "most clips in one step"},
@@ -156,7 +162,10 @@ void for_each_field(P& preset, Visit&& visit) {
               "Vision tokens and KV pages have so much each; what was not used for longest goes "
               "first."},
         engine.kv_cache_dir_bytes, Int{1 << 20, std::int64_t{1} << 50});
+}
 
+template <class Section, class Visit>
+void for_each_speculative_field(Section& speculative, Visit&& visit) {
   visit(Field{"speculative.draft_model", "", Affects::kTokens,
               "a small model that drafts tokens; empty: none", Means::kModel},
         speculative.draft_model);
@@ -165,7 +174,10 @@ void for_each_field(P& preset, Visit&& visit) {
   visit(Field{"speculative.adaptive", "", Affects::kTokens,
               "draft more or fewer as they are accepted"},
         speculative.adaptive);
+}
 
+template <class Section, class Visit>
+void for_each_generation_field(Section& generation, Visit&& visit) {
   visit(Field{"generation.prompt", "--prompt", Affects::kTokens,
               "what the model is asked; empty: its own"},
         generation.prompt);
@@ -210,7 +222,10 @@ void for_each_field(P& preset, Visit&& visit) {
   visit(Field{"generation.seed", "--seed", Affects::kTokens,
               "the same seed samples the same captions"},
         generation.seed, Int{0, std::numeric_limits<std::int64_t>::max()});
+}
 
+template <class Section, class Visit>
+void for_each_video_field(Section& video, Visit&& visit) {
   visit(Field{"video.num_frames", "--frames", Affects::kPixels, "frames taken from each clip"},
         video.num_frames, Int{1, 4096});
   visit(Field{"video.sampling", "--sampling", Affects::kPixels, "which frames", Means::kSampling,
@@ -225,6 +240,20 @@ void for_each_field(P& preset, Visit&& visit) {
   visit(Field{"video.color_matrix", "--color-matrix", Affects::kPixels, "if a video names none",
               Means::kItself, "auto is bt601 at every size, as ffmpeg, PyAV and OpenCV take it."},
         video.color_matrix);
+}
+
+// Calls visit(field, value[, range]) for every option; `preset` may be const. Values are
+// std::string, bool, std::int64_t and double (with a range), lists of std::string, and the
+// enumerations of choices.h.
+template <class P, class Visit>
+void for_each_field(P& preset, Visit&& visit) {
+  for_each_device_field(preset.device, visit);
+  for_each_model_field(preset.model, visit);
+  for_each_quantization_field(preset.quantization, visit);
+  for_each_engine_field(preset.engine, visit);
+  for_each_speculative_field(preset.speculative, visit);
+  for_each_generation_field(preset.generation, visit);
+  for_each_video_field(preset.video, visit);
 }
 
 // Text about an option for --help, the completions and the manual.

@@ -112,31 +112,27 @@ VisionSpec parse_clip_config(const JsonObject& config) {
   return parse_clip_vision_config(JsonObject::parse("{}", config.name(), ErrorCode::kBadModel));
 }
 
-TextConfig parse_text_config(const JsonObject& config) {
+TextConfig parse_decoder_config(const JsonObject& config, const TextDefaults& defaults) {
   TextConfig text;
   DecoderSpec& spec = text.spec;
-  const std::string model_type = config.get_string("model_type", "llama");
-  const bool qwen3 = model_type == "qwen3";
-  if (!qwen3 && model_type != "llama") {
-    throw_unavailable(
-        config, "model_type \"" + model_type + "\": this build runs the decoders llama and qwen3");
-  }
   spec.hidden = get_extent(config, "hidden_size", 4096);
-  spec.intermediate = get_extent(config, "intermediate_size", qwen3 ? 22016 : 11008);
+  spec.intermediate = get_extent(config, "intermediate_size", defaults.intermediate);
   spec.num_layers = config.get_int("num_hidden_layers", 32, 1, kMaxLayers);
   spec.num_heads = get_extent(config, "num_attention_heads", 32);
-  spec.num_kv_heads = get_extent(config, "num_key_value_heads", qwen3 ? 32 : spec.num_heads);
-  const bool even_split = spec.hidden % spec.num_heads == 0;
-  if (!qwen3 && !config.has("head_dim") && !even_split) {
+  spec.num_kv_heads =
+      get_extent(config, "num_key_value_heads",
+                 defaults.num_kv_heads > 0 ? defaults.num_kv_heads : spec.num_heads);
+  const bool splits_evenly = spec.hidden % spec.num_heads == 0;
+  if (defaults.head_dim == 0 && !config.has("head_dim") && !splits_evenly) {
     throw_bad(config, "hidden_size " + std::to_string(spec.hidden) + " is no multiple of " +
                           std::to_string(spec.num_heads) + " attention heads");
   }
-  spec.head_dim = config.get_int("head_dim", qwen3 ? 128 : spec.hidden / spec.num_heads, 1, 4096);
-  spec.vocab = config.get_int("vocab_size", qwen3 ? 151936 : 32000, 1, kMaxExtent * 16);
+  spec.head_dim = config.get_int(
+      "head_dim", defaults.head_dim > 0 ? defaults.head_dim : spec.hidden / spec.num_heads, 1,
+      4096);
+  spec.vocab = config.get_int("vocab_size", defaults.vocab, 1, kMaxExtent * 16);
   spec.rms_norm_eps = get_eps(config, "rms_norm_eps", 1e-6);
   spec.attention_bias = config.get_bool("attention_bias", false);
-  spec.mlp_bias = !qwen3 && config.get_bool("mlp_bias", false);
-  spec.qk_norm = qwen3;
   spec.tied_embeddings = config.get_bool("tie_word_embeddings", false);
   if (spec.num_heads % spec.num_kv_heads != 0) {
     throw_bad(config, std::to_string(spec.num_heads) + " attention heads are no multiple of " +
@@ -153,11 +149,10 @@ TextConfig parse_text_config(const JsonObject& config) {
   reject_sliding_window(config, spec);
   parse_rope(config, spec);
   const std::int64_t trained =
-      config.get_int("max_position_embeddings", qwen3 ? 32768 : 2048, 1, std::int64_t{1} << 28);
+      config.get_int("max_position_embeddings", defaults.max_positions, 1, std::int64_t{1} << 28);
   spec.max_positions = static_cast<std::int64_t>(
       std::min(static_cast<double>(trained) * spec.rope_factor, 2147483647.0));
   text.eos_ids = parse_eos_ids(config);
-  if (text.eos_ids.empty() && !qwen3) text.eos_ids = {2};
   return text;
 }
 

@@ -33,16 +33,16 @@ DType read_stored_dtype(const JsonObject& config) {
 Blueprint describe(const JsonObject& config) {
   const std::string model_type = config.require_string("model_type");
   if (const Family* const family = find_family(model_type)) return family->describe(config);
-  if (model_type == "llama" || model_type == "qwen3") {
-    return decoder_blueprint(parse_text_config(config).spec);
+  if (const TextFamily* const text = find_text_family(model_type)) {
+    return decoder_blueprint(text->parse(config).spec);
   }
   if (model_type == "clip" || model_type == "clip_vision_model") {
     return clip_tower_blueprint(parse_clip_config(config));
   }
   throw Error(ErrorCode::kUnavailable,
               config.name() + ": model_type \"" + model_type +
-                  "\" cannot be sized by this build; llava_next_video, llama, qwen3, clip and "
-                  "clip_vision_model can");
+                  "\" cannot be sized by this build; llava_next_video, clip, clip_vision_model, " +
+                  text_family_names() + " can");
 }
 
 }  // namespace
@@ -69,7 +69,8 @@ std::unique_ptr<CaptionModel> open_model(const Context& context,
   throw Error(ErrorCode::kUnavailable,
               path.string() + ": model_type \"" + model_type +
                   "\" is not supported by this build; llava_next_video is, and composed models of "
-                  "a CLIP tower, a projector and a Llama or Qwen3");
+                  "a CLIP tower, a projector and one of the decoders " +
+                  text_family_names());
 }
 
 Blueprint read_blueprint(const std::filesystem::path& folder) {

@@ -203,8 +203,8 @@ void TransformerDecoder::watch(Stream& stream, std::size_t layer, std::span<cons
 }
 
 void TransformerDecoder::project(Stream& stream, const Layer& layer, const Step& step,
-                                 const kernels::KvLayer& pages, ConstView x, View q,
-                                 std::int64_t first, std::int64_t count) {
+                                 const kernels::KvLayer& pages, RowRange rows, View q) {
+  const auto [x, first, count] = rows;
   const std::int64_t head_dim = spec_.head_dim;
   const std::int64_t kv_dim = spec_.kv_dim();
   const View normed = normed_.view({count, spec_.hidden});
@@ -236,7 +236,7 @@ void TransformerDecoder::attend(Stream& stream, std::size_t index, const Step& s
   const std::int64_t rows = x.dim(0);
   const View q = q_.view({rows, spec_.num_heads, spec_.head_dim});
   for (std::int64_t first = 0; first < rows; first += kPieceRows) {
-    project(stream, layer, step, pages, x, q, first, std::min(kPieceRows, rows - first));
+    project(stream, layer, step, pages, {x, first, std::min(kPieceRows, rows - first)}, q);
   }
 
   const View attended = normed_.view({rows, spec_.q_dim()});
@@ -260,8 +260,7 @@ void TransformerDecoder::mlp(Stream& stream, const Layer& layer, View x) {
     const View normed = normed_.view(part.shape());
     kernels::rms_norm(stream, part, layer.post_attention_norm, spec_.rms_norm_eps, normed);
     const View inner = inner_.view({part.dim(0), spec_.intermediate});
-    kernels::linear_swiglu(stream, normed, layer.gate.weight, layer.gate.bias, layer.up.weight,
-                           layer.up.bias, inner);
+    kernels::linear_swiglu(stream, normed, layer.gate, layer.up, inner);
     kernels::linear_add(stream, inner, layer.down.weight, layer.down.bias, part);
   }
 }

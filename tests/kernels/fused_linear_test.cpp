@@ -132,7 +132,7 @@ TEST_CASE("swiglu has the bits of two layers and their activation") {
         // A strided output between columns that must not change.
         Tensor wide = Tensor::zeros(DType::kF32, {c.m, c.n + 2});
         const View y = wide.view().columns(1, c.n);
-        linear_swiglu(stream, x.view(), gate, of_gate, up, of_up, y);
+        linear_swiglu(stream, x.view(), {gate, of_gate}, {up, of_up}, y);
         bool is_same = true;
         for (std::int64_t m = 0; m < c.m; ++m) {
           const float* const row = wide.as<float>() + m * (c.n + 2);
@@ -152,7 +152,7 @@ TEST_CASE("swiglu agrees with double precision") {
   const Tensor up = random_f32({50, 40}, 3);
   for_each_stream([&](Stream& stream) {
     Tensor y(DType::kF32, {3, 50});
-    linear_swiglu(stream, x.view(), gate.view(), ConstView{}, up.view(), ConstView{}, y.view());
+    linear_swiglu(stream, x.view(), {gate.view()}, {up.view()}, y.view());
     for (std::int64_t m = 0; m < 3; ++m) {
       for (std::int64_t n = 0; n < 50; ++n) {
         double g = 0;
@@ -177,8 +177,7 @@ TEST_CASE("no layers or no rows, no work") {
   Tensor y(DType::kF32, {0, 4});
   for_each_stream([&](Stream& stream) {
     linear(stream, x.view(), {});
-    linear_swiglu(stream, x.view(), weight.view(), ConstView{}, weight.view(), ConstView{},
-                  y.view());
+    linear_swiglu(stream, x.view(), {weight.view()}, {weight.view()}, y.view());
   });
 }
 
@@ -204,9 +203,8 @@ TEST_CASE("layers that do not fit each other are refused") {
                        "linear: one weight is panels of 4 bits in groups of 128 columns, another "
                        "panels of 4 bits in groups of 64 columns",
                        Error);
-  CHECK_THROWS_WITH_AS(
-      linear_swiglu(stream, x.view(), borrowed, ConstView{}, narrow, ConstView{}, y.view()),
-      "linear_swiglu: y is f32 [2, 4] on cpu; wanted f32 [2, 3]", Error);
+  CHECK_THROWS_WITH_AS(linear_swiglu(stream, x.view(), {borrowed}, {narrow}, y.view()),
+                       "linear_swiglu: y is f32 [2, 4] on cpu; wanted f32 [2, 3]", Error);
 }
 
 TEST_SUITE_END();

@@ -50,21 +50,26 @@ inline std::int64_t scale_offset(const Keys& keys, std::int64_t page, std::int64
   return (page * keys.run_tokens + row) * keys.scale_stride;
 }
 
-// scores[m, j] = q[m] . k[j], without any scale. q is [count, head_dim]; the rows of scores are
-// kBlockKeys elements apart.
-inline void dot_keys(const Tier& tier, const Keys& keys, const KeyBlock& block, const float* q,
-                     std::int64_t count, std::int64_t head_dim, float* scores) {
+struct QueryRows {
+  const float* q = nullptr;  // [count, head_dim]
+  std::int64_t count = 0;
+  std::int64_t head_dim = 0;
+};
+
+// scores[m, j] = q[m] . k[j], without any scale; the rows of scores are kBlockKeys elements apart.
+inline void dot_keys(const Tier& tier, const Keys& keys, const KeyBlock& block,
+                     const QueryRows& queries, float* scores) {
   const Gemm dot = tier.dot[static_cast<int>(keys.element)];
   for_each_run(keys, block, [&](auto page, auto row, auto offset, auto length) {
-    dot({.a = q,
-         .a_stride = head_dim,
+    dot({.a = queries.q,
+         .a_stride = queries.head_dim,
          .b = keys.k + byte_offset(keys, page, row),
          .b_stride = keys.token_stride,
          .c = scores + offset,
          .c_stride = kBlockKeys,
-         .m = count,
+         .m = queries.count,
          .n = length,
-         .k = head_dim});
+         .k = queries.head_dim});
   });
 }
 

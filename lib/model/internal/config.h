@@ -1,6 +1,6 @@
-// model/internal/config.h: parsing of config.json for CLIP towers and Llama and Qwen3 decoders,
+// model/internal/config.h: parsing of config.json for CLIP towers, and what several families share,
 // with the class defaults of transformers (checkpoints omit keys that equal them) and every value
-// validated. Source: transformers 4.57 configuration_{llama,qwen3,clip}.py.
+// validated. Source: transformers 4.57 configuration_clip.py.
 //
 // All parsers throw Error(kBadModel) for an impossible value and Error(kUnavailable) for a valid
 // one that this build cannot run; both name the file and the key.
@@ -11,15 +11,10 @@
 #include <vector>
 
 #include "base/json.h"
-#include "model/decoder.h"
+#include "model/text_family.h"
 #include "model/vision_spec.h"
 
 namespace caption::model {
-
-struct TextConfig {
-  DecoderSpec spec;
-  std::vector<std::int32_t> eos_ids;  // empty when the configuration has none
-};
 
 // "gelu" (exact, by erf) or "quick_gelu" under `key` of `config`.
 Activation parse_activation(const JsonObject& config, std::string_view key,
@@ -29,11 +24,6 @@ VisionSpec parse_clip_vision_config(const JsonObject& config);
 // The same for the root of a CLIPVisionModel or of a complete CLIP model, whose vision_config
 // counts (class defaults if it has none).
 VisionSpec parse_clip_config(const JsonObject& config);
-// Parses the text_config of a multi-modal model. It alone determines whether embeddings are tied;
-// the enclosing configuration's tie_word_embeddings does not count (transformers 4.57
-// tie_embeddings_and_encoder_decoder()).
-TextConfig parse_text_config(const JsonObject& config);
-
 // Returns how many of the tower's layers must run so that the output is hidden_states[layer];
 // negative indices count from the end: -1 is the output of the last layer.
 std::int64_t layers_to_run(const VisionSpec& tower, std::int64_t vision_feature_layer);

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "backend/stream.h"
+#include "kernels/linear.h"
 #include "kernels/weight.h"
 #include "model/blueprint.h"
 #include "tensor/tensor.h"
@@ -23,11 +24,7 @@
 
 namespace caption::model {
 
-// A dense layer's weight [out, in] and bias [out]; the bias may be empty.
-struct LinearWeights {
-  const kernels::Weight& weight;
-  ConstView bias;
-};
+using LinearWeights = kernels::BiasedWeight;  // weight [out, in], bias [out] or empty
 
 struct NormWeights {
   ConstView weight;

@@ -48,9 +48,15 @@ class TransformerDecoder final : public Decoder {
 
   void check(const StepBatch& batch, const KvPages& kv, ConstView logits) const;
   View embed(Stream& stream, const StepBatch& batch);
-  // For rows [first, first + count) of x: writes their rows of q, and their k and v to the pages.
+  // Rows [first, first + count) of x.
+  struct RowRange {
+    ConstView x;
+    std::int64_t first = 0;
+    std::int64_t count = 0;
+  };
+  // Writes the rows of q for these rows of x, and their k and v to the pages.
   void project(Stream& stream, const Layer& layer, const Step& step, const kernels::KvLayer& pages,
-               ConstView x, View q, std::int64_t first, std::int64_t count);
+               RowRange rows, View q);
   void attend(Stream& stream, std::size_t index, const Step& step, const kernels::KvLayer& pages,
               View x);
   // Sets clusters_ for this layer.

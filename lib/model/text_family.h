@@ -1,0 +1,56 @@
+// model/text_family.h: the families of causal language models that run in captioners. Each is one
+// file (llama.cpp, qwen3.cpp): it turns a config.json into a DecoderSpec, with the class defaults
+// of transformers, because checkpoints omit keys that equal them.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/json.h"
+#include "model/decoder.h"
+
+namespace caption::model {
+
+struct TextConfig {
+  DecoderSpec spec;
+  std::vector<std::int32_t> eos_ids;  // empty when the configuration has none
+};
+
+struct TextFamily {
+  std::string_view model_type;  // in config.json
+  // Throws Error(kBadModel) for an impossible value and Error(kUnavailable) for a valid one that
+  // this build cannot run; both name the file and the key.
+  TextConfig (*parse)(const JsonObject& config);
+};
+
+// Class defaults of a family.
+struct TextDefaults {
+  std::int64_t intermediate = 0;
+  std::int64_t num_kv_heads = 0;  // 0: as many as attention heads
+  std::int64_t head_dim = 0;      // 0: hidden / heads, which must then be whole
+  std::int64_t vocab = 0;
+  std::int64_t max_positions = 0;
+};
+
+// Parses the keys that the families share: sizes, attention_bias, tie_word_embeddings, rope,
+// eos_token_id. A family sets the rest of the spec. Throws as TextFamily::parse.
+TextConfig parse_decoder_config(const JsonObject& config, const TextDefaults& defaults);
+
+// Adds a family to those of this build; `family` must outlive all uses. Call it before models are
+// opened: not thread-safe.
+void add_text_family(const TextFamily& family);
+// Returns nullptr when there is none.
+const TextFamily* find_text_family(std::string_view model_type);
+// "llama, qwen3"
+std::string text_family_names();
+
+// Parses the config of a language model, or the text_config of a multi-modal one, by its
+// model_type; without one it is Llama's. A text_config alone determines whether embeddings are
+// tied; the enclosing configuration's tie_word_embeddings does not count (transformers 4.57
+// tie_embeddings_and_encoder_decoder()). Throws as TextFamily::parse, and Error(kUnavailable) for
+// another family.
+TextConfig parse_text_config(const JsonObject& config);
+
+}  // namespace caption::model
