@@ -104,7 +104,7 @@ std::string content_of(const records::Record& record) {
          std::to_string(record.file->modified_ns.value_or(0)) + " " + record.file->path;
 }
 
-DecodeStage::DecodeStage(const InputList& inputs, Shared& shared, JobQueue& out)
+DecodeStage::DecodeStage(const InputList& inputs, Shared& shared, DecodedQueue& out)
     : inputs_(inputs),
       shared_(shared),
       options_(shared.options),
@@ -146,18 +146,20 @@ void DecodeStage::read_inputs() {
   while (!options_.stop->load()) {
     const std::size_t i = next_input_.fetch_add(1);
     if (i >= inputs_.size()) break;
-    Job job = read(i);
+    DecodedJob decoded = read(i);
+    const Job& job = decoded.job;
     if (job.is_cancelled) break;
     ++shared_.counters.clips_looked_at;
     if (!job.tasks.empty() && !job.is_skipped) ++shared_.counters.clips_read;
-    const std::size_t seen_bytes = job.seen.has_value() ? job.seen->tokens.size_bytes() : 0;
-    const std::size_t size_bytes = job.clip.size_bytes() + seen_bytes + kRecordBytes;
-    if (!out_.push(std::move(job), size_bytes)) break;
+    const std::size_t seen_bytes = decoded.seen.has_value() ? decoded.seen->tokens.size_bytes() : 0;
+    const std::size_t size_bytes = decoded.clip.size_bytes() + seen_bytes + kRecordBytes;
+    if (!out_.push(std::move(decoded), size_bytes)) break;
   }
 }
 
-Job DecodeStage::read(std::size_t input) {
-  Job job;
+DecodedJob DecodeStage::read(std::size_t input) {
+  DecodedJob decoded;
+  Job& job = decoded.job;
   job.start_us = now_us();
   job.origin = inputs_.origin(input);
   const std::string path(inputs_.path(input));
@@ -170,13 +172,13 @@ Job DecodeStage::read(std::size_t input) {
   ErrorCode code = ErrorCode::kInternal;
   guard(job.record, "reading it", [&] {
     try {
-      read_file(path, job);
+      read_file(path, decoded);
     } catch (const Error& error) {
       code = error.code();
       throw;
     }
   });
-  if (!job.record.error.has_value()) return job;
+  if (!job.record.error.has_value()) return decoded;
   job.is_cancelled = code == ErrorCode::kCancelled;
   job.is_skipped =
       job.origin == Origin::kFolderWalk && is_not_video(code) && !claims_to_be_video(path);
@@ -185,10 +187,11 @@ Job DecodeStage::read(std::size_t input) {
   // For a file that could not be opened, the output may already contain the failure.
   const bool is_known = !job.content.empty();
   if (!is_known && !job.is_skipped && !job.is_cancelled) plan(job);
-  return job;
+  return decoded;
 }
 
-void DecodeStage::read_file(const std::filesystem::path& path, Job& job) {
+void DecodeStage::read_file(const std::filesystem::path& path, DecodedJob& decoded) {
+  Job& job = decoded.job;
   const OpenFile file(path);
   // Checks a file without a video suffix before hashing all of it.
   if (job.origin == Origin::kFolderWalk && !claims_to_be_video(path.string())) {
@@ -199,10 +202,10 @@ void DecodeStage::read_file(const std::filesystem::path& path, Job& job) {
   identify(file, job);
   plan(job);
   if (job.tasks.empty()) return;
-  if (shared_.cache != nullptr) look_up(job);
-  if (job.seen.has_value()) return;
+  if (shared_.cache != nullptr) look_up(decoded);
+  if (decoded.seen.has_value()) return;
   try {
-    decode(file, job);
+    decode(file, decoded);
   } catch (const Error&) {
     require_unchanged(file, job.record);  // a video that is still being written looks damaged
     throw;
@@ -254,40 +257,42 @@ void DecodeStage::plan(Job& job) {
   job.tasks = std::move(tasks);
 }
 
-void DecodeStage::look_up(Job& job) {
+void DecodeStage::look_up(DecodedJob& decoded) {
+  Job& job = decoded.job;
   const Stopwatch watch;
-  job.cache_key = shared_.cache->key_of(job.content);
-  job.seen = shared_.cache->find(*job.cache_key);
-  if (job.seen.has_value()) {
+  decoded.cache_key = shared_.cache->key_of(job.content);
+  decoded.seen = shared_.cache->find(*decoded.cache_key);
+  if (decoded.seen.has_value()) {
     ++num_seen_before_;
-    job.record.frames_wanted = job.seen->frames_wanted;
-    job.record.frames_used = job.seen->frames_used;
-    job.record.window_end_s = static_cast<double>(job.seen->duration_us) / 1e6;
-    job.record.warnings = job.seen->warnings;
-    job.suspicion = job.seen->suspicion;
+    job.record.frames_wanted = decoded.seen->frames_wanted;
+    job.record.frames_used = decoded.seen->frames_used;
+    job.record.window_end_s = static_cast<double>(decoded.seen->duration_us) / 1e6;
+    job.record.warnings = decoded.seen->warnings;
+    job.suspicion = decoded.seen->suspicion;
   }
   shared_.counters.cache_us += watch.elapsed_us();
 }
 
-void DecodeStage::decode(const OpenFile& file, Job& job) {
+void DecodeStage::decode(const OpenFile& file, DecodedJob& decoded) {
+  Job& job = decoded.job;
   const Timed timed(shared_.counters.decode_us, job.record.decode_ms);
   video::ReadOptions read = options_.read;
   read.cancelled = options_.stop;
-  job.clip = options_.read_clip(file, read);
-  if (job.clip.frames.empty()) {
+  decoded.clip = options_.read_clip(file, read);
+  if (decoded.clip.frames.empty()) {
     throw Error(ErrorCode::kNoFrames, file.path().string() + ": no frame could be decoded");
   }
-  job.suspicion = suspicion_of_frames(job.clip.frames);
-  job.record.frames_wanted = job.clip.frames_wanted;
-  job.record.frames_used = std::ssize(job.clip.frames);
-  job.record.window_end_s = static_cast<double>(job.clip.duration_us) / 1e6;
-  if (std::string few = video::describe_few_frames(job.clip); !few.empty()) {
+  job.suspicion = suspicion_of_frames(decoded.clip.frames);
+  job.record.frames_wanted = decoded.clip.frames_wanted;
+  job.record.frames_used = std::ssize(decoded.clip.frames);
+  job.record.window_end_s = static_cast<double>(decoded.clip.duration_us) / 1e6;
+  if (std::string few = video::describe_few_frames(decoded.clip); !few.empty()) {
     job.record.warnings.push_back(std::move(few));
   }
-  for (const std::string& warning : job.clip.warnings) {
+  for (const std::string& warning : decoded.clip.warnings) {
     job.record.warnings.push_back(records::escape_file_name(warning));
   }
-  const std::string capped = describe_cap(read.sampling, job.clip);
+  const std::string capped = describe_cap(read.sampling, decoded.clip);
   if (!capped.empty()) job.record.warnings.push_back(capped);
 }
 

@@ -57,7 +57,7 @@ std::vector<records::TokenLogprob> to_records(const std::vector<sampling::TokenL
 
 }  // namespace
 
-EngineStage::EngineStage(model::CaptionModel& model, Shared& shared, JobQueue& in,
+EngineStage::EngineStage(model::CaptionModel& model, Shared& shared, EncodedQueue& in,
                          const InputList& inputs)
     : model_(model),
       shared_(shared),
@@ -111,15 +111,16 @@ bool EngineStage::take_jobs() {
   if (engine_.idle()) batch_is_running_ = false;
   while (has_room() && !is_cancelled() && !reader_gone_) {
     const bool may_wait = engine_.idle() || waits_for_batch();
-    std::optional<Job> job = may_wait ? in_.pop() : in_.try_pop();
-    if (!job) break;
-    take(*std::move(job));
+    std::optional<EncodedJob> encoded = may_wait ? in_.pop() : in_.try_pop();
+    if (!encoded) break;
+    take(*std::move(encoded));
   }
   batch_is_running_ = true;
   return !engine_.idle();
 }
 
-void EngineStage::take(Job job) {
+void EngineStage::take(EncodedJob encoded) {
+  Job& job = encoded.job;
   progress_.clips_total -= job.num_found;
   progress_.clips_found += job.num_found;
   progress_.found_failed += job.found_failed;
@@ -137,7 +138,7 @@ void EngineStage::take(Job job) {
     if (job.is_skipped || job.record.error.has_value()) {
       end(caption);
     } else {
-      submit(std::move(job.requests.at(i)), std::move(caption));
+      submit(std::move(encoded.requests.at(i)), std::move(caption));
     }
   }
   for (const Waiting& waiting : job.waiting) {

@@ -13,7 +13,7 @@ namespace {
 // Stops the stages on every exit from run(): closing the queues ends all waiting threads.
 class StopGuard {
  public:
-  StopGuard(std::atomic<bool>& stop, JobQueue& frames, JobQueue& requests)
+  StopGuard(std::atomic<bool>& stop, DecodedQueue& frames, EncodedQueue& requests)
       : stop_(stop), frames_(frames), requests_(requests) {}
   ~StopGuard() {
     if (!is_released_) stop_.store(true);
@@ -28,8 +28,8 @@ class StopGuard {
 
  private:
   std::atomic<bool>& stop_;
-  JobQueue& frames_;
-  JobQueue& requests_;
+  DecodedQueue& frames_;
+  EncodedQueue& requests_;
   bool is_released_ = false;
 };
 
@@ -55,8 +55,8 @@ Outcome run(model::CaptionModel& model, const InputList& inputs, const Options& 
   std::atomic<bool> own_stop{false};
   if (settled.stop == nullptr) settled.stop = &own_stop;
 
-  JobQueue frames(static_cast<std::size_t>(options.frame_queue_bytes));
-  JobQueue requests(static_cast<std::size_t>(options.vision_queue_bytes));
+  DecodedQueue frames(static_cast<std::size_t>(options.frame_queue_bytes));
+  EncodedQueue requests(static_cast<std::size_t>(options.vision_queue_bytes));
   const std::unique_ptr<VisionCache> cache = open_cache(model, settled);
   Shared shared{.options = settled, .sink = sink, .cache = cache.get()};
   EngineStage engine_stage(model, shared, requests, inputs);

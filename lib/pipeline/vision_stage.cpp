@@ -17,18 +17,19 @@ constexpr std::size_t kRecordBytes = 16 << 10;
 constexpr std::size_t kRequestBytes = 1024;
 
 // Counts the vision tokens once, because the requests of a clip share them.
-std::size_t bytes_of(const Job& job) {
+std::size_t bytes_of(const EncodedJob& encoded) {
   std::size_t sum = kRecordBytes;
-  for (const engine::Request& request : job.requests) {
+  for (const engine::Request& request : encoded.requests) {
     sum += request.prompt_ids.size() * sizeof(std::int32_t) +
            request.vision_positions.size() * sizeof(std::int32_t) + kRequestBytes;
   }
-  return job.requests.empty() ? sum : sum + job.requests.front().vision->size_bytes();
+  return encoded.requests.empty() ? sum : sum + encoded.requests.front().vision->size_bytes();
 }
 
 }  // namespace
 
-VisionStage::VisionStage(model::CaptionModel& model, Shared& shared, JobQueue& in, JobQueue& out)
+VisionStage::VisionStage(model::CaptionModel& model, Shared& shared, DecodedQueue& in,
+                         EncodedQueue& out)
     : model_(model),
       shared_(shared),
       options_(shared.options),
@@ -48,13 +49,17 @@ VisionStage::~VisionStage() { thread_.join(); }
 
 void VisionStage::work() {
   try {
-    while (std::optional<Job> job = in_.pop()) {
-      if (!job->is_over()) guard(job->record, "vision", [&] { prepare(*job); });
-      job->clip = {};
-      job->seen.reset();
-      if (!job->tasks.empty() && !job->is_skipped) ++shared_.counters.clips_encoded;
-      const std::size_t size_bytes = bytes_of(*job);
-      if (!out_.push(*std::move(job), size_bytes)) break;
+    while (std::optional<DecodedJob> decoded = in_.pop()) {
+      Job& job = decoded->job;
+      EncodedJob encoded;
+      if (!job.is_over()) {
+        guard(job.record, "vision", [&] { encoded.requests = prepare(*decoded); });
+      }
+      encoded.job = std::move(job);
+      decoded.reset();
+      if (!encoded.job.tasks.empty() && !encoded.job.is_skipped) ++shared_.counters.clips_encoded;
+      const std::size_t size_bytes = bytes_of(encoded);
+      if (!out_.push(std::move(encoded), size_bytes)) break;
     }
   } catch (...) {
     shared_.breakdown.set(std::current_exception());
@@ -65,13 +70,14 @@ void VisionStage::work() {
 }
 
 // Makes a request for each task from the frames, or from cached vision tokens.
-void VisionStage::prepare(Job& job) {
-  SeenClip clip = job.seen.has_value() ? *std::move(job.seen) : encode(job);
+std::vector<engine::Request> VisionStage::prepare(DecodedJob& decoded) {
+  SeenClip clip = decoded.seen.has_value() ? *std::move(decoded.seen) : encode(decoded);
   const bool is_placed = clip.tokens.device() == stream_.device();
   const auto tokens = std::make_shared<const Tensor>(
       is_placed ? std::move(clip.tokens)
                 : copy_to(stream_, stream_.device(), std::as_const(clip.tokens).view()));
-  for (const Task& task : job.tasks) {
+  std::vector<engine::Request> requests;
+  for (const Task& task : decoded.job.tasks) {
     const std::string& text = options_.prompts.at(task.prompt).text;
     model::PromptIds prompt = model_.build_prompt(text, clip.frames_used);
     engine::Request request;
@@ -79,9 +85,10 @@ void VisionStage::prepare(Job& job) {
     request.vision_positions = std::move(prompt.vision_positions);
     request.vision = tokens;
     request.vision_content = clip.pixel_content;
-    request.sampling = sampling_of(job, text);
-    job.requests.push_back(std::move(request));
+    request.sampling = sampling_of(decoded.job, text);
+    requests.push_back(std::move(request));
   }
+  return requests;
 }
 
 // Derives the seed from the clip and the prompt, so that their random numbers are independent of
@@ -105,23 +112,24 @@ void VisionStage::store(const Hash128& key, SeenClip& seen) {
   seen.tokens = std::move(on_device);
 }
 
-SeenClip VisionStage::encode(Job& job) {
+SeenClip VisionStage::encode(DecodedJob& decoded) {
+  Job& job = decoded.job;
   const Stopwatch watch;
   SeenClip seen;
-  seen.frames_used = std::ssize(job.clip.frames);
+  seen.frames_used = std::ssize(decoded.clip.frames);
   seen.frames_wanted = job.record.frames_wanted;
-  seen.duration_us = job.clip.duration_us;
+  seen.duration_us = decoded.clip.duration_us;
   seen.suspicion = job.suspicion;
   seen.warnings = job.record.warnings;
   const vision::PixelValues pixels =
-      vision::preprocess(stream_, job.clip.frames, model_.preprocess_spec());
-  job.clip = {};
+      vision::preprocess(stream_, decoded.clip.frames, model_.preprocess_spec());
+  decoded.clip = {};
   seen.pixel_content = pixels.content;
   seen.tokens = model_.encode_frames(stream_, pixels.values.view());
   stream_.synchronize();
-  if (shared_.cache != nullptr && job.cache_key.has_value()) {
+  if (shared_.cache != nullptr && decoded.cache_key.has_value()) {
     require_same_model(model_);
-    store(*job.cache_key, seen);
+    store(*decoded.cache_key, seen);
   }
   job.record.vision_ms = watch.elapsed_ms();
   shared_.counters.vision_us += watch.elapsed_us();

@@ -56,19 +56,28 @@ struct Job {
   std::int64_t start_us = 0;      // when decoding began
   bool is_skipped = false;  // not a video and not named by the user: counted, but gets no record
   bool is_cancelled = false;
-  std::optional<Hash128> cache_key;  // key under which its vision tokens will be stored
-  // Between the decode and the vision stage one of these two is set.
-  video::Clip clip;
-  std::optional<SeenClip> seen;
   std::string suspicion;  // suspicion_of_frames()
-  // Set between the vision and the engine stage; parallel to `tasks`.
-  std::vector<engine::Request> requests;
 
   // Whether no caption is left to compute.
   bool is_over() const { return is_skipped || record.error.has_value() || tasks.empty(); }
 };
 
-using JobQueue = ByteQueue<Job>;
+// What the decode stage passes on. Unless the job is over, either `clip` or `seen` is set.
+struct DecodedJob {
+  Job job;
+  video::Clip clip;
+  std::optional<SeenClip> seen;      // found in the vision cache
+  std::optional<Hash128> cache_key;  // key under which its vision tokens will be stored
+};
+
+// What the vision stage passes on.
+struct EncodedJob {
+  Job job;
+  std::vector<engine::Request> requests;  // parallel to Job::tasks; empty if the job is over
+};
+
+using DecodedQueue = ByteQueue<DecodedJob>;
+using EncodedQueue = ByteQueue<EncodedJob>;
 
 void set_failed(records::Record& record, ErrorCode code, const std::string& message);
 
@@ -127,25 +136,25 @@ class DecodeStage {
  public:
   // Starts the requested number of threads, or as many as the system allows, with a warning. Throws
   // Error(kOutOfMemory) when no thread can be started.
-  DecodeStage(const InputList& inputs, Shared& shared, JobQueue& out);
+  DecodeStage(const InputList& inputs, Shared& shared, DecodedQueue& out);
   ~DecodeStage();
   std::int64_t num_seen_before() const { return num_seen_before_.load(); }
 
  private:
   void work();
   void read_inputs();
-  Job read(std::size_t input);
-  void read_file(const std::filesystem::path& path, Job& job);
+  DecodedJob read(std::size_t input);
+  void read_file(const std::filesystem::path& path, DecodedJob& decoded);
   void identify(const OpenFile& file, Job& job);
   void plan(Job& job);
-  void look_up(Job& job);
-  void decode(const OpenFile& file, Job& job);
+  void look_up(DecodedJob& decoded);
+  void decode(const OpenFile& file, DecodedJob& decoded);
   void require_unchanged(const OpenFile& file, const records::Record& record) const;
 
   const InputList& inputs_;
   Shared& shared_;
   const Options& options_;
-  JobQueue& out_;
+  DecodedQueue& out_;
   std::atomic<std::size_t> next_input_{0};
   std::atomic<std::int64_t> num_seen_before_{0};
   std::atomic<int> num_working_;
@@ -157,21 +166,21 @@ class DecodeStage {
 class VisionStage {
  public:
   // Throws Error(kOutOfMemory) when its threads cannot be started.
-  VisionStage(model::CaptionModel& model, Shared& shared, JobQueue& in, JobQueue& out);
+  VisionStage(model::CaptionModel& model, Shared& shared, DecodedQueue& in, EncodedQueue& out);
   ~VisionStage();
 
  private:
   void work();
-  void prepare(Job& job);
-  SeenClip encode(Job& job);
+  std::vector<engine::Request> prepare(DecodedJob& decoded);
+  SeenClip encode(DecodedJob& decoded);
   void store(const Hash128& key, SeenClip& seen);
   sampling::SamplingParams sampling_of(const Job& job, const std::string& prompt) const;
 
   model::CaptionModel& model_;
   Shared& shared_;
   const Options& options_;
-  JobQueue& in_;
-  JobQueue& out_;
+  DecodedQueue& in_;
+  EncodedQueue& out_;
   ThreadPool pool_;
   Stream stream_;
   std::thread thread_;
@@ -180,7 +189,8 @@ class VisionStage {
 // Last stage, on the caller's thread: submits requests, steps the engine, writes records.
 class EngineStage {
  public:
-  EngineStage(model::CaptionModel& model, Shared& shared, JobQueue& in, const InputList& inputs);
+  EngineStage(model::CaptionModel& model, Shared& shared, EncodedQueue& in,
+              const InputList& inputs);
 
   Ending run();
   const Progress& progress() const { return progress_; }
@@ -207,7 +217,7 @@ class EngineStage {
   bool has_room() const;
   bool waits_for_batch() const;
   bool take_jobs();
-  void take(Job job);
+  void take(EncodedJob encoded);
   void submit(engine::Request request, Caption caption);
   void finish(engine::Completion completion);
   // Writes the caption's record, or counts the file as skipped; then does the same for its
@@ -224,7 +234,7 @@ class EngineStage {
   model::CaptionModel& model_;
   Shared& shared_;
   const Options& options_;
-  JobQueue& in_;
+  EncodedQueue& in_;
   ThreadPool pool_;
   Stream stream_;
   engine::Engine engine_;
