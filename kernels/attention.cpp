@@ -12,7 +12,7 @@ void attention(Stream& stream, const AttentionInput& input, View y) {
   check.f32("q", input.q, input.q.shape());
   check.floating("k", input.k, input.q.shape());
   check.same_dtype("v", input.v, input.q.shape(), input.k.dtype());
-  check.f32("y", y, input.q.shape());
+  check.activations("y", y, input.q.shape());
   internal::check_attention_limits(check, input.q.dim(2), input.scale);
   if (input.seq_len < 1 || input.q.dim(0) % input.seq_len != 0)
     check.fail(std::to_string(input.q.dim(0)) + " rows are not whole sequences of " +

@@ -2,7 +2,7 @@
 //   y[f, t, h] = sum_j softmax_j(scale * q[f, t, h] . k[f, j, h]) * v[f, j, h]
 //
 // q, y        [frames * seq_len, heads, head_dim] f32; the first axis may be strided; y must not
-//             overlap the other operands; head_dim <= 256
+//             overlap the other operands; head_dim <= 256. On a GPU y may be bf16 or f16.
 // k, v        the shape of q, both with the same row stride; both f32, bf16 or f16
 // seq_len     tokens of a frame; must divide the number of rows
 // scale       > 0, usually head_dim^-0.5

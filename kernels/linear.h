@@ -1,16 +1,16 @@
 // kernels/linear.h: the dense layer, with weights in any form of kernels/weight.h.
 //   linear:             y[m, n]  = sum_k x[m, k] * weight[n, k] (+ bias[n])
 //   linear_add:         y[m, n] += sum_k x[m, k] * weight[n, k] (+ bias[n])     a block's residual
-//   linear_gelu:        y = g / 2 * (1 + erf(g / sqrt(2))), where g = linear(x)    torch's
-//   nn.GELU() linear_quick_gelu:  y = g / (1 + exp(-1.702 * g)), where g = linear(x)         CLIP
+//   linear_gelu:        y = g / 2 * (1 + erf(g / sqrt(2))), where g = linear(x)     torch nn.GELU()
+//   linear_quick_gelu:  y = g / (1 + exp(-1.702 * g)), where g = linear(x)         CLIP
 //   linear_swiglu:      y = g / (1 + exp(-g)) * u, where g = linear(x) with the weight `gate` and
 //                       u = linear(x) with the weight `up`      SwiGLU (arXiv:2002.05202)
 //
-// x       [M, K] f32, rows may be strided
+// x       [M, K] f32, on a GPU also bf16 or f16, rows may be strided
 // weight  [N, K], see kernels/weight.h
 // bias    [N] f32, bf16 or f16; an empty view (ConstView{}) means none
 // y       [M, N] f32, rows may be strided; must not overlap x. linear_add() adds to y, the others
-//         write it whole.
+//         write it whole, and on a GPU may write bf16 or f16.
 // Sums are f32. Products are f32 unless Weight::rounds_input(): then x is rounded to bf16, or to 8
 // bits for kInt8Row (the largest magnitude of a row becomes 127). The order of a sum depends only
 // on K, the weight's form and the stream's CPU tier, so a row's result has the same bits alone and

@@ -13,7 +13,7 @@ void check_norm(const internal::Check& check, ConstView x, ConstView weight, flo
   check.f32("x", x, x.shape());
   check.floating("weight", weight, {x.dim(-1)});
   check.dense("weight", weight);
-  check.f32("y", y, x.shape());
+  check.activations("y", y, x.shape());
   if (eps <= 0) check.fail("eps is not positive");
 }
 

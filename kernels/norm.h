@@ -4,7 +4,7 @@
 //                                                                            (arXiv:1607.06450)
 //
 // x, y          [..., dim] f32, rank 2 or 3, one shape; the first axis may be strided; y may be x.
-//               A per-head norm is a norm of [T, heads, head_dim].
+//               A per-head norm is a norm of [T, heads, head_dim]. On a GPU y may be bf16 or f16.
 // weight, bias  [dim] f32, bf16 or f16
 // eps           > 0, from the model's config
 // Sums are 16 interleaved partial sums in f32, then a tree. Their order depends on dim only, so a

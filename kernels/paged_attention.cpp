@@ -26,7 +26,7 @@ void paged_attention(Stream& stream, ConstView q, const PagedContext& context, f
                      View y) {
   const internal::Check check("paged_attention", stream);
   internal::check_paged_context(check, q, context, scale);
-  check.f32("y", y, q.shape());
+  check.activations("y", y, q.shape());
   dispatch(stream.device(),
            [&](auto device) { impl::paged_attention(device, stream, q, context, scale, y); });
 }

@@ -69,7 +69,8 @@ struct PagedContext {
 
 // y[t, h] = sum_j softmax_j(scale * q[t, h] . k[j, g]) * v[j, g],   g = h / (heads / kv_heads)
 //
-// q, y   [T, heads, head_dim] f32, the first axis may be strided; y must not overlap q
+// q, y   [T, heads, head_dim] f32, the first axis may be strided; y must not overlap q. On a GPU y
+//        may be bf16 or f16.
 // scale  > 0, usually head_dim^-0.5
 // head_dim <= 256. Softmax and sums are f32. Keys are processed in blocks of 128 positions counted
 // from 0 (online softmax, arXiv:1805.02867), so a query's result has the same bits for any

@@ -7,6 +7,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 
 #include "backend/stream.h"
 #include "tensor/matrix_format.h"
@@ -24,7 +25,7 @@ class WeightForm {
   virtual bool is_borrowed() const = 0;
   // Whether one call may multiply weights of both forms.
   virtual bool is_like(const WeightForm& other) const = 0;
-  virtual std::string describe() const = 0;  // "4-bit panels in groups of 128 columns"
+  virtual std::string describe() const = 0;  // "panels of 4 bits in groups of 128 columns"
 };
 
 // A matrix [N, K]. Moves, does not copy. Immutable after construction, so any number of threads may

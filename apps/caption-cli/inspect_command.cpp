@@ -117,6 +117,10 @@ void dump_frames(const std::filesystem::path& folder, const video::Clip& clip) {
 void inspect_video(const std::string& path, const std::filesystem::path& sheet,
                    const InspectFlags& flags) {
   require_replaceable(sheet.string(), kPngBegin, {path});
+  if (sheet.extension() != ".png") {
+    throw Error(ErrorCode::kUsage,
+                "-o " + sheet.string() + ": the sheet is a PNG; give it a name in .png");
+  }
   const video::Probe probe = video::probe(path);
   std::cout << records::escape_file_name(path) << "\n";
   print_probe(probe);

@@ -96,7 +96,7 @@ int run_main(int argc, char** argv) {
   add_eval_command(root, exit_code);
   add_plan_command(root, globals, exit_code);
   add_bench_command(root, globals, exit_code);
-  add_presets_command(root, globals, exit_code);
+  add_presets_command(root, exit_code);
   add_inspect_command(root, globals, exit_code);
   add_doctor_command(root, globals, exit_code);
   add_documents_commands(root, exit_code);

@@ -11,7 +11,6 @@
 #include "config/load_preset.h"
 #include "config/resolve.h"
 #include "exit_codes.h"
-#include "globals.h"
 #include "option_types.h"
 #include "run_obstacles.h"
 
@@ -54,7 +53,7 @@ void show_preset(const std::string& name, const Context& context, const Machine&
 
 }  // namespace
 
-void add_presets_command(CLI::App& root, const Globals& globals, int& exit_code) {
+void add_presets_command(CLI::App& root, int& exit_code) {
   struct Flags {
     std::string shown;
     bool names_only = false;
@@ -73,13 +72,13 @@ void add_presets_command(CLI::App& root, const Globals& globals, int& exit_code)
   command->footer(
       "caption-cli presets\n"
       "caption-cli presets --show cpu > mine.yaml");
-  command->callback([flags, &globals, &exit_code] {
+  command->callback([flags, &exit_code] {
     if (flags->names_only) {
       for (const config::PresetFile& file : config::list_presets()) std::cout << file.name << "\n";
     } else if (flags->shown.empty()) {
-      list_presets(globals.context(), detect_machine());
+      list_presets(Context{}, detect_machine());
     } else {
-      show_preset(flags->shown, globals.context(), detect_machine());
+      show_preset(flags->shown, Context{}, detect_machine());
     }
     exit_code = kExitOk;
   });

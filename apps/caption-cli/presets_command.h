@@ -8,9 +8,7 @@ class App;
 
 namespace caption::cli {
 
-struct Globals;
-
-// Registers the subcommand. `globals` and `exit_code` must outlive the parsing.
-void add_presets_command(CLI::App& root, const Globals& globals, int& exit_code);
+// Registers the subcommand. `exit_code` must outlive the parsing.
+void add_presets_command(CLI::App& root, int& exit_code);
 
 }  // namespace caption::cli

@@ -150,6 +150,11 @@ void check_stream(const RunFlags& flags, const config::Preset& preset, std::size
   if (preset.generation.num_beams > 1) {
     throw Error(ErrorCode::kUsage, "--stream and beams exclude each other: beams end together");
   }
+  if (flags.output.is_stdout() && preset.generation.num_logprobs >= 0) {
+    throw Error(ErrorCode::kUsage,
+                "--stream writes the caption alone, without --logprobs; a record with them goes "
+                "with -o FILE");
+  }
   if (flags.output.is_stdout() && !flags.output.format.empty()) {
     throw Error(ErrorCode::kUsage, "--stream writes the caption alone; --format goes with -o FILE");
   }

@@ -1,8 +1,9 @@
 // kernels/cpu/packed_weight.h: a dense layer's weight in the order in which the CPU's kernels read
 // it.
 //
-//   kRows     [N, K] as checkpoints store it (f32, bf16 or f16): borrowed, used where it is mapped.
-//             The kernels widen it to f32; products and sums are f32.
+//   kRows     [N, K] as checkpoints store it (f32, bf16 or f16): borrowed where it is mapped, or
+//             owned when it was rounded or is on the mirror. The kernels widen it to f32; products
+//             and sums are f32.
 // The other layouts own their memory, in panels of 32 features; missing features are zeros:
 //   kPanels   bf16 weights. For each pair of columns (2p, 2p + 1), the two numbers of each of the
 //             32 features are adjacent:

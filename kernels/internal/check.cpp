@@ -35,6 +35,11 @@ void Check::f32(std::string_view name, ConstView view, const Shape& wanted) cons
   same_dtype(name, view, wanted, DType::kF32);
 }
 
+void Check::activations(std::string_view name, ConstView view, const Shape& wanted) const {
+  if (device_ == Device::kCuda) return floating(name, view, wanted);
+  f32(name, view, wanted);
+}
+
 void Check::i32(std::string_view name, ConstView view, const Shape& wanted) const {
   same_dtype(name, view, wanted, DType::kI32);
 }

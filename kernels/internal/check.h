@@ -24,6 +24,9 @@ class Check {
   void rank(std::string_view name, ConstView view, int wanted) const;
   // These check the dtype and the shape.
   void f32(std::string_view name, ConstView view, const Shape& wanted) const;
+  // Checks activations that a device may hold in 16 bits: f32 on the CPU and the mirror, otherwise
+  // f32, bf16 or f16.
+  void activations(std::string_view name, ConstView view, const Shape& wanted) const;
   void i32(std::string_view name, ConstView view, const Shape& wanted) const;
   void same_dtype(std::string_view name, ConstView view, const Shape& wanted, DType dtype) const;
   // Checks that the dtype is f32, bf16 or f16, and the shape.

@@ -1,11 +1,10 @@
 // bench/kernel_bench.h: times each operation of a model's shape separately, together with the
 // machine's rates in the same minutes.
 //
-// Text: the matrices of a decoder layer and its LM head in every layout that kernels support
-// (kernels/weight.h), attention over pages, and the element-wise operations. Vision: patch
-// embedding, the matrices of a layer and attention of one image. Values are random. Operands that a
-// step reads from memory are read from memory here too: the calls rotate through copies that
-// together exceed the caches.
+// Text: the matrices of a decoder layer and its LM head in every weight format, attention over
+// pages, and the element-wise operations. Vision: patch embedding, the matrices of a layer and
+// attention of one image. Values are random. Operands that a step reads from memory are read from
+// memory here too: the calls rotate through copies that together exceed the caches.
 //
 // The counts are the minimum of any implementation:
 //   bytes  operands read once and results written once, activations included; activations may stay

@@ -60,8 +60,8 @@ struct Range {
   T min;
   T max;
 };
-using Int = Range<std::int64_t>;
-using Real = Range<double>;
+using IntRange = Range<std::int64_t>;
+using RealRange = Range<double>;
 inline constexpr Range<double> kNoRange = {-std::numeric_limits<double>::max(),
                                            std::numeric_limits<double>::max()};
 
@@ -77,10 +77,10 @@ void for_each_device_field(Section& device, Visit&& visit) {
   visit(Field{"device.memory_utilization", "--memory-utilization", Affects::kNothing,
               "share of memory for weights and KV pages", Means::kItself,
               "KV pages get what weights and activations leave of it."},
-        device.memory_utilization, Real{0.05, 0.98});
+        device.memory_utilization, RealRange{0.05, 0.98});
   visit(Field{"device.threads", "--threads", Affects::kNothing,
               "CPU threads; 0: all that are usable"},
-        device.threads, Int{0, 4096});
+        device.threads, IntRange{0, 4096});
 }
 
 template <class Section, class Visit>
@@ -94,10 +94,10 @@ void for_each_model_field(Section& model, Visit&& visit) {
         model.vision);
   visit(Field{"model.vision_feature_layer", "", Affects::kPages,
               "composed model: hidden layer taken, -1 is the last"},
-        model.vision_feature_layer, Int{-256, 255});
+        model.vision_feature_layer, IntRange{-256, 255});
   visit(Field{"model.pooling", "", Affects::kPages,
               "composed model: stride of average pooling, 1 is none"},
-        model.pooling, Int{1, 16});
+        model.pooling, IntRange{1, 16});
   visit(Field{"model.projector", "", Affects::kNothing,
               "composed model: safetensors, linear or linear-gelu-linear", Means::kFile},
         model.projector);
@@ -128,10 +128,10 @@ void for_each_engine_field(Section& engine, Visit&& visit) {
   visit(Field{"engine.batching", "--batching", Affects::kNothing, "how requests share steps"},
         engine.batching);
   visit(Field{"engine.max_num_seqs", "--max-num-seqs", Affects::kNothing, "most clips in one step"},
-        engine.max_num_seqs, Int{1, 4096});
+        engine.max_num_seqs, IntRange{1, 4096});
   visit(Field{"engine.max_num_batched_tokens", "--max-num-batched-tokens", Affects::kNothing,
               "most tokens in one step"},
-        engine.max_num_batched_tokens, Int{1, 1 << 20});
+        engine.max_num_batched_tokens, IntRange{1, 1 << 20});
   visit(Field{"engine.chunked_prefill", "--chunked-prefill", Affects::kNothing,
               "split long prompts over steps"},
         engine.chunked_prefill);
@@ -144,15 +144,15 @@ void for_each_engine_field(Section& engine, Visit&& visit) {
         engine.attention);
   visit(Field{"engine.attention_keep_tokens", "--attention-keep-tokens", Affects::kTokens,
               "topk-merge: prompt tokens that stay", Means::kItself, "The others become 32 means."},
-        engine.attention_keep_tokens, Int{32, 1 << 20});
+        engine.attention_keep_tokens, IntRange{32, 1 << 20});
   visit(Field{"engine.attention_threshold", "--attention-threshold", Affects::kTokens,
               "squeezed: least attention of a cluster", Means::kItself,
               "A cluster of vision tokens with a smaller share of attention is passed over."},
-        engine.attention_threshold, Real{0.0, 1.0});
+        engine.attention_threshold, RealRange{0.0, 1.0});
   visit(Field{"engine.kv_cache_bytes", "--kv-cache-bytes", Affects::kNothing,
               "memory for KV pages; 0: as much as is used", Means::kBytes,
               "0 is what --max-num-seqs clips need, within --memory-utilization."},
-        engine.kv_cache_bytes, Int{0, std::int64_t{1} << 50});
+        engine.kv_cache_bytes, IntRange{0, std::int64_t{1} << 50});
   visit(Field{"engine.kv_cache_dir", "--kv-cache-dir", Affects::kNothing,
               "keeps vision tokens and KV pages for later runs", Means::kFolder,
               "Without a folder nothing is kept."},
@@ -161,7 +161,7 @@ void for_each_engine_field(Section& engine, Visit&& visit) {
               "most bytes of each kind in kv_cache_dir", Means::kBytes,
               "Vision tokens and KV pages have so much each; what was not used for longest goes "
               "first."},
-        engine.kv_cache_dir_bytes, Int{1 << 20, std::int64_t{1} << 50});
+        engine.kv_cache_dir_bytes, IntRange{1 << 20, std::int64_t{1} << 50});
 }
 
 template <class Section, class Visit>
@@ -170,7 +170,7 @@ void for_each_speculative_field(Section& speculative, Visit&& visit) {
               "a small model that drafts tokens; empty: none", Means::kModel},
         speculative.draft_model);
   visit(Field{"speculative.num_draft_tokens", "", Affects::kTokens, "tokens drafted at a time"},
-        speculative.num_draft_tokens, Int{1, 32});
+        speculative.num_draft_tokens, IntRange{1, 32});
   visit(Field{"speculative.adaptive", "", Affects::kTokens,
               "draft more or fewer as they are accepted"},
         speculative.adaptive);
@@ -183,30 +183,30 @@ void for_each_generation_field(Section& generation, Visit&& visit) {
         generation.prompt);
   visit(Field{"generation.max_new_tokens", "--max-new-tokens", Affects::kTokens,
               "longest caption in tokens"},
-        generation.max_new_tokens, Int{1, 1 << 16});
+        generation.max_new_tokens, IntRange{1, 1 << 16});
   visit(Field{"generation.min_new_tokens", "--min-new-tokens", Affects::kTokens,
               "shortest caption in tokens"},
-        generation.min_new_tokens, Int{0, 1 << 16});
+        generation.min_new_tokens, IntRange{0, 1 << 16});
   visit(Field{"generation.temperature", "--temperature", Affects::kTokens,
               "0: always the likeliest token"},
-        generation.temperature, Real{0.0, 10.0});
+        generation.temperature, RealRange{0.0, 10.0});
   visit(Field{"generation.top_p", "--top-p", Affects::kTokens,
               "sample from this share of probability; 1: all"},
-        generation.top_p, Real{1e-6, 1.0});
+        generation.top_p, RealRange{1e-6, 1.0});
   visit(
       Field{"generation.top_k", "--top-k", Affects::kTokens, "sample from so many tokens; 0: all"},
-      generation.top_k, Int{0, 1 << 20});
+      generation.top_k, IntRange{0, 1 << 20});
   visit(Field{"generation.repetition_penalty", "--repetition-penalty", Affects::kTokens,
               "divides logits of tokens seen; 1: off"},
-        generation.repetition_penalty, Real{0.01, 10.0});
+        generation.repetition_penalty, RealRange{0.01, 10.0});
   visit(Field{"generation.no_repeat_ngram_size", "--no-repeat-ngram-size", Affects::kTokens,
               "n-grams that may not come twice; 0: off"},
-        generation.no_repeat_ngram_size, Int{0, 1024});
+        generation.no_repeat_ngram_size, IntRange{0, 1024});
   visit(Field{"generation.num_beams", "--num-beams", Affects::kTokens, "beam search; 1: none"},
-        generation.num_beams, Int{1, 64});
+        generation.num_beams, IntRange{1, 64});
   visit(Field{"generation.length_penalty", "--length-penalty", Affects::kTokens,
               "beams: above 0 favours long captions", Means::kItself, "Below 0 short ones."},
-        generation.length_penalty, Real{-10.0, 10.0});
+        generation.length_penalty, RealRange{-10.0, 10.0});
   visit(Field{"generation.early_stopping", "--early-stopping", Affects::kTokens,
               "beams: stop early", Means::kItself,
               "As transformers has it. true: as soon as --num-beams have ended; never: look as far "
@@ -218,25 +218,25 @@ void for_each_generation_field(Section& generation, Visit&& visit) {
       Field{"generation.num_logprobs", "--logprobs", Affects::kTokens,
             "log-probabilities of so many tokens; -1: none", Means::kItself,
             "Records hold the log-probability of each token, and those of so many likeliest ones."},
-      generation.num_logprobs, Int{-1, 100});
+      generation.num_logprobs, IntRange{-1, 100});
   visit(Field{"generation.seed", "--seed", Affects::kTokens,
               "the same seed samples the same captions"},
-        generation.seed, Int{0, std::numeric_limits<std::int64_t>::max()});
+        generation.seed, IntRange{0, std::numeric_limits<std::int64_t>::max()});
 }
 
 template <class Section, class Visit>
 void for_each_video_field(Section& video, Visit&& visit) {
   visit(Field{"video.num_frames", "--frames", Affects::kPixels, "frames taken from each clip"},
-        video.num_frames, Int{1, 4096});
+        video.num_frames, IntRange{1, 4096});
   visit(Field{"video.sampling", "--sampling", Affects::kPixels, "which frames", Means::kSampling,
               "fps=F takes F frames of each second, at most --frames of a clip, spread over it."},
         video.sampling);
   visit(Field{"video.max_pixels", "--max-pixels", Affects::kNothing,
               "pixels of a frame; larger clips fail"},
-        video.max_pixels, Int{1, std::int64_t{1} << 31});
+        video.max_pixels, IntRange{1, std::int64_t{1} << 31});
   visit(Field{"video.decode_timeout_s", "--decode-timeout-s", Affects::kNothing,
               "longest time to read one clip", Means::kSeconds},
-        video.decode_timeout_s, Real{0.001, 86400.0});
+        video.decode_timeout_s, RealRange{0.001, 86400.0});
   visit(Field{"video.color_matrix", "--color-matrix", Affects::kPixels, "if a video names none",
               Means::kItself, "auto is bt601 at every size, as ffmpeg, PyAV and OpenCV take it."},
         video.color_matrix);
@@ -247,13 +247,15 @@ void for_each_video_field(Section& video, Visit&& visit) {
 // enumerations of choices.h.
 template <class P, class Visit>
 void for_each_field(P& preset, Visit&& visit) {
-  for_each_device_field(preset.device, visit);
-  for_each_model_field(preset.model, visit);
-  for_each_quantization_field(preset.quantization, visit);
-  for_each_engine_field(preset.engine, visit);
-  for_each_speculative_field(preset.speculative, visit);
-  for_each_generation_field(preset.generation, visit);
-  for_each_video_field(preset.video, visit);
+  // Fails to compile when a section is added: then call its function below.
+  auto& [name, device, model, quantization, engine, speculative, generation, video, given] = preset;
+  for_each_device_field(device, visit);
+  for_each_model_field(model, visit);
+  for_each_quantization_field(quantization, visit);
+  for_each_engine_field(engine, visit);
+  for_each_speculative_field(speculative, visit);
+  for_each_generation_field(generation, visit);
+  for_each_video_field(video, visit);
 }
 
 // Text about an option for --help, the completions and the manual.

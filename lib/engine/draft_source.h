@@ -19,8 +19,9 @@ namespace caption::engine {
 class DraftSource {
  public:
   virtual ~DraftSource() = default;
-  // Appends at most `most` ids that may follow `tokens`, the prompt (of which the first num_prompt)
-  // and the output so far; most >= 1. Called in Engine::step(), in any order of the requests.
+  // Appends to `drafts`, which is empty, at most `most` >= 1 ids that may follow `tokens`: the
+  // prompt, num_prompt tokens, and the output so far. Ids from the first one outside the vocabulary
+  // on are ignored. Called in Engine::step(), in any order of the requests.
   virtual void propose(std::span<const std::int32_t> tokens, std::int64_t num_prompt,
                        std::int64_t most, std::vector<std::int32_t>& drafts) = 0;
 };

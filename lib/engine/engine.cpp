@@ -140,6 +140,10 @@ void Engine::State::propose_drafts() {
     if (most < 1 || !scheduler.can_draft(to_sequence_id(id))) continue;
     options.draft_source->propose(sequence->tokens, sequence->num_prompt, most, sequence->drafts);
     CAPTION_CHECK(std::ssize(sequence->drafts) <= most, "engine: more drafts than were asked for");
+    const auto end =
+        std::find_if(sequence->drafts.begin(), sequence->drafts.end(),
+                     [&](std::int32_t draft) { return draft < 0 || draft >= runner.spec().vocab; });
+    sequence->drafts.erase(end, sequence->drafts.end());
     scheduler.propose(to_sequence_id(id), std::ssize(sequence->drafts));
   }
 }

@@ -92,7 +92,7 @@ struct EngineStats {
   std::int64_t pages_peak = 0;        // most pages referenced by sequences at one time
   std::int64_t page_bytes = 0;        // K and V of all layers of one page
   double mean_pages_used = 0;         // pages referenced by sequences
-  double mean_page_waste = 0;         // share of their slots without a token
+  double mean_page_waste = 0;         // share of their slots without a token, drafts counted
   double mean_compression_bytes = 0;  // memory of compressed attention besides the pages
   // Prefix cache: prompt tokens looked up at admission, and those found.
   std::int64_t prefix_lookup_tokens = 0;

@@ -13,7 +13,8 @@
 
 namespace caption::model {
 
-// Weights are placed on the stream's device, with its threads. Matrices are ~ N(0, 0.02)
+// Weights are placed on the stream's device, with its threads, before the functions return.
+// Matrices are ~ N(0, 0.02)
 // (weights/random_source.h), norms 1, biases 0, held in `format`; the same for the same seed with
 // any number of threads. The decoder is the class that runs checkpoints. The source of a packed
 // matrix is freed after packing, so that weights are held once. Throws Error(kOutOfMemory) with the

@@ -98,6 +98,7 @@ const StepPlan& Scheduler::plan() {
   if (plan_.preempted.empty()) {
     admit();
     choose();
+    if (pages_short() > 0 && drop_drafts()) choose();
   }
   CAPTION_CHECK(!plan_.sequences.empty(), "scheduler: no progress: " + describe_state());
   take_pages();
@@ -215,6 +216,7 @@ std::int64_t Scheduler::num_places() const {
   return num_places;
 }
 
+// Releases the slots of tokens that were planned but not computed, and of drafts that were wrong.
 void Scheduler::forget_uncommitted() {
   plan_is_open_ = false;
   for (Sequence* sequence : running_) {
@@ -238,9 +240,7 @@ std::int64_t Scheduler::pages_promised(const Sequence& sequence) const {
   if (sequence.is_forked()) return std::min(most - has, 2 * std::int64_t{sequence.num_active});
   const std::int64_t to_grow = sequence.spec.num_branches;
   const std::int64_t num_slots = sequence.num_known - sequence.num_saved;
-  const std::int64_t wanted = std::max(kv::pages_for_tokens(num_slots) + to_grow,
-                                       kv::pages_for_tokens(num_slots + sequence.num_drafts));
-  return std::min(wanted, most) - has;
+  return std::min(kv::pages_for_tokens(num_slots) + to_grow, most) - has;
 }
 
 bool Scheduler::has_room_for(const Sequence& sequence, std::int64_t num_pages_shared) const {

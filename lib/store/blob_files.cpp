@@ -20,7 +20,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::string_view kSuffix = ".bin";
 constexpr std::string_view kTemporarySuffix = ".tmp";
 // A temporary file older than this was left by a process that was killed.
 constexpr auto kMaxTemporaryAge = std::chrono::hours(1);
@@ -117,7 +116,7 @@ void BlobFiles::list_file(const fs::directory_entry& file, std::vector<BlobFile>
       std::string_view(name).substr(0, std::min<std::size_t>(32, name.size()));
   const std::optional<Hash128> key = parse_key(stem);
   if (!key.has_value()) return;  // not a file of ours: left alone
-  if (name == std::string(stem) + std::string(kSuffix)) {
+  if (name == std::string(stem) + std::string(kBlobSuffix)) {
     found.push_back({used_at, *key, size_bytes});
   } else if (name.ends_with(kTemporarySuffix) &&
              fs::file_time_type::clock::now() - used_at > kMaxTemporaryAge) {

@@ -20,12 +20,10 @@ Tensor copy_to(Stream& stream, Device device, ConstView from);
 // step. On the CPU both are the same memory and nothing is copied.
 class StagedTensor {
  public:
-  StagedTensor() = default;
   StagedTensor(Device device, DType dtype, const Shape& shape)
       : on_device_(dtype, shape, device),
         on_host_(device == Device::kCpu ? Tensor() : Tensor(dtype, shape)) {}
 
-  bool empty() const { return on_device_.empty(); }
   const Shape& shape() const { return on_device_.shape(); }
   View device() { return on_device_.view(); }
   View host() { return on_host_.empty() ? on_device_.view() : on_host_.view(); }

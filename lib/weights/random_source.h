@@ -30,7 +30,8 @@ struct NewTensor {
 // time.
 class RandomSource final : public Source {
  public:
-  // All tensors have the dtype `dtype`, f32 or bf16. read() uses `pool`, which is borrowed.
+  // All tensors have the dtype `dtype`, f32 or bf16. read() uses `pool`, which must
+  // outlive the last read().
   RandomSource(ThreadPool& pool, std::vector<NewTensor> tensors, DType dtype, std::uint64_t seed);
 
   std::string name() const override { return "random weights"; }

@@ -175,6 +175,8 @@ TEST_SUITE("app/input_flags") {
     const std::string a = sample_video("city-000-h264.mp4").string();
     const std::string b = sample_video("bridge-006-h264.mp4").string();
     CHECK(contains(run_cli({"run", "--stream", a, b}).err, "found 2 videos and 1 prompt\n"));
+    CHECK(contains(run_cli({"run", "--stream", "--logprobs", "2", a}).err, "without --logprobs"));
+    CHECK(contains(run_cli({"inspect", "-o", "sheet.jpg", a}).err, "the sheet is a PNG"));
     CHECK(contains(run_cli({"run", "--stream", a, "--prompt", "x", "--prompt", "y"}).err,
                    "found 1 video and 2 prompts\n"));
     CHECK(contains(run_cli({"run", a}).err, "drawn background scenes only; --model names one"));

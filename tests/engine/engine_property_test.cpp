@@ -10,9 +10,9 @@
 #include <vector>
 
 #include "backend/thread_pool.h"
-#include "engine/draft_source.h"
 #include "engine/engine.h"
 #include "tests/engine/fake_decoder.h"
+#include "tests/support/oracle_drafts.h"
 
 namespace caption::engine {
 namespace {
@@ -22,37 +22,6 @@ struct Schedule {
   int num_pages = 0;
   std::vector<std::size_t> order;    // order of submission
   std::vector<std::size_t> at_step;  // step of submission, by place in the order; ascending
-};
-
-// Proposes tokens of the outputs that are expected, some of them wrong.
-class OracleDrafts final : public DraftSource {
- public:
-  OracleDrafts(const std::vector<Request>& requests,
-               const std::vector<std::vector<std::int32_t>>& expected)
-      : requests_(requests), expected_(expected) {}
-
-  void propose(std::span<const std::int32_t> tokens, std::int64_t num_prompt, std::int64_t most,
-               std::vector<std::int32_t>& drafts) override {
-    const auto prompt = tokens.first(static_cast<std::size_t>(num_prompt));
-    const auto found =
-        std::find_if(requests_.begin(), requests_.end(), [&](const Request& request) {
-          return std::equal(prompt.begin(), prompt.end(), request.prompt_ids.begin(),
-                            request.prompt_ids.end());
-        });
-    REQUIRE(found != requests_.end());
-    const auto& output = expected_[static_cast<std::size_t>(found - requests_.begin())];
-    std::size_t next = tokens.size() - prompt.size();
-    for (std::int64_t count = static_cast<std::int64_t>(rng_() % 8); count > 0 && most > 0;
-         --count, --most, ++next) {
-      const bool is_right = next < output.size() && rng_() % 4 != 0;
-      drafts.push_back(is_right ? output[next] : static_cast<std::int32_t>(rng_() % kFakeVocab));
-    }
-  }
-
- private:
-  const std::vector<Request>& requests_;
-  const std::vector<std::vector<std::int32_t>>& expected_;
-  std::mt19937_64 rng_{7};
 };
 
 Schedule random_schedule(std::mt19937_64& rng, const std::vector<Request>& requests) {
@@ -96,7 +65,10 @@ TEST_SUITE("engine/properties") {
       expected.push_back(expected_output(requests.back()));
     }
     std::mt19937_64 rng(42);
-    OracleDrafts drafts(requests, expected);
+    testing::OracleDrafts drafts(kFakeVocab);
+    for (std::size_t i = 0; i < requests.size(); ++i) {
+      drafts.add(requests[i].prompt_ids, expected[i]);
+    }
     std::int64_t num_accepted = 0;
     std::int64_t num_rejected = 0;
     std::int64_t num_preemptions = 0;
@@ -107,7 +79,8 @@ TEST_SUITE("engine/properties") {
       Schedule schedule = random_schedule(rng, requests);
       if (run % 2 == 1) {
         schedule.options.draft_source = &drafts;
-        schedule.options.max_drafts = 1 + run % 5;
+        schedule.options.max_drafts = 1 + run % 5 + (run % 20 == 1 ? 30 : 0);
+        drafts.longest = run % 20 == 1 ? 40 : 7;
       }
       std::int64_t num_passed = 0;
       decoder.on_forward = [&](const testing::BatchArrays& batch) {
@@ -164,9 +137,9 @@ TEST_SUITE("engine/properties") {
     request.sampling.max_new_tokens = 40;
     request.sampling.temperature = 0.8;
     request.sampling.num_logprobs = 2;
-    const std::vector<Request> requests = {request};
-    const std::vector<std::vector<std::int32_t>> expected = {expected_output(request)};
-    OracleDrafts drafts(requests, expected);
+    const std::vector<std::int32_t> expected = expected_output(request);
+    testing::OracleDrafts drafts(kFakeVocab + 3);  // a few ids are not in the vocabulary
+    drafts.add(request.prompt_ids, expected);
     Completion completions[2];
     std::int64_t steps[2];
     for (const int with_drafts : {0, 1}) {
@@ -179,8 +152,8 @@ TEST_SUITE("engine/properties") {
       engine.submit(request);
       completions[with_drafts] = run_until_idle(engine).at(0);
       steps[with_drafts] = engine.stats().steps;
-      CHECK(completions[with_drafts].output_ids == expected[0]);
-      CHECK(engine.stats().decode_tokens == std::ssize(expected[0]) - 1);
+      CHECK(completions[with_drafts].output_ids == expected);
+      CHECK(engine.stats().decode_tokens == std::ssize(expected) - 1);
     }
     CHECK(steps[1] < steps[0] / 2);
     REQUIRE(completions[1].logprobs.size() == completions[0].logprobs.size());

@@ -10,6 +10,7 @@
 #include "engine/engine.h"
 #include "tensor/copy.h"
 #include "tests/model/support.h"
+#include "tests/support/oracle_drafts.h"
 
 namespace caption {
 namespace {
@@ -98,6 +99,10 @@ Outputs check_any_company(Workload& workload, const EngineOptions& options) {
   }
   const model::DecoderSpec& spec = workload.model->decoder().spec();
   const std::int64_t few_pages = static_cast<std::int64_t>(longest + 15) / 16 + 1;
+  OracleDrafts drafts(static_cast<std::int32_t>(spec.vocab));
+  for (std::size_t i = 0; i < workload.size(); ++i) {
+    drafts.add(workload.request(i).prompt_ids, alone[i]);
+  }
   const Variant kVariants[] = {
       {"all at once", [](EngineOptions&) {}, {0, 1, 2, 3, 4}},
       {"the other way round", [](EngineOptions&) {}, {4, 3, 2, 1, 0}},
@@ -112,6 +117,12 @@ Outputs check_any_company(Workload& workload, const EngineOptions& options) {
       {"found again",
        [](EngineOptions& o) { o.prefix_cache = engine::PrefixCache::kOn; },
        {0, 1, 2, 3, 4, 0, 1, 2, 3, 4}},
+      {"with drafts",
+       [&](EngineOptions& o) {
+         o.draft_source = &drafts;
+         o.max_drafts = 5;
+       },
+       {0, 1, 2, 3, 4}},
       {"few pages",
        [&](EngineOptions& o) { o.kv_cache_bytes = bytes_of_pages(spec, few_pages); },
        {0, 1, 2, 3, 4}},

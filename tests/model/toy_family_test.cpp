@@ -1,5 +1,5 @@
-// A new family of language models needs one file and one line: this is the file, add_text_family()
-// the line. The toy is Qwen3 with other class defaults and another name.
+// A new family of language models needs one file and one entry of a list: this is the file,
+// add_text_family() makes the entry. The toy is Qwen3 with other class defaults and another name.
 #include <doctest/doctest.h>
 
 #include "model/read_blueprint.h"

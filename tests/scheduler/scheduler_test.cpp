@@ -76,10 +76,29 @@ TEST_SUITE("scheduler/scheduler") {
     CHECK(pool.num_used() == 2);  // 17 tokens
     scheduler.commit();
     scheduler.append_tokens(SequenceId{1});
-    scheduler.submit(spec(2, 20, 2));  // the other page and one more: nothing is left for drafts
-    scheduler.propose(SequenceId{1}, 5);
+    scheduler.check_invariants();
+  }
+
+  TEST_CASE("drafts displace no sequence: neither one that runs nor one that waits") {
+    kv::PagePool pool(5);
+    Scheduler scheduler({.max_num_batched_tokens = 64}, pool);
+    scheduler.submit(spec(1, 15, 40));
+    scheduler.submit(spec(2, 15, 40));
+    run_step(scheduler), run_step(scheduler);  // 16 tokens each: a page, which is full
+    for (const int id : {1, 2}) scheduler.propose(SequenceId{id}, 20);
+    StepPlan plan = scheduler.plan();  // 21 more tokens would need two pages each; there are three
+    CHECK(plan.preempted.empty());
+    REQUIRE(plan.sequences.size() == 2);
+    for (const PlannedSequence& planned : plan.sequences) CHECK(planned.num_drafts == 0);
+    scheduler.commit();
+    for (const int id : {1, 2}) scheduler.append_tokens(SequenceId{id});
+    scheduler.finish(SequenceId{2});
+    scheduler.submit(spec(3, 20, 5));
+    scheduler.propose(SequenceId{1}, 36);  // they would take the pages of the waiting sequence
     plan = scheduler.plan();
-    CHECK(plan.num_tokens <= 6);
+    REQUIRE(plan.sequences.size() == 2);
+    CHECK(plan.sequences[0].num_drafts == 0);
+    CHECK(plan.sequences[1].id == SequenceId{3});
     scheduler.check_invariants();
   }
 

@@ -12,8 +12,10 @@ std::int64_t most_step_tokens(const EngineOptions& options, std::int64_t num_pag
   return std::min<std::int64_t>(options.max_num_batched_tokens, num_pages * kv::kPageTokens);
 }
 
+// Every row of logits belongs to a token of the step.
 std::int64_t most_logit_rows(const EngineOptions& options) {
-  return std::int64_t{options.max_num_seqs} * (1 + options.max_drafts);
+  return std::min<std::int64_t>(std::int64_t{options.max_num_seqs} * (1 + options.max_drafts),
+                                std::max(options.max_num_batched_tokens, options.max_num_seqs));
 }
 
 }  // namespace

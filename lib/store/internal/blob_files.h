@@ -11,12 +11,16 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/hash.h"
 #include "store/internal/blob.h"
 
 namespace caption::store {
+
+inline constexpr std::string_view kBlobSuffix = ".bin";
 
 struct BlobFile {
   std::filesystem::file_time_type used_at;
@@ -59,7 +63,9 @@ class BlobFiles {
   std::filesystem::path folder_of(const Hash128& key) const {
     return root_ / key.hex().substr(0, 2);
   }
-  static std::string file_name_of(const Hash128& key) { return key.hex() + ".bin"; }
+  static std::string file_name_of(const Hash128& key) {
+    return key.hex() + std::string(kBlobSuffix);
+  }
   BlobName name_of(const Hash128& key) const { return {.kind = kind_, .key = key}; }
   static void list_file(const std::filesystem::directory_entry& file, std::vector<BlobFile>& found);
 
