@@ -267,6 +267,9 @@ int run_bench(BenchFlags flags, const Globals& globals) {
     flags.shape = loaded.preset.model.path;
   }
   check_flags(flags);
+  if (!loaded.preset.engine.kv_cache_dir.empty()) {
+    log_warning("bench", "what earlier runs kept is not used: --kv-cache-dir has no effect");
+  }
   if (!loaded.note.empty()) log_info("config", loaded.note);
   if (!flags.videos.empty()) {
     return bench_videos({.paths = flags.videos,

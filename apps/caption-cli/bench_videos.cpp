@@ -302,7 +302,8 @@ int bench_videos(const BenchVideos& wanted, const Context& context,
   report.subject = {.model = preset.model.is_composed ? preset.model.llm : preset.model.path,
                     .setting = std::string(weights::describe(costs.weights)) + " weights, " +
                                std::string(dtype_name(options.engine.kv_dtype)) + " KV, " +
-                               counted(config::num_threads(preset, machine), "thread")};
+                               counted(context.num_threads, "thread") + ", " +
+                               std::string(cpu_tier_name(context.cpu_tier))};
   const Measured measured{.model = *model, .inputs = inputs, .options = options, .costs = costs};
   if (wanted.price != PriceOf::kNothing) {
     bench::PriceReport prices =

@@ -180,7 +180,8 @@ void say_demonstration(const model::CaptionModel& model) {
 void log_choices(const model::CaptionModel& model, const pipeline::Options& options,
                  std::size_t num_inputs) {
   log_detail("run", "model " + std::string(model.family()) + ", weights of " +
-                        format_bytes(model.weight_bytes()) + ", at most " +
+                        format_bytes(model.weight_bytes()) + " for " +
+                        model.context().arithmetic() + ", at most " +
                         format_bytes(options.engine.kv_cache_bytes) + " of KV pages");
   log_detail("run", counted(static_cast<std::int64_t>(num_inputs), "file") + ", " +
                         counted(std::ssize(options.prompts), "prompt"));

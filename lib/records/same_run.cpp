@@ -81,6 +81,25 @@ std::optional<std::filesystem::path> find_left_manifest(const std::filesystem::p
   return std::nullopt;
 }
 
+namespace {
+
+// If the CPU tier is the only difference, returns how the run can be continued.
+std::string tier_remedy(const Manifest& there, const Manifest& now,
+                        const std::vector<std::string>& ignored) {
+  constexpr std::string_view kDevice = "arithmetic.device";
+  constexpr std::string_view kCpu = "cpu ";
+  std::vector<std::string> all = ignored;
+  all.emplace_back(kDevice);
+  if (!describe_differences(without(there, all), without(now, all)).empty()) return {};
+  for (const auto& [name, value] : there.settings) {
+    if (name != kDevice || !value.starts_with(kCpu)) continue;
+    return "; --cpu-tier " + value.substr(kCpu.size()) + " continues it where the CPU has it";
+  }
+  return {};
+}
+
+}  // namespace
+
 Manifest require_same_run(const std::filesystem::path& output, Format format,
                           const Manifest& manifest, const Retry& retry) {
   const std::filesystem::path path = find_left_manifest(output).value_or(manifest_path(output));
@@ -100,6 +119,7 @@ Manifest require_same_run(const std::filesystem::path& output, Format format,
   if (!differences.empty()) {
     throw Error(ErrorCode::kOutputConflict,
                 output.string() + ": belongs to a run with another configuration: " + differences +
+                    tier_remedy(*there, manifest, ignored) +
                     "; give another -o, or --overwrite to start anew");
   }
   if (format != Format::kJsonl) {

@@ -240,6 +240,21 @@ TEST_SUITE("app/identity") {
     CHECK(parse_records(read_text(out)).size() == 1);
   }
 
+  TEST_CASE("a run that another CPU tier began is refused with the way to continue it") {
+    const TemporaryFolder folder;
+    const fs::path out = folder.path() / "c.jsonl";
+    const std::string film = some_samples()[0].string();
+    CHECK(run_cli(run_command(out, {"--cpu-tier", "reference", film})).exit_code == 0);
+    const Finished refused = run_cli(run_command(out, {film}));
+    CHECK(refused.exit_code == 2);
+    CHECK(refused.err.find("\"cpu reference\" there and") != std::string::npos);
+    CHECK(refused.err.find("; --cpu-tier reference continues it") != std::string::npos);
+    const Finished other = run_cli(run_command(out, {"--prompt", "다른 말", film}));
+    CHECK(other.exit_code == 2);
+    CHECK(other.err.find("continues it") == std::string::npos);
+    CHECK(run_cli(run_command(out, {"--cpu-tier", "reference", film})).exit_code == 0);
+  }
+
   TEST_CASE("a film is never overwritten by its captions, nor records by a mistyped input") {
     const TemporaryFolder folder;
     const fs::path film = folder.path() / "a.mp4";
