@@ -1,6 +1,7 @@
 #include "plan_command.h"
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cstdio>
 #include <iostream>
 #include <memory>
@@ -118,7 +119,9 @@ void set_host(const PlanFlags& flags, const config::Preset& preset, const Machin
 
 // Takes half a second on the threads that the engine would use.
 void calibrate(const config::Preset& preset, const Machine& machine, plan::PlanInput& input) {
-  ThreadPool pool(pipeline::plan_threads(config::num_threads(preset, machine)).engine);
+  // More threads than CPUs measure the scheduler of the system, not the memory.
+  const int num_threads = std::min(config::num_threads(preset, machine), machine.num_cpus);
+  ThreadPool pool(pipeline::plan_threads(num_threads).engine);
   Stream stream(input.context, pool);
   const bench::Roofline roofline = bench::measure_roofline(stream);
   const bool is_f32 = input.weights == weights::WeightFormat::kF32;
