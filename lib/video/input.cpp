@@ -32,6 +32,9 @@ int refuse_to_open(AVFormatContext*, AVIOContext**, const char*, int, AVDictiona
 
 // The data source of libav: the file, a read position, and the first failure.
 struct Input::Source {
+  Source(const OpenFile& the_file, const StopCondition& the_stop)
+      : file(the_file), stop(the_stop) {}
+
   const OpenFile& file;
   const StopCondition& stop;
   std::int64_t position = 0;
