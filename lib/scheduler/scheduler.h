@@ -17,8 +17,8 @@
 //
 // Drafts. A decoding sequence may have further tokens computed in a step, unverified ones, with
 // logits for each of them. Drafts use only tokens of the budget and pages that no other sequence
-// needs in the step. append_tokens() tells how many were right, and the next plan() releases
-// the slots of the others. They never reach the prefix cache.
+// needs in the step. append_tokens() tells how many were right, and the next plan() releases the
+// slots of the others. They never reach the prefix cache.
 //
 // Branches. A sequence with several branches computes its prompt once; the first fork() creates the
 // branches, which share their common pages: a shared page is copied when one of them writes to it.

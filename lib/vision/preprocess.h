@@ -38,9 +38,8 @@ struct PixelValues {
 
 // Converts the frames of one clip, on the stream's threads and on the host, whatever the stream's
 // device is. Frames may differ in size only when the spec determines the output size (crop or
-// size_px). Throws Error(kInternal) for frames that give
-// different sizes or an invalid spec, Error(kTooLarge) for more than 2^24 output pixels on an axis
-// or per frame.
+// size_px). Throws Error(kInternal) for frames that give different sizes or an invalid spec,
+// Error(kTooLarge) for more than 2^24 output pixels on an axis or per frame.
 PixelValues preprocess(Stream& stream, std::span<const video::Frame> frames,
                        const PreprocessSpec& spec);
 

@@ -1,7 +1,6 @@
 // A request's tokens depend only on the request: they are the same alone and with any other
 // requests, mode, chunking, page budget, order and priority, with and without prefix hits and
-// drafts. Pages
-// and requests are conserved throughout.
+// drafts. Pages and requests are conserved throughout.
 #include <doctest/doctest.h>
 
 #include <algorithm>

@@ -199,7 +199,6 @@ TEST_CASE("layers that do not fit each other are refused") {
   const Tensor wide = random_f32({2, 256}, 5);
   const LinearPart grouped[] = {{by_128, {}, y.view()}, {by_64, {}, y.view()}};
   CHECK_THROWS_WITH_AS(linear(stream, wide.view(), grouped),
-
                        "linear: one weight is panels of 4 bits in groups of 128 columns, another "
                        "panels of 4 bits in groups of 64 columns",
                        Error);

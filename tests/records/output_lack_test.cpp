@@ -98,8 +98,12 @@ TEST_SUITE("records/output_lack") {
     const fs::path path = folder / "c.jsonl";
     {
       RecordFile file(path, Format::kJsonl, kManifest, Existing::kResume);
-      file.append(failed_record("a.mp4"));
-      file.append(sample_record("a.mp4"));
+      Record failed = failed_record("a.mp4");
+      failed.id = std::string(64, 'a');  // of a film that was read
+      Record captioned = sample_record("a.mp4");
+      captioned.id = failed.id;
+      file.append(failed);
+      file.append(captioned);
       const std::string before = read_file(path);
       const std::string text = refusal([&] {
         const SmallFiles small(100);

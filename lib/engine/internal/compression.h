@@ -54,10 +54,10 @@ class CompressedSequence {
   void undo_watch();
 
   // Call when the whole prompt is in the pages of `block_table` ([pages] i32 page ids on the
-  // device). Merges tokens
-  // or clusters their keys, and returns how many slots the sequence's K and V take now: the next
-  // token, at position num_prompt, goes to the slot of that index in its table. Throws
-  // Error(kInternal) when called twice without reset(), or when the last rows were not watched.
+  // device). Merges tokens or clusters their keys, and returns how many slots the sequence's K and
+  // V take now: the next token, at position num_prompt, goes to the slot of that index in its
+  // table. Throws Error(kInternal) when called twice without reset(), or when the last rows were
+  // not watched.
   std::int64_t finish_prompt(Stream& stream, const model::KvPages& pages, ConstView block_table);
 
   // Returns the slots that a sequence of `num_tokens` tokens takes, fewer than tokens after

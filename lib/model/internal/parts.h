@@ -79,8 +79,7 @@ class PartsCaptionModel : public CaptionModel {
 };
 
 // Places the weights of `blueprint` on parts.context and constructs weights, encoder and decoder of
-// `parts`. Throws
-// as PlacedWeights and VisionEncoder.
+// `parts`. Throws as PlacedWeights and VisionEncoder.
 void place_parts(Parts& parts, const Blueprint& blueprint,
                  std::vector<std::unique_ptr<weights::Source>> sources,
                  weights::WeightFormat format);

@@ -35,9 +35,9 @@ struct NormWeights {
 class PlacedWeights {
  public:
   // Reads every parameter of the blueprint from sources[ParameterGroup::source] to the stream's
-  // device, with the stream's threads. Throws
-  // Error(kBadModel) naming the tensor when it is missing, of another shape, not floating-point or,
-  // if it is quantised, not finite; otherwise as Source::read().
+  // device, with the stream's threads. Throws Error(kBadModel) naming the tensor when it is
+  // missing, of another shape, not floating-point or, if it is quantised, not finite; otherwise as
+  // Source::read().
   PlacedWeights(Stream& stream, const Blueprint& blueprint,
                 std::vector<std::unique_ptr<weights::Source>> sources,
                 weights::WeightFormat format);
