@@ -116,7 +116,11 @@ std::optional<std::int64_t> parse_time(const std::string& text) {
       rest[length] != '\0') {
     return std::nullopt;
   }
-  const std::int64_t ns = static_cast<std::int64_t>(::timegm(&parts)) * kNsPerSecond + fraction;
+  // Nanoseconds since 1970 in 64 bits end in the year 2262.
+  constexpr std::int64_t kMostSeconds = std::numeric_limits<std::int64_t>::max() / kNsPerSecond - 1;
+  const auto seconds = static_cast<std::int64_t>(::timegm(&parts));
+  if (seconds > kMostSeconds || seconds < -kMostSeconds) return std::nullopt;
+  const std::int64_t ns = seconds * kNsPerSecond + fraction;
   return time_text(ns) == text ? std::optional(ns) : std::nullopt;
 }
 
