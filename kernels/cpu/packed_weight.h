@@ -90,7 +90,7 @@ class PackedWeight final : public WeightForm {
 
   Layout layout_ = Layout::kRows;
   ConstView rows_;
-  Tensor panels_;  // for kRows the rows, if they are owned
+  Tensor panels_;  // with kRows it holds the rows if they are owned, else nothing
   Tensor scales_;
   Tensor offsets_;
   std::array<BF16, 16> codebook_{};

@@ -20,7 +20,7 @@ namespace caption {
 struct Context {
   Device device = Device::kCpu;  // where weights, activations and KV pages are
   CpuTier cpu_tier = fastest_cpu_tier();
-  int num_threads = 1;  // for work before the first stream exists: loading a model
+  int num_threads = 1;  // threads that load a model, before its streams exist
 
   // Names the arithmetic, "cpu amx": equal names give equal bits. The mirror's is the CPU's.
   std::string arithmetic() const {

@@ -21,7 +21,7 @@ class BatchBuilder {
     Device device = Device::kCpu;
     std::int64_t max_tokens = 0;
     std::int64_t max_sequences = 0;
-    std::int64_t max_pages = 0;  // of one sequence
+    std::int64_t max_pages = 0;  // pages of one sequence
     std::int64_t max_logit_rows = 0;
   };
   explicit BatchBuilder(const Limits& limits);
@@ -50,7 +50,7 @@ class BatchBuilder {
   std::vector<std::int32_t> logit_rows_;
   std::vector<model::WatchedRows> watched_;
   std::vector<const std::vector<kernels::KeyClusters>*> clusters_;  // one per sequence
-  std::int64_t max_pages_ = 0;                                      // of this step
+  std::int64_t max_pages_ = 0;  // pages of the longest table of this step
   Device device_;
   StagedTensor block_;  // i32, all arrays one after the other
   model::StepBatch batch_;
