@@ -147,7 +147,7 @@ void inspect_model(const std::string& path, const Context& context) {
   print_line("vocabulary", counted(spec.vocab, "token"));
   print_line("positions", std::to_string(spec.max_positions));
   constexpr std::int64_t kNumFrames = 8;
-  print_line("vision", counted(model->vision_tokens(kNumFrames), "token") + " for " +
+  print_line("vision", counted(model->vision_tokens({kNumFrames}), "token") + " for " +
                            std::to_string(kNumFrames) + " frames");
   print_line("prompt", model->default_prompt());
   print_line("hash", model->content_hash().hex());

@@ -33,7 +33,7 @@ std::int64_t count_prompt_tokens(const model::CaptionModel& model,
   std::int64_t most = 0;
   for (const std::string& prompt : prompts) {
     const std::string text = prompt.empty() ? model.default_prompt() : prompt;
-    most = std::max(most, std::ssize(model.build_prompt(text, 1).ids) - model.vision_tokens(1));
+    most = std::max(most, std::ssize(model.build_prompt(text, {1}).ids) - model.vision_tokens({1}));
   }
   return most;
 }

@@ -26,9 +26,9 @@ ClipTokens count_tokens(const Preset& preset, const model::CaptionModel& model,
   const video::SamplingOptions sampling = read_options(preset).sampling;
   const bool is_by_length = sampling.strategy == video::SamplingStrategy::kFps;
   ClipTokens tokens{.num_frames = is_by_length ? 1 : sampling.num_frames};
-  tokens.num_vision = model.vision_tokens(tokens.num_frames);
+  tokens.num_vision = model.vision_tokens({tokens.num_frames});
   tokens.num_text =
-      std::ssize(model.build_prompt(prompt, tokens.num_frames).ids) - tokens.num_vision;
+      std::ssize(model.build_prompt(prompt, {tokens.num_frames}).ids) - tokens.num_vision;
   tokens.num_new = preset.generation.max_new_tokens;
   return tokens;
 }
@@ -61,7 +61,7 @@ void require_fitting_prompts(const Preset& preset, model::CaptionModel& model,
     if (num_positions <= max_positions) continue;
     const std::int64_t most_new = max_positions - tokens.num_prompt() + 1;
     const std::int64_t most_frames =
-        (max_positions + 1 - tokens.num_new - tokens.num_text) / model.vision_tokens(1);
+        (max_positions + 1 - tokens.num_new - tokens.num_text) / model.vision_tokens({1});
     std::string way_out = "shorten the prompt, or lower --frames or --max-new-tokens";
     if (most_new > 0) {
       way_out = "lower --max-new-tokens to at most " + std::to_string(most_new);

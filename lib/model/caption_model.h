@@ -15,6 +15,7 @@
 
 #include "base/digest_cache.h"
 #include "base/sha256.h"
+#include "model/clip_shape.h"
 #include "model/decoder.h"
 #include "model/generation_config.h"
 #include "text/tokenizer.h"
@@ -46,13 +47,14 @@ class CaptionModel {
   // What the model was opened for.
   virtual const Context& context() const = 0;
   virtual const vision::PreprocessSpec& preprocess_spec() const = 0;
-  virtual std::int64_t vision_tokens(std::int64_t num_frames) const = 0;
+  virtual std::int64_t vision_tokens(const ClipShape& clip) const = 0;
   // Returns the family's template filled with the user's prompt. Text in `user_prompt` that looks
   // like a special token is treated as text.
-  virtual PromptIds build_prompt(std::string_view user_prompt, std::int64_t num_frames) const = 0;
-  // pixel_values [frames, 3, H, W] f32 on the host -> [vision_tokens(frames), hidden] f32 on the
-  // stream's device, which must be the context's. Uses scratch memory of the model: call it from
-  // one thread at a time; the decoder may run in another thread meanwhile.
+  virtual PromptIds build_prompt(std::string_view user_prompt, const ClipShape& clip) const = 0;
+  // pixel_values [frames, 3, H, W] f32 on the host, the preprocessed frames of one clip ->
+  // [vision_tokens(clip), hidden] f32 on the stream's device, which must be the context's. Uses
+  // scratch memory of the model: call it from one thread at a time; the decoder may run in another
+  // thread meanwhile.
   virtual Tensor encode_frames(Stream& stream, ConstView pixel_values) = 0;
 
   virtual Decoder& decoder() = 0;

@@ -84,9 +84,9 @@ class Composed final : public PartsCaptionModel {
 
   // The two sides are tokenised separately, since vision tokens are not text. <s>, if the tokenizer
   // has one, occurs once, at the beginning.
-  PromptIds build_prompt(std::string_view user_prompt, std::int64_t num_frames) const override {
+  PromptIds build_prompt(std::string_view user_prompt, const ClipShape& clip) const override {
     std::vector<std::int32_t> ids = encode(template_.before_video, user_prompt);
-    PromptIds prompt = expand_placeholder({placeholder_}, placeholder_, vision_tokens(num_frames));
+    PromptIds prompt = expand_placeholder({placeholder_}, placeholder_, vision_tokens(clip));
     const auto shift = static_cast<std::int32_t>(ids.size());
     for (std::int32_t& position : prompt.vision_positions) position += shift;
     ids.insert(ids.end(), prompt.ids.begin(), prompt.ids.end());

@@ -40,11 +40,11 @@ class LlavaNextVideo final : public PartsCaptionModel {
     }
   }
 
-  PromptIds build_prompt(std::string_view user_prompt, std::int64_t num_frames) const override {
+  PromptIds build_prompt(std::string_view user_prompt, const ClipShape& clip) const override {
     const PromptFrame frame = {
         .head = "USER: <video>", .glue_before = "\n", .glue_after = " ASSISTANT:", .tail = ""};
     return expand_placeholder(encode_prompt(tokenizer(), frame, user_prompt), video_id_,
-                              vision_tokens(num_frames));
+                              vision_tokens(clip));
   }
 
   std::string_view family() const override { return "llava_next_video"; }

@@ -92,8 +92,8 @@ PartsCaptionModel::PartsCaptionModel(Parts parts) : parts_(std::move(parts)) {
   check_fit(parts_);
 }
 
-std::int64_t PartsCaptionModel::vision_tokens(std::int64_t num_frames) const {
-  return num_frames * parts_.encoder->tokens_per_frame();
+std::int64_t PartsCaptionModel::vision_tokens(const ClipShape& clip) const {
+  return parts_.encoder->num_tokens(clip);
 }
 
 Tensor PartsCaptionModel::encode_frames(Stream& stream, ConstView pixel_values) {
@@ -132,7 +132,7 @@ void place_parts(Parts& parts, const Blueprint& blueprint,
   Stream stream(parts.context, pool);
   parts.weights =
       std::make_unique<const PlacedWeights>(stream, blueprint, std::move(sources), format);
-  parts.encoder = std::make_unique<VisionEncoder>(*parts.weights, blueprint);
+  parts.encoder = make_vision_encoder(*parts.weights, blueprint);
   parts.decoder = std::make_unique<TransformerDecoder>(stream, *parts.weights, blueprint);
 }
 

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "kernels/pool_2d.h"
+#include "model/clip_shape.h"
 #include "weights/format.h"
 
 namespace caption::model {
@@ -46,12 +47,6 @@ struct VisionSpec {
   std::int64_t patch_values() const { return 3 * frames_per_image * patch_px * patch_px; }
   std::int64_t grid() const { return image_px / patch_px; }  // patches along an edge
   std::int64_t head_dim() const { return hidden / num_heads; }
-};
-
-// Size of the video's frames; relevant only for towers with image_px = 0.
-struct FrameSize {
-  std::int64_t width_px = 1280;
-  std::int64_t height_px = 720;
 };
 
 // Frames that the vision encoder processes per pass: enough rows (577 per frame in a ViT-L/14-336)

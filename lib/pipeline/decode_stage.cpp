@@ -265,7 +265,7 @@ void DecodeStage::look_up(DecodedJob& decoded) {
   if (decoded.seen.has_value()) {
     ++num_seen_before_;
     job.record.frames_wanted = decoded.seen->frames_wanted;
-    job.record.frames_used = decoded.seen->frames_used;
+    job.record.frames_used = decoded.seen->shape.num_frames;
     job.record.window_end_s = static_cast<double>(decoded.seen->duration_us) / 1e6;
     job.record.warnings = decoded.seen->warnings;
     job.suspicion = decoded.seen->suspicion;

@@ -60,6 +60,25 @@ class Reader {
   bool is_good_ = true;
 };
 
+void append_shape(std::vector<std::byte>& bytes, const model::ClipShape& shape) {
+  append_value(bytes, shape.num_frames);
+  append_value(bytes, shape.frame.width_px);
+  append_value(bytes, shape.frame.height_px);
+  append_value(bytes, std::ssize(shape.times_us));
+  for (const std::int64_t time_us : shape.times_us) append_value(bytes, time_us);
+}
+
+model::ClipShape take_shape(Reader& reader) {
+  model::ClipShape shape;
+  shape.num_frames = reader.take_count();
+  shape.frame.width_px = reader.take_count();
+  shape.frame.height_px = reader.take_count();
+  for (std::int64_t left = reader.take_count(); left > 0 && reader.is_good(); --left) {
+    shape.times_us.push_back(reader.take<std::int64_t>());
+  }
+  return shape;
+}
+
 }  // namespace
 
 std::vector<std::byte> to_bytes(const SeenClip& clip) {
@@ -67,7 +86,7 @@ std::vector<std::byte> to_bytes(const SeenClip& clip) {
   append_value(bytes, clip.pixel_content.high);
   append_value(bytes, clip.pixel_content.low);
   append_value(bytes, clip.frames_wanted);
-  append_value(bytes, clip.frames_used);
+  append_shape(bytes, clip.shape);
   append_value(bytes, clip.duration_us);
   append_text(bytes, clip.suspicion);
   append_value(bytes, std::ssize(clip.warnings));
@@ -85,7 +104,7 @@ std::optional<SeenClip> parse_seen_clip(std::span<const std::byte> bytes) {
   clip.pixel_content.high = reader.take<std::uint64_t>();
   clip.pixel_content.low = reader.take<std::uint64_t>();
   clip.frames_wanted = reader.take_count();
-  clip.frames_used = reader.take_count();
+  clip.shape = take_shape(reader);
   clip.duration_us = reader.take<std::int64_t>();
   clip.suspicion = reader.take_text();
   for (std::int64_t left = reader.take_count(); left > 0 && reader.is_good(); --left) {
@@ -122,8 +141,8 @@ std::optional<SeenClip> VisionCache::find(const Hash128& key) {
   const std::optional<std::vector<std::byte>> bytes = store_.get(key);
   if (!bytes.has_value()) return std::nullopt;
   std::optional<SeenClip> clip = parse_seen_clip(*bytes);
-  const bool fits = clip.has_value() && clip->frames_used > 0 &&
-                    clip->tokens.dim(0) == model_.vision_tokens(clip->frames_used) &&
+  const bool fits = clip.has_value() && clip->shape.num_frames > 0 &&
+                    clip->tokens.dim(0) == model_.vision_tokens(clip->shape) &&
                     clip->tokens.dim(1) == hidden_;
   return fits ? std::move(clip) : std::nullopt;
 }

@@ -25,7 +25,7 @@ struct SeenClip {
   Tensor tokens;          // [vision tokens, hidden] f32; on the host in the functions below
   Hash128 pixel_content;  // of the preprocessed pixels
   std::int64_t frames_wanted = 0;
-  std::int64_t frames_used = 0;
+  model::ClipShape shape;
   std::int64_t duration_us = 0;
   std::string suspicion;  // suspicion_of_frames()
   std::vector<std::string> warnings;

@@ -11,6 +11,14 @@
 namespace caption::pipeline {
 namespace {
 
+model::ClipShape shape_of(const video::Clip& clip) {
+  const video::Frame& first = clip.frames.front();
+  model::ClipShape shape{.num_frames = std::ssize(clip.frames),
+                         .frame = {.width_px = first.width_px, .height_px = first.height_px}};
+  for (const video::Frame& frame : clip.frames) shape.times_us.push_back(frame.pts_us);
+  return shape;
+}
+
 // Size of a job without its data in a queue; equal to the constant in decode_stage.cpp.
 constexpr std::size_t kRecordBytes = 16 << 10;
 
@@ -79,7 +87,7 @@ std::vector<engine::Request> VisionStage::prepare(DecodedJob& decoded) {
   std::vector<engine::Request> requests;
   for (const Task& task : decoded.job.tasks) {
     const std::string& text = options_.prompts.at(task.prompt).text;
-    model::PromptIds prompt = model_.build_prompt(text, clip.frames_used);
+    model::PromptIds prompt = model_.build_prompt(text, clip.shape);
     engine::Request request;
     request.prompt_ids = std::move(prompt.ids);
     request.vision_positions = std::move(prompt.vision_positions);
@@ -116,7 +124,7 @@ SeenClip VisionStage::encode(DecodedJob& decoded) {
   Job& job = decoded.job;
   const Stopwatch watch;
   SeenClip seen;
-  seen.frames_used = std::ssize(decoded.clip.frames);
+  seen.shape = shape_of(decoded.clip);
   seen.frames_wanted = job.record.frames_wanted;
   seen.duration_us = decoded.clip.duration_us;
   seen.suspicion = job.suspicion;

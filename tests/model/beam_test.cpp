@@ -29,7 +29,7 @@ TEST_SUITE("model/engine") {
       const auto vision =
           std::make_shared<const Tensor>(model->encode_frames(stream, pixel_values.view()));
       const model::PromptIds prompt =
-          model->build_prompt("이 영상을 자세히 설명해 주세요.", pixel_values.dim(0));
+          model->build_prompt("이 영상을 자세히 설명해 주세요.", {pixel_values.dim(0)});
       const std::vector<JsonObject> cases = golden.get_objects("beams");
       REQUIRE(cases.size() == 4);
 

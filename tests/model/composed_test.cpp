@@ -74,17 +74,17 @@ TEST_SUITE("model/composed") {
   TEST_CASE("keeping the class token adds one token a frame; pooling divides them") {
     ComposedSource source = composed_source();
     CHECK(model::open_composed(testing::tested_context(), source, WeightFormat::kF32)
-              ->vision_tokens(3) == 48);
+              ->vision_tokens({3}) == 48);
     source.drop_cls = false;
     CHECK(model::open_composed(testing::tested_context(), source, WeightFormat::kF32)
-              ->vision_tokens(3) == 51);
+              ->vision_tokens({3}) == 51);
     source.drop_cls = true;
     source.pool_stride = 2;
     CHECK(model::open_composed(testing::tested_context(), source, WeightFormat::kF32)
-              ->vision_tokens(3) == 12);
+              ->vision_tokens({3}) == 12);
     source.pool_stride = 3;  // a 4x4 grid has room for one window of 3x3
     CHECK(model::open_composed(testing::tested_context(), source, WeightFormat::kF32)
-              ->vision_tokens(3) == 3);
+              ->vision_tokens({3}) == 3);
     source.drop_cls = false;
     check_refused(source, ErrorCode::kBadModel, {"class token"});
     source.drop_cls = true;

@@ -37,7 +37,7 @@ struct Checkpoint {
     const JsonObject golden = open_golden(name);
     const Tensor pixels = golden_pixel_values(pool, *model, golden);
     prompt.vision = model->encode_frames(stream, pixels.view());
-    prompt.ids = model->build_prompt(model->default_prompt(), pixels.dim(0));
+    prompt.ids = model->build_prompt(model->default_prompt(), {pixels.dim(0)});
   }
   ThreadPool pool{2};
   Stream stream{testing::tested_context(), pool};
@@ -191,7 +191,7 @@ TEST_SUITE("model/compression") {
       const video::Clip clip = video::read_clip(entry.path(), options);
       const Tensor pixels =
           vision::preprocess(stream, clip.frames, model->preprocess_spec()).values;
-      prompts.push_back({.ids = model->build_prompt(model->default_prompt(), pixels.dim(0)),
+      prompts.push_back({.ids = model->build_prompt(model->default_prompt(), {pixels.dim(0)}),
                          .vision = model->encode_frames(stream, pixels.view())});
     }
     REQUIRE_FALSE(prompts.empty());

@@ -82,7 +82,7 @@ void check_clip(Stream& stream, model::CaptionModel& model, const video::Clip& c
   CHECK(max_difference(features, golden.get_doubles("features")) < 1e-4);
 
   const model::PromptIds prompt =
-      model.build_prompt(golden.require_string("prompt"), pixels.dim(0));
+      model.build_prompt(golden.require_string("prompt"), {pixels.dim(0)});
   CHECK(static_cast<std::int64_t>(prompt.ids.size()) ==
         golden.require_int("prompt_tokens", 1, 100'000));
   const std::vector<std::int64_t> expected = golden.get_ints("greedy");
@@ -172,7 +172,7 @@ TEST_SUITE("model/demo") {
             vision::preprocess(stream, clip.frames, model->preprocess_spec()).values;
         const Tensor vision = model->encode_frames(stream, pixels.view());
         const model::PromptIds prompt =
-            model->build_prompt(golden.require_string("prompt"), pixels.dim(0));
+            model->build_prompt(golden.require_string("prompt"), {pixels.dim(0)});
         const std::vector<std::int64_t> expected = golden.get_ints("greedy");
         agreement.add(run_greedy(stream, *model, prompt, vision.view(),
                                  static_cast<std::int64_t>(expected.size()))

@@ -22,7 +22,8 @@ Greedy caption_of(Stream& stream, model::CaptionModel& model, const video::Clip&
                   const std::string& prompt, std::int64_t count) {
   const Tensor pixels = vision::preprocess(stream, clip.frames, model.preprocess_spec()).values;
   const Tensor vision = model.encode_frames(stream, pixels.view());
-  return run_greedy(stream, model, model.build_prompt(prompt, pixels.dim(0)), vision.view(), count);
+  return run_greedy(stream, model, model.build_prompt(prompt, {pixels.dim(0)}), vision.view(),
+                    count);
 }
 
 TEST_SUITE("model/demo_tiers") {

@@ -36,8 +36,8 @@ struct Workload {
 
   engine::Request request(std::size_t i) {
     const std::int64_t frames = i == 0 ? pixel_values.dim(0) : 1 + static_cast<std::int64_t>(i % 3);
-    const model::PromptIds prompt = model->build_prompt(prompts[i], frames);
-    const ConstView used = vision.view().rows(0, model->vision_tokens(frames));
+    const model::PromptIds prompt = model->build_prompt(prompts[i], {frames});
+    const ConstView used = vision.view().rows(0, model->vision_tokens({frames}));
     engine::Request request;
     request.prompt_ids = prompt.ids;
     request.vision_positions = prompt.vision_positions;

@@ -39,7 +39,7 @@ class BareModel final : public model::PartsCaptionModel {
  public:
   using PartsCaptionModel::PartsCaptionModel;
   model::PromptIds build_prompt(std::string_view /*prompt*/,
-                                std::int64_t /*frames*/) const override {
+                                const model::ClipShape& /*clip*/) const override {
     return {};
   }
   std::string_view family() const override { return "bare"; }

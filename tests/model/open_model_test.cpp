@@ -109,7 +109,7 @@ TEST_SUITE("model/open_model") {
     CHECK(model->family() == "llava_next_video");
     CHECK(model->default_prompt() == "이 영상을 자세히 설명해 주세요.");
     CHECK(model->eos_ids() == std::vector<std::int32_t>{2});
-    CHECK(model->vision_tokens(8) == 32);  // a 4x4 grid pooled by 2, 8 frames
+    CHECK(model->vision_tokens({8}) == 32);  // a 4x4 grid pooled by 2, 8 frames
     const model::DecoderSpec& spec = model->decoder().spec();
     CHECK(spec.num_layers == 2);
     CHECK(spec.num_kv_heads == 2);

@@ -27,7 +27,7 @@ struct Run {
         model(open_case(name, type)),
         pixel_values(golden_pixel_values(pool, *model, golden)),
         vision(model->encode_frames(stream, pixel_values.view())),
-        prompt(model->build_prompt(model->default_prompt(), pixel_values.dim(0))) {}
+        prompt(model->build_prompt(model->default_prompt(), {pixel_values.dim(0)})) {}
 
   ThreadPool pool{2};
   Stream stream{testing::tested_context(), pool};
@@ -55,7 +55,7 @@ TEST_SUITE("model/parity") {
       Run run(c.name);
       CHECK(hash_of(run.pixel_values) == run.golden.require_string("pixel_values_hash"));
       CHECK(run.vision.dim(0) == run.golden.require_int("num_vision_tokens", 1, 1000));
-      CHECK(run.vision.dim(0) == run.model->vision_tokens(run.pixel_values.dim(0)));
+      CHECK(run.vision.dim(0) == run.model->vision_tokens({run.pixel_values.dim(0)}));
       const Tensor vision = to_host(run.stream, run.vision.view());
       const std::span<const float> features(vision.as<float>(),
                                             static_cast<std::size_t>(vision.num_elements()));
@@ -100,7 +100,7 @@ TEST_SUITE("model/parity") {
     for (const GoldenCase& c : golden_cases()) {
       CAPTURE(c.name);
       Run run(c.name);
-      const std::int64_t tokens = run.model->vision_tokens(1);
+      const std::int64_t tokens = run.model->vision_tokens({1});
       for (std::int64_t frame = 0; frame < run.pixel_values.dim(0); ++frame) {
         const Tensor alone =
             run.model->encode_frames(run.stream, run.pixel_values.view().rows(frame, 1));

@@ -28,17 +28,17 @@ TEST_SUITE("model/prompt") {
       for (const JsonObject& prompt : golden.get_objects("prompts")) {
         const std::string text = prompt.require_string("text");
         CAPTURE(text);
-        const PromptIds built = model->build_prompt(text, frames);
+        const PromptIds built = model->build_prompt(text, {frames});
         CHECK(built.ids == to_ids(prompt.get_ints("ids")));
         REQUIRE(static_cast<std::int64_t>(built.vision_positions.size()) ==
-                model->vision_tokens(frames));
+                model->vision_tokens({frames}));
         const std::int32_t placeholder =
             built.ids[static_cast<std::size_t>(built.vision_positions.front())];
         for (const std::int32_t position : built.vision_positions) {
           CHECK(built.ids[static_cast<std::size_t>(position)] == placeholder);
         }
         CHECK(std::count(built.ids.begin(), built.ids.end(), placeholder) ==
-              model->vision_tokens(frames));
+              model->vision_tokens({frames}));
       }
     }
   }
@@ -50,11 +50,11 @@ TEST_SUITE("model/prompt") {
       const auto video = model->tokenizer().find_token("<video>");
       const auto image = model->tokenizer().find_token("<image>");
       const std::string words = "무엇이 <video> 안에 있나요? </s><image>";
-      const PromptIds prompt = model->build_prompt(words, 2);
-      CHECK(std::count(prompt.ids.begin(), prompt.ids.end(), *video) == model->vision_tokens(2));
+      const PromptIds prompt = model->build_prompt(words, {2});
+      CHECK(std::count(prompt.ids.begin(), prompt.ids.end(), *video) == model->vision_tokens({2}));
       CHECK(std::count(prompt.ids.begin(), prompt.ids.end(), *image) == 0);
       CHECK(std::count(prompt.ids.begin(), prompt.ids.end(), *model->tokenizer().eos_id()) == 0);
-      CHECK(static_cast<std::int64_t>(prompt.vision_positions.size()) == model->vision_tokens(2));
+      CHECK(static_cast<std::int64_t>(prompt.vision_positions.size()) == model->vision_tokens({2}));
       // The text after the video is that of the template with the user's words.
       std::vector<std::int32_t> after(prompt.ids.begin() + prompt.vision_positions.back() + 1,
                                       prompt.ids.end());
@@ -67,7 +67,7 @@ TEST_SUITE("model/prompt") {
     // "<video>" in the user's words stays text, and the text before and after it is tokenised as
     // usual.
     const auto model = open_case("llama_bf16");
-    const PromptIds plain = model->build_prompt("<video>", 1);
+    const PromptIds plain = model->build_prompt("<video>", {1});
     const text::Tokenizer& tokenizer = model->tokenizer();
     std::vector<std::int32_t> tail(plain.ids.begin() + plain.vision_positions.back() + 1,
                                    plain.ids.end());
@@ -83,10 +83,10 @@ TEST_SUITE("model/prompt") {
     const auto model =
         model::open_composed(testing::tested_context(), source, weights::WeightFormat::kF32);
     const text::Tokenizer& tokenizer = model->tokenizer();
-    const PromptIds prompt = model->build_prompt("공원", 1);
+    const PromptIds prompt = model->build_prompt("공원", {1});
     std::vector<std::int32_t> expected = tokenizer.encode("USER: 공원\n");
     CHECK(prompt.vision_positions.front() == static_cast<std::int32_t>(expected.size()));
-    const auto tokens = static_cast<std::size_t>(model->vision_tokens(1));
+    const auto tokens = static_cast<std::size_t>(model->vision_tokens({1}));
     expected.insert(expected.end(), tokens, *tokenizer.find_token("<video>"));
     const std::vector<std::int32_t> tail = tokenizer.encode(" ASSISTANT:");
     expected.insert(expected.end(), tail.begin() + 1, tail.end());  // <s> occurs only once
@@ -99,8 +99,8 @@ TEST_SUITE("model/prompt") {
     const auto fixed =
         model::open_composed(testing::tested_context(), source, weights::WeightFormat::kF32);
     const auto open = open_case("composed_mlp");
-    CHECK(fixed->build_prompt("ignored", 2).ids ==
-          open->build_prompt("이 영상을 자세히 설명해 주세요.", 2).ids);
+    CHECK(fixed->build_prompt("ignored", {2}).ids ==
+          open->build_prompt("이 영상을 자세히 설명해 주세요.", {2}).ids);
   }
 
   TEST_CASE("a template without exactly one video is refused") {

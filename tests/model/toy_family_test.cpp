@@ -29,7 +29,7 @@ Greedy caption(const model::ComposedSource& source) {
   const auto model = model::open_composed(tested_context(), source, weights::WeightFormat::kF32);
   const Tensor pixels = golden_pixel_values(pool, *model, open_golden("composed_mlp"));
   const Tensor vision = model->encode_frames(stream, pixels.view());
-  const model::PromptIds prompt = model->build_prompt("무엇이 보입니까?", pixels.dim(0));
+  const model::PromptIds prompt = model->build_prompt("무엇이 보입니까?", {pixels.dim(0)});
   return run_greedy(stream, *model, prompt, vision.view(), 16);
 }
 

@@ -68,7 +68,7 @@ FakeModel::FakeModel()
 }
 
 model::PromptIds FakeModel::build_prompt(std::string_view user_prompt,
-                                         std::int64_t /*num_frames*/) const {
+                                         const model::ClipShape& /*clip*/) const {
   model::PromptIds prompt{.ids = {kPlaceholder}, .vision_positions = {0}};
   if (user_prompt.starts_with('+')) {
     prompt.ids.push_back(kFirstShift + std::stoi(std::string(user_prompt.substr(1))));

@@ -42,9 +42,9 @@ class FakeModel final : public model::CaptionModel, public model::Decoder, publi
 
   const Context& context() const override { return context_; }
   const vision::PreprocessSpec& preprocess_spec() const override { return preprocess_; }
-  std::int64_t vision_tokens(std::int64_t /*num_frames*/) const override { return 1; }
+  std::int64_t vision_tokens(const model::ClipShape& /*clip*/) const override { return 1; }
   model::PromptIds build_prompt(std::string_view user_prompt,
-                                std::int64_t num_frames) const override;
+                                const model::ClipShape& clip) const override;
   Tensor encode_frames(Stream& stream, ConstView pixel_values) override;
   model::Decoder& decoder() override { return *this; }
   const text::Tokenizer& tokenizer() const override { return *this; }

@@ -246,7 +246,7 @@ TEST_SUITE("pipeline/vision_cache") {
       ++key.low;
       SeenClip clip;
       clip.tokens = Tensor::zeros(DType::kF32, shape);
-      clip.frames_used = frames;
+      clip.shape.num_frames = frames;
       cache.store(key, clip);
       return cache.find(key).has_value();
     };
@@ -279,7 +279,7 @@ TEST_SUITE("pipeline/vision_cache") {
     clip.tokens.as<float>()[14] = 2.5F;
     clip.pixel_content = {3, 4};
     clip.frames_wanted = 8;
-    clip.frames_used = 7;
+    clip.shape.num_frames = 7;
     clip.duration_us = 1'000'000;
     clip.suspicion = "every frame is black";
     clip.warnings = {"한 장면이 없습니다", ""};

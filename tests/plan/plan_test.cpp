@@ -276,7 +276,7 @@ TEST_SUITE("plan/plan against reality") {
     input.kv_cache_bytes = 8 << 20;
     const Plan plan = make_plan(input);
     CHECK(plan.weight_bytes == model->weight_bytes());
-    CHECK(plan.vision_tokens == model->vision_tokens(input.num_frames));
+    CHECK(plan.vision_tokens == model->vision_tokens({input.num_frames}));
     CHECK(plan.page_bytes * plan.num_pages <= *input.kv_cache_bytes);
     check_engine(model->decoder(), plan);
   }

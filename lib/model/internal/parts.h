@@ -61,7 +61,7 @@ class PartsCaptionModel : public CaptionModel {
 
   const Context& context() const override { return parts_.context; }
   const vision::PreprocessSpec& preprocess_spec() const override { return parts_.preprocess; }
-  std::int64_t vision_tokens(std::int64_t num_frames) const override;
+  std::int64_t vision_tokens(const ClipShape& clip) const override;
   Tensor encode_frames(Stream& stream, ConstView pixel_values) override;
   Decoder& decoder() override { return *parts_.decoder; }
   const text::Tokenizer& tokenizer() const override { return *parts_.tokenizer; }

@@ -1,42 +1,31 @@
-// model/internal/vision_encoder.h: turns frames into vision tokens by tower, pooling and projector.
-//   tokens = linear_2(act(linear_1(pool(tower(pixels)))))       (LLaVA-NeXT-Video pools first)
-// The projector may also be a single linear layer. Source: transformers 4.57
-// modeling_llava_next_video.py (LlavaNextVideoPooler, LlavaNextVideoMultiModalProjector).
+// model/internal/vision_encoder.h: turns the preprocessed frames of a clip into vision tokens.
 #pragma once
 
 #include <cstdint>
-#include <vector>
+#include <memory>
 
 #include "backend/stream.h"
-#include "model/internal/clip_vision_tower.h"
+#include "model/clip_shape.h"
 #include "model/internal/placed_weights.h"
-#include "model/internal/scratch.h"
+#include "model/vision_spec.h"
+#include "tensor/tensor.h"
 
 namespace caption::model {
 
+// One thread at a time: an encoder owns scratch memory.
 class VisionEncoder {
  public:
-  // Runs tower and projector of `blueprint`; borrows `weights`, which were placed for that
-  // blueprint. Throws Error(kBadModel) when pooling leaves no token.
-  VisionEncoder(const PlacedWeights& weights, const Blueprint& blueprint);
-
-  std::int64_t tokens_per_frame() const;
-  const VisionSpec& spec() const { return tower_.spec(); }
-
-  // pixels [frames, 3, image_px, image_px] f32 on the host -> [frames * tokens_per_frame(), out]
-  // f32 on the device. Frames are processed a few at a time, so scratch memory does not grow with
-  // the clip; results do not depend on this.
-  Tensor encode(Stream& stream, ConstView pixels);
-
- private:
-  ConstView upload(Stream& stream, ConstView pixels);
-  View select(Stream& stream, View hidden, std::int64_t frames);
-  void project(Stream& stream, ConstView x, View y);
-
-  ClipVisionTower tower_;
-  std::vector<LinearWeights> projector_;  // one layer, or two with an activation between them
-  Scratch pixels_;                        // of a few frames, where the device is not the host
-  Scratch pooled_, projected_;
+  virtual ~VisionEncoder() = default;
+  virtual const VisionSpec& spec() const = 0;
+  virtual std::int64_t num_tokens(const ClipShape& clip) const = 0;
+  // pixels [frames, 3, H, W] f32 on the host, the preprocessed frames of one clip ->
+  // [num_tokens(clip), hidden of the decoder] f32 on the device.
+  virtual Tensor encode(Stream& stream, ConstView pixels) = 0;
 };
+
+// Makes the encoder of `blueprint`; borrows `weights`, which were placed for that blueprint. Throws
+// Error(kBadModel) when no vision token would be left.
+std::unique_ptr<VisionEncoder> make_vision_encoder(const PlacedWeights& weights,
+                                                   const Blueprint& blueprint);
 
 }  // namespace caption::model

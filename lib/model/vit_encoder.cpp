@@ -1,4 +1,4 @@
-#include "model/internal/vision_encoder.h"
+#include "model/internal/vit_encoder.h"
 
 #include <algorithm>
 #include <utility>
@@ -9,7 +9,8 @@
 #include "tensor/copy.h"
 
 namespace caption::model {
-VisionEncoder::VisionEncoder(const PlacedWeights& weights, const Blueprint& blueprint)
+
+VitEncoder::VitEncoder(const PlacedWeights& weights, const Blueprint& blueprint)
     : tower_(weights, blueprint),
       pixels_(weights.device()),
       pooled_(weights.device()),
@@ -30,9 +31,9 @@ VisionEncoder::VisionEncoder(const PlacedWeights& weights, const Blueprint& blue
                 "a projector of one or two layers");
 }
 
-std::int64_t VisionEncoder::tokens_per_frame() const { return tokens_per_image(spec(), {}); }
+std::int64_t VitEncoder::tokens_per_frame() const { return tokens_per_image(spec(), {}); }
 
-Tensor VisionEncoder::encode(Stream& stream, ConstView pixels) {
+Tensor VitEncoder::encode(Stream& stream, ConstView pixels) {
   const std::int64_t frames = pixels.dim(0);
   Tensor tokens(DType::kF32, {frames * tokens_per_frame(), projector_.back().weight.num_features()},
                 stream.device());
@@ -45,14 +46,14 @@ Tensor VisionEncoder::encode(Stream& stream, ConstView pixels) {
   return tokens;
 }
 
-ConstView VisionEncoder::upload(Stream& stream, ConstView pixels) {
+ConstView VitEncoder::upload(Stream& stream, ConstView pixels) {
   if (pixels.device() == stream.device()) return pixels;
   const View uploaded = pixels_.view(pixels.shape());
   copy(stream, pixels, uploaded);
   return uploaded;
 }
 
-View VisionEncoder::select(Stream& stream, View hidden, std::int64_t frames) {
+View VitEncoder::select(Stream& stream, View hidden, std::int64_t frames) {
   if (spec().keeps_class_token) return hidden;
   const std::int64_t grid = spec().grid();
   const std::int64_t edge = grid / spec().pool_stride;
@@ -67,12 +68,17 @@ View VisionEncoder::select(Stream& stream, View hidden, std::int64_t frames) {
   return pooled;
 }
 
-void VisionEncoder::project(Stream& stream, ConstView x, View y) {
+void VitEncoder::project(Stream& stream, ConstView x, View y) {
   const LinearWeights& first = projector_.front();
   if (projector_.size() == 1) return kernels::linear(stream, x, first.weight, first.bias, y);
   const View inner = projected_.view({x.dim(0), first.weight.num_features()});
   linear_activated(stream, spec().projector_activation, x, first, inner);
   kernels::linear(stream, inner, projector_.back().weight, projector_.back().bias, y);
+}
+
+std::unique_ptr<VisionEncoder> make_vision_encoder(const PlacedWeights& weights,
+                                                   const Blueprint& blueprint) {
+  return std::make_unique<VitEncoder>(weights, blueprint);
 }
 
 }  // namespace caption::model

@@ -1,0 +1,29 @@
+// model/clip_shape.h: what the layout of a prompt depends on: the number, size and times of a
+// clip's frames.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+namespace caption::model {
+
+// Size of the video's frames; relevant only for towers that take frames of any size.
+struct FrameSize {
+  std::int64_t width_px = 1280;
+  std::int64_t height_px = 720;
+
+  friend bool operator==(const FrameSize&, const FrameSize&) = default;
+};
+
+// The frames that were sampled from one clip.
+struct ClipShape {
+  std::int64_t num_frames = 0;
+  FrameSize frame = {};
+  // Presentation times since the first frame of the video, one per frame; empty: the frames are
+  // taken to follow each other at 24 per second.
+  std::vector<std::int64_t> times_us = {};
+
+  friend bool operator==(const ClipShape&, const ClipShape&) = default;
+};
+
+}  // namespace caption::model
