@@ -5,18 +5,23 @@
 
 namespace caption::kernels {
 
-void rope_table(Stream& stream, ConstView positions, ConstView inv_freq, View table) {
+void rope_table(Stream& stream, const RopeAngles& angles, View table) {
   const internal::Check check("rope_table", stream);
-  check.rank("positions", positions, 1);
+  const auto& [positions, inv_freq, axis] = angles;
+  const bool has_axes = !axis.empty();
+  check.rank("positions", positions, has_axes ? 2 : 1);
   check.rank("inv_freq", inv_freq, 1);
-  check.i32("positions", positions, {positions.dim(0)});
+  check.i32("positions", positions, positions.shape());
   check.dense("positions", positions);
   check.f32("inv_freq", inv_freq, {inv_freq.dim(0)});
   check.dense("inv_freq", inv_freq);
-  check.f32("table", table, {positions.dim(0), 2 * inv_freq.dim(0)});
+  if (has_axes) {
+    check.i32("axis", axis, {inv_freq.dim(0)});
+    check.dense("axis", axis);
+  }
+  check.f32("table", table, {positions.dim(-1), 2 * inv_freq.dim(0)});
   check.dense("table", table);
-  dispatch(stream.device(),
-           [&](auto device) { impl::rope_table(device, stream, positions, inv_freq, table); });
+  dispatch(stream.device(), [&](auto device) { impl::rope_table(device, stream, angles, table); });
 }
 
 void rope(Stream& stream, ConstView table, View x) {

@@ -32,4 +32,12 @@ void scatter_rows(Stream& stream, ConstView x, ConstView rows, View y) {
   dispatch(stream.device(), [&](auto device) { impl::scatter_rows(device, stream, x, rows, y); });
 }
 
+void add_rows(Stream& stream, ConstView x, ConstView rows, View y) {
+  const internal::Check check("add_rows", stream);
+  check_rows(check, x, rows, y);
+  check.f32("x", x, {rows.dim(0), x.dim(1)});
+  check.f32("y", y, {y.dim(0), x.dim(1)});
+  dispatch(stream.device(), [&](auto device) { impl::add_rows(device, stream, x, rows, y); });
+}
+
 }  // namespace caption::kernels

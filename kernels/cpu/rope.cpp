@@ -1,24 +1,42 @@
 #include "kernels/rope.h"
 
 #include <cmath>
+#include <cstdint>
+#include <string>
+#include <vector>
 
+#include "base/error.h"
 #include "kernels/cpu/parallel.h"
 #include "kernels/cpu/select_tier.h"
 
 namespace caption::kernels::impl {
 
-void rope_table(Cpu, Stream& stream, ConstView positions, ConstView inv_freq, View table) {
-  const std::int64_t half = inv_freq.dim(0);
-  const std::int32_t* const position = positions.as<std::int32_t>();
-  const float* const frequency = inv_freq.as<float>();
-  float* const angles = table.as<float>();
+void rope_table(Cpu, Stream& stream, const RopeAngles& angles, View table) {
+  const std::int64_t half = angles.inv_freq.dim(0);
+  const std::int64_t num_tokens = table.dim(0);
+  const std::int32_t* const positions = angles.positions.as<std::int32_t>();
+  const float* const frequency = angles.inv_freq.as<float>();
+  const auto num_axes = static_cast<std::int32_t>(angles.positions.num_elements() / num_tokens);
+  // The first position of the axis that a frequency follows.
+  std::vector<const std::int32_t*> position(static_cast<std::size_t>(half), positions);
+  if (!angles.axis.empty()) {
+    for (std::int64_t i = 0; i < half; ++i) {
+      const std::int32_t axis = angles.axis.as<std::int32_t>()[i];
+      CAPTION_CHECK(axis >= 0 && axis < num_axes, "rope_table: axis " + std::to_string(axis) +
+                                                      " is outside [0, " +
+                                                      std::to_string(num_axes) + ")");
+      position[static_cast<std::size_t>(i)] += axis * num_tokens;
+    }
+  }
+  float* const cosines = table.as<float>();
   constexpr std::int64_t kOperationsPerAngle = 64;  // approximate cost of a cosine and a sine
-  cpu::parallel_for(stream, positions.dim(0), half * kOperationsPerAngle,
+  cpu::parallel_for(stream, num_tokens, half * kOperationsPerAngle,
                     [&](std::int64_t begin, std::int64_t end) {
                       for (std::int64_t t = begin; t < end; ++t) {
-                        float* const row = angles + t * 2 * half;
+                        float* const row = cosines + t * 2 * half;
                         for (std::int64_t i = 0; i < half; ++i) {
-                          const float angle = static_cast<float>(position[t]) * frequency[i];
+                          const std::int32_t at = position[static_cast<std::size_t>(i)][t];
+                          const float angle = static_cast<float>(at) * frequency[i];
                           row[i] = std::cos(angle);
                           row[half + i] = std::sin(angle);
                         }

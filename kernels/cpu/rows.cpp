@@ -57,4 +57,19 @@ void scatter_rows(Cpu, Stream& stream, ConstView x, ConstView rows, View y) {
       [row](std::int64_t i) { return std::int64_t{row[i]}; });
 }
 
+void add_rows(Cpu, Stream& stream, ConstView x, ConstView rows, View y) {
+  check_rows("add_rows", rows, y.dim(0));
+  const std::int32_t* const row = rows.as<std::int32_t>();
+  const std::int64_t dim = x.dim(1);
+  const float* const source = x.as<float>();
+  float* const target = y.as<float>();
+  cpu::parallel_for(stream, rows.dim(0), dim, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t i = begin; i < end; ++i) {
+      const float* const from = source + i * x.row_stride();
+      float* const to = target + row[i] * y.row_stride();
+      for (std::int64_t c = 0; c < dim; ++c) to[c] += from[c];
+    }
+  });
+}
+
 }  // namespace caption::kernels::impl

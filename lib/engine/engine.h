@@ -38,8 +38,12 @@ enum class TokenVerdict {
 struct Request {
   std::vector<std::int32_t> prompt_ids = {};        // >= 1 ids, with placeholders
   std::vector<std::int32_t> vision_positions = {};  // ascending positions in prompt_ids
-  // [vision_positions.size(), hidden] f32 on the engine's device, or null; several requests on one
-  // video can share it.
+  // [3, prompt_ids.size()] for a decoder with M-RoPE: positions in time, height and width, which
+  // prompt_ids and the vision tokens' content determine; tokens after the prompt follow the largest
+  // one. Empty: the positions 0, 1, 2, ... along every axis.
+  std::vector<std::int32_t> positions = {};
+  // [vision_positions.size(), vision_width] f32 on the engine's device, or null; several requests
+  // on one video can share it.
   std::shared_ptr<const Tensor> vision = {};
   // Identifies, for the prefix cache, what the vision tokens were made of (the hash of the
   // preprocessed pixels). If not set, the vision tokens themselves are hashed.

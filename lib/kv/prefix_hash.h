@@ -1,7 +1,6 @@
 // kv/prefix_hash.h: 128-bit hashes that identify the content of a prompt's pages.
 //
 //   hash(page i) = SHA-256(hash(page i - 1), its 16 tokens)      hash(page -1) = `root`
-//   cut to 128 bits
 // cut to 128 bits. A text token enters with its id, a vision token with the hash of the content
 // that the vision tokens were made of and its index among them. The root identifies everything else
 // that decides the bits of K and V: model, adapter, page dtype, CPU tier. Hashes are chained

@@ -38,6 +38,7 @@ struct ComposedSource {
 struct PromptIds {
   std::vector<std::int32_t> ids;  // one id per vision token in place of each placeholder
   std::vector<std::int32_t> vision_positions;  // ascending positions of the vision tokens in ids
+  std::vector<std::int32_t> positions = {};    // M-RoPE: [3, ids.size()] (engine/engine.h)
 };
 
 class CaptionModel {
@@ -52,9 +53,9 @@ class CaptionModel {
   // like a special token is treated as text.
   virtual PromptIds build_prompt(std::string_view user_prompt, const ClipShape& clip) const = 0;
   // pixel_values [frames, 3, H, W] f32 on the host, the preprocessed frames of one clip ->
-  // [vision_tokens(clip), hidden] f32 on the stream's device, which must be the context's. Uses
-  // scratch memory of the model: call it from one thread at a time; the decoder may run in another
-  // thread meanwhile.
+  // [vision_tokens(clip), DecoderSpec::vision_width()] f32 on the stream's device, which must be
+  // the context's. Uses scratch memory of the model: call it from one thread at a time; the decoder
+  // may run in another thread meanwhile.
   virtual Tensor encode_frames(Stream& stream, ConstView pixel_values) = 0;
 
   virtual Decoder& decoder() = 0;

@@ -1,6 +1,7 @@
 // model/decoder.h: the engine's interface to a causal language model over a paged KV cache.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -28,9 +29,20 @@ struct DecoderSpec {
   float rms_norm_eps = 1e-6F;
   double rope_theta = 10000;
   double rope_factor = 1;  // linear position interpolation; 1 means none
+  // M-RoPE: numbers of frequencies that follow a token's position in time, height and width; their
+  // sum is head_dim / 2. All 0: tokens have one position.
+  std::array<std::int64_t, 3> mrope_section = {0, 0, 0};
+  bool mrope_interleaved = false;  // the axes alternate, as in Qwen3-VL, instead of one block each
+  // DeepStack: vision tokens carry one more row for each of the first layers, which is added to the
+  // token's hidden state after that layer (arXiv:2406.04334).
+  std::int64_t deepstack_layers = 0;
 
   std::int64_t q_dim() const { return num_heads * head_dim; }
   std::int64_t kv_dim() const { return num_kv_heads * head_dim; }
+  bool has_mrope() const { return mrope_section[0] > 0; }
+  std::int64_t position_axes() const { return has_mrope() ? 3 : 1; }
+  // Numbers of one vision token: its embedding, then its DeepStack rows.
+  std::int64_t vision_width() const { return hidden * (1 + deepstack_layers); }
 };
 
 // Bytes of K and V of one token over all layers; for i8 including the scales (bf16 per token and
@@ -65,14 +77,14 @@ struct WatchedRows {
 // and on the stream's device.
 struct StepBatch {
   ConstView tokens;        // [T]; a placeholder's id for each row in `vision_rows`
-  ConstView positions;     // [T] position in the token's sequence
+  ConstView positions;     // [T] position in the token's sequence; with M-RoPE [3, T]
   ConstView cu_seqlens;    // [S + 1], ascending from 0 to T
   ConstView context_lens;  // [S] tokens in the pages after this step
   ConstView block_tables;  // [S, max_pages], page ids; unused entries -1
   ConstView slots;         // [T] page * page_tokens + offset where K and V are written
-  // Rows of `tokens`, ascending, whose embedding is a vision token, and these embeddings.
+  // Rows of `tokens`, ascending, whose embedding is a vision token, and these tokens.
   ConstView vision_rows;          // [V]
-  std::vector<ConstView> vision;  // pieces [n_i, hidden] f32, in order; sum of n_i = V
+  std::vector<ConstView> vision;  // pieces [n_i, vision_width] f32, in order; sum of n_i = V
   // Rows of `tokens`, ascending, for which logits are computed.
   ConstView logit_rows;  // [L]
   // Compressed attention: K and V of a sequence may take fewer slots than the sequence has tokens.

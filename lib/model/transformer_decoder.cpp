@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <iterator>
+#include <utility>
 
 #include "base/error.h"
 #include "kernels/embedding.h"
@@ -26,6 +27,29 @@ Tensor make_inv_freq(const DecoderSpec& spec) {
     inv_freq.as<float>()[i] = frequency / static_cast<float>(spec.rope_factor);
   }
   return inv_freq;
+}
+
+// The axis of positions (0 time, 1 height, 2 width) that each frequency follows; empty without
+// M-RoPE. Source: transformers 4.57.6 modeling_qwen3_vl.py (apply_interleaved_mrope),
+// modeling_qwen2_5_vl.py (apply_multimodal_rotary_pos_emb).
+Tensor make_rope_axis(const DecoderSpec& spec) {
+  if (!spec.has_mrope()) return {};
+  const std::int64_t half = spec.head_dim / 2;
+  const auto& section = spec.mrope_section;
+  Tensor axis(DType::kI32, {half});
+  for (std::int64_t i = 0; i < half; ++i) {
+    std::int32_t follows = 0;
+    if (spec.mrope_interleaved) {
+      const auto candidate = static_cast<std::int32_t>(i % 3);
+      if (candidate > 0 && i < 3 * section[static_cast<std::size_t>(candidate)]) {
+        follows = candidate;
+      }
+    } else if (i >= section[0]) {
+      follows = i < section[0] + section[1] ? 1 : 2;
+    }
+    axis.as<std::int32_t>()[i] = follows;
+  }
+  return axis;
 }
 
 kernels::KvLayer layer_pages(const KvPages& kv, std::size_t layer) {
@@ -54,6 +78,8 @@ TransformerDecoder::TransformerDecoder(Stream& stream, const PlacedWeights& weig
       lm_head_(weights.matrix(blueprint.decoder.head)),
       final_norm_(weights.vector(blueprint.decoder.final_norm)),
       inv_freq_(copy_to(stream, weights.device(), make_inv_freq(spec_).view())),
+      rope_axis_(spec_.has_mrope() ? copy_to(stream, weights.device(), make_rope_axis(spec_).view())
+                                   : Tensor()),
       hidden_(weights.device()),
       normed_(weights.device()),
       q_(weights.device()),
@@ -119,13 +145,18 @@ void TransformerDecoder::forward(Stream& stream, const StepBatch& batch, const K
             .slots = batch.slots,
             .rope_table = rope_.view({batch.num_tokens(), spec_.head_dim}),
             .watched = batch.watched};
-  kernels::rope_table(stream, batch.positions, inv_freq_.view(), step.rope_table);
+  kernels::rope_table(stream,
+                      {.positions = batch.positions,
+                       .inv_freq = std::as_const(inv_freq_).view(),
+                       .axis = spec_.has_mrope() ? std::as_const(rope_axis_).view() : ConstView{}},
+                      step.rope_table);
 
   const View x = embed(stream, batch);
   for (std::size_t i = 0; i < layers_.size(); ++i) {
     choose_clusters(batch, i);
     attend(stream, i, step, layer_pages(kv, i), x);
     mlp(stream, layers_[i], x);
+    add_deepstack(stream, batch, i, x);
   }
   if (batch.num_logit_rows() == 0) return;
   const View last = last_.view({batch.num_logit_rows(), spec_.hidden});
@@ -138,8 +169,9 @@ void TransformerDecoder::check(const StepBatch& batch, const KvPages& kv, ConstV
   const std::int64_t num_tokens = batch.num_tokens();
   const std::int64_t num_seqs = batch.num_sequences();
   CAPTION_CHECK(num_tokens > 0 && num_seqs > 0, "a step without tokens");
-  CAPTION_CHECK(batch.positions.dim(0) == num_tokens && batch.slots.dim(0) == num_tokens,
-                "one position and one slot per token");
+  CAPTION_CHECK(batch.positions.num_elements() == spec_.position_axes() * num_tokens &&
+                    batch.slots.dim(0) == num_tokens,
+                "one position per axis and one slot per token");
   CAPTION_CHECK(batch.cu_seqlens.dim(0) == num_seqs + 1, "one boundary per sequence and one more");
   CAPTION_CHECK(batch.block_tables.dim(0) == num_seqs && batch.block_tables.dim(1) > 0,
                 "block tables of another shape");
@@ -164,7 +196,10 @@ void TransformerDecoder::check(const StepBatch& batch, const KvPages& kv, ConstV
                   "key clusters of another number of layers");
   }
   std::int64_t vision_rows = 0;
-  for (const ConstView& piece : batch.vision) vision_rows += piece.dim(0);
+  for (const ConstView& piece : batch.vision) {
+    CAPTION_CHECK(piece.dim(1) == spec_.vision_width(), "vision tokens of another width");
+    vision_rows += piece.dim(0);
+  }
   CAPTION_CHECK(vision_rows == batch.vision_rows.dim(0),
                 std::to_string(vision_rows) + " vision tokens for " +
                     std::to_string(batch.vision_rows.dim(0)) + " places");
@@ -175,10 +210,23 @@ View TransformerDecoder::embed(Stream& stream, const StepBatch& batch) {
   kernels::embedding(stream, batch.tokens, embedding_, x);
   std::int64_t first = 0;
   for (const ConstView& piece : batch.vision) {
-    kernels::scatter_rows(stream, piece, batch.vision_rows.rows(first, piece.dim(0)), x);
+    kernels::scatter_rows(stream, piece.columns(0, spec_.hidden),
+                          batch.vision_rows.rows(first, piece.dim(0)), x);
     first += piece.dim(0);
   }
   return x;
+}
+
+void TransformerDecoder::add_deepstack(Stream& stream, const StepBatch& batch, std::size_t layer,
+                                       View x) {
+  if (static_cast<std::int64_t>(layer) >= spec_.deepstack_layers) return;
+  const std::int64_t first_column = (1 + static_cast<std::int64_t>(layer)) * spec_.hidden;
+  std::int64_t first = 0;
+  for (const ConstView& piece : batch.vision) {
+    kernels::add_rows(stream, piece.columns(first_column, spec_.hidden),
+                      batch.vision_rows.rows(first, piece.dim(0)), x);
+    first += piece.dim(0);
+  }
 }
 
 void TransformerDecoder::choose_clusters(const StepBatch& batch, std::size_t layer) {

@@ -125,7 +125,7 @@ std::optional<SeenClip> parse_seen_clip(std::span<const std::byte> bytes) {
 
 VisionCache::VisionCache(const VisionCacheOptions& options, model::CaptionModel& model)
     : model_(model),
-      hidden_(model.decoder().spec().hidden),
+      width_(model.decoder().spec().vision_width()),
       identity_(options.identity),
       store_(options.folder, "vision", options.max_bytes) {}
 
@@ -143,7 +143,7 @@ std::optional<SeenClip> VisionCache::find(const Hash128& key) {
   std::optional<SeenClip> clip = parse_seen_clip(*bytes);
   const bool fits = clip.has_value() && clip->shape.num_frames > 0 &&
                     clip->tokens.dim(0) == model_.vision_tokens(clip->shape) &&
-                    clip->tokens.dim(1) == hidden_;
+                    clip->tokens.dim(1) == width_;
   return fits ? std::move(clip) : std::nullopt;
 }
 

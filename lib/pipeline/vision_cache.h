@@ -22,7 +22,7 @@
 namespace caption::pipeline {
 
 struct SeenClip {
-  Tensor tokens;          // [vision tokens, hidden] f32; on the host in the functions below
+  Tensor tokens;          // [vision tokens, vision_width] f32; on the host in the functions below
   Hash128 pixel_content;  // of the preprocessed pixels
   std::int64_t frames_wanted = 0;
   model::ClipShape shape;
@@ -47,7 +47,7 @@ class VisionCache {
 
  private:
   const model::CaptionModel& model_;
-  std::int64_t hidden_;
+  std::int64_t width_;  // numbers of a vision token
   Hash128 identity_;
   store::BlobStore store_;
 };

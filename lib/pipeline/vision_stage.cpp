@@ -91,6 +91,7 @@ std::vector<engine::Request> VisionStage::prepare(DecodedJob& decoded) {
     engine::Request request;
     request.prompt_ids = std::move(prompt.ids);
     request.vision_positions = std::move(prompt.vision_positions);
+    request.positions = std::move(prompt.positions);
     request.vision = tokens;
     request.vision_content = clip.pixel_content;
     request.sampling = sampling_of(decoded.job, text);

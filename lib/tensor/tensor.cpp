@@ -92,12 +92,17 @@ View View::reshape(const Shape& shape) const {
   return View(const_cast<void*>(same.raw()), dtype_, shape, same.row_stride(), device_);
 }
 
-View View::columns(std::int64_t first, std::int64_t count) const {
+ConstView ConstView::columns(std::int64_t first, std::int64_t count) const {
   CAPTION_CHECK(shape_.rank() == 2,
                 "columns of a view of shape " + shape_.to_string() + "; only a matrix has them");
   check_range(first, count, shape_[1], "columns");
-  return View(const_cast<std::byte*>(advance(begin_, dtype_, first)), dtype_,
-              Shape{shape_[0], count}, row_stride_, device_);
+  return {advance(begin_, dtype_, first), dtype_, Shape{shape_[0], count}, row_stride_, device_};
+}
+
+View View::columns(std::int64_t first, std::int64_t count) const {
+  const ConstView part = ConstView::columns(first, count);
+  return {const_cast<void*>(part.raw()), part.dtype(), part.shape(), part.row_stride(),
+          part.device()};
 }
 
 Tensor::Tensor(DType dtype, const Shape& shape, Device device, Paging paging)

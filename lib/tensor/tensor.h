@@ -56,6 +56,8 @@ class ConstView {
   ConstView rows(std::int64_t first, std::int64_t count) const;
   // Returns the same elements with another shape. A strided view must keep its first extent.
   ConstView reshape(const Shape& shape) const;
+  // Returns columns [first, first + count) of the last axis of a rank-2 view, as a strided view.
+  ConstView columns(std::int64_t first, std::int64_t count) const;
 
  protected:
   const void* begin_ = nullptr;
@@ -87,7 +89,6 @@ class View : public ConstView {
   void* raw() const { return const_cast<void*>(begin_); }
   View rows(std::int64_t first, std::int64_t count) const;
   View reshape(const Shape& shape) const;
-  // Returns columns [first, first + count) of the last axis of a rank-2 view, as a strided view.
   View columns(std::int64_t first, std::int64_t count) const;
 };
 

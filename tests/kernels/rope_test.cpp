@@ -64,7 +64,8 @@ TEST_CASE("rotates the halves by position times frequency") {
     }
     for_each_stream([&](Stream& stream) {
       Tensor table(DType::kF32, {tokens, c.head_dim});
-      rope_table(stream, indices(c.positions).view(), frequencies.view(), table.view());
+      rope_table(stream, {.positions = indices(c.positions).view(), .inv_freq = frequencies.view()},
+                 table.view());
       Tensor y = x.clone();
       rope(stream, table.view(), y.view());
       check_close(y.as<float>(), want, tolerance);
@@ -72,12 +73,50 @@ TEST_CASE("rotates the halves by position times frequency") {
   }
 }
 
+TEST_CASE("each frequency follows the position along its axis") {
+  constexpr std::int64_t kTokens = 5;
+  const Tensor frequencies = inverse_frequencies(12, 1e4);
+  const std::vector<std::int32_t> positions = {0, 1,  2,      2, 2, /**/ 0, 1, 3,
+                                               4, 90, /**/ 0, 1, 5, 6,      7};
+  const std::vector<std::int32_t> axis = {0, 1, 2, 1, 2, 0};
+  for_each_stream([&](Stream& stream) {
+    Tensor table(DType::kF32, {kTokens, 12});
+    rope_table(stream,
+               {.positions = indices(positions).view().reshape({3, kTokens}),
+                .inv_freq = frequencies.view(),
+                .axis = indices(axis).view()},
+               table.view());
+    int different = 0;
+    for (std::int64_t i = 0; i < 6; ++i) {
+      const auto first = positions.begin() + axis[static_cast<std::size_t>(i)] * kTokens;
+      Tensor along_axis(DType::kF32, {kTokens, 12});
+      rope_table(stream,
+                 {.positions = indices(std::vector(first, first + kTokens)).view(),
+                  .inv_freq = frequencies.view()},
+                 along_axis.view());
+      for (std::int64_t t = 0; t < kTokens; ++t) {
+        const float* const have = table.as<float>() + t * 12 + i;
+        const float* const want = along_axis.as<float>() + t * 12 + i;
+        different += have[0] != want[0] || have[6] != want[6];
+      }
+    }
+    CHECK(different == 0);
+    CHECK_THROWS_AS(rope_table(stream,
+                               {.positions = indices(positions).view().reshape({3, kTokens}),
+                                .inv_freq = frequencies.view(),
+                                .axis = indices({0, 1, 2, 3, 0, 0}).view()},
+                               table.view()),
+                    Error);
+  });
+}
+
 TEST_CASE("position 0 changes nothing") {
   ThreadPool pool(1);
   Stream stream(pool);
   const Tensor frequencies = inverse_frequencies(64, 1e4);
   Tensor table(DType::kF32, {1, 64});
-  rope_table(stream, indices({0}).view(), frequencies.view(), table.view());
+  rope_table(stream, {.positions = indices({0}).view(), .inv_freq = frequencies.view()},
+             table.view());
   const Tensor x = random_f32({1, 4, 64}, 2);
   Tensor y = x.clone();
   rope(stream, table.view(), y.view());
@@ -88,7 +127,8 @@ TEST_CASE("a strided slice is rotated as a dense one, and alone") {
   const Tensor frequencies = inverse_frequencies(8, 1e4);
   for_each_stream([&](Stream& stream) {
     Tensor table(DType::kF32, {3, 8});
-    rope_table(stream, indices({4, 5, 6}).view(), frequencies.view(), table.view());
+    rope_table(stream, {.positions = indices({4, 5, 6}).view(), .inv_freq = frequencies.view()},
+               table.view());
     const Tensor all = random_f32({3, 48}, 3);
     Tensor strided = all.clone();
     rope(stream, table.view(), strided.view().columns(16, 16).reshape({3, 2, 8}));
@@ -115,7 +155,8 @@ TEST_CASE("every tier has the same bits, whatever half a head is") {
     Tensor before;
     for_each_stream([&](Stream& stream) {
       Tensor table(DType::kF32, {3, head_dim});
-      rope_table(stream, indices({4, 5, 600}).view(), frequencies.view(), table.view());
+      rope_table(stream, {.positions = indices({4, 5, 600}).view(), .inv_freq = frequencies.view()},
+                 table.view());
       Tensor y = x.clone();
       rope(stream, table.view(), y.view());
       if (!before.empty()) CHECK(same_bits(y, before));
@@ -130,7 +171,8 @@ TEST_CASE("wrong shapes are refused by name") {
   const Tensor frequencies = inverse_frequencies(8, 1e4);
   Tensor table(DType::kF32, {3, 6});
   CHECK_THROWS_WITH_AS(
-      rope_table(stream, indices({1, 2, 3}).view(), frequencies.view(), table.view()),
+      rope_table(stream, {.positions = indices({1, 2, 3}).view(), .inv_freq = frequencies.view()},
+                 table.view()),
       "rope_table: table is f32 [3, 6] on cpu; wanted f32 [3, 8]", Error);
   Tensor x = random_f32({3, 2, 8}, 4);
   CHECK_THROWS_WITH_AS(rope(stream, table.view(), x.view()),

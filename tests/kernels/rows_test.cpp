@@ -13,6 +13,7 @@ using caption::ErrorCode;
 using caption::Stream;
 using caption::Tensor;
 using caption::ThreadPool;
+using caption::kernels::add_rows;
 using caption::kernels::convert;
 using caption::kernels::embedding;
 using caption::kernels::gather_rows;
@@ -63,6 +64,24 @@ TEST_CASE("gather then scatter with a permutation is the identity, for any dtype
       CHECK(same_bits(x, back));
     });
   }
+}
+
+TEST_CASE("add_rows adds columns of a wider matrix to the rows it is given") {
+  const Tensor before = random_f32({4, 3}, 2);
+  const Tensor wide = random_f32({2, 9}, 3);
+  for_each_stream([&](Stream& stream) {
+    Tensor y = before.clone();
+    add_rows(stream, wide.view().columns(3, 3), indices({2, 0}).view(), y.view());
+    for (std::int64_t i = 0; i < 12; ++i) {
+      const std::int64_t row = i / 3;
+      float want = before.as<float>()[i];
+      if (row == 2) want += wide.as<float>()[3 + i % 3];
+      if (row == 0) want += wide.as<float>()[9 + 3 + i % 3];
+      CHECK(y.as<float>()[i] == want);
+    }
+    CHECK_THROWS_AS(add_rows(stream, wide.view().columns(0, 3), indices({4, 0}).view(), y.view()),
+                    Error);
+  });
 }
 
 TEST_CASE("scatter leaves the rows it is not given") {

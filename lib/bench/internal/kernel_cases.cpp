@@ -141,7 +141,9 @@ void bench_element_wise(KernelTimer& timer, const model::DecoderSpec& shape, std
   Tensor q = random_tensor(DType::kF32, {tokens, shape.num_heads, shape.head_dim});
   Tensor table(DType::kF32, {tokens, shape.head_dim});
   const Tensor frequencies = random_tensor(DType::kF32, {shape.head_dim / 2});
-  kernels::rope_table(stream, ascending(tokens, 1).view(), frequencies.view(), table.view());
+  kernels::rope_table(stream,
+                      {.positions = ascending(tokens, 1).view(), .inv_freq = frequencies.view()},
+                      table.view());
   timer.add(row("rope", 8 * heads + 4 * as_double(tokens * shape.head_dim), 3 * heads),
             [&](std::int64_t) { kernels::rope(stream, table.view(), q.view()); });
 }

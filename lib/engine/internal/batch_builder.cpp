@@ -21,14 +21,18 @@ std::int64_t padded(std::int64_t elements) {
 BatchBuilder::BatchBuilder(const Limits& limits)
     : device_(limits.device),
       block_(limits.device, DType::kI32,
-             {4 * limits.max_tokens + 2 * (limits.max_sequences + 1) + limits.max_logit_rows +
-              limits.max_sequences * limits.max_pages + kNumArrays * kArrayElements}) {
+             {(3 + limits.position_axes) * limits.max_tokens + 2 * (limits.max_sequences + 1) +
+              limits.max_logit_rows + limits.max_sequences * limits.max_pages +
+              kNumArrays * kArrayElements}) {
   const auto reserve = [](auto& array, std::int64_t size) {
     array.reserve(static_cast<std::size_t>(size));
   };
-  for (std::vector<std::int32_t>* array : {&tokens_, &positions_, &slots_, &vision_rows_}) {
+  for (std::vector<std::int32_t>* array : {&tokens_, &slots_, &vision_rows_}) {
     reserve(*array, limits.max_tokens);
   }
+  positions_.resize(static_cast<std::size_t>(limits.position_axes));
+  for (std::vector<std::int32_t>& axis : positions_) reserve(axis, limits.max_tokens);
+  reserve(positions_.front(), limits.position_axes * limits.max_tokens);
   for (std::vector<std::int32_t>* array : {&cu_seqlens_, &context_lens_}) {
     reserve(*array, limits.max_sequences + 1);
   }
@@ -40,10 +44,11 @@ BatchBuilder::BatchBuilder(const Limits& limits)
 }
 
 void BatchBuilder::begin(std::int64_t max_pages) {
-  for (std::vector<std::int32_t>* array : {&tokens_, &positions_, &cu_seqlens_, &context_lens_,
-                                           &block_tables_, &slots_, &vision_rows_, &logit_rows_}) {
+  for (std::vector<std::int32_t>* array : {&tokens_, &cu_seqlens_, &context_lens_, &block_tables_,
+                                           &slots_, &vision_rows_, &logit_rows_}) {
     array->clear();
   }
+  for (std::vector<std::int32_t>& axis : positions_) axis.clear();
   cu_seqlens_.push_back(0);
   batch_.vision.clear();
   watched_.clear();
@@ -63,8 +68,12 @@ void BatchBuilder::add(const scheduler::PlannedSequence& planned, Sequence& sequ
     tokens_.push_back(position < num_known
                           ? ids[static_cast<std::size_t>(position)]
                           : sequence.drafts[static_cast<std::size_t>(position - num_known)]);
-    positions_.push_back(static_cast<std::int32_t>(position));
     slots_.push_back(pages.slot(position - planned.num_saved));
+  }
+  for (std::size_t axis = 0; axis < positions_.size(); ++axis) {
+    for (std::int64_t index = begin; index < end; ++index) {
+      positions_[axis].push_back(sequence.position(static_cast<std::int64_t>(axis), index));
+    }
   }
   cu_seqlens_.push_back(static_cast<std::int32_t>(tokens_.size()));
   context_lens_.push_back(static_cast<std::int32_t>(end - planned.num_saved));
@@ -105,6 +114,12 @@ void BatchBuilder::add_vision(std::int64_t begin, std::int64_t end, const Sequen
 
 const model::StepBatch& BatchBuilder::finish(Stream& stream) {
   const auto num_sequences = std::ssize(context_lens_);
+  std::vector<std::int32_t>& positions = positions_.front();
+  for (std::size_t axis = 1; axis < positions_.size(); ++axis) {
+    positions.insert(positions.end(), positions_[axis].begin(), positions_[axis].end());
+  }
+  Shape position_shape = {std::ssize(tokens_)};
+  if (positions_.size() > 1) position_shape = {std::ssize(positions_), std::ssize(tokens_)};
   struct Array {
     const std::vector<std::int32_t>& host;
     ConstView& view;
@@ -115,7 +130,7 @@ const model::StepBatch& BatchBuilder::finish(Stream& stream) {
   };
   const Array arrays[kNumArrays] = {
       vector(tokens_, batch_.tokens),
-      vector(positions_, batch_.positions),
+      {positions, batch_.positions, position_shape},
       vector(cu_seqlens_, batch_.cu_seqlens),
       vector(context_lens_, batch_.context_lens),
       {block_tables_, batch_.block_tables, {num_sequences, max_pages_}},

@@ -19,6 +19,7 @@ class BatchBuilder {
  public:
   struct Limits {
     Device device = Device::kCpu;
+    std::int64_t position_axes = 1;  // DecoderSpec::position_axes()
     std::int64_t max_tokens = 0;
     std::int64_t max_sequences = 0;
     std::int64_t max_pages = 0;  // pages of one sequence
@@ -41,7 +42,8 @@ class BatchBuilder {
   void add_vision(std::int64_t begin, std::int64_t end, const Sequence& sequence);
 
   std::vector<std::int32_t> tokens_;
-  std::vector<std::int32_t> positions_;
+  // One array per axis; finish() appends the others to the first.
+  std::vector<std::vector<std::int32_t>> positions_;
   std::vector<std::int32_t> cu_seqlens_;
   std::vector<std::int32_t> context_lens_;
   std::vector<std::int32_t> block_tables_;

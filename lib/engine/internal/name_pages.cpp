@@ -18,6 +18,20 @@ Hash128 hash_tokens(Stream& stream, const Tensor& vision) {
       .short_key();
 }
 
+// Adds the positions of the tokens up to the last vision token to the hash of its content. Those
+// after it follow from it.
+Hash128 mix_positions(const Hash128& content, const Request& request) {
+  Sha256Hasher hasher;
+  hasher.update_value(content.high);
+  hasher.update_value(content.low);
+  const std::size_t stride = request.prompt_ids.size();
+  const auto count = static_cast<std::size_t>(request.vision_positions.back()) + 1;
+  for (std::size_t first = 0; first < request.positions.size(); first += stride) {
+    hasher.update(std::as_bytes(std::span(request.positions).subspan(first, count)));
+  }
+  return hasher.digest().short_key();
+}
+
 }  // namespace
 
 void name_pages(Stream& stream, const Hash128& root, const Request& request,
@@ -29,6 +43,9 @@ void name_pages(Stream& stream, const Hash128& root, const Request& request,
     prompt.vision_content = request.vision_content.has_value()
                                 ? *request.vision_content
                                 : hash_tokens(stream, *request.vision);
+    if (!request.positions.empty()) {
+      prompt.vision_content = mix_positions(prompt.vision_content, request);
+    }
   }
   spec.prompt_pages = kv::hash_prompt_pages(root, prompt);
   if (request.vision_positions.empty()) return;

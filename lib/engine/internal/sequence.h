@@ -22,7 +22,9 @@ struct Sequence {
   RequestId id{};
   std::vector<std::int32_t> tokens;  // prompt, then output; with beams the prompt only
   std::int64_t num_prompt = 0;
-  std::vector<std::int32_t> drafts;  // offered for the next step (engine/draft_source.h)
+  std::vector<std::int32_t> drafts;     // offered for the next step (engine/draft_source.h)
+  std::vector<std::int32_t> positions;  // of the prompt, [3, num_prompt], or empty
+  std::int32_t position_shift = 0;      // of a token after the prompt: its position less its index
   std::vector<std::int32_t> vision_positions;
   std::shared_ptr<const Tensor> vision;
   sampling::SamplingParams sampling;
@@ -38,6 +40,13 @@ struct Sequence {
 
   std::span<const std::int32_t> output() const {
     return std::span(tokens).subspan(static_cast<std::size_t>(num_prompt));
+  }
+  // The position of token `index` along an axis of M-RoPE.
+  std::int32_t position(std::int64_t axis, std::int64_t index) const {
+    if (index >= num_prompt || positions.empty()) {
+      return static_cast<std::int32_t>(index) + position_shift;
+    }
+    return positions[static_cast<std::size_t>(axis * num_prompt + index)];
   }
   std::span<const std::int32_t> ids_of(std::int32_t branch) const {
     return beams.has_value() ? beams->running(branch) : std::span<const std::int32_t>(tokens);

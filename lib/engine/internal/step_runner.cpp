@@ -27,6 +27,7 @@ StepRunner::StepRunner(model::Decoder& decoder, Stream& stream, const EngineOpti
       memory_(stream.device(), decoder.spec(), options.kv_dtype, num_pages),
       builder_(
           {.device = stream.device(),
+           .position_axes = decoder.spec().position_axes(),
            .max_tokens = most_step_tokens(options, num_pages),
            .max_sequences = options.max_num_seqs,
            .max_pages = std::min(num_pages, kv::pages_for_tokens(decoder.spec().max_positions)),

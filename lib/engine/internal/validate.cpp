@@ -1,5 +1,7 @@
 #include "engine/internal/validate.h"
 
+#include <algorithm>
+#include <limits>
 #include <string>
 
 #include "base/counted.h"
@@ -7,6 +9,20 @@
 #include "sampling/sampler.h"
 
 namespace caption::engine {
+namespace {
+
+void check_positions(const Request& request, const model::DecoderSpec& spec) {
+  if (request.positions.empty()) return;
+  CAPTION_CHECK(spec.has_mrope(), "request: positions for a decoder without M-RoPE");
+  CAPTION_CHECK(std::ssize(request.positions) == 3 * std::ssize(request.prompt_ids),
+                "request: " + std::to_string(request.positions.size()) + " positions for " +
+                    std::to_string(request.prompt_ids.size()) + " tokens and three axes");
+  const auto [low, high] = std::minmax_element(request.positions.begin(), request.positions.end());
+  CAPTION_CHECK(*low >= 0 && *high < std::numeric_limits<std::int32_t>::max() / 2,
+                "request: positions from " + std::to_string(*low) + " to " + std::to_string(*high));
+}
+
+}  // namespace
 
 void validate(const Request& request, const model::DecoderSpec& spec, Device device) {
   sampling::validate(request.sampling, spec.vocab);
@@ -20,13 +36,14 @@ void validate(const Request& request, const model::DecoderSpec& spec, Device dev
   const auto num_vision = std::ssize(request.vision_positions);
   const bool vision_fits =
       num_vision == 0 || (request.vision != nullptr && request.vision->dtype() == DType::kF32 &&
-                          request.vision->shape() == Shape{num_vision, spec.hidden});
+                          request.vision->shape() == Shape{num_vision, spec.vision_width()});
   const Shape found = request.vision == nullptr ? Shape{0} : request.vision->shape();
   CAPTION_CHECK(vision_fits, "request: vision tokens of shape " + found.to_string() + " for " +
                                  std::to_string(num_vision) + " positions of width " +
-                                 std::to_string(spec.hidden));
+                                 std::to_string(spec.vision_width()));
   CAPTION_CHECK(num_vision == 0 || request.vision->device() == device,
                 "request: vision tokens on another device than the engine's");
+  check_positions(request, spec);
   auto next_vision = request.vision_positions.begin();
   for (std::int64_t position = 0; position < num_prompt; ++position) {
     if (next_vision != request.vision_positions.end() && *next_vision == position) {
@@ -41,8 +58,14 @@ void validate(const Request& request, const model::DecoderSpec& spec, Device dev
   CAPTION_CHECK(next_vision == request.vision_positions.end(),
                 "request: vision positions must ascend within the prompt");
 
-  // The last new token is chosen but not computed, so it needs no position.
-  const std::int64_t num_positions = num_prompt + request.sampling.max_new_tokens - 1;
+  // The last new token is chosen but not computed, so it needs no position. With M-RoPE a prompt
+  // may end at a position before or after its number of tokens.
+  const std::int64_t next_position =
+      request.positions.empty()
+          ? num_prompt
+          : 1 + *std::max_element(request.positions.begin(), request.positions.end());
+  const std::int64_t num_positions =
+      std::max<std::int64_t>(num_prompt, next_position) + request.sampling.max_new_tokens - 1;
   if (num_positions > spec.max_positions) {
     throw Error(ErrorCode::kTooLong, "request: " + counted(num_prompt, "prompt token") + " and " +
                                          counted(request.sampling.max_new_tokens, "new token") +

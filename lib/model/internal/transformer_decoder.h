@@ -48,6 +48,8 @@ class TransformerDecoder final : public Decoder {
 
   void check(const StepBatch& batch, const KvPages& kv, ConstView logits) const;
   View embed(Stream& stream, const StepBatch& batch);
+  // Adds the vision tokens' DeepStack rows of this layer, if it has any, to x.
+  void add_deepstack(Stream& stream, const StepBatch& batch, std::size_t layer, View x);
   // Rows [first, first + count) of x.
   struct RowRange {
     ConstView x;
@@ -70,7 +72,8 @@ class TransformerDecoder final : public Decoder {
   const kernels::Weight& lm_head_;
   ConstView final_norm_;
   std::vector<Layer> layers_;
-  Tensor inv_freq_;  // [head_dim / 2] f32, linear scaling applied
+  Tensor inv_freq_;   // [head_dim / 2] f32, linear scaling applied
+  Tensor rope_axis_;  // [head_dim / 2] i32 with M-RoPE, else empty
 
   std::vector<const kernels::KeyClusters*> clusters_;  // one per sequence of the step, or empty
   std::vector<kernels::AttentionWatch> watches_;
