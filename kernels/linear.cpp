@@ -1,6 +1,7 @@
 #include "kernels/linear.h"
 
 #include <string>
+#include <utility>
 
 #include "backend/dispatch.h"
 #include "kernels/internal/check.h"
@@ -17,6 +18,10 @@ void check_part(const internal::Check& check, ConstView x, const LinearPart& par
   if (!part.bias.empty()) {
     check.floating("bias", part.bias, {n});
     check.dense("bias", part.bias);
+  }
+  if (!part.scale.empty()) {
+    check.floating("scale", part.scale, {n});
+    check.dense("scale", part.scale);
   }
   const Shape y = {x.dim(0), n};
   if (output == LinearOutput::kAdd) {
@@ -71,9 +76,21 @@ void linear_add(Stream& stream, ConstView x, const Weight& weight, ConstView bia
                  LinearOutput::kAdd);
 }
 
+void linear_add_scaled(Stream& stream, ConstView x, BiasedWeight weight, ConstView scale, View y) {
+  internal::Check check("linear_add_scaled", stream);
+  if (scale.empty()) check.fail("scale is empty; without one call linear_add()");
+  checked_linear(std::move(check), stream, x, {weight.weight, weight.bias, y, scale},
+                 LinearOutput::kAdd);
+}
+
 void linear_gelu(Stream& stream, ConstView x, const Weight& weight, ConstView bias, View y) {
   checked_linear(internal::Check("linear_gelu", stream), stream, x, {weight, bias, y},
                  LinearOutput::kGelu);
+}
+
+void linear_gelu_tanh(Stream& stream, ConstView x, const Weight& weight, ConstView bias, View y) {
+  checked_linear(internal::Check("linear_gelu_tanh", stream), stream, x, {weight, bias, y},
+                 LinearOutput::kGeluTanh);
 }
 
 void linear_quick_gelu(Stream& stream, ConstView x, const Weight& weight, ConstView bias, View y) {

@@ -19,21 +19,22 @@ namespace caption::kernels {
 // y [frames * grid_h * grid_w, channels * p * p] f32, rows may be strided; written whole.
 void im2col_patches(Stream& stream, ConstView pixels, std::int64_t patch_px, View y);
 
-// CLIP's embeddings: the class token first, then the patches, each plus its position embedding.
-//   y[f * (n + 1), :]         = class_embedding + positions[0, :]
-//   y[f * (n + 1) + 1 + i, :] = patches[f * n + i, :] + positions[1 + i, :]
-// patches [frames * n, dim] f32; class_embedding [dim] and positions [n + 1, dim] f32, bf16 or f16;
-// y [frames * (n + 1), dim] f32, dense, written whole; must not overlap patches.
-void clip_embeddings(Stream& stream, ConstView patches, ConstView class_embedding,
-                     ConstView positions, View y);
+// The embeddings of a vision transformer: the class token first, if the tower has one, then the
+// patches, each plus its position embedding. With t = 1 class token, or t = 0:
+//   y[f * (n + t), :]         = class_embedding + positions[0, :]       only if t = 1
+//   y[f * (n + t) + t + i, :] = patches[f * n + i, :] + positions[t + i, :]
+// patches [frames * n, dim] f32; class_embedding [dim], empty if t = 0, and positions [n + t, dim],
+// f32, bf16 or f16; y [frames * (n + t), dim] f32, dense, written whole; must not overlap patches.
+void vit_embeddings(Stream& stream, ConstView patches, ConstView class_embedding,
+                    ConstView positions, View y);
 
 namespace impl {
 void im2col_patches(Cpu device, Stream& stream, ConstView pixels, std::int64_t patch_px, View y);
 void im2col_patches(Cuda device, Stream& stream, ConstView pixels, std::int64_t patch_px, View y);
-void clip_embeddings(Cpu device, Stream& stream, ConstView patches, ConstView class_embedding,
-                     ConstView positions, View y);
-void clip_embeddings(Cuda device, Stream& stream, ConstView patches, ConstView class_embedding,
-                     ConstView positions, View y);
+void vit_embeddings(Cpu device, Stream& stream, ConstView patches, ConstView class_embedding,
+                    ConstView positions, View y);
+void vit_embeddings(Cuda device, Stream& stream, ConstView patches, ConstView class_embedding,
+                    ConstView positions, View y);
 }  // namespace impl
 
 }  // namespace caption::kernels

@@ -110,45 +110,60 @@ void set_features(const LinearPart& part, std::int64_t index, Block& block) {
   block.num_features = std::min(kBlockFeatures, part.weight.num_features() - block.first_feature);
 }
 
+// Writes the elements of `vector` [N] for the block's features as f32.
+void load_features(ConstView vector, const Block& block, float* to) {
+  dispatch_float(vector.dtype(), [&](auto tag) {
+    const auto* const from = vector.as<decltype(tag)>() + block.first_feature;
+    for (std::int64_t n = 0; n < block.num_features; ++n) to[n] = to_float(from[n]);
+  });
+}
+
 // Writes the part's bias for the block's features as f32; zeros if the part has no bias.
 void load_bias(const LinearPart& part, const Block& block, float* bias) {
   if (part.bias.empty()) {
     std::fill_n(bias, block.num_features, 0.0F);
-    return;
+  } else {
+    load_features(part.bias, block, bias);
   }
-  dispatch_float(part.bias.dtype(), [&](auto tag) {
-    const auto* const b = part.bias.as<decltype(tag)>() + block.first_feature;
-    for (std::int64_t n = 0; n < block.num_features; ++n) bias[n] = to_float(b[n]);
-  });
 }
 
 float* output_row(const View& y, const Block& block, std::int64_t m) {
   return y.as<float>() + (block.first_row + m) * y.row_stride() + block.first_feature;
 }
 
-// Writes the block of y: tile + bias, then added to y or activated as `output` says.
+// Activates `count` elements in place.
+void activate(const Tier& tier, LinearOutput output, float* y, std::int64_t count) {
+  constexpr float kQuickGeluBeta = 1.702f;
+  switch (output) {
+    case LinearOutput::kWrite:
+    case LinearOutput::kAdd: return;
+    case LinearOutput::kGelu: return tier.gelu(y, y, count);
+    case LinearOutput::kGeluTanh: return tier.gelu_tanh(y, y, count);
+    case LinearOutput::kQuickGelu:
+      return tier.swish({.x = y, .beta = kQuickGeluBeta, .factor = nullptr, .y = y, .n = count});
+  }
+}
+
+// Writes the block of y: tile + bias, then scaled and added to y or activated as `output` says.
 void write_block(const Tier& tier, const float* tile, const LinearPart& part, LinearOutput output,
                  const Block& block) {
-  constexpr float kQuickGeluBeta = 1.702f;
   float bias[kBlockFeatures];
+  float scale[kBlockFeatures];
   load_bias(part, block, bias);
+  if (!part.scale.empty()) load_features(part.scale, block, scale);
   const std::int64_t count = block.num_features;
   tier.add_bias({.x = tile,
                  .x_stride = kBlockFeatures,
                  .bias = bias,
+                 .scale = part.scale.empty() ? nullptr : scale,
                  .y = output_row(part.y, block, 0),
                  .y_stride = part.y.row_stride(),
                  .m = block.num_rows,
                  .n = count,
                  .add = output == LinearOutput::kAdd});
-  if (output != LinearOutput::kGelu && output != LinearOutput::kQuickGelu) return;
+  if (output == LinearOutput::kWrite || output == LinearOutput::kAdd) return;
   for (std::int64_t m = 0; m < block.num_rows; ++m) {
-    float* const to = output_row(part.y, block, m);
-    if (output == LinearOutput::kGelu) {
-      tier.gelu(to, to, count);
-    } else {
-      tier.swish({.x = to, .beta = kQuickGeluBeta, .factor = nullptr, .y = to, .n = count});
-    }
+    activate(tier, output, output_row(part.y, block, m), count);
   }
 }
 

@@ -94,11 +94,13 @@ struct IntegerRow {
 inline constexpr float kSmallestMagnitude = 0x1p-100F;
 inline constexpr std::int32_t kInfinityBits = 0x7F800000;
 
-// y[m, n] = x[m, n] + bias[n], or with `add` y[m, n] + (x[m, n] + bias[n]).
+// y[m, n] = scale[n] * (x[m, n] + bias[n]), or with `add` y[m, n] + scale[n] * (x[m, n] + bias[n]).
+// Sum, product and sum are rounded one after another.
 struct BiasArgs {
   const float* x = nullptr;
   std::int64_t x_stride = 0;
   const float* bias = nullptr;
+  const float* scale = nullptr;  // null means 1
   float* y = nullptr;
   std::int64_t y_stride = 0;
   std::int64_t m = 0;
@@ -174,6 +176,8 @@ struct Tier {  // NOLINT(cppcoreguidelines-pro-type-member-init)
   void (*swish)(const SwishArgs& args);
   // y = x / 2 * (1 + erf(x / sqrt(2))); y may be x
   void (*gelu)(const float* x, float* y, std::int64_t n);
+  // y = x / (1 + exp(-2 * sqrt(2 / pi) * (x + 0.044715 * x^3))); y may be x
+  void (*gelu_tanh)(const float* x, float* y, std::int64_t n);
   AttentionTier attention;
 };
 

@@ -29,30 +29,33 @@ void im2col_patches(Cpu, Stream& stream, ConstView pixels, std::int64_t patch_px
   });
 }
 
-void clip_embeddings(Cpu, Stream& stream, ConstView patches, ConstView class_embedding,
-                     ConstView positions, View y) {
+void vit_embeddings(Cpu, Stream& stream, ConstView patches, ConstView class_embedding,
+                    ConstView positions, View y) {
   const std::int64_t tokens = positions.dim(0);
   const std::int64_t dim = y.dim(1);
-  dispatch_float(class_embedding.dtype(), [&](auto class_tag) {
-    dispatch_float(positions.dtype(), [&](auto position_tag) {
-      const auto* const class_row = class_embedding.as<decltype(class_tag)>();
-      const auto* const position_rows = positions.as<decltype(position_tag)>();
-      cpu::parallel_for(stream, y.dim(0), dim, [&](std::int64_t begin, std::int64_t end) {
-        for (std::int64_t r = begin; r < end; ++r) {
-          const std::int64_t token = r % tokens;
-          const auto* const position = position_rows + token * positions.row_stride();
-          float* const to = y.as<float>() + r * dim;
-          if (token == 0) {
-            for (std::int64_t c = 0; c < dim; ++c) {
-              to[c] = to_float(class_row[c]) + to_float(position[c]);
-            }
-          } else {
-            const std::int64_t patch = r / tokens * (tokens - 1) + token - 1;
-            const float* const from = patches.as<float>() + patch * patches.row_stride();
-            for (std::int64_t c = 0; c < dim; ++c) to[c] = from[c] + to_float(position[c]);
-          }
-        }
+  const std::int64_t class_tokens = class_embedding.empty() ? 0 : 1;
+  // The row of token `token` of a frame before its position is added.
+  const auto write_row = [&](std::int64_t frame, std::int64_t token, float* to) {
+    if (token < class_tokens) {
+      dispatch_float(class_embedding.dtype(), [&](auto tag) {
+        const auto* const from = class_embedding.as<decltype(tag)>();
+        for (std::int64_t c = 0; c < dim; ++c) to[c] = to_float(from[c]);
       });
+    } else {
+      const std::int64_t patch = frame * (tokens - class_tokens) + token - class_tokens;
+      std::copy_n(patches.as<float>() + patch * patches.row_stride(), dim, to);
+    }
+  };
+  dispatch_float(positions.dtype(), [&](auto tag) {
+    const auto* const position_rows = positions.as<decltype(tag)>();
+    cpu::parallel_for(stream, y.dim(0), dim, [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t r = begin; r < end; ++r) {
+        const std::int64_t token = r % tokens;
+        const auto* const position = position_rows + token * positions.row_stride();
+        float* const to = y.as<float>() + r * dim;
+        write_row(r / tokens, token, to);
+        for (std::int64_t c = 0; c < dim; ++c) to[c] += to_float(position[c]);
+      }
     });
   });
 }

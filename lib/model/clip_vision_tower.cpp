@@ -59,7 +59,7 @@ View ClipVisionTower::embed(Stream& stream, ConstView pixels) {
   const View patches = normed_.view({num_patches, spec_.hidden});
   kernels::linear(stream, columns, patch_embedding_, ConstView{}, patches);
   const View x = hidden_.view({frames * tokens_per_frame(), spec_.hidden});
-  kernels::clip_embeddings(stream, patches, class_embedding_, positions_, x);
+  kernels::vit_embeddings(stream, patches, class_embedding_, positions_, x);
   kernels::layer_norm(stream, x, pre_norm_.weight, pre_norm_.bias, spec_.layer_norm_eps, x);
   return x;
 }

@@ -1,6 +1,7 @@
-// The element-wise functions between the projections, which linear_gelu(), linear_quick_gelu() and
-// linear_swiglu() apply (kernels/cpu/tier.h).
+// The element-wise functions between the projections, which linear_gelu(), linear_gelu_tanh(),
+// linear_quick_gelu() and linear_swiglu() apply (kernels/cpu/tier.h).
 #include <limits>
+#include <numbers>
 #include <vector>
 
 #include "kernels/cpu/select_tier.h"
@@ -163,6 +164,50 @@ TEST_CASE("gelu_erf ends where it should, and a NaN stays one") {
       CHECK(y.as<float>()[i] == 0);
       CHECK(y.as<float>()[i + 1] == std::numeric_limits<float>::max());
       CHECK(y.as<float>()[i + 2] == std::numeric_limits<float>::infinity());
+      CHECK(std::isnan(y.as<float>()[i + 3]));
+    }
+  });
+}
+
+TEST_CASE("gelu_tanh agrees with double precision") {
+  // exp() of binary32 overflows from 88.7 on: the exact result is then below 16 / 2^128.
+  constexpr double kOverflow = 0x1p-124;
+  for (const std::int64_t dim : kDims) {
+    CAPTURE(dim);
+    const Tensor x = wide_values(2, dim, 12);
+    std::vector<double> want, tolerance;
+    for (const double v : values(x)) {
+      const double power = -2 * std::sqrt(2 / std::numbers::pi) * (v + 0.044715 * v * v * v);
+      want.push_back(v / (1 + std::exp(power)));
+      // The argument of exp() has six factors and roundings and the error of two constants.
+      tolerance.push_back((8 + 8 * std::abs(power)) * kUnit * std::abs(want.back()) + kOverflow);
+    }
+    for_each_stream([&](Stream& stream) {
+      Tensor y(DType::kF32, {2, dim});
+      gelu_tanh(stream, x.view(), y.view());
+      check_close(y.as<float>(), want, tolerance);
+      Tensor in_place = x.clone();
+      gelu_tanh(stream, in_place.view(), in_place.view());
+      CHECK(same_bits(in_place, y));
+    });
+  }
+}
+
+TEST_CASE("gelu_tanh ends where it should, and a NaN stays one") {
+  for_each_stream([&](Stream& stream) {
+    Tensor x = random_f32({1, 20}, 13);
+    for (std::int64_t i = 0; i < 20; i += 4) {
+      x.as<float>()[i] = -20;
+      x.as<float>()[i + 1] = std::numeric_limits<float>::max();
+      x.as<float>()[i + 2] = 0;
+      x.as<float>()[i + 3] = std::numeric_limits<float>::quiet_NaN();
+    }
+    Tensor y(DType::kF32, {1, 20});
+    gelu_tanh(stream, x.view(), y.view());
+    for (std::int64_t i = 0; i < 20; i += 4) {
+      CHECK(y.as<float>()[i] == 0);
+      CHECK(y.as<float>()[i + 1] == std::numeric_limits<float>::max());
+      CHECK(y.as<float>()[i + 2] == 0);
       CHECK(std::isnan(y.as<float>()[i + 3]));
     }
   });

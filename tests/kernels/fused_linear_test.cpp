@@ -18,6 +18,7 @@ using caption::Tensor;
 using caption::ThreadPool;
 using caption::View;
 using caption::kernels::linear;
+using caption::kernels::linear_add_scaled;
 using caption::kernels::linear_swiglu;
 using caption::kernels::LinearPart;
 using caption::kernels::Weight;
@@ -146,6 +147,36 @@ TEST_CASE("swiglu has the bits of two layers and their activation") {
   });
 }
 
+TEST_CASE("a scaled sum has the bits of a layer, a product and a sum") {
+  for_each_case([](Kind kind, const Case& c) {
+    const Tensor x = random_f32({c.m, c.k}, 1);
+    const Tensor rows = random_of(DType::kBF16, {c.n, c.k}, 2);
+    const Tensor bias = random_of(DType::kF16, {c.n}, 4);
+    const Weight weight = pack(kind, rows);
+    for (const DType dtype : {DType::kF32, DType::kBF16, DType::kF16}) {
+      const Tensor scale = random_of(dtype, {c.n}, 5);
+      const std::vector<double> scales = values(scale);
+      for_each_stream([&](Stream& stream) {
+        for (const bool has_bias : {false, true}) {
+          const ConstView b = has_bias ? bias.view() : ConstView{};
+          Tensor plain(DType::kF32, {c.m, c.n});
+          linear(stream, x.view(), weight, b, plain.view());
+          Tensor y = random_f32({c.m, c.n}, 6);
+          const Tensor before = y.clone();
+          linear_add_scaled(stream, x.view(), {weight, b}, scale.view(), y.view());
+          std::int64_t different = 0;
+          for (std::int64_t i = 0; i < plain.num_elements(); ++i) {
+            const auto factor = static_cast<float>(scales[static_cast<std::size_t>(i % c.n)]);
+            const float product = factor * plain.as<float>()[i];
+            different += y.as<float>()[i] != before.as<float>()[i] + product;
+          }
+          CHECK(different == 0);
+        }
+      });
+    }
+  });
+}
+
 TEST_CASE("swiglu agrees with double precision") {
   const Tensor x = random_f32({3, 40}, 1);
   const Tensor gate = random_f32({50, 40}, 2);
@@ -204,6 +235,12 @@ TEST_CASE("layers that do not fit each other are refused") {
                        Error);
   CHECK_THROWS_WITH_AS(linear_swiglu(stream, x.view(), {borrowed}, {narrow}, y.view()),
                        "linear_swiglu: y is f32 [2, 4] on cpu; wanted f32 [2, 3]", Error);
+  const Tensor scale = random_f32({3}, 6);
+  CHECK_THROWS_WITH_AS(linear_add_scaled(stream, x.view(), {borrowed}, scale.view(), y.view()),
+                       "linear_add_scaled: scale is f32 [3] on cpu; wanted f32, bf16 or f16 [4]",
+                       Error);
+  CHECK_THROWS_WITH_AS(linear_add_scaled(stream, x.view(), {borrowed}, {}, y.view()),
+                       "linear_add_scaled: scale is empty; without one call linear_add()", Error);
 }
 
 TEST_SUITE_END();

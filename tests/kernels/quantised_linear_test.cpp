@@ -262,6 +262,10 @@ TEST_CASE("the residual and the activation come after the sum") {
       caption::kernels::linear_gelu(stream, x.view(), packed, bias.view(), exactly.view());
       Tensor separate(DType::kF32, {5, 70});
       gelu_erf(stream, plain.view(), separate.view());
+      Tensor by_tanh(DType::kF32, {5, 70});
+      caption::kernels::linear_gelu_tanh(stream, x.view(), packed, bias.view(), by_tanh.view());
+      Tensor separate_tanh(DType::kF32, {5, 70});
+      gelu_tanh(stream, plain.view(), separate_tanh.view());
       for (std::int64_t i = 0; i < plain.num_elements(); ++i) {
         const double v = static_cast<double>(plain.as<float>()[i]);
         const double sum = v + static_cast<double>(before.as<float>()[i]);
@@ -273,6 +277,7 @@ TEST_CASE("the residual and the activation come after the sum") {
         CHECK(std::abs(static_cast<double>(activated.as<float>()[i]) - gelu) <=
               8 * kUnit * (1 + std::abs(v)));
         CHECK(exactly.as<float>()[i] == separate.as<float>()[i]);
+        CHECK(by_tanh.as<float>()[i] == separate_tanh.as<float>()[i]);
       }
     });
   }

@@ -62,6 +62,10 @@ inline Tensor random_of(DType dtype, const Shape& shape, std::uint32_t seed) {
 inline void gelu_erf(Stream& stream, ConstView x, View y) {
   kernels::cpu::select_tier(stream.cpu_tier()).gelu(x.as<float>(), y.as<float>(), y.num_elements());
 }
+inline void gelu_tanh(Stream& stream, ConstView x, View y) {
+  kernels::cpu::select_tier(stream.cpu_tier())
+      .gelu_tanh(x.as<float>(), y.as<float>(), y.num_elements());
+}
 inline void quick_gelu(Stream& stream, ConstView x, View y) {
   kernels::cpu::select_tier(stream.cpu_tier())
       .swish({.x = x.as<float>(),

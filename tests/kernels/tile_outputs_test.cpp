@@ -27,10 +27,12 @@ std::vector<float> random_floats(std::int64_t count, std::uint32_t seed) {
 }
 
 // Returns y [m, stride], of which only n elements per row may be written.
-std::vector<float> with_bias(CpuTier tier, std::int64_t m, std::int64_t n, bool add) {
+std::vector<float> with_bias(CpuTier tier, std::int64_t m, std::int64_t n, bool add,
+                             bool is_scaled = false) {
   const std::int64_t stride = n + 3;
   const std::vector<float> x = random_floats(m * (n + 1), 1);
   const std::vector<float> bias = random_floats(n, 2);
+  const std::vector<float> scale = random_floats(n, 4);
   std::vector<float> y(static_cast<std::size_t>(m * stride), kUntouched);
   const std::vector<float> before = random_floats(m * n, 3);
   for (std::int64_t i = 0; i < m * n; ++i) {
@@ -39,6 +41,7 @@ std::vector<float> with_bias(CpuTier tier, std::int64_t m, std::int64_t n, bool 
   select_tier(tier).add_bias({.x = x.data(),
                               .x_stride = n + 1,
                               .bias = bias.data(),
+                              .scale = is_scaled ? scale.data() : nullptr,
                               .y = y.data(),
                               .y_stride = stride,
                               .m = m,
@@ -85,7 +88,7 @@ bool same_floats(const std::vector<float>& a, const std::vector<float>& b) {
 
 TEST_SUITE_BEGIN("kernels/tile_outputs");
 
-TEST_CASE("a bias is added alike in every tier, whatever the width") {
+TEST_CASE("a bias is added, and the sum scaled, alike in every tier, whatever the width") {
   for (const CpuTier tier : TestedTiers()) {
     CAPTURE(std::string(caption::cpu_tier_name(tier)));
     for (const std::int64_t n : {1, 7, 8, 9, 15, 16, 17, 31, 33, 64}) {
@@ -94,6 +97,8 @@ TEST_CASE("a bias is added alike in every tier, whatever the width") {
         const std::vector<float> want = with_bias(CpuTier::kReference, 3, n, add);
         CHECK(same_floats(with_bias(tier, 3, n, add), want));
         CHECK(want[static_cast<std::size_t>(n)] == kUntouched);
+        CHECK(same_floats(with_bias(tier, 3, n, add, true),
+                          with_bias(CpuTier::kReference, 3, n, add, true)));
       }
     }
   }
@@ -101,6 +106,9 @@ TEST_CASE("a bias is added alike in every tier, whatever the width") {
   const float sum = x + random_floats(1, 2)[0];
   CHECK(with_bias(CpuTier::kReference, 1, 1, false)[0] == sum);
   CHECK(with_bias(CpuTier::kReference, 1, 1, true)[0] == random_floats(1, 3)[0] + sum);
+  const float product = sum * random_floats(1, 4)[0];
+  CHECK(with_bias(CpuTier::kReference, 1, 1, false, true)[0] == product);
+  CHECK(with_bias(CpuTier::kReference, 1, 1, true, true)[0] == random_floats(1, 3)[0] + product);
 }
 
 TEST_CASE("sums of integers become floats alike in every tier") {

@@ -314,6 +314,7 @@ constexpr Tier kTier = {.dot = {dot<Avx2, Element::kF32>, dot<Avx2, Element::kBF
                         .exp_sum = exp_sum<Avx2>,
                         .swish = swish<Avx2>,
                         .gelu = gelu<Avx2>,
+                        .gelu_tanh = gelu_tanh<Avx2>,
                         .attention = kAttentionTier<Avx2, Avx2Lanes>};
 
 }  // namespace

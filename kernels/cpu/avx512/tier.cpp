@@ -263,6 +263,7 @@ constexpr Tier kTier = {.dot = {dot<Avx512, Element::kF32>, dot<Avx512, Element:
                         .exp_sum = exp_sum<Avx512>,
                         .swish = swish<Avx512>,
                         .gelu = gelu<Avx512>,
+                        .gelu_tanh = gelu_tanh<Avx512>,
                         .attention = kAttentionTier<Avx512, Avx512Lanes>};
 
 }  // namespace

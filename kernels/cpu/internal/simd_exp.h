@@ -1,5 +1,5 @@
-// kernels/cpu/internal/simd_exp.h: Tier::exp_sum, swish and gelu as templates over the register
-// width (simd_gemm.h describes `Simd`).
+// kernels/cpu/internal/simd_exp.h: Tier::exp_sum, swish, gelu and gelu_tanh as templates over the
+// register width (simd_gemm.h describes `Simd`).
 #pragma once
 
 #include <cstdint>
@@ -114,6 +114,30 @@ void gelu(const float* x, float* y, std::int64_t n) {
   if (i < n) {
     const int rest = static_cast<int>(n - i);
     Simd::store_part(y + i, gelu_of<Simd>(Simd::load_part_floats(x + i, rest)), rest);
+  }
+}
+
+// x/2 * (1 + tanh(z)) = x / (1 + exp(-2 z)), z = sqrt(2/pi) * (x + 0.044715 x^3): this form has no
+// cancellation for negative x. Where exp(-2 z) overflows, below about -9.6, the result is 0.
+template <class Simd>
+typename Simd::Register gelu_tanh_of(typename Simd::Register x) {
+  using Register = typename Simd::Register;
+  constexpr float kSqrt8OverPi = 1.59576912f;
+  const Register one = Simd::broadcast(1.0f);
+  const Register cubic = Simd::multiply_add(Simd::multiply(x, x), Simd::broadcast(0.044715f), one);
+  const Register power = Simd::multiply(Simd::multiply(x, Simd::broadcast(-kSqrt8OverPi)), cubic);
+  return Simd::divide(x, Simd::add(one, exp<Simd>(power)));
+}
+
+template <class Simd>
+void gelu_tanh(const float* x, float* y, std::int64_t n) {
+  std::int64_t i = 0;
+  for (; i + Simd::kWidth <= n; i += Simd::kWidth) {
+    Simd::store(y + i, gelu_tanh_of<Simd>(Simd::load_floats(x + i)));
+  }
+  if (i < n) {
+    const int rest = static_cast<int>(n - i);
+    Simd::store_part(y + i, gelu_tanh_of<Simd>(Simd::load_part_floats(x + i, rest)), rest);
   }
 }
 

@@ -32,12 +32,16 @@ void add_bias(const BiasArgs& args) {
     float* const y = args.y + m * args.y_stride;
     for (std::int64_t n = 0; n < whole; n += Simd::kWidth) {
       Register sum = Simd::add(Simd::load_floats(x + n), Simd::load_floats(args.bias + n));
+      if (args.scale != nullptr) sum = Simd::multiply(sum, Simd::load_floats(args.scale + n));
       if (args.add) sum = Simd::add(Simd::load_floats(y + n), sum);
       Simd::store(y + n, sum);
     }
     if (rest == 0) continue;
     Register sum = Simd::add(Simd::load_part_floats(x + whole, rest),
                              Simd::load_part_floats(args.bias + whole, rest));
+    if (args.scale != nullptr) {
+      sum = Simd::multiply(sum, Simd::load_part_floats(args.scale + whole, rest));
+    }
     if (args.add) sum = Simd::add(Simd::load_part_floats(y + whole, rest), sum);
     Simd::store_part(y + whole, sum, rest);
   }

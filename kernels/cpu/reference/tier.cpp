@@ -51,6 +51,16 @@ void gelu(const float* x, float* y, std::int64_t n) {
   for (std::int64_t i = 0; i < n; ++i) y[i] = 0.5f * x[i] * (1.0f + std::erf(x[i] * kInverseSqrt2));
 }
 
+// 1 + tanh(z) = 2 / (1 + exp(-2 z)): this form has no cancellation for negative x.
+void gelu_tanh(const float* x, float* y, std::int64_t n) {
+  constexpr float kSqrt8OverPi =
+      2.0f * std::numbers::sqrt2_v<float> * std::numbers::inv_sqrtpi_v<float>;
+  for (std::int64_t i = 0; i < n; ++i) {
+    const float power = -kSqrt8OverPi * x[i] * (1.0f + 0.044715f * (x[i] * x[i]));
+    y[i] = x[i] / (1.0f + std::exp(power));
+  }
+}
+
 IntegerRow to_int8(const float* x, std::int8_t* codes, std::int64_t n) {
   float largest = 0;
   bool is_finite = true;
@@ -86,7 +96,7 @@ void add_bias(const BiasArgs& args) {
     const float* const x = args.x + m * args.x_stride;
     float* const y = args.y + m * args.y_stride;
     for (std::int64_t n = 0; n < args.n; ++n) {
-      const float sum = x[n] + args.bias[n];
+      const float sum = (x[n] + args.bias[n]) * (args.scale == nullptr ? 1.0f : args.scale[n]);
       y[n] = args.add ? y[n] + sum : sum;
     }
   }
@@ -238,6 +248,7 @@ const Tier& reference_tier() {
                              .exp_sum = exp_sum,
                              .swish = swish,
                              .gelu = gelu,
+                             .gelu_tanh = gelu_tanh,
                              .attention = reference_attention()};
   return kTier;
 }
