@@ -21,7 +21,8 @@ struct AttentionWatch {
 
 // q, context and scale are as in paged_attention(). Contributions are added in the order of rows,
 // within a row in the order of heads, so splitting the rows over several calls gives the same bits.
-// The probabilities are those of full attention: a watched sequence must not have key clusters.
+// Keys outside the context's window get nothing and are not read. The probabilities are those of
+// all keys that a row sees: a watched sequence must not have key clusters.
 // Throws Error(kInternal) when shapes or dtypes disagree, or (CPU only) an index is out of range.
 void attention_mass(Stream& stream, ConstView q, const PagedContext& context, float scale,
                     std::span<const AttentionWatch> watches);

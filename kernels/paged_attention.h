@@ -55,16 +55,20 @@ struct KeyClusters {
 
 // A ragged batch: prefill chunks and decodes of S sequences in one call. Sequence s owns the query
 // rows [cu_seqlens[s], cu_seqlens[s + 1]), which are its last positions: with n rows, row i is at
-// position context_lens[s] - n + i and sees the keys [0, position].
+// position p = context_lens[s] - n + i and sees the keys [0, p], or with a window of W tokens the
+// keys [max(0, p - W + 1), p] (sliding_window_overlay() in transformers 4.57 masking_utils.py).
 struct PagedContext {
   ConstView k_pages;     // [pages, page_tokens, kv_heads, head_dim], after kv_write() of this step
   ConstView v_pages;     // the same shape and dtype
   ConstView cu_seqlens;  // [S + 1] i32, ascending from 0 to T
-  ConstView context_lens;   // [S] i32, tokens in the pages, including this step's
-  ConstView block_tables;   // [S, max_pages] i32; entries past the context are not read
+  ConstView context_lens;  // [S] i32, tokens in the pages, including this step's
+  // [S, max_pages] i32; entries past the context, and before the window of a sequence's first row,
+  // are not read
+  ConstView block_tables;
   ConstView k_scales = {};  // for i8 pages
   ConstView v_scales = {};
   std::span<const KeyClusters* const> clusters = {};  // [S] or empty; null: full attention
+  std::int64_t window = 0;  // W >= 0; 0: no window. A window excludes clusters.
 };
 
 // y[t, h] = sum_j softmax_j(scale * q[t, h] . k[j, g]) * v[j, g],   g = h / (heads / kv_heads)

@@ -15,6 +15,9 @@
 //           independently: results do not depend on tiling or batch. Keys that a row does not see
 //           have probability 0. With panels of bf16 pairs, queries and probabilities are rounded
 //           to bf16.
+// Windows   keys before the windows of all rows of the tile are not read. Blocks keep their places,
+//           and the first one begins at a multiple of kStepColumns, so that every key keeps its
+//           column and its place in the sums whatever the other rows of the tile see.
 #include "kernels/cpu/attend.h"
 
 #include <algorithm>
@@ -66,23 +69,28 @@ struct Block {  // NOLINT(cppcoreguidelines-pro-type-member-init): the slots in 
   std::int64_t slots[kBlockKeys];
 };
 
-// Iterates over the blocks of an attention: kBlockKeys positions each, counted from position 0, or
-// kBlockKeys selected positions each when there is a selection.
+// Iterates over the blocks of an attention to the keys [first_key, num_keys): kBlockKeys positions
+// each, counted from position 0, or kBlockKeys selected positions each when there is a selection.
+// The first block begins at or less than kStepColumns positions before first_key; these positions
+// have the slot of first_key.
 class Blocks {
  public:
-  Blocks(const AttendArgs& args, std::int64_t num_keys)
+  Blocks(const AttendArgs& args, std::int64_t first_key, std::int64_t num_keys)
       : keys_(args.keys),
+        first_key_(first_key),
         end_(std::min(num_keys, args.blocks.end * kBlockKeys)),
         selection_(args.selection),
-        next_(args.blocks.first * kBlockKeys) {}
+        next_(std::max(args.blocks.first * kBlockKeys, first_key - first_key % kStepColumns)) {}
 
   // Returns false when no key is left; `block` is then not valid.
   bool next(Block& block) {
     if (next_ >= end_) return false;
     block.first = next_;
     block.count = 0;
-    for (; next_ < end_ && block.count < kBlockKeys; ++next_) {
-      if (counts(next_)) block.slots[block.count++] = slot(next_);
+    const std::int64_t most =
+        selection_ == nullptr ? kBlockKeys - next_ % kBlockKeys : std::int64_t{kBlockKeys};
+    for (; next_ < end_ && block.count < most; ++next_) {
+      if (counts(next_)) block.slots[block.count++] = slot(std::max(next_, first_key_));
     }
     return block.count > 0;
   }
@@ -100,9 +108,18 @@ class Blocks {
   }
 
   const Keys& keys_;
+  std::int64_t first_key_;
   std::int64_t end_;
   const Selection* selection_;
   std::int64_t next_;
+};
+
+// The keys [begin, end) of a block.
+struct KeyRange {
+  std::int64_t begin = 0;
+  std::int64_t end = 0;
+
+  bool empty() const { return begin >= end; }
 };
 
 // The attention of one tile of queries over a range of blocks.
@@ -127,9 +144,15 @@ class Tile {
   void add_values(const Block& block, std::int64_t head, const PackArgs& next);
   void multiply(const std::byte* a, std::int64_t a_stride, std::int64_t depth,
                 std::int64_t num_panels, float* c, std::int64_t c_stride) const;
-  std::int64_t visible(const Block& block, std::int64_t m) const {
-    if (args_.selection != nullptr) return block.count;
-    return std::clamp<std::int64_t>(queries_.num_visible[m] - block.first, 0, block.count);
+  // The keys of a block that row m sees.
+  KeyRange visible(const Block& block, std::int64_t m) const {
+    if (args_.selection != nullptr) return {.end = block.count};
+    return {.begin = std::max<std::int64_t>(first_visible(m) - block.first, 0),
+            .end = std::clamp<std::int64_t>(queries_.num_visible[m] - block.first, 0, block.count)};
+  }
+  std::int64_t first_visible(std::int64_t m) const {
+    if (args_.window == 0) return 0;
+    return std::max<std::int64_t>(queries_.num_visible[m] - args_.window, 0);
   }
   std::int64_t row_bytes() const { return args_.keys.token_stride * args_.keys.element_bytes; }
   std::int64_t head_bytes() const { return args_.head_dim * args_.keys.element_bytes; }
@@ -239,18 +262,19 @@ void Tile::weigh_scores(const Block& block, std::int64_t head) {
   for (std::int64_t m = 0; m < queries_.count; ++m) {
     float* const scores = memory_.scores + m * kBlockKeys;
     RowState& state = *queries_.state[head * queries_.count + m];
-    const std::int64_t num_visible = visible(block, m);
+    const KeyRange seen = visible(block, m);
     corrections_[m] = 1;
-    if (num_visible == 0) {
+    if (seen.empty()) {
       std::fill_n(scores, block.count, 0.0f);
     } else {
-      const SoftmaxResult result =
-          tier_.attention.softmax({.scores = scores,
-                                   .factors = factors,
-                                   .v_scales = keys.v_scales == nullptr ? nullptr : v_scales,
-                                   .num_visible = num_visible,
-                                   .count = block.count,
-                                   .max = state.max});
+      std::fill_n(scores, seen.begin, 0.0f);
+      const SoftmaxResult result = tier_.attention.softmax(
+          {.scores = scores + seen.begin,
+           .factors = factors + seen.begin,
+           .v_scales = keys.v_scales == nullptr ? nullptr : v_scales + seen.begin,
+           .num_visible = seen.end - seen.begin,
+           .count = block.count - seen.begin,
+           .max = state.max});
       // exp(-infinity) = 0 for the first block: there is nothing to correct.
       if (result.max > state.max) corrections_[m] = std::exp(state.max - result.max);
       state = {.max = result.max, .sum = state.sum * corrections_[m] + result.sum};
@@ -282,7 +306,7 @@ void Tile::add_values(const Block& block, std::int64_t head, const PackArgs& nex
              memory_.products + d, memory_.product_stride);
   }
   for (std::int64_t m = 0; m < queries_.count; ++m) {
-    if (visible(block, m) == 0) continue;
+    if (visible(block, m).empty()) continue;
     tier_.attention.scale_add(queries_.y[head * queries_.count + m], corrections_[m],
                               memory_.products + m * memory_.product_stride, args_.head_dim);
   }
@@ -307,9 +331,9 @@ void Tile::attend_head(const Block& block, std::int64_t head, const Block* next_
 
 void Tile::run() {
   begin_rows();
-  const std::int64_t num_keys =
-      *std::max_element(queries_.num_visible, queries_.num_visible + queries_.count);
-  Blocks blocks(args_, num_keys);
+  const auto [least, most] =
+      std::minmax_element(queries_.num_visible, queries_.num_visible + queries_.count);
+  Blocks blocks(args_, first_visible(least - queries_.num_visible), *most);
   Block two[2];  // NOLINT(cppcoreguidelines-pro-type-member-init)
   int current = 0;
   for (bool has_block = blocks.next(two[0]); has_block; current = 1 - current) {

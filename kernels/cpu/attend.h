@@ -53,7 +53,8 @@ struct Queries {
   const float* q[kTileQueries] = {};  // [head_dim] each
   float* y[kTileQueries] = {};        // [head_dim] each
   RowState* state[kTileQueries] = {};
-  // [count]: row m sees the keys [0, num_visible[m]); at least 1. It is the same for all heads.
+  // [count]: row m sees the keys [0, num_visible[m]), of these the last AttendArgs::window if there
+  // is one; at least 1. It is the same for all heads.
   std::int64_t num_visible[kTileQueries] = {};
 };
 
@@ -84,6 +85,8 @@ struct AttendArgs {
   // head, and the range must cover all blocks; blocks then consist of the selected positions, of
   // which there must be at least one, in ascending order.
   const Selection* selection = nullptr;
+  // Number of keys that a row sees; 0: all. With a selection it must be 0.
+  std::int64_t window = 0;
 };
 
 // Continues the queries' attention over a range of blocks. A row starts in the range that begins at

@@ -26,24 +26,43 @@ struct TileState {
   float sum[kWatchedRows];
 };
 
+struct Range {
+  std::int64_t begin = 0;
+  std::int64_t end = 0;
+
+  bool empty() const { return begin >= end; }
+  std::int64_t size() const { return end - begin; }
+};
+
 struct Tile {
   cpu::Keys keys;
   std::int64_t count = 0;  // rows of q
   std::int64_t head_dim = 0;
+  std::int64_t window = 0;  // as PagedContext::window
   std::int64_t num_visible[kWatchedRows] = {};
 
-  std::int64_t visible(std::int64_t m, const cpu::KeyBlock& block) const {
-    return std::clamp<std::int64_t>(num_visible[m] - block.first, 0, block.count);
+  std::int64_t first_visible(std::int64_t m) const {
+    return window == 0 ? 0 : std::max<std::int64_t>(num_visible[m] - window, 0);
+  }
+  // The keys of a block that row m sees, counted from the block's first one.
+  Range visible(std::int64_t m, const cpu::KeyBlock& block) const {
+    return {.begin = std::max<std::int64_t>(first_visible(m) - block.first, 0),
+            .end = std::min(num_visible[m] - block.first, block.count)};
   }
 };
 
-// Calls work(block) for each block of keys that the tile sees, after computing its scores.
+// Calls work(block) for each block of keys that the tile sees, after computing its scores. Blocks
+// end at multiples of kBlockKeys; the first one begins where the first window does.
 template <class Work>
 void for_each_block(const cpu::Tier& tier, const Tile& tile, float scale, TileState& state,
                     const Work& work) {
-  const std::int64_t num_keys = *std::max_element(tile.num_visible, tile.num_visible + tile.count);
-  for (std::int64_t first = 0; first < num_keys; first += cpu::kBlockKeys) {
-    const cpu::KeyBlock block{.first = first, .count = std::min(cpu::kBlockKeys, num_keys - first)};
+  const auto [least, most] = std::minmax_element(tile.num_visible, tile.num_visible + tile.count);
+  const std::int64_t num_keys = *most;
+  std::int64_t end = 0;
+  for (std::int64_t first = tile.first_visible(least - tile.num_visible); first < num_keys;
+       first = end) {
+    end = std::min((first / cpu::kBlockKeys + 1) * cpu::kBlockKeys, num_keys);
+    const cpu::KeyBlock block{.first = first, .count = end - first};
     cpu::dot_keys(tier, tile.keys, block,
                   {.q = state.q, .count = tile.count, .head_dim = tile.head_dim}, state.scores);
     cpu::load_key_scales(tile.keys, block, scale, state.scales);
@@ -60,25 +79,25 @@ void add_tile(const cpu::Tier& tier, const Tile& tile, float scale, TileState& s
   std::fill_n(state.sum, tile.count, 0.0f);
   for_each_block(tier, tile, scale, state, [&](const cpu::KeyBlock& block) {
     for (std::int64_t m = 0; m < tile.count; ++m) {
-      const std::int64_t visible = tile.visible(m, block);
-      if (visible == 0) continue;
-      float* const scores = state.scores + m * cpu::kBlockKeys;
-      const float max = std::max(state.max[m], *std::max_element(scores, scores + visible));
+      const Range visible = tile.visible(m, block);
+      if (visible.empty()) continue;
+      float* const scores = state.scores + m * cpu::kBlockKeys + visible.begin;
+      const float max = std::max(state.max[m], *std::max_element(scores, scores + visible.size()));
       if (max > state.max[m]) {
         state.sum[m] *= std::exp(state.max[m] - max);  // exp(-infinity) = 0 for the first block
         state.max[m] = max;
       }
-      state.sum[m] += tier.exp_sum(scores, visible, max);
+      state.sum[m] += tier.exp_sum(scores, visible.size(), max);
     }
   });
   for_each_block(tier, tile, scale, state, [&](const cpu::KeyBlock& block) {
     for (std::int64_t m = 0; m < tile.count; ++m) {
-      const std::int64_t visible = tile.visible(m, block);
-      if (visible == 0) continue;
-      float* const scores = state.scores + m * cpu::kBlockKeys;
-      tier.exp_sum(scores, visible, state.max[m]);
-      float* const to = sums + block.first;
-      for (std::int64_t j = 0; j < visible; ++j) to[j] += scores[j] / state.sum[m];
+      const Range visible = tile.visible(m, block);
+      if (visible.empty()) continue;
+      float* const scores = state.scores + m * cpu::kBlockKeys + visible.begin;
+      tier.exp_sum(scores, visible.size(), state.max[m]);
+      float* const to = sums + block.first + visible.begin;
+      for (std::int64_t j = 0; j < visible.size(); ++j) to[j] += scores[j] / state.sum[m];
     }
   });
 }
@@ -88,7 +107,9 @@ void watch_head(const cpu::Tier& tier, const AttentionWatch& watch, std::int64_t
   const std::int64_t group = q.dim(1) / context.k_pages.dim(2);
   const std::int64_t end_row = context.cu_seqlens.as<std::int32_t>()[watch.sequence + 1];
   const std::int64_t context_len = context.context_lens.as<std::int32_t>()[watch.sequence];
-  Tile tile{.keys = cpu::paged_keys(context, watch.sequence, kv_head), .head_dim = q.dim(2)};
+  Tile tile{.keys = cpu::paged_keys(context, watch.sequence, kv_head),
+            .head_dim = q.dim(2),
+            .window = context.window};
   // The arrays are left uninitialised: only the rows and columns in use are written and read.
   TileState state;  // NOLINT(cppcoreguidelines-pro-type-member-init)
   for (std::int64_t first = 0; first < watch.num_rows * group; first += kWatchedRows) {

@@ -208,7 +208,8 @@ void attend_item(const Call& call, const cpu::Segment& segment, const Tiling& ti
   cpu::AttendArgs args{.keys = cpu::paged_keys(call.context, s, kv_head),
                        .head_dim = call.head_dim(),
                        .scale = call.scale,
-                       .blocks = {.first = segment.first_block, .end = segment.end_block}};
+                       .blocks = {.first = segment.first_block, .end = segment.end_block},
+                       .window = call.context.window};
   cpu::Queries queries;
   queries.num_heads = tiling.heads;
   if (call.clusters_of(s) == nullptr) {

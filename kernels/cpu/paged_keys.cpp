@@ -1,5 +1,6 @@
 #include "kernels/cpu/paged_keys.h"
 
+#include <algorithm>
 #include <string>
 
 #include "base/error.h"
@@ -66,7 +67,10 @@ void check_context(std::string_view op, const PagedContext& context, std::int64_
                       " tokens needs more pages than its block table has");
     const std::int32_t* const table =
         context.block_tables.as<std::int32_t>() + s * context.block_tables.row_stride();
-    for (std::int64_t i = 0; i < pages; ++i) {
+    const std::int64_t first_row = length[s] - (begin[s + 1] - begin[s]);
+    const std::int64_t first_key =
+        context.window == 0 ? 0 : std::max<std::int64_t>(first_row - context.window + 1, 0);
+    for (std::int64_t i = first_key / page_tokens; i < pages; ++i) {
       CAPTION_CHECK(table[i] >= 0 && table[i] < num_pages,
                     name + ": page " + std::to_string(table[i]) + " is not one of " +
                         std::to_string(num_pages));

@@ -17,6 +17,7 @@ void check_clusters(const Check& check, const PagedContext& context, std::int64_
   }
   for (const KeyClusters* const clusters : context.clusters) {
     if (clusters == nullptr) continue;
+    if (context.window > 0) check.fail("key clusters and a window cannot be combined");
     check.rank("centroids", clusters->centroids, 3);
     check.rank("cluster_of", clusters->cluster_of, 2);
     const std::int64_t count = clusters->centroids.dim(1);
@@ -64,6 +65,7 @@ void check_paged_context(const Check& check, ConstView q, const PagedContext& co
                " key heads evenly");
   if (context.k_pages.dim(1) == 0) check.fail("a page holds no token");
   check_attention_limits(check, q.dim(2), scale);
+  if (context.window < 0) check.fail("window is " + std::to_string(context.window));
   const std::int64_t num_seqs = context.context_lens.dim(0);
   check.i32("context_lens", context.context_lens, {num_seqs});
   check.dense("context_lens", context.context_lens);

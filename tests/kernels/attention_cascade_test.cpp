@@ -81,13 +81,18 @@ struct Tree {
     }
   }
 
-  // Attends the sequences `which` in one call.
-  std::vector<Tensor> attend(Stream& stream, const std::vector<std::size_t>& which) const {
+  // Attends the sequences `which` in one call; pages before their windows are not in the tables.
+  std::vector<Tensor> attend(Stream& stream, const std::vector<std::size_t>& which,
+                             std::int64_t window = 0) const {
     std::vector<std::int32_t> cu{0}, lens, table;
     for (const std::size_t s : which) {
       cu.push_back(cu.back() + static_cast<std::int32_t>(rows[s]));
       lens.push_back(static_cast<std::int32_t>(lengths[s]));
-      table.insert(table.end(), tables[s].begin(), tables[s].end());
+      const std::int64_t first_key = lengths[s] - rows[s] - window + 1;
+      for (std::int64_t i = 0; i < max_pages; ++i) {
+        const bool is_released = window > 0 && (i + 1) * page_tokens <= first_key;
+        table.push_back(is_released ? -1 : tables[s][static_cast<std::size_t>(i)]);
+      }
     }
     const std::int64_t width = q[0].dim(1) * q[0].dim(2);
     Tensor all(DType::kF32, {cu.back(), q[0].dim(1), q[0].dim(2)});
@@ -108,7 +113,8 @@ struct Tree {
          .block_tables =
              block_tables.view().reshape({static_cast<std::int64_t>(which.size()), max_pages}),
          .k_scales = k_scales.empty() ? caption::ConstView() : k_scales.view(),
-         .v_scales = v_scales.empty() ? caption::ConstView() : v_scales.view()},
+         .v_scales = v_scales.empty() ? caption::ConstView() : v_scales.view(),
+         .window = window},
         0.6f, y.view());
     std::vector<Tensor> out;
     for (std::size_t i = 0; i < which.size(); ++i) {
@@ -179,15 +185,18 @@ TEST_CASE("a sequence has the bits it has alone, whatever pages it shares with o
       CAPTURE(dtype_name(dtype));
       CAPTURE(page_tokens);
       for_each_stream([&](Stream& stream) {
-        const std::vector<Tensor> together = tree.attend(stream, all);
-        const std::vector<Tensor> reversed = tree.attend(stream, backwards);
-        int different = 0;
-        for (std::size_t s = 0; s < all.size(); ++s) {
-          const std::vector<Tensor> alone = tree.attend(stream, {s});
-          different += !same_bits(alone[0], together[s]);
-          different += !same_bits(alone[0], reversed[all.size() - 1 - s]);
+        for (const std::int64_t window : {0, 100, 390}) {
+          CAPTURE(window);
+          const std::vector<Tensor> together = tree.attend(stream, all, window);
+          const std::vector<Tensor> reversed = tree.attend(stream, backwards, window);
+          int different = 0;
+          for (std::size_t s = 0; s < all.size(); ++s) {
+            const std::vector<Tensor> alone = tree.attend(stream, {s}, window);
+            different += !same_bits(alone[0], together[s]);
+            different += !same_bits(alone[0], reversed[all.size() - 1 - s]);
+          }
+          CHECK(different == 0);
         }
-        CHECK(different == 0);
       });
     }
   }

@@ -37,8 +37,11 @@ struct PagedModel {
 
 class PagedCache {
  public:
-  PagedCache(const PagedModel& model, DType dtype, std::int64_t page_tokens)
-      : model_(model), page_tokens_(page_tokens) {
+  // With a window, tokens before the window of a step's first row are overwritten with NaN, and
+  // their pages leave the block table.
+  PagedCache(const PagedModel& model, DType dtype, std::int64_t page_tokens,
+             std::int64_t window = 0)
+      : model_(model), page_tokens_(page_tokens), window_(window) {
     max_pages_ = 1;
     std::int64_t num_pages = 3;  // more than needed
     for (const std::int64_t length : model.lengths) {
@@ -86,11 +89,8 @@ class PagedCache {
       copy_rows(model_.q[s], done_[s], q, cu.back(), counts[s]);
       copy_rows(model_.k[s], done_[s], k, cu.back(), counts[s]);
       copy_rows(model_.v[s], done_[s], v, cu.back(), counts[s]);
-      for (std::int64_t i = 0; i < counts[s]; ++i) {
-        const std::int64_t p = done_[s] + i;
-        const std::int64_t page = tables_[s][static_cast<std::size_t>(p / page_tokens_)];
-        slots.push_back(static_cast<std::int32_t>(page * page_tokens_ + p % page_tokens_));
-      }
+      if (window_ > 0) release(stream, s);
+      for (std::int64_t i = 0; i < counts[s]; ++i) slots.push_back(slot(s, done_[s] + i));
       cu.push_back(cu.back() + static_cast<std::int32_t>(counts[s]));
       lens.push_back(static_cast<std::int32_t>(done_[s] + counts[s]));
       tables.insert(tables.end(), tables_[s].begin(), tables_[s].end());
@@ -108,7 +108,8 @@ class PagedCache {
                               .block_tables = block_tables.view().reshape(
                                   {static_cast<std::int64_t>(counts.size()), max_pages_}),
                               .k_scales = scales_or_none(k_scales_),
-                              .v_scales = scales_or_none(v_scales_)},
+                              .v_scales = scales_or_none(v_scales_),
+                              .window = window_},
                              model_.scale(), y.view());
     for (std::size_t s = 0; s < counts.size(); ++s) {
       copy_rows(y, cu[s], out[s], done_[s], counts[s]);
@@ -124,6 +125,23 @@ class PagedCache {
   }
 
  private:
+  std::int32_t slot(std::size_t s, std::int64_t position) const {
+    const std::int64_t page = tables_[s][static_cast<std::size_t>(position / page_tokens_)];
+    return static_cast<std::int32_t>(page * page_tokens_ + position % page_tokens_);
+  }
+  void release(Stream& stream, std::size_t s) {
+    released_.resize(tables_.size(), 0);
+    const std::int64_t end = std::max<std::int64_t>(done_[s] - window_ + 1, 0);
+    Tensor nans(DType::kF32, {1, model_.kv_heads, model_.head_dim});
+    std::fill_n(nans.as<float>(), nans.num_elements(), std::numeric_limits<float>::quiet_NaN());
+    for (std::int64_t& next = released_[s]; next < end; ++next) {
+      const Tensor slots = indices({slot(s, next)});
+      kernels::kv_write(stream, nans.view(), nans.view(), slots.view(), layer());
+      if ((next + 1) % page_tokens_ == 0) {
+        tables_[s][static_cast<std::size_t>(next / page_tokens_)] = -1;
+      }
+    }
+  }
   static View scales_or_none(Tensor& scales) { return scales.empty() ? View() : scales.view(); }
   static void copy_rows(const Tensor& from, std::int64_t from_row, Tensor& to, std::int64_t to_row,
                         std::int64_t count) {
@@ -133,11 +151,13 @@ class PagedCache {
 
   const PagedModel& model_;
   std::int64_t page_tokens_;
+  std::int64_t window_;
   std::int64_t max_pages_ = 0;
   Tensor k_pages_, v_pages_;
   Tensor k_scales_, v_scales_;  // for i8 pages
   std::vector<std::vector<std::int32_t>> tables_;
   std::vector<std::int64_t> done_;
+  std::vector<std::int64_t> released_;  // tokens before the windows, by sequence
 };
 
 }  // namespace caption::testing
