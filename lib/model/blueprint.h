@@ -90,6 +90,25 @@ struct ClipTowerIds {
   std::vector<ClipLayerIds> layers;
 };
 
+struct QwenBlockIds {
+  NormIds norm_1;
+  LinearIds qkv, proj;  // the rows of qkv are those of q, then k, then v
+  NormIds norm_2;
+  LinearIds fc1, fc2;
+};
+// Makes one token of the patches of a window: two layers with an activation between them.
+struct QwenMergerIds {
+  NormIds norm;
+  LinearIds fc1, fc2;
+};
+struct QwenTowerIds {
+  LinearIds patch_embedding;
+  ParameterId positions = kNoParameter;
+  std::vector<QwenBlockIds> blocks;
+  QwenMergerIds merger;
+  std::vector<QwenMergerIds> deepstack;  // one for each of VisionSpec::deepstack_layers
+};
+
 struct Blueprint {
   std::string name;
   std::optional<DecoderSpec> text;
@@ -98,6 +117,7 @@ struct Blueprint {
   std::vector<Parameter> parameters;
   DecoderIds decoder;
   ClipTowerIds tower;
+  QwenTowerIds qwen_tower;  // without blocks: the tower is another one
   std::vector<LinearIds> projector;
 
   // Sets ParameterGroup::stored of all groups of the weight file `source`.
@@ -123,6 +143,10 @@ void add_decoder(Blueprint& blueprint, const DecoderSpec& spec, std::vector<std:
 // Adds the parameters of CLIP's vision transformer up to the last layer that runs.
 void add_clip_tower(Blueprint& blueprint, const VisionSpec& spec, std::vector<std::string> prefixes,
                     std::int32_t source = 0);
+// Adds the parameters of Qwen3-VL's vision tower with its mergers, which give tokens of `out`
+// numbers, and describes the mergers in VisionSpec::projector.
+void add_qwen3_vl_tower(Blueprint& blueprint, VisionSpec spec, std::int64_t out,
+                        std::vector<std::string> prefixes);
 // Adds the layers of spec.projector; layer i has the stem stems[i], such as "linear_1.".
 void add_projector(Blueprint& blueprint, const VisionSpec& spec,
                    const std::vector<std::string>& stems, std::vector<std::string> prefixes,

@@ -93,7 +93,11 @@ PartsCaptionModel::PartsCaptionModel(Parts parts) : parts_(std::move(parts)) {
 }
 
 std::int64_t PartsCaptionModel::vision_tokens(const ClipShape& clip) const {
-  return parts_.encoder->num_tokens(clip);
+  ClipShape preprocessed = clip;
+  const vision::ImageSize size = vision::output_size(parts_.preprocess, clip.num_frames,
+                                                     {clip.frame.height_px, clip.frame.width_px});
+  preprocessed.frame = {.width_px = size.width_px, .height_px = size.height_px};
+  return parts_.encoder->num_tokens(preprocessed);
 }
 
 Tensor PartsCaptionModel::encode_frames(Stream& stream, ConstView pixel_values) {

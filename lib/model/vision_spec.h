@@ -38,6 +38,8 @@ struct VisionSpec {
   std::int64_t pool_stride = 1;    // patches along an edge that become one vision token
   kernels::Pooling pooling = kernels::Pooling::kMean;
   std::int64_t num_positions = 0;  // rows of the learned position table
+  // Layers whose output the decoder gets besides the last one's (DeepStack), ascending.
+  std::vector<std::int64_t> deepstack_layers = {};
   Activation activation = Activation::kQuickGelu;
   float layer_norm_eps = 1e-5F;
   std::vector<LinearSpec> projector = {};  // layers applied to each vision token

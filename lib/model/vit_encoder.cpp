@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "kernels/linear.h"
 #include "model/internal/activate.h"
+#include "model/internal/qwen_vision_encoder.h"
 #include "tensor/copy.h"
 
 namespace caption::model {
@@ -78,6 +79,9 @@ void VitEncoder::project(Stream& stream, ConstView x, View y) {
 
 std::unique_ptr<VisionEncoder> make_vision_encoder(const PlacedWeights& weights,
                                                    const Blueprint& blueprint) {
+  if (!blueprint.qwen_tower.blocks.empty()) {
+    return std::make_unique<QwenVisionEncoder>(weights, blueprint);
+  }
   return std::make_unique<VitEncoder>(weights, blueprint);
 }
 

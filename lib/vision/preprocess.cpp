@@ -1,6 +1,8 @@
 #include "vision/preprocess.h"
 
 #include <algorithm>
+#include <cmath>
+#include <iterator>
 #include <string>
 #include <vector>
 
@@ -18,10 +20,7 @@ using internal::Window;
 // Limit of the pixels of one preprocessed frame; a vision tower takes at most about a megapixel.
 constexpr std::int64_t kMaxOutPixels = std::int64_t{1} << 24;
 
-struct Extent {
-  std::int64_t height_px = 0;
-  std::int64_t width_px = 0;
-};
+using Extent = ImageSize;
 
 // Geometry of one frame: it is resized to `resized`; the part `window` of that is placed at
 // (pad_top_px, pad_left_px) of an image of size `out`, which is black elsewhere.
@@ -33,14 +32,51 @@ struct Geometry {
   Extent out;
 };
 
-Extent resized_extent(const video::Frame& frame, const PreprocessSpec& spec) {
-  if (!spec.do_resize) return {frame.height_px, frame.width_px};
+Extent smart_extent(const SmartResize& smart, std::int64_t num_frames, Extent frame) {
+  constexpr std::int64_t kMaxAspect = 200;
+  const auto [shortest, longest] = std::minmax(frame.height_px, frame.width_px);
+  if (longest > kMaxAspect * shortest) {
+    throw Error(ErrorCode::kTooLarge, "a frame of " + std::to_string(frame.width_px) + "x" +
+                                          std::to_string(frame.height_px) +
+                                          " pixels: the model takes frames that are at most 200 "
+                                          "times as long as wide");
+  }
+  const auto frames_per_patch = static_cast<double>(smart.frames_per_patch);
+  const double frames = std::max(static_cast<double>(num_frames), frames_per_patch);
+  const double unit = smart.unit_px;
+  const auto height = static_cast<double>(frame.height_px);
+  const auto width = static_cast<double>(frame.width_px);
+  // Python's round() takes halves to even numbers, as nearbyint() does.
+  double units_high = std::max(1.0, std::nearbyint(height / unit));
+  double units_wide = std::max(1.0, std::nearbyint(width / unit));
+  const double counted =
+      smart.counts_clip ? std::nearbyint(frames / frames_per_patch) * frames_per_patch : 1;
+  const double scaled = smart.counts_clip ? frames : 1;
+  const double pixels = counted * units_high * unit * units_wide * unit;
+  const auto max_pixels = static_cast<double>(smart.max_pixels);
+  const auto min_pixels = static_cast<double>(smart.min_pixels);
+  if (pixels > max_pixels) {
+    const double beta = std::sqrt(scaled * height * width / max_pixels);
+    units_high = std::max(1.0, std::floor(height / beta / unit));
+    units_wide = std::max(1.0, std::floor(width / beta / unit));
+  } else if (pixels < min_pixels) {
+    const double beta = std::sqrt(min_pixels / (scaled * height * width));
+    units_high = std::ceil(height * beta / unit);
+    units_wide = std::ceil(width * beta / unit);
+  }
+  return {static_cast<std::int64_t>(units_high * unit),
+          static_cast<std::int64_t>(units_wide * unit)};
+}
+
+Extent resized_extent(const PreprocessSpec& spec, std::int64_t num_frames, Extent frame) {
+  if (!spec.do_resize) return frame;
+  if (spec.smart) return smart_extent(*spec.smart, num_frames, frame);
   if (spec.size_px) return {(*spec.size_px)[0], (*spec.size_px)[1]};
   const double target = *spec.shortest_edge_px;
-  const int shortest = std::min(frame.height_px, frame.width_px);
-  const int longest = std::max(frame.height_px, frame.width_px);
+  const auto [shortest, longest] = std::minmax(frame.height_px, frame.width_px);
   // Truncated like Python's int(size * long / short).
-  const auto new_longest = static_cast<std::int64_t>(target * longest / shortest);
+  const auto new_longest = static_cast<std::int64_t>(target * static_cast<double>(longest) /
+                                                     static_cast<double>(shortest));
   const std::int64_t new_shortest = *spec.shortest_edge_px;
   return frame.width_px <= frame.height_px ? Extent{new_longest, new_shortest}
                                            : Extent{new_shortest, new_longest};
@@ -69,10 +105,14 @@ AxisCrop crop_axis(std::int64_t resized, std::int64_t crop) {
                   " pixels on an axis or in the result are supported");
 }
 
-Geometry plan(const video::Frame& frame, const PreprocessSpec& spec) {
+Extent extent_of(const video::Frame& frame) { return {frame.height_px, frame.width_px}; }
+
+// `clip` is the size after resizing where it depends on the clip rather than on each frame.
+Geometry plan(const video::Frame& frame, const PreprocessSpec& spec,
+              const std::optional<Extent>& clip) {
   CAPTION_CHECK(frame.height_px >= 1 && frame.width_px >= 1, "frame without pixels");
   Geometry geometry;
-  geometry.resized = resized_extent(frame, spec);
+  geometry.resized = clip ? *clip : resized_extent(spec, 1, extent_of(frame));
   geometry.out = spec.do_center_crop ? Extent{spec.crop_px[0], spec.crop_px[1]} : geometry.resized;
   if (std::max(geometry.resized.height_px, geometry.resized.width_px) > kMaxOutPixels) {
     throw_too_large(frame, geometry.resized);
@@ -94,8 +134,8 @@ struct Resizer {
   ResizeAxis rows;
   ResizeAxis columns;
 
-  Resizer(const video::Frame& frame, const PreprocessSpec& spec)
-      : geometry(plan(frame, spec)),
+  Resizer(const video::Frame& frame, const PreprocessSpec& spec, const std::optional<Extent>& clip)
+      : geometry(plan(frame, spec, clip)),
         rows(frame.height_px, static_cast<int>(geometry.resized.height_px), geometry.window.top_px,
              geometry.window.height_px),
         columns(frame.width_px, static_cast<int>(geometry.resized.width_px),
@@ -160,8 +200,18 @@ Sha256 preprocess_frame(const internal::FilterLoops& loops, const video::Frame& 
 
 void check_spec(const PreprocessSpec& spec) {
   if (spec.do_resize) {
-    CAPTION_CHECK(spec.shortest_edge_px.has_value() != spec.size_px.has_value(),
-                  "a preprocessing spec that resizes needs a shortest edge or a size, not both");
+    const int ways = (spec.shortest_edge_px.has_value() ? 1 : 0) +
+                     (spec.size_px.has_value() ? 1 : 0) + (spec.smart.has_value() ? 1 : 0);
+    CAPTION_CHECK(ways == 1,
+                  "a preprocessing spec that resizes needs one of a shortest edge, a size and "
+                  "limits of pixels");
+    if (spec.smart) {
+      CAPTION_CHECK(spec.smart->unit_px >= 1 && spec.smart->frames_per_patch >= 1 &&
+                        spec.smart->min_pixels >= 1 &&
+                        spec.smart->max_pixels >= spec.smart->min_pixels,
+                    "resize to no pixels");
+      return;
+    }
     CAPTION_CHECK(spec.size_px ? std::min((*spec.size_px)[0], (*spec.size_px)[1]) >= 1
                                : *spec.shortest_edge_px >= 1,
                   "resize to no pixels");
@@ -172,17 +222,26 @@ void check_spec(const PreprocessSpec& spec) {
 
 }  // namespace
 
+ImageSize output_size(const PreprocessSpec& spec, std::int64_t num_frames, ImageSize frame) {
+  if (spec.do_center_crop) return {spec.crop_px[0], spec.crop_px[1]};
+  return resized_extent(spec, num_frames, frame);
+}
+
 PixelValues preprocess(Stream& stream, std::span<const video::Frame> frames,
                        const PreprocessSpec& spec) {
   CAPTION_CHECK(!frames.empty(), "no frames to preprocess");
   check_spec(spec);
+  std::optional<Extent> clip_size;
+  if (spec.do_resize && spec.smart) {
+    clip_size = resized_extent(spec, std::ssize(frames), extent_of(frames.front()));
+  }
   // The frames of a clip usually have one size, so a Resizer is made only when the size changes.
   std::vector<Resizer> resizers;
   std::vector<std::size_t> resizer_of;
   for (std::size_t i = 0; i < frames.size(); ++i) {
     if (i == 0 || frames[i].width_px != frames[i - 1].width_px ||
         frames[i].height_px != frames[i - 1].height_px) {
-      resizers.emplace_back(frames[i], spec);
+      resizers.emplace_back(frames[i], spec, clip_size);
       const Extent& first = resizers.front().geometry.out;
       const Extent& out = resizers.back().geometry.out;
       CAPTION_CHECK(out.height_px == first.height_px && out.width_px == first.width_px,

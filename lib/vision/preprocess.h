@@ -17,9 +17,22 @@
 
 namespace caption::vision {
 
+// A size that keeps the aspect ratio as far as multiples of a merged patch allow, and the number of
+// pixels within limits. Source: smart_resize() of transformers 4.57.6,
+// src/transformers/models/qwen3_vl/video_processing_qwen3_vl.py and
+// src/transformers/models/qwen2_vl/video_processing_qwen2_vl.py.
+struct SmartResize {
+  int unit_px = 32;  // edge of a merged patch
+  int frames_per_patch = 2;
+  std::int64_t min_pixels = 4096;
+  std::int64_t max_pixels = 25165824;
+  bool counts_clip = true;  // the limits are for all frames of a clip, not for one frame
+};
+
 struct PreprocessSpec {
-  // If do_resize, exactly one of shortest_edge_px and size_px is set.
+  // If do_resize, exactly one of shortest_edge_px, size_px and smart is set.
   bool do_resize = true;
+  std::optional<SmartResize> smart = std::nullopt;
   std::optional<int> shortest_edge_px;        // the shorter side; keeps the aspect ratio
   std::optional<std::array<int, 2>> size_px;  // {height, width}, without regard to the aspect ratio
   bool do_center_crop = true;
@@ -35,6 +48,17 @@ struct PixelValues {
   // equal values if they were made with the same spec.
   Hash128 content;
 };
+
+struct ImageSize {
+  std::int64_t height_px = 0;
+  std::int64_t width_px = 0;
+
+  friend bool operator==(const ImageSize&, const ImageSize&) = default;
+};
+// Returns the size of a clip's frames after preprocess(), from the number of frames and their size.
+// A clip of fewer frames than a patch has counts as one of that many. Throws Error(kTooLarge) for
+// frames that are more than 200 times as long as wide, or the reverse.
+ImageSize output_size(const PreprocessSpec& spec, std::int64_t num_frames, ImageSize frame);
 
 // Converts the frames of one clip, on the stream's threads and on the host, whatever the stream's
 // device is. Frames may differ in size only when the spec determines the output size (crop or

@@ -17,9 +17,10 @@ class VisionEncoder {
  public:
   virtual ~VisionEncoder() = default;
   virtual const VisionSpec& spec() const = 0;
+  // Vision tokens of a clip; ClipShape::frame is the size of the preprocessed frames.
   virtual std::int64_t num_tokens(const ClipShape& clip) const = 0;
   // pixels [frames, 3, H, W] f32 on the host, the preprocessed frames of one clip ->
-  // [num_tokens(clip), hidden of the decoder] f32 on the device.
+  // [num_tokens(clip), DecoderSpec::vision_width()] f32 on the device.
   virtual Tensor encode(Stream& stream, ConstView pixels) = 0;
 };
 

@@ -1,0 +1,78 @@
+// model/internal/qwen_vision_encoder.h: Qwen3-VL's vision tower, which takes frames of any size.
+//   x_0     = patches * W + b + P(grid)          P: a table of positions, interpolated
+//   x'_l    = x_l + proj(attention(rope(q), rope(k), v))        [q, k, v] = qkv(LN_1(x_l))
+//   x_{l+1} = x'_l + fc2(gelu_tanh(fc1(LN_2(x'_l))))
+//   token   = fc2(gelu(fc1(join(LN(x_L)))))      join: the patches of one window, side by side
+//   row k   = fc2(gelu(fc1(LN(join(x_{d_k + 1})))))                             DeepStack
+// Frames are taken in pairs; attention sees the patches of one pair. The rotation follows a patch's
+// row with the first half of the frequencies and its column with the other.
+// Source: transformers 4.57.6 modeling_qwen3_vl.py (Qwen3VLVisionModel); arXiv:2511.21631.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "backend/stream.h"
+#include "kernels/grid_patches.h"
+#include "model/internal/placed_weights.h"
+#include "model/internal/scratch.h"
+#include "model/internal/vision_encoder.h"
+
+namespace caption::model {
+
+class QwenVisionEncoder final : public VisionEncoder {
+ public:
+  // Rows that an MLP processes at a time, and about as many as a pass over the tower takes: whole
+  // pairs of frames, at least one.
+  static constexpr std::int64_t kMlpRows = 1152;
+  static constexpr std::int64_t kPassRows = 4608;
+
+  // Runs the tower of `blueprint`; borrows `weights`, which were placed for that blueprint.
+  QwenVisionEncoder(const PlacedWeights& weights, const Blueprint& blueprint);
+
+  const VisionSpec& spec() const override { return spec_; }
+  std::int64_t num_tokens(const ClipShape& clip) const override;
+  Tensor encode(Stream& stream, ConstView pixels) override;
+
+ private:
+  struct Block {
+    NormWeights norm_1;
+    LinearWeights qkv, proj;
+    NormWeights norm_2;
+    LinearWeights fc1, fc2;
+  };
+  struct Merger {
+    NormWeights norm;
+    LinearWeights fc1, fc2;
+  };
+  // The grid of the frames and the rotation of its patches, [patches, head_dim].
+  struct Image {
+    kernels::PatchGrid grid;
+    Tensor rope_table;
+  };
+
+  Merger merger(const PlacedWeights& weights, const QwenMergerIds& ids) const;
+  Image make_image(Stream& stream, ConstView pixels) const;
+  View embed(Stream& stream, ConstView pixels, const Image& image);
+  void attend(Stream& stream, const Block& block, const Image& image, View x);
+  ConstView as_key(Stream& stream, const Block& block, ConstView projected, Scratch& rounded) const;
+  void mlp(Stream& stream, const Block& block, View x);
+  // Writes one token for each window of x to `tokens`.
+  void merge(Stream& stream, const Merger& merger, ConstView x, View tokens);
+
+  VisionSpec spec_;
+  std::int64_t out_;  // numbers of one embedding
+  LinearWeights patch_embedding_;
+  ConstView positions_;
+  std::vector<Block> blocks_;
+  Merger merger_;
+  std::vector<Merger> deepstack_;
+  Tensor inv_freq_;   // [head_dim / 2] f32
+  Tensor rope_axis_;  // [head_dim / 2] i32
+
+  Scratch pixels_, hidden_, normed_, qkv_;
+  Scratch rounded_k_, rounded_v_;  // bf16
+  Scratch wide_;                   // patch columns, then inner activations
+};
+
+}  // namespace caption::model
