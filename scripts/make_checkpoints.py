@@ -41,8 +41,8 @@ USER: Describe the scene in detail. ASSISTANT: A quiet street with tall building
 """
 
 
-def train_tokenizer(folder):
-    """SentencePiece BPE with byte fallback, set up as Llama's, plus <video> and <image>."""
+def train_tokenizer(folder, added=("<video>", "<image>")):
+    """SentencePiece BPE with byte fallback, set up as Llama's, plus added tokens."""
     trained = io.BytesIO()  # a file's path would become part of the model
     sentencepiece.SentencePieceTrainer.train(
         sentence_iterator=iter(CORPUS.splitlines() * 4), model_writer=trained, model_type="bpe",
@@ -53,7 +53,7 @@ def train_tokenizer(folder):
         model = pathlib.Path(scratch) / "tokenizer.model"
         model.write_bytes(trained.getvalue())
         tokenizer = LlamaTokenizer(str(model), legacy=False)
-        tokenizer.add_tokens(["<video>", "<image>"], special_tokens=True)
+        tokenizer.add_tokens(list(added), special_tokens=True)
         tokenizer.save_pretrained(folder)
     return tokenizer
 

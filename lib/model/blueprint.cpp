@@ -47,6 +47,23 @@ NormIds Blueprint::add_norm(const std::string& stem, std::int64_t size) {
           .bias = add_vector(stem + "bias", size, Fill::kZero)};
 }
 
+void Blueprint::set_other_layout(ParameterId id, StoredName where) {
+  parameters[static_cast<std::size_t>(id)].other_layout = std::move(where);
+}
+
+void Blueprint::set_other_layout(const LinearIds& ids, const StoredName& where) {
+  const auto set = [&](ParameterId id, const char* suffix) {
+    if (id != kNoParameter)
+      set_other_layout(id, {where.name + suffix, where.first_row, where.tensor_rows});
+  };
+  set(ids.weight, "weight");
+  set(ids.bias, "bias");
+}
+
+void Blueprint::set_other_layout(const NormIds& ids, const StoredName& where) {
+  set_other_layout(LinearIds{.weight = ids.weight, .bias = ids.bias}, where);
+}
+
 namespace {
 
 DecoderLayerIds add_decoder_layer(Blueprint& blueprint, const DecoderSpec& spec,
@@ -79,22 +96,6 @@ DecoderLayerIds add_decoder_layer(Blueprint& blueprint, const DecoderSpec& spec,
   return layer;
 }
 
-ClipLayerIds add_clip_layer(Blueprint& blueprint, const VisionSpec& spec, const std::string& stem) {
-  const auto linear = [&](const char* name, std::int64_t out, std::int64_t in, ShardAxis shard) {
-    return blueprint.add_linear(stem + name + ".", {.out = out, .in = in}, Role::kEncoderLinear,
-                                shard);
-  };
-  const std::int64_t hidden = spec.hidden;
-  return {.norm_1 = blueprint.add_norm(stem + "layer_norm1.", hidden),
-          .q = linear("self_attn.q_proj", hidden, hidden, ShardAxis::kRows),
-          .k = linear("self_attn.k_proj", hidden, hidden, ShardAxis::kRows),
-          .v = linear("self_attn.v_proj", hidden, hidden, ShardAxis::kRows),
-          .out = linear("self_attn.out_proj", hidden, hidden, ShardAxis::kColumns),
-          .norm_2 = blueprint.add_norm(stem + "layer_norm2.", hidden),
-          .fc1 = linear("mlp.fc1", spec.intermediate, hidden, ShardAxis::kRows),
-          .fc2 = linear("mlp.fc2", hidden, spec.intermediate, ShardAxis::kColumns)};
-}
-
 }  // namespace
 
 void add_decoder(Blueprint& blueprint, const DecoderSpec& spec, std::vector<std::string> prefixes,
@@ -119,25 +120,6 @@ void add_decoder(Blueprint& blueprint, const DecoderSpec& spec, std::vector<std:
       {.name = "lm_head.weight", .shape = table, .role = Role::kHead, .shard = ShardAxis::kRows});
 }
 
-void add_clip_tower(Blueprint& blueprint, const VisionSpec& spec, std::vector<std::string> prefixes,
-                    std::int32_t source) {
-  blueprint.vision = spec;
-  blueprint.add_group({.part = Part::kTower, .prefixes = std::move(prefixes), .source = source});
-  ClipTowerIds& ids = blueprint.tower;
-  ids.class_embedding = blueprint.add_vector("embeddings.class_embedding", spec.hidden);
-  ids.patch_embedding = blueprint.add({.name = "embeddings.patch_embedding.weight",
-                                       .shape = {spec.hidden, 3, spec.patch_px, spec.patch_px},
-                                       .role = Role::kPatchEmbedding});
-  ids.positions = blueprint.add(
-      {.name = "embeddings.position_embedding.weight", .shape = {spec.num_positions, spec.hidden}});
-  // The name is misspelled in every checkpoint.
-  ids.pre_norm = blueprint.add_norm("pre_layrnorm.", spec.hidden);
-  for (std::int64_t i = 0; i < spec.num_layers; ++i) {
-    ids.layers.push_back(
-        add_clip_layer(blueprint, spec, "encoder.layers." + std::to_string(i) + "."));
-  }
-}
-
 void add_projector(Blueprint& blueprint, const VisionSpec& spec,
                    const std::vector<std::string>& stems, std::vector<std::string> prefixes,
                    std::int32_t source) {
@@ -154,12 +136,6 @@ void add_projector(Blueprint& blueprint, const VisionSpec& spec,
 Blueprint decoder_blueprint(const DecoderSpec& spec) {
   Blueprint blueprint;
   add_decoder(blueprint, spec, {""}, {""});
-  return blueprint;
-}
-
-Blueprint clip_tower_blueprint(const VisionSpec& spec) {
-  Blueprint blueprint;
-  add_clip_tower(blueprint, spec, {""});
   return blueprint;
 }
 

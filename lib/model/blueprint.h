@@ -29,6 +29,14 @@ enum class ShardAxis { kNone, kRows, kColumns };
 using ParameterId = std::int32_t;
 inline constexpr ParameterId kNoParameter = -1;
 
+// Where a file of another layout holds a parameter: a tensor of the parameter's shape, or a range
+// of rows of a larger one.
+struct StoredName {
+  std::string name;              // name without the group's prefix
+  std::int64_t first_row = 0;    // row of the tensor at which the parameter begins
+  std::int64_t tensor_rows = 0;  // rows of the tensor; 0: those of the parameter
+};
+
 struct Parameter {
   std::string name;  // name without the group's prefix
   Shape shape;       // shape in the file
@@ -36,6 +44,7 @@ struct Parameter {
   Fill fill = Fill::kNormal;  // values in a random model
   ShardAxis shard = ShardAxis::kNone;
   std::int32_t group = 0;
+  std::optional<StoredName> other_layout = {};  // for files of a second layout
 
   // Dimensions of the parameter as a matrix [rows, columns] for the kernels; a vector has one
   // column.
@@ -43,8 +52,9 @@ struct Parameter {
   std::int64_t columns() const { return shape.num_elements() / shape[0]; }
 };
 
-// Parameters whose names in the file have the same prefix. Files differ in this prefix: the first
-// of `prefixes` under which the file has the group's first parameter is used.
+// Parameters whose names in the file have the same prefix. Files differ in this prefix, and in the
+// layout of the names after it: the first of `prefixes` is used under which the file has the
+// group's first parameter, by its name or, if it has none, by its name in the other layout.
 struct ParameterGroup {
   Part part = Part::kDecoder;
   std::vector<std::string> prefixes = {""};
@@ -76,18 +86,20 @@ struct DecoderIds {
   std::vector<DecoderLayerIds> layers;
 };
 
-struct ClipLayerIds {
+struct VitLayerIds {
   NormIds norm_1;
   LinearIds q, k, v, out;
+  ParameterId q_norm = kNoParameter, k_norm = kNoParameter;
+  ParameterId scale_1 = kNoParameter, scale_2 = kNoParameter;  // of attention and MLP
   NormIds norm_2;
   LinearIds fc1, fc2;
 };
-struct ClipTowerIds {
+struct VitTowerIds {
   ParameterId class_embedding = kNoParameter;
-  ParameterId patch_embedding = kNoParameter;
+  LinearIds patch_embedding;  // the weight as [hidden, 3, patch, patch]
   ParameterId positions = kNoParameter;
   NormIds pre_norm;
-  std::vector<ClipLayerIds> layers;
+  std::vector<VitLayerIds> layers;
 };
 
 struct QwenBlockIds {
@@ -116,9 +128,12 @@ struct Blueprint {
   std::vector<ParameterGroup> groups;
   std::vector<Parameter> parameters;
   DecoderIds decoder;
-  ClipTowerIds tower;
+  VitTowerIds tower;
   QwenTowerIds qwen_tower;  // without blocks: the tower is another one
+  LinearIds merge;  // of PatchMerge::kConvolution, the weight as [hidden, hidden, stride, stride]
+  NormIds projector_norm;
   std::vector<LinearIds> projector;
+  ParameterId newline = kNoParameter;
 
   // Sets ParameterGroup::stored of all groups of the weight file `source`.
   void set_stored(DType dtype, std::int32_t source = 0);
@@ -134,15 +149,18 @@ struct Blueprint {
   LinearIds add_linear(const std::string& stem, const LinearSpec& linear, Role role,
                        ShardAxis shard = ShardAxis::kNone);
   NormIds add_norm(const std::string& stem, std::int64_t size);
+
+  // Set the name of a parameter in the second layout. For a linear layer and a norm `where.name` is
+  // the stem, and the row range holds for weight and bias.
+  void set_other_layout(ParameterId id, StoredName where);
+  void set_other_layout(const LinearIds& ids, const StoredName& where);
+  void set_other_layout(const NormIds& ids, const StoredName& where);
 };
 
 // Adds the decoder's parameters: the LM head under `head_prefixes`, unless the spec ties it to the
 // embedding, and all others under `prefixes`. `source` is the index of their weight file.
 void add_decoder(Blueprint& blueprint, const DecoderSpec& spec, std::vector<std::string> prefixes,
                  std::vector<std::string> head_prefixes, std::int32_t source = 0);
-// Adds the parameters of CLIP's vision transformer up to the last layer that runs.
-void add_clip_tower(Blueprint& blueprint, const VisionSpec& spec, std::vector<std::string> prefixes,
-                    std::int32_t source = 0);
 // Adds the parameters of Qwen3-VL's vision tower with its mergers, which give tokens of `out`
 // numbers, and describes the mergers in VisionSpec::projector.
 void add_qwen3_vl_tower(Blueprint& blueprint, VisionSpec spec, std::int64_t out,
@@ -152,9 +170,8 @@ void add_projector(Blueprint& blueprint, const VisionSpec& spec,
                    const std::vector<std::string>& stems, std::vector<std::string> prefixes,
                    std::int32_t source = 0);
 
-// Return the blueprint of a decoder or a CLIP tower alone, with empty prefixes.
+// Returns the blueprint of a decoder alone, with empty prefixes.
 Blueprint decoder_blueprint(const DecoderSpec& spec);
-Blueprint clip_tower_blueprint(const VisionSpec& spec);
 
 // Returns the tensors of a random model: all parameters, without prefixes.
 std::vector<weights::NewTensor> new_tensors(const Blueprint& blueprint);

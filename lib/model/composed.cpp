@@ -1,6 +1,6 @@
-// Composed models: a CLIP tower, a projector and a language model that were trained separately and
-// are named by path. The preset's template gives the text around the vision tokens; nothing is
-// added to it.
+// Composed models: a CLIP or SigLIP tower, a projector and a language model that were trained
+// separately and are named by path. The preset's template gives the text around the vision tokens;
+// nothing is added to it.
 #include <algorithm>
 #include <array>
 #include <optional>
@@ -13,7 +13,9 @@
 #include "model/internal/parts.h"
 #include "model/internal/preprocessor_config.h"
 #include "model/internal/prompt.h"
+#include "model/internal/vision_config.h"
 #include "model/read_blueprint.h"
+#include "model/vit_blueprint.h"
 #include "weights/checkpoint.h"
 
 namespace caption::model {
@@ -125,7 +127,7 @@ class Composed final : public PartsCaptionModel {
 VisionSpec read_vision_spec(const std::filesystem::path& folder) {
   const JsonObject config = JsonObject::open(folder / "config.json", ErrorCode::kBadModel);
   reject_quantised(config);
-  return parse_clip_config(config);
+  return parse_tower_config(config);
 }
 
 struct ProjectorLayers {
@@ -184,7 +186,7 @@ ProjectorLayers read_projector(const weights::Checkpoint& file, std::int64_t vis
 Blueprint make_blueprint(VisionSpec vision, const DecoderSpec& text, const ComposedSource& source,
                          const weights::Checkpoint* projector) {
   vision.num_layers = layers_to_run(vision, source.vision_feature_layer);
-  vision.keeps_class_token = !source.drop_cls;
+  vision.keeps_class_token = !source.drop_cls && vision.class_tokens > 0;
   vision.pool_stride = source.pool_stride;
   const ProjectorLayers layers =
       projector != nullptr ? read_projector(*projector, vision.hidden, text.hidden)
@@ -235,8 +237,11 @@ std::unique_ptr<CaptionModel> open_composed(const Context& context, const Compos
 
   parts.settings = source.prompt + "|" + std::to_string(source.vision_feature_layer) + "|" +
                    std::to_string(source.pool_stride) + (source.drop_cls ? "|drop" : "|keep");
-  parts.preprocess = read_preprocess_spec(source.vision);
   const VisionSpec vision = read_vision_spec(source.vision);
+  // SigLIP's processor has other class defaults than CLIP's.
+  parts.preprocess =
+      read_preprocess_spec(source.vision, vision.class_tokens > 0 ? llava_next_video_preprocessing()
+                                                                  : siglip_preprocessing());
   const auto open = [](const std::filesystem::path& path) {
     return std::make_unique<weights::Checkpoint>(weights::Checkpoint::open(path));
   };

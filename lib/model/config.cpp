@@ -2,7 +2,6 @@
 #include <limits>
 #include <utility>
 
-#include "base/counted.h"
 #include "model/internal/config.h"
 
 namespace caption::model {
@@ -65,53 +64,6 @@ void reject_sliding_window(const JsonObject& config, const DecoderSpec& spec) {
 
 }  // namespace
 
-Activation parse_activation(const JsonObject& config, std::string_view key,
-                            std::string_view fallback) {
-  const std::string name = config.get_string(key, fallback);
-  if (name == "gelu" || name == "gelu_python") return Activation::kGelu;
-  if (name == "quick_gelu") return Activation::kQuickGelu;
-  throw_unavailable(config, std::string(key) + " \"" + name +
-                                "\" is not supported by this build; gelu and quick_gelu are");
-}
-
-VisionSpec parse_clip_vision_config(const JsonObject& config) {
-  const std::string model_type = config.get_string("model_type", "clip_vision_model");
-  if (model_type != "clip_vision_model") {
-    throw_unavailable(config, "model_type \"" + model_type +
-                                  "\": the only vision tower of this build is clip_vision_model");
-  }
-  if (config.get_int("num_channels", 3, 1, 1024) != 3) {
-    throw_unavailable(config, "num_channels: only RGB towers are supported by this build");
-  }
-  VisionSpec clip;
-  clip.hidden = get_extent(config, "hidden_size", 768);
-  clip.intermediate = get_extent(config, "intermediate_size", 3072);
-  clip.num_layers = config.get_int("num_hidden_layers", 12, 1, kMaxLayers);
-  clip.num_heads = get_extent(config, "num_attention_heads", 12);
-  clip.image_px = config.get_int("image_size", 224, 1, 8192);
-  clip.patch_px = config.get_int("patch_size", 32, 1, 8192);
-  clip.activation = parse_activation(config, "hidden_act", "quick_gelu");
-  clip.layer_norm_eps = get_eps(config, "layer_norm_eps", 1e-5);
-  if (clip.hidden % clip.num_heads != 0) {
-    throw_bad(config, "hidden_size " + std::to_string(clip.hidden) + " is no multiple of " +
-                          std::to_string(clip.num_heads) + " attention heads");
-  }
-  clip.num_positions = clip.grid() * clip.grid() + 1;
-  if (clip.patch_px > clip.image_px) {
-    throw_bad(config, "patch_size " + std::to_string(clip.patch_px) + " exceeds image_size " +
-                          std::to_string(clip.image_px));
-  }
-  return clip;
-}
-
-VisionSpec parse_clip_config(const JsonObject& config) {
-  if (config.get_string("model_type", "") != "clip") return parse_clip_vision_config(config);
-  if (const auto vision = config.get_object("vision_config")) {
-    return parse_clip_vision_config(*vision);
-  }
-  return parse_clip_vision_config(JsonObject::parse("{}", config.name(), ErrorCode::kBadModel));
-}
-
 TextConfig parse_decoder_config(const JsonObject& config, const TextDefaults& defaults) {
   TextConfig text;
   DecoderSpec& spec = text.spec;
@@ -154,17 +106,6 @@ TextConfig parse_decoder_config(const JsonObject& config, const TextDefaults& de
       std::min(static_cast<double>(trained) * spec.rope_factor, 2147483647.0));
   text.eos_ids = parse_eos_ids(config);
   return text;
-}
-
-std::int64_t layers_to_run(const VisionSpec& tower, std::int64_t vision_feature_layer) {
-  const std::int64_t layers =
-      vision_feature_layer < 0 ? tower.num_layers + 1 + vision_feature_layer : vision_feature_layer;
-  if (layers < 0 || layers > tower.num_layers) {
-    throw Error(ErrorCode::kBadModel,
-                "vision_feature_layer " + std::to_string(vision_feature_layer) +
-                    " does not exist: the vision tower has " + counted(tower.num_layers, "layer"));
-  }
-  return layers;
 }
 
 void reject_quantised(const JsonObject& config) {

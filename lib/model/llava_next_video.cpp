@@ -1,99 +1,92 @@
 // LLaVA-NeXT-Video (model_type "llava_next_video"): CLIP, pooling over patches, a two-layer
-// projector, and Llama or Qwen3. Everything specific to this family is in this file. Source:
-// transformers 4.57 modeling_llava_next_video.py; llava-hf on huggingface.co.
-#include <algorithm>
+// projector, and a language model: Vicuna (7B), Mistral (7B-32K) or Yi (34B). Everything specific
+// to this family is in this file. Source: transformers 4.57 modeling_llava_next_video.py and
+// convert_llava_next_video_weights_to_hf.py; llava-hf on huggingface.co.
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
 #include "base/error.h"
+#include "model/internal/hub_model.h"
 #include "model/internal/parts.h"
 #include "model/internal/preprocessor_config.h"
 #include "model/internal/prompt.h"
+#include "model/internal/vision_config.h"
+#include "model/vit_blueprint.h"
 #include "weights/checkpoint.h"
 
 namespace caption::model {
 namespace {
 
-// Prefixes of the parts' tensors: as transformers >= 4.52 saves them, as the llava-hf repositories
-// hold them, and both without CLIP's inner level (transformers 5).
-const std::vector<std::string> kVisionPrefixes = {"model.vision_tower.vision_model.",
-                                                  "vision_tower.vision_model.",
-                                                  "model.vision_tower.", "vision_tower."};
-const std::vector<std::string> kTextPrefixes = {"model.language_model.", "language_model.model."};
-const std::vector<std::string> kHeadPrefixes = {"", "language_model."};
-const std::vector<std::string> kProjectorPrefixes = {"model.multi_modal_projector.",
-                                                     "multi_modal_projector."};
-
+constexpr std::string_view kFamilyName = "LLaVA-NeXT-Video";
 constexpr std::string_view kVideoToken = "<video>";
+
+const PromptFrame kVicunaPrompt = {
+    .head = "USER: <video>", .glue_before = "\n", .glue_after = " ASSISTANT:", .tail = ""};
+const PromptFrame kMistralPrompt = {
+    .head = "[INST] <video>", .glue_before = "\n", .glue_after = " [/INST]", .tail = ""};
+const PromptFrame kChatMlPrompt = {.head = "<|im_start|>user\n<video>",
+                                   .glue_before = "\n",
+                                   .glue_after = "",
+                                   .tail = "<|im_end|>\n<|im_start|>assistant\n"};
+
+// The sizes of this family differ in their chat template. A folder without one is told apart by its
+// language model and its tokenizer.
+const PromptFrame& choose_prompt(const std::string& chat_template, const JsonObject& text_config,
+                                 const text::Tokenizer& tokenizer) {
+  const auto has = [&](std::string_view part) {
+    return chat_template.find(part) != std::string::npos;
+  };
+  if (has("[INST]")) return kMistralPrompt;
+  if (has("<|im_start|>")) return kChatMlPrompt;
+  if (!chat_template.empty()) return kVicunaPrompt;
+  if (text_config.get_string("model_type", "") == "mistral") return kMistralPrompt;
+  return tokenizer.find_token("<|im_start|>") ? kChatMlPrompt : kVicunaPrompt;
+}
 
 class LlavaNextVideo final : public PartsCaptionModel {
  public:
-  LlavaNextVideo(Parts parts, std::int32_t video_id)
-      : PartsCaptionModel(std::move(parts)), video_id_(video_id) {
-    if (tokenizer().find_token(kVideoToken) != video_id) {
-      throw Error(ErrorCode::kBadModel, "the tokenizer is another model's: its <video> has " +
-                                            describe(tokenizer().find_token(kVideoToken)) +
-                                            ", config.json's video_token_index is " +
-                                            std::to_string(video_id));
-    }
+  LlavaNextVideo(Parts parts, std::int32_t video_id, PromptFrame prompt)
+      : PartsCaptionModel(std::move(parts)), video_id_(video_id), prompt_(std::move(prompt)) {
+    check_token(tokenizer(), kVideoToken, video_id, "video_token_index");
   }
 
   PromptIds build_prompt(std::string_view user_prompt, const ClipShape& clip) const override {
-    const PromptFrame frame = {
-        .head = "USER: <video>", .glue_before = "\n", .glue_after = " ASSISTANT:", .tail = ""};
-    return expand_placeholder(encode_prompt(tokenizer(), frame, user_prompt), video_id_,
+    return expand_placeholder(encode_prompt(tokenizer(), prompt_, user_prompt), video_id_,
                               vision_tokens(clip));
   }
 
   std::string_view family() const override { return "llava_next_video"; }
 
  private:
-  static std::string describe(std::optional<text::TokenId> id) {
-    return id ? "id " + std::to_string(*id) : "no id";
-  }
-
   std::int32_t video_id_;
+  PromptFrame prompt_;
 };
 
-kernels::Pooling parse_pooling(const JsonObject& config) {
+PatchMerge parse_pooling(const JsonObject& config) {
   const std::string mode = config.get_string("spatial_pool_mode", "average");
-  if (mode == "average") return kernels::Pooling::kMean;
-  if (mode == "max") return kernels::Pooling::kMax;
+  if (mode == "average") return PatchMerge::kMean;
+  if (mode == "max") return PatchMerge::kMax;
+  if (mode == "conv") return PatchMerge::kConvolution;
   throw Error(ErrorCode::kUnavailable,
               config.name() + ": spatial_pool_mode \"" + mode +
-                  "\" is not supported by this build; average and max are");
-}
-
-std::int64_t parse_feature_layer(const JsonObject& config) {
-  const std::vector<std::int64_t> layers = config.get_ints("vision_feature_layer");
-  if (layers.size() > 1) {
-    throw Error(ErrorCode::kUnavailable,
-                config.name() +
-                    ": vision_feature_layer: several layers side by side are not supported by "
-                    "this build");
-  }
-  return layers.empty() ? -2 : layers.front();
-}
-
-JsonObject require_part(const JsonObject& config, std::string_view key) {
-  if (auto part = config.get_object(key)) return *part;
-  throw Error(ErrorCode::kBadModel, config.name() + ": " + std::string(key) +
-                                        " is missing; this is no LLaVA-NeXT-Video checkpoint");
+                  "\" is not supported by this build; average, max and conv are");
 }
 
 VisionSpec read_vision_spec(const JsonObject& config, std::int64_t text_hidden) {
-  const std::string strategy = config.get_string("vision_feature_select_strategy", "default");
-  if (strategy != "default") {
-    // "full" keeps the class token, which has no place in the pooled grid.
-    throw Error(ErrorCode::kUnavailable, config.name() + ": vision_feature_select_strategy \"" +
-                                             strategy + "\" is not supported; default is");
-  }
-  VisionSpec vision = parse_clip_vision_config(require_part(config, "vision_config"));
-  vision.num_layers = layers_to_run(vision, parse_feature_layer(config));
-  vision.pooling = parse_pooling(config);
+  VisionSpec vision =
+      parse_vision_config(require_part(config, "vision_config", kFamilyName), "clip_vision_model");
+  check_feature_strategy(config, vision, "default");
+  vision.num_layers = layers_to_run(vision, parse_feature_layer(config, -2));
+  vision.merge = parse_pooling(config);
   vision.pool_stride = config.get_int("spatial_pool_stride", 2, 1, 4096);
+  const std::int64_t channels = config.get_int("spatial_pool_out_channels", 1024, 1, 1 << 20);
+  if (vision.merge == PatchMerge::kConvolution && channels != vision.hidden) {
+    throw Error(ErrorCode::kBadModel, config.name() + ": spatial_pool_out_channels is " +
+                                          std::to_string(channels) + ", the projector takes " +
+                                          std::to_string(vision.hidden));
+  }
   const bool has_bias = config.get_bool("multimodal_projector_bias", true);
   vision.projector = {{.out = text_hidden, .in = vision.hidden, .has_bias = has_bias},
                       {.out = text_hidden, .in = text_hidden, .has_bias = has_bias}};
@@ -101,30 +94,38 @@ VisionSpec read_vision_spec(const JsonObject& config, std::int64_t text_hidden) 
   return vision;
 }
 
+// The convolution that pools the patches of a window.
+void add_pooling(Blueprint& blueprint, const VisionSpec& vision) {
+  blueprint.add_group({.part = Part::kProjector,
+                       .prefixes = {"model.vision_resampler.pool.", "vision_resampler.pool."}});
+  blueprint.merge.weight = blueprint.add(
+      {.name = "weight",
+       .shape = {vision.hidden, vision.hidden, vision.pool_stride, vision.pool_stride},
+       .role = Role::kEncoderLinear});
+  blueprint.merge.bias = blueprint.add_vector("bias", vision.hidden, Fill::kZero);
+}
+
 Blueprint make_blueprint(const JsonObject& config, const DecoderSpec& text) {
   const VisionSpec vision = read_vision_spec(config, text.hidden);
   Blueprint blueprint;
-  add_clip_tower(blueprint, vision, kVisionPrefixes);
-  add_projector(blueprint, vision, {"linear_1.", "linear_2."}, kProjectorPrefixes);
-  add_decoder(blueprint, text, kTextPrefixes, kHeadPrefixes);
+  add_clip_tower(blueprint, vision, hub_tower_prefixes());
+  if (vision.merge == PatchMerge::kConvolution) add_pooling(blueprint, vision);
+  add_projector(blueprint, vision, {"linear_1.", "linear_2."}, hub_projector_prefixes());
+  add_decoder(blueprint, text, hub_text_prefixes(), hub_head_prefixes());
   return blueprint;
 }
 
 Blueprint describe_llava(const JsonObject& config) {
-  return make_blueprint(config, parse_text_config(require_part(config, "text_config")).spec);
-}
-
-bool has_head(const weights::Source& source) {
-  return std::any_of(kHeadPrefixes.begin(), kHeadPrefixes.end(), [&](const std::string& prefix) {
-    return source.has(prefix + "lm_head.weight");
-  });
+  return make_blueprint(config,
+                        parse_text_config(require_part(config, "text_config", kFamilyName)).spec);
 }
 
 std::unique_ptr<CaptionModel> open_llava(const std::filesystem::path& folder,
                                          const JsonObject& config, weights::WeightFormat format,
                                          Parts parts) {
   reject_quantised(config);
-  TextConfig text = parse_text_config(require_part(config, "text_config"));
+  const JsonObject text_config = require_part(config, "text_config", kFamilyName);
+  TextConfig text = parse_text_config(text_config);
   const std::int64_t default_video_id =
       config.get_int("video_token_id", 32000, 0, text.spec.vocab - 1);
   const std::int64_t video_id =
@@ -132,22 +133,15 @@ std::unique_ptr<CaptionModel> open_llava(const std::filesystem::path& folder,
 
   std::vector<std::unique_ptr<weights::Source>> sources;
   sources.push_back(std::make_unique<weights::Checkpoint>(weights::Checkpoint::open(folder)));
-  // The enclosing configuration decides only when no head is stored: the reference would then
-  // initialise the missing head at random.
-  if (!has_head(*sources.front()) && config.get_bool("tie_word_embeddings", false)) {
-    text.spec.tied_embeddings = true;
-  }
+  tie_missing_head(config, *sources.front(), text);
   parts.is_demonstration = config.get_bool("caption_cli_demonstration", false);
   if (parts.is_demonstration) parts.unlike_sentence = config.get_string("caption_cli_unlike", "");
   parts.preprocess = read_preprocess_spec(folder);
   place_parts(parts, make_blueprint(config, text.spec), std::move(sources), format);
-  parts.tokenizer = text::open_tokenizer(folder);
-  parts.generation = read_generation_config(folder);
-  parts.eos_ids = parts.generation.eos_ids.empty() ? text.eos_ids : parts.generation.eos_ids;
-  if (parts.eos_ids.empty() && parts.tokenizer->eos_id()) {
-    parts.eos_ids = {*parts.tokenizer->eos_id()};
-  }
-  return std::make_unique<LlavaNextVideo>(std::move(parts), static_cast<std::int32_t>(video_id));
+  read_text_files(folder, text, parts);
+  PromptFrame prompt = choose_prompt(read_chat_template(folder), text_config, *parts.tokenizer);
+  return std::make_unique<LlavaNextVideo>(std::move(parts), static_cast<std::int32_t>(video_id),
+                                          std::move(prompt));
 }
 
 }  // namespace

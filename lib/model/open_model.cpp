@@ -4,22 +4,32 @@
 #include <array>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "base/error.h"
+#include "base/join.h"
 #include "model/internal/config.h"
 #include "model/internal/parts.h"
+#include "model/internal/vision_config.h"
 #include "model/read_blueprint.h"
+#include "model/vit_blueprint.h"
 
 namespace caption::model {
 namespace {
 
-constexpr std::array kFamilies = {&kLlavaNextVideo};
+constexpr std::array kFamilies = {&kInternVl, &kInternVlChat, &kLlavaNextVideo, &kLlavaOnevision};
 
 const Family* find_family(std::string_view model_type) {
   const auto* const found =
       std::find_if(kFamilies.begin(), kFamilies.end(),
                    [&](const Family* family) { return family->model_type == model_type; });
   return found == kFamilies.end() ? nullptr : *found;
+}
+
+std::string family_names() {
+  std::vector<std::string_view> names;
+  for (const Family* const family : kFamilies) names.push_back(family->model_type);
+  return join(names);
 }
 
 // Returns the dtype that a configuration names for its tensors; the class default is f32.
@@ -36,13 +46,12 @@ Blueprint describe(const JsonObject& config) {
   if (const TextFamily* const text = find_text_family(model_type)) {
     return decoder_blueprint(text->parse(config).spec);
   }
-  if (model_type == "clip" || model_type == "clip_vision_model") {
-    return clip_tower_blueprint(parse_clip_config(config));
-  }
+  if (is_tower_type(model_type)) return clip_tower_blueprint(parse_tower_config(config));
   throw Error(ErrorCode::kUnavailable,
               config.name() + ": model_type \"" + model_type +
-                  "\" cannot be sized by this build; llava_next_video, clip, clip_vision_model, " +
-                  text_family_names() + " can");
+                  "\" cannot be sized by this build; " + family_names() +
+                  ", clip, clip_vision_model, siglip, siglip_vision_model, " + text_family_names() +
+                  " can");
 }
 
 }  // namespace
@@ -68,8 +77,9 @@ std::unique_ptr<CaptionModel> open_model(const Context& context,
   }
   throw Error(ErrorCode::kUnavailable,
               path.string() + ": model_type \"" + model_type +
-                  "\" is not supported by this build; llava_next_video is, and composed models of "
-                  "a CLIP tower, a projector and one of the decoders " +
+                  "\" is not supported by this build; " + family_names() +
+                  " are, and composed models of a CLIP or SigLIP tower, a projector and one of the "
+                  "decoders " +
                   text_family_names());
 }
 

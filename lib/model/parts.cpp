@@ -31,7 +31,7 @@ void check_fit(const Parts& parts) {
             "; size or crop_size in the preprocessor's configuration must say so");
   }
   const DecoderSpec& decoder = parts.decoder->spec();
-  if (parts.tokenizer->vocab_size() > decoder.vocab) {
+  if (parts.tokenizer->vocab_size() - parts.num_unembedded_ids > decoder.vocab) {
     throw Error(ErrorCode::kBadModel, "the tokenizer is another model's: it has " +
                                           std::to_string(parts.tokenizer->vocab_size()) +
                                           " ids, the decoder's embedding " +
@@ -141,11 +141,11 @@ void place_parts(Parts& parts, const Blueprint& blueprint,
 }
 
 ConfigFolder read_config_folder(const std::filesystem::path& folder) {
-  constexpr const char* kNames[] = {"added_tokens.json",      "config.json",
-                                    "generation_config.json", "preprocessor_config.json",
-                                    "processor_config.json",  "special_tokens_map.json",
-                                    "tokenizer.json",         "tokenizer.model",
-                                    "tokenizer_config.json",  "video_preprocessor_config.json"};
+  constexpr const char* kNames[] = {
+      "added_tokens.json",     "chat_template.jinja",     "chat_template.json",
+      "config.json",           "generation_config.json",  "preprocessor_config.json",
+      "processor_config.json", "special_tokens_map.json", "tokenizer.json",
+      "tokenizer.model",       "tokenizer_config.json",   "video_preprocessor_config.json"};
   reject_adapter(folder);
   ConfigFolder config{.path = folder, .files = {}};
   for (const char* name : kNames) {

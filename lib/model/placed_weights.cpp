@@ -10,15 +10,25 @@
 namespace caption::model {
 namespace {
 
-ConstView read_floating(weights::Source& source, const std::string& name, const Shape& shape) {
-  const ConstView tensor = source.read(name, shape);
+// Returns the shape of the tensor that holds `parameter` at `where`.
+Shape tensor_shape(const Parameter& parameter, const StoredName& where) {
+  if (where.tensor_rows == 0) return parameter.shape;
+  CAPTION_CHECK(parameter.shape.rank() <= 2, "weights: rows of a matrix or a vector");
+  return parameter.shape.rank() == 1 ? Shape{where.tensor_rows}
+                                     : Shape{where.tensor_rows, parameter.shape[1]};
+}
+
+ConstView read_floating(weights::Source& source, const Parameter& parameter,
+                        const StoredName& where) {
+  const std::string& name = where.name;
+  const ConstView tensor = source.read(name, tensor_shape(parameter, where));
   const DType dtype = tensor.dtype();
   if (dtype != DType::kF32 && dtype != DType::kBF16 && dtype != DType::kF16) {
     throw Error(ErrorCode::kBadModel, source.name() + ": tensor " + name + " holds " +
                                           std::string(dtype_name(dtype)) +
                                           "; weights of f32, bf16 or f16 were expected");
   }
-  return tensor;
+  return where.tensor_rows == 0 ? tensor : tensor.rows(where.first_row, parameter.rows());
 }
 
 kernels::Weight place_matrix(Stream& stream, ConstView rows, MatrixFormat format) {
@@ -40,16 +50,34 @@ kernels::Weight place_matrix(Stream& stream, ConstView rows, MatrixFormat format
   CAPTION_CHECK(false, "weights: a form that no model is held in");
 }
 
-// Returns the first prefix under which the source has `name`.
-const std::string& find_prefix(const weights::Source& source,
-                               const std::vector<std::string>& prefixes, const std::string& name) {
+// How a source names the parameters of a group.
+struct GroupNames {
+  std::string prefix;
+  bool is_other_layout = false;
+
+  StoredName of(const Parameter& parameter) const {
+    StoredName where{.name = parameter.name};
+    if (is_other_layout && parameter.other_layout) where = *parameter.other_layout;
+    where.name = prefix + where.name;
+    return where;
+  }
+};
+
+// Returns the first prefix and layout under which the source has the group's first parameter.
+GroupNames find_group_names(const weights::Source& source, const std::vector<std::string>& prefixes,
+                            const Parameter& first) {
   std::string tried;
-  for (const std::string& prefix : prefixes) {
-    if (source.has(prefix + name)) return prefix;
-    tried += (tried.empty() ? "" : ", ") + prefix + name;
+  for (const bool is_other_layout : {false, true}) {
+    if (is_other_layout && !first.other_layout) continue;
+    for (const std::string& prefix : prefixes) {
+      GroupNames names{.prefix = prefix, .is_other_layout = is_other_layout};
+      const std::string name = names.of(first).name;
+      if (source.has(name)) return names;
+      tried += (tried.empty() ? "" : ", ") + name;
+    }
   }
   throw Error(ErrorCode::kBadModel,
-              source.name() + ": tensor " + name + " is missing (looked for " + tried + ")");
+              source.name() + ": tensor " + first.name + " is missing (looked for " + tried + ")");
 }
 
 }  // namespace
@@ -69,21 +97,22 @@ PlacedWeights::PlacedWeights(Stream& stream, const Blueprint& blueprint,
                                           "; the configuration is another model's");
   };
   std::int32_t group = -1;
-  std::string prefix;
+  GroupNames names;
   for (const Parameter& parameter : blueprint.parameters) {
     const ParameterGroup& owner = blueprint.groups[static_cast<std::size_t>(parameter.group)];
     weights::Source& source = *sources_.at(static_cast<std::size_t>(owner.source));
     if (std::exchange(group, parameter.group) != parameter.group) {
-      prefix = find_prefix(source, owner.prefixes, parameter.name);
-      if (owner.part == Part::kDecoder) require_no_further_layer(source, prefix);
+      names = find_group_names(source, owner.prefixes, parameter);
+      if (owner.part == Part::kDecoder) require_no_further_layer(source, names.prefix);
     }
-    place(stream, parameter, source, prefix + parameter.name);
+    place(stream, parameter, source, names.of(parameter));
   }
 }
 
 void PlacedWeights::place(Stream& stream, const Parameter& parameter, weights::Source& source,
-                          const std::string& name) {
-  const ConstView file = read_floating(source, name, parameter.shape);
+                          const StoredName& where) {
+  const std::string& name = where.name;
+  const ConstView file = read_floating(source, parameter, where);
   Placed placed;
   bool is_borrowed = false;
   if (parameter.role == Role::kVector || parameter.role == Role::kEmbedding) {

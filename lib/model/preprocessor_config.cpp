@@ -11,16 +11,11 @@
 namespace caption::model {
 namespace {
 
-constexpr std::int64_t kDefaultEdgePx = 224;  // the processors' class default, not 336
 constexpr std::int64_t kMaxEdgePx = 4096;
 constexpr std::int64_t kBicubic = 3;  // PIL.Image.Resampling.BICUBIC
 
 [[noreturn]] void throw_unavailable(const JsonObject& config, const std::string& what) {
   throw Error(ErrorCode::kUnavailable, config.name() + ": " + what);
-}
-
-int get_edge(const JsonObject& config, std::string_view key, std::int64_t fallback) {
-  return static_cast<int>(config.get_int(key, fallback, 1, kMaxEdgePx));
 }
 
 int require_edge(const JsonObject& config, std::string_view key) {
@@ -42,10 +37,18 @@ std::array<int, 2> require_height_width(const JsonObject& size) {
   return {require_edge(size, "height"), require_edge(size, "width")};
 }
 
-void parse_size(const JsonObject& config, vision::PreprocessSpec& spec) {
+void parse_size(const JsonObject& config, bool number_is_square, vision::PreprocessSpec& spec) {
+  if (!config.has("size")) return;
   const auto size = find_size_object(config, "size");
+  spec.shortest_edge_px.reset();
+  spec.size_px.reset();
   if (!size) {
-    spec.shortest_edge_px = get_edge(config, "size", kDefaultEdgePx);
+    const int edge = require_edge(config, "size");
+    if (number_is_square) {
+      spec.size_px = {edge, edge};
+    } else {
+      spec.shortest_edge_px = edge;
+    }
   } else if (size->has("height") || size->has("width")) {
     spec.size_px = require_height_width(*size);
   } else {
@@ -57,10 +60,11 @@ void parse_size(const JsonObject& config, vision::PreprocessSpec& spec) {
 }
 
 void parse_crop(const JsonObject& config, vision::PreprocessSpec& spec) {
+  if (!config.has("crop_size")) return;
   if (const auto size = find_size_object(config, "crop_size")) {
     spec.crop_px = require_height_width(*size);
   } else {
-    const int edge = get_edge(config, "crop_size", kDefaultEdgePx);
+    const int edge = require_edge(config, "crop_size");
     spec.crop_px = {edge, edge};
   }
 }
@@ -78,12 +82,34 @@ void parse_channels(const JsonObject& config, std::string_view key, std::array<f
 
 }  // namespace
 
-vision::PreprocessSpec parse_preprocess_spec(const JsonObject& config) {
-  vision::PreprocessSpec spec;
-  spec.do_resize = config.get_bool("do_resize", true);
-  spec.do_center_crop = config.get_bool("do_center_crop", true);
-  spec.do_normalize = config.get_bool("do_normalize", true);
-  if (spec.do_resize) parse_size(config, spec);
+PreprocessDefaults llava_next_video_preprocessing() {
+  return {.spec = {.shortest_edge_px = 224, .crop_px = {224, 224}}};
+}
+
+PreprocessDefaults llava_onevision_preprocessing() {
+  return {.spec = {.size_px = std::array{384, 384}, .do_center_crop = false}};
+}
+
+PreprocessDefaults internvl_preprocessing() {
+  return {.spec = {.size_px = std::array{384, 384}, .do_center_crop = false},
+          .number_is_square = true};
+}
+
+PreprocessDefaults siglip_preprocessing() {
+  return {.spec = {.size_px = std::array{224, 224},
+                   .do_center_crop = false,
+                   .mean = {0.5F, 0.5F, 0.5F},
+                   .std = {0.5F, 0.5F, 0.5F}},
+          .number_is_square = true};
+}
+
+vision::PreprocessSpec parse_preprocess_spec(const JsonObject& config,
+                                             const PreprocessDefaults& defaults) {
+  vision::PreprocessSpec spec = defaults.spec;
+  spec.do_resize = config.get_bool("do_resize", spec.do_resize);
+  spec.do_center_crop = config.get_bool("do_center_crop", spec.do_center_crop);
+  spec.do_normalize = config.get_bool("do_normalize", spec.do_normalize);
+  if (spec.do_resize) parse_size(config, defaults.number_is_square, spec);
   if (spec.do_center_crop) parse_crop(config, spec);
   parse_channels(config, "image_mean", spec.mean);
   parse_channels(config, "image_std", spec.std);
@@ -102,26 +128,24 @@ vision::PreprocessSpec parse_preprocess_spec(const JsonObject& config) {
   if (!config.get_bool("do_rescale", true) || std::abs(rescale * 255.0 - 1.0) > 1e-9) {
     throw_unavailable(config, "only pixels rescaled by 1/255 are supported by this build");
   }
-  if (config.get_bool("do_pad", false)) {
-    throw_unavailable(config, "do_pad is not supported by this build");
-  }
+  // The reference's video processors do not read do_pad, which files of image processors have.
   return spec;
 }
 
-vision::PreprocessSpec read_preprocess_spec(const std::filesystem::path& folder) {
+vision::PreprocessSpec read_preprocess_spec(const std::filesystem::path& folder,
+                                            const PreprocessDefaults& defaults) {
   std::error_code ignored;
-  const std::filesystem::path processor = folder / "processor_config.json";
-  if (std::filesystem::exists(processor, ignored)) {
-    const JsonObject config = JsonObject::open(processor, ErrorCode::kBadModel);
-    if (const auto video = config.get_object("video_processor")) {
-      return parse_preprocess_spec(*video);
-    }
-  }
-  for (const char* name : {"video_preprocessor_config.json", "preprocessor_config.json"}) {
+  for (const char* name :
+       {"video_preprocessor_config.json", "preprocessor_config.json", "processor_config.json"}) {
     const std::filesystem::path path = folder / name;
-    if (std::filesystem::exists(path, ignored)) {
-      return parse_preprocess_spec(JsonObject::open(path, ErrorCode::kBadModel));
+    if (!std::filesystem::exists(path, ignored)) continue;
+    const JsonObject config = JsonObject::open(path, ErrorCode::kBadModel);
+    if (const auto video = config.get_object("video_processor")) {
+      return parse_preprocess_spec(*video, defaults);
     }
+    // By itself this file holds no preprocessing constants.
+    if (path.filename() == "processor_config.json") continue;
+    return parse_preprocess_spec(config, defaults);
   }
   throw Error(ErrorCode::kBadModel,
               folder.string() +

@@ -5,9 +5,10 @@
 
 #include "base/error.h"
 #include "model/blueprint.h"
-#include "model/internal/clip_vision_tower.h"
 #include "model/internal/placed_weights.h"
 #include "model/internal/transformer_decoder.h"
+#include "model/internal/vit_tower.h"
+#include "model/vit_blueprint.h"
 #include "weights/random_source.h"
 
 namespace caption::model {
@@ -44,13 +45,16 @@ class RandomDecoder final : public Decoder {
   TransformerDecoder decoder_;
 };
 
-Blueprint require_clip(const VisionSpec& spec) {
-  if (spec.image_px <= 0 || spec.frames_per_image != 1 || spec.class_tokens != 1) {
+Blueprint require_vit(const VisionSpec& spec) {
+  if (spec.image_px <= 0 || spec.frames_per_image != 1) {
     throw Error(ErrorCode::kUnavailable,
-                "random tower: only CLIP's kind is known, of single frames of a fixed size with a "
-                "class token; use clip-l-336");
+                "random tower: only towers of single frames of a fixed size are known; use "
+                "clip-l-336");
   }
-  return clip_tower_blueprint(spec);
+  if (!spec.vit.layer_scale) return clip_tower_blueprint(spec);
+  Blueprint intern;
+  add_intern_vit(intern, spec, {""});
+  return intern;
 }
 
 }  // namespace
@@ -66,12 +70,12 @@ struct RandomTower::State {
       : weights(make_weights(stream, blueprint, format, seed)), tower(weights, blueprint) {}
 
   PlacedWeights weights;
-  ClipVisionTower tower;
+  VitTower tower;
 };
 
 RandomTower::RandomTower(Stream& stream, const VisionSpec& spec, weights::WeightFormat format,
                          std::uint64_t seed)
-    : state_(std::make_unique<State>(stream, require_clip(spec), format, seed)) {}
+    : state_(std::make_unique<State>(stream, require_vit(spec), format, seed)) {}
 
 RandomTower::~RandomTower() = default;
 

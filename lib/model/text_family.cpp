@@ -35,8 +35,8 @@ std::string text_family_names() {
   return join(names);
 }
 
-TextConfig parse_text_config(const JsonObject& config) {
-  const std::string model_type = config.get_string("model_type", "llama");
+TextConfig parse_text_config(const JsonObject& config, std::string_view default_type) {
+  const std::string model_type = config.get_string("model_type", default_type);
   if (const TextFamily* const family = find_text_family(model_type)) return family->parse(config);
   throw Error(ErrorCode::kUnavailable, config.name() + ": model_type \"" + model_type +
                                            "\": this build runs the decoders " +

@@ -47,10 +47,10 @@ const TextFamily* find_text_family(std::string_view model_type);
 std::string text_family_names();
 
 // Parses the config of a language model, or the text_config of a multi-modal one, by its
-// model_type; without one it is Llama's. A text_config alone determines whether embeddings are
-// tied; the enclosing configuration's tie_word_embeddings does not count (transformers 4.57
+// model_type; without one it is `default_type`'s. A text_config alone determines whether embeddings
+// are tied; the enclosing configuration's tie_word_embeddings does not count (transformers 4.57
 // tie_embeddings_and_encoder_decoder()). Throws as TextFamily::parse, and Error(kUnavailable) for
 // another family.
-TextConfig parse_text_config(const JsonObject& config);
+TextConfig parse_text_config(const JsonObject& config, std::string_view default_type = "llama");
 
 }  // namespace caption::model

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "kernels/weight.h"
-#include "model/internal/clip_vision_tower.h"
+#include "model/internal/vit_tower.h"
 
 namespace caption::model {
 namespace {
@@ -30,6 +30,19 @@ Grid grid_of(const VisionSpec& spec, FrameSize frame) {
   return {round_to_unit(frame.height_px), round_to_unit(frame.width_px)};
 }
 
+// Numbers of rows of the projector's input along both edges.
+Grid merged_grid(const VisionSpec& spec, FrameSize frame) {
+  const Grid grid = grid_of(spec, frame);
+  return {grid.rows / spec.pool_stride, grid.columns / spec.pool_stride};
+}
+
+// Rows of one image that the projector takes.
+std::int64_t merged_rows(const VisionSpec& spec, FrameSize frame) {
+  if (spec.keeps_class_token) return tower_tokens(spec, frame);
+  const Grid grid = merged_grid(spec, frame);
+  return grid.rows * grid.columns;
+}
+
 }  // namespace
 
 std::int64_t tower_tokens(const VisionSpec& spec, FrameSize frame) {
@@ -39,12 +52,20 @@ std::int64_t tower_tokens(const VisionSpec& spec, FrameSize frame) {
 
 std::int64_t tokens_per_image(const VisionSpec& spec, FrameSize frame) {
   if (spec.keeps_class_token) return tower_tokens(spec, frame);
-  const Grid grid = grid_of(spec, frame);
-  return (grid.rows / spec.pool_stride) * (grid.columns / spec.pool_stride);
+  const Grid grid = merged_grid(spec, frame);
+  const auto resized = [&](std::int64_t edge) {
+    return (edge + spec.resize_stride - 1) / spec.resize_stride;
+  };
+  return resized(grid.rows) * resized(grid.columns);
 }
 
 std::int64_t num_images(const VisionSpec& spec, std::int64_t num_frames) {
   return (num_frames + spec.frames_per_image - 1) / spec.frames_per_image;
+}
+
+std::int64_t num_vision_tokens(const VisionSpec& spec, std::int64_t num_frames, FrameSize frame) {
+  return num_images(spec, num_frames) * tokens_per_image(spec, frame) +
+         (spec.ends_with_newline ? 1 : 0);
 }
 
 std::int64_t encoder_scratch_bytes(const Context& context, const VisionSpec& spec,
@@ -53,18 +74,26 @@ std::int64_t encoder_scratch_bytes(const Context& context, const VisionSpec& spe
   const std::int64_t images = num_images(spec, std::min(num_frames, kFramesPerPass));
   const std::int64_t tokens = tower_tokens(spec, frame);
   const std::int64_t patches = tokens - spec.class_tokens;
-  const std::int64_t pooled = tokens_per_image(spec, frame);
+  const std::int64_t merged = merged_rows(spec, frame);
   // Five arrays of the tower's width: hidden, its norm (later the output of attention), q, k and v.
   std::int64_t per_image = tokens * 5 * spec.hidden;
   // Patch columns, then the inner activations of an MLP for a limited number of rows.
   const std::int64_t wide =
       std::max(images * patches * spec.patch_values(),
-               std::min(images * tokens, ClipVisionTower::kMlpRows) * spec.intermediate);
-  if (!spec.keeps_class_token) per_image += pooled * spec.hidden;
-  // The last layer of the projector writes the result directly.
-  for (std::size_t i = 0; i + 1 < spec.projector.size(); ++i) {
-    per_image += pooled * spec.projector[i].out;
+               std::min(images * tokens, VitTower::kMlpRows) * spec.intermediate);
+  const bool has_only_patches = spec.class_tokens == 0 && spec.pool_stride == 1;
+  if (!spec.keeps_class_token && !has_only_patches) per_image += merged * spec.merged_columns();
+  if (spec.merge == PatchMerge::kConvolution) {
+    per_image += merged * spec.hidden * spec.pool_stride * spec.pool_stride;
   }
+  // The last layer of the projector writes the result directly, unless that is resized. Two of the
+  // other layers' outputs are held at a time.
+  const std::size_t written_directly = spec.resize_stride > 1 ? 0 : 1;
+  std::int64_t widest[2] = {0, 0};
+  for (std::size_t i = 0; i + written_directly < spec.projector.size(); ++i) {
+    widest[i % 2] = std::max(widest[i % 2], merged * spec.projector[i].out);
+  }
+  per_image += widest[0] + widest[1];
   constexpr std::int64_t kRoundedBytes = 2;
   const bool is_rounded =
       kernels::rounds_input(context, weights::matrix_format(format, weights::Role::kEncoderLinear));
@@ -74,7 +103,7 @@ std::int64_t encoder_scratch_bytes(const Context& context, const VisionSpec& spe
 
 double encoder_flops(const VisionSpec& spec, std::int64_t num_frames, FrameSize frame) {
   const auto tokens = static_cast<double>(tower_tokens(spec, frame));
-  const auto pooled = static_cast<double>(tokens_per_image(spec, frame));
+  const auto merged = static_cast<double>(merged_rows(spec, frame));
   const auto hidden = static_cast<double>(spec.hidden);
   const double layer_weights =
       4 * hidden * hidden + 2 * hidden * static_cast<double>(spec.intermediate);
@@ -82,7 +111,11 @@ double encoder_flops(const VisionSpec& spec, std::int64_t num_frames, FrameSize 
   double flops = static_cast<double>(spec.num_layers) * (2 * tokens * layer_weights + attention) +
                  2 * tokens * hidden * static_cast<double>(spec.patch_values());
   for (const LinearSpec& layer : spec.projector) {
-    flops += 2 * pooled * static_cast<double>(layer.num_weights());
+    flops += 2 * merged * static_cast<double>(layer.num_weights());
+  }
+  if (spec.merge == PatchMerge::kConvolution) {
+    const auto window = static_cast<double>(spec.pool_stride * spec.pool_stride);
+    flops += 2 * merged * hidden * hidden * window;
   }
   return flops * static_cast<double>(num_images(spec, num_frames));
 }

@@ -5,14 +5,31 @@
 #include <cstdint>
 #include <vector>
 
-#include "kernels/pool_2d.h"
+#include "backend/context.h"
 #include "model/clip_shape.h"
 #include "weights/format.h"
 
 namespace caption::model {
 
 // Activation of the tower's MLP or of the projector.
-enum class Activation { kGelu, kQuickGelu };
+enum class Activation { kGelu, kGeluTanh, kQuickGelu };
+
+enum class Norm { kLayer, kRms };
+
+// How the pool_stride x pool_stride patches of a window become one row of the projector's input:
+// their mean or maximum, a convolution with a stride equal to its kernel size, or their
+// concatenation (pixel shuffle, kernels/merge_patches.h).
+enum class PatchMerge { kMean, kMax, kConvolution, kShuffle };
+
+// What differs between vision transformers of fixed-size frames; the defaults are CLIP's.
+struct VitSpec {
+  bool patch_bias = false;
+  bool pre_norm = true;  // a norm of the embeddings, before the first layer
+  Norm norm = Norm::kLayer;
+  bool attention_bias = true;  // of the q, k and v projections
+  bool qk_norm = false;        // RMS norms of q and k over all heads together, eps 1e-6
+  bool layer_scale = false;    // both branches of a layer are multiplied by a vector
+};
 
 // A dense layer, weight [out, in].
 struct LinearSpec {
@@ -33,22 +50,30 @@ struct VisionSpec {
   std::int64_t patch_px = 0;
   std::int64_t image_px = 0;  // edge of the square input; 0: frames keep their size
   std::int64_t frames_per_image = 1;
+  VitSpec vit = {};                // for towers with image_px > 0
   std::int64_t class_tokens = 1;   // class tokens of the tower per image; may be 0
-  bool keeps_class_token = false;  // excludes pooling
-  std::int64_t pool_stride = 1;    // patches along an edge that become one vision token
-  kernels::Pooling pooling = kernels::Pooling::kMean;
+  bool keeps_class_token = false;  // excludes pooling and resizing
+  std::int64_t pool_stride = 1;    // patches along an edge that become one row of the projector
+  PatchMerge merge = PatchMerge::kMean;
   std::int64_t num_positions = 0;  // rows of the learned position table
   // Layers whose output the decoder gets besides the last one's (DeepStack), ascending.
   std::vector<std::int64_t> deepstack_layers = {};
   Activation activation = Activation::kQuickGelu;
   float layer_norm_eps = 1e-5F;
-  std::vector<LinearSpec> projector = {};  // layers applied to each vision token
+  bool projector_norm = false;             // a LayerNorm before the projector, eps 1e-5
+  std::vector<LinearSpec> projector = {};  // layers applied to each row, with activations between
   Activation projector_activation = Activation::kGelu;
+  std::int64_t resize_stride = 1;  // rows along an edge after the projector, per vision token
+  bool ends_with_newline = false;  // one learned vision token follows those of a clip's frames
   std::int64_t text_tokens_per_image = 0;  // tokens that the prompt puts around each image
 
   std::int64_t patch_values() const { return 3 * frames_per_image * patch_px * patch_px; }
   std::int64_t grid() const { return image_px / patch_px; }  // patches along an edge
   std::int64_t head_dim() const { return hidden / num_heads; }
+  // Columns of the rows that the projector takes.
+  std::int64_t merged_columns() const {
+    return merge == PatchMerge::kShuffle ? hidden * pool_stride * pool_stride : hidden;
+  }
 };
 
 // Frames that the vision encoder processes per pass: enough rows (577 per frame in a ViT-L/14-336)
@@ -60,6 +85,8 @@ std::int64_t tower_tokens(const VisionSpec& spec, FrameSize frame);
 // Vision tokens of one image that the decoder gets.
 std::int64_t tokens_per_image(const VisionSpec& spec, FrameSize frame);
 std::int64_t num_images(const VisionSpec& spec, std::int64_t num_frames);
+// Vision tokens of a clip that the decoder gets.
+std::int64_t num_vision_tokens(const VisionSpec& spec, std::int64_t num_frames, FrameSize frame);
 // Bytes of the activations of tower and projector for a clip, f32. If the layers round their input,
 // they include a second copy of keys and values, rounded to bf16.
 std::int64_t encoder_scratch_bytes(const Context& context, const VisionSpec& spec,

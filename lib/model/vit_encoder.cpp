@@ -1,50 +1,89 @@
 #include "model/internal/vit_encoder.h"
 
 #include <algorithm>
+#include <string>
 #include <utility>
 
 #include "base/error.h"
+#include "kernels/convert.h"
 #include "kernels/linear.h"
+#include "kernels/merge_patches.h"
+#include "kernels/norm.h"
+#include "kernels/pool_2d.h"
+#include "kernels/resize_bilinear.h"
 #include "model/internal/activate.h"
 #include "model/internal/qwen_vision_encoder.h"
 #include "tensor/copy.h"
 
 namespace caption::model {
+namespace {
+
+constexpr float kProjectorNormEps = 1e-5F;  // torch's default, which InternVL's projector has
+
+void check_merge(const VisionSpec& spec) {
+  const std::string grid = std::to_string(spec.grid()) + "x" + std::to_string(spec.grid());
+  if (spec.pool_stride < 1 || spec.pool_stride > spec.grid() ||
+      (spec.keeps_class_token && (spec.pool_stride > 1 || spec.resize_stride > 1))) {
+    throw Error(
+        ErrorCode::kBadModel,
+        "vision tokens cannot be pooled with stride " + std::to_string(spec.pool_stride) +
+            ": the tower's grid is " + grid +
+            (spec.keeps_class_token ? ", and with the class token kept there is no pooling" : ""));
+  }
+  if (spec.merge == PatchMerge::kShuffle && spec.grid() % spec.pool_stride != 0) {
+    throw Error(ErrorCode::kBadModel, "pixel shuffle by " + std::to_string(spec.pool_stride) +
+                                          " does not divide the tower's grid of " + grid);
+  }
+}
+
+}  // namespace
 
 VitEncoder::VitEncoder(const PlacedWeights& weights, const Blueprint& blueprint)
     : tower_(weights, blueprint),
+      projector_norm_(weights.norm(blueprint.projector_norm)),
+      newline_(weights.vector(blueprint.newline)),
       pixels_(weights.device()),
-      pooled_(weights.device()),
-      projected_(weights.device()) {
-  const VisionSpec& vision = spec();
-  if (vision.pool_stride < 1 || vision.pool_stride > vision.grid() ||
-      (vision.keeps_class_token && vision.pool_stride > 1)) {
-    throw Error(
-        ErrorCode::kBadModel,
-        "vision tokens cannot be pooled with stride " + std::to_string(vision.pool_stride) +
-            ": the tower's grid is " + std::to_string(vision.grid()) + "x" +
-            std::to_string(vision.grid()) +
-            (vision.keeps_class_token ? ", and with the class token kept there is no pooling"
-                                      : ""));
+      windows_(weights.device()),
+      merged_(weights.device()),
+      resized_(weights.device()),
+      inner_{Scratch(weights.device()), Scratch(weights.device())} {
+  check_merge(spec());
+  if (spec().merge == PatchMerge::kConvolution) {
+    convolution_.emplace(weights.linear(blueprint.merge));
   }
   for (const LinearIds& ids : blueprint.projector) projector_.push_back(weights.linear(ids));
-  CAPTION_CHECK(projector_.size() == 1 || projector_.size() == 2,
-                "a projector of one or two layers");
+  CAPTION_CHECK(!projector_.empty(), "a projector without layers");
 }
-
-std::int64_t VitEncoder::tokens_per_frame() const { return tokens_per_image(spec(), {}); }
 
 Tensor VitEncoder::encode(Stream& stream, ConstView pixels) {
   const std::int64_t frames = pixels.dim(0);
-  Tensor tokens(DType::kF32, {frames * tokens_per_frame(), projector_.back().weight.num_features()},
-                stream.device());
+  const std::int64_t dim = projector_.back().weight.num_features();
+  const std::int64_t num_rows = num_vision_tokens(spec(), frames, {});
+  Tensor tokens(DType::kF32, {num_rows, dim}, stream.device());
   for (std::int64_t first = 0; first < frames; first += kFramesPerPass) {
     const std::int64_t count = std::min(kFramesPerPass, frames - first);
-    const View hidden = tower_.forward(stream, upload(stream, pixels.rows(first, count)));
-    project(stream, select(stream, hidden, count),
-            tokens.view().rows(first * tokens_per_frame(), count * tokens_per_frame()));
+    encode_pass(stream, pixels.rows(first, count),
+                tokens.view().rows(first * tokens_per_frame(), count * tokens_per_frame()));
+  }
+  if (!newline_.empty()) {
+    kernels::convert(stream, newline_.reshape({1, dim}), tokens.view().rows(num_rows - 1, 1));
   }
   return tokens;
+}
+
+// Writes the tokens of frames that are encoded together.
+void VitEncoder::encode_pass(Stream& stream, ConstView pixels, View tokens) {
+  const std::int64_t frames = pixels.dim(0);
+  const View hidden = tower_.forward(stream, upload(stream, pixels));
+  const View rows = merge(stream, hidden, frames);
+  if (spec().resize_stride == 1) return project(stream, rows, tokens);
+  const std::int64_t dim = tokens.dim(1);
+  const View projected = resized_.view({rows.dim(0), dim});
+  project(stream, rows, projected);
+  const std::int64_t edge = spec().grid() / spec().pool_stride;
+  const std::int64_t out = (edge + spec().resize_stride - 1) / spec().resize_stride;
+  kernels::resize_bilinear(stream, projected.reshape({frames, edge, edge, dim}),
+                           tokens.reshape({frames, out, out, dim}));
 }
 
 ConstView VitEncoder::upload(Stream& stream, ConstView pixels) {
@@ -54,27 +93,57 @@ ConstView VitEncoder::upload(Stream& stream, ConstView pixels) {
   return uploaded;
 }
 
-View VitEncoder::select(Stream& stream, View hidden, std::int64_t frames) {
-  if (spec().keeps_class_token) return hidden;
+// Returns the rows that the projector takes.
+View VitEncoder::merge(Stream& stream, View hidden, std::int64_t frames) {
+  const std::int64_t stride = spec().pool_stride;
+  const bool has_only_patches = spec().class_tokens == 0 && stride == 1;
+  if (spec().keeps_class_token || has_only_patches) return hidden;
   const std::int64_t grid = spec().grid();
-  const std::int64_t edge = grid / spec().pool_stride;
+  const std::int64_t edge = grid / stride;
   const std::int64_t dim = hidden.dim(1);
   // The class token is the first of each frame: start one row later and skip it between frames.
-  const ConstView patches(hidden.rows(1, hidden.dim(0) - 1).raw(), DType::kF32,
+  const std::int64_t skipped = spec().class_tokens;
+  const ConstView patches(hidden.rows(skipped, hidden.dim(0) - skipped).raw(), DType::kF32,
                           {frames, grid, grid, dim}, tower_.tokens_per_frame() * dim,
                           hidden.device());
-  const View pooled = pooled_.view({frames * edge * edge, dim});
-  kernels::pool_2d(stream, patches, spec().pooling, spec().pool_stride,
-                   pooled.reshape({frames, edge, edge, dim}));
-  return pooled;
+  const Shape merged_shape = {frames, edge, edge, spec().merged_columns()};
+  const View merged = merged_.view({frames * edge * edge, spec().merged_columns()});
+  const View merged_grid = merged.reshape(merged_shape);
+  switch (spec().merge) {
+    case PatchMerge::kMean:
+      kernels::pool_2d(stream, patches, kernels::Pooling::kMean, stride, merged_grid);
+      break;
+    case PatchMerge::kMax:
+      kernels::pool_2d(stream, patches, kernels::Pooling::kMax, stride, merged_grid);
+      break;
+    case PatchMerge::kConvolution: {
+      const View windows = windows_.view({frames * edge * edge, stride * stride * dim});
+      kernels::merge_patches(stream, patches, stride, kernels::MergeOrder::kChannelMajor,
+                             windows.reshape({frames, edge, edge, stride * stride * dim}));
+      kernels::linear(stream, windows, convolution_->weight, convolution_->bias, merged);
+      break;
+    }
+    case PatchMerge::kShuffle:
+      kernels::merge_patches(stream, patches, stride, kernels::MergeOrder::kPatchMajor,
+                             merged_grid);
+      break;
+  }
+  return merged;
 }
 
-void VitEncoder::project(Stream& stream, ConstView x, View y) {
-  const LinearWeights& first = projector_.front();
-  if (projector_.size() == 1) return kernels::linear(stream, x, first.weight, first.bias, y);
-  const View inner = projected_.view({x.dim(0), first.weight.num_features()});
-  linear_activated(stream, spec().projector_activation, x, first, inner);
-  kernels::linear(stream, inner, projector_.back().weight, projector_.back().bias, y);
+// Overwrites `rows` if there is a norm.
+void VitEncoder::project(Stream& stream, View rows, View projected) {
+  if (spec().projector_norm) {
+    kernels::layer_norm(stream, rows, projector_norm_.weight, projector_norm_.bias,
+                        kProjectorNormEps, rows);
+  }
+  ConstView x = rows;
+  for (std::size_t i = 0; i + 1 < projector_.size(); ++i) {
+    const View inner = inner_[i % 2].view({x.dim(0), projector_[i].weight.num_features()});
+    linear_activated(stream, spec().projector_activation, x, projector_[i], inner);
+    x = inner;
+  }
+  kernels::linear(stream, x, projector_.back().weight, projector_.back().bias, projected);
 }
 
 std::unique_ptr<VisionEncoder> make_vision_encoder(const PlacedWeights& weights,

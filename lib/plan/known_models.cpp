@@ -1,12 +1,14 @@
 // Sources: the config.json files of llava-hf/LLaVA-NeXT-Video-7B-hf,
 // openai/clip-vit-large-patch14-336, lmsys/vicuna-7b-v1.5, Qwen/Qwen3-*, Qwen/Qwen3-VL-*-Instruct
 // and OpenGVLab/InternVL3_5-*-HF; names of tensors: transformers 4.57
-// modeling_{clip,llava_next_video,llama,qwen3,qwen3_vl,internvl}.py.
+// modeling_{clip,siglip,llava_next_video,llava_onevision,llama,qwen3,qwen3_vl,internvl}.py.
 #include "plan/known_models.h"
 
 #include <algorithm>
 #include <array>
 #include <cctype>
+
+#include "model/vit_blueprint.h"
 
 namespace caption::plan {
 namespace {
@@ -108,44 +110,70 @@ Blueprint llava(const DecoderSpec& text, VisionSpec vision) {
   return blueprint;
 }
 
-// InternViT-300M on one tile of 448 pixels; pixel shuffle turns 2 x 2 patches into one token.
-Blueprint intern_vl(const DecoderSpec& text) {
-  VisionSpec vision = {.num_layers = 24,
-                       .hidden = 1024,
-                       .intermediate = 4096,
-                       .num_heads = 16,
-                       .patch_px = 14,
-                       .image_px = 448,
-                       .pool_stride = 2,
-                       .num_positions = 1025};
-  const std::int64_t hidden = vision.hidden;
-  vision.projector = {{.out = text.hidden, .in = 4 * hidden},
+// InternViT on one tile of 448 pixels.
+VisionSpec intern_vit(std::int64_t num_layers, std::int64_t hidden, std::int64_t num_heads) {
+  return {.num_layers = num_layers,
+          .hidden = hidden,
+          .intermediate = 4 * hidden,
+          .num_heads = num_heads,
+          .patch_px = 14,
+          .image_px = 448,
+          .vit = {.patch_bias = true, .pre_norm = false, .layer_scale = true},
+          .num_positions = 1025,
+          .activation = model::Activation::kGelu,
+          .layer_norm_eps = 1e-6F};
+}
+
+VisionSpec intern_vit_300m() { return intern_vit(24, 1024, 16); }
+
+VisionSpec intern_vit_6b() {
+  VisionSpec vision = intern_vit(45, 3200, 25);
+  vision.vit.norm = model::Norm::kRms;
+  vision.vit.attention_bias = false;
+  vision.vit.qk_norm = true;
+  return vision;
+}
+
+// No size of this family ties its embeddings.
+Blueprint intern_vl(DecoderSpec text, VisionSpec vision) {
+  text.tied_embeddings = false;
+  vision.merge = model::PatchMerge::kShuffle;
+  vision.pool_stride = 2;
+  vision.projector_norm = true;
+  vision.projector = {{.out = text.hidden, .in = vision.merged_columns()},
+                      {.out = text.hidden, .in = text.hidden}};
+  vision.text_tokens_per_image = 8;  // "Frame12: <img>", "</img>" and a line break
+  Blueprint blueprint = text_model(text);
+  add_intern_vit(blueprint, vision, {""});
+  add_intern_projector(blueprint, vision, {""});
+  return blueprint;
+}
+
+// SigLIP-so400m with a patch of 14 pixels, or SigLIP 2's with 16.
+VisionSpec siglip_so400m(std::int64_t num_layers, std::int64_t patch_px) {
+  const std::int64_t grid = 384 / patch_px;
+  return {.num_layers = num_layers,
+          .hidden = 1152,
+          .intermediate = 4304,
+          .num_heads = 16,
+          .patch_px = patch_px,
+          .image_px = 384,
+          .vit = {.patch_bias = true, .pre_norm = false},
+          .class_tokens = 0,
+          .num_positions = grid * grid,
+          .activation = model::Activation::kGeluTanh,
+          .layer_norm_eps = 1e-6F};
+}
+
+Blueprint onevision(const DecoderSpec& text, VisionSpec vision) {
+  vision.resize_stride = 2;
+  vision.ends_with_newline = true;
+  vision.projector = {{.out = text.hidden, .in = vision.hidden},
                       {.out = text.hidden, .in = text.hidden}};
   Blueprint blueprint = text_model(text);
-  blueprint.add_group({.part = Part::kTower});
-  blueprint.add_vector("embeddings.cls_token", hidden);
-  blueprint.add({.name = "embeddings.position_embeddings", .shape = {1, 1025, hidden}});
-  blueprint.add({.name = "embeddings.patch_embeddings.projection.weight",
-                 .shape = {hidden, 3, 14, 14},
-                 .role = Role::kPatchEmbedding});
-  blueprint.add_vector("embeddings.patch_embeddings.projection.bias", hidden);
-  for (std::int64_t i = 0; i < vision.num_layers; ++i) {
-    const std::string layer = "encoder.layer." + std::to_string(i) + ".";
-    for (const char* name : {"q_proj.", "k_proj.", "v_proj.", "projection_layer."}) {
-      blueprint.add_linear(layer + "attention." + name, {.out = hidden, .in = hidden},
-                           Role::kEncoderLinear);
-    }
-    blueprint.add_vector(layer + "lambda_1", hidden);
-    blueprint.add_vector(layer + "lambda_2", hidden);
-    blueprint.add_norm(layer + "layernorm_before.", hidden);
-    blueprint.add_norm(layer + "layernorm_after.", hidden);
-    blueprint.add_linear(layer + "mlp.fc1.", {.out = vision.intermediate, .in = hidden},
-                         Role::kEncoderLinear);
-    blueprint.add_linear(layer + "mlp.fc2.", {.out = hidden, .in = vision.intermediate},
-                         Role::kEncoderLinear);
-  }
+  add_clip_tower(blueprint, vision, {""});
   add_projector(blueprint, vision, {"linear_1.", "linear_2."}, {""});
-  blueprint.add_norm("layer_norm.", 4 * hidden);
+  blueprint.newline = blueprint.add_vector("image_newline", text.hidden);
   return blueprint;
 }
 
@@ -223,8 +251,6 @@ constexpr KnownSupport kByteLevel = {.support = Support::kNone,
                                      .why_not = "byte-level BPE tokenizers"};
 constexpr KnownSupport kQwen3Vl = {.support = Support::kNone,
                                    .why_not = "models of the family Qwen3-VL"};
-constexpr KnownSupport kInternVl = {.support = Support::kNone,
-                                    .why_not = "models of the family InternVL"};
 
 constexpr std::array kKnown = {
     Known{"demo", "samples/demo-model", kRuns, [] { return llava(demo_text(), demo_vision()); }},
@@ -252,10 +278,20 @@ constexpr std::array kKnown = {
           [] { return qwen3_vl(qwen3(kQwen3Size8B, kQwen3VlPositions), kLargeTower); }},
     Known{"qwen3-vl-32b", "Qwen/Qwen3-VL-32B-Instruct", kQwen3Vl,
           [] { return qwen3_vl(qwen3(kQwen3Size32B, kQwen3VlPositions), kLargeTower); }},
-    Known{"internvl3.5-8b", "OpenGVLab/InternVL3_5-8B-HF", kInternVl,
-          [] { return intern_vl(qwen3(kQwen3Size8B)); }},
-    Known{"internvl3.5-14b", "OpenGVLab/InternVL3_5-14B-HF", kInternVl,
-          [] { return intern_vl(qwen3(kQwen3Size14B)); }},
+    Known{"internvl3.5-1b", "OpenGVLab/InternVL3_5-1B-HF", kByteLevel,
+          [] { return intern_vl(qwen3(kQwen3Size0B6), intern_vit_300m()); }},
+    Known{"internvl3.5-2b", "OpenGVLab/InternVL3_5-2B-HF", kByteLevel,
+          [] { return intern_vl(qwen3(kQwen3Size1B7), intern_vit_300m()); }},
+    Known{"internvl3.5-4b", "OpenGVLab/InternVL3_5-4B-HF", kByteLevel,
+          [] { return intern_vl(qwen3(kQwen3Size4B), intern_vit_300m()); }},
+    Known{"internvl3.5-8b", "OpenGVLab/InternVL3_5-8B-HF", kByteLevel,
+          [] { return intern_vl(qwen3(kQwen3Size8B), intern_vit_300m()); }},
+    Known{"internvl3.5-14b", "OpenGVLab/InternVL3_5-14B-HF", kByteLevel,
+          [] { return intern_vl(qwen3(kQwen3Size14B), intern_vit_300m()); }},
+    Known{"internvl3.5-38b", "OpenGVLab/InternVL3_5-38B-HF", kByteLevel,
+          [] { return intern_vl(qwen3(kQwen3Size32B), intern_vit_6b()); }},
+    Known{"varco-vision-2.0-14b", "NCSOFT/VARCO-VISION-2.0-14B", kByteLevel,
+          [] { return onevision(qwen3(kQwen3Size14B), siglip_so400m(27, 16)); }},
 };
 
 bool equal_ignoring_case(std::string_view a, std::string_view b) {

@@ -74,7 +74,7 @@ void plan_tokens(Plan& plan) {
   if (input.model.vision.has_value()) {
     const model::VisionSpec& vision = *input.model.vision;
     const std::int64_t images = model::num_images(vision, input.num_frames);
-    plan.vision_tokens = images * model::tokens_per_image(vision, input.frame);
+    plan.vision_tokens = model::num_vision_tokens(vision, input.num_frames, input.frame);
     text_tokens += images * vision.text_tokens_per_image;
     plan.vision_flops = model::encoder_flops(vision, input.num_frames, input.frame);
     plan.vision_bytes = model::encoder_scratch_bytes(input.context, vision, input.num_frames,

@@ -27,19 +27,23 @@ struct SmartResize {
   std::int64_t min_pixels = 4096;
   std::int64_t max_pixels = 25165824;
   bool counts_clip = true;  // the limits are for all frames of a clip, not for one frame
+
+  friend bool operator==(const SmartResize&, const SmartResize&) = default;
 };
 
 struct PreprocessSpec {
   // If do_resize, exactly one of shortest_edge_px, size_px and smart is set.
   bool do_resize = true;
-  std::optional<SmartResize> smart = std::nullopt;
-  std::optional<int> shortest_edge_px;        // the shorter side; keeps the aspect ratio
-  std::optional<std::array<int, 2>> size_px;  // {height, width}, without regard to the aspect ratio
+  std::optional<SmartResize> smart = {};
+  std::optional<int> shortest_edge_px = {};        // the shorter side; keeps the aspect ratio
+  std::optional<std::array<int, 2>> size_px = {};  // {height, width}, whatever the aspect ratio is
   bool do_center_crop = true;
   std::array<int, 2> crop_px = {336, 336};  // {height, width}; black padding when larger
   bool do_normalize = true;                 // (x - 255 mean) / (255 std) in f32, else x / 255
   std::array<float, 3> mean = {0.48145466F, 0.4578275F, 0.40821073F};
   std::array<float, 3> std = {0.26862954F, 0.26130258F, 0.27577711F};
+
+  friend bool operator==(const PreprocessSpec&, const PreprocessSpec&) = default;
 };
 
 struct PixelValues {

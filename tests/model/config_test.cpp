@@ -1,5 +1,6 @@
 // config.json: the class defaults, and refusals.
 #include "model/internal/config.h"
+#include "model/internal/vision_config.h"
 
 #include <doctest/doctest.h>
 
@@ -146,7 +147,6 @@ TEST_SUITE("model/config") {
 
   TEST_CASE("a vision tower this build cannot run is refused by name") {
     const Refusal kCases[] = {
-        {R"({"model_type": "siglip_vision_model"})", ErrorCode::kUnavailable, "siglip"},
         {R"({"hidden_act": "relu"})", ErrorCode::kUnavailable, "\"relu\""},
         {R"({"num_channels": 1})", ErrorCode::kUnavailable, "num_channels"},
         {R"({"hidden_size": 100})", ErrorCode::kBadModel, "no multiple of 12"},

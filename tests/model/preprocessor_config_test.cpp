@@ -57,16 +57,42 @@ TEST_SUITE("model/preprocessor_config") {
     const fs::path folder = empty_folder("order");
     CHECK_THROWS_WITH_AS(model::read_preprocess_spec(folder),
                          doctest::Contains("video_preprocessor_config.json"), Error);
+    // By itself processor_config.json holds no constants of frames.
+    write(folder / "processor_config.json", R"({"patch_size": 14})");
+    CHECK_THROWS_AS(model::read_preprocess_spec(folder), Error);
+    write(folder / "processor_config.json",
+          R"({"video_processor": {"size": {"shortest_edge": 3}}})");
+    CHECK(model::read_preprocess_spec(folder).shortest_edge_px == 3);
     write(folder / "preprocessor_config.json", R"({"size": {"shortest_edge": 1}})");
     CHECK(model::read_preprocess_spec(folder).shortest_edge_px == 1);
     write(folder / "video_preprocessor_config.json", R"({"size": {"shortest_edge": 2}})");
     CHECK(model::read_preprocess_spec(folder).shortest_edge_px == 2);
-    // Without a nested video_processor, processor_config.json is ignored.
-    write(folder / "processor_config.json", R"({"patch_size": 14})");
-    CHECK(model::read_preprocess_spec(folder).shortest_edge_px == 2);
-    write(folder / "processor_config.json",
-          R"({"video_processor": {"size": {"shortest_edge": 3}}})");
-    CHECK(model::read_preprocess_spec(folder).shortest_edge_px == 3);
+    write(folder / "video_preprocessor_config.json",
+          R"({"size": {"shortest_edge": 2}, "video_processor": {"size": {"shortest_edge": 4}}})");
+    CHECK(model::read_preprocess_spec(folder).shortest_edge_px == 4);
+  }
+
+  TEST_CASE("each family has the class defaults of its video processor") {
+    const auto parse_as = [](std::string_view text, const model::PreprocessDefaults& defaults) {
+      return model::parse_preprocess_spec(
+          JsonObject::parse(text, "preprocessor_config.json", ErrorCode::kBadModel), defaults);
+    };
+    const PreprocessSpec onevision = parse_as("{}", model::llava_onevision_preprocessing());
+    CHECK(onevision.size_px == std::array{384, 384});
+    CHECK_FALSE(onevision.do_center_crop);
+    CHECK(onevision.mean[0] == 0.48145466F);
+    CHECK(parse_as(R"({"size": 30})", model::llava_onevision_preprocessing()).shortest_edge_px ==
+          30);
+    CHECK(parse_as(R"({"size": 30})", model::internvl_preprocessing()).size_px ==
+          std::array{30, 30});
+    const PreprocessSpec siglip = parse_as("{}", model::siglip_preprocessing());
+    CHECK(siglip.size_px == std::array{224, 224});
+    CHECK(siglip.std[1] == 0.5F);
+    // null means the default, and what only images are padded with does not count.
+    const PreprocessSpec nulls =
+        parse_as(R"({"size": null, "do_center_crop": null, "crop_size": null, "do_pad": true})",
+                 model::llava_onevision_preprocessing());
+    CHECK(nulls == onevision);
   }
 
   TEST_CASE("what this build would do differently is refused") {
@@ -79,7 +105,6 @@ TEST_SUITE("model/preprocessor_config") {
         {R"({"resample": 2})", ErrorCode::kUnavailable, "resample 2"},
         {R"({"rescale_factor": 0.0078125})", ErrorCode::kUnavailable, "1/255"},
         {R"({"do_rescale": false})", ErrorCode::kUnavailable, "1/255"},
-        {R"({"do_pad": true})", ErrorCode::kUnavailable, "do_pad"},
         {R"({"size": {"shortest_edge": 224, "longest_edge": 448}})", ErrorCode::kUnavailable,
          "shortest_edge"},
         {R"({"size": {}})", ErrorCode::kBadModel, "shortest_edge"},

@@ -10,6 +10,8 @@ inline void linear_activated(Stream& stream, Activation activation, ConstView x,
                              const LinearWeights& layer, View y) {
   switch (activation) {
     case Activation::kGelu: return kernels::linear_gelu(stream, x, layer.weight, layer.bias, y);
+    case Activation::kGeluTanh:
+      return kernels::linear_gelu_tanh(stream, x, layer.weight, layer.bias, y);
     case Activation::kQuickGelu:
       return kernels::linear_quick_gelu(stream, x, layer.weight, layer.bias, y);
   }

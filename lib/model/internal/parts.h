@@ -50,6 +50,9 @@ struct Parts {
   std::unique_ptr<TransformerDecoder> decoder;
   std::unique_ptr<const text::Tokenizer> tokenizer;
   std::vector<std::int32_t> eos_ids;
+  // Ids at the end of the tokenizer's vocabulary that have no row in the embedding, because no
+  // prompt contains them.
+  std::int32_t num_unembedded_ids = 0;
 };
 
 class PartsCaptionModel : public CaptionModel {
@@ -94,6 +97,9 @@ struct Family {
                                         const JsonObject& config, weights::WeightFormat format,
                                         Parts parts);
 };
+extern const Family kInternVl;
+extern const Family kInternVlChat;
 extern const Family kLlavaNextVideo;
+extern const Family kLlavaOnevision;
 
 }  // namespace caption::model

@@ -65,7 +65,7 @@ class PlacedWeights {
 
   const Placed& at(ParameterId id) const { return placed_[static_cast<std::size_t>(id)]; }
   void place(Stream& stream, const Parameter& parameter, weights::Source& source,
-             const std::string& name);
+             const StoredName& where);
   ConstView place_rows(Stream& stream, ConstView file);
 
   Device device_;

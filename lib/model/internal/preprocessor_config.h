@@ -9,14 +9,29 @@
 
 namespace caption::model {
 
-// Looks in this order for: `video_processor` inside processor_config.json,
-// video_preprocessor_config.json, preprocessor_config.json. Keys that the file lacks have the class
-// defaults: shortest edge and crop of 224 pixels, bicubic, CLIP's mean and deviation. Throws
-// Error(kBadModel) when there is no file or a value is impossible; kUnavailable for a resampling or
-// rescaling other than the implemented one.
-vision::PreprocessSpec read_preprocess_spec(const std::filesystem::path& folder);
+// The class defaults of a video processor, for keys that the file lacks.
+struct PreprocessDefaults {
+  vision::PreprocessSpec spec;
+  bool number_is_square =
+      false;  // a plain number as `size` is height and width, not the short edge
+};
+PreprocessDefaults llava_next_video_preprocessing();  // shortest edge and crop of 224 pixels, CLIP
+PreprocessDefaults llava_onevision_preprocessing();   // 384 x 384 pixels, CLIP's mean and deviation
+PreprocessDefaults internvl_preprocessing();          // the same
+PreprocessDefaults siglip_preprocessing();            // 224 x 224 pixels, 0.5
+
+// Reads the first that exists of video_preprocessor_config.json, preprocessor_config.json and
+// processor_config.json; of each only its object `video_processor`, if it has one, and of the last
+// nothing else. Source: transformers 4.57.6 video_processing_utils.py. Throws Error(kBadModel) when
+// there is no file or a value is impossible; kUnavailable for a resampling or rescaling other than
+// the implemented one.
+vision::PreprocessSpec read_preprocess_spec(
+    const std::filesystem::path& folder,
+    const PreprocessDefaults& defaults = llava_next_video_preprocessing());
 
 // Parses the JSON object of one of these files.
-vision::PreprocessSpec parse_preprocess_spec(const JsonObject& config);
+vision::PreprocessSpec parse_preprocess_spec(
+    const JsonObject& config,
+    const PreprocessDefaults& defaults = llava_next_video_preprocessing());
 
 }  // namespace caption::model

@@ -1,10 +1,13 @@
-// model/internal/clip_vision_tower.h: CLIP's vision transformer up to one of its hidden states.
-//   x_0     = LN_pre([class; patches * W] + positions)
-//   x'_l    = x_l + out(attention(qkv(LN_1(x_l))))
-//   x_{l+1} = x'_l + fc2(act(fc1(LN_2(x'_l))))
-// Source: arXiv:2103.00020; transformers 4.57 modeling_clip.py. The layers after the requested
-// hidden state and post_layernorm are neither loaded nor run. If the linear layers round their
-// input to bf16 or 8 bits (kernels/linear.h), attention uses bf16 too.
+// model/internal/vit_tower.h: a vision transformer of fixed-size frames (CLIP, SigLIP, InternViT)
+// up to one of its hidden states.
+//   x_0     = norm_pre([class; patches * W + b] + positions)
+//   x'_l    = x_l + scale_1 * out(attention(norm_q(q), norm_k(k), v)),  q, k, v = qkv(norm_1(x_l))
+//   x_{l+1} = x'_l + scale_2 * fc2(act(fc1(norm_2(x'_l))))
+// VitSpec says which of class token, biases, norms and scales a tower has.
+// Sources: arXiv:2103.00020, arXiv:2303.15343, arXiv:2312.14238; transformers 4.57
+// modeling_{clip,siglip,internvl}.py. The layers after the requested hidden state and the norm
+// after the last layer are neither loaded nor run. If the linear layers round their input to bf16
+// or 8 bits (kernels/linear.h), attention uses bf16 too.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +20,7 @@
 
 namespace caption::model {
 
-class ClipVisionTower {
+class VitTower {
  public:
   // Rows that an MLP processes at a time, to bound its inner activations, which are four times as
   // wide as the others. Equals 12 row blocks of the matrix product (96 rows): enough work for all
@@ -26,11 +29,11 @@ class ClipVisionTower {
 
   // Runs the tower of `blueprint`; borrows `weights`, which were placed for that blueprint. After
   // spec.num_layers layers the output is hidden_states[num_layers].
-  ClipVisionTower(const PlacedWeights& weights, const Blueprint& blueprint);
+  VitTower(const PlacedWeights& weights, const Blueprint& blueprint);
 
   const VisionSpec& spec() const { return spec_; }
-  // Tokens of a frame, including the class token, which is always the first.
-  std::int64_t tokens_per_frame() const { return spec_.grid() * spec_.grid() + 1; }
+  // Tokens of a frame, including the class token, which is the first if there is one.
+  std::int64_t tokens_per_frame() const { return spec_.grid() * spec_.grid() + spec_.class_tokens; }
 
   // pixels [frames, 3, image_px, image_px] f32 -> [frames * tokens_per_frame(), hidden] f32, valid
   // until the next call.
@@ -40,19 +43,23 @@ class ClipVisionTower {
   struct Layer {
     NormWeights norm_1;
     LinearWeights q, k, v, out;
+    ConstView q_norm, k_norm;  // empty: none
+    ConstView scale_1;         // empty: 1
     NormWeights norm_2;
     LinearWeights fc1, fc2;
+    ConstView scale_2;
   };
 
   View embed(Stream& stream, ConstView pixels);
+  void normalise(Stream& stream, ConstView x, const NormWeights& norm, View y) const;
   void attend(Stream& stream, const Layer& layer, View x);
   ConstView as_key(Stream& stream, const Layer& layer, View projected, Scratch& rounded) const;
   void mlp(Stream& stream, const Layer& layer, View x);
 
   VisionSpec spec_;
-  ConstView class_embedding_;
-  const kernels::Weight& patch_embedding_;  // [hidden, 3 * patch * patch]
-  ConstView positions_;
+  ConstView class_embedding_;      // [hidden], empty: no class token
+  LinearWeights patch_embedding_;  // [hidden, 3 * patch * patch]
+  ConstView positions_;            // [num_positions, hidden]
   NormWeights pre_norm_;
   std::vector<Layer> layers_;
 

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "model/blueprint.h"
-#include "model/internal/clip_vision_tower.h"
+#include "model/internal/vit_tower.h"
 #include "model/random_model.h"
 #include "tensor/copy.h"
 #include "tests/support/tested_context.h"
@@ -13,7 +13,7 @@
 namespace caption {
 namespace {
 
-TEST_SUITE("model/clip_vision_tower") {
+TEST_SUITE("model/vit_tower") {
   TEST_CASE("frames of one pass have the bits they have alone, with any number of threads") {
     constexpr std::int64_t kFrames = 7;
     const model::VisionSpec shape = {.num_layers = 2,
@@ -24,7 +24,7 @@ TEST_SUITE("model/clip_vision_tower") {
                                      .image_px = 56,
                                      .num_positions = 197};
     const std::int64_t tokens = model::tower_tokens(shape, {});
-    REQUIRE(kFrames * tokens > model::ClipVisionTower::kMlpRows);
+    REQUIRE(kFrames * tokens > model::VitTower::kMlpRows);
     Tensor pixels(DType::kF32, {kFrames, 3, shape.image_px, shape.image_px});
     for (std::int64_t i = 0; i < pixels.num_elements(); ++i) {
       pixels.as<float>()[i] = static_cast<float>(i * 7919 % 509 - 254) / 128;

@@ -1,4 +1,4 @@
-#include "model/internal/clip_vision_tower.h"
+#include "model/internal/vit_tower.h"
 
 #include <algorithm>
 #include <cmath>
@@ -12,12 +12,24 @@
 #include "model/internal/activate.h"
 
 namespace caption::model {
+namespace {
 
-ClipVisionTower::ClipVisionTower(const PlacedWeights& weights, const Blueprint& blueprint)
+constexpr float kQkNormEps = 1e-6F;  // InternVLVisionRMSNorm's, whatever the configuration says
+
+// x += scale * layer(branch); an empty scale is 1.
+void add_branch(Stream& stream, ConstView branch, const LinearWeights& layer, ConstView scale,
+                View x) {
+  if (scale.empty()) return kernels::linear_add(stream, branch, layer.weight, layer.bias, x);
+  kernels::linear_add_scaled(stream, branch, layer, scale, x);
+}
+
+}  // namespace
+
+VitTower::VitTower(const PlacedWeights& weights, const Blueprint& blueprint)
     : spec_(blueprint.vision.value()),
-      class_embedding_(weights.vector(blueprint.tower.class_embedding)),
-      patch_embedding_(weights.matrix(blueprint.tower.patch_embedding)),
-      positions_(weights.vector(blueprint.tower.positions)),
+      patch_embedding_(weights.linear(blueprint.tower.patch_embedding)),
+      positions_(
+          weights.vector(blueprint.tower.positions).reshape({spec_.num_positions, spec_.hidden})),
       pre_norm_(weights.norm(blueprint.tower.pre_norm)),
       hidden_(weights.device()),
       normed_(weights.device()),
@@ -27,19 +39,26 @@ ClipVisionTower::ClipVisionTower(const PlacedWeights& weights, const Blueprint& 
       rounded_k_(weights.device(), DType::kBF16),
       rounded_v_(weights.device(), DType::kBF16),
       wide_(weights.device()) {
-  for (const ClipLayerIds& ids : blueprint.tower.layers) {
+  if (spec_.class_tokens > 0) {
+    class_embedding_ = weights.vector(blueprint.tower.class_embedding).reshape({spec_.hidden});
+  }
+  for (const VitLayerIds& ids : blueprint.tower.layers) {
     layers_.push_back({.norm_1 = weights.norm(ids.norm_1),
                        .q = weights.linear(ids.q),
                        .k = weights.linear(ids.k),
                        .v = weights.linear(ids.v),
                        .out = weights.linear(ids.out),
+                       .q_norm = weights.vector(ids.q_norm),
+                       .k_norm = weights.vector(ids.k_norm),
+                       .scale_1 = weights.vector(ids.scale_1),
                        .norm_2 = weights.norm(ids.norm_2),
                        .fc1 = weights.linear(ids.fc1),
-                       .fc2 = weights.linear(ids.fc2)});
+                       .fc2 = weights.linear(ids.fc2),
+                       .scale_2 = weights.vector(ids.scale_2)});
   }
 }
 
-View ClipVisionTower::forward(Stream& stream, ConstView pixels) {
+View VitTower::forward(Stream& stream, ConstView pixels) {
   CAPTION_CHECK(pixels.shape() == Shape({pixels.dim(0), 3, spec_.image_px, spec_.image_px}),
                 "pixel values " + pixels.shape().to_string() + " for a tower of " +
                     std::to_string(spec_.image_px) + " pixels");
@@ -51,24 +70,31 @@ View ClipVisionTower::forward(Stream& stream, ConstView pixels) {
   return x;
 }
 
-View ClipVisionTower::embed(Stream& stream, ConstView pixels) {
+View VitTower::embed(Stream& stream, ConstView pixels) {
   const std::int64_t frames = pixels.dim(0);
   const std::int64_t num_patches = frames * spec_.grid() * spec_.grid();
-  const View columns = wide_.view({num_patches, patch_embedding_.num_columns()});
+  const View columns = wide_.view({num_patches, patch_embedding_.weight.num_columns()});
   kernels::im2col_patches(stream, pixels, spec_.patch_px, columns);
   const View patches = normed_.view({num_patches, spec_.hidden});
-  kernels::linear(stream, columns, patch_embedding_, ConstView{}, patches);
+  kernels::linear(stream, columns, patch_embedding_.weight, patch_embedding_.bias, patches);
   const View x = hidden_.view({frames * tokens_per_frame(), spec_.hidden});
   kernels::vit_embeddings(stream, patches, class_embedding_, positions_, x);
-  kernels::layer_norm(stream, x, pre_norm_.weight, pre_norm_.bias, spec_.layer_norm_eps, x);
+  if (spec_.vit.pre_norm) normalise(stream, x, pre_norm_, x);
   return x;
 }
 
-void ClipVisionTower::attend(Stream& stream, const Layer& layer, View x) {
+void VitTower::normalise(Stream& stream, ConstView x, const NormWeights& norm, View y) const {
+  const float eps = spec_.layer_norm_eps;
+  switch (spec_.vit.norm) {
+    case Norm::kLayer: return kernels::layer_norm(stream, x, norm.weight, norm.bias, eps, y);
+    case Norm::kRms: return kernels::rms_norm(stream, x, norm.weight, eps, y);
+  }
+}
+
+void VitTower::attend(Stream& stream, const Layer& layer, View x) {
   const std::int64_t rows = x.dim(0);
   const View normed = normed_.view(x.shape());
-  kernels::layer_norm(stream, x, layer.norm_1.weight, layer.norm_1.bias, spec_.layer_norm_eps,
-                      normed);
+  normalise(stream, x, layer.norm_1, normed);
   const View q = q_.view(x.shape());
   const View k = k_.view(x.shape());
   const View v = v_.view(x.shape());
@@ -76,6 +102,8 @@ void ClipVisionTower::attend(Stream& stream, const Layer& layer, View x) {
                                        {layer.k.weight, layer.k.bias, k},
                                        {layer.v.weight, layer.v.bias, v}};
   kernels::linear(stream, normed, parts);
+  if (!layer.q_norm.empty()) kernels::rms_norm(stream, q, layer.q_norm, kQkNormEps, q);
+  if (!layer.k_norm.empty()) kernels::rms_norm(stream, k, layer.k_norm, kQkNormEps, k);
   const Shape heads = {rows, spec_.num_heads, spec_.head_dim()};
   const View attended = normed;  // reuses the memory: q, k and v no longer need it
   kernels::attention(stream,
@@ -85,29 +113,28 @@ void ClipVisionTower::attend(Stream& stream, const Layer& layer, View x) {
                       .seq_len = tokens_per_frame(),
                       .scale = 1.0F / std::sqrt(static_cast<float>(spec_.head_dim()))},
                      attended.reshape(heads));
-  kernels::linear_add(stream, attended, layer.out.weight, layer.out.bias, x);
+  add_branch(stream, attended, layer.out, layer.scale_1, x);
 }
 
 // Returns keys or values in the precision in which the layer that projected them took its own
 // input: rounded to bf16 if that layer rounds it, so that attention may multiply bf16.
-ConstView ClipVisionTower::as_key(Stream& stream, const Layer& layer, View projected,
-                                  Scratch& rounded) const {
+ConstView VitTower::as_key(Stream& stream, const Layer& layer, View projected,
+                           Scratch& rounded) const {
   if (!layer.k.weight.rounds_input()) return projected;
   const View to = rounded.view(projected.shape());
   kernels::convert(stream, projected, to);
   return to;
 }
 
-void ClipVisionTower::mlp(Stream& stream, const Layer& layer, View x) {
+void VitTower::mlp(Stream& stream, const Layer& layer, View x) {
   const View normed = normed_.view(x.shape());
-  kernels::layer_norm(stream, x, layer.norm_2.weight, layer.norm_2.bias, spec_.layer_norm_eps,
-                      normed);
+  normalise(stream, x, layer.norm_2, normed);
   for (std::int64_t first = 0; first < x.dim(0); first += kMlpRows) {
     const std::int64_t count = std::min(kMlpRows, x.dim(0) - first);
     const View in = normed.rows(first, count);
     const View inner = wide_.view({count, spec_.intermediate});
     linear_activated(stream, spec_.activation, in, layer.fc1, inner);
-    kernels::linear_add(stream, inner, layer.fc2.weight, layer.fc2.bias, x.rows(first, count));
+    add_branch(stream, inner, layer.fc2, layer.scale_2, x.rows(first, count));
   }
 }
 

@@ -1,0 +1,92 @@
+#include "model/internal/hub_model.h"
+
+#include <algorithm>
+#include <optional>
+#include <system_error>
+
+#include "base/error.h"
+#include "base/mapped_file.h"
+
+namespace caption::model {
+
+const std::vector<std::string>& hub_text_prefixes() {
+  static const std::vector<std::string> kPrefixes = {"model.language_model.",
+                                                     "language_model.model."};
+  return kPrefixes;
+}
+
+const std::vector<std::string>& hub_head_prefixes() {
+  static const std::vector<std::string> kPrefixes = {"", "language_model."};
+  return kPrefixes;
+}
+
+const std::vector<std::string>& hub_projector_prefixes() {
+  static const std::vector<std::string> kPrefixes = {"model.multi_modal_projector.",
+                                                     "multi_modal_projector."};
+  return kPrefixes;
+}
+
+const std::vector<std::string>& hub_tower_prefixes() {
+  static const std::vector<std::string> kPrefixes = {"model.vision_tower.vision_model.",
+                                                     "vision_tower.vision_model.",
+                                                     "model.vision_tower.", "vision_tower."};
+  return kPrefixes;
+}
+
+JsonObject require_part(const JsonObject& config, std::string_view key, std::string_view family) {
+  if (auto part = config.get_object(key)) return *part;
+  throw Error(ErrorCode::kBadModel, config.name() + ": " + std::string(key) +
+                                        " is missing; this is no " + std::string(family) +
+                                        " checkpoint");
+}
+
+void tie_missing_head(const JsonObject& config, const weights::Source& source, TextConfig& text) {
+  const std::vector<std::string>& prefixes = hub_head_prefixes();
+  const bool has_head =
+      std::any_of(prefixes.begin(), prefixes.end(),
+                  [&](const std::string& prefix) { return source.has(prefix + "lm_head.weight"); });
+  if (!has_head && config.get_bool("tie_word_embeddings", false)) text.spec.tied_embeddings = true;
+}
+
+void read_text_files(const std::filesystem::path& folder, const TextConfig& text, Parts& parts) {
+  parts.tokenizer = text::open_tokenizer(folder);
+  parts.generation = read_generation_config(folder);
+  parts.eos_ids = parts.generation.eos_ids.empty() ? text.eos_ids : parts.generation.eos_ids;
+  if (parts.eos_ids.empty() && parts.tokenizer->eos_id()) {
+    parts.eos_ids = {*parts.tokenizer->eos_id()};
+  }
+}
+
+std::int32_t require_token(const text::Tokenizer& tokenizer, std::string_view token) {
+  if (const auto id = tokenizer.find_token(token)) return *id;
+  throw Error(ErrorCode::kBadModel, "the tokenizer is another model's: it has no token " +
+                                        std::string(token) + ", which the prompt needs");
+}
+
+void check_token(const text::Tokenizer& tokenizer, std::string_view token, std::int32_t configured,
+                 std::string_view key) {
+  const std::optional<text::TokenId> found = tokenizer.find_token(token);
+  if (found == configured) return;
+  throw Error(ErrorCode::kBadModel,
+              "the tokenizer is another model's: its " + std::string(token) + " has " +
+                  (found ? "id " + std::to_string(*found) : "no id") + ", config.json's " +
+                  std::string(key) + " is " + std::to_string(configured));
+}
+
+std::string read_chat_template(const std::filesystem::path& folder) {
+  const auto exists = [](const std::filesystem::path& path) {
+    std::error_code ignored;
+    return std::filesystem::is_regular_file(path, ignored);
+  };
+  const std::filesystem::path jinja = folder / "chat_template.jinja";
+  if (exists(jinja)) return read_text_file(jinja);
+  for (const char* name :
+       {"chat_template.json", "processor_config.json", "tokenizer_config.json"}) {
+    if (!exists(folder / name)) continue;
+    const JsonObject config = JsonObject::open(folder / name, ErrorCode::kBadModel);
+    if (const auto text = config.find_string_at("chat_template")) return *text;
+  }
+  return {};
+}
+
+}  // namespace caption::model

@@ -1,0 +1,51 @@
+// model/internal/hub_model.h: what the families share that are one folder, as transformers saves a
+// ...ForConditionalGeneration: the prefixes of the parts' tensors, and the files beside the
+// weights.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/json.h"
+#include "model/internal/parts.h"
+#include "model/text_family.h"
+#include "text/tokenizer.h"
+#include "weights/source.h"
+
+namespace caption::model {
+
+// Prefixes of the parts' tensors: as the modules are called since transformers 4.52, and as the
+// repositories on the hub hold them.
+const std::vector<std::string>& hub_text_prefixes();
+const std::vector<std::string>& hub_head_prefixes();
+const std::vector<std::string>& hub_projector_prefixes();
+// Of CLIP and SigLIP: both also without the inner level "vision_model." (transformers 5).
+const std::vector<std::string>& hub_tower_prefixes();
+
+// Returns the object under `key`; throws Error(kBadModel) "... is missing; this is no `family`
+// checkpoint".
+JsonObject require_part(const JsonObject& config, std::string_view key, std::string_view family);
+
+// Ties the embeddings when the checkpoint has no LM head and the enclosing configuration, whose
+// tie_word_embeddings does not count otherwise, says so: the reference would initialise the missing
+// head at random.
+void tie_missing_head(const JsonObject& config, const weights::Source& source, TextConfig& text);
+
+// Reads the tokenizer and the generation settings of a folder. The stop ids are those of
+// generation_config.json, else the text configuration's, else the tokenizer's.
+void read_text_files(const std::filesystem::path& folder, const TextConfig& text, Parts& parts);
+
+// Returns the id of an added token that a prompt needs. Throws Error(kBadModel) when the tokenizer
+// has none, or another id than `configured`, which the configuration has under `key`.
+std::int32_t require_token(const text::Tokenizer& tokenizer, std::string_view token);
+void check_token(const text::Tokenizer& tokenizer, std::string_view token, std::int32_t configured,
+                 std::string_view key);
+
+// Returns the chat template of a folder, of the first of chat_template.jinja, chat_template.json,
+// processor_config.json and tokenizer_config.json that has one; empty if there is none.
+std::string read_chat_template(const std::filesystem::path& folder);
+
+}  // namespace caption::model

@@ -1,0 +1,51 @@
+// model/internal/vision_config.h: parsing of config.json for vision towers of fixed-size frames,
+// with the class defaults of transformers (checkpoints omit keys that equal them) and every value
+// validated. Sources: transformers 4.57 configuration_clip.py, configuration_siglip.py.
+//
+// All parsers throw Error(kBadModel) for an impossible value and Error(kUnavailable) for a valid
+// one that this build cannot run; both name the file and the key.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+#include "base/json.h"
+#include "model/vision_spec.h"
+
+namespace caption::model {
+
+// The activation under `key` of `config`: "gelu" (exact, by erf), "gelu_pytorch_tanh" or "gelu_new"
+// (both by tanh), or "quick_gelu".
+Activation parse_activation(const JsonObject& config, std::string_view key,
+                            std::string_view fallback);
+
+// These parse a complete tower without a projector; num_layers counts all of its layers.
+VisionSpec parse_clip_vision_config(const JsonObject& config);
+VisionSpec parse_siglip_vision_config(const JsonObject& config);
+// The same by the model_type of `config`, which is `default_type` when there is none.
+VisionSpec parse_vision_config(const JsonObject& config, std::string_view default_type);
+// The same for the root of a vision model or of a complete CLIP or SigLIP model, whose
+// vision_config counts (class defaults if it has none).
+VisionSpec parse_tower_config(const JsonObject& config);
+// Whether parse_tower_config() can parse a configuration with this model_type.
+bool is_tower_type(std::string_view model_type);
+
+// Checks what all towers share: RGB, heads that divide the width, a patch that is no larger than
+// the frame. Sets num_positions.
+void finish_tower(const JsonObject& config, VisionSpec& tower);
+
+// Returns how many of the tower's layers must run so that the output is hidden_states[layer];
+// negative indices count from the end: -1 is the output of the last layer.
+std::int64_t layers_to_run(const VisionSpec& tower, std::int64_t vision_feature_layer);
+
+// Returns vision_feature_layer, or `fallback` when it is absent. Throws Error(kUnavailable) for a
+// list of several.
+std::int64_t parse_feature_layer(const JsonObject& config, std::int64_t fallback);
+
+// Checks that vision_feature_select_strategy, which is `fallback` when it is absent, fits a tower:
+// "default" leaves out the class token, and "full" nothing. Throws Error(kUnavailable) when a class
+// token would stay among the patches, Error(kBadModel) when a patch would be left out in its place.
+void check_feature_strategy(const JsonObject& config, const VisionSpec& tower,
+                            std::string_view fallback);
+
+}  // namespace caption::model

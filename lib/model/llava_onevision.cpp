@@ -1,0 +1,121 @@
+// LLaVA-OneVision (model_type "llava_onevision"): SigLIP, a two-layer projector, bilinear resizing
+// of each frame's grid, and Qwen2; VARCO-VISION 2.0 is the same class with SigLIP 2 and Qwen3.
+// Everything specific to this family is in this file. Source: transformers 4.57
+// modeling_llava_onevision.py, processing_llava_onevision.py and
+// convert_llava_onevision_weights_to_hf.py; llava-hf on huggingface.co.
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "base/error.h"
+#include "model/internal/hub_model.h"
+#include "model/internal/parts.h"
+#include "model/internal/preprocessor_config.h"
+#include "model/internal/prompt.h"
+#include "model/internal/vision_config.h"
+#include "model/vit_blueprint.h"
+#include "weights/checkpoint.h"
+
+namespace caption::model {
+namespace {
+
+constexpr std::string_view kFamilyName = "LLaVA-OneVision";
+constexpr std::string_view kVideoToken = "<video>";
+constexpr std::int64_t kResizeStride = 2;  // apply_pooling() halves the grid, rounding up
+
+const PromptFrame kPrompt = {.head = "<|im_start|>user\n<video>",
+                             .glue_before = "\n",
+                             .glue_after = "",
+                             .tail = "<|im_end|>\n<|im_start|>assistant\n"};
+// Of the first repositories on the hub: a space after the role, no line break after <|im_end|>.
+const PromptFrame kFirstPrompt = {.head = "<|im_start|>user <video>",
+                                  .glue_before = "\n",
+                                  .glue_after = "",
+                                  .tail = "<|im_end|><|im_start|>assistant\n"};
+
+const PromptFrame& choose_prompt(const std::string& chat_template) {
+  const bool is_first = chat_template.find("message['role'] + ' '") != std::string::npos;
+  return is_first ? kFirstPrompt : kPrompt;
+}
+
+class LlavaOnevision final : public PartsCaptionModel {
+ public:
+  LlavaOnevision(Parts parts, std::int32_t video_id, PromptFrame prompt)
+      : PartsCaptionModel(std::move(parts)), video_id_(video_id), prompt_(std::move(prompt)) {
+    check_token(tokenizer(), kVideoToken, video_id, "video_token_index");
+    require_token(tokenizer(), "<|im_start|>");
+    require_token(tokenizer(), "<|im_end|>");
+  }
+
+  PromptIds build_prompt(std::string_view user_prompt, const ClipShape& clip) const override {
+    return expand_placeholder(encode_prompt(tokenizer(), prompt_, user_prompt), video_id_,
+                              vision_tokens(clip));
+  }
+
+  std::string_view family() const override { return "llava_onevision"; }
+
+ private:
+  std::int32_t video_id_;
+  PromptFrame prompt_;
+};
+
+VisionSpec read_vision_spec(const JsonObject& config, std::int64_t text_hidden) {
+  VisionSpec vision = parse_vision_config(require_part(config, "vision_config", kFamilyName),
+                                          "siglip_vision_model");
+  check_feature_strategy(config, vision, "full");
+  vision.num_layers = layers_to_run(vision, parse_feature_layer(config, -1));
+  vision.resize_stride = kResizeStride;
+  vision.ends_with_newline = true;
+  const bool has_bias = config.get_bool("multimodal_projector_bias", true);
+  vision.projector = {{.out = text_hidden, .in = vision.hidden, .has_bias = has_bias},
+                      {.out = text_hidden, .in = text_hidden, .has_bias = has_bias}};
+  vision.projector_activation = parse_activation(config, "projector_hidden_act", "gelu");
+  return vision;
+}
+
+Blueprint make_blueprint(const JsonObject& config, const DecoderSpec& text) {
+  const VisionSpec vision = read_vision_spec(config, text.hidden);
+  Blueprint blueprint;
+  add_clip_tower(blueprint, vision, hub_tower_prefixes());
+  add_projector(blueprint, vision, {"linear_1.", "linear_2."}, hub_projector_prefixes());
+  blueprint.add_group({.part = Part::kProjector, .prefixes = {"model.", ""}});
+  blueprint.newline = blueprint.add_vector("image_newline", text.hidden);
+  add_decoder(blueprint, text, hub_text_prefixes(), hub_head_prefixes());
+  return blueprint;
+}
+
+TextConfig parse_text(const JsonObject& config) {
+  return parse_text_config(require_part(config, "text_config", kFamilyName), "qwen2");
+}
+
+Blueprint describe_onevision(const JsonObject& config) {
+  return make_blueprint(config, parse_text(config).spec);
+}
+
+std::unique_ptr<CaptionModel> open_onevision(const std::filesystem::path& folder,
+                                             const JsonObject& config, weights::WeightFormat format,
+                                             Parts parts) {
+  reject_quantised(config);
+  TextConfig text = parse_text(config);
+  const std::int64_t default_video_id =
+      config.get_int("video_token_id", 151647, 0, text.spec.vocab - 1);
+  const std::int64_t video_id =
+      config.get_int("video_token_index", default_video_id, 0, text.spec.vocab - 1);
+
+  std::vector<std::unique_ptr<weights::Source>> sources;
+  sources.push_back(std::make_unique<weights::Checkpoint>(weights::Checkpoint::open(folder)));
+  tie_missing_head(config, *sources.front(), text);
+  parts.preprocess = read_preprocess_spec(folder, llava_onevision_preprocessing());
+  place_parts(parts, make_blueprint(config, text.spec), std::move(sources), format);
+  read_text_files(folder, text, parts);
+  return std::make_unique<LlavaOnevision>(std::move(parts), static_cast<std::int32_t>(video_id),
+                                          choose_prompt(read_chat_template(folder)));
+}
+
+}  // namespace
+
+const Family kLlavaOnevision = {
+    .model_type = "llava_onevision", .describe = describe_onevision, .open = open_onevision};
+
+}  // namespace caption::model

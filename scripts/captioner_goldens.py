@@ -1,0 +1,189 @@
+"""What the goldens of captioner families with towers of fixed-size frames have in common.
+
+A family's script (make_goldens_llava_onevision.py, ...) describes cases: small configurations of a
+model and its processor. Here a case is saved, its weights are drawn (drawn.py), and transformers
+computes in float32 on the CPU with eager attention what the C++ tests must equal: pixel values,
+vision tokens, prompt ids, logits and 64 greedy tokens for three clips.
+"""
+
+import json
+import pathlib
+import tempfile
+
+import numpy as np
+import torch
+import transformers
+import xxhash
+from safetensors.torch import load_file, save_file
+from transformers import LlamaTokenizer, LlamaTokenizerFast, Qwen2Config, Qwen3Config
+
+import drawn
+from golden_frames import synthetic_frame
+from make_checkpoints import train_tokenizer
+
+GOLDEN = pathlib.Path(__file__).resolve().parent.parent / "tests/golden"
+TOKENIZER = GOLDEN / "captioner_tokenizer"
+TOKENIZER_FILES = ["added_tokens.json", "special_tokens_map.json", "tokenizer.model",
+                   "tokenizer_config.json"]
+ADDED = ["<video>", "<image>", "<|im_start|>", "<|im_end|>", "<img>", "</img>", "<IMG_CONTEXT>"]
+VOCAB = 448
+NUM_GREEDY = 64
+MIN_MARGIN = 2e-3  # of the two best logits of every choice
+CLIPS = [dict(height=45, width=80, seed=3, count=2, kind="waves"),
+         dict(height=90, width=50, seed=20, count=3, kind="waves"),
+         dict(height=37, width=37, seed=40, count=1, kind="noise")]
+PROMPTS = ["이 영상을 자세히 설명해 주세요.", "What is happening in this video?", "",
+           " leading and trailing ", "두  칸\n새 줄", "이모지 🎬와 한자 漢字", "user\nassistant"]
+
+
+def make_tokenizer():
+    TOKENIZER.mkdir(parents=True, exist_ok=True)
+    train_tokenizer(TOKENIZER, ADDED)
+
+
+def tokenizers():
+    return LlamaTokenizer.from_pretrained(TOKENIZER), LlamaTokenizerFast.from_pretrained(TOKENIZER)
+
+
+def token_id(token):
+    return tokenizers()[0].convert_tokens_to_ids(token)
+
+
+def qwen3_config(**changes):
+    """heads * head_dim differs from hidden_size."""
+    return Qwen3Config(**(dict(
+        vocab_size=VOCAB, hidden_size=48, intermediate_size=80, num_hidden_layers=2,
+        num_attention_heads=4, num_key_value_heads=2, head_dim=16, max_position_embeddings=2048,
+        rms_norm_eps=1e-6, rope_theta=1e6, tie_word_embeddings=False, eos_token_id=2) | changes))
+
+
+def qwen2_config(**changes):
+    return Qwen2Config(**(dict(
+        vocab_size=VOCAB, hidden_size=56, intermediate_size=72, num_hidden_layers=2,
+        num_attention_heads=4, num_key_value_heads=2, max_position_embeddings=2048,
+        rms_norm_eps=1e-6, rope_theta=1e6, tie_word_embeddings=False, eos_token_id=2) | changes))
+
+
+def spread(name, shape):
+    """As drawn.default_spread(), with layer scales and norms of every name around 1."""
+    is_scale = name.rsplit(".", 1)[-1] in ("lambda_1", "lambda_2", "ls1", "ls2")
+    if len(shape) == 1 and (is_scale or name == "mlp1.0.weight"):
+        return 1, 0
+    return drawn.default_spread(name, shape)
+
+
+def rename(folder, names):
+    """Gives the tensors of a folder with one file the names that names(old) returns."""
+    tensors = load_file(folder / "model.safetensors")
+    save_file({names(name): tensor for name, tensor in tensors.items()},
+              folder / "model.safetensors", metadata={"format": "pt"})
+
+
+NEW_PREFIXES = [("language_model.model.", "model.language_model."),
+                ("vision_tower.", "model.vision_tower."),
+                ("multi_modal_projector.", "model.multi_modal_projector."),
+                ("image_newline", "model.image_newline"),
+                ("vision_resampler.", "model.vision_resampler."),
+                ("language_model.lm_head", "lm_head")]
+
+
+def new_name(name):
+    """The names of the modules since transformers 4.52, which save_pretrained() turns back."""
+    for old, new in NEW_PREFIXES:
+        if name.startswith(old):
+            return new + name[len(old):]
+    return name
+
+
+def numbers(tensor):
+    """Shortest decimals that read back as the same float32."""
+    return [float(str(v)) for v in tensor.detach().flatten().numpy().astype(np.float32)]
+
+
+def sample(tensor, count):
+    """Every n-th element, n odd, so that all columns occur."""
+    flat = tensor.detach().flatten()
+    stride = max(1, len(flat) // count) | 1
+    return {"size": len(flat), "stride": stride, "values": numbers(flat[::stride])}
+
+
+def xxh(array):
+    return xxhash.xxh3_128_hexdigest(np.ascontiguousarray(array).tobytes())
+
+
+def frames_of(clip):
+    return np.stack([synthetic_frame(clip["height"], clip["width"], clip["seed"] + i, clip["kind"])
+                     for i in range(clip["count"])])
+
+
+@torch.no_grad()
+def greedy(model, ids, pixels):
+    output = model(input_ids=torch.tensor([ids]), use_cache=True, **pixels)
+    first, cache, tokens, margin = output.logits[0, -1], output.past_key_values, [], float("inf")
+    row = first
+    while True:
+        best = torch.topk(row, 2)
+        margin = min(margin, float(best.values[0] - best.values[1]))
+        tokens.append(int(best.indices[0]))
+        if len(tokens) == NUM_GREEDY:
+            return tokens, first, row, margin
+        row = model(input_ids=torch.tensor([[tokens[-1]]]), use_cache=True,
+                    past_key_values=cache).logits[0, -1]
+
+
+@torch.no_grad()
+def expect(family, clips):
+    """What transformers computes for three clips, or None if a greedy choice was close."""
+    results = []
+    for clip in clips:
+        ids, pixels = family.inputs(PROMPTS[0], frames_of(clip))
+        features = family.features(pixels)
+        tokens, first, last, margin = greedy(family.model, ids, pixels)
+        if margin < MIN_MARGIN or len(set(tokens)) < 4 or 2 in tokens:
+            return None
+        (values,) = pixels.values()
+        results.append({
+            "frames": clip, "pixel_values_hash": xxh(values.numpy()),
+            "num_vision_tokens": len(features), "features": sample(features, 400),
+            "ids": ids, "logits": sample(first, 150), "greedy": tokens,
+            "last_logits": sample(last, 150), "margin": float(f"{margin:.3g}")})
+    return results
+
+
+def write_expected(path, family, clips, results):
+    prompts = [{"text": text, "ids": family.inputs(text, frames_of(clips[0]))[0]}
+               for text in family.prompts]
+    made_by = {"torch": torch.__version__, "transformers": transformers.__version__}
+    head = {"made_by": made_by, "family": family.name}
+    lines = [f' "{key}": {json.dumps(value)}' for key, value in head.items()]
+    for key, rows in (("prompts", prompts), ("clips", results)):
+        lines.append(f' "{key}": [\n' + ",\n".join(
+            "  " + json.dumps(row, ensure_ascii=False) for row in rows) + "\n ]")
+    path.write_text("{\n" + ",\n".join(lines) + "\n}\n")
+
+
+def make_case(case, save, load, clips=CLIPS):
+    """save(folder) writes a checkpoint; load(folder) opens it as a family with the drawn weights.
+
+    Seeds are tried until no greedy choice is close.
+    """
+    for seed in range(1, 200):
+        with tempfile.TemporaryDirectory() as scratch:
+            saved = pathlib.Path(scratch) / "model"
+            saved.mkdir()
+            save(saved)
+            (saved / "generation_config.json").unlink(missing_ok=True)
+            shared = [f"../../captioner_tokenizer/{name}" for name in TOKENIZER_FILES]
+            drawn.save_case(saved, case, seed, spread, shared)
+            for name in TOKENIZER_FILES:
+                (saved / name).write_bytes((TOKENIZER / name).read_bytes())
+            family = load(saved)
+            results = expect(family, clips)
+            if results is None:
+                continue
+            write_expected(case / "expected.json", family, clips, results)
+            print(case.parent.name, case.name, "seed", seed,
+                  "margins", [result["margin"] for result in results],
+                  "bytes", sum(file.stat().st_size for file in case.iterdir()))
+            return
+    raise AssertionError(f"{case}: no seed without close choices")

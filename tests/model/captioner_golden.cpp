@@ -1,0 +1,123 @@
+#include "tests/model/captioner_golden.h"
+
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include "base/hash.h"
+#include "base/json.h"
+#include "model/read_blueprint.h"
+#include "tests/model/support.h"
+
+namespace caption::testing {
+namespace {
+
+constexpr double kTolerance = 1e-4;  // bound of the differences of f32 logits and features
+
+std::vector<std::int32_t> ids_of(const JsonObject& object, std::string_view key) {
+  const std::vector<std::int64_t> ids = object.get_ints(key);
+  return {ids.begin(), ids.end()};
+}
+
+// The largest difference to a sample of every n-th element.
+double sample_difference(const float* found, std::int64_t size, const JsonObject& sample) {
+  const std::vector<double> values = sample.get_doubles("values");
+  const std::int64_t stride = sample.require_int("stride", 1, 1 << 20);
+  CHECK(sample.require_int("size", 1, 1 << 24) == size);
+  REQUIRE((size + stride - 1) / stride == std::ssize(values));
+  double worst = 0;
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    const auto at = static_cast<std::int64_t>(i) * stride;
+    const double difference = std::abs(static_cast<double>(found[at]) - values[i]);
+    if (std::isnan(difference)) return difference;
+    worst = std::max(worst, difference);
+  }
+  return worst;
+}
+
+double row_difference(std::span<const float> row, const JsonObject& sample) {
+  return sample_difference(row.data(), std::ssize(row), sample);
+}
+
+model::ClipShape shape_of(const JsonObject& clip) {
+  const JsonObject frames = clip.get_object("frames").value();
+  return {.num_frames = frames.require_int("count", 1, 64)};
+}
+
+void check_clip(model::CaptionModel& model, const JsonObject& clip,
+                std::string_view default_prompt) {
+  ThreadPool pool(2);
+  Stream stream(tested_context(), pool);
+  const Tensor pixels = golden_pixel_values(pool, model, clip);
+  const auto* const bytes = reinterpret_cast<const std::byte*>(pixels.as<float>());
+  CHECK(hash_bytes({bytes, pixels.size_bytes()}).hex() == clip.require_string("pixel_values_hash"));
+
+  const Tensor vision = model.encode_frames(stream, pixels.view());
+  CHECK(vision.dim(0) == clip.require_int("num_vision_tokens", 1, 1 << 20));
+  CHECK(vision.dim(0) == model.vision_tokens(shape_of(clip)));
+  const Tensor features = to_host(stream, vision.view());
+  CHECK(sample_difference(features.as<float>(), features.num_elements(),
+                          clip.get_object("features").value()) < kTolerance);
+
+  const model::PromptIds prompt = model.build_prompt(default_prompt, shape_of(clip));
+  CHECK(prompt.ids == ids_of(clip, "ids"));
+  CHECK(std::ssize(prompt.vision_positions) == vision.dim(0));
+  const std::vector<std::int32_t> greedy = ids_of(clip, "greedy");
+  const Greedy found = run_greedy(stream, model, prompt, vision.view(), std::ssize(greedy));
+  CHECK(row_difference(found.first_logits, clip.get_object("logits").value()) < kTolerance);
+  CHECK(found.ids == greedy);
+  CHECK(row_difference(row_of(found.last_logits, found.last_logits.dim(0) - 1),
+                       clip.get_object("last_logits").value()) < kTolerance);
+}
+
+}  // namespace
+
+CaptionerGolden::CaptionerGolden(std::string_view family, std::string_view name)
+    : golden_(std::filesystem::path(CAPTION_SOURCE_DIR) / "tests/golden" / family / name),
+      checkpoint_(golden_) {}
+
+std::unique_ptr<model::CaptionModel> CaptionerGolden::open(weights::WeightFormat format) const {
+  return model::open_model(tested_context(), folder(), format);
+}
+
+void CaptionerGolden::check_prompts() const {
+  const JsonObject expected = JsonObject::open(golden_ / "expected.json", ErrorCode::kBadReference);
+  const auto model = open();
+  const model::ClipShape shape = shape_of(expected.get_objects("clips").front());
+  for (const JsonObject& prompt : expected.get_objects("prompts")) {
+    const std::string text = prompt.get_string("text", "");
+    CAPTURE(text);
+    CHECK(model->build_prompt(text, shape).ids == ids_of(prompt, "ids"));
+  }
+}
+
+void CaptionerGolden::check_clips() const {
+  const JsonObject expected = JsonObject::open(golden_ / "expected.json", ErrorCode::kBadReference);
+  const auto model = open();
+  CHECK(model->family() == expected.require_string("family"));
+  const std::vector<JsonObject> clips = expected.get_objects("clips");
+  CHECK(clips.size() == 3);
+  const std::string prompt = expected.get_objects("prompts").front().get_string("text", "");
+  for (std::size_t i = 0; i < clips.size(); ++i) {
+    CAPTURE(i);
+    check_clip(*model, clips[i], prompt);
+  }
+}
+
+void CaptionerGolden::check_plan() const {
+  const model::Blueprint blueprint = model::read_blueprint(folder());
+  using weights::WeightFormat;
+  for (const WeightFormat format : {WeightFormat::kF32, WeightFormat::kBF16, WeightFormat::kInt8,
+                                    WeightFormat::kNf4, WeightFormat::kW8A8}) {
+    CAPTURE(static_cast<int>(format));
+    const auto model = open(format);
+    CHECK(model->weight_bytes() == model::placed_bytes(tested_context(), blueprint, format));
+    const model::ClipShape shape = {.num_frames = 5};
+    CHECK(model->vision_tokens(shape) ==
+          model::num_vision_tokens(blueprint.vision.value(), 5, shape.frame));
+  }
+}
+
+}  // namespace caption::testing

@@ -1,0 +1,36 @@
+// tests/model/captioner_golden.h: comparison with the goldens that scripts/captioner_goldens.py
+// wrote, for any family.
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <string_view>
+
+#include "model/caption_model.h"
+#include "tests/support/drawn_checkpoint.h"
+
+namespace caption::testing {
+
+// A case tests/golden/<family>/<name>: its checkpoint and what the reference computed with it.
+class CaptionerGolden {
+ public:
+  CaptionerGolden(std::string_view family, std::string_view name);
+
+  const std::filesystem::path& folder() const { return checkpoint_.path(); }
+  std::unique_ptr<model::CaptionModel> open(
+      weights::WeightFormat format = weights::WeightFormat::kF32) const;
+
+  // Checks of pixel values (equal bits), vision tokens and logits (within 1e-4), prompt ids and 64
+  // greedy tokens (equal) for each clip.
+  void check_prompts() const;
+  void check_clips() const;
+  // Checks that the weights take the bytes that a plan predicts from config.json, in every format,
+  // and that the vision tokens of a clip are as many.
+  void check_plan() const;
+
+ private:
+  std::filesystem::path golden_;
+  DrawnCheckpoint checkpoint_;
+};
+
+}  // namespace caption::testing
