@@ -1,4 +1,4 @@
-"""What the goldens of captioner families with towers of fixed-size frames have in common.
+"""What the goldens of captioner families have in common.
 
 A family's script (make_goldens_llava_onevision.py, ...) describes cases: small configurations of a
 model and its processor. Here a case is saved, its weights are drawn (drawn.py), and transformers
@@ -36,17 +36,17 @@ PROMPTS = ["이 영상을 자세히 설명해 주세요.", "What is happening in
            " leading and trailing ", "두  칸\n새 줄", "이모지 🎬와 한자 漢字", "user\nassistant"]
 
 
-def make_tokenizer():
-    TOKENIZER.mkdir(parents=True, exist_ok=True)
-    train_tokenizer(TOKENIZER, ADDED)
+def make_tokenizer(folder=TOKENIZER, added=ADDED):
+    folder.mkdir(parents=True, exist_ok=True)
+    train_tokenizer(folder, added)
 
 
-def tokenizers():
-    return LlamaTokenizer.from_pretrained(TOKENIZER), LlamaTokenizerFast.from_pretrained(TOKENIZER)
+def tokenizers(folder=TOKENIZER):
+    return LlamaTokenizer.from_pretrained(folder), LlamaTokenizerFast.from_pretrained(folder)
 
 
-def token_id(token):
-    return tokenizers()[0].convert_tokens_to_ids(token)
+def token_id(token, folder=TOKENIZER):
+    return tokenizers(folder)[0].convert_tokens_to_ids(token)
 
 
 def qwen3_config(**changes):
@@ -116,6 +116,12 @@ def frames_of(clip):
                      for i in range(clip["count"])])
 
 
+def inputs_of(family, question, clip):
+    """A family whose prompts tell the frames' times takes the clip's description."""
+    takes_clip = getattr(family, "takes_clip", False)
+    return family.inputs(question, clip if takes_clip else frames_of(clip))
+
+
 @torch.no_grad()
 def greedy(model, ids, pixels):
     output = model(input_ids=torch.tensor([ids]), use_cache=True, **pixels)
@@ -127,8 +133,8 @@ def greedy(model, ids, pixels):
         tokens.append(int(best.indices[0]))
         if len(tokens) == NUM_GREEDY:
             return tokens, first, row, margin
-        row = model(input_ids=torch.tensor([[tokens[-1]]]), use_cache=True,
-                    past_key_values=cache).logits[0, -1]
+        row = model(input_ids=torch.tensor([[tokens[-1]]]), use_cache=True, past_key_values=cache,
+                    cache_position=torch.tensor([len(ids) + len(tokens) - 1])).logits[0, -1]
 
 
 @torch.no_grad()
@@ -136,12 +142,12 @@ def expect(family, clips):
     """What transformers computes for three clips, or None if a greedy choice was close."""
     results = []
     for clip in clips:
-        ids, pixels = family.inputs(PROMPTS[0], frames_of(clip))
+        ids, pixels = inputs_of(family, PROMPTS[0], clip)
         features = family.features(pixels)
         tokens, first, last, margin = greedy(family.model, ids, pixels)
         if margin < MIN_MARGIN or len(set(tokens)) < 4 or 2 in tokens:
             return None
-        (values,) = pixels.values()
+        values = next(iter(pixels.values()))
         results.append({
             "frames": clip, "pixel_values_hash": xxh(values.numpy()),
             "num_vision_tokens": len(features), "features": sample(features, 400),
@@ -151,7 +157,7 @@ def expect(family, clips):
 
 
 def write_expected(path, family, clips, results):
-    prompts = [{"text": text, "ids": family.inputs(text, frames_of(clips[0]))[0]}
+    prompts = [{"text": text, "ids": inputs_of(family, text, clips[0])[0]}
                for text in family.prompts]
     made_by = {"torch": torch.__version__, "transformers": transformers.__version__}
     head = {"made_by": made_by, "family": family.name}
@@ -162,7 +168,7 @@ def write_expected(path, family, clips, results):
     path.write_text("{\n" + ",\n".join(lines) + "\n}\n")
 
 
-def make_case(case, save, load, clips=CLIPS):
+def make_case(case, save, load, clips=CLIPS, tokenizer=TOKENIZER, spread=spread):
     """save(folder) writes a checkpoint; load(folder) opens it as a family with the drawn weights.
 
     Seeds are tried until no greedy choice is close.
@@ -173,10 +179,10 @@ def make_case(case, save, load, clips=CLIPS):
             saved.mkdir()
             save(saved)
             (saved / "generation_config.json").unlink(missing_ok=True)
-            shared = [f"../../captioner_tokenizer/{name}" for name in TOKENIZER_FILES]
+            shared = [f"../../{tokenizer.name}/{name}" for name in TOKENIZER_FILES]
             drawn.save_case(saved, case, seed, spread, shared)
             for name in TOKENIZER_FILES:
-                (saved / name).write_bytes((TOKENIZER / name).read_bytes())
+                (saved / name).write_bytes((tokenizer / name).read_bytes())
             family = load(saved)
             results = expect(family, clips)
             if results is None:

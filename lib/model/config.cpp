@@ -30,10 +30,10 @@ float get_eps(const JsonObject& config, std::string_view key, double fallback) {
 
 // `rope_parameters` (transformers 5) holds theta and scaling; older configurations have a key for
 // each.
-void parse_rope(const JsonObject& config, DecoderSpec& spec) {
+void parse_rope(const JsonObject& config, double default_theta, DecoderSpec& spec) {
   const auto parameters = config.get_object("rope_parameters");
   const JsonObject& theta_owner = parameters ? *parameters : config;
-  spec.rope_theta = theta_owner.get_double("rope_theta", 10000.0);
+  spec.rope_theta = theta_owner.get_double("rope_theta", default_theta);
   if (!(spec.rope_theta > 1)) throw_bad(theta_owner, "rope_theta must be greater than 1");
   const auto scaling = parameters ? parameters : config.get_object("rope_scaling");
   if (!scaling) return;
@@ -99,7 +99,7 @@ TextConfig parse_decoder_config(const JsonObject& config, const TextDefaults& de
     throw_unavailable(config, "hidden_act \"" + act + "\" is not supported by this build; silu is");
   }
   reject_sliding_window(config, spec);
-  parse_rope(config, spec);
+  parse_rope(config, defaults.rope_theta, spec);
   const std::int64_t trained =
       config.get_int("max_position_embeddings", defaults.max_positions, 1, std::int64_t{1} << 28);
   spec.max_positions = static_cast<std::int64_t>(

@@ -17,7 +17,8 @@
 namespace caption::model {
 namespace {
 
-constexpr std::array kFamilies = {&kInternVl, &kInternVlChat, &kLlavaNextVideo, &kLlavaOnevision};
+constexpr std::array kFamilies = {&kInternVl, &kInternVlChat, &kLlavaNextVideo, &kLlavaOnevision,
+                                  &kQwen3Vl};
 
 const Family* find_family(std::string_view model_type) {
   const auto* const found =

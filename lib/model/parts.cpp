@@ -94,10 +94,14 @@ PartsCaptionModel::PartsCaptionModel(Parts parts) : parts_(std::move(parts)) {
 
 std::int64_t PartsCaptionModel::vision_tokens(const ClipShape& clip) const {
   ClipShape preprocessed = clip;
-  const vision::ImageSize size = vision::output_size(parts_.preprocess, clip.num_frames,
-                                                     {clip.frame.height_px, clip.frame.width_px});
+  const vision::ImageSize size = preprocessed_size(clip);
   preprocessed.frame = {.width_px = size.width_px, .height_px = size.height_px};
   return parts_.encoder->num_tokens(preprocessed);
+}
+
+vision::ImageSize PartsCaptionModel::preprocessed_size(const ClipShape& clip) const {
+  return vision::output_size(parts_.preprocess, clip.num_frames,
+                             {clip.frame.height_px, clip.frame.width_px});
 }
 
 Tensor PartsCaptionModel::encode_frames(Stream& stream, ConstView pixel_values) {

@@ -37,7 +37,27 @@ std::array<int, 2> require_height_width(const JsonObject& size) {
   return {require_edge(size, "height"), require_edge(size, "width")};
 }
 
+// Limits of pixels, under the names of edges. The sizes of patches must be the tower's.
+void parse_limits(const JsonObject& config, vision::SmartResize& smart) {
+  const std::int64_t patch_px = config.get_int("patch_size", 16, 1, kMaxEdgePx);
+  const std::int64_t merge = config.get_int("merge_size", 2, 1, kMaxEdgePx);
+  const std::int64_t frames = config.get_int("temporal_patch_size", 2, 1, 64);
+  if (patch_px * merge != smart.unit_px || frames != smart.frames_per_patch) {
+    throw Error(ErrorCode::kBadModel,
+                config.name() + ": patch_size " + std::to_string(patch_px) + ", merge_size " +
+                    std::to_string(merge) + " and temporal_patch_size " + std::to_string(frames) +
+                    " are another model's: the tower in config.json merges patches to " +
+                    counted(smart.unit_px, "pixel") + " of " +
+                    counted(smart.frames_per_patch, "frame"));
+  }
+  const auto size = find_size_object(config, "size");
+  if (!size) return;
+  smart.min_pixels = size->require_int("shortest_edge", 1, std::int64_t{1} << 40);
+  smart.max_pixels = size->require_int("longest_edge", smart.min_pixels, std::int64_t{1} << 40);
+}
+
 void parse_size(const JsonObject& config, bool number_is_square, vision::PreprocessSpec& spec) {
+  if (spec.smart) return parse_limits(config, *spec.smart);
   if (!config.has("size")) return;
   const auto size = find_size_object(config, "size");
   spec.shortest_edge_px.reset();
@@ -93,6 +113,20 @@ PreprocessDefaults llava_onevision_preprocessing() {
 PreprocessDefaults internvl_preprocessing() {
   return {.spec = {.size_px = std::array{384, 384}, .do_center_crop = false},
           .number_is_square = true};
+}
+
+PreprocessDefaults qwen3_vl_preprocessing(const VisionSpec& tower) {
+  constexpr std::int64_t kMinPixels = 128 * 32 * 32;
+  constexpr std::int64_t kMaxPixels = 768 * 32 * 32;
+  return {.spec = {.smart =
+                       vision::SmartResize{
+                           .unit_px = static_cast<int>(tower.patch_px * tower.pool_stride),
+                           .frames_per_patch = static_cast<int>(tower.frames_per_image),
+                           .min_pixels = kMinPixels,
+                           .max_pixels = kMaxPixels},
+                   .do_center_crop = false,
+                   .mean = {0.5F, 0.5F, 0.5F},
+                   .std = {0.5F, 0.5F, 0.5F}}};
 }
 
 PreprocessDefaults siglip_preprocessing() {

@@ -34,13 +34,20 @@ Tensor make_rope_axis(std::int64_t head_dim) {
   return axis;
 }
 
+// Returns the largest square of entries; the reference leaves the rest of the table unused.
+ConstView square_table(ConstView table) {
+  std::int64_t side = 1;
+  while ((side + 1) * (side + 1) <= table.dim(0)) ++side;
+  return table.rows(0, side * side);
+}
+
 }  // namespace
 
 QwenVisionEncoder::QwenVisionEncoder(const PlacedWeights& weights, const Blueprint& blueprint)
     : spec_(blueprint.vision.value()),
       out_(blueprint.text.value().hidden),
       patch_embedding_(weights.linear(blueprint.qwen_tower.patch_embedding)),
-      positions_(weights.vector(blueprint.qwen_tower.positions)),
+      positions_(square_table(weights.vector(blueprint.qwen_tower.positions))),
       merger_(merger(weights, blueprint.qwen_tower.merger)),
       inv_freq_(make_inv_freq(spec_.head_dim())),
       rope_axis_(make_rope_axis(spec_.head_dim())),

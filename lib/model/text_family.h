@@ -32,6 +32,7 @@ struct TextDefaults {
   std::int64_t head_dim = 0;      // 0: hidden / heads, which must then be whole
   std::int64_t vocab = 0;
   std::int64_t max_positions = 0;
+  double rope_theta = 10000;
 };
 
 // Parses the keys that the families share: sizes, attention_bias, tie_word_embeddings, rope,

@@ -8,6 +8,7 @@
 
 #include "base/hash.h"
 #include "base/json.h"
+#include "kernels/grid_patches.h"
 #include "model/read_blueprint.h"
 #include "tests/model/support.h"
 
@@ -43,7 +44,35 @@ double row_difference(std::span<const float> row, const JsonObject& sample) {
 
 model::ClipShape shape_of(const JsonObject& clip) {
   const JsonObject frames = clip.get_object("frames").value();
-  return {.num_frames = frames.require_int("count", 1, 64)};
+  model::ClipShape shape = {.num_frames = frames.require_int("count", 1, 64),
+                            .frame = {.width_px = frames.require_int("width", 1, 4096),
+                                      .height_px = frames.require_int("height", 1, 4096)}};
+  if (!frames.has("fps")) return shape;
+  const double fps = frames.get_double("fps", 0);
+  const std::int64_t first = frames.require_int("first", 0, 1000);
+  const std::int64_t step = frames.require_int("step", 1, 1000);
+  for (std::int64_t i = 0; i < shape.num_frames; ++i) {
+    const auto index = static_cast<double>(first + i * step);
+    shape.times_us.push_back(std::llround(index / fps * 1e6));
+  }
+  return shape;
+}
+
+// The pixel values in the order of the reference: as they are, or for towers that take frames of
+// any size as rows of patches.
+Tensor reference_pixels(Stream& stream, const model::CaptionModel& model, const Tensor& pixels) {
+  const auto& smart = model.preprocess_spec().smart;
+  if (!smart) return pixels.clone();
+  constexpr std::int64_t kMerge = 2;
+  const std::int64_t patch_px = smart->unit_px / kMerge;
+  const std::int64_t images =
+      (pixels.dim(0) + smart->frames_per_patch - 1) / smart->frames_per_patch;
+  const std::int64_t patches = (pixels.dim(2) / patch_px) * (pixels.dim(3) / patch_px);
+  Tensor rows(DType::kF32, {images * patches, 3 * smart->frames_per_patch * patch_px * patch_px});
+  kernels::im2col_grid(stream, pixels.view(),
+                       {.frames = smart->frames_per_patch, .patch_px = patch_px, .merge = kMerge},
+                       rows.view());
+  return rows;
 }
 
 void check_clip(model::CaptionModel& model, const JsonObject& clip,
@@ -51,8 +80,11 @@ void check_clip(model::CaptionModel& model, const JsonObject& clip,
   ThreadPool pool(2);
   Stream stream(tested_context(), pool);
   const Tensor pixels = golden_pixel_values(pool, model, clip);
-  const auto* const bytes = reinterpret_cast<const std::byte*>(pixels.as<float>());
-  CHECK(hash_bytes({bytes, pixels.size_bytes()}).hex() == clip.require_string("pixel_values_hash"));
+  Stream host(pool);
+  const Tensor ordered = reference_pixels(host, model, pixels);
+  const auto* const bytes = reinterpret_cast<const std::byte*>(ordered.as<float>());
+  CHECK(hash_bytes({bytes, ordered.size_bytes()}).hex() ==
+        clip.require_string("pixel_values_hash"));
 
   const Tensor vision = model.encode_frames(stream, pixels.view());
   CHECK(vision.dim(0) == clip.require_int("num_vision_tokens", 1, 1 << 20));

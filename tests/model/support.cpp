@@ -167,6 +167,7 @@ std::int32_t Sequence::slot(std::int64_t position) const {
 
 Tensor Sequence::prefill(Stream& stream, const model::PromptIds& prompt, ConstView vision,
                          std::int64_t count) {
+  prompt_positions_ = prompt.positions;
   const std::int64_t left = static_cast<std::int64_t>(prompt.ids.size()) - num_tokens_;
   const std::int64_t end = num_tokens_ + std::min(count, left);
   std::vector<std::int32_t> rows;
@@ -196,6 +197,25 @@ Tensor Sequence::decode(Stream& stream, std::int32_t id) {
   return run(stream, std::span(&id, 1), {}, {});
 }
 
+std::vector<std::int32_t> Sequence::positions_of(std::int64_t first, std::int64_t count) const {
+  const std::int64_t axes = decoder_.spec().position_axes();
+  const std::int64_t num_prompt = std::ssize(prompt_positions_) / axes;
+  std::int64_t shift = 0;
+  if (num_prompt > 0) {
+    shift = 1 + *std::max_element(prompt_positions_.begin(), prompt_positions_.end()) - num_prompt;
+  }
+  std::vector<std::int32_t> positions;
+  for (std::int64_t axis = 0; axis < axes; ++axis) {
+    for (std::int64_t i = first; i < first + count; ++i) {
+      const bool is_given = i < num_prompt;
+      positions.push_back(is_given
+                              ? prompt_positions_[static_cast<std::size_t>(axis * num_prompt + i)]
+                              : static_cast<std::int32_t>(i + shift));
+    }
+  }
+  return positions;
+}
+
 Tensor Sequence::run(Stream& stream, std::span<const std::int32_t> ids,
                      std::span<const std::int32_t> vision_rows, std::vector<ConstView> vision) {
   const auto count = static_cast<std::int32_t>(ids.size());
@@ -203,9 +223,9 @@ Tensor Sequence::run(Stream& stream, std::span<const std::int32_t> ids,
   const auto slots_of = [&](std::int64_t num_tokens) {
     return compression_ == nullptr ? num_tokens : compression_->num_slots(num_tokens);
   };
-  std::vector<std::int32_t> positions, slots, rows;
+  const std::vector<std::int32_t> positions = positions_of(first_token, count);
+  std::vector<std::int32_t> slots, rows;
   for (std::int32_t i = 0; i < count; ++i) {
-    positions.push_back(static_cast<std::int32_t>(first_token) + i);
     slots.push_back(slot(slots_of(first_token) + i));
     rows.push_back(i);
   }
@@ -225,7 +245,9 @@ Tensor Sequence::run(Stream& stream, std::span<const std::int32_t> ids,
   };
   const ConstView table = upload(table_);
   model::StepBatch batch{.tokens = upload(ids),
-                         .positions = upload(positions),
+                         .positions = decoder_.spec().has_mrope()
+                                          ? upload(positions).reshape({3, count})
+                                          : upload(positions),
                          .cu_seqlens = upload(cu_seqlens),
                          .context_lens = upload(context_lens),
                          .block_tables = table.reshape({1, std::ssize(table_)}),

@@ -66,6 +66,7 @@ class Sequence {
 
  private:
   std::int32_t slot(std::int64_t position) const;
+  std::vector<std::int32_t> positions_of(std::int64_t first, std::int64_t count) const;
   Tensor run(Stream& stream, std::span<const std::int32_t> ids,
              std::span<const std::int32_t> vision_rows, std::vector<ConstView> vision);
 
@@ -75,6 +76,7 @@ class Sequence {
   std::vector<Tensor> k_scales_, v_scales_;  // for pages of i8
   std::vector<std::int32_t> table_;
   std::int64_t num_tokens_ = 0;
+  std::vector<std::int32_t> prompt_positions_;  // [3, prompt] with M-RoPE, else empty
   engine::CompressedSequence* compression_ = nullptr;
   std::int64_t num_prompt_ = 0;
 };

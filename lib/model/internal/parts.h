@@ -77,6 +77,10 @@ class PartsCaptionModel : public CaptionModel {
   Sha256 content_hash() const override;
   std::optional<std::string> find_changed_file() const override;
 
+ protected:
+  // The size of a clip's frames after preprocessing.
+  vision::ImageSize preprocessed_size(const ClipShape& clip) const;
+
  private:
   Parts parts_;
 };
@@ -101,5 +105,6 @@ extern const Family kInternVl;
 extern const Family kInternVlChat;
 extern const Family kLlavaNextVideo;
 extern const Family kLlavaOnevision;
+extern const Family kQwen3Vl;
 
 }  // namespace caption::model

@@ -5,6 +5,7 @@
 #include <filesystem>
 
 #include "base/json.h"
+#include "model/vision_spec.h"
 #include "vision/preprocess.h"
 
 namespace caption::model {
@@ -18,7 +19,9 @@ struct PreprocessDefaults {
 PreprocessDefaults llava_next_video_preprocessing();  // shortest edge and crop of 224 pixels, CLIP
 PreprocessDefaults llava_onevision_preprocessing();   // 384 x 384 pixels, CLIP's mean and deviation
 PreprocessDefaults internvl_preprocessing();          // the same
-PreprocessDefaults siglip_preprocessing();            // 224 x 224 pixels, 0.5
+// Limits of 131072 and 786432 pixels per clip, 0.5; the sizes of patches are the tower's.
+PreprocessDefaults qwen3_vl_preprocessing(const VisionSpec& tower);
+PreprocessDefaults siglip_preprocessing();  // 224 x 224 pixels, 0.5
 
 // Reads the first that exists of video_preprocessor_config.json, preprocessor_config.json and
 // processor_config.json; of each only its object `video_processor`, if it has one, and of the last

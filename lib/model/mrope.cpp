@@ -1,0 +1,59 @@
+#include "model/internal/mrope.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+
+namespace caption::model {
+
+std::vector<std::int32_t> mrope_positions(const PromptIds& prompt, const VisionGrid& grid) {
+  const std::size_t count = prompt.ids.size();
+  std::vector<std::int32_t> positions(3 * count);
+  const auto set = [&](std::size_t index, std::int64_t time, std::int64_t height,
+                       std::int64_t width) {
+    positions[index] = static_cast<std::int32_t>(time);
+    positions[count + index] = static_cast<std::int32_t>(height);
+    positions[2 * count + index] = static_cast<std::int32_t>(width);
+  };
+  const auto image_tokens = static_cast<std::size_t>(grid.rows * grid.columns);
+  CAPTION_CHECK(image_tokens > 0 && prompt.vision_positions.size() % image_tokens == 0,
+                "vision tokens that fill no images");
+  std::int64_t next = 0;
+  std::size_t vision = 0;
+  for (std::size_t index = 0; index < count;) {
+    const bool is_vision = vision < prompt.vision_positions.size() &&
+                           static_cast<std::size_t>(prompt.vision_positions[vision]) == index;
+    if (!is_vision) {
+      set(index++, next, next, next);
+      ++next;
+      continue;
+    }
+    for (std::int64_t row = 0; row < grid.rows; ++row) {
+      for (std::int64_t column = 0; column < grid.columns; ++column) {
+        set(index++, next, next + row, next + column);
+      }
+    }
+    vision += image_tokens;
+    next += std::max(grid.rows, grid.columns);
+  }
+  return positions;
+}
+
+std::array<std::int64_t, 3> parse_mrope_section(const JsonObject& config, std::int64_t head_dim,
+                                                const std::array<std::int64_t, 3>& fallback) {
+  auto scaling = config.get_object("rope_parameters");
+  if (!scaling) scaling = config.get_object("rope_scaling");
+  std::vector<std::int64_t> section;
+  if (scaling) section = scaling->get_ints("mrope_section");
+  if (section.empty()) section.assign(fallback.begin(), fallback.end());
+  const bool is_good = section.size() == 3 && section[0] > 0 && section[1] > 0 && section[2] > 0 &&
+                       section[0] + section[1] + section[2] == head_dim / 2;
+  if (!is_good) {
+    throw Error(ErrorCode::kBadModel,
+                config.name() + ": mrope_section must be three positive numbers with the sum " +
+                    std::to_string(head_dim / 2) + ", half of head_dim");
+  }
+  return {section[0], section[1], section[2]};
+}
+
+}  // namespace caption::model
