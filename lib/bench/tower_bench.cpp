@@ -44,7 +44,7 @@ TowerBench bench_tower(Stream& stream, const model::VisionSpec& shape, weights::
   TowerBench bench;
   bench.num_frames = options.num_frames;
   bench.weight_bytes = tower.weight_bytes();
-  bench.flops_per_frame = model::encoder_flops(tower_only, 1, {});
+  bench.flops_per_frame = model::encoder_flops(tower_only, {1});
   bench.before = measure_roofline(stream, options.roofline);
   tower.encode(stream, pixels.view());  // first call grows the scratch memory
   std::vector<double> runs;

@@ -10,6 +10,7 @@
 #include "base/join.h"
 #include "model/internal/config.h"
 #include "model/internal/parts.h"
+#include "model/internal/preprocessor_config.h"
 #include "model/internal/vision_config.h"
 #include "model/read_blueprint.h"
 #include "model/vit_blueprint.h"
@@ -87,6 +88,10 @@ std::unique_ptr<CaptionModel> open_model(const Context& context,
 Blueprint read_blueprint(const std::filesystem::path& folder) {
   const JsonObject config = JsonObject::open(folder / "config.json", ErrorCode::kBadModel);
   Blueprint blueprint = describe(config);
+  if (blueprint.vision && blueprint.vision->resize) {
+    blueprint.vision->resize =
+        read_preprocess_spec(folder, qwen3_vl_preprocessing(*blueprint.vision)).smart;
+  }
   blueprint.name = folder.string();
   blueprint.set_stored(read_stored_dtype(config));
   return blueprint;

@@ -116,14 +116,7 @@ PreprocessDefaults internvl_preprocessing() {
 }
 
 PreprocessDefaults qwen3_vl_preprocessing(const VisionSpec& tower) {
-  constexpr std::int64_t kMinPixels = 128 * 32 * 32;
-  constexpr std::int64_t kMaxPixels = 768 * 32 * 32;
-  return {.spec = {.smart =
-                       vision::SmartResize{
-                           .unit_px = static_cast<int>(tower.patch_px * tower.pool_stride),
-                           .frames_per_patch = static_cast<int>(tower.frames_per_image),
-                           .min_pixels = kMinPixels,
-                           .max_pixels = kMaxPixels},
+  return {.spec = {.smart = tower.resize,
                    .do_center_crop = false,
                    .mean = {0.5F, 0.5F, 0.5F},
                    .std = {0.5F, 0.5F, 0.5F}}};

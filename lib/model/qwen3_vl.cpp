@@ -108,6 +108,11 @@ VisionSpec parse_vision(const JsonObject& config) {
   vision.frames_per_image = config.get_int("temporal_patch_size", 2, 1, 64);
   vision.pool_stride = config.get_int("spatial_merge_size", 2, 1, 64);
   vision.num_positions = config.get_int("num_position_embeddings", 2304, 1, kMaxExtent);
+  vision.resize =
+      vision::SmartResize{.unit_px = static_cast<int>(vision.patch_px * vision.pool_stride),
+                          .frames_per_patch = static_cast<int>(vision.frames_per_image),
+                          .min_pixels = 128 * 32 * 32,
+                          .max_pixels = 768 * 32 * 32};
   vision.class_tokens = 0;
   vision.activation = Activation::kGeluTanh;
   vision.layer_norm_eps = 1e-6F;

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "kernels/weight.h"
+#include "model/internal/qwen_vision_encoder.h"
 #include "model/internal/vit_tower.h"
 
 namespace caption::model {
@@ -16,43 +17,37 @@ struct Grid {
   std::int64_t columns = 0;
 };
 
-Grid grid_of(const VisionSpec& spec, FrameSize frame) {
+Grid grid_of(const VisionSpec& spec, const ClipShape& clip) {
   if (spec.image_px > 0) return {spec.image_px / spec.patch_px, spec.image_px / spec.patch_px};
-  // Source: smart_resize of Qwen-VL in transformers 4.57 image_processing_qwen2_vl.py: edges are
-  // rounded to multiples of the merged patch, half to even, within its limits.
-  const std::int64_t unit_px = spec.patch_px * spec.pool_stride;
-  const auto round_to_unit = [&](std::int64_t edge_px) {
-    std::int64_t units = edge_px / unit_px;
-    const std::int64_t twice_rest = 2 * (edge_px % unit_px);
-    if (twice_rest > unit_px || (twice_rest == unit_px && units % 2 == 1)) ++units;
-    return std::max<std::int64_t>(units, 1) * spec.pool_stride;
-  };
-  return {round_to_unit(frame.height_px), round_to_unit(frame.width_px)};
+  const vision::ImageSize size =
+      vision::output_size({.smart = spec.resize, .do_center_crop = false}, clip.num_frames,
+                          {clip.frame.height_px, clip.frame.width_px});
+  return {size.height_px / spec.patch_px, size.width_px / spec.patch_px};
 }
 
 // Numbers of rows of the projector's input along both edges.
-Grid merged_grid(const VisionSpec& spec, FrameSize frame) {
-  const Grid grid = grid_of(spec, frame);
+Grid merged_grid(const VisionSpec& spec, const ClipShape& clip) {
+  const Grid grid = grid_of(spec, clip);
   return {grid.rows / spec.pool_stride, grid.columns / spec.pool_stride};
 }
 
 // Rows of one image that the projector takes.
-std::int64_t merged_rows(const VisionSpec& spec, FrameSize frame) {
-  if (spec.keeps_class_token) return tower_tokens(spec, frame);
-  const Grid grid = merged_grid(spec, frame);
+std::int64_t merged_rows(const VisionSpec& spec, const ClipShape& clip) {
+  if (spec.keeps_class_token) return tower_tokens(spec, clip);
+  const Grid grid = merged_grid(spec, clip);
   return grid.rows * grid.columns;
 }
 
 }  // namespace
 
-std::int64_t tower_tokens(const VisionSpec& spec, FrameSize frame) {
-  const Grid grid = grid_of(spec, frame);
+std::int64_t tower_tokens(const VisionSpec& spec, const ClipShape& clip) {
+  const Grid grid = grid_of(spec, clip);
   return grid.rows * grid.columns + spec.class_tokens;
 }
 
-std::int64_t tokens_per_image(const VisionSpec& spec, FrameSize frame) {
-  if (spec.keeps_class_token) return tower_tokens(spec, frame);
-  const Grid grid = merged_grid(spec, frame);
+std::int64_t tokens_per_image(const VisionSpec& spec, const ClipShape& clip) {
+  if (spec.keeps_class_token) return tower_tokens(spec, clip);
+  const Grid grid = merged_grid(spec, clip);
   const auto resized = [&](std::int64_t edge) {
     return (edge + spec.resize_stride - 1) / spec.resize_stride;
   };
@@ -63,18 +58,42 @@ std::int64_t num_images(const VisionSpec& spec, std::int64_t num_frames) {
   return (num_frames + spec.frames_per_image - 1) / spec.frames_per_image;
 }
 
-std::int64_t num_vision_tokens(const VisionSpec& spec, std::int64_t num_frames, FrameSize frame) {
-  return num_images(spec, num_frames) * tokens_per_image(spec, frame) +
+std::int64_t num_vision_tokens(const VisionSpec& spec, const ClipShape& clip) {
+  return num_images(spec, clip.num_frames) * tokens_per_image(spec, clip) +
          (spec.ends_with_newline ? 1 : 0);
 }
 
+namespace {
+
+constexpr std::int64_t kRoundedBytes = 2;  // bf16
+
+// As QwenVisionEncoder holds them.
+std::int64_t dynamic_scratch_bytes(const VisionSpec& spec, const ClipShape& clip, bool is_rounded) {
+  const std::int64_t patches = tower_tokens(spec, clip);
+  const std::int64_t images =
+      std::min(num_images(spec, clip.num_frames),
+               std::max<std::int64_t>(1, QwenVisionEncoder::kPassRows / patches));
+  const std::int64_t rows = images * patches;
+  // Hidden, its norm (later the output of attention), and q, k and v.
+  const std::int64_t held = rows * 5 * spec.hidden + patches * spec.head_dim();
+  // Patch columns, the inner activations of an MLP for a limited number of rows, those of a merger.
+  const std::int64_t wide = std::max(
+      {rows * spec.patch_values(), std::min(rows, QwenVisionEncoder::kMlpRows) * spec.intermediate,
+       rows * spec.hidden});
+  return kFloatBytes * (held + wide) + (is_rounded ? kRoundedBytes * 2 * rows * spec.hidden : 0);
+}
+
+}  // namespace
+
 std::int64_t encoder_scratch_bytes(const Context& context, const VisionSpec& spec,
-                                   std::int64_t num_frames, FrameSize frame,
-                                   weights::WeightFormat format) {
-  const std::int64_t images = num_images(spec, std::min(num_frames, kFramesPerPass));
-  const std::int64_t tokens = tower_tokens(spec, frame);
+                                   const ClipShape& clip, weights::WeightFormat format) {
+  const bool is_rounded =
+      kernels::rounds_input(context, weights::matrix_format(format, weights::Role::kEncoderLinear));
+  if (spec.image_px == 0) return dynamic_scratch_bytes(spec, clip, is_rounded);
+  const std::int64_t images = num_images(spec, std::min(clip.num_frames, kFramesPerPass));
+  const std::int64_t tokens = tower_tokens(spec, clip);
   const std::int64_t patches = tokens - spec.class_tokens;
-  const std::int64_t merged = merged_rows(spec, frame);
+  const std::int64_t merged = merged_rows(spec, clip);
   // Five arrays of the tower's width: hidden, its norm (later the output of attention), q, k and v.
   std::int64_t per_image = tokens * 5 * spec.hidden;
   // Patch columns, then the inner activations of an MLP for a limited number of rows.
@@ -94,16 +113,13 @@ std::int64_t encoder_scratch_bytes(const Context& context, const VisionSpec& spe
     widest[i % 2] = std::max(widest[i % 2], merged * spec.projector[i].out);
   }
   per_image += widest[0] + widest[1];
-  constexpr std::int64_t kRoundedBytes = 2;
-  const bool is_rounded =
-      kernels::rounds_input(context, weights::matrix_format(format, weights::Role::kEncoderLinear));
   const std::int64_t rounded = is_rounded ? 2 * images * tokens * spec.hidden : 0;
   return kFloatBytes * (images * per_image + wide) + kRoundedBytes * rounded;
 }
 
-double encoder_flops(const VisionSpec& spec, std::int64_t num_frames, FrameSize frame) {
-  const auto tokens = static_cast<double>(tower_tokens(spec, frame));
-  const auto merged = static_cast<double>(merged_rows(spec, frame));
+double encoder_flops(const VisionSpec& spec, const ClipShape& clip) {
+  const auto tokens = static_cast<double>(tower_tokens(spec, clip));
+  const auto merged = static_cast<double>(merged_rows(spec, clip));
   const auto hidden = static_cast<double>(spec.hidden);
   const double layer_weights =
       4 * hidden * hidden + 2 * hidden * static_cast<double>(spec.intermediate);
@@ -117,7 +133,7 @@ double encoder_flops(const VisionSpec& spec, std::int64_t num_frames, FrameSize 
     const auto window = static_cast<double>(spec.pool_stride * spec.pool_stride);
     flops += 2 * merged * hidden * hidden * window;
   }
-  return flops * static_cast<double>(num_images(spec, num_frames));
+  return flops * static_cast<double>(num_images(spec, clip.num_frames));
 }
 
 }  // namespace caption::model

@@ -3,10 +3,12 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "backend/context.h"
 #include "model/clip_shape.h"
+#include "vision/preprocess.h"
 #include "weights/format.h"
 
 namespace caption::model {
@@ -50,6 +52,8 @@ struct VisionSpec {
   std::int64_t patch_px = 0;
   std::int64_t image_px = 0;  // edge of the square input; 0: frames keep their size
   std::int64_t frames_per_image = 1;
+  // The sizes that frames are resized to, for towers with image_px = 0.
+  std::optional<vision::SmartResize> resize = {};
   VitSpec vit = {};                // for towers with image_px > 0
   std::int64_t class_tokens = 1;   // class tokens of the tower per image; may be 0
   bool keeps_class_token = false;  // excludes pooling and resizing
@@ -81,18 +85,17 @@ struct VisionSpec {
 inline constexpr std::int64_t kFramesPerPass = 8;
 
 // Tokens of one image inside the tower, including its class token.
-std::int64_t tower_tokens(const VisionSpec& spec, FrameSize frame);
+std::int64_t tower_tokens(const VisionSpec& spec, const ClipShape& clip);
 // Vision tokens of one image that the decoder gets.
-std::int64_t tokens_per_image(const VisionSpec& spec, FrameSize frame);
+std::int64_t tokens_per_image(const VisionSpec& spec, const ClipShape& clip);
 std::int64_t num_images(const VisionSpec& spec, std::int64_t num_frames);
 // Vision tokens of a clip that the decoder gets.
-std::int64_t num_vision_tokens(const VisionSpec& spec, std::int64_t num_frames, FrameSize frame);
+std::int64_t num_vision_tokens(const VisionSpec& spec, const ClipShape& clip);
 // Bytes of the activations of tower and projector for a clip, f32. If the layers round their input,
 // they include a second copy of keys and values, rounded to bf16.
 std::int64_t encoder_scratch_bytes(const Context& context, const VisionSpec& spec,
-                                   std::int64_t num_frames, FrameSize frame,
-                                   weights::WeightFormat format);
+                                   const ClipShape& clip, weights::WeightFormat format);
 // Floating-point operations (two per multiply-add) of tower and projector for a clip.
-double encoder_flops(const VisionSpec& spec, std::int64_t num_frames, FrameSize frame);
+double encoder_flops(const VisionSpec& spec, const ClipShape& clip);
 
 }  // namespace caption::model

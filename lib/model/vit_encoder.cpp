@@ -58,7 +58,7 @@ VitEncoder::VitEncoder(const PlacedWeights& weights, const Blueprint& blueprint)
 Tensor VitEncoder::encode(Stream& stream, ConstView pixels) {
   const std::int64_t frames = pixels.dim(0);
   const std::int64_t dim = projector_.back().weight.num_features();
-  const std::int64_t num_rows = num_vision_tokens(spec(), frames, {});
+  const std::int64_t num_rows = num_vision_tokens(spec(), {frames});
   Tensor tokens(DType::kF32, {num_rows, dim}, stream.device());
   for (std::int64_t first = 0; first < frames; first += kFramesPerPass) {
     const std::int64_t count = std::min(kFramesPerPass, frames - first);

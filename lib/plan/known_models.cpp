@@ -181,59 +181,38 @@ struct Qwen3VlTower {
   std::int64_t num_layers;
   std::int64_t hidden;
   std::int64_t intermediate;
+  std::vector<std::int64_t> deepstack_layers;
 };
-constexpr Qwen3VlTower kSmallTower = {24, 1024, 4096};
-constexpr Qwen3VlTower kLargeTower = {27, 1152, 4304};
+const Qwen3VlTower kSmallTower = {24, 1024, 4096, {5, 11, 17}};
+const Qwen3VlTower kLargeTower = {27, 1152, 4304, {8, 16, 24}};
 
-void add_qwen3_vl_layer(Blueprint& blueprint, const Qwen3VlTower& tower, const std::string& layer) {
-  const auto linear = [&](const char* name, std::int64_t out, std::int64_t in) {
-    blueprint.add_linear(layer + name, {.out = out, .in = in}, Role::kEncoderLinear);
-  };
-  blueprint.add_norm(layer + "norm1.", tower.hidden);
-  blueprint.add_norm(layer + "norm2.", tower.hidden);
-  linear("attn.qkv.", 3 * tower.hidden, tower.hidden);
-  linear("attn.proj.", tower.hidden, tower.hidden);
-  linear("mlp.linear_fc1.", tower.intermediate, tower.hidden);
-  linear("mlp.linear_fc2.", tower.hidden, tower.intermediate);
-}
-
-// The projector has the tower's final merger and three mergers of DeepStack, which normalise after
-// merging 2 x 2 patches.
-Blueprint qwen3_vl(const DecoderSpec& text, const Qwen3VlTower& tower) {
-  VisionSpec vision = {.num_layers = tower.num_layers,
-                       .hidden = tower.hidden,
-                       .intermediate = tower.intermediate,
-                       .num_heads = 16,
-                       .patch_px = 16,
-                       .image_px = 0,
-                       .frames_per_image = 2,
-                       .class_tokens = 0,
-                       .pool_stride = 2,
-                       .num_positions = 2304};
-  vision.text_tokens_per_image = 9;  // "<0.3 seconds>" and the marks before and after the tokens
+Blueprint qwen3_vl(DecoderSpec text, const Qwen3VlTower& tower) {
+  const vision::SmartResize resize = {.unit_px = 32,
+                                      .frames_per_patch = 2,
+                                      .min_pixels = 4096,
+                                      .max_pixels = 25165824,
+                                      .counts_clip = true};
+  const VisionSpec vision = {.num_layers = tower.num_layers,
+                             .hidden = tower.hidden,
+                             .intermediate = tower.intermediate,
+                             .num_heads = 16,
+                             .patch_px = 16,
+                             .image_px = 0,
+                             .frames_per_image = 2,
+                             .resize = resize,
+                             .class_tokens = 0,
+                             .pool_stride = 2,
+                             .num_positions = 2304,
+                             .deepstack_layers = tower.deepstack_layers,
+                             .activation = model::Activation::kGeluTanh,
+                             .layer_norm_eps = 1e-6F,
+                             // "<0.3 seconds>" and the marks before and after the tokens
+                             .text_tokens_per_image = 9};
+  text.mrope_section = {24, 20, 20};
+  text.mrope_interleaved = true;
+  text.deepstack_layers = 3;
   Blueprint blueprint = text_model(text);
-  blueprint.add_group({.part = Part::kTower});
-  blueprint.add({.name = "patch_embed.proj.weight",
-                 .shape = {tower.hidden, 3, 2, 16, 16},
-                 .role = Role::kPatchEmbedding});
-  blueprint.add_vector("patch_embed.proj.bias", tower.hidden);
-  blueprint.add({.name = "pos_embed.weight", .shape = {2304, tower.hidden}});
-  for (std::int64_t i = 0; i < tower.num_layers; ++i) {
-    add_qwen3_vl_layer(blueprint, tower, "blocks." + std::to_string(i) + ".");
-  }
-  blueprint.add_group({.part = Part::kProjector});
-  const std::int64_t merged = 4 * tower.hidden;
-  for (const char* stem : {"merger.", "deepstack_merger_list.0.", "deepstack_merger_list.1.",
-                           "deepstack_merger_list.2."}) {
-    const std::string merger = stem;
-    blueprint.add_norm(merger + "norm.", merger == "merger." ? tower.hidden : merged);
-    const LinearSpec inner = {.out = merged, .in = merged};
-    const LinearSpec outer = {.out = text.hidden, .in = merged};
-    blueprint.add_linear(merger + "linear_fc1.", inner, Role::kEncoderLinear);
-    blueprint.add_linear(merger + "linear_fc2.", outer, Role::kEncoderLinear);
-    vision.projector.insert(vision.projector.end(), {inner, outer});
-  }
-  blueprint.vision = vision;
+  add_qwen3_vl_tower(blueprint, vision, text.hidden, {""});
   return blueprint;
 }
 

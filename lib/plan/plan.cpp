@@ -73,12 +73,12 @@ void plan_tokens(Plan& plan) {
   std::int64_t text_tokens = input.prompt_tokens;
   if (input.model.vision.has_value()) {
     const model::VisionSpec& vision = *input.model.vision;
+    const model::ClipShape clip = {.num_frames = input.num_frames, .frame = input.frame};
     const std::int64_t images = model::num_images(vision, input.num_frames);
-    plan.vision_tokens = model::num_vision_tokens(vision, input.num_frames, input.frame);
+    plan.vision_tokens = model::num_vision_tokens(vision, clip);
     text_tokens += images * vision.text_tokens_per_image;
-    plan.vision_flops = model::encoder_flops(vision, input.num_frames, input.frame);
-    plan.vision_bytes = model::encoder_scratch_bytes(input.context, vision, input.num_frames,
-                                                     input.frame, input.weights) /
+    plan.vision_flops = model::encoder_flops(vision, clip);
+    plan.vision_bytes = model::encoder_scratch_bytes(input.context, vision, clip, input.weights) /
                         activation_divisor(input);
   }
   plan.input.prompt_tokens = text_tokens;

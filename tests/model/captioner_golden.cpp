@@ -148,7 +148,7 @@ void CaptionerGolden::check_plan() const {
     CHECK(model->weight_bytes() == model::placed_bytes(tested_context(), blueprint, format));
     const model::ClipShape shape = {.num_frames = 5};
     CHECK(model->vision_tokens(shape) ==
-          model::num_vision_tokens(blueprint.vision.value(), 5, shape.frame));
+          model::num_vision_tokens(blueprint.vision.value(), shape));
   }
 }
 

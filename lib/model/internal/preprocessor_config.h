@@ -19,7 +19,7 @@ struct PreprocessDefaults {
 PreprocessDefaults llava_next_video_preprocessing();  // shortest edge and crop of 224 pixels, CLIP
 PreprocessDefaults llava_onevision_preprocessing();   // 384 x 384 pixels, CLIP's mean and deviation
 PreprocessDefaults internvl_preprocessing();          // the same
-// Limits of 131072 and 786432 pixels per clip, 0.5; the sizes of patches are the tower's.
+// The limits of tower.resize, without a crop, 0.5.
 PreprocessDefaults qwen3_vl_preprocessing(const VisionSpec& tower);
 PreprocessDefaults siglip_preprocessing();  // 224 x 224 pixels, 0.5
 

@@ -28,7 +28,7 @@ class VitEncoder final : public VisionEncoder {
 
   const VisionSpec& spec() const override { return tower_.spec(); }
   std::int64_t num_tokens(const ClipShape& clip) const override {
-    return num_vision_tokens(spec(), clip.num_frames, clip.frame);
+    return num_vision_tokens(spec(), clip);
   }
 
   // pixels [frames, 3, image_px, image_px] f32 on the host -> [num_tokens(), out] f32 on the
