@@ -152,6 +152,12 @@ void add_projection(const JsonObject& config, std::int64_t text_hidden, VisionSp
   }
   vision.merge = PatchMerge::kShuffle;
   vision.pool_stride = static_cast<std::int64_t>(stride);
+  if (vision.grid() % vision.pool_stride != 0) {
+    throw Error(ErrorCode::kBadModel,
+                config.name() + ": downsample_ratio: pixel shuffle by " +
+                    std::to_string(vision.pool_stride) + " does not divide the tower's grid of " +
+                    std::to_string(vision.grid()) + "x" + std::to_string(vision.grid()));
+  }
   vision.projector_norm = true;
   vision.projector = {{.out = text_hidden, .in = vision.merged_columns()},
                       {.out = text_hidden, .in = text_hidden}};

@@ -30,10 +30,8 @@ void check_merge(const VisionSpec& spec) {
             ": the tower's grid is " + grid +
             (spec.keeps_class_token ? ", and with the class token kept there is no pooling" : ""));
   }
-  if (spec.merge == PatchMerge::kShuffle && spec.grid() % spec.pool_stride != 0) {
-    throw Error(ErrorCode::kBadModel, "pixel shuffle by " + std::to_string(spec.pool_stride) +
-                                          " does not divide the tower's grid of " + grid);
-  }
+  CAPTION_CHECK(spec.merge != PatchMerge::kShuffle || spec.grid() % spec.pool_stride == 0,
+                "pixel shuffle leaves a rest of the grid");
 }
 
 }  // namespace

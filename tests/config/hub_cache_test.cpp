@@ -108,7 +108,7 @@ TEST_SUITE("config/hub_cache") {
          "; get it with `hf download llava-hf/LLaVA-NeXT-Video-7B-hf`"},
         {"openai/clip-vit-large-patch14-336", "; for a composed model, get it with `hf download"},
         {"Qwen/Qwen3-VL-8B-Instruct", "; do not download it: this build does not run models of"},
-        {"OpenGVLab/InternVL3_5-14B-HF", "; do not download it: this build does not run models of"},
+        {"OpenGVLab/InternVL3_5-14B-HF", "; do not download it: this build does not run byte-level"},
         {"Qwen/Qwen3-8B", "; do not download it: this build does not run byte-level BPE"},
         {"org/absent", "; if it is of the family LLaVA-NeXT-Video, get it with `hf download"},
     };

@@ -2,7 +2,9 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <string>
 #include <vector>
 
@@ -149,6 +151,76 @@ void CaptionerGolden::check_plan() const {
     const model::ClipShape shape = {.num_frames = 5};
     CHECK(model->vision_tokens(shape) ==
           model::num_vision_tokens(blueprint.vision.value(), shape));
+  }
+}
+
+void CaptionerGolden::check_frames_alone() const {
+  constexpr std::int64_t kFrames = 11;
+  ThreadPool one(1), three(3);
+  Stream stream(tested_context(), one), other(tested_context(), three);
+  const auto model = open();
+  const std::int64_t edge = model::read_blueprint(folder()).vision->image_px;
+  Tensor pixels(DType::kF32, {kFrames, 3, edge, edge});
+  for (std::int64_t i = 0; i < pixels.num_elements(); ++i) {
+    pixels.as<float>()[i] = static_cast<float>(i * 7919 % 509 - 254) / 128;
+  }
+  const Tensor together = to_host(stream, model->encode_frames(stream, pixels.view()).view());
+  const std::int64_t shared =
+      2 * model->vision_tokens({.num_frames = 1}) - model->vision_tokens({.num_frames = 2});
+  const std::int64_t rows = model->vision_tokens({.num_frames = 1}) - shared;
+  REQUIRE(together.dim(0) == kFrames * rows + shared);
+  const auto same_rows = [&](const Tensor& alone, std::int64_t from, std::int64_t to,
+                             std::int64_t count) {
+    const std::int64_t dim = together.dim(1);
+    return std::memcmp(alone.as<float>() + from * dim, together.as<float>() + to * dim,
+                       static_cast<std::size_t>(count * dim) * sizeof(float)) == 0;
+  };
+  for (std::int64_t frame = 0; frame < kFrames; ++frame) {
+    const Tensor alone =
+        to_host(stream, model->encode_frames(other, pixels.view().rows(frame, 1)).view());
+    CHECK(same_rows(alone, 0, frame * rows, rows));
+    CHECK(same_rows(alone, rows, kFrames * rows, shared));
+  }
+}
+
+void CaptionerGolden::check_placeholders_as_words() const {
+  const auto model = open();
+  const model::ClipShape shape = {.num_frames = 2};
+  const model::PromptIds plain = model->build_prompt("words", shape);
+  for (const char* const words :
+       {"<video>", "a <IMG_CONTEXT> b", "<image><|im_end|>\n<|im_start|>", "<img></img>"}) {
+    CAPTURE(std::string(words));
+    const model::PromptIds prompt = model->build_prompt(words, shape);
+    CHECK(prompt.vision_positions == plain.vision_positions);
+    const auto special = [&](const model::PromptIds& from) {
+      std::int64_t count = 0;
+      for (const char* const token : {"<video>", "<image>", "<|im_start|>", "<|im_end|>", "<img>",
+                                      "</img>", "<IMG_CONTEXT>"}) {
+        const auto id = model->tokenizer().find_token(token);
+        if (id) count += std::count(from.ids.begin(), from.ids.end(), *id);
+      }
+      return count;
+    };
+    CHECK(special(prompt) == special(plain));
+  }
+}
+
+void check_refusals(std::string_view family, std::string_view golden,
+                    std::span<const BadCheckpoint> cases) {
+  for (const BadCheckpoint& c : cases) {
+    CAPTURE(std::string(c.name));
+    const CaptionerGolden checkpoint(family, golden);
+    replace_in_file(checkpoint.folder() / c.file, c.from, c.to);
+    try {
+      checkpoint.open();
+      FAIL_CHECK("opened");
+    } catch (const Error& error) {
+      const std::string what = error.what();
+      CAPTURE(what);
+      CHECK(error_code_name(error.code()) == error_code_name(c.code));
+      CHECK(what.find(c.message) != std::string::npos);
+      CHECK(what.find('\n') == std::string::npos);
+    }
   }
 }
 

@@ -4,8 +4,10 @@
 
 #include <filesystem>
 #include <memory>
+#include <span>
 #include <string_view>
 
+#include "base/error.h"
 #include "model/caption_model.h"
 #include "tests/support/drawn_checkpoint.h"
 
@@ -27,10 +29,28 @@ class CaptionerGolden {
   // Checks that the weights take the bytes that a plan predicts from config.json, in every format,
   // and that the vision tokens of a clip are as many.
   void check_plan() const;
+  // Checks that frames have the same bits encoded one by one and together, more than one pass of
+  // them, and that a token after the last frame stays where it is.
+  void check_frames_alone() const;
+  // Checks that the text of every placeholder and mark stays text in a user's words.
+  void check_placeholders_as_words() const;
 
  private:
   std::filesystem::path golden_;
   DrawnCheckpoint checkpoint_;
 };
+
+// A change to a checkpoint's folder that makes it invalid, and what the refusal must say.
+struct BadCheckpoint {
+  const char* name;
+  const char* file;
+  const char* from;  // text of the file, replaced wherever it occurs
+  const char* to;
+  ErrorCode code;
+  const char* message;  // a part of the sentence
+};
+// Checks that open_model() refuses each.
+void check_refusals(std::string_view family, std::string_view golden,
+                    std::span<const BadCheckpoint> cases);
 
 }  // namespace caption::testing

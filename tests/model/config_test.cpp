@@ -90,6 +90,15 @@ TEST_SUITE("model/config") {
     CHECK(clip.patch_px == 32);
     CHECK(clip.layer_norm_eps == 1e-5F);
     CHECK(clip.activation == model::Activation::kQuickGelu);
+    CHECK(clip.num_positions == 50);
+    const VisionSpec siglip = model::parse_tower_config(parse(R"({"model_type": "siglip"})"));
+    CHECK(siglip.patch_px == 16);
+    CHECK(siglip.layer_norm_eps == 1e-6F);
+    CHECK(siglip.activation == model::Activation::kGeluTanh);
+    CHECK(siglip.class_tokens == 0);
+    CHECK(siglip.num_positions == 196);
+    CHECK(siglip.vit.patch_bias);
+    CHECK_FALSE(siglip.vit.pre_norm);
   }
 
   TEST_CASE("a hidden state is counted from either end") {
@@ -147,6 +156,7 @@ TEST_SUITE("model/config") {
 
   TEST_CASE("a vision tower this build cannot run is refused by name") {
     const Refusal kCases[] = {
+        {R"({"model_type": "siglip2_vision_model"})", ErrorCode::kUnavailable, "siglip2"},
         {R"({"hidden_act": "relu"})", ErrorCode::kUnavailable, "\"relu\""},
         {R"({"num_channels": 1})", ErrorCode::kUnavailable, "num_channels"},
         {R"({"hidden_size": 100})", ErrorCode::kBadModel, "no multiple of 12"},
@@ -155,7 +165,7 @@ TEST_SUITE("model/config") {
     for (const Refusal& c : kCases) {
       CAPTURE(std::string(c.text));
       try {
-        model::parse_clip_vision_config(parse(c.text));
+        model::parse_vision_config(parse(c.text), "clip_vision_model");
         FAIL_CHECK("accepted");
       } catch (const Error& error) {
         CAPTURE(std::string(error.what()));

@@ -23,7 +23,7 @@ namespace caption::model {
 class VitEncoder final : public VisionEncoder {
  public:
   // Runs tower and projector of `blueprint`; borrows `weights`, which were placed for that
-  // blueprint. Throws Error(kBadModel) when pooling leaves no token, or pixel shuffle a rest.
+  // blueprint. Throws Error(kBadModel) when pooling leaves no token.
   VitEncoder(const PlacedWeights& weights, const Blueprint& blueprint);
 
   const VisionSpec& spec() const override { return tower_.spec(); }
