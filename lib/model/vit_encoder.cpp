@@ -58,15 +58,40 @@ Tensor VitEncoder::encode(Stream& stream, ConstView pixels) {
   const std::int64_t dim = projector_.back().weight.num_features();
   const std::int64_t num_rows = num_vision_tokens(spec(), {frames});
   Tensor tokens(DType::kF32, {num_rows, dim}, stream.device());
-  for (std::int64_t first = 0; first < frames; first += kFramesPerPass) {
-    const std::int64_t count = std::min(kFramesPerPass, frames - first);
-    encode_pass(stream, pixels.rows(first, count),
-                tokens.view().rows(first * tokens_per_frame(), count * tokens_per_frame()));
+  const View of_frames = tokens.view().rows(0, frames * tokens_per_frame());
+  const DistinctFrames distinct = find_distinct_frames(pixels);
+  if (std::ssize(distinct.frames) == frames) {
+    encode_frames(stream, pixels, of_frames);
+  } else {
+    encode_distinct(stream, pixels, distinct, of_frames);
   }
   if (!newline_.empty()) {
     kernels::convert(stream, newline_.reshape({1, dim}), tokens.view().rows(num_rows - 1, 1));
   }
   return tokens;
+}
+
+// Encodes each distinct frame once and copies its tokens to all frames that equal it.
+void VitEncoder::encode_distinct(Stream& stream, ConstView pixels, const DistinctFrames& distinct,
+                                 View tokens) {
+  const Tensor selected = select_frames(pixels, distinct.frames);
+  const std::int64_t count = tokens_per_frame();
+  Tensor once(DType::kF32, {selected.dim(0) * count, tokens.dim(1)}, stream.device());
+  encode_frames(stream, selected.view(), once.view());
+  for (std::size_t frame = 0; frame < distinct.index.size(); ++frame) {
+    copy(stream, once.view().rows(distinct.index[frame] * count, count),
+         tokens.rows(static_cast<std::int64_t>(frame) * count, count));
+  }
+  stream.synchronize();  // `selected` and `once` are freed here
+}
+
+// Writes the tokens of frames, a few at a time.
+void VitEncoder::encode_frames(Stream& stream, ConstView pixels, View tokens) {
+  for (std::int64_t first = 0; first < pixels.dim(0); first += kFramesPerPass) {
+    const std::int64_t count = std::min(kFramesPerPass, pixels.dim(0) - first);
+    encode_pass(stream, pixels.rows(first, count),
+                tokens.rows(first * tokens_per_frame(), count * tokens_per_frame()));
+  }
 }
 
 // Writes the tokens of frames that are encoded together.

@@ -183,6 +183,43 @@ void CaptionerGolden::check_frames_alone() const {
   }
 }
 
+void CaptionerGolden::check_repeated_frames() const {
+  ThreadPool pool(2);
+  Stream stream(tested_context(), pool);
+  const auto model = open();
+  const model::VisionSpec vision = model::read_blueprint(folder()).vision.value();
+  const std::vector<int> kinds = {0, 1, 0, 0, 2, 1, 0, 2, 2, 1, 0, 0};  // of 12 frames
+  const auto frames_of = [&](const std::vector<int>& of) {
+    const std::int64_t edge = vision.image_px;
+    const std::int64_t size = 3 * edge * edge;
+    Tensor pixels(DType::kF32, {std::ssize(of), 3, edge, edge});
+    for (std::int64_t i = 0; i < pixels.num_elements(); ++i) {
+      const int kind = of[static_cast<std::size_t>(i / size)];
+      pixels.as<float>()[i] = static_cast<float>((i % size + kind) * 7919 % 509 - 254) / 128;
+    }
+    return pixels;
+  };
+  const Tensor repeated = frames_of(kinds);
+  const Tensor distinct = frames_of({0, 1, 2});
+  Profile profile;
+  stream.set_profile(&profile);
+  const Tensor found = to_host(stream, model->encode_frames(stream, repeated.view()).view());
+  stream.set_profile(nullptr);
+  std::int64_t layers = 0;
+  for (const Profile::Entry& entry : profile.entries()) {
+    if (entry.key.operation == "attention") layers += entry.calls;
+  }
+  CHECK(layers == vision.num_layers);  // 12 different frames would take two passes
+  const Tensor once = to_host(stream, model->encode_frames(stream, distinct.view()).view());
+  const std::int64_t rows = model::tokens_per_image(vision, {});
+  const std::int64_t dim = once.dim(1);
+  for (std::size_t frame = 0; frame < kinds.size(); ++frame) {
+    CHECK(std::memcmp(found.as<float>() + static_cast<std::int64_t>(frame) * rows * dim,
+                      once.as<float>() + kinds[frame] * rows * dim,
+                      static_cast<std::size_t>(rows * dim) * sizeof(float)) == 0);
+  }
+}
+
 void CaptionerGolden::check_placeholders_as_words() const {
   const auto model = open();
   const model::ClipShape shape = {.num_frames = 2};

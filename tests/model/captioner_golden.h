@@ -32,6 +32,8 @@ class CaptionerGolden {
   // Checks that frames have the same bits encoded one by one and together, more than one pass of
   // them, and that a token after the last frame stays where it is.
   void check_frames_alone() const;
+  // Checks that frames that repeat have the tokens of the first of them, computed once.
+  void check_repeated_frames() const;
   // Checks that the text of every placeholder and mark stays text in a user's words.
   void check_placeholders_as_words() const;
 

@@ -41,6 +41,10 @@ TEST_SUITE("model/internvl") {
     CaptionerGolden(kFamily, "vit_6b_bf16").check_frames_alone();
   }
 
+  TEST_CASE("frames that repeat are encoded once") {
+    CaptionerGolden(kFamily, "chat_6b").check_repeated_frames();
+  }
+
   TEST_CASE("placeholders in a user's words stay text") {
     CaptionerGolden(kFamily, "vit_6b_bf16").check_placeholders_as_words();
   }

@@ -40,6 +40,10 @@ TEST_SUITE("model/llava_next_video") {
     CaptionerGolden(kFamily, "qwen3_conv_3").check_frames_alone();
   }
 
+  TEST_CASE("frames that repeat are encoded once") {
+    CaptionerGolden(kFamily, "vicuna_conv_f32").check_repeated_frames();
+  }
+
   TEST_CASE("placeholders in a user's words stay text") {
     CaptionerGolden(kFamily, "yi_bf16").check_placeholders_as_words();
   }

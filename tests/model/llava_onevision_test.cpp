@@ -41,6 +41,10 @@ TEST_SUITE("model/llava_onevision") {
     CaptionerGolden(kFamily, "qwen3_f32").check_frames_alone();
   }
 
+  TEST_CASE("frames that repeat are encoded once") {
+    CaptionerGolden(kFamily, "shards_f16").check_repeated_frames();
+  }
+
   TEST_CASE("placeholders in a user's words stay text") {
     CaptionerGolden(kFamily, "qwen3_f32").check_placeholders_as_words();
   }

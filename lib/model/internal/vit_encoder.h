@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "backend/stream.h"
+#include "model/internal/distinct_frames.h"
 #include "model/internal/placed_weights.h"
 #include "model/internal/scratch.h"
 #include "model/internal/vision_encoder.h"
@@ -32,13 +33,16 @@ class VitEncoder final : public VisionEncoder {
   }
 
   // pixels [frames, 3, image_px, image_px] f32 on the host -> [num_tokens(), out] f32 on the
-  // device. Frames are processed a few at a time, so scratch memory does not grow with the clip;
-  // results do not depend on this.
+  // device. Frames are processed a few at a time, so scratch memory does not grow with the clip,
+  // and equal frames once; results do not depend on this.
   Tensor encode(Stream& stream, ConstView pixels) override;
 
  private:
   std::int64_t tokens_per_frame() const { return tokens_per_image(spec(), {}); }
   ConstView upload(Stream& stream, ConstView pixels);
+  void encode_distinct(Stream& stream, ConstView pixels, const DistinctFrames& distinct,
+                       View tokens);
+  void encode_frames(Stream& stream, ConstView pixels, View tokens);
   void encode_pass(Stream& stream, ConstView pixels, View tokens);
   View merge(Stream& stream, View hidden, std::int64_t frames);
   void project(Stream& stream, View rows, View projected);
