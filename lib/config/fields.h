@@ -90,7 +90,7 @@ void for_each_model_field(Section& model, Visit&& visit) {
               "A name is looked for in the local Hugging Face cache; nothing is downloaded."},
         model.path);
   visit(Field{"model.vision", "", Affects::kNothing,
-              "composed model: folder of the CLIP vision tower", Means::kModel},
+              "composed model: folder of the CLIP or SigLIP vision tower", Means::kModel},
         model.vision);
   visit(Field{"model.vision_feature_layer", "", Affects::kPages,
               "composed model: hidden layer taken, -1 is the last"},
@@ -99,7 +99,7 @@ void for_each_model_field(Section& model, Visit&& visit) {
               "composed model: stride of average pooling, 1 is none"},
         model.pooling, IntRange{1, 16});
   visit(Field{"model.projector", "", Affects::kNothing,
-              "composed model: safetensors, linear or linear-gelu-linear", Means::kFile},
+              "composed model: safetensors, linear layers with gelu between them", Means::kFile},
         model.projector);
   visit(Field{"model.llm", "", Affects::kNothing, "composed model: folder of the language model",
               Means::kModel},

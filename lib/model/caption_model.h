@@ -26,8 +26,8 @@ namespace caption::model {
 
 // A model whose parts were trained separately; the paths are model folders or files.
 struct ComposedSource {
-  std::filesystem::path vision;     // CLIP vision checkpoint folder
-  std::filesystem::path projector;  // safetensors: linear, or linear-gelu-linear
+  std::filesystem::path vision;     // CLIP or SigLIP vision checkpoint folder
+  std::filesystem::path projector;  // safetensors: linear layers, with a gelu between every two
   std::filesystem::path llm;        // Llama or Qwen3 folder, with the tokenizer
   std::int64_t vision_feature_layer = -1;
   bool drop_cls = true;

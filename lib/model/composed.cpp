@@ -131,7 +131,7 @@ VisionSpec read_vision_spec(const std::filesystem::path& folder) {
 }
 
 struct ProjectorLayers {
-  std::vector<std::string> stems;  // names without "weight", sorted
+  std::vector<std::string> stems;  // names without "weight", in order
   std::vector<LinearSpec> layers;
 };
 
@@ -139,9 +139,25 @@ bool contains(const std::vector<std::string>& names, const std::string& name) {
   return std::find(names.begin(), names.end(), name) != names.end();
 }
 
+// Whether `a` comes before `b` when runs of digits count as numbers: "2." before "10.".
+bool is_before(std::string_view a, std::string_view b) {
+  const auto is_digit = [](char c) { return c >= '0' && c <= '9'; };
+  std::size_t i = 0;
+  for (; i < std::min(a.size(), b.size()) && a[i] == b[i]; ++i) continue;
+  // From the beginning of the number in which the names differ.
+  while (i > 0 && is_digit(a[i - 1])) --i;
+  const auto digits = [&](std::string_view name) {
+    std::size_t end = i;
+    while (end < name.size() && is_digit(name[end])) ++end;
+    return end - i;
+  };
+  if (digits(a) != digits(b) && digits(a) > 0 && digits(b) > 0) return digits(a) < digits(b);
+  return a < b;
+}
+
 // The names of a projector's layers differ between authors ("weight"; "0.weight" and "2.weight";
-// "linear_1.weight" and "linear_2.weight"): one matrix is a linear layer, two are
-// linear-gelu-linear in the order of their names. Any other file is refused.
+// "linear_1.weight" and "linear_2.weight"): matrices are linear layers in the order of their names,
+// with a gelu between every two. A file with other tensors is refused.
 ProjectorLayers read_projector(const weights::Checkpoint& file, std::int64_t vision_dim,
                                std::int64_t text_dim) {
   constexpr std::string_view kWeight = "weight";
@@ -154,8 +170,8 @@ ProjectorLayers read_projector(const weights::Checkpoint& file, std::int64_t vis
     if (!is_matrix && !is_vector) {
       throw Error(ErrorCode::kUnavailable,
                   file.path().string() + ": tensor " + name +
-                      " belongs to no linear layer; this build runs projectors that are linear or "
-                      "linear-gelu-linear");
+                      " belongs to no linear layer; this build runs projectors of linear layers "
+                      "with a gelu between every two");
     }
     const std::size_t suffix = is_matrix ? kWeight.size() : kBias.size();
     (is_matrix ? found.stems : biases).push_back(name.substr(0, name.size() - suffix));
@@ -165,19 +181,17 @@ ProjectorLayers read_projector(const weights::Checkpoint& file, std::int64_t vis
     throw Error(ErrorCode::kBadModel,
                 file.path().string() + ": tensor " + bias + "bias has no weight beside it");
   }
-  if (found.stems.empty() || found.stems.size() > 2) {
-    throw Error(ErrorCode::kUnavailable,
-                file.path().string() + ": holds " + std::to_string(found.stems.size()) +
-                    " linear layers; this build runs projectors of one or two");
+  if (found.stems.empty()) {
+    throw Error(ErrorCode::kBadModel,
+                file.path().string() + ": holds no linear layer, and so no projector");
   }
-  const bool is_deep = found.stems.size() == 2;
-  const std::int64_t first_out =
-      is_deep ? file.find(found.stems[0] + std::string(kWeight))->dim(0) : text_dim;
-  found.layers.push_back(
-      {.out = first_out, .in = vision_dim, .has_bias = contains(biases, found.stems[0])});
-  if (is_deep) {
-    found.layers.push_back(
-        {.out = text_dim, .in = first_out, .has_bias = contains(biases, found.stems[1])});
+  std::sort(found.stems.begin(), found.stems.end(), is_before);
+  std::int64_t in = vision_dim;
+  for (const std::string& stem : found.stems) {
+    const bool is_last = &stem == &found.stems.back();
+    const std::int64_t out = is_last ? text_dim : file.find(stem + std::string(kWeight))->dim(0);
+    found.layers.push_back({.out = out, .in = in, .has_bias = contains(biases, stem)});
+    in = out;
   }
   return found;
 }

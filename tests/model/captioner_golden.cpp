@@ -127,16 +127,17 @@ void CaptionerGolden::check_prompts() const {
   }
 }
 
-void CaptionerGolden::check_clips() const {
-  const JsonObject expected = JsonObject::open(golden_ / "expected.json", ErrorCode::kBadReference);
-  const auto model = open();
-  CHECK(model->family() == expected.require_string("family"));
+void CaptionerGolden::check_clips() const { check_golden_clips(*open(), golden_); }
+
+void check_golden_clips(model::CaptionModel& model, const std::filesystem::path& golden) {
+  const JsonObject expected = JsonObject::open(golden / "expected.json", ErrorCode::kBadReference);
+  CHECK(model.family() == expected.require_string("family"));
   const std::vector<JsonObject> clips = expected.get_objects("clips");
   CHECK(clips.size() == 3);
   const std::string prompt = expected.get_objects("prompts").front().get_string("text", "");
   for (std::size_t i = 0; i < clips.size(); ++i) {
     CAPTURE(i);
-    check_clip(*model, clips[i], prompt);
+    check_clip(model, clips[i], prompt);
   }
 }
 
@@ -149,6 +150,8 @@ void CaptionerGolden::check_plan() const {
     const auto model = open(format);
     CHECK(model->weight_bytes() == model::placed_bytes(tested_context(), blueprint, format));
     const model::ClipShape shape = {.num_frames = 5};
+    // Without the limits of the preprocessing a plan only estimates what frames of any size give.
+    if (blueprint.vision->image_px == 0) continue;
     CHECK(model->vision_tokens(shape) ==
           model::num_vision_tokens(blueprint.vision.value(), shape));
   }

@@ -27,7 +27,7 @@ class CaptionerGolden {
   void check_prompts() const;
   void check_clips() const;
   // Checks that the weights take the bytes that a plan predicts from config.json, in every format,
-  // and that the vision tokens of a clip are as many.
+  // and that the vision tokens of a clip of fixed-size frames are as many.
   void check_plan() const;
   // Checks that frames have the same bits encoded one by one and together, more than one pass of
   // them, and that a token after the last frame stays where it is.
@@ -41,6 +41,9 @@ class CaptionerGolden {
   std::filesystem::path golden_;
   DrawnCheckpoint checkpoint_;
 };
+
+// The checks of check_clips() for a model that was opened otherwise; `golden` is the case's folder.
+void check_golden_clips(model::CaptionModel& model, const std::filesystem::path& golden);
 
 // A change to a checkpoint's folder that makes it invalid, and what the refusal must say.
 struct BadCheckpoint {

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "tests/model/captioner_golden.h"
 #include "tests/model/support.h"
 
 namespace caption {
@@ -57,6 +58,27 @@ TEST_SUITE("model/composed") {
     CHECK(tokens_hash(source) == expected);
   }
 
+  TEST_CASE("SigLIP, a projector of three layers and Qwen3 compute what the reference does") {
+    const fs::path golden = fs::path(CAPTION_SOURCE_DIR) / "tests/golden/composed/siglip";
+    const DrawnCheckpoint parts(golden);
+    const ComposedSource source = {.vision = parts.path() / "vision",
+                                   .projector = parts.path() / "projector.safetensors",
+                                   .llm = parts.path() / "llm",
+                                   .vision_feature_layer = -2,
+                                   .drop_cls = true,
+                                   .pool_stride = 2,
+                                   .prompt = "{video}{prompt}"};
+    const auto model = model::open_composed(tested_context(), source, WeightFormat::kF32);
+    check_golden_clips(*model, golden);
+    // There is no class token that could be kept.
+    ComposedSource keeping = source;
+    keeping.drop_cls = false;
+    CHECK(model::open_composed(tested_context(), keeping, WeightFormat::kF32)->vision_tokens({3}) ==
+          12);
+    replace_in_file(source.vision / "config.json", "siglip_vision_model", "siglip2_vision_model");
+    check_refused(source, ErrorCode::kUnavailable, {"siglip2_vision_model"});
+  }
+
   TEST_CASE("a whole CLIP's configuration opens like its vision tower's") {
     const Hash128 expected = tokens_hash(composed_source());
     const ComposedSource source = copied_source("whole_clip");
@@ -105,6 +127,11 @@ TEST_SUITE("model/composed") {
     SUBCASE("a projector with a norm inside") {
       replace_in_file(source.projector, "\"2.weight\"", "\"2.weighx\"");
       check_refused(source, ErrorCode::kUnavailable, {"2.weighx", "no linear layer"});
+    }
+    SUBCASE("a projector without a layer") {
+      // A safetensors file without tensors: the length of its header, and the header.
+      std::ofstream(source.projector, std::ios::binary) << std::string("\2\0\0\0\0\0\0\0{}", 10);
+      check_refused(source, ErrorCode::kBadModel, {"holds no linear layer"});
     }
     SUBCASE("a bias without its weight") {
       replace_in_file(source.projector, "\"0.bias\"", "\"1.bias\"");

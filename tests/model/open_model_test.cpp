@@ -195,9 +195,9 @@ TEST_SUITE("model/open_model") {
          bad,
          {"text_config is missing"}},
         {"another family",
-         edit("config.json", "\"llava_next_video\"", "\"qwen3_vl\""),
+         edit("config.json", "\"llava_next_video\"", "\"florence2\""),
          unavailable,
-         {"\"qwen3_vl\""}},
+         {"\"florence2\""}},
         {"quantised",
          edit("config.json", "\"video_seq_length\"",
               "\"quantization_config\": {\"quant_method\": \"bitsandbytes\"}, "
