@@ -22,6 +22,7 @@ namespace caption::kv {
 inline constexpr std::int64_t kPageTokens = 16;
 
 enum class PageId : std::int32_t {};
+inline constexpr PageId kNoPage{-1};  // the entry of a released page in a table
 
 constexpr std::int64_t pages_for_tokens(std::int64_t num_tokens) {
   return (num_tokens + kPageTokens - 1) / kPageTokens;

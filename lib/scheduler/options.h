@@ -24,6 +24,9 @@ struct SchedulerOptions {
   // Limits of running sequences and of the tokens computed in one step; >= 1.
   std::int64_t max_num_seqs = kDefaultMaxSeqs;
   std::int64_t max_num_batched_tokens = kDefaultMaxBatchedTokens;
+  // Number of tokens that a token attends to, its own included: pages that no later token of a
+  // sequence attends to are released. 0: all of them, no page is released.
+  std::int64_t window_tokens = 0;
   // Number of waiting steps that count as much as one level of priority; >= 1.
   std::int64_t ageing_steps = 4096;
 };

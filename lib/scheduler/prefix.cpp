@@ -121,12 +121,12 @@ void Scheduler::publish_pages(Sequence& sequence, std::int64_t num_computed_befo
 }
 
 // A page with the part's end inside could not be published while the sequence wrote to it; it is
-// published when the sequence leaves.
+// published when the sequence leaves, or the page its window.
 void Scheduler::leave_part(Sequence& sequence) {
   const PromptPart& part = sequence.spec.prompt_part;
   if (part.num_tokens == 0 || sequence.num_computed < part.num_tokens) return;
   const kv::PageId page = sequence.table().pages()[static_cast<std::size_t>(part.page())];
-  if (pool_.is_writable(page)) pool_.publish(page, part.content);
+  if (page != kv::kNoPage && pool_.is_writable(page)) pool_.publish(page, part.content);
 }
 
 void Scheduler::forget_pages_in_work(const Sequence& sequence) {

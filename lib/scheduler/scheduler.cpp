@@ -36,6 +36,7 @@ Scheduler::Scheduler(const SchedulerOptions& options, kv::PagePool& pool, kv::Pa
   check("max_num_seqs", options.max_num_seqs);
   check("max_num_batched_tokens", options.max_num_batched_tokens);
   check("ageing_steps", options.ageing_steps);
+  CAPTION_CHECK(options.window_tokens >= 0, "scheduler: a negative window");
 }
 
 Scheduler::~Scheduler() = default;
@@ -116,6 +117,18 @@ void Scheduler::commit() {
     sequence.num_computed += planned.num_tokens - planned.num_drafts;
     sequence.num_unverified = planned.num_drafts;
     publish_pages(sequence, num_before);
+    release_before_window(sequence);
+  }
+}
+
+void Scheduler::release_before_window(Sequence& sequence) {
+  if (options_.window_tokens == 0) return;
+  // The first token that the next one, at position num_computed, attends to.
+  const std::int64_t first = sequence.num_computed - options_.window_tokens + 1;
+  if (first < kv::kPageTokens) return;
+  if (sequence.spec.prompt_part.page() < first / kv::kPageTokens) leave_part(sequence);
+  for (std::int32_t i = 0; i < sequence.num_active; ++i) {
+    sequence.branches[static_cast<std::size_t>(i)].release_before(first);
   }
 }
 
@@ -125,6 +138,7 @@ void Scheduler::shrink(SequenceId id, std::int64_t num_slots) {
                     sequence.num_computed == sequence.spec.num_prompt_tokens &&
                     sequence.num_saved == 0 && num_slots >= 1,
                 "scheduler: a sequence shrinks when its prompt has been computed, once");
+  CAPTION_CHECK(options_.window_tokens == 0, "scheduler: slots in a window cannot shrink");
   sequence.table().truncate(num_slots);
   sequence.num_saved = sequence.num_computed - num_slots;
 }
@@ -280,6 +294,7 @@ void Scheduler::admit() {
 Scheduler::WaitingSet::iterator Scheduler::enter(WaitingSet::iterator waiting) {
   Sequence* const sequence = *waiting;
   take_prefix(*sequence);
+  release_before_window(*sequence);
   running_.insert(std::upper_bound(running_.begin(), running_.end(), sequence, RankLess{}),
                   sequence);
   return waiting_.erase(waiting);

@@ -33,6 +33,10 @@
 // page at a known position (the end of a video), the page is found up to that position and copied
 // on the first write.
 //
+// Window. When a step has run, the pages that lie before the windows of all later tokens of a
+// sequence are released (SchedulerOptions::window_tokens); published ones remain in the prefix
+// cache. The reckoning of pages for admission does not count on this.
+//
 // Continuous mode. A step contains the running sequences that need one token, then prompts, each in
 // order of rank, within max_num_batched_tokens. The first waiting sequence is admitted when fewer
 // than max_num_seqs run, the step has tokens left, and the free pages suffice for all its known
@@ -213,6 +217,7 @@ class Scheduler {
   void leave_running(Sequence& sequence);
   void preempt_last();
   void take_pages();
+  void release_before_window(Sequence& sequence);
   // Defined in choose.cpp.
   void choose();
   void choose_decodes();

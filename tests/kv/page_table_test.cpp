@@ -162,6 +162,46 @@ TEST_SUITE("kv/page_table") {
     check_pages(pool, tables);
   }
 
+  TEST_CASE("pages before a window are released; the table keeps its length") {
+    std::vector<PageCopy> copies;
+    PagePool pool(6);
+    PageTable table(pool);
+    REQUIRE(table.append(50, copies) == Fit::kFits);
+    pool.publish(table.pages()[0], Hash128{1, 1});
+    const PageId first = table.pages()[0];
+    table.release_before(15);
+    CHECK(table.num_released() == 0);
+    table.release_before(40);
+    CHECK(table.num_released() == 2);
+    CHECK(table.pages().size() == 4);
+    CHECK(table.pages()[0] == kNoPage);
+    CHECK(table.pages()[1] == kNoPage);
+    CHECK(pool.num_used() == 2);
+    CHECK(pool.find(Hash128{1, 1}) == first);  // cached, because its content is known
+    table.release_before(20);                  // nothing is taken back
+    CHECK(table.num_released() == 2);
+    CHECK_THROWS_WITH_AS(table.slot(31), doctest::Contains("token 31 was released"), Error);
+    CHECK(table.slot(32) == static_cast<int>(table.pages()[2]) * kPageTokens);
+    CHECK_THROWS_WITH_AS(table.release_before(51), doctest::Contains("token 51 of 50"), Error);
+
+    PageTable fork(pool);
+    fork.fork(table);
+    CHECK(fork.num_released() == 2);
+    const PageTable* const tables[] = {&table, &fork};
+    check_pages(pool, tables);
+    REQUIRE(fork.append(20, copies) == Fit::kFits);
+    CHECK(fork.pages().size() == 5);
+    CHECK_THROWS_WITH_AS(fork.truncate(31), doctest::Contains("2 pages were released"), Error);
+    fork.truncate(32);
+    CHECK(fork.pages().size() == 2);
+    check_pages(pool, tables);
+    const PageTable moved(std::move(fork));
+    CHECK(moved.num_released() == 2);
+    table.clear();
+    CHECK(table.num_released() == 0);
+    CHECK(pool.num_used() == 0);
+  }
+
   TEST_CASE("moving a table moves its references") {
     std::vector<PageCopy> copies;
     PagePool pool(4);
@@ -195,9 +235,10 @@ TEST_SUITE("kv/page_table") {
     std::vector<std::unique_ptr<PageTable>> tables;
     for (int i = 0; i < 8; ++i) tables.push_back(std::make_unique<PageTable>(pool));
     std::int64_t num_refused = 0;
+    std::int64_t num_released = 0;
     for (int operation = 0; operation < 1'000'000; ++operation) {
       auto& table = *tables[rng() % tables.size()];
-      const std::uint32_t kind = rng() % 16;
+      const auto kind = rng() % 18;
       if (kind < 9) {
         const auto count = static_cast<std::int64_t>(rng() % 40);
         const std::int64_t num_pages = table.pages_to_append(count);
@@ -213,12 +254,13 @@ TEST_SUITE("kv/page_table") {
           ++num_refused;
         }
       } else if (kind < 13) {
-        table.truncate(static_cast<std::int64_t>(rng() % 400) % (table.num_tokens() + 1));
+        const std::int64_t end = static_cast<std::int64_t>(rng() % 400) % (table.num_tokens() + 1);
+        table.truncate(end < table.num_released() * kPageTokens ? 0 : end);
       } else if (kind < 15) {
         table.clear();
         const auto& other = *tables[rng() % tables.size()];
         if (&other == &table) continue;
-        if (kind == 13) {
+        if (kind == 13 || other.num_released() > 0) {
           table.fork(other);
         } else {
           for (std::int64_t i = 0; i < other.num_tokens() / kPageTokens; ++i) {
@@ -227,6 +269,9 @@ TEST_SUITE("kv/page_table") {
             pool.publish(page, Hash128{7, static_cast<std::uint64_t>(page)});
           }
         }
+      } else if (kind < 17) {
+        table.release_before(static_cast<std::int64_t>(rng() % 400) % (table.num_tokens() + 1));
+        num_released += table.num_released();
       } else {
         const std::size_t i = rng() % tables.size();
         tables[i] = std::make_unique<PageTable>(std::move(*tables[i]));
@@ -234,6 +279,7 @@ TEST_SUITE("kv/page_table") {
       check_pages(pool, pointers(tables));
     }
     CHECK(num_refused > 1000);
+    CHECK(num_released > 10'000);
     tables.clear();
     CHECK(pool.num_free() == 24);
   }

@@ -106,8 +106,9 @@ class Simulation {
     for (std::int64_t t = 0; t < spec.num_prompt_tokens; ++t) {
       expected.prompt.push_back(prompt_tag(t < part_end ? family : last_family, t));
     }
-    // shrink() writes to the pages, so they must not be shared.
-    if (!is_shared && uniform(3) == 0) spec.prompt_end = PromptEnd::kOwnStep;
+    // shrink() writes to the pages, so they must not be shared; and it needs full attention.
+    const bool may_shrink = !is_shared && options_.window_tokens == 0;
+    if (may_shrink && uniform(3) == 0) spec.prompt_end = PromptEnd::kOwnStep;
     expected.prompt_end = spec.prompt_end;
     if (is_shared) {
       for (std::int64_t i = 0; i < spec.num_prompt_tokens / kv::kPageTokens; ++i) {
@@ -181,6 +182,7 @@ class Simulation {
   std::int64_t num_copies() const { return num_copies_; }
   std::int64_t num_shrunk() const { return num_shrunk_; }
   std::int64_t num_parts() const { return num_parts_; }
+  std::int64_t num_released() const { return num_released_; }
   const PrefixStats& prefix_stats() const { return scheduler_.prefix_stats(); }
 
  private:
@@ -218,6 +220,12 @@ class Simulation {
                  (ends_alone && end == num_prompt),
              "a prompt was split");
       expect(planned.branch == num_branches[planned.id]++, "branches are not side by side");
+      const kv::PageTable& pages = scheduler_.pages_of(planned.id, planned.branch);
+      const std::int64_t num_seen = planned.first_token - options_.window_tokens + 1;
+      expect(pages.num_released() ==
+                 (options_.window_tokens == 0 || num_seen < 0 ? 0 : num_seen / kv::kPageTokens),
+             "pages before the window were kept, or pages in it released");
+      num_released_ += pages.num_released();
       num_tokens += planned.num_tokens;
     }
     for (const auto& [id, count] : num_branches) {
@@ -247,7 +255,11 @@ class Simulation {
     for (const PlannedSequence& planned : plan.sequences) {
       const Expected& sequence = sequences_.at(planned.id);
       const kv::PageTable& pages = scheduler_.pages_of(planned.id, planned.branch);
-      for (std::int64_t slot = 0; slot < pages.num_tokens(); ++slot) {
+      // The first token of the step sees the earliest ones.
+      const std::int64_t window = options_.window_tokens;
+      const std::int64_t first = window == 0 ? 0 : planned.first_token - window + 1;
+      for (std::int64_t slot = std::max<std::int64_t>(first, 0); slot < pages.num_tokens();
+           ++slot) {
         expect(
             memory_.at(pages.slot(slot)) == sequence.tag(planned.branch, slot + planned.num_saved),
             "a sequence reads what is not its own");
@@ -289,7 +301,8 @@ class Simulation {
   std::int64_t num_preemptions_ = 0;
   std::int64_t num_copies_ = 0;
   std::int64_t num_shrunk_ = 0;
-  std::int64_t num_parts_ = 0;  // found prefixes that end inside a page
+  std::int64_t num_parts_ = 0;     // found prefixes that end inside a page
+  std::int64_t num_released_ = 0;  // entries of released pages in all steps
 };
 
 SchedulerOptions random_options(std::mt19937_64& rng) {
@@ -299,6 +312,7 @@ SchedulerOptions random_options(std::mt19937_64& rng) {
   options.max_num_seqs = 1 + static_cast<std::int64_t>(rng() % 12);
   options.max_num_batched_tokens = 1 + static_cast<std::int64_t>(rng() % 70);
   options.ageing_steps = 1 + static_cast<std::int64_t>(rng() % 100);
+  if (rng() % 3 == 0) options.window_tokens = 1 + static_cast<std::int64_t>(rng() % 60);
   return options;
 }
 
@@ -310,6 +324,7 @@ TEST_SUITE("scheduler/properties") {
     std::int64_t num_copies = 0;
     std::int64_t num_shrunk = 0;
     std::int64_t num_parts = 0;
+    std::int64_t num_released = 0;
     PrefixStats prefix;
     for (unsigned seed = 0; seed < 500; ++seed) {
       CAPTURE(seed);
@@ -337,6 +352,7 @@ TEST_SUITE("scheduler/properties") {
       num_copies += simulation.num_copies();
       num_shrunk += simulation.num_shrunk();
       num_parts += simulation.num_parts();
+      num_released += simulation.num_released();
       prefix.hit_tokens += simulation.prefix_stats().hit_tokens;
       prefix.tier_tokens += simulation.prefix_stats().tier_tokens;
     }
@@ -346,6 +362,7 @@ TEST_SUITE("scheduler/properties") {
     CHECK(num_copies > 10'000);
     CHECK(num_parts > 1'000);
     CHECK(num_shrunk > 1'000);
+    CHECK(num_released > 10'000);
     CHECK(prefix.hit_tokens > 100'000);
     CHECK(prefix.tier_tokens > 10'000);
     MESSAGE("preemptions ", num_preemptions, ", copies ", num_copies, ", prefix hits ",

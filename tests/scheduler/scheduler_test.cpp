@@ -52,6 +52,58 @@ TEST_SUITE("scheduler/scheduler") {
     CHECK(run_step(scheduler) == Rows{{1, 1}, {2, 1}});
   }
 
+  TEST_CASE("pages before the window go back to the pool, and known ones stay findable") {
+    kv::PagePool pool(6);
+    // A token sees 20 tokens, its own included.
+    Scheduler scheduler({.max_num_batched_tokens = 30, .window_tokens = 20}, pool);
+    SequenceSpec first = spec(1, 60, 20);
+    first.prompt_pages = {{1, 1}, {1, 2}, {1, 3}};
+    first.prompt_part = {.content = {1, 9}, .num_tokens = 40};
+    scheduler.submit(first);
+    run_step(scheduler);  // tokens [0, 30); the next one, 30, sees tokens from 11 on
+    CHECK(pool.num_used() == 2);
+    run_step(scheduler);  // the prompt is computed; token 60 sees tokens from 41 on
+    CHECK(scheduler.pages_of(SequenceId{1}).num_released() == 2);
+    CHECK(pool.num_used() == 2);
+    CHECK(pool.num_cached() == 2);
+    for (int step = 0; step < 3; ++step) run_step(scheduler);
+    CHECK(scheduler.pages_of(SequenceId{1}).num_released() == 2);
+    run_step(scheduler);
+    run_step(scheduler);
+    run_step(scheduler);
+    run_step(scheduler);  // 67 tokens computed: token 67 sees tokens from 48 on
+    CHECK(scheduler.pages_of(SequenceId{1}).num_released() == 3);
+    CHECK(pool.find({1, 9}) == pool.find({1, 3}));
+
+    // Another prompt with the same beginning takes only the pages in its window.
+    SequenceSpec second = spec(2, 50, 10);
+    second.prompt_pages = first.prompt_pages;
+    scheduler.submit(second);
+    CHECK(run_step(scheduler) == Rows{{1, 1}, {2, 2}});
+    CHECK(scheduler.cached_tokens_of(SequenceId{2}) == 48);
+    CHECK(scheduler.pages_of(SequenceId{2}).num_released() == 1);
+    scheduler.finish(SequenceId{1});
+    scheduler.finish(SequenceId{2});
+    CHECK(pool.num_used() == 0);
+  }
+
+  TEST_CASE("a page that ends a shared part is found after the window has left it") {
+    kv::PagePool pool(8);
+    Scheduler scheduler({.max_num_batched_tokens = 100, .window_tokens = 4}, pool);
+    SequenceSpec first = spec(1, 19, 60);
+    first.prompt_pages = {{1, 1}};
+    first.prompt_part = {.content = {1, 9}, .num_tokens = 18};
+    scheduler.submit(first);
+    while (scheduler.pages_of(SequenceId{1}).num_released() < 2) run_step(scheduler);
+    CHECK(pool.find({1, 9}).has_value());
+    SequenceSpec second = spec(2, 30, 10);
+    second.prompt_pages = first.prompt_pages;
+    second.prompt_part = first.prompt_part;
+    scheduler.submit(second);
+    run_step(scheduler);
+    CHECK(scheduler.cached_tokens_of(SequenceId{2}) == 18);
+  }
+
   TEST_CASE("drafts are computed where tokens and pages are left, and wrong ones leave no trace") {
     kv::PagePool pool(3);
     Scheduler scheduler({.max_num_batched_tokens = 6}, pool);
