@@ -7,7 +7,7 @@ namespace caption::kernels {
 
 void rope_table(Stream& stream, const RopeAngles& angles, View table) {
   const internal::Check check("rope_table", stream);
-  const auto& [positions, inv_freq, axis] = angles;
+  const auto& [positions, inv_freq, axis, scale] = angles;
   const bool has_axes = !axis.empty();
   check.rank("positions", positions, has_axes ? 2 : 1);
   check.rank("inv_freq", inv_freq, 1);

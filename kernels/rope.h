@@ -4,7 +4,8 @@
 //   x'[t, h, i + half]   = x[t, h, i + half] * cos(a) + x[t, h, i] * sin(a)     half = head_dim / 2
 //
 // The angles are the same for every layer and for q and k, so rope_table() is called once per step.
-// Angle, cosine and sine are computed in f32, as torch does.
+// Angle, cosine and sine are computed in f32, as torch does. With YaRN the table is multiplied by a
+// factor, and so are q and k.
 // Throws Error(kInternal) when shapes or dtypes disagree.
 #pragma once
 
@@ -17,11 +18,13 @@ namespace caption::kernels {
 // positions [T] i32, or [axes, T] where a token has a position along several axes, such as time,
 //           height and width (M-RoPE, arXiv:2409.12191)
 // axis      [half] i32: the axis that each frequency follows, in [0, axes); empty with [T]
+// scale     factor of every cosine and sine
 // table     [T, 2 * half] f32 dense: cosines, then sines
 struct RopeAngles {
   ConstView positions;
   ConstView inv_freq;
   ConstView axis = {};
+  float scale = 1;
 };
 void rope_table(Stream& stream, const RopeAngles& angles, View table);
 

@@ -37,8 +37,8 @@ void rope_table(Cpu, Stream& stream, const RopeAngles& angles, View table) {
                         for (std::int64_t i = 0; i < half; ++i) {
                           const std::int32_t at = position[static_cast<std::size_t>(i)][t];
                           const float angle = static_cast<float>(at) * frequency[i];
-                          row[i] = std::cos(angle);
-                          row[half + i] = std::sin(angle);
+                          row[i] = std::cos(angle) * angles.scale;
+                          row[half + i] = std::sin(angle) * angles.scale;
                         }
                       }
                     });

@@ -30,12 +30,14 @@ RequestId to_request_id(scheduler::SequenceId id) {
   return RequestId{static_cast<std::int64_t>(id)};
 }
 
-scheduler::SchedulerOptions to_scheduler_options(const EngineOptions& options) {
+scheduler::SchedulerOptions to_scheduler_options(const EngineOptions& options,
+                                                 const model::DecoderSpec& spec) {
   return {.mode = options.batching,
           .prefill = options.chunked_prefill ? scheduler::PrefillMode::kChunked
                                              : scheduler::PrefillMode::kWhole,
           .max_num_seqs = options.max_num_seqs,
-          .max_num_batched_tokens = options.max_num_batched_tokens};
+          .max_num_batched_tokens = options.max_num_batched_tokens,
+          .window_tokens = spec.window_of_all_layers()};
 }
 
 // The vision tokens of a prompt are its fixed context if their positions are consecutive.
@@ -125,7 +127,7 @@ Engine::State::State(model::Decoder& decoder, Stream& stream, const EngineOption
       pool(num_affordable_pages(decoder.spec(), options)),
       runner(decoder, stream, options, pool.num_pages()),
       disk(open_disk(options, runner)),
-      scheduler(to_scheduler_options(options), pool, disk.get()),
+      scheduler(to_scheduler_options(options, decoder.spec()), pool, disk.get()),
       sampler(decoder.spec().vocab),
       raw_logits(static_cast<std::size_t>(decoder.spec().vocab)),
       counter(pool.num_pages(), page_size_bytes(runner.pages())) {}
@@ -314,7 +316,7 @@ Engine::Engine(model::Decoder& decoder, Stream& stream, const EngineOptions& opt
     throw Error(ErrorCode::kUsage, "engine: max_drafts is " + std::to_string(options.max_drafts) +
                                        "; drafts need a source");
   }
-  engine::validate(options.compression);
+  engine::validate(options.compression, decoder.spec());
   state_ = std::make_unique<State>(decoder, stream, options);
 }
 

@@ -76,13 +76,12 @@ DecoderLayerIds add_decoder_layer(Blueprint& blueprint, const DecoderSpec& spec,
   const auto norm = [&](const char* name, std::int64_t size) {
     return blueprint.add_vector(stem + name + ".weight", size, Fill::kOne);
   };
-  const bool bias = spec.attention_bias;
   DecoderLayerIds layer{
       .input_norm = norm("input_layernorm", spec.hidden),
-      .q = linear("self_attn.q_proj", spec.q_dim(), spec.hidden, bias, ShardAxis::kRows),
-      .k = linear("self_attn.k_proj", spec.kv_dim(), spec.hidden, bias, ShardAxis::kRows),
-      .v = linear("self_attn.v_proj", spec.kv_dim(), spec.hidden, bias, ShardAxis::kRows),
-      .o = linear("self_attn.o_proj", spec.hidden, spec.q_dim(), bias, ShardAxis::kColumns),
+      .q = linear("self_attn.q_proj", spec.q_dim(), spec.hidden, spec.qkv_bias, ShardAxis::kRows),
+      .k = linear("self_attn.k_proj", spec.kv_dim(), spec.hidden, spec.qkv_bias, ShardAxis::kRows),
+      .v = linear("self_attn.v_proj", spec.kv_dim(), spec.hidden, spec.qkv_bias, ShardAxis::kRows),
+      .o = linear("self_attn.o_proj", spec.hidden, spec.q_dim(), spec.o_bias, ShardAxis::kColumns),
       .post_attention_norm = norm("post_attention_layernorm", spec.hidden),
       .gate =
           linear("mlp.gate_proj", spec.intermediate, spec.hidden, spec.mlp_bias, ShardAxis::kRows),

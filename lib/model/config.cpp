@@ -28,41 +28,12 @@ float get_eps(const JsonObject& config, std::string_view key, double fallback) {
   return static_cast<float>(eps);
 }
 
-// `rope_parameters` (transformers 5) holds theta and scaling; older configurations have a key for
-// each.
-void parse_rope(const JsonObject& config, double default_theta, DecoderSpec& spec) {
-  const auto parameters = config.get_object("rope_parameters");
-  const JsonObject& theta_owner = parameters ? *parameters : config;
-  spec.rope_theta = theta_owner.get_double("rope_theta", default_theta);
-  if (!(spec.rope_theta > 1)) throw_bad(theta_owner, "rope_theta must be greater than 1");
-  const auto scaling = parameters ? parameters : config.get_object("rope_scaling");
-  if (!scaling) return;
-  const std::string type = scaling->get_string("rope_type", scaling->get_string("type", "default"));
-  if (scaling->get_double("partial_rotary_factor", 1.0) != 1.0) {
-    throw_unavailable(*scaling,
-                      "partial_rotary_factor: rotating a part of a head is not "
-                      "supported by this build");
-  }
-  if (type == "linear") {
-    spec.rope_factor = scaling->get_double("factor", 1.0);
-    if (!(spec.rope_factor >= 1)) throw_bad(*scaling, "factor must be at least 1");
-  } else if (type != "default") {
-    throw_unavailable(*scaling, "rope type \"" + type +
-                                    "\" is not supported by this build; default and linear are");
-  }
-}
-
-void reject_sliding_window(const JsonObject& config, const DecoderSpec& spec) {
-  const bool windowed = config.get_bool("use_sliding_window", false) &&
-                        config.get_int("max_window_layers", 28, 0, kMaxLayers) < spec.num_layers;
-  if (windowed) {
-    throw_unavailable(config,
-                      "use_sliding_window: attention over a sliding window is not "
-                      "supported by this build");
-  }
-}
-
 }  // namespace
+
+bool is_null(const JsonObject& config, std::string_view key) {
+  const std::vector<std::string> keys = config.keys();
+  return !config.has(key) && std::find(keys.begin(), keys.end(), key) != keys.end();
+}
 
 TextConfig parse_decoder_config(const JsonObject& config, const TextDefaults& defaults) {
   TextConfig text;
@@ -71,9 +42,9 @@ TextConfig parse_decoder_config(const JsonObject& config, const TextDefaults& de
   spec.intermediate = get_extent(config, "intermediate_size", defaults.intermediate);
   spec.num_layers = config.get_int("num_hidden_layers", 32, 1, kMaxLayers);
   spec.num_heads = get_extent(config, "num_attention_heads", 32);
-  spec.num_kv_heads =
-      get_extent(config, "num_key_value_heads",
-                 defaults.num_kv_heads > 0 ? defaults.num_kv_heads : spec.num_heads);
+  const bool has_default = defaults.num_kv_heads > 0 && !is_null(config, "num_key_value_heads");
+  spec.num_kv_heads = get_extent(config, "num_key_value_heads",
+                                 has_default ? defaults.num_kv_heads : spec.num_heads);
   const bool splits_evenly = spec.hidden % spec.num_heads == 0;
   if (defaults.head_dim == 0 && !config.has("head_dim") && !splits_evenly) {
     throw_bad(config, "hidden_size " + std::to_string(spec.hidden) + " is no multiple of " +
@@ -84,7 +55,6 @@ TextConfig parse_decoder_config(const JsonObject& config, const TextDefaults& de
       4096);
   spec.vocab = config.get_int("vocab_size", defaults.vocab, 1, kMaxExtent * 16);
   spec.rms_norm_eps = get_eps(config, "rms_norm_eps", 1e-6);
-  spec.attention_bias = config.get_bool("attention_bias", false);
   spec.tied_embeddings = config.get_bool("tie_word_embeddings", false);
   if (spec.num_heads % spec.num_kv_heads != 0) {
     throw_bad(config, std::to_string(spec.num_heads) + " attention heads are no multiple of " +
@@ -98,12 +68,10 @@ TextConfig parse_decoder_config(const JsonObject& config, const TextDefaults& de
   if (act != "silu") {
     throw_unavailable(config, "hidden_act \"" + act + "\" is not supported by this build; silu is");
   }
-  reject_sliding_window(config, spec);
-  parse_rope(config, defaults.rope_theta, spec);
-  const std::int64_t trained =
+  const std::int64_t max_positions =
       config.get_int("max_position_embeddings", defaults.max_positions, 1, std::int64_t{1} << 28);
-  spec.max_positions = static_cast<std::int64_t>(
-      std::min(static_cast<double>(trained) * spec.rope_factor, 2147483647.0));
+  spec.rope = parse_rope(config, max_positions, defaults.rope_theta);
+  spec.max_positions = rope_max_positions(spec.rope, max_positions);
   text.eos_ids = parse_eos_ids(config);
   return text;
 }

@@ -1,6 +1,7 @@
 // model/decoder.h: the engine's interface to a causal language model over a paged KV cache.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <span>
@@ -8,11 +9,13 @@
 
 #include "backend/stream.h"
 #include "kernels/paged_attention.h"
+#include "model/rope.h"
 #include "tensor/tensor.h"
 
 namespace caption::model {
 
-// A decoder of the Llama or Qwen3 architecture.
+// A decoder of the Llama architecture, and of those that differ from it by biases, norms of heads
+// and sliding windows: Mistral, Qwen2, Qwen3.
 struct DecoderSpec {
   std::int64_t num_layers = 0;
   std::int64_t hidden = 0;
@@ -23,12 +26,15 @@ struct DecoderSpec {
   std::int64_t vocab = 0;          // rows of the LM head
   std::int64_t max_positions = 0;  // longest sequence that the position encoding supports
   bool tied_embeddings = false;    // the LM head is the embedding
-  bool qk_norm = false;         // RMSNorm of every head of q and k before the rotation, as in Qwen3
-  bool attention_bias = false;  // q_proj, k_proj, v_proj and o_proj have biases
-  bool mlp_bias = false;        // gate_proj, up_proj and down_proj have biases
+  bool qk_norm = false;   // RMSNorm of every head of q and k before the rotation, as in Qwen3
+  bool qkv_bias = false;  // q_proj, k_proj and v_proj have biases
+  bool o_bias = false;    // o_proj has a bias
+  bool mlp_bias = false;  // gate_proj, up_proj and down_proj have biases
   float rms_norm_eps = 1e-6F;
-  double rope_theta = 10000;
-  double rope_factor = 1;  // linear position interpolation; 1 means none
+  RopeSpec rope = {};
+  // Tokens that a row of layer i sees, the row's own included; 0: all of them. Empty: all of them
+  // in every layer.
+  std::vector<std::int64_t> windows = {};
   // M-RoPE: numbers of frequencies that follow a token's position in time, height and width; their
   // sum is head_dim / 2. All 0: tokens have one position.
   std::array<std::int64_t, 3> mrope_section = {0, 0, 0};
@@ -39,6 +45,15 @@ struct DecoderSpec {
 
   std::int64_t q_dim() const { return num_heads * head_dim; }
   std::int64_t kv_dim() const { return num_kv_heads * head_dim; }
+  std::int64_t window_of(std::size_t layer) const { return windows.empty() ? 0 : windows[layer]; }
+  bool has_window() const {
+    return std::any_of(windows.begin(), windows.end(), [](std::int64_t w) { return w > 0; });
+  }
+  // The widest window if every layer has one, otherwise 0: no layer reads earlier tokens.
+  std::int64_t window_of_all_layers() const {
+    const bool some_see_all = windows.empty() || std::count(windows.begin(), windows.end(), 0) > 0;
+    return some_see_all ? 0 : *std::max_element(windows.begin(), windows.end());
+  }
   bool has_mrope() const { return mrope_section[0] > 0; }
   std::int64_t position_axes() const { return has_mrope() ? 3 : 1; }
   // Numbers of one vision token: its embedding, then its DeepStack rows.

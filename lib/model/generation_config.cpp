@@ -78,13 +78,6 @@ bool is_in_effect(const JsonObject& config, const UnsupportedKey& key) {
   return !key.off || config.get_double(key.name, *key.off) != *key.off;
 }
 
-bool is_null(const JsonObject& config, std::string_view key) {
-  for (const std::string& name : config.keys()) {
-    if (name == key) return !config.has(key);
-  }
-  return false;
-}
-
 }  // namespace
 
 GenerationConfig read_generation_config(const std::filesystem::path& folder) {

@@ -11,6 +11,8 @@ TextConfig parse_qwen3(const JsonObject& config) {
                                                   .vocab = 151936,
                                                   .max_positions = 32768});
   text.spec.qk_norm = true;
+  text.spec.qkv_bias = text.spec.o_bias = config.get_bool("attention_bias", false);
+  parse_layer_windows(config, text.spec);
   return text;
 }
 

@@ -145,6 +145,7 @@ TextConfig parse_text(const JsonObject& config, const VisionSpec& vision) {
                                                        .max_positions = 128000,
                                                        .rope_theta = 5e6});
   text.spec.qk_norm = true;
+  text.spec.qkv_bias = text.spec.o_bias = text_config.get_bool("attention_bias", false);
   text.spec.mrope_section = parse_mrope_section(text_config, text.spec.head_dim, {24, 20, 20});
   text.spec.mrope_interleaved = true;
   text.spec.deepstack_layers = std::ssize(vision.deepstack_layers);

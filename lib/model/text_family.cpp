@@ -8,12 +8,14 @@
 namespace caption::model {
 
 extern const TextFamily kLlama;
+extern const TextFamily kMistral;
+extern const TextFamily kQwen2;
 extern const TextFamily kQwen3;
 
 namespace {
 
 std::vector<const TextFamily*>& families() {
-  static std::vector<const TextFamily*> list = {&kLlama, &kQwen3};
+  static std::vector<const TextFamily*> list = {&kLlama, &kMistral, &kQwen2, &kQwen3};
   return list;
 }
 

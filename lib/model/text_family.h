@@ -1,9 +1,10 @@
 // model/text_family.h: the families of causal language models that run in captioners. Each is one
-// file (llama.cpp, qwen3.cpp): it turns a config.json into a DecoderSpec, with the class defaults
-// of transformers, because checkpoints omit keys that equal them.
+// file (llama.cpp, mistral.cpp, ...): it turns a config.json into a DecoderSpec, with the class
+// defaults of transformers, because checkpoints omit keys that equal them.
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -35,16 +36,27 @@ struct TextDefaults {
   double rope_theta = 10000;
 };
 
-// Parses the keys that the families share: sizes, attention_bias, tie_word_embeddings, rope,
-// eos_token_id. A family sets the rest of the spec. Throws as TextFamily::parse.
+// Parses the keys that the families share: sizes, tie_word_embeddings, rope, eos_token_id. A family
+// sets the rest of the spec. Throws as TextFamily::parse.
 TextConfig parse_decoder_config(const JsonObject& config, const TextDefaults& defaults);
+
+// Parses the keys that Qwen2 and Qwen3 share, use_sliding_window, sliding_window, max_window_layers
+// and layer_types, into spec.windows; the rest of the spec is known. Throws as TextFamily::parse.
+void parse_layer_windows(const JsonObject& config, DecoderSpec& spec);
+// Sets spec.windows to `window` tokens in the layers where is_windowed is true. A window that holds
+// the longest sequence is none.
+void set_windows(std::int64_t window, const std::vector<bool>& is_windowed, DecoderSpec& spec);
+// Returns, for each layer, whether `layer_types` says "sliding_attention"; nothing when the key is
+// absent. Throws as TextFamily::parse.
+std::optional<std::vector<bool>> parse_layer_types(const JsonObject& config,
+                                                   std::int64_t num_layers);
 
 // Adds a family to those of this build; `family` must outlive all uses. Call it before models are
 // opened: not thread-safe.
 void add_text_family(const TextFamily& family);
 // Returns nullptr when there is none.
 const TextFamily* find_text_family(std::string_view model_type);
-// "llama, qwen3"
+// "llama, mistral, qwen2, qwen3"
 std::string text_family_names();
 
 // Parses the config of a language model, or the text_config of a multi-modal one, by its

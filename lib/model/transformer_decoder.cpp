@@ -17,18 +17,6 @@
 namespace caption::model {
 namespace {
 
-// 1 / theta^(2i / head_dim), with the same operations and precision as transformers.
-Tensor make_inv_freq(const DecoderSpec& spec) {
-  const std::int64_t half = spec.head_dim / 2;
-  Tensor inv_freq(DType::kF32, {half});
-  for (std::int64_t i = 0; i < half; ++i) {
-    const float exponent = static_cast<float>(2 * i) / static_cast<float>(spec.head_dim);
-    const float frequency = 1.0F / std::pow(static_cast<float>(spec.rope_theta), exponent);
-    inv_freq.as<float>()[i] = frequency / static_cast<float>(spec.rope_factor);
-  }
-  return inv_freq;
-}
-
 // The axis of positions (0 time, 1 height, 2 width) that each frequency follows; empty without
 // M-RoPE. Source: transformers 4.57.6 modeling_qwen3_vl.py (apply_interleaved_mrope),
 // modeling_qwen2_5_vl.py (apply_multimodal_rotary_pos_emb).
@@ -77,7 +65,7 @@ TransformerDecoder::TransformerDecoder(Stream& stream, const PlacedWeights& weig
       embedding_(weights.matrix(blueprint.decoder.embedding)),
       lm_head_(weights.matrix(blueprint.decoder.head)),
       final_norm_(weights.vector(blueprint.decoder.final_norm)),
-      inv_freq_(copy_to(stream, weights.device(), make_inv_freq(spec_).view())),
+      rotary_(make_rotary_frequencies(spec_.rope, spec_.head_dim)),
       rope_axis_(spec_.has_mrope() ? copy_to(stream, weights.device(), make_rope_axis(spec_).view())
                                    : Tensor()),
       hidden_(weights.device()),
@@ -88,6 +76,7 @@ TransformerDecoder::TransformerDecoder(Stream& stream, const PlacedWeights& weig
       inner_(weights.device()),
       rope_(weights.device()),
       last_(weights.device()) {
+  rotary_.inv_freq = copy_to(stream, weights.device(), rotary_.inv_freq.view());
   for (const DecoderLayerIds& ids : blueprint.decoder.layers) {
     layers_.push_back({.input_norm = weights.vector(ids.input_norm),
                        .q = weights.linear(ids.q),
@@ -147,8 +136,9 @@ void TransformerDecoder::forward(Stream& stream, const StepBatch& batch, const K
             .watched = batch.watched};
   kernels::rope_table(stream,
                       {.positions = batch.positions,
-                       .inv_freq = std::as_const(inv_freq_).view(),
-                       .axis = spec_.has_mrope() ? std::as_const(rope_axis_).view() : ConstView{}},
+                       .inv_freq = std::as_const(rotary_.inv_freq).view(),
+                       .axis = spec_.has_mrope() ? std::as_const(rope_axis_).view() : ConstView{},
+                       .scale = rotary_.attention_scaling},
                       step.rope_table);
 
   const View x = embed(stream, batch);
@@ -296,7 +286,8 @@ void TransformerDecoder::attend(Stream& stream, std::size_t index, const Step& s
                                       .block_tables = step.block_tables,
                                       .k_scales = pages.k_scales,
                                       .v_scales = pages.v_scales,
-                                      .clusters = clusters_};
+                                      .clusters = clusters_,
+                                      .window = spec_.window_of(index)};
   kernels::paged_attention(stream, q, context, scale, attended.reshape(q.shape()));
   watch(stream, index, step.watched, q, context, scale);
   kernels::linear_add(stream, attended, layer.o.weight, layer.o.bias, x);

@@ -18,6 +18,7 @@ using model::DecoderSpec;
 using model::LinearSpec;
 using model::Part;
 using model::Role;
+using model::RopeKind;
 using model::VisionSpec;
 
 DecoderSpec llama_7b(std::int64_t vocab, double rope_factor) {
@@ -30,7 +31,8 @@ DecoderSpec llama_7b(std::int64_t vocab, double rope_factor) {
           .vocab = vocab,
           .max_positions = static_cast<std::int64_t>(4096 * rope_factor),
           .rms_norm_eps = 1e-5F,
-          .rope_factor = rope_factor};
+          .rope = {.kind = rope_factor == 1 ? RopeKind::kDefault : RopeKind::kLinear,
+                   .factor = rope_factor}};
 }
 
 struct Qwen3Size {
@@ -61,7 +63,7 @@ DecoderSpec qwen3(const Qwen3Size& size, std::int64_t max_positions = kQwen3Posi
           .max_positions = max_positions,
           .tied_embeddings = size.is_tied,
           .qk_norm = true,
-          .rope_theta = max_positions == kQwen3VlPositions ? 5e6 : 1e6};
+          .rope = {.theta = max_positions == kQwen3VlPositions ? 5e6 : 1e6}};
 }
 
 VisionSpec clip_l_336(std::int64_t num_layers) {

@@ -6,6 +6,7 @@
 #include <limits>
 #include <random>
 #include <string>
+#include <utility>
 
 #include "backend/dispatch.h"
 #include "base/error.h"
@@ -89,14 +90,15 @@ void fill_logits(std::uint64_t context, std::span<float> logits) {
 
 }  // namespace
 
-FakeDecoder::FakeDecoder(std::int64_t max_positions)
+FakeDecoder::FakeDecoder(std::int64_t max_positions, std::vector<std::int64_t> windows)
     : spec_{.num_layers = kLayers,
             .hidden = kFakeHidden,
             .num_heads = kKvHeads,
             .num_kv_heads = kKvHeads,
             .head_dim = kHeadDim,
             .vocab = kFakeVocab,
-            .max_positions = max_positions} {}
+            .max_positions = max_positions,
+            .windows = std::move(windows)} {}
 
 void FakeDecoder::reserve(std::int64_t, std::int64_t) {}
 
@@ -160,7 +162,9 @@ void FakeDecoder::write_logits(const testing::BatchArrays& batch, const model::K
   const std::int64_t position = batch.positions[static_cast<std::size_t>(row)];
   CAPTION_CHECK(position < batch.context_lens[s], "fake decoder: a position beyond the context");
   std::uint64_t context = 0;
-  for (std::int64_t p = 0; p <= position; ++p) {
+  const std::int64_t window = spec_.window_of_all_layers();
+  const std::int64_t first = window == 0 ? 0 : std::max<std::int64_t>(position - window + 1, 0);
+  for (std::int64_t p = first; p <= position; ++p) {
     const std::int64_t entry = static_cast<std::int64_t>(s) * batch.max_pages + p / kv.page_tokens;
     const std::int64_t page = batch.block_tables[static_cast<std::size_t>(entry)];
     CAPTION_CHECK(page >= 0, "fake decoder: an unused page is read");
@@ -179,8 +183,9 @@ void FakeDecoder::write_logits(const testing::BatchArrays& batch, const model::K
 
 namespace {
 
-std::uint64_t prompt_context(const Request& request, std::int32_t poison_token) {
-  std::uint64_t context = 0;
+// The hashes of a prompt's tokens.
+std::vector<std::uint64_t> prompt_hashes(const Request& request, std::int32_t poison_token) {
+  std::vector<std::uint64_t> hashes;
   std::size_t next_vision = 0;
   for (std::size_t p = 0; p < request.prompt_ids.size(); ++p) {
     const auto position = static_cast<std::int64_t>(p);
@@ -192,29 +197,40 @@ std::uint64_t prompt_context(const Request& request, std::int32_t poison_token) 
                                  kFakeHidden},
                                 position)
                   : hash_token(request.prompt_ids[p], position, poison_token);
-    context = extend_context(context, hash);
+    hashes.push_back(hash);
   }
+  return hashes;
+}
+
+// What the token after these sees.
+std::uint64_t context_of(std::span<const std::uint64_t> hashes, std::int64_t window) {
+  const auto most = static_cast<std::size_t>(window);
+  if (window > 0 && hashes.size() > most) hashes = hashes.last(most);
+  std::uint64_t context = 0;
+  for (const std::uint64_t hash : hashes) context = extend_context(context, hash);
   return context;
 }
 
-std::vector<std::int32_t> expected_beams(const Request& request, std::int32_t poison_token) {
+std::vector<std::int32_t> expected_beams(const Request& request, std::int32_t poison_token,
+                                         std::int64_t window) {
   sampling::Sampler sampler(kFakeVocab);
   sampling::BeamSearch search(request.sampling, request.prompt_ids, kFakeVocab);
-  std::vector<std::uint64_t> contexts = {prompt_context(request, poison_token)};
+  std::vector<std::vector<std::uint64_t>> beams = {prompt_hashes(request, poison_token)};
   auto position = std::ssize(request.prompt_ids);
   while (true) {
-    std::vector<float> logits(contexts.size() * kFakeVocab);
-    for (std::size_t i = 0; i < contexts.size(); ++i) {
-      fill_logits(contexts[i], std::span(logits).subspan(i * kFakeVocab, kFakeVocab));
+    std::vector<float> logits(beams.size() * kFakeVocab);
+    for (std::size_t i = 0; i < beams.size(); ++i) {
+      fill_logits(context_of(beams[i], window),
+                  std::span(logits).subspan(i * kFakeVocab, kFakeVocab));
     }
     const sampling::BeamSearch::Step next = search.advance(sampler, logits);
     if (search.is_finished()) break;
-    std::vector<std::uint64_t> extended;
+    std::vector<std::vector<std::uint64_t>> extended;
     for (std::size_t i = 0; i < next.parents.size(); ++i) {
-      extended.push_back(extend_context(contexts[static_cast<std::size_t>(next.parents[i])],
-                                        hash_token(next.tokens[i], position, poison_token)));
+      extended.push_back(beams[static_cast<std::size_t>(next.parents[i])]);
+      extended.back().push_back(hash_token(next.tokens[i], position, poison_token));
     }
-    contexts = std::move(extended);
+    beams = std::move(extended);
     ++position;
   }
   const auto ids = search.best().output_ids;
@@ -223,17 +239,18 @@ std::vector<std::int32_t> expected_beams(const Request& request, std::int32_t po
 
 }  // namespace
 
-std::vector<std::int32_t> expected_output(const Request& request, std::int32_t poison_token) {
-  if (request.sampling.num_beams > 1) return expected_beams(request, poison_token);
+std::vector<std::int32_t> expected_output(const Request& request, std::int32_t poison_token,
+                                          std::int64_t window) {
+  if (request.sampling.num_beams > 1) return expected_beams(request, poison_token, window);
   sampling::Sampler sampler(kFakeVocab);
   sampling::LoopDetector loop;
   std::vector<std::int32_t> ids = request.prompt_ids;
   const auto num_prompt = std::ssize(ids);
-  std::uint64_t context = prompt_context(request, poison_token);
+  std::vector<std::uint64_t> hashes = prompt_hashes(request, poison_token);
   const auto& stop_ids = request.sampling.stop_ids;
   std::vector<float> logits(kFakeVocab);
   while (true) {
-    fill_logits(context, logits);
+    fill_logits(context_of(hashes, window), logits);
     ids.push_back(sampler.sample(request.sampling, {ids, num_prompt}, logits));
     const auto output =
         std::span<const std::int32_t>(ids).subspan(static_cast<std::size_t>(num_prompt));
@@ -242,7 +259,7 @@ std::vector<std::int32_t> expected_output(const Request& request, std::int32_t p
         loop.period() != 0 || std::ssize(output) == request.sampling.max_new_tokens) {
       return {output.begin(), output.end()};
     }
-    context = extend_context(context, hash_token(ids.back(), std::ssize(ids) - 1, poison_token));
+    hashes.push_back(hash_token(ids.back(), std::ssize(ids) - 1, poison_token));
   }
 }
 

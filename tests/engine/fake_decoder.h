@@ -1,7 +1,7 @@
 // tests/engine/fake_decoder.h: a decoder without weights whose logits are a hash of everything that
-// it reads from the pages: content and position of every token up to the row's token, in two layers
-// of K and V. A wrong page, slot, offset, length or vision row, or a page overwritten by another
-// sequence, changes the output.
+// it reads from the pages: content and position of every token that the row's token sees, in two
+// layers of K and V. A wrong page, slot, offset, length or vision row, or a page overwritten by
+// another sequence, changes the output.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +21,8 @@ constexpr std::int64_t kFakeHidden = 6;
 
 class FakeDecoder : public model::Decoder {
  public:
-  explicit FakeDecoder(std::int64_t max_positions = 4096);
+  // With windows a row sees the last tokens up to the wider one, or all of them if one is 0.
+  explicit FakeDecoder(std::int64_t max_positions = 4096, std::vector<std::int64_t> windows = {});
 
   const model::DecoderSpec& spec() const override { return spec_; }
   void reserve(std::int64_t max_tokens, std::int64_t max_logit_rows) override;
@@ -44,8 +45,10 @@ class FakeDecoder : public model::Decoder {
   model::DecoderSpec spec_;
 };
 
-// Returns the output of a request by definition, without pages, batches or an engine.
-std::vector<std::int32_t> expected_output(const Request& request, std::int32_t poison_token = -1);
+// Returns the output of a request by definition, without pages, batches or an engine; `window` is
+// that of all layers, 0 for none.
+std::vector<std::int32_t> expected_output(const Request& request, std::int32_t poison_token = -1,
+                                          std::int64_t window = 0);
 
 // An engine on tested_context(), where the vision tokens of requests are copied to its device.
 class TestedEngine : public Engine {

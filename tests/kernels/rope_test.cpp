@@ -110,6 +110,27 @@ TEST_CASE("each frequency follows the position along its axis") {
   });
 }
 
+TEST_CASE("the table's factor multiplies cosines and sines") {
+  const Tensor frequencies = inverse_frequencies(10, 1e4);
+  const Tensor positions = indices({0, 7, 300});
+  for_each_stream([&](Stream& stream) {
+    Tensor plain(DType::kF32, {3, 10});
+    rope_table(stream, {.positions = positions.view(), .inv_freq = frequencies.view()},
+               plain.view());
+    Tensor scaled(DType::kF32, {3, 10});
+    rope_table(
+        stream,
+        {.positions = positions.view(), .inv_freq = frequencies.view(), .axis = {}, .scale = 1.25f},
+        scaled.view());
+    int different = 0;
+    for (std::int64_t i = 0; i < 30; ++i) {
+      different += scaled.as<float>()[i] != plain.as<float>()[i] * 1.25f;
+    }
+    CHECK(different == 0);
+    CHECK(plain.as<float>()[0] == 1.0f);
+  });
+}
+
 TEST_CASE("position 0 changes nothing") {
   ThreadPool pool(1);
   Stream stream(pool);

@@ -102,14 +102,15 @@ TEST_SUITE("model/compression") {
   }
 
   TEST_CASE("options out of range are refused by name") {
-    CHECK_NOTHROW(engine::validate(topk_merge(32, 32, 1)));
-    CHECK_THROWS_AS(engine::validate(topk_merge(33, 32, 1)), Error);
-    CHECK_THROWS_AS(engine::validate(topk_merge(0, 32, 1)), Error);
-    CHECK_THROWS_AS(engine::validate(topk_merge(1, 1, 0)), Error);
-    CHECK_THROWS_AS(engine::validate(squeezed(0, 0.5F)), Error);
-    CHECK_THROWS_AS(engine::validate(squeezed(8, 1.5F)), Error);
+    const model::DecoderSpec spec;
+    CHECK_NOTHROW(engine::validate(topk_merge(32, 32, 1), spec));
+    CHECK_THROWS_AS(engine::validate(topk_merge(33, 32, 1), spec), Error);
+    CHECK_THROWS_AS(engine::validate(topk_merge(0, 32, 1), spec), Error);
+    CHECK_THROWS_AS(engine::validate(topk_merge(1, 1, 0), spec), Error);
+    CHECK_THROWS_AS(engine::validate(squeezed(0, 0.5F), spec), Error);
+    CHECK_THROWS_AS(engine::validate(squeezed(8, 1.5F), spec), Error);
     CHECK_THROWS_WITH_AS(
-        engine::validate(squeezed(8, -1.0F)),
+        engine::validate(squeezed(8, -1.0F), spec),
         "engine: the threshold of compressed attention is out of range; wanted 0 to 1", Error);
   }
 

@@ -27,7 +27,7 @@ TEST_SUITE("model/config") {
     CHECK(llama.spec.vocab == 32000);
     CHECK(llama.spec.max_positions == 2048);
     CHECK(llama.spec.rms_norm_eps == 1e-6F);
-    CHECK(llama.spec.rope_theta == 10000.0);
+    CHECK(llama.spec.rope.theta == 10000.0);
     CHECK(llama.eos_ids == std::vector<std::int32_t>{2});
     CHECK_FALSE(llama.spec.qk_norm);
     CHECK_FALSE(llama.spec.tied_embeddings);
@@ -40,6 +40,120 @@ TEST_SUITE("model/config") {
     CHECK(qwen3.spec.max_positions == 32768);
     CHECK(qwen3.spec.qk_norm);
     CHECK(qwen3.eos_ids.empty());
+  }
+
+  TEST_CASE("what Mistral's and Qwen2's configurations leave out is their class's default") {
+    const TextConfig mistral = model::parse_text_config(parse(R"({"model_type": "mistral"})"));
+    CHECK(mistral.spec.intermediate == 14336);
+    CHECK(mistral.spec.num_kv_heads == 8);
+    CHECK(mistral.spec.head_dim == 128);
+    CHECK(mistral.spec.vocab == 32000);
+    CHECK(mistral.spec.max_positions == 131072);
+    CHECK(mistral.spec.windows == std::vector<std::int64_t>(32, 4096));
+    CHECK(mistral.eos_ids == std::vector<std::int32_t>{2});
+    CHECK_FALSE(mistral.spec.qkv_bias);
+
+    const TextConfig qwen2 = model::parse_text_config(parse(R"({"model_type": "qwen2"})"));
+    CHECK(qwen2.spec.intermediate == 22016);
+    CHECK(qwen2.spec.num_kv_heads == 32);
+    CHECK(qwen2.spec.head_dim == 128);
+    CHECK(qwen2.spec.vocab == 151936);
+    CHECK(qwen2.spec.max_positions == 32768);
+    CHECK(qwen2.spec.qkv_bias);
+    CHECK_FALSE(qwen2.spec.o_bias);
+    CHECK_FALSE(qwen2.spec.qk_norm);
+    CHECK_FALSE(qwen2.spec.has_window());
+    CHECK(qwen2.eos_ids.empty());
+  }
+
+  TEST_CASE("biases are those that the family's reference has") {
+    struct Case {
+      const char* model_type;
+      bool asks, qkv, o;
+    };
+    const Case kCases[] = {{"llama", true, true, true},    {"llama", false, false, false},
+                           {"qwen3", true, true, true},    {"qwen3", false, false, false},
+                           {"qwen2", true, true, false},   {"qwen2", false, true, false},
+                           {"mistral", true, false, false}};
+    for (const Case& c : kCases) {
+      CAPTURE(std::string(c.model_type));
+      CAPTURE(c.asks);
+      const model::DecoderSpec spec =
+          model::parse_text_config(parse(R"({"model_type": ")" + std::string(c.model_type) +
+                                         R"(", "attention_bias": )" +
+                                         (c.asks ? "true}" : "false}")))
+              .spec;
+      CHECK(spec.qkv_bias == c.qkv);
+      CHECK(spec.o_bias == c.o);
+    }
+  }
+
+  TEST_CASE("a window is where the configuration asks for it") {
+    using Windows = std::vector<std::int64_t>;
+    struct Case {
+      const char* text;
+      Windows windows;
+    };
+    const Case kCases[] = {
+        {R"({"model_type": "mistral", "num_hidden_layers": 2, "sliding_window": null})", {}},
+        {R"({"model_type": "mistral", "num_hidden_layers": 2, "sliding_window": 9})", {9, 9}},
+        // A window of all positions is none.
+        {R"({"model_type": "mistral", "num_hidden_layers": 2, "max_position_embeddings": 4096})",
+         {}},
+        {R"({"model_type": "mistral", "num_hidden_layers": 2, "sliding_window": 9,
+             "layer_types": ["sliding_attention", "sliding_attention"]})",
+         {9, 9}},
+        {R"({"model_type": "llama", "num_hidden_layers": 2, "sliding_window": 9})", {}},
+        {R"({"model_type": "qwen2", "num_hidden_layers": 3, "sliding_window": 9,
+             "max_window_layers": 0})",
+         {}},
+        {R"({"model_type": "qwen2", "num_hidden_layers": 3, "sliding_window": 9,
+             "use_sliding_window": true, "max_window_layers": 1})",
+         {0, 9, 9}},
+        {R"({"model_type": "qwen2", "num_hidden_layers": 3, "sliding_window": null,
+             "use_sliding_window": true, "max_window_layers": 1})",
+         {}},
+        {R"({"model_type": "qwen3", "num_hidden_layers": 3, "use_sliding_window": true})", {}},
+        {R"({"model_type": "qwen3", "num_hidden_layers": 29, "use_sliding_window": true,
+             "max_position_embeddings": 5000, "max_window_layers": 0})",
+         Windows(29, 4096)},
+        {R"({"model_type": "qwen3", "num_hidden_layers": 3, "use_sliding_window": true,
+             "sliding_window": 9, "max_window_layers": 3,
+             "layer_types": ["sliding_attention", "full_attention", "sliding_attention"]})",
+         {9, 0, 9}},
+        {R"({"model_type": "qwen3", "num_hidden_layers": 2, "use_sliding_window": true,
+             "sliding_window": 9, "max_window_layers": 0,
+             "layer_types": ["full_attention", "full_attention"]})",
+         {}},
+    };
+    for (const Case& c : kCases) {
+      CAPTURE(std::string(c.text));
+      const model::DecoderSpec spec = model::parse_text_config(parse(c.text)).spec;
+      CHECK(spec.windows == c.windows);
+      CHECK(spec.has_window() == !c.windows.empty());
+    }
+  }
+
+  TEST_CASE("only a window in every layer bounds what later tokens read") {
+    model::DecoderSpec spec;
+    spec.num_layers = 3;
+    CHECK(spec.window_of_all_layers() == 0);
+    CHECK(spec.window_of(2) == 0);
+    spec.windows = {8, 9, 7};
+    CHECK(spec.window_of_all_layers() == 9);
+    CHECK(spec.window_of(2) == 7);
+    spec.windows = {8, 0, 7};
+    CHECK(spec.window_of_all_layers() == 0);
+    CHECK(spec.has_window());
+  }
+
+  TEST_CASE("key-value heads of null are as many as the heads, whatever the class default") {
+    for (const char* family : {"llama", "mistral", "qwen2", "qwen3"}) {
+      CAPTURE(std::string(family));
+      const std::string text = R"({"model_type": ")" + std::string(family) +
+                               R"(", "num_attention_heads": 16, "num_key_value_heads": null})";
+      CHECK(model::parse_text_config(parse(text)).spec.num_kv_heads == 16);
+    }
   }
 
   TEST_CASE("key-value heads default to the heads, head_dim to their share of the width") {
@@ -64,13 +178,63 @@ TEST_SUITE("model/config") {
     for (const char* text : kTexts) {
       CAPTURE(std::string(text));
       const TextConfig config = model::parse_text_config(parse(text));
-      CHECK(config.spec.rope_theta == 5e6);
-      CHECK(config.spec.rope_factor == 2.5);
+      CHECK(config.spec.rope.theta == 5e6);
+      CHECK(config.spec.rope.factor == 2.5);
       CHECK(config.spec.max_positions == 10240);
     }
     const TextConfig plain =
         model::parse_text_config(parse(R"({"rope_scaling": null, "rope_parameters": null})"));
-    CHECK(plain.spec.rope_factor == 1.0);
+    CHECK(plain.spec.rope.kind == model::RopeKind::kDefault);
+  }
+
+  TEST_CASE("a rotary embedding has the keys of its kind and bounds the sequences") {
+    using model::RopeKind;
+    struct Case {
+      const char* text;
+      RopeKind kind;
+      std::int64_t original, max_positions;
+    };
+    const Case kCases[] = {
+        {R"({"rope_scaling": {"rope_type": "default"}, "max_position_embeddings": 100})",
+         RopeKind::kDefault, 0, 100},
+        {R"({"rope_parameters": {"rope_theta": 7.0}, "max_position_embeddings": 100})",
+         RopeKind::kDefault, 0, 100},
+        // The original length is max_position_embeddings, whatever the other key says.
+        {R"({"rope_scaling": {"type": "dynamic", "rope_type": "dynamic", "factor": 2.0,
+             "original_max_position_embeddings": 50}, "max_position_embeddings": 100})",
+         RopeKind::kDynamic, 100, 100},
+        {R"({"rope_scaling": {"rope_type": "yarn", "factor": 4}, "max_position_embeddings": 100})",
+         RopeKind::kYarn, 100, 400},
+        {R"({"rope_scaling": {"rope_type": "yarn", "factor": 4.0,
+             "original_max_position_embeddings": 32768}, "max_position_embeddings": 40960})",
+         RopeKind::kYarn, 32768, 131072},
+        {R"({"rope_scaling": {"rope_type": "yarn", "factor": 2.0,
+             "original_max_position_embeddings": 32}, "max_position_embeddings": 100})",
+         RopeKind::kYarn, 32, 100},
+        {R"({"rope_scaling": {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0,
+             "high_freq_factor": 4.0, "original_max_position_embeddings": 8192},
+             "max_position_embeddings": 131072})",
+         RopeKind::kLlama3, 8192, 131072},
+    };
+    for (const Case& c : kCases) {
+      CAPTURE(std::string(c.text));
+      const model::DecoderSpec spec = model::parse_text_config(parse(c.text)).spec;
+      CHECK(spec.rope.kind == c.kind);
+      CHECK(spec.rope.original_max_position == c.original);
+      CHECK(spec.max_positions == c.max_positions);
+    }
+    const model::RopeSpec yarn =
+        model::parse_text_config(
+            parse(R"({"rope_scaling": {"rope_type": "yarn", "factor": 4.0, "beta_fast": 16,
+                      "beta_slow": 0, "truncate": false, "attention_factor": 1.5, "mscale": 0.7,
+                      "mscale_all_dim": 0.9}})"))
+            .spec.rope;
+    CHECK(yarn.beta_fast == 16.0);
+    CHECK(yarn.beta_slow == 1.0);  // 0 counts as absent
+    CHECK_FALSE(yarn.truncate);
+    CHECK(yarn.attention_factor == 1.5);
+    CHECK(yarn.mscale == 0.7);
+    CHECK(yarn.mscale_all_dim == 0.9);
   }
 
   TEST_CASE("tied embeddings are the decoder's own word; without it they are not tied") {
@@ -121,13 +285,41 @@ TEST_SUITE("model/config") {
     const Refusal kCases[] = {
         {R"({"model_type": "mamba"})", ErrorCode::kUnavailable, "\"mamba\""},
         {R"({"hidden_act": "gelu"})", ErrorCode::kUnavailable, "hidden_act \"gelu\""},
-        {R"({"rope_scaling": {"rope_type": "yarn", "factor": 4}})", ErrorCode::kUnavailable,
-         "rope type \"yarn\""},
-        {R"({"rope_parameters": {"rope_type": "llama3"}})", ErrorCode::kUnavailable, "llama3"},
+        {R"({"rope_scaling": {"rope_type": "longrope", "factor": 4}})", ErrorCode::kUnavailable,
+         "rope type \"longrope\""},
+        {R"({"rope_scaling": {"type": "su"}})", ErrorCode::kUnavailable, "rope type \"su\""},
         {R"({"rope_parameters": {"partial_rotary_factor": 0.5}})", ErrorCode::kUnavailable,
          "partial_rotary_factor"},
-        {R"({"model_type": "qwen3", "use_sliding_window": true})", ErrorCode::kUnavailable,
-         "use_sliding_window"},
+        {R"({"partial_rotary_factor": 0.5})", ErrorCode::kUnavailable, "partial_rotary_factor"},
+        {R"({"rope_scaling": {"factor": 2}})", ErrorCode::kBadModel, "rope_type is missing"},
+        {R"({"rope_scaling": {"type": "linear", "rope_type": "yarn", "factor": 2}})",
+         ErrorCode::kBadModel, "type is \"linear\" and rope_type is \"yarn\""},
+        {R"({"rope_scaling": {"type": "linear"}})", ErrorCode::kBadModel, "factor is missing"},
+        {R"({"rope_scaling": {"type": "dynamic", "factor": 0.5}})", ErrorCode::kBadModel,
+         "factor must be at least 1"},
+        {R"({"rope_scaling": {"type": "yarn", "factor": 4, "beta_fast": -1}})",
+         ErrorCode::kBadModel, "beta_fast must be greater than 0"},
+        {R"({"rope_parameters": {"rope_type": "llama3", "factor": 8}})", ErrorCode::kBadModel,
+         "low_freq_factor is missing"},
+        {R"({"rope_scaling": {"rope_type": "llama3", "factor": 8, "low_freq_factor": 1,
+             "high_freq_factor": 4}})",
+         ErrorCode::kBadModel, "original_max_position_embeddings"},
+        {R"({"rope_scaling": {"rope_type": "llama3", "factor": 8, "low_freq_factor": 4,
+             "high_freq_factor": 4, "original_max_position_embeddings": 64}})",
+         ErrorCode::kBadModel, "high_freq_factor must be greater"},
+        {R"({"model_type": "mistral", "sliding_window": 0})", ErrorCode::kBadModel,
+         "sliding_window"},
+        {R"({"model_type": "mistral", "num_hidden_layers": 2,
+             "layer_types": ["full_attention", "sliding_attention"]})",
+         ErrorCode::kUnavailable, "layer_types"},
+        {R"({"model_type": "qwen2", "num_hidden_layers": 2, "use_sliding_window": true,
+             "layer_types": ["full_attention", "chunked_attention"]})",
+         ErrorCode::kUnavailable, "\"chunked_attention\""},
+        {R"({"model_type": "qwen3", "num_hidden_layers": 3, "use_sliding_window": true,
+             "layer_types": ["full_attention", "sliding_attention"]})",
+         ErrorCode::kBadModel, "layer_types names 2 layers, but num_hidden_layers is 3"},
+        {R"({"model_type": "qwen2", "num_hidden_layers": 1, "layer_types": ["sliding_attention"]})",
+         ErrorCode::kBadModel, "use_sliding_window is false"},
         {R"({"num_attention_heads": 6, "num_key_value_heads": 4, "hidden_size": 96})",
          ErrorCode::kBadModel, "no multiple of 4 key-value heads"},
         {R"({"hidden_size": 100, "num_attention_heads": 6})", ErrorCode::kBadModel, "no multiple"},

@@ -295,7 +295,8 @@ TEST_SUITE("plan/plan against reality") {
     qwen.tied_embeddings = true;
     qwen.head_dim = 32;
     model::DecoderSpec biased = llama;
-    biased.attention_bias = true;
+    biased.qkv_bias = true;
+    biased.o_bias = true;
     biased.mlp_bias = true;
     for (const model::DecoderSpec& shape : {llama, qwen, biased}) {
       for (const auto type : {weights::WeightFormat::kF32, weights::WeightFormat::kBF16}) {

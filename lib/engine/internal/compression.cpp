@@ -42,7 +42,14 @@ View layer_view(Tensor& tensor, std::int64_t index, const Shape& shape) {
 
 }  // namespace
 
-void validate(const CompressionOptions& options) {
+void validate(const CompressionOptions& options, const model::DecoderSpec& spec) {
+  if (options.mode != CompressionMode::kNone && spec.has_window()) {
+    const char* const name =
+        options.mode == CompressionMode::kTopkMerge ? "topk-merge" : "squeezed";
+    throw Error(ErrorCode::kUnavailable,
+                "engine: attention " + std::string(name) +
+                    " cannot be combined with the model's sliding_window; use --attention full");
+  }
   if (options.mode == CompressionMode::kTopkMerge) {
     require(options.window_tokens >= 1, "the window", "at least 1 token");
     require(options.keep_tokens >= options.window_tokens, "the number of kept tokens",

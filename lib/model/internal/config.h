@@ -13,6 +13,14 @@
 
 namespace caption::model {
 
+// Whether the key is there with the value null, which is not the class default for some keys.
+bool is_null(const JsonObject& config, std::string_view key);
+
+// Parses rope_theta and rope_scaling, or the rope_parameters of transformers 5, of a decoder whose
+// max_position_embeddings is `max_positions`; without a rope_theta it is `default_theta`.
+RopeSpec parse_rope(const JsonObject& config, std::int64_t max_positions,
+                    double default_theta = 10000);
+
 // Throws Error(kUnavailable) when `config` says that the weights are quantised.
 void reject_quantised(const JsonObject& config);
 

@@ -1,9 +1,10 @@
-// model/internal/transformer_decoder.h: Llama and Qwen3 over a paged KV cache.
+// model/internal/transformer_decoder.h: Llama, Mistral, Qwen2 and Qwen3 over a paged KV cache.
 //   x'  = x + o(attention(rope(norm(q(n))), rope(norm(k(n))), v(n)))    n = RMS_1(x)
 //   x'' = x' + down(silu(gate(m)) * up(m))                              m = RMS_2(x')
 //   logits = lm_head(RMS(x_L)) for the rows requested
-// Qwen3 normalises every head of q and k; Llama does not. Source: arXiv:2302.13971,
-// arXiv:2505.09388; transformers 4.57 modeling_{llama,qwen3}.py.
+// Only Qwen3 normalises every head of q and k. Attention is causal, in some layers over a sliding
+// window (DecoderSpec::windows). Source: arXiv:2302.13971, arXiv:2310.06825, arXiv:2407.10671,
+// arXiv:2505.09388; transformers 4.57 modeling_{llama,mistral,qwen2,qwen3}.py.
 #pragma once
 
 #include <cstdint>
@@ -72,8 +73,8 @@ class TransformerDecoder final : public Decoder {
   const kernels::Weight& lm_head_;
   ConstView final_norm_;
   std::vector<Layer> layers_;
-  Tensor inv_freq_;   // [head_dim / 2] f32, linear scaling applied
-  Tensor rope_axis_;  // [head_dim / 2] i32 with M-RoPE, else empty
+  RotaryFrequencies rotary_;  // its frequencies are on the device
+  Tensor rope_axis_;          // [head_dim / 2] i32 with M-RoPE, else empty
 
   std::vector<const kernels::KeyClusters*> clusters_;  // one per sequence of the step, or empty
   std::vector<kernels::AttentionWatch> watches_;
