@@ -1,7 +1,9 @@
 // Sources: the config.json files of llava-hf/LLaVA-NeXT-Video-7B-hf,
-// openai/clip-vit-large-patch14-336, lmsys/vicuna-7b-v1.5, Qwen/Qwen3-*, Qwen/Qwen3-VL-*-Instruct
-// and OpenGVLab/InternVL3_5-*-HF; names of tensors: transformers 4.57
-// modeling_{clip,siglip,llava_next_video,llava_onevision,llama,qwen3,qwen3_vl,internvl}.py.
+// openai/clip-vit-large-patch14-336, lmsys/vicuna-7b-v1.5, meta-llama/Llama-3.*-Instruct,
+// mistralai/Mistral-7B-Instruct-v0.2, Qwen/Qwen2.5-*-Instruct, Qwen/Qwen3-*,
+// Qwen/Qwen3-VL-*-Instruct and OpenGVLab/InternVL3_5-*-HF; names of tensors: transformers 4.57
+// modeling_{clip,siglip,llava_next_video,llava_onevision,llama,mistral,qwen2,qwen3,qwen3_vl,
+// internvl}.py.
 #include "plan/known_models.h"
 
 #include <algorithm>
@@ -33,6 +35,77 @@ DecoderSpec llama_7b(std::int64_t vocab, double rope_factor) {
           .rms_norm_eps = 1e-5F,
           .rope = {.kind = rope_factor == 1 ? RopeKind::kDefault : RopeKind::kLinear,
                    .factor = rope_factor}};
+}
+
+struct Llama3Size {
+  std::int64_t hidden;
+  std::int64_t num_layers;
+  std::int64_t num_heads;
+  std::int64_t intermediate;
+  double rope_factor;
+  bool is_tied;
+};
+constexpr Llama3Size kLlama3Size1B = {2048, 16, 32, 8192, 32, true};
+constexpr Llama3Size kLlama3Size3B = {3072, 28, 24, 8192, 32, true};
+constexpr Llama3Size kLlama3Size8B = {4096, 32, 32, 14336, 8, false};
+
+DecoderSpec llama3(const Llama3Size& size) {
+  return {.num_layers = size.num_layers,
+          .hidden = size.hidden,
+          .intermediate = size.intermediate,
+          .num_heads = size.num_heads,
+          .num_kv_heads = 8,
+          .head_dim = size.hidden / size.num_heads,
+          .vocab = 128256,
+          .max_positions = 131072,
+          .tied_embeddings = size.is_tied,
+          .rms_norm_eps = 1e-5F,
+          .rope = {.kind = RopeKind::kLlama3,
+                   .theta = 5e5,
+                   .factor = size.rope_factor,
+                   .original_max_position = 8192}};
+}
+
+// Version 0.2, which has no sliding window.
+DecoderSpec mistral_7b() {
+  return {.num_layers = 32,
+          .hidden = 4096,
+          .intermediate = 14336,
+          .num_heads = 32,
+          .num_kv_heads = 8,
+          .head_dim = 128,
+          .vocab = 32000,
+          .max_positions = 32768,
+          .rms_norm_eps = 1e-5F,
+          .rope = {.theta = 1e6}};
+}
+
+struct Qwen2Size {
+  std::int64_t hidden;
+  std::int64_t num_layers;
+  std::int64_t num_heads;
+  std::int64_t num_kv_heads;
+  std::int64_t intermediate;
+  bool is_tied;
+};
+constexpr Qwen2Size kQwen2Size0B5 = {896, 24, 14, 2, 4864, true};
+constexpr Qwen2Size kQwen2Size1B5 = {1536, 28, 12, 2, 8960, true};
+constexpr Qwen2Size kQwen2Size3B = {2048, 36, 16, 2, 11008, true};
+constexpr Qwen2Size kQwen2Size7B = {3584, 28, 28, 4, 18944, false};
+constexpr Qwen2Size kQwen2Size14B = {5120, 48, 40, 8, 13824, false};
+
+DecoderSpec qwen2(const Qwen2Size& size) {
+  return {.num_layers = size.num_layers,
+          .hidden = size.hidden,
+          .intermediate = size.intermediate,
+          .num_heads = size.num_heads,
+          .num_kv_heads = size.num_kv_heads,
+          .head_dim = size.hidden / size.num_heads,
+          .vocab = size.is_tied ? 151936 : 152064,
+          .max_positions = 32768,
+          .tied_embeddings = size.is_tied,
+          .qkv_bias = true,
+          .rope = {.theta = 1e6}};
 }
 
 struct Qwen3Size {
@@ -245,6 +318,24 @@ constexpr std::array kKnown = {
           [] { return text_model(qwen3(kQwen3Size14B)); }},
     Known{"qwen3-32b", "Qwen/Qwen3-32B", kByteLevel,
           [] { return text_model(qwen3(kQwen3Size32B)); }},
+    Known{"qwen2.5-0.5b", "Qwen/Qwen2.5-0.5B-Instruct", kByteLevel,
+          [] { return text_model(qwen2(kQwen2Size0B5)); }},
+    Known{"qwen2.5-1.5b", "Qwen/Qwen2.5-1.5B-Instruct", kByteLevel,
+          [] { return text_model(qwen2(kQwen2Size1B5)); }},
+    Known{"qwen2.5-3b", "Qwen/Qwen2.5-3B-Instruct", kByteLevel,
+          [] { return text_model(qwen2(kQwen2Size3B)); }},
+    Known{"qwen2.5-7b", "Qwen/Qwen2.5-7B-Instruct", kByteLevel,
+          [] { return text_model(qwen2(kQwen2Size7B)); }},
+    Known{"qwen2.5-14b", "Qwen/Qwen2.5-14B-Instruct", kByteLevel,
+          [] { return text_model(qwen2(kQwen2Size14B)); }},
+    Known{"llama-3.2-1b", "meta-llama/Llama-3.2-1B-Instruct", kByteLevel,
+          [] { return text_model(llama3(kLlama3Size1B)); }},
+    Known{"llama-3.2-3b", "meta-llama/Llama-3.2-3B-Instruct", kByteLevel,
+          [] { return text_model(llama3(kLlama3Size3B)); }},
+    Known{"llama-3.1-8b", "meta-llama/Llama-3.1-8B-Instruct", kByteLevel,
+          [] { return text_model(llama3(kLlama3Size8B)); }},
+    Known{"mistral-7b", "mistralai/Mistral-7B-Instruct-v0.2", kIsPart,
+          [] { return text_model(mistral_7b()); }},
     Known{"llama-7b", "lmsys/vicuna-7b-v1.5", kIsPart,
           [] { return text_model(llama_7b(32000, 1)); }},
     Known{"clip-l-336", "openai/clip-vit-large-patch14-336", kIsPart, clip_model, DType::kF32},
