@@ -168,6 +168,8 @@ def main():
                                        "special_tokens_map.json": {"bos_token": "<s>", "additional_special_tokens": ["<video>"]}})
     write_case("user_defined", {"user_defined_symbols": ["<r>", "걷고", "word"], "byte_fallback": False, "vocab_size": 260},
                {"legacy": True})
+    write_case("unigram", {"model_type": "unigram", "vocab_size": 360},
+               {"legacy": False, "added_tokens_decoder": {**SPECIAL, "360": added("<video>"), "361": added("<image>")}})
     write_case("fast_json", {}, {"added_tokens_decoder": {**SPECIAL, **VIDEO}}, fast_json="modern")
     (OUT / "make.json").write_text(json.dumps({
         "script": "scripts/make_goldens_text.py", "seed": SEED, "transformers": transformers.__version__,

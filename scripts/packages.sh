@@ -5,7 +5,7 @@ build_packages=(
   g++ cmake ninja-build pkg-config
   libavformat-dev libavcodec-dev libavutil-dev libswscale-dev  # decoding (lib/video)
   libopencv-core-dev libopencv-imgproc-dev                     # pictures (lib/vision)
-  libsentencepiece-dev                                         # tokenizer (lib/text)
+  libsentencepiece-dev libpcre2-dev                            # tokenizer (lib/text)
   libhunspell-dev hunspell-ko libutf8proc-dev                  # Korean scores (lib/eval)
   libyaml-cpp-dev libcli11-dev nlohmann-json3-dev
   libssl-dev libxxhash-dev                                     # SHA-256, checksums (lib/base)

@@ -145,11 +145,20 @@ void place_parts(Parts& parts, const Blueprint& blueprint,
 }
 
 ConfigFolder read_config_folder(const std::filesystem::path& folder) {
-  constexpr const char* kNames[] = {
-      "added_tokens.json",     "chat_template.jinja",     "chat_template.json",
-      "config.json",           "generation_config.json",  "preprocessor_config.json",
-      "processor_config.json", "special_tokens_map.json", "tokenizer.json",
-      "tokenizer.model",       "tokenizer_config.json",   "video_preprocessor_config.json"};
+  constexpr const char* kNames[] = {"added_tokens.json",
+                                    "chat_template.jinja",
+                                    "chat_template.json",
+                                    "config.json",
+                                    "generation_config.json",
+                                    "merges.txt",
+                                    "preprocessor_config.json",
+                                    "processor_config.json",
+                                    "special_tokens_map.json",
+                                    "tokenizer.json",
+                                    "tokenizer.model",
+                                    "tokenizer_config.json",
+                                    "video_preprocessor_config.json",
+                                    "vocab.json"};
   reject_adapter(folder);
   ConfigFolder config{.path = folder, .files = {}};
   for (const char* name : kNames) {

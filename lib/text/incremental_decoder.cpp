@@ -25,8 +25,10 @@ std::string decode_last_byte_run(std::string_view run) {
 }
 
 std::string IncrementalDecoder::push(TokenId id) {
-  const std::string bytes = tokenizer_.token_bytes(id);
+  std::string bytes = tokenizer_.token_bytes(id);
   if (bytes.empty()) return "";
+  if (is_first_token_) bytes = tokenizer_.first_token_bytes(id);
+  is_first_token_ = false;
   if (tokenizer_.is_byte_fallback(id)) {
     byte_run_ += bytes;
     return "";

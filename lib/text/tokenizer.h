@@ -38,6 +38,9 @@ class Tokenizer {
   // detokenisation. decode() of a list is the concatenation, without the first space when the
   // tokenizer strips one.
   virtual std::string token_bytes(TokenId id) const = 0;
+  // The same for the first token of a list that contributes bytes: a Metaspace decoder leaves out
+  // all of its marks for spaces there.
+  virtual std::string first_token_bytes(TokenId id) const { return token_bytes(id); }
   virtual bool strips_leading_space() const = 0;
   // True for SentencePiece's byte pieces <0x00>..<0xFF>. A maximal run of them (special tokens do
   // not end it) is decoded as a unit: when it is not valid UTF-8, each of its bytes becomes one
@@ -53,10 +56,14 @@ class Tokenizer {
   virtual std::optional<TokenId> eos_id() const = 0;
 };
 
-// Opens the tokenizer of a Hugging Face model folder: tokenizer.model with tokenizer_config.json,
-// added_tokens.json, special_tokens_map.json and tokenizer.json as far as they are present.
-// Throws Error(kBadModel) with the file and what is wrong with it; Error(kUnavailable) for a
-// tokenizer that this build cannot read (only a tokenizer.json or a vocab.json, a unigram model).
+// Opens the tokenizer of a Hugging Face model folder, with tokenizer_config.json, added_tokens.json
+// and special_tokens_map.json as far as they are present:
+//   tokenizer.model        SentencePiece BPE, or Unigram without a tokenizer.json of the same type
+//   tokenizer.json         else; model types BPE (byte-level or of characters) and Unigram
+//   vocab.json, merges.txt else; of a Qwen2Tokenizer or a GPT2Tokenizer
+// clean_up_tokenization_spaces is not applied by decode(). Throws Error(kBadModel) with the file
+// and what is wrong with it; Error(kUnavailable) for a tokenizer, or a part of its pipeline, that
+// this build cannot run.
 std::unique_ptr<const Tokenizer> open_tokenizer(const std::filesystem::path& model_folder);
 
 // Converts a growing list of ids to text that never ends inside a character. The pieces concatenate
@@ -78,6 +85,7 @@ class IncrementalDecoder {
   std::string strip_start(std::string text);
 
   const Tokenizer& tokenizer_;
+  bool is_first_token_ = true;
   std::string byte_run_;  // bytes of a run of byte-fallback tokens that has not ended
   std::string pending_;   // an incomplete character of other tokens
   bool at_start_ = true;

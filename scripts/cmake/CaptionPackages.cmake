@@ -11,6 +11,7 @@ pkg_check_modules(libav REQUIRED IMPORTED_TARGET libavformat libavcodec libavuti
 pkg_check_modules(hunspell REQUIRED IMPORTED_TARGET hunspell)
 pkg_check_modules(xxhash REQUIRED IMPORTED_TARGET libxxhash)
 pkg_check_modules(libcrypto REQUIRED IMPORTED_TARGET libcrypto)
+pkg_check_modules(pcre2 REQUIRED IMPORTED_TARGET libpcre2-8)
 pkg_check_modules(utf8proc REQUIRED IMPORTED_TARGET libutf8proc)
 if(CAPTION_TESTS)
   find_package(doctest REQUIRED)

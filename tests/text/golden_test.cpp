@@ -18,8 +18,9 @@ namespace {
 
 const std::filesystem::path kGoldens = CAPTION_SOURCE_DIR "/tests/golden/text";
 
-const char* const kCases[] = {"legacy",    "modern",      "flags_legacy", "flags_modern",
-                              "no_prefix", "older_files", "user_defined", "fast_json"};
+const char* const kCases[] = {"legacy",       "modern",    "flags_legacy",
+                              "flags_modern", "no_prefix", "older_files",
+                              "user_defined", "unigram",   "fast_json"};
 
 JsonObject expected(const std::filesystem::path& folder) {
   return JsonObject::open(folder / "expected.json", ErrorCode::kBadReference);
@@ -52,7 +53,8 @@ TEST_SUITE("text/golden") {
     // The reference (split_special_tokens) encodes only special tokens as plain text,
     // AddedTokens::kPlainText all tokens of the configuration. The compared cases are those whose
     // added tokens are all special.
-    for (const char* name : {"legacy", "modern", "no_prefix", "user_defined", "fast_json"}) {
+    for (const char* name :
+         {"legacy", "modern", "no_prefix", "user_defined", "unigram", "fast_json"}) {
       CAPTURE(std::string(name));
       const auto tokenizer = open_tokenizer(kGoldens / name);
       for (const JsonObject& row : expected(kGoldens / name).get_objects("texts")) {

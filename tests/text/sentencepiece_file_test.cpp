@@ -39,7 +39,7 @@ std::string refusal(const std::string& model) {
 TEST_SUITE("text/sentencepiece_file") {
   TEST_CASE("what is written reads back the same, control pieces under another name") {
     const auto pieces = small_vocabulary();
-    const auto back = parse_sentencepiece_model(write_sentencepiece_model(pieces), "m");
+    const auto back = parse_sentencepiece_model(write_sentencepiece_model(pieces), "m").pieces;
     REQUIRE(back.size() == pieces.size());
     for (std::size_t i = 0; i < pieces.size(); ++i) {
       CHECK(back[i].text == (i == 1 ? "<reserved 1>" : pieces[i].text));
@@ -89,23 +89,41 @@ TEST_SUITE("text/sentencepiece_file") {
     }
   }
 
-  TEST_CASE("a unigram model is unavailable, not broken") {
-    std::string model = write_sentencepiece_model(small_vocabulary());
-    model += std::string("\x12\x02\x18\x01", 4);  // trainer_spec { model_type: UNIGRAM }
-    CHECK_THROWS_WITH_AS(parse_sentencepiece_model(model, "m"),
-                         doctest::Contains("this build reads type 2 (BPE)"), Error);
+  TEST_CASE("the type of a model counts, and one of words is unavailable, not broken") {
+    const std::string model = write_sentencepiece_model(small_vocabulary());
+    CHECK(parse_sentencepiece_model(model, "m").type == SentencePieceModel::Type::kBpe);
+    // trainer_spec { model_type: UNIGRAM }, and WORD
+    const std::string unigram = model + std::string("\x12\x02\x18\x01", 4);
+    CHECK(parse_sentencepiece_model(unigram, "m").type == SentencePieceModel::Type::kUnigram);
+    CHECK_THROWS_WITH_AS(parse_sentencepiece_model(model + std::string("\x12\x02\x18\x03", 4), "m"),
+                         doctest::Contains("this build reads types 1 (unigram) and 2 (BPE)"),
+                         Error);
+  }
+
+  TEST_CASE("a unigram model begins with its unknown, first and last piece") {
+    TokenizerFiles files;
+    files.folder = "m";
+    auto pieces = small_vocabulary();
+    pieces.push_back({.text = "</s>", .score = 0.0f, .type = PieceType::kControl});
+    const std::string unigram("\x12\x02\x18\x01", 4);
+    files.tokenizer_model = write_sentencepiece_model(pieces) + unigram;
+    CHECK_THROWS_WITH_AS(make_sentencepiece_tokenizer(files),
+                         doctest::Contains("piece 2 is not of type CONTROL"), Error);
+    files.tokenizer_config_json = R"({"tokenizer_class": "T5Tokenizer"})";
+    CHECK_THROWS_WITH_AS(make_sentencepiece_tokenizer(files),
+                         doctest::Contains("tokenizer_class \"T5Tokenizer\""), Error);
   }
 
   TEST_CASE("a model cut short anywhere is refused or is a smaller model") {
     const std::string model = golden_model();
-    const std::size_t num_pieces = parse_sentencepiece_model(model, "m").size();
+    const std::size_t num_pieces = parse_sentencepiece_model(model, "m").pieces.size();
     int num_whole = 0;
     for (std::size_t size = 0; size < model.size(); ++size) {
       CAPTURE(size);
       const std::string cut = model.substr(0, size);
       if (!refusal(cut).empty()) continue;
       // The cut was between two fields, so only the specs after the pieces can be missing.
-      CHECK(parse_sentencepiece_model(cut, "m").size() == num_pieces);
+      CHECK(parse_sentencepiece_model(cut, "m").pieces.size() == num_pieces);
       ++num_whole;
     }
     CHECK(num_whole <= 2);
@@ -115,9 +133,9 @@ TEST_SUITE("text/sentencepiece_file") {
     TokenizerFiles files;
     files.folder = "m";
     files.tokenizer_model = golden_model();
-    const std::size_t at = files.tokenizer_model.find("\x0a\x03<s>");
+    const std::size_t at = files.tokenizer_model->find("\x0a\x03<s>");
     REQUIRE(at != std::string::npos);
-    files.tokenizer_model.replace(at, 5, "\x0a\x03\u2603");  // SNOWMAN, also three bytes
+    files.tokenizer_model->replace(at, 5, "\x0a\x03\u2603");  // SNOWMAN, also three bytes
     files.tokenizer_config_json = R"({"bos_token": "\u2603"})";
     const auto tokenizer = make_sentencepiece_tokenizer(files);
     CHECK(tokenizer->encode("\u2603") == std::vector<TokenId>{1, 1});
@@ -135,7 +153,7 @@ TEST_SUITE("text/sentencepiece_file") {
       files.folder = "m";
       files.tokenizer_model = model;
       for (int flips = 0; flips < 3; ++flips) {
-        files.tokenizer_model[rng() % model.size()] = static_cast<char>(rng());
+        (*files.tokenizer_model)[rng() % model.size()] = static_cast<char>(rng());
       }
       try {
         const auto tokenizer = make_sentencepiece_tokenizer(files);

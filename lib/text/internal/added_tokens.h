@@ -3,12 +3,12 @@
 #pragma once
 
 #include <cstddef>
-#include <map>
-#include <set>
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "text/internal/vocabulary.h"
 #include "text/tokenizer.h"
 
 namespace caption::text {
@@ -35,19 +35,23 @@ class AddedTokenMatcher {
  public:
   // `pattern` is the token's content, normalised if the matcher is for normalised text. Of equal
   // patterns the first one counts; empty patterns are ignored.
-  void add(std::string pattern, const AddedToken& token);
+  void add(std::string_view pattern, const AddedToken& token);
   bool empty() const { return tokens_.empty(); }
 
   // Returns segments that cover `text` (valid UTF-8) in order; they refer to `text` and to the
-  // matcher.
+  // matcher. Where a stripping token's whitespace holds a token of whitespace, that one follows
+  // with the same text, as in the reference.
   std::vector<Segment> split(std::string_view text) const;
 
  private:
   const AddedToken* match_at(std::string_view text, std::size_t pos, std::size_t* length) const;
 
-  std::map<std::string, AddedToken, std::less<>> tokens_;  // by pattern
-  std::set<std::size_t, std::greater<>> lengths_;          // lengths of the patterns, descending
-  bool starts_[256] = {};                                  // first bytes of the patterns
+  std::vector<AddedToken> tokens_;
+  // A trie of the patterns: (node, byte) -> (child, index in tokens_ + 1, or 0 when no pattern ends
+  // at the child). Node 0 is the root.
+  PairTable trie_;
+  std::uint32_t num_nodes_ = 1;
+  bool starts_[256] = {};  // first bytes of the patterns
 };
 
 }  // namespace caption::text

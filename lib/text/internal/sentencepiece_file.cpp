@@ -3,6 +3,7 @@
 #include <bit>
 #include <cmath>
 #include <unordered_set>
+#include <utility>
 
 #include "base/counted.h"
 #include "base/error.h"
@@ -13,7 +14,6 @@ namespace caption::text {
 namespace {
 
 constexpr std::size_t kMaxPieces = 1 << 20;  // the largest published vocabularies have 2^18
-constexpr std::uint64_t kModelTypeBpe = 2;   // TrainerSpec.ModelType
 
 // Field numbers of the protobuf messages that are read and written here.
 constexpr std::uint64_t kModelPieces = 1;
@@ -212,13 +212,14 @@ int byte_of_piece(std::string_view piece) {
   return high < 0 || low < 0 ? -1 : high * 16 + low;
 }
 
-std::vector<Piece> parse_sentencepiece_model(std::string_view bytes, const std::string& name) {
+SentencePieceModel parse_sentencepiece_model(std::string_view bytes, const std::string& name) {
   if (bytes.starts_with("version https://git-lfs")) {
     throw Error(ErrorCode::kBadModel,
                 name + ": is a Git LFS pointer, not the file itself; fetch it with `git lfs pull`");
   }
   std::vector<Piece> pieces;
   std::uint64_t model_type = 1;  // 1 is unigram, the default of the format
+  bool has_trainer_spec = false;
   WireReader reader(bytes, bytes.data(), name);
   while (!reader.at_end()) {
     const Field field = reader.next();
@@ -231,6 +232,7 @@ std::vector<Piece> parse_sentencepiece_model(std::string_view bytes, const std::
       pieces.push_back(read_piece(reader.message(field.bytes),
                                   name + ": piece " + std::to_string(pieces.size())));
     } else if (field.number == kModelTrainerSpec) {
+      has_trainer_spec = true;
       for (WireReader spec = reader.message(field.bytes); !spec.at_end();) {
         const Field entry = spec.next();
         if (entry.number == kTrainerModelType && entry.type == WireType::kVarint) {
@@ -240,12 +242,16 @@ std::vector<Piece> parse_sentencepiece_model(std::string_view bytes, const std::
     }
   }
   check_pieces(pieces, name);
-  if (model_type != kModelTypeBpe) {
-    throw Error(ErrorCode::kUnavailable,
-                name + ": is a SentencePiece model of type " + std::to_string(model_type) +
-                    " (1 unigram, 3 word, 4 char); this build reads type 2 (BPE)");
+  if (!has_trainer_spec) {
+    throw Error(ErrorCode::kBadModel,
+                name + ": ends after its pieces; its trainer_spec is missing");
   }
-  return pieces;
+  for (const auto type : {SentencePieceModel::Type::kUnigram, SentencePieceModel::Type::kBpe}) {
+    if (model_type == static_cast<std::uint64_t>(type)) return {type, std::move(pieces)};
+  }
+  throw Error(ErrorCode::kUnavailable,
+              name + ": is a SentencePiece model of type " + std::to_string(model_type) +
+                  " (3 word, 4 char); this build reads types 1 (unigram) and 2 (BPE)");
 }
 
 std::string write_sentencepiece_model(const std::vector<Piece>& pieces) {
@@ -261,7 +267,8 @@ std::string write_sentencepiece_model(const std::vector<Piece>& pieces) {
     write_bytes(model, kModelPieces, message);
   }
   std::string trainer;
-  write_number(trainer, kTrainerModelType, kModelTypeBpe);
+  write_number(trainer, kTrainerModelType,
+               static_cast<std::uint64_t>(SentencePieceModel::Type::kBpe));
   write_number(trainer, kTrainerByteFallback, has_bytes ? 1 : 0);
   write_bytes(model, kModelTrainerSpec, trainer);
   std::string normalizer;

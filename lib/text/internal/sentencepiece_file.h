@@ -27,11 +27,17 @@ struct Piece {
   PieceType type = PieceType::kNormal;
 };
 
+struct SentencePieceModel {
+  enum class Type : std::uint8_t { kUnigram = 1, kBpe = 2 };
+  Type type = Type::kBpe;
+  std::vector<Piece> pieces;
+};
+
 // Parses a model file; the id of a piece is its index.
 // Throws Error(kBadModel) "name: ..." unless the bytes are a complete SentencePiece model with
 // valid pieces: valid UTF-8, no duplicates, one unknown piece, 0 or 256 byte pieces, finite scores.
-// Throws Error(kUnavailable) for a model that is not BPE.
-std::vector<Piece> parse_sentencepiece_model(std::string_view bytes, const std::string& name);
+// Throws Error(kUnavailable) for a model that is neither BPE nor Unigram.
+SentencePieceModel parse_sentencepiece_model(std::string_view bytes, const std::string& name);
 
 // Writes a ModelProto of these pieces for the library: BPE, without normalisation or dummy prefix
 // (the caller normalises the text), with byte fallback when there are byte pieces. Ids are

@@ -12,7 +12,10 @@
 #include "base/utf8.h"
 #include "text/internal/byte_run.h"
 #include "text/internal/memory_reserve.h"
+#include "text/internal/normalizer.h"
 #include "text/internal/sentencepiece_file.h"
+#include "text/internal/unigram_model.h"
+#include "text/internal/vocabulary.h"
 
 namespace caption::text {
 namespace {
@@ -25,18 +28,6 @@ constexpr std::size_t kLeastReserveBytes = 64 << 10;
 
 constexpr std::string_view kSpaceMark = "\xE2\x96\x81";  // U+2581
 
-std::string replace_all(std::string_view text, std::string_view from, std::string_view to) {
-  std::string out;
-  out.reserve(text.size());
-  for (std::size_t pos = 0;;) {
-    const std::size_t hit = text.find(from, pos);
-    out += text.substr(pos, hit - pos);
-    if (hit == std::string_view::npos) return out;
-    out += to;
-    pos = hit + from.size();
-  }
-}
-
 // The contribution of an id to decode().
 struct Token {
   enum class Kind { kText, kByte, kSpecial, kUnassigned };
@@ -48,14 +39,23 @@ class SentencePieceTokenizer final : public Tokenizer {
  public:
   explicit SentencePieceTokenizer(const TokenizerFiles& files) {
     const std::string model_name = files.folder + "/tokenizer.model";
-    const std::vector<Piece> pieces = parse_sentencepiece_model(files.tokenizer_model, model_name);
+    const SentencePieceModel model =
+        parse_sentencepiece_model(files.tokenizer_model.value_or(""), model_name);
+    const std::vector<Piece>& pieces = model.pieces;
     const TokenizerConfig config = parse_tokenizer_config(files);
     prefix_rule_ = config.prefix_rule;
-    load_processor(pieces, model_name);
+    if (model.type == SentencePieceModel::Type::kBpe) {
+      load_processor(pieces, model_name);
+    } else {
+      check_unigram(files, pieces, model_name);
+      make_unigram(pieces, config, model_name);
+    }
     add_pieces(pieces, config);
     add_configured_tokens(pieces, config);
-    bos_id_ = find_token(config.bos_token);
-    eos_id_ = find_token(config.eos_token);
+    const std::string bos_token = config.bos_token.value_or("<s>");
+    const std::string eos_token = config.eos_token.value_or("</s>");
+    bos_id_ = find_token(bos_token);
+    eos_id_ = find_token(eos_token);
     const auto require = [&](bool adds, const char* key, const std::string& content,
                              std::optional<TokenId> id) {
       if (!adds || id) return;
@@ -63,8 +63,8 @@ class SentencePieceTokenizer final : public Tokenizer {
                                             json_quote(content) +
                                             " is to be added to every text, but has no id");
     };
-    require(config.adds_bos, "bos_token", config.bos_token, bos_id_);
-    require(config.adds_eos, "eos_token", config.eos_token, eos_id_);
+    require(config.adds_bos, "bos_token", bos_token, bos_id_);
+    require(config.adds_eos, "eos_token", eos_token, eos_id_);
     adds_bos_ = config.adds_bos;
     adds_eos_ = config.adds_eos;
   }
@@ -125,6 +125,49 @@ class SentencePieceTokenizer final : public Tokenizer {
     if (!status.ok()) {
       throw Error(ErrorCode::kBadModel, name + ": sentencepiece refuses it: " + status.ToString());
     }
+  }
+
+  // The reference takes a unigram model as LLaMA's only for LlamaTokenizer, and then pieces 0, 1
+  // and 2 for the unknown, first and last token.
+  static void check_unigram(const TokenizerFiles& files, const std::vector<Piece>& pieces,
+                            const std::string& name) {
+    const std::string config_name = files.folder + "/tokenizer_config.json";
+    const std::string tokenizer_class =
+        JsonObject::parse(files.tokenizer_config_json.value_or("{}"), config_name,
+                          ErrorCode::kBadModel)
+            .get_string("tokenizer_class", "LlamaTokenizer");
+    if (tokenizer_class != "LlamaTokenizer" && tokenizer_class != "LlamaTokenizerFast") {
+      throw Error(ErrorCode::kUnavailable,
+                  config_name + ": tokenizer_class " + json_quote(tokenizer_class) +
+                      " with a unigram tokenizer.model is not supported by this build; a "
+                      "tokenizer.json beside it would be read");
+    }
+    constexpr PieceType kWanted[] = {PieceType::kUnknown, PieceType::kControl, PieceType::kControl};
+    for (std::size_t id = 0; id < std::size(kWanted); ++id) {
+      if (id < pieces.size() && pieces[id].type == kWanted[id]) continue;
+      throw Error(ErrorCode::kUnavailable,
+                  name + ": piece " + std::to_string(id) + " is not of type " +
+                      (id == 0 ? "UNKNOWN" : "CONTROL") +
+                      "; this build reads unigram models whose first pieces are <unk>, <s>, </s>");
+    }
+  }
+
+  void make_unigram(const std::vector<Piece>& pieces, const TokenizerConfig& config,
+                    const std::string& name) {
+    UnigramSpec spec;
+    spec.falls_back_to_bytes = true;
+    const std::string first[] = {pieces[0].text, config.bos_token.value_or(pieces[1].text),
+                                 config.eos_token.value_or(pieces[2].text)};
+    for (std::size_t id = 0; id < pieces.size(); ++id) {
+      const bool is_first = id < std::size(first);
+      const std::string& text = is_first ? first[id] : pieces[id].text;
+      if (unigram_vocabulary_.insert(text, static_cast<TokenId>(id)) !=
+          Vocabulary::Inserted::kYes) {
+        throw Error(ErrorCode::kBadModel, name + ": piece " + json_quote(text) + " is there twice");
+      }
+      spec.scores.push_back(is_first ? 0.0 : double{pieces[id].score});
+    }
+    unigram_.emplace(std::move(spec), unigram_vocabulary_);
   }
 
   // Registers the pieces of the model file. The reference treats control and user-defined pieces as
@@ -224,6 +267,11 @@ class SentencePieceTokenizer final : public Tokenizer {
     const bool wants_mark = prefix_rule_ == PrefixRule::kEverySegment ||
                             (prefix_rule_ == PrefixRule::kFirstSegment && at_start);
     if (wants_mark && !text.starts_with(kSpaceMark)) text.insert(0, kSpaceMark);
+    if (unigram_) {
+      ModelScratch scratch;
+      unigram_->tokenize(text, &scratch, ids);
+      return;
+    }
     std::vector<int> piece_ids;
     const MemoryReserve reserve(kLeastReserveBytes + text.size() * kEncodeBytesPerByte);
     const auto status = processor_.Encode(text, &piece_ids);
@@ -231,7 +279,9 @@ class SentencePieceTokenizer final : public Tokenizer {
     ids->insert(ids->end(), piece_ids.begin(), piece_ids.end());
   }
 
-  sentencepiece::SentencePieceProcessor processor_;
+  sentencepiece::SentencePieceProcessor processor_;  // of a BPE model
+  Vocabulary unigram_vocabulary_;
+  std::optional<UnigramModel> unigram_;  // refers to unigram_vocabulary_
   PrefixRule prefix_rule_ = PrefixRule::kNone;
   AddedTokenMatcher matcher_;             // matches in the raw text
   AddedTokenMatcher normalized_matcher_;  // matches in normalised text

@@ -14,9 +14,6 @@
 namespace caption::text {
 namespace {
 
-// Far above the ids of the largest published vocabulary (2^18), and small enough for a table.
-constexpr std::int64_t kMaxTokenId = (1 << 20) - 1;
-
 std::string read_model_file(const std::filesystem::path& path) {
   try {
     return read_text_file(path);
@@ -53,18 +50,6 @@ std::vector<std::string> token_contents(const JsonObject& object, const std::str
     if (!content) return contents;
     contents.push_back(*content);
   }
-}
-
-AddedToken read_added_token(const JsonObject& object, TokenId id) {
-  AddedToken token;
-  token.content = object.require_string("content");
-  token.id = id;
-  token.is_special = object.get_bool("special", false);
-  token.is_normalized = object.get_bool("normalized", !token.is_special);
-  token.strips_left = object.get_bool("lstrip", false);
-  token.strips_right = object.get_bool("rstrip", false);
-  token.is_single_word = object.get_bool("single_word", false);
-  return token;
 }
 
 // {"32000": {"content": "<video>", ...}, ...}
@@ -157,6 +142,18 @@ void append_special_tokens(const JsonObject& object, std::vector<std::string>* c
 
 }  // namespace
 
+AddedToken read_added_token(const JsonObject& object, TokenId id) {
+  AddedToken token;
+  token.content = object.require_string("content");
+  token.id = id;
+  token.is_special = object.get_bool("special", false);
+  token.is_normalized = object.get_bool("normalized", !token.is_special);
+  token.strips_left = object.get_bool("lstrip", false);
+  token.strips_right = object.get_bool("rstrip", false);
+  token.is_single_word = object.get_bool("single_word", false);
+  return token;
+}
+
 TokenizerFiles read_tokenizer_files(const std::filesystem::path& model_folder) {
   std::error_code ignored;
   if (!std::filesystem::is_directory(model_folder, ignored)) {
@@ -164,21 +161,22 @@ TokenizerFiles read_tokenizer_files(const std::filesystem::path& model_folder) {
   }
   TokenizerFiles files;
   files.folder = model_folder.string();
-  const auto model = model_folder / "tokenizer.model";
-  if (!std::filesystem::exists(model, ignored)) {
-    for (const char* other : {"tokenizer.json", "vocab.json"}) {
-      if (!std::filesystem::exists(model_folder / other, ignored)) continue;
-      throw Error(ErrorCode::kUnavailable,
-                  files.folder + ": has " + other +
-                      " but no tokenizer.model; this build reads SentencePiece tokenizers only");
-    }
-    throw Error(ErrorCode::kBadModel, files.folder + ": tokenizer.model is missing");
+  const std::pair<const char*, std::optional<std::string>*> kFiles[] = {
+      {"tokenizer.model", &files.tokenizer_model},
+      {"tokenizer_config.json", &files.tokenizer_config_json},
+      {"added_tokens.json", &files.added_tokens_json},
+      {"special_tokens_map.json", &files.special_tokens_map_json},
+      {"tokenizer.json", &files.tokenizer_json},
+      {"vocab.json", &files.vocab_json},
+      {"merges.txt", &files.merges_txt},
+  };
+  for (const auto& [name, content] : kFiles) *content = read_if_present(model_folder / name);
+  if (!files.tokenizer_model && !files.tokenizer_json && !(files.vocab_json && files.merges_txt)) {
+    throw Error(ErrorCode::kBadModel,
+                files.folder +
+                    ": has no tokenizer: one of tokenizer.model, tokenizer.json, or "
+                    "vocab.json with merges.txt must be there");
   }
-  files.tokenizer_model = read_model_file(model);
-  files.tokenizer_config_json = read_if_present(model_folder / "tokenizer_config.json");
-  files.added_tokens_json = read_if_present(model_folder / "added_tokens.json");
-  files.special_tokens_map_json = read_if_present(model_folder / "special_tokens_map.json");
-  files.tokenizer_json = read_if_present(model_folder / "tokenizer.json");
   return files;
 }
 
@@ -189,19 +187,22 @@ TokenizerConfig parse_tokenizer_config(const TokenizerFiles& files) {
   config.prefix_rule = choose_prefix_rule(json, fast);
   config.adds_bos = json.get_bool("add_bos_token", true);
   config.adds_eos = json.get_bool("add_eos_token", false);
-  config.bos_token = token_content(json, "bos_token", "<s>");
-  config.eos_token = token_content(json, "eos_token", "</s>");
+  const auto read_ends = [&](const JsonObject& object) {
+    if (object.has("bos_token")) config.bos_token = token_content(object, "bos_token", "");
+    if (object.has("eos_token")) config.eos_token = token_content(object, "eos_token", "");
+  };
+  read_ends(json);
   append_special_tokens(json, &config.special_tokens);
 
   // The older files are read only when the configuration does not list the added tokens.
   if (const auto decoder = json.get_object("added_tokens_decoder")) {
     config.added_tokens = read_added_tokens_decoder(*decoder);
+    config.lists_added_tokens = true;
   } else {
     const JsonObject map =
         parse_json(files.special_tokens_map_json, files, "special_tokens_map.json");
     append_special_tokens(map, &config.special_tokens);
-    config.bos_token = token_content(map, "bos_token", config.bos_token);
-    config.eos_token = token_content(map, "eos_token", config.eos_token);
+    read_ends(map);
     config.added_tokens = read_added_tokens_json(
         parse_json(files.added_tokens_json, files, "added_tokens.json"), config.special_tokens);
     for (const JsonObject& object : fast.get_objects("added_tokens")) {

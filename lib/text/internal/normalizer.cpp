@@ -1,0 +1,88 @@
+#include "text/internal/normalizer.h"
+
+#include <utility>
+
+namespace caption::text {
+namespace {
+
+std::string_view keep(std::string text, TextArena* arena) {
+  return arena->emplace_back(std::move(text));
+}
+
+std::string_view apply_form(std::string_view text, UnicodeForm form, TextArena* arena) {
+  std::string storage;
+  const std::string_view formed = to_unicode_form(text, form, &storage);
+  if (formed.data() == text.data()) return text;
+  return keep(std::move(storage), arena);
+}
+
+std::string lower_case(std::string_view text) {
+  std::string out;
+  out.reserve(text.size());
+  std::size_t length = 0;
+  for (std::size_t pos = 0; pos < text.size(); pos += length) {
+    append_lower_case(character_at(text, pos, &length), &out);
+  }
+  return out;
+}
+
+// True when `text` is one character.
+bool is_one_character(std::string_view text) {
+  std::size_t length = 0;
+  character_at(text, 0, &length);
+  return length == text.size();
+}
+
+}  // namespace
+
+std::string replace_all(std::string_view text, std::string_view from, std::string_view to) {
+  std::string out;
+  out.reserve(text.size());
+  for (std::size_t pos = 0;;) {
+    const std::size_t hit = text.find(from, pos);
+    out += text.substr(pos, hit - pos);
+    if (hit == std::string_view::npos) return out;
+    out += to;
+    pos = hit + from.size();
+  }
+}
+
+NormalizedText Normalizer::normalize(std::string_view text, TextArena* arena) const {
+  NormalizedText result{.text = text};
+  for (const NormalizerStep& step : steps_) {
+    std::string_view& now = result.text;
+    if (now.empty()) break;  // nothing is prepended to an empty text
+    switch (step.kind) {
+      case NormalizerStep::Kind::kForm: now = apply_form(now, step.form, arena); break;
+      case NormalizerStep::Kind::kLowercase: now = keep(lower_case(now), arena); break;
+      case NormalizerStep::Kind::kPrepend:
+        now = keep(step.content + std::string(now), arena);
+        break;
+      case NormalizerStep::Kind::kReplace:
+        if (now.starts_with(step.pattern) &&
+            (step.content.empty() || !is_one_character(step.pattern))) {
+          result.keeps_start = false;
+        }
+        if (now.find(step.pattern) != std::string_view::npos) {
+          now = keep(replace_all(now, step.pattern, step.content), arena);
+        }
+        break;
+      case NormalizerStep::Kind::kStrip:
+        if (step.strips_left) {
+          const std::size_t length = leading_space_bytes(now);
+          if (length > 0) result.keeps_start = false;
+          now.remove_prefix(length);
+        }
+        if (step.strips_right) now.remove_suffix(trailing_space_bytes(now));
+        break;
+    }
+  }
+  return result;
+}
+
+std::string Normalizer::normalize(std::string_view text) const {
+  TextArena arena;
+  return std::string(normalize(text, &arena).text);
+}
+
+}  // namespace caption::text

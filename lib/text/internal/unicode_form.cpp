@@ -1,0 +1,206 @@
+#include "text/internal/unicode_form.h"
+
+#include <utf8proc.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <vector>
+
+#include "base/error.h"
+#include "base/utf8.h"
+
+namespace caption::text {
+namespace {
+
+// The longest decomposition (U+FDFA) has 18 characters.
+constexpr std::size_t kMaxDecomposed = 32;
+
+bool is_between(char32_t c, char32_t first, char32_t last) { return c >= first && c <= last; }
+
+bool is_composing(UnicodeForm form) {
+  return form == UnicodeForm::kNfc || form == UnicodeForm::kNfkc;
+}
+
+bool is_compatible(UnicodeForm form) {
+  return form == UnicodeForm::kNfkc || form == UnicodeForm::kNfkd;
+}
+
+// Characters that Unicode 12.1 or a later version added and that have a decomposition there, or
+// part in one: the tables of the reference are those of Unicode 12.0, where nothing changes them.
+// Later combining marks and the compositions of Todhri (Unicode 16) are left to utf8proc.
+bool is_newer_than_reference(char32_t c) {
+  return c == 0x32FF || is_between(c, 0xA7F1, 0xA7F4) || c == 0xAB69 || c == 0x105C9 ||
+         c == 0x105E4 || is_between(c, 0x10781, 0x107BA) || is_between(c, 0x11383, 0x113C8) ||
+         c == 0x11930 || c == 0x11938 || is_between(c, 0x16121, 0x16128) ||
+         is_between(c, 0x16D68, 0x16D6A) || is_between(c, 0x1CCD6, 0x1CCF9) ||
+         is_between(c, 0x1E030, 0x1E06D) || c == 0x1F16C || is_between(c, 0x1FBF0, 0x1FBF9);
+}
+
+// True for characters that no form changes by themselves and that never combine with what stands
+// before them: a text may be normalised piece by piece between them. The list is incomplete and
+// covers most of ordinary text.
+bool is_stable(char32_t c, UnicodeForm form) {
+  // U+11A7 stands before the first trailing consonant and is none itself; utf8proc 2.8 composes it
+  // with a syllable nevertheless, as though it were empty.
+  if (c < 0xA0 || c == 0x11A7) return true;
+  if (form != UnicodeForm::kNfc) return is_newer_than_reference(c);
+  return c < 0x300 || is_between(c, 0xAC00, 0xD7A3) || is_between(c, 0x4E00, 0x9FFF) ||
+         is_between(c, 0x3041, 0x3093) || is_between(c, 0x30A1, 0x30F3) ||
+         is_between(c, 0x2010, 0x2027) || is_between(c, 0x3001, 0x3020) ||
+         is_between(c, 0x1F300, 0x1F64F) || c == 0x200D || c == 0xFE0F ||
+         is_newer_than_reference(c);
+}
+
+utf8proc_property_t const* property_of(utf8proc_int32_t c) { return utf8proc_get_property(c); }
+
+// Sorts each run of combining marks by its class; marks of one class keep their order.
+void order_marks(std::vector<utf8proc_int32_t>* characters) {
+  const auto rank = [](utf8proc_int32_t c) { return property_of(c)->combining_class; };
+  for (auto begin = characters->begin(); begin != characters->end();) {
+    if (rank(*begin) == 0) {
+      ++begin;
+      continue;
+    }
+    const auto end =
+        std::find_if(begin, characters->end(), [&](utf8proc_int32_t c) { return rank(c) == 0; });
+    std::stable_sort(begin, end,
+                     [&](utf8proc_int32_t a, utf8proc_int32_t b) { return rank(a) < rank(b); });
+    begin = end;
+  }
+}
+
+void append_normalized(std::string_view text, UnicodeForm form, std::string* out) {
+  const auto options = static_cast<utf8proc_option_t>(UTF8PROC_STABLE | UTF8PROC_DECOMPOSE |
+                                                      (is_compatible(form) ? UTF8PROC_COMPAT : 0));
+  std::vector<utf8proc_int32_t> characters;
+  std::array<utf8proc_int32_t, kMaxDecomposed> parts{};
+  for (std::size_t pos = 0; pos < text.size();) {
+    std::size_t length = 0;
+    const char32_t c = character_at(text, pos, &length);
+    pos += length;
+    int boundary = 0;
+    const utf8proc_ssize_t count = utf8proc_decompose_char(
+        static_cast<utf8proc_int32_t>(c), parts.data(), kMaxDecomposed, options, &boundary);
+    CAPTION_CHECK(count >= 0 && count <= static_cast<utf8proc_ssize_t>(kMaxDecomposed),
+                  std::string("utf8proc: ") + utf8proc_errmsg(count));
+    characters.insert(characters.end(), parts.begin(), parts.begin() + count);
+  }
+  order_marks(&characters);
+  if (is_composing(form)) {
+    const utf8proc_ssize_t count = utf8proc_normalize_utf32(
+        characters.data(), static_cast<utf8proc_ssize_t>(characters.size()),
+        static_cast<utf8proc_option_t>(UTF8PROC_STABLE | UTF8PROC_COMPOSE));
+    CAPTION_CHECK(count >= 0, std::string("utf8proc: ") + utf8proc_errmsg(count));
+    characters.resize(static_cast<std::size_t>(count));
+  }
+  for (const utf8proc_int32_t c : characters) append_utf8(*out, static_cast<char32_t>(c));
+}
+
+}  // namespace
+
+char32_t character_at(std::string_view text, std::size_t pos, std::size_t* length) {
+  const auto byte = [&](std::size_t i) {
+    return static_cast<char32_t>(static_cast<std::uint8_t>(text[pos + i]));
+  };
+  const char32_t lead = byte(0);
+  if (lead < 0x80) {
+    *length = 1;
+    return lead;
+  }
+  if (lead < 0xE0) {
+    *length = 2;
+    return (lead & 0x1Fu) << 6 | (byte(1) & 0x3Fu);
+  }
+  if (lead < 0xF0) {
+    *length = 3;
+    return (lead & 0x0Fu) << 12 | (byte(1) & 0x3Fu) << 6 | (byte(2) & 0x3Fu);
+  }
+  *length = 4;
+  return (lead & 0x07u) << 18 | (byte(1) & 0x3Fu) << 12 | (byte(2) & 0x3Fu) << 6 |
+         (byte(3) & 0x3Fu);
+}
+
+std::string_view to_unicode_form(std::string_view text, UnicodeForm form, std::string* storage) {
+  storage->clear();
+  std::size_t copied = 0;  // everything before it is in `storage`
+  std::size_t stable = 0;  // where the last stable character begins, or the start of the text
+  std::size_t length = 0;
+  for (std::size_t pos = 0; pos < text.size(); pos += length) {
+    const char32_t c = character_at(text, pos, &length);
+    if (is_stable(c, form)) {
+      stable = pos;
+      continue;
+    }
+    // What stands between two stable characters is normalised together with the first of them.
+    std::size_t end = pos;
+    while (end < text.size() && !is_stable(character_at(text, end, &length), form)) end += length;
+    storage->append(text.substr(copied, stable - copied));
+    append_normalized(text.substr(stable, end - stable), form, storage);
+    copied = stable = pos = end;
+    length = 0;
+  }
+  if (copied == 0) return text;
+  storage->append(text.substr(copied));
+  return *storage;
+}
+
+bool is_white_space(char32_t c) {
+  return is_between(c, 0x09, 0x0D) || c == 0x20 || c == 0x85 || c == 0xA0 || c == 0x1680 ||
+         is_between(c, 0x2000, 0x200A) || c == 0x2028 || c == 0x2029 || c == 0x202F ||
+         c == 0x205F || c == 0x3000;
+}
+
+std::size_t leading_space_bytes(std::string_view text) {
+  std::size_t total = 0;
+  std::size_t length = 0;
+  while (total < text.size() && is_white_space(character_at(text, total, &length))) {
+    total += length;
+  }
+  return total;
+}
+
+std::size_t trailing_space_bytes(std::string_view text) {
+  std::size_t end = text.size();
+  while (end > 0) {
+    std::size_t begin = end - 1;
+    while (begin > 0 && (static_cast<std::uint8_t>(text[begin]) & 0xC0u) == 0x80u) --begin;
+    std::size_t length = 0;
+    if (!is_white_space(character_at(text, begin, &length))) break;
+    end = begin;
+  }
+  return text.size() - end;
+}
+
+bool is_word_character(char32_t c) {
+  if (c == 0x200C || c == 0x200D) return true;
+  // Symbols of the property Other_Alphabetic: circled and squared Latin letters.
+  if (is_between(c, 0x24B6, 0x24E9) || is_between(c, 0x1F130, 0x1F149) ||
+      is_between(c, 0x1F150, 0x1F169) || is_between(c, 0x1F170, 0x1F189)) {
+    return true;
+  }
+  switch (utf8proc_category(static_cast<utf8proc_int32_t>(c))) {
+    case UTF8PROC_CATEGORY_LU:
+    case UTF8PROC_CATEGORY_LL:
+    case UTF8PROC_CATEGORY_LT:
+    case UTF8PROC_CATEGORY_LM:
+    case UTF8PROC_CATEGORY_LO:
+    case UTF8PROC_CATEGORY_MN:
+    case UTF8PROC_CATEGORY_MC:
+    case UTF8PROC_CATEGORY_ME:
+    case UTF8PROC_CATEGORY_ND:
+    case UTF8PROC_CATEGORY_NL:
+    case UTF8PROC_CATEGORY_PC: return true;
+    default: return false;
+  }
+}
+
+void append_lower_case(char32_t c, std::string* out) {
+  if (c == 0x0130) {  // the only lower case of two characters
+    out->append("i\u0307");
+    return;
+  }
+  append_utf8(*out, static_cast<char32_t>(utf8proc_tolower(static_cast<utf8proc_int32_t>(c))));
+}
+
+}  // namespace caption::text

@@ -1,0 +1,260 @@
+// What is read from tokenizer.json, vocab.json, merges.txt and tokenizer_config.json, and what is
+// refused.
+#include <doctest/doctest.h>
+
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "text/internal/open_pipeline.h"
+#include "text/internal/tokenizer_json.h"
+
+namespace caption::text {
+namespace {
+
+constexpr const char* kModel =
+    R"("model": {"type": "BPE", "vocab": {"a": 0, "b": 1, "ab": 2}, "merges": ["a b"]})";
+constexpr const char* kDecoder = R"("decoder": {"type": "ByteLevel"})";
+constexpr const char* kByteLevel =
+    R"("pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": false})";
+
+// A tokenizer.json of these members.
+std::string document_of(const std::vector<std::string>& members) {
+  std::string text = "{";
+  for (const std::string& member : members) text += (text.size() > 1 ? ",\n" : "\n") + member;
+  return text + "}";
+}
+
+std::unique_ptr<const Tokenizer> open(const std::string& tokenizer_json,
+                                      const std::string& config = "{}") {
+  TokenizerFiles files;
+  files.folder = "m";
+  files.tokenizer_json = tokenizer_json;
+  files.tokenizer_config_json = config;
+  return open_pipeline(std::move(files));
+}
+
+std::unique_ptr<const Tokenizer> open_slow(const std::string& vocab, const std::string& merges,
+                                           const std::string& config) {
+  TokenizerFiles files;
+  files.folder = "m";
+  files.vocab_json = vocab;
+  files.merges_txt = merges;
+  files.tokenizer_config_json = config;
+  return open_pipeline(std::move(files));
+}
+
+using Ids = std::vector<TokenId>;
+
+TEST_SUITE("text/tokenizer_json") {
+  TEST_CASE("a small tokenizer runs, with merges of either form") {
+    const auto tokenizer = open(document_of({kModel, kDecoder, kByteLevel}));
+    CHECK(tokenizer->encode("abba") == Ids{2, 1, 0});
+    CHECK(tokenizer->decode(Ids{2, 1, 0}) == "abba");
+    const std::string pairs =
+        R"("model": {"vocab": {"a": 0, "b": 1, "ab": 2}, "merges": [["a", "b"]]})";
+    CHECK(open(document_of({pairs, kDecoder, kByteLevel}))->encode("ab") == Ids{2});
+  }
+
+  TEST_CASE("models that are impossible or not supported are refused by file and key") {
+    const struct {
+      const char* model;
+      const char* message;
+      ErrorCode code;
+    } kRows[] = {
+        {R"("model": null)", "m/tokenizer.json: model: is missing", ErrorCode::kBadModel},
+        {R"("model": {"type": "WordPiece"})", "model.type: \"WordPiece\"", ErrorCode::kUnavailable},
+        {R"("model": {"type": "BPE", "vocab": {}})", "has no vocab or no merges",
+         ErrorCode::kBadModel},
+        {R"("model": {"type": "BPE", "vocab": {"a": 0, "a": 1}, "merges": []})",
+         "\"a\" is there twice", ErrorCode::kBadModel},
+        {R"("model": {"type": "BPE", "vocab": {"a": 0, "b": 0}, "merges": []})",
+         "\"b\" has the id 0 of another token", ErrorCode::kBadModel},
+        {R"("model": {"type": "BPE", "vocab": {"a": -1}, "merges": []})",
+         "expected an integer from 0 to 1048575, found -1", ErrorCode::kBadModel},
+        {R"("model": {"type": "BPE", "vocab": {"a": "0"}, "merges": []})",
+         "expected a number, found a string", ErrorCode::kBadModel},
+        {R"("model": {"type": "BPE", "vocab": {"a": 0}, "merges": ["a"]})",
+         "model.merges[0]: expected two tokens with a space", ErrorCode::kBadModel},
+        {R"("model": {"type": "BPE", "vocab": {"a": 0}, "merges": [["a"]]})",
+         "model.merges[0]: expected two tokens, found 1", ErrorCode::kBadModel},
+        {R"("model": {"type": "BPE", "vocab": {"a": 0}, "merges": ["a b"]})",
+         "model.merges[0]: \"b\" is not in the vocabulary", ErrorCode::kBadModel},
+        {R"("model": {"type": "BPE", "vocab": {"a": 0}, "merges": ["a a"]})",
+         "model.merges[0]: \"aa\" is not in the vocabulary", ErrorCode::kBadModel},
+        {R"("model": {"type": "BPE", "vocab": {"a": 0}, "merges": [], "unk_token": "u"})",
+         "model.unk_token: \"u\" is not in the vocabulary", ErrorCode::kBadModel},
+        {R"("model": {"type": "BPE", "vocab": {"a": 0}, "merges": [], "dropout": 0.1})",
+         "model.dropout", ErrorCode::kUnavailable},
+        {R"("model": {"type": "BPE", "vocab": {}, "merges": [], "end_of_word_suffix": "</w>"})",
+         "model.end_of_word_suffix: \"</w>\"", ErrorCode::kUnavailable},
+        {R"("model": {"type": "Unigram", "vocab": [["a", 0.0]]})", "model.unk_id: is missing",
+         ErrorCode::kBadModel},
+        {R"("model": {"type": "Unigram", "unk_id": 1, "vocab": [["a", 0.0]]})",
+         "model.unk_id: expected 0 to 0, found 1", ErrorCode::kBadModel},
+        {R"("model": {"type": "Unigram", "unk_id": 0, "vocab": [["a"]]})",
+         "expected a token and its score", ErrorCode::kBadModel},
+        {R"("model": {"type": "Unigram", "unk_id": 0, "vocab": [["a", 0], ["a", 0]]})",
+         "\"a\" is there twice", ErrorCode::kBadModel},
+    };
+    for (const auto& row : kRows) {
+      CAPTURE(std::string(row.model));
+      try {
+        open(document_of({row.model, kDecoder}));
+        FAIL("was opened");
+      } catch (const Error& error) {
+        CHECK(std::string(error.what()).find(row.message) != std::string::npos);
+        CHECK(std::string(error.what()).find("m/tokenizer.json") != std::string::npos);
+        CHECK(error.code() == row.code);
+      }
+    }
+  }
+
+  TEST_CASE("steps that are impossible or not supported are refused by file and key") {
+    const struct {
+      const char* member;
+      const char* message;
+      ErrorCode code;
+    } kRows[] = {
+        {R"("normalizer": {"type": "Precompiled"})", "normalizer: the normalizer \"Precompiled\"",
+         ErrorCode::kUnavailable},
+        {R"("normalizer": {"type": "Sequence", "normalizers": [{"type": "NFC"}, {"type": "Nmt"}]})",
+         "normalizer.normalizers[1]: the normalizer \"Nmt\"", ErrorCode::kUnavailable},
+        {R"("normalizer": {"type": "Replace", "pattern": {"Regex": "a+"}, "content": ""})",
+         "normalizer: a Replace with a regular expression", ErrorCode::kUnavailable},
+        {R"("normalizer": {})", "normalizer.type: is missing", ErrorCode::kBadModel},
+        {R"("pre_tokenizer": {"type": "BertPreTokenizer"})",
+         "pre_tokenizer: the pre-tokenizer \"BertPreTokenizer\"", ErrorCode::kUnavailable},
+        {R"("pre_tokenizer": {"type": "Split", "pattern": {"Regex": "\\w"}, "behavior": "Isolated"})",
+         "pre_tokenizer: the pattern \"\\\\w\" uses \\w", ErrorCode::kUnavailable},
+        {R"("pre_tokenizer": {"type": "Split", "pattern": {"String": "a"}, "behavior": "Other"})",
+         "pre_tokenizer.behavior: \"Other\"", ErrorCode::kBadModel},
+        {R"("pre_tokenizer": {"type": "Split", "behavior": "Isolated"})",
+         "pre_tokenizer.pattern: is missing", ErrorCode::kBadModel},
+        {R"("pre_tokenizer": {"type": "Metaspace", "replacement": "ab"})",
+         "pre_tokenizer.replacement: expected one character", ErrorCode::kBadModel},
+        {R"("pre_tokenizer": {"type": "Metaspace", "replacement": "_", "prepend_scheme": "x"})",
+         "pre_tokenizer.prepend_scheme: \"x\"", ErrorCode::kBadModel},
+        {R"("pre_tokenizer": {"type": "Sequence", "pretokenizers": [{"type": "ByteLevel"},
+            {"type": "Digits"}]})",
+         "a pre-tokenizer after ByteLevel", ErrorCode::kUnavailable},
+        {R"("post_processor": {"type": "BertProcessing"})",
+         "post_processor: the post-processor \"BertProcessing\"", ErrorCode::kUnavailable},
+        {R"("post_processor": {"type": "TemplateProcessing", "single": []})",
+         "a template that does not hold the text once", ErrorCode::kUnavailable},
+        {R"("post_processor": {"type": "TemplateProcessing", "special_tokens": {},
+            "single": [{"SpecialToken": {"id": "<s>"}}, {"Sequence": {"id": "A"}}]})",
+         "special_tokens: \"<s>\" is missing", ErrorCode::kBadModel},
+        {R"("post_processor": {"type": "TemplateProcessing", "special_tokens": {"s": {"ids": [9]}},
+            "single": [{"SpecialToken": {"id": "s"}}, {"Sequence": {"id": "A"}}]})",
+         "post_processor: there is no token 9", ErrorCode::kBadModel},
+        {R"("added_tokens": [{"id": 7, "content": "x"}])",
+         "added_tokens[0]: the added token \"x\" has the id 7; by the vocabulary and the tokens "
+         "before it, it is 3",
+         ErrorCode::kBadModel},
+    };
+    for (const auto& row : kRows) {
+      CAPTURE(std::string(row.member));
+      try {
+        open(document_of({kModel, kDecoder, row.member}));
+        FAIL("was opened");
+      } catch (const Error& error) {
+        CHECK(std::string(error.what()).find(row.message) != std::string::npos);
+        CHECK(std::string(error.what()).find("m/tokenizer.json: ") != std::string::npos);
+        CHECK(error.code() == row.code);
+      }
+    }
+  }
+
+  TEST_CASE("decoders whose texts depend on several tokens are refused by name") {
+    const struct {
+      const char* decoder;
+      const char* message;
+    } kRows[] = {
+        {R"("decoder": null)", "a tokenizer without a decoder"},
+        {R"("decoder": {"type": "WordPiece"})", "decoder: the decoder \"WordPiece\""},
+        {R"("decoder": {"type": "Strip", "content": " ", "start": 1, "stop": 0})",
+         "a Strip that does not follow Fuse"},
+        {R"("decoder": {"type": "Sequence", "decoders": [{"type": "Fuse"},
+            {"type": "ByteFallback"}]})",
+         "\"ByteFallback\" at this place"},
+        {R"("decoder": {"type": "Sequence", "decoders": [{"type": "Fuse"},
+            {"type": "Strip", "content": " ", "start": 0, "stop": 1}]})",
+         "a Strip at the end"},
+    };
+    for (const auto& row : kRows) {
+      CAPTURE(std::string(row.decoder));
+      CHECK_THROWS_WITH_AS(open(document_of({kModel, row.decoder})), doctest::Contains(row.message),
+                           Error);
+    }
+  }
+
+  TEST_CASE("the lines of messages are those of the file") {
+    const std::string model =
+        "\"model\": {\"type\": \"BPE\", \"vocab\": {\n\"a\": 0,\n\"b\": 1\n},"
+        "\n\"merges\": [\n]},\n\"decoder\": {\"type\" \"ByteLevel\"}";
+    CHECK_THROWS_WITH_AS(open("{\n" + model + "}"), doctest::Contains("line 8, column"), Error);
+  }
+
+  TEST_CASE("tokenizer_config.json adds tokens, flags and the space before a text") {
+    const std::string json = document_of(
+        {kModel, kDecoder, kByteLevel,
+         R"("added_tokens": [{"id": 3, "content": "<x>", "special": false, "normalized": false}])"});
+    CHECK(open(json)->decode(Ids{3, 0}) == "<x>a");
+    CHECK(open(json, R"({"eos_token": "<x>"})")->eos_id() == 3);
+    // A listing with other flags counts; the old one does not.
+    const std::string listed =
+        R"({"added_tokens_decoder": {"3": {"content": "<x>", "special": true},
+        "4": {"content": "<y>", "special": true, "lstrip": true}}, "eos_token": "<z>"})";
+    const auto tokenizer = open(json, listed);
+    CHECK(tokenizer->decode(Ids{3, 0}) == "a");
+    CHECK(tokenizer->encode("a  <y>") == Ids{0, 4});
+    CHECK(tokenizer->eos_id() == 5);  // a special token that no list has
+    CHECK(tokenizer->vocab_size() == 6);
+    CHECK_THROWS_WITH_AS(open(json, R"({"added_tokens_decoder": {"9": {"content": "<y>"}}})"),
+                         doctest::Contains("m/tokenizer_config.json: the added token \"<y>\""),
+                         Error);
+    // The vocabulary has no token for a space, which is therefore left out.
+    const std::string spaced = document_of(
+        {R"("model": {"type": "BPE", "vocab": {"a": 0, "Ġ": 1, "Ġa": 2}, "merges": ["Ġ a"]})",
+         kDecoder, kByteLevel});
+    CHECK(open(spaced)->encode("a") == Ids{0});
+    CHECK(open(spaced, R"({"add_prefix_space": true})")->encode("a") == Ids{2});
+  }
+
+  TEST_CASE("classes of transformers that set the first and last token themselves") {
+    const std::string json =
+        document_of({kModel, kDecoder, kByteLevel,
+                     R"("added_tokens": [{"id": 3, "content": "<unk>", "special": true},
+             {"id": 4, "content": "<s>", "special": true},
+             {"id": 5, "content": "</s>", "special": true}])"});
+    CHECK(open(json, R"({"tokenizer_class": "LlamaTokenizer"})")->encode("a") == Ids{4, 0});
+    CHECK(open(json, R"({"tokenizer_class": "LlamaTokenizerFast", "add_bos_token": false,
+                         "add_eos_token": true})")
+              ->encode("a") == Ids{0, 5});
+    CHECK(open(json, R"({"tokenizer_class": "PreTrainedTokenizerFast"})")->encode("a") == Ids{0});
+  }
+
+  TEST_CASE("vocab.json with merges.txt is a Qwen2Tokenizer or a GPT2Tokenizer") {
+    const std::string vocab = R"({"a": 0, "b": 1, "ab": 2, "1": 3, "11": 4})";
+    const std::string qwen2 = R"({"tokenizer_class": "Qwen2Tokenizer"})";
+    const auto tokenizer = open_slow(vocab, "#version: 0.2\na b\r\n\n1 1\n", qwen2);
+    CHECK(tokenizer->encode("ab11") == Ids{2, 3, 3});  // digits stand alone
+    CHECK(tokenizer->eos_id() == 5);                   // the class's <|endoftext|>
+    const auto gpt2 =
+        open_slow(vocab, "#version: 0.2\na b\n1 1\n", R"({"tokenizer_class": "GPT2Tokenizer"})");
+    CHECK(gpt2->encode("ab11") == Ids{2, 4});
+    CHECK_THROWS_WITH_AS(open_slow(vocab, "a b c\n", qwen2),
+                         doctest::Contains("m/merges.txt: line 1: expected two tokens"), Error);
+    CHECK_THROWS_WITH_AS(open_slow(vocab, "a x\n", qwen2),
+                         doctest::Contains("m/merges.txt: line 1: \"x\" is not in"), Error);
+    CHECK_THROWS_WITH_AS(open_slow("{", "", qwen2), doctest::Contains("m/vocab.json"), Error);
+    for (const char* config : {"{}", R"({"tokenizer_class": "BartTokenizer"})"}) {
+      CHECK_THROWS_WITH_AS(open_slow(vocab, "", config),
+                           doctest::Contains("m/tokenizer_config.json: tokenizer_class"), Error);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace caption::text
