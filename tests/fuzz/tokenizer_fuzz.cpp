@@ -1,14 +1,19 @@
 // Any bytes as the files of a tokenizer: an Error(kBadModel | kUnavailable), or a tokenizer whose
-// ids stay in its vocabulary and decode the same at once and piece by piece.
-// Input: "<config json>\0<text>\0<tokenizer.model>"; a missing part is empty.
+// ids stay in its vocabulary and decode the same at once and piece by piece. A pattern that takes
+// too long on a text may also be refused then, by Error(kTooLarge).
+// Input: "<config json>\0<text>\0" and one of "<tokenizer.model>", "{<rest of a tokenizer.json>"
+// and "V<vocab.json>\0<merges.txt>"; a missing part is empty.
 #include <algorithm>
+#include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/error.h"
 #include "base/utf8.h"
 #include "tests/fuzz/check.h"
+#include "text/internal/open_pipeline.h"
 #include "text/internal/sentencepiece_tokenizer.h"
 
 namespace caption::text {
@@ -43,10 +48,27 @@ void use(const Tokenizer& tokenizer, std::string_view text) {
                   "invalid bytes encode as their replacement");
   }
   std::vector<TokenId> ids;  // no text gives these
-  for (const char c : text) {
+  for (const char c : tokenizer.vocab_size() > 0 ? text : "") {
     ids.push_back(static_cast<std::uint8_t>(c) % tokenizer.vocab_size());
   }
   check_decoding(tokenizer, ids);
+}
+
+std::unique_ptr<const Tokenizer> open(TokenizerFiles files, std::string_view rest) {
+  if (rest.starts_with('{')) {
+    files.tokenizer_json = rest;
+    return open_pipeline(std::move(files));
+  }
+  if (rest.starts_with('V')) {
+    rest.remove_prefix(1);
+    files.vocab_json = take_part(rest);
+    files.merges_txt = rest;
+    return open_pipeline(std::move(files));
+  }
+  // The same bytes as either configuration: the two share most keys.
+  files.tokenizer_json = files.tokenizer_config_json;
+  files.tokenizer_model = rest;
+  return make_sentencepiece_tokenizer(files);
 }
 
 }  // namespace
@@ -57,15 +79,13 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* bytes, std::size_t siz
   std::string_view rest = fuzz::as_text(bytes, size);
   text::TokenizerFiles files;
   files.folder = "model";
-  // The same bytes as either configuration: the two share most keys.
   files.tokenizer_config_json = text::take_part(rest);
-  files.tokenizer_json = files.tokenizer_config_json;
   const std::string_view text = text::take_part(rest);
-  files.tokenizer_model = rest;
   try {
-    text::use(*text::make_sentencepiece_tokenizer(files), text);
+    text::use(*text::open(std::move(files), rest), text);
   } catch (const Error& error) {
-    fuzz::require(error.code() == ErrorCode::kBadModel || error.code() == ErrorCode::kUnavailable,
+    fuzz::require(error.code() == ErrorCode::kBadModel || error.code() == ErrorCode::kUnavailable ||
+                      error.code() == ErrorCode::kTooLarge,
                   error.what());
     fuzz::require(is_valid_utf8(error.what()), "messages are valid UTF-8");
   }

@@ -79,6 +79,10 @@ void append_normalized(std::string_view text, UnicodeForm form, std::string* out
     std::size_t length = 0;
     const char32_t c = character_at(text, pos, &length);
     pos += length;
+    if (is_newer_than_reference(c)) {
+      characters.push_back(static_cast<utf8proc_int32_t>(c));
+      continue;
+    }
     int boundary = 0;
     const utf8proc_ssize_t count = utf8proc_decompose_char(
         static_cast<utf8proc_int32_t>(c), parts.data(), kMaxDecomposed, options, &boundary);

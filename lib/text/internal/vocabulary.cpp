@@ -74,27 +74,31 @@ void Vocabulary::grow(std::size_t num_slots) {
 
 void PairTable::reserve(std::size_t num_pairs) {
   const std::size_t num_slots = std::bit_ceil(std::max(kLeastSlots, 2 * num_pairs));
-  if (num_slots > slots_.size()) grow(num_slots);
+  if (num_slots > tags_.size()) grow(num_slots);
 }
 
 void PairTable::set(std::uint32_t left, std::uint32_t right, Value value) {
-  if (2 * (size_ + 1) > slots_.size()) grow(std::max(kLeastSlots, 2 * slots_.size()));
+  if (2 * (size_ + 1) > tags_.size()) grow(std::max(kLeastSlots, 2 * tags_.size()));
   const std::uint64_t key = key_of(left, right);
-  std::size_t at = first_slot(key);
-  while (slots_[at].key != kFree && slots_[at].key != key) at = (at + 1) & (slots_.size() - 1);
-  if (slots_[at].key == kFree) ++size_;
+  const std::uint64_t hash = hash_of(key);
+  std::size_t at = hash >> shift_;
+  while (tags_[at] != kFree && slots_[at].key != key) at = (at + 1) & (tags_.size() - 1);
+  if (tags_[at] == kFree) ++size_;
+  tags_[at] = tag_of(hash);
   slots_[at] = {.key = key, .value = value};
 }
 
 void PairTable::grow(std::size_t num_slots) {
-  const std::vector<Slot> old = std::exchange(slots_, std::vector<Slot>(num_slots));
+  const std::vector<std::uint8_t> old_tags =
+      std::exchange(tags_, std::vector<std::uint8_t>(num_slots, kFree));
+  const std::vector<Slot> old_slots = std::exchange(slots_, std::vector<Slot>(num_slots));
   shift_ = 64 - std::countr_zero(num_slots);
   size_ = 0;
-  for (const Slot& slot : old) {
-    if (slot.key != kFree) {
-      set(static_cast<std::uint32_t>(slot.key >> 32), static_cast<std::uint32_t>(slot.key),
-          slot.value);
-    }
+  for (std::size_t i = 0; i < old_tags.size(); ++i) {
+    if (old_tags[i] == kFree) continue;
+    const std::uint64_t key = old_slots[i].key;
+    set(static_cast<std::uint32_t>(key >> 32), static_cast<std::uint32_t>(key),
+        old_slots[i].value);
   }
 }
 

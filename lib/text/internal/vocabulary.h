@@ -64,38 +64,45 @@ class PairTable {
   };
 
   void reserve(std::size_t num_pairs);
-  // Of equal keys the last one counts. The key (2^32 - 1, 2^32 - 1) is reserved.
+  // Of equal keys the last one counts.
   void set(std::uint32_t left, std::uint32_t right, Value value);
-  // nullptr when the pair is not there.
+  // nullptr when the pair is not there. Most pairs that are asked for are not, which the tags tell:
+  // they are an eighth as large as the rest and stay in the cache.
   const Value* find(std::uint32_t left, std::uint32_t right) const {
-    if (slots_.empty()) return nullptr;
+    if (tags_.empty()) return nullptr;
     const std::uint64_t key = key_of(left, right);
-    for (std::size_t at = first_slot(key);; at = (at + 1) & (slots_.size() - 1)) {
-      if (slots_[at].key == key) return &slots_[at].value;
-      if (slots_[at].key == kFree) return nullptr;
+    const std::uint64_t hash = hash_of(key);
+    const std::uint8_t tag = tag_of(hash);
+    for (std::size_t at = hash >> shift_;; at = (at + 1) & (tags_.size() - 1)) {
+      if (tags_[at] == kFree) return nullptr;
+      if (tags_[at] == tag && slots_[at].key == key) return &slots_[at].value;
     }
   }
 
  private:
-  static constexpr std::uint64_t kFree = ~std::uint64_t{0};
+  static constexpr std::uint8_t kFree = 0;
   struct Slot {
-    std::uint64_t key = kFree;
+    std::uint64_t key = 0;
     Value value;
   };
 
   static std::uint64_t key_of(std::uint32_t left, std::uint32_t right) {
     return std::uint64_t{left} << 32 | right;
   }
-  // Fibonacci hashing of the folded key: the high bits of the product are well mixed.
-  std::size_t first_slot(std::uint64_t key) const {
+  // Multiplicative hashing: the high bits, which choose the slot, depend on all bits of the key.
+  static std::uint64_t hash_of(std::uint64_t key) {
     const std::uint64_t folded = key ^ (key >> 32) * 0x9E3779B97F4A7C15u;
-    return static_cast<std::size_t>((folded * 0xD6E8FEB86659FD93u) >> shift_);
+    return folded * 0xD6E8FEB86659FD93u;
+  }
+  static std::uint8_t tag_of(std::uint64_t hash) {
+    return static_cast<std::uint8_t>(hash >> 24) | 1;
   }
   void grow(std::size_t num_slots);
 
-  std::vector<Slot> slots_;  // open addressing, a power of two of them, at most half full
+  std::vector<std::uint8_t> tags_;  // open addressing, a power of two of them, at most half full
+  std::vector<Slot> slots_;         // one for each tag
   std::size_t size_ = 0;
-  int shift_ = 64;  // 64 - log2(slots_.size())
+  int shift_ = 64;  // 64 - log2(tags_.size())
 };
 
 }  // namespace caption::text
