@@ -2,6 +2,7 @@
 
 Used by scripts/make_goldens_byte_bpe.py and scripts/compare_tokenizers.py. Needs `tokenizers` 0.22.2.
 """
+import itertools
 import json
 import pathlib
 import random
@@ -207,6 +208,54 @@ def unigram_bytes(size):
     tokenizer.decoder = decoders.Sequence([decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse(),
                                            decoders.Strip(" ", 1, 0)])
     return tokenizer
+
+
+def made_up_words(rng, count):
+    """Korean words of common syllables and English ones of common letters."""
+    syllables = rng.sample([chr(c) for c in range(0xAC00, 0xD7A4)], 1200)
+    letters, weights = "abcdefghijklmnopqrstuvwxyz", [8, 2, 3, 4, 12, 2, 2, 6, 7, 1, 1, 4, 2, 7, 8, 2, 1, 6, 6, 9, 3, 1, 2, 1, 2, 1]
+    korean = ["".join(rng.choices(syllables, k=rng.randrange(1, 5))) for _ in range(count * 3 // 5)]
+    return korean, ["".join(rng.choices(letters, weights, k=rng.randrange(2, 9))) for _ in range(count * 2 // 5)]
+
+
+def qwen2_large(_size):
+    """As many tokens and merges as Qwen's, for times: the prefixes of made-up words."""
+    to_text = pre_tokenizers.ByteLevel(False, use_regex=False)
+    rng = random.Random(1)
+    vocab = {c: i for i, c in enumerate(sorted(pre_tokenizers.ByteLevel.alphabet()))}
+    merges = []
+    while len(vocab) < 151_643:
+        korean, english = made_up_words(rng, 10_000)
+        for word in korean + english:
+            text = to_text.pre_tokenize_str(rng.choice(["", " ", " "]) + word)[0][0]
+            for end in range(2, len(text) + 1):
+                if text[:end] not in vocab and len(vocab) < 151_643:
+                    vocab[text[:end]] = len(vocab)
+                    merges.append((text[:end - 1], text[end - 1]))
+    tokenizer = Tokenizer(models.BPE(vocab, merges))
+    tokenizer.decoder = decoders.ByteLevel()
+    tokenizer.normalizer = normalizers.NFC()
+    tokenizer.pre_tokenizer = split_and_bytes(QWEN2)
+    tokenizer.add_tokens([special(c) for c in CHAT])
+    return tokenizer
+
+
+def zipf_text(num_bytes):
+    """Lines of made-up words, the k-th of which is as frequent as 1/k; seven of ten are Korean."""
+    rng = random.Random(2)
+    korean, english = made_up_words(rng, 60_000)
+    endings = "은 는 이 가 을 를 에서 에 으로 와 하고 했습니다. 있다. 한다.".split() + [""]
+    cumulative = lambda words: list(itertools.accumulate(1 / k for k in range(1, len(words) + 1)))
+    of_korean, of_english = cumulative(korean), cumulative(english)
+    lines, size = [], 0
+    while size < num_bytes:
+        if rng.random() < 0.7:
+            line = " ".join(word + rng.choice(endings) for word in rng.choices(korean, cum_weights=of_korean, k=12))
+        else:
+            line = " ".join(rng.choices(english, cum_weights=of_english, k=14)) + "."
+        lines.append(line)
+        size += len(line.encode()) + 1
+    return "\n".join(lines)
 
 
 PIPELINES = {f.__name__: f for f in (qwen2, llama3, gpt2, gpt2_prefix, gpt4o, deepseek, splits, llama, llama_first,

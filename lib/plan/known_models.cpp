@@ -291,6 +291,15 @@ Blueprint qwen3_vl(DecoderSpec text, const Qwen3VlTower& tower) {
   return blueprint;
 }
 
+DecoderSpec with_vocab(DecoderSpec text, std::int64_t vocab) {
+  text.vocab = vocab;
+  return text;
+}
+
+Blueprint intern_vl3(const Qwen2Size& size, const VisionSpec& vision) {
+  return intern_vl(with_vocab(qwen2(size), 151674), vision);
+}
+
 struct Known {
   const char* name;
   const char* hub_name;
@@ -301,38 +310,31 @@ struct Known {
 
 constexpr KnownSupport kRuns = {.support = Support::kCaptions};
 constexpr KnownSupport kIsPart = {.support = Support::kPart};
-constexpr KnownSupport kByteLevel = {.support = Support::kNone,
-                                     .why_not = "byte-level BPE tokenizers"};
-constexpr KnownSupport kQwen3Vl = {.support = Support::kNone,
-                                   .why_not = "models of the family Qwen3-VL"};
-
 constexpr std::array kKnown = {
     Known{"demo", "samples/demo-model", kRuns, [] { return llava(demo_text(), demo_vision()); }},
-    Known{"qwen3-0.6b", "Qwen/Qwen3-0.6B", kByteLevel,
+    Known{"qwen3-0.6b", "Qwen/Qwen3-0.6B", kIsPart,
           [] { return text_model(qwen3(kQwen3Size0B6)); }},
-    Known{"qwen3-1.7b", "Qwen/Qwen3-1.7B", kByteLevel,
+    Known{"qwen3-1.7b", "Qwen/Qwen3-1.7B", kIsPart,
           [] { return text_model(qwen3(kQwen3Size1B7)); }},
-    Known{"qwen3-4b", "Qwen/Qwen3-4B", kByteLevel, [] { return text_model(qwen3(kQwen3Size4B)); }},
-    Known{"qwen3-8b", "Qwen/Qwen3-8B", kByteLevel, [] { return text_model(qwen3(kQwen3Size8B)); }},
-    Known{"qwen3-14b", "Qwen/Qwen3-14B", kByteLevel,
-          [] { return text_model(qwen3(kQwen3Size14B)); }},
-    Known{"qwen3-32b", "Qwen/Qwen3-32B", kByteLevel,
-          [] { return text_model(qwen3(kQwen3Size32B)); }},
-    Known{"qwen2.5-0.5b", "Qwen/Qwen2.5-0.5B-Instruct", kByteLevel,
+    Known{"qwen3-4b", "Qwen/Qwen3-4B", kIsPart, [] { return text_model(qwen3(kQwen3Size4B)); }},
+    Known{"qwen3-8b", "Qwen/Qwen3-8B", kIsPart, [] { return text_model(qwen3(kQwen3Size8B)); }},
+    Known{"qwen3-14b", "Qwen/Qwen3-14B", kIsPart, [] { return text_model(qwen3(kQwen3Size14B)); }},
+    Known{"qwen3-32b", "Qwen/Qwen3-32B", kIsPart, [] { return text_model(qwen3(kQwen3Size32B)); }},
+    Known{"qwen2.5-0.5b", "Qwen/Qwen2.5-0.5B-Instruct", kIsPart,
           [] { return text_model(qwen2(kQwen2Size0B5)); }},
-    Known{"qwen2.5-1.5b", "Qwen/Qwen2.5-1.5B-Instruct", kByteLevel,
+    Known{"qwen2.5-1.5b", "Qwen/Qwen2.5-1.5B-Instruct", kIsPart,
           [] { return text_model(qwen2(kQwen2Size1B5)); }},
-    Known{"qwen2.5-3b", "Qwen/Qwen2.5-3B-Instruct", kByteLevel,
+    Known{"qwen2.5-3b", "Qwen/Qwen2.5-3B-Instruct", kIsPart,
           [] { return text_model(qwen2(kQwen2Size3B)); }},
-    Known{"qwen2.5-7b", "Qwen/Qwen2.5-7B-Instruct", kByteLevel,
+    Known{"qwen2.5-7b", "Qwen/Qwen2.5-7B-Instruct", kIsPart,
           [] { return text_model(qwen2(kQwen2Size7B)); }},
-    Known{"qwen2.5-14b", "Qwen/Qwen2.5-14B-Instruct", kByteLevel,
+    Known{"qwen2.5-14b", "Qwen/Qwen2.5-14B-Instruct", kIsPart,
           [] { return text_model(qwen2(kQwen2Size14B)); }},
-    Known{"llama-3.2-1b", "meta-llama/Llama-3.2-1B-Instruct", kByteLevel,
+    Known{"llama-3.2-1b", "meta-llama/Llama-3.2-1B-Instruct", kIsPart,
           [] { return text_model(llama3(kLlama3Size1B)); }},
-    Known{"llama-3.2-3b", "meta-llama/Llama-3.2-3B-Instruct", kByteLevel,
+    Known{"llama-3.2-3b", "meta-llama/Llama-3.2-3B-Instruct", kIsPart,
           [] { return text_model(llama3(kLlama3Size3B)); }},
-    Known{"llama-3.1-8b", "meta-llama/Llama-3.1-8B-Instruct", kByteLevel,
+    Known{"llama-3.1-8b", "meta-llama/Llama-3.1-8B-Instruct", kIsPart,
           [] { return text_model(llama3(kLlama3Size8B)); }},
     Known{"mistral-7b", "mistralai/Mistral-7B-Instruct-v0.2", kIsPart,
           [] { return text_model(mistral_7b()); }},
@@ -342,27 +344,41 @@ constexpr std::array kKnown = {
     Known{"llava-next-video-7b", "llava-hf/LLaVA-NeXT-Video-7B-hf", kRuns,
           // hidden_states[-2] of 24 layers
           [] { return llava(llama_7b(32064, 2.5), clip_l_336(23)); }},
-    Known{"qwen3-vl-2b", "Qwen/Qwen3-VL-2B-Instruct", kQwen3Vl,
+    Known{"qwen3-vl-2b", "Qwen/Qwen3-VL-2B-Instruct", kRuns,
           [] { return qwen3_vl(qwen3(kQwen3Size1B7, kQwen3VlPositions), kSmallTower); }},
-    Known{"qwen3-vl-4b", "Qwen/Qwen3-VL-4B-Instruct", kQwen3Vl,
+    Known{"qwen3-vl-4b", "Qwen/Qwen3-VL-4B-Instruct", kRuns,
           [] { return qwen3_vl(qwen3(kQwen3Size4B, kQwen3VlPositions), kSmallTower); }},
-    Known{"qwen3-vl-8b", "Qwen/Qwen3-VL-8B-Instruct", kQwen3Vl,
+    Known{"qwen3-vl-8b", "Qwen/Qwen3-VL-8B-Instruct", kRuns,
           [] { return qwen3_vl(qwen3(kQwen3Size8B, kQwen3VlPositions), kLargeTower); }},
-    Known{"qwen3-vl-32b", "Qwen/Qwen3-VL-32B-Instruct", kQwen3Vl,
+    Known{"qwen3-vl-32b", "Qwen/Qwen3-VL-32B-Instruct", kRuns,
           [] { return qwen3_vl(qwen3(kQwen3Size32B, kQwen3VlPositions), kLargeTower); }},
-    Known{"internvl3.5-1b", "OpenGVLab/InternVL3_5-1B-HF", kByteLevel,
+    Known{"internvl3.5-1b", "OpenGVLab/InternVL3_5-1B-HF", kRuns,
           [] { return intern_vl(qwen3(kQwen3Size0B6), intern_vit_300m()); }},
-    Known{"internvl3.5-2b", "OpenGVLab/InternVL3_5-2B-HF", kByteLevel,
+    Known{"internvl3.5-2b", "OpenGVLab/InternVL3_5-2B-HF", kRuns,
           [] { return intern_vl(qwen3(kQwen3Size1B7), intern_vit_300m()); }},
-    Known{"internvl3.5-4b", "OpenGVLab/InternVL3_5-4B-HF", kByteLevel,
+    Known{"internvl3.5-4b", "OpenGVLab/InternVL3_5-4B-HF", kRuns,
           [] { return intern_vl(qwen3(kQwen3Size4B), intern_vit_300m()); }},
-    Known{"internvl3.5-8b", "OpenGVLab/InternVL3_5-8B-HF", kByteLevel,
+    Known{"internvl3.5-8b", "OpenGVLab/InternVL3_5-8B-HF", kRuns,
           [] { return intern_vl(qwen3(kQwen3Size8B), intern_vit_300m()); }},
-    Known{"internvl3.5-14b", "OpenGVLab/InternVL3_5-14B-HF", kByteLevel,
+    Known{"internvl3.5-14b", "OpenGVLab/InternVL3_5-14B-HF", kRuns,
           [] { return intern_vl(qwen3(kQwen3Size14B), intern_vit_300m()); }},
-    Known{"internvl3.5-38b", "OpenGVLab/InternVL3_5-38B-HF", kByteLevel,
+    Known{"internvl3.5-38b", "OpenGVLab/InternVL3_5-38B-HF", kRuns,
           [] { return intern_vl(qwen3(kQwen3Size32B), intern_vit_6b()); }},
-    Known{"varco-vision-2.0-14b", "NCSOFT/VARCO-VISION-2.0-14B", kByteLevel,
+    Known{"internvl3-1b", "OpenGVLab/InternVL3-1B-hf", kRuns,
+          [] { return intern_vl3(kQwen2Size0B5, intern_vit_300m()); }},
+    Known{"internvl3-2b", "OpenGVLab/InternVL3-2B-hf", kRuns,
+          [] { return intern_vl3(kQwen2Size1B5, intern_vit_300m()); }},
+    Known{"internvl3-8b", "OpenGVLab/InternVL3-8B-hf", kRuns,
+          [] { return intern_vl3(kQwen2Size7B, intern_vit_300m()); }},
+    Known{"internvl3-14b", "OpenGVLab/InternVL3-14B-hf", kRuns,
+          [] { return intern_vl3(kQwen2Size14B, intern_vit_300m()); }},
+    Known{"llava-onevision-0.5b", "llava-hf/llava-onevision-qwen2-0.5b-ov-hf", kRuns,
+          [] { return onevision(with_vocab(qwen2(kQwen2Size0B5), 152000), siglip_so400m(26, 14)); },
+          DType::kF16},
+    Known{"llava-onevision-7b", "llava-hf/llava-onevision-qwen2-7b-ov-hf", kRuns,
+          [] { return onevision(with_vocab(qwen2(kQwen2Size7B), 152128), siglip_so400m(26, 14)); },
+          DType::kF16},
+    Known{"varco-vision-2.0-14b", "NCSOFT/VARCO-VISION-2.0-14B", kRuns,
           [] { return onevision(qwen3(kQwen3Size14B), siglip_so400m(27, 16)); }},
 };
 

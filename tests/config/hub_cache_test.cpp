@@ -107,9 +107,10 @@ TEST_SUITE("config/hub_cache") {
         {"llava-hf/LLaVA-NeXT-Video-7B-hf",
          "; get it with `hf download llava-hf/LLaVA-NeXT-Video-7B-hf`"},
         {"openai/clip-vit-large-patch14-336", "; for a composed model, get it with `hf download"},
-        {"Qwen/Qwen3-VL-8B-Instruct", "; do not download it: this build does not run models of"},
-        {"OpenGVLab/InternVL3_5-14B-HF", "; do not download it: this build does not run byte-level"},
-        {"Qwen/Qwen3-8B", "; do not download it: this build does not run byte-level BPE"},
+        {"Qwen/Qwen3-VL-8B-Instruct", "; get it with `hf download Qwen/Qwen3-VL-8B-Instruct`"},
+        {"OpenGVLab/InternVL3_5-14B-HF",
+         "; get it with `hf download OpenGVLab/InternVL3_5-14B-HF`"},
+        {"Qwen/Qwen3-8B", "; for a composed model, get it with `hf download Qwen/Qwen3-8B`"},
         {"org/absent", "; if it is of the family LLaVA-NeXT-Video, get it with `hf download"},
     };
     for (const Case& c : kCases) {

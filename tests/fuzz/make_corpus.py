@@ -107,6 +107,7 @@ def piece(text, score=0.0, kind=1):
 
 NORMAL, UNKNOWN, CONTROL, USER, UNUSED, BYTE = 1, 2, 3, 4, 5, 6
 BPE = field(2, b"\x18\x02")
+UNIGRAM = field(2, b"\x18\x01")
 
 
 def tokenizer_seeds():
@@ -136,7 +137,8 @@ def tokenizer_seeds():
         "user_defined": row("{}", b"a<u>b", head + piece("<u>", kind=USER) + b"".join(words) + BPE),
         "one_char_control": row("{}", "나다".encode(), head + piece("나", kind=CONTROL) + piece("다", kind=USER) + BPE),
         "unused": row("{}", texts, head + piece("abab", kind=UNUSED) + b"".join(words) + BPE),
-        "unigram": row("{}", texts, head + b"".join(words)), "no_unknown": row("{}", texts, b"".join(words) + BPE),
+        "no_trainer_spec": row("{}", texts, head + b"".join(words)),
+        "unigram": row("{}", texts, head + b"".join(words) + UNIGRAM), "no_unknown": row("{}", texts, b"".join(words) + BPE),
         "two_unknown": row("{}", texts, small + piece("<unk2>", kind=UNKNOWN)),
         "twice": row("{}", texts, small + piece("a")), "empty_piece": row("{}", texts, small + piece("")),
         "some_bytes": row("{}", texts, small + piece("<0x41>", kind=BYTE)),
@@ -146,6 +148,55 @@ def tokenizer_seeds():
         "same_scores": row("{}", b"aaaa bbbb abab", head + b"".join(
             piece(t) for t in ["▁", "a", "b", "aa", "bb", "ab", "aab", "▁b"]) + BPE),
         "tiktoken": row("{}", texts, b"IQ== 0\nIg== 1\n"), "empty": b"", "bad_config": row('{"legacy": 3}', texts, small),
+    }
+
+
+def pipeline_seeds():
+    """tokenizer.json, and vocab.json with merges.txt."""
+    pattern = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*"
+               r"|\s*[\r\n]+|\s+(?!\S)|\s+")
+    vocab = {t: i for i, t in enumerate(["a", "b", "ab", "Ġ", "Ġa", "ê", "°", "Ģ", "ê°", "'", "s"])}
+    merges = ["a b", "Ġ a", "ê °"]
+    bpe = {"type": "BPE", "vocab": vocab, "merges": merges}
+    mark = {"type": "Metaspace", "replacement": "▁", "prepend_scheme": "first"}
+    byte_level = {"type": "ByteLevel", "add_prefix_space": False, "use_regex": False}
+    added = [{"id": 11, "content": "<x>", "special": True, "lstrip": True},
+             {"id": 12, "content": "가b", "normalized": True, "single_word": True}]
+    split = {"type": "Split", "pattern": {"Regex": pattern}, "behavior": "Isolated", "invert": False}
+    template = {"type": "TemplateProcessing", "special_tokens": {"<x>": {"id": "<x>", "ids": [11]}},
+                "single": [{"SpecialToken": {"id": "<x>"}}, {"Sequence": {"id": "A"}}]}
+    qwen2 = {"normalizer": {"type": "NFC"}, "model": {**bpe, "ignore_merges": True}, "decoder": {"type": "ByteLevel"},
+             "pre_tokenizer": {"type": "Sequence", "pretokenizers": [split, byte_level]}, "added_tokens": added,
+             "post_processor": template}
+    gpt2 = {"pre_tokenizer": {"type": "ByteLevel"}, "decoder": {"type": "ByteLevel"}, "added_tokens": added,
+            "model": {"vocab": vocab, "merges": [m.split() for m in merges], "unk_token": "s"}}
+    spaces = {"type": "Replace", "pattern": {"String": " "}, "content": "▁"}
+    characters = {"<unk>": 0, "<s>": 1, "</s>": 2, "▁": 3, "a": 4, "b": 5, "▁a": 6,
+                  **{f"<0x{b:02X}>": 20 + b for b in range(256)}}
+    llama = {"normalizer": {"type": "Sequence", "normalizers": [{"type": "Prepend", "prepend": "▁"}, spaces, {"type": "NFKC"},
+                                                                {"type": "Lowercase"}, {"type": "Strip"}]},
+             "model": {"type": "BPE", "vocab": characters, "merges": ["▁ a"], "byte_fallback": True, "fuse_unk": True,
+                       "unk_token": "<unk>"},
+             "decoder": {"type": "Sequence", "decoders": [
+                 {"type": "Replace", "pattern": {"String": "▁"}, "content": " "}, {"type": "ByteFallback"},
+                 {"type": "Fuse"}, {"type": "Strip", "content": " ", "start": 1, "stop": 0}]},
+             "added_tokens": [{"id": 1, "content": "<s>", "special": True}]}
+    unigram = {"pre_tokenizer": {"type": "Sequence", "pretokenizers": [
+                   {"type": "WhitespaceSplit"}, {"type": "Digits", "individual_digits": True},
+                   {"type": "Split", "pattern": {"String": "-"}, "behavior": "MergedWithNext"}, mark]},
+               "model": {"type": "Unigram", "unk_id": 0, "byte_fallback": True,
+                         "vocab": [["<unk>", 0], ["▁", -1.5], ["a", -2], ["▁a", -2.5], ["ab", -1e1]]},
+               "decoder": {**mark, "prepend_scheme": "always"}}
+    text = "가 ab<x> 's\u1100\u1161 12-b ▁가b".encode()
+    dumped = lambda value: json.dumps(value, ensure_ascii=False).encode()
+    row = lambda config, model: dumped(config) + b"\0" + text + b"\xff\0" + model
+    listed = {"tokenizer_class": "Qwen2Tokenizer", "added_tokens_decoder": {"11": {"content": "<x>", "special": True}}}
+    return {
+        "json_qwen2": row({"tokenizer_class": "Qwen2Tokenizer", "eos_token": "<x>"}, dumped(qwen2)),
+        "json_gpt2": row({"add_prefix_space": True}, dumped(gpt2)),
+        "json_llama": row({"tokenizer_class": "LlamaTokenizer"}, dumped(llama)),
+        "json_unigram": row({}, dumped(unigram)), "json_cut": row({}, dumped(qwen2)[:-9]),
+        "slow_qwen2": row(listed, b"V" + dumped(vocab) + b"\0#version: 0.2\n" + "\n".join(merges).encode()),
     }
 
 
@@ -231,4 +282,4 @@ if __name__ == "__main__":
     write("preset", preset_seeds())
     write("record", record_seeds())
     write("safetensors", safetensors_seeds())
-    write("tokenizer", tokenizer_seeds())
+    write("tokenizer", {**tokenizer_seeds(), **pipeline_seeds()})
