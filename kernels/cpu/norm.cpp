@@ -1,3 +1,9 @@
+// Norms on the CPU.
+//
+// Traffic   8 bytes per number, in and out; rows of a step are in the cache.
+// Measured  512 rows of 1024: 0.114 ms, 36.7 GB/s (memory: 21.1 GB/s); layer_norm of 577 rows of
+//           1024: 0.111 ms, 42.8 GB/s. Two vCPUs with AMX, 2026-11-22, `caption-cli bench --kernels
+//           --shape qwen3-0.6b` and `--shape clip-l-336`.
 #include "kernels/norm.h"
 
 #include "kernels/cpu/parallel.h"
