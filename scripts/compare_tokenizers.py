@@ -75,8 +75,10 @@ def draw(rng, pieces):
 
 
 class Tool:
+    path = TOOL
+
     def __init__(self, folder):
-        self.command = [TOOL, folder]
+        self.command = [Tool.path, folder]
 
     def ask(self, strings, is_plain):
         with tempfile.TemporaryFile() as requests:  # a pipe could fill while the answers wait
@@ -151,7 +153,7 @@ def measure(arguments, folders):
                 file.write(raw)
                 file.flush()
                 rounds = 5 if kind in ("ordinary", "zipf") else 1
-                lines = subprocess.run([TOOL, folder, file.name, str(rounds)], capture_output=True, text=True,
+                lines = subprocess.run([Tool.path, folder, file.name, str(rounds)], capture_output=True, text=True,
                                        check=True).stdout.split("\n")
             here = {line.split()[0]: float(line.split()[1]) for line in lines if line}
             megabytes = len(raw) / 1e6
@@ -209,7 +211,9 @@ def main():
     parser.add_argument("--speed", action="store_true")
     parser.add_argument("--unicode", action="store_true", help="list characters whose properties differ")
     parser.add_argument("--hostile-reference", action="store_true", help="time the reference on hostile text too")
+    parser.add_argument("--tool", type=pathlib.Path, default=TOOL)
     arguments = parser.parse_args()
+    Tool.path = arguments.tool
     with tempfile.TemporaryDirectory() as work:
         if arguments.unicode:
             unicode_differences(arguments, pathlib.Path(work))

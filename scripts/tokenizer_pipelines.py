@@ -22,6 +22,9 @@ DEEPSEEK = [r"\p{N}{1,3}", "[一-龥぀-ゟ゠-ヿ]+",
             r"[!\"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+"
             r"| ?[\p{P}\p{S}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"]
 
+CL100K = (r"'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]++[\r\n]*|\s*[\r\n]"
+          r"|\s+(?!\S)|\s+")
+
 CHAT = ["<|endoftext|>", "<|im_start|>", "<|im_end|>", "<|vision_start|>", "<|vision_end|>",
         "<|image_pad|>", "<|video_pad|>"]
 
@@ -34,18 +37,38 @@ def plain(content, **flags):
     return AddedToken(content, special=False, **{"normalized": False, **flags})
 
 
-def texts(limit=None):
-    """Korean, English and code, in an order that does not depend on the machine."""
-    out = [(ROOT / name).read_text() for name in ("README.md", "docs/architecture.md")]
-    out += [path.read_text() for path in sorted((ROOT / "lib" / "eval").glob("*.cpp"))]
+CODE = """int main(int argc, char** argv) {
+\tstd::vector<std::string> words = {"a", 'b', \\n};
+    for (std::size_t i = 0; i < words.size(); ++i) {
+        if (words[i] == "x" && !done) return -1;  // the end
+    }
+}
+def forward(self, hidden_states, attention_mask=None, **kwargs):
+    query = self.q_proj(hidden_states).view(-1, self.num_heads, self.head_dim)
+    return torch.nn.functional.softmax(query @ key.transpose(-2, -1) / 8.0, dim=-1)
+#include <cstdint>
+{"id": 1, "values": [0.5, 1e-3, null], "path": "/usr/share/doc/"}
+""".splitlines()
+ENGLISH = """a man is walking in the park. two people are cooking in the kitchen! the dog doesn't run on the road
+a woman sings; describe the video, please. it's raining at 10:30 and they've been waiting for 25 minutes
+frame 12 of 345: what happens next? I'll see. the quick brown fox jumps over the lazy dog -- again.""".split("\n")
+
+
+def texts():
+    """Korean, English and code: always the same, whatever becomes of the repository."""
     rng = random.Random(3)
-    who = "남자가 여자가 아이가 강아지가 고양이가 사람들이 요리사가 학생이 자동차가 비행기가 할머니께서".split()
-    where = "공원에서 부엌에서 도로에서 바닷가에서 교실에서 무대에서 시장에서 눈밭에서 숲속에서".split()
-    how = "천천히 빠르게 조용히 즐겁게 함께 홀로 다시 오랫동안".split()
-    what = ["걷고 있습니다.", "공을 차고 있다.", "노래를 부릅니다.", "음식을 만든다.", "책을 읽었습니다.",
-            "춤을 춘다.", "사진을 찍고 있어요.", "웃으며 이야기한다."]
-    out += [" ".join(map(rng.choice, (who, where, how, what))) for _ in range(4000)]
-    return out[:limit]
+    who = "남자가 여자가 아이가 강아지가 고양이가 사람들이 요리사가 학생이 자동차가 비행기가 할머니께서 선생님은".split()
+    where = "공원에서 부엌에서 도로에서 바닷가에서 교실에서 무대에서 시장에서 눈밭에서 숲속에서 운동장에서".split()
+    how = "천천히 빠르게 조용히 즐겁게 함께 홀로 다시 오랫동안 가만히".split()
+    what = ["걷고 있습니다.", "공을 차고 있다.", "노래를 부릅니다.", "음식을 만든다.", "책을 읽었습니다.", "춤을 춘다.",
+            "사진을 찍고 있어요.", "웃으며 이야기한다.", "파란 하늘을 바라봅니다.", "카메라가 천천히 움직입니다."]
+    korean, english = made_up_words(rng, 3000, num_syllables=300)
+    out = []
+    for _ in range(1500):
+        out.append(" ".join(map(rng.choice, (who, where, how, what))))
+        out.append(rng.choice(ENGLISH) if rng.random() < 0.5 else " ".join(rng.choices(english, k=8)) + ".")
+        out.append(" ".join(rng.choices(korean, k=5)) if rng.random() < 0.3 else rng.choice(CODE))
+    return out
 
 
 def byte_bpe(size, **options):
@@ -109,6 +132,13 @@ def gpt4o(size):
     tokenizer = byte_bpe(size)
     tokenizer.pre_tokenizer = split_and_bytes(GPT4O)
     tokenizer.add_tokens([special("<|endoftext|>")])
+    return tokenizer
+
+
+def cl100k(size):
+    tokenizer = byte_bpe(size, ignore_merges=True)
+    tokenizer.pre_tokenizer = split_and_bytes(CL100K)
+    tokenizer.add_tokens([special("<|endoftext|>"), special("<|im_start|>"), special("<|im_end|>")])
     return tokenizer
 
 
@@ -210,9 +240,9 @@ def unigram_bytes(size):
     return tokenizer
 
 
-def made_up_words(rng, count):
+def made_up_words(rng, count, num_syllables=1200):
     """Korean words of common syllables and English ones of common letters."""
-    syllables = rng.sample([chr(c) for c in range(0xAC00, 0xD7A4)], 1200)
+    syllables = rng.sample([chr(c) for c in range(0xAC00, 0xD7A4)], num_syllables)
     letters, weights = "abcdefghijklmnopqrstuvwxyz", [8, 2, 3, 4, 12, 2, 2, 6, 7, 1, 1, 4, 2, 7, 8, 2, 1, 6, 6, 9, 3, 1, 2, 1, 2, 1]
     korean = ["".join(rng.choices(syllables, k=rng.randrange(1, 5))) for _ in range(count * 3 // 5)]
     return korean, ["".join(rng.choices(letters, weights, k=rng.randrange(2, 9))) for _ in range(count * 2 // 5)]
@@ -258,7 +288,7 @@ def zipf_text(num_bytes):
     return "\n".join(lines)
 
 
-PIPELINES = {f.__name__: f for f in (qwen2, llama3, gpt2, gpt2_prefix, gpt4o, deepseek, splits, llama, llama_first,
+PIPELINES = {f.__name__: f for f in (qwen2, llama3, gpt2, gpt2_prefix, gpt4o, cl100k, deepseek, splits, llama, llama_first,
                                      gemma, unknown, unigram, unigram_bytes)}
 
 

@@ -19,10 +19,10 @@ namespace {
 
 const std::filesystem::path kGoldens = CAPTION_SOURCE_DIR "/tests/golden/text_pipelines";
 
-const char* const kCases[] = {"qwen2",         "llama3",      "gpt2",        "gpt2_prefix",
-                              "gpt4o",         "deepseek",    "splits",      "llama",
-                              "gemma",         "llama_first", "unknown",     "unigram",
-                              "unigram_bytes", "qwen2_slow",  "llama_class", "added_in_config"};
+const char* const kCases[] = {
+    "qwen2",         "llama3",     "gpt2",        "gpt2_prefix",     "gpt4o",   "deepseek",
+    "splits",        "llama",      "gemma",       "llama_first",     "unknown", "unigram",
+    "unigram_bytes", "qwen2_slow", "llama_class", "added_in_config", "cl100k"};
 
 JsonObject expected(const char* name) {
   return JsonObject::open(kGoldens / name / "expected.json", ErrorCode::kBadReference);

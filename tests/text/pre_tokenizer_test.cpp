@@ -246,6 +246,9 @@ TEST_SUITE("text/pre_tokenizer") {
     CHECK(replace.normalize("abab xab") == "cc xc");
     CHECK_FALSE(replace.normalize("ab", &arena).keeps_start);
     CHECK(replace.normalize("b", &arena).keeps_start);
+    const Normalizer huge({step(Kind::kReplace, "a", std::string(1 << 20, 'x').c_str())});
+    CHECK_THROWS_WITH_AS(huge.normalize(std::string(2000, 'a')), doctest::Contains("too long"),
+                         Error);
   }
 }
 

@@ -1,6 +1,9 @@
 #include "text/internal/normalizer.h"
 
+#include <string>
 #include <utility>
+
+#include "base/error.h"
 
 namespace caption::text {
 namespace {
@@ -24,6 +27,22 @@ std::string lower_case(std::string_view text) {
     append_lower_case(character_at(text, pos, &length), &out);
   }
   return out;
+}
+
+// Texts do not grow beyond this, whatever the steps replace.
+constexpr std::size_t kMaxTextBytes = std::size_t{1} << 30;
+
+std::string replace_bounded(std::string_view text, const NormalizerStep& step) {
+  std::size_t num_hits = 0;
+  for (std::size_t pos = text.find(step.pattern); pos != std::string_view::npos;
+       pos = text.find(step.pattern, pos + step.pattern.size())) {
+    ++num_hits;
+  }
+  if (step.content.size() > 0 && num_hits > kMaxTextBytes / step.content.size()) {
+    throw Error(ErrorCode::kTooLarge, "the tokenizer's normalizer makes a text of " +
+                                          std::to_string(text.size()) + " bytes too long");
+  }
+  return replace_all(text, step.pattern, step.content);
 }
 
 // True when `text` is one character.
@@ -64,7 +83,7 @@ NormalizedText Normalizer::normalize(std::string_view text, TextArena* arena) co
           result.keeps_start = false;
         }
         if (now.find(step.pattern) != std::string_view::npos) {
-          now = keep(replace_all(now, step.pattern, step.content), arena);
+          now = keep(replace_bounded(now, step), arena);
         }
         break;
       case NormalizerStep::Kind::kStrip:

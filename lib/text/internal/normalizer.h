@@ -35,7 +35,7 @@ struct NormalizedText {
 class Normalizer {
  public:
   explicit Normalizer(std::vector<NormalizerStep> steps) : steps_(std::move(steps)) {}
-  // `text` is valid UTF-8.
+  // `text` is valid UTF-8. Throws Error(kTooLarge) when a step would make more than 1 GiB of it.
   NormalizedText normalize(std::string_view text, TextArena* arena) const;
   std::string normalize(std::string_view text) const;
 

@@ -13,7 +13,7 @@ namespace caption::text {
 namespace {
 
 // A search of a published pattern takes a few steps per byte. The limits count backtracking: a
-// match that needs more is refused, which bounds the time of a search to about a second.
+// match that needs more is refused, which bounds its time at one position to about a second.
 constexpr std::uint32_t kMaxSteps = 50'000'000;
 constexpr std::uint32_t kMaxHeapKib = 256 << 10;
 

@@ -9,6 +9,10 @@
 namespace caption::text {
 namespace {
 
+// Far above the trie of the largest published vocabulary (256,000 tokens), and bounds its memory to
+// 300 MB.
+constexpr std::uint32_t kMaxNodes = 1 << 23;
+
 // A character that the vocabulary lacks scores this much less than the worst token.
 constexpr double kUnknownPenalty = 10.0;
 
@@ -32,6 +36,12 @@ UnigramModel::UnigramModel(UnigramSpec spec, const Vocabulary& vocabulary)
     for (std::size_t i = 0; i < text.size(); ++i) {
       const auto byte = static_cast<std::uint8_t>(text[i]);
       const PairTable::Value* found = trie_.find(node, byte);
+      if (num_nodes == kMaxNodes) {
+        throw Error(ErrorCode::kUnavailable,
+                    "the unigram tokenizer's tokens are too long: their "
+                    "prefixes are more than " +
+                        std::to_string(kMaxNodes));
+      }
       PairTable::Value child = found == nullptr ? PairTable::Value{num_nodes++, 0} : *found;
       if (i + 1 == text.size()) child.second = static_cast<std::uint32_t>(id) + 1;
       trie_.set(node, byte, child);

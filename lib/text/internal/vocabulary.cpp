@@ -97,8 +97,7 @@ void PairTable::grow(std::size_t num_slots) {
   for (std::size_t i = 0; i < old_tags.size(); ++i) {
     if (old_tags[i] == kFree) continue;
     const std::uint64_t key = old_slots[i].key;
-    set(static_cast<std::uint32_t>(key >> 32), static_cast<std::uint32_t>(key),
-        old_slots[i].value);
+    set(static_cast<std::uint32_t>(key >> 32), static_cast<std::uint32_t>(key), old_slots[i].value);
   }
 }
 
