@@ -173,10 +173,9 @@ void BpeModel::start_with_characters(std::string_view word, std::vector<TokenId>
 
 void BpeModel::merge_short(ModelScratch* scratch, std::vector<TokenId>* ids) const {
   const std::vector<TokenId>& symbols = scratch->symbols;
-  // Not initialised: only the first `size` elements are used, and most words are short.
-  std::array<TokenId, kShortWord> parts;
-  std::array<std::uint32_t, kShortWord> ranks;  // of the pair of a part and the next one
-  std::array<TokenId, kShortWord> merged;
+  std::array<TokenId, kShortWord> parts{};
+  std::array<std::uint32_t, kShortWord> ranks{};  // of the pair of a part and the next one
+  std::array<TokenId, kShortWord> merged{};       // what that pair becomes
   std::size_t size = symbols.size();
   std::copy(symbols.begin(), symbols.end(), parts.begin());
   const auto look_up = [&](std::size_t i) {
