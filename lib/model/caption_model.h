@@ -28,7 +28,7 @@ namespace caption::model {
 struct ComposedSource {
   std::filesystem::path vision;     // CLIP or SigLIP vision checkpoint folder
   std::filesystem::path projector;  // safetensors: linear layers, with a gelu between every two
-  std::filesystem::path llm;        // Llama or Qwen3 folder, with the tokenizer
+  std::filesystem::path llm;        // folder of a language model, with the tokenizer
   std::int64_t vision_feature_layer = -1;
   bool drop_cls = true;
   std::int64_t pool_stride = 1;  // 1 means no pooling

@@ -197,6 +197,9 @@ TEST_SUITE("model/config") {
     const Case kCases[] = {
         {R"({"rope_scaling": {"rope_type": "default"}, "max_position_embeddings": 100})",
          RopeKind::kDefault, 0, 100},
+        // Without a type or a factor nothing is scaled.
+        {R"({"rope_scaling": {"mrope_section": [8, 4, 4]}, "max_position_embeddings": 100})",
+         RopeKind::kDefault, 0, 100},
         {R"({"rope_parameters": {"rope_theta": 7.0}, "max_position_embeddings": 100})",
          RopeKind::kDefault, 0, 100},
         // The original length is max_position_embeddings, whatever the other key says.
