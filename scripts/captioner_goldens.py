@@ -11,18 +11,21 @@ import pathlib
 import tempfile
 
 import numpy as np
+import tokenizers as tokenizers_library
 import torch
 import transformers
 import xxhash
 from safetensors.torch import load_file, save_file
-from transformers import LlamaTokenizer, LlamaTokenizerFast, Qwen2Config, Qwen3Config
+from transformers import (
+    AddedToken, LlamaTokenizer, LlamaTokenizerFast, Qwen2Config, Qwen2TokenizerFast, Qwen3Config)
 
 import drawn
 from golden_frames import synthetic_frame
-from make_checkpoints import train_tokenizer
+from make_checkpoints import CORPUS, train_tokenizer
 
 GOLDEN = pathlib.Path(__file__).resolve().parent.parent / "tests/golden"
 TOKENIZER = GOLDEN / "captioner_tokenizer"
+BYTE_TOKENIZER = GOLDEN / "captioner_byte_tokenizer"
 TOKENIZER_FILES = ["added_tokens.json", "special_tokens_map.json", "tokenizer.model",
                    "tokenizer_config.json"]
 ADDED = ["<video>", "<image>", "<|im_start|>", "<|im_end|>", "<img>", "</img>", "<IMG_CONTEXT>"]
@@ -41,7 +44,26 @@ def make_tokenizer(folder=TOKENIZER, added=ADDED):
     train_tokenizer(folder, added)
 
 
+def make_byte_tokenizer():
+    """Byte-level BPE as Qwen2 has it, with as many tokens as the embedding has rows at most."""
+    plain = tokenizers_library.ByteLevelBPETokenizer(add_prefix_space=False)
+    plain.train_from_iterator(CORPUS.splitlines(), vocab_size=430, min_frequency=1)
+    with tempfile.TemporaryDirectory() as scratch:
+        vocab, merges = plain.save_model(scratch)
+        tokenizer = Qwen2TokenizerFast(vocab, merges, eos_token="<|im_end|>", pad_token=None,
+                                       unk_token=None)
+        tokenizer.add_tokens([AddedToken(token, special=True) for token in ADDED])
+        tokenizer.save_pretrained(scratch)
+        BYTE_TOKENIZER.mkdir(parents=True, exist_ok=True)
+        for name in ("tokenizer.json", "tokenizer_config.json"):
+            (BYTE_TOKENIZER / name).write_bytes((pathlib.Path(scratch) / name).read_bytes())
+
+
 def tokenizers(folder=TOKENIZER):
+    """Two implementations of a folder's tokenizer, or twice the only one."""
+    if (folder / "tokenizer.json").exists():
+        tokenizer = Qwen2TokenizerFast.from_pretrained(folder)
+        return tokenizer, tokenizer
     return LlamaTokenizer.from_pretrained(folder), LlamaTokenizerFast.from_pretrained(folder)
 
 
@@ -179,9 +201,10 @@ def make_case(case, save, load, clips=CLIPS, tokenizer=TOKENIZER, spread=spread)
             saved.mkdir()
             save(saved)
             (saved / "generation_config.json").unlink(missing_ok=True)
-            shared = [f"../../{tokenizer.name}/{name}" for name in TOKENIZER_FILES]
+            files = sorted(path.name for path in tokenizer.iterdir())
+            shared = [f"../../{tokenizer.name}/{name}" for name in files]
             drawn.save_case(saved, case, seed, spread, shared)
-            for name in TOKENIZER_FILES:
+            for name in files:
                 (saved / name).write_bytes((tokenizer / name).read_bytes())
             family = load(saved)
             results = expect(family, clips)

@@ -44,7 +44,7 @@ class InternVl:
             folder, dtype=torch.float32, attn_implementation="eager").eval()
         config = self.model.config
         self.processors = []
-        for tokenizer in goldens.tokenizers():
+        for tokenizer in goldens.tokenizers(folder):
             for attribute, token in TOKENS.items():
                 setattr(tokenizer, attribute, token)
                 setattr(tokenizer, attribute + "_id", tokenizer.convert_tokens_to_ids(token))
@@ -136,9 +136,9 @@ def from_chat(folder, config):
 
 
 def make(name, text, vision, dtype=torch.float32, clips=goldens.CLIPS, shard="1GB", names=None,
-         is_chat=False, files=None, **changes):
+         is_chat=False, files=None, tokenizer=goldens.TOKENIZER, **changes):
     config = InternVLConfig(vision_config=vision, text_config=text,
-                            image_token_id=goldens.token_id("<IMG_CONTEXT>"), **changes)
+                            image_token_id=goldens.token_id("<IMG_CONTEXT>", tokenizer), **changes)
     image_px = vision.image_size[0]
 
     def save(folder):
@@ -164,7 +164,7 @@ def make(name, text, vision, dtype=torch.float32, clips=goldens.CLIPS, shard="1G
             from_chat(folder, config)
         return InternVl(folder, image_px)
 
-    goldens.make_case(goldens.GOLDEN / "internvl" / name, save, load, clips)
+    goldens.make_case(goldens.GOLDEN / "internvl" / name, save, load, clips, tokenizer)
 
 
 def main():
@@ -182,6 +182,8 @@ def main():
     make("chat_300m", qwen2_config(rope_scaling={"rope_type": "dynamic", "factor": 2.0}),
          vit_config(), torch.bfloat16, is_chat=True)
     make("chat_6b", qwen3_config(), vit_config(**rms), is_chat=True)
+    make("byte_level_qwen3", qwen3_config(), vit_config(), torch.bfloat16,
+         tokenizer=goldens.BYTE_TOKENIZER)
     make("real_448", qwen3_config(num_hidden_layers=1),
          vit_config(image_size=448, num_hidden_layers=1, hidden_size=16, intermediate_size=40),
          torch.bfloat16, clips=large)

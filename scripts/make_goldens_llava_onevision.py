@@ -41,7 +41,7 @@ class Onevision:
         self.model = LlavaOnevisionForConditionalGeneration.from_pretrained(
             folder, dtype=torch.float32, attn_implementation="eager").eval()
         vision = self.model.config.vision_config
-        slow, fast = goldens.tokenizers()
+        slow, fast = goldens.tokenizers(folder)
         self.processors = [LlavaOnevisionProcessor(
             image_processor=LlavaOnevisionImageProcessor(), tokenizer=tokenizer,
             video_processor=LlavaOnevisionVideoProcessor.from_pretrained(folder),
@@ -70,10 +70,10 @@ class Onevision:
 
 
 def make(name, text, vision, dtype=torch.float32, template=None, clips=goldens.CLIPS,
-         shard="1GB", names=None, changes=None, files=None):
+         shard="1GB", names=None, changes=None, files=None, tokenizer=goldens.TOKENIZER):
     config = LlavaOnevisionConfig(
-        vision_config=vision, text_config=text, video_token_index=goldens.token_id("<video>"),
-        image_token_index=goldens.token_id("<image>"), **(changes or {}))
+        vision_config=vision, text_config=text, video_token_index=goldens.token_id("<video>", tokenizer),
+        image_token_index=goldens.token_id("<image>", tokenizer), **(changes or {}))
 
     def save(folder):
         model = LlavaOnevisionForConditionalGeneration(config)
@@ -92,7 +92,7 @@ def make(name, text, vision, dtype=torch.float32, template=None, clips=goldens.C
             (folder / "chat_template.jinja").write_text(template)
 
     goldens.make_case(goldens.GOLDEN / "llava_onevision" / name, save,
-                      lambda folder: Onevision(folder, template or TEMPLATE), clips)
+                      lambda folder: Onevision(folder, template or TEMPLATE), clips, tokenizer)
 
 
 def main():
@@ -110,6 +110,8 @@ def main():
          siglip_config(hidden_act="gelu", image_size=28, patch_size=14), torch.bfloat16,
          names=goldens.new_name, template=TEMPLATE)
     make("qwen2_tied", qwen2_config(tie_word_embeddings=True), siglip_config(), torch.float16)
+    make("byte_level_qwen2", qwen2_config(), siglip_config(), torch.bfloat16, template=TEMPLATE,
+         tokenizer=goldens.BYTE_TOKENIZER)
     make("real_384", qwen2_config(num_hidden_layers=1),
          siglip_config(image_size=384, num_hidden_layers=1, hidden_size=24, intermediate_size=40),
          clips=large)

@@ -12,8 +12,8 @@ using testing::BadCheckpoint;
 using testing::CaptionerGolden;
 
 constexpr const char* kFamily = "internvl";
-constexpr const char* kCases[] = {"vit_300m_f32", "vit_6b_bf16", "new_names_tied", "chat_6b",
-                                  "real_448"};
+constexpr const char* kCases[] = {"vit_300m_f32", "vit_6b_bf16", "shards_f16", "new_names_tied",
+                                  "chat_300m",    "chat_6b",     "real_448",   "byte_level_qwen3"};
 
 TEST_SUITE("model/internvl") {
   TEST_CASE("pixels, features, logits and 64 greedy tokens are the reference's") {
@@ -24,7 +24,7 @@ TEST_SUITE("model/internvl") {
   }
 
   TEST_CASE("prompts are the reference's") {
-    for (const char* const name : {"vit_300m_f32", "chat_6b"}) {
+    for (const char* const name : {"vit_300m_f32", "chat_6b", "byte_level_qwen3"}) {
       CAPTURE(std::string(name));
       CaptionerGolden(kFamily, name).check_prompts();
     }
@@ -46,6 +46,7 @@ TEST_SUITE("model/internvl") {
   }
 
   TEST_CASE("placeholders in a user's words stay text") {
+    CaptionerGolden(kFamily, "byte_level_qwen3").check_placeholders_as_words();
     CaptionerGolden(kFamily, "vit_6b_bf16").check_placeholders_as_words();
   }
 

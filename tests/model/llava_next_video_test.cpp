@@ -12,7 +12,8 @@ namespace {
 using testing::CaptionerGolden;
 
 constexpr const char* kFamily = "llava_next_video";
-constexpr const char* kCases[] = {"vicuna_conv_f32", "yi_bf16", "qwen3_conv_3", "real_336"};
+constexpr const char* kCases[] = {"vicuna_conv_f32", "yi_bf16",      "mistral_f16",
+                                  "qwen2_chatml",    "qwen3_conv_3", "real_336"};
 
 TEST_SUITE("model/llava_next_video") {
   TEST_CASE("pixels, features, logits and 64 greedy tokens are the reference's") {
@@ -23,7 +24,8 @@ TEST_SUITE("model/llava_next_video") {
   }
 
   TEST_CASE("prompts of every template are the reference's") {
-    for (const char* const name : {"vicuna_conv_f32", "yi_bf16", "qwen3_conv_3"}) {
+    for (const char* const name :
+         {"vicuna_conv_f32", "yi_bf16", "mistral_f16", "qwen2_chatml", "qwen3_conv_3"}) {
       CAPTURE(std::string(name));
       CaptionerGolden(kFamily, name).check_prompts();
     }

@@ -12,8 +12,8 @@ using testing::BadCheckpoint;
 using testing::CaptionerGolden;
 
 constexpr const char* kFamily = "llava_onevision";
-constexpr const char* kCases[] = {"qwen3_f32", "tied_bf16", "shards_f16", "new_names_llama",
-                                  "varco_384"};
+constexpr const char* kCases[] = {"qwen3_f32",  "tied_bf16", "shards_f16", "new_names_llama",
+                                  "qwen2_tied", "real_384",  "varco_384",  "byte_level_qwen2"};
 
 TEST_SUITE("model/llava_onevision") {
   TEST_CASE("pixels, features, logits and 64 greedy tokens are the reference's") {
@@ -24,7 +24,8 @@ TEST_SUITE("model/llava_onevision") {
   }
 
   TEST_CASE("prompts of both templates are the reference's") {
-    for (const char* const name : {"qwen3_f32", "tied_bf16", "new_names_llama"}) {
+    for (const char* const name :
+         {"qwen3_f32", "tied_bf16", "new_names_llama", "byte_level_qwen2"}) {
       CAPTURE(std::string(name));
       CaptionerGolden(kFamily, name).check_prompts();
     }
@@ -46,6 +47,7 @@ TEST_SUITE("model/llava_onevision") {
   }
 
   TEST_CASE("placeholders in a user's words stay text") {
+    CaptionerGolden(kFamily, "byte_level_qwen2").check_placeholders_as_words();
     CaptionerGolden(kFamily, "qwen3_f32").check_placeholders_as_words();
   }
 
