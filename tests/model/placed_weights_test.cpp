@@ -3,6 +3,7 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <memory>
 #include <string>
 #include <utility>
@@ -26,13 +27,11 @@ constexpr WeightFormat kMadeAtLoad[] = {WeightFormat::kF32,  WeightFormat::kBF16
                                         WeightFormat::kInt8, WeightFormat::kInt4,
                                         WeightFormat::kNf4,  WeightFormat::kW8A8};
 
-// Reduces large dimensions to sizes for which panels need padding, and keeps two layers.
+// Reduces large dimensions to sizes for which panels need padding, and keeps one parameter of each
+// kind: of a group, with one role and shape.
 Blueprint shrink(Blueprint blueprint) {
   std::vector<Parameter> kept;
   for (Parameter& parameter : blueprint.parameters) {
-    const std::size_t layers = parameter.name.find("layer");
-    const std::size_t digit = parameter.name.find_first_of("23456789");
-    if (layers != std::string::npos && digit != std::string::npos && digit > layers) continue;
     std::vector<std::int64_t> extents;
     for (int i = 0; i < parameter.shape.rank(); ++i) {
       const std::int64_t extent = parameter.shape[i];
@@ -45,7 +44,11 @@ Blueprint shrink(Blueprint blueprint) {
     if (extents.size() == 5) {
       parameter.shape = {extents[0], extents[1], extents[2], extents[3], extents[4]};
     }
-    kept.push_back(std::move(parameter));
+    const bool is_known = std::any_of(kept.begin(), kept.end(), [&](const Parameter& other) {
+      return other.group == parameter.group && other.role == parameter.role &&
+             other.shape == parameter.shape;
+    });
+    if (!is_known) kept.push_back(std::move(parameter));
   }
   blueprint.parameters = std::move(kept);
   return blueprint;
