@@ -197,6 +197,23 @@ JsonObject JsonObject::parse(std::string_view text, std::string name_for_errors,
 
 bool JsonObject::has(std::string_view key) const { return node_->find(key) != nullptr; }
 
+JsonType JsonObject::type_of(std::string_view key) const {
+  const Json* value = node_->find(key);
+  if (value == nullptr) return JsonType::kAbsent;
+  if (value->is_boolean()) return JsonType::kBool;
+  if (value->is_number()) return JsonType::kNumber;
+  if (value->is_string()) return JsonType::kString;
+  return value->is_array() ? JsonType::kList : JsonType::kObject;
+}
+
+bool JsonObject::is_blank(std::string_view key) const {
+  const Json* value = node_->find(key);
+  if (value == nullptr) return true;
+  if (value->is_boolean()) return !value->get<bool>();
+  if (value->is_string()) return value->get_ref<const std::string&>().empty();
+  return value->is_structured() && value->empty();
+}
+
 std::int64_t JsonObject::get_int(std::string_view key, std::int64_t fallback, std::int64_t min,
                                  std::int64_t max) const {
   return has(key) ? require_int(key, min, max) : fallback;

@@ -16,6 +16,9 @@
 
 namespace caption {
 
+// The type of the value under a key; null counts as absent.
+enum class JsonType { kAbsent, kBool, kNumber, kString, kList, kObject };
+
 // An object inside a JSON text; cheap to copy, because copies share the parsed document. Immutable,
 // thread-safe.
 // Every getter throws Error(code) "config.json: text_config.hidden_size: expected ..., found ..."
@@ -30,6 +33,9 @@ class JsonObject {
   static JsonObject parse(std::string_view text, std::string name_for_errors, ErrorCode code);
 
   bool has(std::string_view key) const;  // present and not null
+  JsonType type_of(std::string_view key) const;
+  // Whether the value is absent, null, false, or an empty string, list or object.
+  bool is_blank(std::string_view key) const;
   std::int64_t get_int(std::string_view key, std::int64_t fallback, std::int64_t min,
                        std::int64_t max) const;
   std::int64_t require_int(std::string_view key, std::int64_t min, std::int64_t max) const;

@@ -59,6 +59,31 @@ TEST_SUITE("base/json") {
     CHECK(json.keys() == Strings{"b", "d", "e", "i", "l", "m", "n", "o", "s", "t"});
   }
 
+  TEST_CASE("the type of a value is known, and whether it says anything") {
+    struct Case {
+      const char* value;
+      JsonType type;
+      bool is_blank;
+    };
+    constexpr Case kCases[] = {
+        {"null", JsonType::kAbsent, true},        {"false", JsonType::kBool, true},
+        {"true", JsonType::kBool, false},         {"0", JsonType::kNumber, false},
+        {"1.5", JsonType::kNumber, false},        {R"("")", JsonType::kString, true},
+        {R"("a")", JsonType::kString, false},     {"[]", JsonType::kList, true},
+        {"[0]", JsonType::kList, false},          {"{}", JsonType::kObject, true},
+        {R"({"b": 1})", JsonType::kObject, false}};
+    for (const Case& c : kCases) {
+      CAPTURE(c.value);
+      const JsonObject object =
+          JsonObject::parse("{\"a\": " + std::string(c.value) + "}", "x", ErrorCode::kBadModel);
+      CHECK((object.type_of("a") == c.type));
+      CHECK(object.is_blank("a") == c.is_blank);
+    }
+    const JsonObject empty = JsonObject::parse("{}", "x", ErrorCode::kBadModel);
+    CHECK((empty.type_of("a") == JsonType::kAbsent));
+    CHECK(empty.is_blank("a"));
+  }
+
   TEST_CASE("an error names the file, the way to the key and what was found") {
     const JsonObject json = parsed(
         R"({"a": "x", "o": {"p": {"q": 1.5}}, "m": [{"k": "x"}, 3], "big": 9223372036854775808,
