@@ -6,6 +6,7 @@
 #include "kernels/cpu/packed_weight.h"
 #include "kernels/cpu/select_tier.h"
 #include "kernels/linear.h"
+#include "kernels/swiglu.h"
 #include "tests/kernels/testing.h"
 #include "weights/quantise.h"
 
@@ -142,6 +143,12 @@ TEST_CASE("swiglu has the bits of two layers and their activation") {
                                  static_cast<std::size_t>(c.n) * sizeof(float)) == 0;
         }
         CHECK(is_same);
+        // In place, as between the layers of a decoder with adapters.
+        linear(stream, x.view(), gate, of_gate, g.view());
+        caption::kernels::swiglu(stream, g.view(), u.view(), g.view());
+        Tensor dense(DType::kF32, {c.m, c.n});
+        linear_swiglu(stream, x.view(), {gate, of_gate}, {up, of_up}, dense.view());
+        CHECK(same_bits(dense, g));
       }
     });
   });
@@ -175,6 +182,18 @@ TEST_CASE("a scaled sum has the bits of a layer, a product and a sum") {
       });
     }
   });
+}
+
+TEST_CASE("operands of swiglu that do not fit each other are refused") {
+  ThreadPool pool(1);
+  Stream stream(pool);
+  Tensor y(DType::kF32, {2, 4});
+  const Tensor shorter(DType::kF32, {2, 3});
+  const Tensor bf16(DType::kBF16, {2, 4});
+  CHECK_THROWS_WITH_AS(caption::kernels::swiglu(stream, y.view(), shorter.view(), y.view()),
+                       doctest::Contains("swiglu: up is"), Error);
+  CHECK_THROWS_WITH_AS(caption::kernels::swiglu(stream, bf16.view(), y.view(), y.view()),
+                       doctest::Contains("swiglu: gate is"), Error);
 }
 
 TEST_CASE("swiglu agrees with double precision") {
