@@ -41,6 +41,19 @@ struct PromptIds {
   std::vector<std::int32_t> positions = {};    // M-RoPE: [3, ids.size()] (engine/engine.h)
 };
 
+// A PEFT adapter's folder and the name by which requests choose it. Without a name it applies to
+// every request.
+struct AdapterSource {
+  std::filesystem::path folder;
+  std::string name = {};
+};
+
+// An adapter that requests can choose, by its index in CaptionModel::adapters().
+struct NamedAdapter {
+  std::string name;
+  Sha256 content;  // of its files
+};
+
 class CaptionModel {
  public:
   virtual ~CaptionModel() = default;
@@ -73,11 +86,14 @@ class CaptionModel {
   // The sampling settings in the model's folder; for a composed model those of the language model.
   virtual const GenerationConfig& generation_config() const = 0;
 
-  // The model's identity: SHA-256 over the contents of its weight files and the configuration that
-  // it was opened with. The first call reads all weights (about 1.5 GB/s) unless the DigestCache
-  // that the model was opened with has their digests. Thread-safe. Throws Error(kBadModel) when a
-  // weight file was written since the model was opened; kIo.
+  // The model's identity: SHA-256 over the contents of its weight files, of the adapters that apply
+  // to every request, and of the configuration that it was opened with. The first call reads all
+  // weights (about 1.5 GB/s) unless the DigestCache that the model was opened with has their
+  // digests. Thread-safe. Throws Error(kBadModel) when a weight file was written since the model
+  // was opened; kIo.
   virtual Sha256 content_hash() const = 0;
+  // The adapters with names. Those without enter content_hash(). Throws as content_hash().
+  virtual std::vector<NamedAdapter> adapters() const { return {}; }
   // Returns a sentence for an Error about the first weight file that was written or cut short since
   // the model was opened; from then on the model's results may be wrong. Thread-safe. Costs an
   // fstat() per file, except in the rare case that weights/checkpoint.h describes. Throws
@@ -87,15 +103,21 @@ class CaptionModel {
 
 // Opens a Hugging Face folder by its config.json and holds its weights on the context's device in
 // `format`: kF32, kBF16, kInt8, kInt4, kNf4 or kW8A8. Activations are f32 on the CPU; dense layers
-// may round them when they read them (kernels/linear.h). Throws Error(kBadModel) for an invalid
-// folder and for one with a file that is written meanwhile; kUnavailable naming the model_type,
-// quantisation or adapter that this build cannot run. `digests` is for content_hash().
+// may round them when they read them (kernels/linear.h). An adapter (LoRA, as PEFT saves it) inside
+// the folder applies to every request, as do those of `adapters` without a name; adapters with
+// names may change the language model only. Throws Error(kBadModel) for an invalid folder, for one
+// with a file that is written meanwhile, and for an adapter of another base model; kUnavailable
+// naming the model_type, the quantisation or what this build cannot apply of an adapter. `digests`
+// is for content_hash().
 std::unique_ptr<CaptionModel> open_model(const Context& context,
                                          const std::filesystem::path& folder,
                                          weights::WeightFormat format,
-                                         const DigestCache& digests = {});
+                                         const DigestCache& digests = {},
+                                         const std::vector<AdapterSource>& adapters = {});
+// Adapters inside the folders of the parts apply to these parts alone.
 std::unique_ptr<CaptionModel> open_composed(const Context& context, const ComposedSource& source,
                                             weights::WeightFormat format,
-                                            const DigestCache& digests = {});
+                                            const DigestCache& digests = {},
+                                            const std::vector<AdapterSource>& adapters = {});
 
 }  // namespace caption::model

@@ -237,7 +237,8 @@ Blueprint compose_blueprint(const Blueprint& tower, const Blueprint& text,
 
 std::unique_ptr<CaptionModel> open_composed(const Context& context, const ComposedSource& source,
                                             weights::WeightFormat format,
-                                            const DigestCache& digests) {
+                                            const DigestCache& digests,
+                                            const std::vector<AdapterSource>& adapters) {
   PromptTemplate prompt = parse_template(source.prompt);
   Parts parts;
   parts.context = context;
@@ -245,6 +246,10 @@ std::unique_ptr<CaptionModel> open_composed(const Context& context, const Compos
   for (const std::filesystem::path& folder : {source.vision, source.projector, source.llm}) {
     parts.configs.push_back(read_config_folder(folder));
   }
+  add_inner_adapter(parts, source.vision, kVisionSource);
+  add_inner_adapter(parts, source.projector, kProjectorSource);
+  add_inner_adapter(parts, source.llm, kTextSource);
+  add_adapters(parts, adapters);
   const JsonObject llm_config = JsonObject::open(source.llm / "config.json", ErrorCode::kBadModel);
   reject_quantised(llm_config);
   const TextConfig text = parse_text_config(llm_config);

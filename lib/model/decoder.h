@@ -87,6 +87,13 @@ struct WatchedRows {
   View sums;  // [num_layers, kv_heads, >= context_len] f32, dense; accumulated into
 };
 
+// Consecutive rows to which one of the decoder's adapters is applied.
+struct AdaptedRows {
+  std::int32_t adapter = 0;  // in [0, Decoder::num_adapters())
+  std::int32_t first_row = 0;
+  std::int32_t num_rows = 0;
+};
+
 // One ragged step: prefill chunks and decodes of several sequences, flattened into T tokens of S
 // sequences; sequence s owns the rows [cu_seqlens[s], cu_seqlens[s + 1]). All arrays are i32, dense
 // and on the stream's device.
@@ -108,6 +115,10 @@ struct StepBatch {
   // [S] or empty: the key clusters of a sequence, one per layer; null means full attention
   // (kernels/paged_attention.h).
   std::span<const std::vector<kernels::KeyClusters>* const> clusters = {};
+  // The rows of `tokens`, and those of the logits, that an adapter changes; ascending, each row at
+  // most once. The others are those of the model alone, bit for bit.
+  std::span<const AdaptedRows> adapted = {};
+  std::span<const AdaptedRows> adapted_logits = {};
 
   std::int64_t num_tokens() const { return tokens.dim(0); }
   std::int64_t num_sequences() const { return context_lens.dim(0); }
@@ -120,6 +131,8 @@ class Decoder {
  public:
   virtual ~Decoder() = default;
   virtual const DecoderSpec& spec() const = 0;
+  // Number of adapters that sequences can choose.
+  virtual std::int64_t num_adapters() const { return 0; }
   virtual void reserve(std::int64_t max_tokens, std::int64_t max_logit_rows) = 0;
   // Bytes of the scratch memory held now.
   virtual std::int64_t scratch_bytes() const = 0;

@@ -60,10 +60,17 @@ Blueprint describe(const JsonObject& config) {
 
 std::unique_ptr<CaptionModel> open_model(const Context& context,
                                          const std::filesystem::path& folder,
-                                         weights::WeightFormat format, const DigestCache& digests) {
+                                         weights::WeightFormat format, const DigestCache& digests,
+                                         const std::vector<AdapterSource>& adapters) {
   const std::filesystem::path path = folder / "config.json";
   std::error_code ignored;
   if (!std::filesystem::exists(path, ignored)) {
+    if (holds_adapter(folder)) {
+      throw Error(ErrorCode::kBadModel,
+                  folder.string() +
+                      ": is an adapter without its base model; name the base with --model and this "
+                      "folder with --adapter");
+    }
     throw Error(ErrorCode::kBadModel, folder.string() +
                                           ": config.json is missing; a model is a folder as "
                                           "transformers saves it");
@@ -72,6 +79,8 @@ std::unique_ptr<CaptionModel> open_model(const Context& context,
   parts.context = context;
   parts.digests = digests;
   parts.configs.push_back(read_config_folder(folder));
+  add_inner_adapter(parts, folder);
+  add_adapters(parts, adapters);
   const JsonObject config = JsonObject::open(path, ErrorCode::kBadModel);
   const std::string model_type = config.require_string("model_type");
   if (const Family* const family = find_family(model_type)) {

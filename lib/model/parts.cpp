@@ -51,6 +51,9 @@ std::optional<std::string> find_changed_weights(const Parts& parts) {
   for (const auto& source : parts.weights->sources()) {
     if (auto changed = source->find_changed_file()) return changed;
   }
+  for (const ModelAdapter& adapter : parts.adapters) {
+    if (auto changed = adapter.adapter.find_changed_file()) return changed;
+  }
   return std::nullopt;
 }
 
@@ -71,18 +74,6 @@ void check_unchanged(const Parts& parts) {
 bool is_file(const std::filesystem::path& path) {
   std::error_code ignored;
   return std::filesystem::is_regular_file(path, ignored);
-}
-
-void reject_adapter(const std::filesystem::path& folder) {
-  for (const char* name :
-       {"adapter_config.json", "adapter_model.safetensors", "adapter_model.bin"}) {
-    if (!is_file(folder / name)) continue;
-    throw Error(ErrorCode::kUnavailable,
-                (folder / name).string() +
-                    ": adapters (LoRA) are not supported by this build, and the base model alone "
-                    "would caption otherwise; merge the adapter into the weights "
-                    "(merge_and_unload() of peft), or move its files away to run the base model");
-  }
 }
 
 }  // namespace
@@ -124,7 +115,22 @@ Sha256 PartsCaptionModel::content_hash() const {
     }
   }
   hasher.update_string(parts_.settings);
+  for (const ModelAdapter& adapter : parts_.adapters) {
+    if (!adapter.name.empty()) continue;
+    hasher.update_value(adapter.adapter.content_hash(parts_.digests).bytes);
+    hasher.update_value(adapter.source.value_or(-1));
+  }
   return hasher.digest();
+}
+
+std::vector<NamedAdapter> PartsCaptionModel::adapters() const {
+  std::vector<NamedAdapter> named;
+  for (const ModelAdapter& adapter : parts_.adapters) {
+    if (adapter.name.empty()) continue;
+    named.push_back(
+        {.name = adapter.name, .content = adapter.adapter.content_hash(parts_.digests)});
+  }
+  return named;
 }
 
 std::optional<std::string> PartsCaptionModel::find_changed_file() const {
@@ -133,13 +139,26 @@ std::optional<std::string> PartsCaptionModel::find_changed_file() const {
 
 std::int64_t PartsCaptionModel::weight_bytes() const { return parts_.weights->size_bytes(); }
 
+void add_inner_adapter(Parts& parts, const std::filesystem::path& folder,
+                       std::optional<std::int32_t> source) {
+  if (!holds_adapter(folder)) return;
+  parts.adapters.push_back({.adapter = Adapter::open(folder), .name = {}, .source = source});
+}
+
+void add_adapters(Parts& parts, const std::vector<AdapterSource>& adapters) {
+  for (const AdapterSource& source : adapters) {
+    parts.adapters.push_back(
+        {.adapter = Adapter::open(source.folder), .name = source.name, .source = std::nullopt});
+  }
+}
+
 void place_parts(Parts& parts, const Blueprint& blueprint,
                  std::vector<std::unique_ptr<weights::Source>> sources,
                  weights::WeightFormat format) {
   ThreadPool pool(parts.context.num_threads);
   Stream stream(parts.context, pool);
-  parts.weights =
-      std::make_unique<const PlacedWeights>(stream, blueprint, std::move(sources), format);
+  parts.weights = std::make_unique<const PlacedWeights>(stream, blueprint, std::move(sources),
+                                                        format, parts.adapters);
   parts.encoder = make_vision_encoder(*parts.weights, blueprint);
   parts.decoder = std::make_unique<TransformerDecoder>(stream, *parts.weights, blueprint);
 }
@@ -159,7 +178,6 @@ ConfigFolder read_config_folder(const std::filesystem::path& folder) {
                                     "tokenizer_config.json",
                                     "video_preprocessor_config.json",
                                     "vocab.json"};
-  reject_adapter(folder);
   ConfigFolder config{.path = folder, .files = {}};
   for (const char* name : kNames) {
     if (!is_file(folder / name)) continue;

@@ -1,10 +1,12 @@
 #include "model/internal/placed_weights.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "base/error.h"
 #include "kernels/convert.h"
 #include "tensor/copy.h"
+#include "tensor/dtype.h"
 #include "weights/quantise.h"
 
 namespace caption::model {
@@ -31,7 +33,7 @@ ConstView read_floating(weights::Source& source, const Parameter& parameter,
   return where.tensor_rows == 0 ? tensor : tensor.rows(where.first_row, parameter.rows());
 }
 
-kernels::Weight place_matrix(Stream& stream, ConstView rows, MatrixFormat format) {
+kernels::Weight place_in(Stream& stream, ConstView rows, MatrixFormat format) {
   switch (format) {
     case MatrixFormat::kStored: return kernels::place_stored(stream, rows);
     case MatrixFormat::kBF16: return kernels::place_bf16(stream, rows);
@@ -48,6 +50,30 @@ kernels::Weight place_matrix(Stream& stream, ConstView rows, MatrixFormat format
     case MatrixFormat::kAwq: break;
   }
   CAPTION_CHECK(false, "weights: a form that no model is held in");
+}
+
+bool is_equal(ConstView a, ConstView b) {
+  if (a.shape() != b.shape()) return false;
+  return dispatch_float(a.dtype(), [&](auto tag_a) {
+    const auto* const first = a.as<decltype(tag_a)>();
+    return dispatch_float(b.dtype(), [&](auto tag_b) {
+      return std::equal(first, first + a.num_elements(), b.as<decltype(tag_b)>(),
+                        [](auto x, auto y) { return to_float(x) == to_float(y); });
+    });
+  });
+}
+
+// Throws for an adapter that holds another weight than the model's.
+void check_base(ConstView weight, const LoraTerm& term) {
+  if (is_equal(weight, *term.base)) return;
+  throw Error(ErrorCode::kUnavailable,
+              "an adapter holds a changed weight (" + term.module +
+                  ".base_layer.weight), which this build does not take; merge the adapter where it "
+                  "was trained (merge_and_unload() of peft)");
+}
+
+bool is_quantised(MatrixFormat format) {
+  return format != MatrixFormat::kStored && format != MatrixFormat::kBF16;
 }
 
 // How a source names the parameters of a group.
@@ -84,9 +110,10 @@ GroupNames find_group_names(const weights::Source& source, const std::vector<std
 
 PlacedWeights::PlacedWeights(Stream& stream, const Blueprint& blueprint,
                              std::vector<std::unique_ptr<weights::Source>> sources,
-                             weights::WeightFormat format)
+                             weights::WeightFormat format, std::span<const ModelAdapter> adapters)
     : device_(stream.device()), format_(format), sources_(std::move(sources)) {
   placed_.reserve(blueprint.parameters.size());
+  for (const ModelAdapter& adapter : adapters) bind(stream, blueprint, adapter);
   const auto require_no_further_layer = [&](const weights::Source& source,
                                             const std::string& prefix) {
     const std::string layer = "layers." + std::to_string(blueprint.text->num_layers) + ".";
@@ -107,6 +134,8 @@ PlacedWeights::PlacedWeights(Stream& stream, const Blueprint& blueprint,
     }
     place(stream, parameter, source, names.of(parameter));
   }
+  merged_.clear();
+  with_base_.clear();
 }
 
 void PlacedWeights::place(Stream& stream, const Parameter& parameter, weights::Source& source,
@@ -126,16 +155,60 @@ void PlacedWeights::place(Stream& stream, const Parameter& parameter, weights::S
     }
   } else {
     try {
-      placed.matrix = place_matrix(stream, file.reshape({parameter.rows(), parameter.columns()}),
-                                   weights::matrix_format(format_, parameter.role));
+      placed.matrix =
+          place_matrix(stream, parameter, file.reshape({parameter.rows(), parameter.columns()}));
     } catch (const Error& error) {
       throw Error(error.code(), source.name() + ": tensor " + name + ": " + error.what());
     }
-    is_borrowed = placed.matrix.is_borrowed();
+    // A merged matrix is borrowed from rows_, not from the file.
+    const auto id = static_cast<ParameterId>(placed_.size());
+    is_borrowed = placed.matrix.is_borrowed() && !merged_.contains(id);
     size_bytes_ += placed.matrix.size_bytes();
   }
   if (!is_borrowed) source.release(name);
   placed_.push_back(std::move(placed));
+}
+
+kernels::Weight PlacedWeights::place_matrix(Stream& stream, const Parameter& parameter,
+                                            ConstView rows) {
+  const MatrixFormat format = weights::matrix_format(format_, parameter.role);
+  const auto id = static_cast<ParameterId>(placed_.size());
+  if (const auto found = with_base_.find(id); found != with_base_.end()) {
+    for (const LoraTerm* const term : found->second) check_base(rows, *term);
+  }
+  const auto terms = merged_.find(id);
+  if (terms == merged_.end()) return place_in(stream, rows, format);
+  rows_.push_back(merge(stream, rows, terms->second));
+  kernels::Weight weight = place_in(stream, std::as_const(rows_.back()).view(), format);
+  if (!weight.is_borrowed()) rows_.pop_back();
+  return weight;
+}
+
+// Decides for each term whether it is merged or applied by the decoder.
+void PlacedWeights::bind(Stream& stream, const Blueprint& blueprint, const ModelAdapter& adapter) {
+  AdapterTerms terms;
+  for (const BoundTerm& bound : bind_terms(adapter.adapter, blueprint, adapter.source)) {
+    const Role role = blueprint.parameters[static_cast<std::size_t>(bound.parameter)].role;
+    const bool is_of_decoder = role == Role::kDecoderLinear || role == Role::kHead;
+    if (!adapter.name.empty() && !is_of_decoder) {
+      throw Error(ErrorCode::kUnavailable,
+                  adapter.adapter.folder().string() + ": adapts " + bound.term->module +
+                      " of tower or projector; an adapter that clips or prompts choose by its "
+                      "name may change the language model only; give it without a name");
+    }
+    if (bound.term->base.has_value()) with_base_[bound.parameter].push_back(bound.term);
+    if (!adapter.name.empty() || (is_of_decoder && is_quantised(matrix_format(format_, role)))) {
+      terms.add(stream, bound.parameter, *bound.term);
+    } else {
+      merged_[bound.parameter].push_back(bound.term);
+    }
+  }
+  size_bytes_ += terms.size_bytes();
+  if (!adapter.name.empty()) {
+    adapters_.chosen.push_back(std::move(terms));
+  } else if (!terms.empty()) {
+    adapters_.always.push_back(std::move(terms));
+  }
 }
 
 ConstView PlacedWeights::place_rows(Stream& stream, ConstView file) {

@@ -12,6 +12,7 @@
 #include "kernels/paged_attention.h"
 #include "kernels/rope.h"
 #include "kernels/rows.h"
+#include "kernels/swiglu.h"
 #include "tensor/copy.h"
 
 namespace caption::model {
@@ -57,6 +58,7 @@ struct TransformerDecoder::Step {
   ConstView slots;
   View rope_table;
   std::span<const WatchedRows> watched;
+  std::span<const AdaptedRows> adapted;
 };
 
 TransformerDecoder::TransformerDecoder(Stream& stream, const PlacedWeights& weights,
@@ -65,6 +67,9 @@ TransformerDecoder::TransformerDecoder(Stream& stream, const PlacedWeights& weig
       embedding_(weights.matrix(blueprint.decoder.embedding)),
       lm_head_(weights.matrix(blueprint.decoder.head)),
       final_norm_(weights.vector(blueprint.decoder.final_norm)),
+      head_id_(blueprint.decoder.head),
+      adapters_(weights.adapters()),
+      low_rank_(adapters_, weights.device()),
       rotary_(make_rotary_frequencies(spec_.rope, spec_.head_dim)),
       rope_axis_(spec_.has_mrope() ? copy_to(stream, weights.device(), make_rope_axis(spec_).view())
                                    : Tensor()),
@@ -75,7 +80,8 @@ TransformerDecoder::TransformerDecoder(Stream& stream, const PlacedWeights& weig
       v_(weights.device()),
       inner_(weights.device()),
       rope_(weights.device()),
-      last_(weights.device()) {
+      last_(weights.device()),
+      up_(weights.device()) {
   rotary_.inv_freq = copy_to(stream, weights.device(), rotary_.inv_freq.view());
   for (const DecoderLayerIds& ids : blueprint.decoder.layers) {
     layers_.push_back({.input_norm = weights.vector(ids.input_norm),
@@ -88,7 +94,8 @@ TransformerDecoder::TransformerDecoder(Stream& stream, const PlacedWeights& weig
                        .post_attention_norm = weights.vector(ids.post_attention_norm),
                        .gate = weights.linear(ids.gate),
                        .up = weights.linear(ids.up),
-                       .down = weights.linear(ids.down)});
+                       .down = weights.linear(ids.down),
+                       .ids = ids});
   }
 }
 
@@ -103,14 +110,18 @@ void TransformerDecoder::reserve(std::int64_t max_tokens, std::int64_t max_logit
   inner_.view({piece_rows, spec_.intermediate});
   rope_.view({max_tokens, spec_.head_dim});
   last_.view({max_logit_rows, spec_.hidden});
+  if (adapters_.empty()) return;
+  up_.view({piece_rows, spec_.intermediate});
+  low_rank_.reserve(std::max(max_tokens, max_logit_rows));
 }
 
 std::int64_t TransformerDecoder::scratch_bytes() const {
   std::int64_t sum = 0;
-  for (const Scratch* scratch : {&hidden_, &normed_, &q_, &k_, &v_, &inner_, &rope_, &last_}) {
+  for (const Scratch* scratch :
+       {&hidden_, &normed_, &q_, &k_, &v_, &inner_, &rope_, &last_, &up_}) {
     sum += scratch->size_bytes();
   }
-  return sum;
+  return sum + low_rank_.scratch_bytes();
 }
 
 std::int64_t decoder_scratch_bytes(const DecoderSpec& spec, std::int64_t max_tokens,
@@ -133,7 +144,8 @@ void TransformerDecoder::forward(Stream& stream, const StepBatch& batch, const K
             .block_tables = batch.block_tables,
             .slots = batch.slots,
             .rope_table = rope_.view({batch.num_tokens(), spec_.head_dim}),
-            .watched = batch.watched};
+            .watched = batch.watched,
+            .adapted = batch.adapted};
   kernels::rope_table(stream,
                       {.positions = batch.positions,
                        .inv_freq = std::as_const(rotary_.inv_freq).view(),
@@ -145,7 +157,7 @@ void TransformerDecoder::forward(Stream& stream, const StepBatch& batch, const K
   for (std::size_t i = 0; i < layers_.size(); ++i) {
     choose_clusters(batch, i);
     attend(stream, i, step, layer_pages(kv, i), x);
-    mlp(stream, layers_[i], x);
+    mlp(stream, layers_[i], step, x);
     add_deepstack(stream, batch, i, x);
   }
   if (batch.num_logit_rows() == 0) return;
@@ -153,6 +165,8 @@ void TransformerDecoder::forward(Stream& stream, const StepBatch& batch, const K
   kernels::gather_rows(stream, x, batch.logit_rows, last);
   kernels::rms_norm(stream, last, final_norm_, spec_.rms_norm_eps, last);
   kernels::linear(stream, last, lm_head_, ConstView{}, logits);
+  low_rank_.add(stream, head_id_,
+                {.first = 0, .count = last.dim(0), .adapted = batch.adapted_logits}, last, logits);
 }
 
 void TransformerDecoder::check(const StepBatch& batch, const KvPages& kv, ConstView logits) const {
@@ -184,6 +198,9 @@ void TransformerDecoder::check(const StepBatch& batch, const KvPages& kv, ConstV
   for (const std::vector<kernels::KeyClusters>* const layers : batch.clusters) {
     CAPTION_CHECK(layers == nullptr || layers->size() == layers_.size(),
                   "key clusters of another number of layers");
+  }
+  for (const AdaptedRows& rows : batch.adapted) {
+    CAPTION_CHECK(rows.adapter >= 0 && rows.adapter < num_adapters(), "rows of no adapter");
   }
   std::int64_t vision_rows = 0;
   for (const ConstView& piece : batch.vision) {
@@ -254,6 +271,10 @@ void TransformerDecoder::project(Stream& stream, const Layer& layer, const Step&
                                        {layer.k.weight, layer.k.bias, k_rows},
                                        {layer.v.weight, layer.v.bias, v_rows}};
   kernels::linear(stream, normed, parts);
+  const LowRankLayers::Rows adapted{.first = first, .count = count, .adapted = step.adapted};
+  low_rank_.add(stream, layer.ids.q.weight, adapted, normed, q_rows);
+  low_rank_.add(stream, layer.ids.k.weight, adapted, normed, k_rows);
+  low_rank_.add(stream, layer.ids.v.weight, adapted, normed, v_rows);
 
   const View q_heads = q.rows(first, count);
   const View k = k_rows.reshape({count, spec_.num_kv_heads, head_dim});
@@ -291,16 +312,38 @@ void TransformerDecoder::attend(Stream& stream, std::size_t index, const Step& s
   kernels::paged_attention(stream, q, context, scale, attended.reshape(q.shape()));
   watch(stream, index, step.watched, q, context, scale);
   kernels::linear_add(stream, attended, layer.o.weight, layer.o.bias, x);
+  low_rank_.add(stream, layer.ids.o.weight, {.first = 0, .count = rows, .adapted = step.adapted},
+                attended, x);
 }
 
-void TransformerDecoder::mlp(Stream& stream, const Layer& layer, View x) {
+void TransformerDecoder::gate_and_up(Stream& stream, const Layer& layer,
+                                     const LowRankLayers::Rows& rows, ConstView normed,
+                                     View inner) {
+  const ParameterId gate = layer.ids.gate.weight;
+  const ParameterId up = layer.ids.up.weight;
+  if (!low_rank_.change(gate, rows) && !low_rank_.change(up, rows)) {
+    return kernels::linear_swiglu(stream, normed, layer.gate, layer.up, inner);
+  }
+  const View up_rows = up_.view(inner.shape());
+  const kernels::LinearPart parts[] = {{layer.gate.weight, layer.gate.bias, inner},
+                                       {layer.up.weight, layer.up.bias, up_rows}};
+  kernels::linear(stream, normed, parts);
+  low_rank_.add(stream, gate, rows, normed, inner);
+  low_rank_.add(stream, up, rows, normed, up_rows);
+  kernels::swiglu(stream, inner, up_rows, inner);
+}
+
+void TransformerDecoder::mlp(Stream& stream, const Layer& layer, const Step& step, View x) {
   for (std::int64_t first = 0; first < x.dim(0); first += kPieceRows) {
-    const View part = x.rows(first, std::min(kPieceRows, x.dim(0) - first));
+    const std::int64_t count = std::min(kPieceRows, x.dim(0) - first);
+    const View part = x.rows(first, count);
     const View normed = normed_.view(part.shape());
     kernels::rms_norm(stream, part, layer.post_attention_norm, spec_.rms_norm_eps, normed);
-    const View inner = inner_.view({part.dim(0), spec_.intermediate});
-    kernels::linear_swiglu(stream, normed, layer.gate, layer.up, inner);
+    const View inner = inner_.view({count, spec_.intermediate});
+    const LowRankLayers::Rows adapted{.first = first, .count = count, .adapted = step.adapted};
+    gate_and_up(stream, layer, adapted, normed, inner);
     kernels::linear_add(stream, inner, layer.down.weight, layer.down.bias, part);
+    low_rank_.add(stream, layer.ids.down.weight, adapted, inner, part);
   }
 }
 

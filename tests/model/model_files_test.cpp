@@ -168,25 +168,33 @@ TEST_SUITE("model/model_files") {
     }
   }
 
-  TEST_CASE("an adapter beside the weights is refused by its name") {
-    for (const char* name : {"adapter_config.json", "adapter_model.safetensors"}) {
+  TEST_CASE("half an adapter beside the weights is refused by the name of the other half") {
+    struct Case {
+      const char* present;
+      const char* missing;
+    };
+    constexpr Case kHalves[] = {{"adapter_config.json", "adapter_model.safetensors"},
+                                {"adapter_model.safetensors", "adapter_config.json"},
+                                {"adapter_model.bin", "adapter_config.json"}};
+    for (const Case& c : kHalves) {
+      CAPTURE(c.present);
       const fs::path folder = copy_checkpoint("llama_bf16", "adapter");
-      std::ofstream(folder / name) << "{}";
+      std::ofstream(folder / c.present) << "{}";
       const std::string message = message_of(
           [&] { model::open_model(testing::tested_context(), folder, WeightFormat::kF32); },
-          ErrorCode::kUnavailable);
-      CHECK(message.find((folder / name).string()) == 0);
-      CHECK(message.find("merge") != std::string::npos);
-    }
-    for (const char* part : {"vision", "llm"}) {
-      const model::ComposedSource source = copy_composed("composed_adapter");
-      const fs::path adapter = source.llm.parent_path() / part / "adapter_config.json";
-      std::ofstream(adapter) << "{}";
-      CHECK(
-          message_of(
-              [&] { model::open_composed(testing::tested_context(), source, WeightFormat::kF32); },
-              ErrorCode::kUnavailable)
-              .find(adapter.string()) == 0);
+          ErrorCode::kBadModel);
+      CHECK(message.starts_with((folder / c.missing).string() + " is missing"));
+      for (const char* part : {"vision", "llm"}) {
+        const model::ComposedSource source = copy_composed("composed_adapter");
+        const fs::path inner = source.llm.parent_path() / part;
+        std::ofstream(inner / c.present) << "{}";
+        CHECK(message_of(
+                  [&] {
+                    model::open_composed(testing::tested_context(), source, WeightFormat::kF32);
+                  },
+                  ErrorCode::kBadModel)
+                  .starts_with((inner / c.missing).string() + " is missing"));
+      }
     }
   }
 }

@@ -263,6 +263,9 @@ Tensor Sequence::run(Stream& stream, std::span<const std::int32_t> ids,
     clusters[0] = compression_->clusters();
     batch.clusters = clusters;
   }
+  const model::AdaptedRows adapted{
+      .adapter = adapter_.value_or(0), .first_row = 0, .num_rows = count};
+  if (adapter_.has_value()) batch.adapted = batch.adapted_logits = std::span(&adapted, 1);
   Tensor logits(DType::kF32, {count, decoder_.spec().vocab}, stream.device());
   decoder_.forward(stream, batch, kv, logits.view());
   if (compression_ != nullptr && num_tokens_ == num_prompt_) {
@@ -290,9 +293,11 @@ double max_difference(std::span<const float> a, std::span<const float> b) {
 }
 
 Greedy run_greedy(Stream& stream, model::CaptionModel& model, const model::PromptIds& prompt,
-                  ConstView vision, std::int64_t count, DType kv_dtype) {
+                  ConstView vision, std::int64_t count, DType kv_dtype,
+                  std::optional<std::int32_t> adapter) {
   const auto prompt_tokens = static_cast<std::int64_t>(prompt.ids.size());
   Sequence sequence(model.decoder(), kv_dtype, prompt_tokens + count);
+  if (adapter.has_value()) sequence.adapt(*adapter);
   Greedy greedy;
   greedy.last_logits = sequence.prefill(stream, prompt, vision, prompt_tokens);
   const std::span<const float> first = row_of(greedy.last_logits, prompt_tokens - 1);

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -57,6 +58,8 @@ class Sequence {
   // Computes one token and returns its logits [1, vocab].
   Tensor decode(Stream& stream, std::int32_t id);
   std::int64_t num_tokens() const { return num_tokens_; }
+  // Applies one of the decoder's adapters to all tokens from now on.
+  void adapt(std::int32_t adapter) { adapter_ = adapter; }
   // Enables compression of a prompt of this many tokens; `compression` is borrowed. Call it before
   // the first prefill; the last prefill must end with the prompt.
   void compress(engine::CompressedSequence& compression, std::int64_t num_prompt) {
@@ -79,6 +82,7 @@ class Sequence {
   std::vector<std::int32_t> prompt_positions_;  // [3, prompt] with M-RoPE, else empty
   engine::CompressedSequence* compression_ = nullptr;
   std::int64_t num_prompt_ = 0;
+  std::optional<std::int32_t> adapter_;
 };
 
 // Returns a copy on the host.
@@ -97,6 +101,7 @@ struct Greedy {
   Tensor last_logits;
 };
 Greedy run_greedy(Stream& stream, model::CaptionModel& model, const model::PromptIds& prompt,
-                  ConstView vision, std::int64_t count, DType kv_dtype = DType::kF32);
+                  ConstView vision, std::int64_t count, DType kv_dtype = DType::kF32,
+                  std::optional<std::int32_t> adapter = std::nullopt);
 
 }  // namespace caption::testing

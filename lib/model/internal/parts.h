@@ -30,12 +30,14 @@ struct ConfigFolder {
   friend bool operator==(const ConfigFolder&, const ConfigFolder&) = default;
 };
 
-// Throws Error(model_file_code()) when a file cannot be read; kUnavailable naming the file when the
-// folder contains an adapter (LoRA), because captions would be those of the base model without it.
+// Throws Error(model_file_code()) when a file cannot be read.
 ConfigFolder read_config_folder(const std::filesystem::path& folder);
 
 struct Parts {
   Context context;
+  // Before the weights, which borrow them: those inside the model's folders, then those that the
+  // user named.
+  std::vector<ModelAdapter> adapters = {};
   // The weights come first, so that they outlive encoder and decoder, which borrow them.
   std::unique_ptr<const PlacedWeights> weights;
   // Part of the model's identity besides the weights; read before any other file of the folders.
@@ -75,6 +77,7 @@ class PartsCaptionModel : public CaptionModel {
   std::string_view unlike_sentence() const override { return parts_.unlike_sentence; }
   const GenerationConfig& generation_config() const override { return parts_.generation; }
   Sha256 content_hash() const override;
+  std::vector<NamedAdapter> adapters() const override;
   std::optional<std::string> find_changed_file() const override;
 
  protected:
@@ -85,8 +88,15 @@ class PartsCaptionModel : public CaptionModel {
   Parts parts_;
 };
 
+// Opens the adapter inside a folder, if there is one, for the parameters of the weight file
+// `source` or, without it, of all. Throws as Adapter::open().
+void add_inner_adapter(Parts& parts, const std::filesystem::path& folder,
+                       std::optional<std::int32_t> source = std::nullopt);
+// Opens the adapters that the user named. Throws as Adapter::open().
+void add_adapters(Parts& parts, const std::vector<AdapterSource>& adapters);
+
 // Places the weights of `blueprint` on parts.context and constructs weights, encoder and decoder of
-// `parts`. Throws as PlacedWeights and VisionEncoder.
+// `parts`, with parts.adapters. Throws as PlacedWeights and VisionEncoder.
 void place_parts(Parts& parts, const Blueprint& blueprint,
                  std::vector<std::unique_ptr<weights::Source>> sources,
                  weights::WeightFormat format);

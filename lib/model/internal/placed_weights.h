@@ -6,18 +6,28 @@
 // "as if the file were bf16": f32 and f16 tensors are rounded, to nearest even. The quantised
 // formats quantise the numbers of the file for the roles that weights::matrix_format() quantises;
 // the other parameters are held as with kBF16. The form on the device is kernels/weight.h's.
+//
+// An adapter that applies to every request is merged into a weight before the weight is placed: W +
+// s * B A, computed in f32. Matrices of a decoder that the format quantises stay as they are, and
+// the decoder computes the adapter's term beside them (DecoderAdapters). So it does for adapters
+// that requests choose. Matrices of tower and projector are merged in every format.
 #pragma once
 
 #include <cstdint>
 #include <memory>
+#include <optional>
+#include <span>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <vector>
 
 #include "backend/stream.h"
 #include "kernels/linear.h"
 #include "kernels/weight.h"
 #include "model/blueprint.h"
+#include "model/internal/adapter.h"
+#include "model/internal/low_rank.h"
 #include "tensor/tensor.h"
 #include "weights/format.h"
 #include "weights/source.h"
@@ -31,16 +41,25 @@ struct NormWeights {
   ConstView bias;
 };
 
+// An adapter of a model and the use of it.
+struct ModelAdapter {
+  Adapter adapter;
+  std::string name = {};  // by which requests choose it; empty: it applies to every request
+  // If set, the adapter changes parameters of this weight file only (ParameterGroup::source).
+  std::optional<std::int32_t> source = std::nullopt;
+};
+
 // Immutable after construction, so any number of threads may read it.
 class PlacedWeights {
  public:
   // Reads every parameter of the blueprint from sources[ParameterGroup::source] to the stream's
-  // device, with the stream's threads. Throws Error(kBadModel) naming the tensor when it is
-  // missing, of another shape, not floating-point or, if it is quantised, not finite; otherwise as
-  // Source::read().
+  // device, with the stream's threads. `adapters` are borrowed. Throws Error(kBadModel) naming the
+  // tensor when it is missing, of another shape, not floating-point or, if it is quantised, not
+  // finite; kUnavailable for an adapter with a name that changes tower or projector, or with a
+  // changed weight of the base model; otherwise as Source::read() and bind_terms().
   PlacedWeights(Stream& stream, const Blueprint& blueprint,
-                std::vector<std::unique_ptr<weights::Source>> sources,
-                weights::WeightFormat format);
+                std::vector<std::unique_ptr<weights::Source>> sources, weights::WeightFormat format,
+                std::span<const ModelAdapter> adapters = {});
 
   // A parameter as a matrix [rows, columns]; not for Role::kVector.
   const kernels::Weight& matrix(ParameterId id) const { return at(id).matrix; }
@@ -56,6 +75,8 @@ class PlacedWeights {
   Device device() const { return device_; }
   std::int64_t size_bytes() const { return size_bytes_; }  // bytes of all parameters as held
   const std::vector<std::unique_ptr<weights::Source>>& sources() const { return sources_; }
+  // The terms of the decoder's adapters that are not merged.
+  const DecoderAdapters& adapters() const { return adapters_; }
 
  private:
   struct Placed {
@@ -67,11 +88,16 @@ class PlacedWeights {
   void place(Stream& stream, const Parameter& parameter, weights::Source& source,
              const StoredName& where);
   ConstView place_rows(Stream& stream, ConstView file);
+  kernels::Weight place_matrix(Stream& stream, const Parameter& parameter, ConstView rows);
+  void bind(Stream& stream, const Blueprint& blueprint, const ModelAdapter& adapter);
 
   Device device_;
   weights::WeightFormat format_;
   std::vector<std::unique_ptr<weights::Source>> sources_;
-  std::vector<Tensor> rows_;    // vectors and embeddings that are not used where they are mapped
+  std::vector<Tensor> rows_;  // what is not used where it is mapped and not copied to a device
+  // During construction: the terms to be merged, and all terms with a weight of the base model.
+  std::unordered_map<ParameterId, std::vector<const LoraTerm*>> merged_, with_base_;
+  DecoderAdapters adapters_;
   std::vector<Placed> placed_;  // by ParameterId
   std::int64_t size_bytes_ = 0;
 };

@@ -5,6 +5,9 @@
 // Only Qwen3 normalises every head of q and k. Attention is causal, in some layers over a sliding
 // window (DecoderSpec::windows). Source: arXiv:2302.13971, arXiv:2310.06825, arXiv:2407.10671,
 // arXiv:2505.09388; transformers 4.57 modeling_{llama,mistral,qwen2,qwen3}.py.
+//
+// Adapters that are not merged (internal/low_rank.h) add their terms to the outputs of q, k, v, o,
+// gate, up, down and lm_head.
 #pragma once
 
 #include <cstdint>
@@ -15,6 +18,7 @@
 #include "kernels/paged_attention.h"
 #include "model/blueprint.h"
 #include "model/decoder.h"
+#include "model/internal/low_rank.h"
 #include "model/internal/placed_weights.h"
 #include "model/internal/scratch.h"
 
@@ -32,6 +36,7 @@ class TransformerDecoder final : public Decoder {
   TransformerDecoder(Stream& stream, const PlacedWeights& weights, const Blueprint& blueprint);
 
   const DecoderSpec& spec() const override { return spec_; }
+  std::int64_t num_adapters() const override { return std::ssize(adapters_.chosen); }
   void reserve(std::int64_t max_tokens, std::int64_t max_logit_rows) override;
   std::int64_t scratch_bytes() const override;
   void forward(Stream& stream, const StepBatch& batch, const KvPages& kv, View logits) override;
@@ -43,6 +48,7 @@ class TransformerDecoder final : public Decoder {
     ConstView q_norm, k_norm;  // empty without a per-head norm
     ConstView post_attention_norm;
     LinearWeights gate, up, down;
+    DecoderLayerIds ids;
   };
   // The index arrays of one step, and the table of its rotations.
   struct Step;
@@ -66,19 +72,26 @@ class TransformerDecoder final : public Decoder {
   void choose_clusters(const StepBatch& batch, std::size_t layer);
   void watch(Stream& stream, std::size_t layer, std::span<const WatchedRows> rows, ConstView q,
              const kernels::PagedContext& context, float scale);
-  void mlp(Stream& stream, const Layer& layer, View x);
+  void mlp(Stream& stream, const Layer& layer, const Step& step, View x);
+  // inner = silu(gate(normed)) * up(normed), with the terms of adapters.
+  void gate_and_up(Stream& stream, const Layer& layer, const LowRankLayers::Rows& rows,
+                   ConstView normed, View inner);
 
   DecoderSpec spec_;
   const kernels::Weight& embedding_;  // with tied embeddings also the LM head
   const kernels::Weight& lm_head_;
   ConstView final_norm_;
   std::vector<Layer> layers_;
+  ParameterId head_id_;
+  const DecoderAdapters& adapters_;
+  LowRankLayers low_rank_;
   RotaryFrequencies rotary_;  // its frequencies are on the device
   Tensor rope_axis_;          // [head_dim / 2] i32 with M-RoPE, else empty
 
   std::vector<const kernels::KeyClusters*> clusters_;  // one per sequence of the step, or empty
   std::vector<kernels::AttentionWatch> watches_;
   Scratch hidden_, normed_, q_, k_, v_, inner_, rope_, last_;
+  Scratch up_;  // with adapters of gate or up
 };
 
 }  // namespace caption::model

@@ -1,0 +1,330 @@
+#include "model/internal/adapter.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <map>
+#include <system_error>
+#include <utility>
+
+#include "base/error.h"
+#include "base/json.h"
+#include "base/mapped_file.h"
+#include "model/internal/module_pattern.h"
+#include "tensor/dtype.h"
+
+namespace caption::model {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kConfigName = "adapter_config.json";
+constexpr const char* kWeightsName = "adapter_model.safetensors";
+constexpr const char* kPickleName = "adapter_model.bin";
+
+constexpr std::string_view kPeftPrefix = "base_model.model.";
+constexpr std::string_view kSuffixA = ".lora_A.weight";
+constexpr std::string_view kSuffixB = ".lora_B.weight";
+constexpr std::string_view kSuffixBase = ".base_layer.weight";
+
+constexpr std::int64_t kMaxRank = 1 << 16;
+
+// Keys that are read here, and keys that do not change the result of a trained adapter: names,
+// training, initialisation and how PEFT searched for the modules.
+constexpr std::array<std::string_view, 30> kKnownKeys = {"alpha_pattern",
+                                                         "auto_mapping",
+                                                         "base_model_name_or_path",
+                                                         "bias",
+                                                         "corda_config",
+                                                         "eva_config",
+                                                         "exclude_modules",
+                                                         "fan_in_fan_out",
+                                                         "inference_mode",
+                                                         "init_lora_weights",
+                                                         "layers_pattern",
+                                                         "layers_to_transform",
+                                                         "loftq_config",
+                                                         "lora_alpha",
+                                                         "lora_dropout",
+                                                         "lora_ga_config",
+                                                         "megatron_core",
+                                                         "peft_type",
+                                                         "peft_version",
+                                                         "qalora_group_size",
+                                                         "r",
+                                                         "rank_pattern",
+                                                         "revision",
+                                                         "runtime_config",
+                                                         "target_modules",
+                                                         "task_type",
+                                                         "use_rslora",
+                                                         "velora_config",
+                                                         "tokenizer_class",
+                                                         "processor_class"};
+
+// Initialisations that leave the weights of the base model as they are. The others subtract the
+// initial term from them, which PEFT does again when it opens the adapter.
+constexpr std::array<std::string_view, 4> kPlainInitialisations = {"gaussian", "eva", "orthogonal",
+                                                                   "true"};
+
+bool is_file(const fs::path& path) {
+  std::error_code ignored;
+  return fs::is_regular_file(path, ignored);
+}
+
+[[noreturn]] void fail_unavailable(const std::string& what) {
+  throw Error(ErrorCode::kUnavailable, what);
+}
+
+[[noreturn]] void fail_bad(const std::string& what) { throw Error(ErrorCode::kBadModel, what); }
+
+std::string merging_advice() {
+  return "merge the adapter into the weights where it was trained (merge_and_unload() of peft)";
+}
+
+// What the tensors are compared with.
+struct LoraConfig {
+  std::string name;  // of the file, for messages
+  std::int64_t rank = 8;
+  double alpha = 8;
+  bool is_rank_stabilised = false;
+  // Patterns and their values, sorted by pattern.
+  std::vector<std::pair<std::string, std::int64_t>> rank_pattern;
+  std::vector<std::pair<std::string, double>> alpha_pattern;
+  std::vector<std::string> targets;  // suffixes of module names; empty: any module
+};
+
+void require_plain_lora(const JsonObject& config) {
+  const std::string type = config.require_string("peft_type");
+  if (type != "LORA") {
+    fail_unavailable(config.name() + ": peft_type \"" + type +
+                     "\" is not supported by this build; LORA is");
+  }
+  if (config.get_bool("use_dora", false)) {
+    fail_unavailable(config.name() + ": use_dora: DoRA is not supported by this build; " +
+                     merging_advice());
+  }
+  const std::string bias = config.get_string("bias", "none");
+  if (bias != "none") {
+    fail_unavailable(config.name() + ": bias \"" + bias +
+                     "\" is not supported by this build; none is; " + merging_advice());
+  }
+  if (config.type_of("init_lora_weights") == JsonType::kString) {
+    const std::string how = config.get_string("init_lora_weights", "true");
+    const auto* const end = kPlainInitialisations.end();
+    if (std::find(kPlainInitialisations.begin(), end, how) == end) {
+      fail_unavailable(config.name() + ": init_lora_weights \"" + how +
+                       "\" changes the base model's weights, which this build does not; " +
+                       merging_advice());
+    }
+  }
+  for (const std::string& key : config.keys()) {
+    if (std::find(kKnownKeys.begin(), kKnownKeys.end(), key) != kKnownKeys.end()) continue;
+    if (key == "use_dora" || config.is_blank(key)) continue;
+    fail_unavailable(config.name() + ": " + key + " is not supported by this build; " +
+                     merging_advice());
+  }
+}
+
+LoraConfig parse_config(const JsonObject& config) {
+  require_plain_lora(config);
+  LoraConfig lora;
+  lora.name = config.name();
+  lora.rank = config.get_int("r", 8, 1, kMaxRank);
+  lora.alpha = config.get_double("lora_alpha", 8);
+  lora.is_rank_stabilised = config.get_bool("use_rslora", false);
+  if (const auto patterns = config.get_object("rank_pattern")) {
+    for (const std::string& key : patterns->keys()) {
+      lora.rank_pattern.emplace_back(key, patterns->require_int(key, 1, kMaxRank));
+    }
+  }
+  if (const auto patterns = config.get_object("alpha_pattern")) {
+    for (const std::string& key : patterns->keys()) {
+      lora.alpha_pattern.emplace_back(key, patterns->get_double(key, 0));
+    }
+  }
+  if (config.type_of("target_modules") == JsonType::kList) {
+    lora.targets = config.get_strings("target_modules");
+  }
+  return lora;
+}
+
+// Returns the value of the pattern that matches the module, or `fallback`. PEFT takes the first in
+// the order of the file, which the sorted patterns no longer have: two that match must agree.
+template <class T>
+T find_pattern(const LoraConfig& config, std::string_view key,
+               const std::vector<std::pair<std::string, T>>& patterns, const std::string& module,
+               T fallback) {
+  const std::pair<std::string, T>* found = nullptr;
+  for (const std::pair<std::string, T>& pattern : patterns) {
+    const std::optional<bool> is_match = matches_module(pattern.first, module);
+    if (!is_match.has_value()) {
+      fail_unavailable(config.name + ": " + std::string(key) + ": the expression " +
+                       json_quote(pattern.first) +
+                       " is not supported by this build; names, ., \\d, sets and * + ? are");
+    }
+    if (!*is_match) continue;
+    if (found != nullptr && found->second != pattern.second) {
+      fail_unavailable(config.name + ": " + std::string(key) + ": " + json_quote(found->first) +
+                       " and " + json_quote(pattern.first) + " both match " + module +
+                       " with different values; keep one of them");
+    }
+    found = &pattern;
+  }
+  return found == nullptr ? fallback : found->second;
+}
+
+bool is_target(const LoraConfig& config, const std::string& module) {
+  return config.targets.empty() ||
+         std::any_of(config.targets.begin(), config.targets.end(), [&](const std::string& target) {
+           return module == target || module.ends_with("." + target);
+         });
+}
+
+// The tensors of a module, as they are found in the file.
+struct ModuleTensors {
+  std::optional<ConstView> a;
+  std::optional<ConstView> b;
+  std::optional<ConstView> base;
+};
+
+std::string advice_for_tensor(const std::string& name) {
+  const auto has = [&](std::string_view part) { return name.find(part) != std::string::npos; };
+  if (has("lora_magnitude_vector")) return "it is DoRA's, which this build does not support";
+  if (has("lora_embedding_")) return "adapted embeddings are not supported by this build";
+  if (has("lora_B.bias")) return "a bias of lora_B is not supported by this build";
+  if (has("trainable_tokens")) return "trained tokens are not supported by this build";
+  if (has(".lora_A.") || has(".lora_B.")) {
+    return "expected names as save_pretrained() of peft writes them: MODULE.lora_A.weight";
+  }
+  return "it belongs to no LoRA layer (modules_to_save is not supported by this build)";
+}
+
+std::map<std::string, ModuleTensors> find_modules(const weights::Checkpoint& weights) {
+  std::map<std::string, ModuleTensors> modules;
+  for (const std::string& name : weights.names()) {
+    const bool is_a = name.ends_with(kSuffixA);
+    const bool is_b = name.ends_with(kSuffixB);
+    if (!is_a && !is_b && !name.ends_with(kSuffixBase)) {
+      fail_unavailable(weights.path().string() + ": tensor " + json_quote(name) + ": " +
+                       advice_for_tensor(name) + "; " + merging_advice());
+    }
+    const std::string_view suffix = is_a ? kSuffixA : is_b ? kSuffixB : kSuffixBase;
+    std::string module = name.substr(0, name.size() - suffix.size());
+    if (module.starts_with(kPeftPrefix)) module.erase(0, kPeftPrefix.size());
+    ModuleTensors& tensors = modules[module];
+    (is_a ? tensors.a : is_b ? tensors.b : tensors.base) = *weights.find(name);
+  }
+  return modules;
+}
+
+bool is_floating(DType dtype) {
+  return dtype == DType::kF32 || dtype == DType::kBF16 || dtype == DType::kF16;
+}
+
+bool is_finite(ConstView matrix) {
+  bool all_finite = true;
+  dispatch_float(matrix.dtype(), [&](auto tag) {
+    const auto* const values = matrix.as<decltype(tag)>();
+    all_finite = std::all_of(values, values + matrix.num_elements(),
+                             [](auto value) { return std::isfinite(to_float(value)); });
+  });
+  return all_finite;
+}
+
+void check_matrix(const std::string& where, std::string_view kind, ConstView matrix) {
+  const std::string name = where + std::string(kind);
+  if (matrix.shape().rank() == 4) {
+    fail_unavailable(name + " " + matrix.shape().to_string() +
+                     " adapts a convolution, which this build does not support");
+  }
+  if (matrix.shape().rank() != 2 || matrix.num_elements() == 0) {
+    fail_bad(name + " has shape " + matrix.shape().to_string() + "; expected a matrix");
+  }
+  if (!is_floating(matrix.dtype())) {
+    fail_bad(name + " holds " + std::string(dtype_name(matrix.dtype())) +
+             "; f32, bf16 or f16 were expected");
+  }
+  if (!is_finite(matrix)) fail_bad(name + " holds a number that is not finite");
+}
+
+LoraTerm make_term(const LoraConfig& config, const std::string& file, const std::string& module,
+                   const ModuleTensors& found) {
+  const std::string where = file + ": tensor " + module;
+  if (!found.a.has_value() || !found.b.has_value()) {
+    fail_bad(where + std::string(found.a.has_value() ? kSuffixB : kSuffixA) + " is missing");
+  }
+  check_matrix(where, kSuffixA, *found.a);
+  check_matrix(where, kSuffixB, *found.b);
+  if (found.base.has_value()) check_matrix(where, kSuffixBase, *found.base);
+  const auto rank = find_pattern(config, "rank_pattern", config.rank_pattern, module, config.rank);
+  if (found.a->dim(0) != rank || found.b->dim(1) != rank) {
+    fail_bad(where + ": lora_A " + found.a->shape().to_string() + " and lora_B " +
+             found.b->shape().to_string() + " do not have the rank " + std::to_string(rank) +
+             " of " + kConfigName);
+  }
+  if (!is_target(config, module)) {
+    fail_bad(where + ": " + kConfigName + " does not name the module in target_modules");
+  }
+  const double alpha =
+      find_pattern(config, "alpha_pattern", config.alpha_pattern, module, config.alpha);
+  const auto divisor = static_cast<double>(rank);
+  const double scale = alpha / (config.is_rank_stabilised ? std::sqrt(divisor) : divisor);
+  return {.module = module,
+          .a = *found.a,
+          .b = *found.b,
+          .scale = static_cast<float>(scale),
+          .base = found.base};
+}
+
+void require_files(const fs::path& folder) {
+  if (!is_file(folder / kConfigName)) {
+    fail_bad((folder / kConfigName).string() +
+             " is missing; an adapter is a folder as save_pretrained() of peft writes it");
+  }
+  if (is_file(folder / kWeightsName)) return;
+  if (is_file(folder / kPickleName)) {
+    fail_unavailable((folder / kPickleName).string() +
+                     ": this build reads adapters as safetensors only; open it with peft and save "
+                     "it again with save_pretrained()");
+  }
+  fail_bad((folder / kWeightsName).string() + " is missing beside " + kConfigName);
+}
+
+}  // namespace
+
+bool holds_adapter(const fs::path& folder) {
+  return is_file(folder / kConfigName) || is_file(folder / kWeightsName) ||
+         is_file(folder / kPickleName);
+}
+
+Adapter Adapter::open(const fs::path& folder) {
+  require_files(folder);
+  const fs::path config_path = folder / kConfigName;
+  std::string text;
+  try {
+    text = read_text_file(config_path);
+  } catch (const Error& error) {
+    throw Error(model_file_code(error.code()), error.what());
+  }
+  const LoraConfig config =
+      parse_config(JsonObject::parse(text, config_path.string(), ErrorCode::kBadModel));
+  Adapter adapter(folder, weights::Checkpoint::open(folder / kWeightsName));
+  adapter.config_digest_ = sha256_of(std::string_view(text));
+  const std::string file = adapter.weights_.path().string();
+  for (const auto& [module, tensors] : find_modules(adapter.weights_)) {
+    adapter.terms_.push_back(make_term(config, file, module, tensors));
+  }
+  if (adapter.terms_.empty()) fail_bad(file + ": holds no tensor");
+  return adapter;
+}
+
+Sha256 Adapter::content_hash(const DigestCache& digests) const {
+  Sha256Hasher hasher;
+  hasher.update_string("caption-cli adapter 1");
+  hasher.update_value(config_digest_.bytes);
+  hasher.update_value(weights_.content_hash(digests).bytes);
+  return hasher.digest();
+}
+
+}  // namespace caption::model

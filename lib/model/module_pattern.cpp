@@ -1,0 +1,159 @@
+#include "model/internal/module_pattern.h"
+
+#include <algorithm>
+#include <bitset>
+#include <cstddef>
+#include <vector>
+
+namespace caption::model {
+namespace {
+
+enum class Repeat { kOnce, kOptional, kAny, kAtLeastOnce };
+
+// A set of characters and how often one of them occurs.
+struct Atom {
+  std::bitset<256> characters;
+  Repeat repeat = Repeat::kOnce;
+};
+
+struct Pattern {
+  std::vector<Atom> atoms;
+  bool is_anchored = false;  // begins with ^
+};
+
+bool is_alphanumeric(char c) {
+  return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_';
+}
+
+std::size_t index_of(char c) { return static_cast<unsigned char>(c); }
+
+void add_range(char first, char last, std::bitset<256>& set) {
+  for (std::size_t c = index_of(first); c <= index_of(last); ++c) set.set(c);
+}
+
+// Reads the escape whose letter is `letter`; false for one that has a meaning of its own.
+bool read_escape(char letter, std::bitset<256>& set) {
+  if (letter == 'd') {
+    add_range('0', '9', set);
+    return true;
+  }
+  if (is_alphanumeric(letter)) return false;
+  set.set(index_of(letter));
+  return true;
+}
+
+// Reads a set behind its opening bracket and removes it from `text`.
+bool read_set(std::string_view& text, std::bitset<256>& set) {
+  const std::size_t end = text.find(']', 1);
+  if (end == std::string_view::npos || text.front() == '^') return false;
+  const std::string_view inside = text.substr(0, end);
+  if (inside.find_first_of("[\\") != std::string_view::npos) return false;
+  for (std::size_t i = 0; i < inside.size(); ++i) {
+    const bool is_range = i + 2 < inside.size() && inside[i + 1] == '-';
+    add_range(inside[i], is_range ? inside[i + 2] : inside[i], set);
+    if (is_range) i += 2;
+  }
+  text.remove_prefix(end + 1);
+  return true;
+}
+
+bool read_characters(std::string_view& text, std::bitset<256>& set) {
+  const char c = text.front();
+  text.remove_prefix(1);
+  switch (c) {
+    case '.':
+      set.set();
+      set.reset(index_of('\n'));
+      return true;
+    case '[': return !text.empty() && read_set(text, set);
+    case '\\': {
+      if (text.empty() || !read_escape(text.front(), set)) return false;
+      text.remove_prefix(1);
+      return true;
+    }
+    case '*':
+    case '+':
+    case '?':
+    case '(':
+    case ')':
+    case '|':
+    case '{':
+    case '^':
+    case '$': return false;
+    default: set.set(index_of(c)); return true;
+  }
+}
+
+Repeat read_repeat(std::string_view& text) {
+  if (text.empty()) return Repeat::kOnce;
+  const char c = text.front();
+  if (c != '*' && c != '+' && c != '?') return Repeat::kOnce;
+  text.remove_prefix(1);
+  if (c == '?') return Repeat::kOptional;
+  return c == '*' ? Repeat::kAny : Repeat::kAtLeastOnce;
+}
+
+std::optional<Pattern> parse(std::string_view text) {
+  Pattern pattern;
+  if (text.starts_with('^')) {
+    pattern.is_anchored = true;
+    text.remove_prefix(1);
+  }
+  const bool is_escaped = text.size() >= 2 && text[text.size() - 2] == '\\';
+  if (text.ends_with('$') && !is_escaped) text.remove_suffix(1);
+  while (!text.empty()) {
+    Atom atom;
+    if (!read_characters(text, atom.characters)) return std::nullopt;
+    atom.repeat = read_repeat(text);
+    pattern.atoms.push_back(atom);
+  }
+  return pattern;
+}
+
+bool may_be_skipped(const Atom& atom) {
+  return atom.repeat == Repeat::kOptional || atom.repeat == Repeat::kAny;
+}
+
+bool may_repeat(const Atom& atom) {
+  return atom.repeat == Repeat::kAny || atom.repeat == Repeat::kAtLeastOnce;
+}
+
+// Simulates all ways to match at once: reached[i] says that the atoms before i are matched.
+bool matches_whole(const std::vector<Atom>& atoms, std::string_view text) {
+  std::vector<bool> reached(atoms.size() + 1);
+  const auto skip_optional = [&] {
+    for (std::size_t i = 0; i < atoms.size(); ++i) {
+      if (reached[i] && may_be_skipped(atoms[i])) reached[i + 1] = true;
+    }
+  };
+  reached[0] = true;
+  skip_optional();
+  std::vector<bool> repeating(atoms.size());  // atom i has matched and may match again
+  for (const char c : text) {
+    std::vector<bool> next(atoms.size() + 1);
+    for (std::size_t i = 0; i < atoms.size(); ++i) {
+      const bool is_tried = reached[i] || repeating[i];
+      const bool is_match = is_tried && atoms[i].characters.test(index_of(c));
+      repeating[i] = is_match && may_repeat(atoms[i]);
+      if (is_match) next[i + 1] = true;
+    }
+    reached = std::move(next);
+    skip_optional();
+  }
+  return reached[atoms.size()];
+}
+
+}  // namespace
+
+std::optional<bool> matches_module(std::string_view pattern, std::string_view module) {
+  const std::optional<Pattern> parsed = parse(pattern);
+  if (!parsed.has_value()) return std::nullopt;
+  for (std::size_t begin = 0;;) {
+    if (matches_whole(parsed->atoms, module.substr(begin))) return true;
+    const std::size_t dot = module.find('.', begin);
+    if (parsed->is_anchored || dot == std::string_view::npos) return false;
+    begin = dot + 1;
+  }
+}
+
+}  // namespace caption::model

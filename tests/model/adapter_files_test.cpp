@@ -1,0 +1,299 @@
+// Adapters that cannot be applied: each is refused in one sentence that names what is wrong.
+#include <doctest/doctest.h>
+
+#include <fstream>
+#include <functional>
+#include <limits>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "kernels/convert.h"
+#include "tests/model/support.h"
+#include "tests/support/drawn_checkpoint.h"
+#include "weights/checkpoint.h"
+
+namespace caption {
+namespace {
+
+namespace fs = std::filesystem;
+using namespace testing;
+using weights::WeightFormat;
+
+constexpr const char* kConfig = "adapter_config.json";
+constexpr const char* kWeights = "adapter_model.safetensors";
+
+fs::path case_folder(std::string_view name) {
+  return fs::path(CAPTION_SOURCE_DIR) / "tests/golden/lora" / name;
+}
+
+void check_refused(const fs::path& folder, ErrorCode code,
+                   std::initializer_list<const char*> message, const char* base = "llama_bf16",
+                   const char* name = "") {
+  try {
+    model::open_model(tested_context(), golden_folder() / base, WeightFormat::kF32, {},
+                      {{.folder = folder, .name = name}});
+    FAIL_CHECK("accepted");
+  } catch (const Error& error) {
+    const std::string what = error.what();
+    CAPTURE(what);
+    CHECK(error_code_name(error.code()) == error_code_name(code));
+    CHECK(what.find('\n') == std::string::npos);
+    CHECK(what.starts_with(folder.string()));
+    for (const char* part : message) CHECK(what.find(part) != std::string::npos);
+  }
+}
+
+void replace(const DrawnCheckpoint& adapter, const char* file, std::string_view from,
+             std::string_view to) {
+  replace_in_file(adapter.path() / file, from, to);
+}
+
+std::string f32_bytes(ConstView tensor) {
+  Tensor values(DType::kF32, tensor.shape());
+  ThreadPool pool(1);
+  Stream stream(pool);
+  kernels::convert(stream, tensor, values.view());
+  return {reinterpret_cast<const char*>(values.as<float>()), values.size_bytes()};
+}
+
+// Writes matrices of f32, given by their bytes, as safetensors.
+template <class ShapeOf>
+void write_f32(const fs::path& path, const std::map<std::string, std::string>& tensors,
+               const ShapeOf& shape_of) {
+  std::string header = "{";
+  std::string values;
+  for (const auto& [name, bytes] : tensors) {
+    const auto [rows, columns] = shape_of(name);
+    header += (header.size() > 1 ? "," : "") + json_quote(name) + R"(:{"dtype":"F32","shape":[)" +
+              std::to_string(rows) + "," + std::to_string(columns) + R"(],"data_offsets":[)" +
+              std::to_string(values.size()) + "," + std::to_string(values.size() + bytes.size()) +
+              "]}";
+    values += bytes;
+  }
+  header += "}";
+  header.append((8 - header.size() % 8) % 8, ' ');
+  const std::uint64_t size = header.size();
+  std::ofstream(path, std::ios::binary)
+      << std::string(reinterpret_cast<const char*>(&size), sizeof size) << header << values;
+}
+
+TEST_SUITE("model/adapter_files") {
+  TEST_CASE("files that are missing or broken") {
+    const DrawnCheckpoint adapter(case_folder("llama_all"));
+    SUBCASE("no configuration") {
+      fs::remove(adapter.path() / kConfig);
+      check_refused(adapter.path(), ErrorCode::kBadModel,
+                    {kConfig, "is missing", "save_pretrained"});
+    }
+    SUBCASE("no weights") {
+      fs::remove(adapter.path() / kWeights);
+      check_refused(adapter.path(), ErrorCode::kBadModel, {kWeights, "is missing"});
+    }
+    SUBCASE("weights as a pickle") {
+      fs::rename(adapter.path() / kWeights, adapter.path() / "adapter_model.bin");
+      check_refused(adapter.path(), ErrorCode::kUnavailable,
+                    {"adapter_model.bin", "safetensors only", "save_pretrained"});
+    }
+    SUBCASE("a truncated file") {
+      const fs::path path = adapter.path() / kWeights;
+      fs::resize_file(path, fs::file_size(path) - 8);
+      check_refused(adapter.path(), ErrorCode::kBadModel, {kWeights});
+    }
+    SUBCASE("broken JSON") {
+      std::ofstream(adapter.path() / kConfig) << "{";
+      check_refused(adapter.path(), ErrorCode::kBadModel, {kConfig, "not valid JSON"});
+    }
+    SUBCASE("a number that is not finite") {
+      const fs::path path = adapter.path() / kWeights;
+      std::fstream file(path, std::ios::binary | std::ios::in | std::ios::out);
+      file.seekp(-4, std::ios::end);
+      const float nan = std::numeric_limits<float>::quiet_NaN();
+      file.write(reinterpret_cast<const char*>(&nan), sizeof nan);
+      file.close();
+      check_refused(adapter.path(), ErrorCode::kBadModel,
+                    {kWeights, "lora_B.weight", "not finite"});
+    }
+  }
+
+  TEST_CASE("a configuration that this build cannot apply") {
+    struct Case {
+      const char* from;
+      const char* to;
+      ErrorCode code;
+      std::vector<const char*> message;
+    };
+    const Case cases[] = {
+        {R"("r": 4)", R"("r": 0)", ErrorCode::kBadModel, {"r:", "expected 1 to", "found 0"}},
+        {R"("r": 4)", R"("r": 5)", ErrorCode::kBadModel, {"lora_A [4, ", "rank 5"}},
+        {R"("use_dora": false)",
+         R"("use_dora": true)",
+         ErrorCode::kUnavailable,
+         {"use_dora", "DoRA"}},
+        {R"("modules_to_save": null)",
+         R"("modules_to_save": ["lm_head"])",
+         ErrorCode::kUnavailable,
+         {"modules_to_save"}},
+        {R"("bias": "none")", R"("bias": "all")", ErrorCode::kUnavailable, {"bias \"all\""}},
+        {R"("peft_type": "LORA")",
+         R"("peft_type": "LOHA")",
+         ErrorCode::kUnavailable,
+         {"peft_type \"LOHA\""}},
+        {R"("trainable_token_indices": null)",
+         R"("trainable_token_indices": [3])",
+         ErrorCode::kUnavailable,
+         {"trainable_token_indices"}},
+        {R"("lora_bias": false)", R"("lora_bias": true)", ErrorCode::kUnavailable, {"lora_bias"}},
+        {R"("layer_replication": null)",
+         R"("layer_replication": [[0, 2]])",
+         ErrorCode::kUnavailable,
+         {"layer_replication"}},
+        {R"("use_qalora": false)",
+         R"("use_qalora": true)",
+         ErrorCode::kUnavailable,
+         {"use_qalora"}},
+        {R"("init_lora_weights": true)",
+         R"("init_lora_weights": "pissa")",
+         ErrorCode::kUnavailable,
+         {"init_lora_weights \"pissa\""}},
+        {R"("r": 4)",
+         R"("r": 4, "lora_of_tomorrow": 3)",
+         ErrorCode::kUnavailable,
+         {"lora_of_tomorrow"}},
+        {R"("rank_pattern": {})",
+         R"("rank_pattern": {"(q|k)_proj": 2})",
+         ErrorCode::kUnavailable,
+         {"rank_pattern", "(q|k)_proj"}},
+        {R"("alpha_pattern": {})",
+         R"("alpha_pattern": {"q_proj": 2, "self_attn.q_proj": 3})",
+         ErrorCode::kUnavailable,
+         {"alpha_pattern", "both match"}},
+    };
+    for (const Case& c : cases) {
+      CAPTURE(c.to);
+      const DrawnCheckpoint adapter(case_folder("llama_all"));
+      replace(adapter, kConfig, c.from, c.to);
+      std::initializer_list<const char*> file = {kConfig};
+      check_refused(adapter.path(), c.code, file);
+      for (const char* part : c.message) check_refused(adapter.path(), c.code, {part});
+    }
+  }
+
+  TEST_CASE("keys that do not change the result are accepted, whatever they say") {
+    const DrawnCheckpoint adapter(case_folder("llama_all"));
+    replace(adapter, kConfig, R"("r": 4)",
+            R"("r": 4, "lora_of_tomorrow": null, "another": [], "a_third": false)");
+    replace(adapter, kConfig, R"("lora_dropout": 0.0)", R"("lora_dropout": 0.1)");
+    replace(adapter, kConfig, R"("base_model_name_or_path": "llama_bf16")",
+            R"("base_model_name_or_path": "somebody/something")");
+    replace(adapter, kConfig, R"("init_lora_weights": true)", R"("init_lora_weights": "gaussian")");
+    replace(adapter, kConfig, R"("task_type": null)", R"("task_type": "CAUSAL_LM")");
+    replace(adapter, kConfig, R"("fan_in_fan_out": false)", R"("fan_in_fan_out": true)");
+    CHECK_NOTHROW(model::open_model(tested_context(), golden_folder() / "llama_bf16",
+                                    WeightFormat::kF32, {}, {{.folder = adapter.path()}}));
+  }
+
+  TEST_CASE("tensors that belong to no linear layer of the model") {
+    const DrawnCheckpoint adapter(case_folder("llama_pattern"));
+    SUBCASE("of another base") {
+      check_refused(
+          adapter.path(), ErrorCode::kBadModel,
+          {"layers.0.mlp.down_proj", "lora_A", "the model's weight is", "another base model's"},
+          "llama_old");
+    }
+    SUBCASE("a module that the model does not have") {
+      replace(adapter, kWeights, "self_attn.v_proj", "self_attn.w_proj");
+      replace(adapter, kConfig, "\"v_proj\"", "\"w_proj\"");
+      replace(adapter, kConfig, "self_attn.v_proj", "self_attn.w_proj");
+      check_refused(adapter.path(), ErrorCode::kBadModel,
+                    {"self_attn.w_proj", "which the model does not have"});
+    }
+    SUBCASE("a module that is no target") {
+      replace(adapter, kConfig, "\"v_proj\"", "\"k_proj\"");
+      check_refused(adapter.path(), ErrorCode::kBadModel, {"v_proj", "target_modules"});
+    }
+    SUBCASE("DoRA's magnitude") {
+      replace(adapter, kWeights, "0.self_attn.q_proj.lora_A.weight",
+              "0.q_proj.lora_magnitude_vector__");
+      check_refused(adapter.path(), ErrorCode::kUnavailable, {"lora_magnitude_vector", "DoRA"});
+    }
+    SUBCASE("an adapted embedding") {
+      replace(adapter, kWeights, "0.mlp.down_proj.lora_A.weight", "0.embeds.lora_embedding_A.wei");
+      check_refused(adapter.path(), ErrorCode::kUnavailable, {"lora_embedding_A", "embeddings"});
+    }
+    SUBCASE("a module that was saved whole") {
+      replace(adapter, kWeights, "0.mlp.down_proj.lora_A.weight", "0.mlp.down_proj.the_w_.weight");
+      check_refused(adapter.path(), ErrorCode::kUnavailable, {"the_w_.weight", "modules_to_save"});
+    }
+    SUBCASE("names of a state_dict in memory") {
+      replace(adapter, kWeights, "layers.0.mlp.down_proj.lora_A.weight",
+              "lay.mlp.down_proj.lora_A.def.weight_");
+      check_refused(adapter.path(), ErrorCode::kUnavailable, {"MODULE.lora_A.weight"});
+    }
+    SUBCASE("half of a pair") {
+      replace(adapter, kWeights, "0.mlp.down_proj.lora_A.weight", "0.mlp.down_pro2.lora_A.weight");
+      check_refused(adapter.path(), ErrorCode::kBadModel, {"down_pro", "lora_", "is missing"});
+    }
+  }
+
+  TEST_CASE("an adapter with a name may change the language model only") {
+    const DrawnCheckpoint adapter(case_folder("llama_all"));
+    check_refused(adapter.path(), ErrorCode::kUnavailable,
+                  {"multi_modal_projector.linear_1", "language model only"}, "llama_bf16", "own");
+  }
+
+  TEST_CASE("an LM head that is the embedding cannot be adapted") {
+    const DrawnCheckpoint adapter(case_folder("llama_head"));
+    check_refused(adapter.path(), ErrorCode::kUnavailable, {"lm_head", "the embedding"},
+                  "qwen3_shards");
+  }
+
+  TEST_CASE("the base weight that PEFT saves beside an adapted LM head must be the model's") {
+    const DrawnCheckpoint adapter(case_folder("llama_head"));
+    std::map<std::string, std::string> tensors;
+    std::string base;
+    {
+      const auto file = weights::Checkpoint::open(adapter.path() / kWeights);
+      for (const std::string& name : file.names()) tensors[name] = f32_bytes(*file.find(name));
+      const auto model = weights::Checkpoint::open(golden_folder() / "llama_bf16");
+      base = f32_bytes(*model.find("lm_head.weight"));
+    }
+    const auto write = [&] {
+      write_f32(adapter.path() / kWeights, tensors,
+                [](const std::string& name) -> std::pair<std::int64_t, std::int64_t> {
+                  if (name.find("base_layer") != std::string::npos) return {440, 64};
+                  if (name.find("lora_A") != std::string::npos) return {3, 64};
+                  return {name.find("lm_head") != std::string::npos ? 440 : 64, 3};
+                });
+    };
+    tensors["base_model.model.lm_head.base_layer.weight"] = base;
+    write();
+    CHECK_NOTHROW(model::open_model(tested_context(), golden_folder() / "llama_bf16",
+                                    WeightFormat::kF32, {}, {{.folder = adapter.path()}}));
+    tensors["base_model.model.lm_head.base_layer.weight"][2] ^= 64;
+    write();
+    CHECK_THROWS_WITH_AS(model::open_model(tested_context(), golden_folder() / "llama_bf16",
+                                           WeightFormat::kF32, {}, {{.folder = adapter.path()}}),
+                         doctest::Contains("lm_head.base_layer.weight"), Error);
+  }
+
+  TEST_CASE("an adapter in the place of a model is told what it is") {
+    const DrawnCheckpoint adapter(case_folder("llama_all"));
+    CHECK_THROWS_WITH_AS(model::open_model(tested_context(), adapter.path(), WeightFormat::kF32),
+                         doctest::Contains("is an adapter without its base model"), Error);
+  }
+
+  TEST_CASE("an adapter that is written while it is in use is noticed") {
+    const DrawnCheckpoint adapter(case_folder("llama_all"));
+    const auto model = model::open_model(tested_context(), golden_folder() / "llama_bf16",
+                                         WeightFormat::kF32, {}, {{.folder = adapter.path()}});
+    CHECK(!model->find_changed_file().has_value());
+    fs::resize_file(adapter.path() / kWeights, 100);
+    REQUIRE(model->find_changed_file().has_value());
+    CHECK(model->find_changed_file()->find(kWeights) != std::string::npos);
+  }
+}
+
+}  // namespace
+}  // namespace caption
