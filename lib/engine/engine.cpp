@@ -327,6 +327,7 @@ RequestId Engine::submit(Request request) {
   const model::DecoderSpec& decoder = state.runner.spec();
   const Device device = state.runner.stream().device();
   validate(request, decoder, device);
+  validate_adapter(request, state.runner.num_adapters());
   const RequestId id{state_->num_submitted};
   scheduler::SequenceSpec spec{
       .id = to_sequence_id(id),
@@ -358,6 +359,7 @@ RequestId Engine::submit(Request request) {
   }
   sequence->vision_positions = std::move(request.vision_positions);
   sequence->vision = std::move(request.vision);
+  sequence->adapter = request.adapter;
   sequence->sampling = std::move(request.sampling);
   sequence->on_token = std::move(request.on_token);
   sequence->submitted_at_us = now_us();

@@ -48,8 +48,11 @@ struct Request {
   // Identifies, for the prefix cache, what the vision tokens were made of (the hash of the
   // preprocessed pixels). If not set, the vision tokens themselves are hashed.
   std::optional<Hash128> vision_content = std::nullopt;
-  // Replaces EngineOptions::page_identity for a request whose pages are computed otherwise, as by
-  // an adapter.
+  // The decoder's adapter for all tokens of the request, in [0, Decoder::num_adapters()). Requests
+  // with different adapters may share a step.
+  std::optional<std::int32_t> adapter = std::nullopt;
+  // Replaces EngineOptions::page_identity for a request whose pages are computed otherwise;
+  // required with an adapter, whose content it must identify.
   std::optional<Hash128> page_identity = std::nullopt;
   sampling::SamplingParams sampling = {};
   std::int32_t priority = 0;  // higher first; ages as described in scheduler/scheduler.h

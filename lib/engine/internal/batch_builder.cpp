@@ -12,6 +12,18 @@ namespace {
 constexpr std::int64_t kArrayElements = 16;
 constexpr std::int64_t kNumArrays = 8;
 
+// Adds rows at the end; consecutive rows of one adapter become one entry.
+void append(std::vector<model::AdaptedRows>& list, const model::AdaptedRows& rows) {
+  if (rows.num_rows == 0) return;
+  const bool continues = !list.empty() && list.back().adapter == rows.adapter &&
+                         list.back().first_row + list.back().num_rows == rows.first_row;
+  if (continues) {
+    list.back().num_rows += rows.num_rows;
+  } else {
+    list.push_back(rows);
+  }
+}
+
 std::int64_t padded(std::int64_t elements) {
   return divide_up(elements, kArrayElements) * kArrayElements;
 }
@@ -41,6 +53,8 @@ BatchBuilder::BatchBuilder(const Limits& limits)
   reserve(batch_.vision, limits.max_sequences);
   reserve(watched_, limits.max_sequences);
   reserve(clusters_, limits.max_sequences);
+  reserve(adapted_, limits.max_sequences);
+  reserve(adapted_logits_, limits.max_sequences);
 }
 
 void BatchBuilder::begin(std::int64_t max_pages) {
@@ -53,6 +67,8 @@ void BatchBuilder::begin(std::int64_t max_pages) {
   batch_.vision.clear();
   watched_.clear();
   clusters_.clear();
+  adapted_.clear();
+  adapted_logits_.clear();
   max_pages_ = max_pages;
 }
 
@@ -62,6 +78,7 @@ void BatchBuilder::add(const scheduler::PlannedSequence& planned, Sequence& sequ
   const std::int64_t end = begin + planned.num_tokens;
   add_vision(begin, end, sequence);
   add_compression(planned, sequence);
+  add_adapter(planned, sequence);
   const std::span<const std::int32_t> ids = sequence.ids_of(planned.branch);
   const std::int64_t num_known = std::ssize(ids);
   for (std::int64_t position = begin; position < end; ++position) {
@@ -97,6 +114,18 @@ void BatchBuilder::add_compression(const scheduler::PlannedSequence& planned, Se
       planned.first_token, planned.num_tokens, static_cast<std::int32_t>(context_lens_.size()),
       static_cast<std::int32_t>(tokens_.size()));
   if (rows.has_value()) watched_.push_back(*rows);
+}
+
+// Called before the sequence's rows are added to tokens_ and logit_rows_.
+void BatchBuilder::add_adapter(const scheduler::PlannedSequence& planned,
+                               const Sequence& sequence) {
+  if (!sequence.adapter.has_value()) return;
+  append(adapted_, {.adapter = *sequence.adapter,
+                    .first_row = static_cast<std::int32_t>(tokens_.size()),
+                    .num_rows = static_cast<std::int32_t>(planned.num_tokens)});
+  append(adapted_logits_, {.adapter = *sequence.adapter,
+                           .first_row = static_cast<std::int32_t>(logit_rows_.size()),
+                           .num_rows = static_cast<std::int32_t>(planned.num_logits())});
 }
 
 // The vision tokens among positions [begin, end) are consecutive rows of the request's tensor.
@@ -148,6 +177,8 @@ const model::StepBatch& BatchBuilder::finish(Stream& stream) {
   }
   block_.upload(stream, total);
   batch_.watched = watched_;
+  batch_.adapted = adapted_;
+  batch_.adapted_logits = adapted_logits_;
   const bool has_clusters = std::any_of(clusters_.begin(), clusters_.end(),
                                         [](const auto* clusters) { return clusters != nullptr; });
   batch_.clusters = {};

@@ -39,6 +39,7 @@ class BatchBuilder {
 
  private:
   void add_compression(const scheduler::PlannedSequence& planned, Sequence& sequence);
+  void add_adapter(const scheduler::PlannedSequence& planned, const Sequence& sequence);
   void add_vision(std::int64_t begin, std::int64_t end, const Sequence& sequence);
 
   std::vector<std::int32_t> tokens_;
@@ -52,6 +53,8 @@ class BatchBuilder {
   std::vector<std::int32_t> logit_rows_;
   std::vector<model::WatchedRows> watched_;
   std::vector<const std::vector<kernels::KeyClusters>*> clusters_;  // one per sequence
+  std::vector<model::AdaptedRows> adapted_;
+  std::vector<model::AdaptedRows> adapted_logits_;
   std::int64_t max_pages_ = 0;  // pages of the longest table of this step
   Device device_;
   StagedTensor block_;  // i32, all arrays one after the other

@@ -27,6 +27,7 @@ struct Sequence {
   std::int32_t position_shift = 0;      // of a token after the prompt: its position less its index
   std::vector<std::int32_t> vision_positions;
   std::shared_ptr<const Tensor> vision;
+  std::optional<std::int32_t> adapter;
   sampling::SamplingParams sampling;
   std::function<TokenVerdict(std::int32_t)> on_token;
   std::optional<CompressedSequence> compressed;  // nullopt: full attention

@@ -23,6 +23,7 @@ class StepRunner {
              std::int64_t num_pages);
 
   const model::DecoderSpec& spec() const { return decoder_.spec(); }
+  std::int64_t num_adapters() const { return decoder_.num_adapters(); }
   Stream& stream() const { return stream_; }
   const model::KvPages& pages() const { return memory_.views(); }
 

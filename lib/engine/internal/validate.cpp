@@ -75,4 +75,13 @@ void validate(const Request& request, const model::DecoderSpec& spec, Device dev
   }
 }
 
+void validate_adapter(const Request& request, std::int64_t num_adapters) {
+  if (!request.adapter.has_value()) return;
+  CAPTION_CHECK(*request.adapter >= 0 && *request.adapter < num_adapters,
+                "request: adapter " + std::to_string(*request.adapter) + " of " +
+                    std::to_string(num_adapters));
+  CAPTION_CHECK(request.page_identity.has_value(),
+                "request: an adapter without the identity of its pages");
+}
+
 }  // namespace caption::engine

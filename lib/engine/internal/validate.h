@@ -10,4 +10,8 @@ namespace caption::engine {
 // Throws as documented at Engine::submit().
 void validate(const Request& request, const model::DecoderSpec& spec, Device device);
 
+// Throws Error(kInternal) for an adapter that the decoder does not have, or without the identity of
+// its pages.
+void validate_adapter(const Request& request, std::int64_t num_adapters);
+
 }  // namespace caption::engine
