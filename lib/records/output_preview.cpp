@@ -94,8 +94,8 @@ bool OutputPreview::State::is_same(const RecordSlot& slot, const ClipKeys& keys)
   return is_of_content(slot, keys);
 }
 
-Planned OutputPreview::plan(const ClipIdentity& clip, std::string_view prompt) {
-  const ClipKeys keys = keys_of(clip, prompt);
+Planned OutputPreview::plan(const ClipIdentity& clip, std::string_view caption) {
+  const ClipKeys keys = keys_of(clip, caption);
   const RecordSlot* const here = state_->index.at_place(keys.place);
   const auto& statuses = state_->retry.statuses;
   const bool is_here = here != nullptr && state_->is_same(*here, keys);

@@ -48,7 +48,7 @@ class OutputPreview {
 
   // Without clip.id, a record at the same path is compared by size and time, and records at other
   // paths are not considered.
-  Planned plan(const ClipIdentity& clip, std::string_view prompt);
+  Planned plan(const ClipIdentity& clip, std::string_view caption);
   // Whether some record describes a file of this size. If so, only the digest of the file can tell
   // whether its content is known.
   bool may_know(std::int64_t size_bytes) const;

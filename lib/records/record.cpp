@@ -174,6 +174,13 @@ std::string_view status_name(Status status) {
   return "failed";
 }
 
+std::string caption_key(std::string_view prompt, std::string_view adapter) {
+  std::string key(prompt);
+  // A control character, which neither name holds.
+  if (!adapter.empty()) key.append("\x1F").append(adapter);
+  return key;
+}
+
 std::string to_json_line(const Record& record) {
   std::string out = "{\"video\":" + json_quote(record.video);
   append_text(out, "id", record.id);
@@ -181,6 +188,7 @@ std::string to_json_line(const Record& record) {
   append_text(out, "copy_of", record.copy_of);
   append_text(out, "moved_from", record.moved_from);
   if (!record.prompt.empty()) out += ",\"prompt\":" + json_quote(record.prompt);
+  append_text(out, "adapter", record.adapter);
   out += ",\"window_s\":[" + seconds(record.window_begin_s) + "," + seconds(record.window_end_s);
   out += "],\"caption\":" + json_quote(record.caption);
   out += ",\"status\":" + json_quote(status_name(record.status));
@@ -226,6 +234,7 @@ Record parse_json_line(std::string_view line) {
   record.copy_of = root.get_string("copy_of", "");
   record.moved_from = root.get_string("moved_from", "");
   if (root.has("prompt")) record.prompt = root.require_string("prompt");
+  record.adapter = root.get_string("adapter", "");
   const std::vector<double> window = root.get_doubles("window_s");
   if (window.size() != 2) {
     throw Error(ErrorCode::kBadReference,

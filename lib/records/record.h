@@ -60,6 +60,8 @@ struct Record {
   // empty.
   std::string moved_from = {};
   std::string prompt = {};  // name of the prompt; empty when the prompt has none
+  // Name of the adapter that the clip or the prompt chose; empty when none was chosen.
+  std::string adapter = {};
   double window_begin_s = 0;
   double window_end_s = 0;
   std::string caption;
@@ -83,6 +85,13 @@ struct Record {
   // The log-probabilities of a record that was read, as JSON, so that they can be written again.
   std::string logprobs_json = {};
 };
+
+// The captions of one clip are told apart by prompt and adapter. Returns the key of the two: the
+// prompt's name alone if there is no adapter.
+std::string caption_key(std::string_view prompt, std::string_view adapter);
+inline std::string caption_key(const Record& record) {
+  return caption_key(record.prompt, record.adapter);
+}
 
 // Returns one line without its newline; keys in a fixed order; UTF-8 is not escaped. Optional keys
 // whose value is empty or absent are omitted.

@@ -248,10 +248,10 @@ RecordFile::RecordFile(const fs::path& path, Format format, const Manifest& mani
 RecordFile::~RecordFile() = default;
 
 Earlier RecordFile::find(const ClipIdentity& clip, const std::string& video,
-                         std::string_view prompt) {
+                         std::string_view caption) {
   State& state = *state_;
-  if (state.format != Format::kJsonl) return state.memory.find(clip, video, prompt);
-  const ClipKeys keys = keys_of(clip, prompt);
+  if (state.format != Format::kJsonl) return state.memory.find(clip, video, caption);
+  const ClipKeys keys = keys_of(clip, caption);
   const std::lock_guard lock(state.mutex);
   RecordSlot* const here = state.index.at_place(keys.place);
   if (here != nullptr) here->is_wanted = true;
@@ -315,13 +315,13 @@ AppendResult RecordFile::append(const Record& record) {
       return AppendResult::kKept;
     }
     // A caption under the old name is better than a failure under the new one and is not replaced.
-    const RecordSlot* const old = state.index.at_place(place_key(own.moved_from, own.prompt));
+    const RecordSlot* const old = state.index.at_place(place_key(own.moved_from, caption_key(own)));
     if (old != nullptr && is_worse(own.status, old->status)) own.moved_from.clear();
   }
   state.write(own);
   // The caption that was kept at the old place has moved, so the failure at that place is written
   // now.
-  const auto failure = state.kept_failures.find(place_key(own.moved_from, own.prompt));
+  const auto failure = state.kept_failures.find(place_key(own.moved_from, caption_key(own)));
   if (!own.moved_from.empty() && failure != state.kept_failures.end()) {
     state.write(failure->second);
     state.kept_failures.erase(failure);

@@ -59,7 +59,7 @@ class RecordFile final : public RecordSink {
   // count as absent. For csv and txt only records of this run are found, and not all of them when
   // there are many (run_memory.h).
   Earlier find(const ClipIdentity& clip, const std::string& video,
-               std::string_view prompt) override;
+               std::string_view caption) override;
 
   // Either appends the whole record or none of it. Throws Error(kIo or kOutOfMemory), also when the
   // file was deleted, replaced or truncated by another program.

@@ -17,16 +17,16 @@ Hash128 key_of(std::initializer_list<std::string_view> parts) {
   return sha256_of(text).short_key();
 }
 
-Hash128 times_key(const ClipFile& file, std::string_view prompt) {
+Hash128 times_key(const ClipFile& file, std::string_view caption) {
   if (!file.size_bytes.has_value() || !file.modified_ns.has_value()) return {};
   return key_of(
-      {"times", std::to_string(*file.size_bytes), std::to_string(*file.modified_ns), prompt});
+      {"times", std::to_string(*file.size_bytes), std::to_string(*file.modified_ns), caption});
 }
 
 }  // namespace
 
-Hash128 place_key(std::string_view path, std::string_view prompt) {
-  return key_of({"place", path, prompt});
+Hash128 place_key(std::string_view path, std::string_view caption) {
+  return key_of({"place", path, caption});
 }
 
 bool must_remake(const RecordSlot& slot, const std::vector<Status>& retried) {
@@ -43,15 +43,15 @@ bool is_machine_failure(const Record& record) {
                      [&](ErrorCode code) { return record.error->code == error_code_name(code); });
 }
 
-ClipKeys keys_of(const ClipIdentity& clip, std::string_view prompt) {
-  return {.place = place_key(clip.file.path, prompt),
-          .content = clip.id.empty() ? Hash128{} : key_of({"content", clip.id, prompt}),
-          .times = times_key(clip.file, prompt)};
+ClipKeys keys_of(const ClipIdentity& clip, std::string_view caption) {
+  return {.place = place_key(clip.file.path, caption),
+          .content = clip.id.empty() ? Hash128{} : key_of({"content", clip.id, caption}),
+          .times = times_key(clip.file, caption)};
 }
 
 ClipKeys keys_of(const Record& record) {
   return keys_of({.file = record.file.value_or(ClipFile{.path = record.video}), .id = record.id},
-                 record.prompt);
+                 caption_key(record));
 }
 
 bool is_of_content(const RecordSlot& slot, const ClipKeys& clip) {
@@ -75,7 +75,7 @@ RecordSlot& RecordIndex::add(const Record& record, std::int64_t offset, std::int
   }
   end_life(keys.place);
   // Another clip may have taken the old place meanwhile; then its record is kept.
-  const Hash128 old_place = place_key(record.moved_from, record.prompt);
+  const Hash128 old_place = place_key(record.moved_from, caption_key(record));
   const RecordSlot* const moved = record.moved_from.empty() ? nullptr : at_place(old_place);
   if (moved != nullptr && is_of_content(*moved, keys)) end_life(old_place);
   const auto position = static_cast<Position>(slots_.size());

@@ -49,11 +49,11 @@ Record under_new_name(Record record, const ClipIdentity& clip, const std::string
 }
 
 Earlier RunMemory::find(const ClipIdentity& clip, const std::string& video,
-                        std::string_view prompt) const {
+                        std::string_view caption) const {
   // Without a digest, another file of the same size and time may be a different video.
   if (clip.id.empty()) return {};
   const std::lock_guard lock(mutex_);
-  const auto found = lines_.find(keys_of(clip, prompt).content);
+  const auto found = lines_.find(keys_of(clip, caption).content);
   if (found == lines_.end()) return {};
   Record record = under_new_name(parse_json_line(found->second), clip, video);
   return {.kind = Earlier::Kind::kElsewhere, .record = std::move(record)};

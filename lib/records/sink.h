@@ -21,7 +21,7 @@ struct ClipIdentity {
   std::string id = {};  // as Record::id; if empty, size and time identify the content
 };
 
-// What is known about a clip and a prompt before captioning.
+// What is known about a clip's caption before captioning.
 struct Earlier {
   enum class Kind {
     kNone,       // nothing is known; the clip must be captioned
@@ -40,9 +40,10 @@ class RecordSink {
  public:
   virtual ~RecordSink() = default;
 
-  // `video` is the path as given, for the record that may be returned. Thread-safe.
+  // `video` is the path as given, for the record that may be returned; `caption` is the
+  // caption_key() of prompt and adapter. Thread-safe.
   virtual Earlier find(const ClipIdentity& /*clip*/, const std::string& /*video*/,
-                       std::string_view /*prompt*/) {
+                       std::string_view /*caption*/) {
     return {};
   }
   // Only one thread at a time may call append(). Throws Error(kIo or kOutOfMemory) with the

@@ -19,8 +19,8 @@ StreamSink::StreamSink(int descriptor, Format format, std::string settings)
 StreamSink::~StreamSink() = default;
 
 Earlier StreamSink::find(const ClipIdentity& clip, const std::string& video,
-                         std::string_view prompt) {
-  return memory_->find(clip, video, prompt);
+                         std::string_view caption) {
+  return memory_->find(clip, video, caption);
 }
 
 AppendResult StreamSink::append(const Record& given) {

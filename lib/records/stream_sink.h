@@ -20,7 +20,7 @@ class StreamSink final : public RecordSink {
   ~StreamSink() override;
   // Finds only captions of this run, and not all of them when there are many (run_memory.h).
   Earlier find(const ClipIdentity& clip, const std::string& video,
-               std::string_view prompt) override;
+               std::string_view caption) override;
   AppendResult append(const Record& record) override;
 
  private:

@@ -99,6 +99,34 @@ std::vector<Record> records_in(const fs::path& path) {
 using Kind = Earlier::Kind;
 
 TEST_SUITE("records/record_file") {
+  TEST_CASE("a caption by one adapter is not taken for another adapter's") {
+    const Folder folder;
+    const ClipIdentity clip = make_clip(folder / "a.mp4", "film");
+    Record record = record_of(clip);
+    record.adapter = "sports";
+    write_records(folder / "out.jsonl", {record});
+    const auto file = open(folder / "out.jsonl");
+    const auto kind = [&](const ClipIdentity& of, std::string_view adapter) {
+      return file->find(of, "a.mp4", caption_key("", adapter)).kind;
+    };
+    CHECK((kind(clip, "sports") == Earlier::Kind::kFinished));
+    CHECK((kind(clip, "news") == Earlier::Kind::kNone));
+    CHECK((kind(clip, "") == Earlier::Kind::kNone));
+    // Nor for that of another file of the same content.
+    const ClipIdentity copy = make_clip(folder / "b.mp4", "film");
+    CHECK((kind(copy, "sports") == Earlier::Kind::kElsewhere));
+    CHECK((kind(copy, "news") == Earlier::Kind::kNone));
+    // A second caption of the clip stands beside the first.
+    record.adapter = "news";
+    CHECK((file->append(record) == AppendResult::kWritten));
+    CHECK((kind(clip, "sports") == Earlier::Kind::kFinished));
+    CHECK((kind(clip, "news") == Earlier::Kind::kFinished));
+    file->finish();
+    const std::string text = read_file(folder / "out.jsonl");
+    CHECK(text.find("sports") != std::string::npos);
+    CHECK(text.find("news") != std::string::npos);
+  }
+
   TEST_CASE("a second run finds the clips of the first and appends to them") {
     const Folder folder;
     const fs::path path = folder / "c.jsonl";

@@ -49,6 +49,18 @@ TEST_SUITE("records/record") {
     CHECK(parse_json_line(line).engine_ms == 20.5);
   }
 
+  TEST_CASE("the chosen adapter stands behind the prompt, and tells captions apart") {
+    Record record = with_prompt();
+    CHECK(caption_key(record) == record.prompt);
+    record.adapter = "sports";
+    const std::string line = to_json_line(record);
+    CHECK(line.starts_with(R"({"video":"v.mp4","prompt":"짧게","adapter":"sports","window_s":)"));
+    CHECK(parse_json_line(line).adapter == "sports");
+    CHECK(caption_key(record) != caption_key("짧게", "news"));
+    CHECK(caption_key(record) != caption_key("짧게", ""));
+    CHECK(caption_key("a", "b") != caption_key("ab", ""));
+  }
+
   TEST_CASE("a prompt's name and log-probabilities are there when there are any") {
     Record record = with_prompt();
     CHECK(to_json_line(record).starts_with(R"({"video":"v.mp4","prompt":"짧게","window_s":)"));

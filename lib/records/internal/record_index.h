@@ -1,10 +1,10 @@
 // records/internal/record_index.h: an index of the captions of a JSONL output by place and content.
 //
-// The place of a record is Record::file's path, or `video` where there is none. A clip and a prompt
-// have one live record: the last one written for their place. Exception: a failure with other
-// content does not supersede the caption at its place, since the file may be damaged only
-// temporarily. A record with `moved_from` also supersedes the record at that place if it has the
-// same content. Lines that are not live remain in the file until it is compacted.
+// The place of a record is Record::file's path, or `video` where there is none. A clip, a prompt
+// and an adapter have one live record: the last one written for their place. Exception: a failure
+// with other content does not supersede the caption at its place, since the file may be damaged
+// only temporarily. A record with `moved_from` also supersedes the record at that place if it has
+// the same content. Lines that are not live remain in the file until it is compacted.
 #pragma once
 
 #include <cstdint>
@@ -32,22 +32,23 @@ struct RecordSlot {
   // 1 + index of the slot of a caption with other content at the same place, which is live as long
   // as this slot is; 0: none.
   std::uint32_t shadowed = 0;
-  // Hashes of the path, of the content digest and of size and time, each combined with the prompt.
+  // Hashes of the path, of the content digest and of size and time, each combined with
+  // caption_key().
   // All zero: unknown.
   Hash128 place = {};
   Hash128 content = {};
   Hash128 times = {};
 };
 
-// The three keys of a clip and a prompt, as in RecordSlot.
+// The three keys of a caption, as in RecordSlot; `caption` is its caption_key().
 struct ClipKeys {
   Hash128 place = {};
   Hash128 content = {};
   Hash128 times = {};
 };
-ClipKeys keys_of(const ClipIdentity& clip, std::string_view prompt);
+ClipKeys keys_of(const ClipIdentity& clip, std::string_view caption);
 ClipKeys keys_of(const Record& record);
-Hash128 place_key(std::string_view path, std::string_view prompt);
+Hash128 place_key(std::string_view path, std::string_view caption);
 
 // Whether the slot's record has this content: compares SHA-256 where the clip has one, otherwise
 // size and time. Two unreadable files have equal (empty) keys.

@@ -17,7 +17,7 @@ namespace caption::records {
 // the same content are captioned again, with the same result. Thread-safe.
 class RunMemory {
  public:
-  Earlier find(const ClipIdentity& clip, const std::string& video, std::string_view prompt) const;
+  Earlier find(const ClipIdentity& clip, const std::string& video, std::string_view caption) const;
   void add(const Record& record);
 
  private:
