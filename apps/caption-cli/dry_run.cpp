@@ -80,7 +80,9 @@ class Planner {
     records::ClipIdentity clip = identity_of(path);
     bool must_be_read = false;
     for (const pipeline::Prompt& prompt : run_.options.prompts) {
-      const Planned planned = plan(path, clip, prompt.name);
+      const std::string adapter = pipeline::adapter_name(
+          run_.options, pipeline::adapter_of(run_.options, run_.inputs, input, prompt));
+      const Planned planned = plan(path, clip, records::caption_key(prompt.name, adapter));
       ++counts_.num_captions[static_cast<std::size_t>(planned)];
       must_be_read = must_be_read || planned == Planned::kMake || planned == Planned::kMakeAgain;
       if (log_level() > LogLevel::kDebug) continue;
@@ -94,15 +96,15 @@ class Planner {
   const Counts& counts() const { return counts_; }
 
  private:
-  Planned plan(const std::string& path, records::ClipIdentity& clip, const std::string& prompt) {
-    const Planned planned = preview_ == nullptr ? Planned::kMake : preview_->plan(clip, prompt);
+  Planned plan(const std::string& path, records::ClipIdentity& clip, const std::string& caption) {
+    const Planned planned = preview_ == nullptr ? Planned::kMake : preview_->plan(clip, caption);
     if (planned != Planned::kMake || run_.options.trust_times || !clip.file.size_bytes) {
       return planned;
     }
     const std::int64_t size_bytes = *clip.file.size_bytes;
     if (preview_ != nullptr && preview_->may_know(size_bytes)) {
       read_digest(path, clip);
-      const Planned known = preview_->plan(clip, prompt);
+      const Planned known = preview_->plan(clip, caption);
       if (known != Planned::kMake) return known;
     }
     return is_copy(path, clip, size_bytes) ? Planned::kTakeOver : planned;

@@ -26,8 +26,10 @@ bool has_code(const records::Record& record, ErrorCode code) {
   return record.error.has_value() && record.error->code == error_code_name(code);
 }
 
-Hash128 claim_key(std::string_view content, std::size_t prompt) {
-  return sha256_of(std::string(content) + '\0' + std::to_string(prompt)).short_key();
+Hash128 claim_key(std::string_view content, const Task& task) {
+  return sha256_of(std::string(content) + '\0' + std::to_string(task.prompt) + '\0' +
+                   std::to_string(task.adapter))
+      .short_key();
 }
 
 // Describes that a clip has more frames at the requested rate than the limit; empty when it has
@@ -94,6 +96,12 @@ void require_same_model(const model::CaptionModel& model) {
   if (const std::optional<std::string> changed = model.find_changed_file()) {
     throw Error(ErrorCode::kBadModel, *changed);
   }
+}
+
+void set_names(records::Record& record, const Options& options, std::size_t prompt,
+               AdapterIndex adapter) {
+  record.prompt = options.prompts.at(prompt).name;
+  record.adapter = adapter_name(options, adapter);
 }
 
 std::string content_of(const records::Record& record) {
@@ -167,7 +175,10 @@ DecodedJob DecodeStage::read(std::size_t input) {
   job.record.file =
       records::ClipFile{.path = records::escape_file_name(records::absolute_name(path))};
   job.record.frames_wanted = options_.read.sampling.num_frames;
-  for (std::size_t i = 0; i < options_.prompts.size(); ++i) job.tasks.push_back({.prompt = i});
+  for (std::size_t i = 0; i < options_.prompts.size(); ++i) {
+    job.tasks.push_back(
+        {.prompt = i, .adapter = adapter_of(options_, inputs_, input, options_.prompts[i])});
+  }
 
   ErrorCode code = ErrorCode::kInternal;
   guard(job.record, "reading it", [&] {
@@ -229,13 +240,15 @@ void DecodeStage::plan(Job& job) {
   std::vector<Task> tasks;
   for (Task& task : job.tasks) {
     if (!job.content.empty()) {
-      task.claim = claim_key(job.content, task.prompt);
+      task.claim = claim_key(job.content, task);
       const Follower self{.clip = clip, .video = job.record.video, .origin = job.origin};
       if (!shared_.claims.take(task.claim, self)) continue;
       task.is_claimed = true;
     }
     records::Earlier earlier =
-        shared_.sink.find(clip, job.record.video, options_.prompts.at(task.prompt).name);
+        shared_.sink.find(clip, job.record.video,
+                          records::caption_key(options_.prompts.at(task.prompt).name,
+                                               adapter_name(options_, task.adapter)));
     switch (earlier.kind) {
       case records::Earlier::Kind::kNone:
         task.moved_from = std::move(earlier.moved_from);
@@ -251,7 +264,7 @@ void DecodeStage::plan(Job& job) {
     }
     if (!task.is_claimed) continue;
     for (const Follower& follower : shared_.claims.release(task.claim)) {
-      job.waiting.push_back({.follower = follower, .prompt = task.prompt});
+      job.waiting.push_back({.follower = follower, .prompt = task.prompt, .adapter = task.adapter});
     }
   }
   job.tasks = std::move(tasks);

@@ -133,7 +133,7 @@ void EngineStage::take(EncodedJob encoded) {
                     .is_skipped = job.is_skipped,
                     .start_us = job.start_us,
                     .text = nullptr};
-    caption.record.prompt = options_.prompts.at(caption.task.prompt).name;
+    set_names(caption.record, options_, caption.task.prompt, caption.task.adapter);
     caption.record.moved_from = caption.task.moved_from;
     if (job.is_skipped || job.record.error.has_value()) {
       end(caption);
@@ -143,7 +143,7 @@ void EngineStage::take(EncodedJob encoded) {
   }
   for (const Waiting& waiting : job.waiting) {
     Caption found{.record = job.record};
-    found.record.prompt = options_.prompts.at(waiting.prompt).name;
+    set_names(found.record, options_, waiting.prompt, waiting.adapter);
     copy(found, waiting.follower);
   }
   report();
@@ -226,7 +226,7 @@ void EngineStage::copy(const Caption& caption, const Follower& follower) {
     return;
   }
   records::Earlier earlier =
-      shared_.sink.find(follower.clip, follower.video, caption.record.prompt);
+      shared_.sink.find(follower.clip, follower.video, records::caption_key(caption.record));
   if (earlier.kind == records::Earlier::Kind::kElsewhere) {
     return write(*earlier.record, Origination::kTakenOver);
   }

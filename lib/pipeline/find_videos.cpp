@@ -8,9 +8,11 @@
 #include <cstring>
 #include <map>
 #include <memory>
+#include <optional>
 #include <utility>
 
 #include "base/counted.h"
+#include "pipeline/list_entry.h"
 #include "records/file_name.h"
 
 namespace caption::pipeline {
@@ -100,8 +102,13 @@ class Finder {
   }
 
   void add(std::string_view path, Origin origin) {
-    if (found_.inputs.add(path, origin) == InputList::AddResult::kDuplicate) {
-      ++found_.num_duplicates;
+    switch (found_.inputs.add(path, origin, adapter_)) {
+      case InputList::AddResult::kAdded: break;
+      case InputList::AddResult::kDuplicate: ++found_.num_duplicates; break;
+      case InputList::AddResult::kOtherAdapter:
+        throw Error(ErrorCode::kUsage, records::escape_file_name(std::string(path)) +
+                                           ": named twice, with different adapters; a clip has one "
+                                           "in a run");
     }
   }
 
@@ -112,6 +119,23 @@ class Finder {
     std::string folder = path;
     root_bytes_ = folder.size() + (folder.ends_with('/') ? 0 : 1);
     walk(folder, id);
+  }
+
+  // Adds a line of the list.
+  void add_line(std::string_view line, const PathList& list) {
+    const std::optional<JsonObject> entry =
+        list.separator == '\0' ? std::nullopt
+                               : parse_list_entry(line, {"video", "adapter"}, list.name);
+    if (!entry.has_value()) return add_listed(line);
+    const std::string path = entry->require_string("video");
+    if (path.empty() || path.find('\0') != std::string::npos) {
+      throw Error(ErrorCode::kUsage, list.name + ": video: " + json_quote(path) + " is no path");
+    }
+    if (entry->has("adapter")) {
+      adapter_ = find_adapter(list.adapters, entry->require_string("adapter"), list.name);
+    }
+    add_listed(path);
+    adapter_ = kNoAdapter;
   }
 
   void add_listed(std::string_view path) {
@@ -192,8 +216,9 @@ class Finder {
 
   const PathFilter& filter_;
   FoundVideos found_;
-  std::size_t root_bytes_ = 0;  // bytes of the walked folder's path with its trailing slash
-  std::vector<FileId> chain_;   // folders on the path from the root of the walk to the current one
+  AdapterIndex adapter_ = kNoAdapter;  // of the paths that are added now
+  std::size_t root_bytes_ = 0;         // bytes of the walked folder's path with its trailing slash
+  std::vector<FileId> chain_;  // folders on the path from the root of the walk to the current one
   std::map<FileId, int> num_walks_;
 };
 
@@ -304,7 +329,7 @@ FoundVideos find_videos(const std::vector<std::string>& arguments, const PathLis
   Finder finder(filter);
   for (const std::string& argument : arguments) {
     if (argument == "-") {
-      read_path_list(list, [&](std::string_view path) { finder.add_listed(path); });
+      read_path_list(list, [&](std::string_view line) { finder.add_line(line, list); });
     } else {
       finder.add_named(argument);
     }

@@ -62,6 +62,8 @@ struct PathList {
   int descriptor = 0;                   // file descriptor, borrowed
   char separator = '\n';                // '\n' or NUL
   std::string name = "standard input";  // for messages
+  // Names of the adapters that a line may choose; the index is InputList::adapter().
+  std::vector<std::string> adapters = {};
 };
 
 // Each of `arguments` is a video, a folder, or "-" for the list. Folders are walked recursively,
@@ -71,11 +73,14 @@ struct PathList {
 // be examined, or a listed path that does not exist, becomes an input, so that it gets a failed
 // record. A listed path with a video suffix is not examined here, because it is not a folder.
 //
+// A line of the list that begins with {" is a JSON object: {"video": PATH, "adapter": NAME}. NAME
+// is the adapter of the clip's captions, or of all clips of a folder.
+//
 // `filter` applies to every file, also to those named or listed. Folders that the user named are
 // walked whatever their name.
 //
-// Throws Error(kUsage) for arguments that do not exist, before the list is read, and as
-// read_path_list().
+// Throws Error(kUsage) for arguments that do not exist, before the list is read, for a JSON line
+// that is wrong or names an unknown adapter, for a path with two adapters, and as read_path_list().
 FoundVideos find_videos(const std::vector<std::string>& arguments, const PathList& list = {},
                         const PathFilter& filter = {});
 

@@ -34,17 +34,21 @@ InputList::InputList() : slots_(kFirstSlots) {
   working_folder_ = std::filesystem::current_path(error).string();
 }
 
-InputList::AddResult InputList::add(std::string_view path, Origin origin) {
+InputList::AddResult InputList::add(std::string_view path, Origin origin, AdapterIndex adapter) {
+  CAPTION_CHECK(adapter < static_cast<AdapterIndex>(kMaxAdapters), "too many adapters");
   CAPTION_CHECK(path.find('\0') == std::string_view::npos, "a path with a NUL");
   normalise(path, spelling_);
   const std::uint32_t hash = hash_of(spelling_);
-  if (find_slot(spelling_, hash).entry != 0) return AddResult::kDuplicate;
+  if (const Slot& known = find_slot(spelling_, hash); known.entry != 0) {
+    return this->adapter(known.entry - 1) == adapter ? AddResult::kDuplicate
+                                                     : AddResult::kOtherAdapter;
+  }
   if (entries_.size() + 1 >= std::numeric_limits<std::uint32_t>::max()) {
     throw Error(ErrorCode::kUsage, "more than 4 billion paths in one run; split the list");
   }
   if (4 * (entries_.size() + 1) > 3 * slots_.size()) grow_table();
   Slot& slot = find_slot(spelling_, hash);
-  append(path, origin);
+  append(path, origin, adapter);
   slot = {.hash = hash, .entry = static_cast<std::uint32_t>(entries_.size())};
   return AddResult::kAdded;
 }
@@ -68,12 +72,14 @@ char* InputList::allocate(std::size_t size_bytes) {
   return std::exchange(free_, free_ + size_bytes);
 }
 
-void InputList::append(std::string_view path, Origin origin) {
-  char* const entry = allocate(path.size() + 2);
-  entry[0] = static_cast<char>(origin);
-  std::copy(path.begin(), path.end(), entry + 1);
-  entry[path.size() + 1] = '\0';
+void InputList::append(std::string_view path, Origin origin, AdapterIndex adapter) {
+  char* const entry = allocate(kPrefixBytes + path.size() + 1);
+  entry[0] = static_cast<char>(static_cast<unsigned char>(adapter + 1));
+  entry[1] = static_cast<char>(origin);
+  std::copy(path.begin(), path.end(), entry + kPrefixBytes);
+  entry[kPrefixBytes + path.size()] = '\0';
   entries_.push_back(entry);
+  has_adapters_ = has_adapters_ || adapter != kNoAdapter;
 }
 
 void InputList::grow_table() {

@@ -38,13 +38,45 @@ std::unique_ptr<VisionCache> open_cache(model::CaptionModel& model, const Option
   return std::make_unique<VisionCache>(options.vision_cache, model);
 }
 
+std::vector<std::string> names_of(const std::vector<AdapterChoice>& adapters) {
+  std::vector<std::string> names;
+  for (const AdapterChoice& adapter : adapters) names.push_back(adapter.name);
+  return names;
+}
+
 }  // namespace
+
+void require_adapters(const Options& options, const InputList& inputs) {
+  const std::vector<std::string> names = names_of(options.adapters);
+  for (const Prompt& prompt : options.prompts) {
+    if (prompt.adapter.empty()) continue;
+    find_adapter(names, prompt.adapter, "prompt \"" + prompt.name + "\"");
+    if (inputs.has_adapters()) {
+      throw Error(ErrorCode::kUsage, "prompt \"" + prompt.name +
+                                         "\" has an adapter, and so has a clip of the list; only "
+                                         "one of the two can choose");
+    }
+  }
+}
+
+AdapterIndex adapter_of(const Options& options, const InputList& inputs, std::size_t input,
+                        const Prompt& prompt) {
+  if (prompt.adapter.empty()) return inputs.adapter(input);
+  return find_adapter(names_of(options.adapters), prompt.adapter, prompt.name);
+}
+
+std::string adapter_name(const Options& options, AdapterIndex adapter) {
+  return adapter == kNoAdapter ? "" : options.adapters.at(static_cast<std::size_t>(adapter)).name;
+}
 
 Outcome run(model::CaptionModel& model, const InputList& inputs, const Options& options,
             records::RecordSink& sink) {
   Options settled = options;
   for (const std::int32_t id : model.eos_ids()) settled.sampling.stop_ids.push_back(id);
   CAPTION_CHECK(!settled.prompts.empty(), "pipeline: there is nothing to ask");
+  CAPTION_CHECK(std::ssize(settled.adapters) == model.decoder().num_adapters(),
+                "pipeline: other adapters than the decoder's");
+  require_adapters(settled, inputs);
   for (Prompt& prompt : settled.prompts) {
     if (prompt.text.empty()) prompt.text = model.default_prompt();
   }

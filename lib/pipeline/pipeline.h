@@ -33,6 +33,7 @@
 #include "base/open_file.h"
 #include "engine/engine.h"
 #include "model/caption_model.h"
+#include "pipeline/adapters.h"
 #include "pipeline/input_list.h"
 #include "pipeline/prompts.h"
 #include "pipeline/threads.h"
@@ -117,6 +118,9 @@ struct Options {
   // which the seed, the clip's content and the prompt's text determine.
   sampling::SamplingParams sampling;
   std::vector<Prompt> prompts = {{}};  // at least one
+  // The adapters that clips (InputList::adapter()) and prompts may choose; as many as the model's
+  // decoder has.
+  std::vector<AdapterChoice> adapters = {};
   // A caption ends where one of these strings begins. Not allowed with beam search.
   std::vector<std::string> stop_strings = {};
   // Receives the text of captions during generation, in complete characters, for one clip and one
@@ -157,9 +161,17 @@ struct Outcome {
   engine::EngineStats engine;
 };
 
+// Throws Error(kUsage) when a prompt names an unknown adapter, or clips and prompts both choose.
+void require_adapters(const Options& options, const InputList& inputs);
+// The adapter of a clip's captions for a prompt, and its name, which is empty for none.
+AdapterIndex adapter_of(const Options& options, const InputList& inputs, std::size_t input,
+                        const Prompt& prompt);
+std::string adapter_name(const Options& options, AdapterIndex adapter);
+
 // Returns when every input has its record, or earlier as Outcome::ending tells. No other thread may
 // use the model during the call.
-// Throws Error: kOutOfMemory, kIo, kBadModel (a file of the model was changed), kInternal.
+// Throws Error: kOutOfMemory, kIo, kBadModel (a file of the model was changed), kInternal; kUsage
+// as require_adapters().
 Outcome run(model::CaptionModel& model, const InputList& inputs, const Options& options,
             records::RecordSink& sink);
 

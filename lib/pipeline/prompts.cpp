@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/mapped_file.h"
 #include "base/utf8.h"
+#include "pipeline/list_entry.h"
 
 namespace caption::pipeline {
 namespace {
@@ -18,6 +19,17 @@ std::string numbered(std::size_t count) { return "p" + std::to_string(count + 1)
 
 [[noreturn]] void fail(const std::string& where, const std::string& what) {
   throw Error(ErrorCode::kUsage, where + ": " + what);
+}
+
+Prompt parse_line(const std::string& line, const std::string& number, const std::string& where) {
+  if (const auto entry = parse_list_entry(line, {"name", "prompt", "adapter"}, where)) {
+    return {.name = entry->get_string("name", number),
+            .text = entry->require_string("prompt"),
+            .adapter = entry->get_string("adapter", "")};
+  }
+  const std::size_t tab = line.find('\t');
+  if (tab == std::string::npos) return {.name = number, .text = line};
+  return {.name = line.substr(0, tab), .text = line.substr(tab + 1)};
 }
 
 // Reports every problem with the file as an error of the command line.
@@ -35,7 +47,7 @@ std::string read_prompt_file(const std::filesystem::path& path) {
 std::vector<Prompt> name_prompts(const std::vector<std::string>& texts) {
   std::vector<Prompt> prompts;
   for (const std::string& text : texts) {
-    prompts.push_back({texts.size() == 1 ? "" : numbered(prompts.size()), text});
+    prompts.push_back({.name = texts.size() == 1 ? "" : numbered(prompts.size()), .text = text});
   }
   return prompts;
 }
@@ -51,9 +63,7 @@ std::vector<Prompt> read_prompts(const std::filesystem::path& path) {
     const std::string where = path.string() + ":" + std::to_string(++line_number);
     if (!line.empty() && line.back() == '\r') line.pop_back();
     if (line.find_first_not_of(" \t") == std::string::npos || line.front() == '#') continue;
-    const std::size_t tab = line.find('\t');
-    Prompt prompt{.name = tab == std::string::npos ? numbered(prompts.size()) : line.substr(0, tab),
-                  .text = tab == std::string::npos ? line : line.substr(tab + 1)};
+    Prompt prompt = parse_line(line, numbered(prompts.size()), where);
     if (prompt.name.empty()) fail(where, "a prompt without the name before its tab");
     if (prompt.text.find_first_not_of(" \t") == std::string::npos) {
       fail(where, "\"" + prompt.name + "\" has no prompt after its tab");

@@ -94,6 +94,11 @@ std::vector<engine::Request> VisionStage::prepare(DecodedJob& decoded) {
     request.positions = std::move(prompt.positions);
     request.vision = tokens;
     request.vision_content = clip.pixel_content;
+    if (task.adapter != kNoAdapter) {
+      request.adapter = task.adapter;
+      request.page_identity =
+          options_.adapters.at(static_cast<std::size_t>(task.adapter)).page_identity;
+    }
     request.sampling = sampling_of(decoded.job, text);
     requests.push_back(std::move(request));
   }

@@ -21,6 +21,16 @@ constexpr std::int64_t kHidden = 2;
 
 std::int64_t length_of(std::int64_t number) { return 1 + number % kMaxLength; }
 
+// What the adapter of a row of the logits adds.
+std::int64_t adapter_shift(const model::StepBatch& step, std::int64_t row) {
+  for (const model::AdaptedRows& rows : step.adapted_logits) {
+    if (row >= rows.first_row && row < rows.first_row + rows.num_rows) {
+      return std::int64_t{kAdapterShift} * (rows.adapter + 1);
+    }
+  }
+  return 0;
+}
+
 }  // namespace
 
 std::string clip_name(int number) { return "clip_" + std::to_string(number); }
@@ -122,8 +132,10 @@ void FakeModel::forward(Stream& /*stream*/, const model::StepBatch& step, const 
     const std::int32_t position = batch.positions[static_cast<std::size_t>(row)];
     const auto shift = static_cast<std::int64_t>(position > 0 ? -1 - key[kHidden] : 0);
     const std::int64_t num_said = shift > 0 ? position - 1 : position;
-    const std::int64_t token =
-        num_said < length_of(number) ? kFirstNumber + number + shift + num_said : kStop;
+    const std::int64_t token = num_said < length_of(number)
+                                   ? kFirstNumber + number + shift + num_said +
+                                         adapter_shift(step, static_cast<std::int64_t>(i))
+                                   : kStop;
     logits.as<float>()[static_cast<std::int64_t>(i) * kVocab + token] = 1.0F;
   }
 }

@@ -20,6 +20,7 @@
 namespace caption::pipeline {
 
 inline constexpr int kMaxLength = 13;
+inline constexpr int kAdapterShift = 50;
 
 std::string clip_name(int number);  // "clip_7"
 int clip_number(const std::string& name);
@@ -39,6 +40,8 @@ class FakeModel final : public model::CaptionModel, public model::Decoder, publi
   std::optional<std::string> changed_file;  // return value of find_changed_file()
   model::GenerationConfig generation;
   std::string unlike;  // return value of unlike_sentence()
+  // Adapter i adds kAdapterShift * (i + 1) to all numbers of a caption.
+  std::int64_t number_of_adapters = 0;
 
   const Context& context() const override { return context_; }
   const vision::PreprocessSpec& preprocess_spec() const override { return preprocess_; }
@@ -58,6 +61,7 @@ class FakeModel final : public model::CaptionModel, public model::Decoder, publi
   std::string_view unlike_sentence() const override { return unlike; }
 
   const model::DecoderSpec& spec() const override { return spec_; }
+  std::int64_t num_adapters() const override { return number_of_adapters; }
   void reserve(std::int64_t /*max_tokens*/, std::int64_t /*max_logit_rows*/) override {}
   std::int64_t scratch_bytes() const override { return 0; }
   void forward(Stream& stream, const model::StepBatch& batch, const model::KvPages& kv,

@@ -158,6 +158,35 @@ TEST_SUITE("pipeline/prompts") {
     }
   }
 
+  TEST_CASE("a line of JSON may name an adapter") {
+    const fs::path path = fs::path(CAPTION_TEST_TMP) / "prompts_json.txt";
+    write_file(path,
+               "short\t{짧게}\n"
+               R"({"prompt": "길게", "name": "long", "adapter": "news"})"
+               "\n"
+               R"({"prompt": "a\tb"})"
+               "\n");
+    CHECK((read_prompts(path) ==
+           std::vector<Prompt>{{.name = "short", .text = "{짧게}"},
+                               {.name = "long", .text = "길게", .adapter = "news"},
+                               {.name = "p3", .text = "a\tb"}}));
+    struct Case {
+      const char* line;
+      const char* message;
+    };
+    constexpr Case kCases[] = {
+        {R"({"prompt": "a", "adaptor": "x"})", ":1: unknown key \"adaptor\""},
+        {R"({"name": "a"})", ":1: prompt: is missing"},
+        {R"({"prompt": "a")", ":1: not valid JSON"},
+        {R"({"prompt": ""})", ":1: \"p1\" has no prompt"},
+        {R"({"prompt": "a", "name": ""})", ":1: a prompt without the name"}};
+    for (const Case& c : kCases) {
+      CAPTURE(c.line);
+      write_file(path, c.line);
+      CHECK_THROWS_WITH_AS(read_prompts(path), doctest::Contains(c.message), Error);
+    }
+  }
+
   TEST_CASE("text is heard as it comes, and a stop string ends it") {
     FakeModel model;
     Options options = fake_options();

@@ -20,7 +20,7 @@ struct Follower {
   Origin origin = Origin::kNamed;
 };
 
-// Thread-safe. A key identifies a content and a prompt.
+// Thread-safe. A key identifies a content, a prompt and an adapter.
 class Claims {
  public:
   // Returns true when the caller must make this caption and call release() after its record is

@@ -30,7 +30,8 @@ namespace caption::pipeline {
 // A caption to be made for a clip.
 struct Task {
   std::size_t prompt = 0;  // index into Options::prompts
-  Hash128 claim = {};      // key to be released when its record is written
+  AdapterIndex adapter = kNoAdapter;
+  Hash128 claim = {};  // key to be released when its record is written
   bool is_claimed = false;
   std::string moved_from = {};  // Record::moved_from
 };
@@ -39,6 +40,7 @@ struct Task {
 struct Waiting {
   Follower follower;
   std::size_t prompt = 0;
+  AdapterIndex adapter = kNoAdapter;
 };
 
 // One clip in the pipeline, with one or several prompts. The record holds what its captions have in
@@ -84,6 +86,10 @@ void set_failed(records::Record& record, ErrorCode code, const std::string& mess
 // Runs work() and stores an exception in the record as its error. `who` names the clip and the
 // operation, and precedes messages that do not begin with the clip's path.
 void guard(records::Record& record, const std::string& who, const std::function<void()>& work);
+
+// Sets the names of prompt and adapter in the record of a caption.
+void set_names(records::Record& record, const Options& options, std::size_t prompt,
+               AdapterIndex adapter);
 
 // Returns the SHA-256, or place, size and time where it is unknown; empty when neither is known.
 std::string content_of(const records::Record& record);
