@@ -30,7 +30,7 @@ pipeline::InputList first_clips(const pipeline::InputList& inputs, std::int64_t 
   std::int64_t num_clips = 0;
   std::size_t i = 0;
   for (; i < inputs.size() && num_clips < limit; ++i) {
-    first.add(inputs.path(i), inputs.origin(i));
+    first.add(inputs.path(i), inputs.origin(i), inputs.adapter(i));
     if (is_clip(inputs, i, read)) ++num_clips;
   }
   if (i < inputs.size()) {
@@ -69,11 +69,12 @@ void require_clip(const pipeline::FoundVideos& found, const video::ReadOptions& 
 void add_input_flags(CLI::App& command, InputFlags& flags) {
   constexpr const char* kGroup = "Input";
   command
-      .add_option("videos", flags.paths,
-                  "videos, folders (walked whole), or - for paths on stdin\n"
-                  "In folders only files that look like videos are taken, and the others are "
-                  "counted. With - the paths come from standard input, one per line; lines may end "
-                  "in CR LF.")
+      .add_option(
+          "videos", flags.paths,
+          "videos, folders (walked whole), or - for paths on stdin\n"
+          "In folders only files that look like videos are taken, and the others are "
+          "counted. With - the paths come from standard input, one per line; lines may end "
+          "in CR LF. A line may be JSON: {\"video\": PATH, \"adapter\": NAME of --adapter}.")
       ->type_name(kPathType)
       ->group(kGroup)
       ->required();
@@ -108,11 +109,15 @@ void add_input_flags(CLI::App& command, InputFlags& flags) {
       ->group(kGroup);
 }
 
-pipeline::InputList find_inputs(const InputFlags& flags, const video::ReadOptions& read) {
+pipeline::InputList find_inputs(const InputFlags& flags, const video::ReadOptions& read,
+                                const std::vector<std::string>& adapters) {
   const pipeline::PathFilter filter(flags.include, flags.exclude);
-  pipeline::FoundVideos found = pipeline::find_videos(
-      flags.paths, {.descriptor = STDIN_FILENO, .separator = flags.null_separated ? '\0' : '\n'},
-      filter);
+  pipeline::FoundVideos found =
+      pipeline::find_videos(flags.paths,
+                            {.descriptor = STDIN_FILENO,
+                             .separator = flags.null_separated ? '\0' : '\n',
+                             .adapters = adapters},
+                            filter);
   for (const std::string& skipped : pipeline::describe_skipped(found)) log_warning("run", skipped);
   require_clip(found, read);
   const std::string hidden = pipeline::describe_hidden(found);

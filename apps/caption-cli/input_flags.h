@@ -28,8 +28,10 @@ void add_input_flags(CLI::App& command, InputFlags& flags);
 // Returns the files that the flags select, in the order of the walk; logs what was left out. With
 // --limit, files of walked folders without a video suffix are examined with `read`, so that only
 // clips count. Throws Error(kUsage) when no clip is left, listing what was left out, and as
-// pipeline::find_videos(); Error(kCancelled) when `read` is cancelled.
-pipeline::InputList find_inputs(const InputFlags& flags, const video::ReadOptions& read);
+// pipeline::find_videos(); Error(kCancelled) when `read` is cancelled. `adapters` are the names
+// that lines of the list may choose.
+pipeline::InputList find_inputs(const InputFlags& flags, const video::ReadOptions& read,
+                                const std::vector<std::string>& adapters);
 
 // Whether an input counts as a clip: it was named, cannot be opened, or is a video by its suffix or
 // its content. Throws Error(kCancelled).

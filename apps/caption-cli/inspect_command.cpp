@@ -17,6 +17,7 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "base/units.h"
+#include "config/adapters.h"
 #include "config/resources.h"
 #include "exit_codes.h"
 #include "globals.h"
@@ -39,6 +40,7 @@ struct InspectFlags {
   bool machine = false;
   std::string sheet;
   std::string frames_folder;
+  std::vector<std::string> adapters;
   int num_frames = 8;
   std::string sampling = "arange";
 };
@@ -133,9 +135,18 @@ void inspect_video(const std::string& path, const std::filesystem::path& sheet,
   if (!flags.frames_folder.empty()) dump_frames(flags.frames_folder, clip);
 }
 
-void inspect_model(const std::string& path, const Context& context) {
+std::string describe_adapter(const model::AdapterSummary& adapter) {
+  return (adapter.name.empty() ? "" : adapter.name + ": ") +
+         records::escape_file_name(adapter.folder.string()) + ", " +
+         counted(adapter.num_modules, "module") + ", rank " +
+         (adapter.min_rank == adapter.max_rank ? "" : std::to_string(adapter.min_rank) + " to ") +
+         std::to_string(adapter.max_rank);
+}
+
+void inspect_model(const std::string& path, const InspectFlags& flags, const Context& context) {
   const std::unique_ptr<model::CaptionModel> model = model::open_model(
-      context, path, weights::WeightFormat::kBF16, DigestCache(config::digest_folder()));
+      context, path, weights::WeightFormat::kBF16, DigestCache(config::digest_folder()),
+      config::adapter_sources(flags.adapters, {}));
   const model::DecoderSpec& spec = model->decoder().spec();
   std::cout << records::escape_file_name(path) << "\n";
   print_line("family", std::string(model->family()));
@@ -151,6 +162,9 @@ void inspect_model(const std::string& path, const Context& context) {
                            std::to_string(kNumFrames) + " frames");
   print_line("prompt", model->default_prompt());
   print_line("hash", model->content_hash().hex());
+  for (const model::AdapterSummary& adapter : model->adapter_summaries()) {
+    print_line("adapter", describe_adapter(adapter));
+  }
 }
 
 void inspect_machine(const Globals& globals) {
@@ -183,7 +197,7 @@ void inspect_path(const std::string& path, const std::string& sheet, const Inspe
                 "inspect: " + records::escape_file_name(path) + ": no such file or folder");
   }
   if (type == std::filesystem::file_type::directory) {
-    inspect_model(path, globals.context(detect_machine().num_cpus));
+    inspect_model(path, flags, globals.context(detect_machine().num_cpus));
   } else {
     inspect_video(path, flags.sheet.empty() ? sheet : flags.sheet, flags);
   }
@@ -252,6 +266,13 @@ void add_inspect_command(CLI::App& root, const Globals& globals, int& exit_code)
                    "The pixels that the model's preprocessing gets, as binary PPM.")
       ->type_name(kFolderType)
       ->group("Output");
+  command
+      ->add_option("--adapter", flags->adapters,
+                   "a LoRA's folder (PEFT), or NAME=FOLDER, for the models; repeatable")
+      ->take_all()
+      ->allow_extra_args(false)
+      ->type_name(kFolderType)
+      ->group("Model");
   command->add_option("--frames", flags->num_frames, "frames to take")
       ->check(in_range(1, 4096))
       ->type_name(kNumberType)

@@ -10,6 +10,7 @@
 #include "base/join.h"
 #include "base/log.h"
 #include "base/utf8.h"
+#include "config/adapters.h"
 #include "config/fields.h"
 #include "option_types.h"
 
@@ -18,6 +19,7 @@ namespace caption::cli {
 namespace {
 
 constexpr std::string_view kStopKey = "generation.stop";
+constexpr std::string_view kAdapterKey = "model.adapter";
 
 std::string group_of(const config::FieldHelp& field) {
   const std::string section = field.key.substr(0, field.key.find('.'));
@@ -63,6 +65,13 @@ std::string from_working_folder(const std::string& model) {
   return error ? model : whole.lexically_normal().string();
 }
 
+// The same for the folder of an adapter, which may follow a name.
+std::string adapter_from_working_folder(const std::string& text) {
+  const model::AdapterSource source = config::parse_adapter(text);
+  const std::string folder = from_working_folder(source.folder.string());
+  return source.name.empty() ? folder : source.name + "=" + folder;
+}
+
 // Adds a flag that may be given several times.
 void add_repeatable_flag(CLI::App& command, PresetFlags& flags, const config::FieldHelp& field) {
   CLI::Option* option = command.add_option_function<std::vector<std::string>>(
@@ -74,12 +83,17 @@ void add_repeatable_flag(CLI::App& command, PresetFlags& flags, const config::Fi
         } else {
           value.items = values;
         }
+        if (field.key == kAdapterKey) {
+          std::transform(values.begin(), values.end(), value.items.begin(),
+                         adapter_from_working_folder);
+        }
         flags.overrides.push_back(std::move(value));
       },
       field.help + "; repeatable" +
           (field.key == kPromptKey ? "\nOf several prompts every clip answers all, and they are "
                                      "named p1, p2, ... in the records."
-                                   : ""));
+           : field.details.empty() ? ""
+                                   : "\n" + field.details));
   option->take_all()->allow_extra_args(false);
   describe(*option, field);
 }
@@ -113,7 +127,7 @@ void add_preset_flags(CLI::App& command, PresetFlags& flags) {
       ->group(kGroup);
   for (const config::FieldHelp& field : config::describe_fields()) {
     if (field.flag.empty()) continue;
-    if (field.key == kPromptKey || field.key == kStopKey) {
+    if (field.key == kPromptKey || field.key == kStopKey || field.key == kAdapterKey) {
       add_repeatable_flag(command, flags, field);
       continue;
     }

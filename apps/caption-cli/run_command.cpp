@@ -16,6 +16,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/units.h"
+#include "config/adapters.h"
 #include "config/generation_defaults.h"
 #include "config/pipeline_options.h"
 #include "config/resolve.h"
@@ -29,6 +30,7 @@
 #include "pipeline/progress.h"
 #include "preset_flags.h"
 #include "record_log.h"
+#include "records/file_name.h"
 #include "run_output.h"
 #include "write_checks.h"
 
@@ -185,6 +187,11 @@ void log_choices(const model::CaptionModel& model, const pipeline::Options& opti
                         format_bytes(options.engine.kv_cache_bytes) + " of KV pages");
   log_detail("run", counted(static_cast<std::int64_t>(num_inputs), "file") + ", " +
                         counted(std::ssize(options.prompts), "prompt"));
+  for (const model::AdapterSummary& adapter : model.adapter_summaries()) {
+    log_info("run", "adapter " + (adapter.name.empty() ? "" : adapter.name + " ") + "of " +
+                        records::escape_file_name(adapter.folder.string()) + ": " +
+                        counted(adapter.num_modules, "module"));
+  }
 }
 
 void be_quiet_if_asked(const RunFlags& flags) {
@@ -208,7 +215,8 @@ int run(const RunFlags& flags, const Globals& globals) {
   std::vector<pipeline::Prompt> prompts = choose_prompts(flags, preset);
   video::ReadOptions read = config::read_options(preset);
   read.cancelled = &stop;
-  const pipeline::InputList inputs = find_inputs(flags.input, read);
+  const pipeline::InputList inputs =
+      find_inputs(flags.input, read, config::adapter_names(preset.model.adapter));
 
   const std::unique_ptr<model::CaptionModel> model = config::open_model(
       globals.context(config::num_threads(preset, machine)), preset, loaded.path.parent_path(),
@@ -225,11 +233,12 @@ int run(const RunFlags& flags, const Globals& globals) {
     if (prompt.text.empty()) prompt.text = model->default_prompt();
   }
   options.prompts = prompts;
+  pipeline::require_adapters(options, inputs);
   require_possible(preset, *model, options);
   if (flags.is_dry) {
     return dry_run({.preset = preset,
                     .output = flags.output,
-                    .manifest = make_manifest(model->context(), preset, model_hash, prompts),
+                    .manifest = make_manifest(preset, *model, model_hash, prompts),
                     .inputs = inputs,
                     .options = options});
   }
@@ -237,7 +246,7 @@ int run(const RunFlags& flags, const Globals& globals) {
   if (flags.output.is_spoken) options.on_text = [&](std::string_view text) { spoken.say(text); };
 
   log_choices(*model, options, inputs.size());
-  RunOutput output(flags.output, make_manifest(model->context(), preset, model_hash, prompts));
+  RunOutput output(flags.output, make_manifest(preset, *model, model_hash, prompts));
   log_info("run", "threads " + pipeline::describe_threads(config::num_threads(preset, machine),
                                                           options.threads));
   pipeline::Outcome outcome;
@@ -261,7 +270,8 @@ void add_prompt_flags(CLI::App& command, RunFlags& flags) {
           "prompts, one per line: NAME<tab>PROMPT\n"
           "A UTF-8 file. A line without a tab is a prompt alone, named p1, p2, ...; # begins "
           "a comment. Every clip answers all of them, each in a record with \"prompt\": "
-          "NAME. A clip is decoded and encoded once for all its prompts.")
+          "NAME. A line may be JSON: {\"name\": NAME, \"prompt\": PROMPT, \"adapter\": NAME of "
+          "--adapter}. A clip is decoded and encoded once for all its prompts.")
       ->type_name(kFileType)
       ->group(kGroup);
   command

@@ -150,7 +150,7 @@ void check_output(const OutputFlags& flags, const std::vector<std::string>& argu
   }
 }
 
-records::Manifest make_manifest(const Context& context, const config::Preset& preset,
+records::Manifest make_manifest(const config::Preset& preset, const model::CaptionModel& model,
                                 const Sha256& model_hash,
                                 const std::vector<pipeline::Prompt>& prompts) {
   records::Manifest manifest;
@@ -158,7 +158,8 @@ records::Manifest make_manifest(const Context& context, const config::Preset& pr
     manifest.settings.emplace_back(prompt.name.empty() ? "prompt" : "prompt." + prompt.name,
                                    prompt.text);
   }
-  for (auto& setting : config::caption_settings(context, preset, model_hash)) {
+  for (auto& setting :
+       config::caption_settings(model.context(), preset, model_hash, model.adapters())) {
     manifest.settings.push_back(std::move(setting));
   }
   return manifest;

@@ -34,7 +34,7 @@ void check_output(const OutputFlags& flags, const std::vector<std::string>& argu
 
 // Returns all settings that affect the captions. Empty texts in `prompts` must have been replaced
 // by the model's default prompt.
-records::Manifest make_manifest(const Context& context, const config::Preset& preset,
+records::Manifest make_manifest(const config::Preset& preset, const model::CaptionModel& model,
                                 const Sha256& model_hash,
                                 const std::vector<pipeline::Prompt>& prompts);
 

@@ -57,7 +57,7 @@ std::string limits_text(const std::string& range, const std::vector<std::string>
 }
 
 bool is_model_part(std::string_view key) {
-  return key.starts_with("model.") && key != "model.path";
+  return key.starts_with("model.") && key != "model.path" && key != "model.adapter";
 }
 
 }  // namespace

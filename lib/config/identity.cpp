@@ -54,8 +54,20 @@ Hash128 page_identity(const Context& context, const Preset& preset, const Sha256
   return fold(context, kPagesFormat, select(preset, {Affects::kPages}), model_hash);
 }
 
-Settings caption_settings(const Context& context, const Preset& preset, const Sha256& model_hash) {
+Hash128 adapter_page_identity(const Hash128& page_identity, const Sha256& adapter) {
+  Sha256Hasher hasher;
+  hasher.update_string("caption-cli adapter pages 1");
+  hasher.update_string(page_identity.hex());
+  hasher.update_value(adapter.bytes);
+  return hasher.digest().short_key();
+}
+
+Settings caption_settings(const Context& context, const Preset& preset, const Sha256& model_hash,
+                          const std::vector<model::NamedAdapter>& adapters) {
   Settings out = {{"model", model_hash.hex()}};
+  for (const model::NamedAdapter& adapter : adapters) {
+    out.emplace_back("adapter." + adapter.name, adapter.content.hex());
+  }
   for (auto& setting : arithmetic(context)) out.push_back(std::move(setting));
   for (auto& setting : select(preset, {Affects::kPixels, Affects::kPages, Affects::kTokens})) {
     if (setting.first != "generation.prompt") out.push_back(std::move(setting));

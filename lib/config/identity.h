@@ -14,6 +14,7 @@
 #include "base/hash.h"
 #include "base/sha256.h"
 #include "config/preset.h"
+#include "model/caption_model.h"
 
 namespace caption::config {
 
@@ -34,10 +35,14 @@ std::string_view numerics_revision();
 // CaptionModel::content_hash().
 Hash128 vision_identity(const Context& context, const Preset& preset, const Sha256& model_hash);
 Hash128 page_identity(const Context& context, const Preset& preset, const Sha256& model_hash);
+// The identity of the pages of requests that choose an adapter with this content
+// (model::NamedAdapter).
+Hash128 adapter_page_identity(const Hash128& page_identity, const Sha256& adapter);
 
-// Returns everything that determines a caption: the model, the arithmetic, and all options that do
-// not affect only speed. The prompt, generation.prompt, is excluded because it is recorded
-// separately.
-Settings caption_settings(const Context& context, const Preset& preset, const Sha256& model_hash);
+// Returns everything that determines a caption: the model, the adapters that captions may choose,
+// the arithmetic, and all options that do not affect only speed. The prompt, generation.prompt, is
+// excluded because it is recorded separately.
+Settings caption_settings(const Context& context, const Preset& preset, const Sha256& model_hash,
+                          const std::vector<model::NamedAdapter>& adapters = {});
 
 }  // namespace caption::config

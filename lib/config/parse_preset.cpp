@@ -19,6 +19,7 @@ namespace {
 
 constexpr std::size_t kMaxQuotedBytes = 80;  // limit for text of the file quoted in a message
 constexpr std::string_view kModelPath = "model.path";
+constexpr std::string_view kAdapter = "model.adapter";
 
 std::string excerpt(std::string_view text) {
   return json_quote(text.substr(0, kMaxQuotedBytes)) + (text.size() > kMaxQuotedBytes ? "..." : "");
@@ -231,7 +232,7 @@ std::string describe_unknown_key(std::string_view key) {
   throw_at(name, value.key_line, value.key_column, describe_unknown_key(value.key));
 }
 
-// Checks that `model` is a path or a map of parts.
+// Checks that `model` is a path or a map of parts, with or without adapters.
 void check_model(const YamlDocument& document, std::string_view name, Preset& preset) {
   for (const YamlSection& section : document.sections) {
     if (section.name != "model") continue;
@@ -239,9 +240,17 @@ void check_model(const YamlDocument& document, std::string_view name, Preset& pr
       return std::any_of(document.values.begin(), document.values.end(),
                          [&](const YamlValue& value) { return value.key == key; });
     };
+    const bool is_adapter_alone =
+        is_given(kAdapter) &&
+        std::all_of(document.values.begin(), document.values.end(), [&](const YamlValue& value) {
+          return section_of(value.key) != "model" || value.key == kAdapter;
+        });
+    if (is_adapter_alone) return;
     if (is_given(kModelPath)) {
       for (const YamlValue& value : document.values) {
-        if (section_of(value.key) != "model" || value.key == kModelPath) continue;
+        if (section_of(value.key) != "model" || value.key == kModelPath || value.key == kAdapter) {
+          continue;
+        }
         throw_at(name, section.line, section.column,
                  value.key +
                      " is of a composed model, which has vision, projector and llm in place "

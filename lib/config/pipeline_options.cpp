@@ -21,6 +21,11 @@ pipeline::Options pipeline_options(const Preset& preset, const Machine& machine,
   options.vision_cache = {.folder = preset.engine.kv_cache_dir,
                           .max_bytes = preset.engine.kv_cache_dir_bytes,
                           .identity = vision_identity(model.context(), preset, model_hash)};
+  for (const model::NamedAdapter& adapter : model.adapters()) {
+    options.adapters.push_back(
+        {.name = adapter.name,
+         .page_identity = adapter_page_identity(options.engine.page_identity, adapter.content)});
+  }
   options.sampling = sampling_params(preset);
   options.stop_strings = preset.generation.stop;
   sampling::validate(options.sampling, decoder.spec().vocab);

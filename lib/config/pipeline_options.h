@@ -9,8 +9,8 @@
 
 namespace caption::config {
 
-// Returns threads, reading, engine, sampling and stop strings. KV pages get the memory that the
-// model's weights and activations leave. Reserves the decoder's activations. Throws
+// Returns threads, reading, engine, adapters, sampling and stop strings. KV pages get the memory
+// that the model's weights and activations leave. Reserves the decoder's activations. Throws
 // Error(kOutOfMemory) when no memory is left for pages, Error(kUsage) when sampling options
 // contradict each other.
 pipeline::Options pipeline_options(const Preset& preset, const Machine& machine,

@@ -47,7 +47,7 @@ struct ModelSection {
   std::int64_t pooling = 1;
   std::string projector;
   std::string llm;
-  std::string adapter;
+  std::vector<std::string> adapter;  // FOLDER, or NAME=FOLDER (config/adapters.h)
   std::string prompt = "{video}{prompt}";
   friend bool operator==(const ModelSection&, const ModelSection&) = default;
 };

@@ -5,6 +5,7 @@
 
 #include "base/json.h"
 #include "base/units.h"
+#include "config/adapters.h"
 #include "config/choices.h"
 #include "config/identity.h"
 #include "config/resources.h"
@@ -72,7 +73,6 @@ std::vector<std::string> missing_features(const Preset& preset, bool has_cuda_ke
   if (!runs_here(weights)) missing.push_back(std::string(choice_name(weights)) + " weights");
   if (preset.quantization.double_quant) missing.emplace_back("double quantisation");
   if (!preset.speculative.draft_model.empty()) missing.emplace_back("speculative decoding");
-  if (!preset.model.adapter.empty()) missing.emplace_back("LoRA adapters");
   return missing;
 }
 
@@ -110,7 +110,8 @@ std::unique_ptr<model::CaptionModel> open_model(const Context& context, const Pr
                                                                        : DigestCache::Keeping::kNo);
   if (!preset.model.is_composed) {
     return model::open_model(context, find_model(preset.model.path, preset_folder),
-                             weight_format(preset.quantization), digests);
+                             weight_format(preset.quantization), digests,
+                             adapter_sources(preset.model.adapter, preset_folder));
   }
   const ModelSection& parts = preset.model;
   // The projector is a file or folder, relative to the preset's folder or to the working folder.
@@ -123,7 +124,8 @@ std::unique_ptr<model::CaptionModel> open_model(const Context& context, const Pr
                                .vision_feature_layer = parts.vision_feature_layer,
                                .pool_stride = parts.pooling,
                                .prompt = parts.prompt},
-                              weight_format(preset.quantization), digests);
+                              weight_format(preset.quantization), digests,
+                              adapter_sources(preset.model.adapter, preset_folder));
 }
 
 std::int64_t kv_page_bytes(const Preset& preset, const model::DecoderSpec& spec) {

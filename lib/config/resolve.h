@@ -32,8 +32,8 @@ void require_consistent(const Preset& preset);
 // Whether computed digests of weight files are stored for later runs.
 enum class KeepDigests { kYes, kNo };
 
-// Opens the preset's model or composed model for `context`; paths are resolved by find_model().
-// Throws Error: kBadModel, kUnavailable.
+// Opens the preset's model or composed model, with its adapters, for `context`; paths are resolved
+// by find_model(). Throws Error: kBadModel, kUnavailable; kUsage as adapter_sources().
 std::unique_ptr<model::CaptionModel> open_model(const Context& context, const Preset& preset,
                                                 const std::filesystem::path& preset_folder,
                                                 KeepDigests keep = KeepDigests::kYes);

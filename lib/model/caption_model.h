@@ -54,6 +54,15 @@ struct NamedAdapter {
   Sha256 content;  // of its files
 };
 
+// What is said about an adapter of a model.
+struct AdapterSummary {
+  std::filesystem::path folder;
+  std::string name;  // empty: it applies to every request
+  std::int64_t num_modules = 0;
+  std::int64_t min_rank = 0;
+  std::int64_t max_rank = 0;
+};
+
 class CaptionModel {
  public:
   virtual ~CaptionModel() = default;
@@ -94,6 +103,8 @@ class CaptionModel {
   virtual Sha256 content_hash() const = 0;
   // The adapters with names. Those without enter content_hash(). Throws as content_hash().
   virtual std::vector<NamedAdapter> adapters() const { return {}; }
+  // All adapters: those inside the model's folders, then those that the user named.
+  virtual std::vector<AdapterSummary> adapter_summaries() const { return {}; }
   // Returns a sentence for an Error about the first weight file that was written or cut short since
   // the model was opened; from then on the model's results may be wrong. Thread-safe. Costs an
   // fstat() per file, except in the rare case that weights/checkpoint.h describes. Throws

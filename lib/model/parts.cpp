@@ -1,5 +1,6 @@
 #include "model/internal/parts.h"
 
+#include <algorithm>
 #include <array>
 #include <system_error>
 #include <utility>
@@ -131,6 +132,22 @@ std::vector<NamedAdapter> PartsCaptionModel::adapters() const {
         {.name = adapter.name, .content = adapter.adapter.content_hash(parts_.digests)});
   }
   return named;
+}
+
+std::vector<AdapterSummary> PartsCaptionModel::adapter_summaries() const {
+  std::vector<AdapterSummary> summaries;
+  for (const ModelAdapter& adapter : parts_.adapters) {
+    const std::vector<LoraTerm>& terms = adapter.adapter.terms();
+    const auto [least, most] = std::minmax_element(
+        terms.begin(), terms.end(),
+        [](const LoraTerm& x, const LoraTerm& y) { return x.a.dim(0) < y.a.dim(0); });
+    summaries.push_back({.folder = adapter.adapter.folder(),
+                         .name = adapter.name,
+                         .num_modules = std::ssize(terms),
+                         .min_rank = least->a.dim(0),
+                         .max_rank = most->a.dim(0)});
+  }
+  return summaries;
 }
 
 std::optional<std::string> PartsCaptionModel::find_changed_file() const {

@@ -100,6 +100,25 @@ TEST_SUITE("config/identity") {
       CHECK(name.find("preset") == std::string::npos);
     }
   }
+
+  TEST_CASE("an adapter that captions may choose is part of the settings and of its pages") {
+    const Context context;
+    const Preset preset;
+    const Sha256 model = sha256_of(std::string_view("model"));
+    const Sha256 a = sha256_of(std::string_view("a"));
+    const Sha256 b = sha256_of(std::string_view("b"));
+    const Settings plain = caption_settings(context, preset, model);
+    const Settings with =
+        caption_settings(context, preset, model, {{.name = "news", .content = a}});
+    CHECK(with.size() == plain.size() + 1);
+    CHECK(std::count(with.begin(), with.end(),
+                     std::pair<std::string, std::string>("adapter.news", a.hex())) == 1);
+    const Hash128 pages = page_identity(context, preset, model);
+    CHECK(adapter_page_identity(pages, a) != pages);
+    CHECK(adapter_page_identity(pages, a) != adapter_page_identity(pages, b));
+    CHECK(adapter_page_identity(pages, a) !=
+          adapter_page_identity(page_identity(context, preset, b), a));
+  }
 }
 
 }  // namespace

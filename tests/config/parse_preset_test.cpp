@@ -227,6 +227,24 @@ TEST_SUITE("config/parse_preset") {
     CHECK(refusal("model: {path: m, llm: l}").find("model.llm is of") != std::string::npos);
   }
 
+  TEST_CASE("adapters stand beside a path, beside parts, or alone") {
+    using Texts = std::vector<std::string>;
+    const Preset beside = parse_preset("model: {path: m, adapter: x}\n", "p");
+    CHECK(beside.model.path == "m");
+    CHECK((beside.model.adapter == Texts{"x"}));
+    const Preset parts =
+        parse_preset("model: {vision: a, llm: b, projector: c, adapter: [n=x, y]}\n", "p");
+    CHECK(parts.model.is_composed);
+    CHECK((parts.model.adapter == Texts{"n=x", "y"}));
+    const Preset alone = parse_preset("model: {adapter: [x]}\n", "p");
+    CHECK(alone.model.path == Preset().model.path);
+    CHECK((alone.model.adapter == Texts{"x"}));
+    for (const Preset& preset : {beside, parts, alone}) {
+      CHECK(parse_preset(to_yaml(preset), "p") == preset);
+    }
+    CHECK(refusal("model: {}\n").find("model.vision is missing") != std::string::npos);
+  }
+
   TEST_CASE("is written so that it reads back the same") {
     Preset preset =
         parse_preset("model: 'a\"b\\n{}#: ''가'\ngeneration: {prompt: \"x\\ty: # z\"}\n", "p");

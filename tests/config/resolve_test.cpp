@@ -4,8 +4,10 @@
 #include <doctest/doctest.h>
 
 #include <string>
+#include <vector>
 
 #include "base/error.h"
+#include "config/adapters.h"
 #include "config/load_preset.h"
 
 namespace caption::config {
@@ -39,8 +41,43 @@ TEST_SUITE("config/resolve") {
     CHECK(refusal(cpu, false) ==
           "preset cpu: what is asked for needs CUDA kernels, which this build does not have; leave "
           "it out");
-    Preset preset = parse_preset("model: {vision: a, llm: b, projector: c, adapter: d}\n", "p");
-    CHECK(refusal(preset, false).find("LoRA") != std::string::npos);
+    const Preset preset =
+        parse_preset("model: {vision: a, llm: b, projector: c, adapter: d}\n", "p");
+    CHECK(refusal(preset, false).empty());
+  }
+
+  TEST_CASE("adapters are folders, at most one of them without a name") {
+    struct Case {
+      const char* text;
+      const char* name;
+      const char* folder;
+    };
+    constexpr Case kCases[] = {
+        {"lora", "", "lora"},   {"news=lora", "news", "lora"}, {"뉴스=a/b=c", "뉴스", "a/b=c"},
+        {"./a=b", "", "./a=b"}, {"/x/a=b", "", "/x/a=b"},      {"a=", "a", ""}};
+    for (const Case& c : kCases) {
+      CAPTURE(c.text);
+      const model::AdapterSource source = parse_adapter(c.text);
+      CHECK(source.name == c.name);
+      CHECK(source.folder == c.folder);
+    }
+    CHECK((adapter_names({"a=x", "y", "b=z"}) == std::vector<std::string>{"a", "b"}));
+    const auto refused = [](const std::vector<std::string>& texts) -> std::string {
+      try {
+        adapter_names(texts);
+        return {};
+      } catch (const Error& error) {
+        CHECK(error.code() == ErrorCode::kUsage);
+        return error.what();
+      }
+    };
+    CHECK(refused({"x", "y"}).find("at most one applies to every clip") != std::string::npos);
+    CHECK(refused({"a=x", "a=y"}).find("two adapters are named \"a\"") != std::string::npos);
+    CHECK(refused({"a="}).find("\"a=\" names no folder") != std::string::npos);
+    CHECK(refused({"=x"}).find("has no name") != std::string::npos);
+    CHECK(refused({"a\tb=x"}).find("has no name") != std::string::npos);
+    CHECK(refused(std::vector<std::string>(251, "a=x")).find("two adapters") != std::string::npos);
+    CHECK_THROWS_AS(adapter_sources({"no/such/folder/anywhere"}, {}), Error);
   }
 
   TEST_CASE("KV pages get what the clips need, and never more than the share of memory") {

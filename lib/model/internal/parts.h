@@ -78,6 +78,7 @@ class PartsCaptionModel : public CaptionModel {
   const GenerationConfig& generation_config() const override { return parts_.generation; }
   Sha256 content_hash() const override;
   std::vector<NamedAdapter> adapters() const override;
+  std::vector<AdapterSummary> adapter_summaries() const override;
   std::optional<std::string> find_changed_file() const override;
 
  protected:

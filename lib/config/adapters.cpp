@@ -1,0 +1,75 @@
+#include "config/adapters.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "base/json.h"
+#include "config/resources.h"
+#include "pipeline/adapters.h"
+
+namespace caption::config {
+namespace {
+
+[[noreturn]] void fail(const std::string& what) {
+  throw Error(ErrorCode::kUsage, "model.adapter: " + what);
+}
+
+bool holds_control_character(const std::string& name) {
+  return std::any_of(name.begin(), name.end(), [](char c) {
+    return static_cast<unsigned char>(c) < 0x20 || static_cast<unsigned char>(c) == 0x7F;
+  });
+}
+
+// Returns the parsed texts, the ones without a name first.
+std::vector<model::AdapterSource> parse_adapters(const std::vector<std::string>& texts) {
+  std::vector<model::AdapterSource> sources;
+  for (const std::string& text : texts) {
+    model::AdapterSource source = parse_adapter(text);
+    if (source.folder.empty()) fail(json_quote(text) + " names no folder");
+    if (text.starts_with('=') || holds_control_character(source.name)) {
+      fail(json_quote(text) + " has no name that a list could hold");
+    }
+    for (const model::AdapterSource& other : sources) {
+      if (other.name != source.name) continue;
+      fail(source.name.empty()
+               ? "of several adapters at most one applies to every clip; give the others names "
+                 "(NAME=FOLDER)"
+               : "two adapters are named " + json_quote(source.name));
+    }
+    sources.push_back(std::move(source));
+  }
+  if (sources.size() > pipeline::kMaxAdapters) {
+    fail("at most " + std::to_string(pipeline::kMaxAdapters) + " adapters can be given");
+  }
+  std::stable_partition(sources.begin(), sources.end(),
+                        [](const model::AdapterSource& source) { return source.name.empty(); });
+  return sources;
+}
+
+}  // namespace
+
+model::AdapterSource parse_adapter(const std::string& text) {
+  const std::size_t sign = text.find('=');
+  const bool has_name = sign != std::string::npos && text.find('/') > sign;
+  if (!has_name) return {.folder = text};
+  return {.folder = text.substr(sign + 1), .name = text.substr(0, sign)};
+}
+
+std::vector<model::AdapterSource> adapter_sources(const std::vector<std::string>& texts,
+                                                  const std::filesystem::path& preset_folder) {
+  std::vector<model::AdapterSource> sources = parse_adapters(texts);
+  for (model::AdapterSource& source : sources) {
+    source.folder = find_model(source.folder.string(), preset_folder);
+  }
+  return sources;
+}
+
+std::vector<std::string> adapter_names(const std::vector<std::string>& texts) {
+  std::vector<std::string> names;
+  for (const model::AdapterSource& source : parse_adapters(texts)) {
+    if (!source.name.empty()) names.push_back(source.name);
+  }
+  return names;
+}
+
+}  // namespace caption::config
