@@ -26,30 +26,65 @@ std::vector<const char*> outer_names(Part part) {
   return {""};
 }
 
-using Modules = std::map<std::string, ParameterId, std::less<>>;
+// A parameter of a module: the whole weight, or a range of its rows.
+struct Place {
+  ParameterId id = kNoParameter;
+  std::int64_t first_row = 0;
+  std::int64_t module_rows = 0;
+};
 
 // The matrices of the model by the names of their modules.
+using Modules = std::map<std::string, std::vector<Place>, std::less<>>;
+
+void list_module(const ParameterGroup& group, const std::string& name, const Place& place,
+                 Modules& modules) {
+  if (!name.ends_with(kWeight)) return;
+  const std::string stem = name.substr(0, name.size() - kWeight.size());
+  for (const char* const outer : outer_names(group.part)) {
+    for (const std::string& prefix : group.prefixes) {
+      std::string module = outer + prefix + stem;
+      if (module.ends_with('.')) module.pop_back();
+      if (module.empty()) continue;
+      std::vector<Place>& places = modules[module];
+      const bool is_known = std::any_of(places.begin(), places.end(), [&](const Place& other) {
+        return other.id == place.id || other.first_row == place.first_row;
+      });
+      if (!is_known) places.push_back(place);
+    }
+  }
+}
+
 Modules list_modules(const Blueprint& blueprint, std::optional<std::int32_t> source) {
   Modules modules;
-  for (std::size_t id = 0; id < blueprint.parameters.size(); ++id) {
-    const Parameter& parameter = blueprint.parameters[id];
+  for (std::size_t i = 0; i < blueprint.parameters.size(); ++i) {
+    const Parameter& parameter = blueprint.parameters[i];
     const ParameterGroup& group = blueprint.groups[static_cast<std::size_t>(parameter.group)];
     if (source.has_value() && group.source != *source) continue;
-    if (parameter.role == Role::kVector || !parameter.name.ends_with(kWeight)) continue;
-    const std::string stem = parameter.name.substr(0, parameter.name.size() - kWeight.size());
-    for (const char* const outer : outer_names(group.part)) {
-      for (const std::string& prefix : group.prefixes) {
-        std::string module = outer + prefix + stem;
-        if (module.ends_with('.')) module.pop_back();
-        if (!module.empty()) modules.emplace(std::move(module), static_cast<ParameterId>(id));
-      }
-    }
+    if (parameter.role == Role::kVector) continue;
+    const auto id = static_cast<ParameterId>(i);
+    const std::int64_t rows = parameter.rows();
+    list_module(group, parameter.name, {.id = id, .first_row = 0, .module_rows = rows}, modules);
+    if (!parameter.other_layout.has_value()) continue;
+    const StoredName& other = *parameter.other_layout;
+    list_module(group, other.name,
+                {.id = id,
+                 .first_row = other.first_row,
+                 .module_rows = other.tensor_rows == 0 ? rows : other.tensor_rows},
+                modules);
   }
   return modules;
 }
 
-bool fits(const LoraTerm& term, const Parameter& parameter) {
-  return term.b.dim(0) == parameter.rows() && term.a.dim(1) == parameter.columns();
+bool fits(const LoraTerm& term, const Place& place, const Parameter& parameter) {
+  return term.b.dim(0) == place.module_rows && term.a.dim(1) == parameter.columns();
+}
+
+// The part of the term that changes the parameter.
+LoraTerm part_of(const LoraTerm& term, const Place& place, const Parameter& parameter) {
+  LoraTerm part = term;
+  part.b = term.b.rows(place.first_row, parameter.rows());
+  if (term.base.has_value()) part.base = term.base->rows(place.first_row, parameter.rows());
+  return part;
 }
 
 // Whether the module is one of a layer of the vision tower behind the last that runs. Its name is
@@ -63,10 +98,11 @@ bool is_unused_layer(const LoraTerm& term, const Modules& modules, const Bluepri
     if (error == std::errc() && stop == module.data() + end) {
       const auto first = modules.find(module.substr(0, begin) + "0" + module.substr(end));
       if (first == modules.end()) return false;
-      const Parameter& parameter = blueprint.parameters[static_cast<std::size_t>(first->second)];
+      const Place& place = first->second.front();
+      const Parameter& parameter = blueprint.parameters[static_cast<std::size_t>(place.id)];
       const Part part = blueprint.groups[static_cast<std::size_t>(parameter.group)].part;
       return part == Part::kTower && number >= blueprint.vision->num_layers &&
-             fits(term, parameter);
+             fits(term, place, parameter);
     }
     begin = end + 1;
   }
@@ -86,20 +122,21 @@ bool is_unused_layer(const LoraTerm& term, const Modules& modules, const Bluepri
                   ", which the model does not have; the adapter is another base model's");
 }
 
-void check_fit(const Adapter& adapter, const LoraTerm& term, const Parameter& parameter) {
+void check_fit(const Adapter& adapter, const LoraTerm& term, const Place& place,
+               const Parameter& parameter) {
   if (parameter.role != Role::kDecoderLinear && parameter.role != Role::kEncoderLinear &&
       parameter.role != Role::kHead) {
     throw Error(ErrorCode::kUnavailable,
                 adapter.folder().string() + ": adapts " + term.module +
                     ", which is no linear layer; this build adapts linear layers only");
   }
-  if (fits(term, parameter)) return;
-  throw Error(ErrorCode::kBadModel, adapter.folder().string() + ": " + term.module +
-                                        " has lora_A " + term.a.shape().to_string() +
-                                        " and lora_B " + term.b.shape().to_string() +
-                                        ", the model's weight is " +
-                                        Shape({parameter.rows(), parameter.columns()}).to_string() +
-                                        "; the adapter is another base model's");
+  if (fits(term, place, parameter)) return;
+  throw Error(ErrorCode::kBadModel,
+              adapter.folder().string() + ": " + term.module + " has lora_A " +
+                  term.a.shape().to_string() + " and lora_B " + term.b.shape().to_string() +
+                  ", the model's weight is " +
+                  Shape({place.module_rows, parameter.columns()}).to_string() +
+                  "; the adapter is another base model's");
 }
 
 }  // namespace
@@ -114,8 +151,11 @@ std::vector<BoundTerm> bind_terms(const Adapter& adapter, const Blueprint& bluep
       if (is_unused_layer(term, modules, blueprint)) continue;
       fail_unknown(adapter, term, blueprint);
     }
-    check_fit(adapter, term, blueprint.parameters[static_cast<std::size_t>(found->second)]);
-    bound.push_back({.term = &term, .parameter = found->second});
+    for (const Place& place : found->second) {
+      const Parameter& parameter = blueprint.parameters[static_cast<std::size_t>(place.id)];
+      check_fit(adapter, term, place, parameter);
+      bound.push_back({.term = part_of(term, place, parameter), .parameter = place.id});
+    }
   }
   return bound;
 }

@@ -69,11 +69,11 @@ void AdapterTerms::add(Stream& stream, ParameterId parameter, const LoraTerm& te
   CAPTION_CHECK(is_new, "an adapter with two terms for one parameter");
 }
 
-Tensor merge(Stream& stream, ConstView weight, std::span<const LoraTerm* const> terms) {
+Tensor merge(Stream& stream, ConstView weight, std::span<const LoraTerm> terms) {
   Tensor merged(DType::kF32, weight.shape());
   Stream host(stream.pool(), stream.cpu_tier());
   kernels::convert(host, weight, merged.view());
-  for (const LoraTerm* const term : terms) add_term(host, *term, merged);
+  for (const LoraTerm& term : terms) add_term(host, term, merged);
   return merged;
 }
 

@@ -174,7 +174,7 @@ kernels::Weight PlacedWeights::place_matrix(Stream& stream, const Parameter& par
   const MatrixFormat format = weights::matrix_format(format_, parameter.role);
   const auto id = static_cast<ParameterId>(placed_.size());
   if (const auto found = with_base_.find(id); found != with_base_.end()) {
-    for (const LoraTerm* const term : found->second) check_base(rows, *term);
+    for (const LoraTerm& term : found->second) check_base(rows, term);
   }
   const auto terms = merged_.find(id);
   if (terms == merged_.end()) return place_in(stream, rows, format);
@@ -192,13 +192,13 @@ void PlacedWeights::bind(Stream& stream, const Blueprint& blueprint, const Model
     const bool is_of_decoder = role == Role::kDecoderLinear || role == Role::kHead;
     if (!adapter.name.empty() && !is_of_decoder) {
       throw Error(ErrorCode::kUnavailable,
-                  adapter.adapter.folder().string() + ": adapts " + bound.term->module +
+                  adapter.adapter.folder().string() + ": adapts " + bound.term.module +
                       " of tower or projector; an adapter that clips or prompts choose by its "
                       "name may change the language model only; give it without a name");
     }
-    if (bound.term->base.has_value()) with_base_[bound.parameter].push_back(bound.term);
+    if (bound.term.base.has_value()) with_base_[bound.parameter].push_back(bound.term);
     if (!adapter.name.empty() || (is_of_decoder && is_quantised(matrix_format(format_, role)))) {
-      terms.add(stream, bound.parameter, *bound.term);
+      terms.add(stream, bound.parameter, bound.term);
     } else {
       merged_[bound.parameter].push_back(bound.term);
     }

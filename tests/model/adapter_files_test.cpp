@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "kernels/convert.h"
+#include "model/internal/adapter.h"
 #include "tests/model/support.h"
 #include "tests/support/drawn_checkpoint.h"
 #include "weights/checkpoint.h"
@@ -276,6 +277,54 @@ TEST_SUITE("model/adapter_files") {
     CHECK_THROWS_WITH_AS(model::open_model(tested_context(), golden_folder() / "llama_bf16",
                                            WeightFormat::kF32, {}, {{.folder = adapter.path()}}),
                          doctest::Contains("lm_head.base_layer.weight"), Error);
+  }
+
+  TEST_CASE("a module whose rows are several parameters of the model is divided among them") {
+    const fs::path folder = fs::path(CAPTION_TEST_TMP) / "fused_adapter";
+    fs::create_directories(folder);
+    std::ofstream(folder / kConfig) << R"({"peft_type": "LORA", "r": 2, "lora_alpha": 4})";
+    Tensor a(DType::kF32, {2, 5});
+    Tensor b(DType::kF32, {12, 2});
+    for (Tensor* const tensor : {&a, &b}) {
+      for (std::int64_t i = 0; i < tensor->num_elements(); ++i) {
+        tensor->as<float>()[i] = static_cast<float>(i);
+      }
+    }
+    const auto write = [&](std::int64_t rows) {
+      write_f32(folder / kWeights,
+                {{"base_model.model.attn.qkv.lora_A.weight", f32_bytes(a.view())},
+                 {"base_model.model.attn.qkv.lora_B.weight", f32_bytes(b.view().rows(0, rows))}},
+                [&](const std::string& name) -> std::pair<std::int64_t, std::int64_t> {
+                  const bool is_a = name.find("lora_A") != std::string::npos;
+                  return is_a ? std::pair<std::int64_t, std::int64_t>{2, 5}
+                              : std::pair<std::int64_t, std::int64_t>{rows, 2};
+                });
+    };
+    model::Blueprint blueprint;
+    blueprint.add_group({.part = model::Part::kTower});
+    std::vector<model::ParameterId> ids;
+    for (const char* const name : {"q", "k", "v"}) {
+      const model::LinearIds linear =
+          blueprint.add_linear(std::string(name) + ".", {.out = 4, .in = 5, .has_bias = false},
+                               weights::Role::kEncoderLinear);
+      blueprint.set_other_layout(linear, {"attn.qkv.", 4 * std::ssize(ids), 12});
+      ids.push_back(linear.weight);
+    }
+    write(12);
+    const model::Adapter adapter = model::Adapter::open(folder);
+    const std::vector<model::BoundTerm> bound = model::bind_terms(adapter, blueprint);
+    REQUIRE(bound.size() == 3);
+    for (std::size_t i = 0; i < 3; ++i) {
+      CHECK(bound[i].parameter == ids[i]);
+      CHECK(bound[i].term.scale == 2.0F);
+      CHECK(bound[i].term.a.shape() == Shape({2, 5}));
+      REQUIRE(bound[i].term.b.shape() == Shape({4, 2}));
+      CHECK(bound[i].term.b.as<float>()[0] == static_cast<float>(8 * i));
+    }
+    write(8);
+    const model::Adapter shorter = model::Adapter::open(folder);
+    CHECK_THROWS_WITH_AS(model::bind_terms(shorter, blueprint),
+                         doctest::Contains("the model's weight is [12, 5]"), Error);
   }
 
   TEST_CASE("an adapter in the place of a model is told what it is") {

@@ -64,16 +64,18 @@ class Adapter {
 // Whether a folder holds a file of an adapter, complete or not.
 bool holds_adapter(const std::filesystem::path& folder);
 
-// The terms of an adapter that change a parameter of a model.
+// The term of an adapter that changes a parameter of a model. If the parameter is a range of rows
+// of the adapted module (StoredName), the term has these rows of B alone.
 struct BoundTerm {
-  const LoraTerm* term = nullptr;
+  LoraTerm term;
   ParameterId parameter = kNoParameter;
 };
-// Finds the parameter of each term, under any of its group's prefixes, as transformers of any
-// version names modules. `source`, if set, restricts the search to parameters of that weight file
-// (ParameterGroup::source). Terms of layers of the vision tower that do not run are left out.
-// Throws Error(kBadModel), naming module and shapes, for a term that has no parameter or does not
-// fit it: the adapter is another base's; kUnavailable for an LM head that is the embedding.
+// Finds the parameters of each term, under any of their group's prefixes and in either layout, as
+// transformers of any version names modules. `source`, if set, restricts the search to parameters
+// of that weight file (ParameterGroup::source). Terms of layers of the vision tower that do not run
+// are left out. Throws Error(kBadModel), naming module and shapes, for a term that has no parameter
+// or does not fit it: the adapter is another base's; kUnavailable for an LM head that is the
+// embedding.
 std::vector<BoundTerm> bind_terms(const Adapter& adapter, const Blueprint& blueprint,
                                   std::optional<std::int32_t> source = std::nullopt);
 

@@ -46,7 +46,7 @@ class AdapterTerms {
 
 // Returns W + the sum of s * B A over `terms`, [rows, columns] f32 on the host, where W is `weight`
 // [rows, columns] f32, bf16 or f16. Sums are f32, as in get_delta_weight() of peft for f32.
-Tensor merge(Stream& stream, ConstView weight, std::span<const LoraTerm* const> terms);
+Tensor merge(Stream& stream, ConstView weight, std::span<const LoraTerm> terms);
 
 // The adapters that a decoder applies beside its weights.
 struct DecoderAdapters {

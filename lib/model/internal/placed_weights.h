@@ -96,7 +96,7 @@ class PlacedWeights {
   std::vector<std::unique_ptr<weights::Source>> sources_;
   std::vector<Tensor> rows_;  // what is not used where it is mapped and not copied to a device
   // During construction: the terms to be merged, and all terms with a weight of the base model.
-  std::unordered_map<ParameterId, std::vector<const LoraTerm*>> merged_, with_base_;
+  std::unordered_map<ParameterId, std::vector<LoraTerm>> merged_, with_base_;
   DecoderAdapters adapters_;
   std::vector<Placed> placed_;  // by ParameterId
   std::int64_t size_bytes_ = 0;
