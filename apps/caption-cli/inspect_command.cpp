@@ -266,9 +266,7 @@ void add_inspect_command(CLI::App& root, const Globals& globals, int& exit_code)
                    "The pixels that the model's preprocessing gets, as binary PPM.")
       ->type_name(kFolderType)
       ->group("Output");
-  command
-      ->add_option("--adapter", flags->adapters,
-                   "a LoRA's folder (PEFT), or NAME=FOLDER, for the models; repeatable")
+  command->add_option("--adapter", flags->adapters, "LoRA folder of the models; repeatable")
       ->take_all()
       ->allow_extra_args(false)
       ->type_name(kFolderType)

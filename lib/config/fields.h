@@ -104,12 +104,11 @@ void for_each_model_field(Section& model, Visit&& visit) {
   visit(Field{"model.llm", "", Affects::kNothing, "composed model: folder of the language model",
               Means::kModel},
         model.llm);
-  visit(Field{"model.adapter", "--adapter", Affects::kNothing,
-              "a LoRA's folder (PEFT); NAME=FOLDER: for clips or prompts that name it",
+  visit(Field{"model.adapter", "--adapter", Affects::kNothing, "LoRA folder, or NAME=FOLDER",
               Means::kFolder,
-              "A folder without a name applies to every clip. Adapters with names change the "
-              "language model only, and are chosen by a line of JSON in the list of videos or of "
-              "prompts."},
+              "A folder as PEFT writes it. Without a name it applies to every clip. Adapters with "
+              "names change the language model only, and are chosen by a line of JSON in the list "
+              "of videos or of prompts."},
         model.adapter);
   visit(Field{"model.prompt", "", Affects::kTokens,
               "composed model: template with {video} and {prompt}"},
