@@ -135,7 +135,9 @@ void check_golden_clips(model::CaptionModel& model, const std::filesystem::path&
   const std::vector<JsonObject> clips = expected.get_objects("clips");
   CHECK(clips.size() == 3);
   const std::string prompt = expected.get_objects("prompts").front().get_string("text", "");
-  for (std::size_t i = 0; i < clips.size(); ++i) {
+  // On the mirror every access changes the protection of pages: one clip shows what it can show.
+  const bool is_mirror = tested_context().device == Device::kMirror;
+  for (std::size_t i = 0; i < (is_mirror ? 1 : clips.size()); ++i) {
     CAPTURE(i);
     check_clip(model, clips[i], prompt);
   }
@@ -152,8 +154,7 @@ void CaptionerGolden::check_plan() const {
     const model::ClipShape shape = {.num_frames = 5};
     // Without the limits of the preprocessing a plan only estimates what frames of any size give.
     if (blueprint.vision->image_px == 0) continue;
-    CHECK(model->vision_tokens(shape) ==
-          model::num_vision_tokens(blueprint.vision.value(), shape));
+    CHECK(model->vision_tokens(shape) == model::num_vision_tokens(blueprint.vision.value(), shape));
   }
 }
 
