@@ -46,7 +46,7 @@ struct Workload {
         model(model::open_composed(tested_context(), composed_source(), format, {}, adapters)),
         pixel_values(golden_pixel_values(pool, *model, golden)),
         vision(std::make_shared<const Tensor>(model->encode_frames(stream, pixel_values.view()))),
-        prompt(model->build_prompt(model->default_prompt(), pixel_values.dim(0))) {}
+        prompt(model->build_prompt(model->default_prompt(), {.num_frames = pixel_values.dim(0)})) {}
 
   // Without an adapter, a request for the model alone.
   engine::Request request(std::optional<std::int32_t> adapter, std::int32_t num_beams = 1) const {

@@ -55,7 +55,7 @@ struct Run {
         model(open(golden)),
         pixel_values(golden_pixel_values(pool, *model, golden)),
         vision(model->encode_frames(stream, pixel_values.view())),
-        prompt(model->build_prompt(model->default_prompt(), pixel_values.dim(0))) {}
+        prompt(model->build_prompt(model->default_prompt(), {.num_frames = pixel_values.dim(0)})) {}
 
   Greedy greedy(std::optional<std::int32_t> adapter = std::nullopt) {
     const auto count = std::ssize(golden.get_ints("greedy"));
