@@ -193,7 +193,7 @@ void adopt_generation_defaults(config::LoadedPreset& loaded) {
 // The plan is then for the longest clip that fits.
 void limit_frames(const config::Preset& preset, plan::PlanInput& input) {
   const video::SamplingOptions sampling = config::read_options(preset).sampling;
-  if (sampling.strategy != video::SamplingStrategy::kFps) return;
+  if (!sampling.is_by_length()) return;
   const auto fits = [&input](std::int64_t num_frames) {
     plan::PlanInput tried = input;
     tried.num_frames = num_frames;

@@ -44,7 +44,7 @@ std::string range_text(Means /*means*/) { return {}; }
 
 template <class T>
 std::vector<std::string> choices_of_type(Means means) {
-  if (means == Means::kSampling) return {"arange", "linspace", "fps=F"};
+  if (means == Means::kSampling) return {"arange", "linspace", "internvl", "qwen3-vl", "fps=F"};
   if constexpr (std::is_enum_v<T>) return choice_list<T>();
   if constexpr (std::is_same_v<T, bool>) return {"true", "false"};
   return {};

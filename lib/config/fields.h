@@ -31,7 +31,7 @@ enum class Means {
   kFile,
   kFolder,
   kModel,     // a folder, or a name in the Hugging Face cache
-  kSampling,  // arange, linspace or fps=F, F frames per second
+  kSampling,  // arange, linspace, internvl, qwen3-vl or fps=F, F frames per second
 };
 
 struct Field {

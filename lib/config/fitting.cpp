@@ -24,8 +24,7 @@ struct ClipTokens {
 ClipTokens count_tokens(const Preset& preset, const model::CaptionModel& model,
                         const std::string& prompt) {
   const video::SamplingOptions sampling = read_options(preset).sampling;
-  const bool is_by_length = sampling.strategy == video::SamplingStrategy::kFps;
-  ClipTokens tokens{.num_frames = is_by_length ? 1 : sampling.num_frames};
+  ClipTokens tokens{.num_frames = sampling.is_by_length() ? 1 : sampling.num_frames};
   tokens.num_vision = model.vision_tokens({tokens.num_frames});
   tokens.num_text =
       std::ssize(model.build_prompt(prompt, {tokens.num_frames}).ids) - tokens.num_vision;

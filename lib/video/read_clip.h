@@ -22,13 +22,23 @@ namespace caption::video {
 enum class SamplingStrategy {
   kArange,    // int(i * T / n), i < n: used by LLaVA-NeXT-Video
   kLinspace,  // int(i * (T - 1) / (n - 1)): first and last frame included
-  kFps,       // the frames shown at 0, 1/fps, 2/fps, ... seconds, at most n
+  kInternVl,  // int(T / (2 n) + i * T / n): the middles of n equal parts, as InternVL samples
+  // round(i * (T - 1) / (n - 1)), as Qwen3-VL samples: n is two per second, at least 4, at most
+  // num_frames and T.
+  kQwen3Vl,
+  kFps,  // the frames shown at 0, 1/fps, 2/fps, ... seconds, at most n
 };
 
 struct SamplingOptions {
   SamplingStrategy strategy = SamplingStrategy::kArange;
-  int num_frames = 8;  // 1..4096; for kFps an upper bound, above which n are spread evenly
-  double fps = 1.0;    // kFps only, > 0
+  // 1..4096; for kFps and kQwen3Vl an upper bound, above which n are spread evenly.
+  int num_frames = 8;
+  double fps = 1.0;  // kFps only, > 0
+
+  // Whether longer videos give more frames.
+  bool is_by_length() const {
+    return strategy == SamplingStrategy::kFps || strategy == SamplingStrategy::kQwen3Vl;
+  }
 };
 
 // Whether decoding may seek to the groups of pictures that hold the frames. kAuto seeks when that
@@ -61,8 +71,8 @@ struct ReadOptions {
   const std::atomic<bool>* cancelled = nullptr;
 };
 
-// Parses "arange", "linspace" or "fps=2.5". Throws Error(kUsage): for any other text with the three
-// forms, and for num_frames out of range.
+// Parses "arange", "linspace", "internvl", "qwen3-vl" or "fps=2.5". Throws Error(kUsage): for any
+// other text with these forms, and for num_frames out of range.
 SamplingOptions parse_sampling(std::string_view text, int num_frames);
 
 // Decodes the sampled frames of `file`. Every byte is read through its descriptor, so renaming or

@@ -27,6 +27,30 @@ std::int64_t linspace_at(std::int64_t i, std::int64_t total, std::int64_t wanted
   return std::min(total - 1, static_cast<std::int64_t>(static_cast<double>(i) * step));
 }
 
+// Source: transformers 4.57.6 video_processing_internvl.py; torch rounds the sum to f32 before it
+// truncates.
+std::int64_t internvl_at(std::int64_t i, std::int64_t total, std::int64_t wanted) {
+  const double step = static_cast<double>(total) / static_cast<double>(wanted);
+  const auto at = static_cast<float>(step / 2 + static_cast<double>(i) * step);
+  return std::min(total - 1, static_cast<std::int64_t>(at));
+}
+
+// Source: transformers 4.57.6 video_processing_qwen3_vl.py; numpy rounds halves to even numbers.
+std::int64_t qwen3_vl_at(std::int64_t i, std::int64_t total, std::int64_t wanted) {
+  if (wanted == 1) return 0;
+  if (i == wanted - 1) return total - 1;
+  const double step = static_cast<double>(total - 1) / static_cast<double>(wanted - 1);
+  return static_cast<std::int64_t>(std::nearbyint(static_cast<double>(i) * step));
+}
+
+std::int64_t qwen3_vl_frames(std::int64_t most, const Timeline& timeline) {
+  constexpr double kFps = 2;
+  constexpr std::int64_t kFewest = 4;
+  const double seconds = static_cast<double>(timeline.end_us) / kUsPerSecond;
+  const auto by_length = static_cast<std::int64_t>(std::min(seconds * kFps, 1e9));
+  return std::min({std::max(by_length, kFewest), most, timeline.num_frames()});
+}
+
 // The frame shown at a time: the last one that has started.
 std::int64_t shown_at(double time_us, const Timeline& timeline) {
   const double latest = time_us + static_cast<double>(timeline.tolerance_us);
@@ -54,6 +78,8 @@ std::vector<std::int64_t> sample_frames(const SamplingOptions& options, const Ti
   if (options.strategy == SamplingStrategy::kFps) {
     ticks = num_ticks(options.fps, timeline);
     wanted = std::min(wanted, ticks);
+  } else if (options.strategy == SamplingStrategy::kQwen3Vl) {
+    wanted = qwen3_vl_frames(wanted, timeline);
   }
   std::vector<std::int64_t> positions;
   positions.reserve(static_cast<std::size_t>(wanted));
@@ -61,6 +87,8 @@ std::vector<std::int64_t> sample_frames(const SamplingOptions& options, const Ti
     switch (options.strategy) {
       case SamplingStrategy::kArange: positions.push_back(arange_at(i, total, wanted)); break;
       case SamplingStrategy::kLinspace: positions.push_back(linspace_at(i, total, wanted)); break;
+      case SamplingStrategy::kInternVl: positions.push_back(internvl_at(i, total, wanted)); break;
+      case SamplingStrategy::kQwen3Vl: positions.push_back(qwen3_vl_at(i, total, wanted)); break;
       case SamplingStrategy::kFps: {
         const auto tick = static_cast<double>(arange_at(i, ticks, wanted));
         positions.push_back(shown_at(tick * kUsPerSecond / options.fps, timeline));
@@ -92,6 +120,10 @@ SamplingOptions parse_sampling(std::string_view text, int num_frames) {
     options.strategy = SamplingStrategy::kArange;
   } else if (text == "linspace") {
     options.strategy = SamplingStrategy::kLinspace;
+  } else if (text == "internvl") {
+    options.strategy = SamplingStrategy::kInternVl;
+  } else if (text == "qwen3-vl") {
+    options.strategy = SamplingStrategy::kQwen3Vl;
   } else if (text.starts_with(kFpsPrefix)) {
     options.strategy = SamplingStrategy::kFps;
     const std::string_view number = text.substr(kFpsPrefix.size());
@@ -104,7 +136,8 @@ SamplingOptions parse_sampling(std::string_view text, int num_frames) {
   }
   if (!is_known) {
     throw Error(ErrorCode::kUsage, "sampling: \"" + std::string(text) +
-                                       "\" is not known; arange, linspace or fps=NUMBER (above 0)");
+                                       "\" is not known; arange, linspace, internvl, qwen3-vl or "
+                                       "fps=NUMBER (above 0)");
   }
   require_valid(options);
   return options;

@@ -50,9 +50,22 @@ TEST_SUITE("video/sample_frames") {
     CHECK(hash_of_all(SamplingStrategy::kLinspace) == 379293803);
   }
 
+  TEST_CASE("the samplings of InternVL and Qwen3-VL agree with the reference") {
+    using Positions = std::vector<std::int64_t>;
+    // torch.arange(T / n / 2, T, T / n).int(), torch 2.15
+    CHECK(sample(SamplingStrategy::kInternVl, 100, 8) == Positions{6, 18, 31, 43, 56, 68, 81, 93});
+    CHECK(sample(SamplingStrategy::kInternVl, 12, 7) == Positions{0, 2, 4, 6, 7, 9, 11});
+    CHECK(hash_of_all(SamplingStrategy::kInternVl) == 899563017);
+    // numpy.linspace(0, T - 1, n).round(), n = min(max(int(T / fps * 2), 4), num_frames, T)
+    CHECK(sample(SamplingStrategy::kQwen3Vl, 100, 8) == Positions{0, 14, 28, 42, 57, 71, 85, 99});
+    CHECK(sample(SamplingStrategy::kQwen3Vl, 100, 768) == Positions{0, 14, 28, 42, 57, 71, 85, 99});
+    CHECK(sample(SamplingStrategy::kQwen3Vl, 6, 768) == Positions{0, 2, 3, 5});
+    CHECK(sample(SamplingStrategy::kQwen3Vl, 2, 768) == Positions{0, 1});
+  }
+
   TEST_CASE("positions ascend and stay inside the video") {
-    for (const auto strategy :
-         {SamplingStrategy::kArange, SamplingStrategy::kLinspace, SamplingStrategy::kFps}) {
+    for (const auto strategy : {SamplingStrategy::kArange, SamplingStrategy::kLinspace,
+                                SamplingStrategy::kQwen3Vl, SamplingStrategy::kFps}) {
       for (const int total : {1, 2, 3, 59, 60, 61, 20'001}) {
         for (const int wanted : {1, 2, 7, 30, 64, 4096}) {
           for (const double fps : {1e-9, 0.1, 25.0, 1e12}) {
@@ -107,11 +120,12 @@ TEST_SUITE("video/sample_frames") {
     for (const char* text : {"", "uniform", "fps", "fps=", "fps=0", "fps=-1", "fps=nan", "fps=inf",
                              "fps=1x", "fps=1,5", "ARANGE"}) {
       CAPTURE(std::string(text));
-      CHECK_THROWS_WITH_AS(parse_sampling(text, 8),
-                           (std::string("sampling: \"") + text +
-                            "\" is not known; arange, linspace or fps=NUMBER (above 0)")
-                               .c_str(),
-                           Error);
+      CHECK_THROWS_WITH_AS(
+          parse_sampling(text, 8),
+          (std::string("sampling: \"") + text +
+           "\" is not known; arange, linspace, internvl, qwen3-vl or fps=NUMBER (above 0)")
+              .c_str(),
+          Error);
     }
     CHECK_THROWS_WITH_AS(parse_sampling("arange", 0),
                          "frames: 0 is out of range; 1 to 4096 can be sampled", Error);
