@@ -68,7 +68,7 @@ TEST_SUITE("app/adapter") {
   TEST_CASE("clips of a list choose adapters, and each caption is that of its adapter alone") {
     const ComposedModel model;
     const std::string city = sample_video("city-000-h264.mp4").string();
-    const std::string sea = sample_video("sea-003-av1.mp4").string();
+    const std::string sea = sample_video("sea-003-av1.mkv").string();
     const std::string field = sample_video("field-008-vp9.webm").string();
     const std::string list = city + "\n{\"video\": \"" + sea + "\", \"adapter\": \"a\"}\n" +
                              "{\"video\": \"" + field + "\", \"adapter\": \"b\"}\n";
