@@ -117,7 +117,7 @@ void for_each_model_field(Section& model, Visit&& visit) {
 
 template <class Section, class Visit>
 void for_each_quantization_field(Section& quantization, Visit&& visit) {
-  visit(Field{"quantization.weights", "--dtype", Affects::kPages, "how weights are held"},
+  visit(Field{"quantization.weights", "--dtype", Affects::kPages, "weights are held as"},
         quantization.weights);
   visit(Field{"quantization.double_quant", "", Affects::kPages, "nf4: quantise the scales too"},
         quantization.double_quant);
