@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes tests/golden/vision/{resize,preprocess}.json from torchvision and transformers.
+"""Writes tests/golden/vision/{resize,preprocess,smart_size}.json from torchvision and transformers.
 
 Frames come from golden_frames.py; results are stored as XXH3-128 of their bytes (uint8 HWC for the
 resize, float32 CHW of all frames for the pixel values), tiny ones in full.
@@ -16,6 +16,8 @@ import transformers
 import xxhash
 from torchvision.transforms.v2 import functional as F
 from transformers import LlavaNextVideoVideoProcessor
+from transformers.models.qwen2_vl.image_processing_qwen2_vl import smart_resize as frame_size
+from transformers.models.qwen3_vl.video_processing_qwen3_vl import smart_resize as clip_size
 
 from golden_frames import synthetic_frame
 
@@ -89,6 +91,31 @@ def preprocess_cases():
     return cases
 
 
+def smart_size_cases():
+    """Sizes of Qwen3-VL, whose limits are those of a clip, and of Qwen2.5-VL, of a frame."""
+    random = np.random.default_rng(14)
+    cases = []
+    while len(cases) < 400:
+        frames, merge = int(random.integers(2, 40)), int(random.choice([1, 2, 3]))
+        height, width = (int(2 ** random.uniform(5.5, 11.5)) for _ in range(2))
+        patch = int(random.choice([14, 16]))
+        low, high = sorted(int(2 ** random.uniform(12, 25)) for _ in range(2))
+        limits = dict(min_pixels=low, max_pixels=high)
+        counts_clip = len(cases) % 2 == 0
+        try:
+            if counts_clip:
+                out = clip_size(frames, height, width, temporal_factor=2, factor=patch * merge,
+                                **limits)
+            else:
+                out = frame_size(height, width, factor=patch * merge, **limits)
+        except ValueError:
+            continue
+        if min(out) >= patch * merge:  # smaller frames are enlarged to one merged patch
+            cases.append({"frames": frames, "in": [height, width], "unit": patch * merge,
+                          "counts_clip": counts_clip, "limits": [low, high], "out": list(out)})
+    return cases
+
+
 def write(name, cases):
     OUT.mkdir(parents=True, exist_ok=True)
     lines = ",\n".join("    " + json.dumps(case) for case in cases)
@@ -99,3 +126,4 @@ def write(name, cases):
 if __name__ == "__main__":
     write("resize.json", resize_cases())
     write("preprocess.json", preprocess_cases())
+    write("smart_size.json", smart_size_cases())

@@ -158,8 +158,14 @@ void inspect_model(const std::string& path, const InspectFlags& flags, const Con
   print_line("vocabulary", counted(spec.vocab, "token"));
   print_line("positions", std::to_string(spec.max_positions));
   constexpr std::int64_t kNumFrames = 8;
-  print_line("vision", counted(model->vision_tokens({kNumFrames}), "token") + " for " +
-                           std::to_string(kNumFrames) + " frames");
+  const model::ClipShape clip = {.num_frames = kNumFrames};
+  std::string vision = counted(model->vision_tokens(clip), "token") + " for " +
+                       std::to_string(kNumFrames) + " frames";
+  if (model->preprocess_spec().smart) {
+    vision += " of " + std::to_string(clip.frame.width_px) + "x" +
+              std::to_string(clip.frame.height_px) + " pixels";
+  }
+  print_line("vision", vision);
   print_line("prompt", model->default_prompt());
   print_line("hash", model->content_hash().hex());
   for (const model::AdapterSummary& adapter : model->adapter_summaries()) {

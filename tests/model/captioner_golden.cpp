@@ -116,6 +116,17 @@ std::unique_ptr<model::CaptionModel> CaptionerGolden::open(weights::WeightFormat
   return model::open_model(tested_context(), folder(), format);
 }
 
+std::vector<GoldenClip> CaptionerGolden::clips(ThreadPool& pool,
+                                               const model::CaptionModel& model) const {
+  const JsonObject expected = JsonObject::open(golden_ / "expected.json", ErrorCode::kBadReference);
+  std::vector<GoldenClip> clips;
+  for (const JsonObject& clip : expected.get_objects("clips")) {
+    clips.push_back(
+        {.shape = shape_of(clip), .pixel_values = golden_pixel_values(pool, model, clip)});
+  }
+  return clips;
+}
+
 void CaptionerGolden::check_prompts() const {
   const JsonObject expected = JsonObject::open(golden_ / "expected.json", ErrorCode::kBadReference);
   const auto model = open();

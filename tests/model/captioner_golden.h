@@ -6,12 +6,20 @@
 #include <memory>
 #include <span>
 #include <string_view>
+#include <vector>
 
+#include "backend/thread_pool.h"
 #include "base/error.h"
 #include "model/caption_model.h"
 #include "tests/support/drawn_checkpoint.h"
 
 namespace caption::testing {
+
+// The frames of a golden clip, preprocessed by a model.
+struct GoldenClip {
+  model::ClipShape shape;
+  Tensor pixel_values;
+};
 
 // A case tests/golden/<family>/<name>: its checkpoint and what the reference computed with it.
 class CaptionerGolden {
@@ -21,6 +29,8 @@ class CaptionerGolden {
   const std::filesystem::path& folder() const { return checkpoint_.path(); }
   std::unique_ptr<model::CaptionModel> open(
       weights::WeightFormat format = weights::WeightFormat::kF32) const;
+
+  std::vector<GoldenClip> clips(ThreadPool& pool, const model::CaptionModel& model) const;
 
   // Checks of pixel values (equal bits), vision tokens and logits (within 1e-4), prompt ids and 64
   // greedy tokens (equal) for each clip.

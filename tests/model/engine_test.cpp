@@ -5,10 +5,12 @@
 #include <functional>
 #include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "engine/engine.h"
 #include "tensor/copy.h"
+#include "tests/model/captioner_golden.h"
 #include "tests/model/support.h"
 #include "tests/support/oracle_drafts.h"
 
@@ -24,23 +26,21 @@ using Outputs = std::vector<std::vector<std::int32_t>>;  // one per request
 
 constexpr std::int32_t kNewTokens = 64;  // four pages: enough to exceed a small cache
 
-// Requests of different lengths on one clip: its first frame, its first two frames, and all three.
+// Requests of different lengths to one model.
 struct Workload {
-  explicit Workload(std::string_view name)
-      : golden(open_golden(name)),
-        model(open_case(name)),
-        pixel_values(golden_pixel_values(pool, *model, golden)),
-        vision(model->encode_frames(stream, pixel_values.view())) {}
+  virtual ~Workload() = default;
+  virtual engine::Request request(std::size_t i) = 0;
 
   std::size_t size() const { return prompts.size(); }
 
-  engine::Request request(std::size_t i) {
-    const std::int64_t frames = i == 0 ? pixel_values.dim(0) : 1 + static_cast<std::int64_t>(i % 3);
-    const model::PromptIds prompt = model->build_prompt(prompts[i], {frames});
-    const ConstView used = vision.view().rows(0, model->vision_tokens({frames}));
+  // Returns a request on the first tokens of `vision` that a clip of this shape has.
+  engine::Request make_request(std::size_t i, const model::ClipShape& shape, const Tensor& vision) {
+    model::PromptIds prompt = model->build_prompt(prompts[i], shape);
+    const ConstView used = vision.view().rows(0, model->vision_tokens(shape));
     engine::Request request;
-    request.prompt_ids = prompt.ids;
-    request.vision_positions = prompt.vision_positions;
+    request.prompt_ids = std::move(prompt.ids);
+    request.vision_positions = std::move(prompt.vision_positions);
+    request.positions = std::move(prompt.positions);
     request.vision = std::make_shared<const Tensor>(copy_to(stream, stream.device(), used));
     request.sampling.max_new_tokens = kNewTokens;
     request.sampling.stop_ids = model->eos_ids();
@@ -52,10 +52,47 @@ struct Workload {
       "영상에는 파란 하늘 아래 넓은 공원이 보입니다. 나무가 바람에 흔들리고 있습니다.", "왜?"};
   ThreadPool pool{2};
   Stream stream{testing::tested_context(), pool};
-  JsonObject golden;
   std::unique_ptr<model::CaptionModel> model;
+};
+
+// Requests on one clip: its first frame, its first two frames, and all three.
+struct OneClip final : Workload {
+  explicit OneClip(std::string_view name) : golden(open_golden(name)) {
+    model = open_case(name);
+    pixel_values = golden_pixel_values(pool, *model, golden);
+    vision = model->encode_frames(stream, pixel_values.view());
+  }
+
+  engine::Request request(std::size_t i) override {
+    const std::int64_t frames = i == 0 ? pixel_values.dim(0) : 1 + static_cast<std::int64_t>(i % 3);
+    return make_request(i, {frames}, vision);
+  }
+
+  JsonObject golden;
   Tensor pixel_values;
   Tensor vision;
+};
+
+// Requests on the three clips of a captioner's golden.
+struct SeveralClips final : Workload {
+  SeveralClips(std::string_view family, std::string_view name) : golden(family, name) {
+    model = golden.open();
+    clips = golden.clips(pool, *model);
+    for (const GoldenClip& clip : clips) {
+      vision.push_back(model->encode_frames(stream, clip.pixel_values.view()));
+    }
+  }
+
+  engine::Request request(std::size_t i) override {
+    // Mostly the shortest clip, so that a budget for the longest one admits several requests.
+    constexpr std::size_t kClipOf[] = {0, 2, 2, 1, 2};
+    const std::size_t clip = kClipOf[i];
+    return make_request(i, clips[clip].shape, vision[clip]);
+  }
+
+  CaptionerGolden golden;
+  std::vector<GoldenClip> clips;
+  std::vector<Tensor> vision;
 };
 
 // Submits the requests in `order` and runs the engine until it is idle.
@@ -143,12 +180,48 @@ TEST_SUITE("model/engine") {
   TEST_CASE("a caption has the same tokens alone and in any batch, chunked, static or preempted") {
     for (const char* name : {"llama_bf16", "qwen3_shards", "composed_mlp"}) {
       CAPTURE(std::string(name));
-      Workload workload(name);
+      OneClip workload(name);
       const Outputs alone = check_any_company(workload, EngineOptions{});
       const std::vector<std::int64_t> reference = workload.golden.get_ints("greedy");
       REQUIRE(alone[0].size() >= reference.size());
       CHECK(std::equal(reference.begin(), reference.end(), alone[0].begin()));
     }
+  }
+
+  TEST_CASE("so it does for other families, with M-RoPE and DeepStack") {
+    const std::pair<const char*, const char*> kCases[] = {{"qwen3_vl", "untied_f32"},
+                                                          {"internvl", "vit_300m_f32"},
+                                                          {"llava_onevision", "qwen2_tied"}};
+    for (const auto& [family, name] : kCases) {
+      CAPTURE(std::string(family));
+      SeveralClips workload(family, name);
+      check_any_company(workload, EngineOptions{});
+    }
+  }
+
+  TEST_CASE("beams have the same tokens alone and together, with M-RoPE and DeepStack") {
+    SeveralClips workload("qwen3_vl", "tied_bf16");
+    const auto run_beams = [&](const std::vector<std::size_t>& order, std::int32_t max_tokens) {
+      EngineOptions options;
+      options.max_num_batched_tokens = max_tokens;
+      Engine engine(workload.model->decoder(), workload.stream, options);
+      std::map<engine::RequestId, std::size_t> index;
+      for (const std::size_t i : order) {
+        engine::Request request = workload.request(i);
+        request.sampling.num_beams = 3;
+        index[engine.submit(std::move(request))] = i;
+      }
+      Outputs outputs(workload.size());
+      while (!engine.idle()) {
+        for (engine::Completion& done : engine.step()) {
+          outputs[index.at(done.id)] = std::move(done.output_ids);
+        }
+      }
+      return outputs;
+    };
+    const Outputs together = run_beams({0, 1, 2}, 1024);
+    CHECK(run_beams({2, 0, 1}, 17) == together);
+    for (std::size_t i = 0; i < 3; ++i) CHECK(run_beams({i}, 1024)[i] == together[i]);
   }
 
   TEST_CASE("compressed attention changes captions, and those are the same in any company") {
@@ -162,7 +235,7 @@ TEST_SUITE("model/engine") {
              .mode = CompressionMode::kSqueezed, .tokens_per_cluster = 2, .threshold = 0.2F}}};
     for (const char* name : {"llama_bf16", "qwen3_shards"}) {
       CAPTURE(std::string(name));
-      Workload workload(name);
+      OneClip workload(name);
       const Outputs full = run(workload, EngineOptions{}, {0, 1, 2, 3, 4});
       for (const EngineOptions& compressed : options) {
         CAPTURE(static_cast<int>(compressed.compression.mode));
