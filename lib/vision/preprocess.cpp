@@ -47,8 +47,10 @@ Extent smart_extent(const SmartResize& smart, std::int64_t num_frames, Extent fr
   const auto height = static_cast<double>(frame.height_px);
   const auto width = static_cast<double>(frame.width_px);
   // Python's round() takes halves to even numbers, as nearbyint() does.
-  double units_high = std::max(1.0, std::nearbyint(height / unit));
-  double units_wide = std::max(1.0, std::nearbyint(width / unit));
+  // With limits per frame, an edge that rounds to no unit counts as 0, below every minimum.
+  const double least = smart.counts_clip ? 1 : 0;
+  double units_high = std::max(least, std::nearbyint(height / unit));
+  double units_wide = std::max(least, std::nearbyint(width / unit));
   const double counted =
       smart.counts_clip ? std::nearbyint(frames / frames_per_patch) * frames_per_patch : 1;
   const double scaled = smart.counts_clip ? frames : 1;

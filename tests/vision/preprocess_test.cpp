@@ -127,6 +127,42 @@ TEST_SUITE("vision/preprocess") {
     }
   }
 
+  // Sizes that smart_resize() of transformers 4.57.6 (models/qwen2_vl/image_processing_qwen2_vl.py)
+  // gives with a factor of 28.
+  TEST_CASE("limits per frame give the reference's sizes, whatever the number of frames") {
+    struct Case {
+      vision::ImageSize frame;
+      vision::ImageSize wide;    // between 3,136 and 12,845,056 pixels
+      vision::ImageSize narrow;  // between 100,352 and 602,112 pixels
+    };
+    constexpr Case kCases[] = {
+        {{720, 1280}, {728, 1288}, {560, 1008}},
+        {{1080, 1920}, {1092, 1932}, {560, 1008}},
+        {{2160, 3840}, {2156, 3836}, {560, 1008}},
+        {{14, 42}, {56, 112}, {196, 560}},
+        {{42, 70}, {56, 56}, {252, 420}},
+        {{98, 30}, {112, 28}, {588, 196}},
+        {{3, 3}, {56, 56}, {336, 336}},
+        {{13, 2600}, {28, 812}, {28, 4480}},
+    };
+    for (const Case& c : kCases) {
+      CAPTURE(c.frame.height_px);
+      for (const std::int64_t num_frames : {1, 2, 7, 768}) {
+        const auto size = [&](std::int64_t min_pixels, std::int64_t max_pixels) {
+          return vision::output_size({.smart = vision::SmartResize{.unit_px = 28,
+                                                                   .frames_per_patch = 2,
+                                                                   .min_pixels = min_pixels,
+                                                                   .max_pixels = max_pixels,
+                                                                   .counts_clip = false},
+                                      .do_center_crop = false},
+                                     num_frames, c.frame);
+        };
+        CHECK(size(3136, 12845056) == c.wide);
+        CHECK(size(100352, 602112) == c.narrow);
+      }
+    }
+  }
+
   TEST_CASE("the content tells pixels, shapes and numbers of frames apart") {
     ThreadPool pool(1);
     Stream stream(pool);
