@@ -106,7 +106,8 @@ struct QwenBlockIds {
   NormIds norm_1;
   LinearIds qkv, proj;  // the rows of qkv are those of q, then k, then v
   NormIds norm_2;
-  LinearIds fc1, fc2;
+  LinearIds fc1, fc2;  // of a gated MLP: up_proj and down_proj
+  LinearIds gate = {};
 };
 // Makes one token of the patches of a window: two layers with an activation between them.
 struct QwenMergerIds {
@@ -115,7 +116,7 @@ struct QwenMergerIds {
 };
 struct QwenTowerIds {
   LinearIds patch_embedding;
-  ParameterId positions = kNoParameter;
+  ParameterId positions = kNoParameter;  // kNoParameter: no table of positions
   std::vector<QwenBlockIds> blocks;
   QwenMergerIds merger;
   std::vector<QwenMergerIds> deepstack;  // one for each of VisionSpec::deepstack_layers
@@ -165,6 +166,9 @@ void add_decoder(Blueprint& blueprint, const DecoderSpec& spec, std::vector<std:
 // numbers, and describes the mergers in VisionSpec::projector.
 void add_qwen3_vl_tower(Blueprint& blueprint, VisionSpec spec, std::int64_t out,
                         std::vector<std::string> prefixes);
+// The same for Qwen2.5-VL's vision tower with its merger.
+void add_qwen2_5_vl_tower(Blueprint& blueprint, VisionSpec spec, std::int64_t out,
+                          std::vector<std::string> prefixes);
 // Adds the layers of spec.projector; layer i has the stem stems[i], such as "linear_1.".
 void add_projector(Blueprint& blueprint, const VisionSpec& spec,
                    const std::vector<std::string>& stems, std::vector<std::string> prefixes,

@@ -80,7 +80,10 @@ std::int64_t dynamic_scratch_bytes(const VisionSpec& spec, const ClipShape& clip
   const std::int64_t wide = std::max(
       {rows * spec.patch_values(), std::min(rows, QwenVisionEncoder::kMlpRows) * spec.intermediate,
        rows * spec.hidden});
-  return kFloatBytes * (held + wide) + (is_rounded ? kRoundedBytes * 2 * rows * spec.hidden : 0);
+  // The order of the windows and its inverse.
+  const std::int64_t order = spec.qwen.window > 0 ? 2 * rows / spec.merged_patches() : 0;
+  return kFloatBytes * (held + wide + order) +
+         (is_rounded ? kRoundedBytes * 2 * rows * spec.hidden : 0);
 }
 
 }  // namespace
@@ -117,14 +120,29 @@ std::int64_t encoder_scratch_bytes(const Context& context, const VisionSpec& spe
   return kFloatBytes * (images * per_image + wide) + kRoundedBytes * rounded;
 }
 
+namespace {
+
+// Operations of the attention of all layers for one image of `tokens` tokens.
+double attention_flops(const VisionSpec& spec, double tokens) {
+  const auto layers = static_cast<double>(spec.num_layers);
+  const double per_key = 4 * tokens * static_cast<double>(spec.hidden);
+  if (spec.qwen.window == 0) return layers * per_key * tokens;
+  const auto full = static_cast<double>(spec.full_attention_layers.size());
+  const auto edge = static_cast<double>(spec.qwen.window * spec.pool_stride);
+  return per_key * (full * tokens + (layers - full) * std::min(tokens, edge * edge));
+}
+
+}  // namespace
+
 double encoder_flops(const VisionSpec& spec, const ClipShape& clip) {
   const auto tokens = static_cast<double>(tower_tokens(spec, clip));
   const auto merged = static_cast<double>(merged_rows(spec, clip));
   const auto hidden = static_cast<double>(spec.hidden);
+  const double mlp_layers = spec.qwen.gated_mlp ? 3 : 2;
   const double layer_weights =
-      4 * hidden * hidden + 2 * hidden * static_cast<double>(spec.intermediate);
-  const double attention = 4 * tokens * tokens * hidden;
-  double flops = static_cast<double>(spec.num_layers) * (2 * tokens * layer_weights + attention) +
+      4 * hidden * hidden + mlp_layers * hidden * static_cast<double>(spec.intermediate);
+  double flops = static_cast<double>(spec.num_layers) * 2 * tokens * layer_weights +
+                 attention_flops(spec, tokens) +
                  2 * tokens * hidden * static_cast<double>(spec.patch_values());
   for (const LinearSpec& layer : spec.projector) {
     flops += 2 * merged * static_cast<double>(layer.num_weights());

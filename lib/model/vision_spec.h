@@ -33,6 +33,16 @@ struct VitSpec {
   bool layer_scale = false;    // both branches of a layer are multiplied by a vector
 };
 
+// What differs between the towers of Qwen-VL, which take frames of any size; the defaults are
+// Qwen3-VL's.
+struct QwenVitSpec {
+  Norm norm = Norm::kLayer;
+  bool gated_mlp = false;  // SwiGLU (arXiv:2002.05202) instead of two layers
+  // Edge, in vision tokens, of the windows inside which attention sees patches; 0: attention sees
+  // the whole image.
+  std::int64_t window = 0;
+};
+
 // A dense layer, weight [out, in].
 struct LinearSpec {
   std::int64_t out = 0;
@@ -55,13 +65,16 @@ struct VisionSpec {
   // The sizes that frames are resized to, for towers with image_px = 0.
   std::optional<vision::SmartResize> resize = {};
   VitSpec vit = {};                // for towers with image_px > 0
+  QwenVitSpec qwen = {};           // for towers with image_px = 0
   std::int64_t class_tokens = 1;   // class tokens of the tower per image; may be 0
   bool keeps_class_token = false;  // excludes pooling and resizing
   std::int64_t pool_stride = 1;    // patches along an edge that become one row of the projector
   PatchMerge merge = PatchMerge::kMean;
-  std::int64_t num_positions = 0;  // rows of the learned position table
+  std::int64_t num_positions = 0;  // rows of the learned position table; 0: no table
   // Layers whose output the decoder gets besides the last one's (DeepStack), ascending.
   std::vector<std::int64_t> deepstack_layers = {};
+  // Layers that attend to the whole image in spite of qwen.window, ascending.
+  std::vector<std::int64_t> full_attention_layers = {};
   Activation activation = Activation::kQuickGelu;
   float layer_norm_eps = 1e-5F;
   bool projector_norm = false;             // a LayerNorm before the projector, eps 1e-5
@@ -74,6 +87,8 @@ struct VisionSpec {
   std::int64_t patch_values() const { return 3 * frames_per_image * patch_px * patch_px; }
   std::int64_t grid() const { return image_px / patch_px; }  // patches along an edge
   std::int64_t head_dim() const { return hidden / num_heads; }
+  // Patches of one vision token of a tower with image_px = 0.
+  std::int64_t merged_patches() const { return pool_stride * pool_stride; }
   // Columns of the rows that the projector takes.
   std::int64_t merged_columns() const {
     return merge == PatchMerge::kShuffle ? hidden * pool_stride * pool_stride : hidden;

@@ -1,19 +1,27 @@
-// model/internal/qwen_vision_encoder.h: Qwen3-VL's vision tower, which takes frames of any size.
+// model/internal/qwen_vision_encoder.h: the vision towers of Qwen2.5-VL and Qwen3-VL, which take
+// frames of any size.
 //   x_0     = patches * W + b + P(grid)          P: a table of positions, interpolated
-//   x'_l    = x_l + proj(attention(rope(q), rope(k), v))        [q, k, v] = qkv(LN_1(x_l))
-//   x_{l+1} = x'_l + fc2(gelu_tanh(fc1(LN_2(x'_l))))
-//   token   = fc2(gelu(fc1(join(LN(x_L)))))      join: the patches of one window, side by side
-//   row k   = fc2(gelu(fc1(LN(join(x_{d_k + 1})))))                             DeepStack
+//   x'_l    = x_l + proj(attention(rope(q), rope(k), v))        [q, k, v] = qkv(norm_1(x_l))
+//   x_{l+1} = x'_l + fc2(gelu_tanh(fc1(norm_2(x'_l))))
+//   token   = fc2(gelu(fc1(join(norm(x_L)))))    join: the patches of one token, side by side
+//   row k   = fc2(gelu(fc1(norm(join(x_{d_k + 1})))))                           DeepStack
 // Frames are taken in pairs; attention sees the patches of one pair. The rotation follows a patch's
-// row with the first half of the frequencies and its column with the other.
-// Source: transformers 4.57.6 modeling_qwen3_vl.py (Qwen3VLVisionModel); arXiv:2511.21631.
+// row with the first half of the frequencies and its column with the other. Qwen3-VL's norms are
+// LayerNorms. In Qwen2.5-VL they are RMSNorms, there is neither b nor P nor DeepStack, the MLP is
+// fc2(silu(gate(.)) * fc1(.)), and most layers attend inside windows only; the rows of x then are
+// in the order of these windows (attention_windows.h), and the tokens in that of the grid again.
+// Sources: transformers 4.57.6 modeling_qwen2_5_vl.py (Qwen2_5_VisionTransformerPretrainedModel),
+// modeling_qwen3_vl.py (Qwen3VLVisionModel); arXiv:2502.13923, arXiv:2511.21631.
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "backend/stream.h"
+#include "kernels/attention.h"
 #include "kernels/grid_patches.h"
+#include "model/internal/attention_windows.h"
 #include "model/internal/placed_weights.h"
 #include "model/internal/scratch.h"
 #include "model/internal/vision_encoder.h"
@@ -40,30 +48,41 @@ class QwenVisionEncoder final : public VisionEncoder {
     LinearWeights qkv, proj;
     NormWeights norm_2;
     LinearWeights fc1, fc2;
+    std::optional<LinearWeights> gate;
+    bool attends_in_windows = false;
   };
   struct Merger {
     NormWeights norm;
     LinearWeights fc1, fc2;
   };
-  // The grid of the frames and the rotation of its patches, [patches, head_dim].
+  // What the images of a clip have in common.
   struct Image {
     kernels::PatchGrid grid;
-    Tensor rope_table;
+    Tensor rope_table;                  // [patches, head_dim], the rotation of the rows of x
+    std::vector<EqualWindows> windows;  // of vision tokens; empty without windows
+    // [tokens of a pass] i32: the place in the grid's order of each token in the windows' order,
+    // and the reverse, image by image. Empty without windows.
+    Tensor from_grid, to_grid;
   };
 
   Merger merger(const PlacedWeights& weights, const QwenMergerIds& ids) const;
   Image make_image(Stream& stream, ConstView pixels) const;
+  // Encodes the frames of one pass; writes their vision tokens.
+  void encode_pass(Stream& stream, ConstView pixels, const Image& image, View tokens);
   View embed(Stream& stream, ConstView pixels, const Image& image);
+  void norm(Stream& stream, ConstView x, const NormWeights& weights, View y) const;
   void attend(Stream& stream, const Block& block, const Image& image, View x);
+  void attend_in_windows(Stream& stream, const kernels::AttentionInput& input, const Image& image,
+                         View y) const;
   ConstView as_key(Stream& stream, const Block& block, ConstView projected, Scratch& rounded) const;
   void mlp(Stream& stream, const Block& block, View x);
-  // Writes one token for each window of x to `tokens`.
+  // Writes one token for every merged_patches() rows of x to `tokens`.
   void merge(Stream& stream, const Merger& merger, ConstView x, View tokens);
 
   VisionSpec spec_;
   std::int64_t out_;  // numbers of one embedding
   LinearWeights patch_embedding_;
-  ConstView positions_;
+  ConstView positions_;  // empty: no table
   std::vector<Block> blocks_;
   Merger merger_;
   std::vector<Merger> deepstack_;
