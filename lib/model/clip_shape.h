@@ -19,8 +19,8 @@ struct FrameSize {
 struct ClipShape {
   std::int64_t num_frames = 0;
   FrameSize frame = {};
-  // Presentation times since the first frame of the video, one per frame; empty: the frames are
-  // taken to follow each other at 24 per second.
+  // Presentation times since the first frame of the video, one per frame; empty: not known,
+  // and each family takes its reference's default.
   std::vector<std::int64_t> times_us = {};
 
   friend bool operator==(const ClipShape&, const ClipShape&) = default;

@@ -54,7 +54,7 @@ TextConfig parse_decoder_config(const JsonObject& config, const TextDefaults& de
       "head_dim", defaults.head_dim > 0 ? defaults.head_dim : spec.hidden / spec.num_heads, 1,
       4096);
   spec.vocab = config.get_int("vocab_size", defaults.vocab, 1, kMaxExtent * 16);
-  spec.rms_norm_eps = get_eps(config, "rms_norm_eps", 1e-6);
+  spec.rms_norm_eps = get_eps(config, "rms_norm_eps", defaults.rms_norm_eps);
   spec.tied_embeddings = config.get_bool("tie_word_embeddings", false);
   if (spec.num_heads % spec.num_kv_heads != 0) {
     throw_bad(config, std::to_string(spec.num_heads) + " attention heads are no multiple of " +

@@ -1,10 +1,16 @@
 #include "model/internal/mrope.h"
 
 #include <algorithm>
+#include <string>
 
 #include "base/error.h"
 
 namespace caption::model {
+namespace {
+
+constexpr std::int64_t kMaxTime = std::int64_t{1} << 30;
+
+}  // namespace
 
 std::vector<std::int32_t> mrope_positions(const PromptIds& prompt, const VisionGrid& grid) {
   const std::size_t count = prompt.ids.size();
@@ -15,9 +21,16 @@ std::vector<std::int32_t> mrope_positions(const PromptIds& prompt, const VisionG
     positions[count + index] = static_cast<std::int32_t>(height);
     positions[2 * count + index] = static_cast<std::int32_t>(width);
   };
-  const auto image_tokens = static_cast<std::size_t>(grid.rows * grid.columns);
-  CAPTION_CHECK(image_tokens > 0 && prompt.vision_positions.size() % image_tokens == 0,
+  const auto block_tokens = static_cast<std::size_t>(grid.images * grid.rows * grid.columns);
+  CAPTION_CHECK(block_tokens > 0 && prompt.vision_positions.size() % block_tokens == 0,
                 "vision tokens that fill no images");
+  const std::int64_t last_time = (grid.images - 1) * grid.time_step;
+  if (last_time > kMaxTime) {
+    throw Error(ErrorCode::kTooLarge,
+                "the frames of the clip are too far apart: the last of them "
+                "would have the position " +
+                    std::to_string(last_time));
+  }
   std::int64_t next = 0;
   std::size_t vision = 0;
   for (std::size_t index = 0; index < count;) {
@@ -28,13 +41,16 @@ std::vector<std::int32_t> mrope_positions(const PromptIds& prompt, const VisionG
       ++next;
       continue;
     }
-    for (std::int64_t row = 0; row < grid.rows; ++row) {
-      for (std::int64_t column = 0; column < grid.columns; ++column) {
-        set(index++, next, next + row, next + column);
+    for (std::int64_t image = 0; image < grid.images; ++image) {
+      const std::int64_t time = next + image * grid.time_step;
+      for (std::int64_t row = 0; row < grid.rows; ++row) {
+        for (std::int64_t column = 0; column < grid.columns; ++column) {
+          set(index++, time, next + row, next + column);
+        }
       }
     }
-    vision += image_tokens;
-    next += std::max(grid.rows, grid.columns);
+    vision += block_tokens;
+    next += std::max({last_time + 1, grid.rows, grid.columns});
   }
   return positions;
 }

@@ -18,8 +18,8 @@
 namespace caption::model {
 namespace {
 
-constexpr std::array kFamilies = {&kInternVl, &kInternVlChat, &kLlavaNextVideo, &kLlavaOnevision,
-                                  &kQwen3Vl};
+constexpr std::array kFamilies = {&kInternVl,       &kInternVlChat, &kLlavaNextVideo,
+                                  &kLlavaOnevision, &kQwen25Vl,     &kQwen3Vl};
 
 const Family* find_family(std::string_view model_type) {
   const auto* const found =
@@ -99,7 +99,7 @@ Blueprint read_blueprint(const std::filesystem::path& folder) {
   Blueprint blueprint = describe(config);
   if (blueprint.vision && blueprint.vision->resize) {
     blueprint.vision->resize =
-        read_preprocess_spec(folder, qwen3_vl_preprocessing(*blueprint.vision)).smart;
+        read_preprocess_spec(folder, qwen_vl_preprocessing(*blueprint.vision)).smart;
   }
   blueprint.name = folder.string();
   blueprint.set_stored(read_stored_dtype(config));

@@ -38,8 +38,10 @@ std::array<int, 2> require_height_width(const JsonObject& size) {
 }
 
 // Limits of pixels, under the names of edges. The sizes of patches must be the tower's.
-void parse_limits(const JsonObject& config, vision::SmartResize& smart) {
-  const std::int64_t patch_px = config.get_int("patch_size", 16, 1, kMaxEdgePx);
+void parse_limits(const JsonObject& config, const PreprocessDefaults& defaults,
+                  vision::SmartResize& smart) {
+  constexpr std::int64_t kMostPixels = std::int64_t{1} << 40;
+  const std::int64_t patch_px = config.get_int("patch_size", defaults.patch_px, 1, kMaxEdgePx);
   const std::int64_t merge = config.get_int("merge_size", 2, 1, kMaxEdgePx);
   const std::int64_t frames = config.get_int("temporal_patch_size", 2, 1, 64);
   if (patch_px * merge != smart.unit_px || frames != smart.frames_per_patch) {
@@ -51,20 +53,28 @@ void parse_limits(const JsonObject& config, vision::SmartResize& smart) {
                     counted(smart.frames_per_patch, "frame"));
   }
   const auto size = find_size_object(config, "size");
-  if (!size) return;
-  smart.min_pixels = size->require_int("shortest_edge", 1, std::int64_t{1} << 40);
-  smart.max_pixels = size->require_int("longest_edge", smart.min_pixels, std::int64_t{1} << 40);
+  const auto parse = [&](const char* key, const char* edge, std::int64_t least,
+                         std::int64_t& limit) {
+    if (defaults.reads_pixel_keys && config.has(key)) {
+      limit = config.require_int(key, least, kMostPixels);
+    } else if (size) {
+      limit = size->require_int(edge, least, kMostPixels);
+    }
+  };
+  parse("min_pixels", "shortest_edge", 1, smart.min_pixels);
+  parse("max_pixels", "longest_edge", smart.min_pixels, smart.max_pixels);
 }
 
-void parse_size(const JsonObject& config, bool number_is_square, vision::PreprocessSpec& spec) {
-  if (spec.smart) return parse_limits(config, *spec.smart);
+void parse_size(const JsonObject& config, const PreprocessDefaults& defaults,
+                vision::PreprocessSpec& spec) {
+  if (spec.smart) return parse_limits(config, defaults, *spec.smart);
   if (!config.has("size")) return;
   const auto size = find_size_object(config, "size");
   spec.shortest_edge_px.reset();
   spec.size_px.reset();
   if (!size) {
     const int edge = require_edge(config, "size");
-    if (number_is_square) {
+    if (defaults.number_is_square) {
       spec.size_px = {edge, edge};
     } else {
       spec.shortest_edge_px = edge;
@@ -122,6 +132,17 @@ PreprocessDefaults qwen3_vl_preprocessing(const VisionSpec& tower) {
                    .std = {0.5F, 0.5F, 0.5F}}};
 }
 
+PreprocessDefaults qwen2_5_vl_preprocessing(const VisionSpec& tower) {
+  return {.spec = {.smart = tower.resize, .do_center_crop = false},
+          .patch_px = 14,
+          .reads_pixel_keys = true};
+}
+
+PreprocessDefaults qwen_vl_preprocessing(const VisionSpec& tower) {
+  const bool is_qwen3 = tower.resize.value().counts_clip;
+  return is_qwen3 ? qwen3_vl_preprocessing(tower) : qwen2_5_vl_preprocessing(tower);
+}
+
 PreprocessDefaults siglip_preprocessing() {
   return {.spec = {.size_px = std::array{224, 224},
                    .do_center_crop = false,
@@ -136,7 +157,7 @@ vision::PreprocessSpec parse_preprocess_spec(const JsonObject& config,
   spec.do_resize = config.get_bool("do_resize", spec.do_resize);
   spec.do_center_crop = config.get_bool("do_center_crop", spec.do_center_crop);
   spec.do_normalize = config.get_bool("do_normalize", spec.do_normalize);
-  if (spec.do_resize) parse_size(config, defaults.number_is_square, spec);
+  if (spec.do_resize) parse_size(config, defaults, spec);
   if (spec.do_center_crop) parse_crop(config, spec);
   parse_channels(config, "image_mean", spec.mean);
   parse_channels(config, "image_std", spec.std);

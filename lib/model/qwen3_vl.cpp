@@ -15,20 +15,13 @@
 #include "model/internal/parts.h"
 #include "model/internal/preprocessor_config.h"
 #include "model/internal/prompt.h"
+#include "model/internal/qwen_vl.h"
 #include "weights/checkpoint.h"
 
 namespace caption::model {
 namespace {
 
 constexpr std::string_view kFamilyName = "Qwen3-VL";
-constexpr std::string_view kVideoToken = "<|video_pad|>";
-
-// Ids of the tokens around and in the place of the vision tokens.
-struct VisionTokenIds {
-  std::int32_t video = 0;
-  std::int32_t start = 0;
-  std::int32_t end = 0;
-};
 
 // Time of the middle of image `image` in seconds, such as "0.3".
 std::string timestamp(const ClipShape& clip, std::int64_t image, std::int64_t frames_per_image) {
@@ -49,11 +42,7 @@ class Qwen3Vl final : public PartsCaptionModel {
  public:
   Qwen3Vl(Parts parts, const VisionSpec& vision, const VisionTokenIds& ids)
       : PartsCaptionModel(std::move(parts)), vision_(vision), video_id_(ids.video) {
-    check_token(tokenizer(), kVideoToken, ids.video, "video_token_id");
-    check_token(tokenizer(), "<|vision_start|>", ids.start, "vision_start_token_id");
-    check_token(tokenizer(), "<|vision_end|>", ids.end, "vision_end_token_id");
-    require_token(tokenizer(), "<|im_start|>");
-    require_token(tokenizer(), "<|im_end|>");
+    check_prompt_tokens(tokenizer(), ids);
   }
 
   PromptIds build_prompt(std::string_view user_prompt, const ClipShape& clip) const override {
@@ -64,9 +53,9 @@ class Qwen3Vl final : public PartsCaptionModel {
     const std::int64_t images = num_images(vision_, clip.num_frames);
     for (std::int64_t image = 0; image < images; ++image) {
       frame.head += "<" + timestamp(clip, image, vision_.frames_per_image) +
-                    " seconds><|vision_start|>" + std::string(kVideoToken) + "<|vision_end|>";
+                    " seconds><|vision_start|>" + std::string(kQwenVideoToken) + "<|vision_end|>";
     }
-    const VisionGrid grid = vision_grid(clip);
+    const VisionGrid grid = vision_grid(vision_, preprocessed_size(clip));
     PromptIds prompt = expand_placeholder(encode_prompt(tokenizer(), frame, user_prompt), video_id_,
                                           grid.rows * grid.columns);
     prompt.positions = mrope_positions(prompt, grid);
@@ -76,63 +65,24 @@ class Qwen3Vl final : public PartsCaptionModel {
   std::string_view family() const override { return "qwen3_vl"; }
 
  private:
-  // Vision tokens of one image.
-  VisionGrid vision_grid(const ClipShape& clip) const {
-    const vision::ImageSize size = preprocessed_size(clip);
-    const std::int64_t unit_px = vision_.patch_px * vision_.pool_stride;
-    return {.rows = size.height_px / unit_px, .columns = size.width_px / unit_px};
-  }
-
   VisionSpec vision_;
   std::int32_t video_id_;
 };
 
 VisionSpec parse_vision(const JsonObject& config) {
-  constexpr std::int64_t kMaxExtent = std::int64_t{1} << 20;
-  const std::string act = config.get_string("hidden_act", "gelu_pytorch_tanh");
-  if (act != "gelu_pytorch_tanh") {
-    throw Error(ErrorCode::kUnavailable,
-                config.name() + ": hidden_act \"" + act +
-                    "\" is not supported by this build; gelu_pytorch_tanh is");
-  }
-  if (config.get_int("in_channels", 3, 1, 1024) != 3) {
-    throw Error(ErrorCode::kUnavailable,
-                config.name() + ": in_channels: only RGB towers are supported by this build");
-  }
-  VisionSpec vision;
-  vision.num_layers = config.get_int("depth", 27, 1, 1024);
-  vision.hidden = config.get_int("hidden_size", 1152, 1, kMaxExtent);
-  vision.intermediate = config.get_int("intermediate_size", 4304, 1, kMaxExtent);
-  vision.num_heads = config.get_int("num_heads", 16, 1, kMaxExtent);
-  vision.patch_px = config.get_int("patch_size", 16, 1, 1024);
-  vision.frames_per_image = config.get_int("temporal_patch_size", 2, 1, 64);
-  vision.pool_stride = config.get_int("spatial_merge_size", 2, 1, 64);
-  vision.num_positions = config.get_int("num_position_embeddings", 2304, 1, kMaxExtent);
+  VisionSpec vision = parse_qwen_tower(config, {.activation = "gelu_pytorch_tanh",
+                                                .num_layers = 27,
+                                                .hidden = 1152,
+                                                .intermediate = 4304,
+                                                .patch_px = 16});
+  vision.num_positions = config.get_int("num_position_embeddings", 2304, 1, 1 << 20);
   vision.resize =
       vision::SmartResize{.unit_px = static_cast<int>(vision.patch_px * vision.pool_stride),
                           .frames_per_patch = static_cast<int>(vision.frames_per_image),
                           .min_pixels = 128 * 32 * 32,
                           .max_pixels = 768 * 32 * 32};
-  vision.class_tokens = 0;
-  vision.activation = Activation::kGeluTanh;
-  vision.layer_norm_eps = 1e-6F;
-  if (vision.hidden % vision.num_heads != 0 || vision.head_dim() % 4 != 0) {
-    throw Error(ErrorCode::kBadModel, config.name() + ": hidden_size " +
-                                          std::to_string(vision.hidden) + " over " +
-                                          std::to_string(vision.num_heads) +
-                                          " heads: the width of a head must be a multiple of 4");
-  }
-  vision.deepstack_layers = config.get_ints("deepstack_visual_indexes");
-  if (!config.has("deepstack_visual_indexes")) vision.deepstack_layers = {8, 16, 24};
-  std::int64_t last = -1;
-  for (const std::int64_t layer : vision.deepstack_layers) {
-    if (layer <= last || layer >= vision.num_layers) {
-      throw Error(ErrorCode::kBadModel, config.name() + ": deepstack_visual_indexes must ascend " +
-                                            "and be below depth, " +
-                                            std::to_string(vision.num_layers));
-    }
-    last = layer;
-  }
+  vision.deepstack_layers =
+      parse_tower_layers(config, "deepstack_visual_indexes", {8, 16, 24}, vision.num_layers);
   return vision;
 }
 
@@ -160,13 +110,7 @@ TextConfig parse_text(const JsonObject& config, const VisionSpec& vision) {
 
 Blueprint make_blueprint(const JsonObject& config, const VisionSpec& vision,
                          const DecoderSpec& text) {
-  const JsonObject vision_config = require_part(config, "vision_config", kFamilyName);
-  const std::int64_t out = vision_config.get_int("out_hidden_size", 3584, 1, 1 << 20);
-  if (out != text.hidden) {
-    throw Error(ErrorCode::kBadModel, vision_config.name() + ": out_hidden_size " +
-                                          std::to_string(out) + " is not the hidden_size " +
-                                          std::to_string(text.hidden) + " of the decoder");
-  }
+  check_out_hidden_size(require_part(config, "vision_config", kFamilyName), text.hidden);
   Blueprint blueprint;
   add_qwen3_vl_tower(blueprint, vision, text.hidden, {"model.visual.", "visual."});
   add_decoder(blueprint, text, hub_text_prefixes(), hub_head_prefixes());
@@ -188,12 +132,7 @@ std::unique_ptr<CaptionModel> open_qwen3_vl(const std::filesystem::path& folder,
   reject_quantised(config);
   const VisionSpec vision = read_vision(config);
   TextConfig text = parse_text(config, vision);
-  const auto token_id = [&](std::string_view key, std::int64_t fallback) {
-    return static_cast<std::int32_t>(config.get_int(key, fallback, 0, text.spec.vocab - 1));
-  };
-  const VisionTokenIds ids = {.video = token_id("video_token_id", 151656),
-                              .start = token_id("vision_start_token_id", 151652),
-                              .end = token_id("vision_end_token_id", 151653)};
+  const VisionTokenIds ids = parse_vision_token_ids(config, text.spec.vocab);
   std::vector<std::unique_ptr<weights::Source>> sources;
   sources.push_back(std::make_unique<weights::Checkpoint>(weights::Checkpoint::open(folder)));
   tie_missing_head(config, *sources.front(), text);

@@ -26,9 +26,11 @@ void reject_partial_rotation(const JsonObject& config) {
 }
 
 // `type` is the older name of `rope_type`; a configuration may have both. Without either, nothing
-// is scaled.
+// is scaled. "mrope" as the older name says that tokens have positions along several axes
+// (mrope_section), and scales nothing.
 std::string parse_type(const JsonObject& scaling) {
   const std::string old_name = scaling.get_string("type", "");
+  if (old_name == "mrope" && scaling.has("mrope_section")) return "default";
   const std::string name = scaling.get_string("rope_type", old_name);
   if (!old_name.empty() && name != old_name) {
     throw_bad(scaling, "type is \"" + old_name + "\" and rope_type is \"" + name +

@@ -47,12 +47,14 @@ void set_windows(std::int64_t window, const std::vector<bool>& is_windowed, Deco
   for (const bool windowed : is_windowed) spec.windows.push_back(windowed ? window : 0);
 }
 
-void parse_layer_windows(const JsonObject& config, DecoderSpec& spec) {
+void parse_layer_windows(const JsonObject& config, DecoderSpec& spec,
+                         std::int64_t max_window_layers) {
   // Checked even where it is not used.
   const std::int64_t window = config.get_int("sliding_window", 4096, 1, kMostTokens);
   const bool is_used =
       config.get_bool("use_sliding_window", false) && !is_null(config, "sliding_window");
-  const std::int64_t first_windowed = config.get_int("max_window_layers", 28, 0, kMostTokens);
+  const std::int64_t first_windowed =
+      config.get_int("max_window_layers", max_window_layers, 0, kMostTokens);
   std::vector<bool> by_place;
   for (std::int64_t layer = 0; layer < spec.num_layers; ++layer) {
     by_place.push_back(is_used && layer >= first_windowed);

@@ -34,6 +34,7 @@ struct TextDefaults {
   std::int64_t vocab = 0;
   std::int64_t max_positions = 0;
   double rope_theta = 10000;
+  double rms_norm_eps = 1e-6;
 };
 
 // Parses the keys that the families share: sizes, tie_word_embeddings, rope, eos_token_id. A family
@@ -41,8 +42,10 @@ struct TextDefaults {
 TextConfig parse_decoder_config(const JsonObject& config, const TextDefaults& defaults);
 
 // Parses the keys that Qwen2 and Qwen3 share, use_sliding_window, sliding_window, max_window_layers
-// and layer_types, into spec.windows; the rest of the spec is known. Throws as TextFamily::parse.
-void parse_layer_windows(const JsonObject& config, DecoderSpec& spec);
+// and layer_types, into spec.windows; the rest of the spec is known. `max_window_layers` is the
+// class default of that key. Throws as TextFamily::parse.
+void parse_layer_windows(const JsonObject& config, DecoderSpec& spec,
+                         std::int64_t max_window_layers = 28);
 // Sets spec.windows to `window` tokens in the layers where is_windowed is true. A window that holds
 // the longest sequence is none.
 void set_windows(std::int64_t window, const std::vector<bool>& is_windowed, DecoderSpec& spec);

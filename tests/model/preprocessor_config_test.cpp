@@ -95,6 +95,52 @@ TEST_SUITE("model/preprocessor_config") {
     CHECK(nulls == onevision);
   }
 
+  TEST_CASE("Qwen2.5-VL's limits are per frame, and its old keys count before the new ones") {
+    const model::VisionSpec tower = {.resize = vision::SmartResize{.unit_px = 28,
+                                                                   .frames_per_patch = 2,
+                                                                   .min_pixels = 100352,
+                                                                   .max_pixels = 602112,
+                                                                   .counts_clip = false},
+                                     .class_tokens = 0};
+    const auto parse_as = [&](std::string_view text) {
+      return model::parse_preprocess_spec(
+          JsonObject::parse(text, "preprocessor_config.json", ErrorCode::kBadModel),
+          model::qwen_vl_preprocessing(tower));
+    };
+    const PreprocessSpec absent = parse_as("{}");
+    CHECK(absent.smart == tower.resize);
+    CHECK(absent.mean[0] == 0.48145466F);
+    CHECK_FALSE(absent.do_center_crop);
+    struct Case {
+      const char* text;
+      std::int64_t min_pixels, max_pixels;
+    };
+    constexpr Case kCases[] = {
+        {R"({"min_pixels": 3136, "max_pixels": 12845056})", 3136, 12845056},
+        {R"({"min_pixels": 5})", 5, 602112},
+        {R"({"size": {"shortest_edge": 7, "longest_edge": 9}})", 7, 9},
+        {R"({"size": {"shortest_edge": 7, "longest_edge": 9}, "max_pixels": 50})", 7, 50},
+        {R"({"size": {"longest_edge": 9}, "min_pixels": 3, "max_pixels": null})", 3, 9},
+    };
+    for (const Case& c : kCases) {
+      CAPTURE(std::string(c.text));
+      const vision::SmartResize found = parse_as(c.text).smart.value();
+      CHECK(found.min_pixels == c.min_pixels);
+      CHECK(found.max_pixels == c.max_pixels);
+      CHECK_FALSE(found.counts_clip);
+    }
+    CHECK_THROWS_WITH_AS(parse_as(R"({"size": {"longest_edge": 9}})"),
+                         doctest::Contains("shortest_edge"), Error);
+    CHECK_THROWS_WITH_AS(parse_as(R"({"patch_size": 16})"), doctest::Contains("patch_size 16"),
+                         Error);
+    model::VisionSpec qwen3 = tower;
+    qwen3.resize->counts_clip = true;
+    qwen3.resize->unit_px = 32;
+    const auto ignored = JsonObject::parse(R"({"min_pixels": 5})", "c", ErrorCode::kBadModel);
+    CHECK(model::parse_preprocess_spec(ignored, model::qwen_vl_preprocessing(qwen3)).smart ==
+          qwen3.resize);
+  }
+
   TEST_CASE("what this build would do differently is refused") {
     struct Refusal {
       const char* text;

@@ -1,5 +1,6 @@
 // model/internal/mrope.h: positions in time, height and width (M-RoPE) of a prompt with vision
-// tokens. Source: arXiv:2409.12191; transformers 4.57.6 modeling_qwen3_vl.py (get_rope_index).
+// tokens. Sources: arXiv:2409.12191; transformers 4.57.6 modeling_qwen2_5_vl.py,
+// modeling_qwen3_vl.py (get_rope_index).
 #pragma once
 
 #include <array>
@@ -11,15 +12,19 @@
 
 namespace caption::model {
 
-// Vision tokens of one image.
+// Vision tokens of a block of consecutive images.
 struct VisionGrid {
-  std::int64_t rows = 0;
+  std::int64_t rows = 0;  // of one image
   std::int64_t columns = 0;
+  std::int64_t images = 1;
+  std::int64_t time_step = 0;  // positions in time between two images
 };
 
-// Returns [3, ids]: a text token's three positions are equal and follow the largest one before. The
-// tokens of an image, rows * columns consecutive vision tokens, have the same position in time;
-// height and width count rows and columns from it. The prompt's vision tokens must fill images.
+// Returns [3, ids]: a text token's three positions are equal and follow the largest one before. So
+// does the first position in time of a block, images * rows * columns consecutive vision tokens;
+// that of image i is i * time_step later, and height and width count rows and columns from the
+// first. The prompt's vision tokens must fill blocks. Throws Error(kTooLarge) for positions beyond
+// 2^30.
 std::vector<std::int32_t> mrope_positions(const PromptIds& prompt, const VisionGrid& grid);
 
 // Parses mrope_section in rope_scaling (or rope_parameters); `fallback` when it is absent. Throws

@@ -116,6 +116,7 @@ extern const Family kInternVl;
 extern const Family kInternVlChat;
 extern const Family kLlavaNextVideo;
 extern const Family kLlavaOnevision;
+extern const Family kQwen25Vl;
 extern const Family kQwen3Vl;
 
 }  // namespace caption::model

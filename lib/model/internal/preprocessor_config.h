@@ -15,12 +15,20 @@ struct PreprocessDefaults {
   vision::PreprocessSpec spec;
   bool number_is_square =
       false;  // a plain number as `size` is height and width, not the short edge
+  // With spec.smart only: the class default of patch_size, and whether min_pixels and max_pixels
+  // count before the edges in `size`.
+  int patch_px = 16;
+  bool reads_pixel_keys = false;
 };
 PreprocessDefaults llava_next_video_preprocessing();  // shortest edge and crop of 224 pixels, CLIP
 PreprocessDefaults llava_onevision_preprocessing();   // 384 x 384 pixels, CLIP's mean and deviation
 PreprocessDefaults internvl_preprocessing();          // the same
 // The limits of tower.resize, without a crop, 0.5.
 PreprocessDefaults qwen3_vl_preprocessing(const VisionSpec& tower);
+// The limits of tower.resize per frame, without a crop, CLIP's mean and deviation.
+PreprocessDefaults qwen2_5_vl_preprocessing(const VisionSpec& tower);
+// Of these two, the one whose limits count as those of tower.resize.
+PreprocessDefaults qwen_vl_preprocessing(const VisionSpec& tower);
 PreprocessDefaults siglip_preprocessing();  // 224 x 224 pixels, 0.5
 
 // Reads the first that exists of video_preprocessor_config.json, preprocessor_config.json and
