@@ -1,9 +1,9 @@
 // Sources: the config.json files of llava-hf/LLaVA-NeXT-Video-7B-hf,
 // openai/clip-vit-large-patch14-336, lmsys/vicuna-7b-v1.5, meta-llama/Llama-3.*-Instruct,
 // mistralai/Mistral-7B-Instruct-v0.2, Qwen/Qwen2.5-*-Instruct, Qwen/Qwen3-*,
-// Qwen/Qwen3-VL-*-Instruct and OpenGVLab/InternVL3_5-*-HF; names of tensors: transformers 4.57
-// modeling_{clip,siglip,llava_next_video,llava_onevision,llama,mistral,qwen2,qwen3,qwen3_vl,
-// internvl}.py.
+// Qwen/Qwen2.5-VL-*-Instruct, Qwen/Qwen3-VL-*-Instruct and OpenGVLab/InternVL3_5-*-HF; names of
+// tensors: transformers 4.57 modeling_{clip,siglip,llava_next_video,llava_onevision,llama,mistral,
+// qwen2,qwen2_5_vl,qwen3,qwen3_vl,internvl}.py.
 #include "plan/known_models.h"
 
 #include <algorithm>
@@ -252,6 +252,30 @@ Blueprint onevision(const DecoderSpec& text, VisionSpec vision) {
   return blueprint;
 }
 
+// The limits of frame sizes are those of the repositories' preprocessor_config.json.
+Blueprint qwen2_5_vl(const Qwen2Size& size) {
+  const vision::SmartResize resize = {
+      .unit_px = 28, .min_pixels = 3136, .max_pixels = 12845056, .counts_clip = false};
+  const VisionSpec vision = {.num_layers = 32,
+                             .hidden = 1280,
+                             .intermediate = 3420,
+                             .num_heads = 16,
+                             .patch_px = 14,
+                             .frames_per_image = 2,
+                             .resize = resize,
+                             .qwen = {.norm = model::Norm::kRms, .gated_mlp = true, .window = 4},
+                             .class_tokens = 0,
+                             .pool_stride = 2,
+                             .full_attention_layers = {7, 15, 23, 31},
+                             .layer_norm_eps = 1e-6F};
+  DecoderSpec text = qwen2(size);
+  text.max_positions = 128000;
+  text.mrope_section = {16, 24, 24};
+  Blueprint blueprint = text_model(text);
+  add_qwen2_5_vl_tower(blueprint, vision, text.hidden, {""});
+  return blueprint;
+}
+
 struct Qwen3VlTower {
   std::int64_t num_layers;
   std::int64_t hidden;
@@ -272,7 +296,6 @@ Blueprint qwen3_vl(DecoderSpec text, const Qwen3VlTower& tower) {
                              .intermediate = tower.intermediate,
                              .num_heads = 16,
                              .patch_px = 16,
-                             .image_px = 0,
                              .frames_per_image = 2,
                              .resize = resize,
                              .class_tokens = 0,
@@ -344,6 +367,10 @@ constexpr std::array kKnown = {
     Known{"llava-next-video-7b", "llava-hf/LLaVA-NeXT-Video-7B-hf", kRuns,
           // hidden_states[-2] of 24 layers
           [] { return llava(llama_7b(32064, 2.5), clip_l_336(23)); }},
+    Known{"qwen2.5-vl-3b", "Qwen/Qwen2.5-VL-3B-Instruct", kRuns,
+          [] { return qwen2_5_vl(kQwen2Size3B); }},
+    Known{"qwen2.5-vl-7b", "Qwen/Qwen2.5-VL-7B-Instruct", kRuns,
+          [] { return qwen2_5_vl(kQwen2Size7B); }},
     Known{"qwen3-vl-2b", "Qwen/Qwen3-VL-2B-Instruct", kRuns,
           [] { return qwen3_vl(qwen3(kQwen3Size1B7, kQwen3VlPositions), kSmallTower); }},
     Known{"qwen3-vl-4b", "Qwen/Qwen3-VL-4B-Instruct", kRuns,

@@ -60,17 +60,18 @@ TEST_SUITE("plan/plan") {
   }
 
   // The totals that transformers counts, tied embeddings once.
-  TEST_CASE("well-known language models have the parameters of their files") {
+  TEST_CASE("well-known models have the parameters of their files") {
     struct Case {
       const char* shape;
       std::int64_t parameters;
     };
     const Case kCases[] = {
-        {"qwen2.5-0.5b", 494'032'768},   {"qwen2.5-1.5b", 1'543'714'304},
-        {"qwen2.5-3b", 3'085'938'688},   {"qwen2.5-7b", 7'615'616'512},
-        {"qwen2.5-14b", 14'770'033'664}, {"llama-3.2-1b", 1'235'814'400},
-        {"llama-3.2-3b", 3'212'749'824}, {"llama-3.1-8b", 8'030'261'248},
-        {"mistral-7b", 7'241'732'096},
+        {"qwen2.5-0.5b", 494'032'768},    {"qwen2.5-1.5b", 1'543'714'304},
+        {"qwen2.5-3b", 3'085'938'688},    {"qwen2.5-7b", 7'615'616'512},
+        {"qwen2.5-14b", 14'770'033'664},  {"llama-3.2-1b", 1'235'814'400},
+        {"llama-3.2-3b", 3'212'749'824},  {"llama-3.1-8b", 8'030'261'248},
+        {"mistral-7b", 7'241'732'096},    {"qwen2.5-vl-3b", 3'754'622'976},
+        {"qwen2.5-vl-7b", 8'292'166'656},
     };
     for (const Case& c : kCases) {
       CAPTURE(c.shape);
