@@ -291,7 +291,7 @@ void add_output_flags(CLI::App& command, RunFlags& flags) {
             output.path = path;
             output.is_given = true;
           },
-          "append records here; only jsonl can be continued\n"
+          "append records; jsonl can be continued\n"
           "A run that was interrupted is continued by the same command. FILE.manifest.json "
           "beside it names everything that decides a caption; another configuration on the "
           "same output is refused with the difference named.")
