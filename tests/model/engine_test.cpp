@@ -189,7 +189,8 @@ TEST_SUITE("model/engine") {
   }
 
   TEST_CASE("so it does for other families, with M-RoPE and DeepStack") {
-    const std::pair<const char*, const char*> kCases[] = {{"qwen3_vl", "untied_f32"},
+    const std::pair<const char*, const char*> kCases[] = {{"qwen2_5_vl", "untied_f32"},
+                                                          {"qwen3_vl", "untied_f32"},
                                                           {"internvl", "vit_300m_f32"},
                                                           {"llava_onevision", "qwen2_tied"}};
     for (const auto& [family, name] : kCases) {
