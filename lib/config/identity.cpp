@@ -4,6 +4,7 @@
 #include <initializer_list>
 
 #include "config/fields.h"
+#include "text/tokenizer.h"
 #include "video/read_clip.h"
 
 namespace caption::config {
@@ -42,7 +43,7 @@ Hash128 fold(const Context& context, std::string_view format, const Settings& se
 Settings arithmetic(const Context& context) {
   return {{"arithmetic.device", context.arithmetic()},
           {"arithmetic.revision", std::string(numerics_revision())},
-          {"arithmetic.libraries", video::library_versions()}};
+          {"arithmetic.libraries", video::library_versions() + ", " + text::library_versions()}};
 }
 
 Hash128 vision_identity(const Context& context, const Preset& preset, const Sha256& model_hash) {

@@ -155,7 +155,13 @@ vision::PreprocessSpec parse_preprocess_spec(const JsonObject& config,
                                              const PreprocessDefaults& defaults) {
   vision::PreprocessSpec spec = defaults.spec;
   spec.do_resize = config.get_bool("do_resize", spec.do_resize);
-  spec.do_center_crop = config.get_bool("do_center_crop", spec.do_center_crop);
+  if (spec.smart && !spec.do_resize) {
+    throw_unavailable(config, "do_resize false: the tower takes sizes in whole patches only");
+  }
+  // The reference's processors of towers that take frames of any size do not crop.
+  if (!spec.smart) {
+    spec.do_center_crop = config.get_bool("do_center_crop", spec.do_center_crop);
+  }
   spec.do_normalize = config.get_bool("do_normalize", spec.do_normalize);
   if (spec.do_resize) parse_size(config, defaults, spec);
   if (spec.do_center_crop) parse_crop(config, spec);

@@ -149,6 +149,7 @@ Tensor QwenVisionEncoder::encode(Stream& stream, ConstView pixels) {
     encode_pass(stream, pixels.rows(first_frame, frames), image,
                 tokens.view().rows(first * per_image, count * per_image));
   }
+  stream.synchronize();  // the image's tables are freed here
   return tokens;
 }
 

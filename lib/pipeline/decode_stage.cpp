@@ -35,13 +35,14 @@ Hash128 claim_key(std::string_view content, const Task& task) {
 // Describes that a clip has more frames at the requested rate than the limit; empty when it has
 // not.
 std::string describe_cap(const video::SamplingOptions& sampling, const video::Clip& clip) {
-  if (sampling.strategy != video::SamplingStrategy::kFps) return {};
+  const double fps = sampling.frames_per_second();
+  if (fps == 0) return {};
   constexpr double kUsPerSecond = 1e6;
   constexpr double kTolerance = 0.5;  // frames; the duration is known to half a frame
   const double duration_s = static_cast<double>(clip.duration_us) / kUsPerSecond;
-  if (duration_s * sampling.fps <= sampling.num_frames + kTolerance) return {};
-  return "fps=" + json_number(sampling.fps) + " gives more frames of " +
-         json_number(duration_s, 1) + " s than --frames " + std::to_string(sampling.num_frames) +
+  if (duration_s * fps <= sampling.num_frames + kTolerance) return {};
+  return "fps=" + json_number(fps) + " gives more frames of " + json_number(duration_s, 1) +
+         " s than --frames " + std::to_string(sampling.num_frames) +
          " allows; those taken are spread over the clip";
 }
 

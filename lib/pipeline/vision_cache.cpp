@@ -123,6 +123,15 @@ std::optional<SeenClip> parse_seen_clip(std::span<const std::byte> bytes) {
   return clip;
 }
 
+namespace {
+
+bool is_plausible(const model::ClipShape& shape) {
+  return shape.num_frames > 0 && shape.frame.width_px > 0 && shape.frame.height_px > 0 &&
+         std::ssize(shape.times_us) == shape.num_frames;
+}
+
+}  // namespace
+
 VisionCache::VisionCache(const VisionCacheOptions& options, model::CaptionModel& model)
     : model_(model),
       width_(model.decoder().spec().vision_width()),
@@ -141,7 +150,7 @@ std::optional<SeenClip> VisionCache::find(const Hash128& key) {
   const std::optional<std::vector<std::byte>> bytes = store_.get(key);
   if (!bytes.has_value()) return std::nullopt;
   std::optional<SeenClip> clip = parse_seen_clip(*bytes);
-  const bool fits = clip.has_value() && clip->shape.num_frames > 0 &&
+  const bool fits = clip.has_value() && is_plausible(clip->shape) &&
                     clip->tokens.dim(0) == model_.vision_tokens(clip->shape) &&
                     clip->tokens.dim(1) == width_;
   return fits ? std::move(clip) : std::nullopt;

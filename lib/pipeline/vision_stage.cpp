@@ -29,7 +29,8 @@ std::size_t bytes_of(const EncodedJob& encoded) {
   std::size_t sum = kRecordBytes;
   for (const engine::Request& request : encoded.requests) {
     sum += request.prompt_ids.size() * sizeof(std::int32_t) +
-           request.vision_positions.size() * sizeof(std::int32_t) + kRequestBytes;
+           request.vision_positions.size() * sizeof(std::int32_t) +
+           request.positions.size() * sizeof(std::int32_t) + kRequestBytes;
   }
   return encoded.requests.empty() ? sum : sum + encoded.requests.front().vision->size_bytes();
 }

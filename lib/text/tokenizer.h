@@ -66,6 +66,10 @@ class Tokenizer {
 // this build cannot run.
 std::unique_ptr<const Tokenizer> open_tokenizer(const std::filesystem::path& model_folder);
 
+// The libraries whose Unicode tables decide tokens, with their versions: "pcre2 10.42, utf8proc
+// 2.8.0".
+std::string library_versions();
+
 // Converts a growing list of ids to text that never ends inside a character. The pieces concatenate
 // to decode() of the whole list; a run of byte-fallback tokens is therefore held back until it
 // ends, because only then is it known whether its bytes are characters. For use by one thread at a

@@ -36,8 +36,11 @@ struct SamplingOptions {
   double fps = 1.0;  // kFps only, > 0
 
   // Whether longer videos give more frames.
-  bool is_by_length() const {
-    return strategy == SamplingStrategy::kFps || strategy == SamplingStrategy::kQwen3Vl;
+  bool is_by_length() const { return frames_per_second() > 0; }
+  // The rate of kFps and kQwen3Vl, as long as num_frames allows it; 0 for the others.
+  double frames_per_second() const {
+    if (strategy == SamplingStrategy::kQwen3Vl) return 2.0;
+    return strategy == SamplingStrategy::kFps ? fps : 0.0;
   }
 };
 

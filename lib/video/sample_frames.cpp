@@ -43,12 +43,13 @@ std::int64_t qwen3_vl_at(std::int64_t i, std::int64_t total, std::int64_t wanted
   return static_cast<std::int64_t>(std::nearbyint(static_cast<double>(i) * step));
 }
 
-std::int64_t qwen3_vl_frames(std::int64_t most, const Timeline& timeline) {
-  constexpr double kFps = 2;
+std::int64_t qwen3_vl_frames(const SamplingOptions& options, const Timeline& timeline) {
   constexpr std::int64_t kFewest = 4;
   const double seconds = static_cast<double>(timeline.end_us) / kUsPerSecond;
-  const auto by_length = static_cast<std::int64_t>(std::min(seconds * kFps, 1e9));
-  return std::min({std::max(by_length, kFewest), most, timeline.num_frames()});
+  const auto by_length =
+      static_cast<std::int64_t>(std::min(seconds * options.frames_per_second(), 1e9));
+  return std::min(
+      {std::max(by_length, kFewest), std::int64_t{options.num_frames}, timeline.num_frames()});
 }
 
 // The frame shown at a time: the last one that has started.
@@ -79,7 +80,7 @@ std::vector<std::int64_t> sample_frames(const SamplingOptions& options, const Ti
     ticks = num_ticks(options.fps, timeline);
     wanted = std::min(wanted, ticks);
   } else if (options.strategy == SamplingStrategy::kQwen3Vl) {
-    wanted = qwen3_vl_frames(wanted, timeline);
+    wanted = qwen3_vl_frames(options, timeline);
   }
   std::vector<std::int64_t> positions;
   positions.reserve(static_cast<std::size_t>(wanted));

@@ -247,11 +247,17 @@ TEST_SUITE("pipeline/vision_cache") {
       SeenClip clip;
       clip.tokens = Tensor::zeros(DType::kF32, shape);
       clip.shape.num_frames = frames;
+      clip.shape.times_us.resize(static_cast<std::size_t>(frames));
       cache.store(key, clip);
       return cache.find(key).has_value();
     };
     CHECK(is_found({1, 2}, 8));
     CHECK_FALSE(is_found({2, 2}, 8));
+    SeenClip without_times;
+    without_times.tokens = Tensor::zeros(DType::kF32, {1, 2});
+    without_times.shape.num_frames = 8;
+    cache.store({.high = 1, .low = 1}, without_times);
+    CHECK_FALSE(cache.find({.high = 1, .low = 1}).has_value());
     CHECK_FALSE(is_found({1, 3}, 8));
     CHECK_FALSE(is_found({1, 2}, 0));
   }
