@@ -25,9 +25,11 @@ ClipTokens count_tokens(const Preset& preset, const model::CaptionModel& model,
                         const std::string& prompt) {
   const video::SamplingOptions sampling = read_options(preset).sampling;
   ClipTokens tokens{.num_frames = sampling.is_by_length() ? 1 : sampling.num_frames};
-  tokens.num_vision = model.vision_tokens({tokens.num_frames});
-  tokens.num_text =
-      std::ssize(model.build_prompt(prompt, {tokens.num_frames}).ids) - tokens.num_vision;
+  model::ClipShape clip = {.num_frames = tokens.num_frames};
+  // Where tokens depend on the size of the frames, only what no clip can satisfy is refused here.
+  if (model.preprocess_spec().smart) clip.frame = {.width_px = 1, .height_px = 1};
+  tokens.num_vision = model.vision_tokens(clip);
+  tokens.num_text = std::ssize(model.build_prompt(prompt, clip).ids) - tokens.num_vision;
   tokens.num_new = preset.generation.max_new_tokens;
   return tokens;
 }
@@ -59,8 +61,8 @@ void require_fitting_prompts(const Preset& preset, model::CaptionModel& model,
     const std::int64_t num_positions = tokens.num_prompt() + tokens.num_new - 1;
     if (num_positions <= max_positions) continue;
     const std::int64_t most_new = max_positions - tokens.num_prompt() + 1;
-    const std::int64_t most_frames =
-        (max_positions + 1 - tokens.num_new - tokens.num_text) / model.vision_tokens({1});
+    const std::int64_t most_frames = (max_positions + 1 - tokens.num_new - tokens.num_text) *
+                                     tokens.num_frames / tokens.num_vision;
     std::string way_out = "shorten the prompt, or lower --frames or --max-new-tokens";
     if (most_new > 0) {
       way_out = "lower --max-new-tokens to at most " + std::to_string(most_new);

@@ -80,7 +80,7 @@ std::string advice(const std::string& name) {
   const std::string or_folder = ", or give the folder that holds it";
   const std::optional<plan::KnownSupport> known = plan::find_known_support(name);
   if (!known.has_value()) {
-    return "if it is of the family LLaVA-NeXT-Video, " + download + or_folder;
+    return "if it is of a family that this build runs (see the README), " + download + or_folder;
   }
   switch (known->support) {
     case plan::Support::kCaptions: return download + or_folder;

@@ -21,6 +21,9 @@
 namespace caption::model {
 namespace {
 
+// Approximate tokens of "<0.3 seconds>" and of the marks before and after the vision tokens.
+constexpr std::int64_t kTextTokensPerImage = 9;
+
 constexpr std::string_view kFamilyName = "Qwen3-VL";
 
 // Time of the middle of image `image` in seconds, such as "0.3".
@@ -81,6 +84,7 @@ VisionSpec parse_vision(const JsonObject& config) {
                           .frames_per_patch = static_cast<int>(vision.frames_per_image),
                           .min_pixels = 128 * 32 * 32,
                           .max_pixels = 768 * 32 * 32};
+  vision.text_tokens_per_image = kTextTokensPerImage;
   vision.deepstack_layers =
       parse_tower_layers(config, "deepstack_visual_indexes", {8, 16, 24}, vision.num_layers);
   return vision;

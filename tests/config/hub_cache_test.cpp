@@ -111,7 +111,8 @@ TEST_SUITE("config/hub_cache") {
         {"OpenGVLab/InternVL3_5-14B-HF",
          "; get it with `hf download OpenGVLab/InternVL3_5-14B-HF`"},
         {"Qwen/Qwen3-8B", "; for a composed model, get it with `hf download Qwen/Qwen3-8B`"},
-        {"org/absent", "; if it is of the family LLaVA-NeXT-Video, get it with `hf download"},
+        {"org/absent",
+         "; if it is of a family that this build runs (see the README), get it with `hf download"},
     };
     for (const Case& c : kCases) {
       CAPTURE(c.name);
