@@ -77,6 +77,7 @@ class Translator {
 
   void group() {
     constexpr std::string_view kKnown[] = {"(?:", "(?i:", "(?=", "(?!", "(?<=", "(?<!", "(?>"};
+    if (rest().starts_with("(*")) refuse("(*");  // PCRE2 alone has verbs
     if (!rest().starts_with("(?")) {
       out_ += '(';
       ++pos_;
@@ -91,16 +92,19 @@ class Translator {
     refuse("a group of the kind " + std::string(rest().substr(0, 4)));
   }
 
-  // {n}, {n,} and {n,m}; a + after them is no possessive mark for Oniguruma.
+  // {n}, {n,} and {n,m}. For Oniguruma, a + after them is no possessive mark, and a{n}? is
+  // (?:a{n})? (its doc/RE, A-4).
   void interval() {
     std::size_t end = pos_ + 1;
     while (end < pattern_.size() && is_digit(pattern_[end])) ++end;
     const bool has_number = end > pos_ + 1;
-    if (end < pattern_.size() && pattern_[end] == ',') ++end;
+    const bool is_range = end < pattern_.size() && pattern_[end] == ',';
+    if (is_range) ++end;
     while (end < pattern_.size() && is_digit(pattern_[end])) ++end;
     if (!has_number || end == pattern_.size() || pattern_[end] != '}') refuse("a bare {");
     ++end;
     if (end < pattern_.size() && pattern_[end] == '+') refuse("{...}+");
+    if (!is_range && end < pattern_.size() && pattern_[end] == '?') refuse("{n}?");
     out_ += pattern_.substr(pos_, end - pos_);
     pos_ = end;
   }
