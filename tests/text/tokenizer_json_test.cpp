@@ -189,6 +189,55 @@ TEST_SUITE("text/tokenizer_json") {
     }
   }
 
+  TEST_CASE("steps that grow texts are bounded when the tokenizer is opened") {
+    const auto step = [](const std::string& from, const std::string& to) {
+      return R"({"type": "Replace", "pattern": {"String": ")" + from + R"("}, "content": ")" + to +
+             R"("})";
+    };
+    const auto refusal = [](const std::vector<std::string>& members) {
+      std::vector<std::string> all = {kModel};
+      all.insert(all.end(), members.begin(), members.end());
+      try {
+        open(document_of(all));
+      } catch (const Error& error) {
+        CHECK(error.code() == ErrorCode::kUnavailable);
+        return std::string(error.what());
+      }
+      return std::string("was opened");
+    };
+    const std::string k_a = std::string(1024, 'a');
+    const auto decoder_of = [&](const std::string& last) {
+      return R"("decoder": {"type": "Sequence", "decoders": [)" + step("b", "a") + "," +
+             step("a", k_a) + "," + step("a", k_a) + "," + step("a", last) + "]}";
+    };
+    // One token of 1 GiB, and tokens of 100, 100 and 200 MiB.
+    for (const std::string& last : {k_a, std::string(100, 'a')}) {
+      CHECK(refusal({decoder_of(last)})
+                .find("m/tokenizer.json: decoder: the texts of the tokens have more than "
+                      "268435456 bytes") != std::string::npos);
+    }
+    const std::string normalizer = R"("normalizer": )" + step("x", std::string(1 << 20, 'a'));
+    const std::string added =
+        R"("added_tokens": [{"id": 3, "content": "xxxxx", "normalized": true}])";
+    CHECK(refusal({kDecoder, normalizer, added})
+              .find("m/tokenizer.json: the added tokens have more than 4194304 bytes") !=
+          std::string::npos);
+    const std::string prepend = std::string(65, 'a');
+    CHECK(refusal({kDecoder, R"("normalizer": {"type": "Prepend", "prepend": ")" + prepend + "\"}"})
+              .find("m/tokenizer.json: normalizer: a Prepend of more than 64 bytes") !=
+          std::string::npos);
+  }
+
+  TEST_CASE("the room that is made for tokens does not follow the commas of one token") {
+    const std::string commas(4 << 20, ',');
+    const std::string model =
+        R"("model": {"type": "Unigram", "unk_id": 0, "vocab": [[")" + commas + R"(", 0.0]]})";
+    const PipelineSpec spec = parse_tokenizer_json(document_of({model, kDecoder}), "m");
+    CHECK(spec.vocabulary.find(commas) == 0);
+    Vocabulary vocabulary;
+    CHECK_THROWS_AS(vocabulary.reserve(kMaxTokenId + 2), Error);
+  }
+
   TEST_CASE("the lines of messages are those of the file") {
     const std::string model =
         "\"model\": {\"type\": \"BPE\", \"vocab\": {\n\"a\": 0,\n\"b\": 1\n},"

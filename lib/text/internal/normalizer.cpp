@@ -32,17 +32,11 @@ std::string lower_case(std::string_view text) {
 // Texts do not grow beyond this, whatever the steps replace.
 constexpr std::size_t kMaxTextBytes = std::size_t{1} << 30;
 
-std::string replace_bounded(std::string_view text, const NormalizerStep& step) {
-  std::size_t num_hits = 0;
-  for (std::size_t pos = text.find(step.pattern); pos != std::string_view::npos;
-       pos = text.find(step.pattern, pos + step.pattern.size())) {
-    ++num_hits;
-  }
-  if (step.content.size() > 0 && num_hits > kMaxTextBytes / step.content.size()) {
-    throw Error(ErrorCode::kTooLarge, "the tokenizer's normalizer makes a text of " +
-                                          std::to_string(text.size()) + " bytes too long");
-  }
-  return replace_all(text, step.pattern, step.content);
+std::string replace(std::string_view text, const NormalizerStep& step) {
+  auto replaced = replace_bounded(text, step.pattern, step.content, kMaxTextBytes);
+  if (replaced) return *std::move(replaced);
+  throw Error(ErrorCode::kTooLarge, "the tokenizer's normalizer makes a text of " +
+                                        std::to_string(text.size()) + " bytes too long");
 }
 
 // True when `text` is one character.
@@ -66,6 +60,20 @@ std::string replace_all(std::string_view text, std::string_view from, std::strin
   }
 }
 
+std::optional<std::string> replace_bounded(std::string_view text, std::string_view from,
+                                           std::string_view to, std::size_t max_bytes) {
+  std::size_t kept_bytes = text.size();
+  std::size_t new_bytes = 0;
+  for (std::size_t pos = text.find(from); pos != std::string_view::npos;
+       pos = text.find(from, pos + from.size())) {
+    kept_bytes -= from.size();
+    new_bytes += to.size();
+    if (new_bytes > max_bytes) return std::nullopt;
+  }
+  if (kept_bytes + new_bytes > max_bytes) return std::nullopt;
+  return replace_all(text, from, to);
+}
+
 NormalizedText Normalizer::normalize(std::string_view text, TextArena* arena) const {
   NormalizedText result{.text = text};
   for (const NormalizerStep& step : steps_) {
@@ -83,7 +91,7 @@ NormalizedText Normalizer::normalize(std::string_view text, TextArena* arena) co
           result.keeps_start = false;
         }
         if (now.find(step.pattern) != std::string_view::npos) {
-          now = keep(replace_bounded(now, step), arena);
+          now = keep(replace(now, step), arena);
         }
         break;
       case NormalizerStep::Kind::kStrip:

@@ -2,7 +2,9 @@
 // Source: Hugging Face tokenizers 0.22, tokenizers/src/normalizers.
 #pragma once
 
+#include <cstddef>
 #include <deque>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -45,5 +47,8 @@ class Normalizer {
 
 // `text` with each `from` (not empty) replaced, from left to right.
 std::string replace_all(std::string_view text, std::string_view from, std::string_view to);
+// The same, or std::nullopt when that text would have more than `max_bytes` bytes.
+std::optional<std::string> replace_bounded(std::string_view text, std::string_view from,
+                                           std::string_view to, std::size_t max_bytes);
 
 }  // namespace caption::text

@@ -47,7 +47,6 @@ struct PipelineSpec {
   std::vector<AddedToken> added_tokens;  // with their ids; contents are distinct
   std::unordered_map<std::string, std::size_t> added_index;  // by content, into added_tokens
   TokenId last_added_id = -1;                                // the largest one
-  std::size_t added_bytes = 0;                               // of their contents
 };
 
 // Adds a token as the reference does: one that is known by its content keeps its id, another gets

@@ -17,6 +17,11 @@ namespace {
 
 constexpr std::size_t kMaxTextBytes = std::size_t{1} << 30;  // positions have 32 bits
 
+// Far above those of published tokenizers: the bytes that all tokens contribute to texts, and those
+// of the added tokens as they are matched, which bound the memory of their trie.
+constexpr std::size_t kMaxDecodedBytes = std::size_t{256} << 20;
+constexpr std::size_t kMaxAddedBytes = 4 << 20;
+
 // The ids of the words that a text repeats. They are copied from the ids that encode() has made so
 // far, so that an entry is a reference; a word takes the place of another one with the same slot.
 class WordCache {
@@ -96,12 +101,8 @@ class PipelineTokenizer final : public Tokenizer {
       model_ = std::make_unique<const UnigramModel>(std::get<UnigramSpec>(std::move(spec.model)),
                                                     vocabulary_);
     }
-    set_tokens();
-    for (const AddedToken& token : added_tokens_) {
-      add_to(recognised_, token);
-      // What the vocabulary itself holds and no one calls special is part of plain text.
-      if (!token.is_special && vocabulary_.find(token.content)) add_to(plain_, token);
-    }
+    set_tokens(spec.name + ": decoder");
+    add_matchers(spec.name);
     bos_id_ = find_token(bos_token);
     eos_id_ = find_token(eos_token);
     for (const auto* ids : {&prefix_ids_, &suffix_ids_}) {
@@ -180,26 +181,37 @@ class PipelineTokenizer final : public Tokenizer {
   std::optional<TokenId> eos_id() const override { return eos_id_; }
 
  private:
-  void add_to(Matchers& matchers, const AddedToken& token) const {
-    if (token.is_normalized) {
-      matchers.normalized.add(normalizer_.normalize(token.content), token);
-    } else {
-      matchers.raw.add(token.content, token);
+  void add_matchers(const std::string& name) {
+    std::size_t num_bytes = 0;
+    for (const AddedToken& token : added_tokens_) {
+      const std::string pattern =
+          token.is_normalized ? normalizer_.normalize(token.content) : token.content;
+      num_bytes += pattern.size();
+      if (num_bytes > kMaxAddedBytes) {
+        throw Error(ErrorCode::kUnavailable, name + ": the added tokens have more than " +
+                                                 std::to_string(kMaxAddedBytes) +
+                                                 " bytes; this build reads no more");
+      }
+      (token.is_normalized ? recognised_.normalized : recognised_.raw).add(pattern, token);
+      // What the vocabulary itself holds and no one calls special is part of plain text.
+      if (token.is_special || !vocabulary_.find(token.content)) continue;
+      (token.is_normalized ? plain_.normalized : plain_.raw).add(pattern, token);
     }
   }
 
-  void set_tokens() {
+  // `where` names the decoder in messages.
+  void set_tokens(const std::string& where) {
     tokens_.resize(static_cast<std::size_t>(vocabulary_.end_id()));
     for (TokenId id = 0; id < vocabulary_.end_id(); ++id) {
-      if (const auto content = vocabulary_.text(id)) set_token(id, *content, false);
+      if (const auto content = vocabulary_.text(id)) set_token(id, *content, false, where);
     }
     for (const AddedToken& token : added_tokens_) {
       added_by_id_.insert_or_assign(token.id, token.content);
-      set_token(token.id, token.content, token.is_special);
+      set_token(token.id, token.content, token.is_special, where);
     }
   }
 
-  void set_token(TokenId id, std::string_view content, bool is_special) {
+  void set_token(TokenId id, std::string_view content, bool is_special, const std::string& where) {
     const auto idx = static_cast<std::size_t>(id);
     if (idx >= tokens_.size()) tokens_.resize(idx + 1);
     Token& token = tokens_[idx];
@@ -212,8 +224,7 @@ class PipelineTokenizer final : public Tokenizer {
         break;
       case DecoderSpec::Kind::kMetaspace: bytes_ += replace_all(content, decoder_.mark, " "); break;
       case DecoderSpec::Kind::kPieces: {
-        std::string piece(content);
-        for (const auto& [from, to] : decoder_.replacements) piece = replace_all(piece, from, to);
+        std::string piece = decoded_piece(content, where);
         const int byte = decoder_.falls_back_to_bytes ? byte_of_piece(piece) : -1;
         if (byte >= 0) {
           token.kind = Token::Kind::kByte;
@@ -224,6 +235,21 @@ class PipelineTokenizer final : public Tokenizer {
       }
     }
     token.length = static_cast<std::uint32_t>(bytes_.size() - token.begin);
+  }
+
+  std::string decoded_piece(std::string_view content, const std::string& where) const {
+    std::string piece(content);
+    for (const auto& [from, to] : decoder_.replacements) {
+      auto replaced = replace_bounded(piece, from, to,
+                                      kMaxDecodedBytes - std::min(bytes_.size(), kMaxDecodedBytes));
+      if (!replaced) {
+        throw Error(ErrorCode::kUnavailable, where + ": the texts of the tokens have more than " +
+                                                 std::to_string(kMaxDecodedBytes) +
+                                                 " bytes; this build reads no more");
+      }
+      piece = *std::move(replaced);
+    }
+    return piece;
   }
 
   const Token& token_at(TokenId id) const {

@@ -11,9 +11,6 @@
 namespace caption::text {
 namespace {
 
-// Far above the added tokens of published tokenizers, and bounds the memory of their trie.
-constexpr std::size_t kMaxAddedBytes = 4 << 20;
-
 // A tokenizer.json whose lists of millions of values are cut out.
 struct CutDocument {
   std::string rest;         // the document with an empty value in place of each list
@@ -172,7 +169,7 @@ UnigramSpec parse_unigram(const JsonObject& model, const CutDocument& cut, Pipel
   unigram.falls_back_to_bytes = model.get_bool("byte_fallback", false);
   if (cut.vocab.empty()) throw Error(ErrorCode::kBadModel, model.name() + ".vocab: is missing");
   JsonStream stream(cut.vocab, spec.name + ": model.vocab", ErrorCode::kBadModel);
-  spec.vocabulary.reserve(estimate_elements(cut.vocab) / 2);
+  spec.vocabulary.reserve(std::min<std::size_t>(estimate_elements(cut.vocab) / 2, kMaxTokenId));
   std::string scratch;
   stream.begin_array();
   while (stream.next_element()) {
@@ -270,12 +267,6 @@ void add_token(PipelineSpec& spec, AddedToken token, const std::string& where) {
                                           " has the id " + std::to_string(token.id) +
                                           "; by the vocabulary and the tokens before it, it is " +
                                           std::to_string(*id));
-  }
-  spec.added_bytes += token.content.size();
-  if (spec.added_bytes > kMaxAddedBytes) {
-    throw Error(ErrorCode::kUnavailable, where + ": the added tokens have more than " +
-                                             std::to_string(kMaxAddedBytes) +
-                                             " bytes; this build reads no more");
   }
   token.id = *id;
   spec.last_added_id = std::max(spec.last_added_id, *id);

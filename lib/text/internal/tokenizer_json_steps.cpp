@@ -11,6 +11,9 @@
 namespace caption::text {
 namespace {
 
+// Far above the one character of published tokenizers.
+constexpr std::size_t kMaxPrependBytes = 64;
+
 [[noreturn]] void refuse(const JsonObject& object, const std::string& what) {
   throw Error(ErrorCode::kUnavailable,
               object.name() + ": " + what + " is not supported by this build");
@@ -80,6 +83,9 @@ NormalizerStep parse_normalizer(const JsonObject& step) {
   } else if (type == "Prepend") {
     parsed.kind = Kind::kPrepend;
     parsed.content = step.require_string("prepend");
+    if (parsed.content.size() > kMaxPrependBytes) {
+      refuse(step, "a Prepend of more than " + std::to_string(kMaxPrependBytes) + " bytes");
+    }
   } else if (type == "Replace") {
     const Pattern pattern = parse_pattern(step);
     if (pattern.is_regex) refuse(step, "a Replace with a regular expression");

@@ -15,6 +15,7 @@ constexpr std::size_t kLeastSlots = 16;
 }  // namespace
 
 void Vocabulary::reserve(std::size_t num_texts) {
+  CAPTION_CHECK(num_texts <= kMaxTokenId + 1, "room for " + std::to_string(num_texts) + " texts");
   entries_.reserve(num_texts);
   by_id_.reserve(num_texts);
   const std::size_t num_slots = std::bit_ceil(std::max(kLeastSlots, 2 * num_texts));

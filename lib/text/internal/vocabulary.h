@@ -21,7 +21,7 @@ class Vocabulary {
  public:
   enum class Inserted { kYes, kTextIsKnown, kIdIsTaken };
 
-  // Makes room for this many texts; optional.
+  // Makes room for this many texts, at most kMaxTokenId + 1; optional.
   void reserve(std::size_t num_texts);
   // 0 <= id <= kMaxTokenId. Changes nothing unless it returns kYes.
   Inserted insert(std::string_view text, TokenId id);
