@@ -84,17 +84,18 @@ class Composed final : public PartsCaptionModel {
         template_(std::move(prompt)),
         placeholder_(choose_placeholder()) {}
 
-  // The two sides are tokenised separately, since vision tokens are not text. <s>, if the tokenizer
-  // has one, occurs once, at the beginning.
+  // The two sides are tokenised separately, since vision tokens are not text. The tokens that the
+  // tokenizer adds to a text occur once, around the whole.
   PromptIds build_prompt(std::string_view user_prompt, const ClipShape& clip) const override {
-    std::vector<std::int32_t> ids = encode(template_.before_video, user_prompt);
+    std::vector<std::int32_t> ids =
+        encode(template_.before_video, user_prompt, {.beginning = true, .end = false});
     PromptIds prompt = expand_placeholder({placeholder_}, placeholder_, vision_tokens(clip));
     const auto shift = static_cast<std::int32_t>(ids.size());
     for (std::int32_t& position : prompt.vision_positions) position += shift;
     ids.insert(ids.end(), prompt.ids.begin(), prompt.ids.end());
-    const std::vector<std::int32_t> after = encode(template_.after_video, user_prompt);
-    const bool skips_bos = !after.empty() && tokenizer().bos_id() == after.front();
-    ids.insert(ids.end(), after.begin() + (skips_bos ? 1 : 0), after.end());
+    const std::vector<std::int32_t> after =
+        encode(template_.after_video, user_prompt, {.beginning = false, .end = true});
+    ids.insert(ids.end(), after.begin(), after.end());
     prompt.ids = std::move(ids);
     return prompt;
   }
@@ -102,11 +103,14 @@ class Composed final : public PartsCaptionModel {
   std::string_view family() const override { return "composed"; }
 
  private:
-  std::vector<std::int32_t> encode(const TemplateSide& side, std::string_view user_prompt) const {
-    if (!side.has_user_words) return tokenizer().encode(side.before);
+  std::vector<std::int32_t> encode(const TemplateSide& side, std::string_view user_prompt,
+                                   text::AddedEnds ends) const {
+    if (!side.has_user_words) {
+      return tokenizer().encode(side.before, text::AddedTokens::kRecognise, ends);
+    }
     return encode_prompt(
         tokenizer(), {.head = side.before, .glue_before = "", .glue_after = "", .tail = side.after},
-        user_prompt);
+        user_prompt, ends);
   }
 
   // Returns the id used in the place of a vision token. It is never looked up in the embedding, but

@@ -5,15 +5,16 @@
 namespace caption::model {
 namespace {
 
+using text::AddedEnds;
 using text::AddedTokens;
 
-// Text after other tokens gets neither the <s> nor the space that a tokenizer puts before a text.
+// Text after other tokens gets neither the <s> nor the space that a tokenizer puts before a text;
+// `adds_end` tells whether it ends the whole.
 void append_continuation(const text::Tokenizer& tokenizer, std::string_view text, AddedTokens added,
-                         std::vector<std::int32_t>& ids) {
-  if (text.empty()) return;
-  const std::vector<std::int32_t> piece = tokenizer.encode(text, added);
+                         bool adds_end, std::vector<std::int32_t>& ids) {
+  const std::vector<std::int32_t> piece =
+      tokenizer.encode(text, added, {.beginning = false, .end = adds_end});
   std::span<const std::int32_t> rest = piece;
-  if (!rest.empty() && tokenizer.bos_id() == rest.front()) rest = rest.subspan(1);
   if (!rest.empty() && tokenizer.strips_leading_space() &&
       tokenizer.token_bytes(rest.front()) == " ") {
     rest = rest.subspan(1);
@@ -24,15 +25,18 @@ void append_continuation(const text::Tokenizer& tokenizer, std::string_view text
 }  // namespace
 
 std::vector<std::int32_t> encode_prompt(const text::Tokenizer& tokenizer, const PromptFrame& frame,
-                                        std::string_view user_prompt) {
+                                        std::string_view user_prompt, AddedEnds ends) {
   const std::string words(user_prompt);
   const bool holds_added_token = tokenizer.encode(words, AddedTokens::kRecognise) !=
                                  tokenizer.encode(words, AddedTokens::kPlainText);
   const std::string middle = frame.glue_before + words + frame.glue_after;
-  if (!holds_added_token) return tokenizer.encode(frame.head + middle + frame.tail);
-  std::vector<std::int32_t> ids = tokenizer.encode(frame.head);
-  append_continuation(tokenizer, middle, AddedTokens::kPlainText, ids);
-  append_continuation(tokenizer, frame.tail, AddedTokens::kRecognise, ids);
+  if (!holds_added_token) {
+    return tokenizer.encode(frame.head + middle + frame.tail, AddedTokens::kRecognise, ends);
+  }
+  std::vector<std::int32_t> ids = tokenizer.encode(frame.head, AddedTokens::kRecognise,
+                                                   {.beginning = ends.beginning, .end = false});
+  append_continuation(tokenizer, middle, AddedTokens::kPlainText, false, ids);
+  append_continuation(tokenizer, frame.tail, AddedTokens::kRecognise, ends.end, ids);
   return ids;
 }
 

@@ -21,14 +21,22 @@ using TokenId = std::int32_t;
 // template) or as plain characters (for a user's words).
 enum class AddedTokens { kRecognise, kPlainText };
 
+// Whether a text is encoded with the tokens that the tokenizer puts before it (<s>) and after it
+// (</s>), as far as its configuration has any. A part of a longer text gets those of the ends that
+// it holds.
+struct AddedEnds {
+  bool beginning = true;
+  bool end = true;
+};
+
 class Tokenizer {
  public:
   virtual ~Tokenizer() = default;
 
-  // The ids of a text, with the tokens that the tokenizer adds (<s> when the configuration asks for
-  // it).
+  // The ids of a text, with the tokens that the tokenizer adds at `ends`.
   virtual std::vector<TokenId> encode(std::string_view text,
-                                      AddedTokens added = AddedTokens::kRecognise) const = 0;
+                                      AddedTokens added = AddedTokens::kRecognise,
+                                      AddedEnds ends = {}) const = 0;
   // The text of a list of ids. Special tokens are left out. Invalid UTF-8 from byte tokens becomes
   // U+FFFD as in the reference implementation. An id beyond the vocabulary (an LM head may have
   // more rows, for padding) contributes nothing; a negative id throws Error(kInternal).

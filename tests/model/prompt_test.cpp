@@ -2,6 +2,8 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <filesystem>
+#include <fstream>
 #include <string>
 #include <vector>
 
@@ -16,6 +18,26 @@ using model::PromptIds;
 
 std::vector<std::int32_t> to_ids(const std::vector<std::int64_t>& values) {
   return {values.begin(), values.end()};
+}
+
+// Replaces a folder's tokenizer by one that knows a, b and c (ids 0 to 2) and leaves out the other
+// characters of a text, to which it adds <s> (4) and </s> (5).
+void write_tokenizer_with_ends(const std::filesystem::path& folder) {
+  for (const char* name : {"tokenizer.model", "tokenizer_config.json", "added_tokens.json",
+                           "special_tokens_map.json"}) {
+    std::filesystem::remove(folder / name);
+  }
+  std::ofstream(folder / "tokenizer.json") << R"({
+    "model": {"type": "BPE", "vocab": {"a": 0, "b": 1, "c": 2, "|": 3}, "merges": []},
+    "pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": false},
+    "decoder": {"type": "ByteLevel"},
+    "added_tokens": [{"id": 4, "content": "<s>", "special": true},
+                     {"id": 5, "content": "</s>", "special": true},
+                     {"id": 6, "content": "<video>", "special": true}],
+    "post_processor": {"type": "TemplateProcessing",
+      "special_tokens": {"<s>": {"ids": [4]}, "</s>": {"ids": [5]}},
+      "single": [{"SpecialToken": {"id": "<s>"}}, {"Sequence": {"id": "A"}},
+                 {"SpecialToken": {"id": "</s>"}}]}})";
 }
 
 TEST_SUITE("model/prompt") {
@@ -91,6 +113,36 @@ TEST_SUITE("model/prompt") {
     const std::vector<std::int32_t> tail = tokenizer.encode(" ASSISTANT:");
     expected.insert(expected.end(), tail.begin() + 1, tail.end());  // <s> occurs only once
     CHECK(prompt.ids == expected);
+  }
+
+  TEST_CASE("the tokens that a tokenizer adds to a text occur once, around the whole prompt") {
+    model::ComposedSource source = composed_source();
+    source.llm = copy_checkpoint("composed", "composed_with_ends") / "llm";
+    write_tokenizer_with_ends(source.llm);
+    const struct {
+      const char* prompt;
+      const char* words;
+      std::vector<std::int32_t> before;
+      std::vector<std::int32_t> after;
+    } kRows[] = {
+        {"a{video}b{prompt}c", "aa", {4, 0}, {1, 0, 0, 2, 5}},
+        {"a{video}b{prompt}c", "a<video>a", {4, 0}, {1, 0, 0, 2, 5}},
+        {"a{video}b{prompt}", "<video>a", {4, 0}, {1, 0, 5}},
+        {"a{prompt}b{video}c", "<video>a", {4, 0, 0, 1}, {2, 5}},
+        {"{video}c", "", {4}, {2, 5}},
+        {"{prompt}{video}", "a", {4, 0}, {5}},
+    };
+    for (const auto& row : kRows) {
+      CAPTURE(std::string(row.prompt));
+      CAPTURE(std::string(row.words));
+      source.prompt = row.prompt;
+      const auto model =
+          model::open_composed(testing::tested_context(), source, weights::WeightFormat::kF32);
+      std::vector<std::int32_t> expected = row.before;
+      expected.insert(expected.end(), static_cast<std::size_t>(model->vision_tokens({1})), 6);
+      expected.insert(expected.end(), row.after.begin(), row.after.end());
+      CHECK(model->build_prompt(row.words, {1}).ids == expected);
+    }
   }
 
   TEST_CASE("a fixed template needs no words of the user") {

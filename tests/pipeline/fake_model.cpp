@@ -140,7 +140,8 @@ void FakeModel::forward(Stream& /*stream*/, const model::StepBatch& step, const 
   }
 }
 
-std::vector<text::TokenId> FakeModel::encode(std::string_view, text::AddedTokens) const {
+std::vector<text::TokenId> FakeModel::encode(std::string_view, text::AddedTokens,
+                                             text::AddedEnds) const {
   return {};
 }
 

@@ -67,7 +67,8 @@ class FakeModel final : public model::CaptionModel, public model::Decoder, publi
   void forward(Stream& stream, const model::StepBatch& batch, const model::KvPages& kv,
                View logits) override;
 
-  std::vector<text::TokenId> encode(std::string_view, text::AddedTokens) const override;
+  std::vector<text::TokenId> encode(std::string_view, text::AddedTokens,
+                                    text::AddedEnds) const override;
   std::string decode(std::span<const text::TokenId> ids) const override;
   std::string token_bytes(text::TokenId id) const override;
   bool strips_leading_space() const override { return false; }

@@ -33,7 +33,9 @@ class ByteStreamTokenizer final : public Tokenizer {
  public:
   explicit ByteStreamTokenizer(std::vector<std::string> tokens) : tokens_(std::move(tokens)) {}
 
-  std::vector<TokenId> encode(std::string_view, AddedTokens) const override { return {}; }
+  std::vector<TokenId> encode(std::string_view, AddedTokens, AddedEnds) const override {
+    return {};
+  }
   std::string decode(std::span<const TokenId> ids) const override {
     std::string bytes;
     for (const TokenId id : ids) bytes += token_bytes(id);

@@ -238,6 +238,24 @@ TEST_SUITE("text/tokenizer_json") {
     CHECK_THROWS_AS(vocabulary.reserve(kMaxTokenId + 2), Error);
   }
 
+  TEST_CASE("a text is encoded with the ends that are asked for") {
+    const auto tokenizer =
+        open(document_of({kModel, kDecoder, kByteLevel,
+                          R"("added_tokens": [{"id": 3, "content": "<s>", "special": true},
+                             {"id": 4, "content": "</s>", "special": true}])",
+                          R"("post_processor": {"type": "TemplateProcessing",
+             "special_tokens": {"<s>": {"ids": [3]}, "</s>": {"ids": [4]}},
+             "single": [{"SpecialToken": {"id": "<s>"}}, {"Sequence": {"id": "A"}},
+                        {"SpecialToken": {"id": "</s>"}}]})"}));
+    const auto encode = [&](AddedEnds ends) {
+      return tokenizer->encode("ab", AddedTokens::kRecognise, ends);
+    };
+    CHECK(tokenizer->encode("ab") == Ids{3, 2, 4});
+    CHECK(encode({.beginning = true, .end = false}) == Ids{3, 2});
+    CHECK(encode({.beginning = false, .end = true}) == Ids{2, 4});
+    CHECK(encode({.beginning = false, .end = false}) == Ids{2});
+  }
+
   TEST_CASE("the lines of messages are those of the file") {
     const std::string model =
         "\"model\": {\"type\": \"BPE\", \"vocab\": {\n\"a\": 0,\n\"b\": 1\n},"

@@ -23,9 +23,9 @@ struct PromptFrame {
 
 // Equals the tokenisation of the whole text at once, unless `user_prompt` contains the text of an
 // added token: that text then stays text, and the whole is tokenised in three pieces: head, middle,
-// tail.
+// tail. The tokens that the tokenizer adds at `ends` occur once, around the whole.
 std::vector<std::int32_t> encode_prompt(const text::Tokenizer& tokenizer, const PromptFrame& frame,
-                                        std::string_view user_prompt);
+                                        std::string_view user_prompt, text::AddedEnds ends = {});
 
 // Returns `ids` with each `placeholder` repeated `count` times, and the positions of all of these.
 PromptIds expand_placeholder(const std::vector<std::int32_t>& ids, std::int32_t placeholder,

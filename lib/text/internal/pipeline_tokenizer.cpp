@@ -114,7 +114,8 @@ class PipelineTokenizer final : public Tokenizer {
     }
   }
 
-  std::vector<TokenId> encode(std::string_view text, AddedTokens added) const override {
+  std::vector<TokenId> encode(std::string_view text, AddedTokens added,
+                              AddedEnds ends) const override {
     if (text.size() > kMaxTextBytes) {
       throw Error(ErrorCode::kTooLarge, "a text of " + std::to_string(text.size()) +
                                             " bytes is too long for the tokenizer");
@@ -122,7 +123,7 @@ class PipelineTokenizer final : public Tokenizer {
     Encoding encoding(text.size());
     if (!is_valid_utf8(text)) text = encoding.arena.emplace_back(make_valid_utf8(text));
     const Matchers& matchers = added == AddedTokens::kRecognise ? recognised_ : plain_;
-    encoding.ids = prefix_ids_;
+    if (ends.beginning) encoding.ids = prefix_ids_;
     for (const Segment& segment : matchers.raw.split(text)) {
       if (segment.token != nullptr) {
         encoding.ids.push_back(segment.token->id);
@@ -131,7 +132,9 @@ class PipelineTokenizer final : public Tokenizer {
         encode_segment({.text = segment.text, .is_first = is_first}, matchers, encoding);
       }
     }
-    encoding.ids.insert(encoding.ids.end(), suffix_ids_.begin(), suffix_ids_.end());
+    if (ends.end) {
+      encoding.ids.insert(encoding.ids.end(), suffix_ids_.begin(), suffix_ids_.end());
+    }
     return std::move(encoding.ids);
   }
 

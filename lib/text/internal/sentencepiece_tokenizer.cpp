@@ -69,9 +69,10 @@ class SentencePieceTokenizer final : public Tokenizer {
     adds_eos_ = config.adds_eos;
   }
 
-  std::vector<TokenId> encode(std::string_view text, AddedTokens added) const override {
+  std::vector<TokenId> encode(std::string_view text, AddedTokens added,
+                              AddedEnds ends) const override {
     std::vector<TokenId> ids;
-    if (adds_bos_) ids.push_back(*bos_id_);
+    if (adds_bos_ && ends.beginning) ids.push_back(*bos_id_);
     const std::string valid = make_valid_utf8(text);
     const AddedTokenMatcher& matcher = added == AddedTokens::kRecognise ? matcher_ : vocabulary_;
     for (const Segment& segment : matcher.split(valid)) {
@@ -82,7 +83,7 @@ class SentencePieceTokenizer final : public Tokenizer {
         encode_segment(segment.text, at_start, added, &ids);
       }
     }
-    if (adds_eos_) ids.push_back(*eos_id_);
+    if (adds_eos_ && ends.end) ids.push_back(*eos_id_);
     return ids;
   }
 
