@@ -51,8 +51,7 @@ class InternVl final : public PartsCaptionModel {
     }
     ClipShape one = clip;
     one.num_frames = 1;
-    return expand_placeholder(encode_prompt(tokenizer(), prompt, user_prompt), context_id_,
-                              vision_tokens(one));
+    return build_video_prompt(tokenizer(), prompt, user_prompt, context_id_, vision_tokens(one));
   }
 
   std::string_view family() const override { return "internvl"; }

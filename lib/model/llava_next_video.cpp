@@ -53,8 +53,7 @@ class LlavaNextVideo final : public PartsCaptionModel {
   }
 
   PromptIds build_prompt(std::string_view user_prompt, const ClipShape& clip) const override {
-    return expand_placeholder(encode_prompt(tokenizer(), prompt_, user_prompt), video_id_,
-                              vision_tokens(clip));
+    return build_video_prompt(tokenizer(), prompt_, user_prompt, video_id_, vision_tokens(clip));
   }
 
   std::string_view family() const override { return "llava_next_video"; }

@@ -1,6 +1,10 @@
 #include "model/internal/prompt.h"
 
+#include <algorithm>
 #include <span>
+
+#include "base/error.h"
+#include "base/json.h"
 
 namespace caption::model {
 namespace {
@@ -38,6 +42,22 @@ std::vector<std::int32_t> encode_prompt(const text::Tokenizer& tokenizer, const 
   append_continuation(tokenizer, middle, AddedTokens::kPlainText, false, ids);
   append_continuation(tokenizer, frame.tail, AddedTokens::kRecognise, ends.end, ids);
   return ids;
+}
+
+PromptIds build_video_prompt(const text::Tokenizer& tokenizer, const PromptFrame& frame,
+                             std::string_view user_prompt, std::int32_t placeholder,
+                             std::int64_t count) {
+  const std::vector<std::int32_t> ids = encode_prompt(tokenizer, frame, user_prompt);
+  const std::vector<std::int32_t> bare = encode_prompt(tokenizer, frame, "");
+  if (std::count(ids.begin(), ids.end(), placeholder) !=
+      std::count(bare.begin(), bare.end(), placeholder)) {
+    const std::string text = tokenizer.token_bytes(placeholder);  // empty for a special token
+    throw Error(ErrorCode::kUsage, "the prompt holds " +
+                                       (text.empty() ? "the video's token" : json_quote(text)) +
+                                       ", which this model reads as the video itself; write it "
+                                       "differently, for example with a space inside");
+  }
+  return expand_placeholder(ids, placeholder, count);
 }
 
 PromptIds expand_placeholder(const std::vector<std::int32_t>& ids, std::int32_t placeholder,

@@ -63,7 +63,7 @@ class Qwen25Vl final : public PartsCaptionModel {
     VisionGrid grid = vision_grid(vision_, preprocessed_size(clip));
     grid.images = num_images(vision_, clip.num_frames);
     grid.time_step = seconds_per_image(clip, vision_.frames_per_image) * tokens_per_second_;
-    PromptIds prompt = expand_placeholder(encode_prompt(tokenizer(), frame, user_prompt), video_id_,
+    PromptIds prompt = build_video_prompt(tokenizer(), frame, user_prompt, video_id_,
                                           grid.images * grid.rows * grid.columns);
     prompt.positions = mrope_positions(prompt, grid);
     return prompt;

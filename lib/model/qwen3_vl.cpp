@@ -59,8 +59,8 @@ class Qwen3Vl final : public PartsCaptionModel {
                     " seconds><|vision_start|>" + std::string(kQwenVideoToken) + "<|vision_end|>";
     }
     const VisionGrid grid = vision_grid(vision_, preprocessed_size(clip));
-    PromptIds prompt = expand_placeholder(encode_prompt(tokenizer(), frame, user_prompt), video_id_,
-                                          grid.rows * grid.columns);
+    PromptIds prompt =
+        build_video_prompt(tokenizer(), frame, user_prompt, video_id_, grid.rows * grid.columns);
     prompt.positions = mrope_positions(prompt, grid);
     return prompt;
   }

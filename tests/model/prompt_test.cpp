@@ -145,6 +145,27 @@ TEST_SUITE("model/prompt") {
     }
   }
 
+  TEST_CASE("words that the tokenizer's model reads as the video are refused") {
+    const std::filesystem::path folder =
+        copy_checkpoint("composed", "composed_known_video") / "llm";
+    write_tokenizer_with_ends(folder);
+    replace_in_file(folder / "tokenizer.json", R"("|": 3)", R"("<video>": 3)");
+    replace_in_file(folder / "tokenizer.json", R"("id": 6, "content": "<video>", "special": true)",
+                    R"("id": 3, "content": "<video>")");
+    const auto tokenizer = text::open_tokenizer(folder);
+    const model::PromptFrame frame = {
+        .head = "a<video>", .glue_before = "", .glue_after = "", .tail = "c"};
+    CHECK(model::build_video_prompt(*tokenizer, frame, "b", 3, 2).ids ==
+          std::vector<std::int32_t>{4, 0, 3, 3, 1, 2, 5});
+    try {
+      model::build_video_prompt(*tokenizer, frame, "b<video>", 3, 2);
+      FAIL_CHECK("accepted");
+    } catch (const Error& error) {
+      CHECK(error.code() == ErrorCode::kUsage);
+      CHECK(std::string(error.what()).find("the prompt holds \"<video>\"") != std::string::npos);
+    }
+  }
+
   TEST_CASE("a fixed template needs no words of the user") {
     model::ComposedSource source = composed_source();
     source.prompt = "{video}이 영상을 자세히 설명해 주세요.";

@@ -27,6 +27,13 @@ struct PromptFrame {
 std::vector<std::int32_t> encode_prompt(const text::Tokenizer& tokenizer, const PromptFrame& frame,
                                         std::string_view user_prompt, text::AddedEnds ends = {});
 
+// The prompt with each `placeholder` of its template repeated `count` times. Throws Error(kUsage)
+// when the user's words hold one as plain text, as they may where a tokenizer's model itself knows
+// it.
+PromptIds build_video_prompt(const text::Tokenizer& tokenizer, const PromptFrame& frame,
+                             std::string_view user_prompt, std::int32_t placeholder,
+                             std::int64_t count);
+
 // Returns `ids` with each `placeholder` repeated `count` times, and the positions of all of these.
 PromptIds expand_placeholder(const std::vector<std::int32_t>& ids, std::int32_t placeholder,
                              std::int64_t count);
