@@ -231,6 +231,19 @@ void require_plain(const References& references, const std::string& prompt) {
                        : "answer the prompt " + json_quote(prompt)));
 }
 
+// The score of a mixture of adapters is that of none of them.
+void require_one_adapter(const std::vector<CaptionEntry>& captions) {
+  std::vector<std::string> names;
+  for (const CaptionEntry& entry : captions) {
+    const std::string name =
+        entry.adapter.empty() ? "\"\" (those that name none)" : json_quote(entry.adapter);
+    if (std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
+  }
+  if (names.size() <= 1) return;
+  throw Error(ErrorCode::kUsage, "the captions were made with several adapters, " +
+                                     list_some(names) + "; give eval the lines of one of them");
+}
+
 }  // namespace
 
 std::string_view match_by_name(MatchBy match) {
@@ -261,7 +274,10 @@ std::vector<CaptionEntry> choose_prompt(std::vector<CaptionEntry> captions,
       names.push_back(entry.prompt);
     }
   }
-  if (!prompt.has_value() && names.size() <= 1) return captions;
+  if (!prompt.has_value() && names.size() <= 1) {
+    require_one_adapter(captions);
+    return captions;
+  }
   const bool names_none = names.size() == 1 && names.front().empty();
   if (prompt.has_value() && !prompt->empty() && names_none) {
     throw Error(ErrorCode::kUsage, "--prompt " + json_quote(*prompt) +
@@ -279,6 +295,7 @@ std::vector<CaptionEntry> choose_prompt(std::vector<CaptionEntry> captions,
                     "; choose one with --prompt: " + list_some(quoted));
   }
   std::erase_if(captions, [&](const CaptionEntry& entry) { return entry.prompt != *prompt; });
+  require_one_adapter(captions);
   return captions;
 }
 

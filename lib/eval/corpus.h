@@ -40,6 +40,7 @@ struct CaptionEntry {
   bool is_failed = false;  // status "failed": the clip has no caption
   std::string where;
   std::string prompt = {};     // name of the prompt that it answers; empty: none
+  std::string adapter = {};    // name of the adapter that it was made with; empty: none
   bool is_suspicious = false;  // status "suspicious": scored, and listed in the report
   std::string path = {};       // "file.path"; empty where the record has none
   std::string content = {};    // "id", the SHA-256 of the clip; empty where the record has none
@@ -48,7 +49,8 @@ struct CaptionEntry {
 
 struct Captions {
   std::vector<CaptionEntry> entries;
-  std::int64_t num_superseded = 0;  // records replaced by a later one of the same clip and prompt
+  // Records replaced by a later one of the same clip, prompt and adapter.
+  std::int64_t num_superseded = 0;
 };
 
 // Collects the errors of all lines and files of the inputs.
@@ -90,7 +92,7 @@ References read_references(const std::filesystem::path& path,
 // `caption-cli run`, or simpler. Problems as for read_references(); an incomplete last line is one
 // too.
 // An empty caption counts as a caption. The file is append-only: of the records of one clip (the
-// same "file.path", or the same "video" if one has no path) and prompt, the last one counts; a
+// same "file.path", or the same "video" if one has no path), prompt and adapter, the last counts; a
 // record with "moved_from" also replaces the record of the same "id" under that old name. Unknown
 // keys are ignored.
 Captions read_captions(const std::filesystem::path& path, Problems& problems);
@@ -98,7 +100,8 @@ Captions read_captions(const std::filesystem::path& path);  // throws as above
 
 // The captions that answer one prompt: the named one, or the only one. Throws Error(kUsage) with
 // the names when there are several and none is named, when there is none of that name, and when one
-// is named but no caption names its prompt.
+// is named but no caption names its prompt; also with the names of the adapters when the captions
+// of the prompt were made with several.
 std::vector<CaptionEntry> choose_prompt(std::vector<CaptionEntry> captions,
                                         const std::optional<std::string>& prompt);
 

@@ -184,6 +184,7 @@ CaptionEntry read_caption(const JsonObject& object, const Line& line) {
                                                          "failed"};
   CaptionEntry entry{require_video(object), {}, false, line.name};
   entry.prompt = object.get_string("prompt", "");
+  entry.adapter = text_at(object, "adapter");
   const std::string status = object.get_string("status", "ok");
   if (std::find(kStatuses.begin(), kStatuses.end(), status) == kStatuses.end()) {
     fail(line.name + ": status is " + json_quote(status) +
@@ -201,19 +202,21 @@ CaptionEntry read_caption(const JsonObject& object, const Line& line) {
 }
 
 // The last records of an append-only file. Two records are of the same clip when both answer the
-// same prompt and have the same "file.path" or, if one of them has none, the same "video". A record
-// with "moved_from" also replaces the record of the same content under that name.
+// same prompt with the same adapter, and have the same "file.path" or, if one of them has none, the
+// same "video". A record with "moved_from" also replaces the record of the same content under that
+// name.
 class LastRecords {
  public:
   void add(const JsonObject& object, CaptionEntry entry) {
+    const std::string group = key(entry.prompt, entry.adapter);
     if (const std::string old = text_at(object, "moved_from"); !old.empty()) {
-      remove(find(entry.prompt, old, old), entry.content);
+      remove(find(group, old, old), entry.content);
     }
-    const std::size_t same = find(entry.prompt, entry.path, entry.video);
+    const std::size_t same = find(group, entry.path, entry.video);
     if (same != kNone) remove(same, {});
     const std::size_t place = entries_.size();
-    if (!entry.path.empty()) by_path_[key(entry.prompt, entry.path)] = place;
-    by_video_[key(entry.prompt, entry.video)] = place;
+    if (!entry.path.empty()) by_path_[key(group, entry.path)] = place;
+    by_video_[key(group, entry.video)] = place;
     entries_.push_back(std::move(entry));
     is_superseded_.push_back(false);
   }
@@ -234,18 +237,19 @@ class LastRecords {
   static constexpr std::size_t kNone = static_cast<std::size_t>(-1);
   using Places = std::unordered_map<std::string, std::size_t>;
 
-  static std::string key(const std::string& prompt, const std::string& name) {
-    return prompt + std::string(1, '\0') + name;
+  static std::string key(const std::string& group, const std::string& name) {
+    return group + std::string(1, '\0') + name;
   }
 
-  // Index of the latest record of the clip; kNone when there is none.
-  std::size_t find(const std::string& prompt, const std::string& path,
+  // Index of the latest record of the clip in the group, a prompt and an adapter; kNone when there
+  // is none.
+  std::size_t find(const std::string& group, const std::string& path,
                    const std::string& video) const {
     if (!path.empty()) {
-      const auto found = by_path_.find(key(prompt, path));
+      const auto found = by_path_.find(key(group, path));
       if (found != by_path_.end()) return found->second;
     }
-    const auto found = by_video_.find(key(prompt, video));
+    const auto found = by_video_.find(key(group, video));
     if (found == by_video_.end()) return kNone;
     const std::string& other = entries_[found->second].path;
     const bool is_another_file = !path.empty() && !other.empty() && path != other && path != video;

@@ -83,6 +83,28 @@ TEST_SUITE("eval/corpus") {
                          Error);
   }
 
+  TEST_CASE("captions of several adapters are not scored as one") {
+    const auto path =
+        write_file(fresh_folder("corpus_adapters") / "c.jsonl",
+                   "{\"video\": \"1\", \"caption\": \"a\", \"prompt\": \"p\", \"adapter\": \"A\"}\n"
+                   "{\"video\": \"1\", \"caption\": \"b\", \"prompt\": \"p\", \"adapter\": \"B\"}\n"
+                   "{\"video\": \"1\", \"caption\": \"c\", \"prompt\": \"q\"}\n");
+    const std::vector<CaptionEntry> captions = read_captions(path).entries;
+    REQUIRE(captions.size() == 3);
+    CHECK_THROWS_WITH_AS(choose_prompt(captions, "p"),
+                         "the captions were made with several adapters, \"A\", \"B\"; give eval "
+                         "the lines of one of them",
+                         Error);
+    CHECK(choose_prompt(captions, "q").size() == 1);
+    std::vector<CaptionEntry> unnamed = {{.video = "1", .caption = "a", .where = ""},
+                                         {.video = "2", .caption = "b", .where = ""}};
+    unnamed[1].adapter = "A";
+    CHECK_THROWS_WITH_AS(choose_prompt(unnamed, std::nullopt),
+                         doctest::Contains("\"\" (those that name none), \"A\""), Error);
+    unnamed[0].adapter = "A";
+    CHECK(choose_prompt(unnamed, std::nullopt).size() == 2);
+  }
+
   TEST_CASE("references may be by prompt only") {
     const auto folder = fresh_folder("corpus_only_prompts");
     const auto path = write_file(
@@ -266,7 +288,7 @@ TEST_SUITE("eval/corpus") {
       return "{\"video\": \"" + std::string(video) + "\", \"caption\": \"" + caption + "\"" + more +
              "}\n";
     };
-    const std::string prompt = ", \"prompt\": \"p\"";
+    const std::string prompt = ", \"prompt\": \"p\"", adapter = ", \"adapter\": \"A\"";
     struct Case {
       const char* name;
       std::string text;
@@ -282,6 +304,10 @@ TEST_SUITE("eval/corpus") {
          {"b", "d"},
          2},
         {"another prompt", line("1", "a", "") + line("1", "b", prompt), {"a", "b"}, 0},
+        {"another adapter",
+         line("1", "a", adapter) + line("1", "b", "") + line("1", "c", adapter),
+         {"b", "c"},
+         1},
         {"the same file by another name",
          line("a/1", "a", file("/x/a/1")) + line("1", "b", file("/x/a/1")),
          {"b"},
