@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <limits>
 #include <map>
 #include <system_error>
 #include <utility>
@@ -28,6 +29,8 @@ constexpr std::string_view kSuffixB = ".lora_B.weight";
 constexpr std::string_view kSuffixBase = ".base_layer.weight";
 
 constexpr std::int64_t kMaxRank = 1 << 16;
+constexpr std::size_t kMaxPatterns = 4096;
+constexpr std::size_t kMaxPatternBytes = 1024;
 
 // Keys that are read here, and keys that do not change the result of a trained adapter: names,
 // training, initialisation and how PEFT searched for the modules.
@@ -82,15 +85,23 @@ std::string merging_advice() {
   return "merge the adapter into the weights where it was trained (merge_and_unload() of peft)";
 }
 
+// A key of rank_pattern or alpha_pattern and its value.
+template <class T>
+struct PatternValue {
+  std::string key;
+  ModulePattern pattern;
+  T value;
+};
+
 // What the tensors are compared with.
 struct LoraConfig {
   std::string name;  // of the file, for messages
   std::int64_t rank = 8;
   double alpha = 8;
   bool is_rank_stabilised = false;
-  // Patterns and their values, sorted by pattern.
-  std::vector<std::pair<std::string, std::int64_t>> rank_pattern;
-  std::vector<std::pair<std::string, double>> alpha_pattern;
+  // Sorted by key.
+  std::vector<PatternValue<std::int64_t>> rank_pattern;
+  std::vector<PatternValue<double>> alpha_pattern;
   std::vector<std::string> targets;  // suffixes of module names; empty: any module
 };
 
@@ -126,6 +137,34 @@ void require_plain_lora(const JsonObject& config) {
   }
 }
 
+// Reads the patterns of the object at `name`; read_value(object, key) reads the value of one.
+template <class T, class ReadValue>
+std::vector<PatternValue<T>> parse_patterns(const JsonObject& config, const std::string& name,
+                                            const ReadValue& read_value) {
+  std::vector<PatternValue<T>> parsed;
+  const auto patterns = config.get_object(name);
+  if (!patterns) return parsed;
+  const std::string where = config.name() + ": " + name + ": ";
+  const std::vector<std::string> keys = patterns->keys();
+  if (keys.size() > kMaxPatterns) {
+    fail_bad(where + std::to_string(keys.size()) + " expressions; at most " +
+             std::to_string(kMaxPatterns) + " are expected");
+  }
+  for (const std::string& key : keys) {
+    if (key.size() > kMaxPatternBytes) {
+      fail_bad(where + "an expression of " + std::to_string(key.size()) + " bytes; at most " +
+               std::to_string(kMaxPatternBytes) + " are expected");
+    }
+    std::optional<ModulePattern> pattern = ModulePattern::parse(key);
+    if (!pattern.has_value()) {
+      fail_unavailable(where + "the expression " + json_quote(key) +
+                       " is not supported by this build; names, ., \\d, sets and * + ? are");
+    }
+    parsed.push_back({key, *std::move(pattern), read_value(*patterns, key)});
+  }
+  return parsed;
+}
+
 LoraConfig parse_config(const JsonObject& config) {
   require_plain_lora(config);
   LoraConfig lora;
@@ -133,16 +172,14 @@ LoraConfig parse_config(const JsonObject& config) {
   lora.rank = config.get_int("r", 8, 1, kMaxRank);
   lora.alpha = config.get_double("lora_alpha", 8);
   lora.is_rank_stabilised = config.get_bool("use_rslora", false);
-  if (const auto patterns = config.get_object("rank_pattern")) {
-    for (const std::string& key : patterns->keys()) {
-      lora.rank_pattern.emplace_back(key, patterns->require_int(key, 1, kMaxRank));
-    }
-  }
-  if (const auto patterns = config.get_object("alpha_pattern")) {
-    for (const std::string& key : patterns->keys()) {
-      lora.alpha_pattern.emplace_back(key, patterns->get_double(key, 0));
-    }
-  }
+  lora.rank_pattern = parse_patterns<std::int64_t>(
+      config, "rank_pattern", [](const JsonObject& patterns, const std::string& key) {
+        return patterns.require_int(key, 1, kMaxRank);
+      });
+  lora.alpha_pattern = parse_patterns<double>(
+      config, "alpha_pattern", [](const JsonObject& patterns, const std::string& key) {
+        return patterns.get_double(key, 0);
+      });
   if (config.type_of("target_modules") == JsonType::kList) {
     lora.targets = config.get_strings("target_modules");
   }
@@ -152,26 +189,20 @@ LoraConfig parse_config(const JsonObject& config) {
 // Returns the value of the pattern that matches the module, or `fallback`. PEFT takes the first in
 // the order of the file, which the sorted patterns no longer have: two that match must agree.
 template <class T>
-T find_pattern(const LoraConfig& config, std::string_view key,
-               const std::vector<std::pair<std::string, T>>& patterns, const std::string& module,
+T find_pattern(const LoraConfig& config, std::string_view name,
+               const std::vector<PatternValue<T>>& patterns, const std::string& module,
                T fallback) {
-  const std::pair<std::string, T>* found = nullptr;
-  for (const std::pair<std::string, T>& pattern : patterns) {
-    const std::optional<bool> is_match = matches_module(pattern.first, module);
-    if (!is_match.has_value()) {
-      fail_unavailable(config.name + ": " + std::string(key) + ": the expression " +
-                       json_quote(pattern.first) +
-                       " is not supported by this build; names, ., \\d, sets and * + ? are");
-    }
-    if (!*is_match) continue;
-    if (found != nullptr && found->second != pattern.second) {
-      fail_unavailable(config.name + ": " + std::string(key) + ": " + json_quote(found->first) +
-                       " and " + json_quote(pattern.first) + " both match " + module +
+  const PatternValue<T>* found = nullptr;
+  for (const PatternValue<T>& candidate : patterns) {
+    if (!candidate.pattern.matches(module)) continue;
+    if (found != nullptr && found->value != candidate.value) {
+      fail_unavailable(config.name + ": " + std::string(name) + ": " + json_quote(found->key) +
+                       " and " + json_quote(candidate.key) + " both match " + module +
                        " with different values; keep one of them");
     }
-    found = &pattern;
+    found = &candidate;
   }
-  return found == nullptr ? fallback : found->second;
+  return found == nullptr ? fallback : found->value;
 }
 
 bool is_target(const LoraConfig& config, const std::string& module) {
@@ -213,7 +244,13 @@ std::map<std::string, ModuleTensors> find_modules(const weights::Checkpoint& wei
     std::string module = name.substr(0, name.size() - suffix.size());
     if (module.starts_with(kPeftPrefix)) module.erase(0, kPeftPrefix.size());
     ModuleTensors& tensors = modules[module];
-    (is_a ? tensors.a : is_b ? tensors.b : tensors.base) = *weights.find(name);
+    std::optional<ConstView>& tensor = is_a ? tensors.a : is_b ? tensors.b : tensors.base;
+    if (tensor.has_value()) {
+      fail_bad(weights.path().string() + ": tensor " + module + std::string(suffix) +
+               " occurs twice, with " + std::string(kPeftPrefix) +
+               " before its name and without; the adapter must name the module once");
+    }
+    tensor = *weights.find(name);
   }
   return modules;
 }
@@ -270,6 +307,10 @@ LoraTerm make_term(const LoraConfig& config, const std::string& file, const std:
       find_pattern(config, "alpha_pattern", config.alpha_pattern, module, config.alpha);
   const auto divisor = static_cast<double>(rank);
   const double scale = alpha / (config.is_rank_stabilised ? std::sqrt(divisor) : divisor);
+  if (!(std::abs(scale) <= std::numeric_limits<float>::max())) {
+    fail_bad(config.name + ": lora_alpha of " + module +
+             " divided by its rank exceeds the range of 32-bit floats");
+  }
   return {.module = module,
           .a = *found.a,
           .b = *found.b,

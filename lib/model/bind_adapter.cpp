@@ -130,13 +130,23 @@ void check_fit(const Adapter& adapter, const LoraTerm& term, const Place& place,
                 adapter.folder().string() + ": adapts " + term.module +
                     ", which is no linear layer; this build adapts linear layers only");
   }
-  if (fits(term, place, parameter)) return;
+  const Shape weight = {place.module_rows, parameter.columns()};
+  const bool is_good_base = !term.base.has_value() || term.base->shape() == weight;
+  if (fits(term, place, parameter) && is_good_base) return;
+  const std::string found = is_good_base
+                                ? " has lora_A " + term.a.shape().to_string() + " and lora_B " +
+                                      term.b.shape().to_string()
+                                : ".base_layer.weight is " + term.base->shape().to_string();
+  throw Error(ErrorCode::kBadModel, adapter.folder().string() + ": " + term.module + found +
+                                        ", the model's weight is " + weight.to_string() +
+                                        "; the adapter is another base model's");
+}
+
+[[noreturn]] void fail_bound_twice(const Adapter& adapter, const LoraTerm& first,
+                                   const LoraTerm& second) {
   throw Error(ErrorCode::kBadModel,
-              adapter.folder().string() + ": " + term.module + " has lora_A " +
-                  term.a.shape().to_string() + " and lora_B " + term.b.shape().to_string() +
-                  ", the model's weight is " +
-                  Shape({place.module_rows, parameter.columns()}).to_string() +
-                  "; the adapter is another base model's");
+              adapter.folder().string() + ": " + first.module + " and " + second.module +
+                  " adapt the same weight of the model; the adapter must name it once");
 }
 
 }  // namespace
@@ -145,6 +155,7 @@ std::vector<BoundTerm> bind_terms(const Adapter& adapter, const Blueprint& bluep
                                   std::optional<std::int32_t> source) {
   const Modules modules = list_modules(blueprint, source);
   std::vector<BoundTerm> bound;
+  std::map<ParameterId, const LoraTerm*> term_of;
   for (const LoraTerm& term : adapter.terms()) {
     const auto found = modules.find(term.module);
     if (found == modules.end()) {
@@ -154,6 +165,8 @@ std::vector<BoundTerm> bind_terms(const Adapter& adapter, const Blueprint& bluep
     for (const Place& place : found->second) {
       const Parameter& parameter = blueprint.parameters[static_cast<std::size_t>(place.id)];
       check_fit(adapter, term, place, parameter);
+      const auto [other, is_new] = term_of.emplace(place.id, &term);
+      if (!is_new) fail_bound_twice(adapter, *other->second, term);
       bound.push_back({.term = part_of(term, place, parameter), .parameter = place.id});
     }
   }

@@ -1,25 +1,10 @@
 #include "model/internal/module_pattern.h"
 
-#include <algorithm>
-#include <bitset>
 #include <cstddef>
-#include <vector>
+#include <utility>
 
 namespace caption::model {
 namespace {
-
-enum class Repeat { kOnce, kOptional, kAny, kAtLeastOnce };
-
-// A set of characters and how often one of them occurs.
-struct Atom {
-  std::bitset<256> characters;
-  Repeat repeat = Repeat::kOnce;
-};
-
-struct Pattern {
-  std::vector<Atom> atoms;
-  bool is_anchored = false;  // begins with ^
-};
 
 bool is_alphanumeric(char c) {
   return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_';
@@ -84,7 +69,9 @@ bool read_characters(std::string_view& text, std::bitset<256>& set) {
   }
 }
 
-Repeat read_repeat(std::string_view& text) {
+}  // namespace
+
+ModulePattern::Repeat ModulePattern::read_repeat(std::string_view& text) {
   if (text.empty()) return Repeat::kOnce;
   const char c = text.front();
   if (c != '*' && c != '+' && c != '?') return Repeat::kOnce;
@@ -93,10 +80,10 @@ Repeat read_repeat(std::string_view& text) {
   return c == '*' ? Repeat::kAny : Repeat::kAtLeastOnce;
 }
 
-std::optional<Pattern> parse(std::string_view text) {
-  Pattern pattern;
+std::optional<ModulePattern> ModulePattern::parse(std::string_view text) {
+  ModulePattern pattern;
   if (text.starts_with('^')) {
-    pattern.is_anchored = true;
+    pattern.is_anchored_ = true;
     text.remove_prefix(1);
   }
   const bool is_escaped = text.size() >= 2 && text[text.size() - 2] == '\\';
@@ -105,53 +92,41 @@ std::optional<Pattern> parse(std::string_view text) {
     Atom atom;
     if (!read_characters(text, atom.characters)) return std::nullopt;
     atom.repeat = read_repeat(text);
-    pattern.atoms.push_back(atom);
+    pattern.atoms_.push_back(atom);
   }
   return pattern;
 }
 
-bool may_be_skipped(const Atom& atom) {
-  return atom.repeat == Repeat::kOptional || atom.repeat == Repeat::kAny;
-}
-
-bool may_repeat(const Atom& atom) {
-  return atom.repeat == Repeat::kAny || atom.repeat == Repeat::kAtLeastOnce;
-}
-
 // Simulates all ways to match at once: reached[i] says that the atoms before i are matched.
-bool matches_whole(const std::vector<Atom>& atoms, std::string_view text) {
-  std::vector<bool> reached(atoms.size() + 1);
+bool ModulePattern::matches_whole(std::string_view text) const {
+  std::vector<bool> reached(atoms_.size() + 1);
   const auto skip_optional = [&] {
-    for (std::size_t i = 0; i < atoms.size(); ++i) {
-      if (reached[i] && may_be_skipped(atoms[i])) reached[i + 1] = true;
+    for (std::size_t i = 0; i < atoms_.size(); ++i) {
+      if (reached[i] && atoms_[i].may_be_skipped()) reached[i + 1] = true;
     }
   };
   reached[0] = true;
   skip_optional();
-  std::vector<bool> repeating(atoms.size());  // atom i has matched and may match again
+  std::vector<bool> repeating(atoms_.size());  // atom i has matched and may match again
   for (const char c : text) {
-    std::vector<bool> next(atoms.size() + 1);
-    for (std::size_t i = 0; i < atoms.size(); ++i) {
+    std::vector<bool> next(atoms_.size() + 1);
+    for (std::size_t i = 0; i < atoms_.size(); ++i) {
       const bool is_tried = reached[i] || repeating[i];
-      const bool is_match = is_tried && atoms[i].characters.test(index_of(c));
-      repeating[i] = is_match && may_repeat(atoms[i]);
+      const bool is_match = is_tried && atoms_[i].characters.test(index_of(c));
+      repeating[i] = is_match && atoms_[i].may_repeat();
       if (is_match) next[i + 1] = true;
     }
     reached = std::move(next);
     skip_optional();
   }
-  return reached[atoms.size()];
+  return reached[atoms_.size()];
 }
 
-}  // namespace
-
-std::optional<bool> matches_module(std::string_view pattern, std::string_view module) {
-  const std::optional<Pattern> parsed = parse(pattern);
-  if (!parsed.has_value()) return std::nullopt;
+bool ModulePattern::matches(std::string_view module) const {
   for (std::size_t begin = 0;;) {
-    if (matches_whole(parsed->atoms, module.substr(begin))) return true;
+    if (matches_whole(module.substr(begin))) return true;
     const std::size_t dot = module.find('.', begin);
-    if (parsed->is_anchored || dot == std::string_view::npos) return false;
+    if (is_anchored_ || dot == std::string_view::npos) return false;
     begin = dot + 1;
   }
 }

@@ -80,6 +80,32 @@ void write_f32(const fs::path& path, const std::map<std::string, std::string>& t
       << std::string(reinterpret_cast<const char*>(&size), sizeof size) << header << values;
 }
 
+// The matrices of the modules, with lora_A [2, columns] and lora_B [rows, 2].
+struct SmallModule {
+  const char* name;  // up to ".lora_A.weight"
+  std::int64_t rows;
+  std::int64_t columns;
+};
+fs::path write_small_adapter(const char* name, const std::vector<SmallModule>& modules) {
+  const fs::path folder = fs::path(CAPTION_TEST_TMP) / name;
+  fs::create_directories(folder);
+  std::ofstream(folder / kConfig) << R"({"peft_type": "LORA", "r": 2, "lora_alpha": 4})";
+  std::map<std::string, std::string> tensors;
+  std::map<std::string, std::pair<std::int64_t, std::int64_t>> shapes;
+  for (const SmallModule& module : modules) {
+    const std::string a = std::string(module.name) + ".lora_A.weight";
+    const std::string b = std::string(module.name) + ".lora_B.weight";
+    shapes[a] = {2, module.columns};
+    shapes[b] = {module.rows, 2};
+  }
+  for (const auto& [tensor, shape] : shapes) {
+    tensors[tensor] =
+        std::string(sizeof(float) * static_cast<std::size_t>(shape.first * shape.second), '\0');
+  }
+  write_f32(folder / kWeights, tensors, [&](const std::string& tensor) { return shapes[tensor]; });
+  return folder;
+}
+
 TEST_SUITE("model/adapter_files") {
   TEST_CASE("files that are missing or broken") {
     const DrawnCheckpoint adapter(case_folder("llama_all"));
@@ -125,6 +151,10 @@ TEST_SUITE("model/adapter_files") {
       ErrorCode code;
       std::vector<const char*> message;
     };
+    const std::string long_pattern = R"("rank_pattern": {")" + std::string(1025, 'a') + R"(": 4})";
+    std::string many_patterns = R"("rank_pattern": {"m0": 4)";
+    for (int i = 1; i < 4097; ++i) many_patterns += ", \"m" + std::to_string(i) + "\": 4";
+    many_patterns += "}";
     const Case cases[] = {
         {R"("r": 4)", R"("r": 0)", ErrorCode::kBadModel, {"r:", "expected 1 to", "found 0"}},
         {R"("r": 4)", R"("r": 5)", ErrorCode::kBadModel, {"lora_A [4, ", "rank 5"}},
@@ -166,6 +196,22 @@ TEST_SUITE("model/adapter_files") {
          R"("rank_pattern": {"(q|k)_proj": 2})",
          ErrorCode::kUnavailable,
          {"rank_pattern", "(q|k)_proj"}},
+        {R"("lora_alpha": 10)",
+         R"("lora_alpha": 1e300)",
+         ErrorCode::kBadModel,
+         {"lora_alpha of ", "32-bit floats"}},
+        {R"("alpha_pattern": {})",
+         R"("alpha_pattern": {".*": -1e40})",
+         ErrorCode::kBadModel,
+         {"lora_alpha of ", "32-bit floats"}},
+        {R"("rank_pattern": {})",
+         long_pattern.c_str(),
+         ErrorCode::kBadModel,
+         {"rank_pattern", "an expression of 1025 bytes", "at most 1024"}},
+        {R"("rank_pattern": {})",
+         many_patterns.c_str(),
+         ErrorCode::kBadModel,
+         {"rank_pattern", "4097 expressions", "at most 4096"}},
         {R"("alpha_pattern": {})",
          R"("alpha_pattern": {"q_proj": 2, "self_attn.q_proj": 3})",
          ErrorCode::kUnavailable,
@@ -244,6 +290,35 @@ TEST_SUITE("model/adapter_files") {
                   {"multi_modal_projector.linear_1", "language model only"}, "llama_bf16", "own");
   }
 
+  TEST_CASE("a module that the adapter names twice") {
+    const fs::path folder = write_small_adapter(
+        "module_twice", {{"base_model.model.lm_head", 440, 64}, {"lm_head", 440, 64}});
+    check_refused(folder, ErrorCode::kBadModel,
+                  {kWeights, "lm_head.lora_A.weight occurs twice", "base_model.model."});
+  }
+
+  TEST_CASE("a weight that two modules of the adapter adapt") {
+    model::Blueprint blueprint;
+    blueprint.add_group({.part = model::Part::kTower});
+    const model::LinearIds q = blueprint.add_linear("q.", {.out = 4, .in = 5, .has_bias = false},
+                                                    weights::Role::kEncoderLinear);
+    blueprint.set_other_layout(q, {"attn.qkv.", 0, 12});
+    const auto check = [&](const fs::path& folder, const char* message) {
+      const model::Adapter adapter = model::Adapter::open(folder);
+      try {
+        model::bind_terms(adapter, blueprint);
+        FAIL_CHECK("accepted");
+      } catch (const Error& error) {
+        CHECK(error.code() == ErrorCode::kBadModel);
+        CHECK(std::string(error.what()).find(message) != std::string::npos);
+      }
+    };
+    check(write_small_adapter("fused_twice", {{"attn.qkv", 12, 5}, {"q", 4, 5}}),
+          "attn.qkv and q adapt the same weight");
+    check(write_small_adapter("outer_twice", {{"q", 4, 5}, {"vision_tower.q", 4, 5}}),
+          "q and vision_tower.q adapt the same weight");
+  }
+
   TEST_CASE("an LM head that is the embedding cannot be adapted") {
     const DrawnCheckpoint adapter(case_folder("llama_head"));
     check_refused(adapter.path(), ErrorCode::kUnavailable, {"lm_head", "the embedding"},
@@ -260,10 +335,10 @@ TEST_SUITE("model/adapter_files") {
       const auto model = weights::Checkpoint::open(golden_folder() / "llama_bf16");
       base = f32_bytes(*model.find("lm_head.weight"));
     }
-    const auto write = [&] {
+    const auto write = [&](std::int64_t base_rows = 440) {
       write_f32(adapter.path() / kWeights, tensors,
-                [](const std::string& name) -> std::pair<std::int64_t, std::int64_t> {
-                  if (name.find("base_layer") != std::string::npos) return {440, 64};
+                [&](const std::string& name) -> std::pair<std::int64_t, std::int64_t> {
+                  if (name.find("base_layer") != std::string::npos) return {base_rows, 64};
                   if (name.find("lora_A") != std::string::npos) return {3, 64};
                   return {name.find("lm_head") != std::string::npos ? 440 : 64, 3};
                 });
@@ -277,6 +352,10 @@ TEST_SUITE("model/adapter_files") {
     CHECK_THROWS_WITH_AS(model::open_model(tested_context(), golden_folder() / "llama_bf16",
                                            WeightFormat::kF32, {}, {{.folder = adapter.path()}}),
                          doctest::Contains("lm_head.base_layer.weight"), Error);
+    tensors["base_model.model.lm_head.base_layer.weight"] = base.substr(0, base.size() / 2);
+    write(220);
+    check_refused(adapter.path(), ErrorCode::kBadModel,
+                  {"lm_head.base_layer.weight is [220, 64]", "the model's weight is [440, 64]"});
   }
 
   TEST_CASE("a module whose rows are several parameters of the model is divided among them") {

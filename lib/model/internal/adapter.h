@@ -37,7 +37,8 @@ class Adapter {
  public:
   // Opens and validates a folder. Throws Error(kBadModel) naming file and key or tensor when a file
   // is missing or broken, a value is impossible (r = 0), a tensor is not finite, has another rank
-  // than the configuration says, has no partner or belongs to no target module; kUnavailable for
+  // than the configuration says, has no partner, occurs twice (with and without PEFT's
+  // "base_model.model.") or belongs to no target module; kUnavailable for
   // what this build cannot apply: another peft_type, DoRA, modules_to_save, trained biases,
   // adapted embeddings and convolutions, weights that are not safetensors, and every unknown key
   // with a value.
@@ -74,8 +75,8 @@ struct BoundTerm {
 // transformers of any version names modules. `source`, if set, restricts the search to parameters
 // of that weight file (ParameterGroup::source). Terms of layers of the vision tower that do not run
 // are left out. Throws Error(kBadModel), naming module and shapes, for a term that has no parameter
-// or does not fit it: the adapter is another base's; kUnavailable for an LM head that is the
-// embedding.
+// or does not fit it (the adapter is another base's), and for two terms of one parameter;
+// kUnavailable for an LM head that is the embedding.
 std::vector<BoundTerm> bind_terms(const Adapter& adapter, const Blueprint& blueprint,
                                   std::optional<std::int32_t> source = std::nullopt);
 
