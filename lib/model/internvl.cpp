@@ -127,10 +127,11 @@ VisionSpec parse_intern_vit(const JsonObject& config, const TowerKeys& keys) {
   vision.image_px = get_edge(config, "image_size", keys.image_px);
   vision.patch_px = get_edge(config, "patch_size", 14);
   vision.activation = parse_activation(config, "hidden_act", "gelu");
-  vision.layer_norm_eps = static_cast<float>(config.get_double("layer_norm_eps", 1e-6));
-  if (!(vision.layer_norm_eps > 0)) {
-    throw Error(ErrorCode::kBadModel, config.name() + ": layer_norm_eps must be positive");
+  const double eps = config.get_double("layer_norm_eps", 1e-6);
+  if (!(eps > 0) || eps > 1) {
+    throw Error(ErrorCode::kBadModel, config.name() + ": layer_norm_eps must be in (0, 1]");
   }
+  vision.layer_norm_eps = static_cast<float>(eps);
   vision.vit = {.patch_bias = true,
                 .pre_norm = false,
                 .norm = parse_norm(config, keys.norm),

@@ -62,8 +62,11 @@ std::array<std::int64_t, 3> parse_mrope_section(const JsonObject& config, std::i
   std::vector<std::int64_t> section;
   if (scaling) section = scaling->get_ints("mrope_section");
   if (section.empty()) section.assign(fallback.begin(), fallback.end());
-  const bool is_good = section.size() == 3 && section[0] > 0 && section[1] > 0 && section[2] > 0 &&
-                       section[0] + section[1] + section[2] == head_dim / 2;
+  const bool is_bounded = std::all_of(section.begin(), section.end(), [&](std::int64_t size) {
+    return size > 0 && size <= head_dim;
+  });
+  const bool is_good =
+      section.size() == 3 && is_bounded && section[0] + section[1] + section[2] == head_dim / 2;
   if (!is_good) {
     throw Error(ErrorCode::kBadModel,
                 config.name() + ": mrope_section must be three positive numbers with the sum " +

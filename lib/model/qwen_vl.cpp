@@ -56,6 +56,15 @@ VisionSpec parse_qwen_tower(const JsonObject& vision_config, const QwenTowerDefa
                                           std::to_string(vision.num_heads) +
                                           " heads: the width of a head must be a multiple of 4");
   }
+  constexpr std::int64_t kMaxMergedWidth = std::int64_t{1} << 24;
+  const std::int64_t merged_width = vision.hidden * vision.pool_stride * vision.pool_stride;
+  if (merged_width > kMaxMergedWidth) {
+    throw Error(ErrorCode::kBadModel, vision_config.name() + ": hidden_size " +
+                                          std::to_string(vision.hidden) +
+                                          " times the square of spatial_merge_size " +
+                                          std::to_string(vision.pool_stride) + " must be at most " +
+                                          std::to_string(kMaxMergedWidth));
+  }
   return vision;
 }
 

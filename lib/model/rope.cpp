@@ -26,14 +26,6 @@ double yarn_mscale(double scale, double mscale) {
   return scale <= 1 ? 1.0 : 0.1 * mscale * std::log(scale) + 1.0;
 }
 
-double yarn_attention_factor(const RopeSpec& spec) {
-  if (spec.attention_factor.has_value()) return *spec.attention_factor;
-  if (spec.mscale != 0 && spec.mscale_all_dim != 0) {
-    return yarn_mscale(spec.factor, spec.mscale) / yarn_mscale(spec.factor, spec.mscale_all_dim);
-  }
-  return yarn_mscale(spec.factor, 1);
-}
-
 // Dimensions below `low` keep their frequencies, those from `high` on are interpolated.
 struct YarnRamp {
   double low = 0;
@@ -97,6 +89,14 @@ std::string_view rope_kind_name(RopeKind kind) {
     case RopeKind::kLlama3: return "llama3";
   }
   return "default";
+}
+
+double yarn_attention_factor(const RopeSpec& spec) {
+  if (spec.attention_factor.has_value()) return *spec.attention_factor;
+  if (spec.mscale != 0 && spec.mscale_all_dim != 0) {
+    return yarn_mscale(spec.factor, spec.mscale) / yarn_mscale(spec.factor, spec.mscale_all_dim);
+  }
+  return yarn_mscale(spec.factor, 1);
 }
 
 RotaryFrequencies make_rotary_frequencies(const RopeSpec& spec, std::int64_t head_dim) {

@@ -43,6 +43,9 @@ struct RopeSpec {
   double mscale_all_dim = 0;
 };
 
+// The factor of all cosines and sines with yarn.
+double yarn_attention_factor(const RopeSpec& spec);
+
 struct RotaryFrequencies {
   Tensor inv_freq;              // [head_dim / 2] f32 on the host
   float attention_scaling = 1;  // factor of all cosines and sines

@@ -1,5 +1,7 @@
 // The rotary embedding that a config.json asks for.
 // Source: transformers 4.57 modeling_rope_utils.py.
+#include <cmath>
+#include <limits>
 #include <string>
 
 #include "base/error.h"
@@ -50,6 +52,9 @@ RopeKind parse_kind(const JsonObject& scaling, const std::string& type) {
                                  "yarn and llama3 are");
 }
 
+// Whether the value is finite as a 32-bit float, in which frequencies are computed.
+bool is_float(double value) { return std::abs(value) <= std::numeric_limits<float>::max(); }
+
 double require_positive(const JsonObject& scaling, std::string_view key) {
   if (!scaling.has(key)) throw_bad(scaling, std::string(key) + " is missing");
   const double value = scaling.get_double(key, 0);
@@ -71,6 +76,13 @@ void parse_yarn(const JsonObject& scaling, RopeSpec& rope) {
   }
   rope.mscale = scaling.get_double("mscale", 0);
   rope.mscale_all_dim = scaling.get_double("mscale_all_dim", 0);
+  const double attention_factor = yarn_attention_factor(rope);
+  if (!is_float(attention_factor) || !(static_cast<float>(attention_factor) > 0)) {
+    throw_bad(
+        scaling,
+        "attention_factor, mscale and mscale_all_dim must give a factor of the attention that "
+        "is finite and greater than 0");
+  }
 }
 
 void parse_llama3(const JsonObject& scaling, RopeSpec& rope) {
@@ -94,14 +106,18 @@ RopeSpec parse_rope(const JsonObject& config, std::int64_t max_positions, double
       parameters && parameters->has("rope_theta") ? *parameters : config;
   RopeSpec rope;
   rope.theta = theta_owner.get_double("rope_theta", default_theta);
-  if (!(rope.theta > 1)) throw_bad(theta_owner, "rope_theta must be greater than 1");
+  if (!(rope.theta > 1) || !is_float(rope.theta)) {
+    throw_bad(theta_owner, "rope_theta must be greater than 1 and finite as a 32-bit float");
+  }
   const auto scaling = parameters ? parameters : config.get_object("rope_scaling");
   if (!scaling) return rope;
   reject_partial_rotation(*scaling);
   rope.kind = parse_kind(*scaling, parse_type(*scaling));
   if (rope.kind == RopeKind::kDefault) return rope;
   rope.factor = require_positive(*scaling, "factor");
-  if (rope.factor < 1) throw_bad(*scaling, "factor must be at least 1");
+  if (rope.factor < 1 || !is_float(rope.factor)) {
+    throw_bad(*scaling, "factor must be at least 1 and finite as a 32-bit float");
+  }
   rope.original_max_position = max_positions;
   if (rope.kind == RopeKind::kYarn) {
     rope.original_max_position =

@@ -1,5 +1,7 @@
 // config.json: the class defaults, and refusals.
 #include "model/internal/config.h"
+#include "model/internal/mrope.h"
+#include "model/internal/qwen_vl.h"
 #include "model/internal/vision_config.h"
 
 #include <doctest/doctest.h>
@@ -333,6 +335,15 @@ TEST_SUITE("model/config") {
         {R"({"rms_norm_eps": 0})", ErrorCode::kBadModel, "rms_norm_eps"},
         {R"({"rope_theta": 0.5})", ErrorCode::kBadModel, "rope_theta"},
         {R"({"rope_scaling": {"type": "linear", "factor": 0}})", ErrorCode::kBadModel, "factor"},
+        {R"({"rope_theta": 1e39})", ErrorCode::kBadModel, "finite as a 32-bit float"},
+        {R"({"rope_scaling": {"type": "linear", "factor": 1e39}})", ErrorCode::kBadModel,
+         "factor must be at least 1 and finite as a 32-bit float"},
+        {R"({"rope_scaling": {"type": "yarn", "factor": 4, "attention_factor": 1e39}})",
+         ErrorCode::kBadModel, "attention_factor"},
+        {R"({"rope_scaling": {"type": "yarn", "factor": 4, "attention_factor": 1e-60}})",
+         ErrorCode::kBadModel, "attention_factor"},
+        {R"({"rope_scaling": {"type": "yarn", "factor": 4, "mscale": -100, "mscale_all_dim": 1}})",
+         ErrorCode::kBadModel, "finite and greater than 0"},
         {R"({"eos_token_id": [-3]})", ErrorCode::kBadModel, "eos_token_id"},
     };
     for (const Refusal& c : kCases) {
@@ -346,6 +357,45 @@ TEST_SUITE("model/config") {
         CHECK(std::string(error.what()).find(c.message) != std::string::npos);
         CHECK(std::string(error.what()).find("config.json") == 0);
       }
+    }
+  }
+
+  TEST_CASE("sections of a rotary embedding are bounded before they are added") {
+    const Refusal kCases[] = {
+        {R"({"rope_scaling": {"mrope_section": [8, 4]}})", ErrorCode::kBadModel, "three"},
+        {R"({"rope_scaling": {"mrope_section": [8, 4, 3]}})", ErrorCode::kBadModel, "sum 16"},
+        // The sum is 16 modulo 2^64.
+        {R"({"rope_scaling": {"mrope_section":
+             [9223372036854775807, 9223372036854775807, 18]}})",
+         ErrorCode::kBadModel, "sum 16"},
+    };
+    for (const Refusal& c : kCases) {
+      CAPTURE(std::string(c.text));
+      try {
+        model::parse_mrope_section(parse(c.text), 32, {8, 4, 4});
+        FAIL_CHECK("accepted");
+      } catch (const Error& error) {
+        CHECK(error.code() == c.code);
+        CHECK(std::string(error.what()).find(c.message) != std::string::npos);
+      }
+    }
+  }
+
+  TEST_CASE("the merged width of a Qwen tower is bounded") {
+    const auto open = [](const char* text) {
+      return model::parse_qwen_tower(
+          parse(text),
+          {.activation = "silu", .num_layers = 1, .hidden = 64, .intermediate = 64, .patch_px = 4});
+    };
+    CHECK(open(R"({"hidden_size": 4096, "spatial_merge_size": 64})").hidden == 4096);
+    try {
+      open(R"({"hidden_size": 4160, "spatial_merge_size": 64})");
+      FAIL_CHECK("accepted");
+    } catch (const Error& error) {
+      CHECK(error.code() == ErrorCode::kBadModel);
+      CHECK(std::string(error.what()) ==
+            "config.json: hidden_size 4160 times the square of spatial_merge_size 64 must be at "
+            "most 16777216");
     }
   }
 

@@ -82,6 +82,8 @@ TEST_SUITE("model/internvl") {
         {"another norm", kConfig, "\"layer_norm\"", "\"batch_norm\"", kUnavailable,
          "norm_type \"batch_norm\" is not supported by this build"},
         {"no square", kConfig, "\"patch_size\": [", "\"patch_size\": [7, ", kBad, "patch_size"},
+        {"an infinite epsilon", kConfig, "\"layer_norm_eps\": 1e-06", "\"layer_norm_eps\": 1e+39",
+         kBad, "layer_norm_eps must be in (0, 1]"},
         {"experts", kConfig, "\"model_type\": \"qwen3\"", "\"model_type\": \"qwen3_moe\"",
          kUnavailable, "qwen3_moe"},
     };
