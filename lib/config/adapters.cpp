@@ -14,19 +14,13 @@ namespace {
   throw Error(ErrorCode::kUsage, "model.adapter: " + what);
 }
 
-bool holds_control_character(const std::string& name) {
-  return std::any_of(name.begin(), name.end(), [](char c) {
-    return static_cast<unsigned char>(c) < 0x20 || static_cast<unsigned char>(c) == 0x7F;
-  });
-}
-
 // Returns the parsed texts, the ones without a name first.
 std::vector<model::AdapterSource> parse_adapters(const std::vector<std::string>& texts) {
   std::vector<model::AdapterSource> sources;
   for (const std::string& text : texts) {
     model::AdapterSource source = parse_adapter(text);
     if (source.folder.empty()) fail(json_quote(text) + " names no folder");
-    if (text.starts_with('=') || holds_control_character(source.name)) {
+    if (text.starts_with('=') || pipeline::holds_control_character(source.name)) {
       fail(json_quote(text) + " has no name that a list could hold");
     }
     for (const model::AdapterSource& other : sources) {

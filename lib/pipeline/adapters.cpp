@@ -9,6 +9,12 @@
 
 namespace caption::pipeline {
 
+bool holds_control_character(std::string_view name) {
+  return std::any_of(name.begin(), name.end(), [](char c) {
+    return static_cast<unsigned char>(c) < 0x20 || static_cast<unsigned char>(c) == 0x7F;
+  });
+}
+
 AdapterIndex find_adapter(const std::vector<std::string>& names, std::string_view name,
                           const std::string& where) {
   const auto found = std::find(names.begin(), names.end(), name);

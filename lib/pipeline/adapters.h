@@ -21,6 +21,9 @@ struct AdapterChoice {
   Hash128 page_identity = {};  // engine::Request::page_identity of the requests that choose it
 };
 
+// Whether a name holds a character below U+0020 or U+007F. Names of adapters and prompts do not.
+bool holds_control_character(std::string_view name);
+
 // Returns the position of `name` in `names`. Throws Error(kUsage) "where: ..." listing the known
 // names when it is not among them.
 AdapterIndex find_adapter(const std::vector<std::string>& names, std::string_view name,

@@ -5,8 +5,10 @@
 #include <string_view>
 
 #include "base/error.h"
+#include "base/json.h"
 #include "base/mapped_file.h"
 #include "base/utf8.h"
+#include "pipeline/adapters.h"
 #include "pipeline/list_entry.h"
 
 namespace caption::pipeline {
@@ -65,6 +67,10 @@ std::vector<Prompt> read_prompts(const std::filesystem::path& path) {
     if (line.find_first_not_of(" \t") == std::string::npos || line.front() == '#') continue;
     Prompt prompt = parse_line(line, numbered(prompts.size()), where);
     if (prompt.name.empty()) fail(where, "a prompt without the name before its tab");
+    if (holds_control_character(prompt.name)) {
+      fail(where, "the name " + json_quote(prompt.name) +
+                      " holds a control character; give the prompt a name without one");
+    }
     if (prompt.text.find_first_not_of(" \t") == std::string::npos) {
       fail(where, "\"" + prompt.name + "\" has no prompt after its tab");
     }

@@ -158,6 +158,18 @@ TEST_SUITE("pipeline/prompts") {
     }
   }
 
+  TEST_CASE("a name with a control character is refused") {
+    CHECK(refusal("a\tx\np\x1F"
+                  "A\tx\n")
+              .ends_with(":2: the name \"p\\u001fA\" holds a control character; give the prompt a "
+                         "name without "
+                         "one"));
+    CHECK(refusal(R"({"name": "p\u001fA", "prompt": "x"})").find(":1: the name \"p\\u001fA\"") !=
+          std::string::npos);
+    CHECK(refusal(R"({"name": "p\tA", "prompt": "x"})").find("control") != std::string::npos);
+    CHECK(refusal("p\x7F\tx").find("control") != std::string::npos);
+  }
+
   TEST_CASE("a line of JSON may name an adapter") {
     const fs::path path = fs::path(CAPTION_TEST_TMP) / "prompts_json.txt";
     write_file(path,
