@@ -1,7 +1,7 @@
 // Attention over paged keys and values on the CPU, and writing them.
 //
-// Traffic   per sequence and layer 2 * context * kv_heads * head_dim numbers of K and V. 16 sequences
-//           of 512 tokens, 8 heads of 128, bf16: 33.6 MB, so >= 1.6 ms at 21.1 GB/s.
+// Traffic   per sequence and layer 2 * context * kv_heads * head_dim numbers of K and V. 16 times
+//           512 tokens, 8 heads of 128, bf16: 33.6 MB, so >= 1.6 ms at 21.1 GB/s.
 // Measured  that step: 3.06 ms, 50 % of the bound; one sequence: 0.33 ms, 29 %; a prompt of 512
 //           tokens: 3.74 ms, 0.29 TFLOP/s, 5 % of 6.0 (the softmax is f32 on vectors). Two vCPUs
 //           with AMX, 2026-11-22, `caption-cli bench --kernels --shape qwen3-0.6b`.

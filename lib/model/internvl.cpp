@@ -1,8 +1,8 @@
 // InternVL3 and InternVL3.5: InternViT, pixel shuffle, a projector of a norm and two layers, and
 // Qwen2 or Qwen3. Two forms of the same models: "internvl" as transformers has it, and
 // "internvl_chat", the repositories that carry their own code, which run here as the reference runs
-// the first form. Everything specific to this family is in this file. Sources: transformers 4.57
-// modeling_internvl.py, processing_internvl.py; OpenGVLab/InternVL configuration_internvl_chat.py,
+// the first form. The tower is vit_tower.cpp. Sources: transformers 4.57 modeling_internvl.py,
+// processing_internvl.py; OpenGVLab/InternVL configuration_internvl_chat.py,
 // configuration_intern_vit.py.
 #include <cmath>
 #include <string>

@@ -1,6 +1,6 @@
 // LLaVA-OneVision (model_type "llava_onevision"): SigLIP, a two-layer projector, bilinear resizing
 // of each frame's grid, and Qwen2; VARCO-VISION 2.0 is the same class with SigLIP 2 and Qwen3.
-// Everything specific to this family is in this file. Source: transformers 4.57
+// The tower is vit_tower.cpp. Source: transformers 4.57
 // modeling_llava_onevision.py, processing_llava_onevision.py and
 // convert_llava_onevision_weights_to_hf.py; llava-hf on huggingface.co.
 #include <string>

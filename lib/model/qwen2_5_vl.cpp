@@ -1,7 +1,7 @@
 // Qwen2.5-VL (model_type "qwen2_5_vl"): a vision tower of dynamic resolution with window attention,
-// and Qwen2 with M-RoPE. Everything specific to this family is in this file. Sources: transformers
-// 4.57.6 modeling_qwen2_5_vl.py, processing_qwen2_5_vl.py, configuration_qwen2_5_vl.py,
-// models/qwen2_vl/video_processing_qwen2_vl.py; arXiv:2502.13923.
+// and Qwen2 with M-RoPE. The tower is qwen_vision_encoder.cpp; qwen_vl.cpp serves Qwen3-VL too.
+// Sources: transformers 4.57.6 modeling_qwen2_5_vl.py, processing_qwen2_5_vl.py,
+// configuration_qwen2_5_vl.py, models/qwen2_vl/video_processing_qwen2_vl.py; arXiv:2502.13923.
 #include <algorithm>
 #include <cmath>
 #include <string>

@@ -1,6 +1,7 @@
 // Qwen3-VL (model_type "qwen3_vl"): a vision tower of dynamic resolution, DeepStack, and Qwen3 with
-// interleaved M-RoPE. Everything specific to this family is in this file. Sources: transformers
-// 4.57.6 modeling_qwen3_vl.py, processing_qwen3_vl.py, configuration_qwen3_vl.py; arXiv:2511.21631.
+// interleaved M-RoPE. The tower is qwen_vision_encoder.cpp; what Qwen2.5-VL shares is qwen_vl.cpp.
+// Sources: transformers 4.57.6 modeling_qwen3_vl.py, processing_qwen3_vl.py,
+// configuration_qwen3_vl.py; arXiv:2511.21631.
 #include <algorithm>
 #include <array>
 #include <cstdio>

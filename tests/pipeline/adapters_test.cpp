@@ -79,7 +79,7 @@ TEST_SUITE("pipeline/adapters") {
     REQUIRE(sink.kept.size() == 30);
     const char* const names[] = {"", "sports", "news"};
     for (int i = 0; i < 30; ++i) {
-      const Record& record = find_record(sink, clip_name(i));
+      const Record record = find_record(sink, clip_name(i));
       CHECK(record.adapter == names[i % 3]);
       CHECK(record.caption == expected_caption(i, kAdapterShift * (i % 3)));
     }
