@@ -195,6 +195,9 @@ TEST_SUITE("model/engine") {
                                                           {"llava_onevision", "qwen2_tied"}};
     for (const auto& [family, name] : kCases) {
       CAPTURE(std::string(family));
+      // One family on the mirror, where a step costs milliseconds more.
+      const bool is_on_cpu = testing::tested_context().device == Device::kCpu;
+      if (!is_on_cpu && std::string(family) != "qwen3_vl") continue;
       SeveralClips workload(family, name);
       check_any_company(workload, EngineOptions{});
     }
