@@ -6,6 +6,7 @@
 #include <string>
 #include <string_view>
 
+#include "backend/profile_scope.h"
 #include "backend/stream.h"
 #include "tensor/tensor.h"
 
@@ -16,7 +17,7 @@ class Check {
  public:
   // `op` must be a string literal, or otherwise outlive the Check.
   Check(std::string_view op, const Stream& stream)
-      : op_(op), device_(stream.device()), scope_(stream.profile(), op) {}
+      : op_(op), device_(stream.device()), scope_(stream, op) {}
 
   // Sets the matrix of a dense layer, by which the profile distinguishes its layers.
   void set_matrix(std::int64_t rows, std::int64_t columns) { scope_.set_matrix(rows, columns); }

@@ -72,6 +72,11 @@ Buffer::Buffer(Device device, std::size_t size_bytes, Paging paging) : device_(d
   size_bytes_ = size_bytes;
 }
 
+Buffer Buffer::staging(Device device, std::size_t size_bytes) {
+  if (device == Device::kCuda) throw_device_unavailable(device);
+  return Buffer(Device::kCpu, size_bytes);
+}
+
 Buffer::~Buffer() { free(); }
 
 Buffer::Buffer(Buffer&& other) noexcept

@@ -29,6 +29,9 @@ class Buffer {
  public:
   Buffer() = default;
   Buffer(Device device, std::size_t size_bytes, Paging paging = Paging::kHuge);
+  // Host memory for copies to and from `device`: page-locked where that is a GPU, which then copies
+  // it while the host goes on; ordinary memory for the CPU and the mirror.
+  static Buffer staging(Device device, std::size_t size_bytes);
   ~Buffer();
   Buffer(Buffer&& other) noexcept;
   Buffer& operator=(Buffer&& other) noexcept;

@@ -3,15 +3,17 @@
 //   Profile profile;
 //   stream.set_profile(&profile);   // every kernel from here on is timed
 //
-// The contract function of a kernel opens a ProfileScope while it runs; code between kernels may
-// also open one ("sampling"). Without a profile a scope costs one comparison. Scopes of one stream
-// do not nest.
+// The contract function of a kernel opens a ProfileScope (backend/profile_scope.h) while it runs;
+// code between kernels may also open one ("sampling"). Without a profile a scope costs one
+// comparison.
 #pragma once
 
 #include <chrono>
 #include <cstdint>
 #include <string_view>
 #include <vector>
+
+#include "backend/event.h"
 
 namespace caption {
 
@@ -36,6 +38,9 @@ class Profile {
     double seconds() const { return std::chrono::duration<double>(time).count(); }
   };
 
+  void add(const ProfileKey& key, const Event& begin, const Event& end) {
+    add(key, end.since(begin));
+  }
   void add(const ProfileKey& key, std::chrono::nanoseconds time);
   void clear() { entries_.clear(); }
   // Ordered by first occurrence.
@@ -44,32 +49,6 @@ class Profile {
 
  private:
   std::vector<Entry> entries_;
-};
-
-// Adds the time from construction to destruction to `profile`, unless that is null.
-class ProfileScope {
- public:
-  ProfileScope(Profile* profile, std::string_view operation)
-      : profile_(profile), key_{.operation = operation} {
-    if (profile_ != nullptr) start_ = Clock::now();
-  }
-  ~ProfileScope() {
-    if (profile_ != nullptr) profile_->add(key_, Clock::now() - start_);
-  }
-  ProfileScope(const ProfileScope&) = delete;
-  ProfileScope& operator=(const ProfileScope&) = delete;
-
-  void set_matrix(std::int64_t rows, std::int64_t columns) {
-    key_.rows = rows;
-    key_.columns = columns;
-  }
-
- private:
-  using Clock = std::chrono::steady_clock;
-
-  Profile* profile_;
-  ProfileKey key_;
-  Clock::time_point start_;
 };
 
 }  // namespace caption

@@ -8,6 +8,7 @@
 #include "backend/context.h"
 #include "backend/cpu_tier.h"
 #include "backend/device.h"
+#include "backend/event.h"
 #include "backend/profile.h"
 #include "backend/thread_pool.h"
 
@@ -33,6 +34,9 @@ class Stream {
   // Waits until all work of the stream is done; only then may the host read what a copy wrote. On
   // the CPU and the mirror work is done when its call returns.
   void synchronize() {}
+
+  // Returns the point after all work that the stream was given so far.
+  Event record() const { return Event(Event::Clock::now()); }
 
   // Borrowed. Null, the initial value, disables timing.
   Profile* profile() const { return profile_; }

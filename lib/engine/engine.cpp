@@ -5,6 +5,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include "backend/profile_scope.h"
 #include "base/clock.h"
 #include "engine/draft_source.h"
 #include "engine/internal/disk_pages.h"
@@ -240,7 +241,7 @@ std::int32_t Engine::State::choose_token(Sequence& sequence, std::span<float> ro
   const bool wants_logprobs = sequence.sampling.num_logprobs >= 0;
   if (wants_logprobs) std::copy(row.begin(), row.end(), raw_logits.begin());
   const std::int32_t token = [&] {
-    const ProfileScope scope(runner.stream().profile(), "sampling");
+    const ProfileScope scope(runner.stream(), "sampling");
     return sampler.sample(sequence.sampling, {sequence.tokens, sequence.num_prompt}, row);
   }();
   sequence.tokens.push_back(token);
@@ -262,7 +263,7 @@ std::optional<Completion> Engine::State::advance_beams(Sequence& sequence, std::
     }
   }
   const sampling::BeamSearch::Step next = [&] {
-    const ProfileScope scope(runner.stream().profile(), "sampling");
+    const ProfileScope scope(runner.stream(), "sampling");
     return sequence.beams->advance(sampler, rows);
   }();
   if (!sequence.beams->is_finished()) {

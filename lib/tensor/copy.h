@@ -22,7 +22,7 @@ class StagedTensor {
  public:
   StagedTensor(Device device, DType dtype, const Shape& shape)
       : on_device_(dtype, shape, device),
-        on_host_(device == Device::kCpu ? Tensor() : Tensor(dtype, shape)) {}
+        on_host_(device == Device::kCpu ? Tensor() : Tensor::staging(dtype, shape, device)) {}
 
   const Shape& shape() const { return on_device_.shape(); }
   View device() { return on_device_.view(); }

@@ -115,6 +115,10 @@ Tensor Tensor::zeros(DType dtype, const Shape& shape, Device device) {
   return tensor;
 }
 
+Tensor Tensor::staging(DType dtype, const Shape& shape, Device device) {
+  return Tensor(Buffer::staging(device, checked_size_bytes(dtype, shape)), dtype, shape);
+}
+
 Tensor Tensor::clone() const {
   Tensor copy(dtype_, shape_, device());
   if (empty()) return copy;

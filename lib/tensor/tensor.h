@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <utility>
 
 #include "backend/buffer.h"
 #include "backend/device.h"
@@ -99,6 +100,8 @@ class Tensor {
   Tensor(DType dtype, const Shape& shape, Device device = Device::kCpu,
          Paging paging = Paging::kHuge);
   static Tensor zeros(DType dtype, const Shape& shape, Device device = Device::kCpu);
+  // A tensor of the host in memory of Buffer::staging().
+  static Tensor staging(DType dtype, const Shape& shape, Device device);
 
   DType dtype() const { return dtype_; }
   const Shape& shape() const { return shape_; }
@@ -128,6 +131,9 @@ class Tensor {
   Tensor clone() const;
 
  private:
+  Tensor(Buffer buffer, DType dtype, const Shape& shape)
+      : buffer_(std::move(buffer)), dtype_(dtype), shape_(shape) {}
+
   Buffer buffer_;
   DType dtype_ = DType::kF32;
   Shape shape_;

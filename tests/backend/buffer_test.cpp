@@ -30,6 +30,16 @@ TEST_CASE("is aligned to a cache line and writable to its last byte") {
   }
 }
 
+TEST_CASE("staging memory is the host's, for every device that this build has") {
+  for (const Device device : {Device::kCpu, Device::kMirror}) {
+    const Buffer buffer = Buffer::staging(device, 1000);
+    CHECK(buffer.device() == Device::kCpu);
+    std::memset(buffer.begin(), 0xA5, 1000);
+    CHECK(buffer.begin()[999] == std::byte{0xA5});
+  }
+  CHECK_THROWS_AS(Buffer::staging(Device::kCuda, 1000), Error);
+}
+
 // Returns how many bytes of the buffer are resident in memory.
 std::size_t resident_bytes(const Buffer& buffer) {
   const auto page_bytes = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));

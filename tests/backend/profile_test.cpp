@@ -4,6 +4,7 @@
 
 #include <thread>
 
+#include "backend/profile_scope.h"
 #include "backend/stream.h"
 
 using caption::Profile;
@@ -30,9 +31,12 @@ TEST_CASE("adds up calls and time of each operation and matrix, in the order of 
 }
 
 TEST_CASE("a scope counts once, with what it was told last, and at least the time it lived") {
+  caption::ThreadPool pool(1);
+  caption::Stream stream(pool, caption::CpuTier::kReference);
   Profile profile;
+  stream.set_profile(&profile);
   {
-    ProfileScope scope(&profile, "linear");
+    ProfileScope scope(stream, "linear");
     scope.set_matrix(3, 2);
     std::this_thread::sleep_for(std::chrono::milliseconds(2));
   }
@@ -42,16 +46,26 @@ TEST_CASE("a scope counts once, with what it was told last, and at least the tim
   CHECK(profile.entries()[0].time >= std::chrono::milliseconds(2));
 }
 
+TEST_CASE("the time between two events of a stream is that of the work between them") {
+  caption::ThreadPool pool(1);
+  const caption::Stream stream(pool, caption::CpuTier::kReference);
+  const caption::Event first = stream.record();
+  std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  const caption::Event second = stream.record();
+  CHECK(second.since(first) >= std::chrono::milliseconds(2));
+  CHECK(first.since(first) == nanoseconds(0));
+}
+
 TEST_CASE("a stream has none until it is given one") {
   caption::ThreadPool pool(1);
   caption::Stream stream(pool, caption::CpuTier::kReference);
   CHECK(stream.profile() == nullptr);
-  { const ProfileScope scope(stream.profile(), "nothing"); }
+  { const ProfileScope scope(stream, "nothing"); }
   Profile profile;
   stream.set_profile(&profile);
-  { const ProfileScope scope(stream.profile(), "something"); }
+  { const ProfileScope scope(stream, "something"); }
   stream.set_profile(nullptr);
-  { const ProfileScope scope(stream.profile(), "nothing"); }
+  { const ProfileScope scope(stream, "nothing"); }
   REQUIRE(profile.entries().size() == 1);
   CHECK(profile.entries()[0].key.operation == "something");
 }
