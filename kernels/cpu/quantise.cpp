@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <bit>
 
+#include "kernels/cpu/tier.h"
+
 namespace caption::kernels::cpu {
 namespace {
-
-constexpr std::int32_t kInfinityBits = 0x7F800000;
 
 // Adding and subtracting this number rounds |x| < 2^22 to the nearest integer, ties to even.
 constexpr float kRounding = 0x1.8p23f;

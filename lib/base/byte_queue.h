@@ -63,11 +63,6 @@ class ByteQueue {
     wake_all();
   }
 
-  bool closed_and_empty() const {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    return closed_ && items_.empty();
-  }
-
   std::size_t used_bytes() const {
     const std::lock_guard<std::mutex> lock(mutex_);
     return used_bytes_;

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "backend/stream.h"
+#include "base/default_seed.h"
 #include "base/hash.h"
 #include "bench/profile_report.h"
 #include "bench/roofline.h"
@@ -85,8 +86,8 @@ struct Comparison {
 };
 
 struct CompareOptions {
-  int repeat = 1;            // runs of each variant, >= 1
-  std::uint64_t seed = 20;   // seed of the random content of the requests
+  int repeat = 1;                     // runs of each variant, >= 1
+  std::uint64_t seed = kDefaultSeed;  // seed of the random content of the requests
   bool has_profile = false;  // also times each operation, which reads the clock twice per kernel
   RooflineOptions roofline = {};
   // Called before each run: "continuous, run 1 of 3". May be empty.

@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/default_seed.h"
 #include "base/error.h"
 #include "engine/options.h"
 #include "sampling/sampling_params.h"
@@ -95,7 +96,7 @@ struct GenerationSection {
   EarlyStopping early_stopping = EarlyStopping::kNo;
   std::vector<std::string> stop;
   std::int64_t num_logprobs = -1;
-  std::int64_t seed = 20;
+  std::int64_t seed = kDefaultSeed;
   friend bool operator==(const GenerationSection&, const GenerationSection&) = default;
 };
 

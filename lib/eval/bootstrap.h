@@ -7,6 +7,8 @@
 #include <span>
 #include <vector>
 
+#include "base/default_seed.h"
+
 namespace caption::eval {
 
 // The generator SplitMix64. Source: Steele, Lea and Flood 2014, Fast splittable pseudorandom number
@@ -24,7 +26,7 @@ class RandomSequence {
 
 struct BootstrapOptions {
   std::int64_t num_resamples = 1000;
-  std::uint64_t seed = 20;
+  std::uint64_t seed = kDefaultSeed;
   double confidence = 0.95;
 };
 

@@ -153,9 +153,9 @@ void EngineStage::submit(engine::Request request, Caption caption) {
   caption.record.prompt_tokens = std::ssize(request.prompt_ids);
   caption.record.vision_tokens = std::ssize(request.vision_positions);
   if (options_.on_text || !options_.stop_strings.empty()) {
-    caption.text = std::make_unique<SpokenText>(model_.tokenizer(), options_);
+    caption.text = std::make_unique<StreamedText>(model_.tokenizer(), options_);
     request.on_token = [text = caption.text.get()](std::int32_t token) {
-      return text->hear(token);
+      return text->push(token);
     };
   }
   caption.engine_ms = engine_share_ms_;

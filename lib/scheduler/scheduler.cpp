@@ -8,6 +8,13 @@
 #include "scheduler/internal/sequence.h"
 
 namespace caption::scheduler {
+namespace {
+
+// The search for a request to admit passes over requests that wait for another's prefix, at most
+// this many per place in the batch: the search costs time in every step.
+constexpr std::int64_t kMaxOvertakenPerPlace = 4;
+
+}  // namespace
 
 std::int64_t most_pages(const SequenceSpec& spec) {
   const std::int64_t of_branch =
@@ -279,8 +286,7 @@ void Scheduler::admit() {
     if (options_.mode == BatchMode::kContinuous && step_is_full) break;
     const std::int64_t num_used = find_prefix(sequence);
     if (waits_for_prefix(sequence, static_cast<std::int64_t>(found_.size()))) {
-      // Limits the search, which costs time in every step.
-      if (++num_overtaken > 4 * options_.max_num_seqs) break;
+      if (++num_overtaken > kMaxOvertakenPerPlace * options_.max_num_seqs) break;
       ++next;
       continue;
     }

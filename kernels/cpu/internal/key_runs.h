@@ -87,13 +87,4 @@ inline void load_key_scales(const Keys& keys, const KeyBlock& block, float scale
   });
 }
 
-inline void load_value_scales(const Keys& keys, const KeyBlock& block, float* scales) {
-  for_each_run(keys, block, [&](auto page, auto row, auto offset, auto count) {
-    const BF16* from = keys.v_scales + scale_offset(keys, page, row);
-    for (std::int64_t j = offset; j < offset + count; ++j, from += keys.scale_stride) {
-      scales[j] = to_float(*from);
-    }
-  });
-}
-
 }  // namespace caption::kernels::cpu

@@ -19,7 +19,7 @@
 #include "base/open_file.h"
 #include "engine/engine.h"
 #include "pipeline/internal/claims.h"
-#include "pipeline/internal/spoken_text.h"
+#include "pipeline/internal/streamed_text.h"
 #include "pipeline/pipeline.h"
 #include "pipeline/vision_cache.h"
 #include "records/record.h"
@@ -213,7 +213,7 @@ class EngineStage {
     std::int64_t start_us = 0;
     double engine_ms = 0;  // value of engine_share_ms_ when the engine accepted the request
     // Null unless the text is streamed or stop strings are set.
-    std::unique_ptr<SpokenText> text = nullptr;
+    std::unique_ptr<StreamedText> text = nullptr;
   };
 
   // Whether this run made the caption of a record or took it from an earlier record.

@@ -1,4 +1,4 @@
-// pipeline/internal/spoken_text.h: decodes a caption's text during generation.
+// pipeline/internal/streamed_text.h: decodes a caption's text during generation.
 #pragma once
 
 #include <cstdint>
@@ -14,12 +14,12 @@
 namespace caption::pipeline {
 
 // Not thread-safe.
-class SpokenText {
+class StreamedText {
  public:
-  SpokenText(const text::Tokenizer& tokenizer, const Options& options);
+  StreamedText(const text::Tokenizer& tokenizer, const Options& options);
 
   // Adds a token; the verdict ends the output when a stop string is complete.
-  engine::TokenVerdict hear(std::int32_t token);
+  engine::TokenVerdict push(std::int32_t token);
   // Call after the last token. Returns the text before the stop string, or all of it.
   const std::string& finish();
 

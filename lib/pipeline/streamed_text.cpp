@@ -1,22 +1,22 @@
-#include "pipeline/internal/spoken_text.h"
+#include "pipeline/internal/streamed_text.h"
 
 namespace caption::pipeline {
 
-SpokenText::SpokenText(const text::Tokenizer& tokenizer, const Options& options)
+StreamedText::StreamedText(const text::Tokenizer& tokenizer, const Options& options)
     : decoder_(tokenizer), matcher_(options.stop_strings), on_text_(options.on_text) {}
 
-engine::TokenVerdict SpokenText::hear(std::int32_t token) {
+engine::TokenVerdict StreamedText::push(std::int32_t token) {
   release(matcher_.push(decoder_.push(token)));
   return matcher_.is_stopped() ? engine::TokenVerdict::kStop : engine::TokenVerdict::kContinue;
 }
 
-const std::string& SpokenText::finish() {
+const std::string& StreamedText::finish() {
   if (!matcher_.is_stopped()) release(matcher_.push(decoder_.finish()));
   release(matcher_.finish());
   return text_;
 }
 
-void SpokenText::release(const std::string& text) {
+void StreamedText::release(const std::string& text) {
   text_ += text;
   if (on_text_ && !text.empty()) on_text_(text);
 }
