@@ -4,8 +4,8 @@
 A room includes itself and rooms on lower floors only. A package's headers appear only in the
 rooms named as its doors, and never in a public header. Files of kernels/cpu are included only by
 files of kernels/cpu, so that nothing else depends on a layout or an instruction set; intrinsics
-and inline assembly are there and in the files of MACHINE_CODE. `--count` prints the number of
-breaches.
+and inline assembly are there and in the files of MACHINE_CODE. One file reads the environment.
+`--count` prints the number of breaches.
 """
 
 import re
@@ -49,6 +49,9 @@ MACHINE_CODE = {
 INSTRUCTION = re.compile(
     r"\b(_mm\d*_\w+|_tile_\w+|__builtin_ia32_\w+|__m(128|256|512)\w*|__asm__|asm\s+volatile)\b")
 
+ENVIRONMENT = re.compile(r"\b(secure_)?getenv\s*\(|\benviron\b")
+ENVIRONMENT_READER = "apps/caption-cli/environment.cpp"
+
 INCLUDE = re.compile(r'^\s*#\s*include\s*(["<])([^">]+)[">]', re.MULTILINE)
 SOURCE_SUFFIXES = {".h", ".cpp", ".cu", ".cuh"}
 
@@ -77,6 +80,11 @@ def check_file(path: Path) -> list[str]:
             line = text.count("\n", 0, match.start()) + 1
             breaches.append(f"{path.relative_to(ROOT)}:{line}: {match.group(1)} belongs in "
                             "kernels/cpu, or the file in MACHINE_CODE")
+    if str(path.relative_to(ROOT)) != ENVIRONMENT_READER:
+        for match in ENVIRONMENT.finditer(text):
+            line = text.count("\n", 0, match.start()) + 1
+            breaches.append(f"{path.relative_to(ROOT)}:{line}: the environment is read in "
+                            f"{ENVIRONMENT_READER}")
     for match in INCLUDE.finditer(text):
         line = text.count("\n", 0, match.start(2)) + 1
         where = f"{path.relative_to(ROOT)}:{line}"

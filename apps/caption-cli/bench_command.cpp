@@ -78,9 +78,10 @@ Subject open_subject(const Context& context, const BenchFlags& flags,
                      const config::LoadedPreset& loaded, const Machine& machine) {
   if (!flags.shape.empty()) return open_random(context, flags.shape, loaded.preset, machine);
   config::require_available(loaded.preset, has_cuda_kernels());
-  const std::filesystem::path folder = loaded.path.parent_path();
+  const config::Locations& locations = loaded.locations;
   Subject subject;
-  const config::PresetBlueprint found = config::find_preset_blueprint(loaded.preset.model, folder);
+  const config::PresetBlueprint found =
+      config::find_preset_blueprint(loaded.preset.model, locations);
   if (!found.note.empty()) {
     throw Error(ErrorCode::kBadModel, found.note +
                                           "; bench --shape NAME measures it with random "
@@ -89,7 +90,7 @@ Subject open_subject(const Context& context, const BenchFlags& flags,
   subject.shape = found.blueprint.text.value();
   subject.name =
       loaded.preset.model.is_composed ? loaded.preset.model.llm : loaded.preset.model.path;
-  subject.model = config::open_model(context, loaded.preset, folder);
+  subject.model = config::open_model(context, loaded.preset, locations);
   subject.weight_bytes = subject.model->weight_bytes();
   return subject;
 }
@@ -216,7 +217,7 @@ int run_kernels(const Context& context, const BenchFlags& flags,
   const bool is_named = !flags.shape.empty();
   const model::Blueprint shape =
       is_named ? find_known(flags.shape)
-               : config::find_preset_blueprint(preset.model, loaded.path.parent_path()).blueprint;
+               : config::find_preset_blueprint(preset.model, loaded.locations).blueprint;
   ThreadPool pool(context.num_threads);
   Stream stream(context, pool);
   bench::KernelBenchOptions options;
@@ -261,7 +262,7 @@ bool names_a_shape(const config::ModelSection& model) {
 
 int run_bench(BenchFlags flags, const Globals& globals) {
   const Machine machine = detect_machine();
-  const config::LoadedPreset loaded = load_preset(flags.preset, machine);
+  const config::LoadedPreset loaded = load_preset(flags.preset, globals.locations, machine);
   const Context context = globals.context(config::num_threads(loaded.preset, machine));
   if (flags.shape.empty() && flags.videos.empty() && names_a_shape(loaded.preset.model)) {
     flags.shape = loaded.preset.model.path;

@@ -161,7 +161,7 @@ struct PricedOptions {
 
 // The model's files in every weight format that runs here; KV pages as in the preset.
 std::vector<PricedOptions> weight_variants(const Context& context, const config::Preset& preset,
-                                           const std::filesystem::path& preset_folder,
+                                           const config::Locations& locations,
                                            const engine::EngineOptions& options) {
   using config::WeightFormat;
   std::vector<PricedOptions> variants;
@@ -171,7 +171,7 @@ std::vector<PricedOptions> weight_variants(const Context& context, const config:
     changed.quantization.weights = format;
     PricedOptions variant{.name = {},
                           .options = options,
-                          .model = config::open_model(context, changed, preset_folder),
+                          .model = config::open_model(context, changed, locations),
                           .weights = config::weight_format(changed.quantization)};
     variant.name = std::string(config::choice_name(format)) + " weights, " +
                    format_bytes(variant.model->weight_bytes());
@@ -254,10 +254,10 @@ bench::PriceReport measure_prices(const BenchVideos& wanted, const Measured& mea
 // the lengths of the prompts.
 std::vector<PricedOptions> price_variants(const Context& context, PriceOf price,
                                           const config::Preset& preset,
-                                          const std::filesystem::path& folder,
+                                          const config::Locations& locations,
                                           const engine::EngineOptions& options) {
   if (price == PriceOf::kKvCache) return kv_variants(options);
-  if (price == PriceOf::kWeights) return weight_variants(context, preset, folder, options);
+  if (price == PriceOf::kWeights) return weight_variants(context, preset, locations, options);
   return {};
 }
 
@@ -281,12 +281,12 @@ int bench_videos(const BenchVideos& wanted, const Context& context,
   for (const std::string& skipped : pipeline::describe_skipped(found))
     log_warning("bench", skipped);
   const pipeline::InputList& inputs = found.inputs;
-  const std::filesystem::path folder = loaded.path.parent_path();
-  const std::unique_ptr<model::CaptionModel> model = config::open_model(context, preset, folder);
+  const config::Locations& locations = loaded.locations;
+  const std::unique_ptr<model::CaptionModel> model = config::open_model(context, preset, locations);
   config::adopt_generation_config(preset, model->generation_config());
   config::require_consistent(preset);
   const bench::DecoderCosts costs = {
-      .shape = config::find_preset_blueprint(preset.model, folder).blueprint.text.value(),
+      .shape = config::find_preset_blueprint(preset.model, locations).blueprint.text.value(),
       .weights = config::weight_format(preset.quantization)};
   pipeline::Options options = make_options(preset, machine, *model);
   options.prompts = pipeline::name_prompts(
@@ -308,7 +308,7 @@ int bench_videos(const BenchVideos& wanted, const Context& context,
   if (wanted.price != PriceOf::kNothing) {
     bench::PriceReport prices =
         measure_prices(wanted, measured, references,
-                       price_variants(context, wanted.price, preset, folder, options.engine));
+                       price_variants(context, wanted.price, preset, locations, options.engine));
     prices.subject = report.subject;
     return report_prices(wanted, prices);
   }

@@ -42,7 +42,7 @@ void examine_memory(const Context& context, const config::LoadedPreset& loaded,
                     const Machine& machine, doctor::PresetFacts& facts) {
   const config::Preset& preset = loaded.preset;
   const model::Blueprint shape =
-      config::find_preset_blueprint(preset.model, loaded.path.parent_path()).blueprint;
+      config::find_preset_blueprint(preset.model, loaded.locations).blueprint;
   if (!shape.text.has_value()) return;
   facts.needed_bytes =
       model::placed_bytes(context, shape, config::weight_format(preset.quantization)) +
@@ -59,21 +59,21 @@ void examine_memory(const Context& context, const config::LoadedPreset& loaded,
       (is_bounded ? preset.device.memory_utilization : 1) * static_cast<double>(memory_bytes));
 }
 
-doctor::PresetFacts examine_preset(const Context& context, const config::PresetFile& file,
-                                   const Machine& machine) {
+doctor::PresetFacts examine_preset(const Context& context, const Globals& globals,
+                                   const config::PresetFile& file, const Machine& machine) {
   doctor::PresetFacts facts;
   facts.name = file.name;
   facts.is_default = file.name == PresetFlags().preset;
   try {
     const config::LoadedPreset loaded =
-        config::load_preset(file.path.string(), machine, has_cuda_kernels());
+        config::load_preset(file.path.string(), globals.locations, machine, has_cuda_kernels());
     facts.note = loaded.note;
     facts.obstacles = run_obstacles(context, loaded);
     examine_memory(context, loaded, machine, facts);
     const config::ModelSection& model = loaded.preset.model;
     if (facts.is_default && facts.obstacles.empty()) {
       facts.model =
-          config::find_model(model.is_composed ? model.llm : model.path, loaded.path.parent_path());
+          config::find_model(model.is_composed ? model.llm : model.path, loaded.locations);
     }
   } catch (const Error& error) {
     if (facts.obstacles.empty()) facts.obstacles.emplace_back(error.what());
@@ -113,8 +113,8 @@ doctor::Facts gather_facts(const DoctorFlags& flags, const Globals& globals) {
   facts.has_cuda_kernels = has_cuda_kernels();
   facts.nvidia = find_nvidia_hardware();
   const Context context{.cpu_tier = facts.tier.value_or(facts.fastest_tier)};
-  for (const config::PresetFile& file : config::list_presets()) {
-    facts.presets.push_back(examine_preset(context, file, facts.machine));
+  for (const config::PresetFile& file : config::list_presets(globals.locations.own_presets)) {
+    facts.presets.push_back(examine_preset(context, globals, file, facts.machine));
   }
   std::stable_partition(facts.presets.begin(), facts.presets.end(),
                         [](const doctor::PresetFacts& preset) { return preset.is_default; });
@@ -122,7 +122,7 @@ doctor::Facts gather_facts(const DoctorFlags& flags, const Globals& globals) {
   facts.libav_version = video::library_versions();
   facts.codecs = video::codec_support();
   facts.open_file_limit = doctor::open_file_limit();
-  facts.cache = doctor::examine_folder(config::digest_folder());
+  facts.cache = doctor::examine_folder(globals.locations.digests);
   std::error_code error;
   facts.working_folder = doctor::examine_folder(fs::current_path(error));
   return facts;

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "base/counted.h"
+#include "base/default_seed.h"
 #include "base/error.h"
 #include "base/join.h"
 #include "base/log.h"
@@ -41,7 +42,7 @@ struct EvalFlags {
   std::string synonyms;
   std::optional<std::uint64_t> shuffle_seed;
   std::int64_t num_resamples = 1000;
-  std::uint64_t seed = 20;
+  std::uint64_t seed = kDefaultSeed;
   std::string json;
   std::string per_clip;
 };

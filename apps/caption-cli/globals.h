@@ -4,11 +4,13 @@
 #include <string>
 
 #include "backend/context.h"
+#include "config/locations.h"
 
 namespace caption::cli {
 
 struct Globals {
-  std::string cpu_tier;  // --cpu-tier or CAPTION_CPU_TIER; empty: the fastest
+  config::Locations locations;  // as the environment names them
+  std::string cpu_tier;         // --cpu-tier or CAPTION_CPU_TIER; empty: the fastest
 
   // Returns the context of this process. Throws Error(kUsage | kUnavailable) as choose_cpu_tier().
   Context context(int num_threads = 1) const {

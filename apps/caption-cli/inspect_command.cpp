@@ -18,7 +18,6 @@
 #include "base/json.h"
 #include "base/units.h"
 #include "config/adapters.h"
-#include "config/resources.h"
 #include "exit_codes.h"
 #include "globals.h"
 #include "model/caption_model.h"
@@ -143,10 +142,11 @@ std::string describe_adapter(const model::AdapterSummary& adapter) {
          std::to_string(adapter.max_rank);
 }
 
-void inspect_model(const std::string& path, const InspectFlags& flags, const Context& context) {
+void inspect_model(const std::string& path, const InspectFlags& flags, const Globals& globals) {
+  const Context context = globals.context(detect_machine().num_cpus);
   const std::unique_ptr<model::CaptionModel> model = model::open_model(
-      context, path, weights::WeightFormat::kBF16, DigestCache(config::digest_folder()),
-      config::adapter_sources(flags.adapters, {}));
+      context, path, weights::WeightFormat::kBF16, DigestCache(globals.locations.digests),
+      config::adapter_sources(flags.adapters, globals.locations));
   const model::DecoderSpec& spec = model->decoder().spec();
   std::cout << records::escape_file_name(path) << "\n";
   print_line("family", std::string(model->family()));
@@ -203,7 +203,7 @@ void inspect_path(const std::string& path, const std::string& sheet, const Inspe
                 "inspect: " + records::escape_file_name(path) + ": no such file or folder");
   }
   if (type == std::filesystem::file_type::directory) {
-    inspect_model(path, flags, globals.context(detect_machine().num_cpus));
+    inspect_model(path, flags, globals);
   } else {
     inspect_video(path, flags.sheet.empty() ? sheet : flags.sheet, flags);
   }

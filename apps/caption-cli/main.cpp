@@ -14,6 +14,7 @@
 #include "bench_command.h"
 #include "doctor_command.h"
 #include "documents_command.h"
+#include "environment.h"
 #include "eval_command.h"
 #include "exit_codes.h"
 #include "globals.h"
@@ -35,9 +36,9 @@ std::vector<std::string> cpu_tier_names() {
   return {"reference", "avx2", "avx512", "avx512bf16", "amx"};
 }
 
-// For tests and measurements. The variable is read here only.
+// For tests and measurements; CAPTION_CPU_TIER gives the default.
 void add_tier_option(CLI::App& root, Globals& globals) {
-  if (const char* const name = std::getenv("CAPTION_CPU_TIER")) globals.cpu_tier = name;
+  if (const char* const name = environment_variable("CAPTION_CPU_TIER")) globals.cpu_tier = name;
   root.add_option_function<std::string>(
           "--cpu-tier",
           [&globals](const std::string& name) {
@@ -90,13 +91,14 @@ int run_main(int argc, char** argv) {
   root.fallthrough();
   add_verbose_option(root);
   Globals globals;
+  globals.locations = environment_locations();
   add_tier_option(root, globals);
   int exit_code = kExitOk;
   add_run_command(root, globals, exit_code);
   add_eval_command(root, exit_code);
   add_plan_command(root, globals, exit_code);
   add_bench_command(root, globals, exit_code);
-  add_presets_command(root, exit_code);
+  add_presets_command(root, globals, exit_code);
   add_inspect_command(root, globals, exit_code);
   add_doctor_command(root, globals, exit_code);
   add_documents_commands(root, exit_code);

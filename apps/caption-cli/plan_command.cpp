@@ -149,15 +149,16 @@ void set_rates(const PlanFlags& flags, const config::Preset& preset, const Machi
 }
 
 void set_model(const config::LoadedPreset& loaded, plan::PlanInput& input) {
-  const std::filesystem::path folder = loaded.path.parent_path();
-  const config::PresetBlueprint found = config::find_preset_blueprint(loaded.preset.model, folder);
+  const config::Locations& locations = loaded.locations;
+  const config::PresetBlueprint found =
+      config::find_preset_blueprint(loaded.preset.model, locations);
   if (!found.note.empty()) log_info("plan", found.note);
   if (!found.blueprint.text.has_value()) {
     throw Error(ErrorCode::kBadModel, found.blueprint.name + ": has no decoder to plan for");
   }
   input.model = found.blueprint;
   if (loaded.preset.speculative.draft_model.empty()) return;
-  input.draft = config::find_blueprint(loaded.preset.speculative.draft_model, folder).blueprint;
+  input.draft = config::find_blueprint(loaded.preset.speculative.draft_model, locations).blueprint;
   if (!input.draft->text.has_value()) {
     throw Error(ErrorCode::kBadModel, input.draft->name + ": has no decoder to draft with");
   }
@@ -182,7 +183,7 @@ std::vector<std::string> find_obstacles(const PlanFlags& flags, const config::Lo
 // obstacles.
 void adopt_generation_defaults(config::LoadedPreset& loaded) {
   try {
-    const auto found = config::find_generation_config(loaded.preset, loaded.path.parent_path());
+    const auto found = config::find_generation_config(loaded.preset, loaded.locations);
     if (found.has_value()) config::apply_generation_config(loaded.preset, *found);
   } catch (const Error& error) {
     if (is_of_machine(error.code())) throw;
@@ -213,7 +214,7 @@ void limit_frames(const config::Preset& preset, plan::PlanInput& input) {
 
 plan::PlanInput make_input(const PlanFlags& flags, const Globals& globals) {
   const Machine machine = detect_machine();
-  config::LoadedPreset loaded = load_preset(flags.preset, machine);
+  config::LoadedPreset loaded = load_preset(flags.preset, globals.locations, machine);
   config::Preset& preset = loaded.preset;
   const Context context = globals.context(config::num_threads(preset, machine));
   RunCheck check = check_run(context, loaded, flags.preset.prompts);

@@ -12,6 +12,7 @@
 #include "base/utf8.h"
 #include "config/adapters.h"
 #include "config/fields.h"
+#include "environment.h"
 #include "option_types.h"
 
 namespace caption::cli {
@@ -103,7 +104,8 @@ void add_repeatable_flag(CLI::App& command, PresetFlags& flags, const config::Fi
 std::vector<config::FieldHelp> default_fields() {
   try {
     return config::describe_fields(
-        config::load_preset("cpu", Machine{}, caption::has_cuda_kernels()).preset);
+        config::load_preset("cpu", environment_locations(), Machine{}, caption::has_cuda_kernels())
+            .preset);
   } catch (const Error&) {
     return config::describe_fields();
   }
@@ -143,9 +145,10 @@ void add_preset_flags(CLI::App& command, PresetFlags& flags) {
   }
 }
 
-config::LoadedPreset load_preset(const PresetFlags& flags, const Machine& machine) {
+config::LoadedPreset load_preset(const PresetFlags& flags, const config::Locations& locations,
+                                 const Machine& machine) {
   config::LoadedPreset loaded =
-      config::load_preset(flags.preset, machine, caption::has_cuda_kernels());
+      config::load_preset(flags.preset, locations, machine, caption::has_cuda_kernels());
   if (flags.quality) config::apply_quality(loaded.preset);
   if (flags.speed) config::apply_speed(loaded.preset);
   for (const config::Override& override_value : flags.overrides) {

@@ -35,6 +35,7 @@ std::vector<config::FieldHelp> default_fields();
 
 // Loads the preset and applies --quality or --speed and the other flags.
 // Throws Error: kBadPreset, kUsage.
-config::LoadedPreset load_preset(const PresetFlags& flags, const Machine& machine);
+config::LoadedPreset load_preset(const PresetFlags& flags, const config::Locations& locations,
+                                 const Machine& machine);
 
 }  // namespace caption::cli

@@ -11,6 +11,7 @@
 #include "config/load_preset.h"
 #include "config/resolve.h"
 #include "exit_codes.h"
+#include "globals.h"
 #include "option_types.h"
 #include "run_obstacles.h"
 
@@ -25,12 +26,13 @@ std::string availability(const Context& context, const config::LoadedPreset& loa
   return out.empty() ? "runs here" : out;
 }
 
-void list_presets(const Context& context, const Machine& machine) {
-  for (const config::PresetFile& file : config::list_presets()) {
+void list_presets(const config::Locations& locations, const Context& context,
+                  const Machine& machine) {
+  for (const config::PresetFile& file : config::list_presets(locations.own_presets)) {
     std::string state;
     try {
-      state = availability(context,
-                           config::load_preset(file.path.string(), machine, has_cuda_kernels()));
+      state = availability(
+          context, config::load_preset(file.path.string(), locations, machine, has_cuda_kernels()));
     } catch (const Error& error) {
       state = std::string("broken: ") + error.what();
     }
@@ -39,13 +41,13 @@ void list_presets(const Context& context, const Machine& machine) {
   }
 }
 
-void show_preset(const std::string& name, const Context& context, const Machine& machine) {
-  config::LoadedPreset loaded = config::load_preset(name, machine, has_cuda_kernels());
+void show_preset(const std::string& name, const config::Locations& locations,
+                 const Context& context, const Machine& machine) {
+  config::LoadedPreset loaded = config::load_preset(name, locations, machine, has_cuda_kernels());
   std::cout << "# " << loaded.path.string() << ": " << availability(context, loaded) << "\n";
   if (!loaded.note.empty()) std::cout << "# " << loaded.note << "\n";
   std::set<std::string> from_model;
-  if (const auto generation =
-          config::find_generation_config(loaded.preset, loaded.path.parent_path())) {
+  if (const auto generation = config::find_generation_config(loaded.preset, loaded.locations)) {
     from_model = config::apply_generation_config(loaded.preset, *generation);
   }
   std::cout << config::to_yaml(loaded.preset, from_model);
@@ -53,7 +55,7 @@ void show_preset(const std::string& name, const Context& context, const Machine&
 
 }  // namespace
 
-void add_presets_command(CLI::App& root, int& exit_code) {
+void add_presets_command(CLI::App& root, const Globals& globals, int& exit_code) {
   struct Flags {
     std::string shown;
     bool names_only = false;
@@ -72,13 +74,15 @@ void add_presets_command(CLI::App& root, int& exit_code) {
   command->footer(
       "caption-cli presets\n"
       "caption-cli presets --show cpu > mine.yaml");
-  command->callback([flags, &exit_code] {
+  command->callback([flags, &globals, &exit_code] {
+    const config::Locations& locations = globals.locations;
     if (flags->names_only) {
-      for (const config::PresetFile& file : config::list_presets()) std::cout << file.name << "\n";
+      for (const config::PresetFile& file : config::list_presets(locations.own_presets))
+        std::cout << file.name << "\n";
     } else if (flags->shown.empty()) {
-      list_presets(Context{}, detect_machine());
+      list_presets(locations, Context{}, detect_machine());
     } else {
-      show_preset(flags->shown, Context{}, detect_machine());
+      show_preset(flags->shown, locations, Context{}, detect_machine());
     }
     exit_code = kExitOk;
   });

@@ -8,7 +8,9 @@ class App;
 
 namespace caption::cli {
 
+struct Globals;
+
 // Registers the subcommand. `exit_code` must outlive the parsing.
-void add_presets_command(CLI::App& root, int& exit_code);
+void add_presets_command(CLI::App& root, const Globals& globals, int& exit_code);
 
 }  // namespace caption::cli

@@ -14,6 +14,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "environment.h"
 #include "exit_codes.h"
 #include "records/file_name.h"
 #include "write_text.h"
@@ -92,7 +93,8 @@ int try_to_report_exception() {
 
 void prepare_process() {
   open_standard_descriptors();
-  set_log_colour(wants_colour(stderr_is_terminal(), std::getenv("TERM"), std::getenv("NO_COLOR")));
+  set_log_colour(wants_colour(stderr_is_terminal(), environment_variable("TERM"),
+                              environment_variable("NO_COLOR")));
   std::signal(SIGPIPE, SIG_IGN);
   std::signal(SIGXFSZ, SIG_IGN);
   std::set_terminate(&end_process);

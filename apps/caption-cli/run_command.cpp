@@ -21,6 +21,7 @@
 #include "config/pipeline_options.h"
 #include "config/resolve.h"
 #include "dry_run.h"
+#include "environment.h"
 #include "exit_codes.h"
 #include "globals.h"
 #include "input_flags.h"
@@ -67,14 +68,14 @@ std::vector<std::string> texts_of(const std::vector<pipeline::Prompt>& prompts) 
 
 pipeline::ProgressStyle progress_style(const RunFlags& flags) {
   // A live line and a streamed caption would overwrite each other.
-  if (flags.quiet || flags.output.is_spoken) return pipeline::ProgressStyle::kSilent;
-  return pipeline::choose_progress_style(stderr_is_terminal(), std::getenv("TERM"));
+  if (flags.quiet || flags.output.is_streamed) return pipeline::ProgressStyle::kSilent;
+  return pipeline::choose_progress_style(stderr_is_terminal(), environment_variable("TERM"));
 }
 
 // Reports doubtful captions: the reason for a streamed caption, the number of them for records.
 void report_doubts(const OutputFlags& output, const pipeline::Progress& progress,
                    const std::string& last_doubt) {
-  if (output.is_spoken) {
+  if (output.is_streamed) {
     if (!last_doubt.empty()) log_warning("run", last_doubt);
     return;
   }
@@ -113,11 +114,11 @@ int report(const pipeline::Outcome& outcome, const pipeline::ThreadPlan& threads
 }
 
 // Writes the caption alone to stdout during generation.
-class SpokenCaption {
+class StreamedCaption {
  public:
-  explicit SpokenCaption(std::atomic<bool>& stop) : stop_(stop) {}
+  explicit StreamedCaption(std::atomic<bool>& stop) : stop_(stop) {}
 
-  void say(std::string_view text) {
+  void write(std::string_view text) {
     has_begun_ = true;
     errno = 0;
     if (std::cout << text << std::flush) return;
@@ -128,7 +129,7 @@ class SpokenCaption {
   // Ends the line, if one was begun. Returns false when the reader has closed stdout; throws
   // Error(kIo) when writing failed for another reason.
   bool end() {
-    if (has_begun_) say("\n");
+    if (has_begun_) write("\n");
     std::cout.clear();
     if (error_ == 0 || error_ == EPIPE) return error_ == 0;
     throw Error(ErrorCode::kIo, "standard output: cannot write: " + describe_errno(error_));
@@ -142,7 +143,7 @@ class SpokenCaption {
 
 void check_stream(const RunFlags& flags, const config::Preset& preset, std::size_t num_inputs,
                   std::size_t num_prompts) {
-  if (!flags.output.is_spoken) return;
+  if (!flags.output.is_streamed) return;
   if (num_inputs != 1 || num_prompts != 1) {
     throw Error(ErrorCode::kUsage, "--stream is for one video and one prompt; found " +
                                        counted(static_cast<std::int64_t>(num_inputs), "video") +
@@ -207,7 +208,7 @@ int run(const RunFlags& flags, const Globals& globals) {
   be_quiet_if_asked(flags);
   std::atomic<bool>& stop = catch_interrupts();
   const Machine machine = detect_machine();
-  config::LoadedPreset loaded = load_preset(flags.preset, machine);
+  config::LoadedPreset loaded = load_preset(flags.preset, globals.locations, machine);
   config::Preset& preset = loaded.preset;
   if (!loaded.note.empty()) log_info("config", loaded.note);
   config::require_available(preset, has_cuda_kernels());
@@ -219,7 +220,7 @@ int run(const RunFlags& flags, const Globals& globals) {
       find_inputs(flags.input, read, config::adapter_names(preset.model.adapter));
 
   const std::unique_ptr<model::CaptionModel> model = config::open_model(
-      globals.context(config::num_threads(preset, machine)), preset, loaded.path.parent_path(),
+      globals.context(config::num_threads(preset, machine)), preset, loaded.locations,
       flags.is_dry ? config::KeepDigests::kNo : config::KeepDigests::kYes);
   say_demonstration(*model);
   config::adopt_generation_config(preset, model->generation_config());
@@ -242,8 +243,10 @@ int run(const RunFlags& flags, const Globals& globals) {
                     .inputs = inputs,
                     .options = options});
   }
-  SpokenCaption spoken(stop);
-  if (flags.output.is_spoken) options.on_text = [&](std::string_view text) { spoken.say(text); };
+  StreamedCaption streamed(stop);
+  if (flags.output.is_streamed) {
+    options.on_text = [&](std::string_view text) { streamed.write(text); };
+  }
 
   log_choices(*model, options, inputs.size());
   RunOutput output(flags.output, make_manifest(preset, *model, model_hash, prompts));
@@ -256,7 +259,7 @@ int run(const RunFlags& flags, const Globals& globals) {
     options.on_progress = [&line](const pipeline::Progress& progress) { line.update(progress); };
     outcome = pipeline::run(*model, inputs, options, sink);
   }
-  if (!spoken.end()) return kExitInterrupted;
+  if (!streamed.end()) return kExitInterrupted;
   output.finish(outcome);
   report_doubts(flags.output, outcome.progress, sink.last_doubt());
   return report(outcome, options.threads, output.can_continue());
@@ -325,7 +328,8 @@ void add_output_flags(CLI::App& command, RunFlags& flags) {
       .add_flag("--overwrite", flags.output.overwrite,
                 "start -o anew, in FILE.new until the run has ended")
       ->group(kGroup);
-  command.add_flag("--stream", flags.output.is_spoken, "one video: its caption alone, as it comes")
+  command
+      .add_flag("--stream", flags.output.is_streamed, "one video: its caption alone, as it comes")
       ->group(kGroup);
   command
       .add_flag(

@@ -63,7 +63,7 @@ RunCheck check_run(const Context& context, const config::LoadedPreset& loaded,
     // As f32, weights are neither converted nor packed: they stay mapped and are not read.
     config::Preset as_stored = preset;
     as_stored.quantization.weights = config::WeightFormat::kF32;
-    const auto model = config::open_model(context, as_stored, loaded.path.parent_path());
+    const auto model = config::open_model(context, as_stored, loaded.locations);
     config::apply_generation_config(as_stored, model->generation_config());
     config::require_consistent(as_stored);
     sampling::validate(config::sampling_params(as_stored), model->decoder().spec().vocab);

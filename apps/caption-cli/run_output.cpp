@@ -175,7 +175,7 @@ std::unique_ptr<records::OutputPreview> preview_output(const OutputFlags& flags,
 }
 
 std::string describe_output(const OutputFlags& flags) {
-  const std::string format = flags.is_stdout() && flags.is_spoken
+  const std::string format = flags.is_stdout() && flags.is_streamed
                                  ? "the caption alone, as it comes"
                                  : std::string(records::format_name(choose_format(flags)));
   return (flags.is_stdout() ? "standard output" : records::escape_file_name(flags.path)) + " (" +
@@ -189,7 +189,7 @@ RunOutput::RunOutput(const OutputFlags& flags, const records::Manifest& manifest
   const records::Format format = choose_format(flags);
   can_continue_ = format == records::Format::kJsonl;
   if (flags.is_stdout()) {
-    if (flags.is_spoken) {
+    if (flags.is_streamed) {
       sink_ = std::make_unique<NoRecords>();
     } else {
       sink_ = std::make_unique<records::StreamSink>(STDOUT_FILENO, format,

@@ -23,7 +23,7 @@ struct OutputFlags {
   std::vector<std::string> retry;
   bool retry_failed = false;
   bool overwrite = false;
-  bool is_spoken = false;  // the caption is streamed to stdout; records only with -o FILE
+  bool is_streamed = false;  // the caption is streamed to stdout; records only with -o FILE
 
   bool is_stdout() const { return path.empty() || path == "-"; }
 };

@@ -1,4 +1,5 @@
 #include "terminal.h"
+#include "environment.h"
 
 #include <sys/ioctl.h>
 #include <unistd.h>
@@ -18,7 +19,7 @@ constexpr std::size_t kMaxColumns = 1000;
 std::size_t known_columns() {
   winsize size{};
   if (::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0) return size.ws_col;
-  const char* variable = std::getenv("COLUMNS");
+  const char* variable = environment_variable("COLUMNS");
   const std::string_view text = variable == nullptr ? std::string_view() : variable;
   std::size_t columns = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), columns);

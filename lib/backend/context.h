@@ -1,5 +1,5 @@
 // backend/context.h: what a model is opened for and computed with. A command makes a Context from
-// its options and passes it on; no room reads the CPU tier from the environment.
+// its options and passes it on; no room reads the environment.
 //
 //   Context context{.cpu_tier = choose_cpu_tier(name), .num_threads = 4};
 //   const auto model = model::open_model(context, folder, format);

@@ -50,10 +50,10 @@ model::AdapterSource parse_adapter(const std::string& text) {
 }
 
 std::vector<model::AdapterSource> adapter_sources(const std::vector<std::string>& texts,
-                                                  const std::filesystem::path& preset_folder) {
+                                                  const Locations& locations) {
   std::vector<model::AdapterSource> sources = parse_adapters(texts);
   for (model::AdapterSource& source : sources) {
-    source.folder = find_model(source.folder.string(), preset_folder);
+    source.folder = find_model(source.folder.string(), locations);
   }
   return sources;
 }

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "config/locations.h"
 #include "model/caption_model.h"
 
 namespace caption::config {
@@ -18,7 +19,7 @@ model::AdapterSource parse_adapter(const std::string& text);
 // or a folder is empty, a name holds a control character, or there are too many; otherwise as
 // find_model().
 std::vector<model::AdapterSource> adapter_sources(const std::vector<std::string>& texts,
-                                                  const std::filesystem::path& preset_folder);
+                                                  const Locations& locations);
 
 // The names, in the order of model::CaptionModel::adapters(). Throws as adapter_sources(), but
 // looks for no folder.

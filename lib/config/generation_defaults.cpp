@@ -76,11 +76,11 @@ void adopt_generation_config(Preset& preset, const GenerationConfig& config) {
 }
 
 std::optional<GenerationConfig> find_generation_config(const Preset& preset,
-                                                       const std::filesystem::path& preset_folder) {
+                                                       const Locations& locations) {
   const std::string& name = preset.model.is_composed ? preset.model.llm : preset.model.path;
   std::filesystem::path folder;
   try {
-    folder = find_model(name, preset_folder);
+    folder = find_model(name, locations);
   } catch (const Error&) {
     return std::nullopt;
   }

@@ -11,6 +11,7 @@
 #include <set>
 #include <string>
 
+#include "config/locations.h"
 #include "config/preset.h"
 #include "model/generation_config.h"
 
@@ -31,7 +32,7 @@ void adopt_generation_config(Preset& preset, const model::GenerationConfig& conf
 // Reads the file of the preset's model; for a composed model, of its language model. Returns
 // std::nullopt when the model's folder is not available. Throws Error(kBadModel) as
 // read_generation_config().
-std::optional<model::GenerationConfig> find_generation_config(
-    const Preset& preset, const std::filesystem::path& preset_folder);
+std::optional<model::GenerationConfig> find_generation_config(const Preset& preset,
+                                                              const Locations& locations);
 
 }  // namespace caption::config

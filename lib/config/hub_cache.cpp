@@ -1,7 +1,6 @@
 // Finds the folder of a model name in the Hugging Face cache.
 // Source: huggingface_hub 0.36, "Understand caching": models--<org>--<name>/{refs,snapshots}.
 #include <algorithm>
-#include <cstdlib>
 #include <optional>
 #include <string>
 #include <vector>
@@ -15,23 +14,6 @@ namespace caption::config {
 namespace {
 
 namespace fs = std::filesystem;
-
-std::vector<fs::path> cache_folders() {
-  const auto variable = [](const char* name) -> fs::path {
-    const char* value = std::getenv(name);
-    return value == nullptr ? "" : value;
-  };
-  std::vector<fs::path> folders;
-  if (const fs::path hub = variable("HF_HUB_CACHE"); !hub.empty()) folders.push_back(hub);
-  if (const fs::path home = variable("HF_HOME"); !home.empty()) folders.push_back(home / "hub");
-  if (const fs::path cache = variable("XDG_CACHE_HOME"); !cache.empty()) {
-    folders.push_back(cache / "huggingface/hub");
-  }
-  if (const fs::path home = variable("HOME"); !home.empty()) {
-    folders.push_back(home / ".cache/huggingface/hub");
-  }
-  return folders;
-}
 
 bool is_folder(const fs::path& path) {
   std::error_code ignored;
@@ -93,7 +75,7 @@ std::string advice(const std::string& name) {
 
 }  // namespace
 
-std::filesystem::path find_in_hub_cache(std::string_view name_or_folder) {
+fs::path find_in_hub_cache(std::string_view name_or_folder, const std::vector<fs::path>& caches) {
   const std::string name(name_or_folder);
   if (is_folder(name)) return name;
   std::error_code ignored;
@@ -110,7 +92,7 @@ std::filesystem::path find_in_hub_cache(std::string_view name_or_folder) {
   std::string searched;
   const std::size_t slash = name.find('/');
   const std::string repository = "models--" + name.substr(0, slash) + "--" + name.substr(slash + 1);
-  for (const fs::path& cache : cache_folders()) {
+  for (const fs::path& cache : caches) {
     if (fs::path snapshot = find_snapshot(cache / repository); !snapshot.empty()) {
       return snapshot;
     }
@@ -118,7 +100,8 @@ std::filesystem::path find_in_hub_cache(std::string_view name_or_folder) {
   }
   throw Error(ErrorCode::kBadModel,
               name + ": neither a folder here nor in the local Hugging Face cache (" +
-                  (searched.empty() ? "HOME is not set" : searched) + "); " + advice(name));
+                  (searched.empty() ? "the environment names none" : searched) + "); " +
+                  advice(name));
 }
 
 }  // namespace caption::config

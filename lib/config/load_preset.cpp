@@ -46,16 +46,15 @@ std::string summary_of(const fs::path& path) {
   }
 }
 
-std::vector<fs::path> preset_folders() {
+std::vector<fs::path> preset_folders(const fs::path& own_presets) {
   std::vector<fs::path> folders;
-  const char* own = std::getenv("CAPTION_PRESETS");
-  if (own != nullptr && *own != '\0') folders.emplace_back(own);
+  if (!own_presets.empty()) folders.push_back(own_presets);
   for (const fs::path& root : resource_roots()) folders.push_back(root / "presets");
   return folders;
 }
 
-fs::path find_preset(std::string_view name_or_path) {
-  const std::vector<PresetFile> presets = list_presets();
+fs::path find_preset(std::string_view name_or_path, const fs::path& own_presets) {
+  const std::vector<PresetFile> presets = list_presets(own_presets);
   std::string names;
   std::vector<std::string> known;
   for (const PresetFile& preset : presets) {
@@ -76,9 +75,9 @@ fs::path find_preset(std::string_view name_or_path) {
 
 }  // namespace
 
-std::vector<PresetFile> list_presets() {
+std::vector<PresetFile> list_presets(const fs::path& own_presets) {
   std::map<std::string, fs::path> found;
-  for (const fs::path& folder : preset_folders()) {
+  for (const fs::path& folder : preset_folders(own_presets)) {
     std::error_code error;
     const fs::directory_iterator entries(folder, error);
     const bool is_absent =
@@ -109,16 +108,21 @@ std::string choose_preset(const Machine& machine, bool has_cuda_kernels) {
   return fitting == kCudaPresets.end() ? "cpu" : fitting->name;
 }
 
-LoadedPreset load_preset(std::string_view name_or_path, const Machine& machine,
-                         bool has_cuda_kernels) {
-  const fs::path path = find_preset(name_or_path);
+LoadedPreset load_preset(std::string_view name_or_path, const Locations& locations,
+                         const Machine& machine, bool has_cuda_kernels) {
+  const fs::path path = find_preset(name_or_path, locations.own_presets);
+  Locations found = locations;
+  found.preset_folder = path.parent_path();
   const std::string text = read_preset(path);
   Preset preset = parse_preset(text, path.string());
   preset.name = path.stem().string();
-  if (preset.device.type != DeviceType::kAuto) return {.preset = preset, .path = path, .note = {}};
+  if (preset.device.type != DeviceType::kAuto) {
+    return {.preset = preset, .path = path, .note = {}, .locations = std::move(found)};
+  }
 
   const std::string chosen = choose_preset(machine, has_cuda_kernels);
-  const fs::path chosen_path = find_preset(chosen);
+  const fs::path chosen_path = find_preset(chosen, locations.own_presets);
+  found.preset_folder = chosen_path.parent_path();
   Preset base = parse_preset(read_preset(chosen_path), chosen_path.string());
   const DeviceType type = base.device.type;
   preset = overlay_preset(base, text, path.string());
@@ -133,7 +137,8 @@ LoadedPreset load_preset(std::string_view name_or_path, const Machine& machine,
   }
   return {.preset = std::move(preset),
           .path = chosen_path,
-          .note = "preset " + chosen + " chosen for this machine: " + why};
+          .note = "preset " + chosen + " chosen for this machine: " + why,
+          .locations = std::move(found)};
 }
 
 }  // namespace caption::config

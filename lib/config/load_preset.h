@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "backend/machine.h"
+#include "config/locations.h"
 #include "config/preset.h"
 
 namespace caption::config {
@@ -17,21 +18,22 @@ struct PresetFile {
   std::string summary;  // first line of the file's opening comment
 };
 
-// Lists $CAPTION_PRESETS, then presets/ of every resource root; of two presets with one name the
-// first is used. Sorted by name. The files are not parsed.
-std::vector<PresetFile> list_presets();
+// Lists Locations::own_presets, then presets/ of every resource root; of two presets with one name
+// the first is used. Sorted by name. The files are not parsed.
+std::vector<PresetFile> list_presets(const std::filesystem::path& own_presets);
 
 struct LoadedPreset {
   Preset preset;
   std::filesystem::path path;
-  std::string note;  // reason for the choice of `auto`; empty otherwise
+  std::string note;     // reason for the choice of `auto`; empty otherwise
+  Locations locations;  // as given, with the folder of `path`
 };
 
 // `name_or_path` is a name of list_presets() or a file. A preset whose device.type is `auto` is
 // applied on top of the preset for this machine. Throws Error(kBadPreset) as parse_preset(), and
 // for an unknown name (listing the known ones).
-LoadedPreset load_preset(std::string_view name_or_path, const Machine& machine,
-                         bool has_cuda_kernels);
+LoadedPreset load_preset(std::string_view name_or_path, const Locations& locations,
+                         const Machine& machine, bool has_cuda_kernels);
 
 // Returns "cpu" without CUDA kernels or a CUDA device; otherwise the preset with the largest memory
 // requirement that the first device meets.

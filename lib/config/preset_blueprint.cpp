@@ -12,11 +12,10 @@ namespace caption::config {
 namespace {
 
 // Returns the folder of the model's files, if available.
-std::optional<std::filesystem::path> find_folder(std::string_view name,
-                                                 const std::filesystem::path& preset_folder,
+std::optional<std::filesystem::path> find_folder(std::string_view name, const Locations& locations,
                                                  std::string& why_not) {
   try {
-    return find_model(name, preset_folder);
+    return find_model(name, locations);
   } catch (const Error& error) {
     why_not = error.what();
     return std::nullopt;
@@ -25,10 +24,10 @@ std::optional<std::filesystem::path> find_folder(std::string_view name,
 
 }  // namespace
 
-PresetBlueprint find_blueprint(std::string_view name, const std::filesystem::path& preset_folder) {
+PresetBlueprint find_blueprint(std::string_view name, const Locations& locations) {
   std::string why_not;
   const std::optional<model::Blueprint> known = plan::find_known_model(name);
-  if (const auto folder = find_folder(name, preset_folder, why_not)) {
+  if (const auto folder = find_folder(name, locations, why_not)) {
     try {
       return {.blueprint = model::read_blueprint(*folder), .note = {}};
     } catch (const Error& error) {
@@ -44,18 +43,17 @@ PresetBlueprint find_blueprint(std::string_view name, const std::filesystem::pat
                                         join(plan::known_model_names()));
 }
 
-PresetBlueprint find_preset_blueprint(const ModelSection& section,
-                                      const std::filesystem::path& preset_folder) {
-  if (!section.is_composed) return find_blueprint(section.path, preset_folder);
-  const PresetBlueprint vision = find_blueprint(section.vision, preset_folder);
-  const PresetBlueprint llm = find_blueprint(section.llm, preset_folder);
+PresetBlueprint find_preset_blueprint(const ModelSection& section, const Locations& locations) {
+  if (!section.is_composed) return find_blueprint(section.path, locations);
+  const PresetBlueprint vision = find_blueprint(section.vision, locations);
+  const PresetBlueprint llm = find_blueprint(section.llm, locations);
   if (!vision.blueprint.vision.has_value() || !llm.blueprint.text.has_value()) {
     throw Error(ErrorCode::kBadModel,
                 "model: a composed model needs a vision tower and a language model; " +
                     (vision.blueprint.vision.has_value() ? section.llm : section.vision) +
                     " is neither");
   }
-  std::filesystem::path projector = preset_folder / section.projector;
+  std::filesystem::path projector = locations.preset_folder / section.projector;
   if (!std::filesystem::exists(projector)) projector = section.projector;
   PresetBlueprint composed;
   composed.blueprint =

@@ -6,6 +6,7 @@
 #include <string>
 #include <string_view>
 
+#include "config/locations.h"
 #include "config/preset.h"
 #include "model/blueprint.h"
 
@@ -16,10 +17,9 @@ struct PresetBlueprint {
   std::string note;  // source of the blueprint, if not the model's own files
 };
 
-// Finds a model by its folder or name; `preset_folder` as for find_model(). Throws Error(kBadModel)
+// Finds a model by its folder or name; Throws Error(kBadModel)
 // for a model that is neither available nor known.
-PresetBlueprint find_blueprint(std::string_view name, const std::filesystem::path& preset_folder);
-PresetBlueprint find_preset_blueprint(const ModelSection& section,
-                                      const std::filesystem::path& preset_folder);
+PresetBlueprint find_blueprint(std::string_view name, const Locations& locations);
+PresetBlueprint find_preset_blueprint(const ModelSection& section, const Locations& locations);
 
 }  // namespace caption::config

@@ -104,28 +104,28 @@ void require_consistent(const Preset& preset) {
 }
 
 std::unique_ptr<model::CaptionModel> open_model(const Context& context, const Preset& preset,
-                                                const std::filesystem::path& preset_folder,
-                                                KeepDigests keep) {
-  const DigestCache digests(digest_folder(), keep == KeepDigests::kYes ? DigestCache::Keeping::kYes
-                                                                       : DigestCache::Keeping::kNo);
+                                                const Locations& locations, KeepDigests keep) {
+  const DigestCache digests(locations.digests, keep == KeepDigests::kYes
+                                                   ? DigestCache::Keeping::kYes
+                                                   : DigestCache::Keeping::kNo);
   if (!preset.model.is_composed) {
-    return model::open_model(context, find_model(preset.model.path, preset_folder),
+    return model::open_model(context, find_model(preset.model.path, locations),
                              weight_format(preset.quantization), digests,
-                             adapter_sources(preset.model.adapter, preset_folder));
+                             adapter_sources(preset.model.adapter, locations));
   }
   const ModelSection& parts = preset.model;
   // The projector is a file or folder, relative to the preset's folder or to the working folder.
-  std::filesystem::path projector = preset_folder / parts.projector;
+  std::filesystem::path projector = locations.preset_folder / parts.projector;
   if (!std::filesystem::exists(projector)) projector = parts.projector;
   return model::open_composed(context,
-                              {.vision = find_model(parts.vision, preset_folder),
+                              {.vision = find_model(parts.vision, locations),
                                .projector = projector,
-                               .llm = find_model(parts.llm, preset_folder),
+                               .llm = find_model(parts.llm, locations),
                                .vision_feature_layer = parts.vision_feature_layer,
                                .pool_stride = parts.pooling,
                                .prompt = parts.prompt},
                               weight_format(preset.quantization), digests,
-                              adapter_sources(preset.model.adapter, preset_folder));
+                              adapter_sources(preset.model.adapter, locations));
 }
 
 std::int64_t kv_page_bytes(const Preset& preset, const model::DecoderSpec& spec) {

@@ -8,6 +8,7 @@
 
 #include "backend/machine.h"
 #include "base/sha256.h"
+#include "config/locations.h"
 #include "config/preset.h"
 #include "engine/options.h"
 #include "model/caption_model.h"
@@ -35,7 +36,7 @@ enum class KeepDigests { kYes, kNo };
 // Opens the preset's model or composed model, with its adapters, for `context`; paths are resolved
 // by find_model(). Throws Error: kBadModel, kUnavailable; kUsage as adapter_sources().
 std::unique_ptr<model::CaptionModel> open_model(const Context& context, const Preset& preset,
-                                                const std::filesystem::path& preset_folder,
+                                                const Locations& locations,
                                                 KeepDigests keep = KeepDigests::kYes);
 
 // Throws Error(kUsage) when a prompt with its vision tokens and new tokens needs more positions

@@ -1,7 +1,6 @@
 #include "config/resources.h"
 
 #include <algorithm>
-#include <cstdlib>
 #include <string>
 #include <system_error>
 
@@ -48,20 +47,7 @@ std::vector<fs::path> resource_roots() {
   return roots;
 }
 
-fs::path digest_folder() {
-  const auto folder_in = [](const char* variable) -> fs::path {
-    const char* const value = std::getenv(variable);
-    const fs::path folder = value == nullptr ? "" : value;
-    return folder.is_absolute() ? folder : "";
-  };
-  if (const fs::path cache = folder_in("XDG_CACHE_HOME"); !cache.empty()) {
-    return cache / "caption-cli/digests";
-  }
-  const fs::path home = folder_in("HOME");
-  return home.empty() ? "" : home / ".cache/caption-cli/digests";
-}
-
-fs::path find_model(std::string_view name, const fs::path& preset_folder) {
+fs::path find_model(std::string_view name, const Locations& locations) {
   if (name.empty()) {
     throw Error(ErrorCode::kBadModel,
                 "the model's name is empty; --model takes a model's folder or its name in the "
@@ -70,16 +56,16 @@ fs::path find_model(std::string_view name, const fs::path& preset_folder) {
   const fs::path given(name);
   std::vector<fs::path> candidates;
   if (!given.is_absolute()) {
-    if (!preset_folder.empty()) {
-      candidates.push_back(preset_folder / given);
-      candidates.push_back(preset_folder / ".." / given);
+    if (const fs::path& folder = locations.preset_folder; !folder.empty()) {
+      candidates.push_back(folder / given);
+      candidates.push_back(folder / ".." / given);
     }
     candidates.push_back(given);
     for (const fs::path& root : resource_roots()) candidates.push_back(root / given);
   }
   const auto found = std::find_if(candidates.begin(), candidates.end(), is_folder);
   if (found != candidates.end()) return found->lexically_normal();
-  return find_in_hub_cache(name);
+  return find_in_hub_cache(name, locations.hub_caches);
 }
 
 }  // namespace caption::config

@@ -5,6 +5,8 @@
 #include <string_view>
 #include <vector>
 
+#include "config/locations.h"
+
 namespace caption::config {
 
 // Returns the existing folders with presets/ and samples/, found relative to the running
@@ -15,12 +17,7 @@ std::vector<std::filesystem::path> resource_roots();
 
 // Finds a model named in a preset: a folder relative to the preset's folder, to the folder above
 // it, to the working folder or to a resource root; or a name in the local Hugging Face cache.
-// `preset_folder` may be empty. Throws Error(kBadModel) listing the places searched.
-std::filesystem::path find_model(std::string_view name, const std::filesystem::path& preset_folder);
-
-// Folder in which digests of weight files are stored between runs:
-// $XDG_CACHE_HOME/caption-cli/digests or ~/.cache/caption-cli/digests; empty when the environment
-// names no absolute folder.
-std::filesystem::path digest_folder();
+// Throws Error(kBadModel) listing the places searched.
+std::filesystem::path find_model(std::string_view name, const Locations& locations);
 
 }  // namespace caption::config

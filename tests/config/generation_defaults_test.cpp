@@ -143,12 +143,12 @@ TEST_SUITE("config/generation_defaults") {
   }
 
   TEST_CASE("keys given to auto count as much as those of the preset that it chooses") {
-    const LoadedPreset loaded = load_preset("auto", Machine{}, false);
+    const LoadedPreset loaded = load_preset("auto", {}, Machine{}, false);
     CHECK(loaded.preset.given.contains("generation.temperature"));
     CHECK_FALSE(loaded.preset.given.contains("generation.num_beams"));
     // The demonstration model's file has only values that the preset sets too.
     Preset preset = loaded.preset;
-    const auto config = find_generation_config(preset, loaded.path.parent_path());
+    const auto config = find_generation_config(preset, loaded.locations);
     REQUIRE(config.has_value());
     CHECK(apply_generation_config(preset, *config).empty());
     CHECK(preset == loaded.preset);
@@ -157,7 +157,7 @@ TEST_SUITE("config/generation_defaults") {
   TEST_CASE("a model that is not here has no file") {
     Preset preset;
     preset.model.path = "nobody/nothing";
-    CHECK_FALSE(find_generation_config(preset, "").has_value());
+    CHECK_FALSE(find_generation_config(preset, {}).has_value());
   }
 }
 

@@ -1,10 +1,10 @@
 // Names of models in the local Hugging Face cache.
 #include <doctest/doctest.h>
 
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <string>
+#include <vector>
 
 #include "base/error.h"
 #include "config/hub_cache.h"
@@ -14,32 +14,6 @@ namespace {
 
 namespace fs = std::filesystem;
 using config::find_in_hub_cache;
-
-// Sets an environment variable for the duration of a scope.
-class ScopedVariable {
- public:
-  ScopedVariable(const char* name, const std::string& value) : name_(name) {
-    if (const char* old = std::getenv(name)) old_ = old;
-    if (value.empty()) {
-      ::unsetenv(name);
-    } else {
-      ::setenv(name, value.c_str(), 1);
-    }
-  }
-  ~ScopedVariable() {
-    if (old_.empty()) {
-      ::unsetenv(name_);
-    } else {
-      ::setenv(name_, old_.c_str(), 1);
-    }
-  }
-  ScopedVariable(const ScopedVariable&) = delete;
-  ScopedVariable& operator=(const ScopedVariable&) = delete;
-
- private:
-  const char* name_;
-  std::string old_;
-};
 
 fs::path make_cache(const char* name) {
   const fs::path cache = fs::path(CAPTION_TEST_TMP) / "hf" / name;
@@ -51,9 +25,9 @@ fs::path make_cache(const char* name) {
   return cache;
 }
 
-std::string refusal(std::string_view name) {
+std::string refusal(std::string_view name, const std::vector<fs::path>& caches = {}) {
   try {
-    find_in_hub_cache(name);
+    find_in_hub_cache(name, caches);
   } catch (const Error& error) {
     CHECK(error.code() == ErrorCode::kBadModel);
     return error.what();
@@ -64,41 +38,42 @@ std::string refusal(std::string_view name) {
 
 TEST_SUITE("config/hub_cache") {
   TEST_CASE("a folder is itself") {
-    CHECK(find_in_hub_cache(CAPTION_TEST_TMP) == fs::path(CAPTION_TEST_TMP));
+    CHECK(find_in_hub_cache(CAPTION_TEST_TMP, {}) == fs::path(CAPTION_TEST_TMP));
   }
 
   TEST_CASE("a name is the snapshot that refs/main names, else the first") {
     const fs::path cache = make_cache("hub");
-    const ScopedVariable hub("HF_HUB_CACHE", cache.string());
     const fs::path snapshots = cache / "models--org--small-model/snapshots";
-    CHECK(find_in_hub_cache("org/small-model") == snapshots / "aaa");
+    CHECK(find_in_hub_cache("org/small-model", {cache}) == snapshots / "aaa");
     std::ofstream(cache / "models--org--small-model/refs/main") << "bbb\n";
-    CHECK(find_in_hub_cache("org/small-model") == snapshots / "bbb");
+    CHECK(find_in_hub_cache("org/small-model", {cache}) == snapshots / "bbb");
     // A hostile or stale reference must not lead out of the cache.
     std::ofstream(cache / "models--org--small-model/refs/main") << "../../..";
-    CHECK(find_in_hub_cache("org/small-model") == snapshots / "aaa");
+    CHECK(find_in_hub_cache("org/small-model", {cache}) == snapshots / "aaa");
   }
 
-  TEST_CASE("HF_HOME and HOME are looked at when HF_HUB_CACHE has nothing") {
-    const fs::path cache = make_cache("home/hub");
-    const ScopedVariable hub("HF_HUB_CACHE", "");
-    const ScopedVariable home("HF_HOME", cache.parent_path().string());
-    CHECK(find_in_hub_cache("org/small-model").parent_path().parent_path() ==
-          cache / "models--org--small-model");
+  TEST_CASE("the caches are searched in their order") {
+    const fs::path first = make_cache("first");
+    const fs::path second = make_cache("second");
+    const auto repository = [](const fs::path& cache) {
+      return cache / "models--org--small-model";
+    };
+    CHECK(find_in_hub_cache("org/small-model", {first, second}) ==
+          repository(first) / "snapshots/aaa");
+    fs::remove_all(repository(first));
+    CHECK(find_in_hub_cache("org/small-model", {first, second}) ==
+          repository(second) / "snapshots/aaa");
   }
 
   TEST_CASE("a name that is nowhere says where it looked and how to get it") {
-    const ScopedVariable hub("HF_HUB_CACHE", "/nonexistent/hub");
-    const ScopedVariable home("HF_HOME", "/nonexistent/home");
-    const std::string message = refusal("org/absent");
+    const std::string message =
+        refusal("org/absent", {"/nonexistent/hub", "/nonexistent/home/hub"});
     CHECK(message.find("/nonexistent/hub") != std::string::npos);
     CHECK(message.find("/nonexistent/home/hub") != std::string::npos);
     CHECK(message.find("hf download org/absent") != std::string::npos);
   }
 
   TEST_CASE("nothing that this build cannot run is offered for download") {
-    const ScopedVariable hub("HF_HUB_CACHE", "/nonexistent/hub");
-    const ScopedVariable home("HF_HOME", "/nonexistent/home");
     struct Case {
       const char* name;
       const char* advice;

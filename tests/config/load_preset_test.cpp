@@ -3,7 +3,6 @@
 
 #include <doctest/doctest.h>
 
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -41,7 +40,7 @@ TEST_SUITE("config/load_preset") {
     const auto code_of_loading = [](const std::string& name) {
       const test::NoDescriptors none;
       try {
-        load_preset(name, machine_with(0), false);
+        load_preset(name, {}, machine_with(0), false);
         return ErrorCode::kInternal;
       } catch (const Error& error) {
         return error.code();
@@ -79,7 +78,7 @@ TEST_SUITE("config/load_preset") {
     for (const Case& c : kCases) {
       CAPTURE(c.gpu_gib);
       CAPTURE(c.has_kernels);
-      const LoadedPreset loaded = load_preset("auto", machine_with(c.gpu_gib), c.has_kernels);
+      const LoadedPreset loaded = load_preset("auto", {}, machine_with(c.gpu_gib), c.has_kernels);
       CHECK(loaded.preset.name == c.name);
       CHECK(loaded.note.find(c.name) != std::string::npos);
       CHECK(loaded.preset.device.type != DeviceType::kAuto);
@@ -89,7 +88,7 @@ TEST_SUITE("config/load_preset") {
   TEST_CASE("keys of an auto preset lie on top of the chosen one") {
     const fs::path file = fs::path(CAPTION_TEST_TMP) / "mine.yaml";
     std::ofstream(file) << "device: {type: auto}\ngeneration: {seed: 99}\n";
-    const LoadedPreset loaded = load_preset(file.string(), machine_with(0), false);
+    const LoadedPreset loaded = load_preset(file.string(), {}, machine_with(0), false);
     CHECK(loaded.preset.generation.seed == 99);
     CHECK(loaded.preset.model.path == "samples/demo-model");
     CHECK(loaded.preset.name == "cpu");
@@ -99,16 +98,15 @@ TEST_SUITE("config/load_preset") {
     const fs::path folder = fs::path(CAPTION_TEST_TMP) / "own_presets";
     fs::create_directories(folder);
     std::ofstream(folder / "cpu.yaml") << "generation: {seed: 5}\n";
-    ::setenv("CAPTION_PRESETS", folder.c_str(), 1);
-    CHECK(load_preset("cpu", machine_with(0), false).preset.generation.seed == 5);
-    ::unsetenv("CAPTION_PRESETS");
-    CHECK(load_preset("cpu", machine_with(0), false).preset.generation.seed == 20);
+    const Locations locations{.own_presets = folder};
+    CHECK(load_preset("cpu", locations, machine_with(0), false).preset.generation.seed == 5);
+    CHECK(load_preset("cpu", {}, machine_with(0), false).preset.generation.seed == 20);
   }
 
   TEST_CASE("names that are not there are refused with those that are") {
     const auto message = [](const std::string& name) {
       try {
-        load_preset(name, machine_with(0), false);
+        load_preset(name, {}, machine_with(0), false);
         return std::string();
       } catch (const Error& error) {
         CHECK(error.code() == ErrorCode::kBadPreset);

@@ -26,11 +26,11 @@ std::string refusal(const Preset& preset, bool has_cuda_kernels) {
 TEST_SUITE("config/resolve") {
   TEST_CASE("one sentence names everything that is missing") {
     const Machine machine;
-    CHECK(refusal(load_preset("cpu", machine, false).preset, false) == "");
-    CHECK(refusal(load_preset("h100", machine, false).preset, false) ==
+    CHECK(refusal(load_preset("cpu", {}, machine, false).preset, false) == "");
+    CHECK(refusal(load_preset("h100", {}, machine, false).preset, false) ==
           "preset h100: what is asked for needs CUDA kernels, awq weights and speculative "
           "decoding, which this build does not have; --preset cpu runs here");
-    Preset cpu = load_preset("cpu", machine, false).preset;
+    Preset cpu = load_preset("cpu", {}, machine, false).preset;
     cpu.quantization.weights = WeightFormat::kAwq;
     CHECK(
         refusal(cpu, false) ==

@@ -1,0 +1,44 @@
+#include "config/locations.h"
+
+namespace caption::config {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Returns an empty path for a variable that is not set.
+fs::path path_in(const EnvironmentVariable& variable, const char* name) {
+  const char* const value = variable(name);
+  return value == nullptr ? "" : value;
+}
+
+fs::path find_digests(const EnvironmentVariable& variable) {
+  if (const fs::path cache = path_in(variable, "XDG_CACHE_HOME"); cache.is_absolute()) {
+    return cache / "caption-cli/digests";
+  }
+  const fs::path home = path_in(variable, "HOME");
+  return home.is_absolute() ? home / ".cache/caption-cli/digests" : fs::path();
+}
+
+}  // namespace
+
+Locations find_locations(const EnvironmentVariable& variable) {
+  Locations locations;
+  locations.own_presets = path_in(variable, "CAPTION_PRESETS");
+  struct Cache {
+    const char* variable;
+    const char* folder;  // below the variable's value
+  };
+  constexpr Cache kCaches[] = {{"HF_HUB_CACHE", ""},
+                               {"HF_HOME", "hub"},
+                               {"XDG_CACHE_HOME", "huggingface/hub"},
+                               {"HOME", ".cache/huggingface/hub"}};
+  for (const Cache& cache : kCaches) {
+    const fs::path value = path_in(variable, cache.variable);
+    if (value.empty()) continue;
+    locations.hub_caches.push_back(*cache.folder == '\0' ? value : value / cache.folder);
+  }
+  locations.digests = find_digests(variable);
+  return locations;
+}
+
+}  // namespace caption::config
