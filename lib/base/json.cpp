@@ -7,7 +7,6 @@
 #include <cstddef>
 #include <limits>
 #include <nlohmann/json.hpp>
-#include <set>
 #include <system_error>
 #include <utility>
 
@@ -44,45 +43,9 @@ std::string describe(const Json& value) {
   }
 }
 
-// Rejects what nlohmann-json accepts: duplicate keys (the last one would win) and deep nesting.
-class Guard {
- public:
-  Guard(std::string_view name, ErrorCode code) : name_(name), code_(code) {}
-
-  bool operator()(int /*depth*/, Json::parse_event_t event, Json& parsed) {
-    switch (event) {
-      case Json::parse_event_t::object_start:
-      case Json::parse_event_t::array_start:
-        if (open_.size() == kMaxNesting) {
-          fail("nested deeper than " + std::to_string(kMaxNesting) + " levels");
-        }
-        open_.emplace_back();
-        break;
-      case Json::parse_event_t::object_end:
-      case Json::parse_event_t::array_end: open_.pop_back(); break;
-      case Json::parse_event_t::key: {
-        const auto& key = parsed.get_ref<const std::string&>();
-        if (!open_.back().insert(key).second) fail("key " + excerpt(key) + " appears twice");
-        break;
-      }
-      case Json::parse_event_t::value: break;
-    }
-    return true;
-  }
-
- private:
-  [[noreturn]] void fail(const std::string& message) const {
-    throw Error(code_, name_ + ": " + message);
-  }
-
-  std::string name_;
-  ErrorCode code_;
-  std::vector<std::set<std::string>> open_;  // the keys seen so far in each open object
-};
-
 // The message of an nlohmann exception for a number out of the range of a double, without its
 // prefix and cut to kMaxReasonBytes: nlohmann quotes the whole number.
-std::string reason_of(const Json::exception& exception) {
+std::string reason_of(const nlohmann::detail::exception& exception) {
   const std::string text = exception.what();
   const std::size_t end_of_tag = text.find("] ");
   std::string reason = end_of_tag == std::string::npos ? text : text.substr(end_of_tag + 2);
@@ -98,19 +61,85 @@ std::string advice_for(ErrorCode code) {
   return code == ErrorCode::kBadModel ? "; download the file again, or mend it" : "";
 }
 
-Json parse_guarded(std::string_view text, const std::string& name, ErrorCode code) {
-  Guard guard(name, code);
-  try {
-    // The guard is captured by reference because the parser copies its callback.
-    return Json::parse(text, [&guard](int depth, Json::parse_event_t event, Json& parsed) {
-      return guard(depth, event, parsed);
-    });
-  } catch (const Json::parse_error& error) {
-    throw Error(code, name + ": not valid JSON: " + describe_json_error(text, error.byte) +
-                          advice_for(code));
-  } catch (const Json::exception& error) {
-    throw Error(code, name + ": not valid JSON: " + reason_of(error) + advice_for(code));
+// Builds the document from the parser's events, in linear time, which the parser with a callback
+// does not: it searches a container for discarded values after each object in it. Refuses what
+// nlohmann-json accepts: duplicate keys (the last one would win) and deep nesting.
+class DocumentBuilder final : public nlohmann::json_sax<Json> {
+ public:
+  DocumentBuilder(std::string_view text, std::string_view name, ErrorCode code)
+      : text_(text), name_(name), code_(code) {}
+
+  Json take() { return std::move(document_); }
+
+  bool null() override { return add(nullptr); }
+  bool boolean(bool value) override { return add(value); }
+  bool number_integer(std::int64_t value) override { return add(value); }
+  bool number_unsigned(std::uint64_t value) override { return add(value); }
+  bool number_float(double value, const std::string& /*text*/) override { return add(value); }
+  bool string(std::string& value) override { return add(std::move(value)); }
+  bool binary(Json::binary_t& value) override { return add(Json::binary(value)); }
+
+  bool start_object(std::size_t /*size*/) override { return open(Json::object()); }
+  bool key(std::string& key) override {
+    auto [element, is_new] = open_.back()->get_ref<Json::object_t&>().emplace(key, nullptr);
+    if (!is_new) fail("key " + excerpt(key) + " appears twice");
+    member_ = &element->second;
+    return true;
   }
+  bool end_object() override { return close(); }
+  bool start_array(std::size_t /*size*/) override { return open(Json::array()); }
+  bool end_array() override { return close(); }
+
+  bool parse_error(std::size_t /*position*/, const std::string& /*last_token*/,
+                   const nlohmann::detail::exception& exception) override {
+    const auto* syntax = dynamic_cast<const Json::parse_error*>(&exception);
+    fail("not valid JSON: " +
+         (syntax != nullptr ? describe_json_error(text_, syntax->byte) : reason_of(exception)) +
+         advice_for(code_));
+  }
+
+ private:
+  [[noreturn]] void fail(const std::string& message) const {
+    throw Error(code_, name_ + ": " + message);
+  }
+
+  // Puts a value where the text has it, and returns its place, which stays until the next value.
+  Json& place(Json value) {
+    if (open_.empty()) return document_ = std::move(value);
+    if (open_.back()->is_object()) return *member_ = std::move(value);
+    open_.back()->push_back(std::move(value));
+    return open_.back()->back();
+  }
+  bool add(Json value) {
+    place(std::move(value));
+    return true;
+  }
+  bool open(Json container) {
+    if (open_.size() == kMaxNesting) {
+      fail("nested deeper than " + std::to_string(kMaxNesting) + " levels");
+    }
+    open_.push_back(&place(std::move(container)));
+    return true;
+  }
+  bool close() {
+    open_.pop_back();
+    return true;
+  }
+
+  std::string_view text_;
+  std::string name_;
+  ErrorCode code_;
+  Json document_;
+  // The open containers from the outermost one. An open container is the last element of the one
+  // around it, which gets no other element, and so does not move it, before it is closed.
+  std::vector<Json*> open_;
+  Json* member_ = nullptr;  // the value of the key that was read last
+};
+
+Json parse_guarded(std::string_view text, const std::string& name, ErrorCode code) {
+  DocumentBuilder builder(text, name, code);
+  Json::sax_parse(text.begin(), text.end(), &builder);
+  return builder.take();
 }
 
 }  // namespace

@@ -59,6 +59,18 @@ TEST_SUITE("base/json") {
     CHECK(json.keys() == Strings{"b", "d", "e", "i", "l", "m", "n", "o", "s", "t"});
   }
 
+  TEST_CASE("a list of many objects is read") {
+    std::string text = "{\"list\": [";
+    for (int i = 0; i < 100'000; ++i) {
+      text += (i == 0 ? "{\"a\": [" : ", {\"a\": [") + std::to_string(i) + "]}";
+    }
+    const JsonObject json = parsed(text + "], \"last\": true}");
+    CHECK(json.get_bool("last", false));
+    const std::vector<JsonObject> list = json.get_objects("list");
+    REQUIRE(list.size() == 100'000);
+    CHECK(list.back().get_ints("a") == std::vector<std::int64_t>{99'999});
+  }
+
   TEST_CASE("the type of a value is known, and whether it says anything") {
     struct Case {
       const char* value;
