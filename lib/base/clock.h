@@ -1,5 +1,7 @@
-// base/clock.h: monotonic time in microseconds, and a stopwatch.
+// base/clock.h: monotonic time in microseconds, a stopwatch, and the processor's time of a thread.
 #pragma once
+
+#include <time.h>
 
 #include <chrono>
 #include <cstdint>
@@ -11,6 +13,13 @@ inline std::int64_t now_us() {
   return std::chrono::duration_cast<std::chrono::microseconds>(
              std::chrono::steady_clock::now().time_since_epoch())
       .count();
+}
+
+// Microseconds for which the calling thread has run on a processor.
+inline std::int64_t thread_cpu_us() {
+  timespec time{};
+  ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+  return std::int64_t{time.tv_sec} * 1'000'000 + time.tv_nsec / 1000;
 }
 
 class Stopwatch {

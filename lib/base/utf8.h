@@ -3,12 +3,36 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <string>
 #include <string_view>
 
 namespace caption {
 
 bool is_valid_utf8(std::string_view text);
+
+// The number of bytes of the character that begins with the byte `lead`, in valid UTF-8.
+inline std::size_t utf8_length(char lead) {
+  const auto byte = static_cast<std::uint8_t>(lead);
+  return byte < 0x80 ? 1 : byte < 0xE0 ? 2 : byte < 0xF0 ? 3 : 4;
+}
+
+// The character at `pos` of valid UTF-8; sets `length` to its number of bytes.
+inline char32_t character_at(std::string_view text, std::size_t pos, std::size_t* length) {
+  const auto byte = [&](std::size_t i) {
+    return static_cast<char32_t>(static_cast<std::uint8_t>(text[pos + i]));
+  };
+  const char32_t lead = byte(0);
+  *length = utf8_length(text[pos]);
+  switch (*length) {
+    case 1: return lead;
+    case 2: return (lead & 0x1Fu) << 6 | (byte(1) & 0x3Fu);
+    case 3: return (lead & 0x0Fu) << 12 | (byte(1) & 0x3Fu) << 6 | (byte(2) & 0x3Fu);
+    default:
+      return (lead & 0x07u) << 18 | (byte(1) & 0x3Fu) << 12 | (byte(2) & 0x3Fu) << 6 |
+             (byte(3) & 0x3Fu);
+  }
+}
 
 // Invalid bytes become U+FFFD, one for each maximal invalid subpart (as Rust's from_utf8_lossy and
 // the WHATWG decoder do).

@@ -21,6 +21,18 @@ struct ClipTokens {
   std::int64_t num_prompt() const { return num_vision + num_text; }
 };
 
+// Encodes a prompt. What a tokenizer refuses of it concerns the run and no clip.
+model::PromptIds build_prompt(const model::CaptionModel& model, const std::string& prompt,
+                              const model::ClipShape& clip) {
+  try {
+    return model.build_prompt(prompt, clip);
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::kTooLarge) throw;
+    throw Error(ErrorCode::kUsage, "the prompt cannot be encoded: " + std::string(error.what()) +
+                                       "; use a shorter one, or repair the model's tokenizer.json");
+  }
+}
+
 ClipTokens count_tokens(const Preset& preset, const model::CaptionModel& model,
                         const std::string& prompt) {
   const video::SamplingOptions sampling = read_options(preset).sampling;
@@ -29,7 +41,7 @@ ClipTokens count_tokens(const Preset& preset, const model::CaptionModel& model,
   // Where tokens depend on the size of the frames, only what no clip can satisfy is refused here.
   if (model.preprocess_spec().smart) clip.frame = {.width_px = 1, .height_px = 1};
   tokens.num_vision = model.vision_tokens(clip);
-  tokens.num_text = std::ssize(model.build_prompt(prompt, clip).ids) - tokens.num_vision;
+  tokens.num_text = std::ssize(build_prompt(model, prompt, clip).ids) - tokens.num_vision;
   tokens.num_new = preset.generation.max_new_tokens;
   return tokens;
 }

@@ -6,7 +6,7 @@
 #include <algorithm>
 
 #include "base/error.h"
-#include "base/nfc.h"
+#include "base/unicode_form.h"
 #include "base/utf8.h"
 
 namespace caption::pipeline {

@@ -52,6 +52,29 @@ TEST_SUITE("app/model_folder") {
               .ends_with("from the model's generation_config.json"));
   }
 
+  TEST_CASE("a tokenizer that cannot encode the prompt ends the run before any clip") {
+    const OwnModel model;
+    fs::remove(model.folder() / "tokenizer.model");
+    std::string tokenizer = read_text(model.folder() / "tokenizer.json");
+    CHECK(model.run().exit_code == 0);
+    std::string steps;
+    for (int i = 0; i < 30; ++i) {
+      steps += (i == 0 ? "" : ",") +
+               std::string(R"({"type": "Replace", "pattern": {"String": "a"}, "content": "aa"})");
+    }
+    const std::string none = "\"normalizer\": null";
+    REQUIRE(tokenizer.find(none) != std::string::npos);
+    tokenizer.replace(tokenizer.find(none), none.size(),
+                      R"("normalizer": {"type": "Sequence", "normalizers": [)" + steps + "]}");
+    model.write("tokenizer.json", tokenizer);
+    const std::string output = (model.folder().parent_path() / "out.jsonl").string();
+    const Finished finished = model.run({"--prompt", "a", "-o", output});
+    CHECK(finished.exit_code == 2);
+    CHECK(finished.err.find("error: the prompt cannot be encoded: the tokenizer's normalizer") !=
+          std::string::npos);
+    CHECK_FALSE(fs::exists(output));
+  }
+
   TEST_CASE("a model named by a flag is the one below the working folder") {
     const OwnModel model;
     model.write("generation_config.json", R"({"eos_token_id": 2, "max_new_tokens": 4})");

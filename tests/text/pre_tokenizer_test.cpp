@@ -6,14 +6,16 @@
 
 #include "base/error.h"
 #include "base/json.h"
+#include "base/unicode_form.h"
 #include "base/utf8.h"
 #include "text/internal/normalizer.h"
 #include "text/internal/pre_tokenizer.h"
 #include "text/internal/regex.h"
-#include "text/internal/unicode_form.h"
 
 namespace caption::text {
 namespace {
+
+constexpr std::int64_t kBudgetUs = 3600LL * 1'000'000;  // no test takes as long
 
 // The words that a step makes of a text: "a|b".
 std::string words_of(const std::vector<PreTokenizerStep>& steps, std::string_view text,
@@ -21,8 +23,8 @@ std::string words_of(const std::vector<PreTokenizerStep>& steps, std::string_vie
   const PreTokenizer pre_tokenizer(steps, "m");
   std::vector<Word> words = {{.text = text, .is_first = is_first}};
   std::vector<Word> other;
-  RegexScratch scratch;
-  TextArena arena;
+  RegexScratch scratch(kBudgetUs);
+  TextArena arena(text.size());
   pre_tokenizer.split(&words, &other, &scratch, &arena);
   std::string out;
   for (const Word& word : words) {
@@ -52,7 +54,7 @@ PreTokenizerStep metaspace(PrependScheme scheme, bool splits) {
 }
 
 bool matches(const char* pattern, std::string_view text) {
-  RegexScratch scratch;
+  RegexScratch scratch(kBudgetUs);
   const auto match = Regex(pattern, "m").find(text, 0, &scratch);
   return match && match->begin == 0 && match->end == text.size();
 }
@@ -176,10 +178,43 @@ TEST_SUITE("text/pre_tokenizer") {
   }
 
   TEST_CASE("a search that would never end is an error") {
-    RegexScratch scratch;
+    RegexScratch scratch(kBudgetUs);
     const Regex regex("(?:a+)+b", "m");
     CHECK_THROWS_WITH_AS(regex.find(std::string(64, 'a') + "cb", 0, &scratch),
                          doctest::Contains("takes too long"), Error);
+    // Each position needs more than the first steps and less than too many: the time counts.
+    const Regex slow("a*a*a*b", "m");
+    const std::string text = std::string(150, 'a') + "cab";
+    const auto match = slow.find(text, 0, &scratch);
+    REQUIRE(match.has_value());
+    CHECK(match->begin == 151);
+    CHECK(match->end == 153);
+    RegexScratch spent(0);
+    CHECK_THROWS_WITH_AS(slow.find(text, 0, &spent), doctest::Contains("used up their time"),
+                         Error);
+    const Regex often("a", "m");
+    const auto search_all = [&](RegexScratch* with) {
+      for (std::size_t at = 0; at < 1000; ++at) often.find(std::string(1000, 'a'), at, with);
+    };
+    CHECK_NOTHROW(search_all(&scratch));
+    CHECK_THROWS_AS(search_all(&spent), Error);
+  }
+
+  TEST_CASE("a match is found wherever it begins") {
+    RegexScratch scratch(kBudgetUs);
+    const Regex regex("(?<=나)b+", "m");
+    for (const std::size_t num_before : {0, 341, 342, 1023, 1024, 1025, 5000}) {
+      CAPTURE(num_before);
+      std::string text;
+      for (std::size_t i = 0; i < num_before; ++i) text += "가";
+      const std::size_t begin = text.size() + std::string_view("나").size();
+      text += "나bb가";
+      const auto match = regex.find(text, 0, &scratch);
+      REQUIRE(match.has_value());
+      CHECK(match->begin == begin);
+      CHECK(match->end == begin + 2);
+      CHECK_FALSE(regex.find(text, begin + 2, &scratch).has_value());
+    }
   }
 
   TEST_CASE("an escaped text matches itself") {
@@ -235,7 +270,7 @@ TEST_SUITE("text/pre_tokenizer") {
       made.strips_left = made.strips_right = true;
       return made;
     };
-    TextArena arena;
+    TextArena arena(100);
     const Normalizer lower({step(Kind::kStrip, "", ""), step(Kind::kLowercase, "", "")});
     const NormalizedText stripped = lower.normalize("\u3000 A İÉ\n", &arena);
     CHECK(stripped.text == "a i\u0307é");
@@ -249,9 +284,37 @@ TEST_SUITE("text/pre_tokenizer") {
     CHECK(replace.normalize("abab xab") == "cc xc");
     CHECK_FALSE(replace.normalize("ab", &arena).keeps_start);
     CHECK(replace.normalize("b", &arena).keeps_start);
-    const Normalizer huge({step(Kind::kReplace, "a", std::string(1 << 20, 'x').c_str())});
-    CHECK_THROWS_WITH_AS(huge.normalize(std::string(2000, 'a')), doctest::Contains("too long"),
-                         Error);
+  }
+
+  TEST_CASE("steps that grow a text without bound are refused by name") {
+    const auto replace = [](std::string content) {
+      return NormalizerStep{
+          .kind = NormalizerStep::Kind::kReplace, .pattern = "a", .content = std::move(content)};
+    };
+    const auto message_of = [](const auto& work) -> std::string {
+      try {
+        work();
+      } catch (const Error& error) {
+        CHECK(error.code() == ErrorCode::kTooLarge);
+        return error.what();
+      }
+      return "no error";
+    };
+    const Normalizer doublings(std::vector<NormalizerStep>(30, replace("aa")));
+    CHECK(message_of([&] { doublings.normalize("a"); }) ==
+          "the tokenizer's normalizer and pre_tokenizer make a text of 1 bytes too long, at the "
+          "step Replace of \"a\"");
+    // As long as the text is, its growth by a factor is allowed.
+    const Normalizer longer({replace(std::string(32, 'x'))});
+    CHECK(longer.normalize(std::string(1 << 20, 'a')).size() == 32u << 20);
+    // Two marks in turn double the number of words.
+    std::vector<PreTokenizerStep> marks;
+    for (int i = 0; i < 60; ++i) {
+      marks.push_back(metaspace(PrependScheme::kAlways, true));
+      marks.back().mark = i % 2 == 0 ? "x" : "y";
+    }
+    CHECK(message_of([&] { words_of(marks, "a"); }).find("at the step Metaspace") !=
+          std::string::npos);
   }
 }
 

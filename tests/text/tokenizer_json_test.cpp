@@ -220,12 +220,36 @@ TEST_SUITE("text/tokenizer_json") {
     const std::string added =
         R"("added_tokens": [{"id": 3, "content": "xxxxx", "normalized": true}])";
     CHECK(refusal({kDecoder, normalizer, added})
+              .find("m/tokenizer.json: the added token \"xxxxx\": the tokenizer's normalizer") !=
+          std::string::npos);
+    std::string list;
+    for (int id = 3; id < 3 + 5000; ++id) {
+      list += (list.empty() ? "" : ",") + (R"({"id": )" + std::to_string(id)) +
+              R"(, "content": ")" + std::to_string(id) + k_a + "\"}";
+    }
+    CHECK(refusal({kDecoder, "\"added_tokens\": [" + list + "]"})
               .find("m/tokenizer.json: the added tokens have more than 4194304 bytes") !=
           std::string::npos);
     const std::string prepend = std::string(65, 'a');
     CHECK(refusal({kDecoder, R"("normalizer": {"type": "Prepend", "prepend": ")" + prepend + "\"}"})
               .find("m/tokenizer.json: normalizer: a Prepend of more than 64 bytes") !=
           std::string::npos);
+  }
+
+  TEST_CASE("a hundred thousand added tokens are read") {
+    std::string list;
+    std::string special;
+    for (int id = 3; id < 3 + 100'000; ++id) {
+      const std::string content = "\"<" + std::to_string(id) + ">\"";
+      list += (list.empty() ? "" : ",") + (R"({"id": )" + std::to_string(id)) + R"(, "content": )" +
+              content + "}";
+      special += (special.empty() ? "" : ",") + content;
+    }
+    const auto tokenizer =
+        open(document_of({kModel, kDecoder, kByteLevel, "\"added_tokens\": [" + list + "]"}),
+             R"({"additional_special_tokens": [)" + special + "]}");
+    CHECK(tokenizer->vocab_size() == 100'003);
+    CHECK(tokenizer->encode("a<100002>") == Ids{0, 100'002});
   }
 
   TEST_CASE("the room that is made for tokens does not follow the commas of one token") {

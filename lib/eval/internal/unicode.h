@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-#include "base/nfc.h"
+#include "base/unicode_form.h"
 
 namespace caption::eval {
 

@@ -3,7 +3,8 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "text/internal/unicode_form.h"
+#include "base/utf8.h"
+#include "text/internal/characters.h"
 
 namespace caption::text {
 namespace {

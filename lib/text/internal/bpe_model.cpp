@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "base/utf8.h"
 #include "text/internal/byte_level.h"
+#include "text/internal/byte_piece.h"
 
 namespace caption::text {
 namespace {
@@ -17,24 +18,13 @@ constexpr std::uint32_t kEnd = ~std::uint32_t{0};  // no neighbour
 
 constexpr std::string_view kMark = "\u2581";
 
-std::size_t character_length(char lead) {
-  const auto byte = static_cast<std::uint8_t>(lead);
-  return byte < 0x80 ? 1 : byte < 0xE0 ? 2 : byte < 0xF0 ? 3 : 4;
-}
-
-std::string byte_token(std::uint8_t byte) {
-  constexpr std::string_view kHex = "0123456789ABCDEF";
-  return std::string("<0x") + kHex[byte >> 4] + kHex[byte & 15] + ">";
-}
-
-// The code point of one character below U+10000 (valid UTF-8 of up to three bytes).
-std::size_t bmp_code_point(std::string_view c) {
-  const auto bits = [&](std::size_t i, unsigned mask) {
-    return static_cast<std::size_t>(static_cast<std::uint8_t>(c[i]) & mask);
-  };
-  if (c.size() == 1) return bits(0, 0x7F);
-  if (c.size() == 2) return bits(0, 0x1F) << 6 | bits(1, 0x3F);
-  return bits(0, 0x0F) << 12 | bits(1, 0x3F) << 6 | bits(2, 0x3F);
+// The ids of the bytes by their names of text/internal/byte_level.h; -1 where there is none.
+std::array<TokenId, 256> find_byte_level(const Vocabulary& vocabulary) {
+  std::array<TokenId, 256> ids{};
+  for (std::size_t byte = 0; byte < ids.size(); ++byte) {
+    ids[byte] = vocabulary.find(byte_level_char(static_cast<std::uint8_t>(byte))).value_or(-1);
+  }
+  return ids;
 }
 
 }  // namespace
@@ -53,19 +43,15 @@ BpeModel::BpeModel(const BpeSpec& spec, const Vocabulary& vocabulary)
                 {.first = static_cast<std::uint32_t>(rank),
                  .second = static_cast<std::uint32_t>(merge.merged)});
   }
-  for (std::size_t byte = 0; byte < byte_ids_.size(); ++byte) {
-    const auto value = static_cast<std::uint8_t>(byte);
-    const std::string name = alphabet_ == BpeSpec::Alphabet::kBytes
-                                 ? std::string(byte_level_char(value))
-                                 : byte_token(value);
-    byte_ids_[byte] = vocabulary_.find(name).value_or(-1);
-  }
+  byte_ids_ = alphabet_ == BpeSpec::Alphabet::kBytes ? find_byte_level(vocabulary_)
+                                                     : find_byte_pieces(vocabulary_);
   if (alphabet_ == BpeSpec::Alphabet::kBytes) return;
   bmp_ids_.assign(0x10000, -1);
   for (TokenId id = 0; id < vocabulary_.end_id(); ++id) {
     const std::string_view text = vocabulary_.text(id).value_or(std::string_view());
-    if (text.empty() || text.size() > 3 || text.size() != character_length(text[0])) continue;
-    bmp_ids_[bmp_code_point(text)] = id;
+    if (text.empty() || text.size() > 3 || text.size() != utf8_length(text[0])) continue;
+    std::size_t length = 0;
+    bmp_ids_[character_at(text, 0, &length)] = id;
   }
   find_split_mark(spec);
 }
@@ -136,7 +122,8 @@ void BpeModel::start_with_bytes(std::string_view word, std::vector<TokenId>* sym
 }
 
 TokenId BpeModel::find_character(std::string_view character) const {
-  if (character.size() <= 3) return bmp_ids_[bmp_code_point(character)];
+  std::size_t length = 0;
+  if (character.size() <= 3) return bmp_ids_[character_at(character, 0, &length)];
   return vocabulary_.find(character).value_or(-1);
 }
 
@@ -154,7 +141,7 @@ void BpeModel::start_with_characters(std::string_view word, std::vector<TokenId>
   // characters that do not end the run.
   bool has_unknown = false;
   for (std::size_t pos = 0; pos < word.size();) {
-    const std::string_view character = word.substr(pos, character_length(word[pos]));
+    const std::string_view character = word.substr(pos, utf8_length(word[pos]));
     pos += character.size();
     const TokenId id = find_character(character);
     if (id >= 0) {

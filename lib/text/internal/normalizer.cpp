@@ -4,19 +4,18 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/json.h"
+#include "base/utf8.h"
+#include "text/internal/characters.h"
 
 namespace caption::text {
 namespace {
-
-std::string_view keep(std::string text, TextArena* arena) {
-  return arena->emplace_back(std::move(text));
-}
 
 std::string_view apply_form(std::string_view text, UnicodeForm form, TextArena* arena) {
   std::string storage;
   const std::string_view formed = to_unicode_form(text, form, &storage);
   if (formed.data() == text.data()) return text;
-  return keep(std::move(storage), arena);
+  return arena->keep(std::move(storage), "Unicode form");
 }
 
 std::string lower_case(std::string_view text) {
@@ -29,14 +28,10 @@ std::string lower_case(std::string_view text) {
   return out;
 }
 
-// Texts do not grow beyond this, whatever the steps replace.
-constexpr std::size_t kMaxTextBytes = std::size_t{1} << 30;
-
-std::string replace(std::string_view text, const NormalizerStep& step) {
-  auto replaced = replace_bounded(text, step.pattern, step.content, kMaxTextBytes);
-  if (replaced) return *std::move(replaced);
-  throw Error(ErrorCode::kTooLarge, "the tokenizer's normalizer makes a text of " +
-                                        std::to_string(text.size()) + " bytes too long");
+std::string_view replace(std::string_view text, const NormalizerStep& step, TextArena* arena) {
+  auto replaced = replace_bounded(text, step.pattern, step.content, arena->bytes_left());
+  if (!replaced) arena->fail("Replace of " + json_quote(step.pattern));
+  return arena->keep(*std::move(replaced), "Replace");
 }
 
 // True when `text` is one character.
@@ -74,6 +69,19 @@ std::optional<std::string> replace_bounded(std::string_view text, std::string_vi
   return replace_all(text, from, to);
 }
 
+std::string_view TextArena::keep(std::string text, std::string_view step) {
+  const std::size_t size_bytes = sizeof(std::string) + text.size();
+  if (size_bytes > bytes_left_ || text.size() > kMaxTextBytes) fail(step);
+  bytes_left_ -= size_bytes;
+  return texts_.emplace_back(std::move(text));
+}
+
+void TextArena::fail(std::string_view step) const {
+  throw Error(ErrorCode::kTooLarge, "the tokenizer's normalizer and pre_tokenizer make a text of " +
+                                        std::to_string(text_bytes_) +
+                                        " bytes too long, at the step " + std::string(step));
+}
+
 NormalizedText Normalizer::normalize(std::string_view text, TextArena* arena) const {
   NormalizedText result{.text = text};
   for (const NormalizerStep& step : steps_) {
@@ -81,9 +89,9 @@ NormalizedText Normalizer::normalize(std::string_view text, TextArena* arena) co
     if (now.empty()) break;  // nothing is prepended to an empty text
     switch (step.kind) {
       case NormalizerStep::Kind::kForm: now = apply_form(now, step.form, arena); break;
-      case NormalizerStep::Kind::kLowercase: now = keep(lower_case(now), arena); break;
+      case NormalizerStep::Kind::kLowercase: now = arena->keep(lower_case(now), "Lowercase"); break;
       case NormalizerStep::Kind::kPrepend:
-        now = keep(step.content + std::string(now), arena);
+        now = arena->keep(step.content + std::string(now), "Prepend");
         break;
       case NormalizerStep::Kind::kReplace:
         if (now.starts_with(step.pattern) &&
@@ -91,7 +99,7 @@ NormalizedText Normalizer::normalize(std::string_view text, TextArena* arena) co
           result.keeps_start = false;
         }
         if (now.find(step.pattern) != std::string_view::npos) {
-          now = keep(replace(now, step), arena);
+          now = replace(now, step, arena);
         }
         break;
       case NormalizerStep::Kind::kStrip:
@@ -108,7 +116,7 @@ NormalizedText Normalizer::normalize(std::string_view text, TextArena* arena) co
 }
 
 std::string Normalizer::normalize(std::string_view text) const {
-  TextArena arena;
+  TextArena arena(text.size());
   return std::string(normalize(text, &arena).text);
 }
 

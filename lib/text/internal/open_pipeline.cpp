@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <string_view>
+#include <unordered_set>
 #include <utility>
 
 #include "base/error.h"
@@ -120,6 +121,8 @@ void add_configured_tokens(const TokenizerConfig& config, const std::string& whe
            a.strips_left == b.strips_left && a.strips_right == b.strips_right &&
            a.is_single_word == b.is_single_word;
   };
+  const std::unordered_set<std::string_view> special(config.special_tokens.begin(),
+                                                     config.special_tokens.end());
   for (AddedToken token : config.added_tokens) {
     const auto known = spec.added_index.find(token.content);
     if (known != spec.added_index.end()) {
@@ -127,9 +130,7 @@ void add_configured_tokens(const TokenizerConfig& config, const std::string& whe
       if (!config.lists_added_tokens) continue;
       if (is_same(token, spec.added_tokens[known->second])) continue;
     }
-    const auto& special = config.special_tokens;
-    token.is_special = token.is_special ||
-                       std::find(special.begin(), special.end(), token.content) != special.end();
+    token.is_special = token.is_special || special.contains(token.content);
     add_token(spec, std::move(token), where);
   }
 }

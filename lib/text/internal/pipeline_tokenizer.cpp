@@ -9,13 +9,11 @@
 #include "base/json.h"
 #include "base/utf8.h"
 #include "text/internal/byte_level.h"
+#include "text/internal/byte_piece.h"
 #include "text/internal/byte_run.h"
-#include "text/internal/sentencepiece_file.h"
 
 namespace caption::text {
 namespace {
-
-constexpr std::size_t kMaxTextBytes = std::size_t{1} << 30;  // positions have 32 bits
 
 // Far above those of published tokenizers: the bytes that all tokens contribute to texts, and those
 // of the added tokens as they are matched, which bound the memory of their trie.
@@ -60,7 +58,8 @@ class WordCache {
 
 // The state of one call of encode(). The views in it refer to the text and to the arena.
 struct Encoding {
-  explicit Encoding(std::size_t text_bytes) : cache(text_bytes) {}
+  explicit Encoding(std::size_t text_bytes)
+      : arena(text_bytes), regex(search_budget_us(text_bytes)), cache(text_bytes) {}
   std::vector<TokenId> ids;
   TextArena arena;
   RegexScratch regex;
@@ -121,7 +120,7 @@ class PipelineTokenizer final : public Tokenizer {
                                             " bytes is too long for the tokenizer");
     }
     Encoding encoding(text.size());
-    if (!is_valid_utf8(text)) text = encoding.arena.emplace_back(make_valid_utf8(text));
+    if (!is_valid_utf8(text)) text = encoding.arena.keep(make_valid_utf8(text), "UTF-8");
     const Matchers& matchers = added == AddedTokens::kRecognise ? recognised_ : plain_;
     if (ends.beginning) encoding.ids = prefix_ids_;
     for (const Segment& segment : matchers.raw.split(text)) {
@@ -188,7 +187,7 @@ class PipelineTokenizer final : public Tokenizer {
     std::size_t num_bytes = 0;
     for (const AddedToken& token : added_tokens_) {
       const std::string pattern =
-          token.is_normalized ? normalizer_.normalize(token.content) : token.content;
+          token.is_normalized ? normalized_pattern(token, name) : token.content;
       num_bytes += pattern.size();
       if (num_bytes > kMaxAddedBytes) {
         throw Error(ErrorCode::kUnavailable, name + ": the added tokens have more than " +
@@ -199,6 +198,15 @@ class PipelineTokenizer final : public Tokenizer {
       // What the vocabulary itself holds and no one calls special is part of plain text.
       if (token.is_special || !vocabulary_.find(token.content)) continue;
       (token.is_normalized ? plain_.normalized : plain_.raw).add(pattern, token);
+    }
+  }
+
+  std::string normalized_pattern(const AddedToken& token, const std::string& name) const {
+    try {
+      return normalizer_.normalize(token.content);
+    } catch (const Error& error) {
+      throw Error(ErrorCode::kUnavailable,
+                  name + ": the added token " + json_quote(token.content) + ": " + error.what());
     }
   }
 

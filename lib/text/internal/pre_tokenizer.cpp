@@ -80,7 +80,7 @@ Word replace_spaces(const Word& text, const PreTokenizerStep& step, TextArena* a
   const bool wants_mark = step.prepend_scheme == PrependScheme::kAlways ||
                           (step.prepend_scheme == PrependScheme::kFirst && text.is_first);
   if (wants_mark && !marked.starts_with(step.mark)) marked.insert(0, step.mark);
-  return {.text = arena->emplace_back(std::move(marked)), .is_first = text.is_first};
+  return {.text = arena->keep(std::move(marked), "Metaspace"), .is_first = text.is_first};
 }
 
 }  // namespace
@@ -105,7 +105,7 @@ void PreTokenizer::split(std::vector<Word>* words, std::vector<Word>* other, Reg
         case PreTokenizerStep::Kind::kPrefixSpace:
           other->push_back(word);
           if (!word.text.starts_with(' ')) {
-            other->back().text = arena->emplace_back(" " + std::string(word.text));
+            other->back().text = arena->keep(" " + std::string(word.text), "add_prefix_space");
           }
           break;
         case PreTokenizerStep::Kind::kMetaspace: {

@@ -52,7 +52,8 @@ class PreTokenizer {
   PreTokenizer(const std::vector<PreTokenizerStep>& steps, const std::string& where);
 
   // Replaces `words`, at first texts between added tokens, by the words in them. `other` is a
-  // buffer. The views refer to the given texts and to the arena.
+  // buffer. The views refer to the given texts and to the arena. Throws as Regex::find()
+  // and TextArena.
   void split(std::vector<Word>* words, std::vector<Word>* other, RegexScratch* scratch,
              TextArena* arena) const;
 

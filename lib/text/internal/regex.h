@@ -9,6 +9,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
@@ -16,10 +17,17 @@
 
 namespace caption::text {
 
-// The memory of a search. For use by one thread at a time, with any Regex.
+// The processor time after which no search in a text is begun: thousands of times what the longest
+// prompt takes with a published pattern.
+constexpr std::int64_t search_budget_us(std::size_t text_bytes) {
+  return 5'000'000 + 10 * static_cast<std::int64_t>(text_bytes);
+}
+
+// The memory of searches, and their budget, which runs from the construction on. For use by one
+// thread, with any Regex.
 class RegexScratch {
  public:
-  RegexScratch();
+  explicit RegexScratch(std::int64_t budget_us);
   ~RegexScratch();
   RegexScratch(const RegexScratch&) = delete;
   RegexScratch& operator=(const RegexScratch&) = delete;
@@ -44,8 +52,9 @@ class Regex {
   ~Regex();
   Regex(Regex&&) noexcept;
 
-  // The first match at or after `from` in valid UTF-8. Throws Error(kTooLarge) when the search
-  // takes more steps than any pattern of a published tokenizer needs.
+  // The first match at or after `from` in valid UTF-8. Throws Error(kTooLarge) when it takes more
+  // steps at one position than any pattern of a published tokenizer needs, or when the budget of
+  // `scratch` is used up.
   std::optional<Match> find(std::string_view text, std::size_t from, RegexScratch* scratch) const;
 
  private:

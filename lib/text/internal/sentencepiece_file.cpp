@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "base/utf8.h"
+#include "text/internal/byte_piece.h"
 
 namespace caption::text {
 namespace {
@@ -196,21 +197,7 @@ Piece piece_for_library(const Piece& piece, std::size_t id) {
   }
 }
 
-int hex_digit(char c) {
-  if (c >= '0' && c <= '9') return c - '0';
-  if (c >= 'A' && c <= 'F') return c - 'A' + 10;
-  if (c >= 'a' && c <= 'f') return c - 'a' + 10;
-  return -1;
-}
-
 }  // namespace
-
-int byte_of_piece(std::string_view piece) {
-  if (piece.size() != 6 || piece.substr(0, 3) != "<0x" || piece[5] != '>') return -1;
-  const int high = hex_digit(piece[3]);
-  const int low = hex_digit(piece[4]);
-  return high < 0 || low < 0 ? -1 : high * 16 + low;
-}
 
 SentencePieceModel parse_sentencepiece_model(std::string_view bytes, const std::string& name) {
   if (bytes.starts_with("version https://git-lfs")) {

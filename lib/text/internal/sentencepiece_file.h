@@ -44,7 +44,4 @@ SentencePieceModel parse_sentencepiece_model(std::string_view bytes, const std::
 // preserved; control and user-defined pieces get names that no symbol of a text can equal.
 std::string write_sentencepiece_model(const std::vector<Piece>& pieces);
 
-// The byte that a piece such as "<0x41>" represents, or -1 for any other piece.
-int byte_of_piece(std::string_view piece);
-
 }  // namespace caption::text

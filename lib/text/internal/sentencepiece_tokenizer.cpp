@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "base/utf8.h"
+#include "text/internal/byte_piece.h"
 #include "text/internal/byte_run.h"
 #include "text/internal/memory_reserve.h"
 #include "text/internal/normalizer.h"

@@ -4,7 +4,9 @@
 #include <charconv>
 #include <cstdint>
 #include <map>
+#include <string_view>
 #include <system_error>
+#include <unordered_set>
 #include <utility>
 
 #include "base/error.h"
@@ -75,13 +77,13 @@ std::vector<AddedToken> read_added_tokens_decoder(const JsonObject& decoder) {
 // Reads added_tokens.json, {"<video>": 32000, ...}: the older form, which has no flags.
 std::vector<AddedToken> read_added_tokens_json(const JsonObject& ids,
                                                const std::vector<std::string>& special_tokens) {
+  const std::unordered_set<std::string_view> special(special_tokens.begin(), special_tokens.end());
   std::vector<AddedToken> tokens;
   for (const std::string& content : ids.keys()) {
     AddedToken token;
     token.content = content;
     token.id = static_cast<TokenId>(ids.require_int(content, 0, kMaxTokenId));
-    token.is_special =
-        std::find(special_tokens.begin(), special_tokens.end(), content) != special_tokens.end();
+    token.is_special = special.contains(content);
     token.is_normalized = !token.is_special;
     tokens.push_back(std::move(token));
   }

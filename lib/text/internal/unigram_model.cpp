@@ -5,6 +5,8 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/utf8.h"
+#include "text/internal/byte_piece.h"
 
 namespace caption::text {
 namespace {
@@ -15,11 +17,6 @@ constexpr std::uint32_t kMaxNodes = 1 << 23;
 
 // A character that the vocabulary lacks scores this much less than the worst token.
 constexpr double kUnknownPenalty = 10.0;
-
-std::size_t character_length(char lead) {
-  const auto byte = static_cast<std::uint8_t>(lead);
-  return byte < 0x80 ? 1 : byte < 0xE0 ? 2 : byte < 0xF0 ? 3 : 4;
-}
 
 }  // namespace
 
@@ -48,11 +45,7 @@ UnigramModel::UnigramModel(UnigramSpec spec, const Vocabulary& vocabulary)
       node = child.first;
     }
   }
-  for (std::size_t byte = 0; byte < byte_ids_.size(); ++byte) {
-    constexpr std::string_view kHex = "0123456789ABCDEF";
-    const std::string name = std::string("<0x") + kHex[byte >> 4] + kHex[byte & 15] + ">";
-    byte_ids_[byte] = vocabulary_.find(name).value_or(-1);
-  }
+  byte_ids_ = find_byte_pieces(vocabulary_);
 }
 
 void UnigramModel::tokenize(std::string_view word, ModelScratch* scratch,
@@ -89,7 +82,7 @@ void UnigramModel::find_best_path(std::string_view word,
   };
   for (std::size_t begin = 0; begin < word.size();) {
     const double score = (*nodes)[begin].score;
-    const std::size_t length = character_length(word[begin]);
+    const std::size_t length = utf8_length(word[begin]);
     bool has_character = false;
     std::uint32_t at = 0;
     for (std::size_t end = begin; end < word.size();) {

@@ -1,4 +1,4 @@
-#include "text/internal/unicode_form.h"
+#include "base/unicode_form.h"
 
 #include <utf8proc.h>
 
@@ -10,7 +10,7 @@
 #include "base/error.h"
 #include "base/utf8.h"
 
-namespace caption::text {
+namespace caption {
 namespace {
 
 // The longest decomposition (U+FDFA) has 18 characters.
@@ -103,28 +103,6 @@ void append_normalized(std::string_view text, UnicodeForm form, std::string* out
 
 }  // namespace
 
-char32_t character_at(std::string_view text, std::size_t pos, std::size_t* length) {
-  const auto byte = [&](std::size_t i) {
-    return static_cast<char32_t>(static_cast<std::uint8_t>(text[pos + i]));
-  };
-  const char32_t lead = byte(0);
-  if (lead < 0x80) {
-    *length = 1;
-    return lead;
-  }
-  if (lead < 0xE0) {
-    *length = 2;
-    return (lead & 0x1Fu) << 6 | (byte(1) & 0x3Fu);
-  }
-  if (lead < 0xF0) {
-    *length = 3;
-    return (lead & 0x0Fu) << 12 | (byte(1) & 0x3Fu) << 6 | (byte(2) & 0x3Fu);
-  }
-  *length = 4;
-  return (lead & 0x07u) << 18 | (byte(1) & 0x3Fu) << 12 | (byte(2) & 0x3Fu) << 6 |
-         (byte(3) & 0x3Fu);
-}
-
 std::string_view to_unicode_form(std::string_view text, UnicodeForm form, std::string* storage) {
   storage->clear();
   std::size_t copied = 0;  // everything before it is in `storage`
@@ -149,62 +127,17 @@ std::string_view to_unicode_form(std::string_view text, UnicodeForm form, std::s
   return *storage;
 }
 
-bool is_white_space(char32_t c) {
-  return is_between(c, 0x09, 0x0D) || c == 0x20 || c == 0x85 || c == 0xA0 || c == 0x1680 ||
-         is_between(c, 0x2000, 0x200A) || c == 0x2028 || c == 0x2029 || c == 0x202F ||
-         c == 0x205F || c == 0x3000;
+std::string to_nfc(std::string_view text) {
+  std::string valid = make_valid_utf8(text);
+  std::string storage;
+  const std::string_view formed = to_unicode_form(valid, UnicodeForm::kNfc, &storage);
+  if (formed.data() == valid.data()) return valid;
+  return storage;
 }
 
-std::size_t leading_space_bytes(std::string_view text) {
-  std::size_t total = 0;
-  std::size_t length = 0;
-  while (total < text.size() && is_white_space(character_at(text, total, &length))) {
-    total += length;
-  }
-  return total;
+bool is_nfc(std::string_view text) {
+  std::string storage;
+  return is_valid_utf8(text) && to_unicode_form(text, UnicodeForm::kNfc, &storage) == text;
 }
 
-std::size_t trailing_space_bytes(std::string_view text) {
-  std::size_t end = text.size();
-  while (end > 0) {
-    std::size_t begin = end - 1;
-    while (begin > 0 && (static_cast<std::uint8_t>(text[begin]) & 0xC0u) == 0x80u) --begin;
-    std::size_t length = 0;
-    if (!is_white_space(character_at(text, begin, &length))) break;
-    end = begin;
-  }
-  return text.size() - end;
-}
-
-bool is_word_character(char32_t c) {
-  if (c == 0x200C || c == 0x200D) return true;
-  // Symbols of the property Other_Alphabetic: circled and squared Latin letters.
-  if (is_between(c, 0x24B6, 0x24E9) || is_between(c, 0x1F130, 0x1F149) ||
-      is_between(c, 0x1F150, 0x1F169) || is_between(c, 0x1F170, 0x1F189)) {
-    return true;
-  }
-  switch (utf8proc_category(static_cast<utf8proc_int32_t>(c))) {
-    case UTF8PROC_CATEGORY_LU:
-    case UTF8PROC_CATEGORY_LL:
-    case UTF8PROC_CATEGORY_LT:
-    case UTF8PROC_CATEGORY_LM:
-    case UTF8PROC_CATEGORY_LO:
-    case UTF8PROC_CATEGORY_MN:
-    case UTF8PROC_CATEGORY_MC:
-    case UTF8PROC_CATEGORY_ME:
-    case UTF8PROC_CATEGORY_ND:
-    case UTF8PROC_CATEGORY_NL:
-    case UTF8PROC_CATEGORY_PC: return true;
-    default: return false;
-  }
-}
-
-void append_lower_case(char32_t c, std::string* out) {
-  if (c == 0x0130) {  // the only lower case of two characters
-    out->append("i\u0307");
-    return;
-  }
-  append_utf8(*out, static_cast<char32_t>(utf8proc_tolower(static_cast<utf8proc_int32_t>(c))));
-}
-
-}  // namespace caption::text
+}  // namespace caption
