@@ -21,8 +21,10 @@ struct AttentionWatch {
 
 // q, context and scale are as in paged_attention(). Contributions are added in the order of rows,
 // within a row in the order of heads, so splitting the rows over several calls gives the same bits.
-// Keys outside the context's window get nothing and are not read. The probabilities are those of
-// all keys that a row sees: a watched sequence must not have key clusters.
+// Keys outside the context's window get nothing and are not read, as in paged_attention(); the
+// engine itself watches no rows of models with windows, which it does not compress. The
+// probabilities are those of all keys that a row sees: a watched sequence must not have key
+// clusters.
 // Throws Error(kInternal) when shapes or dtypes disagree, or (CPU only) an index is out of range.
 void attention_mass(Stream& stream, ConstView q, const PagedContext& context, float scale,
                     std::span<const AttentionWatch> watches);

@@ -15,9 +15,10 @@
 //           independently: results do not depend on tiling or batch. Keys that a row does not see
 //           have probability 0. With panels of bf16 pairs, queries and probabilities are rounded
 //           to bf16.
-// Windows   keys before the windows of all rows of the tile are not read. Blocks keep their places,
-//           and the first one begins at a multiple of kStepColumns, so that every key keeps its
-//           column and its place in the sums whatever the other rows of the tile see.
+// Windows   keys before the windows of all rows of the tile are not read. The first block begins at
+//           the last multiple of kStepColumns that is not behind the first key of the windows, and
+//           ends where its block of kBlockKeys positions ends: every key keeps its column and its
+//           place in the sums, whatever the other rows of the tile see.
 #include "kernels/cpu/attend.h"
 
 #include <algorithm>
@@ -71,8 +72,8 @@ struct Block {  // NOLINT(cppcoreguidelines-pro-type-member-init): the slots in 
 
 // Iterates over the blocks of an attention to the keys [first_key, num_keys): kBlockKeys positions
 // each, counted from position 0, or kBlockKeys selected positions each when there is a selection.
-// The first block begins at or less than kStepColumns positions before first_key; these positions
-// have the slot of first_key.
+// The first block begins at the last multiple of kStepColumns that is not greater than first_key;
+// its positions before first_key have the slot of first_key.
 class Blocks {
  public:
   Blocks(const AttendArgs& args, std::int64_t first_key, std::int64_t num_keys)

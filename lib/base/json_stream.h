@@ -61,7 +61,7 @@ class JsonStream {
   std::string name_;
   ErrorCode code_;
   std::size_t pos_ = 0;
-  std::size_t value_begin_ = 0;  // of the value that was read last
+  std::size_t value_begin_ = 0;  // where the value that was read last begins in text_
   bool is_first_ = false;        // no value of the innermost open object or array was read yet
 };
 

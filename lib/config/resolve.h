@@ -34,7 +34,8 @@ void require_consistent(const Preset& preset);
 enum class KeepDigests { kYes, kNo };
 
 // Opens the preset's model or composed model, with its adapters, for `context`; paths are resolved
-// by find_model(). Throws Error: kBadModel, kUnavailable; kUsage as adapter_sources().
+// by find_model(). Throws Error: kBadModel, kUnavailable; kUsage for the adapters that
+// adapter_sources() refuses.
 std::unique_ptr<model::CaptionModel> open_model(const Context& context, const Preset& preset,
                                                 const Locations& locations,
                                                 KeepDigests keep = KeepDigests::kYes);

@@ -95,7 +95,7 @@ struct PatternValue {
 
 // What the tensors are compared with.
 struct LoraConfig {
-  std::string name;  // of the file, for messages
+  std::string name;  // the name of the file, for messages
   std::int64_t rank = 8;
   double alpha = 8;
   bool is_rank_stabilised = false;

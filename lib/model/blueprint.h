@@ -29,8 +29,8 @@ enum class ShardAxis { kNone, kRows, kColumns };
 using ParameterId = std::int32_t;
 inline constexpr ParameterId kNoParameter = -1;
 
-// Where a file of another layout holds a parameter: a tensor of the parameter's shape, or a range
-// of rows of a larger one.
+// The place of a parameter in files of the second of a model's two layouts (ParameterGroup): a
+// tensor of the parameter's shape, or a range of rows of a larger tensor.
 struct StoredName {
   std::string name;              // name without the group's prefix
   std::int64_t first_row = 0;    // row of the tensor at which the parameter begins
@@ -44,7 +44,8 @@ struct Parameter {
   Fill fill = Fill::kNormal;  // values in a random model
   ShardAxis shard = ShardAxis::kNone;
   std::int32_t group = 0;
-  std::optional<StoredName> other_layout = {};  // for files of a second layout
+  // The parameter's place in files of the second layout; std::nullopt: it is that of the first.
+  std::optional<StoredName> other_layout = {};
 
   // Dimensions of the parameter as a matrix [rows, columns] for the kernels; a vector has one
   // column.
@@ -90,7 +91,8 @@ struct VitLayerIds {
   NormIds norm_1;
   LinearIds q, k, v, out;
   ParameterId q_norm = kNoParameter, k_norm = kNoParameter;
-  ParameterId scale_1 = kNoParameter, scale_2 = kNoParameter;  // of attention and MLP
+  // The factors by which LayerScale (arXiv:2103.17239) multiplies the outputs of attention and MLP.
+  ParameterId scale_1 = kNoParameter, scale_2 = kNoParameter;
   NormIds norm_2;
   LinearIds fc1, fc2;
 };
@@ -106,7 +108,7 @@ struct QwenBlockIds {
   NormIds norm_1;
   LinearIds qkv, proj;  // the rows of qkv are those of q, then k, then v
   NormIds norm_2;
-  LinearIds fc1, fc2;  // of a gated MLP: up_proj and down_proj
+  LinearIds fc1, fc2;  // in a gated MLP they are up_proj and down_proj
   LinearIds gate = {};
 };
 // Makes one token of the patches of a window: two layers with an activation between them.
@@ -131,7 +133,8 @@ struct Blueprint {
   DecoderIds decoder;
   VitTowerIds tower;
   QwenTowerIds qwen_tower;  // without blocks: the tower is another one
-  LinearIds merge;  // of PatchMerge::kConvolution, the weight as [hidden, hidden, stride, stride]
+  // The layer of PatchMerge::kConvolution; its weight is [hidden, hidden, stride, stride].
+  LinearIds merge;
   NormIds projector_norm;
   std::vector<LinearIds> projector;
   ParameterId newline = kNoParameter;

@@ -22,9 +22,13 @@ struct Sequence {
   RequestId id{};
   std::vector<std::int32_t> tokens;  // prompt, then output; with beams the prompt only
   std::int64_t num_prompt = 0;
-  std::vector<std::int32_t> drafts;     // offered for the next step (engine/draft_source.h)
-  std::vector<std::int32_t> positions;  // of the prompt, [3, num_prompt], or empty
-  std::int32_t position_shift = 0;      // of a token after the prompt: its position less its index
+  // Tokens that are offered for the next step (engine/draft_source.h).
+  std::vector<std::int32_t> drafts;
+  // The positions of the prompt's tokens along the axes of M-RoPE, [3, num_prompt]. Where it is
+  // empty, the position of a token is its index.
+  std::vector<std::int32_t> positions;
+  // What is added to the index of a token after the prompt to get its position.
+  std::int32_t position_shift = 0;
   std::vector<std::int32_t> vision_positions;
   std::shared_ptr<const Tensor> vision;
   std::optional<std::int32_t> adapter;

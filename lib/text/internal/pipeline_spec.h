@@ -35,18 +35,18 @@ struct DecoderSpec {
 };
 
 struct PipelineSpec {
-  std::string name;  // of the file, for messages
+  std::string name;  // the name of the file, for messages
   std::vector<NormalizerStep> normalizer;
   std::vector<PreTokenizerStep> pre_tokenizer;
   bool is_plain_byte_level = false;  // the pre-tokenizer is a ByteLevel alone
   Vocabulary vocabulary;             // of the model, without added tokens
   std::variant<BpeSpec, UnigramSpec> model;
   DecoderSpec decoder;
-  std::vector<TokenId> prefix_ids;  // before and after every text
-  std::vector<TokenId> suffix_ids;
+  std::vector<TokenId> prefix_ids;       // the ids that stand before every text
+  std::vector<TokenId> suffix_ids;       // the ids that stand after every text
   std::vector<AddedToken> added_tokens;  // with their ids; contents are distinct
   std::unordered_map<std::string, std::size_t> added_index;  // by content, into added_tokens
-  TokenId last_added_id = -1;                                // the largest one
+  TokenId last_added_id = -1;                                // the largest id of an added token
 };
 
 // Adds a token as the reference does: one that is known by its content keeps its id, another gets
