@@ -74,7 +74,8 @@ void add_input_flags(CLI::App& command, InputFlags& flags) {
           "videos, folders (walked whole), or - for paths on stdin\n"
           "In folders only files that look like videos are taken, and the others are "
           "counted. With - the paths come from standard input, one per line; lines may end "
-          "in CR LF. A line may be JSON: {\"video\": PATH, \"adapter\": NAME of --adapter}.")
+          "in CR LF. A line may be JSON: {\"video\": PATH, \"adapter\": NAME of --adapter}; a file "
+          "whose name begins with {\" or {} is written ./{...")
       ->type_name(kPathType)
       ->group(kGroup)
       ->required();

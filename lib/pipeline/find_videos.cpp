@@ -8,7 +8,6 @@
 #include <cstring>
 #include <map>
 #include <memory>
-#include <optional>
 #include <utility>
 
 #include "base/counted.h"
@@ -106,7 +105,8 @@ class Finder {
       case InputList::AddResult::kAdded: break;
       case InputList::AddResult::kDuplicate: ++found_.num_duplicates; break;
       case InputList::AddResult::kOtherAdapter:
-        throw Error(ErrorCode::kUsage, records::escape_file_name(std::string(path)) +
+        throw Error(ErrorCode::kUsage, (list_ == nullptr ? "" : where() + ": ") +
+                                           records::escape_file_name(std::string(path)) +
                                            ": named twice, with different adapters; a clip has one "
                                            "in a run");
     }
@@ -121,18 +121,32 @@ class Finder {
     walk(folder, id);
   }
 
-  // Adds a line of the list.
-  void add_line(std::string_view line, const PathList& list) {
-    const std::optional<JsonObject> entry =
-        list.separator == '\0' ? std::nullopt
-                               : parse_list_entry(line, {"video", "adapter"}, list.name);
-    if (!entry.has_value()) return add_listed(line);
-    const std::string path = entry->require_string("video");
-    if (path.empty() || path.find('\0') != std::string::npos) {
-      throw Error(ErrorCode::kUsage, list.name + ": video: " + json_quote(path) + " is no path");
+  // Adds a line of the list; `number` counts from 1.
+  void add_line(std::string_view line, std::int64_t number, const PathList& list) {
+    line_number_ = number;
+    list_ = &list;
+    const bool may_be_json = list.separator != '\0';
+    if (may_be_json && is_json_list(line)) {
+      throw Error(ErrorCode::kUsage, where() +
+                                         ": is a JSON list; a line is a path or {\"video\": PATH}, "
+                                         "and a file of this name is written ./[...]");
     }
-    if (entry->has("adapter")) {
-      adapter_ = find_adapter(list.adapters, entry->require_string("adapter"), list.name);
+    if (may_be_json && is_list_entry(line)) {
+      add_entry(parse_list_entry(line, {"video", "adapter"}, where(),
+                                 "a file whose name begins with {\" or {} is written ./{..."));
+    } else {
+      add_listed(line);
+    }
+    list_ = nullptr;
+  }
+
+  void add_entry(const JsonObject& entry) {
+    const std::string path = entry.require_string("video");
+    if (path.empty() || path.find('\0') != std::string::npos) {
+      throw Error(ErrorCode::kUsage, where() + ": video: " + json_quote(path) + " is no path");
+    }
+    if (entry.has("adapter")) {
+      adapter_ = find_adapter(list_->adapters, entry.require_string("adapter"), where());
     }
     add_listed(path);
     adapter_ = kNoAdapter;
@@ -146,6 +160,9 @@ class Finder {
   FoundVideos take() { return std::move(found_); }
 
  private:
+  // The line of the list that is added now, for messages.
+  std::string where() const { return list_->name + ": line " + std::to_string(line_number_); }
+
   void skip(SkipReason reason, const std::string& path) {
     note(found_.skipped[static_cast<std::size_t>(reason)], path);
   }
@@ -217,8 +234,10 @@ class Finder {
   const PathFilter& filter_;
   FoundVideos found_;
   AdapterIndex adapter_ = kNoAdapter;  // of the paths that are added now
-  std::size_t root_bytes_ = 0;         // bytes of the walked folder's path with its trailing slash
-  std::vector<FileId> chain_;  // folders on the path from the root of the walk to the current one
+  const PathList* list_ = nullptr;     // while one of its lines is added
+  std::int64_t line_number_ = 0;
+  std::size_t root_bytes_ = 0;  // bytes of the walked folder's path with its trailing slash
+  std::vector<FileId> chain_;   // folders on the path from the root of the walk to the current one
   std::map<FileId, int> num_walks_;
 };
 
@@ -329,7 +348,9 @@ FoundVideos find_videos(const std::vector<std::string>& arguments, const PathLis
   Finder finder(filter);
   for (const std::string& argument : arguments) {
     if (argument == "-") {
-      read_path_list(list, [&](std::string_view line) { finder.add_line(line, list); });
+      read_path_list(list, [&](std::string_view line, std::int64_t number) {
+        finder.add_line(line, number, list);
+      });
     } else {
       finder.add_named(argument);
     }

@@ -73,8 +73,10 @@ struct PathList {
 // be examined, or a listed path that does not exist, becomes an input, so that it gets a failed
 // record. A listed path with a video suffix is not examined here, because it is not a folder.
 //
-// A line of the list that begins with {" is a JSON object: {"video": PATH, "adapter": NAME}. NAME
-// is the adapter of the clip's captions, or of all clips of a folder.
+// A line of the list that begins with {" or {}, after white space if there is any, is a JSON
+// object: {"video": PATH, "adapter": NAME}. NAME is the adapter of the clip's captions, or of all
+// clips of a folder. A file whose name begins so can be listed as "./{...". A line that is a JSON
+// list is an error.
 //
 // `filter` applies to every file, also to those named or listed. Folders that the user named are
 // walked whatever their name.
@@ -84,11 +86,13 @@ struct PathList {
 FoundVideos find_videos(const std::vector<std::string>& arguments, const PathList& list = {},
                         const PathFilter& filter = {});
 
-// Calls visit(path) for every path of the list except empty ones. With '\n', lines may end in CRLF
-// and a UTF-8 byte order mark before the first path is removed; with NUL the bytes are unchanged.
-// Throws Error: kUsage for a NUL in a list of lines or for a path over 1 MiB; when the list cannot
-// be read, kOutOfMemory if that is the reason and kUsage otherwise.
-void read_path_list(const PathList& list, const std::function<void(std::string_view)>& visit);
+// Calls visit(path, number) for every path of the list except empty ones; the number is that of its
+// line, from 1 on. With '\n', lines may end in CRLF and a UTF-8 byte order mark before the first
+// path is removed; with NUL the bytes are unchanged. Throws Error: kUsage for a NUL in a list of
+// lines or for a path over 1 MiB; when the list cannot be read, kOutOfMemory if that is the reason
+// and kUsage otherwise.
+void read_path_list(const PathList& list,
+                    const std::function<void(std::string_view, std::int64_t)>& visit);
 
 // Whether the name has a video suffix (".mp4", ".mkv", ...). Such a file in a folder always gets a
 // record.

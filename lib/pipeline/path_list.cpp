@@ -36,7 +36,8 @@ std::size_t read_some(const PathList& list, std::vector<char>& buffer) {
 // Splits the bytes of the list into paths.
 class PathSplitter {
  public:
-  PathSplitter(const PathList& list, const std::function<void(std::string_view)>& visit)
+  PathSplitter(const PathList& list,
+               const std::function<void(std::string_view, std::int64_t)>& visit)
       : list_(list), visit_(visit) {}
 
   void take(std::string_view bytes) {
@@ -67,7 +68,7 @@ class PathSplitter {
                         "in UTF-16 must become UTF-8");
       }
     }
-    if (!path.empty()) visit_(path);
+    if (!path.empty()) visit_(path, num_paths_ + 1);
     path_.clear();
     ++num_paths_;
   }
@@ -76,14 +77,15 @@ class PathSplitter {
   std::string where() const { return list_.name + ": line " + std::to_string(num_paths_ + 1); }
 
   const PathList& list_;
-  const std::function<void(std::string_view)>& visit_;
+  const std::function<void(std::string_view, std::int64_t)>& visit_;
   std::string path_;
   std::int64_t num_paths_ = 0;  // including empty paths
 };
 
 }  // namespace
 
-void read_path_list(const PathList& list, const std::function<void(std::string_view)>& visit) {
+void read_path_list(const PathList& list,
+                    const std::function<void(std::string_view, std::int64_t)>& visit) {
   PathSplitter splitter(list, visit);
   std::vector<char> buffer(kReadBytes);
   while (const std::size_t count = read_some(list, buffer)) splitter.take({buffer.data(), count});

@@ -24,10 +24,13 @@ std::string numbered(std::size_t count) { return "p" + std::to_string(count + 1)
 }
 
 Prompt parse_line(const std::string& line, const std::string& number, const std::string& where) {
-  if (const auto entry = parse_list_entry(line, {"name", "prompt", "adapter"}, where)) {
-    return {.name = entry->get_string("name", number),
-            .text = entry->require_string("prompt"),
-            .adapter = entry->get_string("adapter", "")};
+  if (is_list_entry(line)) {
+    const JsonObject entry =
+        parse_list_entry(line, {"name", "prompt", "adapter"}, where,
+                         "a prompt that begins with {\" is written {\"prompt\": \"{\\\"...\"}");
+    return {.name = entry.get_string("name", number),
+            .text = entry.require_string("prompt"),
+            .adapter = entry.get_string("adapter", "")};
   }
   const std::size_t tab = line.find('\t');
   if (tab == std::string::npos) return {.name = number, .text = line};

@@ -42,7 +42,8 @@ class ListFile {
 Paths read(const std::string& bytes, char separator = '\n') {
   const ListFile file(bytes);
   Paths paths;
-  read_path_list(file.list(separator), [&](std::string_view path) { paths.emplace_back(path); });
+  read_path_list(file.list(separator),
+                 [&](std::string_view path, std::int64_t) { paths.emplace_back(path); });
   return paths;
 }
 
@@ -69,6 +70,14 @@ TEST_SUITE("pipeline/path_list") {
     CHECK(read(" a .mp4 \n\x01\xFF\n") == Paths{" a .mp4 ", "\x01\xFF"});
     CHECK(read("").empty());
     CHECK(read("\r\n\n").empty());
+  }
+
+  TEST_CASE("paths come with the numbers of their lines") {
+    const ListFile file("a\n\r\nb\n\nc");
+    std::vector<std::int64_t> numbers;
+    read_path_list(file.list('\n'),
+                   [&](std::string_view, std::int64_t number) { numbers.push_back(number); });
+    CHECK(numbers == std::vector<std::int64_t>{1, 3, 5});
   }
 
   TEST_CASE("paths before NUL bytes stay as they are") {
@@ -99,11 +108,12 @@ TEST_SUITE("pipeline/path_list") {
     int closed = ::dup(0);
     REQUIRE(closed >= 0);
     ::close(closed);
-    CHECK_THROWS_WITH_AS(read_path_list({.descriptor = closed}, [](std::string_view) {}),
-                         doctest::Contains("standard input: cannot read the list of paths"), Error);
+    CHECK_THROWS_WITH_AS(
+        read_path_list({.descriptor = closed}, [](std::string_view, std::int64_t) {}),
+        doctest::Contains("standard input: cannot read the list of paths"), Error);
     const int folder = ::open("/", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     try {
-      read_path_list({.descriptor = folder}, [](std::string_view) {});
+      read_path_list({.descriptor = folder}, [](std::string_view, std::int64_t) {});
       FAIL("a folder was read as a list");
     } catch (const Error& error) {
       CHECK(error.code() == ErrorCode::kUsage);

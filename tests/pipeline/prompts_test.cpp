@@ -176,12 +176,14 @@ TEST_SUITE("pipeline/prompts") {
                "short\t{짧게}\n"
                R"({"prompt": "길게", "name": "long", "adapter": "news"})"
                "\n"
-               R"({"prompt": "a\tb"})"
-               "\n");
+               R"( {"prompt": "a\tb"})"
+               "\n{d}?\n[1]\n");
     CHECK((read_prompts(path) ==
            std::vector<Prompt>{{.name = "short", .text = "{짧게}"},
                                {.name = "long", .text = "길게", .adapter = "news"},
-                               {.name = "p3", .text = "a\tb"}}));
+                               {.name = "p3", .text = "a\tb"},
+                               {.name = "p4", .text = "{d}?"},
+                               {.name = "p5", .text = "[1]"}}));
     struct Case {
       const char* line;
       const char* message;
@@ -190,6 +192,8 @@ TEST_SUITE("pipeline/prompts") {
         {R"({"prompt": "a", "adaptor": "x"})", ":1: unknown key \"adaptor\""},
         {R"({"name": "a"})", ":1: prompt: is missing"},
         {R"({"prompt": "a")", ":1: not valid JSON"},
+        {R"({"a" and b}?)", R"(is written {"prompt": "{\"..."})"},
+        {"{}", ":1: prompt: is missing"},
         {R"({"prompt": ""})", ":1: \"p1\" has no prompt"},
         {R"({"prompt": "a", "name": ""})", ":1: a prompt without the name"}};
     for (const Case& c : kCases) {
