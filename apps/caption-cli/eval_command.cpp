@@ -37,6 +37,7 @@ struct EvalFlags {
   std::string reference_field = "annotation.description_kr";
   std::string match = "auto";
   std::optional<std::string> prompt;
+  std::optional<std::string> adapter;
   std::vector<std::string> metrics;
   std::optional<std::string> dictionary;  // absent: the installed dictionary, if there is one
   std::string synonyms;
@@ -102,7 +103,7 @@ eval::Corpus read_corpus(const EvalFlags& flags) {
   eval::Captions captions = eval::read_captions(flags.captions, problems);
   require_no_problems(problems);
   const std::vector<eval::CaptionEntry> chosen =
-      eval::choose_prompt(std::move(captions.entries), flags.prompt);
+      eval::choose_captions(std::move(captions.entries), flags.prompt, flags.adapter);
   // The chosen captions all answer the same prompt.
   if (!chosen.empty()) {
     references = eval::choose_references(std::move(references), chosen.front().prompt);
@@ -158,11 +159,11 @@ CLI::Validator is_seed() {
 void add_input_flags(CLI::App& command, EvalFlags& flags) {
   constexpr const char* kGroup = "Input";
   command
-      .add_option(
-          "captions", flags.captions,
-          "captions as run writes them (JSONL), or - for stdin\n"
-          "Of several records of a clip and prompt the last counts. All but failed ones are "
-          "scored, truncated and suspicious ones too.")
+      .add_option("captions", flags.captions,
+                  "captions as run writes them (JSONL), or - for stdin\n"
+                  "Of several records of a clip, prompt and adapter the last counts. All but "
+                  "failed ones are "
+                  "scored, truncated and suspicious ones too.")
       ->type_name(kFileType)
       ->group(kGroup)
       ->required();
@@ -191,6 +192,12 @@ void add_input_flags(CLI::App& command, EvalFlags& flags) {
       ->default_str(flags.match)
       ->group(kGroup);
   command.add_option("--prompt", flags.prompt, "the captions of this prompt, of several")
+      ->type_name("NAME")
+      ->group(kGroup);
+  command
+      .add_option("--adapter", flags.adapter,
+                  "the captions of this adapter, of several\n"
+                  "The name that their records have; \"\" stands for those made without one.")
       ->type_name("NAME")
       ->group(kGroup);
 }

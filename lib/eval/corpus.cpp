@@ -231,17 +231,48 @@ void require_plain(const References& references, const std::string& prompt) {
                        : "answer the prompt " + json_quote(prompt)));
 }
 
-// The score of a mixture of adapters is that of none of them.
-void require_one_adapter(const std::vector<CaptionEntry>& captions) {
+// A name in records of which one run may have several.
+struct NamedChoice {
+  std::string CaptionEntry::*name;
+  const char* option;   // "--prompt"
+  const char* several;  // of captions with several names
+  const char* absent;   // before a name that no caption has
+  const char* none;     // of captions without any name
+};
+constexpr NamedChoice kPrompt = {
+    &CaptionEntry::prompt, "--prompt", "the captions answer several prompts", "no caption answers ",
+    "the captions name no prompt, so there is none to choose; leave --prompt out (run --prompts "
+    "names them)"};
+constexpr NamedChoice kAdapter = {
+    &CaptionEntry::adapter, "--adapter", "the captions were made with several adapters",
+    "no caption was made with the adapter ",
+    "the captions name no adapter, so there is none to choose; leave --adapter out"};
+
+// Keeps the captions with the wanted name, or all when no name is wanted and they have one.
+void keep_chosen(std::vector<CaptionEntry>& captions, const NamedChoice& choice,
+                 const std::optional<std::string>& wanted) {
   std::vector<std::string> names;
   for (const CaptionEntry& entry : captions) {
-    const std::string name =
-        entry.adapter.empty() ? "\"\" (those that name none)" : json_quote(entry.adapter);
+    const std::string& name = entry.*choice.name;
     if (std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
   }
-  if (names.size() <= 1) return;
-  throw Error(ErrorCode::kUsage, "the captions were made with several adapters, " +
-                                     list_some(names) + "; give eval the lines of one of them");
+  if (!wanted.has_value() && names.size() <= 1) return;
+  if (wanted.has_value() && !wanted->empty() && names.size() == 1 && names.front().empty()) {
+    throw Error(ErrorCode::kUsage,
+                std::string(choice.option) + " " + json_quote(*wanted) + ": " + choice.none);
+  }
+  if (!wanted.has_value() || std::find(names.begin(), names.end(), *wanted) == names.end()) {
+    std::vector<std::string> quoted;
+    for (const std::string& name : names) {
+      quoted.push_back(name.empty() ? "\"\" (those that name none)" : json_quote(name));
+    }
+    throw Error(ErrorCode::kUsage,
+                (wanted.has_value()
+                     ? std::string(choice.option) + ": " + choice.absent + json_quote(*wanted)
+                     : std::string(choice.several)) +
+                    "; choose one with " + choice.option + ": " + list_some(quoted));
+  }
+  std::erase_if(captions, [&](const CaptionEntry& entry) { return entry.*choice.name != *wanted; });
 }
 
 }  // namespace
@@ -266,36 +297,13 @@ std::string list_some(const std::vector<std::string>& names, std::size_t max_nam
   return out;
 }
 
-std::vector<CaptionEntry> choose_prompt(std::vector<CaptionEntry> captions,
-                                        const std::optional<std::string>& prompt) {
-  std::vector<std::string> names;
-  for (const CaptionEntry& entry : captions) {
-    if (std::find(names.begin(), names.end(), entry.prompt) == names.end()) {
-      names.push_back(entry.prompt);
-    }
-  }
-  if (!prompt.has_value() && names.size() <= 1) {
-    require_one_adapter(captions);
-    return captions;
-  }
-  const bool names_none = names.size() == 1 && names.front().empty();
-  if (prompt.has_value() && !prompt->empty() && names_none) {
-    throw Error(ErrorCode::kUsage, "--prompt " + json_quote(*prompt) +
-                                       ": the captions name no prompt, so there is none to choose; "
-                                       "leave --prompt out (run --prompts names them)");
-  }
-  if (!prompt.has_value() || std::find(names.begin(), names.end(), *prompt) == names.end()) {
-    std::vector<std::string> quoted;
-    for (const std::string& name : names) {
-      quoted.push_back(name.empty() ? "\"\" (those that name none)" : json_quote(name));
-    }
-    throw Error(ErrorCode::kUsage,
-                (prompt.has_value() ? "--prompt: no caption answers " + json_quote(*prompt)
-                                    : std::string("the captions answer several prompts")) +
-                    "; choose one with --prompt: " + list_some(quoted));
-  }
-  std::erase_if(captions, [&](const CaptionEntry& entry) { return entry.prompt != *prompt; });
-  require_one_adapter(captions);
+std::vector<CaptionEntry> choose_captions(std::vector<CaptionEntry> captions,
+                                          const std::optional<std::string>& prompt,
+                                          const std::optional<std::string>& adapter) {
+  // A named adapter may leave one prompt, and a named prompt one adapter.
+  if (adapter.has_value()) keep_chosen(captions, kAdapter, adapter);
+  keep_chosen(captions, kPrompt, prompt);
+  keep_chosen(captions, kAdapter, adapter);
   return captions;
 }
 

@@ -98,12 +98,13 @@ References read_references(const std::filesystem::path& path,
 Captions read_captions(const std::filesystem::path& path, Problems& problems);
 Captions read_captions(const std::filesystem::path& path);  // throws as above
 
-// The captions that answer one prompt: the named one, or the only one. Throws Error(kUsage) with
-// the names when there are several and none is named, when there is none of that name, and when one
-// is named but no caption names its prompt; also with the names of the adapters when the captions
-// of the prompt were made with several.
-std::vector<CaptionEntry> choose_prompt(std::vector<CaptionEntry> captions,
-                                        const std::optional<std::string>& prompt);
+// The captions that answer one prompt and were made with one adapter: the named ones, or the only
+// ones; the score of a mixture is that of none of its parts. The empty name stands for captions
+// without one. Throws Error(kUsage) with the names when there are several and none is named, when
+// there is none of that name, and when one is named but no caption names its prompt or adapter.
+std::vector<CaptionEntry> choose_captions(std::vector<CaptionEntry> captions,
+                                          const std::optional<std::string>& prompt,
+                                          const std::optional<std::string>& adapter = {});
 
 // If any entry has texts for `prompt` (empty: the captions name none), returns the references with
 // these texts in place of the others. Throws Error(kBadReference) with the entries that have none,

@@ -62,23 +62,23 @@ TEST_SUITE("eval/corpus") {
   TEST_CASE("of captions for several prompts, those of one are scored") {
     const CaptionEntry brief{.video = "a.mp4", .caption = "1", .where = "", .prompt = "short"};
     const CaptionEntry full{.video = "a.mp4", .caption = "2", .where = "", .prompt = "long"};
-    CHECK(choose_prompt({brief}, std::nullopt).size() == 1);
-    const auto chosen = choose_prompt({brief, full}, "long");
+    CHECK(choose_captions({brief}, std::nullopt).size() == 1);
+    const auto chosen = choose_captions({brief, full}, "long");
     REQUIRE(chosen.size() == 1);
     CHECK(chosen[0].caption == "2");
-    CHECK_THROWS_WITH_AS(choose_prompt({brief, full}, std::nullopt),
+    CHECK_THROWS_WITH_AS(choose_captions({brief, full}, std::nullopt),
                          "the captions answer several prompts; choose one with --prompt: "
                          "\"short\", \"long\"",
                          Error);
-    CHECK_THROWS_WITH_AS(choose_prompt({brief}, "long"), doctest::Contains("no caption answers"),
+    CHECK_THROWS_WITH_AS(choose_captions({brief}, "long"), doctest::Contains("no caption answers"),
                          Error);
     const CaptionEntry plain{.video = "a.mp4", .caption = "3", .where = ""};
-    CHECK_THROWS_WITH_AS(choose_prompt({plain}, "x"),
+    CHECK_THROWS_WITH_AS(choose_captions({plain}, "x"),
                          "--prompt \"x\": the captions name no prompt, so there is none to choose; "
                          "leave --prompt out (run --prompts names them)",
                          Error);
-    CHECK(choose_prompt({plain}, "").size() == 1);
-    CHECK_THROWS_WITH_AS(choose_prompt({plain, brief}, "x"),
+    CHECK(choose_captions({plain}, "").size() == 1);
+    CHECK_THROWS_WITH_AS(choose_captions({plain, brief}, "x"),
                          doctest::Contains("--prompt: \"\" (those that name none), \"short\""),
                          Error);
   }
@@ -91,18 +91,35 @@ TEST_SUITE("eval/corpus") {
                    "{\"video\": \"1\", \"caption\": \"c\", \"prompt\": \"q\"}\n");
     const std::vector<CaptionEntry> captions = read_captions(path).entries;
     REQUIRE(captions.size() == 3);
-    CHECK_THROWS_WITH_AS(choose_prompt(captions, "p"),
-                         "the captions were made with several adapters, \"A\", \"B\"; give eval "
-                         "the lines of one of them",
+    CHECK_THROWS_WITH_AS(choose_captions(captions, "p"),
+                         "the captions were made with several adapters; choose one with --adapter: "
+                         "\"A\", \"B\"",
                          Error);
-    CHECK(choose_prompt(captions, "q").size() == 1);
+    const auto chosen = choose_captions(captions, "p", "B");
+    REQUIRE(chosen.size() == 1);
+    CHECK(chosen[0].caption == "b");
+    // The adapter alone leaves one prompt here.
+    CHECK(choose_captions(captions, std::nullopt, "A").at(0).caption == "a");
+    CHECK(choose_captions(captions, std::nullopt, "").at(0).caption == "c");
+    CHECK_THROWS_WITH_AS(choose_captions(captions, "q", "A"),
+                         "--prompt: no caption answers \"q\"; choose one with --prompt: \"p\"",
+                         Error);
+    CHECK_THROWS_WITH_AS(choose_captions(captions, "p", "C"),
+                         "--adapter: no caption was made with the adapter \"C\"; choose one with "
+                         "--adapter: \"A\", \"B\", \"\" (those that name none)",
+                         Error);
+    CHECK_THROWS_WITH_AS(choose_captions({{.video = "1", .caption = "a", .where = ""}}, {}, "A"),
+                         "--adapter \"A\": the captions name no adapter, so there is none to "
+                         "choose; leave --adapter out",
+                         Error);
+    CHECK(choose_captions(captions, "q").size() == 1);
     std::vector<CaptionEntry> unnamed = {{.video = "1", .caption = "a", .where = ""},
                                          {.video = "2", .caption = "b", .where = ""}};
     unnamed[1].adapter = "A";
-    CHECK_THROWS_WITH_AS(choose_prompt(unnamed, std::nullopt),
+    CHECK_THROWS_WITH_AS(choose_captions(unnamed, std::nullopt),
                          doctest::Contains("\"\" (those that name none), \"A\""), Error);
     unnamed[0].adapter = "A";
-    CHECK(choose_prompt(unnamed, std::nullopt).size() == 2);
+    CHECK(choose_captions(unnamed, std::nullopt).size() == 2);
   }
 
   TEST_CASE("references may be by prompt only") {
@@ -187,6 +204,35 @@ TEST_SUITE("eval/corpus") {
     CHECK(message_of([&] { read_captions(folder / "none.jsonl"); }).find("none.jsonl") !=
           std::string::npos);
     CHECK(message_of([&] { read_captions(folder); }).find("folder") != std::string::npos);
+  }
+
+  TEST_CASE("a text in UTF-16 is told from a torn one") {
+    const auto folder = fresh_folder("corpus_utf16");
+    const auto utf16 = [](const std::string& ascii, bool is_big, bool has_mark) {
+      std::string out = !has_mark ? "" : is_big ? "\xFE\xFF" : "\xFF\xFE";
+      for (const char c : ascii) {
+        if (is_big) out += '\0';
+        out += c;
+        if (!is_big) out += '\0';
+      }
+      return out;
+    };
+    for (const bool is_big : {false, true}) {
+      for (const bool has_mark : {false, true}) {
+        const auto lines =
+            write_file(folder / "r.jsonl",
+                       utf16("{\"video\": \"1\", \"caption\": \"a\"}\n", is_big, has_mark));
+        const std::string wanted =
+            lines.string() +
+            ": is in UTF-16; eval reads UTF-8, which \"iconv -f UTF-16 -t UTF-8\" makes of it";
+        CHECK(message_of([&] { read_references(lines); }) == wanted);
+        CHECK(message_of([&] { read_captions(lines); }) == wanted);
+      }
+    }
+    const auto labels = fresh_folder("corpus_utf16_labels");
+    write_file(labels / "a.json", utf16("{\"text\": \"a\"}", false, true));
+    CHECK(message_of([&] { read_references(labels, "text"); }).find("a.json: is in UTF-16") !=
+          std::string::npos);
   }
 
   TEST_CASE("reads references of one text or of several") {

@@ -30,7 +30,7 @@ std::string read_standard_input() {
 
 void for_each_line_of(std::string_view rest, const std::string& input, Problems& problems,
                       const std::function<void(const Line&)>& visit) {
-  rest = without_byte_order_mark(rest);
+  rest = without_byte_order_mark(rest, input);
   for (std::size_t number = 1; !rest.empty(); ++number) {
     const std::size_t newline = rest.find('\n');
     std::string_view text = rest.substr(0, newline);
@@ -58,7 +58,15 @@ std::string input_name(const std::filesystem::path& path) {
                                 : records::escape_file_name(path.string());
 }
 
-std::string_view without_byte_order_mark(std::string_view text) {
+std::string_view without_byte_order_mark(std::string_view text, const std::string& name) {
+  // No text that eval reads has a NUL, and every second byte of ASCII in UTF-16 is one.
+  const bool has_mark = text.starts_with("\xFF\xFE") || text.starts_with("\xFE\xFF");
+  if (has_mark || text.substr(0, 2).find('\0') != std::string_view::npos) {
+    throw Error(ErrorCode::kBadReference,
+                name +
+                    ": is in UTF-16; eval reads UTF-8, which \"iconv -f UTF-16 -t UTF-8\" makes "
+                    "of it");
+  }
   if (text.starts_with(kByteOrderMark)) text.remove_prefix(kByteOrderMark.size());
   return text;
 }

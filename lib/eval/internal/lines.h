@@ -19,11 +19,13 @@ struct Line {
 // The name of an input in messages: the path, escaped by records/file_name.h, or "standard input".
 std::string input_name(const std::filesystem::path& path);
 
-std::string_view without_byte_order_mark(std::string_view text);
+// The text without its byte order mark. Throws Error(kBadReference) for a text in UTF-16, which
+// Windows programs write.
+std::string_view without_byte_order_mark(std::string_view text, const std::string& name);
 
 // Calls `visit` for every line that is not blank. An Error thrown by `visit` and a line above 16
 // MiB are added to `problems`, and reading continues with the next line. Throws
-// Error(kBadReference) when the file cannot be read, Error(kIo | kOutOfMemory).
+// Error(kBadReference) when the file cannot be read or is in UTF-16, Error(kIo | kOutOfMemory).
 void for_each_line(const std::filesystem::path& path, Problems& problems,
                    const std::function<void(const Line&)>& visit);
 
