@@ -11,7 +11,7 @@ namespace caption::config {
 namespace {
 
 [[noreturn]] void fail(const std::string& what) {
-  throw Error(ErrorCode::kUsage, "model.adapter: " + what);
+  throw Error(ErrorCode::kUsage, "--adapter (model.adapter of a preset): " + what);
 }
 
 // Returns the parsed texts, the ones without a name first.

@@ -178,9 +178,13 @@ void EngineStage::finish(engine::Completion completion) {
   ++num_ended_by_engine_;
   engine_output_tokens_ += std::ssize(completion.output_ids) * options_.sampling.num_beams;
   if (completion.error) {
+    if (completion.error->code() == ErrorCode::kBadModel) {
+      require_sound_model(record, *completion.error);
+    }
     fail(record, *completion.error);
     return end(caption);
   }
+  has_captioned_ = true;
   record.caption =
       trimmed(caption.text != nullptr ? caption.text->finish()
                                       : model_.tokenizer().decode(completion.output_ids));
@@ -189,19 +193,28 @@ void EngineStage::finish(engine::Completion completion) {
   record.output_tokens = std::ssize(completion.output_ids);
   record.first_token_ms = static_cast<double>(completion.first_token_us) / 1e3;
   record.logprobs = to_records(completion.logprobs, model_.tokenizer());
-  const bool is_cut = record.status == records::Status::kTruncated;
-  const std::string reason =
-      caption.suspicion.empty()
-          ? suspicion_of_caption(
-                is_cut ? without_cut_character(record.caption) : std::string_view(record.caption),
-                model_.unlike_sentence())
-          : caption.suspicion;
+  // What is left of a cut caption; when nothing is, it has no character at all.
+  std::string_view text = record.caption;
+  if (record.status == records::Status::kTruncated) text = without_cut_character(text);
+  if (text.empty()) text = record.caption;
+  const std::string reason = caption.suspicion.empty()
+                                 ? suspicion_of_caption(text, model_.unlike_sentence())
+                                 : caption.suspicion;
   if (!reason.empty()) record.status = records::Status::kSuspicious;
   if (record.status == records::Status::kSuspicious) {
     record.reason = reason.empty() ? std::string(records::kLoopReason) : reason;
   }
   progress_.output_tokens += record.output_tokens;
   end(caption);
+}
+
+// A model without finite logits for the first clip has none for the others.
+void EngineStage::require_sound_model(const records::Record& record, const Error& error) const {
+  if (has_captioned_ || progress_.clips_found > progress_.found_failed) return;
+  throw Error(ErrorCode::kBadModel,
+              records::unescape_file_name(record.video) +
+                  ": the model has no finite logits for this clip, the first that it captions (" +
+                  error.what() + "); nothing was captioned");
 }
 
 void EngineStage::end(Caption& caption) {

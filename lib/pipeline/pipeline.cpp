@@ -59,6 +59,23 @@ void require_adapters(const Options& options, const InputList& inputs) {
   }
 }
 
+std::vector<std::string> unchosen_adapters(const Options& options, const InputList& inputs) {
+  std::vector<std::string> unchosen = names_of(options.adapters);
+  if (unchosen.empty()) return unchosen;
+  std::vector<bool> is_chosen(unchosen.size(), false);
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    const AdapterIndex adapter = inputs.adapter(i);
+    if (adapter != kNoAdapter) is_chosen.at(static_cast<std::size_t>(adapter)) = true;
+  }
+  std::size_t position = 0;
+  std::erase_if(unchosen, [&](const std::string& name) {
+    return is_chosen[position++] ||
+           std::any_of(options.prompts.begin(), options.prompts.end(),
+                       [&](const Prompt& prompt) { return prompt.adapter == name; });
+  });
+  return unchosen;
+}
+
 AdapterIndex adapter_of(const Options& options, const InputList& inputs, std::size_t input,
                         const Prompt& prompt) {
   if (prompt.adapter.empty()) return inputs.adapter(input);

@@ -163,6 +163,8 @@ struct Outcome {
 
 // Throws Error(kUsage) when a prompt names an unknown adapter, or clips and prompts both choose.
 void require_adapters(const Options& options, const InputList& inputs);
+// The names of the adapters that no clip and no prompt chooses.
+std::vector<std::string> unchosen_adapters(const Options& options, const InputList& inputs);
 // The adapter of a clip's captions for a prompt, and its name, which is empty for none.
 AdapterIndex adapter_of(const Options& options, const InputList& inputs, std::size_t input,
                         const Prompt& prompt);
@@ -170,8 +172,8 @@ std::string adapter_name(const Options& options, AdapterIndex adapter);
 
 // Returns when every input has its record, or earlier as Outcome::ending tells. No other thread may
 // use the model during the call.
-// Throws Error: kOutOfMemory, kIo, kBadModel (a file of the model was changed), kInternal; kUsage
-// as require_adapters().
+// Throws Error: kOutOfMemory, kIo, kBadModel (a file of the model was changed, or its logits are
+// not finite for the first clip), kInternal; kUsage as require_adapters().
 Outcome run(model::CaptionModel& model, const InputList& inputs, const Options& options,
             records::RecordSink& sink);
 

@@ -228,6 +228,11 @@ std::string describe_interruption(const Progress& progress) {
          counted(progress.num_wanted(), "record") + " written";
 }
 
+std::string describe_reader_gone(const Progress& progress) {
+  return "nobody reads standard output any more; " + std::to_string(progress.num_settled()) +
+         " of " + counted(progress.num_wanted(), "record") + " written";
+}
+
 ProgressStyle choose_progress_style(bool is_terminal, const char* term) {
   const bool can_redraw = term != nullptr && *term != '\0' && std::string_view(term) != "dumb";
   return is_terminal && can_redraw ? ProgressStyle::kLive : ProgressStyle::kSparse;

@@ -35,6 +35,8 @@ std::string describe_truncated(const Progress& progress);
 std::string describe_warned(const Progress& progress);
 // Returns text such as "interrupted; 3 of 10 records written".
 std::string describe_interruption(const Progress& progress);
+// The same for a run whose standard output nobody reads any more.
+std::string describe_reader_gone(const Progress& progress);
 
 enum class ProgressStyle { kLive, kSparse, kSilent };
 

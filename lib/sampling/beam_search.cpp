@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "sampling/internal/require_logit.h"
 
 namespace caption::sampling {
 namespace {
@@ -19,13 +20,7 @@ constexpr float kRuledOut = -std::numeric_limits<float>::infinity();
 void to_log_probs(std::span<float> logits) {
   float max = kRuledOut;
   for (std::size_t i = 0; i < logits.size(); ++i) {
-    // False for NaN and +inf.
-    if (!(logits[i] <= std::numeric_limits<float>::max())) {
-      throw Error(ErrorCode::kInternal, "sampling: logit " + std::to_string(i) + " of " +
-                                            std::to_string(logits.size()) + " is " +
-                                            (std::isnan(logits[i]) ? "NaN" : "+inf") +
-                                            "; the model or its weights are broken");
-    }
+    require_logit(logits, i);
     max = std::max(max, logits[i]);
   }
   if (max == kRuledOut) return;

@@ -55,8 +55,8 @@ class BeamSearch {
     std::span<const std::int32_t> tokens;
   };
   // `logits` [rows, vocab] is overwritten; rows is 1 in the first call, then num_beams. `sampler`
-  // is used as workspace. The result is valid until the next call. Throws Error(kInternal) for NaN
-  // or +inf, and when every token is excluded before any beam has finished.
+  // is used as workspace. The result is valid until the next call. Throws Error(kBadModel) for NaN
+  // or +inf, and Error(kInternal) when every token is excluded before any beam has finished.
   Step advance(Sampler& sampler, std::span<float> logits);
 
   bool is_finished() const { return is_finished_; }

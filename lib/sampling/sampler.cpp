@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "sampling/beam_search.h"
+#include "sampling/internal/require_logit.h"
 #include "sampling/philox.h"
 
 namespace caption::sampling {
@@ -26,13 +27,7 @@ void require(bool is_valid, const std::string& what) {
 std::size_t find_largest(std::span<const float> logits) {
   std::size_t largest = 0;
   for (std::size_t i = 0; i < logits.size(); ++i) {
-    // The comparison is false for NaN and +inf, so one comparison detects both.
-    if (!(logits[i] <= std::numeric_limits<float>::max())) {
-      throw Error(ErrorCode::kInternal, "sampling: logit " + std::to_string(i) + " of " +
-                                            std::to_string(logits.size()) + " is " +
-                                            (std::isnan(logits[i]) ? "NaN" : "+inf") +
-                                            "; the model or its weights are broken");
-    }
+    require_logit(logits, i);
     if (logits[i] > logits[largest]) largest = i;
   }
   if (logits[largest] == kMasked) {

@@ -47,8 +47,8 @@ class Sampler {
   explicit Sampler(std::int64_t vocab);
 
   // Returns the next token; `logits` [vocab] is overwritten. The draw depends only on params.seed
-  // and history.num_output(). Throws Error(kInternal) for a logit that is NaN or +inf, or when no
-  // id is left.
+  // and history.num_output(). Throws Error(kBadModel) for a logit that is NaN or +inf, and
+  // Error(kInternal) when no id is left.
   std::int32_t sample(const SamplingParams& params, const History& history,
                       std::span<float> logits);
 

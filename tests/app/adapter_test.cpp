@@ -170,6 +170,48 @@ TEST_SUITE("app/adapter") {
     }
   }
 
+  TEST_CASE("an adapter that nothing chooses is named") {
+    const ComposedModel model;
+    const std::string city = sample_video("city-000-h264.mp4").string();
+    const std::vector<std::string> adapters = {"--adapter", "used=" + model.a.path().string(),
+                                               "--adapter", "spare=" + model.b.path().string()};
+    for (const char* const option : {"-q", "--dry-run"}) {
+      std::vector<std::string> arguments = {"-", option};
+      arguments.insert(arguments.end(), adapters.begin(), adapters.end());
+      const Finished finished =
+          model.run(arguments, "{\"video\": \"" + city + "\", \"adapter\": \"used\"}\n");
+      CAPTURE(finished.err);
+      CHECK(finished.exit_code == 0);
+      CHECK(finished.err.find("no clip and no prompt chooses the adapter \"spare\"") !=
+            std::string::npos);
+      CHECK(finished.err.find("\"used\"") == std::string::npos);
+    }
+  }
+
+  TEST_CASE("eval scores the captions of one adapter") {
+    const TemporaryFolder folder;
+    const std::string captions = (folder.path() / "c.jsonl").string();
+    const std::string references = (folder.path() / "r.jsonl").string();
+    write_text(captions,
+               "{\"video\": \"1.mp4\", \"caption\": \"푸른 하늘\", \"adapter\": \"a\"}\n"
+               "{\"video\": \"1.mp4\", \"caption\": \"넓은 바다\", \"adapter\": \"b\"}\n");
+    write_text(references, "{\"video\": \"1.mp4\", \"caption\": \"푸른 하늘\"}\n");
+    const std::vector<std::string> arguments = {
+        "eval", "--references", references, captions, "--metrics", "bleu-4", "--resamples", "10"};
+    const Finished refused = run_cli(arguments);
+    CHECK(refused.exit_code == 2);
+    CHECK(refused.err.find("choose one with --adapter: \"a\", \"b\"") != std::string::npos);
+    const auto score_of = [&](const char* adapter) {
+      std::vector<std::string> all = arguments;
+      all.insert(all.end(), {"--adapter", adapter});
+      const Finished finished = run_cli(all);
+      CAPTURE(finished.err);
+      CHECK(finished.exit_code == 0);
+      return finished.out;
+    };
+    CHECK(score_of("a") != score_of("b"));
+  }
+
   TEST_CASE("inspect says what an adapter changes") {
     const ComposedModel model;
     const DrawnCheckpoint adapter(golden("lora/llama_pattern"));

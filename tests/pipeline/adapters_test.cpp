@@ -169,6 +169,19 @@ TEST_SUITE("pipeline/adapters") {
     CHECK(sink.kept.empty());
   }
 
+  TEST_CASE("adapters that neither clips nor prompts choose are known") {
+    FakeModel model;
+    Options options = options_with_adapters(model);
+    InputList inputs;
+    inputs.add("a", Origin::kNamed);
+    CHECK(unchosen_adapters(options, inputs) == std::vector<std::string>{"sports", "news"});
+    inputs.add("b", Origin::kNamed, 1);
+    CHECK(unchosen_adapters(options, inputs) == std::vector<std::string>{"sports"});
+    options.prompts = {{.name = "p", .text = "x", .adapter = "sports"}};
+    CHECK(unchosen_adapters(options, inputs).empty());
+    CHECK(unchosen_adapters(fake_options(), InputList()).empty());
+  }
+
   TEST_CASE("a line of JSON names a clip or a folder and its adapter") {
     const fs::path folder = fs::path(CAPTION_TEST_TMP) / "adapter_folder";
     fs::create_directories(folder / "inner");
@@ -177,13 +190,13 @@ TEST_SUITE("pipeline/adapters") {
         "a.mp4\n"
         R"({"video": "b.mp4", "adapter": "news"})"
         "\n"
-        R"({"video": "c 바다.mp4"})"
-        "\r\n{d}.mp4\n"
+        R"( 	{ "video": "c 바다.mp4"} )"
+        "\r\n{d}.mp4\n./{\"e\": 1}.mp4\n[f] g.mp4\n./[1]\n"
         R"({"adapter": "sports", "video": ")" +
         folder.string() + "\"}\nz.mp4\n");
     const FoundVideos found = find_videos({"-"}, file.list());
     const InputList& inputs = found.inputs;
-    REQUIRE(inputs.size() == 7);
+    REQUIRE(inputs.size() == 10);
     CHECK(inputs.has_adapters());
     struct Case {
       std::string path;
@@ -193,6 +206,9 @@ TEST_SUITE("pipeline/adapters") {
                           {"b.mp4", 1},
                           {"c 바다.mp4", kNoAdapter},
                           {"{d}.mp4", kNoAdapter},
+                          {"./{\"e\": 1}.mp4", kNoAdapter},
+                          {"[f] g.mp4", kNoAdapter},
+                          {"./[1]", kNoAdapter},
                           {(folder / "inner/y.mp4").string(), 0},
                           {(folder / "x.mp4").string(), 0},
                           {"z.mp4", kNoAdapter}};
@@ -205,7 +221,33 @@ TEST_SUITE("pipeline/adapters") {
     CHECK(find_videos({"-"}, zeros.list('\0')).inputs.path(0) == "{\"a\": 1}.mp4");
   }
 
-  TEST_CASE("a line of JSON that is wrong is refused") {
+  TEST_CASE("a line of JSON that is wrong is refused with its number") {
+    const struct {
+      const char* line;
+      const char* message;
+    } kRows[] = {
+        {R"({"video": "b.mp4", "adapter": "x"})", "no adapter is named \"x\""},
+        {R"({"adaptor": "news"})", "unknown key \"adaptor\""},
+        {R"({"video": ""})", "video: \"\" is no path"},
+        {R"({"video": 3})", "video: expected a string"},
+        {"{}", "video: is missing"},
+        {" { } ", "video: is missing"},
+        {R"(  {"video": "b.mp4")", "not valid JSON"},
+        {"{'video': 'b.mp4'}", "not valid JSON"},
+        {"{'b'}.mp4", "; a file whose name begins with {\" or {} is written ./{..."},
+        {"[1]", "is a JSON list; a line is a path or {\"video\": PATH}"},
+        {R"( ["b.mp4"])", "is a JSON list"},
+        {R"({"video": "a.mp4", "adapter": "news"})", "a.mp4: named twice"},
+    };
+    for (const auto& row : kRows) {
+      CAPTURE(std::string(row.line));
+      const std::string message = refusal("a.mp4\n\n" + std::string(row.line) + "\nc.mp4\n");
+      CHECK(message.starts_with("standard input: line 3: "));
+      CHECK(message.find(row.message) != std::string::npos);
+    }
+    CHECK(refusal(R"({"video": "a.mp4", "adapter": "news"})"
+                  "\na.mp4\n")
+              .starts_with("standard input: line 2: a.mp4: named twice"));
     CHECK(refusal(R"({"video": "a.mp4", "adapter": "new"})")
               .find("no adapter is named \"new\"; there are sports, news; did you mean news?") !=
           std::string::npos);

@@ -129,6 +129,10 @@ void FakeModel::forward(Stream& /*stream*/, const model::StepBatch& step, const 
         batch.block_tables[static_cast<std::size_t>(sequence * batch.max_pages)];
     const float* key = keys + page * kv.page_tokens * kHidden;
     const auto number = static_cast<std::int64_t>(key[0]) + 256 * static_cast<std::int64_t>(key[1]);
+    if (gives_nan && gives_nan(static_cast<int>(number))) {
+      logits.as<float>()[static_cast<std::int64_t>(i) * kVocab] =
+          std::numeric_limits<float>::quiet_NaN();
+    }
     const std::int32_t position = batch.positions[static_cast<std::size_t>(row)];
     const auto shift = static_cast<std::int64_t>(position > 0 ? -1 - key[kHidden] : 0);
     const std::int64_t num_said = shift > 0 ? position - 1 : position;
@@ -152,7 +156,9 @@ std::string FakeModel::decode(std::span<const text::TokenId> ids) const {
 }
 
 std::string FakeModel::token_bytes(text::TokenId id) const {
-  return id == kStop ? std::string() : std::string(" ").append(std::to_string(id - kFirstNumber));
+  if (id == kStop) return {};
+  if (writes_no_characters) return "\xEF\xBF\xBD";
+  return std::string(" ").append(std::to_string(id - kFirstNumber));
 }
 
 Options fake_options() {

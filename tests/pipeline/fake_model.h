@@ -39,7 +39,9 @@ class FakeModel final : public model::CaptionModel, public model::Decoder, publi
   std::function<void()> on_forward;
   std::optional<std::string> changed_file;  // return value of find_changed_file()
   model::GenerationConfig generation;
-  std::string unlike;  // return value of unlike_sentence()
+  std::string unlike;                              // return value of unlike_sentence()
+  std::function<bool(int clip_number)> gives_nan;  // whether the clip's logits are NaN
+  bool writes_no_characters = false;               // every token of a caption is decoded as U+FFFD
   // Adapter i adds kAdapterShift * (i + 1) to all numbers of a caption.
   std::int64_t number_of_adapters = 0;
 

@@ -93,6 +93,24 @@ TEST_SUITE("pipeline/stop") {
     CHECK_THROWS_WITH_AS(run(model, clips(1000), fake_options(), sink), "broken", Error);
   }
 
+  TEST_CASE("a model without finite logits is refused once, at the first clip") {
+    FakeModel model;
+    model.gives_nan = [](int) { return true; };
+    KeepingSink sink;
+    CHECK_THROWS_WITH_AS(run(model, clips(20), fake_options(), sink),
+                         doctest::Contains("the model has no finite logits for this clip"), Error);
+    CHECK(sink.kept.empty());
+
+    // A single clip for which it gives none, after others, is one failed record.
+    model.gives_nan = [](int number) { return number == 15; };
+    run(model, clips(20), fake_options(), sink);
+    REQUIRE(sink.kept.size() == 20);
+    for (const Record& record : sink.kept) {
+      CHECK(record.error.has_value() == (record.video == "clip_15"));
+      if (record.error.has_value()) CHECK(record.error->code == "bad_model");
+    }
+  }
+
   TEST_CASE("too little memory for pages is said before anything is read") {
     FakeModel model;
     Options options = fake_options();

@@ -413,6 +413,20 @@ TEST_SUITE("pipeline/pipeline") {
     }
   }
 
+  TEST_CASE("a caption without a character is not called empty, though it was cut") {
+    FakeModel model;
+    model.writes_no_characters = true;
+    Options options = fake_options();
+    options.sampling.max_new_tokens = 2;
+    KeepingSink sink;
+    run(model, clips(6), options, sink);
+    const Record& cut = record_of(sink, "clip_5");
+    CHECK(cut.finish_reason == "length");
+    CHECK(cut.status == Status::kSuspicious);
+    CHECK(cut.caption == "\xEF\xBF\xBD\xEF\xBF\xBD");
+    CHECK(cut.reason.starts_with("the caption holds U+FFFD"));
+  }
+
   TEST_CASE("a model may declare that it cannot describe a clip") {
     const std::string unlike = "이 영상은 설명할 수 없습니다.";
     const std::string reason = suspicion_of_caption(unlike, unlike);

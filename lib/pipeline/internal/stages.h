@@ -226,6 +226,8 @@ class EngineStage {
   void take(EncodedJob encoded);
   void submit(engine::Request request, Caption caption);
   void finish(engine::Completion completion);
+  // Throws Error(kBadModel) unless a caption was made before, by this run or an earlier one.
+  void require_sound_model(const records::Record& record, const Error& error) const;
   // Writes the caption's record, or counts the file as skipped; then does the same for its
   // followers.
   void end(Caption& caption);
@@ -253,6 +255,7 @@ class EngineStage {
   // Tokens of the captions that the engine finished, over all beams.
   std::int64_t engine_output_tokens_ = 0;
   std::int64_t num_ended_by_engine_ = 0;
+  bool has_captioned_ = false;  // the engine has finished a caption without an error
   bool batch_is_running_ = false;
   bool reader_gone_ = false;
   std::string last_warning_;  // with the clip's name
