@@ -7,6 +7,8 @@
 
 #include "backend/internal/cpu_features.h"
 #include "base/error.h"
+#include "base/join.h"
+#include "base/nearest.h"
 
 namespace caption {
 namespace {
@@ -78,10 +80,12 @@ CpuTier choose_cpu_tier(std::string_view name) {
   const std::span<const CpuTier> supported = supported_cpu_tiers();
   const std::optional<CpuTier> tier = cpu_tier_from_name(name);
   if (!tier) {
-    throw Error(ErrorCode::kUsage,
-                "no CPU tier is named \"" + std::string(name) +
-                    "\"; use reference, avx2, avx512, avx512bf16 or amx, or leave out --cpu-tier "
-                    "and CAPTION_CPU_TIER");
+    std::vector<std::string> names;
+    for (const CpuTier known : kTiers) names.emplace_back(cpu_tier_name(known));
+    throw Error(ErrorCode::kUsage, "no CPU tier is named \"" + std::string(name) +
+                                       "\"; use one of " + join(names) +
+                                       ", or leave out --cpu-tier and " + "CAPTION_CPU_TIER" +
+                                       did_you_mean(name, names));
   }
   if (std::find(supported.begin(), supported.end(), *tier) == supported.end()) {
     throw Error(ErrorCode::kUnavailable, "this CPU cannot run the tier \"" + std::string(name) +

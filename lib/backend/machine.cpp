@@ -1,11 +1,13 @@
 #include "backend/machine.h"
 
 #include <sched.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cmath>
 #include <fstream>
+#include <optional>
 
 #include "backend/internal/cgroup.h"
 #include "backend/internal/cpu_features.h"
@@ -41,6 +43,17 @@ internal::CgroupLimits read_own_limits() {
   return internal::read_cgroup_limits("/sys/fs/cgroup", membership);
 }
 
+// What a limit of the address space (ulimit -v) leaves to this process, whose libraries take up
+// some of it; std::nullopt without a limit.
+std::optional<std::int64_t> address_space_left() {
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return std::nullopt;
+  std::int64_t used_pages = 0;
+  std::ifstream("/proc/self/statm") >> used_pages;
+  const std::int64_t used = used_pages * static_cast<std::int64_t>(sysconf(_SC_PAGESIZE));
+  return std::max<std::int64_t>(0, static_cast<std::int64_t>(limit.rlim_cur) - used);
+}
+
 }  // namespace
 
 Machine detect_machine() {
@@ -57,6 +70,9 @@ Machine detect_machine() {
                          static_cast<std::int64_t>(sysconf(_SC_PAGESIZE));
   if (limits.memory_bytes) {
     machine.memory_bytes = std::min(machine.memory_bytes, *limits.memory_bytes);
+  }
+  if (const std::optional<std::int64_t> left = address_space_left()) {
+    machine.memory_bytes = std::min(machine.memory_bytes, *left);
   }
 
 #ifdef CAPTION_HAVE_CUDA

@@ -16,8 +16,10 @@ struct CudaDevice {
 
 struct Machine {
   std::string cpu_model;
-  int num_cpus = 1;                       // usable by this process (affinity, cgroup quota)
-  std::int64_t memory_bytes = 0;          // memory of the machine, or the cgroup limit if smaller
+  int num_cpus = 1;  // usable by this process (affinity, cgroup quota)
+  // Memory of the machine, or what the cgroup or a limit of the address space (ulimit -v) leaves of
+  // it.
+  std::int64_t memory_bytes = 0;
   std::vector<std::string> cpu_features;  // named as in CPUID: "avx2", "avx512bf16", "amx-bf16"
   std::vector<CudaDevice> cuda_devices;
   std::string cuda_status;  // a sentence: why CUDA is or is not usable here

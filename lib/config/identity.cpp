@@ -71,7 +71,10 @@ Settings caption_settings(const Context& context, const Preset& preset, const Sh
   }
   for (auto& setting : arithmetic(context)) out.push_back(std::move(setting));
   for (auto& setting : select(preset, {Affects::kPixels, Affects::kPages, Affects::kTokens})) {
-    if (setting.first != "generation.prompt") out.push_back(std::move(setting));
+    // The prompts have entries of their own, and a model of one folder has no parts.
+    const bool is_of_parts = !preset.model.is_composed && setting.first.starts_with("model.");
+    if (is_of_parts || setting.first == "generation.prompt") continue;
+    out.push_back(std::move(setting));
   }
   return out;
 }

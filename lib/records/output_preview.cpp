@@ -1,10 +1,15 @@
 #include "records/output_preview.h"
 
+#include <fcntl.h>
+#include <sys/file.h>
+
+#include <cerrno>
 #include <optional>
 #include <set>
 #include <system_error>
 #include <unordered_set>
 
+#include "base/file_descriptor.h"
 #include "records/internal/file_system.h"
 #include "records/internal/read_records.h"
 #include "records/internal/record_index.h"
@@ -22,6 +27,13 @@ bool is_empty_or_missing(const fs::path& path) {
   return error || size_bytes == 0;
 }
 
+// Whether another process has the lock of OutputFile on the file.
+bool is_locked(const fs::path& path) {
+  const FileDescriptor descriptor(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  if (descriptor.get() < 0) return false;
+  return ::flock(descriptor.get(), LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+}
+
 }  // namespace
 
 struct OutputPreview::State {
@@ -34,6 +46,7 @@ struct OutputPreview::State {
 
   Retry retry;
   KnownBy known_by = KnownBy::kDigest;
+  bool is_being_written = false;
   RecordIndex index;
   std::optional<ReplacedRecords> replaced;
   std::unordered_set<std::int64_t> sizes_bytes;  // sizes of the files that records describe
@@ -47,6 +60,9 @@ OutputPreview::OutputPreview(const fs::path& given, Format format, const Manifes
   state_->known_by = known_by;
   refuse_special_file(given);
   const fs::path path = real_path(given);
+  const fs::path beside = path.string() + ".new";
+  state_->is_being_written =
+      is_locked(path) || (existing == Existing::kOverwrite && is_locked(beside));
   if (is_empty_or_missing(path)) return;
   if (existing == Existing::kResume) {
     const auto accepted = accepted_keys(require_same_run(path, format, manifest, retry));
@@ -57,7 +73,6 @@ OutputPreview::OutputPreview(const fs::path& given, Format format, const Manifes
   }
   refuse_foreign_file(path);
   // The run would resume an interrupted --overwrite, so its records count.
-  const fs::path beside = path.string() + ".new";
   refuse_special_file(beside);
   if (format != Format::kJsonl || is_empty_or_missing(beside)) return;
   refuse_foreign_file(beside);
@@ -118,6 +133,8 @@ Planned OutputPreview::plan(const ClipIdentity& clip, std::string_view caption) 
 bool OutputPreview::may_know(std::int64_t size_bytes) const {
   return state_->sizes_bytes.contains(size_bytes);
 }
+
+bool OutputPreview::is_being_written() const { return state_->is_being_written; }
 
 std::int64_t OutputPreview::num_found() const { return state_->index.num_live(); }
 

@@ -39,7 +39,8 @@ enum class KnownBy {
 // Read-only counterpart of RecordFile: it neither creates nor locks nor repairs the file.
 class OutputPreview {
  public:
-  // Throws as RecordFile does, except that an output being written by another run is accepted.
+  // Throws as RecordFile does, except that an output being written by another run is accepted
+  // (is_being_written()).
   OutputPreview(const std::filesystem::path& path, Format format, const Manifest& manifest,
                 Existing existing, const Retry& retry = {}, KnownBy known_by = KnownBy::kDigest);
   ~OutputPreview();
@@ -53,6 +54,8 @@ class OutputPreview {
   // whether its content is known.
   bool may_know(std::int64_t size_bytes) const;
 
+  // Whether another run was writing the output, which would end RecordFile with kOutputConflict.
+  bool is_being_written() const;
   std::int64_t num_found() const;
   MeanTimes mean_times() const;
 

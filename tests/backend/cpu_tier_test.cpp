@@ -58,9 +58,11 @@ TEST_CASE("a named tier is chosen, and a stream carries its context's") {
 
 TEST_CASE("an unknown name is refused with the names there are") {
   CHECK_THROWS_WITH_AS(choose_cpu_tier("sse9"),
-                       "no CPU tier is named \"sse9\"; use reference, avx2, avx512, avx512bf16 or "
-                       "amx, or leave out --cpu-tier and CAPTION_CPU_TIER",
+                       "no CPU tier is named \"sse9\"; use one of reference, avx2, avx512, "
+                       "avx512bf16, amx, or leave out --cpu-tier and CAPTION_CPU_TIER",
                        Error);
+  CHECK_THROWS_WITH_AS(choose_cpu_tier("avx3"), doctest::Contains("; did you mean avx2?"),
+                       caption::Error);
 }
 
 TEST_SUITE_END();

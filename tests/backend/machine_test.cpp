@@ -1,8 +1,11 @@
 #include "backend/machine.h"
 
 #include <doctest/doctest.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <fstream>
 #include <string>
 
 #include "backend/cpu_tier.h"
@@ -19,6 +22,21 @@ TEST_CASE("what is reported of this machine is plausible") {
     CHECK_FALSE(device.name.empty());
     CHECK(device.memory_bytes > 0);
   }
+}
+
+TEST_CASE("a limit of the address space limits the memory") {
+  rlimit before{};
+  REQUIRE(::getrlimit(RLIMIT_AS, &before) == 0);
+  std::int64_t used_pages = 0;
+  std::ifstream("/proc/self/statm") >> used_pages;
+  constexpr std::int64_t kRoom = 1LL << 30;
+  rlimit limited = before;
+  limited.rlim_cur = static_cast<rlim_t>(used_pages * ::sysconf(_SC_PAGESIZE) + kRoom);
+  REQUIRE(::setrlimit(RLIMIT_AS, &limited) == 0);
+  const std::int64_t memory_bytes = caption::detect_machine().memory_bytes;
+  REQUIRE(::setrlimit(RLIMIT_AS, &before) == 0);
+  CHECK(memory_bytes <= kRoom);
+  CHECK(memory_bytes > kRoom / 2);
 }
 
 TEST_CASE("without devices the CUDA status says why") {

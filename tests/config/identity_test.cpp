@@ -40,7 +40,8 @@ std::string other_value(const FieldValue& field) {
 
 TEST_SUITE("config/identity") {
   TEST_CASE("each option changes the identities that its declaration names, and no others") {
-    const Preset base;
+    Preset base;
+    base.model.is_composed = true;  // so that all options of models count
     for (const FieldValue& field : list_values(base)) {
       CAPTURE(field.key);
       Preset changed;
@@ -56,6 +57,17 @@ TEST_SUITE("config/identity") {
       const bool is_prompt = field.key == "generation.prompt";  // has its own entry in a manifest
       CHECK(captions == (field.affects != Affects::kNothing && !is_prompt));
     }
+  }
+
+  TEST_CASE("the settings of a model of one folder name no parts") {
+    const auto has_parts = [](const Settings& settings) {
+      return std::any_of(settings.begin(), settings.end(),
+                         [](const auto& setting) { return setting.first.starts_with("model."); });
+    };
+    Preset preset;
+    CHECK_FALSE(has_parts(caption_settings(kContext, preset, kModel)));
+    preset.model.is_composed = true;
+    CHECK(has_parts(caption_settings(kContext, preset, kModel)));
   }
 
   TEST_CASE("another model, tier or revision is another identity") {

@@ -57,6 +57,23 @@ void write_record(const fs::path& out, const ClipIdentity& clip) {
 }
 
 TEST_SUITE("records/output_preview") {
+  TEST_CASE("an output that another run writes is seen as such") {
+    const fs::path folder = fresh_folder("preview_locked");
+    const fs::path out = folder / "c.jsonl";
+    const auto is_being_written = [&](Existing existing) {
+      return OutputPreview(out, Format::kJsonl, kManifest, existing).is_being_written();
+    };
+    CHECK_FALSE(is_being_written(Existing::kResume));
+    write_record(out, make_clip(folder / "a.mp4", "a"));
+    CHECK_FALSE(is_being_written(Existing::kResume));
+    {
+      const RecordFile file(out, Format::kJsonl, kManifest, Existing::kResume);
+      CHECK(is_being_written(Existing::kResume));
+      CHECK(is_being_written(Existing::kOverwrite));
+    }
+    CHECK_FALSE(is_being_written(Existing::kOverwrite));
+  }
+
   TEST_CASE("an overwriting run that was killed between its renames is seen as the run sees it") {
     const Folder folder;
     const fs::path out = folder / "c.jsonl";
