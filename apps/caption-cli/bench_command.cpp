@@ -267,7 +267,8 @@ int run_bench(BenchFlags flags, const Globals& globals) {
   if (flags.shape.empty() && flags.videos.empty() && names_a_shape(loaded.preset.model)) {
     flags.shape = loaded.preset.model.path;
   }
-  check_flags(flags);
+  const bool has_decoder = flags.shape.empty() || find_known(flags.shape).text.has_value();
+  check_flags(flags, has_decoder);
   if (!loaded.preset.engine.kv_cache_dir.empty()) {
     log_warning("bench", "what earlier runs kept is not used: --kv-cache-dir has no effect");
   }
@@ -282,9 +283,8 @@ int run_bench(BenchFlags flags, const Globals& globals) {
                         context, loaded, machine);
   }
   if (flags.kernels) return run_kernels(context, flags, loaded);
-  if (!flags.shape.empty()) {
-    const model::Blueprint known = find_known(flags.shape);
-    if (!known.text.has_value()) return run_tower(context, flags, known.vision.value(), loaded);
+  if (!has_decoder) {
+    return run_tower(context, flags, find_known(flags.shape).vision.value(), loaded);
   }
   return run_synthetic(context, flags, loaded, machine);
 }
@@ -307,7 +307,7 @@ void add_bench_command(CLI::App& root, const Globals& globals, int& exit_code) {
       "caption-cli bench --shape qwen3-0.6b --sweep 1,2,4,8 --svg chart.svg\n"
       "caption-cli bench videos/ --references references.jsonl --price weights");
   command->callback([command, flags, &globals, &exit_code] {
-    flags->is_workload_given = command->count("--workload") > 0;
+    flags->workload_options = given_workload_options(*command);
     exit_code = run_bench(*flags, globals);
   });
 }

@@ -1,5 +1,9 @@
 #include "bench_flags.h"
 
+#include <algorithm>
+#include <array>
+#include <utility>
+
 #include "base/error.h"
 #include "base/join.h"
 #include "option_types.h"
@@ -10,6 +14,66 @@ namespace caption::cli {
 namespace {
 
 constexpr const char* kGroup = "Workload";
+
+// What bench measures, as bits.
+enum Measured : unsigned {
+  kFixed = 1,
+  kMixed = 2,
+  kPrefix = 4,
+  kStatic = 8,
+  kSynthetic = kFixed | kMixed | kPrefix | kStatic,
+  kVideos = 16,
+  kKernels = 32,
+  kTower = 64,
+};
+
+// What the options that only some measurements have are for.
+struct WorkloadOption {
+  const char* name;
+  unsigned measured;
+  const char* purpose;
+};
+constexpr std::array kWorkloadOptions = {
+    WorkloadOption{"--workload", kSynthetic, "synthetic workloads"},
+    WorkloadOption{"--requests", kFixed | kMixed | kStatic,
+                   "the workloads fixed, mixed and static-vs-continuous"},
+    WorkloadOption{"--prompt-tokens", kFixed | kPrefix | kStatic,
+                   "the workloads fixed, prefix and static-vs-continuous"},
+    WorkloadOption{"--output-tokens", kFixed | kPrefix, "the workloads fixed and prefix"},
+    WorkloadOption{"--vision-tokens", kPrefix, "the workload prefix"},
+    WorkloadOption{"--clips", kPrefix, "the workload prefix"},
+    WorkloadOption{"--prompts", kPrefix, "the workload prefix"},
+    WorkloadOption{"--length-scale", kMixed | kStatic,
+                   "the workloads mixed and static-vs-continuous"},
+    WorkloadOption{"--sweep", kSynthetic, "synthetic workloads"},
+    WorkloadOption{"--profile", kSynthetic, "synthetic workloads"},
+    WorkloadOption{"--repeat", kSynthetic | kVideos | kTower, "workloads, videos and towers"},
+};
+
+// What is measured, and its name.
+std::pair<Measured, const char*> measured_by(const BenchFlags& flags, bool has_decoder) {
+  if (!flags.videos.empty()) return {kVideos, "videos"};
+  if (flags.kernels) return {kKernels, "--kernels"};
+  if (!has_decoder) return {kTower, "a shape without a decoder"};
+  switch (flags.workload) {
+    case WorkloadKind::kMixed: return {kMixed, "the workload mixed"};
+    case WorkloadKind::kPrefix: return {kPrefix, "the workload prefix"};
+    case WorkloadKind::kStaticVsContinuous: return {kStatic, "the workload static-vs-continuous"};
+    case WorkloadKind::kFixed: break;
+  }
+  return {kFixed, "the workload fixed"};
+}
+
+void require_meaning(const BenchFlags& flags, bool has_decoder) {
+  const auto [measured, name] = measured_by(flags, has_decoder);
+  for (const WorkloadOption& option : kWorkloadOptions) {
+    const bool is_given = std::find(flags.workload_options.begin(), flags.workload_options.end(),
+                                    option.name) != flags.workload_options.end();
+    if (!is_given || (option.measured & measured) != 0) continue;
+    throw Error(ErrorCode::kUsage, std::string("bench: ") + option.name + " is for " +
+                                       option.purpose + ", not for " + name);
+  }
+}
 
 // Returns a check for the names of known models, in any spelling that find_known_model() accepts.
 CLI::Validator is_known_shape() {
@@ -122,15 +186,20 @@ void add_bench_flags(CLI::App& command, BenchFlags& flags) {
       ->group("Output");
 }
 
-void check_flags(const BenchFlags& flags) {
+std::vector<std::string> given_workload_options(const CLI::App& command) {
+  std::vector<std::string> given;
+  for (const WorkloadOption& option : kWorkloadOptions) {
+    if (command.count(option.name) > 0) given.emplace_back(option.name);
+  }
+  return given;
+}
+
+void check_flags(const BenchFlags& flags, bool has_decoder) {
   const bool has_videos = !flags.videos.empty();
-  if (flags.kernels && (has_videos || !flags.sweep.empty())) {
-    throw Error(ErrorCode::kUsage, "--kernels measures operations, neither videos nor --sweep");
+  if (has_videos && (flags.kernels || !flags.shape.empty())) {
+    throw Error(ErrorCode::kUsage, "bench: --kernels and --shape measure no videos");
   }
-  if (has_videos && (!flags.shape.empty() || !flags.sweep.empty() || flags.is_workload_given)) {
-    throw Error(ErrorCode::kUsage,
-                "--workload, --shape and --sweep are for synthetic workloads, not videos");
-  }
+  require_meaning(flags, has_decoder);
   std::vector<std::string> inputs = flags.videos;
   inputs.push_back(flags.references);
   require_replaceable(flags.json, flags.kernels ? kKernelsBegin : kBenchBegin, inputs);

@@ -19,7 +19,7 @@ struct BenchFlags {
   std::string references;
   PriceOf price = PriceOf::kNothing;
   WorkloadKind workload = WorkloadKind::kFixed;
-  bool is_workload_given = false;
+  std::vector<std::string> workload_options;  // those on the command line: "--clips"
   std::string shape;
   bool kernels = false;
   bool profile = false;
@@ -39,8 +39,12 @@ struct BenchFlags {
 // Adds all options except those of the preset.
 void add_bench_flags(CLI::App& command, BenchFlags& flags);
 
-// Throws Error(kUsage) for options that exclude each other and for reports that would overwrite
-// other files.
-void check_flags(const BenchFlags& flags);
+// The names of the options on the command line that only some kinds of measurement have.
+std::vector<std::string> given_workload_options(const CLI::App& command);
+
+// Throws Error(kUsage) for options that exclude each other or that mean nothing for what is
+// measured, and for reports that would overwrite other files. `has_decoder` tells whether
+// flags.shape, if there is one, has a decoder.
+void check_flags(const BenchFlags& flags, bool has_decoder);
 
 }  // namespace caption::cli

@@ -217,31 +217,50 @@ std::vector<PricedOptions> attention_variants(const engine::EngineOptions& optio
   return variants;
 }
 
+// The same clips with the options, and the model if there is one, of a variant.
+Measured changed_by(const PricedOptions& variant, const Measured& measured) {
+  Measured changed{.model = variant.model != nullptr ? *variant.model : measured.model,
+                   .inputs = measured.inputs,
+                   .options = measured.options,
+                   .costs = measured.costs};
+  changed.options.engine = variant.options;
+  if (variant.model != nullptr) changed.costs.weights = variant.weights;
+  return changed;
+}
+
+// One run with each model that is measured, so that the first row, to which the others are
+// compared, does not pay for what is read once. Returns the mean prompt tokens of a caption of the
+// last one.
+std::int64_t warm_up(const Measured& measured, const std::vector<PricedOptions>& variants) {
+  std::vector<records::Record> records;
+  std::int64_t prompt_tokens = 0;
+  const auto run = [&](const Measured& one) {
+    const bench::VideoRun warm = run_once(one, records);
+    prompt_tokens = warm.prompt_tokens / std::max<std::int64_t>(1, warm.num_captions);
+  };
+  const bool have_models = !variants.empty() && variants.front().model != nullptr;
+  log_info("bench",
+           have_models ? "prices, a run to warm up with each model" : "prices, a run to warm up");
+  if (!have_models) run(measured);
+  for (const PricedOptions& variant : variants) {
+    if (variant.model != nullptr) run(changed_by(variant, measured));
+  }
+  return prompt_tokens;
+}
+
 bench::PriceReport measure_prices(const BenchVideos& wanted, const Measured& measured,
                                   const std::optional<eval::References>& references,
                                   std::vector<PricedOptions> variants) {
+  const std::int64_t prompt_tokens = warm_up(measured, variants);
+  if (variants.empty()) variants = attention_variants(measured.options.engine, prompt_tokens);
   std::vector<records::Record> records;
-  if (variants.empty()) {
-    // One run determines the prompt lengths and warms up.
-    log_info("bench", "prices, a run to warm up");
-    const bench::VideoRun warm = run_once(measured, records);
-    variants = attention_variants(
-        measured.options.engine, warm.prompt_tokens / std::max<std::int64_t>(1, warm.num_captions));
-  }
   bench::PriceReport report;
   for (const PricedOptions& variant : variants) report.rows.push_back({.name = variant.name});
   for (int round = 0; round < wanted.repeat; ++round) {
     for (std::size_t i = 0; i < variants.size(); ++i) {
-      const PricedOptions& variant = variants[i];
-      log_info("bench", variant.name + ", run " + std::to_string(round + 1) + " of " +
+      log_info("bench", variants[i].name + ", run " + std::to_string(round + 1) + " of " +
                             std::to_string(wanted.repeat));
-      Measured changed{.model = variant.model != nullptr ? *variant.model : measured.model,
-                       .inputs = measured.inputs,
-                       .options = measured.options,
-                       .costs = measured.costs};
-      changed.options.engine = variant.options;
-      if (variant.model != nullptr) changed.costs.weights = variant.weights;
-      report.rows[i].runs.push_back(run_once(changed, records));
+      report.rows[i].runs.push_back(run_once(changed_by(variants[i], measured), records));
       if (round == 0 && references.has_value()) {
         report.rows[i].scores = score(*references, measured.options.prompts.front().name, records);
       }
@@ -259,6 +278,21 @@ std::vector<PricedOptions> price_variants(const Context& context, PriceOf price,
   if (price == PriceOf::kKvCache) return kv_variants(options);
   if (price == PriceOf::kWeights) return weight_variants(context, preset, locations, options);
   return {};
+}
+
+// The prompts by name. Throws Error(kUsage) for one with which no clip could be captioned.
+std::vector<pipeline::Prompt> fitting_prompts(const BenchVideos& wanted,
+                                              const config::Preset& preset,
+                                              model::CaptionModel& model) {
+  std::vector<pipeline::Prompt> prompts = pipeline::name_prompts(
+      wanted.prompts.empty() ? std::vector<std::string>{preset.generation.prompt} : wanted.prompts);
+  std::vector<std::string> texts;
+  for (pipeline::Prompt& prompt : prompts) {
+    if (prompt.text.empty()) prompt.text = model.default_prompt();
+    texts.push_back(prompt.text);
+  }
+  config::require_fitting_prompts(preset, model, texts);
+  return prompts;
 }
 
 // Prints the prices and returns the exit code.
@@ -289,8 +323,7 @@ int bench_videos(const BenchVideos& wanted, const Context& context,
       .shape = config::find_preset_blueprint(preset.model, locations).blueprint.text.value(),
       .weights = config::weight_format(preset.quantization)};
   pipeline::Options options = make_options(preset, machine, *model);
-  options.prompts = pipeline::name_prompts(
-      wanted.prompts.empty() ? std::vector<std::string>{preset.generation.prompt} : wanted.prompts);
+  options.prompts = fitting_prompts(wanted, preset, *model);
   // Before anything is captioned: what is wrong with them would cost the whole run.
   std::optional<eval::References> references;
   if (!wanted.references.empty()) {

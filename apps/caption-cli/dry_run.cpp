@@ -20,6 +20,7 @@
 #include "exit_codes.h"
 #include "input_flags.h"
 #include "pipeline/time_left.h"
+#include "process.h"
 #include "records/file_name.h"
 #include "write_text.h"
 
@@ -248,6 +249,7 @@ int dry_run(const DryRun& run) {
   const std::unique_ptr<records::OutputPreview> preview = preview_output(
       run.output, run.manifest,
       run.options.trust_times ? records::KnownBy::kTimes : records::KnownBy::kDigest);
+  const bool is_locked = preview != nullptr && preview->is_being_written();
   Planner planner(run, preview.get());
   for (std::size_t i = 0; i < run.inputs.size(); ++i) planner.add(i);
   const Counts& counts = planner.counts();
@@ -261,7 +263,13 @@ int dry_run(const DryRun& run) {
              describe_prompts(run.options.prompts));
   print_line("time", describe_time(run, counts, preview.get()));
   flush_stdout();
-  return kExitOk;
+  // As the run would end: refused, or without the clips of a folder.
+  if (is_locked) {
+    return fail(records::escape_file_name(run.output.path) +
+                    ": another run is writing it; a run would be refused until that one has ended",
+                kExitUsage);
+  }
+  return run.inputs.num_unread_folders() > 0 ? kExitClipsFailed : kExitOk;
 }
 
 }  // namespace caption::cli

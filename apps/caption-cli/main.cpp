@@ -107,6 +107,9 @@ int run_main(int argc, char** argv) {
       "caption-cli eval --references references.jsonl captions.jsonl\n"
       "caption-cli inspect --machine");
   const std::vector<std::string> arguments = read_arguments(root, argc, argv);
+  if (const auto bad_value = describe_bad_value(root, arguments)) {
+    return fail(*bad_value, kExitUsage);
+  }
   try {
     // CLI11 expects the arguments in reverse order.
     root.parse(std::vector<std::string>(arguments.rbegin(), arguments.rend()));

@@ -123,7 +123,12 @@ void calibrate(const config::Preset& preset, const Machine& machine, plan::PlanI
   const int num_threads = std::min(config::num_threads(preset, machine), machine.num_cpus);
   ThreadPool pool(pipeline::plan_threads(num_threads).engine);
   Stream stream(input.context, pool);
-  const bench::Roofline roofline = bench::measure_roofline(stream);
+  bench::RooflineOptions options;
+  // Where little memory is left, less of it is read, and caches may raise the rate.
+  constexpr std::int64_t kLeastBufferBytes = 32LL << 20;
+  options.buffer_bytes =
+      std::clamp(machine.memory_bytes / 8, kLeastBufferBytes, options.buffer_bytes);
+  const bench::Roofline roofline = bench::measure_roofline(stream, options);
   const bool is_f32 = input.weights == weights::WeightFormat::kF32;
   input.rates = {.bytes_per_s = roofline.read_bytes_per_s,
                  .flops_per_s = is_f32 ? roofline.f32_flops_per_s : roofline.flops_per_s,

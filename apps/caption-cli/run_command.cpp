@@ -14,6 +14,7 @@
 #include "backend/machine.h"
 #include "base/counted.h"
 #include "base/error.h"
+#include "base/json.h"
 #include "base/log.h"
 #include "base/units.h"
 #include "config/adapters.h"
@@ -93,7 +94,9 @@ void report_doubts(const OutputFlags& output, const pipeline::Progress& progress
 int report(const pipeline::Outcome& outcome, const pipeline::ThreadPlan& threads,
            bool can_continue) {
   switch (outcome.ending) {
-    case pipeline::Ending::kReaderGone: return kExitInterrupted;
+    case pipeline::Ending::kReaderGone:
+      log_info("run", pipeline::describe_reader_gone(outcome.progress));
+      return kExitInterrupted;
     case pipeline::Ending::kCancelled:
       log_warning("run", pipeline::describe_interruption(outcome.progress) +
                              (can_continue ? "; the same command continues"
@@ -111,6 +114,11 @@ int report(const pipeline::Outcome& outcome, const pipeline::ThreadPlan& threads
   const std::int64_t num_failed =
       done.clips_failed + done.found_failed + done.kept_failed + done.folders_unread;
   return num_failed > 0 ? kExitClipsFailed : kExitOk;
+}
+
+int report_unread_caption() {
+  log_info("run", "nobody reads standard output any more; the caption is not finished");
+  return kExitInterrupted;
 }
 
 // Writes the caption alone to stdout during generation.
@@ -170,6 +178,19 @@ void require_possible(const config::Preset& preset, model::CaptionModel& model,
   config::require_fitting_prompts(preset, model, texts);
   config::require_fitting_pages(preset, model, texts, options.engine.kv_cache_bytes);
   require_usable_cache(preset.engine.kv_cache_dir);
+}
+
+// Throws as pipeline::require_adapters(), and warns of adapters that nothing chooses.
+void check_adapters(const pipeline::Options& options, const pipeline::InputList& inputs) {
+  pipeline::require_adapters(options, inputs);
+  for (const std::string& name : pipeline::unchosen_adapters(options, inputs)) {
+    const std::string quoted = json_quote(name);
+    log_warning("run", "no clip and no prompt chooses the adapter " + quoted +
+                           ", so it changes no caption: {\"video\": PATH, \"adapter\": " + quoted +
+                           "} in the list of - or {\"prompt\": TEXT, \"adapter\": " + quoted +
+                           "} in --prompts chooses it; --adapter FOLDER without a name is for "
+                           "every clip");
+  }
 }
 
 void say_demonstration(const model::CaptionModel& model) {
@@ -234,7 +255,7 @@ int run(const RunFlags& flags, const Globals& globals) {
     if (prompt.text.empty()) prompt.text = model->default_prompt();
   }
   options.prompts = prompts;
-  pipeline::require_adapters(options, inputs);
+  check_adapters(options, inputs);
   require_possible(preset, *model, options);
   if (flags.is_dry) {
     return dry_run({.preset = preset,
@@ -259,7 +280,7 @@ int run(const RunFlags& flags, const Globals& globals) {
     options.on_progress = [&line](const pipeline::Progress& progress) { line.update(progress); };
     outcome = pipeline::run(*model, inputs, options, sink);
   }
-  if (!streamed.end()) return kExitInterrupted;
+  if (!streamed.end()) return report_unread_caption();
   output.finish(outcome);
   report_doubts(flags.output, outcome.progress, sink.last_doubt());
   return report(outcome, options.threads, output.can_continue());
@@ -312,7 +333,8 @@ void add_output_flags(CLI::App& command, RunFlags& flags) {
   command
       .add_flag("--retry-failed", flags.output.retry_failed,
                 "try the failed clips of -o again\n"
-                "What failed for want of memory, time or a whole read is always tried again.")
+                "As --retry failed. What failed for want of memory, time or a whole read is always "
+                "tried again.")
       ->group(kGroup);
   command
       .add_option("--retry", flags.output.retry,

@@ -41,7 +41,7 @@ records::Retry retry_of(const OutputFlags& flags) {
     retry.statuses.push_back(*status);
   }
   // A retry may change the generation settings, since they may be the reason for the status.
-  if (!flags.retry.empty()) retry.changeable = {"generation."};
+  if (!retry.statuses.empty()) retry.changeable = {"generation."};
   return retry;
 }
 
@@ -97,11 +97,13 @@ void describe_records(const std::string& path, const pipeline::Progress& progres
     std::string message = path + ": resumed; " + std::to_string(progress.clips_found) + " of " +
                           counted(total, progress.num_prompts == 1 ? "clip" : "caption") +
                           std::string(plural(progress.clips_found, " is", " are")) + " in it";
+    // The exit code tells of failures, so -q does not hide why.
     if (progress.found_failed > 0) {
-      message += ", " + std::to_string(progress.found_failed) +
-                 " of them failed (--retry-failed tries them again)";
+      log_warning("run", message + ", " + std::to_string(progress.found_failed) +
+                             " of them failed (--retry-failed tries them again)");
+    } else {
+      log_info("run", message);
     }
-    log_info("run", message);
   }
   if (progress.clips_moved > 0) {
     log_info("run",

@@ -163,6 +163,14 @@ std::string describe_missing(const CLI::App& begun, const CommandRow& command) {
          (missing.size() == 1 ? " is missing" : " are missing") + example;
 }
 
+// "run: --frames needs a value (N)"
+std::string describe_need(const std::string& command, const OptionRow& option) {
+  std::string what = option.placeholder;
+  if (option.kind == ValueKind::kChoice) what = "one of " + join(option.choices);
+  if (option.kind == ValueKind::kChoiceList) what = "some of " + join(option.choices, ",");
+  return command + ": " + option.long_name() + " needs a value (" + what + ")";
+}
+
 // Handles an `option` that was given without its value or more than once.
 std::string describe_count(const CommandRow& command, const OptionRow& option,
                            const std::string& message) {
@@ -170,13 +178,69 @@ std::string describe_count(const CommandRow& command, const OptionRow& option,
   if (option.kind == ValueKind::kNone) return where + " takes no value";
   const bool is_missing = message.find("missing") != std::string::npos;
   if (!is_missing) return where + " is given more than once; " + see_help(command);
-  std::string what = option.placeholder;
-  if (option.kind == ValueKind::kChoice) what = "one of " + join(option.choices);
-  if (option.kind == ValueKind::kChoiceList) what = "some of " + join(option.choices, ",");
-  return where + " needs a value (" + what + "), for example: " + example_of(option);
+  return describe_need(command.name, option) + ", for example: " + example_of(option);
+}
+
+// The option of the command or the program that is written so, or nullptr.
+const CLI::Option* find_option(const CLI::App& root, const CLI::App* command,
+                               const std::string& argument) {
+  for (const CLI::App* app : {command, &root}) {
+    if (app == nullptr) continue;
+    for (const CLI::Option* option : app->get_options()) {
+      const auto has = [&](const std::vector<std::string>& names, const std::string& dashes) {
+        return std::any_of(names.begin(), names.end(),
+                           [&](const std::string& name) { return argument == dashes + name; });
+      };
+      if (has(option->get_snames(), "-") || has(option->get_lnames(), "--")) return option;
+    }
+  }
+  return nullptr;
+}
+
+// The command that the arguments name, or nullptr.
+const CLI::App* named_command(const CLI::App& root, const std::vector<std::string>& arguments) {
+  const auto commands = root.get_subcommands([](const CLI::App*) { return true; });
+  for (const std::string& argument : arguments) {
+    const auto named = std::find_if(commands.begin(), commands.end(), [&](const CLI::App* one) {
+      return one->get_name() == argument;
+    });
+    if (named != commands.end()) return *named;
+  }
+  return nullptr;
+}
+
+// Whether a list such as "1,,2" has an item without a character, which CLI11 would leave out.
+bool has_empty_item(const std::string& list, char delimiter) {
+  if (delimiter == '\0' || list.empty()) return false;
+  const std::string two(2, delimiter);
+  return list.front() == delimiter || list.back() == delimiter ||
+         list.find(two) != std::string::npos;
 }
 
 }  // namespace
+
+std::optional<std::string> describe_bad_value(const CLI::App& root,
+                                              const std::vector<std::string>& arguments) {
+  const CLI::App* command = named_command(root, arguments);
+  const std::string name = command == nullptr ? "caption-cli" : command->get_name();
+  for (std::size_t i = 0; i < arguments.size() && arguments[i] != "--"; ++i) {
+    const std::size_t sign = arguments[i].find('=');
+    const CLI::Option* option = find_option(root, command, arguments[i].substr(0, sign));
+    if (option == nullptr || option->get_items_expected_max() == 0) continue;
+    const bool is_apart = sign == std::string::npos;
+    if (is_apart && i + 1 == arguments.size()) break;
+    const std::string value = is_apart ? arguments[++i] : arguments[i].substr(sign + 1);
+    const OptionRow row = describe_option(*option);
+    if (is_apart && find_option(root, command, value) != nullptr) {
+      return describe_need(name, row) + ", and the option " + value +
+             " follows it; for example: " + example_of(row) + " " + value;
+    }
+    if (has_empty_item(value, option->get_delimiter())) {
+      return name + ": " + row.long_name() + " " + quoted(value) + ": an item of the list is empty";
+    }
+  }
+  return std::nullopt;
+}
 
 std::string describe_usage_error(const CLI::App& root, const std::vector<std::string>& arguments,
                                  const CLI::ParseError& error) {

@@ -3,10 +3,17 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
 namespace caption::cli {
+
+// Describes the first value that CLI11 would accept and nobody means: another option in its place
+// ("--model --frames 8"), or a list with an empty item ("--sweep 1,,2"). std::nullopt when there is
+// none.
+std::optional<std::string> describe_bad_value(const CLI::App& root,
+                                              const std::vector<std::string>& arguments);
 
 // Describes `error`, which root.parse() threw for `arguments` (without the program's name). The
 // caller handles requests for help and for the version, which CLI11 throws as well.

@@ -88,18 +88,17 @@ void require_consistent(const Preset& preset) {
   const std::int64_t places =
       std::min(preset.engine.max_num_seqs, preset.engine.max_num_batched_tokens);
   if (preset.generation.num_beams > places) {
-    throw Error(ErrorCode::kUsage, "generation.num_beams is " +
-                                       std::to_string(preset.generation.num_beams) +
-                                       "; beams run together, and max_num_seqs and "
-                                       "max_num_batched_tokens allow " +
+    throw Error(ErrorCode::kUsage, "--num-beams is " + std::to_string(preset.generation.num_beams) +
+                                       "; beams run together, and --max-num-seqs and "
+                                       "--max-num-batched-tokens allow " +
                                        std::to_string(places));
   }
   if (preset.generation.num_beams > 1 && !preset.generation.stop.empty()) {
     throw Error(ErrorCode::kUsage,
-                "generation.stop and num_beams exclude each other: beams end at stop ids alone");
+                "--stop and --num-beams exclude each other: beams end at stop ids alone");
   }
   if (!preset.engine.kv_cache_dir.empty() && !preset.engine.prefix_cache) {
-    throw Error(ErrorCode::kUsage, "engine.kv_cache_dir needs the prefix cache; turn it on");
+    throw Error(ErrorCode::kUsage, "--kv-cache-dir needs --prefix-cache true");
   }
 }
 

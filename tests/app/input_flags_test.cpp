@@ -112,6 +112,7 @@ TEST_SUITE("app/input_flags") {
     CHECK(read_text(out) == before);
     const Finished dry = run_cli({"run", in.string(), "--dry-run"});
     CHECK(contains(dry.out, "clips     1, and 1 file that is no video; 1 folder cannot be read\n"));
+    CHECK(dry.exit_code == 1);
   }
 
   TEST_CASE("a filter that leaves nothing says what it left out") {

@@ -118,7 +118,7 @@ TEST_SUITE("app/model_folder") {
     model.write("generation_config.json", R"({"eos_token_id": 2, "num_beams": 3})");
     const Finished finished = model.run({"--max-num-seqs", "2"});
     CHECK(finished.exit_code == 2);
-    CHECK(finished.err.find("generation.num_beams is 3") != std::string::npos);
+    CHECK(finished.err.find("--num-beams is 3") != std::string::npos);
   }
 
   TEST_CASE("half an adapter beside the weights is refused") {

@@ -163,7 +163,7 @@ TEST_SUITE("app/plan") {
     const Finished planned =
         run_cli({"plan", "--num-beams", "64", "--bandwidth", "100", "--flops", "1000"});
     CHECK(planned.exit_code == 4);
-    const std::string obstacle = "generation.num_beams is 64";
+    const std::string obstacle = "--num-beams is 64";
     const std::size_t first = planned.out.find(obstacle);
     REQUIRE(first != std::string::npos);
     CHECK(planned.out.find(obstacle, first + 1) == std::string::npos);
@@ -248,10 +248,38 @@ TEST_SUITE("app/bench") {
                  (std::filesystem::path(CAPTION_SOURCE_DIR) / "samples/references.jsonl").string(),
                  "--price", "weights"});
     CHECK(finished.exit_code == 0);
+    CHECK(finished.err.find("a run to warm up with each model") < finished.err.find("run 1 of 1"));
     for (const char* row : {"f32 weights", "bf16 weights", "int8 weights", "w8a8 weights",
                             "int4 weights", "nf4 weights", "meteor-ko"}) {
       CAPTURE(row);
       CHECK(finished.out.find(row) != std::string::npos);
+    }
+  }
+
+  TEST_CASE("options that mean nothing for what is measured are refused by name") {
+    struct Case {
+      std::vector<std::string> arguments;
+      const char* message;
+    };
+    const Case cases[] = {
+        {{"--clips", "3"}, "--clips is for the workload prefix, not for the workload fixed"},
+        {{"--workload", "prefix", "--requests", "2"},
+         "--requests is for the workloads fixed, mixed"},
+        {{"--workload", "mixed", "--output-tokens", "2"}, "not for the workload mixed"},
+        {{"--length-scale", "2"}, "--length-scale is for the workloads mixed and static"},
+        {{"clip.mp4", "--profile"}, "--profile is for synthetic workloads, not for videos"},
+        {{"clip.mp4", "--sweep", "1,2"}, "--sweep is for synthetic workloads, not for videos"},
+        {{"clip.mp4", "--kernels"}, "--kernels and --shape measure no videos"},
+        {{"--kernels", "--repeat", "2"}, "--repeat is for workloads, videos and towers, not for"},
+        {{"--shape", "clip-l-336", "--requests", "2"}, "not for a shape without a decoder"},
+    };
+    for (const Case& c : cases) {
+      std::vector<std::string> arguments = {"bench"};
+      arguments.insert(arguments.end(), c.arguments.begin(), c.arguments.end());
+      const Finished finished = run_cli(arguments);
+      CAPTURE(finished.err);
+      CHECK(finished.exit_code == 2);
+      CHECK(finished.err.find(c.message) != std::string::npos);
     }
   }
 

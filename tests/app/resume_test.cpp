@@ -75,6 +75,9 @@ TEST_SUITE("app/resume") {
     const Finished again = run_cli({"run", "-o", out, late.string(), good});
     CHECK(again.exit_code == 1);
     CHECK(again.err.find("1 of them failed (--retry-failed") != std::string::npos);
+    const Finished quiet = run_cli({"run", "-q", "-o", out, late.string(), good});
+    CHECK(quiet.exit_code == 1);
+    CHECK(quiet.err.find("1 of them failed (--retry-failed") != std::string::npos);
     CHECK(read_text(out) == before);
     // Failed clips in the file that the command does not name are not counted.
     const Finished only_good = run_cli({"run", "-o", out, good});
@@ -88,6 +91,24 @@ TEST_SUITE("app/resume") {
     CHECK(run_cli({"run", "-o", out, late.string(), good}).exit_code == 0);
     CHECK(captions_of(out).size() == 2);
     CHECK(captions_of(out).at(late.string()) != "");
+  }
+
+  TEST_CASE("--retry-failed may change what --retry failed may") {
+    const TemporaryFolder folder;
+    const std::string late = (folder.path() / "late.mp4").string();
+    write_text(late, "no film");
+    const std::vector<std::vector<std::string>> kRetries = {{"--retry-failed"},
+                                                            {"--retry", "failed"}};
+    for (const std::vector<std::string>& retry : kRetries) {
+      const std::string out = (folder.path() / (retry.back() + ".jsonl")).string();
+      CHECK(run_cli({"run", "-q", "-o", out, late}).exit_code == 1);
+      std::vector<std::string> again = {"run", "-q", "-o", out, late, "--seed", "7"};
+      CHECK(run_cli(again).exit_code == 2);
+      again.insert(again.end(), retry.begin(), retry.end());
+      CHECK(run_cli(again).exit_code == 1);
+      again.insert(again.end(), {"--frames", "2"});
+      CHECK(run_cli(again).exit_code == 2);
+    }
   }
 
   TEST_CASE("a retry that makes nothing better says so") {

@@ -153,6 +153,10 @@ TEST_SUITE("app/run") {
                               " 2>" + (folder.path() / "err").string() + " | true";
     CHECK(std::system(quiet.c_str()) == 0);
     CHECK(read_text(folder.path() / "err") == "");
+    const Finished told =
+        run_cli_in({.nobody_reads_out = true}, {"run", sample_video("").string()});
+    CHECK(told.exit_code == 130);
+    CHECK(told.err.find("run: nobody reads standard output any more; 0 of ") != std::string::npos);
   }
 
   TEST_CASE("help, version, presets and inspect are there at once") {

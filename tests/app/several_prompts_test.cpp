@@ -176,7 +176,7 @@ TEST_SUITE("app/several_prompts") {
     }
     const Finished off = run_cli({"run", videos, "--kv-cache-dir", cache, "--prefix-cache", "off"});
     CHECK(off.exit_code == 2);
-    CHECK(off.err.find("needs the prefix cache") != std::string::npos);
+    CHECK(off.err.find("--kv-cache-dir needs --prefix-cache true") != std::string::npos);
     write_text(folder.path() / "file", "");
     const Finished no_folder =
         run_cli({"run", videos, "--kv-cache-dir", (folder.path() / "file").string()});
