@@ -138,6 +138,25 @@ def frames_of(clip):
                      for i in range(clip["count"])])
 
 
+def open_reference(model_class, folder):
+    return model_class.from_pretrained(
+        folder, dtype=torch.float32, attn_implementation="eager").eval()
+
+
+def run_processors(processors, question, frames, **more):
+    """A user's message with a video, as each of the processors makes inputs of it, all with the
+    same ids: the ids and the inputs."""
+    message = [{"role": "user", "content": [{"type": "video"},
+                                            {"type": "text", "text": question}]}]
+    video = torch.from_numpy(frames).permute(0, 3, 1, 2)
+    found = []
+    for processor in processors:
+        text = processor.apply_chat_template(message, add_generation_prompt=True)
+        found.append(processor(text=text, videos=[video], return_tensors="pt", **more))
+    assert all(torch.equal(found[0].input_ids, other.input_ids) for other in found), question
+    return found[0].input_ids[0].tolist(), found[0]
+
+
 def inputs_of(family, question, clip):
     """A family whose prompts tell the frames' times takes the clip's description."""
     takes_clip = getattr(family, "takes_clip", False)
@@ -178,11 +197,11 @@ def expect(family, clips):
     return results
 
 
-def write_expected(path, family, clips, results):
+def write_expected(path, family, clips, results, **more):
     prompts = [{"text": text, "ids": inputs_of(family, text, clips[0])[0]}
                for text in family.prompts]
     made_by = {"torch": torch.__version__, "transformers": transformers.__version__}
-    head = {"made_by": made_by, "family": family.name}
+    head = {"made_by": made_by, "family": family.name} | more
     lines = [f' "{key}": {json.dumps(value)}' for key, value in head.items()]
     for key, rows in (("prompts", prompts), ("clips", results)):
         lines.append(f' "{key}": [\n' + ",\n".join(

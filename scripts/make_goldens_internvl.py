@@ -40,8 +40,7 @@ class InternVl:
     prompts = goldens.PROMPTS
 
     def __init__(self, folder, image_px):
-        self.model = InternVLForConditionalGeneration.from_pretrained(
-            folder, dtype=torch.float32, attn_implementation="eager").eval()
+        self.model = goldens.open_reference(InternVLForConditionalGeneration, folder)
         config = self.model.config
         self.processors = []
         for tokenizer in goldens.tokenizers(folder):
@@ -57,15 +56,8 @@ class InternVl:
                 chat_template=TEMPLATE))
 
     def inputs(self, question, frames):
-        message = [{"role": "user", "content": [{"type": "video"},
-                                                {"type": "text", "text": question}]}]
-        found = []
-        for processor in self.processors:
-            text = processor.apply_chat_template(message, add_generation_prompt=True)
-            video = torch.from_numpy(frames).permute(0, 3, 1, 2)
-            found.append(processor(text=text, videos=[video], return_tensors="pt"))
-        assert torch.equal(found[0].input_ids, found[1].input_ids), question
-        return found[0].input_ids[0].tolist(), {"pixel_values": found[0].pixel_values}
+        ids, found = goldens.run_processors(self.processors, question, frames)
+        return ids, {"pixel_values": found.pixel_values}
 
     def features(self, pixels):
         return self.model.model.get_image_features(pixels["pixel_values"]).flatten(0, 1)

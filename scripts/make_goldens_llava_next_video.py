@@ -44,8 +44,7 @@ class LlavaNextVideo:
     prompts = goldens.PROMPTS
 
     def __init__(self, folder, template):
-        self.model = LlavaNextVideoForConditionalGeneration.from_pretrained(
-            folder, dtype=torch.float32, attn_implementation="eager").eval()
+        self.model = goldens.open_reference(LlavaNextVideoForConditionalGeneration, folder)
         slow, fast = goldens.tokenizers()
         self.processors = [LlavaNextVideoProcessor(
             video_processor=LlavaNextVideoVideoProcessor.from_pretrained(folder),

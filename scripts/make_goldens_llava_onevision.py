@@ -38,8 +38,7 @@ class Onevision:
     prompts = goldens.PROMPTS
 
     def __init__(self, folder, template):
-        self.model = LlavaOnevisionForConditionalGeneration.from_pretrained(
-            folder, dtype=torch.float32, attn_implementation="eager").eval()
+        self.model = goldens.open_reference(LlavaOnevisionForConditionalGeneration, folder)
         vision = self.model.config.vision_config
         slow, fast = goldens.tokenizers(folder)
         self.processors = [LlavaOnevisionProcessor(
@@ -50,16 +49,8 @@ class Onevision:
             for tokenizer in (slow, fast)]
 
     def inputs(self, question, frames):
-        message = [{"role": "user", "content": [{"type": "video"},
-                                                {"type": "text", "text": question}]}]
-        found = []
-        for processor in self.processors:
-            text = processor.apply_chat_template(message, add_generation_prompt=True)
-            video = torch.from_numpy(frames).permute(0, 3, 1, 2)
-            found.append(processor(text=text, videos=[video], return_tensors="pt"))
-        assert torch.equal(found[0].input_ids, found[1].input_ids), question
-        return found[0].input_ids[0].tolist(), {
-            "pixel_values_videos": found[0].pixel_values_videos}
+        ids, found = goldens.run_processors(self.processors, question, frames)
+        return ids, {"pixel_values_videos": found.pixel_values_videos}
 
     def features(self, pixels):
         config = self.model.config

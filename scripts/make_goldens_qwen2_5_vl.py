@@ -9,23 +9,16 @@ import shutil
 import torch
 from transformers import (
     Qwen2_5_VLConfig, Qwen2_5_VLForConditionalGeneration, Qwen2_5_VLProcessor,
-    Qwen2VLImageProcessorFast, Qwen2VLVideoProcessor)
+    Qwen2VLVideoProcessor)
 
 import captioner_goldens as goldens
 import drawn
+import qwen_vl_goldens as qwen
 
-TOKENIZER = goldens.GOLDEN / "qwen_vl_tokenizer"  # of make_goldens_qwen3_vl.py
-ADDED = ["<|vision_start|>", "<|vision_end|>", "<|image_pad|>", "<|video_pad|>"]
 TEMPLATE = (
     "{% for message in messages %}"
     "{% if loop.first and message['role'] != 'system' %}"
-    "{{ '<|im_start|>system\nYou are a helpful assistant.<|im_end|>\n' }}{% endif %}"
-    "{{ '<|im_start|>' + message['role'] + '\n' }}"
-    "{% for part in message['content'] %}"
-    "{% if part['type'] == 'video' %}{{ '<|vision_start|><|video_pad|><|vision_end|>' }}"
-    "{% else %}{{ part['text'] }}{% endif %}"
-    "{% endfor %}{{ '<|im_end|>\n' }}{% endfor %}"
-    "{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}")
+    "{{ '<|im_start|>system\nYou are a helpful assistant.<|im_end|>\n' }}{% endif %}" + qwen.TURNS)
 # Images that are less than a second, one second and five seconds apart.
 CLIPS = [dict(height=50, width=70, seed=3, count=4, kind="waves", fps=25, first=0, step=10),
          dict(height=61, width=40, seed=20, count=5, kind="waves", fps=30, first=1, step=15),
@@ -35,52 +28,26 @@ TIMELESS = [dict(height=61, width=40, seed=20, count=5, kind="waves"),
             dict(height=20, width=90, seed=40, count=2, kind="noise")]
 
 
-class Processor(Qwen2_5_VLProcessor):
-    tokenizer_class = ("LlamaTokenizer", "LlamaTokenizerFast")  # of the small test tokenizer
-
-
 def vision_config(**changes):
-    return dict(depth=4, hidden_size=48, num_heads=3, intermediate_size=100, patch_size=4,
-                spatial_merge_size=2, temporal_patch_size=2, out_hidden_size=64, window_size=32,
-                tokens_per_second=2, fullatt_block_indexes=[1, 3]) | changes
+    return qwen.vision_config(**(dict(
+        window_size=32, tokens_per_second=2, fullatt_block_indexes=[1, 3]) | changes))
 
 
 def text_config(**changes):
-    return dict(vocab_size=goldens.VOCAB, hidden_size=64, intermediate_size=112,
-                num_hidden_layers=3, num_attention_heads=4, num_key_value_heads=2,
-                max_position_embeddings=4096, rms_norm_eps=1e-6, rope_theta=1e6,
-                eos_token_id=2, tie_word_embeddings=False,
-                rope_scaling={"type": "mrope", "mrope_section": [2, 3, 3]}) | changes
+    return qwen.text_config(**(dict(
+        num_hidden_layers=3, rope_theta=1e6,
+        rope_scaling={"type": "mrope", "mrope_section": [2, 3, 3]}) | changes))
 
 
-class Qwen25Vl:
+class Qwen25Vl(qwen.Family):
     name = "qwen2_5_vl"
-    prompts = goldens.PROMPTS
-    takes_clip = True
+    template = TEMPLATE
+    config_class, model_class = Qwen2_5_VLConfig, Qwen2_5_VLForConditionalGeneration
+    processor_class, video_class = Qwen2_5_VLProcessor, Qwen2VLVideoProcessor
+    input_names = ["pixel_values_videos", "video_grid_thw", "second_per_grid_ts"]
 
-    def __init__(self, folder):
-        self.model = Qwen2_5_VLForConditionalGeneration.from_pretrained(
-            folder, dtype=torch.float32, attn_implementation="eager").eval()
-        self.processors = [
-            Processor(image_processor=Qwen2VLImageProcessorFast(), tokenizer=tokenizer,
-                      video_processor=Qwen2VLVideoProcessor.from_pretrained(folder),
-                      chat_template=TEMPLATE)
-            for tokenizer in goldens.tokenizers(TOKENIZER)]
-
-    def inputs(self, question, clip):
-        message = [{"role": "user", "content": [{"type": "video"},
-                                                {"type": "text", "text": question}]}]
-        frames = torch.from_numpy(goldens.frames_of(clip)).permute(0, 3, 1, 2)
-        fps = {"fps": clip["fps"] / clip["step"]} if "fps" in clip else {}
-        found = []
-        for processor in self.processors:
-            text = processor.apply_chat_template(message, add_generation_prompt=True)
-            found.append(processor(text=text, videos=[frames], return_tensors="pt", **fps))
-        assert torch.equal(found[0].input_ids, found[1].input_ids), question
-        return found[0].input_ids[0].tolist(), {
-            "pixel_values_videos": found[0].pixel_values_videos,
-            "video_grid_thw": found[0].video_grid_thw,
-            "second_per_grid_ts": found[0].second_per_grid_ts}
+    def times(self, clip):
+        return {"fps": clip["fps"] / clip["step"]} if "fps" in clip else {}
 
     def features(self, pixels):
         (rows,) = self.model.model.get_video_features(
@@ -102,26 +69,9 @@ def new_name(name):
 
 
 def make(name, text=None, vision=None, dtype=torch.float32, clips=CLIPS, shard="1GB",
-         limits=(2000, 6000), change=None, **changes):
-    ids = {token: goldens.token_id(token, TOKENIZER) for token in ADDED}
-    vision, text = vision or vision_config(), text or text_config()
-    config = Qwen2_5_VLConfig(
-        text_config=text, vision_config=vision, image_token_id=ids["<|image_pad|>"],
-        video_token_id=ids["<|video_pad|>"], vision_start_token_id=ids["<|vision_start|>"],
-        vision_end_token_id=ids["<|vision_end|>"], **changes)
-
-    def save(folder):
-        Qwen2_5_VLForConditionalGeneration(config).to(dtype).save_pretrained(
-            folder, max_shard_size=shard)
-        Qwen2VLVideoProcessor(
-            size={"shortest_edge": limits[0], "longest_edge": limits[1]},
-            patch_size=vision["patch_size"], merge_size=vision["spatial_merge_size"],
-            temporal_patch_size=vision["temporal_patch_size"]).save_pretrained(folder)
-        if change:
-            change(folder)
-
-    goldens.make_case(goldens.GOLDEN / "qwen2_5_vl" / name, save, Qwen25Vl, clips,
-                      tokenizer=TOKENIZER, spread=spread)
+         limits=(2000, 6000), change=None):
+    qwen.make_case(Qwen25Vl, name, text or text_config(), vision or vision_config(), dtype, clips,
+                   shard, limits, spread, change)
 
 
 def as_on_the_hub(folder):

@@ -1,7 +1,5 @@
-// InternVL compared with transformers in float32, on random checkpoints of its kinds.
+// What InternVL refuses; see also captioner_families_test.cpp.
 #include <doctest/doctest.h>
-
-#include <string>
 
 #include "tests/model/captioner_golden.h"
 
@@ -9,47 +7,10 @@ namespace caption {
 namespace {
 
 using testing::BadCheckpoint;
-using testing::CaptionerGolden;
 
 constexpr const char* kFamily = "internvl";
-constexpr const char* kCases[] = {"vit_300m_f32", "vit_6b_bf16", "shards_f16", "new_names_tied",
-                                  "chat_300m",    "chat_6b",     "real_448",   "byte_level_qwen3"};
 
 TEST_SUITE("model/internvl") {
-  TEST_CASE("pixels, features, logits and 64 greedy tokens are the reference's") {
-    for (const char* const name : kCases) {
-      CAPTURE(std::string(name));
-      CaptionerGolden(kFamily, name).check_clips();
-    }
-  }
-
-  TEST_CASE("prompts are the reference's") {
-    for (const char* const name : {"vit_300m_f32", "chat_6b", "byte_level_qwen3"}) {
-      CAPTURE(std::string(name));
-      CaptionerGolden(kFamily, name).check_prompts();
-    }
-  }
-
-  TEST_CASE("a plan counts bytes and tokens as they are") {
-    for (const char* const name : {"vit_6b_bf16", "new_names_tied", "chat_6b"}) {
-      CAPTURE(std::string(name));
-      CaptionerGolden(kFamily, name).check_plan();
-    }
-  }
-
-  TEST_CASE("frames one by one give the bits of all frames at once") {
-    CaptionerGolden(kFamily, "vit_6b_bf16").check_frames_alone();
-  }
-
-  TEST_CASE("frames that repeat are encoded once") {
-    CaptionerGolden(kFamily, "chat_6b").check_repeated_frames();
-  }
-
-  TEST_CASE("placeholders in a user's words stay text") {
-    CaptionerGolden(kFamily, "byte_level_qwen3").check_placeholders_as_words();
-    CaptionerGolden(kFamily, "vit_6b_bf16").check_placeholders_as_words();
-  }
-
   constexpr auto kBad = ErrorCode::kBadModel;
   constexpr auto kUnavailable = ErrorCode::kUnavailable;
   constexpr const char* kConfig = "config.json";

@@ -1,4 +1,4 @@
-// Qwen2.5-VL compared with transformers in float32, on random checkpoints of its kinds.
+// Times, windows and refusals of Qwen2.5-VL; see also captioner_families_test.cpp.
 #include <doctest/doctest.h>
 
 #include <cstring>
@@ -15,8 +15,6 @@ using testing::BadCheckpoint;
 using testing::CaptionerGolden;
 
 constexpr const char* kFamily = "qwen2_5_vl";
-constexpr const char* kCases[] = {"untied_f32", "tied_bf16",      "shards_f16", "hub_layout",
-                                  "new_names",  "all_in_windows", "one_window", "real_size"};
 
 // The positions in time of a prompt's vision tokens, one per image.
 std::vector<std::int32_t> times_of(const model::PromptIds& prompt, std::size_t images) {
@@ -31,27 +29,6 @@ std::vector<std::int32_t> times_of(const model::PromptIds& prompt, std::size_t i
 }
 
 TEST_SUITE("model/qwen2_5_vl") {
-  TEST_CASE("pixels, features, logits and 64 greedy tokens are the reference's") {
-    for (const char* const name : kCases) {
-      CAPTURE(std::string(name));
-      CaptionerGolden(kFamily, name).check_clips();
-    }
-  }
-
-  TEST_CASE("prompts are the reference's") {
-    for (const char* const name : {"untied_f32", "real_size"}) {
-      CAPTURE(std::string(name));
-      CaptionerGolden(kFamily, name).check_prompts();
-    }
-  }
-
-  TEST_CASE("a plan counts bytes and tokens as they are") {
-    for (const char* const name : {"tied_bf16", "shards_f16", "hub_layout"}) {
-      CAPTURE(std::string(name));
-      CaptionerGolden(kFamily, name).check_plan();
-    }
-  }
-
   TEST_CASE("whole seconds between images move their positions in time") {
     const auto model = CaptionerGolden(kFamily, "untied_f32").open();  // 2 positions per second
     struct Case {
