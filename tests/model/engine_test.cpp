@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <functional>
 #include <map>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -95,12 +96,41 @@ struct SeveralClips final : Workload {
   std::vector<Tensor> vision;
 };
 
+// A golden checkpoint of a family besides those of OneClip.
+struct FamilyCase {
+  const char* family;
+  const char* name;
+};
+
+// All families, but one on the mirror, where a step costs milliseconds more.
+std::span<const FamilyCase> tested_families() {
+  static constexpr FamilyCase kCases[] = {{"qwen3_vl", "untied_f32"},
+                                          {"qwen2_5_vl", "untied_f32"},
+                                          {"internvl", "vit_300m_f32"},
+                                          {"llava_onevision", "qwen2_tied"}};
+  const std::span<const FamilyCase> cases = kCases;
+  return testing::tested_context().device == Device::kCpu ? cases : cases.first(1);
+}
+
+// The positions that a request's prompt takes.
+std::int64_t num_positions(const engine::Request& request) {
+  const auto& positions = request.positions;
+  const auto num_prompt = static_cast<std::int32_t>(request.prompt_ids.size());
+  return positions.empty()
+             ? num_prompt
+             : std::max(num_prompt, 1 + *std::max_element(positions.begin(), positions.end()));
+}
+
 // Submits the requests in `order` and runs the engine until it is idle.
 Outputs run(Workload& workload, const EngineOptions& options, const std::vector<std::size_t>& order,
-            std::int64_t* preemptions = nullptr) {
+            std::int64_t* preemptions = nullptr, std::int32_t num_beams = 1) {
   Engine engine(workload.model->decoder(), workload.stream, options);
   std::map<engine::RequestId, std::size_t> index;
-  for (const std::size_t i : order) index[engine.submit(workload.request(i))] = i;
+  for (const std::size_t i : order) {
+    engine::Request request = workload.request(i);
+    request.sampling.num_beams = num_beams;
+    index[engine.submit(std::move(request))] = i;
+  }
   Outputs outputs(workload.size());
   while (!engine.idle()) {
     for (engine::Completion& done : engine.step()) {
@@ -189,43 +219,46 @@ TEST_SUITE("model/engine") {
   }
 
   TEST_CASE("so it does for other families, with M-RoPE and DeepStack") {
-    const std::pair<const char*, const char*> kCases[] = {{"qwen2_5_vl", "untied_f32"},
-                                                          {"qwen3_vl", "untied_f32"},
-                                                          {"internvl", "vit_300m_f32"},
-                                                          {"llava_onevision", "qwen2_tied"}};
-    for (const auto& [family, name] : kCases) {
-      CAPTURE(std::string(family));
-      // One family on the mirror, where a step costs milliseconds more.
-      const bool is_on_cpu = testing::tested_context().device == Device::kCpu;
-      if (!is_on_cpu && std::string(family) != "qwen3_vl") continue;
-      SeveralClips workload(family, name);
+    for (const FamilyCase& c : tested_families()) {
+      CAPTURE(std::string(c.family));
+      SeveralClips workload(c.family, c.name);
       check_any_company(workload, EngineOptions{});
     }
   }
 
-  TEST_CASE("beams have the same tokens alone and together, with M-RoPE and DeepStack") {
-    SeveralClips workload("qwen3_vl", "tied_bf16");
-    const auto run_beams = [&](const std::vector<std::size_t>& order, std::int32_t max_tokens) {
-      EngineOptions options;
-      options.max_num_batched_tokens = max_tokens;
-      Engine engine(workload.model->decoder(), workload.stream, options);
-      std::map<engine::RequestId, std::size_t> index;
-      for (const std::size_t i : order) {
-        engine::Request request = workload.request(i);
-        request.sampling.num_beams = 3;
-        index[engine.submit(std::move(request))] = i;
-      }
-      Outputs outputs(workload.size());
-      while (!engine.idle()) {
-        for (engine::Completion& done : engine.step()) {
-          outputs[index.at(done.id)] = std::move(done.output_ids);
-        }
-      }
-      return outputs;
-    };
-    const Outputs together = run_beams({0, 1, 2}, 1024);
-    CHECK(run_beams({2, 0, 1}, 17) == together);
-    for (std::size_t i = 0; i < 3; ++i) CHECK(run_beams({i}, 1024)[i] == together[i]);
+  TEST_CASE("beams have the same tokens alone and together, in every family") {
+    for (const FamilyCase& c : tested_families()) {
+      CAPTURE(std::string(c.family));
+      SeveralClips workload(c.family, c.name);
+      const auto run_beams = [&](const std::vector<std::size_t>& order, std::int32_t max_tokens,
+                                 engine::PrefixCache cache = engine::PrefixCache::kOff) {
+        EngineOptions options;
+        options.max_num_batched_tokens = max_tokens;
+        options.prefix_cache = cache;
+        return run(workload, options, order, nullptr, 3);
+      };
+      const Outputs together = run_beams({0, 1, 2}, 1024);
+      CHECK(run_beams({2, 0, 1}, 17) == together);
+      CHECK(run_beams({0, 1, 2, 2, 1, 0}, 1024, engine::PrefixCache::kOn) == together);
+      for (std::size_t i = 0; i < 3; ++i) CHECK(run_beams({i}, 1024)[i] == together[i]);
+    }
+  }
+
+  TEST_CASE("a prompt of three tokens more than the positions is refused, one that fits is not") {
+    for (const FamilyCase& c : tested_families()) {
+      CAPTURE(std::string(c.family));
+      SeveralClips workload(c.family, c.name);
+      Engine engine(workload.model->decoder(), workload.stream, {});
+      const std::int64_t positions = workload.model->decoder().spec().max_positions;
+      engine::Request request = workload.request(0);
+      const auto fits = static_cast<std::int32_t>(positions - num_positions(request) + 1);
+      request.sampling.max_new_tokens = fits + 3;
+      const std::string lack = "need " + std::to_string(positions + 3) +
+                               " positions; the model has " + std::to_string(positions);
+      CHECK_THROWS_WITH_AS(engine.submit(request), doctest::Contains(lack.c_str()), Error);
+      request.sampling.max_new_tokens = fits;
+      CHECK_NOTHROW(engine.submit(request));
+    }
   }
 
   TEST_CASE("compressed attention changes captions, and those are the same in any company") {
