@@ -23,6 +23,7 @@ from safetensors.torch import save_file
 
 GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 DTYPES = {torch.float32: "F32", torch.bfloat16: "BF16", torch.float16: "F16"}
+OWN_FILES = ("tensors.json", "expected.json")
 
 
 def splitmix64(z):
@@ -104,6 +105,29 @@ def save_case(saved, case, seed, spread=default_spread, shared=(), leave_out=())
         elif path.suffix != ".safetensors" and path.name not in common | set(leave_out):
             shutil.copyfile(path, case / path.name)
     write_description(redraw(saved, seed, spread), case, shared=list(shared))
+
+
+def write_case(case, folder):
+    """Writes the files of a case and its drawn weights to `folder`, as save_case() found them."""
+    case, folder = pathlib.Path(case), pathlib.Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    for path in sorted(case.iterdir()):
+        if path.is_dir():
+            write_case(path, folder / path.name)
+        elif path.name not in OWN_FILES:
+            shutil.copyfile(path, folder / path.name)
+    description = json.loads((case / "tensors.json").read_text())
+    for name in description["shared"]:
+        shutil.copyfile(case / name, folder / pathlib.Path(name).name)
+    dtypes = {name: dtype for dtype, name in DTYPES.items()}
+    for index, file in enumerate(description["files"]):
+        tensors = {}
+        for row in description["tensors"]:
+            if row["file"] == index:
+                values = draw(row["name"], tuple(row["shape"]), description["seed"], row["center"],
+                              row["scale"])
+                tensors[row["name"]] = torch.from_numpy(values).to(dtypes[row["dtype"]])
+        save_file(tensors, folder / file, metadata={"format": "pt"})
 
 
 def main():

@@ -12,7 +12,6 @@ make_goldens_model.py.
 
 import json
 import pathlib
-import shutil
 import sys
 import tempfile
 
@@ -21,9 +20,8 @@ import peft
 import torch
 import transformers
 from peft import LoraConfig, PeftModel, get_peft_model
-from safetensors.torch import save_file
 
-from drawn import draw, save_case
+from drawn import save_case, write_case
 from golden_frames import synthetic_frame
 from make_goldens_model import Composed, KOREAN, Llava, ROOT, greedy, numbers, versions
 
@@ -75,20 +73,25 @@ def part_of(runner, base):
     return "llm" if base.startswith("composed") else "model"
 
 
+def save_adapter(model, base, options, folder):
+    """Writes an adapter of the model, as PEFT initialises it."""
+    get_peft_model(model, LoraConfig(**options)).save_pretrained(
+        folder, save_embedding_layers=False)
+    for readme in pathlib.Path(folder).glob("README*"):
+        readme.unlink()
+    path = pathlib.Path(folder) / "adapter_config.json"
+    config = json.loads(path.read_text())
+    config["base_model_name_or_path"] = base
+    if isinstance(config["target_modules"], list):
+        config["target_modules"].sort()
+    path.write_text(json.dumps(config, indent=1, sort_keys=True) + "\n")
+
+
 def make_adapter(name, base, options, seed):
     runner = open_base(base)
     model = getattr(runner, part_of(runner, base))
     with tempfile.TemporaryDirectory() as scratch:
-        get_peft_model(model, LoraConfig(**options)).save_pretrained(
-            scratch, save_embedding_layers=False)
-        for readme in pathlib.Path(scratch).glob("README*"):
-            readme.unlink()
-        path = pathlib.Path(scratch) / "adapter_config.json"
-        config = json.loads(path.read_text())
-        config["base_model_name_or_path"] = base
-        if isinstance(config["target_modules"], list):
-            config["target_modules"].sort()
-        path.write_text(json.dumps(config, indent=1, sort_keys=True) + "\n")
+        save_adapter(model, base, options, scratch)
         save_case(scratch, OUT / name, seed, spread)
 
 
@@ -96,14 +99,7 @@ def with_adapter(name, base, scratch):
     """The runner with the drawn adapter, not merged."""
     folder = pathlib.Path(scratch) / name
     if not folder.exists():
-        folder.mkdir()
-        shutil.copyfile(OUT / name / "adapter_config.json", folder / "adapter_config.json")
-        description = json.loads((OUT / name / "tensors.json").read_text())
-        save_file({row["name"]: torch.from_numpy(draw(row["name"], tuple(row["shape"]),
-                                                      description["seed"], row["center"],
-                                                      row["scale"]))
-                   for row in description["tensors"]}, folder / "adapter_model.safetensors",
-                  metadata={"format": "pt"})
+        write_case(OUT / name, folder)
     runner = open_base(base)
     part = part_of(runner, base)
     setattr(runner, part, PeftModel.from_pretrained(getattr(runner, part), folder).eval())

@@ -44,22 +44,6 @@ double row_difference(std::span<const float> row, const JsonObject& sample) {
   return sample_difference(row.data(), std::ssize(row), sample);
 }
 
-model::ClipShape shape_of(const JsonObject& clip) {
-  const JsonObject frames = clip.get_object("frames").value();
-  model::ClipShape shape = {.num_frames = frames.require_int("count", 1, 64),
-                            .frame = {.width_px = frames.require_int("width", 1, 4096),
-                                      .height_px = frames.require_int("height", 1, 4096)}};
-  if (!frames.has("fps")) return shape;
-  const double fps = frames.get_double("fps", 0);
-  const std::int64_t first = frames.require_int("first", 0, 1000);
-  const std::int64_t step = frames.require_int("step", 1, 1000);
-  for (std::int64_t i = 0; i < shape.num_frames; ++i) {
-    const auto index = static_cast<double>(first + i * step);
-    shape.times_us.push_back(std::llround(index / fps * 1e6));
-  }
-  return shape;
-}
-
 // The pixel values in the order of the reference: as they are, or for towers that take frames of
 // any size as rows of patches.
 Tensor reference_pixels(Stream& stream, const model::CaptionModel& model, const Tensor& pixels) {
@@ -77,8 +61,8 @@ Tensor reference_pixels(Stream& stream, const model::CaptionModel& model, const 
   return rows;
 }
 
-void check_clip(model::CaptionModel& model, const JsonObject& clip,
-                std::string_view default_prompt) {
+void check_clip(model::CaptionModel& model, const JsonObject& clip, std::string_view default_prompt,
+                std::optional<std::int32_t> adapter) {
   ThreadPool pool(2);
   Stream stream(tested_context(), pool);
   const Tensor pixels = golden_pixel_values(pool, model, clip);
@@ -90,16 +74,17 @@ void check_clip(model::CaptionModel& model, const JsonObject& clip,
 
   const Tensor vision = model.encode_frames(stream, pixels.view());
   CHECK(vision.dim(0) == clip.require_int("num_vision_tokens", 1, 1 << 20));
-  CHECK(vision.dim(0) == model.vision_tokens(shape_of(clip)));
+  CHECK(vision.dim(0) == model.vision_tokens(golden_shape(clip)));
   const Tensor features = to_host(stream, vision.view());
   CHECK(sample_difference(features.as<float>(), features.num_elements(),
                           clip.get_object("features").value()) < kTolerance);
 
-  const model::PromptIds prompt = model.build_prompt(default_prompt, shape_of(clip));
+  const model::PromptIds prompt = model.build_prompt(default_prompt, golden_shape(clip));
   CHECK(prompt.ids == ids_of(clip, "ids"));
   CHECK(std::ssize(prompt.vision_positions) == vision.dim(0));
   const std::vector<std::int32_t> greedy = ids_of(clip, "greedy");
-  const Greedy found = run_greedy(stream, model, prompt, vision.view(), std::ssize(greedy));
+  const Greedy found =
+      run_greedy(stream, model, prompt, vision.view(), std::ssize(greedy), DType::kF32, adapter);
   CHECK(row_difference(found.first_logits, clip.get_object("logits").value()) < kTolerance);
   CHECK(found.ids == greedy);
   CHECK(row_difference(row_of(found.last_logits, found.last_logits.dim(0) - 1),
@@ -107,6 +92,22 @@ void check_clip(model::CaptionModel& model, const JsonObject& clip,
 }
 
 }  // namespace
+
+model::ClipShape golden_shape(const JsonObject& clip) {
+  const JsonObject frames = clip.get_object("frames").value();
+  model::ClipShape shape = {.num_frames = frames.require_int("count", 1, 64),
+                            .frame = {.width_px = frames.require_int("width", 1, 4096),
+                                      .height_px = frames.require_int("height", 1, 4096)}};
+  if (!frames.has("fps")) return shape;
+  const double fps = frames.get_double("fps", 0);
+  const std::int64_t first = frames.require_int("first", 0, 1000);
+  const std::int64_t step = frames.require_int("step", 1, 1000);
+  for (std::int64_t i = 0; i < shape.num_frames; ++i) {
+    const auto index = static_cast<double>(first + i * step);
+    shape.times_us.push_back(std::llround(index / fps * 1e6));
+  }
+  return shape;
+}
 
 CaptionerGolden::CaptionerGolden(std::string_view family, std::string_view name)
     : golden_(std::filesystem::path(CAPTION_SOURCE_DIR) / "tests/golden" / family / name),
@@ -122,7 +123,7 @@ std::vector<GoldenClip> CaptionerGolden::clips(ThreadPool& pool,
   std::vector<GoldenClip> clips;
   for (const JsonObject& clip : expected.get_objects("clips")) {
     clips.push_back(
-        {.shape = shape_of(clip), .pixel_values = golden_pixel_values(pool, model, clip)});
+        {.shape = golden_shape(clip), .pixel_values = golden_pixel_values(pool, model, clip)});
   }
   return clips;
 }
@@ -130,7 +131,7 @@ std::vector<GoldenClip> CaptionerGolden::clips(ThreadPool& pool,
 void CaptionerGolden::check_prompts() const {
   const JsonObject expected = JsonObject::open(golden_ / "expected.json", ErrorCode::kBadReference);
   const auto model = open();
-  const model::ClipShape shape = shape_of(expected.get_objects("clips").front());
+  const model::ClipShape shape = golden_shape(expected.get_objects("clips").front());
   for (const JsonObject& prompt : expected.get_objects("prompts")) {
     const std::string text = prompt.get_string("text", "");
     CAPTURE(text);
@@ -140,7 +141,8 @@ void CaptionerGolden::check_prompts() const {
 
 void CaptionerGolden::check_clips() const { check_golden_clips(*open(), golden_); }
 
-void check_golden_clips(model::CaptionModel& model, const std::filesystem::path& golden) {
+void check_golden_clips(model::CaptionModel& model, const std::filesystem::path& golden,
+                        std::optional<std::int32_t> adapter) {
   const JsonObject expected = JsonObject::open(golden / "expected.json", ErrorCode::kBadReference);
   CHECK(model.family() == expected.require_string("family"));
   const std::vector<JsonObject> clips = expected.get_objects("clips");
@@ -150,7 +152,7 @@ void check_golden_clips(model::CaptionModel& model, const std::filesystem::path&
   const bool is_mirror = tested_context().device == Device::kMirror;
   for (std::size_t i = 0; i < (is_mirror ? 1 : clips.size()); ++i) {
     CAPTURE(i);
-    check_clip(model, clips[i], prompt);
+    check_clip(model, clips[i], prompt, adapter);
   }
 }
 

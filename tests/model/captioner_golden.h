@@ -4,12 +4,14 @@
 
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string_view>
 #include <vector>
 
 #include "backend/thread_pool.h"
 #include "base/error.h"
+#include "base/json.h"
 #include "model/caption_model.h"
 #include "tests/support/drawn_checkpoint.h"
 
@@ -52,8 +54,13 @@ class CaptionerGolden {
   DrawnCheckpoint checkpoint_;
 };
 
-// The checks of check_clips() for a model that was opened otherwise; `golden` is the case's folder.
-void check_golden_clips(model::CaptionModel& model, const std::filesystem::path& golden);
+// The shape of the frames of a golden's clip, with the times that the golden gives them.
+model::ClipShape golden_shape(const JsonObject& clip);
+
+// The checks of check_clips() for a model that was opened otherwise, with one of its adapters;
+// `golden` is the case's folder.
+void check_golden_clips(model::CaptionModel& model, const std::filesystem::path& golden,
+                        std::optional<std::int32_t> adapter = std::nullopt);
 
 // A change to a checkpoint's folder that makes it invalid, and what the refusal must say.
 struct BadCheckpoint {
