@@ -1,10 +1,14 @@
-// kernels/attention.h: dense bidirectional attention over sequences of equal length (vision).
-//   y[f, t, h] = sum_j softmax_j(scale * q[f, t, h] . k[f, j, h]) * v[f, j, h]
+// kernels/attention.h: dense bidirectional attention over sequences of equal length (vision), and
+// attention of a few rows over other rows (cross attention).
+//   y[f, t, h] = sum_j softmax_j(scale * q[f, t, h] . k[f, j, g]) * v[f, j, g]
+// where g = h / (heads / kv_heads)
 //
 // q, y        [frames * seq_len, heads, head_dim] f32; the first axis may be strided; y must not
 //             overlap the other operands; head_dim <= 256. On a GPU y may be bf16 or f16.
-// k, v        the shape of q, both with the same row stride; both f32, bf16 or f16
-// seq_len     tokens of a frame; must divide the number of rows
+// k, v        [frames * kv_len, kv_heads, head_dim], both with the same row stride; both f32, bf16
+//             or f16; kv_heads divides heads
+// seq_len     rows of q of a frame; must divide the number of rows
+// kv_len      rows of k and v of a frame; 0: seq_len
 // scale       > 0, usually head_dim^-0.5
 // Softmax and sums are f32, in the order that kernels/paged_attention.h documents, so both
 // operations give the same bits on the same keys. Products are f32; where k and v are bf16 and the
@@ -25,6 +29,7 @@ struct AttentionInput {
   ConstView k;
   ConstView v;
   std::int64_t seq_len = 0;
+  std::int64_t kv_len = 0;
   float scale = 0;
 };
 

@@ -98,6 +98,16 @@ void linear_quick_gelu(Stream& stream, ConstView x, const Weight& weight, ConstV
                  LinearOutput::kQuickGelu);
 }
 
+void linear_silu(Stream& stream, ConstView x, const Weight& weight, ConstView bias, View y) {
+  checked_linear(internal::Check("linear_silu", stream), stream, x, {weight, bias, y},
+                 LinearOutput::kSilu);
+}
+
+void linear_relu(Stream& stream, ConstView x, const Weight& weight, ConstView bias, View y) {
+  checked_linear(internal::Check("linear_relu", stream), stream, x, {weight, bias, y},
+                 LinearOutput::kRelu);
+}
+
 void linear_swiglu(Stream& stream, ConstView x, BiasedWeight gate, BiasedWeight up, View y) {
   internal::Check check("linear_swiglu", stream);
   const LinearPart parts[] = {{gate.weight, gate.bias, y}, {up.weight, up.bias, y}};

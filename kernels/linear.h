@@ -8,6 +8,8 @@
 //   linear_gelu_tanh:   y = g / (1 + exp(-2 * sqrt(2 / pi) * (g + 0.044715 * g^3))), where
 //                       g = linear(x)                            torch nn.GELU(approximate="tanh")
 //   linear_quick_gelu:  y = g / (1 + exp(-1.702 * g)), where g = linear(x)         CLIP
+//   linear_silu:        y = g / (1 + exp(-g)), where g = linear(x)                  torch nn.SiLU()
+//   linear_relu:        y = max(g, 0), where g = linear(x)                         torch nn.ReLU()
 //   linear_swiglu:      y = g / (1 + exp(-g)) * u, where g = linear(x) with the weight `gate` and
 //                       u = linear(x) with the weight `up`      SwiGLU (arXiv:2002.05202)
 //
@@ -61,10 +63,14 @@ void linear_gelu_tanh(Stream& stream, ConstView x, const Weight& weight, ConstVi
 
 void linear_quick_gelu(Stream& stream, ConstView x, const Weight& weight, ConstView bias, View y);
 
+void linear_silu(Stream& stream, ConstView x, const Weight& weight, ConstView bias, View y);
+
+void linear_relu(Stream& stream, ConstView x, const Weight& weight, ConstView bias, View y);
+
 // The two weights must have the same form and group size, as for linear() with parts.
 void linear_swiglu(Stream& stream, ConstView x, BiasedWeight gate, BiasedWeight up, View y);
 
-enum class LinearOutput { kWrite, kAdd, kGelu, kGeluTanh, kQuickGelu };
+enum class LinearOutput { kWrite, kAdd, kGelu, kGeluTanh, kQuickGelu, kSilu, kRelu };
 
 namespace impl {
 void linear(Cpu device, Stream& stream, ConstView x, std::span<const LinearPart> parts,

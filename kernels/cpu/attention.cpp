@@ -18,30 +18,35 @@
 namespace caption::kernels::impl {
 namespace {
 
-// Rows [first_query, first_query + kTileQueries) of the sequence whose first row is `first_row`,
-// for one head.
+std::int64_t num_keys(const AttentionInput& input) {
+  return input.kv_len == 0 ? input.seq_len : input.kv_len;
+}
+
+// Rows [first_query, first_query + kTileQueries) of a frame, for one head.
 struct Tile {
-  std::int64_t first_row = 0;
+  std::int64_t frame = 0;
   std::int64_t first_query = 0;
   std::int64_t head = 0;
 };
 
 void attend_tile(const cpu::Tier& tier, const AttentionInput& input, View y, const Tile& tile,
                  std::byte* workspace) {
-  const auto [first_row, first_query, head] = tile;
+  const auto [frame, first_query, head] = tile;
+  const std::int64_t kv_len = num_keys(input);
+  const std::int64_t kv_head = head / (y.dim(1) / input.k.dim(1));
   const std::int64_t head_dim = y.dim(2);
   const auto element_bytes = static_cast<std::int64_t>(dtype_size_bytes(input.k.dtype()));
   const std::int64_t first_key =
-      (first_row * input.k.row_stride() + head * head_dim) * element_bytes;
+      (frame * kv_len * input.k.row_stride() + kv_head * head_dim) * element_bytes;
   cpu::RowState states[cpu::kTileQueries];
   cpu::Queries queries;
   queries.count = std::min(cpu::kTileQueries, input.seq_len - first_query);
   for (std::int64_t m = 0; m < queries.count; ++m) {
-    const std::int64_t row = first_row + first_query + m;
+    const std::int64_t row = frame * input.seq_len + first_query + m;
     queries.q[m] = input.q.as<float>() + row * input.q.row_stride() + head * head_dim;
     queries.y[m] = y.as<float>() + row * y.row_stride() + head * head_dim;
     queries.state[m] = &states[m];
-    queries.num_visible[m] = input.seq_len;
+    queries.num_visible[m] = kv_len;
   }
   cpu::attend(tier,
               {.keys = {.k = static_cast<const std::byte*>(input.k.raw()) + first_key,
@@ -49,10 +54,10 @@ void attend_tile(const cpu::Tier& tier, const AttentionInput& input, View y, con
                         .element = cpu::element_of(input.k.dtype()),
                         .element_bytes = element_bytes,
                         .token_stride = input.k.row_stride(),
-                        .run_tokens = input.seq_len},
+                        .run_tokens = kv_len},
                .head_dim = head_dim,
                .scale = input.scale,
-               .blocks = {.first = 0, .end = cpu::num_blocks(input.seq_len)}},
+               .blocks = {.first = 0, .end = cpu::num_blocks(kv_len)}},
               queries, workspace);
 }
 
@@ -69,11 +74,12 @@ void attention(Cpu, Stream& stream, const AttentionInput& input, View y) {
   const std::size_t workspace_bytes = cpu::attend_workspace_bytes(y.dim(2));
   std::byte* const workspaces =
       stream.scratch(workspace_bytes * static_cast<std::size_t>(stream.pool().num_threads()));
-  const std::int64_t operations = 2 * std::min(cpu::kTileQueries, seq_len) * seq_len * y.dim(2);
+  const std::int64_t operations =
+      2 * std::min(cpu::kTileQueries, seq_len) * num_keys(input) * y.dim(2);
   cpu::for_each_tile(stream, y.dim(0) / seq_len * heads * tiles, operations, workspaces,
                      workspace_bytes, [&](std::int64_t item, std::byte* workspace) {
                        attend_tile(tier, input, y,
-                                   {.first_row = item / (tiles * heads) * seq_len,
+                                   {.frame = item / (tiles * heads),
                                     .first_query = item % tiles * cpu::kTileQueries,
                                     .head = item / tiles % heads},
                                    workspace);

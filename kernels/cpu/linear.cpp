@@ -147,6 +147,11 @@ void activate(const Tier& tier, LinearOutput output, float* y, std::int64_t coun
     case LinearOutput::kGeluTanh: return tier.gelu_tanh(y, y, count);
     case LinearOutput::kQuickGelu:
       return tier.swish({.x = y, .beta = kQuickGeluBeta, .factor = nullptr, .y = y, .n = count});
+    case LinearOutput::kSilu:
+      return tier.swish({.x = y, .beta = 1, .factor = nullptr, .y = y, .n = count});
+    case LinearOutput::kRelu:
+      for (std::int64_t n = 0; n < count; ++n) y[n] = y[n] < 0 ? 0 : y[n];  // NaN stays
+      return;
   }
 }
 

@@ -8,6 +8,7 @@
 #include "tests/kernels/testing.h"
 
 using caption::DType;
+using caption::Shape;
 using caption::Error;
 using caption::Stream;
 using caption::Tensor;
@@ -64,6 +65,52 @@ TEST_CASE("agrees with a double-precision loop") {
       Tensor y(DType::kF32, {rows, c.heads, c.head_dim});
       attention(stream,
                 {.q = q.view(), .k = k.view(), .v = v.view(), .seq_len = c.seq_len, .scale = scale},
+                y.view());
+      check_close(y.as<float>(), want, tolerance);
+    });
+  }
+}
+
+TEST_CASE("rows attend to other rows, and several heads to the keys of one") {
+  struct Case {
+    std::int64_t frames, seq_len, kv_len, heads, kv_heads, head_dim;
+  };
+  constexpr Case kCases[] = {
+      {1, 7, 32, 3, 3, 8}, {3, 5, 141, 4, 2, 12}, {2, 20, 3, 4, 1, 96}, {1, 1, 1, 2, 1, 5}};
+  for (const Case& c : kCases) {
+    CAPTURE(c.kv_len);
+    const Tensor q = random_f32({c.frames * c.seq_len, c.heads, c.head_dim}, 1);
+    // K and V are columns of one projection.
+    Tensor kv = random_f32({c.frames * c.kv_len, 2 * c.kv_heads * c.head_dim}, 2);
+    const std::int64_t kv_dim = c.kv_heads * c.head_dim;
+    const Shape key_heads = {c.frames * c.kv_len, c.kv_heads, c.head_dim};
+    const float scale = 1 / std::sqrt(static_cast<float>(c.head_dim));
+    const std::vector<double> qs = values(q);
+    const std::vector<double> kvs = values(kv);
+    std::vector<double> want, tolerance;
+    for (std::int64_t row = 0; row < q.dim(0); ++row) {
+      for (std::int64_t head = 0; head < c.heads; ++head) {
+        const std::int64_t group = head / (c.heads / c.kv_heads);
+        std::vector<const double*> keys, keys_values;
+        for (std::int64_t j = 0; j < c.kv_len; ++j) {
+          const double* const key =
+              kvs.data() + (row / c.seq_len * c.kv_len + j) * 2 * kv_dim + group * c.head_dim;
+          keys.push_back(key);
+          keys_values.push_back(key + kv_dim);
+        }
+        attend_exactly(qs.data() + (row * c.heads + head) * c.head_dim, keys, keys_values,
+                       c.head_dim, static_cast<double>(scale), want, tolerance);
+      }
+    }
+    for_each_stream([&](Stream& stream) {
+      Tensor y(DType::kF32, q.shape());
+      attention(stream,
+                {.q = q.view(),
+                 .k = kv.view().columns(0, kv_dim).reshape(key_heads),
+                 .v = kv.view().columns(kv_dim, kv_dim).reshape(key_heads),
+                 .seq_len = c.seq_len,
+                 .kv_len = c.kv_len,
+                 .scale = scale},
                 y.view());
       check_close(y.as<float>(), want, tolerance);
     });
@@ -140,7 +187,7 @@ TEST_CASE("wrong shapes are refused by name") {
   CHECK_THROWS_WITH_AS(
       attention(stream, {.q = q.view(), .k = k.view(), .v = q.view(), .seq_len = 3, .scale = 1},
                 y.view()),
-      "attention: k is f32 [6, 1, 4] on cpu; wanted f32, bf16 or f16 [6, 2, 4]", Error);
+      "attention: v is f32 [6, 2, 4] on cpu; wanted f32 [6, 1, 4]", Error);
   const Tensor rounded_v = converted(q, DType::kBF16);
   CHECK_THROWS_WITH_AS(
       attention(stream,
