@@ -190,6 +190,12 @@ ConstView Checkpoint::require(std::string_view name, const Shape& shape) const {
 
 bool Checkpoint::has(std::string_view tensor) const { return state_->tensors.contains(tensor); }
 
+std::optional<Shape> Checkpoint::shape(std::string_view tensor) const {
+  const std::optional<ConstView> found = find(tensor);
+  if (!found) return std::nullopt;
+  return found->shape();
+}
+
 void Checkpoint::release(std::string_view tensor) {
   const auto found = state_->tensors.find(tensor);
   if (found != state_->tensors.end()) release_pages(found->second.tensor.bytes);

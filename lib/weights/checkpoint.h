@@ -41,7 +41,7 @@ class Checkpoint final : public Source {
   // expected.
   ConstView require(std::string_view name, const Shape& shape) const;
 
-  std::vector<std::string> names() const;  // sorted
+  std::vector<std::string> names() const override;  // sorted
   std::int64_t num_parameters() const;
   std::int64_t size_bytes() const;
   // SHA-256 over the contents of the files and, for a sharded checkpoint, its index and file names:
@@ -65,6 +65,7 @@ class Checkpoint final : public Source {
   // The functions of Source; release() returns the mapped pages of the tensor to the system.
   std::string name() const override { return path().string(); }
   bool has(std::string_view tensor) const override;
+  std::optional<Shape> shape(std::string_view tensor) const override;
   ConstView read(std::string_view tensor, const Shape& shape) override {
     return require(tensor, shape);
   }

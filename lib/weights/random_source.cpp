@@ -72,6 +72,18 @@ ConstView RandomSource::read(std::string_view tensor, const Shape& shape) {
   return std::as_const(entry.made).view();
 }
 
+std::vector<std::string> RandomSource::names() const {
+  std::vector<std::string> names;
+  for (const auto& [name, entry] : tensors_) names.push_back(name);
+  return names;
+}
+
+std::optional<Shape> RandomSource::shape(std::string_view tensor) const {
+  const auto found = tensors_.find(tensor);
+  if (found == tensors_.end()) return std::nullopt;
+  return found->second.shape;
+}
+
 void RandomSource::release(std::string_view tensor) {
   const auto found = tensors_.find(tensor);
   if (found != tensors_.end()) found->second.made = {};

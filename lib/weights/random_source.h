@@ -36,6 +36,8 @@ class RandomSource final : public Source {
 
   std::string name() const override { return "random weights"; }
   bool has(std::string_view tensor) const override { return tensors_.contains(tensor); }
+  std::vector<std::string> names() const override;
+  std::optional<Shape> shape(std::string_view tensor) const override;
   ConstView read(std::string_view tensor, const Shape& shape) override;
   void release(std::string_view tensor) override;
   Sha256 content_hash(const DigestCache& digests) const override;

@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/digest_cache.h"
 #include "base/sha256.h"
@@ -19,6 +20,10 @@ class Source {
   // The name used in messages: the path of the files, or a description.
   virtual std::string name() const = 0;
   virtual bool has(std::string_view tensor) const = 0;
+  virtual std::vector<std::string> names() const = 0;  // of all tensors, sorted
+  // The shape of a tensor; nullopt if there is none. Throws Error(kUnavailable) for a dtype or rank
+  // that no view can have.
+  virtual std::optional<Shape> shape(std::string_view tensor) const = 0;
   // Returns the tensor, valid until release() or the destruction of the Source. Throws
   // Error(kBadModel) naming the tensor when it is missing or of another shape; kUnavailable for a
   // dtype or rank that no view can have; kOutOfMemory.

@@ -1,0 +1,54 @@
+#include "weights/renamed_source.h"
+
+#include <optional>
+#include <utility>
+
+#include "base/error.h"
+
+namespace caption::weights {
+
+RenamedSource::RenamedSource(std::unique_ptr<Source> source,
+                             const std::vector<NamePrefix>& prefixes)
+    : source_(std::move(source)), is_used_(prefixes.size(), false) {
+  for (const std::string& theirs : source_->names()) {
+    std::optional<std::size_t> longest;
+    for (std::size_t i = 0; i < prefixes.size(); ++i) {
+      if (!theirs.starts_with(prefixes[i].from)) continue;
+      if (!longest || prefixes[i].from.size() > prefixes[*longest].from.size()) longest = i;
+    }
+    std::string ours = theirs;
+    if (longest) {
+      ours = prefixes[*longest].to + theirs.substr(prefixes[*longest].from.size());
+      is_used_[*longest] = true;
+    }
+    const auto [at, is_new] = theirs_.emplace(ours, theirs);
+    if (is_new) continue;
+    throw Error(ErrorCode::kBadModel, source_->name() + ": tensors " + at->second + " and " +
+                                          theirs + " would both be called " + ours);
+  }
+}
+
+std::vector<std::string> RenamedSource::names() const {
+  std::vector<std::string> names;
+  for (const auto& [ours, theirs] : theirs_) names.push_back(ours);
+  return names;
+}
+
+std::optional<Shape> RenamedSource::shape(std::string_view tensor) const {
+  const auto found = theirs_.find(tensor);
+  if (found == theirs_.end()) return std::nullopt;
+  return source_->shape(found->second);
+}
+
+ConstView RenamedSource::read(std::string_view tensor, const Shape& shape) {
+  const auto found = theirs_.find(tensor);
+  // The other source's message says that the name is missing.
+  return source_->read(found == theirs_.end() ? tensor : std::string_view(found->second), shape);
+}
+
+void RenamedSource::release(std::string_view tensor) {
+  const auto found = theirs_.find(tensor);
+  if (found != theirs_.end()) source_->release(found->second);
+}
+
+}  // namespace caption::weights

@@ -1,0 +1,51 @@
+// weights/renamed_source.h: the tensors of another source under other names.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "weights/source.h"
+
+namespace caption::weights {
+
+// Tensors whose names begin with `from` are known by names that begin with `to` instead; both may
+// be empty.
+struct NamePrefix {
+  std::string from;
+  std::string to;
+};
+
+// The name of a tensor of the other source is changed by the longest `from` that it begins with,
+// or not at all. Thread-safe as the other source.
+class RenamedSource final : public Source {
+ public:
+  // Throws Error(kBadModel) when two tensors would have the same name.
+  RenamedSource(std::unique_ptr<Source> source, const std::vector<NamePrefix>& prefixes);
+
+  // Whether a name was changed by the entry at this place of the list.
+  bool is_used(std::size_t prefix) const { return is_used_.at(prefix); }
+
+  std::string name() const override { return source_->name(); }
+  bool has(std::string_view tensor) const override { return theirs_.contains(tensor); }
+  std::vector<std::string> names() const override;
+  std::optional<Shape> shape(std::string_view tensor) const override;
+  ConstView read(std::string_view tensor, const Shape& shape) override;
+  void release(std::string_view tensor) override;
+  Sha256 content_hash(const DigestCache& digests) const override {
+    return source_->content_hash(digests);
+  }
+  std::optional<std::string> find_changed_file() const override {
+    return source_->find_changed_file();
+  }
+
+ private:
+  std::unique_ptr<Source> source_;
+  std::map<std::string, std::string, std::less<>> theirs_;  // names of the other source, by ours
+  std::vector<bool> is_used_;
+};
+
+}  // namespace caption::weights
