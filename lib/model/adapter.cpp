@@ -5,12 +5,12 @@
 #include <cmath>
 #include <limits>
 #include <map>
-#include <system_error>
 #include <utility>
 
 #include "base/error.h"
 #include "base/json.h"
 #include "base/mapped_file.h"
+#include "model/internal/model_files.h"
 #include "model/internal/module_pattern.h"
 #include "tensor/dtype.h"
 
@@ -70,11 +70,6 @@ constexpr std::array<std::string_view, 30> kKnownKeys = {"alpha_pattern",
 constexpr std::array<std::string_view, 4> kPlainInitialisations = {"gaussian", "eva", "orthogonal",
                                                                    "true"};
 
-bool is_file(const fs::path& path) {
-  std::error_code ignored;
-  return fs::is_regular_file(path, ignored);
-}
-
 [[noreturn]] void fail_unavailable(const std::string& what) {
   throw Error(ErrorCode::kUnavailable, what);
 }
@@ -102,7 +97,10 @@ struct LoraConfig {
   // Sorted by key.
   std::vector<PatternValue<std::int64_t>> rank_pattern;
   std::vector<PatternValue<double>> alpha_pattern;
-  std::vector<std::string> targets;  // suffixes of module names; empty: any module
+  std::vector<std::string> targets;      // suffixes of module names; empty: any module
+  std::vector<std::string> excluded;     // suffixes of module names
+  std::vector<std::int64_t> layers;      // layers_to_transform; empty: all
+  std::vector<std::string> layer_lists;  // layers_pattern: names of lists of layers; empty: any
 };
 
 void require_plain_lora(const JsonObject& config) {
@@ -182,6 +180,11 @@ LoraConfig parse_config(const JsonObject& config) {
       });
   if (config.type_of("target_modules") == JsonType::kList) {
     lora.targets = config.get_strings("target_modules");
+    lora.layers = config.get_ints("layers_to_transform");
+    lora.layer_lists = config.get_strings("layers_pattern");
+  }
+  if (config.type_of("exclude_modules") == JsonType::kList) {
+    lora.excluded = config.get_strings("exclude_modules");
   }
   return lora;
 }
@@ -205,11 +208,52 @@ T find_pattern(const LoraConfig& config, std::string_view name,
   return found == nullptr ? fallback : found->value;
 }
 
-bool is_target(const LoraConfig& config, const std::string& module) {
-  return config.targets.empty() ||
-         std::any_of(config.targets.begin(), config.targets.end(), [&](const std::string& target) {
-           return module == target || module.ends_with("." + target);
-         });
+bool ends_with_any(const std::string& module, const std::vector<std::string>& names) {
+  return std::any_of(names.begin(), names.end(), [&](const std::string& name) {
+    return module == name || module.ends_with("." + name);
+  });
+}
+
+// The index of the module's layer as PEFT finds it, by ".*\.[^.]*\.(\d+)\." or with a name of
+// layers_pattern in the place of [^.]*: the last number behind such a name that a dot follows.
+std::optional<std::int64_t> layer_of(const LoraConfig& config, const std::string& module) {
+  std::vector<std::string> parts(1);
+  for (const char c : module) {
+    if (c == '.') {
+      parts.emplace_back();
+    } else {
+      parts.back() += c;
+    }
+  }
+  constexpr std::size_t kMaxDigits = 9;
+  for (std::size_t i = parts.size() - 1; i-- > 2;) {
+    const std::string& digits = parts[i];
+    const bool is_number = !digits.empty() && digits.size() <= kMaxDigits &&
+                           digits.find_first_not_of("0123456789") == std::string::npos;
+    const std::vector<std::string>& lists = config.layer_lists;
+    const bool is_list =
+        lists.empty() || std::find(lists.begin(), lists.end(), parts[i - 1]) != lists.end();
+    if (is_number && is_list) return std::stoll(digits);
+  }
+  return std::nullopt;
+}
+
+// Throws for a module that PEFT would not adapt, so that its tensors would be without effect.
+void check_is_adapted(const LoraConfig& config, const std::string& where,
+                      const std::string& module) {
+  if (!config.targets.empty() && !ends_with_any(module, config.targets)) {
+    fail_bad(where + ": " + kConfigName + " does not name the module in target_modules");
+  }
+  if (ends_with_any(module, config.excluded)) {
+    fail_bad(where + ": " + kConfigName + " names the module in exclude_modules");
+  }
+  const bool is_named =
+      std::find(config.targets.begin(), config.targets.end(), module) != config.targets.end();
+  if (config.layers.empty() || is_named) return;
+  const std::optional<std::int64_t> layer = layer_of(config, module);
+  if (layer && std::find(config.layers.begin(), config.layers.end(), *layer) != config.layers.end())
+    return;
+  fail_bad(where + ": the module's layer is not in layers_to_transform of " + kConfigName);
 }
 
 // The tensors of a module, as they are found in the file.
@@ -300,9 +344,7 @@ LoraTerm make_term(const LoraConfig& config, const std::string& file, const std:
              found.b->shape().to_string() + " do not have the rank " + std::to_string(rank) +
              " of " + kConfigName);
   }
-  if (!is_target(config, module)) {
-    fail_bad(where + ": " + kConfigName + " does not name the module in target_modules");
-  }
+  check_is_adapted(config, where, module);
   const double alpha =
       find_pattern(config, "alpha_pattern", config.alpha_pattern, module, config.alpha);
   const auto divisor = static_cast<double>(rank);

@@ -260,6 +260,20 @@ TEST_SUITE("model/adapter_files") {
       replace(adapter, kConfig, "\"v_proj\"", "\"k_proj\"");
       check_refused(adapter.path(), ErrorCode::kBadModel, {"v_proj", "target_modules"});
     }
+    SUBCASE("a module that is excluded") {
+      replace(adapter, kConfig, "\"exclude_modules\": null", "\"exclude_modules\": [\"v_proj\"]");
+      check_refused(adapter.path(), ErrorCode::kBadModel, {"v_proj", "in exclude_modules"});
+    }
+    SUBCASE("a layer that is not to be adapted") {
+      replace(adapter, kConfig, "\"layers_to_transform\": null", "\"layers_to_transform\": 1");
+      check_refused(adapter.path(), ErrorCode::kBadModel, {"layers.0.", "layers_to_transform"});
+    }
+    SUBCASE("layers of another list") {
+      replace(adapter, kConfig, "\"layers_to_transform\": null",
+              "\"layers_to_transform\": [0, 1], \"layers_pattern\": \"blocks\"");
+      replace(adapter, kConfig, "\"layers_pattern\": null,", "");
+      check_refused(adapter.path(), ErrorCode::kBadModel, {"layers_to_transform"});
+    }
     SUBCASE("DoRA's magnitude") {
       replace(adapter, kWeights, "0.self_attn.q_proj.lora_A.weight",
               "0.q_proj.lora_magnitude_vector__");
