@@ -116,6 +116,8 @@ def main():
          rendered=YI, spatial_pool_mode="max", names=goldens.new_name)
     make("qwen3_conv_3", qwen3_config(), clip_config(image_size=49), torch.float16,
          spatial_pool_mode="conv", spatial_pool_stride=3, names=goldens.new_name, template=MISTRAL)
+    make("qwen3_layers", qwen3_config(), clip_config(), torch.bfloat16, template=VICUNA,
+         vision_feature_layer=[-2, 1], spatial_pool_mode="max")
     make("real_336", llama_config(num_hidden_layers=1),
          clip_config(image_size=336, patch_size=14, num_hidden_layers=2, hidden_size=24,
                      intermediate_size=40), clips=large, template=VICUNA)

@@ -103,6 +103,8 @@ def main():
     make("qwen2_tied", qwen2_config(tie_word_embeddings=True), siglip_config(), torch.float16)
     make("byte_level_qwen2", qwen2_config(), siglip_config(), torch.bfloat16, template=TEMPLATE,
          tokenizer=goldens.BYTE_TOKENIZER)
+    make("qwen3_layers", qwen3_config(), siglip_config(), template=TEMPLATE,
+         changes={"vision_feature_layer": [0, -1, -2]})
     make("real_384", qwen2_config(num_hidden_layers=1),
          siglip_config(image_size=384, num_hidden_layers=1, hidden_size=24, intermediate_size=40),
          clips=large)

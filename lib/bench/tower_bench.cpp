@@ -38,6 +38,8 @@ TowerBench bench_tower(Stream& stream, const model::VisionSpec& shape, weights::
   CAPTION_CHECK(options.num_frames >= 1 && options.repeat >= 1, "bench: no frames to encode");
   model::VisionSpec tower_only = shape;
   tower_only.projector.clear();
+  tower_only.perceiver.reset();
+  tower_only.c_abstractor.reset();
   model::RandomTower tower(stream, tower_only, type, options.seed);
   const Tensor pixels =
       random_tensor(DType::kF32, {options.num_frames, 3, shape.image_px, shape.image_px});

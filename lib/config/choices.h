@@ -51,6 +51,19 @@ inline constexpr std::array kColorMatrices = {Choice<ColorMatrix>{ColorMatrix::k
                                               Choice<ColorMatrix>{ColorMatrix::kBt601, "bt601"},
                                               Choice<ColorMatrix>{ColorMatrix::kBt709, "bt709"}};
 
+inline constexpr std::array kProjectorTypes = {
+    Choice<ProjectorType>{ProjectorType::kAuto, "auto"},
+    Choice<ProjectorType>{ProjectorType::kMlp, "mlp"},
+    Choice<ProjectorType>{ProjectorType::kPerceiverResampler, "perceiver_resampler"},
+    Choice<ProjectorType>{ProjectorType::kCAbstractor, "c_abstractor"}};
+inline constexpr std::array kHiddenActs = {
+    Choice<HiddenAct>{HiddenAct::kAuto, "auto"},
+    Choice<HiddenAct>{HiddenAct::kGelu, "gelu"},
+    Choice<HiddenAct>{HiddenAct::kGeluPytorchTanh, "gelu_pytorch_tanh"},
+    Choice<HiddenAct>{HiddenAct::kQuickGelu, "quick_gelu"},
+    Choice<HiddenAct>{HiddenAct::kRelu, "relu"},
+    Choice<HiddenAct>{HiddenAct::kSilu, "silu"}};
+
 constexpr const auto& choices_of(DeviceType) { return kDeviceTypes; }
 constexpr const auto& choices_of(WeightFormat) { return kWeightFormats; }
 constexpr const auto& choices_of(KvFormat) { return kKvFormats; }
@@ -58,6 +71,8 @@ constexpr const auto& choices_of(BatchMode) { return kBatchings; }
 constexpr const auto& choices_of(CompressionMode) { return kAttentions; }
 constexpr const auto& choices_of(EarlyStopping) { return kEarlyStoppings; }
 constexpr const auto& choices_of(ColorMatrix) { return kColorMatrices; }
+constexpr const auto& choices_of(ProjectorType) { return kProjectorTypes; }
+constexpr const auto& choices_of(HiddenAct) { return kHiddenActs; }
 
 // Whether this build can run the choice. A preset may name others: `plan` counts them, and `run`
 // rejects them with one message.

@@ -16,6 +16,12 @@ std::string value_text(const std::vector<std::string>& values) {
   for (const std::string& value : values) out += (out.empty() ? "" : ", ") + json_quote(value);
   return "[" + out + "]";
 }
+std::string value_text(const std::vector<std::int64_t>& values) {
+  if (values.size() == 1) return std::to_string(values.front());
+  std::string out;
+  for (const std::int64_t value : values) out += (out.empty() ? "" : ", ") + std::to_string(value);
+  return "[" + out + "]";
+}
 std::string value_text(bool value) { return value ? "true" : "false"; }
 std::string value_text(std::int64_t value) { return std::to_string(value); }
 std::string value_text(double value) { return json_number(value); }

@@ -93,14 +93,35 @@ void for_each_model_field(Section& model, Visit&& visit) {
               "composed model: folder of the CLIP or SigLIP vision tower", Means::kModel},
         model.vision);
   visit(Field{"model.vision_feature_layer", "", Affects::kPages,
-              "composed model: hidden layer taken, -1 is the last"},
+              "composed model: hidden layer taken, -1 is the last", Means::kItself,
+              "A list takes several layers, side by side."},
         model.vision_feature_layer, IntRange{-256, 255});
   visit(Field{"model.pooling", "", Affects::kPages,
               "composed model: stride of average pooling, 1 is none"},
         model.pooling, IntRange{1, 16});
   visit(Field{"model.projector", "", Affects::kNothing,
-              "composed model: safetensors, linear layers with gelu between them", Means::kFile},
+              "composed model: safetensors of the projector", Means::kFile},
         model.projector);
+  visit(Field{"model.projector_type", "", Affects::kPages, "composed model: kind of projector",
+              Means::kItself, "auto recognises it by its tensors."},
+        model.projector_type);
+  visit(Field{"model.projector_hidden_act", "", Affects::kPages,
+              "composed model: activation of the projector's layers", Means::kItself,
+              "auto is gelu for mlp and perceiver_resampler, silu for c_abstractor."},
+        model.projector_hidden_act);
+  visit(Field{"model.projector_tokens", "", Affects::kPages,
+              "composed model: tokens of a frame from a c_abstractor, a square"},
+        model.projector_tokens, IntRange{1, 4096});
+  visit(Field{"model.projector_head_dim", "", Affects::kPages,
+              "composed model: width of a perceiver_resampler's heads; 0: usual", Means::kItself,
+              "0 is 64, or 96 where the tensors are called as those of Idefics2."},
+        model.projector_head_dim, IntRange{0, 256});
+  visit(
+      Field{"model.tensor_names", "", Affects::kPages,
+            "composed model: names in the files, THEIRS=OURS", Means::kItself,
+            "Both are the beginning of names. PART:THEIRS=OURS is for one file: vision, projector "
+            "or llm."},
+      model.tensor_names);
   visit(Field{"model.llm", "", Affects::kNothing, "composed model: folder of the language model",
               Means::kModel},
         model.llm);
@@ -246,8 +267,8 @@ void for_each_video_field(Section& video, Visit&& visit) {
 }
 
 // Calls visit(field, value[, range]) for every option; `preset` may be const. Values are
-// std::string, bool, std::int64_t and double (with a range), lists of std::string, and the
-// enumerations of choices.h.
+// std::string, bool, std::int64_t and double (with a range), lists of std::string, lists of
+// std::int64_t (with a range of each), and the enumerations of choices.h.
 template <class P, class Visit>
 void for_each_field(P& preset, Visit&& visit) {
   // Fails to compile when a section is added: then call its function below.

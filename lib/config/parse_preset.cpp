@@ -127,6 +127,24 @@ std::string assign(const Scalar& scalar, Means means, T& value, const Range<T>& 
   return {};
 }
 
+std::string assign(const Scalar& scalar, Means means, std::vector<std::int64_t>& values,
+                   const IntRange& range) {
+  constexpr std::size_t kMaxValues = 64;
+  std::vector<std::string> found{std::string(scalar.text)};
+  if (scalar.list != nullptr) found = *scalar.list;
+  if (found.empty() || found.size() > kMaxValues) {
+    return "expected 1 to 64 integers, found " + std::to_string(found.size());
+  }
+  std::vector<std::int64_t> read;
+  for (const std::string& text : found) {
+    const Scalar one{.text = text, .is_string = scalar.is_string};
+    std::string problem = assign(one, means, read.emplace_back(), range);
+    if (!problem.empty()) return problem;
+  }
+  values = std::move(read);
+  return {};
+}
+
 // Suggests the nearest name for the end of a message, if there is one.
 template <class E>
 std::string suggest_choice(std::string_view found) {
@@ -179,8 +197,9 @@ SetResult set_field(Preset& preset, std::string_view key, const Scalar& scalar,
   for_each_field(preset, [&](const Field& field, auto& value, const auto&... range) {
     if (key != field.key) return;
     result = SetResult::kSet;
-    constexpr bool kIsList =
-        std::is_same_v<std::remove_reference_t<decltype(value)>, std::vector<std::string>>;
+    using Value = std::remove_reference_t<decltype(value)>;
+    constexpr bool kIsList = std::is_same_v<Value, std::vector<std::string>> ||
+                             std::is_same_v<Value, std::vector<std::int64_t>>;
     problem = scalar.list != nullptr && !kIsList ? "expected one value, found a list"
                                                  : assign(scalar, field.means, value, range...);
   });

@@ -31,6 +31,10 @@ using weights::WeightFormat;
 
 enum class DeviceType { kAuto, kCpu, kCuda };
 enum class KvFormat { kAuto, kF32, kBF16, kF16, kInt8 };
+// A composed model's projector; kAuto: recognised by its tensors.
+enum class ProjectorType { kAuto, kMlp, kPerceiverResampler, kCAbstractor };
+// An activation as transformers names it; kAuto: the one that is usual for the projector.
+enum class HiddenAct { kAuto, kGelu, kGeluPytorchTanh, kQuickGelu, kRelu, kSilu };
 
 struct DeviceSection {
   DeviceType type = DeviceType::kCpu;
@@ -44,9 +48,14 @@ struct ModelSection {
   std::string path = "samples/demo-model";
   bool is_composed = false;
   std::string vision;
-  std::int64_t vision_feature_layer = -1;
+  std::vector<std::int64_t> vision_feature_layer = {-1};
   std::int64_t pooling = 1;
   std::string projector;
+  ProjectorType projector_type = ProjectorType::kAuto;
+  HiddenAct projector_hidden_act = HiddenAct::kAuto;
+  std::int64_t projector_tokens = 64;
+  std::int64_t projector_head_dim = 0;
+  std::vector<std::string> tensor_names;  // "THEIRS=OURS" or "PART:THEIRS=OURS"
   std::string llm;
   std::vector<std::string> adapter;  // FOLDER, or NAME=FOLDER (config/adapters.h)
   std::string prompt = "{video}{prompt}";

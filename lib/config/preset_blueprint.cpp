@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "base/join.h"
+#include "config/composed_source.h"
 #include "config/resources.h"
 #include "model/read_blueprint.h"
 #include "plan/known_models.h"
@@ -53,17 +54,9 @@ PresetBlueprint find_preset_blueprint(const ModelSection& section, const Locatio
                     (vision.blueprint.vision.has_value() ? section.llm : section.vision) +
                     " is neither");
   }
-  std::filesystem::path projector = locations.preset_folder / section.projector;
-  if (!std::filesystem::exists(projector)) projector = section.projector;
   PresetBlueprint composed;
-  composed.blueprint =
-      model::compose_blueprint(vision.blueprint, llm.blueprint,
-                               {.vision = section.vision,
-                                .projector = projector,
-                                .llm = section.llm,
-                                .vision_feature_layer = section.vision_feature_layer,
-                                .pool_stride = section.pooling,
-                                .prompt = section.prompt});
+  composed.blueprint = model::compose_blueprint(vision.blueprint, llm.blueprint,
+                                                composed_source(section, locations.preset_folder));
   composed.note = vision.note + (vision.note.empty() || llm.note.empty() ? "" : "; ") + llm.note;
   return composed;
 }

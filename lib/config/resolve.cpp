@@ -7,6 +7,7 @@
 #include "base/units.h"
 #include "config/adapters.h"
 #include "config/choices.h"
+#include "config/composed_source.h"
 #include "config/identity.h"
 #include "config/resources.h"
 #include "kv/page_pool.h"
@@ -113,17 +114,10 @@ std::unique_ptr<model::CaptionModel> open_model(const Context& context, const Pr
                              adapter_sources(preset.model.adapter, locations));
   }
   const ModelSection& parts = preset.model;
-  // The projector is a file or folder, relative to the preset's folder or to the working folder.
-  std::filesystem::path projector = locations.preset_folder / parts.projector;
-  if (!std::filesystem::exists(projector)) projector = parts.projector;
-  return model::open_composed(context,
-                              {.vision = find_model(parts.vision, locations),
-                               .projector = projector,
-                               .llm = find_model(parts.llm, locations),
-                               .vision_feature_layer = parts.vision_feature_layer,
-                               .pool_stride = parts.pooling,
-                               .prompt = parts.prompt},
-                              weight_format(preset.quantization), digests,
+  model::ComposedSource source = composed_source(parts, locations.preset_folder);
+  source.vision = find_model(parts.vision, locations);
+  source.llm = find_model(parts.llm, locations);
+  return model::open_composed(context, source, weight_format(preset.quantization), digests,
                               adapter_sources(preset.model.adapter, locations));
 }
 

@@ -112,7 +112,12 @@ void add_decoder(Blueprint& blueprint, const DecoderSpec& spec, std::vector<std:
   }
   ids.final_norm = blueprint.add_vector("norm.weight", spec.hidden, Fill::kOne);
   ids.head = ids.embedding;
-  if (spec.tied_embeddings) return;
+  if (spec.tied_embeddings) {
+    for (const std::string& prefix : head_prefixes) {
+      blueprint.tied_heads.push_back({.source = source, .prefix = prefix + "lm_head.weight"});
+    }
+    return;
+  }
   blueprint.add_group(
       {.part = Part::kHead, .prefixes = std::move(head_prefixes), .source = source});
   ids.head = blueprint.add(

@@ -124,6 +124,48 @@ struct QwenTowerIds {
   std::vector<QwenMergerIds> deepstack;  // one for each of VisionSpec::deepstack_layers
 };
 
+struct PerceiverLayerIds {
+  NormIds norm_context, norm_latents;
+  LinearIds q;
+  LinearIds kv;    // kFlamingo: the rows of k, then of v
+  LinearIds k, v;  // kIdefics2
+  LinearIds out;
+  NormIds norm_mlp;
+  LinearIds fc1, fc2;  // of a gated MLP: up_proj and down_proj
+  LinearIds gate = {};
+};
+struct PerceiverIds {
+  LinearIds input;                             // kFlamingo, may be absent
+  LinearIds input_gate, input_up, input_down;  // kIdefics2
+  ParameterId latents = kNoParameter;
+  std::vector<PerceiverLayerIds> layers;
+  NormIds norm;
+};
+
+struct RegBlockIds {
+  LinearIds conv_1;
+  NormIds norm_1;
+  ParameterId depthwise = kNoParameter;  // [inner, 1, kernel, kernel]
+  NormIds norm_2;
+  LinearIds squeeze, excite;
+  LinearIds conv_3;
+  NormIds norm_3;
+  LinearIds shortcut;  // may be absent
+  NormIds shortcut_norm;
+};
+struct CAbstractorIds {
+  NormIds norm;
+  ParameterId positions = kNoParameter;
+  std::vector<RegBlockIds> before, after;
+};
+
+// Tensors of a weight file that the model does not use, and whose presence is no contradiction.
+struct IgnoredTensors {
+  std::int32_t source = 0;
+  std::string prefix;       // the beginning of their names
+  std::string suffix = {};  // the end of their names
+};
+
 struct Blueprint {
   std::string name;
   std::optional<DecoderSpec> text;
@@ -138,6 +180,11 @@ struct Blueprint {
   NormIds projector_norm;
   std::vector<LinearIds> projector;
   ParameterId newline = kNoParameter;
+  PerceiverIds perceiver;       // without latents: there is none
+  CAbstractorIds c_abstractor;  // where VisionSpec::c_abstractor is set
+  std::vector<IgnoredTensors> ignored;
+  // Where files may hold an LM head although it is tied to the embedding; the head is then ignored.
+  std::vector<IgnoredTensors> tied_heads;
 
   // Sets ParameterGroup::stored of all groups of the weight file `source`.
   void set_stored(DType dtype, std::int32_t source = 0);

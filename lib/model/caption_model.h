@@ -18,21 +18,35 @@
 #include "model/clip_shape.h"
 #include "model/decoder.h"
 #include "model/generation_config.h"
+#include "model/vision_spec.h"
 #include "text/tokenizer.h"
 #include "vision/preprocess.h"
 #include "weights/format.h"
 
 namespace caption::model {
 
+// How a composed model's projector computes, as far as its tensors do not tell.
+struct ProjectorOptions {
+  std::optional<ProjectorKind> kind = {};     // without: recognised by the tensors
+  std::optional<Activation> activation = {};  // without: the one that is usual for the kind
+  std::int64_t tokens = 64;                   // of a frame; C-Abstractor only
+  std::int64_t head_dim = 0;  // Perceiver only; 0: 64, or 96 with the names of Idefics2
+};
+
 // A model whose parts were trained separately; the paths are model folders or files.
 struct ComposedSource {
   std::filesystem::path vision;     // CLIP or SigLIP vision checkpoint folder
-  std::filesystem::path projector;  // safetensors: linear layers, with a gelu between every two
+  std::filesystem::path projector;  // safetensors, see model/internal/projector.h
   std::filesystem::path llm;        // folder of a language model, with the tokenizer
-  std::int64_t vision_feature_layer = -1;
+  // The tower's hidden states that the projector gets, side by side; -1 is the last.
+  std::vector<std::int64_t> vision_feature_layers = {-1};
   bool drop_cls = true;
   std::int64_t pool_stride = 1;  // 1 means no pooling
   std::string prompt;            // contains "{video}" once and "{prompt}" at most once
+  ProjectorOptions projector_options = {};
+  // How tensors are called in the files: "THEIRS=OURS", both the beginning of names, for all files,
+  // or "PART:THEIRS=OURS" for vision, projector or llm.
+  std::vector<std::string> tensor_names = {};
 };
 
 struct PromptIds {

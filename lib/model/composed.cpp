@@ -10,9 +10,12 @@
 #include <vector>
 
 #include "base/error.h"
+#include "model/internal/hub_model.h"
 #include "model/internal/parts.h"
 #include "model/internal/preprocessor_config.h"
+#include "model/internal/projector.h"
 #include "model/internal/prompt.h"
+#include "model/internal/tensor_names.h"
 #include "model/internal/vision_config.h"
 #include "model/read_blueprint.h"
 #include "model/vit_blueprint.h"
@@ -134,108 +137,71 @@ VisionSpec read_vision_spec(const std::filesystem::path& folder) {
   return parse_tower_config(config);
 }
 
-struct ProjectorLayers {
-  std::vector<std::string> stems;  // names without "weight", in order
-  std::vector<LinearSpec> layers;
-};
-
-bool contains(const std::vector<std::string>& names, const std::string& name) {
-  return std::find(names.begin(), names.end(), name) != names.end();
+// What a whole CLIP or SigLIP holds besides its vision tower (modeling_clip.py,
+// modeling_siglip.py).
+void ignore_text_tower(Blueprint& blueprint) {
+  for (const char* const name :
+       {"text_model.", "text_projection.", "visual_projection.", "logit_scale", "logit_bias"}) {
+    blueprint.ignored.push_back({.source = kVisionSource, .prefix = name});
+  }
 }
 
-// Whether `a` comes before `b` when runs of digits count as numbers: "2." before "10.".
-bool is_before(std::string_view a, std::string_view b) {
-  const auto is_digit = [](char c) { return c >= '0' && c <= '9'; };
-  std::size_t i = 0;
-  for (; i < std::min(a.size(), b.size()) && a[i] == b[i]; ++i) continue;
-  // From the beginning of the number in which the names differ.
-  while (i > 0 && is_digit(a[i - 1])) --i;
-  const auto digits = [&](std::string_view name) {
-    std::size_t end = i;
-    while (end < name.size() && is_digit(name[end])) ++end;
-    return end - i;
-  };
-  if (digits(a) != digits(b) && digits(a) > 0 && digits(b) > 0) return digits(a) < digits(b);
-  return a < b;
-}
-
-// The names of a projector's layers differ between authors ("weight"; "0.weight" and "2.weight";
-// "linear_1.weight" and "linear_2.weight"): matrices are linear layers in the order of their names,
-// with a gelu between every two. A file with other tensors is refused.
-ProjectorLayers read_projector(const weights::Checkpoint& file, std::int64_t vision_dim,
-                               std::int64_t text_dim) {
-  constexpr std::string_view kWeight = "weight";
-  constexpr std::string_view kBias = "bias";
-  ProjectorLayers found;
-  std::vector<std::string> biases;
-  for (const std::string& name : file.names()) {
-    const bool is_matrix = name.ends_with(kWeight) && file.find(name)->shape().rank() == 2;
-    const bool is_vector = name.ends_with(kBias) && file.find(name)->shape().rank() == 1;
-    if (!is_matrix && !is_vector) {
-      throw Error(ErrorCode::kUnavailable,
-                  file.path().string() + ": tensor " + name +
-                      " belongs to no linear layer; this build runs projectors of linear layers "
-                      "with a gelu between every two");
-    }
-    const std::size_t suffix = is_matrix ? kWeight.size() : kBias.size();
-    (is_matrix ? found.stems : biases).push_back(name.substr(0, name.size() - suffix));
-  }
-  for (const std::string& bias : biases) {
-    if (contains(found.stems, bias)) continue;
-    throw Error(ErrorCode::kBadModel,
-                file.path().string() + ": tensor " + bias + "bias has no weight beside it");
-  }
-  if (found.stems.empty()) {
-    throw Error(ErrorCode::kBadModel,
-                file.path().string() + ": holds no linear layer, and so no projector");
-  }
-  std::sort(found.stems.begin(), found.stems.end(), is_before);
-  std::int64_t in = vision_dim;
-  for (const std::string& stem : found.stems) {
-    const bool is_last = &stem == &found.stems.back();
-    const std::int64_t out = is_last ? text_dim : file.find(stem + std::string(kWeight))->dim(0);
-    found.layers.push_back({.out = out, .in = in, .has_bias = contains(biases, stem)});
-    in = out;
-  }
-  return found;
-}
-
-// `projector` is null if its file does not exist; then linear-gelu-linear is assumed.
+// `projector` is null if its file does not exist; then two linear layers are assumed.
 Blueprint make_blueprint(VisionSpec vision, const DecoderSpec& text, const ComposedSource& source,
-                         const weights::Checkpoint* projector) {
-  vision.num_layers = layers_to_run(vision, source.vision_feature_layer);
+                         const weights::Source* projector) {
+  set_feature_layers(vision, source.vision_feature_layers);
   vision.keeps_class_token = !source.drop_cls && vision.class_tokens > 0;
   vision.pool_stride = source.pool_stride;
-  const ProjectorLayers layers =
-      projector != nullptr ? read_projector(*projector, vision.hidden, text.hidden)
-                           : ProjectorLayers{.stems = {"0.", "2."},
-                                             .layers = {{.out = text.hidden, .in = vision.hidden},
-                                                        {.out = text.hidden, .in = text.hidden}}};
-  vision.projector = layers.layers;
+  std::optional<ProjectorFile> file;
+  if (projector != nullptr) file.emplace(*projector);
+  const ProjectorNames names =
+      read_projector(file ? &*file : nullptr, source.projector_options, text.hidden, vision);
   Blueprint blueprint;
   blueprint.name = source.vision.string() + " + " + source.llm.string();
   add_clip_tower(blueprint, vision, kVisionPrefixes, kVisionSource);
-  add_projector(blueprint, vision, layers.stems, {""}, kProjectorSource);
+  ignore_text_tower(blueprint);
+  add_found_projector(blueprint, vision, names, kProjectorSource);
   add_decoder(blueprint, text, kTextPrefixes, kHeadPrefixes, kTextSource);
   return blueprint;
+}
+
+std::unique_ptr<weights::Source> open_weights(const std::filesystem::path& path) {
+  return std::make_unique<weights::Checkpoint>(weights::Checkpoint::open(path));
+}
+
+// Describes the options of a composed model that change its captions.
+std::string describe_settings(const ComposedSource& source) {
+  std::string text = source.prompt;
+  for (const std::int64_t layer : source.vision_feature_layers) text += "|" + std::to_string(layer);
+  text += "|" + std::to_string(source.pool_stride) + (source.drop_cls ? "|drop" : "|keep");
+  const ProjectorOptions& options = source.projector_options;
+  text += "|" + std::to_string(options.activation ? static_cast<int>(*options.activation) : -1) +
+          "|" + std::to_string(options.tokens) + "|" + std::to_string(options.head_dim);
+  for (const std::string& entry : source.tensor_names) text += "|" + entry;
+  return text;
 }
 
 }  // namespace
 
 Blueprint compose_blueprint(const Blueprint& tower, const Blueprint& text,
                             const ComposedSource& source) {
-  std::optional<weights::Checkpoint> projector;
+  ComposedSources sources;
   std::error_code ignored;
-  if (std::filesystem::exists(source.projector, ignored)) {
-    projector.emplace(weights::Checkpoint::open(source.projector));
+  DType stored = DType::kF32;
+  const bool has_file = std::filesystem::exists(source.projector, ignored);
+  if (has_file) {
+    auto projector =
+        std::make_unique<weights::Checkpoint>(weights::Checkpoint::open(source.projector));
+    const std::vector<std::string> names = projector->names();
+    if (!names.empty()) stored = projector->find(names.front())->dtype();
+    sources[kProjectorSource] = std::move(projector);
   }
+  sources = rename_tensors(std::move(sources), source.tensor_names);
   Blueprint blueprint = make_blueprint(tower.vision.value(), text.text.value(), source,
-                                       projector ? &*projector : nullptr);
+                                       sources[kProjectorSource].get());
   blueprint.set_stored(tower.groups.front().stored, kVisionSource);
   blueprint.set_stored(text.groups.front().stored, kTextSource);
-  if (projector) {
-    blueprint.set_stored(projector->find(projector->names().front())->dtype(), kProjectorSource);
-  }
+  if (has_file) blueprint.set_stored(stored, kProjectorSource);
   return blueprint;
 }
 
@@ -258,29 +224,21 @@ std::unique_ptr<CaptionModel> open_composed(const Context& context, const Compos
   reject_quantised(llm_config);
   const TextConfig text = parse_text_config(llm_config);
 
-  parts.settings = source.prompt + "|" + std::to_string(source.vision_feature_layer) + "|" +
-                   std::to_string(source.pool_stride) + (source.drop_cls ? "|drop" : "|keep");
+  parts.settings = describe_settings(source);
   const VisionSpec vision = read_vision_spec(source.vision);
   // SigLIP's processor has other class defaults than CLIP's.
   parts.preprocess =
       read_preprocess_spec(source.vision, vision.class_tokens > 0 ? llava_next_video_preprocessing()
                                                                   : siglip_preprocessing());
-  const auto open = [](const std::filesystem::path& path) {
-    return std::make_unique<weights::Checkpoint>(weights::Checkpoint::open(path));
-  };
+  ComposedSources files = rename_tensors(
+      {open_weights(source.vision), open_weights(source.projector), open_weights(source.llm)},
+      source.tensor_names);
+  const Blueprint blueprint =
+      make_blueprint(vision, text.spec, source, files[kProjectorSource].get());
   std::vector<std::unique_ptr<weights::Source>> sources;
-  sources.push_back(open(source.vision));
-  auto projector = open(source.projector);
-  const Blueprint blueprint = make_blueprint(vision, text.spec, source, projector.get());
-  sources.push_back(std::move(projector));
-  sources.push_back(open(source.llm));
+  for (std::unique_ptr<weights::Source>& file : files) sources.push_back(std::move(file));
   place_parts(parts, blueprint, std::move(sources), format);
-  parts.tokenizer = text::open_tokenizer(source.llm);
-  parts.generation = read_generation_config(source.llm);
-  parts.eos_ids = parts.generation.eos_ids.empty() ? text.eos_ids : parts.generation.eos_ids;
-  if (parts.eos_ids.empty() && parts.tokenizer->eos_id()) {
-    parts.eos_ids = {*parts.tokenizer->eos_id()};
-  }
+  read_text_files(source.llm, text, parts);
   return std::make_unique<Composed>(std::move(parts), std::move(prompt));
 }
 

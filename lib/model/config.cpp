@@ -10,14 +10,6 @@ namespace {
 constexpr std::int64_t kMaxExtent = std::int64_t{1} << 20;  // limit of widths and of the vocabulary
 constexpr std::int64_t kMaxLayers = 1024;
 
-[[noreturn]] void throw_bad(const JsonObject& config, const std::string& what) {
-  throw Error(ErrorCode::kBadModel, config.name() + ": " + what);
-}
-
-[[noreturn]] void throw_unavailable(const JsonObject& config, const std::string& what) {
-  throw Error(ErrorCode::kUnavailable, config.name() + ": " + what);
-}
-
 std::int64_t get_extent(const JsonObject& config, std::string_view key, std::int64_t fallback) {
   return config.get_int(key, fallback, 1, kMaxExtent);
 }
@@ -29,6 +21,14 @@ float get_eps(const JsonObject& config, std::string_view key, double fallback) {
 }
 
 }  // namespace
+
+void throw_bad(const JsonObject& config, const std::string& what) {
+  throw Error(ErrorCode::kBadModel, config.name() + ": " + what);
+}
+
+void throw_unavailable(const JsonObject& config, const std::string& what) {
+  throw Error(ErrorCode::kUnavailable, config.name() + ": " + what);
+}
 
 bool is_null(const JsonObject& config, std::string_view key) {
   const std::vector<std::string> keys = config.keys();

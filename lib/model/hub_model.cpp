@@ -2,10 +2,10 @@
 
 #include <algorithm>
 #include <optional>
-#include <system_error>
 
 #include "base/error.h"
 #include "base/mapped_file.h"
+#include "model/internal/model_files.h"
 
 namespace caption::model {
 
@@ -73,16 +73,19 @@ void check_token(const text::Tokenizer& tokenizer, std::string_view token, std::
                   std::string(key) + " is " + std::to_string(configured));
 }
 
+VideoTokenId parse_video_token_id(const JsonObject& config, std::int64_t fallback,
+                                  std::int64_t vocab) {
+  const bool is_new = config.has("video_token_id") && !config.has("video_token_index");
+  const std::string key = is_new ? "video_token_id" : "video_token_index";
+  return {.id = static_cast<std::int32_t>(config.get_int(key, fallback, 0, vocab - 1)), .key = key};
+}
+
 std::string read_chat_template(const std::filesystem::path& folder) {
-  const auto exists = [](const std::filesystem::path& path) {
-    std::error_code ignored;
-    return std::filesystem::is_regular_file(path, ignored);
-  };
   const std::filesystem::path jinja = folder / "chat_template.jinja";
-  if (exists(jinja)) return read_text_file(jinja);
+  if (is_file(jinja)) return read_text_file(jinja);
   for (const char* name :
        {"chat_template.json", "processor_config.json", "tokenizer_config.json"}) {
-    if (!exists(folder / name)) continue;
+    if (!is_file(folder / name)) continue;
     const JsonObject config = JsonObject::open(folder / name, ErrorCode::kBadModel);
     if (const auto text = config.find_string_at("chat_template")) return *text;
   }

@@ -12,6 +12,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "model/internal/config.h"
 #include "model/internal/hub_model.h"
 #include "model/internal/parts.h"
 #include "model/internal/preprocessor_config.h"
@@ -25,10 +26,6 @@ namespace {
 
 constexpr std::string_view kFamilyName = "InternVL";
 constexpr std::string_view kContextToken = "<IMG_CONTEXT>";
-
-[[noreturn]] void throw_unavailable(const JsonObject& config, const std::string& what) {
-  throw Error(ErrorCode::kUnavailable, config.name() + ": " + what);
-}
 
 class InternVl final : public PartsCaptionModel {
  public:
@@ -175,7 +172,7 @@ Description parse_hub(const JsonObject& config) {
   found.text = parse_text_config(require_part(config, "text_config", kFamilyName), "qwen2");
   found.vision = parse_intern_vit(require_part(config, "vision_config", kFamilyName), kHubTower);
   check_feature_strategy(config, found.vision, "default");
-  if (parse_feature_layer(config, -1) != -1) {
+  if (parse_feature_layers(config, -1) != std::vector<std::int64_t>{-1}) {
     throw_unavailable(config,
                       "vision_feature_layer: only -1, the last layer, is supported; the reference "
                       "fails with any other");
@@ -194,16 +191,15 @@ Description parse_chat(const JsonObject& config) {
                       "ps_version: only v2, the pixel shuffle of InternVL 1.5 and later, "
                       "is supported by this build");
   }
-  const std::int64_t last = found.vision.num_layers;
   const std::int64_t select_layer = config.get_int("select_layer", -1, -1024, 1024);
-  found.vision.num_layers = layers_to_run(found.vision, select_layer);
+  set_feature_layers(found.vision, {select_layer});
   const std::int64_t image_px = config.get_int("force_image_size", found.vision.image_px, 1, 8192);
   if (image_px != found.vision.image_px) {
     throw_unavailable(config,
                       "force_image_size differs from the tower's image_size; interpolated "
                       "positions are not supported by this build");
   }
-  if (found.vision.num_layers != last) {
+  if (found.vision.unused_layers > 0) {
     throw_unavailable(config, "select_layer: only -1, the last layer, is supported");
   }
   add_projection(config, found.text.spec.hidden, found.vision);

@@ -47,9 +47,9 @@ const PromptFrame& choose_prompt(const std::string& chat_template, const JsonObj
 
 class LlavaNextVideo final : public PartsCaptionModel {
  public:
-  LlavaNextVideo(Parts parts, std::int32_t video_id, PromptFrame prompt)
-      : PartsCaptionModel(std::move(parts)), video_id_(video_id), prompt_(std::move(prompt)) {
-    check_token(tokenizer(), kVideoToken, video_id, "video_token_index");
+  LlavaNextVideo(Parts parts, const VideoTokenId& video_id, PromptFrame prompt)
+      : PartsCaptionModel(std::move(parts)), video_id_(video_id.id), prompt_(std::move(prompt)) {
+    check_token(tokenizer(), kVideoToken, video_id.id, video_id.key);
   }
 
   PromptIds build_prompt(std::string_view user_prompt, const ClipShape& clip) const override {
@@ -77,9 +77,15 @@ VisionSpec read_vision_spec(const JsonObject& config, std::int64_t text_hidden) 
   VisionSpec vision =
       parse_vision_config(require_part(config, "vision_config", kFamilyName), "clip_vision_model");
   check_feature_strategy(config, vision, "default");
-  vision.num_layers = layers_to_run(vision, parse_feature_layer(config, -2));
+  set_feature_layers(vision, parse_feature_layers(config, -2));
   vision.merge = parse_pooling(config);
   vision.pool_stride = config.get_int("spatial_pool_stride", 2, 1, 4096);
+  if (vision.merge == PatchMerge::kConvolution && !vision.feature_layers.empty()) {
+    throw Error(ErrorCode::kBadModel,
+                config.name() +
+                    ": vision_feature_layer lists several layers, and spatial_pool_mode "
+                    "\"conv\" takes the channels of one");
+  }
   const std::int64_t channels = config.get_int("spatial_pool_out_channels", 1024, 1, 1 << 20);
   if (vision.merge == PatchMerge::kConvolution && channels != vision.hidden) {
     throw Error(ErrorCode::kBadModel, config.name() + ": spatial_pool_out_channels is " +
@@ -87,7 +93,7 @@ VisionSpec read_vision_spec(const JsonObject& config, std::int64_t text_hidden) 
                                           std::to_string(vision.hidden));
   }
   const bool has_bias = config.get_bool("multimodal_projector_bias", true);
-  vision.projector = {{.out = text_hidden, .in = vision.hidden, .has_bias = has_bias},
+  vision.projector = {{.out = text_hidden, .in = vision.feature_columns(), .has_bias = has_bias},
                       {.out = text_hidden, .in = text_hidden, .has_bias = has_bias}};
   vision.projector_activation = parse_activation(config, "projector_hidden_act", "gelu");
   return vision;
@@ -111,6 +117,10 @@ Blueprint make_blueprint(const JsonObject& config, const DecoderSpec& text) {
   if (vision.merge == PatchMerge::kConvolution) add_pooling(blueprint, vision);
   add_projector(blueprint, vision, {"linear_1.", "linear_2."}, hub_projector_prefixes());
   add_decoder(blueprint, text, hub_text_prefixes(), hub_head_prefixes());
+  // LlavaNextVideoModel has the newline for images alone.
+  for (const char* const name : {"model.image_newline", "image_newline"}) {
+    blueprint.ignored.push_back({.source = 0, .prefix = name});
+  }
   return blueprint;
 }
 
@@ -125,10 +135,7 @@ std::unique_ptr<CaptionModel> open_llava(const std::filesystem::path& folder,
   reject_quantised(config);
   const JsonObject text_config = require_part(config, "text_config", kFamilyName);
   TextConfig text = parse_text_config(text_config);
-  const std::int64_t default_video_id =
-      config.get_int("video_token_id", 32000, 0, text.spec.vocab - 1);
-  const std::int64_t video_id =
-      config.get_int("video_token_index", default_video_id, 0, text.spec.vocab - 1);
+  const VideoTokenId video_id = parse_video_token_id(config, 32000, text.spec.vocab);
 
   std::vector<std::unique_ptr<weights::Source>> sources;
   sources.push_back(std::make_unique<weights::Checkpoint>(weights::Checkpoint::open(folder)));
@@ -139,8 +146,7 @@ std::unique_ptr<CaptionModel> open_llava(const std::filesystem::path& folder,
   place_parts(parts, make_blueprint(config, text.spec), std::move(sources), format);
   read_text_files(folder, text, parts);
   PromptFrame prompt = choose_prompt(read_chat_template(folder), text_config, *parts.tokenizer);
-  return std::make_unique<LlavaNextVideo>(std::move(parts), static_cast<std::int32_t>(video_id),
-                                          std::move(prompt));
+  return std::make_unique<LlavaNextVideo>(std::move(parts), video_id, std::move(prompt));
 }
 
 }  // namespace

@@ -41,9 +41,9 @@ const PromptFrame& choose_prompt(const std::string& chat_template) {
 
 class LlavaOnevision final : public PartsCaptionModel {
  public:
-  LlavaOnevision(Parts parts, std::int32_t video_id, PromptFrame prompt)
-      : PartsCaptionModel(std::move(parts)), video_id_(video_id), prompt_(std::move(prompt)) {
-    check_token(tokenizer(), kVideoToken, video_id, "video_token_index");
+  LlavaOnevision(Parts parts, const VideoTokenId& video_id, PromptFrame prompt)
+      : PartsCaptionModel(std::move(parts)), video_id_(video_id.id), prompt_(std::move(prompt)) {
+    check_token(tokenizer(), kVideoToken, video_id.id, video_id.key);
     require_token(tokenizer(), "<|im_start|>");
     require_token(tokenizer(), "<|im_end|>");
   }
@@ -63,11 +63,11 @@ VisionSpec read_vision_spec(const JsonObject& config, std::int64_t text_hidden) 
   VisionSpec vision = parse_vision_config(require_part(config, "vision_config", kFamilyName),
                                           "siglip_vision_model");
   check_feature_strategy(config, vision, "full");
-  vision.num_layers = layers_to_run(vision, parse_feature_layer(config, -1));
+  set_feature_layers(vision, parse_feature_layers(config, -1));
   vision.resize_stride = kResizeStride;
   vision.ends_with_newline = true;
   const bool has_bias = config.get_bool("multimodal_projector_bias", true);
-  vision.projector = {{.out = text_hidden, .in = vision.hidden, .has_bias = has_bias},
+  vision.projector = {{.out = text_hidden, .in = vision.feature_columns(), .has_bias = has_bias},
                       {.out = text_hidden, .in = text_hidden, .has_bias = has_bias}};
   vision.projector_activation = parse_activation(config, "projector_hidden_act", "gelu");
   return vision;
@@ -97,10 +97,7 @@ std::unique_ptr<CaptionModel> open_onevision(const std::filesystem::path& folder
                                              Parts parts) {
   reject_quantised(config);
   TextConfig text = parse_text(config);
-  const std::int64_t default_video_id =
-      config.get_int("video_token_id", 151647, 0, text.spec.vocab - 1);
-  const std::int64_t video_id =
-      config.get_int("video_token_index", default_video_id, 0, text.spec.vocab - 1);
+  const VideoTokenId video_id = parse_video_token_id(config, 151647, text.spec.vocab);
 
   std::vector<std::unique_ptr<weights::Source>> sources;
   sources.push_back(std::make_unique<weights::Checkpoint>(weights::Checkpoint::open(folder)));
@@ -108,7 +105,7 @@ std::unique_ptr<CaptionModel> open_onevision(const std::filesystem::path& folder
   parts.preprocess = read_preprocess_spec(folder, llava_onevision_preprocessing());
   place_parts(parts, make_blueprint(config, text.spec), std::move(sources), format);
   read_text_files(folder, text, parts);
-  return std::make_unique<LlavaOnevision>(std::move(parts), static_cast<std::int32_t>(video_id),
+  return std::make_unique<LlavaOnevision>(std::move(parts), video_id,
                                           choose_prompt(read_chat_template(folder)));
 }
 

@@ -2,11 +2,11 @@
 
 #include <algorithm>
 #include <array>
-#include <system_error>
 #include <utility>
 
 #include "base/error.h"
 #include "base/mapped_file.h"
+#include "model/internal/model_files.h"
 
 namespace caption::model {
 namespace {
@@ -70,11 +70,6 @@ void check_unchanged(const Parts& parts) {
                     ": its configuration changed while it was read; run again with files that "
                     "nobody writes");
   }
-}
-
-bool is_file(const std::filesystem::path& path) {
-  std::error_code ignored;
-  return std::filesystem::is_regular_file(path, ignored);
 }
 
 }  // namespace

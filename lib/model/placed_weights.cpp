@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "kernels/convert.h"
+#include "model/internal/unused_tensors.h"
 #include "tensor/copy.h"
 #include "tensor/dtype.h"
 #include "weights/quantise.h"
@@ -125,14 +126,29 @@ PlacedWeights::PlacedWeights(Stream& stream, const Blueprint& blueprint,
   };
   std::int32_t group = -1;
   GroupNames names;
+  std::vector<StoredName> places;
+  std::vector<std::vector<std::string>> used(sources_.size());
+  bool is_complete = true;
+  const auto source_of = [&](const Parameter& parameter) {
+    const auto of_group = static_cast<std::size_t>(parameter.group);
+    return static_cast<std::size_t>(blueprint.groups[of_group].source);
+  };
   for (const Parameter& parameter : blueprint.parameters) {
     const ParameterGroup& owner = blueprint.groups[static_cast<std::size_t>(parameter.group)];
-    weights::Source& source = *sources_.at(static_cast<std::size_t>(owner.source));
+    weights::Source& source = *sources_.at(source_of(parameter));
     if (std::exchange(group, parameter.group) != parameter.group) {
       names = find_group_names(source, owner.prefixes, parameter);
       if (owner.part == Part::kDecoder) require_no_further_layer(source, names.prefix);
     }
-    place(stream, parameter, source, names.of(parameter));
+    places.push_back(names.of(parameter));
+    used[source_of(parameter)].push_back(places.back().name);
+    is_complete = is_complete && source.has(places.back().name);
+  }
+  // A tensor that is missing is named when it is read.
+  if (is_complete) check_unused_tensors(blueprint, sources_, used);
+  for (std::size_t i = 0; i < places.size(); ++i) {
+    const Parameter& parameter = blueprint.parameters[i];
+    place(stream, parameter, *sources_[source_of(parameter)], places[i]);
   }
   merged_.clear();
   with_base_.clear();

@@ -7,16 +7,13 @@
 #include <vector>
 
 #include "base/counted.h"
+#include "model/internal/config.h"
 
 namespace caption::model {
 namespace {
 
 constexpr std::int64_t kMaxEdgePx = 4096;
 constexpr std::int64_t kBicubic = 3;  // PIL.Image.Resampling.BICUBIC
-
-[[noreturn]] void throw_unavailable(const JsonObject& config, const std::string& what) {
-  throw Error(ErrorCode::kUnavailable, config.name() + ": " + what);
-}
 
 int require_edge(const JsonObject& config, std::string_view key) {
   return static_cast<int>(config.require_int(key, 1, kMaxEdgePx));

@@ -71,6 +71,10 @@ VisionSpec parse_qwen_tower(const JsonObject& vision_config, const QwenTowerDefa
 std::vector<std::int64_t> parse_tower_layers(const JsonObject& vision_config, std::string_view key,
                                              std::vector<std::int64_t> fallback,
                                              std::int64_t num_layers) {
+  if (vision_config.has(key) && vision_config.type_of(key) != JsonType::kList) {
+    throw Error(ErrorCode::kBadModel,
+                vision_config.name() + ": " + std::string(key) + " must be a list of layers");
+  }
   std::vector<std::int64_t> layers =
       vision_config.has(key) ? vision_config.get_ints(key) : std::move(fallback);
   std::int64_t last = -1;

@@ -12,14 +12,6 @@ namespace {
 
 constexpr std::int64_t kMaxPositions = std::int64_t{1} << 28;
 
-[[noreturn]] void throw_bad(const JsonObject& config, const std::string& what) {
-  throw Error(ErrorCode::kBadModel, config.name() + ": " + what);
-}
-
-[[noreturn]] void throw_unavailable(const JsonObject& config, const std::string& what) {
-  throw Error(ErrorCode::kUnavailable, config.name() + ": " + what);
-}
-
 void reject_partial_rotation(const JsonObject& config) {
   if (config.get_double("partial_rotary_factor", 1.0) == 1.0) return;
   throw_unavailable(config,
@@ -119,6 +111,11 @@ RopeSpec parse_rope(const JsonObject& config, std::int64_t max_positions, double
     throw_bad(*scaling, "factor must be at least 1 and finite as a 32-bit float");
   }
   rope.original_max_position = max_positions;
+  // The stretch of the base at the original length is 1, but for roundings.
+  const auto length = static_cast<double>(max_positions);
+  if (rope.kind == RopeKind::kDynamic && !(rope.factor * length / length > rope.factor - 1)) {
+    throw_bad(*scaling, "factor is so large that no frequency is left; at most 1e15 is expected");
+  }
   if (rope.kind == RopeKind::kYarn) {
     rope.original_max_position =
         scaling->get_int("original_max_position_embeddings", max_positions, 1, kMaxPositions);

@@ -11,10 +11,6 @@ namespace {
 
 constexpr std::int64_t kMostTokens = std::int64_t{1} << 28;
 
-[[noreturn]] void throw_bad(const JsonObject& config, const std::string& what) {
-  throw Error(ErrorCode::kBadModel, config.name() + ": " + what);
-}
-
 }  // namespace
 
 std::optional<std::vector<bool>> parse_layer_types(const JsonObject& config,

@@ -1,11 +1,14 @@
 #include "model/internal/vision_config.h"
 
+#include <algorithm>
 #include <array>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/counted.h"
 #include "base/error.h"
+#include "model/internal/config.h"
 
 namespace caption::model {
 namespace {
@@ -13,14 +16,6 @@ namespace {
 constexpr std::int64_t kMaxExtent = std::int64_t{1} << 20;
 constexpr std::int64_t kMaxLayers = 1024;
 constexpr std::int64_t kMaxPx = 8192;
-
-[[noreturn]] void throw_bad(const JsonObject& config, const std::string& what) {
-  throw Error(ErrorCode::kBadModel, config.name() + ": " + what);
-}
-
-[[noreturn]] void throw_unavailable(const JsonObject& config, const std::string& what) {
-  throw Error(ErrorCode::kUnavailable, config.name() + ": " + what);
-}
 
 // Class defaults that differ between CLIP and SigLIP.
 struct TowerDefaults {
@@ -52,9 +47,13 @@ Activation parse_activation(const JsonObject& config, std::string_view key,
   if (name == "gelu" || name == "gelu_python") return Activation::kGelu;
   if (name == "gelu_pytorch_tanh" || name == "gelu_new") return Activation::kGeluTanh;
   if (name == "quick_gelu") return Activation::kQuickGelu;
+  if (name == "silu" || name == "swish") return Activation::kSilu;
+  if (name == "relu") return Activation::kRelu;
   throw_unavailable(
-      config, std::string(key) + " \"" + name +
-                  "\" is not supported by this build; gelu, gelu_pytorch_tanh and quick_gelu are");
+      config,
+      std::string(key) + " \"" + name +
+          "\" is not supported by this build; gelu, gelu_pytorch_tanh, quick_gelu, silu and "
+          "relu are");
 }
 
 void finish_tower(const JsonObject& config, VisionSpec& tower) {
@@ -119,6 +118,8 @@ VisionSpec parse_tower_config(const JsonObject& config) {
                              default_type);
 }
 
+namespace {
+
 std::int64_t layers_to_run(const VisionSpec& tower, std::int64_t vision_feature_layer) {
   const std::int64_t layers =
       vision_feature_layer < 0 ? tower.num_layers + 1 + vision_feature_layer : vision_feature_layer;
@@ -130,14 +131,26 @@ std::int64_t layers_to_run(const VisionSpec& tower, std::int64_t vision_feature_
   return layers;
 }
 
-std::int64_t parse_feature_layer(const JsonObject& config, std::int64_t fallback) {
-  const std::vector<std::int64_t> layers = config.get_ints("vision_feature_layer");
-  if (layers.size() > 1) {
-    throw_unavailable(config,
-                      "vision_feature_layer: several layers side by side are not supported by "
-                      "this build");
+}  // namespace
+
+void set_feature_layers(VisionSpec& tower, const std::vector<std::int64_t>& layers) {
+  constexpr std::size_t kMaxLayers = 64;
+  if (layers.empty() || layers.size() > kMaxLayers) {
+    throw Error(ErrorCode::kBadModel, "vision_feature_layer names " +
+                                          counted(std::ssize(layers), "layer") +
+                                          "; a projector gets 1 to 64 of them");
   }
-  return layers.empty() ? fallback : layers.front();
+  std::vector<std::int64_t> states;
+  for (const std::int64_t layer : layers) states.push_back(layers_to_run(tower, layer));
+  const std::int64_t all = tower.num_layers;
+  tower.num_layers = *std::max_element(states.begin(), states.end());
+  tower.unused_layers = all - tower.num_layers;
+  tower.feature_layers = states.size() > 1 ? std::move(states) : std::vector<std::int64_t>();
+}
+
+std::vector<std::int64_t> parse_feature_layers(const JsonObject& config, std::int64_t fallback) {
+  std::vector<std::int64_t> layers = config.get_ints("vision_feature_layer");
+  return layers.empty() ? std::vector<std::int64_t>{fallback} : layers;
 }
 
 void check_feature_strategy(const JsonObject& config, const VisionSpec& tower,

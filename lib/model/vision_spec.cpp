@@ -46,6 +46,8 @@ std::int64_t tower_tokens(const VisionSpec& spec, const ClipShape& clip) {
 }
 
 std::int64_t tokens_per_image(const VisionSpec& spec, const ClipShape& clip) {
+  if (spec.perceiver) return spec.perceiver->latents;
+  if (spec.c_abstractor) return spec.c_abstractor->tokens();
   if (spec.keeps_class_token) return tower_tokens(spec, clip);
   const Grid grid = merged_grid(spec, clip);
   const auto resized = [&](std::int64_t edge) {
@@ -86,6 +88,52 @@ std::int64_t dynamic_scratch_bytes(const VisionSpec& spec, const ClipShape& clip
          (is_rounded ? kRoundedBytes * 2 * rows * spec.hidden : 0);
 }
 
+// Numbers that PerceiverResampler holds for frames of `rows` rows each.
+std::int64_t perceiver_scratch(const PerceiverSpec& spec, std::int64_t frames, std::int64_t rows) {
+  const std::int64_t keys = rows + spec.latents;
+  const std::int64_t latents = frames * spec.latents;
+  std::int64_t wide = std::max(frames * rows * spec.input_intermediate, latents * spec.q_dim());
+  for (const std::int64_t width : spec.intermediates) wide = std::max(wide, latents * width);
+  const bool has_input = spec.input || spec.input_intermediate > 0;
+  return (has_input ? frames * rows * spec.hidden : 0) + wide + 2 * latents * spec.hidden +
+         frames * keys * (spec.hidden + 2 * spec.kv_dim()) + latents * spec.q_dim();
+}
+
+// Numbers that CAbstractor holds for frames of `rows` rows of `columns` each.
+std::int64_t c_abstractor_scratch(const CAbstractorSpec& spec, std::int64_t frames,
+                                  std::int64_t rows, std::int64_t columns) {
+  const std::int64_t taken = frames * rows;
+  std::int64_t inner = 0;
+  std::int64_t squeeze = 0;
+  std::int64_t width = 0;
+  std::int64_t shortcut = 0;
+  std::int64_t outputs[2] = {0, 0};
+  std::size_t turn = 0;
+  const auto add = [&](const std::vector<RegBlockSpec>& blocks, std::int64_t of_rows) {
+    for (const RegBlockSpec& block : blocks) {
+      inner = std::max(inner, of_rows * block.inner);
+      width = std::max(width, block.inner);
+      squeeze = std::max(squeeze, block.squeeze);
+      if (block.has_shortcut) shortcut = std::max(shortcut, of_rows * block.out);
+      outputs[turn] = std::max(outputs[turn], of_rows * block.out);
+      turn = 1 - turn;
+    }
+  };
+  add(spec.before, taken);
+  add(spec.after, frames * spec.tokens());
+  const std::int64_t pooled = std::max(frames * spec.tokens() * spec.before.back().out,
+                                       spec.has_norm ? taken * columns : 0);
+  return (spec.position_rows > 0 ? taken * columns : 0) + 2 * inner +
+         frames * (2 * width + squeeze) + shortcut + outputs[0] + outputs[1] + pooled;
+}
+
+// Numbers that the part of the projector before its layers holds.
+std::int64_t resampler_scratch(const VisionSpec& spec, std::int64_t frames, std::int64_t rows) {
+  if (spec.perceiver) return perceiver_scratch(*spec.perceiver, frames, rows);
+  if (!spec.c_abstractor) return 0;
+  return c_abstractor_scratch(*spec.c_abstractor, frames, rows, spec.merged_columns());
+}
+
 }  // namespace
 
 std::int64_t encoder_scratch_bytes(const Context& context, const VisionSpec& spec,
@@ -99,6 +147,7 @@ std::int64_t encoder_scratch_bytes(const Context& context, const VisionSpec& spe
   const std::int64_t merged = merged_rows(spec, clip);
   // Five arrays of the tower's width: hidden, its norm (later the output of attention), q, k and v.
   std::int64_t per_image = tokens * 5 * spec.hidden;
+  per_image += tokens * spec.hidden * std::ssize(spec.feature_layers);
   // Patch columns, then the inner activations of an MLP for a limited number of rows.
   const std::int64_t wide =
       std::max(images * patches * spec.patch_values(),
@@ -111,13 +160,17 @@ std::int64_t encoder_scratch_bytes(const Context& context, const VisionSpec& spe
   // The last layer of the projector writes the result directly, unless that is resized. Two of the
   // other layers' outputs are held at a time.
   const std::size_t written_directly = spec.resize_stride > 1 ? 0 : 1;
+  // Rows of an image that the layers of the projector take.
+  const bool is_resampled = spec.perceiver || spec.c_abstractor;
+  const std::int64_t projected = is_resampled ? tokens_per_image(spec, clip) : merged;
   std::int64_t widest[2] = {0, 0};
   for (std::size_t i = 0; i + written_directly < spec.projector.size(); ++i) {
-    widest[i % 2] = std::max(widest[i % 2], merged * spec.projector[i].out);
+    widest[i % 2] = std::max(widest[i % 2], projected * spec.projector[i].out);
   }
   per_image += widest[0] + widest[1];
   const std::int64_t rounded = is_rounded ? 2 * images * tokens * spec.hidden : 0;
-  return kFloatBytes * (images * per_image + wide) + kRoundedBytes * rounded;
+  return kFloatBytes * (images * per_image + wide + resampler_scratch(spec, images, merged)) +
+         kRoundedBytes * rounded;
 }
 
 namespace {
@@ -132,6 +185,36 @@ double attention_flops(const VisionSpec& spec, double tokens) {
   return per_key * (full * tokens + (layers - full) * std::min(tokens, edge * edge));
 }
 
+// Operations of the part of the projector before its layers, for one image of `rows` rows.
+double resampler_flops(const VisionSpec& spec, double rows) {
+  if (spec.perceiver) {
+    const PerceiverSpec& perceiver = *spec.perceiver;
+    const auto hidden = static_cast<double>(perceiver.hidden);
+    const auto latents = static_cast<double>(perceiver.latents);
+    const auto q_dim = static_cast<double>(perceiver.q_dim());
+    const bool is_gated = perceiver.variant == PerceiverVariant::kIdefics2;
+    double flops = 2 * rows * static_cast<double>(perceiver.input_intermediate) *
+                   static_cast<double>(2 * spec.merged_columns() + perceiver.hidden);
+    if (perceiver.input) flops += 2 * rows * static_cast<double>(perceiver.input->num_weights());
+    for (const std::int64_t width : perceiver.intermediates) {
+      flops += 4 * latents * hidden * q_dim +
+               4 * (rows + latents) * hidden * static_cast<double>(perceiver.kv_dim()) +
+               4 * latents * (rows + latents) * q_dim +
+               (is_gated ? 6 : 4) * latents * hidden * static_cast<double>(width);
+    }
+    return flops;
+  }
+  if (!spec.c_abstractor) return 0;
+  double flops = 0;
+  for (const RegBlockSpec& block : spec.c_abstractor->before) {
+    flops += 2 * rows * static_cast<double>(block.num_weights());
+  }
+  for (const RegBlockSpec& block : spec.c_abstractor->after) {
+    flops += 2 * static_cast<double>(spec.c_abstractor->tokens() * block.num_weights());
+  }
+  return flops;
+}
+
 }  // namespace
 
 double encoder_flops(const VisionSpec& spec, const ClipShape& clip) {
@@ -144,8 +227,12 @@ double encoder_flops(const VisionSpec& spec, const ClipShape& clip) {
   double flops = static_cast<double>(spec.num_layers) * 2 * tokens * layer_weights +
                  attention_flops(spec, tokens) +
                  2 * tokens * hidden * static_cast<double>(spec.patch_values());
+  flops += resampler_flops(spec, merged);
+  const bool is_resampled = spec.perceiver || spec.c_abstractor;
+  const double projected =
+      is_resampled ? static_cast<double>(tokens_per_image(spec, clip)) : merged;
   for (const LinearSpec& layer : spec.projector) {
-    flops += 2 * merged * static_cast<double>(layer.num_weights());
+    flops += 2 * projected * static_cast<double>(layer.num_weights());
   }
   if (spec.merge == PatchMerge::kConvolution) {
     const auto window = static_cast<double>(spec.pool_stride * spec.pool_stride);

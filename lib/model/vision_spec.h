@@ -2,6 +2,7 @@
 // tokens, bytes and operations that follow from them.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <vector>
@@ -14,7 +15,7 @@
 namespace caption::model {
 
 // Activation of the tower's MLP or of the projector.
-enum class Activation { kGelu, kGeluTanh, kQuickGelu };
+enum class Activation { kGelu, kGeluTanh, kQuickGelu, kRelu, kSilu };
 
 enum class Norm { kLayer, kRms };
 
@@ -22,6 +23,9 @@ enum class Norm { kLayer, kRms };
 // their mean or maximum, a convolution with a stride equal to its kernel size, or their
 // concatenation (pixel shuffle, kernels/merge_patches.h).
 enum class PatchMerge { kMean, kMax, kConvolution, kShuffle };
+
+// How the rows that a tower gives become vision tokens (model/internal/projector.h).
+enum class ProjectorKind { kMlp, kPerceiverResampler, kCAbstractor };
 
 // What differs between vision transformers of fixed-size frames; the defaults are CLIP's.
 struct VitSpec {
@@ -52,10 +56,64 @@ struct LinearSpec {
   std::int64_t num_weights() const { return out * in; }
 };
 
+// The variants of a Perceiver resampler, called as the projects whose names of tensors they have.
+enum class PerceiverVariant {
+  kFlamingo,  // layer norms; MLPs of two layers
+  kIdefics2,  // RMS norms; gated MLPs, one of them before the first layer
+};
+
+// A Perceiver resampler: latents that attend to the rows of a frame and to each other.
+struct PerceiverSpec {
+  PerceiverVariant variant = PerceiverVariant::kFlamingo;
+  std::int64_t latents = 0;
+  std::int64_t hidden = 0;
+  std::int64_t num_heads = 0;
+  std::int64_t num_kv_heads = 0;
+  std::int64_t head_dim = 0;
+  std::optional<LinearSpec> input = {};  // kFlamingo: a layer before all others
+  std::int64_t input_intermediate = 0;   // kIdefics2: width of the MLP before the first layer
+  // Width of the MLP of each layer; as many as there are layers.
+  std::vector<std::int64_t> intermediates = {};
+
+  std::int64_t q_dim() const { return num_heads * head_dim; }
+  std::int64_t kv_dim() const { return num_kv_heads * head_dim; }
+};
+
+// A bottleneck block of RegNet-Y (arXiv:2003.13678) with depthwise convolutions, layer norms over
+// the channels and squeeze-and-excitation.
+struct RegBlockSpec {
+  std::int64_t in = 0;
+  std::int64_t inner = 0;    // channels of the depthwise convolution
+  std::int64_t squeeze = 0;  // width of squeeze-and-excitation
+  std::int64_t out = 0;
+  std::int64_t kernel = 3;    // edge of the depthwise convolution
+  bool has_shortcut = false;  // the input reaches the sum through a layer and a norm
+
+  std::int64_t num_weights() const {
+    return in * inner + inner * kernel * kernel + 2 * inner * squeeze + inner * out +
+           (has_shortcut ? in * out : 0);
+  }
+};
+
+// A C-Abstractor: blocks on the grid of patches, average pooling to tokens, blocks on those.
+struct CAbstractorSpec {
+  std::int64_t edge = 0;           // of the square of tokens
+  bool has_norm = false;           // a layer norm before all, eps 1e-6
+  std::int64_t position_rows = 0;  // rows of the table that is added to the patches; 0: none
+  std::vector<RegBlockSpec> before = {};
+  std::vector<RegBlockSpec> after = {};
+
+  std::int64_t tokens() const { return edge * edge; }
+};
+
 // A vision tower and its projector. An "image" is the tower's unit of input: a frame, or two
 // consecutive frames.
 struct VisionSpec {
-  std::int64_t num_layers = 0;  // layers that run; the others are not loaded
+  std::int64_t num_layers = 0;     // layers that run; the others are not loaded
+  std::int64_t unused_layers = 0;  // layers of the file after those that run
+  // The hidden states that are concatenated for the projector; hidden_states[num_layers] is the
+  // output of the last layer that runs. Empty: that one alone.
+  std::vector<std::int64_t> feature_layers = {};
   std::int64_t hidden = 0;
   std::int64_t intermediate = 0;
   std::int64_t num_heads = 0;
@@ -80,6 +138,10 @@ struct VisionSpec {
   bool projector_norm = false;             // a LayerNorm before the projector, eps 1e-5
   std::vector<LinearSpec> projector = {};  // layers applied to each row, with activations between
   Activation projector_activation = Activation::kGelu;
+  // What makes other rows of a frame's rows before the layers of `projector`, which may then be
+  // none; at most one of them.
+  std::optional<PerceiverSpec> perceiver = {};
+  std::optional<CAbstractorSpec> c_abstractor = {};
   std::int64_t resize_stride = 1;  // rows along an edge after the projector, per vision token
   bool ends_with_newline = false;  // one learned vision token follows those of a clip's frames
   std::int64_t text_tokens_per_image = 0;  // tokens that the prompt puts around each image
@@ -89,9 +151,18 @@ struct VisionSpec {
   std::int64_t head_dim() const { return hidden / num_heads; }
   // Patches of one vision token of a tower with image_px = 0.
   std::int64_t merged_patches() const { return pool_stride * pool_stride; }
+  // Columns of the tower's output.
+  std::int64_t feature_columns() const {
+    return hidden * std::max<std::int64_t>(1, std::ssize(feature_layers));
+  }
   // Columns of the rows that the projector takes.
   std::int64_t merged_columns() const {
-    return merge == PatchMerge::kShuffle ? hidden * pool_stride * pool_stride : hidden;
+    return merge == PatchMerge::kShuffle ? feature_columns() * pool_stride * pool_stride
+                                         : feature_columns();
+  }
+  // Columns of the vision tokens.
+  std::int64_t token_columns() const {
+    return projector.empty() ? perceiver.value().hidden : projector.back().out;
   }
 };
 

@@ -107,11 +107,28 @@ void set_chat_layout(Blueprint& blueprint, const VisionSpec& spec, const std::st
   }
 }
 
+// What the towers compute after the hidden states: the layers above the requested one, the norm
+// after the last layer, and SigLIP's pooling head (modeling_clip.py, modeling_siglip.py).
+void ignore_after_features(Blueprint& blueprint, const VisionSpec& spec,
+                           const std::vector<std::string>& prefixes, std::int32_t source) {
+  const auto ignore = [&](const std::string& prefix) {
+    blueprint.ignored.push_back({.source = source, .prefix = prefix});
+  };
+  for (const std::string& prefix : prefixes) {
+    ignore(prefix + "post_layernorm.");
+    ignore(prefix + "head.");
+    for (std::int64_t i = 0; i < spec.unused_layers; ++i) {
+      ignore(prefix + "encoder.layers." + std::to_string(spec.num_layers + i) + ".");
+    }
+  }
+}
+
 }  // namespace
 
 void add_clip_tower(Blueprint& blueprint, const VisionSpec& spec, std::vector<std::string> prefixes,
                     std::int32_t source) {
   blueprint.vision = spec;
+  ignore_after_features(blueprint, spec, prefixes, source);
   blueprint.add_group({.part = Part::kTower, .prefixes = std::move(prefixes), .source = source});
   VitTowerIds& ids = blueprint.tower;
   if (spec.class_tokens > 0) {
@@ -132,6 +149,9 @@ void add_intern_vit(Blueprint& blueprint, const VisionSpec& spec, std::vector<st
                     std::int32_t source) {
   CAPTION_CHECK(spec.class_tokens == 1 && !spec.vit.pre_norm, "blueprint: no InternViT");
   blueprint.vision = spec;
+  for (const std::string& prefix : prefixes) {
+    blueprint.ignored.push_back({.source = source, .prefix = prefix + "embeddings.mask_token"});
+  }
   blueprint.add_group({.part = Part::kTower, .prefixes = std::move(prefixes), .source = source});
   VitTowerIds& ids = blueprint.tower;
   ids.class_embedding =

@@ -12,6 +12,8 @@
 #include "kernels/pool_2d.h"
 #include "kernels/resize_bilinear.h"
 #include "model/internal/activate.h"
+#include "model/internal/c_abstractor.h"
+#include "model/internal/perceiver_resampler.h"
 #include "model/internal/qwen_vision_encoder.h"
 #include "tensor/copy.h"
 
@@ -39,6 +41,7 @@ void check_merge(const VisionSpec& spec) {
 VitEncoder::VitEncoder(const PlacedWeights& weights, const Blueprint& blueprint)
     : tower_(weights, blueprint),
       projector_norm_(weights.norm(blueprint.projector_norm)),
+      resampler_(make_frame_resampler(weights, blueprint)),
       newline_(weights.vector(blueprint.newline)),
       pixels_(weights.device()),
       windows_(weights.device()),
@@ -50,12 +53,12 @@ VitEncoder::VitEncoder(const PlacedWeights& weights, const Blueprint& blueprint)
     convolution_.emplace(weights.linear(blueprint.merge));
   }
   for (const LinearIds& ids : blueprint.projector) projector_.push_back(weights.linear(ids));
-  CAPTION_CHECK(!projector_.empty(), "a projector without layers");
+  CAPTION_CHECK(!projector_.empty() || resampler_ != nullptr, "a projector without layers");
 }
 
 Tensor VitEncoder::encode(Stream& stream, ConstView pixels) {
   const std::int64_t frames = pixels.dim(0);
-  const std::int64_t dim = projector_.back().weight.num_features();
+  const std::int64_t dim = spec().token_columns();
   const std::int64_t num_rows = num_vision_tokens(spec(), {frames});
   Tensor tokens(DType::kF32, {num_rows, dim}, stream.device());
   const View of_frames = tokens.view().rows(0, frames * tokens_per_frame());
@@ -98,7 +101,8 @@ void VitEncoder::encode_frames(Stream& stream, ConstView pixels, View tokens) {
 void VitEncoder::encode_pass(Stream& stream, ConstView pixels, View tokens) {
   const std::int64_t frames = pixels.dim(0);
   const View hidden = tower_.forward(stream, upload(stream, pixels));
-  const View rows = merge(stream, hidden, frames);
+  View rows = merge(stream, hidden, frames);
+  if (resampler_ != nullptr) rows = resampler_->forward(stream, rows, frames);
   if (spec().resize_stride == 1) return project(stream, rows, tokens);
   const std::int64_t dim = tokens.dim(1);
   const View projected = resized_.view({rows.dim(0), dim});
@@ -160,6 +164,7 @@ void VitEncoder::project(Stream& stream, View rows, View projected) {
     kernels::layer_norm(stream, rows, projector_norm_.weight, projector_norm_.bias,
                         kProjectorNormEps, rows);
   }
+  if (projector_.empty()) return copy(stream, rows, projected);
   ConstView x = rows;
   for (std::size_t i = 0; i + 1 < projector_.size(); ++i) {
     const View inner = inner_[i % 2].view({x.dim(0), projector_[i].weight.num_features()});
@@ -167,6 +172,14 @@ void VitEncoder::project(Stream& stream, View rows, View projected) {
     x = inner;
   }
   kernels::linear(stream, x, projector_.back().weight, projector_.back().bias, projected);
+}
+
+std::unique_ptr<FrameResampler> make_frame_resampler(const PlacedWeights& weights,
+                                                     const Blueprint& blueprint) {
+  const VisionSpec& spec = blueprint.vision.value();
+  if (spec.perceiver) return std::make_unique<PerceiverResampler>(weights, blueprint);
+  if (spec.c_abstractor) return std::make_unique<CAbstractor>(weights, blueprint);
+  return nullptr;
 }
 
 std::unique_ptr<VisionEncoder> make_vision_encoder(const PlacedWeights& weights,

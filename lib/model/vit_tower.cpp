@@ -10,6 +10,7 @@
 #include "kernels/norm.h"
 #include "kernels/vision_embed.h"
 #include "model/internal/activate.h"
+#include "tensor/copy.h"
 
 namespace caption::model {
 namespace {
@@ -38,6 +39,7 @@ VitTower::VitTower(const PlacedWeights& weights, const Blueprint& blueprint)
       v_(weights.device()),
       rounded_k_(weights.device(), DType::kBF16),
       rounded_v_(weights.device(), DType::kBF16),
+      features_(weights.device()),
       wide_(weights.device()) {
   if (spec_.class_tokens > 0) {
     class_embedding_ = weights.vector(blueprint.tower.class_embedding).reshape({spec_.hidden});
@@ -63,11 +65,24 @@ View VitTower::forward(Stream& stream, ConstView pixels) {
                 "pixel values " + pixels.shape().to_string() + " for a tower of " +
                     std::to_string(spec_.image_px) + " pixels");
   const View x = embed(stream, pixels);
-  for (const Layer& layer : layers_) {
-    attend(stream, layer, x);
-    mlp(stream, layer, x);
+  const bool has_features = !spec_.feature_layers.empty();
+  const View features = has_features ? features_.view({x.dim(0), spec_.feature_columns()}) : View();
+  keep_features(stream, 0, x, features);
+  for (std::size_t i = 0; i < layers_.size(); ++i) {
+    attend(stream, layers_[i], x);
+    mlp(stream, layers_[i], x);
+    keep_features(stream, static_cast<std::int64_t>(i) + 1, x, features);
   }
-  return x;
+  return has_features ? features : x;
+}
+
+// Copies a hidden state to the columns of the features that are taken from it.
+void VitTower::keep_features(Stream& stream, std::int64_t hidden_state, ConstView x,
+                             View features) const {
+  for (std::size_t i = 0; i < spec_.feature_layers.size(); ++i) {
+    if (spec_.feature_layers[i] != hidden_state) continue;
+    copy(stream, x, features.columns(static_cast<std::int64_t>(i) * spec_.hidden, spec_.hidden));
+  }
 }
 
 View VitTower::embed(Stream& stream, ConstView pixels) {

@@ -26,6 +26,8 @@ std::string other_value(const FieldValue& field) {
   if (field.key == "engine.attention") return "squeezed";
   if (field.key == "video.sampling") return "linspace";
   if (field.key == "video.color_matrix") return "bt709";
+  if (field.key == "model.projector_type") return "mlp";
+  if (field.key == "model.projector_hidden_act") return "relu";
   if (field.key == "device.memory_utilization") return "0.75";
   if (field.key == "model.pooling" || field.key == "generation.temperature" ||
       field.key == "generation.length_penalty" || field.key == "generation.repetition_penalty") {

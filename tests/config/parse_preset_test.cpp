@@ -220,7 +220,25 @@ TEST_SUITE("config/parse_preset") {
     CHECK(preset.model.is_composed);
     CHECK(preset.model.vision == "clip");
     CHECK(preset.model.pooling == 2);
-    CHECK(preset.model.vision_feature_layer == -2);
+    CHECK(preset.model.vision_feature_layer == std::vector<std::int64_t>{-2});
+    const Preset several = parse_preset(
+        "model: {vision: a, llm: b, projector: c, vision_feature_layer: [-2, 12], projector_type: "
+        "c_abstractor, projector_hidden_act: relu, projector_tokens: 144, tensor_names: "
+        "['projector:a.=b.', 'x.=']}\n",
+        "p");
+    CHECK(several.model.vision_feature_layer == std::vector<std::int64_t>{-2, 12});
+    CHECK(several.model.projector_type == ProjectorType::kCAbstractor);
+    CHECK(several.model.projector_hidden_act == HiddenAct::kRelu);
+    CHECK(several.model.tensor_names == std::vector<std::string>{"projector:a.=b.", "x.="});
+    CHECK(parse_preset(to_yaml(several), "p") == several);
+    CHECK(to_yaml(several).find("vision_feature_layer: [-2, 12]  #") != std::string::npos);
+    CHECK(to_yaml(preset).find("vision_feature_layer: -2  #") != std::string::npos);
+    CHECK(refusal("model: {vision: a, llm: b, projector: c, vision_feature_layer: [-2, x]}")
+              .find("expected an integer, found \"x\"") != std::string::npos);
+    CHECK(refusal("model: {vision: a, llm: b, projector: c, vision_feature_layer: []}")
+              .find("expected 1 to 64 integers") != std::string::npos);
+    CHECK(refusal("model: {vision: a, llm: b, projector: c, projector_type: perceiver}")
+              .ends_with("did you mean perceiver_resampler?"));
     // Parts beside a whole model would be ignored.
     const std::string both = refusal("model:\n  path: m\n  prompt: '{video}{prompt}'\n");
     CHECK(both.find("model.prompt is of a composed model") != std::string::npos);

@@ -41,9 +41,9 @@ struct LlavaNextVideo {  // see also parity_test.cpp
     return {
         .family = "llava_next_video",
         .all = {"vicuna_conv_f32", "yi_bf16", "mistral_f16", "qwen2_chatml", "qwen3_conv_3",
-                "real_336"},
+                "real_336", "qwen3_layers"},
         .prompts = {"vicuna_conv_f32", "yi_bf16", "mistral_f16", "qwen2_chatml", "qwen3_conv_3"},
-        .plans = {"vicuna_conv_f32", "qwen3_conv_3"},
+        .plans = {"vicuna_conv_f32", "qwen3_conv_3", "qwen3_layers"},
         .fixed_size = {"qwen3_conv_3"},
         .repeated_frames = {"vicuna_conv_f32"},
         .words = {"yi_bf16"}};
@@ -54,7 +54,7 @@ struct LlavaOnevision {
   static Cases cases() {
     return {.family = "llava_onevision",
             .all = {"qwen3_f32", "tied_bf16", "shards_f16", "new_names_llama", "qwen2_tied",
-                    "real_384", "varco_384", "byte_level_qwen2"},
+                    "real_384", "varco_384", "byte_level_qwen2", "qwen3_layers"},
             .prompts = {"qwen3_f32", "tied_bf16", "new_names_llama", "byte_level_qwen2"},
             .plans = {"tied_bf16", "shards_f16", "varco_384"},
             .fixed_size = {"qwen3_f32"},

@@ -64,7 +64,7 @@ TEST_SUITE("model/composed") {
     const ComposedSource source = {.vision = parts.path() / "vision",
                                    .projector = parts.path() / "projector.safetensors",
                                    .llm = parts.path() / "llm",
-                                   .vision_feature_layer = -2,
+                                   .vision_feature_layers = {-2},
                                    .drop_cls = true,
                                    .pool_stride = 2,
                                    .prompt = "{video}{prompt}"};
@@ -117,7 +117,7 @@ TEST_SUITE("model/composed") {
   TEST_CASE("parts that do not fit are refused by name") {
     ComposedSource source = copied_source("broken");
     SUBCASE("a feature layer the tower lacks") {
-      source.vision_feature_layer = -5;
+      source.vision_feature_layers = {-5};
       check_refused(source, ErrorCode::kBadModel, {"vision_feature_layer -5", "3 layers"});
     }
     SUBCASE("a projector of another width") {

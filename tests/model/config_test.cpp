@@ -271,13 +271,24 @@ TEST_SUITE("model/config") {
   }
 
   TEST_CASE("a hidden state is counted from either end") {
-    VisionSpec clip = model::parse_clip_vision_config(parse(R"({"num_hidden_layers": 24})"));
-    CHECK(model::layers_to_run(clip, -2) == 23);
-    CHECK(model::layers_to_run(clip, -1) == 24);
-    CHECK(model::layers_to_run(clip, 0) == 0);
-    CHECK(model::layers_to_run(clip, 24) == 24);
-    CHECK_THROWS_WITH_AS(model::layers_to_run(clip, 25), doctest::Contains("24 layers"), Error);
-    CHECK_THROWS_AS(model::layers_to_run(clip, -26), Error);
+    const auto with_layers = [](const std::vector<std::int64_t>& layers) {
+      VisionSpec clip = model::parse_clip_vision_config(parse(R"({"num_hidden_layers": 24})"));
+      model::set_feature_layers(clip, layers);
+      return clip;
+    };
+    CHECK(with_layers({-2}).num_layers == 23);
+    CHECK(with_layers({-2}).unused_layers == 1);
+    CHECK(with_layers({-2}).feature_layers.empty());
+    CHECK(with_layers({-1}).num_layers == 24);
+    CHECK(with_layers({0}).num_layers == 0);
+    CHECK(with_layers({24}).num_layers == 24);
+    CHECK_THROWS_WITH_AS(with_layers({25}), doctest::Contains("24 layers"), Error);
+    CHECK_THROWS_AS(with_layers({-26}), Error);
+    CHECK_THROWS_AS(with_layers({}), Error);
+    const VisionSpec several = with_layers({-2, 3, -2});
+    CHECK(several.num_layers == 23);
+    CHECK(several.feature_layers == std::vector<std::int64_t>{23, 3, 23});
+    CHECK(several.feature_columns() == 3 * several.hidden);
   }
 
   struct Refusal {
@@ -302,6 +313,8 @@ TEST_SUITE("model/config") {
         {R"({"rope_scaling": {"type": "linear"}})", ErrorCode::kBadModel, "factor is missing"},
         {R"({"rope_scaling": {"type": "dynamic", "factor": 0.5}})", ErrorCode::kBadModel,
          "factor must be at least 1"},
+        {R"({"rope_scaling": {"type": "dynamic", "factor": 1e17}})", ErrorCode::kBadModel,
+         "no frequency is left"},
         {R"({"rope_scaling": {"type": "yarn", "factor": 4, "beta_fast": -1}})",
          ErrorCode::kBadModel, "beta_fast must be greater than 0"},
         {R"({"rope_parameters": {"rope_type": "llama3", "factor": 8}})", ErrorCode::kBadModel,
@@ -402,7 +415,7 @@ TEST_SUITE("model/config") {
   TEST_CASE("a vision tower this build cannot run is refused by name") {
     const Refusal kCases[] = {
         {R"({"model_type": "siglip2_vision_model"})", ErrorCode::kUnavailable, "siglip2"},
-        {R"({"hidden_act": "relu"})", ErrorCode::kUnavailable, "\"relu\""},
+        {R"({"hidden_act": "mish"})", ErrorCode::kUnavailable, "\"mish\""},
         {R"({"num_channels": 1})", ErrorCode::kUnavailable, "num_channels"},
         {R"({"hidden_size": 100})", ErrorCode::kBadModel, "no multiple of 12"},
         {R"({"image_size": 14, "patch_size": 28})", ErrorCode::kBadModel, "exceeds"},

@@ -11,6 +11,7 @@
 
 #include "base/error.h"
 #include "model/read_blueprint.h"
+#include "model/vit_blueprint.h"
 #include "plan/known_models.h"
 #include "tests/model/support.h"
 #include "weights/random_source.h"
@@ -75,6 +76,58 @@ TEST_SUITE("model/placed_weights") {
               placed_size(blueprint, format));
       }
     }
+  }
+
+  TEST_CASE("tensors that no parameter takes are refused, but for those that are known") {
+    Blueprint blueprint = model::clip_tower_blueprint({.num_layers = 1,
+                                                       .unused_layers = 2,
+                                                       .hidden = 8,
+                                                       .intermediate = 8,
+                                                       .num_heads = 2,
+                                                       .patch_px = 2,
+                                                       .image_px = 4,
+                                                       .num_positions = 5});
+    model::add_decoder(blueprint,
+                       {.num_layers = 1,
+                        .hidden = 8,
+                        .intermediate = 8,
+                        .num_heads = 2,
+                        .num_kv_heads = 1,
+                        .head_dim = 4,
+                        .vocab = 9,
+                        .tied_embeddings = true},
+                       {""}, {""});
+    const auto place_with = [&](const std::vector<std::string>& more) {
+      ThreadPool pool(1);
+      Stream stream(tested_context(), pool);
+      std::vector<weights::NewTensor> tensors = model::new_tensors(blueprint);
+      for (const std::string& name : more) tensors.push_back({name, {9, 8}});
+      std::vector<std::unique_ptr<weights::Source>> sources;
+      sources.push_back(
+          std::make_unique<weights::RandomSource>(pool, std::move(tensors), DType::kF32, 1));
+      model::PlacedWeights(stream, blueprint, std::move(sources), WeightFormat::kF32);
+    };
+    CHECK_NOTHROW(place_with({}));
+    CHECK_NOTHROW(place_with({"embeddings.position_ids", "layers.0.self_attn.rotary_emb.inv_freq",
+                              "post_layernorm.weight", "head.mlp.fc1.weight",
+                              "encoder.layers.1.mlp.fc1.weight", "encoder.layers.2.mlp.fc1.weight",
+                              "lm_head.weight"}));
+    for (const char* const name :
+         {"encoder.layers.3.mlp.fc1.weight", "encoder.layers.0.mlp.fc3.weight",
+          "layers.0.self_attn.q_proj.bias", "layers.1.mlp.up_proj.weight", "lm_head.bias",
+          "multi_modal_projector.linear_1.weight", "deepstack_merger_list.0.norm.weight"}) {
+      CAPTURE(std::string(name));
+      CHECK_THROWS_WITH_AS(place_with({name, "post_layernorm.bias"}),
+                           doctest::Contains((std::string("random weights: holds 1 tensor that the "
+                                                          "configuration does not describe: ") +
+                                              name + ";")
+                                                 .c_str()),
+                           Error);
+    }
+    CHECK_THROWS_WITH_AS(place_with({"a", "d", "c", "b"}),
+                         doctest::Contains("4 tensors that the configuration does not describe: "
+                                           "a, b, c, ...;"),
+                         Error);
   }
 
   TEST_CASE("so is every checkpoint") {

@@ -26,7 +26,7 @@ std::unique_ptr<model::CaptionModel> open_composed_with(WeightFormat type, const
                                                         std::int64_t pool_stride) {
   model::ComposedSource source = composed_source();
   source.projector = golden_folder() / "composed" / projector;
-  source.vision_feature_layer = layer;
+  source.vision_feature_layers = {layer};
   source.drop_cls = drop_cls;
   source.pool_stride = pool_stride;
   return model::open_composed(testing::tested_context(), source, type);
@@ -58,7 +58,7 @@ model::ComposedSource composed_source() {
   return {.vision = folder / "vision",
           .projector = folder / "projector_mlp.safetensors",
           .llm = folder / "llm",
-          .vision_feature_layer = -1,
+          .vision_feature_layers = {-1},
           .drop_cls = true,
           .pool_stride = 1,
           .prompt = "{video}{prompt}"};

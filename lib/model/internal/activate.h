@@ -14,6 +14,8 @@ inline void linear_activated(Stream& stream, Activation activation, ConstView x,
       return kernels::linear_gelu_tanh(stream, x, layer.weight, layer.bias, y);
     case Activation::kQuickGelu:
       return kernels::linear_quick_gelu(stream, x, layer.weight, layer.bias, y);
+    case Activation::kSilu: return kernels::linear_silu(stream, x, layer.weight, layer.bias, y);
+    case Activation::kRelu: return kernels::linear_relu(stream, x, layer.weight, layer.bias, y);
   }
 }
 

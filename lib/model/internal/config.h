@@ -13,6 +13,10 @@
 
 namespace caption::model {
 
+// Throw Error(kBadModel), or kUnavailable, "FILE: what".
+[[noreturn]] void throw_bad(const JsonObject& config, const std::string& what);
+[[noreturn]] void throw_unavailable(const JsonObject& config, const std::string& what);
+
 // Whether the key is there with the value null, which is not the class default for some keys.
 bool is_null(const JsonObject& config, std::string_view key);
 

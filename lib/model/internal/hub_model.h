@@ -44,6 +44,15 @@ std::int32_t require_token(const text::Tokenizer& tokenizer, std::string_view to
 void check_token(const text::Tokenizer& tokenizer, std::string_view token, std::int32_t configured,
                  std::string_view key);
 
+// The id of a LLaVA model's video token, and the key that the configuration has it under:
+// video_token_index, or in newer files video_token_id.
+struct VideoTokenId {
+  std::int32_t id = 0;
+  std::string key;
+};
+VideoTokenId parse_video_token_id(const JsonObject& config, std::int64_t fallback,
+                                  std::int64_t vocab);
+
 // Returns the chat template of a folder, of the first of chat_template.jinja, chat_template.json,
 // processor_config.json and tokenizer_config.json that has one; empty if there is none.
 std::string read_chat_template(const std::filesystem::path& folder);

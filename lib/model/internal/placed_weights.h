@@ -55,8 +55,9 @@ class PlacedWeights {
   // Reads every parameter of the blueprint from sources[ParameterGroup::source] to the stream's
   // device, with the stream's threads. `adapters` are borrowed. Throws Error(kBadModel) naming the
   // tensor when it is missing, of another shape, not floating-point or, if it is quantised, not
-  // finite; kUnavailable for an adapter with a name that changes tower or projector, or with a
-  // changed weight of the base model; otherwise as Source::read() and bind_terms().
+  // finite, and the tensors that no parameter takes (internal/unused_tensors.h); kUnavailable for
+  // an adapter with a name that changes tower or projector, or with a changed weight of the base
+  // model; otherwise as Source::read() and bind_terms().
   PlacedWeights(Stream& stream, const Blueprint& blueprint,
                 std::vector<std::unique_ptr<weights::Source>> sources, weights::WeightFormat format,
                 std::span<const ModelAdapter> adapters = {});

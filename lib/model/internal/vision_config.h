@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <string_view>
+#include <vector>
 
 #include "base/json.h"
 #include "model/vision_spec.h"
@@ -15,7 +16,7 @@
 namespace caption::model {
 
 // The activation under `key` of `config`: "gelu" (exact, by erf), "gelu_pytorch_tanh" or "gelu_new"
-// (both by tanh), or "quick_gelu".
+// (both by tanh), "quick_gelu", "silu" or "swish", or "relu".
 Activation parse_activation(const JsonObject& config, std::string_view key,
                             std::string_view fallback);
 
@@ -34,13 +35,13 @@ bool is_tower_type(std::string_view model_type);
 // the frame. Sets num_positions.
 void finish_tower(const JsonObject& config, VisionSpec& tower);
 
-// Returns how many of the tower's layers must run so that the output is hidden_states[layer];
-// negative indices count from the end: -1 is the output of the last layer.
-std::int64_t layers_to_run(const VisionSpec& tower, std::int64_t vision_feature_layer);
+// Sets the layers of a complete tower that run, so that its output is hidden_states[layer] of all
+// `layers`, side by side; negative indices count from the end: -1 is the output of the last layer.
+// Throws Error(kBadModel) for a hidden state that the tower has not.
+void set_feature_layers(VisionSpec& tower, const std::vector<std::int64_t>& layers);
 
-// Returns vision_feature_layer, or `fallback` when it is absent. Throws Error(kUnavailable) for a
-// list of several.
-std::int64_t parse_feature_layer(const JsonObject& config, std::int64_t fallback);
+// Returns vision_feature_layer, a number or a list, or `fallback` when it is absent.
+std::vector<std::int64_t> parse_feature_layers(const JsonObject& config, std::int64_t fallback);
 
 // Checks that vision_feature_select_strategy, which is `fallback` when it is absent, fits a tower:
 // "default" leaves out the class token, and "full" nothing. Throws Error(kUnavailable) when a class

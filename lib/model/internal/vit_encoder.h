@@ -1,5 +1,6 @@
 // model/internal/vit_encoder.h: turns frames of a fixed size, one by one, into vision tokens.
 //   rows   = merge(tower(pixels))       without the class token, unless it is kept; PatchMerge
+//   rows   = resample(rows)              frame by frame, if the projector does (FrameResampler)
 //   rows   = linear_n(act(... act(linear_1(norm(rows)))))
 //   tokens = resize(rows)               bilinear, if VisionSpec::resize_stride > 1
 // and, if the spec says so, one learned token after those of the clip's last frame.
@@ -9,11 +10,13 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <vector>
 
 #include "backend/stream.h"
 #include "model/internal/distinct_frames.h"
+#include "model/internal/frame_resampler.h"
 #include "model/internal/placed_weights.h"
 #include "model/internal/scratch.h"
 #include "model/internal/vision_encoder.h"
@@ -50,10 +53,11 @@ class VitEncoder final : public VisionEncoder {
   VitTower tower_;
   std::optional<LinearWeights> convolution_;  // [hidden, hidden * stride * stride]
   NormWeights projector_norm_;
-  std::vector<LinearWeights> projector_;
-  ConstView newline_;  // [out], empty: none
-  Scratch pixels_;     // of a few frames, where the device is not the host
-  Scratch windows_;    // rows of the convolution's input
+  std::unique_ptr<FrameResampler> resampler_;  // null: none
+  std::vector<LinearWeights> projector_;       // may be empty behind a resampler
+  ConstView newline_;                          // [out], empty: none
+  Scratch pixels_;                             // of a few frames, where the device is not the host
+  Scratch windows_;                            // rows of the convolution's input
   Scratch merged_, resized_;
   Scratch inner_[2];  // outputs of the projector's layers but the last, in turn
 };

@@ -6,7 +6,8 @@
 // VitSpec says which of class token, biases, norms and scales a tower has.
 // Sources: arXiv:2103.00020, arXiv:2303.15343, arXiv:2312.14238; transformers 4.57
 // modeling_{clip,siglip,internvl}.py. The layers after the requested hidden state and the norm
-// after the last layer are neither loaded nor run. If the linear layers round their input to bf16
+// after the last layer are neither loaded nor run. Several hidden states may be concatenated
+// (VisionSpec::feature_layers). If the linear layers round their input to bf16
 // or 8 bits (kernels/linear.h), attention uses bf16 too.
 #pragma once
 
@@ -35,8 +36,8 @@ class VitTower {
   // Tokens of a frame, including the class token, which is the first if there is one.
   std::int64_t tokens_per_frame() const { return spec_.grid() * spec_.grid() + spec_.class_tokens; }
 
-  // pixels [frames, 3, image_px, image_px] f32 -> [frames * tokens_per_frame(), hidden] f32, valid
-  // until the next call.
+  // pixels [frames, 3, image_px, image_px] f32 -> [frames * tokens_per_frame(), feature_columns()]
+  // f32, valid until the next call.
   View forward(Stream& stream, ConstView pixels);
 
  private:
@@ -51,6 +52,7 @@ class VitTower {
   };
 
   View embed(Stream& stream, ConstView pixels);
+  void keep_features(Stream& stream, std::int64_t hidden_state, ConstView x, View features) const;
   void normalise(Stream& stream, ConstView x, const NormWeights& norm, View y) const;
   void attend(Stream& stream, const Layer& layer, View x);
   ConstView as_key(Stream& stream, const Layer& layer, View projected, Scratch& rounded) const;
@@ -65,6 +67,7 @@ class VitTower {
 
   Scratch hidden_, normed_, q_, k_, v_;
   Scratch rounded_k_, rounded_v_;  // bf16
+  Scratch features_;               // hidden states side by side, if there are several
   Scratch wide_;                   // patch columns, then inner activations of an MLP
 };
 
