@@ -2,7 +2,6 @@
 //
 // Traffic   4 bytes in and out per number; the rows of the window are in the cache. 9 multiply-adds
 //           per number with a 3x3 kernel.
-// Measured  not yet.
 #include "kernels/depthwise_conv_2d.h"
 
 #include <algorithm>

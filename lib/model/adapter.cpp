@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <limits>
 #include <map>
 #include <utility>
 
@@ -29,6 +28,8 @@ constexpr std::string_view kSuffixB = ".lora_B.weight";
 constexpr std::string_view kSuffixBase = ".base_layer.weight";
 
 constexpr std::int64_t kMaxRank = 1 << 16;
+// Adapters are scaled by 0.1 to 100; with much more, activations of 32-bit floats overflow.
+constexpr double kMaxScale = 65536;
 constexpr std::size_t kMaxPatterns = 4096;
 constexpr std::size_t kMaxPatternBytes = 1024;
 
@@ -349,9 +350,9 @@ LoraTerm make_term(const LoraConfig& config, const std::string& file, const std:
       find_pattern(config, "alpha_pattern", config.alpha_pattern, module, config.alpha);
   const auto divisor = static_cast<double>(rank);
   const double scale = alpha / (config.is_rank_stabilised ? std::sqrt(divisor) : divisor);
-  if (!(std::abs(scale) <= std::numeric_limits<float>::max())) {
-    fail_bad(config.name + ": lora_alpha of " + module +
-             " divided by its rank exceeds the range of 32-bit floats");
+  if (!(std::abs(scale) <= kMaxScale)) {
+    fail_bad(config.name + ": lora_alpha of " + module + " divided by its rank is " +
+             json_number(scale) + "; at most 65536 is expected, beyond which activations overflow");
   }
   return {.module = module,
           .a = *found.a,

@@ -34,9 +34,9 @@ RegBlockSpec read_block(const ProjectorFile& file, const std::string& stem) {
                     "conv1.bn.running_mean: the C-Abstractors of this build have layer norms over "
                     "the channels, not batch norms");
   }
-  const Shape& conv_1 = file.require(stem + "conv1.conv.weight", 4);
-  const Shape& depthwise = file.require(stem + "conv2.conv.weight", 4);
-  const Shape& conv_3 = file.require(stem + "conv3.conv.weight", 4);
+  const Shape conv_1 = file.require(stem + "conv1.conv.weight", 4);
+  const Shape depthwise = file.require(stem + "conv2.conv.weight", 4);
+  const Shape conv_3 = file.require(stem + "conv3.conv.weight", 4);
   if (depthwise[1] != 1 || depthwise[2] % 2 != 1 || depthwise[2] > kMaxKernel) {
     throw Error(ErrorCode::kUnavailable,
                 file.path() + ": tensor " + stem + "conv2.conv.weight has shape " +
@@ -86,7 +86,7 @@ std::int64_t edge_of(std::int64_t tokens) {
 std::int64_t read_positions(const ProjectorFile& file, const std::string& name,
                             std::int64_t patches) {
   if (!file.has(name)) return 0;
-  const Shape& table = file.require(name, 3);
+  const Shape table = file.require(name, 3);
   if (table[0] == 1 && (table[1] == patches || table[1] == patches + 1)) return table[1];
   throw Error(ErrorCode::kBadModel, file.path() + ": tensor " + name + " has shape " +
                                         table.to_string() + "; the tower gives " +

@@ -158,7 +158,7 @@ ProjectorNames read_perceiver(const ProjectorFile& file, const ProjectorOptions&
                               std::int64_t text_hidden, VisionSpec& vision) {
   ProjectorNames names{.prefix = find_perceiver(file).value(), .stems = {}};
   PerceiverSpec spec;
-  const Shape& latents = file.require(names.prefix + std::string(kLatents), 2);
+  const Shape latents = file.require(names.prefix + std::string(kLatents), 2);
   spec.latents = latents[0];
   spec.hidden = latents[1];
   if (file.has(layer_stem(names.prefix, 0) + "self_attn.q_proj.weight")) {

@@ -77,7 +77,7 @@ ProjectorFile::ProjectorFile(const weights::Source& source) : path_(source.name(
   for (const std::string& name : source.names()) tensors_[name] = source.shape(name).value();
 }
 
-const Shape& ProjectorFile::require(std::string_view name, int rank) const {
+Shape ProjectorFile::require(std::string_view name, int rank) const {
   const auto found = tensors_.find(name);
   if (found == tensors_.end()) {
     throw Error(ErrorCode::kBadModel, path_ + ": tensor " + std::string(name) + " is missing");
@@ -89,7 +89,7 @@ const Shape& ProjectorFile::require(std::string_view name, int rank) const {
 }
 
 LinearSpec ProjectorFile::require_linear(const std::string& stem) const {
-  const Shape& weight = require(stem + std::string(kWeight), 2);
+  const Shape weight = require(stem + std::string(kWeight), 2);
   return {.out = weight[0], .in = weight[1], .has_bias = has(stem + std::string(kBias))};
 }
 

@@ -20,7 +20,7 @@ Blueprint read_blueprint(const std::filesystem::path& folder);
 
 // Composes tower.vision, with all its layers, and text.text, both of which must have values; a
 // projector whose file does not exist is assumed to be linear-gelu-linear. Throws Error(kBadModel)
-// when the tower has no layer source.vision_feature_layer; for the projector's file as
+// when the tower has no layer in source.vision_feature_layers; for the projector's file as
 // Checkpoint::open(), and kUnavailable when its layers are of another structure.
 Blueprint compose_blueprint(const Blueprint& tower, const Blueprint& text,
                             const ComposedSource& source);

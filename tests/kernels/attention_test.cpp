@@ -8,8 +8,8 @@
 #include "tests/kernels/testing.h"
 
 using caption::DType;
-using caption::Shape;
 using caption::Error;
+using caption::Shape;
 using caption::Stream;
 using caption::Tensor;
 using caption::ThreadPool;

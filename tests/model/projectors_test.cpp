@@ -47,7 +47,7 @@ const std::vector<Case>& cases() {
   return kCases;
 }
 
-const Case& case_of(std::string_view name) {
+Case case_of(std::string_view name) {
   for (const Case& c : cases()) {
     if (c.name == name) return c;
   }
@@ -121,7 +121,7 @@ TEST_SUITE("model/projectors") {
   TEST_CASE("frames have the same bits one by one and together") {
     for (const char* const name : {"perceiver_clip", "idefics2_siglip", "c_abstractor_clip"}) {
       CAPTURE(std::string(name));
-      const Case& c = case_of(name);
+      const Case c = case_of(name);
       const DrawnCheckpoint parts(golden_of(c));
       const auto model = open(source_of(c, parts));
       ThreadPool one(1), three(3);
@@ -143,7 +143,7 @@ TEST_SUITE("model/projectors") {
   }
 
   TEST_CASE("a projector may be named, and then must be what it is called") {
-    const Case& c = case_of("perceiver_siglip");
+    const Case c = case_of("perceiver_siglip");
     const DrawnCheckpoint parts(golden_of(c));
     ComposedSource source = source_of(c, parts);
     source.projector_options.kind = ProjectorKind::kPerceiverResampler;
@@ -156,21 +156,21 @@ TEST_SUITE("model/projectors") {
 
   TEST_CASE("a projector that does not fit is refused in one sentence") {
     SUBCASE("heads of another width") {
-      const Case& c = case_of("perceiver_clip");
+      const Case c = case_of("perceiver_clip");
       const DrawnCheckpoint parts(golden_of(c));
       ComposedSource source = source_of(c, parts);
       source.projector_options.head_dim = 0;
       check_refused(source, ErrorCode::kBadModel, {"heads of 64", "model.projector_head_dim"});
     }
     SUBCASE("no layer to the language model's width") {
-      const Case& c = case_of("perceiver_clip");
+      const Case c = case_of("perceiver_clip");
       const DrawnCheckpoint parts(golden_of(c));
       ComposedSource source = source_of(c, parts);
       replace_in_file(source.projector, "\"proj_out.weight\"", "\"proj_oux.weight\"");
       check_refused(source, ErrorCode::kBadModel, {"36 numbers", "48", "no proj_out.weight"});
     }
     SUBCASE("a layer less than the norms say") {
-      const Case& c = case_of("idefics2_siglip");
+      const Case c = case_of("idefics2_siglip");
       const DrawnCheckpoint parts(golden_of(c));
       ComposedSource source = source_of(c, parts);
       replace_in_file(source.projector, "layers.1.self_attn.q_proj", "layers.1.self_attn.q_prox");
@@ -179,21 +179,21 @@ TEST_SUITE("model/projectors") {
                      "perceiver_resampler.layers.1.", ", ..."});
     }
     SUBCASE("tokens that are no square") {
-      const Case& c = case_of("c_abstractor_clip");
+      const Case c = case_of("c_abstractor_clip");
       const DrawnCheckpoint parts(golden_of(c));
       ComposedSource source = source_of(c, parts);
       source.projector_options.tokens = 10;
       check_refused(source, ErrorCode::kBadPreset, {"model.projector_tokens is 10"});
     }
     SUBCASE("positions of another grid") {
-      const Case& c = case_of("c_abstractor_clip");
+      const Case c = case_of("c_abstractor_clip");
       const DrawnCheckpoint parts(golden_of(c));
       ComposedSource source = source_of(c, parts);
       source.pool_stride = 2;
       check_refused(source, ErrorCode::kBadModel, {"pos_emb", "4 patches"});
     }
     SUBCASE("batch norms") {
-      const Case& c = case_of("c_abstractor_siglip");
+      const Case c = case_of("c_abstractor_siglip");
       const DrawnCheckpoint parts(golden_of(c));
       ComposedSource source = source_of(c, parts);
       source.tensor_names = {
@@ -204,7 +204,7 @@ TEST_SUITE("model/projectors") {
   }
 
   TEST_CASE("names of tensors are mapped, and a map that fits nothing is refused") {
-    const Case& c = case_of("mlp_layers");
+    const Case c = case_of("mlp_layers");
     const DrawnCheckpoint parts(golden_of(c));
     ComposedSource source = source_of(c, parts);
     const auto refused = [&](std::vector<std::string> names, ErrorCode code,
@@ -235,7 +235,7 @@ TEST_SUITE("model/projectors") {
   }
 
   TEST_CASE("tensors that no parameter takes are refused, but for those that are known") {
-    const Case& c = case_of("idefics2_clip");
+    const Case c = case_of("idefics2_clip");
     const DrawnCheckpoint parts(golden_of(c));
     const ComposedSource source = source_of(c, parts);
     SUBCASE("of the tower: a layer that the configuration does not have") {

@@ -31,7 +31,7 @@ class ProjectorFile {
   const std::map<std::string, Shape, std::less<>>& tensors() const { return tensors_; }
   bool has(std::string_view name) const { return tensors_.contains(name); }
   // Returns the shape of a tensor; throws Error(kBadModel) when it is missing or of another rank.
-  const Shape& require(std::string_view name, int rank) const;
+  Shape require(std::string_view name, int rank) const;
   // Returns a linear layer stem + "weight" [out, in], with a bias if the file has one.
   LinearSpec require_linear(const std::string& stem) const;
 
