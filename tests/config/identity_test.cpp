@@ -46,8 +46,9 @@ TEST_SUITE("config/identity") {
     base.model.is_composed = true;  // so that all options of models count
     for (const FieldValue& field : list_values(base)) {
       CAPTURE(field.key);
-      Preset changed;
+      Preset changed = base;
       apply_override(changed, {field.key, other_value(field), "test"});
+      changed.model.is_composed = true;  // model.path makes it a model of one folder
       const bool vision =
           vision_identity(kContext, base, kModel) != vision_identity(kContext, changed, kModel);
       const bool pages =
