@@ -221,10 +221,12 @@ void for_each_generation_field(Section& generation, Visit&& visit) {
       Field{"generation.top_k", "--top-k", Affects::kTokens, "sample from so many tokens; 0: all"},
       generation.top_k, IntRange{0, 1 << 20});
   visit(Field{"generation.repetition_penalty", "--repetition-penalty", Affects::kTokens,
-              "divides logits of tokens seen; 1: off"},
+              "divides logits of tokens seen; 1: off", Means::kItself,
+              "Tokens of the prompt count too, except in composed models."},
         generation.repetition_penalty, RealRange{0.01, 10.0});
   visit(Field{"generation.no_repeat_ngram_size", "--no-repeat-ngram-size", Affects::kTokens,
-              "n-grams that may not come twice; 0: off"},
+              "n-grams that may not come twice; 0: off", Means::kItself,
+              "Those of the prompt count too, except in composed models."},
         generation.no_repeat_ngram_size, IntRange{0, 1024});
   visit(Field{"generation.num_beams", "--num-beams", Affects::kTokens, "beam search; 1: none"},
         generation.num_beams, IntRange{1, 64});

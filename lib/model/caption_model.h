@@ -97,6 +97,9 @@ class CaptionModel {
   virtual Decoder& decoder() = 0;
   virtual const text::Tokenizer& tokenizer() const = 0;
   virtual std::vector<std::int32_t> eos_ids() const = 0;
+  // Whether penalties of repetition count the prompt's tokens (SamplingParams::counts_prompt), as
+  // they do where the reference passes input_ids to generate().
+  virtual bool penalties_count_prompt() const { return true; }
   virtual std::string default_prompt() const = 0;  // "이 영상을 자세히 설명해 주세요."
   virtual std::string_view family() const = 0;     // "llava_next_video", "composed"
   virtual std::int64_t weight_bytes() const = 0;   // held in memory or mapped

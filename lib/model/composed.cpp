@@ -103,6 +103,8 @@ class Composed final : public PartsCaptionModel {
     return prompt;
   }
 
+  // The parts are put together before generate(), which is passed inputs_embeds alone.
+  bool penalties_count_prompt() const override { return false; }
   std::string_view family() const override { return "composed"; }
 
  private:

@@ -1,10 +1,14 @@
 #include <memory>
+#include <string>
 #include <system_error>
 #include <utility>
 
 #include "base/clock.h"
+#include "base/counted.h"
+#include "base/error.h"
 #include "base/sha256.h"
 #include "pipeline/internal/stages.h"
+#include "records/file_name.h"
 #include "tensor/copy.h"
 #include "vision/preprocess.h"
 
@@ -23,6 +27,21 @@ model::ClipShape shape_of(const video::Clip& clip) {
 constexpr std::size_t kRecordBytes = 16 << 10;
 
 constexpr std::size_t kRequestBytes = 1024;
+
+// Refuses a clip with more vision tokens than the model has positions before the tower spends its
+// time and memory on it; the engine refuses what exceeds them with the rest of the prompt.
+void require_positions(model::CaptionModel& model, const model::ClipShape& shape,
+                       const std::string& video) {
+  const std::int64_t num_tokens = model.vision_tokens(shape);
+  const std::int64_t max_positions = model.decoder().spec().max_positions;
+  if (num_tokens <= max_positions) return;
+  throw Error(ErrorCode::kTooLong, records::unescape_file_name(video) +
+                                       ": captioning it: " + counted(shape.num_frames, "frame") +
+                                       " of " + std::to_string(shape.frame.width_px) + "x" +
+                                       std::to_string(shape.frame.height_px) + " pixels have " +
+                                       counted(num_tokens, "vision token") + "; the model has " +
+                                       counted(max_positions, "position") + "; use fewer frames");
+}
 
 // Counts the vision tokens once, because the requests of a clip share them.
 std::size_t bytes_of(const EncodedJob& encoded) {
@@ -110,6 +129,7 @@ std::vector<engine::Request> VisionStage::prepare(DecodedJob& decoded) {
 // those of other clips and prompts.
 sampling::SamplingParams VisionStage::sampling_of(const Job& job, const std::string& prompt) const {
   sampling::SamplingParams sampling = options_.sampling;
+  sampling.counts_prompt = model_.penalties_count_prompt();
   Sha256Hasher hasher;
   hasher.update_value(options_.sampling.seed);
   hasher.update_string(job.content);
@@ -132,6 +152,7 @@ SeenClip VisionStage::encode(DecodedJob& decoded) {
   const Stopwatch watch;
   SeenClip seen;
   seen.shape = shape_of(decoded.clip);
+  require_positions(model_, seen.shape, job.record.video);
   seen.frames_wanted = job.record.frames_wanted;
   seen.duration_us = decoded.clip.duration_us;
   seen.suspicion = job.suspicion;

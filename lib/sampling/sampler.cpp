@@ -141,11 +141,14 @@ std::int32_t Sampler::sample(const SamplingParams& params, const History& histor
 void Sampler::penalise(const SamplingParams& params, const History& history,
                        std::span<float> logits) {
   CAPTION_CHECK(logits.size() == seen_at_.size(), "sampling: logits of another vocabulary");
+  const std::span<const std::int32_t> counted =
+      params.counts_prompt ? history.ids
+                           : history.ids.subspan(static_cast<std::size_t>(history.num_prompt));
   if (params.repetition_penalty != 1.0) {
-    penalise_repetition(static_cast<float>(params.repetition_penalty), history.ids, logits);
+    penalise_repetition(static_cast<float>(params.repetition_penalty), counted, logits);
   }
   if (params.no_repeat_ngram_size > 0) {
-    ban_repeated_ngrams(static_cast<std::size_t>(params.no_repeat_ngram_size), history.ids, logits);
+    ban_repeated_ngrams(static_cast<std::size_t>(params.no_repeat_ngram_size), counted, logits);
   }
   if (history.num_output() < params.min_new_tokens) {
     for (const std::int32_t id : params.stop_ids) logits[static_cast<std::size_t>(id)] = kMasked;

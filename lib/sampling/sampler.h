@@ -5,6 +5,7 @@
 // The chain, in this order:
 //   repetition_penalty p      each distinct id of the history, once: x < 0 ? x * p : x / p
 //   no_repeat_ngram_size n    -inf for every id that would repeat an n-gram of the history
+//                             (of the output alone without SamplingParams::counts_prompt)
 //   min_new_tokens m          -inf for the stop ids while fewer than m tokens are out
 //   -- temperature 0: the largest logit, the lowest id among equals; else
 //   temperature T             x / T

@@ -17,8 +17,11 @@ struct SamplingParams {
   double temperature = 0.0;               // 0: greedy; > 0: sampled
   std::int32_t top_k = 50;                // 0: off
   double top_p = 1.0;                     // (0, 1]; 1: off
-  double repetition_penalty = 1.0;        // > 0; over prompt and output; 1: off
+  double repetition_penalty = 1.0;        // > 0; 1: off
   std::int32_t no_repeat_ngram_size = 0;  // 0: off
+  // Whether these two count the tokens of the prompt beside those of the output. generate() of
+  // transformers does with input_ids; with inputs_embeds alone it does not know them.
+  bool counts_prompt = true;
   std::int32_t min_new_tokens = 0;
   std::int32_t max_new_tokens = 128;  // >= 1; counts the stop token
   // Ids that end the output; part of the ids, not of the text.

@@ -148,12 +148,13 @@ std::int64_t bytes_for_two(const Workload& workload) {
 
 TEST_SUITE("model/adapter_engine") {
   TEST_CASE("three adapters and none in one batch: each as alone, and as PEFT") {
-    for (const auto& [cases, own] : std::vector<std::pair<Cases, std::int32_t>>{{kComposed, 0},
-                                                                                {kComposed, 1},
-                                                                                {kComposed, 2},
-                                                                                {kQwen3Vl, 0},
-                                                                                {kQwen3Vl, 1},
-                                                                                {kQwen3Vl, 2}}) {
+    std::vector<std::pair<Cases, std::int32_t>> clips = {
+        {kComposed, 0}, {kComposed, 1}, {kComposed, 2}};
+    // Not on the mirror, where a step costs milliseconds more.
+    if (tested_context().device == Device::kCpu) {
+      clips.insert(clips.end(), {{kQwen3Vl, 0}, {kQwen3Vl, 1}, {kQwen3Vl, 2}});
+    }
+    for (const auto& [cases, own] : clips) {
       const char* const name = cases[static_cast<std::size_t>(own)];
       CAPTURE(std::string(name));
       const Adapters adapters(cases);

@@ -206,6 +206,23 @@ TEST_SUITE("sampling/sampler") {
     CHECK(logits == std::vector<float>{1, 2, 3, -kInf});
   }
 
+  TEST_CASE("without counts_prompt, penalties know the output only") {
+    Sampler sampler(6);
+    const std::vector<std::int32_t> ids = {5, 1, 2, 3,
+                                           1};  // three of the prompt, two of the output
+    SamplingParams params{.repetition_penalty = 2, .no_repeat_ngram_size = 2};
+    std::vector<float> logits = {1, 2, 3, 4, 5, 6};
+    sampler.penalise(params, {ids, 3}, logits);
+    CHECK(logits == std::vector<float>{1, 1, -kInf, 2, 5, 3});  // 1 2 would repeat the prompt
+    params.counts_prompt = false;
+    logits = {1, 2, 3, 4, 5, 6};
+    sampler.penalise(params, {ids, 3}, logits);
+    CHECK(logits == std::vector<float>{1, 1, 3, 2, 5, 6});
+    logits = {1, 2, 3, 4, 5, 6};
+    sampler.penalise(params, {std::span(ids).first(3), 3}, logits);
+    CHECK(logits == std::vector<float>{1, 2, 3, 4, 5, 6});
+  }
+
   TEST_CASE("parameters out of range are refused by name") {
     struct Case {
       const char* name;
