@@ -9,6 +9,7 @@
 #include <string>
 
 #include "tests/app/process.h"
+#include "tests/support/drawn_checkpoint.h"
 #include "tests/video/make_clip.h"
 
 namespace caption::test {
@@ -99,8 +100,31 @@ TEST_SUITE("app/bad_input") {
     }
     for (const records::Record& record : parse_records(finished.out)) {
       CHECK(record.error->code == "too_long");
+      CHECK(record.vision_ms == 0);  // the tower did not encode it in vain
       CHECK(record.error->message.starts_with(record.video + ": captioning it: "));
     }
+  }
+
+  TEST_CASE("a grid of more vision tokens than the model has positions fails before the tower") {
+    const testing::DrawnCheckpoint model(fs::path(CAPTION_SOURCE_DIR) /
+                                         "tests/golden/qwen3_vl/untied_f32");
+    const fs::path sizes = model.path() / "video_preprocessor_config.json";
+    std::string text = read_text(sizes);
+    const std::size_t edge = text.find("\"longest_edge\": 20000");
+    REQUIRE(edge != std::string::npos);
+    write_text(sizes, text.insert(text.find("20000", edge), "10000"));
+    const std::string video = sample_video("city-000-h264.mp4").string();
+    const Finished finished =
+        run_cli({"run", video, "--model", model.path().string(), "--frames", "64"});
+    CHECK(finished.exit_code == 1);
+    const records::Record record = parse_records(finished.out).at(0);
+    REQUIRE(record.error.has_value());
+    CAPTURE(record.error->message);
+    CHECK(record.error->code == "too_long");
+    CHECK(record.error->message.find("64 frames of ") != std::string::npos);
+    CHECK(record.error->message.find("; the model has 4096 positions; use fewer frames") !=
+          std::string::npos);
+    CHECK(record.vision_ms == 0);
   }
 
   TEST_CASE("an unreadable clip is said to be unreadable") {
