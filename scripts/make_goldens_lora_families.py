@@ -32,8 +32,8 @@ FAMILIES = {"internvl": lambda folder: InternVl(folder, 56),
             "qwen2_5_vl": Qwen25Vl, "qwen3_vl": Qwen3Vl}
 TEXT = r".*language_model.*\."  # modules of the language model; towers have some of the same names
 
-# The adapters: of the language model alone (_text, and for mixed batches _qv and _mlp), and of every
-# linear layer of text model, tower and merger or projector (_all).
+# The adapters: of the language model alone (_text, and for mixed batches _qv and _mlp), and of
+# every linear layer of language model, tower and merger or projector (_all).
 CASES = {
     "internvl_text": ("internvl/vit_300m_f32", dict(
         r=4, lora_alpha=8, target_modules=TEXT + "(q_proj|k_proj|v_proj|o_proj)$")),

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes tests/golden/own_model: a model as users put it together, and what their Python makes of it.
+"""Writes tests/golden/own_model: a model as users put it together, and what their Python says.
 
 The model: a CLIP tower shaped like ViT-L/14, a projector Linear-GELU-Linear, Qwen3 with its
 byte-level tokenizer, and a LoRA adapter of PEFT; all of them small, with drawn weights (drawn.py).
