@@ -125,7 +125,7 @@ void calibrate(const config::Preset& preset, const Machine& machine, plan::PlanI
   Stream stream(input.context, pool);
   bench::RooflineOptions options;
   // Where little memory is left, less of it is read, and caches may raise the rate.
-  constexpr std::int64_t kLeastBufferBytes = 32LL << 20;
+  constexpr std::int64_t kLeastBufferBytes = 1LL << 20;
   options.buffer_bytes =
       std::clamp(machine.memory_bytes / 8, kLeastBufferBytes, options.buffer_bytes);
   const bench::Roofline roofline = bench::measure_roofline(stream, options);
