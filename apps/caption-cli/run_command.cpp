@@ -171,15 +171,6 @@ void check_stream(const RunFlags& flags, const config::Preset& preset, std::size
   }
 }
 
-// Rejects options with which no clip could be captioned, before anything is written.
-void require_possible(const config::Preset& preset, model::CaptionModel& model,
-                      const pipeline::Options& options) {
-  const std::vector<std::string> texts = texts_of(options.prompts);
-  config::require_fitting_prompts(preset, model, texts);
-  config::require_fitting_pages(preset, model, texts, options.engine.kv_cache_bytes);
-  require_usable_cache(preset.engine.kv_cache_dir);
-}
-
 // Throws as pipeline::require_adapters(), and warns of adapters that nothing chooses.
 void check_adapters(const pipeline::Options& options, const pipeline::InputList& inputs) {
   pipeline::require_adapters(options, inputs);
@@ -191,6 +182,16 @@ void check_adapters(const pipeline::Options& options, const pipeline::InputList&
                            "} in --prompts chooses it; --adapter FOLDER without a name is for "
                            "every clip");
   }
+}
+
+// Rejects options with which no clip could be captioned, before anything is written.
+void require_possible(const config::Preset& preset, model::CaptionModel& model,
+                      const pipeline::Options& options, const pipeline::InputList& inputs) {
+  check_adapters(options, inputs);
+  const std::vector<std::string> texts = texts_of(options.prompts);
+  config::require_fitting_prompts(preset, model, texts);
+  config::require_fitting_pages(preset, model, texts, options.engine.kv_cache_bytes);
+  require_usable_cache(preset.engine.kv_cache_dir);
 }
 
 void say_demonstration(const model::CaptionModel& model) {
@@ -255,8 +256,7 @@ int run(const RunFlags& flags, const Globals& globals) {
     if (prompt.text.empty()) prompt.text = model->default_prompt();
   }
   options.prompts = prompts;
-  check_adapters(options, inputs);
-  require_possible(preset, *model, options);
+  require_possible(preset, *model, options, inputs);
   if (flags.is_dry) {
     return dry_run({.preset = preset,
                     .output = flags.output,
