@@ -58,7 +58,7 @@ void write_record(const fs::path& out, const ClipIdentity& clip) {
 
 TEST_SUITE("records/output_preview") {
   TEST_CASE("an output that another run writes is seen as such") {
-    const fs::path folder = fresh_folder("preview_locked");
+    const Folder folder;
     const fs::path out = folder / "c.jsonl";
     const auto is_being_written = [&](Existing existing) {
       return OutputPreview(out, Format::kJsonl, kManifest, existing).is_being_written();
