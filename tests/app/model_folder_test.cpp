@@ -70,7 +70,7 @@ TEST_SUITE("app/model_folder") {
     const std::string output = (model.folder().parent_path() / "out.jsonl").string();
     const Finished finished = model.run({"--prompt", "a", "-o", output});
     CHECK(finished.exit_code == 2);
-    CHECK(finished.err.find("error: the prompt cannot be encoded: the tokenizer's normalizer") !=
+    CHECK(finished.err.find(": the prompt cannot be encoded: the tokenizer's normalizer") !=
           std::string::npos);
     CHECK_FALSE(fs::exists(output));
   }
