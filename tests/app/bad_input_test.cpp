@@ -201,7 +201,7 @@ TEST_SUITE("app/bad_input") {
         {{"run", video, "--num-beams", "4", "--temperature", "0.5"},
          2,
          "temperature is 0.5 and num_beams is 4"},
-        {{"run", video, "--num-beams", "32"}, 2, "num_beams"},
+        {{"run", video, "--num-beams", "32"}, 2, "--num-beams is 32"},
         {{"run", video, "--kv-cache-dir", at("notes.txt")}, 5, "--kv-cache-dir"},
         {{"run", video, "--dtype", "awq"}, 4, "awq weights"},
         {{"run", video, "--kv-cache-bytes", "100"}, 2, "--kv-cache-bytes 100 holds 0 KV pages"},
