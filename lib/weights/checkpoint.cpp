@@ -1,5 +1,6 @@
 #include "weights/checkpoint.h"
 
+#include <algorithm>
 #include <map>
 #include <mutex>
 #include <system_error>
@@ -217,6 +218,26 @@ std::int64_t Checkpoint::size_bytes() const {
   std::int64_t total = 0;
   for (const auto& [name, located] : state_->tensors) total += span_bytes(located.tensor);
   return total;
+}
+
+std::int64_t Checkpoint::num_files() const { return std::ssize(state_->files); }
+
+std::vector<StoredDType> Checkpoint::dtypes() const {
+  std::vector<StoredDType> dtypes;
+  for (const auto& [name, located] : state_->tensors) {
+    const FileTensor& tensor = located.tensor;
+    const std::string dtype =
+        tensor.dtype ? std::string(dtype_name(*tensor.dtype)) : tensor.dtype_name;
+    auto found = std::find_if(dtypes.begin(), dtypes.end(),
+                              [&](const StoredDType& other) { return other.name == dtype; });
+    if (found == dtypes.end()) found = dtypes.insert(dtypes.end(), {.name = dtype});
+    found->num_parameters += tensor.num_elements;
+    found->size_bytes += span_bytes(tensor);
+  }
+  std::stable_sort(dtypes.begin(), dtypes.end(), [](const StoredDType& a, const StoredDType& b) {
+    return a.size_bytes > b.size_bytes;
+  });
+  return dtypes;
 }
 
 Sha256 Checkpoint::content_hash(const DigestCache& digests) const {

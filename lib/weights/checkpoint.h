@@ -8,6 +8,7 @@
 // Source: https://github.com/huggingface/safetensors (format description, 0.4).
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
 #include <memory>
 #include <optional>
@@ -21,6 +22,13 @@
 #include "weights/source.h"
 
 namespace caption::weights {
+
+// The tensors of one dtype.
+struct StoredDType {
+  std::string name;  // "bf16"; a dtype that this build does not compute with as the file spells it
+  std::int64_t num_parameters = 0;
+  std::int64_t size_bytes = 0;
+};
 
 class Checkpoint final : public Source {
  public:
@@ -44,6 +52,9 @@ class Checkpoint final : public Source {
   std::vector<std::string> names() const override;  // sorted
   std::int64_t num_parameters() const;
   std::int64_t size_bytes() const;
+  std::int64_t num_files() const;
+  // The dtypes of all tensors, those with the most bytes first.
+  std::vector<StoredDType> dtypes() const;
   // SHA-256 over the contents of the files and, for a sharded checkpoint, its index and file names:
   // the identity of the weights. The first call reads the files that `digests` does not know (about
   // 1.5 GB/s). Throws Error(kBadModel) when a file was written since it was opened; kIo.
