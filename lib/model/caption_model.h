@@ -49,6 +49,9 @@ struct ComposedSource {
   std::vector<std::string> tensor_names = {};
 };
 
+// The weight files of a composed model, by their index (ParameterGroup::source).
+enum class ComposedFile { kVision, kProjector, kText };
+
 struct PromptIds {
   std::vector<std::int32_t> ids;  // one id per vision token in place of each placeholder
   std::vector<std::int32_t> vision_positions;  // ascending positions of the vision tokens in ids
@@ -76,6 +79,10 @@ struct AdapterSummary {
   std::int64_t min_rank = 0;
   std::int64_t max_rank = 0;
 };
+
+// What a model is opened for. kToCheck validates all files as kToRun does, but merges no adapter
+// into the weights; with WeightFormat::kF32 no weight is then read.
+enum class Opening { kToRun, kToCheck };
 
 class CaptionModel {
  public:
@@ -141,11 +148,13 @@ std::unique_ptr<CaptionModel> open_model(const Context& context,
                                          const std::filesystem::path& folder,
                                          weights::WeightFormat format,
                                          const DigestCache& digests = {},
-                                         const std::vector<AdapterSource>& adapters = {});
+                                         const std::vector<AdapterSource>& adapters = {},
+                                         Opening opening = Opening::kToRun);
 // Adapters inside the folders of the parts apply to these parts alone.
 std::unique_ptr<CaptionModel> open_composed(const Context& context, const ComposedSource& source,
                                             weights::WeightFormat format,
                                             const DigestCache& digests = {},
-                                            const std::vector<AdapterSource>& adapters = {});
+                                            const std::vector<AdapterSource>& adapters = {},
+                                            Opening opening = Opening::kToRun);
 
 }  // namespace caption::model

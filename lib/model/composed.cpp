@@ -31,10 +31,9 @@ const std::vector<std::string> kVisionPrefixes = {"vision_model.", "",
 const std::vector<std::string> kTextPrefixes = {"model.", ""};
 const std::vector<std::string> kHeadPrefixes = {""};
 
-// Indices of the weight files of a composed model (ParameterGroup::source).
-constexpr std::int32_t kVisionSource = 0;
-constexpr std::int32_t kProjectorSource = 1;
-constexpr std::int32_t kTextSource = 2;
+constexpr auto kVisionSource = static_cast<std::int32_t>(ComposedFile::kVision);
+constexpr auto kProjectorSource = static_cast<std::int32_t>(ComposedFile::kProjector);
+constexpr auto kTextSource = static_cast<std::int32_t>(ComposedFile::kText);
 
 constexpr std::string_view kVideoSlot = "{video}";
 constexpr std::string_view kPromptSlot = "{prompt}";
@@ -210,10 +209,12 @@ Blueprint compose_blueprint(const Blueprint& tower, const Blueprint& text,
 std::unique_ptr<CaptionModel> open_composed(const Context& context, const ComposedSource& source,
                                             weights::WeightFormat format,
                                             const DigestCache& digests,
-                                            const std::vector<AdapterSource>& adapters) {
+                                            const std::vector<AdapterSource>& adapters,
+                                            Opening opening) {
   PromptTemplate prompt = parse_template(source.prompt);
   Parts parts;
   parts.context = context;
+  parts.opening = opening;
   parts.digests = digests;
   for (const std::filesystem::path& folder : {source.vision, source.projector, source.llm}) {
     parts.configs.push_back(read_config_folder(folder));

@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "base/join.h"
 #include "model/internal/config.h"
+#include "model/internal/families.h"
 #include "model/internal/parts.h"
 #include "model/internal/preprocessor_config.h"
 #include "model/internal/vision_config.h"
@@ -20,13 +21,6 @@ namespace {
 
 constexpr std::array kFamilies = {&kInternVl,       &kInternVlChat, &kLlavaNextVideo,
                                   &kLlavaOnevision, &kQwen25Vl,     &kQwen3Vl};
-
-const Family* find_family(std::string_view model_type) {
-  const auto* const found =
-      std::find_if(kFamilies.begin(), kFamilies.end(),
-                   [&](const Family* family) { return family->model_type == model_type; });
-  return found == kFamilies.end() ? nullptr : *found;
-}
 
 std::string family_names() {
   std::vector<std::string_view> names;
@@ -58,25 +52,37 @@ Blueprint describe(const JsonObject& config) {
 
 }  // namespace
 
+const Family* find_family(std::string_view model_type) {
+  const auto* const found =
+      std::find_if(kFamilies.begin(), kFamilies.end(),
+                   [&](const Family* family) { return family->model_type == model_type; });
+  return found == kFamilies.end() ? nullptr : *found;
+}
+
+std::filesystem::path require_config(const std::filesystem::path& folder) {
+  std::filesystem::path path = folder / "config.json";
+  std::error_code ignored;
+  if (std::filesystem::exists(path, ignored)) return path;
+  if (holds_adapter(folder)) {
+    throw Error(ErrorCode::kBadModel,
+                folder.string() +
+                    ": is an adapter without its base model; name the base with --model and this "
+                    "folder with --adapter");
+  }
+  throw Error(ErrorCode::kBadModel, folder.string() +
+                                        ": config.json is missing; a model is a folder as "
+                                        "transformers saves it");
+}
+
 std::unique_ptr<CaptionModel> open_model(const Context& context,
                                          const std::filesystem::path& folder,
                                          weights::WeightFormat format, const DigestCache& digests,
-                                         const std::vector<AdapterSource>& adapters) {
-  const std::filesystem::path path = folder / "config.json";
-  std::error_code ignored;
-  if (!std::filesystem::exists(path, ignored)) {
-    if (holds_adapter(folder)) {
-      throw Error(ErrorCode::kBadModel,
-                  folder.string() +
-                      ": is an adapter without its base model; name the base with --model and this "
-                      "folder with --adapter");
-    }
-    throw Error(ErrorCode::kBadModel, folder.string() +
-                                          ": config.json is missing; a model is a folder as "
-                                          "transformers saves it");
-  }
+                                         const std::vector<AdapterSource>& adapters,
+                                         Opening opening) {
+  const std::filesystem::path path = require_config(folder);
   Parts parts;
   parts.context = context;
+  parts.opening = opening;
   parts.digests = digests;
   parts.configs.push_back(read_config_folder(folder));
   add_inner_adapter(parts, folder);
@@ -95,7 +101,7 @@ std::unique_ptr<CaptionModel> open_model(const Context& context,
 }
 
 Blueprint read_blueprint(const std::filesystem::path& folder) {
-  const JsonObject config = JsonObject::open(folder / "config.json", ErrorCode::kBadModel);
+  const JsonObject config = JsonObject::open(require_config(folder), ErrorCode::kBadModel);
   Blueprint blueprint = describe(config);
   if (blueprint.vision && blueprint.vision->resize) {
     blueprint.vision->resize =

@@ -170,7 +170,7 @@ void place_parts(Parts& parts, const Blueprint& blueprint,
   ThreadPool pool(parts.context.num_threads);
   Stream stream(parts.context, pool);
   parts.weights = std::make_unique<const PlacedWeights>(stream, blueprint, std::move(sources),
-                                                        format, parts.adapters);
+                                                        format, parts.adapters, parts.opening);
   parts.encoder = make_vision_encoder(*parts.weights, blueprint);
   parts.decoder = std::make_unique<TransformerDecoder>(stream, *parts.weights, blueprint);
 }

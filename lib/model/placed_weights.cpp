@@ -77,6 +77,8 @@ bool is_quantised(MatrixFormat format) {
   return format != MatrixFormat::kStored && format != MatrixFormat::kBF16;
 }
 
+bool is_of_decoder(Role role) { return role == Role::kDecoderLinear || role == Role::kHead; }
+
 // How a source names the parameters of a group.
 struct GroupNames {
   std::string prefix;
@@ -109,12 +111,18 @@ GroupNames find_group_names(const weights::Source& source, const std::vector<std
 
 }  // namespace
 
+bool is_beside(const ModelAdapter& adapter, Role role, weights::WeightFormat format) {
+  return !adapter.name.empty() ||
+         (is_of_decoder(role) && is_quantised(matrix_format(format, role)));
+}
+
 PlacedWeights::PlacedWeights(Stream& stream, const Blueprint& blueprint,
                              std::vector<std::unique_ptr<weights::Source>> sources,
-                             weights::WeightFormat format, std::span<const ModelAdapter> adapters)
+                             weights::WeightFormat format, std::span<const ModelAdapter> adapters,
+                             Opening opening)
     : device_(stream.device()), format_(format), sources_(std::move(sources)) {
   placed_.reserve(blueprint.parameters.size());
-  for (const ModelAdapter& adapter : adapters) bind(stream, blueprint, adapter);
+  for (const ModelAdapter& adapter : adapters) bind(stream, blueprint, adapter, opening);
   const auto require_no_further_layer = [&](const weights::Source& source,
                                             const std::string& prefix) {
     const std::string layer = "layers." + std::to_string(blueprint.text->num_layers) + ".";
@@ -201,21 +209,21 @@ kernels::Weight PlacedWeights::place_matrix(Stream& stream, const Parameter& par
 }
 
 // Decides for each term whether it is merged or applied by the decoder.
-void PlacedWeights::bind(Stream& stream, const Blueprint& blueprint, const ModelAdapter& adapter) {
+void PlacedWeights::bind(Stream& stream, const Blueprint& blueprint, const ModelAdapter& adapter,
+                         Opening opening) {
   AdapterTerms terms;
   for (const BoundTerm& bound : bind_terms(adapter.adapter, blueprint, adapter.source)) {
     const Role role = blueprint.parameters[static_cast<std::size_t>(bound.parameter)].role;
-    const bool is_of_decoder = role == Role::kDecoderLinear || role == Role::kHead;
-    if (!adapter.name.empty() && !is_of_decoder) {
+    if (!adapter.name.empty() && !is_of_decoder(role)) {
       throw Error(ErrorCode::kUnavailable,
                   adapter.adapter.folder().string() + ": adapts " + bound.term.module +
                       " of tower or projector; an adapter that clips or prompts choose by its "
                       "name may change the language model only; give it without a name");
     }
     if (bound.term.base.has_value()) with_base_[bound.parameter].push_back(bound.term);
-    if (!adapter.name.empty() || (is_of_decoder && is_quantised(matrix_format(format_, role)))) {
+    if (is_beside(adapter, role, format_)) {
       terms.add(stream, bound.parameter, bound.term);
-    } else {
+    } else if (opening == Opening::kToRun) {
       merged_[bound.parameter].push_back(bound.term);
     }
   }

@@ -14,7 +14,7 @@ namespace caption::model {
 
 // Reads config.json of a model's folder, of a decoder or of a vision tower; for a tower that takes
 // frames of any size also the preprocessor's file, which has the limits of their size.
-// Throws Error(kBadModel) for an invalid one; kUnavailable for another model_type or for an option
+// Throws Error(kBadModel) for a missing or invalid one; kUnavailable for another model_type or for an option
 // that this build does not support.
 Blueprint read_blueprint(const std::filesystem::path& folder);
 

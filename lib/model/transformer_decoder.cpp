@@ -125,15 +125,20 @@ std::int64_t TransformerDecoder::scratch_bytes() const {
 }
 
 std::int64_t decoder_scratch_bytes(const DecoderSpec& spec, std::int64_t max_tokens,
-                                   std::int64_t max_logit_rows) {
+                                   std::int64_t max_logit_rows, std::int64_t adapter_rank) {
   const std::int64_t piece = std::min(max_tokens, TransformerDecoder::kPieceRows);
   // For every token: hidden, q, the table of the rotation and the output of attention (whose memory
   // the norm of a piece shares). For a piece: k, v and silu(gate) * up.
   const std::int64_t per_token = spec.hidden + spec.q_dim() + spec.head_dim;
   const std::int64_t attended = std::max(piece * spec.hidden, max_tokens * spec.q_dim());
   const std::int64_t of_piece = piece * (2 * spec.kv_dim() + spec.intermediate);
+  // With adapters, up for a piece, and the product of lora_A for every row.
+  const std::int64_t adapted =
+      adapter_rank > 0
+          ? piece * spec.intermediate + std::max(max_tokens, max_logit_rows) * adapter_rank
+          : 0;
   return static_cast<std::int64_t>(sizeof(float)) *
-         (max_tokens * per_token + attended + of_piece + max_logit_rows * spec.hidden);
+         (max_tokens * per_token + attended + of_piece + max_logit_rows * spec.hidden + adapted);
 }
 
 void TransformerDecoder::forward(Stream& stream, const StepBatch& batch, const KvPages& kv,

@@ -35,6 +35,7 @@ ConfigFolder read_config_folder(const std::filesystem::path& folder);
 
 struct Parts {
   Context context;
+  Opening opening = Opening::kToRun;
   // Before the weights, which borrow them: those inside the model's folders, then those that the
   // user named.
   std::vector<ModelAdapter> adapters = {};

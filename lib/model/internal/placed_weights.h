@@ -26,6 +26,7 @@
 #include "kernels/linear.h"
 #include "kernels/weight.h"
 #include "model/blueprint.h"
+#include "model/caption_model.h"
 #include "model/internal/adapter.h"
 #include "model/internal/low_rank.h"
 #include "tensor/tensor.h"
@@ -49,6 +50,10 @@ struct ModelAdapter {
   std::optional<std::int32_t> source = std::nullopt;
 };
 
+// Whether the decoder computes the adapter's term of a parameter with this role beside the weight;
+// otherwise the term is merged into it.
+bool is_beside(const ModelAdapter& adapter, Role role, weights::WeightFormat format);
+
 // Immutable after construction, so any number of threads may read it.
 class PlacedWeights {
  public:
@@ -57,10 +62,11 @@ class PlacedWeights {
   // tensor when it is missing, of another shape, not floating-point or, if it is quantised, not
   // finite, and the tensors that no parameter takes (internal/unused_tensors.h); kUnavailable for
   // an adapter with a name that changes tower or projector, or with a changed weight of the base
-  // model; otherwise as Source::read() and bind_terms().
+  // model; otherwise as Source::read() and bind_terms(). With Opening::kToCheck no adapter is
+  // merged, and the weights are not those of the adapted model.
   PlacedWeights(Stream& stream, const Blueprint& blueprint,
                 std::vector<std::unique_ptr<weights::Source>> sources, weights::WeightFormat format,
-                std::span<const ModelAdapter> adapters = {});
+                std::span<const ModelAdapter> adapters = {}, Opening opening = Opening::kToRun);
 
   // A parameter as a matrix [rows, columns]; not for Role::kVector.
   const kernels::Weight& matrix(ParameterId id) const { return at(id).matrix; }
@@ -90,7 +96,8 @@ class PlacedWeights {
              const StoredName& where);
   ConstView place_rows(Stream& stream, ConstView file);
   kernels::Weight place_matrix(Stream& stream, const Parameter& parameter, ConstView rows);
-  void bind(Stream& stream, const Blueprint& blueprint, const ModelAdapter& adapter);
+  void bind(Stream& stream, const Blueprint& blueprint, const ModelAdapter& adapter,
+            Opening opening);
 
   Device device_;
   weights::WeightFormat format_;
