@@ -57,6 +57,8 @@ class Tokenizer {
   // one UTF-8 stream, in which each maximal invalid subpart becomes one U+FFFD.
   virtual bool is_byte_fallback(TokenId /*id*/) const { return false; }
 
+  // What it is, for reports: "byte-level BPE", "SentencePiece BPE", "Unigram".
+  virtual std::string kind() const { return {}; }
   // Number of ids, including added tokens.
   virtual std::int32_t vocab_size() const = 0;
   virtual std::optional<TokenId> find_token(std::string_view piece) const = 0;
@@ -69,7 +71,8 @@ class Tokenizer {
 //   tokenizer.model        SentencePiece BPE, or Unigram without a tokenizer.json of the same type
 //   tokenizer.json         else; model types BPE (byte-level or of characters) and Unigram
 //   vocab.json, merges.txt else; of a Qwen2Tokenizer or a GPT2Tokenizer
-// clean_up_tokenization_spaces is not applied by decode(). Throws Error(kBadModel) with the file
+// clean_up_tokenization_spaces is not applied by decode(). Without a tokenizer_config.json a warning
+// names the settings that are assumed. Throws Error(kBadModel) with the file
 // and what is wrong with it; Error(kUnavailable) for a tokenizer, or a part of its pipeline, that
 // this build cannot run.
 std::unique_ptr<const Tokenizer> open_tokenizer(const std::filesystem::path& model_folder);

@@ -95,6 +95,7 @@ class PipelineTokenizer final : public Tokenizer {
         prefix_ids_(std::move(spec.prefix_ids)),
         suffix_ids_(std::move(spec.suffix_ids)) {
     if (const BpeSpec* bpe = std::get_if<BpeSpec>(&spec.model)) {
+      kind_ = bpe->alphabet == BpeSpec::Alphabet::kBytes ? "byte-level BPE" : "BPE of characters";
       model_ = std::make_unique<const BpeModel>(*bpe, vocabulary_);
     } else {
       model_ = std::make_unique<const UnigramModel>(std::get<UnigramSpec>(std::move(spec.model)),
@@ -173,6 +174,7 @@ class PipelineTokenizer final : public Tokenizer {
     return token_at(id).kind == Token::Kind::kByte;
   }
   bool strips_leading_space() const override { return decoder_.strips_leading_space; }
+  std::string kind() const override { return kind_; }
   std::int32_t vocab_size() const override { return static_cast<std::int32_t>(tokens_.size()); }
   std::optional<TokenId> find_token(std::string_view piece) const override {
     const auto added = added_index_.find(std::string(piece));
@@ -324,6 +326,7 @@ class PipelineTokenizer final : public Tokenizer {
   std::string bytes_;          // of all tokens, one after the other
   std::optional<TokenId> bos_id_;
   std::optional<TokenId> eos_id_;
+  std::string kind_ = "Unigram";
 };
 
 }  // namespace

@@ -48,6 +48,7 @@ class SentencePieceTokenizer final : public Tokenizer {
     if (model.type == SentencePieceModel::Type::kBpe) {
       load_processor(pieces, model_name);
     } else {
+      kind_ = "SentencePiece Unigram";
       check_unigram(files, pieces, model_name);
       make_unigram(pieces, config, model_name);
     }
@@ -111,6 +112,7 @@ class SentencePieceTokenizer final : public Tokenizer {
     return token_at(id).kind == Token::Kind::kByte;
   }
   bool strips_leading_space() const override { return prefix_rule_ != PrefixRule::kNone; }
+  std::string kind() const override { return kind_; }
   std::int32_t vocab_size() const override { return static_cast<std::int32_t>(tokens_.size()); }
   std::optional<TokenId> find_token(std::string_view piece) const override {
     const auto it = ids_.find(std::string(piece));
@@ -290,6 +292,7 @@ class SentencePieceTokenizer final : public Tokenizer {
   AddedTokenMatcher vocabulary_;          // user-defined pieces only, for AddedTokens::kPlainText
   std::vector<Token> tokens_;             // indexed by id
   std::unordered_map<std::string, TokenId> ids_;
+  std::string kind_ = "SentencePiece BPE";
   std::optional<TokenId> bos_id_;
   std::optional<TokenId> eos_id_;
   bool adds_bos_ = false;
