@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "base/json.h"
+#include "config/resolve.h"
 #include "config/resources.h"
 #include "pipeline/adapters.h"
 
@@ -56,6 +57,23 @@ std::vector<model::AdapterSource> adapter_sources(const std::vector<std::string>
     source.folder = find_model(source.folder.string(), locations);
   }
   return sources;
+}
+
+model::AdapterLoad measure_adapters(const Context& context, const Preset& preset,
+                                    const Locations& locations, const model::Blueprint& blueprint) {
+  const ModelSection& section = preset.model;
+  std::vector<model::InnerAdapter> inner;
+  if (!section.is_composed) {
+    inner.push_back({.folder = find_model(section.path, locations)});
+  } else {
+    using model::ComposedFile;
+    inner.push_back({.folder = find_model(section.vision, locations),
+                     .source = static_cast<std::int32_t>(ComposedFile::kVision)});
+    inner.push_back({.folder = find_model(section.llm, locations),
+                     .source = static_cast<std::int32_t>(ComposedFile::kText)});
+  }
+  return model::measure_adapters(context, blueprint, weight_format(preset.quantization), inner,
+                                 adapter_sources(section.adapter, locations));
 }
 
 std::vector<std::string> adapter_names(const std::vector<std::string>& texts) {

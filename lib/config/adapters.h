@@ -5,7 +5,11 @@
 #include <string>
 #include <vector>
 
+#include "backend/context.h"
 #include "config/locations.h"
+#include "config/preset.h"
+#include "model/adapter_load.h"
+#include "model/blueprint.h"
 #include "model/caption_model.h"
 
 namespace caption::config {
@@ -24,5 +28,10 @@ std::vector<model::AdapterSource> adapter_sources(const std::vector<std::string>
 // The names, in the order of model::CaptionModel::adapters(). Throws as adapter_sources(), but
 // looks for no folder.
 std::vector<std::string> adapter_names(const std::vector<std::string>& texts);
+
+// What the adapters of a preset, and those inside its model's folders, add to the model, whose
+// blueprint was read from these folders. Throws as adapter_sources() and measure_adapters().
+model::AdapterLoad measure_adapters(const Context& context, const Preset& preset,
+                                    const Locations& locations, const model::Blueprint& blueprint);
 
 }  // namespace caption::config

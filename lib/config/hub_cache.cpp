@@ -1,12 +1,12 @@
 // Finds the folder of a model name in the Hugging Face cache.
 // Source: huggingface_hub 0.36, "Understand caching": models--<org>--<name>/{refs,snapshots}.
 #include <algorithm>
-#include <optional>
 #include <string>
 #include <vector>
 
 #include "base/error.h"
 #include "base/mapped_file.h"
+#include "config/download_advice.h"
 #include "config/hub_cache.h"
 #include "plan/known_models.h"
 
@@ -18,21 +18,6 @@ namespace fs = std::filesystem;
 bool is_folder(const fs::path& path) {
   std::error_code ignored;
   return fs::is_directory(path, ignored);
-}
-
-// True for "org/name" in the characters that the hub allows, so that it cannot be another kind of
-// path.
-bool is_hub_name(std::string_view name) {
-  const auto is_part = [](std::string_view part) {
-    return !part.empty() && part.front() != '.' &&
-           std::all_of(part.begin(), part.end(), [](unsigned char c) {
-             return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
-                    c == '.' || c == '-' || c == '_';
-           });
-  };
-  const std::size_t slash = name.find('/');
-  return slash != std::string_view::npos && is_part(name.substr(0, slash)) &&
-         is_part(name.substr(slash + 1));
 }
 
 // Returns the snapshot that refs/main names; without that file the first snapshot by name.
@@ -56,38 +41,45 @@ fs::path find_snapshot(const fs::path& repository) {
   return found.empty() ? fs::path{} : *std::min_element(found.begin(), found.end());
 }
 
-// Returns how to get a model from the hub, if this build is known or assumed to run it.
-std::string advice(const std::string& name) {
-  const std::string download = "get it with `hf download " + name + "`";
-  const std::string or_folder = ", or give the folder that holds it";
-  const std::optional<plan::KnownSupport> known = plan::find_known_support(name);
-  if (!known.has_value()) {
-    return "if it is of a family that this build runs (see the README), " + download + or_folder;
+// A file that is named in place of a model's folder.
+[[noreturn]] void refuse_file(const std::string& name) {
+  if (name.ends_with(".gguf")) {
+    throw Error(ErrorCode::kUnavailable,
+                name +
+                    ": GGUF files are not read by this build; a model is a folder with "
+                    "config.json and *.safetensors");
   }
-  switch (known->support) {
-    case plan::Support::kCaptions: return download + or_folder;
-    case plan::Support::kPart:
-      return "for a composed model, " + download + " (as safetensors)" + or_folder;
-    case plan::Support::kNone: break;
-  }
-  return "do not download it: this build does not run " + std::string(known->why_not);
+  throw Error(ErrorCode::kBadModel,
+              name + ": is a file; a model is a folder with config.json and *.safetensors");
 }
 
 }  // namespace
 
+bool is_hub_name(std::string_view name) {
+  const auto is_part = [](std::string_view part) {
+    return !part.empty() && part.front() != '.' &&
+           std::all_of(part.begin(), part.end(), [](unsigned char c) {
+             return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
+                    c == '.' || c == '-' || c == '_';
+           });
+  };
+  const std::size_t slash = name.find('/');
+  return slash != std::string_view::npos && is_part(name.substr(0, slash)) &&
+         is_part(name.substr(slash + 1));
+}
+
 fs::path find_in_hub_cache(std::string_view name_or_folder, const std::vector<fs::path>& caches) {
-  const std::string name(name_or_folder);
+  std::string name(name_or_folder);
   if (is_folder(name)) return name;
   std::error_code ignored;
-  if (fs::exists(name, ignored)) {
-    throw Error(ErrorCode::kBadModel,
-                name + ": is a file; a model is a folder with config.json and *.safetensors");
-  }
+  if (fs::exists(name, ignored)) refuse_file(name);
+  if (const auto hub_name = plan::find_hub_name(name)) name = *hub_name;
   if (!is_hub_name(name)) {
     throw Error(ErrorCode::kBadModel,
                 name +
                     ": there is no such folder, and it is no name of the form "
-                    "organisation/model");
+                    "organisation/model" +
+                    nearest_hub_names(name));
   }
   std::string searched;
   const std::size_t slash = name.find('/');
@@ -98,10 +90,10 @@ fs::path find_in_hub_cache(std::string_view name_or_folder, const std::vector<fs
     }
     searched += (searched.empty() ? "" : ", ") + cache.string();
   }
-  throw Error(ErrorCode::kBadModel,
-              name + ": neither a folder here nor in the local Hugging Face cache (" +
-                  (searched.empty() ? "the environment names none" : searched) + "); " +
-                  advice(name));
+  const DownloadAdvice advice = advise_download(name);
+  throw Error(advice.code, name + ": neither a folder here nor in the local Hugging Face cache (" +
+                               (searched.empty() ? "the environment names none" : searched) +
+                               "); " + advice.text);
 }
 
 }  // namespace caption::config

@@ -17,8 +17,8 @@ struct PresetBlueprint {
   std::string note;  // source of the blueprint, if not the model's own files
 };
 
-// Finds a model by its folder or name; Throws Error(kBadModel)
-// for a model that is neither available nor known.
+// Finds a model by its folder or name. Throws as find_model() for a model that is neither available
+// nor known, and as read_blueprint().
 PresetBlueprint find_blueprint(std::string_view name, const Locations& locations);
 PresetBlueprint find_preset_blueprint(const ModelSection& section, const Locations& locations);
 

@@ -104,21 +104,22 @@ void require_consistent(const Preset& preset) {
 }
 
 std::unique_ptr<model::CaptionModel> open_model(const Context& context, const Preset& preset,
-                                                const Locations& locations, KeepDigests keep) {
+                                                const Locations& locations, KeepDigests keep,
+                                                model::Opening opening) {
   const DigestCache digests(locations.digests, keep == KeepDigests::kYes
                                                    ? DigestCache::Keeping::kYes
                                                    : DigestCache::Keeping::kNo);
   if (!preset.model.is_composed) {
     return model::open_model(context, find_model(preset.model.path, locations),
                              weight_format(preset.quantization), digests,
-                             adapter_sources(preset.model.adapter, locations));
+                             adapter_sources(preset.model.adapter, locations), opening);
   }
   const ModelSection& parts = preset.model;
   model::ComposedSource source = composed_source(parts, locations.preset_folder);
   source.vision = find_model(parts.vision, locations);
   source.llm = find_model(parts.llm, locations);
   return model::open_composed(context, source, weight_format(preset.quantization), digests,
-                              adapter_sources(preset.model.adapter, locations));
+                              adapter_sources(preset.model.adapter, locations), opening);
 }
 
 std::int64_t kv_page_bytes(const Preset& preset, const model::DecoderSpec& spec) {

@@ -38,7 +38,8 @@ enum class KeepDigests { kYes, kNo };
 // adapter_sources() refuses.
 std::unique_ptr<model::CaptionModel> open_model(const Context& context, const Preset& preset,
                                                 const Locations& locations,
-                                                KeepDigests keep = KeepDigests::kYes);
+                                                KeepDigests keep = KeepDigests::kYes,
+                                                model::Opening opening = model::Opening::kToRun);
 
 // Throws Error(kUsage) when a prompt with its vision tokens and new tokens needs more positions
 // than the model has, so that every clip would fail. If the number of frames depends on the clip's

@@ -42,6 +42,8 @@ weights::WeightFormat stored_format(const PlanInput& input) {
 PlannedStep plan_step(const PlanInput& input, const StepWork& work) {
   PlannedStep step;
   step.cost = cost_of(text_of(input), stored_format(input), input.kv_dtype, work);
+  step.cost.flops += 2 * work.new_tokens * input.adapters.multiply_adds_per_token;
+  step.cost.bytes += work.steps * as_double(input.adapters.size_bytes);
   step.seconds = step.cost.seconds(input.rates.bytes_per_s, input.rates.flops_per_s);
   step.is_bound_by_bandwidth =
       step.cost.is_bound_by_bandwidth(input.rates.bytes_per_s, input.rates.flops_per_s);
@@ -93,16 +95,16 @@ void plan_tokens(Plan& plan) {
 
 void plan_activations(Plan& plan) {
   const DecoderSpec& text = text_of(plan.input);
-  plan.scratch_bytes =
-      model::decoder_scratch_bytes(text, plan.step_tokens, plan.input.max_num_seqs) /
-      activation_divisor(plan.input);
+  plan.scratch_bytes = model::decoder_scratch_bytes(text, plan.step_tokens, plan.input.max_num_seqs,
+                                                    plan.input.adapters.max_rank) /
+                       activation_divisor(plan.input);
   plan.logits_bytes =
       text.vocab * (kFloatBytes * (plan.input.max_num_seqs + 1) + kSamplerBytesPerId);
 }
 
 std::int64_t bytes_before_pages(const Plan& plan) {
-  return plan.weight_bytes + plan.draft_weight_bytes + plan.scratch_bytes + plan.logits_bytes +
-         plan.vision_bytes + plan.input.fixed_bytes;
+  return plan.weight_bytes + plan.input.adapters.size_bytes + plan.draft_weight_bytes +
+         plan.scratch_bytes + plan.logits_bytes + plan.vision_bytes + plan.input.fixed_bytes;
 }
 
 void plan_pages(Plan& plan) {
@@ -189,8 +191,11 @@ void find_limit(Plan& plan) {
   }
 }
 
-void refuse(Plan& plan, const std::string& why) {
+enum class Cause { kOptions, kMemory };
+
+void refuse(Plan& plan, Cause cause, const std::string& why) {
   plan.fits = false;
+  plan.is_refused_by_options = cause == Cause::kOptions;
   plan.warnings.push_back(why);
 }
 
@@ -220,18 +225,20 @@ void check_memory(Plan& plan) {
                   format_bytes(other.bytes);
       }
     }
-    refuse(plan, "weights alone take " + format_bytes(weights) + " of the " +
-                     format_bytes(plan.usable_bytes) + " that may be used" +
-                     (smaller.empty() ? std::string("; use a smaller model") : smaller));
+    refuse(plan, Cause::kMemory,
+           "weights alone take " + format_bytes(weights) + " of the " +
+               format_bytes(plan.usable_bytes) + " that may be used" +
+               (smaller.empty() ? std::string("; use a smaller model") : smaller));
     return;
   }
   if (plan.num_pages < plan.pages_per_video) {
     const std::int64_t least_bytes =
         plan.pages_per_video * kv::kPageTokens * (plan.token_bytes + plan.draft_token_bytes);
-    refuse(plan, "one video needs " + std::to_string(plan.pages_per_video) + " KV pages, " +
-                     exact_bytes(least_bytes) + ", and " +
-                     (input.is_kv_cache_given ? "--kv-cache-bytes" : "the memory left") +
-                     " holds " + std::to_string(plan.num_pages) + "; use " + ways_to_room(input));
+    refuse(plan, input.is_kv_cache_given ? Cause::kOptions : Cause::kMemory,
+           "one video needs " + std::to_string(plan.pages_per_video) + " KV pages, " +
+               exact_bytes(least_bytes) + ", and " +
+               (input.is_kv_cache_given ? "--kv-cache-bytes" : "the memory left") + " holds " +
+               std::to_string(plan.num_pages) + "; use " + ways_to_room(input));
     return;
   }
   if (plan.num_concurrent < input.max_num_seqs / input.num_beams) {
@@ -252,13 +259,14 @@ void check_tokens(Plan& plan) {
   const PlanInput& input = plan.input;
   const std::int64_t positions = text_of(input).max_positions;
   if (plan.video_tokens - 1 > positions) {  // the last token is not computed and needs no position
-    refuse(plan, "a video of " + counted(plan.video_tokens, "token") +
-                     " is longer than the model's " + counted(positions, "position") +
-                     "; use fewer frames or new tokens");
+    refuse(plan, Cause::kOptions,
+           "a video of " + counted(plan.video_tokens, "token") + " is longer than the model's " +
+               counted(positions, "position") + "; use fewer frames or new tokens");
   }
   if (input.num_beams > input.max_num_seqs) {
-    refuse(plan, std::to_string(input.num_beams) + " beams do not fit max_num_seqs " +
-                     std::to_string(input.max_num_seqs) + "; raise it or use fewer beams");
+    refuse(plan, Cause::kOptions,
+           std::to_string(input.num_beams) + " beams do not fit max_num_seqs " +
+               std::to_string(input.max_num_seqs) + "; raise it or use fewer beams");
   }
   if (!input.chunked_prefill && prompt_tokens(plan) > input.max_num_batched_tokens) {
     plan.warnings.push_back("a prompt of " + counted(prompt_tokens(plan), "token") +
@@ -277,6 +285,10 @@ std::string_view limit_name(Limit limit) {
     case Limit::kCompute: return "compute";
   }
   return "?";
+}
+
+bool depends_on_frame_size(const PlanInput& input) {
+  return input.model.vision.has_value() && input.model.vision->image_px == 0;
 }
 
 Plan make_plan(const PlanInput& input) {

@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "backend/context.h"
+#include "model/adapter_load.h"
 #include "model/blueprint.h"
 #include "plan/step_cost.h"
 #include "scheduler/options.h"
@@ -47,6 +48,7 @@ struct PlanInput {
   double memory_utilization = 0.9;
   weights::WeightFormat weights = weights::WeightFormat::kBF16;
   DType kv_dtype = DType::kBF16;
+  model::AdapterLoad adapters = {};  // what adapters add beside the weights
   // Byte budget of the engine for pages; if not set, what memory_utilization leaves.
   std::optional<std::int64_t> kv_cache_bytes;
   // Whether kv_cache_bytes comes from --kv-cache-bytes or the preset.
@@ -58,7 +60,7 @@ struct PlanInput {
   // Whether attention is compressed after the prompt; beams then share none of its pages.
   bool is_prompt_compressed = false;
   std::int64_t num_frames = 8;
-  model::FrameSize frame;
+  model::FrameSize frame;  // of the videos; counts for models that take frames of any size
   std::int64_t prompt_tokens = 64;
   std::int64_t output_tokens = 128;
   std::int64_t queue_bytes = 0;  // maximum size of the queues between the stages, in host memory
@@ -124,10 +126,15 @@ struct Plan {
 
   bool fits = true;                   // the device and the model can hold one video with its beams
   std::vector<std::string> warnings;  // each names a remedy
+  // Whether the options, and not the memory, are why it does not fit.
+  bool is_refused_by_options = false;
 
   // Whether `run` would start and could caption a video.
   bool can_run() const { return fits && input.obstacles.empty(); }
 };
+
+// Whether the number of vision tokens depends on the size of the videos' frames.
+bool depends_on_frame_size(const PlanInput& input);
 
 // Throws Error(kUsage) for a model without decoder or a rate that is not positive.
 Plan make_plan(const PlanInput& input);

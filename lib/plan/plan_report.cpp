@@ -67,6 +67,9 @@ void write_memory(const Plan& plan, Lines& lines) {
             format_percent(input.memory_utilization) + " of " + format_bytes(input.memory_bytes));
   lines.add("weights", format_bytes(plan.weight_bytes),
             std::string(weights::describe(input.weights)));
+  if (input.adapters.size_bytes > 0) {
+    lines.add("adapters", format_bytes(input.adapters.size_bytes), "computed beside the weights");
+  }
   if (input.draft.has_value()) {
     lines.add(
         "draft model", format_bytes(plan.draft_weight_bytes),
@@ -89,12 +92,19 @@ void write_memory(const Plan& plan, Lines& lines) {
   lines.add("together", format_bytes(plan.total_bytes), "with all of it in use");
 }
 
+// " of 1280x720", where the size of the videos counts.
+std::string frame_text(const PlanInput& input) {
+  if (!depends_on_frame_size(input)) return {};
+  return " of " + count_text(input.frame.width_px) + "x" + count_text(input.frame.height_px);
+}
+
 void write_video(const Plan& plan, Lines& lines) {
   const PlanInput& input = plan.input;
   lines.heading("a video");
   const std::string vision = input.model.vision.has_value()
                                  ? count_text(plan.vision_tokens) + " vision (" +
-                                       counted(count_text(input.num_frames), "frame") + ") + "
+                                       counted(count_text(input.num_frames), "frame") +
+                                       frame_text(input) + ") + "
                                  : "";
   lines.add("tokens", count_text(plan.video_tokens),
             vision + count_text(input.prompt_tokens) + " prompt + " +
@@ -154,6 +164,7 @@ void write_bytes_json(const Plan& plan, JsonWriter& json) {
   json.begin_object("bytes")
       .add("usable", plan.usable_bytes)
       .add("weights", plan.weight_bytes)
+      .add("adapters", input.adapters.size_bytes)
       .add("draft_weights", plan.draft_weight_bytes)
       .add("activations", plan.scratch_bytes)
       .add("logits", plan.logits_bytes)
@@ -204,6 +215,12 @@ std::string to_json(const Plan& plan) {
       .add("max_num_seqs", input.max_num_seqs)
       .add("max_num_batched_tokens", input.max_num_batched_tokens)
       .add("concurrent_videos", plan.num_concurrent);
+  if (depends_on_frame_size(input)) {
+    json.begin_object("frame_size")
+        .add("width", input.frame.width_px)
+        .add("height", input.frame.height_px)
+        .end_object();
+  }
   json.begin_object("tokens_per_video")
       .add("vision", plan.vision_tokens)
       .add("prompt", input.prompt_tokens)

@@ -95,6 +95,33 @@ TEST_SUITE("config/hub_cache") {
     }
   }
 
+  TEST_CASE("a known model is answered with what it needs") {
+    const std::string message = refusal("Qwen/Qwen2.5-VL-7B-Instruct");
+    CHECK(message.find("; about 16.6 GB to download; its weights take 16.6 GB in bf16, ") !=
+          std::string::npos);
+    CHECK(refusal("llava-hf/LLaVA-NeXT-Video-7B-hf").find("preset t4 is made for it") !=
+          std::string::npos);
+    // A short name stands for the name on the hub.
+    CHECK(refusal("qwen2.5-vl-7b") == message);
+    CHECK(
+        refusal("Qwen/Qwen3-VL-4").find("; the nearest known name is Qwen/Qwen3-VL-4B-Instruct") !=
+        std::string::npos);
+    CHECK(refusal("Qwen3-VL-4B-Instruct").find("Qwen/Qwen3-VL-4B-Instruct") != std::string::npos);
+    CHECK(refusal("elsewhere/of-another-kind-altogether-70b").find("nearest") == std::string::npos);
+  }
+
+  TEST_CASE("weights of a kind that this build does not read are not to be downloaded") {
+    try {
+      find_in_hub_cache("Qwen/Qwen2.5-VL-7B-Instruct-AWQ", {});
+      FAIL_CHECK("resolved");
+    } catch (const Error& error) {
+      CHECK(error.code() == ErrorCode::kUnavailable);
+      const std::string message = error.what();
+      CHECK(message.find("do not download it") != std::string::npos);
+      CHECK(message.find("Qwen/Qwen2.5-VL-7B-Instruct runs") != std::string::npos);
+    }
+  }
+
   TEST_CASE("what is neither a folder nor a name is refused") {
     CHECK(refusal("/no/such/folder").find("no such folder") != std::string::npos);
     CHECK(refusal("").find("no such folder") != std::string::npos);

@@ -10,11 +10,13 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "engine/engine.h"
+#include "model/adapter_load.h"
 #include "model/caption_model.h"
 #include "model/random_model.h"
 #include "model/read_blueprint.h"
 #include "plan/cards.h"
 #include "plan/known_models.h"
+#include "tests/support/drawn_checkpoint.h"
 
 namespace caption::plan {
 namespace {
@@ -66,17 +68,68 @@ TEST_SUITE("plan/plan") {
       std::int64_t parameters;
     };
     const Case kCases[] = {
-        {"qwen2.5-0.5b", 494'032'768},    {"qwen2.5-1.5b", 1'543'714'304},
-        {"qwen2.5-3b", 3'085'938'688},    {"qwen2.5-7b", 7'615'616'512},
-        {"qwen2.5-14b", 14'770'033'664},  {"llama-3.2-1b", 1'235'814'400},
-        {"llama-3.2-3b", 3'212'749'824},  {"llama-3.1-8b", 8'030'261'248},
-        {"mistral-7b", 7'241'732'096},    {"qwen2.5-vl-3b", 3'754'622'976},
+        {"qwen2.5-0.5b", 494'032'768},
+        {"qwen2.5-1.5b", 1'543'714'304},
+        {"qwen2.5-3b", 3'085'938'688},
+        {"qwen2.5-7b", 7'615'616'512},
+        {"qwen2.5-14b", 14'770'033'664},
+        {"llama-3.2-1b", 1'235'814'400},
+        {"llama-3.2-3b", 3'212'749'824},
+        {"llama-3.1-8b", 8'030'261'248},
+        {"mistral-7b", 7'241'732'096},
+        {"qwen2.5-vl-3b", 3'754'622'976},
         {"qwen2.5-vl-7b", 8'292'166'656},
+        {"qwen2.5-vl-32b", 33'452'718'336},
+        {"qwen2.5-vl-72b", 73'410'777'344},
+        {"internvl3-38b", 38'388'164'992},
+        // Without what no caption needs: the last layer and norm of CLIP and image_newline, and the
+        // last norm of SigLIP.
+        {"llava-next-video-34b", 34'752'083'968 - 12'605'440},
+        {"llava-next-video-7b-32k", 7'566'747'648 - 12'602'368},
+        {"llava-onevision-72b", 73'181'570'592 - 2'304},
+        {"varco-vision-2.0-1.7b", 2'140'153'072 - 2'304},
     };
     for (const Case& c : kCases) {
       CAPTURE(c.shape);
       CHECK(model::count_parameters(known(c.shape)).total() == c.parameters);
     }
+  }
+
+  TEST_CASE("every size of the families is known by its short name and its name on the hub") {
+    const std::vector<std::string> names = known_model_names();
+    const std::vector<std::string> hub_names = known_hub_names();
+    CHECK(names.size() == hub_names.size() + 1);  // the demonstration model is not on the hub
+    CHECK_FALSE(find_hub_name("demo").has_value());
+    for (const std::string& hub_name : hub_names) {
+      CAPTURE(hub_name);
+      CHECK(find_hub_name(hub_name) == hub_name);
+      CHECK(find_known_model(hub_name)->name == hub_name);
+    }
+    for (const char* name :
+         {"Qwen/Qwen3-VL-32B-Instruct", "Qwen/Qwen2.5-VL-72B-Instruct",
+          "OpenGVLab/InternVL3-38B-hf", "OpenGVLab/InternVL3_5-38B-HF",
+          "llava-hf/llava-onevision-qwen2-72b-ov-hf", "NCSOFT/VARCO-VISION-2.0-1.7B",
+          "llava-hf/LLaVA-NeXT-Video-34B-DPO-hf", "llava-hf/LLaVA-NeXT-Video-7B-32K-hf"}) {
+      CAPTURE(name);
+      CHECK(find_known_use(name) == KnownUse::kCaptioner);
+    }
+    // The repositories of InternVL that carry their own code hold the same weights.
+    CHECK(find_known_model("OpenGVLab/InternVL3_5-8B")->name == "OpenGVLab/InternVL3_5-8B");
+    CHECK(find_hub_name("internvl3.5-8b") == "OpenGVLab/InternVL3_5-8B-HF");
+    CHECK_FALSE(find_known_model("Qwen/Qwen3-VL-8B").has_value());
+  }
+
+  TEST_CASE("a plan says for which frames it counts vision tokens") {
+    PlanInput input = input_for("qwen3-vl-2b");
+    input.frame = {.width_px = 640, .height_px = 480};
+    const Plan plan = make_plan(input);
+    CHECK(to_text(plan).find("(8 frames of 640x480)") != std::string::npos);
+    const JsonObject json = JsonObject::parse(to_json(plan), "plan", ErrorCode::kInternal);
+    CHECK(json.get_object("frame_size")->require_int("width", 1, 9999) == 640);
+    // A tower of a fixed size sees every film in this size.
+    const Plan fixed = make_plan(input_for("llava-next-video-7b"));
+    CHECK(to_text(fixed).find("(8 frames)") != std::string::npos);
+    CHECK(to_json(fixed).find("frame_size") == std::string::npos);
   }
 
   TEST_CASE("a layer's matrix takes what its format says") {
@@ -299,6 +352,47 @@ TEST_SUITE("plan/plan against reality") {
     CHECK(plan.vision_tokens == model->vision_tokens({input.num_frames}));
     CHECK(plan.page_bytes * plan.num_pages <= *input.kv_cache_bytes);
     check_engine(model->decoder(), plan);
+  }
+
+  TEST_CASE("so does a model with adapters, in every format") {
+    const std::filesystem::path golden = std::filesystem::path(CAPTION_SOURCE_DIR) / "tests/golden";
+    const testing::DrawnCheckpoint all(golden / "lora/llama_all");
+    const testing::DrawnCheckpoint pattern(golden / "lora/llama_pattern");
+    const testing::DrawnCheckpoint head(golden / "lora/llama_head");
+    const std::filesystem::path base = golden / "model/llama_bf16";
+    const std::vector<std::vector<model::AdapterSource>> kCases = {
+        {{.folder = pattern.path()}},
+        {{.folder = head.path(), .name = "a"}},
+        {{.folder = all.path()}, {.folder = head.path(), .name = "a"}},
+    };
+    for (const std::vector<model::AdapterSource>& adapters : kCases) {
+      for (const auto format : {weights::WeightFormat::kF32, weights::WeightFormat::kBF16,
+                                weights::WeightFormat::kInt8, weights::WeightFormat::kNf4}) {
+        CAPTURE(weights::describe(format));
+        CAPTURE(adapters.size());
+        const auto model = model::open_model(Context{}, base, format, {}, adapters);
+        PlanInput input = input_for("demo");
+        input.model = model::read_blueprint(base);
+        input.weights = format;
+        input.kv_cache_bytes = 8 << 20;
+        input.adapters = model::measure_adapters(Context{}, input.model, format, {}, adapters);
+        const Plan plan = make_plan(input);
+        // In f32 merged weights are no longer those of the file, which has 16 bits.
+        if (format != weights::WeightFormat::kF32) {
+          CHECK(plan.weight_bytes + input.adapters.size_bytes == model->weight_bytes());
+        }
+        check_engine(model->decoder(), plan);
+        const bool is_beside =
+            !adapters.back().name.empty() ||
+            (format != weights::WeightFormat::kF32 && format != weights::WeightFormat::kBF16);
+        CHECK((input.adapters.size_bytes > 0) == is_beside);
+        CHECK((input.adapters.multiply_adds_per_token > 0) == is_beside);
+        PlanInput without = input;
+        without.adapters = {};
+        CHECK((make_plan(without).decode.cost.flops < plan.decode.cost.flops) == is_beside);
+        CHECK((make_plan(without).total_bytes < plan.total_bytes) == is_beside);
+      }
+    }
   }
 
   TEST_CASE("so do random decoders of every kind") {
