@@ -68,7 +68,7 @@ doctor::PresetFacts examine_preset(const Context& context, const Globals& global
     const config::LoadedPreset loaded =
         config::load_preset(file.path.string(), globals.locations, machine, has_cuda_kernels());
     facts.note = loaded.note;
-    facts.obstacles = run_obstacles(context, loaded);
+    facts.obstacles = obstacle_texts(check_run(context, loaded).obstacles);
     examine_memory(context, loaded, machine, facts);
     const config::ModelSection& model = loaded.preset.model;
     if (facts.is_default && facts.obstacles.empty()) {

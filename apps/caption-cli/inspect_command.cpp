@@ -17,10 +17,9 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "base/units.h"
-#include "config/adapters.h"
 #include "exit_codes.h"
 #include "globals.h"
-#include "model/caption_model.h"
+#include "inspect_model.h"
 #include "option_types.h"
 #include "pipeline/threads.h"
 #include "process.h"
@@ -37,6 +36,8 @@ namespace {
 struct InspectFlags {
   std::vector<std::string> paths;
   bool machine = false;
+  bool json = false;
+  bool hash = false;
   std::string sheet;
   std::string frames_folder;
   std::vector<std::string> adapters;
@@ -134,45 +135,6 @@ void inspect_video(const std::string& path, const std::filesystem::path& sheet,
   if (!flags.frames_folder.empty()) dump_frames(flags.frames_folder, clip);
 }
 
-std::string describe_adapter(const model::AdapterSummary& adapter) {
-  return (adapter.name.empty() ? "" : adapter.name + ": ") +
-         records::escape_file_name(adapter.folder.string()) + ", " +
-         counted(adapter.num_modules, "module") + ", rank " +
-         (adapter.min_rank == adapter.max_rank ? "" : std::to_string(adapter.min_rank) + " to ") +
-         std::to_string(adapter.max_rank);
-}
-
-void inspect_model(const std::string& path, const InspectFlags& flags, const Globals& globals) {
-  const Context context = globals.context(detect_machine().num_cpus);
-  const std::unique_ptr<model::CaptionModel> model = model::open_model(
-      context, path, weights::WeightFormat::kBF16, DigestCache(globals.locations.digests),
-      config::adapter_sources(flags.adapters, globals.locations));
-  const model::DecoderSpec& spec = model->decoder().spec();
-  std::cout << records::escape_file_name(path) << "\n";
-  print_line("family", std::string(model->family()));
-  print_line("weights", format_bytes(model->weight_bytes()));
-  print_line("decoder", counted(spec.num_layers, "layer") + " of " + std::to_string(spec.hidden) +
-                            ", " + counted(spec.num_heads, "head") + " (" +
-                            std::to_string(spec.num_kv_heads) + " of keys) of " +
-                            std::to_string(spec.head_dim));
-  print_line("vocabulary", counted(spec.vocab, "token"));
-  print_line("positions", std::to_string(spec.max_positions));
-  constexpr std::int64_t kNumFrames = 8;
-  const model::ClipShape clip = {.num_frames = kNumFrames};
-  std::string vision = counted(model->vision_tokens(clip), "token") + " for " +
-                       std::to_string(kNumFrames) + " frames";
-  if (model->preprocess_spec().smart) {
-    vision += " of " + std::to_string(clip.frame.width_px) + "x" +
-              std::to_string(clip.frame.height_px) + " pixels";
-  }
-  print_line("vision", vision);
-  print_line("prompt", model->default_prompt());
-  print_line("hash", model->content_hash().hex());
-  for (const model::AdapterSummary& adapter : model->adapter_summaries()) {
-    print_line("adapter", describe_adapter(adapter));
-  }
-}
-
 void inspect_machine(const Globals& globals) {
   const Machine machine = detect_machine();
   std::cout << "this machine\n";
@@ -194,19 +156,40 @@ void inspect_machine(const Globals& globals) {
   }
 }
 
-void inspect_path(const std::string& path, const std::string& sheet, const InspectFlags& flags,
-                  const Globals& globals) {
+// Prints what is known of a model, with what keeps it from running, and returns the exit code.
+// Throws that error where nothing else is known.
+int print_model(const std::string& name, const InspectFlags& flags, const Globals& globals) {
+  const ModelInspection found =
+      inspect_model(name, flags.adapters, flags.hash ? WithHash::kYes : WithHash::kNo, globals);
+  std::cout << (flags.json ? found.json : found.text);
+  if (!found.refusal.has_value()) return kExitOk;
+  if (found.text.empty()) throw *found.refusal;
+  return exit_code_of(found.refusal->code());
+}
+
+bool is_weight_file(const std::string& path) {
+  return path.ends_with(".safetensors") || path.ends_with(".gguf");
+}
+
+// Returns the exit code.
+int inspect_path(const std::string& path, const std::string& sheet, const InspectFlags& flags,
+                 const Globals& globals) {
   std::error_code ignored;
   const std::filesystem::file_type type = std::filesystem::status(path, ignored).type();
-  if (type == std::filesystem::file_type::not_found) {
+  const bool is_there = type != std::filesystem::file_type::not_found;
+  if (!is_there && !is_model_name(path)) {
     throw Error(ErrorCode::kUsage,
                 "inspect: " + records::escape_file_name(path) + ": no such file or folder");
   }
-  if (type == std::filesystem::file_type::directory) {
-    inspect_model(path, flags, globals);
-  } else {
-    inspect_video(path, flags.sheet.empty() ? sheet : flags.sheet, flags);
+  if (!is_there || type == std::filesystem::file_type::directory || is_weight_file(path)) {
+    return print_model(path, flags, globals);
   }
+  if (flags.json) {
+    throw Error(ErrorCode::kUsage,
+                "inspect: --json is for models; " + records::escape_file_name(path) + " is a file");
+  }
+  inspect_video(path, flags.sheet.empty() ? sheet : flags.sheet, flags);
+  return kExitOk;
 }
 
 // Whether an error concerns a single path, so that the others may still be inspected.
@@ -222,7 +205,7 @@ bool is_of_path(ErrorCode code) {
 // Returns the exit code of the failed paths, or kExitClipsFailed if their codes differ.
 int inspect(const InspectFlags& flags, const Globals& globals) {
   if (flags.paths.empty() && !flags.machine) {
-    throw Error(ErrorCode::kUsage, "inspect: give a video, a model's folder, or --machine");
+    throw Error(ErrorCode::kUsage, "inspect: give a video, a model's folder or name, or --machine");
   }
   const bool writes_files = !flags.sheet.empty() || !flags.frames_folder.empty();
   if (writes_files && flags.paths.size() != 1) {
@@ -234,13 +217,15 @@ int inspect(const InspectFlags& flags, const Globals& globals) {
   const std::vector<std::string> sheets = name_sheets(flags.paths);
   int exit_code = kExitOk;
   for (std::size_t i = 0; i < flags.paths.size(); ++i) {
+    int code = kExitOk;
     try {
-      inspect_path(flags.paths[i], sheets[i], flags, globals);
+      code = inspect_path(flags.paths[i], sheets[i], flags, globals);
     } catch (const Error& error) {
       if (!is_of_path(error.code())) throw;
-      const int code = fail(error.what(), exit_code_of(error.code()));
-      exit_code = exit_code == kExitOk || exit_code == code ? code : kExitClipsFailed;
+      code = fail(error.what(), exit_code_of(error.code()));
     }
+    if (code == kExitOk) continue;
+    exit_code = exit_code == kExitOk || exit_code == code ? code : kExitClipsFailed;
   }
   return exit_code;
 }
@@ -248,16 +233,19 @@ int inspect(const InspectFlags& flags, const Globals& globals) {
 }  // namespace
 
 void add_inspect_command(CLI::App& root, const Globals& globals, int& exit_code) {
-  CLI::App* command =
-      root.add_subcommand("inspect",
-                          "Look into a video, a model's folder, or this machine\n"
-                          "Of a video: container, codec, size and length, which frames a model "
-                          "would get, and a contact "
-                          "sheet of them. Of a model's folder: its family, shape and digest. What "
-                          "cannot be read has a line on stderr and an exit code; the others are "
-                          "inspected.");
+  CLI::App* command = root.add_subcommand(
+      "inspect",
+      "Look into a video, a model, or this machine\n"
+      "Of a video: container, codec, size and length, which frames a model "
+      "would get, and a contact sheet of them. Of a model, by its folder or its "
+      "name on the Hugging Face hub: what it is, whether this build runs it, "
+      "which presets it fits and what it costs here, from its configuration and "
+      "the headers of its weights; of one that is not here what it would need. "
+      "Also of a part of a composed model, an adapter's folder, a projector's "
+      "file. What cannot be read has a line on stderr, and the exit code is the one that run would "
+      "have; the others are inspected.");
   auto flags = std::make_shared<InspectFlags>();
-  command->add_option("paths", flags->paths, "videos and model folders")
+  command->add_option("paths", flags->paths, "videos, and models by folder or name")
       ->type_name(kPathType)
       ->group("Input");
   command->add_flag("--machine", flags->machine, "processor, memory and CUDA of this machine")
@@ -277,6 +265,9 @@ void add_inspect_command(CLI::App& root, const Globals& globals, int& exit_code)
       ->allow_extra_args(false)
       ->type_name(kFolderType)
       ->group("Model");
+  command->add_flag("--hash", flags->hash, "also a model's digest; reads all its weights")
+      ->group("Model");
+  command->add_flag("--json", flags->json, "of models: one JSON object per line")->group("Output");
   command->add_option("--frames", flags->num_frames, "frames to take")
       ->check(in_range(1, 4096))
       ->type_name(kNumberType)
@@ -289,6 +280,7 @@ void add_inspect_command(CLI::App& root, const Globals& globals, int& exit_code)
   command->footer(
       "caption-cli inspect clip.mp4\n"
       "caption-cli inspect -o sheet.png --frames 16 clip.mp4\n"
+      "caption-cli inspect Qwen/Qwen3-VL-8B-Instruct\n"
       "caption-cli inspect --machine");
   command->callback([flags, &globals, &exit_code] { exit_code = inspect(*flags, globals); });
 }

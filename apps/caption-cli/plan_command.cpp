@@ -11,31 +11,25 @@
 #include <vector>
 
 #include "backend/machine.h"
-#include "backend/stream.h"
-#include "backend/thread_pool.h"
 #include "base/counted.h"
 #include "base/error.h"
 #include "base/join.h"
 #include "base/log.h"
-#include "bench/process_memory.h"
-#include "bench/roofline.h"
+#include "config/adapters.h"
 #include "config/generation_defaults.h"
 #include "config/preset_blueprint.h"
 #include "config/resolve.h"
 #include "exit_codes.h"
 #include "globals.h"
 #include "option_types.h"
-#include "pipeline/pipeline.h"
 #include "plan/cards.h"
 #include "plan/plan.h"
+#include "plan_input.h"
 #include "preset_flags.h"
 #include "run_obstacles.h"
 
 namespace caption::cli {
 namespace {
-
-// Assumed text tokens of a prompt when the model's tokenizer is not available.
-constexpr std::int64_t kUsualPromptTokens = 64;
 
 struct PlanFlags {
   PresetFlags preset;
@@ -62,84 +56,36 @@ model::FrameSize parse_frame_size(const std::string& text) {
   return size;
 }
 
-std::int64_t memory_of(const PlanFlags& flags, std::int64_t device_bytes) {
-  return flags.memory_bytes.value_or(device_bytes);
-}
-
 // Sets the card for which a CUDA preset is planned: --card, the card after which the preset is
 // named, or the card of this machine.
-void set_card(const PlanFlags& flags, const std::string& preset, const Machine& machine,
-              plan::PlanInput& input) {
-  // Approximate memory of the CUDA context and cuBLAS.
-  constexpr std::int64_t kContextBytes = 600LL << 20;
-  input.device = plan::PlanDevice::kCard;
-  input.fixed_bytes = kContextBytes;
+void choose_card(const PlanFlags& flags, const std::string& preset, const Machine& machine,
+                 plan::PlanInput& input) {
   const std::string wanted = flags.card.empty() ? preset : flags.card;
   if (const auto card = plan::find_card(wanted)) {
-    input.device_name = card->name;
-    input.memory_bytes = memory_of(flags, card->memory_bytes);
-    input.rates = {.bytes_per_s = card->bytes_per_s,
-                   .flops_per_s = card->flops_per_s,
-                   .source = "data sheet of an " + std::string(card->name)};
-    return;
+    set_card(*card, input);
+  } else {
+    const std::string names = join(plan::card_names());
+    if (!flags.card.empty()) {
+      throw Error(ErrorCode::kUsage,
+                  "--card: no card is known as \"" + flags.card + "\"; there are " + names);
+    }
+    if (machine.cuda_devices.empty()) {
+      throw Error(ErrorCode::kUsage, "plan: preset " + preset +
+                                         " is for a CUDA device, and none is here; name a card "
+                                         "with --card: " +
+                                         names);
+    }
+    set_card(machine.cuda_devices.front(), input);
   }
-  const std::string names = join(plan::card_names());
-  if (!flags.card.empty()) {
-    throw Error(ErrorCode::kUsage,
-                "--card: no card is known as \"" + flags.card + "\"; there are " + names);
-  }
-  if (machine.cuda_devices.empty()) {
-    throw Error(ErrorCode::kUsage, "plan: preset " + preset +
-                                       " is for a CUDA device, and none is here; name a card with "
-                                       "--card: " +
-                                       names);
-  }
-  input.device_name = machine.cuda_devices.front().name;
-  input.memory_bytes = memory_of(flags, machine.cuda_devices.front().memory_bytes);
-}
-
-void set_host(const PlanFlags& flags, const config::Preset& preset, const Machine& machine,
-              plan::PlanInput& input) {
-  input.device = plan::PlanDevice::kHost;
-  input.device_name = machine.cpu_model;
-  input.memory_bytes = memory_of(flags, machine.memory_bytes);
-  input.fixed_bytes = bench::process_memory().resident_bytes;
-  const model::DecoderSpec& text = *input.model.text;
-  const std::int64_t held_bytes =
-      model::placed_bytes(input.context, input.model, input.weights) +
-      model::decoder_scratch_bytes(text, input.max_num_batched_tokens, input.max_num_seqs);
-  try {
-    input.kv_cache_bytes =
-        config::plan_kv_cache_bytes(preset, text, held_bytes, input.memory_bytes);
-  } catch (const Error& error) {
-    if (error.code() != ErrorCode::kOutOfMemory) throw;
-    input.kv_cache_bytes = 0;  // the plan reports the reason
-  }
-}
-
-// Takes half a second on the threads that the engine would use.
-void calibrate(const config::Preset& preset, const Machine& machine, plan::PlanInput& input) {
-  // More threads than CPUs measure the scheduler of the system, not the memory.
-  const int num_threads = std::min(config::num_threads(preset, machine), machine.num_cpus);
-  ThreadPool pool(pipeline::plan_threads(num_threads).engine);
-  Stream stream(input.context, pool);
-  bench::RooflineOptions options;
-  // Where little memory is left, less of it is read, and caches may raise the rate.
-  constexpr std::int64_t kLeastBufferBytes = 1LL << 20;
-  options.buffer_bytes =
-      std::clamp(machine.memory_bytes / 8, kLeastBufferBytes, options.buffer_bytes);
-  const bench::Roofline roofline = bench::measure_roofline(stream, options);
-  const bool is_f32 = input.weights == weights::WeightFormat::kF32;
-  input.rates = {.bytes_per_s = roofline.read_bytes_per_s,
-                 .flops_per_s = is_f32 ? roofline.f32_flops_per_s : roofline.flops_per_s,
-                 .source = "measured here and now on " + counted(roofline.num_threads, "thread") +
-                           ", " + (is_f32 ? "f32" : std::string(roofline.arithmetic))};
+  input.memory_bytes = flags.memory_bytes.value_or(input.memory_bytes);
 }
 
 void set_rates(const PlanFlags& flags, const config::Preset& preset, const Machine& machine,
                plan::PlanInput& input) {
   const bool is_given = flags.bandwidth_gb_s.has_value() && flags.gflops.has_value();
-  if (input.device == plan::PlanDevice::kHost && !is_given) calibrate(preset, machine, input);
+  if (input.device == plan::PlanDevice::kHost && !is_given) {
+    input.rates = measure_rates(preset, machine, input);
+  }
   if (flags.bandwidth_gb_s.has_value()) input.rates.bytes_per_s = *flags.bandwidth_gb_s * 1e9;
   if (flags.gflops.has_value()) input.rates.flops_per_s = *flags.gflops * 1e9;
   if (is_given) {
@@ -153,35 +99,51 @@ void set_rates(const PlanFlags& flags, const config::Preset& preset, const Machi
   }
 }
 
-void set_model(const config::LoadedPreset& loaded, plan::PlanInput& input) {
-  const config::Locations& locations = loaded.locations;
-  const config::PresetBlueprint found =
-      config::find_preset_blueprint(loaded.preset.model, locations);
-  if (!found.note.empty()) log_info("plan", found.note);
-  if (!found.blueprint.text.has_value()) {
-    throw Error(ErrorCode::kBadModel, found.blueprint.name + ": has no decoder to plan for");
+// Throws the error of the first obstacle, or Error(kBadModel), for a model that cannot write.
+void require_decoder(const model::Blueprint& model, const std::vector<Obstacle>& obstacles,
+                     const char* purpose) {
+  if (model.text.has_value()) return;
+  if (!obstacles.empty()) throw Error(obstacles.front().code, obstacles.front().text);
+  throw Error(ErrorCode::kBadModel, model.name + ": has no decoder to " + purpose);
+}
+
+// Adds what the adapters need. Their errors are obstacles of the run.
+void add_adapters(const config::LoadedPreset& loaded, const config::PresetBlueprint& found,
+                  std::vector<Obstacle>& obstacles, plan::PlanInput& input) {
+  const config::Preset& preset = loaded.preset;
+  if (!found.note.empty()) {
+    if (!preset.model.adapter.empty()) {
+      log_warning("plan", "adapters are not counted, because the model's files are not here");
+    }
+    return;
   }
-  input.model = found.blueprint;
-  if (loaded.preset.speculative.draft_model.empty()) return;
-  input.draft = config::find_blueprint(loaded.preset.speculative.draft_model, locations).blueprint;
-  if (!input.draft->text.has_value()) {
-    throw Error(ErrorCode::kBadModel, input.draft->name + ": has no decoder to draft with");
+  try {
+    input.adapters =
+        config::measure_adapters(input.context, preset, loaded.locations, found.blueprint);
+  } catch (const Error& error) {
+    if (is_of_machine(error.code())) throw;
+    const bool is_known =
+        std::any_of(obstacles.begin(), obstacles.end(),
+                    [&](const Obstacle& obstacle) { return obstacle.text == error.what(); });
+    if (!is_known) obstacles.push_back({.code = error.code(), .text = error.what()});
   }
 }
 
-// Lists what keeps `run` from starting here, including that the plan is for another machine.
-std::vector<std::string> find_obstacles(const PlanFlags& flags, const config::LoadedPreset& loaded,
-                                        const Machine& machine, const plan::PlanInput& input,
-                                        std::vector<std::string> obstacles) {
-  const bool is_cuda_preset = loaded.preset.device.type == config::DeviceType::kCuda;
+// Adds that the plan is for another machine.
+void add_machine_obstacles(const PlanFlags& flags, const config::Preset& preset,
+                           const Machine& machine, const plan::PlanInput& input,
+                           std::vector<Obstacle>& obstacles) {
+  const bool is_cuda_preset = preset.device.type == config::DeviceType::kCuda;
   if (input.device == plan::PlanDevice::kCard && !is_cuda_preset) {
-    obstacles.push_back("planned for an " + input.device_name + "; the preset runs on the CPU");
+    obstacles.insert(obstacles.begin(), {.code = ErrorCode::kUnavailable,
+                                         .text = "planned for an " + input.device_name +
+                                                 "; the preset runs on the CPU"});
   }
   if (flags.memory_bytes.has_value() && input.device == plan::PlanDevice::kHost &&
       input.memory_bytes > machine.memory_bytes) {
-    obstacles.emplace_back("planned for more memory than is here");
+    obstacles.push_back(
+        {.code = ErrorCode::kOutOfMemory, .text = "planned for more memory than is here"});
   }
-  return obstacles;
 }
 
 // Applies the model's generation defaults as `run` does. Errors of that file are already listed as
@@ -217,50 +179,58 @@ void limit_frames(const config::Preset& preset, plan::PlanInput& input) {
   input.num_frames = most;
 }
 
-plan::PlanInput make_input(const PlanFlags& flags, const Globals& globals) {
+// A plan's input, and why `run` would not start.
+struct PlannedRun {
+  plan::PlanInput input;
+  std::vector<Obstacle> obstacles;
+};
+
+PlannedRun plan_run(const PlanFlags& flags, const Globals& globals) {
   const Machine machine = detect_machine();
   config::LoadedPreset loaded = load_preset(flags.preset, globals.locations, machine);
   config::Preset& preset = loaded.preset;
   const Context context = globals.context(config::num_threads(preset, machine));
   RunCheck check = check_run(context, loaded, flags.preset.prompts);
   adopt_generation_defaults(loaded);
-  plan::PlanInput input;
-  input.context = context;
-  input.preset = preset.name;
-  set_model(loaded, input);
-  input.memory_utilization = preset.device.memory_utilization;
-  input.weights = config::weight_format(preset.quantization);
-  input.kv_dtype = config::kv_dtype(preset.quantization);
-  input.is_kv_cache_given = preset.engine.kv_cache_bytes > 0;
-  if (input.is_kv_cache_given) input.kv_cache_bytes = preset.engine.kv_cache_bytes;
-  input.max_num_seqs = preset.engine.max_num_seqs;
-  input.max_num_batched_tokens = preset.engine.max_num_batched_tokens;
-  input.chunked_prefill = preset.engine.chunked_prefill;
-  input.num_beams = preset.generation.num_beams;
-  input.is_prompt_compressed = preset.engine.attention != config::CompressionMode::kNone;
-  input.num_frames = preset.video.num_frames;
+  const config::PresetBlueprint found =
+      config::find_preset_blueprint(preset.model, loaded.locations);
+  if (!found.note.empty()) log_info("plan", found.note);
+  require_decoder(found.blueprint, check.obstacles, "plan for");
+  plan::PlanInput input = plan_input(preset, context, found.blueprint);
+  if (!preset.speculative.draft_model.empty()) {
+    input.draft =
+        config::find_blueprint(preset.speculative.draft_model, loaded.locations).blueprint;
+    require_decoder(*input.draft, {}, "draft with");
+  }
+  add_adapters(loaded, found, check.obstacles, input);
   input.frame = parse_frame_size(flags.frame_size);
   input.prompt_tokens =
       flags.prompt_tokens.value_or(check.prompt_tokens.value_or(kUsualPromptTokens));
-  input.output_tokens = flags.output_tokens.value_or(preset.generation.max_new_tokens);
-  const pipeline::Options queues;
-  input.queue_bytes = queues.frame_queue_bytes + queues.vision_queue_bytes;
-  const bool is_card = preset.device.type == config::DeviceType::kCuda || !flags.card.empty();
-  if (is_card) {
-    set_card(flags, preset.name, machine, input);
+  input.output_tokens = flags.output_tokens.value_or(input.output_tokens);
+  if (preset.device.type == config::DeviceType::kCuda || !flags.card.empty()) {
+    choose_card(flags, preset.name, machine, input);
   } else {
-    set_host(flags, preset, machine, input);
+    set_host(preset, machine, flags.memory_bytes, input);
   }
   set_rates(flags, preset, machine, input);
   limit_frames(preset, input);
-  input.obstacles = find_obstacles(flags, loaded, machine, input, std::move(check.obstacles));
-  return input;
+  add_machine_obstacles(flags, preset, machine, input, check.obstacles);
+  input.obstacles = obstacle_texts(check.obstacles);
+  return {.input = std::move(input), .obstacles = std::move(check.obstacles)};
+}
+
+// The exit code with which `run` would end, or 0 if it would start.
+int run_exit_code(const plan::Plan& plan, const std::vector<Obstacle>& obstacles) {
+  if (!obstacles.empty()) return exit_code_of(obstacles.front().code);
+  if (plan.fits) return kExitOk;
+  return plan.is_refused_by_options ? kExitUsage : kExitUnavailable;
 }
 
 int run_plan(const PlanFlags& flags, const Globals& globals) {
-  const plan::Plan plan = plan::make_plan(make_input(flags, globals));
+  const PlannedRun planned = plan_run(flags, globals);
+  const plan::Plan plan = plan::make_plan(planned.input);
   std::cout << (flags.json ? plan::to_json(plan) : plan::to_text(plan));
-  return plan.can_run() ? kExitOk : kExitUnavailable;
+  return run_exit_code(plan, planned.obstacles);
 }
 
 void add_workload_flags(CLI::App& command, PlanFlags& flags) {
@@ -281,7 +251,8 @@ void add_workload_flags(CLI::App& command, PlanFlags& flags) {
       ->group(kGroup);
   command
       .add_option("--frame-size", flags.frame_size,
-                  "pixels of the videos; for models that keep them")
+                  "pixels of the videos; for models that keep them\n"
+                  "The vision tokens of Qwen2.5-VL and Qwen3-VL depend on it.")
       ->type_name("WxH")
       ->default_str(flags.frame_size)
       ->group(kGroup);
@@ -324,8 +295,9 @@ void add_plan_command(CLI::App& root, const Globals& globals, int& exit_code) {
       "What will fit and how fast it can be, before loading anything\n"
       "Reads a preset and a model's config.json, no weights, and prints bytes of weights, KV per "
       "token, activations, pages, sequences at a time, tokens per video, predicted rates and the "
-      "limit that binds. Exit code 0 means that run would start on this machine, 4 that it would "
-      "not.");
+      "limit that binds. Exit code 0 means that run would start on this machine; another is the "
+      "one "
+      "with which run would end.");
   auto flags = std::make_shared<PlanFlags>();
   add_workload_flags(*command, *flags);
   add_device_flags(*command, *flags);

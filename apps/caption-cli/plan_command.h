@@ -10,9 +10,9 @@ namespace caption::cli {
 
 struct Globals;
 
-// Registers the subcommand. Its callback sets `exit_code` to 0, or to 4 when the preset cannot run
-// at all; it throws caption::Error (kUsage, kBadPreset, kBadModel, kUnavailable) otherwise.
-// `globals` and `exit_code` must outlive the parsing.
+// Registers the subcommand. Its callback sets `exit_code` to 0, or to the exit code with which
+// `run` would end; it throws caption::Error (kUsage, kBadPreset, kBadModel, kUnavailable) where
+// nothing can be planned. `globals` and `exit_code` must outlive the parsing.
 void add_plan_command(CLI::App& root, const Globals& globals, int& exit_code);
 
 }  // namespace caption::cli

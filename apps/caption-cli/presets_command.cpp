@@ -20,8 +20,9 @@ namespace {
 
 std::string availability(const Context& context, const config::LoadedPreset& loaded) {
   std::string out;
-  for (const std::string& obstacle : run_obstacles(context, loaded)) {
-    out += (out.empty() ? "does not run here: " : "; ") + obstacle;
+  const RunCheck check = check_run(context, loaded);
+  for (const Obstacle& obstacle : check.obstacles) {
+    out += (out.empty() ? "does not run here: " : "; ") + obstacle.text;
   }
   return out.empty() ? "runs here" : out;
 }

@@ -7,7 +7,6 @@
 #include "base/error.h"
 #include "config/generation_defaults.h"
 #include "config/resolve.h"
-#include "model/caption_model.h"
 #include "sampling/sampler.h"
 #include "write_checks.h"
 
@@ -17,13 +16,14 @@ namespace {
 
 // Adds the message of the Error that `check` throws, once; adds nothing when it throws none.
 template <class Check>
-void collect(std::vector<std::string>& obstacles, Check&& check) {
+void collect(std::vector<Obstacle>& obstacles, Check&& check) {
   try {
     check();
   } catch (const Error& error) {
     const bool is_known =
-        std::find(obstacles.begin(), obstacles.end(), error.what()) != obstacles.end();
-    if (!is_known) obstacles.emplace_back(error.what());
+        std::any_of(obstacles.begin(), obstacles.end(),
+                    [&](const Obstacle& obstacle) { return obstacle.text == error.what(); });
+    if (!is_known) obstacles.push_back({.code = error.code(), .text = error.what()});
   }
 }
 
@@ -44,36 +44,43 @@ RunCheck check_run(const Context& context, const config::LoadedPreset& loaded,
                    std::vector<std::string> prompts) {
   const config::Preset& preset = loaded.preset;
   RunCheck check;
-  std::vector<std::string>& obstacles = check.obstacles;
+  std::vector<Obstacle>& obstacles = check.obstacles;
   const std::vector<std::string> missing = config::missing_features(preset, has_cuda_kernels());
   for (const std::string& feature : missing) {
     if (obstacles.empty()) {
-      obstacles.push_back("this build lacks " + feature);
+      obstacles.push_back({.code = ErrorCode::kUnavailable, .text = "this build lacks " + feature});
     } else {
-      obstacles.front() += ", " + feature;
+      obstacles.front().text += ", " + feature;
     }
   }
   collect(obstacles, [&] { config::require_consistent(preset); });
-  collect(obstacles, [&] { require_usable_cache(preset.engine.kv_cache_dir); });
+  const auto check_cache = [&] { require_usable_cache(preset.engine.kv_cache_dir); };
   // The user will choose another preset, usually with another model, so errors of this model would
   // not help.
-  if (!missing.empty()) return check;
+  if (!missing.empty()) {
+    collect(obstacles, check_cache);
+    return check;
+  }
   if (prompts.empty()) prompts = {preset.generation.prompt};
   collect(obstacles, [&] {
     // As f32, weights are neither converted nor packed: they stay mapped and are not read.
     config::Preset as_stored = preset;
     as_stored.quantization.weights = config::WeightFormat::kF32;
-    const auto model = config::open_model(context, as_stored, loaded.locations);
-    config::apply_generation_config(as_stored, model->generation_config());
+    check.model = config::open_model(context, as_stored, loaded.locations,
+                                     config::KeepDigests::kYes, model::Opening::kToCheck);
+    config::apply_generation_config(as_stored, check.model->generation_config());
     config::require_consistent(as_stored);
-    sampling::validate(config::sampling_params(as_stored), model->decoder().spec().vocab);
-    check.prompt_tokens = count_prompt_tokens(*model, prompts);
+    sampling::validate(config::sampling_params(as_stored), check.model->decoder().spec().vocab);
+    check.prompt_tokens = count_prompt_tokens(*check.model, prompts);
   });
+  collect(obstacles, check_cache);
   return check;
 }
 
-std::vector<std::string> run_obstacles(const Context& context, const config::LoadedPreset& loaded) {
-  return check_run(context, loaded).obstacles;
+std::vector<std::string> obstacle_texts(const std::vector<Obstacle>& obstacles) {
+  std::vector<std::string> texts;
+  for (const Obstacle& obstacle : obstacles) texts.push_back(obstacle.text);
+  return texts;
 }
 
 }  // namespace caption::cli

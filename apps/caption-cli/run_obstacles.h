@@ -2,31 +2,41 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "backend/context.h"
+#include "base/error.h"
 #include "config/load_preset.h"
+#include "model/caption_model.h"
 
 namespace caption::cli {
 
+// A reason why `run` would not start.
+struct Obstacle {
+  ErrorCode code = ErrorCode::kUsage;  // of the error with which it would end
+  std::string text;                    // a phrase
+};
+
 struct RunCheck {
-  std::vector<std::string> obstacles;
+  std::vector<Obstacle> obstacles;  // in the order in which `run` would meet them
   // Text tokens of the longest prompt, without vision tokens; not set if the model is not
   // available.
   std::optional<std::int64_t> prompt_tokens;
+  // The model, opened with Opening::kToCheck; null if it cannot be opened.
+  std::unique_ptr<model::CaptionModel> model;
 };
 
-// Finds one phrase for each reason why `run` would not start: features that this build lacks,
-// options that contradict each other and, if no feature is lacking, a model that is missing or of
-// an unsupported family. Memory is not considered; the plan does that. Opens the model's files as
-// `run` does, but reads no weights. An empty list of `prompts` means the preset's prompt, an empty
-// prompt the model's.
+// Finds the reasons why `run` would not start: features that this build lacks, options that
+// contradict each other and, if no feature is lacking, a model that is missing or of an unsupported
+// family. Memory is not considered; the plan does that. Opens the model's files as `run` does, but
+// reads no weights. An empty list of `prompts` means the preset's prompt, an empty prompt the
+// model's.
 RunCheck check_run(const Context& context, const config::LoadedPreset& loaded,
                    std::vector<std::string> prompts = {});
 
-// Returns check_run().obstacles.
-std::vector<std::string> run_obstacles(const Context& context, const config::LoadedPreset& loaded);
+std::vector<std::string> obstacle_texts(const std::vector<Obstacle>& obstacles);
 
 }  // namespace caption::cli

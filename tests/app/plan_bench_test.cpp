@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "tests/app/process.h"
+#include "tests/support/drawn_checkpoint.h"
 #include "tests/video/make_clip.h"
 
 namespace caption::test {
@@ -52,7 +53,7 @@ TEST_SUITE("app/plan") {
     CHECK(finished.out.find("would take") != std::string::npos);
   }
 
-  TEST_CASE("plan says that run would start exactly where it does") {
+  TEST_CASE("plan says that run would start exactly where it does, and else how it would end") {
     const TemporaryFolder folder;
     const std::string preset = (folder.path() / "absent.yaml").string();
     write_text(preset, "device: {type: cpu}\nmodel: llava-hf/LLaVA-NeXT-Video-7B-hf\n");
@@ -69,6 +70,9 @@ TEST_SUITE("app/plan") {
         {"--prefix-cache", "false", "--kv-cache-dir", (folder.path() / "kv").string()},
         {"--preset", preset},
         {"--model", text_only},
+        {"--model", "no/such/folder"},
+        {"--model", folder.path().string()},
+        {"--adapter", "no/such/folder"},
         {"--kv-cache-bytes", "100"},
         {"--kv-cache-bytes", "543KiB"},
         {"--kv-cache-bytes", "544KiB"},  // 17 pages for the 268 tokens that need a slot
@@ -90,12 +94,29 @@ TEST_SUITE("app/plan") {
       std::vector<std::string> run = {"run", "-q", video};
       plan.insert(plan.end(), flags.begin(), flags.end());
       run.insert(run.end(), flags.begin(), flags.end());
-      const bool runs = run_cli(run, "", nowhere).exit_code == 0;
+      const int exit_code = run_cli(run, "", nowhere).exit_code;
+      const bool runs = exit_code == 0;
       const Finished planned = run_cli(plan, "", nowhere);
-      CHECK((planned.exit_code == 0) == runs);
+      CHECK(planned.exit_code == exit_code);
       const bool can_run = planned.out.find("\"can_run\":true") != std::string::npos;
       CHECK(can_run == runs);
     }
+  }
+
+  TEST_CASE("adapters count where they are computed beside the weights") {
+    const std::filesystem::path golden = std::filesystem::path(CAPTION_SOURCE_DIR) / "tests/golden";
+    const testing::DrawnCheckpoint adapter(golden / "lora/llama_head");
+    const auto bytes_of = [&](const std::string& adapter_text, const char* dtype) {
+      const Finished planned = run_cli({"plan", "--json", "--bandwidth", "100", "--flops", "1000",
+                                        "--model", (golden / "model/llama_bf16").string(),
+                                        "--adapter", adapter_text, "--dtype", dtype});
+      CAPTURE(planned.err);
+      return parse(planned.out).get_object("bytes")->require_int("adapters", 0, 1 << 30);
+    };
+    const std::string folder = adapter.path().string();
+    CHECK(bytes_of(folder, "bf16") == 0);
+    CHECK(bytes_of(folder, "nf4") > 0);
+    CHECK(bytes_of("a=" + folder, "bf16") > 0);
   }
 
   TEST_CASE("help lists only what this build can do") {

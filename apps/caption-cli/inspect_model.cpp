@@ -1,0 +1,348 @@
+#include "inspect_model.h"
+
+#include <algorithm>
+#include <array>
+#include <filesystem>
+#include <memory>
+#include <string_view>
+#include <system_error>
+#include <utility>
+
+#include "backend/machine.h"
+#include "base/join.h"
+#include "config/adapters.h"
+#include "config/generation_defaults.h"
+#include "config/hub_cache.h"
+#include "config/load_preset.h"
+#include "config/preset_blueprint.h"
+#include "config/resolve.h"
+#include "model/model_files.h"
+#include "model_report.h"
+#include "plan/cards.h"
+#include "plan/known_models.h"
+#include "plan_input.h"
+#include "records/file_name.h"
+#include "run_obstacles.h"
+#include "weights/gguf.h"
+
+namespace caption::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+// 64 MiB read three times: a few hundredths of a second, and rates that are less steady than those
+// of `plan`.
+constexpr bench::RooflineOptions kQuickly = {
+    .buffer_bytes = 64LL << 20, .num_passes = 3, .flops_pass_us = 2'000};
+
+bool is_folder(const fs::path& path) {
+  std::error_code ignored;
+  return fs::is_directory(path, ignored);
+}
+
+ModelInspection finish(ModelReport& report, std::optional<Error> refusal) {
+  return {.text = report.text(), .json = report.to_json(), .refusal = std::move(refusal)};
+}
+
+void report_kind(const char* kind, const std::string& text, ModelReport& report) {
+  report.line("is", text);
+  report.json().add("kind", kind);
+}
+
+// Runs `read` and returns the error of a model's file that it throws.
+template <class Read>
+std::optional<Error> refusal_of(const Read& read) {
+  try {
+    read();
+  } catch (const Error& error) {
+    if (is_of_machine(error.code())) throw;
+    return error;
+  }
+  return std::nullopt;
+}
+
+// A whole model in the place of the one that the presets name.
+class Subject {
+ public:
+  Subject(const std::string& name, const std::vector<std::string>& adapters, const Globals& globals)
+      : machine_(detect_machine()), locations_(globals.locations) {
+    section_.path = is_folder(name) ? fs::absolute(name).lexically_normal().string() : name;
+    for (const std::string& text : adapters) {
+      const model::AdapterSource source = config::parse_adapter(text);
+      const std::string folder =
+          is_folder(source.folder) ? fs::absolute(source.folder).string() : source.folder.string();
+      section_.adapter.push_back(source.name.empty() ? folder : source.name + "=" + folder);
+    }
+    loaded_ = config::load_preset("auto", locations_, machine_, has_cuda_kernels());
+    loaded_.preset.model = section_;
+    context_ = globals.context(config::num_threads(loaded_.preset, machine_));
+    check_ = check_run(context_, loaded_);
+  }
+
+  const model::CaptionModel* model() const { return check_.model.get(); }
+  std::optional<Error> refusal() const {
+    if (check_.obstacles.empty()) return std::nullopt;
+    return Error(check_.obstacles.front().code, check_.obstacles.front().text);
+  }
+
+  // Adds presets and costs, which need the blueprint alone.
+  void report_costs(const config::PresetBlueprint& found, ModelReport& report) const {
+    plan::PlanInput here = make_input(loaded_, found);
+    const plan::Rates rates = measure_rates(loaded_.preset, machine_, here, kQuickly);
+    report_presets(fit_presets(found, rates), check_.obstacles.empty(), report);
+    report_bytes(found.blueprint, report);
+    set_host(loaded_.preset, machine_, std::nullopt, here);
+    here.rates = rates;
+    report_plan(plan::make_plan(here), report);
+  }
+
+ private:
+  plan::PlanInput make_input(const config::LoadedPreset& loaded,
+                             const config::PresetBlueprint& found) const {
+    config::LoadedPreset used = loaded;
+    // Errors of the file are among the obstacles.
+    refusal_of([&] {
+      const auto config = config::find_generation_config(used.preset, used.locations);
+      if (config.has_value()) config::apply_generation_config(used.preset, *config);
+    });
+    plan::PlanInput input = plan_input(used.preset, context_, found.blueprint);
+    input.prompt_tokens = check_.prompt_tokens.value_or(kUsualPromptTokens);
+    if (!found.note.empty()) return input;  // adapters need the names in the model's files
+    refusal_of([&] {
+      input.adapters =
+          config::measure_adapters(context_, used.preset, used.locations, found.blueprint);
+    });
+    return input;
+  }
+
+  std::vector<PresetFit> fit_presets(const config::PresetBlueprint& found,
+                                     const plan::Rates& rates) const {
+    std::vector<PresetFit> fits;
+    for (const config::PresetFile& file : config::list_presets(locations_.own_presets)) {
+      refusal_of([&] {
+        config::LoadedPreset loaded =
+            config::load_preset(file.path.string(), locations_, machine_, has_cuda_kernels());
+        if (loaded.preset.name != file.name) return;  // `auto` is another preset
+        loaded.preset.model = section_;
+        loaded.preset.speculative = {};
+        plan::PlanInput input = make_input(loaded, found);
+        if (loaded.preset.device.type != config::DeviceType::kCuda) {
+          set_host(loaded.preset, machine_, std::nullopt, input);
+          input.rates = rates;
+        } else if (const auto card = plan::find_card(file.name)) {
+          set_card(*card, input);
+        } else {
+          return;  // a preset for a card whose memory is not known
+        }
+        fits.push_back(
+            {.name = file.name,
+             .missing = join(config::missing_features(loaded.preset, has_cuda_kernels())),
+             .plan = plan::make_plan(input)});
+      });
+    }
+    return fits;
+  }
+
+  Machine machine_;
+  config::Locations locations_;
+  config::ModelSection section_;
+  config::LoadedPreset loaded_;
+  Context context_;
+  RunCheck check_;
+};
+
+// The frames that the presets take unless they say otherwise.
+constexpr std::int64_t kUsualFrames = config::VideoSection{}.num_frames;
+
+void report_whole(const model::CaptionModel& model, std::int64_t vocab, WithHash hash,
+                  ModelReport& report) {
+  report_tokenizer(model.tokenizer(), vocab, report);
+  report_generation(model.generation_config(), report);
+  report_adapters(model.adapter_summaries(), report);
+  if (hash == WithHash::kNo) return;
+  report.line("hash", model.content_hash().hex());
+  report.json().add("hash", model.content_hash().hex());
+}
+
+// What the blueprint of a model or of its part says.
+void report_shape(const model::Blueprint& blueprint, ModelReport& report) {
+  report_parameters(blueprint, report);
+  if (blueprint.text.has_value()) report_decoder(*blueprint.text, report);
+  if (blueprint.vision.has_value()) report_vision(*blueprint.vision, kUsualFrames, report);
+}
+
+void report_quantisation(const model::ModelFiles& files, ModelReport& report) {
+  if (files.quantisation.empty()) return;
+  report.line("quantised", files.quantisation);
+  report.json().add("quantised", files.quantisation);
+}
+
+ModelInspection inspect_captioner(const std::string& name, const fs::path& folder,
+                                  const model::ModelFiles& files,
+                                  const std::vector<std::string>& adapters, WithHash hash,
+                                  const Globals& globals) {
+  ModelReport report(name);
+  const Subject subject(folder.string(), adapters, globals);
+  report_kind("captioner",
+              files.model_type + ", captions videos" +
+                  (files.text_type.empty() ? "" : "; its language model is " + files.text_type),
+              report);
+  report.json().add("model_type", files.model_type).add("text_type", files.text_type);
+  refusal_of([&] { report_files(model::read_weight_files(folder), report); });
+  report_quantisation(files, report);
+  if (files.blueprint.has_value()) report_shape(*files.blueprint, report);
+  if (subject.model() != nullptr && files.blueprint.has_value()) {
+    report_whole(*subject.model(), files.blueprint->text->vocab, hash, report);
+  }
+  report_refusal(subject.refusal(), report);
+  if (files.blueprint.has_value()) {
+    subject.report_costs({.blueprint = *files.blueprint, .note = {}}, report);
+  }
+  return finish(report, subject.refusal());
+}
+
+// A language model or a vision tower, which run as parts of a composed model.
+ModelInspection inspect_part(const std::string& name, const fs::path& folder,
+                             const model::ModelFiles& files) {
+  ModelReport report(name);
+  const bool is_text = files.kind == model::ModelKind::kLanguageModel;
+  report_kind(is_text ? "language_model" : "vision_tower",
+              files.model_type + ", a " +
+                  (is_text ? "language model, for model.llm of a preset"
+                           : "vision tower, for model.vision of a preset"),
+              report);
+  report.json().add("model_type", files.model_type);
+  const std::optional<Error> refusal = refusal_of([&] {
+    model::require_usable_part(folder);
+    report_files(model::read_weight_files(folder), report);
+    if (!is_text) return;
+    report_tokenizer(*text::open_tokenizer(folder), files.blueprint->text->vocab, report);
+    report_generation(model::read_generation_config(folder), report);
+  });
+  report_quantisation(files, report);
+  if (files.blueprint.has_value()) report_shape(*files.blueprint, report);
+  report_refusal(refusal, report);
+  if (files.blueprint.has_value()) report_bytes(*files.blueprint, report);
+  return finish(report, refusal);
+}
+
+ModelInspection inspect_adapter(const std::string& name, const fs::path& folder) {
+  ModelReport report(name);
+  report_kind("adapter", "a LoRA adapter of PEFT, for --adapter", report);
+  const std::optional<Error> refusal =
+      refusal_of([&] { report_adapter_files(model::read_adapter_files(folder), report); });
+  report_refusal(refusal, report);
+  return finish(report, refusal);
+}
+
+ModelInspection inspect_folder(const std::string& name, const fs::path& folder,
+                               const std::vector<std::string>& adapters, WithHash hash,
+                               const Globals& globals) {
+  std::error_code ignored;
+  const bool has_config = fs::exists(folder / "config.json", ignored);
+  if (!has_config && model::is_adapter_folder(folder)) return inspect_adapter(name, folder);
+  std::optional<model::ModelFiles> files;
+  const std::optional<Error> refusal = refusal_of([&] { files = model::read_model_files(folder); });
+  if (!files.has_value()) {
+    const std::string hint = has_config ? "" : "; to look into the videos of a folder, name them";
+    return {.text = {}, .json = {}, .refusal = Error(refusal->code(), refusal->what() + hint)};
+  }
+  const bool is_part = files->kind == model::ModelKind::kLanguageModel ||
+                       files->kind == model::ModelKind::kVisionTower;
+  if (is_part && !adapters.empty()) {
+    throw Error(ErrorCode::kUsage, "inspect: --adapter is for whole models; " +
+                                       records::escape_file_name(name) + " is a part of one");
+  }
+  if (is_part) return inspect_part(name, folder, *files);
+  if (files->kind == model::ModelKind::kCaptioner) {
+    return inspect_captioner(name, folder, *files, adapters, hash, globals);
+  }
+  ModelReport report(name);
+  const Subject subject(folder.string(), adapters, globals);
+  report_kind("other", files->model_type + ", which this build does not run", report);
+  report.json().add("model_type", files->model_type);
+  refusal_of([&] { report_files(model::read_weight_files(folder), report); });
+  report_quantisation(*files, report);
+  report_refusal(subject.refusal(), report);
+  return finish(report, subject.refusal());
+}
+
+// A model that is not here, from the table of known models.
+ModelInspection inspect_absent(const std::string& name, const Error& error,
+                               const Globals& globals) {
+  const std::optional<model::Blueprint> known = plan::find_known_model(name);
+  if (!known.has_value()) return {.text = {}, .json = {}, .refusal = error};
+  ModelReport report(name);
+  const bool is_part = plan::find_known_use(name) == plan::KnownUse::kPart;
+  report_kind(is_part ? "absent_part" : "absent",
+              "not here; known by name" +
+                  std::string(is_part ? ", part of a composed model" : ", captions videos"),
+              report);
+  report_shape(*known, report);
+  report_refusal(error, report);
+  if (is_part) {
+    report_bytes(*known, report);
+  } else {
+    const Subject subject(name, {}, globals);
+    subject.report_costs({.blueprint = *known, .note = "known by name"}, report);
+  }
+  return finish(report, error);
+}
+
+ModelInspection inspect_gguf(const std::string& name) {
+  ModelReport report(name);
+  report_kind("gguf", "a GGUF file", report);
+  std::optional<Error> refusal =
+      refusal_of([&] { report_gguf(weights::read_gguf_summary(name), report); });
+  // The sentence with which a run ends that is given the file.
+  if (!refusal.has_value()) refusal = refusal_of([&] { config::find_in_hub_cache(name, {}); });
+  report_refusal(refusal, report);
+  return finish(report, refusal);
+}
+
+ModelInspection inspect_weight_file(const std::string& name) {
+  const fs::path path(name);
+  if (path.filename() == "adapter_model.safetensors") {
+    return inspect_adapter(name, path.parent_path());
+  }
+  ModelReport report(name);
+  std::optional<model::ProjectorFile> projector;
+  std::optional<Error> refusal = refusal_of([&] { projector = model::read_projector_file(path); });
+  if (projector.has_value()) {
+    report_kind("projector", "linear layers, for model.projector of a preset", report);
+    report_projector(*projector, report);
+  } else if (!refusal.has_value()) {
+    report_kind("weights", "weights without their configuration", report);
+    report_files(model::read_weight_files(path), report);
+    refusal = Error(ErrorCode::kBadModel,
+                    name + ": is a file; a model is a folder with config.json and *.safetensors");
+  }
+  report_refusal(refusal, report);
+  return finish(report, refusal);
+}
+
+}  // namespace
+
+ModelInspection inspect_model(const std::string& name, const std::vector<std::string>& adapters,
+                              WithHash hash, const Globals& globals) {
+  if (name.ends_with(".gguf")) return inspect_gguf(name);
+  if (name.ends_with(".safetensors")) return inspect_weight_file(name);
+  fs::path folder;
+  const std::optional<Error> absent =
+      refusal_of([&] { folder = config::find_in_hub_cache(name, globals.locations.hub_caches); });
+  if (absent.has_value()) return inspect_absent(name, *absent, globals);
+  return inspect_folder(name, folder, adapters, hash, globals);
+}
+
+bool is_model_name(const std::string& name) {
+  if (plan::find_known_use(name).has_value()) return true;
+  if (!config::is_hub_name(name)) return false;
+  constexpr std::array<std::string_view, 8> kVideoEndings = {".mp4", ".mkv", ".webm", ".mov",
+                                                             ".avi", ".ts",  ".m4v",  ".mpg"};
+  const bool is_video =
+      std::any_of(kVideoEndings.begin(), kVideoEndings.end(),
+                  [&](std::string_view ending) { return name.ends_with(ending); });
+  return !is_video && !is_folder(name.substr(0, name.find('/')));
+}
+
+}  // namespace caption::cli

@@ -1,0 +1,104 @@
+#include "plan_input.h"
+
+#include <algorithm>
+#include <string>
+
+#include "backend/stream.h"
+#include "backend/thread_pool.h"
+#include "base/counted.h"
+#include "base/error.h"
+#include "bench/process_memory.h"
+#include "config/resolve.h"
+#include "pipeline/pipeline.h"
+
+namespace caption::cli {
+namespace {
+
+void set_cuda(plan::PlanInput& input) {
+  // Approximate memory of the CUDA context and cuBLAS.
+  constexpr std::int64_t kContextBytes = 600LL << 20;
+  input.device = plan::PlanDevice::kCard;
+  input.fixed_bytes = kContextBytes;
+}
+
+}  // namespace
+
+plan::PlanInput plan_input(const config::Preset& preset, const Context& context,
+                           const model::Blueprint& model) {
+  plan::PlanInput input;
+  input.context = context;
+  input.preset = preset.name;
+  input.model = model;
+  input.memory_utilization = preset.device.memory_utilization;
+  input.weights = config::weight_format(preset.quantization);
+  input.kv_dtype = config::kv_dtype(preset.quantization);
+  input.is_kv_cache_given = preset.engine.kv_cache_bytes > 0;
+  if (input.is_kv_cache_given) input.kv_cache_bytes = preset.engine.kv_cache_bytes;
+  input.max_num_seqs = preset.engine.max_num_seqs;
+  input.max_num_batched_tokens = preset.engine.max_num_batched_tokens;
+  input.chunked_prefill = preset.engine.chunked_prefill;
+  input.num_beams = preset.generation.num_beams;
+  input.is_prompt_compressed = preset.engine.attention != config::CompressionMode::kNone;
+  input.num_frames = preset.video.num_frames;
+  input.prompt_tokens = kUsualPromptTokens;
+  input.output_tokens = preset.generation.max_new_tokens;
+  const pipeline::Options queues;
+  input.queue_bytes = queues.frame_queue_bytes + queues.vision_queue_bytes;
+  return input;
+}
+
+void set_card(const plan::Card& card, plan::PlanInput& input) {
+  set_cuda(input);
+  input.device_name = card.name;
+  input.memory_bytes = card.memory_bytes;
+  input.rates = {.bytes_per_s = card.bytes_per_s,
+                 .flops_per_s = card.flops_per_s,
+                 .source = "data sheet of an " + std::string(card.name)};
+}
+
+void set_card(const CudaDevice& device, plan::PlanInput& input) {
+  set_cuda(input);
+  input.device_name = device.name;
+  input.memory_bytes = device.memory_bytes;
+}
+
+void set_host(const config::Preset& preset, const Machine& machine,
+              std::optional<std::int64_t> memory_bytes, plan::PlanInput& input) {
+  input.device = plan::PlanDevice::kHost;
+  input.device_name = machine.cpu_model;
+  input.memory_bytes = memory_bytes.value_or(machine.memory_bytes);
+  input.fixed_bytes = bench::process_memory().resident_bytes;
+  const model::DecoderSpec& text = *input.model.text;
+  const std::int64_t held_bytes =
+      model::placed_bytes(input.context, input.model, input.weights) + input.adapters.size_bytes +
+      model::decoder_scratch_bytes(text, input.max_num_batched_tokens, input.max_num_seqs,
+                                   input.adapters.max_rank);
+  try {
+    input.kv_cache_bytes =
+        config::plan_kv_cache_bytes(preset, text, held_bytes, input.memory_bytes);
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::kOutOfMemory) throw;
+    input.kv_cache_bytes = 0;  // the plan reports the reason
+  }
+}
+
+plan::Rates measure_rates(const config::Preset& preset, const Machine& machine,
+                          const plan::PlanInput& input, const bench::RooflineOptions& options) {
+  // More threads than CPUs measure the scheduler of the system, not the memory.
+  const int num_threads = std::min(config::num_threads(preset, machine), machine.num_cpus);
+  ThreadPool pool(pipeline::plan_threads(num_threads).engine);
+  Stream stream(input.context, pool);
+  // Where little memory is left, less of it is read, and caches may raise the rate.
+  constexpr std::int64_t kLeastBufferBytes = 1LL << 20;
+  bench::RooflineOptions limited = options;
+  limited.buffer_bytes =
+      std::clamp(machine.memory_bytes / 8, kLeastBufferBytes, options.buffer_bytes);
+  const bench::Roofline roofline = bench::measure_roofline(stream, limited);
+  const bool is_f32 = input.weights == weights::WeightFormat::kF32;
+  return {.bytes_per_s = roofline.read_bytes_per_s,
+          .flops_per_s = is_f32 ? roofline.f32_flops_per_s : roofline.flops_per_s,
+          .source = "measured here and now on " + counted(roofline.num_threads, "thread") + ", " +
+                    (is_f32 ? "f32" : std::string(roofline.arithmetic))};
+}
+
+}  // namespace caption::cli
