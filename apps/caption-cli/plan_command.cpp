@@ -70,10 +70,11 @@ void choose_card(const PlanFlags& flags, const std::string& preset, const Machin
                   "--card: no card is known as \"" + flags.card + "\"; there are " + names);
     }
     if (machine.cuda_devices.empty()) {
-      throw Error(ErrorCode::kUsage, "plan: preset " + preset +
-                                         " is for a CUDA device, and none is here; name a card "
-                                         "with --card: " +
-                                         names);
+      throw Error(ErrorCode::kUnavailable,
+                  "plan: preset " + preset +
+                      " is for a CUDA device, and none is here; name a card "
+                      "with --card: " +
+                      names);
     }
     set_card(machine.cuda_devices.front(), input);
   }
@@ -105,6 +106,17 @@ void require_decoder(const model::Blueprint& model, const std::vector<Obstacle>&
   if (model.text.has_value()) return;
   if (!obstacles.empty()) throw Error(obstacles.front().code, obstacles.front().text);
   throw Error(ErrorCode::kBadModel, model.name + ": has no decoder to " + purpose);
+}
+
+// Throws the error with which `run` would end, if there is one, for a model of no known shape.
+config::PresetBlueprint find_model_shape(const config::LoadedPreset& loaded,
+                                         const std::vector<Obstacle>& obstacles) {
+  try {
+    return config::find_preset_blueprint(loaded.preset.model, loaded.locations);
+  } catch (const Error& error) {
+    if (is_of_machine(error.code()) || obstacles.empty()) throw;
+  }
+  throw Error(obstacles.front().code, obstacles.front().text);
 }
 
 // Adds what the adapters need. Their errors are obstacles of the run.
@@ -192,8 +204,7 @@ PlannedRun plan_run(const PlanFlags& flags, const Globals& globals) {
   const Context context = globals.context(config::num_threads(preset, machine));
   RunCheck check = check_run(context, loaded, flags.preset.prompts);
   adopt_generation_defaults(loaded);
-  const config::PresetBlueprint found =
-      config::find_preset_blueprint(preset.model, loaded.locations);
+  const config::PresetBlueprint found = find_model_shape(loaded, check.obstacles);
   if (!found.note.empty()) log_info("plan", found.note);
   require_decoder(found.blueprint, check.obstacles, "plan for");
   plan::PlanInput input = plan_input(preset, context, found.blueprint);

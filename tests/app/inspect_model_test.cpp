@@ -55,10 +55,10 @@ TEST_SUITE("app/inspect_model") {
     const Case cases[] = {{"qwen3_vl/untied_f32", "qwen3_vl", "qwen3", true},
                           {"qwen2_5_vl/hub_layout", "qwen2_5_vl", "qwen2", true},
                           {"internvl/chat_300m", "internvl_chat", "qwen2", false},
-                          {"llava_onevision/shards_f16", "llava_onevision", "qwen2", false},
+                          {"llava_onevision/shards_f16", "llava_onevision", "qwen3", false},
                           {"llava_next_video/mistral_f16", "llava_next_video", "mistral", false}};
     for (const Case& c : cases) {
-      CAPTURE(c.golden_case);
+      CAPTURE(std::string(c.golden_case));
       const DrawnCheckpoint model(golden(c.golden_case));
       const std::string folder = model.path().string();
       const JsonObject json = inspect_json(folder);
