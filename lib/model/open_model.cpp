@@ -43,11 +43,10 @@ Blueprint describe(const JsonObject& config) {
     return decoder_blueprint(text->parse(config).spec);
   }
   if (is_tower_type(model_type)) return clip_tower_blueprint(parse_tower_config(config));
-  throw Error(ErrorCode::kUnavailable,
-              config.name() + ": model_type \"" + model_type +
-                  "\" cannot be sized by this build; " + family_names() +
-                  ", clip, clip_vision_model, siglip, siglip_vision_model, " + text_family_names() +
-                  " can");
+  throw Error(ErrorCode::kUnavailable, config.name() + ": model_type \"" + model_type +
+                                           "\" cannot be sized by this build; " + family_names() +
+                                           ", " + tower_type_names() + ", " + text_family_names() +
+                                           " can");
 }
 
 }  // namespace

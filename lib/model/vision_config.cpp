@@ -8,6 +8,7 @@
 
 #include "base/counted.h"
 #include "base/error.h"
+#include "base/join.h"
 #include "model/internal/config.h"
 
 namespace caption::model {
@@ -96,14 +97,18 @@ VisionSpec parse_vision_config(const JsonObject& config, std::string_view defaul
                                 "siglip_vision_model (also SigLIP 2 of a fixed size)");
 }
 
+namespace {
+
+constexpr std::array<std::string_view, 4> kTowerTypes = {"clip", "clip_vision_model", "siglip",
+                                                         "siglip_vision_model"};
+
+}  // namespace
+
 bool is_tower_type(std::string_view model_type) {
-  constexpr std::array<std::string_view, 4> kTypes = {"clip", "clip_vision_model", "siglip",
-                                                      "siglip_vision_model"};
-  for (const std::string_view type : kTypes) {
-    if (type == model_type) return true;
-  }
-  return false;
+  return std::find(kTowerTypes.begin(), kTowerTypes.end(), model_type) != kTowerTypes.end();
 }
+
+std::string tower_type_names() { return join(kTowerTypes); }
 
 VisionSpec parse_tower_config(const JsonObject& config) {
   const std::string model_type = config.get_string("model_type", "");

@@ -12,10 +12,15 @@ namespace {
 
 constexpr std::int64_t kMaxCount = std::int64_t{1} << 31;
 
+// The first value of a serialised clip; must be changed with the layout. Bytes that begin with
+// another value are not parsed.
+constexpr std::uint64_t kLayout = 0x3270'696c'6373'6363;  // "ccsclip2"
+
 template <class T>
 void append_value(std::vector<std::byte>& bytes, const T& value) {
-  const auto* const begin = reinterpret_cast<const std::byte*>(&value);
-  bytes.insert(bytes.end(), begin, begin + sizeof value);
+  const std::size_t end = bytes.size();
+  bytes.resize(end + sizeof value);
+  std::memcpy(bytes.data() + end, &value, sizeof value);
 }
 
 void append_text(std::vector<std::byte>& bytes, const std::string& text) {
@@ -83,6 +88,7 @@ model::ClipShape take_shape(Reader& reader) {
 
 std::vector<std::byte> to_bytes(const SeenClip& clip) {
   std::vector<std::byte> bytes;
+  append_value(bytes, kLayout);
   append_value(bytes, clip.pixel_content.high);
   append_value(bytes, clip.pixel_content.low);
   append_value(bytes, clip.frames_wanted);
@@ -100,6 +106,7 @@ std::vector<std::byte> to_bytes(const SeenClip& clip) {
 
 std::optional<SeenClip> parse_seen_clip(std::span<const std::byte> bytes) {
   Reader reader(bytes);
+  if (reader.take<std::uint64_t>() != kLayout) return std::nullopt;
   SeenClip clip;
   clip.pixel_content.high = reader.take<std::uint64_t>();
   clip.pixel_content.low = reader.take<std::uint64_t>();

@@ -30,6 +30,7 @@ VisionSpec parse_vision_config(const JsonObject& config, std::string_view defaul
 VisionSpec parse_tower_config(const JsonObject& config);
 // Whether parse_tower_config() can parse a configuration with this model_type.
 bool is_tower_type(std::string_view model_type);
+std::string tower_type_names();  // "clip, clip_vision_model, ..."
 
 // Checks what all towers share: RGB, heads that divide the width, a patch that is no larger than
 // the frame. Sets num_positions.
