@@ -21,6 +21,7 @@ struct PatchGrid {
   std::int64_t merge = 1;
 
   std::int64_t num_patches() const { return rows * columns; }
+  friend bool operator==(const PatchGrid&, const PatchGrid&) = default;
 };
 
 // Position of a patch in the grid.

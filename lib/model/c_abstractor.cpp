@@ -294,4 +294,13 @@ void CAbstractor::run_block(Stream& stream, const Block& block, const Grids& gri
   kernels::add_silu(stream, y, shortcut, y);
 }
 
+std::int64_t CAbstractor::scratch_bytes() const {
+  std::int64_t sum = 0;
+  for (const Scratch* const scratch : {&prepared_, &inner_, &mixed_, &means_, &squeezed_, &gates_,
+                                       &shortcut_, &outputs_[0], &outputs_[1], &pooled_}) {
+    sum += scratch->size_bytes();
+  }
+  return sum;
+}
+
 }  // namespace caption::model

@@ -9,8 +9,10 @@
 #include <filesystem>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/digest_cache.h"
@@ -95,11 +97,20 @@ class CaptionModel {
   // Returns the family's template filled with the user's prompt. Text in `user_prompt` that looks
   // like a special token is treated as text.
   virtual PromptIds build_prompt(std::string_view user_prompt, const ClipShape& clip) const = 0;
-  // pixel_values [frames, 3, H, W] f32 on the host, the preprocessed frames of one clip ->
-  // [vision_tokens(clip), DecoderSpec::vision_width()] f32 on the stream's device, which must be
-  // the context's. Uses scratch memory of the model: call it from one thread at a time; the decoder
-  // may run in another thread meanwhile.
-  virtual Tensor encode_frames(Stream& stream, ConstView pixel_values) = 0;
+  // Encodes clips together. clips[i]: [frames, 3, H, W] f32 on the host, dense, the preprocessed
+  // frames of a clip -> for each clip [vision_tokens(clip), DecoderSpec::vision_width()] f32 on the
+  // stream's device, which must be the context's; the same bits in any company. Uses scratch memory
+  // of the model: call it from one thread at a time; the decoder may run in another thread
+  // meanwhile.
+  virtual std::vector<Tensor> encode_clips(Stream& stream, std::span<const ConstView> clips) = 0;
+  Tensor encode_frames(Stream& stream, ConstView pixel_values) {
+    return std::move(encode_clips(stream, std::span(&pixel_values, 1)).front());
+  }
+  // The share of a pass over the tower that a clip of these pixels takes. Clips whose shares add up
+  // to 1 or less are encoded in one pass; together they gain nothing beyond that.
+  virtual double pass_share(const Shape& pixel_values) const = 0;
+  // Bytes of the scratch memory of encode_clips() that is held now.
+  virtual std::int64_t vision_scratch_bytes() const = 0;
 
   virtual Decoder& decoder() = 0;
   virtual const text::Tokenizer& tokenizer() const = 0;

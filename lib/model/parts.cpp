@@ -91,8 +91,17 @@ vision::ImageSize PartsCaptionModel::preprocessed_size(const ClipShape& clip) co
                              {clip.frame.height_px, clip.frame.width_px});
 }
 
-Tensor PartsCaptionModel::encode_frames(Stream& stream, ConstView pixel_values) {
-  return parts_.encoder->encode(stream, pixel_values);
+std::vector<Tensor> PartsCaptionModel::encode_clips(Stream& stream,
+                                                    std::span<const ConstView> clips) {
+  return parts_.encoder->encode_clips(stream, clips);
+}
+
+double PartsCaptionModel::pass_share(const Shape& pixel_values) const {
+  return parts_.encoder->pass_share(pixel_values);
+}
+
+std::int64_t PartsCaptionModel::vision_scratch_bytes() const {
+  return parts_.encoder->scratch_bytes();
 }
 
 std::string PartsCaptionModel::default_prompt() const { return "이 영상을 자세히 설명해 주세요."; }

@@ -325,4 +325,13 @@ void PerceiverResampler::mlp(Stream& stream, const Layer& layer, View x) {
   kernels::linear_add(stream, inner, layer.fc2.weight, layer.fc2.bias, x);
 }
 
+std::int64_t PerceiverResampler::scratch_bytes() const {
+  std::int64_t sum = 0;
+  for (const Scratch* const scratch :
+       {&context_, &wide_, &hidden_, &normed_, &joined_, &q_, &kv_}) {
+    sum += scratch->size_bytes();
+  }
+  return sum;
+}
+
 }  // namespace caption::model

@@ -7,11 +7,11 @@
 #include "base/error.h"
 #include "base/math.h"
 #include "kernels/attention.h"
-#include "kernels/convert.h"
 #include "kernels/linear.h"
 #include "kernels/norm.h"
 #include "kernels/rope.h"
 #include "kernels/rows.h"
+#include "model/internal/attention_key.h"
 #include "tensor/copy.h"
 
 namespace caption::model {
@@ -43,8 +43,15 @@ ConstView square_table(ConstView table) {
   return table.rows(0, side * side);
 }
 
-std::int64_t max_images_per_pass(std::int64_t patches) {
-  return std::max<std::int64_t>(1, QwenVisionEncoder::kPassRows / patches);
+kernels::PatchGrid grid_of(const VisionSpec& spec, ConstView pixels) {
+  CAPTION_CHECK(pixels.shape().rank() == 4 && pixels.dim(1) == 3,
+                "pixel values " + pixels.shape().to_string());
+  const kernels::PatchGrid grid = {.rows = pixels.dim(2) / spec.patch_px,
+                                   .columns = pixels.dim(3) / spec.patch_px,
+                                   .merge = spec.pool_stride};
+  CAPTION_CHECK(grid.num_patches() > 0,
+                "pixel values " + pixels.shape().to_string() + " without a patch");
+  return grid;
 }
 
 // Returns [2, patches]: row and column of the patches in the order of `windows`, or in the grid's.
@@ -127,39 +134,68 @@ QwenVisionEncoder::Merger QwenVisionEncoder::merger(const PlacedWeights& weights
           .fc2 = weights.linear(ids.fc2)};
 }
 
-std::int64_t QwenVisionEncoder::num_tokens(const ClipShape& clip) const {
+std::int64_t QwenVisionEncoder::image_tokens(const ClipShape& clip) const {
   const std::int64_t unit_px = spec_.patch_px * spec_.pool_stride;
-  return num_images(spec_, clip.num_frames) * (clip.frame.height_px / unit_px) *
-         (clip.frame.width_px / unit_px);
+  return clip.frame.height_px / unit_px * (clip.frame.width_px / unit_px);
 }
 
-Tensor QwenVisionEncoder::encode(Stream& stream, ConstView pixels) {
-  const Image image = make_image(stream, pixels);
-  const std::int64_t patches = image.grid.num_patches();
-  const std::int64_t per_image = patches / spec_.merged_patches();
-  const std::int64_t images = num_images(spec_, pixels.dim(0));
-  Tensor tokens(DType::kF32, {images * per_image, out_ * (1 + std::ssize(deepstack_))},
-                stream.device());
-  const std::int64_t images_per_pass = max_images_per_pass(patches);
-  for (std::int64_t first = 0; first < images; first += images_per_pass) {
-    const std::int64_t first_frame = first * spec_.frames_per_image;
-    const std::int64_t count = std::min(images_per_pass, images - first);
-    const std::int64_t frames =
-        std::min(count * spec_.frames_per_image, pixels.dim(0) - first_frame);
-    encode_pass(stream, pixels.rows(first_frame, frames), image,
-                tokens.view().rows(first * per_image, count * per_image));
+std::int64_t QwenVisionEncoder::scratch_bytes() const {
+  std::int64_t sum = 0;
+  for (const Scratch* const scratch :
+       {&hidden_, &normed_, &qkv_, &rounded_k_, &rounded_v_, &wide_}) {
+    sum += scratch->size_bytes();
   }
-  stream.synchronize();  // the image's tables are freed here
-  return tokens;
+  for (const Image& image : images_) {
+    for (const Tensor* const table : {&image.rope_table, &image.from_grid, &image.to_grid}) {
+      sum += static_cast<std::int64_t>(table->size_bytes());
+    }
+  }
+  return sum;
 }
 
-void QwenVisionEncoder::encode_pass(Stream& stream, ConstView pixels, const Image& image,
-                                    View tokens) {
-  const View x = embed(stream, pixels, image);
-  const Shape joined = {tokens.dim(0), spec_.merged_patches() * spec_.hidden};
+void QwenVisionEncoder::prepare(Stream& stream, std::span<const ConstView> clips) {
+  images_.clear();
+  std::vector<kernels::PatchGrid> grids;
+  std::vector<std::int64_t> counts;  // images of each grid
+  for (const ConstView& pixels : clips) {
+    const kernels::PatchGrid grid = grid_of(spec_, pixels);
+    const auto known = std::find(grids.begin(), grids.end(), grid);
+    const std::int64_t images = num_images(spec_, pixels.dim(0));
+    if (known == grids.end()) {
+      grids.push_back(grid);
+      counts.push_back(images);
+    } else {
+      counts[static_cast<std::size_t>(known - grids.begin())] += images;
+    }
+  }
+  for (std::size_t i = 0; i < grids.size(); ++i) {
+    const std::int64_t most = images_per_pass(spec_, grids[i].num_patches());
+    images_.push_back(make_image(stream, grids[i], std::min(counts[i], most)));
+  }
+}
+
+const QwenVisionEncoder::Image& QwenVisionEncoder::image_of(ConstView pixels) const {
+  const kernels::PatchGrid grid = grid_of(spec_, pixels);
+  const auto image = std::find_if(images_.begin(), images_.end(),
+                                  [&](const Image& known) { return known.grid == grid; });
+  CAPTION_CHECK(image != images_.end(), "images of a size that was not prepared");
+  return *image;
+}
+
+void QwenVisionEncoder::encode_pass(Stream& stream, std::span<const ImageRun> runs) {
+  std::vector<Rows> parts;
+  std::int64_t rows = 0;
+  for (const ImageRun& run : runs) {
+    const Image& image = image_of(run.pixels);
+    const std::int64_t count = num_images(spec_, run.pixels.dim(0)) * image.grid.num_patches();
+    parts.push_back({.image = &image, .run = &run, .first = rows, .count = count});
+    rows += count;
+  }
+  const View x = embed(stream, parts);
+  const Shape joined = {rows / spec_.merged_patches(), spec_.merged_patches() * spec_.hidden};
   std::size_t level = 0;
   for (std::size_t i = 0; i < blocks_.size(); ++i) {
-    attend(stream, blocks_[i], image, x);
+    attend(stream, blocks_[i], parts, x);
     mlp(stream, blocks_[i], x);
     if (level == deepstack_.size() ||
         spec_.deepstack_layers[level] != static_cast<std::int64_t>(i)) {
@@ -168,27 +204,22 @@ void QwenVisionEncoder::encode_pass(Stream& stream, ConstView pixels, const Imag
     const Merger& merger = deepstack_[level++];
     const View normed = normed_.view(joined);
     norm(stream, x.reshape(joined), merger.norm, normed);
-    merge(stream, merger, normed, tokens.columns(static_cast<std::int64_t>(level) * out_, out_));
+    merge(stream, merger, normed, parts, static_cast<std::int64_t>(level));
   }
   const View normed = normed_.view(x.shape());
   norm(stream, x, merger_.norm, normed);
   View ordered = normed;
-  if (!image.windows.empty()) {
+  if (spec_.qwen.window > 0) {
     ordered = x;
-    kernels::gather_rows(stream, normed.reshape(joined),
-                         image.to_grid.view().rows(0, tokens.dim(0)), ordered.reshape(joined));
+    reorder(stream, parts, normed, false, ordered);
   }
-  merge(stream, merger_, ordered, tokens.columns(0, out_));
+  merge(stream, merger_, ordered.reshape(joined), parts, 0);
 }
 
-QwenVisionEncoder::Image QwenVisionEncoder::make_image(Stream& stream, ConstView pixels) const {
-  CAPTION_CHECK(pixels.shape().rank() == 4 && pixels.dim(1) == 3,
-                "pixel values " + pixels.shape().to_string());
-  const kernels::PatchGrid grid = {.rows = pixels.dim(2) / spec_.patch_px,
-                                   .columns = pixels.dim(3) / spec_.patch_px,
-                                   .merge = spec_.pool_stride};
+QwenVisionEncoder::Image QwenVisionEncoder::make_image(Stream& stream,
+                                                       const kernels::PatchGrid& grid,
+                                                       std::int64_t max_images) const {
   const std::int64_t patches = grid.num_patches();
-  CAPTION_CHECK(patches > 0, "pixel values " + pixels.shape().to_string() + " without a patch");
   AttentionWindows windows;
   if (spec_.qwen.window > 0) {
     windows =
@@ -211,8 +242,7 @@ QwenVisionEncoder::Image QwenVisionEncoder::make_image(Stream& stream, ConstView
       image.rope_table.view());
   Tensor from_grid, to_grid;
   if (!windows.order.empty()) {
-    from_grid = repeat_order(
-        windows, std::min(num_images(spec_, pixels.dim(0)), max_images_per_pass(patches)));
+    from_grid = repeat_order(windows, max_images);
     to_grid = invert_order(from_grid);
     image.from_grid = on_device(from_grid);
     image.to_grid = on_device(to_grid);
@@ -221,29 +251,44 @@ QwenVisionEncoder::Image QwenVisionEncoder::make_image(Stream& stream, ConstView
   return image;
 }
 
-View QwenVisionEncoder::embed(Stream& stream, ConstView pixels, const Image& image) {
-  ConstView on_device = pixels;
-  if (pixels.device() != stream.device()) {
-    const View uploaded = pixels_.view(pixels.shape());
-    copy(stream, pixels, uploaded);
-    on_device = uploaded;
-  }
-  const std::int64_t rows = num_images(spec_, pixels.dim(0)) * image.grid.num_patches();
+ConstView QwenVisionEncoder::upload(Stream& stream, ConstView pixels) {
+  if (pixels.device() == stream.device()) return pixels;
+  const View uploaded = pixels_.view(pixels.shape());
+  copy(stream, pixels, uploaded);
+  return uploaded;
+}
+
+View QwenVisionEncoder::embed(Stream& stream, std::span<const Rows> parts) {
+  const std::int64_t rows = parts.back().first + parts.back().count;
   const View columns = wide_.view({rows, spec_.patch_values()});
-  kernels::im2col_grid(
-      stream, on_device,
-      {.frames = spec_.frames_per_image, .patch_px = spec_.patch_px, .merge = spec_.pool_stride},
-      columns);
-  const View x = hidden_.view({rows, spec_.hidden});
-  const View embedded = image.windows.empty() ? x : normed_.view(x.shape());
-  kernels::linear(stream, columns, patch_embedding_.weight, patch_embedding_.bias, embedded);
-  if (!positions_.empty()) kernels::add_grid_positions(stream, positions_, image.grid, embedded);
-  if (!image.windows.empty()) {
-    const Shape joined = {rows / spec_.merged_patches(), spec_.merged_patches() * spec_.hidden};
-    kernels::gather_rows(stream, embedded.reshape(joined),
-                         image.from_grid.view().rows(0, joined[0]), x.reshape(joined));
+  for (const Rows& part : parts) {
+    kernels::im2col_grid(
+        stream, upload(stream, part.run->pixels),
+        {.frames = spec_.frames_per_image, .patch_px = spec_.patch_px, .merge = spec_.pool_stride},
+        part.of(columns));
   }
+  const View x = hidden_.view({rows, spec_.hidden});
+  const bool has_windows = spec_.qwen.window > 0;
+  const View embedded = has_windows ? normed_.view(x.shape()) : x;
+  kernels::linear(stream, columns, patch_embedding_.weight, patch_embedding_.bias, embedded);
+  if (!positions_.empty()) {
+    for (const Rows& part : parts) {
+      kernels::add_grid_positions(stream, positions_, part.image->grid, part.of(embedded));
+    }
+  }
+  if (has_windows) reorder(stream, parts, embedded, true, x);
   return x;
+}
+
+void QwenVisionEncoder::reorder(Stream& stream, std::span<const Rows> parts, View x,
+                                bool to_windows, View y) const {
+  for (const Rows& part : parts) {
+    const Shape joined = {part.count / spec_.merged_patches(),
+                          spec_.merged_patches() * spec_.hidden};
+    const Tensor& order = to_windows ? part.image->from_grid : part.image->to_grid;
+    kernels::gather_rows(stream, part.of(x).reshape(joined), order.view().rows(0, joined[0]),
+                         part.of(y).reshape(joined));
+  }
 }
 
 void QwenVisionEncoder::norm(Stream& stream, ConstView x, const NormWeights& weights,
@@ -254,7 +299,8 @@ void QwenVisionEncoder::norm(Stream& stream, ConstView x, const NormWeights& wei
   kernels::layer_norm(stream, x, weights.weight, weights.bias, spec_.layer_norm_eps, y);
 }
 
-void QwenVisionEncoder::attend(Stream& stream, const Block& block, const Image& image, View x) {
+void QwenVisionEncoder::attend(Stream& stream, const Block& block, std::span<const Rows> parts,
+                               View x) {
   const std::int64_t rows = x.dim(0);
   const std::int64_t hidden = spec_.hidden;
   const View normed = normed_.view(x.shape());
@@ -265,32 +311,40 @@ void QwenVisionEncoder::attend(Stream& stream, const Block& block, const Image& 
   const View q = qkv.columns(0, hidden).reshape(heads);
   const View k = qkv.columns(hidden, hidden).reshape(heads);
   const View v = qkv.columns(2 * hidden, hidden).reshape(heads);
-  const std::int64_t patches = image.grid.num_patches();
-  for (std::int64_t first = 0; first < rows; first += patches) {
-    kernels::rope(stream, image.rope_table.view(), q.rows(first, patches));
-    kernels::rope(stream, image.rope_table.view(), k.rows(first, patches));
+  for (const Rows& part : parts) {
+    const std::int64_t patches = part.image->grid.num_patches();
+    const ConstView table = part.image->rope_table.view();
+    for (std::int64_t first = part.first; first < part.first + part.count; first += patches) {
+      kernels::rope(stream, table, q.rows(first, patches));
+      kernels::rope(stream, table, k.rows(first, patches));
+    }
   }
+  const ConstView keys = as_key(stream, block.qkv.weight, k, rounded_k_);
+  const ConstView values = as_key(stream, block.qkv.weight, v, rounded_v_);
   const View attended = normed;  // reuses the memory: q, k and v no longer need it
-  const kernels::AttentionInput input = {
-      .q = q,
-      .k = as_key(stream, block, k, rounded_k_),
-      .v = as_key(stream, block, v, rounded_v_),
-      .seq_len = patches,
-      .scale = 1.0F / std::sqrt(static_cast<float>(spec_.head_dim()))};
-  if (block.attends_in_windows) {
-    attend_in_windows(stream, input, image, attended.reshape(heads));
-  } else {
-    kernels::attention(stream, input, attended.reshape(heads));
+  for (const Rows& part : parts) {
+    const kernels::AttentionInput input = {
+        .q = part.of(q),
+        .k = keys.rows(part.first, part.count),
+        .v = values.rows(part.first, part.count),
+        .seq_len = part.image->grid.num_patches(),
+        .scale = 1.0F / std::sqrt(static_cast<float>(spec_.head_dim()))};
+    const View y = part.of(attended.reshape(heads));
+    if (block.attends_in_windows) {
+      attend_in_windows(stream, input, part.image->windows, y);
+    } else {
+      kernels::attention(stream, input, y);
+    }
   }
   kernels::linear_add(stream, attended, block.proj.weight, block.proj.bias, x);
 }
 
 // Attends inside the windows of all images of `input`, whose seq_len is an image's.
 void QwenVisionEncoder::attend_in_windows(Stream& stream, const kernels::AttentionInput& input,
-                                          const Image& image, View y) const {
+                                          std::span<const EqualWindows> all, View y) const {
   std::int64_t first = 0;
   while (first < y.dim(0)) {
-    for (const EqualWindows& windows : image.windows) {
+    for (const EqualWindows& windows : all) {
       const std::int64_t seq_len = windows.window_units * spec_.merged_patches();
       const std::int64_t rows = windows.num_windows * seq_len;
       kernels::attention(stream,
@@ -303,16 +357,6 @@ void QwenVisionEncoder::attend_in_windows(Stream& stream, const kernels::Attenti
       first += rows;
     }
   }
-}
-
-// Returns keys or values in the precision in which the layer that projected them took its own
-// input: rounded to bf16 if that layer rounds it, so that attention may multiply bf16.
-ConstView QwenVisionEncoder::as_key(Stream& stream, const Block& block, ConstView projected,
-                                    Scratch& rounded) const {
-  if (!block.qkv.weight.rounds_input()) return projected;
-  const View to = rounded.view(projected.shape());
-  kernels::convert(stream, projected, to);
-  return to;
 }
 
 void QwenVisionEncoder::mlp(Stream& stream, const Block& block, View x) {
@@ -331,12 +375,15 @@ void QwenVisionEncoder::mlp(Stream& stream, const Block& block, View x) {
   }
 }
 
-void QwenVisionEncoder::merge(Stream& stream, const Merger& merger, ConstView x, View tokens) {
-  const std::int64_t merged = merger.fc1.weight.num_columns();
-  const ConstView joined = x.reshape({tokens.dim(0), merged});
-  const View inner = wide_.view({tokens.dim(0), merger.fc1.weight.num_features()});
-  kernels::linear_gelu(stream, joined, merger.fc1.weight, merger.fc1.bias, inner);
-  kernels::linear(stream, inner, merger.fc2.weight, merger.fc2.bias, tokens);
+void QwenVisionEncoder::merge(Stream& stream, const Merger& merger, ConstView x,
+                              std::span<const Rows> parts, std::int64_t level) {
+  const View inner = wide_.view({x.dim(0), merger.fc1.weight.num_features()});
+  kernels::linear_gelu(stream, x, merger.fc1.weight, merger.fc1.bias, inner);
+  for (const Rows& part : parts) {
+    const View rows = inner.rows(part.first / spec_.merged_patches(), part.run->tokens.dim(0));
+    kernels::linear(stream, rows, merger.fc2.weight, merger.fc2.bias,
+                    part.run->tokens.columns(level * out_, out_));
+  }
 }
 
 }  // namespace caption::model

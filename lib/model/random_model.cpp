@@ -1,5 +1,7 @@
 #include "model/random_model.h"
 
+#include <optional>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -7,6 +9,7 @@
 #include "model/blueprint.h"
 #include "model/internal/placed_weights.h"
 #include "model/internal/transformer_decoder.h"
+#include "model/internal/vision_encoder.h"
 #include "model/internal/vit_tower.h"
 #include "model/vit_blueprint.h"
 #include "weights/random_source.h"
@@ -45,16 +48,28 @@ class RandomDecoder final : public Decoder {
   TransformerDecoder decoder_;
 };
 
-Blueprint require_vit(const VisionSpec& spec) {
-  if (spec.image_px <= 0 || spec.frames_per_image != 1) {
-    throw Error(ErrorCode::kUnavailable,
-                "random tower: only towers of single frames of a fixed size are known; use "
-                "clip-l-336");
+Blueprint tower_blueprint(const VisionSpec& spec, std::int64_t out) {
+  VisionSpec tower = spec;
+  tower.projector.clear();
+  Blueprint blueprint;
+  if (tower.image_px == 0) {
+    blueprint.text = DecoderSpec{.hidden = out};
+    if (tower.qwen.gated_mlp) {
+      add_qwen2_5_vl_tower(blueprint, tower, out, {""});
+    } else {
+      add_qwen3_vl_tower(blueprint, tower, out, {""});
+    }
+    return blueprint;
   }
-  if (!spec.vit.layer_scale) return clip_tower_blueprint(spec);
-  Blueprint intern;
-  add_intern_vit(intern, spec, {""});
-  return intern;
+  if (tower.frames_per_image != 1) {
+    throw Error(ErrorCode::kUnavailable,
+                "random tower: towers of several frames of a fixed size are not known");
+  }
+  if (tower.vit.layer_scale) {
+    add_intern_vit(blueprint, tower, {""});
+    return blueprint;
+  }
+  return clip_tower_blueprint(tower);
 }
 
 }  // namespace
@@ -67,22 +82,36 @@ std::unique_ptr<Decoder> make_random_decoder(Stream& stream, const DecoderSpec& 
 struct RandomTower::State {
   State(Stream& stream, const Blueprint& blueprint, weights::WeightFormat format,
         std::uint64_t seed)
-      : weights(make_weights(stream, blueprint, format, seed)), tower(weights, blueprint) {}
+      : spec(blueprint.vision.value()), weights(make_weights(stream, blueprint, format, seed)) {
+    if (spec.image_px > 0) {
+      tower.emplace(weights, blueprint);
+    } else {
+      encoder = make_vision_encoder(weights, blueprint);
+    }
+  }
 
+  VisionSpec spec;
   PlacedWeights weights;
-  VitTower tower;
+  std::optional<VitTower> tower;           // either this
+  std::unique_ptr<VisionEncoder> encoder;  // or this
+  std::vector<Tensor> tokens;              // of the last call of `encoder`
 };
 
 RandomTower::RandomTower(Stream& stream, const VisionSpec& spec, weights::WeightFormat format,
-                         std::uint64_t seed)
-    : state_(std::make_unique<State>(stream, require_vit(spec), format, seed)) {}
+                         std::uint64_t seed, std::int64_t out)
+    : state_(std::make_unique<State>(stream, tower_blueprint(spec, out), format, seed)) {}
 
 RandomTower::~RandomTower() = default;
+
+const VisionSpec& RandomTower::spec() const { return state_->spec; }
 
 std::int64_t RandomTower::weight_bytes() const { return state_->weights.size_bytes(); }
 
 ConstView RandomTower::encode(Stream& stream, ConstView pixels) {
-  return state_->tower.forward(stream, pixels);
+  const std::span<const ConstView> one(&pixels, 1);
+  if (state_->tower) return state_->tower->forward(stream, one);
+  state_->tokens = state_->encoder->encode_clips(stream, one);
+  return std::as_const(state_->tokens).front().view();
 }
 
 }  // namespace caption::model

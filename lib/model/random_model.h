@@ -1,4 +1,4 @@
-// model/random_model.h: decoders and CLIP towers of any shape with random weights, for measuring
+// model/random_model.h: decoders and vision towers of any shape with random weights, for measuring
 // speed without downloads.
 #pragma once
 
@@ -22,20 +22,23 @@ namespace caption::model {
 std::unique_ptr<Decoder> make_random_decoder(Stream& stream, const DecoderSpec& spec,
                                              weights::WeightFormat format, std::uint64_t seed);
 
-// Uses the tower class of real checkpoints, without a projector. One thread at a time.
+// Uses the classes of real checkpoints: the tower alone where frames have a fixed size, otherwise
+// the tower with its mergers. One thread at a time.
 class RandomTower {
  public:
-  // Weights are as in make_random_decoder(). Throws Error(kUnavailable) for a tower other than
-  // CLIP's, which takes single frames of a fixed size and has one class token; Error(kOutOfMemory).
+  // Weights are as in make_random_decoder(). `out` is the decoder's hidden size, for a tower that
+  // takes frames of any size. Throws Error(kUnavailable) for a tower that takes several frames of a
+  // fixed size at a time; Error(kOutOfMemory).
   RandomTower(Stream& stream, const VisionSpec& spec, weights::WeightFormat format,
-              std::uint64_t seed);
+              std::uint64_t seed, std::int64_t out = 0);
   ~RandomTower();
   RandomTower(const RandomTower&) = delete;
   RandomTower& operator=(const RandomTower&) = delete;
 
+  const VisionSpec& spec() const;  // with what runs of the projector
   std::int64_t weight_bytes() const;
-  // pixels [frames, 3, image_px, image_px] f32 -> [frames * tower_tokens(spec, {}), hidden] f32,
-  // valid until the next call.
+  // pixels [frames, 3, H, W] f32 -> f32, valid until the next call: [frames * tower_tokens(spec,
+  // {}), hidden], or the vision tokens where frames have any size.
   ConstView encode(Stream& stream, ConstView pixels);
 
  private:

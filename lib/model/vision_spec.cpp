@@ -69,13 +69,28 @@ namespace {
 
 constexpr std::int64_t kRoundedBytes = 2;  // bf16
 
+}  // namespace
+
+std::int64_t pass_rows(const VisionSpec& spec) {
+  // Hidden, its norm, q, k and v, and features; keys and values rounded; pixels.
+  const std::int64_t row_bytes = kFloatBytes * spec.hidden * (5 + std::ssize(spec.feature_layers)) +
+                                 2 * kRoundedBytes * spec.hidden +
+                                 kFloatBytes * spec.patch_values();
+  const std::int64_t most =
+      spec.image_px > 0 ? kMaxPassFrames * tower_tokens(spec, {}) : kMaxPassRows;
+  return std::min(most, kPassBytes / row_bytes);
+}
+
+std::int64_t images_per_pass(const VisionSpec& spec, std::int64_t rows) {
+  return std::max<std::int64_t>(1, pass_rows(spec) / rows);
+}
+
+namespace {
+
 // As QwenVisionEncoder holds them.
 std::int64_t dynamic_scratch_bytes(const VisionSpec& spec, const ClipShape& clip, bool is_rounded) {
   const std::int64_t patches = tower_tokens(spec, clip);
-  const std::int64_t images =
-      std::min(num_images(spec, clip.num_frames),
-               std::max<std::int64_t>(1, QwenVisionEncoder::kPassRows / patches));
-  const std::int64_t rows = images * patches;
+  const std::int64_t rows = images_per_pass(spec, patches) * patches;
   // Hidden, its norm (later the output of attention), and q, k and v.
   const std::int64_t held = rows * 5 * spec.hidden + patches * spec.head_dim();
   // Patch columns, the inner activations of an MLP for a limited number of rows, those of a merger.
@@ -141,8 +156,8 @@ std::int64_t encoder_scratch_bytes(const Context& context, const VisionSpec& spe
   const bool is_rounded =
       kernels::rounds_input(context, weights::matrix_format(format, weights::Role::kEncoderLinear));
   if (spec.image_px == 0) return dynamic_scratch_bytes(spec, clip, is_rounded);
-  const std::int64_t images = num_images(spec, std::min(clip.num_frames, kFramesPerPass));
   const std::int64_t tokens = tower_tokens(spec, clip);
+  const std::int64_t images = images_per_pass(spec, tokens);
   const std::int64_t patches = tokens - spec.class_tokens;
   const std::int64_t merged = merged_rows(spec, clip);
   // Five arrays of the tower's width: hidden, its norm (later the output of attention), q, k and v.

@@ -1,8 +1,7 @@
 #include "model/internal/vit_encoder.h"
 
-#include <algorithm>
 #include <string>
-#include <utility>
+#include <vector>
 
 #include "base/error.h"
 #include "kernels/convert.h"
@@ -14,7 +13,6 @@
 #include "model/internal/activate.h"
 #include "model/internal/c_abstractor.h"
 #include "model/internal/perceiver_resampler.h"
-#include "model/internal/qwen_vision_encoder.h"
 #include "tensor/copy.h"
 
 namespace caption::model {
@@ -43,7 +41,6 @@ VitEncoder::VitEncoder(const PlacedWeights& weights, const Blueprint& blueprint)
       projector_norm_(weights.norm(blueprint.projector_norm)),
       resampler_(make_frame_resampler(weights, blueprint)),
       newline_(weights.vector(blueprint.newline)),
-      pixels_(weights.device()),
       windows_(weights.device()),
       merged_(weights.device()),
       resized_(weights.device()),
@@ -56,68 +53,29 @@ VitEncoder::VitEncoder(const PlacedWeights& weights, const Blueprint& blueprint)
   CAPTION_CHECK(!projector_.empty() || resampler_ != nullptr, "a projector without layers");
 }
 
-Tensor VitEncoder::encode(Stream& stream, ConstView pixels) {
-  const std::int64_t frames = pixels.dim(0);
-  const std::int64_t dim = spec().token_columns();
-  const std::int64_t num_rows = num_vision_tokens(spec(), {frames});
-  Tensor tokens(DType::kF32, {num_rows, dim}, stream.device());
-  const View of_frames = tokens.view().rows(0, frames * tokens_per_frame());
-  const DistinctFrames distinct = find_distinct_frames(pixels);
-  if (std::ssize(distinct.frames) == frames) {
-    encode_frames(stream, pixels, of_frames);
-  } else {
-    encode_distinct(stream, pixels, distinct, of_frames);
+std::int64_t VitEncoder::scratch_bytes() const {
+  std::int64_t sum = tower_.scratch_bytes();
+  for (const Scratch* const scratch : {&windows_, &merged_, &resized_, &inner_[0], &inner_[1]}) {
+    sum += scratch->size_bytes();
   }
-  if (!newline_.empty()) {
-    kernels::convert(stream, newline_.reshape({1, dim}), tokens.view().rows(num_rows - 1, 1));
-  }
-  return tokens;
+  return resampler_ == nullptr ? sum : sum + resampler_->scratch_bytes();
 }
 
-// Encodes each distinct frame once and copies its tokens to all frames that equal it.
-void VitEncoder::encode_distinct(Stream& stream, ConstView pixels, const DistinctFrames& distinct,
-                                 View tokens) {
-  const Tensor selected = select_frames(pixels, distinct.frames);
-  const std::int64_t count = tokens_per_frame();
-  Tensor once(DType::kF32, {selected.dim(0) * count, tokens.dim(1)}, stream.device());
-  encode_frames(stream, selected.view(), once.view());
-  for (std::size_t frame = 0; frame < distinct.index.size(); ++frame) {
-    copy(stream, once.view().rows(distinct.index[frame] * count, count),
-         tokens.rows(static_cast<std::int64_t>(frame) * count, count));
+void VitEncoder::encode_pass(Stream& stream, std::span<const ImageRun> runs) {
+  std::vector<ConstView> pixels;
+  std::int64_t frames = 0;
+  for (const ImageRun& run : runs) {
+    pixels.push_back(run.pixels);
+    frames += run.pixels.dim(0);
   }
-  stream.synchronize();  // `selected` and `once` are freed here
-}
-
-// Writes the tokens of frames, a few at a time.
-void VitEncoder::encode_frames(Stream& stream, ConstView pixels, View tokens) {
-  for (std::int64_t first = 0; first < pixels.dim(0); first += kFramesPerPass) {
-    const std::int64_t count = std::min(kFramesPerPass, pixels.dim(0) - first);
-    encode_pass(stream, pixels.rows(first, count),
-                tokens.rows(first * tokens_per_frame(), count * tokens_per_frame()));
-  }
-}
-
-// Writes the tokens of frames that are encoded together.
-void VitEncoder::encode_pass(Stream& stream, ConstView pixels, View tokens) {
-  const std::int64_t frames = pixels.dim(0);
-  const View hidden = tower_.forward(stream, upload(stream, pixels));
+  const View hidden = tower_.forward(stream, pixels);
   View rows = merge(stream, hidden, frames);
   if (resampler_ != nullptr) rows = resampler_->forward(stream, rows, frames);
-  if (spec().resize_stride == 1) return project(stream, rows, tokens);
-  const std::int64_t dim = tokens.dim(1);
-  const View projected = resized_.view({rows.dim(0), dim});
-  project(stream, rows, projected);
-  const std::int64_t edge = spec().grid() / spec().pool_stride;
-  const std::int64_t out = (edge + spec().resize_stride - 1) / spec().resize_stride;
-  kernels::resize_bilinear(stream, projected.reshape({frames, edge, edge, dim}),
-                           tokens.reshape({frames, out, out, dim}));
+  project(stream, rows, runs);
 }
 
-ConstView VitEncoder::upload(Stream& stream, ConstView pixels) {
-  if (pixels.device() == stream.device()) return pixels;
-  const View uploaded = pixels_.view(pixels.shape());
-  copy(stream, pixels, uploaded);
-  return uploaded;
+void VitEncoder::write_rest(Stream& stream, View rest) {
+  kernels::convert(stream, newline_.reshape(rest.shape()), rest);
 }
 
 // Returns the rows that the projector takes.
@@ -158,20 +116,50 @@ View VitEncoder::merge(Stream& stream, View hidden, std::int64_t frames) {
   return merged;
 }
 
-// Overwrites `rows` if there is a norm.
-void VitEncoder::project(Stream& stream, View rows, View projected) {
+// Writes the tokens of all runs; overwrites `rows` if there is a norm.
+void VitEncoder::project(Stream& stream, View rows, std::span<const ImageRun> runs) {
   if (spec().projector_norm) {
     kernels::layer_norm(stream, rows, projector_norm_.weight, projector_norm_.bias,
                         kProjectorNormEps, rows);
   }
-  if (projector_.empty()) return copy(stream, rows, projected);
   ConstView x = rows;
-  for (std::size_t i = 0; i + 1 < projector_.size(); ++i) {
-    const View inner = inner_[i % 2].view({x.dim(0), projector_[i].weight.num_features()});
-    linear_activated(stream, spec().projector_activation, x, projector_[i], inner);
+  // The last layer writes the tokens of each run, unless those are resized.
+  const std::size_t written_directly = spec().resize_stride > 1 ? 0 : 1;
+  for (std::size_t i = 0; i + written_directly < projector_.size(); ++i) {
+    const bool is_last = i + 1 == projector_.size();
+    Scratch& scratch = is_last ? resized_ : inner_[i % 2];
+    const View inner = scratch.view({x.dim(0), projector_[i].weight.num_features()});
+    if (is_last) {
+      kernels::linear(stream, x, projector_[i].weight, projector_[i].bias, inner);
+    } else {
+      linear_activated(stream, spec().projector_activation, x, projector_[i], inner);
+    }
     x = inner;
   }
-  kernels::linear(stream, x, projector_.back().weight, projector_.back().bias, projected);
+  std::int64_t frames = 0;
+  for (const ImageRun& run : runs) frames += run.pixels.dim(0);
+  const std::int64_t rows_per_frame = x.dim(0) / frames;
+  std::int64_t first = 0;
+  for (const ImageRun& run : runs) {
+    const std::int64_t count = run.pixels.dim(0) * rows_per_frame;
+    write_tokens(stream, x.rows(first, count), run);
+    first += count;
+  }
+}
+
+void VitEncoder::write_tokens(Stream& stream, ConstView rows, const ImageRun& run) const {
+  if (spec().resize_stride > 1) return resize(stream, rows, run);
+  if (projector_.empty()) return copy(stream, rows, run.tokens);
+  const LinearWeights& last = projector_.back();
+  kernels::linear(stream, rows, last.weight, last.bias, run.tokens);
+}
+
+void VitEncoder::resize(Stream& stream, ConstView rows, const ImageRun& run) const {
+  const std::int64_t frames = run.pixels.dim(0);
+  const std::int64_t edge = spec().grid() / spec().pool_stride;
+  const std::int64_t out = (edge + spec().resize_stride - 1) / spec().resize_stride;
+  kernels::resize_bilinear(stream, rows.reshape({frames, edge, edge, token_width()}),
+                           run.tokens.reshape({frames, out, out, token_width()}));
 }
 
 std::unique_ptr<FrameResampler> make_frame_resampler(const PlacedWeights& weights,
@@ -180,14 +168,6 @@ std::unique_ptr<FrameResampler> make_frame_resampler(const PlacedWeights& weight
   if (spec.perceiver) return std::make_unique<PerceiverResampler>(weights, blueprint);
   if (spec.c_abstractor) return std::make_unique<CAbstractor>(weights, blueprint);
   return nullptr;
-}
-
-std::unique_ptr<VisionEncoder> make_vision_encoder(const PlacedWeights& weights,
-                                                   const Blueprint& blueprint) {
-  if (!blueprint.qwen_tower.blocks.empty()) {
-    return std::make_unique<QwenVisionEncoder>(weights, blueprint);
-  }
-  return std::make_unique<VitEncoder>(weights, blueprint);
 }
 
 }  // namespace caption::model

@@ -5,11 +5,11 @@
 
 #include "base/error.h"
 #include "kernels/attention.h"
-#include "kernels/convert.h"
 #include "kernels/linear.h"
 #include "kernels/norm.h"
 #include "kernels/vision_embed.h"
 #include "model/internal/activate.h"
+#include "model/internal/attention_key.h"
 #include "tensor/copy.h"
 
 namespace caption::model {
@@ -32,6 +32,7 @@ VitTower::VitTower(const PlacedWeights& weights, const Blueprint& blueprint)
       positions_(
           weights.vector(blueprint.tower.positions).reshape({spec_.num_positions, spec_.hidden})),
       pre_norm_(weights.norm(blueprint.tower.pre_norm)),
+      pixels_(weights.device()),
       hidden_(weights.device()),
       normed_(weights.device()),
       q_(weights.device()),
@@ -60,10 +61,7 @@ VitTower::VitTower(const PlacedWeights& weights, const Blueprint& blueprint)
   }
 }
 
-View VitTower::forward(Stream& stream, ConstView pixels) {
-  CAPTION_CHECK(pixels.shape() == Shape({pixels.dim(0), 3, spec_.image_px, spec_.image_px}),
-                "pixel values " + pixels.shape().to_string() + " for a tower of " +
-                    std::to_string(spec_.image_px) + " pixels");
+View VitTower::forward(Stream& stream, std::span<const ConstView> pixels) {
   const View x = embed(stream, pixels);
   const bool has_features = !spec_.feature_layers.empty();
   const View features = has_features ? features_.view({x.dim(0), spec_.feature_columns()}) : View();
@@ -85,17 +83,46 @@ void VitTower::keep_features(Stream& stream, std::int64_t hidden_state, ConstVie
   }
 }
 
-View VitTower::embed(Stream& stream, ConstView pixels) {
-  const std::int64_t frames = pixels.dim(0);
-  const std::int64_t num_patches = frames * spec_.grid() * spec_.grid();
+std::int64_t VitTower::scratch_bytes() const {
+  std::int64_t sum = 0;
+  for (const Scratch* const scratch :
+       {&hidden_, &normed_, &q_, &k_, &v_, &rounded_k_, &rounded_v_, &features_, &wide_}) {
+    sum += scratch->size_bytes();
+  }
+  return sum;
+}
+
+View VitTower::embed(Stream& stream, std::span<const ConstView> pixels) {
+  std::int64_t frames = 0;
+  for (const ConstView& part : pixels) {
+    CAPTION_CHECK(part.shape() == Shape({part.dim(0), 3, spec_.image_px, spec_.image_px}),
+                  "pixel values " + part.shape().to_string() + " for a tower of " +
+                      std::to_string(spec_.image_px) + " pixels");
+    frames += part.dim(0);
+  }
+  const std::int64_t frame_patches = spec_.grid() * spec_.grid();
+  const std::int64_t num_patches = frames * frame_patches;
   const View columns = wide_.view({num_patches, patch_embedding_.weight.num_columns()});
-  kernels::im2col_patches(stream, pixels, spec_.patch_px, columns);
+  std::int64_t first = 0;
+  for (const ConstView& part : pixels) {
+    const std::int64_t count = part.dim(0) * frame_patches;
+    kernels::im2col_patches(stream, upload(stream, part), spec_.patch_px,
+                            columns.rows(first, count));
+    first += count;
+  }
   const View patches = normed_.view({num_patches, spec_.hidden});
   kernels::linear(stream, columns, patch_embedding_.weight, patch_embedding_.bias, patches);
   const View x = hidden_.view({frames * tokens_per_frame(), spec_.hidden});
   kernels::vit_embeddings(stream, patches, class_embedding_, positions_, x);
   if (spec_.vit.pre_norm) normalise(stream, x, pre_norm_, x);
   return x;
+}
+
+ConstView VitTower::upload(Stream& stream, ConstView pixels) {
+  if (pixels.device() == stream.device()) return pixels;
+  const View uploaded = pixels_.view(pixels.shape());
+  copy(stream, pixels, uploaded);
+  return uploaded;
 }
 
 void VitTower::normalise(Stream& stream, ConstView x, const NormWeights& norm, View y) const {
@@ -123,22 +150,12 @@ void VitTower::attend(Stream& stream, const Layer& layer, View x) {
   const View attended = normed;  // reuses the memory: q, k and v no longer need it
   kernels::attention(stream,
                      {.q = q.reshape(heads),
-                      .k = as_key(stream, layer, k, rounded_k_).reshape(heads),
-                      .v = as_key(stream, layer, v, rounded_v_).reshape(heads),
+                      .k = as_key(stream, layer.k.weight, k, rounded_k_).reshape(heads),
+                      .v = as_key(stream, layer.v.weight, v, rounded_v_).reshape(heads),
                       .seq_len = tokens_per_frame(),
                       .scale = 1.0F / std::sqrt(static_cast<float>(spec_.head_dim()))},
                      attended.reshape(heads));
   add_branch(stream, attended, layer.out, layer.scale_1, x);
-}
-
-// Returns keys or values in the precision in which the layer that projected them took its own
-// input: rounded to bf16 if that layer rounds it, so that attention may multiply bf16.
-ConstView VitTower::as_key(Stream& stream, const Layer& layer, View projected,
-                           Scratch& rounded) const {
-  if (!layer.k.weight.rounds_input()) return projected;
-  const View to = rounded.view(projected.shape());
-  kernels::convert(stream, projected, to);
-  return to;
 }
 
 void VitTower::mlp(Stream& stream, const Layer& layer, View x) {

@@ -1,3 +1,4 @@
+#include <cmath>
 #include <memory>
 #include <string>
 #include <system_error>
@@ -6,6 +7,7 @@
 #include "base/clock.h"
 #include "base/counted.h"
 #include "base/error.h"
+#include "base/log.h"
 #include "base/sha256.h"
 #include "pipeline/internal/stages.h"
 #include "records/file_name.h"
@@ -77,17 +79,12 @@ VisionStage::~VisionStage() { thread_.join(); }
 
 void VisionStage::work() {
   try {
-    while (std::optional<DecodedJob> decoded = in_.pop()) {
-      Job& job = decoded->job;
-      EncodedJob encoded;
-      if (!job.is_over()) {
-        guard(job.record, "vision", [&] { encoded.requests = prepare(*decoded); });
-      }
-      encoded.job = std::move(job);
-      decoded.reset();
-      if (!encoded.job.tasks.empty() && !encoded.job.is_skipped) ++shared_.counters.clips_encoded;
-      const std::size_t size_bytes = bytes_of(encoded);
-      if (!out_.push(std::move(encoded), size_bytes)) break;
+    bool is_wanted = true;
+    while (is_wanted) {
+      std::vector<PixelJob> batch = take_batch();
+      if (batch.empty()) break;
+      encode(batch);
+      for (PixelJob& clip : batch) is_wanted = is_wanted && pass_on(std::move(clip));
     }
   } catch (...) {
     shared_.breakdown.set(std::current_exception());
@@ -97,29 +94,141 @@ void VisionStage::work() {
   out_.close();
 }
 
-// Makes a request for each task from the frames, or from cached vision tokens.
-std::vector<engine::Request> VisionStage::prepare(DecodedJob& decoded) {
-  SeenClip clip = decoded.seen.has_value() ? *std::move(decoded.seen) : encode(decoded);
-  const bool is_placed = clip.tokens.device() == stream_.device();
+// Waits for a clip and takes those that are in the queue behind it while one pass takes them all,
+// up to the first of which nothing is to be encoded. Empty after the last clip.
+std::vector<PixelJob> VisionStage::take_batch() {
+  std::vector<PixelJob> batch;
+  std::optional<PixelJob> clip = next_ ? std::exchange(next_, std::nullopt) : take(in_.pop());
+  double share = 0;
+  while (clip.has_value()) {
+    if (!batch.empty() && clip->is_waiting() && share + clip->pass_share > 1) {
+      next_ = std::move(clip);
+      break;
+    }
+    share += clip->pass_share;
+    const bool ends = !clip->is_waiting() || share >= 1;
+    batch.push_back(*std::move(clip));
+    if (ends) break;
+    clip = take(in_.try_pop());
+  }
+  return batch;
+}
+
+std::optional<PixelJob> VisionStage::take(std::optional<DecodedJob> decoded) {
+  if (!decoded.has_value()) return std::nullopt;
+  PixelJob clip{.decoded = *std::move(decoded), .seen = {}, .pixels = {}};
+  if (clip.decoded.job.is_over()) return clip;
+  if (clip.decoded.seen.has_value()) {
+    clip.seen = *std::move(clip.decoded.seen);
+  } else {
+    guard(clip.decoded.job.record, "vision", [&] { preprocess(clip); });
+  }
+  return clip;
+}
+
+// Frees the frames.
+void VisionStage::preprocess(PixelJob& clip) {
+  const Stopwatch watch;
+  video::Clip frames = std::exchange(clip.decoded.clip, {});
+  const Job& job = clip.decoded.job;
+  clip.seen.shape = shape_of(frames);
+  require_positions(model_, clip.seen.shape, job.record.video);
+  clip.seen.frames_wanted = job.record.frames_wanted;
+  clip.seen.duration_us = frames.duration_us;
+  clip.seen.suspicion = job.suspicion;
+  clip.seen.warnings = job.record.warnings;
+  clip.pixels = vision::preprocess(stream_, frames.frames, model_.preprocess_spec());
+  clip.seen.pixel_content = clip.pixels.content;
+  clip.pass_share = model_.pass_share(clip.pixels.values.shape());
+  clip.vision_us = watch.elapsed_us();
+}
+
+// Encodes the clips of a batch that wait for it: together, or each by itself if that fails, so that
+// only a clip that cannot be encoded fails.
+void VisionStage::encode(std::span<PixelJob> batch) {
+  std::vector<PixelJob*> clips;
+  for (PixelJob& clip : batch) {
+    if (clip.is_waiting()) clips.push_back(&clip);
+  }
+  if (clips.size() > 1) {
+    try {
+      encode_together(clips);
+      return;
+    } catch (const std::exception& error) {
+      log_debug("pipeline", std::string("clips are encoded one by one: ") + error.what());
+    }
+  }
+  for (PixelJob* const clip : clips) {
+    guard(clip->decoded.job.record, "vision", [&] { encode_together(std::span(&clip, 1)); });
+  }
+}
+
+// The time is divided among the clips by their shares of a pass.
+void VisionStage::encode_together(std::span<PixelJob* const> clips) {
+  const Stopwatch watch;
+  std::vector<ConstView> pixels;
+  double shares = 0;
+  for (const PixelJob* const clip : clips) {
+    pixels.push_back(clip->pixels.values.view());
+    shares += clip->pass_share;
+  }
+  std::vector<Tensor> tokens = model_.encode_clips(stream_, pixels);
+  stream_.synchronize();
+  const auto elapsed_us = static_cast<double>(watch.elapsed_us());
+  for (std::size_t i = 0; i < clips.size(); ++i) {
+    clips[i]->seen.tokens = std::move(tokens[i]);
+    clips[i]->vision_us += std::llround(elapsed_us * clips[i]->pass_share / shares);
+  }
+}
+
+// Returns false when nobody takes clips any more.
+bool VisionStage::pass_on(PixelJob clip) {
+  EncodedJob encoded;
+  records::Record& record = clip.decoded.job.record;
+  const bool is_new = clip.is_waiting();
+  if (!clip.decoded.job.is_over()) {
+    guard(record, "vision", [&] { encoded.requests = make_requests(clip); });
+  }
+  if (is_new) {
+    record.vision_ms = static_cast<double>(clip.vision_us) / 1e3;
+    shared_.counters.vision_us += clip.vision_us;
+  }
+  encoded.job = std::move(clip.decoded.job);
+  clip.pixels = {};
+  if (!encoded.job.tasks.empty() && !encoded.job.is_skipped) ++shared_.counters.clips_encoded;
+  const std::size_t size_bytes = bytes_of(encoded);
+  return out_.push(std::move(encoded), size_bytes);
+}
+
+// Makes a request for each task, and stores vision tokens that were not in the cache.
+std::vector<engine::Request> VisionStage::make_requests(PixelJob& clip) {
+  const Stopwatch watch;
+  if (clip.is_waiting() && shared_.cache != nullptr && clip.decoded.cache_key.has_value()) {
+    require_same_model(model_);
+    store(*clip.decoded.cache_key, clip.seen);
+    clip.vision_us += watch.elapsed_us();
+  }
+  SeenClip& seen = clip.seen;
+  const bool is_placed = seen.tokens.device() == stream_.device();
   const auto tokens = std::make_shared<const Tensor>(
-      is_placed ? std::move(clip.tokens)
-                : copy_to(stream_, stream_.device(), std::as_const(clip.tokens).view()));
+      is_placed ? std::move(seen.tokens)
+                : copy_to(stream_, stream_.device(), std::as_const(seen.tokens).view()));
   std::vector<engine::Request> requests;
-  for (const Task& task : decoded.job.tasks) {
+  for (const Task& task : clip.decoded.job.tasks) {
     const std::string& text = options_.prompts.at(task.prompt).text;
-    model::PromptIds prompt = model_.build_prompt(text, clip.shape);
+    model::PromptIds prompt = model_.build_prompt(text, seen.shape);
     engine::Request request;
     request.prompt_ids = std::move(prompt.ids);
     request.vision_positions = std::move(prompt.vision_positions);
     request.positions = std::move(prompt.positions);
     request.vision = tokens;
-    request.vision_content = clip.pixel_content;
+    request.vision_content = seen.pixel_content;
     if (task.adapter != kNoAdapter) {
       request.adapter = task.adapter;
       request.page_identity =
           options_.adapters.at(static_cast<std::size_t>(task.adapter)).page_identity;
     }
-    request.sampling = sampling_of(decoded.job, text);
+    request.sampling = sampling_of(clip.decoded.job, text);
     requests.push_back(std::move(request));
   }
   return requests;
@@ -145,31 +254,6 @@ void VisionStage::store(const Hash128& key, SeenClip& seen) {
       std::exchange(seen.tokens, copy_to(stream_, Device::kCpu, std::as_const(seen.tokens).view()));
   shared_.cache->store(key, seen);
   seen.tokens = std::move(on_device);
-}
-
-SeenClip VisionStage::encode(DecodedJob& decoded) {
-  Job& job = decoded.job;
-  const Stopwatch watch;
-  SeenClip seen;
-  seen.shape = shape_of(decoded.clip);
-  require_positions(model_, seen.shape, job.record.video);
-  seen.frames_wanted = job.record.frames_wanted;
-  seen.duration_us = decoded.clip.duration_us;
-  seen.suspicion = job.suspicion;
-  seen.warnings = job.record.warnings;
-  const vision::PixelValues pixels =
-      vision::preprocess(stream_, decoded.clip.frames, model_.preprocess_spec());
-  decoded.clip = {};
-  seen.pixel_content = pixels.content;
-  seen.tokens = model_.encode_frames(stream_, pixels.values.view());
-  stream_.synchronize();
-  if (shared_.cache != nullptr && decoded.cache_key.has_value()) {
-    require_same_model(model_);
-    store(*decoded.cache_key, seen);
-  }
-  job.record.vision_ms = watch.elapsed_ms();
-  shared_.counters.vision_us += watch.elapsed_us();
-  return seen;
 }
 
 }  // namespace caption::pipeline

@@ -20,6 +20,7 @@ struct Cases {
   Names plans = {};            // of several formats of files and kinds of towers
   Names fixed_size = {};       // whose frames all have the tower's size
   Names repeated_frames = {};  // whose tower encodes frames one by one
+  Names company = {};          // whose clips are encoded together
   Names words = {};            // one per tokenizer
 };
 
@@ -32,6 +33,7 @@ struct InternVl {
             .plans = {"vit_6b_bf16", "new_names_tied", "chat_6b"},
             .fixed_size = {"vit_6b_bf16"},
             .repeated_frames = {"chat_6b"},
+            .company = {"vit_6b_bf16", "chat_300m"},
             .words = {"byte_level_qwen3", "vit_6b_bf16"}};
   }
 };
@@ -46,6 +48,7 @@ struct LlavaNextVideo {  // see also parity_test.cpp
         .plans = {"vicuna_conv_f32", "qwen3_conv_3", "qwen3_layers"},
         .fixed_size = {"qwen3_conv_3"},
         .repeated_frames = {"vicuna_conv_f32"},
+        .company = {"qwen3_conv_3", "vicuna_conv_f32"},
         .words = {"yi_bf16"}};
   }
 };
@@ -59,6 +62,7 @@ struct LlavaOnevision {
             .plans = {"tied_bf16", "shards_f16", "varco_384"},
             .fixed_size = {"qwen3_f32"},
             .repeated_frames = {"shards_f16"},
+            .company = {"qwen3_f32", "shards_f16"},
             .words = {"byte_level_qwen2", "qwen3_f32"}};
   }
 };
@@ -69,7 +73,8 @@ struct Qwen25Vl {
             .all = {"untied_f32", "tied_bf16", "shards_f16", "hub_layout", "new_names",
                     "all_in_windows", "one_window", "real_size"},
             .prompts = {"untied_f32", "real_size"},
-            .plans = {"tied_bf16", "shards_f16", "hub_layout"}};
+            .plans = {"tied_bf16", "shards_f16", "hub_layout"},
+            .company = {"untied_f32", "all_in_windows"}};
   }
 };
 
@@ -79,7 +84,8 @@ struct Qwen3Vl {
             .all = {"untied_f32", "tied_bf16", "shards_f16", "no_deepstack", "uneven_sections",
                     "head_80", "real_size"},
             .prompts = {"untied_f32", "real_size"},
-            .plans = {"tied_bf16", "shards_f16"}};
+            .plans = {"tied_bf16", "shards_f16"},
+            .company = {"untied_f32", "head_80"}};
   }
 };
 
@@ -120,6 +126,13 @@ TEST_SUITE("model/captioner_families") {
                      LlavaOnevision) {
     const Cases cases = Family::cases();
     check_each(cases.family, cases.repeated_frames, &CaptionerGolden::check_repeated_frames);
+  }
+
+  TEST_CASE_TEMPLATE("clips have the same tokens alone and in company, and a plan's scratch",
+                     Family, ALL_FAMILIES) {
+    const Cases cases = Family::cases();
+    check_each(cases.family, cases.company, &CaptionerGolden::check_company);
+    check_each(cases.family, cases.company, &CaptionerGolden::check_encoder_scratch);
   }
 
   TEST_CASE_TEMPLATE("placeholders in a user's words stay text", Family, InternVl, LlavaNextVideo,

@@ -237,6 +237,83 @@ void CaptionerGolden::check_repeated_frames() const {
   }
 }
 
+namespace {
+
+// Pixels of frames that differ from those with another seed.
+Tensor made_up_pixels(std::int64_t frames, const vision::ImageSize& size, std::int64_t seed) {
+  Tensor pixels(DType::kF32, {frames, 3, size.height_px, size.width_px});
+  for (std::int64_t i = 0; i < pixels.num_elements(); ++i) {
+    pixels.as<float>()[i] = static_cast<float>((i + 977 * seed) * 7919 % 509 - 254) / 128;
+  }
+  return pixels;
+}
+
+}  // namespace
+
+void CaptionerGolden::check_company() const {
+  ThreadPool one(1), three(3);
+  Stream stream(tested_context(), one), other(tested_context(), three);
+  const auto model = open(weights::WeightFormat::kBF16);
+  const model::VisionSpec vision = model::read_blueprint(folder()).vision.value();
+  const std::int64_t unit = vision.patch_px * vision.pool_stride;
+  std::vector<Tensor> clips;
+  for (const std::int64_t frames : {3, 1, 8, 2, 5, 3}) {
+    const auto seed = std::ssize(clips);
+    const bool is_fixed = vision.image_px > 0;
+    const vision::ImageSize size = is_fixed ? vision::ImageSize{vision.image_px, vision.image_px}
+                                            : vision::ImageSize{(2 + seed % 3) * unit, 3 * unit};
+    clips.push_back(made_up_pixels(frames, size, seed));
+  }
+  // The fifth clip repeats a frame.
+  const Tensor& repeating = clips[4];
+  const std::int64_t frame_values = repeating.num_elements() / repeating.dim(0);
+  std::copy_n(clips[4].as<float>(), frame_values, clips[4].as<float>() + 3 * frame_values);
+  std::vector<Tensor> alone;
+  for (const Tensor& clip : clips) {
+    alone.push_back(to_host(stream, model->encode_frames(stream, clip.view()).view()));
+  }
+  for (const std::vector<std::size_t>& order :
+       {std::vector<std::size_t>{0, 1, 2, 3, 4, 5}, {5, 3, 4, 1, 0, 2}, {3, 3}}) {
+    std::vector<ConstView> pixels;
+    for (const std::size_t clip : order) pixels.push_back(clips[clip].view());
+    const std::vector<Tensor> together = model->encode_clips(other, pixels);
+    REQUIRE(together.size() == order.size());
+    for (std::size_t i = 0; i < order.size(); ++i) {
+      const Tensor found = to_host(other, together[i].view());
+      REQUIRE(found.shape() == alone[order[i]].shape());
+      CHECK(std::memcmp(found.as<float>(), alone[order[i]].as<float>(), found.size_bytes()) == 0);
+    }
+  }
+}
+
+void CaptionerGolden::check_encoder_scratch() const {
+  const Context context = tested_context();
+  if (context.device != Device::kCpu) return;  // a plan is for the host
+  ThreadPool pool(2);
+  Stream stream(context, pool);
+  const model::VisionSpec vision = model::read_blueprint(folder()).vision.value();
+  constexpr std::int64_t kFrames = 4;
+  const model::ClipShape shape = {.num_frames = kFrames,
+                                  .frame = {.width_px = 70, .height_px = 50}};
+  const vision::ImageSize size =
+      vision.image_px > 0 ? vision::ImageSize{vision.image_px, vision.image_px}
+                          : vision::output_size({.smart = vision.resize, .do_center_crop = false},
+                                                kFrames, {50, 70});
+  const Tensor pixels = made_up_pixels(kFrames, size, 1);
+  const std::int64_t images = model::num_images(vision, kFrames);
+  const std::int64_t per_pass = model::images_per_pass(vision, model::tower_tokens(vision, shape));
+  const std::vector<ConstView> clips(static_cast<std::size_t>(per_pass / images + 1),
+                                     pixels.view());
+  for (const weights::WeightFormat format :
+       {weights::WeightFormat::kF32, weights::WeightFormat::kBF16}) {
+    const auto model = open(format);
+    CHECK(model->pass_share(pixels.shape()) * static_cast<double>(clips.size() - 1) <= 1);
+    model->encode_clips(stream, clips);
+    CHECK(model->vision_scratch_bytes() ==
+          model::encoder_scratch_bytes(context, vision, shape, format));
+  }
+}
+
 void CaptionerGolden::check_placeholders_as_words() const {
   const auto model = open();
   const model::ClipShape shape = {.num_frames = 2};

@@ -46,6 +46,12 @@ class CaptionerGolden {
   void check_frames_alone() const;
   // Checks that frames that repeat have the tokens of the first of them, computed once.
   void check_repeated_frames() const;
+  // Checks that clips of several lengths and, where the tower takes them, sizes have the same bits
+  // encoded one by one and together, in any order and with any number of threads.
+  void check_company() const;
+  // Checks that an encoder that has run full passes of equal clips holds the bytes that a plan
+  // predicts.
+  void check_encoder_scratch() const;
   // Checks that the text of every placeholder and mark stays text in a user's words.
   void check_placeholders_as_words() const;
 

@@ -86,18 +86,22 @@ model::PromptIds FakeModel::build_prompt(std::string_view user_prompt,
   return prompt;
 }
 
-Tensor FakeModel::encode_frames(Stream& /*stream*/, ConstView pixel_values) {
-  const float* pixels = pixel_values.as<float>();
-  // pixels has the shape [frames, 3, 2, 2] with values in 0..1; reads the first value of R and of
-  // G.
-  const float low = std::round(pixels[0] * 255);
-  const float high = std::round(pixels[4] * 255);
-  const int number = static_cast<int>(low) + 256 * static_cast<int>(high);
-  if (on_encode) on_encode(number);
-  Tensor token(DType::kF32, {1, kHidden});
-  token.as<float>()[0] = low;
-  token.as<float>()[1] = high;
-  return token;
+std::vector<Tensor> FakeModel::encode_clips(Stream& /*stream*/, std::span<const ConstView> clips) {
+  if (on_encode_clips) on_encode_clips(clips.size());
+  std::vector<Tensor> encoded;
+  for (const ConstView& pixel_values : clips) {
+    const float* pixels = pixel_values.as<float>();
+    // pixels has the shape [frames, 3, 2, 2] with values in 0..1; reads the first value of R and of
+    // G.
+    const float low = std::round(pixels[0] * 255);
+    const float high = std::round(pixels[4] * 255);
+    const int number = static_cast<int>(low) + 256 * static_cast<int>(high);
+    if (on_encode) on_encode(number);
+    Tensor& token = encoded.emplace_back(DType::kF32, Shape{1, kHidden});
+    token.as<float>()[0] = low;
+    token.as<float>()[1] = high;
+  }
+  return encoded;
 }
 
 std::vector<std::int32_t> FakeModel::eos_ids() const { return {kStop}; }

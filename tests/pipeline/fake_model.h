@@ -36,6 +36,9 @@ class FakeModel final : public model::CaptionModel, public model::Decoder, publi
 
   // Called at the beginning of the functions below; may throw.
   std::function<void(int clip_number)> on_encode;
+  // Called with the number of clips that are encoded together, before on_encode.
+  std::function<void(std::size_t num_clips)> on_encode_clips;
+  double share_of_pass = 1;  // of every clip
   std::function<void()> on_forward;
   std::optional<std::string> changed_file;  // return value of find_changed_file()
   model::GenerationConfig generation;
@@ -50,7 +53,9 @@ class FakeModel final : public model::CaptionModel, public model::Decoder, publi
   std::int64_t vision_tokens(const model::ClipShape& /*clip*/) const override { return 1; }
   model::PromptIds build_prompt(std::string_view user_prompt,
                                 const model::ClipShape& clip) const override;
-  Tensor encode_frames(Stream& stream, ConstView pixel_values) override;
+  std::vector<Tensor> encode_clips(Stream& stream, std::span<const ConstView> clips) override;
+  double pass_share(const Shape& /*pixel_values*/) const override { return share_of_pass; }
+  std::int64_t vision_scratch_bytes() const override { return 0; }
   model::Decoder& decoder() override { return *this; }
   const text::Tokenizer& tokenizer() const override { return *this; }
   std::vector<std::int32_t> eos_ids() const override;

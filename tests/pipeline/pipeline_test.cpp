@@ -10,11 +10,13 @@
 #include <fstream>
 #include <future>
 #include <new>
+#include <numeric>
 #include <set>
 #include <stdexcept>
 #include <string>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include "base/error.h"
 #include "base/sha256.h"
@@ -156,6 +158,53 @@ TEST_SUITE("pipeline/pipeline") {
     for (const Record& record : sink.kept) {
       if (record.error) continue;
       CHECK(record.caption == expected_caption(clip_number(record.video)));
+    }
+  }
+
+  TEST_CASE("clips that wait are encoded together, and none that does not fit the pass") {
+    constexpr int kClips = 12;
+    const InputList inputs = clips(kClips);
+    FakeModel model;
+    model.share_of_pass = 0.25;
+    std::atomic<int> num_read = 0;
+    std::vector<std::size_t> batches;
+    model.on_encode_clips = [&](std::size_t num_clips) {
+      batches.push_back(num_clips);
+      // Nothing is encoded before everything is read, so that most clips wait in the queue.
+      while (num_read < kClips) std::this_thread::yield();
+    };
+    Options options = fake_options();
+    options.read_clip = [&](const OpenFile& file, const video::ReadOptions& read) {
+      video::Clip clip = make_clip(file, read);
+      ++num_read;
+      return clip;
+    };
+    KeepingSink sink;
+    run(model, inputs, options, sink);
+    REQUIRE(sink.kept.size() == kClips);
+    for (const records::Record& record : sink.kept) {
+      CHECK(record.caption == expected_caption(clip_number(record.video)));
+    }
+    CHECK(std::accumulate(batches.begin(), batches.end(), std::size_t{0}) == kClips);
+    // Two clips may still be on their way into the queue when the first batch is encoded.
+    CHECK(*std::max_element(batches.begin(), batches.end()) == 4);
+  }
+
+  TEST_CASE("a clip that cannot be encoded fails alone") {
+    const InputList inputs = clips(9);
+    FakeModel model;
+    model.share_of_pass = 0.2;
+    model.on_encode = [](int number) {
+      if (number == 3) throw Error(ErrorCode::kTooLarge, "too large for the tower");
+    };
+    KeepingSink sink;
+    run(model, inputs, fake_options(), sink);
+    REQUIRE(sink.kept.size() == 9);
+    for (const records::Record& record : sink.kept) {
+      const int number = clip_number(record.video);
+      CAPTURE(number);
+      CHECK(record.error.has_value() == (number == 3));
+      if (number != 3) CHECK(record.caption == expected_caption(number));
     }
   }
 

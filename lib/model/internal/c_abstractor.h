@@ -22,6 +22,7 @@ class CAbstractor final : public FrameResampler {
  public:
   CAbstractor(const PlacedWeights& weights, const Blueprint& blueprint);
   View forward(Stream& stream, ConstView rows, std::int64_t frames) override;
+  std::int64_t scratch_bytes() const override;
 
  private:
   struct Block {

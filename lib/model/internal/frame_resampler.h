@@ -18,6 +18,7 @@ class FrameResampler {
   // rows [frames * rows per frame, columns] f32, dense -> [frames * resampled rows, width] f32,
   // valid until the next call. A frame's result has the same bits alone and with others.
   virtual View forward(Stream& stream, ConstView rows, std::int64_t frames) = 0;
+  virtual std::int64_t scratch_bytes() const = 0;  // held now
 };
 
 // Makes the resampler of `blueprint`, or none; borrows `weights`.

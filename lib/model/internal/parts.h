@@ -68,7 +68,9 @@ class PartsCaptionModel : public CaptionModel {
   const Context& context() const override { return parts_.context; }
   const vision::PreprocessSpec& preprocess_spec() const override { return parts_.preprocess; }
   std::int64_t vision_tokens(const ClipShape& clip) const override;
-  Tensor encode_frames(Stream& stream, ConstView pixel_values) override;
+  std::vector<Tensor> encode_clips(Stream& stream, std::span<const ConstView> clips) override;
+  double pass_share(const Shape& pixel_values) const override;
+  std::int64_t vision_scratch_bytes() const override;
   Decoder& decoder() override { return *parts_.decoder; }
   const text::Tokenizer& tokenizer() const override { return *parts_.tokenizer; }
   std::vector<std::int32_t> eos_ids() const override { return parts_.eos_ids; }

@@ -20,6 +20,7 @@ class PerceiverResampler final : public FrameResampler {
  public:
   PerceiverResampler(const PlacedWeights& weights, const Blueprint& blueprint);
   View forward(Stream& stream, ConstView rows, std::int64_t frames) override;
+  std::int64_t scratch_bytes() const override;
 
  private:
   struct Layer {

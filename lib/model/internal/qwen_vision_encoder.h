@@ -16,6 +16,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "backend/stream.h"
@@ -30,17 +31,15 @@ namespace caption::model {
 
 class QwenVisionEncoder final : public VisionEncoder {
  public:
-  // Rows that an MLP processes at a time, and about as many as a pass over the tower takes: whole
-  // pairs of frames, at least one.
+  // Rows that an MLP processes at a time.
   static constexpr std::int64_t kMlpRows = 1152;
-  static constexpr std::int64_t kPassRows = 4608;
 
   // Runs the tower of `blueprint`; borrows `weights`, which were placed for that blueprint.
   QwenVisionEncoder(const PlacedWeights& weights, const Blueprint& blueprint);
 
   const VisionSpec& spec() const override { return spec_; }
-  std::int64_t num_tokens(const ClipShape& clip) const override;
-  Tensor encode(Stream& stream, ConstView pixels) override;
+  std::int64_t image_tokens(const ClipShape& clip) const override;
+  std::int64_t scratch_bytes() const override;
 
  private:
   struct Block {
@@ -55,7 +54,7 @@ class QwenVisionEncoder final : public VisionEncoder {
     NormWeights norm;
     LinearWeights fc1, fc2;
   };
-  // What the images of a clip have in common.
+  // What images of one size have in common.
   struct Image {
     kernels::PatchGrid grid;
     Tensor rope_table;                  // [patches, head_dim], the rotation of the rows of x
@@ -64,20 +63,35 @@ class QwenVisionEncoder final : public VisionEncoder {
     // and the reverse, image by image. Empty without windows.
     Tensor from_grid, to_grid;
   };
+  // An ImageRun, and its rows of x.
+  struct Rows {
+    const Image* image = nullptr;
+    const ImageRun* run = nullptr;
+    std::int64_t first = 0;
+    std::int64_t count = 0;
+
+    View of(View x) const { return x.rows(first, count); }
+  };
 
   Merger merger(const PlacedWeights& weights, const QwenMergerIds& ids) const;
-  Image make_image(Stream& stream, ConstView pixels) const;
-  // Encodes the frames of one pass; writes their vision tokens.
-  void encode_pass(Stream& stream, ConstView pixels, const Image& image, View tokens);
-  View embed(Stream& stream, ConstView pixels, const Image& image);
+  std::int64_t token_width() const override { return out_ * (1 + std::ssize(deepstack_)); }
+  void prepare(Stream& stream, std::span<const ConstView> clips) override;
+  void encode_pass(Stream& stream, std::span<const ImageRun> runs) override;
+  Image make_image(Stream& stream, const kernels::PatchGrid& grid, std::int64_t max_images) const;
+  const Image& image_of(ConstView pixels) const;
+  ConstView upload(Stream& stream, ConstView pixels);
+  View embed(Stream& stream, std::span<const Rows> parts);
+  // Puts the vision tokens of x in the order of the windows (to_windows) or of the grid.
+  void reorder(Stream& stream, std::span<const Rows> parts, View x, bool to_windows, View y) const;
   void norm(Stream& stream, ConstView x, const NormWeights& weights, View y) const;
-  void attend(Stream& stream, const Block& block, const Image& image, View x);
-  void attend_in_windows(Stream& stream, const kernels::AttentionInput& input, const Image& image,
-                         View y) const;
-  ConstView as_key(Stream& stream, const Block& block, ConstView projected, Scratch& rounded) const;
+  void attend(Stream& stream, const Block& block, std::span<const Rows> parts, View x);
+  void attend_in_windows(Stream& stream, const kernels::AttentionInput& input,
+                         std::span<const EqualWindows> all, View y) const;
   void mlp(Stream& stream, const Block& block, View x);
-  // Writes one token for every merged_patches() rows of x to `tokens`.
-  void merge(Stream& stream, const Merger& merger, ConstView x, View tokens);
+  // Writes one token for every merged_patches() rows of x to the columns `level` of the tokens: 0
+  // for the embedding, k for the DeepStack row k.
+  void merge(Stream& stream, const Merger& merger, ConstView x, std::span<const Rows> parts,
+             std::int64_t level);
 
   VisionSpec spec_;
   std::int64_t out_;  // numbers of one embedding
@@ -89,7 +103,9 @@ class QwenVisionEncoder final : public VisionEncoder {
   Tensor inv_freq_;   // [head_dim / 2] f32
   Tensor rope_axis_;  // [head_dim / 2] i32
 
-  Scratch pixels_, hidden_, normed_, qkv_;
+  std::vector<Image> images_;  // of the sizes of the clips in encode_clips()
+  Scratch pixels_;             // of a run, where the device is not the host
+  Scratch hidden_, normed_, qkv_;
   Scratch rounded_k_, rounded_v_;  // bf16
   Scratch wide_;                   // patch columns, then inner activations
 };

@@ -12,10 +12,10 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "backend/stream.h"
-#include "model/internal/distinct_frames.h"
 #include "model/internal/frame_resampler.h"
 #include "model/internal/placed_weights.h"
 #include "model/internal/scratch.h"
@@ -31,24 +31,19 @@ class VitEncoder final : public VisionEncoder {
   VitEncoder(const PlacedWeights& weights, const Blueprint& blueprint);
 
   const VisionSpec& spec() const override { return tower_.spec(); }
-  std::int64_t num_tokens(const ClipShape& clip) const override {
-    return num_vision_tokens(spec(), clip);
+  std::int64_t image_tokens(const ClipShape& clip) const override {
+    return tokens_per_image(spec(), clip);
   }
-
-  // pixels [frames, 3, image_px, image_px] f32 on the host -> [num_tokens(), out] f32 on the
-  // device. Frames are processed a few at a time, so scratch memory does not grow with the clip,
-  // and equal frames once; results do not depend on this.
-  Tensor encode(Stream& stream, ConstView pixels) override;
+  std::int64_t scratch_bytes() const override;
 
  private:
-  std::int64_t tokens_per_frame() const { return tokens_per_image(spec(), {}); }
-  ConstView upload(Stream& stream, ConstView pixels);
-  void encode_distinct(Stream& stream, ConstView pixels, const DistinctFrames& distinct,
-                       View tokens);
-  void encode_frames(Stream& stream, ConstView pixels, View tokens);
-  void encode_pass(Stream& stream, ConstView pixels, View tokens);
+  std::int64_t token_width() const override { return spec().token_columns(); }
+  void encode_pass(Stream& stream, std::span<const ImageRun> runs) override;
+  void write_rest(Stream& stream, View rest) override;
   View merge(Stream& stream, View hidden, std::int64_t frames);
-  void project(Stream& stream, View rows, View projected);
+  void project(Stream& stream, View rows, std::span<const ImageRun> runs);
+  void write_tokens(Stream& stream, ConstView rows, const ImageRun& run) const;
+  void resize(Stream& stream, ConstView rows, const ImageRun& run) const;
 
   VitTower tower_;
   std::optional<LinearWeights> convolution_;  // [hidden, hidden * stride * stride]
@@ -56,7 +51,6 @@ class VitEncoder final : public VisionEncoder {
   std::unique_ptr<FrameResampler> resampler_;  // null: none
   std::vector<LinearWeights> projector_;       // may be empty behind a resampler
   ConstView newline_;                          // [out], empty: none
-  Scratch pixels_;                             // of a few frames, where the device is not the host
   Scratch windows_;                            // rows of the convolution's input
   Scratch merged_, resized_;
   Scratch inner_[2];  // outputs of the projector's layers but the last, in turn

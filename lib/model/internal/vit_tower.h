@@ -12,6 +12,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "backend/stream.h"
@@ -36,9 +37,10 @@ class VitTower {
   // Tokens of a frame, including the class token, which is the first if there is one.
   std::int64_t tokens_per_frame() const { return spec_.grid() * spec_.grid() + spec_.class_tokens; }
 
-  // pixels [frames, 3, image_px, image_px] f32 -> [frames * tokens_per_frame(), feature_columns()]
-  // f32, valid until the next call.
-  View forward(Stream& stream, ConstView pixels);
+  // pixels: arrays [frames, 3, image_px, image_px] f32 on the host or the device -> [all frames *
+  // tokens_per_frame(), feature_columns()] f32, in order, valid until the next call.
+  View forward(Stream& stream, std::span<const ConstView> pixels);
+  std::int64_t scratch_bytes() const;  // held now, without pixels_
 
  private:
   struct Layer {
@@ -51,11 +53,11 @@ class VitTower {
     ConstView scale_2;
   };
 
-  View embed(Stream& stream, ConstView pixels);
+  View embed(Stream& stream, std::span<const ConstView> pixels);
+  ConstView upload(Stream& stream, ConstView pixels);
   void keep_features(Stream& stream, std::int64_t hidden_state, ConstView x, View features) const;
   void normalise(Stream& stream, ConstView x, const NormWeights& norm, View y) const;
   void attend(Stream& stream, const Layer& layer, View x);
-  ConstView as_key(Stream& stream, const Layer& layer, View projected, Scratch& rounded) const;
   void mlp(Stream& stream, const Layer& layer, View x);
 
   VisionSpec spec_;
@@ -65,6 +67,7 @@ class VitTower {
   NormWeights pre_norm_;
   std::vector<Layer> layers_;
 
+  Scratch pixels_;  // of a few frames, where the device is not the host
   Scratch hidden_, normed_, q_, k_, v_;
   Scratch rounded_k_, rounded_v_;  // bf16
   Scratch features_;               // hidden states side by side, if there are several

@@ -8,6 +8,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <span>
 #include <string>
 #include <thread>
 #include <unordered_map>
@@ -24,6 +25,7 @@
 #include "pipeline/vision_cache.h"
 #include "records/record.h"
 #include "video/clip.h"
+#include "vision/preprocess.h"
 
 namespace caption::pipeline {
 
@@ -70,6 +72,18 @@ struct DecodedJob {
   video::Clip clip;
   std::optional<SeenClip> seen;      // found in the vision cache
   std::optional<Hash128> cache_key;  // key under which its vision tokens will be stored
+};
+
+// A job in the vision stage. `seen` is complete unless the job is over or `pixels` are left to be
+// encoded.
+struct PixelJob {
+  DecodedJob decoded;
+  SeenClip seen;
+  vision::PixelValues pixels;  // without values: nothing is to be encoded
+  double pass_share = 0;       // CaptionModel::pass_share() of the pixels
+  std::int64_t vision_us = 0;
+
+  bool is_waiting() const { return !pixels.values.empty() && !decoded.job.is_over(); }
 };
 
 // What the vision stage passes on.
@@ -168,7 +182,8 @@ class DecodeStage {
 };
 
 // Converts frames to requests on one thread with a separate thread pool, and closes `out` after the
-// last one.
+// last one. Clips that wait in the queue are encoded together as long as one pass over the tower
+// takes them all; a clip never waits for another.
 class VisionStage {
  public:
   // Throws Error(kOutOfMemory) when its threads cannot be started.
@@ -177,8 +192,13 @@ class VisionStage {
 
  private:
   void work();
-  std::vector<engine::Request> prepare(DecodedJob& decoded);
-  SeenClip encode(DecodedJob& decoded);
+  std::vector<PixelJob> take_batch();
+  std::optional<PixelJob> take(std::optional<DecodedJob> decoded);
+  void preprocess(PixelJob& clip);
+  void encode(std::span<PixelJob> batch);
+  void encode_together(std::span<PixelJob* const> clips);
+  bool pass_on(PixelJob clip);
+  std::vector<engine::Request> make_requests(PixelJob& clip);
   void store(const Hash128& key, SeenClip& seen);
   sampling::SamplingParams sampling_of(const Job& job, const std::string& prompt) const;
 
@@ -189,6 +209,7 @@ class VisionStage {
   EncodedQueue& out_;
   ThreadPool pool_;
   Stream stream_;
+  std::optional<PixelJob> next_;  // taken from the queue; begins the next batch
   std::thread thread_;
 };
 
