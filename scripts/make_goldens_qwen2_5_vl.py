@@ -23,6 +23,11 @@ TEMPLATE = (
 CLIPS = [dict(height=50, width=70, seed=3, count=4, kind="waves", fps=25, first=0, step=10),
          dict(height=61, width=40, seed=20, count=5, kind="waves", fps=30, first=1, step=15),
          dict(height=20, width=90, seed=40, count=3, kind="noise", fps=24, first=0, step=60)]
+# Images that are little less than one, two and four seconds apart.
+ALMOST_SECONDS = [
+    dict(height=50, width=70, seed=3, count=4, kind="waves", fps=25, first=0, step=12),
+    dict(height=61, width=40, seed=20, count=5, kind="waves", fps=50, first=1, step=49),
+    dict(height=20, width=90, seed=40, count=3, kind="noise", fps=60, first=0, step=119)]
 TIMELESS = [dict(height=61, width=40, seed=20, count=5, kind="waves"),
             dict(height=50, width=70, seed=3, count=1, kind="waves"),
             dict(height=20, width=90, seed=40, count=2, kind="noise")]
@@ -115,6 +120,7 @@ def main():
         "rope_type": "default", "mrope_section": [4, 2, 2]}),
          vision_config(window_size=400, hidden_size=80, num_heads=4, patch_size=6),
          limits=(2000, 9000))
+    make("almost_seconds", clips=ALMOST_SECONDS)
     make("real_size", text_config(num_hidden_layers=1),
          vision_config(depth=2, hidden_size=32, num_heads=2, patch_size=14, window_size=112,
                        fullatt_block_indexes=[1]),

@@ -25,19 +25,17 @@ namespace {
 constexpr std::string_view kFamilyName = "Qwen2.5-VL";
 
 // The reference's second_per_grid_t, frames per image over frames per second, which it casts to a
-// whole number. The frames per second are those of the clip's frames on average; without their
-// times 2, the processor's default. Before the cast, seconds are rounded to tenths: a frame sampled
-// at an instant has the time at which it appeared, up to 42 ms earlier at 24 frames per second, and
-// would turn a whole second into the one below it.
+// whole number. The frames per second are those at which the video was sampled, its sampled frames
+// over its duration; where that is not known, the processor's default. Durations are sums of whole
+// microseconds, whose errors must not turn a whole second into the one below it.
 std::int64_t seconds_per_image(const ClipShape& clip, std::int64_t frames_per_image) {
   constexpr std::int64_t kDefaultFps = 2;
-  if (clip.times_us.empty()) return frames_per_image / kDefaultFps;
-  if (clip.num_frames < 2) return 0;
-  const auto duration_us = static_cast<double>(clip.times_us.back() - clip.times_us.front());
-  const double seconds = std::max(0.0, duration_us) / 1e6 /
-                         static_cast<double>(clip.num_frames - 1) *
-                         static_cast<double>(frames_per_image);
-  return std::llround(seconds * 10) / 10;
+  constexpr double kErrorS = 1e-5;
+  if (clip.duration_us <= 0) return frames_per_image / kDefaultFps;
+  const double seconds_per_frame =
+      static_cast<double>(clip.duration_us) / 1e6 / static_cast<double>(clip.num_frames);
+  return static_cast<std::int64_t>(seconds_per_frame * static_cast<double>(frames_per_image) +
+                                   kErrorS);
 }
 
 class Qwen25Vl final : public PartsCaptionModel {

@@ -113,6 +113,7 @@ std::optional<SeenClip> parse_seen_clip(std::span<const std::byte> bytes) {
   clip.frames_wanted = reader.take_count();
   clip.shape = take_shape(reader);
   clip.duration_us = reader.take<std::int64_t>();
+  clip.shape.duration_us = clip.duration_us;
   clip.suspicion = reader.take_text();
   for (std::int64_t left = reader.take_count(); left > 0 && reader.is_good(); --left) {
     clip.warnings.push_back(reader.take_text());

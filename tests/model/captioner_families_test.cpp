@@ -71,7 +71,7 @@ struct Qwen25Vl {
   static Cases cases() {
     return {.family = "qwen2_5_vl",
             .all = {"untied_f32", "tied_bf16", "shards_f16", "hub_layout", "new_names",
-                    "all_in_windows", "one_window", "real_size"},
+                    "all_in_windows", "one_window", "almost_seconds", "real_size"},
             .prompts = {"untied_f32", "real_size"},
             .plans = {"tied_bf16", "shards_f16", "hub_layout"},
             .company = {"untied_f32", "all_in_windows"}};

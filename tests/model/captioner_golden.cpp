@@ -106,6 +106,7 @@ model::ClipShape golden_shape(const JsonObject& clip) {
     const auto index = static_cast<double>(first + i * step);
     shape.times_us.push_back(std::llround(index / fps * 1e6));
   }
+  shape.duration_us = std::llround(static_cast<double>(shape.num_frames * step) / fps * 1e6);
   return shape;
 }
 

@@ -33,26 +33,26 @@ TEST_SUITE("model/qwen2_5_vl") {
     const auto model = CaptionerGolden(kFamily, "untied_f32").open();  // 2 positions per second
     struct Case {
       const char* name;
-      std::vector<std::int64_t> times_us;
+      std::int64_t duration_us;         // of six frames
       std::vector<std::int32_t> times;  // of three images
     };
-    const Case kTimes[] = {
-        {"unknown: two frames per second", {}, {0, 2, 4}},
-        {"less than a second", {0, 460'000, 920'000, 1'380'000, 1'840'000, 2'300'000}, {0, 0, 0}},
-        {"a second, at the times of frames that appear 25 times per second",
-         {0, 480'000, 1'000'000, 1'480'000, 2'000'000, 2'480'000},
-         {0, 2, 4}},
-        {"2.6 seconds", {0, 1'300'000, 2'600'000, 3'900'000, 5'200'000, 6'500'000}, {0, 4, 8}},
-    };
+    const Case kTimes[] = {{"unknown: two frames per second", 0, {0, 2, 4}},
+                           {"less than a second", 2'760'000, {0, 0, 0}},
+                           {"a second less one microsecond in the sum", 2'999'999, {0, 2, 4}},
+                           {"almost a second", 2'999'900, {0, 0, 0}},
+                           {"2.6 seconds", 7'800'000, {0, 4, 8}}};
     for (const Case& c : kTimes) {
       CAPTURE(std::string(c.name));
-      const model::ClipShape shape = {
-          .num_frames = 6, .frame = {.width_px = 70, .height_px = 50}, .times_us = c.times_us};
+      const model::ClipShape shape = {.num_frames = 6,
+                                      .frame = {.width_px = 70, .height_px = 50},
+                                      .times_us = {},
+                                      .duration_us = c.duration_us};
       CHECK(times_of(model->build_prompt("", shape), 3) == c.times);
     }
     const model::ClipShape years = {.num_frames = 6,
                                     .frame = {.width_px = 70, .height_px = 50},
-                                    .times_us = {0, 1, 2, 3, 4, std::int64_t{1} << 60}};
+                                    .times_us = {},
+                                    .duration_us = std::int64_t{1} << 60};
     CHECK_THROWS_WITH_AS(model->build_prompt("", years), doctest::Contains("too far apart"), Error);
   }
 
