@@ -204,7 +204,8 @@ PlannedRun plan_run(const PlanFlags& flags, const Globals& globals) {
   const Context context = globals.context(config::num_threads(preset, machine));
   RunCheck check = check_run(context, loaded, flags.preset.prompts);
   adopt_generation_defaults(loaded);
-  const config::PresetBlueprint found = find_model_shape(loaded, check.obstacles);
+  config::PresetBlueprint found = find_model_shape(loaded, check.obstacles);
+  config::apply_max_pixels(preset.video, found.blueprint);
   if (!found.note.empty()) log_info("plan", found.note);
   require_decoder(found.blueprint, check.obstacles, "plan for");
   plan::PlanInput input = plan_input(preset, context, found.blueprint);

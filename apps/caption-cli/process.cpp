@@ -48,7 +48,7 @@ std::string one_line(std::string_view message) {
 
 int fail_out_of_memory() {
   log(LogLevel::kError, "caption-cli",
-      "out of memory; use a smaller model, batch or --max-pixels, or fewer --threads");
+      "out of memory; use a smaller model, batch or --max-frame-pixels, or fewer --threads");
   return kExitUnavailable;
 }
 

@@ -112,7 +112,8 @@ struct GenerationSection {
 struct VideoSection {
   std::int64_t num_frames = 8;
   std::string sampling = "arange";
-  std::int64_t max_pixels = 64LL << 20;
+  std::int64_t max_pixels = 0;
+  std::int64_t max_frame_pixels = 64LL << 20;
   double decode_timeout_s = 120;
   ColorMatrix color_matrix = ColorMatrix::kAuto;
   friend bool operator==(const VideoSection&, const VideoSection&) = default;

@@ -9,8 +9,10 @@
 #include "config/choices.h"
 #include "config/composed_source.h"
 #include "config/identity.h"
+#include "config/preset_blueprint.h"
 #include "config/resources.h"
 #include "kv/page_pool.h"
+#include "vision/preprocess.h"
 
 namespace caption::config {
 namespace {
@@ -103,9 +105,13 @@ void require_consistent(const Preset& preset) {
   }
 }
 
-std::unique_ptr<model::CaptionModel> open_model(const Context& context, const Preset& preset,
-                                                const Locations& locations, KeepDigests keep,
-                                                model::Opening opening) {
+namespace {
+
+std::unique_ptr<model::CaptionModel> open_with_own_limits(const Context& context,
+                                                          const Preset& preset,
+                                                          const Locations& locations,
+                                                          KeepDigests keep,
+                                                          model::Opening opening) {
   const DigestCache digests(locations.digests, keep == KeepDigests::kYes
                                                    ? DigestCache::Keeping::kYes
                                                    : DigestCache::Keeping::kNo);
@@ -120,6 +126,27 @@ std::unique_ptr<model::CaptionModel> open_model(const Context& context, const Pr
   source.llm = find_model(parts.llm, locations);
   return model::open_composed(context, source, weight_format(preset.quantization), digests,
                               adapter_sources(preset.model.adapter, locations), opening);
+}
+
+}  // namespace
+
+void apply_max_pixels(const VideoSection& video, model::Blueprint& blueprint) {
+  if (video.max_pixels == 0 || !blueprint.vision.has_value()) return;
+  vision::set_max_pixels(blueprint.vision->resize, video.max_pixels);
+}
+
+std::unique_ptr<model::CaptionModel> open_model(const Context& context, const Preset& preset,
+                                                const Locations& locations, KeepDigests keep,
+                                                model::Opening opening) {
+  if (preset.video.max_pixels == 0) {
+    return open_with_own_limits(context, preset, locations, keep, opening);
+  }
+  // Refuses a limit that the model does not have before the weights are read.
+  model::Blueprint blueprint = find_preset_blueprint(preset.model, locations).blueprint;
+  apply_max_pixels(preset.video, blueprint);
+  auto model = open_with_own_limits(context, preset, locations, keep, opening);
+  model->set_max_pixels(preset.video.max_pixels);
+  return model;
 }
 
 std::int64_t kv_page_bytes(const Preset& preset, const model::DecoderSpec& spec) {
@@ -188,7 +215,7 @@ video::ReadOptions read_options(const Preset& preset) {
   video::ReadOptions options;
   options.sampling =
       video::parse_sampling(preset.video.sampling, static_cast<int>(preset.video.num_frames));
-  options.limits.max_pixels = preset.video.max_pixels;
+  options.limits.max_pixels = preset.video.max_frame_pixels;
   options.limits.max_decode_us = static_cast<std::int64_t>(preset.video.decode_timeout_s * 1e6);
   options.color_matrix = preset.video.color_matrix;
   return options;

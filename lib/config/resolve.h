@@ -11,6 +11,7 @@
 #include "config/locations.h"
 #include "config/preset.h"
 #include "engine/options.h"
+#include "model/blueprint.h"
 #include "model/caption_model.h"
 #include "sampling/sampling_params.h"
 #include "video/read_clip.h"
@@ -33,9 +34,13 @@ void require_consistent(const Preset& preset);
 // Whether computed digests of weight files are stored for later runs.
 enum class KeepDigests { kYes, kNo };
 
+// Applies video.max_pixels to the tower of `blueprint`, if both are there. Throws as
+// vision::set_max_pixels().
+void apply_max_pixels(const VideoSection& video, model::Blueprint& blueprint);
+
 // Opens the preset's model or composed model, with its adapters, for `context`; paths are resolved
 // by find_model(). Throws Error: kBadModel, kUnavailable; kUsage for the adapters that
-// adapter_sources() refuses.
+// adapter_sources() refuses, and as apply_max_pixels().
 std::unique_ptr<model::CaptionModel> open_model(const Context& context, const Preset& preset,
                                                 const Locations& locations,
                                                 KeepDigests keep = KeepDigests::kYes,

@@ -93,6 +93,9 @@ class CaptionModel {
   // What the model was opened for.
   virtual const Context& context() const = 0;
   virtual const vision::PreprocessSpec& preprocess_spec() const = 0;
+  // Changes the upper limit of preprocess_spec() and with it vision_tokens() and the prompts;
+  // throws as vision::set_max_pixels(). Call it before any clip is preprocessed.
+  virtual void set_max_pixels(std::int64_t max_pixels) = 0;
   virtual std::int64_t vision_tokens(const ClipShape& clip) const = 0;
   // Returns the family's template filled with the user's prompt. Text in `user_prompt` that looks
   // like a special token is treated as text.

@@ -85,7 +85,8 @@ void guard(records::Record& record, const std::string& who, const std::function<
   } catch (const Error& error) {
     fail(error.code(), error.what());
   } catch (const std::bad_alloc&) {
-    fail(ErrorCode::kOutOfMemory, "not enough memory; lower --max-pixels, --frames or --threads");
+    fail(ErrorCode::kOutOfMemory,
+         "not enough memory; lower --max-frame-pixels, --frames or --threads");
   } catch (const std::system_error& error) {
     fail(ErrorCode::kOutOfMemory, error.what());
   } catch (const std::exception& error) {

@@ -194,7 +194,7 @@ void Decoder::fail_for_memory() const {
   throw Error(ErrorCode::kOutOfMemory,
               name_ + ": not enough memory or threads for the decoder " +
                   avcodec_get_name(codec_->codec_id) +
-                  "; lower --threads, or --max-pixels to refuse large pictures");
+                  "; lower --threads, or --max-frame-pixels to refuse large pictures");
 }
 
 }  // namespace caption::video

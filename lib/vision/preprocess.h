@@ -31,6 +31,11 @@ struct SmartResize {
   friend bool operator==(const SmartResize&, const SmartResize&) = default;
 };
 
+// Replaces a model's upper limit of pixels: the reference's max_pixels of a frame or, where
+// counts_clip, size.longest_edge of all frames of a clip. Throws Error(kUsage) for a model without
+// limits, whose frames have one size, and for fewer pixels than its lower limit.
+void set_max_pixels(std::optional<SmartResize>& resize, std::int64_t max_pixels);
+
 struct PreprocessSpec {
   // If do_resize, exactly one of shortest_edge_px, size_px and smart is set.
   bool do_resize = true;

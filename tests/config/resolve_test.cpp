@@ -118,6 +118,9 @@ TEST_SUITE("config/resolve") {
     apply_override(preset, {"video.color_matrix", "bt601", ""});
     CHECK(read_options(preset).color_matrix == video::ColorMatrix::kBt601);
     CHECK(read_options(preset).limits.max_decode_us == 250'000);
+    apply_override(preset, {"video.max_frame_pixels", "1000", ""});
+    apply_override(preset, {"video.max_pixels", "2000", ""});
+    CHECK(read_options(preset).limits.max_pixels == 1000);
     const auto engine = [&] { return engine_options(Context{}, preset, 99, sha256_of("weights")); };
     CHECK(engine().batching == engine::BatchMode::kStatic);
     CHECK(engine().kv_dtype == DType::kBF16);

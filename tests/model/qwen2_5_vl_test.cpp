@@ -56,6 +56,21 @@ TEST_SUITE("model/qwen2_5_vl") {
     CHECK_THROWS_WITH_AS(model->build_prompt("", years), doctest::Contains("too far apart"), Error);
   }
 
+  TEST_CASE("a limit of pixels takes the place of the file's") {
+    const CaptionerGolden changed(kFamily, "untied_f32"), in_file(kFamily, "untied_f32");
+    const auto model = changed.open();
+    model->set_max_pixels(3000);
+    testing::replace_in_file(in_file.folder() / "video_preprocessor_config.json", "6000", "3000");
+    const auto expected = in_file.open();
+    CHECK(model->preprocess_spec() == expected->preprocess_spec());
+    const model::ClipShape shape = {.num_frames = 4, .frame = {.width_px = 300, .height_px = 200}};
+    CHECK(model->vision_tokens(shape) == expected->vision_tokens(shape));
+    CHECK(model->vision_tokens(shape) < changed.open()->vision_tokens(shape));
+    CHECK(model->build_prompt("", shape).positions == expected->build_prompt("", shape).positions);
+    CHECK_THROWS_WITH_AS(model->set_max_pixels(1999), doctest::Contains("at least 2000 pixels"),
+                         Error);
+  }
+
   TEST_CASE("images have the same tokens alone and among others, with any threads") {
     constexpr std::int64_t kImages = 40;  // of 10 x 18 patches: two passes
     ThreadPool one(1), three(3);

@@ -50,6 +50,7 @@ class FakeModel final : public model::CaptionModel, public model::Decoder, publi
 
   const Context& context() const override { return context_; }
   const vision::PreprocessSpec& preprocess_spec() const override { return preprocess_; }
+  void set_max_pixels(std::int64_t /*max_pixels*/) override {}
   std::int64_t vision_tokens(const model::ClipShape& /*clip*/) const override { return 1; }
   model::PromptIds build_prompt(std::string_view user_prompt,
                                 const model::ClipShape& clip) const override;

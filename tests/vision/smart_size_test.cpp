@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -42,6 +43,20 @@ TEST_SUITE("vision/smart_size") {
     const PreprocessSpec spec = smart({.unit_px = 32, .min_pixels = 1, .max_pixels = 1 << 20});
     CHECK(output_size(spec, 1, {320, 640}) == output_size(spec, 2, {320, 640}));
     CHECK(output_size(spec, 8, {3, 5}) == ImageSize{32, 32});
+  }
+
+  TEST_CASE("a limit of pixels replaces a model's own") {
+    std::optional<SmartResize> resize = SmartResize{.min_pixels = 1024, .max_pixels = 1 << 20};
+    set_max_pixels(resize, 4096);
+    CHECK(resize == SmartResize{.min_pixels = 1024, .max_pixels = 4096});
+    set_max_pixels(resize, 1024);
+    CHECK_THROWS_WITH_AS(set_max_pixels(resize, 1023),
+                         "video.max_pixels is 1023; the model enlarges clips to at least 1024 "
+                         "pixels; give at least as many",
+                         Error);
+    CHECK(resize->max_pixels == 1024);
+    std::optional<SmartResize> none;
+    CHECK_THROWS_WITH_AS(set_max_pixels(none, 4096), doctest::Contains("leave it out"), Error);
   }
 
   TEST_CASE("a frame that is too long is refused in one sentence") {

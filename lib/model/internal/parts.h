@@ -67,6 +67,9 @@ class PartsCaptionModel : public CaptionModel {
 
   const Context& context() const override { return parts_.context; }
   const vision::PreprocessSpec& preprocess_spec() const override { return parts_.preprocess; }
+  void set_max_pixels(std::int64_t max_pixels) override {
+    vision::set_max_pixels(parts_.preprocess.smart, max_pixels);
+  }
   std::int64_t vision_tokens(const ClipShape& clip) const override;
   std::vector<Tensor> encode_clips(Stream& stream, std::span<const ConstView> clips) override;
   double pass_share(const Shape& pixel_values) const override;
