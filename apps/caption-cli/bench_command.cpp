@@ -233,13 +233,18 @@ int run_kernels(const Context& context, const BenchFlags& flags,
   return kExitOk;
 }
 
-// Measures a shape without a decoder: encodes frames with its tower.
-int run_tower(const Context& context, const BenchFlags& flags, const model::VisionSpec& shape,
+// Encodes frames with the tower of a shape.
+int run_tower(const Context& context, const BenchFlags& flags, const model::Blueprint& known,
               const config::LoadedPreset& loaded) {
+  constexpr std::int64_t kFixedFrames = 2;
+  constexpr std::int64_t kAnyFrames = 8;  // of a clip, in pairs
+  const model::VisionSpec& shape = known.vision.value();
   const config::Preset& preset = loaded.preset;
   ThreadPool pool(context.num_threads);
   Stream stream(context, pool);
   bench::TowerBenchOptions options;
+  options.num_frames = shape.image_px > 0 ? kFixedFrames : kAnyFrames;
+  options.out = known.text ? known.text->hidden : 0;
   options.repeat = std::max(flags.repeat, 3);
   options.seed = static_cast<std::uint64_t>(preset.generation.seed);
   const bench::TowerBench result =
@@ -283,8 +288,12 @@ int run_bench(BenchFlags flags, const Globals& globals) {
                         context, loaded, machine);
   }
   if (flags.kernels) return run_kernels(context, flags, loaded);
-  if (!has_decoder) {
-    return run_tower(context, flags, find_known(flags.shape).vision.value(), loaded);
+  if (flags.tower || !has_decoder) {
+    const model::Blueprint known = find_known(flags.shape);
+    if (!known.vision.has_value()) {
+      throw Error(ErrorCode::kUsage, "bench: --tower: " + flags.shape + " has no vision tower");
+    }
+    return run_tower(context, flags, known, loaded);
   }
   return run_synthetic(context, flags, loaded, machine);
 }

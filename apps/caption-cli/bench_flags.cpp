@@ -54,6 +54,7 @@ constexpr std::array kWorkloadOptions = {
 std::pair<Measured, const char*> measured_by(const BenchFlags& flags, bool has_decoder) {
   if (!flags.videos.empty()) return {kVideos, "videos"};
   if (flags.kernels) return {kKernels, "--kernels"};
+  if (flags.tower) return {kTower, "--tower"};
   if (!has_decoder) return {kTower, "a shape without a decoder"};
   switch (flags.workload) {
     case WorkloadKind::kMixed: return {kMixed, "the workload mixed"};
@@ -136,6 +137,12 @@ void add_workload_flags(CLI::App& command, BenchFlags& flags) {
                 "each operation by itself\n"
                 "Bytes, FLOP, time, and the share of the machine's rates.")
       ->group(kGroup);
+  command
+      .add_flag("--tower", flags.tower,
+                "frames through the vision tower of --shape\n"
+                "Two frames of a fixed size at a time; of any size, eight of 640x352 pixels, with "
+                "the mergers.")
+      ->group(kGroup);
   command.add_flag("--profile", flags.profile, "also where the time of a step goes, by operation")
       ->group(kGroup);
   add_length_flags(command, flags);
@@ -198,6 +205,9 @@ void check_flags(const BenchFlags& flags, bool has_decoder) {
   const bool has_videos = !flags.videos.empty();
   if (has_videos && (flags.kernels || !flags.shape.empty())) {
     throw Error(ErrorCode::kUsage, "bench: --kernels and --shape measure no videos");
+  }
+  if (flags.tower && (flags.shape.empty() || flags.kernels)) {
+    throw Error(ErrorCode::kUsage, "bench: --tower measures the tower of a --shape, alone");
   }
   require_meaning(flags, has_decoder);
   std::vector<std::string> inputs = flags.videos;

@@ -22,6 +22,7 @@ struct BenchFlags {
   std::vector<std::string> workload_options;  // those on the command line: "--clips"
   std::string shape;
   bool kernels = false;
+  bool tower = false;
   bool profile = false;
   std::int64_t num_requests = 0;  // 0: enough for three full batches
   std::int64_t prompt_tokens = 64;

@@ -18,11 +18,24 @@ namespace caption::bench {
 namespace {
 
 std::vector<NamedMatrix> matrices_of(const model::VisionSpec& shape) {
+  if (shape.qwen.gated_mlp) {
+    return {{.name = "patches", .matrix = {.out = shape.hidden, .in = shape.patch_values()}},
+            {.name = "q, k, v", .matrix = {.out = 3 * shape.hidden, .in = shape.hidden}},
+            {.name = "o", .matrix = {.out = shape.hidden, .in = shape.hidden}},
+            {.name = "gate, up", .matrix = {.out = 2 * shape.intermediate, .in = shape.hidden}},
+            {.name = "down", .matrix = {.out = shape.hidden, .in = shape.intermediate}}};
+  }
   return {{.name = "patches", .matrix = {.out = shape.hidden, .in = shape.patch_values()}},
           {.name = "q, k, v", .matrix = {.out = 3 * shape.hidden, .in = shape.hidden}},
           {.name = "o", .matrix = {.out = shape.hidden, .in = shape.hidden}},
           {.name = "fc1", .matrix = {.out = shape.intermediate, .in = shape.hidden}},
           {.name = "fc2", .matrix = {.out = shape.hidden, .in = shape.intermediate}}};
+}
+
+vision::ImageSize size_of(const model::VisionSpec& shape, const model::ClipShape& clip) {
+  if (shape.image_px > 0) return {shape.image_px, shape.image_px};
+  return vision::output_size({.smart = shape.resize, .do_center_crop = false}, clip.num_frames,
+                             {clip.frame.height_px, clip.frame.width_px});
 }
 
 double seconds_of(model::RandomTower& tower, Stream& stream, const Tensor& pixels) {
@@ -36,17 +49,18 @@ double seconds_of(model::RandomTower& tower, Stream& stream, const Tensor& pixel
 TowerBench bench_tower(Stream& stream, const model::VisionSpec& shape, weights::WeightFormat type,
                        const TowerBenchOptions& options) {
   CAPTION_CHECK(options.num_frames >= 1 && options.repeat >= 1, "bench: no frames to encode");
-  model::VisionSpec tower_only = shape;
-  tower_only.projector.clear();
-  tower_only.perceiver.reset();
-  tower_only.c_abstractor.reset();
-  model::RandomTower tower(stream, tower_only, type, options.seed);
+  model::RandomTower tower(stream, shape, type, options.seed, options.out);
+  const model::ClipShape clip = {.num_frames = options.num_frames, .frame = options.frame};
+  const vision::ImageSize size = size_of(shape, clip);
   const Tensor pixels =
-      random_tensor(DType::kF32, {options.num_frames, 3, shape.image_px, shape.image_px});
+      random_tensor(DType::kF32, {options.num_frames, 3, size.height_px, size.width_px});
   TowerBench bench;
   bench.num_frames = options.num_frames;
+  bench.width_px = size.width_px;
+  bench.height_px = size.height_px;
   bench.weight_bytes = tower.weight_bytes();
-  bench.flops_per_frame = model::encoder_flops(tower_only, {1});
+  bench.flops_per_frame =
+      model::encoder_flops(tower.spec(), clip) / static_cast<double>(options.num_frames);
   bench.before = measure_roofline(stream, options.roofline);
   tower.encode(stream, pixels.view());  // first call grows the scratch memory
   std::vector<double> runs;
@@ -64,7 +78,8 @@ TowerBench bench_tower(Stream& stream, const model::VisionSpec& shape, weights::
 std::string to_table(const std::string& subject, const TowerBench& bench) {
   return subject + "\n" + describe_machine(bench.before, bench.after) + "\n" +
          format_number(bench.frames_per_s()) + " frames/s, " + std::to_string(bench.num_frames) +
-         " at a time; " + format_si(bench.flops_per_frame) + "FLOP a frame, " +
+         " at a time of " + std::to_string(bench.width_px) + "x" + std::to_string(bench.height_px) +
+         " pixels; " + format_si(bench.flops_per_frame) + "FLOP a frame, " +
          format_si(bench.flops_per_s()) + "FLOP/s, " + format_percent(bench.share_of_peak()) +
          " of the machine's; weights " + format_bytes(bench.weight_bytes) + "\n\n" +
          profile_table(bench.operations, bench.num_frames, "ms/frame");
@@ -75,6 +90,8 @@ std::string to_json(const std::string& subject, const TowerBench& bench) {
   json.begin_object()
       .add("subject", subject)
       .add("frames", bench.num_frames)
+      .add("width_px", bench.width_px)
+      .add("height_px", bench.height_px)
       .add("frames_per_s", bench.frames_per_s())
       .add("flops_per_frame", bench.flops_per_frame)
       .add("flops_per_s", bench.flops_per_s())

@@ -16,7 +16,10 @@ namespace caption::bench {
 
 struct TowerBenchOptions {
   std::int64_t num_frames = 2;  // encoded together
-  int repeat = 3;               // number of runs, >= 1; the result is their median
+  // For towers that take frames of any size: the video's frames, and the decoder's hidden size.
+  model::FrameSize frame = {.width_px = 640, .height_px = 352};
+  std::int64_t out = 0;
+  int repeat = 3;  // number of runs, >= 1; the result is their median
   std::uint64_t seed = kDefaultSeed;
   RooflineOptions roofline = {};
 };
@@ -24,6 +27,8 @@ struct TowerBenchOptions {
 struct TowerBench {
   std::int64_t num_frames = 0;
   std::int64_t weight_bytes = 0;
+  std::int64_t width_px = 0;  // of the resized frames
+  std::int64_t height_px = 0;
   double flops_per_frame = 0;             // FLOPs of the matrices and of attention
   double seconds = 0;                     // time for all frames, median
   std::vector<OperationTime> operations;  // profile of one additional run
@@ -39,8 +44,8 @@ struct TowerBench {
   }
 };
 
-// Uses random weights and pixels, and ends at the hidden states, before the projector. Throws as
-// RandomTower.
+// Uses random weights and pixels. Ends at the hidden states, before the projector; for a tower that
+// takes frames of any size at the vision tokens. Throws as RandomTower.
 TowerBench bench_tower(Stream& stream, const model::VisionSpec& shape, weights::WeightFormat type,
                        const TowerBenchOptions& options);
 

@@ -51,6 +51,8 @@ class RandomDecoder final : public Decoder {
 Blueprint tower_blueprint(const VisionSpec& spec, std::int64_t out) {
   VisionSpec tower = spec;
   tower.projector.clear();
+  tower.perceiver.reset();
+  tower.c_abstractor.reset();
   Blueprint blueprint;
   if (tower.image_px == 0) {
     blueprint.text = DecoderSpec{.hidden = out};

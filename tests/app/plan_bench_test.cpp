@@ -319,6 +319,11 @@ TEST_SUITE("app/bench") {
         {"bench", "--output-tokens", "5000"},
         {"bench", "clip.mp4", "--shape", "demo"},
         {"bench", "clip.mp4", "--workload", "fixed"},
+        {"bench", "--tower"},
+        {"bench", "--tower", "--shape", "demo", "--sweep", "1"},
+        {"bench", "--tower", "--shape", "qwen3-0.6b"},
+        {"plan", "--model", "qwen3-vl-2b", "--max-pixels", "4095"},
+        {"plan", "--model", "demo", "--max-pixels", "4096"},
     };
     for (const std::vector<std::string>& arguments : kCases) {
       CAPTURE(arguments);

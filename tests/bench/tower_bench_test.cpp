@@ -25,9 +25,12 @@ struct Bench {
   ThreadPool pool{2};
   Stream stream{pool};
 
-  TowerBench run(const model::VisionSpec& shape) {
+  TowerBench run(const model::VisionSpec& shape, std::int64_t num_frames = 3,
+                 const model::FrameSize& frame = {}) {
     TowerBenchOptions options;
-    options.num_frames = 3;
+    options.num_frames = num_frames;
+    options.frame = frame;
+    options.out = 24;
     options.repeat = 1;
     options.roofline = {.buffer_bytes = 4 << 20, .num_passes = 1, .flops_pass_us = 1000};
     return bench_tower(stream, shape, weights::WeightFormat::kBF16, options);
@@ -70,7 +73,38 @@ TEST_SUITE("bench/tower_bench") {
     CHECK(json.get_objects("operations").size() == result.operations.size());
   }
 
-  TEST_CASE("a tower that is not CLIP's is refused") {
+  TEST_CASE("frames of any size are measured with the mergers, at the size they are resized to") {
+    Bench bench;
+    model::VisionSpec shape = {
+        .num_layers = 2,
+        .hidden = 32,
+        .intermediate = 64,
+        .num_heads = 2,
+        .patch_px = 4,
+        .frames_per_image = 2,
+        .resize =
+            vision::SmartResize{
+                .unit_px = 8, .min_pixels = 64, .max_pixels = 48 * 24, .counts_clip = false},
+        .class_tokens = 0,
+        .pool_stride = 2};
+    for (const bool gated : {false, true}) {
+      CAPTURE(gated);
+      shape.qwen = {.norm = gated ? model::Norm::kRms : model::Norm::kLayer, .gated_mlp = gated};
+      shape.num_positions = gated ? 0 : 16;
+      const TowerBench result = bench.run(shape, 3, {.width_px = 48, .height_px = 24});
+      CHECK(result.width_px == 48);
+      CHECK(result.height_px == 24);
+      // Two images for three frames, of 6 x 12 patches of 96 values and 18 tokens each.
+      const double matrices = (gated ? 3.0 : 2.0) * 32 * 64 + 4 * 32 * 32;
+      const double layer = 2.0 * 72 * matrices + 4.0 * 32 * 72 * 72;
+      const double merger = 2.0 * 18 * (128 * 128 + 128 * 24);
+      const double image = 2.0 * 72 * 96 * 32 + 2 * layer + merger;
+      CHECK(result.flops_per_frame == doctest::Approx(2 * image / 3));
+      CHECK(to_table("any", result).find("3 at a time of 48x24 pixels") != std::string::npos);
+    }
+  }
+
+  TEST_CASE("a tower of several frames of a fixed size is refused") {
     Bench bench;
     model::VisionSpec shape = kShape;
     shape.frames_per_image = 2;
