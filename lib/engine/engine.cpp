@@ -359,7 +359,10 @@ RequestId Engine::submit(Request request) {
         static_cast<std::int32_t>(sequence->num_prompt);
   }
   sequence->vision_positions = std::move(request.vision_positions);
-  sequence->vision = std::move(request.vision);
+  for (SharedVision& shared : request.leading_vision) {
+    sequence->vision.push_back(std::move(shared.tokens));
+  }
+  if (request.vision != nullptr) sequence->vision.push_back(std::move(request.vision));
   sequence->adapter = request.adapter;
   sequence->sampling = std::move(request.sampling);
   sequence->on_token = std::move(request.on_token);

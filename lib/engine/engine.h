@@ -35,6 +35,12 @@ enum class TokenVerdict {
   kStop,  // the output ends with this token, as with a stop id
 };
 
+// Vision tokens that several requests share.
+struct SharedVision {
+  std::shared_ptr<const Tensor> tokens;  // [n, vision_width] f32 on the engine's device, n >= 1
+  Hash128 content = {};                  // as Request::vision_content
+};
+
 struct Request {
   std::vector<std::int32_t> prompt_ids = {};        // >= 1 ids, with placeholders
   std::vector<std::int32_t> vision_positions = {};  // ascending positions in prompt_ids
@@ -42,11 +48,14 @@ struct Request {
   // prompt_ids and the vision tokens' content determine; tokens after the prompt follow the largest
   // one. Empty: the positions 0, 1, 2, ... along every axis.
   std::vector<std::int32_t> positions = {};
-  // [vision_positions.size(), vision_width] f32 on the engine's device, or null; several requests
-  // on one video can share it.
+  // The first vision tokens of the prompt, such as those of example videos, which requests on other
+  // videos share.
+  std::vector<SharedVision> leading_vision = {};
+  // The other vision tokens, [vision_positions.size() less those, vision_width] f32 on the engine's
+  // device, or null if there are none; several requests on one video can share it.
   std::shared_ptr<const Tensor> vision = {};
-  // Identifies, for the prefix cache, what the vision tokens were made of (the hash of the
-  // preprocessed pixels). If not set, the vision tokens themselves are hashed.
+  // Identifies, for the prefix cache, what the tokens of `vision` were made of (the hash of the
+  // preprocessed pixels). If not set, these tokens themselves are hashed.
   std::optional<Hash128> vision_content = std::nullopt;
   // The decoder's adapter for all tokens of the request, in [0, Decoder::num_adapters()). Requests
   // with different adapters may share a step.

@@ -19,6 +19,23 @@ void append(std::vector<std::int64_t>& words, const Hash128& hash) {
   words.push_back(static_cast<std::int64_t>(hash.low));
 }
 
+// Appends what identifies the vision token with this index.
+void append_vision(std::vector<std::int64_t>& words, const PromptContent& prompt,
+                   std::size_t index) {
+  auto offset = static_cast<std::int64_t>(index);
+  const Hash128* content = &prompt.vision_content;
+  for (const VisionContent& part : prompt.leading) {
+    if (offset < part.num_tokens) {
+      content = &part.content;
+      break;
+    }
+    offset -= part.num_tokens;
+  }
+  words.push_back(static_cast<std::int64_t>(TokenKind::kVision));
+  words.push_back(offset);
+  append(words, *content);
+}
+
 // Hashes the tokens [first, end) that follow `parent`. num_vision is the number of vision tokens
 // before `first`; on return, before `end`.
 Hash128 hash_tokens(const Hash128& parent, const PromptContent& prompt, std::size_t first,
@@ -29,9 +46,7 @@ Hash128 hash_tokens(const Hash128& parent, const PromptContent& prompt, std::siz
     const bool is_vision = num_vision < prompt.vision_positions.size() &&
                            static_cast<std::size_t>(prompt.vision_positions[num_vision]) == i;
     if (is_vision) {
-      words.push_back(static_cast<std::int64_t>(TokenKind::kVision));
-      words.push_back(static_cast<std::int64_t>(num_vision++));
-      append(words, prompt.vision_content);
+      append_vision(words, prompt, num_vision++);
     } else {
       words.push_back(static_cast<std::int64_t>(TokenKind::kText));
       words.push_back(prompt.ids[i]);

@@ -2,8 +2,8 @@
 //
 //   hash(page i) = SHA-256(hash(page i - 1), its 16 tokens)      hash(page -1) = `root`
 // cut to 128 bits. A text token enters with its id, a vision token with the hash of the content
-// that the vision tokens were made of and its index among them. The root identifies everything else
-// that decides the bits of K and V: model, adapter, page dtype, CPU tier. Hashes are chained
+// that it was made of and its index among that content's tokens. The root identifies everything
+// else that decides the bits of K and V: model, adapter, page dtype, CPU tier. Hashes are chained
 // because K and V of a token depend on all tokens before it.
 #pragma once
 
@@ -15,10 +15,18 @@
 
 namespace caption::kv {
 
+// Consecutive vision tokens of a prompt that were made of one content.
+struct VisionContent {
+  std::int64_t num_tokens = 0;
+  Hash128 content = {};
+};
+
 struct PromptContent {
   std::span<const std::int32_t> ids;               // token ids, including placeholders
   std::span<const std::int32_t> vision_positions;  // ascending, in ids
-  Hash128 vision_content = {};                     // hash of what all vision tokens were made of
+  Hash128 vision_content =
+      {};  // hash of what the vision tokens after those of `leading` were made of
+  std::span<const VisionContent> leading = {};  // of the first vision tokens; may be empty
 };
 
 // Returns one hash for every full page of the prompt.

@@ -4,6 +4,8 @@
 
 #include <filesystem>
 #include <fstream>
+#include <memory>
+#include <numeric>
 #include <string>
 #include <vector>
 
@@ -58,6 +60,71 @@ constexpr std::int64_t kSharedTokens = 45;
 constexpr std::int64_t kSharedPageTokens = 32;
 
 TEST_SUITE("engine/prefix cache") {
+  TEST_CASE("prompts on different videos share what comes before them") {
+    constexpr std::int64_t kShown = 40, kOwn = 25;
+    const auto vision_of = [](std::int64_t rows, float first) {
+      Tensor vision(DType::kF32, Shape{rows, kFakeHidden});
+      std::iota(vision.as<float>(), vision.as<float>() + rows * kFakeHidden, first);
+      return std::make_shared<const Tensor>(std::move(vision));
+    };
+    const SharedVision shown = {.tokens = vision_of(kShown, 1), .content = {5, 6}};
+    const auto request_of = [&](float video, bool in_one_piece) {
+      Request request;
+      request.sampling.max_new_tokens = 6;
+      for (std::int32_t i = 0; i < 3 + kShown + 4 + kOwn + 2; ++i) {
+        const bool is_vision =
+            (i >= 3 && i < 3 + kShown) || (i >= 7 + kShown && i < 7 + kShown + kOwn);
+        if (is_vision) request.vision_positions.push_back(i);
+        request.prompt_ids.push_back(is_vision ? 32000 : i % 40);
+      }
+      request.leading_vision = {shown};
+      request.vision = vision_of(kOwn, video);
+      if (in_one_piece) {
+        Tensor whole(DType::kF32, Shape{kShown + kOwn, kFakeHidden});
+        std::copy_n(shown.tokens->as<float>(), kShown * kFakeHidden, whole.as<float>());
+        std::copy_n(request.vision->as<float>(), kOwn * kFakeHidden,
+                    whole.as<float>() + kShown * kFakeHidden);
+        request.leading_vision.clear();
+        request.vision = std::make_shared<const Tensor>(std::move(whole));
+      }
+      return request;
+    };
+    for (const std::int32_t step_tokens : {7, 16, 200}) {  // chunks that end anywhere
+      CAPTURE(step_tokens);
+      Room room;
+      EngineOptions options = cached_options(100);
+      options.max_num_batched_tokens = step_tokens;
+      TestedEngine engine(room.decoder, room.stream, options);
+      std::int64_t before = 0;
+      for (const float video : {1000.0F, 2000.0F, 3000.0F}) {
+        const Request request = request_of(video, false);
+        engine.submit(request);
+        const std::vector<Completion> completions = run_until_idle(engine);
+        REQUIRE(completions.size() == 1);
+        CHECK(completions[0].output_ids == expected_output(request));
+        CHECK(completions[0].output_ids == expected_output(request_of(video, true)));
+        // All full pages before the video: 47 tokens.
+        CHECK(engine.stats().prefix_hit_tokens - before == (video == 1000.0F ? 0 : 32));
+        before = engine.stats().prefix_hit_tokens;
+      }
+    }
+  }
+
+  TEST_CASE("pieces of vision tokens that are more or fewer than their places are refused") {
+    Room room;
+    TestedEngine engine(room.decoder, room.stream, cached_options(100));
+    Request request = family_request(1, 2, 120);  // 40 vision tokens
+    request.leading_vision = {{.tokens = request.vision, .content = {1, 2}}};
+    request.vision = nullptr;
+    CHECK_NOTHROW(engine.submit(request));
+    request.vision_positions.pop_back();
+    CHECK_THROWS_WITH_AS(engine.submit(request), doctest::Contains("vision tokens of shape"),
+                         Error);
+    request.leading_vision.clear();
+    CHECK_THROWS_WITH_AS(engine.submit(request), doctest::Contains("vision tokens of shape"),
+                         Error);
+  }
+
   TEST_CASE("prompts on one video compute what they share once, also when they come together") {
     Room room;
     TestedEngine engine(room.decoder, room.stream, cached_options(100));

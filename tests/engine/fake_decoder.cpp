@@ -183,20 +183,32 @@ void FakeDecoder::write_logits(const testing::BatchArrays& batch, const model::K
 
 namespace {
 
+// The vision token with this index, among those of all pieces.
+std::span<const float> vision_token(const Request& request, std::int64_t index) {
+  const auto row = [](const Tensor& piece, std::int64_t at) {
+    return std::span<const float>(piece.as<float>() + at * kFakeHidden, kFakeHidden);
+  };
+  for (const SharedVision& shared : request.leading_vision) {
+    if (index < shared.tokens->dim(0)) return row(*shared.tokens, index);
+    index -= shared.tokens->dim(0);
+  }
+  return row(*request.vision, index);
+}
+
 // The hashes of a prompt's tokens.
 std::vector<std::uint64_t> prompt_hashes(const Request& request, std::int32_t poison_token) {
   std::vector<std::uint64_t> hashes;
   std::size_t next_vision = 0;
+  const auto next_token = [&] {
+    return vision_token(request, static_cast<std::int64_t>(next_vision++));
+  };
   for (std::size_t p = 0; p < request.prompt_ids.size(); ++p) {
     const auto position = static_cast<std::int64_t>(p);
     const bool is_vision = next_vision < request.vision_positions.size() &&
                            request.vision_positions[next_vision] == position;
-    const std::uint64_t hash =
-        is_vision ? hash_vision({request.vision->as<float>() +
-                                     static_cast<std::int64_t>(next_vision++) * kFakeHidden,
-                                 kFakeHidden},
-                                position)
-                  : hash_token(request.prompt_ids[p], position, poison_token);
+    const std::uint64_t hash = is_vision
+                                   ? hash_vision(next_token(), position)
+                                   : hash_token(request.prompt_ids[p], position, poison_token);
     hashes.push_back(hash);
   }
   return hashes;
@@ -268,6 +280,11 @@ RequestId TestedEngine::submit(Request request) {
     request.vision =
         std::make_shared<const Tensor>(copy_to(stream_, stream_.device(), request.vision->view()));
   }
+  for (SharedVision& shared : request.leading_vision) {
+    if (shared.tokens->device() == stream_.device()) continue;
+    shared.tokens =
+        std::make_shared<const Tensor>(copy_to(stream_, stream_.device(), shared.tokens->view()));
+  }
   return Engine::submit(std::move(request));
 }
 
@@ -319,6 +336,23 @@ void choose_sampling(std::mt19937_64& rng, std::int64_t most_new_tokens, Request
   request.priority = static_cast<std::int32_t>(uniform(4));
 }
 
+// Gives the request these vision tokens, the first `num_leading` of them as a piece of its own.
+void set_vision(const Tensor& vision, std::int64_t num_leading, Request& request) {
+  const std::int64_t num_rows = vision.dim(0);
+  const auto copy_rows = [&](std::int64_t first, std::int64_t count) {
+    Tensor rows(DType::kF32, Shape{count, kFakeHidden});
+    std::copy_n(vision.as<float>() + first * kFakeHidden, count * kFakeHidden, rows.as<float>());
+    return std::make_shared<const Tensor>(std::move(rows));
+  };
+  if (num_leading > 0) {
+    request.leading_vision.push_back({.tokens = copy_rows(0, num_leading), .content = {}});
+    const std::span numbers(vision.as<float>(),
+                            static_cast<std::size_t>(num_leading * kFakeHidden));
+    request.leading_vision.back().content = hash_bytes(std::as_bytes(numbers));
+  }
+  if (num_leading < num_rows) request.vision = copy_rows(num_leading, num_rows - num_leading);
+}
+
 }  // namespace
 
 Request random_request(std::uint64_t seed, std::int64_t max_tokens) {
@@ -345,7 +379,11 @@ Request random_request(std::uint64_t seed, std::int64_t max_tokens) {
     for (std::int64_t i = 0; i < num_vision * kFakeHidden; ++i) {
       vision.as<float>()[i] = static_cast<float>(uniform(1 << 20));
     }
-    request.vision = std::make_shared<const Tensor>(std::move(vision));
+    // Split anywhere, without a random number.
+    if (num_vision > 0) {
+      set_vision(vision, static_cast<std::int64_t>(*vision.as<float>()) % (num_vision + 1),
+                 request);
+    }
   }
   choose_sampling(rng, max_tokens - num_prompt, request);
   return request;

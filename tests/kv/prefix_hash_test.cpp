@@ -59,6 +59,32 @@ TEST_SUITE("kv/prefix_hash") {
     CHECK(hash_prompt_pages(kRoot, {ids, fewer, kClip})[1] != one[1]);
   }
 
+  TEST_CASE("contents that several prompts share count as they do alone") {
+    std::vector<std::int32_t> ids = make_ids(48);
+    std::vector<std::int32_t> positions(30);
+    std::iota(positions.begin(), positions.end(), 4);  // 20 of one content, then 10 of another
+    const Hash128 shown{31, 32};
+    const VisionContent leading[] = {{.num_tokens = 20, .content = shown}};
+    const auto pages_of = [&](const Hash128& clip, std::span<const VisionContent> before) {
+      return hash_prompt_pages(kRoot, {ids, positions, clip, before});
+    };
+    const auto one = pages_of(kClip, leading);
+    const auto other = pages_of({41, 42}, leading);
+    CHECK(one[0] == other[0]);  // tokens 0 to 15
+    CHECK(one[1] != other[1]);
+    // The first content alone gives the same first page, whatever follows it.
+    CHECK(hash_prompt_pages(kRoot, {ids, positions, shown})[0] == one[0]);
+    const VisionContent changed[] = {{.num_tokens = 20, .content = {31, 33}}};
+    CHECK(pages_of(kClip, changed)[0] != one[0]);
+    // Where one content ends and the next begins counts as well.
+    const VisionContent shorter[] = {{.num_tokens = 19, .content = shown}};
+    CHECK(pages_of(kClip, shorter)[0] == one[0]);
+    CHECK(pages_of(kClip, shorter)[1] != one[1]);
+    const VisionContent two[] = {{.num_tokens = 20, .content = shown},
+                                 {.num_tokens = 10, .content = kClip}};
+    CHECK(pages_of({}, two) == one);
+  }
+
   TEST_CASE("prompts that part inside a page share the hash of what comes before") {
     std::vector<std::int32_t> ids = make_ids(40);
     const std::vector<std::int32_t> positions = {4, 5, 17, 18, 19};

@@ -128,7 +128,7 @@ void BatchBuilder::add_adapter(const scheduler::PlannedSequence& planned,
                            .num_rows = static_cast<std::int32_t>(planned.num_logits())});
 }
 
-// The vision tokens among positions [begin, end) are consecutive rows of the request's tensor.
+// The vision tokens among positions [begin, end) are consecutive rows of the request's tensors.
 void BatchBuilder::add_vision(std::int64_t begin, std::int64_t end, const Sequence& sequence) {
   const auto& positions = sequence.vision_positions;
   const auto first = std::lower_bound(positions.begin(), positions.end(), begin);
@@ -138,7 +138,16 @@ void BatchBuilder::add_vision(std::int64_t begin, std::int64_t end, const Sequen
   for (auto position = first; position != last; ++position) {
     vision_rows_.push_back(static_cast<std::int32_t>(first_row + *position - begin));
   }
-  batch_.vision.push_back(sequence.vision->view().rows(first - positions.begin(), last - first));
+  std::int64_t begin_row = first - positions.begin();
+  std::int64_t end_row = last - positions.begin();
+  for (const std::shared_ptr<const Tensor>& piece : sequence.vision) {
+    const std::int64_t num_rows = piece->dim(0);
+    const std::int64_t from = std::max<std::int64_t>(begin_row, 0);
+    const std::int64_t to = std::min(end_row, num_rows);
+    if (from < to) batch_.vision.push_back(piece->view().rows(from, to - from));
+    begin_row -= num_rows;
+    end_row -= num_rows;
+  }
 }
 
 const model::StepBatch& BatchBuilder::finish(Stream& stream) {

@@ -1,6 +1,7 @@
 #include "engine/internal/name_pages.h"
 
 #include <span>
+#include <vector>
 
 #include "base/sha256.h"
 #include "kv/prefix_hash.h"
@@ -18,34 +19,58 @@ Hash128 hash_tokens(Stream& stream, const Tensor& vision) {
       .short_key();
 }
 
-// Adds the positions of the tokens up to the last vision token to the hash of its content. Those
-// after it follow from it.
-Hash128 mix_positions(const Hash128& content, const Request& request) {
+// Adds the positions of the first `count` tokens, up to the content's last vision token, to the
+// hash of the content. Those after it follow from it.
+Hash128 mix_positions(const Hash128& content, const Request& request, std::size_t count) {
+  if (request.positions.empty()) return content;
   Sha256Hasher hasher;
   hasher.update_value(content.high);
   hasher.update_value(content.low);
   const std::size_t stride = request.prompt_ids.size();
-  const auto count = static_cast<std::size_t>(request.vision_positions.back()) + 1;
   for (std::size_t first = 0; first < request.positions.size(); first += stride) {
     hasher.update(std::as_bytes(std::span(request.positions).subspan(first, count)));
   }
   return hasher.digest().short_key();
 }
 
+// Number of the prompt's tokens up to the last vision token but `num_after`.
+std::size_t end_of_vision(const Request& request, std::int64_t num_after) {
+  const std::int64_t last = std::ssize(request.vision_positions) - 1 - num_after;
+  return static_cast<std::size_t>(request.vision_positions.at(static_cast<std::size_t>(last))) + 1;
+}
+
+bool has_own_vision(const Request& request) {
+  std::int64_t num_leading = 0;
+  for (const SharedVision& shared : request.leading_vision) num_leading += shared.tokens->dim(0);
+  return num_leading < std::ssize(request.vision_positions);
+}
+
+std::vector<kv::VisionContent> name_leading_vision(const Request& request) {
+  std::vector<kv::VisionContent> leading;
+  std::int64_t num_after = std::ssize(request.vision_positions);
+  for (const SharedVision& shared : request.leading_vision) {
+    num_after -= shared.tokens->dim(0);
+    leading.push_back(
+        {.num_tokens = shared.tokens->dim(0),
+         .content = mix_positions(shared.content, request, end_of_vision(request, num_after))});
+  }
+  return leading;
+}
+
 }  // namespace
 
 void name_pages(Stream& stream, const Hash128& root, const Request& request,
                 scheduler::SequenceSpec& spec) {
+  const std::vector<kv::VisionContent> leading = name_leading_vision(request);
   kv::PromptContent prompt{.ids = request.prompt_ids,
                            .vision_positions = request.vision_positions,
-                           .vision_content = {}};
-  if (!request.vision_positions.empty()) {
-    prompt.vision_content = request.vision_content.has_value()
+                           .vision_content = {},
+                           .leading = leading};
+  if (has_own_vision(request)) {
+    const Hash128 content = request.vision_content.has_value()
                                 ? *request.vision_content
                                 : hash_tokens(stream, *request.vision);
-    if (!request.positions.empty()) {
-      prompt.vision_content = mix_positions(prompt.vision_content, request);
-    }
+    prompt.vision_content = mix_positions(content, request, end_of_vision(request, 0));
   }
   spec.prompt_pages = kv::hash_prompt_pages(root, prompt);
   if (request.vision_positions.empty()) return;

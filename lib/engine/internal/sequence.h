@@ -30,7 +30,7 @@ struct Sequence {
   // What is added to the index of a token after the prompt to get its position.
   std::int32_t position_shift = 0;
   std::vector<std::int32_t> vision_positions;
-  std::shared_ptr<const Tensor> vision;
+  std::vector<std::shared_ptr<const Tensor>> vision;  // pieces of the vision tokens, in order
   std::optional<std::int32_t> adapter;
   sampling::SamplingParams sampling;
   std::function<TokenVerdict(std::int32_t)> on_token;

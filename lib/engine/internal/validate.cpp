@@ -22,6 +22,28 @@ void check_positions(const Request& request, const model::DecoderSpec& spec) {
                 "request: positions from " + std::to_string(*low) + " to " + std::to_string(*high));
 }
 
+void check_vision(const Request& request, const model::DecoderSpec& spec, Device device) {
+  std::int64_t num_left = std::ssize(request.vision_positions);
+  const auto check_piece = [&](const Tensor* piece, std::int64_t num_rows) {
+    const bool fits = piece != nullptr && piece->dtype() == DType::kF32 && num_rows > 0 &&
+                      piece->shape() == Shape{num_rows, spec.vision_width()};
+    const Shape found = piece == nullptr ? Shape{0} : piece->shape();
+    CAPTION_CHECK(fits, "request: vision tokens of shape " + found.to_string() + " for " +
+                            std::to_string(num_rows) + " positions of width " +
+                            std::to_string(spec.vision_width()));
+    CAPTION_CHECK(piece->device() == device,
+                  "request: vision tokens on another device than the engine's");
+    num_left -= num_rows;
+  };
+  for (const SharedVision& shared : request.leading_vision) {
+    const Tensor* const piece = shared.tokens.get();
+    check_piece(piece, piece == nullptr || piece->shape().rank() != 2
+                           ? num_left
+                           : std::min(piece->dim(0), num_left));
+  }
+  if (num_left != 0) check_piece(request.vision.get(), num_left);
+}
+
 }  // namespace
 
 void validate(const Request& request, const model::DecoderSpec& spec, Device device) {
@@ -33,16 +55,7 @@ void validate(const Request& request, const model::DecoderSpec& spec, Device dev
   const auto num_prompt = std::ssize(request.prompt_ids);
   CAPTION_CHECK(num_prompt >= 1, "request: the prompt is empty");
 
-  const auto num_vision = std::ssize(request.vision_positions);
-  const bool vision_fits =
-      num_vision == 0 || (request.vision != nullptr && request.vision->dtype() == DType::kF32 &&
-                          request.vision->shape() == Shape{num_vision, spec.vision_width()});
-  const Shape found = request.vision == nullptr ? Shape{0} : request.vision->shape();
-  CAPTION_CHECK(vision_fits, "request: vision tokens of shape " + found.to_string() + " for " +
-                                 std::to_string(num_vision) + " positions of width " +
-                                 std::to_string(spec.vision_width()));
-  CAPTION_CHECK(num_vision == 0 || request.vision->device() == device,
-                "request: vision tokens on another device than the engine's");
+  check_vision(request, spec, device);
   check_positions(request, spec);
   auto next_vision = request.vision_positions.begin();
   for (std::int64_t position = 0; position < num_prompt; ++position) {
