@@ -18,6 +18,7 @@
 #include "base/digest_cache.h"
 #include "base/sha256.h"
 #include "model/clip_shape.h"
+#include "model/conversation.h"
 #include "model/decoder.h"
 #include "model/generation_config.h"
 #include "model/vision_spec.h"
@@ -49,6 +50,12 @@ struct ComposedSource {
   // How tensors are called in the files: "THEIRS=OURS", both the beginning of names, for all files,
   // or "PART:THEIRS=OURS" for vision, projector or llm.
   std::vector<std::string> tensor_names = {};
+  // Text before everything else when there is a system prompt; contains "{system}" once. Without it
+  // a system prompt is refused.
+  std::string system_template = {};
+  // Text after the caption of an example, whose question is rendered with `prompt`. Without it
+  // examples are refused.
+  std::string example_end = {};
 };
 
 // The weight files of a composed model, by their index (ParameterGroup::source).
@@ -56,8 +63,10 @@ enum class ComposedFile { kVision, kProjector, kText };
 
 struct PromptIds {
   std::vector<std::int32_t> ids;  // one id per vision token in place of each placeholder
-  std::vector<std::int32_t> vision_positions;  // ascending positions of the vision tokens in ids
-  std::vector<std::int32_t> positions = {};    // M-RoPE: [3, ids.size()] (engine/engine.h)
+  // Ascending positions of the vision tokens in ids: those of the examples' clips, then those of
+  // the clip.
+  std::vector<std::int32_t> vision_positions;
+  std::vector<std::int32_t> positions = {};  // M-RoPE: [3, ids.size()] (engine/engine.h)
 };
 
 // A PEFT adapter's folder and the name by which requests choose it. Without a name it applies to
@@ -97,9 +106,15 @@ class CaptionModel {
   // throws as vision::set_max_pixels(). Call it before any clip is preprocessed.
   virtual void set_max_pixels(std::int64_t max_pixels) = 0;
   virtual std::int64_t vision_tokens(const ClipShape& clip) const = 0;
-  // Returns the family's template filled with the user's prompt. Text in `user_prompt` that looks
-  // like a special token is treated as text.
-  virtual PromptIds build_prompt(std::string_view user_prompt, const ClipShape& clip) const = 0;
+  // Returns the family's chat template filled with the conversation, whose last question is about
+  // `clip`. Text of the conversation that looks like a special token is treated as text. Throws
+  // Error(kUsage) for text that the template cannot express: a system prompt where it has no place
+  // for one, or words that the tokenizer reads as the video.
+  virtual PromptIds build_prompt(const Conversation& conversation, const ClipShape& clip) const = 0;
+  // The same for a conversation of one question.
+  PromptIds build_prompt(std::string_view user_prompt, const ClipShape& clip) const {
+    return build_prompt(Conversation{.prompt = std::string(user_prompt)}, clip);
+  }
   // Encodes clips together. clips[i]: [frames, 3, H, W] f32 on the host, dense, the preprocessed
   // frames of a clip -> for each clip [vision_tokens(clip), DecoderSpec::vision_width()] f32 on the
   // stream's device, which must be the context's; the same bits in any company. Uses scratch memory

@@ -10,11 +10,11 @@
 #include <vector>
 
 #include "base/error.h"
+#include "model/internal/composed_prompt.h"
 #include "model/internal/hub_model.h"
 #include "model/internal/parts.h"
 #include "model/internal/preprocessor_config.h"
 #include "model/internal/projector.h"
-#include "model/internal/prompt.h"
 #include "model/internal/tensor_names.h"
 #include "model/internal/vision_config.h"
 #include "model/read_blueprint.h"
@@ -23,8 +23,6 @@
 
 namespace caption::model {
 namespace {
-
-using namespace std::string_view_literals;
 
 const std::vector<std::string> kVisionPrefixes = {"vision_model.", "",
                                                   "vision_tower.vision_model."};
@@ -35,71 +33,16 @@ constexpr auto kVisionSource = static_cast<std::int32_t>(ComposedFile::kVision);
 constexpr auto kProjectorSource = static_cast<std::int32_t>(ComposedFile::kProjector);
 constexpr auto kTextSource = static_cast<std::int32_t>(ComposedFile::kText);
 
-constexpr std::string_view kVideoSlot = "{video}";
-constexpr std::string_view kPromptSlot = "{prompt}";
-
-// The text before or after the vision tokens: fixed, or with the user's words between fixed parts.
-struct TemplateSide {
-  std::string before;
-  std::string after;
-  bool has_user_words = false;
-};
-
-struct PromptTemplate {
-  TemplateSide before_video;
-  TemplateSide after_video;
-};
-
-TemplateSide parse_side(std::string_view text) {
-  const std::size_t slot = text.find(kPromptSlot);
-  if (slot == std::string_view::npos) return {.before = std::string(text), .after = ""};
-  return {.before = std::string(text.substr(0, slot)),
-          .after = std::string(text.substr(slot + kPromptSlot.size())),
-          .has_user_words = true};
-}
-
-std::size_t count(std::string_view text, std::string_view part) {
-  std::size_t found = 0;
-  for (std::size_t at = text.find(part); at != std::string_view::npos;
-       at = text.find(part, at + part.size())) {
-    ++found;
-  }
-  return found;
-}
-
-PromptTemplate parse_template(const std::string& text) {
-  if (count(text, kVideoSlot) != 1 || count(text, kPromptSlot) > 1) {
-    throw Error(ErrorCode::kBadPreset,
-                "model.prompt: \"" + text +
-                    "\" must hold {video} once and {prompt} at most once, for example "
-                    "\"{video}{prompt}\"");
-  }
-  const std::size_t video = text.find(kVideoSlot);
-  return {.before_video = parse_side(std::string_view(text).substr(0, video)),
-          .after_video = parse_side(std::string_view(text).substr(video + kVideoSlot.size()))};
-}
-
 class Composed final : public PartsCaptionModel {
  public:
-  Composed(Parts parts, PromptTemplate prompt)
+  Composed(Parts parts, ComposedPrompt prompt)
       : PartsCaptionModel(std::move(parts)),
-        template_(std::move(prompt)),
-        placeholder_(choose_placeholder()) {}
+        prompt_(std::move(prompt)),
+        placeholder_(choose_placeholder(tokenizer())) {}
 
-  // The two sides are tokenised separately, since vision tokens are not text. The tokens that the
-  // tokenizer adds to a text occur once, around the whole.
-  PromptIds build_prompt(std::string_view user_prompt, const ClipShape& clip) const override {
-    std::vector<std::int32_t> ids =
-        encode(template_.before_video, user_prompt, {.beginning = true, .end = false});
-    PromptIds prompt = expand_placeholder({placeholder_}, placeholder_, vision_tokens(clip));
-    const auto shift = static_cast<std::int32_t>(ids.size());
-    for (std::int32_t& position : prompt.vision_positions) position += shift;
-    ids.insert(ids.end(), prompt.ids.begin(), prompt.ids.end());
-    const std::vector<std::int32_t> after =
-        encode(template_.after_video, user_prompt, {.beginning = false, .end = true});
-    ids.insert(ids.end(), after.begin(), after.end());
-    prompt.ids = std::move(ids);
-    return prompt;
+  PromptIds build_prompt(const Conversation& conversation, const ClipShape& clip) const override {
+    return prompt_.build(tokenizer(), conversation, clip, placeholder_,
+                         [this](const ClipShape& shape) { return vision_tokens(shape); });
   }
 
   // The parts are put together before generate(), which is passed inputs_embeds alone.
@@ -107,28 +50,7 @@ class Composed final : public PartsCaptionModel {
   std::string_view family() const override { return "composed"; }
 
  private:
-  std::vector<std::int32_t> encode(const TemplateSide& side, std::string_view user_prompt,
-                                   text::AddedEnds ends) const {
-    if (!side.has_user_words) {
-      return tokenizer().encode(side.before, text::AddedTokens::kRecognise, ends);
-    }
-    return encode_prompt(
-        tokenizer(), {.head = side.before, .glue_before = "", .glue_after = "", .tail = side.after},
-        user_prompt, ends);
-  }
-
-  // Returns the id used in the place of a vision token. It is never looked up in the embedding, but
-  // it counts as a token of the prompt in repetition penalties, so it should be one that captions
-  // avoid.
-  std::int32_t choose_placeholder() const {
-    for (const std::string_view token :
-         {"<|video_pad|>"sv, "<video>"sv, "<|image_pad|>"sv, "<image>"sv, "<unk>"sv}) {
-      if (const auto id = tokenizer().find_token(token)) return *id;
-    }
-    return tokenizer().bos_id().value_or(0);
-  }
-
-  PromptTemplate template_;
+  ComposedPrompt prompt_;
   std::int32_t placeholder_;
 };
 
@@ -179,6 +101,9 @@ std::string describe_settings(const ComposedSource& source) {
   text += "|" + std::to_string(options.activation ? static_cast<int>(*options.activation) : -1) +
           "|" + std::to_string(options.tokens) + "|" + std::to_string(options.head_dim);
   for (const std::string& entry : source.tensor_names) text += "|" + entry;
+  for (const std::string& more : {source.system_template, source.example_end}) {
+    if (!more.empty()) text += "|" + more;
+  }
   return text;
 }
 
@@ -211,7 +136,7 @@ std::unique_ptr<CaptionModel> open_composed(const Context& context, const Compos
                                             const DigestCache& digests,
                                             const std::vector<AdapterSource>& adapters,
                                             Opening opening) {
-  PromptTemplate prompt = parse_template(source.prompt);
+  ComposedPrompt prompt(source);
   Parts parts;
   parts.context = context;
   parts.opening = opening;

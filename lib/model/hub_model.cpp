@@ -4,8 +4,6 @@
 #include <optional>
 
 #include "base/error.h"
-#include "base/mapped_file.h"
-#include "model/internal/model_files.h"
 
 namespace caption::model {
 
@@ -78,18 +76,6 @@ VideoTokenId parse_video_token_id(const JsonObject& config, std::int64_t fallbac
   const bool is_new = config.has("video_token_id") && !config.has("video_token_index");
   const std::string key = is_new ? "video_token_id" : "video_token_index";
   return {.id = static_cast<std::int32_t>(config.get_int(key, fallback, 0, vocab - 1)), .key = key};
-}
-
-std::string read_chat_template(const std::filesystem::path& folder) {
-  const std::filesystem::path jinja = folder / "chat_template.jinja";
-  if (is_file(jinja)) return read_text_file(jinja);
-  for (const char* name :
-       {"chat_template.json", "processor_config.json", "tokenizer_config.json"}) {
-    if (!is_file(folder / name)) continue;
-    const JsonObject config = JsonObject::open(folder / name, ErrorCode::kBadModel);
-    if (const auto text = config.find_string_at("chat_template")) return *text;
-  }
-  return {};
 }
 
 }  // namespace caption::model

@@ -12,11 +12,12 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "model/internal/chat_format.h"
+#include "model/internal/chat_template.h"
 #include "model/internal/config.h"
 #include "model/internal/hub_model.h"
 #include "model/internal/parts.h"
 #include "model/internal/preprocessor_config.h"
-#include "model/internal/prompt.h"
 #include "model/internal/vision_config.h"
 #include "model/vit_blueprint.h"
 #include "weights/checkpoint.h"
@@ -26,6 +27,12 @@ namespace {
 
 constexpr std::string_view kFamilyName = "InternVL";
 constexpr std::string_view kContextToken = "<IMG_CONTEXT>";
+constexpr std::string_view kVideoToken = "<video>";  // in the chat template only
+
+const ChatFormat& chat_format() {
+  static const ChatFormat kFormat = chatml_format("\n");
+  return kFormat;
+}
 
 class InternVl final : public PartsCaptionModel {
  public:
@@ -37,18 +44,19 @@ class InternVl final : public PartsCaptionModel {
     }
   }
 
-  PromptIds build_prompt(std::string_view user_prompt, const ClipShape& clip) const override {
-    PromptFrame prompt = {.head = "<|im_start|>user\n",
-                          .glue_before = "\n",
-                          .glue_after = "",
-                          .tail = "<|im_end|>\n<|im_start|>assistant\n"};
-    for (std::int64_t frame = 1; frame <= clip.num_frames; ++frame) {
-      prompt.head += (frame > 1 ? "\nFrame" : "Frame") + std::to_string(frame) + ": <img>" +
-                     std::string(kContextToken) + "</img>";
-    }
-    ClipShape one = clip;
-    one.num_frames = 1;
-    return build_video_prompt(tokenizer(), prompt, user_prompt, context_id_, vision_tokens(one));
+  PromptIds build_prompt(const Conversation& conversation, const ClipShape& clip) const override {
+    const auto describe = [this](const ClipShape& shape) {
+      ClipShape one = shape;
+      one.num_frames = 1;
+      VideoText video{
+          .markup = "", .num_placeholders = shape.num_frames, .tokens_each = vision_tokens(one)};
+      for (std::int64_t frame = 1; frame <= shape.num_frames; ++frame) {
+        video.markup += (frame > 1 ? "\nFrame" : "Frame") + std::to_string(frame) + ": <img>" +
+                        std::string(kContextToken) + "</img>";
+      }
+      return video;
+    };
+    return build_chat_prompt(tokenizer(), chat_format(), context_id_, conversation, clip, describe);
   }
 
   std::string_view family() const override { return "internvl"; }
@@ -265,6 +273,8 @@ std::unique_ptr<CaptionModel> open_hub(const std::filesystem::path& folder,
       config.get_int("image_token_id", 151667, 0, found.text.spec.vocab - 1));
   auto model = open_parts(folder, config, format, std::move(parts), std::move(found));
   check_token(model->tokenizer(), kContextToken, context_id, "image_token_id");
+  // The repositories of internvl_chat have one for text, which their code does not use.
+  warn_of_other_template(read_chat_template(folder, kVideoToken), chat_format(), "<video>\n");
   return model;
 }
 

@@ -8,10 +8,11 @@
 #include <vector>
 
 #include "base/error.h"
+#include "model/internal/chat_format.h"
+#include "model/internal/chat_template.h"
 #include "model/internal/hub_model.h"
 #include "model/internal/parts.h"
 #include "model/internal/preprocessor_config.h"
-#include "model/internal/prompt.h"
 #include "model/internal/vision_config.h"
 #include "model/vit_blueprint.h"
 #include "weights/checkpoint.h"
@@ -22,45 +23,65 @@ namespace {
 constexpr std::string_view kFamilyName = "LLaVA-NeXT-Video";
 constexpr std::string_view kVideoToken = "<video>";
 
-const PromptFrame kVicunaPrompt = {
-    .head = "USER: <video>", .glue_before = "\n", .glue_after = " ASSISTANT:", .tail = ""};
-const PromptFrame kMistralPrompt = {
-    .head = "[INST] <video>", .glue_before = "\n", .glue_after = " [/INST]", .tail = ""};
-const PromptFrame kChatMlPrompt = {.head = "<|im_start|>user\n<video>",
-                                   .glue_before = "\n",
-                                   .glue_after = "",
-                                   .tail = "<|im_end|>\n<|im_start|>assistant\n"};
+bool has(const ChatTemplate& chat_template, std::string_view part) {
+  return chat_template.text.find(part) != std::string::npos;
+}
+
+// 7B. The converter's template writes a system prompt where it begins a conversation, and again as
+// the text of a message.
+ChatFormat vicuna_format(const ChatTemplate& chat_template) {
+  return {.system_rule = has(chat_template, "message['content'][0]['text']")
+                             ? ChatFormat::System::kTwice
+                             : ChatFormat::System::kMessage,
+          .system = {.glue_after = " "},
+          .user = {.head = "USER: ", .glue_after = " "},
+          .after_video = "\n",
+          .assistant = {.glue_before = "ASSISTANT: ", .glue_after = " "},
+          .generation = {.glue_before = "ASSISTANT:"},
+          .literals = {"ASSISTANT:"}};
+}
+
+// 7B-32K. The converter's template ends a caption with "<\s>".
+ChatFormat mistral_format(const ChatTemplate& chat_template) {
+  return {.system_rule = ChatFormat::System::kRefused,
+          .user = {.head = "[INST] ", .glue_after = " [/INST]"},
+          .after_video = "\n",
+          .assistant = has(chat_template, "</s>")
+                           ? PromptFrame{.glue_before = " ", .tail = "</s> "}
+                           : PromptFrame{.glue_before = " ", .glue_after = "<\\s> "},
+          .literals = {"[INST] ", " [/INST]"}};
+}
 
 // The sizes of this family differ in their chat template. A folder without one is told apart by its
 // language model and its tokenizer.
-const PromptFrame& choose_prompt(const std::string& chat_template, const JsonObject& text_config,
-                                 const text::Tokenizer& tokenizer) {
-  const auto has = [&](std::string_view part) {
-    return chat_template.find(part) != std::string::npos;
-  };
-  if (has("[INST]")) return kMistralPrompt;
-  if (has("<|im_start|>")) return kChatMlPrompt;
-  if (!chat_template.empty()) return kVicunaPrompt;
-  if (text_config.get_string("model_type", "") == "mistral") return kMistralPrompt;
-  return tokenizer.find_token("<|im_start|>") ? kChatMlPrompt : kVicunaPrompt;
+ChatFormat choose_format(const ChatTemplate& chat_template, const JsonObject& text_config,
+                         const text::Tokenizer& tokenizer) {
+  if (has(chat_template, "[INST]")) return mistral_format(chat_template);
+  if (has(chat_template, "<|im_start|>")) return chatml_format("\n");
+  if (!chat_template.text.empty()) return vicuna_format(chat_template);
+  if (text_config.get_string("model_type", "") == "mistral") return mistral_format(chat_template);
+  return tokenizer.find_token("<|im_start|>") ? chatml_format("\n") : vicuna_format(chat_template);
 }
 
 class LlavaNextVideo final : public PartsCaptionModel {
  public:
-  LlavaNextVideo(Parts parts, const VideoTokenId& video_id, PromptFrame prompt)
-      : PartsCaptionModel(std::move(parts)), video_id_(video_id.id), prompt_(std::move(prompt)) {
+  LlavaNextVideo(Parts parts, const VideoTokenId& video_id, ChatFormat format)
+      : PartsCaptionModel(std::move(parts)), video_id_(video_id.id), format_(std::move(format)) {
     check_token(tokenizer(), kVideoToken, video_id.id, video_id.key);
   }
 
-  PromptIds build_prompt(std::string_view user_prompt, const ClipShape& clip) const override {
-    return build_video_prompt(tokenizer(), prompt_, user_prompt, video_id_, vision_tokens(clip));
+  PromptIds build_prompt(const Conversation& conversation, const ClipShape& clip) const override {
+    const auto describe = [this](const ClipShape& shape) {
+      return VideoText{.markup = std::string(kVideoToken), .tokens_each = vision_tokens(shape)};
+    };
+    return build_chat_prompt(tokenizer(), format_, video_id_, conversation, clip, describe);
   }
 
   std::string_view family() const override { return "llava_next_video"; }
 
  private:
   std::int32_t video_id_;
-  PromptFrame prompt_;
+  ChatFormat format_;
 };
 
 PatchMerge parse_pooling(const JsonObject& config) {
@@ -145,8 +166,10 @@ std::unique_ptr<CaptionModel> open_llava(const std::filesystem::path& folder,
   parts.preprocess = read_preprocess_spec(folder);
   place_parts(parts, make_blueprint(config, text.spec), std::move(sources), format);
   read_text_files(folder, text, parts);
-  PromptFrame prompt = choose_prompt(read_chat_template(folder), text_config, *parts.tokenizer);
-  return std::make_unique<LlavaNextVideo>(std::move(parts), video_id, std::move(prompt));
+  const ChatTemplate chat_template = read_chat_template(folder, kVideoToken);
+  ChatFormat chat = choose_format(chat_template, text_config, *parts.tokenizer);
+  warn_of_other_template(chat_template, chat, std::string(kVideoToken) + chat.after_video);
+  return std::make_unique<LlavaNextVideo>(std::move(parts), video_id, std::move(chat));
 }
 
 }  // namespace

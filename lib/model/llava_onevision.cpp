@@ -9,10 +9,11 @@
 #include <vector>
 
 #include "base/error.h"
+#include "model/internal/chat_format.h"
+#include "model/internal/chat_template.h"
 #include "model/internal/hub_model.h"
 #include "model/internal/parts.h"
 #include "model/internal/preprocessor_config.h"
-#include "model/internal/prompt.h"
 #include "model/internal/vision_config.h"
 #include "model/vit_blueprint.h"
 #include "weights/checkpoint.h"
@@ -24,39 +25,48 @@ constexpr std::string_view kFamilyName = "LLaVA-OneVision";
 constexpr std::string_view kVideoToken = "<video>";
 constexpr std::int64_t kResizeStride = 2;  // apply_pooling() halves the grid, rounding up
 
-const PromptFrame kPrompt = {.head = "<|im_start|>user\n<video>",
-                             .glue_before = "\n",
-                             .glue_after = "",
-                             .tail = "<|im_end|>\n<|im_start|>assistant\n"};
-// Of the first repositories on the hub: a space after the role, no line break after <|im_end|>.
-const PromptFrame kFirstPrompt = {.head = "<|im_start|>user <video>",
-                                  .glue_before = "\n",
-                                  .glue_after = "",
-                                  .tail = "<|im_end|><|im_start|>assistant\n"};
+// The format of the first repositories on the hub: a space after the role, a line break before the
+// words and none after <|im_end|>.
+ChatFormat first_format() {
+  const auto message = [](const std::string& role) {
+    return PromptFrame{
+        .head = "<|im_start|>" + role + " ", .glue_before = "\n", .tail = "<|im_end|>"};
+  };
+  return {.system = message("system"),
+          .user = message("user"),
+          .assistant = message("assistant"),
+          .generation = {.head = "<|im_start|>assistant\n"},
+          .literals = {"<|im_start|>", "<|im_end|>", "<|im_start|>assistant\n"}};
+}
 
-const PromptFrame& choose_prompt(const std::string& chat_template) {
-  const bool is_first = chat_template.find("message['role'] + ' '") != std::string::npos;
-  return is_first ? kFirstPrompt : kPrompt;
+ChatFormat choose_format(const ChatTemplate& chat_template) {
+  const bool is_first = chat_template.text.find("message['role'] + ' '") != std::string::npos;
+  ChatFormat format = is_first ? first_format() : chatml_format("\n");
+  warn_of_other_template(chat_template, format, std::string(kVideoToken) + format.after_video);
+  return format;
 }
 
 class LlavaOnevision final : public PartsCaptionModel {
  public:
-  LlavaOnevision(Parts parts, const VideoTokenId& video_id, PromptFrame prompt)
-      : PartsCaptionModel(std::move(parts)), video_id_(video_id.id), prompt_(std::move(prompt)) {
+  LlavaOnevision(Parts parts, const VideoTokenId& video_id, ChatFormat format)
+      : PartsCaptionModel(std::move(parts)), video_id_(video_id.id), format_(std::move(format)) {
     check_token(tokenizer(), kVideoToken, video_id.id, video_id.key);
     require_token(tokenizer(), "<|im_start|>");
     require_token(tokenizer(), "<|im_end|>");
   }
 
-  PromptIds build_prompt(std::string_view user_prompt, const ClipShape& clip) const override {
-    return build_video_prompt(tokenizer(), prompt_, user_prompt, video_id_, vision_tokens(clip));
+  PromptIds build_prompt(const Conversation& conversation, const ClipShape& clip) const override {
+    const auto describe = [this](const ClipShape& shape) {
+      return VideoText{.markup = std::string(kVideoToken), .tokens_each = vision_tokens(shape)};
+    };
+    return build_chat_prompt(tokenizer(), format_, video_id_, conversation, clip, describe);
   }
 
   std::string_view family() const override { return "llava_onevision"; }
 
  private:
   std::int32_t video_id_;
-  PromptFrame prompt_;
+  ChatFormat format_;
 };
 
 VisionSpec read_vision_spec(const JsonObject& config, std::int64_t text_hidden) {
@@ -106,7 +116,7 @@ std::unique_ptr<CaptionModel> open_onevision(const std::filesystem::path& folder
   place_parts(parts, make_blueprint(config, text.spec), std::move(sources), format);
   read_text_files(folder, text, parts);
   return std::make_unique<LlavaOnevision>(std::move(parts), video_id,
-                                          choose_prompt(read_chat_template(folder)));
+                                          choose_format(read_chat_template(folder, kVideoToken)));
 }
 
 }  // namespace

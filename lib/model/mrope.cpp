@@ -10,9 +10,22 @@ namespace {
 
 constexpr std::int64_t kMaxTime = std::int64_t{1} << 30;
 
+// The position in time of the last image of a block whose first has the position `first`.
+std::int64_t last_time_of(const VisionGrid& grid, std::int64_t first) {
+  const std::int64_t last_time = first + (grid.images - 1) * grid.time_step;
+  if (last_time > kMaxTime) {
+    throw Error(ErrorCode::kTooLarge,
+                "the frames of the clip are too far apart: the last of them "
+                "would have the position " +
+                    std::to_string(last_time));
+  }
+  return last_time;
+}
+
 }  // namespace
 
-std::vector<std::int32_t> mrope_positions(const PromptIds& prompt, const VisionGrid& grid) {
+std::vector<std::int32_t> mrope_positions(const PromptIds& prompt,
+                                          std::span<const VisionGrid> blocks) {
   const std::size_t count = prompt.ids.size();
   std::vector<std::int32_t> positions(3 * count);
   const auto set = [&](std::size_t index, std::int64_t time, std::int64_t height,
@@ -21,18 +34,9 @@ std::vector<std::int32_t> mrope_positions(const PromptIds& prompt, const VisionG
     positions[count + index] = static_cast<std::int32_t>(height);
     positions[2 * count + index] = static_cast<std::int32_t>(width);
   };
-  const auto block_tokens = static_cast<std::size_t>(grid.images * grid.rows * grid.columns);
-  CAPTION_CHECK(block_tokens > 0 && prompt.vision_positions.size() % block_tokens == 0,
-                "vision tokens that fill no images");
-  const std::int64_t last_time = (grid.images - 1) * grid.time_step;
-  if (last_time > kMaxTime) {
-    throw Error(ErrorCode::kTooLarge,
-                "the frames of the clip are too far apart: the last of them "
-                "would have the position " +
-                    std::to_string(last_time));
-  }
   std::int64_t next = 0;
   std::size_t vision = 0;
+  auto block = blocks.begin();
   for (std::size_t index = 0; index < count;) {
     const bool is_vision = vision < prompt.vision_positions.size() &&
                            static_cast<std::size_t>(prompt.vision_positions[vision]) == index;
@@ -41,17 +45,23 @@ std::vector<std::int32_t> mrope_positions(const PromptIds& prompt, const VisionG
       ++next;
       continue;
     }
+    CAPTION_CHECK(block != blocks.end(), "more vision tokens than their blocks have");
+    const VisionGrid& grid = *block++;
+    const std::int64_t last_time = last_time_of(grid, next);
     for (std::int64_t image = 0; image < grid.images; ++image) {
       const std::int64_t time = next + image * grid.time_step;
       for (std::int64_t row = 0; row < grid.rows; ++row) {
         for (std::int64_t column = 0; column < grid.columns; ++column) {
+          CAPTION_CHECK(index < count, "fewer vision tokens than their blocks have");
           set(index++, time, next + row, next + column);
         }
       }
     }
-    vision += block_tokens;
-    next += std::max({last_time + 1, grid.rows, grid.columns});
+    vision += static_cast<std::size_t>(grid.images * grid.rows * grid.columns);
+    next = std::max({last_time + 1, next + grid.rows, next + grid.columns});
   }
+  CAPTION_CHECK(block == blocks.end() && vision == prompt.vision_positions.size(),
+                "vision tokens that do not fill their blocks");
   return positions;
 }
 

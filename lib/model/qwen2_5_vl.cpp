@@ -10,12 +10,13 @@
 #include <vector>
 
 #include "base/error.h"
+#include "model/internal/chat_format.h"
+#include "model/internal/chat_template.h"
 #include "model/internal/config.h"
 #include "model/internal/hub_model.h"
 #include "model/internal/mrope.h"
 #include "model/internal/parts.h"
 #include "model/internal/preprocessor_config.h"
-#include "model/internal/prompt.h"
 #include "model/internal/qwen_vl.h"
 #include "weights/checkpoint.h"
 
@@ -38,6 +39,16 @@ std::int64_t seconds_per_image(const ClipShape& clip, std::int64_t frames_per_im
                                    kErrorS);
 }
 
+// The chat template puts a system prompt before a conversation without one.
+const ChatFormat& chat_format() {
+  static const ChatFormat kFormat = [] {
+    ChatFormat format = chatml_format("");
+    format.default_system = "You are a helpful assistant.";
+    return format;
+  }();
+  return kFormat;
+}
+
 class Qwen25Vl final : public PartsCaptionModel {
  public:
   Qwen25Vl(Parts parts, const VisionSpec& vision, const VisionTokenIds& ids,
@@ -49,27 +60,30 @@ class Qwen25Vl final : public PartsCaptionModel {
     check_prompt_tokens(tokenizer(), ids);
   }
 
-  PromptIds build_prompt(std::string_view user_prompt, const ClipShape& clip) const override {
-    // The chat template puts this system prompt before a conversation without one.
-    const PromptFrame frame = {.head =
-                                   "<|im_start|>system\nYou are a helpful assistant.<|im_end|>\n"
-                                   "<|im_start|>user\n<|vision_start|>" +
-                                   std::string(kQwenVideoToken) + "<|vision_end|>",
-                               .glue_before = "",
-                               .glue_after = "",
-                               .tail = "<|im_end|>\n<|im_start|>assistant\n"};
-    VisionGrid grid = vision_grid(vision_, preprocessed_size(clip));
-    grid.images = num_images(vision_, clip.num_frames);
-    grid.time_step = seconds_per_image(clip, vision_.frames_per_image) * tokens_per_second_;
-    PromptIds prompt = build_video_prompt(tokenizer(), frame, user_prompt, video_id_,
-                                          grid.images * grid.rows * grid.columns);
-    prompt.positions = mrope_positions(prompt, grid);
+  PromptIds build_prompt(const Conversation& conversation, const ClipShape& clip) const override {
+    const auto describe = [this](const ClipShape& shape) {
+      const VisionGrid grid = grid_of(shape);
+      return VideoText{.markup = std::string(kQwenVideoText),
+                       .tokens_each = grid.images * grid.rows * grid.columns};
+    };
+    PromptIds prompt =
+        build_chat_prompt(tokenizer(), chat_format(), video_id_, conversation, clip, describe);
+    std::vector<VisionGrid> blocks;
+    for (const ClipShape& shape : clips_of(conversation, clip)) blocks.push_back(grid_of(shape));
+    prompt.positions = mrope_positions(prompt, blocks);
     return prompt;
   }
 
   std::string_view family() const override { return "qwen2_5_vl"; }
 
  private:
+  VisionGrid grid_of(const ClipShape& clip) const {
+    VisionGrid grid = vision_grid(vision_, preprocessed_size(clip));
+    grid.images = num_images(vision_, clip.num_frames);
+    grid.time_step = seconds_per_image(clip, vision_.frames_per_image) * tokens_per_second_;
+    return grid;
+  }
+
   VisionSpec vision_;
   std::int32_t video_id_;
   std::int64_t tokens_per_second_;
@@ -150,6 +164,8 @@ std::unique_ptr<CaptionModel> open_qwen2_5_vl(const std::filesystem::path& folde
   parts.preprocess = read_preprocess_spec(folder, qwen2_5_vl_preprocessing(vision));
   place_parts(parts, make_blueprint(config, vision, text.spec), std::move(sources), format);
   read_text_files(folder, text, parts);
+  warn_of_other_template(read_chat_template(folder, kQwenVideoToken), chat_format(),
+                         kQwenVideoText);
   return std::make_unique<Qwen25Vl>(std::move(parts), vision, ids, tokens_per_second);
 }
 

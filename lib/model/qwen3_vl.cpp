@@ -11,11 +11,12 @@
 #include <vector>
 
 #include "base/error.h"
+#include "model/internal/chat_format.h"
+#include "model/internal/chat_template.h"
 #include "model/internal/hub_model.h"
 #include "model/internal/mrope.h"
 #include "model/internal/parts.h"
 #include "model/internal/preprocessor_config.h"
-#include "model/internal/prompt.h"
 #include "model/internal/qwen_vl.h"
 #include "weights/checkpoint.h"
 
@@ -42,6 +43,11 @@ std::string timestamp(const ClipShape& clip, std::int64_t image, std::int64_t fr
   return {text.data(), static_cast<std::size_t>(length)};
 }
 
+const ChatFormat& chat_format() {
+  static const ChatFormat kFormat = chatml_format("");
+  return kFormat;
+}
+
 class Qwen3Vl final : public PartsCaptionModel {
  public:
   Qwen3Vl(Parts parts, const VisionSpec& vision, const VisionTokenIds& ids)
@@ -49,26 +55,35 @@ class Qwen3Vl final : public PartsCaptionModel {
     check_prompt_tokens(tokenizer(), ids);
   }
 
-  PromptIds build_prompt(std::string_view user_prompt, const ClipShape& clip) const override {
-    PromptFrame frame = {.head = "<|im_start|>user\n",
-                         .glue_before = "",
-                         .glue_after = "",
-                         .tail = "<|im_end|>\n<|im_start|>assistant\n"};
-    const std::int64_t images = num_images(vision_, clip.num_frames);
-    for (std::int64_t image = 0; image < images; ++image) {
-      frame.head += "<" + timestamp(clip, image, vision_.frames_per_image) +
-                    " seconds><|vision_start|>" + std::string(kQwenVideoToken) + "<|vision_end|>";
-    }
-    const VisionGrid grid = vision_grid(vision_, preprocessed_size(clip));
+  PromptIds build_prompt(const Conversation& conversation, const ClipShape& clip) const override {
+    const auto describe = [this](const ClipShape& shape) { return describe_video(shape); };
     PromptIds prompt =
-        build_video_prompt(tokenizer(), frame, user_prompt, video_id_, grid.rows * grid.columns);
-    prompt.positions = mrope_positions(prompt, grid);
+        build_chat_prompt(tokenizer(), chat_format(), video_id_, conversation, clip, describe);
+    std::vector<VisionGrid> blocks;
+    for (const ClipShape& shape : clips_of(conversation, clip)) {
+      blocks.insert(blocks.end(), static_cast<std::size_t>(num_images(vision_, shape.num_frames)),
+                    vision_grid(vision_, preprocessed_size(shape)));
+    }
+    prompt.positions = mrope_positions(prompt, blocks);
     return prompt;
   }
 
   std::string_view family() const override { return "qwen3_vl"; }
 
  private:
+  // Each image has its time before it.
+  VideoText describe_video(const ClipShape& clip) const {
+    const VisionGrid grid = vision_grid(vision_, preprocessed_size(clip));
+    VideoText video{.markup = "",
+                    .num_placeholders = num_images(vision_, clip.num_frames),
+                    .tokens_each = grid.rows * grid.columns};
+    for (std::int64_t image = 0; image < video.num_placeholders; ++image) {
+      video.markup += "<" + timestamp(clip, image, vision_.frames_per_image) + " seconds>" +
+                      std::string(kQwenVideoText);
+    }
+    return video;
+  }
+
   VisionSpec vision_;
   std::int32_t video_id_;
 };
@@ -144,6 +159,8 @@ std::unique_ptr<CaptionModel> open_qwen3_vl(const std::filesystem::path& folder,
   parts.preprocess = read_preprocess_spec(folder, qwen3_vl_preprocessing(vision));
   place_parts(parts, make_blueprint(config, vision, text.spec), std::move(sources), format);
   read_text_files(folder, text, parts);
+  warn_of_other_template(read_chat_template(folder, kQwenVideoToken), chat_format(),
+                         kQwenVideoText);
   return std::make_unique<Qwen3Vl>(std::move(parts), vision, ids);
 }
 

@@ -38,7 +38,7 @@ model::ComposedSource copy_composed(const char* copy_name) {
 class BareModel final : public model::PartsCaptionModel {
  public:
   using PartsCaptionModel::PartsCaptionModel;
-  model::PromptIds build_prompt(std::string_view /*prompt*/,
+  model::PromptIds build_prompt(const model::Conversation& /*conversation*/,
                                 const model::ClipShape& /*clip*/) const override {
     return {};
   }

@@ -153,12 +153,14 @@ TEST_SUITE("model/prompt") {
     replace_in_file(folder / "tokenizer.json", R"("id": 6, "content": "<video>", "special": true)",
                     R"("id": 3, "content": "<video>")");
     const auto tokenizer = text::open_tokenizer(folder);
-    const model::PromptFrame frame = {
-        .head = "a<video>", .glue_before = "", .glue_after = "", .tail = "c"};
-    CHECK(model::build_video_prompt(*tokenizer, frame, "b", 3, 2).ids ==
-          std::vector<std::int32_t>{4, 0, 3, 3, 1, 2, 5});
+    const auto build = [&](const char* words) {
+      model::PromptText text;
+      text.add({.head = "a<video>", .tail = "c"}, words);
+      return model::build_video_prompt(*tokenizer, text, 3, std::vector<std::int64_t>{2});
+    };
+    CHECK(build("b").ids == std::vector<std::int32_t>{4, 0, 3, 3, 1, 2, 5});
     try {
-      model::build_video_prompt(*tokenizer, frame, "b<video>", 3, 2);
+      build("b<video>");
       FAIL_CHECK("accepted");
     } catch (const Error& error) {
       CHECK(error.code() == ErrorCode::kUsage);

@@ -77,11 +77,11 @@ FakeModel::FakeModel()
   preprocess_.do_normalize = false;
 }
 
-model::PromptIds FakeModel::build_prompt(std::string_view user_prompt,
+model::PromptIds FakeModel::build_prompt(const model::Conversation& conversation,
                                          const model::ClipShape& /*clip*/) const {
   model::PromptIds prompt{.ids = {kPlaceholder}, .vision_positions = {0}};
-  if (user_prompt.starts_with('+')) {
-    prompt.ids.push_back(kFirstShift + std::stoi(std::string(user_prompt.substr(1))));
+  if (conversation.prompt.starts_with('+')) {
+    prompt.ids.push_back(kFirstShift + std::stoi(conversation.prompt.substr(1)));
   }
   return prompt;
 }

@@ -52,7 +52,8 @@ class FakeModel final : public model::CaptionModel, public model::Decoder, publi
   const vision::PreprocessSpec& preprocess_spec() const override { return preprocess_; }
   void set_max_pixels(std::int64_t /*max_pixels*/) override {}
   std::int64_t vision_tokens(const model::ClipShape& /*clip*/) const override { return 1; }
-  model::PromptIds build_prompt(std::string_view user_prompt,
+  // Renders the last question alone.
+  model::PromptIds build_prompt(const model::Conversation& conversation,
                                 const model::ClipShape& clip) const override;
   std::vector<Tensor> encode_clips(Stream& stream, std::span<const ConstView> clips) override;
   double pass_share(const Shape& /*pixel_values*/) const override { return share_of_pass; }

@@ -53,8 +53,4 @@ struct VideoTokenId {
 VideoTokenId parse_video_token_id(const JsonObject& config, std::int64_t fallback,
                                   std::int64_t vocab);
 
-// Returns the chat template of a folder, of the first of chat_template.jinja, chat_template.json,
-// processor_config.json and tokenizer_config.json that has one; empty if there is none.
-std::string read_chat_template(const std::filesystem::path& folder);
-
 }  // namespace caption::model

@@ -5,6 +5,7 @@
 
 #include <array>
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "base/json.h"
@@ -12,7 +13,7 @@
 
 namespace caption::model {
 
-// Vision tokens of a block of consecutive images.
+// Vision tokens of a block of consecutive images, of one size.
 struct VisionGrid {
   std::int64_t rows = 0;  // of one image
   std::int64_t columns = 0;
@@ -20,12 +21,13 @@ struct VisionGrid {
   std::int64_t time_step = 0;  // positions in time between two images
 };
 
-// Returns [3, ids]: a text token's three positions are equal and follow the largest one before. So
-// does the first position in time of a block, images * rows * columns consecutive vision tokens;
-// that of image i is i * time_step later, and height and width count rows and columns from the
-// first. The prompt's vision tokens must fill blocks. Throws Error(kTooLarge) for positions beyond
-// 2^30.
-std::vector<std::int32_t> mrope_positions(const PromptIds& prompt, const VisionGrid& grid);
+// Returns [3, ids] of a prompt whose vision tokens are these blocks in order: a text token's three
+// positions are equal and follow the largest one before. So does the first position in time of a
+// block, images * rows * columns consecutive vision tokens; that of image i is i * time_step later,
+// and height and width count rows and columns from the first. Throws Error(kTooLarge) for positions
+// beyond 2^30.
+std::vector<std::int32_t> mrope_positions(const PromptIds& prompt,
+                                          std::span<const VisionGrid> blocks);
 
 // Parses mrope_section in rope_scaling (or rope_parameters); `fallback` when it is absent. Throws
 // Error(kBadModel) unless it is three positive numbers with the sum head_dim / 2.

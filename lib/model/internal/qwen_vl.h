@@ -16,6 +16,8 @@
 namespace caption::model {
 
 inline constexpr std::string_view kQwenVideoToken = "<|video_pad|>";
+// What the chat templates write in the place of a video.
+inline constexpr std::string_view kQwenVideoText = "<|vision_start|><|video_pad|><|vision_end|>";
 
 // Ids of the tokens around and in the place of the vision tokens.
 struct VisionTokenIds {
