@@ -17,6 +17,7 @@
 #include "bench/process_memory.h"
 #include "bench/video_report.h"
 #include "config/choices.h"
+#include "config/examples.h"
 #include "config/generation_defaults.h"
 #include "config/pipeline_options.h"
 #include "config/preset_blueprint.h"
@@ -49,6 +50,7 @@ pipeline::Options make_options(const config::Preset& preset, const Machine& mach
   options.engine.disk = {};  // a run must not find pages that another run stored
   options.vision_cache = {};
   options.prompts = {{.name = "", .text = preset.generation.prompt}};
+  options.examples = config::read_examples(preset, options.read);
   return options;
 }
 
@@ -283,15 +285,17 @@ std::vector<PricedOptions> price_variants(const Context& context, PriceOf price,
 // The prompts by name. Throws Error(kUsage) for one with which no clip could be captioned.
 std::vector<pipeline::Prompt> fitting_prompts(const BenchVideos& wanted,
                                               const config::Preset& preset,
-                                              model::CaptionModel& model) {
+                                              model::CaptionModel& model,
+                                              const std::vector<pipeline::Example>& examples) {
   std::vector<pipeline::Prompt> prompts = pipeline::name_prompts(
       wanted.prompts.empty() ? std::vector<std::string>{preset.generation.prompt} : wanted.prompts);
-  std::vector<std::string> texts;
+  std::vector<model::Conversation> conversations;
   for (pipeline::Prompt& prompt : prompts) {
     if (prompt.text.empty()) prompt.text = model.default_prompt();
-    texts.push_back(prompt.text);
+    conversations.push_back(
+        pipeline::conversation_of(preset.generation.system, examples, prompt.text));
   }
-  config::require_fitting_prompts(preset, model, texts);
+  config::require_fitting_prompts(preset, model, conversations);
   return prompts;
 }
 
@@ -323,7 +327,7 @@ int bench_videos(const BenchVideos& wanted, const Context& context,
       .shape = config::find_preset_blueprint(preset.model, locations).blueprint.text.value(),
       .weights = config::weight_format(preset.quantization)};
   pipeline::Options options = make_options(preset, machine, *model);
-  options.prompts = fitting_prompts(wanted, preset, *model);
+  options.prompts = fitting_prompts(wanted, preset, *model, options.examples);
   // Before anything is captioned: what is wrong with them would cost the whole run.
   std::optional<eval::References> references;
   if (!wanted.references.empty()) {

@@ -236,6 +236,15 @@ std::string describe_prompts(const std::vector<pipeline::Prompt>& prompts) {
   return text;
 }
 
+// Describes what comes before each clip: "a system prompt and 2 examples, 340 tokens".
+std::string describe_lead(const DryRun& run) {
+  std::string text = run.options.system.empty() ? "" : "a system prompt";
+  if (!run.options.examples.empty()) {
+    text += (text.empty() ? "" : " and ") + counted(std::ssize(run.options.examples), "example");
+  }
+  return text + ", " + counted(run.num_lead_tokens, "token");
+}
+
 std::string describe_model(const config::Preset& preset) {
   const std::string& name = preset.model.is_composed ? preset.model.llm : preset.model.path;
   return records::escape_file_name(name) + ", " +
@@ -261,6 +270,7 @@ int dry_run(const DryRun& run) {
   print_line("model", describe_model(run.preset));
   print_line(run.options.prompts.size() == 1 ? "prompt" : "prompts",
              describe_prompts(run.options.prompts));
+  if (run.num_lead_tokens > 0) print_line("before", describe_lead(run));
   print_line("time", describe_time(run, counts, preview.get()));
   flush_stdout();
   // As the run would end: refused, or without the clips of a folder.

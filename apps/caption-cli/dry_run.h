@@ -15,6 +15,7 @@ struct DryRun {
   records::Manifest manifest;
   const pipeline::InputList& inputs;
   const pipeline::Options& options;
+  std::int64_t num_lead_tokens = 0;  // of system prompt and examples, before each clip
 };
 
 // Prints the number of clips, how many already have records, the output, model, prompts and

@@ -11,6 +11,7 @@
 #include "base/log.h"
 #include "base/utf8.h"
 #include "config/adapters.h"
+#include "config/examples.h"
 #include "config/fields.h"
 #include "environment.h"
 #include "option_types.h"
@@ -99,6 +100,14 @@ void add_repeatable_flag(CLI::App& command, PresetFlags& flags, const config::Fi
   describe(*option, field);
 }
 
+// Adds the flag that names a file of examples.
+void add_examples_flag(CLI::App& command, PresetFlags& flags, const config::FieldHelp& field) {
+  CLI::Option* option = command.add_option_function<std::string>(
+      field.flag, [&flags](const std::string& file) { flags.examples_file = file; },
+      description_of(field));
+  describe(*option, field);
+}
+
 }  // namespace
 
 std::vector<config::FieldHelp> default_fields() {
@@ -133,6 +142,10 @@ void add_preset_flags(CLI::App& command, PresetFlags& flags) {
       add_repeatable_flag(command, flags, field);
       continue;
     }
+    if (field.key == config::kExamplesKey) {
+      add_examples_flag(command, flags, field);
+      continue;
+    }
     CLI::Option* option = command.add_option_function<std::string>(
         field.flag,
         [&flags, field](const std::string& value) {
@@ -159,6 +172,13 @@ config::LoadedPreset load_preset(const PresetFlags& flags, const config::Locatio
       throw Error(ErrorCode::kUsage, override_value.source + ": the value is not valid UTF-8");
     }
     config::apply_override(loaded.preset, override_value);
+  }
+  if (!flags.examples_file.empty()) {
+    config::apply_override(loaded.preset,
+                           {.key = std::string(config::kExamplesKey),
+                            .value = "",
+                            .source = "--examples",
+                            .items = config::read_example_file(flags.examples_file)});
   }
   log_detail("config", "preset " + loaded.preset.name + " of " + loaded.path.string());
   return loaded;

@@ -22,6 +22,7 @@ struct PresetFlags {
   std::string preset = "auto";
   std::vector<config::Override> overrides;  // in the order on the command line
   std::vector<std::string> prompts;         // every --prompt, in the order on the command line
+  std::string examples_file;                // --examples
   bool quality = false;
   bool speed = false;
 };

@@ -10,6 +10,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "backend/machine.h"
 #include "base/counted.h"
@@ -18,6 +19,7 @@
 #include "base/log.h"
 #include "base/units.h"
 #include "config/adapters.h"
+#include "config/examples.h"
 #include "config/generation_defaults.h"
 #include "config/pipeline_options.h"
 #include "config/resolve.h"
@@ -61,10 +63,13 @@ std::vector<pipeline::Prompt> choose_prompts(const RunFlags& flags, const config
   return pipeline::read_prompts(flags.prompts_file);
 }
 
-std::vector<std::string> texts_of(const std::vector<pipeline::Prompt>& prompts) {
-  std::vector<std::string> texts;
-  for (const pipeline::Prompt& prompt : prompts) texts.push_back(prompt.text);
-  return texts;
+std::vector<model::Conversation> conversations_of(const pipeline::Options& options) {
+  std::vector<model::Conversation> conversations;
+  for (const pipeline::Prompt& prompt : options.prompts) {
+    conversations.push_back(
+        pipeline::conversation_of(options.system, options.examples, prompt.text));
+  }
+  return conversations;
 }
 
 pipeline::ProgressStyle progress_style(const RunFlags& flags) {
@@ -188,14 +193,30 @@ void check_adapters(const pipeline::Options& options, const pipeline::InputList&
 void require_possible(const config::Preset& preset, model::CaptionModel& model,
                       const pipeline::Options& options, const pipeline::InputList& inputs) {
   check_adapters(options, inputs);
-  const std::vector<std::string> texts = texts_of(options.prompts);
-  config::require_fitting_prompts(preset, model, texts);
-  config::require_fitting_pages(preset, model, texts, options.engine.kv_cache_bytes);
+  const std::vector<model::Conversation> conversations = conversations_of(options);
+  config::require_fitting_prompts(preset, model, conversations);
+  config::require_fitting_pages(preset, model, conversations, options.engine.kv_cache_bytes);
   require_usable_cache(preset.engine.kv_cache_dir);
 }
 
-void say_demonstration(const model::CaptionModel& model) {
+// Tokens of a prompt that come before the clip's own, the most of all prompts.
+std::int64_t count_lead_tokens(const model::CaptionModel& model, const pipeline::Options& options) {
+  std::int64_t most = 0;
+  const model::ClipShape clip = {.num_frames = 1};
+  for (const model::Conversation& conversation : conversations_of(options)) {
+    most = std::max(most, std::ssize(model.build_prompt(conversation, clip).ids) -
+                              std::ssize(model.build_prompt(conversation.prompt, clip).ids));
+  }
+  return most;
+}
+
+void say_demonstration(const model::CaptionModel& model, const config::Preset& preset) {
   if (!model.is_demonstration()) return;
+  if (!preset.generation.system.empty() || !preset.generation.examples.empty()) {
+    log_warning("run",
+                "the demonstration model was never trained with a system prompt or examples; its "
+                "captions will be worse with them");
+  }
   log_info("run",
            "this is the demonstration model: it knows drawn background scenes only; --model names "
            "one for films");
@@ -240,11 +261,12 @@ int run(const RunFlags& flags, const Globals& globals) {
   read.cancelled = &stop;
   const pipeline::InputList inputs =
       find_inputs(flags.input, read, config::adapter_names(preset.model.adapter));
+  std::vector<pipeline::Example> examples = config::read_examples(preset, read);
 
   const std::unique_ptr<model::CaptionModel> model = config::open_model(
       globals.context(config::num_threads(preset, machine)), preset, loaded.locations,
       flags.is_dry ? config::KeepDigests::kNo : config::KeepDigests::kYes);
-  say_demonstration(*model);
+  say_demonstration(*model, preset);
   config::adopt_generation_config(preset, model->generation_config());
   config::require_consistent(preset);
   check_stream(flags, preset, inputs.size(), prompts.size());
@@ -256,13 +278,15 @@ int run(const RunFlags& flags, const Globals& globals) {
     if (prompt.text.empty()) prompt.text = model->default_prompt();
   }
   options.prompts = prompts;
+  options.examples = std::move(examples);
   require_possible(preset, *model, options, inputs);
   if (flags.is_dry) {
     return dry_run({.preset = preset,
                     .output = flags.output,
-                    .manifest = make_manifest(preset, *model, model_hash, prompts),
+                    .manifest = make_manifest(preset, *model, model_hash, options),
                     .inputs = inputs,
-                    .options = options});
+                    .options = options,
+                    .num_lead_tokens = count_lead_tokens(*model, options)});
   }
   StreamedCaption streamed(stop);
   if (flags.output.is_streamed) {
@@ -270,7 +294,7 @@ int run(const RunFlags& flags, const Globals& globals) {
   }
 
   log_choices(*model, options, inputs.size());
-  RunOutput output(flags.output, make_manifest(preset, *model, model_hash, prompts));
+  RunOutput output(flags.output, make_manifest(preset, *model, model_hash, options));
   log_info("run", "threads " + pipeline::describe_threads(config::num_threads(preset, machine),
                                                           options.threads));
   pipeline::Outcome outcome;

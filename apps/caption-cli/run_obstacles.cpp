@@ -5,6 +5,7 @@
 
 #include "backend/machine.h"
 #include "base/error.h"
+#include "config/examples.h"
 #include "config/generation_defaults.h"
 #include "config/resolve.h"
 #include "sampling/sampler.h"
@@ -27,13 +28,19 @@ void collect(std::vector<Obstacle>& obstacles, Check&& check) {
   }
 }
 
-// Counts the tokens of the longest prompt. The number of frames does not change its text.
-std::int64_t count_prompt_tokens(const model::CaptionModel& model,
+// Counts the tokens of the longest prompt, with system prompt and examples. The number of frames
+// does not change its text.
+std::int64_t count_prompt_tokens(const model::CaptionModel& model, const config::Preset& preset,
                                  const std::vector<std::string>& prompts) {
+  const std::vector<pipeline::Example> examples =
+      config::read_examples(preset, config::read_options(preset));
   std::int64_t most = 0;
   for (const std::string& prompt : prompts) {
     const std::string text = prompt.empty() ? model.default_prompt() : prompt;
-    most = std::max(most, std::ssize(model.build_prompt(text, {1}).ids) - model.vision_tokens({1}));
+    const model::Conversation conversation =
+        pipeline::conversation_of(preset.generation.system, examples, text);
+    most = std::max(
+        most, std::ssize(model.build_prompt(conversation, {1}).ids) - model.vision_tokens({1}));
   }
   return most;
 }
@@ -71,7 +78,7 @@ RunCheck check_run(const Context& context, const config::LoadedPreset& loaded,
     config::apply_generation_config(as_stored, check.model->generation_config());
     config::require_consistent(as_stored);
     sampling::validate(config::sampling_params(as_stored), check.model->decoder().spec().vocab);
-    check.prompt_tokens = count_prompt_tokens(*check.model, prompts);
+    check.prompt_tokens = count_prompt_tokens(*check.model, preset, prompts);
   });
   collect(obstacles, check_cache);
   return check;

@@ -153,10 +153,14 @@ void check_output(const OutputFlags& flags, const std::vector<std::string>& argu
 }
 
 records::Manifest make_manifest(const config::Preset& preset, const model::CaptionModel& model,
-                                const Sha256& model_hash,
-                                const std::vector<pipeline::Prompt>& prompts) {
+                                const Sha256& model_hash, const pipeline::Options& options) {
   records::Manifest manifest;
-  for (const pipeline::Prompt& prompt : prompts) {
+  if (!options.system.empty()) manifest.settings.emplace_back("system", options.system);
+  for (std::size_t i = 0; i < options.examples.size(); ++i) {
+    manifest.settings.emplace_back("example." + std::to_string(i + 1),
+                                   pipeline::describe_example(options.examples[i]));
+  }
+  for (const pipeline::Prompt& prompt : options.prompts) {
     manifest.settings.emplace_back(prompt.name.empty() ? "prompt" : "prompt." + prompt.name,
                                    prompt.text);
   }

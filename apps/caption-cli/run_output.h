@@ -32,11 +32,10 @@ struct OutputFlags {
 // output that is one of the files named on the command line.
 void check_output(const OutputFlags& flags, const std::vector<std::string>& arguments);
 
-// Returns all settings that affect the captions. Empty texts in `prompts` must have been replaced
-// by the model's default prompt.
+// Returns all settings that affect the captions. Empty texts in the prompts of `options` must have
+// been replaced by the model's default prompt.
 records::Manifest make_manifest(const config::Preset& preset, const model::CaptionModel& model,
-                                const Sha256& model_hash,
-                                const std::vector<pipeline::Prompt>& prompts);
+                                const Sha256& model_hash, const pipeline::Options& options);
 
 // Returns a preview of the output with these flags, without modifying it; null for standard output.
 // Throws as records::OutputPreview.

@@ -42,6 +42,8 @@ model::ComposedSource composed_source(const ModelSection& section,
   source.vision_feature_layers = section.vision_feature_layer;
   source.pool_stride = section.pooling;
   source.prompt = section.prompt;
+  source.system_template = section.system_template;
+  source.example_end = section.example_end;
   source.projector_options = {.kind = projector_kind(section.projector_type),
                               .activation = activation(section.projector_hidden_act),
                               .tokens = section.projector_tokens,

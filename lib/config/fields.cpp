@@ -102,6 +102,8 @@ std::string to_yaml(const Preset& preset, const std::set<std::string>& from_mode
     using Value = std::remove_cvref_t<decltype(value)>;
     std::string text = preset_text(field.means, value);
     if (std::is_same_v<Value, std::string>) text = json_quote(text);
+    // A JSON object is a YAML map.
+    if (key == kExamplesKey) text = "[" + join(preset.generation.examples) + "]";
     out += "  " + std::string(key.substr(section.size() + 1)) + ": " + text + "  # " + field.help +
            limits_text(range_text(field.means, range...), choices_of_type<Value>(field.means)) +
            (from_model.contains(field.key) ? ", from the model's generation_config.json" : "") +

@@ -134,6 +134,12 @@ void for_each_model_field(Section& model, Visit&& visit) {
   visit(Field{"model.prompt", "", Affects::kTokens,
               "composed model: template with {video} and {prompt}"},
         model.prompt);
+  visit(Field{"model.system_template", "", Affects::kTokens,
+              "composed model: template of a system prompt, with {system}"},
+        model.system_template);
+  visit(Field{"model.example_end", "", Affects::kTokens,
+              "composed model: text after the caption of an example"},
+        model.example_end);
 }
 
 template <class Section, class Visit>
@@ -205,6 +211,18 @@ void for_each_generation_field(Section& generation, Visit&& visit) {
   visit(Field{"generation.prompt", "--prompt", Affects::kTokens,
               "what the model is asked; empty: its own"},
         generation.prompt);
+  visit(Field{"generation.system", "--system", Affects::kTokens,
+              "system prompt; empty: the model's own, if any", Means::kItself,
+              "It comes before everything else, for every clip alike."},
+        generation.system);
+  visit(
+      Field{"generation.examples", "--examples", Affects::kNothing,
+            "examples shown before every clip", Means::kFile,
+            "A line of JSON for each: {\"video\": PATH, \"prompt\": TEXT, \"caption\": TEXT}, "
+            "of which only the caption is needed; without a prompt it is the clip's, and paths "
+            "are relative to the file. In a preset, a list of such maps. Their tokens are computed "
+            "once, with the prefix cache."},
+      generation.examples);
   visit(Field{"generation.max_new_tokens", "--max-new-tokens", Affects::kTokens,
               "longest caption in tokens"},
         generation.max_new_tokens, IntRange{1, 1 << 16});

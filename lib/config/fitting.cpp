@@ -15,14 +15,14 @@ namespace {
 struct ClipTokens {
   std::int64_t num_frames = 0;
   std::int64_t num_vision = 0;
-  std::int64_t num_text = 0;
+  std::int64_t num_text = 0;  // those of examples included, with their vision tokens
   std::int64_t num_new = 0;
 
   std::int64_t num_prompt() const { return num_vision + num_text; }
 };
 
 // Encodes a prompt. What a tokenizer refuses of it concerns the run and no clip.
-model::PromptIds build_prompt(const model::CaptionModel& model, const std::string& prompt,
+model::PromptIds build_prompt(const model::CaptionModel& model, const model::Conversation& prompt,
                               const model::ClipShape& clip) {
   try {
     return model.build_prompt(prompt, clip);
@@ -34,7 +34,7 @@ model::PromptIds build_prompt(const model::CaptionModel& model, const std::strin
 }
 
 ClipTokens count_tokens(const Preset& preset, const model::CaptionModel& model,
-                        const std::string& prompt) {
+                        const model::Conversation& prompt) {
   const video::SamplingOptions sampling = read_options(preset).sampling;
   ClipTokens tokens{.num_frames = sampling.is_by_length() ? 1 : sampling.num_frames};
   model::ClipShape clip = {.num_frames = tokens.num_frames};
@@ -65,9 +65,9 @@ std::int64_t pages_of(const Preset& preset, const ClipTokens& tokens) {
 }  // namespace
 
 void require_fitting_prompts(const Preset& preset, model::CaptionModel& model,
-                             const std::vector<std::string>& prompts) {
+                             const std::vector<model::Conversation>& prompts) {
   const std::int64_t max_positions = model.decoder().spec().max_positions;
-  for (const std::string& prompt : prompts) {
+  for (const model::Conversation& prompt : prompts) {
     const ClipTokens tokens = count_tokens(preset, model, prompt);
     // The last new token is sampled, but not computed, so it needs no position.
     const std::int64_t num_positions = tokens.num_prompt() + tokens.num_new - 1;
@@ -75,7 +75,9 @@ void require_fitting_prompts(const Preset& preset, model::CaptionModel& model,
     const std::int64_t most_new = max_positions - tokens.num_prompt() + 1;
     const std::int64_t most_frames = (max_positions + 1 - tokens.num_new - tokens.num_text) *
                                      tokens.num_frames / tokens.num_vision;
-    std::string way_out = "shorten the prompt, or lower --frames or --max-new-tokens";
+    std::string way_out = prompt.examples.empty()
+                              ? "shorten the prompt, or lower --frames or --max-new-tokens"
+                              : "give fewer examples, or lower --frames or --max-new-tokens";
     if (most_new > 0) {
       way_out = "lower --max-new-tokens to at most " + std::to_string(most_new);
     } else if (most_frames > 0) {
@@ -88,10 +90,11 @@ void require_fitting_prompts(const Preset& preset, model::CaptionModel& model,
 }
 
 void require_fitting_pages(const Preset& preset, model::CaptionModel& model,
-                           const std::vector<std::string>& prompts, std::int64_t kv_cache_bytes) {
+                           const std::vector<model::Conversation>& prompts,
+                           std::int64_t kv_cache_bytes) {
   const std::int64_t page_bytes = kv_page_bytes(preset, model.decoder().spec());
   const std::int64_t num_pages = kv_cache_bytes / page_bytes;
-  for (const std::string& prompt : prompts) {
+  for (const model::Conversation& prompt : prompts) {
     const ClipTokens tokens = count_tokens(preset, model, prompt);
     const std::int64_t needed = pages_of(preset, tokens);
     if (num_pages >= needed) continue;

@@ -71,9 +71,14 @@ Settings caption_settings(const Context& context, const Preset& preset, const Sh
   }
   for (auto& setting : arithmetic(context)) out.push_back(std::move(setting));
   for (auto& setting : select(preset, {Affects::kPixels, Affects::kPages, Affects::kTokens})) {
-    // The prompts have entries of their own, and a model of one folder has no parts.
+    // The conversation has entries of its own, and a model of one folder has no parts.
+    const bool is_conversation =
+        setting.first == "generation.prompt" || setting.first == "generation.system";
     const bool is_of_parts = !preset.model.is_composed && setting.first.starts_with("model.");
-    if (is_of_parts || setting.first == "generation.prompt") continue;
+    // Outputs of runs before these options existed can be continued.
+    const bool is_unused = setting.second.empty() && (setting.first == "model.system_template" ||
+                                                      setting.first == "model.example_end");
+    if (is_conversation || is_of_parts || is_unused) continue;
     out.push_back(std::move(setting));
   }
   return out;

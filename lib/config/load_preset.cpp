@@ -9,6 +9,7 @@
 #include "base/mapped_file.h"
 #include "base/nearest.h"
 #include "base/units.h"
+#include "config/examples.h"
 #include "config/resources.h"
 
 namespace caption::config {
@@ -114,7 +115,12 @@ LoadedPreset load_preset(std::string_view name_or_path, const Locations& locatio
   Locations found = locations;
   found.preset_folder = path.parent_path();
   const std::string text = read_preset(path);
-  Preset preset = parse_preset(text, path.string());
+  // The paths in a preset are relative to its file.
+  const auto resolved = [&](Preset read) {
+    read.generation.examples = resolve_example_paths(read.generation.examples, path.parent_path());
+    return read;
+  };
+  Preset preset = resolved(parse_preset(text, path.string()));
   preset.name = path.stem().string();
   if (preset.device.type != DeviceType::kAuto) {
     return {.preset = preset, .path = path, .note = {}, .locations = std::move(found)};
@@ -125,7 +131,7 @@ LoadedPreset load_preset(std::string_view name_or_path, const Locations& locatio
   found.preset_folder = chosen_path.parent_path();
   Preset base = parse_preset(read_preset(chosen_path), chosen_path.string());
   const DeviceType type = base.device.type;
-  preset = overlay_preset(base, text, path.string());
+  preset = resolved(overlay_preset(base, text, path.string()));
   preset.device.type = type;
   preset.name = chosen;
   std::string why = "this build has no CUDA kernels";

@@ -9,6 +9,7 @@
 #include "base/nearest.h"
 #include "base/units.h"
 #include "config/choices.h"
+#include "config/examples.h"
 #include "config/fields.h"
 #include "config/internal/yaml_values.h"
 #include "config/preset.h"
@@ -188,6 +189,18 @@ std::string check_sampling(const std::string& text) {
   }
 }
 
+// Gives examples the form of to_json(); returns what is wrong with one, or an empty text.
+std::string settle_examples(std::vector<std::string>& examples) {
+  for (std::size_t i = 0; i < examples.size(); ++i) {
+    try {
+      examples[i] = to_json(parse_example(examples[i], "example " + std::to_string(i + 1)));
+    } catch (const Error& error) {
+      return error.what();
+    }
+  }
+  return {};
+}
+
 enum class SetResult { kSet, kUnknownKey };
 
 // Sets one key. `problem` describes an error in the value, or stays empty.
@@ -205,6 +218,7 @@ SetResult set_field(Preset& preset, std::string_view key, const Scalar& scalar,
   });
   if (problem.empty() && key == "video.sampling")
     problem = check_sampling(std::string(scalar.text));
+  if (problem.empty() && key == kExamplesKey) problem = settle_examples(preset.generation.examples);
   if (result == SetResult::kSet && problem.empty()) preset.given.emplace(key);
   return result;
 }

@@ -28,6 +28,7 @@ pipeline::Options pipeline_options(const Preset& preset, const Machine& machine,
   }
   options.sampling = sampling_params(preset);
   options.stop_strings = preset.generation.stop;
+  options.system = preset.generation.system;
   sampling::validate(options.sampling, decoder.spec().vocab);
   return options;
 }

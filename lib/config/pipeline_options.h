@@ -9,10 +9,10 @@
 
 namespace caption::config {
 
-// Returns threads, reading, engine, adapters, sampling and stop strings. KV pages get the memory
-// that the model's weights and activations leave. Reserves the decoder's activations. Throws
-// Error(kOutOfMemory) when no memory is left for pages, Error(kUsage) when sampling options
-// contradict each other.
+// Returns threads, reading, engine, adapters, sampling, stop strings and the system prompt. KV
+// pages get the memory that the model's weights and activations leave. Reserves the decoder's
+// activations. Throws Error(kOutOfMemory) when no memory is left for pages, Error(kUsage) when
+// sampling options contradict each other.
 pipeline::Options pipeline_options(const Preset& preset, const Machine& machine,
                                    model::CaptionModel& model, const Sha256& model_hash);
 

@@ -59,6 +59,8 @@ struct ModelSection {
   std::string llm;
   std::vector<std::string> adapter;  // FOLDER, or NAME=FOLDER (config/adapters.h)
   std::string prompt = "{video}{prompt}";
+  std::string system_template;
+  std::string example_end;
   friend bool operator==(const ModelSection&, const ModelSection&) = default;
 };
 
@@ -93,6 +95,8 @@ struct SpeculativeSection {
 
 struct GenerationSection {
   std::string prompt;
+  std::string system;
+  std::vector<std::string> examples;  // JSON objects (config/examples.h)
   std::int64_t max_new_tokens = 128;
   std::int64_t min_new_tokens = 0;
   double temperature = 0.0;
@@ -141,6 +145,8 @@ struct Preset {
     return values(a) == values(b);
   }
 };
+
+inline constexpr std::string_view kExamplesKey = "generation.examples";
 
 // Parses a preset; missing keys keep the defaults above. `name` is the file's name for messages.
 // Throws Error(kBadPreset) "name:line:column: ..." for broken YAML, aliases, nesting, unknown or

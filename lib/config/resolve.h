@@ -50,14 +50,15 @@ std::unique_ptr<model::CaptionModel> open_model(const Context& context, const Pr
 // than the model has, so that every clip would fail. If the number of frames depends on the clip's
 // length (sampling fps=F), one frame is assumed.
 void require_fitting_prompts(const Preset& preset, model::CaptionModel& model,
-                             const std::vector<std::string>& prompts);
+                             const std::vector<model::Conversation>& prompts);
 
 // Throws when the KV pages of `kv_cache_bytes` (plan_kv_cache_bytes()) cannot hold one clip with a
 // caption of max_new_tokens, so that every clip would fail; frames are counted as above. If the
 // preset sets the size, Error(kUsage) names --kv-cache-bytes and the smallest sufficient value;
 // otherwise Error(kOutOfMemory) lists remedies.
 void require_fitting_pages(const Preset& preset, model::CaptionModel& model,
-                           const std::vector<std::string>& prompts, std::int64_t kv_cache_bytes);
+                           const std::vector<model::Conversation>& prompts,
+                           std::int64_t kv_cache_bytes);
 
 // Bytes of one KV page: K and V of all layers for kv::kPageTokens tokens.
 std::int64_t kv_page_bytes(const Preset& preset, const model::DecoderSpec& spec);

@@ -10,6 +10,7 @@
 #include "base/json.h"
 #include "base/utf8.h"
 #include "config/internal/yaml_values.h"
+#include "config/preset.h"
 
 namespace caption::config {
 namespace {
@@ -31,6 +32,7 @@ class FlatReader final : public YAML::EventHandler {
 
   void OnNull(const YAML::Mark& mark, YAML::anchor_t anchor) override {
     refuse_anchor(mark, anchor);
+    if (is_in_item_) fail(mark, "a key or a value is missing");
     if (is_in_list_) fail(mark, "a list with nothing in a place");
     if (depth_ == 0) return;  // an empty file
     if (expects_key_) fail(mark, "a key is missing");
@@ -47,6 +49,7 @@ class FlatReader final : public YAML::EventHandler {
     // yaml-cpp gives plain scalars the tag "?" and quoted ones "!".
     if (tag != "?" && tag != "!" && !tag.empty()) fail(mark, "tags are not part of a preset");
     if (depth_ == 0) fail(mark, "expected sections with keys, found a single value");
+    if (is_in_item_) return add_to_item(mark, text);
     if (is_in_list_) {
       list_.items.push_back(text);
       return;
@@ -78,7 +81,7 @@ class FlatReader final : public YAML::EventHandler {
                   YAML::EmitterStyle::value /*style*/) override {
     refuse_anchor(mark, anchor);
     if (tag != "?" && !tag.empty()) fail(mark, "tags are not part of a preset");
-    if (is_in_list_) fail(mark, "a map in a list");
+    if (is_in_list_) return begin_item(mark);
     if (depth_ > 0 && expects_key_) fail(mark, "a map as a key");
     if (depth_ == 2) fail(mark, "a map below a section; a preset has two levels");
     if (depth_ == 1) {
@@ -90,6 +93,11 @@ class FlatReader final : public YAML::EventHandler {
   }
 
   void OnMapEnd() override {
+    if (is_in_item_) {
+      list_.items.push_back("{" + item_ + "}");
+      is_in_item_ = false;
+      return;
+    }
     --depth_;
     expects_key_ = true;
     if (depth_ == 1) section_.clear();
@@ -109,6 +117,24 @@ class FlatReader final : public YAML::EventHandler {
     key_ = text;
     key_mark_ = mark;
     expects_key_ = false;
+  }
+
+  // A map of texts in a list becomes the text of a JSON object.
+  void begin_item(const YAML::Mark& mark) {
+    if (is_in_item_ || section_ + "." + key_ != kExamplesKey) fail(mark, "a map in a list");
+    is_in_item_ = true;
+    item_.clear();
+    item_keys_.clear();
+    expects_item_key_ = true;
+  }
+
+  void add_to_item(const YAML::Mark& mark, const std::string& text) {
+    if (expects_item_key_ && !item_keys_.insert(text).second) {
+      fail(mark, "key " + json_quote(text) + " appears twice");
+    }
+    if (expects_item_key_ && !item_.empty()) item_ += ", ";
+    item_ += json_quote(text) + (expects_item_key_ ? ": " : "");
+    expects_item_key_ = !expects_item_key_;
   }
 
   void add_value(const YAML::Mark& mark, YamlValue value) {
@@ -131,6 +157,10 @@ class FlatReader final : public YAML::EventHandler {
   bool has_document_ = false;
   bool expects_key_ = false;
   bool is_in_list_ = false;
+  bool is_in_item_ = false;  // of a list
+  bool expects_item_key_ = false;
+  std::string item_;
+  std::set<std::string> item_keys_;
   YamlValue list_;
   YAML::Mark list_mark_;
 };

@@ -106,6 +106,20 @@ void set_names(records::Record& record, const Options& options, std::size_t prom
   record.adapter = adapter_name(options, adapter);
 }
 
+std::vector<std::string> warnings_of(const video::SamplingOptions& sampling,
+                                     const video::Clip& clip) {
+  std::vector<std::string> warnings;
+  if (std::string few = video::describe_few_frames(clip); !few.empty()) {
+    warnings.push_back(std::move(few));
+  }
+  for (const std::string& warning : clip.warnings) {
+    warnings.push_back(records::escape_file_name(warning));
+  }
+  const std::string capped = describe_cap(sampling, clip);
+  if (!capped.empty()) warnings.push_back(capped);
+  return warnings;
+}
+
 std::string content_of(const records::Record& record) {
   if (!record.id.empty()) return record.id;
   if (!record.file.has_value() || !record.file->size_bytes.has_value()) return {};
@@ -301,14 +315,7 @@ void DecodeStage::decode(const OpenFile& file, DecodedJob& decoded) {
   job.record.frames_wanted = decoded.clip.frames_wanted;
   job.record.frames_used = std::ssize(decoded.clip.frames);
   job.record.window_end_s = static_cast<double>(decoded.clip.duration_us) / 1e6;
-  if (std::string few = video::describe_few_frames(decoded.clip); !few.empty()) {
-    job.record.warnings.push_back(std::move(few));
-  }
-  for (const std::string& warning : decoded.clip.warnings) {
-    job.record.warnings.push_back(records::escape_file_name(warning));
-  }
-  const std::string capped = describe_cap(read.sampling, decoded.clip);
-  if (!capped.empty()) job.record.warnings.push_back(capped);
+  job.record.warnings = warnings_of(read.sampling, decoded.clip);
 }
 
 // A file may have been renamed, linked or touched; only a change of its bytes is an error.

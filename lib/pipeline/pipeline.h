@@ -34,6 +34,7 @@
 #include "engine/engine.h"
 #include "model/caption_model.h"
 #include "pipeline/adapters.h"
+#include "pipeline/examples.h"
 #include "pipeline/input_list.h"
 #include "pipeline/prompts.h"
 #include "pipeline/threads.h"
@@ -118,6 +119,10 @@ struct Options {
   // which the seed, the clip's content and the prompt's text determine.
   sampling::SamplingParams sampling;
   std::vector<Prompt> prompts = {{}};  // at least one
+  // The beginning of every clip's conversation. The vision tokens of the examples are made once,
+  // and with the prefix cache so are the KV pages that they fill.
+  std::string system = {};
+  std::vector<Example> examples = {};
   // The adapters that clips (InputList::adapter()) and prompts may choose; as many as the model's
   // decoder has.
   std::vector<AdapterChoice> adapters = {};
@@ -139,10 +144,9 @@ struct Options {
   std::function<void(const Progress&)> on_progress;
   // Reads a clip, and checks before hashing that a file without a video suffix is a video. Tests
   // replace both functions.
-  std::function<video::Clip(const OpenFile&, const video::ReadOptions&)> read_clip =
-      [](const OpenFile& file, const video::ReadOptions& how) {
-        return video::read_clip(file, how);
-      };
+  ReadClip read_clip = [](const OpenFile& file, const video::ReadOptions& how) {
+    return video::read_clip(file, how);
+  };
   std::function<void(const OpenFile&, const video::ReadOptions&)> require_video =
       video::require_video;
 };

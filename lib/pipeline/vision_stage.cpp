@@ -10,21 +10,13 @@
 #include "base/log.h"
 #include "base/sha256.h"
 #include "pipeline/internal/stages.h"
+#include "pipeline/internal/suspicion.h"
 #include "records/file_name.h"
 #include "tensor/copy.h"
 #include "vision/preprocess.h"
 
 namespace caption::pipeline {
 namespace {
-
-model::ClipShape shape_of(const video::Clip& clip) {
-  const video::Frame& first = clip.frames.front();
-  model::ClipShape shape{.num_frames = std::ssize(clip.frames),
-                         .frame = {.width_px = first.width_px, .height_px = first.height_px}};
-  for (const video::Frame& frame : clip.frames) shape.times_us.push_back(frame.pts_us);
-  shape.duration_us = clip.duration_us;
-  return shape;
-}
 
 // Size of a job without its data in a queue; equal to the constant in decode_stage.cpp.
 constexpr std::size_t kRecordBytes = 16 << 10;
@@ -44,6 +36,11 @@ void require_positions(model::CaptionModel& model, const model::ClipShape& shape
                                        std::to_string(shape.frame.height_px) + " pixels have " +
                                        counted(num_tokens, "vision token") + "; the model has " +
                                        counted(max_positions, "position") + "; use fewer frames");
+}
+
+bool has_work(std::span<const PixelJob> batch) {
+  return std::any_of(batch.begin(), batch.end(),
+                     [](const PixelJob& clip) { return !clip.decoded.job.is_over(); });
 }
 
 // Counts the vision tokens once, because the requests of a clip share them.
@@ -84,6 +81,7 @@ void VisionStage::work() {
     while (is_wanted) {
       std::vector<PixelJob> batch = take_batch();
       if (batch.empty()) break;
+      if (examples_.empty() && has_work(batch)) encode_examples();
       encode(batch);
       for (PixelJob& clip : batch) is_wanted = is_wanted && pass_on(std::move(clip));
     }
@@ -93,6 +91,45 @@ void VisionStage::work() {
   }
   in_.cancel();  // unblocks decode threads that wait to push
   out_.close();
+}
+
+void VisionStage::encode_examples() {
+  for (const Example& example : options_.examples) {
+    if (example.clip != nullptr) examples_.push_back(encode_example(*example.clip));
+  }
+}
+
+engine::SharedVision VisionStage::encode_example(const ExampleClip& example) {
+  const auto share = [this](Tensor tokens, const Hash128& content) {
+    if (tokens.device() != stream_.device()) {
+      tokens = copy_to(stream_, stream_.device(), std::as_const(tokens).view());
+    }
+    return engine::SharedVision{.tokens = std::make_shared<const Tensor>(std::move(tokens)),
+                                .content = content};
+  };
+  std::optional<Hash128> key;
+  if (shared_.cache != nullptr) {
+    key = shared_.cache->key_of(example.id);
+    if (std::optional<SeenClip> seen = shared_.cache->find(*key)) {
+      return share(std::move(seen->tokens), seen->pixel_content);
+    }
+  }
+  SeenClip seen;
+  seen.shape = example.shape;
+  seen.frames_wanted = example.frames.frames_wanted;
+  seen.duration_us = example.frames.duration_us;
+  seen.suspicion = suspicion_of_frames(example.frames.frames);
+  seen.warnings = warnings_of(options_.read.sampling, example.frames);
+  const vision::PixelValues pixels =
+      vision::preprocess(stream_, example.frames.frames, model_.preprocess_spec());
+  seen.pixel_content = pixels.content;
+  seen.tokens = model_.encode_frames(stream_, pixels.values.view());
+  stream_.synchronize();
+  if (key.has_value()) {
+    require_same_model(model_);
+    store(*key, seen);
+  }
+  return share(std::move(seen.tokens), seen.pixel_content);
 }
 
 // Waits for a clip and takes those that are in the queue behind it while one pass takes them all,
@@ -217,11 +254,13 @@ std::vector<engine::Request> VisionStage::make_requests(PixelJob& clip) {
   std::vector<engine::Request> requests;
   for (const Task& task : clip.decoded.job.tasks) {
     const std::string& text = options_.prompts.at(task.prompt).text;
-    model::PromptIds prompt = model_.build_prompt(text, seen.shape);
+    model::PromptIds prompt =
+        model_.build_prompt(conversation_of(options_.system, options_.examples, text), seen.shape);
     engine::Request request;
     request.prompt_ids = std::move(prompt.ids);
     request.vision_positions = std::move(prompt.vision_positions);
     request.positions = std::move(prompt.positions);
+    request.leading_vision = examples_;
     request.vision = tokens;
     request.vision_content = seen.pixel_content;
     if (task.adapter != kNoAdapter) {

@@ -25,6 +25,7 @@ std::string other_value(const FieldValue& field) {
   if (field.key == "engine.batching") return "static";
   if (field.key == "engine.attention") return "squeezed";
   if (field.key == "video.sampling") return "linspace";
+  if (field.key == "generation.examples") return "{\"caption\": \"other\"}";
   if (field.key == "video.color_matrix") return "bt709";
   if (field.key == "model.projector_type") return "mlp";
   if (field.key == "model.projector_hidden_act") return "relu";
@@ -57,7 +58,8 @@ TEST_SUITE("config/identity") {
           caption_settings(kContext, base, kModel) != caption_settings(kContext, changed, kModel);
       CHECK(vision == (field.affects == Affects::kPixels || field.affects == Affects::kPages));
       CHECK(pages == (field.affects == Affects::kPages));
-      const bool is_prompt = field.key == "generation.prompt";  // has its own entry in a manifest
+      // These have their own entries in a manifest.
+      const bool is_prompt = field.key == "generation.prompt" || field.key == "generation.system";
       CHECK(captions == (field.affects != Affects::kNothing && !is_prompt));
     }
   }

@@ -94,6 +94,20 @@ TEST_SUITE("config/load_preset") {
     CHECK(loaded.preset.name == "cpu");
   }
 
+  TEST_CASE("the videos of examples lie beside the preset that names them") {
+    const fs::path file = fs::path(CAPTION_TEST_TMP) / "shown.yaml";
+    for (const char* const type : {"auto", "cpu"}) {
+      std::ofstream(file) << "device: {type: " << type << "}\ngeneration: {examples: ["
+                          << "{video: clips/a.mp4, caption: b}, {video: /a.mp4, caption: c}]}\n";
+      const LoadedPreset loaded = load_preset(file.string(), {}, machine_with(0), false);
+      const std::string beside = (fs::path(CAPTION_TEST_TMP) / "clips/a.mp4").string();
+      REQUIRE(loaded.preset.generation.examples.size() == 2);
+      CHECK(loaded.preset.generation.examples[0] ==
+            "{\"video\": \"" + beside + "\", \"caption\": \"b\"}");
+      CHECK(loaded.preset.generation.examples[1] == R"({"video": "/a.mp4", "caption": "c"})");
+    }
+  }
+
   TEST_CASE("the user's folder comes first") {
     const fs::path folder = fs::path(CAPTION_TEST_TMP) / "own_presets";
     fs::create_directories(folder);

@@ -168,6 +168,43 @@ TEST_SUITE("config/parse_preset") {
     CHECK(parse_preset(to_yaml(preset), preset.name) == preset);
   }
 
+  TEST_CASE("examples are maps of texts, or JSON") {
+    const auto examples = [](const std::string& value) {
+      return parse_preset("generation:\n  examples: " + value + "\n", "p.yaml").generation.examples;
+    };
+    using Texts = std::vector<std::string>;
+    const std::string yaml =
+        "\n    - caption: \"비: 'a'\"\n    - {video: a b.mp4, caption: 7, prompt: '왜?'}\n"
+        "    - '{\"caption\":\"c\"}'";
+    const Texts expected = {R"({"caption": "비: 'a'"})",
+                            R"({"video": "a b.mp4", "prompt": "왜?", "caption": "7"})",
+                            R"({"caption": "c"})"};
+    CHECK(examples(yaml) == expected);
+    CHECK(examples("[]").empty());
+    Preset preset;
+    preset.generation.examples = expected;
+    preset.generation.examples.push_back(R"({"caption": "a\n\"b\" \u0001 # c"})");
+    preset.generation.system = "x: #";
+    CHECK(parse_preset(to_yaml(preset), preset.name) == preset);
+
+    const auto refused = [](const std::string& value) {
+      return refusal("generation:\n  examples: " + value + "\n");
+    };
+    CHECK(refused("[{video: a.mp4}]").find("caption") != std::string::npos);
+    CHECK(refused("[{caption: ' '}]").find("example 1: the caption is empty") != std::string::npos);
+    CHECK(refused("[{caption: a}, {caption: a, text: b}]")
+              .find("example 2: unknown key \"text\"; there are video, prompt, caption") !=
+          std::string::npos);
+    CHECK(refused("[{caption: a, caption: b}]").find("appears twice") != std::string::npos);
+    CHECK(refused("[{caption: [a]}]").find("a list") != std::string::npos);
+    CHECK(refused("[{caption: {a: b}}]").find("a map") != std::string::npos);
+    CHECK(refused("[{caption:}]").find("missing") != std::string::npos);
+    CHECK(refused("[a]").find("example 1: expected {\"video\"") != std::string::npos);
+    CHECK(refused("[{caption: a}").size() > 0);
+    CHECK(refusal("generation:\n  stop: [{caption: a}]\n").find("a map in a list") !=
+          std::string::npos);
+  }
+
   TEST_CASE("sizes and times have units, or are bytes and seconds") {
     const auto parse = [](const std::string& size, const std::string& time) {
       return parse_preset(

@@ -14,7 +14,8 @@ namespace caption::config {
 struct YamlValue {
   std::string key = {};  // "section.name", or "section" for a scalar in the place of a section
   std::string text = {};
-  std::vector<std::string> items = {};  // elements of a list
+  // Elements of a list; those of generation.examples may be maps of texts, as JSON objects.
+  std::vector<std::string> items = {};
   bool is_list = false;
   bool is_quoted = false;  // a string, even if it looks like a number
   bool is_null = false;
@@ -37,7 +38,7 @@ struct YamlDocument {
 
 // Throws Error(kBadPreset) "name:line:column: ..." for broken YAML, more than one document,
 // aliases, anchors, tags, duplicate keys, maps below a section, and sequences other than one of
-// scalars as the value of a section's key.
+// scalars as the value of a section's key, or of maps of scalars as that of generation.examples.
 YamlDocument read_yaml(std::string_view text, std::string_view name);
 
 [[noreturn]] void throw_at(std::string_view name, int line, int column, const std::string& message);

@@ -105,6 +105,10 @@ void guard(records::Record& record, const std::string& who, const std::function<
 void set_names(records::Record& record, const Options& options, std::size_t prompt,
                AdapterIndex adapter);
 
+// The warnings of a clip's record about its frames.
+std::vector<std::string> warnings_of(const video::SamplingOptions& sampling,
+                                     const video::Clip& clip);
+
 // Returns the SHA-256, or place, size and time where it is unknown; empty when neither is known.
 std::string content_of(const records::Record& record);
 
@@ -199,6 +203,9 @@ class VisionStage {
   void encode_together(std::span<PixelJob* const> clips);
   bool pass_on(PixelJob clip);
   std::vector<engine::Request> make_requests(PixelJob& clip);
+  void encode_examples();
+  // The vision tokens of an example's video, from the vision cache or encoded.
+  engine::SharedVision encode_example(const ExampleClip& example);
   void store(const Hash128& key, SeenClip& seen);
   sampling::SamplingParams sampling_of(const Job& job, const std::string& prompt) const;
 
@@ -210,6 +217,7 @@ class VisionStage {
   ThreadPool pool_;
   Stream stream_;
   std::optional<PixelJob> next_;  // taken from the queue; begins the next batch
+  std::vector<engine::SharedVision> examples_;  // of the examples with a video, in order
   std::thread thread_;
 };
 
