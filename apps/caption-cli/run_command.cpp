@@ -246,6 +246,31 @@ void be_quiet_if_asked(const RunFlags& flags) {
   set_log_level(LogLevel::kWarning);
 }
 
+// Captions the inputs and returns the exit code.
+int caption_clips(const RunFlags& flags, model::CaptionModel& model,
+                  const pipeline::InputList& inputs, pipeline::Options options,
+                  const records::Manifest& manifest) {
+  StreamedCaption streamed(*options.stop);
+  if (flags.output.is_streamed) {
+    options.on_text = [&](std::string_view text) { streamed.write(text); };
+  }
+  log_choices(model, options, inputs.size());
+  RunOutput output(flags.output, manifest);
+  log_info("run",
+           "threads " + pipeline::describe_threads(model.context().num_threads, options.threads));
+  pipeline::Outcome outcome;
+  RecordLog sink(output.sink());
+  {
+    pipeline::ProgressLine line(progress_style(flags));
+    options.on_progress = [&line](const pipeline::Progress& progress) { line.update(progress); };
+    outcome = pipeline::run(model, inputs, options, sink);
+  }
+  if (!streamed.end()) return report_unread_caption();
+  output.finish(outcome);
+  report_doubts(flags.output, outcome.progress, sink.last_doubt());
+  return report(outcome, options.threads, output.can_continue());
+}
+
 int run(const RunFlags& flags, const Globals& globals) {
   check_output(flags.output, flags.input.paths);
   be_quiet_if_asked(flags);
@@ -280,34 +305,16 @@ int run(const RunFlags& flags, const Globals& globals) {
   options.prompts = prompts;
   options.examples = std::move(examples);
   require_possible(preset, *model, options, inputs);
+  const records::Manifest manifest = make_manifest(preset, *model, model_hash, options);
   if (flags.is_dry) {
     return dry_run({.preset = preset,
                     .output = flags.output,
-                    .manifest = make_manifest(preset, *model, model_hash, options),
+                    .manifest = manifest,
                     .inputs = inputs,
                     .options = options,
                     .num_lead_tokens = count_lead_tokens(*model, options)});
   }
-  StreamedCaption streamed(stop);
-  if (flags.output.is_streamed) {
-    options.on_text = [&](std::string_view text) { streamed.write(text); };
-  }
-
-  log_choices(*model, options, inputs.size());
-  RunOutput output(flags.output, make_manifest(preset, *model, model_hash, options));
-  log_info("run", "threads " + pipeline::describe_threads(config::num_threads(preset, machine),
-                                                          options.threads));
-  pipeline::Outcome outcome;
-  RecordLog sink(output.sink());
-  {
-    pipeline::ProgressLine line(progress_style(flags));
-    options.on_progress = [&line](const pipeline::Progress& progress) { line.update(progress); };
-    outcome = pipeline::run(*model, inputs, options, sink);
-  }
-  if (!streamed.end()) return report_unread_caption();
-  output.finish(outcome);
-  report_doubts(flags.output, outcome.progress, sink.last_doubt());
-  return report(outcome, options.threads, output.can_continue());
+  return caption_clips(flags, *model, inputs, std::move(options), manifest);
 }
 
 void add_prompt_flags(CLI::App& command, RunFlags& flags) {

@@ -26,11 +26,13 @@ void transpose_weight(ConstView weight, float* taps) {
   });
 }
 
-// Computes y[row, j, :] of one frame.
-void convolve_patch(const float* frame, const float* taps, const Shape& grid, std::int64_t row,
-                    std::int64_t j, std::int64_t size, float* y) {
+// Computes the output of one patch of a frame; patches are counted row by row.
+void convolve_patch(const float* frame, const float* taps, const Shape& grid, std::int64_t patch,
+                    std::int64_t size, float* y) {
   const std::int64_t channels = grid[3];
   const std::int64_t radius = size / 2;
+  const std::int64_t row = patch / grid[2];
+  const std::int64_t j = patch % grid[2];
   std::fill_n(y, channels, 0.0F);
   for (std::int64_t u = 0; u < size; ++u) {
     const std::int64_t from_row = row + u - radius;
@@ -56,16 +58,17 @@ void depthwise_conv_2d(Cpu, Stream& stream, ConstView x, ConstView weight, View 
   const std::int64_t grid_h = x.dim(1);
   const std::int64_t grid_w = x.dim(2);
   const std::int64_t row_size = grid_w * x.dim(3);
-  cpu::parallel_for(
-      stream, x.dim(0) * grid_h, row_size * size * size, [&](std::int64_t begin, std::int64_t end) {
-        for (std::int64_t r = begin; r < end; ++r) {
-          const float* const frame = x.as<float>() + r / grid_h * grid_h * row_size;
-          float* const out = y.as<float>() + r * row_size;
-          for (std::int64_t j = 0; j < grid_w; ++j) {
-            convolve_patch(frame, taps, x.shape(), r % grid_h, j, size, out + j * x.dim(3));
-          }
-        }
-      });
+  cpu::parallel_for(stream, x.dim(0) * grid_h, row_size * size * size,
+                    [&](std::int64_t begin, std::int64_t end) {
+                      for (std::int64_t r = begin; r < end; ++r) {
+                        const float* const frame = x.as<float>() + r / grid_h * grid_h * row_size;
+                        float* const out = y.as<float>() + r * row_size;
+                        for (std::int64_t j = 0; j < grid_w; ++j) {
+                          convolve_patch(frame, taps, x.shape(), r % grid_h * grid_w + j, size,
+                                         out + j * x.dim(3));
+                        }
+                      }
+                    });
 }
 
 }  // namespace caption::kernels::impl

@@ -207,7 +207,7 @@ void for_each_speculative_field(Section& speculative, Visit&& visit) {
 }
 
 template <class Section, class Visit>
-void for_each_generation_field(Section& generation, Visit&& visit) {
+void for_each_prompt_field(Section& generation, Visit&& visit) {
   visit(Field{"generation.prompt", "--prompt", Affects::kTokens,
               "what the model is asked; empty: its own"},
         generation.prompt);
@@ -223,6 +223,10 @@ void for_each_generation_field(Section& generation, Visit&& visit) {
             "are relative to the file. In a preset, a list of such maps. Their tokens are computed "
             "once, with the prefix cache."},
       generation.examples);
+}
+
+template <class Section, class Visit>
+void for_each_generation_field(Section& generation, Visit&& visit) {
   visit(Field{"generation.max_new_tokens", "--max-new-tokens", Affects::kTokens,
               "longest caption in tokens"},
         generation.max_new_tokens, IntRange{1, 1 << 16});
@@ -303,6 +307,7 @@ void for_each_field(P& preset, Visit&& visit) {
   for_each_quantization_field(quantization, visit);
   for_each_engine_field(engine, visit);
   for_each_speculative_field(speculative, visit);
+  for_each_prompt_field(generation, visit);
   for_each_generation_field(generation, visit);
   for_each_video_field(video, visit);
 }

@@ -14,8 +14,8 @@ namespace caption::model {
 
 // Reads config.json of a model's folder, of a decoder or of a vision tower; for a tower that takes
 // frames of any size also the preprocessor's file, which has the limits of their size.
-// Throws Error(kBadModel) for a missing or invalid one; kUnavailable for another model_type or for an option
-// that this build does not support.
+// Throws Error(kBadModel) for a missing or invalid one; kUnavailable for another model_type or for
+// an option that this build does not support.
 Blueprint read_blueprint(const std::filesystem::path& folder);
 
 // Composes tower.vision, with all its layers, and text.text, both of which must have values; a

@@ -51,6 +51,7 @@ model::ClipShape shape_of(const video::Clip& clip) {
   model::ClipShape shape{.num_frames = std::ssize(clip.frames),
                          .frame = {.width_px = first.width_px, .height_px = first.height_px}};
   for (const video::Frame& frame : clip.frames) shape.times_us.push_back(frame.pts_us);
+  shape.duration_us = clip.duration_us;
   return shape;
 }
 

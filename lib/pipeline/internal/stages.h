@@ -216,7 +216,7 @@ class VisionStage {
   EncodedQueue& out_;
   ThreadPool pool_;
   Stream stream_;
-  std::optional<PixelJob> next_;  // taken from the queue; begins the next batch
+  std::optional<PixelJob> next_;                // taken from the queue; begins the next batch
   std::vector<engine::SharedVision> examples_;  // of the examples with a video, in order
   std::thread thread_;
 };
