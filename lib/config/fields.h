@@ -226,7 +226,7 @@ void for_each_prompt_field(Section& generation, Visit&& visit) {
 }
 
 template <class Section, class Visit>
-void for_each_generation_field(Section& generation, Visit&& visit) {
+void for_each_output_field(Section& generation, Visit&& visit) {
   visit(Field{"generation.max_new_tokens", "--max-new-tokens", Affects::kTokens,
               "longest caption in tokens"},
         generation.max_new_tokens, IntRange{1, 1 << 16});
@@ -273,6 +273,12 @@ void for_each_generation_field(Section& generation, Visit&& visit) {
 }
 
 template <class Section, class Visit>
+void for_each_generation_field(Section& generation, Visit&& visit) {
+  for_each_prompt_field(generation, visit);
+  for_each_output_field(generation, visit);
+}
+
+template <class Section, class Visit>
 void for_each_video_field(Section& video, Visit&& visit) {
   visit(Field{"video.num_frames", "--frames", Affects::kPixels, "frames taken from each clip"},
         video.num_frames, IntRange{1, 4096});
@@ -307,7 +313,6 @@ void for_each_field(P& preset, Visit&& visit) {
   for_each_quantization_field(quantization, visit);
   for_each_engine_field(engine, visit);
   for_each_speculative_field(speculative, visit);
-  for_each_prompt_field(generation, visit);
   for_each_generation_field(generation, visit);
   for_each_video_field(video, visit);
 }
