@@ -270,7 +270,9 @@ int dry_run(const DryRun& run) {
   print_line("model", describe_model(run.preset));
   print_line(run.options.prompts.size() == 1 ? "prompt" : "prompts",
              describe_prompts(run.options.prompts));
-  if (run.num_lead_tokens > 0) print_line("before", describe_lead(run));
+  if (!run.options.system.empty() || !run.options.examples.empty()) {
+    print_line("before", describe_lead(run));
+  }
   print_line("time", describe_time(run, counts, preview.get()));
   flush_stdout();
   // As the run would end: refused, or without the clips of a folder.

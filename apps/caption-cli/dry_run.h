@@ -15,7 +15,8 @@ struct DryRun {
   records::Manifest manifest;
   const pipeline::InputList& inputs;
   const pipeline::Options& options;
-  std::int64_t num_lead_tokens = 0;  // of system prompt and examples, before each clip
+  // Tokens by which system prompt and examples lengthen the prompt of each clip.
+  std::int64_t num_lead_tokens = 0;
 };
 
 // Prints the number of clips, how many already have records, the output, model, prompts and

@@ -278,8 +278,7 @@ void add_inspect_command(CLI::App& root, const Globals& globals, int& exit_code)
       ->default_str("arange")
       ->group("Video");
   command->footer(
-      "caption-cli inspect clip.mp4\n"
-      "caption-cli inspect -o sheet.png --frames 16 clip.mp4\n"
+      "caption-cli inspect --frames 16 clip.mp4\n"
       "caption-cli inspect Qwen/Qwen3-VL-8B-Instruct\n"
       "caption-cli inspect --machine");
   command->callback([flags, &globals, &exit_code] { exit_code = inspect(*flags, globals); });

@@ -300,16 +300,26 @@ ModelInspection inspect_gguf(const std::string& name) {
   return finish(report, refusal);
 }
 
+std::string describe_kind(model::ProjectorKind kind) {
+  switch (kind) {
+    case model::ProjectorKind::kMlp: return "linear layers";
+    case model::ProjectorKind::kPerceiverResampler: return "a Perceiver resampler";
+    case model::ProjectorKind::kCAbstractor: return "a C-Abstractor";
+  }
+  return "?";
+}
+
 ModelInspection inspect_weight_file(const std::string& name) {
   const fs::path path(name);
   if (path.filename() == "adapter_model.safetensors") {
     return inspect_adapter(name, path.parent_path());
   }
   ModelReport report(name);
-  std::optional<model::ProjectorFile> projector;
+  std::optional<model::ProjectorSummary> projector;
   std::optional<Error> refusal = refusal_of([&] { projector = model::read_projector_file(path); });
   if (projector.has_value()) {
-    report_kind("projector", "linear layers, for model.projector of a preset", report);
+    report_kind("projector", describe_kind(projector->kind) + ", for model.projector of a preset",
+                report);
     report_projector(*projector, report);
   } else if (!refusal.has_value()) {
     report_kind("weights", "weights without their configuration", report);

@@ -206,12 +206,14 @@ void report_adapter_files(const model::AdapterFiles& adapter, ModelReport& repor
   json.end_object();
 }
 
-void report_projector(const model::ProjectorFile& projector, ModelReport& report) {
+void report_projector(const model::ProjectorSummary& projector, ModelReport& report) {
   std::vector<std::string> shapes;
   for (const Shape& shape : projector.layers) {
     shapes.push_back(std::to_string(shape[1]) + " to " + std::to_string(shape[0]));
   }
-  report.line("layers", std::to_string(shapes.size()) + ": " + join(shapes));
+  if (!shapes.empty()) {
+    report.line("layers", std::to_string(shapes.size()) + ": " + join(shapes));
+  }
   report.line("parameters", si(projector.weights.num_parameters));
   report.line("files", files_text(projector.weights));
   report.json().begin_list("layers");

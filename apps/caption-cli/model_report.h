@@ -48,7 +48,7 @@ void report_vision(const model::VisionSpec& vision, std::int64_t num_frames, Mod
 void report_generation(const model::GenerationConfig& config, ModelReport& report);
 void report_adapters(const std::vector<model::AdapterSummary>& adapters, ModelReport& report);
 void report_adapter_files(const model::AdapterFiles& adapter, ModelReport& report);
-void report_projector(const model::ProjectorFile& projector, ModelReport& report);
+void report_projector(const model::ProjectorSummary& projector, ModelReport& report);
 void report_gguf(const weights::GgufSummary& gguf, ModelReport& report);
 // Whether this build runs the model; `refusal` is the error with which `run` would end.
 void report_refusal(const std::optional<Error>& refusal, ModelReport& report);

@@ -199,7 +199,8 @@ void require_possible(const config::Preset& preset, model::CaptionModel& model,
   require_usable_cache(preset.engine.kv_cache_dir);
 }
 
-// Tokens of a prompt that come before the clip's own, the most of all prompts.
+// Returns by how many tokens system prompt and examples lengthen a prompt, the most of all prompts.
+// A system prompt may be shorter than the one of the family that it replaces.
 std::int64_t count_lead_tokens(const model::CaptionModel& model, const pipeline::Options& options) {
   std::int64_t most = 0;
   const model::ClipShape clip = {.num_frames = 1};

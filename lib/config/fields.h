@@ -287,11 +287,12 @@ void for_each_video_field(Section& video, Visit&& visit) {
         video.sampling);
   visit(Field{"video.max_pixels", "--max-pixels", Affects::kPixels,
               "pixels after resizing; 0: the model's limit", Means::kItself,
-              "For models that take frames of any size; others refuse it. Qwen2.5-VL's max_pixels, "
-              "of one frame; Qwen3-VL's size.longest_edge, of all frames of a clip together."},
+              "It is for models that take frames of any size, and replaces Qwen2.5-VL's "
+              "max_pixels, the "
+              "limit of one frame, or Qwen3-VL's size.longest_edge, that of all frames of a clip."},
         video.max_pixels, IntRange{0, std::int64_t{1} << 40});
   visit(Field{"video.max_frame_pixels", "--max-frame-pixels", Affects::kNothing,
-              "pixels of a video's frame; larger clips fail"},
+              "largest frame in pixels; others fail"},
         video.max_frame_pixels, IntRange{1, std::int64_t{1} << 31});
   visit(Field{"video.decode_timeout_s", "--decode-timeout-s", Affects::kNothing,
               "longest time to read one clip", Means::kSeconds},

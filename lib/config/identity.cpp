@@ -75,7 +75,7 @@ Settings caption_settings(const Context& context, const Preset& preset, const Sh
     const bool is_conversation =
         setting.first == "generation.prompt" || setting.first == "generation.system";
     const bool is_of_parts = !preset.model.is_composed && setting.first.starts_with("model.");
-    // Outputs of runs before these options existed can be continued.
+    // Without a value they change nothing.
     const bool is_unused = setting.second.empty() && (setting.first == "model.system_template" ||
                                                       setting.first == "model.example_end");
     if (is_conversation || is_of_parts || is_unused) continue;

@@ -24,9 +24,9 @@ struct VisionContent {
 struct PromptContent {
   std::span<const std::int32_t> ids;               // token ids, including placeholders
   std::span<const std::int32_t> vision_positions;  // ascending, in ids
-  Hash128 vision_content =
-      {};  // hash of what the vision tokens after those of `leading` were made of
-  std::span<const VisionContent> leading = {};  // of the first vision tokens; may be empty
+  // Hash of what the vision tokens after those of `leading` were made of.
+  Hash128 vision_content = {};
+  std::span<const VisionContent> leading = {};  // contents of the first vision tokens
 };
 
 // Returns one hash for every full page of the prompt.

@@ -219,6 +219,7 @@ CAbstractor::Block CAbstractor::make_block(const PlacedWeights& weights, const R
 }
 
 View CAbstractor::forward(Stream& stream, ConstView rows, std::int64_t frames) {
+  turn_ = 0;  // so that each call needs the same sizes of the two outputs
   const ConstView mixed =
       run_stage(stream, before_, {.frames = frames, .edge = edge_}, prepare(stream, rows, frames));
   const std::int64_t channels = mixed.dim(1);

@@ -10,6 +10,7 @@
 #include "model/internal/adapter.h"
 #include "model/internal/config.h"
 #include "model/internal/families.h"
+#include "model/internal/projector.h"
 #include "model/internal/vision_config.h"
 #include "model/read_blueprint.h"
 #include "model/text_family.h"
@@ -109,11 +110,19 @@ AdapterFiles read_adapter_files(const fs::path& folder) {
   return files;
 }
 
-std::optional<ProjectorFile> read_projector_file(const fs::path& file) {
+std::optional<ProjectorSummary> read_projector_file(const fs::path& file) {
   const weights::Checkpoint checkpoint = weights::Checkpoint::open(file);
-  ProjectorFile projector{.layers = {}, .weights = summarise(checkpoint)};
-  for (const std::string& name : checkpoint.names()) {
-    const Shape shape = checkpoint.find(name)->shape();
+  const ProjectorFile tensors(checkpoint);
+  ProjectorSummary projector{.layers = {}, .weights = summarise(checkpoint)};
+  if (find_perceiver(tensors).has_value()) {
+    projector.kind = ProjectorKind::kPerceiverResampler;
+    return projector;
+  }
+  if (find_c_abstractor(tensors).has_value()) {
+    projector.kind = ProjectorKind::kCAbstractor;
+    return projector;
+  }
+  for (const auto& [name, shape] : tensors.tensors()) {
     if (name.ends_with("weight") && shape.rank() == 2) {
       projector.layers.push_back(shape);
     } else if (!name.ends_with("bias") || shape.rank() != 1) {

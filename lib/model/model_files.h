@@ -64,14 +64,15 @@ bool is_adapter_folder(const std::filesystem::path& folder);
 // or incomplete adapter, and kUnavailable for what this build cannot apply.
 AdapterFiles read_adapter_files(const std::filesystem::path& folder);
 
-// A file of linear layers, as a projector is: the shape of each weight, in the order of their
-// names.
-struct ProjectorFile {
-  std::vector<Shape> layers;  // [out, in]
+// A file of a projector.
+struct ProjectorSummary {
+  ProjectorKind kind = ProjectorKind::kMlp;
+  std::vector<Shape> layers;  // kMlp: [out, in] of each weight, in the order of their names
   WeightFiles weights;
 };
-// Returns std::nullopt when a tensor is neither the weight nor the bias of a linear layer. Throws
-// as Checkpoint::open().
-std::optional<ProjectorFile> read_projector_file(const std::filesystem::path& file);
+// Recognises a projector as opening a composed model does, by its tensors' names
+// (internal/projector.h). Returns std::nullopt when it is of no other kind and a tensor is neither
+// the weight nor the bias of a linear layer. Throws as Checkpoint::open().
+std::optional<ProjectorSummary> read_projector_file(const std::filesystem::path& file);
 
 }  // namespace caption::model

@@ -56,7 +56,7 @@ struct LinearSpec {
   std::int64_t num_weights() const { return out * in; }
 };
 
-// The variants of a Perceiver resampler, called as the projects whose names of tensors they have.
+// The variants of a Perceiver resampler, named after the project whose tensor names they use.
 enum class PerceiverVariant {
   kFlamingo,  // layer norms; MLPs of two layers
   kIdefics2,  // RMS norms; gated MLPs, one of them before the first layer

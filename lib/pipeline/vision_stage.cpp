@@ -134,8 +134,8 @@ engine::SharedVision VisionStage::encode_example(const ExampleClip& example) {
   return share(std::move(seen.tokens), seen.pixel_content);
 }
 
-// Waits for a clip and takes those that are in the queue behind it while one pass takes them all,
-// up to the first of which nothing is to be encoded. Empty after the last clip.
+// Waits for a clip and takes those that are in the queue behind it while one pass takes them all. A
+// clip for which nothing is left to encode ends the batch. Returns none after the last clip.
 std::vector<PixelJob> VisionStage::take_batch() {
   std::vector<PixelJob> batch;
   std::optional<PixelJob> clip = next_ ? std::exchange(next_, std::nullopt) : take(in_.pop());

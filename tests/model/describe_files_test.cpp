@@ -108,8 +108,26 @@ TEST_SUITE("model/describe_files") {
         model::read_projector_file(golden_folder() / "composed/projector_mlp.safetensors");
     REQUIRE(projector.has_value());
     CHECK(projector->layers == std::vector<Shape>{{48, 32}, {48, 48}});
+    CHECK(projector->kind == model::ProjectorKind::kMlp);
     CHECK_FALSE(
         model::read_projector_file(golden_folder() / "llama_bf16/model.safetensors").has_value());
+    struct Case {
+      const char* name;
+      model::ProjectorKind kind;
+    };
+    constexpr Case kCases[] = {
+        {"c_abstractor_clip", model::ProjectorKind::kCAbstractor},
+        {"idefics2_clip", model::ProjectorKind::kPerceiverResampler},
+        {"perceiver_siglip", model::ProjectorKind::kPerceiverResampler},
+    };
+    for (const Case& c : kCases) {
+      CAPTURE(std::string(c.name));
+      const DrawnCheckpoint parts(fs::path(CAPTION_SOURCE_DIR) / "tests/golden/projectors" /
+                                  c.name);
+      const auto other = model::read_projector_file(parts.path() / "projector.safetensors");
+      REQUIRE(other.has_value());
+      CHECK(other->kind == c.kind);
+    }
   }
 
   TEST_CASE("a model that is opened to be checked has no merged adapter, and the same refusals") {

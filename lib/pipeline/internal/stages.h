@@ -187,7 +187,7 @@ class DecodeStage {
 
 // Converts frames to requests on one thread with a separate thread pool, and closes `out` after the
 // last one. Clips that wait in the queue are encoded together as long as one pass over the tower
-// takes them all; a clip never waits for another.
+// takes them all; the stage does not wait for a further clip to arrive.
 class VisionStage {
  public:
   // Throws Error(kOutOfMemory) when its threads cannot be started.
