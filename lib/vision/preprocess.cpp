@@ -226,14 +226,13 @@ void check_spec(const PreprocessSpec& spec) {
 
 void set_max_pixels(std::optional<SmartResize>& resize, std::int64_t max_pixels) {
   if (!resize) {
-    throw Error(
-        ErrorCode::kUsage,
-        "video.max_pixels: the model resizes every frame to one size; only models that take "
-        "frames of any size have a limit of pixels; leave it out");
+    throw Error(ErrorCode::kUsage,
+                "--max-pixels: the model resizes every frame to one size; only models that take "
+                "frames of any size have a limit of pixels; leave it out");
   }
   if (max_pixels < resize->min_pixels) {
     throw Error(ErrorCode::kUsage,
-                "video.max_pixels is " + std::to_string(max_pixels) + "; the model enlarges " +
+                "--max-pixels is " + std::to_string(max_pixels) + "; the model enlarges " +
                     (resize->counts_clip ? "clips" : "frames") + " to at least " +
                     std::to_string(resize->min_pixels) + " pixels; give at least as many");
   }

@@ -51,7 +51,7 @@ TEST_SUITE("vision/smart_size") {
     CHECK(resize == SmartResize{.min_pixels = 1024, .max_pixels = 4096});
     set_max_pixels(resize, 1024);
     CHECK_THROWS_WITH_AS(set_max_pixels(resize, 1023),
-                         "video.max_pixels is 1023; the model enlarges clips to at least 1024 "
+                         "--max-pixels is 1023; the model enlarges clips to at least 1024 "
                          "pixels; give at least as many",
                          Error);
     CHECK(resize->max_pixels == 1024);
