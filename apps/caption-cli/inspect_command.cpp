@@ -1,6 +1,7 @@
 #include "inspect_command.h"
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <array>
 #include <cstdio>
 #include <filesystem>
@@ -206,6 +207,9 @@ bool is_of_path(ErrorCode code) {
 int inspect(const InspectFlags& flags, const Globals& globals) {
   if (flags.paths.empty() && !flags.machine) {
     throw Error(ErrorCode::kUsage, "inspect: give a video, a model's folder or name, or --machine");
+  }
+  if (std::find(flags.paths.begin(), flags.paths.end(), "") != flags.paths.end()) {
+    throw Error(ErrorCode::kUsage, "inspect: a path is empty");
   }
   const bool writes_files = !flags.sheet.empty() || !flags.frames_folder.empty();
   if (writes_files && flags.paths.size() != 1) {

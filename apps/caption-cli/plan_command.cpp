@@ -216,6 +216,13 @@ PlannedRun plan_run(const PlanFlags& flags, const Globals& globals) {
   }
   add_adapters(loaded, found, check.obstacles, input);
   input.frame = parse_frame_size(flags.frame_size);
+  const config::GenerationSection& asked = preset.generation;
+  const bool is_counted = flags.prompt_tokens.has_value() || check.prompt_tokens.has_value();
+  if (!is_counted && (!asked.system.empty() || !asked.examples.empty())) {
+    log_warning("plan",
+                "the tokens of system prompt and examples are not counted, because the model "
+                "cannot be opened here; --prompt-tokens gives their number");
+  }
   input.prompt_tokens =
       flags.prompt_tokens.value_or(check.prompt_tokens.value_or(kUsualPromptTokens));
   input.output_tokens = flags.output_tokens.value_or(input.output_tokens);

@@ -45,6 +45,9 @@ class Composed final : public PartsCaptionModel {
                          [this](const ClipShape& shape) { return vision_tokens(shape); });
   }
 
+  std::string default_prompt() const override {
+    return prompt_.takes_prompt() ? PartsCaptionModel::default_prompt() : "";
+  }
   // The parts are put together before generate(), which is passed inputs_embeds alone.
   bool penalties_count_prompt() const override { return false; }
   std::string_view family() const override { return "composed"; }

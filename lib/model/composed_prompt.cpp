@@ -1,5 +1,8 @@
 #include "model/internal/composed_prompt.h"
 
+#include <algorithm>
+#include <initializer_list>
+#include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -22,6 +25,24 @@ std::size_t count(std::string_view text, std::string_view part) {
     ++found;
   }
   return found;
+}
+
+// Refuses words in braces that look like a slot and are none of `slots`: they would be fed to the
+// model as text.
+void check_slots(std::string_view text, std::initializer_list<std::string_view> slots,
+                 const char* key) {
+  for (std::size_t at = text.find('{'); at != std::string_view::npos; at = text.find('{', at + 1)) {
+    const std::size_t end = text.find_first_not_of("abcdefghijklmnopqrstuvwxyz_", at + 1);
+    if (end == at + 1 || end == std::string_view::npos || text[end] != '}') continue;
+    const std::string_view slot = text.substr(at, end + 1 - at);
+    if (std::find(slots.begin(), slots.end(), slot) != slots.end()) continue;
+    std::string known;
+    for (const std::string_view name : slots) {
+      known += (known.empty() ? "" : " and ") + std::string(name);
+    }
+    throw Error(ErrorCode::kBadPreset, std::string(key) + ": " + std::string(slot) +
+                                           " is no slot of this template; there is " + known);
+  }
 }
 
 // The fixed parts of a template with one slot.
@@ -74,6 +95,7 @@ ComposedPrompt::ComposedPrompt(const ComposedSource& source)
                     "\" must hold {video} once and {prompt} at most once, for example "
                     "\"{video}{prompt}\"");
   }
+  check_slots(text, {kVideoSlot, kPromptSlot}, "model.prompt");
   const std::size_t video = text.find(kVideoSlot);
   before_video_ = parse_side(std::string_view(text).substr(0, video));
   after_video_ = parse_side(std::string_view(text).substr(video + kVideoSlot.size()));
@@ -83,6 +105,7 @@ ComposedPrompt::ComposedPrompt(const ComposedSource& source)
                                            "\" must hold {system} once, for example "
                                            "\"{system}\\n\"");
   }
+  check_slots(source.system_template, {kSystemSlot}, "model.system_template");
   system_ = split_at(source.system_template, kSystemSlot);
 }
 
@@ -99,6 +122,16 @@ PromptIds ComposedPrompt::build(
     throw Error(ErrorCode::kBadPreset,
                 "generation.examples: a composed model needs model.example_end, the text that ends "
                 "the caption of an example, for example \"\\n\"");
+  }
+  const bool has_words =
+      !conversation.prompt.empty() ||
+      std::any_of(conversation.examples.begin(), conversation.examples.end(),
+                  [](const Example& example) { return !example.prompt.empty(); });
+  if (has_words && !takes_prompt()) {
+    throw Error(
+        ErrorCode::kBadPreset,
+        "generation.prompt: model.prompt has no slot {prompt}, so that a prompt would change "
+        "nothing; add the slot, for example \"{video}{prompt}\"");
   }
   Texts texts;
   const auto add_question = [&](const ClipShape* shape, const std::string& words) {

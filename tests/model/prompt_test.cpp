@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -174,8 +175,53 @@ TEST_SUITE("model/prompt") {
     const auto fixed =
         model::open_composed(testing::tested_context(), source, weights::WeightFormat::kF32);
     const auto open = open_case("composed_mlp");
-    CHECK(fixed->build_prompt("ignored", {2}).ids ==
+    CHECK(fixed->default_prompt().empty());
+    CHECK(fixed->build_prompt("", {2}).ids ==
           open->build_prompt("이 영상을 자세히 설명해 주세요.", {2}).ids);
+  }
+
+  TEST_CASE("words without a place in the template are refused") {
+    model::ComposedSource source = composed_source();
+    source.prompt = "{video}";
+    source.example_end = "끝";
+    const auto model =
+        model::open_composed(testing::tested_context(), source, weights::WeightFormat::kF32);
+    const model::Example with_words = {.clip = std::nullopt, .prompt = "a", .caption = "b"};
+    const model::Example without = {.clip = std::nullopt, .prompt = "", .caption = "b"};
+    const std::vector<model::Conversation> refused = {
+        {.system = "", .examples = {}, .prompt = "무엇이 보입니까?"},
+        {.system = "", .examples = {with_words}, .prompt = ""}};
+    for (const model::Conversation& conversation : refused) {
+      try {
+        model->build_prompt(conversation, {2});
+        FAIL_CHECK("accepted");
+      } catch (const Error& error) {
+        CHECK(error.code() == ErrorCode::kBadPreset);
+        CHECK(std::string(error.what()).find("has no slot {prompt}") != std::string::npos);
+      }
+    }
+    const model::Conversation taken = {.system = "", .examples = {without}, .prompt = ""};
+    CHECK(!model->build_prompt(taken, {2}).ids.empty());
+  }
+
+  TEST_CASE("a slot that a template does not have is refused, other braces are text") {
+    const auto refusal = [](const std::string& prompt, const std::string& system) -> std::string {
+      model::ComposedSource source = composed_source();
+      source.prompt = prompt;
+      source.system_template = system;
+      try {
+        model::open_composed(testing::tested_context(), source, weights::WeightFormat::kF32);
+      } catch (const Error& error) {
+        CHECK(error.code() == ErrorCode::kBadPreset);
+        return error.what();
+      }
+      return "";
+    };
+    CHECK(refusal("{video}{prompt}{sytem}", "") ==
+          "model.prompt: {sytem} is no slot of this template; there is {video} and {prompt}");
+    CHECK(refusal("{video}", "{system}{prompt}") ==
+          "model.system_template: {prompt} is no slot of this template; there is {system}");
+    CHECK(refusal("{video}{}{ a }{A}{prompt", "").empty());
   }
 
   TEST_CASE("a template without exactly one video is refused") {

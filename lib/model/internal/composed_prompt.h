@@ -17,12 +17,16 @@ namespace caption::model {
 
 class ComposedPrompt {
  public:
-  // Throws Error(kBadPreset) for a template without its slots.
+  // Throws Error(kBadPreset) for a template without its slots, or with an unknown one.
   explicit ComposedPrompt(const ComposedSource& source);
 
+  // Whether the template has a place for the user's words.
+  bool takes_prompt() const { return before_video_.has_user_words || after_video_.has_user_words; }
+
   // Text between two videos is tokenised at once, since vision tokens are not text. The tokens that
-  // the tokenizer adds to a text occur once, around the whole. Throws Error(kBadPreset) for a
-  // system prompt or examples without a template of their own.
+  // the tokenizer adds to a text occur once, around the whole. Throws Error(kBadPreset) for
+  // words where the template has no place for them, and for a system prompt or examples without a
+  // template of their own.
   PromptIds build(const text::Tokenizer& tokenizer, const Conversation& conversation,
                   const ClipShape& clip, std::int32_t placeholder,
                   const std::function<std::int64_t(const ClipShape&)>& vision_tokens) const;
