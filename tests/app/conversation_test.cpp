@@ -26,8 +26,9 @@ class Archive {
   Archive() {
     fs::copy_file(fs::canonical(sample_video(kBridge)), path("shown.mp4"));
     write_preset("{video: shown.mp4, caption: 다리가 보인다.}");
+    // A byte order mark, as Notepad writes it, is no part of the first line.
     write_text(path("examples.jsonl"),
-               "{\"caption\": \"비가 온다.\", \"prompt\": \"왜?\"}\n"
+               "\xEF\xBB\xBF{\"caption\": \"비가 온다.\", \"prompt\": \"왜?\"}\n"
                "{\"video\": \"shown.mp4\", \"caption\": \"다리가 보인다.\"}\n");
   }
 
