@@ -469,7 +469,7 @@ TEST_SUITE("pipeline/pipeline") {
     options.sampling.max_new_tokens = 2;
     KeepingSink sink;
     run(model, clips(6), options, sink);
-    const Record& cut = record_of(sink, "clip_5");
+    const Record cut = record_of(sink, "clip_5");
     CHECK(cut.finish_reason == "length");
     CHECK(cut.status == Status::kSuspicious);
     CHECK(cut.caption == "\xEF\xBF\xBD\xEF\xBF\xBD");
