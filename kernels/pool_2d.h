@@ -1,9 +1,10 @@
 // kernels/pool_2d.h: pooling of patch grids over windows.
 //   pool_2d:           y[f, i, j, c] = mean or max over 0 <= u, v < stride of
 //                                      x[f, i * stride + u, j * stride + v, c]
-//   adaptive_mean_2d:  y[f, i, j, c] = mean over rows [floor(i * grid_h / out_h),
-//                                      ceil((i + 1) * grid_h / out_h)) and the columns likewise
-//                                      of x[f, row, column, c]       torch AdaptiveAvgPool2d
+//   adaptive_mean_2d:  y[f, i, j, c] = mean of x[f, row, column, c] over
+//                                      row in [floor(i * grid_h / out_h),
+//                                              ceil((i + 1) * grid_h / out_h)),
+//                                      column likewise               torch AdaptiveAvgPool2d
 //
 // x       [frames, grid_h, grid_w, C] f32; the first axis may be strided, so that a class token
 //         between the frames can be skipped

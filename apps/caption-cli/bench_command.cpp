@@ -237,7 +237,7 @@ int run_kernels(const Context& context, const BenchFlags& flags,
 int run_tower(const Context& context, const BenchFlags& flags, const model::Blueprint& known,
               const config::LoadedPreset& loaded) {
   constexpr std::int64_t kFixedFrames = 2;
-  constexpr std::int64_t kAnyFrames = 8;  // of a clip, in pairs
+  constexpr std::int64_t kAnyFrames = 8;  // Qwen towers encode the frames of a clip in pairs
   const model::VisionSpec& shape = known.vision.value();
   const config::Preset& preset = loaded.preset;
   ThreadPool pool(context.num_threads);

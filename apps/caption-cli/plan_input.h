@@ -22,8 +22,8 @@ inline constexpr std::int64_t kUsualPromptTokens = 64;
 plan::PlanInput plan_input(const config::Preset& preset, const Context& context,
                            const model::Blueprint& model);
 
-// Sets the device to a card, with its memory and the rates of its data sheet; or to the CUDA device
-// of this machine, whose rates are not known.
+// Sets the device to a card, with its memory and the rates of its data sheet, or to a CUDA device
+// that this machine has; the rates of such a device are not known.
 void set_card(const plan::Card& card, plan::PlanInput& input);
 void set_card(const CudaDevice& device, plan::PlanInput& input);
 

@@ -16,7 +16,7 @@ namespace caption::cli {
 
 // A reason why `run` would not start.
 struct Obstacle {
-  ErrorCode code = ErrorCode::kUsage;  // of the error with which it would end
+  ErrorCode code = ErrorCode::kUsage;  // code of the error that `run` would report
   std::string text;                    // a phrase
 };
 

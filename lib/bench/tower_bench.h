@@ -27,7 +27,7 @@ struct TowerBenchOptions {
 struct TowerBench {
   std::int64_t num_frames = 0;
   std::int64_t weight_bytes = 0;
-  std::int64_t width_px = 0;  // of the resized frames
+  std::int64_t width_px = 0;  // size of the frames after resizing
   std::int64_t height_px = 0;
   double flops_per_frame = 0;             // FLOPs of the matrices and of attention
   double seconds = 0;                     // time for all frames, median

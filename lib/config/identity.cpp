@@ -71,7 +71,8 @@ Settings caption_settings(const Context& context, const Preset& preset, const Sh
   }
   for (auto& setting : arithmetic(context)) out.push_back(std::move(setting));
   for (auto& setting : select(preset, {Affects::kPixels, Affects::kPages, Affects::kTokens})) {
-    // The conversation has entries of its own, and a model of one folder has no parts.
+    // A manifest lists prompts, system prompt and examples separately. The settings of parts do not
+    // matter to a model of one folder.
     const bool is_conversation =
         setting.first == "generation.prompt" || setting.first == "generation.system";
     const bool is_of_parts = !preset.model.is_composed && setting.first.starts_with("model.");

@@ -157,7 +157,7 @@ class FlatReader final : public YAML::EventHandler {
   bool has_document_ = false;
   bool expects_key_ = false;
   bool is_in_list_ = false;
-  bool is_in_item_ = false;  // of a list
+  bool is_in_item_ = false;  // whether the parser is inside a list item that is a map
   bool expects_item_key_ = false;
   std::string item_;
   std::set<std::string> item_keys_;

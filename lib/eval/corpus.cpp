@@ -235,9 +235,9 @@ void require_plain(const References& references, const std::string& prompt) {
 struct NamedChoice {
   std::string CaptionEntry::*name;
   const char* option;   // "--prompt"
-  const char* several;  // of captions with several names
+  const char* several;  // what is said when the captions have several names
   const char* absent;   // before a name that no caption has
-  const char* none;     // of captions without any name
+  const char* none;     // what is said when no caption has a name
 };
 constexpr NamedChoice kPrompt = {
     &CaptionEntry::prompt, "--prompt", "the captions answer several prompts", "no caption answers ",
