@@ -1,5 +1,6 @@
 #include "kernels/linear.h"
 
+#include <algorithm>
 #include <string>
 #include <utility>
 
@@ -67,8 +68,14 @@ void linear(Stream& stream, ConstView x, const Weight& weight, ConstView bias, V
 }
 
 void linear(Stream& stream, ConstView x, std::span<const LinearPart> parts) {
-  if (parts.empty()) return;
-  checked_linear(internal::Check("linear", stream), stream, x, parts, LinearOutput::kWrite);
+  const bool are_alike = std::all_of(parts.begin(), parts.end(), [&](const LinearPart& part) {
+    return part.weight.form().is_like(parts.front().weight.form());
+  });
+  const std::size_t count = are_alike ? parts.size() : 1;
+  for (; !parts.empty(); parts = parts.subspan(count)) {
+    checked_linear(internal::Check("linear", stream), stream, x, parts.first(count),
+                   LinearOutput::kWrite);
+  }
 }
 
 void linear_add(Stream& stream, ConstView x, const Weight& weight, ConstView bias, View y) {

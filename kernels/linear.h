@@ -49,8 +49,9 @@ struct LinearPart {
   View y;
   ConstView scale = {};  // linear_add_scaled() only
 };
-// Computes linear() for each part in one pass: x is rounded once, and the threads share the work of
-// all parts. All weights must have the same form and the same number of columns per group.
+// Computes linear() for each part. If all weights have the same form, number of columns per group
+// and column order, it takes one pass: x is rounded once, and the threads share the work of all
+// parts; otherwise one pass for each part.
 void linear(Stream& stream, ConstView x, std::span<const LinearPart> parts);
 
 void linear_add(Stream& stream, ConstView x, const Weight& weight, ConstView bias, View y);

@@ -10,7 +10,7 @@ void swiglu(Stream& stream, ConstView gate, ConstView up, View y) {
   check.rank("gate", gate, 2);
   check.f32("gate", gate, gate.shape());
   check.f32("up", up, gate.shape());
-  check.f32("y", y, gate.shape());
+  check.activations("y", y, gate.shape());
   dispatch(stream.device(), [&](auto device) { impl::swiglu(device, stream, gate, up, y); });
 }
 

@@ -54,6 +54,13 @@ std::int64_t placed_bytes(const Context& context, std::int64_t num_features,
   });
 }
 
+std::int64_t placed_bytes(const Context& context, std::int64_t num_features,
+                          std::int64_t num_columns, const CodeLayout& codes) {
+  return dispatch(context.device, [&](auto device) {
+    return impl::placed_bytes(device, context, num_features, num_columns, codes);
+  });
+}
+
 bool rounds_input(const Context& context, MatrixFormat format) {
   return dispatch(context.device,
                   [&](auto device) { return impl::rounds_input(device, context, format); });

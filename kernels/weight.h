@@ -76,8 +76,10 @@ Weight place_stored(Stream& stream, ConstView rows);
 // `rows` as above: its numbers rounded to bf16, to nearest even. Borrowed on the CPU when they are
 // bf16 and the kernels prefer rows.
 Weight place_bf16(Stream& stream, ConstView rows);
-// `rows` returns at most 32 rows at a time of a matrix [num_features, K] in `format`: kInt8,
-// kInt8Row, kInt4 or kNf4, with groups of an even number of columns.
+// `rows` returns at most 32 rows at a time of a matrix [num_features, K] in `format`:
+// kInt8Row (8-bit codes with a scale per row), kInt4A8 (with steps and bases, in groups of at most
+// 128 columns), or another that is held as codes, in groups of an even number of columns, at most
+// 128 or a multiple of it; a group of all columns may have any.
 Weight place_quantised(Stream& stream, MatrixFormat format, std::int64_t num_features,
                        const QuantisedRows& rows);
 
@@ -85,6 +87,10 @@ Weight place_quantised(Stream& stream, MatrixFormat format, std::int64_t num_fea
 // dtype that kStored means.
 std::int64_t placed_bytes(const Context& context, std::int64_t num_features,
                           std::int64_t num_columns, MatrixFormat format, DType stored);
+// Weight::size_bytes() of a matrix of codes placed by place_quantised() in a format other than
+// kInt8Row.
+std::int64_t placed_bytes(const Context& context, std::int64_t num_features,
+                          std::int64_t num_columns, const CodeLayout& codes);
 // Weight::rounds_input() of a matrix placed in `format`.
 bool rounds_input(const Context& context, MatrixFormat format);
 
@@ -103,6 +109,10 @@ std::int64_t placed_bytes(Cpu device, const Context& context, std::int64_t num_f
                           std::int64_t num_columns, MatrixFormat format, DType stored);
 std::int64_t placed_bytes(Cuda device, const Context& context, std::int64_t num_features,
                           std::int64_t num_columns, MatrixFormat format, DType stored);
+std::int64_t placed_bytes(Cpu device, const Context& context, std::int64_t num_features,
+                          std::int64_t num_columns, const CodeLayout& codes);
+std::int64_t placed_bytes(Cuda device, const Context& context, std::int64_t num_features,
+                          std::int64_t num_columns, const CodeLayout& codes);
 bool rounds_input(Cpu device, const Context& context, MatrixFormat format);
 bool rounds_input(Cuda device, const Context& context, MatrixFormat format);
 }  // namespace impl

@@ -179,7 +179,7 @@ void Tile::begin_rows() {
     }
     if (args_.blocks.first > 0) continue;
     *queries_.state[r] = {.max = -std::numeric_limits<float>::infinity(), .sum = 0};
-    std::fill_n(queries_.y[r], args_.head_dim, 0.0f);
+    std::fill_n(queries_.y[r], args_.head_dim, 0.0F);
   }
 }
 
@@ -266,9 +266,9 @@ void Tile::weigh_scores(const Block& block, std::int64_t head) {
     const KeyRange seen = visible(block, m);
     corrections_[m] = 1;
     if (seen.empty()) {
-      std::fill_n(scores, block.count, 0.0f);
+      std::fill_n(scores, block.count, 0.0F);
     } else {
-      std::fill_n(scores, seen.begin, 0.0f);
+      std::fill_n(scores, seen.begin, 0.0F);
       const SoftmaxResult result = tier_.attention.softmax(
           {.scores = scores + seen.begin,
            .factors = factors + seen.begin,

@@ -12,6 +12,7 @@
 #include "base/error.h"
 #include "kernels/cpu/attend.h"
 #include "kernels/cpu/attend_items.h"
+#include "kernels/cpu/attend_panels.h"
 #include "kernels/cpu/select_tier.h"
 #include "tensor/dtype.h"
 
@@ -61,16 +62,10 @@ void attend_tile(const cpu::Tier& tier, const AttentionInput& input, View y, con
               queries, workspace);
 }
 
-}  // namespace
-
-void attention(Cpu, Stream& stream, const AttentionInput& input, View y) {
+void attend_in_tiles(const cpu::Tier& tier, Stream& stream, const AttentionInput& input, View y) {
   const std::int64_t seq_len = input.seq_len;
   const std::int64_t heads = y.dim(1);
   const std::int64_t tiles = (seq_len + cpu::kTileQueries - 1) / cpu::kTileQueries;
-  const cpu::Tier& tier = cpu::select_tier(stream.cpu_tier());
-  if (input.k.row_stride() != input.v.row_stride()) {
-    throw Error(ErrorCode::kInternal, "attention: k and v have different row strides");
-  }
   const std::size_t workspace_bytes = cpu::attend_workspace_bytes(y.dim(2));
   std::byte* const workspaces =
       stream.scratch(workspace_bytes * static_cast<std::size_t>(stream.pool().num_threads()));
@@ -84,6 +79,89 @@ void attention(Cpu, Stream& stream, const AttentionInput& input, View y) {
                                     .head = item / tiles % heads},
                                    workspace);
                      });
+}
+
+// The division of a call into items, each of at most max_query_panels() panels of queries of a
+// frame and head.
+class PanelItems {
+ public:
+  PanelItems(const AttentionInput& input, View y, std::int64_t max_panels, int num_threads);
+  std::int64_t count() const { return frame_heads_ * parts_; }
+  cpu::PanelAttention operator[](std::int64_t item) const;
+
+  std::int64_t parts() const { return parts_; }  // items of a frame and head
+
+ private:
+  const AttentionInput& input_;
+  View y_;
+  std::int64_t frame_heads_;
+  std::int64_t panels_;  // number of query panels of a frame and head
+  std::int64_t parts_;
+};
+
+// Heads are split further where there are fewer than kItemsPerThread items for each thread.
+PanelItems::PanelItems(const AttentionInput& input, View y, std::int64_t max_panels,
+                       int num_threads)
+    : input_(input), y_(y) {
+  constexpr std::int64_t kItemsPerThread = 4;
+  frame_heads_ = y.dim(0) / input.seq_len * y.dim(1);
+  panels_ = (input.seq_len + cpu::kPanelQueries - 1) / cpu::kPanelQueries;
+  const std::int64_t wanted = (kItemsPerThread * num_threads + frame_heads_ - 1) / frame_heads_;
+  const std::int64_t least = (panels_ + max_panels - 1) / max_panels;
+  parts_ = std::min(panels_, std::max(wanted, least));
+}
+
+// The items of a head are adjacent, then the heads of a frame.
+cpu::PanelAttention PanelItems::operator[](std::int64_t item) const {
+  const std::int64_t part = item % parts_;
+  const std::int64_t head = item / parts_ % y_.dim(1);
+  const std::int64_t frame = item / (parts_ * y_.dim(1));
+  const std::int64_t head_dim = y_.dim(2);
+  const std::int64_t kv_head = head / (y_.dim(1) / input_.k.dim(1));
+  const std::int64_t first_query = part * panels_ / parts_ * cpu::kPanelQueries;
+  const std::int64_t end_query = (part + 1) * panels_ / parts_ * cpu::kPanelQueries;
+  const std::int64_t row = frame * input_.seq_len + first_query;
+  const std::int64_t first_key =
+      frame * num_keys(input_) * input_.k.row_stride() + kv_head * head_dim;
+  return {.q = input_.q.as<float>() + row * input_.q.row_stride() + head * head_dim,
+          .q_stride = input_.q.row_stride(),
+          .num_queries = std::min(end_query, input_.seq_len) - first_query,
+          .k = static_cast<const std::uint16_t*>(input_.k.raw()) + first_key,
+          .v = static_cast<const std::uint16_t*>(input_.v.raw()) + first_key,
+          .kv_stride = input_.k.row_stride(),
+          .num_keys = num_keys(input_),
+          .head_dim = head_dim,
+          .scale = input_.scale,
+          .y = y_.as<float>() + row * y_.row_stride() + head * head_dim,
+          .y_stride = y_.row_stride()};
+}
+
+void attend_in_panels(const cpu::Tier& tier, Stream& stream, const AttentionInput& input, View y) {
+  const int num_threads = stream.pool().num_threads();
+  const PanelItems items(input, y, cpu::max_query_panels(tier, y.dim(2)), num_threads);
+  const std::size_t workspace_bytes = cpu::attend_panels_workspace_bytes(tier, y.dim(2));
+  std::byte* const workspaces =
+      stream.scratch(workspace_bytes * static_cast<std::size_t>(num_threads));
+  const std::int64_t operations = 2 * input.seq_len / items.parts() * num_keys(input) * y.dim(2);
+  cpu::for_each_tile(stream, items.count(), operations, workspaces, workspace_bytes,
+                     [&](std::int64_t item, std::byte* workspace) {
+                       cpu::attend_panels(tier, items[item], workspace);
+                     });
+}
+
+}  // namespace
+
+void attention(Cpu, Stream& stream, const AttentionInput& input, View y) {
+  const cpu::Tier& tier = cpu::select_tier(stream.cpu_tier());
+  if (input.k.row_stride() != input.v.row_stride()) {
+    throw Error(ErrorCode::kInternal, "attention: k and v have different row strides");
+  }
+  const bool has_panels = tier.attention.query_panels.attend_block != nullptr;
+  if (has_panels && input.k.dtype() == DType::kBF16) {
+    attend_in_panels(tier, stream, input, y);
+  } else {
+    attend_in_tiles(tier, stream, input, y);
+  }
 }
 
 }  // namespace caption::kernels::impl

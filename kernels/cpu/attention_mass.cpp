@@ -76,7 +76,7 @@ void for_each_block(const cpu::Tier& tier, const Tile& tile, float scale, TileSt
 
 void add_tile(const cpu::Tier& tier, const Tile& tile, float scale, TileState& state, float* sums) {
   std::fill_n(state.max, tile.count, -std::numeric_limits<float>::infinity());
-  std::fill_n(state.sum, tile.count, 0.0f);
+  std::fill_n(state.sum, tile.count, 0.0F);
   for_each_block(tier, tile, scale, state, [&](const cpu::KeyBlock& block) {
     for (std::int64_t m = 0; m < tile.count; ++m) {
       const Range visible = tile.visible(m, block);

@@ -1,5 +1,6 @@
 // kernels/cpu/attention_tier.h: the inner loops of attention that have one version per instruction
-// set; a member of Tier (kernels/cpu/tier.h). Like tier.h it includes nothing but <cstdint>.
+// set; a member of Tier (kernels/cpu/tier.h). Like tier.h it includes nothing from std but
+// <cstdint>.
 //
 // Keys and values are gathered from their pages into panels of kPanelColumns columns, so that both
 // products of attention are matrix products with panels, as in dense layers:
@@ -10,6 +11,8 @@
 #pragma once
 
 #include <cstdint>
+
+#include "kernels/cpu/query_panel_tier.h"
 
 namespace caption::kernels::cpu {
 
@@ -69,6 +72,7 @@ struct AttentionTier {  // NOLINT(cppcoreguidelines-pro-type-member-init): as Ti
   SoftmaxResult (*softmax)(const SoftmaxArgs& args);
   // y = y * factor + x
   void (*scale_add)(float* y, float factor, const float* x, std::int64_t n);
+  QueryPanelTier query_panels;
 };
 
 // Reference implementation in plain loops.

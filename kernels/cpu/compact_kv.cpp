@@ -30,7 +30,7 @@ std::vector<float> average_runs(ConstView pages, ConstView scales, const Head& h
                                 const std::vector<std::int64_t>& dropped,
                                 std::int64_t num_summaries) {
   const std::int64_t head_dim = pages.dim(3);
-  std::vector<float> means(static_cast<std::size_t>(num_summaries * head_dim), 0.0f);
+  std::vector<float> means(static_cast<std::size_t>(num_summaries * head_dim), 0.0F);
   std::vector<float> vector(static_cast<std::size_t>(head_dim));
   const std::int64_t count = std::ssize(dropped);
   auto next = dropped.begin();

@@ -49,7 +49,7 @@ struct Clustering {
   // changed.
   void average(const std::vector<float>& from, const std::int32_t* cluster_of, float* to,
                std::int32_t* sizes) const {
-    std::vector<float> sums(static_cast<std::size_t>(num_clusters * head_dim), 0.0f);
+    std::vector<float> sums(static_cast<std::size_t>(num_clusters * head_dim), 0.0F);
     std::fill_n(sizes, num_clusters, 0);
     for (std::int64_t j = 0; j < num_tokens; ++j) {
       ++sizes[cluster_of[j]];
@@ -123,7 +123,7 @@ void cluster_keys(Cpu, Stream& stream, const KeyClusterInput& input, View centro
       }
       state.assign(clusters);
       float* const means = centroids.as<float>() + kv_head * num_clusters * head_dim;
-      std::fill_n(means, num_clusters * head_dim, 0.0f);
+      std::fill_n(means, num_clusters * head_dim, 0.0F);
       state.average(state.keys, clusters, means, counts);
     }
   };

@@ -62,7 +62,8 @@ MultiplyBlock multiply_block_of(const LinearPart& part) {
     case Layout::kPanels: return multiply_panels;
     case Layout::kPanels8:
     case Layout::kPanels4: return multiply_quantised;
-    case Layout::kPanels8A8: return multiply_8a8;
+    case Layout::kPanels8A8:
+    case Layout::kPanels4A8: return multiply_integers;
   }
   return nullptr;
 }
@@ -74,8 +75,9 @@ Activations activations_for(Stream& stream, const Tier& tier, ConstView x,
   if (layout == Layout::kRows) {
     return {.row_bytes = x.row_stride() * static_cast<std::int64_t>(sizeof(float)), .rows = x};
   }
-  return layout == Layout::kPanels8A8 ? round_to_8_bits(stream, tier, x, parts)
-                                      : round_to_bf16(stream, tier, x, parts);
+  return layout == Layout::kPanels8A8 || layout == Layout::kPanels4A8
+             ? round_to_8_bits(stream, tier, x, parts)
+             : round_to_bf16(stream, tier, x, parts);
 }
 
 std::int64_t num_feature_blocks(const LinearPart& part) {
@@ -139,7 +141,7 @@ float* output_row(const View& y, const Block& block, std::int64_t m) {
 
 // Activates `count` elements in place.
 void activate(const Tier& tier, LinearOutput output, float* y, std::int64_t count) {
-  constexpr float kQuickGeluBeta = 1.702f;
+  constexpr float kQuickGeluBeta = 1.702F;
   switch (output) {
     case LinearOutput::kWrite:
     case LinearOutput::kAdd: return;

@@ -39,7 +39,7 @@ struct Activations {
   const std::uint16_t* bf16 = nullptr;  // kPanels, kPanels8, kPanels4: [M, 2 * pairs]
   const float* group_sums = nullptr;    // [M, groups], for weights with offsets
 
-  const std::int8_t* codes = nullptr;    // kPanels8A8: [M, 4 * quads]
+  const std::int8_t* codes = nullptr;    // kPanels8A8, kPanels4A8: [M, 4 * quads]
   const IntegerRow* integers = nullptr;  // [M]: scale and sum of the codes
 };
 
@@ -49,15 +49,15 @@ using MultiplyBlock = void (*)(const Tier& tier, const Activations& x, const Pac
                                const Block& block, float* tile);
 
 // Defined in kernels/cpu/linear_quantised.cpp. round_to_bf16() is for kPanels, kPanels8 and
-// kPanels4, multiply_quantised() for kPanels8 and kPanels4, the other two are for kPanels8A8. All
-// parts have the same layout.
+// kPanels4, multiply_quantised() for kPanels8 and kPanels4, the other two are for kPanels8A8 and
+// kPanels4A8. All parts have the same layout.
 Activations round_to_bf16(Stream& stream, const Tier& tier, ConstView x,
                           std::span<const LinearPart> parts);
 Activations round_to_8_bits(Stream& stream, const Tier& tier, ConstView x,
                             std::span<const LinearPart> parts);
 void multiply_quantised(const Tier& tier, const Activations& x, const PackedWeight& weight,
                         const Block& block, float* tile);
-void multiply_8a8(const Tier& tier, const Activations& x, const PackedWeight& weight,
-                  const Block& block, float* tile);
+void multiply_integers(const Tier& tier, const Activations& x, const PackedWeight& weight,
+                       const Block& block, float* tile);
 
 }  // namespace caption::kernels::cpu

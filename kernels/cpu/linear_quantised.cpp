@@ -30,14 +30,32 @@ class ScratchPieces {
   std::size_t size_bytes_ = 0;
 };
 
-// Writes x [M, K] as bf16 [M, num_columns]; the columns from K on are zeros.
-void round_rows(Stream& stream, const Tier& tier, ConstView x, std::int64_t num_columns,
-                std::uint16_t* to) {
+// Writes the elements x[order[i]] of a row of `count` elements as bf16.
+void round_in_order(const Tier& tier, const float* x, const std::int32_t* order, std::int64_t count,
+                    std::uint16_t* to) {
+  constexpr std::int64_t kPiece = 256;
+  float piece[kPiece];
+  for (std::int64_t first = 0; first < count; first += kPiece) {
+    const std::int64_t size = std::min(kPiece, count - first);
+    for (std::int64_t i = 0; i < size; ++i) piece[i] = x[order[first + i]];
+    tier.to_bf16(piece, to + first, size);
+  }
+}
+
+// Writes x [M, K] as bf16 [M, num_columns], its columns in `order` [K] unless that is empty; the
+// columns from K on are zeros.
+void round_rows(Stream& stream, const Tier& tier, ConstView x, ConstView order,
+                std::int64_t num_columns, std::uint16_t* to) {
   const std::int64_t k = x.dim(1);
   parallel_for(stream, x.dim(0), k, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t m = begin; m < end; ++m) {
+      const float* const from = x.as<float>() + m * x.row_stride();
       std::uint16_t* const row = to + m * num_columns;
-      tier.to_bf16(x.as<float>() + m * x.row_stride(), row, k);
+      if (order.empty()) {
+        tier.to_bf16(from, row, k);
+      } else {
+        round_in_order(tier, from, order.as<std::int32_t>(), k, row);
+      }
       std::fill(row + k, row + num_columns, std::uint16_t{0});
     }
   });
@@ -91,7 +109,7 @@ Activations round_to_bf16(Stream& stream, const Tier& tier, ConstView x,
   std::byte* const scratch = stream.scratch(pieces.size_bytes());
   auto* const bf16 = reinterpret_cast<std::uint16_t*>(scratch + bf16_at);
   auto* const sums = reinterpret_cast<float*>(scratch + sums_at);
-  round_rows(stream, tier, x, num_columns, bf16);
+  round_rows(stream, tier, x, weight.column_order(), num_columns, bf16);
   if (needs_sums) sum_groups(stream, bf16, num_rows, num_columns, weight.group_columns(), sums);
   return {.row_bytes = 2 * num_columns, .bf16 = bf16, .group_sums = sums};
 }
@@ -144,20 +162,40 @@ Activations round_to_8_bits(Stream& stream, const Tier& tier, ConstView x,
   return {.row_bytes = num_columns, .codes = codes, .integers = rows};
 }
 
-void multiply_8a8(const Tier& tier, const Activations& x, const PackedWeight& weight,
-                  const Block& block, float* tile) {
+namespace {
+
+// Computes the exact sums of a block's rows and one panel.
+void sum_panel(const Tier& tier, const PackedWeight& weight, std::int64_t panel,
+               const IntegerArgs& args) {
+  if (weight.layout() == PackedWeight::Layout::kPanels8A8) return tier.panel8a8(args);
+  tier.panel4a8({.a = args.a,
+                 .a_stride = args.a_stride,
+                 .codes = args.panel,
+                 .steps = weight.steps().as<std::uint8_t>() + panel * weight.steps().row_stride(),
+                 .num_quads = args.num_quads,
+                 .group_quads = weight.group_columns() / 4,
+                 .c = args.c,
+                 .c_stride = args.c_stride,
+                 .m = args.m});
+}
+
+}  // namespace
+
+void multiply_integers(const Tier& tier, const Activations& x, const PackedWeight& weight,
+                       const Block& block, float* tile) {
   const ConstView panels = weight.panels();
   const std::int64_t quads = panels.dim(1);
   alignas(64) std::int32_t sums[kBlockRows * kPanelColumns];
   for (std::int64_t i = 0; i < block.num_panels(); ++i) {
     const std::int64_t panel = block.first_panel() + i;
-    tier.panel8a8({.a = x.codes + block.first_row * 4 * quads,
-                   .a_stride = 4 * quads,
-                   .panel = panels.as<std::uint8_t>() + panel * panels.row_stride(),
-                   .num_quads = quads,
-                   .c = sums,
-                   .c_stride = kPanelColumns,
-                   .m = block.num_rows});
+    sum_panel(tier, weight, panel,
+              {.a = x.codes + block.first_row * 4 * quads,
+               .a_stride = 4 * quads,
+               .panel = panels.as<std::uint8_t>() + panel * panels.row_stride(),
+               .num_quads = quads,
+               .c = sums,
+               .c_stride = kPanelColumns,
+               .m = block.num_rows});
     tier.scale_integers({.sums = sums,
                          .rows = x.integers + block.first_row,
                          .scales = weight.scales().as<float>() + panel * kPanelColumns,

@@ -9,13 +9,10 @@
 #include "base/error.h"
 #include "base/math.h"
 #include "kernels/cpu/tier.h"
+#include "tensor/copy.h"
 
 namespace caption::kernels::cpu {
 namespace {
-
-// Maximum columns per group, so that the kernels' buffers have a fixed size; a longer group is cut
-// into several with the same scale.
-constexpr std::int64_t kMaxGroupColumns = 128;
 
 void pack_panel_16(ConstView rows, std::int64_t panel, BF16* to) {
   const std::int64_t num_columns = rows.dim(1);
@@ -72,13 +69,16 @@ PackedWeight PackedWeight::pack_quantised(Stream& stream, std::int64_t num_rows,
                                           const QuantisedRows& rows) {
   CAPTION_CHECK(num_rows > 0, "panels of a weight without rows");
   const QuantisedMatrix first = rows(0, std::min(kPanelFeatures, num_rows));
+  CAPTION_CHECK(first.steps.empty(), "kPanels8 and kPanels4 take no integer steps");
   CAPTION_CHECK(first.group_columns % 2 == 0 || first.num_groups() == 1,
                 "panels of groups of an odd number of columns");
   PackedWeight packed;
   packed.layout_ = first.is_4_bit() ? Layout::kPanels4 : Layout::kPanels8;
   packed.num_features_ = num_rows;
   packed.num_columns_ = first.num_columns;
-  packed.codebook_ = first.codebook;
+  packed.numbers_ = first.codebook;
+  std::transform(first.codebook.begin(), first.codebook.end(), packed.codebook_.begin(), to_bf16);
+  packed.set_column_order(stream, first.column_order);
   const bool is_cut = first.group_columns > kMaxGroupColumns;
   CAPTION_CHECK(!is_cut || first.group_columns % kMaxGroupColumns == 0 || first.num_groups() == 1,
                 "panels of groups of " + std::to_string(first.group_columns) + " columns");
@@ -101,6 +101,13 @@ PackedWeight PackedWeight::pack_quantised(Stream& stream, std::int64_t num_rows,
     }
   });
   return packed;
+}
+
+void PackedWeight::set_column_order(Stream& stream, const ColumnOrder& order) {
+  if (order == nullptr) return;
+  CAPTION_CHECK(std::ssize(*order) == num_columns_, "an order of another number of columns");
+  shared_order_ = order;
+  column_order_ = copy_to(stream, stream.device(), view_of(std::span(*order)));
 }
 
 void PackedWeight::pack_panel(const QuantisedMatrix& rows, std::int64_t panel) {
@@ -169,6 +176,55 @@ PackedWeight PackedWeight::pack_8a8(Stream& stream, std::int64_t num_rows,
   return packed;
 }
 
+PackedWeight PackedWeight::pack_4a8(Stream& stream, std::int64_t num_rows,
+                                    const QuantisedRows& rows) {
+  CAPTION_CHECK(num_rows > 0, "panels of a weight without rows");
+  const QuantisedMatrix first = rows(0, 1);
+  CAPTION_CHECK(
+      first.is_4_bit() && !first.steps.empty() && first.group_columns % 4 == 0 &&
+          first.group_columns <= 4 * kMaxGroupQuads,
+      "kPanels4A8 takes codes of 4 bits with steps and bases, in groups of a multiple of 4 "
+      "columns, at most 128");
+  const std::int64_t num_panels = divide_up(num_rows, kPanelFeatures);
+  const std::int64_t quads = divide_up(first.num_columns, 4);
+  PackedWeight packed;
+  packed.layout_ = Layout::kPanels4A8;
+  packed.num_features_ = num_rows;
+  packed.num_columns_ = first.num_columns;
+  packed.group_columns_ = first.group_columns;
+  const Device device = stream.device();
+  packed.panels_ = Tensor::zeros(DType::kU8, {num_panels, quads, 2 * kPanelFeatures}, device);
+  packed.scales_ = Tensor::zeros(DType::kF32, {num_panels, kPanelFeatures}, device);
+  packed.steps_ =
+      Tensor::zeros(DType::kU8, {num_panels, first.num_groups(), 2, kPanelFeatures}, device);
+  stream.pool().parallel_for(num_panels, 1, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t panel = begin; panel < end; ++panel) {
+      const std::int64_t row = panel * kPanelFeatures;
+      packed.pack_panel_4a8(rows(row, std::min(kPanelFeatures, num_rows - row)), panel);
+    }
+  });
+  return packed;
+}
+
+void PackedWeight::pack_panel_4a8(const QuantisedMatrix& rows, std::int64_t panel) {
+  const std::int64_t groups = rows.num_groups();
+  std::uint8_t* const codes = panels_.as<std::uint8_t>() + panel * panels_.view().row_stride();
+  std::uint8_t* const steps = steps_.as<std::uint8_t>() + panel * groups * 2 * kPanelFeatures;
+  for (std::int64_t n = 0; n < rows.num_rows(); ++n) {
+    scales_.as<float>()[panel * kPanelFeatures + n] = rows.scales.as<float>()[n];
+    for (std::int64_t g = 0; g < groups; ++g) {
+      std::uint8_t* const to = steps + g * 2 * kPanelFeatures + n;
+      to[0] = rows.steps.as<std::uint8_t>()[n * groups + g];
+      to[kPanelFeatures] = rows.bases.as<std::uint8_t>()[n * groups + g];
+    }
+    for (std::int64_t k = 0; k < num_columns_; ++k) {
+      const unsigned shift = n < 16 ? 0 : 4;
+      codes[k / 4 * 2 * kPanelFeatures + quad4_position(n, k % 4)] |=
+          static_cast<std::uint8_t>(nibble_of(rows, n, k) << shift);
+    }
+  }
+}
+
 void PackedWeight::unpack_row(std::int64_t n, float* to) const {
   const std::int64_t panel = n / kPanelFeatures;
   const std::int64_t feature = n % kPanelFeatures;
@@ -197,6 +253,19 @@ void PackedWeight::unpack_row(std::int64_t n, float* to) const {
     }
     return;
   }
+  if (layout_ == Layout::kPanels4A8) {
+    const std::uint8_t* const quads = bytes + panel * panels_.view().row_stride();
+    const std::uint8_t* const steps =
+        steps_.as<std::uint8_t>() + panel * steps_.view().row_stride();
+    const float scale = scales_.as<float>()[n];
+    for (std::int64_t k = 0; k < num_columns_; ++k) {
+      const unsigned both = quads[k / 4 * 2 * kPanelFeatures + quad4_position(feature, k % 4)];
+      const int code = static_cast<int>(feature < 16 ? both & 15u : both >> 4u);
+      const std::uint8_t* const group = steps + k / group_columns_ * 2 * kPanelFeatures + feature;
+      to[k] = scale * static_cast<float>(group[0] * code + group[kPanelFeatures] - 128);
+    }
+    return;
+  }
   const std::int64_t groups = scales_.dim(1);
   const std::int64_t pair_bytes = panels_.dim(2);
   const std::uint8_t* const codes = bytes + panel * panels_.dim(1) * pair_bytes;
@@ -208,10 +277,11 @@ void PackedWeight::unpack_row(std::int64_t n, float* to) const {
       value = static_cast<float>(static_cast<std::int8_t>(pair[panel8_position(feature, k % 2)]));
     } else {
       const unsigned both = pair[panel4_position(feature, k % 2)];
-      value = to_float(codebook_[feature < 16 ? both & 15u : both >> 4u]);
+      value = numbers_[feature < 16 ? both & 15u : both >> 4u];
     }
-    to[k] = scales_.as<float>()[group] * value +
-            (offsets_.empty() ? 0.0F : offsets_.as<float>()[group]);
+    to[column_order_.empty() ? k : column_order_.as<std::int32_t>()[k]] =
+        scales_.as<float>()[group] * value +
+        (offsets_.empty() ? 0.0F : offsets_.as<float>()[group]);
   }
 }
 
@@ -221,17 +291,22 @@ std::int64_t PackedWeight::size_bytes() const {
            static_cast<std::int64_t>(dtype_size_bytes(rows_.dtype()));
   }
   return static_cast<std::int64_t>(panels_.size_bytes() + scales_.size_bytes() +
-                                   offsets_.size_bytes());
+                                   offsets_.size_bytes() + steps_.size_bytes() +
+                                   column_order_.size_bytes());
 }
 
 bool PackedWeight::is_like(const WeightForm& other) const {
   const auto& packed = static_cast<const PackedWeight&>(other);
-  return layout_ == packed.layout_ && group_columns_ == packed.group_columns_;
+  if (layout_ != packed.layout_ || group_columns_ != packed.group_columns_) return false;
+  if (shared_order_ == packed.shared_order_) return true;
+  return shared_order_ != nullptr && packed.shared_order_ != nullptr &&
+         *shared_order_ == *packed.shared_order_;
 }
 
 std::string PackedWeight::describe() const {
   const auto in_groups = [&](const char* what) {
-    return std::string(what) + " in groups of " + std::to_string(group_columns_) + " columns";
+    return std::string(what) + " in groups of " + std::to_string(group_columns_) + " columns" +
+           (shared_order_ == nullptr ? "" : " in another order");
   };
   switch (layout_) {
     case Layout::kRows: return "rows";
@@ -239,6 +314,7 @@ std::string PackedWeight::describe() const {
     case Layout::kPanels8: return in_groups("panels of 8 bits");
     case Layout::kPanels4: return in_groups("panels of 4 bits");
     case Layout::kPanels8A8: return "panels of 8 bits for inputs of 8 bits";
+    case Layout::kPanels4A8: return in_groups("panels of 4 bits for inputs of 8 bits");
   }
   return "?";
 }

@@ -15,11 +15,17 @@
 //             group of columns. Activations are rounded to bf16; the products of a group with the
 //             codes are summed in f32, and the sum is scaled, group after group.
 //   kPanels4  4-bit codes: as kPanels8 with 32 bytes per pair. Each code is looked up in a
-//             codebook of 16 bf16 numbers; if there are offsets, one per feature and group, each is
-//             multiplied by the sum of the group's activations.
+//             codebook of 16 numbers that are rounded to bf16: exact for integers; nf4's values
+//             change by at most 0.00164 (0.00034 on average over normal weights) times the scale.
 //   kPanels8A8  8-bit codes with one scale per feature. Activations are quantised to 8 bits with
 //             one scale per row, so sums of products are exact integers.
 //               panels[n / 32][k / 4][n % 32][k % 4] u8 = code + 128
+//   kPanels4A8  4-bit codes for activations of 8 bits; a group of columns has an integer step and
+//             base. 64 bytes of codes per four columns; the kernels widen them to the numbers of
+//             kPanels8A8: step * code + base.
+// If a matrix of kPanels8 or kPanels4 has offsets, one per feature and group, each is multiplied by
+// the sum of the group's activations. If it has a column order, the activations are put into that
+// order when they are rounded.
 #pragma once
 
 #include <array>
@@ -33,10 +39,13 @@
 namespace caption::kernels::cpu {
 
 inline constexpr std::int64_t kPanelFeatures = 32;
+// Maximum columns per group, so that the kernels' buffers have a fixed size; a longer group is cut
+// into several with the same scale.
+inline constexpr std::int64_t kMaxGroupColumns = 128;
 
 class PackedWeight final : public WeightForm {
  public:
-  enum class Layout { kRows, kPanels, kPanels8, kPanels4, kPanels8A8 };
+  enum class Layout { kRows, kPanels, kPanels8, kPanels4, kPanels8A8, kPanels4A8 };
 
   // Returns the form of a weight on the CPU or the mirror.
   static const PackedWeight& of(const Weight& weight) {
@@ -59,6 +68,8 @@ class PackedWeight final : public WeightForm {
                                      const QuantisedRows& rows);
   // Packs a matrix of 8-bit codes with one scale per row as kPanels8A8.
   static PackedWeight pack_8a8(Stream& stream, std::int64_t num_rows, const QuantisedRows& rows);
+  // Packs a matrix of 4-bit codes with steps and bases as kPanels4A8.
+  static PackedWeight pack_4a8(Stream& stream, std::int64_t num_rows, const QuantisedRows& rows);
 
   std::int64_t size_bytes() const override;
   bool rounds_input() const override { return layout_ != Layout::kRows; }
@@ -73,26 +84,39 @@ class PackedWeight final : public WeightForm {
   // kRows only.
   ConstView rows() const { return rows_; }
   // [panels, ...] as documented above. kPanels8 is [panels, pairs, 64] i8 and kPanels4 [panels,
-  // pairs, 32] u8, in the order of kernels/cpu/tier.h (panel8_position(), panel4_position()).
+  // pairs, 32] u8, in the order of kernels/cpu/tier.h (panel8_position(), panel4_position());
+  // kPanels4A8 is [panels, quads, 64] u8 (quad4_position()).
   ConstView panels() const { return panels_.view(); }
-  // kPanels8, kPanels4: [panels, groups, 32] f32; kPanels8A8: [panels, 32].
+  // kPanels8, kPanels4: [panels, groups, 32] f32; kPanels8A8, kPanels4A8: [panels, 32].
   ConstView scales() const { return scales_.view(); }
-  // kPanels4: the shape of scales, or empty when there are none.
+  // kPanels8, kPanels4: the shape of scales, or empty when there are none.
   ConstView offsets() const { return offsets_.view(); }
+  // kPanels4A8: [panels, groups, 2, 32] u8, steps and bases.
+  ConstView steps() const { return steps_.view(); }
+  // kPanels8, kPanels4: [K] i32, column k of the panels is column column_order()[k] of the matrix;
+  // empty when the columns are in order.
+  ConstView column_order() const { return column_order_.view(); }
   std::int64_t group_columns() const { return group_columns_; }
+  // kPanels4, as the kernels use it.
   const std::array<BF16, 16>& codebook() const { return codebook_; }
 
-  // Writes row n as f32 [K].
+  // Writes row n as f32 [K]: the numbers of the matrix, with a codebook that is not rounded.
   void unpack_row(std::int64_t n, float* to) const;
 
  private:
+  void set_column_order(Stream& stream, const ColumnOrder& order);
   void pack_panel(const QuantisedMatrix& rows, std::int64_t panel);
+  void pack_panel_4a8(const QuantisedMatrix& rows, std::int64_t panel);
 
   Layout layout_ = Layout::kRows;
   ConstView rows_;
   Tensor panels_;  // with kRows it holds the rows if they are owned, else nothing
   Tensor scales_;
   Tensor offsets_;
+  Tensor steps_;
+  Tensor column_order_;
+  ColumnOrder shared_order_;         // is_like() compares it: weights may share one order
+  std::array<float, 16> numbers_{};  // the codebook before it is rounded
   std::array<BF16, 16> codebook_{};
   std::int64_t group_columns_ = 0;
   std::int64_t num_features_ = 0;

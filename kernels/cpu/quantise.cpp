@@ -9,7 +9,7 @@ namespace caption::kernels::cpu {
 namespace {
 
 // Adding and subtracting this number rounds |x| < 2^22 to the nearest integer, ties to even.
-constexpr float kRounding = 0x1.8p23f;
+constexpr float kRounding = 0x1.8p23F;
 
 }  // namespace
 
@@ -20,7 +20,7 @@ BF16 quantise(const float* x, std::int64_t n, std::int8_t* y) {
     largest = std::max(largest, std::bit_cast<std::int32_t>(x[i]) & 0x7FFFFFFF);
   }
   const BF16 scale = largest < kInfinityBits
-                         ? to_bf16_upwards(std::bit_cast<float>(largest) / 127.0f)
+                         ? to_bf16_upwards(std::bit_cast<float>(largest) / 127.0F)
                          : BF16{0x7FC0};  // NaN
   const float divisor = to_float(scale);
   if (largest >= kInfinityBits || divisor == 0) {

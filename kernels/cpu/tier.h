@@ -85,6 +85,28 @@ struct IntegerArgs {
   std::int64_t m = 0;
 };
 
+// Position of the byte that holds the 4-bit code of feature n and column c among the bytes of four
+// columns: the low nibbles hold the codes of the first 16 features, the high nibbles those of the
+// last 16.
+static constexpr std::int64_t quad4_position(std::int64_t n, std::int64_t c) {
+  return n % 16 * 4 + c;
+}
+
+// As IntegerArgs with a panel of 4-bit codes 0 .. 15 in groups of columns: the weight of 8 bits is
+// steps[g, n] * code + bases[g, n], which is at most 255.
+struct Integer4Args {
+  const std::int8_t* a = nullptr;  // [m, 4 * num_quads], zeros from K on
+  std::int64_t a_stride = 0;
+  const std::uint8_t* codes = nullptr;  // [num_quads, 2 * kPanelColumns]
+  const std::uint8_t* steps = nullptr;  // [groups, 2, kPanelColumns]: steps, bases
+  std::int64_t num_quads = 0;
+  std::int64_t group_quads = 0;  // at most kMaxGroupQuads; the last group may be shorter
+  std::int32_t* c = nullptr;     // [m, kPanelColumns]
+  std::int64_t c_stride = 0;
+  std::int64_t m = 0;
+};
+inline constexpr std::int64_t kMaxGroupQuads = 32;
+
 // The scale of a row of activations quantised to 8-bit integers, x ~ scale * codes.
 struct IntegerRow {
   float scale;
@@ -158,6 +180,7 @@ struct Tier {  // NOLINT(cppcoreguidelines-pro-type-member-init)
   void (*panel8)(const QuantisedArgs& args);
   void (*panel4)(const QuantisedArgs& args);
   void (*panel8a8)(const IntegerArgs& args);
+  void (*panel4a8)(const Integer4Args& args);
   // Rounds to nearest, ties to even.
   void (*to_bf16)(const float* x, std::uint16_t* y, std::int64_t n);
   // codes[i] = x[i] * (127 / max |x|), in f32, to the nearest integer, ties to even; the same bits
@@ -192,6 +215,7 @@ void panel_gemm_reference(const PanelArgs& args);
 void panel8_reference(const QuantisedArgs& args);
 void panel4_reference(const QuantisedArgs& args);
 void panel8a8_reference(const IntegerArgs& args);
+void panel4a8_reference(const Integer4Args& args);
 void to_bf16_reference(const float* x, std::uint16_t* y, std::int64_t n);
 
 // The reduction tree over partial sums, for all tiers. Static, so that each tier's file compiles a

@@ -1,6 +1,7 @@
 // Placing weights on the CPU, and on the mirror.
 #include "kernels/weight.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "base/math.h"
@@ -48,10 +49,12 @@ Weight place_bf16(Cpu, Stream& stream, ConstView rows) {
 
 Weight place_quantised(Cpu, Stream& stream, MatrixFormat format, std::int64_t num_features,
                        const QuantisedRows& rows) {
-  PackedWeight packed = format == MatrixFormat::kInt8Row
-                            ? PackedWeight::pack_8a8(stream, num_features, rows)
-                            : PackedWeight::pack_quantised(stream, num_features, rows);
-  return to_weight(std::move(packed), stream.device());
+  const auto pack = [&] {
+    if (format == MatrixFormat::kInt8Row) return PackedWeight::pack_8a8(stream, num_features, rows);
+    if (format == MatrixFormat::kInt4A8) return PackedWeight::pack_4a8(stream, num_features, rows);
+    return PackedWeight::pack_quantised(stream, num_features, rows);
+  };
+  return to_weight(pack(), stream.device());
 }
 
 std::int64_t placed_bytes(Cpu, const Context& context, std::int64_t num_features,
@@ -67,6 +70,8 @@ std::int64_t placed_bytes(Cpu, const Context& context, std::int64_t num_features
     case MatrixFormat::kInt8: return features * (2 * pairs + kScaleBytes * groups(128));
     case MatrixFormat::kInt8Row: return features * (4 * divide_up(num_columns, 4) + kScaleBytes);
     case MatrixFormat::kInt4: return features * (pairs + 2 * kScaleBytes * groups(128));
+    case MatrixFormat::kInt4A8:
+      return features * (2 * divide_up(num_columns, 4) + 2 * groups(128) + kScaleBytes);
     case MatrixFormat::kNf4: return features * (pairs + kScaleBytes * groups(64));
     case MatrixFormat::kStored:
     case MatrixFormat::kF16:
@@ -76,12 +81,25 @@ std::int64_t placed_bytes(Cpu, const Context& context, std::int64_t num_features
   return matrix_bytes(num_features, num_columns, format, stored);
 }
 
+std::int64_t placed_bytes(Cpu, const Context& /*context*/, std::int64_t num_features,
+                          std::int64_t num_columns, const CodeLayout& codes) {
+  constexpr std::int64_t kNumberBytes = 4;  // bytes of a scale, an offset or a column's index
+  const std::int64_t features = divide_up(num_features, cpu::kPanelFeatures) * cpu::kPanelFeatures;
+  const std::int64_t pairs = divide_up(num_columns, 2);
+  const std::int64_t groups =
+      divide_up(num_columns, std::min(codes.group_columns, cpu::kMaxGroupColumns));
+  return features * ((codes.is_8_bit ? 2 : 1) * pairs +
+                     (codes.has_offsets ? 2 : 1) * kNumberBytes * groups) +
+         (codes.has_column_order ? kNumberBytes * num_columns : 0);
+}
+
 bool rounds_input(Cpu, const Context& context, MatrixFormat format) {
   switch (format) {
     case MatrixFormat::kBF16: return cpu::prefers_panels(context.cpu_tier);
     case MatrixFormat::kInt8:
     case MatrixFormat::kInt8Row:
     case MatrixFormat::kInt4:
+    case MatrixFormat::kInt4A8:
     case MatrixFormat::kNf4: return true;
     case MatrixFormat::kStored:
     case MatrixFormat::kF16:

@@ -13,12 +13,4 @@ void throw_device_unavailable(Device device) {
                                            " kernels; run on the device \"cpu\"");
 }
 
-bool has_cuda_kernels() {
-#ifdef CAPTION_CUDA_KERNELS
-  return true;
-#else
-  return false;
-#endif
-}
-
 }  // namespace caption

@@ -83,4 +83,12 @@ Machine detect_machine() {
   return machine;
 }
 
+bool has_cuda_kernels() {
+#ifdef CAPTION_CUDA_KERNELS
+  return true;
+#else
+  return false;
+#endif
+}
+
 }  // namespace caption

@@ -21,8 +21,8 @@ F16 to_f16(float x) {
   } else {
     // Subnormal: in [0.5, 1) the unit in the last place is 2^-24, f16's smallest step, so adding
     // 0.5 rounds.
-    const float shifted = std::bit_cast<float>(magnitude) + 0.5f;
-    half = std::bit_cast<std::uint32_t>(shifted) - std::bit_cast<std::uint32_t>(0.5f);
+    const float shifted = std::bit_cast<float>(magnitude) + 0.5F;
+    half = std::bit_cast<std::uint32_t>(shifted) - std::bit_cast<std::uint32_t>(0.5F);
   }
   return {static_cast<std::uint16_t>(sign | half)};
 }

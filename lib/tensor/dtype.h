@@ -62,7 +62,7 @@ inline float to_float(F16 x) {
   if (exponent != 0) {
     return std::bit_cast<float>(sign | ((exponent + 112) << 23) | (mantissa << 13));
   }
-  const float magnitude = static_cast<float>(mantissa) * 0x1p-24f;
+  const float magnitude = static_cast<float>(mantissa) * 0x1p-24F;
   return sign != 0 ? -magnitude : magnitude;
 }
 

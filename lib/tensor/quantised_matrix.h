@@ -1,41 +1,85 @@
-// tensor/quantised_matrix.h: a matrix of 8- or 4-bit codes in groups of columns, the result of
-// weights/quantise.h that a backend packs. With g = k / group_columns:
-//   8 bits  value[n, k] = scale[n, g] * code[n, k]
+// tensor/quantised_matrix.h: a matrix of 8- or 4-bit codes in groups of columns, made by
+// weights/quantise.h or read from a file of codes; a backend packs it. With g = k / group_columns:
+//   8 bits  value[n, k] = scale[n, g] * code[n, k] (+ offset[n, g])
 //   4 bits  value[n, k] = scale[n, g] * codebook[code[n, k]] (+ offset[n, g])
+//          or, with steps, scale[n] * (step[n, g] * code[n, k] + base[n, g] - 128)
 // The codebook holds 16 numbers: -8 .. 7 for int4, or those of nf4, fp4 or another format.
+//
+// With a column order, the stored column k holds column column_order[k] of the matrix, so that the
+// columns of a group are adjacent where a file has scattered them (GPTQ's act-order).
 #pragma once
 
 #include <array>
 #include <cstdint>
+#include <memory>
+#include <vector>
 
 #include "tensor/dtype.h"
 #include "tensor/tensor.h"
 
 namespace caption {
 
+// A permutation of the columns 0 .. K - 1. Matrices that are multiplied with the same input may
+// share one.
+using ColumnOrder = std::shared_ptr<const std::vector<std::int32_t>>;
+
+// What decides the size of a QuantisedMatrix besides its shape.
+struct CodeLayout {
+  bool is_8_bit = false;
+  std::int64_t group_columns = 0;
+  bool has_offsets = false;
+  bool has_column_order = false;
+};
+
+// Bytes of the codes, scales and offsets of a matrix [rows, columns], without padding.
+inline std::int64_t codes_bytes(std::int64_t rows, std::int64_t columns, const CodeLayout& layout) {
+  const std::int64_t groups = (columns + layout.group_columns - 1) / layout.group_columns;
+  const std::int64_t codes = layout.is_8_bit ? columns : (columns + 1) / 2;
+  return rows * (codes + 4 * (layout.has_offsets ? 2 : 1) * groups);
+}
+
 struct QuantisedMatrix {
-  std::int64_t num_columns = 0;     // K
-  std::int64_t group_columns = 0;   // columns that share a scale; the last group may be shorter
-  Tensor codes;                     // [N, K] i8, or [N, ceil(K / 2)] u8: column 2i in the low half
-  Tensor scales;                    // [N, groups] f32
-  Tensor offsets;                   // [N, groups] f32, or empty
-  std::array<BF16, 16> codebook{};  // for 4-bit codes
+  std::int64_t num_columns = 0;      // K
+  std::int64_t group_columns = 0;    // columns that share a scale; the last group may be shorter
+  Tensor codes;                      // [N, K] i8, or [N, ceil(K / 2)] u8: column 2i in the low half
+  Tensor scales;                     // [N, groups] f32; with steps [N, 1]
+  Tensor offsets;                    // [N, groups] f32, or empty
+  Tensor steps;                      // [N, groups] u8, or empty
+  Tensor bases;                      // [N, groups] u8, as steps
+  std::array<float, 16> codebook{};  // for 4-bit codes without steps
+  ColumnOrder column_order;          // null: the columns are in order
 
   std::int64_t num_rows() const { return codes.dim(0); }
   std::int64_t num_groups() const { return (num_columns + group_columns - 1) / group_columns; }
   bool is_4_bit() const { return codes.dtype() == DType::kU8; }
 
-  // Returns codebook[code], or the code if it has 8 bits, before scaling.
-  float code_value(std::int64_t row, std::int64_t column) const {
-    if (!is_4_bit()) return to_float(codes.as<std::int8_t>()[row * num_columns + column]);
-    const std::uint8_t both = codes.as<std::uint8_t>()[row * codes.dim(1) + column / 2];
-    const unsigned code = column % 2 == 0 ? both & 15u : both >> 4u;
-    return to_float(codebook[code]);
+  // Returns codebook[code], or the code if it has 8 bits, before scaling. `k` counts the stored
+  // columns, here and in the next functions.
+  float code_value(std::int64_t row, std::int64_t k) const {
+    if (!is_4_bit()) return to_float(codes.as<std::int8_t>()[row * num_columns + k]);
+    return codebook[nibble(row, k)];
   }
-  float value(std::int64_t row, std::int64_t column) const {
-    const std::int64_t group = row * num_groups() + column / group_columns;
+  // With steps: step * code + base - 128.
+  int eight_bits(std::int64_t row, std::int64_t k) const {
+    const std::int64_t group = row * num_groups() + k / group_columns;
+    return steps.as<std::uint8_t>()[group] * static_cast<int>(nibble(row, k)) +
+           bases.as<std::uint8_t>()[group] - 128;
+  }
+  float value(std::int64_t row, std::int64_t k) const {
+    const std::int64_t group = row * num_groups() + k / group_columns;
+    if (!steps.empty()) return scales.as<float>()[row] * static_cast<float>(eight_bits(row, k));
     const float offset = offsets.empty() ? 0.0F : offsets.as<float>()[group];
-    return scales.as<float>()[group] * code_value(row, column) + offset;
+    return scales.as<float>()[group] * code_value(row, k) + offset;
+  }
+  // Returns the column of the matrix that the stored column `k` holds.
+  std::int64_t column_of(std::int64_t k) const {
+    return column_order == nullptr ? k : (*column_order)[static_cast<std::size_t>(k)];
+  }
+
+ private:
+  unsigned nibble(std::int64_t row, std::int64_t k) const {
+    const std::uint8_t both = codes.as<std::uint8_t>()[row * codes.dim(1) + k / 2];
+    return k % 2 == 0 ? both & 15u : both >> 4u;
   }
 };
 

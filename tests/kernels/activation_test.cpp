@@ -47,7 +47,7 @@ TEST_CASE("swish with a factor and quick_gelu agree with double precision, in pl
     for (std::size_t i = 0; i < xs.size(); ++i) {
       silu.push_back(swish(xs[i], 1) * ups[i]);
       silu_tolerance.push_back(swish_tolerance(xs[i], 1, silu.back()));
-      const double beta = static_cast<double>(1.702f);
+      const double beta = static_cast<double>(1.702F);
       quick.push_back(swish(xs[i], beta));
       quick_tolerance.push_back(swish_tolerance(xs[i], beta, quick.back()));
     }
@@ -128,7 +128,7 @@ TEST_CASE("gelu_erf is good to a few units of its own size on the left in the ve
   constexpr std::int64_t kCount = 1 << 16;
   Tensor x(DType::kF32, {1, kCount});
   for (std::int64_t i = 0; i < kCount; ++i) {
-    x.as<float>()[i] = -13.0f * static_cast<float>(i + 1) / static_cast<float>(kCount);
+    x.as<float>()[i] = -13.0F * static_cast<float>(i + 1) / static_cast<float>(kCount);
   }
   std::vector<double> want, tolerance;
   for (const double v : values(x)) {

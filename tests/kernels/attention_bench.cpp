@@ -6,8 +6,10 @@
 //   prefill  the last rows of one sequence: operations per second, masked ones not counted, also as
 //            a share of the rate of the tier's panel product with its operands in the first-level
 //            cache
+//   vision   a layer of a vision tower, on any tier
 //
-// Each round measures the limit and then the operation; the share is the median over the rounds.
+// Decode and prefill: each round measures the limit and then the operation; the share is the median
+// over the rounds.
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
@@ -168,7 +170,7 @@ class StepBench {
                               .block_tables = std::as_const(table_).view(),
                               .k_scales = scales,
                               .v_scales = scales},
-                             0.0884f, y_.view());
+                             0.0884F, y_.view());
   }
 
   const Pages& pages_;
@@ -229,24 +231,49 @@ void bench_prefill(Stream& stream, const Pages& pages) {
   }
 }
 
-// CLIP ViT-L/14-336: 577 tokens, 16 heads of 64.
-void bench_vision(Stream& stream) {
-  constexpr std::int64_t kTokens = 577, kDim = 64;
-  const Tensor q = filled(DType::kF32, {kTokens, kHeads, kDim});
-  Tensor y(DType::kF32, q.shape());
-  const auto [rate, share] = measure(
-      [&] { return panel_rate(stream, false); },
-      [&] {
-        const double seconds = seconds_once([&] {
-          kernels::attention(
-              stream,
-              {.q = q.view(), .k = q.view(), .v = q.view(), .seq_len = kTokens, .scale = 0.125f},
-              y.view());
-        });
-        return 4.0 * kTokens * kTokens * kHeads * kDim / seconds;
-      });
-  std::printf("  vision  f32  577 tokens %21.1f GFLOP/s, %3.0f %% of the f32 rate\n", rate / 1e9,
-              100 * share);
+// Attention of a layer of a vision tower: `frames` images, or windows, of `tokens` rows.
+struct VisionCase {
+  const char* name;
+  std::int64_t frames, tokens, heads, head_dim;
+};
+constexpr VisionCase kVisionCases[] = {
+    {"CLIP ViT-L/14-336", 1, 577, 16, 64}, {"SigLIP so400m/14-384", 1, 729, 16, 72},
+    {"InternViT-300M", 1, 1025, 16, 64},   {"Qwen3-VL", 2, 880, 16, 64},
+    {"Qwen2.5-VL", 2, 1196, 16, 80},       {"Qwen2.5-VL, windows", 32, 64, 16, 80}};
+
+// Irregular numbers in [-2, 2].
+Tensor irregular(DType dtype, const Shape& shape, std::int64_t seed) {
+  Tensor tensor(dtype, shape);
+  dispatch_float(dtype, [&](auto tag) {
+    using T = decltype(tag);
+    for (std::int64_t i = 0; i < tensor.num_elements(); ++i) {
+      const std::int64_t step = (i + seed) * 7919 % 100003 % 257 - 128;
+      tensor.as<T>()[i] = from_float<T>(static_cast<float>(step) / 64);
+    }
+  });
+  return tensor;
+}
+
+void bench_vision(Stream& stream, const VisionCase& of, DType dtype) {
+  const Shape shape = {of.frames * of.tokens, of.heads, of.head_dim};
+  const Tensor q = irregular(DType::kF32, shape, 1);
+  const Tensor k = irregular(dtype, shape, 2);
+  const Tensor v = irregular(dtype, shape, 3);
+  Tensor y(DType::kF32, shape);
+  const double seconds = seconds_per_call([&] {
+    kernels::attention(stream,
+                       {.q = q.view(),
+                        .k = k.view(),
+                        .v = v.view(),
+                        .seq_len = of.tokens,
+                        .scale = 1 / std::sqrt(static_cast<float>(of.head_dim))},
+                       y.view());
+  });
+  const auto scores = static_cast<double>(of.frames * of.heads * of.tokens * of.tokens);
+  std::printf("  vision  %-4s %-21s %8.3f ms %8.1f GFLOP/s %6.3f ns of a thread per score\n",
+              std::string(dtype_name(dtype)).c_str(), of.name, seconds * 1e3,
+              4 * scores * static_cast<double>(of.head_dim) / seconds / 1e9,
+              seconds * stream.pool().num_threads() / scores * 1e9);
 }
 
 }  // namespace
@@ -261,7 +288,16 @@ void bench_attention(ThreadPool& pool) {
     bench_decode(stream, pages, reader);
     bench_prefill(stream, pages);
   }
-  bench_vision(stream);
+  bench_vision_attention(pool, stream.cpu_tier());
+}
+
+void bench_vision_attention(ThreadPool& pool, CpuTier tier) {
+  Stream stream(pool, tier);
+  std::printf("attention of vision towers, tier %s, %d threads\n",
+              std::string(cpu_tier_name(tier)).c_str(), pool.num_threads());
+  for (const DType dtype : {DType::kBF16, DType::kF32}) {
+    for (const VisionCase& of : kVisionCases) bench_vision(stream, of, dtype);
+  }
 }
 
 }  // namespace caption::testing

@@ -115,7 +115,7 @@ struct Tree {
          .k_scales = k_scales.empty() ? caption::ConstView() : k_scales.view(),
          .v_scales = v_scales.empty() ? caption::ConstView() : v_scales.view(),
          .window = window},
-        0.6f, y.view());
+        0.6F, y.view());
     std::vector<Tensor> out;
     for (std::size_t i = 0; i < which.size(); ++i) {
       out.push_back(Tensor(DType::kF32, q[which[i]].shape()));

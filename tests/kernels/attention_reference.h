@@ -32,7 +32,9 @@ inline std::vector<double> query_values(const Tensor& q, Rounding rounding) {
 // relative error of each probability, which counts twice (numerator and denominator). exp() itself
 // is within 4 units, the rescaling by block maxima adds 4 per block of 128 keys; a sum over keys
 // has at most one rounding per key. Rounding a probability to bf16 adds a relative error of up to
-// 2^-8, once: the denominator is the sum of the unrounded probabilities.
+// 2^-8 - 2^-16, once: the denominator is the sum of the unrounded probabilities. Where exp() is
+// within 2^-18 only (kernels/cpu/attend_panels.cpp), its error counts twice: 2^-17 in all, so 2^-8
+// bounds both.
 inline void attend_exactly(const double* q, const std::vector<const double*>& k,
                            const std::vector<const double*>& v, std::int64_t head_dim, double scale,
                            std::vector<double>& y, std::vector<double>& tolerance,

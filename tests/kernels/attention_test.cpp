@@ -132,7 +132,7 @@ TEST_CASE("a frame's result has the same bits alone and among others, with any t
       Stream together(three, tier);
       Tensor whole(DType::kF32, {3 * kSeqLen, 2, 24});
       attention(together,
-                {.q = q.view(), .k = k.view(), .v = v.view(), .seq_len = kSeqLen, .scale = 0.2f},
+                {.q = q.view(), .k = k.view(), .v = v.view(), .seq_len = kSeqLen, .scale = 0.2F},
                 whole.view());
       ThreadPool one(1);
       Stream alone(one, tier);
@@ -143,7 +143,7 @@ TEST_CASE("a frame's result has the same bits alone and among others, with any t
                    .k = k.view().rows(f * kSeqLen, kSeqLen),
                    .v = v.view().rows(f * kSeqLen, kSeqLen),
                    .seq_len = kSeqLen,
-                   .scale = 0.2f},
+                   .scale = 0.2F},
                   frames.view().rows(f * kSeqLen, kSeqLen));
       }
       CHECK(same_bits(whole, frames));

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "backend/cpu_tier.h"
 #include "backend/thread_pool.h"
 #include "tensor/tensor.h"
 
@@ -76,6 +77,7 @@ inline double read_rate(ThreadPool& pool) {
 
 // Defined in attention_bench.cpp.
 void bench_attention(ThreadPool& pool);
+void bench_vision_attention(ThreadPool& pool, CpuTier tier);
 
 // y[m, n] = x[m, k] weight[n, k]^T
 struct LinearSize {

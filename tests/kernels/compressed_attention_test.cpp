@@ -87,7 +87,7 @@ TEST_CASE("a key that every row looks at has all of their mass, whatever else th
     }
     // The score is at least 16 * 0.7 * 16 * mean |q|: all other scores are so far below that their
     // probabilities vanish.
-    std::fill_n(layer.k.as<float>() + kKey * kHeadDim, kHeadDim, 16.0f);
+    std::fill_n(layer.k.as<float>() + kKey * kHeadDim, kHeadDim, 16.0F);
     layer.write(stream);
     const Batch batch(layer, kRows, kLength);
     Tensor sums = Tensor::zeros(DType::kF32, {1, kLength});
@@ -95,7 +95,7 @@ TEST_CASE("a key that every row looks at has all of their mass, whatever else th
     caption::kernels::attention_mass(stream, batch.q.view(), batch.context, Batch::kScale, watches);
     const float* const mass = sums.as<float>();
     CHECK(std::max_element(mass, mass + kLength) == mass + kKey);
-    CHECK(std::abs(mass[kKey] - kRows * kHeads) < 1e-3f * kRows * kHeads);
+    CHECK(std::abs(mass[kKey] - kRows * kHeads) < 1e-3F * kRows * kHeads);
   });
 }
 

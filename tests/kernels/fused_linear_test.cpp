@@ -29,9 +29,9 @@ using namespace caption::testing;
 
 namespace {
 
-enum class Kind { kRows, kPanels, kInt8, kInt4, kNf4, k8A8 };
-constexpr Kind kKinds[] = {Kind::kRows, Kind::kPanels, Kind::kInt8,
-                           Kind::kInt4, Kind::kNf4,    Kind::k8A8};
+enum class Kind { kRows, kPanels, kInt8, kInt4, kNf4, k8A8, k4A8 };
+constexpr Kind kKinds[] = {Kind::kRows, Kind::kPanels, Kind::kInt8, Kind::kInt4,
+                           Kind::kNf4,  Kind::k8A8,    Kind::k4A8};
 
 // Kinds without packing borrow the tensor.
 Weight pack(Kind kind, const Tensor& weight) {
@@ -51,6 +51,7 @@ Weight pack(Kind kind, const Tensor& weight) {
     case Kind::kInt4: return quantised(MatrixFormat::kInt4);
     case Kind::kNf4: return quantised(MatrixFormat::kNf4);
     case Kind::k8A8: return quantised(MatrixFormat::kInt8Row);
+    case Kind::k4A8: return quantised(MatrixFormat::kInt4A8);
   }
   return {};
 }
@@ -231,6 +232,31 @@ TEST_CASE("no layers or no rows, no work") {
   });
 }
 
+TEST_CASE("layers of several forms have the bits of separate products") {
+  constexpr std::int64_t kRows = 5, kFeatures = 40, kColumns = 256;
+  const Tensor x = random_f32({kRows, kColumns}, 21);
+  const Tensor weight = random_of(DType::kBF16, {kFeatures, kColumns}, 22);
+  for_each_stream([&](Stream& stream) {
+    std::vector<Weight> weights;
+    std::vector<Tensor> together, alone;
+    for (const Kind kind : {Kind::kInt4, Kind::kRows, Kind::kNf4, Kind::kInt4}) {
+      weights.push_back(pack(kind, weight));
+      together.emplace_back(DType::kF32, caption::Shape{kRows, kFeatures});
+      alone.emplace_back(DType::kF32, caption::Shape{kRows, kFeatures});
+    }
+    std::vector<LinearPart> parts;
+    for (std::size_t i = 0; i < weights.size(); ++i) {
+      parts.push_back({weights[i], {}, together[i].view()});
+      linear(stream, x.view(), weights[i], {}, alone[i].view());
+    }
+    linear(stream, x.view(), parts);
+    for (std::size_t i = 0; i < weights.size(); ++i) {
+      CAPTURE(i);
+      CHECK(same_bits(together[i], alone[i]));
+    }
+  });
+}
+
 TEST_CASE("layers that do not fit each other are refused") {
   ThreadPool pool(1);
   Stream stream(pool);
@@ -241,16 +267,14 @@ TEST_CASE("layers that do not fit each other are refused") {
   const Weight panels = pack(Kind::kPanels, rows);
   const Weight borrowed = pack(Kind::kRows, rows);
   const Weight narrow = pack(Kind::kRows, shorter);
-  const LinearPart mixed[] = {{panels, {}, y.view()}, {borrowed, {}, y.view()}};
-  CHECK_THROWS_WITH_AS(linear(stream, x.view(), mixed),
-                       "linear: one weight is panels of bf16, another rows", Error);
+  CHECK_THROWS_WITH_AS(linear_swiglu(stream, x.view(), {panels}, {borrowed}, y.view()),
+                       "linear_swiglu: one weight is panels of bf16, another rows", Error);
   const Weight by_128 = pack(Kind::kInt4, random_of(DType::kBF16, {4, 256}, 3));
   const Weight by_64 = pack(Kind::kNf4, random_of(DType::kBF16, {4, 256}, 4));
   const Tensor wide = random_f32({2, 256}, 5);
-  const LinearPart grouped[] = {{by_128, {}, y.view()}, {by_64, {}, y.view()}};
-  CHECK_THROWS_WITH_AS(linear(stream, wide.view(), grouped),
-                       "linear: one weight is panels of 4 bits in groups of 128 columns, another "
-                       "panels of 4 bits in groups of 64 columns",
+  CHECK_THROWS_WITH_AS(linear_swiglu(stream, wide.view(), {by_128}, {by_64}, y.view()),
+                       "linear_swiglu: one weight is panels of 4 bits in groups of 128 columns, "
+                       "another panels of 4 bits in groups of 64 columns",
                        Error);
   CHECK_THROWS_WITH_AS(linear_swiglu(stream, x.view(), {borrowed}, {narrow}, y.view()),
                        "linear_swiglu: y is f32 [2, 4] on cpu; wanted f32 [2, 3]", Error);

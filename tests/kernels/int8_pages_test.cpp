@@ -84,7 +84,7 @@ float attend_over(Stream& stream, DType dtype, float odd, bool in_keys) {
       dtype == DType::kI8 ? quantised.layer() : KvLayer{.k = k_pages.view(), .v = v_pages.view()};
   kv_write(stream, k.view(), v.view(), indices({0, 1, 2, 3, 4}).view(), pages);
   Tensor q(DType::kF32, {1, 1, 4});
-  std::fill_n(q.as<float>(), 4, 1.0f);
+  std::fill_n(q.as<float>(), 4, 1.0F);
   Tensor y(DType::kF32, {1, 1, 4});
   const Tensor cu = indices({0, 1});
   const Tensor lens = indices({kKeys});
@@ -200,7 +200,7 @@ TEST_CASE("every element is within half a scale of what was written, the largest
 }
 
 TEST_CASE("multiples of a scale come back exactly, whatever its power of two") {
-  for (const float scale : {1.0f, 0.25f, 1.5f, 0x1.fep-60f, 0x1p-120f, 0x1p100f}) {
+  for (const float scale : {1.0F, 0.25F, 1.5F, 0x1.fep-60F, 0x1p-120F, 0x1p100F}) {
     CAPTURE(scale);
     std::vector<float> x;
     for (int n = -127; n <= 127; ++n) x.push_back(static_cast<float>(n) * scale);
@@ -217,16 +217,16 @@ TEST_CASE("multiples of a scale come back exactly, whatever its power of two") {
 TEST_CASE("zeros have the scale 0; the ends of the range of f32 are no exception to the bound") {
   ThreadPool pool(1);
   Stream stream(pool);
-  const Int8Pages zeros = written(stream, tensor_of({0.0f, -0.0f, 0.0f}));
+  const Int8Pages zeros = written(stream, tensor_of({0.0F, -0.0F, 0.0F}));
   CHECK(zeros.k_scales.as<BF16>()[0].bits == 0);
   CHECK(zeros.k.as<std::int8_t>()[1] == 0);
   constexpr float kLargest = std::numeric_limits<float>::max();
-  for (const float x : {kLargest, -kLargest, 0x1p-126f, 0x1p-143f, 0x1p-144f}) {
+  for (const float x : {kLargest, -kLargest, 0x1p-126F, 0x1p-143F, 0x1p-144F}) {
     CAPTURE(x);
     const Int8Pages pages = written(stream, tensor_of({x, x / 3}));
     const double scale = static_cast<double>(to_float(pages.k_scales.as<BF16>()[0]));
     const std::vector<double> got = dequantised(pages.k, pages.k_scales);
-    if (std::abs(x) < 0x1p-143f) {
+    if (std::abs(x) < 0x1p-143F) {
       CHECK(got == std::vector<double>{0, 0});
     } else {
       CHECK(std::abs(got[0] - static_cast<double>(x)) <= scale / 2 * (1 + 256 * kUnit));

@@ -4,6 +4,8 @@
 //
 //   kernels_bench [THREADS]
 //       attention (attention_bench.cpp), between two measurements of the rate of reading memory
+//   kernels_bench THREADS vision [TIER]
+//       only the attention of vision towers, on the fastest tier or the one named
 //   kernels_bench THREADS linear FORMAT M K N
 //       x[M, K] by a weight [N, K] held as bf16, w8a8, int8 or int4, as one line of JSON
 //       like that of `caption-cli bench --kernels --json -`
@@ -30,8 +32,13 @@ int run(int argc, char** argv) {
                   .n = std::max(1LL, std::atoll(argv[6]))});
     return 0;
   }
+  if ((argc == 3 || argc == 4) && std::string_view(argv[2]) == "vision") {
+    bench_vision_attention(pool, choose_cpu_tier(argc == 4 ? argv[3] : ""));
+    return 0;
+  }
   if (argc > 2) {
-    std::fputs("kernels_bench: [THREADS], or THREADS linear FORMAT M K N\n", stderr);
+    std::fputs("kernels_bench: [THREADS], THREADS vision [TIER], or THREADS linear FORMAT M K N\n",
+               stderr);
     return 2;
   }
   std::printf("memory read before: %.1f GB/s\n", read_rate(pool) / 1e9);

@@ -25,8 +25,9 @@ kernels::Weight place(Stream& stream, const std::string& format, ConstView rows)
   if (format == "w8a8") return quantised_as(MatrixFormat::kInt8Row);
   if (format == "int8") return quantised_as(MatrixFormat::kInt8);
   if (format == "int4") return quantised_as(MatrixFormat::kInt4);
+  if (format == "w4a8") return quantised_as(MatrixFormat::kInt4A8);
   throw Error(ErrorCode::kUsage,
-              "kernels_bench: format " + format + "; bf16, w8a8, int8 or int4 is wanted");
+              "kernels_bench: format " + format + "; bf16, w8a8, int8, int4 or w4a8 is wanted");
 }
 
 }  // namespace

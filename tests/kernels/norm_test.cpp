@@ -18,7 +18,7 @@ using namespace caption::testing;
 
 namespace {
 
-constexpr float kEps = 1e-5f;
+constexpr float kEps = 1e-5F;
 
 struct Case {
   std::int64_t rows, dim;
@@ -66,7 +66,7 @@ TEST_CASE("rms_norm agrees with a double-precision loop") {
 
 TEST_CASE("layer_norm agrees with a double-precision loop, far from zero too") {
   for (const Case& c : kCases) {
-    for (const float shift : {0.0f, 30.0f}) {
+    for (const float shift : {0.0F, 30.0F}) {
       CAPTURE(c.rows);
       CAPTURE(c.dim);
       CAPTURE(shift);

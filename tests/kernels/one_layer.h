@@ -96,7 +96,7 @@ struct Batch {
     kernels::paged_attention(stream, q.view(), context, kScale, y.view());
     return y;
   }
-  static constexpr float kScale = 0.7f;
+  static constexpr float kScale = 0.7F;
   Tensor q, cu, lens, tables;
   kernels::PagedContext context;
 };

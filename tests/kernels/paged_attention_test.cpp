@@ -190,7 +190,7 @@ TEST_CASE("scores far beyond exp's range still give probabilities") {
       REQUIRE(std::isfinite(got[0].as<float>()[i]));
       largest = std::max(largest, std::abs(got[0].as<float>()[i]));
     }
-    CHECK(largest <= 1.0f + 1e-5f);  // y is a mean of values in [-1, 1)
+    CHECK(largest <= 1.0F + 1e-5F);  // y is a mean of values in [-1, 1)
   });
 }
 

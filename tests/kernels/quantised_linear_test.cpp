@@ -1,5 +1,11 @@
 // Quantised weights: every tier agrees with a double-precision loop over the dequantised weights
 // and the rounded activations; the bits of a row do not depend on the other rows.
+#include <algorithm>
+#include <limits>
+#include <memory>
+#include <numeric>
+#include <random>
+#include <utility>
 #include <vector>
 
 #include "base/error.h"
@@ -25,8 +31,19 @@ using namespace caption::testing;
 
 namespace {
 
-enum class Kind { k8, k4, k4WithOffsets, kLut, k8A8 };
-constexpr Kind kKinds[] = {Kind::k8, Kind::k4, Kind::k4WithOffsets, Kind::kLut, Kind::k8A8};
+enum class Kind { k8, k8WithOffsets, k4, k4WithOffsets, k4InOrder, kLut, k8A8, k4A8 };
+constexpr Kind kKinds[] = {Kind::k8,        Kind::k8WithOffsets, Kind::k4,   Kind::k4WithOffsets,
+                           Kind::k4InOrder, Kind::kLut,          Kind::k8A8, Kind::k4A8};
+
+bool has_8_bit_inputs(Kind kind) { return kind == Kind::k8A8 || kind == Kind::k4A8; }
+
+// A permutation of the columns, another for each K.
+caption::ColumnOrder random_order(std::int64_t k) {
+  std::vector<std::int32_t> order(static_cast<std::size_t>(k));
+  std::iota(order.begin(), order.end(), 0);
+  std::shuffle(order.begin(), order.end(), std::mt19937(static_cast<unsigned>(k)));
+  return std::make_shared<const std::vector<std::int32_t>>(std::move(order));
+}
 
 // Random codes, scales and offsets, independent of any quantisation method.
 QuantisedMatrix random_matrix(Kind kind, std::int64_t n, std::int64_t k, std::int64_t group) {
@@ -36,7 +53,9 @@ QuantisedMatrix random_matrix(Kind kind, std::int64_t n, std::int64_t k, std::in
   QuantisedMatrix matrix;
   matrix.num_columns = k;
   matrix.group_columns = kind == Kind::k8A8 ? k : group;
-  const bool is_8_bit = kind == Kind::k8 || kind == Kind::k8A8;
+  // kPanels4A8 takes groups of a multiple of 4 columns, at most 128.
+  if (kind == Kind::k4A8) matrix.group_columns = std::min<std::int64_t>((group + 3) / 4 * 4, 128);
+  const bool is_8_bit = kind == Kind::k8 || kind == Kind::k8WithOffsets || kind == Kind::k8A8;
   matrix.codes = is_8_bit ? Tensor(DType::kI8, {n, k}) : Tensor(DType::kU8, {n, (k + 1) / 2});
   for (std::int64_t i = 0; i < matrix.codes.num_elements(); ++i) {
     const int code = byte(engine);
@@ -46,14 +65,30 @@ QuantisedMatrix random_matrix(Kind kind, std::int64_t n, std::int64_t k, std::in
       matrix.codes.as<std::uint8_t>()[i] = static_cast<std::uint8_t>(code);
     }
   }
-  matrix.scales = Tensor(DType::kF32, {n, matrix.num_groups()});
-  if (kind == Kind::k4WithOffsets) matrix.offsets = random_f32({n, matrix.num_groups()}, 3);
+  const std::int64_t groups = matrix.num_groups();
+  if (kind == Kind::k4A8) {
+    matrix.steps = Tensor(DType::kU8, {n, groups});
+    matrix.bases = Tensor(DType::kU8, {n, groups});
+    for (std::int64_t i = 0; i < n * groups; ++i) {
+      const int step = 1 + byte(engine) % 17;
+      matrix.steps.as<std::uint8_t>()[i] = static_cast<std::uint8_t>(step);
+      matrix.bases.as<std::uint8_t>()[i] =
+          static_cast<std::uint8_t>(byte(engine) % (256 - 15 * step));
+    }
+  }
+  matrix.scales = Tensor(DType::kF32, {n, kind == Kind::k4A8 ? 1 : groups});
+  if (kind == Kind::k4WithOffsets || kind == Kind::k8WithOffsets || kind == Kind::k4InOrder) {
+    matrix.offsets = random_f32({n, matrix.num_groups()}, 3);
+  }
+  if (kind == Kind::k4InOrder) matrix.column_order = random_order(k);
   for (std::int64_t i = 0; i < matrix.scales.num_elements(); ++i) {
     matrix.scales.as<float>()[i] = positive(engine);
   }
   for (std::size_t i = 0; i < 16; ++i) {
     const float step = static_cast<float>(i) - 8.0F;
-    matrix.codebook[i] = caption::to_bf16(kind == Kind::kLut ? step * step * step / 512 : step);
+    // As bf16, in which some tiers multiply.
+    matrix.codebook[i] =
+        caption::to_float(caption::to_bf16(kind == Kind::kLut ? step * step * step / 512 : step));
   }
   return matrix;
 }
@@ -76,7 +111,10 @@ QuantisedMatrix slice(const QuantisedMatrix& matrix, std::int64_t first, std::in
   part.codes = rows_of(matrix.codes);
   part.scales = rows_of(matrix.scales);
   part.offsets = rows_of(matrix.offsets);
+  part.steps = rows_of(matrix.steps);
+  part.bases = rows_of(matrix.bases);
   part.codebook = matrix.codebook;
+  part.column_order = matrix.column_order;
   return part;
 }
 
@@ -86,15 +124,17 @@ Weight pack(Kind kind, const QuantisedMatrix& matrix) {
   const auto rows = [&](std::int64_t first, std::int64_t count) {
     return slice(matrix, first, count);
   };
-  return to_weight(kind == Kind::k8A8
-                       ? PackedWeight::pack_8a8(stream, matrix.num_rows(), rows)
-                       : PackedWeight::pack_quantised(stream, matrix.num_rows(), rows),
-                   caption::Device::kCpu);
+  const auto packed = [&] {
+    if (kind == Kind::k8A8) return PackedWeight::pack_8a8(stream, matrix.num_rows(), rows);
+    if (kind == Kind::k4A8) return PackedWeight::pack_4a8(stream, matrix.num_rows(), rows);
+    return PackedWeight::pack_quantised(stream, matrix.num_rows(), rows);
+  };
+  return to_weight(packed(), caption::Device::kCpu);
 }
 
 // Returns the activations as the layout rounds them.
 std::vector<double> rounded(Kind kind, const Tensor& x) {
-  if (kind != Kind::k8A8) return values(converted(x, DType::kBF16));
+  if (!has_8_bit_inputs(kind)) return values(converted(x, DType::kBF16));
   std::vector<double> result = values(x);
   const auto k = static_cast<std::size_t>(x.dim(1));
   for (std::size_t row = 0; row < result.size(); row += k) {
@@ -144,12 +184,16 @@ TEST_CASE("agrees with a double-precision loop over what the codes stand for") {
           double magnitude = std::abs(bs[j]);
           for (std::int64_t l = 0; l < c.k; ++l) {
             const std::int64_t g = j * matrix.num_groups() + l / matrix.group_columns;
-            const double code = static_cast<double>(matrix.scales.as<float>()[g]) *
-                                static_cast<double>(matrix.code_value(j, l));
+            const double code =
+                matrix.steps.empty()
+                    ? static_cast<double>(matrix.scales.as<float>()[g]) *
+                          static_cast<double>(matrix.code_value(j, l))
+                    : static_cast<double>(matrix.scales.as<float>()[j]) * matrix.eight_bits(j, l);
             const double offset =
                 matrix.offsets.empty() ? 0 : static_cast<double>(matrix.offsets.as<float>()[g]);
-            sum += xs[i * c.k + l] * (code + offset);
-            magnitude += std::abs(xs[i * c.k + l]) * (std::abs(code) + std::abs(offset));
+            const double input = xs[i * c.k + matrix.column_of(l)];
+            sum += input * (code + offset);
+            magnitude += std::abs(input) * (std::abs(code) + std::abs(offset));
           }
           wanted.push_back(sum);
           // A term has at most k additions, and the roundings of scale, offset, bias and product.
@@ -207,7 +251,10 @@ TEST_CASE("a row of packed codes reads as the values they stand for") {
       int num_wrong = 0;
       for (std::int64_t t = 0; t < 6; ++t) {
         for (std::int64_t k = 0; k < 201; ++k) {
-          if (y.as<float>()[t * 201 + k] != matrix.value(ids.as<std::int32_t>()[t], k)) ++num_wrong;
+          if (y.as<float>()[t * 201 + matrix.column_of(k)] !=
+              matrix.value(ids.as<std::int32_t>()[t], k)) {
+            ++num_wrong;
+          }
         }
       }
       CHECK(num_wrong == 0);
@@ -224,6 +271,8 @@ TEST_CASE("a packed matrix takes the bytes of its codes and scales") {
         64 * 128 + 64 * 4 * 4);
   CHECK(pack(Kind::k8A8, random_matrix(Kind::k8A8, 64, 256, 256)).size_bytes() ==
         64 * 256 + 64 * 4);
+  CHECK(pack(Kind::k4A8, random_matrix(Kind::k4A8, 64, 256, 128)).size_bytes() ==
+        64 * 128 + 64 * 2 * 2 + 64 * 4);
 }
 
 TEST_CASE("NaN and infinity come through; other rows do not notice") {
@@ -281,6 +330,21 @@ TEST_CASE("the residual and the activation come after the sum") {
       }
     });
   }
+}
+
+TEST_CASE("weights are alike when the order of their columns is") {
+  const QuantisedMatrix in_order = random_matrix(Kind::k4, 64, 96, 32);
+  QuantisedMatrix other = random_matrix(Kind::k4InOrder, 64, 96, 32);
+  const Weight a = pack(Kind::k4InOrder, other);
+  other.column_order = std::make_shared<const std::vector<std::int32_t>>(*other.column_order);
+  const Weight same = pack(Kind::k4InOrder, other);
+  std::vector<std::int32_t> order = *other.column_order;
+  std::swap(order[0], order[1]);
+  other.column_order = std::make_shared<const std::vector<std::int32_t>>(std::move(order));
+  CHECK(a.form().is_like(same.form()));
+  CHECK_FALSE(a.form().is_like(pack(Kind::k4InOrder, other).form()));
+  CHECK_FALSE(a.form().is_like(pack(Kind::k4, in_order).form()));
+  CHECK(a.form().describe() == "panels of 4 bits in groups of 32 columns in another order");
 }
 
 TEST_CASE("formats that a layout cannot hold are refused") {

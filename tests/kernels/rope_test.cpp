@@ -120,14 +120,14 @@ TEST_CASE("the table's factor multiplies cosines and sines") {
     Tensor scaled(DType::kF32, {3, 10});
     rope_table(
         stream,
-        {.positions = positions.view(), .inv_freq = frequencies.view(), .axis = {}, .scale = 1.25f},
+        {.positions = positions.view(), .inv_freq = frequencies.view(), .axis = {}, .scale = 1.25F},
         scaled.view());
     int different = 0;
     for (std::int64_t i = 0; i < 30; ++i) {
-      different += scaled.as<float>()[i] != plain.as<float>()[i] * 1.25f;
+      different += scaled.as<float>()[i] != plain.as<float>()[i] * 1.25F;
     }
     CHECK(different == 0);
-    CHECK(plain.as<float>()[0] == 1.0f);
+    CHECK(plain.as<float>()[0] == 1.0F);
   });
 }
 

@@ -120,9 +120,9 @@ TEST_CASE("an index outside the rows is our own bug, named with its value") {
 
 TEST_CASE("convert rounds as the scalar conversions do, strided views included") {
   Tensor x = random_f32({6, 40}, 5);
-  x.as<float>()[0] = 1e6f;   // overflows f16
-  x.as<float>()[1] = 1e-6f;  // an f16 subnormal
-  x.as<float>()[2] = -0.0f;
+  x.as<float>()[0] = 1e6F;   // overflows f16
+  x.as<float>()[1] = 1e-6F;  // an f16 subnormal
+  x.as<float>()[2] = -0.0F;
   for_each_stream([&](Stream& stream) {
     for (const DType dtype : kFloating) {
       Tensor y(dtype, {6, 10});

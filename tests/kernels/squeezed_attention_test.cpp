@@ -65,7 +65,7 @@ TEST_CASE("clusters partition the keys, hold their means, and find keys that poi
       for (std::int64_t t = kFirst; t < kFirst + kCount; ++t) {
         for (std::int64_t i = 0; i < 2 * kHeadDim; ++i) {
           float& x = layer.k.as<float>()[t * 2 * kHeadDim + i];
-          x = 0.1f * x + (i % kHeadDim / 3 == t % 4 ? 1.0f + static_cast<float>(t % 3) : 0.0f);
+          x = 0.1F * x + (i % kHeadDim / 3 == t % 4 ? 1.0F + static_cast<float>(t % 3) : 0.0F);
         }
       }
       layer.write(stream);
@@ -126,7 +126,7 @@ TEST_CASE("with threshold 0 attention by clusters has the bits of full attention
         const KeyClusters* const by_sequence[] = {&clusters.view, nullptr};
         batch.context.clusters = by_sequence;
         CHECK(same_bits(full, batch.attend(stream)));
-        clusters.view.threshold = 0.2f;
+        clusters.view.threshold = 0.2F;
         CHECK_FALSE(same_bits(full, batch.attend(stream)));
       }
     });
@@ -136,7 +136,7 @@ TEST_CASE("with threshold 0 attention by clusters has the bits of full attention
 TEST_CASE("attention is exact over the chosen clusters and all outside of them") {
   constexpr std::int64_t kLength = 90, kFirst = 5, kCount = 70, kHeads = 4, kKvHeads = 2;
   constexpr std::int64_t kHeadDim = 24;
-  constexpr float kThreshold = 0.09f;
+  constexpr float kThreshold = 0.09F;
   for (const DType dtype : kPageDTypes) {
     CAPTURE(dtype_name(dtype));
     for_each_stream([&](Stream& stream) {
@@ -193,7 +193,7 @@ TEST_CASE("a row has the bits it has alone, in rows of several and beside other 
     Layer layer(DType::kI8, 200, 4, 2, 16);
     layer.write(stream);
     Clusters clusters(stream, layer, 10, 150, 12);
-    clusters.view.threshold = 0.1f;
+    clusters.view.threshold = 0.1F;
     const KeyClusters* const by_sequence[] = {&clusters.view, nullptr};
     Batch three(layer, 3, 200);
     three.context.clusters = by_sequence;

@@ -41,7 +41,7 @@ inline Tensor random_f32(const Shape& shape, std::uint32_t seed) {
   Tensor tensor(DType::kF32, shape);
   std::mt19937 generator(seed);
   for (std::int64_t i = 0; i < tensor.num_elements(); ++i) {
-    tensor.as<float>()[i] = static_cast<float>(generator() >> 8) * 0x1p-23f - 1.0f;
+    tensor.as<float>()[i] = static_cast<float>(generator() >> 8) * 0x1p-23F - 1.0F;
   }
   return tensor;
 }

@@ -23,7 +23,7 @@ TEST_CASE("exp is within 2 ulp of the exact value over its whole range") {
   for (const CpuTier tier : TestedTiers()) {
     CAPTURE(static_cast<int>(tier));
     std::vector<float> x;
-    for (float v = -120; v <= 0; v += 0.00073f) x.push_back(v);
+    for (float v = -120; v <= 0; v += 0.00073F) x.push_back(v);
     std::vector<float> y = x;
     select_tier(tier).exp_sum(y.data(), static_cast<std::int64_t>(y.size()), 0);
     double worst = 0;
@@ -45,7 +45,7 @@ TEST_CASE("exp_sum returns the sum of what it stored") {
       CAPTURE(n);
       caption::Tensor x = random_f32({n + 1}, 1);
       const float behind = x.as<float>()[n];
-      const float sum = select_tier(tier).exp_sum(x.as<float>(), n, 1.0f);
+      const float sum = select_tier(tier).exp_sum(x.as<float>(), n, 1.0F);
       double want = 0;
       for (std::int64_t i = 0; i < n; ++i) want += static_cast<double>(x.as<float>()[i]);
       CHECK(std::abs(static_cast<double>(sum) - want) <=

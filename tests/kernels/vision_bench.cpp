@@ -77,7 +77,7 @@ void run(std::int64_t frames, int threads) {
   };
   using namespace caption::kernels;
   std::vector<Operation> operations = {
-      {"norm", [&] { layer_norm(stream, x.view(), short_bias, short_bias, 1e-5f, normed.view()); }},
+      {"norm", [&] { layer_norm(stream, x.view(), short_bias, short_bias, 1e-5F, normed.view()); }},
       {"q", [&] { linear(stream, normed.view(), projection, short_bias, q.view()); },
        products(kHidden, kHidden)},
       {"k", [&] { linear(stream, normed.view(), projection, short_bias, k.view()); },
@@ -91,13 +91,13 @@ void run(std::int64_t frames, int threads) {
                     .k = by_head(k),
                     .v = by_head(v),
                     .seq_len = kTokens,
-                    .scale = 0.125f},
+                    .scale = 0.125F},
                    attended.view().reshape({rows, kHeads, kHeadDim}));
        },
        products(2 * kTokens, kHidden)},
       {"out", [&] { linear_add(stream, attended.view(), projection, short_bias, x.view()); },
        products(kHidden, kHidden)},
-      {"norm", [&] { layer_norm(stream, x.view(), short_bias, short_bias, 1e-5f, normed.view()); }},
+      {"norm", [&] { layer_norm(stream, x.view(), short_bias, short_bias, 1e-5F, normed.view()); }},
       {"fc1 and quick_gelu",
        [&] { linear_quick_gelu(stream, normed.view(), fc1, bias.view(), inner.view()); },
        products(kInner, kHidden)},

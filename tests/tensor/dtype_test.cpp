@@ -108,9 +108,9 @@ TEST_CASE("between any two bf16 neighbours, floats round to the nearer, ties to 
 }
 
 TEST_CASE("overflow is infinity and keeps its sign") {
-  CHECK(to_f16(65519.996f).bits == 0x7BFF);
-  CHECK(to_f16(65520.0f).bits == 0x7C00);
-  CHECK(to_f16(-1e30f).bits == 0xFC00);
+  CHECK(to_f16(65519.996F).bits == 0x7BFF);
+  CHECK(to_f16(65520.0F).bits == 0x7C00);
+  CHECK(to_f16(-1e30F).bits == 0xFC00);
   CHECK(to_f16(-std::numeric_limits<float>::infinity()).bits == 0xFC00);
   CHECK(to_bf16(std::numeric_limits<float>::max()).bits == 0x7F80);
   CHECK(to_bf16(-std::numeric_limits<float>::max()).bits == 0xFF80);

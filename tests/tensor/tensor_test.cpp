@@ -25,7 +25,7 @@ namespace {
 Tensor counting(const Shape& shape) {
   Tensor tensor(DType::kF32, shape);
   float* const begin = tensor.as<float>();
-  std::iota(begin, begin + tensor.num_elements(), 0.0f);
+  std::iota(begin, begin + tensor.num_elements(), 0.0F);
   return tensor;
 }
 

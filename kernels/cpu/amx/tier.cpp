@@ -3,6 +3,9 @@
 #include <immintrin.h>
 
 #include "kernels/cpu/avx512bf16/codes.h"
+#include "kernels/cpu/avx512bf16/column_softmax.h"
+#include "kernels/cpu/avx512bf16/panels.h"
+#include "kernels/cpu/internal/tile_attention.h"
 #include "kernels/cpu/internal/tile_gemm.h"
 
 namespace caption::kernels::cpu {
@@ -110,12 +113,34 @@ void quantised_panel(const QuantisedArgs& args) {
       });
 }
 
+// With few rows the vector instructions are faster than the tiles, whose latency is the same for
+// one row as for 16. Both are exact.
+constexpr std::int64_t kFewRows = 4;
+
+void panel4a8(const Integer4Args& args) {
+  if (args.m <= kFewRows) return panel4a8_avx512bf16(args);
+  tile_panel4a8<AmxTiles>(args, [&](const QuadGroup& group, std::uint8_t* panel) {
+    const Codes4A8 codes(args, group);
+    for (std::int64_t quad = group.first_quad; quad < group.end_quad; ++quad) {
+      __m512i first;
+      __m512i last;
+      codes.load(quad, first, last);
+      _mm512_store_si512(panel, first);
+      _mm512_store_si512(panel + kTileBytes, last);
+      panel += kPanelRowBytes;
+    }
+  });
+}
+
 Tier make_tier() {
   Tier tier = avx512bf16_tier();
   tier.panel_gemm = tile_panel_gemm<AmxTiles>;
   tier.panel8 = quantised_panel<Codes8>;
   tier.panel4 = quantised_panel<Codes4>;
   tier.panel8a8 = tile_panel8a8<AmxTiles>;
+  tier.panel4a8 = panel4a8;
+  tier.attention.query_panels.attend_block = attend_block<TilePanelProducts<AmxTiles>>;
+  tier.attention.query_panels.depth_multiple = kTileDepth;
   return tier;
 }
 

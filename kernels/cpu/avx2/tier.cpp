@@ -304,6 +304,7 @@ constexpr Tier kTier = {.dot = {dot<Avx2, Element::kF32>, dot<Avx2, Element::kBF
                         .panel8 = panel8<Avx2>,
                         .panel4 = panel4<Avx2>,
                         .panel8a8 = panel8a8<Avx2>,
+                        .panel4a8 = panel4a8<Avx2>,
                         .to_bf16 = to_bf16,
                         .to_int8 = to_int8,
                         .scale_integers = scale_integers<Avx2>,

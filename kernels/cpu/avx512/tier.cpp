@@ -253,6 +253,7 @@ constexpr Tier kTier = {.dot = {dot<Avx512, Element::kF32>, dot<Avx512, Element:
                         .panel8 = panel8<Avx512>,
                         .panel4 = panel4<Avx512>,
                         .panel8a8 = panel8a8<Avx512>,
+                        .panel4a8 = panel4a8<Avx512>,
                         .to_bf16 = to_bf16,
                         .to_int8 = to_int8,
                         .scale_integers = scale_integers<Avx512>,

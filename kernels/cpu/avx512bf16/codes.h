@@ -6,6 +6,7 @@
 
 #include <immintrin.h>
 
+#include "kernels/cpu/internal/quad_groups.h"
 #include "kernels/cpu/tier.h"
 
 namespace caption::kernels::cpu {
@@ -86,6 +87,43 @@ inline void add_group(const QuantisedArgs& args, std::int64_t group, std::int64_
   _mm512_storeu_ps(c, c_first);
   _mm512_storeu_ps(c + 16, c_last);
 }
+
+// Reads four columns of 32 features of a group as two registers of 8-bit weights: the first and the
+// last 16 features.
+//
+// step * code + base is computed two bytes at a time: step * code is at most 255, so the product of
+// a 16-bit number with the step does not carry from its lower byte to the upper one.
+class Codes4A8 {
+ public:
+  Codes4A8(const Integer4Args& args, const QuadGroup& group) : codes_(args.codes) {
+    const std::uint8_t* const steps = args.steps + group.index * 2 * kPanelColumns;
+    for (int half = 0; half < 2; ++half) {
+      steps_[half] = _mm512_mullo_epi32(widen(steps + 16 * half), _mm512_set1_epi32(0x00010001));
+      bases_[half] = _mm512_mullo_epi32(widen(steps + kPanelColumns + 16 * half),
+                                        _mm512_set1_epi32(0x01010101));
+    }
+  }
+
+  void load(std::int64_t quad, __m512i& first, __m512i& last) const {
+    const __m512i low = _mm512_set1_epi8(15);
+    const std::uint8_t* const from = codes_ + quad * 2 * kPanelColumns;
+    fetch_ahead(from);
+    const __m512i both = _mm512_loadu_si512(from);
+    first = _mm512_and_si512(both, low);
+    last = _mm512_and_si512(_mm512_srli_epi16(both, 4), low);
+    first = _mm512_add_epi8(_mm512_mullo_epi16(first, steps_[0]), bases_[0]);
+    last = _mm512_add_epi8(_mm512_mullo_epi16(last, steps_[1]), bases_[1]);
+  }
+
+ private:
+  static __m512i widen(const std::uint8_t* bytes) {
+    return _mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(bytes)));
+  }
+
+  const std::uint8_t* codes_;
+  __m512i steps_[2];
+  __m512i bases_[2];
+};
 
 }  // namespace
 }  // namespace caption::kernels::cpu

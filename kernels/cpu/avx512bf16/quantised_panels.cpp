@@ -8,6 +8,7 @@
 
 #include "kernels/cpu/avx512bf16/codes.h"
 #include "kernels/cpu/avx512bf16/panels.h"
+#include "kernels/cpu/internal/quad_groups.h"
 
 namespace caption::kernels::cpu {
 namespace {
@@ -81,16 +82,36 @@ void quantised_panel(const QuantisedArgs& args) {
   }
 }
 
-template <int kRows>
-void integer_tile(const IntegerArgs& args, std::int64_t m0) {
+// Calls use(quad, first, last) with the 8-bit weights of every four columns: the first and the last
+// 16 features.
+template <class Use>
+void for_each_quad(const IntegerArgs& args, const Use& use) {
+  for (std::int64_t quad = 0; quad < args.num_quads; ++quad) {
+    const std::uint8_t* const from = args.panel + quad * 4 * kPanelColumns;
+    use(quad, _mm512_loadu_si512(from), _mm512_loadu_si512(from + 64));
+  }
+}
+
+template <class Use>
+void for_each_quad(const Integer4Args& args, const Use& use) {
+  for_each_quad_group(args, [&](const QuadGroup& group) {
+    const Codes4A8 codes(args, group);
+    for (std::int64_t quad = group.first_quad; quad < group.end_quad; ++quad) {
+      __m512i first;
+      __m512i last;
+      codes.load(quad, first, last);
+      use(quad, first, last);
+    }
+  });
+}
+
+template <int kRows, class Args>
+void integer_tile(const Args& args, std::int64_t m0) {
   __m512i sums[kRows][2];
 #pragma GCC unroll 8
   for (int i = 0; i < kRows; ++i) sums[i][0] = sums[i][1] = _mm512_setzero_si512();
   const std::int8_t* const a = args.a + m0 * args.a_stride;
-  for (std::int64_t quad = 0; quad < args.num_quads; ++quad) {
-    const std::uint8_t* const from = args.panel + quad * 4 * kPanelColumns;
-    const __m512i first = _mm512_loadu_si512(from);
-    const __m512i last = _mm512_loadu_si512(from + 64);
+  for_each_quad(args, [&](std::int64_t quad, __m512i first, __m512i last) {
 #pragma GCC unroll 8
     for (int i = 0; i < kRows; ++i) {
       int four;
@@ -99,7 +120,7 @@ void integer_tile(const IntegerArgs& args, std::int64_t m0) {
       sums[i][0] = _mm512_dpbusd_epi32(sums[i][0], first, all);
       sums[i][1] = _mm512_dpbusd_epi32(sums[i][1], last, all);
     }
-  }
+  });
 #pragma GCC unroll 8
   for (int i = 0; i < kRows; ++i) {
     _mm512_storeu_si512(args.c + (m0 + i) * args.c_stride, sums[i][0]);
@@ -107,7 +128,8 @@ void integer_tile(const IntegerArgs& args, std::int64_t m0) {
   }
 }
 
-void integer_rows(const IntegerArgs& args, std::int64_t m0, std::int64_t count) {
+template <class Args>
+void integer_rows(const Args& args, std::int64_t m0, std::int64_t count) {
   switch (count) {
     case 1: return integer_tile<1>(args, m0);
     case 2: return integer_tile<2>(args, m0);
@@ -120,18 +142,23 @@ void integer_rows(const IntegerArgs& args, std::int64_t m0, std::int64_t count) 
   }
 }
 
-}  // namespace
-
-void panel8_avx512bf16(const QuantisedArgs& args) { quantised_panel<Codes8>(args); }
-
-void panel4_avx512bf16(const QuantisedArgs& args) { quantised_panel<Codes4>(args); }
-
-void panel8a8_avx512bf16(const IntegerArgs& args) {
+template <class Args>
+void integer_panel(const Args& args) {
   for (std::int64_t m = 0; m < args.m;) {
     const std::int64_t count = next_height(args.m - m);
     integer_rows(args, m, count);
     m += count;
   }
 }
+
+}  // namespace
+
+void panel8_avx512bf16(const QuantisedArgs& args) { quantised_panel<Codes8>(args); }
+
+void panel4_avx512bf16(const QuantisedArgs& args) { quantised_panel<Codes4>(args); }
+
+void panel8a8_avx512bf16(const IntegerArgs& args) { integer_panel(args); }
+
+void panel4a8_avx512bf16(const Integer4Args& args) { integer_panel(args); }
 
 }  // namespace caption::kernels::cpu

@@ -14,13 +14,17 @@ namespace {
 
 constexpr std::int64_t kPairElements = 2 * kPanelColumns;
 
-// c[kRows, kPanels panels] = sum over pairs of columns; each pair's two products are added first.
+// c[kRows, kPanels panels] (+)= sum over pairs of columns; each pair's two products are added
+// first.
 template <int kRows, int kPanels>
-void tile(const PanelArgs& args, std::int64_t m0, std::int64_t panel) {
+void tile(const PanelArgs& args, bool add, std::int64_t m0, std::int64_t panel) {
   constexpr int kRegisters = 2 * kPanels;
   __m512 sums[kRows][kRegisters];
+  float* const c = args.c + m0 * args.c_stride + panel * kPanelColumns;
   for (int i = 0; i < kRows; ++i) {
-    for (int j = 0; j < kRegisters; ++j) sums[i][j] = _mm512_setzero_ps();
+    for (int j = 0; j < kRegisters; ++j) {
+      sums[i][j] = add ? _mm512_loadu_ps(c + i * args.c_stride + j * 16) : _mm512_setzero_ps();
+    }
   }
   const std::uint16_t* const a = args.a + m0 * args.a_stride;
   const std::int64_t panel_elements = args.num_pairs * kPairElements;
@@ -41,7 +45,6 @@ void tile(const PanelArgs& args, std::int64_t m0, std::int64_t panel) {
       }
     }
   }
-  float* const c = args.c + m0 * args.c_stride + panel * kPanelColumns;
   for (int i = 0; i < kRows; ++i) {
     for (int j = 0; j < kRegisters; ++j) {
       _mm512_storeu_ps(c + i * args.c_stride + j * 16, sums[i][j]);
@@ -50,37 +53,21 @@ void tile(const PanelArgs& args, std::int64_t m0, std::int64_t panel) {
 }
 
 template <int kPanels>
-void rows(const PanelArgs& args, std::int64_t m0, std::int64_t count, std::int64_t panel) {
+void rows(const PanelArgs& args, bool add, std::int64_t m0, std::int64_t count,
+          std::int64_t panel) {
   switch (count) {
-    case 1: return tile<1, kPanels>(args, m0, panel);
-    case 2: return tile<2, kPanels>(args, m0, panel);
-    case 3: return tile<3, kPanels>(args, m0, panel);
-    case 4: return tile<4, kPanels>(args, m0, panel);
-    case 5: return tile<5, kPanels>(args, m0, panel);
-    case 6: return tile<6, kPanels>(args, m0, panel);
+    case 1: return tile<1, kPanels>(args, add, m0, panel);
+    case 2: return tile<2, kPanels>(args, add, m0, panel);
+    case 3: return tile<3, kPanels>(args, add, m0, panel);
+    case 4: return tile<4, kPanels>(args, add, m0, panel);
+    case 5: return tile<5, kPanels>(args, add, m0, panel);
+    case 6: return tile<6, kPanels>(args, add, m0, panel);
     default: break;
   }
   if constexpr (kPanels == 1) {
     switch (count) {
-      case 7: return tile<7, 1>(args, m0, panel);
-      default: return tile<8, 1>(args, m0, panel);
-    }
-  }
-}
-
-// Tiles are nearly equal in height: for 12 rows, 6 + 6 is faster than 8 + 4.
-void panel_gemm(const PanelArgs& args) {
-  std::int64_t panel = 0;
-  if (args.m <= 4) {
-    for (; panel + 2 <= args.num_panels; panel += 2) rows<2>(args, 0, args.m, panel);
-  }
-  for (; panel < args.num_panels; ++panel) {
-    for (std::int64_t m = 0; m < args.m;) {
-      const std::int64_t left = args.m - m;
-      const std::int64_t tiles = (left + 7) / 8;
-      const std::int64_t count = (left + tiles - 1) / tiles;
-      rows<1>(args, m, count, panel);
-      m += count;
+      case 7: return tile<7, 1>(args, add, m0, panel);
+      default: return tile<8, 1>(args, add, m0, panel);
     }
   }
 }
@@ -101,16 +88,35 @@ void to_bf16(const float* x, std::uint16_t* y, std::int64_t n) {
 
 Tier make_tier() {
   Tier tier = avx512_tier();
-  tier.panel_gemm = panel_gemm;
+  tier.panel_gemm = [](const PanelArgs& args) { panel_gemm_avx512bf16(args, false); };
   tier.panel8 = panel8_avx512bf16;
   tier.panel4 = panel4_avx512bf16;
   tier.panel8a8 = panel8a8_avx512bf16;
+  tier.panel4a8 = panel4a8_avx512bf16;
   tier.to_bf16 = to_bf16;
   tier.attention = attention_avx512bf16(tier.attention);
+  tier.attention.query_panels = query_panels_avx512bf16();
   return tier;
 }
 
 }  // namespace
+
+// Tiles are nearly equal in height: for 12 rows, 6 + 6 is faster than 8 + 4.
+void panel_gemm_avx512bf16(const PanelArgs& args, bool add) {
+  std::int64_t panel = 0;
+  if (args.m <= 4) {
+    for (; panel + 2 <= args.num_panels; panel += 2) rows<2>(args, add, 0, args.m, panel);
+  }
+  for (; panel < args.num_panels; ++panel) {
+    for (std::int64_t m = 0; m < args.m;) {
+      const std::int64_t left = args.m - m;
+      const std::int64_t tiles = (left + 7) / 8;
+      const std::int64_t count = (left + tiles - 1) / tiles;
+      rows<1>(args, add, m, count, panel);
+      m += count;
+    }
+  }
+}
 
 const Tier& avx512bf16_tier() {
   static const Tier kTier = make_tier();

@@ -219,6 +219,7 @@ constexpr AttentionTier kAttentionTier = {
              kPacker<Simd, Lanes, Element::kF16>, kPacker<Simd, Lanes, Element::kI8>},
     .float_panel_gemm = float_panel_gemm<Simd>,
     .softmax = softmax<Simd, Lanes>,
-    .scale_add = scale_add<Simd>};
+    .scale_add = scale_add<Simd>,
+    .query_panels = {}};
 
 }  // namespace caption::kernels::cpu

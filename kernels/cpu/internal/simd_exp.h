@@ -15,22 +15,22 @@ namespace caption::kernels::cpu {
 template <class Simd>
 typename Simd::Register exp(typename Simd::Register x) {
   using Register = typename Simd::Register;
-  constexpr float kLog2E = 1.44269504088896341f;
-  constexpr float kLn2High = 0.693359375f;  // 9 bits: n * kLn2High is exact
-  constexpr float kLn2Low = -2.12194440e-4f;
+  constexpr float kLog2E = 1.44269504088896341F;
+  constexpr float kLn2High = 0.693359375F;  // 9 bits: n * kLn2High is exact
+  constexpr float kLn2Low = -2.12194440e-4F;
   // Outside these limits the result is 0 or infinity; clamping keeps n within the range of scale().
-  const Register clamped = Simd::clamp(x, -104.0f, 89.0f);
+  const Register clamped = Simd::clamp(x, -104.0F, 89.0F);
   const Register n = Simd::round(Simd::multiply(clamped, Simd::broadcast(kLog2E)));
   Register r = Simd::multiply_add(n, Simd::broadcast(-kLn2High), clamped);
   r = Simd::multiply_add(n, Simd::broadcast(-kLn2Low), r);
-  Register p = Simd::broadcast(1.0f / 5040);
-  p = Simd::multiply_add(p, r, Simd::broadcast(1.0f / 720));
-  p = Simd::multiply_add(p, r, Simd::broadcast(1.0f / 120));
-  p = Simd::multiply_add(p, r, Simd::broadcast(1.0f / 24));
-  p = Simd::multiply_add(p, r, Simd::broadcast(1.0f / 6));
-  p = Simd::multiply_add(p, r, Simd::broadcast(0.5f));
-  p = Simd::multiply_add(p, r, Simd::broadcast(1.0f));
-  p = Simd::multiply_add(p, r, Simd::broadcast(1.0f));
+  Register p = Simd::broadcast(1.0F / 5040);
+  p = Simd::multiply_add(p, r, Simd::broadcast(1.0F / 720));
+  p = Simd::multiply_add(p, r, Simd::broadcast(1.0F / 120));
+  p = Simd::multiply_add(p, r, Simd::broadcast(1.0F / 24));
+  p = Simd::multiply_add(p, r, Simd::broadcast(1.0F / 6));
+  p = Simd::multiply_add(p, r, Simd::broadcast(0.5F));
+  p = Simd::multiply_add(p, r, Simd::broadcast(1.0F));
+  p = Simd::multiply_add(p, r, Simd::broadcast(1.0F));
   return Simd::scale(p, n);
 }
 
@@ -57,7 +57,7 @@ float exp_sum(float* x, std::int64_t n, float shift) {
 template <class Simd>
 typename Simd::Register swish_of(typename Simd::Register x, float beta) {
   const typename Simd::Register power = exp<Simd>(Simd::multiply(x, Simd::broadcast(-beta)));
-  return Simd::divide(x, Simd::add(Simd::broadcast(1.0f), power));
+  return Simd::divide(x, Simd::add(Simd::broadcast(1.0F), power));
 }
 
 template <class Simd>
@@ -89,20 +89,20 @@ template <class Simd>
 typename Simd::Register gelu_of(typename Simd::Register x) {
   using Register = typename Simd::Register;
   constexpr float kInfinity = __builtin_inff();
-  constexpr float kP[] = {6.260416799e-02f,  -2.966980417e-01f, 4.576532272e-01f,
-                          -2.548970426e-01f, 2.899803506e-01f,  1.152258390e-01f,
-                          2.058720399e-01f,  2.095682312e-01f,  2.106912404e-01f};
-  const Register near = Simd::clamp(x, -16.0f, 16.0f);
-  const Register positive = Simd::clamp(near, 0.0f, 16.0f);
+  constexpr float kP[] = {6.260416799e-02F,  -2.966980417e-01F, 4.576532272e-01F,
+                          -2.548970426e-01F, 2.899803506e-01F,  1.152258390e-01F,
+                          2.058720399e-01F,  2.095682312e-01F,  2.106912404e-01F};
+  const Register near = Simd::clamp(x, -16.0F, 16.0F);
+  const Register positive = Simd::clamp(near, 0.0F, 16.0F);
   const Register u = Simd::add(positive, Simd::subtract(positive, near));
-  const Register one = Simd::broadcast(1.0f);
-  const Register t = Simd::divide(one, Simd::multiply_add(u, Simd::broadcast(0.264f), one));
+  const Register one = Simd::broadcast(1.0F);
+  const Register t = Simd::divide(one, Simd::multiply_add(u, Simd::broadcast(0.264F), one));
   Register p = Simd::broadcast(kP[0]);
   for (int i = 1; i < 9; ++i) p = Simd::multiply_add(p, t, Simd::broadcast(kP[i]));
-  const Register half = Simd::multiply(u, Simd::broadcast(-0.5f));
+  const Register half = Simd::multiply(u, Simd::broadcast(-0.5F));
   const Register power = exp<Simd>(Simd::multiply(half, u));
   const Register e = Simd::multiply(Simd::multiply(t, p), power);
-  return Simd::multiply_add(half, e, Simd::clamp(x, 0.0f, kInfinity));
+  return Simd::multiply_add(half, e, Simd::clamp(x, 0.0F, kInfinity));
 }
 
 template <class Simd>
@@ -122,9 +122,9 @@ void gelu(const float* x, float* y, std::int64_t n) {
 template <class Simd>
 typename Simd::Register gelu_tanh_of(typename Simd::Register x) {
   using Register = typename Simd::Register;
-  constexpr float kSqrt8OverPi = 1.59576912f;
-  const Register one = Simd::broadcast(1.0f);
-  const Register cubic = Simd::multiply_add(Simd::multiply(x, x), Simd::broadcast(0.044715f), one);
+  constexpr float kSqrt8OverPi = 1.59576912F;
+  const Register one = Simd::broadcast(1.0F);
+  const Register cubic = Simd::multiply_add(Simd::multiply(x, x), Simd::broadcast(0.044715F), one);
   const Register power = Simd::multiply(Simd::multiply(x, Simd::broadcast(-kSqrt8OverPi)), cubic);
   return Simd::divide(x, Simd::add(one, exp<Simd>(power)));
 }

@@ -1,5 +1,5 @@
-// kernels/cpu/internal/simd_integer_panels.h: Tier::panel8a8 for tiers that multiply 16-bit
-// integers (simd_gemm.h describes `Simd`).
+// kernels/cpu/internal/simd_integer_panels.h: Tier::panel8a8 and panel4a8 for tiers that multiply
+// 16-bit integers (simd_gemm.h describes `Simd`).
 //
 // Layout    a register of 16-bit numbers holds four columns of kWidth / 2 features; one instruction
 //           multiplies and adds adjacent numbers, so a feature has two lanes of sums, which are
@@ -10,6 +10,7 @@
 
 #include <cstdint>
 
+#include "kernels/cpu/internal/quad_groups.h"
 #include "kernels/cpu/internal/row_tiles.h"
 #include "kernels/cpu/tier.h"
 
@@ -73,6 +74,11 @@ void panel8a8(const IntegerArgs& args) {
     });
     first += kChunkQuads;
   } while (first < args.num_quads);
+}
+
+template <class Simd>
+void panel4a8(const Integer4Args& args) {
+  panel4a8_by_chunks(args, panel8a8<Simd>);
 }
 
 }  // namespace caption::kernels::cpu

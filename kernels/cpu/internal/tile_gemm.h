@@ -21,6 +21,7 @@
 
 #include <cstdint>
 
+#include "kernels/cpu/internal/quad_groups.h"
 #include "kernels/cpu/tier.h"
 
 namespace caption::kernels::cpu {
@@ -63,9 +64,17 @@ struct TileSums {
   std::int64_t stride_bytes;
 };
 
+// Where a product's sums begin, and whether they are stored at its end.
+enum class Begin { kZero, kLoad, kKeep };
+struct SumsInTiles {
+  Begin begin = Begin::kZero;
+  bool store = true;
+};
+
 template <class Tiles, int i>
-void begin_sums(Tiles& tiles, const TileSums& c, bool add) {
-  if (!add) {
+void begin_sums(Tiles& tiles, const TileSums& c, Begin begin) {
+  if (begin == Begin::kKeep) return;
+  if (begin == Begin::kZero) {
     tiles.template zero<i, 0>();
     tiles.template zero<i, 1>();
     return;
@@ -82,12 +91,13 @@ void end_sums(Tiles& tiles, const TileSums& c) {
   tiles.template store<i, 1>(to + kTileBytes, c.stride_bytes);
 }
 
-// c (+)= a * b^T for one block of rows; kTwoRows means that it has more than 16 rows.
+// c = a * b^T, or c += a * b^T, for one block of rows; kTwoRows means that it has more than 16
+// rows.
 template <class Tiles, class Product, bool kTwoRows>
 void dot_block(Tiles& tiles, const TileOperands& x, std::int64_t rows, const TileSums& c,
-               bool add) {
-  begin_sums<Tiles, 0>(tiles, c, add);
-  if constexpr (kTwoRows) begin_sums<Tiles, 1>(tiles, c, add);
+               SumsInTiles sums) {
+  begin_sums<Tiles, 0>(tiles, c, sums.begin);
+  if constexpr (kTwoRows) begin_sums<Tiles, 1>(tiles, c, sums.begin);
   std::int64_t word = 0;
   for (; word + kTileRows <= x.num_words; word += kTileRows) {
     dot_step<Tiles, Product, kTwoRows>(tiles, x.a + 4 * word, x.a_stride_bytes,
@@ -106,6 +116,7 @@ void dot_block(Tiles& tiles, const TileOperands& x, std::int64_t rows, const Til
                      static_cast<unsigned long>(rest * kPanelRowBytes));
     dot_step<Tiles, Product, kTwoRows>(tiles, a, kTileBytes, b);
   }
+  if (!sums.store) return;
   end_sums<Tiles, 0>(tiles, c);
   if constexpr (kTwoRows) end_sums<Tiles, 1>(tiles, c);
 }
@@ -127,11 +138,11 @@ void for_each_tile_block(std::int64_t m, const Work& work) {
 
 template <class Tiles, class Product>
 void tile_product(Tiles& tiles, const TileOperands& x, std::int64_t rows, const TileSums& c,
-                  bool add = false) {
+                  SumsInTiles sums = {}) {
   if (rows > kTileRows) {
-    dot_block<Tiles, Product, true>(tiles, x, rows, c, add);
+    dot_block<Tiles, Product, true>(tiles, x, rows, c, sums);
   } else {
-    dot_block<Tiles, Product, false>(tiles, x, rows, c, add);
+    dot_block<Tiles, Product, false>(tiles, x, rows, c, sums);
   }
 }
 
@@ -150,7 +161,8 @@ void tile_panel(const TileOperands& x, std::int64_t m, const TileSums& c) {
                               .num_words = count};
       tile_product<Tiles, Product>(
           tiles, part, rows,
-          {.begin = c.begin + first * c.stride_bytes, .stride_bytes = c.stride_bytes}, word > 0);
+          {.begin = c.begin + first * c.stride_bytes, .stride_bytes = c.stride_bytes},
+          {.begin = word > 0 ? Begin::kLoad : Begin::kZero});
     });
     word += count;
   } while (word < x.num_words);
@@ -184,29 +196,76 @@ void tile_panel8a8(const IntegerArgs& args) {
       {.begin = reinterpret_cast<unsigned char*>(args.c), .stride_bytes = 4 * args.c_stride});
 }
 
+// Calls work(tiles, first_row, end_row, height) for the rows in blocks of 32, then for the rest:
+// each time one tile configuration serves all blocks.
+template <class Tiles, class Work>
+void for_each_height(std::int64_t m, const Work& work) {
+  const std::int64_t whole = m / kBlockTileRows * kBlockTileRows;
+  if (whole > 0) {
+    Tiles tiles(kBlockTileRows);
+    work(tiles, std::int64_t{0}, whole, kBlockTileRows);
+  }
+  if (whole < m) {
+    Tiles tiles(m - whole);
+    work(tiles, whole, m, m - whole);
+  }
+}
+
 // Implements Tier::panel8 and panel4: expand(pair, to) writes the 64 bf16 weights of a pair of
 // columns; add(group, m, sums) receives the 32 sums of row m over a group.
 template <class Tiles, class Expand, class Add>
 void tile_quantised(const QuantisedArgs& args, const Expand& expand, const Add& add) {
   alignas(64) std::uint16_t expanded[kMaxGroupPairs * 2 * kPanelColumns];
   alignas(64) float sums[kBlockTileRows * kPanelColumns];
-  std::int64_t group = 0;
-  for (std::int64_t pair = 0; pair < args.num_pairs; pair += args.group_pairs, ++group) {
-    const std::int64_t left = args.num_pairs - pair;
-    const std::int64_t count = left < args.group_pairs ? left : args.group_pairs;
-    for (std::int64_t i = 0; i < count; ++i) expand(pair + i, expanded + i * 2 * kPanelColumns);
-    for_each_tile_block<Tiles>(args.m, [&](Tiles& tiles, std::int64_t first, std::int64_t rows) {
-      const TileOperands x{
-          .a = reinterpret_cast<const unsigned char*>(args.a + first * args.a_stride + 2 * pair),
-          .a_stride_bytes = 2 * args.a_stride,
-          .b = reinterpret_cast<const unsigned char*>(expanded),
-          .num_words = count};
-      tile_product<Tiles, BF16Product>(
-          tiles, x, rows,
-          {.begin = reinterpret_cast<unsigned char*>(sums), .stride_bytes = 4 * kPanelColumns});
-      for (std::int64_t r = 0; r < rows; ++r) add(group, first + r, sums + r * kPanelColumns);
-    });
-  }
+  for_each_height<Tiles>(args.m, [&](Tiles& tiles, std::int64_t first_row, std::int64_t end_row,
+                                     std::int64_t height) {
+    std::int64_t group = 0;
+    for (std::int64_t pair = 0; pair < args.num_pairs; pair += args.group_pairs, ++group) {
+      const std::int64_t left = args.num_pairs - pair;
+      const std::int64_t count = left < args.group_pairs ? left : args.group_pairs;
+      for (std::int64_t i = 0; i < count; ++i) expand(pair + i, expanded + i * 2 * kPanelColumns);
+      for (std::int64_t m = first_row; m < end_row; m += height) {
+        tile_product<Tiles, BF16Product>(
+            tiles,
+            {.a = reinterpret_cast<const unsigned char*>(args.a + m * args.a_stride + 2 * pair),
+             .a_stride_bytes = 2 * args.a_stride,
+             .b = reinterpret_cast<const unsigned char*>(expanded),
+             .num_words = count},
+            height,
+            {.begin = reinterpret_cast<unsigned char*>(sums), .stride_bytes = 4 * kPanelColumns});
+        for (std::int64_t r = 0; r < height; ++r) add(group, m + r, sums + r * kPanelColumns);
+      }
+    }
+  });
+}
+
+// Implements Tier::panel4a8: widen(group, panel) writes the codes of a group as weights of 8 bits.
+// The sums of a single block of rows stay in the tile registers.
+template <class Tiles, class Widen>
+void tile_panel4a8(const Integer4Args& args, const Widen& widen) {
+  alignas(64) std::uint8_t panel[kMaxGroupQuads * 4 * kPanelColumns];
+  for_each_height<Tiles>(
+      args.m, [&](Tiles& tiles, std::int64_t first_row, std::int64_t end_row, std::int64_t height) {
+        const bool is_single = end_row - first_row == height;
+        for_each_quad_group(args, [&](const QuadGroup& group) {
+          widen(group, panel);
+          const bool is_last = group.end_quad == args.num_quads;
+          for (std::int64_t m = first_row; m < end_row; m += height) {
+            const TileOperands x{.a = reinterpret_cast<const unsigned char*>(
+                                     args.a + m * args.a_stride + 4 * group.first_quad),
+                                 .a_stride_bytes = args.a_stride,
+                                 .b = panel,
+                                 .num_words = group.end_quad - group.first_quad};
+            const TileSums c{.begin = reinterpret_cast<unsigned char*>(args.c + m * args.c_stride),
+                             .stride_bytes = 4 * args.c_stride};
+            const SumsInTiles sums{.begin = is_single && group.index > 0 ? Begin::kKeep
+                                            : group.index > 0            ? Begin::kLoad
+                                                                         : Begin::kZero,
+                                   .store = !is_single || is_last};
+            tile_product<Tiles, IntegerProduct>(tiles, x, height, c, sums);
+          }
+        });
+      });
 }
 
 }  // namespace caption::kernels::cpu

@@ -1,5 +1,6 @@
 // Reference implementation of Tier in plain loops; the other tiers are tested against it.
 #include "kernels/cpu/tier.h"
+#include "kernels/cpu/internal/quad_groups.h"
 
 #include <algorithm>
 #include <cmath>
@@ -47,17 +48,17 @@ float exp_sum(float* x, std::int64_t n, float shift) {
 }
 
 void gelu(const float* x, float* y, std::int64_t n) {
-  constexpr float kInverseSqrt2 = 1.0f / std::numbers::sqrt2_v<float>;
-  for (std::int64_t i = 0; i < n; ++i) y[i] = 0.5f * x[i] * (1.0f + std::erf(x[i] * kInverseSqrt2));
+  constexpr float kInverseSqrt2 = 1.0F / std::numbers::sqrt2_v<float>;
+  for (std::int64_t i = 0; i < n; ++i) y[i] = 0.5F * x[i] * (1.0F + std::erf(x[i] * kInverseSqrt2));
 }
 
 // 1 + tanh(z) = 2 / (1 + exp(-2 z)): this form has no cancellation for negative x.
 void gelu_tanh(const float* x, float* y, std::int64_t n) {
   constexpr float kSqrt8OverPi =
-      2.0f * std::numbers::sqrt2_v<float> * std::numbers::inv_sqrtpi_v<float>;
+      2.0F * std::numbers::sqrt2_v<float> * std::numbers::inv_sqrtpi_v<float>;
   for (std::int64_t i = 0; i < n; ++i) {
-    const float power = -kSqrt8OverPi * x[i] * (1.0f + 0.044715f * (x[i] * x[i]));
-    y[i] = x[i] / (1.0f + std::exp(power));
+    const float power = -kSqrt8OverPi * x[i] * (1.0F + 0.044715F * (x[i] * x[i]));
+    y[i] = x[i] / (1.0F + std::exp(power));
   }
 }
 
@@ -96,7 +97,7 @@ void add_bias(const BiasArgs& args) {
     const float* const x = args.x + m * args.x_stride;
     float* const y = args.y + m * args.y_stride;
     for (std::int64_t n = 0; n < args.n; ++n) {
-      const float sum = (x[n] + args.bias[n]) * (args.scale == nullptr ? 1.0f : args.scale[n]);
+      const float sum = (x[n] + args.bias[n]) * (args.scale == nullptr ? 1.0F : args.scale[n]);
       y[n] = args.add ? y[n] + sum : sum;
     }
   }
@@ -116,7 +117,7 @@ float sum_of_terms(const float* x, std::int64_t n, Term term) {
 
 void rms_norm(const NormArgs& args) {
   const float squares = sum_of_terms(args.x, args.n, [](float v) { return v * v; });
-  const float factor = 1.0f / std::sqrt(squares / static_cast<float>(args.n) + args.eps);
+  const float factor = 1.0F / std::sqrt(squares / static_cast<float>(args.n) + args.eps);
   for (std::int64_t i = 0; i < args.n; ++i) args.y[i] = args.x[i] * factor * args.weight[i];
 }
 
@@ -125,7 +126,7 @@ void layer_norm(const NormArgs& args) {
   const float mean = sum_of_terms(args.x, args.n, [](float v) { return v; }) / n;
   for (std::int64_t i = 0; i < args.n; ++i) args.y[i] = args.x[i] - mean;
   const float variance = sum_of_terms(args.y, args.n, [](float v) { return v * v; }) / n;
-  const float factor = 1.0f / std::sqrt(variance + args.eps);
+  const float factor = 1.0F / std::sqrt(variance + args.eps);
   for (std::int64_t i = 0; i < args.n; ++i) {
     args.y[i] = args.y[i] * factor * args.weight[i] + args.bias[i];
   }
@@ -142,7 +143,7 @@ void rotate(const RotateArgs& args) {
 
 void swish(const SwishArgs& args) {
   for (std::int64_t i = 0; i < args.n; ++i) {
-    const float value = args.x[i] / (1.0f + std::exp(-args.beta * args.x[i]));
+    const float value = args.x[i] / (1.0F + std::exp(-args.beta * args.x[i]));
     args.y[i] = args.factor == nullptr ? value : value * args.factor[i];
   }
 }
@@ -228,6 +229,8 @@ void panel8a8_reference(const IntegerArgs& args) {
   }
 }
 
+void panel4a8_reference(const Integer4Args& args) { panel4a8_by_chunks(args, panel8a8_reference); }
+
 void to_bf16_reference(const float* x, std::uint16_t* y, std::int64_t n) {
   for (std::int64_t i = 0; i < n; ++i) y[i] = to_bf16(x[i]).bits;
 }
@@ -238,6 +241,7 @@ const Tier& reference_tier() {
                              .panel8 = panel8_reference,
                              .panel4 = panel4_reference,
                              .panel8a8 = panel8a8_reference,
+                             .panel4a8 = panel4a8_reference,
                              .to_bf16 = to_bf16_reference,
                              .to_int8 = to_int8,
                              .scale_integers = scale_integers,
