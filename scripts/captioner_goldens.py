@@ -117,6 +117,48 @@ def new_name(name):
     return name
 
 
+class ComposedFamily:
+    """A composed model: the vision tokens of self.features(pixels) take the place of self.video_id
+    in the embeddings of self.llm. A class that inherits it also sets self.processor."""
+
+    name = "composed"
+    prompts = PROMPTS[:1]
+
+    def __init__(self):
+        self.tokenizer = tokenizers()[1]
+        self.video_id = token_id("<video>")
+        self.model = self
+
+    def inputs(self, question, frames):
+        video = torch.from_numpy(frames).permute(0, 3, 1, 2)
+        pixels = dict(self.processor(videos=[video], return_tensors="pt"))
+        # Template "{video}{prompt}": <s>, the vision tokens, then the text on its own.
+        bos, *text = self.tokenizer(question).input_ids
+        return [bos] + [self.video_id] * len(self.features(pixels)) + text, pixels
+
+    def __call__(self, input_ids, pixel_values_videos=None, **more):
+        embeddings = self.llm.get_input_embeddings()(input_ids)
+        if pixel_values_videos is not None:
+            embeddings[input_ids == self.video_id] = self.features(
+                {"pixel_values_videos": pixel_values_videos})
+        return self.llm(inputs_embeds=embeddings, **more)
+
+
+def save_llm(llm, folder):
+    """Writes the language model of a composed model with its tokenizer."""
+    llm.save_pretrained(folder)
+    (folder / "generation_config.json").unlink(missing_ok=True)
+    for name in TOKENIZER_FILES:
+        (folder / name).write_bytes((TOKENIZER / name).read_bytes())
+
+
+def average_pool(rows, stride):
+    """Pools the patches [frames, patches, columns] of square grids."""
+    edge = int(rows.shape[1] ** 0.5)
+    grid = rows.transpose(1, 2).unflatten(2, (edge, edge))
+    return torch.nn.functional.avg_pool2d(grid, stride).flatten(2).transpose(1, 2)
+
+
 def numbers(tensor):
     """Shortest decimals that read back as the same float32."""
     return [float(str(v)) for v in tensor.detach().flatten().numpy().astype(np.float32)]

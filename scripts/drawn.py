@@ -7,7 +7,8 @@ same numbers from that description.
 
 A value is center + j * 2^scale / 128 with j in [-128, 127] from the name, the seed and the index;
 it is exact in f32, bf16 and f16 for scales from -7 to 0. With center 1, j is halved and the scale
-is 0, so that values lie in [0.5, 1.5).
+is 0, so that values lie in [0.5, 1.5). An entry of tensors.json may multiply its values by
+2^"power", or give them ("values", or "text" of bytes). Integers are the top bits that are drawn.
 """
 
 import json
@@ -23,6 +24,7 @@ from safetensors.torch import save_file
 
 GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 DTYPES = {torch.float32: "F32", torch.bfloat16: "BF16", torch.float16: "F16"}
+INTEGERS = {"U8": (np.uint8, 56), "I8": (np.uint8, 56), "I32": (np.uint32, 32)}  # shift of the bits
 OWN_FILES = ("tensors.json", "expected.json")
 
 
@@ -40,15 +42,43 @@ def fnv1a(name):
     return np.uint64(value)
 
 
-def draw(name, shape, seed, center, scale):
-    """The values of a tensor, f32."""
-    count = math.prod(shape)
+def draw_bits(name, shape, seed):
     with np.errstate(over="ignore"):
         start = splitmix64(fnv1a(name) + np.uint64(seed) * GOLDEN)
-        bits = splitmix64(start + (np.arange(count, dtype=np.uint64) + np.uint64(1)) * GOLDEN)
+        indices = np.arange(math.prod(shape), dtype=np.uint64) + np.uint64(1)
+        return splitmix64(start + indices * GOLDEN)
+
+
+def draw(name, shape, seed, center, scale):
+    """The values of a tensor, f32."""
+    bits = draw_bits(name, shape, seed)
     j = (bits >> np.uint64(56)).astype(np.uint8).view(np.int8).astype(np.float32)
     values = 1 + np.floor(j / 2) / 128 if center == 1 else j * np.float32(2.0 ** (scale - 7))
     return values.astype(np.float32).reshape(shape)
+
+
+def tensor_of(entry, seed):
+    """The tensor that an entry of tensors.json describes."""
+    name, dtype, shape = entry["name"], entry["dtype"], tuple(entry["shape"])
+    numpy_type = {"I8": np.int8, "I32": np.int32, "U8": np.uint8}.get(dtype, np.float32)
+    if dtype == "F8_E4M3":  # no NaN
+        bits = (draw_bits(name, shape, seed) >> np.uint64(56)).astype(np.uint8).reshape(shape)
+        bits = bits - ((bits & 0x7F) == 0x7F).astype(np.uint8)
+        return torch.from_numpy(bits).view(torch.float8_e4m3fn)
+    if "text" in entry:
+        values = np.frombuffer(entry["text"].encode(), dtype=np.uint8).copy()
+    elif "values" in entry:
+        values = np.array(entry["values"], dtype=numpy_type)
+    elif dtype in INTEGERS:
+        unsigned, shift = INTEGERS[dtype]
+        bits = draw_bits(name, shape, seed) >> np.uint64(shift)
+        values = bits.astype(unsigned).view(numpy_type)
+    else:
+        values = draw(name, shape, seed, entry["center"], entry["scale"])
+        values = values * np.float32(2.0 ** entry.get("power", 0))
+    tensor = torch.from_numpy(values.reshape(shape))
+    floats = {name: floating for floating, name in DTYPES.items()}
+    return tensor.to(floats[dtype]) if dtype in floats else tensor
 
 
 def default_spread(name, shape):
@@ -119,14 +149,9 @@ def write_case(case, folder):
     description = json.loads((case / "tensors.json").read_text())
     for name in description["shared"]:
         shutil.copyfile(case / name, folder / pathlib.Path(name).name)
-    dtypes = {name: dtype for dtype, name in DTYPES.items()}
     for index, file in enumerate(description["files"]):
-        tensors = {}
-        for row in description["tensors"]:
-            if row["file"] == index:
-                values = draw(row["name"], tuple(row["shape"]), description["seed"], row["center"],
-                              row["scale"])
-                tensors[row["name"]] = torch.from_numpy(values).to(dtypes[row["dtype"]])
+        tensors = {row["name"]: tensor_of(row, description["seed"])
+                   for row in description["tensors"] if row["file"] == index}
         save_file(tensors, folder / file, metadata={"format": "pt"})
 
 

@@ -7,7 +7,7 @@
                 patch grid, max pooling
   llama_old     files as the llava-hf repositories hold them: f32, MHA, biases in the attention,
                 none in the projector
-  composed      CLIP vision tower + projector.safetensors + Qwen3, trained apart (design.md 9)
+  composed      CLIP vision tower + projector.safetensors + Qwen3, trained apart
 
 Weights are drawn wide enough (about 1/sqrt(fan_in)) that greedy tokens differ and have clear
 margins. Then run make_goldens_model.py, the oracle over these folders.

@@ -15,11 +15,9 @@ IMAGE_PX, FEATURE_LAYER, POOL_STRIDE = 45, -2, 2
 LAYERS = {"8": (44, 36), "9": (40, 44), "10": (48, 40)}
 
 
-class Composed:
-    name = "composed"
-    prompts = goldens.PROMPTS[:1]
-
+class Composed(goldens.ComposedFamily):
     def __init__(self, folder):
+        super().__init__()
         self.vision = SiglipVisionModel.from_pretrained(
             folder / "vision", dtype=torch.float32, attn_implementation="eager").eval()
         self.llm = Qwen3ForCausalLM.from_pretrained(
@@ -29,35 +27,16 @@ class Composed:
         self.processor = LlavaOnevisionVideoProcessor(
             size={"height": IMAGE_PX, "width": IMAGE_PX}, image_mean=[0.5] * 3,
             image_std=[0.5] * 3)
-        self.tokenizer = goldens.tokenizers()[1]
-        self.video_id = goldens.token_id("<video>")
-        self.model = self
 
     def features(self, pixels):
         frames = pixels["pixel_values_videos"][0]
         hidden = self.vision(frames, output_hidden_states=True).hidden_states[FEATURE_LAYER]
-        side = int(hidden.shape[1] ** 0.5)
-        grid = hidden.permute(0, 2, 1).reshape(len(hidden), -1, side, side)
-        hidden = torch.nn.functional.avg_pool2d(grid, POOL_STRIDE).flatten(2).permute(0, 2, 1)
+        hidden = goldens.average_pool(hidden, POOL_STRIDE)
         for i, layer in enumerate(LAYERS):
             hidden = torch.nn.functional.gelu(hidden) if i > 0 else hidden
             hidden = torch.nn.functional.linear(
                 hidden, self.projector[f"{layer}.weight"], self.projector[f"{layer}.bias"])
         return hidden.flatten(0, 1)
-
-    def inputs(self, question, frames):
-        video = torch.from_numpy(frames).permute(0, 3, 1, 2)
-        pixels = dict(self.processor(videos=[video], return_tensors="pt"))
-        # Template "{video}{prompt}": <s>, the vision tokens, then the text on its own.
-        bos, *text = self.tokenizer(question).input_ids
-        return [bos] + [self.video_id] * len(self.features(pixels)) + text, pixels
-
-    def __call__(self, input_ids, pixel_values_videos=None, **more):
-        embeddings = self.llm.get_input_embeddings()(input_ids)
-        if pixel_values_videos is not None:
-            embeddings[input_ids == self.video_id] = self.features(
-                {"pixel_values_videos": pixel_values_videos})
-        return self.llm(inputs_embeds=embeddings, **more)
 
 
 def save(folder):
@@ -67,10 +46,7 @@ def save(folder):
             folder / "vision")
     size = {"height": IMAGE_PX, "width": IMAGE_PX}
     SiglipImageProcessor(size=size).save_pretrained(folder / "vision")
-    Qwen3ForCausalLM(goldens.qwen3_config()).to(torch.bfloat16).save_pretrained(folder / "llm")
-    (folder / "llm/generation_config.json").unlink(missing_ok=True)
-    for name in goldens.TOKENIZER_FILES:
-        (folder / "llm" / name).write_bytes((goldens.TOKENIZER / name).read_bytes())
+    goldens.save_llm(Qwen3ForCausalLM(goldens.qwen3_config()).to(torch.bfloat16), folder / "llm")
     tensors = {}
     for layer, (out, columns) in LAYERS.items():
         tensors |= {f"{layer}.weight": torch.zeros(out, columns), f"{layer}.bias": torch.zeros(out)}

@@ -179,11 +179,10 @@ class CAbstractor(nn.Module):
         return self.readout(self.net(grid).flatten(2).transpose(1, 2))
 
 
-class Composed:
-    name = "composed"
-    prompts = goldens.PROMPTS[:1]
-
+class Composed(goldens.ComposedFamily):
     def __init__(self, folder, case):
+        super().__init__()
+
         def load(kind, part):
             return kind.from_pretrained(folder / part, dtype=torch.float32,
                                         attn_implementation="eager").eval()
@@ -202,9 +201,6 @@ class Composed:
             size={"shortest_edge": size}, crop_size=size) if self.is_clip else (
             LlavaOnevisionVideoProcessor(size={"height": size, "width": size},
                                          image_mean=[0.5] * 3, image_std=[0.5] * 3))
-        self.tokenizer = goldens.tokenizers()[1]
-        self.video_id = goldens.token_id("<video>")
-        self.model = self
 
     def features(self, pixels):
         states = self.vision(pixels["pixel_values_videos"][0],
@@ -212,24 +208,8 @@ class Composed:
         rows = torch.cat([states[layer] for layer in self.case.get("layers", [-1])], dim=-1)
         rows = rows[:, 1:] if self.is_clip else rows
         stride = self.case.get("stride", 1)
-        if stride > 1:
-            edge = int(rows.shape[1] ** 0.5)
-            grid = rows.transpose(1, 2).unflatten(2, (edge, edge))
-            rows = functional.avg_pool2d(grid, stride).flatten(2).transpose(1, 2)
+        rows = goldens.average_pool(rows, stride) if stride > 1 else rows
         return self.projector(rows).flatten(0, 1)
-
-    def inputs(self, question, frames):
-        video = torch.from_numpy(frames).permute(0, 3, 1, 2)
-        pixels = dict(self.processor(videos=[video], return_tensors="pt"))
-        bos, *text = self.tokenizer(question).input_ids
-        return [bos] + [self.video_id] * len(self.features(pixels)) + text, pixels
-
-    def __call__(self, input_ids, pixel_values_videos=None, **more):
-        embeddings = self.llm.get_input_embeddings()(input_ids)
-        if pixel_values_videos is not None:
-            embeddings[input_ids == self.video_id] = self.features(
-                {"pixel_values_videos": pixel_values_videos})
-        return self.llm(inputs_embeds=embeddings, **more)
 
 
 def spread(name, shape):
@@ -250,10 +230,7 @@ def save(folder, case):
         SiglipImageProcessor(size={"height": size, "width": size}).save_pretrained(
             folder / "vision")
     dtype = case.get("dtype", torch.float32)
-    case["llm"].to(dtype).save_pretrained(folder / "llm")
-    (folder / "llm/generation_config.json").unlink(missing_ok=True)
-    for name in goldens.TOKENIZER_FILES:
-        (folder / "llm" / name).write_bytes((goldens.TOKENIZER / name).read_bytes())
+    goldens.save_llm(case["llm"].to(dtype), folder / "llm")
     names = case.get("names", lambda name: name)
     save_file({names(name): tensor.to(dtype).contiguous()
                for name, tensor in case["projector"].state_dict().items()},

@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "base/mapped_file.h"
 #include "weights/internal/safetensors.h"
+#include "weights/internal/watched_file.h"
 
 namespace caption::weights {
 namespace {
@@ -18,48 +19,6 @@ namespace fs = std::filesystem;
 
 constexpr const char* kSingleFile = "model.safetensors";
 constexpr const char* kIndexFile = "model.safetensors.index.json";
-
-template <class Read>
-auto read_model_file(Read read) {
-  try {
-    return read();
-  } catch (const Error& error) {
-    throw Error(model_file_code(error.code()), error.what());
-  }
-}
-
-// A mapped file that can tell whether it was changed since it was opened.
-class WatchedFile {
- public:
-  explicit WatchedFile(const fs::path& path)
-      : mapped_(read_model_file([&] { return MappedFile(path); })),
-        changed_ns_(mapped_.file().stamp().changed_ns) {}
-
-  const MappedFile& mapped() const { return mapped_; }
-
-  const Sha256& digest(const DigestCache& digests) {
-    if (!digest_) digest_ = digests.digest_of(mapped_.file());
-    return *digest_;
-  }
-
-  bool has_changed() {
-    if (is_changed_ || mapped_.has_lost_pages()) return true;
-    const FileStamp& opened = mapped_.file().stamp();
-    const FileStamp now = mapped_.file().stamp_now();
-    const bool is_written =
-        now.size_bytes != opened.size_bytes || now.modified_ns != opened.modified_ns;
-    is_changed_ = is_written || (now.changed_ns != changed_ns_ && !digest_) ||
-                  (now.changed_ns != changed_ns_ && mapped_.file().sha256() != *digest_);
-    changed_ns_ = now.changed_ns;
-    return is_changed_;
-  }
-
- private:
-  MappedFile mapped_;
-  std::optional<Sha256> digest_;  // digest of the content that was opened
-  std::int64_t changed_ns_;       // latest time of change at which that content was found
-  bool is_changed_ = false;
-};
 
 bool is_there(const fs::path& path) {
   std::error_code ignored;  // a path that cannot be examined counts as absent
@@ -189,6 +148,15 @@ ConstView Checkpoint::require(std::string_view name, const Shape& shape) const {
   return view;
 }
 
+const FileTensor* Checkpoint::stored(std::string_view name) const {
+  const auto found = state_->tensors.find(name);
+  return found == state_->tensors.end() ? nullptr : &found->second.tensor;
+}
+
+std::string Checkpoint::where(std::string_view name) const {
+  return state_->tensors.find(name)->second.file_name + ": tensor " + quote_name(name);
+}
+
 bool Checkpoint::has(std::string_view tensor) const { return state_->tensors.contains(tensor); }
 
 std::optional<Shape> Checkpoint::shape(std::string_view tensor) const {
@@ -256,11 +224,7 @@ Sha256 Checkpoint::content_hash(const DigestCache& digests) const {
 std::optional<std::string> Checkpoint::find_changed_file() const {
   const std::lock_guard<std::mutex> lock(state_->mutex);
   for (WatchedFile& file : state_->files) {
-    if (!file.has_changed()) continue;
-    return file.mapped().path().string() +
-           (file.mapped().has_lost_pages() ? " was cut short or can no longer be read"
-                                           : " changed") +
-           " while it is in use; run again with files that nobody writes";
+    if (file.has_changed()) return file.describe_change();
   }
   return std::nullopt;
 }

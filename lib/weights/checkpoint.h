@@ -23,6 +23,8 @@
 
 namespace caption::weights {
 
+struct FileTensor;  // weights/internal/safetensors.h
+
 // The tensors of one dtype.
 struct StoredDType {
   std::string name;  // "bf16"; a dtype that this build does not compute with as the file spells it
@@ -48,6 +50,12 @@ class Checkpoint final : public Source {
   // As find(), but throws Error(kBadModel) naming the tensor, the shape found and the shape
   // expected.
   ConstView require(std::string_view name, const Shape& shape) const;
+
+  // The tensor as the file describes it, of any dtype and rank; null if there is none. Borrowed as
+  // with find().
+  const FileTensor* stored(std::string_view name) const;
+  // The place of a tensor that stored() has, for messages: file and quoted name.
+  std::string where(std::string_view name) const;
 
   std::vector<std::string> names() const override;  // sorted
   std::int64_t num_parameters() const;

@@ -5,10 +5,10 @@
 namespace caption::weights {
 namespace {
 
-constexpr std::array kFormats = {WeightFormat::kF32,  WeightFormat::kBF16,      WeightFormat::kF16,
-                                 WeightFormat::kInt8, WeightFormat::kW8A8,      WeightFormat::kInt4,
-                                 WeightFormat::kNf4,  WeightFormat::kNf4Double, WeightFormat::kAwq,
-                                 WeightFormat::kGptq};
+constexpr std::array kFormats = {WeightFormat::kF32,  WeightFormat::kBF16, WeightFormat::kF16,
+                                 WeightFormat::kInt8, WeightFormat::kW8A8, WeightFormat::kInt4,
+                                 WeightFormat::kW4A8, WeightFormat::kNf4,  WeightFormat::kNf4Double,
+                                 WeightFormat::kAwq,  WeightFormat::kGptq};
 
 // Returns the form of the parameters that a format does not quantise.
 MatrixFormat plain_format(WeightFormat format) {
@@ -26,15 +26,21 @@ MatrixFormat decoder_format(WeightFormat format) {
     case WeightFormat::kNf4: return MatrixFormat::kNf4;
     case WeightFormat::kNf4Double: return MatrixFormat::kNf4Double;
     case WeightFormat::kW8A8: return MatrixFormat::kInt8Row;
+    case WeightFormat::kW4A8: return MatrixFormat::kInt4A8;
     case WeightFormat::kAwq:
     case WeightFormat::kGptq: return MatrixFormat::kAwq;
   }
   return MatrixFormat::kBF16;
 }
 
+bool has_8_bit_inputs(WeightFormat format) {
+  return format == WeightFormat::kW8A8 || format == WeightFormat::kW4A8;
+}
+
 MatrixFormat head_format(WeightFormat format) {
   switch (format) {
-    case WeightFormat::kW8A8: return MatrixFormat::kInt8Row;
+    case WeightFormat::kW8A8:
+    case WeightFormat::kW4A8: return MatrixFormat::kInt8Row;
     case WeightFormat::kInt8:
     case WeightFormat::kInt4:
     case WeightFormat::kNf4: return MatrixFormat::kInt8;
@@ -60,6 +66,7 @@ std::string_view describe(WeightFormat format) {
     case WeightFormat::kNf4: return "nf4";
     case WeightFormat::kNf4Double: return "nf4, double quantised";
     case WeightFormat::kW8A8: return "w8a8";
+    case WeightFormat::kW4A8: return "w4a8, groups of 128";
     case WeightFormat::kAwq: return "awq, groups of 128";
     case WeightFormat::kGptq: return "gptq, groups of 128";
   }
@@ -75,11 +82,30 @@ bool can_be_held(WeightFormat format) {
     case WeightFormat::kInt8:
     case WeightFormat::kInt4:
     case WeightFormat::kNf4:
-    case WeightFormat::kW8A8: return true;
+    case WeightFormat::kW8A8:
+    case WeightFormat::kW4A8: return true;
     case WeightFormat::kF16:
     case WeightFormat::kNf4Double:
     case WeightFormat::kAwq:
     case WeightFormat::kGptq: break;
+  }
+  return false;
+}
+
+bool keeps_codes(WeightFormat format, const StoredCodes& codes) {
+  switch (format) {
+    case WeightFormat::kF32:
+    case WeightFormat::kBF16:
+    case WeightFormat::kF16: return true;
+    case WeightFormat::kInt8:
+      return codes.format == MatrixFormat::kInt8 || codes.format == MatrixFormat::kInt8Row;
+    case WeightFormat::kInt4: return codes.format == MatrixFormat::kInt4;
+    case WeightFormat::kW8A8: return codes.format == MatrixFormat::kInt8Row;
+    case WeightFormat::kW4A8: return false;  // no file holds its steps
+    case WeightFormat::kNf4:
+    case WeightFormat::kNf4Double: return codes.method == "nf4";
+    case WeightFormat::kAwq: return codes.method == "awq";
+    case WeightFormat::kGptq: return codes.method == "gptq";
   }
   return false;
 }
@@ -89,7 +115,7 @@ MatrixFormat matrix_format(WeightFormat format, Role role) {
     case Role::kDecoderLinear: return decoder_format(format);
     case Role::kHead: return head_format(format);
     case Role::kEncoderLinear:
-      return format == WeightFormat::kW8A8 ? MatrixFormat::kInt8Row : plain_format(format);
+      return has_8_bit_inputs(format) ? MatrixFormat::kInt8Row : plain_format(format);
     case Role::kVector:
     case Role::kEmbedding:
     case Role::kPatchEmbedding: break;

@@ -3,8 +3,11 @@
 // Formats of 8 and 4 bits apply to the matrices of the decoder's layers. Embedding, norms, vision
 // tower and projector keep 16 bits, as in AWQ checkpoints. The LM head, with tied embeddings also
 // the embedding, keeps 16 bits too, except in the formats that are made at load: it is int8 in
-// kInt8, kInt4 and kNf4. In kW8A8 it has 8 bits with a scale per row, and so have the linear layers
-// of tower and projector.
+// kInt8, kInt4 and kNf4. In kW8A8 and kW4A8 it has 8 bits with a scale per row, and so have the
+// linear layers of tower and projector.
+//
+// Matrices that a file holds as codes keep them in kF32, kBF16 and the format of their own name
+// (keeps_codes()).
 //
 // Plans count all formats; PlacedWeights holds kF32, kBF16 and those that are made at load.
 #pragma once
@@ -14,6 +17,7 @@
 #include <string_view>
 
 #include "tensor/matrix_format.h"
+#include "weights/source.h"
 
 namespace caption::weights {
 
@@ -26,6 +30,7 @@ enum class WeightFormat {
   kNf4,        // made at load
   kNf4Double,  // nf4 with quantised scales
   kW8A8,       // 8 bits, a scale per row; multiplied by 8-bit activations; made at load
+  kW4A8,       // as kInt4; multiplied by 8-bit activations; made at load
   kAwq,
   kGptq,
 };
@@ -45,6 +50,10 @@ enum class Role {
   kEncoderLinear,  // a linear layer of the vision tower or the projector
   kPatchEmbedding  // the matrix by which patches of pixels are multiplied
 };
+
+// Whether a model in `format` holds a matrix as the codes of its file: f32, bf16 and f16 leave
+// codes as they are, and a format of codes keeps its own.
+bool keeps_codes(WeightFormat format, const StoredCodes& codes);
 
 // Returns the form in which a model in `format` holds a parameter of this role.
 MatrixFormat matrix_format(WeightFormat format, Role role);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
+#include <span>
 #include <vector>
 
 #include "base/error.h"
@@ -44,7 +45,8 @@ std::int64_t group_columns_of(MatrixFormat format, std::int64_t num_columns) {
   switch (format) {
     case MatrixFormat::kInt8Row: return num_columns;
     case MatrixFormat::kInt8:
-    case MatrixFormat::kInt4: return 128;
+    case MatrixFormat::kInt4:
+    case MatrixFormat::kInt4A8: return 128;
     case MatrixFormat::kNf4: return 64;
     default: break;
   }
@@ -52,16 +54,13 @@ std::int64_t group_columns_of(MatrixFormat format, std::int64_t num_columns) {
 }
 
 bool is_4_bit(MatrixFormat format) {
-  return format == MatrixFormat::kInt4 || format == MatrixFormat::kNf4;
+  return format == MatrixFormat::kInt4 || format == MatrixFormat::kInt4A8 ||
+         format == MatrixFormat::kNf4;
 }
 
-std::array<BF16, 16> codebook_of(MatrixFormat format) {
-  std::array<BF16, 16> codebook{};
-  for (std::size_t i = 0; i < codebook.size(); ++i) {
-    codebook[i] =
-        to_bf16(format == MatrixFormat::kNf4 ? kNf4Values[i] : static_cast<float>(i) - 8.0F);
-  }
-  return codebook;
+std::array<float, 16> codebook_of(MatrixFormat format) {
+  if (format == MatrixFormat::kNf4) return kNf4Values;
+  return integer_codebook();
 }
 
 // The parameters of one group of one row, by which its weights are rounded to codes.
@@ -135,21 +134,94 @@ void quantise_row(const float* w, std::int64_t row, MatrixFormat format, Quantis
   }
 }
 
-}  // namespace
+// A step and a base of kInt4A8, by which a group of numbers v becomes step * code + base - 128.
+struct IntegerGroup {
+  int step = 1;
+  int base = 0;
 
-QuantisedMatrix quantise(ConstView rows, MatrixFormat format) {
-  const std::int64_t num_rows = rows.dim(0);
-  const std::int64_t num_columns = rows.dim(1);
-  CAPTION_CHECK(num_rows > 0 && num_columns > 0, "quantise: a matrix without elements");
+  int code(float v) const {
+    const float steps =
+        std::nearbyint((v - static_cast<float>(base - 128)) / static_cast<float>(step));
+    return std::clamp(static_cast<int>(steps), 0, 15);
+  }
+  float squared_error(const float* v, std::int64_t count) const {
+    float sum = 0;
+    for (std::int64_t i = 0; i < count; ++i) {
+      const float difference = v[i] - static_cast<float>(step * code(v[i]) + base - 128);
+      sum += difference * difference;
+    }
+    return sum;
+  }
+};
+
+// |v| <= 119, so the numbers that the codes stand for fit in 8 bits, however the range is rounded.
+IntegerGroup measure_integers(const float* v, std::int64_t count) {
+  const auto [min, max] = std::minmax_element(v, v + count);
+  const auto with_step = [&](int step) {
+    const float middle = (*min + *max) / 2 - 7.5F * static_cast<float>(step);
+    return IntegerGroup{.step = step, .base = 128 + static_cast<int>(std::nearbyint(middle))};
+  };
+  const int smaller = std::max(1, static_cast<int>((*max - *min) / 15));
+  const IntegerGroup fine = with_step(smaller);
+  const IntegerGroup coarse = with_step(smaller + 1);
+  return coarse.squared_error(v, count) < fine.squared_error(v, count) ? coarse : fine;
+}
+
+// kInt4A8; replaces the numbers of w.
+void quantise_row_to_steps(std::span<float> w, std::int64_t row, QuantisedMatrix& matrix) {
+  float largest = 0;
+  for (const float v : w) largest = std::max(largest, std::abs(v));
+  const float scale = largest / 119.0F;
+  for (float& v : w) v = scale == 0 ? 0.0F : std::clamp(v / scale, -119.0F, 119.0F);
+  matrix.scales.as<float>()[row] = scale;
+  const std::int64_t groups = matrix.num_groups();
+  std::uint8_t* const codes = matrix.codes.as<std::uint8_t>() + row * matrix.codes.dim(1);
+  for (std::int64_t g = 0; g < groups; ++g) {
+    const std::int64_t first = g * matrix.group_columns;
+    const std::int64_t end = std::min(matrix.num_columns, first + matrix.group_columns);
+    const IntegerGroup group = measure_integers(w.data() + first, end - first);
+    matrix.steps.as<std::uint8_t>()[row * groups + g] = static_cast<std::uint8_t>(group.step);
+    matrix.bases.as<std::uint8_t>()[row * groups + g] = static_cast<std::uint8_t>(group.base);
+    for (std::int64_t k = first; k < end; ++k) {
+      const auto code = static_cast<unsigned>(group.code(w[static_cast<std::size_t>(k)]));
+      codes[k / 2] = static_cast<std::uint8_t>(k % 2 == 0 ? code : codes[k / 2] | code << 4u);
+    }
+  }
+}
+
+// Returns a matrix of the format's form without its numbers.
+QuantisedMatrix make_matrix(std::int64_t num_rows, std::int64_t num_columns, MatrixFormat format) {
   QuantisedMatrix matrix;
   matrix.num_columns = num_columns;
   matrix.group_columns = group_columns_of(format, num_columns);
   const std::int64_t groups = matrix.num_groups();
   matrix.codes = is_4_bit(format) ? Tensor(DType::kU8, {num_rows, (num_columns + 1) / 2})
                                   : Tensor(DType::kI8, {num_rows, num_columns});
-  matrix.scales = Tensor(DType::kF32, {num_rows, groups});
+  const bool has_steps = format == MatrixFormat::kInt4A8;
+  matrix.scales = Tensor(DType::kF32, {num_rows, has_steps ? 1 : groups});
   if (format == MatrixFormat::kInt4) matrix.offsets = Tensor(DType::kF32, {num_rows, groups});
-  if (is_4_bit(format)) matrix.codebook = codebook_of(format);
+  if (has_steps) {
+    matrix.steps = Tensor(DType::kU8, {num_rows, groups});
+    matrix.bases = Tensor(DType::kU8, {num_rows, groups});
+  } else if (is_4_bit(format)) {
+    matrix.codebook = codebook_of(format);
+  }
+  return matrix;
+}
+
+}  // namespace
+
+std::array<float, 16> integer_codebook() {
+  std::array<float, 16> codebook{};
+  for (std::size_t i = 0; i < codebook.size(); ++i) codebook[i] = static_cast<float>(i) - 8.0F;
+  return codebook;
+}
+
+QuantisedMatrix quantise(ConstView rows, MatrixFormat format) {
+  const std::int64_t num_rows = rows.dim(0);
+  const std::int64_t num_columns = rows.dim(1);
+  CAPTION_CHECK(num_rows > 0 && num_columns > 0, "quantise: a matrix without elements");
+  QuantisedMatrix matrix = make_matrix(num_rows, num_columns, format);
   std::vector<float> w(static_cast<std::size_t>(num_columns));
   dispatch_float(rows.dtype(), [&](auto tag) {
     for (std::int64_t n = 0; n < num_rows; ++n) {
@@ -158,7 +230,11 @@ QuantisedMatrix quantise(ConstView rows, MatrixFormat format) {
       if (!std::all_of(w.begin(), w.end(), [](float v) { return std::isfinite(v); })) {
         throw Error(ErrorCode::kBadModel, "a weight is not a finite number");
       }
-      quantise_row(w.data(), n, format, matrix);
+      if (format == MatrixFormat::kInt4A8) {
+        quantise_row_to_steps(w, n, matrix);
+      } else {
+        quantise_row(w.data(), n, format, matrix);
+      }
     }
   });
   return matrix;

@@ -4,16 +4,20 @@
 //   kInt8     groups of 128: scale = max|w| / 127, codes -127 .. 127
 //   kInt8Row  as kInt8 with one scale for a whole row
 //   kInt4     groups of 128: scale = (max - min) / 15, offset = min + 8 * scale
+//   kInt4A8   first as kInt8Row with the scale max|w| / 119, unrounded; then groups of 128 of those
+//             numbers v, which are at most 119: v ~ step * code + base - 128, codes 0 .. 15, step
+//             and base integers. Of the two steps next to (max - min) / 15 the one with the smaller
+//             sum of squared errors (after arXiv:2405.04532, progressive group quantisation)
 //   kNf4      groups of 64: scale = max|w|, codes of the 16 quantiles of a normal distribution
 //             (arXiv:2305.14314 appendix E), chosen as bitsandbytes does: w * (1 / scale) in f32 is
 //             compared with 15 midpoints, and a number equal to a midpoint gets the lower code.
 //             Codes and scales equal those of bitsandbytes if the row length is a multiple of 64
 //             (its blocks continue across the ends of rows), except for a group of zeros, to which
 //             bitsandbytes gives the code of -1 and the scale 0.
-// The codebook of a QuantisedMatrix, with which the kernels multiply, is rounded to bf16: exact for
-// int4; nf4's 16 values change by at most 0.00164 (0.00034 on average over normal weights) times
-// the scale. Codes are chosen before that rounding.
+// The kernels multiply by the codebook rounded to bf16 (kernels/cpu/packed_weight.h).
 #pragma once
+
+#include <array>
 
 #include "tensor/matrix_format.h"
 #include "tensor/quantised_matrix.h"
@@ -22,9 +26,12 @@
 namespace caption::weights {
 
 // rows [N, K] f32, bf16 or f16, finite. For int8 and int4 |value - w| <= scale / 2, plus the
-// rounding of the offset in f32; for nf4 it is at most (0.152 + 0.00164) * scale: half the widest
-// gap of neighbouring values, and the rounding of the codebook. Throws Error(kBadModel) when a
+// rounding of the offset in f32; for nf4 it is at most 0.152 * scale: half the widest gap of
+// neighbouring values. Throws Error(kBadModel) when a
 // weight is not finite; kInternal for another format.
 QuantisedMatrix quantise(ConstView rows, MatrixFormat format);
+
+// The codebook of 4-bit integers: -8 .. 7.
+std::array<float, 16> integer_codebook();
 
 }  // namespace caption::weights

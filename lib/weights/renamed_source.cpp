@@ -46,9 +46,26 @@ ConstView RenamedSource::read(std::string_view tensor, const Shape& shape) {
   return source_->read(found == theirs_.end() ? tensor : std::string_view(found->second), shape);
 }
 
+std::optional<DType> RenamedSource::dtype_of(std::string_view tensor) const {
+  const auto found = theirs_.find(tensor);
+  return found == theirs_.end() ? std::nullopt : source_->dtype_of(found->second);
+}
+
 void RenamedSource::release(std::string_view tensor) {
   const auto found = theirs_.find(tensor);
   if (found != theirs_.end()) source_->release(found->second);
+}
+
+std::optional<StoredCodes> RenamedSource::codes_of(std::string_view tensor) const {
+  const auto found = theirs_.find(tensor);
+  return found == theirs_.end() ? std::nullopt : source_->codes_of(found->second);
+}
+
+QuantisedMatrix RenamedSource::read_codes(std::string_view tensor, const Shape& shape,
+                                          std::int64_t first, std::int64_t count) const {
+  const auto found = theirs_.find(tensor);
+  return source_->read_codes(found == theirs_.end() ? tensor : std::string_view(found->second),
+                             shape, first, count);
 }
 
 }  // namespace caption::weights

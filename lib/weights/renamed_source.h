@@ -1,9 +1,11 @@
 // weights/renamed_source.h: the tensors of another source under other names.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -34,7 +36,11 @@ class RenamedSource final : public Source {
   std::vector<std::string> names() const override;
   std::optional<Shape> shape(std::string_view tensor) const override;
   ConstView read(std::string_view tensor, const Shape& shape) override;
+  std::optional<DType> dtype_of(std::string_view tensor) const override;
   void release(std::string_view tensor) override;
+  std::optional<StoredCodes> codes_of(std::string_view tensor) const override;
+  QuantisedMatrix read_codes(std::string_view tensor, const Shape& shape, std::int64_t first,
+                             std::int64_t count) const override;
   Sha256 content_hash(const DigestCache& digests) const override {
     return source_->content_hash(digests);
   }

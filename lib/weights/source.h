@@ -2,6 +2,7 @@
 // checkpoint or are random numbers. Each file format is an implementation of it.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -9,9 +10,18 @@
 
 #include "base/digest_cache.h"
 #include "base/sha256.h"
+#include "tensor/matrix_format.h"
+#include "tensor/quantised_matrix.h"
 #include "tensor/tensor.h"
 
 namespace caption::weights {
+
+// How a source holds a matrix [N, K] of codes.
+struct StoredCodes {
+  std::string_view method;  // for messages: "awq", "gptq", "nf4"
+  MatrixFormat format;      // the form that keeps the codes
+  CodeLayout layout;
+};
 
 class Source {
  public:
@@ -24,12 +34,27 @@ class Source {
   // The shape of a tensor; nullopt if there is none. Throws Error(kUnavailable) for a dtype or rank
   // that no view can have.
   virtual std::optional<Shape> shape(std::string_view tensor) const = 0;
-  // Returns the tensor, valid until release() or the destruction of the Source. Throws
-  // Error(kBadModel) naming the tensor when it is missing or of another shape; kUnavailable for a
-  // dtype or rank that no view can have; kOutOfMemory.
+  // Returns the tensor, valid until release() or the destruction of the Source; a tensor that is
+  // held as codes is decoded, as the reference of its format decodes it. Throws Error(kBadModel)
+  // naming the tensor when it is missing or of another shape; kUnavailable for a dtype or rank that
+  // no view can have; kOutOfMemory.
   virtual ConstView read(std::string_view tensor, const Shape& shape) = 0;
+  // Returns the dtype that read() gives, for sources whose tensors have several; nullopt: not
+  // known.
+  virtual std::optional<DType> dtype_of(std::string_view /*tensor*/) const { return std::nullopt; }
   // Ends the use of a tensor that was read, so that its memory can be freed.
   virtual void release(std::string_view tensor) = 0;
+
+  // Returns how a tensor [N, K] is held as codes; nullopt when it is missing, or held as numbers,
+  // or when no kernel multiplies by its codes.
+  virtual std::optional<StoredCodes> codes_of(std::string_view /*tensor*/) const {
+    return std::nullopt;
+  }
+  // Returns rows [first, first + count) of a tensor for which codes_of() has a value; `shape` is
+  // that of the whole tensor. Thread-safe. Throws Error(kBadModel) naming the tensor when it has
+  // another shape or its scales are not finite.
+  virtual QuantisedMatrix read_codes(std::string_view tensor, const Shape& shape,
+                                     std::int64_t first, std::int64_t count) const;
 
   // Returns the identity of the weights; `digests` holds known digests of files. Throws
   // Error(kBadModel) when a file was written since it was opened; kIo.

@@ -88,6 +88,89 @@ def safetensors_seeds():
     }
 
 
+def quantised_seeds():
+    """config.json, a NUL byte, model.safetensors; the first seeds are the goldens."""
+    goldens = pathlib.Path(__file__).resolve().parent.parent / "golden"
+    read = lambda folder: ((folder / "config.json").read_bytes(), (folder / "model.safetensors").read_bytes())
+    row = lambda name: read(goldens / "quantised" / name)
+    compressed = lambda name: read(goldens / "compressed_tensors" / name)
+    names = ["awq_row", "gptq_v2_act_order_short_group", "gptq_8_bits_v1_act_order", "nf4", "nf4_odd", "fp4_double", "llm_int8"]
+    seeds = {name: b"\0".join(row(name)) for name in names}
+    names = ["w4_act_order_asymmetric", "w4_channel_odd", "w8_channel_odd", "w8a8_asymmetric", "w8a8_static_tensor", "mixed",
+             "fp8_tensor_static", "fp8_block", "plain_fp8_block_bf16", "plain_fp8_static"]
+    seeds |= {name: b"\0".join(compressed(name)) for name in names}
+    awq, file = row("awq_row")
+    packed, packed_file = compressed("w4_channel_odd")
+    return seeds | {
+        "no_config": b"{}\0" + file, "empty": b"", "cut": b"\0".join(row("nf4"))[:-9],
+        "method": awq.replace(b"awq", b"hqq") + b"\0" + file, "bits": awq.replace(b": 4", b": 9") + b"\0" + file,
+        "group_0": awq.replace(b"-1", b"0") + b"\0" + file, "group_huge": awq.replace(b"-1", b"1048576") + b"\0" + file,
+        "version_type": awq.replace(b'"gemm"', b"[]") + b"\0" + file,
+        "no_method": b'{"quantization_config": {}}\0' + file,
+        "other_method": awq.replace(b'"awq"', b'"gptq"') + b"\0" + file,
+        "packed_strategy": packed.replace(b'"channel"', b'"block"') + b"\0" + packed_file,
+        "packed_bits": packed.replace(b'"num_bits": 4', b'"num_bits": 8') + b"\0" + packed_file,
+        "packed_preset": packed.replace(b'"group_0": {', b'"W8A8": [], "group_0": {') + b"\0" + packed_file,
+        "packed_shape": packed + b"\0" + packed_file.replace(b'"shape":[9,10]', b'"shape":[10,9]'),
+        "fp8_of_packed": b'{"quantization_config": {"quant_method": "fp8"}}\0' + packed_file,
+        "bitsandbytes_of_awq": b'{"quantization_config": {"quant_method": "bitsandbytes"}}\0' + file,
+    }
+
+
+def gguf_text(text):
+    text = text if isinstance(text, bytes) else text.encode()
+    return struct.pack("<Q", len(text)) + text
+
+
+def gguf_tensor(name, dims, kind, offset):
+    return gguf_text(name) + struct.pack(f"<I{len(dims)}QIQ", len(dims), *dims, kind, offset)
+
+
+def gguf(pairs, tensors, data, version=3, counts=(0, 0), alignment=32):
+    """A file; pairs are (key, type, value bytes), and `counts` is added to the counts of the header."""
+    text = b"GGUF" + struct.pack("<IQQ", version, len(tensors) + counts[0], len(pairs) + counts[1])
+    text += b"".join(gguf_text(key) + struct.pack("<I", kind) + value for key, kind, value in pairs)
+    text += b"".join(tensors)
+    return text + bytes(-len(text) % alignment) + data
+
+
+def gguf_seeds():
+    array = lambda kind, count, items: struct.pack("<IQ", kind, count) + items
+    scalars = [("k%d" % kind, kind, struct.pack(form, 1)) for kind, form in
+               enumerate(["<B", "<b", "<H", "<h", "<I", "<i", "<f", "<?"])]
+    scalars += [("text", 8, gguf_text("가 a")), ("u64", 10, struct.pack("<Q", 2**64 - 1)),
+                ("i64", 11, struct.pack("<q", -1)), ("f64", 12, struct.pack("<d", float("nan")))]
+    arrays = [("ints", 9, array(5, 2, struct.pack("<2i", 1, -1))), ("bools", 9, array(7, 2, b"\0\1")),
+              ("texts", 9, array(8, 2, gguf_text("") + gguf_text(b"\xff"))),
+              ("nested", 9, array(9, 1, array(9, 1, array(4, 1, bytes(4)))))]
+    sizes = {0: (1, 4), 1: (1, 2), 2: (32, 18), 3: (32, 20), 6: (32, 22), 7: (32, 24), 8: (32, 34), 12: (256, 144),
+             13: (256, 176), 14: (256, 210), 20: (32, 18), 30: (1, 2), 10: (256, 84), 28: (1, 8)}
+    tensors, data = [], b""
+    for kind, (block, size) in sizes.items():
+        tensors.append(gguf_tensor(f"t{kind}", [block, 2], kind, len(data)))
+        block_bytes = bytes((i * 7 + kind) % 251 for i in range(2 * size))
+        data += block_bytes + bytes(-len(block_bytes) % 32)
+    one = [gguf_tensor("t", [1], 0, 0)]
+    good = gguf(scalars + arrays, tensors, data)
+    return {
+        "good": good, "version_2": gguf(scalars, one, bytes(4), version=2), "cut_header": good[:200],
+        "cut_data": good[:-40], "longer": good + bytes(64), "empty": b"", "magic": b"GGUF", "no_tensors": gguf([], [], b""),
+        "version_1": gguf([], [], b"", version=1), "big_endian": gguf([], [], b"", version=0x03000000),
+        "many_pairs": gguf([], [], b"", counts=(0, 2**60)), "many_tensors": gguf([], [], b"", counts=(2**60, 0)),
+        "long_key": b"GGUF" + struct.pack("<IQQQ", 3, 0, 1, 2**63), "twice": gguf([scalars[0]] * 2, [], b""),
+        "array_bomb": gguf([("a", 9, array(9, 2**62, b""))], [], b""), "type": gguf([("a", 13, b"x")], [], b""),
+        "deep": gguf([("a", 9, array(9, 1, array(9, 1, array(9, 1, array(9, 1, array(0, 0, b""))))))], [], b""),
+        "alignment": gguf([("general.alignment", 4, struct.pack("<I", 64))], one, bytes(4), alignment=64),
+        "alignment_3": gguf([("general.alignment", 4, struct.pack("<I", 3))], one, bytes(4)),
+        "axes": gguf([], [gguf_tensor("t", [1] * 5, 0, 0)], bytes(4)), "zero": gguf([], [gguf_tensor("t", [0], 0, 0)], b""),
+        "huge": gguf([], [gguf_tensor("t", [2**32, 2**31], 0, 0)], bytes(4)),
+        "block": gguf([], [gguf_tensor("t", [33], 8, 0)], bytes(34)), "no_type": gguf([], [gguf_tensor("t", [32], 4, 0)], bytes(34)),
+        "overlap": gguf([], one + [gguf_tensor("u", [1], 0, 0)], bytes(64)),
+        "offset": gguf([], [gguf_tensor("t", [1], 0, 2**63)], bytes(4)),
+        "same_name": gguf([], one + [gguf_tensor("t", [1], 0, 32)], bytes(64)),
+    }
+
+
 def varint(n):
     out = b""
     while n > 127:
@@ -278,8 +361,10 @@ def seen_clip_seeds():
 if __name__ == "__main__":
     write("seen_clip", seen_clip_seeds())
     write("blob", blob_seeds())
+    write("gguf", gguf_seeds())
     write("json", json_seeds())
     write("preset", preset_seeds())
     write("record", record_seeds())
+    write("quantised_config", quantised_seeds())
     write("safetensors", safetensors_seeds())
     write("tokenizer", {**tokenizer_seeds(), **pipeline_seeds()})

@@ -4,6 +4,8 @@
 
 #include "base/error.h"
 #include "base/utf8.h"
+#include "config/fields.h"
+#include "config/parse_preset.h"
 #include "config/preset.h"
 #include "tests/fuzz/check.h"
 

@@ -13,6 +13,7 @@
 #include "base/error.h"
 #include "base/utf8.h"
 #include "tests/fuzz/check.h"
+#include "text/incremental_decoder.h"
 #include "text/internal/open_pipeline.h"
 #include "text/internal/sentencepiece_tokenizer.h"
 

@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cmath>
 #include <cstdint>
@@ -9,12 +10,12 @@
 #include <fstream>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/error.h"
 #include "base/json.h"
 #include "tensor/dtype.h"
-#include "tensor/shape.h"
 
 namespace caption::testing {
 namespace {
@@ -38,25 +39,23 @@ std::uint64_t fnv1a(std::string_view name) {
   return value;
 }
 
-struct DrawnTensor {
-  std::string name;
-  std::string dtype;
-  Shape shape;
-  std::int64_t center = 0;
-  std::int64_t scale = 0;
-  std::int64_t file = 0;
-
-  std::int64_t size_bytes() const { return shape.num_elements() * (dtype == "F32" ? 4 : 2); }
-};
+// Whether the drawn bits are the tensor's.
+bool is_drawn_as_bits(const std::string& dtype) {
+  return dtype == "U8" || dtype == "I8" || dtype == "I32" || dtype == "F8_E4M3";
+}
 
 DrawnTensor parse_tensor(const JsonObject& object) {
   DrawnTensor tensor{.name = object.require_string("name"),
                      .dtype = object.require_string("dtype"),
                      .shape = Shape(object.get_ints("shape")),
-                     .center = object.require_int("center", 0, 1),
-                     .scale = object.require_int("scale", -7, 0),
-                     .file = object.require_int("file", 0, 1000)};
-  CAPTION_CHECK(tensor.dtype == "F32" || tensor.dtype == "BF16" || tensor.dtype == "F16",
+                     .center = object.get_int("center", 0, 0, 1),
+                     .scale = object.get_int("scale", 0, -7, 0),
+                     .power = object.get_int("power", 0, -14, 0),
+                     .file = object.require_int("file", 0, 1000),
+                     .values = object.get_doubles("values"),
+                     .text = object.get_string("text", "")};
+  CAPTION_CHECK(tensor.dtype == "F32" || tensor.dtype == "BF16" || tensor.dtype == "F16" ||
+                    is_drawn_as_bits(tensor.dtype),
                 "tensors.json: dtype " + tensor.dtype);
   return tensor;
 }
@@ -68,24 +67,37 @@ void append(std::string& bytes, Number value) {
   std::memcpy(bytes.data() + size, &value, sizeof value);
 }
 
-void append_values(const DrawnTensor& tensor, std::uint64_t seed, std::string& bytes) {
+void append_number(const std::string& dtype, double value, std::string& bytes) {
+  const auto narrow = static_cast<float>(value);
+  if (dtype == "F32") return append(bytes, narrow);
+  if (dtype == "BF16") return append(bytes, to_bf16(narrow).bits);
+  if (dtype == "F16") return append(bytes, to_f16(narrow).bits);
+  if (dtype == "I32") return append(bytes, static_cast<std::int32_t>(value));
+  append(bytes, static_cast<std::uint8_t>(static_cast<int>(value)));
+}
+
+// Calls use(bits) with the 64 drawn bits of every element.
+template <class Use>
+void for_each_draw(const DrawnTensor& tensor, std::uint64_t seed, const Use& use) {
   const std::uint64_t start = splitmix64(fnv1a(tensor.name) + seed * kGoldenRatio);
-  const float unit = std::ldexp(1.0F, static_cast<int>(tensor.scale) - 7);
   for (std::int64_t i = 0; i < tensor.shape.num_elements(); ++i) {
-    const std::uint64_t bits =
-        splitmix64(start + (static_cast<std::uint64_t>(i) + 1) * kGoldenRatio);
-    const auto j = static_cast<std::int8_t>(bits >> 56);
-    const float value = tensor.center == 1
-                            ? 1.0F + std::floor(static_cast<float>(j) / 2.0F) / 128.0F
-                            : static_cast<float>(j) * unit;
-    if (tensor.dtype == "F32") {
-      append(bytes, value);
-    } else if (tensor.dtype == "BF16") {
-      append(bytes, to_bf16(value).bits);
-    } else {
-      append(bytes, to_f16(value).bits);
-    }
+    use(splitmix64(start + (static_cast<std::uint64_t>(i) + 1) * kGoldenRatio));
   }
+}
+
+void append_tensor(const DrawnTensor& tensor, std::uint64_t seed, std::string& bytes) {
+  bytes += tensor.text;
+  for (const double value : tensor.values) append_number(tensor.dtype, value, bytes);
+  if (!tensor.text.empty() || !tensor.values.empty()) return;
+  if (!is_drawn_as_bits(tensor.dtype)) {
+    return append_values(draw_values(tensor, seed), tensor.dtype, bytes);
+  }
+  for_each_draw(tensor, seed, [&](std::uint64_t bits) {
+    if (tensor.dtype == "I32") return append(bytes, static_cast<std::uint32_t>(bits >> 32));
+    const auto byte = static_cast<std::uint8_t>(bits >> 56);
+    const bool is_nan = tensor.dtype == "F8_E4M3" && (byte & 0x7F) == 0x7F;
+    append(bytes, static_cast<std::uint8_t>(is_nan ? byte - 1 : byte));
+  });
 }
 
 void write_file(const fs::path& path, std::string_view content) {
@@ -94,8 +106,16 @@ void write_file(const fs::path& path, std::string_view content) {
   CAPTION_CHECK(out.good(), "cannot write " + path.string());
 }
 
-void write_safetensors(const fs::path& path, const std::vector<DrawnTensor>& tensors,
-                       std::uint64_t seed) {
+std::int64_t element_bytes(const DrawnTensor& tensor) {
+  if (tensor.dtype == "F32" || tensor.dtype == "I32") return 4;
+  return tensor.dtype == "BF16" || tensor.dtype == "F16" ? 2 : 1;
+}
+
+void write_safetensors(const fs::path& path, std::vector<DrawnTensor> tensors, std::uint64_t seed) {
+  // As the library does it, so that all are aligned.
+  std::stable_sort(tensors.begin(), tensors.end(), [](const DrawnTensor& a, const DrawnTensor& b) {
+    return element_bytes(a) > element_bytes(b);
+  });
   std::string header = "{";
   std::string values;
   for (const DrawnTensor& tensor : tensors) {
@@ -104,7 +124,7 @@ void write_safetensors(const fs::path& path, const std::vector<DrawnTensor>& ten
       shape += (i > 0 ? "," : "") + std::to_string(tensor.shape[i]);
     }
     const std::size_t begin = values.size();
-    append_values(tensor, seed, values);
+    append_tensor(tensor, seed, values);
     header += (header.size() > 1 ? "," : "") + json_quote(tensor.name) + ":{\"dtype\":\"" +
               tensor.dtype + "\",\"shape\":[" + shape + "],\"data_offsets\":[" +
               std::to_string(begin) + "," + std::to_string(values.size()) + "]}";
@@ -133,17 +153,44 @@ void draw_folder(const fs::path& golden, const fs::path& folder) {
   }
   const std::vector<std::string> files = list.get_strings("files");
   std::vector<std::vector<DrawnTensor>> tensors(files.size());
-  for (const JsonObject& object : list.get_objects("tensors")) {
-    DrawnTensor tensor = parse_tensor(object);
-    tensors.at(static_cast<std::size_t>(tensor.file)).push_back(std::move(tensor));
+  const DrawnTensors drawn = read_drawn_tensors(golden);
+  for (const DrawnTensor& tensor : drawn.tensors) {
+    tensors.at(static_cast<std::size_t>(tensor.file)).push_back(tensor);
   }
-  const auto seed = static_cast<std::uint64_t>(list.require_int("seed", 0, 1LL << 40));
   for (std::size_t i = 0; i < files.size(); ++i) {
-    write_safetensors(folder / files[i], tensors[i], seed);
+    write_safetensors(folder / files[i], std::move(tensors[i]), drawn.seed);
   }
 }
 
 }  // namespace
+
+DrawnTensors read_drawn_tensors(const fs::path& golden_case) {
+  const JsonObject list = JsonObject::open(golden_case / "tensors.json", ErrorCode::kBadReference);
+  DrawnTensors drawn{.seed = static_cast<std::uint64_t>(list.require_int("seed", 0, 1LL << 40)),
+                     .tensors = {}};
+  for (const JsonObject& object : list.get_objects("tensors")) {
+    drawn.tensors.push_back(parse_tensor(object));
+  }
+  return drawn;
+}
+
+std::vector<float> draw_values(const DrawnTensor& tensor, std::uint64_t seed) {
+  const float unit = std::ldexp(1.0F, static_cast<int>(tensor.scale) - 7);
+  std::vector<float> values;
+  values.reserve(static_cast<std::size_t>(tensor.shape.num_elements()));
+  for_each_draw(tensor, seed, [&](std::uint64_t bits) {
+    const auto j = static_cast<std::int8_t>(bits >> 56);
+    const float value = tensor.center == 1
+                            ? 1.0F + std::floor(static_cast<float>(j) / 2.0F) / 128.0F
+                            : static_cast<float>(j) * unit;
+    values.push_back(std::ldexp(value, static_cast<int>(tensor.power)));
+  });
+  return values;
+}
+
+void append_values(const std::vector<float>& values, const std::string& dtype, std::string& bytes) {
+  for (const float value : values) append_number(dtype, static_cast<double>(value), bytes);
+}
 
 DrawnCheckpoint::DrawnCheckpoint(const fs::path& golden_case) {
   static std::atomic<int> count = 0;

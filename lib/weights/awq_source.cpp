@@ -1,0 +1,144 @@
+// AWQ checkpoints as AutoAWQ writes them in its version "gemm".
+//   <module>.qweight  I32 [K, N / 8]      eight 4-bit codes of neighbouring rows n in a word
+//   <module>.qzeros   I32 [K / g, N / 8]  in the same order
+//   <module>.scales   F16 [K / g, N]
+//   W[n, k] = scales[k / g, n] * (q[k, n] - z[k / g, n])
+// Nibble i of a word (bits 4i to 4i + 3) belongs to row 8 * word + {0, 2, 4, 6, 1, 3, 5, 7}[i].
+// Sources: arXiv:2306.00978; AutoAWQ 0.2 (awq/modules/linear/gemm.py, awq/utils/packing_utils.py).
+//
+// Exactness: the matrix is held as scale * (q - 8) + scale * (8 - z). A scale has 11 significant
+// bits (F16) or 8 (BF16), and |q - 8|, |8 - z| and |q - z| are at most 15, so all three products
+// and the sum are integers below 2^15 times the scale's last place: f32, with 24 bits, holds each
+// of them exactly. AutoAWQ's own kernels round the product to f16 afterwards.
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "base/math.h"
+#include "weights/internal/coded_source.h"
+#include "weights/quantise.h"
+
+namespace caption::weights {
+namespace {
+
+constexpr std::int64_t kCodesPerWord = 8;
+// Nibble of a word that holds row n % 8.
+constexpr std::array<unsigned, 8> kNibble = {0, 4, 1, 5, 2, 6, 3, 7};
+
+unsigned code_of(std::uint32_t word, std::int64_t row) {
+  return word >> (4 * kNibble[static_cast<std::size_t>(row % kCodesPerWord)]) & 15u;
+}
+
+class AwqTensor final : public CodedTensor {
+ public:
+  AwqTensor(Module& module, std::int64_t group_size)
+      : AwqTensor(read_parts(module, group_size), group_size, module) {}
+
+  Shape shape() const override { return {num_rows_, num_columns_}; }
+  std::optional<StoredCodes> codes() const override {
+    return StoredCodes{
+        .method = "awq",
+        .format = MatrixFormat::kAwq,
+        .layout = {
+            .is_8_bit = false, .group_columns = group_columns_, .has_offsets = has_offsets_}};
+  }
+  QuantisedMatrix read_codes(std::int64_t first, std::int64_t count) const override;
+
+ private:
+  struct Parts {
+    Part codes, zeros, scales;
+  };
+
+  AwqTensor(Parts parts, std::int64_t group_size, const Module& module)
+      : CodedTensor(module.parts()),
+        parts_(std::move(parts)),
+        num_rows_(parts_.scales.dim(1)),
+        num_columns_(parts_.codes.dim(0)),
+        group_columns_(group_size < 0 ? num_columns_ : group_size) {
+    const auto* const words = parts_.zeros.as<std::uint32_t>();
+    has_offsets_ = std::any_of(words, words + parts_.zeros.tensor->num_elements,
+                               [](std::uint32_t word) { return word != 0x88888888u; });
+  }
+
+  static Parts read_parts(Module& module, std::int64_t group_size);
+
+  Parts parts_;
+  std::int64_t num_rows_, num_columns_, group_columns_;
+  bool has_offsets_ = false;  // whether a zero is not 8
+};
+
+AwqTensor::Parts AwqTensor::read_parts(Module& module, std::int64_t group_size) {
+  Parts parts;
+  parts.codes = module.require("qweight", {"I32"}, 2);
+  const std::int64_t columns = parts.codes.dim(0);
+  const std::int64_t words = parts.codes.dim(1);
+  if (columns == 0 || words == 0) fail_part(parts.codes, "is empty");
+  if (group_size > 0 && columns % group_size != 0) {
+    fail_part(parts.codes, "has " + std::to_string(columns) + " rows, which groups of " +
+                               std::to_string(group_size) + " do not divide");
+  }
+  const std::int64_t groups = group_size < 0 ? 1 : columns / group_size;
+  parts.zeros = module.require_shape("qzeros", {"I32"}, {groups, words});
+  parts.scales = module.require_shape("scales", {"F16", "BF16"}, {groups, words * kCodesPerWord});
+  return parts;
+}
+
+QuantisedMatrix AwqTensor::read_codes(std::int64_t first, std::int64_t count) const {
+  const std::int64_t words = num_rows_ / kCodesPerWord;
+  QuantisedMatrix matrix;
+  matrix.num_columns = num_columns_;
+  matrix.group_columns = group_columns_;
+  matrix.codebook = integer_codebook();
+  matrix.codes = Tensor::zeros(DType::kU8, {count, divide_up(num_columns_, 2)});
+  auto* const codes = matrix.codes.as<std::uint8_t>();
+  const auto* const packed = parts_.codes.as<std::uint32_t>();
+  for (std::int64_t k = 0; k < num_columns_; ++k) {
+    for (std::int64_t n = 0; n < count; ++n) {
+      const std::int64_t row = first + n;
+      const unsigned code = code_of(packed[k * words + row / kCodesPerWord], row);
+      codes[n * matrix.codes.dim(1) + k / 2] |= static_cast<std::uint8_t>(code << (k % 2 * 4));
+    }
+  }
+  const std::int64_t groups = matrix.num_groups();
+  matrix.scales = Tensor(DType::kF32, {count, groups});
+  if (has_offsets_) matrix.offsets = Tensor(DType::kF32, {count, groups});
+  for (std::int64_t n = 0; n < count; ++n) {
+    for (std::int64_t g = 0; g < groups; ++g) {
+      const std::int64_t row = first + n;
+      const float scale = finite_at(parts_.scales, g * num_rows_ + row);
+      matrix.scales.as<float>()[n * groups + g] = scale;
+      if (!has_offsets_) continue;
+      const std::uint32_t word = parts_.zeros.as<std::uint32_t>()[g * words + row / kCodesPerWord];
+      matrix.offsets.as<float>()[n * groups + g] =
+          scale * (8.0F - static_cast<float>(code_of(word, row)));
+    }
+  }
+  return matrix;
+}
+
+}  // namespace
+
+CodedTensors find_awq(const Checkpoint& file, const JsonObject& config) {
+  // The keys beside bits, group size and version say how and which modules were quantised; the
+  // tensors of the file show both.
+  refuse_unknown_keys(config, {"quant_method", "bits", "w_bit", "group_size", "q_group_size",
+                               "zero_point", "version", "modules_to_not_convert", "backend",
+                               "do_fuse", "fuse_max_seq_len", "modules_to_fuse", "exllama_config"});
+  const std::string version = config.get_string("version", "gemm");
+  if (version != "gemm" && version != "GEMM") {
+    refuse_value(config, "AWQ version " + quote_name(version), "gemm is");
+  }
+  const std::int64_t bits = config.get_int(config.has("bits") ? "bits" : "w_bit", 4, 1, 64);
+  if (bits != 4) refuse_value(config, "AWQ with " + std::to_string(bits) + " bits", "4 is");
+  const std::int64_t group_size =
+      config.get_int(config.has("group_size") ? "group_size" : "q_group_size", 128, -1, 1 << 20);
+  require_group_size(config, group_size);
+  CodedTensors tensors;
+  for (const std::string& name : modules_with(file, "qweight")) {
+    Module module(file, name);
+    tensors.emplace(name + ".weight", std::make_unique<AwqTensor>(module, group_size));
+  }
+  return tensors;
+}
+
+}  // namespace caption::weights

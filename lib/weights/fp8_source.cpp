@@ -1,0 +1,143 @@
+// Checkpoints of 8-bit floating-point weights (quant_method "fp8") as transformers, vLLM and the
+// authors of DeepSeek-V3 and Qwen3 write them.
+//   <module>.weight            F8_E4M3 [N, K]
+//   <module>.weight_scale_inv  F32 or BF16 [ceil(N / rows), ceil(K / columns)] with
+//   weight_block_size
+//                              [rows, columns]; one number without it
+//   <module>.weight_scale      one number, or one for each of the N rows
+//   W[n, k] = weight[n, k] * scale, computed in f32 and rounded to bf16
+// The scales of inputs (input_scale, activation_scale) are not used: inputs are not rounded to 8
+// bits here.
+// Sources: transformers 4.57 (integrations/finegrained_fp8.py); vLLM (model_executor/layers/
+// quantization/fp8.py); DeepSeek-V3 (inference/kernel.py, weight_dequant); arXiv:2209.05433 for the
+// numbers: 1 sign, 4 bits of exponent with a bias of 7, 3 of fraction; 0x7F and 0xFF are NaN, there
+// are no infinities.
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <limits>
+#include <memory>
+#include <optional>
+#include <utility>
+
+#include "weights/internal/fp8_tensor.h"
+
+namespace caption::weights {
+namespace {
+
+constexpr float kLargest = 448;
+
+// The numbers of all bytes.
+std::array<float, 256> e4m3_numbers() {
+  std::array<float, 256> numbers{};
+  for (int byte = 0; byte < 256; ++byte) {
+    const int exponent = byte >> 3 & 15;
+    const auto fraction = static_cast<float>(byte & 7);
+    float number =
+        exponent == 0 ? std::ldexp(fraction, -9) : std::ldexp(8.0F + fraction, exponent - 10);
+    if ((byte & 0x7F) == 0x7F) number = std::numeric_limits<float>::quiet_NaN();
+    numbers[static_cast<std::size_t>(byte)] = byte < 128 ? number : -number;
+  }
+  return numbers;
+}
+
+class Fp8Tensor final : public CodedTensor {
+ public:
+  Fp8Tensor(Part codes, ScaleGrid scales, ScaleBlock block, std::vector<std::string> parts)
+      : CodedTensor(std::move(parts)),
+        codes_(std::move(codes)),
+        scales_(std::move(scales)),
+        block_(block) {}
+
+  Shape shape() const override { return {codes_.dim(0), codes_.dim(1)}; }
+  std::optional<StoredCodes> codes() const override { return std::nullopt; }
+  QuantisedMatrix read_codes(std::int64_t /*first*/, std::int64_t /*count*/) const override {
+    CAPTION_CHECK(false, codes_.where + " has no codes that a kernel multiplies by");
+  }
+  Tensor decode() const override;
+
+ private:
+  Part codes_;
+  ScaleGrid scales_;
+  ScaleBlock block_;
+};
+
+Tensor Fp8Tensor::decode() const {
+  static const std::array<float, 256> kNumbers = e4m3_numbers();
+  Tensor numbers(DType::kBF16, shape());
+  const std::int64_t columns = shape()[1];
+  for (std::int64_t n = 0; n < shape()[0]; ++n) {
+    const auto* const from = codes_.as<std::uint8_t>() + n * columns;
+    BF16* const to = numbers.as<BF16>() + n * columns;
+    for (std::int64_t k = 0; k < columns;) {
+      const float scale = scales_.at(n, k / block_.columns);
+      const std::int64_t end = std::min(columns, (k / block_.columns + 1) * block_.columns);
+      for (; k < end; ++k) {
+        const float number = kNumbers[from[k]];
+        if (std::isnan(number)) {
+          fail_part(codes_,
+                    "holds NaN in row " + std::to_string(n) + ", column " + std::to_string(k));
+        }
+        to[k] = to_bf16(number * scale);
+      }
+    }
+  }
+  return numbers;
+}
+
+// Throws for a configuration that says that the values are made otherwise. Returns no block without
+// weight_block_size.
+std::optional<ScaleBlock> read_block(const JsonObject& config) {
+  // The keys that are not read below choose modules and say how inputs are rounded.
+  refuse_unknown_keys(config,
+                      {"quant_method", "activation_scheme", "weight_block_size", "fmt", "scale_fmt",
+                       "modules_to_not_convert", "ignored_layers", "dequantize"});
+  const std::string format = config.get_string("fmt", "e4m3");
+  if (format != "e4m3" && format != "float8_e4m3fn") {
+    refuse_value(config, "fmt " + quote_name(format), "e4m3 is");
+  }
+  if (!config.has("weight_block_size")) return std::nullopt;
+  const std::vector<std::int64_t> block = config.get_ints("weight_block_size");
+  constexpr std::int64_t kMaxExtent = 1 << 20;
+  const auto is_extent = [](std::int64_t extent) { return extent > 0 && extent <= kMaxExtent; };
+  if (block.size() != 2 || !is_extent(block[0]) || !is_extent(block[1])) {
+    throw Error(ErrorCode::kBadModel, config.name() +
+                                          ".weight_block_size: " + extents_to_string(block) +
+                                          "; rows and columns of a block were expected");
+  }
+  return ScaleBlock{.rows = block[0], .columns = block[1]};
+}
+
+}  // namespace
+
+std::unique_ptr<CodedTensor> make_fp8_tensor(Module& module, const Part& scales, ScaleBlock block) {
+  const Part codes = module.require("weight", {"F8_E4M3"}, 2);
+  if (codes.tensor->num_elements == 0) fail_part(codes, "is empty");
+  const Shape shape = {codes.dim(0), codes.dim(1)};
+  if (block.rows == 0) block.rows = shape[0];
+  if (block.columns == 0) block.columns = shape[1];
+  module.add_parts({"input_scale", "activation_scale"});
+  return std::make_unique<Fp8Tensor>(codes, ScaleGrid(scales, shape, block, kLargest), block,
+                                     module.parts());
+}
+
+CodedTensors find_fp8(const Checkpoint& file, const JsonObject& config) {
+  const std::optional<ScaleBlock> block = read_block(config);
+  CodedTensors tensors;
+  for (const char* const suffix : {"weight_scale_inv", "weight_scale"}) {
+    for (const std::string& name : modules_with(file, suffix)) {
+      Module module(file, name);
+      const Part scales = module.require_any_rank(suffix, {"F32", "BF16", "F16"});
+      const bool is_one = scales.tensor->num_elements == 1;
+      const bool is_per_row = suffix == std::string_view("weight_scale") && !is_one;
+      ScaleBlock shared = {.rows = 0, .columns = 0};
+      if (is_per_row) shared.rows = 1;
+      tensors.emplace(
+          module.tensor("weight"),
+          make_fp8_tensor(module, scales, block && !is_one && !is_per_row ? *block : shared));
+    }
+  }
+  return tensors;
+}
+
+}  // namespace caption::weights

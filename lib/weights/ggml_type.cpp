@@ -1,0 +1,333 @@
+#include "weights/ggml_type.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstring>
+#include <string>
+
+#include "base/error.h"
+
+namespace caption::weights {
+namespace {
+
+constexpr std::uint32_t number_of(GgmlType type) { return static_cast<std::uint32_t>(type); }
+
+struct Listed {
+  std::uint32_t number;
+  std::string_view name;
+  std::int64_t block_elements;
+  std::int64_t block_bytes;
+  bool is_decoded;
+};
+
+constexpr Listed kListed[] = {
+    {0, "F32", 1, 4, true},          {1, "F16", 1, 2, true},
+    {2, "Q4_0", 32, 18, true},       {3, "Q4_1", 32, 20, true},
+    {6, "Q5_0", 32, 22, true},       {7, "Q5_1", 32, 24, true},
+    {8, "Q8_0", 32, 34, true},       {9, "Q8_1", 32, 40, false},
+    {10, "Q2_K", 256, 84, false},    {11, "Q3_K", 256, 110, false},
+    {12, "Q4_K", 256, 144, true},    {13, "Q5_K", 256, 176, true},
+    {14, "Q6_K", 256, 210, true},    {15, "Q8_K", 256, 292, false},
+    {16, "IQ2_XXS", 256, 66, false}, {17, "IQ2_XS", 256, 74, false},
+    {18, "IQ3_XXS", 256, 98, false}, {19, "IQ1_S", 256, 50, false},
+    {20, "IQ4_NL", 32, 18, true},    {21, "IQ3_S", 256, 110, false},
+    {22, "IQ2_S", 256, 82, false},   {23, "IQ4_XS", 256, 136, false},
+    {24, "I8", 1, 1, false},         {25, "I16", 1, 2, false},
+    {26, "I32", 1, 4, false},        {27, "I64", 1, 8, false},
+    {28, "F64", 1, 8, false},        {29, "IQ1_M", 256, 56, false},
+    {30, "BF16", 1, 2, true},        {34, "TQ1_0", 256, 54, false},
+    {35, "TQ2_0", 256, 66, false},   {39, "MXFP4", 32, 17, false},
+    {40, "NVFP4", 64, 36, false},    {41, "Q1_0", 128, 18, false},
+};
+
+constexpr auto kTraits = [] {
+  std::array<GgmlTypeTraits, std::size(kListed)> traits{};
+  for (std::size_t i = 0; i < traits.size(); ++i) {
+    const Listed& listed = kListed[i];
+    traits[i] = {.type = static_cast<GgmlType>(listed.number),
+                 .name = listed.name,
+                 .block_elements = listed.block_elements,
+                 .block_bytes = listed.block_bytes,
+                 .is_decoded = listed.is_decoded};
+  }
+  return traits;
+}();
+
+constexpr std::int64_t kMaxBlock = 256;
+
+// The codes of a block with the scale and the offset of each group of them.
+struct Block {
+  std::array<std::int8_t, kMaxBlock> codes;
+  std::array<float, 16> scales;
+  std::array<float, 16> offsets;
+};
+
+float half_at(const std::uint8_t* bytes) {
+  return to_float(F16{static_cast<std::uint16_t>(bytes[0] | bytes[1] << 8)});
+}
+
+// Writes the low and then the high nibbles of `count` bytes.
+void split_nibbles(const std::uint8_t* bytes, std::int64_t count, std::int8_t* codes) {
+  for (std::int64_t i = 0; i < count; ++i) {
+    codes[i] = static_cast<std::int8_t>(bytes[i] & 15);
+    codes[count + i] = static_cast<std::int8_t>(bytes[i] >> 4);
+  }
+}
+
+void unpack_q8_0(const std::uint8_t* bytes, Block* block) {
+  block->scales[0] = half_at(bytes);
+  std::memcpy(block->codes.data(), bytes + 2, 32);
+}
+
+// Q4_0 and IQ4_NL.
+void unpack_4_bit(const std::uint8_t* bytes, Block* block) {
+  block->scales[0] = half_at(bytes);
+  split_nibbles(bytes + 2, 16, block->codes.data());
+}
+
+void unpack_q4_1(const std::uint8_t* bytes, Block* block) {
+  block->scales[0] = half_at(bytes);
+  block->offsets[0] = half_at(bytes + 2);
+  split_nibbles(bytes + 4, 16, block->codes.data());
+}
+
+// Adds bit i of the 32 bits at `bytes` to code i, as its bit 4.
+void add_fifth_bits(const std::uint8_t* bytes, std::int8_t* codes) {
+  for (std::int64_t i = 0; i < 32; ++i) {
+    codes[i] = static_cast<std::int8_t>(codes[i] | (bytes[i / 8] >> (i % 8) & 1) << 4);
+  }
+}
+
+void unpack_q5_0(const std::uint8_t* bytes, Block* block) {
+  block->scales[0] = half_at(bytes);
+  split_nibbles(bytes + 6, 16, block->codes.data());
+  add_fifth_bits(bytes + 2, block->codes.data());
+  for (std::int64_t i = 0; i < 32; ++i) {
+    block->codes[i] = static_cast<std::int8_t>(block->codes[i] - 16);
+  }
+}
+
+void unpack_q5_1(const std::uint8_t* bytes, Block* block) {
+  block->scales[0] = half_at(bytes);
+  block->offsets[0] = half_at(bytes + 2);
+  split_nibbles(bytes + 8, 16, block->codes.data());
+  add_fifth_bits(bytes + 4, block->codes.data());
+}
+
+// Sets the scales and offsets of the 8 groups of a Q4_K or Q5_K block, which starts with d, dmin
+// and 12 bytes of integers of 6 bits: those of groups 0 to 3 are the low bits of bytes 0 to 3
+// (scales) and 4 to 7 (offsets); those of groups 4 to 7 have their low 4 bits in bytes 8 to 11 and
+// their high 2 bits above the ones of groups 0 to 3.
+void unpack_k_scales(const std::uint8_t* bytes, Block* block) {
+  const float d = half_at(bytes);
+  const float dmin = half_at(bytes + 2);
+  const std::uint8_t* const s = bytes + 4;
+  for (std::int64_t g = 0; g < 4; ++g) {
+    const int scales[] = {s[g] & 63, (s[g + 8] & 15) | (s[g] >> 6) << 4};
+    const int offsets[] = {s[g + 4] & 63, s[g + 8] >> 4 | (s[g + 4] >> 6) << 4};
+    for (std::int64_t half = 0; half < 2; ++half) {
+      block->scales[g + 4 * half] = d * static_cast<float>(scales[half]);
+      block->offsets[g + 4 * half] = -(dmin * static_cast<float>(offsets[half]));
+    }
+  }
+}
+
+void unpack_q4_k(const std::uint8_t* bytes, Block* block) {
+  unpack_k_scales(bytes, block);
+  for (std::int64_t chunk = 0; chunk < 4; ++chunk) {
+    split_nibbles(bytes + 16 + 32 * chunk, 32, block->codes.data() + 64 * chunk);
+  }
+}
+
+void unpack_q5_k(const std::uint8_t* bytes, Block* block) {
+  unpack_k_scales(bytes, block);
+  const std::uint8_t* const high = bytes + 16;
+  for (std::int64_t chunk = 0; chunk < 4; ++chunk) {
+    split_nibbles(bytes + 48 + 32 * chunk, 32, block->codes.data() + 64 * chunk);
+  }
+  for (std::int64_t i = 0; i < kMaxBlock; ++i) {
+    const int fifth = high[i % 32] >> (i / 32) & 1;
+    block->codes[i] = static_cast<std::int8_t>(block->codes[i] | fifth << 4);
+  }
+}
+
+// The low 4 bits of a half block of 128 codes are two runs of 64 nibbles, low ones first; bits 4
+// and 5 are in 32 bytes, two bits for each quarter of 32 codes.
+void unpack_q6_k(const std::uint8_t* bytes, Block* block) {
+  const float d = half_at(bytes + 208);
+  for (std::int64_t g = 0; g < 16; ++g) {
+    block->scales[g] = d * static_cast<float>(static_cast<std::int8_t>(bytes[192 + g]));
+  }
+  for (std::int64_t half = 0; half < 2; ++half) {
+    std::int8_t* const codes = block->codes.data() + 128 * half;
+    split_nibbles(bytes + 64 * half, 64, codes);
+    const std::uint8_t* const high = bytes + 128 + 32 * half;
+    for (std::int64_t i = 0; i < 128; ++i) {
+      const int bits = high[i % 32] >> (i / 32 * 2) & 3;
+      codes[i] = static_cast<std::int8_t>((codes[i] | bits << 4) - 32);
+    }
+  }
+}
+
+using Table = std::array<std::int8_t, 16>;
+constexpr Table kSigned = {-8, -7, -6, -5, -4, -3, -2, -1, 0, 1, 2, 3, 4, 5, 6, 7};
+constexpr Table kUnsigned = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
+constexpr Table kNonLinear = {-127, -104, -83, -65, -49, -35, -22, -10,
+                              1,    13,   25,  38,  53,  69,  89,  113};
+
+struct Packing {
+  GgmlType type;
+  void (*unpack)(const std::uint8_t* bytes, Block* block);
+  std::int64_t group_elements;
+  bool has_offsets;
+  const Table* table;  // values of 4-bit codes; nullptr when the codes are the values
+};
+
+constexpr Packing kPackings[] = {
+    {GgmlType::kQ8_0, unpack_q8_0, 32, false, nullptr},
+    {GgmlType::kQ4_0, unpack_4_bit, 32, false, &kSigned},
+    {GgmlType::kQ4_1, unpack_q4_1, 32, true, &kUnsigned},
+    {GgmlType::kQ5_0, unpack_q5_0, 32, false, nullptr},
+    {GgmlType::kQ5_1, unpack_q5_1, 32, true, nullptr},
+    {GgmlType::kIQ4_NL, unpack_4_bit, 32, false, &kNonLinear},
+    {GgmlType::kQ4_K, unpack_q4_k, 32, true, &kUnsigned},
+    {GgmlType::kQ5_K, unpack_q5_k, 32, true, nullptr},
+    {GgmlType::kQ6_K, unpack_q6_k, 16, false, nullptr},
+};
+
+const Packing* find_packing(GgmlType type) {
+  const auto* const found =
+      std::find_if(std::begin(kPackings), std::end(kPackings),
+                   [&](const Packing& packing) { return packing.type == type; });
+  return found == std::end(kPackings) ? nullptr : found;
+}
+
+// Returns the bytes of the rows.
+std::span<const std::byte> checked_bytes(const GgmlRows& rows, const GgmlTypeTraits& traits) {
+  CAPTION_CHECK(rows.num_columns > 0 && rows.num_columns % traits.block_elements == 0,
+                "rows of " + std::to_string(rows.num_columns) + " columns are no whole blocks of " +
+                    std::string(traits.name));
+  const std::int64_t row_bytes = rows.num_columns / traits.block_elements * traits.block_bytes;
+  const std::int64_t num_rows = std::ssize(rows.bytes) / row_bytes;
+  CAPTION_CHECK(rows.first >= 0 && rows.count >= 0 && rows.first <= num_rows &&
+                    rows.count <= num_rows - rows.first,
+                "rows " + std::to_string(rows.first) + " + " + std::to_string(rows.count) + " of " +
+                    std::to_string(num_rows));
+  return rows.bytes.subspan(static_cast<std::size_t>(rows.first * row_bytes),
+                            static_cast<std::size_t>(rows.count * row_bytes));
+}
+
+template <class T>
+void widen(std::span<const std::byte> bytes, float* values) {
+  for (std::size_t i = 0; i < bytes.size() / sizeof(T); ++i) {
+    T value;
+    std::memcpy(&value, bytes.data() + i * sizeof(T), sizeof(T));
+    values[i] = to_float(value);
+  }
+}
+
+void decode_block(const Packing& packing, const Block& block, std::int64_t elements,
+                  float* values) {
+  for (std::int64_t begin = 0, g = 0; begin < elements; begin += packing.group_elements, ++g) {
+    const float scale = block.scales[static_cast<std::size_t>(g)];
+    const float offset = block.offsets[static_cast<std::size_t>(g)];
+    for (std::int64_t i = begin; i < begin + packing.group_elements; ++i) {
+      const int code = block.codes[static_cast<std::size_t>(i)];
+      const int number = packing.table == nullptr ? code : (*packing.table)[code];
+      const float product = scale * static_cast<float>(number);
+      values[i] = packing.has_offsets ? product + offset : product;
+    }
+  }
+}
+
+void store_block(const Packing& packing, const Block& block, std::int64_t elements,
+                 std::int64_t begin, QuantisedMatrix& matrix) {
+  const auto num_groups = static_cast<std::size_t>(elements / packing.group_elements);
+  const std::int64_t first_group = begin / packing.group_elements;
+  for (std::size_t g = 0; g < num_groups; ++g) {
+    const float offset = packing.has_offsets ? block.offsets[g] : 0.0F;
+    if (!std::isfinite(block.scales[g]) || !std::isfinite(offset)) {
+      throw Error(ErrorCode::kBadModel, "a weight is not a finite number");
+    }
+    matrix.scales.as<float>()[first_group + static_cast<std::int64_t>(g)] = block.scales[g];
+    if (packing.has_offsets) {
+      matrix.offsets.as<float>()[first_group + static_cast<std::int64_t>(g)] = offset;
+    }
+  }
+  if (packing.table == nullptr) {
+    std::copy_n(block.codes.begin(), elements, matrix.codes.as<std::int8_t>() + begin);
+    return;
+  }
+  std::uint8_t* const codes = matrix.codes.as<std::uint8_t>() + begin / 2;
+  for (std::int64_t i = 0; i < elements / 2; ++i) {
+    const auto pair = static_cast<std::size_t>(2 * i);
+    codes[i] = static_cast<std::uint8_t>(block.codes[pair] | block.codes[pair + 1] << 4);
+  }
+}
+
+}  // namespace
+
+const GgmlTypeTraits* find_ggml_type(std::uint32_t number) {
+  const auto* const found =
+      std::find_if(kTraits.begin(), kTraits.end(),
+                   [&](const GgmlTypeTraits& traits) { return number_of(traits.type) == number; });
+  return found == kTraits.end() ? nullptr : found;
+}
+
+void decode_rows(const GgmlRows& rows, float* values) {
+  const GgmlTypeTraits* const traits = find_ggml_type(number_of(rows.type));
+  CAPTION_CHECK(traits != nullptr && traits->is_decoded,
+                "decode_rows: type " + std::to_string(number_of(rows.type)));
+  const std::span<const std::byte> bytes = checked_bytes(rows, *traits);
+  switch (rows.type) {
+    case GgmlType::kF32: return widen<float>(bytes, values);
+    case GgmlType::kF16: return widen<F16>(bytes, values);
+    case GgmlType::kBF16: return widen<BF16>(bytes, values);
+    default: break;
+  }
+  const Packing& packing = *find_packing(rows.type);
+  const auto* const begin = reinterpret_cast<const std::uint8_t*>(bytes.data());
+  const std::int64_t num_blocks = std::ssize(bytes) / traits->block_bytes;
+  Block block{};
+  for (std::int64_t b = 0; b < num_blocks; ++b) {
+    packing.unpack(begin + b * traits->block_bytes, &block);
+    decode_block(packing, block, traits->block_elements, values + b * traits->block_elements);
+  }
+}
+
+std::optional<CodeLayout> code_layout_of(GgmlType type) {
+  const Packing* const packing = find_packing(type);
+  if (packing == nullptr) return std::nullopt;
+  return CodeLayout{.is_8_bit = packing->table == nullptr,
+                    .group_columns = packing->group_elements,
+                    .has_offsets = packing->has_offsets};
+}
+
+QuantisedMatrix codes_of_rows(const GgmlRows& rows) {
+  const Packing* const packing = find_packing(rows.type);
+  CAPTION_CHECK(packing != nullptr, "codes_of_rows: type " + std::to_string(number_of(rows.type)));
+  const GgmlTypeTraits& traits = *find_ggml_type(number_of(rows.type));
+  const std::span<const std::byte> bytes = checked_bytes(rows, traits);
+  QuantisedMatrix matrix;
+  matrix.num_columns = rows.num_columns;
+  matrix.group_columns = packing->group_elements;
+  const bool is_4_bit = packing->table != nullptr;
+  matrix.codes = is_4_bit ? Tensor(DType::kU8, {rows.count, rows.num_columns / 2})
+                          : Tensor(DType::kI8, {rows.count, rows.num_columns});
+  matrix.scales = Tensor(DType::kF32, {rows.count, matrix.num_groups()});
+  if (packing->has_offsets) matrix.offsets = Tensor(DType::kF32, matrix.scales.shape());
+  for (std::size_t i = 0; is_4_bit && i < matrix.codebook.size(); ++i) {
+    matrix.codebook[i] = static_cast<float>((*packing->table)[i]);
+  }
+  const auto* const begin = reinterpret_cast<const std::uint8_t*>(bytes.data());
+  const std::int64_t num_blocks = std::ssize(bytes) / traits.block_bytes;
+  Block block{};
+  for (std::int64_t b = 0; b < num_blocks; ++b) {
+    packing->unpack(begin + b * traits.block_bytes, &block);
+    store_block(*packing, block, traits.block_elements, b * traits.block_elements, matrix);
+  }
+  return matrix;
+}
+
+}  // namespace caption::weights

@@ -1,0 +1,238 @@
+// GPTQ checkpoints of 4 and 8 bits as AutoGPTQ, GPTQModel and optimum write them.
+//   <module>.qweight  I32 [K / p, N]            p = 32 / bits codes of neighbouring columns k
+//   <module>.qzeros   I32 [ceil(K / g), N / p]  p zeros of neighbouring rows n
+//   <module>.scales   F16 [ceil(K / g), N]
+//   <module>.g_idx    I32 [K]                   the group of column k; absent: k / g
+//   W[n, k] = scales[g_idx[k], n] * (q[k, n] - z[g_idx[k], n])
+// The lowest bits of a word come first. checkpoint_format "gptq" (v1, the default) stores z - 1: as
+// in AutoGPTQ a stored field of all ones is the zero 2^bits. "gptq_v2" stores z.
+// With act-order g_idx is not k / g: the columns are then held sorted by group, and the column
+// order says where each comes from.
+// Sources: arXiv:2210.17323; AutoGPTQ 0.7 (nn_modules/qlinear/qlinear_cuda_old.py); GPTQModel
+// (utils/model.py, convert_gptq_v1_to_v2_format).
+//
+// Exactness: the matrix is held as scale * (q - m) + scale * (m - z) with m = 2^(bits - 1). A scale
+// has 11 significant bits (F16) or 8 (BF16), and |q - m|, |m - z| and |q - z| are at most 256, so
+// all three products and the sum are integers of at most 2^19 times the scale's last place: f32,
+// with 24 bits, holds each of them exactly.
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+#include "base/math.h"
+#include "weights/internal/coded_source.h"
+#include "weights/quantise.h"
+
+namespace caption::weights {
+namespace {
+
+struct GptqFormat {
+  unsigned bits = 4;
+  std::int64_t group_size = 128;  // -1: a whole row
+  bool stores_zeros_less_one = true;
+
+  std::int64_t codes_per_word() const { return 32 / bits; }
+  // The code in the middle of the range: -2^(bits - 1) as a signed number.
+  std::int32_t middle() const { return 1 << (bits - 1); }
+};
+
+// Field i of successive words.
+unsigned field_at(const std::uint32_t* words, std::int64_t stride, std::int64_t i,
+                  const GptqFormat& format) {
+  const std::int64_t per_word = format.codes_per_word();
+  const std::uint32_t word = words[i / per_word * stride];
+  return word >> (static_cast<unsigned>(i % per_word) * format.bits) & ((1u << format.bits) - 1u);
+}
+
+class GptqTensor final : public CodedTensor {
+ public:
+  GptqTensor(Module& module, const GptqFormat& format, KnownOrders& orders)
+      : GptqTensor(read_parts(module, format), format, module) {
+    if (parts_.groups) {
+      column_order_ = order_by_group(*parts_.groups, parts_.scales.dim(0), group_columns_, orders);
+    }
+    const std::int64_t count = parts_.scales.tensor->num_elements;
+    for (std::int64_t i = 0; i < count && !has_offsets_; ++i) {
+      has_offsets_ = zero_at(i / num_rows_, i % num_rows_) != format_.middle();
+    }
+  }
+
+  Shape shape() const override { return {num_rows_, num_columns_}; }
+  std::optional<StoredCodes> codes() const override {
+    return StoredCodes{.method = "gptq",
+                       .format = format_.bits == 4 ? MatrixFormat::kAwq : MatrixFormat::kInt8,
+                       .layout = {.is_8_bit = format_.bits == 8,
+                                  .group_columns = group_columns_,
+                                  .has_offsets = has_offsets_,
+                                  .has_column_order = column_order_ != nullptr}};
+  }
+  QuantisedMatrix read_codes(std::int64_t first, std::int64_t count) const override;
+
+ private:
+  struct Parts {
+    Part codes, zeros, scales;
+    std::optional<Part> groups;
+  };
+
+  GptqTensor(Parts parts, const GptqFormat& format, const Module& module)
+      : CodedTensor(module.parts()),
+        parts_(std::move(parts)),
+        format_(format),
+        num_rows_(parts_.codes.dim(1)),
+        num_columns_(parts_.codes.dim(0) * format.codes_per_word()),
+        group_columns_(format.group_size < 0 ? num_columns_ : format.group_size) {}
+
+  static Parts read_parts(Module& module, const GptqFormat& format);
+  std::int32_t zero_at(std::int64_t group, std::int64_t row) const;
+  void read_scales(std::int64_t first, QuantisedMatrix& matrix) const;
+
+  Parts parts_;
+  GptqFormat format_;
+  std::int64_t num_rows_, num_columns_, group_columns_;
+  bool has_offsets_ = false;  // whether a zero is not the middle
+  ColumnOrder column_order_;
+};
+
+GptqTensor::Parts GptqTensor::read_parts(Module& module, const GptqFormat& format) {
+  Parts parts;
+  parts.codes = module.require("qweight", {"I32"}, 2);
+  const std::int64_t columns = parts.codes.dim(0) * format.codes_per_word();
+  const std::int64_t rows = parts.codes.dim(1);
+  if (columns == 0 || rows == 0) fail_part(parts.codes, "is empty");
+  if (rows % format.codes_per_word() != 0) {
+    fail_part(parts.codes, "has " + std::to_string(rows) + " columns, no multiple of the " +
+                               std::to_string(format.codes_per_word()) + " zeros of a word");
+  }
+  const std::int64_t groups = format.group_size < 0 ? 1 : divide_up(columns, format.group_size);
+  parts.zeros = module.require_shape("qzeros", {"I32"}, {groups, rows / format.codes_per_word()});
+  parts.scales = module.require_shape("scales", {"F16", "BF16"}, {groups, rows});
+  parts.groups = module.find("g_idx", {"I32"}, 1);
+  if (parts.groups && parts.groups->dim(0) != columns) {
+    fail_part(*parts.groups, "has " + std::to_string(parts.groups->dim(0)) +
+                                 " elements; one for each of " + std::to_string(columns) +
+                                 " columns was expected");
+  }
+  return parts;
+}
+
+std::int32_t GptqTensor::zero_at(std::int64_t group, std::int64_t row) const {
+  const auto* const words = parts_.zeros.as<std::uint32_t>() + group * parts_.zeros.dim(1);
+  const auto field = static_cast<std::int32_t>(field_at(words, 1, row, format_));
+  return format_.stores_zeros_less_one ? field + 1 : field;
+}
+
+void GptqTensor::read_scales(std::int64_t first, QuantisedMatrix& matrix) const {
+  const std::int64_t rows = matrix.num_rows();
+  const std::int64_t groups = matrix.num_groups();
+  matrix.scales = Tensor(DType::kF32, {rows, groups});
+  if (has_offsets_) matrix.offsets = Tensor(DType::kF32, {rows, groups});
+  for (std::int64_t n = 0; n < rows; ++n) {
+    for (std::int64_t g = 0; g < groups; ++g) {
+      const float scale = finite_at(parts_.scales, g * num_rows_ + first + n);
+      matrix.scales.as<float>()[n * groups + g] = scale;
+      if (!has_offsets_) continue;
+      matrix.offsets.as<float>()[n * groups + g] =
+          scale * static_cast<float>(format_.middle() - zero_at(g, first + n));
+    }
+  }
+}
+
+QuantisedMatrix GptqTensor::read_codes(std::int64_t first, std::int64_t count) const {
+  QuantisedMatrix matrix;
+  matrix.num_columns = num_columns_;
+  matrix.group_columns = group_columns_;
+  matrix.column_order = column_order_;
+  const bool is_4_bit = format_.bits == 4;
+  if (is_4_bit) matrix.codebook = integer_codebook();
+  matrix.codes = is_4_bit ? Tensor::zeros(DType::kU8, {count, divide_up(num_columns_, 2)})
+                          : Tensor(DType::kI8, {count, num_columns_});
+  const std::int64_t row_bytes = matrix.codes.dim(1);
+  auto* const bytes = static_cast<std::uint8_t*>(matrix.codes.view().raw());
+  const auto* const words = parts_.codes.as<std::uint32_t>() + first;
+  for (std::int64_t k = 0; k < num_columns_; ++k) {
+    const std::int64_t column = matrix.column_of(k);
+    for (std::int64_t n = 0; n < count; ++n) {
+      const unsigned code = field_at(words + n, num_rows_, column, format_);
+      if (is_4_bit) {
+        bytes[n * row_bytes + k / 2] |= static_cast<std::uint8_t>(code << (k % 2 * 4));
+      } else {
+        bytes[n * row_bytes + k] = static_cast<std::uint8_t>(code ^ 0x80u);  // code - 128
+      }
+    }
+  }
+  read_scales(first, matrix);
+  return matrix;
+}
+
+// Throws for a configuration that says that the values are made otherwise.
+GptqFormat read_format(const JsonObject& config) {
+  // The keys that are not read below say how the codes were found and how to run them.
+  refuse_unknown_keys(config, {"quant_method",
+                               "bits",
+                               "group_size",
+                               "desc_act",
+                               "sym",
+                               "checkpoint_format",
+                               "format",
+                               "pack_dtype",
+                               "lm_head",
+                               "static_groups",
+                               "true_sequential",
+                               "damp_percent",
+                               "damp_auto_increment",
+                               "act_group_aware",
+                               "mse",
+                               "meta",
+                               "version",
+                               "tokenizer",
+                               "dataset",
+                               "model_name_or_path",
+                               "model_file_base_name",
+                               "model_seqlen",
+                               "block_name_to_quantize",
+                               "module_name_preceding_first_block",
+                               "modules_in_block_to_quantize",
+                               "batch_size",
+                               "pad_token_id",
+                               "use_exllama",
+                               "disable_exllama",
+                               "exllama_config",
+                               "max_input_length",
+                               "cache_block_outputs",
+                               "use_cuda_fp16",
+                               "backend",
+                               "modules_to_not_convert",
+                               "desc"});
+  GptqFormat format;
+  const std::int64_t bits = config.require_int("bits", 1, 64);
+  if (bits != 4 && bits != 8) {
+    refuse_value(config, "GPTQ with " + std::to_string(bits) + " bits", "4 and 8 are");
+  }
+  format.bits = static_cast<unsigned>(bits);
+  format.group_size = config.get_int("group_size", 128, -1, 1 << 20);
+  require_group_size(config, format.group_size);
+  const std::string_view key = config.has("checkpoint_format") ? "checkpoint_format" : "format";
+  const std::string name = config.get_string(key, "gptq");
+  if (name != "gptq" && name != "gptq_v2") {
+    refuse_value(config, std::string(key) + " " + quote_name(name), "gptq and gptq_v2 are");
+  }
+  format.stores_zeros_less_one = name == "gptq";
+  const std::string packed = config.get_string("pack_dtype", "int32");
+  if (packed != "int32") refuse_value(config, "pack_dtype " + quote_name(packed), "int32 is");
+  return format;
+}
+
+}  // namespace
+
+CodedTensors find_gptq(const Checkpoint& file, const JsonObject& config) {
+  const GptqFormat format = read_format(config);
+  KnownOrders orders;
+  CodedTensors tensors;
+  for (const std::string& name : modules_with(file, "qweight")) {
+    Module module(file, name);
+    tensors.emplace(name + ".weight", std::make_unique<GptqTensor>(module, format, orders));
+  }
+  return tensors;
+}
+
+}  // namespace caption::weights

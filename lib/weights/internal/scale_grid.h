@@ -1,0 +1,62 @@
+// weights/internal/scale_grid.h: scales that blocks of a matrix share.
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+#include <string>
+#include <utility>
+
+#include "base/math.h"
+#include "weights/internal/coded_source.h"
+
+namespace caption::weights {
+
+// Rows and columns of the matrix [N, K] that share a scale; at least 1.
+struct ScaleBlock {
+  std::int64_t rows = 1;
+  std::int64_t columns = 1;
+};
+
+// The scales of a matrix [N, K]: a tensor [ceil(N / block.rows), ceil(K / block.columns)], which
+// may lack axes of one element.
+class ScaleGrid {
+ public:
+  // `largest` is the largest magnitude that a scale is multiplied by. Throws Error(kBadModel) for a
+  // tensor of another shape.
+  ScaleGrid(Part part, const Shape& matrix, ScaleBlock block, float largest)
+      : part_(std::move(part)),
+        block_(block),
+        num_across_(divide_up(matrix[1], block.columns)),
+        largest_(largest) {
+    const std::int64_t num_down = divide_up(matrix[0], block.rows);
+    const auto is_one = [](std::int64_t extent) { return extent == 1; };
+    std::vector<std::int64_t> expected = {num_down, num_across_};
+    std::vector<std::int64_t> found = part_.tensor->extents;
+    std::erase_if(found, is_one);
+    std::erase_if(expected, is_one);
+    if (found != expected) {
+      fail_part(part_, "has shape " + extents_to_string(part_.tensor->extents) + "; [" +
+                           std::to_string(num_down) + ", " + std::to_string(num_across_) +
+                           "] was expected: a scale for every " + std::to_string(block.rows) +
+                           " x " + std::to_string(block.columns) + " of " + matrix.to_string());
+    }
+  }
+
+  // Columns with a scale of their own.
+  std::int64_t num_across() const { return num_across_; }
+  // Returns the scale of row n and of group g of columns. Throws Error(kBadModel) when the scale,
+  // or its product with `largest`, is not finite.
+  float at(std::int64_t n, std::int64_t g) const {
+    const float scale = number_at(*part_.tensor, n / block_.rows * num_across_ + g);
+    if (!std::isfinite(scale * largest_)) fail_part(part_, "holds a scale that is not finite");
+    return scale;
+  }
+
+ private:
+  Part part_;
+  ScaleBlock block_;
+  std::int64_t num_across_;
+  float largest_;
+};
+
+}  // namespace caption::weights

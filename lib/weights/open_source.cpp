@@ -1,0 +1,75 @@
+#include "weights/open_source.h"
+
+#include <optional>
+#include <string>
+#include <system_error>
+#include <utility>
+
+#include "base/error.h"
+#include "base/json.h"
+#include "weights/checkpoint.h"
+#include "weights/internal/coded_source.h"
+
+namespace caption::weights {
+namespace {
+
+struct Method {
+  std::string_view name;  // quant_method
+  CodedTensors (*find)(const Checkpoint& file, const JsonObject& config);
+};
+constexpr Method kMethods[] = {{"awq", find_awq},
+                               {"bitsandbytes", find_bitsandbytes},
+                               {"compressed-tensors", find_compressed_tensors},
+                               {"fp8", find_fp8},
+                               {"gptq", find_gptq}};
+
+// Returns the quantization_config of a folder's config.json; a captioner may have it in
+// text_config.
+std::optional<JsonObject> find_configuration(const std::filesystem::path& folder) {
+  const std::filesystem::path path = folder / "config.json";
+  std::error_code ignored;
+  if (!std::filesystem::is_regular_file(path, ignored)) return std::nullopt;
+  const JsonObject config = JsonObject::open(path, ErrorCode::kBadModel);
+  if (auto found = config.get_object("quantization_config")) return found;
+  const auto text = config.get_object("text_config");
+  return text ? text->get_object("quantization_config") : std::nullopt;
+}
+
+const Method& require_method(const JsonObject& config) {
+  const std::string name = config.require_string("quant_method");
+  std::string known;
+  for (const Method& method : kMethods) {
+    if (method.name == name) return method;
+    known += (known.empty() ? "" : ", ") + std::string(method.name);
+  }
+  refuse_value(config, "quant_method " + quote_name(name), known + " are");
+}
+
+}  // namespace
+
+void require_known_method(const std::filesystem::path& folder) {
+  if (const auto config = find_configuration(folder)) require_method(*config);
+}
+
+bool is_quantised_folder(const std::filesystem::path& folder) {
+  std::error_code ignored;
+  const bool has_weights =
+      std::filesystem::exists(folder / "model.safetensors", ignored) ||
+      std::filesystem::exists(folder / "model.safetensors.index.json", ignored);
+  return has_weights && find_configuration(folder).has_value();
+}
+
+std::unique_ptr<Source> open_source(const std::filesystem::path& folder_or_file) {
+  auto file = std::make_unique<Checkpoint>(Checkpoint::open(folder_or_file));
+  const std::optional<JsonObject> config = find_configuration(folder_or_file);
+  if (!config) return file;
+  CodedTensors coded = require_method(*config).find(*file, *config);
+  if (coded.empty()) {
+    throw Error(ErrorCode::kBadModel, config->name() + ": " + file->name() +
+                                          " holds no weight of this format; the configuration is "
+                                          "another checkpoint's");
+  }
+  return std::make_unique<CodedSource>(std::move(file), std::move(coded));
+}
+
+}  // namespace caption::weights

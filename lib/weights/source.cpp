@@ -1,0 +1,12 @@
+#include "weights/source.h"
+
+#include "base/error.h"
+
+namespace caption::weights {
+
+QuantisedMatrix Source::read_codes(std::string_view tensor, const Shape& /*shape*/,
+                                   std::int64_t /*first*/, std::int64_t /*count*/) const {
+  throw Error(ErrorCode::kInternal, name() + ": tensor " + std::string(tensor) + " has no codes");
+}
+
+}  // namespace caption::weights
