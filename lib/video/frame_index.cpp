@@ -110,7 +110,7 @@ std::int64_t find_missing_us(const Input& input, const std::vector<PacketEntry>&
   return missing_us <= to_us(longest_gap(packets)) ? 0 : missing_us;
 }
 
-std::string find_distrust(const FrameIndex& index, Input& input, bool saw_invisible) {
+std::string find_untrusted_reason(const FrameIndex& index, Input& input, bool saw_invisible) {
   const AVCodecParameters& parameters = input.codec_parameters();
   if (!gives_one_frame_per_packet(parameters.codec_id)) {
     return std::string("codec ") + avcodec_get_name(parameters.codec_id);
@@ -140,7 +140,7 @@ void sort_by_pts(FrameIndex& index) {
   }
   for (std::size_t i = 1; i < index.shown.size(); ++i) {
     if (pts_of(index.shown[i - 1]) == pts_of(index.shown[i])) {
-      index.distrust = "two frames at one time";
+      index.untrusted_reason = "two frames at one time";
       return;
     }
   }
@@ -151,7 +151,7 @@ void sort_by_pts(FrameIndex& index) {
     index.has_leading_pictures = true;
     // Leading pictures of the first group refer to frames that are not in the file; the decoder may
     // drop them.
-    if (group == 0) index.distrust = "leading pictures at the start";
+    if (group == 0) index.untrusted_reason = "leading pictures at the start";
   }
 }
 
@@ -234,7 +234,7 @@ FrameIndex build_frame_index(Input& input) {
   if (end_time >= begin_time) {
     index.missing_us = find_missing_us(input, index.packets, begin_time, end_time);
   }
-  index.distrust = find_distrust(index, input, saw_invisible);
+  index.untrusted_reason = find_untrusted_reason(index, input, saw_invisible);
   if (index.is_trusted()) sort_by_pts(index);
   return index;
 }

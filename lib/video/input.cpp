@@ -87,9 +87,11 @@ Input::Input(const OpenFile& file, const OpenLimits& limits, const StopCondition
 Input::~Input() = default;
 
 // libav returns AVERROR(ENOMEM) also for a size that a damaged file claims, and for playlists; only
-// the allocator sets errno.
-void Input::check(int status) const {
-  const bool lacks_memory = status == AVERROR(ENOMEM) && errno == ENOMEM;
+// the allocator sets errno. Demuxers also go on without what they could not allocate: the mov
+// demuxer ends its index there and succeeds with fewer frames, so the returned status does not
+// count.
+void Input::check() const {
+  const bool lacks_memory = errno == ENOMEM;
   if (source_->failure != nullptr) std::rethrow_exception(source_->failure);
   if (lacks_memory) {
     throw Error(ErrorCode::kOutOfMemory, name_ + ": libav has not enough memory to read the file");
@@ -116,7 +118,7 @@ void Input::open_format() {
   errno = 0;
   const int status = avformat_open_input(&format, "", nullptr, nullptr);  // frees on failure
   if (status >= 0) format_.reset(format);
-  check(status);
+  check();
   if (status < 0) {
     stop_.check(name_);
     throw Error(ErrorCode::kNotVideo,
@@ -152,7 +154,7 @@ void Input::find_streams() {
       avformat_find_stream_info(format_.get(), options.empty() ? nullptr : options.data());
   for (AVDictionary*& option : options)
     av_dict_free(&option);  // does not change errno, nor does free()
-  check(status);
+  check();
   stop_.check(name_);
   if (status < 0 && format_->nb_streams == 0) {
     throw Error(ErrorCode::kNotVideo, name_ + ": no streams in this " + format_->iformat->name +
@@ -193,7 +195,7 @@ bool Input::read(AVPacket& packet) {
     stop_.check(name_);
     errno = 0;
     const int status = av_read_frame(format_.get(), &packet);
-    check(status);  // also after success: a failed read may have cut the packet short
+    check();  // also after success: a failed read may have cut the packet short
     if (status == AVERROR(EAGAIN)) {
       ++num_retries;
       continue;
@@ -219,7 +221,7 @@ bool Input::seek(std::int64_t pts, std::int64_t dts, std::int64_t position_bytes
   }
   errno = 0;
   const int status = av_seek_frame(format_.get(), stream_->index, to, flags);
-  check(status);
+  check();
   return status >= 0;
 }
 

@@ -40,8 +40,8 @@ struct FrameIndex {
   // Why a packet of this stream does not correspond to one frame (interlaced fields, no
   // presentation times, ...); empty when it does. `by_pts`, `shown`, find() and decode_start() are
   // valid only when it is empty.
-  std::string distrust;
-  bool is_trusted() const { return distrust.empty(); }
+  std::string untrusted_reason;
+  bool is_trusted() const { return untrusted_reason.empty(); }
 
   std::int64_t num_shown() const;
   std::int64_t num_shown_keyframes() const;

@@ -61,10 +61,10 @@ class Input {
  private:
   struct Source;
 
-  // Call it with the return value of a libav function, after errno was set to 0 before that
-  // function. Throws the failure of a read if there was one, and Error(kOutOfMemory) when the
-  // allocator failed.
-  void check(int status) const;
+  // Call it after each libav function, before which errno was set to 0. Throws the failure of a
+  // read if there was one, and Error(kOutOfMemory) when the allocator failed, also if libav
+  // succeeded.
+  void check() const;
   void open_format();
   void find_streams();
   void choose_stream();
