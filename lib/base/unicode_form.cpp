@@ -44,12 +44,15 @@ bool is_stable(char32_t c, UnicodeForm form) {
   // U+11A7 stands before the first trailing consonant and is none itself; utf8proc 2.8 composes it
   // with a syllable nevertheless, as though it were empty.
   if (c < 0xA0 || c == 0x11A7) return true;
-  if (form != UnicodeForm::kNfc) return is_newer_than_reference(c);
-  return c < 0x300 || is_between(c, 0xAC00, 0xD7A3) || is_between(c, 0x4E00, 0x9FFF) ||
-         is_between(c, 0x3041, 0x3093) || is_between(c, 0x30A1, 0x30F3) ||
-         is_between(c, 0x2010, 0x2027) || is_between(c, 0x3001, 0x3020) ||
-         is_between(c, 0x1F300, 0x1F64F) || c == 0x200D || c == 0xFE0F ||
-         is_newer_than_reference(c);
+  if (is_newer_than_reference(c)) return true;
+  if (!is_composing(form)) return false;
+  if (is_between(c, 0xAC00, 0xD7A3) || is_between(c, 0x4E00, 0x9FFF) ||
+      is_between(c, 0x3041, 0x3093) || is_between(c, 0x30A1, 0x30F3) ||
+      is_between(c, 0x3001, 0x3020) || is_between(c, 0x1F300, 0x1F64F) || c == 0x200D ||
+      c == 0xFE0F) {
+    return true;
+  }
+  return form == UnicodeForm::kNfc && (c < 0x300 || is_between(c, 0x2010, 0x2027));
 }
 
 utf8proc_property_t const* property_of(utf8proc_int32_t c) { return utf8proc_get_property(c); }

@@ -11,6 +11,15 @@ namespace caption {
 
 bool is_valid_utf8(std::string_view text);
 
+// U+FEFF as some programs write it before a text in UTF-8.
+inline constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
+
+// The text without a byte order mark at its beginning; only the first of several is one.
+inline std::string_view without_byte_order_mark(std::string_view text) {
+  if (text.starts_with(kByteOrderMark)) text.remove_prefix(kByteOrderMark.size());
+  return text;
+}
+
 // The number of bytes of the character that begins with the byte `lead`, in valid UTF-8.
 inline std::size_t utf8_length(char lead) {
   const auto byte = static_cast<std::uint8_t>(lead);

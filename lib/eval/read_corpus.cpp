@@ -145,7 +145,7 @@ JsonObject parse_label(std::string_view text, const std::string& name) {
 ReferenceEntry read_label(const fs::path& path, std::string_view field) {
   const std::string name = input_name(path);
   const std::string text = read_text_file(path);
-  const JsonObject label = parse_label(without_byte_order_mark(text, name), name);
+  const JsonObject label = parse_label(require_utf8_text(text, name), name);
   const std::optional<std::string> reference = label.find_string_at(field);
   if (!reference) {
     fail(name + ": nothing at \"" + std::string(field) + "\"; the file's keys are: " +

@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "base/join.h"
 #include "base/json.h"
+#include "base/utf8.h"
 
 namespace caption::records {
 namespace {
@@ -140,7 +141,8 @@ std::string format_header(Format format) {
 }
 
 std::string format_file_header(Format format) {
-  return format == Format::kCsv ? "\xEF\xBB\xBF" + csv_header() : format_header(format);
+  return format == Format::kCsv ? std::string(kByteOrderMark) + csv_header()
+                                : format_header(format);
 }
 
 std::string format_record(Format format, const Record& record) {

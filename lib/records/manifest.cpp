@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "base/join.h"
 #include "base/json.h"
 #include "base/mapped_file.h"
 #include "base/sha256.h"
@@ -16,6 +17,13 @@ const std::string* find(const Manifest& manifest, const std::string& name) {
     if (key == name) return &value;
   }
   return nullptr;
+}
+
+// Whether the value is a SHA-256 in hexadecimal.
+bool is_digest(const std::string* value) {
+  constexpr std::size_t kDigits = 64;
+  return value != nullptr && value->size() == kDigits &&
+         value->find_first_not_of("0123456789abcdef") == std::string::npos;
 }
 
 std::string shown(const std::string* value) {
@@ -73,19 +81,21 @@ void write_manifest(const std::filesystem::path& path, const Manifest& manifest)
 }
 
 std::string describe_differences(const Manifest& there, const Manifest& now) {
-  std::string out;
+  std::vector<std::string> values;
+  std::vector<std::string> digests;
   const auto add = [&](const std::string& name) {
     const std::string* before = find(there, name);
     const std::string* after = find(now, name);
     if (before != nullptr && after != nullptr && *before == *after) return;
-    out += (out.empty() ? "" : "; ") + name + " is " + shown(before) + " there and " +
-           shown(after) + " now";
+    (is_digest(before) || is_digest(after) ? digests : values)
+        .push_back(name + " is " + shown(before) + " there and " + shown(after) + " now");
   };
   for (const auto& [name, value] : now.settings) add(name);
   for (const auto& [name, value] : there.settings) {
     if (find(now, name) == nullptr) add(name);
   }
-  return out;
+  values.insert(values.end(), digests.begin(), digests.end());
+  return join(values, "; ");
 }
 
 }  // namespace caption::records

@@ -36,7 +36,8 @@ std::optional<Manifest> read_manifest(const std::filesystem::path& path);
 void write_manifest(const std::filesystem::path& path, const Manifest& manifest);
 
 // Returns text such as "seed is 7 there and 20 now; prompt is ..."; empty when the settings agree.
-// Their order does not matter.
+// Their order does not matter. Digests come last: the model's changes with every setting that a
+// composed model is put together with, and does not say which.
 std::string describe_differences(const Manifest& there, const Manifest& now);
 
 }  // namespace caption::records

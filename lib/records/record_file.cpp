@@ -40,6 +40,7 @@ struct RecordFile::State {
         const Retry& the_retry);
 
   void open_overwriting(const Manifest& now);
+  void remove_unfinished_copies();
   void open_in_place(const Manifest& now);
   void finish_swap();
   void start_anew(const Manifest& now);
@@ -96,7 +97,7 @@ RecordFile::State::State(fs::path the_output, Format the_format, const Manifest&
 void RecordFile::State::open_in_place(const Manifest& now) {
   file.emplace(output);
   finish_swap();
-  fs::remove(with_suffix(output, ".compact"));
+  remove_unfinished_copies();
   if (file->size_bytes() == 0) {
     if (format == Format::kJsonl) {
       remove_replaced_records(output);
@@ -112,11 +113,18 @@ void RecordFile::State::open_in_place(const Manifest& now) {
   replaced.emplace(output, accepted);
 }
 
+// Removes what compact() leaves when it is killed, beside the output and beside FILE.new.
+void RecordFile::State::remove_unfinished_copies() {
+  fs::remove(with_suffix(output, ".compact"));
+  fs::remove(with_suffix(with_suffix(output, ".new"), ".compact"));
+}
+
 // Records of an interrupted overwriting run are kept if they are JSONL, were made with the same
 // settings and include a caption.
 void RecordFile::State::open_overwriting(const Manifest& now) {
   refuse_foreign_file(output);
   overwritten.emplace(output);
+  remove_unfinished_copies();
   const fs::path path = with_suffix(output, ".new");
   refuse_special_file(path);
   file.emplace(path);

@@ -5,7 +5,7 @@
 #include <array>
 #include <string>
 
-#include "text/tokenizer.h"
+#include "text/library_versions.h"
 
 namespace caption::text {
 

@@ -98,13 +98,15 @@ AxisCrop crop_axis(std::int64_t resized, std::int64_t crop) {
   return {static_cast<int>((resized - crop) / 2), static_cast<int>(crop), 0};
 }
 
-[[noreturn]] void throw_too_large(const video::Frame& frame, const Extent& extent) {
+[[noreturn]] void throw_too_large(const PreprocessSpec& spec, const video::Frame& frame,
+                                  const Extent& extent) {
   throw Error(ErrorCode::kTooLarge,
               "a frame of " + std::to_string(frame.width_px) + "x" +
                   std::to_string(frame.height_px) + " pixels would be resized to " +
                   std::to_string(extent.width_px) + "x" + std::to_string(extent.height_px) +
                   "; at most " + std::to_string(kMaxOutPixels) +
-                  " pixels on an axis or in the result are supported");
+                  " pixels on an axis or in the result are supported" +
+                  (spec.smart ? "; a lower --max-pixels makes them smaller" : ""));
 }
 
 Extent extent_of(const video::Frame& frame) { return {frame.height_px, frame.width_px}; }
@@ -117,10 +119,10 @@ Geometry plan(const video::Frame& frame, const PreprocessSpec& spec,
   geometry.resized = clip ? *clip : resized_extent(spec, 1, extent_of(frame));
   geometry.out = spec.do_center_crop ? Extent{spec.crop_px[0], spec.crop_px[1]} : geometry.resized;
   if (std::max(geometry.resized.height_px, geometry.resized.width_px) > kMaxOutPixels) {
-    throw_too_large(frame, geometry.resized);
+    throw_too_large(spec, frame, geometry.resized);
   }
   if (geometry.out.height_px * geometry.out.width_px > kMaxOutPixels) {
-    throw_too_large(frame, geometry.out);
+    throw_too_large(spec, frame, geometry.out);
   }
   const AxisCrop rows = crop_axis(geometry.resized.height_px, geometry.out.height_px);
   const AxisCrop columns = crop_axis(geometry.resized.width_px, geometry.out.width_px);

@@ -9,6 +9,16 @@ namespace caption {
 namespace {
 
 TEST_SUITE("base/utf8") {
+  TEST_CASE("a byte order mark is removed once, and only at the beginning") {
+    CHECK(without_byte_order_mark("\xEF\xBB\xBF\xEF\xBB\xBF"
+                                  "a") ==
+          "\xEF\xBB\xBF"
+          "a");
+    CHECK(without_byte_order_mark("a\xEF\xBB\xBF") == "a\xEF\xBB\xBF");
+    CHECK(without_byte_order_mark("\xEF\xBB") == "\xEF\xBB");
+    CHECK(without_byte_order_mark("") == "");
+  }
+
   TEST_CASE("each maximal invalid subpart becomes one replacement character") {
     // Same results as Python's bytes.decode("utf-8", "replace").
     const struct {

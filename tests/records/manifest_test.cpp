@@ -30,6 +30,16 @@ TEST_SUITE("records/manifest") {
     CHECK(describe_differences(there, there) == "");
   }
 
+  TEST_CASE("names a digest that differs after all other settings") {
+    const std::string old_digest(64, 'a');
+    const std::string new_digest(64, 'b');
+    const Manifest there{{{"model", old_digest}, {"model.pooling", "1"}}};
+    const Manifest now{{{"model", new_digest}, {"model.pooling", "2"}}};
+    CHECK(describe_differences(there, now) ==
+          "model.pooling is \"1\" there and \"2\" now; model is \"" + old_digest +
+              "\" there and \"" + new_digest + "\" now");
+  }
+
   TEST_CASE("a file that is no manifest is refused") {
     const Folder folder;
     for (const char* text : {"", "[]", "{\"seed\": 7}", "{\"a\": \"b\""}) {

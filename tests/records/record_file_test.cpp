@@ -309,6 +309,18 @@ TEST_SUITE("records/record_file") {
     }
   }
 
+  TEST_CASE("what a killed compaction leaves is removed, with and without an overwriting run") {
+    for (const char* left : {"c.jsonl.compact", "c.jsonl.new.compact"}) {
+      const Folder folder;
+      const fs::path path = folder / "c.jsonl";
+      write_records(path, {record_of(make_clip(folder / "a.mp4", "film a"), "가")});
+      write_file(folder / left, "half a line");
+      open(path)->finish();
+      CHECK_FALSE(fs::exists(folder / left));
+      CHECK(records_in(path).size() == 1);
+    }
+  }
+
   TEST_CASE("a film moved away keeps its caption though another film took its place") {
     const Folder folder;
     const fs::path path = folder / "c.jsonl";

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/utf8.h"
+#include "text/incremental_decoder.h"
 #include "text/tokenizer.h"
 
 namespace caption::text {

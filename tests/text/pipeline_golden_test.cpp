@@ -12,6 +12,7 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "base/utf8.h"
+#include "text/incremental_decoder.h"
 #include "text/tokenizer.h"
 
 namespace caption::text {

@@ -19,9 +19,9 @@ std::string golden_model() {
 }
 
 std::vector<Piece> small_vocabulary() {
-  return {{.text = "<unk>", .score = 0.0f, .type = PieceType::kUnknown},
-          {.text = "<s>", .score = 0.0f, .type = PieceType::kControl},
-          {.text = "a", .score = -1.0f, .type = PieceType::kNormal}};
+  return {{.text = "<unk>", .score = 0.0F, .type = PieceType::kUnknown},
+          {.text = "<s>", .score = 0.0F, .type = PieceType::kControl},
+          {.text = "a", .score = -1.0F, .type = PieceType::kNormal}};
 }
 
 // The message of the Error for this model; empty when it is accepted.
@@ -104,7 +104,7 @@ TEST_SUITE("text/sentencepiece_file") {
     TokenizerFiles files;
     files.folder = "m";
     auto pieces = small_vocabulary();
-    pieces.push_back({.text = "</s>", .score = 0.0f, .type = PieceType::kControl});
+    pieces.push_back({.text = "</s>", .score = 0.0F, .type = PieceType::kControl});
     const std::string unigram("\x12\x02\x18\x01", 4);
     files.tokenizer_model = write_sentencepiece_model(pieces) + unigram;
     CHECK_THROWS_WITH_AS(make_sentencepiece_tokenizer(files),

@@ -1,5 +1,6 @@
 // Texts are cut at stop strings, however they are divided into pieces.
 #include "text/stop_matcher.h"
+#include "text/incremental_decoder.h"
 
 #include <doctest/doctest.h>
 

@@ -5,13 +5,13 @@
 
 #include "base/error.h"
 #include "base/mapped_file.h"
+#include "base/utf8.h"
 #include "records/file_name.h"
 
 namespace caption::eval {
 namespace {
 
 constexpr std::size_t kMaxLineBytes = 16u << 20;
-constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
 
 MappedFile open_reference(const std::filesystem::path& path) {
   try {
@@ -30,7 +30,7 @@ std::string read_standard_input() {
 
 void for_each_line_of(std::string_view rest, const std::string& input, Problems& problems,
                       const std::function<void(const Line&)>& visit) {
-  rest = without_byte_order_mark(rest, input);
+  rest = require_utf8_text(rest, input);
   for (std::size_t number = 1; !rest.empty(); ++number) {
     const std::size_t newline = rest.find('\n');
     std::string_view text = rest.substr(0, newline);
@@ -58,7 +58,7 @@ std::string input_name(const std::filesystem::path& path) {
                                 : records::escape_file_name(path.string());
 }
 
-std::string_view without_byte_order_mark(std::string_view text, const std::string& name) {
+std::string_view require_utf8_text(std::string_view text, const std::string& name) {
   // No text that eval reads has a NUL, and every second byte of ASCII in UTF-16 is one.
   const bool has_mark = text.starts_with("\xFF\xFE") || text.starts_with("\xFE\xFF");
   if (has_mark || text.substr(0, 2).find('\0') != std::string_view::npos) {
@@ -67,8 +67,7 @@ std::string_view without_byte_order_mark(std::string_view text, const std::strin
                     ": is in UTF-16; eval reads UTF-8, which \"iconv -f UTF-16 -t UTF-8\" makes "
                     "of it");
   }
-  if (text.starts_with(kByteOrderMark)) text.remove_prefix(kByteOrderMark.size());
-  return text;
+  return without_byte_order_mark(text);
 }
 
 void for_each_line(const std::filesystem::path& path, Problems& problems,

@@ -21,7 +21,7 @@ std::string input_name(const std::filesystem::path& path);
 
 // The text without its byte order mark. Throws Error(kBadReference) for a text in UTF-16, which
 // Windows programs write.
-std::string_view without_byte_order_mark(std::string_view text, const std::string& name);
+std::string_view require_utf8_text(std::string_view text, const std::string& name);
 
 // Calls `visit` for every line that is not blank. An Error thrown by `visit` and a line above 16
 // MiB are added to `problems`, and reading continues with the next line. Throws

@@ -128,34 +128,18 @@ Piece read_piece(WireReader reader, const std::string& where) {
       piece.type = static_cast<PieceType>(field.value);
     }
   }
+  return piece;
+}
+
+void check_piece(const Piece& piece, const std::string& where) {
+  const auto fail = [&](const std::string& what) {
+    throw Error(ErrorCode::kBadModel, where + " " + what);
+  };
   if (piece.text.empty()) fail("has no text");
   if (!is_valid_utf8(piece.text)) fail("is not valid UTF-8");
   if (!std::isfinite(piece.score)) fail("has a score that is not finite");
   if (piece.type == PieceType::kByte && byte_of_piece(piece.text) < 0) {
     fail(json_quote(piece.text) + " is of type BYTE; expected <0x00> to <0xFF>");
-  }
-  return piece;
-}
-
-void check_pieces(const std::vector<Piece>& pieces, const std::string& name) {
-  const auto fail = [&](const std::string& what) {
-    throw Error(ErrorCode::kBadModel, name + ": " + what);
-  };
-  if (pieces.empty()) fail("is not a SentencePiece model: it holds no pieces");
-  std::unordered_set<std::string_view> texts;
-  std::size_t num_unknown = 0;
-  std::size_t num_bytes = 0;
-  for (const Piece& piece : pieces) {
-    if (!texts.insert(piece.text).second)
-      fail("piece " + json_quote(piece.text) + " is there twice");
-    if (piece.type == PieceType::kUnknown) ++num_unknown;
-    if (piece.type == PieceType::kByte) ++num_bytes;
-  }
-  if (num_unknown != 1) {
-    fail("has " + std::to_string(num_unknown) + " unknown pieces; expected one");
-  }
-  if (num_bytes != 0 && num_bytes != 256) {
-    fail("has " + counted(num_bytes, "byte piece") + "; expected none or 256");
   }
 }
 
@@ -198,6 +182,30 @@ Piece piece_for_library(const Piece& piece, std::size_t id) {
 }
 
 }  // namespace
+
+void check_pieces(const std::vector<Piece>& pieces, const std::string& name) {
+  const auto fail = [&](const std::string& what) {
+    throw Error(ErrorCode::kBadModel, name + ": " + what);
+  };
+  if (pieces.empty()) fail("is not a SentencePiece model: it holds no pieces");
+  std::unordered_set<std::string_view> texts;
+  std::size_t num_unknown = 0;
+  std::size_t num_bytes = 0;
+  for (std::size_t id = 0; id < pieces.size(); ++id) {
+    const Piece& piece = pieces[id];
+    check_piece(piece, name + ": piece " + std::to_string(id));
+    if (!texts.insert(piece.text).second)
+      fail("piece " + json_quote(piece.text) + " is there twice");
+    if (piece.type == PieceType::kUnknown) ++num_unknown;
+    if (piece.type == PieceType::kByte) ++num_bytes;
+  }
+  if (num_unknown != 1) {
+    fail("has " + std::to_string(num_unknown) + " unknown pieces; expected one");
+  }
+  if (num_bytes != 0 && num_bytes != 256) {
+    fail("has " + counted(num_bytes, "byte piece") + "; expected none or 256");
+  }
+}
 
 SentencePieceModel parse_sentencepiece_model(std::string_view bytes, const std::string& name) {
   if (bytes.starts_with("version https://git-lfs")) {

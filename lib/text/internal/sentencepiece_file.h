@@ -23,7 +23,7 @@ enum class PieceType : std::uint8_t {
 
 struct Piece {
   std::string text;  // UTF-8; a space is U+2581
-  float score = 0.0f;
+  float score = 0.0F;
   PieceType type = PieceType::kNormal;
 };
 
@@ -38,6 +38,9 @@ struct SentencePieceModel {
 // valid pieces: valid UTF-8, no duplicates, one unknown piece, 0 or 256 byte pieces, finite scores.
 // Throws Error(kUnavailable) for a model that is neither BPE nor Unigram.
 SentencePieceModel parse_sentencepiece_model(std::string_view bytes, const std::string& name);
+
+// Throws as parse_sentencepiece_model() unless the pieces are those of a model.
+void check_pieces(const std::vector<Piece>& pieces, const std::string& name);
 
 // Writes a ModelProto of these pieces for the library: BPE, without normalisation or dummy prefix
 // (the caller normalises the text), with byte fallback when there are byte pieces. Ids are

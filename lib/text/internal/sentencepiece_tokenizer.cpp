@@ -52,23 +52,15 @@ class SentencePieceTokenizer final : public Tokenizer {
       check_unigram(files, pieces, model_name);
       make_unigram(pieces, config, model_name);
     }
-    add_pieces(pieces, config);
-    add_configured_tokens(pieces, config);
-    const std::string bos_token = config.bos_token.value_or("<s>");
-    const std::string eos_token = config.eos_token.value_or("</s>");
-    bos_id_ = find_token(bos_token);
-    eos_id_ = find_token(eos_token);
-    const auto require = [&](bool adds, const char* key, const std::string& content,
-                             std::optional<TokenId> id) {
-      if (!adds || id) return;
-      throw Error(ErrorCode::kBadModel, files.folder + "/tokenizer_config.json: " + key + " " +
-                                            json_quote(content) +
-                                            " is to be added to every text, but has no id");
-    };
-    require(config.adds_bos, "bos_token", bos_token, bos_id_);
-    require(config.adds_eos, "eos_token", eos_token, eos_id_);
-    adds_bos_ = config.adds_bos;
-    adds_eos_ = config.adds_eos;
+    set_up(pieces, config, files.folder + "/tokenizer_config.json");
+  }
+
+  // `pieces` are those of a BPE model.
+  SentencePieceTokenizer(const std::vector<Piece>& pieces, const TokenizerConfig& config,
+                         const std::string& name) {
+    prefix_rule_ = config.prefix_rule;
+    load_processor(pieces, name);
+    set_up(pieces, config, name);
   }
 
   std::vector<TokenId> encode(std::string_view text, AddedTokens added,
@@ -122,6 +114,27 @@ class SentencePieceTokenizer final : public Tokenizer {
   std::optional<TokenId> eos_id() const override { return eos_id_; }
 
  private:
+  // Sets the tokens and the ends of texts; the model and prefix_rule_ are set.
+  void set_up(const std::vector<Piece>& pieces, const TokenizerConfig& config,
+              const std::string& config_name) {
+    add_pieces(pieces, config);
+    add_configured_tokens(pieces, config);
+    const std::string bos_token = config.bos_token.value_or("<s>");
+    const std::string eos_token = config.eos_token.value_or("</s>");
+    bos_id_ = find_token(bos_token);
+    eos_id_ = find_token(eos_token);
+    const auto require = [&](bool adds, const char* key, const std::string& content,
+                             std::optional<TokenId> id) {
+      if (!adds || id) return;
+      throw Error(ErrorCode::kBadModel, config_name + ": " + key + " " + json_quote(content) +
+                                            " is to be added to every text, but has no id");
+    };
+    require(config.adds_bos, "bos_token", bos_token, bos_id_);
+    require(config.adds_eos, "eos_token", eos_token, eos_id_);
+    adds_bos_ = config.adds_bos;
+    adds_eos_ = config.adds_eos;
+  }
+
   void load_processor(const std::vector<Piece>& pieces, const std::string& name) {
     const std::string model = write_sentencepiece_model(pieces);
     const MemoryReserve reserve(kLeastReserveBytes + model.size() * kLoadBytesPerByte);
@@ -303,6 +316,13 @@ class SentencePieceTokenizer final : public Tokenizer {
 
 std::unique_ptr<const Tokenizer> make_sentencepiece_tokenizer(const TokenizerFiles& files) {
   return std::make_unique<const SentencePieceTokenizer>(files);
+}
+
+std::unique_ptr<const Tokenizer> make_sentencepiece_tokenizer(const std::vector<Piece>& pieces,
+                                                              const TokenizerConfig& config,
+                                                              const std::string& name) {
+  check_pieces(pieces, name);
+  return std::make_unique<const SentencePieceTokenizer>(pieces, config, name);
 }
 
 }  // namespace caption::text

@@ -6,7 +6,10 @@
 #pragma once
 
 #include <memory>
+#include <string>
+#include <vector>
 
+#include "text/internal/sentencepiece_file.h"
 #include "text/internal/tokenizer_files.h"
 #include "text/tokenizer.h"
 
@@ -14,5 +17,10 @@ namespace caption::text {
 
 // Throws Error(kBadModel | kUnavailable), with the name of the file in the message.
 std::unique_ptr<const Tokenizer> make_sentencepiece_tokenizer(const TokenizerFiles& files);
+
+// The same for the pieces of a BPE model; `name` is that of their file, for messages.
+std::unique_ptr<const Tokenizer> make_sentencepiece_tokenizer(const std::vector<Piece>& pieces,
+                                                              const TokenizerConfig& config,
+                                                              const std::string& name);
 
 }  // namespace caption::text

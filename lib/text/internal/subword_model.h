@@ -28,7 +28,7 @@ struct ModelScratch {
   // Of UnigramModel: the best path to each byte of the word.
   struct Node {
     double score = 0.0;
-    std::int64_t begin = -1;  // where the last token begins; -1: no token ends here
+    std::int32_t begin = -1;  // where the last token begins; -1: no token ends here
     TokenId id = 0;
   };
   std::vector<Node> nodes;

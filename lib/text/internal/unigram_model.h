@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "text/internal/prefix_tree.h"
 #include "text/internal/subword_model.h"
 #include "text/internal/vocabulary.h"
 
@@ -20,7 +21,7 @@ struct UnigramSpec {
   bool falls_back_to_bytes = false;  // unknown characters become <0x00>..<0xFF>
 };
 
-// Time: O(n * k) for a word of n bytes and a longest token of k bytes; memory: 24 bytes per byte of
+// Time: O(n * k) for a word of n bytes and a longest token of k bytes; memory: 16 bytes per byte of
 // the longest word.
 class UnigramModel final : public SubwordModel {
  public:
@@ -31,14 +32,12 @@ class UnigramModel final : public SubwordModel {
 
  private:
   void find_best_path(std::string_view word, std::vector<ModelScratch::Node>* nodes) const;
-  void append_token(std::string_view token, std::vector<TokenId>* ids) const;
+  void append_unknown(std::string_view characters, std::vector<TokenId>* ids) const;
 
   const Vocabulary& vocabulary_;
   UnigramSpec spec_;
   double unknown_score_ = 0.0;
-  // A trie of the texts: (node, byte) -> (child, id + 1, or 0 when no text ends at the child).
-  // Node 0 is the root.
-  PairTable trie_;
+  PrefixTree tree_;                    // the texts of the vocabulary
   std::array<TokenId, 256> byte_ids_;  // of <0x00>..<0xFF>; -1 for none
 };
 
