@@ -54,7 +54,7 @@ double time_on_all_threads(ThreadPool& pool, const Work& work) {
 }
 
 // Stores the sums, so that the compiler cannot remove the measured work.
-struct Kept {
+struct ResultSink {
   std::atomic<std::uint64_t> value{0};
   void add(std::uint64_t part) { value.fetch_add(part, std::memory_order_relaxed); }
 };
@@ -80,25 +80,25 @@ double measure_read(ThreadPool& pool, const RooflineOptions& options) {
   time_on_all_threads(pool, [&](std::int64_t i) {
     std::memset(words + i * words_each, 1, static_cast<std::size_t>(words_each * kWordBytes));
   });
-  Kept kept;
+  ResultSink sink;
   std::vector<double> rates;
   for (int pass = 0; pass < options.num_passes; ++pass) {
     const double seconds = time_on_all_threads(
-        pool, [&](std::int64_t i) { kept.add(sum_words(words + i * words_each, words_each)); });
+        pool, [&](std::int64_t i) { sink.add(sum_words(words + i * words_each, words_each)); });
     rates.push_back(static_cast<double>(words_each * num_threads * kWordBytes) / seconds);
   }
-  return kept.value == 1 ? 0 : median(std::move(rates));
+  return sink.value == 1 ? 0 : median(std::move(rates));
 }
 
 double measure_flops(ThreadPool& pool, const Arithmetic& arithmetic,
                      const RooflineOptions& options) {
   const double flops_per_round =
       static_cast<double>(kMultiplyAddChains) * arithmetic.flops_per_chain;
-  Kept kept;
+  ResultSink sink;
   const auto run = [&](std::int64_t rounds) {
     return time_on_all_threads(pool, [&](std::int64_t i) {
       const float sum = arithmetic.run(rounds, static_cast<float>(i));
-      kept.add(sum > 0 ? 2 : 4);
+      sink.add(sum > 0 ? 2 : 4);
     });
   };
   // Derives the rounds per pass from a short trial.
@@ -113,7 +113,7 @@ double measure_flops(ThreadPool& pool, const Arithmetic& arithmetic,
     const double seconds = run(rounds);
     rates.push_back(flops_per_round * static_cast<double>(rounds * pool.num_threads()) / seconds);
   }
-  return kept.value == 1 ? 0 : median(std::move(rates));
+  return sink.value == 1 ? 0 : median(std::move(rates));
 }
 
 }  // namespace

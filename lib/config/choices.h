@@ -29,6 +29,7 @@ inline constexpr std::array kWeightFormats = {Choice<WeightFormat>{WeightFormat:
                                               Choice<WeightFormat>{WeightFormat::kInt4, "int4"},
                                               Choice<WeightFormat>{WeightFormat::kNf4, "nf4"},
                                               Choice<WeightFormat>{WeightFormat::kW8A8, "w8a8"},
+                                              Choice<WeightFormat>{WeightFormat::kW4A8, "w4a8"},
                                               Choice<WeightFormat>{WeightFormat::kAwq, "awq"},
                                               Choice<WeightFormat>{WeightFormat::kGptq, "gptq"}};
 inline constexpr std::array kKvFormats = {

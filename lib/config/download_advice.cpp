@@ -24,10 +24,9 @@ struct QuantisedEnding {
   const char* method;
 };
 constexpr std::array kQuantisedEndings = {
-    QuantisedEnding{"-awq", "AWQ"},        QuantisedEnding{"-gptq", "GPTQ"},
-    QuantisedEnding{"-gptq-int4", "GPTQ"}, QuantisedEnding{"-gptq-int8", "GPTQ"},
-    QuantisedEnding{"-fp8", "FP8"},        QuantisedEnding{"-bnb-4bit", "bitsandbytes"},
-    QuantisedEnding{"-gguf", "GGUF"},
+    QuantisedEnding{"-nvfp4", "NVFP4"},
+    QuantisedEnding{"-mxfp4", "MXFP4"},
+    QuantisedEnding{"-exl2", "ExLlamaV2"},
 };
 
 std::string to_lower(std::string text) {
@@ -42,6 +41,33 @@ const QuantisedEnding* find_quantised_ending(const std::string& hub_name) {
       std::find_if(kQuantisedEndings.begin(), kQuantisedEndings.end(),
                    [&](const QuantisedEnding& known) { return lower.ends_with(known.ending); });
   return found == kQuantisedEndings.end() ? nullptr : found;
+}
+
+bool is_number(std::string_view text) {
+  return !text.empty() && text.find_first_not_of("0123456789.") == std::string_view::npos;
+}
+
+// Whether a part of a name between hyphens tells of a mixture of experts: the active parameters
+// ("A3B" of Qwen3-VL-30B-A3B-Instruct), or how many experts there are ("8x7B").
+bool tells_of_experts(std::string_view part) {
+  if (part.size() < 3 || part.back() != 'b') return false;
+  part.remove_suffix(1);
+  if (part.front() == 'a') return is_number(part.substr(1));
+  const std::size_t times = part.find('x');
+  return times != std::string_view::npos && is_number(part.substr(0, times)) &&
+         is_number(part.substr(times + 1));
+}
+
+bool is_mixture_of_experts(const std::string& hub_name) {
+  const std::string lower = to_lower(hub_name.substr(hub_name.find('/') + 1));
+  if (lower.starts_with("gpt-oss")) return true;
+  std::string_view rest = lower;
+  while (true) {
+    const std::size_t end = rest.find_first_of("-_");
+    if (tells_of_experts(rest.substr(0, end))) return true;
+    if (end == std::string_view::npos) return false;
+    rest.remove_prefix(end + 1);
+  }
 }
 
 std::string download_command(const std::string& hub_name) {
@@ -123,6 +149,13 @@ std::string describe_known(const std::string& hub_name, plan::KnownUse use) {
 }  // namespace
 
 DownloadAdvice advise_download(const std::string& hub_name) {
+  if (is_mixture_of_experts(hub_name)) {
+    return {.code = ErrorCode::kUnavailable,
+            .text =
+                "do not download it: by its name it is a mixture of experts, and this build "
+                "runs dense models only" +
+                nearest_hub_names(hub_name)};
+  }
   if (const QuantisedEnding* const quantised = find_quantised_ending(hub_name)) {
     return {.code = ErrorCode::kUnavailable, .text = refuse_quantised(hub_name, *quantised)};
   }

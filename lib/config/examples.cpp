@@ -17,8 +17,6 @@ namespace fs = std::filesystem;
 
 constexpr std::size_t kMaxFileBytes = 1u << 20;
 
-constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
-
 bool is_blank(std::string_view text) {
   return text.find_first_not_of(" \t\r") == std::string_view::npos;
 }
@@ -26,9 +24,7 @@ bool is_blank(std::string_view text) {
 // Reports every problem with the file as an error of the command line.
 std::string read_file(const fs::path& path) {
   try {
-    std::string text = read_text_file(path, kMaxFileBytes);
-    if (text.starts_with(kByteOrderMark)) text.erase(0, kByteOrderMark.size());
-    return text;
+    return std::string(without_byte_order_mark(read_text_file(path, kMaxFileBytes)));
   } catch (const Error& error) {
     throw Error(ErrorCode::kUsage, std::string(error.what()) +
                                        "; examples are read from a text file of at most 1 MiB");

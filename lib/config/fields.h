@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <limits>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -85,9 +86,9 @@ void for_each_device_field(Section& device, Visit&& visit) {
 
 template <class Section, class Visit>
 void for_each_model_field(Section& model, Visit&& visit) {
-  visit(Field{"model.path", "--model", Affects::kNothing, "a model's folder, or Hugging Face name",
+  visit(Field{"model.path", "--model", Affects::kNothing, "folder, .gguf file, Hugging Face name",
               Means::kModel,
-              "A name is looked for in the local Hugging Face cache; nothing is downloaded."},
+              "Names are those of the local cache; a .gguf file has its mmproj file beside it."},
         model.path);
   visit(Field{"model.vision", "", Affects::kNothing,
               "composed model: folder of the CLIP or SigLIP vision tower", Means::kModel},
@@ -97,7 +98,9 @@ void for_each_model_field(Section& model, Visit&& visit) {
               "A list takes several layers, side by side."},
         model.vision_feature_layer, IntRange{-256, 255});
   visit(Field{"model.pooling", "", Affects::kPages,
-              "composed model: stride of average pooling, 1 is none"},
+              "composed model: stride of average pooling, 1 is none", Means::kItself,
+              "As avg_pool2d of torch: patches at the end of a row or column that fill no window "
+              "are left out, with a warning."},
         model.pooling, IntRange{1, 16});
   visit(Field{"model.projector", "", Affects::kNothing,
               "composed model: safetensors of the projector", Means::kFile},
@@ -110,8 +113,8 @@ void for_each_model_field(Section& model, Visit&& visit) {
               "auto is gelu for mlp and perceiver_resampler, silu for c_abstractor."},
         model.projector_hidden_act);
   visit(Field{"model.projector_tokens", "", Affects::kPages,
-              "composed model: tokens of a frame from a c_abstractor, a square"},
-        model.projector_tokens, IntRange{1, 4096});
+              "composed model: tokens of a frame from a c_abstractor, a square; 0: 64"},
+        model.projector_tokens, IntRange{0, 4096});
   visit(Field{"model.projector_head_dim", "", Affects::kPages,
               "composed model: width of a perceiver_resampler's heads; 0: usual", Means::kItself,
               "0 is 64, or 96 where the tensors are called as those of Idefics2."},
@@ -144,7 +147,7 @@ void for_each_model_field(Section& model, Visit&& visit) {
 
 template <class Section, class Visit>
 void for_each_quantization_field(Section& quantization, Visit&& visit) {
-  visit(Field{"quantization.weights", "--dtype", Affects::kPages, "weights are held as"},
+  visit(Field{"quantization.weights", "--dtype", Affects::kPages, "weights as"},
         quantization.weights);
   visit(Field{"quantization.double_quant", "", Affects::kPages, "nf4: quantise the scales too"},
         quantization.double_quant);
@@ -339,5 +342,13 @@ struct FieldValue {
   Affects affects = Affects::kNothing;
 };
 std::vector<FieldValue> list_values(const Preset& preset);
+
+// --quality: beam search with 4 beams. --speed: short captions by unrestricted sampling.
+void apply_quality(Preset& preset);
+void apply_speed(Preset& preset);
+
+// Formats the preset as a file that parse_preset() reads to the same values, with the help of every
+// key and a note at those of `from_model` that the model's generation_config.json set them.
+std::string to_yaml(const Preset& preset, const std::set<std::string>& from_model = {});
 
 }  // namespace caption::config

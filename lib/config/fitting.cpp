@@ -3,7 +3,9 @@
 
 #include "base/counted.h"
 #include "base/error.h"
+#include "base/join.h"
 #include "base/units.h"
+#include "config/prompt_tokens.h"
 #include "config/resolve.h"
 #include "kv/page_pool.h"
 #include "scheduler/scheduler.h"
@@ -14,49 +16,55 @@ namespace {
 // Token counts of one clip with one prompt.
 struct ClipTokens {
   std::int64_t num_frames = 0;
-  std::int64_t num_vision = 0;
-  std::int64_t num_text = 0;  // those of examples included, with their vision tokens
+  std::int64_t num_examples = 0;
+  PromptTokens prompt = {};
   std::int64_t num_new = 0;
 
-  std::int64_t num_prompt() const { return num_vision + num_text; }
+  std::int64_t num_text() const { return prompt.total() - prompt.vision; }
 };
-
-// Encodes a prompt. What a tokenizer refuses of it concerns the run and no clip.
-model::PromptIds build_prompt(const model::CaptionModel& model, const model::Conversation& prompt,
-                              const model::ClipShape& clip) {
-  try {
-    return model.build_prompt(prompt, clip);
-  } catch (const Error& error) {
-    if (error.code() != ErrorCode::kTooLarge) throw;
-    throw Error(ErrorCode::kUsage, "the prompt cannot be encoded: " + std::string(error.what()) +
-                                       "; use a shorter one, or repair the model's tokenizer.json");
-  }
-}
 
 ClipTokens count_tokens(const Preset& preset, const model::CaptionModel& model,
                         const model::Conversation& prompt) {
   const video::SamplingOptions sampling = read_options(preset).sampling;
-  ClipTokens tokens{.num_frames = sampling.is_by_length() ? 1 : sampling.num_frames};
+  ClipTokens tokens{.num_frames = sampling.is_by_length() ? 1 : sampling.num_frames,
+                    .num_examples = std::ssize(prompt.examples)};
   model::ClipShape clip = {.num_frames = tokens.num_frames};
   // Where tokens depend on the size of the frames, only what no clip can satisfy is refused here.
   if (model.preprocess_spec().smart) clip.frame = {.width_px = 1, .height_px = 1};
-  tokens.num_vision = model.vision_tokens(clip);
-  tokens.num_text = std::ssize(build_prompt(model, prompt, clip).ids) - tokens.num_vision;
+  tokens.prompt = count_prompt_tokens(model, prompt, clip);
   tokens.num_new = preset.generation.max_new_tokens;
   return tokens;
 }
 
-// Returns text such as "8 frames (128 vision tokens), 13 prompt tokens and 128 new tokens".
+// Returns text such as "8 frames (128 vision tokens), 2 examples (300 tokens), 13 prompt tokens and
+// 128 new tokens".
 std::string describe(const ClipTokens& tokens) {
-  return counted(tokens.num_frames, "frame") + " (" + counted(tokens.num_vision, "vision token") +
-         "), " + counted(tokens.num_text, "prompt token") + " and " +
-         counted(tokens.num_new, "new token");
+  std::vector<std::string> parts = {counted(tokens.num_frames, "frame") + " (" +
+                                    counted(tokens.prompt.vision, "vision token") + ")"};
+  if (tokens.num_examples > 0) {
+    parts.push_back(counted(tokens.num_examples, "example") + " (" +
+                    counted(tokens.prompt.examples, "token") + ")");
+  }
+  if (tokens.prompt.system > 0) {
+    parts.push_back("a system prompt (" + counted(tokens.prompt.system, "token") + ")");
+  }
+  parts.push_back(counted(tokens.prompt.question, "prompt token"));
+  return join(parts) + " and " + counted(tokens.num_new, "new token");
+}
+
+// What a prompt has the most tokens of, if that comes before the clip's own question and frames.
+std::string advise_on_lead(const ClipTokens& tokens) {
+  const PromptTokens& prompt = tokens.prompt;
+  const std::int64_t most =
+      std::max({prompt.vision, prompt.question, prompt.system, prompt.examples, tokens.num_new});
+  if (prompt.examples == most) return "give fewer or shorter examples, or ";
+  return prompt.system == most ? "give a shorter system prompt, or " : "";
 }
 
 std::int64_t pages_of(const Preset& preset, const ClipTokens& tokens) {
   const bool may_shrink = preset.engine.attention != CompressionMode::kNone;
   return scheduler::pool_pages(
-      {.num_prompt_tokens = tokens.num_prompt(),
+      {.num_prompt_tokens = tokens.prompt.total(),
        .max_new_tokens = tokens.num_new,
        .num_branches = static_cast<std::int32_t>(preset.generation.num_beams),
        .prompt_end = may_shrink ? scheduler::PromptEnd::kOwnStep : scheduler::PromptEnd::kPlain});
@@ -70,14 +78,14 @@ void require_fitting_prompts(const Preset& preset, model::CaptionModel& model,
   for (const model::Conversation& prompt : prompts) {
     const ClipTokens tokens = count_tokens(preset, model, prompt);
     // The last new token is sampled, but not computed, so it needs no position.
-    const std::int64_t num_positions = tokens.num_prompt() + tokens.num_new - 1;
+    const std::int64_t num_positions = tokens.prompt.total() + tokens.num_new - 1;
     if (num_positions <= max_positions) continue;
-    const std::int64_t most_new = max_positions - tokens.num_prompt() + 1;
-    const std::int64_t most_frames = (max_positions + 1 - tokens.num_new - tokens.num_text) *
-                                     tokens.num_frames / tokens.num_vision;
-    std::string way_out = prompt.examples.empty()
-                              ? "shorten the prompt, or lower --frames or --max-new-tokens"
-                              : "give fewer examples, or lower --frames or --max-new-tokens";
+    const std::int64_t most_new = max_positions - tokens.prompt.total() + 1;
+    const std::int64_t most_frames = (max_positions + 1 - tokens.num_new - tokens.num_text()) *
+                                     tokens.num_frames / tokens.prompt.vision;
+    const std::string lead = advise_on_lead(tokens);
+    std::string way_out = (lead.empty() ? std::string("shorten the prompt, or ") : "") +
+                          "lower --frames or --max-new-tokens";
     if (most_new > 0) {
       way_out = "lower --max-new-tokens to at most " + std::to_string(most_new);
     } else if (most_frames > 0) {
@@ -85,7 +93,7 @@ void require_fitting_prompts(const Preset& preset, model::CaptionModel& model,
     }
     throw Error(ErrorCode::kUsage, "the model holds " + counted(max_positions, "position") + "; " +
                                        describe(tokens) + " need " + std::to_string(num_positions) +
-                                       " (the last new token needs none); " + way_out);
+                                       " (the last new token needs none); " + lead + way_out);
   }
 }
 
@@ -107,7 +115,7 @@ void require_fitting_pages(const Preset& preset, model::CaptionModel& model,
                           : "the " + format_bytes(kv_cache_bytes) + " left for KV pages hold ") +
                     counted(num_pages, "KV page") + " of " + std::to_string(kv::kPageTokens) +
                     " tokens; " + describe(tokens) + beams + " need " + std::to_string(needed) +
-                    "; " +
+                    "; " + advise_on_lead(tokens) +
                     (is_given ? "raise it to at least " + exact_bytes(needed * page_bytes)
                               : std::string("raise --memory-utilization")) +
                     ", or lower --frames or --max-new-tokens");

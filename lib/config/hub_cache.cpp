@@ -43,14 +43,10 @@ fs::path find_snapshot(const fs::path& repository) {
 
 // A file that is named in place of a model's folder.
 [[noreturn]] void refuse_file(const std::string& name) {
-  if (name.ends_with(".gguf")) {
-    throw Error(ErrorCode::kUnavailable,
-                name +
-                    ": GGUF files are not read by this build; a model is a folder with "
-                    "config.json and *.safetensors");
-  }
   throw Error(ErrorCode::kBadModel,
-              name + ": is a file; a model is a folder with config.json and *.safetensors");
+              name +
+                  ": is a file; a model is a folder with config.json and *.safetensors, or a GGUF "
+                  "file");
 }
 
 }  // namespace
@@ -72,6 +68,7 @@ fs::path find_in_hub_cache(std::string_view name_or_folder, const std::vector<fs
   std::string name(name_or_folder);
   if (is_folder(name)) return name;
   std::error_code ignored;
+  if (name.ends_with(".gguf") && fs::is_regular_file(name, ignored)) return name;
   if (fs::exists(name, ignored)) refuse_file(name);
   if (const auto hub_name = plan::find_hub_name(name)) name = *hub_name;
   if (!is_hub_name(name)) {

@@ -4,7 +4,7 @@
 #include <initializer_list>
 
 #include "config/fields.h"
-#include "text/tokenizer.h"
+#include "text/library_versions.h"
 #include "video/read_clip.h"
 
 namespace caption::config {

@@ -10,6 +10,7 @@
 #include "base/nearest.h"
 #include "base/units.h"
 #include "config/examples.h"
+#include "config/parse_preset.h"
 #include "config/resources.h"
 
 namespace caption::config {

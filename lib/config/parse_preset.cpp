@@ -12,7 +12,7 @@
 #include "config/examples.h"
 #include "config/fields.h"
 #include "config/internal/yaml_values.h"
-#include "config/preset.h"
+#include "config/parse_preset.h"
 #include "video/read_clip.h"
 
 namespace caption::config {

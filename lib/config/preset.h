@@ -53,7 +53,7 @@ struct ModelSection {
   std::string projector;
   ProjectorType projector_type = ProjectorType::kAuto;
   HiddenAct projector_hidden_act = HiddenAct::kAuto;
-  std::int64_t projector_tokens = 64;
+  std::int64_t projector_tokens = 0;
   std::int64_t projector_head_dim = 0;
   std::vector<std::string> tensor_names;  // "THEIRS=OURS" or "PART:THEIRS=OURS"
   std::string llm;
@@ -147,32 +147,5 @@ struct Preset {
 };
 
 inline constexpr std::string_view kExamplesKey = "generation.examples";
-
-// Parses a preset; missing keys keep the defaults above. `name` is the file's name for messages.
-// Throws Error(kBadPreset) "name:line:column: ..." for broken YAML, aliases, nesting, unknown or
-// duplicate keys, and values of a wrong type or outside their range.
-Preset parse_preset(std::string_view yaml, const std::string& name);
-
-// As parse_preset(), but missing keys keep their values in `base`.
-Preset overlay_preset(Preset base, std::string_view yaml, std::string_view name);
-
-// The value of one flag, applied on top of a preset.
-struct Override {
-  std::string key;
-  std::string value;
-  std::string source;  // for messages: "--temperature"
-  // Used instead of `value` for a key that takes a list.
-  std::vector<std::string> items = {};
-};
-// Throws Error(kUsage) "--temperature: ..." for a value that the key rejects.
-void apply_override(Preset& preset, const Override& override_value);
-
-// --quality: beam search with 4 beams. --speed: short captions by unrestricted sampling.
-void apply_quality(Preset& preset);
-void apply_speed(Preset& preset);
-
-// Formats the preset as a file that parse_preset() reads to the same values, with the help of every
-// key and a note at those of `from_model` that the model's generation_config.json set them.
-std::string to_yaml(const Preset& preset, const std::set<std::string>& from_model = {});
 
 }  // namespace caption::config

@@ -9,6 +9,7 @@
 #include "config/locations.h"
 #include "config/preset.h"
 #include "model/blueprint.h"
+#include "model/read_blueprint.h"
 
 namespace caption::config {
 
@@ -19,7 +20,8 @@ struct PresetBlueprint {
 
 // Finds a model by its folder or name. Throws as find_model() for a model that is neither available
 // nor known, and as read_blueprint().
-PresetBlueprint find_blueprint(std::string_view name, const Locations& locations);
+PresetBlueprint find_blueprint(std::string_view name, const Locations& locations,
+                               model::ModelPart part = model::ModelPart::kWhole);
 PresetBlueprint find_preset_blueprint(const ModelSection& section, const Locations& locations);
 
 }  // namespace caption::config

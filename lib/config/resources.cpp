@@ -21,6 +21,12 @@ bool is_folder(const fs::path& path) {
   return fs::is_directory(path, error);
 }
 
+// Whether a model can be there: a folder, or a GGUF file.
+bool is_place(const fs::path& path) {
+  std::error_code error;
+  return is_folder(path) || (path.extension() == ".gguf" && fs::is_regular_file(path, error));
+}
+
 // Returns an empty text if the file does not exist. Throws Error(kOutOfMemory) or Error(kIo) when
 // the machine prevents reading it, because the location of the presets is then unknown.
 std::string read_source_tree(const fs::path& path) {
@@ -49,9 +55,10 @@ std::vector<fs::path> resource_roots() {
 
 fs::path find_model(std::string_view name, const Locations& locations) {
   if (name.empty()) {
-    throw Error(ErrorCode::kBadModel,
-                "the model's name is empty; --model takes a model's folder or its name in the "
-                "local Hugging Face cache, and without it the preset's own model runs");
+    throw Error(
+        ErrorCode::kBadModel,
+        "the model's name is empty; --model takes a model's folder, a GGUF file or its name "
+        "in the local Hugging Face cache, and without it the preset's own model runs");
   }
   const fs::path given(name);
   std::vector<fs::path> candidates;
@@ -63,7 +70,7 @@ fs::path find_model(std::string_view name, const Locations& locations) {
     candidates.push_back(given);
     for (const fs::path& root : resource_roots()) candidates.push_back(root / given);
   }
-  const auto found = std::find_if(candidates.begin(), candidates.end(), is_folder);
+  const auto found = std::find_if(candidates.begin(), candidates.end(), is_place);
   if (found != candidates.end()) return found->lexically_normal();
   return find_in_hub_cache(name, locations.hub_caches);
 }

@@ -12,7 +12,7 @@ void add_adapter(const Context& context, const Blueprint& blueprint, weights::We
                  const ModelAdapter& adapter, AdapterLoad& load, double& multiply_adds) {
   for (const BoundTerm& bound : bind_terms(adapter.adapter, blueprint, adapter.source)) {
     const Parameter& parameter = blueprint.parameters[static_cast<std::size_t>(bound.parameter)];
-    if (!is_beside(adapter, parameter.role, format)) continue;
+    if (!is_beside(adapter, parameter, format)) continue;
     const ConstView a = bound.term.a;
     const ConstView b = bound.term.b;
     load.size_bytes +=

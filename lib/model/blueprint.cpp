@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "kernels/weight.h"
+#include "weights/code_format.h"
 
 namespace caption::model {
 
@@ -173,21 +174,35 @@ ParameterCounts count_parameters(const Blueprint& blueprint) {
   return counts;
 }
 
+namespace {
+
+// Whether a model in `format` holds the parameter as the codes of its file.
+bool keeps_codes(const Parameter& parameter, weights::WeightFormat format) {
+  return parameter.codes && weights::keeps_codes(format, *parameter.codes);
+}
+
+// Bytes without padding.
+std::int64_t dense_bytes(const Parameter& parameter, weights::WeightFormat format) {
+  const std::int64_t rows = parameter.rows();
+  const std::int64_t columns = parameter.columns();
+  if (keeps_codes(parameter, format)) {
+    return codes_bytes(rows, columns, parameter.codes->layout);
+  }
+  return matrix_bytes(rows, columns, weights::matrix_format(format, parameter.role));
+}
+
+}  // namespace
+
 std::int64_t weight_bytes(const Blueprint& blueprint, weights::WeightFormat format) {
   std::int64_t bytes = 0;
-  for (const Parameter& parameter : blueprint.parameters) {
-    bytes += matrix_bytes(parameter.rows(), parameter.columns(),
-                          weights::matrix_format(format, parameter.role));
-  }
+  for (const Parameter& parameter : blueprint.parameters) bytes += dense_bytes(parameter, format);
   return bytes;
 }
 
 std::int64_t weight_bytes(const Blueprint& blueprint, weights::WeightFormat format, Role role) {
   std::int64_t bytes = 0;
   for (const Parameter& parameter : blueprint.parameters) {
-    if (parameter.role != role) continue;
-    bytes +=
-        matrix_bytes(parameter.rows(), parameter.columns(), weights::matrix_format(format, role));
+    if (parameter.role == role) bytes += dense_bytes(parameter, format);
   }
   return bytes;
 }
@@ -196,12 +211,21 @@ std::int64_t placed_bytes(const Context& context, const Blueprint& blueprint,
                           weights::WeightFormat format) {
   std::int64_t bytes = 0;
   for (const Parameter& parameter : blueprint.parameters) {
+    const std::int64_t rows = parameter.rows();
+    const std::int64_t columns = parameter.columns();
     const MatrixFormat held = weights::matrix_format(format, parameter.role);
     const bool is_packed = parameter.role != Role::kVector && parameter.role != Role::kEmbedding;
-    const DType stored = blueprint.groups[static_cast<std::size_t>(parameter.group)].stored;
-    bytes += is_packed ? kernels::placed_bytes(context, parameter.rows(), parameter.columns(), held,
-                                               stored)
-                       : matrix_bytes(parameter.rows(), parameter.columns(), held, stored);
+    const DType of_group = blueprint.groups[static_cast<std::size_t>(parameter.group)].stored;
+    const DType stored = parameter.stored.value_or(of_group);
+    if (is_packed && keeps_codes(parameter, format) &&
+        weights::code_format(format, *parameter.codes) != MatrixFormat::kInt8Row) {
+      bytes += kernels::placed_bytes(context, rows, columns, parameter.codes->layout);
+    } else if (is_packed && keeps_codes(parameter, format)) {
+      bytes += kernels::placed_bytes(context, rows, columns, MatrixFormat::kInt8Row, stored);
+    } else {
+      bytes += is_packed ? kernels::placed_bytes(context, rows, columns, held, stored)
+                         : matrix_bytes(rows, columns, held, stored);
+    }
   }
   return bytes;
 }

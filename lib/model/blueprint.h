@@ -15,6 +15,7 @@
 #include "tensor/shape.h"
 #include "weights/format.h"
 #include "weights/random_source.h"
+#include "weights/source.h"
 
 namespace caption::model {
 
@@ -46,6 +47,11 @@ struct Parameter {
   std::int32_t group = 0;
   // The parameter's place in files of the second layout; std::nullopt: it is that of the first.
   std::optional<StoredName> other_layout = {};
+  // Set if the file holds the matrix as codes, which are kept in every format that it can be held
+  // in.
+  std::optional<weights::StoredCodes> codes = {};
+  // The dtype in the file, if it is another than that of the group.
+  std::optional<DType> stored = {};
 
   // Dimensions of the parameter as a matrix [rows, columns] for the kernels; a vector has one
   // column.

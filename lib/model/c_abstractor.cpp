@@ -139,7 +139,7 @@ ProjectorNames read_c_abstractor(const ProjectorFile& file, const ProjectorOptio
   const std::int64_t columns = vision.merged_columns();
   const std::int64_t edge = vision.grid() / std::max<std::int64_t>(1, vision.pool_stride);
   CAbstractorSpec spec;
-  spec.edge = edge_of(options.tokens);
+  spec.edge = edge_of(options.frame_tokens());
   spec.has_norm = file.has(prefix + "prenorm.weight");
   spec.position_rows = read_positions(file, prefix + "pos_emb", edge * edge);
   spec.before = read_stage(file, prefix + kBefore, columns);

@@ -28,12 +28,16 @@
 
 namespace caption::model {
 
+inline constexpr std::int64_t kUsualProjectorTokens = 64;
+
 // How a composed model's projector computes, as far as its tensors do not tell.
 struct ProjectorOptions {
   std::optional<ProjectorKind> kind = {};     // without: recognised by the tensors
   std::optional<Activation> activation = {};  // without: the one that is usual for the kind
-  std::int64_t tokens = 64;                   // of a frame; C-Abstractor only
+  std::int64_t tokens = 0;    // tokens of a frame; C-Abstractor only; 0: kUsualProjectorTokens
   std::int64_t head_dim = 0;  // Perceiver only; 0: 64, or 96 with the names of Idefics2
+
+  std::int64_t frame_tokens() const { return tokens > 0 ? tokens : kUsualProjectorTokens; }
 };
 
 // A model whose parts were trained separately; the paths are model folders or files.
@@ -166,11 +170,11 @@ class CaptionModel {
 };
 
 // Opens a Hugging Face folder by its config.json and holds its weights on the context's device in
-// `format`: kF32, kBF16, kInt8, kInt4, kNf4 or kW8A8. Activations are f32 on the CPU; dense layers
-// may round them when they read them (kernels/linear.h). An adapter (LoRA, as PEFT saves it) inside
-// the folder applies to every request, as do those of `adapters` without a name; adapters with
-// names may change the language model only. Throws Error(kBadModel) for an invalid folder, for one
-// with a file that is written meanwhile, and for an adapter of another base model; kUnavailable
+// `format`: kF32, kBF16, kInt8, kInt4, kNf4, kW8A8 or kW4A8. Activations are f32 on the CPU; dense
+// layers may round them when they read them (kernels/linear.h). An adapter (LoRA, as PEFT saves it)
+// inside the folder applies to every request, as do those of `adapters` without a name; adapters
+// with names may change the language model only. Throws Error(kBadModel) for an invalid folder, for
+// one with a file that is written meanwhile, and for an adapter of another base model; kUnavailable
 // naming the model_type, the quantisation or what this build cannot apply of an adapter. `digests`
 // is for content_hash().
 std::unique_ptr<CaptionModel> open_model(const Context& context,

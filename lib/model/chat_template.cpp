@@ -249,17 +249,21 @@ std::string find_difference(std::string_view program, const ChatFormat& format,
   return {};
 }
 
-ChatTemplate read_chat_template(const std::filesystem::path& folder, std::string_view video_token) {
-  const std::filesystem::path jinja = folder / "chat_template.jinja";
+ChatTemplate read_chat_template(const ModelFolder& folder, std::string_view video_token) {
+  const std::filesystem::path jinja = folder.path() / "chat_template.jinja";
   if (is_file(jinja)) return {.text = read_text_file(jinja), .file = jinja};
+  if (folder.is_gguf()) {
+    const std::string text = folder.gguf_template();
+    if (!mentions(text, video_token)) return {};
+    return {.text = text, .file = folder.gguf_text()->path()};
+  }
   for (const std::string_view name :
        {"chat_template.json", "processor_config.json", "tokenizer_config.json"}) {
-    const std::filesystem::path path = folder / name;
-    if (!is_file(path)) continue;
-    const JsonObject config = JsonObject::open(path, ErrorCode::kBadModel);
-    const auto text = config.find_string_at("chat_template");
+    const std::optional<JsonObject> config = folder.find_json(name);
+    if (!config) continue;
+    const auto text = config->find_string_at("chat_template");
     if (!text || (name == "tokenizer_config.json" && !mentions(*text, video_token))) continue;
-    return {.text = *text, .file = path};
+    return {.text = *text, .file = folder.path() / name};
   }
   return {};
 }

@@ -10,8 +10,12 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/join.h"
+#include "base/json.h"
+#include "base/log.h"
 #include "model/internal/composed_prompt.h"
 #include "model/internal/hub_model.h"
+#include "model/internal/model_folder.h"
 #include "model/internal/parts.h"
 #include "model/internal/preprocessor_config.h"
 #include "model/internal/projector.h"
@@ -19,7 +23,7 @@
 #include "model/internal/vision_config.h"
 #include "model/read_blueprint.h"
 #include "model/vit_blueprint.h"
-#include "weights/checkpoint.h"
+#include "weights/open_source.h"
 
 namespace caption::model {
 namespace {
@@ -57,12 +61,6 @@ class Composed final : public PartsCaptionModel {
   std::int32_t placeholder_;
 };
 
-VisionSpec read_vision_spec(const std::filesystem::path& folder) {
-  const JsonObject config = JsonObject::open(folder / "config.json", ErrorCode::kBadModel);
-  reject_quantised(config);
-  return parse_tower_config(config);
-}
-
 // What a whole CLIP or SigLIP holds besides its vision tower (modeling_clip.py,
 // modeling_siglip.py).
 void ignore_text_tower(Blueprint& blueprint) {
@@ -91,23 +89,57 @@ Blueprint make_blueprint(VisionSpec vision, const DecoderSpec& text, const Compo
   return blueprint;
 }
 
-std::unique_ptr<weights::Source> open_weights(const std::filesystem::path& path) {
-  return std::make_unique<weights::Checkpoint>(weights::Checkpoint::open(path));
+// Average pooling takes whole windows only.
+void warn_of_cut_grid(const VisionSpec& tower, std::int64_t stride) {
+  const std::int64_t edge = tower.grid();
+  if (stride < 1 || stride > edge || edge % stride == 0) return;
+  std::vector<std::string> divisors;
+  for (std::int64_t i = 1; i <= edge; ++i) {
+    if (edge % i == 0) divisors.push_back(std::to_string(i));
+  }
+  const std::int64_t rest = edge % stride;
+  const std::string last =
+      rest == 1 ? "last row and column" : "last " + std::to_string(rest) + " rows and columns";
+  log_warning("model", "model.pooling is " + std::to_string(stride) + ": the " + last +
+                           " of the tower's grid of " + std::to_string(edge) + "x" +
+                           std::to_string(edge) +
+                           " patches fill no window and are left out, as avg_pool2d of torch "
+                           "does; strides without a rest are " +
+                           join(divisors));
 }
 
-// Describes the options of a composed model that change its captions.
+// Describes the options of a composed model that change its captions; different options have
+// different descriptions.
 std::string describe_settings(const ComposedSource& source) {
-  std::string text = source.prompt;
-  for (const std::int64_t layer : source.vision_feature_layers) text += "|" + std::to_string(layer);
-  text += "|" + std::to_string(source.pool_stride) + (source.drop_cls ? "|drop" : "|keep");
-  const ProjectorOptions& options = source.projector_options;
-  text += "|" + std::to_string(options.activation ? static_cast<int>(*options.activation) : -1) +
-          "|" + std::to_string(options.tokens) + "|" + std::to_string(options.head_dim);
-  for (const std::string& entry : source.tensor_names) text += "|" + entry;
-  for (const std::string& more : {source.system_template, source.example_end}) {
-    if (!more.empty()) text += "|" + more;
+  std::string text;
+  const auto add = [&](const char* key, const std::string& value) {
+    text += std::string(key) + " " + json_quote(value) + "\n";
+  };
+  add("prompt", source.prompt);
+  for (const std::int64_t layer : source.vision_feature_layers) {
+    add("feature_layer", std::to_string(layer));
   }
+  add("pooling", std::to_string(source.pool_stride));
+  add("class_token", source.drop_cls ? "dropped" : "kept");
+  const ProjectorOptions& options = source.projector_options;
+  if (options.activation) add("activation", std::to_string(static_cast<int>(*options.activation)));
+  add("tokens", std::to_string(options.frame_tokens()));
+  add("head_dim", std::to_string(options.head_dim));
+  for (const std::string& entry : source.tensor_names) add("tensor_names", entry);
+  add("system_template", source.system_template);
+  add("example_end", source.example_end);
   return text;
+}
+
+DType stored_dtype(weights::Source& source, const std::string& tensor) {
+  const DType dtype = source.read(tensor, source.shape(tensor).value()).dtype();
+  source.release(tensor);
+  return dtype;
+}
+
+// Whether the weights may be codes, of which a plan needs the files' headers.
+bool has_codes(const std::filesystem::path& folder) {
+  return is_gguf_model(folder) || weights::is_quantised_folder(folder);
 }
 
 }  // namespace
@@ -119,11 +151,16 @@ Blueprint compose_blueprint(const Blueprint& tower, const Blueprint& text,
   DType stored = DType::kF32;
   const bool has_file = std::filesystem::exists(source.projector, ignored);
   if (has_file) {
-    auto projector =
-        std::make_unique<weights::Checkpoint>(weights::Checkpoint::open(source.projector));
+    auto projector = ModelFolder(source.projector, ModelPart::kProjector).open_weights();
     const std::vector<std::string> names = projector->names();
-    if (!names.empty()) stored = projector->find(names.front())->dtype();
+    if (!names.empty()) stored = stored_dtype(*projector, names.front());
     sources[kProjectorSource] = std::move(projector);
+  }
+  if (has_codes(source.vision)) {
+    sources[kVisionSource] = ModelFolder(source.vision, ModelPart::kVision).open_weights();
+  }
+  if (has_codes(source.llm)) {
+    sources[kTextSource] = ModelFolder(source.llm, ModelPart::kText).open_weights();
   }
   sources = rename_tensors(std::move(sources), source.tensor_names);
   Blueprint blueprint = make_blueprint(tower.vision.value(), text.text.value(), source,
@@ -131,6 +168,9 @@ Blueprint compose_blueprint(const Blueprint& tower, const Blueprint& text,
   blueprint.set_stored(tower.groups.front().stored, kVisionSource);
   blueprint.set_stored(text.groups.front().stored, kTextSource);
   if (has_file) blueprint.set_stored(stored, kProjectorSource);
+  if (has_file) find_stored_codes(blueprint, *sources[kProjectorSource], kProjectorSource);
+  if (sources[kVisionSource]) find_stored_codes(blueprint, *sources[kVisionSource], kVisionSource);
+  if (sources[kTextSource]) find_stored_codes(blueprint, *sources[kTextSource], kTextSource);
   return blueprint;
 }
 
@@ -151,25 +191,25 @@ std::unique_ptr<CaptionModel> open_composed(const Context& context, const Compos
   add_inner_adapter(parts, source.projector, kProjectorSource);
   add_inner_adapter(parts, source.llm, kTextSource);
   add_adapters(parts, adapters);
-  const JsonObject llm_config = JsonObject::open(source.llm / "config.json", ErrorCode::kBadModel);
-  reject_quantised(llm_config);
-  const TextConfig text = parse_text_config(llm_config);
+  const ModelFolder llm(source.llm, ModelPart::kText);
+  const ModelFolder tower(source.vision, ModelPart::kVision);
+  const ModelFolder projector(source.projector, ModelPart::kProjector);
+  const TextConfig text = parse_text_config(llm.require_config());
 
   parts.settings = describe_settings(source);
-  const VisionSpec vision = read_vision_spec(source.vision);
+  const VisionSpec vision = parse_tower_config(tower.require_config());
+  warn_of_cut_grid(vision, source.pool_stride);
   // SigLIP's processor has other class defaults than CLIP's.
-  parts.preprocess =
-      read_preprocess_spec(source.vision, vision.class_tokens > 0 ? llava_next_video_preprocessing()
-                                                                  : siglip_preprocessing());
+  parts.preprocess = read_preprocess_spec(
+      tower, vision.class_tokens > 0 ? llava_next_video_preprocessing() : siglip_preprocessing());
   ComposedSources files = rename_tensors(
-      {open_weights(source.vision), open_weights(source.projector), open_weights(source.llm)},
-      source.tensor_names);
+      {tower.open_weights(), projector.open_weights(), llm.open_weights()}, source.tensor_names);
   const Blueprint blueprint =
       make_blueprint(vision, text.spec, source, files[kProjectorSource].get());
   std::vector<std::unique_ptr<weights::Source>> sources;
   for (std::unique_ptr<weights::Source>& file : files) sources.push_back(std::move(file));
   place_parts(parts, blueprint, std::move(sources), format);
-  read_text_files(source.llm, text, parts);
+  read_text_files(llm, text, parts);
   return std::make_unique<Composed>(std::move(parts), std::move(prompt));
 }
 

@@ -76,14 +76,6 @@ TextConfig parse_decoder_config(const JsonObject& config, const TextDefaults& de
   return text;
 }
 
-void reject_quantised(const JsonObject& config) {
-  const auto quantisation = config.get_object("quantization_config");
-  if (!quantisation) return;
-  throw_unavailable(*quantisation,
-                    "weights quantised by \"" + quantisation->get_string("quant_method", "?") +
-                        "\" are not supported by this build; use a bf16, f16 or f32 checkpoint");
-}
-
 std::vector<std::int32_t> parse_eos_ids(const JsonObject& config) {
   std::vector<std::int32_t> ids;
   for (const std::int64_t id : config.get_ints("eos_token_id")) {

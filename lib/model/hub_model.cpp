@@ -46,9 +46,9 @@ void tie_missing_head(const JsonObject& config, const weights::Source& source, T
   if (!has_head && config.get_bool("tie_word_embeddings", false)) text.spec.tied_embeddings = true;
 }
 
-void read_text_files(const std::filesystem::path& folder, const TextConfig& text, Parts& parts) {
-  parts.tokenizer = text::open_tokenizer(folder);
-  parts.generation = read_generation_config(folder);
+void read_text_files(const ModelFolder& folder, const TextConfig& text, Parts& parts) {
+  parts.tokenizer = folder.open_tokenizer();
+  parts.generation = read_generation_config(folder.path());
   parts.eos_ids = parts.generation.eos_ids.empty() ? text.eos_ids : parts.generation.eos_ids;
   if (parts.eos_ids.empty() && parts.tokenizer->eos_id()) {
     parts.eos_ids = {*parts.tokenizer->eos_id()};

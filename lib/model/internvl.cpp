@@ -4,7 +4,9 @@
 // the first form. The tower is vit_tower.cpp. Sources: transformers 4.57 modeling_internvl.py,
 // processing_internvl.py; OpenGVLab/InternVL configuration_internvl_chat.py,
 // configuration_intern_vit.py.
+#include <array>
 #include <cmath>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -20,7 +22,6 @@
 #include "model/internal/preprocessor_config.h"
 #include "model/internal/vision_config.h"
 #include "model/vit_blueprint.h"
-#include "weights/checkpoint.h"
 
 namespace caption::model {
 namespace {
@@ -227,34 +228,30 @@ Blueprint make_blueprint(const Description& found) {
 
 // Repositories of InternVL3.5 hold a video_preprocessor_config.json with class defaults that do not
 // fit the tower (OpenGVLab/InternVL issue 1131), so preprocessor_config.json decides.
-vision::PreprocessSpec read_preprocessing(const std::filesystem::path& folder,
-                                          const VisionSpec& vision) {
+vision::PreprocessSpec read_preprocessing(const ModelFolder& folder, const VisionSpec& vision) {
   const PreprocessDefaults defaults = internvl_preprocessing();
-  const std::filesystem::path image = folder / "preprocessor_config.json";
-  const std::filesystem::path video = folder / "video_preprocessor_config.json";
-  std::error_code ignored;
-  if (!std::filesystem::exists(image, ignored)) return read_preprocess_spec(folder, defaults);
-  vision::PreprocessSpec spec =
-      parse_preprocess_spec(JsonObject::open(image, ErrorCode::kBadModel), defaults);
+  const std::optional<JsonObject> image = folder.find_json("preprocessor_config.json");
+  if (!image) return read_preprocess_spec(folder, defaults);
+  vision::PreprocessSpec spec = parse_preprocess_spec(*image, defaults);
   const auto edge = static_cast<int>(vision.image_px);
   // A crop to the size of the tower changes nothing.
   if (spec.size_px == std::array{edge, edge} && spec.crop_px == *spec.size_px) {
     spec.do_center_crop = false;
   }
-  if (std::filesystem::exists(video, ignored) &&
-      !(spec == read_preprocess_spec(folder, defaults))) {
-    log_warning("model", video.string() +
+  const std::optional<JsonObject> video = folder.find_json("video_preprocessor_config.json");
+  if (video && !(spec == read_preprocess_spec(folder, defaults))) {
+    log_warning("model", video->name() +
                              " is ignored, since it differs from preprocessor_config.json; "
                              "published InternVL3.5 folders hold a wrong one");
   }
   return spec;
 }
 
-std::unique_ptr<CaptionModel> open_parts(const std::filesystem::path& folder,
-                                         const JsonObject& config, weights::WeightFormat format,
-                                         Parts parts, Description found) {
+std::unique_ptr<CaptionModel> open_parts(const ModelFolder& folder, const JsonObject& config,
+                                         weights::WeightFormat format, Parts parts,
+                                         Description found) {
   std::vector<std::unique_ptr<weights::Source>> sources;
-  sources.push_back(std::make_unique<weights::Checkpoint>(weights::Checkpoint::open(folder)));
+  sources.push_back(folder.open_weights());
   tie_missing_head(config, *sources.front(), found.text);
   parts.preprocess = read_preprocessing(folder, found.vision);
   place_parts(parts, make_blueprint(found), std::move(sources), format);
@@ -264,10 +261,8 @@ std::unique_ptr<CaptionModel> open_parts(const std::filesystem::path& folder,
   return std::make_unique<InternVl>(std::move(parts));
 }
 
-std::unique_ptr<CaptionModel> open_hub(const std::filesystem::path& folder,
-                                       const JsonObject& config, weights::WeightFormat format,
-                                       Parts parts) {
-  reject_quantised(config);
+std::unique_ptr<CaptionModel> open_hub(const ModelFolder& folder, const JsonObject& config,
+                                       weights::WeightFormat format, Parts parts) {
   Description found = parse_hub(config);
   const auto context_id = static_cast<std::int32_t>(
       config.get_int("image_token_id", 151667, 0, found.text.spec.vocab - 1));
@@ -278,10 +273,8 @@ std::unique_ptr<CaptionModel> open_hub(const std::filesystem::path& folder,
   return model;
 }
 
-std::unique_ptr<CaptionModel> open_chat(const std::filesystem::path& folder,
-                                        const JsonObject& config, weights::WeightFormat format,
-                                        Parts parts) {
-  reject_quantised(config);
+std::unique_ptr<CaptionModel> open_chat(const ModelFolder& folder, const JsonObject& config,
+                                        weights::WeightFormat format, Parts parts) {
   return open_parts(folder, config, format, std::move(parts), parse_chat(config));
 }
 

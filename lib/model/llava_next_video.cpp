@@ -15,7 +15,6 @@
 #include "model/internal/preprocessor_config.h"
 #include "model/internal/vision_config.h"
 #include "model/vit_blueprint.h"
-#include "weights/checkpoint.h"
 
 namespace caption::model {
 namespace {
@@ -150,16 +149,14 @@ Blueprint describe_llava(const JsonObject& config) {
                         parse_text_config(require_part(config, "text_config", kFamilyName)).spec);
 }
 
-std::unique_ptr<CaptionModel> open_llava(const std::filesystem::path& folder,
-                                         const JsonObject& config, weights::WeightFormat format,
-                                         Parts parts) {
-  reject_quantised(config);
+std::unique_ptr<CaptionModel> open_llava(const ModelFolder& folder, const JsonObject& config,
+                                         weights::WeightFormat format, Parts parts) {
   const JsonObject text_config = require_part(config, "text_config", kFamilyName);
   TextConfig text = parse_text_config(text_config);
   const VideoTokenId video_id = parse_video_token_id(config, 32000, text.spec.vocab);
 
   std::vector<std::unique_ptr<weights::Source>> sources;
-  sources.push_back(std::make_unique<weights::Checkpoint>(weights::Checkpoint::open(folder)));
+  sources.push_back(folder.open_weights());
   tie_missing_head(config, *sources.front(), text);
   parts.is_demonstration = config.get_bool("caption_cli_demonstration", false);
   if (parts.is_demonstration) parts.unlike_sentence = config.get_string("caption_cli_unlike", "");

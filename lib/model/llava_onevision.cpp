@@ -16,7 +16,6 @@
 #include "model/internal/preprocessor_config.h"
 #include "model/internal/vision_config.h"
 #include "model/vit_blueprint.h"
-#include "weights/checkpoint.h"
 
 namespace caption::model {
 namespace {
@@ -102,15 +101,13 @@ Blueprint describe_onevision(const JsonObject& config) {
   return make_blueprint(config, parse_text(config).spec);
 }
 
-std::unique_ptr<CaptionModel> open_onevision(const std::filesystem::path& folder,
-                                             const JsonObject& config, weights::WeightFormat format,
-                                             Parts parts) {
-  reject_quantised(config);
+std::unique_ptr<CaptionModel> open_onevision(const ModelFolder& folder, const JsonObject& config,
+                                             weights::WeightFormat format, Parts parts) {
   TextConfig text = parse_text(config);
   const VideoTokenId video_id = parse_video_token_id(config, 151647, text.spec.vocab);
 
   std::vector<std::unique_ptr<weights::Source>> sources;
-  sources.push_back(std::make_unique<weights::Checkpoint>(weights::Checkpoint::open(folder)));
+  sources.push_back(folder.open_weights());
   tie_missing_head(config, *sources.front(), text);
   parts.preprocess = read_preprocess_spec(folder, llava_onevision_preprocessing());
   place_parts(parts, make_blueprint(config, text.spec), std::move(sources), format);

@@ -10,10 +10,12 @@
 #include "model/internal/adapter.h"
 #include "model/internal/config.h"
 #include "model/internal/families.h"
+#include "model/internal/model_folder.h"
 #include "model/internal/projector.h"
 #include "model/internal/vision_config.h"
 #include "model/read_blueprint.h"
 #include "model/text_family.h"
+#include "weights/open_source.h"
 
 namespace caption::model {
 namespace {
@@ -25,6 +27,40 @@ WeightFiles summarise(const weights::Checkpoint& checkpoint) {
           .num_parameters = checkpoint.num_parameters(),
           .size_bytes = checkpoint.size_bytes(),
           .dtypes = checkpoint.dtypes()};
+}
+
+// The files of a language model and of its tower; either may be missing.
+WeightFiles summarise(const ModelFolder& folder) {
+  WeightFiles files;
+  for (const weights::GgufFile* const file : {folder.gguf_text(), folder.gguf_tower()}) {
+    if (file == nullptr) continue;
+    files.num_files += file->num_files();
+    files.num_parameters += file->num_parameters();
+    files.size_bytes += file->size_bytes();
+    for (weights::StoredDType& dtype : file->dtypes()) {
+      const auto same = std::find_if(files.dtypes.begin(), files.dtypes.end(),
+                                     [&](const auto& known) { return known.name == dtype.name; });
+      if (same == files.dtypes.end()) {
+        files.dtypes.push_back(std::move(dtype));
+        continue;
+      }
+      same->num_parameters += dtype.num_parameters;
+      same->size_bytes += dtype.size_bytes;
+    }
+  }
+  std::stable_sort(files.dtypes.begin(), files.dtypes.end(),
+                   [](const auto& a, const auto& b) { return a.size_bytes > b.size_bytes; });
+  return files;
+}
+
+// "GGUF: Q4_K, Q6_K"; empty for a model whose files hold no codes.
+std::string gguf_quantisation_of(const ModelFolder& folder) {
+  std::string text;
+  for (const weights::StoredDType& dtype : summarise(folder).dtypes) {
+    if (dtype.name == "F32" || dtype.name == "F16" || dtype.name == "BF16") continue;
+    text += (text.empty() ? "GGUF: " : ", ") + dtype.name;
+  }
+  return text;
 }
 
 ModelKind kind_of(const std::string& model_type) {
@@ -68,15 +104,18 @@ std::string last_name(const std::string& module) {
 }  // namespace
 
 WeightFiles read_weight_files(const fs::path& folder_or_file) {
+  const ModelFolder files(folder_or_file);
+  if (files.is_gguf()) return summarise(files);
   return summarise(weights::Checkpoint::open(folder_or_file));
 }
 
 ModelFiles read_model_files(const fs::path& folder) {
-  const JsonObject config = JsonObject::open(require_config(folder), ErrorCode::kBadModel);
+  const ModelFolder opened(folder);
+  const JsonObject config = opened.require_config();
   ModelFiles files;
   files.model_type = config.require_string("model_type");
   files.kind = kind_of(files.model_type);
-  files.quantisation = quantisation_of(config);
+  files.quantisation = opened.is_gguf() ? gguf_quantisation_of(opened) : quantisation_of(config);
   try {
     files.blueprint = read_blueprint(folder);
     files.text_type = text_type_of(config, *files.blueprint);
@@ -87,8 +126,12 @@ ModelFiles read_model_files(const fs::path& folder) {
 }
 
 void require_usable_part(const fs::path& folder) {
-  reject_quantised(JsonObject::open(require_config(folder), ErrorCode::kBadModel));
   read_blueprint(folder);
+  weights::require_known_method(folder);
+}
+
+std::unique_ptr<const text::Tokenizer> open_tokenizer(const fs::path& folder) {
+  return ModelFolder(folder).open_tokenizer();
 }
 
 bool is_adapter_folder(const fs::path& folder) { return holds_adapter(folder); }

@@ -4,16 +4,18 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "model/blueprint.h"
+#include "text/tokenizer.h"
 #include "weights/checkpoint.h"
 
 namespace caption::model {
 
-// The weight files of a folder, or one file.
+// The weight files of a folder, or one file; of a GGUF file of a language model also its tower's.
 struct WeightFiles {
   std::int64_t num_files = 0;
   std::int64_t num_parameters = 0;
@@ -34,7 +36,7 @@ struct ModelFiles {
   ModelKind kind = ModelKind::kOther;
   std::string model_type;    // in config.json
   std::string text_type;     // "qwen3"; empty for a tower and for a model_type of no known family
-  std::string quantisation;  // quantization_config: "awq, 4 bits"; empty: none
+  std::string quantisation;  // "awq, 4 bits" or "GGUF: Q4_K, Q6_K"; empty: none
   // Not set where the configuration is that of no model this build can size.
   std::optional<Blueprint> blueprint;
 };
@@ -43,9 +45,12 @@ struct ModelFiles {
 ModelFiles read_model_files(const std::filesystem::path& folder);
 
 // Throws what opening a composed model with this part would throw for its configuration:
-// Error(kBadModel) for an invalid one, kUnavailable for quantised weights and for options that this
-// build does not support.
+// Error(kBadModel) for an invalid one, kUnavailable for options and methods of quantisation that
+// this build does not support.
 void require_usable_part(const std::filesystem::path& folder);
+
+// Opens the tokenizer of a model's folder or GGUF file. Throws as text::open_tokenizer().
+std::unique_ptr<const text::Tokenizer> open_tokenizer(const std::filesystem::path& folder);
 
 // An adapter of PEFT as its files describe it.
 struct AdapterFiles {

@@ -2,19 +2,25 @@
 // their weights.
 #include <algorithm>
 #include <array>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "base/counted.h"
 #include "base/error.h"
 #include "base/join.h"
+#include "base/log.h"
+#include "base/units.h"
 #include "model/internal/config.h"
 #include "model/internal/families.h"
+#include "model/internal/model_folder.h"
 #include "model/internal/parts.h"
 #include "model/internal/preprocessor_config.h"
 #include "model/internal/vision_config.h"
 #include "model/read_blueprint.h"
 #include "model/vit_blueprint.h"
+#include "weights/open_source.h"
 
 namespace caption::model {
 namespace {
@@ -49,6 +55,36 @@ Blueprint describe(const JsonObject& config) {
                                            " can");
 }
 
+// Says which matrices of a GGUF model stay as the codes of its files.
+void report_codes(const CaptionModel& model, const ModelFolder& files, const JsonObject& config,
+                  weights::WeightFormat format) {
+  Blueprint blueprint = describe(config);
+  find_stored_codes(blueprint, *files.open_weights(), 0);
+  std::set<std::string_view> types;
+  std::int64_t count = 0;
+  for (const Parameter& parameter : blueprint.parameters) {
+    if (!parameter.codes) continue;
+    types.insert(parameter.codes->method);
+    ++count;
+  }
+  if (count == 0) return;
+  const std::string kept = counted(count, "matrix is", "matrices are") +
+                           " multiplied as the codes of the file (" + join(types) + "); the other";
+  log_info("model", files.path().string() + ": " + kept + " weights are held in " +
+                        std::string(weights::describe(format)) + "; " +
+                        format_bytes(model.weight_bytes()) + " in all");
+}
+
+// A language model's GGUF file says nothing of the tower that it belongs to.
+void require_tower(const ModelFolder& files) {
+  if (files.gguf_text() == nullptr || files.gguf_tower() != nullptr) return;
+  throw Error(
+      ErrorCode::kBadModel,
+      files.gguf_text()->path().string() +
+          ": is a language model without its vision tower; put the tower's file, whose name "
+          "contains mmproj, beside it, or name this file as model.llm of a preset");
+}
+
 }  // namespace
 
 const Family* find_family(std::string_view model_type) {
@@ -58,27 +94,14 @@ const Family* find_family(std::string_view model_type) {
   return found == kFamilies.end() ? nullptr : *found;
 }
 
-std::filesystem::path require_config(const std::filesystem::path& folder) {
-  std::filesystem::path path = folder / "config.json";
-  std::error_code ignored;
-  if (std::filesystem::exists(path, ignored)) return path;
-  if (holds_adapter(folder)) {
-    throw Error(ErrorCode::kBadModel,
-                folder.string() +
-                    ": is an adapter without its base model; name the base with --model and this "
-                    "folder with --adapter");
-  }
-  throw Error(ErrorCode::kBadModel, folder.string() +
-                                        ": config.json is missing; a model is a folder as "
-                                        "transformers saves it");
-}
-
 std::unique_ptr<CaptionModel> open_model(const Context& context,
                                          const std::filesystem::path& folder,
                                          weights::WeightFormat format, const DigestCache& digests,
                                          const std::vector<AdapterSource>& adapters,
                                          Opening opening) {
-  const std::filesystem::path path = require_config(folder);
+  const ModelFolder files(folder);
+  const JsonObject config = files.require_config();
+  require_tower(files);
   Parts parts;
   parts.context = context;
   parts.opening = opening;
@@ -86,28 +109,34 @@ std::unique_ptr<CaptionModel> open_model(const Context& context,
   parts.configs.push_back(read_config_folder(folder));
   add_inner_adapter(parts, folder);
   add_adapters(parts, adapters);
-  const JsonObject config = JsonObject::open(path, ErrorCode::kBadModel);
   const std::string model_type = config.require_string("model_type");
   if (const Family* const family = find_family(model_type)) {
-    return family->open(folder, config, format, std::move(parts));
+    auto model = family->open(files, config, format, std::move(parts));
+    if (files.is_gguf() && opening == Opening::kToRun) report_codes(*model, files, config, format);
+    return model;
   }
   throw Error(ErrorCode::kUnavailable,
-              path.string() + ": model_type \"" + model_type +
+              config.name() + ": model_type \"" + model_type +
                   "\" is not supported by this build; " + family_names() +
                   " are, and composed models of a CLIP or SigLIP tower, a projector and one of the "
                   "decoders " +
                   text_family_names());
 }
 
-Blueprint read_blueprint(const std::filesystem::path& folder) {
-  const JsonObject config = JsonObject::open(require_config(folder), ErrorCode::kBadModel);
+Blueprint read_blueprint(const std::filesystem::path& folder, ModelPart part) {
+  const ModelFolder files(folder, part);
+  const JsonObject config = files.require_config();
   Blueprint blueprint = describe(config);
   if (blueprint.vision && blueprint.vision->resize) {
     blueprint.vision->resize =
-        read_preprocess_spec(folder, qwen_vl_preprocessing(*blueprint.vision)).smart;
+        read_preprocess_spec(files, qwen_vl_preprocessing(*blueprint.vision)).smart;
   }
   blueprint.name = folder.string();
   blueprint.set_stored(read_stored_dtype(config));
+  const bool is_captioner = find_family(config.require_string("model_type")) != nullptr;
+  if (is_captioner && (files.is_gguf() || weights::is_quantised_folder(folder))) {
+    find_stored_codes(blueprint, *files.open_weights(), 0);
+  }
   return blueprint;
 }
 

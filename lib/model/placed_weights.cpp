@@ -1,6 +1,8 @@
 #include "model/internal/placed_weights.h"
 
 #include <algorithm>
+#include <optional>
+#include <string>
 #include <utility>
 
 #include "base/error.h"
@@ -8,6 +10,7 @@
 #include "model/internal/unused_tensors.h"
 #include "tensor/copy.h"
 #include "tensor/dtype.h"
+#include "weights/code_format.h"
 #include "weights/quantise.h"
 
 namespace caption::model {
@@ -41,6 +44,7 @@ kernels::Weight place_in(Stream& stream, ConstView rows, MatrixFormat format) {
     case MatrixFormat::kInt8:
     case MatrixFormat::kInt8Row:
     case MatrixFormat::kInt4:
+    case MatrixFormat::kInt4A8:
     case MatrixFormat::kNf4:
       return kernels::place_quantised(stream, format, rows.dim(0),
                                       [&](std::int64_t first, std::int64_t count) {
@@ -109,11 +113,59 @@ GroupNames find_group_names(const weights::Source& source, const std::vector<std
               source.name() + ": tensor " + first.name + " is missing (looked for " + tried + ")");
 }
 
+// Returns how the source holds the parameter as codes, if it does and a kernel multiplies by it.
+std::optional<weights::StoredCodes> find_codes(const weights::Source& source,
+                                               const Parameter& parameter,
+                                               const StoredName& where) {
+  const Role role = parameter.role;
+  const bool is_multiplied =
+      role == Role::kHead || role == Role::kDecoderLinear || role == Role::kEncoderLinear;
+  return is_multiplied ? source.codes_of(where.name) : std::nullopt;
+}
+
+void check_keeps(const weights::Source& source, const std::string& name,
+                 const weights::StoredCodes& codes, weights::WeightFormat format) {
+  if (keeps_codes(format, codes)) return;
+  throw Error(ErrorCode::kUnavailable,
+              source.name() + ": tensor " + name + " holds " + (codes.layout.is_8_bit ? "8" : "4") +
+                  "-bit codes (" + std::string(codes.method) + "), which " +
+                  std::string(weights::describe(format)) +
+                  " would round a second time; bf16 keeps them as they are (--requantize, which "
+                  "would make new codes, is not available yet)");
+}
+
+kernels::Weight place_codes(Stream& stream, const weights::Source& source,
+                            const Parameter& parameter, const StoredName& where,
+                            MatrixFormat format) {
+  const Shape shape = tensor_shape(parameter, where);
+  return kernels::place_quantised(
+      stream, format, parameter.rows(), [&](std::int64_t first, std::int64_t count) {
+        return source.read_codes(where.name, shape, where.first_row + first, count);
+      });
+}
+
 }  // namespace
 
-bool is_beside(const ModelAdapter& adapter, Role role, weights::WeightFormat format) {
+bool is_beside(const ModelAdapter& adapter, const Parameter& parameter,
+               weights::WeightFormat format) {
+  const Role role = parameter.role;
   return !adapter.name.empty() ||
-         (is_of_decoder(role) && is_quantised(matrix_format(format, role)));
+         (is_of_decoder(role) && (parameter.codes || is_quantised(matrix_format(format, role))));
+}
+
+void find_stored_codes(Blueprint& blueprint, const weights::Source& source, std::int32_t index) {
+  std::int32_t group = -1;
+  GroupNames names;
+  for (Parameter& parameter : blueprint.parameters) {
+    const ParameterGroup& owner = blueprint.groups[static_cast<std::size_t>(parameter.group)];
+    if (owner.source != index) continue;
+    if (std::exchange(group, parameter.group) != parameter.group) {
+      names = find_group_names(source, owner.prefixes, parameter);
+    }
+    const StoredName where = names.of(parameter);
+    parameter.codes = find_codes(source, parameter, where);
+    parameter.stored = source.dtype_of(where.name);
+  }
 }
 
 PlacedWeights::PlacedWeights(Stream& stream, const Blueprint& blueprint,
@@ -122,7 +174,12 @@ PlacedWeights::PlacedWeights(Stream& stream, const Blueprint& blueprint,
                              Opening opening)
     : device_(stream.device()), format_(format), sources_(std::move(sources)) {
   placed_.reserve(blueprint.parameters.size());
-  for (const ModelAdapter& adapter : adapters) bind(stream, blueprint, adapter, opening);
+  // Whether an adapter's term is merged depends on how the weight is held.
+  Blueprint stored = blueprint;
+  for (std::size_t i = 0; i < sources_.size(); ++i) {
+    find_stored_codes(stored, *sources_[i], static_cast<std::int32_t>(i));
+  }
+  for (const ModelAdapter& adapter : adapters) bind(stream, stored, adapter, opening);
   const auto require_no_further_layer = [&](const weights::Source& source,
                                             const std::string& prefix) {
     const std::string layer = "layers." + std::to_string(blueprint.text->num_layers) + ".";
@@ -155,7 +212,7 @@ PlacedWeights::PlacedWeights(Stream& stream, const Blueprint& blueprint,
   // A tensor that is missing is named when it is read.
   if (is_complete) check_unused_tensors(blueprint, sources_, used);
   for (std::size_t i = 0; i < places.size(); ++i) {
-    const Parameter& parameter = blueprint.parameters[i];
+    const Parameter& parameter = stored.parameters[i];
     place(stream, parameter, *sources_[source_of(parameter)], places[i]);
   }
   merged_.clear();
@@ -165,8 +222,19 @@ PlacedWeights::PlacedWeights(Stream& stream, const Blueprint& blueprint,
 void PlacedWeights::place(Stream& stream, const Parameter& parameter, weights::Source& source,
                           const StoredName& where) {
   const std::string& name = where.name;
-  const ConstView file = read_floating(source, parameter, where);
   Placed placed;
+  if (parameter.codes) {
+    check_keeps(source, name, *parameter.codes, format_);
+    if (!merged_.contains(static_cast<ParameterId>(placed_.size()))) {
+      placed.matrix = place_codes(stream, source, parameter, where,
+                                  weights::code_format(format_, *parameter.codes));
+      size_bytes_ += placed.matrix.size_bytes();
+      source.release(name);
+      placed_.push_back(std::move(placed));
+      return;
+    }
+  }
+  const ConstView file = read_floating(source, parameter, where);
   bool is_borrowed = false;
   if (parameter.role == Role::kVector || parameter.role == Role::kEmbedding) {
     const ConstView rows = place_rows(stream, file);
@@ -213,15 +281,15 @@ void PlacedWeights::bind(Stream& stream, const Blueprint& blueprint, const Model
                          Opening opening) {
   AdapterTerms terms;
   for (const BoundTerm& bound : bind_terms(adapter.adapter, blueprint, adapter.source)) {
-    const Role role = blueprint.parameters[static_cast<std::size_t>(bound.parameter)].role;
-    if (!adapter.name.empty() && !is_of_decoder(role)) {
+    const Parameter& parameter = blueprint.parameters[static_cast<std::size_t>(bound.parameter)];
+    if (!adapter.name.empty() && !is_of_decoder(parameter.role)) {
       throw Error(ErrorCode::kUnavailable,
                   adapter.adapter.folder().string() + ": adapts " + bound.term.module +
                       " of tower or projector; an adapter that clips or prompts choose by its "
                       "name may change the language model only; give it without a name");
     }
     if (bound.term.base.has_value()) with_base_[bound.parameter].push_back(bound.term);
-    if (is_beside(adapter, role, format_)) {
+    if (is_beside(adapter, parameter, format_)) {
       terms.add(stream, bound.parameter, bound.term);
     } else if (opening == Opening::kToRun) {
       merged_[bound.parameter].push_back(bound.term);

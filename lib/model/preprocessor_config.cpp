@@ -183,23 +183,21 @@ vision::PreprocessSpec parse_preprocess_spec(const JsonObject& config,
   return spec;
 }
 
-vision::PreprocessSpec read_preprocess_spec(const std::filesystem::path& folder,
+vision::PreprocessSpec read_preprocess_spec(const ModelFolder& folder,
                                             const PreprocessDefaults& defaults) {
-  std::error_code ignored;
-  for (const char* name :
+  for (const std::string_view name :
        {"video_preprocessor_config.json", "preprocessor_config.json", "processor_config.json"}) {
-    const std::filesystem::path path = folder / name;
-    if (!std::filesystem::exists(path, ignored)) continue;
-    const JsonObject config = JsonObject::open(path, ErrorCode::kBadModel);
-    if (const auto video = config.get_object("video_processor")) {
+    const std::optional<JsonObject> config = folder.find_json(name);
+    if (!config) continue;
+    if (const auto video = config->get_object("video_processor")) {
       return parse_preprocess_spec(*video, defaults);
     }
     // By itself this file holds no preprocessing constants.
-    if (path.filename() == "processor_config.json") continue;
-    return parse_preprocess_spec(config, defaults);
+    if (name == "processor_config.json") continue;
+    return parse_preprocess_spec(*config, defaults);
   }
   throw Error(ErrorCode::kBadModel,
-              folder.string() +
+              folder.path().string() +
                   ": neither video_preprocessor_config.json nor preprocessor_config.json is there; "
                   "one of them must name the size and normalisation of the frames");
 }

@@ -58,6 +58,27 @@ bool is_before(std::string_view a, std::string_view b) {
   return a < b;
 }
 
+// An option that the projector does not read would change nothing without a word.
+void refuse_unread(const ProjectorFile& file, const ProjectorOptions& options, ProjectorKind kind,
+                   const VisionSpec& vision) {
+  const auto refuse = [&](const std::string& key, const std::string& why) {
+    throw Error(ErrorCode::kBadPreset, file.path() + ": model." + key + " is given, and the " +
+                                           "projector is of projector_type " +
+                                           std::string(kind_name(kind)) + why + "; leave it out");
+  };
+  if (options.tokens > 0 && kind != ProjectorKind::kCAbstractor) {
+    refuse("projector_tokens", "; only c_abstractor reads it");
+  }
+  if (options.head_dim > 0 && kind != ProjectorKind::kPerceiverResampler) {
+    refuse("projector_head_dim", "; only perceiver_resampler reads it");
+  }
+  const bool has_activation =
+      kind == ProjectorKind::kPerceiverResampler || vision.projector.size() > 1;
+  if (options.activation && !has_activation) {
+    refuse("projector_hidden_act", " with one linear layer; an activation is between two of them");
+  }
+}
+
 // Without a file a plan assumes two layers.
 ProjectorNames assume_mlp(const ProjectorOptions& options, std::int64_t text_hidden,
                           VisionSpec& vision) {
@@ -141,13 +162,20 @@ ProjectorNames read_projector(const ProjectorFile* file, const ProjectorOptions&
                               std::int64_t text_hidden, VisionSpec& vision) {
   vision.projector_activation = options.activation.value_or(Activation::kGelu);
   if (file == nullptr) return assume_mlp(options, text_hidden, vision);
-  switch (find_kind(*file, options)) {
-    case ProjectorKind::kPerceiverResampler:
-      return read_perceiver(*file, options, text_hidden, vision);
-    case ProjectorKind::kCAbstractor: return read_c_abstractor(*file, options, text_hidden, vision);
-    case ProjectorKind::kMlp: break;
-  }
-  return read_mlp(*file, "", text_hidden, vision);
+  const ProjectorKind kind = find_kind(*file, options);
+  const auto read = [&] {
+    switch (kind) {
+      case ProjectorKind::kPerceiverResampler:
+        return read_perceiver(*file, options, text_hidden, vision);
+      case ProjectorKind::kCAbstractor:
+        return read_c_abstractor(*file, options, text_hidden, vision);
+      case ProjectorKind::kMlp: break;
+    }
+    return read_mlp(*file, "", text_hidden, vision);
+  };
+  ProjectorNames names = read();
+  refuse_unread(*file, options, kind, vision);
+  return names;
 }
 
 void add_found_projector(Blueprint& blueprint, const VisionSpec& vision,

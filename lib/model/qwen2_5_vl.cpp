@@ -18,7 +18,6 @@
 #include "model/internal/parts.h"
 #include "model/internal/preprocessor_config.h"
 #include "model/internal/qwen_vl.h"
-#include "weights/checkpoint.h"
 
 namespace caption::model {
 namespace {
@@ -149,17 +148,15 @@ Blueprint describe_qwen2_5_vl(const JsonObject& config) {
   return make_blueprint(config, read_vision(config), read_text(config).spec);
 }
 
-std::unique_ptr<CaptionModel> open_qwen2_5_vl(const std::filesystem::path& folder,
-                                              const JsonObject& config,
+std::unique_ptr<CaptionModel> open_qwen2_5_vl(const ModelFolder& folder, const JsonObject& config,
                                               weights::WeightFormat format, Parts parts) {
-  reject_quantised(config);
   const VisionSpec vision = read_vision(config);
   TextConfig text = read_text(config);
   const VisionTokenIds ids = parse_vision_token_ids(config, text.spec.vocab);
   const std::int64_t tokens_per_second =
       require_part(config, "vision_config", kFamilyName).get_int("tokens_per_second", 4, 0, 1000);
   std::vector<std::unique_ptr<weights::Source>> sources;
-  sources.push_back(std::make_unique<weights::Checkpoint>(weights::Checkpoint::open(folder)));
+  sources.push_back(folder.open_weights());
   tie_missing_head(config, *sources.front(), text);
   parts.preprocess = read_preprocess_spec(folder, qwen2_5_vl_preprocessing(vision));
   place_parts(parts, make_blueprint(config, vision, text.spec), std::move(sources), format);

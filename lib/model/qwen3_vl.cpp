@@ -18,7 +18,6 @@
 #include "model/internal/parts.h"
 #include "model/internal/preprocessor_config.h"
 #include "model/internal/qwen_vl.h"
-#include "weights/checkpoint.h"
 
 namespace caption::model {
 namespace {
@@ -146,15 +145,13 @@ Blueprint describe_qwen3_vl(const JsonObject& config) {
   return make_blueprint(config, vision, parse_text(config, vision).spec);
 }
 
-std::unique_ptr<CaptionModel> open_qwen3_vl(const std::filesystem::path& folder,
-                                            const JsonObject& config, weights::WeightFormat format,
-                                            Parts parts) {
-  reject_quantised(config);
+std::unique_ptr<CaptionModel> open_qwen3_vl(const ModelFolder& folder, const JsonObject& config,
+                                            weights::WeightFormat format, Parts parts) {
   const VisionSpec vision = read_vision(config);
   TextConfig text = parse_text(config, vision);
   const VisionTokenIds ids = parse_vision_token_ids(config, text.spec.vocab);
   std::vector<std::unique_ptr<weights::Source>> sources;
-  sources.push_back(std::make_unique<weights::Checkpoint>(weights::Checkpoint::open(folder)));
+  sources.push_back(folder.open_weights());
   tie_missing_head(config, *sources.front(), text);
   parts.preprocess = read_preprocess_spec(folder, qwen3_vl_preprocessing(vision));
   place_parts(parts, make_blueprint(config, vision, text.spec), std::move(sources), format);

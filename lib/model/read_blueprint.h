@@ -1,5 +1,6 @@
 // model/read_blueprint.h: reads blueprints from configuration files. Weights are not read; of a
-// composed model's projector file only the header is read.
+// composed model's projector file and of a quantised checkpoint only the headers are read, and what
+// open_source() needs.
 //
 // Counts and bytes agree with those of open_model() and Decoder::scratch_bytes() for the same model
 // (tests/plan/plan_test.cpp).
@@ -12,11 +13,16 @@
 
 namespace caption::model {
 
-// Reads config.json of a model's folder, of a decoder or of a vision tower; for a tower that takes
-// frames of any size also the preprocessor's file, which has the limits of their size.
+// What a path names: a whole model, or a part of a composed one, which GGUF files of a whole model
+// can serve as.
+enum class ModelPart { kWhole, kVision, kProjector, kText };
+
+// Reads config.json of a model's folder, of a decoder or of a vision tower, or what stands in its
+// place in GGUF files; for a tower that takes frames of any size also the preprocessor's file,
+// which has the limits of their size.
 // Throws Error(kBadModel) for a missing or invalid one; kUnavailable for another model_type or for
 // an option that this build does not support.
-Blueprint read_blueprint(const std::filesystem::path& folder);
+Blueprint read_blueprint(const std::filesystem::path& folder, ModelPart part = ModelPart::kWhole);
 
 // Composes tower.vision, with all its layers, and text.text, both of which must have values; a
 // projector whose file does not exist is assumed to be linear-gelu-linear. Throws Error(kBadModel)

@@ -110,8 +110,10 @@ void TransformerDecoder::reserve(std::int64_t max_tokens, std::int64_t max_logit
   inner_.view({piece_rows, spec_.intermediate});
   rope_.view({max_tokens, spec_.head_dim});
   last_.view({max_logit_rows, spec_.hidden});
+  const bool is_gated_at_once = std::all_of(
+      layers_.begin(), layers_.end(), [](const Layer& layer) { return layer.gates_like_up(); });
+  if (!is_gated_at_once || !adapters_.empty()) up_.view({piece_rows, spec_.intermediate});
   if (adapters_.empty()) return;
-  up_.view({piece_rows, spec_.intermediate});
   low_rank_.reserve(std::max(max_tokens, max_logit_rows));
 }
 
@@ -326,7 +328,8 @@ void TransformerDecoder::gate_and_up(Stream& stream, const Layer& layer,
                                      View inner) {
   const ParameterId gate = layer.ids.gate.weight;
   const ParameterId up = layer.ids.up.weight;
-  if (!low_rank_.change(gate, rows) && !low_rank_.change(up, rows)) {
+  const bool is_changed = low_rank_.change(gate, rows) || low_rank_.change(up, rows);
+  if (!is_changed && layer.gates_like_up()) {
     return kernels::linear_swiglu(stream, normed, layer.gate, layer.up, inner);
   }
   const View up_rows = up_.view(inner.shape());

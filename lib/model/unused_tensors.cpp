@@ -88,7 +88,9 @@ void check_unused_tensors(const Blueprint& blueprint,
                                           counted(static_cast<std::int64_t>(count), "tensor") +
                                           " that the configuration does not describe: " + named +
                                           (count > kMaxNamed ? ", ..." : "") +
-                                          "; configuration and weights are of different models");
+                                          "; configuration and weights are of different models: "
+                                          "take both from one folder, or save the weights again "
+                                          "without these tensors");
   }
   compare_heads(blueprint, sources, used);
 }

@@ -13,11 +13,11 @@ ExampleClip read_example_clip(const std::filesystem::path& path, const video::Re
   const OpenFile file(path);
   ExampleClip clip;
   clip.id = file.sha256(read.cancelled).hex();
-  clip.frames = read_clip(file, read);
-  if (clip.frames.frames.empty()) {
+  clip.frames = std::make_shared<const video::Clip>(read_clip(file, read));
+  if (clip.frames->frames.empty()) {
     throw Error(ErrorCode::kNoFrames, path.string() + ": no frame could be decoded");
   }
-  clip.shape = shape_of(clip.frames);
+  clip.shape = shape_of(*clip.frames);
   if (file.stamp_now() != file.stamp() && file.sha256(read.cancelled).hex() != clip.id) {
     throw Error(ErrorCode::kChanged, path.string() + ": the file changed while it was read");
   }
@@ -35,8 +35,7 @@ std::vector<Example> read_examples(const std::vector<ExampleSource>& sources,
     example.caption = source.caption;
     if (source.video.empty()) continue;
     try {
-      example.clip =
-          std::make_shared<const ExampleClip>(read_example_clip(source.video, read, read_clip));
+      example.clip = read_example_clip(source.video, read, read_clip);
     } catch (const Error& error) {
       if (is_of_machine(error.code()) || error.code() == ErrorCode::kCancelled) throw;
       throw Error(ErrorCode::kBadPreset,
@@ -60,7 +59,7 @@ model::Conversation conversation_of(const std::string& system, const std::vector
   model::Conversation conversation{.system = system, .prompt = std::string(prompt)};
   for (const Example& example : examples) {
     model::Example& shown = conversation.examples.emplace_back();
-    if (example.clip != nullptr) shown.clip = example.clip->shape;
+    if (example.clip.has_value()) shown.clip = example.clip->shape;
     shown.prompt = example.prompt.empty() ? conversation.prompt : example.prompt;
     shown.caption = example.caption;
   }
@@ -69,7 +68,7 @@ model::Conversation conversation_of(const std::string& system, const std::vector
 
 std::string describe_example(const Example& example) {
   std::string text = "{";
-  if (example.clip != nullptr) text += "\"video\": " + json_quote(example.clip->id) + ", ";
+  if (example.clip.has_value()) text += "\"video\": " + json_quote(example.clip->id) + ", ";
   if (!example.prompt.empty()) text += "\"prompt\": " + json_quote(example.prompt) + ", ";
   return text + "\"caption\": " + json_quote(example.caption) + "}";
 }

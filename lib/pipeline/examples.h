@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -23,17 +24,18 @@ struct ExampleSource {
   std::string caption = {};
 };
 
-// The frames of an example's video.
+// An example's video.
 struct ExampleClip {
   std::string id;  // SHA-256 of the file, in hexadecimal
-  video::Clip frames;
   model::ClipShape shape;
+  // Null in a run that has encoded them.
+  std::shared_ptr<const video::Clip> frames;
 };
 
 struct Example {
   std::string prompt = {};  // empty: the prompt that the clip is asked
   std::string caption = {};
-  std::shared_ptr<const ExampleClip> clip = {};  // null: an example of text alone
+  std::optional<ExampleClip> clip = {};  // without: an example of text alone
 };
 
 using ReadClip = std::function<video::Clip(const OpenFile&, const video::ReadOptions&)>;

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/utf8.h"
 #include "pipeline/find_videos.h"
 
 namespace caption::pipeline {
@@ -15,7 +16,6 @@ namespace {
 
 constexpr std::size_t kReadBytes = 64u << 10;
 constexpr std::size_t kMaxPathBytes = 1u << 20;
-constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
 
 // Returns the number of bytes read; 0 at the end of the list.
 std::size_t read_some(const PathList& list, std::vector<char>& buffer) {
@@ -57,9 +57,7 @@ class PathSplitter {
   void finish_path() {
     std::string_view path = path_;
     if (list_.separator == '\n') {
-      if (num_paths_ == 0 && path.starts_with(kByteOrderMark)) {
-        path.remove_prefix(kByteOrderMark.size());
-      }
+      if (num_paths_ == 0) path = without_byte_order_mark(path);
       if (path.ends_with('\r')) path.remove_suffix(1);
       if (path.find('\0') != std::string_view::npos) {
         throw Error(ErrorCode::kUsage,

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <memory>
 #include <optional>
+#include <utility>
 
 #include "base/error.h"
 #include "pipeline/internal/stages.h"
@@ -36,6 +37,17 @@ class StopGuard {
 std::unique_ptr<VisionCache> open_cache(model::CaptionModel& model, const Options& options) {
   if (options.vision_cache.folder.empty()) return nullptr;
   return std::make_unique<VisionCache>(options.vision_cache, model);
+}
+
+// Takes the frames out of the examples, so that they can be freed when they are encoded.
+std::vector<ExampleClip> take_example_clips(std::vector<Example>& examples) {
+  std::vector<ExampleClip> clips;
+  for (Example& example : examples) {
+    if (!example.clip.has_value()) continue;
+    clips.push_back(*example.clip);
+    example.clip->frames.reset();
+  }
+  return clips;
 }
 
 std::vector<std::string> names_of(const std::vector<AdapterChoice>& adapters) {
@@ -86,35 +98,35 @@ std::string adapter_name(const Options& options, AdapterIndex adapter) {
   return adapter == kNoAdapter ? "" : options.adapters.at(static_cast<std::size_t>(adapter)).name;
 }
 
-Outcome run(model::CaptionModel& model, const InputList& inputs, const Options& options,
+Outcome run(model::CaptionModel& model, const InputList& inputs, Options options,
             records::RecordSink& sink) {
-  Options settled = options;
-  for (const std::int32_t id : model.eos_ids()) settled.sampling.stop_ids.push_back(id);
-  CAPTION_CHECK(!settled.prompts.empty(), "pipeline: there is nothing to ask");
-  CAPTION_CHECK(std::ssize(settled.adapters) == model.decoder().num_adapters(),
+  std::vector<ExampleClip> example_clips = take_example_clips(options.examples);
+  for (const std::int32_t id : model.eos_ids()) options.sampling.stop_ids.push_back(id);
+  CAPTION_CHECK(!options.prompts.empty(), "pipeline: there is nothing to ask");
+  CAPTION_CHECK(std::ssize(options.adapters) == model.decoder().num_adapters(),
                 "pipeline: other adapters than the decoder's");
-  require_adapters(settled, inputs);
-  for (Prompt& prompt : settled.prompts) {
+  require_adapters(options, inputs);
+  for (Prompt& prompt : options.prompts) {
     if (prompt.text.empty()) prompt.text = model.default_prompt();
   }
 
   // Pages computed after a weight file changed do not belong to the hash in page_identity.
-  settled.engine.disk.may_store = [&model] { return !model.find_changed_file().has_value(); };
+  options.engine.disk.may_store = [&model] { return !model.find_changed_file().has_value(); };
 
   std::atomic<bool> own_stop{false};
-  if (settled.stop == nullptr) settled.stop = &own_stop;
+  if (options.stop == nullptr) options.stop = &own_stop;
 
   DecodedQueue frames(static_cast<std::size_t>(options.frame_queue_bytes));
   EncodedQueue requests(static_cast<std::size_t>(options.vision_queue_bytes));
-  const std::unique_ptr<VisionCache> cache = open_cache(model, settled);
-  Shared shared{.options = settled, .sink = sink, .cache = cache.get()};
+  const std::unique_ptr<VisionCache> cache = open_cache(model, options);
+  Shared shared{.options = options, .sink = sink, .cache = cache.get()};
   EngineStage engine_stage(model, shared, requests, inputs);
   // The guard is destroyed before the stages, so that their threads do not wait while they are
   // joined.
   std::optional<DecodeStage> decode_stage;
   std::optional<VisionStage> vision_stage;
-  StopGuard guard(*settled.stop, frames, requests);
-  vision_stage.emplace(model, shared, frames, requests);
+  StopGuard guard(*options.stop, frames, requests);
+  vision_stage.emplace(model, shared, std::move(example_clips), frames, requests);
   decode_stage.emplace(inputs, shared, frames);
 
   Outcome outcome;

@@ -175,10 +175,11 @@ AdapterIndex adapter_of(const Options& options, const InputList& inputs, std::si
 std::string adapter_name(const Options& options, AdapterIndex adapter);
 
 // Returns when every input has its record, or earlier as Outcome::ending tells. No other thread may
-// use the model during the call.
+// use the model during the call. The frames of examples that no copy of `options` shares are freed
+// as soon as they are encoded.
 // Throws Error: kOutOfMemory, kIo, kBadModel (a file of the model was changed, or its logits are
 // not finite for the first clip), kInternal; kUsage as require_adapters().
-Outcome run(model::CaptionModel& model, const InputList& inputs, const Options& options,
+Outcome run(model::CaptionModel& model, const InputList& inputs, Options options,
             records::RecordSink& sink);
 
 }  // namespace caption::pipeline

@@ -15,7 +15,6 @@ namespace caption::pipeline {
 namespace {
 
 constexpr std::size_t kMaxFileBytes = 1u << 20;
-constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
 
 std::string numbered(std::size_t count) { return "p" + std::to_string(count + 1); }
 
@@ -40,7 +39,7 @@ Prompt parse_line(const std::string& line, const std::string& number, const std:
 // Reports every problem with the file as an error of the command line.
 std::string read_prompt_file(const std::filesystem::path& path) {
   try {
-    return read_text_file(path, kMaxFileBytes);
+    return std::string(without_byte_order_mark(read_text_file(path, kMaxFileBytes)));
   } catch (const Error& error) {
     throw Error(ErrorCode::kUsage,
                 std::string(error.what()) + "; prompts are read from a text file of at most 1 MiB");
@@ -58,8 +57,7 @@ std::vector<Prompt> name_prompts(const std::vector<std::string>& texts) {
 }
 
 std::vector<Prompt> read_prompts(const std::filesystem::path& path) {
-  std::string text = read_prompt_file(path);
-  if (text.starts_with(kByteOrderMark)) text.erase(0, kByteOrderMark.size());
+  const std::string text = read_prompt_file(path);
   if (!is_valid_utf8(text)) fail(path.string(), "not a text in UTF-8");
   std::vector<Prompt> prompts;
   std::istringstream lines(text);

@@ -32,12 +32,14 @@ void require_positions(model::CaptionModel& model, const model::ClipShape& shape
   const std::int64_t num_tokens = model.vision_tokens(shape);
   const std::int64_t max_positions = model.decoder().spec().max_positions;
   if (num_tokens <= max_positions) return;
-  throw Error(ErrorCode::kTooLong, records::unescape_file_name(video) +
-                                       ": captioning it: " + counted(shape.num_frames, "frame") +
-                                       " of " + std::to_string(shape.frame.width_px) + "x" +
-                                       std::to_string(shape.frame.height_px) + " pixels have " +
-                                       counted(num_tokens, "vision token") + "; the model has " +
-                                       counted(max_positions, "position") + "; use fewer frames");
+  throw Error(
+      ErrorCode::kTooLong,
+      records::unescape_file_name(video) +
+          ": captioning it: " + counted(shape.num_frames, "frame") + " of " +
+          std::to_string(shape.frame.width_px) + "x" + std::to_string(shape.frame.height_px) +
+          " pixels have " + counted(num_tokens, "vision token") + "; the model has " +
+          counted(max_positions, "position") + "; use fewer frames" +
+          (model.preprocess_spec().smart ? " (--frames) or smaller ones (--max-pixels)" : ""));
 }
 
 bool has_work(std::span<const PixelJob> batch) {
@@ -58,15 +60,16 @@ std::size_t bytes_of(const EncodedJob& encoded) {
 
 }  // namespace
 
-VisionStage::VisionStage(model::CaptionModel& model, Shared& shared, DecodedQueue& in,
-                         EncodedQueue& out)
+VisionStage::VisionStage(model::CaptionModel& model, Shared& shared,
+                         std::vector<ExampleClip> examples, DecodedQueue& in, EncodedQueue& out)
     : model_(model),
       shared_(shared),
       options_(shared.options),
       in_(in),
       out_(out),
       pool_(options_.threads.vision),
-      stream_(model.context(), pool_) {
+      stream_(model.context(), pool_),
+      waiting_examples_(std::move(examples)) {
   try {
     thread_ = std::thread([this] { work(); });
   } catch (const std::system_error& error) {
@@ -83,7 +86,7 @@ void VisionStage::work() {
     while (is_wanted) {
       std::vector<PixelJob> batch = take_batch();
       if (batch.empty()) break;
-      if (examples_.empty() && has_work(batch)) encode_examples();
+      if (!waiting_examples_.empty() && has_work(batch)) encode_examples();
       encode(batch);
       for (PixelJob& clip : batch) is_wanted = is_wanted && pass_on(std::move(clip));
     }
@@ -96,9 +99,11 @@ void VisionStage::work() {
 }
 
 void VisionStage::encode_examples() {
-  for (const Example& example : options_.examples) {
-    if (example.clip != nullptr) examples_.push_back(encode_example(*example.clip));
+  for (ExampleClip& example : waiting_examples_) {
+    examples_.push_back(encode_example(example));
+    example.frames.reset();
   }
+  waiting_examples_.clear();
 }
 
 engine::SharedVision VisionStage::encode_example(const ExampleClip& example) {
@@ -118,12 +123,13 @@ engine::SharedVision VisionStage::encode_example(const ExampleClip& example) {
   }
   SeenClip seen;
   seen.shape = example.shape;
-  seen.frames_wanted = example.frames.frames_wanted;
-  seen.duration_us = example.frames.duration_us;
-  seen.suspicion = suspicion_of_frames(example.frames.frames);
-  seen.warnings = warnings_of(options_.read.sampling, example.frames);
+  const video::Clip& clip = *example.frames;
+  seen.frames_wanted = clip.frames_wanted;
+  seen.duration_us = clip.duration_us;
+  seen.suspicion = suspicion_of_frames(clip.frames);
+  seen.warnings = warnings_of(options_.read.sampling, clip);
   const vision::PixelValues pixels =
-      vision::preprocess(stream_, example.frames.frames, model_.preprocess_spec());
+      vision::preprocess(stream_, clip.frames, model_.preprocess_spec());
   seen.pixel_content = pixels.content;
   seen.tokens = model_.encode_frames(stream_, pixels.values.view());
   stream_.synchronize();

@@ -199,18 +199,59 @@ void refuse(Plan& plan, Cause cause, const std::string& why) {
   plan.warnings.push_back(why);
 }
 
+// A part of a video's tokens and what makes it smaller.
+struct TokenUse {
+  std::int64_t num_tokens = 0;
+  const char* name = "";
+  std::string way = {};
+};
+
+std::string way_to_fewer_vision_tokens(const PlanInput& input) {
+  const std::string frames = input.num_frames > 1 ? "fewer frames (--frames)" : "";
+  if (!depends_on_frame_size(input)) return frames;
+  return frames +
+         (frames.empty() ? "smaller frames (--max-pixels)" : " or smaller ones (--max-pixels)");
+}
+
+// The parts of a video's tokens, the largest first.
+std::vector<TokenUse> token_uses(const Plan& plan) {
+  const PlanInput& input = plan.input;
+  std::vector<TokenUse> uses = {
+      {plan.vision_tokens, "of vision", way_to_fewer_vision_tokens(input)},
+      {input.example_tokens, "of examples", "fewer or shorter examples (--examples)"},
+      {input.system_tokens, "of the system prompt", "a shorter system prompt (--system)"},
+      {input.prompt_tokens - input.example_tokens - input.system_tokens, "of the prompt",
+       "a shorter prompt (--prompt)"},
+      {input.output_tokens, "new", "fewer new tokens (--max-new-tokens)"}};
+  std::erase_if(uses, [](const TokenUse& use) { return use.num_tokens <= 0; });
+  std::stable_sort(uses.begin(), uses.end(), [](const TokenUse& a, const TokenUse& b) {
+    return a.num_tokens > b.num_tokens;
+  });
+  return uses;
+}
+
 // Returns text such as "fewer frames (--frames) or a larger --kv-cache-bytes": the remedies that
 // are not applied yet.
-std::string ways_to_room(const PlanInput& input) {
+std::string ways_to_room(const Plan& plan) {
+  const PlanInput& input = plan.input;
   std::vector<std::string> ways;
-  if (input.model.vision.has_value() && input.num_frames > 1) {
-    ways.emplace_back("fewer frames (--frames)");
+  if (input.example_tokens > plan.vision_tokens) {
+    ways.emplace_back("fewer or shorter examples (--examples)");
+  }
+  const bool is_fixed_frame = input.num_frames == 1 && !depends_on_frame_size(input);
+  if (input.model.vision.has_value() && !is_fixed_frame) {
+    ways.push_back(way_to_fewer_vision_tokens(input));
   }
   if (input.num_beams > 1) ways.emplace_back("fewer beams (--num-beams)");
   if (input.kv_dtype != DType::kI8) ways.emplace_back("an int8 KV cache (--kv-dtype)");
   if (input.is_kv_cache_given) return join(ways) + " or a larger --kv-cache-bytes";
   ways.emplace_back("smaller weights (--dtype)");
   return join(ways) + " or more memory (--memory-utilization)";
+}
+
+// The last token is not computed and needs no position.
+bool is_too_long(const Plan& plan) {
+  return plan.video_tokens - 1 > text_of(plan.input).max_positions;
 }
 
 void check_memory(Plan& plan) {
@@ -231,6 +272,8 @@ void check_memory(Plan& plan) {
                (smaller.empty() ? std::string("; use a smaller model") : smaller));
     return;
   }
+  // The pages are at most those of the model's positions, which check_tokens() is about.
+  if (is_too_long(plan)) return;
   if (plan.num_pages < plan.pages_per_video) {
     const std::int64_t least_bytes =
         plan.pages_per_video * kv::kPageTokens * (plan.token_bytes + plan.draft_token_bytes);
@@ -238,7 +281,7 @@ void check_memory(Plan& plan) {
            "one video needs " + std::to_string(plan.pages_per_video) + " KV pages, " +
                exact_bytes(least_bytes) + ", and " +
                (input.is_kv_cache_given ? "--kv-cache-bytes" : "the memory left") + " holds " +
-               std::to_string(plan.num_pages) + "; use " + ways_to_room(input));
+               std::to_string(plan.num_pages) + "; use " + ways_to_room(plan));
     return;
   }
   if (plan.num_concurrent < input.max_num_seqs / input.num_beams) {
@@ -246,7 +289,7 @@ void check_memory(Plan& plan) {
         "max_num_seqs " + std::to_string(input.max_num_seqs) +
         " cannot be reached: the pages hold " + counted(plan.num_concurrent, "video") + " of " +
         counted(plan.video_tokens, "token") + "; set it to " +
-        std::to_string(plan.num_concurrent * input.num_beams) + ", or use " + ways_to_room(input));
+        std::to_string(plan.num_concurrent * input.num_beams) + ", or use " + ways_to_room(plan));
   }
   if (plan.total_bytes > input.memory_bytes) {
     plan.warnings.push_back(
@@ -255,13 +298,35 @@ void check_memory(Plan& plan) {
   }
 }
 
+// Returns text such as "1152 of vision, 128 new, 13 of the prompt".
+std::string describe_uses(const Plan& plan) {
+  std::vector<std::string> parts;
+  for (const TokenUse& use : token_uses(plan)) {
+    parts.push_back(std::to_string(use.num_tokens) + " " + use.name);
+  }
+  return join(parts);
+}
+
+// Returns text such as "fewer frames (--frames) or fewer new tokens (--max-new-tokens)": what makes
+// the parts smaller that are no small ones.
+std::string ways_to_fewer_tokens(const Plan& plan) {
+  constexpr std::int64_t kSmallPart = 8;  // 1/8 of all tokens
+  std::string text;
+  for (const TokenUse& use : token_uses(plan)) {
+    if (use.way.empty() || use.num_tokens * kSmallPart < plan.video_tokens) continue;
+    text += (text.empty() ? "" : " or ") + use.way;
+  }
+  return text.empty() ? "fewer new tokens (--max-new-tokens)" : text;
+}
+
 void check_tokens(Plan& plan) {
   const PlanInput& input = plan.input;
   const std::int64_t positions = text_of(input).max_positions;
-  if (plan.video_tokens - 1 > positions) {  // the last token is not computed and needs no position
+  if (is_too_long(plan)) {
     refuse(plan, Cause::kOptions,
-           "a video of " + counted(plan.video_tokens, "token") + " is longer than the model's " +
-               counted(positions, "position") + "; use fewer frames or new tokens");
+           "a video of " + counted(plan.video_tokens, "token") + " (" + describe_uses(plan) +
+               ") is longer than the model's " + counted(positions, "position") + "; use " +
+               ways_to_fewer_tokens(plan));
   }
   if (input.num_beams > input.max_num_seqs) {
     refuse(plan, Cause::kOptions,

@@ -60,8 +60,12 @@ struct PlanInput {
   // Whether attention is compressed after the prompt; beams then share none of its pages.
   bool is_prompt_compressed = false;
   std::int64_t num_frames = 8;
-  model::FrameSize frame;  // of the videos; counts for models that take frames of any size
-  std::int64_t prompt_tokens = 64;
+  model::FrameSize
+      frame;  // size of the videos' frames; counts for models that take frames of any size
+  std::int64_t prompt_tokens = 64;  // of text, and of everything before the clip's question
+  // Parts of prompt_tokens.
+  std::int64_t system_tokens = 0;
+  std::int64_t example_tokens = 0;
   std::int64_t output_tokens = 128;
   std::int64_t queue_bytes = 0;  // maximum size of the queues between the stages, in host memory
   std::int64_t fixed_bytes = 0;  // size of the process, or of the card's context

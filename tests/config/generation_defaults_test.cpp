@@ -1,5 +1,6 @@
 // Tests which options a model's generation_config.json sets and which it does not.
 #include "config/generation_defaults.h"
+#include "config/fields.h"
 
 #include <doctest/doctest.h>
 
@@ -7,6 +8,7 @@
 #include <string>
 
 #include "config/load_preset.h"
+#include "config/parse_preset.h"
 
 namespace caption::config {
 namespace {

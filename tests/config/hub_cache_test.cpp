@@ -112,13 +112,42 @@ TEST_SUITE("config/hub_cache") {
 
   TEST_CASE("weights of a kind that this build does not read are not to be downloaded") {
     try {
-      find_in_hub_cache("Qwen/Qwen2.5-VL-7B-Instruct-AWQ", {});
+      find_in_hub_cache("Qwen/Qwen2.5-VL-7B-Instruct-NVFP4", {});
       FAIL_CHECK("resolved");
     } catch (const Error& error) {
       CHECK(error.code() == ErrorCode::kUnavailable);
       const std::string message = error.what();
       CHECK(message.find("do not download it") != std::string::npos);
       CHECK(message.find("Qwen/Qwen2.5-VL-7B-Instruct runs") != std::string::npos);
+    }
+  }
+
+  TEST_CASE("a mixture of experts is recognised by its name and not to be downloaded") {
+    const char* const kNames[] = {"Qwen/Qwen3-VL-30B-A3B-Instruct",
+                                  "Qwen/Qwen3-VL-235B-A22B-Thinking-FP8",
+                                  "OpenGVLab/InternVL3_5-30B-A3B-HF",
+                                  "OpenGVLab/InternVL3_5-GPT-OSS-20B-A4B-Preview",
+                                  "Qwen/Qwen1.5-MoE-A2.7B",
+                                  "mistralai/Mixtral-8x7B-Instruct-v0.1",
+                                  "openai/gpt-oss-20b"};
+    for (const char* const name : kNames) {
+      CAPTURE(name);
+      try {
+        find_in_hub_cache(name, {});
+        FAIL_CHECK("resolved");
+      } catch (const Error& error) {
+        CHECK(error.code() == ErrorCode::kUnavailable);
+        const std::string message = error.what();
+        CHECK(message.find("is a mixture of experts") != std::string::npos);
+        const bool is_near = std::string_view(name).ends_with("VL-30B-A3B-Instruct");
+        CHECK((!is_near ||
+               message.find("the nearest known names are Qwen/Qwen3-VL-") != std::string::npos));
+      }
+    }
+    for (const char* const name :
+         {"org/A-model-7B", "org/ab-1B", "llava-hf/llava-x7b", "Qwen/Qwen3-8B"}) {
+      CAPTURE(name);
+      CHECK(refusal(name).find("experts") == std::string::npos);
     }
   }
 

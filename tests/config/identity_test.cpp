@@ -8,6 +8,7 @@
 #include <tuple>
 
 #include "config/fields.h"
+#include "config/parse_preset.h"
 
 namespace caption::config {
 namespace {

@@ -1,5 +1,6 @@
 // Tests preset files: the installed ones, the user's, and the choice of `auto`.
 #include "config/load_preset.h"
+#include "config/fields.h"
 
 #include <doctest/doctest.h>
 
@@ -9,6 +10,7 @@
 #include <string>
 
 #include "base/error.h"
+#include "config/parse_preset.h"
 #include "config/resolve.h"
 #include "tests/support/no_descriptors.h"
 

@@ -5,6 +5,8 @@
 
 #include "backend/machine.h"
 #include "base/error.h"
+#include "config/fields.h"
+#include "config/parse_preset.h"
 #include "config/preset.h"
 
 namespace caption::config {

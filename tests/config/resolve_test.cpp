@@ -1,5 +1,7 @@
 // Tests the conversion of presets to the options of the modules.
 #include "config/resolve.h"
+#include "config/fields.h"
+#include "config/parse_preset.h"
 
 #include <doctest/doctest.h>
 
@@ -35,7 +37,7 @@ TEST_SUITE("config/resolve") {
     CHECK(
         refusal(cpu, false) ==
         "preset cpu: what is asked for needs awq weights, which this build does not have; weights "
-        "may be f32, bf16, int8, int4, nf4, w8a8");
+        "may be f32, bf16, int8, int4, nf4, w8a8, w4a8");
     cpu.quantization.weights = WeightFormat::kBF16;
     cpu.device.type = DeviceType::kCuda;
     CHECK(refusal(cpu, false) ==

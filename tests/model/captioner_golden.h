@@ -3,6 +3,7 @@
 #pragma once
 
 #include <filesystem>
+#include <initializer_list>
 #include <memory>
 #include <optional>
 #include <span>
@@ -34,8 +35,9 @@ class CaptionerGolden {
 
   std::vector<GoldenClip> clips(ThreadPool& pool, const model::CaptionModel& model) const;
 
-  // Checks of pixel values (equal bits), vision tokens and logits (within 1e-4), prompt ids and 64
-  // greedy tokens (equal) for each clip.
+  // Checks of pixel values (equal bits), vision tokens and logits (within 1e-4; logits within
+  // "logit_tolerance" of expected.json, if it is there), prompt ids and the greedy tokens (equal)
+  // for each clip.
   void check_prompts() const;
   void check_clips() const;
   // Checks that the weights take the bytes that a plan predicts from config.json, in every format,
@@ -80,5 +82,10 @@ struct BadCheckpoint {
 // Checks that open_model() refuses each.
 void check_refusals(std::string_view family, std::string_view golden,
                     std::span<const BadCheckpoint> cases);
+
+// Checks that open_composed() refuses a model with `code`, in a message that holds each of the
+// texts.
+void check_refused(const model::ComposedSource& source, ErrorCode code,
+                   std::initializer_list<const char*> message);
 
 }  // namespace caption::testing

@@ -317,15 +317,16 @@ TEST_SUITE("model/chat_template") {
     const fs::path folder = fs::path(CAPTION_TEST_TMP) / "chat_template";
     fs::remove_all(folder);
     fs::create_directories(folder);
-    CHECK(model::read_chat_template(folder, "<video>").text.empty());
+    CHECK(model::read_chat_template(model::ModelFolder(folder), "<video>").text.empty());
     std::ofstream(folder / "tokenizer_config.json") << R"({"chat_template": "words alone"})";
-    CHECK(model::read_chat_template(folder, "<video>").text.empty());
+    CHECK(model::read_chat_template(model::ModelFolder(folder), "<video>").text.empty());
     std::ofstream(folder / "tokenizer_config.json") << R"({"chat_template": "a <video>"})";
-    CHECK(model::read_chat_template(folder, "<video>").text == "a <video>");
+    CHECK(model::read_chat_template(model::ModelFolder(folder), "<video>").text == "a <video>");
     std::ofstream(folder / "processor_config.json") << R"({"chat_template": "b"})";
-    CHECK(model::read_chat_template(folder, "<video>").file == folder / "processor_config.json");
+    CHECK(model::read_chat_template(model::ModelFolder(folder), "<video>").file ==
+          folder / "processor_config.json");
     std::ofstream(folder / "chat_template.jinja") << "c";
-    CHECK(model::read_chat_template(folder, "<video>").text == "c");
+    CHECK(model::read_chat_template(model::ModelFolder(folder), "<video>").text == "c");
   }
 }
 

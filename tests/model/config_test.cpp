@@ -432,13 +432,6 @@ TEST_SUITE("model/config") {
       }
     }
   }
-
-  TEST_CASE("quantised weights are refused with their method's name") {
-    CHECK_NOTHROW(model::reject_quantised(parse("{}")));
-    CHECK_THROWS_WITH_AS(
-        model::reject_quantised(parse(R"({"quantization_config": {"quant_method": "awq"}})")),
-        doctest::Contains("\"awq\""), Error);
-  }
 }
 
 }  // namespace

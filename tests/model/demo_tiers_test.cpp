@@ -43,6 +43,7 @@ TEST_SUITE("model/demo_tiers") {
     const Case cases[] = {{weights::WeightFormat::kBF16, "bf16", kBF16},
                           {weights::WeightFormat::kInt8, "int8", kBF16},
                           {weights::WeightFormat::kW8A8, "w8a8", kInt8},
+                          {weights::WeightFormat::kW4A8, "w4a8", kInt8},
                           {weights::WeightFormat::kInt4, "int4", kBF16},
                           {weights::WeightFormat::kNf4, "nf4", kBF16}};
     // Small numbers, because an emulated AMX tier is a thousand times as slow.

@@ -161,7 +161,8 @@ TEST_SUITE("model/model_files") {
       parts.configs.push_back(model::read_config_folder(folder));
       std::ofstream(folder / "tokenizer_config.json", std::ios::app) << "\n";
       const auto open = [&] {
-        model::kLlavaNextVideo.open(folder, config, WeightFormat::kF32, std::move(parts));
+        model::kLlavaNextVideo.open(model::ModelFolder(folder), config, WeightFormat::kF32,
+                                    std::move(parts));
       };
       CHECK(message_of(open, ErrorCode::kBadModel)
                 .find("its configuration changed while it was read") != std::string::npos);

@@ -201,10 +201,10 @@ TEST_SUITE("model/open_model") {
          {"\"florence2\""}},
         {"quantised",
          edit("config.json", "\"video_seq_length\"",
-              "\"quantization_config\": {\"quant_method\": \"bitsandbytes\"}, "
+              "\"quantization_config\": {\"quant_method\": \"quanto\"}, "
               "\"video_seq_length\""),
          unavailable,
-         {"bitsandbytes"}},
+         {"\"quanto\""}},
         {"another pooling",
          edit("config.json", "\"average\"", "\"median\""),
          unavailable,

@@ -24,9 +24,9 @@ using model::Blueprint;
 using model::Parameter;
 using weights::WeightFormat;
 
-constexpr WeightFormat kMadeAtLoad[] = {WeightFormat::kF32,  WeightFormat::kBF16,
-                                        WeightFormat::kInt8, WeightFormat::kInt4,
-                                        WeightFormat::kNf4,  WeightFormat::kW8A8};
+constexpr WeightFormat kMadeAtLoad[] = {
+    WeightFormat::kF32, WeightFormat::kBF16, WeightFormat::kInt8, WeightFormat::kInt4,
+    WeightFormat::kNf4, WeightFormat::kW8A8, WeightFormat::kW4A8};
 
 // Reduces large dimensions to sizes for which panels need padding, and keeps one parameter of each
 // kind: of a group, with one role and shape.

@@ -55,21 +55,21 @@ TEST_SUITE("model/preprocessor_config") {
 
   TEST_CASE("files are looked up in the order of the reference") {
     const fs::path folder = empty_folder("order");
-    CHECK_THROWS_WITH_AS(model::read_preprocess_spec(folder),
+    CHECK_THROWS_WITH_AS(model::read_preprocess_spec(model::ModelFolder(folder)),
                          doctest::Contains("video_preprocessor_config.json"), Error);
     // By itself processor_config.json holds no constants of frames.
     write(folder / "processor_config.json", R"({"patch_size": 14})");
-    CHECK_THROWS_AS(model::read_preprocess_spec(folder), Error);
+    CHECK_THROWS_AS(model::read_preprocess_spec(model::ModelFolder(folder)), Error);
     write(folder / "processor_config.json",
           R"({"video_processor": {"size": {"shortest_edge": 3}}})");
-    CHECK(model::read_preprocess_spec(folder).shortest_edge_px == 3);
+    CHECK(model::read_preprocess_spec(model::ModelFolder(folder)).shortest_edge_px == 3);
     write(folder / "preprocessor_config.json", R"({"size": {"shortest_edge": 1}})");
-    CHECK(model::read_preprocess_spec(folder).shortest_edge_px == 1);
+    CHECK(model::read_preprocess_spec(model::ModelFolder(folder)).shortest_edge_px == 1);
     write(folder / "video_preprocessor_config.json", R"({"size": {"shortest_edge": 2}})");
-    CHECK(model::read_preprocess_spec(folder).shortest_edge_px == 2);
+    CHECK(model::read_preprocess_spec(model::ModelFolder(folder)).shortest_edge_px == 2);
     write(folder / "video_preprocessor_config.json",
           R"({"size": {"shortest_edge": 2}, "video_processor": {"size": {"shortest_edge": 4}}})");
-    CHECK(model::read_preprocess_spec(folder).shortest_edge_px == 4);
+    CHECK(model::read_preprocess_spec(model::ModelFolder(folder)).shortest_edge_px == 4);
   }
 
   TEST_CASE("each family has the class defaults of its video processor") {

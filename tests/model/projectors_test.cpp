@@ -77,19 +77,6 @@ std::unique_ptr<model::CaptionModel> open(const ComposedSource& source,
   return model::open_composed(tested_context(), source, format);
 }
 
-void check_refused(const ComposedSource& source, ErrorCode code,
-                   std::initializer_list<const char*> message) {
-  try {
-    open(source);
-    FAIL_CHECK("accepted");
-  } catch (const Error& error) {
-    const std::string what = error.what();
-    CAPTURE(what);
-    CHECK(error_code_name(error.code()) == error_code_name(code));
-    for (const char* part : message) CHECK(what.find(part) != std::string::npos);
-  }
-}
-
 // Checks that a plan's scratch memory is what two passes leave behind.
 void check_scratch(const ComposedSource& source, const model::VisionSpec& vision) {
   if (tested_context().device != Device::kCpu) return;  // a plan is for the host
@@ -199,7 +186,8 @@ TEST_SUITE("model/projectors") {
       replace_in_file(source.projector, "layers.1.self_attn.q_proj", "layers.1.self_attn.q_prox");
       check_refused(source, ErrorCode::kBadModel,
                     {"projector.safetensors", "that the configuration does not describe",
-                     "perceiver_resampler.layers.1.", ", ..."});
+                     "perceiver_resampler.layers.1.", ", ...",
+                     "take both from one folder, or save the weights again without these tensors"});
     }
     SUBCASE("tokens that are no square") {
       const Case c = case_of("c_abstractor_clip");
@@ -223,6 +211,36 @@ TEST_SUITE("model/projectors") {
           "abstractor.net.0.b2.conv1.bn.bias=abstractor.net.0.b2.conv1.bn.running_mean"};
       check_refused(source, ErrorCode::kUnavailable,
                     {"net.0.b2.conv1.bn.running_mean", "not batch norms"});
+    }
+  }
+
+  TEST_CASE("options that the projector does not read are refused by name") {
+    struct Unread {
+      const char* name;
+      model::ProjectorOptions options;
+      std::vector<const char*> message;
+    };
+    const std::vector<Unread> kUnread = {
+        {"mlp_layers", {.tokens = 64}, {"model.projector_tokens", "only c_abstractor reads it"}},
+        {"mlp_layers",
+         {.head_dim = 64},
+         {"model.projector_head_dim", "only perceiver_resampler reads it"}},
+        {"perceiver_clip", {.tokens = 64, .head_dim = 8}, {"model.projector_tokens"}},
+        {"idefics2_clip", {.tokens = 64}, {"model.projector_tokens"}},
+        {"c_abstractor_clip", {.tokens = 9, .head_dim = 8}, {"model.projector_head_dim"}},
+        {"c_abstractor_siglip",
+         {.activation = Activation::kRelu, .tokens = 4},
+         {"model.projector_hidden_act", "one linear layer"}},
+    };
+    for (const Unread& c : kUnread) {
+      CAPTURE(std::string(c.name));
+      const Case golden = case_of(c.name);
+      const DrawnCheckpoint parts(golden_of(golden));
+      ComposedSource source = source_of(golden, parts);
+      source.projector_options = c.options;
+      for (const char* const part : c.message) {
+        check_refused(source, ErrorCode::kBadPreset, {"projector.safetensors", part});
+      }
     }
   }
 

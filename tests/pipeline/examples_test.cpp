@@ -6,7 +6,9 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/error.h"
@@ -140,6 +142,29 @@ TEST_SUITE("pipeline/examples") {
     CHECK(second.outcome.clips_seen_before == 1);
     options.vision_cache.folder.clear();
     CHECK(run_clips(*model, only_second, options).captions == second.captions);
+  }
+
+  TEST_CASE("the frames of an example are freed when they are encoded") {
+    const testing::DrawnCheckpoint checkpoint(fs::path(CAPTION_SOURCE_DIR) /
+                                              "tests/golden/qwen3_vl/untied_f32");
+    const auto model = model::open_model({}, checkpoint.path(), weights::WeightFormat::kF32);
+    const InputList inputs = clips(2);
+    Options options = chat_options(engine::PrefixCache::kOn);
+    options.examples = read_examples({{.video = clip_name(1), .caption = "공원이다."}},
+                                     options.read, options.read_clip);
+    const std::weak_ptr<const video::Clip> frames = options.examples[0].clip->frames;
+    int num_held = 0;
+    options.on_progress = [&](const Progress& progress) {
+      if (progress.clips_done > 0 && !frames.expired()) ++num_held;
+    };
+    KeepingSink sink;
+    CHECK(run(*model, inputs, options, sink).ending == Ending::kFinished);
+    CHECK(num_held > 0);  // the caller's options share them
+    CHECK_FALSE(frames.expired());
+    num_held = 0;
+    CHECK(run(*model, inputs, std::move(options), sink).ending == Ending::kFinished);
+    CHECK(num_held == 0);
+    CHECK(sink.kept.size() == 4);
   }
 
   TEST_CASE("an example without a prompt has the clip's") {

@@ -1,9 +1,10 @@
+#include "bench/internal/kernel_cases.h"
+
 #include <algorithm>
 #include <cmath>
 
 #include "base/error.h"
 #include "base/math.h"
-#include "bench/internal/kernel_timer.h"
 #include "kernels/attention.h"
 #include "kernels/embedding.h"
 #include "kernels/linear.h"

@@ -3,7 +3,6 @@
 
 #include <cstdint>
 #include <functional>
-#include <string>
 #include <utility>
 #include <vector>
 
@@ -36,15 +35,5 @@ class KernelTimer {
 
 // Numbers between -1 and 1 from a fixed seed.
 Tensor random_tensor(DType dtype, const Shape& shape);
-
-void bench_text(KernelTimer& timer, const model::DecoderSpec& shape);
-void bench_vision(KernelTimer& timer, const model::VisionSpec& shape);
-
-// Times a dense layer in every layout, for each number of tokens in `tokens`.
-void bench_linear(KernelTimer& timer, const std::string& name, const model::LinearSpec& matrix,
-                  const std::vector<std::int64_t>& tokens);
-// Times linear_swiglu with a gate and an up matrix of the shape `matrix`.
-void bench_swiglu(KernelTimer& timer, const model::LinearSpec& matrix,
-                  const std::vector<std::int64_t>& tokens);
 
 }  // namespace caption::bench

@@ -80,11 +80,12 @@ void validate(const Request& request, const model::DecoderSpec& spec, Device dev
   const std::int64_t num_positions =
       std::max<std::int64_t>(num_prompt, next_position) + request.sampling.max_new_tokens - 1;
   if (num_positions > spec.max_positions) {
-    throw Error(ErrorCode::kTooLong, "request: " + counted(num_prompt, "prompt token") + " and " +
-                                         counted(request.sampling.max_new_tokens, "new token") +
-                                         " need " + counted(num_positions, "position") +
-                                         "; the model has " + std::to_string(spec.max_positions) +
-                                         "; use fewer frames or new tokens");
+    throw Error(ErrorCode::kTooLong,
+                "request: " + counted(num_prompt, "prompt token") + " and " +
+                    counted(request.sampling.max_new_tokens, "new token") + " need " +
+                    counted(num_positions, "position") + "; the model has " +
+                    std::to_string(spec.max_positions) + "; use fewer frames" +
+                    (request.positions.empty() ? "" : ", smaller ones") + " or fewer new tokens");
   }
 }
 

@@ -14,6 +14,7 @@
 #include <string_view>
 
 #include "model/internal/chat_format.h"
+#include "model/internal/model_folder.h"
 
 namespace caption::model {
 
@@ -24,9 +25,10 @@ struct ChatTemplate {
 
 // Returns the chat template of a folder, of the first of chat_template.jinja, chat_template.json,
 // processor_config.json and tokenizer_config.json that has one. One of tokenizer_config.json that
-// does not mention `video_token` is the language model's, which renders no videos, and is left out.
+// does not mention `video_token` is the language model's, which renders no videos, and is left out;
+// the same holds for the one in the metadata of a GGUF file.
 // Throws Error(kBadModel) for a broken file.
-ChatTemplate read_chat_template(const std::filesystem::path& folder, std::string_view video_token);
+ChatTemplate read_chat_template(const ModelFolder& folder, std::string_view video_token);
 
 // What a program writes literally: its raw text and the string literals that its expressions join.
 // U+001F stands for everything else that it writes.

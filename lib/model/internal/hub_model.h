@@ -4,7 +4,6 @@
 #pragma once
 
 #include <cstdint>
-#include <filesystem>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -36,7 +35,7 @@ void tie_missing_head(const JsonObject& config, const weights::Source& source, T
 
 // Reads the tokenizer and the generation settings of a folder. The stop ids are those of
 // generation_config.json, else the text configuration's, else the tokenizer's.
-void read_text_files(const std::filesystem::path& folder, const TextConfig& text, Parts& parts);
+void read_text_files(const ModelFolder& folder, const TextConfig& text, Parts& parts);
 
 // Returns the id of an added token that a prompt needs. Throws Error(kBadModel) when the tokenizer
 // has none, or another id than `configured`, which the configuration has under `key`.

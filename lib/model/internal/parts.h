@@ -11,6 +11,7 @@
 
 #include "model/caption_model.h"
 #include "model/internal/config.h"
+#include "model/internal/model_folder.h"
 #include "model/internal/placed_weights.h"
 #include "model/internal/transformer_decoder.h"
 #include "model/internal/vision_encoder.h"
@@ -114,9 +115,8 @@ struct Family {
   // Throws Error(kBadModel | kUnavailable) as the parsers of internal/config.h.
   Blueprint (*describe)(const JsonObject& config);
   // open_model() calls it; `parts` already has context, digests and configs.
-  std::unique_ptr<CaptionModel> (*open)(const std::filesystem::path& folder,
-                                        const JsonObject& config, weights::WeightFormat format,
-                                        Parts parts);
+  std::unique_ptr<CaptionModel> (*open)(const ModelFolder& folder, const JsonObject& config,
+                                        weights::WeightFormat format, Parts parts);
 };
 extern const Family kInternVl;
 extern const Family kInternVlChat;

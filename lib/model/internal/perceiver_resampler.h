@@ -1,10 +1,12 @@
 // model/internal/perceiver_resampler.h: a Perceiver resampler.
 //   c        = input(rows)                                        the context; PerceiverVariant
-//   l'_0     = latents
+//   l_0      = latents
 //   j_i      = [norm_context(c); norm_latents(l_i)]               along the rows of a frame
 //   l'_i     = l_i + out(attention(q(norm_latents(l_i)), k(j_i), v(j_i)))
 //   l_{i+1}  = l'_i + mlp(norm_mlp(l'_i))
 //   y        = norm(l_n)
+// where of a frame rows is [R, tower's columns], c [R, D], l_i, l'_i and y [L, D], j_i [R + L, D].
+//
 // Sources: arXiv:2204.14198; open_flamingo src/helpers.py (PerceiverResampler, without embeddings
 // of frames and media); transformers 4.57 modeling_idefics2.py (Idefics2Connector).
 #pragma once

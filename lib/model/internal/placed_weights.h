@@ -7,8 +7,12 @@
 // formats quantise the numbers of the file for the roles that weights::matrix_format() quantises;
 // the other parameters are held as with kBF16. The form on the device is kernels/weight.h's.
 //
+// Matrices that a file holds as codes (AWQ, GPTQ, bitsandbytes, ...) keep these codes in kF32,
+// kBF16 and the format of their own name; any other format would round them a second time and is
+// refused.
+//
 // An adapter that applies to every request is merged into a weight before the weight is placed: W +
-// s * B A, computed in f32. Matrices of a decoder that the format quantises stay as they are, and
+// s * B A, computed in f32. Matrices of a decoder that are held as codes stay as they are, and
 // the decoder computes the adapter's term beside them (DecoderAdapters). So it does for adapters
 // that requests choose. Matrices of tower and projector are merged in every format.
 #pragma once
@@ -50,9 +54,14 @@ struct ModelAdapter {
   std::optional<std::int32_t> source = std::nullopt;
 };
 
-// Whether the decoder computes the adapter's term of a parameter with this role beside the weight;
-// otherwise the term is merged into it.
-bool is_beside(const ModelAdapter& adapter, Role role, weights::WeightFormat format);
+// Whether the decoder computes the adapter's term of a parameter beside the weight, in a model of
+// this format; otherwise the term is merged into it.
+bool is_beside(const ModelAdapter& adapter, const Parameter& parameter,
+               weights::WeightFormat format);
+
+// Sets Parameter::codes and Parameter::stored of the parameters of the weight file `index`, which
+// `source` reads. Throws Error(kBadModel) when the source has another model's tensors.
+void find_stored_codes(Blueprint& blueprint, const weights::Source& source, std::int32_t index);
 
 // Immutable after construction, so any number of threads may read it.
 class PlacedWeights {
@@ -60,10 +69,11 @@ class PlacedWeights {
   // Reads every parameter of the blueprint from sources[ParameterGroup::source] to the stream's
   // device, with the stream's threads. `adapters` are borrowed. Throws Error(kBadModel) naming the
   // tensor when it is missing, of another shape, not floating-point or, if it is quantised, not
-  // finite, and the tensors that no parameter takes (internal/unused_tensors.h); kUnavailable for
-  // an adapter with a name that changes tower or projector, or with a changed weight of the base
-  // model; otherwise as Source::read() and bind_terms(). With Opening::kToCheck no adapter is
-  // merged, and the weights are not those of the adapted model.
+  // finite, and the tensors that no parameter takes (internal/unused_tensors.h); kUnavailable for a
+  // format that would round a file's codes, for an adapter with a name that changes tower or
+  // projector, or with a changed weight of the base model; otherwise as Source::read() and
+  // bind_terms(). With Opening::kToCheck no adapter is merged, and the weights are not those of the
+  // adapted model.
   PlacedWeights(Stream& stream, const Blueprint& blueprint,
                 std::vector<std::unique_ptr<weights::Source>> sources, weights::WeightFormat format,
                 std::span<const ModelAdapter> adapters = {}, Opening opening = Opening::kToRun);

@@ -2,9 +2,8 @@
 // Source: transformers LlavaNextVideoVideoProcessor, CLIPImageProcessor.
 #pragma once
 
-#include <filesystem>
-
 #include "base/json.h"
+#include "model/internal/model_folder.h"
 #include "model/vision_spec.h"
 #include "vision/preprocess.h"
 
@@ -37,7 +36,7 @@ PreprocessDefaults siglip_preprocessing();  // 224 x 224 pixels, 0.5
 // there is no file or a value is impossible; kUnavailable for a resampling or rescaling other than
 // the implemented one.
 vision::PreprocessSpec read_preprocess_spec(
-    const std::filesystem::path& folder,
+    const ModelFolder& folder,
     const PreprocessDefaults& defaults = llava_next_video_preprocessing());
 
 // Parses the JSON object of one of these files.

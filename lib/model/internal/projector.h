@@ -67,7 +67,8 @@ void add_c_abstractor(Blueprint& blueprint, const VisionSpec& vision, const Proj
                       std::int32_t source);
 
 // Finds out the kind, unless `options` name it, and sets the dimensions. Without a file it is
-// linear, activation, linear, and any other kind is refused.
+// linear, activation, linear, and any other kind is refused. Throws Error(kBadPreset) for an option
+// that the projector does not read.
 ProjectorNames read_projector(const ProjectorFile* file, const ProjectorOptions& options,
                               std::int64_t text_hidden, VisionSpec& vision);
 // Adds all parameters of the projector that read_projector() found.

@@ -49,6 +49,9 @@ class TransformerDecoder final : public Decoder {
     ConstView post_attention_norm;
     LinearWeights gate, up, down;
     DecoderLayerIds ids;
+
+    // Whether one kernel may multiply by both.
+    bool gates_like_up() const { return gate.weight.form().is_like(up.weight.form()); }
   };
   // The index arrays of one step, and the table of its rotations.
   struct Step;

@@ -20,6 +20,7 @@
 #include "base/open_file.h"
 #include "engine/engine.h"
 #include "pipeline/internal/claims.h"
+#include "pipeline/internal/record_errors.h"
 #include "pipeline/internal/streamed_text.h"
 #include "pipeline/pipeline.h"
 #include "pipeline/vision_cache.h"
@@ -94,12 +95,6 @@ struct EncodedJob {
 
 using DecodedQueue = ByteQueue<DecodedJob>;
 using EncodedQueue = ByteQueue<EncodedJob>;
-
-void set_failed(records::Record& record, ErrorCode code, const std::string& message);
-
-// Runs work() and stores an exception in the record as its error. `who` names the clip and the
-// operation, and precedes messages that do not begin with the clip's path.
-void guard(records::Record& record, const std::string& who, const std::function<void()>& work);
 
 // Sets the names of prompt and adapter in the record of a caption.
 void set_names(records::Record& record, const Options& options, std::size_t prompt,
@@ -191,7 +186,9 @@ class DecodeStage {
 class VisionStage {
  public:
   // Throws Error(kOutOfMemory) when its threads cannot be started.
-  VisionStage(model::CaptionModel& model, Shared& shared, DecodedQueue& in, EncodedQueue& out);
+  // `examples` are the videos of the examples in order, with frames that nothing else needs.
+  VisionStage(model::CaptionModel& model, Shared& shared, std::vector<ExampleClip> examples,
+              DecodedQueue& in, EncodedQueue& out);
   ~VisionStage();
 
  private:
@@ -203,6 +200,7 @@ class VisionStage {
   void encode_together(std::span<PixelJob* const> clips);
   bool pass_on(PixelJob clip);
   std::vector<engine::Request> make_requests(PixelJob& clip);
+  // Encodes the examples' videos and frees their frames.
   void encode_examples();
   // The vision tokens of an example's video, from the vision cache or encoded.
   engine::SharedVision encode_example(const ExampleClip& example);
@@ -217,6 +215,7 @@ class VisionStage {
   ThreadPool pool_;
   Stream stream_;
   std::optional<PixelJob> next_;                // taken from the queue; begins the next batch
+  std::vector<ExampleClip> waiting_examples_;   // until the first clip is encoded
   std::vector<engine::SharedVision> examples_;  // of the examples with a video, in order
   std::thread thread_;
 };

@@ -8,6 +8,7 @@
 
 #include "engine/engine.h"
 #include "pipeline/pipeline.h"
+#include "text/incremental_decoder.h"
 #include "text/stop_matcher.h"
 #include "text/tokenizer.h"
 

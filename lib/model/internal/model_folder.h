@@ -1,0 +1,63 @@
+// model/internal/model_folder.h: the files of a model, or of a part of a composed one: a folder as
+// transformers saves it, or GGUF files, whose metadata stands in the place of the folder's JSON
+// files.
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "base/json.h"
+#include "model/read_blueprint.h"
+#include "text/tokenizer.h"
+#include "weights/gguf_file.h"
+#include "weights/source.h"
+
+namespace caption::model {
+
+// Immutable, thread-safe.
+class ModelFolder {
+ public:
+  // `path` is a folder, or a .gguf file. A folder with .gguf files and without .safetensors ones
+  // holds one language model and one vision tower with its projector, or one of them; a tower's
+  // file has "mmproj" in its name, as llama.cpp expects it. The tower of a language model that is
+  // named by its file is the one beside it. Of several towers' files the largest counts. Throws
+  // Error(kBadModel) for a folder with several language models, and as GgufFile::open().
+  explicit ModelFolder(std::filesystem::path path, ModelPart part = ModelPart::kWhole);
+
+  const std::filesystem::path& path() const { return path_; }
+  bool is_gguf() const { return text_ != nullptr || tower_ != nullptr; }
+  // The GGUF files; nullptr where there is none.
+  const weights::GgufFile* gguf_text() const { return text_.get(); }
+  const weights::GgufFile* gguf_tower() const { return tower_.get(); }
+
+  // Returns the root of a JSON file; nullopt when there is none. From GGUF files config.json and
+  // preprocessor_config.json are made, where the folder that the user named does not hold the
+  // latter. Throws Error(kBadModel | kUnavailable) as gguf_captioner_config().
+  std::optional<JsonObject> find_json(std::string_view name) const;
+  // Returns config.json. Throws Error(kBadModel), naming what to do, when it is missing.
+  JsonObject require_config() const;
+  // The chat template in the metadata of the language model's file; empty when there is none.
+  std::string gguf_template() const;
+
+  // Opens tensors and tokenizer. Throw as weights::open_source() and text::open_tokenizer();
+  // Error(kBadModel) for the tokenizer of a tower's file.
+  std::unique_ptr<weights::Source> open_weights() const;
+  std::unique_ptr<const text::Tokenizer> open_tokenizer() const;
+
+ private:
+  std::string make_config() const;
+
+  std::filesystem::path path_;
+  ModelPart part_;
+  bool reads_files_ = true;  // the user named the folder, not a file
+  std::shared_ptr<const weights::GgufFile> text_;
+  std::shared_ptr<const weights::GgufFile> tower_;
+};
+
+// Whether a path is a .gguf file or a folder that ModelFolder reads as one of GGUF files.
+bool is_gguf_model(const std::filesystem::path& path);
+
+}  // namespace caption::model

@@ -1,0 +1,190 @@
+#include "model/internal/model_folder.h"
+
+#include <algorithm>
+#include <cctype>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+#include "base/error.h"
+#include "base/join.h"
+#include "base/log.h"
+#include "model/internal/adapter.h"
+#include "model/internal/model_files.h"
+#include "text/token_tables.h"
+#include "weights/gguf_config.h"
+#include "weights/gguf_source.h"
+#include "weights/gguf_tokenizer.h"
+#include "weights/joined_source.h"
+#include "weights/open_source.h"
+
+namespace caption::model {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kGgufTextPrefix = "model.language_model.";
+
+bool is_tower_file(const fs::path& path) {
+  std::string name = path.filename().string();
+  std::transform(name.begin(), name.end(), name.begin(),
+                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  return name.find("mmproj") != std::string::npos;
+}
+
+// Whether the name is that of a part of a split file other than the first: "-00002-of-00003.gguf".
+bool is_later_part(const fs::path& path) {
+  const std::string name = path.stem().string();
+  const std::size_t of = name.rfind("-of-");
+  constexpr std::size_t kDigits = 5;
+  if (of == std::string::npos || of < kDigits + 1 || name.size() != of + 4 + kDigits) return false;
+  return name[of - kDigits - 1] == '-' && name.substr(of - kDigits, kDigits) != "00001";
+}
+
+std::vector<fs::path> list_gguf_files(const fs::path& folder) {
+  std::vector<fs::path> files;
+  std::error_code ignored;
+  for (const auto& entry : fs::directory_iterator(folder, ignored)) {
+    const fs::path& path = entry.path();
+    if (path.extension() == ".gguf" && is_file(path) && !is_later_part(path)) files.push_back(path);
+  }
+  std::sort(files.begin(), files.end());
+  return files;
+}
+
+fs::path folder_of(const fs::path& file) {
+  const fs::path folder = file.parent_path();
+  return folder.empty() ? "." : folder;
+}
+
+bool holds_safetensors(const fs::path& folder) {
+  std::error_code ignored;
+  const fs::directory_iterator files(folder, ignored);
+  return std::any_of(begin(files), end(files), [](const fs::directory_entry& entry) {
+    return entry.path().extension() == ".safetensors";
+  });
+}
+
+std::shared_ptr<const weights::GgufFile> open_file(const fs::path& path) {
+  return std::make_shared<const weights::GgufFile>(weights::GgufFile::open(path));
+}
+
+// A tower may lie there in several types; the largest file is the most exact.
+std::optional<fs::path> find_tower_file(std::vector<fs::path> files) {
+  std::erase_if(files, [](const fs::path& path) { return !is_tower_file(path); });
+  std::error_code ignored;
+  const auto largest =
+      std::max_element(files.begin(), files.end(), [&](const auto& a, const auto& b) {
+        return fs::file_size(a, ignored) < fs::file_size(b, ignored);
+      });
+  if (largest == files.end()) return std::nullopt;
+  if (files.size() > 1) {
+    log_detail("model", largest->string() + ": the largest of " + std::to_string(files.size()) +
+                            " mmproj files is used");
+  }
+  return *largest;
+}
+
+std::optional<fs::path> find_text_file(const fs::path& folder, std::vector<fs::path> files) {
+  std::erase_if(files, is_tower_file);
+  if (files.size() > 1) {
+    std::vector<std::string> names;
+    for (const fs::path& path : files) names.push_back(path.filename().string());
+    throw Error(ErrorCode::kBadModel, folder.string() + ": holds " + std::to_string(files.size()) +
+                                          " GGUF files of language models, " + join(names) +
+                                          "; name one of them in the place of the folder");
+  }
+  if (files.empty()) return std::nullopt;
+  return files.front();
+}
+
+}  // namespace
+
+bool is_gguf_model(const fs::path& path) {
+  if (is_file(path)) return path.extension() == ".gguf";
+  return !holds_safetensors(path) && !list_gguf_files(path).empty();
+}
+
+ModelFolder::ModelFolder(fs::path path, ModelPart part) : path_(std::move(path)), part_(part) {
+  if (!is_gguf_model(path_)) return;
+  reads_files_ = !is_file(path_);
+  std::vector<fs::path> files = list_gguf_files(reads_files_ ? path_ : folder_of(path_));
+  const bool wants_text = part == ModelPart::kWhole || part == ModelPart::kText;
+  const bool wants_tower = part != ModelPart::kText;
+  const bool is_named_tower = !reads_files_ && (!wants_text || is_tower_file(path_));
+  if (wants_text && !is_named_tower) {
+    const auto text = reads_files_ ? find_text_file(path_, files) : path_;
+    if (text) text_ = open_file(*text);
+  }
+  if (!wants_tower) return;
+  const auto tower = is_named_tower ? path_ : find_tower_file(std::move(files));
+  if (tower) tower_ = open_file(*tower);
+}
+
+std::string ModelFolder::make_config() const {
+  if (text_ == nullptr) return weights::gguf_tower_config(*tower_);
+  return tower_ == nullptr ? weights::gguf_text_config(*text_)
+                           : weights::gguf_captioner_config(*text_, *tower_);
+}
+
+std::optional<JsonObject> ModelFolder::find_json(std::string_view name) const {
+  const bool is_config = name == "config.json";
+  const fs::path file = path_ / name;
+  if (!is_gguf() || (reads_files_ && !is_config)) {
+    std::error_code ignored;
+    if (fs::exists(file, ignored)) return JsonObject::open(file, ErrorCode::kBadModel);
+  }
+  const std::string as = ", as " + std::string(name);
+  if (is_config && is_gguf()) {
+    const weights::GgufFile& owner = text_ == nullptr ? *tower_ : *text_;
+    return JsonObject::parse(make_config(), owner.path().string() + as, ErrorCode::kBadModel);
+  }
+  if (name == "preprocessor_config.json" && tower_ != nullptr) {
+    return JsonObject::parse(weights::gguf_preprocessor_config(*tower_),
+                             tower_->path().string() + as, ErrorCode::kBadModel);
+  }
+  return std::nullopt;
+}
+
+JsonObject ModelFolder::require_config() const {
+  if (const auto config = find_json("config.json")) return *config;
+  if (holds_adapter(path_)) {
+    throw Error(ErrorCode::kBadModel,
+                path_.string() +
+                    ": is an adapter without its base model; name the base with --model and this "
+                    "folder with --adapter");
+  }
+  throw Error(ErrorCode::kBadModel, path_.string() +
+                                        ": config.json is missing; a model is a folder as "
+                                        "transformers saves it, or its GGUF files");
+}
+
+std::string ModelFolder::gguf_template() const {
+  return text_ == nullptr ? "" : weights::gguf_chat_template(text_->metadata());
+}
+
+std::unique_ptr<weights::Source> ModelFolder::open_weights() const {
+  if (!is_gguf()) return weights::open_source(path_);
+  using weights::GgufPart;
+  using weights::GgufSource;
+  if (part_ == ModelPart::kProjector) {
+    return std::make_unique<GgufSource>(tower_, "", GgufPart::kProjector);
+  }
+  if (text_ == nullptr) return std::make_unique<GgufSource>(tower_, "", GgufPart::kTower);
+  if (tower_ == nullptr) return std::make_unique<GgufSource>(text_, "model.");
+  std::vector<std::unique_ptr<weights::Source>> sources;
+  sources.push_back(std::make_unique<GgufSource>(text_, kGgufTextPrefix));
+  sources.push_back(std::make_unique<GgufSource>(tower_, ""));
+  return std::make_unique<weights::JoinedSource>(std::move(sources));
+}
+
+std::unique_ptr<const text::Tokenizer> ModelFolder::open_tokenizer() const {
+  if (!is_gguf()) return text::open_tokenizer(path_);
+  if (text_ == nullptr) {
+    throw Error(ErrorCode::kBadModel,
+                tower_->path().string() + ": is a vision tower, which has no tokenizer");
+  }
+  return text::make_tokenizer(weights::gguf_token_tables(text_->metadata()));
+}
+
+}  // namespace caption::model

@@ -1,0 +1,47 @@
+// What a plan says of a video that has more tokens than the model has positions.
+#include <doctest/doctest.h>
+
+#include <cstdint>
+#include <string>
+
+#include "plan/plan.h"
+#include "tests/plan/plan_inputs.h"
+
+namespace caption::plan {
+namespace {
+
+TEST_SUITE("plan/plan") {
+  TEST_CASE("a video that is too long is refused with what takes its tokens") {
+    PlanInput input = input_for("llava-next-video-7b", 64LL << 30);  // 144 vision tokens a frame
+    input.num_frames = 8;
+    input.prompt_tokens = 9064;
+    input.example_tokens = 9000;
+    input.output_tokens = 128;
+    const Plan with_examples = make_plan(input);
+    CHECK_FALSE(with_examples.fits);
+    CHECK(with_examples.is_refused_by_options);
+    CHECK(with_examples.warnings.size() == 1);
+    CHECK(
+        has_warning(with_examples,
+                    "a video of 10344 tokens (9000 of examples, 1152 of vision, 128 new, 64 of "
+                    "the prompt) is longer than the model's 10240 positions; use fewer or shorter "
+                    "examples (--examples)"));
+    input.num_frames = 100;
+    input.prompt_tokens = 64;
+    input.example_tokens = 0;
+    CHECK(has_warning(make_plan(input), "positions; use fewer frames (--frames)"));
+    input.num_frames = 1;
+    input.output_tokens = 20000;
+    CHECK(has_warning(make_plan(input), "positions; use fewer new tokens (--max-new-tokens)"));
+
+    PlanInput large = input_for("qwen3-vl-2b", 64LL << 30);
+    large.num_frames = 768;
+    large.frame = {.width_px = 1920, .height_px = 1080};
+    large.model.vision->resize->max_pixels = std::int64_t{1} << 40;
+    CHECK(has_warning(make_plan(large),
+                      "positions; use fewer frames (--frames) or smaller ones (--max-pixels)"));
+  }
+}
+
+}  // namespace
+}  // namespace caption::plan
