@@ -176,7 +176,7 @@ void add_video_flags(CLI::App& command, BenchFlags& flags) {
                        {"weights", PriceOf::kWeights}},
                       "memory, speed and scores of each choice\n"
                       "attention: full, topk-merge, squeezed. kv: pages of bf16, f16, int8, f32. "
-                      "weights: f32, bf16, int8, w8a8, int4, nf4.")
+                      "weights: f32, bf16, int8, w8a8, int4, w4a8, nf4.")
       ->group(kVideoGroup);
 }
 

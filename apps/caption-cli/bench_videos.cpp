@@ -167,8 +167,9 @@ std::vector<PricedOptions> weight_variants(const Context& context, const config:
                                            const engine::EngineOptions& options) {
   using config::WeightFormat;
   std::vector<PricedOptions> variants;
-  for (const WeightFormat format : {WeightFormat::kF32, WeightFormat::kBF16, WeightFormat::kInt8,
-                                    WeightFormat::kW8A8, WeightFormat::kInt4, WeightFormat::kNf4}) {
+  for (const WeightFormat format :
+       {WeightFormat::kF32, WeightFormat::kBF16, WeightFormat::kInt8, WeightFormat::kW8A8,
+        WeightFormat::kInt4, WeightFormat::kW4A8, WeightFormat::kNf4}) {
     config::Preset changed = preset;
     changed.quantization.weights = format;
     PricedOptions variant{.name = {},

@@ -185,6 +185,16 @@ int inspect_path(const std::string& path, const std::string& sheet, const Inspec
   if (!is_there || type == std::filesystem::file_type::directory || is_weight_file(path)) {
     return print_model(path, flags, globals);
   }
+  if (path.ends_with(".yaml") || path.ends_with(".yml")) {
+    const std::string name = records::escape_file_name(path);
+    throw Error(ErrorCode::kUsage, "inspect: " + name +
+                                       ": is a preset; `caption-cli presets "
+                                       "--show " +
+                                       name +
+                                       "` prints its options, `caption-cli "
+                                       "plan --preset " +
+                                       name + "` what its model needs and whether it runs here");
+  }
   if (flags.json) {
     throw Error(ErrorCode::kUsage,
                 "inspect: --json is for models; " + records::escape_file_name(path) + " is a file");

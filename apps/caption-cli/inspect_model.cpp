@@ -23,7 +23,7 @@
 #include "plan_input.h"
 #include "records/file_name.h"
 #include "run_obstacles.h"
-#include "weights/gguf.h"
+#include "weights/gguf_file.h"
 
 namespace caption::cli {
 namespace {
@@ -38,6 +38,12 @@ constexpr bench::RooflineOptions kQuickly = {
 bool is_folder(const fs::path& path) {
   std::error_code ignored;
   return fs::is_directory(path, ignored);
+}
+
+// Whether a name is a path of a model, and not one on the hub.
+bool is_place(const std::string& name) {
+  std::error_code ignored;
+  return is_folder(name) || (name.ends_with(".gguf") && fs::is_regular_file(name, ignored));
 }
 
 ModelInspection finish(ModelReport& report, std::optional<Error> refusal) {
@@ -66,7 +72,7 @@ class Subject {
  public:
   Subject(const std::string& name, const std::vector<std::string>& adapters, const Globals& globals)
       : machine_(detect_machine()), locations_(globals.locations) {
-    section_.path = is_folder(name) ? fs::absolute(name).lexically_normal().string() : name;
+    section_.path = is_place(name) ? fs::absolute(name).lexically_normal().string() : name;
     for (const std::string& text : adapters) {
       const model::AdapterSource source = config::parse_adapter(text);
       const std::string folder =
@@ -106,7 +112,7 @@ class Subject {
       if (config.has_value()) config::apply_generation_config(used.preset, *config);
     });
     plan::PlanInput input = plan_input(used.preset, context_, found.blueprint);
-    input.prompt_tokens = check_.prompt_tokens.value_or(kUsualPromptTokens);
+    if (check_.prompt_tokens.has_value()) set_prompt(*check_.prompt_tokens, input);
     if (!found.note.empty()) return input;  // adapters need the names in the model's files
     refusal_of([&] {
       input.adapters =
@@ -216,7 +222,7 @@ ModelInspection inspect_part(const std::string& name, const fs::path& folder,
     model::require_usable_part(folder);
     report_files(model::read_weight_files(folder), report);
     if (!is_text) return;
-    report_tokenizer(*text::open_tokenizer(folder), files.blueprint->text->vocab, report);
+    report_tokenizer(*model::open_tokenizer(folder), files.blueprint->text->vocab, report);
     report_generation(model::read_generation_config(folder), report);
   });
   report_quantisation(files, report);
@@ -289,15 +295,25 @@ ModelInspection inspect_absent(const std::string& name, const Error& error,
   return finish(report, error);
 }
 
-ModelInspection inspect_gguf(const std::string& name) {
+// A GGUF file that is neither a captioner's language model nor a part of a composed model.
+ModelInspection inspect_other_gguf(const std::string& name, const Globals& globals) {
   ModelReport report(name);
   report_kind("gguf", "a GGUF file", report);
   std::optional<Error> refusal =
-      refusal_of([&] { report_gguf(weights::read_gguf_summary(name), report); });
+      refusal_of([&] { report_gguf(weights::GgufFile::open(name), report); });
   // The sentence with which a run ends that is given the file.
-  if (!refusal.has_value()) refusal = refusal_of([&] { config::find_in_hub_cache(name, {}); });
+  if (!refusal.has_value()) refusal = Subject(name, {}, globals).refusal();
   report_refusal(refusal, report);
   return finish(report, refusal);
+}
+
+ModelInspection inspect_gguf(const std::string& name, const std::vector<std::string>& adapters,
+                             WithHash hash, const Globals& globals) {
+  std::optional<model::ModelFiles> files;
+  refusal_of([&] { files = model::read_model_files(name); });
+  const bool is_known = files.has_value() && files->kind != model::ModelKind::kOther;
+  return is_known ? inspect_folder(name, name, adapters, hash, globals)
+                  : inspect_other_gguf(name, globals);
 }
 
 std::string describe_kind(model::ProjectorKind kind) {
@@ -335,7 +351,7 @@ ModelInspection inspect_weight_file(const std::string& name) {
 
 ModelInspection inspect_model(const std::string& name, const std::vector<std::string>& adapters,
                               WithHash hash, const Globals& globals) {
-  if (name.ends_with(".gguf")) return inspect_gguf(name);
+  if (name.ends_with(".gguf")) return inspect_gguf(name, adapters, hash, globals);
   if (name.ends_with(".safetensors")) return inspect_weight_file(name);
   fs::path folder;
   const std::optional<Error> absent =

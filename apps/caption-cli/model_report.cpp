@@ -224,18 +224,22 @@ void report_projector(const model::ProjectorSummary& projector, ModelReport& rep
   report.json().end_object();
 }
 
-void report_gguf(const weights::GgufSummary& gguf, ModelReport& report) {
-  report.line("holds", (gguf.architecture.empty() ? "an unnamed architecture" : gguf.architecture) +
-                           (gguf.name.empty() ? "" : ", " + gguf.name));
-  report.line("parameters", si(gguf.num_parameters) + " in " + counted(gguf.num_tensors, "tensor"));
-  report.line("files", format_bytes(gguf.file_bytes) + " in 1 file, GGUF version " +
-                           std::to_string(gguf.version));
+void report_gguf(const weights::GgufFile& gguf, ModelReport& report) {
+  const std::string architecture = gguf.metadata().get_string("general.architecture", "");
+  const std::string title = gguf.metadata().get_string("general.name", "");
+  report.line("holds", (architecture.empty() ? "an unnamed architecture" : architecture) +
+                           (title.empty() ? "" : ", " + title));
+  report.line("parameters",
+              si(gguf.num_parameters()) + " in " + counted(std::ssize(gguf.tensors()), "tensor"));
+  report.line("files", format_bytes(gguf.size_bytes()) + " in " +
+                           counted(gguf.num_files(), "file") + ", GGUF version " +
+                           std::to_string(gguf.version()));
   report.json()
-      .add("architecture", gguf.architecture)
-      .add("title", gguf.name)
-      .add("parameters", gguf.num_parameters)
-      .add("tensors", gguf.num_tensors)
-      .add("bytes", gguf.file_bytes);
+      .add("architecture", architecture)
+      .add("title", title)
+      .add("parameters", gguf.num_parameters())
+      .add("tensors", std::ssize(gguf.tensors()))
+      .add("bytes", gguf.size_bytes());
 }
 
 void report_refusal(const std::optional<Error>& refusal, ModelReport& report) {

@@ -16,7 +16,7 @@
 #include "model/model_files.h"
 #include "plan/plan.h"
 #include "text/tokenizer.h"
-#include "weights/gguf.h"
+#include "weights/gguf_file.h"
 
 namespace caption::cli {
 
@@ -49,7 +49,7 @@ void report_generation(const model::GenerationConfig& config, ModelReport& repor
 void report_adapters(const std::vector<model::AdapterSummary>& adapters, ModelReport& report);
 void report_adapter_files(const model::AdapterFiles& adapter, ModelReport& report);
 void report_projector(const model::ProjectorSummary& projector, ModelReport& report);
-void report_gguf(const weights::GgufSummary& gguf, ModelReport& report);
+void report_gguf(const weights::GgufFile& gguf, ModelReport& report);
 // Whether this build runs the model; `refusal` is the error with which `run` would end.
 void report_refusal(const std::optional<Error>& refusal, ModelReport& report);
 

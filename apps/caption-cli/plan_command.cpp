@@ -223,8 +223,11 @@ PlannedRun plan_run(const PlanFlags& flags, const Globals& globals) {
                 "the tokens of system prompt and examples are not counted, because the model "
                 "cannot be opened here; --prompt-tokens gives their number");
   }
-  input.prompt_tokens =
-      flags.prompt_tokens.value_or(check.prompt_tokens.value_or(kUsualPromptTokens));
+  if (flags.prompt_tokens.has_value()) {
+    input.prompt_tokens = *flags.prompt_tokens;
+  } else if (check.prompt_tokens.has_value()) {
+    set_prompt(*check.prompt_tokens, input);
+  }
   input.output_tokens = flags.output_tokens.value_or(input.output_tokens);
   if (preset.device.type == config::DeviceType::kCuda || !flags.card.empty()) {
     choose_card(flags, preset.name, machine, input);

@@ -47,6 +47,12 @@ plan::PlanInput plan_input(const config::Preset& preset, const Context& context,
   return input;
 }
 
+void set_prompt(const config::PromptTokens& tokens, plan::PlanInput& input) {
+  input.prompt_tokens = tokens.total() - tokens.vision;
+  input.system_tokens = tokens.system;
+  input.example_tokens = tokens.examples;
+}
+
 void set_card(const plan::Card& card, plan::PlanInput& input) {
   set_cuda(input);
   input.device_name = card.name;

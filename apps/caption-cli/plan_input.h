@@ -8,6 +8,7 @@
 #include "backend/machine.h"
 #include "bench/roofline.h"
 #include "config/preset.h"
+#include "config/prompt_tokens.h"
 #include "model/blueprint.h"
 #include "plan/cards.h"
 #include "plan/plan.h"
@@ -21,6 +22,9 @@ inline constexpr std::int64_t kUsualPromptTokens = 64;
 // captions of max_new_tokens.
 plan::PlanInput plan_input(const config::Preset& preset, const Context& context,
                            const model::Blueprint& model);
+
+// Sets the tokens before a caption, without those of vision.
+void set_prompt(const config::PromptTokens& tokens, plan::PlanInput& input);
 
 // Sets the device to a card, with its memory and the rates of its data sheet, or to a CUDA device
 // that this machine has; the rates of such a device are not known.

@@ -13,6 +13,7 @@
 #include "config/adapters.h"
 #include "config/examples.h"
 #include "config/fields.h"
+#include "config/parse_preset.h"
 #include "environment.h"
 #include "option_types.h"
 

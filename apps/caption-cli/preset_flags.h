@@ -8,6 +8,7 @@
 #include "backend/machine.h"
 #include "config/fields.h"
 #include "config/load_preset.h"
+#include "config/parse_preset.h"
 #include "config/preset.h"
 
 namespace CLI {

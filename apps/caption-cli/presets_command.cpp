@@ -7,6 +7,7 @@
 #include <string>
 
 #include "backend/machine.h"
+#include "config/fields.h"
 #include "config/generation_defaults.h"
 #include "config/load_preset.h"
 #include "config/resolve.h"

@@ -257,19 +257,19 @@ int caption_clips(const RunFlags& flags, model::CaptionModel& model,
   }
   log_choices(model, options, inputs.size());
   RunOutput output(flags.output, manifest);
-  log_info("run",
-           "threads " + pipeline::describe_threads(model.context().num_threads, options.threads));
+  const pipeline::ThreadPlan threads = options.threads;
+  log_info("run", "threads " + pipeline::describe_threads(model.context().num_threads, threads));
   pipeline::Outcome outcome;
   RecordLog sink(output.sink());
   {
     pipeline::ProgressLine line(progress_style(flags));
     options.on_progress = [&line](const pipeline::Progress& progress) { line.update(progress); };
-    outcome = pipeline::run(model, inputs, options, sink);
+    outcome = pipeline::run(model, inputs, std::move(options), sink);
   }
   if (!streamed.end()) return report_unread_caption();
   output.finish(outcome);
   report_doubts(flags.output, outcome.progress, sink.last_doubt());
-  return report(outcome, options.threads, output.can_continue());
+  return report(outcome, threads, output.can_continue());
 }
 
 int run(const RunFlags& flags, const Globals& globals) {

@@ -28,19 +28,20 @@ void collect(std::vector<Obstacle>& obstacles, Check&& check) {
   }
 }
 
-// Counts the tokens of the longest prompt, with system prompt and examples. The number of frames
-// does not change its text.
-std::int64_t count_prompt_tokens(const model::CaptionModel& model, const config::Preset& preset,
-                                 const std::vector<std::string>& prompts) {
+// Counts the tokens of the longest prompt. The number of frames does not change its text.
+config::PromptTokens count_prompt_tokens(const model::CaptionModel& model,
+                                         const config::Preset& preset,
+                                         const std::vector<std::string>& prompts) {
   const std::vector<pipeline::Example> examples =
       config::read_examples(preset, config::read_options(preset));
-  std::int64_t most = 0;
+  config::PromptTokens most;
   for (const std::string& prompt : prompts) {
     const std::string text = prompt.empty() ? model.default_prompt() : prompt;
     const model::Conversation conversation =
         pipeline::conversation_of(preset.generation.system, examples, text);
-    most = std::max(
-        most, std::ssize(model.build_prompt(conversation, {1}).ids) - model.vision_tokens({1}));
+    const config::PromptTokens tokens =
+        config::count_prompt_tokens(model, conversation, {.num_frames = 1});
+    if (tokens.total() > most.total()) most = tokens;
   }
   return most;
 }

@@ -10,6 +10,7 @@
 #include "backend/context.h"
 #include "base/error.h"
 #include "config/load_preset.h"
+#include "config/prompt_tokens.h"
 #include "model/caption_model.h"
 
 namespace caption::cli {
@@ -22,9 +23,8 @@ struct Obstacle {
 
 struct RunCheck {
   std::vector<Obstacle> obstacles;  // in the order in which `run` would meet them
-  // Text tokens of the longest prompt, without vision tokens; not set if the model is not
-  // available.
-  std::optional<std::int64_t> prompt_tokens;
+  // Tokens of the longest prompt about one frame; not set if the model is not available.
+  std::optional<config::PromptTokens> prompt_tokens;
   // The model, opened with Opening::kToCheck; null if it cannot be opened.
   std::unique_ptr<model::CaptionModel> model;
 };

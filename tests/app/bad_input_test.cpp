@@ -122,9 +122,22 @@ TEST_SUITE("app/bad_input") {
     CAPTURE(record.error->message);
     CHECK(record.error->code == "too_long");
     CHECK(record.error->message.find("64 frames of ") != std::string::npos);
-    CHECK(record.error->message.find("; the model has 4096 positions; use fewer frames") !=
-          std::string::npos);
+    CHECK(record.error->message.find("; the model has 4096 positions; use fewer frames (--frames) "
+                                     "or smaller ones (--max-pixels)") != std::string::npos);
     CHECK(record.vision_ms == 0);
+    // With the text the vision tokens exceed the positions.
+    const Finished nearly = run_cli({"run", video, "--model", model.path().string(), "--frames",
+                                     "64", "--max-new-tokens", "300", "--max-pixels", "520000"});
+    const records::Record long_record = parse_records(nearly.out).at(0);
+    REQUIRE(long_record.error.has_value());
+    CAPTURE(long_record.error->message);
+    CHECK(long_record.error->message.ends_with(
+        "; use fewer frames, smaller ones or fewer new tokens"));
+    // What the advice says helps.
+    const Finished smaller = run_cli({"run", video, "--model", model.path().string(), "--frames",
+                                      "64", "--max-new-tokens", "2", "--max-pixels", "200000"});
+    CAPTURE(smaller.err);
+    CHECK(smaller.exit_code == 0);
   }
 
   TEST_CASE("an unreadable clip is said to be unreadable") {

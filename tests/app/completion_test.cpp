@@ -80,7 +80,7 @@ TEST_SUITE("app/completion") {
     CHECK_FALSE(bash.complete({"eval", "--"}).contains("--temperature"));
     // Values.
     CHECK(bash.complete({"run", "--dtype", ""}) ==
-          Answers{"bf16", "f32", "int4", "int8", "nf4", "w8a8"});
+          Answers{"bf16", "f32", "int4", "int8", "nf4", "w4a8", "w8a8"});
     CHECK(bash.complete({"run", "--dtype", "="}) == bash.complete({"run", "--dtype", ""}));
     CHECK(bash.complete({"run", "--dtype", "=", "int"}) == Answers{"int4", "int8"});
     CHECK(bash.complete({"run", "--prefix-cache", "t"}) == Answers{"true"});

@@ -144,6 +144,51 @@ TEST_SUITE("app/conversation") {
     CHECK(contains(file.err, "nothing.jsonl"));
   }
 
+  TEST_CASE("a conversation that is too long names what of it takes the tokens") {
+    const Archive archive;
+    const std::string city = sample_video(kCity).string();
+    std::string words;
+    for (int i = 0; i < 700; ++i) words += "비가 온다. ";
+    const std::string examples = archive.path("long.jsonl");
+    write_text(examples, "{\"caption\": \"" + words + "\"}\n");
+    struct Case {
+      std::vector<std::string> flags;
+      const char* of_run;
+      const char* advice_of_run;
+      const char* of_plan;
+      const char* advice_of_plan;
+    };
+    const Case cases[] = {
+        {{"--examples", examples},
+         "), 1 example (",
+         "; give fewer or shorter examples, or ",
+         " of examples, ",
+         "; use fewer or shorter examples (--examples)\n"},
+        {{"--examples", archive.path("examples.jsonl"), "--system", words},
+         " a system prompt (",
+         "; give a shorter system prompt, or ",
+         " of the system prompt, ",
+         "; use a shorter system prompt (--system)\n"},
+    };
+    for (const Case& c : cases) {
+      std::vector<std::string> arguments = {"-o", archive.path("c.jsonl"), city};
+      arguments.insert(arguments.end(), c.flags.begin(), c.flags.end());
+      const Finished run = archive.run(arguments);
+      CAPTURE(run.err);
+      CHECK(run.exit_code == 2);
+      CHECK(contains(run.err, c.of_run));
+      CHECK(contains(run.err, c.advice_of_run));
+      std::vector<std::string> planned = {
+          "plan", "--preset", archive.path("mine.yaml"), "--bandwidth", "20", "--flops", "1000"};
+      planned.insert(planned.end(), c.flags.begin(), c.flags.end());
+      const Finished plan = run_cli(planned);
+      CAPTURE(plan.out);
+      CHECK(plan.exit_code == 2);
+      CHECK(contains(plan.out, c.of_plan));
+      CHECK(contains(plan.out, c.advice_of_plan));
+    }
+  }
+
   TEST_CASE("the demonstration model warns that it was trained for neither") {
     const Archive archive;
     const std::string city = sample_video(kCity).string();

@@ -190,7 +190,7 @@ TEST_SUITE("app/inspect_model") {
     fs::create_directory(at("empty"));
     fs::copy(golden("model/llama_bf16"), at("quantised"));
     std::string config = read_text(at("quantised") + "/config.json");
-    config.insert(config.find('{') + 1, R"("quantization_config": {"quant_method": "awq",)"
+    config.insert(config.find('{') + 1, R"("quantization_config": {"quant_method": "exl2",)"
                                         R"( "bits": 4},)");
     write_text(at("quantised") + "/config.json", config);
     fs::copy(golden("model/llama_bf16"), at("cut"));
@@ -204,12 +204,13 @@ TEST_SUITE("app/inspect_model") {
     const Case cases[] = {
         {at("other"), 4, "model_type \"gpt_oss\" is not supported"},
         {at("empty"), 3, "config.json is missing"},
-        {at("quantised"), 4, "weights quantised by \"awq\""},
+        {at("quantised"), 4, "quant_method \"exl2\" is not read by this build"},
         {at("cut"), 3, "model.safetensors"},
         {"Qwen/Qwen3-VL-8B-Instruct", 3, "about 17.5 GB to download"},
         {"qwen3-vl-8b", 3, "hf download Qwen/Qwen3-VL-8B-Instruct"},
         {"OpenGVLab/InternVL3_5-8B", 3, "hf download OpenGVLab/InternVL3_5-8B`"},
-        {"Qwen/Qwen2.5-VL-7B-Instruct-AWQ", 4, "quantised by AWQ"},
+        {"Qwen/Qwen2.5-VL-7B-Instruct-NVFP4", 4, "quantised by NVFP4"},
+        {"Qwen/Qwen3-VL-30B-A3B-Instruct", 4, "by its name it is a mixture of experts"},
         {"nobody/nothing-7B", 3, "hf download nobody/nothing-7B"},
     };
     const std::string video = sample_video("city-000-h264.mp4").string();
@@ -254,6 +255,15 @@ TEST_SUITE("app/inspect_model") {
 
     CHECK(run_cli({"inspect", "--json", sample_video("city-000-h264.mp4").string()}).exit_code ==
           2);
+    write_text(at("my.yaml"), "model: samples/demo-model\n");
+    const Finished preset = run_cli({"inspect", at("my.yaml")});
+    CHECK(preset.exit_code == 2);
+    CHECK(contains(preset.err, at("my.yaml") + ": is a preset; `caption-cli presets --show " +
+                                   at("my.yaml") +
+                                   "` prints its options, `caption-cli plan "
+                                   "--preset " +
+                                   at("my.yaml") + "`"));
+    CHECK(run_cli({"presets", "--show", at("my.yaml")}).exit_code == 0);
     // A video that is not there is no name of a model.
     CHECK(contains(run_cli({"inspect", "videos/gone.mp4"}).err, "no such file or folder"));
   }

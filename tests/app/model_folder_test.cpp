@@ -1,12 +1,14 @@
 // Tests the effect of files in a model's folder other than its weights.
 #include <doctest/doctest.h>
 
+#include <cstdint>
 #include <filesystem>
 #include <fstream>
 #include <string>
 #include <vector>
 
 #include "tests/app/process.h"
+#include "tests/support/drawn_checkpoint.h"
 #include "tests/video/make_clip.h"
 
 namespace caption::test {
@@ -73,6 +75,42 @@ TEST_SUITE("app/model_folder") {
     CHECK(finished.err.find(": the prompt cannot be encoded: the tokenizer's normalizer") !=
           std::string::npos);
     CHECK_FALSE(fs::exists(output));
+    const std::string examples = (model.folder().parent_path() / "examples.jsonl").string();
+    write_text(examples, "{\"caption\": \"b\"}\n{\"caption\": \"a\"}\n");
+    const Finished example = model.run({"--prompt", "b", "--examples", examples, "-o", output});
+    CHECK(example.exit_code == 2);
+    CHECK(example.err.find(": the caption of example 2 cannot be encoded: the tokenizer's "
+                           "normalizer") != std::string::npos);
+  }
+
+  TEST_CASE("--max-pixels changes how many vision tokens a clip has") {
+    const testing::DrawnCheckpoint model(fs::path(CAPTION_SOURCE_DIR) /
+                                         "tests/golden/qwen3_vl/untied_f32");
+    const auto vision_tokens = [&](const std::vector<std::string>& more) {
+      std::vector<std::string> arguments = {"run",
+                                            sample_video("city-000-h264.mp4").string(),
+                                            "--model",
+                                            model.path().string(),
+                                            "--frames",
+                                            "4",
+                                            "--max-new-tokens",
+                                            "2"};
+      arguments.insert(arguments.end(), more.begin(), more.end());
+      const Finished finished = run_cli(arguments);
+      CAPTURE(finished.err);
+      CHECK(finished.exit_code == 0);
+      return parse_records(finished.out).at(0).vision_tokens;
+    };
+    // Frames of 640x360 pixels, made so small that 4 of them have at most so many pixels together;
+    // two frames of 8x8 pixels are one token.
+    const std::int64_t usual = vision_tokens({});  // size.longest_edge is 20000
+    CHECK(usual > 100);
+    CHECK(usual <= 20000 / 128);
+    CHECK(vision_tokens({"--max-pixels", "20000"}) == usual);
+    const std::int64_t more = vision_tokens({"--max-pixels", "80000"});
+    CHECK(more > 3 * usual);
+    CHECK(more <= 80000 / 128);
+    CHECK(vision_tokens({"--max-pixels", "5000"}) < usual / 3);
   }
 
   TEST_CASE("a model named by a flag is the one below the working folder") {

@@ -113,6 +113,23 @@ TEST_SUITE("app/own_model") {
     CHECK(compared == (has_dictionary ? 2 : 1));
   }
 
+  TEST_CASE("another setting on the same output is named before the model's digest") {
+    const OwnModel model;
+    const std::string out = model.path("captions.jsonl");
+    const std::vector<std::string> more = {"-o", out, "--max-new-tokens", "1"};
+    REQUIRE(model.run({"city-000-h264.mp4"}, more).exit_code == 0);
+    replace_in(model.path("my.yaml"), "  llm:", "  pooling: 3\n  llm:");
+    const Finished finished = model.run({"city-000-h264.mp4"}, more);
+    CAPTURE(finished.err);
+    CHECK(finished.exit_code == 2);
+    CHECK(finished.err.find("another configuration: model.pooling is \"1\" there and \"3\" now; "
+                            "model is ") != std::string::npos);
+    // The tower has a grid of 4x4 patches.
+    CHECK(finished.err.find("warning: model: model.pooling is 3: the last row and column of the "
+                            "tower's grid of 4x4 patches") != std::string::npos);
+    CHECK(finished.err.find("strides without a rest are 1, 2, 4\n") != std::string::npos);
+  }
+
   TEST_CASE("parts that do not fit are refused in one sentence") {
     struct Case {
       const char* name;
@@ -136,6 +153,10 @@ TEST_SUITE("app/own_model") {
         {"a tower that is not there", "my.yaml", "vision: clip", "vision: clop", 3, "clop"},
         {"another feature layer than there is", "my.yaml",
          "  llm:", "  vision_feature_layer: -9\n  llm:", 3, "vision_feature_layer -9"},
+        {"a key that the projector does not read", "my.yaml",
+         "  llm:", "  projector_tokens: 64\n  llm:", 3,
+         "model.projector_tokens is given, and the projector is of projector_type mlp; only "
+         "c_abstractor reads it; leave it out"},
         {"a template without a video", "my.yaml", "{video}{prompt}", "{prompt}", 3,
          "model.prompt has no {video}"},
     };

@@ -121,7 +121,7 @@ TEST_SUITE("app/plan") {
 
   TEST_CASE("help lists only what this build can do") {
     const std::string help = run_cli({"run", "--help"}, "", {{"COLUMNS", "120"}}).out;
-    CHECK(help.find("f32, bf16, int8, int4, nf4, w8a8 [bf16]") != std::string::npos);
+    CHECK(help.find("f32, bf16, int8, int4, nf4, w8a8, w4a8 [bf16]") != std::string::npos);
     for (const char* absent : {"awq", "gptq", "cuda"}) {
       CAPTURE(absent);
       CHECK(help.find(absent) == std::string::npos);
@@ -271,7 +271,7 @@ TEST_SUITE("app/bench") {
     CHECK(finished.exit_code == 0);
     CHECK(finished.err.find("a run to warm up with each model") < finished.err.find("run 1 of 1"));
     for (const char* row : {"f32 weights", "bf16 weights", "int8 weights", "w8a8 weights",
-                            "int4 weights", "nf4 weights", "meteor-ko"}) {
+                            "int4 weights", "w4a8 weights", "nf4 weights", "meteor-ko"}) {
       CAPTURE(row);
       CHECK(finished.out.find(row) != std::string::npos);
     }

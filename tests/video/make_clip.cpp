@@ -345,7 +345,7 @@ void make_audio(const std::filesystem::path& path, Cover cover) {
     check(av_frame_get_buffer(frame.get(), 0), "a block of sound");
     auto* samples = reinterpret_cast<float*>(frame->data[0]);
     for (int i = 0; i < frame->nb_samples; ++i) {
-      samples[i] = 0.25f * std::sin(0.05f * static_cast<float>(pts + i));
+      samples[i] = 0.25F * std::sin(0.05F * static_cast<float>(pts + i));
     }
     frame->pts = pts;
     encode(frame.get(), *codec, tone, *format);
