@@ -169,7 +169,8 @@ std::vector<PricedOptions> weight_variants(const Context& context, const config:
   std::vector<PricedOptions> variants;
   for (const WeightFormat format :
        {WeightFormat::kF32, WeightFormat::kBF16, WeightFormat::kInt8, WeightFormat::kW8A8,
-        WeightFormat::kInt4, WeightFormat::kW4A8, WeightFormat::kNf4}) {
+        WeightFormat::kInt4, WeightFormat::kInt4Head4, WeightFormat::kW4A8,
+        WeightFormat::kW4A8Head4, WeightFormat::kNf4}) {
     config::Preset changed = preset;
     changed.quantization.weights = format;
     PricedOptions variant{.name = {},

@@ -22,16 +22,19 @@ struct Choice {
 inline constexpr std::array kDeviceTypes = {Choice<DeviceType>{DeviceType::kAuto, "auto"},
                                             Choice<DeviceType>{DeviceType::kCpu, "cpu"},
                                             Choice<DeviceType>{DeviceType::kCuda, "cuda"}};
-inline constexpr std::array kWeightFormats = {Choice<WeightFormat>{WeightFormat::kF32, "f32"},
-                                              Choice<WeightFormat>{WeightFormat::kBF16, "bf16"},
-                                              Choice<WeightFormat>{WeightFormat::kF16, "f16"},
-                                              Choice<WeightFormat>{WeightFormat::kInt8, "int8"},
-                                              Choice<WeightFormat>{WeightFormat::kInt4, "int4"},
-                                              Choice<WeightFormat>{WeightFormat::kNf4, "nf4"},
-                                              Choice<WeightFormat>{WeightFormat::kW8A8, "w8a8"},
-                                              Choice<WeightFormat>{WeightFormat::kW4A8, "w4a8"},
-                                              Choice<WeightFormat>{WeightFormat::kAwq, "awq"},
-                                              Choice<WeightFormat>{WeightFormat::kGptq, "gptq"}};
+inline constexpr std::array kWeightFormats = {
+    Choice<WeightFormat>{WeightFormat::kF32, "f32"},
+    Choice<WeightFormat>{WeightFormat::kBF16, "bf16"},
+    Choice<WeightFormat>{WeightFormat::kF16, "f16"},
+    Choice<WeightFormat>{WeightFormat::kInt8, "int8"},
+    Choice<WeightFormat>{WeightFormat::kInt4, "int4"},
+    Choice<WeightFormat>{WeightFormat::kNf4, "nf4"},
+    Choice<WeightFormat>{WeightFormat::kW8A8, "w8a8"},
+    Choice<WeightFormat>{WeightFormat::kW4A8, "w4a8"},
+    Choice<WeightFormat>{WeightFormat::kInt4Head4, "int4-head4"},
+    Choice<WeightFormat>{WeightFormat::kW4A8Head4, "w4a8-head4"},
+    Choice<WeightFormat>{WeightFormat::kAwq, "awq"},
+    Choice<WeightFormat>{WeightFormat::kGptq, "gptq"}};
 inline constexpr std::array kKvFormats = {
     Choice<KvFormat>{KvFormat::kAuto, "auto"}, Choice<KvFormat>{KvFormat::kF32, "f32"},
     Choice<KvFormat>{KvFormat::kBF16, "bf16"}, Choice<KvFormat>{KvFormat::kF16, "f16"},

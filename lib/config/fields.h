@@ -151,6 +151,13 @@ void for_each_quantization_field(Section& quantization, Visit&& visit) {
         quantization.weights);
   visit(Field{"quantization.double_quant", "", Affects::kPages, "nf4: quantise the scales too"},
         quantization.double_quant);
+  visit(
+      Field{"quantization.requantize", "--requantize", Affects::kPages,
+            "round a file's codes a second time", Means::kItself,
+            "Weights that a file holds as codes of 4 or 8 bits (AWQ, GPTQ, GGUF, ...) are kept by "
+            "--dtype bf16 and f32. Another format decodes and rounds them again, which loses a "
+            "little more than rounding the original weights, and is refused without this option."},
+      quantization.requantize);
   visit(Field{"quantization.kv_cache", "--kv-dtype", Affects::kPages, "how KV pages are held",
               Means::kItself, "auto follows the weights: f32 for f32, else bf16."},
         quantization.kv_cache);

@@ -67,6 +67,7 @@ struct ModelSection {
 struct QuantizationSection {
   WeightFormat weights = WeightFormat::kBF16;
   bool double_quant = false;
+  bool requantize = false;
   KvFormat kv_cache = KvFormat::kAuto;
   friend bool operator==(const QuantizationSection&, const QuantizationSection&) = default;
 };

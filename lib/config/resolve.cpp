@@ -115,17 +115,19 @@ std::unique_ptr<model::CaptionModel> open_with_own_limits(const Context& context
   const DigestCache digests(locations.digests, keep == KeepDigests::kYes
                                                    ? DigestCache::Keeping::kYes
                                                    : DigestCache::Keeping::kNo);
+  const model::OpenOptions options{.digests = digests,
+                                   .adapters = adapter_sources(preset.model.adapter, locations),
+                                   .opening = opening,
+                                   .requantises = preset.quantization.requantize};
   if (!preset.model.is_composed) {
     return model::open_model(context, find_model(preset.model.path, locations),
-                             weight_format(preset.quantization), digests,
-                             adapter_sources(preset.model.adapter, locations), opening);
+                             weight_format(preset.quantization), options);
   }
   const ModelSection& parts = preset.model;
   model::ComposedSource source = composed_source(parts, locations.preset_folder);
   source.vision = find_model(parts.vision, locations);
   source.llm = find_model(parts.llm, locations);
-  return model::open_composed(context, source, weight_format(preset.quantization), digests,
-                              adapter_sources(preset.model.adapter, locations), opening);
+  return model::open_composed(context, source, weight_format(preset.quantization), options);
 }
 
 }  // namespace

@@ -169,25 +169,29 @@ class CaptionModel {
   virtual std::optional<std::string> find_changed_file() const = 0;
 };
 
+struct OpenOptions {
+  DigestCache digests = {};  // for content_hash()
+  std::vector<AdapterSource> adapters = {};
+  Opening opening = Opening::kToRun;
+  // Whether matrices that a file holds as codes may be decoded and rounded a second time, for a
+  // format that does not keep these codes (weights/format.h).
+  bool requantises = false;
+};
+
 // Opens a Hugging Face folder by its config.json and holds its weights on the context's device in
-// `format`: kF32, kBF16, kInt8, kInt4, kNf4, kW8A8 or kW4A8. Activations are f32 on the CPU; dense
+// `format`, for which can_be_held() is true. Activations are f32 on the CPU; dense
 // layers may round them when they read them (kernels/linear.h). An adapter (LoRA, as PEFT saves it)
 // inside the folder applies to every request, as do those of `adapters` without a name; adapters
 // with names may change the language model only. Throws Error(kBadModel) for an invalid folder, for
 // one with a file that is written meanwhile, and for an adapter of another base model; kUnavailable
-// naming the model_type, the quantisation or what this build cannot apply of an adapter. `digests`
-// is for content_hash().
+// naming the model_type, the quantisation or what this build cannot apply of an adapter.
 std::unique_ptr<CaptionModel> open_model(const Context& context,
                                          const std::filesystem::path& folder,
                                          weights::WeightFormat format,
-                                         const DigestCache& digests = {},
-                                         const std::vector<AdapterSource>& adapters = {},
-                                         Opening opening = Opening::kToRun);
+                                         const OpenOptions& options = {});
 // Adapters inside the folders of the parts apply to these parts alone.
 std::unique_ptr<CaptionModel> open_composed(const Context& context, const ComposedSource& source,
                                             weights::WeightFormat format,
-                                            const DigestCache& digests = {},
-                                            const std::vector<AdapterSource>& adapters = {},
-                                            Opening opening = Opening::kToRun);
+                                            const OpenOptions& options = {});
 
 }  // namespace caption::model

@@ -176,21 +176,20 @@ Blueprint compose_blueprint(const Blueprint& tower, const Blueprint& text,
 
 std::unique_ptr<CaptionModel> open_composed(const Context& context, const ComposedSource& source,
                                             weights::WeightFormat format,
-                                            const DigestCache& digests,
-                                            const std::vector<AdapterSource>& adapters,
-                                            Opening opening) {
+                                            const OpenOptions& options) {
   ComposedPrompt prompt(source);
   Parts parts;
   parts.context = context;
-  parts.opening = opening;
-  parts.digests = digests;
+  parts.opening = options.opening;
+  parts.requantises = options.requantises;
+  parts.digests = options.digests;
   for (const std::filesystem::path& folder : {source.vision, source.projector, source.llm}) {
     parts.configs.push_back(read_config_folder(folder));
   }
   add_inner_adapter(parts, source.vision, kVisionSource);
   add_inner_adapter(parts, source.projector, kProjectorSource);
   add_inner_adapter(parts, source.llm, kTextSource);
-  add_adapters(parts, adapters);
+  add_adapters(parts, options.adapters);
   const ModelFolder llm(source.llm, ModelPart::kText);
   const ModelFolder tower(source.vision, ModelPart::kVision);
   const ModelFolder projector(source.projector, ModelPart::kProjector);

@@ -63,7 +63,7 @@ void report_codes(const CaptionModel& model, const ModelFolder& files, const Jso
   std::set<std::string_view> types;
   std::int64_t count = 0;
   for (const Parameter& parameter : blueprint.parameters) {
-    if (!parameter.codes) continue;
+    if (!parameter.codes || !weights::keeps_codes(format, *parameter.codes)) continue;
     types.insert(parameter.codes->method);
     ++count;
   }
@@ -96,23 +96,23 @@ const Family* find_family(std::string_view model_type) {
 
 std::unique_ptr<CaptionModel> open_model(const Context& context,
                                          const std::filesystem::path& folder,
-                                         weights::WeightFormat format, const DigestCache& digests,
-                                         const std::vector<AdapterSource>& adapters,
-                                         Opening opening) {
+                                         weights::WeightFormat format, const OpenOptions& options) {
   const ModelFolder files(folder);
   const JsonObject config = files.require_config();
   require_tower(files);
   Parts parts;
   parts.context = context;
-  parts.opening = opening;
-  parts.digests = digests;
+  parts.opening = options.opening;
+  parts.requantises = options.requantises;
+  parts.digests = options.digests;
   parts.configs.push_back(read_config_folder(folder));
   add_inner_adapter(parts, folder);
-  add_adapters(parts, adapters);
+  add_adapters(parts, options.adapters);
   const std::string model_type = config.require_string("model_type");
   if (const Family* const family = find_family(model_type)) {
     auto model = family->open(files, config, format, std::move(parts));
-    if (files.is_gguf() && opening == Opening::kToRun) report_codes(*model, files, config, format);
+    if (files.is_gguf() && options.opening == Opening::kToRun)
+      report_codes(*model, files, config, format);
     return model;
   }
   throw Error(ErrorCode::kUnavailable,

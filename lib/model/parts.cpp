@@ -178,8 +178,9 @@ void place_parts(Parts& parts, const Blueprint& blueprint,
                  weights::WeightFormat format) {
   ThreadPool pool(parts.context.num_threads);
   Stream stream(parts.context, pool);
-  parts.weights = std::make_unique<const PlacedWeights>(stream, blueprint, std::move(sources),
-                                                        format, parts.adapters, parts.opening);
+  parts.weights = std::make_unique<const PlacedWeights>(
+      stream, blueprint, std::move(sources), format, parts.adapters,
+      PlaceOptions{parts.opening, parts.requantises});
   parts.encoder = make_vision_encoder(*parts.weights, blueprint);
   parts.decoder = std::make_unique<TransformerDecoder>(stream, *parts.weights, blueprint);
 }

@@ -126,12 +126,20 @@ std::optional<weights::StoredCodes> find_codes(const weights::Source& source,
 void check_keeps(const weights::Source& source, const std::string& name,
                  const weights::StoredCodes& codes, weights::WeightFormat format) {
   if (keeps_codes(format, codes)) return;
-  throw Error(ErrorCode::kUnavailable,
-              source.name() + ": tensor " + name + " holds " + (codes.layout.is_8_bit ? "8" : "4") +
-                  "-bit codes (" + std::string(codes.method) + "), which " +
-                  std::string(weights::describe(format)) +
-                  " would round a second time; bf16 keeps them as they are (--requantize, which "
-                  "would make new codes, is not available yet)");
+  throw Error(
+      ErrorCode::kUnavailable,
+      source.name() + ": tensor " + name + " holds " + (codes.layout.is_8_bit ? "8" : "4") +
+          "-bit codes (" + std::string(codes.method) + "), which " +
+          std::string(weights::describe(format)) +
+          " would round a second time; bf16 keeps them as they are, and --requantize true makes "
+          "new codes");
+}
+
+// Lets the codes that the format does not keep be read as numbers.
+void forget_other_codes(Blueprint& stored, weights::WeightFormat format) {
+  for (Parameter& parameter : stored.parameters) {
+    if (parameter.codes && !keeps_codes(format, *parameter.codes)) parameter.codes.reset();
+  }
 }
 
 kernels::Weight place_codes(Stream& stream, const weights::Source& source,
@@ -171,7 +179,7 @@ void find_stored_codes(Blueprint& blueprint, const weights::Source& source, std:
 PlacedWeights::PlacedWeights(Stream& stream, const Blueprint& blueprint,
                              std::vector<std::unique_ptr<weights::Source>> sources,
                              weights::WeightFormat format, std::span<const ModelAdapter> adapters,
-                             Opening opening)
+                             const PlaceOptions& options)
     : device_(stream.device()), format_(format), sources_(std::move(sources)) {
   placed_.reserve(blueprint.parameters.size());
   // Whether an adapter's term is merged depends on how the weight is held.
@@ -179,7 +187,8 @@ PlacedWeights::PlacedWeights(Stream& stream, const Blueprint& blueprint,
   for (std::size_t i = 0; i < sources_.size(); ++i) {
     find_stored_codes(stored, *sources_[i], static_cast<std::int32_t>(i));
   }
-  for (const ModelAdapter& adapter : adapters) bind(stream, stored, adapter, opening);
+  if (options.requantises) forget_other_codes(stored, format);
+  for (const ModelAdapter& adapter : adapters) bind(stream, stored, adapter, options.opening);
   const auto require_no_further_layer = [&](const weights::Source& source,
                                             const std::string& prefix) {
     const std::string layer = "layers." + std::to_string(blueprint.text->num_layers) + ".";

@@ -5,10 +5,11 @@
 namespace caption::weights {
 namespace {
 
-constexpr std::array kFormats = {WeightFormat::kF32,  WeightFormat::kBF16, WeightFormat::kF16,
-                                 WeightFormat::kInt8, WeightFormat::kW8A8, WeightFormat::kInt4,
-                                 WeightFormat::kW4A8, WeightFormat::kNf4,  WeightFormat::kNf4Double,
-                                 WeightFormat::kAwq,  WeightFormat::kGptq};
+constexpr std::array kFormats = {
+    WeightFormat::kF32,       WeightFormat::kBF16, WeightFormat::kF16,       WeightFormat::kInt8,
+    WeightFormat::kW8A8,      WeightFormat::kInt4, WeightFormat::kInt4Head4, WeightFormat::kW4A8,
+    WeightFormat::kW4A8Head4, WeightFormat::kNf4,  WeightFormat::kNf4Double, WeightFormat::kAwq,
+    WeightFormat::kGptq};
 
 // Returns the form of the parameters that a format does not quantise.
 MatrixFormat plain_format(WeightFormat format) {
@@ -22,11 +23,13 @@ MatrixFormat decoder_format(WeightFormat format) {
     case WeightFormat::kBF16:
     case WeightFormat::kF16: return plain_format(format);
     case WeightFormat::kInt8: return MatrixFormat::kInt8;
-    case WeightFormat::kInt4: return MatrixFormat::kInt4;
+    case WeightFormat::kInt4:
+    case WeightFormat::kInt4Head4: return MatrixFormat::kInt4;
     case WeightFormat::kNf4: return MatrixFormat::kNf4;
     case WeightFormat::kNf4Double: return MatrixFormat::kNf4Double;
     case WeightFormat::kW8A8: return MatrixFormat::kInt8Row;
-    case WeightFormat::kW4A8: return MatrixFormat::kInt4A8;
+    case WeightFormat::kW4A8:
+    case WeightFormat::kW4A8Head4: return MatrixFormat::kInt4A8;
     case WeightFormat::kAwq:
     case WeightFormat::kGptq: return MatrixFormat::kAwq;
   }
@@ -34,7 +37,8 @@ MatrixFormat decoder_format(WeightFormat format) {
 }
 
 bool has_8_bit_inputs(WeightFormat format) {
-  return format == WeightFormat::kW8A8 || format == WeightFormat::kW4A8;
+  return format == WeightFormat::kW8A8 || format == WeightFormat::kW4A8 ||
+         format == WeightFormat::kW4A8Head4;
 }
 
 MatrixFormat head_format(WeightFormat format) {
@@ -44,6 +48,8 @@ MatrixFormat head_format(WeightFormat format) {
     case WeightFormat::kInt8:
     case WeightFormat::kInt4:
     case WeightFormat::kNf4: return MatrixFormat::kInt8;
+    case WeightFormat::kInt4Head4:
+    case WeightFormat::kW4A8Head4: return decoder_format(format);
     case WeightFormat::kF32:
     case WeightFormat::kBF16:
     case WeightFormat::kF16:
@@ -67,6 +73,8 @@ std::string_view describe(WeightFormat format) {
     case WeightFormat::kNf4Double: return "nf4, double quantised";
     case WeightFormat::kW8A8: return "w8a8";
     case WeightFormat::kW4A8: return "w4a8, groups of 128";
+    case WeightFormat::kInt4Head4: return "int4 with a 4-bit head, groups of 128";
+    case WeightFormat::kW4A8Head4: return "w4a8 with a 4-bit head, groups of 128";
     case WeightFormat::kAwq: return "awq, groups of 128";
     case WeightFormat::kGptq: return "gptq, groups of 128";
   }
@@ -83,7 +91,9 @@ bool can_be_held(WeightFormat format) {
     case WeightFormat::kInt4:
     case WeightFormat::kNf4:
     case WeightFormat::kW8A8:
-    case WeightFormat::kW4A8: return true;
+    case WeightFormat::kW4A8:
+    case WeightFormat::kInt4Head4:
+    case WeightFormat::kW4A8Head4: return true;
     case WeightFormat::kF16:
     case WeightFormat::kNf4Double:
     case WeightFormat::kAwq:
@@ -99,9 +109,11 @@ bool keeps_codes(WeightFormat format, const StoredCodes& codes) {
     case WeightFormat::kF16: return true;
     case WeightFormat::kInt8:
       return codes.format == MatrixFormat::kInt8 || codes.format == MatrixFormat::kInt8Row;
-    case WeightFormat::kInt4: return codes.format == MatrixFormat::kInt4;
+    case WeightFormat::kInt4:
+    case WeightFormat::kInt4Head4: return codes.format == MatrixFormat::kInt4;
     case WeightFormat::kW8A8: return codes.format == MatrixFormat::kInt8Row;
-    case WeightFormat::kW4A8: return false;  // no file holds its steps
+    case WeightFormat::kW4A8:
+    case WeightFormat::kW4A8Head4: return false;  // no file holds its steps
     case WeightFormat::kNf4:
     case WeightFormat::kNf4Double: return codes.method == "nf4";
     case WeightFormat::kAwq: return codes.method == "awq";

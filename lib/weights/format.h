@@ -3,8 +3,9 @@
 // Formats of 8 and 4 bits apply to the matrices of the decoder's layers. Embedding, norms, vision
 // tower and projector keep 16 bits, as in AWQ checkpoints. The LM head, with tied embeddings also
 // the embedding, keeps 16 bits too, except in the formats that are made at load: it is int8 in
-// kInt8, kInt4 and kNf4. In kW8A8 and kW4A8 it has 8 bits with a scale per row, and so have the
-// linear layers of tower and projector.
+// kInt8, kInt4 and kNf4, and as the layers are in kInt4Head4 and kW4A8Head4. In kW8A8 and kW4A8 it
+// has 8 bits with a scale per row. The linear layers of tower and projector have these 8 bits in
+// kW8A8, kW4A8 and kW4A8Head4.
 //
 // Matrices that a file holds as codes keep them in kF32, kBF16 and the format of their own name
 // (keeps_codes()).
@@ -31,6 +32,8 @@ enum class WeightFormat {
   kNf4Double,  // nf4 with quantised scales
   kW8A8,       // 8 bits, a scale per row; multiplied by 8-bit activations; made at load
   kW4A8,       // as kInt4; multiplied by 8-bit activations; made at load
+  kInt4Head4,  // as kInt4, also the LM head; made at load
+  kW4A8Head4,  // as kW4A8, also the LM head; made at load
   kAwq,
   kGptq,
 };

@@ -37,7 +37,7 @@ TEST_SUITE("config/resolve") {
     CHECK(
         refusal(cpu, false) ==
         "preset cpu: what is asked for needs awq weights, which this build does not have; weights "
-        "may be f32, bf16, int8, int4, nf4, w8a8, w4a8");
+        "may be f32, bf16, int8, int4, nf4, w8a8, w4a8, int4-head4, w4a8-head4");
     cpu.quantization.weights = WeightFormat::kBF16;
     cpu.device.type = DeviceType::kCuda;
     CHECK(refusal(cpu, false) ==

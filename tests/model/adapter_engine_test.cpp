@@ -71,8 +71,9 @@ struct Adapters {
   std::unique_ptr<model::CaptionModel> open(const std::vector<model::AdapterSource>& chosen,
                                             WeightFormat format) const {
     return base == nullptr
-               ? model::open_composed(tested_context(), composed_source(), format, {}, chosen)
-               : model::open_model(tested_context(), base->path(), format, {}, chosen);
+               ? model::open_composed(tested_context(), composed_source(), format,
+                                      {.adapters = chosen})
+               : model::open_model(tested_context(), base->path(), format, {.adapters = chosen});
   }
 
   std::unique_ptr<const DrawnCheckpoint> base;

@@ -25,8 +25,8 @@ class TunedGolden {
 
   // Opens the base with the adapter, under a name if one is given.
   std::unique_ptr<model::CaptionModel> open(WeightFormat format, const char* name = "") const {
-    return model::open_model(tested_context(), base_.path(), format, {},
-                             {{.folder = adapter_.path(), .name = name}});
+    return model::open_model(tested_context(), base_.path(), format,
+                             {.adapters = {{.folder = adapter_.path(), .name = name}}});
   }
   const fs::path& folder() const { return folder_; }
 

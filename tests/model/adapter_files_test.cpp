@@ -33,8 +33,8 @@ void check_refused(const fs::path& folder, ErrorCode code,
                    std::initializer_list<const char*> message, const char* base = "llama_bf16",
                    const char* name = "") {
   try {
-    model::open_model(tested_context(), golden_folder() / base, WeightFormat::kF32, {},
-                      {{.folder = folder, .name = name}});
+    model::open_model(tested_context(), golden_folder() / base, WeightFormat::kF32,
+                      {.adapters = {{.folder = folder, .name = name}}});
     FAIL_CHECK("accepted");
   } catch (const Error& error) {
     const std::string what = error.what();
@@ -238,7 +238,8 @@ TEST_SUITE("model/adapter_files") {
     replace(adapter, kConfig, R"("task_type": null)", R"("task_type": "CAUSAL_LM")");
     replace(adapter, kConfig, R"("fan_in_fan_out": false)", R"("fan_in_fan_out": true)");
     CHECK_NOTHROW(model::open_model(tested_context(), golden_folder() / "llama_bf16",
-                                    WeightFormat::kF32, {}, {{.folder = adapter.path()}}));
+                                    WeightFormat::kF32,
+                                    {.adapters = {{.folder = adapter.path()}}}));
   }
 
   TEST_CASE("tensors that belong to no linear layer of the model") {
@@ -360,12 +361,14 @@ TEST_SUITE("model/adapter_files") {
     tensors["base_model.model.lm_head.base_layer.weight"] = base;
     write();
     CHECK_NOTHROW(model::open_model(tested_context(), golden_folder() / "llama_bf16",
-                                    WeightFormat::kF32, {}, {{.folder = adapter.path()}}));
+                                    WeightFormat::kF32,
+                                    {.adapters = {{.folder = adapter.path()}}}));
     tensors["base_model.model.lm_head.base_layer.weight"][2] ^= 64;
     write();
-    CHECK_THROWS_WITH_AS(model::open_model(tested_context(), golden_folder() / "llama_bf16",
-                                           WeightFormat::kF32, {}, {{.folder = adapter.path()}}),
-                         doctest::Contains("lm_head.base_layer.weight"), Error);
+    CHECK_THROWS_WITH_AS(
+        model::open_model(tested_context(), golden_folder() / "llama_bf16", WeightFormat::kF32,
+                          {.adapters = {{.folder = adapter.path()}}}),
+        doctest::Contains("lm_head.base_layer.weight"), Error);
     tensors["base_model.model.lm_head.base_layer.weight"] = base.substr(0, base.size() / 2);
     write(220);
     check_refused(adapter.path(), ErrorCode::kBadModel,
@@ -428,8 +431,9 @@ TEST_SUITE("model/adapter_files") {
 
   TEST_CASE("an adapter that is written while it is in use is noticed") {
     const DrawnCheckpoint adapter(case_folder("llama_all"));
-    const auto model = model::open_model(tested_context(), golden_folder() / "llama_bf16",
-                                         WeightFormat::kF32, {}, {{.folder = adapter.path()}});
+    const auto model =
+        model::open_model(tested_context(), golden_folder() / "llama_bf16", WeightFormat::kF32,
+                          {.adapters = {{.folder = adapter.path()}}});
     CHECK(!model->find_changed_file().has_value());
     fs::resize_file(adapter.path() / kWeights, 100);
     REQUIRE(model->find_changed_file().has_value());

@@ -40,9 +40,11 @@ std::unique_ptr<CaptionModel> open_base(const JsonObject& golden, WeightFormat f
                                         const std::vector<AdapterSource>& adapters) {
   const std::string base = golden.require_string("base");
   if (base.starts_with("composed")) {
-    return model::open_composed(tested_context(), composed_source(), format, {}, adapters);
+    return model::open_composed(tested_context(), composed_source(), format,
+                                {.adapters = adapters});
   }
-  return model::open_model(tested_context(), golden_folder() / base, format, {}, adapters);
+  return model::open_model(tested_context(), golden_folder() / base, format,
+                           {.adapters = adapters});
 }
 
 // A golden and its model with the adapters of some cases.
@@ -167,8 +169,8 @@ TEST_SUITE("model/adapter") {
 
   TEST_CASE("quantised weights keep their codes: the adapter is applied beside them") {
     const DrawnCheckpoint adapter(case_folder("composed_llm"));
-    for (const WeightFormat format :
-         {WeightFormat::kInt8, WeightFormat::kNf4, WeightFormat::kInt4, WeightFormat::kW8A8}) {
+    for (const WeightFormat format : {WeightFormat::kInt8, WeightFormat::kNf4, WeightFormat::kInt4,
+                                      WeightFormat::kW8A8, WeightFormat::kW4A8Head4}) {
       CAPTURE(weights::describe(format));
       Run always("composed_llm", format, {{.folder = adapter.path()}});
       Run chosen("composed_llm", format, {{.folder = adapter.path(), .name = "one"}});

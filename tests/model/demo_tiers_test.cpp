@@ -44,7 +44,9 @@ TEST_SUITE("model/demo_tiers") {
                           {weights::WeightFormat::kInt8, "int8", kBF16},
                           {weights::WeightFormat::kW8A8, "w8a8", kInt8},
                           {weights::WeightFormat::kW4A8, "w4a8", kInt8},
+                          {weights::WeightFormat::kW4A8Head4, "w4a8-head4", kInt8},
                           {weights::WeightFormat::kInt4, "int4", kBF16},
+                          {weights::WeightFormat::kInt4Head4, "int4-head4", kBF16},
                           {weights::WeightFormat::kNf4, "nf4", kBF16}};
     // Small numbers, because an emulated AMX tier is a thousand times as slow.
     constexpr int kNumFrames = 2;

@@ -134,7 +134,8 @@ TEST_SUITE("model/describe_files") {
     const DrawnCheckpoint adapter(lora("llama_all"));
     const auto open = [&](const fs::path& folder, std::vector<model::AdapterSource> adapters,
                           model::Opening opening) {
-      return model::open_model(tested_context(), folder, WeightFormat::kF32, {}, adapters, opening);
+      return model::open_model(tested_context(), folder, WeightFormat::kF32,
+                               {.adapters = adapters, .opening = opening});
     };
     const fs::path base = golden_folder() / "llama_bf16";
     const auto checked = open(base, {{.folder = adapter.path()}}, model::Opening::kToCheck);

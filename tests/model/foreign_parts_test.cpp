@@ -56,7 +56,7 @@ fs::path golden(const std::string& name) {
 void check_refused(const fs::path& folder, const std::vector<std::string>& message,
                    const std::vector<model::AdapterSource>& adapters = {}) {
   try {
-    model::open_model(tested_context(), folder, WeightFormat::kF32, {}, adapters);
+    model::open_model(tested_context(), folder, WeightFormat::kF32, {.adapters = adapters});
     FAIL_CHECK("opened");
   } catch (const Error& error) {
     const std::string what = error.what();

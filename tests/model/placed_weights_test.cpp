@@ -25,8 +25,9 @@ using model::Parameter;
 using weights::WeightFormat;
 
 constexpr WeightFormat kMadeAtLoad[] = {
-    WeightFormat::kF32, WeightFormat::kBF16, WeightFormat::kInt8, WeightFormat::kInt4,
-    WeightFormat::kNf4, WeightFormat::kW8A8, WeightFormat::kW4A8};
+    WeightFormat::kF32,  WeightFormat::kBF16,      WeightFormat::kInt8,
+    WeightFormat::kInt4, WeightFormat::kNf4,       WeightFormat::kW8A8,
+    WeightFormat::kW4A8, WeightFormat::kInt4Head4, WeightFormat::kW4A8Head4};
 
 // Reduces large dimensions to sizes for which panels need padding, and keeps one parameter of each
 // kind: of a group, with one role and shape.

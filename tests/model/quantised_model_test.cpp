@@ -314,15 +314,32 @@ TEST_SUITE("model/quantised_model") {
     }
   }
 
+  TEST_CASE("requantising rounds the decoded numbers as those of a plain file") {
+    const Pair pair;
+    for (const WeightFormat format :
+         {WeightFormat::kInt8, WeightFormat::kInt4, WeightFormat::kNf4, WeightFormat::kW4A8Head4}) {
+      CAPTURE(weights::describe(format));
+      const auto again =
+          model::open_model(tested_context(), pair.awq.folder(), format, {.requantises = true});
+      const auto plain = pair.plain.open(format);  // holds the numbers that the codes stand for
+      CHECK(again->weight_bytes() == plain->weight_bytes());
+      CHECK(first_logits(*again, pair.awq) == first_logits(*plain, pair.plain));
+    }
+    // A format that keeps the codes does so.
+    const auto kept = model::open_model(tested_context(), pair.awq.folder(), WeightFormat::kF32,
+                                        {.requantises = true});
+    CHECK(kept->weight_bytes() == pair.awq.open()->weight_bytes());
+  }
+
   TEST_CASE("an adapter is computed beside the codes") {
     const Pair pair;
     const fs::path folder = fs::path(CAPTION_TEST_TMP) / "quantised_model_adapter";
     write_adapter(folder);
     const std::vector<model::AdapterSource> adapters = {{.folder = folder, .name = ""}};
-    const auto plain =
-        model::open_model(tested_context(), pair.plain.folder(), WeightFormat::kF32, {}, adapters);
-    const auto awq =
-        model::open_model(tested_context(), pair.awq.folder(), WeightFormat::kF32, {}, adapters);
+    const auto plain = model::open_model(tested_context(), pair.plain.folder(), WeightFormat::kF32,
+                                         {.adapters = adapters});
+    const auto awq = model::open_model(tested_context(), pair.awq.folder(), WeightFormat::kF32,
+                                       {.adapters = adapters});
     const std::vector<float> expected = first_logits(*plain, pair.plain);
     const double bound = kRelativeBound * largest(expected);
     CHECK(max_difference(first_logits(*awq, pair.awq), expected) <= bound);

@@ -355,7 +355,7 @@ TEST_SUITE("plan/plan against reality") {
                                 weights::WeightFormat::kInt8, weights::WeightFormat::kNf4}) {
         CAPTURE(weights::describe(format));
         CAPTURE(adapters.size());
-        const auto model = model::open_model(Context{}, base, format, {}, adapters);
+        const auto model = model::open_model(Context{}, base, format, {.adapters = adapters});
         PlanInput input = input_for("demo");
         input.model = model::read_blueprint(base);
         input.weights = format;

@@ -37,6 +37,7 @@ ConfigFolder read_config_folder(const std::filesystem::path& folder);
 struct Parts {
   Context context;
   Opening opening = Opening::kToRun;
+  bool requantises = false;  // OpenOptions::requantises
   // Before the weights, which borrow them: those inside the model's folders, then those that the
   // user named.
   std::vector<ModelAdapter> adapters = {};

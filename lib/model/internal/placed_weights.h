@@ -8,8 +8,8 @@
 // the other parameters are held as with kBF16. The form on the device is kernels/weight.h's.
 //
 // Matrices that a file holds as codes (AWQ, GPTQ, bitsandbytes, ...) keep these codes in kF32,
-// kBF16 and the format of their own name; any other format would round them a second time and is
-// refused.
+// kBF16 and the format of their own name; any other format rounds them a second time, and is
+// refused unless that is asked for.
 //
 // An adapter that applies to every request is merged into a weight before the weight is placed: W +
 // s * B A, computed in f32. Matrices of a decoder that are held as codes stay as they are, and
@@ -63,6 +63,11 @@ bool is_beside(const ModelAdapter& adapter, const Parameter& parameter,
 // `source` reads. Throws Error(kBadModel) when the source has another model's tensors.
 void find_stored_codes(Blueprint& blueprint, const weights::Source& source, std::int32_t index);
 
+struct PlaceOptions {
+  Opening opening = Opening::kToRun;
+  bool requantises = false;  // OpenOptions::requantises
+};
+
 // Immutable after construction, so any number of threads may read it.
 class PlacedWeights {
  public:
@@ -70,13 +75,13 @@ class PlacedWeights {
   // device, with the stream's threads. `adapters` are borrowed. Throws Error(kBadModel) naming the
   // tensor when it is missing, of another shape, not floating-point or, if it is quantised, not
   // finite, and the tensors that no parameter takes (internal/unused_tensors.h); kUnavailable for a
-  // format that would round a file's codes, for an adapter with a name that changes tower or
-  // projector, or with a changed weight of the base model; otherwise as Source::read() and
-  // bind_terms(). With Opening::kToCheck no adapter is merged, and the weights are not those of the
-  // adapted model.
+  // format that would round a file's codes unless it requantises, for an adapter with a name that
+  // changes tower or projector, or with a changed weight of the base model; otherwise as
+  // Source::read() and bind_terms(). With Opening::kToCheck no adapter is merged, and the weights
+  // are not those of the adapted model.
   PlacedWeights(Stream& stream, const Blueprint& blueprint,
                 std::vector<std::unique_ptr<weights::Source>> sources, weights::WeightFormat format,
-                std::span<const ModelAdapter> adapters = {}, Opening opening = Opening::kToRun);
+                std::span<const ModelAdapter> adapters = {}, const PlaceOptions& options = {});
 
   // A parameter as a matrix [rows, columns]; not for Role::kVector.
   const kernels::Weight& matrix(ParameterId id) const { return at(id).matrix; }

@@ -229,8 +229,8 @@ void check_group_sizes(const Part& group_of, std::int64_t num_groups, std::int64
                 group_of.where + " gives group " + std::to_string(g) + " " +
                     std::to_string(counts[static_cast<std::size_t>(g)]) + " columns, not " +
                     std::to_string(expected) +
-                    "; no kernel multiplies such groups, and making new codes of them "
-                    "(--requantize) is not available yet");
+                    "; no kernel multiplies such groups; quantise the model again, with groups of "
+                    "equal size");
   }
 }
 
