@@ -86,7 +86,7 @@ void for_each_device_field(Section& device, Visit&& visit) {
 
 template <class Section, class Visit>
 void for_each_model_field(Section& model, Visit&& visit) {
-  visit(Field{"model.path", "--model", Affects::kNothing, "folder, .gguf file, Hugging Face name",
+  visit(Field{"model.path", "--model", Affects::kNothing, "folder, .gguf file or Hub name",
               Means::kModel,
               "Names are those of the local cache; a .gguf file has its mmproj file beside it."},
         model.path);
@@ -158,8 +158,8 @@ void for_each_quantization_field(Section& quantization, Visit&& visit) {
             "--dtype bf16 and f32. Another format decodes and rounds them again, which loses a "
             "little more than rounding the original weights, and is refused without this option."},
       quantization.requantize);
-  visit(Field{"quantization.kv_cache", "--kv-dtype", Affects::kPages, "how KV pages are held",
-              Means::kItself, "auto follows the weights: f32 for f32, else bf16."},
+  visit(Field{"quantization.kv_cache", "--kv-dtype", Affects::kPages, "KV pages as", Means::kItself,
+              "auto follows the weights: f32 for f32, else bf16."},
         quantization.kv_cache);
 }
 

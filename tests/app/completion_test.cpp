@@ -79,10 +79,11 @@ TEST_SUITE("app/completion") {
     CHECK(contains_all(bash.complete({"--"}), {"--version", "--verbose", "--help"}));
     CHECK_FALSE(bash.complete({"eval", "--"}).contains("--temperature"));
     // Values.
-    CHECK(bash.complete({"run", "--dtype", ""}) ==
-          Answers{"bf16", "f32", "int4", "int8", "nf4", "w4a8", "w8a8"});
+    CHECK(bash.complete({"run", "--dtype", ""}) == Answers{"bf16", "f32", "int4", "int4-head4",
+                                                           "int8", "nf4", "w4a8", "w4a8-head4",
+                                                           "w8a8"});
     CHECK(bash.complete({"run", "--dtype", "="}) == bash.complete({"run", "--dtype", ""}));
-    CHECK(bash.complete({"run", "--dtype", "=", "int"}) == Answers{"int4", "int8"});
+    CHECK(bash.complete({"run", "--dtype", "=", "int"}) == Answers{"int4", "int4-head4", "int8"});
     CHECK(bash.complete({"run", "--prefix-cache", "t"}) == Answers{"true"});
     CHECK(bash.complete({"run", "--sampling", "f"}) == Answers{"fps="});
     CHECK(bash.complete({"--cpu-tier", "av"}) == Answers{"avx2", "avx512", "avx512bf16"});

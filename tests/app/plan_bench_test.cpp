@@ -121,7 +121,7 @@ TEST_SUITE("app/plan") {
 
   TEST_CASE("help lists only what this build can do") {
     const std::string help = run_cli({"run", "--help"}, "", {{"COLUMNS", "120"}}).out;
-    CHECK(help.find("f32, bf16, int8, int4, nf4, w8a8, w4a8 [bf16]") != std::string::npos);
+    CHECK(help.find("f32, bf16, int8, int4, ... [bf16]") != std::string::npos);
     for (const char* absent : {"awq", "gptq", "cuda"}) {
       CAPTURE(absent);
       CHECK(help.find(absent) == std::string::npos);

@@ -60,7 +60,7 @@ TEST_SUITE("app/run") {
 
   TEST_CASE("with quantised weights, too, a caption is what it is alone") {
     const std::string videos = sample_video("").string();
-    for (const char* dtype : {"int8", "int4", "nf4", "w8a8", "w4a8"}) {
+    for (const char* dtype : {"int8", "int4", "nf4", "w8a8", "w4a8", "int4-head4", "w4a8-head4"}) {
       CAPTURE(dtype);
       const auto together = captions_of(run_cli({"run", videos, "-q", "--dtype", dtype}).out);
       CHECK(together.size() == sample_videos().size());
