@@ -44,7 +44,7 @@ void check_text(const GgufFile& text, const GgufFile& tower, std::string_view ar
 // The members that the towers of Qwen2.5-VL and Qwen3-VL share.
 GgufJson qwen_vision(const GgufKeys& clip, std::int64_t out) {
   GgufJson vision;
-  vision.add("depth", clip.require_extent("block_count"))
+  vision.add("depth", clip.require_layers())
       .add("hidden_size", clip.require_extent("embedding_length"))
       .add("intermediate_size", clip.require_extent("feed_forward_length"))
       .add("num_heads", clip.require_extent("attention.head_count"))
@@ -72,7 +72,7 @@ std::string qwen2_5_vl_config(const GgufFile& text, const GgufFile& tower) {
   const GgufKeys clip(tower, "clip.vision.");
   const std::int64_t out = require_tensor(tower, "mm.2.weight").extents[0];
   check_text(text, tower, "qwen2vl", "qwen2.5vl_merger", out);
-  const std::int64_t depth = clip.require_extent("block_count");
+  const std::int64_t depth = clip.require_layers();
   const std::int64_t pattern = clip.require_extent("n_wa_pattern");
   std::vector<std::int64_t> full_layers;
   for (std::int64_t i = pattern - 1; i < depth; i += pattern) full_layers.push_back(i);
@@ -118,7 +118,7 @@ std::string internvl_config(const GgufFile& text, const GgufFile& tower) {
   vision.add_text("model_type", "internvl_vision")
       .add("hidden_size", clip.require_extent("embedding_length"))
       .add("intermediate_size", clip.require_extent("feed_forward_length"))
-      .add("num_hidden_layers", clip.require_extent("block_count"))
+      .add("num_hidden_layers", clip.require_layers())
       .add("num_attention_heads", clip.require_extent("attention.head_count"))
       .add("image_size", clip.require_extent("image_size"))
       .add("patch_size", clip.require_extent("patch_size"))
@@ -153,7 +153,7 @@ GgufJson clip_vision(const GgufFile& tower) {
   vision.add_text("model_type", "clip_vision_model")
       .add("hidden_size", clip.require_extent("embedding_length"))
       .add("intermediate_size", clip.require_extent("feed_forward_length"))
-      .add("num_hidden_layers", clip.require_extent("block_count"))
+      .add("num_hidden_layers", clip.require_layers())
       .add("num_attention_heads", clip.require_extent("attention.head_count"))
       .add("image_size", clip.require_extent("image_size"))
       .add("patch_size", clip.require_extent("patch_size"))

@@ -189,7 +189,7 @@ std::string gguf_text_config(const GgufFile& file, std::string_view model_type) 
   }
   config.add("hidden_size", hidden)
       .add("intermediate_size", keys.require_extent("feed_forward_length"))
-      .add("num_hidden_layers", keys.require_extent("block_count"))
+      .add("num_hidden_layers", keys.require_layers())
       .add("num_attention_heads", heads)
       .add("num_key_value_heads", keys.get_extent("attention.head_count_kv", heads))
       .add("head_dim", head_dim)

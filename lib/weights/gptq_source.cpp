@@ -96,9 +96,10 @@ class GptqTensor final : public CodedTensor {
 GptqTensor::Parts GptqTensor::read_parts(Module& module, const GptqFormat& format) {
   Parts parts;
   parts.codes = module.require("qweight", {"I32"}, 2);
+  // The axes of an empty tensor may be of any length.
+  if (parts.codes.tensor->num_elements == 0) fail_part(parts.codes, "is empty");
   const std::int64_t columns = parts.codes.dim(0) * format.codes_per_word();
   const std::int64_t rows = parts.codes.dim(1);
-  if (columns == 0 || rows == 0) fail_part(parts.codes, "is empty");
   if (rows % format.codes_per_word() != 0) {
     fail_part(parts.codes, "has " + std::to_string(rows) + " columns, no multiple of the " +
                                std::to_string(format.codes_per_word()) + " zeros of a word");

@@ -8,6 +8,7 @@ namespace caption::weights {
 namespace {
 
 constexpr std::int64_t kMaxExtent = 1 << 20;  // most rows or columns of a group or block
+constexpr std::size_t kMaxGroups = 256;       // a module is tried with each of them
 
 struct FormatName {
   std::string_view name;
@@ -145,8 +146,13 @@ std::vector<CompressionScheme> read_compression_schemes(const JsonObject& config
                        "global_compression_ratio", "version", "run_compressed", "sparsity_config"});
   const std::string format = config.require_string("format");
   const JsonObject groups = require_object(config, "config_groups");
+  const std::vector<std::string> names = groups.keys();
+  if (names.size() > kMaxGroups) {
+    refuse_value(groups, std::to_string(names.size()) + " groups",
+                 "at most " + std::to_string(kMaxGroups) + " are");
+  }
   std::vector<CompressionScheme> schemes;
-  for (const std::string& name : groups.keys()) {
+  for (const std::string& name : names) {
     if (groups.type_of(name) == JsonType::kList) {
       refuse_value(groups, "the preset " + quote_name(name), "groups that say their numbers are");
     }

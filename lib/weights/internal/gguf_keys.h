@@ -2,11 +2,13 @@
 #pragma once
 
 #include <cstdint>
+#include <iterator>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
+#include "base/counted.h"
 #include "base/error.h"
 #include "base/json.h"
 #include "weights/gguf_file.h"
@@ -68,6 +70,15 @@ class GgufKeys {
   }
   std::int64_t get_extent(std::string_view key, std::int64_t fallback) const {
     return metadata().get_int((*this)(key), fallback, 1, kMaxExtent);
+  }
+  // The number of layers. Each has tensors of its own, so that the file bounds what a list of them
+  // takes.
+  std::int64_t require_layers() const {
+    const std::int64_t layers = require_extent("block_count");
+    const std::int64_t tensors = std::ssize(file_.tensors());
+    if (layers <= tensors) return layers;
+    fail_bad(file_, (*this)("block_count") + " is " + std::to_string(layers) +
+                        ", but the file has " + counted(tensors, "tensor"));
   }
   double get_double(std::string_view key, double fallback) const {
     return metadata().get_double((*this)(key), fallback);

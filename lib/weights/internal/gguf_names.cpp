@@ -2,10 +2,15 @@
 
 #include <algorithm>
 #include <array>
-#include <cctype>
+#include <cstdint>
+#include <iterator>
 #include <optional>
 #include <span>
+#include <string>
+#include <string_view>
+#include <vector>
 
+#include "base/counted.h"
 #include "base/error.h"
 #include "weights/internal/safetensors.h"
 
@@ -177,17 +182,35 @@ std::string name_of(const Match& found, std::string_view text_prefix) {
   return name + found.suffix;
 }
 
-// Replaces the number of a layer before a merger of Qwen3-VL by the number of the merger.
-void count_mergers(const GgufMetadata& metadata, const std::string& where, Match& found) {
-  if (!found.rename->from.starts_with("v.deepstack.")) return;
-  const std::vector<bool> layers = metadata.get_bools("clip.vision.is_deepstack_layers");
-  const auto layer = static_cast<std::size_t>(std::stoul(found.number));
-  if (layer >= layers.size() || !layers[layer]) {
-    throw Error(ErrorCode::kBadModel,
-                where + " is not among the layers of clip.vision.is_deepstack_layers");
+// For every layer of Qwen3-VL the number of the merger after it; -1 where there is none.
+std::vector<std::int32_t> number_mergers(const GgufFile& file) {
+  constexpr std::string_view kKey = "clip.vision.is_deepstack_layers";
+  const std::vector<bool> layers = file.metadata().get_bools(kKey);
+  if (layers.size() > file.tensors().size()) {
+    throw Error(ErrorCode::kBadModel, file.path().string() + ": " + std::string(kKey) + " lists " +
+                                          counted(std::ssize(layers), "layer") +
+                                          ", but the file has " +
+                                          counted(std::ssize(file.tensors()), "tensor"));
   }
-  const auto end = layers.begin() + static_cast<std::ptrdiff_t>(layer);
-  found.number = std::to_string(std::count(layers.begin(), end, true));
+  std::vector<std::int32_t> mergers(layers.size(), -1);
+  std::int32_t count = 0;
+  for (std::size_t layer = 0; layer < layers.size(); ++layer) {
+    if (layers[layer]) mergers[layer] = count++;
+  }
+  return mergers;
+}
+
+// Replaces the number of a layer before a merger of Qwen3-VL by the number of the merger.
+void replace_layer(const std::vector<std::int32_t>& mergers, const GgufFile& file,
+                   const GgufTensor& tensor, Match& found) {
+  if (!found.rename->from.starts_with("v.deepstack.")) return;
+  const auto layer = static_cast<std::size_t>(std::stoul(found.number));
+  if (layer >= mergers.size() || mergers[layer] < 0) {
+    throw Error(
+        ErrorCode::kBadModel,
+        file.describe(tensor) + " is not among the layers of clip.vision.is_deepstack_layers");
+  }
+  found.number = std::to_string(mergers[layer]);
 }
 
 // The old converter of LLaVA gave the two layers of an MLP each other's names.
@@ -283,12 +306,14 @@ GgufEntries name_gguf_tensors(const GgufFile& file, std::string_view text_prefix
                     "clip are");
   }
   const std::span<const Rename> renames = is_text ? std::span(kText) : tower_renames(file);
+  std::vector<std::int32_t> mergers;
+  if (renames.data() == std::data(kQwen3Vl)) mergers = number_mergers(file);
   GgufEntries entries;
   for (const GgufTensor& tensor : file.tensors()) {
     if (is_text && tensor.name == kGgufRopeFactors) continue;  // gguf_text_config() reads it
     auto found = find_match(tensor.name, renames);
     if (!found) fail_unknown(file, tensor, architecture);
-    count_mergers(file.metadata(), file.describe(tensor), *found);
+    replace_layer(mergers, file, tensor, *found);
     add_piece(tensor, *found, text_prefix, entries);
   }
   check_pieces(file, entries);
