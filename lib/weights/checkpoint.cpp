@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <map>
+#include <memory>
 #include <mutex>
+#include <string>
 #include <system_error>
 #include <utility>
 
@@ -45,7 +47,7 @@ std::int64_t span_bytes(const FileTensor& tensor) {
 struct Checkpoint::State {
   struct Located {
     FileTensor tensor;
-    std::string file_name;  // used in messages
+    std::shared_ptr<const std::string> file_name;  // used in messages
   };
 
   fs::path path;
@@ -59,10 +61,11 @@ struct Checkpoint::State {
   void add_file(const fs::path& file_path, Wanted is_wanted) {
     files.emplace_back(file_path);
     const std::span<const std::byte> bytes = files.back().mapped().bytes();
-    for (FileTensor& tensor : parse_safetensors(bytes, file_path.string())) {
+    const auto file_name = std::make_shared<const std::string>(file_path.string());
+    for (FileTensor& tensor : parse_safetensors(bytes, *file_name)) {
       if (!is_wanted(tensor.name)) continue;
       std::string name = tensor.name;
-      tensors.emplace(std::move(name), Located{std::move(tensor), file_path.string()});
+      tensors.emplace(std::move(name), Located{std::move(tensor), file_name});
     }
   }
 
@@ -90,7 +93,7 @@ struct Checkpoint::State {
   // Shape.
   static ConstView view_of(const Located& located) {
     const FileTensor& tensor = located.tensor;
-    const auto where = [&] { return located.file_name + ": tensor " + quote_name(tensor.name); };
+    const auto where = [&] { return *located.file_name + ": tensor " + quote_name(tensor.name); };
     if (!tensor.dtype) {
       throw Error(ErrorCode::kUnavailable,
                   where() + " has dtype " + tensor.dtype_name + ", which this build does not read");
@@ -141,7 +144,7 @@ ConstView Checkpoint::require(std::string_view name, const Shape& shape) const {
   }
   const ConstView view = State::view_of(it->second);
   if (view.shape() != shape) {
-    throw Error(ErrorCode::kBadModel, it->second.file_name + ": tensor " + quote_name(name) +
+    throw Error(ErrorCode::kBadModel, *it->second.file_name + ": tensor " + quote_name(name) +
                                           " has shape " + view.shape().to_string() + "; expected " +
                                           shape.to_string());
   }
@@ -154,7 +157,7 @@ const FileTensor* Checkpoint::stored(std::string_view name) const {
 }
 
 std::string Checkpoint::where(std::string_view name) const {
-  return state_->tensors.find(name)->second.file_name + ": tensor " + quote_name(name);
+  return *state_->tensors.find(name)->second.file_name + ": tensor " + quote_name(name);
 }
 
 bool Checkpoint::has(std::string_view tensor) const { return state_->tensors.contains(tensor); }

@@ -159,6 +159,42 @@ TEST_SUITE("weights/hostile_files") {
                    "is_deepstack_layers lists 1000 layers, but the file has 1 tensor");
   }
 
+  TEST_CASE("safetensors headers of many small entries take at most 8 bytes per byte") {
+    const auto members = [](int count, const std::string& value) {
+      std::string all;
+      for (int i = 0; i < count; ++i) {
+        all += (i == 0 ? "\"" : ",\"") + std::to_string(i) + "\":" + value;
+      }
+      return "{" + all + "}";
+    };
+    const std::string axes = "{\"dtype\":\"U8\",\"shape\":[" + repeat("1,", 400000) + "1]}";
+    const struct {
+      std::string header;
+      const char* message;  // the refusal; "" if the file opens
+    } files[] = {
+        {members(1, axes), "is described by 800"},
+        {"{\"__metadata__\":{\"a\":[" + repeat("[],", 300000) + "[]]}}", "expected a string"},
+        {members(100000, "{}"), "dtype: is missing"},
+        {"{\"__metadata__\":" + members(100000, "\"\"") + "}", ""},
+        {"{\"__metadata__\":{\"a\":\"" + std::string(1 << 20, 'x') + "\"}}", ""},
+        {members(20000, R"({"dtype":"U8","shape":[0],"data_offsets":[0,0]})"), ""}};
+    const fs::path path = fs::path(CAPTION_TEST_TMP) / "hostile.safetensors";
+    for (const auto& file : files) {
+      const std::string bytes = safetensors(file.header, 0);
+      std::ofstream(path, std::ios::binary) << bytes;
+      const MemoryPeak peak;
+      const std::string message =
+          refusal(ErrorCode::kBadModel, [&] { weights::open_source(path); });
+      check_memory(peak, bytes.size());
+      CAPTURE(std::string(file.message));
+      CAPTURE(message.substr(0, 300));
+      CHECK(message.empty() == std::string_view(file.message).empty());
+      CHECK(message.find(file.message) != std::string::npos);
+      CHECK(message.size() < 1000);
+    }
+    fs::remove(path);
+  }
+
   TEST_CASE("GGUF headers of many small entries take at most 8 bytes per byte") {
     std::vector<GgufBytes> files(5, language_model());
     for (int i = 0; i < 50000; ++i) {

@@ -68,6 +68,7 @@ TEST_SUITE("weights/safetensors") {
   TEST_CASE("a file without tensors is a file") {
     CHECK(parsed(file_of("{}", 0)).empty());
     CHECK(parsed(file_of("{\"__metadata__\": {}}   ", 0)).empty());
+    CHECK(parsed(file_of("{\"__metadata__\": null}", 0)).empty());
   }
 
   TEST_CASE("files that are no safetensors are refused") {
@@ -106,7 +107,7 @@ TEST_SUITE("weights/safetensors") {
       const char* message;
     } kRows[] = {
         {tensor("a", "F31", "[1]", "[0, 4]"), 4, "f: a: unknown dtype \"F31\""},
-        {"\"a\": {\"shape\": [1], \"data_offsets\": [0, 4]}", 4, "f: a.dtype: is missing"},
+        {"\"a\": {\"shape\": [1], \"data_offsets\": [0, 4]}", 4, "f: a: dtype: is missing"},
         {"\"a\": {\"dtype\": \"I8\", \"data_offsets\": [0, 4]}", 4, "f: a: shape is missing"},
         {"\"a\": {\"dtype\": \"I8\", \"shape\": [4]}", 4, "data_offsets has 0 numbers"},
         {"\"a\": null", 0, "tensor \"a\" is null"},
@@ -117,7 +118,7 @@ TEST_SUITE("weights/safetensors") {
         {tensor("a", "F32", "[1]", "[-4, 0]"), 4, "do not span"},
         {tensor("a", "I8", "[0]", "[0, -9223372036854775808]"), 0, "do not span"},
         {tensor("a", "F32", "[-1]", "[0, 4]"), 4, "negative extent -1"},
-        {tensor("a", "F32", "[1.0]", "[0, 4]"), 4, "f: a.shape: expected an integer, found 1"},
+        {tensor("a", "F32", "[1.0]", "[0, 4]"), 4, "f: a: shape: expected an integer, found 1"},
         {tensor("a", "F32", "[18446744073709551615]", "[0, 4]"), 4, "integer of 64 bits"},
         {tensor("a", "F32", "[4294967296, 4294967296]", "[0, 4]"), 4, "is beyond 63 bits"},
         {tensor("a", "F32", "[4611686018427387904]", "[0, 0]"), 0, "is beyond 63 bits"},
@@ -135,7 +136,9 @@ TEST_SUITE("weights/safetensors") {
         {tensor("a", "I8", "[1]", "[0, 1]") + ", " + tensor("b", "F32", "[1]", "[1, 5]"), 5,
          "which is not aligned to its 4-byte elements"},
         {"\"__metadata__\": {\"a\": 1}", 0, "f: __metadata__.a: expected a string, found 1"},
-        {"\"__metadata__\": []", 0, "f: __metadata__: expected an object"},
+        {"\"__metadata__\": []", 0, "f: __metadata__: expected an object, found []"},
+        {"\"__metadata__\": true", 0, "f: __metadata__: expected an object, found true"},
+        {"\"__metadata__\": {}, \"__metadata__\": {}", 0, "key \"__metadata__\" appears twice"},
     };
     for (const auto& row : kRows) {
       CAPTURE(row.tensors);

@@ -1,17 +1,24 @@
 #include "weights/internal/safetensors.h"
 
 #include <algorithm>
-#include <limits>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <utility>
 
 #include "base/counted.h"
 #include "base/error.h"
 #include "base/json.h"
+#include "base/json_stream.h"
+#include "base/utf8.h"
 
 namespace caption::weights {
 namespace {
 
 constexpr std::size_t kLengthBytes = 8;
 constexpr std::uint64_t kMaxHeaderBytes = 100'000'000;  // the limit of the format
+constexpr std::size_t kMaxEntryBytes = 4096;            // a tensor of many axes has 200
+constexpr std::size_t kLeastEntryBytes = 40;  // no fewer characters name dtype, shape and offsets
 constexpr std::string_view kMetadata = "__metadata__";
 
 struct DTypeName {
@@ -38,6 +45,16 @@ struct Entry {
 
 [[noreturn]] void fail(const std::string& where, const std::string& what) {
   throw Error(ErrorCode::kBadModel, where + ": " + what);
+}
+
+[[noreturn]] void fail_twice(const std::string& file_name, std::string_view key) {
+  fail(file_name, "key " + quote_name(key) + " appears twice");
+}
+
+// Text from the file for a message.
+std::string shown(std::string_view text) {
+  constexpr std::size_t kMaxShown = 80;
+  return make_valid_utf8(text.substr(0, kMaxShown)) + (text.size() > kMaxShown ? "..." : "");
 }
 
 // Returns the length of the JSON header; refuses files of another kind and says what they look
@@ -115,10 +132,69 @@ Entry read_entry(const JsonObject& object, const std::string& name) {
   return entry;
 }
 
-void check_metadata(const JsonObject& header) {
-  const auto metadata = header.get_object(kMetadata);
-  if (!metadata) return;
-  for (const std::string& key : metadata->keys()) metadata->require_string(key);
+void check_metadata(JsonStream& header, const std::string& file_name) {
+  const std::string where = file_name + ": " + std::string(kMetadata);
+  if (header.peek() != JsonStream::Kind::kObject) {
+    const std::string_view value = header.skip_value();
+    if (value == "null") return;
+    fail(where, "expected an object, found " + shown(value));
+  }
+  header.begin_object();
+  std::string scratch;
+  for (std::string key; header.next_key(&key);) {
+    if (header.peek() != JsonStream::Kind::kString) {
+      fail(where + "." + shown(key), "expected a string, found " + shown(header.skip_value()));
+    }
+    header.read_string(&scratch);
+  }
+}
+
+// Counts the tensors, and checks the structure around them.
+std::size_t count_entries(std::string_view text, const std::string& file_name) {
+  JsonStream header(text, file_name, ErrorCode::kBadModel);
+  std::size_t count = 0;
+  header.begin_object();
+  for (std::string key; header.next_key(&key);) {
+    header.skip_value();
+    ++count;
+  }
+  header.finish();
+  return count;
+}
+
+// Reads the header without a document of it, which would take up to 30 bytes per byte.
+std::vector<Entry> read_header(std::string_view text, const std::string& file_name) {
+  std::vector<Entry> entries;
+  entries.reserve(std::min(count_entries(text, file_name), text.size() / kLeastEntryBytes));
+  JsonStream header(text, file_name, ErrorCode::kBadModel);
+  bool has_metadata = false;
+  header.begin_object();
+  for (std::string name; header.next_key(&name);) {
+    if (name == kMetadata) {
+      if (std::exchange(has_metadata, true)) fail_twice(file_name, name);
+      check_metadata(header, file_name);
+      continue;
+    }
+    const std::string_view value = header.skip_value();
+    if (value == "null") fail(file_name, "tensor " + quote_name(name) + " is null");
+    const std::string where = file_name + ": " + shown(name);
+    if (value.size() > kMaxEntryBytes) {
+      fail(where, "is described by " + std::to_string(value.size()) + " bytes; at most " +
+                      std::to_string(kMaxEntryBytes) + " were expected");
+    }
+    entries.push_back(read_entry(JsonObject::parse(value, where, ErrorCode::kBadModel), name));
+  }
+  return entries;
+}
+
+void refuse_equal_names(std::vector<Entry>& entries, const std::string& file_name) {
+  const auto name_of = [](const Entry& entry) -> const std::string& { return entry.tensor.name; };
+  std::sort(entries.begin(), entries.end(),
+            [&](const Entry& a, const Entry& b) { return name_of(a) < name_of(b); });
+  const auto twice =
+      std::adjacent_find(entries.begin(), entries.end(),
+                         [&](const Entry& a, const Entry& b) { return name_of(a) == name_of(b); });
+  if (twice != entries.end()) fail_twice(file_name, name_of(*twice));
 }
 
 // Sets the bytes of the tensors and checks them in the order of their offsets.
@@ -166,15 +242,8 @@ std::vector<FileTensor> parse_safetensors(std::span<const std::byte> file,
                                           const std::string& file_name) {
   const std::size_t length = header_length(file, file_name);
   const std::string_view text(reinterpret_cast<const char*>(file.data()) + kLengthBytes, length);
-  const JsonObject header = JsonObject::parse(text, file_name, ErrorCode::kBadModel);
-  check_metadata(header);
-  std::vector<Entry> entries;
-  for (const std::string& name : header.keys()) {
-    if (name == kMetadata) continue;
-    const auto object = header.get_object(name);
-    if (!object) fail(file_name, "tensor " + quote_name(name) + " is null");
-    entries.push_back(read_entry(*object, name));
-  }
+  std::vector<Entry> entries = read_header(text, file_name);
+  refuse_equal_names(entries, file_name);
   place(&entries, file, kLengthBytes + length, file_name);
 
   std::vector<FileTensor> tensors;
