@@ -2,12 +2,16 @@
 
 #include <doctest/doctest.h>
 
+#include <cstddef>
 #include <random>
 #include <set>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
+
+#include "base/error.h"
+#include "base/utf8.h"
 
 namespace caption::text {
 namespace {
@@ -71,6 +75,40 @@ TEST_CASE("prefix tree: random texts of few, of all and of far apart bytes, NUL 
   check_random_texts(std::string_view("\0\xFF", 2), 200, 9);
   check_random_texts(all_bytes, 1000, 3);
   check_random_texts("abcdefghijklmnop", 1000, 4);
+}
+
+TEST_CASE("prefix tree: tokens of Hangul alone take memory by their prefixes") {
+  const auto syllable = [](unsigned number) {
+    std::string text;
+    append_utf8(text, 0xAC00 + number);
+    return text;
+  };
+  std::vector<std::string> texts;
+  std::set<std::string> prefixes;
+  for (unsigned i = 0; i < 100; ++i) {
+    for (unsigned k = 0; k < 100; ++k) texts.push_back(syllable(i * 111) + syllable(k * 111));
+  }
+  std::vector<PrefixTree::Entry> entries;
+  for (std::size_t i = 0; i < texts.size(); ++i) {
+    entries.push_back({.text = texts[i], .id = static_cast<TokenId>(i)});
+    for (std::size_t size = 0; size <= texts[i].size(); ++size) {
+      prefixes.insert(texts[i].substr(0, size));
+    }
+  }
+  const PrefixTree tree(std::move(entries));
+  constexpr std::size_t kSlotBytes = 12;
+  constexpr std::size_t kLeast = 2 * 256;  // slots at the ends
+  CHECK(tree.size_bytes() <= (prefixes.size() * 3 / 2 + kLeast) * kSlotBytes);
+  CHECK(prefixes_of(tree, texts[9999] + "x") == Found{{6, 9999}});
+}
+
+TEST_CASE("prefix tree: more slots than 100 MB are refused") {
+  std::vector<std::string> texts;
+  for (int i = 0; i < 5000; ++i) texts.push_back(std::to_string(i) + std::string(2000, 'x'));
+  std::vector<PrefixTree::Entry> entries;
+  for (const std::string& text : texts) entries.push_back({.text = text, .id = 0});
+  CHECK_THROWS_WITH_AS(PrefixTree(std::move(entries)),
+                       doctest::Contains("need more than 8388608 places"), Error);
 }
 
 }  // namespace caption::text

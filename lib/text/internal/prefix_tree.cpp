@@ -10,13 +10,13 @@
 namespace caption::text {
 namespace {
 
-// Far above the prefixes of the largest published vocabulary (256,000 tokens), and bounds the
-// tree's memory to 100 MB.
-constexpr std::size_t kMaxNodes = 1 << 23;
+// Far above what the prefixes of the largest published vocabulary (256,000 tokens) take, and bounds
+// the tree's memory to 100 MB.
+constexpr std::size_t kMaxSlots = 1 << 23;
 constexpr std::size_t kNumBytes = 256;
 
-// How many free slots are tried for a node's children before they are put behind all others: bounds
-// the time to build the tree, at the price of slots that stay free.
+// How many of the first free slots are tried for a node's children: bounds the time to build the
+// tree, at the price of slots that stay free.
 constexpr int kMaxTries = 64;
 
 }  // namespace
@@ -38,9 +38,13 @@ struct PrefixTree::Builder {
   std::vector<std::uint32_t> previous_free;  // kFree at its beginning
   std::uint32_t first_free = kFree;
   std::uint32_t last_free = kFree;
-  std::size_t num_nodes = 1;
 
   void grow(std::size_t size) {
+    if (size > kMaxSlots) {
+      throw Error(ErrorCode::kUnavailable,
+                  "the unigram tokenizer's tokens are too long: their prefixes need more than " +
+                      std::to_string(kMaxSlots) + " places");
+    }
     for (std::size_t i = slots.size(); i < size; ++i) {
       slots.emplace_back();
       const auto slot = static_cast<std::uint32_t>(i);
@@ -59,20 +63,30 @@ struct PrefixTree::Builder {
     slots[slot].parent = parent;
   }
 
-  // The base at which the slots of all these bytes are free; `bytes` rises and is not empty.
-  std::uint32_t find_base(const std::vector<std::uint8_t>& bytes) {
+  // Whether a base puts none of these bytes on a slot that is taken; slots that are not there yet
+  // are free.
+  bool fits(std::uint32_t base, const std::vector<std::uint8_t>& bytes) const {
+    return std::all_of(bytes.begin(), bytes.end(), [&](std::uint8_t byte) {
+      return base + byte >= slots.size() || slots[base + byte].parent == kFree;
+    });
+  }
+
+  // The base at which the slots of all these bytes are free; `bytes` rises and is not empty. The
+  // first free slots are tried, which nodes with one child always can take, and then the last
+  // ones, where most are free.
+  std::uint32_t find_base(const std::vector<std::uint8_t>& bytes) const {
+    const std::uint32_t least = bytes.front();  // the slot of the first child at base 0
     std::uint32_t slot = first_free;
+    while (slot != kFree && slot < least) slot = next_free[slot];  // the list rises
     for (int tries = 0; slot != kFree && tries < kMaxTries; ++tries, slot = next_free[slot]) {
-      if (slot < bytes.front()) continue;
-      const std::uint32_t base = slot - bytes.front();
-      if (base + kNumBytes > slots.size()) break;
-      const auto is_free = [&](std::uint8_t byte) { return slots[base + byte].parent == kFree; };
-      if (std::all_of(bytes.begin() + 1, bytes.end(), is_free)) return base;
+      if (fits(slot - least, bytes)) return slot - least;
     }
-    // A new block: its first 256 slots are free, since no base so far reaches into it.
-    const auto base = static_cast<std::uint32_t>(slots.size());
-    grow(slots.size() + kNumBytes);
-    return base;
+    const auto size = static_cast<std::uint32_t>(slots.size());
+    const std::uint32_t last = size - std::min<std::uint32_t>(size, 2 * kNumBytes);
+    for (slot = std::max(last, least); slot < size; ++slot) {
+      if (fits(slot - least, bytes)) return slot - least;
+    }
+    return std::max(size, least) - least;  // behind all others
   }
 
   void add_children(Node node, std::vector<Node>* nodes) {
@@ -91,13 +105,8 @@ struct PrefixTree::Builder {
       ++nodes->back().end;
     }
     if (bytes.empty()) return;
-    num_nodes += bytes.size();
-    if (num_nodes > kMaxNodes) {
-      throw Error(ErrorCode::kUnavailable,
-                  "the unigram tokenizer's tokens are too long: their prefixes are more than " +
-                      std::to_string(kMaxNodes));
-    }
     const std::uint32_t base = find_base(bytes);
+    grow(base + kNumBytes);
     slots[node.at].base = base;
     for (std::size_t i = 0; i < bytes.size(); ++i) {
       (*nodes)[first_child + i].at = base + bytes[i];

@@ -13,8 +13,8 @@
 
 namespace caption::text {
 
-// A trie in one array. Immutable and thread-safe. Memory: 12 bytes per prefix, and a few more for
-// slots that no prefix has taken.
+// A trie in one array. Immutable and thread-safe. Memory: 12 bytes per prefix, and as a rule less
+// than half as many again for slots that no prefix has taken.
 class PrefixTree {
  public:
   struct Entry {
@@ -24,8 +24,10 @@ class PrefixTree {
 
   PrefixTree() : PrefixTree(std::vector<Entry>()) {}
   // The texts differ from each other; they need not outlive the tree. Throws Error(kUnavailable)
-  // when they have more than 2^23 prefixes.
+  // when their prefixes need more than 2^23 slots.
   explicit PrefixTree(std::vector<Entry> entries);
+
+  std::size_t size_bytes() const { return slots_.size() * sizeof(Slot); }
 
   // Calls visit(length, id) for each text that `word` begins with, the shortest first. Time:
   // O(length of the longest of them).
