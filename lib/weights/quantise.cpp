@@ -156,12 +156,14 @@ struct IntegerGroup {
 
 // |v| <= 119, so the numbers that the codes stand for fit in 8 bits, however the range is rounded.
 IntegerGroup measure_integers(const float* v, std::int64_t count) {
-  const auto [min, max] = std::minmax_element(v, v + count);
+  const auto ends = std::minmax_element(v, v + count);
+  const float min = *ends.first;
+  const float max = *ends.second;
   const auto with_step = [&](int step) {
-    const float middle = (*min + *max) / 2 - 7.5F * static_cast<float>(step);
+    const float middle = (min + max) / 2 - 7.5F * static_cast<float>(step);
     return IntegerGroup{.step = step, .base = 128 + static_cast<int>(std::nearbyint(middle))};
   };
-  const int smaller = std::max(1, static_cast<int>((*max - *min) / 15));
+  const int smaller = std::max(1, static_cast<int>((max - min) / 15));
   const IntegerGroup fine = with_step(smaller);
   const IntegerGroup coarse = with_step(smaller + 1);
   return coarse.squared_error(v, count) < fine.squared_error(v, count) ? coarse : fine;
