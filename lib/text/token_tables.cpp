@@ -21,8 +21,14 @@ namespace {
   throw Error(ErrorCode::kBadModel, tables.name + ": " + what);
 }
 
+// Text from the file for a message, which may be of any length there.
+std::string quote(std::string_view text) {
+  constexpr std::size_t kMaxShown = 80;
+  return json_quote(text.substr(0, kMaxShown)) + (text.size() > kMaxShown ? "..." : "");
+}
+
 std::string describe_token(const TokenTables& tables, std::size_t id) {
-  return "token " + std::to_string(id) + ", " + json_quote(tables.tokens[id]);
+  return "token " + std::to_string(id) + ", " + quote(tables.tokens[id]);
 }
 
 std::int64_t type_of(const TokenTables& tables, std::size_t id) {
@@ -93,7 +99,7 @@ PreTokenization pre_tokenization_of(const TokenTables& tables) {
     }
   }
   throw Error(ErrorCode::kUnavailable,
-              tables.name + ": tokenizer.ggml.pre " + json_quote(tables.pre) +
+              tables.name + ": tokenizer.ggml.pre " + quote(tables.pre) +
                   " is not supported by this build; qwen2, deepseek-r1-qwen, llama-bpe and gpt-2 "
                   "are");
 }
@@ -133,7 +139,7 @@ BpeSpec bpe_of(const TokenTables& tables, const PreTokenization& pre,
       throw Error(ErrorCode::kBadModel, where +
                                             ": expected two tokens with a space between them, "
                                             "found " +
-                                            json_quote(merge));
+                                            quote(merge));
     }
     add_merge(merge.substr(0, space), merge.substr(space + 1), where, vocabulary, bpe.merges);
   }
@@ -198,7 +204,7 @@ std::unique_ptr<const Tokenizer> make_tokenizer(const TokenTables& tables) {
   if (tables.model == "gpt2") return make_byte_level(tables);
   if (tables.model == "llama") return make_sentencepiece(tables);
   throw Error(ErrorCode::kUnavailable, tables.name + ": tokenizer.ggml.model " +
-                                           json_quote(tables.model) +
+                                           quote(tables.model) +
                                            " is not supported by this build; gpt2 and llama are");
 }
 

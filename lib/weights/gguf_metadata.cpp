@@ -85,7 +85,10 @@ const GgufValue* GgufMetadata::find(std::string_view key) const {
 }
 
 void GgufMetadata::fail(std::string_view key, const std::string& what) const {
-  throw Error(ErrorCode::kBadModel, file_name_ + ": " + std::string(key) + ": " + what);
+  constexpr std::size_t kMaxShown = 120;  // a key of a file may have 65535 characters
+  const std::string shown =
+      std::string(key.substr(0, kMaxShown)) + (key.size() > kMaxShown ? "..." : "");
+  throw Error(ErrorCode::kBadModel, file_name_ + ": " + shown + ": " + what);
 }
 
 void GgufMetadata::fail_type(const GgufValue& value, std::string_view expected) const {

@@ -50,7 +50,8 @@ def record_seeds():
         "error_without_status": {"error": {"code": "x", "message": "y"}}, "no_reason": {"status": "suspicious"},
     }
     seeds = {name: json.dumps(good | change, ensure_ascii=False) for name, change in variants.items()}
-    return seeds | {"empty": "", "cut": seeds["ok"][:100]}
+    far = seeds["copy"].replace("bytes", "bytEs").replace("2026-11", "8131-11").replace("first_token", "frs_titoken")
+    return seeds | {"empty": "", "cut": seeds["ok"][:100], "time_beyond_64_bits": far}
 
 
 def tensor(dtype, shape, begin, end):
@@ -168,6 +169,51 @@ def gguf_seeds():
         "overlap": gguf([], one + [gguf_tensor("u", [1], 0, 0)], bytes(64)),
         "offset": gguf([], [gguf_tensor("t", [1], 0, 2**63)], bytes(4)),
         "same_name": gguf([], one + [gguf_tensor("t", [1], 0, 32)], bytes(64)),
+    }
+
+
+def gguf_model_seeds():
+    text = lambda key, value: (key, 8, gguf_text(value))
+    number = lambda key, value: (key, 4, struct.pack("<I", value))
+    texts = lambda key, values: (key, 9, struct.pack("<IQ", 8, len(values)) + b"".join(map(gguf_text, values)))
+    sizes = lambda arch: [text("general.architecture", arch)] + [number(f"{arch}.{key}", value) for key, value in {
+        "block_count": 1, "context_length": 64, "embedding_length": 32, "feed_forward_length": 32,
+        "attention.head_count": 2, "attention.head_count_kv": 1}.items()] + [
+        (f"{arch}.attention.layer_norm_rms_epsilon", 6, struct.pack("<f", 1e-6))]
+    def tensors(shapes):
+        infos, data = [], b""
+        for name, (dims, kind, size) in shapes.items():
+            infos.append(gguf_tensor(name, dims, kind, len(data)))
+            block = bytes(i * 7 % 60 for i in range(size))
+            data += block + bytes(-len(block) % 32)
+        return infos, data
+    layer = {"token_embd.weight": ([32, 4], 8, 136), "output_norm.weight": ([32], 0, 128),
+             "blk.0.attn_q.weight": ([32, 32], 2, 576), "blk.0.attn_k.weight": ([32, 16], 8, 544),
+             "blk.0.ffn_up.weight": ([32, 32], 30, 2048), "blk.0.ffn_down.weight": ([32, 32], 7, 768)}
+    words = ["<unk>", "<s>", "</s>", "\u2581a", "\u2581", "a", "\uac00", "1"]
+    kinds = struct.pack("<IQ8i", 5, 8, 2, 3, 3, 1, 1, 1, 1, 1)
+    piece_model = [text("tokenizer.ggml.model", "llama"), texts("tokenizer.ggml.tokens", words),
+                   ("tokenizer.ggml.scores", 9, struct.pack("<IQ8f", 6, 8, *[-float(i) for i in range(8)])),
+                   ("tokenizer.ggml.token_type", 9, kinds), number("tokenizer.ggml.bos_token_id", 1)]
+    bytes_model = [text("tokenizer.ggml.model", "gpt2"), text("tokenizer.ggml.pre", "qwen2"),
+                   texts("tokenizer.ggml.tokens", ["a", "b", "ab", "\u0120", "\u0120a", "<s>", "</s>", "1"]),
+                   ("tokenizer.ggml.token_type", 9, struct.pack("<IQ8i", 5, 8, 1, 1, 1, 1, 1, 3, 4, 1)),
+                   texts("tokenizer.ggml.merges", ["a b", "\u0120 a"]), text("tokenizer.chat_template", "ab <s> a")]
+    clip = [text("general.architecture", "clip"), text("clip.projector_type", "qwen3vl_merger"),
+            ("clip.vision.is_deepstack_layers", 9, struct.pack("<IQ", 7, 2) + b"\0\1")]
+    tower = {"v.patch_embd.weight": ([2, 2, 3, 4], 1, 96), "v.patch_embd.weight.1": ([2, 2, 3, 4], 1, 96),
+             "v.deepstack.1.fc1.weight": ([4, 4], 0, 64), "mm.2.weight": ([4, 4], 0, 64)}
+    return {
+        "llama": gguf(sizes("llama") + piece_model, *tensors(layer)),
+        "qwen2": gguf(sizes("qwen2") + bytes_model, *tensors(layer)),
+        "llama_bpe": gguf(sizes("llama") + [text("tokenizer.ggml.pre", "llama-bpe")] + bytes_model[:1] + bytes_model[2:],
+                          *tensors(layer)),
+        "tower": gguf(clip, *tensors(tower)), "no_tokenizer": gguf(sizes("qwen3"), *tensors(layer)),
+        "no_tensors": gguf(sizes("llama") + piece_model, [], b""),
+        "many_layers": gguf(clip[:1] + [text("clip.projector_type", "qwen2.5vl_merger")] +
+                            [number("clip.vision.block_count", 2**30), number("clip.vision.n_wa_pattern", 1)],
+                            *tensors(tower)),
+        "empty": b"",
     }
 
 
@@ -362,6 +408,7 @@ if __name__ == "__main__":
     write("seen_clip", seen_clip_seeds())
     write("blob", blob_seeds())
     write("gguf", gguf_seeds())
+    write("gguf_model", gguf_model_seeds())
     write("json", json_seeds())
     write("preset", preset_seeds())
     write("record", record_seeds())

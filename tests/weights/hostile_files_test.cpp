@@ -16,6 +16,7 @@
 #include "tests/weights/gguf_bytes.h"
 #include "tests/weights/gguf_goldens.h"
 #include "tests/weights/quantised_files.h"
+#include "text/token_tables.h"
 #include "weights/gguf_config.h"
 #include "weights/gguf_file.h"
 #include "weights/gguf_source.h"
@@ -193,6 +194,26 @@ TEST_SUITE("weights/hostile_files") {
       CHECK(message.size() < 1000);
     }
     fs::remove(path);
+  }
+
+  TEST_CASE("messages show the beginning of long keys and tokens") {
+    const std::string name(60000, 'x');
+    GgufBytes file;
+    file.add_string("tokenizer.ggml.model", "llama").add_string(name, "text");
+    const std::string tokens = gguf_text(std::string(100000, 'y')) + gguf_text("\xFF");
+    file.add("tokenizer.ggml.tokens", GgufType::kArray, gguf_array(GgufType::kString, 2, tokens));
+    file.add("tokenizer.ggml.token_type", GgufType::kArray,
+             gguf_array(GgufType::kU8, 2, std::string(2, '\7')));
+    const fs::path path = written("long.gguf", file);
+    const GgufFile open_file = GgufFile::open(path);
+    for (const std::string& message :
+         {refusal(ErrorCode::kBadModel, [&] { open_file.metadata().require_int(name, 0, 1); }),
+          refusal(ErrorCode::kBadModel,
+                  [&] { text::make_tokenizer(gguf_token_tables(open_file.metadata())); })}) {
+      CAPTURE(message.substr(0, 500));
+      CHECK(message.find("...") != std::string::npos);
+      CHECK(message.size() < 1000);
+    }
   }
 
   TEST_CASE("GGUF headers of many small entries take at most 8 bytes per byte") {

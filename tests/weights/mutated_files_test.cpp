@@ -109,6 +109,7 @@ bool succeeds(const MutantFolder& folder, Work work) {
     CHECK((error.code() == ErrorCode::kBadModel || error.code() == ErrorCode::kUnavailable));
     CHECK(message.find(folder.path().string()) != std::string::npos);
     CHECK(message.find('\n') == std::string::npos);
+    CHECK(message.size() < folder.path().string().size() * 3 + 1000);
     CHECK(is_valid_utf8(message));
     return false;
   }
