@@ -1,7 +1,6 @@
 #include "text/token_tables.h"
 
 #include <algorithm>
-#include <array>
 #include <limits>
 #include <utility>
 
@@ -11,7 +10,9 @@
 #include "base/utf8.h"
 #include "text/internal/pipeline_spec.h"
 #include "text/internal/pipeline_tokenizer.h"
+#include "text/internal/pre_tokenization.h"
 #include "text/internal/sentencepiece_tokenizer.h"
+#include "text/internal/tokenizer_files.h"
 #include "text/internal/tokenizer_json.h"
 
 namespace caption::text {
@@ -67,32 +68,8 @@ std::optional<std::string> text_of(const TokenTables& tables, const char* key,
   return std::string(tables.tokens[static_cast<std::size_t>(*id)]);
 }
 
-// How byte-level BPE cuts a text into words.
-struct PreTokenization {
-  std::string_view names[3];
-  std::string_view pattern;
-  bool is_nfc = false;
-  bool ignores_merges = false;
-  bool adds_bos = false;  // by default
-};
-
-// The patterns of the tokenizer.json of Qwen2 and Llama 3.
-constexpr std::string_view kQwen2Pattern =
-    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
-constexpr std::string_view kLlama3Pattern =
-    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
-
 PreTokenization pre_tokenization_of(const TokenTables& tables) {
-  const std::array kKnown = {
-      PreTokenization{.names = {"qwen2", "deepseek-r1-qwen", "qwen2"},
-                      .pattern = kQwen2Pattern,
-                      .is_nfc = true},
-      PreTokenization{.names = {"llama-bpe", "llama3", "llama-v3"},
-                      .pattern = kLlama3Pattern,
-                      .ignores_merges = true,
-                      .adds_bos = true},
-      PreTokenization{.names = {"gpt-2", "gpt-2", "gpt-2"}, .pattern = gpt2_pattern()}};
-  for (const PreTokenization& known : kKnown) {
+  for (const PreTokenization& known : known_pre_tokenizations()) {
     if (std::find(std::begin(known.names), std::end(known.names), tables.pre) !=
         std::end(known.names)) {
       return known;
@@ -168,6 +145,18 @@ std::unique_ptr<const Tokenizer> make_byte_level(const TokenTables& tables) {
   return make_pipeline_tokenizer(std::move(spec), bos.value_or(""), eos.value_or(""));
 }
 
+// Converters give the unknown piece the type of a control token where a configuration lists it as a
+// special one. Its id is 0 unless the file says another.
+void name_unknown_piece(const TokenTables& tables, std::vector<Piece>& pieces) {
+  const auto is_unknown = [](const Piece& piece) { return piece.type == PieceType::kUnknown; };
+  const std::int64_t id = tables.unknown_id.value_or(0);
+  if (std::any_of(pieces.begin(), pieces.end(), is_unknown) || id < 0 || id >= std::ssize(pieces)) {
+    return;
+  }
+  Piece& piece = pieces[static_cast<std::size_t>(id)];
+  if (piece.type == PieceType::kControl) piece.type = PieceType::kUnknown;
+}
+
 // The pieces without the unused ones at the end, by which a converter makes the vocabulary as long
 // as the model's embedding.
 std::vector<Piece> pieces_of(const TokenTables& tables) {
@@ -183,13 +172,23 @@ std::vector<Piece> pieces_of(const TokenTables& tables) {
                   .score = static_cast<float>(tables.scores[id]),
                   .type = static_cast<PieceType>(type_of(tables, id))};
   }
+  name_unknown_piece(tables, pieces);
   return pieces;
+}
+
+PrefixRule prefix_rule_of(const TokenTables& tables) {
+  if (!tables.adds_space_prefix) return PrefixRule::kNone;
+  switch (tables.space_prefix) {
+    case SpacePrefix::kEverySegment: return PrefixRule::kEverySegment;
+    case SpacePrefix::kFirstSegment: return PrefixRule::kFirstSegment;
+    case SpacePrefix::kEverySegmentAlways: break;
+  }
+  return PrefixRule::kEverySegmentAlways;
 }
 
 std::unique_ptr<const Tokenizer> make_sentencepiece(const TokenTables& tables) {
   TokenizerConfig config;
-  config.prefix_rule =
-      tables.adds_space_prefix ? PrefixRule::kEverySegmentAlways : PrefixRule::kNone;
+  config.prefix_rule = prefix_rule_of(tables);
   config.adds_bos = tables.adds_bos.value_or(true);
   config.adds_eos = tables.adds_eos.value_or(false);
   config.bos_token = text_of(tables, "tokenizer.ggml.bos_token_id", tables.bos_id);

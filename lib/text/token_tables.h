@@ -13,6 +13,14 @@
 
 namespace caption::text {
 
+// SentencePiece BPE: where a space is put before a text's parts between added tokens. llama.cpp has
+// the first rule alone.
+enum class SpacePrefix {
+  kEverySegmentAlways,  // before every part
+  kEverySegment,        // before every part that does not begin with a space
+  kFirstSegment,        // before the part at the start of the text, unless it begins with a space
+};
+
 // The texts are borrowed until make_tokenizer() returns.
 struct TokenTables {
   // The types of tokens, as llama.cpp numbers them.
@@ -37,11 +45,13 @@ struct TokenTables {
   std::vector<std::string_view> merges;  // gpt2: "a b", ascending by rank
   std::optional<std::int64_t> bos_id;
   std::optional<std::int64_t> eos_id;
+  std::optional<std::int64_t> unknown_id;  // llama: counts where no token has the type kUnknown
   // Whether texts begin with bos_id and end with eos_id; by default only with bos_id, and of gpt2
   // only those of llama-bpe.
   std::optional<bool> adds_bos;
   std::optional<bool> adds_eos;
-  bool adds_space_prefix = true;  // llama: a space before each text between added tokens
+  bool adds_space_prefix = true;  // llama: whether space_prefix counts
+  SpacePrefix space_prefix = SpacePrefix::kEverySegmentAlways;
 };
 
 // Gives the ids of Hugging Face's tokenizer of the same model: the normalisation of "qwen2" (NFC),

@@ -178,7 +178,7 @@ void set_ends(const JsonObject& config, bool adds_bos, const std::string& bos_to
 
 }  // namespace
 
-std::unique_ptr<const Tokenizer> open_pipeline(TokenizerFiles files) {
+Pipeline read_pipeline(TokenizerFiles files) {
   const std::string config_name = files.folder + "/tokenizer_config.json";
   const JsonObject json = JsonObject::parse(files.tokenizer_config_json.value_or("{}"), config_name,
                                             ErrorCode::kBadModel);
@@ -201,7 +201,12 @@ std::unique_ptr<const Tokenizer> open_pipeline(TokenizerFiles files) {
                           spec.name.ends_with("vocab.json"))) {
     set_ends(json, known.adds_bos, bos_token, eos_token, spec);
   }
-  return make_pipeline_tokenizer(std::move(spec), bos_token, eos_token);
+  return {.spec = std::move(spec), .bos_token = bos_token, .eos_token = eos_token};
+}
+
+std::unique_ptr<const Tokenizer> open_pipeline(TokenizerFiles files) {
+  Pipeline found = read_pipeline(std::move(files));
+  return make_pipeline_tokenizer(std::move(found.spec), found.bos_token, found.eos_token);
 }
 
 }  // namespace caption::text
