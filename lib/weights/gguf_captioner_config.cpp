@@ -10,6 +10,7 @@
 #include "weights/gguf_config.h"
 #include "weights/internal/gguf_keys.h"
 #include "weights/internal/gguf_names.h"
+#include "weights/internal/own_keys.h"
 #include "weights/internal/safetensors.h"
 
 namespace caption::weights {
@@ -78,7 +79,8 @@ std::string qwen2_5_vl_config(const GgufFile& text, const GgufFile& tower) {
   for (std::int64_t i = pattern - 1; i < depth; i += pattern) full_layers.push_back(i);
   GgufJson vision = qwen_vision(clip, out);
   vision.add_text("hidden_act", "silu")
-      .add("tokens_per_second", std::int64_t{2})  // of all published models
+      .add("tokens_per_second",  // 2 in all published models
+           tower.metadata().get_int(kGgufTokensPerSecondKey, 2, 0, 1000))
       .add("window_size", clip.get_extent("window_size", 112))
       .add_list("fullatt_block_indexes", full_layers);
   return qwen_config(text, "qwen2_5_vl", vision);
@@ -198,6 +200,10 @@ std::string llava_config(const GgufFile& text, const GgufFile& tower) {
       .add("spatial_pool_stride", std::int64_t{2})
       .add("video_token_index", *video_id)
       .add_bool("tie_word_embeddings", text.find("output.weight") == nullptr);
+  if (text.metadata().get_bool(kGgufDemonstrationKey, false)) {
+    config.add_bool("caption_cli_demonstration", true)
+        .add_text("caption_cli_unlike", text.metadata().get_string(kGgufUnlikeKey, ""));
+  }
   return config.text();
 }
 

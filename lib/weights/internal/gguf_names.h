@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "weights/gguf_file.h"
+#include "weights/internal/gguf_renames.h"
 
 namespace caption::weights {
 
@@ -18,16 +19,6 @@ inline constexpr std::string_view kGgufRopeFactors = "rope_freqs.weight";
 
 // Returns clip.projector_type of a tower's file, or the key that newer files have in its place.
 std::string gguf_projector_type(const GgufFile& tower);
-
-// How a tensor is made of those of the file.
-enum class GgufAssembly {
-  kOne,  // it is one of them
-  // One of them, whose rows of a head are in the order of pairs (i, i + head_dim / 2), the order in
-  // which llama.cpp rotates: row 2i + half of the file is row half * head_dim / 2 + i.
-  kRotatedRows,
-  kRows,    // the rows of all, one after the other
-  kFrames,  // a convolution [out, in, frames, ...], one of them for each frame
-};
 
 struct GgufEntry {
   GgufAssembly assembly = GgufAssembly::kOne;

@@ -1,0 +1,302 @@
+#include "weights/gguf_export.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cmath>
+#include <cstdio>
+#include <fstream>
+#include <memory>
+#include <numeric>
+#include <span>
+#include <system_error>
+#include <utility>
+
+#include "base/error.h"
+#include "base/json.h"
+#include "base/mapped_file.h"
+#include "tensor/dtype.h"
+#include "text/export_tokenizer.h"
+#include "weights/ggml_encode.h"
+#include "weights/gguf_writer.h"
+#include "weights/internal/export_config.h"
+#include "weights/internal/export_names.h"
+#include "weights/internal/export_rows.h"
+#include "weights/internal/export_tokens.h"
+#include "weights/internal/export_tower.h"
+#include "weights/internal/safetensors.h"
+#include "weights/open_source.h"
+
+namespace caption::weights {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Numbers of general.file_type and general.quantization_version.
+constexpr std::uint32_t kMostlyF16 = 1;
+constexpr std::uint32_t kMostlyQ4_0 = 2;
+constexpr std::uint32_t kMostlyQ8_0 = 7;
+constexpr std::uint32_t kQuantizationVersion = 2;
+
+std::uint32_t file_type_of(GgufWeights type) {
+  switch (type) {
+    case GgufWeights::kF16: return kMostlyF16;
+    case GgufWeights::kQ8_0: return kMostlyQ8_0;
+    case GgufWeights::kQ4_0: return kMostlyQ4_0;
+  }
+  return kMostlyF16;
+}
+
+// The type of a tensor; see the table in the header.
+GgmlType type_of(const GgufTensorHeader& tensor, GgufWeights type) {
+  const std::string_view name = tensor.name;
+  if (tensor.extents.size() <= 1 || name.ends_with("_norm.weight")) return GgmlType::kF32;
+  if (name.find(".patch_embd.weight") != std::string_view::npos) {
+    return type == GgufWeights::kF16 ? GgmlType::kF16 : GgmlType::kF32;
+  }
+  if (name.find(".position_embd.") != std::string_view::npos || !name.ends_with(".weight")) {
+    return GgmlType::kF32;
+  }
+  constexpr std::int64_t kBlock = 32;
+  if (type == GgufWeights::kF16 || tensor.extents.back() % kBlock != 0) return GgmlType::kF16;
+  return type == GgufWeights::kQ8_0 ? GgmlType::kQ8_0 : GgmlType::kQ4_0;
+}
+
+// A file that is to be written.
+struct FilePlan {
+  fs::path path;
+  GgufFields fields;
+  std::vector<ExportedTensor> tensors;
+
+  std::int64_t data_bytes() const {
+    std::int64_t bytes = 0;
+    for (const ExportedTensor& tensor : tensors) {
+      bytes += static_cast<std::int64_t>(tensor.header.size_bytes());
+    }
+    return bytes;
+  }
+};
+
+void set_types(GgufWeights type, FilePlan& plan, GgufSummary& summary) {
+  for (ExportedTensor& tensor : plan.tensors) {
+    tensor.header.type = type_of(tensor.header, type);
+    if (type != GgufWeights::kF16 && tensor.header.type == GgmlType::kF16) {
+      summary.kept_f16.push_back(tensor.header.name);
+    }
+  }
+}
+
+// "1.2B" for the number of parameters, of at least two digits. Source: gguf-py 0.19, utility.py.
+std::string size_label(const std::vector<ExportedTensor>& tensors) {
+  double count = 0;
+  for (const ExportedTensor& tensor : tensors) {
+    const std::vector<std::int64_t>& extents = tensor.header.extents;
+    count += std::accumulate(extents.begin(), extents.end(), 1.0,
+                             [](double a, std::int64_t b) { return a * static_cast<double>(b); });
+  }
+  constexpr std::pair<double, char> kUnits[] = {{1e12, 'T'}, {1e9, 'B'}, {1e6, 'M'}, {0, 'K'}};
+  const auto unit = std::find_if(std::begin(kUnits), std::end(kUnits),
+                                 [&](const auto& candidate) { return count > candidate.first; });
+  const auto [above, letter] = unit == std::end(kUnits) ? kUnits[3] : *unit;
+  const double scaled = count / (above == 0 ? 1e3 : above);
+  const double whole = std::nearbyint(scaled);
+  const int digits = whole < 1 ? 2 : whole < 10 ? 1 : 0;
+  char text[32];
+  std::snprintf(text, sizeof(text), "%.*f%c", digits, scaled, letter);
+  return text;
+}
+
+// The name of the folder, also of "model/" and ".".
+std::string name_of(const fs::path& folder) {
+  std::error_code ignored;
+  fs::path path = fs::weakly_canonical(folder, ignored);
+  if (path.filename().empty()) path = path.parent_path();
+  const std::string name = path.filename().string();
+  return name.empty() ? "model" : name;
+}
+
+std::string file_name(const std::string& name, GgufWeights type) {
+  return name + "-" + std::string(gguf_weights_name(type)) + ".gguf";
+}
+
+GgufFields general_fields(std::string_view architecture, std::string_view kind,
+                          const std::string& name, const std::vector<ExportedTensor>& tensors) {
+  GgufFields fields;
+  fields.add_text("general.architecture", architecture)
+      .add_text("general.type", kind)
+      .add_text("general.name", name)
+      .add_text("general.size_label", size_label(tensors));
+  return fields;
+}
+
+struct Plan {
+  std::vector<std::int64_t> eos_ids;  // of config.json
+  FilePlan text;
+  std::optional<FilePlan> tower;
+  std::int64_t total_bytes() const { return text.data_bytes() + (tower ? tower->data_bytes() : 0); }
+};
+
+void check_embedding(const Source& source, const ExportedModel& model,
+                     const std::vector<ExportedTensor>& tensors) {
+  for (const ExportedTensor& tensor : tensors) {
+    if (tensor.header.name != "token_embd.weight") continue;
+    const Shape expected = {model.text.vocab, model.text.hidden};
+    if (tensor.shape == expected) return;
+    throw Error(ErrorCode::kBadModel, source.name() + ": tensor " + quote_name(tensor.source) +
+                                          " has shape " + tensor.shape.to_string() +
+                                          "; config.json says " + expected.to_string());
+  }
+}
+
+Plan make_plan(const fs::path& model_folder, const fs::path& out_folder, const Source& source,
+               GgufWeights type, GgufSummary& summary) {
+  const ExportedModel model = read_exported_model(model_folder);
+  const std::string name = name_of(model_folder);
+  const bool has_tower = model.family != ExportFamily::kText;
+  GgufFields tower_fields;
+  std::optional<ExportedTower> tower;
+  if (has_tower) tower = read_exported_tower(model, model_folder, tower_fields);
+  ExportedTensors tensors = assign_tensors(source, model, tower ? &*tower : nullptr);
+  check_embedding(source, model, tensors.text);
+  Plan plan;
+  plan.eos_ids = model.text_config.get_ints("eos_token_id");
+  plan.text.path = out_folder / file_name(name, type);
+  plan.text.fields = general_fields(model.text.architecture, "model", name, tensors.text);
+  add_text_fields(model.text, plan.text.fields);
+  plan.text.fields.add("general.file_type", file_type_of(type))
+      .add("general.quantization_version", kQuantizationVersion);
+  add_token_fields(model, model_folder, plan.text.fields);
+  plan.text.tensors = std::move(tensors.text);
+  set_types(type, plan.text, summary);
+  if (!tower) return plan;
+  // The towers of 4-bit models have 8 bits, as in the pairs of files that llama.cpp's makers
+  // publish.
+  const GgufWeights tower_type = type == GgufWeights::kQ4_0 ? GgufWeights::kQ8_0 : type;
+  plan.tower.emplace();
+  plan.tower->path = out_folder / ("mmproj-" + file_name(name, tower_type));
+  plan.tower->fields = general_fields("clip", "mmproj", name, tensors.tower);
+  plan.tower->fields.add("general.file_type", file_type_of(tower_type));
+  plan.tower->fields.append(tower_fields);
+  plan.tower->fields.add("general.quantization_version", kQuantizationVersion);
+  plan.tower->tensors = std::move(tensors.tower);
+  set_types(tower_type, *plan.tower, summary);
+  return plan;
+}
+
+void write_file(const FilePlan& plan, Source& source, GgufStep& step,
+                const GgufProgress& progress) {
+  std::vector<GgufTensorHeader> headers;
+  for (const ExportedTensor& tensor : plan.tensors) headers.push_back(tensor.header);
+  GgufWriter writer(plan.path, plan.fields, std::move(headers));
+  for (const ExportedTensor& tensor : plan.tensors) {
+    step.tensor = tensor.header.name;
+    write_tensor(tensor, source, [&](std::span<const std::byte> bytes) {
+      writer.write(bytes);
+      step.done_bytes += std::ssize(bytes);
+      if (progress) progress(step);
+    });
+  }
+  writer.finish();
+}
+
+[[noreturn]] void throw_not_written(const fs::path& file, const std::error_code& error) {
+  throw Error(ErrorCode::kIo, file.string() + ": cannot write the file: " + error.message());
+}
+
+// Writes the ids that end a caption where only config.json has them: a GGUF file has the
+// tokenizer's. The file is written under another name first.
+void write_end_ids(const std::vector<std::int64_t>& ids, const fs::path& file) {
+  std::string list;
+  for (const std::int64_t id : ids) list += (list.empty() ? "" : ", ") + std::to_string(id);
+  const fs::path temporary = file.string() + ".part";
+  std::ofstream out(temporary);
+  out << "{\n  \"eos_token_id\": [" << list << "]\n}\n";
+  out.close();
+  std::error_code error;
+  if (out) fs::rename(temporary, file, error);
+  if (out && !error) return;
+  std::error_code ignored;
+  fs::remove(temporary, ignored);
+  throw_not_written(file, error ? error : std::make_error_code(std::errc::io_error));
+}
+
+// Writes the copy under another name first.
+void copy_beside(const fs::path& from, const fs::path& to) {
+  std::error_code error;
+  const fs::path temporary = to.string() + ".part";
+  fs::copy_file(from, temporary, fs::copy_options::overwrite_existing, error);
+  if (!error) fs::rename(temporary, to, error);
+  if (!error) return;
+  std::error_code ignored;
+  fs::remove(temporary, ignored);
+  throw_not_written(to, error);
+}
+
+void copy_files(const fs::path& model_folder, const fs::path& out_folder,
+                const std::vector<std::int64_t>& eos_ids, GgufSummary& summary) {
+  std::error_code ignored;
+  if (fs::equivalent(model_folder, out_folder, ignored)) return;
+  for (const char* const name : {"preprocessor_config.json", "video_preprocessor_config.json",
+                                 "generation_config.json", "chat_template.jinja"}) {
+    if (!fs::exists(model_folder / name, ignored)) continue;
+    copy_beside(model_folder / name, out_folder / name);
+    summary.copied_files.push_back(out_folder / name);
+  }
+  const fs::path generation = out_folder / "generation_config.json";
+  if (eos_ids.empty() || fs::exists(model_folder / generation.filename(), ignored)) return;
+  write_end_ids(eos_ids, generation);
+  summary.copied_files.push_back(generation);
+}
+
+void make_folder(const fs::path& folder) {
+  std::error_code error;
+  fs::create_directories(folder, error);
+  if (!error && fs::is_directory(folder, error)) return;
+  throw Error(ErrorCode::kIo, folder.string() + ": cannot make the folder: " +
+                                  (error ? error.message() : "a file of this name is there"));
+}
+
+}  // namespace
+
+std::string_view gguf_weights_name(GgufWeights type) {
+  switch (type) {
+    case GgufWeights::kF16: return "F16";
+    case GgufWeights::kQ8_0: return "Q8_0";
+    case GgufWeights::kQ4_0: return "Q4_0";
+  }
+  return "?";
+}
+
+GgufSummary write_gguf_model(const fs::path& model_folder, const fs::path& out_folder,
+                             GgufWeights type, const GgufProgress& progress) {
+  if (is_quantised_folder(model_folder)) {
+    throw Error(ErrorCode::kUnavailable,
+                model_folder.string() +
+                    ": holds quantised weights already (quantization_config of config.json); GGUF "
+                    "files are made of the model in bf16, f16 or f32");
+  }
+  GgufSummary summary;
+  read_exported_model(model_folder);  // says what is wrong with the folder before its weights
+  const std::unique_ptr<Source> source = open_source(model_folder);
+  const Plan plan = make_plan(model_folder, out_folder, *source, type, summary);
+  make_folder(out_folder);
+  GgufStep step{.tensor = {}, .done_bytes = 0, .total_bytes = plan.total_bytes()};
+  write_file(plan.text, *source, step, progress);
+  summary.text_file = plan.text.path;
+  summary.num_tensors = std::ssize(plan.text.tensors);
+  if (plan.tower) {
+    write_file(*plan.tower, *source, step, progress);
+    summary.tower_file = plan.tower->path;
+    summary.num_tensors += std::ssize(plan.tower->tensors);
+  }
+  copy_files(model_folder, out_folder, plan.eos_ids, summary);
+  summary.size_bytes = static_cast<std::int64_t>(fs::file_size(summary.text_file));
+  if (summary.tower_file) {
+    summary.size_bytes += static_cast<std::int64_t>(fs::file_size(*summary.tower_file));
+  }
+  if (const auto changed = source->find_changed_file()) {
+    throw Error(ErrorCode::kBadModel, *changed);
+  }
+  return summary;
+}
+
+}  // namespace caption::weights

@@ -1,0 +1,63 @@
+// weights/gguf_export.h: makes GGUF files of a model folder in the layout of transformers.
+//
+// A language model (llama, mistral, qwen2, qwen3) becomes one file; a captioner (Qwen2.5-VL,
+// Qwen3-VL, InternVL in both layouts, LLaVA-NeXT-Video with CLIP) two, the language model's and
+// mmproj-*.gguf with the tower and the projector. Architecture, names, cut and rotated rows, keys
+// and types of tensors are those of llama.cpp's converter; what llama.cpp has no key for stands in
+// keys "caption_cli.*", which it ignores, or the model is refused. Source: facts from
+// ggml-org/llama.cpp, conversion/{base,llama,qwen,qwenvl,qwen3vl,intern_vision}.py; for LLaVA
+// tools/mtmd/legacy-models/convert_image_encoder_to_gguf.py, with the names of today's tensors.
+//
+//   tensor                                                    f16   q8_0   q4_0
+//   one axis, names not in .weight, *_norm.weight, positions  F32   F32    F32
+//   kernels of patches (v.patch_embd.*)                       F16   F32    F32
+//   rows that are no multiple of 32                           F16   F16    F16
+//   all others of the language model, token_embd and output   F16   Q8_0   Q4_0
+//   all others of tower and projector                         F16   Q8_0   Q8_0
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace caption::weights {
+
+enum class GgufWeights { kF16, kQ8_0, kQ4_0 };
+std::string_view gguf_weights_name(GgufWeights type);  // "Q8_0", as in the names of files
+
+struct GgufStep {
+  std::string_view tensor;      // the one whose rows were written
+  std::int64_t done_bytes = 0;  // of all files
+  std::int64_t total_bytes = 0;
+};
+// Called after each MiB or less on the calling thread. What it throws ends the work.
+using GgufProgress = std::function<void(const GgufStep&)>;
+
+struct GgufSummary {
+  std::filesystem::path text_file;                  // OUT/<name of the folder>-Q8_0.gguf
+  std::optional<std::filesystem::path> tower_file;  // OUT/mmproj-<name of the folder>-Q8_0.gguf
+  std::vector<std::filesystem::path> copied_files;  // of the processor and of generation
+  std::vector<std::string> kept_f16;                // tensors whose rows are no multiple of 32
+  std::int64_t size_bytes = 0;                      // of both files
+  std::int64_t num_tensors = 0;
+};
+
+// Writes the files to `out_folder`, which is made if it is missing, and copies the files that count
+// beside GGUF files: preprocessor_config.json, video_preprocessor_config.json, chat_template.jinja
+// and generation_config.json, which is made of config.json's eos_token_id where there is none. A
+// file of the same name is replaced. Memory beside the mapped checkpoint: a few MiB. On an error or
+// an exception of `progress` no file is left that is not whole, but the text file may have been
+// finished before the tower failed.
+//
+// Throws Error(kBadModel) naming file and tensor or key for a folder that is no whole model;
+// kUnavailable for a model, a tokenizer or a value without a form in GGUF files, and for a folder
+// whose weights are quantised already; kIo naming the file, when it cannot be written.
+GgufSummary write_gguf_model(const std::filesystem::path& model_folder,
+                             const std::filesystem::path& out_folder, GgufWeights type,
+                             const GgufProgress& progress = {});
+
+}  // namespace caption::weights
