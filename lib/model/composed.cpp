@@ -73,7 +73,7 @@ void ignore_text_tower(Blueprint& blueprint) {
 // `projector` is null if its file does not exist; then two linear layers are assumed.
 Blueprint make_blueprint(VisionSpec vision, const DecoderSpec& text, const ComposedSource& source,
                          const weights::Source* projector) {
-  set_feature_layers(vision, source.vision_feature_layers);
+  set_feature_layers(vision, source.vision_feature_layers, source.vision.string());
   vision.keeps_class_token = !source.drop_cls && vision.class_tokens > 0;
   vision.pool_stride = source.pool_stride;
   std::optional<ProjectorFile> file;

@@ -53,6 +53,11 @@ TextConfig parse_decoder_config(const JsonObject& config, const TextDefaults& de
   spec.head_dim = config.get_int(
       "head_dim", defaults.head_dim > 0 ? defaults.head_dim : spec.hidden / spec.num_heads, 1,
       4096);
+  if (spec.num_heads * spec.head_dim > kMaxExtent) {
+    throw_bad(config, std::to_string(spec.num_heads) + " attention heads of " +
+                          std::to_string(spec.head_dim) + " numbers are wider than " +
+                          std::to_string(kMaxExtent));
+  }
   spec.vocab = config.get_int("vocab_size", defaults.vocab, 1, kMaxExtent * 16);
   spec.rms_norm_eps = get_eps(config, "rms_norm_eps", defaults.rms_norm_eps);
   spec.tied_embeddings = config.get_bool("tie_word_embeddings", false);

@@ -201,7 +201,7 @@ Description parse_chat(const JsonObject& config) {
                       "is supported by this build");
   }
   const std::int64_t select_layer = config.get_int("select_layer", -1, -1024, 1024);
-  set_feature_layers(found.vision, {select_layer});
+  set_feature_layers(found.vision, {select_layer}, config.name());
   const std::int64_t image_px = config.get_int("force_image_size", found.vision.image_px, 1, 8192);
   if (image_px != found.vision.image_px) {
     throw_unavailable(config,

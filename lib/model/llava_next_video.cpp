@@ -97,7 +97,7 @@ VisionSpec read_vision_spec(const JsonObject& config, std::int64_t text_hidden) 
   VisionSpec vision =
       parse_vision_config(require_part(config, "vision_config", kFamilyName), "clip_vision_model");
   check_feature_strategy(config, vision, "default");
-  set_feature_layers(vision, parse_feature_layers(config, -2));
+  set_feature_layers(vision, parse_feature_layers(config, -2), config.name());
   vision.merge = parse_pooling(config);
   vision.pool_stride = config.get_int("spatial_pool_stride", 2, 1, 4096);
   if (vision.merge == PatchMerge::kConvolution && !vision.feature_layers.empty()) {

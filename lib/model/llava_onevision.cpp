@@ -72,7 +72,7 @@ VisionSpec read_vision_spec(const JsonObject& config, std::int64_t text_hidden) 
   VisionSpec vision = parse_vision_config(require_part(config, "vision_config", kFamilyName),
                                           "siglip_vision_model");
   check_feature_strategy(config, vision, "full");
-  set_feature_layers(vision, parse_feature_layers(config, -1));
+  set_feature_layers(vision, parse_feature_layers(config, -1), config.name());
   vision.resize_stride = kResizeStride;
   vision.ends_with_newline = true;
   const bool has_bias = config.get_bool("multimodal_projector_bias", true);

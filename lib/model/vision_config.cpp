@@ -125,12 +125,13 @@ VisionSpec parse_tower_config(const JsonObject& config) {
 
 namespace {
 
-std::int64_t layers_to_run(const VisionSpec& tower, std::int64_t vision_feature_layer) {
+std::int64_t layers_to_run(const VisionSpec& tower, std::int64_t vision_feature_layer,
+                           const std::string& where) {
   const std::int64_t layers =
       vision_feature_layer < 0 ? tower.num_layers + 1 + vision_feature_layer : vision_feature_layer;
   if (layers < 0 || layers > tower.num_layers) {
     throw Error(ErrorCode::kBadModel,
-                "vision_feature_layer " + std::to_string(vision_feature_layer) +
+                where + ": vision_feature_layer " + std::to_string(vision_feature_layer) +
                     " does not exist: the vision tower has " + counted(tower.num_layers, "layer"));
   }
   return layers;
@@ -138,15 +139,16 @@ std::int64_t layers_to_run(const VisionSpec& tower, std::int64_t vision_feature_
 
 }  // namespace
 
-void set_feature_layers(VisionSpec& tower, const std::vector<std::int64_t>& layers) {
+void set_feature_layers(VisionSpec& tower, const std::vector<std::int64_t>& layers,
+                        const std::string& where) {
   constexpr std::size_t kMaxLayers = 64;
   if (layers.empty() || layers.size() > kMaxLayers) {
-    throw Error(ErrorCode::kBadModel, "vision_feature_layer names " +
+    throw Error(ErrorCode::kBadModel, where + ": vision_feature_layer names " +
                                           counted(std::ssize(layers), "layer") +
                                           "; a projector gets 1 to 64 of them");
   }
   std::vector<std::int64_t> states;
-  for (const std::int64_t layer : layers) states.push_back(layers_to_run(tower, layer));
+  for (const std::int64_t layer : layers) states.push_back(layers_to_run(tower, layer, where));
   const std::int64_t all = tower.num_layers;
   tower.num_layers = *std::max_element(states.begin(), states.end());
   tower.unused_layers = all - tower.num_layers;

@@ -273,7 +273,7 @@ TEST_SUITE("model/config") {
   TEST_CASE("a hidden state is counted from either end") {
     const auto with_layers = [](const std::vector<std::int64_t>& layers) {
       VisionSpec clip = model::parse_clip_vision_config(parse(R"({"num_hidden_layers": 24})"));
-      model::set_feature_layers(clip, layers);
+      model::set_feature_layers(clip, layers, "config.json");
       return clip;
     };
     CHECK(with_layers({-2}).num_layers == 23);
@@ -282,7 +282,8 @@ TEST_SUITE("model/config") {
     CHECK(with_layers({-1}).num_layers == 24);
     CHECK(with_layers({0}).num_layers == 0);
     CHECK(with_layers({24}).num_layers == 24);
-    CHECK_THROWS_WITH_AS(with_layers({25}), doctest::Contains("24 layers"), Error);
+    CHECK_THROWS_WITH_AS(with_layers({25}),
+                         doctest::Contains("config.json: vision_feature_layer 25"), Error);
     CHECK_THROWS_AS(with_layers({-26}), Error);
     CHECK_THROWS_AS(with_layers({}), Error);
     const VisionSpec several = with_layers({-2, 3, -2});

@@ -22,7 +22,7 @@
 #include "base/error.h"
 #include "base/utf8.h"
 #include "tests/support/counted_memory.h"
-#include "tests/weights/mutants.h"
+#include "tests/support/mutants.h"
 #include "weights/gguf_config.h"
 #include "weights/gguf_file.h"
 #include "weights/gguf_source.h"

@@ -38,8 +38,10 @@ void finish_tower(const JsonObject& config, VisionSpec& tower);
 
 // Sets the layers of a complete tower that run, so that its output is hidden_states[layer] of all
 // `layers`, side by side; negative indices count from the end: -1 is the output of the last layer.
-// Throws Error(kBadModel) for a hidden state that the tower has not.
-void set_feature_layers(VisionSpec& tower, const std::vector<std::int64_t>& layers);
+// Throws Error(kBadModel) for a hidden state that the tower has not; messages begin with `where`,
+// the file or folder that chooses the layers.
+void set_feature_layers(VisionSpec& tower, const std::vector<std::int64_t>& layers,
+                        const std::string& where);
 
 // Returns vision_feature_layer, a number or a list, or `fallback` when it is absent.
 std::vector<std::int64_t> parse_feature_layers(const JsonObject& config, std::int64_t fallback);

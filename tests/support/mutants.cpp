@@ -1,4 +1,4 @@
-#include "tests/weights/mutants.h"
+#include "tests/support/mutants.h"
 
 #include <algorithm>
 #include <array>

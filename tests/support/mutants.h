@@ -1,4 +1,4 @@
-// tests/weights/mutants.h: files changed as damage and attackers change them.
+// tests/support/mutants.h: files changed as damage and attackers change them.
 //
 // A mutant is drawn from a seed: flipped bits, a cut, a piece of another file, a false number in
 // the place of a count, length, axis or offset, another type. The functions that know a format find
