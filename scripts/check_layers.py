@@ -20,7 +20,7 @@ FLOORS = [
     ["tensor", "scheduler", "eval"],
     ["kernels", "weights", "vision"],
     ["model"],
-    ["engine", "plan"],
+    ["engine", "plan", "quantise"],
     ["pipeline", "bench", "doctor"],
     ["config"],
     ["apps"],

@@ -24,6 +24,7 @@
 #include "plan_command.h"
 #include "presets_command.h"
 #include "process.h"
+#include "quantize_command.h"
 #include "run_command.h"
 #include "usage_errors.h"
 #include "version.h"
@@ -100,6 +101,7 @@ int run_main(int argc, char** argv) {
   add_bench_command(root, globals, exit_code);
   add_presets_command(root, globals, exit_code);
   add_inspect_command(root, globals, exit_code);
+  add_quantize_command(root, globals, exit_code);
   add_doctor_command(root, globals, exit_code);
   add_documents_commands(root, exit_code);
   root.footer(

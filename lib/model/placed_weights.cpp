@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "kernels/convert.h"
 #include "model/internal/unused_tensors.h"
+#include "model/stored_names.h"
 #include "tensor/copy.h"
 #include "tensor/dtype.h"
 #include "weights/code_format.h"
@@ -15,14 +16,6 @@
 
 namespace caption::model {
 namespace {
-
-// Returns the shape of the tensor that holds `parameter` at `where`.
-Shape tensor_shape(const Parameter& parameter, const StoredName& where) {
-  if (where.tensor_rows == 0) return parameter.shape;
-  CAPTION_CHECK(parameter.shape.rank() <= 2, "weights: rows of a matrix or a vector");
-  return parameter.shape.rank() == 1 ? Shape{where.tensor_rows}
-                                     : Shape{where.tensor_rows, parameter.shape[1]};
-}
 
 ConstView read_floating(weights::Source& source, const Parameter& parameter,
                         const StoredName& where) {
@@ -82,36 +75,6 @@ bool is_quantised(MatrixFormat format) {
 }
 
 bool is_of_decoder(Role role) { return role == Role::kDecoderLinear || role == Role::kHead; }
-
-// How a source names the parameters of a group.
-struct GroupNames {
-  std::string prefix;
-  bool is_other_layout = false;
-
-  StoredName of(const Parameter& parameter) const {
-    StoredName where{.name = parameter.name};
-    if (is_other_layout && parameter.other_layout) where = *parameter.other_layout;
-    where.name = prefix + where.name;
-    return where;
-  }
-};
-
-// Returns the first prefix and layout under which the source has the group's first parameter.
-GroupNames find_group_names(const weights::Source& source, const std::vector<std::string>& prefixes,
-                            const Parameter& first) {
-  std::string tried;
-  for (const bool is_other_layout : {false, true}) {
-    if (is_other_layout && !first.other_layout) continue;
-    for (const std::string& prefix : prefixes) {
-      GroupNames names{.prefix = prefix, .is_other_layout = is_other_layout};
-      const std::string name = names.of(first).name;
-      if (source.has(name)) return names;
-      tried += (tried.empty() ? "" : ", ") + name;
-    }
-  }
-  throw Error(ErrorCode::kBadModel,
-              source.name() + ": tensor " + first.name + " is missing (looked for " + tried + ")");
-}
 
 // Returns how the source holds the parameter as codes, if it does and a kernel multiplies by it.
 std::optional<weights::StoredCodes> find_codes(const weights::Source& source,

@@ -2,12 +2,12 @@
 
 #include <algorithm>
 
+#include "base/durable_file.h"
 #include "base/error.h"
 #include "base/join.h"
 #include "base/json.h"
 #include "base/mapped_file.h"
 #include "base/sha256.h"
-#include "records/internal/file_system.h"
 
 namespace caption::records {
 namespace {

@@ -9,8 +9,8 @@
 #include <system_error>
 #include <unordered_set>
 
+#include "base/durable_file.h"
 #include "base/file_descriptor.h"
-#include "records/internal/file_system.h"
 #include "records/internal/read_records.h"
 #include "records/internal/record_index.h"
 #include "records/internal/replaced_records.h"

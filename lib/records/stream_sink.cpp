@@ -4,8 +4,8 @@
 #include <string>
 #include <utility>
 
+#include "base/durable_file.h"
 #include "base/error.h"
-#include "records/internal/file_system.h"
 #include "records/internal/run_memory.h"
 
 namespace caption::records {

@@ -6,8 +6,8 @@
 #include <string>
 #include <string_view>
 
+#include "base/durable_file.h"
 #include "base/file_descriptor.h"
-#include "records/internal/file_system.h"
 
 namespace caption::records {
 

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <iterator>
+#include <limits>
 #include <string>
 #include <utility>
 
@@ -272,6 +274,14 @@ std::map<std::string, std::string> parse_shard_index(std::string_view json,
   }
   if (shards.empty()) fail(file_name, "weight_map names no tensors");
   return shards;
+}
+
+std::int64_t dtype_bytes(std::string_view dtype) {
+  const auto* const found =
+      std::find_if(std::begin(kDTypes), std::end(kDTypes),
+                   [&](const DTypeName& known) { return known.name == dtype; });
+  CAPTION_CHECK(found != std::end(kDTypes), "safetensors: no dtype " + std::string(dtype));
+  return found->size_bytes;
 }
 
 std::string quote_name(std::string_view name) {

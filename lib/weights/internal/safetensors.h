@@ -37,6 +37,10 @@ std::vector<FileTensor> parse_safetensors(std::span<const std::byte> file,
 std::map<std::string, std::string> parse_shard_index(std::string_view json,
                                                      const std::string& file_name);
 
+// Bytes of an element of a dtype that the format has, such as "BF16". Throws Error(kInternal) for
+// another.
+std::int64_t dtype_bytes(std::string_view dtype);
+
 // Returns a name from a file in the form messages use: quoted, and cut if it is very long.
 std::string quote_name(std::string_view name);
 

@@ -1,4 +1,4 @@
-#include "records/internal/file_system.h"
+#include "base/durable_file.h"
 
 #include <fcntl.h>
 #include <poll.h>
@@ -11,7 +11,7 @@
 #include "base/error.h"
 #include "base/file_descriptor.h"
 
-namespace caption::records {
+namespace caption {
 namespace {
 
 [[noreturn]] void throw_io(const std::filesystem::path& path, const char* what, int error) {
@@ -76,4 +76,4 @@ void write_file_atomically(const std::filesystem::path& path, std::string_view t
   sync_folder(path.parent_path());
 }
 
-}  // namespace caption::records
+}  // namespace caption

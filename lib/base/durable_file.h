@@ -1,4 +1,4 @@
-// records/internal/file_system.h: the system calls that durable files need.
+// base/durable_file.h: the system calls that durable files need.
 #pragma once
 
 #include <filesystem>
@@ -7,7 +7,7 @@
 #include "base/error.h"
 #include "base/file_descriptor.h"
 
-namespace caption::records {
+namespace caption {
 
 // Error code for an output that cannot be opened, read or written: kOutOfMemory for lack of memory
 // or descriptors, otherwise kIo.
@@ -28,4 +28,4 @@ void sync_folder(const std::filesystem::path& folder);
 // step failed.
 void write_file_atomically(const std::filesystem::path& path, std::string_view text);
 
-}  // namespace caption::records
+}  // namespace caption

@@ -1,0 +1,207 @@
+#include "quantize_command.h"
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "backend/machine.h"
+#include "base/counted.h"
+#include "base/error.h"
+#include "base/join.h"
+#include "base/json.h"
+#include "base/log.h"
+#include "base/units.h"
+#include "config/resources.h"
+#include "environment.h"
+#include "exit_codes.h"
+#include "globals.h"
+#include "interrupts.h"
+#include "option_types.h"
+#include "pipeline/progress.h"
+#include "pipeline/time_left.h"
+#include "quantise/quantise_checkpoint.h"
+#include "records/file_name.h"
+
+namespace caption::cli {
+namespace {
+
+struct QuantizeFlags {
+  std::string model;
+  std::string output;
+  std::string format;
+  bool double_quant = false;
+  std::optional<std::int64_t> max_shard_bytes;
+  bool quiet = false;
+};
+
+// Reports progress as `run` does: a live line on a terminal, occasional lines elsewhere.
+class QuantizeProgressLine {
+ public:
+  explicit QuantizeProgressLine(pipeline::ProgressStyle style) : style_(style) {}
+  ~QuantizeProgressLine() {
+    if (style_ == pipeline::ProgressStyle::kLive) set_status_line("");
+  }
+  QuantizeProgressLine(const QuantizeProgressLine&) = delete;
+  QuantizeProgressLine& operator=(const QuantizeProgressLine&) = delete;
+
+  void update(const quantise::QuantiseProgress& progress) {
+    constexpr std::int64_t kLiveIntervalUs = 200'000;
+    constexpr std::int64_t kSparseIntervalUs = 10'000'000;
+    const bool is_live = style_ == pipeline::ProgressStyle::kLive;
+    const std::int64_t passed_us = progress.elapsed_us - last_us_;
+    if (style_ == pipeline::ProgressStyle::kSilent ||
+        passed_us < (is_live ? kLiveIntervalUs : kSparseIntervalUs)) {
+      return;
+    }
+    last_us_ = progress.elapsed_us;
+    if (is_live) {
+      set_status_line(describe(progress));
+    } else {
+      log_info("quantize", describe(progress));
+    }
+  }
+
+ private:
+  static std::string describe(const quantise::QuantiseProgress& progress) {
+    constexpr double kFirstEstimateUs = 2e6;
+    const auto elapsed_us = static_cast<double>(std::max<std::int64_t>(1, progress.elapsed_us));
+    const auto done = static_cast<double>(progress.bytes_done);
+    std::string text =
+        std::to_string(progress.tensors_done) + "/" + counted(progress.tensors_total, "tensor") +
+        ", " + format_bytes(progress.bytes_done) + " of " + format_bytes(progress.bytes_total);
+    if (done > 0 && elapsed_us >= kFirstEstimateUs) {
+      const auto left = static_cast<double>(progress.bytes_total - progress.bytes_done);
+      text += ", about " + pipeline::duration_text(elapsed_us * left / done) + " left, " +
+              format_bytes(static_cast<std::int64_t>(done * 1e6 / elapsed_us)) + "/s";
+    }
+    return text;
+  }
+
+  pipeline::ProgressStyle style_;
+  std::int64_t last_us_ = 0;
+};
+
+std::filesystem::path find_source(const std::string& name, const Globals& globals) {
+  if (name.ends_with(".yaml") || name.ends_with(".yml")) {
+    throw Error(ErrorCode::kUsage, "quantize: " + records::escape_file_name(name) +
+                                       ": is a preset; quantize takes a model's folder (of a "
+                                       "composed model that of its language model: the preset then "
+                                       "names the result as llm)");
+  }
+  return config::find_model(name, globals.locations);
+}
+
+void report(const QuantizeFlags& flags, const quantise::QuantiseOutcome& outcome) {
+  for (const quantise::KeptMatrix& kept : outcome.kept) {
+    log_warning("quantize", kept.tensor + " stays as it is: " + kept.reason);
+  }
+  if (outcome.shards_found > 0) {
+    log_info("quantize", std::to_string(outcome.shards_found) + " of " +
+                             counted(outcome.num_shards, "file") +
+                             " of weights are of an earlier run");
+  }
+  if (!outcome.is_complete) {
+    log_warning("quantize", "interrupted; the same command continues");
+    return;
+  }
+  log_info("quantize", records::escape_file_name(flags.output) + ": " +
+                           counted(outcome.num_matrices, "matrix", "matrices") + " in " +
+                           flags.format + ", " + format_bytes(outcome.output_bytes) +
+                           " of weights (" + format_bytes(outcome.source_bytes) + " before) in " +
+                           counted(outcome.num_shards, "file"));
+}
+
+int quantize(const QuantizeFlags& flags, const Globals& globals) {
+  if (flags.output.empty()) throw Error(ErrorCode::kUsage, "quantize: -o is empty");
+  if (flags.quiet && log_level() < LogLevel::kInfo) {
+    throw Error(ErrorCode::kUsage, "quantize: -q and -v exclude each other");
+  }
+  if (flags.quiet) set_log_level(LogLevel::kWarning);
+  std::atomic<bool>& stop = catch_interrupts();
+  quantise::QuantiseOptions options{.model = find_source(flags.model, globals),
+                                    .output = flags.output,
+                                    .format = flags.format,
+                                    .format_options = {.double_quant = flags.double_quant}};
+  if (flags.max_shard_bytes.has_value()) options.max_shard_bytes = *flags.max_shard_bytes;
+  options.num_threads = std::max(1, static_cast<int>(detect_machine().num_cpus));
+  options.digests = DigestCache(globals.locations.digests);
+  options.stop = &stop;
+  quantise::QuantiseOutcome outcome;
+  {
+    const auto style = flags.quiet ? pipeline::ProgressStyle::kSilent
+                                   : pipeline::choose_progress_style(stderr_is_terminal(),
+                                                                     environment_variable("TERM"));
+    QuantizeProgressLine line(style);
+    options.on_progress = [&line](const quantise::QuantiseProgress& progress) {
+      line.update(progress);
+    };
+    outcome = quantise::quantise_checkpoint(options);
+  }
+  report(flags, outcome);
+  return outcome.is_complete ? kExitOk : kExitInterrupted;
+}
+
+std::vector<std::string> format_names() {
+  std::vector<std::string> names;
+  for (const quantise::FormatEntry& format : quantise::formats()) names.emplace_back(format.name);
+  return names;
+}
+
+std::string format_help() {
+  std::string text = "the format of the decoder's matrices\n";
+  const char* separator = "";
+  for (const quantise::FormatEntry& format : quantise::formats()) {
+    text += separator + std::string(format.name) + ": " + std::string(format.summary);
+    separator = ". ";
+  }
+  return text + ".";
+}
+
+}  // namespace
+
+void add_quantize_command(CLI::App& root, const Globals& globals, int& exit_code) {
+  CLI::App* command = root.add_subcommand(
+      "quantize",
+      "Make a quantised checkpoint of a model's folder\n"
+      "Rounds the matrices of the decoder's layers to the nearest codes of a format that run and "
+      "the libraries of the format read; embedding, norms, LM head, vision tower and projector "
+      "keep their bytes. Nothing is calibrated: no inputs are looked at. An interrupted command "
+      "is continued by the same one; another folder or format is refused.");
+  auto flags = std::make_shared<QuantizeFlags>();
+  command->add_option("model", flags->model, "a model's folder, or its name in the hub cache")
+      ->type_name(kModelType)
+      ->group("Input")
+      ->required();
+  command->add_option("-o,--output", flags->output, "folder of the new checkpoint")
+      ->type_name(kFolderType)
+      ->group("Output")
+      ->required();
+  command->add_option("--format", flags->format, format_help())
+      ->check(one_of(format_names()))
+      ->type_name(join(format_names(), "|"))
+      ->group("Format")
+      ->required();
+  command
+      ->add_flag("--double-quant", flags->double_quant,
+                 "of nf4 and fp4: scales of 8 bits\nSaves 0.37 bits per weight.")
+      ->group("Format");
+  constexpr std::int64_t kMinShardBytes = 1 << 10;
+  add_size(*command, "--max-shard-size", flags->max_shard_bytes, kMinShardBytes,
+           "bytes of one file of weights\nA single tensor may be larger.")
+      ->default_str("5GB")
+      ->group("Output");
+  command->add_flag("-q,--quiet", flags->quiet, "only warnings and errors on stderr")
+      ->group("Output");
+  command->footer(
+      "caption-cli quantize Qwen/Qwen3-VL-8B-Instruct -o qwen3-vl-8b-nf4 --format nf4\n"
+      "caption-cli quantize models/llava -o models/llava-w4a16 --format w4a16 --max-shard-size "
+      "2GB\n"
+      "caption-cli run --model qwen3-vl-8b-nf4 -o captions.jsonl videos/");
+  command->callback([flags, &globals, &exit_code] { exit_code = quantize(*flags, globals); });
+}
+
+}  // namespace caption::cli

@@ -1,0 +1,55 @@
+#include "model/stored_names.h"
+
+#include <cstddef>
+#include <utility>
+
+#include "base/error.h"
+
+namespace caption::model {
+
+StoredName GroupNames::of(const Parameter& parameter) const {
+  StoredName where{.name = parameter.name};
+  if (is_other_layout && parameter.other_layout) where = *parameter.other_layout;
+  where.name = prefix + where.name;
+  return where;
+}
+
+GroupNames find_group_names(const weights::Source& source, const std::vector<std::string>& prefixes,
+                            const Parameter& first) {
+  std::string tried;
+  for (const bool is_other_layout : {false, true}) {
+    if (is_other_layout && !first.other_layout) continue;
+    for (const std::string& prefix : prefixes) {
+      GroupNames names{.prefix = prefix, .is_other_layout = is_other_layout};
+      const std::string name = names.of(first).name;
+      if (source.has(name)) return names;
+      tried += (tried.empty() ? "" : ", ") + name;
+    }
+  }
+  throw Error(ErrorCode::kBadModel,
+              source.name() + ": tensor " + first.name + " is missing (looked for " + tried + ")");
+}
+
+Shape tensor_shape(const Parameter& parameter, const StoredName& where) {
+  if (where.tensor_rows == 0) return parameter.shape;
+  CAPTION_CHECK(parameter.shape.rank() <= 2, "weights: rows of a matrix or a vector");
+  return parameter.shape.rank() == 1 ? Shape{where.tensor_rows}
+                                     : Shape{where.tensor_rows, parameter.shape[1]};
+}
+
+std::vector<StoredName> find_stored_names(const Blueprint& blueprint,
+                                          const weights::Source& source) {
+  std::int32_t group = -1;
+  GroupNames names;
+  std::vector<StoredName> places;
+  for (const Parameter& parameter : blueprint.parameters) {
+    if (std::exchange(group, parameter.group) != parameter.group) {
+      const ParameterGroup& owner = blueprint.groups[static_cast<std::size_t>(parameter.group)];
+      names = find_group_names(source, owner.prefixes, parameter);
+    }
+    places.push_back(names.of(parameter));
+  }
+  return places;
+}
+
+}  // namespace caption::model

@@ -1,0 +1,168 @@
+#include "quantise/blocks.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <numeric>
+#include <span>
+
+#include "base/math.h"
+#include "quantise/internal/numbers.h"
+
+namespace caption::quantise {
+namespace {
+
+constexpr std::array<float, 16> kNf4 = {
+    -1.0F,
+    -0.6961928009986877F,
+    -0.5250730514526367F,
+    -0.39491748809814453F,
+    -0.28444138169288635F,
+    -0.18477343022823334F,
+    -0.09105003625154495F,
+    0.0F,
+    0.07958029955625534F,
+    0.16093020141124725F,
+    0.24611230194568634F,
+    0.33791524171829224F,
+    0.44070982933044434F,
+    0.5626170039176941F,
+    0.7229568362236023F,
+    1.0F,
+};
+constexpr std::array<float, 16> kFp4 = {
+    0.0F, 0.0625F / 12,  8.0F / 12,  1.0F,  4.0F / 12,  0.5F,  2.0F / 12,  0.25F,
+    0.0F, -0.0625F / 12, -8.0F / 12, -1.0F, -4.0F / 12, -0.5F, -2.0F / 12, -0.25F,
+};
+
+// The codes in the order of their values; of the two zeros of fp4 the first one is lower, as in the
+// library's sorted table.
+constexpr std::array<std::uint8_t, 16> kNf4Order = {0, 1, 2,  3,  4,  5,  6,  7,
+                                                    8, 9, 10, 11, 12, 13, 14, 15};
+constexpr std::array<std::uint8_t, 16> kFp4Order = {11, 10, 13, 12, 15, 14, 9, 0,
+                                                    8,  1,  6,  7,  4,  5,  2, 3};
+
+// A block whose largest number is below this one is divided by it.
+constexpr float kSmallestAbsmax = 1e-38F;
+
+struct Rounding {
+  std::array<float, 15> midpoints{};
+  std::array<std::uint8_t, 16> order{};
+
+  std::uint8_t code(float value) const {
+    unsigned below = 0;
+    for (const float midpoint : midpoints) below += midpoint < value ? 1 : 0;
+    return order[below];
+  }
+};
+
+Rounding rounding_of(BlockTable table) {
+  Rounding rounding{.order = table == BlockTable::kNf4 ? kNf4Order : kFp4Order};
+  const std::array<float, 16>& values = table_of(table);
+  for (std::size_t i = 0; i < rounding.midpoints.size(); ++i) {
+    rounding.midpoints[i] = (values[rounding.order[i]] + values[rounding.order[i + 1]]) / 2;
+  }
+  return rounding;
+}
+
+// Divides the numbers of a block by the largest magnitude of them, which it returns.
+float normalise(std::span<float> block, std::int64_t whole_block) {
+  float largest = 0;
+  for (const float number : block) largest = std::max(largest, std::abs(number));
+  const float divisor = std::max(largest, kSmallestAbsmax);
+  const bool is_whole = std::ssize(block) == whole_block;
+  const float reciprocal = 1.0F / divisor;
+  for (float& number : block) {
+    number = std::clamp(is_whole ? number * reciprocal : number / divisor, -1.0F, 1.0F);
+  }
+  return is_whole ? largest : divisor;
+}
+
+std::array<float, 256> make_dynamic_map() {
+  constexpr int kExponents = 7;
+  std::vector<float> values = {0.0F, 1.0F};
+  for (int i = 0; i < kExponents; ++i) {
+    // Means of neighbouring numbers of 2^i + 1 that go from 0.1 to 1 in equal steps.
+    const int count = 1 << i;
+    const float step = (1.0F - 0.1F) / static_cast<float>(count);
+    const auto boundary = [&](int j) {
+      // As torch.linspace() computes them, with one rounding.
+      return j < (count + 1) / 2 ? std::fma(step, static_cast<float>(j), 0.1F)
+                                 : std::fma(-step, static_cast<float>(count - j), 1.0F);
+    };
+    const auto power = static_cast<float>(std::pow(10.0, i - (kExponents - 1)));
+    for (int j = 0; j < count; ++j) {
+      const float mean = (boundary(j) + boundary(j + 1)) / 2.0F;
+      values.push_back(power * mean);
+      values.push_back(-power * mean);
+    }
+  }
+  std::sort(values.begin(), values.end());
+  std::array<float, 256> map{};
+  std::copy(values.begin(), values.end(), map.begin());
+  return map;
+}
+
+}  // namespace
+
+const std::array<float, 16>& table_of(BlockTable table) {
+  return table == BlockTable::kNf4 ? kNf4 : kFp4;
+}
+
+const std::array<float, 256>& dynamic_map() {
+  static const std::array<float, 256> map = make_dynamic_map();
+  return map;
+}
+
+BlockCodes round_to_blocks(ThreadPool& pool, ConstView matrix, BlockTable table) {
+  const std::int64_t count = matrix.num_elements();
+  const std::int64_t blocks = divide_up(count, kBlock);
+  const Rounding rounding = rounding_of(table);
+  BlockCodes result;
+  result.codes.resize(static_cast<std::size_t>(divide_up(count, 2)));
+  result.absmax.resize(static_cast<std::size_t>(blocks));
+  pool.parallel_for(blocks, row_grain(kBlock), [&](std::int64_t begin, std::int64_t end) {
+    std::array<float, kBlock> numbers{};
+    for (std::int64_t b = begin; b < end; ++b) {
+      const std::int64_t first = b * kBlock;
+      const auto size = static_cast<std::size_t>(std::min(kBlock, count - first));
+      const std::span<float> block = std::span(numbers).first(size);
+      read_numbers(matrix, first, block);
+      result.absmax[static_cast<std::size_t>(b)] = normalise(block, kBlock);
+      // The low half after the last of an odd number of numbers is the code of 0.
+      if (size % 2 != 0) numbers[size] = 0;
+      std::uint8_t* const codes = result.codes.data() + first / 2;
+      for (std::size_t i = 0; i < size; i += 2) {
+        const unsigned high = rounding.code(numbers[i]);
+        codes[i / 2] = static_cast<std::uint8_t>(high << 4u | rounding.code(numbers[i + 1]));
+      }
+    }
+  });
+  return result;
+}
+
+float mean_of(const std::vector<float>& absmax) {
+  const double sum = std::accumulate(absmax.begin(), absmax.end(), 0.0);
+  return static_cast<float>(sum / static_cast<double>(absmax.size()));
+}
+
+NestedScales nest_scales(const std::vector<float>& absmax, float offset) {
+  const std::array<float, 256>& map = dynamic_map();
+  std::array<float, 255> midpoints{};
+  for (std::size_t i = 0; i < midpoints.size(); ++i) midpoints[i] = (map[i] + map[i + 1]) / 2;
+  NestedScales nested{.codes = {}, .absmax = {}, .offset = offset};
+  std::vector<float> block;
+  for (std::size_t first = 0; first < absmax.size(); first += kNestedBlock) {
+    const std::size_t end = std::min(absmax.size(), first + kNestedBlock);
+    block.clear();
+    for (std::size_t i = first; i < end; ++i) block.push_back(absmax[i] - offset);
+    nested.absmax.push_back(normalise(block, kNestedBlock));
+    for (const float value : block) {
+      const auto* const at = std::lower_bound(midpoints.begin(), midpoints.end(), value);
+      nested.codes.push_back(static_cast<std::uint8_t>(at - midpoints.begin()));
+    }
+  }
+  return nested;
+}
+
+}  // namespace caption::quantise

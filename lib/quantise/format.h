@@ -1,0 +1,81 @@
+// quantise/format.h: the formats of quantised checkpoints: which tensors a matrix becomes, and what
+// config.json says about them. Each format is an implementation of Format, and an entry of
+// formats().
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "backend/thread_pool.h"
+#include "tensor/tensor.h"
+#include "weights/safetensors_writer.h"
+
+namespace caption::quantise {
+
+using Bytes = std::vector<std::byte>;
+
+// A matrix [N, K] of a checkpoint.
+struct MatrixPlan {
+  std::string module;  // the tensor's name without ".weight"
+  Shape shape;
+  DType dtype = DType::kBF16;
+};
+
+// What a quantization_config says besides the format.
+struct ConfigSubject {
+  DType dtype = DType::kBF16;  // of the matrices in the source
+  // Modules that are not quantised: parts of their names that no quantised module has ("lm_head",
+  // "vision_tower").
+  std::vector<std::string> kept_parts;
+  // Matrices of the decoder that the format cannot hold, by their modules' names from "layers." on.
+  std::vector<std::string> kept_matrices;
+  std::string decoder_layers;  // the list of layers as transformers names it: "model.layers"
+};
+
+// Immutable, thread-safe.
+class Format {
+ public:
+  virtual ~Format() = default;
+
+  // Returns why a matrix of this shape stays as it is, such as "groups of 128 do not divide its 96
+  // columns"; nullopt when it is quantised. Throws Error(kUnavailable) when the layout has no place
+  // for such a matrix.
+  virtual std::optional<std::string> obstacle(const MatrixPlan& matrix) const = 0;
+  // Returns the tensors that stand for the matrix; their sizes depend on shape and dtype alone.
+  virtual std::vector<weights::PlannedTensor> parts(const MatrixPlan& matrix) const = 0;
+  // Returns the bytes of these tensors, in their order. The matrix is f32, bf16 or f16, dense.
+  // Throws Error(kBadModel) when a weight is not finite, or too large for the format.
+  virtual std::vector<Bytes> encode(ThreadPool& pool, ConstView matrix) const = 0;
+  // Returns the quantization_config, an object in JSON.
+  virtual std::string config(const ConfigSubject& subject) const = 0;
+};
+
+struct FormatOptions {
+  bool double_quant = false;  // of nf4 and fp4: scales of 8 bits
+};
+
+struct FormatEntry {
+  std::string_view name;     // "nf4"
+  std::string_view summary;  // what it is, for --help
+  bool has_double_quant = false;
+  std::unique_ptr<const Format> (*make)(const FormatOptions& options) = nullptr;
+};
+std::span<const FormatEntry> formats();
+// Returns nullptr for a name that no format has.
+const FormatEntry* find_format(std::string_view name);
+
+// The implementations.
+std::unique_ptr<const Format> make_nf4(const FormatOptions& options);
+std::unique_ptr<const Format> make_fp4(const FormatOptions& options);
+std::unique_ptr<const Format> make_llm_int8(const FormatOptions& options);
+std::unique_ptr<const Format> make_w8a8(const FormatOptions& options);
+std::unique_ptr<const Format> make_w4a16(const FormatOptions& options);
+std::unique_ptr<const Format> make_awq(const FormatOptions& options);
+std::unique_ptr<const Format> make_gptq(const FormatOptions& options);
+
+}  // namespace caption::quantise

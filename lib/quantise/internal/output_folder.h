@@ -1,0 +1,56 @@
+// quantise/internal/output_folder.h: the folder that a quantised checkpoint is made in, and its
+// manifest.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <set>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "base/file_descriptor.h"
+#include "base/sha256.h"
+
+namespace caption::quantise {
+
+// What the files of an output are made of, by name; the order is that of the manifest.
+using Settings = std::vector<std::pair<std::string, std::string>>;
+
+// A complete file of weights.
+struct FinishedShard {
+  std::string file;
+  std::int64_t size_bytes = 0;
+  Sha256 digest;
+};
+
+// Owns the lock on the folder. For one thread at a time.
+class OutputFolder {
+ public:
+  // Makes the folder if it is missing, locks it, and reads its manifest or writes a new one.
+  // `names` are those of all files that will be in it. Throws Error(kOutputConflict) naming a file
+  // that is none of them or a setting that differs, or when another process holds the lock; kIo.
+  OutputFolder(std::filesystem::path folder, Settings settings, const std::set<std::string>& names);
+
+  const std::filesystem::path& path() const { return path_; }
+  // Whether the manifest names the file and it still has that size and digest. Reads it.
+  bool has_shard(const std::string& file) const;
+  // Enters a complete file, durably. Throws Error(kIo).
+  void add_shard(const std::string& file);
+  // Replaces a file, durably. Throws Error(kIo).
+  void write(const std::string& file, std::string_view content) const;
+
+ private:
+  void lock();
+  void require_own_files(const std::set<std::string>& names) const;
+  void read_manifest();
+  void write_manifest() const;
+
+  std::filesystem::path path_;
+  Settings settings_;
+  std::vector<FinishedShard> shards_;
+  FileDescriptor lock_;
+};
+
+}  // namespace caption::quantise

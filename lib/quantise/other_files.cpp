@@ -1,0 +1,65 @@
+#include "quantise/internal/other_files.h"
+
+#include <algorithm>
+#include <string_view>
+#include <system_error>
+
+#include "base/error.h"
+#include "base/json.h"
+
+namespace caption::quantise {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::string_view kKey = "quantization_config";
+// Ends of the names of weights, and of what trainers leave beside them.
+constexpr std::string_view kWeightEnds[] = {".safetensors", ".bin",        ".pt",      ".pth",
+                                            ".ckpt",        ".gguf",       ".msgpack", ".h5",
+                                            ".onnx",        ".index.json", ".npz"};
+
+bool is_of_weights(const std::string& name) {
+  return std::any_of(std::begin(kWeightEnds), std::end(kWeightEnds),
+                     [&](std::string_view end) { return name.ends_with(end); });
+}
+
+}  // namespace
+
+std::vector<std::string> find_other_files(const fs::path& folder) {
+  std::vector<std::string> names;
+  std::error_code error;
+  for (fs::directory_iterator entry(folder, error), end; !error && entry != end;
+       entry.increment(error)) {
+    std::error_code ignored;
+    const std::string name = entry->path().filename().string();
+    const bool is_wanted = entry->is_regular_file(ignored) && !name.starts_with('.') &&
+                           name != "config.json" && !is_of_weights(name);
+    if (is_wanted) names.push_back(name);
+  }
+  if (error) {
+    throw Error(ErrorCode::kIo, folder.string() + ": cannot list the folder: " + error.message());
+  }
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+std::string add_configuration(const std::string& config, const std::string& quantisation,
+                              const std::string& file_name) {
+  const JsonObject parsed = JsonObject::parse(config, file_name, ErrorCode::kBadModel);
+  const std::vector<std::string> keys = parsed.keys();
+  if (std::find(keys.begin(), keys.end(), kKey) != keys.end()) {
+    throw Error(ErrorCode::kBadModel, file_name + ": already has a " + std::string(kKey) +
+                                          "; remove the key if the weights are not quantised");
+  }
+  // The text is a JSON object, so its last bracket closes the root.
+  const std::size_t bracket = config.rfind('}');
+  std::size_t end = bracket;
+  while (end > 0 && std::string_view(" \t\r\n").find(config[end - 1]) != std::string_view::npos) {
+    --end;
+  }
+  const char* const separator = keys.empty() ? "\n  " : ",\n  ";
+  return config.substr(0, end) + separator + json_quote(kKey) + ": " + quantisation + "\n" +
+         config.substr(bracket);
+}
+
+}  // namespace caption::quantise

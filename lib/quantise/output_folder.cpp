@@ -1,0 +1,147 @@
+#include "quantise/internal/output_folder.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <optional>
+#include <system_error>
+
+#include "base/durable_file.h"
+#include "base/error.h"
+#include "base/json.h"
+#include "base/open_file.h"
+#include "quantise/quantise_checkpoint.h"
+#include "weights/safetensors_writer.h"
+
+namespace caption::quantise {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::string_view kElsewhere = "; give another folder with -o";
+
+[[noreturn]] void refuse(const fs::path& where, const std::string& what) {
+  throw Error(ErrorCode::kOutputConflict, where.string() + ": " + what);
+}
+
+[[noreturn]] void fail(const fs::path& where, const char* what, int error) {
+  throw Error(output_error_code(error),
+              where.string() + ": cannot " + what + ": " + describe_errno(error));
+}
+
+Sha256 digest_of(const fs::path& path) { return OpenFile(path).sha256(); }
+
+std::int64_t size_of(const fs::path& path) { return OpenFile(path).size_bytes(); }
+
+}  // namespace
+
+OutputFolder::OutputFolder(fs::path folder, Settings settings, const std::set<std::string>& names)
+    : path_(std::move(folder)), settings_(std::move(settings)) {
+  std::error_code error;
+  fs::create_directories(path_, error);
+  if (error) fail(path_, "make the folder", error.value());
+  lock();
+  require_own_files(names);
+  const fs::path manifest = path_ / kManifestName;
+  if (fs::exists(manifest, error)) {
+    read_manifest();
+  } else {
+    write_manifest();
+  }
+}
+
+void OutputFolder::lock() {
+  lock_ = FileDescriptor(::open(path_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (lock_.get() < 0) fail(path_, "open the folder", errno);
+  if (::flock(lock_.get(), LOCK_EX | LOCK_NB) == 0) return;
+  // A file system without locks does not keep a run from its work.
+  if (errno == EWOULDBLOCK) refuse(path_, "another caption-cli is writing to this folder");
+}
+
+void OutputFolder::require_own_files(const std::set<std::string>& names) const {
+  std::error_code error;
+  const bool has_manifest = fs::exists(path_ / kManifestName, error);
+  std::optional<std::string> foreign;
+  for (fs::directory_iterator entry(path_, error), end; !error && entry != end;
+       entry.increment(error)) {
+    std::string name = entry->path().filename().string();
+    const bool is_manifest = name.starts_with(kManifestName);
+    std::string stem = name;
+    for (const std::string_view suffix : {".partial", ".new"}) {
+      if (stem.ends_with(suffix)) stem.resize(stem.size() - suffix.size());
+    }
+    const bool is_own = is_manifest || (has_manifest && names.contains(stem));
+    if (!is_own && (!foreign || name < *foreign)) foreign = std::move(name);
+  }
+  if (error) fail(path_, "list the folder", error.value());
+  if (!foreign) return;
+  refuse(path_ / *foreign,
+         "is no file of this checkpoint, and the folder is written to only if it "
+         "is empty or holds what an earlier, equal quantize has made" +
+             std::string(kElsewhere));
+}
+
+void OutputFolder::read_manifest() {
+  const fs::path path = path_ / kManifestName;
+  const JsonObject manifest = JsonObject::open(path, ErrorCode::kOutputConflict);
+  const auto found = manifest.get_object("settings");
+  if (!found) refuse(path, "has no settings" + std::string(kElsewhere));
+  for (const auto& [name, value] : settings_) {
+    const std::string theirs = found->get_string(name, "");
+    if (theirs == value) continue;
+    refuse(path, "the files here are made with another " + name + " (" + json_quote(theirs) +
+                     ", not " + json_quote(value) + ")" + std::string(kElsewhere));
+  }
+  for (const JsonObject& shard : manifest.get_objects("shards")) {
+    const auto digest = parse_sha256(shard.get_string("sha256", ""));
+    if (!digest) continue;  // the file is made again
+    shards_.push_back({.file = shard.get_string("file", ""),
+                       .size_bytes = shard.get_int("size_bytes", 0, 0, std::int64_t{1} << 62),
+                       .digest = *digest});
+  }
+}
+
+void OutputFolder::write_manifest() const {
+  std::string text = "{\n  \"settings\": {";
+  const char* separator = "\n";
+  for (const auto& [name, value] : settings_) {
+    text += separator + ("    " + json_quote(name)) + ": " + json_quote(value);
+    separator = ",\n";
+  }
+  text += "\n  },\n  \"shards\": [";
+  separator = "\n";
+  for (const FinishedShard& shard : shards_) {
+    text += separator + ("    {\"file\": " + json_quote(shard.file)) +
+            ", \"size_bytes\": " + std::to_string(shard.size_bytes) + ", \"sha256\": \"" +
+            shard.digest.hex() + "\"}";
+    separator = ",\n";
+  }
+  write(kManifestName, text + (shards_.empty() ? "]\n}\n" : "\n  ]\n}\n"));
+}
+
+bool OutputFolder::has_shard(const std::string& file) const {
+  const auto entry = std::find_if(shards_.begin(), shards_.end(),
+                                  [&](const FinishedShard& shard) { return shard.file == file; });
+  std::error_code ignored;
+  const fs::path path = path_ / file;
+  return entry != shards_.end() && fs::is_regular_file(path, ignored) &&
+         size_of(path) == entry->size_bytes && digest_of(path) == entry->digest;
+}
+
+void OutputFolder::add_shard(const std::string& file) {
+  const fs::path path = path_ / file;
+  std::erase_if(shards_, [&](const FinishedShard& shard) { return shard.file == file; });
+  shards_.push_back({.file = file, .size_bytes = size_of(path), .digest = digest_of(path)});
+  std::sort(shards_.begin(), shards_.end(),
+            [](const FinishedShard& a, const FinishedShard& b) { return a.file < b.file; });
+  write_manifest();
+}
+
+void OutputFolder::write(const std::string& file, std::string_view content) const {
+  write_file_atomically(path_ / file, content);
+}
+
+}  // namespace caption::quantise

@@ -1,0 +1,223 @@
+#include "quantise/quantise_checkpoint.h"
+
+#include <algorithm>
+#include <memory>
+#include <optional>
+#include <set>
+#include <system_error>
+#include <utility>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/mapped_file.h"
+#include "base/nearest.h"
+#include "base/units.h"
+#include "model/model_files.h"
+#include "model/read_blueprint.h"
+#include "quantise/internal/checkpoint_plan.h"
+#include "quantise/internal/other_files.h"
+#include "quantise/internal/output_folder.h"
+#include "weights/checkpoint.h"
+#include "weights/open_source.h"
+
+namespace caption::quantise {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kConfig = "config.json";
+constexpr const char* kIndex = "model.safetensors.index.json";
+// Changes with the bytes that this program makes of the same weights.
+constexpr const char* kRevision = "1";
+constexpr std::size_t kMaxOtherFileBytes = 1u << 30;
+
+const FormatEntry& require_format(const QuantiseOptions& options) {
+  const FormatEntry* const entry = find_format(options.format);
+  if (entry == nullptr) {
+    std::vector<std::string> names;
+    for (const FormatEntry& known : formats()) names.emplace_back(known.name);
+    throw Error(ErrorCode::kUsage, "quantize: \"" + options.format + "\" is no format" +
+                                       did_you_mean(options.format, names));
+  }
+  if (options.format_options.double_quant && !entry->has_double_quant) {
+    throw Error(ErrorCode::kUsage, "quantize: --double-quant is for nf4 and fp4; " +
+                                       options.format + " has no scales of 8 bits");
+  }
+  return *entry;
+}
+
+void require_plain_folder(const fs::path& model) {
+  std::error_code ignored;
+  if (!fs::is_directory(model, ignored)) {
+    throw Error(ErrorCode::kUsage,
+                model.string() +
+                    ": is no folder; quantize takes a model's folder with safetensors, as "
+                    "transformers saves it (a GGUF file: the model that it was made of; a composed "
+                    "model: the folder of its language model, which then becomes its llm)");
+  }
+  if (!fs::exists(model / kConfig, ignored)) {
+    throw Error(ErrorCode::kBadModel,
+                model.string() +
+                    ": holds no config.json; quantize takes a model's folder as transformers saves "
+                    "it (of GGUF files the model that they were made of, of a composed model the "
+                    "folder of its language model)");
+  }
+  if (!weights::is_quantised_folder(model)) return;
+  throw Error(ErrorCode::kBadModel,
+              model.string() + ": is quantised already (" +
+                  model::read_model_files(model).quantisation +
+                  "); codes are not rounded a second time, so give the model that it was made of");
+}
+
+// One call. The steps share these.
+class Quantisation {
+ public:
+  Quantisation(const QuantiseOptions& options, const FormatEntry& entry)
+      : options_(options),
+        format_(entry.make(options.format_options)),
+        source_(weights::Checkpoint::open(options.model)),
+        config_(read_text_file(options.model / kConfig)),
+        plan_(plan_checkpoint(model::read_blueprint(options.model), source_, *format_,
+                              options.max_shard_bytes)),
+        others_(find_other_files(options.model)),
+        pool_(options.num_threads) {
+    // Also throws for a configuration that cannot take one more key.
+    new_config_ = add_configuration(config_, format_->config(plan_.subject),
+                                    (options.model / kConfig).string());
+  }
+
+  QuantiseOutcome run();
+
+ private:
+  Settings settings() const;
+  std::set<std::string> output_names() const;
+  void require_space(const OutputFolder& folder) const;
+  bool make_shard(const ShardPlan& shard, OutputFolder& folder);
+  void make_tensor(const TensorPlan& tensor, weights::SafetensorsWriter& writer);
+  void write_others(const OutputFolder& folder) const;
+  void report();
+  bool is_stopped() const { return options_.stop != nullptr && options_.stop->load(); }
+
+  const QuantiseOptions& options_;
+  std::unique_ptr<const Format> format_;
+  weights::Checkpoint source_;
+  std::string config_;
+  CheckpointPlan plan_;
+  std::vector<std::string> others_;
+  std::string new_config_;
+  ThreadPool pool_;
+  std::vector<const ShardPlan*> missing_;
+  QuantiseProgress progress_;
+  Stopwatch watch_;
+};
+
+Settings Quantisation::settings() const {
+  return {{"weights", source_.content_hash(options_.digests).hex()},
+          {kConfig, sha256_of(config_).hex()},
+          {"format", options_.format},
+          {"double quantisation", options_.format_options.double_quant ? "yes" : "no"},
+          {"max shard size", exact_bytes(options_.max_shard_bytes)},
+          {"revision of quantize", kRevision}};
+}
+
+std::set<std::string> Quantisation::output_names() const {
+  std::set<std::string> names(others_.begin(), others_.end());
+  names.insert(kConfig);
+  if (plan_.shards.size() > 1) names.insert(kIndex);
+  for (const ShardPlan& shard : plan_.shards) names.insert(shard.file);
+  return names;
+}
+
+void Quantisation::require_space(const OutputFolder& folder) const {
+  std::int64_t needed = 0;
+  for (const ShardPlan* const shard : missing_) needed += shard->output_bytes();
+  std::error_code error;
+  const fs::space_info space = fs::space(folder.path(), error);
+  if (error || space.available == static_cast<std::uintmax_t>(-1)) return;
+  const auto available = static_cast<std::int64_t>(space.available);
+  if (available >= needed) return;
+  throw Error(ErrorCode::kIo, folder.path().string() + ": the files of weights need " +
+                                  format_bytes(needed) + ", and " + format_bytes(available) +
+                                  " are free; give another folder with -o, or make room");
+}
+
+void Quantisation::report() {
+  progress_.elapsed_us = watch_.elapsed_us();
+  if (options_.on_progress) options_.on_progress(progress_);
+}
+
+void Quantisation::make_tensor(const TensorPlan& tensor, weights::SafetensorsWriter& writer) {
+  if (!tensor.matrix) return writer.copy(source_, tensor.name);
+  std::vector<Bytes> parts;
+  try {
+    parts = format_->encode(pool_, source_.read(tensor.name, tensor.matrix->shape));
+  } catch (const Error& error) {
+    throw Error(error.code(), source_.where(tensor.name) + ": " + error.what());
+  }
+  source_.release(tensor.name);
+  for (std::size_t i = 0; i < parts.size(); ++i) writer.write(tensor.parts[i].name, parts[i]);
+}
+
+// Returns false when the call is stopped.
+bool Quantisation::make_shard(const ShardPlan& shard, OutputFolder& folder) {
+  weights::SafetensorsWriter writer(folder.path() / shard.file, shard.parts());
+  for (const TensorPlan& tensor : shard.tensors) {
+    if (is_stopped()) return false;
+    make_tensor(tensor, writer);
+    progress_.tensors_done += 1;
+    progress_.bytes_done += tensor.source_bytes;
+    report();
+  }
+  if (const auto changed = source_.find_changed_file()) {
+    throw Error(ErrorCode::kBadModel, *changed);
+  }
+  writer.finish();
+  folder.add_shard(shard.file);
+  return true;
+}
+
+void Quantisation::write_others(const OutputFolder& folder) const {
+  if (plan_.shards.size() > 1) folder.write(kIndex, index_json(plan_));
+  for (const std::string& name : others_) {
+    folder.write(name, read_text_file(options_.model / name, kMaxOtherFileBytes));
+  }
+  folder.write(kConfig, new_config_);
+}
+
+QuantiseOutcome Quantisation::run() {
+  OutputFolder folder(options_.output, settings(), output_names());
+  QuantiseOutcome outcome{.num_matrices = plan_.num_matrices,
+                          .kept = plan_.kept,
+                          .source_bytes = plan_.source_bytes,
+                          .output_bytes = plan_.output_bytes,
+                          .num_shards = std::ssize(plan_.shards)};
+  progress_.tensors_total = plan_.num_tensors;
+  for (const ShardPlan& shard : plan_.shards) {
+    if (folder.has_shard(shard.file)) {
+      progress_.tensors_done += std::ssize(shard.tensors);
+      ++outcome.shards_found;
+      continue;
+    }
+    missing_.push_back(&shard);
+    for (const TensorPlan& tensor : shard.tensors) progress_.bytes_total += tensor.source_bytes;
+  }
+  require_space(folder);
+  watch_ = Stopwatch();
+  for (const ShardPlan* const shard : missing_) {
+    if (!make_shard(*shard, folder)) return outcome;
+  }
+  if (is_stopped()) return outcome;
+  write_others(folder);
+  outcome.is_complete = true;
+  return outcome;
+}
+
+}  // namespace
+
+QuantiseOutcome quantise_checkpoint(const QuantiseOptions& options) {
+  const FormatEntry& entry = require_format(options);
+  require_plain_folder(options.model);
+  return Quantisation(options, entry).run();
+}
+
+}  // namespace caption::quantise

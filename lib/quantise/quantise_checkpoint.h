@@ -1,0 +1,70 @@
+// quantise/quantise_checkpoint.h: makes a quantised checkpoint of a model's folder.
+//
+// The matrices of the decoder's layers become codes (quantise/format.h); every other tensor keeps
+// its bytes, and all tensors their names. config.json gets a quantization_config; the other files
+// are copied. One matrix with its codes is in memory at a time.
+//
+// Files of weights are made one after another, each under a temporary name until it is complete and
+// on the disk, and entered with their digests in the manifest beside them (kManifestName).
+// config.json comes last. A run that ended early, however, is so continued by the same call: a file
+// that the manifest names is kept if its size and digest are those, and every other one is made
+// again. The result has the same bytes.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "base/digest_cache.h"
+#include "quantise/format.h"
+
+namespace caption::quantise {
+
+inline constexpr const char* kManifestName = "caption-cli.quantize.json";
+
+struct QuantiseProgress {
+  std::int64_t tensors_done = 0;
+  std::int64_t tensors_total = 0;
+  std::int64_t bytes_done = 0;  // of the source, in the files that this call makes
+  std::int64_t bytes_total = 0;
+  std::int64_t elapsed_us = 0;  // since the first tensor
+};
+
+struct QuantiseOptions {
+  std::filesystem::path model;   // a folder with safetensors
+  std::filesystem::path output;  // a folder, made if it is missing
+  std::string format;            // a name of formats()
+  FormatOptions format_options = {};
+  std::int64_t max_shard_bytes = 5'000'000'000;  // of a file of weights; one tensor may exceed it
+  int num_threads = 1;
+  DigestCache digests = {};
+  const std::atomic<bool>* stop = nullptr;  // ends the call soon after it has become true
+  std::function<void(const QuantiseProgress&)> on_progress = {};
+};
+
+// A matrix of the decoder that stays as it is in the source.
+struct KeptMatrix {
+  std::string tensor;
+  std::string reason;
+};
+
+struct QuantiseOutcome {
+  bool is_complete = false;  // false: stopped
+  std::int64_t num_matrices = 0;
+  std::vector<KeptMatrix> kept = {};
+  std::int64_t source_bytes = 0;  // of all tensors
+  std::int64_t output_bytes = 0;  // of all files of weights
+  std::int64_t num_shards = 0;
+  std::int64_t shards_found = 0;  // complete ones of an earlier call
+};
+
+// Throws Error: kUsage for a model that is no folder of safetensors, or an unknown format;
+// kBadModel for one that is quantised already or broken; kUnavailable for one that this build does
+// not read, or that the format cannot hold; kOutputConflict when the output holds other files, is
+// of other settings, or is being written by another process; kIo, kOutOfMemory.
+QuantiseOutcome quantise_checkpoint(const QuantiseOptions& options);
+
+}  // namespace caption::quantise
