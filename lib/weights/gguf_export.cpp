@@ -133,6 +133,9 @@ struct Plan {
   FilePlan text;
   std::optional<FilePlan> tower;
   std::int64_t total_bytes() const { return text.data_bytes() + (tower ? tower->data_bytes() : 0); }
+  std::int64_t num_tensors() const {
+    return std::ssize(text.tensors) + (tower ? std::ssize(tower->tensors) : 0);
+  }
 };
 
 void check_embedding(const Source& source, const ExportedModel& model,
@@ -194,6 +197,7 @@ void write_file(const FilePlan& plan, Source& source, GgufStep& step,
       step.done_bytes += std::ssize(bytes);
       if (progress) progress(step);
     });
+    ++step.done_tensors;
   }
   writer.finish();
 }
@@ -255,6 +259,17 @@ void make_folder(const fs::path& folder) {
                                   (error ? error.message() : "a file of this name is there"));
 }
 
+// Refuses a folder with other weights, beside which nothing would tell which to read.
+void check_folder(const fs::path& folder, const Plan& plan) {
+  for (const auto& entry : fs::directory_iterator(folder)) {
+    const fs::path& path = entry.path();
+    const bool is_ours = path == plan.text.path || (plan.tower && path == plan.tower->path);
+    if (is_ours || (path.extension() != ".gguf" && path.extension() != ".safetensors")) continue;
+    throw Error(ErrorCode::kOutputConflict,
+                path.string() + ": other weights are in the output folder; give an empty one");
+  }
+}
+
 }  // namespace
 
 std::string_view gguf_weights_name(GgufWeights type) {
@@ -279,14 +294,18 @@ GgufSummary write_gguf_model(const fs::path& model_folder, const fs::path& out_f
   const std::unique_ptr<Source> source = open_source(model_folder);
   const Plan plan = make_plan(model_folder, out_folder, *source, type, summary);
   make_folder(out_folder);
-  GgufStep step{.tensor = {}, .done_bytes = 0, .total_bytes = plan.total_bytes()};
+  check_folder(out_folder, plan);
+  GgufStep step{.tensor = {},
+                .done_bytes = 0,
+                .total_bytes = plan.total_bytes(),
+                .done_tensors = 0,
+                .total_tensors = plan.num_tensors()};
   write_file(plan.text, *source, step, progress);
   summary.text_file = plan.text.path;
-  summary.num_tensors = std::ssize(plan.text.tensors);
+  summary.num_tensors = plan.num_tensors();
   if (plan.tower) {
     write_file(*plan.tower, *source, step, progress);
     summary.tower_file = plan.tower->path;
-    summary.num_tensors += std::ssize(plan.tower->tensors);
   }
   copy_files(model_folder, out_folder, plan.eos_ids, summary);
   summary.size_bytes = static_cast<std::int64_t>(fs::file_size(summary.text_file));

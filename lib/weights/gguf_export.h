@@ -33,6 +33,8 @@ struct GgufStep {
   std::string_view tensor;      // the one whose rows were written
   std::int64_t done_bytes = 0;  // of all files
   std::int64_t total_bytes = 0;
+  std::int64_t done_tensors = 0;  // whole ones
+  std::int64_t total_tensors = 0;
 };
 // Called after each MiB or less on the calling thread. What it throws ends the work.
 using GgufProgress = std::function<void(const GgufStep&)>;
@@ -55,7 +57,9 @@ struct GgufSummary {
 //
 // Throws Error(kBadModel) naming file and tensor or key for a folder that is no whole model;
 // kUnavailable for a model, a tokenizer or a value without a form in GGUF files, and for a folder
-// whose weights are quantised already; kIo naming the file, when it cannot be written.
+// whose weights are quantised already; kOutputConflict for an output folder with safetensors or
+// other GGUF files, beside which nothing would tell which to read; kIo naming the file that cannot
+// be written.
 GgufSummary write_gguf_model(const std::filesystem::path& model_folder,
                              const std::filesystem::path& out_folder, GgufWeights type,
                              const GgufProgress& progress = {});

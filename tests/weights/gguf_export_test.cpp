@@ -331,6 +331,10 @@ TEST_SUITE("weights/gguf_export") {
     CHECK_THROWS_WITH(write_gguf_model(kDemoModel, out, GgufWeights::kQ8_0, end_at(1.0)), "ended");
     CHECK(num_files(out) == 1);  // the text file, which was whole
     CHECK(GgufFile::open(out / "demo-model-Q8_0.gguf").tensors().size() == 39);
+    const std::string other = refusal(
+        ErrorCode::kOutputConflict, [&] { write_gguf_model(kDemoModel, out, GgufWeights::kF16); });
+    check_contains(other, "demo-model-Q8_0.gguf: other weights are in the output folder");
+    CHECK(write_gguf_model(kDemoModel, out, GgufWeights::kQ8_0).num_tensors == 113);
     const fs::path file = new_folder("file");
     std::ofstream(file) << "x";
     const std::string message = refusal(
