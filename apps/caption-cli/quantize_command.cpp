@@ -2,6 +2,8 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <atomic>
+#include <cstdint>
 #include <filesystem>
 #include <memory>
 #include <optional>
@@ -24,6 +26,7 @@
 #include "pipeline/progress.h"
 #include "pipeline/time_left.h"
 #include "quantise/quantise_checkpoint.h"
+#include "quantize_gguf.h"
 #include "records/file_name.h"
 
 namespace caption::cli {
@@ -115,6 +118,38 @@ void report(const QuantizeFlags& flags, const quantise::QuantiseOutcome& outcome
                            counted(outcome.num_shards, "file"));
 }
 
+pipeline::ProgressStyle progress_style(const QuantizeFlags& flags) {
+  return flags.quiet
+             ? pipeline::ProgressStyle::kSilent
+             : pipeline::choose_progress_style(stderr_is_terminal(), environment_variable("TERM"));
+}
+
+int make_gguf_files(const GgufFormat& format, const QuantizeFlags& flags,
+                    const std::filesystem::path& model, const std::atomic<bool>& stop) {
+  if (flags.double_quant || flags.max_shard_bytes) {
+    throw Error(ErrorCode::kUsage,
+                std::string("quantize: ") +
+                    (flags.double_quant ? "--double-quant is for nf4 and fp4"
+                                        : "--max-shard-size is for files of safetensors") +
+                    "; " + flags.format + " has no such option");
+  }
+  std::optional<weights::GgufSummary> made;
+  {
+    QuantizeProgressLine line(progress_style(flags));
+    const auto update = [&line](const weights::GgufStep& step, std::int64_t elapsed_us) {
+      line.update({.tensors_done = step.done_tensors,
+                   .tensors_total = step.total_tensors,
+                   .bytes_done = step.done_bytes,
+                   .bytes_total = step.total_bytes,
+                   .elapsed_us = elapsed_us});
+    };
+    made = make_gguf(
+        format, {.model = model, .output = flags.output, .stop = &stop, .on_progress = update});
+  }
+  report_gguf(format, flags.output, made);
+  return made ? kExitOk : kExitInterrupted;
+}
+
 int quantize(const QuantizeFlags& flags, const Globals& globals) {
   if (flags.output.empty()) throw Error(ErrorCode::kUsage, "quantize: -o is empty");
   if (flags.quiet && log_level() < LogLevel::kInfo) {
@@ -122,7 +157,11 @@ int quantize(const QuantizeFlags& flags, const Globals& globals) {
   }
   if (flags.quiet) set_log_level(LogLevel::kWarning);
   std::atomic<bool>& stop = catch_interrupts();
-  quantise::QuantiseOptions options{.model = find_source(flags.model, globals),
+  const std::filesystem::path model = find_source(flags.model, globals);
+  if (const GgufFormat* const gguf = find_gguf_format(flags.format)) {
+    return make_gguf_files(*gguf, flags, model, stop);
+  }
+  quantise::QuantiseOptions options{.model = model,
                                     .output = flags.output,
                                     .format = flags.format,
                                     .format_options = {.double_quant = flags.double_quant}};
@@ -132,10 +171,7 @@ int quantize(const QuantizeFlags& flags, const Globals& globals) {
   options.stop = &stop;
   quantise::QuantiseOutcome outcome;
   {
-    const auto style = flags.quiet ? pipeline::ProgressStyle::kSilent
-                                   : pipeline::choose_progress_style(stderr_is_terminal(),
-                                                                     environment_variable("TERM"));
-    QuantizeProgressLine line(style);
+    QuantizeProgressLine line(progress_style(flags));
     options.on_progress = [&line](const quantise::QuantiseProgress& progress) {
       line.update(progress);
     };
@@ -148,6 +184,7 @@ int quantize(const QuantizeFlags& flags, const Globals& globals) {
 std::vector<std::string> format_names() {
   std::vector<std::string> names;
   for (const quantise::FormatEntry& format : quantise::formats()) names.emplace_back(format.name);
+  for (const GgufFormat& format : gguf_formats()) names.emplace_back(format.name);
   return names;
 }
 
@@ -157,6 +194,9 @@ std::string format_help() {
   for (const quantise::FormatEntry& format : quantise::formats()) {
     text += separator + std::string(format.name) + ": " + std::string(format.summary);
     separator = ". ";
+  }
+  for (const GgufFormat& format : gguf_formats()) {
+    text += separator + std::string(format.name) + ": " + std::string(format.summary);
   }
   return text + ".";
 }
@@ -170,7 +210,9 @@ void add_quantize_command(CLI::App& root, const Globals& globals, int& exit_code
       "Rounds the matrices of the decoder's layers to the nearest codes of a format that run and "
       "the libraries of the format read; embedding, norms, LM head, vision tower and projector "
       "keep their bytes. Nothing is calibrated: no inputs are looked at. An interrupted command "
-      "is continued by the same one; another folder or format is refused.");
+      "is continued by the same one; another folder or format is refused. The formats gguf-* make "
+      "files for llama.cpp as well, with tokenizer, tower and projector; an interrupted one "
+      "starts again.");
   auto flags = std::make_shared<QuantizeFlags>();
   command->add_option("model", flags->model, "a model's folder, or its name in the hub cache")
       ->type_name(kModelType)

@@ -1,0 +1,81 @@
+#include "quantize_gguf.h"
+
+#include <chrono>
+#include <cstdint>
+#include <string>
+
+#include "base/counted.h"
+#include "base/error.h"
+#include "base/log.h"
+#include "base/units.h"
+#include "records/file_name.h"
+
+namespace caption::cli {
+namespace {
+
+constexpr GgufFormat kFormats[] = {
+    {.name = "gguf-q8_0",
+     .summary = "llama.cpp's files, 8 bits, blocks of 32, in every matrix",
+     .weights = weights::GgufWeights::kQ8_0},
+    {.name = "gguf-q4_0",
+     .summary = "llama.cpp's files, 4 bits, blocks of 32; tower and projector 8 bits",
+     .weights = weights::GgufWeights::kQ4_0},
+    {.name = "gguf-f16",
+     .summary = "llama.cpp's files, not quantised",
+     .weights = weights::GgufWeights::kF16},
+};
+
+struct Stopped {};
+
+}  // namespace
+
+std::span<const GgufFormat> gguf_formats() { return kFormats; }
+
+const GgufFormat* find_gguf_format(std::string_view name) {
+  for (const GgufFormat& format : kFormats) {
+    if (format.name == name) return &format;
+  }
+  return nullptr;
+}
+
+std::optional<weights::GgufSummary> make_gguf(const GgufFormat& format,
+                                              const GgufRequest& request) {
+  using Clock = std::chrono::steady_clock;
+  const Clock::time_point begin = Clock::now();
+  const auto report = [&](const weights::GgufStep& step) {
+    if (request.stop != nullptr && *request.stop) throw Stopped{};
+    const auto elapsed =
+        std::chrono::duration_cast<std::chrono::microseconds>(Clock::now() - begin);
+    if (request.on_progress) request.on_progress(step, elapsed.count());
+  };
+  try {
+    return weights::write_gguf_model(request.model, request.output, format.weights, report);
+  } catch (const Stopped&) {
+    return std::nullopt;
+  }
+}
+
+void report_gguf(const GgufFormat& format, const std::filesystem::path& output,
+                 const std::optional<weights::GgufSummary>& made) {
+  if (!made) {
+    log_warning("quantize", "interrupted; the same command starts again");
+    return;
+  }
+  for (const std::string& tensor : made->kept_f16) {
+    log_detail("quantize", tensor + " is f16: its rows are no multiple of 32");
+  }
+  if (!made->kept_f16.empty()) {
+    log_warning("quantize",
+                counted(std::ssize(made->kept_f16), "matrix is", "matrices are") +
+                    " f16, because the rows are no multiple of 32: " + made->kept_f16.front() +
+                    (made->kept_f16.size() > 1 ? ", ..." : ""));
+  }
+  std::string files = made->text_file.filename().string();
+  if (made->tower_file) files += " and " + made->tower_file->filename().string();
+  log_info("quantize", records::escape_file_name(output.string()) + ": " +
+                           counted(made->num_tensors, "tensor") + " in " +
+                           std::string(format.name) + ", " + format_bytes(made->size_bytes) +
+                           " in " + records::escape_file_name(files));
+}
+
+}  // namespace caption::cli
