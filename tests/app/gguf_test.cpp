@@ -64,6 +64,38 @@ TEST_SUITE("app/gguf") {
     CHECK(contains(again.err, "holds 8-bit codes (Q8_0)"));
   }
 
+  TEST_CASE("quantize makes files that run as the checkpoint does") {
+    const testing::DrawnGguf drawn(kGoldens / "qwen3_vl");
+    const fs::path out = fs::path(CAPTION_TEST_TMP) / "made_gguf";
+    fs::remove_all(out);
+    const auto make = [&](const char* format) {
+      return run_cli({"quantize", drawn.checkpoint().string(), "-o", (out / format).string(),
+                      "--format", format});
+    };
+    const Finished f16 = make("gguf-f16");
+    CAPTURE(f16.err);
+    CHECK(f16.exit_code == 0);
+    CHECK(contains(f16.err, ": 117 tensors in gguf-f16, "));
+    const std::vector<std::string> in_f32 = {"--dtype", "f32"};
+    CHECK(caption_of(run_model(out / "gguf-f16", in_f32)) ==
+          caption_of(run_model(drawn.checkpoint(), in_f32)));
+    for (const char* const format : {"gguf-q8_0", "gguf-q4_0"}) {
+      const Finished made = make(format);
+      CHECK(made.exit_code == 0);
+      CHECK(contains(made.err, "are f16, because the rows are no multiple of 32: "));
+      const Finished run = run_model(out / format);
+      CHECK(run.exit_code == 0);
+      CHECK(contains(run.err, "matrices are multiplied as the codes of the file"));
+    }
+    const Finished again = run_cli({"quantize", drawn.checkpoint().string(), "-o",
+                                    (out / "gguf-f16").string(), "--format", "gguf-q8_0"});
+    CHECK(again.exit_code == 2);
+    CHECK(contains(again.err, "other weights are in the output folder; give an empty one"));
+    const Finished option = run_cli({"quantize", "m", "-o", "o", "--format", "gguf-q8_0",
+                                     "--max-shard-size", "1GB", "--quiet"});
+    CHECK(option.exit_code != 0);
+  }
+
   TEST_CASE("plan and inspect know them") {
     const testing::DrawnGguf drawn(kGoldens / "qwen3_vl_q8_0");
     const std::string text = (drawn.path() / "model.gguf").string();
