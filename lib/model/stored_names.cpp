@@ -43,8 +43,12 @@ std::vector<StoredName> find_stored_names(const Blueprint& blueprint,
   GroupNames names;
   std::vector<StoredName> places;
   for (const Parameter& parameter : blueprint.parameters) {
+    const ParameterGroup& owner = blueprint.groups[static_cast<std::size_t>(parameter.group)];
+    if (owner.part == Part::kHead) {
+      places.emplace_back();
+      continue;
+    }
     if (std::exchange(group, parameter.group) != parameter.group) {
-      const ParameterGroup& owner = blueprint.groups[static_cast<std::size_t>(parameter.group)];
       names = find_group_names(source, owner.prefixes, parameter);
     }
     places.push_back(names.of(parameter));

@@ -27,7 +27,8 @@ GroupNames find_group_names(const weights::Source& source, const std::vector<std
 Shape tensor_shape(const Parameter& parameter, const StoredName& where);
 
 // Returns the place of each parameter of a model of one weight file, in the order of
-// Blueprint::parameters. The source may lack the tensor. Throws as find_group_names().
+// Blueprint::parameters, without a name for the LM head, which is tied to the embedding where
+// files have none. The source may lack a tensor. Throws as find_group_names().
 std::vector<StoredName> find_stored_names(const Blueprint& blueprint,
                                           const weights::Source& source);
 

@@ -69,6 +69,16 @@ void require_plain_folder(const fs::path& model) {
                   "); codes are not rounded a second time, so give the model that it was made of");
 }
 
+// The blueprint of a captioner, or of a language model under the names that its folder has.
+model::Blueprint blueprint_of(const fs::path& folder) {
+  model::Blueprint blueprint = model::read_blueprint(folder);
+  if (!blueprint.text.has_value() || blueprint.vision.has_value()) return blueprint;
+  model::Blueprint decoder;
+  decoder.name = blueprint.name;
+  model::add_decoder(decoder, *blueprint.text, {"model.", ""}, {""});
+  return decoder;
+}
+
 // One call. The steps share these.
 class Quantisation {
  public:
@@ -77,7 +87,7 @@ class Quantisation {
         format_(entry.make(options.format_options)),
         source_(weights::Checkpoint::open(options.model)),
         config_(read_text_file(options.model / kConfig)),
-        plan_(plan_checkpoint(model::read_blueprint(options.model), source_, *format_,
+        plan_(plan_checkpoint(blueprint_of(options.model), source_, *format_,
                               options.max_shard_bytes)),
         others_(find_other_files(options.model)),
         pool_(options.num_threads) {

@@ -1,0 +1,159 @@
+// Tests of `caption-cli quantize`: what it makes runs, whatever ends it can be continued, and what
+// it refuses.
+#include <doctest/doctest.h>
+
+#include <chrono>
+#include <csignal>
+#include <filesystem>
+#include <map>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "tests/app/folders.h"
+#include "tests/app/process.h"
+#include "tests/support/drawn_checkpoint.h"
+#include "tests/video/make_clip.h"
+
+namespace caption::test {
+namespace {
+
+namespace fs = std::filesystem;
+
+fs::path demo_model() { return fs::path(CAPTION_SOURCE_DIR) / "samples/demo-model"; }
+
+std::vector<std::string> command(const fs::path& model, const fs::path& output,
+                                 const std::string& format) {
+  return {"quantize", model.string(), "-o", output.string(), "--format", format};
+}
+
+using Files = std::map<std::string, std::string>;
+Files files_of(const fs::path& folder) {
+  Files files;
+  for (const auto& entry : fs::directory_iterator(folder)) {
+    files[entry.path().filename().string()] = read_text(entry.path());
+  }
+  return files;
+}
+
+std::size_t count_shards(const fs::path& folder) {
+  std::size_t count = 0;
+  std::error_code ignored;
+  for (const auto& entry : fs::directory_iterator(folder, ignored)) {
+    if (entry.path().extension() == ".safetensors") ++count;
+  }
+  return count;
+}
+
+TEST_SUITE("app/quantize") {
+  TEST_CASE("a quantised demonstration model captions, and inspect names its format") {
+    const TemporaryFolder folder;
+    const fs::path output = folder.path() / "model";
+    const Finished made = run_cli(command(demo_model(), output, "nf4"));
+    CHECK(made.exit_code == 0);
+    CHECK(made.out.empty());
+    CHECK(contains(made.err, "28 matrices in nf4"));
+    const Finished inspected = run_cli({"inspect", output.string()});
+    CHECK(inspected.exit_code == 0);
+    CHECK(contains(inspected.out, "bitsandbytes, 4 bits"));
+    const std::string clip = sample_video("city-000-h264.mp4").string();
+    const Finished captioned = run_cli({"run", "-q", "--model", output.string(), "--dtype", "bf16",
+                                        "-o", (folder.path() / "c.jsonl").string(), clip});
+    CHECK(captioned.exit_code == 0);
+    const auto records = parse_records(read_text(folder.path() / "c.jsonl"));
+    REQUIRE(records.size() == 1);
+    CHECK(records.front().status == records::Status::kOk);
+    CHECK_FALSE(records.front().caption.empty());
+  }
+
+  TEST_CASE("SIGKILL and Ctrl-C at any moment leave what the same command completes, bit for bit") {
+    const TemporaryFolder folder;
+    const auto with_shards = [&](const fs::path& output) {
+      std::vector<std::string> all = command(demo_model(), output, "gptq");
+      all.insert(all.end(), {"-q", "--max-shard-size", "200kB"});
+      return all;
+    };
+    const fs::path whole = folder.path() / "whole";
+    REQUIRE(run_cli(with_shards(whole)).exit_code == 0);
+    const Files expected = files_of(whole);
+    const std::size_t num_shards = count_shards(whole);
+    REQUIRE(num_shards > 10);
+    int num_ended = 0;
+    for (const int signal : {SIGKILL, SIGINT}) {
+      for (const std::size_t wanted : {std::size_t{0}, std::size_t{1}, num_shards / 2}) {
+        CAPTURE(signal);
+        CAPTURE(wanted);
+        const fs::path output = folder.path() / "part";
+        fs::remove_all(output);
+        const pid_t child = start_cli(with_shards(output), folder.path() / "stderr");
+        const auto is_early = [&] { return !fs::exists(output) || count_shards(output) < wanted; };
+        for (int i = 0; i < 60'000 && is_early(); ++i) {
+          std::this_thread::sleep_for(std::chrono::microseconds(100));
+        }
+        ::kill(child, signal);
+        const int code = wait_for(child);
+        // A fast machine may have finished first.
+        CHECK((code == 0 || code == (signal == SIGKILL ? 128 + SIGKILL : 130)));
+        if (code != 0) ++num_ended;
+        if (code == 130) CHECK(contains(read_text(folder.path() / "stderr"), "continues"));
+        CHECK(fs::exists(output / "config.json") == (code == 0));
+        CHECK(run_cli(with_shards(output)).exit_code == 0);
+        CHECK(files_of(output) == expected);
+      }
+    }
+    CHECK(num_ended > 0);
+  }
+
+  TEST_CASE("what cannot be quantised is refused in one line, with its exit code") {
+    const TemporaryFolder folder;
+    const fs::path output = folder.path() / "out";
+    struct Case {
+      std::vector<std::string> arguments;
+      int exit_code;
+      const char* message;
+    };
+    const fs::path made = folder.path() / "made";
+    REQUIRE(run_cli(command(demo_model(), made, "int8")).exit_code == 0);
+    write_text(folder.path() / "composed.yaml", "model: {}\n");
+    write_text(folder.path() / "a.gguf", "GGUF");
+    const caption::testing::DrawnCheckpoint small(fs::path(CAPTION_SOURCE_DIR) /
+                                                  "tests/golden/qwen3_vl/no_deepstack");
+    const std::vector<Case> cases = {
+        {command("no/such/model", output, "nf4"), 3, "no/such/model"},
+        {command(demo_model(), output, "nf3"), 2, "did you mean nf4?"},
+        {{"quantize", demo_model().string(), "-o", output.string()}, 2, "--format"},
+        {{"quantize", demo_model().string(), "--format", "nf4"}, 2, "--output"},
+        {command(made, output, "nf4"), 3, "is quantised already (bitsandbytes, 8 bits)"},
+        {command(folder.path() / "composed.yaml", output, "nf4"), 2, "is a preset"},
+        {command(folder.path() / "a.gguf", output, "nf4"), 2, "the model that it was made of"},
+        {command(small.path(), output, "awq"), 4, "groups of 128 do not divide"},
+        {command(demo_model(), made, "nf4"), 2, "made with another format"},
+        {command(demo_model(), folder.path(), "nf4"), 2, "is no file of this checkpoint"},
+        {command(demo_model(), "/proc/none", "nf4"), 5, "/proc/none"},
+        {command(demo_model(), folder.path() / "a.gguf", "nf4"), 5, "a.gguf"},
+    };
+    for (const Case& c : cases) {
+      CAPTURE(c.message);
+      const Finished finished = run_cli(c.arguments);
+      CHECK(finished.exit_code == c.exit_code);
+      CHECK(finished.out.empty());
+      CHECK(contains(finished.err, c.message));
+      CHECK(finished.err.find('\n') == finished.err.size() - 1);
+      CHECK_FALSE(fs::exists(output));
+    }
+  }
+
+  TEST_CASE("a file that the system does not let grow ends the command with 5, and it continues") {
+    const TemporaryFolder folder;
+    const fs::path output = folder.path() / "out";
+    const Surroundings small = {.limits = {{RLIMIT_FSIZE, 1'000'000}}};
+    const Finished finished = run_cli_in(small, command(demo_model(), output, "nf4"));
+    CHECK(finished.exit_code == 5);
+    CHECK(contains(finished.err, "model.safetensors.partial"));
+    CHECK_FALSE(fs::exists(output / "model.safetensors.partial"));
+    CHECK(run_cli(command(demo_model(), output, "nf4")).exit_code == 0);
+  }
+}
+
+}  // namespace
+}  // namespace caption::test
