@@ -239,10 +239,8 @@ void add_quantize_command(CLI::App& root, const Globals& globals, int& exit_code
   command->add_flag("-q,--quiet", flags->quiet, "only warnings and errors on stderr")
       ->group("Output");
   command->footer(
-      "caption-cli quantize Qwen/Qwen3-VL-8B-Instruct -o qwen3-vl-8b-nf4 --format nf4\n"
-      "caption-cli quantize models/llava -o models/llava-w4a16 --format w4a16 --max-shard-size "
-      "2GB\n"
-      "caption-cli run --model qwen3-vl-8b-nf4 -o captions.jsonl videos/");
+      "caption-cli quantize Qwen/Qwen3-VL-8B-Instruct -o nf4 --format nf4\n"
+      "caption-cli quantize llava/ -o llava-awq --format awq --max-shard-size 2GB");
   command->callback([flags, &globals, &exit_code] { exit_code = quantize(*flags, globals); });
 }
 
