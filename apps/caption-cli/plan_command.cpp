@@ -119,6 +119,22 @@ config::PresetBlueprint find_model_shape(const config::LoadedPreset& loaded,
   throw Error(obstacles.front().code, obstacles.front().text);
 }
 
+// Adds an obstacle for the first matrix whose codes the preset's format would round a second time.
+void add_format_obstacle(const config::QuantizationSection& quantization,
+                         const model::Blueprint& blueprint, std::vector<Obstacle>& obstacles) {
+  if (quantization.requantize) return;
+  for (const model::Parameter& parameter : blueprint.parameters) {
+    if (!parameter.codes) continue;
+    try {
+      weights::require_kept_codes(config::weight_format(quantization), *parameter.codes,
+                                  blueprint.name + ": tensor " + parameter.name);
+    } catch (const Error& error) {
+      obstacles.push_back({.code = error.code(), .text = error.what()});
+      return;
+    }
+  }
+}
+
 // Adds what the adapters need. Their errors are obstacles of the run.
 void add_adapters(const config::LoadedPreset& loaded, const config::PresetBlueprint& found,
                   std::vector<Obstacle>& obstacles, plan::PlanInput& input) {
@@ -206,6 +222,7 @@ PlannedRun plan_run(const PlanFlags& flags, const Globals& globals) {
   adopt_generation_defaults(loaded);
   config::PresetBlueprint found = find_model_shape(loaded, check.obstacles);
   config::apply_max_pixels(preset.video, found.blueprint);
+  add_format_obstacle(preset.quantization, found.blueprint, check.obstacles);
   if (!found.note.empty()) log_info("plan", found.note);
   require_decoder(found.blueprint, check.obstacles, "plan for");
   plan::PlanInput input = plan_input(preset, context, found.blueprint);

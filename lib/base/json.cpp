@@ -211,7 +211,12 @@ struct JsonObject::Node {
 JsonObject::JsonObject(std::shared_ptr<const Node> node) : node_(std::move(node)) {}
 
 JsonObject JsonObject::open(const std::filesystem::path& path, ErrorCode code) {
-  return parse(read_text_file(path), path.string(), code);
+  try {
+    return parse(read_text_file(path), path.string(), code);
+  } catch (const Error& error) {
+    if (code != ErrorCode::kBadModel) throw;
+    throw Error(model_file_code(error.code()), error.what());
+  }
 }
 
 JsonObject JsonObject::parse(std::string_view text, std::string name_for_errors, ErrorCode code) {

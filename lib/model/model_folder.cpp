@@ -131,8 +131,9 @@ std::optional<JsonObject> ModelFolder::find_json(std::string_view name) const {
   const bool is_config = name == "config.json";
   const fs::path file = path_ / name;
   if (!is_gguf() || (reads_files_ && !is_config)) {
-    std::error_code ignored;
-    if (fs::exists(file, ignored)) return JsonObject::open(file, ErrorCode::kBadModel);
+    std::error_code error;
+    if (fs::exists(file, error)) return JsonObject::open(file, ErrorCode::kBadModel);
+    if (error) throw Error(ErrorCode::kBadModel, file.string() + ": " + error.message());
   }
   const std::string as = ", as " + std::string(name);
   if (is_config && is_gguf()) {

@@ -86,18 +86,6 @@ std::optional<weights::StoredCodes> find_codes(const weights::Source& source,
   return is_multiplied ? source.codes_of(where.name) : std::nullopt;
 }
 
-void check_keeps(const weights::Source& source, const std::string& name,
-                 const weights::StoredCodes& codes, weights::WeightFormat format) {
-  if (keeps_codes(format, codes)) return;
-  throw Error(
-      ErrorCode::kUnavailable,
-      source.name() + ": tensor " + name + " holds " + (codes.layout.is_8_bit ? "8" : "4") +
-          "-bit codes (" + std::string(codes.method) + "), which " +
-          std::string(weights::describe(format)) +
-          " would round a second time; bf16 keeps them as they are, and --requantize true makes "
-          "new codes");
-}
-
 // Lets the codes that the format does not keep be read as numbers.
 void forget_other_codes(Blueprint& stored, weights::WeightFormat format) {
   for (Parameter& parameter : stored.parameters) {
@@ -196,7 +184,7 @@ void PlacedWeights::place(Stream& stream, const Parameter& parameter, weights::S
   const std::string& name = where.name;
   Placed placed;
   if (parameter.codes) {
-    check_keeps(source, name, *parameter.codes, format_);
+    require_kept_codes(format_, *parameter.codes, source.name() + ": tensor " + name);
     if (!merged_.contains(static_cast<ParameterId>(placed_.size()))) {
       placed.matrix = place_codes(stream, source, parameter, where,
                                   weights::code_format(format_, *parameter.codes));

@@ -1,6 +1,9 @@
 #include "weights/format.h"
 
 #include <array>
+#include <string>
+
+#include "base/error.h"
 
 namespace caption::weights {
 namespace {
@@ -120,6 +123,15 @@ bool keeps_codes(WeightFormat format, const StoredCodes& codes) {
     case WeightFormat::kGptq: return codes.method == "gptq";
   }
   return false;
+}
+
+void require_kept_codes(WeightFormat format, const StoredCodes& codes, const std::string& tensor) {
+  if (keeps_codes(format, codes)) return;
+  throw Error(ErrorCode::kUnavailable,
+              tensor + " holds " + (codes.layout.is_8_bit ? "8" : "4") + "-bit codes (" +
+                  std::string(codes.method) + "), which " + std::string(describe(format)) +
+                  " would round a second time; bf16 keeps them as they are, and --requantize true "
+                  "makes new codes");
 }
 
 MatrixFormat matrix_format(WeightFormat format, Role role) {

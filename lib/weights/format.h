@@ -15,6 +15,7 @@
 
 #include <cstdint>
 #include <span>
+#include <string>
 #include <string_view>
 
 #include "tensor/matrix_format.h"
@@ -57,6 +58,10 @@ enum class Role {
 // Whether a model in `format` holds a matrix as the codes of its file: f32, bf16 and f16 leave
 // codes as they are, and a format of codes keeps its own.
 bool keeps_codes(WeightFormat format, const StoredCodes& codes);
+
+// Throws Error(kUnavailable) with what to do, unless keeps_codes(); `tensor` is its name for the
+// message.
+void require_kept_codes(WeightFormat format, const StoredCodes& codes, const std::string& tensor);
 
 // Returns the form in which a model in `format` holds a parameter of this role.
 MatrixFormat matrix_format(WeightFormat format, Role role);

@@ -30,6 +30,7 @@ struct GptqFormat {
   unsigned bits = 4;
   std::int64_t group_size = 128;  // -1: a whole row
   bool stores_zeros_less_one = true;
+  bool has_group_of_column = false;  // act-order: columns are in any group, which g_idx names
 
   std::int64_t codes_per_word() const { return 32 / bits; }
   // The code in the middle of the range: -2^(bits - 1) as a signed number.
@@ -107,7 +108,8 @@ GptqTensor::Parts GptqTensor::read_parts(Module& module, const GptqFormat& forma
   const std::int64_t groups = format.group_size < 0 ? 1 : divide_up(columns, format.group_size);
   parts.zeros = module.require_shape("qzeros", {"I32"}, {groups, rows / format.codes_per_word()});
   parts.scales = module.require_shape("scales", {"F16", "BF16"}, {groups, rows});
-  parts.groups = module.find("g_idx", {"I32"}, 1);
+  parts.groups = format.has_group_of_column ? module.require("g_idx", {"I32"}, 1)
+                                            : module.find("g_idx", {"I32"}, 1);
   if (parts.groups && parts.groups->dim(0) != columns) {
     fail_part(*parts.groups, "has " + std::to_string(parts.groups->dim(0)) +
                                  " elements; one for each of " + std::to_string(columns) +
@@ -212,6 +214,7 @@ GptqFormat read_format(const JsonObject& config) {
   format.bits = static_cast<unsigned>(bits);
   format.group_size = config.get_int("group_size", 128, -1, 1 << 20);
   require_group_size(config, format.group_size);
+  format.has_group_of_column = config.get_bool("desc_act", false);
   const std::string_view key = config.has("checkpoint_format") ? "checkpoint_format" : "format";
   const std::string name = config.get_string(key, "gptq");
   if (name != "gptq" && name != "gptq_v2") {

@@ -274,6 +274,13 @@ TEST_CASE("the state of a bitsandbytes matrix is validated") {
                       "ordered for a GPU (2)"));
 }
 
+TEST_CASE("an act-order file without the groups of its columns is refused") {
+  QuantisedFiles files(golden("gptq_no_g_idx"));
+  files.replace_config("\"desc_act\": false", "\"desc_act\": true");
+  CHECK(contains_text(error_of_files(files, {48, 160}, ErrorCode::kBadModel),
+                      "\"a.b.g_idx\" is missing beside the others of its module"));
+}
+
 TEST_CASE("another shape than the model's is refused") {
   const auto source = open_source(golden("awq_g32"));
   CHECK_THROWS_WITH_AS(source->read(kWeight, {96, 40}),

@@ -25,6 +25,11 @@ CodedSource::CodedSource(std::unique_ptr<Checkpoint> file, CodedTensors coded)
     : file_(std::move(file)), coded_(std::move(coded)) {
   for (const auto& [weight, tensor] : coded_) {
     for (const std::string& part : tensor->parts()) owners_.emplace(part, weight);
+    if (!file_->has(weight) || owners_.contains(weight)) continue;
+    throw Error(ErrorCode::kBadModel, file_->name() + ": holds " + quote_name(weight) +
+                                          " both as numbers and as codes (" +
+                                          quote_name(tensor->parts().front()) +
+                                          "); remove those that are not the model's");
   }
 }
 
