@@ -189,7 +189,7 @@ std::vector<std::string> format_names() {
 }
 
 std::string format_help() {
-  std::string text = "the format of the decoder's matrices\n";
+  std::string text = "format; awq and gptq are their layouts, without calibration\n";
   const char* separator = "";
   for (const quantise::FormatEntry& format : quantise::formats()) {
     text += separator + std::string(format.name) + ": " + std::string(format.summary);

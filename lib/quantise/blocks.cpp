@@ -49,10 +49,16 @@ struct Rounding {
   std::array<float, 15> midpoints{};
   std::array<std::uint8_t, 16> order{};
 
-  std::uint8_t code(float value) const {
-    unsigned below = 0;
-    for (const float midpoint : midpoints) below += midpoint < value ? 1 : 0;
-    return order[below];
+  // Sets the codes of a block, in one loop over it for each midpoint, which compilers vectorise.
+  void set_codes(const std::array<float, kBlock>& values,
+                 std::array<std::uint8_t, kBlock>& codes) const {
+    std::array<std::int32_t, kBlock> below{};
+    for (const float midpoint : midpoints) {
+      for (std::size_t i = 0; i < values.size(); ++i) below[i] += midpoint < values[i] ? 1 : 0;
+    }
+    for (std::size_t i = 0; i < codes.size(); ++i) {
+      codes[i] = order[static_cast<std::size_t>(below[i])];
+    }
   }
 };
 
@@ -123,6 +129,7 @@ BlockCodes round_to_blocks(ThreadPool& pool, ConstView matrix, BlockTable table)
   result.absmax.resize(static_cast<std::size_t>(blocks));
   pool.parallel_for(blocks, row_grain(kBlock), [&](std::int64_t begin, std::int64_t end) {
     std::array<float, kBlock> numbers{};
+    std::array<std::uint8_t, kBlock> found{};
     for (std::int64_t b = begin; b < end; ++b) {
       const std::int64_t first = b * kBlock;
       const auto size = static_cast<std::size_t>(std::min(kBlock, count - first));
@@ -130,11 +137,11 @@ BlockCodes round_to_blocks(ThreadPool& pool, ConstView matrix, BlockTable table)
       read_numbers(matrix, first, block);
       result.absmax[static_cast<std::size_t>(b)] = normalise(block, kBlock);
       // The low half after the last of an odd number of numbers is the code of 0.
-      if (size % 2 != 0) numbers[size] = 0;
+      std::fill(numbers.begin() + static_cast<std::ptrdiff_t>(size), numbers.end(), 0.0F);
+      rounding.set_codes(numbers, found);
       std::uint8_t* const codes = result.codes.data() + first / 2;
       for (std::size_t i = 0; i < size; i += 2) {
-        const unsigned high = rounding.code(numbers[i]);
-        codes[i / 2] = static_cast<std::uint8_t>(high << 4u | rounding.code(numbers[i + 1]));
+        codes[i / 2] = static_cast<std::uint8_t>(unsigned{found[i]} << 4u | found[i + 1]);
       }
     }
   });

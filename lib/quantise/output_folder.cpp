@@ -87,20 +87,22 @@ void OutputFolder::require_own_files(const std::set<std::string>& names) const {
 void OutputFolder::read_manifest() {
   const fs::path path = path_ / kManifestName;
   const JsonObject manifest = JsonObject::open(path, ErrorCode::kOutputConflict);
-  const auto found = manifest.get_object("settings");
-  if (!found) refuse(path, "has no settings" + std::string(kElsewhere));
-  for (const auto& [name, value] : settings_) {
-    const std::string theirs = found->get_string(name, "");
-    if (theirs == value) continue;
-    refuse(path, "the files here are made with another " + name + " (" + json_quote(theirs) +
-                     ", not " + json_quote(value) + ")" + std::string(kElsewhere));
-  }
   for (const JsonObject& shard : manifest.get_objects("shards")) {
     const auto digest = parse_sha256(shard.get_string("sha256", ""));
     if (!digest) continue;  // the file is made again
     shards_.push_back({.file = shard.get_string("file", ""),
                        .size_bytes = shard.get_int("size_bytes", 0, 0, std::int64_t{1} << 62),
                        .digest = *digest});
+  }
+  const auto found = manifest.get_object("settings");
+  if (!found) refuse(path, "has no settings" + std::string(kElsewhere));
+  for (const auto& [name, value] : settings_) {
+    const std::string theirs = found->get_string(name, "");
+    if (theirs == value) continue;
+    // A call that ended before its first file was complete binds no other.
+    if (shards_.empty()) return write_manifest();
+    refuse(path, "the files here are made with another " + name + " (" + json_quote(theirs) +
+                     ", not " + json_quote(value) + ")" + std::string(kElsewhere));
   }
 }
 

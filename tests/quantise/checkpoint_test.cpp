@@ -317,6 +317,18 @@ TEST_CASE("an output of other settings or with other files is refused and left a
   CHECK(files_of(copy) == files_of(demo_model()));
 }
 
+TEST_CASE("an output without a complete file is of no settings yet") {
+  QuantiseOptions options = options_of(demo_model(), new_folder("begun"), "nf4");
+  std::atomic<bool> stop{true};
+  options.stop = &stop;
+  CHECK_FALSE(quantise_checkpoint(options).is_complete);
+  CHECK(fs::exists(options.output / kManifestName));
+  options.stop = nullptr;
+  options.format = "int8";
+  CHECK(quantise_checkpoint(options).is_complete);
+  CHECK(check_tensors(demo_model(), options.output, "int8", false) == 28);
+}
+
 TEST_CASE("models that cannot be quantised are refused with what to do") {
   const fs::path output = new_folder("refused");
   const auto refusal = [&](const fs::path& model, const char* format, ErrorCode code) {
