@@ -1,5 +1,7 @@
 // AWQ's layout "gemm": the tensors of lib/weights/awq_source.cpp.
 #include <array>
+#include <cstddef>
+#include <cstdint>
 #include <utility>
 
 #include "quantise/format.h"

@@ -2,9 +2,9 @@
 //
 // The length of a quant_state must not depend on the numbers, because headers are written first:
 // its JSON ends in spaces.
-#include <algorithm>
-#include <array>
-#include <utility>
+#include <cstddef>
+#include <cstdint>
+#include <span>
 
 #include "base/json.h"
 #include "base/math.h"

@@ -1,9 +1,10 @@
 // compressed-tensors: the tensors of lib/weights/compressed_tensors_source.cpp, as llm-compressor
 // saves them. Scales have the dtype of the weights that were rounded.
-#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <span>
 #include <utility>
 
-#include "base/math.h"
 #include "quantise/format.h"
 #include "quantise/internal/config_json.h"
 #include "quantise/internal/numbers.h"

@@ -1,4 +1,5 @@
 // GPTQ's layout, version 1: the tensors of lib/weights/gptq_source.cpp.
+#include <cstddef>
 #include <cstdint>
 #include <utility>
 

@@ -1,6 +1,8 @@
 #include "quantise/internal/other_files.h"
 
 #include <algorithm>
+#include <cstddef>
+#include <iterator>
 #include <string_view>
 #include <system_error>
 

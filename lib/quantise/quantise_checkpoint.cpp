@@ -1,8 +1,8 @@
 #include "quantise/quantise_checkpoint.h"
 
-#include <algorithm>
+#include <cstddef>
+#include <cstdint>
 #include <memory>
-#include <optional>
 #include <set>
 #include <system_error>
 #include <utility>

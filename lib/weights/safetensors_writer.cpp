@@ -6,12 +6,11 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>
-#include <functional>
 #include <utility>
 
 #include "base/durable_file.h"
 #include "base/error.h"
-#include "base/json_writer.h"
+#include "base/json.h"
 #include "base/mapped_file.h"
 #include "weights/internal/safetensors.h"
 

@@ -2,8 +2,10 @@
 // caption-cli had made of it (scripts/make_goldens_quantize_captioners.py).
 #include <doctest/doctest.h>
 
+#include <cstddef>
 #include <filesystem>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 

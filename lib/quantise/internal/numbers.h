@@ -45,8 +45,7 @@ inline void round_to_f16(std::span<float> numbers) {
   }
 }
 
-// Appends the bytes of a number, or sets those of element `i`. The format and this build are
-// little-endian.
+// The bytes as numbers; files and this build are little-endian.
 template <class T>
 T* elements_of(Bytes& bytes) {
   return reinterpret_cast<T*>(bytes.data());
