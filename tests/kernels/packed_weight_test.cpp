@@ -2,6 +2,7 @@
 // operands, and the bits of a row do not depend on the other rows.
 #include "kernels/cpu/packed_weight.h"
 
+#include <limits>
 #include <vector>
 
 #include "base/error.h"

@@ -2,6 +2,7 @@
 // model's folder.
 #include <doctest/doctest.h>
 
+#include <cmath>
 #include <optional>
 #include <string>
 #include <vector>

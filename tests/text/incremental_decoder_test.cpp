@@ -1,6 +1,7 @@
 // The pieces of IncrementalDecoder concatenate to decode() of the whole list.
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <map>
 #include <random>
 #include <string>

@@ -2,6 +2,7 @@
 // merges.txt (scripts/make_goldens_byte_bpe.py).
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <filesystem>
 #include <random>

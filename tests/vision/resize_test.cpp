@@ -1,6 +1,7 @@
 // The uint8 bicubic filter equals torchvision's, to the last bit.
 #include <doctest/doctest.h>
 
+#include <cmath>
 #include <filesystem>
 #include <string>
 #include <vector>
