@@ -147,14 +147,19 @@ TEST_SUITE("model/demo") {
     struct Case {
       weights::WeightFormat type;
       std::string name;
-      // Share of equal captions. Over 200 other clips int8 writes 98 % as f32 does; of 16 clips with
-      // that probability each, fewer than 13 are equal in 1 of 4,000 draws.
+      // Share of equal captions. Over 200 other clips int8 writes 98 % as f32 does; of 16 clips
+      // with that probability each, fewer than 13 are equal in 1 of 4,000 draws.
       double least_same;
     };
-    const Case cases[] = {
-        {weights::WeightFormat::kBF16, "bf16", 0.9},  {weights::WeightFormat::kInt8, "int8", 0.8},
-        {weights::WeightFormat::kW8A8, "w8a8", 0.75}, {weights::WeightFormat::kInt4, "int4", 0.6},
-        {weights::WeightFormat::kW4A8, "w4a8", 0.6},  {weights::WeightFormat::kNf4, "nf4", 0.6}};
+    const Case cases[] = {{weights::WeightFormat::kBF16, "bf16", 0.9},
+                          {weights::WeightFormat::kInt8, "int8", 0.8},
+                          {weights::WeightFormat::kW8A8, "w8a8", 0.75},
+                          {weights::WeightFormat::kInt4, "int4", 0.6},
+                          {weights::WeightFormat::kW4A8, "w4a8", 0.6},
+                          {weights::WeightFormat::kNf4, "nf4", 0.6},
+                          // Over 200 other clips 92 % and 77 % are equal.
+                          {weights::WeightFormat::kInt4Head4, "int4-head4", 0.6},
+                          {weights::WeightFormat::kW4A8Head4, "w4a8-head4", 0.5}};
     const std::vector<JsonObject> goldens = demo_goldens();
     ThreadPool pool(2);
     Stream stream(testing::tested_context(), pool);
