@@ -13,6 +13,7 @@
 #include "text/internal/open_pipeline.h"
 #include "text/internal/pre_tokenization.h"
 #include "text/internal/sentencepiece_file.h"
+#include "text/internal/tokenizer_choice.h"
 #include "text/internal/tokenizer_files.h"
 #include "text/internal/tokenizer_json.h"
 
@@ -228,7 +229,7 @@ TokenLists export_sentencepiece(const TokenizerFiles& files, const SentencePiece
 
 TokenLists export_tokenizer(const std::filesystem::path& model_folder, std::int64_t num_tokens) {
   TokenizerFiles files = read_tokenizer_files(model_folder);
-  if (!files.tokenizer_model) {
+  if (!is_sentencepiece(files)) {
     TokenizerFiles kept;
     kept.folder = files.folder;
     kept.tokenizer_config_json = files.tokenizer_config_json;

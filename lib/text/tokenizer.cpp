@@ -5,25 +5,12 @@
 
 #include "base/log.h"
 #include "text/internal/open_pipeline.h"
-#include "text/internal/sentencepiece_file.h"
 #include "text/internal/sentencepiece_tokenizer.h"
+#include "text/internal/tokenizer_choice.h"
 #include "text/internal/tokenizer_files.h"
-#include "text/internal/tokenizer_json.h"
 
 namespace caption::text {
 namespace {
-
-// A tokenizer.json says more than a unigram tokenizer.model, whose normalisation is not read.
-bool has_unigram_json(const TokenizerFiles& files) {
-  if (!files.tokenizer_json ||
-      model_type_of_tokenizer_json(*files.tokenizer_json, files.folder + "/tokenizer.json") !=
-          "Unigram") {
-    return false;
-  }
-  const SentencePieceModel model = parse_sentencepiece_model(files.tokenizer_model.value_or(""),
-                                                             files.folder + "/tokenizer.model");
-  return model.type == SentencePieceModel::Type::kUnigram;
-}
 
 // Says which settings are assumed where tokenizer_config.json is missing: they decide what stands
 // before a prompt.
@@ -49,7 +36,7 @@ void warn_of_assumptions(const TokenizerFiles& files) {
 std::unique_ptr<const Tokenizer> open_tokenizer(const std::filesystem::path& model_folder) {
   TokenizerFiles files = read_tokenizer_files(model_folder);
   warn_of_assumptions(files);
-  if (files.tokenizer_model && !has_unigram_json(files)) return make_sentencepiece_tokenizer(files);
+  if (is_sentencepiece(files)) return make_sentencepiece_tokenizer(files);
   return open_pipeline(std::move(files));
 }
 

@@ -4,6 +4,8 @@
 #include <filesystem>
 #include <fstream>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "base/error.h"
 #include "base/mapped_file.h"
@@ -66,6 +68,23 @@ TEST_SUITE("text/tokenizer_files") {
     const auto tokenizer = open_tokenizer(folder);
     CHECK(tokenizer->vocab_size() == 520);
     CHECK(tokenizer->encode("").front() == tokenizer->bos_id());
+  }
+
+  TEST_CASE("of two files that disagree tokenizer.json counts, as in transformers") {
+    const fs::path folder = fresh_folder("disagree");
+    const fs::path demo = CAPTION_SOURCE_DIR "/samples/demo-model";
+    for (const char* name : {"tokenizer.model", "tokenizer_config.json", "tokenizer.json"}) {
+      fs::copy(demo / name, folder / name);
+    }
+    CHECK(open_tokenizer(folder)->decode(std::vector<TokenId>{259, 260}) == "니다으로");
+    std::string json = read_text_file(folder / "tokenizer.json");
+    for (const auto& [from, to] : {std::pair{"\"니다\": 259", "\"니다\": 260"},
+                                   std::pair{"\"으로\": 260", "\"으로\": 259"}}) {
+      REQUIRE(json.find(from) != std::string::npos);
+      json.replace(json.find(from), std::string(from).size(), to);
+    }
+    write(folder / "tokenizer.json", json);
+    CHECK(open_tokenizer(folder)->decode(std::vector<TokenId>{259, 260}) == "으로니다");
   }
 
   TEST_CASE("broken configurations are refused by file and key") {

@@ -1,0 +1,14 @@
+// text/internal/tokenizer_choice.h: which file of a folder with two tokenizers counts.
+#pragma once
+
+#include "text/internal/tokenizer_files.h"
+
+namespace caption::text {
+
+// Whether tokenizer.model is the folder's tokenizer. A tokenizer.json beside it counts instead if
+// it is of the type Unigram, as the model is, because it also holds the normalisation; and, with a
+// warning, if it gives other texts to the ids, because the reference then reads it (AutoTokenizer
+// of transformers 4.57.6). Throws Error(kBadModel) for a file that is damaged.
+bool is_sentencepiece(const TokenizerFiles& files);
+
+}  // namespace caption::text
