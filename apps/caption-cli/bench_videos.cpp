@@ -27,6 +27,7 @@
 #include "exit_codes.h"
 #include "pipeline/find_videos.h"
 #include "pipeline/pipeline.h"
+#include "price_comparison.h"
 #include "records/sink.h"
 #include "write_text.h"
 
@@ -113,8 +114,8 @@ bench::VideoRun run_once(const Measured& measured, std::vector<records::Record>&
 }
 
 // Scores the captions that answer `prompt` against its references.
-std::vector<bench::VideoScore> score(const eval::References& references, const std::string& prompt,
-                                     const std::vector<records::Record>& records) {
+eval::Report evaluate(const eval::References& references, const std::string& prompt,
+                      const std::vector<records::Record>& records) {
   std::vector<eval::CaptionEntry> captions;
   for (const records::Record& record : records) {
     if (record.prompt != prompt) continue;
@@ -126,7 +127,10 @@ std::vector<bench::VideoScore> score(const eval::References& references, const s
   }
   eval::EvaluateOptions options;
   options.metrics = {eval::Metric::kMeteorKo};
-  const eval::Report report = eval::evaluate(eval::pair_up(references, captions), options);
+  return eval::evaluate(eval::pair_up(references, captions), options);
+}
+
+std::vector<bench::VideoScore> scores_of(const eval::Report& report) {
   std::vector<bench::VideoScore> scores;
   for (const eval::MetricReport& metric : report.metrics) {
     scores.push_back({.metric = std::string(eval::metric_name(metric.metric)),
@@ -161,6 +165,19 @@ struct PricedOptions {
   weights::WeightFormat weights = weights::WeightFormat::kBF16;
 };
 
+// Opens the model in a format of weights; null, with a line in the log, for one that it cannot be
+// held in: codes of a file are not rounded a second time.
+std::unique_ptr<model::CaptionModel> open_in(const Context& context, const config::Preset& preset,
+                                             const config::Locations& locations) {
+  try {
+    return config::open_model(context, preset, locations);
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::kUnavailable) throw;
+    log_info("bench", "left out: " + std::string(error.what()));
+    return nullptr;
+  }
+}
+
 // The model's files in every weight format that runs here; KV pages as in the preset.
 std::vector<PricedOptions> weight_variants(const Context& context, const config::Preset& preset,
                                            const config::Locations& locations,
@@ -175,8 +192,9 @@ std::vector<PricedOptions> weight_variants(const Context& context, const config:
     changed.quantization.weights = format;
     PricedOptions variant{.name = {},
                           .options = options,
-                          .model = config::open_model(context, changed, locations),
+                          .model = open_in(context, changed, locations),
                           .weights = config::weight_format(changed.quantization)};
+    if (variant.model == nullptr) continue;
     variant.name = std::string(config::choice_name(format)) + " weights, " +
                    format_bytes(variant.model->weight_bytes());
     variants.push_back(std::move(variant));
@@ -258,16 +276,26 @@ bench::PriceReport measure_prices(const BenchVideos& wanted, const Measured& mea
   const std::int64_t prompt_tokens = warm_up(measured, variants);
   if (variants.empty()) variants = attention_variants(measured.options.engine, prompt_tokens);
   std::vector<records::Record> records;
+  std::vector<records::Record> base_records;
+  std::optional<eval::Report> base_scores;
   bench::PriceReport report;
-  for (const PricedOptions& variant : variants) report.rows.push_back({.name = variant.name});
+  for (const PricedOptions& variant : variants) {
+    report.rows.push_back({.name = variant.name});
+    if (variant.model != nullptr) report.rows.back().weight_bytes = variant.model->weight_bytes();
+  }
   for (int round = 0; round < wanted.repeat; ++round) {
     for (std::size_t i = 0; i < variants.size(); ++i) {
       log_info("bench", variants[i].name + ", run " + std::to_string(round + 1) + " of " +
                             std::to_string(wanted.repeat));
       report.rows[i].runs.push_back(run_once(changed_by(variants[i], measured), records));
-      if (round == 0 && references.has_value()) {
-        report.rows[i].scores = score(*references, measured.options.prompts.front().name, records);
-      }
+      if (round > 0) continue;
+      if (i == 0) base_records = records;
+      report.rows[i].captions = compare_captions(records, base_records);
+      if (!references.has_value()) continue;
+      eval::Report scores = evaluate(*references, measured.options.prompts.front().name, records);
+      report.rows[i].scores = scores_of(scores);
+      if (i > 0) report.rows[i].differences = differences(scores, *base_scores);
+      if (i == 0) base_scores = std::move(scores);
     }
   }
   return report;
@@ -362,7 +390,7 @@ int bench_videos(const BenchVideos& wanted, const Context& context,
   report.after = measure_machine(context);
   report_copies(records);
   if (references.has_value()) {
-    report.scores = score(*references, options.prompts.front().name, records);
+    report.scores = scores_of(evaluate(*references, options.prompts.front().name, records));
   }
   if (wanted.json != "-") std::cout << bench::to_table(report);
   if (!wanted.json.empty()) write_text(wanted.json, bench::to_json(report));

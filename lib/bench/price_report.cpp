@@ -13,6 +13,7 @@ namespace {
 
 constexpr std::size_t kNameWidth = 34;
 constexpr std::size_t kColumnWidth = 13;
+constexpr std::size_t kWideColumn = 30;
 
 double engine_speed(const VideoRun& run) {
   const double seconds = static_cast<double>(run.stats.busy_us) / 1e6;
@@ -25,14 +26,28 @@ std::string column(const std::string& text) { return pad_left(text, kColumnWidth
 
 std::string times(double value) { return format_number(value, 3) + "x"; }
 
-std::string score_columns(const PriceRow& row, const PriceRow& base) {
+std::string signed_number(double value) {
+  return (value >= 0 ? "+" : "-") + format_number(std::abs(value), 2);
+}
+
+// "+0.0020 [-0.0011, +0.0050]"
+std::string describe(const ScoreDifference& difference) {
+  return signed_number(difference.value) + " [" + signed_number(difference.low) + ", " +
+         signed_number(difference.high) + "]";
+}
+
+std::string score_columns(const PriceRow& row) {
   std::string text;
   for (std::size_t i = 0; i < row.scores.size(); ++i) {
-    const double difference = row.scores[i].value - base.scores.at(i).value;
-    text += column(format_number(row.scores[i].value, 3)) +
-            column((difference >= 0 ? "+" : "-") + format_number(std::abs(difference), 2));
+    text += column(format_number(row.scores[i].value, 3));
+    if (!row.differences.empty()) text += pad_left(describe(row.differences[i]), kWideColumn);
   }
   return text;
+}
+
+// "184 of 200"
+std::string describe(const EqualCaptions& captions) {
+  return std::to_string(captions.equal) + " of " + std::to_string(captions.all);
 }
 
 }  // namespace
@@ -64,8 +79,10 @@ std::string to_table(const PriceReport& report) {
                      describe_clips(base.median_run()) +
                      "; engine tok/s: output tokens of all captions over the engine's own time\n\n";
   text += pad_right("", kNameWidth) + column("KV/sequence") + column("") + column("engine tok/s") +
-          column("");
-  for (const VideoScore& score : base.scores) text += column(score.metric) + column("");
+          column("") + column("equal");
+  for (const VideoScore& score : base.scores) {
+    text += column(score.metric) + pad_left("difference", kWideColumn);
+  }
   text += "\n";
   for (const PriceRow& row : report.rows) {
     const double memory = ratio(static_cast<double>(row.kv_bytes_per_sequence()),
@@ -73,11 +90,13 @@ std::string to_table(const PriceReport& report) {
     text += pad_right(row.name, kNameWidth) + column(format_bytes(row.kv_bytes_per_sequence())) +
             column(times(memory)) + column(format_si(row.engine_tokens_per_s())) +
             column(times(ratio(row.engine_tokens_per_s(), base.engine_tokens_per_s()))) +
-            score_columns(row, base) + "\n";
+            column(describe(row.captions)) + score_columns(row) + "\n";
   }
+  text += "\nequal: captions that are those of \"" + base.name + "\", character for character\n";
   for (const VideoScore& score : base.scores) {
     text += "\n" + score.metric + " of \"" + base.name + "\": 95 % interval " +
-            format_number(score.low, 3) + " to " + format_number(score.high, 3) + "\n";
+            format_number(score.low, 3) + " to " + format_number(score.high, 3) +
+            "; differences on the same clips, with intervals of a paired bootstrap\n";
   }
   return text;
 }
@@ -97,7 +116,20 @@ std::string to_json(const PriceReport& report) {
         .add("clips_per_s", row.median_run().clips_per_s());
     json.begin_object("scores");
     for (const VideoScore& score : row.scores) json.add(score.metric.c_str(), score.value);
-    json.end_object().end_object();
+    json.end_object().begin_object("score_differences");
+    for (std::size_t i = 0; i < row.differences.size(); ++i) {
+      const ScoreDifference& difference = row.differences[i];
+      json.begin_object(row.scores.at(i).metric)
+          .add("value", difference.value)
+          .add("low", difference.low)
+          .add("high", difference.high)
+          .end_object();
+    }
+    json.end_object()
+        .add("equal_captions", row.captions.equal)
+        .add("compared_captions", row.captions.all);
+    if (row.weight_bytes) json.add("weight_bytes", *row.weight_bytes);
+    json.end_object();
   }
   return json.end_list().end_object().text() + "\n";
 }

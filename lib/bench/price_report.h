@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -10,11 +11,27 @@
 
 namespace caption::bench {
 
+// By how much the score of a row differs from the first row's on the same clips.
+struct ScoreDifference {
+  double value = 0;
+  double low = 0;  // lower bound of the 95 % interval, a paired bootstrap over the clips
+  double high = 0;
+};
+
+// How many captions are those of the first row, character for character.
+struct EqualCaptions {
+  std::int64_t equal = 0;
+  std::int64_t all = 0;  // captions that both rows have
+};
+
 struct PriceRow {
   std::string name;  // "bf16 KV", "topk-merge, 70 tokens kept"
   // >= 1 runs; the figures are those of the run with the median engine speed.
   std::vector<VideoRun> runs = {};
   std::vector<VideoScore> scores = {};
+  std::vector<ScoreDifference> differences = {};  // of each score; empty in the first row
+  EqualCaptions captions = {};
+  std::optional<std::int64_t> weight_bytes = {};  // if rows differ in the format of the weights
 
   const VideoRun& median_run() const;
   // Output tokens per second of engine time only, since decoding and vision are the same in all

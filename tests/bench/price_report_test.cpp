@@ -32,7 +32,10 @@ PriceReport make_report() {
        .scores = {{.metric = "meteor-ko", .value = 0.8, .low = 0.7, .high = 0.9}}});
   report.rows.push_back({.name = "half",
                          .runs = {make_run(50'000, 4)},
-                         .scores = {{.metric = "meteor-ko", .value = 0.75, .low = 0, .high = 1}}});
+                         .scores = {{.metric = "meteor-ko", .value = 0.75, .low = 0, .high = 1}},
+                         .differences = {{.value = -0.05, .low = -0.07, .high = 0.01}},
+                         .captions = {.equal = 3, .all = 4},
+                         .weight_bytes = 1234});
   report.rows.back().runs[0].stats.mean_compression_bytes = 600;
   return report;
 }
@@ -54,7 +57,8 @@ TEST_SUITE("bench/price_report") {
     CHECK(half.find("0.575x") != std::string::npos);
     CHECK(half.find("2.00x") != std::string::npos);
     CHECK(half.find("0.750") != std::string::npos);
-    CHECK(half.find("-0.050") != std::string::npos);
+    CHECK(half.find("-0.050 [-0.070, +0.010]") != std::string::npos);
+    CHECK(half.find("3 of 4") != std::string::npos);
     CHECK(table.find("0.700 to 0.900") != std::string::npos);
     CHECK(table.find("4 clips captioned, 1 failed; engine tok/s: output tokens of all captions") !=
           std::string::npos);
@@ -67,6 +71,15 @@ TEST_SUITE("bench/price_report") {
     REQUIRE(rows.size() == 2);
     CHECK(rows[1].get_int("kv_bytes_per_sequence", 0, 0, 1 << 20) == 2300);
     CHECK(rows[1].get_object("scores")->get_double("meteor-ko", 0) == 0.75);
+    const auto difference = rows[1].get_object("score_differences")->get_object("meteor-ko");
+    REQUIRE(difference.has_value());
+    CHECK(difference->get_double("value", 0) == -0.05);
+    CHECK(difference->get_double("low", 0) == -0.07);
+    CHECK(difference->get_double("high", 0) == 0.01);
+    CHECK(rows[1].get_int("equal_captions", 0, 0, 9) == 3);
+    CHECK(rows[1].get_int("compared_captions", 0, 0, 9) == 4);
+    CHECK(rows[1].get_int("weight_bytes", 0, 0, 9999) == 1234);
+    CHECK_FALSE(rows[0].has("weight_bytes"));
   }
 }
 
