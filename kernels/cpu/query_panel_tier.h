@@ -1,6 +1,6 @@
-// kernels/cpu/query_panel_tier.h: the inner loops of attention with bf16 keys and values of panels
-// of queries that see the same keys (kernels/cpu/attend_panels.h); a member of AttentionTier. Like
-// tier.h it includes nothing but <cstdint>.
+// kernels/cpu/query_panel_tier.h: the inner loops of attention over bf16 keys and values, for
+// panels of queries that see the same keys (kernels/cpu/attend_panels.h). AttentionTier holds them.
+// Like tier.h this file includes nothing but <cstdint>.
 //
 // A query is a column of a panel. Its scores, maximum, sum and output stay in one lane, so nothing
 // is reduced across lanes, and keys and values are rows:
@@ -38,7 +38,7 @@ struct PackRowsArgs {
   std::int64_t from_stride = 0;
   std::int64_t count = 0;  // number of keys
   std::int64_t dim = 0;
-  std::int64_t depth = 0;  // of keys: zeros from dim on
+  std::int64_t depth = 0;  // columns of a packed key; those from dim on are zeros
   // Keys [count, depth]; values [dim, kPanelValueStride], with zeros from `count` to the next
   // multiple of 32.
   std::uint16_t* to = nullptr;

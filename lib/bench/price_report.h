@@ -11,7 +11,7 @@
 
 namespace caption::bench {
 
-// By how much the score of a row differs from the first row's on the same clips.
+// The score of a row minus that of the first row, on the same clips.
 struct ScoreDifference {
   double value = 0;
   double low = 0;  // lower bound of the 95 % interval, a paired bootstrap over the clips
@@ -29,7 +29,7 @@ struct PriceRow {
   // >= 1 runs; the figures are those of the run with the median engine speed.
   std::vector<VideoRun> runs = {};
   std::vector<VideoScore> scores = {};
-  std::vector<ScoreDifference> differences = {};  // of each score; empty in the first row
+  std::vector<ScoreDifference> differences = {};  // one for each score; empty in the first row
   EqualCaptions captions = {};
   std::optional<std::int64_t> weight_bytes = {};  // if rows differ in the format of the weights
 

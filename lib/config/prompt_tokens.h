@@ -10,8 +10,8 @@ namespace caption::config {
 struct PromptTokens {
   std::int64_t vision = 0;    // vision tokens of the clip
   std::int64_t question = 0;  // tokens of the clip's prompt and of the template around it
-  std::int64_t system = 0;    // by which the system prompt lengthens the whole
-  std::int64_t examples = 0;  // with their vision tokens
+  std::int64_t system = 0;    // tokens that a prompt has more of because of the system prompt
+  std::int64_t examples = 0;  // tokens of the examples, their vision tokens included
 
   std::int64_t total() const { return vision + question + system + examples; }
 };

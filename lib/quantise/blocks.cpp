@@ -8,28 +8,11 @@
 
 #include "base/math.h"
 #include "quantise/internal/numbers.h"
+#include "weights/quantise.h"
 
 namespace caption::quantise {
 namespace {
 
-constexpr std::array<float, 16> kNf4 = {
-    -1.0F,
-    -0.6961928009986877F,
-    -0.5250730514526367F,
-    -0.39491748809814453F,
-    -0.28444138169288635F,
-    -0.18477343022823334F,
-    -0.09105003625154495F,
-    0.0F,
-    0.07958029955625534F,
-    0.16093020141124725F,
-    0.24611230194568634F,
-    0.33791524171829224F,
-    0.44070982933044434F,
-    0.5626170039176941F,
-    0.7229568362236023F,
-    1.0F,
-};
 constexpr std::array<float, 16> kFp4 = {
     0.0F, 0.0625F / 12,  8.0F / 12,  1.0F,  4.0F / 12,  0.5F,  2.0F / 12,  0.25F,
     0.0F, -0.0625F / 12, -8.0F / 12, -1.0F, -4.0F / 12, -0.5F, -2.0F / 12, -0.25F,
@@ -112,7 +95,7 @@ std::array<float, 256> make_dynamic_map() {
 }  // namespace
 
 const std::array<float, 16>& table_of(BlockTable table) {
-  return table == BlockTable::kNf4 ? kNf4 : kFp4;
+  return table == BlockTable::kNf4 ? weights::nf4_codebook() : kFp4;
 }
 
 const std::array<float, 256>& dynamic_map() {

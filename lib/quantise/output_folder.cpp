@@ -44,13 +44,11 @@ OutputFolder::OutputFolder(fs::path folder, Settings settings, const std::set<st
   fs::create_directories(path_, error);
   if (error) fail(path_, "make the folder", error.value());
   lock();
+  const bool has_manifest = fs::exists(path_ / kManifestName, error);
+  // Files of other settings are not foreign: read_manifest() names the setting that differs.
+  if (has_manifest) read_manifest();
   require_own_files(names);
-  const fs::path manifest = path_ / kManifestName;
-  if (fs::exists(manifest, error)) {
-    read_manifest();
-  } else {
-    write_manifest();
-  }
+  if (!has_manifest) write_manifest();
 }
 
 void OutputFolder::lock() {

@@ -213,6 +213,8 @@ QuantisedMatrix make_matrix(std::int64_t num_rows, std::int64_t num_columns, Mat
 
 }  // namespace
 
+const std::array<float, 16>& nf4_codebook() { return kNf4Values; }
+
 std::array<float, 16> integer_codebook() {
   std::array<float, 16> codebook{};
   for (std::size_t i = 0; i < codebook.size(); ++i) codebook[i] = static_cast<float>(i) - 8.0F;

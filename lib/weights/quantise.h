@@ -33,5 +33,7 @@ QuantisedMatrix quantise(ConstView rows, MatrixFormat format);
 
 // The codebook of 4-bit integers: -8 .. 7.
 std::array<float, 16> integer_codebook();
+// The codebook of kNf4, ascending from -1 to 1. Source: arXiv:2305.14314, appendix E.
+const std::array<float, 16>& nf4_codebook();
 
 }  // namespace caption::weights

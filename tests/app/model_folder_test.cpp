@@ -1,5 +1,6 @@
 // Tests the effect of files in a model's folder other than its weights.
 #include <doctest/doctest.h>
+#include <sys/stat.h>
 
 #include <cstdint>
 #include <filesystem>
@@ -157,6 +158,19 @@ TEST_SUITE("app/model_folder") {
     const Finished finished = model.run({"--max-num-seqs", "2"});
     CHECK(finished.exit_code == 2);
     CHECK(finished.err.find("--num-beams is 3") != std::string::npos);
+  }
+
+  TEST_CASE("a config.json that cannot be read is an error of the model, not of a clip") {
+    const TemporaryFolder folder;
+    REQUIRE(::mkfifo((folder.path() / "config.json").c_str(), 0600) == 0);
+    for (const char* name : {"run", "plan"}) {
+      CAPTURE(name);
+      std::vector<std::string> command = {name, "--model", folder.path().string()};
+      if (name == std::string("run")) command.push_back(sample_video("city-000-h264.mp4").string());
+      const Finished finished = run_cli(command);
+      CHECK(finished.exit_code == 3);
+      CHECK(finished.err.find("config.json: is a FIFO, not a regular file") != std::string::npos);
+    }
   }
 
   TEST_CASE("half an adapter beside the weights is refused") {

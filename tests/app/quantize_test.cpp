@@ -66,6 +66,29 @@ TEST_SUITE("app/quantize") {
     CHECK_FALSE(records.front().caption.empty());
   }
 
+  TEST_CASE("plan refuses a format that run refuses, and neither does with --requantize") {
+    const TemporaryFolder folder;
+    const std::string output = (folder.path() / "model").string();
+    REQUIRE(run_cli(command(demo_model(), output, "nf4")).exit_code == 0);
+    const std::string clip = sample_video("city-000-h264.mp4").string();
+    for (const char* requantize : {"false", "true"}) {
+      CAPTURE(requantize);
+      const std::vector<std::string> flags = {"--model", output,         "--dtype",
+                                              "int8",    "--requantize", requantize};
+      std::vector<std::string> plan = {"plan"};
+      std::vector<std::string> run = {"run", "-q", clip};
+      plan.insert(plan.end(), flags.begin(), flags.end());
+      run.insert(run.end(), flags.begin(), flags.end());
+      const Finished planned = run_cli(plan);
+      const Finished captioned = run_cli(run);
+      const bool is_refused = requantize == std::string("false");
+      CHECK(planned.exit_code == (is_refused ? 4 : 0));
+      CHECK(captioned.exit_code == (is_refused ? 4 : 0));
+      CHECK(contains(planned.out, "would round a second time") == is_refused);
+      CHECK(contains(captioned.err, "would round a second time") == is_refused);
+    }
+  }
+
   TEST_CASE("SIGKILL and Ctrl-C at any moment leave what the same command completes, bit for bit") {
     const TemporaryFolder folder;
     const auto with_shards = [&](const fs::path& output) {

@@ -302,7 +302,7 @@ TEST_CASE("an output of other settings or with other files is refused and left a
   CHECK(contains(error_of(other, ErrorCode::kOutputConflict), "another double quantisation"));
   other = options;
   other.max_shard_bytes = 1'000'000;
-  CHECK(contains(error_of(other, ErrorCode::kOutputConflict), "is no file of this checkpoint"));
+  CHECK(contains(error_of(other, ErrorCode::kOutputConflict), "another max shard size"));
   const DrawnCheckpoint model(golden("llava_next_video/qwen2_chatml"));
   other = options_of(model.path(), output, "nf4");
   CHECK(contains(error_of(other, ErrorCode::kOutputConflict), output.string()));

@@ -194,6 +194,10 @@ TEST_CASE("tensors that do not fit each other are refused with file and tensor")
   constexpr Change kChanges[] = {
       {"awq_g32", "a.b.qzeros", "a.b.qzeroz", "\"a.b.qzeros\" is missing"},
       {"awq_g32", "a.b.scales", "a.b.scalez", "\"a.b.scales\" is missing"},
+      {"gptq_v1",
+       R"("pt"},"a.b.bias":{"dtype":"F32","shape":[40],"data_offsets":[0,160]},"a.b.g_idx")",
+       R"("p"},"a.b.bias":{"dtype":"F32","shape":[40],"data_offsets":[0,160]},"a.b.weight")",
+       "holds \"a.b.weight\" both as numbers and as codes (\"a.b.qweight\")"},
       {"awq_g32", "\"shape\":[3,40]", "\"shape\":[40,3]",
        "\"a.b.scales\" has shape [40, 3]; [3, 40] was expected"},
       {"awq_g32", "\"F16\",\"shape\":[3,40]", "\"I16\",\"shape\":[3,40]", "has dtype I16"},

@@ -126,7 +126,7 @@ struct ColumnPowers {
 };
 
 // Writes the probabilities [ceil(count / 2), 32, 2], with zeros up to the next multiple of 32 keys,
-// and adds them to the sums.
+// and adds each probability to the sum of its query.
 inline void write_probabilities(const ColumnScores& block, ColumnState& state, std::uint16_t* to) {
   ColumnPowers left(block, state, 0);
   ColumnPowers right(block, state, kLanes);
