@@ -15,6 +15,7 @@
 #include <utility>
 
 #include "base/math.h"
+#include "weights/internal/code_rows.h"
 #include "weights/internal/coded_source.h"
 #include "weights/quantise.h"
 
@@ -61,6 +62,7 @@ class AwqTensor final : public CodedTensor {
   }
 
   static Parts read_parts(Module& module, std::int64_t group_size);
+  void copy_codes(std::int64_t first, std::int64_t count, Tensor& codes) const;
 
   Parts parts_;
   std::int64_t num_rows_, num_columns_, group_columns_;
@@ -83,6 +85,40 @@ AwqTensor::Parts AwqTensor::read_parts(Module& module, std::int64_t group_size) 
   return parts;
 }
 
+// Blocks of 8 columns of whole words, 8 rows each, are transposed at once.
+void AwqTensor::copy_codes(std::int64_t first, std::int64_t count, Tensor& codes) const {
+  constexpr std::int64_t kColumns = 8;
+  const std::int64_t words = num_rows_ / kCodesPerWord;
+  const auto* const packed = parts_.codes.as<std::uint32_t>();
+  const std::int64_t row_bytes = codes.dim(1);
+  auto* const to = codes.as<std::uint8_t>();
+  const std::int64_t block_rows =
+      first % kCodesPerWord == 0 ? count / kCodesPerWord * kCodesPerWord : 0;
+  const std::int64_t block_columns = num_columns_ / kColumns * kColumns;
+  for (std::int64_t k = 0; k < block_columns; k += kColumns) {
+    for (std::int64_t n = 0; n < block_rows; n += kCodesPerWord) {
+      const std::uint32_t* from = packed + k * words + (first + n) / kCodesPerWord;
+      std::array<std::uint32_t, kColumns> block{};
+      for (std::uint32_t& word : block) {
+        word = *from;
+        from += words;
+      }
+      block = transpose_nibbles(block);
+      for (std::int64_t row = 0; row < kCodesPerWord; ++row) {
+        store_word(block[kNibble[static_cast<std::size_t>(row)]],
+                   to + (n + row) * row_bytes + k / 2);
+      }
+    }
+  }
+  for (std::int64_t n = 0; n < count; ++n) {
+    const std::int64_t row = first + n;
+    for (std::int64_t k = n < block_rows ? block_columns : 0; k < num_columns_; ++k) {
+      const unsigned code = code_of(packed[k * words + row / kCodesPerWord], row);
+      to[n * row_bytes + k / 2] |= static_cast<std::uint8_t>(code << (k % 2 * 4));
+    }
+  }
+}
+
 QuantisedMatrix AwqTensor::read_codes(std::int64_t first, std::int64_t count) const {
   const std::int64_t words = num_rows_ / kCodesPerWord;
   QuantisedMatrix matrix;
@@ -90,15 +126,7 @@ QuantisedMatrix AwqTensor::read_codes(std::int64_t first, std::int64_t count) co
   matrix.group_columns = group_columns_;
   matrix.codebook = integer_codebook();
   matrix.codes = Tensor::zeros(DType::kU8, {count, divide_up(num_columns_, 2)});
-  auto* const codes = matrix.codes.as<std::uint8_t>();
-  const auto* const packed = parts_.codes.as<std::uint32_t>();
-  for (std::int64_t k = 0; k < num_columns_; ++k) {
-    for (std::int64_t n = 0; n < count; ++n) {
-      const std::int64_t row = first + n;
-      const unsigned code = code_of(packed[k * words + row / kCodesPerWord], row);
-      codes[n * matrix.codes.dim(1) + k / 2] |= static_cast<std::uint8_t>(code << (k % 2 * 4));
-    }
-  }
+  copy_codes(first, count, matrix.codes);
   const std::int64_t groups = matrix.num_groups();
   matrix.scales = Tensor(DType::kF32, {count, groups});
   if (has_offsets_) matrix.offsets = Tensor(DType::kF32, {count, groups});

@@ -27,11 +27,14 @@
 // place, which f32 holds. With scales of F32 each product is rounded, as the library's is, and with
 // zero points the sum is rounded too.
 #include <algorithm>
+#include <cstring>
 #include <memory>
 #include <optional>
+#include <span>
 #include <utility>
 
 #include "base/math.h"
+#include "weights/internal/code_rows.h"
 #include "weights/internal/compressed_tensors_config.h"
 #include "weights/internal/fp8_tensor.h"
 #include "weights/quantise.h"
@@ -57,6 +60,13 @@ class PackedInts {
     return static_cast<std::int32_t>(field) - (1 << (bits_ - 1));
   }
   std::int64_t row_stride() const { return part_.dim(1); }
+  // Copies the beginning of row n: codes of 4 bits as they are stored, others as signed bytes.
+  void copy_row(std::int64_t n, std::span<std::uint8_t> to) const {
+    const std::int64_t word_bytes = bits_ == 0 ? 1 : 4;
+    std::memcpy(to.data(), part_.as<std::uint8_t>() + n * row_stride() * word_bytes, to.size());
+    if (bits_ != 8) return;
+    for (std::uint8_t& code : to) code ^= 0x80u;
+  }
 
  private:
   Part part_;
@@ -153,20 +163,15 @@ QuantisedMatrix IntTensor::read_codes(std::int64_t first, std::int64_t count) co
   matrix.group_columns = group_columns_;
   matrix.column_order = column_order_;
   if (is_4_bit_) matrix.codebook = integer_codebook();
-  matrix.codes = is_4_bit_ ? Tensor::zeros(DType::kU8, {count, divide_up(columns, 2)})
+  matrix.codes = is_4_bit_ ? Tensor(DType::kU8, {count, divide_up(columns, 2)})
                            : Tensor(DType::kI8, {count, columns});
   const std::int64_t row_bytes = matrix.codes.dim(1);
   auto* const bytes = static_cast<std::uint8_t*>(matrix.codes.view().raw());
   for (std::int64_t n = 0; n < count; ++n) {
-    std::uint8_t* const row = bytes + n * row_bytes;
-    for (std::int64_t k = 0; k < columns; ++k) {
-      const std::int32_t code = code_at(first + n, matrix.column_of(k));
-      if (is_4_bit_) {
-        row[k / 2] |= static_cast<std::uint8_t>((code + 8) << (k % 2 * 4));
-      } else {
-        row[k] = static_cast<std::uint8_t>(code);
-      }
-    }
+    const std::span<std::uint8_t> row(bytes + n * row_bytes, static_cast<std::size_t>(row_bytes));
+    parts_.codes.copy_row(first + n, row);
+    if (is_4_bit_ && columns % 2 != 0) row.back() &= 15u;
+    reorder_columns(column_order_, is_4_bit_, row);
   }
   read_scales(first, matrix);
   return matrix;

@@ -17,9 +17,11 @@
 // with 24 bits, holds each of them exactly.
 #include <algorithm>
 #include <optional>
+#include <span>
 #include <utility>
 
 #include "base/math.h"
+#include "weights/internal/code_rows.h"
 #include "weights/internal/coded_source.h"
 #include "weights/quantise.h"
 
@@ -147,21 +149,20 @@ QuantisedMatrix GptqTensor::read_codes(std::int64_t first, std::int64_t count) c
   matrix.column_order = column_order_;
   const bool is_4_bit = format_.bits == 4;
   if (is_4_bit) matrix.codebook = integer_codebook();
-  matrix.codes = is_4_bit ? Tensor::zeros(DType::kU8, {count, divide_up(num_columns_, 2)})
+  matrix.codes = is_4_bit ? Tensor(DType::kU8, {count, num_columns_ / 2})
                           : Tensor(DType::kI8, {count, num_columns_});
   const std::int64_t row_bytes = matrix.codes.dim(1);
   auto* const bytes = static_cast<std::uint8_t*>(matrix.codes.view().raw());
   const auto* const words = parts_.codes.as<std::uint32_t>() + first;
-  for (std::int64_t k = 0; k < num_columns_; ++k) {
-    const std::int64_t column = matrix.column_of(k);
+  const std::uint32_t flipped = is_4_bit ? 0 : 0x80808080u;  // code - 128
+  for (std::int64_t i = 0; i < parts_.codes.dim(0); ++i) {
     for (std::int64_t n = 0; n < count; ++n) {
-      const unsigned code = field_at(words + n, num_rows_, column, format_);
-      if (is_4_bit) {
-        bytes[n * row_bytes + k / 2] |= static_cast<std::uint8_t>(code << (k % 2 * 4));
-      } else {
-        bytes[n * row_bytes + k] = static_cast<std::uint8_t>(code ^ 0x80u);  // code - 128
-      }
+      store_word(words[i * num_rows_ + n] ^ flipped, bytes + n * row_bytes + 4 * i);
     }
+  }
+  for (std::int64_t n = 0; n < count; ++n) {
+    reorder_columns(column_order_, is_4_bit,
+                    std::span(bytes + n * row_bytes, static_cast<std::size_t>(row_bytes)));
   }
   read_scales(first, matrix);
   return matrix;

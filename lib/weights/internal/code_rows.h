@@ -1,0 +1,43 @@
+// weights/internal/code_rows.h: moves codes from the words of a file into rows of QuantisedMatrix,
+// a word at a time.
+#pragma once
+
+#include <array>
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <span>
+
+#include "tensor/quantised_matrix.h"
+
+namespace caption::weights {
+
+// Stores a word, whose lowest bits come first.
+inline void store_word(std::uint32_t word, std::uint8_t* to) {
+  static_assert(std::endian::native == std::endian::little);
+  std::memcpy(to, &word, sizeof(word));
+}
+
+// Brings a row of codes, [K] or [ceil(K / 2)] bytes in the order of the columns of the matrix, into
+// the order of the stored columns. `order` may be null: nothing changes.
+void reorder_columns(const ColumnOrder& order, bool is_4_bit, std::span<std::uint8_t> row);
+
+// Exchanges words and nibbles: nibble j of result i is nibble i of words[j].
+inline std::array<std::uint32_t, 8> transpose_nibbles(std::array<std::uint32_t, 8> words) {
+  constexpr std::array<std::uint32_t, 3> kMasks = {0x0f0f0f0f, 0x00ff00ff, 0x0000ffff};
+  for (std::size_t round = 0; round < kMasks.size(); ++round) {
+    const std::size_t distance = std::size_t{1} << round;
+    for (std::size_t i = 0; i < words.size(); ++i) {
+      if ((i & distance) != 0) continue;
+      std::uint32_t& a = words[i];
+      std::uint32_t& b = words[i + distance];
+      const std::uint32_t difference = (a >> 4 * distance ^ b) & kMasks[round];
+      b ^= difference;
+      a ^= difference << 4 * distance;
+    }
+  }
+  return words;
+}
+
+}  // namespace caption::weights
