@@ -1,37 +1,67 @@
 #include "kernels/cpu/packed_weight.h"
 
 #include <algorithm>
-#include <cstring>
+#include <array>
+#include <cstddef>
 #include <memory>
+#include <span>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "base/error.h"
 #include "base/math.h"
+#include "kernels/cpu/interleave.h"
 #include "kernels/cpu/tier.h"
 #include "tensor/copy.h"
 
 namespace caption::kernels::cpu {
 namespace {
 
-void pack_panel_16(ConstView rows, std::int64_t panel, BF16* to) {
-  const std::int64_t num_columns = rows.dim(1);
-  const std::int64_t first = panel * kPanelFeatures;
-  const std::int64_t count = std::min(kPanelFeatures, rows.dim(0) - first);
-  const std::int64_t pairs = (num_columns + 1) / 2;
-  std::fill_n(to, pairs * kPanelFeatures * 2, BF16{});
+// The rows of a panel; null where the matrix has none.
+using PanelRows = std::array<const std::byte*, kPanelFeatures>;
+
+PanelRows panel_rows(const void* first, std::int64_t count, std::int64_t stride_bytes) {
+  PanelRows rows{};
   for (std::int64_t n = 0; n < count; ++n) {
-    const BF16* const from = rows.as<BF16>() + (first + n) * rows.row_stride();
-    for (std::int64_t k = 0; k < num_columns; ++k) {
-      to[(k / 2 * kPanelFeatures + n) * 2 + k % 2] = from[k];
-    }
+    rows[static_cast<std::size_t>(n)] = static_cast<const std::byte*>(first) + n * stride_bytes;
   }
+  return rows;
 }
 
-std::uint8_t nibble_of(const QuantisedMatrix& rows, std::int64_t n, std::int64_t k) {
-  const std::uint8_t both = rows.codes.as<std::uint8_t>()[n * rows.codes.dim(1) + k / 2];
-  return static_cast<std::uint8_t>(k % 2 == 0 ? both & 15u : both >> 4u);
+void pack_panel_16(ConstView rows, std::int64_t panel, BF16* to) {
+  const std::int64_t first = panel * kPanelFeatures;
+  const std::int64_t count = std::min(kPanelFeatures, rows.dim(0) - first);
+  constexpr auto kBytes = static_cast<std::int64_t>(sizeof(BF16));
+  const PanelRows from =
+      panel_rows(rows.as<BF16>() + first * rows.row_stride(), count, rows.row_stride() * kBytes);
+  interleave_4(from, rows.dim(1) * kBytes, to);
 }
+
+// Codes of 4 bits of a panel: 16 rows of `row_bytes` bytes, each of which holds the codes of one
+// column and two features, n and n + 16. Columns that the matrix does not have are zeros.
+class MergedRows {
+ public:
+  MergedRows(const QuantisedMatrix& matrix, std::int64_t row_bytes)
+      : bytes_(static_cast<std::size_t>(kRows * row_bytes)) {
+    const std::int64_t stride = matrix.codes.dim(1);
+    const auto* const codes = matrix.codes.as<std::uint8_t>();
+    for (std::int64_t n = 0; n < std::min(kRows, matrix.num_rows()); ++n) {
+      const bool has_both = n + kRows < matrix.num_rows();
+      std::uint8_t* const to = bytes_.data() + n * row_bytes;
+      merge_nibbles(codes + n * stride, has_both ? codes + (n + kRows) * stride : nullptr, stride,
+                    to);
+      if (matrix.num_columns % 2 != 0) to[matrix.num_columns] = 0;
+      rows_[static_cast<std::size_t>(n)] = reinterpret_cast<const std::byte*>(to);
+    }
+  }
+  std::span<const std::byte* const> rows() const { return rows_; }
+
+ private:
+  static constexpr std::int64_t kRows = kPanelFeatures / 2;
+  std::vector<std::uint8_t> bytes_;
+  std::array<const std::byte*, kRows> rows_{};
+};
 
 }  // namespace
 
@@ -112,10 +142,8 @@ void PackedWeight::set_column_order(Stream& stream, const ColumnOrder& order) {
 
 void PackedWeight::pack_panel(const QuantisedMatrix& rows, std::int64_t panel) {
   const std::int64_t groups = scales_.dim(1);
-  const std::int64_t pair_bytes = panels_.dim(2);
-  auto* const codes =
-      reinterpret_cast<std::uint8_t*>(panels_.view().raw()) + panel * panels_.dim(1) * pair_bytes;
-  std::memset(codes, 0, static_cast<std::size_t>(panels_.dim(1) * pair_bytes));
+  std::byte* const codes =
+      static_cast<std::byte*>(panels_.view().raw()) + panel * panels_.dim(1) * panels_.dim(2);
   const std::int64_t first_scale = panel * groups * kPanelFeatures;
   std::fill_n(scales_.as<float>() + first_scale, groups * kPanelFeatures, 0.0F);
   if (!offsets_.empty()) {
@@ -128,17 +156,13 @@ void PackedWeight::pack_panel(const QuantisedMatrix& rows, std::int64_t panel) {
       scales_.as<float>()[to] = rows.scales.as<float>()[from];
       if (!offsets_.empty()) offsets_.as<float>()[to] = rows.offsets.as<float>()[from];
     }
-    for (std::int64_t k = 0; k < num_columns_; ++k) {
-      std::uint8_t* const pair = codes + k / 2 * pair_bytes;
-      if (layout_ == Layout::kPanels8) {
-        pair[panel8_position(n, k % 2)] =
-            static_cast<std::uint8_t>(rows.codes.as<std::int8_t>()[n * num_columns_ + k]);
-      } else {
-        const unsigned shift = n < 16 ? 0 : 4;
-        pair[panel4_position(n, k % 2)] |=
-            static_cast<std::uint8_t>(nibble_of(rows, n, k) << shift);
-      }
-    }
+  }
+  if (layout_ == Layout::kPanels8) {
+    interleave_2(panel_rows(rows.codes.as<std::int8_t>(), rows.num_rows(), num_columns_),
+                 num_columns_, codes);
+  } else {
+    const std::int64_t row_bytes = 2 * panels_.dim(1);
+    interleave_2(MergedRows(rows, row_bytes).rows(), row_bytes, codes);
   }
 }
 
@@ -163,13 +187,11 @@ PackedWeight PackedWeight::pack_8a8(Stream& stream, std::int64_t num_rows,
                     "kPanels8A8 takes codes of 8 bits with a scale per row");
       std::uint8_t* const to =
           packed.panels_.as<std::uint8_t>() + panel * quads * kPanelFeatures * 4;
-      std::memset(to, 128, static_cast<std::size_t>(quads * kPanelFeatures * 4));
+      constexpr std::uint32_t kPlus128 = 0x80808080;  // of codes in two's complement
+      interleave_4(panel_rows(part.codes.as<std::int8_t>(), part.num_rows(), num_columns),
+                   num_columns, to, kPlus128);
       for (std::int64_t n = 0; n < part.num_rows(); ++n) {
         packed.scales_.as<float>()[first + n] = part.scales.as<float>()[n];
-        const std::int8_t* const codes = part.codes.as<std::int8_t>() + n * num_columns;
-        for (std::int64_t k = 0; k < num_columns; ++k) {
-          to[(k / 4 * kPanelFeatures + n) * 4 + k % 4] = static_cast<std::uint8_t>(codes[k] + 128);
-        }
       }
     }
   });
@@ -217,12 +239,9 @@ void PackedWeight::pack_panel_4a8(const QuantisedMatrix& rows, std::int64_t pane
       to[0] = rows.steps.as<std::uint8_t>()[n * groups + g];
       to[kPanelFeatures] = rows.bases.as<std::uint8_t>()[n * groups + g];
     }
-    for (std::int64_t k = 0; k < num_columns_; ++k) {
-      const unsigned shift = n < 16 ? 0 : 4;
-      codes[k / 4 * 2 * kPanelFeatures + quad4_position(n, k % 4)] |=
-          static_cast<std::uint8_t>(nibble_of(rows, n, k) << shift);
-    }
   }
+  const std::int64_t row_bytes = 4 * panels_.dim(1);
+  interleave_4(MergedRows(rows, row_bytes).rows(), row_bytes, codes);
 }
 
 void PackedWeight::unpack_row(std::int64_t n, float* to) const {
