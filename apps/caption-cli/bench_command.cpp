@@ -20,6 +20,7 @@
 #include "bench/bench_report.h"
 #include "bench/kernel_bench.h"
 #include "bench/line_chart.h"
+#include "bench/loading_bench.h"
 #include "bench/run_workload.h"
 #include "bench/tower_bench.h"
 #include "bench/workload.h"
@@ -27,9 +28,11 @@
 #include "bench_videos.h"
 #include "config/preset_blueprint.h"
 #include "config/resolve.h"
+#include "config/resources.h"
 #include "exit_codes.h"
 #include "globals.h"
 #include "model/blueprint.h"
+#include "model/model_files.h"
 #include "model/random_model.h"
 #include "option_types.h"
 #include "plan/known_models.h"
@@ -259,6 +262,39 @@ int run_tower(const Context& context, const BenchFlags& flags, const model::Blue
   return kExitOk;
 }
 
+// The weight files of the preset's model.
+std::vector<std::filesystem::path> weight_files(const config::LoadedPreset& loaded) {
+  const config::ModelSection& model = loaded.preset.model;
+  std::vector<std::string> names = {model.path};
+  if (model.is_composed) names = {model.vision, model.projector, model.llm};
+  std::vector<std::filesystem::path> paths;
+  for (const std::string& name : names) {
+    const std::filesystem::path found = config::find_model(name, loaded.locations);
+    for (std::filesystem::path& path : model::read_weight_files(found).paths) {
+      if (std::find(paths.begin(), paths.end(), path) == paths.end()) {
+        paths.push_back(std::move(path));
+      }
+    }
+  }
+  return paths;
+}
+
+int run_loading(const Context& context, const BenchFlags& flags,
+                const config::LoadedPreset& loaded) {
+  const config::Preset& preset = loaded.preset;
+  config::require_available(preset, has_cuda_kernels());
+  const auto open = [&] { return config::open_model(context, preset, loaded.locations); };
+  const bench::LoadingBench result = bench::bench_loading(context, weight_files(loaded), open,
+                                                          {.repeat = std::max(3, flags.repeat)});
+  const std::string subject =
+      (preset.model.is_composed ? preset.model.llm : preset.model.path) + ", " +
+      std::string(weights::describe(config::weight_format(preset.quantization))) + " weights, " +
+      counted(context.num_threads, "thread") + ", " + std::string(cpu_tier_name(context.cpu_tier));
+  if (flags.json != "-") std::cout << bench::to_table(subject, result);
+  if (!flags.json.empty()) write_text(flags.json, bench::to_json(subject, result));
+  return kExitOk;
+}
+
 // `--model qwen3-0.6b` means `--shape qwen3-0.6b` if there is no such folder.
 bool names_a_shape(const config::ModelSection& model) {
   const std::vector<std::string> names = plan::known_model_names();
@@ -288,6 +324,7 @@ int run_bench(BenchFlags flags, const Globals& globals) {
                          .json = flags.json},
                         context, loaded, machine);
   }
+  if (flags.loading) return run_loading(context, flags, loaded);
   if (flags.kernels) return run_kernels(context, flags, loaded);
   if (flags.tower || !has_decoder) {
     const model::Blueprint known = find_known(flags.shape);

@@ -25,6 +25,7 @@ enum Measured : unsigned {
   kVideos = 16,
   kKernels = 32,
   kTower = 64,
+  kLoading = 128,
 };
 
 // What the options that only some measurements have are for.
@@ -47,12 +48,14 @@ constexpr std::array kWorkloadOptions = {
                    "the workloads mixed and static-vs-continuous"},
     WorkloadOption{"--sweep", kSynthetic, "synthetic workloads"},
     WorkloadOption{"--profile", kSynthetic, "synthetic workloads"},
-    WorkloadOption{"--repeat", kSynthetic | kVideos | kTower, "workloads, videos and towers"},
+    WorkloadOption{"--repeat", kSynthetic | kVideos | kTower | kLoading,
+                   "workloads, videos, towers and --loading"},
 };
 
 // What is measured, and its name.
 std::pair<Measured, const char*> measured_by(const BenchFlags& flags, bool has_decoder) {
   if (!flags.videos.empty()) return {kVideos, "videos"};
+  if (flags.loading) return {kLoading, "--loading"};
   if (flags.kernels) return {kKernels, "--kernels"};
   if (flags.tower) return {kTower, "--tower"};
   if (!has_decoder) return {kTower, "a shape without a decoder"};
@@ -143,6 +146,11 @@ void add_workload_flags(CLI::App& command, BenchFlags& flags) {
                 "Two frames of a fixed size at a time; of any size, eight of 640x352 pixels, with "
                 "the mergers.")
       ->group(kGroup);
+  command
+      .add_flag("--loading", flags.loading,
+                "how fast the model is loaded\n"
+                "From the page cache and from the disk, beside reading its files.")
+      ->group(kGroup);
   command.add_flag("--profile", flags.profile, "also where the time of a step goes, by operation")
       ->group(kGroup);
   add_length_flags(command, flags);
@@ -209,10 +217,15 @@ void check_flags(const BenchFlags& flags, bool has_decoder) {
   if (flags.tower && (flags.shape.empty() || flags.kernels)) {
     throw Error(ErrorCode::kUsage, "bench: --tower measures the tower of a --shape, alone");
   }
+  if (flags.loading && (has_videos || !flags.shape.empty() || flags.kernels)) {
+    throw Error(ErrorCode::kUsage,
+                "bench: --loading measures the files of a --model or preset, alone");
+  }
   require_meaning(flags, has_decoder);
   std::vector<std::string> inputs = flags.videos;
   inputs.push_back(flags.references);
-  require_replaceable(flags.json, flags.kernels ? kKernelsBegin : kBenchBegin, inputs);
+  require_replaceable(flags.json, flags.kernels || flags.loading ? kKernelsBegin : kBenchBegin,
+                      inputs);
   require_replaceable(flags.svg, kSvgBegin, inputs);
   if (!has_videos && (!flags.references.empty() || flags.price != PriceOf::kNothing)) {
     throw Error(ErrorCode::kUsage, "--references and --price need videos to caption");

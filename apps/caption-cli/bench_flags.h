@@ -23,6 +23,7 @@ struct BenchFlags {
   std::string shape;
   bool kernels = false;
   bool tower = false;
+  bool loading = false;
   bool profile = false;
   std::int64_t num_requests = 0;  // 0: enough for three full batches
   std::int64_t prompt_tokens = 64;

@@ -26,7 +26,7 @@ std::string size_text(const model::FrameSize& size) {
 }
 
 void add_files(const model::WeightFiles& files, JsonWriter& json) {
-  json.add("files", files.num_files).add("bytes", files.size_bytes);
+  json.add("files", std::ssize(files.paths)).add("bytes", files.size_bytes);
   json.begin_object("dtypes");
   for (const weights::StoredDType& dtype : files.dtypes) json.add(dtype.name, dtype.size_bytes);
   json.end_object();
@@ -39,7 +39,7 @@ std::string files_text(const model::WeightFiles& files) {
                                        ? std::string()
                                        : " " + format_bytes(dtype.size_bytes)));
   }
-  return format_bytes(files.size_bytes) + " in " + counted(files.num_files, "file") + ", " +
+  return format_bytes(files.size_bytes) + " in " + counted(std::ssize(files.paths), "file") + ", " +
          join(dtypes);
 }
 
@@ -232,7 +232,7 @@ void report_gguf(const weights::GgufFile& gguf, ModelReport& report) {
   report.line("parameters",
               si(gguf.num_parameters()) + " in " + counted(std::ssize(gguf.tensors()), "tensor"));
   report.line("files", format_bytes(gguf.size_bytes()) + " in " +
-                           counted(gguf.num_files(), "file") + ", GGUF version " +
+                           counted(std::ssize(gguf.files()), "file") + ", GGUF version " +
                            std::to_string(gguf.version()));
   report.json()
       .add("architecture", architecture)

@@ -23,7 +23,7 @@ namespace {
 namespace fs = std::filesystem;
 
 WeightFiles summarise(const weights::Checkpoint& checkpoint) {
-  return {.num_files = checkpoint.num_files(),
+  return {.paths = checkpoint.files(),
           .num_parameters = checkpoint.num_parameters(),
           .size_bytes = checkpoint.size_bytes(),
           .dtypes = checkpoint.dtypes()};
@@ -34,7 +34,7 @@ WeightFiles summarise(const ModelFolder& folder) {
   WeightFiles files;
   for (const weights::GgufFile* const file : {folder.gguf_text(), folder.gguf_tower()}) {
     if (file == nullptr) continue;
-    files.num_files += file->num_files();
+    for (fs::path& path : file->files()) files.paths.push_back(std::move(path));
     files.num_parameters += file->num_parameters();
     files.size_bytes += file->size_bytes();
     for (weights::StoredDType& dtype : file->dtypes()) {

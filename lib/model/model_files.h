@@ -17,7 +17,7 @@ namespace caption::model {
 
 // The weight files of a folder, or one file; of a GGUF file of a language model also its tower's.
 struct WeightFiles {
-  std::int64_t num_files = 0;
+  std::vector<std::filesystem::path> paths;
   std::int64_t num_parameters = 0;
   std::int64_t size_bytes = 0;
   std::vector<weights::StoredDType> dtypes;  // those with the most bytes first

@@ -191,7 +191,11 @@ std::int64_t Checkpoint::size_bytes() const {
   return total;
 }
 
-std::int64_t Checkpoint::num_files() const { return std::ssize(state_->files); }
+std::vector<fs::path> Checkpoint::files() const {
+  std::vector<fs::path> paths;
+  for (const WatchedFile& file : state_->files) paths.push_back(file.mapped().path());
+  return paths;
+}
 
 std::vector<StoredDType> Checkpoint::dtypes() const {
   std::vector<StoredDType> dtypes;

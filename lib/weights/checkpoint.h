@@ -60,7 +60,7 @@ class Checkpoint final : public Source {
   std::vector<std::string> names() const override;  // sorted
   std::int64_t num_parameters() const;
   std::int64_t size_bytes() const;
-  std::int64_t num_files() const;
+  std::vector<std::filesystem::path> files() const;
   // The dtypes of all tensors, those with the most bytes first.
   std::vector<StoredDType> dtypes() const;
   // SHA-256 over the contents of the files and, for a sharded checkpoint, its index and file names:

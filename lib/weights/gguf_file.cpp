@@ -132,7 +132,11 @@ const fs::path& GgufFile::path() const { return state_->path; }
 
 std::uint32_t GgufFile::version() const { return state_->version; }
 
-std::int64_t GgufFile::num_files() const { return std::ssize(state_->files); }
+std::vector<fs::path> GgufFile::files() const {
+  std::vector<fs::path> paths;
+  for (const WatchedFile& file : state_->files) paths.push_back(file.mapped().path());
+  return paths;
+}
 
 std::int64_t GgufFile::size_bytes() const {
   std::int64_t bytes = 0;

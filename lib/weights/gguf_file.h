@@ -49,7 +49,7 @@ class GgufFile {
 
   const std::filesystem::path& path() const;
   std::uint32_t version() const;                        // the format's version, 2 or 3
-  std::int64_t num_files() const;                       // 1, or the number of parts
+  std::vector<std::filesystem::path> files() const;
   std::int64_t size_bytes() const;                      // of all files
   std::int64_t num_parameters() const;                  // elements of all tensors
   std::vector<StoredDType> dtypes() const;              // those with the most bytes first

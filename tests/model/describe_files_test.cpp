@@ -79,13 +79,13 @@ TEST_SUITE("model/describe_files") {
 
   TEST_CASE("weight files are counted from their headers") {
     const model::WeightFiles shards = model::read_weight_files(golden_folder() / "qwen3_shards");
-    CHECK(shards.num_files > 1);
+    CHECK(shards.paths.size() > 1);
     REQUIRE_FALSE(shards.dtypes.empty());
     std::int64_t bytes = 0;
     for (const weights::StoredDType& dtype : shards.dtypes) bytes += dtype.size_bytes;
     CHECK(bytes == shards.size_bytes);
     const model::WeightFiles one = model::read_weight_files(golden_folder() / "llama_bf16");
-    CHECK(one.num_files == 1);
+    CHECK(one.paths.size() == 1);
     CHECK(one.dtypes.front().name == "bf16");
   }
 

@@ -58,7 +58,7 @@ TEST_SUITE("model/model_folder") {
     CHECK(files.text_type == "qwen3");
     CHECK(files.quantisation.empty());
     const model::WeightFiles weights = model::read_weight_files(drawn.path());
-    CHECK(weights.num_files == 2);
+    CHECK(weights.paths.size() == 2);
     CHECK(weights.num_parameters == model::read_weight_files(drawn.checkpoint()).num_parameters);
     CHECK(weights.dtypes.front().name == "BF16");
 

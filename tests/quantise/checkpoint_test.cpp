@@ -221,7 +221,7 @@ TEST_CASE("shards are as small as asked, with an index, and hold the same tensor
   CHECK_FALSE(fs::exists(output / "model.safetensors"));
   const weights::Checkpoint one = weights::Checkpoint::open(whole);
   const weights::Checkpoint several = weights::Checkpoint::open(output);
-  CHECK(several.num_files() == outcome.num_shards);
+  CHECK(std::ssize(several.files()) == outcome.num_shards);
   REQUIRE(several.names() == one.names());
   for (const std::string& name : one.names()) {
     const auto& a = one.stored(name)->bytes;

@@ -104,7 +104,7 @@ TEST_SUITE("weights/checkpoint") {
       std::int64_t num_of_dtypes = 0;
       for (const StoredDType& dtype : checkpoint.dtypes()) num_of_dtypes += dtype.num_parameters;
       CHECK(num_of_dtypes == num_parameters);
-      CHECK(checkpoint.num_files() >= 1);
+      CHECK(std::ssize(checkpoint.files()) >= 1);
       CHECK(checkpoint.num_parameters() == num_parameters);
       CHECK(checkpoint.size_bytes() ==
             3 * 5 * 4 + 12 * 2 + 7 * 2 + 24 * 4 + 4 + 3 + 5 + 16 + 24 + 16);

@@ -152,7 +152,7 @@ TEST_SUITE("weights/gguf_file") {
     write(path, bytes);
     const GgufFile file = GgufFile::open(path);
     CHECK(file.version() == 3);
-    CHECK(file.num_files() == 1);
+    CHECK(std::ssize(file.files()) == 1);
     CHECK(file.size_bytes() == std::ssize(bytes));
     CHECK(file.num_parameters() == 2 * 3 + 3 * 32);
     const std::vector<StoredDType> dtypes = file.dtypes();
@@ -161,7 +161,7 @@ TEST_SUITE("weights/gguf_file") {
     CHECK(dtypes[0].num_parameters == 3 * 32);
     CHECK(dtypes[0].size_bytes == 3 * 34);
     CHECK(dtypes[1].name == "F32");
-    CHECK(GgufFile::open(kGoldens / "parts-00001-of-00003.gguf").num_files() == 3);
+    CHECK(GgufFile::open(kGoldens / "parts-00001-of-00003.gguf").files().size() == 3);
     GgufBytes old = small_file();
     old.version = 2;
     write(path, old.text());
