@@ -63,6 +63,21 @@ class MergedRows {
   std::array<const std::byte*, kRows> rows_{};
 };
 
+// Writes the numbers [rows, groups] of one panel to panels [panels, groups, 32]; a group of the
+// matrix may be several of the panels'. Missing features are zeros.
+void pack_groups(const QuantisedMatrix& rows, const Tensor& numbers, std::int64_t group_columns,
+                 std::int64_t panel, Tensor& panels) {
+  const std::int64_t groups = panels.dim(1);
+  const auto* from = numbers.as<float>();
+  float* const to = panels.as<float>() + panel * groups * kPanelFeatures;
+  std::fill_n(to, groups * kPanelFeatures, 0.0F);
+  for (std::int64_t n = 0; n < rows.num_rows(); ++n, from += rows.num_groups()) {
+    for (std::int64_t g = 0; g < groups; ++g) {
+      to[g * kPanelFeatures + n] = from[g * group_columns / rows.group_columns];
+    }
+  }
+}
+
 }  // namespace
 
 PackedWeight::PackedWeight(ConstView rows)
@@ -141,22 +156,10 @@ void PackedWeight::set_column_order(Stream& stream, const ColumnOrder& order) {
 }
 
 void PackedWeight::pack_panel(const QuantisedMatrix& rows, std::int64_t panel) {
-  const std::int64_t groups = scales_.dim(1);
   std::byte* const codes =
       static_cast<std::byte*>(panels_.view().raw()) + panel * panels_.dim(1) * panels_.dim(2);
-  const std::int64_t first_scale = panel * groups * kPanelFeatures;
-  std::fill_n(scales_.as<float>() + first_scale, groups * kPanelFeatures, 0.0F);
-  if (!offsets_.empty()) {
-    std::fill_n(offsets_.as<float>() + first_scale, groups * kPanelFeatures, 0.0F);
-  }
-  for (std::int64_t n = 0; n < rows.num_rows(); ++n) {
-    for (std::int64_t g = 0; g < groups; ++g) {
-      const std::int64_t from = n * rows.num_groups() + g * group_columns_ / rows.group_columns;
-      const std::int64_t to = first_scale + g * kPanelFeatures + n;
-      scales_.as<float>()[to] = rows.scales.as<float>()[from];
-      if (!offsets_.empty()) offsets_.as<float>()[to] = rows.offsets.as<float>()[from];
-    }
-  }
+  pack_groups(rows, rows.scales, group_columns_, panel, scales_);
+  if (!offsets_.empty()) pack_groups(rows, rows.offsets, group_columns_, panel, offsets_);
   if (layout_ == Layout::kPanels8) {
     interleave_2(panel_rows(rows.codes.as<std::int8_t>(), rows.num_rows(), num_columns_),
                  num_columns_, codes);

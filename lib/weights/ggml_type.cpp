@@ -241,28 +241,33 @@ void decode_block(const Packing& packing, const Block& block, std::int64_t eleme
   }
 }
 
+// Where the next block of a matrix goes; offsets may be null.
+struct BlockPlace {
+  std::uint8_t* codes;
+  float* scales;
+  float* offsets;
+};
+
+// Writes a block and moves the place behind it.
 void store_block(const Packing& packing, const Block& block, std::int64_t elements,
-                 std::int64_t begin, QuantisedMatrix& matrix) {
+                 BlockPlace& place) {
   const auto num_groups = static_cast<std::size_t>(elements / packing.group_elements);
-  const std::int64_t first_group = begin / packing.group_elements;
   for (std::size_t g = 0; g < num_groups; ++g) {
     const float offset = packing.has_offsets ? block.offsets[g] : 0.0F;
     if (!std::isfinite(block.scales[g]) || !std::isfinite(offset)) {
       throw Error(ErrorCode::kBadModel, "a weight is not a finite number");
     }
-    matrix.scales.as<float>()[first_group + static_cast<std::int64_t>(g)] = block.scales[g];
-    if (packing.has_offsets) {
-      matrix.offsets.as<float>()[first_group + static_cast<std::int64_t>(g)] = offset;
-    }
+    *place.scales++ = block.scales[g];
+    if (place.offsets != nullptr) *place.offsets++ = offset;
   }
   if (packing.table == nullptr) {
-    std::copy_n(block.codes.begin(), elements, matrix.codes.as<std::int8_t>() + begin);
+    std::memcpy(place.codes, block.codes.data(), static_cast<std::size_t>(elements));
+    place.codes += elements;
     return;
   }
-  std::uint8_t* const codes = matrix.codes.as<std::uint8_t>() + begin / 2;
   for (std::int64_t i = 0; i < elements / 2; ++i) {
     const auto pair = static_cast<std::size_t>(2 * i);
-    codes[i] = static_cast<std::uint8_t>(block.codes[pair] | block.codes[pair + 1] << 4);
+    *place.codes++ = static_cast<std::uint8_t>(block.codes[pair] | block.codes[pair + 1] << 4);
   }
 }
 
@@ -322,10 +327,13 @@ QuantisedMatrix codes_of_rows(const GgmlRows& rows) {
   }
   const auto* const begin = reinterpret_cast<const std::uint8_t*>(bytes.data());
   const std::int64_t num_blocks = std::ssize(bytes) / traits.block_bytes;
+  BlockPlace place = {.codes = static_cast<std::uint8_t*>(matrix.codes.view().raw()),
+                      .scales = matrix.scales.as<float>(),
+                      .offsets = packing->has_offsets ? matrix.offsets.as<float>() : nullptr};
   Block block{};
   for (std::int64_t b = 0; b < num_blocks; ++b) {
     packing->unpack(begin + b * traits.block_bytes, &block);
-    store_block(*packing, block, traits.block_elements, b * traits.block_elements, matrix);
+    store_block(*packing, block, traits.block_elements, place);
   }
   return matrix;
 }

@@ -37,6 +37,11 @@ struct GptqFormat {
   std::int64_t codes_per_word() const { return 32 / bits; }
   // The code in the middle of the range: -2^(bits - 1) as a signed number.
   std::int32_t middle() const { return 1 << (bits - 1); }
+  // A word of qzeros whose zeros are all the middle.
+  std::uint32_t word_of_middle_zeros() const {
+    const std::uint32_t ones = bits == 4 ? 0x11111111 : 0x01010101;
+    return ones * static_cast<std::uint32_t>(middle() - (stores_zeros_less_one ? 1 : 0));
+  }
 };
 
 // Field i of successive words.
@@ -54,10 +59,10 @@ class GptqTensor final : public CodedTensor {
     if (parts_.groups) {
       column_order_ = order_by_group(*parts_.groups, parts_.scales.dim(0), group_columns_, orders);
     }
-    const std::int64_t count = parts_.scales.tensor->num_elements;
-    for (std::int64_t i = 0; i < count && !has_offsets_; ++i) {
-      has_offsets_ = zero_at(i / num_rows_, i % num_rows_) != format_.middle();
-    }
+    const auto* const words = parts_.zeros.as<std::uint32_t>();
+    has_offsets_ =
+        std::any_of(words, words + parts_.zeros.tensor->num_elements,
+                    [&](std::uint32_t word) { return word != format_.word_of_middle_zeros(); });
   }
 
   Shape shape() const override { return {num_rows_, num_columns_}; }
