@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <utility>
 
+#include "base/error.h"
 #include "quantise/format.h"
 #include "quantise/internal/config_json.h"
 #include "quantise/internal/numbers.h"
@@ -15,7 +16,6 @@ namespace {
 using weights::plan_tensor;
 using weights::PlannedTensor;
 
-constexpr std::int64_t kGroup = 128;
 constexpr std::int64_t kCodesPerWord = 8;
 // Nibble of a word that holds row n % 8.
 constexpr std::array<unsigned, 8> kNibble = {0, 4, 1, 5, 2, 6, 3, 7};
@@ -26,9 +26,11 @@ std::uint32_t placed(std::uint32_t code, std::int64_t row) {
 
 class AwqFormat final : public Format {
  public:
+  explicit AwqFormat(std::int64_t group_columns) : group_(group_columns) {}
+
   std::optional<std::string> obstacle(const MatrixPlan& matrix) const override {
-    if (matrix.shape[1] % kGroup != 0) {
-      return "groups of " + std::to_string(kGroup) + " do not divide its " +
+    if (matrix.shape[1] % group_ != 0) {
+      return "groups of " + std::to_string(group_) + " do not divide its " +
              std::to_string(matrix.shape[1]) + " columns";
     }
     if (matrix.shape[0] % kCodesPerWord == 0) return std::nullopt;
@@ -37,26 +39,34 @@ class AwqFormat final : public Format {
   std::vector<PlannedTensor> parts(const MatrixPlan& matrix) const override {
     const std::int64_t rows = matrix.shape[0];
     const std::int64_t columns = matrix.shape[1];
-    const std::int64_t groups = columns / kGroup;
+    const std::int64_t groups = columns / group_;
     return {plan_tensor(matrix.module + ".qweight", "I32", {columns, rows / kCodesPerWord}),
             plan_tensor(matrix.module + ".qzeros", "I32", {groups, rows / kCodesPerWord}),
             plan_tensor(matrix.module + ".scales", "F16", {groups, rows})};
   }
-  std::vector<Bytes> encode(ThreadPool& pool, ConstView matrix) const override;
+  std::vector<Bytes> encode(ThreadPool& pool, ConstView matrix) const override {
+    return pack(pool, round_awq(pool, matrix, group_));
+  }
+  std::vector<Bytes> pack(ThreadPool& pool, const RoundedMatrix& rounded) const override;
   std::string config(const ConfigSubject& subject) const override {
     return ConfigText()
         .add("bits", "4")
-        .add("group_size", std::to_string(kGroup))
+        .add("group_size", std::to_string(group_))
         .add_list("modules_to_not_convert", kept_names(subject))
         .add_text("quant_method", "awq")
         .add_text("version", "gemm")
         .add_bool("zero_point", true)
         .text();
   }
+
+ private:
+  std::int64_t group_;
 };
 
-std::vector<Bytes> AwqFormat::encode(ThreadPool& pool, ConstView matrix) const {
-  const RoundedMatrix rounded = round_awq(pool, matrix, kGroup);
+std::vector<Bytes> AwqFormat::pack(ThreadPool& pool, const RoundedMatrix& rounded) const {
+  CAPTION_CHECK(rounded.group_columns == group_ && rounded.group_of.empty() &&
+                    rounded.zeros.size() == rounded.scales.size(),
+                "quantise: codes in other groups than those of awq");
   const std::int64_t rows = rounded.rows;
   const std::int64_t columns = rounded.columns;
   const std::int64_t groups = rounded.groups();
@@ -87,8 +97,8 @@ std::vector<Bytes> AwqFormat::encode(ThreadPool& pool, ConstView matrix) const {
 
 }  // namespace
 
-std::unique_ptr<const Format> make_awq(const FormatOptions& /*options*/) {
-  return std::make_unique<AwqFormat>();
+std::unique_ptr<const Format> make_awq(const FormatOptions& options) {
+  return std::make_unique<AwqFormat>(options.group_columns);
 }
 
 }  // namespace caption::quantise

@@ -82,9 +82,11 @@ class RowFormat final : public Format {
 
 class PackedFormat final : public Format {
  public:
+  explicit PackedFormat(std::int64_t group_columns) : group_(group_columns) {}
+
   std::optional<std::string> obstacle(const MatrixPlan& matrix) const override {
-    if (matrix.shape[1] % kGroup == 0) return std::nullopt;
-    return "groups of " + std::to_string(kGroup) + " do not divide its " +
+    if (matrix.shape[1] % group_ == 0) return std::nullopt;
+    return "groups of " + std::to_string(group_) + " do not divide its " +
            std::to_string(matrix.shape[1]) + " columns";
   }
   std::vector<PlannedTensor> parts(const MatrixPlan& matrix) const override {
@@ -92,7 +94,7 @@ class PackedFormat final : public Format {
     const std::int64_t columns = matrix.shape[1];
     const std::string dtype(file_name(matrix.dtype));
     return {plan_tensor(matrix.module + ".weight_packed", "I32", {rows, columns / kCodesPerWord}),
-            plan_tensor(matrix.module + ".weight_scale", dtype, {rows, columns / kGroup}),
+            plan_tensor(matrix.module + ".weight_scale", dtype, {rows, columns / group_}),
             plan_tensor(matrix.module + ".weight_shape", "I64", {2})};
   }
   std::vector<Bytes> encode(ThreadPool& pool, ConstView matrix) const override;
@@ -100,14 +102,19 @@ class PackedFormat final : public Format {
     return compressed_config(
         "pack-quantized",
         R"("weights": {"num_bits": 4, "type": "int", "symmetric": true, "strategy": "group", )"
-        R"("group_size": 128, "dynamic": false, "observer": "minmax"}, )"
-        R"("input_activations": null, "output_activations": null)",
+        R"("group_size": )" +
+            std::to_string(group_) +
+            R"(, "dynamic": false, "observer": "minmax"}, )"
+            R"("input_activations": null, "output_activations": null)",
         subject);
   }
+
+ private:
+  std::int64_t group_;
 };
 
 std::vector<Bytes> PackedFormat::encode(ThreadPool& pool, ConstView matrix) const {
-  const RoundedMatrix rounded = round_symmetric(pool, matrix, 4, kGroup);
+  const RoundedMatrix rounded = round_symmetric(pool, matrix, 4, group_);
   // Rows are a whole number of words, so the words of all rows follow one another.
   const std::int64_t words = rounded.rows * rounded.columns / kCodesPerWord;
   Bytes packed = zero_bytes(words * 4);
@@ -132,8 +139,8 @@ std::unique_ptr<const Format> make_w8a8(const FormatOptions& /*options*/) {
   return std::make_unique<RowFormat>();
 }
 
-std::unique_ptr<const Format> make_w4a16(const FormatOptions& /*options*/) {
-  return std::make_unique<PackedFormat>();
+std::unique_ptr<const Format> make_w4a16(const FormatOptions& options) {
+  return std::make_unique<PackedFormat>(options.group_columns);
 }
 
 }  // namespace caption::quantise

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <span>
@@ -12,6 +13,7 @@
 #include <vector>
 
 #include "backend/thread_pool.h"
+#include "quantise/rounding.h"
 #include "tensor/tensor.h"
 #include "weights/safetensors_writer.h"
 
@@ -51,18 +53,28 @@ class Format {
   // Returns the bytes of these tensors, in their order. The matrix is f32, bf16 or f16, dense.
   // Throws Error(kBadModel) when a weight is not finite, or too large for the format.
   virtual std::vector<Bytes> encode(ThreadPool& pool, ConstView matrix) const = 0;
+  // Returns the bytes of the tensors of a matrix whose codes were chosen elsewhere, as encode()
+  // does. Throws Error(kInternal) when `rounded` is not in the groups of the format, or when the
+  // format takes no such codes, which only awq and gptq do.
+  virtual std::vector<Bytes> pack(ThreadPool& pool, const RoundedMatrix& rounded) const;
   // Returns the quantization_config, an object in JSON.
   virtual std::string config(const ConfigSubject& subject) const = 0;
 };
 
 struct FormatOptions {
-  bool double_quant = false;  // of nf4 and fp4: scales of 8 bits
+  bool double_quant = false;         // of nf4 and fp4: scales of 8 bits
+  std::int64_t group_columns = 128;  // of w4a16, awq and gptq: a multiple of 8
+  bool symmetric = true;             // of gptq: false stores zeros, as gptq_v2
+  // Of gptq: the configuration says desc_act, and pack() takes a matrix with group_of.
+  bool act_order = false;
 };
 
 struct FormatEntry {
   std::string_view name;     // "nf4"
   std::string_view summary;  // what it is, for --help
   bool has_double_quant = false;
+  bool has_groups = false;  // FormatOptions::group_columns
+  bool has_pack = false;    // Format::pack()
   std::unique_ptr<const Format> (*make)(const FormatOptions& options) = nullptr;
 };
 std::span<const FormatEntry> formats();

@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "base/error.h"
 #include "quantise/format.h"
 
 namespace caption::quantise {
@@ -20,18 +21,28 @@ constexpr FormatEntry kFormats[] = {
      .make = make_w8a8},
     {.name = "w4a16",
      .summary = "compressed-tensors pack-quantized: 4 bits, symmetric, groups of 128",
+     .has_groups = true,
      .make = make_w4a16},
     {.name = "awq",
      .summary = "the layout of AutoAWQ (gemm, groups of 128), rounded to nearest without AWQ's "
                 "search for scales",
+     .has_groups = true,
+     .has_pack = true,
      .make = make_awq},
     {.name = "gptq",
      .summary = "the layout of GPTQModel (4 bits, groups of 128, symmetric), rounded to nearest "
                 "without GPTQ's correction of errors",
+     .has_groups = true,
+     .has_pack = true,
      .make = make_gptq},
 };
 
 }  // namespace
+
+std::vector<Bytes> Format::pack(ThreadPool& /*pool*/, const RoundedMatrix& /*rounded*/) const {
+  throw Error(ErrorCode::kInternal,
+              "quantise: this format takes no codes that were chosen elsewhere");
+}
 
 std::span<const FormatEntry> formats() { return kFormats; }
 

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <span>
 
+#include "quantise/internal/gptq_grid.h"
 #include "quantise/internal/numbers.h"
 
 namespace caption::quantise {
@@ -120,15 +121,15 @@ RoundedMatrix round_awq(ThreadPool& pool, ConstView matrix, std::int64_t group_c
   return round_groups(pool, matrix, group_columns, round_to_f16, round_awq_group);
 }
 
-RoundedMatrix round_gptq(ThreadPool& pool, ConstView matrix, std::int64_t group_columns) {
-  return round_groups(pool, matrix, group_columns, leave, [](const Group& group) -> GroupScale {
-    const float found = largest_magnitude(group.numbers);
-    const float largest = found == 0 ? 1.0F : found;
-    const float scale = (largest + largest) / 15.0F;
+RoundedMatrix round_gptq(ThreadPool& pool, ConstView matrix, std::int64_t group_columns,
+                         bool symmetric) {
+  return round_groups(pool, matrix, group_columns, leave, [&](const Group& group) -> GroupScale {
+    const auto [min, max] = std::minmax_element(group.numbers.begin(), group.numbers.end());
+    const GptqGrid grid = find_gptq_grid(*min, *max, 4, symmetric);
     for (std::size_t k = 0; k < group.numbers.size(); ++k) {
-      group.codes[k] = clamp_code(std::nearbyint(group.numbers[k] / scale) + 8.0F, 0, 15);
+      group.codes[k] = static_cast<std::int8_t>(grid.code(group.numbers[k], 15));
     }
-    return {.scale = scale, .zero = 8};
+    return {.scale = grid.scale, .zero = static_cast<std::uint8_t>(grid.zero)};
   });
 }
 

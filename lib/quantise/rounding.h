@@ -1,7 +1,7 @@
 // quantise/rounding.h: matrices rounded to integer codes in groups of columns, each weight to the
 // nearest code (RTN). The layouts (compressed_tensors_format.cpp, awq_format.cpp, gptq_format.cpp)
-// pack what these functions return; a way to choose codes with the inputs of a layer would return
-// the same.
+// pack what these functions return, and what the solvers of calibrated quantisation
+// (gptq_solver.h) do.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,8 @@
 
 namespace caption::quantise {
 
-// With g = k / group_columns: value[n, k] = scale[n, g] * (code[n, k] - zero[n, g]).
+// With g = group_of[k], or k / group_columns where that is empty:
+// value[n, k] = scale[n, g] * (code[n, k] - zero[n, g]).
 struct RoundedMatrix {
   std::int64_t rows = 0;                 // N
   std::int64_t columns = 0;              // K
@@ -20,6 +21,7 @@ struct RoundedMatrix {
   std::vector<std::int8_t> codes = {};   // [N, K]
   std::vector<float> scales = {};        // [N, groups], before they are rounded to a file's dtype
   std::vector<std::uint8_t> zeros = {};  // [N, groups]; empty: 0
+  std::vector<std::int32_t> group_of = {};  // [K], or empty
 
   std::int64_t groups() const { return (columns + group_columns - 1) / group_columns; }
 };
@@ -46,10 +48,12 @@ RoundedMatrix round_symmetric(ThreadPool& pool, ConstView matrix, int bits,
 // Source: AutoAWQ 0.2 (awq/quantize/quantizer.py, pseudo_quantize_tensor).
 RoundedMatrix round_awq(ThreadPool& pool, ConstView matrix, std::int64_t group_columns);
 
-// GPTQ without its correction: scale = 2 * max|w| / 15, of a group of zeros 2 / 15;
-// code = clamp(round(w / scale) + 8, 0, 15), zero = 8. In f32. The tools give a group without
-// negative weights half this scale, and cut its larger half off; not so here.
-// Source: GPTQModel 5 (quantization/quantizer.py, find_params and quantize, sym).
-RoundedMatrix round_gptq(ThreadPool& pool, ConstView matrix, std::int64_t group_columns);
+// GPTQ without its correction: symmetric scale = 2 * max|w| / 15, zero = 8; asymmetric
+// scale = (max(w, 0) - min(w, 0)) / 15, zero = round(-min(w, 0) / scale); of a group of zeros both
+// have scale = 2 / 15, zero = 8. code = clamp(round(w / scale) + zero, 0, 15). In f32. The tools
+// give a group without negative weights half the symmetric scale, and cut its larger half off; not
+// so here. Source: GPTQModel 5 to 7 (quantization/quantizer.py, find_params and quantize).
+RoundedMatrix round_gptq(ThreadPool& pool, ConstView matrix, std::int64_t group_columns,
+                         bool symmetric = true);
 
 }  // namespace caption::quantise

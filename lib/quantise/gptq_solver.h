@@ -1,0 +1,98 @@
+// quantise/gptq_solver.h: GPTQ (arXiv:2210.17323): codes of a matrix W [N, K] that keep the outputs
+// W x of calibration inputs x, column after column, each later column making up for the errors of
+// the earlier ones.
+//
+// With H = 2 / n * sum x x^T over the n calibration rows:
+//   dead        columns with H[k, k] = 0: H[k, k] = 1 and W[:, k] = 0
+//   order       the columns are permuted as GptqOptions::order says
+//   damping     H += damping * mean(diag H) * I; where H is not positive definite in f32, damping
+//               grows in steps of 0.01
+//   factor      H = U U^T, U upper triangular
+//   column k    w = W[:, k] + sum_{j < k} (W[:, j] - Q[:, j]) * U[j, k] / U[k, k], Q[:, k] =
+//   round(w) groups      scale and zero of a group are found when its first column's block of 128
+//   columns
+//               begins, of the weights as they would then be with the errors of all earlier blocks
+//               made up for; those of whole rows (group_columns 0) of W as given
+//   symmetric   scale = 2 * max|w| / (2^bits - 1), zero = 2^(bits - 1)
+//   asymmetric  scale = (max(w, 0) - min(w, 0)) / (2^bits - 1), zero = round(-min(w, 0) / scale)
+//   round       code = clamp(round(w / scale) + zero, 0, 2^bits - 1)
+//
+// Source: GPTQModel 7.7.0 (quantization/gptq.py, GPTQ.quantize and hessian_inverse;
+// quantization/quantizer.py, Quantizer.find_params; quantization/gar.py), without static_groups and
+// mse. It updates W with rows of the Cholesky factor of H^-1; the sum above is the same number
+// (QuIP, arXiv:2307.13304, theorem 6) and needs no inverse. Its symmetric scale of a group without
+// negative weights is half of the one here, which cuts the larger half of the group off.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "backend/stream.h"
+#include "quantise/input_moments.h"
+#include "quantise/rounding.h"
+#include "tensor/tensor.h"
+
+namespace caption::quantise {
+
+enum class ColumnOrder {
+  kStored,      // desc_act and act_group_aware false
+  kActivation,  // descending H[k, k]; groups are formed in this order, so a file needs g_idx:
+                // desc_act
+  // Groups of stored columns, in descending order of their largest H[k, k], and within a group by
+  // H[k, k]: the file is as with kStored. act_group_aware, GPTQModel's default (arXiv:2505.14638).
+  kGroupsByActivation,
+};
+
+struct GptqOptions {
+  int bits = 4;                      // 2 .. 8
+  std::int64_t group_columns = 128;  // 0: whole rows; the last group may be shorter
+  bool symmetric = true;
+  ColumnOrder order = ColumnOrder::kGroupsByActivation;
+  double damping = 0.05;  // more than 0, less than 1
+};
+
+// The factor of the Hessian of a layer's inputs; matrices with the same inputs (q, k and v) share
+// it. Immutable, thread-safe. Holds 4 * K^2 bytes.
+class GptqHessian {
+ public:
+  // Throws Error(kUsage) for options out of range; kBadModel when H is not finite, or not positive
+  // definite with any damping below 1.
+  GptqHessian(Stream& stream, const InputMoments& moments, const GptqOptions& options);
+
+  const GptqOptions& options() const { return options_; }
+  std::int64_t columns() const { return static_cast<std::int64_t>(order_.size()); }
+  // The damping that was used: options().damping or more.
+  double damping() const { return damping_; }
+  // Columns of the matrix in the order in which they are rounded.
+  const std::vector<std::int32_t>& order() const { return order_; }
+  bool is_dead(std::int64_t column) const { return dead_[static_cast<std::size_t>(column)] != 0; }
+  // Whether no input differed from zero: a matrix is then rounded to nearest.
+  bool is_zero() const { return is_zero_; }
+  // U [K, K] f32 in that order; numbers below the diagonal mean nothing.
+  const Tensor& factor() const { return factor_; }
+  // What damping added to the diagonal, in units of H.
+  double added() const { return added_; }
+
+ private:
+  GptqOptions options_;
+  std::vector<std::int32_t> order_;
+  std::vector<std::uint8_t> dead_;
+  bool is_zero_ = false;
+  double damping_ = 0;
+  double added_ = 0;
+  Tensor factor_;
+};
+
+struct GptqSolution {
+  RoundedMatrix matrix;  // with group_of for kActivation
+  // The mean squared error of the layer's output over calibration rows and output features, as
+  // mean_squared_output() of the difference, which sums in another order.
+  double loss = 0;
+};
+
+// matrix [N, K] f32, bf16 or f16, dense, K that of the Hessian. The codes depend on matrix, Hessian
+// and CPU tier only, not on the number of threads. Needs 12 * N * K bytes meanwhile. Throws
+// Error(kBadModel) when a weight is not finite.
+GptqSolution solve_gptq(Stream& stream, ConstView matrix, const GptqHessian& hessian);
+
+}  // namespace caption::quantise

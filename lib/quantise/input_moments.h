@@ -1,0 +1,71 @@
+// quantise/input_moments.h: what the solvers of calibrated quantisation know about the inputs of a
+// linear layer y = W x: the second moments and the mean magnitudes of x over calibration rows.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "backend/stream.h"
+#include "tensor/tensor.h"
+
+namespace caption::quantise {
+
+// S = sum over the rows x of x * x^T, [K, K]. Products are f32, in sums over at most kRowsAtATime
+// rows; these are added in f64. Holds 4 * K * (K + 128) bytes: the upper triangle, in f64.
+// Equal calls in equal order on the same CPU tier give equal bits, with any number of threads. For
+// one thread at a time.
+class InputMoments {
+ public:
+  // Throws Error(kInternal) unless columns >= 1.
+  explicit InputMoments(std::int64_t columns);
+
+  // rows [n, K] f32, rows may be strided, n >= 0. Needs 4 * K * (min(n, kRowsAtATime) + 128) bytes
+  // meanwhile. Throws Error(kBadModel) when an input is not finite, and adds nothing then.
+  void add(Stream& stream, ConstView rows);
+  // Adds the sums and the number of rows of `other`, which has the same K.
+  void merge(const InputMoments& other);
+
+  std::int64_t columns() const { return columns_; }    // K
+  std::int64_t num_rows() const { return num_rows_; }  // of all calls
+  // Returns S[i, j] / num_rows, the mean of x[i] * x[j]; 0 without rows.
+  double mean(std::int64_t i, std::int64_t j) const;
+
+  // Writes scale * S[i, j] for i = order[row], j = order[first + c], where c is the index in `out`:
+  // a part of a row of S whose columns and rows are permuted.
+  void read(std::span<const std::int32_t> order, std::int64_t row, std::int64_t first, double scale,
+            std::span<float> out) const;
+
+  static constexpr std::int64_t kRowsAtATime = 1024;
+
+ private:
+  double sum(std::int64_t i, std::int64_t j) const;
+
+  std::int64_t columns_ = 0;
+  std::int64_t num_rows_ = 0;
+  // Panel p has the rows i >= 128 * p and the columns j in [128 * p, 128 * (p + 1)) of S.
+  std::vector<std::vector<double>> panels_;
+};
+
+// The mean of (D x)[n]^2 over the calibration rows x and the rows n of a difference of weights
+// D [N, K] f32, dense: the mean squared error of the layer's output. In f64 over sums in f32.
+double mean_squared_output(Stream& stream, ConstView difference, const InputMoments& moments);
+
+// The mean |x[k]| over calibration rows, per column, summed in f64. For one thread at a time.
+class InputMagnitudes {
+ public:
+  explicit InputMagnitudes(std::int64_t columns);
+
+  // rows [n, K] f32, rows may be strided. Throws Error(kBadModel) when an input is not finite, and
+  // adds nothing then.
+  void add(ConstView rows);
+  std::int64_t num_rows() const { return num_rows_; }
+  // Returns [K]; zeros without rows.
+  std::vector<float> means() const;
+
+ private:
+  std::int64_t num_rows_ = 0;
+  std::vector<double> sums_;
+};
+
+}  // namespace caption::quantise
