@@ -1,6 +1,6 @@
-// quantise/gptq_solver.h: GPTQ (arXiv:2210.17323): codes of a matrix W [N, K] that keep the outputs
-// W x of calibration inputs x, column after column, each later column making up for the errors of
-// the earlier ones.
+// quantise/gptq_solver.h: GPTQ (arXiv:2210.17323): codes of 4 bits of a matrix W [N, K] that keep
+// the outputs W x of calibration inputs x, column after column, each later column making up for the
+// errors of the earlier ones.
 //
 // With H = 2 / n * sum x x^T over the n calibration rows:
 //   dead        columns with H[k, k] = 0: H[k, k] = 1 and W[:, k] = 0
@@ -13,9 +13,9 @@
 //   columns
 //               begins, of the weights as they would then be with the errors of all earlier blocks
 //               made up for; those of whole rows (group_columns 0) of W as given
-//   symmetric   scale = 2 * max|w| / (2^bits - 1), zero = 2^(bits - 1)
-//   asymmetric  scale = (max(w, 0) - min(w, 0)) / (2^bits - 1), zero = round(-min(w, 0) / scale)
-//   round       code = clamp(round(w / scale) + zero, 0, 2^bits - 1)
+//   symmetric   scale = 2 * max|w| / 15, zero = 8
+//   asymmetric  scale = (max(w, 0) - min(w, 0)) / 15, zero = round(-min(w, 0) / scale)
+//   round       code = clamp(round(w / scale) + zero, 0, 15)
 //
 // Source: GPTQModel 7.7.0 (quantization/gptq.py, GPTQ.quantize and hessian_inverse;
 // quantization/quantizer.py, Quantizer.find_params; quantization/gar.py), without static_groups and
@@ -29,6 +29,7 @@
 
 #include "backend/stream.h"
 #include "quantise/input_moments.h"
+#include "quantise/padded_matrix.h"
 #include "quantise/rounding.h"
 #include "tensor/tensor.h"
 
@@ -44,8 +45,7 @@ enum class ColumnOrder {
 };
 
 struct GptqOptions {
-  int bits = 4;                      // 2 .. 8
-  std::int64_t group_columns = 128;  // 0: whole rows; the last group may be shorter
+  std::int64_t group_columns = 128;  // divides 128, or 0: whole rows; the last group may be shorter
   bool symmetric = true;
   ColumnOrder order = ColumnOrder::kGroupsByActivation;
   double damping = 0.05;  // more than 0, less than 1
@@ -66,33 +66,38 @@ class GptqHessian {
   // Columns of the matrix in the order in which they are rounded.
   const std::vector<std::int32_t>& order() const { return order_; }
   bool is_dead(std::int64_t column) const { return dead_[static_cast<std::size_t>(column)] != 0; }
-  // Whether no input differed from zero: a matrix is then rounded to nearest.
+  // Whether no input differed from zero. H is then I and no column dead, so that a matrix is
+  // rounded to nearest.
   bool is_zero() const { return is_zero_; }
-  // U [K, K] f32 in that order; numbers below the diagonal mean nothing.
-  const Tensor& factor() const { return factor_; }
+  // U [K, K] f32 in that order, rows are strided; numbers below the diagonal mean nothing.
+  ConstView factor() const { return factor_.view(); }
   // What damping added to the diagonal, in units of H.
   double added() const { return added_; }
 
  private:
+  // Writes the upper triangle of the damped H into factor_; `diagonal` is that of H, by stored
+  // column.
+  void fill(ThreadPool& pool, const InputMoments& moments, const std::vector<float>& diagonal);
+
   GptqOptions options_;
   std::vector<std::int32_t> order_;
-  std::vector<std::uint8_t> dead_;
+  std::vector<std::uint8_t> dead_;  // by stored column
   bool is_zero_ = false;
   double damping_ = 0;
   double added_ = 0;
-  Tensor factor_;
+  PaddedMatrix factor_;
 };
 
 struct GptqSolution {
   RoundedMatrix matrix;  // with group_of for kActivation
-  // The mean squared error of the layer's output over calibration rows and output features, as
-  // mean_squared_output() of the difference, which sums in another order.
+  // The mean squared error of the layer's output over calibration rows and output features: that
+  // of mean_squared_output(), from sums in another order. 0 without inputs that differ from zero.
   double loss = 0;
 };
 
 // matrix [N, K] f32, bf16 or f16, dense, K that of the Hessian. The codes depend on matrix, Hessian
-// and CPU tier only, not on the number of threads. Needs 12 * N * K bytes meanwhile. Throws
-// Error(kBadModel) when a weight is not finite.
+// and CPU tier only, not on the number of threads. Needs 4 * (N + 256) * (K + 32) bytes besides the
+// result meanwhile. Throws Error(kBadModel) when a weight is not finite.
 GptqSolution solve_gptq(Stream& stream, ConstView matrix, const GptqHessian& hessian);
 
 }  // namespace caption::quantise

@@ -2,6 +2,7 @@
 // linear layer y = W x: the second moments and the mean magnitudes of x over calibration rows.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -20,8 +21,8 @@ class InputMoments {
   // Throws Error(kInternal) unless columns >= 1.
   explicit InputMoments(std::int64_t columns);
 
-  // rows [n, K] f32, rows may be strided, n >= 0. Needs 4 * K * (min(n, kRowsAtATime) + 128) bytes
-  // meanwhile. Throws Error(kBadModel) when an input is not finite, and adds nothing then.
+  // rows [n, K] f32, rows may be strided, n >= 0. Needs 4 * (K + 32) * (min(n, kRowsAtATime) + 128)
+  // bytes meanwhile. Throws Error(kBadModel) when an input is not finite, and adds nothing then.
   void add(Stream& stream, ConstView rows);
   // Adds the sums and the number of rows of `other`, which has the same K.
   void merge(const InputMoments& other);
@@ -40,15 +41,18 @@ class InputMoments {
 
  private:
   double sum(std::int64_t i, std::int64_t j) const;
+  // Adds the products of inputs [K, n] to a panel; `products` [128, K] is scratch memory.
+  void add_panel(Stream& stream, std::size_t panel, ConstView inputs, View products);
 
   std::int64_t columns_ = 0;
   std::int64_t num_rows_ = 0;
-  // Panel p has the rows i >= 128 * p and the columns j in [128 * p, 128 * (p + 1)) of S.
+  // Panel p has the rows [128 * p, 128 * (p + 1)) and the columns from 128 * p on of S.
   std::vector<std::vector<double>> panels_;
 };
 
 // The mean of (D x)[n]^2 over the calibration rows x and the rows n of a difference of weights
-// D [N, K] f32, dense: the mean squared error of the layer's output. In f64 over sums in f32.
+// D [N, K] f32, rows may be strided: the mean squared error of the layer's output. In f64 over sums
+// in f32.
 double mean_squared_output(Stream& stream, ConstView difference, const InputMoments& moments);
 
 // The mean |x[k]| over calibration rows, per column, summed in f64. For one thread at a time.

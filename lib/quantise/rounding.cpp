@@ -125,9 +125,9 @@ RoundedMatrix round_gptq(ThreadPool& pool, ConstView matrix, std::int64_t group_
                          bool symmetric) {
   return round_groups(pool, matrix, group_columns, leave, [&](const Group& group) -> GroupScale {
     const auto [min, max] = std::minmax_element(group.numbers.begin(), group.numbers.end());
-    const GptqGrid grid = find_gptq_grid(*min, *max, 4, symmetric);
+    const GptqGrid grid = find_gptq_grid(*min, *max, symmetric);
     for (std::size_t k = 0; k < group.numbers.size(); ++k) {
-      group.codes[k] = static_cast<std::int8_t>(grid.code(group.numbers[k], 15));
+      group.codes[k] = static_cast<std::int8_t>(grid.code(group.numbers[k]));
     }
     return {.scale = grid.scale, .zero = static_cast<std::uint8_t>(grid.zero)};
   });

@@ -12,15 +12,13 @@ struct GptqGrid {
   float scale = 0;
   float zero = 0;  // a whole number
 
-  // `largest` is 2^bits - 1.
-  float code(float weight, float largest) const {
-    return std::clamp(std::nearbyint(weight / scale) + zero, 0.0F, largest);
+  float code(float weight) const {
+    return std::clamp(std::nearbyint(weight / scale) + zero, 0.0F, 15.0F);
   }
 };
 
 // min and max are those of the group's weights.
-inline GptqGrid find_gptq_grid(float min, float max, int bits, bool symmetric) {
-  const auto steps = static_cast<float>((1 << bits) - 1);
+inline GptqGrid find_gptq_grid(float min, float max, bool symmetric) {
   min = std::min(min, 0.0F);
   max = std::max(max, 0.0F);
   if (symmetric) {
@@ -31,8 +29,8 @@ inline GptqGrid find_gptq_grid(float min, float max, int bits, bool symmetric) {
     min = -1;
     max = 1;
   }
-  const float scale = (max - min) / steps;
-  const float zero = symmetric ? static_cast<float>(1 << (bits - 1)) : std::nearbyint(-min / scale);
+  const float scale = (max - min) / 15;
+  const float zero = symmetric ? 8.0F : std::nearbyint(-min / scale);
   return {.scale = scale, .zero = zero};
 }
 

@@ -1,0 +1,1 @@
+#include "quantise/awq_search.h"
