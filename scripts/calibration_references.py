@@ -131,7 +131,9 @@ class Mlp(torch.nn.Module):
 def awq_scales(weights, inputs, group, down=None):
     """Runs _search_best_scale. Returns the scales [K] and the losses of all ratios.
 
-    The module whose output is compared is the matrix itself, or with `down` the MLP of gate and up.
+    The module whose output is compared is the matrix itself, or with `down` the MLP of gate and up. AutoAWQ keeps the
+    weights with Tensor.cpu(), which on a GPU is a copy and on a CPU is not, so that they would be scaled again with each
+    ratio; the module's state_dict() therefore returns copies.
     """
     quantizer = awq_quantizer(group)
     if down is None:
@@ -140,6 +142,9 @@ def awq_scales(weights, inputs, group, down=None):
     else:
         parent = torch.nn.Sequential(torch.nn.Identity(), Mlp(*weights, down))
         layers, inspected = [parent[1].gate, parent[1].up], parent[1]
+    module = inspected or layers[0]
+    state = module.state_dict
+    module.state_dict = lambda: {key: value.clone() for key, value in state().items()}
     _, _, scales = quantizer._search_best_scale(parent, parent[0], layers, inputs.clone(), inspected)
     return scales.view(-1), quantizer.losses
 

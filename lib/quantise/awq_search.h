@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "backend/stream.h"
+#include "quantise/input_moments.h"
 #include "tensor/tensor.h"
 
 namespace caption::quantise {
@@ -56,6 +57,10 @@ using ModuleLoss = std::function<double(std::span<const ConstView> weights)>;
 AwqScales search_scales(ThreadPool& pool, std::span<const ConstView> matrices,
                         std::span<const float> mean_inputs, const ModuleLoss& loss,
                         const AwqOptions& options);
+
+// Returns the loss of a module that is one linear layer, with the weights `matrix` [N, K] f32,
+// dense: mean_squared_output() of what is given minus these. Borrows all three.
+ModuleLoss linear_loss(Stream& stream, ConstView matrix, const InputMoments& moments);
 
 // Returns the largest magnitudes [N, K / group_columns] to which the groups of matrix [N, K] f32,
 // dense, are clipped: max|w| * (1 - i / 20), i = 0 .. 9, with the least squared error of the

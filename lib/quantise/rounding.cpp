@@ -5,17 +5,12 @@
 #include <cstddef>
 #include <span>
 
+#include "quantise/internal/awq_groups.h"
 #include "quantise/internal/gptq_grid.h"
 #include "quantise/internal/numbers.h"
 
 namespace caption::quantise {
 namespace {
-
-float largest_magnitude(std::span<const float> numbers) {
-  float largest = 0;
-  for (const float number : numbers) largest = std::max(largest, std::abs(number));
-  return largest;
-}
 
 // One group of a row: its numbers, and where its codes go.
 struct Group {

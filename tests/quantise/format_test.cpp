@@ -230,6 +230,95 @@ TEST_CASE("a number beyond f16 is refused where weights are rounded to it") {
   }
 }
 
+TEST_CASE("packs codes that were chosen elsewhere as the file format says") {
+  ThreadPool pool(2);
+  constexpr std::int64_t kRows = 16;
+  constexpr std::int64_t kColumns = 96;
+  constexpr std::int64_t kGroup = 32;
+  RoundedMatrix rounded{.rows = kRows, .columns = kColumns, .group_columns = kGroup};
+  for (std::int64_t i = 0; i < kRows * kColumns; ++i) {
+    rounded.codes.push_back(static_cast<std::int8_t>(i * 7 % 16));
+  }
+  for (std::int64_t i = 0; i < kRows * 3; ++i) {
+    rounded.scales.push_back(0.25F + static_cast<float>(i) / 64);
+    rounded.zeros.push_back(static_cast<std::uint8_t>(i % 16));
+  }
+  for (std::int64_t k = 0; k < kColumns; ++k) {
+    rounded.group_of.push_back(static_cast<std::int32_t>(k % 3));
+  }
+  const auto format =
+      find_format("gptq")->make({.group_columns = kGroup, .symmetric = false, .act_order = true});
+  const MatrixPlan plan{.module = "a.b", .shape = {kRows, kColumns}};
+  const std::vector<weights::PlannedTensor> parts = format->parts(plan);
+  const std::vector<Bytes> bytes = format->pack(pool, rounded);
+  REQUIRE(bytes.size() == 4);
+  for (std::size_t i = 0; i < 4; ++i) CHECK(std::ssize(bytes[i]) == parts[i].size_bytes);
+  const auto word = [&](std::size_t part, std::int64_t i) {
+    std::uint32_t value = 0;
+    std::memcpy(&value, bytes[part].data() + i * 4, 4);
+    return value;
+  };
+  for (std::int64_t n = 0; n < kRows; ++n) {
+    for (std::int64_t k = 0; k < kColumns; ++k) {
+      const std::uint32_t code = word(0, k / 8 * kRows + n) >> (4 * (k % 8)) & 15u;
+      CHECK(code == static_cast<std::uint32_t>((n * kColumns + k) * 7 % 16));
+    }
+    for (std::int64_t g = 0; g < 3; ++g) {
+      const std::uint32_t zero = word(1, (g * kRows + n) / 8) >> (4 * (n % 8)) & 15u;
+      CHECK(zero == rounded.zeros[static_cast<std::size_t>(n * 3 + g)]);
+      F16 scale;
+      std::memcpy(&scale, bytes[2].data() + (g * kRows + n) * 2, 2);
+      CHECK(to_float(scale) == rounded.scales[static_cast<std::size_t>(n * 3 + g)]);
+    }
+  }
+  for (std::int64_t k = 0; k < kColumns; ++k) CHECK(word(3, k) == k % 3);
+  const std::string config = format->config({});
+  CHECK(config.find(R"("checkpoint_format": "gptq_v2")") != std::string::npos);
+  CHECK(config.find(R"("desc_act": true)") != std::string::npos);
+  CHECK(config.find(R"("group_size": 32)") != std::string::npos);
+  CHECK(config.find(R"("sym": false)") != std::string::npos);
+  // Codes in other groups than the file's, or without a place for them.
+  for (const char* const name : {"gptq", "awq"}) {
+    CHECK_THROWS_WITH_AS(find_format(name)->make({})->pack(pool, rounded),
+                         doctest::Contains("codes in other groups"), Error);
+  }
+  CHECK_THROWS_WITH_AS(find_format("nf4")->make({})->pack(pool, rounded),
+                       doctest::Contains("takes no codes"), Error);
+}
+
+TEST_CASE("groups of other sizes are those of their options") {
+  ThreadPool pool(2);
+  Tensor matrix(DType::kF32, {16, 64});
+  for (std::int64_t i = 0; i < matrix.num_elements(); ++i) {
+    matrix.as<float>()[i] = static_cast<float>(i * 37 % 101 - 50) / 64;
+  }
+  int num_formats = 0;
+  for (const FormatEntry& entry : formats()) {
+    if (!entry.has_groups) continue;
+    CAPTURE(entry.name);
+    ++num_formats;
+    for (const std::int64_t group : {32, 64}) {
+      const auto format = entry.make({.group_columns = group});
+      const MatrixPlan plan{.module = "a.b", .shape = matrix.shape(), .dtype = DType::kF32};
+      CHECK(!format->obstacle(plan).has_value());
+      const std::vector<Bytes> bytes = format->encode(pool, matrix.view());
+      const std::vector<weights::PlannedTensor> parts = format->parts(plan);
+      REQUIRE(bytes.size() == parts.size());
+      for (std::size_t i = 0; i < parts.size(); ++i) {
+        CHECK(std::ssize(bytes[i]) == parts[i].size_bytes);
+      }
+      CHECK(format->config({}).find("\"group_size\": " + std::to_string(group)) !=
+            std::string::npos);
+      if (entry.has_pack) {
+        const RoundedMatrix rounded = entry.name == "awq" ? round_awq(pool, matrix.view(), group)
+                                                          : round_gptq(pool, matrix.view(), group);
+        CHECK(format->pack(pool, rounded) == bytes);
+      }
+    }
+  }
+  CHECK(num_formats == 3);
+}
+
 TEST_CASE("says which matrices a layout cannot hold") {
   const auto obstacle_of = [](const char* name, std::int64_t rows, std::int64_t columns) {
     return find_format(name)
