@@ -11,12 +11,13 @@ fs::path path_in(const EnvironmentVariable& variable, const char* name) {
   return value == nullptr ? "" : value;
 }
 
-fs::path find_digests(const EnvironmentVariable& variable) {
+// The program's own cache; an empty path if the environment names no absolute one.
+fs::path find_own_cache(const EnvironmentVariable& variable) {
   if (const fs::path cache = path_in(variable, "XDG_CACHE_HOME"); cache.is_absolute()) {
-    return cache / "caption-cli/digests";
+    return cache / "caption-cli";
   }
   const fs::path home = path_in(variable, "HOME");
-  return home.is_absolute() ? home / ".cache/caption-cli/digests" : fs::path();
+  return home.is_absolute() ? home / ".cache/caption-cli" : fs::path();
 }
 
 }  // namespace
@@ -37,7 +38,10 @@ Locations find_locations(const EnvironmentVariable& variable) {
     if (value.empty()) continue;
     locations.hub_caches.push_back(*cache.folder == '\0' ? value : value / cache.folder);
   }
-  locations.digests = find_digests(variable);
+  if (const fs::path own_cache = find_own_cache(variable); !own_cache.empty()) {
+    locations.digests = own_cache / "digests";
+    locations.prices = own_cache / "prices";
+  }
   return locations;
 }
 

@@ -15,6 +15,8 @@ struct Locations {
   std::vector<std::filesystem::path> hub_caches = {};
   // Folder in which digests of weight files are stored between runs; empty: they are not stored.
   std::filesystem::path digests = {};
+  // Folder of the price tables (plan/price_table.h) that this user has measured; empty: none.
+  std::filesystem::path prices = {};
   // Folder of the loaded preset's file, to which its paths are relative; empty before a preset is
   // loaded.
   std::filesystem::path preset_folder = {};
@@ -24,9 +26,10 @@ struct Locations {
 using EnvironmentVariable = std::function<const char*(const char* name)>;
 
 // Own presets are in $CAPTION_PRESETS; hub caches are $HF_HUB_CACHE, $HF_HOME/hub,
-// $XDG_CACHE_HOME/huggingface/hub and ~/.cache/huggingface/hub; digests are in
-// $XDG_CACHE_HOME/caption-cli/digests or ~/.cache/caption-cli/digests, of which relative ones are
-// left out. Source: huggingface_hub 0.36, "Environment variables"; XDG Base Directory 0.8.
+// $XDG_CACHE_HOME/huggingface/hub and ~/.cache/huggingface/hub; digests and prices are in the
+// folders digests and prices of $XDG_CACHE_HOME/caption-cli or ~/.cache/caption-cli, of which
+// relative ones are left out. Source: huggingface_hub 0.36, "Environment variables"; XDG Base
+// Directory 0.8.
 Locations find_locations(const EnvironmentVariable& variable);
 
 }  // namespace caption::config

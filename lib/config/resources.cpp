@@ -53,6 +53,13 @@ std::vector<fs::path> resource_roots() {
   return roots;
 }
 
+std::vector<fs::path> price_folders(const Locations& locations) {
+  std::vector<fs::path> folders;
+  if (!locations.prices.empty()) folders.push_back(locations.prices);
+  for (const fs::path& root : resource_roots()) folders.push_back(root / "presets/prices");
+  return folders;
+}
+
 fs::path find_model(std::string_view name, const Locations& locations) {
   if (name.empty()) {
     throw Error(

@@ -28,6 +28,7 @@ TEST_SUITE("config/locations") {
       CHECK(locations.own_presets.empty());
       CHECK(locations.hub_caches.empty());
       CHECK(locations.digests.empty());
+      CHECK(locations.prices.empty());
       CHECK(locations.preset_folder.empty());
     }
   }
@@ -42,12 +43,14 @@ TEST_SUITE("config/locations") {
     CHECK(locations.hub_caches == std::vector<fs::path>{"/hub", "/hf/hub", "/cache/huggingface/hub",
                                                         "/home/me/.cache/huggingface/hub"});
     CHECK(locations.digests == "/cache/caption-cli/digests");
+    CHECK(locations.prices == "/cache/caption-cli/prices");
   }
 
   TEST_CASE("digests are never stored in a relative folder") {
     CHECK(locations_of({{"XDG_CACHE_HOME", "cache"}, {"HOME", "/home/me"}}).digests ==
           "/home/me/.cache/caption-cli/digests");
     CHECK(locations_of({{"HOME", "home"}}).digests.empty());
+    CHECK(locations_of({{"HOME", "home"}}).prices.empty());
   }
 }
 
