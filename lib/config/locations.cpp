@@ -38,6 +38,9 @@ Locations find_locations(const EnvironmentVariable& variable) {
     if (value.empty()) continue;
     locations.hub_caches.push_back(*cache.folder == '\0' ? value : value / cache.folder);
   }
+  if (const fs::path folder = path_in(variable, "TMPDIR"); !folder.empty()) {
+    locations.temporary = folder;
+  }
   if (const fs::path own_cache = find_own_cache(variable); !own_cache.empty()) {
     locations.digests = own_cache / "digests";
     locations.prices = own_cache / "prices";

@@ -17,6 +17,8 @@ struct Locations {
   std::filesystem::path digests = {};
   // Folder of the price tables (plan/price_table.h) that this user has measured; empty: none.
   std::filesystem::path prices = {};
+  // Folder for files that are removed before the program ends.
+  std::filesystem::path temporary = "/var/tmp";
   // Folder of the loaded preset's file, to which its paths are relative; empty before a preset is
   // loaded.
   std::filesystem::path preset_folder = {};
@@ -28,8 +30,8 @@ using EnvironmentVariable = std::function<const char*(const char* name)>;
 // Own presets are in $CAPTION_PRESETS; hub caches are $HF_HUB_CACHE, $HF_HOME/hub,
 // $XDG_CACHE_HOME/huggingface/hub and ~/.cache/huggingface/hub; digests and prices are in the
 // folders digests and prices of $XDG_CACHE_HOME/caption-cli or ~/.cache/caption-cli, of which
-// relative ones are left out. Source: huggingface_hub 0.36, "Environment variables"; XDG Base
-// Directory 0.8.
+// relative ones are left out; temporary files are in $TMPDIR or, because they may be large,
+// /var/tmp. Source: huggingface_hub 0.36, "Environment variables"; XDG Base Directory 0.8.
 Locations find_locations(const EnvironmentVariable& variable);
 
 }  // namespace caption::config

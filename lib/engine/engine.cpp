@@ -240,6 +240,7 @@ std::optional<Completion> Engine::State::advance_tokens(Sequence& sequence, std:
 std::int32_t Engine::State::choose_token(Sequence& sequence, std::span<float> row) {
   const bool wants_logprobs = sequence.sampling.num_logprobs >= 0;
   if (wants_logprobs) std::copy(row.begin(), row.end(), raw_logits.begin());
+  if (sequence.process_logits) sequence.process_logits(row);
   const std::int32_t token = [&] {
     const ProfileScope scope(runner.stream(), "sampling");
     return sampler.sample(sequence.sampling, {sequence.tokens, sequence.num_prompt}, row);
@@ -366,6 +367,7 @@ RequestId Engine::submit(Request request) {
   sequence->adapter = request.adapter;
   sequence->sampling = std::move(request.sampling);
   sequence->on_token = std::move(request.on_token);
+  sequence->process_logits = std::move(request.process_logits);
   sequence->submitted_at_us = now_us();
   state.scheduler.submit(std::move(spec));
   state.sequences.emplace(id, std::move(sequence));

@@ -12,6 +12,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -68,6 +69,11 @@ struct Request {
   // Called inside step() with each token when it is chosen, including a stop id; once per token,
   // also after a preemption. May be empty; must be empty with beams. Must not call the engine.
   std::function<TokenVerdict(std::int32_t token)> on_token = {};
+  // Called inside step() with the model's logits [vocab] of the next token, f32 on the host, before
+  // penalties and sampling, which go on with what it leaves there; once per token, also after a
+  // preemption. Log-probabilities stay those of the model. An Error that it throws is the
+  // request's. May be empty; must be empty with beams. Must not call the engine.
+  std::function<void(std::span<float> logits)> process_logits = {};
 };
 
 enum class FinishReason {

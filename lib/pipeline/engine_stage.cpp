@@ -160,6 +160,7 @@ void EngineStage::submit(engine::Request request, Caption caption) {
   }
   caption.engine_ms = engine_share_ms_;
   try {
+    if (options_.on_request) options_.on_request(caption.record, request);
     const engine::RequestId id = engine_.submit(std::move(request));
     running_.emplace(id, std::move(caption));
   } catch (const Error& error) {

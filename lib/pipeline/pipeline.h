@@ -38,6 +38,7 @@
 #include "pipeline/input_list.h"
 #include "pipeline/prompts.h"
 #include "pipeline/threads.h"
+#include "records/record.h"
 #include "records/sink.h"
 #include "sampling/sampling_params.h"
 #include "video/read_clip.h"
@@ -140,6 +141,9 @@ struct Options {
   // When set to true, finished captions are written, the others are dropped, and run() returns.
   // run() sets it itself when it ends early for another reason. May be null.
   std::atomic<bool>* stop = nullptr;
+  // Called on run()'s thread with each request before the engine gets it, which it may change, and
+  // the record that its caption will complete: video, id, prompt and adapter are set. May be empty.
+  std::function<void(const records::Record& record, engine::Request& request)> on_request = {};
   // Called on run()'s thread after every engine step and every record.
   std::function<void(const Progress&)> on_progress;
   // Reads a clip, and checks before hashing that a file without a video suffix is a video. Tests

@@ -46,6 +46,11 @@ TEST_SUITE("config/locations") {
     CHECK(locations.prices == "/cache/caption-cli/prices");
   }
 
+  TEST_CASE("temporary files are in TMPDIR, or in a folder that is not memory") {
+    CHECK(locations_of({{"TMPDIR", "/scratch"}}).temporary == "/scratch");
+    CHECK(locations_of({{"TMPDIR", ""}}).temporary == "/var/tmp");
+  }
+
   TEST_CASE("digests are never stored in a relative folder") {
     CHECK(locations_of({{"XDG_CACHE_HOME", "cache"}, {"HOME", "/home/me"}}).digests ==
           "/home/me/.cache/caption-cli/digests");

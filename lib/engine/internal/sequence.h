@@ -34,6 +34,7 @@ struct Sequence {
   std::optional<std::int32_t> adapter;
   sampling::SamplingParams sampling;
   std::function<TokenVerdict(std::int32_t)> on_token;
+  std::function<void(std::span<float>)> process_logits;
   std::optional<CompressedSequence> compressed;  // nullopt: full attention
   std::optional<sampling::BeamSearch> beams;     // set after the prompt
   std::vector<sampling::TokenLogprobs> logprobs;

@@ -52,6 +52,10 @@ void validate(const Request& request, const model::DecoderSpec& spec, Device dev
     throw Error(ErrorCode::kUsage,
                 "request: beams have no tokens to hand out before they end; use num_beams 1");
   }
+  if (request.sampling.num_beams > 1 && request.process_logits) {
+    throw Error(ErrorCode::kUsage,
+                "request: the logits of beams are not handed out; use num_beams 1");
+  }
   const auto num_prompt = std::ssize(request.prompt_ids);
   CAPTION_CHECK(num_prompt >= 1, "request: the prompt is empty");
 
