@@ -320,6 +320,9 @@ int run_bench(BenchFlags flags, const Globals& globals) {
                          .prompts = flags.preset.prompts,
                          .references = flags.references,
                          .price = flags.price,
+                         .price_positions = flags.price_positions > 0 ? flags.price_positions
+                                                                      : kDefaultPricePositions,
+                         .price_base = flags.price_base,
                          .repeat = flags.repeat,
                          .json = flags.json},
                         context, loaded, machine);

@@ -184,7 +184,22 @@ void add_video_flags(CLI::App& command, BenchFlags& flags) {
                        {"weights", PriceOf::kWeights}},
                       "memory, speed and scores of each choice\n"
                       "attention: full, topk-merge, squeezed. kv: pages of bf16, f16, int8, f32. "
-                      "weights: f32, bf16, int8, w8a8, int4, w4a8, nf4.")
+                      "weights: f32, bf16, int8, w8a8, int4, w4a8, nf4, with the "
+                      "divergence of their logits from f32's and a table of the model's prices.")
+      ->group(kVideoGroup);
+  command
+      .add_option("--price-positions", flags.price_positions,
+                  "with --price weights: tokens at which logits are compared\n"
+                  "At least so many; f32 writes them, and every format is led through the same.")
+      ->check(in_range(std::int64_t{1}, std::int64_t{1} << 20))
+      ->type_name(kNumberType)
+      ->default_str(std::to_string(kDefaultPricePositions))
+      ->group(kVideoGroup);
+  command
+      .add_option("--price-base", flags.price_base,
+                  "with --price weights: the model that --model was quantised from\n"
+                  "Its f32 weights are then the reference.")
+      ->type_name(kFolderType)
       ->group(kVideoGroup);
 }
 
@@ -229,6 +244,10 @@ void check_flags(const BenchFlags& flags, bool has_decoder) {
   require_replaceable(flags.svg, kSvgBegin, inputs);
   if (!has_videos && (!flags.references.empty() || flags.price != PriceOf::kNothing)) {
     throw Error(ErrorCode::kUsage, "--references and --price need videos to caption");
+  }
+  if (flags.price != PriceOf::kWeights &&
+      (flags.price_positions != 0 || !flags.price_base.empty())) {
+    throw Error(ErrorCode::kUsage, "--price-positions and --price-base are for --price weights");
   }
   if (!flags.svg.empty() && flags.sweep.size() < 2) {
     throw Error(ErrorCode::kUsage,

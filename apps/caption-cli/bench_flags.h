@@ -18,6 +18,8 @@ struct BenchFlags {
   std::vector<std::string> videos;
   std::string references;
   PriceOf price = PriceOf::kNothing;
+  std::int64_t price_positions = 0;  // 0: not given
+  std::string price_base;
   WorkloadKind workload = WorkloadKind::kFixed;
   std::vector<std::string> workload_options;  // those on the command line: "--clips"
   std::string shape;

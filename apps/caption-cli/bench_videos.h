@@ -2,6 +2,7 @@
 // over real videos, from files to captions.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -16,8 +17,10 @@ enum class PriceOf {
   kNothing,
   kAttention,  // full, topk-merge and squeezed
   kKvCache,    // bf16, f16, int8 and f32 pages
-  kWeights,    // f32, bf16, int8, w8a8, int4 and nf4
+  kWeights,    // every format in which this build can hold the model, beside f32
 };
+
+inline constexpr std::int64_t kDefaultPricePositions = 1000;
 
 struct BenchVideos {
   std::vector<std::string> paths;
@@ -26,6 +29,11 @@ struct BenchVideos {
   // JSONL or a folder of label files, for the first prompt's captions; empty: no scores.
   std::string references;
   PriceOf price = PriceOf::kNothing;
+  // kWeights: the least number of positions at which logits are compared.
+  std::int64_t price_positions = kDefaultPricePositions;
+  // kWeights: the model whose f32 weights are the reference, if the preset's model was made of it
+  // by rounding; empty: the preset's model itself.
+  std::string price_base = {};
   int repeat = 1;
   std::string json;  // path of a file, "-" for stdout, or empty
 };

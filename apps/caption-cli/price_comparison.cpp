@@ -58,4 +58,23 @@ bench::EqualCaptions compare_captions(const std::vector<records::Record>& record
   return out;
 }
 
+bench::PriceRow& PriceCollector::add_row(std::string name) {
+  report_.rows.push_back({.name = std::move(name)});
+  return report_.rows.back();
+}
+
+void PriceCollector::add_run(std::size_t row, bench::VideoRun run,
+                             const std::vector<records::Record>& records) {
+  bench::PriceRow& price = report_.rows.at(row);
+  price.runs.push_back(std::move(run));
+  if (price.runs.size() > 1) return;
+  if (row == 0) base_records_ = records;
+  price.captions = compare_captions(records, base_records_);
+  if (!bench_.references.has_value()) return;
+  eval::Report scores = evaluate(*bench_.references, bench_.prompts.front().name, records);
+  price.scores = scores_of(scores);
+  if (row > 0) price.differences = differences(scores, *base_scores_);
+  if (row == 0) base_scores_ = std::move(scores);
+}
+
 }  // namespace caption::cli

@@ -1,11 +1,16 @@
-// price_comparison.h: what two runs over the same clips have in common, for `bench --price`.
+// price_comparison.h: compares runs over the same clips, for `bench --price`.
 #pragma once
 
+#include <cstddef>
+#include <optional>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "bench/price_report.h"
 #include "eval/evaluate.h"
 #include "records/record.h"
+#include "video_runs.h"
 
 namespace caption::cli {
 
@@ -18,5 +23,24 @@ std::vector<bench::ScoreDifference> differences(const eval::Report& report,
 // count.
 bench::EqualCaptions compare_captions(const std::vector<records::Record>& records,
                                       const std::vector<records::Record>& base);
+
+// Makes the rows of a report of prices. Captions and scores are those of a row's first run, beside
+// those of the first row's, which has to come before the others'.
+class PriceCollector {
+ public:
+  // `bench` is borrowed.
+  explicit PriceCollector(const VideoBench& bench) : bench_(bench) {}
+
+  bench::PriceRow& add_row(std::string name);
+  void add_run(std::size_t row, bench::VideoRun run, const std::vector<records::Record>& records);
+  bench::PriceReport take_report() { return std::move(report_); }
+  const std::vector<bench::PriceRow>& rows() const { return report_.rows; }
+
+ private:
+  const VideoBench& bench_;
+  bench::PriceReport report_;
+  std::vector<records::Record> base_records_;
+  std::optional<eval::Report> base_scores_;
+};
 
 }  // namespace caption::cli

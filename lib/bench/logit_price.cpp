@@ -160,7 +160,12 @@ void ForcedCaptions::visit(std::int64_t row, std::span<const float> logits, Use 
   const std::int64_t begin = row * static_cast<std::int64_t>(logits.size_bytes());
   if (use == Use::kRecord) return file_.write_at(begin, std::as_bytes(logits));
   file_.read_at(begin, std::as_writable_bytes(std::span(reference_)));
-  divergences_.push_back(divergence(reference_, logits));
+  const Divergence found = divergence(reference_, logits);
+  if (!std::isfinite(found.kl)) {
+    throw Error(ErrorCode::kBadModel,
+                "the model gives no probability to a token that the reference gives one");
+  }
+  divergences_.push_back(found);
 }
 
 std::vector<Divergence> ForcedCaptions::take_divergences() {

@@ -14,6 +14,7 @@ namespace {
 constexpr std::size_t kNameWidth = 34;
 constexpr std::size_t kColumnWidth = 13;
 constexpr std::size_t kWideColumn = 30;
+constexpr double kSmallestNats = 1e-9;  // in the table; JSON has all digits
 
 double engine_speed(const VideoRun& run) {
   const double seconds = static_cast<double>(run.stats.busy_us) / 1e6;
@@ -50,6 +51,64 @@ std::string describe(const EqualCaptions& captions) {
   return std::to_string(captions.equal) + " of " + std::to_string(captions.all);
 }
 
+// Whether the memory in which the rows differ is that of weights, rather than of KV pages.
+bool differ_in_weights(const PriceReport& report) {
+  return report.rows.front().weight_bytes.has_value();
+}
+
+std::int64_t memory_of(const PriceReport& report, const PriceRow& row) {
+  return differ_in_weights(report) ? row.weight_bytes.value_or(0) : row.kv_bytes_per_sequence();
+}
+
+bool has_logits(const PriceReport& report) { return report.rows.front().logits.has_value(); }
+
+std::string nats(double value) {
+  return value > 0 && value < kSmallestNats ? "< 1e-9" : format_number(value, 2);
+}
+
+std::string logit_columns(const PriceRow& row) {
+  if (!row.logits.has_value()) return {};
+  return column(nats(row.logits->mean_kl)) + column(nats(row.logits->p99_kl)) +
+         column(format_percent(row.logits->top1_agreement));
+}
+
+std::string header(const PriceReport& report) {
+  std::string text = pad_right("", kNameWidth) +
+                     column(differ_in_weights(report) ? "weights" : "KV/sequence") + column("") +
+                     column("engine tok/s") + column("") + column("equal");
+  if (has_logits(report)) text += column("mean KL") + column("p99 KL") + column("same top");
+  for (const VideoScore& score : report.rows.front().scores) {
+    text += column(score.metric) + pad_left("difference", kWideColumn);
+  }
+  return text + "\n";
+}
+
+// What the columns mean.
+std::string legend(const PriceReport& report) {
+  const PriceRow& base = report.rows.front();
+  std::string text =
+      "\nequal: captions that are those of \"" + base.name + "\", character for character\n";
+  if (has_logits(report)) {
+    text += "KL: of the next token's distribution beside that of \"" + base.name +
+            "\", in nats, at " + std::to_string(base.logits->positions) +
+            " positions of its captions; same top: the same token is the likeliest\n";
+  }
+  for (const VideoScore& score : base.scores) {
+    text += "\n" + score.metric + " of \"" + base.name + "\": 95 % interval " +
+            format_number(score.low, 3) + " to " + format_number(score.high, 3) +
+            "; differences on the same clips, with intervals of a paired bootstrap\n";
+  }
+  return text;
+}
+
+void add_logits(const PriceRow& row, JsonWriter& json) {
+  if (!row.logits.has_value()) return;
+  json.add("positions", row.logits->positions)
+      .add("mean_kl", row.logits->mean_kl)
+      .add("p99_kl", row.logits->p99_kl)
+      .add("top1_agreement", row.logits->top1_agreement);
+}
+
 }  // namespace
 
 const VideoRun& PriceRow::median_run() const {
@@ -78,32 +137,22 @@ std::string to_table(const PriceReport& report) {
   std::string text = report.subject.model + ": " + report.subject.setting + "\n" +
                      describe_clips(base.median_run()) +
                      "; engine tok/s: output tokens of all captions over the engine's own time\n\n";
-  text += pad_right("", kNameWidth) + column("KV/sequence") + column("") + column("engine tok/s") +
-          column("") + column("equal");
-  for (const VideoScore& score : base.scores) {
-    text += column(score.metric) + pad_left("difference", kWideColumn);
-  }
-  text += "\n";
+  text += header(report);
   for (const PriceRow& row : report.rows) {
-    const double memory = ratio(static_cast<double>(row.kv_bytes_per_sequence()),
-                                static_cast<double>(base.kv_bytes_per_sequence()));
-    text += pad_right(row.name, kNameWidth) + column(format_bytes(row.kv_bytes_per_sequence())) +
+    const double memory = ratio(static_cast<double>(memory_of(report, row)),
+                                static_cast<double>(memory_of(report, base)));
+    text += pad_right(row.name, kNameWidth) + column(format_bytes(memory_of(report, row))) +
             column(times(memory)) + column(format_si(row.engine_tokens_per_s())) +
             column(times(ratio(row.engine_tokens_per_s(), base.engine_tokens_per_s()))) +
-            column(describe(row.captions)) + score_columns(row) + "\n";
+            column(describe(row.captions)) + logit_columns(row) + score_columns(row) + "\n";
   }
-  text += "\nequal: captions that are those of \"" + base.name + "\", character for character\n";
-  for (const VideoScore& score : base.scores) {
-    text += "\n" + score.metric + " of \"" + base.name + "\": 95 % interval " +
-            format_number(score.low, 3) + " to " + format_number(score.high, 3) +
-            "; differences on the same clips, with intervals of a paired bootstrap\n";
-  }
-  return text;
+  return text + legend(report);
 }
 
 std::string to_json(const PriceReport& report) {
   JsonWriter json;
   json.begin_object().add("model", report.subject.model).add("setting", report.subject.setting);
+  if (!report.price_table.empty()) json.add("price_table", report.price_table);
   json.begin_list("rows");
   for (const PriceRow& row : report.rows) {
     json.begin_object()
@@ -113,7 +162,8 @@ std::string to_json(const PriceReport& report) {
         .add("failed", row.median_run().num_failed)
         .add("kv_bytes_per_sequence", row.kv_bytes_per_sequence())
         .add("engine_tokens_per_s", row.engine_tokens_per_s())
-        .add("clips_per_s", row.median_run().clips_per_s());
+        .add("clips_per_s", row.median_run().clips_per_s())
+        .add("peak_bytes", row.median_run().peak_bytes);
     json.begin_object("scores");
     for (const VideoScore& score : row.scores) json.add(score.metric.c_str(), score.value);
     json.end_object().begin_object("score_differences");
@@ -129,6 +179,7 @@ std::string to_json(const PriceReport& report) {
         .add("equal_captions", row.captions.equal)
         .add("compared_captions", row.captions.all);
     if (row.weight_bytes) json.add("weight_bytes", *row.weight_bytes);
+    add_logits(row, json);
     json.end_object();
   }
   return json.end_list().end_object().text() + "\n";

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "bench/logit_price.h"
 #include "bench/video_report.h"
 
 namespace caption::bench {
@@ -32,6 +33,8 @@ struct PriceRow {
   std::vector<ScoreDifference> differences = {};  // one for each score; empty in the first row
   EqualCaptions captions = {};
   std::optional<std::int64_t> weight_bytes = {};  // if rows differ in the format of the weights
+  // Next-token distributions beside those of the first row, on the same tokens.
+  std::optional<LogitPrice> logits = {};
 
   const VideoRun& median_run() const;
   // Output tokens per second of engine time only, since decoding and vision are the same in all
@@ -43,7 +46,8 @@ struct PriceRow {
 
 struct PriceReport {
   Subject subject;
-  std::vector<PriceRow> rows;  // the first row is the reference
+  std::vector<PriceRow> rows;    // the first row is the reference
+  std::string price_table = {};  // path of the table that was written; empty: none
 };
 
 std::string to_table(const PriceReport& report);

@@ -263,34 +263,6 @@ TEST_SUITE("app/bench") {
     CHECK(finished.out.find("1 clip captioned") != std::string::npos);
   }
 
-  TEST_CASE("the price of an option is a row for each of its choices, with scores") {
-    const Finished finished =
-        run_cli({"bench", sample_video("city-000-h264.mp4").string(), "--references",
-                 (std::filesystem::path(CAPTION_SOURCE_DIR) / "samples/references.jsonl").string(),
-                 "--price", "weights", "--json", "-"});
-    CHECK(finished.exit_code == 0);
-    const auto rows =
-        JsonObject::parse(finished.out, "prices", ErrorCode::kInternal).get_objects("rows");
-    REQUIRE(rows.size() == 9);
-    for (const JsonObject& row : rows) {
-      CAPTURE(row.get_string("name", ""));
-      CHECK(row.get_int("compared_captions", 0, 0, 9) == 1);
-      CHECK(row.get_int("weight_bytes", 0, 0, 1 << 30) > 0);
-    }
-    CHECK(rows[0].get_int("equal_captions", 0, 0, 9) == 1);
-    CHECK(rows[1].get_int("equal_captions", 0, 0, 9) == 1);  // bf16 is what the file holds
-    const auto difference = rows[1].get_object("score_differences")->get_object("meteor-ko");
-    REQUIRE(difference.has_value());
-    CHECK(difference->get_double("value", 1) == 0);
-    CHECK(finished.err.find("a run to warm up with each model") < finished.err.find("run 1 of 1"));
-    for (const char* row :
-         {"f32 weights", "bf16 weights", "int8 weights", "w8a8 weights", "int4 weights",
-          "int4-head4 weights", "w4a8 weights", "w4a8-head4 weights", "nf4 weights", "meteor-ko"}) {
-      CAPTURE(row);
-      CHECK(finished.out.find(row) != std::string::npos);
-    }
-  }
-
   TEST_CASE("options that mean nothing for what is measured are refused by name") {
     struct Case {
       std::vector<std::string> arguments;
@@ -332,6 +304,9 @@ TEST_SUITE("app/bench") {
         {"bench", "--references", "x"},
         {"bench", "--output-tokens", "5000"},
         {"bench", "clip.mp4", "--shape", "demo"},
+        {"bench", "clip.mp4", "--price", "kv", "--price-positions", "9"},
+        {"bench", "clip.mp4", "--price-base", "samples/demo-model"},
+        {"bench", "clip.mp4", "--price", "weights", "--price-positions", "0"},
         {"bench", "clip.mp4", "--workload", "fixed"},
         {"bench", "--tower"},
         {"bench", "--tower", "--shape", "demo", "--sweep", "1"},

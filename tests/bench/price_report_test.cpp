@@ -64,6 +64,37 @@ TEST_SUITE("bench/price_report") {
           std::string::npos);
   }
 
+  TEST_CASE("rows of other weights have these and their divergences in the place of KV pages") {
+    PriceReport report = make_report();
+    report.rows[0].weight_bytes = 2000;
+    report.rows[0].logits = LogitPrice{.positions = 1003};
+    report.rows[1].weight_bytes = 1000;
+    report.rows[1].logits =
+        LogitPrice{.positions = 1003, .mean_kl = 1e-12, .p99_kl = 0.0123, .top1_agreement = 0.985};
+    report.price_table = "/prices/x.json";
+    const std::string table = to_table(report);
+    CHECK(table.find("weights") != std::string::npos);
+    CHECK(table.find("KV/sequence") == std::string::npos);
+    const std::string half = table.substr(table.find("\nhalf"));
+    CHECK(half.find("1.00 kB") != std::string::npos);
+    CHECK(half.find("0.500x") != std::string::npos);
+    CHECK(half.find("< 1e-9") != std::string::npos);
+    CHECK(half.find("0.012") != std::string::npos);
+    CHECK(half.find("98.5 %") != std::string::npos);
+    CHECK(table.find("at 1003 positions of its captions") != std::string::npos);
+    const JsonObject json = JsonObject::parse(to_json(report), "report", ErrorCode::kInternal);
+    CHECK(json.get_string("price_table", "") == "/prices/x.json");
+    const JsonObject row = json.get_objects("rows").at(1);
+    CHECK(row.require_int("positions", 0, 9999) == 1003);
+    CHECK(row.get_double("mean_kl", 0) == 1e-12);
+    CHECK(row.get_double("p99_kl", 0) == 0.0123);
+    CHECK(row.get_double("top1_agreement", 0) == 0.985);
+    CHECK_FALSE(JsonObject::parse(to_json(make_report()), "report", ErrorCode::kInternal)
+                    .get_objects("rows")
+                    .at(1)
+                    .has("mean_kl"));
+  }
+
   TEST_CASE("JSON holds every row") {
     const JsonObject json =
         JsonObject::parse(to_json(make_report()), "report", ErrorCode::kInternal);

@@ -1,0 +1,87 @@
+#include "option_prices.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/log.h"
+#include "price_comparison.h"
+
+namespace caption::cli {
+namespace {
+
+struct PricedOptions {
+  std::string name;
+  engine::EngineOptions options;
+};
+
+std::vector<PricedOptions> kv_variants(const engine::EngineOptions& options) {
+  std::vector<PricedOptions> variants;
+  for (const DType dtype : {DType::kBF16, DType::kF16, DType::kI8, DType::kF32}) {
+    variants.push_back({.name = std::string(dtype_name(dtype)) + " KV", .options = options});
+    variants.back().options.kv_dtype = dtype;
+  }
+  return variants;
+}
+
+// The number of kept tokens is a share of the prompt, because prompt lengths differ between models.
+std::vector<PricedOptions> attention_variants(const engine::EngineOptions& options,
+                                              std::int64_t prompt_tokens) {
+  std::vector<PricedOptions> variants;
+  const auto add = [&](std::string name, const engine::EngineOptions& changed) {
+    variants.push_back({.name = std::move(name), .options = changed});
+  };
+  add("full attention", options);
+  for (const std::int64_t part : {2, 4}) {
+    engine::EngineOptions merged = options;
+    merged.compression.mode = engine::CompressionMode::kTopkMerge;
+    merged.compression.keep_tokens = static_cast<std::int32_t>(
+        std::max<std::int64_t>(merged.compression.window_tokens, prompt_tokens / part));
+    merged.compression.num_summaries = 8;
+    add("topk-merge, " + std::to_string(merged.compression.keep_tokens) + " of " +
+            std::to_string(prompt_tokens) + " kept",
+        merged);
+  }
+  for (const float threshold : {0.01F, 0.05F}) {
+    engine::EngineOptions squeezed = options;
+    squeezed.compression.mode = engine::CompressionMode::kSqueezed;
+    squeezed.compression.threshold = threshold;
+    add("squeezed, clusters above " + std::to_string(static_cast<int>(threshold * 100)) + " %",
+        squeezed);
+  }
+  return variants;
+}
+
+// One run, so that the first row, to which the others are compared, does not pay for what is read
+// once. Returns the mean prompt tokens of a caption.
+std::int64_t warm_up(const VideoBench& bench, const OpenedModel& opened) {
+  log_info("bench", "prices, a run to warm up");
+  std::vector<records::Record> records;
+  const bench::VideoRun warm = run_once(bench, opened, opened.options, records);
+  return warm.prompt_tokens / std::max<std::int64_t>(1, warm.num_captions);
+}
+
+}  // namespace
+
+bench::PriceReport price_options(const VideoBench& bench, const OpenedModel& opened) {
+  const std::int64_t prompt_tokens = warm_up(bench, opened);
+  const std::vector<PricedOptions> variants =
+      bench.wanted.price == PriceOf::kKvCache
+          ? kv_variants(opened.options.engine)
+          : attention_variants(opened.options.engine, prompt_tokens);
+  PriceCollector collector(bench);
+  for (const PricedOptions& variant : variants) collector.add_row(variant.name);
+  std::vector<records::Record> records;
+  for (int round = 0; round < bench.wanted.repeat; ++round) {
+    for (std::size_t i = 0; i < variants.size(); ++i) {
+      log_info("bench", variants[i].name + ", run " + std::to_string(round + 1) + " of " +
+                            std::to_string(bench.wanted.repeat));
+      pipeline::Options options = opened.options;
+      options.engine = variants[i].options;
+      bench::VideoRun run = run_once(bench, opened, options, records);
+      collector.add_run(i, std::move(run), records);
+    }
+  }
+  return collector.take_report();
+}
+
+}  // namespace caption::cli

@@ -1,0 +1,171 @@
+// `bench VIDEOS --price`: what options cost, and the table that is kept of a model's formats.
+#include <doctest/doctest.h>
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "base/json.h"
+#include "plan/price_table.h"
+#include "tests/app/folders.h"
+#include "tests/app/process.h"
+#include "tests/video/make_clip.h"
+
+namespace caption::test {
+namespace {
+
+namespace fs = std::filesystem;
+
+const std::vector<std::string> kFormats = {"f32",        "bf16", "int8",       "w8a8", "int4",
+                                           "int4-head4", "w4a8", "w4a8-head4", "nf4"};
+
+std::string source_file(const char* name) { return (fs::path(CAPTION_SOURCE_DIR) / name).string(); }
+
+// `bench` on these clips; tables of prices are kept below `cache`.
+Finished run_bench(const std::vector<std::string>& clips, const std::vector<std::string>& arguments,
+                   const fs::path& cache) {
+  std::vector<std::string> all = {"bench"};
+  for (const std::string& clip : clips) all.push_back(sample_video(clip).string());
+  all.insert(all.end(), arguments.begin(), arguments.end());
+  return run_cli(all, "", {{"XDG_CACHE_HOME", cache.string()}});
+}
+
+std::vector<JsonObject> rows_of(const Finished& finished) {
+  CAPTURE(finished.err);
+  REQUIRE(finished.exit_code == 0);
+  return JsonObject::parse(finished.out, "prices", ErrorCode::kInternal).get_objects("rows");
+}
+
+// The only table in a cache.
+plan::PriceTable only_table(const fs::path& cache) {
+  std::vector<fs::path> found;
+  for (const auto& entry : fs::directory_iterator(cache / "caption-cli/prices")) {
+    found.push_back(entry.path());
+  }
+  REQUIRE(found.size() == 1);
+  return plan::read_price_table(found.front());
+}
+
+TEST_SUITE("app/price") {
+  TEST_CASE("the price of weights is a row for each format, with scores, KL and a table") {
+    const TemporaryFolder cache;
+    const Finished finished =
+        run_bench({"city-000-h264.mp4", "mountain-011-av1.mp4"},
+                  {"--references", source_file("samples/references.jsonl"), "--price", "weights",
+                   "--price-positions", "60", "--json", "-"},
+                  cache.path());
+    const std::vector<JsonObject> rows = rows_of(finished);
+    const plan::PriceTable table = only_table(cache.path());
+    REQUIRE(rows.size() == kFormats.size());
+    REQUIRE(table.formats.size() == kFormats.size());
+    CHECK(table.positions >= 60);
+    CHECK(table.clips == 2);
+    CHECK(table.base_hash.empty());
+    for (std::size_t i = 0; i < rows.size(); ++i) {
+      CAPTURE(kFormats[i]);
+      const JsonObject& row = rows[i];
+      const plan::FormatPrice& price = table.formats[i];
+      CHECK(row.get_string("name", "") == kFormats[i] + " weights");
+      CHECK(price.format == kFormats[i]);
+      CHECK(row.require_int("compared_captions", 0, 9) == 2);
+      CHECK(row.require_int("weight_bytes", 1, 1 << 30) == price.weight_bytes);
+      CHECK(row.require_int("positions", 60, 500) == table.positions);
+      CHECK(row.get_double("mean_kl", -1) == price.mean_kl);
+      CHECK(row.get_double("p99_kl", -1) == price.p99_kl);
+      CHECK(row.get_double("top1_agreement", -1) == price.top1_agreement);
+      CHECK(price.meteor_ko == row.get_object("scores")->get_double("meteor-ko", -1));
+      CHECK(price.top1_agreement > 0.9);
+      CHECK(price.mean_kl < 0.1);
+    }
+    // The same computation twice gives the same bits; every rounding of matrices moves the logits.
+    CHECK(table.formats[0].mean_kl == 0);
+    CHECK(table.formats[0].p99_kl == 0);
+    CHECK(table.formats[0].top1_agreement == 1);
+    CHECK(table.formats[0].equal_captions == 1);
+    CHECK_FALSE(table.formats[0].meteor_ko_difference.has_value());
+    const double mean_int8 = table.find("int8")->mean_kl;
+    CHECK(mean_int8 > 0);
+    CHECK(table.find("int4-head4")->mean_kl > mean_int8);
+    // What the file holds is bf16, so only KV pages and sums differ.
+    CHECK(table.find("bf16")->mean_kl < mean_int8);
+    CHECK(table.find("bf16")->meteor_ko_difference == plan::PairedDifference{});
+    CHECK(contains(finished.err, "price table of this model: " + cache.path().string()));
+  }
+
+  TEST_CASE("divergences do not depend on batches, threads or the order of the same clips") {
+    const TemporaryFolder cache;
+    const auto prices = [&](const std::vector<std::string>& clips,
+                            const std::vector<std::string>& arguments) {
+      std::vector<std::string> all = {"--price", "weights", "--price-positions",
+                                      "80",      "--json",  "-"};
+      all.insert(all.end(), arguments.begin(), arguments.end());
+      std::string text;
+      for (const JsonObject& row : rows_of(run_bench(clips, all, cache.path()))) {
+        text += row.get_string("name", "") + " " + json_number(row.get_double("mean_kl", -1)) +
+                " " + json_number(row.get_double("p99_kl", -1)) + "\n";
+      }
+      return text;
+    };
+    const std::string together = prices({"city-000-h264.mp4", "mountain-011-av1.mp4"}, {});
+    CHECK(together == prices({"mountain-011-av1.mp4", "city-000-h264.mp4"},
+                             {"--max-num-seqs", "1", "--threads", "1"}));
+  }
+
+  TEST_CASE("a quantised folder is priced against the model that it was made of") {
+    const TemporaryFolder folder;
+    const std::string made = (folder.path() / "nf4").string();
+    REQUIRE(run_cli({"quantize", source_file("samples/demo-model"), "-o", made, "--format", "nf4"})
+                .exit_code == 0);
+    const fs::path cache = folder.path() / "cache";
+    const Finished finished =
+        run_bench({"city-000-h264.mp4"},
+                  {"--model", made, "--price-base", source_file("samples/demo-model"), "--price",
+                   "weights", "--price-positions", "20", "--json", "-"},
+                  cache);
+    const std::vector<JsonObject> rows = rows_of(finished);
+    REQUIRE(rows.size() == 4);
+    CHECK(rows[0].get_string("name", "") == "f32 of " + source_file("samples/demo-model"));
+    CHECK(rows[0].get_double("mean_kl", -1) == 0);
+    CHECK(contains(finished.err, "left out: " + made));
+    const plan::PriceTable table = only_table(cache);
+    CHECK(table.model_hash != table.base_hash);
+    CHECK(table.base_hash.size() == 64);
+    REQUIRE(table.formats.size() == 3);
+    for (const plan::FormatPrice& price : table.formats) {
+      CAPTURE(price.format);
+      CHECK(price.mean_kl > 0);  // also f32, which holds the codes
+      CHECK((price.format == "f32" || price.format == "bf16" || price.format == "nf4"));
+    }
+    const Finished wrong =
+        run_bench({"city-000-h264.mp4"},
+                  {"--model", made, "--price-base", "/no/such/model", "--price", "weights"}, cache);
+    CHECK(wrong.exit_code == 3);
+    CHECK(contains(wrong.err, "/no/such/model"));
+  }
+
+  TEST_CASE("no table is kept of fewer positions than were wanted, or without every clip") {
+    const TemporaryFolder folder;
+    const Finished few = run_bench({"city-000-h264.mp4"}, {"--price", "weights"}, folder.path());
+    CHECK(few.exit_code == 0);
+    CHECK(contains(few.err, "no price table is written: the captions have"));
+    CHECK(contains(few.err, "of 1000 positions; give more clips or prompts"));
+    const std::string broken = (folder.path() / "broken.mp4").string();
+    write_text(broken, "no video");
+    const Finished failed =
+        run_bench({"city-000-h264.mp4"}, {broken, "--price", "weights", "--price-positions", "9"},
+                  folder.path());
+    CHECK(failed.exit_code == 1);
+    CHECK(contains(failed.err, "no price table is written: clips failed"));
+    CHECK_FALSE(fs::exists(folder.path() / "caption-cli/prices"));
+    const Finished unwritable =
+        run_cli({"bench", sample_video("city-000-h264.mp4").string(), "--price", "weights",
+                 "--price-positions", "9"},
+                "", {{"XDG_CACHE_HOME", folder.path().string()}, {"TMPDIR", "/no/such/folder"}});
+    CHECK(unwritable.exit_code == 5);
+    CHECK(contains(unwritable.err, "/no/such/folder: cannot make a temporary file there"));
+  }
+}
+
+}  // namespace
+}  // namespace caption::test
