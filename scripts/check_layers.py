@@ -4,8 +4,10 @@
 A room includes itself and rooms on lower floors only. A package's headers appear only in the
 rooms named as its doors, and never in a public header. Files of kernels/cpu are included only by
 files of kernels/cpu, so that nothing else depends on a layout or an instruction set; intrinsics
-and inline assembly are there and in the files of MACHINE_CODE. One file reads the environment.
-`--count` prints the number of breaches.
+and inline assembly are there and in the files of MACHINE_CODE. The same holds for kernels/cuda,
+whose PTX is in primitives.cuh; CUDA's own names are there and in launch.cuh, which alone include
+the tests' emulator, so that kernels compile for it. One file reads the environment. `--count`
+prints the number of breaches.
 """
 
 import re
@@ -45,9 +47,18 @@ MACHINE_CODE = {
     "lib/bench/internal/multiply_add_avx2.cpp",
     "lib/bench/internal/multiply_add_avx512.cpp",
     "lib/bench/internal/multiply_add_avx512bf16.cpp",
+    "kernels/cuda/primitives.cuh",
 }
 INSTRUCTION = re.compile(
-    r"\b(_mm\d*_\w+|_tile_\w+|__builtin_ia32_\w+|__m(128|256|512)\w*|__asm__|asm\s+volatile)\b")
+    r"\b(_mm\d*_\w+|_tile_\w+|__builtin_ia32_\w+|__m(128|256|512)\w*|__asm__|asm\s+volatile|"
+    r"asm(?=\s*\())\b")
+
+# CUDA's keywords, variables and functions, which the emulator has under the names of primitives.cuh.
+CUDA_NAME = re.compile(
+    r"(?<![\w.])(__(global|device|shared|constant|forceinline|launch_bounds|grid_constant)__|"
+    r"__(syncthreads|syncwarp|shfl|ballot|any|all|ldg|stcs|ldcs|cvta|activemask|threadfence)\w*|"
+    r"__[fd]\w+_r[nzud]|__\w+_as_\w+|(thread|block)Idx|(block|grid)Dim|cuda[A-Z]\w*)\b")
+CUDA_FILES = {"kernels/cuda/primitives.cuh", "kernels/cuda/launch.cuh"}
 
 ENVIRONMENT = re.compile(r"\b(secure_)?getenv\s*\(|\benviron\b")
 ENVIRONMENT_READER = "apps/caption-cli/environment.cpp"
@@ -80,6 +91,12 @@ def check_file(path: Path) -> list[str]:
             line = text.count("\n", 0, match.start()) + 1
             breaches.append(f"{path.relative_to(ROOT)}:{line}: {match.group(1)} belongs in "
                             "kernels/cpu, or the file in MACHINE_CODE")
+    is_cuda_kernel = path.is_relative_to(ROOT / "kernels" / "cuda")
+    if is_cuda_kernel and str(path.relative_to(ROOT)) not in CUDA_FILES:
+        for match in CUDA_NAME.finditer(text):
+            line = text.count("\n", 0, match.start()) + 1
+            breaches.append(f"{path.relative_to(ROOT)}:{line}: {match.group(1)} belongs in "
+                            f"{' or '.join(sorted(CUDA_FILES))}")
     if str(path.relative_to(ROOT)) != ENVIRONMENT_READER:
         for match in ENVIRONMENT.finditer(text):
             line = text.count("\n", 0, match.start()) + 1
@@ -98,6 +115,11 @@ def check_file(path: Path) -> list[str]:
                 breaches.append(f"{where}: {target} is private to {other}")
         if match.group(1) == '"' and target.startswith("kernels/cpu/") and not is_cpu_kernel:
             breaches.append(f"{where}: {target} is private to kernels/cpu")
+        if match.group(1) == '"' and target.startswith("kernels/cuda/") and not is_cuda_kernel:
+            breaches.append(f"{where}: {target} is private to kernels/cuda")
+        if (match.group(1) == '"' and other == "tests"
+                and str(path.relative_to(ROOT)) not in CUDA_FILES):
+            breaches.append(f"{where}: {target} is of the tests")
         for pattern, doors in DOORS.items():
             if re.fullmatch(pattern, target) is None:
                 continue

@@ -1,9 +1,22 @@
 # Finds a CUDA toolkit (>= 12), says what was decided, and sets CAPTION_HAVE_CUDA. With a toolkit
 # the backend room can ask the driver for devices (cudart is linked statically, so the binary
-# starts on machines without CUDA too).
+# starts on machines without CUDA too). Sets CAPTION_HAVE_CUDA_EMULATOR where the tests can run
+# kernels on the CPU (tests/support/cuda/emulator.h), with or without a toolkit; EMULATED does not
+# look for one.
 set(CAPTION_HAVE_CUDA OFF)
-if(CAPTION_CUDA STREQUAL "OFF")
-  message(STATUS "CUDA: off (CAPTION_CUDA=OFF)")
+set(CAPTION_HAVE_CUDA_EMULATOR OFF)
+# The emulator is the runtime of -fsanitize=thread, so no other sanitizer goes with it. clang turns
+# loops of a kernel into calls of memcpy, which are not instrumented.
+if(CAPTION_TESTS AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND NOT CAPTION_SANITIZE
+   AND NOT CAPTION_FUZZ AND CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64|aarch64|arm64")
+  set(CAPTION_HAVE_CUDA_EMULATOR ON)
+endif()
+if(CAPTION_CUDA STREQUAL "EMULATED" AND NOT CAPTION_HAVE_CUDA_EMULATOR)
+  message(FATAL_ERROR "CAPTION_CUDA=EMULATED needs CAPTION_TESTS, g++, x86-64 or AArch64, and "
+    "neither CAPTION_SANITIZE nor CAPTION_FUZZ.")
+endif()
+if(CAPTION_CUDA STREQUAL "OFF" OR CAPTION_CUDA STREQUAL "EMULATED")
+  message(STATUS "CUDA: off (CAPTION_CUDA=${CAPTION_CUDA})")
   return()
 endif()
 

@@ -94,3 +94,16 @@ function(caption_fuzzer name)
     target_link_libraries(${target} PRIVATE caption::${dep})
   endforeach()
 endfunction()
+
+# caption_emulated_kernels(target SOURCES norm.cu) makes an object library of CUDA kernels that run
+# on the emulator. Their accesses are instrumented, so the compiler must not merge accesses or turn
+# loops into calls of memcpy. Call it at most once per source and folder: it sets properties of the
+# sources.
+function(caption_emulated_kernels target)
+  cmake_parse_arguments(ARG "" "" "SOURCES" ${ARGN})
+  set_source_files_properties(${ARG_SOURCES} PROPERTIES LANGUAGE CXX COMPILE_OPTIONS
+    "-x;c++;-fsanitize=thread;--param=tsan-instrument-func-entry-exit=0;-g1;-fno-tree-vectorize;-fno-tree-slp-vectorize;-fno-store-merging;-fno-tree-loop-distribute-patterns")
+  add_library(${target} OBJECT ${ARG_SOURCES})
+  target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR}/lib ${PROJECT_SOURCE_DIR})
+  target_link_libraries(${target} PRIVATE caption_flags)
+endfunction()

@@ -1,0 +1,80 @@
+// kernels/cuda/launch.cuh: how host code starts a kernel. A kernel is a struct:
+//
+//   struct Scale {
+//     static constexpr int kThreads = 128;   // of a block; a multiple of 32
+//     struct Params { ... };                 // trivially copyable: numbers and device pointers
+//     struct Shared { ... };                 // the block's shared memory
+//     static CAPTION_DEVICE void run(const Params& params) { ... }   // what a thread does
+//   };
+//   launch<Scale>({.x = rows}, {...});
+//
+// nvcc makes a __global__ function of it; any other compiler runs it on the emulator
+// (tests/support/cuda/emulator.h).
+#pragma once
+
+#include <string>
+#include <type_traits>
+
+#include "kernels/cuda/primitives.cuh"
+#ifdef __CUDACC__
+#include "base/error.h"
+#else
+#include "tests/support/cuda/emulator.h"
+#endif
+
+namespace caption::kernels::cuda {
+
+// Blocks along each axis; x at most 2^31 - 1, y and z at most 65535.
+struct Grid {
+  unsigned x = 1;
+  unsigned y = 1;
+  unsigned z = 1;
+};
+
+#ifdef __CUDACC__
+template <class Kernel>
+__global__ void __launch_bounds__(Kernel::kThreads)
+    kernel_entry(const __grid_constant__ typename Kernel::Params params) {
+  Kernel::run(params);
+}
+
+// Shared memory that every launch may have; more has to be asked for.
+inline constexpr std::size_t kDefaultSharedBytes = 48 << 10;
+
+inline void check_cuda(cudaError_t error) {
+  if (error == cudaSuccess) return;
+  throw Error(ErrorCode::kUnavailable,
+              std::string("cuda: ") + cudaGetErrorString(error) + " (CUDA error " +
+                  std::to_string(static_cast<int>(error)) + ") when a kernel was started");
+}
+#endif
+
+// Enqueues a launch on the device's default stream. An empty grid is no launch. Throws
+// Error(kUnavailable) when the driver refuses the launch.
+template <class Kernel>
+void launch(Grid grid, const typename Kernel::Params& params) {
+  static_assert(Kernel::kThreads % 32 == 0 && Kernel::kThreads <= 1024);
+  static_assert(std::is_trivially_copyable_v<typename Kernel::Params>);
+  if (grid.x == 0 || grid.y == 0 || grid.z == 0) return;
+  constexpr std::size_t kSharedBytes =
+      std::is_empty_v<typename Kernel::Shared> ? 0 : sizeof(typename Kernel::Shared);
+#ifdef __CUDACC__
+  if constexpr (kSharedBytes > kDefaultSharedBytes) {
+    check_cuda(cudaFuncSetAttribute(kernel_entry<Kernel>,
+                                    cudaFuncAttributeMaxDynamicSharedMemorySize, kSharedBytes));
+  }
+  kernel_entry<Kernel><<<dim3(grid.x, grid.y, grid.z), Kernel::kThreads, kSharedBytes>>>(params);
+  check_cuda(cudaGetLastError());
+#else
+  cuda_emulator::launch({.grid = {grid.x, grid.y, grid.z},
+                         .num_threads = Kernel::kThreads,
+                         .shared_bytes = kSharedBytes,
+                         .params = &params,
+                         .params_bytes = sizeof params,
+                         .run = [](const void* copied) {
+                           Kernel::run(*static_cast<const typename Kernel::Params*>(copied));
+                         }});
+#endif
+}
+
+}  // namespace caption::kernels::cuda

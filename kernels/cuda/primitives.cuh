@@ -1,0 +1,214 @@
+// kernels/cuda/primitives.cuh: what the code of CUDA kernels calls, one function per instruction.
+//
+// nvcc compiles the bodies below. Any other compiler takes functions of the same names from the
+// emulator (tests/support/cuda/device_functions.h), which runs kernels on the CPU; a function that
+// the emulator lacks does not compile there. This is the only file with PTX, and with launch.cuh
+// the only one with CUDA's own names (scripts/check_layers.py).
+//
+// A result has the same bits on a GPU and in the emulator: division and square root are rounded as
+// IEEE 754 demands, no function is an approximate instruction, and products are fused with sums
+// only by fused(), because nvcc compiles kernels with -fmad=false. Exceptions are the payload of a
+// NaN and the sums of tensor cores (tests/support/cuda/tensor_core.h).
+//
+// Collectives (sync_*, shuffle*, vote*, ldmatrix_*, mma_*) are called by all threads of a block, or
+// by all 32 lanes of a warp, from one place of the source.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace caption::kernels::cuda {
+
+// 16 bytes, which one instruction loads, stores or copies.
+struct alignas(16) Bytes16 {
+  std::uint32_t word[4];
+};
+
+// Operands of m16n8k16, as the PTX ISA 8.x, "Matrix Fragments for mma.m16n8k16", defines them: with
+// g = lane / 4 and t = lane % 4, pairs of 16-bit elements with the lower column (of B: row) in the
+// lower half.
+struct FragmentA {
+  std::uint32_t pair[4];  // rows g, g + 8, g, g + 8; columns 2t, 2t, 2t + 8, 2t + 8
+};
+struct FragmentB {
+  std::uint32_t pair[2];  // rows 2t, 2t + 8; column g
+};
+struct FragmentC {
+  float sum[4];  // rows g, g, g + 8, g + 8; columns 2t, 2t + 1, 2t, 2t + 1
+};
+
+}  // namespace caption::kernels::cuda
+
+#ifndef __CUDACC__
+
+#define CAPTION_DEVICE inline
+#include "tests/support/cuda/device_functions.h"
+
+#else
+
+#include <cuda_runtime.h>
+
+#define CAPTION_DEVICE __device__ __forceinline__
+
+namespace caption::kernels::cuda {
+
+inline constexpr unsigned kAllLanes = 0xFFFFFFFFu;
+
+// ---- where a thread is ----
+CAPTION_DEVICE int thread_index() { return static_cast<int>(threadIdx.x); }
+CAPTION_DEVICE int lane_index() { return thread_index() % 32; }
+CAPTION_DEVICE int warp_index() { return thread_index() / 32; }
+CAPTION_DEVICE int block_x() { return static_cast<int>(blockIdx.x); }
+CAPTION_DEVICE int block_y() { return static_cast<int>(blockIdx.y); }
+CAPTION_DEVICE int block_z() { return static_cast<int>(blockIdx.z); }
+CAPTION_DEVICE int grid_x() { return static_cast<int>(gridDim.x); }
+
+// The block's dynamic shared memory, uninitialised.
+template <class Shared>
+CAPTION_DEVICE Shared& shared_memory() {
+  extern __shared__ __align__(1024) unsigned char dynamic_shared_memory[];
+  return *reinterpret_cast<Shared*>(dynamic_shared_memory);
+}
+
+// ---- order and exchange ----
+// All accesses to memory before it happen before those after it, of the block or of the warp.
+CAPTION_DEVICE void sync_block() { __syncthreads(); }
+CAPTION_DEVICE void sync_warp() { __syncwarp(); }
+
+// The value that the lane `lane ^ mask`, or `lane`, of the warp passes. Does not order memory.
+CAPTION_DEVICE float shuffle_xor(float x, int mask) { return __shfl_xor_sync(kAllLanes, x, mask); }
+CAPTION_DEVICE std::uint32_t shuffle(std::uint32_t x, int lane) {
+  return __shfl_sync(kAllLanes, x, lane);
+}
+// Bit i is whether lane i passes true.
+CAPTION_DEVICE std::uint32_t vote(bool x) { return __ballot_sync(kAllLanes, x); }
+
+// ---- memory ----
+// One access of 1, 2, 4, 8 or 16 bytes; the address is a multiple of their number.
+template <class T>
+CAPTION_DEVICE T load(const T* from) {
+  static_assert(sizeof(T) <= 16 && (sizeof(T) & (sizeof(T) - 1)) == 0);
+  return *from;
+}
+template <class T>
+CAPTION_DEVICE void store(T* to, const T& x) {
+  static_assert(sizeof(T) <= 16 && (sizeof(T) & (sizeof(T) - 1)) == 0);
+  *to = x;
+}
+// For what the kernel reads once and does not write: bypasses L1.
+CAPTION_DEVICE Bytes16 load_once(const Bytes16* from) {
+  Bytes16 x;
+  asm volatile("ld.global.nc.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
+               : "=r"(x.word[0]), "=r"(x.word[1]), "=r"(x.word[2]), "=r"(x.word[3])
+               : "l"(from));
+  return x;
+}
+
+CAPTION_DEVICE std::uint32_t shared_address(const void* pointer) {
+  return static_cast<std::uint32_t>(__cvta_generic_to_shared(pointer));
+}
+
+// Copies 16 bytes from global to shared memory while the thread goes on; zeros if !is_inside, and
+// then `from` is not read. The bytes may be read after a wait_copies() of the same thread, and by
+// other threads after a barrier that follows it. sm_75 lacks the instruction: there the copy is
+// complete when the call returns.
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 800
+CAPTION_DEVICE void copy_16_async(void* to, const void* from, bool is_inside) {
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared_address(to)), "l"(from),
+               "r"(is_inside ? 16 : 0)
+               : "memory");
+}
+// Makes a group of the thread's copies since its last group; a group may be empty.
+CAPTION_DEVICE void commit_copies() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+// Waits until at most the last kGroupsLeft groups are not complete.
+template <int kGroupsLeft>
+CAPTION_DEVICE void wait_copies() {
+  asm volatile("cp.async.wait_group %0;" ::"n"(kGroupsLeft) : "memory");
+}
+#else
+CAPTION_DEVICE void copy_16_async(void* to, const void* from, bool is_inside) {
+  Bytes16 x{};
+  if (is_inside) x = *static_cast<const Bytes16*>(from);
+  *static_cast<Bytes16*>(to) = x;
+}
+CAPTION_DEVICE void commit_copies() {}
+template <int kGroupsLeft>
+CAPTION_DEVICE void wait_copies() {}
+#endif
+
+// ---- tensor cores ----
+// Loads four 8 x 8 matrices of 16-bit elements from shared memory. Lane l passes the address of row
+// l % 8 of matrix l / 8; it gets the elements [l / 4][2 (l % 4)] and [l / 4][2 (l % 4) + 1] of
+// each.
+CAPTION_DEVICE FragmentA ldmatrix_x4(const void* row) {
+  FragmentA r;
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+               : "=r"(r.pair[0]), "=r"(r.pair[1]), "=r"(r.pair[2]), "=r"(r.pair[3])
+               : "r"(shared_address(row))
+               : "memory");
+  return r;
+}
+// The same of the transposed matrices.
+CAPTION_DEVICE FragmentA ldmatrix_x4_trans(const void* row) {
+  FragmentA r;
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+               : "=r"(r.pair[0]), "=r"(r.pair[1]), "=r"(r.pair[2]), "=r"(r.pair[3])
+               : "r"(shared_address(row))
+               : "memory");
+  return r;
+}
+
+// c [16, 8] += a [16, 16] * b [16, 8]. bf16 needs sm_80: on sm_75 a kernel that calls it does not
+// compile, and f16 is two steps of k = 8.
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 800
+CAPTION_DEVICE void mma_bf16(FragmentC& c, const FragmentA& a, const FragmentB& b) {
+  asm volatile(
+      "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, "
+      "{%8, %9}, {%0, %1, %2, %3};"
+      : "+f"(c.sum[0]), "+f"(c.sum[1]), "+f"(c.sum[2]), "+f"(c.sum[3])
+      : "r"(a.pair[0]), "r"(a.pair[1]), "r"(a.pair[2]), "r"(a.pair[3]), "r"(b.pair[0]),
+        "r"(b.pair[1]));
+}
+CAPTION_DEVICE void mma_f16(FragmentC& c, const FragmentA& a, const FragmentB& b) {
+  asm volatile(
+      "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, "
+      "{%8, %9}, {%0, %1, %2, %3};"
+      : "+f"(c.sum[0]), "+f"(c.sum[1]), "+f"(c.sum[2]), "+f"(c.sum[3])
+      : "r"(a.pair[0]), "r"(a.pair[1]), "r"(a.pair[2]), "r"(a.pair[3]), "r"(b.pair[0]),
+        "r"(b.pair[1]));
+}
+#else
+CAPTION_DEVICE void mma_f16(FragmentC& c, const FragmentA& a, const FragmentB& b) {
+  for (int step = 0; step < 2; ++step) {
+    asm volatile(
+        "mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5}, {%6}, "
+        "{%0, %1, %2, %3};"
+        : "+f"(c.sum[0]), "+f"(c.sum[1]), "+f"(c.sum[2]), "+f"(c.sum[3])
+        : "r"(a.pair[2 * step]), "r"(a.pair[2 * step + 1]), "r"(b.pair[step]));
+  }
+}
+#endif
+
+// ---- arithmetic ----
+// a * b + c, rounded once.
+CAPTION_DEVICE float fused(float a, float b, float c) { return __fmaf_rn(a, b, c); }
+CAPTION_DEVICE double fused(double a, double b, double c) { return __fma_rn(a, b, c); }
+CAPTION_DEVICE float divide(float a, float b) { return __fdiv_rn(a, b); }
+CAPTION_DEVICE float square_root(float x) { return __fsqrt_rn(x); }
+CAPTION_DEVICE float float_of_bits(std::uint32_t x) { return __uint_as_float(x); }
+CAPTION_DEVICE std::uint32_t bits_of_float(float x) { return __float_as_uint(x); }
+// IEEE binary16, to nearest, ties to even; subnormals are kept.
+CAPTION_DEVICE std::uint16_t f16_of_float(float x) {
+  std::uint16_t half;
+  asm("cvt.rn.f16.f32 %0, %1;" : "=h"(half) : "f"(x));
+  return half;
+}
+CAPTION_DEVICE float float_of_f16(std::uint16_t half) {
+  float x;
+  asm("cvt.f32.f16 %0, %1;" : "=f"(x) : "h"(half));
+  return x;
+}
+
+}  // namespace caption::kernels::cuda
+
+#endif

@@ -1,0 +1,85 @@
+// tests/support/cuda/device_functions.h: the functions of kernels/cuda/primitives.cuh on the
+// emulator; included by that file only, which says what they do.
+//
+// They are not instrumented: each tells the emulator what it accesses. The parameters `place` are
+// where the kernel calls.
+#pragma once
+
+#include <bit>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <source_location>
+
+#include "kernels/cuda/primitives.cuh"
+#include "tensor/dtype.h"
+
+namespace caption::cuda_emulator {
+
+std::byte* shared_memory_begin();
+// One access of a thread, of 1, 2, 4, 8 or 16 bytes.
+void load_bytes(void* to, const void* from, std::size_t size_bytes);
+void store_bytes(void* to, const void* from, std::size_t size_bytes);
+void wait_copies(std::size_t groups_left);
+
+}  // namespace caption::cuda_emulator
+
+namespace caption::kernels::cuda {
+
+using Place = std::source_location;
+
+int thread_index();
+int lane_index();
+int warp_index();
+int block_x();
+int block_y();
+int block_z();
+int grid_x();
+
+template <class Shared>
+Shared& shared_memory() {
+  return *reinterpret_cast<Shared*>(cuda_emulator::shared_memory_begin());
+}
+
+void sync_block(Place place = Place::current());
+void sync_warp(Place place = Place::current());
+float shuffle_xor(float x, int mask, Place place = Place::current());
+std::uint32_t shuffle(std::uint32_t x, int lane, Place place = Place::current());
+std::uint32_t vote(bool x, Place place = Place::current());
+
+template <class T>
+[[gnu::always_inline]] inline T load(const T* from) {
+  static_assert(sizeof(T) <= 16 && (sizeof(T) & (sizeof(T) - 1)) == 0);
+  T x;
+  cuda_emulator::load_bytes(&x, from, sizeof x);
+  return x;
+}
+template <class T>
+[[gnu::always_inline]] inline void store(T* to, const T& x) {
+  static_assert(sizeof(T) <= 16 && (sizeof(T) & (sizeof(T) - 1)) == 0);
+  cuda_emulator::store_bytes(to, &x, sizeof x);
+}
+[[gnu::always_inline]] inline Bytes16 load_once(const Bytes16* from) { return load(from); }
+
+void copy_16_async(void* to, const void* from, bool is_inside);
+void commit_copies();
+template <int kGroupsLeft>
+void wait_copies() {
+  cuda_emulator::wait_copies(kGroupsLeft);
+}
+
+FragmentA ldmatrix_x4(const void* row, Place place = Place::current());
+FragmentA ldmatrix_x4_trans(const void* row, Place place = Place::current());
+void mma_bf16(FragmentC& c, const FragmentA& a, const FragmentB& b, Place place = Place::current());
+void mma_f16(FragmentC& c, const FragmentA& a, const FragmentB& b, Place place = Place::current());
+
+inline float fused(float a, float b, float c) { return std::fma(a, b, c); }
+inline double fused(double a, double b, double c) { return std::fma(a, b, c); }
+inline float divide(float a, float b) { return a / b; }
+inline float square_root(float x) { return std::sqrt(x); }
+inline float float_of_bits(std::uint32_t x) { return std::bit_cast<float>(x); }
+inline std::uint32_t bits_of_float(float x) { return std::bit_cast<std::uint32_t>(x); }
+inline std::uint16_t f16_of_float(float x) { return to_f16(x).bits; }
+inline float float_of_f16(std::uint16_t half) { return to_float(F16{half}); }
+
+}  // namespace caption::kernels::cuda

@@ -1,0 +1,184 @@
+#include "tests/support/cuda/device_memory.h"
+
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <cstring>
+#include <iterator>
+#include <new>
+#include <utility>
+
+namespace caption::cuda_emulator {
+namespace {
+
+constexpr std::size_t kPageBytes = std::size_t{64} << 10;  // a multiple of every page size
+constexpr std::size_t kAlignmentBytes = 256;
+
+std::size_t round_up(std::size_t size, std::size_t unit) { return (size + unit - 1) / unit * unit; }
+
+std::string thread_name(int thread) { return "thread " + std::to_string(thread); }
+
+// Whether the cell's write is ordered before `now`.
+bool write_is_ordered(const Cell& cell, const Moment& now) {
+  if (cell.write_phase < now.first_phase_of_launch) return true;
+  if (cell.write_phase < now.first_phase_of_block) return false;
+  if (cell.write_phase != now.phase || cell.writer == now.thread) return true;
+  return cell.writer / 32 == now.warp() && cell.write_epoch != now.epoch;
+}
+
+// Whether the cell's reads are ordered before `now`.
+bool reads_are_ordered(const Cell& cell, const Moment& now) {
+  if (cell.earlier_block_phase >= now.first_phase_of_launch &&
+      cell.earlier_block_phase < now.first_phase_of_block) {
+    return false;
+  }
+  if (cell.read_phase < now.first_phase_of_launch) return true;
+  if (cell.read_phase < now.first_phase_of_block) return false;
+  if (cell.read_phase != now.phase) return true;
+  if ((cell.read_warps & ~(1U << now.warp())) != 0) return false;
+  return cell.read_epoch != now.epoch || (cell.read_lanes & ~(1U << now.lane())) == 0;
+}
+
+void remember_read(Cell& cell, const Moment& now) {
+  if (cell.read_phase != now.phase) {
+    if (cell.read_phase != 0 && cell.read_phase < now.first_phase_of_block) {
+      cell.earlier_block_phase = cell.read_phase;
+    }
+    cell.read_phase = now.phase;
+    cell.read_warps = cell.read_lanes = 0;
+  }
+  if (cell.reader / 32 != now.warp() || cell.read_epoch != now.epoch) cell.read_lanes = 0;
+  cell.reader = static_cast<std::int16_t>(now.thread);
+  cell.read_epoch = now.epoch;
+  cell.read_warps |= 1U << now.warp();
+  cell.read_lanes |= 1U << now.lane();
+}
+
+void remember_write(Cell& cell, const Moment& now) {
+  cell.write_phase = now.phase;
+  cell.write_epoch = now.epoch;
+  cell.writer = static_cast<std::int16_t>(now.thread);
+  cell.is_initialised = true;
+}
+
+// As Region::access(), of one byte.
+std::string access_cell(Cell& cell, const Moment& now, Direction direction, Fault& fault) {
+  if (cell.is_pending) {
+    fault = Fault::kUnwaitedCopy;
+    return "a copy of " + thread_name(cell.writer) + " may still write it";
+  }
+  fault = Fault::kRace;
+  if (!write_is_ordered(cell, now)) {
+    return thread_name(cell.writer) + " wrote it, and nothing orders the two";
+  }
+  if (direction == Direction::kWrite) {
+    if (!reads_are_ordered(cell, now)) {
+      return thread_name(cell.reader) + " read it, and nothing orders the two";
+    }
+    remember_write(cell, now);
+    return {};
+  }
+  remember_read(cell, now);
+  if (cell.is_initialised) return {};
+  fault = Fault::kUninitialised;
+  return "nobody has written it";
+}
+
+}  // namespace
+
+const char* fault_name(Fault fault) {
+  switch (fault) {
+    case Fault::kRace: return "race";
+    case Fault::kOutOfBounds: return "out of bounds";
+    case Fault::kHostMemory: return "host memory";
+    case Fault::kMisaligned: return "misaligned";
+    case Fault::kUninitialised: return "uninitialised";
+    case Fault::kUnwaitedCopy: return "copy not waited for";
+    case Fault::kDivergence: return "divergence";
+    case Fault::kLaunch: return "launch";
+  }
+  return "?";
+}
+
+std::string Region::access(const Moment& now, Range bytes, Direction direction, Fault& fault) {
+  Cell* const cells = cells_of(bytes);
+  for (std::size_t i = 0; i < bytes.size_bytes; ++i) {
+    std::string text = access_cell(cells[i], now, direction, fault);
+    if (!text.empty()) {
+      return "byte " + std::to_string(offset_of(bytes.begin) + i) + " of " +
+             std::to_string(size_bytes()) + "; " + text;
+    }
+  }
+  return {};
+}
+
+void Region::begin_copy(Range bytes) {
+  Cell* const cells = cells_of(bytes);
+  for (std::size_t i = 0; i < bytes.size_bytes; ++i) cells[i].is_pending = true;
+}
+
+void Region::finish_copy(const Moment& now, Range bytes) {
+  Cell* const cells = cells_of(bytes);
+  for (std::size_t i = 0; i < bytes.size_bytes; ++i) {
+    cells[i].is_pending = false;
+    remember_write(cells[i], now);
+  }
+}
+
+void Region::initialise(Range bytes) {
+  Cell* const cells = cells_of(bytes);
+  for (std::size_t i = 0; i < bytes.size_bytes; ++i) cells[i].is_initialised = true;
+}
+
+void Region::forget() { std::fill(cells_.begin(), cells_.end(), Cell{}); }
+
+std::size_t Region::first_uninitialised(Range bytes) const {
+  const auto first = cells_.begin() + static_cast<std::ptrdiff_t>(offset_of(bytes.begin));
+  const auto last = first + static_cast<std::ptrdiff_t>(bytes.size_bytes);
+  const auto found =
+      std::find_if(first, last, [](const Cell& cell) { return !cell.is_initialised; });
+  return found == last ? size_bytes() : static_cast<std::size_t>(found - cells_.begin());
+}
+
+DeviceMemory::DeviceMemory() {
+  void* const mapped =
+      ::mmap(nullptr, kRangeBytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (mapped == MAP_FAILED) throw std::bad_alloc();
+  begin_ = static_cast<std::byte*>(mapped);
+}
+
+DeviceMemory::~DeviceMemory() { ::munmap(begin_, kRangeBytes); }
+
+std::byte* DeviceMemory::allocate(std::size_t size_bytes) {
+  // The first byte lies as late in its pages as its alignment lets it.
+  const std::size_t pages_bytes = round_up(std::max<std::size_t>(size_bytes, 1), kPageBytes);
+  if (pages_bytes + kGapBytes > kRangeBytes - used_bytes_) throw std::bad_alloc();
+  std::byte* const pages = begin_ + used_bytes_;
+  if (::mprotect(pages, pages_bytes, PROT_READ | PROT_WRITE) != 0) throw std::bad_alloc();
+  used_bytes_ += pages_bytes + kGapBytes;
+  std::byte* const begin = pages + (pages_bytes - size_bytes) / kAlignmentBytes * kAlignmentBytes;
+  std::memset(begin, 0xFF, size_bytes);
+  allocations_.emplace(reinterpret_cast<std::uintptr_t>(begin), Region(begin, size_bytes));
+  return begin;
+}
+
+void DeviceMemory::free(std::byte* begin) {
+  const auto found = allocations_.find(reinterpret_cast<std::uintptr_t>(begin));
+  if (found == allocations_.end()) return;
+  const auto first = reinterpret_cast<std::uintptr_t>(begin) / kPageBytes * kPageBytes;
+  const std::uintptr_t last = reinterpret_cast<std::uintptr_t>(begin) + found->second.size_bytes();
+  const std::size_t pages_bytes = std::max(round_up(last, kPageBytes) - first, kPageBytes);
+  // Gives the memory back and keeps the addresses, which no later allocation has.
+  ::mmap(reinterpret_cast<void*>(first), pages_bytes, PROT_NONE,
+         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+  allocations_.erase(found);
+}
+
+Region* DeviceMemory::find(std::uintptr_t address) {
+  const auto next = allocations_.upper_bound(address);
+  if (next == allocations_.begin()) return nullptr;
+  Region& region = std::prev(next)->second;
+  return region.contains(address) ? &region : nullptr;
+}
+
+}  // namespace caption::cuda_emulator

@@ -1,0 +1,134 @@
+// tests/support/cuda/device_memory.h: the emulated GPU's memory, and who may access which byte.
+//
+// For each byte a Cell remembers the last write and the reads since, in units of
+//   phase   the time between two barriers of a block; every block and barrier begins a new one, and
+//           no number occurs twice
+//   epoch   the time between two sync_warp() of a warp, or two phases
+// Two accesses, at least one of them a write, are ordered when a barrier lies between them, or, of
+// one warp, a sync_warp(), or when one thread makes both. Blocks of a launch are not ordered at
+// all, launches are. So a race is found whatever the order in which the emulator runs threads.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+namespace caption::cuda_emulator {
+
+enum class Fault {
+  kRace,           // two accesses that nothing orders
+  kOutOfBounds,    // of shared memory, or of every allocation of device memory
+  kHostMemory,     // an access of memory that a GPU does not see
+  kMisaligned,     // an address that is no multiple of the access's size
+  kUninitialised,  // a read of a byte that nobody has written
+  kUnwaitedCopy,   // an access of bytes that copy_16_async() may not have written yet
+  kDivergence,     // a collective that not all of its threads reach, or not at one place
+  kLaunch,         // a launch that no GPU of the options accepts
+};
+
+// "race", "out of bounds", ...
+const char* fault_name(Fault fault);
+
+// A thread at a moment of its block.
+struct Moment {
+  int thread = 0;  // of the block
+  std::uint32_t epoch = 0;
+  std::uint32_t phase = 0;
+  std::uint32_t first_phase_of_block = 0;
+  std::uint32_t first_phase_of_launch = 0;
+
+  int warp() const { return thread / 32; }
+  int lane() const { return thread % 32; }
+};
+
+struct Range {
+  std::uintptr_t begin = 0;
+  std::size_t size_bytes = 0;
+};
+
+enum class Direction { kRead, kWrite };
+
+struct Cell {
+  std::uint32_t write_phase = 0;  // 0: not by a kernel
+  std::uint32_t write_epoch = 0;
+  std::uint32_t read_phase = 0;
+  std::uint32_t read_epoch = 0;           // of the warp that read last, as read_lanes
+  std::uint32_t read_warps = 0;           // bit w: warp w has read in read_phase
+  std::uint32_t read_lanes = 0;           // lanes that have read in read_epoch
+  std::uint32_t earlier_block_phase = 0;  // of a read by a block before that of read_phase
+  std::int16_t writer = 0;
+  std::int16_t reader = 0;
+  bool is_initialised = false;
+  bool is_pending = false;  // copy_16_async() may still write it
+};
+
+// The bytes of an allocation, or of a block's shared memory, with their cells.
+class Region {
+ public:
+  Region(std::byte* begin, std::size_t size_bytes) : begin_(begin), cells_(size_bytes) {}
+
+  std::byte* begin() const { return begin_; }
+  std::size_t size_bytes() const { return cells_.size(); }
+  bool contains(std::uintptr_t address) const {
+    const auto first = reinterpret_cast<std::uintptr_t>(begin_);
+    return address >= first && address - first < cells_.size();
+  }
+  std::size_t offset_of(std::uintptr_t address) const {
+    return address - reinterpret_cast<std::uintptr_t>(begin_);
+  }
+
+  // Checks an access within the region and remembers it. Returns a sentence for the first byte at
+  // fault, without the name of the accessing thread, and its kind in `fault`; empty if there is
+  // none.
+  std::string access(const Moment& now, Range bytes, Direction direction, Fault& fault);
+  // The bytes are a copy's destination: to be read by nobody until finish_copy().
+  void begin_copy(Range bytes);
+  void finish_copy(const Moment& now, Range bytes);
+  // The host has written the bytes.
+  void initialise(Range bytes);
+  // Nobody has written any byte.
+  void forget();
+  // The offset of the first byte that nobody has written; size_bytes() if there is none.
+  std::size_t first_uninitialised(Range bytes) const;
+
+ private:
+  Cell* cells_of(Range bytes) { return cells_.data() + offset_of(bytes.begin); }
+
+  std::byte* begin_;
+  std::vector<Cell> cells_;
+};
+
+// A range of addresses that faults except in allocations. These begin at multiples of 256 bytes, as
+// cudaMalloc's, and end where they end: what follows belongs to none, and so does all memory within
+// kGapBytes. New memory holds 0xFF bytes, NaN in every floating type and -1 as an index.
+class DeviceMemory {
+ public:
+  static constexpr std::size_t kGapBytes = std::size_t{1} << 20;
+
+  DeviceMemory();
+  ~DeviceMemory();
+  DeviceMemory(const DeviceMemory&) = delete;
+  DeviceMemory& operator=(const DeviceMemory&) = delete;
+
+  // Throws std::bad_alloc when the range is used up. An allocation of no bytes has an address, too.
+  std::byte* allocate(std::size_t size_bytes);
+  void free(std::byte* begin);
+  // Whether an address is in the range, allocated or not.
+  bool covers(std::uintptr_t address) const {
+    return address >= reinterpret_cast<std::uintptr_t>(begin_) &&
+           address < reinterpret_cast<std::uintptr_t>(begin_) + kRangeBytes;
+  }
+  // The allocation that holds an address, or null.
+  Region* find(std::uintptr_t address);
+
+ private:
+  static constexpr std::size_t kRangeBytes = std::size_t{256} << 30;
+
+  std::byte* begin_ = nullptr;
+  std::size_t used_bytes_ = 0;  // addresses are not used twice
+  std::map<std::uintptr_t, Region> allocations_;
+};
+
+}  // namespace caption::cuda_emulator

@@ -1,0 +1,53 @@
+// tests/support/cuda/running_block.h: the block that the emulator runs, for the functions that its
+// threads call (device_functions.cpp) and their accesses (instrumentation.cpp).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "tests/support/cuda/device_memory.h"
+#include "tests/support/cuda/emulator.h"
+
+namespace caption::cuda_emulator {
+
+inline constexpr int kLanes = 32;
+
+// Whether a thread of a kernel runs now. Everything below needs that.
+bool is_running();
+
+struct Index3 {
+  int x = 0;
+  int y = 0;
+  int z = 0;
+};
+int thread_of_block();
+Index3 block_of_grid();
+Index3 extent_of_grid();
+std::byte* shared_memory_begin();
+TensorCoreSums tensor_core_sums();
+void count_matrix_product();
+
+// A place of the source: `pc` for messages, `line` to tell whether lanes are at the same place.
+struct Place {
+  const void* pc = nullptr;
+  const char* file = "";
+  unsigned line = 0;
+};
+
+// Waits for all threads of the block.
+void meet_block(const Place& place);
+// Waits for the other lanes of the warp at the same operation and place. The last lane calls
+// act(arguments of the 32 lanes).
+void meet_warp(const char* operation, const Place& place, void* argument,
+               void (*act)(void* const* arguments));
+// Orders the accesses of the running warp: its later ones are in a new epoch. Within `act`.
+void begin_warp_epoch();
+
+// Checks an access, counts it and remembers it. Ends the launch if the memory is not there.
+void access(const void* pc, const void* address, std::size_t size_bytes, Direction direction);
+
+void begin_copy_16(const void* pc, void* to, const void* from, bool is_inside);
+void commit_copy_group();
+void wait_copy_groups(std::size_t groups_left);
+
+}  // namespace caption::cuda_emulator

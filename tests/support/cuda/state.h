@@ -1,0 +1,102 @@
+// tests/support/cuda/state.h: what the emulator's own files share.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <random>
+#include <set>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "tests/support/cuda/emulator.h"
+#include "tests/support/cuda/fiber.h"
+#include "tests/support/cuda/running_block.h"
+
+namespace caption::cuda_emulator {
+
+enum class ThreadState : std::uint8_t { kReady, kAtWarpMeeting, kAtBlockMeeting, kReturned };
+
+struct Copy {
+  std::byte* to = nullptr;
+  const std::byte* from = nullptr;  // null: zeros
+  Region* region = nullptr;         // of `to`
+  bool is_done = false;
+};
+
+struct Thread {
+  explicit Thread(int number) : fiber(number) {}
+
+  Fiber fiber;
+  ThreadState state = ThreadState::kReady;
+  const char* operation = "";  // for which it waits
+  Place place;
+  std::vector<Access> accesses;  // since the warp met last
+  std::vector<Copy> open_copies;
+  std::vector<std::vector<Copy>> copy_groups;  // committed, oldest first
+};
+
+// Where the lanes of a warp, or the threads of a block, wait for each other.
+struct Meeting {
+  int arrived = 0;
+  std::string_view operation;
+  Place place;
+};
+
+struct Warp {
+  Meeting meeting;
+  std::array<void*, kLanes> arguments{};
+  std::uint32_t epoch = 0;
+  int num_returned = 0;
+};
+
+struct State {
+  explicit State(const Options& chosen) : options(chosen), random(chosen.seed) {}
+
+  Options options;
+  Report report;
+  AccessCosts costs;
+  std::mt19937_64 random;
+  std::set<std::pair<Fault, std::uintptr_t>> seen;  // faults, by instruction
+
+  // The launch.
+  const Launch* launch = nullptr;
+  std::vector<std::byte> params;  // a copy, which threads may read
+  std::vector<std::unique_ptr<Thread>> threads;
+  std::unique_ptr<Region> shared;
+  std::uint32_t last_phase = 0;  // no phase has this number or a higher one
+  std::uint32_t last_epoch = 0;
+  std::uint32_t first_phase_of_launch = 0;
+  bool is_ended = false;  // after a fault that it cannot continue from
+
+  // The block.
+  Index3 block;
+  std::vector<Warp> warps;
+  Meeting barrier;
+  int num_returned = 0;
+  std::uint32_t phase = 0;
+  std::uint32_t first_phase_of_block = 0;
+  Thread* running = nullptr;  // null: no thread runs
+  int running_index = 0;
+
+  Moment now() const {
+    return {.thread = running_index,
+            .epoch = warps[static_cast<std::size_t>(running_index / kLanes)].epoch,
+            .phase = phase,
+            .first_phase_of_block = first_phase_of_block,
+            .first_phase_of_launch = first_phase_of_launch};
+  }
+  Warp& warp() { return warps[static_cast<std::size_t>(running_index / kLanes)]; }
+  void add_fault(Fault fault, std::uintptr_t pc, const std::string& text);
+};
+
+DeviceMemory& memory();
+State*& current_state();
+void run_launch(State& state, const Launch& launch);
+// Counts the accesses of a warp's lanes since the last call.
+void count_accesses(State& state, int warp);
+
+}  // namespace caption::cuda_emulator

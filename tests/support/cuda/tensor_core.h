@@ -1,0 +1,39 @@
+// tests/support/cuda/tensor_core.h: the sums of a tensor core, c += a * b with 16-bit a and b.
+//
+// A GPU adds the products of several k and c in one step: products are exact, every term is aligned
+// to the largest exponent of the step (a product's is the sum of its factors' exponents) and cut
+// towards zero to a number of fractional bits, the sum of the terms is exact and cut towards zero
+// to f32. Steps follow in the order of k.
+// Source: arXiv:2511.10909 and arXiv:2512.07004, which measured GPUs. This project has not compared
+// the model with a GPU; results of kernels are tested with kFused as well, so that only equality of
+// bits rests on it.
+#pragma once
+
+#include <cstdint>
+
+namespace caption::cuda_emulator {
+
+enum class TensorCoreSums {
+  kAmpere,  // and Ada: 24 fractional bits, 8 products per step
+  kHopper,  // 25 fractional bits, 16 products per step
+  kFused,   // fused multiply-add in f32, one product after another
+};
+
+enum class HalfType { kBF16, kF16 };
+
+struct MatrixA {
+  std::uint16_t element[16][16];
+};
+struct MatrixB {
+  std::uint16_t element[16][8];
+};
+struct MatrixC {
+  float element[16][8];
+};
+
+// Infinities and NaNs in a, b or c are summed as kFused does: a GPU gives an infinity where that
+// does and NaN where that does, but the payload of a NaN may differ.
+void multiply_add(TensorCoreSums sums, HalfType type, const MatrixA& a, const MatrixB& b,
+                  MatrixC& c);
+
+}  // namespace caption::cuda_emulator
