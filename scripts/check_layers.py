@@ -57,7 +57,7 @@ INSTRUCTION = re.compile(
 CUDA_NAME = re.compile(
     r"(?<![\w.])(__(global|device|shared|constant|forceinline|launch_bounds|grid_constant)__|"
     r"__(syncthreads|syncwarp|shfl|ballot|any|all|ldg|stcs|ldcs|cvta|activemask|threadfence)\w*|"
-    r"__[fd]\w+_r[nzud]|__\w+_as_\w+|(thread|block)Idx|(block|grid)Dim|cuda[A-Z]\w*)\b")
+    r"__[fd]\w+_r[nzud]|__(float|double|int|uint)\w*2\w+|__\w+_as_\w+|(thread|block)Idx|(block|grid)Dim|cuda[A-Z]\w*)\b")
 CUDA_FILES = {"kernels/cuda/primitives.cuh", "kernels/cuda/launch.cuh"}
 
 ENVIRONMENT = re.compile(r"\b(secure_)?getenv\s*\(|\benviron\b")

@@ -42,6 +42,7 @@ struct FragmentC {
 #ifndef __CUDACC__
 
 #define CAPTION_DEVICE inline
+#define CAPTION_UNROLL(times)
 #include "tests/support/cuda/device_functions.h"
 
 #else
@@ -49,6 +50,9 @@ struct FragmentC {
 #include <cuda_runtime.h>
 
 #define CAPTION_DEVICE __device__ __forceinline__
+// Before a loop: its body is repeated so often.
+#define CAPTION_UNROLL_PRAGMA(text) _Pragma(#text)
+#define CAPTION_UNROLL(times) CAPTION_UNROLL_PRAGMA(unroll times)
 
 namespace caption::kernels::cuda {
 
@@ -195,6 +199,8 @@ CAPTION_DEVICE float fused(float a, float b, float c) { return __fmaf_rn(a, b, c
 CAPTION_DEVICE double fused(double a, double b, double c) { return __fma_rn(a, b, c); }
 CAPTION_DEVICE float divide(float a, float b) { return __fdiv_rn(a, b); }
 CAPTION_DEVICE float square_root(float x) { return __fsqrt_rn(x); }
+// To the nearest integer, ties to even; |x| < 2^31.
+CAPTION_DEVICE int nearest_integer(float x) { return __float2int_rn(x); }
 CAPTION_DEVICE float float_of_bits(std::uint32_t x) { return __uint_as_float(x); }
 CAPTION_DEVICE std::uint32_t bits_of_float(float x) { return __float_as_uint(x); }
 // IEEE binary16, to nearest, ties to even; subnormals are kept.

@@ -18,6 +18,11 @@ std::size_t round_up(std::size_t size, std::size_t unit) { return (size + unit -
 
 std::string thread_name(int thread) { return "thread " + std::to_string(thread); }
 
+// "thread 3", or "thread 3 of another block" of an access in a phase before the running block's.
+std::string thread_name(int thread, std::uint32_t phase, const Moment& now) {
+  return thread_name(thread) + (phase < now.first_phase_of_block ? " of another block" : "");
+}
+
 // Whether the cell's write is ordered before `now`.
 bool write_is_ordered(const Cell& cell, const Moment& now) {
   if (cell.write_phase < now.first_phase_of_launch) return true;
@@ -69,11 +74,13 @@ std::string access_cell(Cell& cell, const Moment& now, Direction direction, Faul
   }
   fault = Fault::kRace;
   if (!write_is_ordered(cell, now)) {
-    return thread_name(cell.writer) + " wrote it, and nothing orders the two";
+    return thread_name(cell.writer, cell.write_phase, now) +
+           " wrote it, and nothing orders the two";
   }
   if (direction == Direction::kWrite) {
     if (!reads_are_ordered(cell, now)) {
-      return thread_name(cell.reader) + " read it, and nothing orders the two";
+      return thread_name(cell.reader, cell.read_phase, now) +
+             " read it, and nothing orders the two";
     }
     remember_write(cell, now);
     return {};

@@ -67,8 +67,10 @@ struct State {
   std::vector<std::byte> params;  // a copy, which threads may read
   std::vector<std::unique_ptr<Thread>> threads;
   std::unique_ptr<Region> shared;
-  std::uint32_t last_phase = 0;  // no phase has this number or a higher one
-  std::uint32_t last_epoch = 0;
+  // No later phase or epoch has this number: not of another emulation either, because memory keeps
+  // what it remembers of accesses.
+  static inline std::uint32_t last_phase = 0;
+  static inline std::uint32_t last_epoch = 0;
   std::uint32_t first_phase_of_launch = 0;
   bool is_ended = false;  // after a fault that it cannot continue from
 

@@ -1,0 +1,79 @@
+// kernels/cuda/math.cuh: functions of numbers, made of the exactly rounded operations of
+// primitives.cuh alone, so that a GPU and the emulator give the same bits.
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/cuda/primitives.cuh"
+
+namespace caption::kernels::cuda {
+
+// e^x, within one unit in the last place; 0 below the smallest subnormal, infinity above the
+// largest number. e^x = 2^n e^r with n = round(x / ln 2), and the Taylor polynomial of e^r to r^7,
+// whose rest is below 2^-27 for |r| <= ln(2) / 2.
+CAPTION_DEVICE float exponential(float x) {
+  constexpr float kRounding = 0x1.8p23F;  // adding it rounds |x| < 2^22 to an integer
+  constexpr std::uint32_t kRoundingBits = 0x4B400000;
+  // ln 2 in two parts: the product of the first with |n| < 2^8 is exact.
+  constexpr float kLn2High = 0x1.62e4p-1F;
+  constexpr float kLn2Low = 0x1.7f7d1cp-20F;
+  x = x < -104.0F ? -104.0F : x;
+  x = x > 89.0F ? 89.0F : x;
+  const float shifted = fused(x, 0x1.715476p0F, kRounding);  // 1 / ln 2
+  const float n = shifted - kRounding;
+  const float r = fused(n, -kLn2Low, fused(n, -kLn2High, x));
+  float p = 1.0F / 5040;
+  p = fused(p, r, 1.0F / 720);
+  p = fused(p, r, 1.0F / 120);
+  p = fused(p, r, 1.0F / 24);
+  p = fused(p, r, 1.0F / 6);
+  p = fused(p, r, 0.5F);
+  p = fused(p, r, 1.0F);
+  p = fused(p, r, 1.0F);
+  // 2^n as two factors, both of them normal numbers.
+  const auto exponent = static_cast<std::int32_t>(bits_of_float(shifted) - kRoundingBits);
+  const std::int32_t half = exponent >> 1;
+  const float first = float_of_bits(static_cast<std::uint32_t>(127 + half) << 23);
+  const float second = float_of_bits(static_cast<std::uint32_t>(127 + exponent - half) << 23);
+  return p * first * second;
+}
+
+// x / (1 + e^-x)
+CAPTION_DEVICE float silu(float x) { return divide(x, 1.0F + exponential(-x)); }
+
+struct SineCosine {
+  float sine;
+  float cosine;
+};
+
+// Of |angle| <= 2^31, each rounded from a double that is within 2^-38 of it: the nearest float but
+// for ties. angle = n pi / 2 + r, and Taylor polynomials for |r| <= pi / 4.
+CAPTION_DEVICE SineCosine sine_cosine(float angle) {
+  constexpr double kRounding = 0x1.8p52;
+  constexpr double kHalfPiHigh = 0x1.921fb54442d18p0;
+  constexpr double kHalfPiLow = 0x1.1a62633145c07p-54;
+  const double x = angle;
+  const double n = fused(x, 0x1.45f306dc9c883p-1, kRounding) - kRounding;  // 2 / pi
+  const double r = fused(n, -kHalfPiLow, fused(n, -kHalfPiHigh, x));
+  const double square = r * r;
+  double sine = 1.0 / 6227020800.0;  // 13!
+  sine = fused(sine, square, -1.0 / 39916800);
+  sine = fused(sine, square, 1.0 / 362880);
+  sine = fused(sine, square, -1.0 / 5040);
+  sine = fused(sine, square, 1.0 / 120);
+  sine = fused(sine, square, -1.0 / 6);
+  sine = fused(sine * square, r, r);
+  double cosine = 1.0 / 479001600;  // 12!
+  cosine = fused(cosine, square, -1.0 / 3628800);
+  cosine = fused(cosine, square, 1.0 / 40320);
+  cosine = fused(cosine, square, -1.0 / 720);
+  cosine = fused(cosine, square, 1.0 / 24);
+  cosine = fused(cosine, square, -0.5);
+  cosine = fused(cosine, square, 1.0);
+  const int quarter = static_cast<int>(n) & 3;
+  const auto s = static_cast<float>(quarter % 2 == 0 ? sine : cosine);
+  const auto c = static_cast<float>(quarter % 2 == 0 ? cosine : sine);
+  return {.sine = quarter >= 2 ? -s : s, .cosine = quarter == 1 || quarter == 2 ? -c : c};
+}
+
+}  // namespace caption::kernels::cuda

@@ -1,0 +1,75 @@
+#include "kernels/cuda/math.cuh"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <utility>
+
+using caption::kernels::cuda::exponential;
+using caption::kernels::cuda::sine_cosine;
+using caption::kernels::cuda::SineCosine;
+
+namespace {
+
+// The distance of the floats around |x|, 2^-149 of subnormal ones.
+double unit_in_last_place(double x) {
+  const int exponent = x == 0 ? -149 : std::ilogb(x);
+  return std::ldexp(1.0, std::max(exponent, -126) - 23);
+}
+
+}  // namespace
+
+TEST_SUITE_BEGIN("cuda/math");
+
+TEST_CASE("exponential() is within one unit in the last place, of subnormal results too") {
+  double worst = 0;
+  const auto check = [&worst](float x) {
+    const double want = std::exp(static_cast<double>(x));
+    if (want > static_cast<double>(std::numeric_limits<float>::max())) {
+      CHECK(exponential(x) == std::numeric_limits<float>::infinity());
+      return;
+    }
+    const double error = std::abs(static_cast<double>(exponential(x)) - want);
+    worst = std::max(worst, error / unit_in_last_place(want));
+  };
+  for (int i = -1050000; i <= 900000; ++i) check(static_cast<float>(i) * 1e-4F);
+  // Every 4099th of all floats of magnitude below 128.
+  for (std::uint32_t bits = 0; bits < 0x43000000; bits += 4099) {
+    check(std::bit_cast<float>(bits));
+    check(-std::bit_cast<float>(bits));
+  }
+  CAPTURE(worst);
+  CHECK(worst <= 1);
+  CHECK(exponential(0) == 1);
+  CHECK(exponential(-INFINITY) == 0);
+  CHECK(exponential(INFINITY) == INFINITY);
+  CHECK(std::isnan(exponential(NAN)));
+}
+
+TEST_CASE("sine_cosine() is as near as a float can be") {
+  double worst = 0;
+  const auto check = [&worst](float angle) {
+    const SineCosine got = sine_cosine(angle);
+    const double sine = std::sin(static_cast<double>(angle));
+    const double cosine = std::cos(static_cast<double>(angle));
+    for (const auto& [have, want] : {std::pair<double, double>(got.sine, sine),
+                                     std::pair<double, double>(got.cosine, cosine)}) {
+      // 2^-38 absolutely, beside the rounding to f32.
+      const double error = std::max(0.0, std::abs(have - want) - 0x1p-38);
+      worst = std::max(worst, error / unit_in_last_place(want));
+    }
+  };
+  for (int i = -400000; i <= 400000; ++i) check(static_cast<float>(i) * 1e-3F);
+  for (int i = 0; i < 200000; ++i) {  // the floats nearest to multiples of pi / 2
+    check(static_cast<float>(static_cast<double>(i) * 1.5707963267948966));
+    check(static_cast<float>(i * 10737));  // up to 2^31
+  }
+  CAPTURE(worst);
+  CHECK(worst <= 0.5);
+}
+
+TEST_SUITE_END();
