@@ -76,11 +76,8 @@ def linear_of(weight):
     return layer.requires_grad_(False)
 
 
-def gptq(weight, inputs, group, order="groups", symmetric=True, damping=0.05):
-    """Runs GPTQ.add_batch and GPTQ.quantize. group: columns, -1 for whole rows; order: stored, activation, groups.
-
-    Returns a namespace with rounded [N, K], codes [N, K] u8, scales and zeros [N, groups], g_idx [K], loss, damping.
-    """
+def gptq_solver(weight, group, order="groups", symmetric=True, damping=0.05):
+    """Returns a GPTQ for a matrix. group: columns, -1 for whole rows; order: stored, activation or groups."""
     module = load_module("gptqmodel.quantization.gptq", GPTQ_STUBS)
     config = types.SimpleNamespace(
         bits=4, group_size=group, sym=symmetric, desc_act=order == "activation", act_group_aware=order == "groups",
@@ -90,6 +87,15 @@ def gptq(weight, inputs, group, order="groups", symmetric=True, damping=0.05):
     layer.target_device = torch.device("cpu")
     solver = module.GPTQ(layer, config)
     solver.quantizer.configure(perchannel=True)
+    return solver
+
+
+def gptq(weight, inputs, group, **options):
+    """Runs GPTQ.add_batch and GPTQ.quantize with the options of gptq_solver().
+
+    Returns a namespace with rounded [N, K], codes [N, K] u8, scales and zeros [N, groups], g_idx [K], loss, damping.
+    """
+    solver = gptq_solver(weight, group, **options)
     solver.add_batch(inputs, None)
     rounded, scales, zeros, g_idx, _, loss, used, _ = solver.quantize()
     of_column = g_idx.long()

@@ -66,7 +66,7 @@ AWQ_CASES = {
 def make_gptq(generator, n, k, t, group, order, symmetric, dead):
     weight = draw_weight(generator, n, k)
     inputs = draw_inputs(generator, t, k, dead)
-    made = references.gptq(weight, inputs.float(), group, order, symmetric)
+    made = references.gptq(weight, inputs.float(), group, order=order, symmetric=symmetric)
     assert made.damping == 0.05
     tensors = {"weight": weight, "inputs": inputs, "codes": made.codes, "scales": made.scales, "zeros": made.zeros,
                "g_idx": made.g_idx, "loss": torch.tensor([made.loss])}

@@ -12,6 +12,10 @@
 // Source: AutoAWQ 0.2.9 (awq/quantize/quantizer.py, _search_best_scale, _compute_best_scale,
 // _compute_best_clip, pseudo_quantize_tensor; awq/quantize/scale.py), in f32. The range of a group
 // includes 0 here as in round_awq(); AutoAWQ's does not.
+//
+// Measured: N = K = 4096, 8192 inputs, groups of 128: scales of one linear layer 13.5 s, clipping
+// 1.35 s of processor time; AutoAWQ with torch 2.9.1 77 s, 256 s (16 times 256 rows). Two AMD EPYC
+// vCPUs with AVX-512, 2026-11-23, tests/quantise/solver_bench.cpp and scripts/peers/calibration.py.
 #pragma once
 
 #include <cstdint>

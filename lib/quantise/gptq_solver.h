@@ -23,9 +23,9 @@
 // negative weights is half of the one here, which cuts the larger half of the group off; a zero
 // Hessian it refuses or rounds with another method.
 //
-// Measured: K = N = 4096, 8192 inputs, groups of 128: the moments 1.2 s, the factor 0.3 s and the
-// codes 1.2 s of processor time, of GPTQModel with torch 2.9.1 3.2 s, 5.3 s and 29.6 s. Two AMD
-// EPYC vCPUs with AVX-512, tests/quantise/solver_bench.cpp and scripts/peers/calibration.py.
+// Measured: N = K = 4096, 8192 inputs, groups of 128: moments 1.1 s, factor 0.26 s, codes 0.96 s of
+// processor time; GPTQModel with torch 2.9.1 2.9 s, 3.4 s, 21.4 s. Two AMD EPYC vCPUs with AVX-512,
+// 2026-11-23, tests/quantise/solver_bench.cpp and scripts/peers/calibration.py.
 #pragma once
 
 #include <cstdint>

@@ -21,6 +21,7 @@
 #include "quantise/format.h"
 #include "quantise/rounding.h"
 #include "tests/quantise/calibrated_golden.h"
+#include "tests/support/tested_tiers.h"
 
 namespace caption::quantise {
 namespace {
@@ -82,6 +83,48 @@ double loss_of(Stream& stream, const Tensor& weight, const RoundedMatrix& rounde
   return mean_squared_output(stream, difference(weight.view(), rounded).view(), moments);
 }
 
+void compare(Stream& stream, const CalibratedGolden& golden) {
+  const InputMoments moments = moments_of(stream, golden.inputs().view());
+  GptqOptions options;
+  options.group_columns = golden.options.require_int("group_columns", 0, 128);
+  options.symmetric = golden.options.get_bool("symmetric", true);
+  options.order = order_named(golden.options.require_string("order"));
+  const GptqHessian hessian(stream, moments, options);
+  CHECK(hessian.damping() == 0.05);
+  const GptqSolution solution = solve_gptq(stream, golden.tensor("weight"), hessian);
+  const RoundedMatrix& ours = solution.matrix;
+  const auto codes = golden.numbers<std::uint8_t>("codes");
+  const auto g_idx = golden.numbers<std::int32_t>("g_idx");
+  const auto scales = golden.numbers<float>("scales");
+  const auto zeros = golden.numbers<float>("zeros");
+  REQUIRE(ours.codes.size() == codes.size());
+  REQUIRE(ours.scales.size() == scales.size());
+  for (std::int64_t k = 0; k < ours.columns; ++k) {
+    CHECK(group_of(ours, k) == g_idx[static_cast<std::size_t>(k)]);
+  }
+  std::size_t equal = 0;
+  for (std::size_t i = 0; i < codes.size(); ++i) equal += ours.codes[i] == codes[i] ? 1 : 0;
+  double scale_error = 0;
+  for (std::size_t i = 0; i < scales.size(); ++i) {
+    scale_error =
+        std::max(scale_error, std::abs(static_cast<double>(ours.scales[i] / scales[i]) - 1));
+    CHECK(ours.zeros[i] == zeros[i]);
+  }
+  CHECK(scale_error <= 1e-5);
+  CHECK(static_cast<double>(equal) >= 0.999 * static_cast<double>(codes.size()));
+  // The tool's loss is that of all rows, with the damped H and divided by the number of inputs.
+  double squares = 0;
+  const Tensor errors = difference(golden.tensor("weight"), ours);
+  for (std::int64_t i = 0; i < errors.num_elements(); ++i) {
+    const double error = hessian.is_dead(i % ours.columns) ? 0 : errors.as<float>()[i];
+    squares += error * error;
+  }
+  const auto rows = static_cast<double>(ours.rows);
+  const double damped = solution.loss * rows + hessian.added() * squares / 2;
+  CHECK(damped / static_cast<double>(moments.num_rows()) ==
+        doctest::Approx(static_cast<double>(golden.numbers<float>("loss")[0])).epsilon(1e-3));
+}
+
 }  // namespace
 
 TEST_SUITE_BEGIN("quantise/gptq_solver");
@@ -91,49 +134,17 @@ TEST_SUITE_BEGIN("quantise/gptq_solver");
 // code with it only where w / scale lies that close to half a step. One such code changes what
 // follows in its row. So a few codes in a thousand may differ, and the loss hardly.
 TEST_CASE("chooses the codes of GPTQModel") {
-  for (const CalibratedGolden& golden : read_calibrated_goldens("gptq")) {
-    CAPTURE(golden.name);
+  for (const CpuTier tier : testing::TestedTiers()) {
+    CAPTURE(cpu_tier_name(tier));
     ThreadPool pool(2);
-    Stream stream(pool);
-    const InputMoments moments = moments_of(stream, golden.inputs().view());
-    GptqOptions options;
-    options.group_columns = golden.options.require_int("group_columns", 0, 128);
-    options.symmetric = golden.options.get_bool("symmetric", true);
-    options.order = order_named(golden.options.require_string("order"));
-    const GptqHessian hessian(stream, moments, options);
-    CHECK(hessian.damping() == 0.05);
-    const GptqSolution solution = solve_gptq(stream, golden.tensor("weight"), hessian);
-    const RoundedMatrix& ours = solution.matrix;
-    const auto codes = golden.numbers<std::uint8_t>("codes");
-    const auto g_idx = golden.numbers<std::int32_t>("g_idx");
-    const auto scales = golden.numbers<float>("scales");
-    const auto zeros = golden.numbers<float>("zeros");
-    REQUIRE(ours.codes.size() == codes.size());
-    REQUIRE(ours.scales.size() == scales.size());
-    for (std::int64_t k = 0; k < ours.columns; ++k) {
-      CHECK(group_of(ours, k) == g_idx[static_cast<std::size_t>(k)]);
+    Stream stream(pool, tier);
+    int num_compared = 0;
+    for (const CalibratedGolden& golden : read_calibrated_goldens("gptq")) {
+      CAPTURE(golden.name);
+      compare(stream, golden);
+      ++num_compared;
     }
-    std::size_t equal = 0;
-    for (std::size_t i = 0; i < codes.size(); ++i) equal += ours.codes[i] == codes[i] ? 1 : 0;
-    double scale_error = 0;
-    for (std::size_t i = 0; i < scales.size(); ++i) {
-      scale_error =
-          std::max(scale_error, std::abs(static_cast<double>(ours.scales[i] / scales[i]) - 1));
-      CHECK(ours.zeros[i] == zeros[i]);
-    }
-    CHECK(scale_error <= 1e-5);
-    CHECK(static_cast<double>(equal) >= 0.999 * static_cast<double>(codes.size()));
-    // The tool's loss is that of all rows, with the damped H and divided by the number of inputs.
-    double squares = 0;
-    const Tensor errors = difference(golden.tensor("weight"), ours);
-    for (std::int64_t i = 0; i < errors.num_elements(); ++i) {
-      const double error = hessian.is_dead(i % ours.columns) ? 0 : errors.as<float>()[i];
-      squares += error * error;
-    }
-    const auto rows = static_cast<double>(ours.rows);
-    const double damped = solution.loss * rows + hessian.added() * squares / 2;
-    CHECK(damped / static_cast<double>(moments.num_rows()) ==
-          doctest::Approx(static_cast<double>(golden.numbers<float>("loss")[0])).epsilon(1e-3));
+    CHECK(num_compared == 6);
   }
 }
 
