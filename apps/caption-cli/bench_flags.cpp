@@ -160,7 +160,10 @@ void add_workload_flags(CLI::App& command, BenchFlags& flags) {
       ->check(in_range(1, 4096))
       ->type_name("N,...")
       ->group(kGroup);
-  command.add_option("--repeat", flags.repeat, "interleaved runs of each; the median counts")
+  command
+      .add_option("--repeat", flags.repeat,
+                  "runs of each; the median counts\n"
+                  "Interleaved, except with --price weights, which holds one model at a time.")
       ->check(in_range(1, 1000))
       ->type_name(kNumberType)
       ->default_str("1")
@@ -178,14 +181,15 @@ void add_video_flags(CLI::App& command, BenchFlags& flags) {
   command.add_option("--references", flags.references, "score the captions, as eval does")
       ->type_name(kPathType)
       ->group(kVideoGroup);
-  add_choice<PriceOf>(command, "--price", flags.price,
-                      {{"attention", PriceOf::kAttention},
-                       {"kv", PriceOf::kKvCache},
-                       {"weights", PriceOf::kWeights}},
-                      "memory, speed and scores of each choice\n"
-                      "attention: full, topk-merge, squeezed. kv: pages of bf16, f16, int8, f32. "
-                      "weights: f32, bf16, int8, w8a8, int4, w4a8, nf4, with the "
-                      "divergence of their logits from f32's and a table of the model's prices.")
+  add_choice<PriceOf>(
+      command, "--price", flags.price,
+      {{"attention", PriceOf::kAttention},
+       {"kv", PriceOf::kKvCache},
+       {"weights", PriceOf::kWeights}},
+      "memory, speed and scores of each choice\n"
+      "attention: full, topk-merge, squeezed. kv: pages of bf16, f16, int8, f32. "
+      "weights: every --dtype, with the divergence of its logits from those of f32; "
+      "the figures are kept for this model.")
       ->group(kVideoGroup);
   command
       .add_option("--price-positions", flags.price_positions,

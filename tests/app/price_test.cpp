@@ -93,6 +93,25 @@ TEST_SUITE("app/price") {
     CHECK(contains(finished.err, "price table of this model: " + cache.path().string()));
   }
 
+  TEST_CASE("the table that comes with the program is that of the demonstration model") {
+    const Finished inspected =
+        run_cli({"inspect", source_file("samples/demo-model"), "--hash", "--json"});
+    const std::string hash =
+        JsonObject::parse(inspected.out, "inspect", ErrorCode::kInternal).require_string("hash");
+    const plan::PriceTable table =
+        plan::read_price_table(plan::price_table_path(source_file("presets/prices"), hash));
+    CHECK(table.model_hash == hash);
+    CHECK(table.positions >= 1000);
+    CHECK(table.clips >= 16);
+    for (const std::string& format : kFormats) {
+      CAPTURE(format);
+      const plan::FormatPrice* const price = table.find(format);
+      REQUIRE(price != nullptr);
+      CHECK(price->meteor_ko.value_or(0) > 0.9);
+      CHECK((price->mean_kl == 0) == (format == "f32"));
+    }
+  }
+
   TEST_CASE("divergences do not depend on batches, threads or the order of the same clips") {
     const TemporaryFolder cache;
     const auto prices = [&](const std::vector<std::string>& clips,
