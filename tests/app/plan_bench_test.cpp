@@ -277,7 +277,8 @@ TEST_SUITE("app/bench") {
         {{"clip.mp4", "--profile"}, "--profile is for synthetic workloads, not for videos"},
         {{"clip.mp4", "--sweep", "1,2"}, "--sweep is for synthetic workloads, not for videos"},
         {{"clip.mp4", "--kernels"}, "--kernels and --shape measure no videos"},
-        {{"--kernels", "--repeat", "2"}, "--repeat is for workloads, videos and towers, not for"},
+        {{"--kernels", "--repeat", "2"},
+         "--repeat is for workloads, videos, towers and --loading, not for"},
         {{"--shape", "clip-l-336", "--requests", "2"}, "not for a shape without a decoder"},
     };
     for (const Case& c : cases) {
