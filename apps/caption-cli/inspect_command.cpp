@@ -151,9 +151,12 @@ void inspect_machine(const Globals& globals) {
   print_line("kernels", std::string(cpu_tier_name(globals.context().cpu_tier)));
   print_line("cuda", machine.cuda_status);
   for (const CudaDevice& device : machine.cuda_devices) {
-    print_line("", device.name + ", sm_" + std::to_string(device.compute_major) +
+    std::string text = device.name + ", sm_" + std::to_string(device.compute_major) +
                        std::to_string(device.compute_minor) + ", " +
-                       format_bytes(device.memory_bytes));
+                       counted(device.num_multiprocessors, "multiprocessor") + ", " +
+                       format_bytes(device.memory_bytes);
+    if (device.free_memory_bytes > 0) text += ", free " + format_bytes(device.free_memory_bytes);
+    print_line("", text);
   }
 }
 

@@ -11,9 +11,7 @@
 
 #include "backend/internal/cgroup.h"
 #include "backend/internal/cpu_features.h"
-#ifdef CAPTION_HAVE_CUDA
 #include "backend/internal/cuda_probe.h"
-#endif
 
 namespace caption {
 namespace {
@@ -75,7 +73,7 @@ Machine detect_machine() {
     machine.memory_bytes = std::min(machine.memory_bytes, *left);
   }
 
-#ifdef CAPTION_HAVE_CUDA
+#ifdef CAPTION_ASKS_CUDA_DRIVER
   internal::probe_cuda(machine);
 #else
   machine.cuda_status = "no CUDA: this build was made without it";

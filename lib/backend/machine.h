@@ -11,7 +11,10 @@ struct CudaDevice {
   std::string name;
   int compute_major = 0;
   int compute_minor = 0;
+  int num_multiprocessors = 0;
+  int shared_bytes_per_block = 0;  // the most that a launch may ask for
   std::int64_t memory_bytes = 0;
+  std::int64_t free_memory_bytes = 0;  // that no process uses; 0 where NVML does not tell
 };
 
 struct Machine {

@@ -1,8 +1,7 @@
-# Finds a CUDA toolkit (>= 12), says what was decided, and sets CAPTION_HAVE_CUDA. With a toolkit
-# the backend room can ask the driver for devices (cudart is linked statically, so the binary
-# starts on machines without CUDA too). Sets CAPTION_HAVE_CUDA_EMULATOR where the tests can run
-# kernels on the CPU (tests/support/cuda/emulator.h), with or without a toolkit; EMULATED does not
-# look for one.
+# Finds a CUDA toolkit (>= 12), which compiles kernels, says what was decided, and sets
+# CAPTION_HAVE_CUDA. The driver is asked for devices at run time, with or without a toolkit, unless
+# CAPTION_CUDA is OFF or EMULATED. Sets CAPTION_HAVE_CUDA_EMULATOR where the tests can run kernels on
+# the CPU (tests/support/cuda/emulator.h), with or without a toolkit; EMULATED does not look for one.
 set(CAPTION_HAVE_CUDA OFF)
 set(CAPTION_HAVE_CUDA_EMULATOR OFF)
 # The emulator is the runtime of -fsanitize=thread, so no other sanitizer goes with it. clang turns

@@ -5,8 +5,14 @@
 
 namespace caption::internal {
 
-// Fills cuda_devices and cuda_status. Does not throw on a machine without CUDA: the runtime is
-// linked statically and loads the driver at run time.
-void probe_cuda(Machine& machine);
+// Names of the driver's libraries, as dlopen() takes them.
+struct CudaLibraries {
+  const char* driver = "libcuda.so.1";
+  const char* nvml = "libnvidia-ml.so.1";
+};
+
+// Fills cuda_devices and cuda_status. Does not throw: on a machine without a driver, or with one
+// that cannot be used, cuda_devices stays empty and cuda_status says why.
+void probe_cuda(Machine& machine, const CudaLibraries& libraries = {});
 
 }  // namespace caption::internal
