@@ -13,33 +13,11 @@
 #include "kernels/rope.h"
 #include "kernels/rows.h"
 #include "kernels/swiglu.h"
+#include "model/internal/rope_axis.h"
 #include "tensor/copy.h"
 
 namespace caption::model {
 namespace {
-
-// The axis of positions (0 time, 1 height, 2 width) that each frequency follows; empty without
-// M-RoPE. Source: transformers 4.57.6 modeling_qwen3_vl.py (apply_interleaved_mrope),
-// modeling_qwen2_5_vl.py (apply_multimodal_rotary_pos_emb).
-Tensor make_rope_axis(const DecoderSpec& spec) {
-  if (!spec.has_mrope()) return {};
-  const std::int64_t half = spec.head_dim / 2;
-  const auto& section = spec.mrope_section;
-  Tensor axis(DType::kI32, {half});
-  for (std::int64_t i = 0; i < half; ++i) {
-    std::int32_t follows = 0;
-    if (spec.mrope_interleaved) {
-      const auto candidate = static_cast<std::int32_t>(i % 3);
-      if (candidate > 0 && i < 3 * section[static_cast<std::size_t>(candidate)]) {
-        follows = candidate;
-      }
-    } else if (i >= section[0]) {
-      follows = i < section[0] + section[1] ? 1 : 2;
-    }
-    axis.as<std::int32_t>()[i] = follows;
-  }
-  return axis;
-}
 
 kernels::KvLayer layer_pages(const KvPages& kv, std::size_t layer) {
   if (kv.k_scales.empty()) return {.k = kv.k[layer], .v = kv.v[layer]};

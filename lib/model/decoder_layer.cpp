@@ -1,0 +1,94 @@
+#include "model/decoder_layer.h"
+
+#include <cmath>
+#include <numeric>
+
+#include "kernels/norm.h"
+#include "kernels/paged_attention.h"
+#include "kernels/rope.h"
+#include "kernels/swiglu.h"
+#include "model/internal/rope_axis.h"
+
+namespace caption::model {
+
+void apply_dense(Stream& stream, const DenseView& layer, ConstView x, View y) {
+  kernels::linear(stream, x, layer.weight, layer.bias, y);
+}
+
+void add_dense(Stream& stream, const DenseView& layer, ConstView x, View y) {
+  kernels::linear_add(stream, x, layer.weight, layer.bias, y);
+}
+
+PromptPositions::PromptPositions(Stream& stream, const DecoderSpec& spec,
+                                 std::span<const std::int32_t> positions) {
+  const auto tokens = std::ssize(positions) / spec.position_axes();
+  table_ = Tensor(DType::kF32, {tokens, spec.head_dim});
+  const RotaryFrequencies rotary = make_rotary_frequencies(spec.rope, spec.head_dim);
+  const Tensor axis = make_rope_axis(spec);
+  const ConstView flat = view_of(positions);
+  kernels::rope_table(
+      stream,
+      {.positions = spec.has_mrope() ? flat.reshape({spec.position_axes(), tokens}) : flat,
+       .inv_freq = rotary.inv_freq.view(),
+       .axis = spec.has_mrope() ? axis.view() : ConstView{},
+       .scale = rotary.attention_scaling},
+      table_.view());
+}
+
+void DecoderLayer::attention_input(const DecoderLayerViews& layer, ConstView x, View y) const {
+  kernels::rms_norm(stream_, x, layer.input_norm, spec_.rms_norm_eps, y);
+}
+
+void DecoderLayer::attend(const DecoderLayerViews& layer, const PromptPositions& positions,
+                          ConstView normed, View y) const {
+  const std::int64_t tokens = normed.dim(0);
+  const std::int64_t head_dim = spec_.head_dim;
+  Tensor q_rows(DType::kF32, {tokens, spec_.num_heads, head_dim});
+  Tensor k_rows(DType::kF32, {tokens, spec_.num_kv_heads, head_dim});
+  Tensor v_rows(DType::kF32, k_rows.shape());
+  // One page holds the prompt; attention reads K and V from pages of the same shape.
+  const Shape page = {1, tokens, spec_.num_kv_heads, head_dim};
+  Tensor k_page(DType::kF32, page);
+  Tensor v_page(DType::kF32, page);
+  const View q = q_rows.view();
+  const View k = k_rows.view();
+  apply_dense(stream_, layer.q, normed, q.reshape({tokens, spec_.q_dim()}));
+  apply_dense(stream_, layer.k, normed, k.reshape({tokens, spec_.kv_dim()}));
+  apply_dense(stream_, layer.v, normed, v_rows.view().reshape({tokens, spec_.kv_dim()}));
+  if (spec_.qk_norm) {
+    kernels::rms_norm(stream_, q, layer.q_norm, spec_.rms_norm_eps, q);
+    kernels::rms_norm(stream_, k, layer.k_norm, spec_.rms_norm_eps, k);
+  }
+  kernels::rope(stream_, positions.table(), q);
+  kernels::rope(stream_, positions.table(), k);
+  std::vector<std::int32_t> slots(static_cast<std::size_t>(tokens));
+  std::iota(slots.begin(), slots.end(), 0);
+  const kernels::KvLayer pages{.k = k_page.view(), .v = v_page.view()};
+  kernels::kv_write(stream_, k, v_rows.view(), view_of(std::span<const std::int32_t>(slots)),
+                    pages);
+  const std::int32_t cu_seqlens[] = {0, static_cast<std::int32_t>(tokens)};
+  const std::int32_t context_len = static_cast<std::int32_t>(tokens);
+  const std::int32_t first_page = 0;
+  const kernels::PagedContext context{
+      .k_pages = pages.k,
+      .v_pages = pages.v,
+      .cu_seqlens = view_of(std::span<const std::int32_t>(cu_seqlens)),
+      .context_lens = view_of(std::span(&context_len, 1)),
+      .block_tables = view_of(std::span(&first_page, 1)).reshape({1, 1}),
+      .window = spec_.window_of(index_)};
+  const float scale = 1.0F / std::sqrt(static_cast<float>(head_dim));
+  kernels::paged_attention(stream_, q, context, scale, y.reshape(q.shape()));
+}
+
+void DecoderLayer::mlp_input(const DecoderLayerViews& layer, ConstView x, View y) const {
+  kernels::rms_norm(stream_, x, layer.post_attention_norm, spec_.rms_norm_eps, y);
+}
+
+void DecoderLayer::gate_and_up(const DecoderLayerViews& layer, ConstView normed, View y) const {
+  Tensor up(DType::kF32, y.shape());
+  apply_dense(stream_, layer.gate, normed, y);
+  apply_dense(stream_, layer.up, normed, up.view());
+  kernels::swiglu(stream_, y, up.view(), y);
+}
+
+}  // namespace caption::model
