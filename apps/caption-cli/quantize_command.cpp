@@ -26,6 +26,7 @@
 #include "pipeline/progress.h"
 #include "pipeline/time_left.h"
 #include "quantise/quantise_checkpoint.h"
+#include "quantize_calibration.h"
 #include "quantize_gguf.h"
 #include "records/file_name.h"
 
@@ -37,6 +38,10 @@ struct QuantizeFlags {
   std::string output;
   std::string format;
   bool double_quant = false;
+  std::int64_t group_size = 128;
+  bool act_order = false;
+  std::optional<double> damping;
+  CalibrationFlags calibration;
   std::optional<std::int64_t> max_shard_bytes;
   bool quiet = false;
 };
@@ -124,14 +129,20 @@ pipeline::ProgressStyle progress_style(const QuantizeFlags& flags) {
              : pipeline::choose_progress_style(stderr_is_terminal(), environment_variable("TERM"));
 }
 
+// The first option that GGUF files have not; nullptr: there is none.
+const char* option_without_gguf(const QuantizeFlags& flags) {
+  if (flags.double_quant) return "--double-quant is for nf4 and fp4";
+  if (flags.max_shard_bytes) return "--max-shard-size is for files of safetensors";
+  if (flags.group_size != 128) return "--group-size is for w4a16, awq and gptq";
+  if (flags.calibration.is_wanted()) return "--calibrate is for awq and gptq";
+  return flags.act_order || flags.damping ? "--act-order and --damping are for gptq" : nullptr;
+}
+
 int make_gguf_files(const GgufFormat& format, const QuantizeFlags& flags,
                     const std::filesystem::path& model, const std::atomic<bool>& stop) {
-  if (flags.double_quant || flags.max_shard_bytes) {
+  if (const char* const option = option_without_gguf(flags)) {
     throw Error(ErrorCode::kUsage,
-                std::string("quantize: ") +
-                    (flags.double_quant ? "--double-quant is for nf4 and fp4"
-                                        : "--max-shard-size is for files of safetensors") +
-                    "; " + flags.format + " has no such option");
+                std::string("quantize: ") + option + "; " + flags.format + " has no such option");
   }
   std::optional<weights::GgufSummary> made;
   {
@@ -150,25 +161,34 @@ int make_gguf_files(const GgufFormat& format, const QuantizeFlags& flags,
   return made ? kExitOk : kExitInterrupted;
 }
 
-int quantize(const QuantizeFlags& flags, const Globals& globals) {
+// Throws Error(kUsage) for options that mean nothing without another one.
+void require_consistent(const QuantizeFlags& flags) {
   if (flags.output.empty()) throw Error(ErrorCode::kUsage, "quantize: -o is empty");
   if (flags.quiet && log_level() < LogLevel::kInfo) {
     throw Error(ErrorCode::kUsage, "quantize: -q and -v exclude each other");
   }
-  if (flags.quiet) set_log_level(LogLevel::kWarning);
-  std::atomic<bool>& stop = catch_interrupts();
-  const std::filesystem::path model = find_source(flags.model, globals);
-  if (const GgufFormat* const gguf = find_gguf_format(flags.format)) {
-    return make_gguf_files(*gguf, flags, model, stop);
+  if (flags.calibration.is_wanted()) return;
+  const char* const given = flags.damping ? "--damping" : flags.calibration.first_given();
+  if (given == nullptr) return;
+  throw Error(ErrorCode::kUsage, std::string("quantize: ") + given +
+                                     " is for calibration; give videos with --calibrate");
+}
+
+int make_checkpoint(const QuantizeFlags& flags, quantise::QuantiseOptions options,
+                    const Globals& globals, const std::atomic<bool>& stop) {
+  quantise::Calibration calibration;
+  if (flags.calibration.is_wanted()) {
+    options.calibration = &calibration;
+    // Decoding takes long, so that what would be refused afterwards is refused before.
+    quantise::check_options(options);
+    try {
+      calibration = read_calibration(flags.calibration, options.model, globals, stop);
+    } catch (const Error& error) {
+      if (error.code() != ErrorCode::kCancelled) throw;
+      log_warning("quantize", "interrupted; the same command starts again");
+      return kExitInterrupted;
+    }
   }
-  quantise::QuantiseOptions options{.model = model,
-                                    .output = flags.output,
-                                    .format = flags.format,
-                                    .format_options = {.double_quant = flags.double_quant}};
-  if (flags.max_shard_bytes.has_value()) options.max_shard_bytes = *flags.max_shard_bytes;
-  options.num_threads = std::max(1, static_cast<int>(detect_machine().num_cpus));
-  options.digests = DigestCache(globals.locations.digests);
-  options.stop = &stop;
   quantise::QuantiseOutcome outcome;
   {
     QuantizeProgressLine line(progress_style(flags));
@@ -181,6 +201,29 @@ int quantize(const QuantizeFlags& flags, const Globals& globals) {
   return outcome.is_complete ? kExitOk : kExitInterrupted;
 }
 
+int quantize(const QuantizeFlags& flags, const Globals& globals) {
+  require_consistent(flags);
+  if (flags.quiet) set_log_level(LogLevel::kWarning);
+  std::atomic<bool>& stop = catch_interrupts();
+  const std::filesystem::path model = find_source(flags.model, globals);
+  if (const GgufFormat* const gguf = find_gguf_format(flags.format)) {
+    return make_gguf_files(*gguf, flags, model, stop);
+  }
+  quantise::QuantiseOptions options{.model = model,
+                                    .output = flags.output,
+                                    .format = flags.format,
+                                    .format_options = {.double_quant = flags.double_quant,
+                                                       .group_columns = flags.group_size,
+                                                       .act_order = flags.act_order}};
+  if (flags.max_shard_bytes.has_value()) options.max_shard_bytes = *flags.max_shard_bytes;
+  options.damping = flags.damping;
+  options.num_threads = std::max(1, static_cast<int>(detect_machine().num_cpus));
+  options.cpu_tier = globals.context().cpu_tier;
+  options.digests = DigestCache(globals.locations.digests);
+  options.stop = &stop;
+  return make_checkpoint(flags, std::move(options), globals, stop);
+}
+
 std::vector<std::string> format_names() {
   std::vector<std::string> names;
   for (const quantise::FormatEntry& format : quantise::formats()) names.emplace_back(format.name);
@@ -189,7 +232,7 @@ std::vector<std::string> format_names() {
 }
 
 std::string format_help() {
-  std::string text = "format; awq and gptq are their layouts, without calibration\n";
+  std::string text = "format; awq and gptq round to nearest without --calibrate\n";
   const char* separator = "";
   for (const quantise::FormatEntry& format : quantise::formats()) {
     text += separator + std::string(format.name) + ": " + std::string(format.summary);
@@ -201,6 +244,31 @@ std::string format_help() {
   return text + ".";
 }
 
+// How weights are rounded, and what calibrates them.
+void add_rounding_flags(CLI::App& command, QuantizeFlags& flags) {
+  command
+      .add_option("--group-size", flags.group_size,
+                  "of w4a16, awq and gptq: columns that share a scale")
+      ->check(one_of({"32", "64", "128"}))
+      ->type_name("32|64|128")
+      ->default_str("128")
+      ->group("Format");
+  add_calibration_flags(command, flags.calibration);
+  command
+      .add_flag("--act-order", flags.act_order,
+                "of gptq with --calibrate: columns with large inputs first\n"
+                "Groups are formed in that order and the files have g_idx (desc_act). Without it "
+                "the groups keep their columns, and are rounded in that order.")
+      ->group("Calibration");
+  command
+      .add_option("--damping", flags.damping,
+                  "of gptq with --calibrate: share of the mean added to the diagonal")
+      ->check(in_range(0.0001, 0.9))
+      ->type_name(kNumberType)
+      ->default_str("0.05")
+      ->group("Calibration");
+}
+
 }  // namespace
 
 void add_quantize_command(CLI::App& root, const Globals& globals, int& exit_code) {
@@ -209,8 +277,10 @@ void add_quantize_command(CLI::App& root, const Globals& globals, int& exit_code
       "Make a quantised checkpoint of a model's folder\n"
       "Rounds the matrices of the decoder's layers to the nearest codes of a format that run and "
       "the libraries of the format read; embedding, norms, LM head, vision tower and projector "
-      "keep their bytes. Nothing is calibrated: no inputs are looked at. An interrupted command "
-      "is continued by the same one; another folder or format is refused. The formats gguf-* make "
+      "keep their bytes. With --calibrate the codes of awq and gptq are chosen with the inputs "
+      "that matrices see in prompts about videos; awq then changes norms, too. An interrupted "
+      "command is continued by the same one; another folder or format is refused. The formats "
+      "gguf-* make "
       "files for llama.cpp as well, with tokenizer, tower and projector; an interrupted one "
       "starts again.");
   auto flags = std::make_shared<QuantizeFlags>();
@@ -231,6 +301,7 @@ void add_quantize_command(CLI::App& root, const Globals& globals, int& exit_code
       ->add_flag("--double-quant", flags->double_quant,
                  "of nf4 and fp4: scales of 8 bits\nSaves 0.37 bits per weight.")
       ->group("Format");
+  add_rounding_flags(*command, *flags);
   constexpr std::int64_t kMinShardBytes = 1 << 10;
   add_size(*command, "--max-shard-size", flags->max_shard_bytes, kMinShardBytes,
            "bytes of one file of weights\nA single tensor may be larger.")
@@ -240,7 +311,8 @@ void add_quantize_command(CLI::App& root, const Globals& globals, int& exit_code
       ->group("Output");
   command->footer(
       "caption-cli quantize Qwen/Qwen3-VL-8B-Instruct -o nf4 --format nf4\n"
-      "caption-cli quantize llava/ -o llava-awq --format awq --max-shard-size 2GB");
+      "caption-cli quantize llava/ -o llava-awq --format awq --max-shard-size 2GB\n"
+      "caption-cli quantize llava/ -o llava-gptq --format gptq --calibrate videos/");
   command->callback([flags, &globals, &exit_code] { exit_code = quantize(*flags, globals); });
 }
 

@@ -24,14 +24,14 @@ constexpr FormatEntry kFormats[] = {
      .has_groups = true,
      .make = make_w4a16},
     {.name = "awq",
-     .summary = "the layout of AutoAWQ (gemm, groups of 128), rounded to nearest without AWQ's "
-                "search for scales",
+     .summary = "the layout of AutoAWQ (gemm, groups of 128); with --calibrate AWQ's scales and "
+                "clipping, else rounded to nearest",
      .has_groups = true,
      .has_pack = true,
      .make = make_awq},
     {.name = "gptq",
-     .summary = "the layout of GPTQModel (4 bits, groups of 128, symmetric), rounded to nearest "
-                "without GPTQ's correction of errors",
+     .summary = "the layout of GPTQModel (4 bits, groups of 128, symmetric); with --calibrate "
+                "GPTQ's correction of errors, else rounded to nearest",
      .has_groups = true,
      .has_pack = true,
      .make = make_gptq},

@@ -131,6 +131,21 @@ bool OutputFolder::has_shard(const std::string& file) const {
          size_of(path) == entry->size_bytes && digest_of(path) == entry->digest;
 }
 
+bool OutputFolder::names_shard(const std::string& file) const {
+  return std::any_of(shards_.begin(), shards_.end(),
+                     [&](const FinishedShard& shard) { return shard.file == file; });
+}
+
+void OutputFolder::remove_shard(const std::string& file) {
+  // The entry goes first: a file without one is made again or removed by a later call.
+  if (std::erase_if(shards_, [&](const FinishedShard& shard) { return shard.file == file; }) > 0) {
+    write_manifest();
+  }
+  std::error_code error;
+  fs::remove(path_ / file, error);
+  if (error) fail(path_ / file, "remove the file", error.value());
+}
+
 void OutputFolder::add_shard(const std::string& file) {
   const fs::path path = path_ / file;
   std::erase_if(shards_, [&](const FinishedShard& shard) { return shard.file == file; });

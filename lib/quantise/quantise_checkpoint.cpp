@@ -9,11 +9,13 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/json.h"
 #include "base/mapped_file.h"
 #include "base/nearest.h"
 #include "base/units.h"
 #include "model/model_files.h"
 #include "model/read_blueprint.h"
+#include "quantise/internal/calibrated_layers.h"
 #include "quantise/internal/checkpoint_plan.h"
 #include "quantise/internal/other_files.h"
 #include "quantise/internal/output_folder.h"
@@ -43,6 +45,18 @@ const FormatEntry& require_format(const QuantiseOptions& options) {
     throw Error(ErrorCode::kUsage, "quantize: --double-quant is for nf4 and fp4; " +
                                        options.format + " has no scales of 8 bits");
   }
+  const auto refuse = [&](const char* option, const char* what) {
+    throw Error(ErrorCode::kUsage, std::string("quantize: ") + option + " is for " + what + "; " +
+                                       options.format + " has no such option");
+  };
+  const FormatOptions& format = options.format_options;
+  if (format.group_columns != FormatOptions().group_columns && !entry->has_groups) {
+    refuse("--group-size", "w4a16, awq and gptq");
+  }
+  if (options.calibration != nullptr && !entry->has_pack) refuse("--calibrate", "awq and gptq");
+  const bool is_gptq = options.format == "gptq" && options.calibration != nullptr;
+  if (format.act_order && !is_gptq) refuse("--act-order", "gptq with --calibrate");
+  if (options.damping && !is_gptq) refuse("--damping", "gptq with --calibrate");
   return *entry;
 }
 
@@ -87,13 +101,20 @@ class Quantisation {
         format_(entry.make(options.format_options)),
         source_(weights::Checkpoint::open(options.model)),
         config_(read_text_file(options.model / kConfig)),
-        plan_(plan_checkpoint(blueprint_of(options.model), source_, *format_,
-                              options.max_shard_bytes)),
+        blueprint_(blueprint_of(options.model)),
+        plan_(plan_checkpoint(blueprint_, source_, *format_, options.max_shard_bytes)),
         others_(find_other_files(options.model)),
-        pool_(options.num_threads) {
+        pool_(options.num_threads),
+        stream_(pool_, options.cpu_tier) {
     // Also throws for a configuration that cannot take one more key.
     new_config_ = add_configuration(config_, format_->config(plan_.subject),
                                     (options.model / kConfig).string());
+    if (options.calibration == nullptr) return;
+    layers_.emplace(stream_, CalibratedSource{.options = options_,
+                                              .blueprint = blueprint_,
+                                              .checkpoint = source_,
+                                              .plan = plan_,
+                                              .format = *format_});
   }
 
   QuantiseOutcome run();
@@ -103,7 +124,12 @@ class Quantisation {
   std::set<std::string> output_names() const;
   void require_space(const OutputFolder& folder) const;
   bool make_shard(const ShardPlan& shard, OutputFolder& folder);
-  void make_tensor(const TensorPlan& tensor, weights::SafetensorsWriter& writer);
+  void make_tensor(const TensorPlan& tensor, const OutputFolder& folder,
+                   weights::SafetensorsWriter& writer);
+  bool is_calibrated(const TensorPlan& tensor) const {
+    return layers_ && layers_->has(tensor.parts.front().name);
+  }
+  bool make_layers(OutputFolder& folder);
   void write_others(const OutputFolder& folder) const;
   void report();
   bool is_stopped() const { return options_.stop != nullptr && options_.stop->load(); }
@@ -112,22 +138,34 @@ class Quantisation {
   std::unique_ptr<const Format> format_;
   weights::Checkpoint source_;
   std::string config_;
+  model::Blueprint blueprint_;
   CheckpointPlan plan_;
   std::vector<std::string> others_;
   std::string new_config_;
   ThreadPool pool_;
+  Stream stream_;
+  std::optional<CalibratedLayers> layers_;
   std::vector<const ShardPlan*> missing_;
   QuantiseProgress progress_;
   Stopwatch watch_;
 };
 
 Settings Quantisation::settings() const {
-  return {{"weights", source_.content_hash(options_.digests).hex()},
-          {kConfig, sha256_of(config_).hex()},
-          {"format", options_.format},
-          {"double quantisation", options_.format_options.double_quant ? "yes" : "no"},
-          {"max shard size", exact_bytes(options_.max_shard_bytes)},
-          {"revision of quantize", kRevision}};
+  const FormatOptions& format = options_.format_options;
+  Settings settings = {{"weights", source_.content_hash(options_.digests).hex()},
+                       {kConfig, sha256_of(config_).hex()},
+                       {"format", options_.format},
+                       {"double quantisation", format.double_quant ? "yes" : "no"},
+                       {"group size", std::to_string(format.group_columns)},
+                       {"act order", format.act_order ? "yes" : "no"},
+                       {"max shard size", exact_bytes(options_.max_shard_bytes)},
+                       {"revision of quantize", kRevision},
+                       {"calibration", layers_ ? "videos" : "none"}};
+  if (!layers_) return settings;
+  settings.emplace_back("damping", options_.damping ? json_number(*options_.damping) : "default");
+  const auto& identity = options_.calibration->identity;
+  settings.insert(settings.end(), identity.begin(), identity.end());
+  return settings;
 }
 
 std::set<std::string> Quantisation::output_names() const {
@@ -135,6 +173,8 @@ std::set<std::string> Quantisation::output_names() const {
   names.insert(kConfig);
   if (plan_.shards.size() > 1) names.insert(kIndex);
   for (const ShardPlan& shard : plan_.shards) names.insert(shard.file);
+  if (!layers_) return names;
+  for (std::string& file : layers_->files()) names.insert(std::move(file));
   return names;
 }
 
@@ -156,7 +196,14 @@ void Quantisation::report() {
   if (options_.on_progress) options_.on_progress(progress_);
 }
 
-void Quantisation::make_tensor(const TensorPlan& tensor, weights::SafetensorsWriter& writer) {
+void Quantisation::make_tensor(const TensorPlan& tensor, const OutputFolder& folder,
+                               weights::SafetensorsWriter& writer) {
+  if (is_calibrated(tensor)) {
+    for (const weights::PlannedTensor& part : tensor.parts) {
+      layers_->copy(folder, part.name, writer);
+    }
+    return;
+  }
   if (!tensor.matrix) return writer.copy(source_, tensor.name);
   std::vector<Bytes> parts;
   try {
@@ -173,9 +220,9 @@ bool Quantisation::make_shard(const ShardPlan& shard, OutputFolder& folder) {
   weights::SafetensorsWriter writer(folder.path() / shard.file, shard.parts());
   for (const TensorPlan& tensor : shard.tensors) {
     if (is_stopped()) return false;
-    make_tensor(tensor, writer);
+    make_tensor(tensor, folder, writer);
     progress_.tensors_done += 1;
-    progress_.bytes_done += tensor.source_bytes;
+    if (!is_calibrated(tensor)) progress_.bytes_done += tensor.source_bytes;
     report();
   }
   if (const auto changed = source_.find_changed_file()) {
@@ -184,6 +231,14 @@ bool Quantisation::make_shard(const ShardPlan& shard, OutputFolder& folder) {
   writer.finish();
   folder.add_shard(shard.file);
   return true;
+}
+
+// Returns false when the call is stopped.
+bool Quantisation::make_layers(OutputFolder& folder) {
+  return layers_->make(folder, [&](std::int64_t source_bytes) {
+    progress_.bytes_done += source_bytes;
+    report();
+  });
 }
 
 void Quantisation::write_others(const OutputFolder& folder) const {
@@ -209,20 +264,32 @@ QuantiseOutcome Quantisation::run() {
       continue;
     }
     missing_.push_back(&shard);
-    for (const TensorPlan& tensor : shard.tensors) progress_.bytes_total += tensor.source_bytes;
+    for (const TensorPlan& tensor : shard.tensors) {
+      if (!is_calibrated(tensor)) progress_.bytes_total += tensor.source_bytes;
+    }
   }
   require_space(folder);
   watch_ = Stopwatch();
+  if (layers_ && !missing_.empty()) {
+    progress_.bytes_total += layers_->missing_bytes(folder);
+    if (!make_layers(folder)) return outcome;
+  }
   for (const ShardPlan* const shard : missing_) {
     if (!make_shard(*shard, folder)) return outcome;
   }
   if (is_stopped()) return outcome;
   write_others(folder);
+  if (layers_) layers_->remove_files(folder);
   outcome.is_complete = true;
   return outcome;
 }
 
 }  // namespace
+
+void check_options(const QuantiseOptions& options) {
+  require_format(options);
+  require_plain_folder(options.model);
+}
 
 QuantiseOutcome quantise_checkpoint(const QuantiseOptions& options) {
   const FormatEntry& entry = require_format(options);

@@ -4,6 +4,13 @@
 // its bytes, and all tensors their names. config.json gets a quantization_config; the other files
 // are copied. One matrix with its codes is in memory at a time.
 //
+// With calibration, one layer is in memory at a time, and the hidden states of all prompts
+// (internal/hidden_states.h). Layers are made in their order, each in a file of its own until all
+// are there. AWQ also changes norms and biases, by which it divides what it multiplies columns of
+// matrices by. In bytes, for T tokens and a layer of W weights in matrices of at most K columns:
+// GPTQ 4 T (hidden + heads * head_dim) + 4 W + 8 K^2 and AWQ 4 T hidden more, besides the solvers'
+// scratch memory (quantise/gptq_solver.h, quantise/awq_search.h).
+//
 // Files of weights are made one after another, each under a temporary name until it is complete and
 // on the disk, and entered with their digests in the manifest beside them (kManifestName).
 // config.json comes last. A run that ended early, however, is so continued by the same call: a file
@@ -15,10 +22,13 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "backend/cpu_tier.h"
 #include "base/digest_cache.h"
+#include "quantise/calibration.h"
 #include "quantise/format.h"
 
 namespace caption::quantise {
@@ -38,6 +48,12 @@ struct QuantiseOptions {
   std::filesystem::path output;  // a folder, made if it is missing
   std::string format;            // a name of formats()
   FormatOptions format_options = {};
+  // For awq and gptq, borrowed: the codes are chosen with what these prompts make of the inputs of
+  // each matrix. Null: every weight is rounded to the nearest code.
+  const Calibration* calibration = nullptr;
+  // Of gptq with calibration (quantise/gptq_solver.h); without: GPTQModel's default.
+  std::optional<double> damping = {};
+  CpuTier cpu_tier = fastest_cpu_tier();         // of calibration
   std::int64_t max_shard_bytes = 5'000'000'000;  // of a file of weights; one tensor may exceed it
   int num_threads = 1;
   DigestCache digests = {};
@@ -60,6 +76,10 @@ struct QuantiseOutcome {
   std::int64_t num_shards = 0;
   std::int64_t shards_found = 0;  // complete ones of an earlier call
 };
+
+// Throws Error as quantise_checkpoint() does for options that contradict each other, and for a
+// model that is no plain folder. Reads no weights.
+void check_options(const QuantiseOptions& options);
 
 // Throws Error: kUsage for a model that is no folder of safetensors, or an unknown format;
 // kBadModel for one that is quantised already or broken; kUnavailable for one that this build does

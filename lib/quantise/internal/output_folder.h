@@ -36,8 +36,12 @@ class OutputFolder {
   const std::filesystem::path& path() const { return path_; }
   // Whether the manifest names the file and it still has that size and digest. Reads it.
   bool has_shard(const std::string& file) const;
+  // Whether the manifest names the file.
+  bool names_shard(const std::string& file) const;
   // Enters a complete file, durably. Throws Error(kIo).
   void add_shard(const std::string& file);
+  // Removes a file and its entry, if there are any. Throws Error(kIo).
+  void remove_shard(const std::string& file);
   // Replaces a file, durably. Throws Error(kIo).
   void write(const std::string& file, std::string_view content) const;
 

@@ -1,0 +1,194 @@
+#include "quantize_calibration.h"
+
+#include <CLI/CLI.hpp>
+#include <memory>
+#include <utility>
+
+#include "backend/machine.h"
+#include "backend/stream.h"
+#include "base/counted.h"
+#include "base/error.h"
+#include "base/log.h"
+#include "config/load_preset.h"
+#include "config/resolve.h"
+#include "eval/corpus.h"
+#include "globals.h"
+#include "input_flags.h"
+#include "option_types.h"
+#include "pipeline/calibration_prompts.h"
+#include "pipeline/find_videos.h"
+#include "preset_flags.h"
+
+namespace caption::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+// The videos and folders as `run` finds them; of folders only files that are videos.
+pipeline::InputList find_clips(const CalibrationFlags& flags, const video::ReadOptions& read) {
+  const pipeline::FoundVideos found = pipeline::find_videos(flags.videos);
+  for (const std::string& skipped : pipeline::describe_skipped(found)) {
+    log_warning("quantize", skipped);
+  }
+  pipeline::InputList clips;
+  for (std::size_t i = 0; i < found.inputs.size(); ++i) {
+    if (is_clip(found.inputs, i, read)) clips.add(found.inputs.path(i), found.inputs.origin(i));
+  }
+  if (clips.empty()) {
+    throw Error(
+        ErrorCode::kUsage,
+        "quantize: --calibrate: no video in what was given; name videos or folders of them");
+  }
+  return clips;
+}
+
+std::vector<pipeline::Prompt> choose_prompts(const CalibrationFlags& flags,
+                                             const config::Preset& preset) {
+  if (flags.prompts_file.empty()) {
+    return pipeline::name_prompts(
+        flags.prompts.empty() ? std::vector<std::string>{preset.generation.prompt} : flags.prompts);
+  }
+  if (!flags.prompts.empty()) {
+    throw Error(ErrorCode::kUsage, "--prompt and --prompts exclude each other");
+  }
+  return pipeline::read_prompts(flags.prompts_file);
+}
+
+// The first reference of every clip and prompt, by the clip's path.
+std::map<std::pair<std::string, std::string>, std::string> find_answers(
+    const CalibrationFlags& flags, const pipeline::InputList& clips,
+    const std::vector<pipeline::Prompt>& prompts) {
+  std::map<std::pair<std::string, std::string>, std::string> answers;
+  if (flags.references.empty()) return answers;
+  const eval::References references = eval::read_references(flags.references);
+  // A clip stands for its caption, so that its path comes back with its references.
+  std::vector<eval::CaptionEntry> entries;
+  for (std::size_t i = 0; i < clips.size(); ++i) {
+    const std::string path(clips.path(i));
+    entries.push_back({.video = path, .caption = path, .where = path});
+  }
+  for (const pipeline::Prompt& prompt : prompts) {
+    const eval::Corpus corpus =
+        eval::pair_up(eval::choose_references(references, prompt.name), entries);
+    for (const eval::Segment& segment : corpus.segments) {
+      if (!segment.caption || segment.references.empty()) continue;
+      answers[{*segment.caption, prompt.name}] = segment.references.front();
+    }
+  }
+  return answers;
+}
+
+config::LoadedPreset load_calibration_preset(const CalibrationFlags& flags, const fs::path& model,
+                                             const Globals& globals, const Machine& machine) {
+  PresetFlags named;
+  named.preset = flags.preset;
+  config::LoadedPreset loaded = load_preset(named, globals.locations, machine);
+  config::Preset& preset = loaded.preset;
+  const std::string whole = fs::absolute(model).lexically_normal().string();
+  (preset.model.is_composed ? preset.model.llm : preset.model.path) = whole;
+  preset.quantization.weights = config::WeightFormat::kF32;
+  preset.quantization.double_quant = false;
+  if (!preset.generation.examples.empty()) {
+    throw Error(ErrorCode::kUsage,
+                "quantize: the preset " + preset.name +
+                    " has examples, which calibration does not show; give another one with "
+                    "--preset");
+  }
+  return loaded;
+}
+
+}  // namespace
+
+const char* CalibrationFlags::first_given() const {
+  if (!references.empty()) return "--references";
+  if (!prompts.empty()) return "--prompt";
+  if (!prompts_file.empty()) return "--prompts";
+  if (preset != "auto") return "--preset";
+  if (!saved_as.empty()) return "--save-calibration";
+  return max_tokens != CalibrationFlags().max_tokens ? "--calibration-tokens" : nullptr;
+}
+
+void add_calibration_flags(CLI::App& command, CalibrationFlags& flags) {
+  constexpr const char* kGroup = "Calibration";
+  command
+      .add_option("--calibrate", flags.videos,
+                  "of awq and gptq: videos or folders whose prompts choose the codes\n"
+                  "They go through the model's own decoding, tower, projector and chat template. "
+                  "AWQ searches scales and clips that keep what each part of a layer computes for "
+                  "them; GPTQ rounds column after column and corrects later columns for the errors "
+                  "of earlier ones. Without it weights are rounded to the nearest code.")
+      ->take_all()
+      ->type_name(kPathType)
+      ->group(kGroup);
+  command
+      .add_option("--references", flags.references,
+                  "captions of the videos, which follow the prompts as answers\n"
+                  "JSONL or a folder of label files, as for eval. The calibration then sees what "
+                  "the decoder sees while it writes.")
+      ->type_name(kPathType)
+      ->group(kGroup);
+  command
+      .add_option("--calibration-tokens", flags.max_tokens,
+                  "tokens of all prompts together\n"
+                  "Videos are taken evenly from the list, whole, until that many are reached; at "
+                  "least 4 videos are used. Memory grows with them: 8 bytes for each token and "
+                  "number of a hidden state, 12 with awq.")
+      ->check(in_range(std::int64_t{1}, std::int64_t{1} << 30))
+      ->type_name(kNumberType)
+      ->default_str("32768")
+      ->group(kGroup);
+  command
+      .add_option("--preset", flags.preset,
+                  "preset whose frames, system prompt and prompt the calibration uses\n"
+                  "That of a composed model calibrates its language model.")
+      ->type_name(kPresetType)
+      ->default_str("auto")
+      ->group(kGroup);
+  command.add_option("--prompt", flags.prompts, "prompt in place of the preset's; repeatable")
+      ->take_all()
+      ->allow_extra_args(false)
+      ->type_name(kTextType)
+      ->group(kGroup);
+  command
+      .add_option(
+          "--save-calibration", flags.saved_as,
+          "also write the prompts to FILE, as safetensors\n"
+          "For each the token ids, positions, and the vision tokens with their places: what "
+          "the decoder is given, for other tools.")
+      ->type_name(kFileType)
+      ->group(kGroup);
+  command.add_option("--prompts", flags.prompts_file, "file of prompts, as for run")
+      ->type_name(kFileType)
+      ->group(kGroup);
+}
+
+quantise::Calibration read_calibration(const CalibrationFlags& flags, const fs::path& model,
+                                       const Globals& globals, const std::atomic<bool>& stop) {
+  const Machine machine = detect_machine();
+  const config::LoadedPreset loaded = load_calibration_preset(flags, model, globals, machine);
+  const config::Preset& preset = loaded.preset;
+  const Context context = globals.context(config::num_threads(preset, machine));
+  pipeline::CalibrationOptions options;
+  options.read = config::read_options(preset);
+  options.read.cancelled = &stop;
+  options.read.num_threads = context.num_threads;
+  options.prompts = choose_prompts(flags, preset);
+  options.system = preset.generation.system;
+  options.max_tokens = flags.max_tokens;
+  const pipeline::InputList clips = find_clips(flags, options.read);
+  options.answers = find_answers(flags, clips, options.prompts);
+  const std::unique_ptr<model::CaptionModel> opened =
+      config::open_model(context, preset, loaded.locations);
+  ThreadPool pool(context.num_threads);
+  Stream stream(context, pool);
+  pipeline::CalibrationPrompts read =
+      pipeline::read_calibration_prompts(stream, *opened, clips, options);
+  log_info("quantize", "calibration: " + counted(read.calibration.num_tokens(), "token") + " of " +
+                           counted(std::ssize(read.calibration.prompts), "prompt") + ", " +
+                           std::to_string(read.num_answers) + " with answers, on " +
+                           counted(read.num_clips, "video"));
+  if (!flags.saved_as.empty()) quantise::save_calibration(read.calibration, flags.saved_as);
+  return std::move(read.calibration);
+}
+
+}  // namespace caption::cli

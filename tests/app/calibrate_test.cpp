@@ -1,0 +1,171 @@
+// Tests of `caption-cli quantize --calibrate`: from videos to a checkpoint that captions, what
+// continues a killed run, and what is refused.
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <chrono>
+#include <csignal>
+#include <filesystem>
+#include <map>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "tests/app/folders.h"
+#include "tests/app/process.h"
+#include "tests/video/make_clip.h"
+
+namespace caption::test {
+namespace {
+
+namespace fs = std::filesystem;
+
+fs::path source() { return CAPTION_SOURCE_DIR; }
+
+// quantize of the demonstration model, calibrated with three sample clips and their references.
+std::vector<std::string> command(const fs::path& output, const std::string& format,
+                                 const std::vector<std::string>& more = {}) {
+  std::vector<std::string> all = {"quantize", (source() / "samples/demo-model").string(),
+                                  "-o",       output.string(),
+                                  "--format", format};
+  all.insert(all.end(), more.begin(), more.end());
+  all.insert(all.end(), {"--references", (source() / "samples/references.jsonl").string(),
+                         "--calibrate", sample_video("city-000-h264.mp4").string(),
+                         sample_video("river-012-h264.mp4").string(),
+                         sample_video("bridge-006-h264.mp4").string()});
+  return all;
+}
+
+using Files = std::map<std::string, std::string>;
+Files files_of(const fs::path& folder) {
+  Files files;
+  for (const auto& entry : fs::directory_iterator(folder)) {
+    files[entry.path().filename().string()] = read_text(entry.path());
+  }
+  return files;
+}
+
+std::size_t count_layers(const fs::path& folder) {
+  std::size_t count = 0;
+  std::error_code ignored;
+  for (const auto& entry : fs::directory_iterator(folder, ignored)) {
+    const std::string name = entry.path().filename().string();
+    if (name.find("layer-") != std::string::npos && name.ends_with(".safetensors")) ++count;
+  }
+  return count;
+}
+
+TEST_SUITE("app/calibrate") {
+  TEST_CASE("a model calibrated with videos captions, and its folder says how it was made") {
+    const TemporaryFolder folder;
+    for (const std::string format : {"awq", "gptq"}) {
+      CAPTURE(format);
+      const fs::path output = folder.path() / format;
+      std::vector<std::string> more = {"--group-size", "64"};
+      if (format == "gptq") more.push_back("--act-order");
+      const Finished made = run_cli(command(output, format, more));
+      CHECK(made.exit_code == 0);
+      CHECK(made.out.empty());
+      CHECK(contains(made.err, "of 3 prompts, 3 with answers, on 3 videos"));
+      CHECK(contains(made.err, "28 matrices in " + format));
+      const std::string config = read_text(output / "config.json");
+      CHECK(contains(config, "\"quant_method\": \"" + format + "\""));
+      CHECK(contains(config, "\"group_size\": 64"));
+      if (format == "gptq") CHECK(contains(config, "\"desc_act\": true"));
+      const std::string manifest = read_text(output / "caption-cli.quantize.json");
+      for (const char* const key : {"calibration clips", "calibration prompts",
+                                    "calibration arithmetic", "calibration tokens"}) {
+        CHECK(contains(manifest, key));
+      }
+      CHECK(count_layers(output) == 0);
+      const Finished captioned = run_cli({"run", "-q", "--model", output.string(), "-o",
+                                          (folder.path() / "c.jsonl").string(), "--overwrite",
+                                          sample_video("city-000-h264.mp4").string()});
+      CHECK(captioned.exit_code == 0);
+      const auto records = parse_records(read_text(folder.path() / "c.jsonl"));
+      REQUIRE(records.size() == 1);
+      CHECK(records.front().status == records::Status::kOk);
+      CHECK(contains(records.front().caption, "도시"));
+    }
+  }
+
+  TEST_CASE("SIGKILL and Ctrl-C after any layer leave what the same command completes") {
+    const TemporaryFolder folder;
+    for (const std::string format : {"gptq", "awq"}) {
+      CAPTURE(format);
+      const fs::path whole = folder.path() / "whole";
+      fs::remove_all(whole);
+      REQUIRE(run_cli(command(whole, format, {"-q"})).exit_code == 0);
+      const Files expected = files_of(whole);
+      int num_ended = 0;
+      for (const int signal : {SIGKILL, SIGINT}) {
+        for (const std::size_t wanted : {std::size_t{1}, std::size_t{2}}) {
+          CAPTURE(signal);
+          CAPTURE(wanted);
+          const fs::path output = folder.path() / "part";
+          fs::remove_all(output);
+          const pid_t child = start_cli(command(output, format, {"-q"}), folder.path() / "stderr");
+          for (int i = 0; i < 600'000 && count_layers(output) < wanted; ++i) {
+            if (fs::exists(output / "config.json")) break;  // a fast machine was first
+            std::this_thread::sleep_for(std::chrono::microseconds(100));
+          }
+          ::kill(child, signal);
+          const int code = wait_for(child);
+          CHECK((code == 0 || code == (signal == SIGKILL ? 128 + SIGKILL : 130)));
+          if (code != 0) ++num_ended;
+          CHECK(run_cli(command(output, format, {"-q"})).exit_code == 0);
+          CHECK(files_of(output) == expected);
+        }
+      }
+      CHECK(num_ended > 0);
+    }
+  }
+
+  TEST_CASE("a bad file is one warning, and none that can be used is an error") {
+    const TemporaryFolder folder;
+    const fs::path bad = folder.path() / "bad.mp4";
+    write_text(bad, "no video");
+    std::vector<std::string> all = {"quantize",    (source() / "samples/demo-model").string(),
+                                    "-o",          (folder.path() / "o").string(),
+                                    "--format",    "gptq",
+                                    "--calibrate", bad.string()};
+    const Finished none = run_cli(all);
+    CHECK(none.exit_code == 2);
+    CHECK(contains(none.err, "none of the 1 file of --calibrate can be used"));
+    CHECK_FALSE(fs::exists(folder.path() / "o"));
+    all.push_back(sample_video("city-000-h264.mp4").string());
+    const Finished one = run_cli(all);
+    CHECK(one.exit_code == 0);
+    CHECK(contains(one.err, "left out: " + bad.string()));
+    CHECK(contains(one.err, "of 1 prompt, 0 with answers, on 1 video"));
+  }
+
+  TEST_CASE("what calibration is not for is refused in one sentence, before a video is read") {
+    const TemporaryFolder folder;
+    const std::string output = (folder.path() / "o").string();
+    const std::string model = (source() / "samples/demo-model").string();
+    const auto refusal = [&](std::vector<std::string> flags) {
+      flags.insert(flags.begin(), {"quantize", model, "-o", output});
+      const Finished finished = run_cli(flags);
+      CHECK(finished.exit_code == 2);
+      CHECK(std::count(finished.err.begin(), finished.err.end(), '\n') == 1);
+      return finished.err;
+    };
+    const std::string clip = sample_video("city-000-h264.mp4").string();
+    CHECK(contains(refusal({"--format", "nf4", "--calibrate", clip}),
+                   "--calibrate is for awq and gptq; nf4 has no such option"));
+    CHECK(contains(refusal({"--format", "gguf-q8_0", "--calibrate", clip}),
+                   "--calibrate is for awq and gptq"));
+    CHECK(contains(refusal({"--format", "awq", "--act-order", "--calibrate", clip}),
+                   "--act-order is for gptq with --calibrate"));
+    CHECK(contains(refusal({"--format", "gptq", "--damping", "0.1"}),
+                   "--damping is for calibration; give videos with --calibrate"));
+    CHECK(contains(refusal({"--format", "gptq", "--references", "r.jsonl"}),
+                   "--references is for calibration"));
+    CHECK(contains(refusal({"--format", "gptq", "--group-size", "48"}), "--group-size"));
+    CHECK_FALSE(fs::exists(output));
+  }
+}
+
+}  // namespace
+}  // namespace caption::test
