@@ -14,7 +14,8 @@ struct Card {
   const char* name;
   std::int64_t memory_bytes = 0;  // as the driver reports it
   double bytes_per_s = 0;
-  double flops_per_s = 0;  // dense, 16-bit operands
+  double flops_per_s = 0;       // dense, 16-bit operands
+  double int8_flops_per_s = 0;  // dense, operands of 8-bit integers
 };
 
 // Finds a card by its preset's name, "t4", "l4", "a100" or "h100", in any case.

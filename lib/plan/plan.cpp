@@ -33,15 +33,22 @@ std::int64_t prompt_tokens(const Plan& plan) {
 }
 
 // kF32 means the numbers of the file, which may have 16 bits.
-weights::WeightFormat stored_format(const PlanInput& input) {
+weights::WeightFormat stored_format(const PlanInput& input, weights::WeightFormat format) {
   const bool is_16_bit =
-      input.weights == weights::WeightFormat::kF32 && input.model.is_stored_in_16_bits();
-  return is_16_bit ? weights::WeightFormat::kBF16 : input.weights;
+      format == weights::WeightFormat::kF32 && input.model.is_stored_in_16_bits();
+  return is_16_bit ? weights::WeightFormat::kBF16 : format;
+}
+
+// Bytes of the model's weights as a run with this format would hold them.
+std::int64_t held_bytes(const PlanInput& input, weights::WeightFormat format) {
+  return input.device == PlanDevice::kHost
+             ? model::placed_bytes(input.context, input.model, format)
+             : model::weight_bytes(input.model, stored_format(input, format));
 }
 
 PlannedStep plan_step(const PlanInput& input, const StepWork& work) {
   PlannedStep step;
-  step.cost = cost_of(text_of(input), stored_format(input), input.kv_dtype, work);
+  step.cost = cost_of(input.model, stored_format(input, input.weights), input.kv_dtype, work);
   step.cost.flops += 2 * work.new_tokens * input.adapters.multiply_adds_per_token;
   step.cost.bytes += work.steps * as_double(input.adapters.size_bytes);
   step.seconds = step.cost.seconds(input.rates.bytes_per_s, input.rates.flops_per_s);
@@ -53,13 +60,9 @@ PlannedStep plan_step(const PlanInput& input, const StepWork& work) {
 void plan_weights(Plan& plan) {
   const PlanInput& input = plan.input;
   plan.parameters = model::count_parameters(input.model);
-  plan.weight_bytes = input.device == PlanDevice::kHost
-                          ? model::placed_bytes(input.context, input.model, input.weights)
-                          : model::weight_bytes(input.model, stored_format(input));
+  plan.weight_bytes = held_bytes(input, input.weights);
   for (const weights::WeightFormat format : weights::all_weight_formats()) {
-    const bool is_chosen = format == input.weights;
-    plan.weight_bytes_by_format.push_back(
-        {format, is_chosen ? plan.weight_bytes : model::weight_bytes(input.model, format)});
+    plan.weight_bytes_by_format.push_back({format, held_bytes(input, format)});
   }
   for (const DType dtype : {DType::kF32, DType::kBF16, DType::kF16, DType::kI8}) {
     plan.kv_bytes_by_dtype.push_back({dtype, model::kv_token_bytes(text_of(input), dtype)});

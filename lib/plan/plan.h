@@ -75,6 +75,8 @@ struct PlanInput {
   std::vector<std::string> obstacles = {};
 };
 
+// Bytes of the weights as a run with the format holds them. kF32 has the numbers of the file, which
+// take two bytes each where the file has 16 bits.
 struct FormatBytes {
   weights::WeightFormat format = weights::WeightFormat::kF32;
   std::int64_t bytes = 0;

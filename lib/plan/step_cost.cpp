@@ -2,8 +2,6 @@
 
 #include <algorithm>
 
-#include "model/blueprint.h"
-
 namespace caption::plan {
 
 double StepCost::seconds(double bytes_per_s, double flops_per_s) const {
@@ -16,7 +14,12 @@ bool StepCost::is_bound_by_bandwidth(double bytes_per_s, double flops_per_s) con
 
 StepCost cost_of(const model::DecoderSpec& spec, weights::WeightFormat format, DType kv_dtype,
                  const StepWork& work) {
-  const model::Blueprint blueprint = model::decoder_blueprint(spec);
+  return cost_of(model::decoder_blueprint(spec), format, kv_dtype, work);
+}
+
+StepCost cost_of(const model::Blueprint& blueprint, weights::WeightFormat format, DType kv_dtype,
+                 const StepWork& work) {
+  const model::DecoderSpec& spec = blueprint.text.value();
   const auto layer_weights = static_cast<double>(model::count_parameters(blueprint).projections);
   const auto head_weights = static_cast<double>(spec.vocab * spec.hidden);
   const std::int64_t read_bytes =

@@ -7,6 +7,7 @@
 
 #include <cstdint>
 
+#include "model/blueprint.h"
 #include "model/decoder.h"
 #include "tensor/dtype.h"
 #include "weights/format.h"
@@ -32,6 +33,11 @@ struct StepCost {
   bool is_bound_by_bandwidth(double bytes_per_s, double flops_per_s) const;
 };
 
+// The cost for a model's decoder; matrices of which the file holds codes that the format keeps are
+// read as these. The blueprint must have a decoder.
+StepCost cost_of(const model::Blueprint& model, weights::WeightFormat format, DType kv_dtype,
+                 const StepWork& work);
+// The same for a decoder without codes.
 StepCost cost_of(const model::DecoderSpec& spec, weights::WeightFormat format, DType kv_dtype,
                  const StepWork& work);
 

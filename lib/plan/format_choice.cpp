@@ -1,0 +1,165 @@
+#include "plan/format_choice.h"
+
+#include <algorithm>
+#include <array>
+#include <limits>
+
+#include "base/counted.h"
+#include "base/figures.h"
+#include "base/join.h"
+
+namespace caption::plan {
+namespace {
+
+using weights::WeightFormat;
+
+// Formats without a measured loss, in the order of preference. The first two are chosen by speed.
+constexpr std::array kUnmeasuredOrder = {
+    WeightFormat::kBF16, WeightFormat::kInt8, WeightFormat::kW8A8,      WeightFormat::kInt4,
+    WeightFormat::kNf4,  WeightFormat::kW4A8, WeightFormat::kInt4Head4, WeightFormat::kW4A8Head4};
+constexpr std::size_t kNumSafe = 2;
+
+using Candidates = std::vector<std::size_t>;
+
+double loss_of(const FormatCost& format) {
+  return format.loss.value_or(std::numeric_limits<double>::infinity());
+}
+
+// Whether `a` is as good as `b` in everything and better in something.
+bool dominates(const FormatCost& a, const FormatCost& b) {
+  const bool is_as_good = a.memory_bytes <= b.memory_bytes && a.videos_per_s >= b.videos_per_s &&
+                          loss_of(a) <= loss_of(b);
+  return is_as_good && (a.memory_bytes < b.memory_bytes || a.videos_per_s > b.videos_per_s ||
+                        loss_of(a) < loss_of(b));
+}
+
+// The place of a format in kUnmeasuredOrder; behind all of them for another one.
+std::size_t order_of(const FormatCost& format) {
+  const auto* const found =
+      std::find(kUnmeasuredOrder.begin(), kUnmeasuredOrder.end(), format.format);
+  return static_cast<std::size_t>(found - kUnmeasuredOrder.begin());
+}
+
+std::string speed_text(const FormatCost& format) {
+  return format_number(format.videos_per_s) + " videos/s";
+}
+std::string loss_text(const FormatCost& format) {
+  return format.loss.has_value() ? format_number(*format.loss, 2) + " nats a token"
+                                 : "a loss that is not measured";
+}
+
+// The candidate of the least loss of those whose speed counts as equal to the fastest's, and the
+// fastest one.
+struct FastChoice {
+  std::size_t chosen = 0;
+  std::size_t fastest = 0;
+};
+FastChoice choose_fast(std::span<const FormatCost> formats, const Candidates& candidates) {
+  const auto is_slower = [&](std::size_t a, std::size_t b) {
+    return formats[a].videos_per_s < formats[b].videos_per_s;
+  };
+  FastChoice choice;
+  choice.fastest = *std::max_element(candidates.begin(), candidates.end(), is_slower);
+  choice.chosen = choice.fastest;
+  const double least_speed = (1 - kEqualSpeed) * formats[choice.fastest].videos_per_s;
+  for (const std::size_t i : candidates) {
+    if (formats[i].videos_per_s < least_speed) continue;
+    const FormatCost& one = formats[i];
+    const FormatCost& best = formats[choice.chosen];
+    const bool is_better = loss_of(one) != loss_of(best) ? loss_of(one) < loss_of(best)
+                                                         : order_of(one) < order_of(best);
+    if (is_better) choice.chosen = i;
+  }
+  return choice;
+}
+
+// "int8 at 12.3 videos/s, the fastest of bf16 and int8", or with what it is equal to.
+std::string describe_fast(std::span<const FormatCost> formats, const Candidates& candidates,
+                          const FastChoice& choice) {
+  const FormatCost& chosen = formats[choice.chosen];
+  std::vector<std::string> names;
+  for (const std::size_t i : candidates) names.push_back(formats[i].name);
+  std::string text = chosen.name + " at " + speed_text(chosen) + ", ";
+  if (names.size() == 1) return text + "the only one";
+  const std::string of = " of " + join(names);
+  if (choice.chosen == choice.fastest) return text + "the fastest" + of;
+  return text + "within " + format_percent(kEqualSpeed) + " of the fastest" + of + " (" +
+         formats[choice.fastest].name + " at " + speed_text(formats[choice.fastest]) +
+         "), and of these the closest to f32";
+}
+
+FormatChoice choose_measured(std::span<const FormatCost> formats, const Candidates& measured) {
+  const auto loses_less = [&](std::size_t a, std::size_t b) {
+    return loss_of(formats[a]) < loss_of(formats[b]);
+  };
+  Candidates good;
+  std::copy_if(measured.begin(), measured.end(), std::back_inserter(good),
+               [&](std::size_t i) { return *formats[i].loss <= kMostLoss; });
+  const std::string bound = format_number(kMostLoss, 1) + " nats a token";
+  if (good.empty()) {
+    const std::size_t least = *std::min_element(measured.begin(), measured.end(), loses_less);
+    return {.index = least,
+            .reason = formats[least].name + " with " + loss_text(formats[least]) +
+                      ", the least loss of the formats that fit, which all lose more than " +
+                      bound};
+  }
+  const FastChoice choice = choose_fast(formats, good);
+  return {.index = choice.chosen,
+          .reason = describe_fast(formats, good, choice) + " that fit and lose at most " + bound +
+                    "; it loses " + loss_text(formats[choice.chosen])};
+}
+
+FormatChoice choose_unmeasured(std::span<const FormatCost> formats, const Candidates& fitting) {
+  Candidates safe;
+  std::copy_if(fitting.begin(), fitting.end(), std::back_inserter(safe),
+               [&](std::size_t i) { return order_of(formats[i]) < kNumSafe; });
+  if (!safe.empty()) {
+    const FastChoice choice = choose_fast(formats, safe);
+    return {.index = choice.chosen,
+            .reason = describe_fast(formats, safe, choice) +
+                      " that fit; what other formats lose is not measured for this model"};
+  }
+  const std::size_t first = *std::min_element(
+      fitting.begin(), fitting.end(),
+      [&](std::size_t a, std::size_t b) { return order_of(formats[a]) < order_of(formats[b]); });
+  return {.index = first,
+          .reason = formats[first].name + " at " + speed_text(formats[first]) +
+                    ", because neither bf16 nor int8 fits; what it loses is not measured for this "
+                    "model"};
+}
+
+}  // namespace
+
+bool has_8_bit_activations(WeightFormat format) {
+  const MatrixFormat matrix = weights::matrix_format(format, weights::Role::kDecoderLinear);
+  return matrix == MatrixFormat::kInt8Row || matrix == MatrixFormat::kInt4A8;
+}
+
+std::vector<bool> pareto_front(std::span<const FormatCost> formats) {
+  std::vector<bool> is_on_front;
+  for (const FormatCost& one : formats) {
+    const bool is_dominated =
+        std::any_of(formats.begin(), formats.end(),
+                    [&](const FormatCost& other) { return other.fits && dominates(other, one); });
+    is_on_front.push_back(one.fits && !is_dominated);
+  }
+  return is_on_front;
+}
+
+FormatChoice choose_format(std::span<const FormatCost> formats) {
+  Candidates fitting;
+  Candidates measured;
+  for (std::size_t i = 0; i < formats.size(); ++i) {
+    if (!formats[i].fits || formats[i].format == WeightFormat::kF32) continue;
+    fitting.push_back(i);
+    if (formats[i].loss.has_value()) measured.push_back(i);
+  }
+  if (fitting.empty()) {
+    return {.index = std::nullopt,
+            .reason = "none of " + counted(std::ssize(formats), "format") + " fits"};
+  }
+  return measured.empty() ? choose_unmeasured(formats, fitting)
+                          : choose_measured(formats, measured);
+}
+
+}  // namespace caption::plan

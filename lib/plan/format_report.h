@@ -1,0 +1,50 @@
+// plan/format_report.h: the formats in which a model's weights could be held on one machine, side
+// by side: bytes, predicted speed, measured loss, the Pareto front of the three, and a choice.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "plan/format_choice.h"
+#include "plan/plan.h"
+#include "plan/price_table.h"
+
+namespace caption::plan {
+
+struct FormatRow {
+  FormatCost cost;
+  Plan plan;                              // of a run whose weights are held so
+  std::optional<FormatPrice> price = {};  // not set if not measured
+  bool is_on_front = false;
+};
+
+struct FormatReport {
+  std::vector<FormatRow> rows;
+  FormatChoice choice;  // index of a row
+  std::optional<FoundPriceTable> prices = {};
+  std::string model_flags;  // "--model X" or "--preset X", for the advice to measure
+
+  const FormatRow* chosen() const { return choice.index ? &rows[*choice.index] : nullptr; }
+};
+
+// Bytes of everything that a run holds while `num_concurrent` videos, or one if none fits, are in
+// their last steps. The KV pages of a pool beyond these are not counted.
+std::int64_t bytes_in_use(const Plan& plan);
+
+// Makes the row of a format from its plan and its measured price. `name` is as --dtype takes it.
+FormatRow make_format_row(std::string name, Plan plan, std::optional<FormatPrice> price);
+
+// Determines front and choice from the rows.
+FormatReport make_format_report(std::vector<FormatRow> rows, std::optional<FoundPriceTable> prices,
+                                std::string model_flags);
+
+// "run `caption-cli bench VIDEOS --price weights --model X`"
+std::string advise_to_measure(const FormatReport& report);
+
+// The report has one row or more.
+std::string to_text(const FormatReport& report);
+std::string to_json(const FormatReport& report);  // one JSON object on one line
+
+}  // namespace caption::plan

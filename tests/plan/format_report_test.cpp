@@ -1,0 +1,127 @@
+// Tests the comparison of formats: its bytes against the plans', and its text and JSON.
+#include "plan/format_report.h"
+
+#include <doctest/doctest.h>
+
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "base/json.h"
+#include "model/blueprint.h"
+#include "plan/known_models.h"
+#include "tests/plan/plan_inputs.h"
+
+namespace caption::plan {
+namespace {
+
+using weights::WeightFormat;
+
+PlanInput small_input(WeightFormat format) {
+  PlanInput input = input_for("qwen3-0.6b");
+  input.weights = format;
+  input.max_num_seqs = 4;
+  return input;
+}
+
+FormatRow row_of(const char* name, WeightFormat format, std::optional<double> loss = {}) {
+  std::optional<FormatPrice> price;
+  if (loss.has_value()) price = FormatPrice{.format = name, .mean_kl = *loss};
+  return make_format_row(name, make_plan(small_input(format)), price);
+}
+
+FormatReport measured_report() {
+  FoundPriceTable prices;
+  prices.table.arithmetic = "avx512bf16";
+  prices.table.positions = 1000;
+  prices.table.clips = 16;
+  prices.table.made_by = "a test";
+  prices.path = "prices/x.json";
+  return make_format_report(
+      {row_of("f32", WeightFormat::kF32, 0), row_of("bf16", WeightFormat::kBF16, 1e-5),
+       row_of("int8", WeightFormat::kInt8, 1e-3), row_of("int4", WeightFormat::kInt4, 0.5)},
+      prices, "--model x");
+}
+
+TEST_SUITE("plan/format_report") {
+  TEST_CASE("bytes in use are the plan's, with the pages of the videos at a time alone") {
+    const Plan plan = make_plan(small_input(WeightFormat::kInt8));
+    const std::int64_t of_videos =
+        plan.num_concurrent * plan.pages_per_video * 16 * plan.token_bytes;
+    REQUIRE(plan.num_concurrent == 4);
+    CHECK(of_videos < plan.pool_bytes);
+    CHECK(bytes_in_use(plan) == plan.total_bytes - plan.pool_bytes + of_videos);
+    // A machine on which nothing fits still says what a video would take.
+    PlanInput tiny = small_input(WeightFormat::kInt8);
+    tiny.memory_bytes = 1 << 20;
+    const Plan none = make_plan(tiny);
+    REQUIRE_FALSE(none.fits);
+    CHECK(bytes_in_use(none) > none.weight_bytes);
+  }
+
+  TEST_CASE("a plan has one figure for a format, whether it is chosen or not") {
+    for (const PlanDevice device : {PlanDevice::kHost, PlanDevice::kCard}) {
+      for (const char* model : {"demo", "qwen3-0.6b", "qwen3-vl-2b"}) {
+        PlanInput input = input_for(model);
+        input.device = device;
+        const Plan bf16 = make_plan(input);
+        for (const FormatBytes& listed : bf16.weight_bytes_by_format) {
+          input.weights = listed.format;
+          CAPTURE(model);
+          CAPTURE(weights::describe(listed.format));
+          CHECK(make_plan(input).weight_bytes == listed.bytes);
+        }
+      }
+    }
+  }
+
+  TEST_CASE("codes of a file count as they are read") {
+    PlanInput input = input_for("qwen3-0.6b");
+    const StepCost plain = cost_of(input.model, WeightFormat::kBF16, DType::kBF16, {});
+    CHECK(plain.bytes == cost_of(*input.model.text, WeightFormat::kBF16, DType::kBF16, {}).bytes);
+    std::int64_t saved = 0;
+    for (model::Parameter& parameter : input.model.parameters) {
+      if (parameter.role != weights::Role::kDecoderLinear) continue;
+      parameter.codes = weights::StoredCodes{
+          .method = "awq", .format = MatrixFormat::kAwq, .layout = {.group_columns = 128}};
+      saved += 2 * parameter.shape.num_elements() -
+               codes_bytes(parameter.rows(), parameter.columns(), parameter.codes->layout);
+    }
+    const StepCost coded = cost_of(input.model, WeightFormat::kBF16, DType::kBF16, {});
+    CHECK(saved > 0);
+    CHECK(plain.bytes - coded.bytes == static_cast<double>(saved));
+  }
+
+  TEST_CASE("the report chooses, marks the front and says where prices come from") {
+    const FormatReport report = measured_report();
+    REQUIRE(report.chosen() != nullptr);
+    CHECK(report.chosen()->cost.name == "int8");
+    CHECK(report.rows[3].is_on_front);  // the smallest
+    const std::string text = to_text(report);
+    CHECK(text.find("* int8") != std::string::npos);
+    CHECK(text.find("given: 30.0 GB/s, 200 GFLOP/s\n") != std::string::npos);
+    CHECK(text.find("mean of 1000 positions") != std::string::npos);
+    CHECK(text.find("prices/x.json") != std::string::npos);
+    CHECK(text.find("chosen: int8 at ") != std::string::npos);
+
+    const JsonObject json = JsonObject::parse(to_json(report), "report", ErrorCode::kInternal);
+    CHECK(json.get_string("choice", "") == "int8");
+    CHECK(json.get_bool("can_run", false));
+    CHECK(json.require_int("batch", 0, 99) == 4);
+    const std::vector<JsonObject> rows = json.get_objects("formats");
+    REQUIRE(rows.size() == 4);
+    CHECK(rows[2].require_int("memory_bytes", 0, 1LL << 40) == report.rows[2].cost.memory_bytes);
+    CHECK(rows[2].get_double("mean_kl", 1) == 1e-3);
+  }
+
+  TEST_CASE("without prices the report says how to measure them") {
+    const FormatReport report =
+        make_format_report({row_of("bf16", WeightFormat::kBF16)}, std::nullopt, "--model x");
+    CHECK(to_text(report).find("are not measured: run `caption-cli bench VIDEOS --price weights "
+                               "--model x`\n") != std::string::npos);
+    CHECK(to_json(report).find("mean_kl") == std::string::npos);
+  }
+}
+
+}  // namespace
+}  // namespace caption::plan
