@@ -47,6 +47,7 @@ MACHINE_CODE = {
     "lib/bench/internal/multiply_add_avx2.cpp",
     "lib/bench/internal/multiply_add_avx512.cpp",
     "lib/bench/internal/multiply_add_avx512bf16.cpp",
+    "lib/bench/internal/multiply_add_avx512vnni.cpp",
     "kernels/cuda/primitives.cuh",
 }
 INSTRUCTION = re.compile(

@@ -1,13 +1,12 @@
 #include "bench/line_chart.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
-#include <cstdio>
 #include <set>
 
 #include "base/error.h"
 #include "base/json.h"
+#include "bench/internal/svg_parts.h"
 
 namespace caption::bench {
 namespace {
@@ -19,54 +18,6 @@ constexpr double kRight = 28;
 constexpr double kTop = 76;
 constexpr double kLegendRow = 20;
 constexpr double kBelow = 62;  // height of the ticks and the label of the x axis
-
-// Colours of Okabe and Ito's palette with contrast to both white and black, distinguishable with
-// colour blindness; the marks differ as well.
-constexpr std::array kColours = {"#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00"};
-
-// The colours of text and grid follow the viewer's colour scheme.
-constexpr const char* kStyle =
-    "<style>"
-    "text{font-family:system-ui,-apple-system,'Segoe UI',sans-serif;fill:#24292f}"
-    ".page{fill:#ffffff}.grid{stroke:#d0d7de;stroke-width:1}.axis{stroke:#57606a;stroke-width:1.2}"
-    ".soft{fill:#57606a}"
-    "@media(prefers-color-scheme:dark){text{fill:#e6edf3}.page{fill:#0d1117}"
-    ".grid{stroke:#30363d}.axis{stroke:#8b949e}.soft{fill:#9da7b1}}"
-    "</style>\n";
-
-std::string escape(const std::string& text) {
-  std::string out;
-  for (const char c : text) {
-    if (c == '&') {
-      out += "&amp;";
-    } else if (c == '<') {
-      out += "&lt;";
-    } else if (c == '>') {
-      out += "&gt;";
-    } else if (c == '"') {
-      out += "&quot;";
-    } else {
-      out += static_cast<unsigned char>(c) < 0x20 ? ' ' : c;
-    }
-  }
-  return out;
-}
-
-std::string px(double value) {
-  std::array<char, 32> text{};
-  std::snprintf(text.data(), text.size(), "%.1f", value);
-  return text.data();
-}
-
-// Returns 1, 2, 2.5 or 5 times a power of ten, for about five ticks up to `largest`.
-double tick_step(double largest) {
-  const double raw = largest / 5;
-  const double power = std::pow(10, std::floor(std::log10(raw)));
-  for (const double factor : {1.0, 2.0, 2.5, 5.0}) {
-    if (raw <= factor * power) return factor * power;
-  }
-  return 10 * power;
-}
 
 class Drawing {
  public:
@@ -89,11 +40,7 @@ class Drawing {
   }
 
   std::string draw() {
-    svg_ = "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 " + px(kWidth) + " " +
-           px(kHeight) + "\" width=\"" + px(kWidth) + "\" height=\"" + px(kHeight) +
-           "\" role=\"img\" aria-label=\"" + escape(chart_.title) + "\">\n";
-    svg_ += kStyle;
-    svg_ += "<rect class=\"page\" width=\"100%\" height=\"100%\"/>\n";
+    svg_ = begin_svg(kWidth, kHeight, chart_.title);
     draw_text(kLeft, 30, chart_.title, "font-size=\"17\" font-weight=\"600\"");
     draw_text(kLeft, 52, chart_.subtitle, "font-size=\"12.5\" class=\"soft\"");
     draw_axes();
@@ -113,12 +60,10 @@ class Drawing {
   double y_of(double y) const { return bottom_ - y / y_end_ * (bottom_ - kTop); }
 
   void draw_text(double x, double y, const std::string& text, const std::string& attributes) {
-    svg_ += "<text x=\"" + px(x) + "\" y=\"" + px(y) + "\" " + attributes + ">" + escape(text) +
-            "</text>\n";
+    svg_ += svg_text(x, y, text, attributes);
   }
   void draw_segment(double x1, double y1, double x2, double y2, const char* style) {
-    svg_ += "<line class=\"" + std::string(style) + "\" x1=\"" + px(x1) + "\" y1=\"" + px(y1) +
-            "\" x2=\"" + px(x2) + "\" y2=\"" + px(y2) + "\"/>\n";
+    svg_ += svg_segment(x1, y1, x2, y2, style);
   }
 
   void draw_axes() {
@@ -142,14 +87,15 @@ class Drawing {
 
   std::string stroke(const Line& line, std::size_t index) const {
     const bool is_bound = line.style == LineStyle::kBound;
-    return "stroke=\"" + std::string(kColours[index % kColours.size()]) + "\" stroke-width=\"" +
-           (is_bound ? "1.8" : "2.4") + "\" fill=\"none\"" +
+    return "stroke=\"" + std::string(kSvgColours[index % kSvgColours.size()]) +
+           "\" stroke-width=\"" + (is_bound ? "1.8" : "2.4") + "\" fill=\"none\"" +
            (is_bound ? " stroke-dasharray=\"7 5\"" : " stroke-linejoin=\"round\"");
   }
 
   // Draws a circle, a square or a diamond, depending on the index.
   void draw_mark(double x, double y, std::size_t index) {
-    const std::string fill = "fill=\"" + std::string(kColours[index % kColours.size()]) + "\"/>\n";
+    const std::string fill =
+        "fill=\"" + std::string(kSvgColours[index % kSvgColours.size()]) + "\"/>\n";
     if (index % 3 == 0) {
       svg_ += "<circle cx=\"" + px(x) + "\" cy=\"" + px(y) + "\" r=\"4.5\" " + fill;
       return;

@@ -43,6 +43,15 @@ std::optional<Arithmetic> bf16_of(CpuTier tier) {
   return std::nullopt;
 }
 
+std::optional<Arithmetic> int8_of(CpuTier tier) {
+#if defined(__x86_64__)
+  if (tier == CpuTier::kAmx) return Arithmetic{multiply_add_amx_int8, kInt8TileFlops};
+  if (tier == CpuTier::kAvx512Bf16) return Arithmetic{multiply_add_avx512vnni, 8 * kAvx512Width};
+#endif
+  static_cast<void>(tier);
+  return std::nullopt;
+}
+
 // Calls work(i) once per thread with i = 0, 1, ... and measures the time.
 template <class Work>
 double time_on_all_threads(ThreadPool& pool, const Work& work) {
@@ -133,6 +142,10 @@ Roofline measure_roofline(Stream& stream, const RooflineOptions& options) {
       roofline.flops_per_s = flops_per_s;
       roofline.arithmetic = "bf16";
     }
+  }
+  roofline.int8_flops_per_s = roofline.flops_per_s;
+  if (const auto int8 = int8_of(stream.cpu_tier())) {
+    roofline.int8_flops_per_s = std::max(roofline.flops_per_s, measure_flops(pool, *int8, options));
   }
   return roofline;
 }

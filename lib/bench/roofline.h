@@ -3,7 +3,8 @@
 //
 //   bandwidth  a sum over 256 MiB, larger than the caches, on all threads; median of the passes
 //   flops      multiply-adds on registers, on all threads, in the widest vectors of the CPU tier;
-//              in f32, and in bf16 if the tier has (and its kernels use) bf16 dot products
+//              in f32, and in bf16 and 8-bit integers if the tier has (and its kernels use) dot
+//              products of them
 //
 // The host of a virtual machine is shared, so its rates vary within minutes. They are therefore
 // measured before and after a benchmark, and a report gives both (docs/performance.md).
@@ -22,6 +23,8 @@ struct Roofline {
   // The higher rate of f32 and the tier's bf16: the bound for 16-bit weights.
   double flops_per_s = 0;
   std::string_view arithmetic = "f32";  // arithmetic of flops_per_s: "f32" or "bf16"
+  // The higher rate of flops_per_s and the tier's 8-bit integers: the bound for 8-bit activations.
+  double int8_flops_per_s = 0;
   int num_threads = 1;
 };
 

@@ -3,10 +3,12 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <string>
 #include <vector>
 
 #include "base/error.h"
+#include "bench/scatter_chart.h"
 
 namespace caption::bench {
 namespace {
@@ -86,6 +88,42 @@ TEST_SUITE("bench/line_chart") {
     chart.lines = {};
     CHECK_THROWS_AS(to_svg(chart), Error);
     chart.lines = {{.name = "x", .points = {{0, 1}}}};
+    CHECK_THROWS_AS(to_svg(chart), Error);
+  }
+}
+
+TEST_SUITE("bench/scatter_chart") {
+  TEST_CASE("points have their marks and labels, which do not cover each other") {
+    const ScatterChart chart = {.title = "formats & more",
+                                .subtitle = "a machine",
+                                .x_label = "MB",
+                                .y_label = "videos/s",
+                                .points = {{.x = 9, .y = 60, .label = "bf16"},
+                                           {.x = 6, .y = 75, .label = "int8", .is_filled = false},
+                                           {.x = 6, .y = 75, .label = "int4", .is_ringed = true}},
+                                .notes = {"a < b"}};
+    const std::string svg = to_svg(chart);
+    CHECK(is_well_formed(svg));
+    CHECK(count(svg, "<circle") == 4);  // the ring is one more
+    CHECK(count(svg, "fill=\"none\"") == 2);
+    CHECK(count(svg, "a &lt; b</text>") == 1);
+    const auto baseline_of = [&](const std::string& label) {
+      const std::size_t end = svg.find(">" + label + "</text>");
+      REQUIRE(end != std::string::npos);
+      const std::size_t y = svg.rfind(" y=\"", end) + 4;
+      return std::stod(svg.substr(y, svg.find('"', y) - y));
+    };
+    CHECK(std::abs(baseline_of("int8") - baseline_of("int4")) >= 12);
+  }
+
+  TEST_CASE("a point at 0 can be drawn; one outside the axes, and none, are refused") {
+    ScatterChart chart;
+    chart.points.push_back({.label = "nothing"});
+    CHECK(is_well_formed(to_svg(chart)));
+    CHECK(to_svg(chart).find("nan") == std::string::npos);
+    chart.points.front().x = -1;
+    CHECK_THROWS_AS(to_svg(chart), Error);
+    chart.points.clear();
     CHECK_THROWS_AS(to_svg(chart), Error);
   }
 }

@@ -200,6 +200,7 @@ TEST_SUITE("bench/roofline") {
       CHECK(roofline.read_bytes_per_s > 0);
       CHECK(roofline.f32_flops_per_s > 0);
       CHECK(roofline.flops_per_s >= roofline.f32_flops_per_s);
+      CHECK(roofline.int8_flops_per_s >= roofline.flops_per_s);
       CHECK(roofline.num_threads == 2);
     }
   }

@@ -1,5 +1,5 @@
-// bench/internal/multiply_add.h: chains of f32 multiply-adds on registers, one version per
-// instruction set. Included by files with -mavx512..., so it includes nothing but <cstdint>.
+// bench/internal/multiply_add.h: chains of multiply-adds on registers, one version per instruction
+// set and type of number. Included by files with -mavx512..., so it includes nothing but <cstdint>.
 #pragma once
 
 #include <cstdint>
@@ -17,6 +17,10 @@ float multiply_add_avx512bf16(std::int64_t rounds, float start);
 // Products of bf16 tiles; one chain has 16 x 16 sums of 32 products. x86-64 only; the process must
 // have permission to use AMX tiles (backend/cpu_tier.h).
 float multiply_add_amx(std::int64_t rounds, float start);
+// Dot products of four 8-bit integers, summed in 32 bits: four multiply-adds per lane. x86-64 only.
+float multiply_add_avx512vnni(std::int64_t rounds, float start);
+// As multiply_add_amx() on tiles of 8-bit integers; one chain has 16 x 16 sums of 64 products.
+float multiply_add_amx_int8(std::int64_t rounds, float start);
 
 // Twelve chains hide a latency of four cycles at two or three multiply-adds per cycle, and fit the
 // sixteen vector registers of AVX2 together with the two operands.
@@ -25,6 +29,7 @@ inline constexpr int kReferenceWidth = 4;
 inline constexpr int kAvx2Width = 8;
 inline constexpr int kAvx512Width = 16;
 inline constexpr int kTileFlops = 2 * 16 * 16 * 32;
+inline constexpr int kInt8TileFlops = 2 * 16 * 16 * 64;
 
 // Shared by all versions; `static`, so that each translation unit has a separate copy compiled for
 // its instruction set. GCC and clang keep each `Vector` (a vector extension type) in one register.

@@ -31,4 +31,22 @@ float multiply_add_amx(std::int64_t rounds, float start) {
   return start;
 }
 
+// The same on tiles of 16 x 64 signed 8-bit integers.
+float multiply_add_amx_int8(std::int64_t rounds, float start) {
+  static_assert(kMultiplyAddChains == 12);
+  const TileConfig config;
+  asm volatile("ldtilecfg %0" : : "m"(config));
+  for (std::int64_t round = 0; round < rounds; ++round) {
+    asm volatile(
+        "tdpbssd %tmm5, %tmm4, %tmm0\n\ttdpbssd %tmm5, %tmm4, %tmm1\n\t"
+        "tdpbssd %tmm5, %tmm4, %tmm2\n\ttdpbssd %tmm5, %tmm4, %tmm3\n\t"
+        "tdpbssd %tmm5, %tmm4, %tmm0\n\ttdpbssd %tmm5, %tmm4, %tmm1\n\t"
+        "tdpbssd %tmm5, %tmm4, %tmm2\n\ttdpbssd %tmm5, %tmm4, %tmm3\n\t"
+        "tdpbssd %tmm5, %tmm4, %tmm0\n\ttdpbssd %tmm5, %tmm4, %tmm1\n\t"
+        "tdpbssd %tmm5, %tmm4, %tmm2\n\ttdpbssd %tmm5, %tmm4, %tmm3");
+  }
+  asm volatile("tilerelease");
+  return start;
+}
+
 }  // namespace caption::bench

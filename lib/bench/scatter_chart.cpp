@@ -1,0 +1,138 @@
+#include "bench/scatter_chart.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/error.h"
+#include "base/json.h"
+#include "bench/internal/svg_parts.h"
+
+namespace caption::bench {
+namespace {
+
+constexpr double kWidth = 760;
+constexpr double kHeight = 500;
+constexpr double kLeft = 84;
+constexpr double kRight = 28;
+constexpr double kTop = 76;
+constexpr double kBelow = 62;    // height of the ticks and the label of the x axis
+constexpr double kNoteRow = 18;  // of a line below the chart
+constexpr double kLabelWidth = 190;
+constexpr double kLabelHeight = 15;
+constexpr double kMarkRadius = 5;
+constexpr double kRingRadius = 9;
+constexpr double kLabelGap = 13;  // from a point to its label
+
+class Scatter {
+ public:
+  explicit Scatter(const ScatterChart& chart) : chart_(chart) {
+    CAPTION_CHECK(!chart.points.empty(), "chart: there is no point");
+    double x = 0;
+    double y = 0;
+    for (const LabelledPoint& point : chart.points) {
+      CAPTION_CHECK(
+          std::isfinite(point.x) && point.x >= 0 && std::isfinite(point.y) && point.y >= 0,
+          "chart: a point that cannot be drawn");
+      x = std::max(x, point.x);
+      y = std::max(y, point.y);
+    }
+    x_step_ = tick_step(x > 0 ? x : 1);
+    y_step_ = tick_step(y > 0 ? y : 1);
+    x_end_ = x_step_ * std::max(1.0, std::ceil(x / x_step_));
+    y_end_ = y_step_ * std::max(1.0, std::ceil(y / y_step_));
+    bottom_ = kHeight - kBelow - kNoteRow * static_cast<double>(chart.notes.size());
+  }
+
+  std::string draw() {
+    svg_ = begin_svg(kWidth, kHeight, chart_.title);
+    svg_ += svg_text(kLeft, 30, chart_.title, "font-size=\"17\" font-weight=\"600\"");
+    svg_ += svg_text(kLeft, 52, chart_.subtitle, "font-size=\"12.5\" class=\"soft\"");
+    draw_axes();
+    for (const LabelledPoint& point : chart_.points) draw_mark(point);
+    draw_labels();
+    double y = bottom_ + kBelow;
+    for (const std::string& note : chart_.notes) {
+      svg_ += svg_text(kLeft, y, note, "font-size=\"12\" class=\"soft\"");
+      y += kNoteRow;
+    }
+    return svg_ + "</svg>\n";
+  }
+
+ private:
+  double x_of(double x) const { return kLeft + x / x_end_ * (kWidth - kLeft - kRight); }
+  double y_of(double y) const { return bottom_ - y / y_end_ * (bottom_ - kTop); }
+
+  void draw_axes() {
+    for (double y = 0; y <= y_end_ * (1 + 1e-9); y += y_step_) {
+      svg_ += svg_segment(kLeft, y_of(y), kWidth - kRight, y_of(y), y == 0 ? "axis" : "grid");
+      svg_ += svg_text(kLeft - 10, y_of(y) + 4, json_number(y, 6),
+                       "font-size=\"12\" text-anchor=\"end\" class=\"soft\"");
+    }
+    for (double x = 0; x <= x_end_ * (1 + 1e-9); x += x_step_) {
+      svg_ += svg_segment(x_of(x), kTop, x_of(x), bottom_ + 5, x == 0 ? "axis" : "grid");
+      svg_ += svg_text(x_of(x), bottom_ + 20, json_number(x, 6),
+                       "font-size=\"12\" text-anchor=\"middle\" class=\"soft\"");
+    }
+    svg_ += svg_text((kLeft + kWidth - kRight) / 2, bottom_ + 42, chart_.x_label,
+                     "font-size=\"13\" text-anchor=\"middle\"");
+    svg_ += svg_text(0, 0, chart_.y_label,
+                     "font-size=\"13\" text-anchor=\"middle\" transform=\"translate(22 " +
+                         px((kTop + bottom_) / 2) + ") rotate(-90)\"");
+  }
+
+  void draw_circle(const LabelledPoint& point, double radius, bool is_filled) {
+    const std::string colour = kSvgColours[point.is_filled ? 0 : 1];
+    svg_ += "<circle cx=\"" + px(x_of(point.x)) + "\" cy=\"" + px(y_of(point.y)) + "\" r=\"" +
+            px(radius) + "\" stroke=\"" + colour + "\" stroke-width=\"1.8\" fill=\"" +
+            (is_filled ? colour : "none") + "\"/>\n";
+  }
+
+  void draw_mark(const LabelledPoint& point) {
+    draw_circle(point, kMarkRadius, point.is_filled);
+    if (point.is_ringed) draw_circle(point, kRingRadius, false);
+  }
+
+  struct Place {
+    double left = 0;
+    double baseline = 0;
+  };
+
+  // From the top of the chart to its bottom, so that a label is moved below those placed before.
+  void draw_labels() {
+    std::vector<const LabelledPoint*> points;
+    for (const LabelledPoint& point : chart_.points) points.push_back(&point);
+    std::stable_sort(points.begin(), points.end(),
+                     [](const auto* a, const auto* b) { return a->y > b->y; });
+    std::vector<Place> taken;
+    for (const LabelledPoint* point : points) {
+      const bool is_left = x_of(point->x) + kLabelGap + kLabelWidth > kWidth;
+      const double x = x_of(point->x) + (is_left ? -kLabelGap : kLabelGap);
+      Place place{.left = is_left ? x - kLabelWidth : x, .baseline = y_of(point->y) + 4};
+      for (const Place& other : taken) {
+        const bool is_beside = std::abs(other.left - place.left) < kLabelWidth;
+        const bool is_covered = std::abs(other.baseline - place.baseline) < kLabelHeight;
+        if (is_beside && is_covered) place.baseline = other.baseline + kLabelHeight;
+      }
+      taken.push_back(place);
+      std::stable_sort(taken.begin(), taken.end(),
+                       [](const Place& a, const Place& b) { return a.baseline < b.baseline; });
+      svg_ += svg_text(x, place.baseline, point->label,
+                       std::string("font-size=\"12.5\"") + (is_left ? " text-anchor=\"end\"" : "") +
+                           (point->is_ringed ? " font-weight=\"600\"" : ""));
+    }
+  }
+
+  const ScatterChart& chart_;
+  double x_step_ = 1;
+  double y_step_ = 1;
+  double x_end_ = 1;
+  double y_end_ = 1;
+  double bottom_ = 0;
+  std::string svg_;
+};
+
+}  // namespace
+
+std::string to_svg(const ScatterChart& chart) { return Scatter(chart).draw(); }
+
+}  // namespace caption::bench

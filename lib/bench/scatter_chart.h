@@ -1,0 +1,32 @@
+// bench/scatter_chart.h: writes a chart of labelled points as one SVG file without scripts or
+// embedded fonts, legible on light and on dark pages.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace caption::bench {
+
+struct LabelledPoint {
+  double x = 0;  // >= 0
+  double y = 0;  // >= 0
+  std::string label = {};
+  bool is_filled = true;   // a disc; otherwise a circle
+  bool is_ringed = false;  // with a second circle around it
+};
+
+struct ScatterChart {
+  std::string title;
+  std::string subtitle;
+  std::string x_label;
+  std::string y_label;
+  std::vector<LabelledPoint> points;
+  std::vector<std::string> notes;  // lines below the chart, such as what the marks mean
+};
+
+// Both axes are linear from 0. A label stands beside its point, and is moved down where it would
+// cover another one. Text is escaped. Throws Error(kInternal) when there is no point, or for a
+// point outside the ranges above.
+std::string to_svg(const ScatterChart& chart);
+
+}  // namespace caption::bench
