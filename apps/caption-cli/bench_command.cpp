@@ -36,6 +36,7 @@
 #include "model/random_model.h"
 #include "option_types.h"
 #include "plan/known_models.h"
+#include "planned_run.h"
 #include "preset_flags.h"
 #include "write_text.h"
 
@@ -302,19 +303,32 @@ bool names_a_shape(const config::ModelSection& model) {
          std::find(names.begin(), names.end(), model.path) != names.end();
 }
 
+// Throws Error(kUsage) where `auto` has nothing to choose by: a shape has no prices, and the rates
+// of its formats are what is measured.
+void require_named_weights(const BenchFlags& flags, const config::Preset& preset) {
+  const bool is_auto = preset.quantization.weights == config::WeightFormat::kAuto;
+  if (flags.shape.empty() || flags.kernels || !is_auto) return;
+  throw Error(ErrorCode::kUsage,
+              "bench: --dtype auto chooses for a model's files; --shape needs a format's name");
+}
+
 int run_bench(BenchFlags flags, const Globals& globals) {
   const Machine machine = detect_machine();
-  const config::LoadedPreset loaded = load_preset(flags.preset, globals.locations, machine);
+  config::LoadedPreset loaded = load_preset(flags.preset, globals.locations, machine);
   const Context context = globals.context(config::num_threads(loaded.preset, machine));
   if (flags.shape.empty() && flags.videos.empty() && names_a_shape(loaded.preset.model)) {
     flags.shape = loaded.preset.model.path;
   }
   const bool has_decoder = flags.shape.empty() || find_known(flags.shape).text.has_value();
   check_flags(flags, has_decoder);
+  require_named_weights(flags, loaded.preset);
   if (!loaded.preset.engine.kv_cache_dir.empty()) {
     log_warning("bench", "what earlier runs kept is not used: --kv-cache-dir has no effect");
   }
   if (!loaded.note.empty()) log_info("config", loaded.note);
+  if (flags.shape.empty() && !flags.kernels) {
+    settle_weights("bench", context, machine, loaded, flags.preset.prompts);
+  }
   if (!flags.videos.empty()) {
     return bench_videos({.paths = flags.videos,
                          .prompts = flags.preset.prompts,

@@ -36,6 +36,20 @@ struct DoctorFlags {
   bool json = false;
 };
 
+// Bytes of the weights; with `auto`, those of the smallest format.
+std::int64_t least_weight_bytes(const Context& context, const model::Blueprint& shape,
+                                const config::QuantizationSection& quantization) {
+  if (quantization.weights != config::WeightFormat::kAuto) {
+    return model::placed_bytes(context, shape, config::weight_format(quantization));
+  }
+  std::int64_t least = model::placed_bytes(context, shape, weights::WeightFormat::kBF16);
+  for (const weights::WeightFormat format : weights::all_weight_formats()) {
+    if (!weights::can_be_held(format)) continue;
+    least = std::min(least, model::placed_bytes(context, shape, format));
+  }
+  return least;
+}
+
 // Sets the memory that `run` holds before the first clip and the memory that the preset may use, as
 // config::plan_kv_cache_bytes() compares them; for a preset of a card, the card's memory.
 void examine_memory(const Context& context, const config::LoadedPreset& loaded,
@@ -45,7 +59,7 @@ void examine_memory(const Context& context, const config::LoadedPreset& loaded,
       config::find_preset_blueprint(preset.model, loaded.locations).blueprint;
   if (!shape.text.has_value()) return;
   facts.needed_bytes =
-      model::placed_bytes(context, shape, config::weight_format(preset.quantization)) +
+      least_weight_bytes(context, shape, preset.quantization) +
       model::decoder_scratch_bytes(*shape.text, preset.engine.max_num_batched_tokens,
                                    preset.engine.max_num_seqs);
   std::int64_t memory_bytes = machine.memory_bytes;

@@ -14,13 +14,15 @@
 #include "config/generation_defaults.h"
 #include "config/hub_cache.h"
 #include "config/load_preset.h"
+#include "config/plan_input.h"
 #include "config/preset_blueprint.h"
 #include "config/resolve.h"
+#include "config/run_planner.h"
+#include "config/weight_choice.h"
 #include "model/model_files.h"
 #include "model_report.h"
-#include "plan/cards.h"
 #include "plan/known_models.h"
-#include "plan_input.h"
+#include "planned_run.h"
 #include "records/file_name.h"
 #include "run_obstacles.h"
 #include "weights/gguf_file.h"
@@ -93,36 +95,35 @@ class Subject {
 
   // Adds presets and costs, which need the blueprint alone.
   void report_costs(const config::PresetBlueprint& found, ModelReport& report) const {
-    plan::PlanInput here = make_input(loaded_, found);
-    const plan::Rates rates = measure_rates(loaded_.preset, machine_, here, kQuickly);
+    const bench::Roofline rates =
+        config::measure_host(context_, loaded_.preset, machine_, kQuickly);
     report_presets(fit_presets(found, rates), check_.obstacles.empty(), report);
     report_bytes(found.blueprint, report);
-    set_host(loaded_.preset, machine_, std::nullopt, here);
-    here.rates = rates;
-    report_plan(plan::make_plan(here), report);
+    report_plan(make_plan(loaded_, found, rates), report);
   }
 
  private:
-  plan::PlanInput make_input(const config::LoadedPreset& loaded,
-                             const config::PresetBlueprint& found) const {
+  plan::Plan make_plan(const config::LoadedPreset& loaded, const config::PresetBlueprint& found,
+                       const bench::Roofline& rates) const {
     config::LoadedPreset used = loaded;
     // Errors of the file are among the obstacles.
     refusal_of([&] {
       const auto config = config::find_generation_config(used.preset, used.locations);
       if (config.has_value()) config::apply_generation_config(used.preset, *config);
     });
-    plan::PlanInput input = plan_input(used.preset, context_, found.blueprint);
-    if (check_.prompt_tokens.has_value()) set_prompt(*check_.prompt_tokens, input);
-    if (!found.note.empty()) return input;  // adapters need the names in the model's files
-    refusal_of([&] {
-      input.adapters =
-          config::measure_adapters(context_, used.preset, used.locations, found.blueprint);
-    });
-    return input;
+    config::RunPlanner planner({.context = context_,
+                                .machine = machine_,
+                                .loaded = used,
+                                .found = found,
+                                .prompt_tokens = check_.prompt_tokens},
+                               {.measured = rates});
+    const config::WeightFormat weights = used.preset.quantization.weights;
+    if (weights != config::WeightFormat::kAuto) return plan::make_plan(planner.input(weights));
+    return config::planned_row(compare_formats(planner, check_.model.get())).plan;
   }
 
   std::vector<PresetFit> fit_presets(const config::PresetBlueprint& found,
-                                     const plan::Rates& rates) const {
+                                     const bench::Roofline& rates) const {
     std::vector<PresetFit> fits;
     for (const config::PresetFile& file : config::list_presets(locations_.own_presets)) {
       refusal_of([&] {
@@ -131,19 +132,11 @@ class Subject {
         if (loaded.preset.name != file.name) return;  // `auto` is another preset
         loaded.preset.model = section_;
         loaded.preset.speculative = {};
-        plan::PlanInput input = make_input(loaded, found);
-        if (loaded.preset.device.type != config::DeviceType::kCuda) {
-          set_host(loaded.preset, machine_, std::nullopt, input);
-          input.rates = rates;
-        } else if (const auto card = plan::find_card(file.name)) {
-          set_card(*card, input);
-        } else {
-          return;  // a preset for a card whose memory is not known
-        }
+        // Throws for a card of which memory or rates are not known.
         fits.push_back(
             {.name = file.name,
              .missing = join(config::missing_features(loaded.preset, has_cuda_kernels())),
-             .plan = plan::make_plan(input)});
+             .plan = make_plan(loaded, found, rates)});
       });
     }
     return fits;

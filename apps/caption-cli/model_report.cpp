@@ -15,10 +15,8 @@ constexpr std::size_t kNameWidth = 12;
 
 std::string si(std::int64_t count) { return format_si(static_cast<double>(count)); }
 
-// The name by which --dtype chooses a format.
 std::string dtype_option(weights::WeightFormat format) {
-  if (format == weights::WeightFormat::kNf4Double) format = weights::WeightFormat::kNf4;
-  return std::string(config::choice_name(format));
+  return std::string(config::option_name(format));
 }
 
 std::string size_text(const model::FrameSize& size) {

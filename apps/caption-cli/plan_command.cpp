@@ -15,32 +15,31 @@
 #include "base/error.h"
 #include "base/join.h"
 #include "base/log.h"
-#include "config/adapters.h"
-#include "config/generation_defaults.h"
-#include "config/preset_blueprint.h"
+#include "bench/format_chart.h"
 #include "config/resolve.h"
+#include "config/weight_choice.h"
 #include "exit_codes.h"
 #include "globals.h"
 #include "option_types.h"
 #include "plan/cards.h"
 #include "plan/plan.h"
-#include "plan_input.h"
+#include "planned_run.h"
 #include "preset_flags.h"
-#include "run_obstacles.h"
+#include "write_text.h"
 
 namespace caption::cli {
 namespace {
 
 struct PlanFlags {
   PresetFlags preset;
-  std::optional<std::int64_t> output_tokens;
-  std::optional<std::int64_t> prompt_tokens;
-  std::string frame_size = "1280x720";
-  std::string card;
+  config::PlanAssumptions assumed;
   std::optional<double> bandwidth_gb_s;
   std::optional<double> gflops;
-  std::optional<std::int64_t> memory_bytes;
+  std::string frame_size = "1280x720";
   bool json = false;
+  bool fit = false;
+  std::optional<std::int64_t> batch;
+  std::string svg;
 };
 
 model::FrameSize parse_frame_size(const std::string& text) {
@@ -56,206 +55,70 @@ model::FrameSize parse_frame_size(const std::string& text) {
   return size;
 }
 
-// Sets the card for which a CUDA preset is planned: --card, the card after which the preset is
-// named, or the card of this machine.
-void choose_card(const PlanFlags& flags, const std::string& preset, const Machine& machine,
-                 plan::PlanInput& input) {
-  const std::string wanted = flags.card.empty() ? preset : flags.card;
-  if (const auto card = plan::find_card(wanted)) {
-    set_card(*card, input);
-  } else {
-    const std::string names = join(plan::card_names());
-    if (!flags.card.empty()) {
-      throw Error(ErrorCode::kUsage,
-                  "--card: no card is known as \"" + flags.card + "\"; there are " + names);
-    }
-    if (machine.cuda_devices.empty()) {
-      throw Error(ErrorCode::kUnavailable,
-                  "plan: preset " + preset +
-                      " is for a CUDA device, and none is here; name a card "
-                      "with --card: " +
-                      names);
-    }
-    set_card(machine.cuda_devices.front(), input);
-  }
-  input.memory_bytes = flags.memory_bytes.value_or(input.memory_bytes);
-}
+// A run with what is planned for it.
+struct Planning {
+  RunCheck check;
+  config::RunPlanner planner;
+};
 
-void set_rates(const PlanFlags& flags, const config::Preset& preset, const Machine& machine,
-               plan::PlanInput& input) {
-  const bool is_given = flags.bandwidth_gb_s.has_value() && flags.gflops.has_value();
-  if (input.device == plan::PlanDevice::kHost && !is_given) {
-    input.rates = measure_rates(preset, machine, input);
-  }
-  if (flags.bandwidth_gb_s.has_value()) input.rates.bytes_per_s = *flags.bandwidth_gb_s * 1e9;
-  if (flags.gflops.has_value()) input.rates.flops_per_s = *flags.gflops * 1e9;
-  if (is_given) {
-    input.rates.source = "as given";
-  } else if (flags.bandwidth_gb_s.has_value() || flags.gflops.has_value()) {
-    input.rates.source += ", and as given";
-  }
-  if (input.rates.bytes_per_s <= 0 || input.rates.flops_per_s <= 0) {
-    throw Error(ErrorCode::kUsage, "plan: the rates of " + input.device_name +
-                                       " are not known; give --bandwidth and --flops");
-  }
-}
-
-// Throws the error of the first obstacle, or Error(kBadModel), for a model that cannot write.
-void require_decoder(const model::Blueprint& model, const std::vector<Obstacle>& obstacles,
-                     const char* purpose) {
-  if (model.text.has_value()) return;
-  if (!obstacles.empty()) throw Error(obstacles.front().code, obstacles.front().text);
-  throw Error(ErrorCode::kBadModel, model.name + ": has no decoder to " + purpose);
-}
-
-// Throws the error with which `run` would end, if there is one, for a model of no known shape.
-config::PresetBlueprint find_model_shape(const config::LoadedPreset& loaded,
-                                         const std::vector<Obstacle>& obstacles) {
-  try {
-    return config::find_preset_blueprint(loaded.preset.model, loaded.locations);
-  } catch (const Error& error) {
-    if (is_of_machine(error.code()) || obstacles.empty()) throw;
-  }
-  throw Error(obstacles.front().code, obstacles.front().text);
-}
-
-// Adds an obstacle for the first matrix whose codes the preset's format would round a second time.
-void add_format_obstacle(const config::QuantizationSection& quantization,
-                         const model::Blueprint& blueprint, std::vector<Obstacle>& obstacles) {
-  if (quantization.requantize) return;
-  for (const model::Parameter& parameter : blueprint.parameters) {
-    if (!parameter.codes) continue;
-    try {
-      weights::require_kept_codes(config::weight_format(quantization), *parameter.codes,
-                                  blueprint.name + ": tensor " + parameter.name);
-    } catch (const Error& error) {
-      obstacles.push_back({.code = error.code(), .text = error.what()});
-      return;
-    }
-  }
-}
-
-// Adds what the adapters need. Their errors are obstacles of the run.
-void add_adapters(const config::LoadedPreset& loaded, const config::PresetBlueprint& found,
-                  std::vector<Obstacle>& obstacles, plan::PlanInput& input) {
-  const config::Preset& preset = loaded.preset;
-  if (!found.note.empty()) {
-    if (!preset.model.adapter.empty()) {
-      log_warning("plan", "adapters are not counted, because the model's files are not here");
-    }
-    return;
-  }
-  try {
-    input.adapters =
-        config::measure_adapters(input.context, preset, loaded.locations, found.blueprint);
-  } catch (const Error& error) {
-    if (is_of_machine(error.code())) throw;
+// Adds what only the plan finds: adapters that cannot be read, and that the plan is for another
+// machine than this one.
+void add_plan_obstacles(const PlanFlags& flags, const plan::PlanInput& input, Planning& planning) {
+  std::vector<Obstacle>& obstacles = planning.check.obstacles;
+  if (const std::optional<Error>& error = planning.planner.adapter_error()) {
     const bool is_known =
         std::any_of(obstacles.begin(), obstacles.end(),
-                    [&](const Obstacle& obstacle) { return obstacle.text == error.what(); });
-    if (!is_known) obstacles.push_back({.code = error.code(), .text = error.what()});
+                    [&](const Obstacle& obstacle) { return obstacle.text == error->what(); });
+    if (!is_known) obstacles.push_back({.code = error->code(), .text = error->what()});
   }
-}
-
-// Adds that the plan is for another machine.
-void add_machine_obstacles(const PlanFlags& flags, const config::Preset& preset,
-                           const Machine& machine, const plan::PlanInput& input,
-                           std::vector<Obstacle>& obstacles) {
-  const bool is_cuda_preset = preset.device.type == config::DeviceType::kCuda;
+  const bool is_cuda_preset = planning.planner.preset().device.type == config::DeviceType::kCuda;
   if (input.device == plan::PlanDevice::kCard && !is_cuda_preset) {
     obstacles.insert(obstacles.begin(), {.code = ErrorCode::kUnavailable,
                                          .text = "planned for an " + input.device_name +
                                                  "; the preset runs on the CPU"});
   }
-  if (flags.memory_bytes.has_value() && input.device == plan::PlanDevice::kHost &&
-      input.memory_bytes > machine.memory_bytes) {
+  if (flags.assumed.memory_bytes.has_value() && input.device == plan::PlanDevice::kHost &&
+      input.memory_bytes > planning.planner.run().machine.memory_bytes) {
     obstacles.push_back(
         {.code = ErrorCode::kOutOfMemory, .text = "planned for more memory than is here"});
   }
 }
 
-// Applies the model's generation defaults as `run` does. Errors of that file are already listed as
-// obstacles.
-void adopt_generation_defaults(config::LoadedPreset& loaded) {
-  try {
-    const auto found = config::find_generation_config(loaded.preset, loaded.locations);
-    if (found.has_value()) config::apply_generation_config(loaded.preset, *found);
-  } catch (const Error& error) {
-    if (is_of_machine(error.code())) throw;
+// Warns of what the plan does not count.
+void warn_of_uncounted(const PlanFlags& flags, const config::PlannedRun& run) {
+  const config::Preset& preset = run.loaded.preset;
+  if (!run.found.note.empty()) {
+    log_info("plan", run.found.note);
+    if (!preset.model.adapter.empty()) {
+      log_warning("plan", "adapters are not counted, because the model's files are not here");
+    }
   }
-}
-
-// With fps=F the number of frames depends on a clip's length, and `run` starts if one frame fits.
-// The plan is then for the longest clip that fits.
-void limit_frames(const config::Preset& preset, plan::PlanInput& input) {
-  const video::SamplingOptions sampling = config::read_options(preset).sampling;
-  if (!sampling.is_by_length()) return;
-  const auto fits = [&input](std::int64_t num_frames) {
-    plan::PlanInput tried = input;
-    tried.num_frames = num_frames;
-    return plan::make_plan(tried).fits;
-  };
-  if (fits(input.num_frames) || !fits(1)) return;
-  std::int64_t most = 1;
-  std::int64_t too_many = input.num_frames;
-  while (too_many - most > 1) {
-    const std::int64_t middle = most + (too_many - most) / 2;
-    (fits(middle) ? most : too_many) = middle;
-  }
-  log_warning("plan", "clips of more than " + counted(most, "frame") + " would fail; --frames " +
-                          std::to_string(most) + " takes no more of a clip");
-  input.num_frames = most;
-}
-
-// A plan's input, and why `run` would not start.
-struct PlannedRun {
-  plan::PlanInput input;
-  std::vector<Obstacle> obstacles;
-};
-
-PlannedRun plan_run(const PlanFlags& flags, const Globals& globals) {
-  const Machine machine = detect_machine();
-  config::LoadedPreset loaded = load_preset(flags.preset, globals.locations, machine);
-  config::Preset& preset = loaded.preset;
-  const Context context = globals.context(config::num_threads(preset, machine));
-  RunCheck check = check_run(context, loaded, flags.preset.prompts);
-  adopt_generation_defaults(loaded);
-  config::PresetBlueprint found = find_model_shape(loaded, check.obstacles);
-  config::apply_max_pixels(preset.video, found.blueprint);
-  add_format_obstacle(preset.quantization, found.blueprint, check.obstacles);
-  if (!found.note.empty()) log_info("plan", found.note);
-  require_decoder(found.blueprint, check.obstacles, "plan for");
-  plan::PlanInput input = plan_input(preset, context, found.blueprint);
-  if (!preset.speculative.draft_model.empty()) {
-    input.draft =
-        config::find_blueprint(preset.speculative.draft_model, loaded.locations).blueprint;
-    require_decoder(*input.draft, {}, "draft with");
-  }
-  add_adapters(loaded, found, check.obstacles, input);
-  input.frame = parse_frame_size(flags.frame_size);
   const config::GenerationSection& asked = preset.generation;
-  const bool is_counted = flags.prompt_tokens.has_value() || check.prompt_tokens.has_value();
+  const bool is_counted = flags.assumed.prompt_tokens.has_value() || run.prompt_tokens.has_value();
   if (!is_counted && (!asked.system.empty() || !asked.examples.empty())) {
     log_warning("plan",
                 "the tokens of system prompt and examples are not counted, because the model "
                 "cannot be opened here; --prompt-tokens gives their number");
   }
-  if (flags.prompt_tokens.has_value()) {
-    input.prompt_tokens = *flags.prompt_tokens;
-  } else if (check.prompt_tokens.has_value()) {
-    set_prompt(*check.prompt_tokens, input);
+}
+
+Planning make_planning(const PlanFlags& flags, const Globals& globals) {
+  const Machine machine = detect_machine();
+  config::LoadedPreset loaded = load_preset(flags.preset, globals.locations, machine);
+  if (flags.fit) loaded.preset.quantization.weights = config::WeightFormat::kAuto;
+  const Context context = globals.context(config::num_threads(loaded.preset, machine));
+  CheckedRun checked = check_planned_run(context, machine, std::move(loaded), flags.preset.prompts);
+  warn_of_uncounted(flags, checked.run);
+  config::Preset& preset = checked.run.loaded.preset;
+  if (flags.batch.has_value()) {
+    preset.engine.max_num_seqs = *flags.batch * preset.generation.num_beams;
   }
-  input.output_tokens = flags.output_tokens.value_or(input.output_tokens);
-  if (preset.device.type == config::DeviceType::kCuda || !flags.card.empty()) {
-    choose_card(flags, preset.name, machine, input);
-  } else {
-    set_host(preset, machine, flags.memory_bytes, input);
-  }
-  set_rates(flags, preset, machine, input);
-  limit_frames(preset, input);
-  add_machine_obstacles(flags, preset, machine, input, check.obstacles);
-  input.obstacles = obstacle_texts(check.obstacles);
-  return {.input = std::move(input), .obstacles = std::move(check.obstacles)};
+  config::PlanAssumptions assumed = flags.assumed;
+  assumed.frame = parse_frame_size(flags.frame_size);
+  if (flags.bandwidth_gb_s.has_value()) assumed.bytes_per_s = *flags.bandwidth_gb_s * 1e9;
+  if (flags.gflops.has_value()) assumed.flops_per_s = *flags.gflops * 1e9;
+  return {.check = std::move(checked.check),
+          .planner = config::RunPlanner(std::move(checked.run), std::move(assumed))};
 }
 
 // The exit code with which `run` would end, or 0 if it would start.
@@ -265,23 +128,84 @@ int run_exit_code(const plan::Plan& plan, const std::vector<Obstacle>& obstacles
   return plan.is_refused_by_options ? kExitUsage : kExitUnavailable;
 }
 
-int run_plan(const PlanFlags& flags, const Globals& globals) {
-  const PlannedRun planned = plan_run(flags, globals);
-  const plan::Plan plan = plan::make_plan(planned.input);
+// The format that a plan is for: that of the preset, or the one that `auto` would choose.
+config::WeightFormat planned_format(Planning& planning) {
+  const config::WeightFormat weights = planning.planner.preset().quantization.weights;
+  if (weights != config::WeightFormat::kAuto) return weights;
+  const plan::FormatReport report = compare_formats(planning.planner, planning.check.model.get());
+  log_info("plan", report.choice.index.has_value() ? "weights as " + report.choice.reason
+                                                   : report.choice.reason);
+  return config::weights_of(config::planned_row(report));
+}
+
+int plan_one(const PlanFlags& flags, Planning& planning) {
+  const config::WeightFormat format = planned_format(planning);
+  plan::PlanInput input = planning.planner.input(format);
+  const config::Preset& preset = planning.planner.preset();
+  if (config::limit_frames(preset, input)) {
+    log_warning("plan", "clips of more than " + counted(input.num_frames, "frame") +
+                            " would fail; --frames " + std::to_string(input.num_frames) +
+                            " takes no more of a clip");
+  }
+  config::QuantizationSection quantization = preset.quantization;
+  quantization.weights = format;
+  if (const auto error =
+          config::find_rounded_codes(quantization, planning.planner.run().found.blueprint)) {
+    planning.check.obstacles.push_back({.code = error->code(), .text = error->what()});
+  }
+  add_plan_obstacles(flags, input, planning);
+  input.obstacles = obstacle_texts(planning.check.obstacles);
+  const plan::Plan plan = plan::make_plan(input);
   std::cout << (flags.json ? plan::to_json(plan) : plan::to_text(plan));
-  return run_exit_code(plan, planned.obstacles);
+  return run_exit_code(plan, planning.check.obstacles);
+}
+
+int compare_all(const PlanFlags& flags, Planning& planning) {
+  plan::FormatReport report = compare_formats(planning.planner, planning.check.model.get());
+  add_plan_obstacles(flags, report.rows.front().plan.input, planning);
+  for (plan::FormatRow& row : report.rows) {
+    row.plan.input.obstacles = obstacle_texts(planning.check.obstacles);
+  }
+  std::cout << (flags.json ? plan::to_json(report) : plan::to_text(report));
+  if (!flags.svg.empty()) write_text(flags.svg, bench::to_svg(bench::format_chart(report)));
+  return run_exit_code(config::planned_row(report).plan, planning.check.obstacles);
+}
+
+// Throws Error(kUsage) for flags that mean nothing together.
+void check_flags(const PlanFlags& flags) {
+  if (!flags.fit && (flags.batch.has_value() || !flags.svg.empty())) {
+    throw Error(ErrorCode::kUsage, std::string("plan: ") +
+                                       (flags.batch.has_value() ? "--batch" : "--svg") +
+                                       " goes with --fit, which compares formats of weights");
+  }
+  const bool has_format =
+      std::any_of(flags.preset.overrides.begin(), flags.preset.overrides.end(),
+                  [](const config::Override& one) {
+                    return one.key == "quantization.weights" && one.value != "auto";
+                  });
+  if (flags.fit && has_format) {
+    throw Error(ErrorCode::kUsage,
+                "plan: --fit compares every format of weights; leave --dtype out, or --fit");
+  }
+  require_replaceable(flags.svg, kSvgBegin, {});
+}
+
+int run_plan(const PlanFlags& flags, const Globals& globals) {
+  check_flags(flags);
+  Planning planning = make_planning(flags, globals);
+  return flags.fit ? compare_all(flags, planning) : plan_one(flags, planning);
 }
 
 void add_workload_flags(CLI::App& command, PlanFlags& flags) {
   constexpr const char* kGroup = "Workload";
   const CLI::Validator tokens = in_range(std::int64_t{1}, std::int64_t{1} << 20);
-  command.add_option("--output-tokens", flags.output_tokens, "tokens of a caption")
+  command.add_option("--output-tokens", flags.assumed.output_tokens, "tokens of a caption")
       ->check(tokens)
       ->type_name(kNumberType)
       ->default_str("max_new_tokens")
       ->group(kGroup);
   command
-      .add_option("--prompt-tokens", flags.prompt_tokens,
+      .add_option("--prompt-tokens", flags.assumed.prompt_tokens,
                   "tokens of text in the prompt\n"
                   "Without it: those of the prompt where the model is here, else 64.")
       ->check(tokens)
@@ -301,7 +225,7 @@ void add_device_flags(CLI::App& command, PlanFlags& flags) {
   constexpr const char* kGroup = "Planned machine";
   std::vector<std::string> cards;
   for (const std::string_view name : plan::card_names()) cards.emplace_back(name);
-  command.add_option("--card", flags.card, "plan for this card")
+  command.add_option("--card", flags.assumed.card, "plan for this card")
       ->type_name(join(cards, "|"))
       ->group(kGroup);
   command
@@ -321,8 +245,28 @@ void add_device_flags(CLI::App& command, PlanFlags& flags) {
       ->default_str("measured")
       ->group(kGroup);
   constexpr std::int64_t kMinMemoryBytes = 1 << 20;
-  add_size(command, "--memory", flags.memory_bytes, kMinMemoryBytes, "memory of the device")
+  add_size(command, "--memory", flags.assumed.memory_bytes, kMinMemoryBytes, "memory of the device")
       ->default_str("what is there")
+      ->group(kGroup);
+}
+
+void add_fit_flags(CLI::App& command, PlanFlags& flags) {
+  constexpr const char* kGroup = "Formats of weights";
+  command
+      .add_flag("--fit", flags.fit,
+                "compare every format of the weights, and choose\n"
+                "For each format of --dtype that the model can be held in: bytes, predicted speed, "
+                "the measured price (of bench --price weights), whether it fits, and whether it is "
+                "on the Pareto front of memory, speed and price. The choice, with its reason, is "
+                "the one of --dtype auto.")
+      ->group(kGroup);
+  command.add_option("--batch", flags.batch, "with --fit: most videos at a time")
+      ->check(in_range(std::int64_t{1}, std::int64_t{4096}))
+      ->type_name(kNumberType)
+      ->default_str("max_num_seqs")
+      ->group(kGroup);
+  command.add_option("--svg", flags.svg, "with --fit: a chart of speed over memory")
+      ->type_name("FILE.svg")
       ->group(kGroup);
 }
 
@@ -340,12 +284,13 @@ void add_plan_command(CLI::App& root, const Globals& globals, int& exit_code) {
   auto flags = std::make_shared<PlanFlags>();
   add_workload_flags(*command, *flags);
   add_device_flags(*command, *flags);
+  add_fit_flags(*command, *flags);
   command->add_flag("--json", flags->json, "one JSON object in place of the table")
       ->group("Output");
   add_preset_flags(*command, flags->preset);
   command->footer(
-      "caption-cli plan\n"
       "caption-cli plan --preset l4\n"
+      "caption-cli plan --fit --batch 8\n"
       "caption-cli plan --card t4 --model qwen3-8b --dtype nf4 --memory 14GiB");
   command->callback([flags, &globals, &exit_code] { exit_code = run_plan(*flags, globals); });
 }

@@ -19,6 +19,7 @@
 #include "base/log.h"
 #include "base/units.h"
 #include "config/adapters.h"
+#include "config/choices.h"
 #include "config/examples.h"
 #include "config/generation_defaults.h"
 #include "config/pipeline_options.h"
@@ -32,6 +33,7 @@
 #include "option_types.h"
 #include "pipeline/pipeline.h"
 #include "pipeline/progress.h"
+#include "planned_run.h"
 #include "preset_flags.h"
 #include "record_log.h"
 #include "records/file_name.h"
@@ -272,6 +274,24 @@ int caption_clips(const RunFlags& flags, model::CaptionModel& model,
   return report(outcome, threads, output.can_continue());
 }
 
+// Replaces `auto` in quantization.weights: by the format of the output's records, if it has some,
+// so that the same command continues them, else by the one that is best here.
+void choose_weights(const RunFlags& flags, const Context& context, const Machine& machine,
+                    const std::vector<pipeline::Prompt>& prompts, config::LoadedPreset& loaded) {
+  config::WeightFormat& weights = loaded.preset.quantization.weights;
+  if (weights != config::WeightFormat::kAuto) return;
+  if (const std::optional<config::WeightFormat> kept = weights_of_output(flags.output)) {
+    weights = *kept;
+    log_info("run", "weights as " + std::string(config::choice_name(weights)) +
+                        ", in which the records of " +
+                        records::escape_file_name(flags.output.path) + " were made");
+    return;
+  }
+  std::vector<std::string> texts;
+  for (const pipeline::Prompt& prompt : prompts) texts.push_back(prompt.text);
+  settle_weights("run", context, machine, loaded, texts);
+}
+
 int run(const RunFlags& flags, const Globals& globals) {
   check_output(flags.output, flags.input.paths);
   be_quiet_if_asked(flags);
@@ -289,9 +309,11 @@ int run(const RunFlags& flags, const Globals& globals) {
       find_inputs(flags.input, read, config::adapter_names(preset.model.adapter));
   std::vector<pipeline::Example> examples = config::read_examples(preset, read);
 
-  const std::unique_ptr<model::CaptionModel> model = config::open_model(
-      globals.context(config::num_threads(preset, machine)), preset, loaded.locations,
-      flags.is_dry ? config::KeepDigests::kNo : config::KeepDigests::kYes);
+  const Context context = globals.context(config::num_threads(preset, machine));
+  choose_weights(flags, context, machine, prompts, loaded);
+  const std::unique_ptr<model::CaptionModel> model =
+      config::open_model(context, preset, loaded.locations,
+                         flags.is_dry ? config::KeepDigests::kNo : config::KeepDigests::kYes);
   say_demonstration(*model, preset);
   config::adopt_generation_config(preset, model->generation_config());
   config::require_consistent(preset);

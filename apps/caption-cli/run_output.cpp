@@ -3,13 +3,16 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <optional>
+#include <system_error>
 
 #include "base/counted.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "base/nearest.h"
 #include "base/open_file.h"
+#include "config/choices.h"
 #include "config/identity.h"
 #include "records/file_name.h"
 #include "records/format.h"
@@ -178,6 +181,26 @@ std::unique_ptr<records::OutputPreview> preview_output(const OutputFlags& flags,
   require_writable(flags);
   return std::make_unique<records::OutputPreview>(flags.path, choose_format(flags), manifest,
                                                   existing_of(flags), retry_of(flags), known_by);
+}
+
+std::optional<config::WeightFormat> weights_of_output(const OutputFlags& flags) {
+  if (flags.is_stdout()) return std::nullopt;
+  const std::string written = flags.path + (flags.overwrite ? ".new" : "");
+  std::error_code ignored;
+  if (std::filesystem::file_size(written, ignored) == 0 || ignored) return std::nullopt;
+  try {
+    const auto manifest = records::read_manifest(records::manifest_path(written));
+    if (!manifest.has_value()) return std::nullopt;
+    for (const auto& [name, value] : manifest->settings) {
+      if (name != "quantization.weights") continue;
+      const auto found = config::find_choice<config::WeightFormat>(value);
+      return found == config::WeightFormat::kAuto ? std::nullopt : found;
+    }
+  } catch (const Error& error) {
+    // Opening the output will report the error.
+    if (is_of_machine(error.code())) throw;
+  }
+  return std::nullopt;
 }
 
 std::string describe_output(const OutputFlags& flags) {

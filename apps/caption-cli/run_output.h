@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -42,6 +43,10 @@ records::Manifest make_manifest(const config::Preset& preset, const model::Capti
 std::unique_ptr<records::OutputPreview> preview_output(const OutputFlags& flags,
                                                        const records::Manifest& manifest,
                                                        records::KnownBy known_by);
+
+// The format of the weights with which the output's records were made, by its manifest; with
+// --overwrite, that of the interrupted run that is continued. std::nullopt if there are none yet.
+std::optional<config::WeightFormat> weights_of_output(const OutputFlags& flags);
 
 // Returns the output and its format: "captions.jsonl (jsonl)", "standard output (txt)".
 std::string describe_output(const OutputFlags& flags);

@@ -44,8 +44,10 @@ std::vector<Variant> variants_of(const config::Preset& preset, const std::string
     model.path = base;
     model.adapter = preset.model.adapter;
   }
-  for (const WeightFormat format : weights::all_weight_formats()) {
-    if (weights::can_be_held(format)) variants.push_back(variant_in(preset, format));
+  for (const weights::WeightFormat format : weights::all_weight_formats()) {
+    if (!weights::can_be_held(format)) continue;
+    variants.push_back(
+        variant_in(preset, config::find_choice<WeightFormat>(config::option_name(format)).value()));
   }
   return variants;
 }

@@ -10,6 +10,7 @@
 #include "backend/machine.h"
 #include "base/join.h"
 #include "config/preset.h"
+#include "weights/format.h"
 
 namespace caption::config {
 
@@ -23,6 +24,7 @@ inline constexpr std::array kDeviceTypes = {Choice<DeviceType>{DeviceType::kAuto
                                             Choice<DeviceType>{DeviceType::kCpu, "cpu"},
                                             Choice<DeviceType>{DeviceType::kCuda, "cuda"}};
 inline constexpr std::array kWeightFormats = {
+    Choice<WeightFormat>{WeightFormat::kAuto, "auto"},
     Choice<WeightFormat>{WeightFormat::kF32, "f32"},
     Choice<WeightFormat>{WeightFormat::kBF16, "bf16"},
     Choice<WeightFormat>{WeightFormat::kF16, "f16"},
@@ -87,7 +89,13 @@ bool runs_here(E /*value*/) {
 inline bool runs_here(DeviceType type) {
   return type != DeviceType::kCuda || caption::has_cuda_kernels();
 }
-inline bool runs_here(WeightFormat format) { return weights::can_be_held(format); }
+// The format of weights that a choice other than kAuto names. Throws Error(kInternal) for kAuto.
+weights::WeightFormat named_format(WeightFormat choice);
+// The name by which --dtype chooses a format; that of nf4 for kNf4Double.
+std::string_view option_name(weights::WeightFormat format);
+inline bool runs_here(WeightFormat choice) {
+  return choice == WeightFormat::kAuto || weights::can_be_held(named_format(choice));
+}
 
 template <class E>
 std::string_view choice_name(E value) {

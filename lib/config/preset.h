@@ -19,7 +19,6 @@
 #include "engine/options.h"
 #include "sampling/sampling_params.h"
 #include "video/read_clip.h"
-#include "weights/format.h"
 
 namespace caption::config {
 
@@ -27,9 +26,24 @@ using engine::BatchMode;
 using engine::CompressionMode;
 using sampling::EarlyStopping;
 using video::ColorMatrix;
-using weights::WeightFormat;
 
 enum class DeviceType { kAuto, kCpu, kCuda };
+// How weights are held (weights/format.h); kAuto: chosen for the machine (config/weight_choice.h).
+enum class WeightFormat {
+  kAuto,
+  kF32,
+  kBF16,
+  kF16,
+  kInt8,
+  kInt4,
+  kNf4,
+  kW8A8,
+  kW4A8,
+  kInt4Head4,
+  kW4A8Head4,
+  kAwq,
+  kGptq
+};
 enum class KvFormat { kAuto, kF32, kBF16, kF16, kInt8 };
 // A composed model's projector; kAuto: recognised by its tensors.
 enum class ProjectorType { kAuto, kMlp, kPerceiverResampler, kCAbstractor };

@@ -51,9 +51,9 @@ std::string way_out(const Preset& preset) {
 
 }  // namespace
 
-WeightFormat weight_format(const QuantizationSection& quantization) {
+weights::WeightFormat weight_format(const QuantizationSection& quantization) {
   const bool is_double = quantization.weights == WeightFormat::kNf4 && quantization.double_quant;
-  return is_double ? WeightFormat::kNf4Double : quantization.weights;
+  return is_double ? weights::WeightFormat::kNf4Double : named_format(quantization.weights);
 }
 
 DType kv_dtype(const QuantizationSection& quantization) {

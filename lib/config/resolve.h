@@ -15,11 +15,13 @@
 #include "model/caption_model.h"
 #include "sampling/sampling_params.h"
 #include "video/read_clip.h"
+#include "weights/format.h"
 
 namespace caption::config {
 
 // Returns the format in which the model's weights are held: nf4 with double_quant is kNf4Double.
-WeightFormat weight_format(const QuantizationSection& quantization);
+// kAuto must have been replaced by a choice (config/weight_choice.h).
+weights::WeightFormat weight_format(const QuantizationSection& quantization);
 // Returns the dtype of KV pages. `auto` means f32 for kF32 weights and bf16 for all other formats.
 DType kv_dtype(const QuantizationSection& quantization);
 

@@ -65,6 +65,8 @@ TEST_SUITE("app/plan") {
         {"--dtype", "w8a8"},
         {"--dtype", "awq"},
         {"--dtype", "f16"},
+        {"--dtype", "auto"},
+        {"--dtype", "auto", "--kv-cache-bytes", "100"},
         {"--device", "cuda", "--dtype", "bf16"},
         {"--num-beams", "32"},
         {"--prefix-cache", "false", "--kv-cache-dir", (folder.path() / "kv").string()},
@@ -121,7 +123,7 @@ TEST_SUITE("app/plan") {
 
   TEST_CASE("help lists only what this build can do") {
     const std::string help = run_cli({"run", "--help"}, "", {{"COLUMNS", "120"}}).out;
-    CHECK(help.find("f32, bf16, int8, int4, ... [bf16]") != std::string::npos);
+    CHECK(help.find("auto, f32, bf16, int8, ... [bf16]") != std::string::npos);
     for (const char* absent : {"awq", "gptq", "cuda"}) {
       CAPTURE(absent);
       CHECK(help.find(absent) == std::string::npos);
@@ -296,6 +298,12 @@ TEST_SUITE("app/bench") {
         {"plan", "--frame-size", "12"},
         {"plan", "--frame-size", "0x10"},
         {"plan", "--card", "x"},
+        {"plan", "--batch", "4"},
+        {"plan", "--svg", "x.svg"},
+        {"plan", "--fit", "--batch", "0"},
+        {"plan", "--fit", "--dtype", "int8"},
+        {"plan", "--fit", "--card", "x"},
+        {"bench", "--shape", "demo", "--dtype", "auto"},
         {"plan", "--output-tokens", "0"},
         {"plan", "--bandwidth", "-1"},
         {"bench", "--shape", "nosuch"},

@@ -321,7 +321,8 @@ TEST_SUITE("config/parse_preset") {
     CHECK(flag_refusal("video.decode_timeout_s", "-5").starts_with("--flag: expected 1ms to 1d"));
     CHECK(flag_refusal("video.sampling", "fps=0").starts_with("--flag: "));
     CHECK(flag_refusal("video.color_matrix", "bt2020").starts_with("--flag: "));
-    CHECK(flag_refusal("quantization.weights", "fp4").starts_with("--flag: expected one of f32"));
+    CHECK(flag_refusal("quantization.weights", "fp4")
+              .starts_with("--flag: expected one of auto, f32"));
   }
 }
 

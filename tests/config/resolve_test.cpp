@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "config/adapters.h"
+#include "config/choices.h"
 #include "config/load_preset.h"
 
 namespace caption::config {
@@ -37,7 +38,7 @@ TEST_SUITE("config/resolve") {
     CHECK(
         refusal(cpu, false) ==
         "preset cpu: what is asked for needs awq weights, which this build does not have; weights "
-        "may be f32, bf16, int8, int4, nf4, w8a8, w4a8, int4-head4, w4a8-head4");
+        "may be auto, f32, bf16, int8, int4, nf4, w8a8, w4a8, int4-head4, w4a8-head4");
     cpu.quantization.weights = WeightFormat::kBF16;
     cpu.device.type = DeviceType::kCuda;
     CHECK(refusal(cpu, false) ==
@@ -46,6 +47,24 @@ TEST_SUITE("config/resolve") {
     const Preset preset =
         parse_preset("model: {vision: a, llm: b, projector: c, adapter: d}\n", "p");
     CHECK(refusal(preset, false).empty());
+  }
+
+  TEST_CASE("every choice of weights but auto names a format, and is found by it") {
+    for (const Choice<WeightFormat>& choice : kWeightFormats) {
+      CAPTURE(choice.name);
+      if (choice.value == WeightFormat::kAuto) {
+        CHECK(runs_here(choice.value));
+        CHECK_THROWS_AS(named_format(choice.value), Error);
+        continue;
+      }
+      CHECK(option_name(named_format(choice.value)) == choice.name);
+      CHECK(runs_here(choice.value) == weights::can_be_held(named_format(choice.value)));
+      CHECK(weight_format({.weights = choice.value}) == named_format(choice.value));
+    }
+    CHECK(option_name(weights::WeightFormat::kNf4Double) == "nf4");
+    CHECK(weight_format({.weights = WeightFormat::kNf4, .double_quant = true}) ==
+          weights::WeightFormat::kNf4Double);
+    CHECK(kv_dtype({.weights = WeightFormat::kAuto}) == DType::kBF16);  // f32 is never chosen
   }
 
   TEST_CASE("adapters are folders, at most one of them without a name") {

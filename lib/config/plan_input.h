@@ -1,4 +1,4 @@
-// apps/caption-cli/plan_input.h: makes the input of a plan from a preset, a model and a machine.
+// config/plan_input.h: makes the input of a plan from a preset, a model and a machine.
 #pragma once
 
 #include <cstdint>
@@ -13,32 +13,34 @@
 #include "plan/cards.h"
 #include "plan/plan.h"
 
-namespace caption::cli {
+namespace caption::config {
 
 // Assumed text tokens of a prompt when the model's tokenizer is not available.
 inline constexpr std::int64_t kUsualPromptTokens = 64;
 
 // The input without a device: the preset's options for `model`, prompts of kUsualPromptTokens and
 // captions of max_new_tokens.
-plan::PlanInput plan_input(const config::Preset& preset, const Context& context,
+plan::PlanInput plan_input(const Preset& preset, const Context& context,
                            const model::Blueprint& model);
 
 // Sets the tokens before a caption, without those of vision.
-void set_prompt(const config::PromptTokens& tokens, plan::PlanInput& input);
+void set_prompt(const PromptTokens& tokens, plan::PlanInput& input);
 
-// Sets the device to a card, with its memory and the rates of its data sheet, or to a CUDA device
-// that this machine has; the rates of such a device are not known.
+// Sets the device to a card, with its memory and the rates of its data sheet for the input's
+// weights, or to a CUDA device that this machine has; the rates of such a device are not known.
 void set_card(const plan::Card& card, plan::PlanInput& input);
 void set_card(const CudaDevice& device, plan::PlanInput& input);
 
 // Sets the device to this machine's CPU, with its memory (`memory_bytes`, if given), and the memory
 // for KV pages as `run` chooses it. Leaves the rates as they are.
-void set_host(const config::Preset& preset, const Machine& machine,
+void set_host(const Preset& preset, const Machine& machine,
               std::optional<std::int64_t> memory_bytes, plan::PlanInput& input);
 
-// Measures the rates of this machine's CPU on the threads that the engine would use, with the
-// arithmetic of the input's weights. Takes half a second, less with smaller options.
-plan::Rates measure_rates(const config::Preset& preset, const Machine& machine,
-                          const plan::PlanInput& input, const bench::RooflineOptions& options = {});
+// Measures this machine's CPU on the threads that the engine would use. Takes half a second, less
+// with smaller options.
+bench::Roofline measure_host(const Context& context, const Preset& preset, const Machine& machine,
+                             const bench::RooflineOptions& options = {});
+// The rates that bound a model in this format: memory, and the arithmetic of its products.
+plan::Rates host_rates(const bench::Roofline& roofline, weights::WeightFormat format);
 
-}  // namespace caption::cli
+}  // namespace caption::config

@@ -1,4 +1,4 @@
-#include "plan_input.h"
+#include "config/plan_input.h"
 
 #include <algorithm>
 #include <string>
@@ -10,8 +10,10 @@
 #include "bench/process_memory.h"
 #include "config/resolve.h"
 #include "pipeline/pipeline.h"
+#include "pipeline/threads.h"
+#include "plan/format_choice.h"
 
-namespace caption::cli {
+namespace caption::config {
 namespace {
 
 void set_cuda(plan::PlanInput& input) {
@@ -23,22 +25,22 @@ void set_cuda(plan::PlanInput& input) {
 
 }  // namespace
 
-plan::PlanInput plan_input(const config::Preset& preset, const Context& context,
+plan::PlanInput plan_input(const Preset& preset, const Context& context,
                            const model::Blueprint& model) {
   plan::PlanInput input;
   input.context = context;
   input.preset = preset.name;
   input.model = model;
   input.memory_utilization = preset.device.memory_utilization;
-  input.weights = config::weight_format(preset.quantization);
-  input.kv_dtype = config::kv_dtype(preset.quantization);
+  input.weights = weight_format(preset.quantization);
+  input.kv_dtype = kv_dtype(preset.quantization);
   input.is_kv_cache_given = preset.engine.kv_cache_bytes > 0;
   if (input.is_kv_cache_given) input.kv_cache_bytes = preset.engine.kv_cache_bytes;
   input.max_num_seqs = preset.engine.max_num_seqs;
   input.max_num_batched_tokens = preset.engine.max_num_batched_tokens;
   input.chunked_prefill = preset.engine.chunked_prefill;
   input.num_beams = preset.generation.num_beams;
-  input.is_prompt_compressed = preset.engine.attention != config::CompressionMode::kNone;
+  input.is_prompt_compressed = preset.engine.attention != CompressionMode::kNone;
   input.num_frames = preset.video.num_frames;
   input.prompt_tokens = kUsualPromptTokens;
   input.output_tokens = preset.generation.max_new_tokens;
@@ -47,7 +49,7 @@ plan::PlanInput plan_input(const config::Preset& preset, const Context& context,
   return input;
 }
 
-void set_prompt(const config::PromptTokens& tokens, plan::PlanInput& input) {
+void set_prompt(const PromptTokens& tokens, plan::PlanInput& input) {
   input.prompt_tokens = tokens.total() - tokens.vision;
   input.system_tokens = tokens.system;
   input.example_tokens = tokens.examples;
@@ -58,7 +60,8 @@ void set_card(const plan::Card& card, plan::PlanInput& input) {
   input.device_name = card.name;
   input.memory_bytes = card.memory_bytes;
   input.rates = {.bytes_per_s = card.bytes_per_s,
-                 .flops_per_s = card.flops_per_s,
+                 .flops_per_s = plan::has_8_bit_activations(input.weights) ? card.int8_flops_per_s
+                                                                           : card.flops_per_s,
                  .source = "data sheet of an " + std::string(card.name)};
 }
 
@@ -68,7 +71,7 @@ void set_card(const CudaDevice& device, plan::PlanInput& input) {
   input.memory_bytes = device.memory_bytes;
 }
 
-void set_host(const config::Preset& preset, const Machine& machine,
+void set_host(const Preset& preset, const Machine& machine,
               std::optional<std::int64_t> memory_bytes, plan::PlanInput& input) {
   input.device = plan::PlanDevice::kHost;
   input.device_name = machine.cpu_model;
@@ -80,31 +83,42 @@ void set_host(const config::Preset& preset, const Machine& machine,
       model::decoder_scratch_bytes(text, input.max_num_batched_tokens, input.max_num_seqs,
                                    input.adapters.max_rank);
   try {
-    input.kv_cache_bytes =
-        config::plan_kv_cache_bytes(preset, text, held_bytes, input.memory_bytes);
+    input.kv_cache_bytes = plan_kv_cache_bytes(preset, text, held_bytes, input.memory_bytes);
   } catch (const Error& error) {
     if (error.code() != ErrorCode::kOutOfMemory) throw;
     input.kv_cache_bytes = 0;  // the plan reports the reason
   }
 }
 
-plan::Rates measure_rates(const config::Preset& preset, const Machine& machine,
-                          const plan::PlanInput& input, const bench::RooflineOptions& options) {
+bench::Roofline measure_host(const Context& context, const Preset& preset, const Machine& machine,
+                             const bench::RooflineOptions& options) {
   // More threads than CPUs measure the scheduler of the system, not the memory.
-  const int num_threads = std::min(config::num_threads(preset, machine), machine.num_cpus);
-  ThreadPool pool(pipeline::plan_threads(num_threads).engine);
-  Stream stream(input.context, pool);
+  const int num_usable = std::min(num_threads(preset, machine), machine.num_cpus);
+  ThreadPool pool(pipeline::plan_threads(num_usable).engine);
+  Stream stream(context, pool);
   // Where little memory is left, less of it is read, and caches may raise the rate.
   constexpr std::int64_t kLeastBufferBytes = 1LL << 20;
   bench::RooflineOptions limited = options;
   limited.buffer_bytes =
       std::clamp(machine.memory_bytes / 8, kLeastBufferBytes, options.buffer_bytes);
-  const bench::Roofline roofline = bench::measure_roofline(stream, limited);
-  const bool is_f32 = input.weights == weights::WeightFormat::kF32;
-  return {.bytes_per_s = roofline.read_bytes_per_s,
-          .flops_per_s = is_f32 ? roofline.f32_flops_per_s : roofline.flops_per_s,
-          .source = "measured here and now on " + counted(roofline.num_threads, "thread") + ", " +
-                    (is_f32 ? "f32" : std::string(roofline.arithmetic))};
+  return bench::measure_roofline(stream, limited);
 }
 
-}  // namespace caption::cli
+plan::Rates host_rates(const bench::Roofline& roofline, weights::WeightFormat format) {
+  plan::Rates rates = {
+      .bytes_per_s = roofline.read_bytes_per_s, .flops_per_s = roofline.flops_per_s, .source = {}};
+  std::string arithmetic(roofline.arithmetic);
+  if (format == weights::WeightFormat::kF32) {
+    rates.flops_per_s = roofline.f32_flops_per_s;
+    arithmetic = "f32";
+  } else if (plan::has_8_bit_activations(format) &&
+             roofline.int8_flops_per_s > roofline.flops_per_s) {
+    rates.flops_per_s = roofline.int8_flops_per_s;
+    arithmetic = "8-bit integers";
+  }
+  rates.source =
+      "measured here and now on " + counted(roofline.num_threads, "thread") + ", " + arithmetic;
+  return rates;
+}
+
+}  // namespace caption::config

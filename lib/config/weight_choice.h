@@ -1,0 +1,30 @@
+// config/weight_choice.h: compares the formats in which a run's weights could be held, and chooses
+// one for `quantization.weights: auto` (plan/format_choice.h has the rule).
+#pragma once
+
+#include <optional>
+
+#include "base/sha256.h"
+#include "config/run_planner.h"
+#include "plan/format_report.h"
+
+namespace caption::config {
+
+// Compares every format that this build can hold the run's model in: of a file with codes, those
+// that keep them, unless the preset has requantize. `model_hash` is CaptionModel::content_hash(),
+// by which the measured prices are found; without it, and for a table that cannot be used, which a
+// warning names, no price is measured. Throws as RunPlanner::input() and make_plan().
+plan::FormatReport compare_formats(RunPlanner& planner, const std::optional<Sha256>& model_hash);
+
+// The row that is chosen or, if none is, that of the least memory, whose plan says why it does not
+// fit. The report has one row or more.
+const plan::FormatRow& planned_row(const plan::FormatReport& report);
+
+// The format of a row as the option's value.
+WeightFormat weights_of(const plan::FormatRow& row);
+
+// The choice of the report as the option's value. Throws Error with the limit of the smallest
+// format if none is chosen: kUsage where options are the reason, else kOutOfMemory.
+WeightFormat chosen_weights(const plan::FormatReport& report);
+
+}  // namespace caption::config
