@@ -85,11 +85,27 @@ plan::FormatReport compare_formats(config::RunPlanner& planner, const model::Cap
   return config::compare_formats(planner, hash);
 }
 
+namespace {
+
+// check_planned_run() without its warnings, which opening the model to run gives again.
+CheckedRun check_quietly(const Context& context, const Machine& machine,
+                         const config::LoadedPreset& loaded,
+                         const std::vector<std::string>& prompts) {
+  struct Restore {
+    LogLevel level = log_level();
+    ~Restore() { set_log_level(level); }
+  } const restore;
+  set_log_level(LogLevel::kError);
+  return check_planned_run(context, machine, loaded, prompts);
+}
+
+}  // namespace
+
 void settle_weights(const char* command, const Context& context, const Machine& machine,
                     config::LoadedPreset& loaded, const std::vector<std::string>& prompts) {
   config::WeightFormat& weights = loaded.preset.quantization.weights;
   if (weights != config::WeightFormat::kAuto) return;
-  CheckedRun checked = check_planned_run(context, machine, loaded, prompts);
+  CheckedRun checked = check_quietly(context, machine, loaded, prompts);
   config::RunPlanner planner(std::move(checked.run), {});
   const plan::FormatReport report = compare_formats(planner, checked.check.model.get());
   weights = config::chosen_weights(report);

@@ -147,8 +147,13 @@ void for_each_model_field(Section& model, Visit&& visit) {
 
 template <class Section, class Visit>
 void for_each_quantization_field(Section& quantization, Visit&& visit) {
-  visit(Field{"quantization.weights", "--dtype", Affects::kPages, "weights as"},
-        quantization.weights);
+  visit(
+      Field{"quantization.weights", "--dtype", Affects::kPages, "weights as", Means::kItself,
+            "auto chooses for the machine, the model and --max-num-seqs, as plan --fit shows: the "
+            "fastest of the formats that fit and, as measured by bench --price weights, stay "
+            "close to f32; without measured prices bf16 or int8. A run that continues an output "
+            "keeps the format of its records."},
+      quantization.weights);
   visit(Field{"quantization.double_quant", "", Affects::kPages, "nf4: quantise the scales too"},
         quantization.double_quant);
   visit(
