@@ -73,19 +73,16 @@ FastChoice choose_fast(std::span<const FormatCost> formats, const Candidates& ca
   return choice;
 }
 
-// "int8 at 12.3 videos/s, the fastest of bf16 and int8", or with what it is equal to.
+// How the choice compares with the other candidates, which `which` describes: "the fastest of 3
+// formats that fit".
 std::string describe_fast(std::span<const FormatCost> formats, const Candidates& candidates,
-                          const FastChoice& choice) {
-  const FormatCost& chosen = formats[choice.chosen];
-  std::vector<std::string> names;
-  for (const std::size_t i : candidates) names.push_back(formats[i].name);
-  std::string text = chosen.name + " at " + speed_text(chosen) + ", ";
-  if (names.size() == 1) return text + "the only one";
-  const std::string of = " of " + join(names);
-  if (choice.chosen == choice.fastest) return text + "the fastest" + of;
-  return text + "within " + format_percent(kEqualSpeed) + " of the fastest" + of + " (" +
-         formats[choice.fastest].name + " at " + speed_text(formats[choice.fastest]) +
-         "), and of these the closest to f32";
+                          const FastChoice& choice, const std::string& which) {
+  if (candidates.size() == 1) return "the only one of those that " + which;
+  const std::string of = " of " + std::to_string(candidates.size()) + " formats that " + which;
+  if (choice.chosen == choice.fastest) return "the fastest" + of;
+  const FormatCost& fastest = formats[choice.fastest];
+  return "as fast, within 5 %, as the fastest" + of + " (" + fastest.name + ", " +
+         speed_text(fastest) + "), and closer to f32";
 }
 
 FormatChoice choose_measured(std::span<const FormatCost> formats, const Candidates& measured) {
@@ -95,18 +92,19 @@ FormatChoice choose_measured(std::span<const FormatCost> formats, const Candidat
   Candidates good;
   std::copy_if(measured.begin(), measured.end(), std::back_inserter(good),
                [&](std::size_t i) { return *formats[i].loss <= kMostLoss; });
-  const std::string bound = format_number(kMostLoss, 1) + " nats a token";
+  const std::string bound = format_number(kMostLoss, 1) + " nats";
   if (good.empty()) {
     const std::size_t least = *std::min_element(measured.begin(), measured.end(), loses_less);
     return {.index = least,
-            .reason = formats[least].name + " with " + loss_text(formats[least]) +
-                      ", the least loss of the formats that fit, which all lose more than " +
+            .reason = formats[least].name + " at " + loss_text(formats[least]) +
+                      ": the least loss of the formats that fit, which all lose more than " +
                       bound};
   }
   const FastChoice choice = choose_fast(formats, good);
+  const FormatCost& chosen = formats[choice.chosen];
   return {.index = choice.chosen,
-          .reason = describe_fast(formats, good, choice) + " that fit and lose at most " + bound +
-                    "; it loses " + loss_text(formats[choice.chosen])};
+          .reason = chosen.name + " at " + speed_text(chosen) + " and " + loss_text(chosen) + ": " +
+                    describe_fast(formats, good, choice, "fit and lose at most " + bound)};
 }
 
 FormatChoice choose_unmeasured(std::span<const FormatCost> formats, const Candidates& fitting) {
@@ -115,16 +113,19 @@ FormatChoice choose_unmeasured(std::span<const FormatCost> formats, const Candid
                [&](std::size_t i) { return order_of(formats[i]) < kNumSafe; });
   if (!safe.empty()) {
     const FastChoice choice = choose_fast(formats, safe);
+    const FormatCost& chosen = formats[choice.chosen];
     return {.index = choice.chosen,
-            .reason = describe_fast(formats, safe, choice) +
-                      " that fit; what other formats lose is not measured for this model"};
+            .reason = chosen.name + " at " + speed_text(chosen) + ": " +
+                      describe_fast(formats, safe, choice,
+                                    "fit and are taken without a measured "
+                                    "price (bf16, int8)")};
   }
   const std::size_t first = *std::min_element(
       fitting.begin(), fitting.end(),
       [&](std::size_t a, std::size_t b) { return order_of(formats[a]) < order_of(formats[b]); });
   return {.index = first,
           .reason = formats[first].name + " at " + speed_text(formats[first]) +
-                    ", because neither bf16 nor int8 fits; what it loses is not measured for this "
+                    ": neither bf16 nor int8 fits; what it loses is not measured for this "
                     "model"};
 }
 

@@ -17,7 +17,7 @@ namespace {
 
 constexpr std::size_t kNameWidth = 14;
 constexpr std::size_t kColumnWidth = 11;
-constexpr std::size_t kDifferenceWidth = 27;
+constexpr std::size_t kDifferenceWidth = 30;
 
 // Bytes of the KV pages of the videos that are captioned at a time.
 std::int64_t kv_bytes_in_use(const Plan& plan) {

@@ -64,8 +64,8 @@ TEST_SUITE("plan/format_choice") {
     const std::vector<FormatCost> formats = measured();
     CHECK(chosen_of(formats) == "w8a8");
     CHECK(has(formats,
-              "w8a8 at 20.0 videos/s, the fastest of bf16, int8, w8a8 that fit and lose at "
-              "most 0.02 nats a token; it loses 0.0020 nats a token"));
+              "w8a8 at 20.0 videos/s and 0.0020 nats a token: the fastest of 3 formats that fit "
+              "and lose at most 0.02 nats"));
   }
 
   TEST_CASE("a loss of exactly the bound is accepted, one above it is not") {
@@ -91,9 +91,10 @@ TEST_SUITE("plan/format_choice") {
     std::vector<FormatCost> formats = measured();
     named(formats, "int8").videos_per_s = 19;  // exactly 5 % less
     CHECK(chosen_of(formats) == "int8");
-    CHECK(has(formats,
-              "int8 at 19.0 videos/s, within 5.00 % of the fastest of bf16, int8, w8a8 "
-              "(w8a8 at 20.0 videos/s), and of these the closest to f32"));
+    CHECK(has(
+        formats,
+        "int8 at 19.0 videos/s and 0.00040 nats a token: as fast, within 5 %, as the fastest of 3 "
+        "formats that fit and lose at most 0.02 nats (w8a8, 20.0 videos/s), and closer to f32"));
     named(formats, "int8").videos_per_s = 18.9;
     CHECK(chosen_of(formats) == "w8a8");
   }
@@ -102,7 +103,7 @@ TEST_SUITE("plan/format_choice") {
     std::vector<FormatCost> formats = measured();
     for (const char* name : {"bf16", "int8", "w8a8"}) named(formats, name).fits = false;
     CHECK(chosen_of(formats) == "nf4");
-    CHECK(has(formats, "nf4 with 0.030 nats a token, the least loss of the formats that fit"));
+    CHECK(has(formats, "nf4 at 0.030 nats a token: the least loss of the formats that fit"));
   }
 
   TEST_CASE("beside measured formats one that is not measured is not chosen") {
@@ -115,12 +116,14 @@ TEST_SUITE("plan/format_choice") {
     std::vector<FormatCost> formats = measured();
     for (FormatCost& format : formats) format.loss.reset();
     CHECK(chosen_of(formats) == "int8");
-    CHECK(has(formats, "what other formats lose is not measured for this model"));
+    CHECK(has(formats,
+              "int8 at 15.0 videos/s: the fastest of 2 formats that fit and are taken without a "
+              "measured price (bf16, int8)"));
     named(formats, "int8").videos_per_s = 10.5;  // bf16's 10 is within 5 %
     CHECK(chosen_of(formats) == "bf16");
     named(formats, "bf16").fits = false;
     CHECK(chosen_of(formats) == "int8");
-    CHECK(has(formats, "int8 at 10.5 videos/s, the only one that fit"));
+    CHECK(has(formats, "int8 at 10.5 videos/s: the only one of those that fit and"));
   }
 
   TEST_CASE("without measured losses a riskier format is chosen only if nothing else fits") {
@@ -129,7 +132,8 @@ TEST_SUITE("plan/format_choice") {
     named(formats, "bf16").fits = false;
     named(formats, "int8").fits = false;
     CHECK(chosen_of(formats) == "w8a8");
-    CHECK(has(formats, "because neither bf16 nor int8 fits; what it loses is not measured"));
+    CHECK(has(formats,
+              "w8a8 at 20.0 videos/s: neither bf16 nor int8 fits; what it loses is not measured"));
     named(formats, "w8a8").fits = false;
     CHECK(chosen_of(formats) == "int4");  // nf4 is faster, but speed is no reason on a guess
     named(formats, "int4").fits = false;
