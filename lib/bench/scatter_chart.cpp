@@ -28,17 +28,21 @@ class Scatter {
   explicit Scatter(const ScatterChart& chart) : chart_(chart) {
     CAPTION_CHECK(!chart.points.empty(), "chart: there is no point");
     double x = 0;
+    double least_x = chart.points.front().x;
     double y = 0;
     for (const LabelledPoint& point : chart.points) {
       CAPTION_CHECK(
           std::isfinite(point.x) && point.x >= 0 && std::isfinite(point.y) && point.y >= 0,
           "chart: a point that cannot be drawn");
       x = std::max(x, point.x);
+      least_x = std::min(least_x, point.x);
       y = std::max(y, point.y);
     }
-    x_step_ = tick_step(x > 0 ? x : 1);
+    if (least_x <= x / 2 || least_x == x) least_x = 0;
+    x_step_ = tick_step(x > 0 ? x - least_x : 1);
+    x_begin_ = x_step_ * std::floor(least_x / x_step_);
     y_step_ = tick_step(y > 0 ? y : 1);
-    x_end_ = x_step_ * std::max(1.0, std::ceil(x / x_step_));
+    x_end_ = std::max(x_begin_ + x_step_, x_step_ * std::ceil(x / x_step_));
     y_end_ = y_step_ * std::max(1.0, std::ceil(y / y_step_));
     bottom_ = kHeight - kBelow - kNoteRow * static_cast<double>(chart.notes.size());
   }
@@ -59,7 +63,9 @@ class Scatter {
   }
 
  private:
-  double x_of(double x) const { return kLeft + x / x_end_ * (kWidth - kLeft - kRight); }
+  double x_of(double x) const {
+    return kLeft + (x - x_begin_) / (x_end_ - x_begin_) * (kWidth - kLeft - kRight);
+  }
   double y_of(double y) const { return bottom_ - y / y_end_ * (bottom_ - kTop); }
 
   void draw_axes() {
@@ -68,8 +74,8 @@ class Scatter {
       svg_ += svg_text(kLeft - 10, y_of(y) + 4, json_number(y, 6),
                        "font-size=\"12\" text-anchor=\"end\" class=\"soft\"");
     }
-    for (double x = 0; x <= x_end_ * (1 + 1e-9); x += x_step_) {
-      svg_ += svg_segment(x_of(x), kTop, x_of(x), bottom_ + 5, x == 0 ? "axis" : "grid");
+    for (double x = x_begin_; x <= x_end_ * (1 + 1e-9); x += x_step_) {
+      svg_ += svg_segment(x_of(x), kTop, x_of(x), bottom_ + 5, x == x_begin_ ? "axis" : "grid");
       svg_ += svg_text(x_of(x), bottom_ + 20, json_number(x, 6),
                        "font-size=\"12\" text-anchor=\"middle\" class=\"soft\"");
     }
@@ -123,6 +129,7 @@ class Scatter {
   }
 
   const ScatterChart& chart_;
+  double x_begin_ = 0;
   double x_step_ = 1;
   double y_step_ = 1;
   double x_end_ = 1;

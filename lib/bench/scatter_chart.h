@@ -24,7 +24,8 @@ struct ScatterChart {
   std::vector<std::string> notes;  // lines below the chart, such as what the marks mean
 };
 
-// Both axes are linear from 0. A label stands beside its point, and is moved down where it would
+// Both axes are linear, y from 0, x from 0 or, where every x is more than half of the largest, from
+// a tick below the smallest. A label stands beside its point, and is moved down where it would
 // cover another one. Text is escaped. Throws Error(kInternal) when there is no point, or for a
 // point outside the ranges above.
 std::string to_svg(const ScatterChart& chart);

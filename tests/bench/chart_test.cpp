@@ -116,6 +116,18 @@ TEST_SUITE("bench/scatter_chart") {
     CHECK(std::abs(baseline_of("int8") - baseline_of("int4")) >= 12);
   }
 
+  TEST_CASE("where memory differs little the axis begins near the points, and says where") {
+    ScatterChart chart;
+    for (const double x : {468.0, 470.0, 481.0}) chart.points.push_back({.x = x, .y = 1});
+    const std::string near = to_svg(chart);
+    CHECK(count(near, ">465</text>") == 1);
+    CHECK(count(near, ">0</text>") == 1);  // of the y axis
+    chart.points.front().x = 200;
+    CHECK(count(to_svg(chart), ">0</text>") == 2);
+    chart.points = {{.x = 7, .y = 1}};  // one place
+    CHECK(count(to_svg(chart), ">0</text>") == 2);
+  }
+
   TEST_CASE("a point at 0 can be drawn; one outside the axes, and none, are refused") {
     ScatterChart chart;
     chart.points.push_back({.label = "nothing"});
