@@ -57,6 +57,7 @@ TEST_SUITE("config/load_preset") {
     for (const fs::directory_entry& entry : fs::directory_iterator(kPresets)) {
       const std::string name = entry.path().string();
       CAPTURE(name);
+      if (entry.path().filename() == "prices") continue;  // tables of plan/price_table.h
       ++count;
       const std::string text = read_file(entry.path());
       CHECK(text.starts_with("# For "));

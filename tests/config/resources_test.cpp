@@ -16,6 +16,17 @@ TEST_SUITE("config/resources") {
     REQUIRE(!roots.empty());
     CHECK(fs::equivalent(roots.back(), CAPTION_SOURCE_DIR));
   }
+
+  TEST_CASE("price tables are the user's own, then those beside the presets") {
+    const std::size_t num_roots = resource_roots().size();
+    CHECK(price_folders({}).size() == num_roots);
+    Locations locations;
+    locations.prices = "/cache/prices";
+    const std::vector<fs::path> folders = price_folders(locations);
+    REQUIRE(folders.size() == num_roots + 1);
+    CHECK(folders.front() == "/cache/prices");
+    CHECK(fs::equivalent(folders.back(), fs::path(CAPTION_SOURCE_DIR) / "presets/prices"));
+  }
 }
 
 }  // namespace
