@@ -32,8 +32,10 @@ struct Grid {
 };
 
 #ifdef __CUDACC__
+// Without the 1, a block per multiprocessor at least, ptxas 13.0 chooses an occupancy of its own
+// and spills registers for it.
 template <class Kernel>
-__global__ void __launch_bounds__(Kernel::kThreads)
+__global__ void __launch_bounds__(Kernel::kThreads, 1)
     kernel_entry(const __grid_constant__ typename Kernel::Params params) {
   Kernel::run(params);
 }

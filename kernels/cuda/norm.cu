@@ -28,7 +28,6 @@ struct NormParams {
 // Calls work(first column, numbers of the row from there) for the packs of a thread.
 template <int kCount, class Work>
 CAPTION_DEVICE void for_each_pack(const float* row, int dim, Work work) {
-  CAPTION_UNROLL(2)  // ptxas 13.0 unrolls four times and then spills, on sm_90
   for (int c = thread_index() * kCount; c < dim; c += kNormThreads * kCount) {
     work(c, load(reinterpret_cast<const Packed<float, kCount>*>(row + c)));
   }

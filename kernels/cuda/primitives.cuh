@@ -42,7 +42,6 @@ struct FragmentC {
 #ifndef __CUDACC__
 
 #define CAPTION_DEVICE inline
-#define CAPTION_UNROLL(times)
 #include "tests/support/cuda/device_functions.h"
 
 #else
@@ -50,9 +49,6 @@ struct FragmentC {
 #include <cuda_runtime.h>
 
 #define CAPTION_DEVICE __device__ __forceinline__
-// Before a loop: its body is repeated so often.
-#define CAPTION_UNROLL_PRAGMA(text) _Pragma(#text)
-#define CAPTION_UNROLL(times) CAPTION_UNROLL_PRAGMA(unroll times)
 
 namespace caption::kernels::cuda {
 
@@ -162,8 +158,8 @@ CAPTION_DEVICE FragmentA ldmatrix_x4_trans(const void* row) {
   return r;
 }
 
-// c [16, 8] += a [16, 16] * b [16, 8]. bf16 needs sm_80: on sm_75 a kernel that calls it does not
-// compile, and f16 is two steps of k = 8.
+// c [16, 8] += a [16, 16] * b [16, 8]. bf16 needs sm_80: on sm_75, for which a kernel is compiled
+// all the same, it ends the launch with an error. There f16 is two steps of k = 8.
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 800
 CAPTION_DEVICE void mma_bf16(FragmentC& c, const FragmentA& a, const FragmentB& b) {
   asm volatile(
@@ -182,6 +178,7 @@ CAPTION_DEVICE void mma_f16(FragmentC& c, const FragmentA& a, const FragmentB& b
         "r"(b.pair[1]));
 }
 #else
+CAPTION_DEVICE void mma_bf16(FragmentC&, const FragmentA&, const FragmentB&) { __trap(); }
 CAPTION_DEVICE void mma_f16(FragmentC& c, const FragmentA& a, const FragmentB& b) {
   for (int step = 0; step < 2; ++step) {
     asm volatile(

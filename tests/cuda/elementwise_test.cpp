@@ -174,16 +174,20 @@ TEST_CASE("rows are gathered, scattered and added as on the CPU, bit for bit") {
   }
 }
 
-TEST_CASE("aligned matrices move no byte twice over") {
+TEST_CASE("aligned matrices move no byte twice over, and 16 at a time") {
   const DeviceTensor x(random_f32({3, 1536}, 9));
   const DeviceTensor y(DType::kF32, {3, 1536});
   const DeviceTensor rows(indices({2, 0, 1}));
-  check_wastes_nothing([&](Stream& stream) {
-    kernels::swiglu(stream, x.view(), x.view(), y.view());
-    kernels::add_silu(stream, x.view(), x.view(), y.view());
-    kernels::gather_rows(stream, x.view(), rows.view(), y.view());
-    kernels::add_rows(stream, x.view(), rows.view(), y.view());
-  });
+  check_wastes_nothing(
+      [&](Stream& stream) {
+        kernels::swiglu(stream, x.view(), x.view(), y.view());
+        kernels::add_silu(stream, x.view(), x.view(), y.view());
+        kernels::gather_rows(stream, x.view(), rows.view(), y.view());
+        kernels::add_rows(stream, x.view(), rows.view(), y.view());
+        kernels::sigmoid_scale(stream, x.view().reshape({1, 3, 1536}), x.view().rows(0, 1),
+                               y.view().reshape({1, 3, 1536}));
+      },
+      16);
 }
 
 TEST_SUITE_END();

@@ -89,10 +89,18 @@ cuda_emulator::Report run_emulated(std::uint64_t seed, Work work) {
 inline constexpr std::uint64_t kSeeds[] = {0, 1, 2};
 
 // Checks that work(stream) moves at most 5 % more sectors and wavefronts than it has to, in every
-// instruction.
+// instruction, and that a lane loads and stores at least `least_bytes` of global memory at a time,
+// unless all lanes of a warp access one place.
 template <class Work>
-void check_wastes_nothing(Work work) {
-  CHECK(run_emulated(0, work).describe_waste(1.05) == "");
+void check_wastes_nothing(Work work, int least_bytes) {
+  using cuda_emulator::AccessKind;
+  const cuda_emulator::Report report = run_emulated(0, work);
+  CHECK(report.describe_waste(1.05) == "");
+  for (const cuda_emulator::InstructionCost& cost : report.costs) {
+    const bool is_global =
+        cost.kind == AccessKind::kLoadGlobal || cost.kind == AccessKind::kStoreGlobal;
+    if (is_global && cost.units > cost.requests) CHECK(cost.size_bytes >= least_bytes);
+  }
 }
 
 // Calls work(stream) with a stream of the CPU's reference tier.
