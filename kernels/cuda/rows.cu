@@ -36,10 +36,9 @@ struct MoveRows {
     Unit unit = load(static_cast<const Unit*>(p.x) + from * p.x_stride + c);
     Unit* const target = static_cast<Unit*>(p.y) + to * p.y_stride + c;
     if constexpr (kMoves == Moves::kAddTo) {
+      constexpr int kCount = static_cast<int>(sizeof(Unit) / sizeof(float));
       const Unit before = load(target);
-      for (std::size_t k = 0; k < sizeof(Unit) / sizeof(float); ++k) {
-        unit.x[k] = before.x[k] + unit.x[k];
-      }
+      for (int k = 0; k < kCount; ++k) unit.x[k] = before.x[k] + unit.x[k];
     }
     store(target, unit);
   }
@@ -62,13 +61,13 @@ void launch_move(ConstView x, ConstView rows, View y) {
                                   .pieces = pieces});
 }
 
-// Moves as many bytes at once as both views allow.
+// Moves as many bytes at once as both views allow, at least those of an element.
 template <Moves kMoves>
 void move_rows(ConstView x, ConstView rows, View y) {
   const std::size_t element_bytes = dtype_size_bytes(x.dtype());
   const auto allows = [&](std::size_t unit_bytes) {
     const auto count = static_cast<std::int64_t>(unit_bytes / element_bytes);
-    return count > 0 && allows_packs(x, count) && allows_packs(y, count);
+    return allows_packs(x, count) && allows_packs(y, count);
   };
   if (allows(16)) return launch_move<Bytes16, kMoves>(x, rows, y);
   if (allows(8)) return launch_move<Packed<float, 2>, kMoves>(x, rows, y);

@@ -166,8 +166,9 @@ TEST_CASE("rows are gathered, scattered and added as on the CPU, bit for bit") {
         kernels::add_rows(stream, few.view(), rows.view(), added.view());
       });
       const DeviceTensor device_added(many, c.stride);
+      const DeviceTensor dense_few(few);
       run_emulated(2, [&](Stream& stream) {
-        kernels::add_rows(stream, device_few.view(), device_rows.view(), device_added.view());
+        kernels::add_rows(stream, dense_few.view(), device_rows.view(), device_added.view());
       });
       CHECK(same_bits(device_added.to_host(), added));
     }
@@ -178,11 +179,14 @@ TEST_CASE("aligned matrices move no byte twice over, and 16 at a time") {
   const DeviceTensor x(random_f32({3, 1536}, 9));
   const DeviceTensor y(DType::kF32, {3, 1536});
   const DeviceTensor rows(indices({2, 0, 1}));
+  const DeviceTensor narrow(random_of(DType::kBF16, {3, 1032}, 10));  // 8 numbers at a time, not 16
+  const DeviceTensor narrow_y(DType::kBF16, {3, 1032});
   check_wastes_nothing(
       [&](Stream& stream) {
         kernels::swiglu(stream, x.view(), x.view(), y.view());
         kernels::add_silu(stream, x.view(), x.view(), y.view());
         kernels::gather_rows(stream, x.view(), rows.view(), y.view());
+        kernels::gather_rows(stream, narrow.view(), rows.view(), narrow_y.view());
         kernels::add_rows(stream, x.view(), rows.view(), y.view());
         kernels::sigmoid_scale(stream, x.view().reshape({1, 3, 1536}), x.view().rows(0, 1),
                                y.view().reshape({1, 3, 1536}));

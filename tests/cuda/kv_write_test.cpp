@@ -102,18 +102,19 @@ TEST_CASE("pages of every dtype have the bits that the CPU writes") {
   }
 }
 
-TEST_CASE("writing heads of 128 moves no byte twice over") {
+TEST_CASE("writing heads of 128 moves no byte twice over, with a warp per token and head") {
   const Case c{4, 128, 0};
   for (const DType dtype : kPageTypes) {
     DevicePages pages(HostPages(dtype, c));
     const DeviceTensor k(vectors(c, 1, false));
     const DeviceTensor slots(indices({9, 0, 6}));
-    check_wastes_nothing(
+    const auto report = check_wastes_nothing(
         [&](Stream& stream) {
           caption::kernels::impl::kv_write(caption::Cuda{}, stream, k.view(), k.view(),
                                            slots.view(), layer_of(pages, dtype));
         },
         1);
+    CHECK(report.blocks == 3);  // of four warps, for three tokens with four heads
   }
 }
 

@@ -90,9 +90,9 @@ inline constexpr std::uint64_t kSeeds[] = {0, 1, 2};
 
 // Checks that work(stream) moves at most 5 % more sectors and wavefronts than it has to, in every
 // instruction, and that a lane loads and stores at least `least_bytes` of global memory at a time,
-// unless all lanes of a warp access one place.
+// unless all lanes of a warp access one place. Returns the report.
 template <class Work>
-void check_wastes_nothing(Work work, int least_bytes) {
+cuda_emulator::Report check_wastes_nothing(Work work, int least_bytes) {
   using cuda_emulator::AccessKind;
   const cuda_emulator::Report report = run_emulated(0, work);
   CHECK(report.describe_waste(1.05) == "");
@@ -101,6 +101,7 @@ void check_wastes_nothing(Work work, int least_bytes) {
         cost.kind == AccessKind::kLoadGlobal || cost.kind == AccessKind::kStoreGlobal;
     if (is_global && cost.units > cost.requests) CHECK(cost.size_bytes >= least_bytes);
   }
+  return report;
 }
 
 // Calls work(stream) with a stream of the CPU's reference tier.
