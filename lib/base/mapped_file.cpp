@@ -63,6 +63,16 @@ MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
   return *this;
 }
 
+void read_ahead(std::span<const std::byte> bytes) {
+  if (bytes.empty()) return;
+  const auto page_bytes = static_cast<std::uintptr_t>(::sysconf(_SC_PAGESIZE));
+  const auto begin = reinterpret_cast<std::uintptr_t>(bytes.data());
+  const std::uintptr_t first = begin / page_bytes * page_bytes;
+  // Only advice, as below.
+  // NOLINTNEXTLINE(performance-no-int-to-ptr): whole pages; nothing is read through the pointer
+  ::madvise(reinterpret_cast<void*>(first), begin + bytes.size() - first, MADV_WILLNEED);
+}
+
 void release_pages(std::span<const std::byte> bytes) {
   const auto page_bytes = static_cast<std::uintptr_t>(::sysconf(_SC_PAGESIZE));
   const auto begin = reinterpret_cast<std::uintptr_t>(bytes.data());

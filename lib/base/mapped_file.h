@@ -38,6 +38,10 @@ class MappedFile {
   PageGuard guard_;
 };
 
+// Asks the system to read `bytes`, a part of a MappedFile that will be read soon, from the disk;
+// does not wait for it.
+void read_ahead(std::span<const std::byte> bytes);
+
 // Releases the whole pages inside `bytes`, a part of a MappedFile that will not be read soon, from
 // this process's memory; they are read from the file again on the next access. Does not change the
 // content.

@@ -1,9 +1,13 @@
 #include "model/internal/placed_weights.h"
 
 #include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "base/error.h"
 #include "kernels/convert.h"
@@ -103,6 +107,31 @@ kernels::Weight place_codes(Stream& stream, const weights::Source& source,
       });
 }
 
+// Keeps the disk busy while tensors are placed in order: those that follow are read ahead, as many
+// as kBytes hold.
+class ReadingAhead {
+ public:
+  // `begin(i)` begins to read tensor i and returns its bytes (weights::Source::read_ahead()).
+  ReadingAhead(std::size_t count, std::function<std::int64_t(std::size_t)> begin)
+      : begin_(std::move(begin)), bytes_(count, 0) {}
+
+  // Call it before tensor i is placed, for each i in turn.
+  void keep_ahead_of(std::size_t i) {
+    if (i > 0) ahead_bytes_ -= bytes_[i - 1];
+    for (; next_ < bytes_.size() && (next_ <= i || ahead_bytes_ < kBytes); ++next_) {
+      bytes_[next_] = begin_(next_);
+      ahead_bytes_ += bytes_[next_];
+    }
+  }
+
+ private:
+  static constexpr std::int64_t kBytes = std::int64_t{64} << 20;
+  std::function<std::int64_t(std::size_t)> begin_;
+  std::vector<std::int64_t> bytes_;
+  std::size_t next_ = 0;
+  std::int64_t ahead_bytes_ = 0;  // of tensors from the one being placed on
+};
+
 }  // namespace
 
 bool is_beside(const ModelAdapter& adapter, const Parameter& parameter,
@@ -171,7 +200,11 @@ PlacedWeights::PlacedWeights(Stream& stream, const Blueprint& blueprint,
   }
   // A tensor that is missing is named when it is read.
   if (is_complete) check_unused_tensors(blueprint, sources_, used);
+  ReadingAhead ahead(places.size(), [&](std::size_t i) {
+    return sources_[source_of(stored.parameters[i])]->read_ahead(places[i].name);
+  });
   for (std::size_t i = 0; i < places.size(); ++i) {
+    ahead.keep_ahead_of(i);
     const Parameter& parameter = stored.parameters[i];
     place(stream, parameter, *sources_[source_of(parameter)], places[i]);
   }

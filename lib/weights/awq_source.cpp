@@ -12,6 +12,7 @@
 // of them exactly. AutoAWQ's own kernels round the product to f16 afterwards.
 #include <algorithm>
 #include <array>
+#include <cstring>
 #include <utility>
 
 #include "base/math.h"
@@ -28,6 +29,29 @@ constexpr std::array<unsigned, 8> kNibble = {0, 4, 1, 5, 2, 6, 3, 7};
 
 unsigned code_of(std::uint32_t word, std::int64_t row) {
   return word >> (4 * kNibble[static_cast<std::size_t>(row % kCodesPerWord)]) & 15u;
+}
+
+constexpr std::int64_t kBlockColumns = 8;
+
+// Transposes the words of 8 columns, which lie `words` apart, to 4 bytes in each of their rows.
+template <class Word>
+void copy_block(const std::uint32_t* from, std::int64_t words, std::uint8_t* to,
+                std::int64_t row_bytes) {
+  std::array<Word, kBlockColumns> block;
+  for (Word& word : block) {
+    std::memcpy(&word, from, sizeof(word));
+    from += words;
+  }
+  block = transpose_nibbles(block);
+  for (std::size_t lane = 0; lane < sizeof(Word) / sizeof(std::uint32_t); ++lane) {
+    for (const unsigned nibble : kNibble) {
+      std::uint32_t word = 0;
+      std::memcpy(&word, reinterpret_cast<const std::uint32_t*>(&block[nibble]) + lane,
+                  sizeof(word));
+      store_word(word, to);
+      to += row_bytes;
+    }
+  }
 }
 
 class AwqTensor final : public CodedTensor {
@@ -85,29 +109,25 @@ AwqTensor::Parts AwqTensor::read_parts(Module& module, std::int64_t group_size) 
   return parts;
 }
 
-// Blocks of 8 columns of whole words, 8 rows each, are transposed at once.
+// Blocks of 8 columns and whole words are transposed at once, four words side by side where there
+// are as many.
 void AwqTensor::copy_codes(std::int64_t first, std::int64_t count, Tensor& codes) const {
-  constexpr std::int64_t kColumns = 8;
   const std::int64_t words = num_rows_ / kCodesPerWord;
   const auto* const packed = parts_.codes.as<std::uint32_t>();
   const std::int64_t row_bytes = codes.dim(1);
   auto* const to = codes.as<std::uint8_t>();
   const std::int64_t block_rows =
       first % kCodesPerWord == 0 ? count / kCodesPerWord * kCodesPerWord : 0;
-  const std::int64_t block_columns = num_columns_ / kColumns * kColumns;
-  for (std::int64_t k = 0; k < block_columns; k += kColumns) {
-    for (std::int64_t n = 0; n < block_rows; n += kCodesPerWord) {
-      const std::uint32_t* from = packed + k * words + (first + n) / kCodesPerWord;
-      std::array<std::uint32_t, kColumns> block{};
-      for (std::uint32_t& word : block) {
-        word = *from;
-        from += words;
-      }
-      block = transpose_nibbles(block);
-      for (std::int64_t row = 0; row < kCodesPerWord; ++row) {
-        store_word(block[kNibble[static_cast<std::size_t>(row)]],
-                   to + (n + row) * row_bytes + k / 2);
-      }
+  const std::int64_t block_columns = num_columns_ / kBlockColumns * kBlockColumns;
+  constexpr std::int64_t kFourWords = 4 * kCodesPerWord;
+  for (std::int64_t k = 0; k < block_columns; k += kBlockColumns) {
+    const std::uint32_t* from = packed + k * words + first / kCodesPerWord;
+    std::int64_t n = 0;
+    for (; n + kFourWords <= block_rows; n += kFourWords, from += 4) {
+      copy_block<FourWords>(from, words, to + n * row_bytes + k / 2, row_bytes);
+    }
+    for (; n < block_rows; n += kCodesPerWord, ++from) {
+      copy_block<std::uint32_t>(from, words, to + n * row_bytes + k / 2, row_bytes);
     }
   }
   for (std::int64_t n = 0; n < count; ++n) {

@@ -48,7 +48,7 @@ class GgufFile {
   ~GgufFile();
 
   const std::filesystem::path& path() const;
-  std::uint32_t version() const;                        // the format's version, 2 or 3
+  std::uint32_t version() const;  // the format's version, 2 or 3
   std::vector<std::filesystem::path> files() const;
   std::int64_t size_bytes() const;                      // of all files
   std::int64_t num_parameters() const;                  // elements of all tensors

@@ -45,6 +45,11 @@ std::optional<DType> JoinedSource::dtype_of(std::string_view tensor) const {
   return source == nullptr ? std::nullopt : source->dtype_of(tensor);
 }
 
+std::int64_t JoinedSource::read_ahead(std::string_view tensor) const {
+  const Source* const source = find(tensor);
+  return source == nullptr ? 0 : source->read_ahead(tensor);
+}
+
 void JoinedSource::release(std::string_view tensor) {
   if (Source* const source = find(tensor)) source->release(tensor);
 }

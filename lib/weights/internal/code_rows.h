@@ -23,18 +23,22 @@ inline void store_word(std::uint32_t word, std::uint8_t* to) {
 // the order of the stored columns. `order` may be null: nothing changes.
 void reorder_columns(const ColumnOrder& order, bool is_4_bit, std::span<std::uint8_t> row);
 
-// Exchanges words and nibbles: nibble j of result i is nibble i of words[j].
-inline std::array<std::uint32_t, 8> transpose_nibbles(std::array<std::uint32_t, 8> words) {
+// A vector of the compiler, which every instruction set has.
+using FourWords = std::uint32_t __attribute__((vector_size(16)));
+
+// Exchanges words and nibbles: nibble j of result i is nibble i of words[j]. Word is std::uint32_t,
+// or FourWords: four blocks of words side by side.
+template <class Word>
+std::array<Word, 8> transpose_nibbles(std::array<Word, 8> words) {
   constexpr std::array<std::uint32_t, 3> kMasks = {0x0f0f0f0f, 0x00ff00ff, 0x0000ffff};
   for (std::size_t round = 0; round < kMasks.size(); ++round) {
     const std::size_t distance = std::size_t{1} << round;
     for (std::size_t i = 0; i < words.size(); ++i) {
       if ((i & distance) != 0) continue;
-      std::uint32_t& a = words[i];
-      std::uint32_t& b = words[i + distance];
-      const std::uint32_t difference = (a >> 4 * distance ^ b) & kMasks[round];
-      b ^= difference;
-      a ^= difference << 4 * distance;
+      const auto shift = static_cast<std::uint32_t>(4 * distance);
+      const Word difference = (words[i] >> shift ^ words[i + distance]) & kMasks[round];
+      words[i + distance] ^= difference;
+      words[i] ^= difference << shift;
     }
   }
   return words;

@@ -79,6 +79,14 @@ ConstView CodedSource::read(std::string_view tensor, const Shape& shape) {
   return std::as_const(numbers).view();
 }
 
+std::int64_t CodedSource::read_ahead(std::string_view tensor) const {
+  const CodedTensor* const coded = find_coded(tensor);
+  if (coded == nullptr) return file_->read_ahead(tensor);
+  std::int64_t bytes = 0;
+  for (const std::string& part : coded->parts()) bytes += file_->read_ahead(part);
+  return bytes;
+}
+
 void CodedSource::release(std::string_view tensor) {
   const CodedTensor* const coded = find_coded(tensor);
   if (coded == nullptr) return file_->release(tensor);
