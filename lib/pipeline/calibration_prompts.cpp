@@ -70,9 +70,10 @@ class Reader {
   const CalibrationOptions& options_;
   CalibrationPrompts read_;
   std::int64_t num_tokens_ = 0;
-  std::int64_t clip_answers_ = 0;  // of the clip that was read last
+  // Of the clip that was read last.
   std::string clip_id_;
-  Sha256Hasher clips_;
+  std::vector<std::string> clip_answers_;
+  Sha256Hasher clips_, answers_;
 };
 
 EncodedClip Reader::encode(const std::string& path) {
@@ -129,7 +130,7 @@ CalibrationPrompt Reader::make_prompt(const EncodedClip& clip, const std::string
     const std::vector<std::int32_t> stops = model_.eos_ids();
     if (!stops.empty()) ids.push_back(stops.front());
     append_answer(made, ids);
-    ++clip_answers_;
+    clip_answers_.push_back(answer->second);
   }
   const std::int32_t last = *std::max_element(made.positions.begin(), made.positions.end());
   if (last >= spec.max_positions) {
@@ -145,7 +146,7 @@ std::vector<CalibrationPrompt> Reader::read_clip(std::size_t input) {
   try {
     const EncodedClip clip = encode(path);
     clip_id_ = clip.id;
-    clip_answers_ = 0;
+    clip_answers_.clear();
     std::vector<CalibrationPrompt> prompts;
     for (const Prompt& prompt : options_.prompts) {
       prompts.push_back(make_prompt(clip, path, prompt));
@@ -182,8 +183,10 @@ bool Reader::take(std::vector<CalibrationPrompt> prompts) {
   }
   num_tokens_ += tokens;
   ++read_.num_clips;
-  read_.num_answers += clip_answers_;
+  read_.num_answers += std::ssize(clip_answers_);
   clips_.update_string(clip_id_);
+  answers_.update_string(clip_id_);
+  for (const std::string& answer : clip_answers_) answers_.update_string(answer);
   auto& all = read_.calibration.prompts;
   std::move(prompts.begin(), prompts.end(), std::back_inserter(all));
   return true;
@@ -212,6 +215,7 @@ void Reader::name_sources() {
   }
   read_.calibration.identity = {{"calibration clips", clips_.digest().hex()},
                                 {"calibration prompts", prompts.digest().hex()},
+                                {"calibration answers", answers_.digest().hex()},
                                 {"calibration arithmetic", model_.context().arithmetic()},
                                 {"calibration tokens", tokens.digest().hex()}};
 }

@@ -73,8 +73,9 @@ TEST_SUITE("app/calibrate") {
       CHECK(contains(config, "\"group_size\": 64"));
       if (format == "gptq") CHECK(contains(config, "\"desc_act\": true"));
       const std::string manifest = read_text(output / "caption-cli.quantize.json");
-      for (const char* const key : {"calibration clips", "calibration prompts",
-                                    "calibration arithmetic", "calibration tokens"}) {
+      for (const char* const key :
+           {"calibration clips", "calibration prompts", "calibration answers",
+            "calibration arithmetic", "calibration tokens"}) {
         CHECK(contains(manifest, key));
       }
       CHECK(count_layers(output) == 0);
@@ -119,6 +120,40 @@ TEST_SUITE("app/calibrate") {
       }
       CHECK(num_ended > 0);
     }
+  }
+
+  TEST_CASE("other answers and other clips are refused by name") {
+    const TemporaryFolder folder;
+    const fs::path output = folder.path() / "model";
+    REQUIRE(run_cli(command(output, "gptq", {"-q"})).exit_code == 0);
+    std::vector<std::string> other = command(output, "gptq", {"-q"});
+    const auto references = std::find(other.begin(), other.end(), "--references");
+    other.erase(references, references + 2);
+    const Finished without = run_cli(other);
+    CHECK(without.exit_code == 2);
+    CHECK(contains(without.err, "made with another calibration answers"));
+    other = command(output, "gptq", {"-q"});
+    other.pop_back();
+    const Finished fewer = run_cli(other);
+    CHECK(fewer.exit_code == 2);
+    CHECK(contains(fewer.err, "made with another calibration clips"));
+  }
+
+  TEST_CASE("the language model of a composed model is calibrated with the preset's other parts") {
+    const TemporaryFolder folder;
+    const fs::path parts = source() / "tests/golden/model/composed";
+    const fs::path preset = folder.path() / "composed.yaml";
+    write_text(preset, "model:\n  vision: " + (parts / "vision").string() +
+                           "\n  projector: " + (parts / "projector_mlp.safetensors").string() +
+                           "\n  llm: elsewhere\n  prompt: \"{video} {prompt}\"\n");
+    const std::string output = (folder.path() / "llm").string();
+    const Finished made = run_cli({"quantize", (parts / "llm").string(), "-o", output, "--format",
+                                   "gptq", "--group-size", "32", "--preset", preset.string(),
+                                   "--prompt", "무엇입니까?", "--prompt", "한 문장으로.",
+                                   "--calibrate", sample_video("city-000-h264.mp4").string()});
+    CHECK(made.exit_code == 0);
+    CHECK(contains(made.err, "of 2 prompts, 0 with answers, on 1 video"));
+    CHECK(contains(made.err, "14 matrices in gptq"));
   }
 
   TEST_CASE("a bad file is one warning, and none that can be used is an error") {
