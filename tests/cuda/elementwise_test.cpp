@@ -1,5 +1,7 @@
 #include <cmath>
 #include <limits>
+#include <memory>
+#include <utility>
 #include <vector>
 
 #include "kernels/activation.h"
@@ -132,6 +134,44 @@ TEST_CASE("sigmoid_scale weights the channels of each frame by its gate") {
   }
 }
 
+TEST_CASE("operands may begin at any element, whatever the others do") {
+  constexpr std::int64_t kColumns = 512;
+  const Tensor x = random_f32({1, kColumns}, 11);
+  const Tensor other = random_f32({1, kColumns}, 12);
+  Tensor silu(DType::kF32, x.shape());
+  Tensor scaled(DType::kF32, x.shape());
+  for (const int offset_of : {-1, 0, 1, 2}) {  // which operand is one element off; none at first
+    CAPTURE(offset_of);
+    const Tensor* const from[] = {&x, &other, nullptr};
+    caption::View views[3];
+    std::vector<std::unique_ptr<DeviceTensor>> memory;
+    for (int i = 0; i < 3; ++i) {
+      memory.push_back(std::make_unique<DeviceTensor>(DType::kF32, Shape{1, kColumns + 1}));
+      auto* const begin = static_cast<float*>(memory.back()->view().raw()) + (i == offset_of);
+      views[i] = caption::View(begin, DType::kF32, x.shape(), caption::Device::kCuda);
+      if (from[i] == nullptr) continue;
+      caption::cuda_emulator::copy_to_device(reinterpret_cast<std::byte*>(begin),
+                                             from[i]->view().raw(), from[i]->size_bytes());
+    }
+    Tensor got[2] = {Tensor(DType::kF32, x.shape()), Tensor(DType::kF32, x.shape())};
+    run_emulated(1, [&](Stream& stream) {
+      const auto* const y = static_cast<const std::byte*>(views[2].raw());
+      kernels::add_silu(stream, views[0], views[1], views[2]);
+      caption::cuda_emulator::copy_from_device(got[0].as<float>(), y, got[0].size_bytes());
+      kernels::sigmoid_scale(stream, views[0].reshape({1, 1, kColumns}), views[1],
+                             views[2].reshape({1, 1, kColumns}));
+      caption::cuda_emulator::copy_from_device(got[1].as<float>(), y, got[1].size_bytes());
+    });
+    if (offset_of < 0) {
+      silu = std::move(got[0]);
+      scaled = std::move(got[1]);
+      continue;
+    }
+    CHECK(same_bits(got[0], silu));
+    CHECK(same_bits(got[1], scaled));
+  }
+}
+
 TEST_CASE("rows are gathered, scattered and added as on the CPU, bit for bit") {
   const Tensor rows = indices({6, 0, 3, 5});
   const DeviceTensor device_rows(rows);
@@ -184,6 +224,7 @@ TEST_CASE("aligned matrices move no byte twice over, and 16 at a time") {
   check_wastes_nothing(
       [&](Stream& stream) {
         kernels::swiglu(stream, x.view(), x.view(), y.view());
+        kernels::silu(stream, x.view(), y.view());
         kernels::add_silu(stream, x.view(), x.view(), y.view());
         kernels::gather_rows(stream, x.view(), rows.view(), y.view());
         kernels::gather_rows(stream, narrow.view(), rows.view(), narrow_y.view());

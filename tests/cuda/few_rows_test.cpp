@@ -1,5 +1,6 @@
 #include "kernels/cuda/few_rows.h"
 
+#include <algorithm>
 #include <cmath>
 #include <vector>
 
@@ -10,6 +11,7 @@ using caption::DType;
 using caption::Stream;
 using caption::Tensor;
 using caption::cuda_emulator::Emulation;
+using caption::cuda_emulator::multiply_add;
 using caption::cuda_emulator::TensorCoreSums;
 using caption::kernels::cuda::multiply_few_rows;
 using caption::kernels::cuda::pack_w16;
@@ -57,9 +59,53 @@ Tensor product(const Tensor& x, const Packed& packed,
   return y.to_host();
 }
 
+// The element [m, n] of x * w^T in the order that kernels/cuda/few_rows.h states. Of the tensor
+// core's matrices only one row and one column are used: sums of others are apart.
+float sum_in_order(const Tensor& x, const Tensor& w, std::int64_t m, std::int64_t n,
+                   TensorCoreSums sums) {
+  const std::int64_t columns = w.dim(1);
+  const auto* const xs = x.as<caption::BF16>() + m * columns;
+  const auto* const ws = w.as<caption::BF16>() + n * columns;
+  float total = 0;
+  for (std::int64_t slice = 0; slice < columns; slice += 1024) {
+    caption::cuda_emulator::MatrixC c{};
+    for (std::int64_t step = slice; step < std::min(slice + 1024, columns); step += 16) {
+      caption::cuda_emulator::MatrixA a{};
+      caption::cuda_emulator::MatrixB b{};
+      for (std::int64_t k = step; k < std::min(step + 16, columns); ++k) {
+        a.element[0][k - step] = ws[k].bits;
+        b.element[k - step][0] = xs[k].bits;
+      }
+      multiply_add(sums, caption::cuda_emulator::HalfType::kBF16, a, b, c);
+    }
+    total += c.element[0][0];
+  }
+  return total;
+}
+
 }  // namespace
 
 TEST_SUITE_BEGIN("cuda/few_rows");
+
+TEST_CASE("sums are made in slices of 1,024 columns, which are added in their order") {
+  for (const std::int64_t columns : {1024, 1030, 5003}) {
+    CAPTURE(columns);
+    const Tensor w = random_of(DType::kBF16, {17, columns}, 9);
+    const Tensor x = random_of(DType::kBF16, {9, columns}, 10);
+    const Packed packed(w);
+    for (const TensorCoreSums sums :
+         {TensorCoreSums::kAmpere, TensorCoreSums::kHopper, TensorCoreSums::kFused}) {
+      const Tensor got = product(x, packed, {.seed = 4, .sums = sums});
+      int different = 0;
+      for (const std::int64_t m : {0, 5, 8}) {
+        for (const std::int64_t n : {0, 11, 16}) {
+          different += got.as<float>()[m * 17 + n] != sum_in_order(x, w, m, n, sums);
+        }
+      }
+      CHECK(different == 0);
+    }
+  }
+}
 
 TEST_CASE("products agree with a double-precision loop in every arithmetic and order") {
   for (const Case& c : kCases) {
