@@ -1,0 +1,223 @@
+#!/usr/bin/env python3
+"""Breaks the CUDA kernels one place at a time and asks the tests on the emulator to notice.
+
+    scripts/cuda/mutate.py [--build build/auto] [--jobs 2] [--list] [NAME.cu NAME.cuh ...]
+
+A mutation replaces one operator, barrier, wait or bound of a file in kernels/cuda. A source that
+includes the file is compiled as the build compiles it, but with -O1, linked in the place of the
+build's object, and caption_cuda_test runs to its first failure; where it passes, again with all
+sources that include the file. `--list` only prints the mutations.
+
+A mutation that no test notices must be equivalent: then scripts/cuda/equivalent_mutations.tsv has a
+line for it, with the reason (columns: file, the line, the mutated line, why). Exits with 1 when a
+mutation that was not noticed is not listed, or a listed one is noticed or no longer occurs.
+"""
+
+import argparse
+import json
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+KERNELS = ROOT / "kernels" / "cuda"
+EQUIVALENT = Path(__file__).resolve().parent / "equivalent_mutations.tsv"
+TEST_OF_MATH = ROOT / "tests" / "cuda" / "math_test.cpp"  # includes a header of kernels
+TARGET = "caption_cuda_test"
+TEST_SECONDS = 120
+
+RULES = [(re.compile(pattern), replacement) for pattern, replacement in [
+    (r"sync_block\(\);", ""),
+    (r"sync_warp\(\);", ""),
+    (r"wait_copies<(\w+)>\(\);", r"wait_copies<\1 + 1>();"),
+    (r"(?<=mask) /= 2", " /= 4"),
+    (r" < (?!k[A-Z]\w*\b|\d)", " <= "),  # loops over a thread's own arrays are no bounds of memory
+    (r" >= ", " > "),
+    (r" > ", " >= "),
+    (r" == ", " != "),
+    (r" \+ ", " - "),
+    (r" - ", " + "),
+    (r" \* ", " + "),
+    (r" / ", " * "),
+    (r" % ", " / "),
+    (r" \+= ", " -= "),
+    (r" \*= ", " += "),
+    (r" && ", " || "),
+    (r" \|\| ", " && "),
+    (r" \? (.+?) : ([^;,)]+)", r" ? \2 : \1"),
+    (r"(?<=p\.)(gate|up|x)_stride\b", "y_stride"),
+]]
+# Not code of a kernel: preprocessor lines, templates and declarations of types.
+SKIPPED = re.compile(r"^\s*(//|#|template|using|namespace|static_assert|struct|enum|inline constexpr)")
+FILES_SKIPPED = {"primitives.cuh", "launch.cuh"}  # the emulator has functions of its own for these
+
+
+@dataclass(frozen=True)
+class Mutation:
+    file: str
+    line: int
+    before: str
+    after: str
+
+
+def mutations_of(path: Path) -> list[Mutation]:
+    found = {}
+    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+        code = line.split("//")[0]
+        if SKIPPED.match(line) or not code.strip():
+            continue
+        for pattern, replacement in RULES:
+            for match in pattern.finditer(code):
+                after = code[:match.start()] + match.expand(replacement) + code[match.end():]
+                if after != code:
+                    mutation = Mutation(path.name, number, code.strip(), after.strip())
+                    found[mutation.line, mutation.after] = mutation
+    return list(found.values())
+
+
+class Build:
+    """How the build compiles the kernels and links the test."""
+
+    def __init__(self, folder: Path):
+        self.folder = folder
+        self.compile = {}  # by the name of the source
+        for entry in json.loads((folder / "compile_commands.json").read_text(encoding="utf-8")):
+            source = Path(entry["file"])
+            is_kernel = source.parent == KERNELS and "-fsanitize=thread" in entry["command"]
+            if is_kernel or source == TEST_OF_MATH:
+                self.compile[source.name] = shlex.split(entry["command"])
+        steps = subprocess.run(["ninja", "-C", str(folder), "-t", "commands", TARGET],
+                               capture_output=True, text=True, check=True).stdout.splitlines()
+        link = next(line for line in reversed(steps) if f"-o tests/cuda/{TARGET} " in line)
+        link = link.split("&&")[1] if "&&" in link else link
+        self.link = shlex.split(link)
+
+    def includers(self, file: str) -> list[str]:
+        """The sources that have to be compiled again, by the includes among kernels/cuda."""
+        texts = {path.name: path.read_text(encoding="utf-8")
+                 for path in [*KERNELS.iterdir(), TEST_OF_MATH]}
+        wanted, before = {file}, set()
+        while wanted != before:
+            before = set(wanted)
+            wanted |= {name for name, text in texts.items()
+                       if any(f'"kernels/cuda/{target}"' in text for target in before)}
+        return sorted(wanted & set(self.compile))
+
+
+def first_failure(output: str) -> str:
+    fault = re.search(r"(race|out of bounds|host memory|misaligned|uninitialised|copy not waited "
+                      r"for|divergence|launch): ", output)
+    case = re.search(r"TEST CASE:\s+(.*)", output)
+    return f"{fault.group(1) if fault else 'numbers'} ({case.group(1) if case else 'crash'})"
+
+
+def compile_source(build: Build, name: str, folder: Path) -> bool:
+    command = [part for part in build.compile[name] if part != "ccache"]
+    command[command.index("-o") + 1] = str(folder / f"{name}.o")
+    if "-MF" in command:
+        command[command.index("-MF") + 1] = str(folder / f"{name}.d")
+    command = [str(folder / "kernels" / "cuda" / name) if part.endswith(f"kernels/cuda/{name}")
+               else ("-O1" if part == "-O3" else part) for part in command]
+    command[1:1] = [f"-I{folder}", "-w"]
+    return subprocess.run(command, cwd=build.folder, capture_output=True,
+                          check=False).returncode == 0
+
+
+def run_with(build: Build, names: list[str], folder: Path) -> str | None:
+    """Links and runs the test with these objects; returns how it failed, or None."""
+    link = list(build.link)
+    for name in names:
+        compiled = build.compile[name][build.compile[name].index("-o") + 1]
+        link = [str(folder / f"{name}.o") if part == compiled else part for part in link]
+    program = folder / TARGET
+    link[link.index("-o") + 1] = str(program)
+    subprocess.run(link, cwd=build.folder, capture_output=True, check=True)
+    try:
+        done = subprocess.run([str(program), "-aa=1"], cwd=folder, capture_output=True, text=True,
+                              errors="replace", timeout=TEST_SECONDS, check=False)
+    except subprocess.TimeoutExpired:
+        return "does not end"
+    return None if done.returncode == 0 else first_failure(done.stdout + done.stderr)
+
+
+def run(build: Build, mutation: Mutation, folder: Path) -> str | None:
+    """Returns how the mutation was noticed, or None."""
+    shutil.copytree(KERNELS, folder / "kernels" / "cuda")
+    mutated = folder / "kernels" / "cuda" / mutation.file
+    lines = mutated.read_text(encoding="utf-8").split("\n")
+    lines[mutation.line - 1] = mutation.after
+    mutated.write_text("\n".join(lines), encoding="utf-8")
+    compiled: list[str] = []
+    for name in build.includers(mutation.file):
+        if not compile_source(build, name, folder):
+            return "does not compile"
+        compiled.append(name)
+        if len(compiled) == 1 and (how := run_with(build, compiled, folder)) is not None:
+            return how
+    return run_with(build, compiled, folder) if len(compiled) > 1 else None
+
+
+def read_equivalent() -> dict[tuple[str, str, str], str]:
+    rows = [line.split("\t") for line in EQUIVALENT.read_text(encoding="utf-8").splitlines()
+            if line and not line.startswith("#")]
+    return {(file, before, after): why for file, before, after, why in rows}
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--build", type=Path, default=ROOT / "build" / "auto")
+    parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--list", action="store_true")
+    parser.add_argument("names", nargs="*")
+    arguments = parser.parse_args()
+    names = arguments.names or sorted(path.name for path in KERNELS.iterdir()
+                                      if path.name not in FILES_SKIPPED)
+    mutations = [mutation for name in names for mutation in mutations_of(KERNELS / name)]
+    if arguments.list:
+        for m in mutations:
+            print(f"{m.file}:{m.line}: {m.before}  =>  {m.after}")
+        print(f"{len(mutations)} mutations")
+        return 0
+    build = Build(arguments.build.resolve())
+    equivalent = read_equivalent()
+    counts = {"noticed": 0, "equivalent": 0, "does not compile": 0, "NOT NOTICED": 0}
+    breaches = []
+
+    def judge(m: Mutation) -> tuple[Mutation, str | None]:
+        with tempfile.TemporaryDirectory() as folder:
+            return m, run(build, m, Path(folder))
+
+    with ThreadPoolExecutor(arguments.jobs) as pool:
+        for m, how in pool.map(judge, mutations):
+            why = equivalent.get((m.file, m.before, m.after))
+            if how == "does not compile":
+                kind = how
+            elif how is not None:
+                kind = "noticed"
+                if why is not None:
+                    breaches.append(f"{m.file}:{m.line}: listed as equivalent, but noticed")
+            else:
+                kind = "NOT NOTICED" if why is None else "equivalent"
+                if why is None:
+                    breaches.append(f"{m.file}:{m.line}: not noticed: {m.after}")
+            counts[kind] += 1
+            print(f"{m.file}:{m.line}: {m.before}  =>  {m.after}: {how or why or kind}", flush=True)
+    produced = {(m.file, m.before, m.after) for m in mutations}
+    breaches += [f"{file}: listed as equivalent, but no mutation now: {after}"
+                 for file, before, after in equivalent
+                 if file in names and (file, before, after) not in produced]
+    print(", ".join(f"{count} {kind}" for kind, count in counts.items()))
+    for breach in breaches:
+        print(breach)
+    return 1 if breaches else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
