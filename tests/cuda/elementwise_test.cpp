@@ -134,6 +134,15 @@ TEST_CASE("sigmoid_scale weights the channels of each frame by its gate") {
   }
 }
 
+TEST_CASE("a row of a block's 1,024 numbers takes one block, and one with more two") {
+  for (const std::int64_t columns : {1024, 1028}) {
+    const DeviceTensor x(random_f32({3, columns}, 13));
+    const auto report =
+        run_emulated(0, [&](Stream& stream) { kernels::silu(stream, x.view(), x.view()); });
+    CHECK(report.blocks == (columns == 1024 ? 3 : 6));
+  }
+}
+
 TEST_CASE("operands may begin at any element, whatever the others do") {
   constexpr std::int64_t kColumns = 512;
   const Tensor x = random_f32({1, kColumns}, 11);
