@@ -9,6 +9,9 @@
 #include <limits>
 #include <utility>
 
+#include "kernels/cuda/numbers.cuh"
+#include "tensor/dtype.h"
+
 using caption::kernels::cuda::exponential;
 using caption::kernels::cuda::sine_cosine;
 using caption::kernels::cuda::SineCosine;
@@ -70,6 +73,28 @@ TEST_CASE("sine_cosine() is as near as a float can be") {
   }
   CAPTURE(worst);
   CHECK(worst <= 0.5);
+}
+
+TEST_CASE("numbers are narrowed to bf16 as everywhere else, infinities and NaNs too") {
+  int different = 0;
+  const auto check = [&different](std::uint32_t bits) {
+    const float x = std::bit_cast<float>(bits);
+    caption::BF16 got;
+    caption::kernels::cuda::narrow(x, got);
+    different += got.bits != caption::to_bf16(x).bits;
+    if (!std::isnan(x)) different += caption::kernels::cuda::widen(got) != caption::to_float(got);
+  };
+  for (std::uint64_t bits = 0; bits < 0x100000000; bits += 0x7FF) {
+    check(static_cast<std::uint32_t>(bits));
+  }
+  for (const std::uint32_t sign : {0U, 0x80000000U}) {
+    check(sign | 0x7F800000);  // infinity
+    check(sign | 0x7F7FFFFF);  // the largest number
+    check(sign | 0x7F800001);  // a NaN of which the upper half alone is an infinity
+    check(sign | 0x3F808000);  // ties
+    check(sign | 0x3F818000);
+  }
+  CHECK(different == 0);
 }
 
 TEST_SUITE_END();
