@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstddef>
 
 #include "base/error.h"
 #include "base/json.h"
@@ -13,15 +14,15 @@ namespace {
 constexpr double kWidth = 760;
 constexpr double kHeight = 500;
 constexpr double kLeft = 84;
-constexpr double kRight = 28;
+constexpr double kRight = 232;  // of which kLabelRoom is for the labels
 constexpr double kTop = 76;
 constexpr double kBelow = 62;    // height of the ticks and the label of the x axis
 constexpr double kNoteRow = 18;  // of a line below the chart
-constexpr double kLabelWidth = 190;
-constexpr double kLabelHeight = 15;
+constexpr double kLabelRoom = 196;
+constexpr double kLabelHeight = 17;
 constexpr double kMarkRadius = 5;
 constexpr double kRingRadius = 9;
-constexpr double kLabelGap = 13;  // from a point to its label
+constexpr double kLineGap = 4;  // from a line's end to the label
 
 class Scatter {
  public:
@@ -52,8 +53,8 @@ class Scatter {
     svg_ += svg_text(kLeft, 30, chart_.title, "font-size=\"17\" font-weight=\"600\"");
     svg_ += svg_text(kLeft, 52, chart_.subtitle, "font-size=\"12.5\" class=\"soft\"");
     draw_axes();
-    for (const LabelledPoint& point : chart_.points) draw_mark(point);
     draw_labels();
+    for (const LabelledPoint& point : chart_.points) draw_mark(point);
     double y = bottom_ + kBelow;
     for (const std::string& note : chart_.notes) {
       svg_ += svg_text(kLeft, y, note, "font-size=\"12\" class=\"soft\"");
@@ -98,33 +99,32 @@ class Scatter {
     if (point.is_ringed) draw_circle(point, kRingRadius, false);
   }
 
-  struct Place {
-    double left = 0;
-    double baseline = 0;
-  };
-
-  // From the top of the chart to its bottom, so that a label is moved below those placed before.
+  // Labels stand below one another beside the chart, in the order of their points from the top, so
+  // that lines cross little; a line leads from each point to its label.
   void draw_labels() {
     std::vector<const LabelledPoint*> points;
     for (const LabelledPoint& point : chart_.points) points.push_back(&point);
-    std::stable_sort(points.begin(), points.end(),
-                     [](const auto* a, const auto* b) { return a->y > b->y; });
-    std::vector<Place> taken;
-    for (const LabelledPoint* point : points) {
-      const bool is_left = x_of(point->x) + kLabelGap + kLabelWidth > kWidth;
-      const double x = x_of(point->x) + (is_left ? -kLabelGap : kLabelGap);
-      Place place{.left = is_left ? x - kLabelWidth : x, .baseline = y_of(point->y) + 4};
-      for (const Place& other : taken) {
-        const bool is_beside = std::abs(other.left - place.left) < kLabelWidth;
-        const bool is_covered = std::abs(other.baseline - place.baseline) < kLabelHeight;
-        if (is_beside && is_covered) place.baseline = other.baseline + kLabelHeight;
-      }
-      taken.push_back(place);
-      std::stable_sort(taken.begin(), taken.end(),
-                       [](const Place& a, const Place& b) { return a.baseline < b.baseline; });
-      svg_ += svg_text(x, place.baseline, point->label,
-                       std::string("font-size=\"12.5\"") + (is_left ? " text-anchor=\"end\"" : "") +
-                           (point->is_ringed ? " font-weight=\"600\"" : ""));
+    std::stable_sort(points.begin(), points.end(), [](const auto* a, const auto* b) {
+      return a->y != b->y ? a->y > b->y : a->x > b->x;
+    });
+    std::vector<double> heights;  // of the labels' middles, each as near its point as there is room
+    for (const LabelledPoint* const point : points) {
+      const double least = heights.empty() ? kTop : heights.back() + kLabelHeight;
+      heights.push_back(std::max(least, y_of(point->y)));
+    }
+    double most = bottom_;
+    for (auto height = heights.rbegin(); height != heights.rend(); ++height) {
+      *height = std::min(*height, most);
+      most = *height - kLabelHeight;
+    }
+    const double x = kWidth - kLabelRoom;
+    for (std::size_t i = 0; i < points.size(); ++i) {
+      const double radius = points[i]->is_ringed ? kRingRadius : kMarkRadius;
+      svg_ += svg_segment(x_of(points[i]->x) + radius, y_of(points[i]->y), x - kLineGap, heights[i],
+                          "grid");
+      svg_ += svg_text(
+          x, heights[i] + 4, points[i]->label,
+          std::string("font-size=\"12.5\"") + (points[i]->is_ringed ? " font-weight=\"600\"" : ""));
     }
   }
 

@@ -25,9 +25,9 @@ struct ScatterChart {
 };
 
 // Both axes are linear, y from 0, x from 0 or, where every x is more than half of the largest, from
-// a tick below the smallest. A label stands beside its point, and is moved down where it would
-// cover another one. Text is escaped. Throws Error(kInternal) when there is no point, or for a
-// point outside the ranges above.
+// a tick below the smallest. Labels stand beside the chart; a line leads from each point to its
+// own. Text is escaped. Throws Error(kInternal) when there is no point, or for a point outside the
+// ranges above.
 std::string to_svg(const ScatterChart& chart);
 
 }  // namespace caption::bench
