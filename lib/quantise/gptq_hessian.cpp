@@ -70,9 +70,9 @@ std::vector<std::int32_t> order_columns(std::span<const float> diagonal,
                                         const GptqOptions& options) {
   std::vector<std::int32_t> order = identity(diagonal.size());
   switch (options.order) {
-    case ColumnOrder::kStored: break;
-    case ColumnOrder::kActivation: sort_columns(order, diagonal); break;
-    case ColumnOrder::kGroupsByActivation:
+    case GptqOrder::kStored: break;
+    case GptqOrder::kActivation: sort_columns(order, diagonal); break;
+    case GptqOrder::kGroupsByActivation:
       return order_groups(diagonal, options.group_columns == 0
                                         ? diagonal.size()
                                         : static_cast<std::size_t>(options.group_columns));

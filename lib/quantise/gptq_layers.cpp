@@ -132,7 +132,7 @@ std::unique_ptr<LayerSolver> make_gptq_layers(Stream& stream, const Format& form
       stream, format,
       GptqOptions{
           .group_columns = options.group_columns,
-          .order = options.act_order ? ColumnOrder::kActivation : ColumnOrder::kGroupsByActivation,
+          .order = options.act_order ? GptqOrder::kActivation : GptqOrder::kGroupsByActivation,
           .damping = damping.value_or(GptqOptions().damping)});
 }
 

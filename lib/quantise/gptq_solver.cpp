@@ -44,7 +44,7 @@ class Solver {
   double loss() const;
   // The group of a file that position k of the order belongs to.
   std::int64_t group_at(std::int64_t k) const {
-    const bool is_stored_group = hessian_.options().order != ColumnOrder::kActivation;
+    const bool is_stored_group = hessian_.options().order != GptqOrder::kActivation;
     return (is_stored_group ? hessian_.order()[index(k)] : k) / result_.group_columns;
   }
   bool has_whole_rows() const { return hessian_.options().group_columns == 0; }
@@ -103,7 +103,7 @@ void Solver::read_rows(ConstView matrix) {
 }
 
 void Solver::fill_group_of() {
-  if (hessian_.options().order != ColumnOrder::kActivation || has_whole_rows()) return;
+  if (hessian_.options().order != GptqOrder::kActivation || has_whole_rows()) return;
   result_.group_of.resize(index(columns_));
   for (std::int64_t k = 0; k < columns_; ++k) {
     result_.group_of[index(hessian_.order()[index(k)])] =

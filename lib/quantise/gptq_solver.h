@@ -39,7 +39,7 @@
 
 namespace caption::quantise {
 
-enum class ColumnOrder {
+enum class GptqOrder {
   kStored,  // desc_act and act_group_aware false
   // Descending H[k, k]. Groups are formed in this order, so a file needs g_idx: desc_act.
   kActivation,
@@ -51,7 +51,7 @@ enum class ColumnOrder {
 struct GptqOptions {
   std::int64_t group_columns = 128;  // divides 128, or 0: whole rows; the last group may be shorter
   bool symmetric = true;
-  ColumnOrder order = ColumnOrder::kGroupsByActivation;
+  GptqOrder order = GptqOrder::kGroupsByActivation;
   double damping = 0.05;  // more than 0, less than 1
 };
 

@@ -26,9 +26,9 @@
 namespace caption::quantise {
 namespace {
 
-ColumnOrder order_named(const std::string& name) {
-  if (name == "stored") return ColumnOrder::kStored;
-  return name == "activation" ? ColumnOrder::kActivation : ColumnOrder::kGroupsByActivation;
+GptqOrder order_named(const std::string& name) {
+  if (name == "stored") return GptqOrder::kStored;
+  return name == "activation" ? GptqOrder::kActivation : GptqOrder::kGroupsByActivation;
 }
 
 // Normal numbers; with `outliers` every 29th column of them is 20 times larger.
@@ -157,8 +157,8 @@ TEST_CASE("loses less than rounding to nearest, and says how much") {
     for (const bool symmetric : {true, false}) {
       const double nearest =
           loss_of(stream, weight, round_gptq(pool, weight.view(), 64, symmetric), moments);
-      for (const ColumnOrder order :
-           {ColumnOrder::kStored, ColumnOrder::kActivation, ColumnOrder::kGroupsByActivation}) {
+      for (const GptqOrder order :
+           {GptqOrder::kStored, GptqOrder::kActivation, GptqOrder::kGroupsByActivation}) {
         CAPTURE(columns);
         CAPTURE(symmetric);
         CAPTURE(static_cast<int>(order));
@@ -184,8 +184,8 @@ TEST_CASE("rounds to nearest where inputs are not correlated") {
   for (const bool symmetric : {true, false}) {
     const RoundedMatrix nearest = round_gptq(pool, weight.view(), 32, symmetric);
     // All squares are equal, so every order is that of the file.
-    for (const ColumnOrder order :
-         {ColumnOrder::kStored, ColumnOrder::kActivation, ColumnOrder::kGroupsByActivation}) {
+    for (const GptqOrder order :
+         {GptqOrder::kStored, GptqOrder::kActivation, GptqOrder::kGroupsByActivation}) {
       const GptqHessian hessian(stream, moments,
                                 {.group_columns = 32, .symmetric = symmetric, .order = order});
       const RoundedMatrix solved = solve_gptq(stream, weight.view(), hessian).matrix;
@@ -221,7 +221,7 @@ TEST_CASE("act-order is the stored order of a matrix whose columns are sorted") 
   const Tensor weight = draw(24, kColumns, 5);
   const Tensor inputs = draw_inputs(256, kColumns, 6);
   const GptqHessian hessian(stream, moments_of(stream, inputs.view()),
-                            {.group_columns = 64, .order = ColumnOrder::kActivation});
+                            {.group_columns = 64, .order = GptqOrder::kActivation});
   const RoundedMatrix solved = solve_gptq(stream, weight.view(), hessian).matrix;
   const auto sorted = [&](const Tensor& matrix) {
     Tensor result(DType::kF32, matrix.shape());
@@ -233,7 +233,7 @@ TEST_CASE("act-order is the stored order of a matrix whose columns are sorted") 
     return result;
   };
   const GptqHessian sorted_hessian(stream, moments_of(stream, sorted(inputs).view()),
-                                   {.group_columns = 64, .order = ColumnOrder::kStored});
+                                   {.group_columns = 64, .order = GptqOrder::kStored});
   const RoundedMatrix expected = solve_gptq(stream, sorted(weight).view(), sorted_hessian).matrix;
   CHECK(solved.scales == expected.scales);
   std::size_t differing = 0;
