@@ -10,6 +10,7 @@
 
 #include "backend/machine.h"
 #include "base/join.h"
+#include "bench/process_memory.h"
 #include "config/adapters.h"
 #include "config/generation_defaults.h"
 #include "config/hub_cache.h"
@@ -84,6 +85,7 @@ class Subject {
     loaded_ = config::load_preset("auto", locations_, machine_, has_cuda_kernels());
     loaded_.preset.model = section_;
     context_ = globals.context(config::num_threads(loaded_.preset, machine_));
+    process_bytes_ = bench::process_memory().anonymous_bytes;
     check_ = check_run(context_, loaded_);
   }
 
@@ -115,11 +117,12 @@ class Subject {
                                 .machine = machine_,
                                 .loaded = used,
                                 .found = found,
-                                .prompt_tokens = check_.prompt_tokens},
+                                .prompt_tokens = check_.prompt_tokens,
+                                .process_bytes = process_bytes_},
                                {.measured = rates});
     const config::WeightFormat weights = used.preset.quantization.weights;
     if (weights != config::WeightFormat::kAuto) return plan::make_plan(planner.input(weights));
-    return config::planned_row(compare_formats(planner, check_.model.get())).plan;
+    return compare_formats(planner, check_.model.get()).planned().plan;
   }
 
   std::vector<PresetFit> fit_presets(const config::PresetBlueprint& found,
@@ -148,6 +151,7 @@ class Subject {
   config::LoadedPreset loaded_;
   Context context_;
   RunCheck check_;
+  std::int64_t process_bytes_ = 0;  // before the model is opened
 };
 
 // The frames that the presets take unless they say otherwise.

@@ -135,7 +135,7 @@ config::WeightFormat planned_format(Planning& planning) {
   const plan::FormatReport report = compare_formats(planning.planner, planning.check.model.get());
   log_info("plan", report.choice.index.has_value() ? "weights as " + report.choice.reason
                                                    : report.choice.reason);
-  return config::weights_of(config::planned_row(report));
+  return config::weights_of(report.planned());
 }
 
 int plan_one(const PlanFlags& flags, Planning& planning) {
@@ -168,7 +168,7 @@ int compare_all(const PlanFlags& flags, Planning& planning) {
   }
   std::cout << (flags.json ? plan::to_json(report) : plan::to_text(report));
   if (!flags.svg.empty()) write_text(flags.svg, bench::to_svg(bench::format_chart(report)));
-  return run_exit_code(config::planned_row(report).plan, planning.check.obstacles);
+  return run_exit_code(report.planned().plan, planning.check.obstacles);
 }
 
 // Throws Error(kUsage) for flags that mean nothing together.

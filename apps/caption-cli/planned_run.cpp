@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "bench/process_memory.h"
 #include "config/choices.h"
 #include "config/generation_defaults.h"
 #include "config/resolve.h"
@@ -62,6 +63,7 @@ std::unique_ptr<model::CaptionModel> open_for_digest(const config::PlannedRun& r
 
 CheckedRun check_planned_run(const Context& context, const Machine& machine,
                              config::LoadedPreset loaded, const std::vector<std::string>& prompts) {
+  const std::int64_t process_bytes = bench::process_memory().anonymous_bytes;
   RunCheck check = check_run(context, loaded, prompts);
   adopt_generation_defaults(loaded);
   config::PresetBlueprint found = find_model_shape(loaded, check.obstacles);
@@ -72,7 +74,8 @@ CheckedRun check_planned_run(const Context& context, const Machine& machine,
                   .machine = machine,
                   .loaded = std::move(loaded),
                   .found = std::move(found),
-                  .prompt_tokens = prompt_tokens},
+                  .prompt_tokens = prompt_tokens,
+                  .process_bytes = process_bytes},
           .check = std::move(check)};
 }
 

@@ -38,6 +38,18 @@ constexpr std::string_view kClipScoresKey = "\"status\": ";
 
 }  // namespace
 
+namespace {
+
+// Throws Error(kIo) unless a file can be made in the folder of `path`.
+void require_writable_folder(const std::string& path) {
+  const std::filesystem::path parent = std::filesystem::path(path).parent_path();
+  const std::string folder = parent.empty() ? "." : parent.string() + "/";
+  if (::access(folder.c_str(), W_OK | X_OK) == 0) return;
+  throw Error(ErrorCode::kIo, path + ": cannot write: " + describe_errno(errno));
+}
+
+}  // namespace
+
 void require_replaceable(const std::string& path, std::string_view begin,
                          const std::vector<std::string>& inputs) {
   if (path.empty() || path == "-") return;
@@ -49,8 +61,8 @@ void require_replaceable(const std::string& path, std::string_view begin,
     }
   }
   std::error_code ignored;
-  // It does not exist, or is a device or FIFO.
-  if (!std::filesystem::is_regular_file(path, ignored)) return;
+  if (!std::filesystem::exists(path, ignored)) return require_writable_folder(path);
+  if (!std::filesystem::is_regular_file(path, ignored)) return;  // a device or FIFO
   std::string head(kHeadBytes, '\0');
   std::ifstream file(path, std::ios::binary);
   file.read(head.data(), std::ssize(head));

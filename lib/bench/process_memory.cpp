@@ -18,6 +18,7 @@ ProcessMemory process_memory() {
   std::ifstream status("/proc/self/status");
   for (std::string line; std::getline(status, line);) {
     if (line.starts_with("VmRSS:")) memory.resident_bytes = kilobytes_of(line);
+    if (line.starts_with("RssAnon:")) memory.anonymous_bytes = kilobytes_of(line);
     if (line.starts_with("VmHWM:")) memory.peak_bytes = kilobytes_of(line);
   }
   return memory;

@@ -6,8 +6,9 @@
 namespace caption::bench {
 
 struct ProcessMemory {
-  std::int64_t resident_bytes = 0;  // current
-  std::int64_t peak_bytes = 0;      // maximum since start, or since reset_peak_memory()
+  std::int64_t resident_bytes = 0;   // current
+  std::int64_t anonymous_bytes = 0;  // resident_bytes without the pages of mapped files
+  std::int64_t peak_bytes = 0;       // maximum since start, or since reset_peak_memory()
 };
 
 // Reads /proc/self/status; zeros on systems without it.

@@ -145,9 +145,19 @@ Roofline measure_roofline(Stream& stream, const RooflineOptions& options) {
   }
   roofline.int8_flops_per_s = roofline.flops_per_s;
   if (const auto int8 = int8_of(stream.cpu_tier())) {
-    roofline.int8_flops_per_s = std::max(roofline.flops_per_s, measure_flops(pool, *int8, options));
+    roofline.own_int8_flops_per_s = measure_flops(pool, *int8, options);
+    roofline.int8_flops_per_s = std::max(roofline.flops_per_s, roofline.own_int8_flops_per_s);
   }
   return roofline;
+}
+
+Roofline best_of(const Roofline& a, const Roofline& b) {
+  Roofline best = a.flops_per_s >= b.flops_per_s ? a : b;
+  best.read_bytes_per_s = std::max(a.read_bytes_per_s, b.read_bytes_per_s);
+  best.f32_flops_per_s = std::max(a.f32_flops_per_s, b.f32_flops_per_s);
+  best.own_int8_flops_per_s = std::max(a.own_int8_flops_per_s, b.own_int8_flops_per_s);
+  best.int8_flops_per_s = std::max(best.flops_per_s, best.own_int8_flops_per_s);
+  return best;
 }
 
 }  // namespace caption::bench

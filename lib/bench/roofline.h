@@ -25,6 +25,8 @@ struct Roofline {
   std::string_view arithmetic = "f32";  // arithmetic of flops_per_s: "f32" or "bf16"
   // The higher rate of flops_per_s and the tier's 8-bit integers: the bound for 8-bit activations.
   double int8_flops_per_s = 0;
+  // The rate of the tier's 8-bit integers, which may be the lower one; 0 if it has none.
+  double own_int8_flops_per_s = 0;
   int num_threads = 1;
 };
 
@@ -36,5 +38,8 @@ struct RooflineOptions {
 
 // Takes well under a second. Uses the stream's thread pool and CPU tier.
 Roofline measure_roofline(Stream& stream, const RooflineOptions& options = {});
+
+// The higher of each rate of two measurements of the same threads.
+Roofline best_of(const Roofline& a, const Roofline& b);
 
 }  // namespace caption::bench

@@ -32,12 +32,12 @@ void set_card(const plan::Card& card, plan::PlanInput& input);
 void set_card(const CudaDevice& device, plan::PlanInput& input);
 
 // Sets the device to this machine's CPU, with its memory (`memory_bytes`, if given), and the memory
-// for KV pages as `run` chooses it. Leaves the rates as they are.
+// for KV pages as `run` chooses it. Leaves fixed_bytes and the rates as they are.
 void set_host(const Preset& preset, const Machine& machine,
               std::optional<std::int64_t> memory_bytes, plan::PlanInput& input);
 
-// Measures this machine's CPU on the threads that the engine would use. Takes half a second, less
-// with smaller options.
+// Measures this machine's CPU on the threads that the engine would use: in three rounds of all
+// rates, of which the best of each counts. Takes a second, less with smaller options.
 bench::Roofline measure_host(const Context& context, const Preset& preset, const Machine& machine,
                              const bench::RooflineOptions& options = {});
 // The rates that bound a model in this format: memory, and the arithmetic of its products.

@@ -62,7 +62,10 @@ void RunPlanner::add_prompt(plan::PlanInput& input) const {
 
 void RunPlanner::set_device(const Preset& preset, plan::PlanInput& input) const {
   const bool is_card = preset.device.type == DeviceType::kCuda || !assumed_.card.empty();
-  if (!is_card) return set_host(preset, run_.machine, assumed_.memory_bytes, input);
+  if (!is_card) {
+    input.fixed_bytes = run_.process_bytes;
+    return set_host(preset, run_.machine, assumed_.memory_bytes, input);
+  }
   if (const auto card = plan::find_card(assumed_.card.empty() ? preset.name : assumed_.card)) {
     set_card(*card, input);
   } else {

@@ -24,6 +24,8 @@ struct PlannedRun {
   LoadedPreset loaded;    // with the defaults of the model's generation_config.json
   PresetBlueprint found;  // must have a decoder; video.max_pixels is applied
   std::optional<PromptTokens> prompt_tokens = {};  // not set: kUsualPromptTokens
+  // bench::ProcessMemory::anonymous_bytes before the model is opened, whose weights count as such.
+  std::int64_t process_bytes = 0;
 };
 
 // What `plan` is asked to assume; by default, what a run on this machine meets.

@@ -1,10 +1,10 @@
 #include "config/weight_choice.h"
 
-#include <algorithm>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "base/join.h"
 #include "base/log.h"
 #include "config/choices.h"
 #include "config/resolve.h"
@@ -26,10 +26,40 @@ std::optional<plan::FoundPriceTable> find_prices(const std::optional<Sha256>& mo
   }
 }
 
-// Whether the model can be held so, by this build and without a second rounding.
-bool can_be_loaded(const QuantizationSection& quantization, const model::Blueprint& blueprint) {
-  return weights::can_be_held(weight_format(quantization)) &&
-         !find_rounded_codes(quantization, blueprint).has_value();
+// Formats for which the preset has another form than the one of their name, which this build does
+// not hold, and formats that would round codes a second time.
+struct LeftOut {
+  std::vector<std::string> not_held = {};
+  std::vector<std::string> rounded = {};
+
+  std::vector<std::string> texts() const {
+    std::vector<std::string> out = not_held;
+    if (!rounded.empty()) {
+      out.push_back(join(rounded) +
+                    ": would round the codes of the file a second time; --requantize true does");
+    }
+    return out;
+  }
+};
+
+// Whether the model can be held so, by this build and without a second rounding; adds the format to
+// `left_out` if not.
+bool can_be_loaded(const QuantizationSection& quantization, const model::Blueprint& blueprint,
+                   LeftOut& left_out) {
+  const weights::WeightFormat format = weight_format(quantization);
+  const std::string name(choice_name(quantization.weights));
+  if (!weights::can_be_held(format)) {
+    if (runs_here(quantization.weights)) {
+      left_out.not_held.push_back(name + ": this build does not hold " +
+                                  std::string(weights::describe(format)) +
+                                  ", which the preset asks "
+                                  "for");
+    }
+    return false;
+  }
+  if (!find_rounded_codes(quantization, blueprint).has_value()) return true;
+  left_out.rounded.push_back(name);
+  return false;
 }
 
 }  // namespace
@@ -38,12 +68,13 @@ plan::FormatReport compare_formats(RunPlanner& planner, const std::optional<Sha2
   const PlannedRun& run = planner.run();
   std::optional<plan::FoundPriceTable> prices = find_prices(model_hash, run.loaded.locations);
   std::vector<plan::FormatRow> rows;
+  LeftOut left_out;
   for (const Choice<WeightFormat>& choice : kWeightFormats) {
     QuantizationSection quantization = planner.preset().quantization;
     quantization.weights = choice.value;
-    if (choice.value == WeightFormat::kAuto || !can_be_loaded(quantization, run.found.blueprint)) {
-      continue;
-    }
+    const bool has_row = choice.value != WeightFormat::kAuto &&
+                         can_be_loaded(quantization, run.found.blueprint, left_out);
+    if (!has_row) continue;
     plan::PlanInput input = planner.input(choice.value);
     limit_frames(planner.preset(), input);
     std::optional<plan::FormatPrice> price;
@@ -55,18 +86,11 @@ plan::FormatReport compare_formats(RunPlanner& planner, const std::optional<Sha2
         plan::make_format_row(std::string(choice.name), plan::make_plan(input), std::move(price)));
   }
   const ModelSection& model = planner.preset().model;
-  return plan::make_format_report(
+  plan::FormatReport report = plan::make_format_report(
       std::move(rows), std::move(prices),
       model.is_composed ? "--preset " + run.loaded.path.string() : "--model " + model.path);
-}
-
-const plan::FormatRow& planned_row(const plan::FormatReport& report) {
-  if (const plan::FormatRow* const chosen = report.chosen()) return *chosen;
-  const auto is_smaller = [](const plan::FormatRow& a, const plan::FormatRow& b) {
-    return a.cost.memory_bytes < b.cost.memory_bytes;
-  };
-  CAPTION_CHECK(!report.rows.empty(), "config: a model that no format can hold");
-  return *std::min_element(report.rows.begin(), report.rows.end(), is_smaller);
+  report.left_out = left_out.texts();
+  return report;
 }
 
 WeightFormat weights_of(const plan::FormatRow& row) {
@@ -74,11 +98,10 @@ WeightFormat weights_of(const plan::FormatRow& row) {
 }
 
 WeightFormat chosen_weights(const plan::FormatReport& report) {
-  const plan::FormatRow& smallest = planned_row(report);
-  if (report.chosen() != nullptr) return weights_of(smallest);
-  throw Error(smallest.plan.is_refused_by_options ? ErrorCode::kUsage : ErrorCode::kOutOfMemory,
-              "--dtype auto: " + report.choice.reason + "; in " + smallest.cost.name + ", " +
-                  smallest.plan.limit_reason);
+  const plan::FormatRow& planned = report.planned();
+  if (report.chosen() != nullptr) return weights_of(planned);
+  throw Error(planned.plan.is_refused_by_options ? ErrorCode::kUsage : ErrorCode::kOutOfMemory,
+              "--dtype auto: " + report.choice.reason);
 }
 
 }  // namespace caption::config

@@ -16,10 +16,6 @@ namespace caption::config {
 // warning names, no price is measured. Throws as RunPlanner::input() and make_plan().
 plan::FormatReport compare_formats(RunPlanner& planner, const std::optional<Sha256>& model_hash);
 
-// The row that is chosen or, if none is, that of the least memory, whose plan says why it does not
-// fit. The report has one row or more.
-const plan::FormatRow& planned_row(const plan::FormatReport& report);
-
 // The format of a row as the option's value.
 WeightFormat weights_of(const plan::FormatRow& row);
 

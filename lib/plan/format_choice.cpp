@@ -48,11 +48,12 @@ std::string loss_text(const FormatCost& format) {
                                  : "a loss that is not measured";
 }
 
-// The candidate of the least loss of those whose speed counts as equal to the fastest's, and the
-// fastest one.
+// The candidate of the least loss of those whose speed counts as equal to the fastest's, the
+// fastest one, and the number of those of equal speed.
 struct FastChoice {
   std::size_t chosen = 0;
   std::size_t fastest = 0;
+  std::int64_t num_equal = 0;
 };
 FastChoice choose_fast(std::span<const FormatCost> formats, const Candidates& candidates) {
   const auto is_slower = [&](std::size_t a, std::size_t b) {
@@ -64,6 +65,7 @@ FastChoice choose_fast(std::span<const FormatCost> formats, const Candidates& ca
   const double least_speed = (1 - kEqualSpeed) * formats[choice.fastest].videos_per_s;
   for (const std::size_t i : candidates) {
     if (formats[i].videos_per_s < least_speed) continue;
+    ++choice.num_equal;
     const FormatCost& one = formats[i];
     const FormatCost& best = formats[choice.chosen];
     const bool is_better = loss_of(one) != loss_of(best) ? loss_of(one) < loss_of(best)
@@ -73,16 +75,31 @@ FastChoice choose_fast(std::span<const FormatCost> formats, const Candidates& ca
   return choice;
 }
 
-// How the choice compares with the other candidates, which `which` describes: "the fastest of 3
-// formats that fit".
+// "; bf16, w8a8 do not fit": the formats but f32 that are acceptable and do not fit.
+template <class IsAcceptable>
+std::string describe_too_large(std::span<const FormatCost> formats,
+                               const IsAcceptable& is_acceptable) {
+  std::vector<std::string> names;
+  for (const FormatCost& format : formats) {
+    const bool is_left_out = !format.fits && format.format != WeightFormat::kF32;
+    if (is_left_out && is_acceptable(format)) names.push_back(format.name);
+  }
+  if (names.empty()) return {};
+  return "; " + join(names) + (names.size() == 1 ? " does not fit" : " do not fit");
+}
+
+// "the fastest of 3 formats that fit and lose at most 0.02 nats", where `which` begins with "fit".
+// Of formats of equal speed it says what decided.
 std::string describe_fast(std::span<const FormatCost> formats, const Candidates& candidates,
                           const FastChoice& choice, const std::string& which) {
   if (candidates.size() == 1) return "the only one of those that " + which;
   const std::string of = " of " + std::to_string(candidates.size()) + " formats that " + which;
-  if (choice.chosen == choice.fastest) return "the fastest" + of;
+  if (choice.num_equal == 1) return "the fastest" + of;
   const FormatCost& fastest = formats[choice.fastest];
-  return "as fast, within 5 %, as the fastest" + of + " (" + fastest.name + ", " +
-         speed_text(fastest) + "), and closer to f32";
+  const bool is_measured = formats[choice.chosen].loss.has_value();
+  return (is_measured ? "the least loss of " : "first in the order for unmeasured formats of ") +
+         std::to_string(choice.num_equal) + " within 5 % of the fastest, " + fastest.name + " at " +
+         speed_text(fastest) + "," + of;
 }
 
 FormatChoice choose_measured(std::span<const FormatCost> formats, const Candidates& measured) {
@@ -104,13 +121,17 @@ FormatChoice choose_measured(std::span<const FormatCost> formats, const Candidat
   const FormatCost& chosen = formats[choice.chosen];
   return {.index = choice.chosen,
           .reason = chosen.name + " at " + speed_text(chosen) + " and " + loss_text(chosen) + ": " +
-                    describe_fast(formats, good, choice, "fit and lose at most " + bound)};
+                    describe_fast(formats, good, choice, "fit and lose at most " + bound) +
+                    describe_too_large(formats, [](const FormatCost& format) {
+                      return loss_of(format) <= kMostLoss;
+                    })};
 }
 
 FormatChoice choose_unmeasured(std::span<const FormatCost> formats, const Candidates& fitting) {
+  const auto is_safe = [](const FormatCost& format) { return order_of(format) < kNumSafe; };
   Candidates safe;
   std::copy_if(fitting.begin(), fitting.end(), std::back_inserter(safe),
-               [&](std::size_t i) { return order_of(formats[i]) < kNumSafe; });
+               [&](std::size_t i) { return is_safe(formats[i]); });
   if (!safe.empty()) {
     const FastChoice choice = choose_fast(formats, safe);
     const FormatCost& chosen = formats[choice.chosen];
@@ -118,7 +139,8 @@ FormatChoice choose_unmeasured(std::span<const FormatCost> formats, const Candid
             .reason = chosen.name + " at " + speed_text(chosen) + ": " +
                       describe_fast(formats, safe, choice,
                                     "fit and are taken without a measured "
-                                    "price (bf16, int8)")};
+                                    "price (bf16, int8)") +
+                      describe_too_large(formats, is_safe)};
   }
   const std::size_t first = *std::min_element(
       fitting.begin(), fitting.end(),

@@ -19,10 +19,15 @@ constexpr std::size_t kNameWidth = 14;
 constexpr std::size_t kColumnWidth = 11;
 constexpr std::size_t kDifferenceWidth = 30;
 
-// Bytes of the KV pages of the videos that are captioned at a time.
+// Videos at a time that are asked for; 0 if even one has more beams than max_num_seqs.
+std::int64_t asked_videos(const PlanInput& input) { return input.max_num_seqs / input.num_beams; }
+
+// Bytes of the KV pages of the videos that are captioned at a time or, if none fits, of those that
+// are asked for.
 std::int64_t kv_bytes_in_use(const Plan& plan) {
   const std::int64_t page_bytes = kv::kPageTokens * (plan.token_bytes + plan.draft_token_bytes);
-  return std::max<std::int64_t>(plan.num_concurrent, 1) * plan.pages_per_video * page_bytes;
+  const std::int64_t videos = plan.fits ? plan.num_concurrent : asked_videos(plan.input);
+  return std::max<std::int64_t>(videos, 1) * plan.pages_per_video * page_bytes;
 }
 
 std::int64_t scratch_bytes(const Plan& plan) {
@@ -64,6 +69,22 @@ std::string heading_text() {
          column("scratch") + column("together") + column("at a time") + column("prefill") +
          column("decode") + column("videos/s") + column("KL") +
          pad_left("meteor-ko", kDifferenceWidth) + "\n";
+}
+
+// "4 videos at a time", or the options of which none is.
+std::string batch_text(const PlanInput& input) {
+  const std::int64_t videos = asked_videos(input);
+  if (videos > 0) return counted(videos, "video") + " at a time";
+  return counted(input.num_beams, "beam") + " a video, " + counted(input.max_num_seqs, "sequence") +
+         " at a time";
+}
+
+// What "together" has that "may be used" is not for. On a card that budget is for everything.
+std::string uncounted_text(const PlanInput& input) {
+  if (input.device != PlanDevice::kHost) return {};
+  return "together: also logits, vision activations, the process (" +
+         format_bytes(input.fixed_bytes) + ") and full queues (" + format_bytes(input.queue_bytes) +
+         "); \"may be used\" is for weights, decoder activations and KV pages alone\n";
 }
 
 // A line for each arithmetic: "  measured here and now on 2 threads, bf16: 31.2 GB/s, 240 GFLOP/s".
@@ -123,6 +144,17 @@ void write_row_json(const FormatRow& row, JsonWriter& json) {
   json.end_object();
 }
 
+// What the plan of the chosen format warns of.
+std::vector<std::string> warnings_of_choice(const FormatReport& report) {
+  const FormatRow* const chosen = report.chosen();
+  return chosen == nullptr ? std::vector<std::string>() : chosen->plan.warnings;
+}
+
+// Says why nothing fits, after the row of the least memory.
+std::string refusal_text(const FormatRow& smallest) {
+  return "; in " + smallest.cost.name + ", " + smallest.plan.limit_reason;
+}
+
 void write_table_json(const FoundPriceTable& found, JsonWriter& json) {
   json.begin_object("prices")
       .add("path", found.path.string())
@@ -134,6 +166,15 @@ void write_table_json(const FoundPriceTable& found, JsonWriter& json) {
 }
 
 }  // namespace
+
+const FormatRow& FormatReport::planned() const {
+  if (const FormatRow* const row = chosen()) return *row;
+  CAPTION_CHECK(!rows.empty(), "plan: a model that no format can hold");
+  const auto is_smaller = [](const FormatRow& a, const FormatRow& b) {
+    return a.cost.fits != b.cost.fits ? b.cost.fits : a.cost.memory_bytes < b.cost.memory_bytes;
+  };
+  return *std::min_element(rows.begin(), rows.end(), is_smaller);
+}
 
 std::int64_t bytes_in_use(const Plan& plan) {
   return plan.total_bytes - plan.pool_bytes + kv_bytes_in_use(plan);
@@ -163,6 +204,9 @@ FormatReport make_format_report(std::vector<FormatRow> rows, std::optional<Found
   const std::vector<bool> is_on_front = pareto_front(costs);
   for (std::size_t i = 0; i < costs.size(); ++i) report.rows[i].is_on_front = is_on_front[i];
   report.choice = choose_format(costs);
+  if (report.chosen() == nullptr && !report.planned().plan.fits) {
+    report.choice.reason += refusal_text(report.planned());
+  }
   return report;
 }
 
@@ -174,15 +218,18 @@ std::string to_text(const FormatReport& report) {
   CAPTION_CHECK(!report.rows.empty(), "plan: a report without a format");
   const PlanInput& input = report.rows.front().plan.input;
   std::string text = "formats of " + input.model.name + " on " + input.device_name + ", " +
-                     counted(input.max_num_seqs / input.num_beams, "video") + " at a time, " +
+                     batch_text(input) + ", " +
                      format_bytes(report.rows.front().plan.usable_bytes) + " may be used\n" +
                      heading_text();
   for (const FormatRow& row : report.rows) text += row_text(row);
-  text += "*: on the Pareto front of memory, speed and KL\n";
+  for (const std::string& left_out : report.left_out) text += "left out: " + left_out + "\n";
+  text += "*: on the Pareto front of memory, speed and KL\n" + uncounted_text(input);
   text += "prefill and decode: tok/s, at most; rates:\n" + rates_text(report);
   text += prices_text(report);
   text += (report.choice.index.has_value() ? "chosen: " : "nothing is chosen: ") +
           report.choice.reason + "\n";
+  for (const std::string& warning : warnings_of_choice(report))
+    text += "warning: " + warning + "\n";
   if (input.obstacles.empty()) return text;
   text += "\nrun would not start here\n";
   for (const std::string& obstacle : input.obstacles) text += "  " + obstacle + "\n";
@@ -199,16 +246,20 @@ std::string to_json(const FormatReport& report) {
       .add("device", input.device_name)
       .add("memory_bytes", input.memory_bytes)
       .add("usable_bytes", report.rows.front().plan.usable_bytes)
-      .add("batch", input.max_num_seqs / input.num_beams);
+      .add("batch", asked_videos(input));
   json.begin_list("formats");
   for (const FormatRow& row : report.rows) write_row_json(row, json);
+  json.end_list().begin_list("left_out");
+  for (const std::string& left_out : report.left_out) json.add_item(left_out);
   json.end_list();
   if (report.prices.has_value()) write_table_json(*report.prices, json);
   const FormatRow* const chosen = report.chosen();
   if (chosen != nullptr) json.add("choice", chosen->cost.name);
   json.add("reason", report.choice.reason)
       .add("can_run", chosen != nullptr && chosen->plan.can_run());
-  json.begin_list("obstacles");
+  json.begin_list("warnings");
+  for (const std::string& warning : warnings_of_choice(report)) json.add_item(warning);
+  json.end_list().begin_list("obstacles");
   for (const std::string& obstacle : input.obstacles) json.add_item(obstacle);
   return json.end_list().end_object().text() + "\n";
 }

@@ -26,17 +26,23 @@ struct FormatReport {
   std::optional<FoundPriceTable> prices = {};
   std::string model_flags;  // "--model X" or "--preset X", for the advice to measure
 
+  // Formats that have no row, with the reason: "nf4: this build does not hold nf4, ...".
+  std::vector<std::string> left_out = {};
+
   const FormatRow* chosen() const { return choice.index ? &rows[*choice.index] : nullptr; }
+  // The row that is chosen or, if none is, that of the least memory of those that do not fit.
+  const FormatRow& planned() const;
 };
 
-// Bytes of everything that a run holds while `num_concurrent` videos, or one if none fits, are in
-// their last steps. The KV pages of a pool beyond these are not counted.
+// Bytes of everything that a run holds while `num_concurrent` videos, or as many as are asked for
+// if none fits, are in their last steps. The KV pages of a pool beyond these are not counted.
 std::int64_t bytes_in_use(const Plan& plan);
 
 // Makes the row of a format from its plan and its measured price. `name` is as --dtype takes it.
 FormatRow make_format_row(std::string name, Plan plan, std::optional<FormatPrice> price);
 
-// Determines front and choice from the rows.
+// Determines front and choice from the rows, one or more. If nothing fits, the reason ends with the
+// limit of the smallest one.
 FormatReport make_format_report(std::vector<FormatRow> rows, std::optional<FoundPriceTable> prices,
                                 std::string model_flags);
 

@@ -80,6 +80,12 @@ TEST_SUITE("plan/format_choice") {
     std::vector<FormatCost> formats = measured();
     named(formats, "w8a8").fits = false;
     CHECK(chosen_of(formats) == "int8");
+    CHECK(has(formats, "lose at most 0.02 nats; w8a8 does not fit"));
+    named(formats, "bf16").fits = false;
+    named(formats, "int4").fits = false;  // loses more than the bound
+    CHECK(
+        has(formats,
+            ": the only one of those that fit and lose at most 0.02 nats; bf16, w8a8 do not fit"));
     for (FormatCost& format : formats) format.fits = false;
     CHECK(chosen_of(formats) == "none");
     CHECK(has(formats, "none of 6 formats fits"));
@@ -91,12 +97,17 @@ TEST_SUITE("plan/format_choice") {
     std::vector<FormatCost> formats = measured();
     named(formats, "int8").videos_per_s = 19;  // exactly 5 % less
     CHECK(chosen_of(formats) == "int8");
-    CHECK(has(
-        formats,
-        "int8 at 19.0 videos/s and 0.00040 nats a token: as fast, within 5 %, as the fastest of 3 "
-        "formats that fit and lose at most 0.02 nats (w8a8, 20.0 videos/s), and closer to f32"));
+    CHECK(
+        has(formats,
+            "int8 at 19.0 videos/s and 0.00040 nats a token: the least loss of 2 within 5 % of the "
+            "fastest, w8a8 at 20.0 videos/s, of 3 formats that fit and lose at most 0.02 nats"));
     named(formats, "int8").videos_per_s = 18.9;
     CHECK(chosen_of(formats) == "w8a8");
+    CHECK(has(formats, ": the fastest of 3 formats"));
+    // Where the fastest has the least loss too, that is what decided.
+    named(formats, "int8").videos_per_s = 20.5;
+    CHECK(chosen_of(formats) == "int8");
+    CHECK(has(formats, ": the least loss of 2 within 5 % of the fastest, int8 at 20.5 videos/s, "));
   }
 
   TEST_CASE("if every format loses more than the bound, the one that loses least is chosen") {
@@ -121,8 +132,14 @@ TEST_SUITE("plan/format_choice") {
               "measured price (bf16, int8)"));
     named(formats, "int8").videos_per_s = 10.5;  // bf16's 10 is within 5 %
     CHECK(chosen_of(formats) == "bf16");
+    CHECK(has(formats,
+              "bf16 at 10.0 videos/s: first in the order for unmeasured formats of 2 within 5 % of "
+              "the fastest, int8 at 10.5 videos/s, of 2 formats that fit and are taken without a "
+              "measured price (bf16, int8)"));
+    CHECK_FALSE(has(formats, "closer to f32"));
     named(formats, "bf16").fits = false;
     CHECK(chosen_of(formats) == "int8");
+    CHECK(has(formats, "(bf16, int8); bf16 does not fit"));
     CHECK(has(formats, "int8 at 10.5 videos/s: the only one of those that fit and"));
   }
 

@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "base/json.h"
+#include "base/units.h"
 #include "model/blueprint.h"
 #include "plan/known_models.h"
 #include "tests/plan/plan_inputs.h"
@@ -56,7 +57,63 @@ TEST_SUITE("plan/format_report") {
     tiny.memory_bytes = 1 << 20;
     const Plan none = make_plan(tiny);
     REQUIRE_FALSE(none.fits);
-    CHECK(bytes_in_use(none) > none.weight_bytes);
+    CHECK(bytes_in_use(none) ==
+          none.total_bytes - none.pool_bytes + 4 * none.pages_per_video * 16 * none.token_bytes);
+  }
+
+  TEST_CASE("if nothing fits, text and JSON say why and what to do") {
+    std::vector<FormatRow> rows;
+    for (const WeightFormat format : {WeightFormat::kBF16, WeightFormat::kInt8}) {
+      PlanInput tiny = small_input(format);
+      tiny.memory_bytes = 1 << 20;
+      rows.push_back(make_format_row(format == WeightFormat::kBF16 ? "bf16" : "int8",
+                                     make_plan(tiny), std::nullopt));
+    }
+    const std::string limit = rows[1].plan.limit_reason;
+    REQUIRE_FALSE(limit.empty());
+    const FormatReport report = make_format_report(rows, std::nullopt, "--model x");
+    CHECK(&report.planned() == &report.rows[1]);  // the smaller one
+    const std::string reason = "none of 2 formats fits; in int8, " + limit;
+    CHECK(to_text(report).find("nothing is chosen: " + reason + "\n") != std::string::npos);
+    const JsonObject json = JsonObject::parse(to_json(report), "report", ErrorCode::kInternal);
+    CHECK(json.get_string("reason", "") == reason);
+    CHECK_FALSE(json.get_bool("can_run", true));
+  }
+
+  TEST_CASE("what the budget does not count, the choice's warnings and other formats are named") {
+    PlanInput input = small_input(WeightFormat::kInt8);
+    input.queue_bytes = 3 << 20;
+    input.fixed_bytes = 5 << 20;
+    input.kv_cache_bytes = 1LL << 30;  // all of the memory below
+    input.memory_bytes = 1LL << 30;
+    FormatReport report = make_format_report({make_format_row("int8", make_plan(input), {})},
+                                             std::nullopt, "--model x");
+    report.left_out = {"nf4: for a reason"};
+    REQUIRE(report.chosen() != nullptr);
+    const std::vector<std::string>& warnings = report.chosen()->plan.warnings;
+    REQUIRE(warnings.size() == 1);
+    const std::string text = to_text(report);
+    CHECK(text.find("\nwarning: " + warnings[0] + "\n") != std::string::npos);
+    CHECK(text.find("\nleft out: nf4: for a reason\n") != std::string::npos);
+    CHECK(text.find("the process (" + format_bytes(5 << 20) + ") and full queues (" +
+                    format_bytes(3 << 20) + ")") != std::string::npos);
+    const std::string json = to_json(report);
+    CHECK(json.find(R"("warnings":["all pages and full queues)") != std::string::npos);
+    CHECK(json.find(R"("left_out":["nf4: for a reason"])") != std::string::npos);
+
+    input.device = PlanDevice::kCard;
+    const FormatReport card = make_format_report({make_format_row("int8", make_plan(input), {})},
+                                                 std::nullopt, "--model x");
+    CHECK(to_text(card).find("full queues (") == std::string::npos);
+  }
+
+  TEST_CASE("the heading has the beams of a batch that cannot be") {
+    PlanInput input = small_input(WeightFormat::kInt8);
+    input.num_beams = 16;
+    const FormatReport report = make_format_report({make_format_row("int8", make_plan(input), {})},
+                                                   std::nullopt, "--model x");
+    CHECK(to_text(report).find(", 16 beams a video, 4 sequences at a time, ") != std::string::npos);
+    CHECK(to_text(report).find("0 videos") == std::string::npos);
   }
 
   TEST_CASE("a plan has one figure for a format, whether it is chosen or not") {

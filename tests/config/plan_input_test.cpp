@@ -1,0 +1,66 @@
+// Tests the rates that bound each format, on hand-made measurements.
+#include "config/plan_input.h"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+
+#include "bench/roofline.h"
+
+namespace caption::config {
+namespace {
+
+using weights::WeightFormat;
+
+bench::Roofline measured(double own_int8_flops_per_s) {
+  return {.read_bytes_per_s = 10e9,
+          .f32_flops_per_s = 50e9,
+          .flops_per_s = 100e9,
+          .arithmetic = "bf16",
+          .int8_flops_per_s = std::max(100e9, own_int8_flops_per_s),
+          .own_int8_flops_per_s = own_int8_flops_per_s,
+          .num_threads = 2};
+}
+
+TEST_SUITE("config/plan_input") {
+  TEST_CASE("a format is bounded by the arithmetic of its products") {
+    const bench::Roofline roofline = measured(200e9);
+    CHECK(host_rates(roofline, WeightFormat::kF32).flops_per_s == 50e9);
+    CHECK(host_rates(roofline, WeightFormat::kBF16).flops_per_s == 100e9);
+    CHECK(host_rates(roofline, WeightFormat::kInt8).flops_per_s == 100e9);
+    const plan::Rates rates = host_rates(roofline, WeightFormat::kW8A8);
+    CHECK(rates.flops_per_s == 200e9);
+    CHECK(rates.source == "measured here and now on 2 threads, 8-bit integers");
+  }
+
+  TEST_CASE("slower products of 8-bit integers are named, absent ones are not") {
+    const plan::Rates slower = host_rates(measured(90e9), WeightFormat::kW8A8);
+    CHECK(slower.flops_per_s == 100e9);
+    CHECK(slower.source ==
+          "measured here and now on 2 threads, bf16, because 8-bit integers are not faster "
+          "(90.0 GFLOP/s)");
+    CHECK(host_rates(measured(0), WeightFormat::kW8A8).source ==
+          "measured here and now on 2 threads, bf16");
+  }
+
+  TEST_CASE("of several rounds the best of each rate counts") {
+    bench::Roofline second = measured(300e9);
+    second.read_bytes_per_s = 12e9;
+    second.flops_per_s = 60e9;  // disturbed
+    second.arithmetic = "f32";
+    second.f32_flops_per_s = 60e9;
+    for (const bench::Roofline& best :
+         {bench::best_of(measured(200e9), second), bench::best_of(second, measured(200e9))}) {
+      CHECK(best.read_bytes_per_s == 12e9);
+      CHECK(best.f32_flops_per_s == 60e9);
+      CHECK(best.flops_per_s == 100e9);
+      CHECK(best.arithmetic == "bf16");
+      CHECK(best.own_int8_flops_per_s == 300e9);
+      CHECK(best.int8_flops_per_s == 300e9);
+      CHECK(best.num_threads == 2);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace caption::config
