@@ -1,7 +1,9 @@
 #include "quantize_calibration.h"
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <memory>
+#include <system_error>
 #include <utility>
 
 #include "backend/machine.h"
@@ -9,6 +11,7 @@
 #include "base/counted.h"
 #include "base/error.h"
 #include "base/log.h"
+#include "base/open_file.h"
 #include "config/load_preset.h"
 #include "config/resolve.h"
 #include "eval/corpus.h"
@@ -18,11 +21,29 @@
 #include "pipeline/calibration_prompts.h"
 #include "pipeline/find_videos.h"
 #include "preset_flags.h"
+#include "records/file_name.h"
 
 namespace caption::cli {
 namespace {
 
 namespace fs = std::filesystem;
+
+[[noreturn]] void refuse_to_save(const std::string& file, const std::string& what,
+                                 ErrorCode code = ErrorCode::kUsage) {
+  throw Error(code, "quantize: --save-calibration: " + records::escape_file_name(file) + ": " +
+                        what + "; name another file");
+}
+
+// Whether the file is, or would be made, in the folder or one below it. Links to folders are
+// followed.
+bool is_within(const fs::path& file, const fs::path& folder) {
+  std::error_code error;
+  const fs::path place =
+      fs::weakly_canonical(fs::absolute(file).parent_path(), error) / file.filename();
+  fs::path whole = fs::weakly_canonical(fs::absolute(folder), error);
+  if (!whole.has_filename()) whole = whole.parent_path();  // it ended with a slash
+  return std::mismatch(whole.begin(), whole.end(), place.begin(), place.end()).first == whole.end();
+}
 
 // The videos and folders as `run` finds them; of folders only files that are videos.
 pipeline::InputList find_clips(const CalibrationFlags& flags, const video::ReadOptions& read) {
@@ -160,6 +181,35 @@ void add_calibration_flags(CLI::App& command, CalibrationFlags& flags) {
   command.add_option("--prompts", flags.prompts_file, "file of prompts, as for run")
       ->type_name(kFileType)
       ->group(kGroup);
+}
+
+void require_replaceable_calibration(const CalibrationFlags& flags, const fs::path& model,
+                                     const fs::path& output) {
+  const std::string& file = flags.saved_as;
+  if (file.empty()) return;
+  if (file == "-") refuse_to_save(file, "is standard output, and the prompts need a file");
+  std::vector<std::string> inputs = flags.videos;
+  inputs.insert(inputs.end(), {flags.references, flags.prompts_file});
+  for (const std::string& input : inputs) {
+    if (is_same_file(input, file)) {
+      refuse_to_save(
+          file, "is read as " + records::escape_file_name(input) + " and would be overwritten");
+    }
+  }
+  if (is_within(file, model)) refuse_to_save(file, "is in the model's folder");
+  if (is_within(file, output)) refuse_to_save(file, "is in the folder of -o");
+  std::error_code ignored;
+  const fs::path folder = fs::absolute(file).parent_path();
+  if (!fs::is_directory(folder, ignored)) {
+    refuse_to_save(file, "its folder does not exist", ErrorCode::kIo);
+  }
+  const fs::file_status status = fs::symlink_status(file, ignored);
+  if (!fs::exists(status)) return;
+  // A link would be replaced, not the file that it leads to.
+  if (!fs::is_regular_file(status)) refuse_to_save(file, "is no regular file");
+  if (!quantise::is_saved_calibration(file)) {
+    refuse_to_save(file, "holds something else and is not overwritten");
+  }
 }
 
 quantise::Calibration read_calibration(const CalibrationFlags& flags, const fs::path& model,

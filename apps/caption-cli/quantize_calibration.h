@@ -36,6 +36,12 @@ struct CalibrationFlags {
 // Adds the options. `flags` must outlive the parsing.
 void add_calibration_flags(CLI::App& command, CalibrationFlags& flags);
 
+// Throws Error(kUsage) when --save-calibration names anything but a new file, or a file that an
+// earlier call saved, outside the folders `model` and `output`; kIo when its folder is missing.
+void require_replaceable_calibration(const CalibrationFlags& flags,
+                                     const std::filesystem::path& model,
+                                     const std::filesystem::path& output);
+
 // Reads the videos with the model in the folder `model`, or with the composed model of the preset
 // whose language model it is. Logs what is used, and saves it if that is asked for. Throws Error as
 // `run` does, kUsage when no video can be used, and kBadReference for references that belong to

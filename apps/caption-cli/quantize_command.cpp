@@ -76,11 +76,15 @@ class QuantizeProgressLine {
  private:
   static std::string describe(const quantise::QuantiseProgress& progress) {
     constexpr double kFirstEstimateUs = 2e6;
-    const auto elapsed_us = static_cast<double>(std::max<std::int64_t>(1, progress.elapsed_us));
+    const auto elapsed_us =
+        static_cast<double>(std::max<std::int64_t>(1, progress.elapsed_us - progress.passed_us));
     const auto done = static_cast<double>(progress.bytes_done);
-    std::string text =
-        std::to_string(progress.tensors_done) + "/" + counted(progress.tensors_total, "tensor") +
-        ", " + format_bytes(progress.bytes_done) + " of " + format_bytes(progress.bytes_total);
+    const bool is_in_layers = progress.layers_done < progress.layers_total;
+    std::string text = is_in_layers ? std::to_string(progress.layers_done) + "/" +
+                                          counted(progress.layers_total, "layer")
+                                    : std::to_string(progress.tensors_done) + "/" +
+                                          counted(progress.tensors_total, "tensor");
+    text += ", " + format_bytes(progress.bytes_done) + " of " + format_bytes(progress.bytes_total);
     if (done > 0 && elapsed_us >= kFirstEstimateUs) {
       const auto left = static_cast<double>(progress.bytes_total - progress.bytes_done);
       text += ", about " + pipeline::duration_text(elapsed_us * left / done) + " left, " +
@@ -168,7 +172,10 @@ void require_consistent(const QuantizeFlags& flags) {
     throw Error(ErrorCode::kUsage, "quantize: -q and -v exclude each other");
   }
   if (flags.calibration.is_wanted()) return;
-  const char* const given = flags.damping ? "--damping" : flags.calibration.first_given();
+  const bool is_gptq = flags.format == "gptq";
+  const char* const given = is_gptq && flags.damping     ? "--damping"
+                            : is_gptq && flags.act_order ? "--act-order"
+                                                         : flags.calibration.first_given();
   if (given == nullptr) return;
   throw Error(ErrorCode::kUsage, std::string("quantize: ") + given +
                                      " is for calibration; give videos with --calibrate");
@@ -181,6 +188,7 @@ int make_checkpoint(const QuantizeFlags& flags, quantise::QuantiseOptions option
     options.calibration = &calibration;
     // Decoding takes long, so that what would be refused afterwards is refused before.
     quantise::check_options(options);
+    require_replaceable_calibration(flags.calibration, options.model, options.output);
     try {
       calibration = read_calibration(flags.calibration, options.model, globals, stop);
     } catch (const Error& error) {

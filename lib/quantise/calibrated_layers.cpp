@@ -85,13 +85,24 @@ std::int64_t CalibratedLayers::missing_bytes(const OutputFolder& folder) const {
   return sum;
 }
 
-bool CalibratedLayers::make(OutputFolder& folder,
-                            const std::function<void(std::int64_t source_bytes)>& on_layer) {
+std::int64_t CalibratedLayers::missing_file_bytes(const OutputFolder& folder) const {
+  std::int64_t sum = 0;
+  for (std::size_t i = 0; i < layers_.size(); ++i) {
+    if (folder.names_shard(file_of(i))) continue;
+    for (const weights::PlannedTensor& part : solver_->parts(layers_[i])) sum += part.size_bytes;
+  }
+  return sum;
+}
+
+bool CalibratedLayers::make(
+    OutputFolder& folder,
+    const std::function<void(std::optional<std::int64_t> source_bytes)>& on_layer) {
   HiddenStates hidden(stream_, *source_.blueprint.text, *source_.options.calibration,
                       embedding_of(source_), source_.options.stop);
   try {
     for (std::size_t i = 0; i < layers_.size(); ++i) {
-      if (make_layer(i, hidden, folder)) on_layer(source_bytes(i));
+      const bool is_made = make_layer(i, hidden, folder);
+      on_layer(is_made ? std::optional(source_bytes(i)) : std::nullopt);
     }
   } catch (const Error& error) {
     if (error.code() != ErrorCode::kCancelled) throw;

@@ -1,10 +1,13 @@
 #include "quantise/calibration.h"
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdio>
 #include <span>
+#include <string_view>
 
+#include "base/open_file.h"
 #include "weights/safetensors_writer.h"
 
 namespace caption::quantise {
@@ -51,6 +54,14 @@ void save_calibration(const Calibration& calibration, const std::filesystem::pat
   weights::SafetensorsWriter writer(path, plans);
   for (const Part& part : parts) writer.write(part.plan.name, part.bytes);
   writer.finish();
+}
+
+bool is_saved_calibration(const std::filesystem::path& path) {
+  constexpr std::size_t kLengthBytes = 8;  // of the length that precedes the header
+  constexpr std::string_view kBegin = R"({"__metadata__":{"format":"pt"},"prompt_00000.)";
+  std::array<char, kLengthBytes + kBegin.size()> head{};
+  const std::size_t found = OpenFile(path).read_at(0, std::as_writable_bytes(std::span(head)));
+  return std::string_view(head.data(), found).substr(std::min(found, kLengthBytes)) == kBegin;
 }
 
 }  // namespace caption::quantise

@@ -43,4 +43,8 @@ struct Calibration {
 // Throws Error(kIo).
 void save_calibration(const Calibration& calibration, const std::filesystem::path& path);
 
+// Whether the file begins as save_calibration() writes it. Throws Error as OpenFile does, for
+// example kNotRegularFile for a folder or a device.
+bool is_saved_calibration(const std::filesystem::path& path);
+
 }  // namespace caption::quantise

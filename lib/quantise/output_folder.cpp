@@ -7,7 +7,10 @@
 #include <algorithm>
 #include <cerrno>
 #include <optional>
+#include <string_view>
 #include <system_error>
+#include <tuple>
+#include <utility>
 
 #include "base/durable_file.h"
 #include "base/error.h"
@@ -36,11 +39,53 @@ Sha256 digest_of(const fs::path& path) { return OpenFile(path).sha256(); }
 
 std::int64_t size_of(const fs::path& path) { return OpenFile(path).size_bytes(); }
 
+// Settings whose values are digests, and what they are digests of.
+constexpr std::pair<std::string_view, std::string_view> kDigests[] = {
+    {"weights", "of other weights (MODEL)"},
+    {"config.json", "with another config.json (MODEL)"},
+    {"calibration clips", "with other videos (--calibrate, --calibration-tokens)"},
+    {"calibration prompts", "with other prompts (--prompt, --prompts, --preset)"},
+    {"calibration answers", "with other captions (--references)"},
+    {"calibration tokens", "with other frames or tokens (--preset, --calibration-tokens)"}};
+// Settings that are there or not, by the value that says so.
+constexpr std::tuple<std::string_view, std::string_view, std::string_view> kFlags[] = {
+    {"double quantisation", "yes", "--double-quant"},
+    {"act order", "yes", "--act-order"},
+    {"calibration", "videos", "--calibrate"}};
+constexpr std::pair<std::string_view, std::string_view> kValues[] = {
+    {"format", "--format"},
+    {"group size", "--group-size"},
+    {"max shard size", "--max-shard-size"},
+    {"damping", "--damping"}};
+
+// Returns how files were made whose setting `name` is `theirs` instead of `ours`, such as "with
+// --format awq, not gptq".
+std::string describe_other(std::string_view name, const std::string& theirs,
+                           const std::string& ours) {
+  for (const auto& [setting, text] : kDigests) {
+    if (setting == name) return std::string(text);
+  }
+  for (const auto& [setting, given, option] : kFlags) {
+    if (setting == name) return (theirs == given ? "with " : "without ") + std::string(option);
+  }
+  for (const auto& [setting, option] : kValues) {
+    if (setting == name) {
+      return "with " + std::string(option) + " " + (theirs.empty() ? "unknown" : theirs) +
+             ", not " + ours;
+    }
+  }
+  return "with another " + std::string(name) + " (" + json_quote(theirs) + ", not " +
+         json_quote(ours) + ")";
+}
+
 }  // namespace
 
 OutputFolder::OutputFolder(fs::path folder, Settings settings, const std::set<std::string>& names)
     : path_(std::move(folder)), settings_(std::move(settings)) {
   std::error_code error;
+  if (fs::is_symlink(path_, error) && !fs::exists(path_, error)) {
+    refuse(path_, "is a link to a folder that does not exist" + std::string(kElsewhere));
+  }
   fs::create_directories(path_, error);
   if (error) fail(path_, "make the folder", error.value());
   lock();
@@ -99,8 +144,8 @@ void OutputFolder::read_manifest() {
     if (theirs == value) continue;
     // A call that ended before its first file was complete binds no other.
     if (shards_.empty()) return write_manifest();
-    refuse(path, "the files here are made with another " + name + " (" + json_quote(theirs) +
-                     ", not " + json_quote(value) + ")" + std::string(kElsewhere));
+    refuse(path, "the files here are made " + describe_other(name, theirs, value) +
+                     std::string(kElsewhere));
   }
 }
 

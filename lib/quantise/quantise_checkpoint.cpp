@@ -15,6 +15,7 @@
 #include "base/units.h"
 #include "model/model_files.h"
 #include "model/read_blueprint.h"
+#include "quantise/gptq_solver.h"
 #include "quantise/internal/calibrated_layers.h"
 #include "quantise/internal/checkpoint_plan.h"
 #include "quantise/internal/other_files.h"
@@ -93,6 +94,13 @@ model::Blueprint blueprint_of(const fs::path& folder) {
   return decoder;
 }
 
+std::optional<std::int64_t> free_bytes(const fs::path& folder) {
+  std::error_code error;
+  const fs::space_info space = fs::space(folder, error);
+  if (error || space.available == static_cast<std::uintmax_t>(-1)) return std::nullopt;
+  return static_cast<std::int64_t>(space.available);
+}
+
 // One call. The steps share these.
 class Quantisation {
  public:
@@ -122,6 +130,8 @@ class Quantisation {
  private:
   Settings settings() const;
   std::set<std::string> output_names() const;
+  // Bytes of the files that are not complete yet.
+  std::int64_t bytes_needed(const OutputFolder& folder) const;
   void require_space(const OutputFolder& folder) const;
   bool make_shard(const ShardPlan& shard, OutputFolder& folder);
   void make_tensor(const TensorPlan& tensor, const OutputFolder& folder,
@@ -162,7 +172,10 @@ Settings Quantisation::settings() const {
                        {"revision of quantize", kRevision},
                        {"calibration", layers_ ? "videos" : "none"}};
   if (!layers_) return settings;
-  settings.emplace_back("damping", options_.damping ? json_number(*options_.damping) : "default");
+  if (options_.format == "gptq") {
+    const double damping = options_.damping.value_or(GptqOptions().damping);
+    settings.emplace_back("damping", json_number(damping));
+  }
   const auto& identity = options_.calibration->identity;
   settings.insert(settings.end(), identity.begin(), identity.end());
   return settings;
@@ -178,16 +191,32 @@ std::set<std::string> Quantisation::output_names() const {
   return names;
 }
 
-void Quantisation::require_space(const OutputFolder& folder) const {
-  std::int64_t needed = 0;
+std::int64_t Quantisation::bytes_needed(const OutputFolder& folder) const {
+  // The index and config.json are written again by every call, beside what is there.
+  std::int64_t needed = std::ssize(new_config_);
+  if (plan_.shards.size() > 1) needed += std::ssize(index_json(plan_));
   for (const ShardPlan* const shard : missing_) needed += shard->output_bytes();
-  std::error_code error;
-  const fs::space_info space = fs::space(folder.path(), error);
-  if (error || space.available == static_cast<std::uintmax_t>(-1)) return;
-  const auto available = static_cast<std::int64_t>(space.available);
-  if (available >= needed) return;
-  throw Error(ErrorCode::kIo, folder.path().string() + ": the files of weights need " +
-                                  format_bytes(needed) + ", and " + format_bytes(available) +
+  // The layers' files are there until all files of weights are.
+  if (layers_ && !missing_.empty()) needed += layers_->missing_file_bytes(folder);
+  for (const std::string& name : others_) {
+    std::error_code ignored;
+    if (fs::exists(folder.path() / name, ignored)) continue;
+    const std::uintmax_t size = fs::file_size(options_.model / name, ignored);
+    if (!ignored) needed += static_cast<std::int64_t>(size);
+  }
+  return needed;
+}
+
+void Quantisation::require_space(const OutputFolder& folder) const {
+  const auto available =
+      options_.free_bytes ? options_.free_bytes(folder.path()) : free_bytes(folder.path());
+  const std::int64_t needed = bytes_needed(folder);
+  if (!available || *available >= needed) return;
+  throw Error(ErrorCode::kIo, folder.path().string() + ": the files need " + format_bytes(needed) +
+                                  (layers_ && !missing_.empty()
+                                       ? ", those of single layers included, until all are made"
+                                       : "") +
+                                  ", and " + format_bytes(*available) +
                                   " are free; give another folder with -o, or make room");
 }
 
@@ -235,8 +264,13 @@ bool Quantisation::make_shard(const ShardPlan& shard, OutputFolder& folder) {
 
 // Returns false when the call is stopped.
 bool Quantisation::make_layers(OutputFolder& folder) {
-  return layers_->make(folder, [&](std::int64_t source_bytes) {
-    progress_.bytes_done += source_bytes;
+  return layers_->make(folder, [&](std::optional<std::int64_t> source_bytes) {
+    progress_.layers_done += 1;
+    if (source_bytes) {
+      progress_.bytes_done += *source_bytes;
+    } else if (progress_.bytes_done == 0) {
+      progress_.passed_us = watch_.elapsed_us();
+    }
     report();
   });
 }
@@ -272,6 +306,7 @@ QuantiseOutcome Quantisation::run() {
   watch_ = Stopwatch();
   if (layers_ && !missing_.empty()) {
     progress_.bytes_total += layers_->missing_bytes(folder);
+    progress_.layers_total = layers_->num_layers();
     if (!make_layers(folder)) return outcome;
   }
   for (const ShardPlan* const shard : missing_) {

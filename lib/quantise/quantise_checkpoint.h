@@ -40,7 +40,12 @@ struct QuantiseProgress {
   std::int64_t tensors_total = 0;
   std::int64_t bytes_done = 0;  // of the source, in the files that this call makes
   std::int64_t bytes_total = 0;
+  // With calibration, which makes layers before it makes files of weights; 0 without.
+  std::int64_t layers_done = 0;
+  std::int64_t layers_total = 0;
   std::int64_t elapsed_us = 0;  // since the first tensor
+  // Of elapsed_us: the time of layers of an earlier call, which are not in bytes_done.
+  std::int64_t passed_us = 0;
 };
 
 struct QuantiseOptions {
@@ -57,6 +62,9 @@ struct QuantiseOptions {
   std::int64_t max_shard_bytes = 5'000'000'000;  // of a file of weights; one tensor may exceed it
   int num_threads = 1;
   DigestCache digests = {};
+  // Returns the free bytes of a folder's file system, or nullopt if it is unknown. Null: asks the
+  // system.
+  std::function<std::optional<std::int64_t>(const std::filesystem::path&)> free_bytes = {};
   const std::atomic<bool>* stop = nullptr;  // ends the call soon after it has become true
   std::function<void(const QuantiseProgress&)> on_progress = {};
 };

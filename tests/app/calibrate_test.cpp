@@ -9,6 +9,7 @@
 #include <map>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "tests/app/folders.h"
@@ -131,12 +132,12 @@ TEST_SUITE("app/calibrate") {
     other.erase(references, references + 2);
     const Finished without = run_cli(other);
     CHECK(without.exit_code == 2);
-    CHECK(contains(without.err, "made with another calibration answers"));
+    CHECK(contains(without.err, "made with other captions (--references)"));
     other = command(output, "gptq", {"-q"});
     other.pop_back();
     const Finished fewer = run_cli(other);
     CHECK(fewer.exit_code == 2);
-    CHECK(contains(fewer.err, "made with another calibration clips"));
+    CHECK(contains(fewer.err, "made with other videos (--calibrate, --calibration-tokens)"));
   }
 
   TEST_CASE("the language model of a composed model is calibrated with the preset's other parts") {
@@ -195,10 +196,77 @@ TEST_SUITE("app/calibrate") {
                    "--act-order is for gptq with --calibrate"));
     CHECK(contains(refusal({"--format", "gptq", "--damping", "0.1"}),
                    "--damping is for calibration; give videos with --calibrate"));
+    CHECK(contains(refusal({"--format", "gptq", "--act-order"}),
+                   "--act-order is for calibration; give videos with --calibrate"));
+    CHECK(contains(refusal({"--format", "nf4", "--damping", "0.1"}),
+                   "--damping is for gptq with --calibrate; nf4 has no such option"));
     CHECK(contains(refusal({"--format", "gptq", "--references", "r.jsonl"}),
                    "--references is for calibration"));
     CHECK(contains(refusal({"--format", "gptq", "--group-size", "48"}), "--group-size"));
     CHECK_FALSE(fs::exists(output));
+  }
+
+  TEST_CASE("prompts are saved to a new file or over saved ones, and over nothing else") {
+    const TemporaryFolder folder;
+    const fs::path model = folder.path() / "model";
+    fs::copy(source() / "samples/demo-model", model);
+    const fs::path clip = folder.path() / "clip.mp4";
+    fs::copy_file(sample_video("city-000-h264.mp4"), clip);
+    const fs::path references = folder.path() / "references.jsonl";
+    fs::copy_file(source() / "samples/references.jsonl", references);
+    const fs::path foreign = folder.path() / "notes.safetensors";
+    write_text(foreign, "mine");
+    write_text(folder.path() / "empty", "");
+    fs::create_symlink(foreign, folder.path() / "link");
+    fs::create_directory_symlink(model, folder.path() / "models");
+    const fs::path output = folder.path() / "o";
+    const auto save_as = [&](const fs::path& file) {
+      std::vector<std::string> all = {
+          "quantize", model.string(), "-o",          output.string(),      "--format",
+          "gptq",     "--calibrate",  clip.string(), "--save-calibration", file.string()};
+      // They are of other videos, which is refused later.
+      if (file == references) all.insert(all.end(), {"--references", references.string()});
+      return run_cli(all);
+    };
+    const Files before = files_of(model);
+    const std::vector<std::pair<fs::path, const char*>> refusals = {
+        {"-", "is standard output"},
+        {"/dev/full", "is no regular file"},
+        {folder.path() / "empty", "holds something else"},
+        {folder.path() / "link", "is no regular file"},
+        {foreign, "holds something else and is not overwritten"},
+        {clip, "and would be overwritten"},
+        {references, "and would be overwritten"},
+        {model, "is in the model's folder"},
+        {model / "model.safetensors", "is in the model's folder"},
+        {folder.path() / "models/new.safetensors", "is in the model's folder"},
+        {output / "new.safetensors", "is in the folder of -o"},
+        {folder.path() / "none/new.safetensors", "its folder does not exist"}};
+    for (const auto& [file, message] : refusals) {
+      CAPTURE(file);
+      const Finished finished = save_as(file);
+      CHECK(finished.exit_code == (contains(message, "its folder") ? 5 : 2));
+      CHECK(contains(finished.err, message));
+      CHECK(std::count(finished.err.begin(), finished.err.end(), '\n') == 1);
+      CHECK_FALSE(fs::exists(output));
+    }
+    CHECK(files_of(model) == before);
+    CHECK(read_text(foreign) == "mine");
+    const fs::path saved = folder.path() / "prompts.safetensors";
+    REQUIRE(save_as(saved).exit_code == 0);
+    const std::string content = read_text(saved);
+    CHECK(save_as(saved).exit_code == 0);
+    CHECK(read_text(saved) == content);
+  }
+
+  TEST_CASE("the damping of the help text is that of a command without --damping") {
+    const TemporaryFolder folder;
+    const fs::path output = folder.path() / "model";
+    REQUIRE(run_cli(command(output, "gptq", {"-q"})).exit_code == 0);
+    CHECK(run_cli(command(output, "gptq", {"-q", "--damping", "0.05"})).exit_code == 0);
+    const Finished other = run_cli(command(output, "gptq", {"-q", "--damping", "0.1"}));
+    CHECK(other.exit_code == 2);
+    CHECK(contains(other.err, "made with --damping 0.05, not 0.1;"));
   }
 }
 

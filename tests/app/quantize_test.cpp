@@ -150,7 +150,7 @@ TEST_SUITE("app/quantize") {
         {command(folder.path() / "composed.yaml", output, "nf4"), 2, "is a preset"},
         {command(folder.path() / "a.gguf", output, "nf4"), 2, "the model that it was made of"},
         {command(small.path(), output, "awq"), 4, "groups of 128 do not divide"},
-        {command(demo_model(), made, "nf4"), 2, "made with another format"},
+        {command(demo_model(), made, "nf4"), 2, "made with --format int8, not nf4"},
         {command(demo_model(), folder.path(), "nf4"), 2, "is no file of this checkpoint"},
         {command(demo_model(), "/proc/none", "nf4"), 5, "/proc/none"},
         {command(demo_model(), folder.path() / "a.gguf", "nf4"), 5, "a.gguf"},

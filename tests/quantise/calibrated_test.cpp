@@ -2,6 +2,7 @@
 // continues an interrupted call. Beside the tools' own: scripts/compare_calibration.py.
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cmath>
 #include <cstddef>
@@ -39,6 +40,13 @@ fs::path golden(const std::string& name) {
   return fs::path(CAPTION_SOURCE_DIR) / "tests/golden" / name;
 }
 fs::path demo_model() { return fs::path(CAPTION_SOURCE_DIR) / "samples/demo-model"; }
+
+// Bytes before the tensors of a safetensors file: the length of the header, and the header.
+std::int64_t header_bytes(const std::string& file) {
+  std::int64_t length = 0;
+  for (std::size_t i = 8; i-- > 0;) length = length * 256 + static_cast<unsigned char>(file.at(i));
+  return 8 + length;
+}
 
 fs::path new_folder(const std::string& name) {
   const fs::path folder = fs::path(CAPTION_TEST_TMP) / "quantise_calibrated" / name;
@@ -195,15 +203,68 @@ TEST_CASE("a call that was stopped after any layer is continued to the same byte
       QuantiseOptions other = options;
       other.calibration = &others;
       CHECK(contains_text(error_of(other, ErrorCode::kOutputConflict),
-                          "another calibration clips (\"3\", not \"4\")"));
+                          "are made with other videos (--calibrate,"));
       other.calibration = nullptr;
-      CHECK(contains_text(error_of(other, ErrorCode::kOutputConflict), "another calibration"));
+      CHECK(
+          contains_text(error_of(other, ErrorCode::kOutputConflict), "are made with --calibrate;"));
       CHECK(quantise_checkpoint(options).is_complete);
       CHECK(files_of(options.output) == expected);
       CHECK(quantise_checkpoint(options).is_complete);
       CHECK(files_of(options.output) == expected);
     }
   }
+}
+
+TEST_CASE("the layers' files count for the room that a call needs, and for its progress") {
+  const Calibration prompts = draw_prompts(1280, 2, 30, 11);
+  QuantiseOptions options = options_of(demo_model(), new_folder("measured"), "awq", &prompts);
+  std::int64_t layers_bytes = 0;   // of the layers' files
+  std::int64_t headers_bytes = 0;  // of their headers, which are not counted
+  options.on_progress = [&](const QuantiseProgress& progress) {
+    CHECK(progress.layers_total == 4);
+    CHECK(progress.passed_us == 0);
+    if (progress.layers_done < 4) CHECK(progress.tensors_done == 0);
+    std::int64_t sum = 0;
+    std::int64_t headers = 0;
+    for (const auto& [name, content] : files_of(options.output)) {
+      if (!name.starts_with("caption-cli.layer-")) continue;
+      sum += std::ssize(content);
+      headers += header_bytes(content);
+    }
+    layers_bytes = std::max(layers_bytes, sum);
+    headers_bytes = std::max(headers_bytes, headers);
+  };
+  REQUIRE(quantise_checkpoint(options).is_complete);
+  std::int64_t whole_bytes = 0;
+  for (const auto& [name, content] : files_of(options.output)) {
+    if (name != kManifestName) whole_bytes += std::ssize(content);
+    if (name.ends_with(".safetensors")) headers_bytes += header_bytes(content);
+  }
+  options.output = new_folder("room");
+  std::int64_t free_bytes = whole_bytes + layers_bytes - headers_bytes - 1;
+  options.free_bytes = [&](const fs::path&) { return free_bytes; };
+  CHECK(contains_text(error_of(options, ErrorCode::kIo), "those of single layers included"));
+  free_bytes = whole_bytes + layers_bytes;
+  std::atomic<bool> stop{false};
+  options.stop = &stop;
+  options.on_progress = [&](const QuantiseProgress& progress) {
+    if (progress.layers_done == 2) stop = true;
+  };
+  REQUIRE_FALSE(quantise_checkpoint(options).is_complete);
+  // Two of four layers are there.
+  std::int64_t passed_us = 0;
+  free_bytes -= layers_bytes / 2;
+  stop = false;
+  options.on_progress = [&](const QuantiseProgress& progress) {
+    CHECK((progress.bytes_done > 0) == (progress.layers_done > 2));
+    CHECK(progress.passed_us <= progress.elapsed_us);
+    if (progress.layers_done <= 2) {
+      CHECK(progress.passed_us > passed_us);
+      passed_us = progress.passed_us;
+    }
+    CHECK(progress.passed_us == passed_us);
+  };
+  CHECK(quantise_checkpoint(options).is_complete);
 }
 
 TEST_CASE("a layer's file that is not what the manifest says is made again") {

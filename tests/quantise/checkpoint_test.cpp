@@ -35,6 +35,13 @@ using testing::read_whole_file;
 fs::path golden(const char* name) { return fs::path(CAPTION_SOURCE_DIR) / "tests/golden" / name; }
 fs::path demo_model() { return fs::path(CAPTION_SOURCE_DIR) / "samples/demo-model"; }
 
+// Bytes before the tensors of a safetensors file: the length of the header, and the header.
+std::int64_t header_bytes(const std::string& file) {
+  std::int64_t length = 0;
+  for (std::size_t i = 8; i-- > 0;) length = length * 256 + static_cast<unsigned char>(file.at(i));
+  return 8 + length;
+}
+
 fs::path new_folder(const std::string& name) {
   const fs::path folder = fs::path(CAPTION_TEST_TMP) / "quantise_checkpoint" / name;
   fs::remove_all(folder);
@@ -296,16 +303,19 @@ TEST_CASE("an output of other settings or with other files is refused and left a
   QuantiseOptions other = options;
   other.format = "fp4";
   CHECK(contains(error_of(other, ErrorCode::kOutputConflict),
-                 "made with another format (\"nf4\", not \"fp4\")"));
+                 "are made with --format nf4, not fp4; give another folder"));
   other = options;
   other.format_options.double_quant = true;
-  CHECK(contains(error_of(other, ErrorCode::kOutputConflict), "another double quantisation"));
+  CHECK(contains(error_of(other, ErrorCode::kOutputConflict), "are made without --double-quant;"));
   other = options;
   other.max_shard_bytes = 1'000'000;
-  CHECK(contains(error_of(other, ErrorCode::kOutputConflict), "another max shard size"));
+  CHECK(contains(error_of(other, ErrorCode::kOutputConflict),
+                 "are made with --max-shard-size 5000000000, not 1000000;"));
   const DrawnCheckpoint model(golden("llava_next_video/qwen2_chatml"));
   other = options_of(model.path(), output, "nf4");
-  CHECK(contains(error_of(other, ErrorCode::kOutputConflict), output.string()));
+  const std::string other_model = error_of(other, ErrorCode::kOutputConflict);
+  CHECK(contains(other_model, output.string()));
+  CHECK(contains(other_model, "are made of other weights (MODEL);"));
   CHECK(files_of(output) == before);
   std::ofstream(output / "notes.txt") << "mine";
   CHECK(contains(error_of(options, ErrorCode::kOutputConflict),
@@ -316,6 +326,34 @@ TEST_CASE("an output of other settings or with other files is refused and left a
   CHECK(contains(error_of(options_of(copy, copy, "nf4"), ErrorCode::kOutputConflict),
                  "is no file of this checkpoint"));
   CHECK(files_of(copy) == files_of(demo_model()));
+}
+
+TEST_CASE("an output that is a link to nothing is refused in a sentence, and stays a link") {
+  const fs::path link = new_folder("link");
+  fs::create_symlink(new_folder("nothing"), link);
+  CHECK(error_of(options_of(demo_model(), link, "nf4"), ErrorCode::kOutputConflict) ==
+        link.string() + ": is a link to a folder that does not exist; give another folder with -o");
+  CHECK(fs::is_symlink(link));
+  fs::create_directory(fs::read_symlink(link));
+  CHECK(quantise_checkpoint(options_of(demo_model(), link, "nf4")).is_complete);
+}
+
+TEST_CASE("a call needs the room of the files that it will write, and no more") {
+  QuantiseOptions options = options_of(demo_model(), new_folder("measured"), "nf4");
+  options.max_shard_bytes = 1'000'000;
+  REQUIRE(quantise_checkpoint(options).is_complete);
+  std::int64_t size_bytes = 0;
+  std::int64_t headers_bytes = 0;
+  for (const auto& [name, content] : files_of(options.output)) {
+    if (name != kManifestName) size_bytes += std::ssize(content);
+    if (name.ends_with(".safetensors")) headers_bytes += header_bytes(content);
+  }
+  options.output = new_folder("no_room");
+  // Headers of files of weights are not counted.
+  options.free_bytes = [&](const fs::path&) { return size_bytes - headers_bytes - 1; };
+  CHECK(contains(error_of(options, ErrorCode::kIo), "; give another folder with -o, or make room"));
+  options.free_bytes = [&](const fs::path&) { return size_bytes; };
+  CHECK(quantise_checkpoint(options).is_complete);
 }
 
 TEST_CASE("an output without a complete file is of no settings yet") {

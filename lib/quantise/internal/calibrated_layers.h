@@ -5,9 +5,12 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <functional>
+#include <iterator>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -39,9 +42,14 @@ class CalibratedLayers {
   bool has(const std::string& part) const { return layer_of_.contains(part); }
   // Bytes in the source of the matrices of the layers that make() has to make.
   std::int64_t missing_bytes(const OutputFolder& folder) const;
-  // Makes the files that are missing; calls on_layer with the bytes of each of these layers.
-  // Returns false when the call is stopped.
-  bool make(OutputFolder& folder, const std::function<void(std::int64_t source_bytes)>& on_layer);
+  // Bytes of the tensors in the files that make() has to make.
+  std::int64_t missing_file_bytes(const OutputFolder& folder) const;
+  std::int64_t num_layers() const { return std::ssize(layers_); }
+  // Makes the files that are missing, in the order of the layers; calls on_layer after each layer
+  // with its bytes in the source, or with nullopt for one that an earlier call made and that only
+  // the hidden states pass. Returns false when the call is stopped.
+  bool make(OutputFolder& folder,
+            const std::function<void(std::optional<std::int64_t> source_bytes)>& on_layer);
   // After make(): copies a tensor to the file of weights that holds it at last.
   void copy(const OutputFolder& folder, const std::string& part,
             weights::SafetensorsWriter& writer);
