@@ -93,9 +93,16 @@ int bench_videos(const BenchVideos& wanted, const Context& context,
       .model = preset.model.is_composed ? preset.model.llm : preset.model.path,
       .setting = describe_machine(context)};
   if (wanted.price == PriceOf::kWeights) {
-    bench::PriceReport prices = price_weights(bench, preset);
-    prices.subject = subject;
-    return report_prices(wanted, prices);
+    PricedWeights priced = price_weights(bench, preset);
+    if (priced.report.rows.empty()) {
+      log(LogLevel::kError, "bench",
+          "no clip could be captioned, so that there is nothing to compare");
+      return kExitClipsFailed;
+    }
+    priced.report.subject = subject;
+    const int exit_code = report_prices(wanted, priced.report);
+    if (!priced.warning.empty()) log_warning("bench", priced.warning);
+    return exit_code;
   }
   const OpenedModel opened = open_for_bench(bench, preset);
   subject.setting = describe_setting(context, opened);

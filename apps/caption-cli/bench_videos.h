@@ -9,6 +9,7 @@
 #include "backend/context.h"
 #include "backend/machine.h"
 #include "config/load_preset.h"
+#include "plan/price_table.h"
 
 namespace caption::cli {
 
@@ -20,7 +21,7 @@ enum class PriceOf {
   kWeights,    // every format in which this build can hold the model, beside f32
 };
 
-inline constexpr std::int64_t kDefaultPricePositions = 1000;
+inline constexpr std::int64_t kDefaultPricePositions = plan::kLeastPositions;
 
 struct BenchVideos {
   std::vector<std::string> paths;

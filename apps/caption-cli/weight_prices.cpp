@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <utility>
@@ -11,9 +12,13 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "config/choices.h"
+#include "config/preset_blueprint.h"
+#include "config/resources.h"
 #include "forced_runs.h"
+#include "pipeline/input_list.h"
 #include "plan/price_table.h"
 #include "price_comparison.h"
+#include "records/file_name.h"
 #include "version.h"
 
 namespace caption::cli {
@@ -31,6 +36,35 @@ Variant variant_in(const config::Preset& preset, WeightFormat format) {
   Variant variant{.format = std::string(config::choice_name(format)), .preset = preset};
   variant.preset.quantization.weights = format;
   return variant;
+}
+
+// Whether files of the model hold codes, which are rounded already.
+bool is_quantised(const config::ModelSection& model, const config::Locations& locations) {
+  const model::Blueprint blueprint = config::find_preset_blueprint(model, locations).blueprint;
+  return std::any_of(blueprint.parameters.begin(), blueprint.parameters.end(),
+                     [](const model::Parameter& parameter) { return parameter.codes.has_value(); });
+}
+
+void require_unrounded_base(const VideoBench& bench) {
+  config::ModelSection base;
+  base.path = bench.wanted.price_base;
+  if (base.path.empty() || !is_quantised(base, bench.locations)) return;
+  throw Error(ErrorCode::kUsage, "bench: --price-base " + base.path +
+                                     " is quantised itself; name the model that it was made of");
+}
+
+// What makes the logits others than those of a plain run; empty if nothing does.
+std::string find_changed_logits(const config::Preset& preset) {
+  // A dtype that is given is that of all formats, of which f32 has another default than the others.
+  if (preset.quantization.kv_cache != config::KvFormat::kAuto) {
+    return "--kv-dtype changes the logits; leave it at auto";
+  }
+  if (preset.engine.attention != config::CompressionMode::kNone) {
+    return "--attention changes the logits; leave it out";
+  }
+  if (!preset.model.adapter.empty()) return "--adapter changes the logits; leave it out";
+  if (preset.quantization.double_quant) return "double_quant changes the logits; leave it out";
+  return {};
 }
 
 // The reference first.
@@ -66,20 +100,45 @@ std::optional<OpenedModel> open(const VideoBench& bench, const Variant& variant,
 
 class WeightPricing {
  public:
-  explicit WeightPricing(const VideoBench& bench) : bench_(bench), collector_(bench) {}
+  WeightPricing(const VideoBench& bench, const config::Preset& preset)
+      : bench_({.wanted = bench.wanted,
+                .context = bench.context,
+                .machine = bench.machine,
+                .locations = bench.locations,
+                .inputs = inputs_,
+                .prompts = bench.prompts,
+                .references = bench.references}),
+        preset_(preset),
+        collector_(bench_) {
+    for (std::size_t i = 0; i < bench.inputs.size(); ++i) add_input(bench.inputs, i, inputs_);
+  }
+  WeightPricing(const WeightPricing&) = delete;
+  WeightPricing& operator=(const WeightPricing&) = delete;
 
-  void measure(const Variant& variant);
-  bench::PriceReport finish();
+  // Returns false if no clip could be captioned, so that nothing can be compared.
+  bool measure(const Variant& variant);
+  PricedWeights finish();
 
  private:
   bool is_first() const { return collector_.rows().empty(); }
+  static void add_input(const pipeline::InputList& from, std::size_t i, pipeline::InputList& to) {
+    to.add(from.path(i), from.origin(i), from.adapter(i));
+  }
+  // Takes the clips off the inputs.
+  void leave_out(FailedClips failed);
   void measure_logits(const Variant& variant, const OpenedModel& opened, bench::PriceRow& row);
+  void measure_runs(const OpenedModel& opened, const std::string& name);
   void note_model(const Variant& variant, const OpenedModel& opened);
   // Why the figures are no table for later choices; empty if they are.
   std::string find_obstacle() const;
   plan::PriceTable make_table() const;
+  // Returns the path; empty, with a line in the log, for a table that is not to be kept.
+  std::string keep_table() const;
 
-  const VideoBench& bench_;
+  pipeline::InputList inputs_;  // without the clips that were left out
+  FailedClips failed_;          // those that were left out
+  VideoBench bench_;            // refers to inputs_
+  const config::Preset& preset_;
   PriceCollector collector_;
   std::optional<ForcedRuns> forced_;
   std::vector<Variant> measured_;  // parallel to the rows
@@ -87,33 +146,54 @@ class WeightPricing {
   std::string base_hash_;
 };
 
-void WeightPricing::measure(const Variant& variant) {
+void WeightPricing::leave_out(FailedClips failed) {
+  if (failed.empty()) return;
+  pipeline::InputList rest;
+  for (std::size_t i = 0; i < inputs_.size(); ++i) {
+    if (failed.count(records::escape_file_name(inputs_.path(i))) == 0) add_input(inputs_, i, rest);
+  }
+  inputs_ = std::move(rest);
+  failed_.merge(failed);
+}
+
+bool WeightPricing::measure(const Variant& variant) {
   const std::optional<OpenedModel> opened = open(bench_, variant, is_first());
-  if (!opened.has_value()) return;
+  if (!opened.has_value()) return true;
   note_model(variant, *opened);
   const std::string name = variant.format + (variant.is_base ? " of " + bench_.wanted.price_base
                                                              : std::string(" weights"));
   if (is_first()) {
     log_info("bench", name + ": writes the captions that the others are compared on");
     forced_ = write_forced_runs(bench_, *opened);
+    if (forced_->captions == nullptr) return false;
+    leave_out(forced_->failed);
   }
   bench::PriceRow& row = collector_.add_row(name);
   row.weight_bytes = opened->model->weight_bytes();
   measured_.push_back(variant);
   measure_logits(variant, *opened, row);
+  measure_runs(*opened, name);
+  return true;
+}
+
+void WeightPricing::measure_runs(const OpenedModel& opened, const std::string& name) {
   const std::size_t number = measured_.size() - 1;
   std::vector<records::Record> records;
   for (int round = 0; round < bench_.wanted.repeat; ++round) {
     log_info("bench", name + ", run " + std::to_string(round + 1) + " of " +
                           std::to_string(bench_.wanted.repeat));
-    bench::VideoRun run = run_once(bench_, *opened, opened->options, records);
+    bench::VideoRun run = run_once(bench_, opened, opened.options, records);
+    // Equal files count once, as in the run.
+    std::set<std::string> contents;
+    for (const auto& [video, content] : failed_) contents.insert(content);
+    run.num_failed += std::ssize(contents);
+    if (number == 0) leave_out(find_failed(records));
     collector_.add_run(number, std::move(run), records);
   }
 }
 
 void WeightPricing::measure_logits(const Variant& variant, const OpenedModel& opened,
                                    bench::PriceRow& row) {
-  if (forced_->captions == nullptr) return;
   log_info("bench", variant.format + ": logits at " +
                         counted(forced_->captions->positions(), "position", "positions"));
   row.logits = compare_logits(*forced_, opened);
@@ -125,14 +205,21 @@ void WeightPricing::note_model(const Variant& variant, const OpenedModel& opened
 
 std::string WeightPricing::find_obstacle() const {
   const bench::PriceRow& reference = collector_.rows().front();
-  if (!reference.logits.has_value()) return "no clip was captioned";
+  if (std::string changed = find_changed_logits(preset_); !changed.empty()) return changed;
+  if (base_hash_.empty() && is_quantised(preset_.model, bench_.locations)) {
+    return "the model is quantised, so that f32 is no reference; --price-base names the model that "
+           "it was made of";
+  }
   for (const bench::PriceRow& row : collector_.rows()) {
     if (row.median_run().num_failed > 0) return "clips failed";
   }
   if (reference.logits->positions < bench_.wanted.price_positions) {
     return "the captions have " + std::to_string(reference.logits->positions) + " of " +
            std::to_string(bench_.wanted.price_positions) +
-           " positions; give more clips or prompts, or a smaller --price-positions";
+           " positions; give more clips or prompts" +
+           (bench_.wanted.price_positions > plan::kLeastPositions
+                ? std::string(", or a smaller --price-positions")
+                : std::string());
   }
   if (model_hash_.empty()) return "the model could be held in no format";
   if (bench_.locations.prices.empty()) return "neither XDG_CACHE_HOME nor HOME names a folder";
@@ -171,26 +258,49 @@ plan::PriceTable WeightPricing::make_table() const {
   return table;
 }
 
-bench::PriceReport WeightPricing::finish() {
-  const std::string obstacle = find_obstacle();
-  std::string path;
+std::string WeightPricing::keep_table() const {
+  std::string obstacle = find_obstacle();
+  plan::PriceTable table;
   if (obstacle.empty()) {
-    path = plan::write_price_table(make_table(), bench_.locations.prices);
-    log_info("bench", "price table of this model: " + path);
-  } else {
-    log_info("bench", "no price table is written: " + obstacle);
+    table = make_table();
+    obstacle = plan::find_obstacle(table, bench_.locations.prices);
   }
-  bench::PriceReport report = collector_.take_report();
-  report.price_table = path;
-  return report;
+  if (!obstacle.empty()) {
+    log_info("bench", "no price table is written: " + obstacle);
+    return {};
+  }
+  const std::string path = plan::write_price_table(table, bench_.locations.prices);
+  log_info("bench", "price table of this model: " + path);
+  const std::optional<plan::FoundPriceTable> used = plan::find_price_table(
+      parse_sha256(model_hash_).value(), config::price_folders(bench_.locations));
+  if (used.has_value() && used->path != path) {
+    log_info("bench", "--dtype auto follows " + used->path.string() +
+                          ", which has more positions, " + std::to_string(used->table.positions));
+  }
+  return path;
+}
+
+PricedWeights WeightPricing::finish() {
+  std::string path;
+  std::string warning;
+  try {
+    path = keep_table();
+  } catch (const Error& error) {
+    // The measurement may have taken hours, and is reported all the same.
+    warning = "the price table is not kept: " + std::string(error.what());
+  }
+  PricedWeights priced{.report = collector_.take_report(), .warning = std::move(warning)};
+  priced.report.price_table = path;
+  return priced;
 }
 
 }  // namespace
 
-bench::PriceReport price_weights(const VideoBench& bench, const config::Preset& preset) {
-  WeightPricing pricing(bench);
+PricedWeights price_weights(const VideoBench& bench, const config::Preset& preset) {
+  require_unrounded_base(bench);
+  WeightPricing pricing(bench, preset);
   for (const Variant& variant : variants_of(preset, bench.wanted.price_base)) {
-    pricing.measure(variant);
+    if (!pricing.measure(variant)) return {};
   }
   return pricing.finish();
 }

@@ -7,16 +7,26 @@
 // `run` would take for the format.
 #pragma once
 
+#include <string>
+
 #include "bench/price_report.h"
 #include "config/preset.h"
 #include "video_runs.h"
 
 namespace caption::cli {
 
-// Measures every format in which the preset's model can be held, in place of the preset's own. If
-// all clips were captioned and there were enough positions, writes the price table of the model
-// (plan/price_table.h) to the folder of the locations and says where. Throws Error as open_model()
-// and pipeline::run(); kUsage when bench.wanted.price_base is another model's.
-bench::PriceReport price_weights(const VideoBench& bench, const config::Preset& preset);
+struct PricedWeights {
+  bench::PriceReport report;  // no row: the reference captioned no clip, and nothing was compared
+  std::string warning = {};   // why the table could not be written; empty if nothing failed
+};
+
+// Measures every format in which the preset's model can be held, in place of the preset's own.
+// Writes the price table of the model (plan/price_table.h) to the folder of the locations, and says
+// where, unless something makes it no basis for later choices, which is said: clips failed, there
+// were too few positions, the KV dtype, the attention or an adapter changes the logits, or the
+// model is quantised and has no base. Throws Error as open_model() and pipeline::run(); kUsage when
+// bench.wanted.price_base is another model's or is quantised itself. Clips that the reference
+// cannot caption are not tried again and count as failed in every row.
+PricedWeights price_weights(const VideoBench& bench, const config::Preset& preset);
 
 }  // namespace caption::cli

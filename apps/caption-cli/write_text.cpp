@@ -36,10 +36,6 @@ constexpr std::size_t kHeadBytes = 4096;
 // References begin like scores of clips, but lack this key.
 constexpr std::string_view kClipScoresKey = "\"status\": ";
 
-}  // namespace
-
-namespace {
-
 // Throws Error(kIo) unless a file can be made in the folder of `path`.
 void require_writable_folder(const std::string& path) {
   const std::filesystem::path parent = std::filesystem::path(path).parent_path();
@@ -53,6 +49,13 @@ void require_writable_folder(const std::string& path) {
 void require_replaceable(const std::string& path, std::string_view begin,
                          const std::vector<std::string>& inputs) {
   if (path.empty() || path == "-") return;
+  std::error_code ignored;
+  const std::filesystem::path folder = std::filesystem::path(path).parent_path();
+  if (!folder.empty() && !std::filesystem::is_directory(folder, ignored)) {
+    throw Error(ErrorCode::kIo, records::escape_file_name(path) + ": cannot write: " +
+                                    records::escape_file_name(folder.string()) +
+                                    " is no folder; make it, or name another one");
+  }
   for (const std::string& input : inputs) {
     if (is_same_file(input, path)) {
       throw Error(ErrorCode::kUsage, records::escape_file_name(path) + ": is read as " +
@@ -60,7 +63,6 @@ void require_replaceable(const std::string& path, std::string_view begin,
                                          " and would be overwritten; name another file");
     }
   }
-  std::error_code ignored;
   if (!std::filesystem::exists(path, ignored)) return require_writable_folder(path);
   if (!std::filesystem::is_regular_file(path, ignored)) return;  // a device or FIFO
   std::string head(kHeadBytes, '\0');

@@ -202,9 +202,28 @@ fs::path write_price_table(const PriceTable& table, const fs::path& folder) {
   return path;
 }
 
+std::string find_obstacle(const PriceTable& table, const fs::path& folder) {
+  if (table.positions < kLeastPositions) {
+    return std::to_string(table.positions) + " positions are fewer than " +
+           std::to_string(kLeastPositions) + "; give more clips or prompts";
+  }
+  const fs::path path = price_table_path(folder, table.model_hash);
+  if (!stamp_of(path).has_value()) return {};
+  try {
+    const std::int64_t positions = read_price_table(path).positions;
+    if (positions <= table.positions) return {};
+    return path.string() + " has " + std::to_string(positions) + " positions, more than these " +
+           std::to_string(table.positions) + "; delete it, or give more clips or prompts";
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::kBadPreset) throw;
+    return {};
+  }
+}
+
 std::optional<FoundPriceTable> find_price_table(const Sha256& model_hash,
                                                 std::span<const fs::path> folders) {
   const std::string hash = model_hash.hex();
+  std::optional<FoundPriceTable> best;
   for (const fs::path& folder : folders) {
     if (folder.empty()) continue;
     const fs::path path = price_table_path(folder, hash);
@@ -214,9 +233,10 @@ std::optional<FoundPriceTable> find_price_table(const Sha256& model_hash,
       fail(path.string(),
            "it has the prices of another model, " + table.model_hash + std::string(kRemedy));
     }
-    return FoundPriceTable{.table = std::move(table), .path = path};
+    if (best.has_value() && best->table.positions >= table.positions) continue;
+    best = FoundPriceTable{.table = std::move(table), .path = path};
   }
-  return std::nullopt;
+  return best;
 }
 
 }  // namespace caption::plan

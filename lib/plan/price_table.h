@@ -42,6 +42,9 @@ struct FormatPrice {
   friend bool operator==(const FormatPrice&, const FormatPrice&) = default;
 };
 
+// Tables of fewer positions are not kept: the 99th percentile would rest on fewer than ten of them.
+inline constexpr std::int64_t kLeastPositions = 1000;
+
 struct PriceTable {
   std::string model_hash;  // CaptionModel::content_hash() in hexadecimal digits
   // The same of the reference if that is another model, of which this one was made by rounding;
@@ -74,14 +77,19 @@ std::filesystem::path price_table_path(const std::filesystem::path& folder,
 std::filesystem::path write_price_table(const PriceTable& table,
                                         const std::filesystem::path& folder);
 
+// Why the table is not to be written to `folder`: it has fewer than kLeastPositions, or the one
+// that is there, if it can be read, has more positions. Empty if it is to be written. Throws Error
+// as read_text_file() when what is there cannot be opened.
+std::string find_obstacle(const PriceTable& table, const std::filesystem::path& folder);
+
 struct FoundPriceTable {
   PriceTable table;
   std::filesystem::path path;
 };
 
-// Finds the table of the model with this content in the first of the folders that has one; folders
-// that do not exist, and empty paths, have none. Throws as read_price_table(), and
-// Error(kBadPreset) when the file has the table of another model.
+// Finds the table of the model with this content: of those that the folders have, the one of the
+// most positions, and of equals the first. Folders that do not exist, and empty paths, have none.
+// Throws as read_price_table(), and Error(kBadPreset) when the file has the table of another model.
 std::optional<FoundPriceTable> find_price_table(const Sha256& model_hash,
                                                 std::span<const std::filesystem::path> folders);
 

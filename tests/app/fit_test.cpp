@@ -54,7 +54,7 @@ class Cache {
     fs::create_directories(folder);
     path_ = folder / (hash + ".json");
     write_text(path_, R"({"price_table":1,"model_hash":")" + hash +
-                          R"(","arithmetic":"avx2","positions":1000,"clips":16,)" +
+                          R"(","arithmetic":"avx2","positions":20000,"clips":16,)" +
                           R"("made_by":"a test","formats":[)" + rows + "]}\n");
   }
 
@@ -82,7 +82,7 @@ TEST_SUITE("app/fit") {
     CHECK(text.exit_code == 0);
     for (const std::string& format : kHeld) CHECK(contains(text.out, " " + format + " "));
     CHECK(contains(text.out, "chosen: nf4 at "));
-    CHECK(contains(text.out, "of 1000 positions"));
+    CHECK(contains(text.out, "of 20000 positions"));
     CHECK(contains(text.out, "-0.10 [-0.20, +0.050]"));
     CHECK(contains(text.out, cache.path().string()));
 

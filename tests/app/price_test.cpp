@@ -37,6 +37,27 @@ std::vector<JsonObject> rows_of(const Finished& finished) {
   return JsonObject::parse(finished.out, "prices", ErrorCode::kInternal).get_objects("rows");
 }
 
+// Four clips with captions of about 230 tokens and one of 46 are enough for a table; eight are to
+// be sure.
+const std::vector<std::string> kLongClips = {
+    "city-000-h264.mp4",     "mountain-011-av1.mp4", "city-004-h264.mkv",   "field-008-vp9.webm",
+    "mountain-007-hevc.mp4", "river-001-hevc.mp4",   "bridge-006-h264.mp4", "sea-003-av1.mkv"};
+const std::vector<std::string> kLongCaptions = {
+    "--prompt", "이 영상을 빠짐없이 아주 길게 설명해 주세요.", "--max-new-tokens", "320"};
+
+std::vector<std::string> with_long_captions(std::vector<std::string> arguments) {
+  arguments.insert(arguments.end(), kLongCaptions.begin(), kLongCaptions.end());
+  return arguments;
+}
+
+std::size_t count(const std::string& text, const std::string& part) {
+  std::size_t found = 0;
+  for (std::size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) {
+    ++found;
+  }
+  return found;
+}
+
 // The only table in a cache.
 plan::PriceTable only_table(const fs::path& cache) {
   std::vector<fs::path> found;
@@ -51,16 +72,16 @@ TEST_SUITE("app/price") {
   TEST_CASE("the price of weights is a row for each format, with scores, KL and a table") {
     const TemporaryFolder cache;
     const Finished finished =
-        run_bench({"city-000-h264.mp4", "mountain-011-av1.mp4"},
-                  {"--references", source_file("samples/references.jsonl"), "--price", "weights",
-                   "--price-positions", "60", "--json", "-"},
+        run_bench(kLongClips,
+                  with_long_captions({"--references", source_file("samples/references.jsonl"),
+                                      "--price", "weights", "--json", "-"}),
                   cache.path());
     const std::vector<JsonObject> rows = rows_of(finished);
     const plan::PriceTable table = only_table(cache.path());
     REQUIRE(rows.size() == kFormats.size());
     REQUIRE(table.formats.size() == kFormats.size());
-    CHECK(table.positions >= 60);
-    CHECK(table.clips == 2);
+    CHECK(table.positions >= plan::kLeastPositions);
+    CHECK(table.clips == std::ssize(kLongClips));
     CHECK(table.base_hash.empty());
     for (std::size_t i = 0; i < rows.size(); ++i) {
       CAPTURE(kFormats[i]);
@@ -68,9 +89,9 @@ TEST_SUITE("app/price") {
       const plan::FormatPrice& price = table.formats[i];
       CHECK(row.get_string("name", "") == kFormats[i] + " weights");
       CHECK(price.format == kFormats[i]);
-      CHECK(row.require_int("compared_captions", 0, 9) == 2);
+      CHECK(row.require_int("compared_captions", 0, 9) == table.clips);
       CHECK(row.require_int("weight_bytes", 1, 1 << 30) == price.weight_bytes);
-      CHECK(row.require_int("positions", 60, 500) == table.positions);
+      CHECK(row.require_int("positions", 1000, 3000) == table.positions);
       CHECK(row.get_double("mean_kl", -1) == price.mean_kl);
       CHECK(row.get_double("p99_kl", -1) == price.p99_kl);
       CHECK(row.get_double("top1_agreement", -1) == price.top1_agreement);
@@ -83,6 +104,8 @@ TEST_SUITE("app/price") {
     CHECK(table.formats[0].p99_kl == 0);
     CHECK(table.formats[0].top1_agreement == 1);
     CHECK(table.formats[0].equal_captions == 1);
+    // The table that comes with the program has more positions.
+    CHECK(contains(finished.err, "--dtype auto follows "));
     CHECK_FALSE(table.formats[0].meteor_ko_difference.has_value());
     const double mean_int8 = table.find("int8")->mean_kl;
     CHECK(mean_int8 > 0);
@@ -137,11 +160,11 @@ TEST_SUITE("app/price") {
     REQUIRE(run_cli({"quantize", source_file("samples/demo-model"), "-o", made, "--format", "nf4"})
                 .exit_code == 0);
     const fs::path cache = folder.path() / "cache";
-    const Finished finished =
-        run_bench({"city-000-h264.mp4"},
-                  {"--model", made, "--price-base", source_file("samples/demo-model"), "--price",
-                   "weights", "--price-positions", "20", "--json", "-"},
-                  cache);
+    const Finished finished = run_bench(
+        kLongClips,
+        with_long_captions({"--model", made, "--price-base", source_file("samples/demo-model"),
+                            "--price", "weights", "--json", "-"}),
+        cache);
     const std::vector<JsonObject> rows = rows_of(finished);
     REQUIRE(rows.size() == 4);
     CHECK(rows[0].get_string("name", "") == "f32 of " + source_file("samples/demo-model"));
@@ -156,6 +179,15 @@ TEST_SUITE("app/price") {
       CHECK(price.mean_kl > 0);  // also f32, which holds the codes
       CHECK((price.format == "f32" || price.format == "bf16" || price.format == "nf4"));
     }
+    const Finished without =
+        run_bench({"city-000-h264.mp4"},
+                  {"--model", made, "--price", "weights", "--price-positions", "9"}, cache);
+    CHECK(without.exit_code == 0);
+    CHECK(contains(without.err, "no price table is written: the model is quantised"));
+    const Finished rounded =
+        run_bench({"city-000-h264.mp4"}, {"--price-base", made, "--price", "weights"}, cache);
+    CHECK(rounded.exit_code == 2);
+    CHECK(contains(rounded.err, made + " is quantised itself"));
     const Finished wrong =
         run_bench({"city-000-h264.mp4"},
                   {"--model", made, "--price-base", "/no/such/model", "--price", "weights"}, cache);
@@ -171,12 +203,57 @@ TEST_SUITE("app/price") {
     CHECK(contains(few.err, "of 1000 positions; give more clips or prompts"));
     const std::string broken = (folder.path() / "broken.mp4").string();
     write_text(broken, "no video");
-    const Finished failed =
-        run_bench({"city-000-h264.mp4"}, {broken, "--price", "weights", "--price-positions", "9"},
-                  folder.path());
+    const std::string json = (folder.path() / "prices.json").string();
+    const Finished failed = run_bench(
+        {"city-000-h264.mp4"},
+        {broken, "--price", "weights", "--price-positions", "9", "--json", json}, folder.path());
     CHECK(failed.exit_code == 1);
     CHECK(contains(failed.err, "no price table is written: clips failed"));
+    CHECK(count(failed.err, "warning: ") == 1);
+    CHECK(fs::file_size(json) > 0);
+    const Finished nothing = run_cli({"bench", broken, "--price", "weights"}, "",
+                                     {{"XDG_CACHE_HOME", folder.path().string()}});
+    CHECK(nothing.exit_code == 1);
+    CHECK(nothing.out.empty());
+    CHECK(count(nothing.err, "error: bench: no clip could be captioned") == 1);
+    CHECK(count(nothing.err, "warning: ") == 1);
+    CHECK_FALSE(contains(nothing.err, "bf16"));
     CHECK_FALSE(fs::exists(folder.path() / "caption-cli/prices"));
+  }
+
+  TEST_CASE("no table is kept of settings that change the logits") {
+    const TemporaryFolder cache;
+    const std::vector<std::vector<std::string>> kSettings = {{"--kv-dtype", "bf16"},
+                                                             {"--attention", "squeezed"}};
+    for (const std::vector<std::string>& setting : kSettings) {
+      std::vector<std::string> arguments = {"--price", "weights", "--price-positions", "9"};
+      arguments.insert(arguments.end(), setting.begin(), setting.end());
+      const Finished finished = run_bench({"city-000-h264.mp4"}, arguments, cache.path());
+      CAPTURE(finished.err);
+      CHECK(finished.exit_code == 0);
+      CHECK(contains(finished.err,
+                     "no price table is written: " + setting[0] + " changes the logits"));
+    }
+  }
+
+  TEST_CASE("a cache that cannot be written costs the table only") {
+    const TemporaryFolder folder;
+    const fs::path file = folder.path() / "file";
+    write_text(file, "no folder");
+    const Finished finished =
+        run_bench(kLongClips, with_long_captions({"--price", "weights", "--json", "-"}), file);
+    const std::vector<JsonObject> rows = rows_of(finished);
+    CHECK(rows.size() == kFormats.size());
+    CHECK(count(finished.err, "the price table is not kept: ") == 1);
+  }
+
+  TEST_CASE("folders that files cannot be written to are found before the formats are measured") {
+    const TemporaryFolder folder;
+    const Finished report = run_bench(
+        {"city-000-h264.mp4"}, {"--price", "weights", "--json", "/no/such/x.json"}, folder.path());
+    CHECK(report.exit_code == 5);
+    CHECK(contains(report.err, "/no/such/x.json: cannot write: /no/such is no folder"));
+    CHECK_FALSE(contains(report.err, "f32"));
     const Finished unwritable =
         run_cli({"bench", sample_video("city-000-h264.mp4").string(), "--price", "weights",
                  "--price-positions", "9"},

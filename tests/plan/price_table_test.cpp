@@ -106,7 +106,7 @@ TEST_SUITE("plan/price_table") {
     CHECK(newer.find("int4") == nullptr);
   }
 
-  TEST_CASE("a table is found by the content of its model, in the first folder that has one") {
+  TEST_CASE("a table is found by the content of its model: the one of the most positions") {
     const Folder folder;
     const PriceTable table = sample_table();
     PriceTable other = table;
@@ -118,6 +118,8 @@ TEST_SUITE("plan/price_table") {
     REQUIRE(find_price_table(hash_of("model"), folders).has_value());
     CHECK(find_price_table(hash_of("model"), folders)->table == table);
     CHECK(find_price_table(hash_of("model"), folders)->path == first);
+    const std::vector<fs::path> reversed = {folder.path() / "second", folder.path() / "first"};
+    CHECK(find_price_table(hash_of("model"), reversed)->path == first);
     fs::remove(first);
     CHECK(find_price_table(hash_of("model"), folders)->path == second);
     CHECK(!find_price_table(hash_of("another"), folders).has_value());
@@ -125,6 +127,28 @@ TEST_SUITE("plan/price_table") {
     fs::rename(second, price_table_path(folder.path() / "second", hash_of("another").hex()));
     CHECK_THROWS_WITH_AS(find_price_table(hash_of("another"), folders),
                          doctest::Contains("prices of another model"), Error);
+  }
+
+  TEST_CASE("a table of few positions, or beside one of more, is not to be written") {
+    const Folder folder;
+    PriceTable table = sample_table();
+    table.positions = kLeastPositions - 1;
+    CHECK(find_obstacle(table, folder.path()).find("999 positions are fewer than 1000") == 0);
+    table.positions = kLeastPositions;
+    CHECK(find_obstacle(table, folder.path()).empty());
+    PriceTable other = table;
+    const fs::path path = write_price_table(other, folder.path());
+    CHECK(find_obstacle(table, folder.path()).empty());  // an equal one is replaced
+    other.positions = kLeastPositions + 1;
+    write_price_table(other, folder.path());
+    const std::string obstacle = find_obstacle(table, folder.path());
+    CHECK(obstacle.find(path.string() + " has 1001 positions, more than these 1000") == 0);
+    table.positions = kLeastPositions + 2;
+    CHECK(find_obstacle(table, folder.path()).empty());
+    // A file that cannot be used is no reason to keep it.
+    table.positions = kLeastPositions;
+    folder.write(path.filename().string(), "{}");
+    CHECK(find_obstacle(table, folder.path()).empty());
   }
 
   TEST_CASE("every wrong value is refused with its key and the way out") {
