@@ -52,6 +52,7 @@ class Writer {
 
   bool has_enough() const { return positions_ >= bench_.wanted.price_positions; }
   pipeline::InputList take_inputs() { return std::move(inputs_); }
+  FailedClips take_failed() { return std::move(failed_); }
   std::map<std::string, bench::WrittenCaption> take_captions() { return std::move(captions_); }
 
   // Captions these inputs together and takes them one after the other until there are enough.
@@ -65,6 +66,7 @@ class Writer {
     };
     CollectingSink sink;
     pipeline::run(*reference_.model, chunk, options, sink);
+    failed_.merge(find_failed(sink.records));
     for (const std::size_t number : numbers) {
       if (!has_enough() && take(bench_.inputs.path(number), sink.records, log)) {
         add(number, inputs_);
@@ -98,6 +100,7 @@ class Writer {
   const VideoBench& bench_;
   const OpenedModel& reference_;
   pipeline::InputList inputs_;
+  FailedClips failed_;
   std::map<std::string, bench::WrittenCaption> captions_;
   std::int64_t positions_ = 0;
 };
@@ -130,6 +133,18 @@ void run_forced(const ForcedRuns& runs, const OpenedModel& opened,
 
 }  // namespace
 
+FailedClips find_failed(const std::vector<records::Record>& records) {
+  FailedClips failed;
+  for (const records::Record& record : records) {
+    if (record.status != records::Status::kFailed) continue;
+    failed.emplace(record.video, record.id.empty() ? record.video : record.id);
+  }
+  for (const records::Record& record : records) {
+    if (record.status != records::Status::kFailed) failed.erase(record.video);
+  }
+  return failed;
+}
+
 ForcedRuns write_forced_runs(const VideoBench& bench, const OpenedModel& reference) {
   const std::vector<std::size_t> order = spread_order(bench.inputs.size());
   const auto chunk =
@@ -140,11 +155,13 @@ ForcedRuns write_forced_runs(const VideoBench& bench, const OpenedModel& referen
     const std::size_t count = std::min(chunk, order.size() - i);
     writer.write({begin, begin + static_cast<std::ptrdiff_t>(count)});
   }
-  ForcedRuns runs{.inputs = writer.take_inputs(), .captions = nullptr};
+  ForcedRuns runs{
+      .inputs = writer.take_inputs(), .captions = nullptr, .failed = writer.take_failed()};
   std::map<std::string, bench::WrittenCaption> captions = writer.take_captions();
   if (captions.empty()) return runs;
   runs.captions =
       std::make_unique<bench::ForcedCaptions>(std::move(captions), bench.locations.temporary);
+  runs.captions->reserve(reference.model->decoder().spec().vocab);
   run_forced(runs, reference, [&](const std::string& key, engine::Request& request) {
     runs.captions->record(key, request);
   });

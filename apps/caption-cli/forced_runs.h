@@ -2,18 +2,27 @@
 // from videos to logits (bench/logit_price.h).
 #pragma once
 
+#include <map>
 #include <memory>
+#include <string>
+#include <vector>
 
 #include "bench/logit_price.h"
 #include "pipeline/input_list.h"
+#include "records/record.h"
 #include "video_runs.h"
 
 namespace caption::cli {
+
+// Clips that no prompt got a caption of: Record::video, and what tells their contents apart.
+using FailedClips = std::map<std::string, std::string>;
+FailedClips find_failed(const std::vector<records::Record>& records);
 
 // Clips and the captions that the reference wrote of them.
 struct ForcedRuns {
   pipeline::InputList inputs;
   std::unique_ptr<bench::ForcedCaptions> captions;  // with the reference's logits; null: no caption
+  FailedClips failed = {};                          // of the clips that were tried
 };
 
 // Lets the reference write captions, greedily, of clips from all over the list until they have

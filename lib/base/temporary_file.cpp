@@ -13,7 +13,7 @@
 namespace caption {
 namespace {
 
-[[noreturn]] void fail(const std::filesystem::path& folder, const char* what, int error) {
+[[noreturn]] void fail(const std::filesystem::path& folder, const std::string& what, int error) {
   throw Error(output_error_code(error), folder.string() + ": cannot " + what +
                                             " a temporary file there: " + describe_errno(error) +
                                             "; TMPDIR names another folder");
@@ -36,6 +36,15 @@ int open_unnamed(const std::filesystem::path& folder) {
 TemporaryFile::TemporaryFile(const std::filesystem::path& folder)
     : folder_(folder), file_(open_unnamed(folder)) {
   if (file_.get() < 0) fail(folder_, "make", errno);
+}
+
+void TemporaryFile::reserve(std::int64_t bytes) const {
+  int result = -1;
+  do {
+    result = ::fallocate(file_.get(), FALLOC_FL_KEEP_SIZE, 0, bytes);
+  } while (result != 0 && errno == EINTR);
+  if (result == 0 || errno == EOPNOTSUPP || errno == ENOSYS) return;
+  fail(folder_, "reserve " + std::to_string(bytes) + " bytes for", errno);
 }
 
 void TemporaryFile::write_at(std::int64_t position, std::span<const std::byte> bytes) const {

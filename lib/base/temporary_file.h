@@ -17,6 +17,10 @@ class TemporaryFile {
   // On the file system of `folder`. Throws Error as output_error_code(), with the reason.
   explicit TemporaryFile(const std::filesystem::path& folder);
 
+  // Allocates the first `bytes` bytes of the file, whose size stays as it is, so that writes to
+  // them find space. Throws Error as output_error_code(). Does nothing on a file system that
+  // cannot.
+  void reserve(std::int64_t bytes) const;
   // Throws Error as output_error_code(), for example when no space is left.
   void write_at(std::int64_t position, std::span<const std::byte> bytes) const;
   // Reads all of `bytes`. Throws Error(kIo), also for bytes behind the end of the file.

@@ -105,6 +105,10 @@ ForcedCaptions::ForcedCaptions(std::map<std::string, WrittenCaption> captions,
   }
 }
 
+void ForcedCaptions::reserve(std::int64_t vocab) const {
+  file_.reserve(positions_ * vocab * static_cast<std::int64_t>(sizeof(float)));
+}
+
 void ForcedCaptions::record(const std::string& key, engine::Request& request) {
   lead(key, request, Use::kRecord);
 }

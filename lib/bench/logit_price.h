@@ -65,6 +65,10 @@ class ForcedCaptions {
   ForcedCaptions(std::map<std::string, WrittenCaption> captions,
                  const std::filesystem::path& folder);
 
+  // Reserves space for rows of `vocab` logits, so that a full disk is found before the models run.
+  // Throws as TemporaryFile::reserve().
+  void reserve(std::int64_t vocab) const;
+
   std::int64_t positions() const { return positions_; }  // of all captions
 
   // Make the request choose the caption's tokens and end after the last one, whatever its sampling

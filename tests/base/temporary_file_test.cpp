@@ -4,7 +4,9 @@
 #include <doctest/doctest.h>
 
 #include <array>
+#include <cstdint>
 #include <filesystem>
+#include <string>
 #include <utility>
 
 #include "base/error.h"
@@ -32,6 +34,22 @@ TEST_SUITE("base/temporary_file") {
     CHECK(found == std::array<std::byte, 2>{std::byte{2}, std::byte{3}});
     CHECK_THROWS_WITH_AS(file.read_at(8, found), doctest::Contains("ends at byte 9"), Error);
     CHECK(fs::is_empty(folder));
+  }
+
+  TEST_CASE("space that there is not is refused with the folder, and reserving adds no bytes") {
+    const TemporaryFile file(fs::path(CAPTION_TEST_TMP));
+    file.reserve(1 << 16);
+    std::array<std::byte, 1> found = {};
+    CHECK_THROWS_WITH_AS(file.read_at(0, found), doctest::Contains("ends at byte 0"), Error);
+    // 4 EiB are more than any file system here holds.
+    try {
+      file.reserve(std::int64_t{1} << 62);
+      MESSAGE("skipped: the file system of " << CAPTION_TEST_TMP << " reserves no space");
+    } catch (const Error& error) {
+      CHECK(std::string(error.what()).find("cannot reserve 4611686018427387904 bytes") !=
+            std::string::npos);
+      CHECK(std::string(error.what()).find(CAPTION_TEST_TMP) == 0);
+    }
   }
 
   TEST_CASE("a folder that is not there is named") {
