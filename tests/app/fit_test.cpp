@@ -132,7 +132,26 @@ TEST_SUITE("app/fit") {
     CHECK_FALSE(json.get_objects("formats").at(1).get_bool("fits", true));  // 16.4 GB in bf16
     const Finished nothing = plan_fit({"--memory", "1MiB"});
     CHECK(nothing.exit_code == 4);
-    CHECK(contains(nothing.out, "nothing is chosen: none of 9 formats fits"));
+    CHECK(contains(nothing.out, "nothing is chosen: none of 9 formats fits; in "));
+    CHECK(contains(nothing.out, ", weights alone take "));
+    const Finished unwritable = plan_fit({"--svg", "/nonexistent/formats.svg"});
+    CHECK(unwritable.exit_code == 5);
+    CHECK(unwritable.out.empty());  // refused before the plan
+    CHECK(contains(unwritable.err, "/nonexistent/formats.svg: cannot write: "));
+  }
+
+  TEST_CASE("the size of the process is counted without pages of a mapped model file") {
+    const Finished alone =
+        run_cli({"plan", "--json", "--dtype", "bf16", "--bandwidth", "20", "--flops", "200"});
+    // The demonstration model's file has 10 MB, the process without it less than twice that.
+    CHECK(parse(alone.out).get_object("bytes")->require_int("fixed", 1, 1LL << 40) < 20'000'000);
+  }
+
+  TEST_CASE("a format that the preset asks for in another form is named as left out") {
+    const Finished card = plan_fit({"--preset", "t4", "--model", "qwen3-8b"});
+    CHECK(contains(card.out, "left out: nf4: this build does not hold nf4"));
+    const Finished json = plan_fit({"--preset", "t4", "--model", "qwen3-8b", "--json"});
+    CHECK(contains(json.out, "\"left_out\":[\"nf4: this build does not hold nf4"));
   }
 
   TEST_CASE("a quantised model has the formats that keep its codes, or all with --requantize") {
@@ -147,6 +166,9 @@ TEST_SUITE("app/fit") {
       return names;
     };
     CHECK(formats_of({}) == "f32, bf16");
+    CHECK(contains(plan_fit({"--model", model.path().string()}).out,
+                   "left out: int8, int4, nf4, w8a8, w4a8, int4-head4, w4a8-head4: would round "
+                   "the codes of the file a second time"));
     CHECK(formats_of({"--requantize", "true"}) == join(kHeld));
   }
 

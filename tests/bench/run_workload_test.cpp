@@ -201,6 +201,7 @@ TEST_SUITE("bench/roofline") {
       CHECK(roofline.f32_flops_per_s > 0);
       CHECK(roofline.flops_per_s >= roofline.f32_flops_per_s);
       CHECK(roofline.int8_flops_per_s >= roofline.flops_per_s);
+      CHECK(roofline.int8_flops_per_s >= roofline.own_int8_flops_per_s);
       CHECK(roofline.num_threads == 2);
     }
   }
