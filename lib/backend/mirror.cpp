@@ -81,10 +81,13 @@ class MirrorRange {
 
  private:
   MirrorRange() {
-    void* const begin =
-        ::mmap(nullptr, kRangeBytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (begin == MAP_FAILED) return;
-    begin_ = end_ = static_cast<std::byte*>(begin);
+    void* const mapped = ::mmap(nullptr, kRangeBytes + kHugePageBytes, PROT_NONE,
+                                MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (mapped == MAP_FAILED) return;
+    const auto address = reinterpret_cast<std::uintptr_t>(mapped);
+    begin_ = end_ = static_cast<std::byte*>(mapped) + (round_up(address, kHugePageBytes) - address);
+    // A change of protection costs time for each page that is in use.
+    ::madvise(begin_, kRangeBytes, MADV_HUGEPAGE);
     free_.emplace(begin_, kRangeBytes);
   }
 
