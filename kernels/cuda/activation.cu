@@ -59,9 +59,11 @@ struct SigmoidScale {
   }
 };
 
-// Of dense operands, y of [rows_of_gate.., C]; an empty `other` is null.
+// All operands are dense; `other` may be empty. Rows [i * rows_per_gate, (i + 1) * rows_per_gate)
+// of y take row i of a gate.
 template <template <int> class Kernel>
-void launch_activation(ConstView x, ConstView other, View y, std::int64_t rows_per_gate) {
+void launch_activation(Stream& stream, ConstView x, ConstView other, View y,
+                       std::int64_t rows_per_gate) {
   const bool has_packs =
       allows_packs(x, 4) && allows_packs(y, 4) && (other.empty() || allows_packs(other, 4));
   const std::int64_t columns = y.dim(-1);
@@ -74,9 +76,9 @@ void launch_activation(ConstView x, ConstView other, View y, std::int64_t rows_p
                                 .pieces = pieces};
   const Grid grid = grid_of(count_vectors(y), pieces);
   if (has_packs) {
-    launch<Kernel<4>>(grid, params);
+    launch<Kernel<4>>(stream, grid, params);
   } else {
-    launch<Kernel<1>>(grid, params);
+    launch<Kernel<1>>(stream, grid, params);
   }
 }
 
@@ -85,12 +87,12 @@ void launch_activation(ConstView x, ConstView other, View y, std::int64_t rows_p
 
 namespace caption::kernels::impl {
 
-void add_silu(Cuda, Stream&, ConstView x, ConstView residual, View y) {
-  cuda::launch_activation<cuda::AddSilu>(x, residual, y, 1);
+void add_silu(Cuda, Stream& stream, ConstView x, ConstView residual, View y) {
+  cuda::launch_activation<cuda::AddSilu>(stream, x, residual, y, 1);
 }
 
-void sigmoid_scale(Cuda, Stream&, ConstView x, ConstView gate, View y) {
-  cuda::launch_activation<cuda::SigmoidScale>(x, gate, y, x.dim(1));
+void sigmoid_scale(Cuda, Stream& stream, ConstView x, ConstView gate, View y) {
+  cuda::launch_activation<cuda::SigmoidScale>(stream, x, gate, y, x.dim(1));
 }
 
 }  // namespace caption::kernels::impl

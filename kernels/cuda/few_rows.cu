@@ -185,13 +185,13 @@ struct FewRows {
 };
 
 template <class T>
-void launch_few_rows(Grid grid, const FewRowsParams& params, bool has_pairs) {
+void launch_few_rows(Stream& stream, Grid grid, const FewRowsParams& params, bool has_pairs) {
   if (params.rows <= 8) {
-    if (has_pairs) return launch<FewRows<T, 1, true>>(grid, params);
-    return launch<FewRows<T, 1, false>>(grid, params);
+    if (has_pairs) return launch<FewRows<T, 1, true>>(stream, grid, params);
+    return launch<FewRows<T, 1, false>>(stream, grid, params);
   }
-  if (has_pairs) return launch<FewRows<T, 2, true>>(grid, params);
-  launch<FewRows<T, 2, false>>(grid, params);
+  if (has_pairs) return launch<FewRows<T, 2, true>>(stream, grid, params);
+  launch<FewRows<T, 2, false>>(stream, grid, params);
 }
 
 }  // namespace
@@ -201,12 +201,12 @@ std::size_t packed_w16_bytes(std::int64_t num_features, std::int64_t num_columns
          static_cast<std::size_t>(count_tiles(num_columns)) * 32 * sizeof(Bytes16);
 }
 
-PackedW16 pack_w16(Stream&, ConstView rows, void* tiles) {
+PackedW16 pack_w16(Stream& stream, ConstView rows, void* tiles) {
   const bool is_16_bit = rows.dtype() == DType::kBF16 || rows.dtype() == DType::kF16;
   CAPTION_CHECK(rows.shape().rank() == 2 && is_16_bit, "pack_w16: rows are not [N, K] bf16 or f16");
   const int tiles_per_row = count_tiles(rows.dim(1));
   const int lanes = count_tiles(rows.dim(0)) * tiles_per_row * 32;
-  launch<PackW16>({.x = static_cast<unsigned>((lanes + kPackThreads - 1) / kPackThreads)},
+  launch<PackW16>(stream, {.x = static_cast<unsigned>((lanes + kPackThreads - 1) / kPackThreads)},
                   {.rows = static_cast<const std::uint16_t*>(rows.raw()),
                    .tiles = static_cast<Bytes16*>(tiles),
                    .row_stride = rows.row_stride(),
@@ -220,7 +220,7 @@ PackedW16 pack_w16(Stream&, ConstView rows, void* tiles) {
           .num_columns = rows.dim(1)};
 }
 
-void multiply_few_rows(Stream&, ConstView x, const PackedW16& weight, View y) {
+void multiply_few_rows(Stream& stream, ConstView x, const PackedW16& weight, View y) {
   CAPTION_CHECK(x.shape() == (Shape{x.dim(0), weight.num_columns}) && x.dim(0) <= kMostFewRows,
                 "multiply_few_rows: x is not [M, K] with at most 16 rows");
   CAPTION_CHECK(y.shape() == (Shape{x.dim(0), weight.num_features}) && y.dtype() == DType::kF32,
@@ -240,9 +240,9 @@ void multiply_few_rows(Stream&, ConstView x, const PackedW16& weight, View y) {
   const bool has_pairs =
       reinterpret_cast<std::uintptr_t>(x.raw()) % pair_bytes == 0 && x.row_stride() % 2 == 0;
   if (weight.dtype == DType::kBF16) {
-    launch_few_rows<BF16>(grid, params, has_pairs);
+    launch_few_rows<BF16>(stream, grid, params, has_pairs);
   } else {
-    launch_few_rows<F16>(grid, params, has_pairs);
+    launch_few_rows<F16>(stream, grid, params, has_pairs);
   }
 }
 

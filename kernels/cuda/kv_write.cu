@@ -101,7 +101,8 @@ Half half_of(ConstView x, View pages, View scales) {
 
 namespace caption::kernels::impl {
 
-void kv_write(Cuda, Stream&, ConstView k, ConstView v, ConstView slots, const KvLayer& pages) {
+void kv_write(Cuda, Stream& stream, ConstView k, ConstView v, ConstView slots,
+              const KvLayer& pages) {
   const std::int64_t vectors = k.dim(0) * k.dim(1);
   const cuda::KvWriteParams params{.half = {cuda::half_of(k, pages.k, pages.k_scales),
                                             cuda::half_of(v, pages.v, pages.v_scales)},
@@ -112,11 +113,12 @@ void kv_write(Cuda, Stream&, ConstView k, ConstView v, ConstView slots, const Kv
   const cuda::Grid grid{
       .x = static_cast<unsigned>((vectors + cuda::kWriteWarps - 1) / cuda::kWriteWarps)};
   if (pages.k.dtype() == DType::kI8) {
-    cuda::launch<cuda::KvWrite<std::int8_t>>(grid, params);
+    cuda::launch<cuda::KvWrite<std::int8_t>>(stream, grid, params);
     return;
   }
-  dispatch_float(pages.k.dtype(),
-                 [&](auto tag) { cuda::launch<cuda::KvWrite<decltype(tag)>>(grid, params); });
+  dispatch_float(pages.k.dtype(), [&](auto tag) {
+    cuda::launch<cuda::KvWrite<decltype(tag)>>(stream, grid, params);
+  });
 }
 
 }  // namespace caption::kernels::impl

@@ -6,7 +6,7 @@
 //     struct Shared { ... };                 // the block's shared memory
 //     static CAPTION_DEVICE void run(const Params& params) { ... }   // what a thread does
 //   };
-//   launch<Scale>({.x = rows}, {...});
+//   launch<Scale>(stream, {.x = rows}, {...});
 //
 // nvcc makes a __global__ function of it; any other compiler runs it on the emulator
 // (tests/support/cuda/emulator.h).
@@ -15,6 +15,7 @@
 #include <string>
 #include <type_traits>
 
+#include "backend/stream.h"
 #include "kernels/cuda/primitives.cuh"
 #ifdef __CUDACC__
 #include "base/error.h"
@@ -51,10 +52,10 @@ inline void check_cuda(cudaError_t error) {
 }
 #endif
 
-// Enqueues a launch on the device's default stream. An empty grid is no launch. Throws
-// Error(kUnavailable) when the driver refuses the launch.
+// Enqueues a launch on a queue of the device (Stream::queue()); null: the default one. An empty
+// grid is no launch. Throws Error(kUnavailable) when the driver refuses the launch.
 template <class Kernel>
-void launch(Grid grid, const typename Kernel::Params& params) {
+void launch([[maybe_unused]] void* queue, Grid grid, const typename Kernel::Params& params) {
   static_assert(Kernel::kThreads % 32 == 0 && Kernel::kThreads <= 1024);
   static_assert(std::is_trivially_copyable_v<typename Kernel::Params>);
   if (grid.x == 0 || grid.y == 0 || grid.z == 0) return;
@@ -65,7 +66,8 @@ void launch(Grid grid, const typename Kernel::Params& params) {
     check_cuda(cudaFuncSetAttribute(kernel_entry<Kernel>,
                                     cudaFuncAttributeMaxDynamicSharedMemorySize, kSharedBytes));
   }
-  kernel_entry<Kernel><<<dim3(grid.x, grid.y, grid.z), Kernel::kThreads, kSharedBytes>>>(params);
+  kernel_entry<Kernel><<<dim3(grid.x, grid.y, grid.z), Kernel::kThreads, kSharedBytes,
+                         static_cast<cudaStream_t>(queue)>>>(params);
   check_cuda(cudaGetLastError());
 #else
   cuda_emulator::launch({.grid = {grid.x, grid.y, grid.z},
@@ -77,6 +79,11 @@ void launch(Grid grid, const typename Kernel::Params& params) {
                            Kernel::run(*static_cast<const typename Kernel::Params*>(copied));
                          }});
 #endif
+}
+
+template <class Kernel>
+void launch(Stream& stream, Grid grid, const typename Kernel::Params& params) {
+  launch<Kernel>(stream.queue(), grid, params);
 }
 
 }  // namespace caption::kernels::cuda

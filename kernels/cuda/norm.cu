@@ -95,7 +95,7 @@ struct LayerNorm {
 };
 
 template <template <int> class Kernel>
-void launch_norm(const NormInput& input, View y) {
+void launch_norm(Stream& stream, const NormInput& input, View y) {
   const NormParams params{.x = static_cast<const float*>(input.x.raw()),
                           .weight = numbers_of(input.weight),
                           .bias = numbers_of(input.bias),
@@ -106,9 +106,9 @@ void launch_norm(const NormInput& input, View y) {
   const Grid grid{.x = count_vectors(y)};
   if (allows_packs(input.x, 4) && allows_packs(y, 4) && allows_packs(input.weight, 4) &&
       (input.bias.empty() || allows_packs(input.bias, 4))) {
-    launch<Kernel<4>>(grid, params);
+    launch<Kernel<4>>(stream, grid, params);
   } else {
-    launch<Kernel<1>>(grid, params);
+    launch<Kernel<1>>(stream, grid, params);
   }
 }
 
@@ -117,12 +117,12 @@ void launch_norm(const NormInput& input, View y) {
 
 namespace caption::kernels::impl {
 
-void rms_norm(Cuda, Stream&, const NormInput& input, View y) {
-  cuda::launch_norm<cuda::RmsNorm>(input, y);
+void rms_norm(Cuda, Stream& stream, const NormInput& input, View y) {
+  cuda::launch_norm<cuda::RmsNorm>(stream, input, y);
 }
 
-void layer_norm(Cuda, Stream&, const NormInput& input, View y) {
-  cuda::launch_norm<cuda::LayerNorm>(input, y);
+void layer_norm(Cuda, Stream& stream, const NormInput& input, View y) {
+  cuda::launch_norm<cuda::LayerNorm>(stream, input, y);
 }
 
 }  // namespace caption::kernels::impl

@@ -71,11 +71,11 @@ struct Rope {
 
 namespace caption::kernels::impl {
 
-void rope_table(Cuda, Stream&, const RopeAngles& angles, View table) {
+void rope_table(Cuda, Stream& stream, const RopeAngles& angles, View table) {
   const std::int64_t half = angles.inv_freq.dim(0);
   const cuda::Pieces pieces = cuda::cut_rows(half, 1);
   cuda::launch<cuda::RopeTable>(
-      cuda::grid_of(table.dim(0), pieces),
+      stream, cuda::grid_of(table.dim(0), pieces),
       {.positions = static_cast<const std::int32_t*>(angles.positions.raw()),
        .inv_freq = static_cast<const float*>(angles.inv_freq.raw()),
        .axis = static_cast<const std::int32_t*>(angles.axis.raw()),
@@ -86,10 +86,10 @@ void rope_table(Cuda, Stream&, const RopeAngles& angles, View table) {
        .pieces = pieces});
 }
 
-void rope(Cuda, Stream&, ConstView table, View x) {
+void rope(Cuda, Stream& stream, ConstView table, View x) {
   const std::int64_t half = x.dim(2) / 2;
   const cuda::Pieces pieces = cuda::cut_rows(x.dim(1) * half, 1);
-  cuda::launch<cuda::Rope>(cuda::grid_of(x.dim(0), pieces),
+  cuda::launch<cuda::Rope>(stream, cuda::grid_of(x.dim(0), pieces),
                            {.table = static_cast<const float*>(table.raw()),
                             .x = static_cast<float*>(x.raw()),
                             .x_stride = x.row_stride(),

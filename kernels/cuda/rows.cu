@@ -45,13 +45,13 @@ struct MoveRows {
 };
 
 template <class Unit, Moves kMoves>
-void launch_move(ConstView x, ConstView rows, View y) {
+void launch_move(Stream& stream, ConstView x, ConstView rows, View y) {
   const auto element_bytes = static_cast<std::int64_t>(dtype_size_bytes(x.dtype()));
   const auto units = [element_bytes](std::int64_t elements) {
     return elements * element_bytes / static_cast<std::int64_t>(sizeof(Unit));
   };
   const Pieces pieces = cut_rows(units(x.dim(1)), 1);
-  launch<MoveRows<Unit, kMoves>>(grid_of(rows.dim(0), pieces),
+  launch<MoveRows<Unit, kMoves>>(stream, grid_of(rows.dim(0), pieces),
                                  {.x = x.raw(),
                                   .y = y.raw(),
                                   .rows = static_cast<const std::int32_t*>(rows.raw()),
@@ -63,17 +63,17 @@ void launch_move(ConstView x, ConstView rows, View y) {
 
 // Moves as many bytes at once as both views allow, at least those of an element.
 template <Moves kMoves>
-void move_rows(ConstView x, ConstView rows, View y) {
+void move_rows(Stream& stream, ConstView x, ConstView rows, View y) {
   const std::size_t element_bytes = dtype_size_bytes(x.dtype());
   const auto allows = [&](std::size_t unit_bytes) {
     const auto count = static_cast<std::int64_t>(unit_bytes / element_bytes);
     return allows_packs(x, count) && allows_packs(y, count);
   };
-  if (allows(16)) return launch_move<Bytes16, kMoves>(x, rows, y);
-  if (allows(8)) return launch_move<Packed<float, 2>, kMoves>(x, rows, y);
-  if (allows(4)) return launch_move<std::uint32_t, kMoves>(x, rows, y);
-  if (allows(2)) return launch_move<std::uint16_t, kMoves>(x, rows, y);
-  launch_move<std::uint8_t, kMoves>(x, rows, y);
+  if (allows(16)) return launch_move<Bytes16, kMoves>(stream, x, rows, y);
+  if (allows(8)) return launch_move<Packed<float, 2>, kMoves>(stream, x, rows, y);
+  if (allows(4)) return launch_move<std::uint32_t, kMoves>(stream, x, rows, y);
+  if (allows(2)) return launch_move<std::uint16_t, kMoves>(stream, x, rows, y);
+  launch_move<std::uint8_t, kMoves>(stream, x, rows, y);
 }
 
 }  // namespace
@@ -81,19 +81,19 @@ void move_rows(ConstView x, ConstView rows, View y) {
 
 namespace caption::kernels::impl {
 
-void gather_rows(Cuda, Stream&, ConstView x, ConstView rows, View y) {
-  cuda::move_rows<cuda::Moves::kFrom>(x, rows, y);
+void gather_rows(Cuda, Stream& stream, ConstView x, ConstView rows, View y) {
+  cuda::move_rows<cuda::Moves::kFrom>(stream, x, rows, y);
 }
 
-void scatter_rows(Cuda, Stream&, ConstView x, ConstView rows, View y) {
-  cuda::move_rows<cuda::Moves::kTo>(x, rows, y);
+void scatter_rows(Cuda, Stream& stream, ConstView x, ConstView rows, View y) {
+  cuda::move_rows<cuda::Moves::kTo>(stream, x, rows, y);
 }
 
-void add_rows(Cuda, Stream&, ConstView x, ConstView rows, View y) {
+void add_rows(Cuda, Stream& stream, ConstView x, ConstView rows, View y) {
   if (cuda::allows_packs(x, 4) && cuda::allows_packs(y, 4)) {
-    cuda::launch_move<cuda::Packed<float, 4>, cuda::Moves::kAddTo>(x, rows, y);
+    cuda::launch_move<cuda::Packed<float, 4>, cuda::Moves::kAddTo>(stream, x, rows, y);
   } else {
-    cuda::launch_move<cuda::Packed<float, 1>, cuda::Moves::kAddTo>(x, rows, y);
+    cuda::launch_move<cuda::Packed<float, 1>, cuda::Moves::kAddTo>(stream, x, rows, y);
   }
 }
 

@@ -42,7 +42,7 @@ struct Swiglu {
 
 namespace caption::kernels::impl {
 
-void swiglu(Cuda, Stream&, ConstView gate, ConstView up, View y) {
+void swiglu(Cuda, Stream& stream, ConstView gate, ConstView up, View y) {
   const bool has_packs =
       cuda::allows_packs(gate, 4) && cuda::allows_packs(up, 4) && cuda::allows_packs(y, 4);
   const cuda::Pieces pieces = cuda::cut_rows(y.dim(1), has_packs ? 4 : 1);
@@ -56,9 +56,9 @@ void swiglu(Cuda, Stream&, ConstView gate, ConstView up, View y) {
                                   .pieces = pieces};
   const cuda::Grid grid = cuda::grid_of(y.dim(0), pieces);
   if (has_packs) {
-    cuda::launch<cuda::Swiglu<4>>(grid, params);
+    cuda::launch<cuda::Swiglu<4>>(stream, grid, params);
   } else {
-    cuda::launch<cuda::Swiglu<1>>(grid, params);
+    cuda::launch<cuda::Swiglu<1>>(stream, grid, params);
   }
 }
 

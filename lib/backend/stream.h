@@ -30,6 +30,8 @@ class Stream {
   }
   ThreadPool& pool() const { return *pool_; }
   CpuTier cpu_tier() const { return cpu_tier_; }
+  // The GPU's queue, a cudaStream_t, on which kernels are launched; null: the default one.
+  void* queue() const { return nullptr; }
 
   // Waits until all work of the stream is done; only then may the host read what a copy wrote. On
   // the CPU and the mirror work is done when its call returns.

@@ -278,9 +278,9 @@ struct TooMuchShared : Kernel {
 template <class AKernel, int kBlocks>
 void launch_kernel(float* memory) {
   if constexpr (sizeof(typename AKernel::Params) == sizeof(Params)) {
-    launch<AKernel>({.x = kBlocks}, {memory});
+    launch<AKernel>(nullptr, {.x = kBlocks}, {memory});
   } else {
-    launch<AKernel>({.x = kBlocks}, {&host_number, memory});
+    launch<AKernel>(nullptr, {.x = kBlocks}, {&host_number, memory});
   }
 }
 

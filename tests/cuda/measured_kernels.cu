@@ -110,21 +110,22 @@ struct Product {
 
 void launch_global_loads(const float* memory, int size_bytes, int stride_bytes) {
   launch<GlobalLoads>(
-      {}, {reinterpret_cast<unsigned char*>(const_cast<float*>(memory)), size_bytes, stride_bytes});
+      nullptr, {},
+      {reinterpret_cast<unsigned char*>(const_cast<float*>(memory)), size_bytes, stride_bytes});
 }
 
 void launch_shared_stores(int size_bytes, int stride_bytes) {
-  launch<SharedStores>({}, {nullptr, size_bytes, stride_bytes});
+  launch<SharedStores>(nullptr, {}, {nullptr, size_bytes, stride_bytes});
 }
 
-void launch_ragged_loads(const float* memory) { launch<RaggedLoads>({}, {memory}); }
+void launch_ragged_loads(const float* memory) { launch<RaggedLoads>(nullptr, {}, {memory}); }
 
 void launch_product(cuda_emulator::HalfType type, const std::uint16_t* a, const std::uint16_t* b,
                     float* c) {
   if (type == cuda_emulator::HalfType::kBF16) {
-    launch<Product<true>>({}, {a, b, c});
+    launch<Product<true>>(nullptr, {}, {a, b, c});
   } else {
-    launch<Product<false>>({}, {a, b, c});
+    launch<Product<false>>(nullptr, {}, {a, b, c});
   }
 }
 
