@@ -55,7 +55,7 @@ inline void check_cuda(cudaError_t error) {
 // Enqueues a launch on a queue of the device (Stream::queue()); null: the default one. An empty
 // grid is no launch. Throws Error(kUnavailable) when the driver refuses the launch.
 template <class Kernel>
-void launch([[maybe_unused]] void* queue, Grid grid, const typename Kernel::Params& params) {
+void launch(void* queue, Grid grid, const typename Kernel::Params& params) {
   static_assert(Kernel::kThreads % 32 == 0 && Kernel::kThreads <= 1024);
   static_assert(std::is_trivially_copyable_v<typename Kernel::Params>);
   if (grid.x == 0 || grid.y == 0 || grid.z == 0) return;
@@ -70,14 +70,14 @@ void launch([[maybe_unused]] void* queue, Grid grid, const typename Kernel::Para
                          static_cast<cudaStream_t>(queue)>>>(params);
   check_cuda(cudaGetLastError());
 #else
-  cuda_emulator::launch({.grid = {grid.x, grid.y, grid.z},
-                         .num_threads = Kernel::kThreads,
-                         .shared_bytes = kSharedBytes,
-                         .params = &params,
-                         .params_bytes = sizeof params,
-                         .run = [](const void* copied) {
-                           Kernel::run(*static_cast<const typename Kernel::Params*>(copied));
-                         }});
+  cuda_emulator::launch(queue, {.grid = {grid.x, grid.y, grid.z},
+                                .num_threads = Kernel::kThreads,
+                                .shared_bytes = kSharedBytes,
+                                .params = &params,
+                                .params_bytes = sizeof params,
+                                .run = [](const void* copied) {
+                                  Kernel::run(*static_cast<const typename Kernel::Params*>(copied));
+                                }});
 #endif
 }
 

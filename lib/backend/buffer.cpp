@@ -9,7 +9,7 @@
 #include <string>
 #include <utility>
 
-#include "backend/dispatch.h"
+#include "backend/device_runtime.h"
 #include "backend/mirror.h"
 #include "base/error.h"
 #include "base/units.h"
@@ -54,27 +54,44 @@ void* map(std::size_t size_bytes, Paging paging) {
 void* allocate(Device device, std::size_t size_bytes, Paging paging) {
   if (size_bytes > kAddressSpaceBytes) return nullptr;
   if (device == Device::kMirror) return allocate_mirror(size_bytes);
+  if (device == Device::kCuda) return require_device_runtime().allocate(size_bytes);
   if (is_mapping(size_bytes)) return map(round_up(size_bytes), paging);
   return ::operator new (size_bytes, std::align_val_t{kAlignmentBytes}, std::nothrow);
+}
+
+[[noreturn]] void throw_out_of_memory(Device device, std::size_t size_bytes) {
+  if (device != Device::kCuda) {
+    throw Error(ErrorCode::kOutOfMemory, "buffer: the system refused " + size_text(size_bytes) +
+                                             " of memory; use a smaller model, batch or KV cache");
+  }
+  const DeviceMemory memory = require_device_runtime().memory();
+  throw Error(ErrorCode::kOutOfMemory,
+              "buffer: the GPU has no " + size_text(size_bytes) + " left (" +
+                  format_bytes(memory.free_bytes) + " of " + format_bytes(memory.total_bytes) +
+                  " free); lower memory_utilization, the batch or the KV cache, or use a smaller "
+                  "model");
 }
 
 }  // namespace
 
 Buffer::Buffer(Device device, std::size_t size_bytes, Paging paging) : device_(device) {
-  if (device == Device::kCuda) throw_device_unavailable(device);
+  if (device == Device::kCuda) require_device_runtime();
   if (size_bytes == 0) return;
   void* const begin = allocate(device, size_bytes, paging);
-  if (begin == nullptr) {
-    throw Error(ErrorCode::kOutOfMemory, "buffer: the system refused " + size_text(size_bytes) +
-                                             " of memory; use a smaller model, batch or KV cache");
-  }
+  if (begin == nullptr) throw_out_of_memory(device, size_bytes);
   begin_ = static_cast<std::byte*>(begin);
   size_bytes_ = size_bytes;
 }
 
 Buffer Buffer::staging(Device device, std::size_t size_bytes) {
-  if (device == Device::kCuda) throw_device_unavailable(device);
-  return Buffer(Device::kCpu, size_bytes);
+  if (device != Device::kCuda) return Buffer(Device::kCpu, size_bytes);
+  Buffer buffer;
+  if (size_bytes == 0) return buffer;
+  buffer.begin_ = require_device_runtime().allocate_pinned(size_bytes);
+  if (buffer.begin_ == nullptr) throw_out_of_memory(Device::kCpu, size_bytes);
+  buffer.size_bytes_ = size_bytes;
+  buffer.is_pinned_ = true;
+  return buffer;
 }
 
 Buffer::~Buffer() { free(); }
@@ -82,7 +99,8 @@ Buffer::~Buffer() { free(); }
 Buffer::Buffer(Buffer&& other) noexcept
     : begin_(std::exchange(other.begin_, nullptr)),
       size_bytes_(std::exchange(other.size_bytes_, 0)),
-      device_(other.device_) {}
+      device_(other.device_),
+      is_pinned_(std::exchange(other.is_pinned_, false)) {}
 
 Buffer& Buffer::operator=(Buffer&& other) noexcept {
   if (this != &other) {
@@ -90,6 +108,7 @@ Buffer& Buffer::operator=(Buffer&& other) noexcept {
     begin_ = std::exchange(other.begin_, nullptr);
     size_bytes_ = std::exchange(other.size_bytes_, 0);
     device_ = other.device_;
+    is_pinned_ = std::exchange(other.is_pinned_, false);
   }
   return *this;
 }
@@ -98,6 +117,10 @@ void Buffer::free() {
   if (begin_ == nullptr) return;
   if (device_ == Device::kMirror) {
     free_mirror(begin_, size_bytes_);
+  } else if (device_ == Device::kCuda) {
+    require_device_runtime().free(begin_);
+  } else if (is_pinned_) {
+    require_device_runtime().free_pinned(begin_);
   } else if (is_mapping(size_bytes_)) {
     ::munmap(begin_, round_up(size_bytes_));
   } else {
@@ -105,6 +128,7 @@ void Buffer::free() {
   }
   begin_ = nullptr;
   size_bytes_ = 0;
+  is_pinned_ = false;
 }
 
 }  // namespace caption

@@ -23,8 +23,9 @@ inline constexpr std::size_t kHugeBufferBytes = 2 * kHugePageBytes;
 // Memory aligned to 64 bytes (a cache line, and an AVX-512 register), uninitialised. A buffer of at
 // least kHugeBufferBytes is a separate mapping aligned to kHugePageBytes: no memory is committed
 // before it is touched, and all of it is returned to the system on destruction. Memory of the
-// mirror is as backend/mirror.h describes. Moves, does not copy. Throws Error(kOutOfMemory) with
-// the size requested; kUnavailable for a device that this build lacks.
+// mirror is as backend/mirror.h describes; memory of a GPU is freed when all work of the GPU is
+// done. Moves, does not copy. Throws Error(kOutOfMemory) with the size requested; kUnavailable for
+// a device that this build lacks.
 class Buffer {
  public:
   Buffer() = default;
@@ -46,6 +47,7 @@ class Buffer {
   std::byte* begin_ = nullptr;
   std::size_t size_bytes_ = 0;
   Device device_ = Device::kCpu;
+  bool is_pinned_ = false;  // memory of the host that a GPU's runtime allocated
 };
 
 }  // namespace caption

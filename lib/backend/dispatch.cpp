@@ -2,6 +2,7 @@
 
 #include <string>
 
+#include "backend/device_runtime.h"
 #include "backend/machine.h"
 #include "base/error.h"
 
@@ -12,5 +13,13 @@ void throw_device_unavailable(Device device) {
                                            (device == Device::kCuda ? "CUDA" : "such") +
                                            " kernels; run on the device \"cpu\"");
 }
+
+DeviceRuntime& require_device_runtime() {
+  DeviceRuntime* const runtime = device_runtime();
+  if (runtime == nullptr) throw_device_unavailable(Device::kCuda);
+  return *runtime;
+}
+
+bool has_cuda_kernels() { return device_runtime() != nullptr; }
 
 }  // namespace caption

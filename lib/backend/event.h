@@ -2,26 +2,29 @@
 #pragma once
 
 #include <chrono>
+#include <memory>
 
 namespace caption {
 
-// On the CPU and the mirror, whose work is done when its call returns, an event is a time.
+// On the CPU and the mirror, whose work is done when its call returns, an event is a time. Copies
+// are the same point.
 class Event {
  public:
   using Clock = std::chrono::steady_clock;
 
   explicit Event(Clock::time_point time) : time_(time) {}
+  // The point after all work that a GPU's queue (Stream::queue()) was given so far.
+  explicit Event(void* queue);
 
-  // Waits until the stream's work up to this point is done.
-  void synchronize() const {}
+  // Waits until the stream's work up to this point is done. Throws Error(kUnavailable) when the
+  // device fails.
+  void synchronize() const;
   // The time between the two points, of one stream; waits for both.
-  std::chrono::nanoseconds since(const Event& earlier) const {
-    synchronize();
-    return time_ - earlier.time_;
-  }
+  std::chrono::nanoseconds since(const Event& earlier) const;
 
  private:
   Clock::time_point time_;
+  std::shared_ptr<void> on_gpu_;  // null on the CPU
 };
 
 }  // namespace caption

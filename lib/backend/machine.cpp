@@ -81,12 +81,4 @@ Machine detect_machine() {
   return machine;
 }
 
-bool has_cuda_kernels() {
-#ifdef CAPTION_CUDA_KERNELS
-  return true;
-#else
-  return false;
-#endif
-}
-
 }  // namespace caption

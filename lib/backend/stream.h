@@ -1,8 +1,10 @@
 // backend/stream.h: an ordered queue of work on one device; the first argument of every kernel.
 //
-// On the CPU and the mirror, work runs synchronously on the stream's thread pool. A Stream is used
-// by one thread at a time and borrows its pool.
+// On the CPU and the mirror, work runs synchronously on the stream's thread pool; on a GPU it runs
+// while the host goes on. A Stream is used by one thread at a time and borrows its pool.
 #pragma once
+
+#include <memory>
 
 #include "backend/buffer.h"
 #include "backend/context.h"
@@ -16,9 +18,9 @@ namespace caption {
 
 class Stream {
  public:
-  // A stream on the context's device; the CPU's share of its work uses `pool`.
-  Stream(const Context& context, ThreadPool& pool)
-      : device_(context.device), pool_(&pool), cpu_tier_(context.cpu_tier) {}
+  // A stream on the context's device; the CPU's share of its work uses `pool`. Throws
+  // Error(kUnavailable) when a GPU fails.
+  Stream(const Context& context, ThreadPool& pool);
   // A stream on the CPU.
   explicit Stream(ThreadPool& pool, CpuTier tier = fastest_cpu_tier())
       : Stream(Context{.device = Device::kCpu, .cpu_tier = tier}, pool) {}
@@ -30,15 +32,16 @@ class Stream {
   }
   ThreadPool& pool() const { return *pool_; }
   CpuTier cpu_tier() const { return cpu_tier_; }
-  // The GPU's queue, a cudaStream_t, on which kernels are launched; null: the default one.
-  void* queue() const { return nullptr; }
+  // The GPU's queue, a cudaStream_t, on which kernels are launched; null on the CPU.
+  void* queue() const { return queue_.get(); }
 
   // Waits until all work of the stream is done; only then may the host read what a copy wrote. On
-  // the CPU and the mirror work is done when its call returns.
-  void synchronize() {}
+  // the CPU and the mirror work is done when its call returns. Throws Error(kUnavailable) when the
+  // device failed.
+  void synchronize();
 
   // Returns the point after all work that the stream was given so far.
-  Event record() const { return Event(Event::Clock::now()); }
+  Event record() const;
 
   // Borrowed. Null, the initial value, disables timing.
   Profile* profile() const { return profile_; }
@@ -52,11 +55,16 @@ class Stream {
   }
 
  private:
+  struct DestroyQueue {
+    void operator()(void* queue) const noexcept;
+  };
+
   Device device_;
   ThreadPool* pool_;
   CpuTier cpu_tier_;
   Profile* profile_ = nullptr;
   Buffer scratch_;
+  std::unique_ptr<void, DestroyQueue> queue_;
 };
 
 }  // namespace caption

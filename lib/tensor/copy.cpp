@@ -3,6 +3,7 @@
 #include <cstring>
 #include <string>
 
+#include "backend/device_runtime.h"
 #include "backend/dispatch.h"
 
 namespace caption {
@@ -32,14 +33,24 @@ void copy_rows(ConstView from, View to) {
   }
 }
 
+RowsToCopy rows_to_copy(ConstView from, View to) {
+  return {.to = static_cast<std::byte*>(to.raw()),
+          .from = static_cast<const std::byte*>(from.raw()),
+          .to_stride = stride_bytes(to),
+          .from_stride = stride_bytes(from),
+          .row_bytes = row_bytes(from),
+          .num_rows = static_cast<std::size_t>(from.dim(0))};
+}
+
 }  // namespace
 
-void copy(Stream& /*stream*/, ConstView from, View to) {
+void copy(Stream& stream, ConstView from, View to) {
   CAPTION_CHECK(from.dtype() == to.dtype() && from.shape() == to.shape(),
                 "a copy of " + from.shape().to_string() + " to " + to.shape().to_string());
   if (from.num_elements() == 0) return;
   if (from.device() == Device::kCuda || to.device() == Device::kCuda) {
-    throw_device_unavailable(Device::kCuda);
+    require_device_runtime().copy(stream.queue(), rows_to_copy(from, to));
+    return;
   }
   const bool has_mirror = from.device() == Device::kMirror || to.device() == Device::kMirror;
   dispatch(has_mirror ? Device::kMirror : Device::kCpu, [&](Cpu) { copy_rows(from, to); });

@@ -4,6 +4,7 @@
 #include <limits>
 #include <string>
 
+#include "backend/device_runtime.h"
 #include "backend/dispatch.h"
 
 namespace caption {
@@ -111,6 +112,12 @@ Tensor::Tensor(DType dtype, const Shape& shape, Device device, Paging paging)
 Tensor Tensor::zeros(DType dtype, const Shape& shape, Device device) {
   Tensor tensor(dtype, shape, device);
   if (tensor.empty()) return tensor;
+  if (device == Device::kCuda) {
+    DeviceRuntime& runtime = require_device_runtime();
+    runtime.fill_zeros(nullptr, tensor.buffer_.begin(), tensor.size_bytes());
+    runtime.synchronize(nullptr);
+    return tensor;
+  }
   dispatch(device, [&](Cpu) { std::memset(tensor.buffer_.begin(), 0, tensor.size_bytes()); });
   return tensor;
 }
@@ -122,6 +129,16 @@ Tensor Tensor::staging(DType dtype, const Shape& shape, Device device) {
 Tensor Tensor::clone() const {
   Tensor copy(dtype_, shape_, device());
   if (empty()) return copy;
+  if (device() == Device::kCuda) {
+    DeviceRuntime& runtime = require_device_runtime();
+    runtime.synchronize_all();  // the elements may be being computed
+    runtime.copy(nullptr, {.to = copy.buffer_.begin(),
+                           .from = buffer_.begin(),
+                           .row_bytes = size_bytes(),
+                           .num_rows = 1});
+    runtime.synchronize(nullptr);
+    return copy;
+  }
   dispatch(device(),
            [&](Cpu) { std::memcpy(copy.buffer_.begin(), buffer_.begin(), size_bytes()); });
   return copy;

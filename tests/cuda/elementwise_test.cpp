@@ -166,9 +166,11 @@ TEST_CASE("operands may begin at any element, whatever the others do") {
     run_emulated(1, [&](Stream& stream) {
       const auto* const y = static_cast<const std::byte*>(views[2].raw());
       kernels::add_silu(stream, views[0], views[1], views[2]);
+      stream.synchronize();
       caption::cuda_emulator::copy_from_device(got[0].as<float>(), y, got[0].size_bytes());
       kernels::sigmoid_scale(stream, views[0].reshape({1, 1, kColumns}), views[1],
                              views[2].reshape({1, 1, kColumns}));
+      stream.synchronize();
       caption::cuda_emulator::copy_from_device(got[1].as<float>(), y, got[1].size_bytes());
     });
     if (offset_of < 0) {

@@ -13,6 +13,7 @@
 #include "tensor/tensor.h"
 #include "tests/kernels/testing.h"
 #include "tests/support/cuda/emulator.h"
+#include "tests/support/cuda/queues.h"
 
 namespace caption::testing {
 
@@ -41,8 +42,10 @@ class DeviceTensor {
   DeviceTensor& operator=(const DeviceTensor&) = delete;
 
   View view() const { return View(begin_, dtype_, shape_, row_stride_, Device::kCuda); }
-  // A dense copy on the host. Throws Error(kInternal) when an element was never written.
+  // A dense copy on the host, after all work. Throws Error(kInternal) when an element was never
+  // written.
   Tensor to_host() const {
+    cuda_emulator::run_all_queues();
     Tensor tensor(dtype_, shape_);
     for_each_row([&](const std::byte* row, std::size_t offset, std::size_t bytes) {
       auto* const host = static_cast<std::byte*>(tensor.view().raw());
@@ -79,6 +82,7 @@ cuda_emulator::Report run_emulated(std::uint64_t seed, Work work) {
   ThreadPool pool(1);
   Stream stream(Context{.device = Device::kCuda}, pool);
   work(stream);
+  stream.synchronize();
   cuda_emulator::Report report = emulation.report();
   CHECK(report.describe_faults() == "");
   CHECK(report.launches > 0);

@@ -137,6 +137,14 @@ void Region::initialise(Range bytes) {
   for (std::size_t i = 0; i < bytes.size_bytes; ++i) cells[i].is_initialised = true;
 }
 
+void Region::initialise_as(Range bytes, const Region& source, std::uintptr_t from) {
+  Cell* const cells = cells_of(bytes);
+  const Cell* const copied = source.cells_.data() + source.offset_of(from);
+  for (std::size_t i = 0; i < bytes.size_bytes; ++i) {
+    cells[i].is_initialised = copied[i].is_initialised;
+  }
+}
+
 void Region::forget() { std::fill(cells_.begin(), cells_.end(), Cell{}); }
 
 std::size_t Region::first_uninitialised(Range bytes) const {

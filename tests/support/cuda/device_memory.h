@@ -88,6 +88,8 @@ class Region {
   void finish_copy(const Moment& now, Range bytes);
   // The host has written the bytes.
   void initialise(Range bytes);
+  // The bytes are a copy of those of `source` from the address `from` on.
+  void initialise_as(Range bytes, const Region& source, std::uintptr_t from);
   // Nobody has written any byte.
   void forget();
   // The offset of the first byte that nobody has written; size_bytes() if there is none.

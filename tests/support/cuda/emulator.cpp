@@ -1,9 +1,13 @@
 #include "tests/support/cuda/emulator.h"
 
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
+#include <memory>
+#include <vector>
 
 #include "base/error.h"
+#include "tests/support/cuda/queues.h"
 #include "tests/support/cuda/source_line.h"
 #include "tests/support/cuda/state.h"
 
@@ -32,6 +36,18 @@ Region& find_copied(const std::byte* begin, std::size_t size_bytes) {
       region != nullptr && region->offset_of(address) + size_bytes <= region->size_bytes(),
       "the emulated GPU has no such memory");
   return *region;
+}
+
+std::unique_ptr<Emulation>& lasting_emulation() {
+  static std::unique_ptr<Emulation> emulation;
+  return emulation;
+}
+
+void begin_lasting_emulation() {
+  const char* const seed = std::getenv("CAPTION_EMULATOR_SEED");
+  const std::uint64_t number = seed == nullptr ? 0 : std::strtoull(seed, nullptr, 10);
+  lasting_emulation() = std::make_unique<Emulation>(Options{.seed = number});
+  seed_queues(number);
 }
 
 }  // namespace
@@ -103,6 +119,40 @@ void copy_from_device(void* to, const std::byte* from, std::size_t size_bytes) {
                 "byte " + std::to_string(unwritten) + " of an allocation of " +
                     std::to_string(region.size_bytes()) + " was never written");
   std::memcpy(to, from, size_bytes);
+}
+
+void copy_bytes(std::byte* to, const std::byte* from, std::size_t size_bytes) {
+  if (size_bytes == 0) return;
+  const auto is_on_device = [](const std::byte* address) {
+    return memory().covers(reinterpret_cast<std::uintptr_t>(address));
+  };
+  const Region* const source = is_on_device(from) ? &find_copied(from, size_bytes) : nullptr;
+  if (is_on_device(to)) {
+    Region& target = find_copied(to, size_bytes);
+    const Range range{reinterpret_cast<std::uintptr_t>(to), size_bytes};
+    if (source == nullptr) {
+      target.initialise(range);
+    } else {
+      target.initialise_as(range, *source, reinterpret_cast<std::uintptr_t>(from));
+    }
+  }
+  std::memcpy(to, from, size_bytes);
+}
+
+void launch(void* queue, const Launch& launched) {
+  if (queue == nullptr) return launch(launched);
+  const auto* const params = static_cast<const std::byte*>(launched.params);
+  const std::vector<std::byte> copied(params, params + launched.params_bytes);
+  enqueue(queue, [work = launched, copied]() mutable {
+    if (current_state() == nullptr) begin_lasting_emulation();
+    work.params = copied.data();
+    launch(work);
+  });
+}
+
+std::string faults_of_lasting_emulation() {
+  if (lasting_emulation() == nullptr || current_state()->report.faults.empty()) return {};
+  return current_state()->report.describe_faults();
 }
 
 void launch(const Launch& launch) {

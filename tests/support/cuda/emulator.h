@@ -70,6 +70,8 @@ void free(std::byte* begin);
 void copy_to_device(std::byte* to, const void* from, std::size_t size_bytes);
 // Throws Error(kInternal) when a byte of `from` was never written.
 void copy_from_device(void* to, const std::byte* from, std::size_t size_bytes);
+// Copies between the device and the host, or on the device. Bytes that nobody has written stay so.
+void copy_bytes(std::byte* to, const std::byte* from, std::size_t size_bytes);
 
 // ---- used by kernels/cuda/launch.cuh ----
 struct Extent {
@@ -88,5 +90,11 @@ struct Launch {
 // Runs all blocks. An access outside of memory, or a collective that can never be complete, ends
 // the launch; after any other fault it goes on. Throws Error(kInternal) without an Emulation.
 void launch(const Launch& launch);
+// The same as work of a queue (queues.h), or at once when `queue` is null. Work of a queue that
+// runs without an Emulation begins one that lasts, with the seed CAPTION_EMULATOR_SEED (0 when that
+// is not set).
+void launch(void* queue, const Launch& launch);
+// Lines of the faults that the lasting emulation has found; empty without one.
+std::string faults_of_lasting_emulation();
 
 }  // namespace caption::cuda_emulator

@@ -1,0 +1,71 @@
+// backend/device_runtime.h: what the backend asks a GPU for: memory, queues, copies and events.
+//
+// A build has one implementation or none: lib/backend/cuda/runtime.cpp with CUDA's runtime library,
+// lib/backend/no_device_runtime.cpp in builds without CUDA kernels, and in tests
+// tests/support/cuda/emulated_runtime.cpp. Only buffer, event, stream and tensor/copy call it.
+//
+// A queue is a cudaStream_t, an event a cudaEvent_t. Work of one queue runs in its order; work of
+// two queues in any, unless a wait or a synchronisation orders them. Thread-safe, but for one queue
+// at a time. Functions that are not noexcept throw Error(kUnavailable) with the driver's message
+// when the device fails, which may have been in earlier work.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+
+namespace caption {
+
+// Rows of bytes, `from_stride` and `to_stride` bytes apart, of the host or the device.
+struct RowsToCopy {
+  std::byte* to = nullptr;
+  const std::byte* from = nullptr;
+  std::size_t to_stride = 0;
+  std::size_t from_stride = 0;
+  std::size_t row_bytes = 0;
+  std::size_t num_rows = 0;
+};
+
+struct DeviceMemory {
+  std::int64_t free_bytes = 0;
+  std::int64_t total_bytes = 0;
+};
+
+class DeviceRuntime {
+ public:
+  virtual ~DeviceRuntime() = default;
+
+  // Aligned to 256 bytes, uninitialised; null when the device has not as much.
+  virtual std::byte* allocate(std::size_t size_bytes) = 0;
+  // Waits for all work of the device first, which may use the memory.
+  virtual void free(std::byte* begin) noexcept = 0;
+  // Memory of the host that the device copies while the host goes on; null when there is none.
+  virtual std::byte* allocate_pinned(std::size_t size_bytes) = 0;
+  virtual void free_pinned(std::byte* begin) noexcept = 0;
+  virtual DeviceMemory memory() = 0;
+
+  virtual void* create_queue() = 0;
+  // Waits for the queue's work first.
+  virtual void destroy_queue(void* queue) noexcept = 0;
+  virtual void synchronize(void* queue) = 0;
+  virtual void synchronize_all() = 0;
+
+  // Ordered with the queue's work. Memory of the host that is not pinned may be changed when this
+  // returns, and has been written; pinned memory only after a synchronisation.
+  virtual void copy(void* queue, const RowsToCopy& rows) = 0;
+  virtual void fill_zeros(void* queue, std::byte* begin, std::size_t size_bytes) = 0;
+
+  // Returns the point after all work that the queue was given so far.
+  virtual void* record(void* queue) = 0;
+  virtual void destroy_event(void* event) noexcept = 0;
+  virtual void synchronize_event(void* event) = 0;
+  // Of two events of one queue that were synchronised.
+  virtual std::chrono::nanoseconds time_between(void* begin, void* end) = 0;
+};
+
+// Null in a build without CUDA kernels.
+DeviceRuntime* device_runtime();
+// Throws Error(kUnavailable) in a build without CUDA kernels.
+DeviceRuntime& require_device_runtime();
+
+}  // namespace caption

@@ -1,0 +1,154 @@
+// Streams, buffers, copies and events of a GPU, on the emulated one.
+#include <doctest/doctest.h>
+
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "backend/buffer.h"
+#include "backend/device_runtime.h"
+#include "backend/machine.h"
+#include "backend/stream.h"
+#include "base/error.h"
+#include "kernels/rows.h"
+#include "tensor/copy.h"
+#include "tests/cuda/testing.h"
+#include "tests/support/cuda/emulated_runtime.h"
+#include "tests/support/cuda/queues.h"
+
+using caption::Buffer;
+using caption::Context;
+using caption::copy;
+using caption::Device;
+using caption::DType;
+using caption::Error;
+using caption::StagedTensor;
+using caption::Stream;
+using caption::Tensor;
+using caption::ThreadPool;
+using caption::View;
+using caption::cuda_emulator::Emulation;
+using caption::testing::random_f32;
+using caption::testing::same_bits;
+
+namespace {
+
+const Context kGpu{.device = Device::kCuda};
+
+// y = x [rows, columns] by a kernel of the stream's queue.
+void move_by_kernel(Stream& stream, caption::ConstView x, caption::ConstView rows, View y) {
+  caption::kernels::gather_rows(stream, x, rows, y);
+}
+
+Tensor ascending(std::int32_t count) {
+  Tensor rows(DType::kI32, {count});
+  for (std::int32_t i = 0; i < count; ++i) rows.as<std::int32_t>()[i] = i;
+  return rows;
+}
+
+}  // namespace
+
+TEST_SUITE_BEGIN("cuda/runtime");
+
+TEST_CASE("matrices go to the GPU, through a kernel and back, dense or not") {
+  CHECK(caption::has_cuda_kernels());
+  for (const std::uint64_t seed : {0, 1, 2, 3}) {
+    CAPTURE(seed);
+    const Emulation emulation({.seed = seed});
+    caption::cuda_emulator::seed_queues(seed);
+    ThreadPool pool(1);
+    Stream stream(kGpu, pool);
+    const Tensor x = random_f32({3, 7}, 5);
+    const Tensor rows = caption::copy_to(stream, Device::kCuda, ascending(3).view());
+    Tensor wide(DType::kF32, {3, 10}, Device::kCuda);
+    Tensor moved(DType::kF32, {3, 7}, Device::kCuda);
+    Tensor back(DType::kF32, {3, 7});
+    copy(stream, x.view(), wide.view().columns(2, 7));
+    move_by_kernel(stream, wide.view().columns(2, 7), rows.view(), moved.view());
+    copy(stream, moved.view(), back.view());
+    stream.synchronize();
+    CHECK(same_bits(back, x));
+    CHECK(same_bits(caption::copy_to(stream, Device::kCpu, moved.clone().view()), x));
+    const Tensor zeros = Tensor::zeros(DType::kF32, {2, 3}, Device::kCuda);
+    CHECK(same_bits(caption::copy_to(stream, Device::kCpu, zeros.view()),
+                    Tensor::zeros(DType::kF32, {2, 3})));
+    CHECK(emulation.report().describe_faults() == "");
+  }
+  caption::cuda_emulator::seed_queues(0);
+}
+
+TEST_CASE("work of a queue is late: pinned memory is read and written when it runs") {
+  const Emulation emulation;
+  ThreadPool pool(1);
+  Stream stream(kGpu, pool);
+  StagedTensor staged(Device::kCuda, DType::kF32, {1, 4});
+  float* const host = staged.host().as<float>();
+  const auto set = [host](float x) {
+    for (int i = 0; i < 4; ++i) host[i] = x;
+  };
+  set(1);
+  staged.upload(stream, 1);
+  set(2);  // the copy has not happened
+  stream.synchronize();
+  set(3);
+  staged.download(stream, 1);
+  CHECK(host[0] == 2);
+
+  // Memory that is not pinned may change once the call has returned.
+  std::vector<float> plain(4, 5.0F);
+  copy(stream, caption::ConstView(plain.data(), DType::kF32, {1, 4}), staged.device());
+  plain.assign(4, 6.0F);
+  staged.download(stream, 1);
+  CHECK(host[3] == 5);
+}
+
+TEST_CASE("an event is a point of its queue, and a queue knows nothing of another") {
+  const Emulation emulation;
+  ThreadPool pool(1);
+  Stream first(kGpu, pool);
+  Stream second(kGpu, pool);
+  StagedTensor x(Device::kCuda, DType::kF32, {1, 4});
+  StagedTensor y(Device::kCuda, DType::kF32, {1, 4});
+  for (int i = 0; i < 4; ++i) x.host().as<float>()[i] = y.host().as<float>()[i] = 1;
+  x.upload(first, 1);
+  const caption::Event uploaded = first.record();
+  y.upload(second, 1);
+  uploaded.synchronize();
+  for (int i = 0; i < 4; ++i) x.host().as<float>()[i] = y.host().as<float>()[i] = 2;
+  x.download(first, 1);
+  y.download(second, 1);
+  CHECK(x.host().as<float>()[0] == 1);  // copied before the event
+  CHECK(y.host().as<float>()[0] == 2);  // nobody had waited for the second queue
+  const caption::Event later = first.record();
+  CHECK(later.since(uploaded).count() >= 0);
+}
+
+TEST_CASE("a GPU without the memory refuses with its numbers, and memory comes back") {
+  constexpr std::int64_t kMiB = 1 << 20;
+  const std::int64_t before = caption::cuda_emulator::allocated_bytes();
+  caption::cuda_emulator::set_memory_bytes(before + 3 * kMiB);
+  {
+    const Buffer first(Device::kCuda, 2 * kMiB);
+    std::string message;
+    try {
+      const Buffer second(Device::kCuda, 2 * kMiB);
+    } catch (const Error& error) {
+      CHECK(error.code() == caption::ErrorCode::kOutOfMemory);
+      message = error.what();
+    }
+    CAPTURE(message);
+    CHECK(message.starts_with("buffer: the GPU has no 2.10 MB left (1.05 MB of "));
+  }
+  CHECK_NOTHROW(Buffer(Device::kCuda, 2 * kMiB));
+  caption::cuda_emulator::set_memory_bytes(std::int64_t{8} << 30);
+  CHECK(caption::cuda_emulator::allocated_bytes() == before);
+}
+
+TEST_CASE("a stream's scratch memory grows and stays") {
+  const Emulation emulation;
+  ThreadPool pool(1);
+  Stream stream(kGpu, pool);
+  std::byte* const first = stream.scratch(1000);
+  CHECK(stream.scratch(500) == first);
+  CHECK(stream.scratch(2000) != first);
+}

@@ -1,0 +1,182 @@
+#include "tests/support/cuda/emulated_runtime.h"
+
+#include <cstring>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <new>
+#include <string>
+#include <vector>
+
+#include "backend/device_runtime.h"
+#include "base/error.h"
+#include "tests/support/cuda/emulator.h"
+#include "tests/support/cuda/queues.h"
+#include "tests/support/cuda/state.h"
+
+namespace caption {
+namespace {
+
+using cuda_emulator::device_mutex;
+
+// Keys are the begins of allocations.
+using Sizes = std::map<const std::byte*, std::size_t>;
+
+bool contains(const Sizes& sizes, const std::byte* address) {
+  auto next = sizes.upper_bound(address);
+  if (next == sizes.begin()) return false;
+  --next;
+  return address < next->first + next->second;
+}
+
+class EmulatedRuntime final : public DeviceRuntime {
+ public:
+  std::byte* allocate(std::size_t size_bytes) override {
+    const std::scoped_lock lock(device_mutex());
+    if (static_cast<std::int64_t>(size_bytes) > memory().free_bytes) return nullptr;
+    try {
+      std::byte* const begin = cuda_emulator::allocate(size_bytes);
+      on_device_[begin] = size_bytes;
+      allocated_bytes_ += static_cast<std::int64_t>(size_bytes);
+      return begin;
+    } catch (const std::bad_alloc&) {
+      return nullptr;
+    }
+  }
+
+  void free(std::byte* begin) noexcept override {
+    const std::scoped_lock lock(device_mutex());
+    run_quietly(cuda_emulator::run_all_queues);
+    allocated_bytes_ -= static_cast<std::int64_t>(on_device_[begin]);
+    on_device_.erase(begin);
+    cuda_emulator::free(begin);
+  }
+
+  std::byte* allocate_pinned(std::size_t size_bytes) override {
+    const std::scoped_lock lock(device_mutex());
+    auto* const begin =
+        static_cast<std::byte*>(::operator new (size_bytes, std::align_val_t{64}, std::nothrow));
+    if (begin != nullptr) pinned_[begin] = size_bytes;
+    return begin;
+  }
+
+  void free_pinned(std::byte* begin) noexcept override {
+    const std::scoped_lock lock(device_mutex());
+    run_quietly(cuda_emulator::run_all_queues);
+    pinned_.erase(begin);
+    ::operator delete (begin, std::align_val_t{64});
+  }
+
+  DeviceMemory memory() override {
+    const std::scoped_lock lock(device_mutex());
+    return {.free_bytes = memory_bytes_ - allocated_bytes_, .total_bytes = memory_bytes_};
+  }
+
+  void* create_queue() override { return cuda_emulator::create_queue(); }
+  void destroy_queue(void* queue) noexcept override {
+    run_quietly([queue] { cuda_emulator::run_queue(queue); });
+    cuda_emulator::destroy_queue(queue);
+  }
+  void synchronize(void* queue) override {
+    run([queue] { cuda_emulator::run_queue(queue); });
+  }
+  void synchronize_all() override { run(cuda_emulator::run_all_queues); }
+
+  void copy(void* queue, const RowsToCopy& rows) override {
+    const std::scoped_lock lock(device_mutex());
+    const bool to_device = is_on_device(rows.to);
+    const bool from_device = is_on_device(rows.from);
+    CAPTION_CHECK(to_device || from_device, "a copy of the GPU from the host to the host");
+    if (to_device && !from_device && !contains(pinned_, rows.from)) {
+      return copy_from_pageable(queue, rows);
+    }
+    cuda_emulator::enqueue(queue, [rows] { copy_now(rows); });
+    const bool to_pageable = !to_device && !contains(pinned_, rows.to);
+    if (to_pageable) synchronize(queue);
+  }
+
+  void fill_zeros(void* queue, std::byte* begin, std::size_t size_bytes) override {
+    cuda_emulator::enqueue(queue, [begin, size_bytes] {
+      const std::vector<std::byte> zeros(size_bytes);
+      cuda_emulator::copy_to_device(begin, zeros.data(), size_bytes);
+    });
+  }
+
+  void* record(void* queue) override { return cuda_emulator::record_event(queue); }
+  void destroy_event(void* event) noexcept override { cuda_emulator::destroy_event(event); }
+  void synchronize_event(void* event) override {
+    run([event] { cuda_emulator::run_until(event); });
+  }
+  std::chrono::nanoseconds time_between(void* begin, void* end) override {
+    return cuda_emulator::time_of(end) - cuda_emulator::time_of(begin);
+  }
+
+  void set_memory_bytes(std::int64_t size_bytes) { memory_bytes_ = size_bytes; }
+  std::int64_t allocated_bytes() const { return allocated_bytes_; }
+
+ private:
+  bool is_on_device(const std::byte* address) const {
+    return cuda_emulator::memory().covers(reinterpret_cast<std::uintptr_t>(address));
+  }
+
+  // As CUDA does: the bytes are taken before the call returns.
+  static void copy_from_pageable(void* queue, const RowsToCopy& rows) {
+    auto taken = std::make_shared<std::vector<std::byte>>(rows.num_rows * rows.row_bytes);
+    for (std::size_t row = 0; row < rows.num_rows; ++row) {
+      std::memcpy(taken->data() + row * rows.row_bytes, rows.from + row * rows.from_stride,
+                  rows.row_bytes);
+    }
+    RowsToCopy from_taken = rows;
+    from_taken.from = taken->data();
+    from_taken.from_stride = rows.row_bytes;
+    cuda_emulator::enqueue(queue, [from_taken, taken] { copy_now(from_taken); });
+  }
+
+  static void copy_now(const RowsToCopy& rows) {
+    for (std::size_t row = 0; row < rows.num_rows; ++row) {
+      cuda_emulator::copy_bytes(rows.to + row * rows.to_stride, rows.from + row * rows.from_stride,
+                                rows.row_bytes);
+    }
+  }
+
+  // Runs work of queues.
+  template <class Work>
+  void run(Work work) {
+    const std::scoped_lock lock(device_mutex());
+    work();
+    const std::string faults = cuda_emulator::faults_of_lasting_emulation();
+    CAPTION_CHECK(faults.empty(), faults);
+  }
+
+  template <class Work>
+  void run_quietly(Work work) noexcept {
+    try {
+      run(work);
+    } catch (const std::exception&) {
+      // The next synchronisation throws it again.
+    }
+  }
+
+  Sizes on_device_;
+  Sizes pinned_;
+  std::int64_t memory_bytes_ = std::int64_t{8} << 30;
+  std::int64_t allocated_bytes_ = 0;
+};
+
+EmulatedRuntime& emulated_runtime() {
+  static EmulatedRuntime runtime;
+  return runtime;
+}
+
+}  // namespace
+
+DeviceRuntime* device_runtime() { return &emulated_runtime(); }
+
+namespace cuda_emulator {
+
+void set_memory_bytes(std::int64_t size_bytes) { emulated_runtime().set_memory_bytes(size_bytes); }
+
+std::int64_t allocated_bytes() { return emulated_runtime().allocated_bytes(); }
+
+}  // namespace cuda_emulator
+}  // namespace caption
