@@ -12,13 +12,12 @@
 // (tests/support/cuda/emulator.h).
 #pragma once
 
-#include <string>
 #include <type_traits>
 
 #include "backend/stream.h"
 #include "kernels/cuda/primitives.cuh"
 #ifdef __CUDACC__
-#include "base/error.h"
+#include "backend/device_runtime.h"
 #else
 #include "tests/support/cuda/emulator.h"
 #endif
@@ -44,12 +43,6 @@ __global__ void __launch_bounds__(Kernel::kThreads, 1)
 // Shared memory that every launch may have; more has to be asked for.
 inline constexpr std::size_t kDefaultSharedBytes = 48 << 10;
 
-inline void check_cuda(cudaError_t error) {
-  if (error == cudaSuccess) return;
-  throw Error(ErrorCode::kUnavailable,
-              std::string("cuda: ") + cudaGetErrorString(error) + " (CUDA error " +
-                  std::to_string(static_cast<int>(error)) + ") when a kernel was started");
-}
 #endif
 
 // Enqueues a launch on a queue of the device (Stream::queue()); null: the default one. An empty
@@ -64,11 +57,12 @@ void launch(void* queue, Grid grid, const typename Kernel::Params& params) {
 #ifdef __CUDACC__
   if constexpr (kSharedBytes > kDefaultSharedBytes) {
     check_cuda(cudaFuncSetAttribute(kernel_entry<Kernel>,
-                                    cudaFuncAttributeMaxDynamicSharedMemorySize, kSharedBytes));
+                                    cudaFuncAttributeMaxDynamicSharedMemorySize, kSharedBytes),
+               "was asked for shared memory");
   }
   kernel_entry<Kernel><<<dim3(grid.x, grid.y, grid.z), Kernel::kThreads, kSharedBytes,
                          static_cast<cudaStream_t>(queue)>>>(params);
-  check_cuda(cudaGetLastError());
+  check_cuda(cudaGetLastError(), "started a kernel");
 #else
   cuda_emulator::launch(queue, {.grid = {grid.x, grid.y, grid.z},
                                 .num_threads = Kernel::kThreads,

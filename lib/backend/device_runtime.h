@@ -68,4 +68,8 @@ DeviceRuntime* device_runtime();
 // Throws Error(kUnavailable) in a build without CUDA kernels.
 DeviceRuntime& require_device_runtime();
 
+// Throws Error(kUnavailable) for a cudaError_t other than cudaSuccess; `doing` completes "the GPU
+// failed when it ...". Only builds with CUDA's runtime library have it.
+void check_cuda(int result, const char* doing);
+
 }  // namespace caption

@@ -34,6 +34,12 @@ void copy_rows(ConstView from, View to) {
 }
 
 RowsToCopy rows_to_copy(ConstView from, View to) {
+  if (from.is_dense() && to.is_dense()) {
+    return {.to = static_cast<std::byte*>(to.raw()),
+            .from = static_cast<const std::byte*>(from.raw()),
+            .row_bytes = static_cast<std::size_t>(from.dim(0)) * row_bytes(from),
+            .num_rows = 1};
+  }
   return {.to = static_cast<std::byte*>(to.raw()),
           .from = static_cast<const std::byte*>(from.raw()),
           .to_stride = stride_bytes(to),

@@ -66,6 +66,23 @@ function(caption_test_on_mirror name)
     ENVIRONMENT CAPTION_TEST_DEVICE=mirror)
 endfunction()
 
+# caption_test_on_emulated_cuda(engine [ARGUMENTS -tse=...]) makes the executable
+# caption_engine_on_cuda_test of a room's tests with the CUDA kernels on the emulator in place of the
+# CPU's contracts and of the backend's runtime, and runs it under the name engine_on_cuda. It needs
+# tests/cuda.
+function(caption_test_on_emulated_cuda name)
+  cmake_parse_arguments(ARG "" "" "ARGUMENTS" ${ARGN})
+  set(target caption_${name}_on_cuda_test)
+  add_executable(${target} $<TARGET_OBJECTS:caption_${name}_test>)
+  target_link_libraries(${target} PRIVATE caption_emulated_runtime caption_cuda_emulator
+    caption_emulated_contracts caption_emulated_cuda_kernels
+    $<TARGET_PROPERTY:caption_${name}_test,LINK_LIBRARIES>)
+  caption_source_tree_resources(${target})
+  add_test(NAME ${name}_on_cuda COMMAND ${target} ${ARG_ARGUMENTS})
+  set_tests_properties(${name}_on_cuda PROPERTIES LABELS fast TIMEOUT 600
+    ENVIRONMENT "CAPTION_TEST_DEVICE=cuda;CAPTION_EMULATOR_SEED=1")
+endfunction()
+
 # caption_fuzzer(safetensors SOURCES safetensors_fuzz.cpp DEPS weights) makes a libFuzzer target
 # (clang with CAPTION_FUZZ=ON) from a file that defines LLVMFuzzerTestOneInput. Elsewhere the same
 # file is linked with tests/fuzz/replay_main.cpp and replays its corpus as a ctest.

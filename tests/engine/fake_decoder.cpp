@@ -15,6 +15,7 @@
 #include "sampling/loop_detector.h"
 #include "sampling/sampler.h"
 #include "tensor/copy.h"
+#include "tests/engine/host_step.h"
 
 namespace caption::engine {
 namespace {
@@ -104,6 +105,12 @@ void FakeDecoder::reserve(std::int64_t, std::int64_t) {}
 
 void FakeDecoder::forward(Stream& stream, const model::StepBatch& batch, const model::KvPages& kv,
                           View logits) {
+  if (stream.device() == Device::kCuda) {
+    testing::HostStep step(stream, batch, kv, logits);
+    compute(testing::BatchArrays(step.batch()), step.kv(), step.logits());
+    step.upload(stream, kv, logits);
+    return;
+  }
   dispatch(stream.device(), [&](Cpu) { compute(testing::BatchArrays(batch), kv, logits); });
 }
 

@@ -1,0 +1,120 @@
+// The runtime of backend/device_runtime.h by CUDA's runtime library, on the process's first device.
+#include "backend/device_runtime.h"
+
+#include <cuda_runtime_api.h>
+
+#include <string>
+
+#include "base/error.h"
+
+namespace caption {
+namespace {
+
+void check(cudaError_t result, const char* doing) { check_cuda(result, doing); }
+
+cudaStream_t stream_of(void* queue) { return static_cast<cudaStream_t>(queue); }
+cudaEvent_t event_of(void* event) { return static_cast<cudaEvent_t>(event); }
+
+// Null when there is not as much memory.
+std::byte* allocated(cudaError_t result, void* begin, const char* doing) {
+  if (result == cudaErrorMemoryAllocation) {
+    cudaGetLastError();  // forgets the error, which no later call then returns
+    return nullptr;
+  }
+  check(result, doing);
+  return static_cast<std::byte*>(begin);
+}
+
+class CudaRuntime final : public DeviceRuntime {
+ public:
+  std::byte* allocate(std::size_t size_bytes) override {
+    void* begin = nullptr;
+    const cudaError_t result = cudaMalloc(&begin, size_bytes);
+    return allocated(result, begin, "allocated memory");
+  }
+  // An error of earlier work is returned by the next call that may throw.
+  void free(std::byte* begin) noexcept override { static_cast<void>(cudaFree(begin)); }
+
+  std::byte* allocate_pinned(std::size_t size_bytes) override {
+    void* begin = nullptr;
+    const cudaError_t result = cudaMallocHost(&begin, size_bytes);
+    return allocated(result, begin, "allocated pinned memory");
+  }
+  void free_pinned(std::byte* begin) noexcept override { static_cast<void>(cudaFreeHost(begin)); }
+
+  DeviceMemory memory() override {
+    std::size_t free_bytes = 0;
+    std::size_t total_bytes = 0;
+    check(cudaMemGetInfo(&free_bytes, &total_bytes), "told its free memory");
+    return {.free_bytes = static_cast<std::int64_t>(free_bytes),
+            .total_bytes = static_cast<std::int64_t>(total_bytes)};
+  }
+
+  void* create_queue() override {
+    cudaStream_t stream = nullptr;
+    check(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "made a stream");
+    return stream;
+  }
+  void destroy_queue(void* queue) noexcept override {
+    static_cast<void>(cudaStreamSynchronize(stream_of(queue)));
+    static_cast<void>(cudaStreamDestroy(stream_of(queue)));
+  }
+  void synchronize(void* queue) override {
+    check(cudaStreamSynchronize(stream_of(queue)), "computed");
+  }
+  void synchronize_all() override { check(cudaDeviceSynchronize(), "computed"); }
+
+  void copy(void* queue, const RowsToCopy& rows) override {
+    if (rows.num_rows == 1) {
+      check(
+          cudaMemcpyAsync(rows.to, rows.from, rows.row_bytes, cudaMemcpyDefault, stream_of(queue)),
+          "copied memory");
+      return;
+    }
+    check(cudaMemcpy2DAsync(rows.to, rows.to_stride, rows.from, rows.from_stride, rows.row_bytes,
+                            rows.num_rows, cudaMemcpyDefault, stream_of(queue)),
+          "copied rows of memory");
+  }
+  void fill_zeros(void* queue, std::byte* begin, std::size_t size_bytes) override {
+    check(cudaMemsetAsync(begin, 0, size_bytes, stream_of(queue)), "filled memory");
+  }
+
+  void* record(void* queue) override {
+    cudaEvent_t event = nullptr;
+    check(cudaEventCreate(&event), "made an event");
+    const cudaError_t result = cudaEventRecord(event, stream_of(queue));
+    if (result != cudaSuccess) destroy_event(event);
+    check(result, "recorded an event");
+    return event;
+  }
+  void destroy_event(void* event) noexcept override {
+    static_cast<void>(cudaEventDestroy(event_of(event)));
+  }
+  void synchronize_event(void* event) override {
+    check(cudaEventSynchronize(event_of(event)), "computed");
+  }
+  std::chrono::nanoseconds time_between(void* begin, void* end) override {
+    float milliseconds = 0;
+    check(cudaEventElapsedTime(&milliseconds, event_of(begin), event_of(end)), "timed its work");
+    return std::chrono::nanoseconds(static_cast<std::int64_t>(double{milliseconds} * 1e6));
+  }
+};
+
+}  // namespace
+
+void check_cuda(int result, const char* doing) {
+  if (result == cudaSuccess) return;
+  throw Error(ErrorCode::kUnavailable,
+              std::string("cuda: the GPU failed when it ") + doing + ": " +
+                  cudaGetErrorString(static_cast<cudaError_t>(result)) + " (CUDA error " +
+                  std::to_string(result) +
+                  "); what was finished is saved: run the command again to go on, or use the "
+                  "preset \"cpu\"");
+}
+
+DeviceRuntime* device_runtime() {
+  static CudaRuntime runtime;
+  return &runtime;
+}
+
+}  // namespace caption
