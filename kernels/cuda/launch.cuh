@@ -13,6 +13,7 @@
 #pragma once
 
 #include <type_traits>
+#include <typeinfo>
 
 #include "backend/stream.h"
 #include "kernels/cuda/primitives.cuh"
@@ -32,9 +33,10 @@ struct Grid {
 };
 
 #ifdef __CUDACC__
-// Without the 1, a block per multiprocessor at least, ptxas 13.0 chooses an occupancy of its own
-// and spills registers for it.
-template <class Kernel>
+// The bytes of the block's shared memory are a parameter, so that the entry's name states them
+// (scripts/cuda/resources.py). Without the 1, a block per multiprocessor at least, ptxas 13.0
+// chooses an occupancy of its own and spills registers for it.
+template <class Kernel, std::size_t kSharedBytes>
 __global__ void __launch_bounds__(Kernel::kThreads, 1)
     kernel_entry(const __grid_constant__ typename Kernel::Params params) {
   Kernel::run(params);
@@ -56,12 +58,12 @@ void launch(void* queue, Grid grid, const typename Kernel::Params& params) {
       std::is_empty_v<typename Kernel::Shared> ? 0 : sizeof(typename Kernel::Shared);
 #ifdef __CUDACC__
   if constexpr (kSharedBytes > kDefaultSharedBytes) {
-    check_cuda(cudaFuncSetAttribute(kernel_entry<Kernel>,
+    check_cuda(cudaFuncSetAttribute(kernel_entry<Kernel, kSharedBytes>,
                                     cudaFuncAttributeMaxDynamicSharedMemorySize, kSharedBytes),
                "was asked for shared memory");
   }
-  kernel_entry<Kernel><<<dim3(grid.x, grid.y, grid.z), Kernel::kThreads, kSharedBytes,
-                         static_cast<cudaStream_t>(queue)>>>(params);
+  kernel_entry<Kernel, kSharedBytes><<<dim3(grid.x, grid.y, grid.z), Kernel::kThreads, kSharedBytes,
+                                       static_cast<cudaStream_t>(queue)>>>(params);
   check_cuda(cudaGetLastError(), "started a kernel");
 #else
   cuda_emulator::launch(queue, {.grid = {grid.x, grid.y, grid.z},
@@ -69,6 +71,8 @@ void launch(void* queue, Grid grid, const typename Kernel::Params& params) {
                                 .shared_bytes = kSharedBytes,
                                 .params = &params,
                                 .params_bytes = sizeof params,
+                                .kernel = typeid(Kernel).name(),
+                                .source = __BASE_FILE__,
                                 .run = [](const void* copied) {
                                   Kernel::run(*static_cast<const typename Kernel::Params*>(copied));
                                 }});

@@ -85,6 +85,8 @@ struct Launch {
   std::size_t shared_bytes = 0;
   const void* params = nullptr;
   std::size_t params_bytes = 0;
+  const char* kernel = "";                    // the mangled name of its struct
+  const char* source = "";                    // the file that is compiled
   void (*run)(const void* params) = nullptr;  // what a thread does
 };
 // Runs all blocks. An access outside of memory, or a collective that can never be complete, ends

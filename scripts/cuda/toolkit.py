@@ -1,0 +1,114 @@
+"""nvcc on the kernels of kernels/cuda, and what it says of them, for the scripts of this folder."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+KERNELS = ROOT / "kernels" / "cuda"
+ARCHITECTURES = ["75", "80", "86", "89", "90"]
+FLAGS = ["-std=c++20", "-O3", "-fmad=false", "-Werror", "all-warnings", "-Xcompiler", "-Wall,-Wextra",
+         f"-I{ROOT}", f"-I{ROOT / 'lib'}"]
+NO_NVCC = "no nvcc on PATH, in $CUDA_HOME/bin or /usr/local/cuda/bin"
+ENTRY = re.compile(r"Compiling entry function '(\S+)' for 'sm_(\d+)'")
+FRAME = re.compile(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads")
+USED = re.compile(r"Used (\d+) registers")
+STATIC_SHARED = re.compile(r"(\d+) bytes smem")
+
+
+@dataclass
+class Figures:
+    """What ptxas says of a kernel on an architecture."""
+    registers: int = 0
+    local_bytes: int = 0    # of a thread's stack
+    spilled_bytes: int = 0  # stored and loaded
+    static_shared_bytes: int = 0
+
+
+def find_tool(name: str, given: str | None) -> str | None:
+    homes = [os.environ.get("CUDA_HOME"), "/usr/local/cuda"]
+    places = [given, shutil.which(name)] + [f"{home}/bin/{name}" for home in homes if home]
+    return next((place for place in places if place and os.access(place, os.X_OK)), None)
+
+
+def find_nvcc(given: str | None) -> str | None:
+    return find_tool("nvcc", given)
+
+
+def find_nvdisasm(given: str | None) -> str | None:
+    """nvdisasm of the toolkit, or of the Python package nvidia-cuda-nvdisasm."""
+    packaged = (str(path) for folder in sys.path
+                for path in Path(folder or ".").glob("nvidia/*/bin/nvdisasm"))
+    return find_tool("nvdisasm", given) or next(packaged, None)
+
+
+def compile_kernels(nvcc: str, source: Path, architectures: list[str], folder: str) -> str:
+    """Compiles one file into `folder`, which then has NAME.compute_XX.ptx and NAME.compute_XX.cubin,
+    and returns what nvcc and ptxas print. Raises RuntimeError with that text when nvcc fails."""
+    targets = [f"-gencode=arch=compute_{a},code=sm_{a}" for a in architectures]
+    command = [nvcc, *FLAGS, "-Xptxas", "-v,--warn-on-spills,--warn-on-local-memory-usage", *targets,
+               "--threads", "2", "--keep", "--keep-dir", folder, "-c", str(source), "-o",
+               f"{folder}/{source.stem}.o"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise RuntimeError(done.stdout + done.stderr)
+    return done.stdout + done.stderr
+
+
+def compile_to_ptx(nvcc: str, source: Path, architecture: str, folder: str) -> str:
+    """Returns the PTX of one file. Raises RuntimeError with nvcc's text when it fails."""
+    to = Path(folder) / f"{source.stem}.{architecture}.ptx"
+    command = [nvcc, *FLAGS, f"-arch=compute_{architecture}", "-ptx", str(source), "-o", str(to)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise RuntimeError(done.stdout + done.stderr)
+    return to.read_text(encoding="utf-8")
+
+
+def parse_figures(output: str) -> dict[tuple[str, str], Figures]:
+    """The figures of each (mangled name, architecture) in the output of ptxas -v."""
+    figures: dict[tuple[str, str], Figures] = {}
+    entry = None
+    for line in output.splitlines():
+        if match := ENTRY.search(line):
+            entry = figures.setdefault(match.groups(), Figures())
+        elif entry and (match := FRAME.search(line)):
+            entry.local_bytes = max(entry.local_bytes, int(match.group(1)))
+            entry.spilled_bytes += int(match.group(2)) + int(match.group(3))
+        elif entry and (match := USED.search(line)):
+            entry.registers = int(match.group(1))
+            shared = STATIC_SHARED.search(line)
+            entry.static_shared_bytes = int(shared.group(1)) if shared else 0
+    return figures
+
+
+def find_breaches(of: str, figures: Figures) -> list[str]:
+    """A line for each rule that a kernel breaks: no spill, no local memory."""
+    breaches = []
+    if figures.spilled_bytes:
+        breaches.append(f"{of}: registers are spilled, {figures.spilled_bytes} bytes of stores and loads")
+    if figures.local_bytes:
+        breaches.append(f"{of}: {figures.local_bytes} bytes of local memory per thread")
+    return breaches
+
+
+def demangle(names: list[str]) -> dict[str, tuple[str, int]]:
+    """The struct of each kernel_entry, without namespaces, and the bytes of shared memory that a
+    launch gives it (kernels/cuda/launch.cuh). Raises RuntimeError without c++filt (binutils)."""
+    if shutil.which("c++filt") is None:
+        raise RuntimeError("c++filt of binutils is not installed")
+    text = subprocess.run(["c++filt"], input="\n".join(names), capture_output=True, text=True,
+                          check=True).stdout
+    found = {}
+    for name, line in zip(names, text.splitlines()):
+        match = re.search(r"kernel_entry<(.*), (\d+)ul>\(", line)
+        found[name] = (short_name(match.group(1)), int(match.group(2))) if match else (name, 0)
+    return found
+
+
+def short_name(kernel: str) -> str:
+    return re.sub(r"caption::(kernels::cuda::)?|\(anonymous namespace\)::", "", kernel)
