@@ -13,6 +13,7 @@
 #include "tensor/dtype.h"
 
 using caption::kernels::cuda::exponential;
+using caption::kernels::cuda::gelu;
 using caption::kernels::cuda::sine_cosine;
 using caption::kernels::cuda::SineCosine;
 
@@ -51,6 +52,25 @@ TEST_CASE("exponential() is within one unit in the last place, of subnormal resu
   CHECK(exponential(-INFINITY) == 0);
   CHECK(exponential(INFINITY) == INFINITY);
   CHECK(std::isnan(exponential(NAN)));
+}
+
+TEST_CASE("gelu() is within a few units in the last place, and what z^2 loses on the left") {
+  double worst = 0;
+  for (int i = -130000; i <= 130000; ++i) {
+    const float x = static_cast<float>(i) * 1e-4F;
+    const double z = static_cast<double>(x) / std::sqrt(2.0);
+    const double want = 0.5 * static_cast<double>(x) * std::erfc(-z);
+    const double error = std::abs(static_cast<double>(gelu(x)) - want);
+    const double most = x < -1 ? 6 + 6 * z * z : 4;
+    worst = std::max(worst, error / unit_in_last_place(want) / most);
+  }
+  CAPTURE(worst);
+  CHECK(worst <= 1);
+  CHECK(gelu(0) == 0);
+  CHECK(gelu(100) == 100);
+  CHECK(gelu(-100) == 0);
+  CHECK(gelu(INFINITY) == INFINITY);
+  CHECK(std::isnan(gelu(NAN)));
 }
 
 TEST_CASE("sine_cosine() is as near as a float can be") {

@@ -1,0 +1,28 @@
+// kernels/cuda/dense_layer.h: the operands of a dense layer (kernels/linear.h) on their way to the
+// kernels of a weight form.
+#pragma once
+
+#include <span>
+
+#include "kernels/linear.h"
+
+namespace caption::kernels::cuda {
+
+// Parts that one launch computes: q, k and v; gate and up.
+inline constexpr std::size_t kMostParts = 4;
+
+struct DenseLayer {
+  ConstView x;  // [M, K], M > 0
+  // 1 to kMostParts parts, whose forms are alike.
+  std::span<const LinearPart> parts;
+  LinearOutput output = LinearOutput::kWrite;
+  // The parts are gate and up, with as many features, and one y.
+  bool is_swiglu = false;
+};
+
+// By forms of Layout::kRows.
+void multiply_rows(Stream& stream, const DenseLayer& layer);
+// By forms of Layout::kTiles.
+void multiply_tiles(Stream& stream, const DenseLayer& layer);
+
+}  // namespace caption::kernels::cuda

@@ -1,0 +1,97 @@
+// Weights placed on the emulated GPU from matrices of the host.
+#include "kernels/weight.h"
+
+#include <string>
+
+#include "kernels/embedding.h"
+#include "tests/cuda/dense_testing.h"
+
+using caption::Context;
+using caption::Cuda;
+using caption::DType;
+using caption::MatrixFormat;
+using caption::Stream;
+using caption::Tensor;
+using caption::kernels::Weight;
+namespace impl = caption::kernels::impl;
+using namespace caption::testing;
+
+namespace {
+
+const Context kGpu{.device = caption::Device::kCuda};
+
+// Every row of a weight as f32, by embedding().
+Tensor numbers_of(Stream& stream, const Weight& weight) {
+  std::vector<std::int32_t> all;
+  for (std::int32_t n = 0; n < weight.num_features(); ++n) all.push_back(n);
+  const DeviceTensor ids(indices(all));
+  const DeviceTensor y(DType::kF32, {weight.num_features(), weight.num_columns()});
+  caption::kernels::embedding(stream, ids.view(), weight, y.view());
+  stream.synchronize();
+  return y.to_host();
+}
+
+}  // namespace
+
+TEST_SUITE_BEGIN("cuda/weight");
+
+TEST_CASE("a placed matrix has its numbers, as they are or rounded to bf16") {
+  for (const std::uint64_t seed : kSeeds) {
+    for (const DType dtype : {DType::kF32, DType::kBF16, DType::kF16}) {
+      Tensor wide = random_of(dtype, {21, 40}, 51);
+      for (const std::int64_t columns : {40, 37}) {  // dense and strided
+        const caption::ConstView rows = wide.view().columns(0, columns);
+        Tensor dense(DType::kF32, {21, columns});
+        run_on_cpu([&](Stream& stream) { caption::kernels::convert(stream, rows, dense.view()); });
+        run_emulated(seed, [&](Stream& stream) {
+          const Weight stored = impl::place_stored(Cuda{}, stream, rows);
+          CHECK(same_bits(numbers_of(stream, stored), dense));
+          CHECK_FALSE(stored.rounds_input());
+          CHECK_FALSE(stored.is_borrowed());
+          CHECK(stored.size_bytes() ==
+                impl::placed_bytes(Cuda{}, kGpu, 21, columns, MatrixFormat::kStored, dtype));
+          const Weight rounded = impl::place_bf16(Cuda{}, stream, rows);
+          CHECK(same_bits(numbers_of(stream, rounded),
+                          converted(converted(dense, DType::kBF16), DType::kF32)));
+          CHECK(rounded.rounds_input());
+          CHECK_FALSE(rounded.is_borrowed());
+          CHECK(rounded.size_bytes() ==
+                impl::placed_bytes(Cuda{}, kGpu, 21, columns, MatrixFormat::kBF16, dtype));
+          CHECK(impl::rounds_input(Cuda{}, kGpu, MatrixFormat::kBF16));
+          CHECK_FALSE(impl::rounds_input(Cuda{}, kGpu, MatrixFormat::kStored));
+        });
+      }
+    }
+  }
+}
+
+TEST_CASE("a matrix is packed piece by piece, each of whole tiles") {
+  const Tensor rows = random_f32({33, 33001}, 52);  // 16 rows are above 2 MiB
+  run_emulated(2, [&](Stream& stream) {
+    const Weight weight = impl::place_bf16(Cuda{}, stream, rows.view());
+    CHECK(same_bits(numbers_of(stream, weight),
+                    converted(converted(rows, DType::kBF16), DType::kF32)));
+  });
+}
+
+TEST_CASE("weights of one form are multiplied together, others are told apart") {
+  const DeviceWeight rows(random_of(DType::kBF16, {5, 8}, 53),
+                          caption::kernels::cuda::Layout::kRows);
+  const DeviceWeight tiles(random_of(DType::kBF16, {5, 8}, 54),
+                           caption::kernels::cuda::Layout::kTiles);
+  const DeviceWeight halves(random_of(DType::kF16, {5, 8}, 55),
+                            caption::kernels::cuda::Layout::kTiles);
+  const auto form = [](const DeviceWeight& weight) -> const caption::kernels::WeightForm& {
+    return weight.get().form();
+  };
+  CHECK(form(rows).is_like(form(rows)));
+  CHECK(form(tiles).is_like(form(tiles)));
+  CHECK_FALSE(form(tiles).is_like(form(halves)));
+  CHECK_FALSE(form(tiles).is_like(form(rows)));
+  CHECK_FALSE(form(rows).is_like(form(tiles)));
+  CHECK(form(rows).is_borrowed());
+  CHECK(form(rows).describe() == "bf16 rows");
+  CHECK(form(halves).describe() == "f16 tiles");
+}
+
+TEST_SUITE_END();
