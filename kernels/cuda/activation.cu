@@ -64,22 +64,13 @@ struct SigmoidScale {
 template <template <int> class Kernel>
 void launch_activation(Stream& stream, ConstView x, ConstView other, View y,
                        std::int64_t rows_per_gate) {
-  const bool has_packs =
-      allows_packs(x, 4) && allows_packs(y, 4) && (other.empty() || allows_packs(other, 4));
-  const std::int64_t columns = y.dim(-1);
-  const Pieces pieces = cut_rows(columns, has_packs ? 4 : 1);
-  const ActivationParams params{.x = static_cast<const float*>(x.raw()),
-                                .other = static_cast<const float*>(other.raw()),
-                                .y = static_cast<float*>(y.raw()),
-                                .columns = static_cast<int>(columns),
-                                .rows_per_gate = static_cast<int>(rows_per_gate),
-                                .pieces = pieces};
-  const Grid grid = grid_of(count_vectors(y), pieces);
-  if (has_packs) {
-    launch<Kernel<4>>(stream, grid, params);
-  } else {
-    launch<Kernel<1>>(stream, grid, params);
-  }
+  launch_pieces<Kernel>(stream, count_vectors(y), y.dim(-1), choose_pack({x, other, y}),
+                        {.x = static_cast<const float*>(x.raw()),
+                         .other = static_cast<const float*>(other.raw()),
+                         .y = static_cast<float*>(y.raw()),
+                         .columns = static_cast<int>(y.dim(-1)),
+                         .rows_per_gate = static_cast<int>(rows_per_gate),
+                         .pieces = {}});
 }
 
 }  // namespace

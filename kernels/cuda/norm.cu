@@ -5,7 +5,7 @@
 // Measured on no GPU.
 #include "kernels/norm.h"
 
-#include "kernels/cuda/launch.cuh"
+#include "kernels/cuda/elementwise.cuh"
 #include "kernels/cuda/numbers.cuh"
 #include "kernels/cuda/reduce.cuh"
 
@@ -103,13 +103,8 @@ void launch_norm(Stream& stream, const NormInput& input, View y) {
                           .in = vectors_of(input.x),
                           .out = vectors_of(y),
                           .eps = input.eps};
-  const Grid grid{.x = count_vectors(y)};
-  if (allows_packs(input.x, 4) && allows_packs(y, 4) && allows_packs(input.weight, 4) &&
-      (input.bias.empty() || allows_packs(input.bias, 4))) {
-    launch<Kernel<4>>(stream, grid, params);
-  } else {
-    launch<Kernel<1>>(stream, grid, params);
-  }
+  launch_packed<Kernel>(stream, {.x = count_vectors(y)},
+                        choose_pack({input.x, input.weight, input.bias, y}), params);
 }
 
 }  // namespace

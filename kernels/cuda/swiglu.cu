@@ -43,23 +43,15 @@ struct Swiglu {
 namespace caption::kernels::impl {
 
 void swiglu(Cuda, Stream& stream, ConstView gate, ConstView up, View y) {
-  const bool has_packs =
-      cuda::allows_packs(gate, 4) && cuda::allows_packs(up, 4) && cuda::allows_packs(y, 4);
-  const cuda::Pieces pieces = cuda::cut_rows(y.dim(1), has_packs ? 4 : 1);
-  const cuda::SwigluParams params{.gate = static_cast<const float*>(gate.raw()),
-                                  .up = static_cast<const float*>(up.raw()),
-                                  .y = cuda::numbers_of(y),
-                                  .gate_stride = gate.row_stride(),
-                                  .up_stride = up.row_stride(),
-                                  .y_stride = y.row_stride(),
-                                  .columns = static_cast<int>(y.dim(1)),
-                                  .pieces = pieces};
-  const cuda::Grid grid = cuda::grid_of(y.dim(0), pieces);
-  if (has_packs) {
-    cuda::launch<cuda::Swiglu<4>>(stream, grid, params);
-  } else {
-    cuda::launch<cuda::Swiglu<1>>(stream, grid, params);
-  }
+  cuda::launch_pieces<cuda::Swiglu>(stream, y.dim(0), y.dim(1), cuda::choose_pack({gate, up, y}),
+                                    {.gate = static_cast<const float*>(gate.raw()),
+                                     .up = static_cast<const float*>(up.raw()),
+                                     .y = cuda::numbers_of(y),
+                                     .gate_stride = gate.row_stride(),
+                                     .up_stride = up.row_stride(),
+                                     .y_stride = y.row_stride(),
+                                     .columns = static_cast<int>(y.dim(1)),
+                                     .pieces = {}});
 }
 
 }  // namespace caption::kernels::impl
