@@ -33,7 +33,11 @@ constexpr Case kTilesCases[] = {{8, 32, 1024, DType::kBF16, DType::kBF16},
                                 {17, 35, 1054, DType::kF16, DType::kF32},
                                 {35, 67, 2060, DType::kBF16, DType::kBF16, 2064},
                                 {70, 21, 47, DType::kBF16, DType::kF16},
-                                {131, 150, 75, DType::kF16, DType::kF16}};
+                                {131, 150, 75, DType::kF16, DType::kF16},
+                                {6, 35, 1090, DType::kF16, DType::kF16},
+                                {4, 19, 77, DType::kF16, DType::kBF16, 79},
+                                {11, 17, 1043, DType::kF16, DType::kF32, 1045},
+                                {9, 34, 1051, DType::kBF16, DType::kF16, 1053}};
 constexpr Case kRowsCases[] = {{1, 1, 1, DType::kF32, DType::kF32},
                                {3, 37, 41, DType::kBF16, DType::kBF16, 42},
                                {8, 67, 130, DType::kF16, DType::kF32},

@@ -124,6 +124,8 @@ class DeviceMemory {
   }
   // The allocation that holds an address, or null.
   Region* find(std::uintptr_t address);
+  // By their first addresses.
+  const std::map<std::uintptr_t, Region>& allocations() const { return allocations_; }
 
  private:
   static constexpr std::size_t kRangeBytes = std::size_t{256} << 30;

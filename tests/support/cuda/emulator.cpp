@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "tests/support/cuda/launch_dump.h"
 #include "tests/support/cuda/queues.h"
 #include "tests/support/cuda/source_line.h"
 #include "tests/support/cuda/state.h"
@@ -157,7 +158,11 @@ std::string faults_of_lasting_emulation() {
 
 void launch(const Launch& launch) {
   CAPTION_CHECK(current_state() != nullptr, "a kernel is launched without an Emulation");
-  run_launch(*current_state(), launch);
+  State& state = *current_state();
+  const std::size_t faults = state.report.faults.size();
+  const LaunchDump dump(launch, state.options.sums);
+  run_launch(state, launch);
+  if (state.report.faults.size() == faults) dump.write();
 }
 
 }  // namespace caption::cuda_emulator
