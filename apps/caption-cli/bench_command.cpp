@@ -326,6 +326,10 @@ int run_bench(BenchFlags flags, const Globals& globals) {
     log_warning("bench", "what earlier runs kept is not used: --kv-cache-dir has no effect");
   }
   if (!loaded.note.empty()) log_info("config", loaded.note);
+  if (loaded.preset.device.type == config::DeviceType::kCuda && has_cuda_kernels()) {
+    throw Error(ErrorCode::kUnavailable,
+                "bench: a GPU is not measured by this version; use a preset of the CPU");
+  }
   if (flags.shape.empty() && !flags.kernels) {
     settle_weights("bench", context, machine, loaded, flags.preset.prompts);
   }

@@ -22,10 +22,10 @@ FailedClips find_failed(const std::vector<records::Record>& records);
 struct ForcedRuns {
   pipeline::InputList inputs;
   std::unique_ptr<bench::ForcedCaptions> captions;  // with the reference's logits; null: no caption
-  FailedClips failed = {};                          // of the clips that were tried
+  FailedClips failed = {};                          // among the clips that were tried
 };
 
-// Lets the reference write captions, greedily, of clips from all over the list until they have
+// Lets the reference caption clips from all over the list, greedily, until the captions have
 // bench.wanted.price_positions tokens or the clips are at their end; then stores its logits.
 // Throws Error as pipeline::run() and ForcedCaptions.
 ForcedRuns write_forced_runs(const VideoBench& bench, const OpenedModel& reference);

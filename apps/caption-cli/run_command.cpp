@@ -309,7 +309,7 @@ int run(const RunFlags& flags, const Globals& globals) {
       find_inputs(flags.input, read, config::adapter_names(preset.model.adapter));
   std::vector<pipeline::Example> examples = config::read_examples(preset, read);
 
-  const Context context = globals.context(config::num_threads(preset, machine));
+  const Context context = config::run_context(preset, machine, globals.context().cpu_tier);
   choose_weights(flags, context, machine, prompts, loaded);
   const std::unique_ptr<model::CaptionModel> model =
       config::open_model(context, preset, loaded.locations,

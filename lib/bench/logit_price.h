@@ -69,7 +69,7 @@ class ForcedCaptions {
   // Throws as TemporaryFile::reserve().
   void reserve(std::int64_t vocab) const;
 
-  std::int64_t positions() const { return positions_; }  // of all captions
+  std::int64_t positions() const { return positions_; }  // summed over all captions
 
   // Make the request choose the caption's tokens and end after the last one, whatever its sampling
   // was, and store the logits, or compare them with the stored ones. Throw Error(kUsage) when the

@@ -14,10 +14,10 @@ namespace {
 constexpr double kWidth = 760;
 constexpr double kHeight = 500;
 constexpr double kLeft = 84;
-constexpr double kRight = 232;  // of which kLabelRoom is for the labels
+constexpr double kRight = 232;  // includes kLabelRoom for the labels
 constexpr double kTop = 76;
 constexpr double kBelow = 62;    // height of the ticks and the label of the x axis
-constexpr double kNoteRow = 18;  // of a line below the chart
+constexpr double kNoteRow = 18;  // height of a line below the chart
 constexpr double kLabelRoom = 196;
 constexpr double kLabelHeight = 17;
 constexpr double kMarkRadius = 5;
@@ -107,7 +107,7 @@ class Scatter {
     std::stable_sort(points.begin(), points.end(), [](const auto* a, const auto* b) {
       return a->y != b->y ? a->y > b->y : a->x > b->x;
     });
-    std::vector<double> heights;  // of the labels' middles, each as near its point as there is room
+    std::vector<double> heights;  // y of each label's middle, as near its point as there is room
     for (const LabelledPoint* const point : points) {
       const double least = heights.empty() ? kTop : heights.back() + kLabelHeight;
       heights.push_back(std::max(least, y_of(point->y)));

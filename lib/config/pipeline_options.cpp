@@ -1,11 +1,31 @@
 #include "config/pipeline_options.h"
 
+#include "backend/device_runtime.h"
 #include "config/identity.h"
 #include "config/resolve.h"
 #include "pipeline/threads.h"
 #include "sampling/sampler.h"
 
 namespace caption::config {
+namespace {
+
+// The memory in which KV pages are placed, and how much of it is taken.
+struct MemoryUse {
+  std::int64_t held_bytes = 0;
+  std::int64_t total_bytes = 0;
+};
+
+// On a GPU other processes and the CUDA context count, too.
+MemoryUse memory_use(model::CaptionModel& model, const Machine& machine) {
+  if (model.context().device != Device::kCuda) {
+    return {.held_bytes = model.weight_bytes() + model.decoder().scratch_bytes(),
+            .total_bytes = machine.memory_bytes};
+  }
+  const DeviceMemory memory = require_device_runtime().memory();
+  return {.held_bytes = memory.total_bytes - memory.free_bytes, .total_bytes = memory.total_bytes};
+}
+
+}  // namespace
 
 pipeline::Options pipeline_options(const Preset& preset, const Machine& machine,
                                    model::CaptionModel& model, const Sha256& model_hash) {
@@ -14,10 +34,11 @@ pipeline::Options pipeline_options(const Preset& preset, const Machine& machine,
   options.read = read_options(preset);
   model::Decoder& decoder = model.decoder();
   decoder.reserve(preset.engine.max_num_batched_tokens, preset.engine.max_num_seqs);
-  const std::int64_t held_bytes = model.weight_bytes() + decoder.scratch_bytes();
+  const MemoryUse memory = memory_use(model, machine);
   options.engine = engine_options(
       model.context(), preset,
-      plan_kv_cache_bytes(preset, decoder.spec(), held_bytes, machine.memory_bytes), model_hash);
+      plan_kv_cache_bytes(preset, decoder.spec(), memory.held_bytes, memory.total_bytes),
+      model_hash);
   options.vision_cache = {.folder = preset.engine.kv_cache_dir,
                           .max_bytes = preset.engine.kv_cache_dir_bytes,
                           .identity = vision_identity(model.context(), preset, model_hash)};

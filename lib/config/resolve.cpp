@@ -180,6 +180,17 @@ int num_threads(const Preset& preset, const Machine& machine) {
                                    : std::max(1, machine.num_cpus);
 }
 
+Context run_context(const Preset& preset, const Machine& machine, CpuTier tier) {
+  const bool is_gpu = preset.device.type == DeviceType::kCuda;
+  if (is_gpu && machine.cuda_devices.empty()) {
+    throw Error(ErrorCode::kUnavailable,
+                "preset " + preset.name + ": " + machine.cuda_status + "; " + way_out(preset));
+  }
+  return {.device = is_gpu ? Device::kCuda : Device::kCpu,
+          .cpu_tier = tier,
+          .num_threads = num_threads(preset, machine)};
+}
+
 engine::EngineOptions engine_options(const Context& context, const Preset& preset,
                                      std::int64_t kv_cache_bytes, const Sha256& model_hash) {
   return {

@@ -129,7 +129,7 @@ class ReadingAhead {
   std::function<std::int64_t(std::size_t)> begin_;
   std::vector<std::int64_t> bytes_;
   std::size_t next_ = 0;
-  std::int64_t ahead_bytes_ = 0;  // of tensors from the one being placed on
+  std::int64_t ahead_bytes_ = 0;  // bytes of the tensor being placed and of those after it
 };
 
 }  // namespace

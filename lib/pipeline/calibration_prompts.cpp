@@ -70,7 +70,7 @@ class Reader {
   const CalibrationOptions& options_;
   CalibrationPrompts read_;
   std::int64_t num_tokens_ = 0;
-  // Of the clip that was read last.
+  // The clip that was read last.
   std::string clip_id_;
   std::vector<std::string> clip_answers_;
   Sha256Hasher clips_, answers_;

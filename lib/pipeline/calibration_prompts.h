@@ -30,7 +30,7 @@ struct CalibrationOptions {
   std::string system = {};
   // Answers by clip (InputList::path()) and prompt (Prompt::name). May lack any.
   std::map<std::pair<std::string, std::string>, std::string> answers = {};
-  std::int64_t max_tokens = 32768;  // of all prompts together
+  std::int64_t max_tokens = 32768;  // limit for all prompts together
   ReadClip read_clip = [](const OpenFile& file, const video::ReadOptions& how) {
     return video::read_clip(file, how);
   };

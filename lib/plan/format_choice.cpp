@@ -89,7 +89,7 @@ std::string describe_too_large(std::span<const FormatCost> formats,
 }
 
 // "the fastest of 3 formats that fit and lose at most 0.02 nats", where `which` begins with "fit".
-// Of formats of equal speed it says what decided.
+// When two formats are equally fast, the sentence says what decided.
 std::string describe_fast(std::span<const FormatCost> formats, const Candidates& candidates,
                           const FastChoice& choice, const std::string& which) {
   if (candidates.size() == 1) return "the only one of those that " + which;

@@ -38,7 +38,7 @@ struct FormatCost {
   weights::WeightFormat format = weights::WeightFormat::kF32;
   std::string name;  // as --dtype names it
   bool fits = true;
-  std::int64_t memory_bytes = 0;    // of everything that a run holds
+  std::int64_t memory_bytes = 0;    // everything that a run holds
   double videos_per_s = 0;          // predicted
   std::optional<double> loss = {};  // mean KL in nats per token; not set if not measured
 };

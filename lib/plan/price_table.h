@@ -31,7 +31,8 @@ struct FormatPrice {
   double mean_kl = 0;
   double p99_kl = 0;          // the 99th percentile over the positions
   double top1_agreement = 1;  // share of the positions at which both have the same likeliest token
-  std::optional<double> meteor_ko = {};  // of the format's own captions; absent without references
+  std::optional<double> meteor_ko =
+      {};  // scores the format's own captions; absent without references
   std::optional<PairedDifference> meteor_ko_difference = {};  // absent in the reference
   double equal_captions = 1;  // share of the clips whose caption is that of the reference
   std::int64_t weight_bytes = 0;

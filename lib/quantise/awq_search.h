@@ -43,7 +43,7 @@ void pseudo_quantise(ThreadPool& pool, ConstView matrix, std::int64_t group_colu
 
 struct AwqScales {
   std::vector<float> scales;   // [K], all positive
-  double ratio = 0;            // of these scales
+  double ratio = 0;            // the ratio r that gave these scales
   std::vector<double> losses;  // one for each ratio
 };
 
@@ -55,9 +55,9 @@ using ModuleLoss = std::function<double(std::span<const ConstView> weights)>;
 // column. For each ratio r:
 //   scales = mean|x|^r / (mean|w|^(1 - r) + 1e-4), at least 1e-4 (without duo_scaling mean|x|^r),
 //   divided by sqrt(max * min); loss of pseudo_quantise(w * scales) / scales
-// where |w| is divided by the largest of its group plus 1e-6. The ratio with the least loss counts,
-// of equal ones the smallest. Throws Error(kBadModel) when a weight or an input is not finite or no
-// loss is; Error(kInternal) for groups that do not divide K.
+// where |w| is divided by the largest of its group plus 1e-6. The ratio with the least loss counts;
+// among equal losses the smallest ratio does. Throws Error(kBadModel) when a weight or an input is
+// not finite or no loss is; Error(kInternal) for groups that do not divide K.
 AwqScales search_scales(ThreadPool& pool, std::span<const ConstView> matrices,
                         std::span<const float> mean_inputs, const ModuleLoss& loss,
                         const AwqOptions& options);

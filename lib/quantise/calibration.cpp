@@ -57,7 +57,7 @@ void save_calibration(const Calibration& calibration, const std::filesystem::pat
 }
 
 bool is_saved_calibration(const std::filesystem::path& path) {
-  constexpr std::size_t kLengthBytes = 8;  // of the length that precedes the header
+  constexpr std::size_t kLengthBytes = 8;  // size of the length that precedes the header
   constexpr std::string_view kBegin = R"({"__metadata__":{"format":"pt"},"prompt_00000.)";
   std::array<char, kLengthBytes + kBegin.size()> head{};
   const std::size_t found = OpenFile(path).read_at(0, std::as_writable_bytes(std::span(head)));

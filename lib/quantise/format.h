@@ -62,10 +62,10 @@ class Format {
 };
 
 struct FormatOptions {
-  bool double_quant = false;         // of nf4 and fp4: scales of 8 bits
-  std::int64_t group_columns = 128;  // of w4a16, awq and gptq: a multiple of 8
-  bool symmetric = true;             // of gptq: false stores zeros, as gptq_v2
-  // Of gptq: the configuration says desc_act, and pack() takes a matrix with group_of.
+  bool double_quant = false;         // nf4 and fp4: scales are held in 8 bits
+  std::int64_t group_columns = 128;  // w4a16, awq and gptq: a multiple of 8
+  bool symmetric = true;             // gptq: false stores zeros, as gptq_v2
+  // gptq: the configuration says desc_act, and pack() takes a matrix with group_of.
   bool act_order = false;
 };
 

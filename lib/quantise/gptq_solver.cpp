@@ -150,7 +150,7 @@ void Solver::set_grid(std::int64_t n, std::int64_t group, std::span<const float>
 // The grids of a block's groups are those of its weights as they would be if only the columns
 // before the block were rounded: W + D, where D (I + inner steps) = corrections.
 void Solver::find_grids(Block block) {
-  PaddedMatrix inverse(block.count, block.count);  // of I + inner steps, transposed
+  PaddedMatrix inverse(block.count, block.count);  // (I + inner steps)^-1, transposed
   for (std::int64_t k = 0; k < block.count; ++k) {
     std::vector<double> column(index(k + 1));
     column[index(k)] = 1;

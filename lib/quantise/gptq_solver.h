@@ -94,8 +94,8 @@ class GptqHessian {
 
 struct GptqSolution {
   RoundedMatrix matrix;  // with group_of for kActivation
-  // The mean squared error of the layer's output over calibration rows and output features: that
-  // of mean_squared_output(), from sums in another order. 0 without inputs that differ from zero.
+  // The mean squared error of the layer's output over calibration rows and output
+  // features: the value of mean_squared_output(), summed in another order. 0 when all inputs are 0.
   double loss = 0;
 };
 

@@ -28,7 +28,7 @@ class InputMoments {
   void merge(const InputMoments& other);
 
   std::int64_t columns() const { return columns_; }    // K
-  std::int64_t num_rows() const { return num_rows_; }  // of all calls
+  std::int64_t num_rows() const { return num_rows_; }  // summed over all calls
   // Returns S[i, j] / num_rows, the mean of x[i] * x[j]; 0 without rows.
   double mean(std::int64_t i, std::int64_t j) const;
 

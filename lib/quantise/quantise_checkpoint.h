@@ -44,7 +44,7 @@ struct QuantiseProgress {
   std::int64_t layers_done = 0;
   std::int64_t layers_total = 0;
   std::int64_t elapsed_us = 0;  // since the first tensor
-  // Of elapsed_us: the time of layers of an earlier call, which are not in bytes_done.
+  // The part of elapsed_us that an earlier call spent on layers, which are not in bytes_done.
   std::int64_t passed_us = 0;
 };
 
@@ -56,9 +56,9 @@ struct QuantiseOptions {
   // For awq and gptq, borrowed: the codes are chosen with what these prompts make of the inputs of
   // each matrix. Null: every weight is rounded to the nearest code.
   const Calibration* calibration = nullptr;
-  // Of gptq with calibration (quantise/gptq_solver.h); without: GPTQModel's default.
+  // For gptq with calibration (quantise/gptq_solver.h); empty: GPTQModel's default.
   std::optional<double> damping = {};
-  CpuTier cpu_tier = fastest_cpu_tier();         // of calibration
+  CpuTier cpu_tier = fastest_cpu_tier();         // computes the calibration
   std::int64_t max_shard_bytes = 5'000'000'000;  // of a file of weights; one tensor may exceed it
   int num_threads = 1;
   DigestCache digests = {};

@@ -121,7 +121,7 @@ TEST_SUITE("bench/scatter_chart") {
     for (const double x : {468.0, 470.0, 481.0}) chart.points.push_back({.x = x, .y = 1});
     const std::string near = to_svg(chart);
     CHECK(count(near, ">465</text>") == 1);
-    CHECK(count(near, ">0</text>") == 1);  // of the y axis
+    CHECK(count(near, ">0</text>") == 1);  // the y axis's
     chart.points.front().x = 200;
     CHECK(count(to_svg(chart), ">0</text>") == 2);
     chart.points = {{.x = 7, .y = 1}};  // one place

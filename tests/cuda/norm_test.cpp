@@ -16,7 +16,8 @@ namespace {
 
 constexpr float kEps = 1e-5F;
 
-// Of tests/kernels/norm_test.cpp, and one whose width is a multiple of four, but not its stride.
+// The shapes of tests/kernels/norm_test.cpp, and one whose width is a multiple of four, but not its
+// stride.
 struct Case {
   std::int64_t rows, dim;
   DType weight;

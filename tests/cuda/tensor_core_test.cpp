@@ -48,7 +48,7 @@ TEST_SUITE_BEGIN("cuda/tensor_core");
 
 TEST_CASE("bits below the fraction of the largest term are cut before the sum") {
   using enum TensorCoreSums;
-  constexpr float kUlp = 0x1p-23F;  // of 1
+  constexpr float kUlp = 0x1p-23F;  // the unit in the last place of 1
   // Two halves of a unit: 24 fractional bits keep them, a rounding after each does not.
   CHECK(sum_of(kAmpere, 1, {{0, 0x1p-24F, 1}, {1, 0x1p-24F, 1}}) == 1 + kUlp);
   CHECK(sum_of(kHopper, 1, {{0, 0x1p-24F, 1}, {1, 0x1p-24F, 1}}) == 1 + kUlp);
