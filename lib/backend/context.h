@@ -21,10 +21,14 @@ struct Context {
   Device device = Device::kCpu;  // where weights, activations and KV pages are
   CpuTier cpu_tier = fastest_cpu_tier();
   int num_threads = 1;  // threads that load a model, before its streams exist
+  // 10 * major + minor of the GPU's compute capability, as 90 of an H100; 0 without a GPU.
+  int compute_capability = 0;
 
-  // Names the arithmetic, "cpu amx": equal names give equal bits. The mirror's is the CPU's.
+  // Names the arithmetic, "cpu amx": equal names give equal bits. The mirror's is the CPU's. On a
+  // GPU the bits depend on how its tensor cores add, which changed with Hopper (arXiv:2512.07004).
   std::string arithmetic() const {
-    return (device == Device::kCuda ? "cuda" : "cpu " + std::string(cpu_tier_name(cpu_tier)));
+    if (device != Device::kCuda) return "cpu " + std::string(cpu_tier_name(cpu_tier));
+    return compute_capability >= 90 ? "cuda hopper" : "cuda ampere";
   }
 };
 

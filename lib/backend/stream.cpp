@@ -4,9 +4,9 @@
 
 namespace caption {
 
-Stream::Stream(const Context& context, ThreadPool& pool)
-    : device_(context.device), pool_(&pool), cpu_tier_(context.cpu_tier) {
-  if (device_ == Device::kCuda) queue_.reset(require_device_runtime().create_queue());
+Stream::Stream(const Context& context, ThreadPool& pool) : context_(context), pool_(&pool) {
+  context_.num_threads = pool.num_threads();
+  if (device() == Device::kCuda) queue_.reset(require_device_runtime().create_queue());
 }
 
 void Stream::synchronize() {

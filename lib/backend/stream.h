@@ -25,13 +25,11 @@ class Stream {
   explicit Stream(ThreadPool& pool, CpuTier tier = fastest_cpu_tier())
       : Stream(Context{.device = Device::kCpu, .cpu_tier = tier}, pool) {}
 
-  Device device() const { return device_; }
+  Device device() const { return context_.device; }
   // The context, with the number of threads of this stream's pool.
-  Context context() const {
-    return {.device = device_, .cpu_tier = cpu_tier_, .num_threads = pool_->num_threads()};
-  }
+  const Context& context() const { return context_; }
   ThreadPool& pool() const { return *pool_; }
-  CpuTier cpu_tier() const { return cpu_tier_; }
+  CpuTier cpu_tier() const { return context_.cpu_tier; }
   // The GPU's queue, a cudaStream_t, on which kernels are launched; null on the CPU.
   void* queue() const { return queue_.get(); }
 
@@ -50,7 +48,7 @@ class Stream {
   // Returns device memory of at least `size_bytes`, 64-byte aligned, valid until the next call. It
   // grows to the largest size requested so far, so steady steps allocate nothing.
   std::byte* scratch(std::size_t size_bytes) {
-    if (scratch_.size_bytes() < size_bytes) scratch_ = Buffer(device_, size_bytes);
+    if (scratch_.size_bytes() < size_bytes) scratch_ = Buffer(device(), size_bytes);
     return scratch_.begin();
   }
 
@@ -59,9 +57,8 @@ class Stream {
     void operator()(void* queue) const noexcept;
   };
 
-  Device device_;
+  Context context_;
   ThreadPool* pool_;
-  CpuTier cpu_tier_;
   Profile* profile_ = nullptr;
   Buffer scratch_;
   std::unique_ptr<void, DestroyQueue> queue_;

@@ -186,9 +186,13 @@ Context run_context(const Preset& preset, const Machine& machine, CpuTier tier) 
     throw Error(ErrorCode::kUnavailable,
                 "preset " + preset.name + ": " + machine.cuda_status + "; " + way_out(preset));
   }
-  return {.device = is_gpu ? Device::kCuda : Device::kCpu,
-          .cpu_tier = tier,
-          .num_threads = num_threads(preset, machine)};
+  Context context{.cpu_tier = tier, .num_threads = num_threads(preset, machine)};
+  if (is_gpu) {
+    const CudaDevice& gpu = machine.cuda_devices.front();
+    context.device = Device::kCuda;
+    context.compute_capability = 10 * gpu.compute_major + gpu.compute_minor;
+  }
+  return context;
 }
 
 engine::EngineOptions engine_options(const Context& context, const Preset& preset,
