@@ -33,6 +33,7 @@ class EmulatedRuntime final : public DeviceRuntime {
  public:
   std::byte* allocate(std::size_t size_bytes) override {
     const std::scoped_lock lock(device_mutex());
+    count_call();
     if (static_cast<std::int64_t>(size_bytes) > memory().free_bytes) return nullptr;
     try {
       std::byte* const begin = cuda_emulator::allocate(size_bytes);
@@ -54,6 +55,7 @@ class EmulatedRuntime final : public DeviceRuntime {
 
   std::byte* allocate_pinned(std::size_t size_bytes) override {
     const std::scoped_lock lock(device_mutex());
+    count_call();
     auto* const begin =
         static_cast<std::byte*>(::operator new (size_bytes, std::align_val_t{64}, std::nothrow));
     if (begin != nullptr) pinned_[begin] = size_bytes;
@@ -72,18 +74,26 @@ class EmulatedRuntime final : public DeviceRuntime {
     return {.free_bytes = memory_bytes_ - allocated_bytes_, .total_bytes = memory_bytes_};
   }
 
-  void* create_queue() override { return cuda_emulator::create_queue(); }
+  void* create_queue() override {
+    count_call();
+    return cuda_emulator::create_queue();
+  }
   void destroy_queue(void* queue) noexcept override {
     run_quietly([queue] { cuda_emulator::run_queue(queue); });
     cuda_emulator::destroy_queue(queue);
   }
   void synchronize(void* queue) override {
+    count_call();
     run([queue] { cuda_emulator::run_queue(queue); });
   }
-  void synchronize_all() override { run(cuda_emulator::run_all_queues); }
+  void synchronize_all() override {
+    count_call();
+    run(cuda_emulator::run_all_queues);
+  }
 
   void copy(void* queue, const RowsToCopy& rows) override {
     const std::scoped_lock lock(device_mutex());
+    count_call();
     const bool to_device = is_on_device(rows.to);
     const bool from_device = is_on_device(rows.from);
     CAPTION_CHECK(to_device || from_device, "a copy of the GPU from the host to the host");
@@ -92,19 +102,24 @@ class EmulatedRuntime final : public DeviceRuntime {
     }
     cuda_emulator::enqueue(queue, [rows] { copy_now(rows); });
     const bool to_pageable = !to_device && !contains(pinned_, rows.to);
-    if (to_pageable) synchronize(queue);
+    if (to_pageable) run([queue] { cuda_emulator::run_queue(queue); });
   }
 
   void fill_zeros(void* queue, std::byte* begin, std::size_t size_bytes) override {
+    count_call();
     cuda_emulator::enqueue(queue, [begin, size_bytes] {
       const std::vector<std::byte> zeros(size_bytes);
       cuda_emulator::copy_to_device(begin, zeros.data(), size_bytes);
     });
   }
 
-  void* record(void* queue) override { return cuda_emulator::record_event(queue); }
+  void* record(void* queue) override {
+    count_call();
+    return cuda_emulator::record_event(queue);
+  }
   void destroy_event(void* event) noexcept override { cuda_emulator::destroy_event(event); }
   void synchronize_event(void* event) override {
+    count_call();
     run([event] { cuda_emulator::run_until(event); });
   }
   std::chrono::nanoseconds time_between(void* begin, void* end) override {
@@ -114,7 +129,20 @@ class EmulatedRuntime final : public DeviceRuntime {
   void set_memory_bytes(std::int64_t size_bytes) { memory_bytes_ = size_bytes; }
   std::int64_t allocated_bytes() const { return allocated_bytes_; }
 
+  void lose_device_at(std::int64_t calls) {
+    const std::scoped_lock lock(device_mutex());
+    lost_at_ = calls;
+    num_calls_ = 0;
+  }
+  std::int64_t num_calls() const { return num_calls_; }
+
  private:
+  void count_call() {
+    const std::scoped_lock lock(device_mutex());
+    if (num_calls_++ < lost_at_ || lost_at_ < 0) return;
+    throw Error(ErrorCode::kUnavailable, "cuda: the GPU is lost (emulated)");
+  }
+
   bool is_on_device(const std::byte* address) const {
     return cuda_emulator::memory().covers(reinterpret_cast<std::uintptr_t>(address));
   }
@@ -161,6 +189,8 @@ class EmulatedRuntime final : public DeviceRuntime {
   Sizes pinned_;
   std::int64_t memory_bytes_ = std::int64_t{8} << 30;
   std::int64_t allocated_bytes_ = 0;
+  std::int64_t lost_at_ = -1;
+  std::int64_t num_calls_ = 0;
 };
 
 EmulatedRuntime& emulated_runtime() {
@@ -177,6 +207,10 @@ namespace cuda_emulator {
 void set_memory_bytes(std::int64_t size_bytes) { emulated_runtime().set_memory_bytes(size_bytes); }
 
 std::int64_t allocated_bytes() { return emulated_runtime().allocated_bytes(); }
+
+void lose_device_at(std::int64_t calls) { emulated_runtime().lose_device_at(calls); }
+
+std::int64_t count_calls() { return emulated_runtime().num_calls(); }
 
 }  // namespace cuda_emulator
 }  // namespace caption

@@ -15,4 +15,11 @@ namespace caption::cuda_emulator {
 void set_memory_bytes(std::int64_t size_bytes);
 std::int64_t allocated_bytes();
 
+// The GPU is lost at the call number `calls` of the runtime from now on, counted from 0 over those
+// that may throw, and at each later one: they throw Error(kUnavailable). A negative number ends
+// that.
+void lose_device_at(std::int64_t calls);
+// Calls that may throw since the last lose_device_at().
+std::int64_t count_calls();
+
 }  // namespace caption::cuda_emulator

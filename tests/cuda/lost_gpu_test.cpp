@@ -1,0 +1,89 @@
+// A GPU that is lost, at each call of the runtime in turn.
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "backend/stream.h"
+#include "base/error.h"
+#include "tests/engine/fake_decoder.h"
+#include "tests/support/cuda/emulated_runtime.h"
+
+using caption::Context;
+using caption::Device;
+using caption::DType;
+using caption::Error;
+using caption::ErrorCode;
+using caption::Stream;
+using caption::Tensor;
+using caption::ThreadPool;
+using namespace caption::engine;
+namespace cuda_emulator = caption::cuda_emulator;
+
+namespace {
+
+struct Finished {
+  std::vector<Completion> completions;
+  std::optional<std::string> error;
+};
+
+// Runs six requests, two of them with videos and one with beams, on too few pages for all.
+Finished run_requests() {
+  Finished finished;
+  try {
+    ThreadPool pool(1);
+    Stream stream(Context{.device = Device::kCuda}, pool);
+    FakeDecoder decoder;
+    TestedEngine engine(decoder, stream, options_with_pages(12));
+    for (std::uint64_t seed = 0; seed < 6; ++seed) engine.submit(random_request(seed, 80));
+    while (!engine.idle()) {
+      for (Completion& completion : engine.step()) {
+        finished.completions.push_back(std::move(completion));
+      }
+    }
+  } catch (const Error& error) {
+    CHECK(error.code() == ErrorCode::kUnavailable);
+    finished.error = error.what();
+  }
+  return finished;
+}
+
+}  // namespace
+
+TEST_SUITE_BEGIN("cuda/lost_gpu");
+
+TEST_CASE("whenever the GPU is lost, the engine ends with an error and what was done is right") {
+  cuda_emulator::lose_device_at(-1);
+  const Finished undisturbed = run_requests();
+  const std::int64_t num_calls = cuda_emulator::count_calls();
+  REQUIRE_FALSE(undisturbed.error.has_value());
+  REQUIRE(undisturbed.completions.size() == 6);
+  REQUIRE(num_calls > 100);
+  std::map<RequestId, std::vector<std::int32_t>> outputs;
+  for (const Completion& completion : undisturbed.completions) {
+    outputs[completion.id] = completion.output_ids;
+  }
+  const std::int64_t held_bytes = cuda_emulator::allocated_bytes();
+  std::size_t most_done = 0;
+  for (std::int64_t call = 0; call < num_calls; ++call) {
+    CAPTURE(call);
+    cuda_emulator::lose_device_at(call);
+    const Finished finished = run_requests();
+    REQUIRE(finished.error.has_value());
+    CHECK(*finished.error == "cuda: the GPU is lost (emulated)");
+    for (const Completion& completion : finished.completions) {
+      CHECK_FALSE(completion.error.has_value());
+      CHECK(completion.output_ids == outputs.at(completion.id));
+    }
+    most_done = std::max(most_done, finished.completions.size());
+    CHECK(cuda_emulator::allocated_bytes() == held_bytes);
+  }
+  CHECK(most_done >= 4);
+  cuda_emulator::lose_device_at(-1);
+  CHECK(run_requests().completions.size() == 6);  // nothing is left of the lost ones
+}
