@@ -37,15 +37,6 @@ std::vector<std::string> command(const fs::path& output, const std::string& form
   return all;
 }
 
-using Files = std::map<std::string, std::string>;
-Files files_of(const fs::path& folder) {
-  Files files;
-  for (const auto& entry : fs::directory_iterator(folder)) {
-    files[entry.path().filename().string()] = read_text(entry.path());
-  }
-  return files;
-}
-
 std::size_t count_layers(const fs::path& folder) {
   std::size_t count = 0;
   std::error_code ignored;

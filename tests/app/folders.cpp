@@ -33,4 +33,12 @@ std::string list(const fs::path& folder) {
   return out;
 }
 
+Files files_of(const fs::path& folder) {
+  Files files;
+  for (const auto& entry : fs::directory_iterator(folder)) {
+    files[entry.path().filename().string()] = read_text(entry.path());
+  }
+  return files;
+}
+
 }  // namespace caption::test

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <filesystem>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -16,5 +17,9 @@ void fill(const std::filesystem::path& folder, const Names& names);
 
 // Lists every file below a folder with its size.
 std::string list(const std::filesystem::path& folder);
+
+// The contents of the files of a folder, by name.
+using Files = std::map<std::string, std::string>;
+Files files_of(const std::filesystem::path& folder);
 
 }  // namespace caption::test

@@ -27,15 +27,6 @@ std::vector<std::string> command(const fs::path& model, const fs::path& output,
   return {"quantize", model.string(), "-o", output.string(), "--format", format};
 }
 
-using Files = std::map<std::string, std::string>;
-Files files_of(const fs::path& folder) {
-  Files files;
-  for (const auto& entry : fs::directory_iterator(folder)) {
-    files[entry.path().filename().string()] = read_text(entry.path());
-  }
-  return files;
-}
-
 std::size_t count_shards(const fs::path& folder) {
   std::size_t count = 0;
   std::error_code ignored;

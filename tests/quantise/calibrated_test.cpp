@@ -25,8 +25,8 @@
 #include "quantise/quantise_checkpoint.h"
 #include "quantise/rounding.h"
 #include "tests/model/support.h"
+#include "tests/quantise/folders.h"
 #include "tests/support/drawn_checkpoint.h"
-#include "tests/weights/quantised_files.h"
 #include "weights/checkpoint.h"
 #include "weights/open_source.h"
 
@@ -35,34 +35,6 @@ namespace {
 
 namespace fs = std::filesystem;
 using namespace testing;
-
-fs::path golden(const std::string& name) {
-  return fs::path(CAPTION_SOURCE_DIR) / "tests/golden" / name;
-}
-fs::path demo_model() { return fs::path(CAPTION_SOURCE_DIR) / "samples/demo-model"; }
-
-// Bytes before the tensors of a safetensors file: the length of the header, and the header.
-std::int64_t header_bytes(const std::string& file) {
-  std::int64_t length = 0;
-  for (std::size_t i = 8; i-- > 0;) length = length * 256 + static_cast<unsigned char>(file.at(i));
-  return 8 + length;
-}
-
-fs::path new_folder(const std::string& name) {
-  const fs::path folder = fs::path(CAPTION_TEST_TMP) / "quantise_calibrated" / name;
-  fs::remove_all(folder);
-  fs::create_directories(folder.parent_path());
-  return folder;
-}
-
-using Files = std::map<std::string, std::string>;
-Files files_of(const fs::path& folder) {
-  Files files;
-  for (const auto& entry : fs::directory_iterator(folder)) {
-    files[entry.path().filename().string()] = read_whole_file(entry.path());
-  }
-  return files;
-}
 
 // Prompts of drawn tokens: each is followed by one of a few, so that the inputs are correlated.
 Calibration draw_prompts(std::int64_t vocab, int num_prompts, int num_tokens, unsigned seed) {
@@ -147,7 +119,7 @@ double error_ratio(const std::string& name, const char* format, bool act_order) 
   const std::vector<Tensor> exact = logits_of(model.path(), blueprint, others);
   const auto error = [&](const Calibration* calibration) {
     QuantiseOptions options =
-        options_of(model.path(), new_folder("family"), format, calibration, 8);
+        options_of(model.path(), new_folder("quantise_calibrated/family"), format, calibration, 8);
     options.format_options.act_order = act_order && calibration != nullptr;
     REQUIRE(quantise_checkpoint(options).is_complete);
     return squared_error(logits_of(options.output, blueprint, others), exact);
@@ -177,7 +149,7 @@ TEST_CASE("a call that was stopped after any layer is continued to the same byte
   const Calibration prompts = draw_prompts(1280, 3, 40, 3);
   for (const char* const format : {"gptq", "awq"}) {
     QuantiseOptions options =
-        options_of(demo_model(), new_folder("uninterrupted"), format, &prompts);
+        options_of(demo_model(), new_folder("quantise_calibrated/uninterrupted"), format, &prompts);
     options.max_shard_bytes = 3'000'000;
     REQUIRE(quantise_checkpoint(options).is_complete);
     const Files expected = files_of(options.output);
@@ -185,7 +157,7 @@ TEST_CASE("a call that was stopped after any layer is continued to the same byte
     for (const int last : {1, 3, 4, 60}) {
       CAPTURE(format);
       CAPTURE(last);
-      options.output = new_folder("interrupted");
+      options.output = new_folder("quantise_calibrated/interrupted");
       std::atomic<bool> stop{false};
       int reports = 0;
       options.stop = &stop;
@@ -217,7 +189,8 @@ TEST_CASE("a call that was stopped after any layer is continued to the same byte
 
 TEST_CASE("the layers' files count for the room that a call needs, and for its progress") {
   const Calibration prompts = draw_prompts(1280, 2, 30, 11);
-  QuantiseOptions options = options_of(demo_model(), new_folder("measured"), "awq", &prompts);
+  QuantiseOptions options =
+      options_of(demo_model(), new_folder("quantise_calibrated/measured"), "awq", &prompts);
   std::int64_t layers_bytes = 0;   // of the layers' files
   std::int64_t headers_bytes = 0;  // of their headers, which are not counted
   options.on_progress = [&](const QuantiseProgress& progress) {
@@ -240,7 +213,7 @@ TEST_CASE("the layers' files count for the room that a call needs, and for its p
     if (name != kManifestName) whole_bytes += std::ssize(content);
     if (name.ends_with(".safetensors")) headers_bytes += header_bytes(content);
   }
-  options.output = new_folder("room");
+  options.output = new_folder("quantise_calibrated/room");
   std::int64_t free_bytes = whole_bytes + layers_bytes - headers_bytes - 1;
   options.free_bytes = [&](const fs::path&) { return free_bytes; };
   CHECK(contains_text(error_of(options, ErrorCode::kIo), "those of single layers included"));
@@ -269,10 +242,11 @@ TEST_CASE("the layers' files count for the room that a call needs, and for its p
 
 TEST_CASE("a layer's file that is not what the manifest says is made again") {
   const Calibration prompts = draw_prompts(1280, 2, 30, 5);
-  QuantiseOptions options = options_of(demo_model(), new_folder("whole"), "gptq", &prompts);
+  QuantiseOptions options =
+      options_of(demo_model(), new_folder("quantise_calibrated/whole"), "gptq", &prompts);
   REQUIRE(quantise_checkpoint(options).is_complete);
   const Files expected = files_of(options.output);
-  options.output = new_folder("damaged");
+  options.output = new_folder("quantise_calibrated/damaged");
   std::atomic<bool> stop{false};
   int reports = 0;
   options.stop = &stop;
@@ -292,15 +266,16 @@ TEST_CASE("the bits depend on the prompts, not on the number of threads") {
   const Calibration prompts = draw_prompts(1280, 3, 40, 6);
   for (const char* const format : {"gptq", "awq"}) {
     CAPTURE(format);
-    QuantiseOptions options = options_of(demo_model(), new_folder("two"), format, &prompts);
+    QuantiseOptions options =
+        options_of(demo_model(), new_folder("quantise_calibrated/two"), format, &prompts);
     REQUIRE(quantise_checkpoint(options).is_complete);
     const Files two = files_of(options.output);
-    options.output = new_folder("three");
+    options.output = new_folder("quantise_calibrated/three");
     options.num_threads = 3;
     REQUIRE(quantise_checkpoint(options).is_complete);
     CHECK(files_of(options.output) == two);
     const Calibration others = draw_prompts(1280, 3, 40, 7);
-    options.output = new_folder("others");
+    options.output = new_folder("quantise_calibrated/others");
     options.calibration = &others;
     REQUIRE(quantise_checkpoint(options).is_complete);
     CHECK(files_of(options.output)["model.safetensors"] != two.at("model.safetensors"));
@@ -312,7 +287,7 @@ TEST_CASE("gptq changes matrices only, awq the norms before them as well") {
   const weights::Checkpoint plain = weights::Checkpoint::open(demo_model());
   for (const std::string format : {"gptq", "awq"}) {
     CAPTURE(format);
-    const fs::path output = new_folder("kept");
+    const fs::path output = new_folder("quantise_calibrated/kept");
     REQUIRE(quantise_checkpoint(options_of(demo_model(), output, format.c_str(), &prompts))
                 .is_complete);
     const weights::Checkpoint made = weights::Checkpoint::open(output);
@@ -336,7 +311,8 @@ TEST_CASE("gptq changes matrices only, awq the norms before them as well") {
 TEST_CASE("gptq's numbers are those that the reader finds in the tensors") {
   const Calibration prompts = draw_prompts(1280, 2, 40, 9);
   for (const bool act_order : {false, true}) {
-    QuantiseOptions options = options_of(demo_model(), new_folder("decoded"), "gptq", &prompts, 64);
+    QuantiseOptions options =
+        options_of(demo_model(), new_folder("quantise_calibrated/decoded"), "gptq", &prompts, 64);
     options.format_options.act_order = act_order;
     REQUIRE(quantise_checkpoint(options).is_complete);
     const weights::Checkpoint file = weights::Checkpoint::open(options.output);
@@ -355,7 +331,7 @@ TEST_CASE("gptq's numbers are those that the reader finds in the tensors") {
 
 TEST_CASE("options that contradict each other are refused in a sentence") {
   const Calibration prompts = draw_prompts(1280, 1, 10, 10);
-  const fs::path output = new_folder("refused");
+  const fs::path output = new_folder("quantise_calibrated/refused");
   const auto refusal = [&](const QuantiseOptions& options) {
     return error_of(options, ErrorCode::kUsage);
   };

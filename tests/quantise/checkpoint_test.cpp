@@ -20,8 +20,8 @@
 #include "quantise/blocks.h"
 #include "quantise/quantise_checkpoint.h"
 #include "quantise/rounding.h"
+#include "tests/quantise/folders.h"
 #include "tests/support/drawn_checkpoint.h"
-#include "tests/weights/quantised_files.h"
 #include "weights/checkpoint.h"
 #include "weights/open_source.h"
 
@@ -29,37 +29,10 @@ namespace caption::quantise {
 namespace {
 
 namespace fs = std::filesystem;
-using testing::DrawnCheckpoint;
-using testing::read_whole_file;
-
-fs::path golden(const char* name) { return fs::path(CAPTION_SOURCE_DIR) / "tests/golden" / name; }
-fs::path demo_model() { return fs::path(CAPTION_SOURCE_DIR) / "samples/demo-model"; }
-
-// Bytes before the tensors of a safetensors file: the length of the header, and the header.
-std::int64_t header_bytes(const std::string& file) {
-  std::int64_t length = 0;
-  for (std::size_t i = 8; i-- > 0;) length = length * 256 + static_cast<unsigned char>(file.at(i));
-  return 8 + length;
-}
-
-fs::path new_folder(const std::string& name) {
-  const fs::path folder = fs::path(CAPTION_TEST_TMP) / "quantise_checkpoint" / name;
-  fs::remove_all(folder);
-  fs::create_directories(folder.parent_path());
-  return folder;
-}
+using namespace testing;
 
 QuantiseOptions options_of(const fs::path& model, const fs::path& output, const char* format) {
   return {.model = model, .output = output, .format = format, .num_threads = 2};
-}
-
-using Files = std::map<std::string, std::string>;
-Files files_of(const fs::path& folder) {
-  Files files;
-  for (const auto& entry : fs::directory_iterator(folder)) {
-    files[entry.path().filename().string()] = read_whole_file(entry.path());
-  }
-  return files;
 }
 
 bool is_decoder_matrix(const std::string& name) {
@@ -163,7 +136,7 @@ TEST_CASE("codes stand for the rounded numbers, and all else keeps its bytes, in
       if (double_quant && !entry.has_double_quant) continue;
       CAPTURE(entry.name);
       CAPTURE(double_quant);
-      const fs::path output = new_folder("demo");
+      const fs::path output = new_folder("quantise_checkpoint/demo");
       QuantiseOptions options = options_of(demo_model(), output, std::string(entry.name).c_str());
       options.format_options.double_quant = double_quant;
       const QuantiseOutcome outcome = quantise_checkpoint(options);
@@ -194,7 +167,7 @@ TEST_CASE("the families' checkpoints open with their decoders quantised") {
       CAPTURE(format);
       const DrawnCheckpoint model(golden(name.c_str()));
       const std::int64_t num_matrices = 7 * model::read_blueprint(model.path()).text->num_layers;
-      const fs::path output = new_folder("family");
+      const fs::path output = new_folder("quantise_checkpoint/family");
       const QuantiseOutcome outcome =
           quantise_checkpoint(options_of(model.path(), output, format.c_str()));
       CHECK(outcome.num_matrices == num_matrices);
@@ -206,20 +179,21 @@ TEST_CASE("the families' checkpoints open with their decoders quantised") {
 
 TEST_CASE("the language model of a composed model is quantised under its own names") {
   const fs::path model = golden("model/composed/llm");
-  const fs::path output = new_folder("language_model");
+  const fs::path output = new_folder("quantise_checkpoint/language_model");
   const QuantiseOutcome outcome = quantise_checkpoint(options_of(model, output, "nf4"));
   const std::int64_t num_matrices = 7 * model::read_blueprint(model).text->num_layers;
   CHECK(outcome.num_matrices == num_matrices);
   CHECK(check_tensors(model, output, "nf4", false) == num_matrices);
-  CHECK(contains(error_of(options_of(golden("model/composed/vision"), new_folder("x"), "nf4"),
+  CHECK(contains(error_of(options_of(golden("model/composed/vision"),
+                                     new_folder("quantise_checkpoint/x"), "nf4"),
                           ErrorCode::kBadModel),
                  "has no decoder to quantise"));
 }
 
 TEST_CASE("shards are as small as asked, with an index, and hold the same tensors") {
-  const fs::path whole = new_folder("whole");
+  const fs::path whole = new_folder("quantise_checkpoint/whole");
   quantise_checkpoint(options_of(demo_model(), whole, "nf4"));
-  const fs::path output = new_folder("shards");
+  const fs::path output = new_folder("quantise_checkpoint/shards");
   QuantiseOptions options = options_of(demo_model(), output, "nf4");
   options.max_shard_bytes = 1'000'000;
   const QuantiseOutcome outcome = quantise_checkpoint(options);
@@ -243,13 +217,14 @@ TEST_CASE("shards are as small as asked, with an index, and hold the same tensor
 }
 
 TEST_CASE("a call that was stopped anywhere is continued to the same bytes") {
-  QuantiseOptions options = options_of(demo_model(), new_folder("uninterrupted"), "awq");
+  QuantiseOptions options =
+      options_of(demo_model(), new_folder("quantise_checkpoint/uninterrupted"), "awq");
   options.max_shard_bytes = 1'500'000;
   const QuantiseOutcome whole = quantise_checkpoint(options);
   const Files expected = files_of(options.output);
   for (const std::int64_t last : {0, 1, 40, 90, 110}) {
     CAPTURE(last);
-    options.output = new_folder("interrupted");
+    options.output = new_folder("quantise_checkpoint/interrupted");
     std::atomic<bool> stop{last == 0};
     options.stop = &stop;
     options.on_progress = [&](const QuantiseProgress& progress) {
@@ -270,7 +245,8 @@ TEST_CASE("a call that was stopped anywhere is continued to the same bytes") {
 }
 
 TEST_CASE("a file that is not what the manifest says is made again") {
-  QuantiseOptions options = options_of(demo_model(), new_folder("damaged"), "int8");
+  QuantiseOptions options =
+      options_of(demo_model(), new_folder("quantise_checkpoint/damaged"), "int8");
   options.max_shard_bytes = 2'000'000;
   const QuantiseOutcome whole = quantise_checkpoint(options);
   const Files expected = files_of(options.output);
@@ -296,7 +272,7 @@ TEST_CASE("a file that is not what the manifest says is made again") {
 }
 
 TEST_CASE("an output of other settings or with other files is refused and left alone") {
-  const fs::path output = new_folder("other");
+  const fs::path output = new_folder("quantise_checkpoint/other");
   const QuantiseOptions options = options_of(demo_model(), output, "nf4");
   quantise_checkpoint(options);
   const Files before = files_of(output);
@@ -321,7 +297,7 @@ TEST_CASE("an output of other settings or with other files is refused and left a
   CHECK(contains(error_of(options, ErrorCode::kOutputConflict),
                  "notes.txt: is no file of this checkpoint"));
   // A folder with a model's own files, and the model itself.
-  const fs::path copy = new_folder("copy");
+  const fs::path copy = new_folder("quantise_checkpoint/copy");
   fs::copy(demo_model(), copy);
   CHECK(contains(error_of(options_of(copy, copy, "nf4"), ErrorCode::kOutputConflict),
                  "is no file of this checkpoint"));
@@ -329,8 +305,8 @@ TEST_CASE("an output of other settings or with other files is refused and left a
 }
 
 TEST_CASE("an output that is a link to nothing is refused in a sentence, and stays a link") {
-  const fs::path link = new_folder("link");
-  fs::create_symlink(new_folder("nothing"), link);
+  const fs::path link = new_folder("quantise_checkpoint/link");
+  fs::create_symlink(new_folder("quantise_checkpoint/nothing"), link);
   CHECK(error_of(options_of(demo_model(), link, "nf4"), ErrorCode::kOutputConflict) ==
         link.string() + ": is a link to a folder that does not exist; give another folder with -o");
   CHECK(fs::is_symlink(link));
@@ -339,7 +315,8 @@ TEST_CASE("an output that is a link to nothing is refused in a sentence, and sta
 }
 
 TEST_CASE("a call needs the room of the files that it will write, and no more") {
-  QuantiseOptions options = options_of(demo_model(), new_folder("measured"), "nf4");
+  QuantiseOptions options =
+      options_of(demo_model(), new_folder("quantise_checkpoint/measured"), "nf4");
   options.max_shard_bytes = 1'000'000;
   REQUIRE(quantise_checkpoint(options).is_complete);
   std::int64_t size_bytes = 0;
@@ -348,7 +325,7 @@ TEST_CASE("a call needs the room of the files that it will write, and no more") 
     if (name != kManifestName) size_bytes += std::ssize(content);
     if (name.ends_with(".safetensors")) headers_bytes += header_bytes(content);
   }
-  options.output = new_folder("no_room");
+  options.output = new_folder("quantise_checkpoint/no_room");
   // Headers of files of weights are not counted.
   options.free_bytes = [&](const fs::path&) { return size_bytes - headers_bytes - 1; };
   CHECK(contains(error_of(options, ErrorCode::kIo), "; give another folder with -o, or make room"));
@@ -357,7 +334,8 @@ TEST_CASE("a call needs the room of the files that it will write, and no more") 
 }
 
 TEST_CASE("an output without a complete file is of no settings yet") {
-  QuantiseOptions options = options_of(demo_model(), new_folder("begun"), "nf4");
+  QuantiseOptions options =
+      options_of(demo_model(), new_folder("quantise_checkpoint/begun"), "nf4");
   std::atomic<bool> stop{true};
   options.stop = &stop;
   CHECK_FALSE(quantise_checkpoint(options).is_complete);
@@ -369,7 +347,7 @@ TEST_CASE("an output without a complete file is of no settings yet") {
 }
 
 TEST_CASE("models that cannot be quantised are refused with what to do") {
-  const fs::path output = new_folder("refused");
+  const fs::path output = new_folder("quantise_checkpoint/refused");
   const auto refusal = [&](const fs::path& model, const char* format, ErrorCode code) {
     return error_of(options_of(model, output, format), code);
   };
@@ -377,7 +355,7 @@ TEST_CASE("models that cannot be quantised are refused with what to do") {
   CHECK(contains(refusal(demo_model() / "config.json", "nf4", ErrorCode::kUsage),
                  "quantize takes a model's folder"));
   CHECK(contains(refusal(golden("weights"), "nf4", ErrorCode::kBadModel), "holds no config.json"));
-  const fs::path quantised = new_folder("quantised");
+  const fs::path quantised = new_folder("quantise_checkpoint/quantised");
   quantise_checkpoint(options_of(demo_model(), quantised, "int8"));
   CHECK(contains(refusal(quantised, "nf4", ErrorCode::kBadModel),
                  "is quantised already (bitsandbytes, 8 bits)"));
@@ -393,15 +371,16 @@ TEST_CASE("models that cannot be quantised are refused with what to do") {
 
 TEST_CASE(
     "a checkpoint that lacks a matrix, or has a number that is not finite, is refused by name") {
-  const fs::path model = new_folder("broken");
+  const fs::path model = new_folder("quantise_checkpoint/broken");
   fs::copy(demo_model(), model);
   const std::string name = "language_model.model.layers.2.mlp.up_proj.weight";
   const std::string file = read_whole_file(model / "model.safetensors");
   std::string missing = file;
   missing.replace(missing.find(name), name.size(), name.substr(0, name.size() - 1) + "X");
   std::ofstream(model / "model.safetensors", std::ios::binary) << missing;
-  CHECK(contains(error_of(options_of(model, new_folder("x"), "nf4"), ErrorCode::kBadModel),
-                 "tensor \"" + name + "\""));
+  CHECK(contains(
+      error_of(options_of(model, new_folder("quantise_checkpoint/x"), "nf4"), ErrorCode::kBadModel),
+      "tensor \"" + name + "\""));
   std::string infinite = file;
   for (const weights::FileTensor& tensor :
        weights::parse_safetensors(std::as_bytes(std::span(file)), "test")) {
@@ -413,7 +392,7 @@ TEST_CASE(
   }
   std::ofstream(model / "model.safetensors", std::ios::binary) << infinite;
   const std::string message =
-      error_of(options_of(model, new_folder("x"), "nf4"), ErrorCode::kBadModel);
+      error_of(options_of(model, new_folder("quantise_checkpoint/x"), "nf4"), ErrorCode::kBadModel);
   CHECK(contains(message, name));
   CHECK(contains(message, "a weight is not a finite number"));
 }
