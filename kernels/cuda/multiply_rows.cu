@@ -88,10 +88,14 @@ struct MultiplyRows {
   static CAPTION_DEVICE void multiply_step(const Shared& shared, Sums& sums) {
     for (int k = 0; k < kColumns; ++k) {
       float x[kPerThread];
+      CAPTION_UNROLL
       for (int r = 0; r < kPerThread; ++r) x[r] = shared.x[k][row_of(r)];
+      CAPTION_UNROLL
       for (int o = 0; o < kOperands; ++o) {
+        CAPTION_UNROLL
         for (int f = 0; f < kFeaturesPerThread; ++f) {
           const float weight = shared.weight[o][k][feature_of(f)];
+          CAPTION_UNROLL
           for (int r = 0; r < kPerThread; ++r) sums[o][r][f] = fused(x[r], weight, sums[o][r][f]);
         }
       }
@@ -101,8 +105,10 @@ struct MultiplyRows {
   static CAPTION_DEVICE void store_sums(const Params& p, int part, int first_row, int first_feature,
                                         const Sums& sums) {
     const Output& output = p.parts.part[part].output;
+    CAPTION_UNROLL
     for (int r = 0; r < kPerThread; ++r) {
       const int row = first_row + row_of(r);
+      CAPTION_UNROLL
       for (int f = 0; f < kFeaturesPerThread; ++f) {
         const int feature = first_feature + feature_of(f);
         if (row >= p.x.count || feature >= output.features) continue;

@@ -42,6 +42,7 @@ struct FragmentC {
 #ifndef __CUDACC__
 
 #define CAPTION_DEVICE inline
+#define CAPTION_UNROLL
 #include "tests/support/cuda/device_functions.h"
 
 #else
@@ -49,6 +50,8 @@ struct FragmentC {
 #include <cuda_runtime.h>
 
 #define CAPTION_DEVICE __device__ __forceinline__
+// Before a loop over a thread's own array, which is in registers only if all its indices are known.
+#define CAPTION_UNROLL _Pragma("unroll")
 
 namespace caption::kernels::cuda {
 
