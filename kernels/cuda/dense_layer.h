@@ -24,5 +24,7 @@ struct DenseLayer {
 void multiply_rows(Stream& stream, const DenseLayer& layer);
 // By forms of Layout::kTiles.
 void multiply_tiles(Stream& stream, const DenseLayer& layer);
+// By forms of Layout::kCodes.
+void multiply_codes(Stream& stream, const DenseLayer& layer);
 
 }  // namespace caption::kernels::cuda

@@ -3,6 +3,7 @@
 // Traffic  a row of the table and one of y per id. Measured on no GPU.
 #include "kernels/embedding.h"
 
+#include "kernels/cuda/code_form.h"
 #include "kernels/cuda/elementwise.cuh"
 #include "kernels/cuda/numbers.cuh"
 #include "kernels/cuda/tile_layout.h"
@@ -113,6 +114,8 @@ void embedding(Cuda, Stream& stream, ConstView ids, const Weight& table, View y)
       return cuda::embed_rows(stream, ids, cuda::RowsForm::of(table).rows(), y);
     case cuda::Layout::kTiles:
       return cuda::embed_tiles(stream, ids, cuda::TilesForm::of(table).tiles(), y);
+    case cuda::Layout::kCodes:
+      return cuda::unpack_code_rows(stream, ids, cuda::CodesForm::of(table).codes(), y);
   }
 }
 

@@ -15,6 +15,7 @@ void multiply(Stream& stream, const DenseLayer& layer) {
   switch (DeviceForm::of(layer.parts.front().weight).layout()) {
     case Layout::kRows: return multiply_rows(stream, layer);
     case Layout::kTiles: return multiply_tiles(stream, layer);
+    case Layout::kCodes: return multiply_codes(stream, layer);
   }
 }
 

@@ -37,6 +37,18 @@ struct FragmentC {
   float sum[4];  // rows g, g, g + 8, g + 8; columns 2t, 2t + 1, 2t, 2t + 1
 };
 
+// Operands of m16n8k32 with 8-bit integers, four to a register with the lowest column (of B: row)
+// in the lowest byte.
+struct FragmentA8 {
+  std::uint32_t four[4];  // rows g, g + 8, g, g + 8; columns 4t, 4t, 4t + 16, 4t + 16
+};
+struct FragmentB8 {
+  std::uint32_t four[2];  // rows 4t, 4t + 16; column g
+};
+struct FragmentC32 {
+  std::int32_t sum[4];  // as FragmentC
+};
+
 }  // namespace caption::kernels::cuda
 
 #ifndef __CUDACC__
@@ -193,7 +205,47 @@ CAPTION_DEVICE void mma_f16(FragmentC& c, const FragmentA& a, const FragmentB& b
 }
 #endif
 
+// c [16, 8] += a [16, 32] * b [32, 8] with signed integers of 8 bits; exact below 2^31.
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 800
+CAPTION_DEVICE void mma_s8(FragmentC32& c, const FragmentA8& a, const FragmentB8& b) {
+  asm volatile(
+      "mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, "
+      "{%8, %9}, {%0, %1, %2, %3};"
+      : "+r"(c.sum[0]), "+r"(c.sum[1]), "+r"(c.sum[2]), "+r"(c.sum[3])
+      : "r"(a.four[0]), "r"(a.four[1]), "r"(a.four[2]), "r"(a.four[3]), "r"(b.four[0]),
+        "r"(b.four[1]));
+}
+#else
+CAPTION_DEVICE void mma_s8(FragmentC32& c, const FragmentA8& a, const FragmentB8& b) {
+  for (int part = 0; part < 4; ++part) {
+    const int half = part % 2;  // of the rows
+    asm volatile("mma.sync.aligned.m8n8k16.row.col.s32.s8.s8.s32 {%0, %1}, {%2}, {%3}, {%0, %1};"
+                 : "+r"(c.sum[2 * half]), "+r"(c.sum[2 * half + 1])
+                 : "r"(a.four[part]), "r"(b.four[part / 2]));
+  }
+}
+#endif
+
 // ---- arithmetic ----
+// The sums of two pairs of 16-bit numbers, which must be numbers of that type. bf16 needs sm_80, as
+// mma_bf16().
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 800
+CAPTION_DEVICE std::uint32_t add_bf16_pairs(std::uint32_t a, std::uint32_t b) {
+  std::uint32_t sum;
+  asm("fma.rn.bf16x2 %0, %1, %2, %3;" : "=r"(sum) : "r"(a), "r"(0x3F803F80u), "r"(b));  // a * 1
+  return sum;
+}
+#else
+CAPTION_DEVICE std::uint32_t add_bf16_pairs(std::uint32_t, std::uint32_t) {
+  __trap();
+  return 0;
+}
+#endif
+CAPTION_DEVICE std::uint32_t add_f16_pairs(std::uint32_t a, std::uint32_t b) {
+  std::uint32_t sum;
+  asm("add.rn.f16x2 %0, %1, %2;" : "=r"(sum) : "r"(a), "r"(b));
+  return sum;
+}
 // a * b + c, rounded once.
 CAPTION_DEVICE float fused(float a, float b, float c) { return __fmaf_rn(a, b, c); }
 CAPTION_DEVICE double fused(double a, double b, double c) { return __fma_rn(a, b, c); }

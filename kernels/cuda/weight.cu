@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "base/math.h"
+#include "kernels/cuda/code_form.h"
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/numbers.cuh"
 #include "kernels/cuda/tile_layout.h"
@@ -161,8 +162,18 @@ Weight place_bf16(Cuda, Stream& stream, ConstView rows) {
 
 std::int64_t placed_bytes(Cuda, const Context& /*context*/, std::int64_t num_features,
                           std::int64_t num_columns, MatrixFormat format, DType stored) {
-  if (format == MatrixFormat::kBF16) {
-    return static_cast<std::int64_t>(cuda::tiles_bytes(num_features, num_columns));
+  switch (format) {
+    case MatrixFormat::kBF16:
+      return static_cast<std::int64_t>(cuda::tiles_bytes(num_features, num_columns));
+    case MatrixFormat::kInt8:
+    case MatrixFormat::kInt8Row:
+    case MatrixFormat::kInt4:
+    case MatrixFormat::kInt4A8:
+    case MatrixFormat::kNf4: return cuda::placed_code_bytes(num_features, num_columns, format);
+    case MatrixFormat::kStored:
+    case MatrixFormat::kF16:
+    case MatrixFormat::kNf4Double:
+    case MatrixFormat::kAwq: break;
   }
   return matrix_bytes(num_features, num_columns, format, stored);
 }

@@ -8,6 +8,7 @@
 //                                          (kernels/cuda/primitives.cuh)
 //          with zeros beyond the matrix. x is rounded to the tiles' dtype, sums are f32
 //          (kernels/cuda/multiply_tiles.cuh).
+//   codes  of 8 and 4 bits (kernels/cuda/code_form.h).
 #pragma once
 
 #include <cstddef>
@@ -21,7 +22,7 @@
 namespace caption::kernels::cuda {
 
 // Whose kernels multiply by the form.
-enum class Layout { kRows, kTiles };
+enum class Layout { kRows, kTiles, kCodes };
 
 class DeviceForm : public WeightForm {
  public:

@@ -106,6 +106,56 @@ void act_mma(void* const* lanes) {
   }
 }
 
+struct IntegerMmaArguments {
+  const kernels::cuda::FragmentA8* a;
+  const kernels::cuda::FragmentB8* b;
+  kernels::cuda::FragmentC32* c;
+};
+
+int byte_of(std::uint32_t four, int i) { return static_cast<std::int8_t>(four >> (8 * i)); }
+
+void act_integer_mma(void* const* lanes) {
+  count_matrix_product();
+  int a[16][32];
+  int b[32][8];
+  for (int lane = 0; lane < kLanes; ++lane) {
+    const auto& own = *static_cast<IntegerMmaArguments*>(lanes[lane]);
+    const int g = lane / 4;
+    const int t = lane % 4 * 4;
+    for (int i = 0; i < 16; ++i) {  // byte i % 4 of register i / 4
+      a[g + i / 4 % 2 * 8][t + i / 8 * 16 + i % 4] = byte_of(own.a->four[i / 4], i % 4);
+    }
+    for (int i = 0; i < 8; ++i) b[t + i / 4 * 16 + i % 4][g] = byte_of(own.b->four[i / 4], i % 4);
+  }
+  for (int lane = 0; lane < kLanes; ++lane) {
+    for (int i = 0; i < 4; ++i) {
+      std::int32_t& sum = static_cast<IntegerMmaArguments*>(lanes[lane])->c->sum[i];
+      const auto& row = a[lane / 4 + i / 2 * 8];
+      const int column = lane % 4 * 2 + i % 2;
+      for (int k = 0; k < 32; ++k) sum += row[k] * b[k][column];
+    }
+  }
+}
+
+void narrow(float x, BF16& to) { to = to_bf16(x); }
+void narrow(float x, F16& to) { to = to_f16(x); }
+
+template <class T>
+std::uint16_t exact_sum(T a, T b) {
+  const double sum = static_cast<double>(to_float(a)) + to_float(b);
+  T rounded;
+  narrow(static_cast<float>(sum), rounded);
+  return to_float(rounded) == sum ? rounded.bits : 0x5555;
+}
+template <class T>
+std::uint32_t add_pairs(std::uint32_t a, std::uint32_t b) {
+  const auto half = [](std::uint32_t pair, int i) {
+    return T{static_cast<std::uint16_t>(pair >> (16 * i))};
+  };
+  return exact_sum(half(a, 0), half(b, 0)) |
+         static_cast<std::uint32_t>(exact_sum(half(a, 1), half(b, 1))) << 16;
+}
+
 }  // namespace
 
 void load_bytes(void* to, const void* from, std::size_t size_bytes) {
@@ -186,5 +236,13 @@ void mma_f16(FragmentC& c, const FragmentA& a, const FragmentB& b, SourcePlace p
   meet_warp("mma_f16", place_of(__builtin_return_address(0), place), &arguments,
             act_mma<HalfType::kF16>);
 }
+
+void mma_s8(FragmentC32& c, const FragmentA8& a, const FragmentB8& b, SourcePlace place) {
+  IntegerMmaArguments arguments{&a, &b, &c};
+  meet_warp("mma_s8", place_of(__builtin_return_address(0), place), &arguments, act_integer_mma);
+}
+
+std::uint32_t add_bf16_pairs(std::uint32_t a, std::uint32_t b) { return add_pairs<BF16>(a, b); }
+std::uint32_t add_f16_pairs(std::uint32_t a, std::uint32_t b) { return add_pairs<F16>(a, b); }
 
 }  // namespace caption::kernels::cuda

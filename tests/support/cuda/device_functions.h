@@ -72,6 +72,12 @@ FragmentA ldmatrix_x4(const void* row, Place place = Place::current());
 FragmentA ldmatrix_x4_trans(const void* row, Place place = Place::current());
 void mma_bf16(FragmentC& c, const FragmentA& a, const FragmentB& b, Place place = Place::current());
 void mma_f16(FragmentC& c, const FragmentA& a, const FragmentB& b, Place place = Place::current());
+void mma_s8(FragmentC32& c, const FragmentA8& a, const FragmentB8& b,
+            Place place = Place::current());
+
+// Of sums that are no numbers of the type, halves that no test expects.
+std::uint32_t add_bf16_pairs(std::uint32_t a, std::uint32_t b);
+std::uint32_t add_f16_pairs(std::uint32_t a, std::uint32_t b);
 
 inline float fused(float a, float b, float c) { return std::fma(a, b, c); }
 inline double fused(double a, double b, double c) { return std::fma(a, b, c); }

@@ -1,0 +1,146 @@
+// kernels/cuda/code_ring.cuh: how the warps of a block read tiles of codes. A warp's tiles come
+// through a ring of asynchronous copies, and with a tile the numbers of the groups that begin in
+// it.
+//
+// K is cut into slices of at most 512 packed columns, or one group, which begin with a group and a
+// tile; warps take slices in turn. A block may compute two parts (gate and up) one after another:
+// the ring goes on from one to the next.
+#pragma once
+
+#include "kernels/cuda/codes.h"
+#include "kernels/cuda/launch.cuh"
+#include "kernels/cuda/parts.cuh"
+
+namespace caption::kernels::cuda {
+
+inline constexpr int kCodeWarps = 4;
+
+// What a launch reads of a weight.
+struct CodeOperand {
+  const Bytes16* tiles;
+  const std::byte* numbers;
+  const float* rows;
+  std::uint16_t codebook[16];  // rounded
+};
+
+struct CodeParams {
+  Parts<CodeOperand> parts;
+  const std::byte* x;
+  const float* group_sums;
+  const float* x_scales;
+  bool is_swiglu;  // a block computes the parts 0 and 1
+  bool has_offsets;
+  int rows;
+  int packed_columns;
+  int tiles;  // along K
+  int tiles_per_slice;
+  int groups;
+  int group_steps;  // of a tensor core
+  int inverse_of_group_steps;
+  int group_pieces;  // of 16 bytes: numbers of 16 features and a group
+};
+
+// Which parts a block computes, and its tile along N.
+struct CodeWork {
+  int first_part;
+  int num_passes;  // parts that it computes
+  int tile_row;
+};
+CAPTION_DEVICE CodeWork work_of_block(const CodeParams& p) {
+  const int part = p.parts.part_of(block_x());
+  return {.first_part = part,
+          .num_passes = p.is_swiglu ? 2 : 1,
+          .tile_row = block_x() - p.parts.part[part].first_block};
+}
+
+// kSteps is the number of steps of a tile.
+template <int kStages, int kSteps>
+class CodeRing {
+ public:
+  static constexpr int kPieces = 16;  // at most two groups begin in a tile
+  struct Shared {
+    Bytes16 tiles[kCodeWarps][kStages][32];
+    Bytes16 numbers[kCodeWarps][kStages][kPieces];
+  };
+
+  CAPTION_DEVICE CodeRing(const CodeParams& p, const CodeWork& work, Shared& shared)
+      : p_(p), work_(work), shared_(shared), slice_(warp_index()) {
+    begin_slice();
+    for (int slot = 0; slot < kStages - 1; ++slot) copy_next(slot);
+  }
+
+  // Waits for the warp's next tile and begins the copy of a later one. Returns the lane's codes.
+  CAPTION_DEVICE Bytes16 next() {
+    slot_ = slot_ + 1 == kStages ? 0 : slot_ + 1;
+    wait_copies<kStages - 2>();
+    sync_warp();  // numbers were copied by other lanes, and are no longer read in the slot before
+    copy_next(slot_ == 0 ? kStages - 1 : slot_ - 1);
+    return load(&shared_.tiles[warp_index()][slot_][lane_index()]);
+  }
+  // Numbers of the tile that next() returned last.
+  template <class T>
+  CAPTION_DEVICE T number(int i) const {
+    return load(reinterpret_cast<const T*>(shared_.numbers[warp_index()][slot_]) + i);
+  }
+
+ private:
+  CAPTION_DEVICE void begin_slice() {
+    while (pass_ < work_.num_passes && slice_ * p_.tiles_per_slice >= p_.tiles) {
+      ++pass_;
+      slice_ = warp_index();
+    }
+    tile_ = slice_ * p_.tiles_per_slice;
+    end_ = tile_ + p_.tiles_per_slice < p_.tiles ? tile_ + p_.tiles_per_slice : p_.tiles;
+  }
+
+  // Groups that begin before a step.
+  CAPTION_DEVICE int groups_before(int step) const {
+    const int groups = (step + p_.group_steps - 1) * p_.inverse_of_group_steps >> 16;
+    return groups < p_.groups ? groups : p_.groups;
+  }
+
+  // An empty group of copies when there is no tile left.
+  CAPTION_DEVICE void copy_next(int slot) {
+    if (pass_ < work_.num_passes) {
+      const CodeOperand& part = p_.parts.part[work_.first_part + pass_].weight;
+      const std::int64_t tile = std::int64_t{work_.tile_row} * p_.tiles + tile_;
+      copy_16_async(&shared_.tiles[warp_index()][slot][lane_index()],
+                    part.tiles + tile * 32 + lane_index(), true);
+      if (p_.group_pieces > 0) copy_numbers(part, slot);
+      if (++tile_ == end_) {
+        slice_ += kCodeWarps;
+        begin_slice();
+      }
+    }
+    commit_copies();
+  }
+
+  CAPTION_DEVICE void copy_numbers(const CodeOperand& part, int slot) {
+    const int first = groups_before(tile_ * kSteps);
+    const int count = groups_before((tile_ + 1) * kSteps) - first;
+    if (lane_index() >= count * p_.group_pieces) return;
+    const std::int64_t group = std::int64_t{work_.tile_row} * p_.groups + first;
+    copy_16_async(&shared_.numbers[warp_index()][slot][lane_index()],
+                  part.numbers + (group * p_.group_pieces + lane_index()) * 16, true);
+  }
+
+  const CodeParams& p_;
+  CodeWork work_;
+  Shared& shared_;
+  int slot_ = -1;  // of the tile that next() returned
+  // The tile that is copied next.
+  int pass_ = 0;
+  int slice_;
+  int tile_ = 0;
+  int end_ = 0;  // of its slice
+};
+
+// Host: the grid of a launch whose blocks compute `block_rows` rows.
+inline Grid code_grid(const CodeParams& params, int block_rows) {
+  return {.x = static_cast<unsigned>(params.parts.blocks),
+          .y = static_cast<unsigned>((params.rows + block_rows - 1) / block_rows)};
+}
+// By forms of kInt8A8 and kInt4A8.
+void multiply_integers(Stream& stream, const CodeParams& params, CodeKind kind);
+
+}  // namespace caption::kernels::cuda

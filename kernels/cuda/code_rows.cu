@@ -1,0 +1,223 @@
+// x in the form in which kernels multiply it by codes: rounded to 16 bits, in the order of the
+// packed columns, with the sums of groups; or rounded to 8 bits, a scale per row.
+//
+// Traffic  x once in (to 8 bits: twice, the second time from L1 or L2), 2 bytes or 1 per column
+// out. Measured on no GPU.
+#include "base/error.h"
+#include "base/math.h"
+#include "kernels/cuda/code_layout.cuh"
+#include "kernels/cuda/launch.cuh"
+#include "kernels/cuda/numbers.cuh"
+
+namespace caption::kernels::cuda {
+namespace {
+
+constexpr int kThreadsOfRows = 128;
+constexpr int kWarpsOfRows = kThreadsOfRows / 32;
+constexpr int kPack = 4;  // columns of a thread: those of a group of the matrix may be fewer
+
+struct RowsParams {
+  ConstNumbers x;
+  std::int64_t x_stride;
+  const std::int32_t* column_order;
+  CodeShape shape;
+  int rows;
+  int packed_columns;
+  bool has_packs;       // kPack columns of x may be loaded at once
+  int lanes_per_group;  // a power of 2; kPack columns each
+  void* to;
+  float* group_sums;
+  float* scales;
+};
+
+// Columns packed .. packed + 3 of a row of x; zeros where the matrix has none. They are of one
+// group.
+CAPTION_DEVICE Packed<float, kPack> load_columns(const RowsParams& p, std::int64_t row,
+                                                 int packed) {
+  const CodeShape& shape = p.shape;
+  const int within = packed % shape.packed_group;
+  const int first = packed / shape.packed_group * shape.group_columns + within;
+  const bool is_inside =
+      within + kPack <= shape.group_columns && first + kPack <= shape.num_columns;
+  if (p.has_packs && is_inside && p.column_order == nullptr) {
+    return load_numbers<kPack>(p.x, row + first);
+  }
+  Packed<float, kPack> columns = {};
+  for (int i = 0; i < kPack; ++i) {
+    const int stored = stored_column(shape, packed + i);
+    if (stored < 0) continue;
+    const int column = p.column_order == nullptr ? stored : load(p.column_order + stored);
+    columns.x[i] = load_numbers<1>(p.x, row + column).x[0];
+  }
+  return columns;
+}
+
+// Some lanes per group; rows from p.rows on have sums of zero.
+template <class T>
+struct RoundRows {
+  static constexpr int kThreads = kThreadsOfRows;
+  using Params = RowsParams;
+  struct Shared {};
+
+  static CAPTION_DEVICE void run(const Params& p) {
+    const int row = block_x();
+    const int thread = block_y() * kThreadsOfRows + thread_index();
+    const int group = thread / p.lanes_per_group;
+    const int within = thread % p.lanes_per_group * kPack;
+    const int packed = group * p.shape.packed_group + within;
+    const bool is_inside =
+        row < p.rows && within < p.shape.packed_group && packed < p.packed_columns;
+    float sum = 0;
+    if (is_inside) {
+      const Packed<float, kPack> columns = load_columns(p, row * p.x_stride, packed);
+      Packed<T, kPack> rounded;
+      for (int i = 0; i < kPack; ++i) {
+        narrow(columns.x[i], rounded.x[i]);
+        sum += widen(rounded.x[i]);
+      }
+      // A lane of the multiplying kernels finds its 8 columns of 32 side by side.
+      const LaneColumn lane = lane_of_column(has_narrow_groups(p.shape.packed_group), packed % 32);
+      const std::int64_t column = packed / 32 * 32 + lane.t * 8 + lane.j;
+      auto* const to = static_cast<T*>(p.to) + std::int64_t{row} * p.packed_columns + column;
+      store(reinterpret_cast<Packed<T, kPack>*>(to), rounded);
+    }
+    if (p.group_sums == nullptr) return;
+    for (int mask = 16; mask > 0; mask /= 2) {
+      const float other = shuffle_xor(sum, mask);
+      if (mask < p.lanes_per_group) sum += other;
+    }
+    if (within == 0 && group < p.shape.num_groups) {
+      const std::int64_t eight = std::int64_t{row / 8} * p.shape.num_groups + group;
+      store(p.group_sums + eight * 8 + row % 8, sum);
+    }
+  }
+};
+
+// A block per row. The arithmetic is that of the CPU's Tier::to_int8().
+struct QuantiseRows {
+  static constexpr int kThreads = kThreadsOfRows;
+  using Params = RowsParams;
+  struct Shared {
+    std::uint32_t largest[kWarpsOfRows];
+  };
+  static constexpr float kSmallestMagnitude = 0x1p-100F;
+
+  static CAPTION_DEVICE void run(const Params& p) {
+    const std::int64_t row = block_x() * p.x_stride;
+    const std::uint32_t bits = largest_magnitude(p, row);
+    const bool is_finite = bits < 0x7F800000u;
+    const float largest = float_of_bits(bits);
+    float inverse = 0;
+    if (is_finite && largest > kSmallestMagnitude) inverse = divide(127.0F, largest);
+    auto* const to = static_cast<std::int8_t*>(p.to) + std::int64_t{block_x()} * p.packed_columns;
+    for (int packed = thread_index() * kPack; packed < p.packed_columns;
+         packed += kThreadsOfRows * kPack) {
+      Packed<std::int8_t, kPack> codes = {};
+      if (is_finite) {
+        const Packed<float, kPack> columns = load_columns(p, row, packed);
+        for (int i = 0; i < kPack; ++i) {
+          codes.x[i] = static_cast<std::int8_t>(nearest_integer(columns.x[i] * inverse));
+        }
+      }
+      store(reinterpret_cast<Packed<std::int8_t, kPack>*>(to + packed), codes);
+    }
+    if (thread_index() == 0) {
+      store(p.scales + block_x(), is_finite ? divide(largest, 127.0F) : float_of_bits(0x7FC00000u));
+    }
+  }
+
+  // The bits of magnitudes are in the order of their values, infinity and NaN last.
+  static CAPTION_DEVICE std::uint32_t largest_magnitude(const Params& p, std::int64_t row) {
+    std::uint32_t largest = 0;
+    for (int packed = thread_index() * kPack; packed < p.packed_columns;
+         packed += kThreadsOfRows * kPack) {
+      const Packed<float, kPack> columns = load_columns(p, row, packed);
+      for (int i = 0; i < kPack; ++i) {
+        const std::uint32_t bits = bits_of_float(columns.x[i]) & 0x7FFFFFFFu;
+        largest = bits > largest ? bits : largest;
+      }
+    }
+    for (int mask = 16; mask > 0; mask /= 2) {
+      const std::uint32_t other = shuffle(largest, lane_index() ^ mask);
+      largest = other > largest ? other : largest;
+    }
+    auto& shared = shared_memory<Shared>();
+    if (lane_index() == 0) shared.largest[warp_index()] = largest;
+    sync_block();
+    for (int warp = 0; warp < kWarpsOfRows; ++warp) {
+      const std::uint32_t other = shared.largest[warp];
+      largest = other > largest ? other : largest;
+    }
+    return largest;
+  }
+};
+
+// Where code_rows() puts what it makes.
+struct Places {
+  std::size_t group_sums;
+  std::size_t scales;
+  std::size_t end;
+};
+Places places_of(const CodeShape& shape, std::int64_t rows) {
+  const auto aligned = [](std::int64_t bytes) {
+    return static_cast<std::size_t>((bytes + 63) / 64 * 64);
+  };
+  const bool is_8_bit = has_integer_products(shape.kind);
+  const std::size_t x = aligned(rows * shape.packed_columns() * (is_8_bit ? 1 : 2));
+  const std::int64_t sums =
+      shape.has_offsets ? divide_up(rows, std::int64_t{8}) * shape.num_groups * 8 * 4 : 0;
+  const std::int64_t scales = is_8_bit ? rows * 4 : 0;
+  return {.group_sums = x, .scales = x + aligned(sums), .end = x + aligned(sums) + aligned(scales)};
+}
+
+int round_up_to_power_of_2(int x) {
+  int power = 1;
+  while (power < x) power *= 2;
+  return power;
+}
+
+void launch_rounding(Stream& stream, const RowsParams& params, DType dtype) {
+  const bool has_sums = params.group_sums != nullptr;
+  const std::int64_t rows = has_sums ? divide_up(params.rows, 8) * 8 : params.rows;
+  const std::int64_t groups = divide_up(params.packed_columns, params.shape.packed_group);
+  const Grid grid{
+      .x = static_cast<unsigned>(rows),
+      .y = static_cast<unsigned>(divide_up(groups * params.lanes_per_group, kThreadsOfRows))};
+  if (dtype == DType::kBF16) return launch<RoundRows<BF16>>(stream, grid, params);
+  launch<RoundRows<F16>>(stream, grid, params);
+}
+
+}  // namespace
+
+std::size_t coded_rows_bytes(const CodeShape& shape, std::int64_t num_rows) {
+  return places_of(shape, num_rows).end;
+}
+
+CodedRows code_rows(Stream& stream, ConstView x, const PackedCodes& weight, std::byte* scratch) {
+  const CodeShape& shape = weight.shape;
+  CAPTION_CHECK(x.shape() == (Shape{x.dim(0), shape.num_columns}), "code_rows: x is not [M, K]");
+  const Places places = places_of(shape, x.dim(0));
+  const bool is_8_bit = has_integer_products(shape.kind);
+  RowsParams params{.x = numbers_of(x),
+                    .x_stride = x.row_stride(),
+                    .column_order = weight.column_order,
+                    .shape = shape,
+                    .rows = static_cast<int>(x.dim(0)),
+                    .packed_columns = shape.packed_columns(),
+                    .has_packs = allows_packs(x, kPack) && shape.group_columns % kPack == 0,
+                    .lanes_per_group = round_up_to_power_of_2(shape.packed_group / kPack),
+                    .to = scratch,
+                    .group_sums = nullptr,
+                    .scales = nullptr};
+  if (is_8_bit) {
+    params.scales = reinterpret_cast<float*>(scratch + places.scales);
+    launch<QuantiseRows>(stream, {.x = static_cast<unsigned>(params.rows)}, params);
+  } else {
+    if (shape.has_offsets)
+      params.group_sums = reinterpret_cast<float*>(scratch + places.group_sums);
+    launch_rounding(stream, params, weight.dtype);
+  }
+  return {.x = scratch, .group_sums = params.group_sums, .scales = params.scales};
+}
+
+}  // namespace caption::kernels::cuda

@@ -1,0 +1,343 @@
+// Weights held as codes on the emulated GPU: what is placed reads as the matrix, and products agree
+// with a double-precision loop, or with the CPU's bits where they are integers.
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "kernels/embedding.h"
+#include "kernels/linear.h"
+#include "kernels/swiglu.h"
+#include "tests/cuda/dense_testing.h"
+#include "tests/kernels/random_codes.h"
+
+using caption::ConstView;
+using caption::DType;
+using caption::MatrixFormat;
+using caption::QuantisedMatrix;
+using caption::Stream;
+using caption::Tensor;
+using caption::cuda_emulator::Options;
+using caption::cuda_emulator::TensorCoreSums;
+using caption::kernels::LinearPart;
+using caption::kernels::Weight;
+using namespace caption::testing;
+
+namespace {
+
+Weight place(Stream& stream, Kind kind, const QuantisedMatrix& matrix) {
+  const auto rows = [&](std::int64_t first, std::int64_t count) {
+    return slice(matrix, first, count);
+  };
+  return caption::kernels::place_quantised(stream, format_of(kind), matrix.num_rows(), rows);
+}
+
+// x * matrix^T + bias, with x and y strided.
+Tensor product(Kind kind, const QuantisedMatrix& matrix, const Tensor& x, const Tensor& bias,
+               const Options& options = {}) {
+  const DeviceTensor device_x(x, x.dim(1) + 4 - x.dim(1) % 4);
+  const DeviceTensor device_bias(bias);
+  const DeviceTensor y(DType::kF32, {x.dim(0), matrix.num_rows()}, matrix.num_rows() + 1);
+  run_with(options, [&](Stream& stream) {
+    const Weight weight = place(stream, kind, matrix);
+    caption::kernels::linear(stream, device_x.view(), weight, device_bias.view(), y.view());
+  });
+  return y.to_host();
+}
+
+// Extents of the product, and columns per group. No extent is a multiple of a tile but in one case;
+// groups are of 1 to 128 columns, cut from 256 and 300, whole rows, and each multiple of 16 that a
+// group is padded to has another slice; 3,000 columns give two warps two slices.
+struct Case {
+  std::int64_t m, n, k, group;
+};
+constexpr Case kCases[] = {
+    {1, 1, 1, 128},    {3, 5, 7, 4},      {2, 33, 300, 300}, {9, 17, 1300, 128}, {5, 3, 3000, 64},
+    {33, 31, 130, 96}, {70, 18, 333, 48}, {8, 32, 640, 32},  {17, 18, 201, 16},  {4, 20, 900, 10},
+    {2, 7, 33, 2},     {1, 50, 512, 256}, {6, 9, 1000, 100}, {7, 5, 601, 72},    {2, 3, 555, 62}};
+
+// The element [m, n] of x * matrix^T in the order that kernels/cuda/multiply_codes.cu states, for
+// groups of 64 columns, which are not padded. Of the tensor core's matrices only one row and one
+// column are used: sums of others are apart.
+float sum_in_order(const QuantisedMatrix& matrix, const Tensor& x, std::int64_t m, std::int64_t n,
+                   TensorCoreSums sums) {
+  constexpr std::int64_t kGroup = 64;
+  constexpr std::int64_t kSliceGroups = 8;
+  const std::int64_t columns = matrix.num_columns;
+  const auto* const xs = x.as<float>() + m * columns;
+  float total = 0;
+  float slice = 0;
+  for (std::int64_t g = 0; g < matrix.num_groups(); ++g) {
+    caption::cuda_emulator::MatrixC c{};
+    const std::int64_t first = g * kGroup;
+    for (std::int64_t step = 0; step < kGroup; step += 16) {
+      caption::cuda_emulator::MatrixA a{};
+      caption::cuda_emulator::MatrixB b{};
+      for (std::int64_t i = 0; i < 16; ++i) {
+        // Lane t of a step of 16 takes 4 of its 8 adjacent columns: 2 t, 2 t + 1 of each half.
+        const std::int64_t t = i % 8 / 2;
+        const std::int64_t k =
+            first + step / 32 * 32 + t * 8 + step / 16 % 2 * 4 + i / 8 * 2 + i % 2;
+        if (k >= columns) continue;
+        a.element[0][i] = caption::to_bf16(matrix.code_value(n, k)).bits;
+        b.element[i][0] = caption::to_bf16(xs[k]).bits;
+      }
+      multiply_add(sums, caption::cuda_emulator::HalfType::kBF16, a, b, c);
+    }
+    const float scale = matrix.scales.as<float>()[n * matrix.num_groups() + g];
+    slice = std::fma(scale, c.element[0][0], slice);
+    if (g % kSliceGroups == kSliceGroups - 1 || g + 1 == matrix.num_groups()) {
+      total += slice;
+      slice = 0;
+    }
+  }
+  return total;
+}
+
+}  // namespace
+
+TEST_SUITE_BEGIN("cuda/codes");
+
+TEST_CASE("a row of placed codes reads as the values they stand for, bit for bit") {
+  for (const Kind kind : kKinds) {
+    for (const Case& c : kCases) {
+      CAPTURE(static_cast<int>(kind));
+      CAPTURE(c.k);
+      CAPTURE(c.group);
+      const std::int64_t num_rows = c.n + 40;  // more than place_quantised() asks for at once
+      const QuantisedMatrix matrix = random_matrix(kind, num_rows, c.k, c.group);
+      std::vector<std::int32_t> all(static_cast<std::size_t>(num_rows));
+      std::iota(all.rbegin(), all.rend(), 0);
+      const DeviceTensor ids(indices(all));
+      const DeviceTensor y(DType::kF32, {num_rows, c.k}, c.k + 3);
+      run_with({.seed = 1}, [&](Stream& stream) {
+        const Weight weight = place(stream, kind, matrix);
+        caption::kernels::embedding(stream, ids.view(), weight, y.view());
+      });
+      const Tensor got = y.to_host();
+      int wrong = 0;
+      for (std::int64_t t = 0; t < num_rows; ++t) {
+        for (std::int64_t k = 0; k < c.k; ++k) {
+          wrong += got.as<float>()[t * c.k + matrix.column_of(k)] !=
+                   matrix.value(all[static_cast<std::size_t>(t)], k);
+        }
+      }
+      CHECK(wrong == 0);
+    }
+  }
+}
+
+TEST_CASE("products agree with a double-precision loop, in every arithmetic and order") {
+  for (const Kind kind : kKinds) {
+    for (const Case& c : kCases) {
+      CAPTURE(static_cast<int>(kind));
+      CAPTURE(c.k);
+      CAPTURE(c.group);
+      const QuantisedMatrix matrix = random_matrix(kind, c.n, c.k, c.group);
+      const Tensor x = random_f32({c.m, c.k}, 1);
+      const Tensor bias = random_f32({c.n}, 2);
+      const ExactProducts want = exact_products(kind, matrix, x, bias);
+      // A step of 8 or 16 products cuts up to 17 terms by 2^-24 of the greatest, and its sum by
+      // 2^-23; a group has at most 128 columns, 16 steps. Fused sums round each of 128 columns by
+      // 2^-24, as the sum of a group's x does. Then each group is added, its offset, and each
+      // slice.
+      const auto groups = static_cast<double>(c.k / std::min<std::int64_t>(c.group, 128) + 1);
+      std::vector<double> tolerance;
+      for (const double magnitude : want.magnitudes) {
+        tolerance.push_back((16 * 19 + 128 + 3 * groups + 8) * kUnit * magnitude);
+      }
+      for (const TensorCoreSums sums : kArithmetics) {
+        const Tensor got = product(kind, matrix, x, bias, {.seed = 0, .sums = sums});
+        check_close(got.as<float>(), want.sums, tolerance);
+        CHECK(same_bits(product(kind, matrix, x, bias, {.seed = 3, .sums = sums}), got));
+      }
+    }
+  }
+}
+
+TEST_CASE("products with 8-bit activations have the CPU's bits") {
+  for (const Kind kind : {Kind::k8A8, Kind::k4A8}) {
+    for (const Case& c : kCases) {
+      CAPTURE(static_cast<int>(kind));
+      CAPTURE(c.k);
+      CAPTURE(c.group);
+      const QuantisedMatrix matrix = random_matrix(kind, c.n, c.k, c.group);
+      const Tensor x = random_f32({c.m, c.k}, 1);
+      const Tensor bias = random_f32({c.n}, 2);
+      Tensor want(DType::kF32, {c.m, c.n});
+      run_on_cpu([&](Stream& stream) {
+        const Weight weight = place(stream, kind, matrix);
+        caption::kernels::linear(stream, x.view(), weight, bias.view(), want.view());
+      });
+      CHECK(same_bits(product(kind, matrix, x, bias, {.seed = 2}), want));
+    }
+  }
+}
+
+TEST_CASE("a row has the same bits alone and beside any number of others") {
+  for (const Kind kind : kKinds) {
+    CAPTURE(static_cast<int>(kind));
+    const QuantisedMatrix matrix = random_matrix(kind, 20, 1300, 128);
+    const Tensor x = random_f32({70, 1300}, 4);
+    const Tensor bias = random_f32({20}, 2);
+    const Tensor all = product(kind, matrix, x, bias);
+    for (const std::int64_t rows : {1, 2, 7, 8, 9, 15, 16, 17, 31, 32, 33, 64, 65}) {
+      CAPTURE(rows);
+      const Tensor got = product(kind, matrix, first_rows(x, rows), bias, {.seed = 5});
+      CHECK(std::memcmp(got.as<float>(), all.as<float>(), got.size_bytes()) == 0);
+    }
+  }
+}
+
+TEST_CASE("the order of a sum is that of its groups and slices") {
+  for (const Kind kind : {Kind::k4, Kind::k8}) {
+    const QuantisedMatrix matrix = random_matrix(kind, 19, 2800, 64);
+    const Tensor x = random_f32({9, 2800}, 3);
+    const Tensor none = Tensor::zeros(DType::kF32, {19});
+    for (const TensorCoreSums sums : {TensorCoreSums::kAmpere, TensorCoreSums::kHopper}) {
+      const Tensor got = product(kind, matrix, x, none, {.seed = 4, .sums = sums});
+      int different = 0;
+      for (const std::int64_t m : {0, 5, 8}) {
+        for (const std::int64_t n : {0, 7, 8, 18}) {
+          different += got.as<float>()[m * 19 + n] != sum_in_order(matrix, x, m, n, sums);
+        }
+      }
+      CHECK(different == 0);
+    }
+  }
+}
+
+TEST_CASE("NaN and infinity come through; other rows do not notice") {
+  Tensor x = random_f32({3, 40}, 7);
+  x.as<float>()[40 + 3] = std::numeric_limits<float>::quiet_NaN();
+  x.as<float>()[80 + 5] = std::numeric_limits<float>::infinity();
+  for (const Kind kind : kKinds) {
+    CAPTURE(static_cast<int>(kind));
+    const Tensor got = product(kind, random_matrix(kind, 33, 40, 32), x, random_f32({33}, 2));
+    for (std::int64_t n = 0; n < 33; ++n) {
+      CHECK(std::isfinite(got.as<float>()[n]));
+      CHECK(std::isnan(got.as<float>()[33 + n]));
+      CHECK_FALSE(std::isfinite(got.as<float>()[66 + n]));
+    }
+  }
+}
+
+TEST_CASE(
+    "parts in one launch have the bits of separate ones, and swiglu those of its operations") {
+  for (const Kind kind : {Kind::k4WithOffsets, Kind::kLut, Kind::k8A8}) {
+    CAPTURE(static_cast<int>(kind));
+    const QuantisedMatrix first = random_matrix(kind, 37, 1100, 128);
+    const QuantisedMatrix second = random_matrix(kind, 18, 1100, 128);
+    const QuantisedMatrix third = random_matrix(kind, 37, 1100, 128);
+    const DeviceTensor x(random_f32({11, 1100}, 5));
+    const DeviceTensor bias(random_f32({37}, 6));
+    const DeviceTensor ys[] = {
+        {DType::kF32, {11, 37}}, {DType::kF32, {11, 18}}, {DType::kF32, {11, 37}}};
+    const DeviceTensor alone[] = {
+        {DType::kF32, {11, 37}}, {DType::kF32, {11, 18}}, {DType::kF32, {11, 37}}};
+    const DeviceTensor swiglu(DType::kBF16, {11, 37});
+    const DeviceTensor wanted(DType::kBF16, {11, 37});
+    run_with({.seed = 6}, [&](Stream& stream) {
+      const Weight a = place(stream, kind, first);
+      const Weight b = place(stream, kind, second);
+      const Weight c = place(stream, kind, third);
+      const LinearPart parts[] = {
+          {a, {}, ys[0].view()}, {b, {}, ys[1].view()}, {c, bias.view(), ys[2].view()}};
+      caption::kernels::linear(stream, x.view(), parts);
+      const LinearPart separate[] = {
+          {a, {}, alone[0].view()}, {b, {}, alone[1].view()}, {c, bias.view(), alone[2].view()}};
+      for (const LinearPart& part : separate) {
+        caption::kernels::linear(stream, x.view(), {&part, 1});
+      }
+      caption::kernels::linear_swiglu(stream, x.view(), {a}, {c, bias.view()}, swiglu.view());
+      caption::kernels::swiglu(stream, alone[0].view(), alone[2].view(), wanted.view());
+    });
+    for (int i = 0; i < 3; ++i) CHECK(same_bits(ys[i].to_host(), alone[i].to_host()));
+    CHECK(same_bits(swiglu.to_host(), wanted.to_host()));
+  }
+}
+
+TEST_CASE("codes and x are read once, and nothing of them twice over") {
+  for (const Kind kind : {Kind::k8, Kind::k4WithOffsets, Kind::k4, Kind::kLut, Kind::k8A8}) {
+    CAPTURE(static_cast<int>(kind));
+    const QuantisedMatrix matrix = random_matrix(kind, 32, 2048, 128);
+    const DeviceTensor x(random_f32({8, 2048}, 6));
+    const DeviceTensor y(DType::kF32, {8, 32});
+    std::optional<Weight> weight;
+    run_with({}, [&](Stream& stream) { weight.emplace(place(stream, kind, matrix)); });
+    const auto report = run_emulated(0, [&](Stream& stream) {
+      caption::kernels::linear(stream, x.view(), *weight, ConstView{}, y.view());
+    });
+    CHECK(report.describe_waste(1.05) == "");
+  }
+}
+
+TEST_CASE("a form says what it takes and is") {
+  run_with({}, [&](Stream& stream) {
+    for (const Kind kind : kKinds) {
+      for (const Case& c : kCases) {
+        if (has_8_bit_inputs(kind)) continue;
+        const QuantisedMatrix matrix = random_matrix(kind, c.n, c.k, c.group);
+        const caption::CodeLayout layout{.is_8_bit = !matrix.is_4_bit(),
+                                         .group_columns = c.group,
+                                         .has_offsets = !matrix.offsets.empty(),
+                                         .has_column_order = matrix.column_order != nullptr};
+        CHECK(place(stream, kind, matrix).size_bytes() ==
+              caption::kernels::placed_bytes(stream.context(), c.n, c.k, layout));
+      }
+    }
+    const auto bytes = [&](Kind kind, MatrixFormat format) {
+      const QuantisedMatrix matrix = random_matrix(kind, 37, 700, 128);
+      const Weight weight = place(stream, kind, matrix);
+      CHECK(weight.size_bytes() ==
+            caption::kernels::placed_bytes(stream.context(), 37, 700, format, DType::kF32));
+    };
+    bytes(Kind::k8, MatrixFormat::kInt8);
+    bytes(Kind::k4WithOffsets, MatrixFormat::kInt4);
+    bytes(Kind::k8A8, MatrixFormat::kInt8Row);
+    bytes(Kind::k4A8, MatrixFormat::kInt4A8);
+    CHECK(
+        place(stream, Kind::kLut, random_matrix(Kind::kLut, 37, 700, 64)).size_bytes() ==
+        caption::kernels::placed_bytes(stream.context(), 37, 700, MatrixFormat::kNf4, DType::kF32));
+
+    QuantisedMatrix ordered = random_matrix(Kind::k4InOrder, 64, 96, 32);
+    const Weight a = place(stream, Kind::k4InOrder, ordered);
+    ordered.column_order = std::make_shared<const std::vector<std::int32_t>>(*ordered.column_order);
+    CHECK(a.form().is_like(place(stream, Kind::k4InOrder, ordered).form()));
+    std::vector<std::int32_t> order = *ordered.column_order;
+    std::swap(order[0], order[1]);
+    ordered.column_order = std::make_shared<const std::vector<std::int32_t>>(std::move(order));
+    CHECK_FALSE(a.form().is_like(place(stream, Kind::k4InOrder, ordered).form()));
+    const Weight plain = place(stream, Kind::k4, random_matrix(Kind::k4, 64, 96, 32));
+    CHECK_FALSE(a.form().is_like(plain.form()));
+    const Weight other = place(stream, Kind::k4, random_matrix(Kind::k4, 64, 96, 48));
+    CHECK_FALSE(plain.form().is_like(other.form()));
+    const Weight table = place(stream, Kind::kLut, random_matrix(Kind::kLut, 64, 96, 32));
+    CHECK_FALSE(plain.form().is_like(table.form()));
+    CHECK(a.form().describe() ==
+          "tiles of 4 bits in groups of 32 columns with offsets, in another order");
+  });
+}
+
+TEST_CASE("matrices that no form holds are refused") {
+  run_with({}, [&](Stream& stream) {
+    const QuantisedMatrix grouped = random_matrix(Kind::k8, 4, 64, 32);
+    CHECK_THROWS_WITH_AS(place(stream, Kind::k8A8, grouped), doctest::Contains("one scale"),
+                         caption::Error);
+    const QuantisedMatrix uneven = random_matrix(Kind::k8, 4, 600, 200);
+    CHECK_THROWS_WITH_AS(place(stream, Kind::k8, uneven), doctest::Contains("groups of 200"),
+                         caption::Error);
+    const QuantisedMatrix steps = random_matrix(Kind::k4A8, 4, 64, 32);
+    CHECK_THROWS_WITH_AS(place(stream, Kind::k4, steps), doctest::Contains("only int4_a8"),
+                         caption::Error);
+    const QuantisedMatrix without = random_matrix(Kind::k4, 4, 64, 32);
+    CHECK_THROWS_WITH_AS(place(stream, Kind::k4A8, without), doctest::Contains("with steps"),
+                         caption::Error);
+  });
+}
+
+TEST_SUITE_END();
