@@ -19,8 +19,9 @@
 // scale   [N] f32, bf16 or f16
 // y       [M, N] f32, rows may be strided; must not overlap x. linear_add() and linear_add_scaled()
 //         add to y, the others write it whole, and on a GPU may write bf16 or f16.
-// Sums are f32. Products are f32 unless Weight::rounds_input(): then x is rounded to bf16, or to 8
-// bits for kInt8Row (the largest magnitude of a row becomes 127). The order of a sum depends only
+// Sums are f32. Products are f32 unless Weight::rounds_input(): then x is rounded to bf16 (codes on
+// a GPU whose tensor cores lack bf16: to f16), or to 8 bits for kInt8Row and kInt4A8 (the largest
+// magnitude of a row becomes 127). The order of a sum depends only
 // on K, the weight's form and the stream's CPU tier, so a row's result has the same bits alone and
 // in any batch, with any number of threads, and whether weights are multiplied one by one or
 // several in one call. Throws Error(kInternal) when shapes or dtypes disagree.

@@ -46,6 +46,12 @@ CodeKind kind_of(MatrixFormat format, const QuantisedMatrix& matrix) {
   return has_integer_codebook(matrix) ? CodeKind::kInt4 : CodeKind::kTable4;
 }
 
+// Tensor cores multiply bf16 from compute capability 8.0 on.
+DType dtype_of_products(const Context& context) {
+  const bool lacks_bf16 = context.compute_capability != 0 && context.compute_capability < 80;
+  return lacks_bf16 ? DType::kF16 : DType::kBF16;
+}
+
 // Where the arrays of a piece of rows lie, one after another.
 class PieceLayout {
  public:
@@ -184,6 +190,7 @@ Weight place_quantised(Cuda, Stream& stream, MatrixFormat format, std::int64_t n
   PackedCodes codes{.shape =
                         make_code_shape(kind_of(format, sample), num_features, sample.num_columns,
                                         sample.group_columns, !sample.offsets.empty())};
+  codes.dtype = dtype_of_products(stream.context());
   std::copy(sample.codebook.begin(), sample.codebook.end(), codes.codebook);
   const CodeShape& shape = codes.shape;
   Tensor memory(DType::kU8, {bytes_of(shape)}, stream.device());

@@ -211,6 +211,39 @@ TEST_CASE("the order of a sum is that of its groups and slices") {
   }
 }
 
+TEST_CASE("a GPU whose tensor cores lack bf16 multiplies f16") {
+  for (const Kind kind : {Kind::k8WithOffsets, Kind::k4, Kind::kLut}) {
+    CAPTURE(static_cast<int>(kind));
+    const QuantisedMatrix matrix = random_matrix(kind, 21, 301, 64);
+    Tensor x = random_f32({37, 301}, 8);
+    for (std::int64_t i = 0; i < x.num_elements(); ++i) {  // numbers of both types
+      x.as<float>()[i] = std::nearbyint(x.as<float>()[i] * 127) / 128;
+    }
+    const Tensor none = Tensor::zeros(DType::kF32, {21});
+    for (const std::int64_t rows : {3, 11, 37}) {
+      CAPTURE(rows);
+      const Tensor some = first_rows(x, rows);
+      for (const TensorCoreSums sums : {TensorCoreSums::kAmpere, TensorCoreSums::kHopper}) {
+        const Options options{.seed = 7, .sums = sums};
+        const DeviceTensor device_x(some);
+        const DeviceTensor y(DType::kF32, {rows, 21});
+        {
+          const caption::cuda_emulator::Emulation emulation(options);
+          caption::ThreadPool pool(1);
+          Stream stream({.device = caption::Device::kCuda, .compute_capability = 75}, pool);
+          const Weight weight = place(stream, kind, matrix);
+          Stream newer({.device = caption::Device::kCuda, .compute_capability = 80}, pool);
+          CHECK_FALSE(weight.form().is_like(place(newer, kind, matrix).form()));
+          caption::kernels::linear(stream, device_x.view(), weight, ConstView{}, y.view());
+          stream.synchronize();
+          CHECK(emulation.report().describe_faults() == "");
+        }
+        CHECK(same_bits(y.to_host(), product(kind, matrix, some, none, options)));
+      }
+    }
+  }
+}
+
 TEST_CASE("NaN and infinity come through; other rows do not notice") {
   Tensor x = random_f32({3, 40}, 7);
   x.as<float>()[40 + 3] = std::numeric_limits<float>::quiet_NaN();
