@@ -26,11 +26,24 @@ inline std::vector<double> query_values(const Tensor& q, Rounding rounding) {
   return rounding == Rounding::kBF16 ? values(converted(q, DType::kBF16)) : values(q);
 }
 
+// Keys between two rescalings of the sums by new maxima, and, if there are any, between two folds
+// of separate sums.
+struct Rescalings {
+  std::int64_t step_keys = 128;
+  std::int64_t split_keys = 0;
+
+  double count(double num_keys) const {
+    const double folds =
+        split_keys == 0 ? 0 : std::ceil(num_keys / static_cast<double>(split_keys));
+    return std::ceil(num_keys / static_cast<double>(step_keys)) + folds;
+  }
+};
+
 // q, k[j], v[j] and y are [head_dim]; q is a row of query_values(). Appends y and its tolerance.
 //
 // The float error: a score has head_dim + 4 roundings of scale * sum|q||k|; exp() turns this into a
 // relative error of each probability, which counts twice (numerator and denominator). exp() itself
-// is within 4 units, the rescaling by block maxima adds 4 per block of 128 keys; a sum over keys
+// is within 4 units, each rescaling adds 4; a sum over keys
 // has at most one rounding per key. Rounding a probability to bf16 adds a relative error of up to
 // 2^-8 - 2^-16, once: the denominator is the sum of the unrounded probabilities. Where exp() is
 // within 2^-18 only (kernels/cpu/attend_panels.cpp), its error counts twice: 2^-17 in all, so 2^-8
@@ -38,7 +51,7 @@ inline std::vector<double> query_values(const Tensor& q, Rounding rounding) {
 inline void attend_exactly(const double* q, const std::vector<const double*>& k,
                            const std::vector<const double*>& v, std::int64_t head_dim, double scale,
                            std::vector<double>& y, std::vector<double>& tolerance,
-                           Rounding rounding = Rounding::kF32) {
+                           Rounding rounding = Rounding::kF32, const Rescalings& rescalings = {}) {
   std::vector<double> scores;
   double score_error = 0;
   for (const double* key : k) {
@@ -57,7 +70,7 @@ inline void attend_exactly(const double* q, const std::vector<const double*>& k,
   for (double& score : scores) total += score = std::exp(score - max);
   const auto num_keys = static_cast<double>(k.size());
   const double share = 2 * score_error +
-                       (1.2 * num_keys + 4 * std::ceil(num_keys / 128) + 16) * kUnit +
+                       (1.2 * num_keys + 4 * rescalings.count(num_keys) + 16) * kUnit +
                        (rounding == Rounding::kBF16 ? 0x1p-8 : 0.0);
   for (std::int64_t d = 0; d < head_dim; ++d) {
     double sum = 0;

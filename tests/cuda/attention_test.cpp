@@ -1,0 +1,154 @@
+#include "kernels/attention.h"
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "base/error.h"
+#include "kernels/cuda/attend.h"
+#include "tests/cuda/paged_batches.h"
+#include "tests/kernels/attention_reference.h"
+
+using caption::DType;
+using caption::Error;
+using caption::Stream;
+using caption::Tensor;
+using caption::kernels::attention;
+using caption::kernels::AttentionInput;
+using caption::kernels::cuda::attend;
+using caption::kernels::cuda::dense_operands;
+using caption::kernels::cuda::Splitting;
+using namespace caption::testing;
+
+namespace {
+
+struct Case {
+  std::int64_t frames, seq_len, kv_len, heads, kv_heads, head_dim;
+  DType dtype = DType::kF32;
+  std::int64_t stride = 0;  // of k and v; 0: dense
+
+  std::int64_t keys() const { return kv_len == 0 ? seq_len : kv_len; }
+  float scale() const { return 3 / std::sqrt(static_cast<float>(head_dim)); }
+};
+constexpr Case kCases[] = {{1, 1, 0, 1, 1, 1},
+                           {2, 17, 0, 3, 3, 24, DType::kBF16},
+                           {3, 37, 0, 2, 1, 72, DType::kF16, 77},
+                           {1, 5, 259, 4, 2, 64},
+                           {2, 7, 33, 5, 1, 80, DType::kBF16, 84},
+                           {1, 3, 600, 2, 2, 129, DType::kF16}};
+
+struct Operands {
+  explicit Operands(const Case& c)
+      : q(random_f32({c.frames * c.seq_len, c.heads, c.head_dim}, 1)),
+        k(random_of(c.dtype, {c.frames * c.keys(), c.kv_heads, c.head_dim}, 2)),
+        v(random_of(c.dtype, k.shape(), 3)) {}
+  Tensor q, k, v;
+};
+
+Tensor attended(const Case& c, const Operands& x, std::uint64_t seed, Splitting splitting,
+                DType y_dtype = DType::kF32) {
+  const std::int64_t row = c.heads * c.head_dim;
+  const DeviceTensor q(x.q, row + 2);
+  const DeviceTensor k(x.k, c.stride);
+  const DeviceTensor v(x.v, c.stride);
+  const DeviceTensor y(y_dtype, x.q.shape(), row + 1);
+  run_emulated(seed, [&](Stream& stream) {
+    const AttentionInput input{.q = q.view(),
+                               .k = k.view(),
+                               .v = v.view(),
+                               .seq_len = c.seq_len,
+                               .kv_len = c.kv_len,
+                               .scale = c.scale()};
+    if (splitting == Splitting::kAuto) {
+      attention(stream, input, y.view());
+    } else {
+      attend(stream, dense_operands(input, y.view()), splitting);
+    }
+  });
+  return y.to_host();
+}
+
+// Checks y against double precision.
+void check_exact(const Case& c, const Operands& x, const Tensor& y) {
+  const std::vector<double> q = values(x.q);
+  const std::vector<double> k = values(x.k);
+  const std::vector<double> v = values(x.v);
+  std::vector<double> want, tolerance;
+  for (std::int64_t t = 0; t < c.frames * c.seq_len; ++t) {
+    for (std::int64_t h = 0; h < c.heads; ++h) {
+      std::vector<const double*> keys, key_values;
+      for (std::int64_t j = 0; j < c.keys(); ++j) {
+        const std::int64_t at =
+            ((t / c.seq_len * c.keys() + j) * c.kv_heads + h / (c.heads / c.kv_heads)) * c.head_dim;
+        keys.push_back(k.data() + at);
+        key_values.push_back(v.data() + at);
+      }
+      attend_exactly(q.data() + (t * c.heads + h) * c.head_dim, keys, key_values, c.head_dim,
+                     static_cast<double>(c.scale()), want, tolerance, Rounding::kF32,
+                     {.step_keys = 32, .split_keys = 256});
+    }
+  }
+  check_close(y.as<float>(), want, tolerance);
+}
+
+}  // namespace
+
+TEST_SUITE_BEGIN("cuda/attention");
+
+TEST_CASE("agrees with a double-precision loop, and has the same bits in splits") {
+  for (const Case& c : kCases) {
+    CAPTURE(c.seq_len);
+    CAPTURE(c.head_dim);
+    const Operands x(c);
+    const Tensor y = attended(c, x, 0, Splitting::kNone);
+    check_exact(c, x, y);
+    CHECK(same_bits(y, attended(c, x, 1, Splitting::kAll)));
+    CHECK(same_bits(y, attended(c, x, 2, Splitting::kAuto)));
+    check_rounded(attended(c, x, 3, Splitting::kNone, DType::kBF16), y);
+    check_rounded(attended(c, x, 3, Splitting::kAll, DType::kF16), y);
+  }
+}
+
+TEST_CASE("a query has the same bits over pages") {
+  const PagedModel model(1, 1, 64, {270});
+  const Case c{1, 270, 0, 1, 1, 64};
+  for (const DType dtype : {DType::kF32, DType::kBF16, DType::kF16}) {
+    const std::vector<Tensor> paged =
+        PagedBatches(
+            model, {.dtype = dtype},
+            [](Stream& stream, caption::ConstView q, const caption::kernels::PagedContext& context,
+               float scale, caption::View y) {
+              caption::kernels::paged_attention(stream, q, context, scale, y);
+            })
+            .whole();
+    Operands x(c);
+    x.q = model.q[0].clone();
+    x.k = converted(model.k[0], dtype);
+    x.v = converted(model.v[0], dtype);
+    const Tensor dense = attended(c, x, 0, Splitting::kAuto);
+    // In both operations the last query sees every key.
+    CHECK(std::equal(dense.as<float>() + 269 * 64, dense.as<float>() + 270 * 64,
+                     paged[0].as<float>() + 269 * 64));
+  }
+}
+
+TEST_CASE("no rows are no launch, and rows of k and v must have one stride") {
+  const DeviceTensor none(DType::kF32, {0, 2, 8});
+  const DeviceTensor k(random_f32({3, 2, 8}, 1));
+  const DeviceTensor v(random_f32({3, 2, 8}, 1), 20);
+  const caption::cuda_emulator::Emulation emulation;
+  caption::ThreadPool pool(1);
+  Stream stream(caption::Context{.device = caption::Device::kCuda}, pool);
+  const DeviceTensor no_keys(DType::kF32, {0, 2, 8});
+  attention(stream,
+            {.q = none.view(), .k = no_keys.view(), .v = no_keys.view(), .seq_len = 3, .scale = 1},
+            none.view());
+  stream.synchronize();
+  CHECK(emulation.report().launches == 0);
+  CHECK_THROWS_WITH_AS(
+      attention(stream, {.q = k.view(), .k = k.view(), .v = v.view(), .seq_len = 3, .scale = 1},
+                k.view()),
+      "attention: k and v have different row strides", Error);
+}
+
+TEST_SUITE_END();
