@@ -27,4 +27,14 @@ void multiply_tiles(Stream& stream, const DenseLayer& layer);
 // By forms of Layout::kCodes.
 void multiply_codes(Stream& stream, const DenseLayer& layer);
 
+// Whether blocks of their own sum the slices of K (kernels/cuda/tile_layout.h), which changes no
+// bit.
+enum class SliceBlocks {
+  kAsNeeded,  // where there are too few blocks for a GPU otherwise
+  kOwn,
+  kNone,
+};
+// What multiply_tiles() calls for more rows than few; any number of rows.
+void multiply_many_rows(Stream& stream, const DenseLayer& layer, SliceBlocks slice_blocks);
+
 }  // namespace caption::kernels::cuda

@@ -8,9 +8,6 @@
 // In flight  11 copies of 512 bytes per warp: 45 KB per multiprocessor with two blocks, where an
 //            H200 needs 33 KB for its bandwidth.
 // Measured on no GPU.
-#include <algorithm>
-#include <vector>
-
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/multiply_tiles.cuh"
 #include "kernels/cuda/numbers.cuh"
@@ -167,19 +164,6 @@ void launch_few_rows(Stream& stream, const FewRowsParams& params, bool is_swiglu
   launch_few_rows<T, 2, false>(stream, params, is_swiglu);
 }
 
-// The rows [first, first + count) of a layer.
-void multiply_piece(Stream& stream, const DenseLayer& layer, std::int64_t first,
-                    std::int64_t count) {
-  std::vector<LinearPart> parts;
-  for (const LinearPart& part : layer.parts) {
-    parts.push_back({part.weight, part.bias, part.y.rows(first, count), part.scale});
-  }
-  multiply_few_rows(stream, {.x = layer.x.rows(first, count),
-                             .parts = parts,
-                             .output = layer.output,
-                             .is_swiglu = layer.is_swiglu});
-}
-
 }  // namespace
 
 void multiply_few_rows(Stream& stream, const DenseLayer& layer) {
@@ -197,13 +181,6 @@ void multiply_few_rows(Stream& stream, const DenseLayer& layer) {
     launch_few_rows<BF16>(stream, params, layer.is_swiglu, has_pairs);
   } else {
     launch_few_rows<F16>(stream, params, layer.is_swiglu, has_pairs);
-  }
-}
-
-void multiply_tiles(Stream& stream, const DenseLayer& layer) {
-  const std::int64_t rows = layer.x.dim(0);
-  for (std::int64_t first = 0; first < rows; first += kMostFewRows) {
-    multiply_piece(stream, layer, first, std::min(kMostFewRows, rows - first));
   }
 }
 

@@ -38,6 +38,10 @@ CAPTION_DEVICE std::uint32_t rounded_pair(float low, float high) {
   return first.bits | static_cast<std::uint32_t>(second.bits) << 16;
 }
 
+// Writes x [M, K] rounded to `dtype`, bf16 or f16, to y in device memory, whose rows are followed
+// by zeros up to y_stride, a multiple of 4.
+void round_rows(Stream& stream, ConstView x, DType dtype, void* y, std::int64_t y_stride);
+
 // At most kMostFewRows rows.
 void multiply_few_rows(Stream& stream, const DenseLayer& layer);
 

@@ -55,6 +55,7 @@ struct FragmentC32 {
 
 #define CAPTION_DEVICE inline
 #define CAPTION_UNROLL
+#define CAPTION_NO_UNROLL
 #include "tests/support/cuda/device_functions.h"
 
 #else
@@ -64,6 +65,8 @@ struct FragmentC32 {
 #define CAPTION_DEVICE __device__ __forceinline__
 // Before a loop over a thread's own array, which is in registers only if all its indices are known.
 #define CAPTION_UNROLL _Pragma("unroll")
+// Before a loop whose body is long.
+#define CAPTION_NO_UNROLL _Pragma("unroll 1")
 
 namespace caption::kernels::cuda {
 

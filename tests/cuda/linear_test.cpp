@@ -4,6 +4,7 @@
 #include <cmath>
 #include <vector>
 
+#include "kernels/cuda/dense_layer.h"
 #include "tests/cuda/dense_testing.h"
 
 using caption::DType;
@@ -37,7 +38,9 @@ constexpr Case kTilesCases[] = {{8, 32, 1024, DType::kBF16, DType::kBF16},
                                 {6, 35, 1090, DType::kF16, DType::kF16},
                                 {4, 19, 77, DType::kF16, DType::kBF16, 79},
                                 {11, 17, 1043, DType::kF16, DType::kF32, 1045},
-                                {9, 34, 1051, DType::kBF16, DType::kF16, 1053}};
+                                {9, 34, 1051, DType::kBF16, DType::kF16, 1053},
+                                {33, 35, 1064, DType::kBF16, DType::kBF16, 1072},
+                                {129, 131, 72, DType::kF16, DType::kF16}};
 constexpr Case kRowsCases[] = {{1, 1, 1, DType::kF32, DType::kF32},
                                {3, 37, 41, DType::kBF16, DType::kBF16, 42},
                                {8, 67, 130, DType::kF16, DType::kF32},
@@ -177,6 +180,55 @@ TEST_CASE("a row has the same bits alone and beside any number of others") {
         CHECK(std::memcmp(got.as<float>(), all.as<float>(), got.size_bytes()) == 0);
       }
     }
+  }
+}
+
+TEST_CASE("slices summed by one block have the bits of slices with blocks of their own") {
+  using caption::kernels::LinearPart;
+  using caption::kernels::cuda::multiply_many_rows;
+  using caption::kernels::cuda::SliceBlocks;
+  const DeviceWeight weight(random_of(DType::kBF16, {21, 2100}, 11), Layout::kTiles);
+  const DeviceWeight up(random_of(DType::kBF16, {21, 2100}, 12), Layout::kTiles);
+  for (const std::int64_t rows : {19, 67}) {
+    for (const bool is_swiglu : {false, true}) {
+      CAPTURE(rows);
+      CAPTURE(is_swiglu);
+      const DeviceTensor x(random_f32({rows, 2100}, 13));
+      const DeviceTensor want(DType::kF32, {rows, 21});
+      run_with({.seed = 6}, [&](Stream& stream) {
+        if (is_swiglu) {
+          caption::kernels::linear_swiglu(stream, x.view(), {weight.get()}, {up.get()},
+                                          want.view());
+        } else {
+          linear(stream, x.view(), weight.get(), caption::ConstView{}, want.view());
+        }
+      });
+      for (const SliceBlocks blocks : {SliceBlocks::kOwn, SliceBlocks::kNone}) {
+        const DeviceTensor y(DType::kF32, {rows, 21});
+        const LinearPart parts[] = {{weight.get(), {}, y.view()}, {up.get(), {}, y.view()}};
+        run_with({.seed = 7}, [&](Stream& stream) {
+          multiply_many_rows(stream,
+                             {.x = x.view(),
+                              .parts = std::span(parts).first(is_swiglu ? 2 : 1),
+                              .is_swiglu = is_swiglu},
+                             blocks);
+        });
+        CHECK(same_bits(y.to_host(), want.to_host()));
+      }
+    }
+  }
+}
+
+TEST_CASE("with more rows, neither weights nor x are moved twice over, nor banks met twice") {
+  const DeviceWeight weight(random_of(DType::kBF16, {128, 128}, 14), Layout::kTiles);
+  for (const std::int64_t rows : {64, 128}) {
+    const DeviceTensor x(random_of(DType::kBF16, {rows, 128}, 15));
+    const DeviceTensor y(DType::kF32, {rows, 128});
+    check_wastes_nothing(
+        [&](Stream& stream) {
+          linear(stream, x.view(), weight.get(), caption::ConstView{}, y.view());
+        },
+        4);
   }
 }
 

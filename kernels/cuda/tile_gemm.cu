@@ -1,0 +1,413 @@
+// The dense layer for more rows than few, by tiles of 16-bit weights.
+//
+// A block computes 128 features of 128 rows, or for at most 64 rows 64 of 64, in stages of 32
+// columns, which asynchronous copies bring to shared memory. The weight's tiles are fragments
+// already; x comes through ldmatrix. A warp keeps the sums of a slice of K and the total of slices
+// apart. Where there are too few blocks for a GPU, each slice has blocks of its own, whose sums go
+// through memory and are added by another kernel: the order, and so the bits, are the same.
+//
+// x is rounded to the weight's dtype by a kernel before, unless it has that dtype and rows that
+// 16-byte copies can read.
+//
+// Traffic    of a block 256 bytes per column from L2 (128 with at most 64 rows), 8 or 16 MACs per
+//            byte and row. Neighbouring blocks share their rows of x, then their weights.
+// Measured on no GPU.
+#include "kernels/cuda/launch.cuh"
+#include "kernels/cuda/multiply_tiles.cuh"
+#include "kernels/cuda/numbers.cuh"
+
+namespace caption::kernels::cuda {
+namespace {
+
+constexpr int kStageColumns = 32;
+constexpr int kStageSteps = kStageColumns / kTileSize;
+constexpr int kRowUnits = kStageColumns / 8;  // of 16 bytes, of a row of x in a stage
+constexpr int kStagesPerSlice = kSliceColumns / kStageColumns;
+constexpr int kGroupedRowBlocks = 8;
+
+struct GemmParams {
+  TilesParts parts;
+  const std::uint16_t* x;      // aligned to 16 bytes; x_stride and x_columns are multiples of 8
+  Packed<float, 4>* partials;  // of slices: [slices][blocks][fragments][threads]
+  std::int64_t x_stride;
+  int x_columns;
+  int rows;
+  int steps;  // tiles along K
+  int row_blocks;
+};
+
+// The warps of a block are kFeatureWarps x kRowWarps; a warp computes kTiles tiles of features of
+// kGroups groups of 8 rows. With kOperands = 2, of SwiGLU, tiles of gate and up alternate.
+template <int kTiles_, int kGroups_, int kFeatureWarps_, int kRowWarps_, int kStages_>
+struct GemmShape {
+  static constexpr int kTiles = kTiles_;
+  static constexpr int kGroups = kGroups_;
+  static constexpr int kFeatureWarps = kFeatureWarps_;
+  static constexpr int kRowWarps = kRowWarps_;
+  static constexpr int kStages = kStages_;
+  static constexpr int kThreads = 32 * kFeatureWarps * kRowWarps;
+  static constexpr int kBlockTiles = kTiles * kFeatureWarps;
+  static constexpr int kBlockRows = 8 * kGroups * kRowWarps;
+  // Below this number, slices have blocks of their own: about two blocks, or one, for each of the
+  // multiprocessors of the largest card.
+  static constexpr int kEnoughBlocks = kRowWarps == 2 ? 264 : 128;
+};
+using LargeShape = GemmShape<4, 4, 2, 4, 4>;
+using SmallShape = GemmShape<2, 4, 2, 2, 6>;
+
+struct BlockPlace {
+  int part;
+  int first_tile;  // of the part's features
+  int first_row;
+};
+
+// Blocks are numbered so that kGroupedRowBlocks blocks of rows follow one another with the same
+// features.
+template <class S, int kOperands>
+CAPTION_DEVICE BlockPlace place_of_block(const GemmParams& p) {
+  const int of_group = kGroupedRowBlocks * p.parts.blocks;
+  const int first_row_block = block_x() / of_group * kGroupedRowBlocks;
+  const int left = p.row_blocks - first_row_block;
+  const int row_blocks = left < kGroupedRowBlocks ? left : kGroupedRowBlocks;
+  const int feature_block = block_x() % of_group / row_blocks;
+  const int row_block = first_row_block + block_x() % of_group % row_blocks;
+  const int part = p.parts.part_of(feature_block);
+  return {
+      .part = part,
+      .first_tile = (feature_block - p.parts.part[part].first_block) * (S::kBlockTiles / kOperands),
+      .first_row = row_block * S::kBlockRows};
+}
+
+template <class S>
+using Sums = FragmentC[S::kTiles][S::kGroups];
+
+// Sums on their way from the fragments of warps to rows of y: one group of each warp at a time. The
+// stride keeps the eight features and four pairs of rows of a fragment in different banks.
+template <class S>
+struct Exchange {
+  float sum[8 * S::kRowWarps][kTileSize * S::kBlockTiles + 4];
+};
+
+// Stores a block's sums.
+template <class S, int kOperands>
+CAPTION_DEVICE void store_sums(const GemmParams& p, const BlockPlace& place, Exchange<S>& exchange,
+                               const Sums<S>& sums) {
+  constexpr int kTilesStored = S::kBlockTiles / kOperands;
+  const Output& output = p.parts.part[place.part].output;
+  const int feature_warp = warp_index() % S::kFeatureWarps;
+  const int row_warp = warp_index() / S::kFeatureWarps;
+  CAPTION_UNROLL
+  for (int g = 0; g < S::kGroups; ++g) {
+    sync_block();
+    CAPTION_UNROLL
+    for (int i = 0; i < S::kTiles; ++i) {
+      CAPTION_UNROLL
+      for (int e = 0; e < 4; ++e) {
+        const int tile = feature_warp * S::kTiles + i;
+        exchange.sum[row_warp * 8 + lane_index() % 4 * 2 + e % 2]
+                    [tile * kTileSize + lane_index() / 4 + e / 2 * 8] = sums[i][g].sum[e];
+      }
+    }
+    sync_block();
+    // A warp stores 16 features of two rows, four rows apart, at a time.
+    CAPTION_NO_UNROLL
+    for (int i = warp_index(); i < kTilesStored * 4 * S::kRowWarps; i += S::kThreads / 32) {
+      const int tile = i % kTilesStored;
+      const int octet = i / kTilesStored / 4;
+      const int row_of_octet = i / kTilesStored % 4 + lane_index() / 16 * 4;
+      const int row = place.first_row + (octet * S::kGroups + g) * 8 + row_of_octet;
+      const int feature = (place.first_tile + tile) * kTileSize + lane_index() % 16;
+      if (row >= p.rows || feature >= output.features) continue;
+      const float* const found =
+          exchange.sum[octet * 8 + row_of_octet] + tile * kOperands * kTileSize + lane_index() % 16;
+      if constexpr (kOperands == 1) {
+        store_sum(output, row, feature, *found);
+      } else {
+        store_swiglu(output, p.parts.part[1].output, row, feature, found[0], found[kTileSize]);
+      }
+    }
+  }
+}
+
+// Where a thread's copies of a stage come from: units of 16 bytes.
+template <class S>
+struct CopySources {
+  static constexpr int kWeightUnits = S::kBlockTiles * kStageSteps * 32 / S::kThreads;
+  static constexpr int kXUnits = S::kBlockRows * kRowUnits / S::kThreads;
+  const Bytes16* weight[kWeightUnits];
+  const std::uint16_t* x[kXUnits];
+  bool has_weight[kWeightUnits];
+  bool has_x[kXUnits];
+};
+
+// T is the weight's type. With kIsSplit, block_y() is the block's slice.
+template <class T, class S, int kOperands, bool kIsSplit>
+struct TileGemm {
+  static constexpr int kThreads = S::kThreads;
+  using Params = GemmParams;
+  struct Stages {
+    Bytes16 weight[S::kStages][S::kBlockTiles][kStageSteps * 32];
+    // The unit u of a row is at u ^ row / 2 % 4, so that ldmatrix meets each bank once.
+    Bytes16 x[S::kStages][S::kBlockRows][kRowUnits];
+  };
+  union Shared {
+    Stages stages;
+    Exchange<S> exchange;
+  };
+  using Sources = CopySources<S>;
+
+  static CAPTION_DEVICE void run(const Params& p) {
+    auto& shared = shared_memory<Shared>();
+    const BlockPlace place = place_of_block<S, kOperands>(p);
+    const int num_stages = (p.steps + kStageSteps - 1) / kStageSteps;
+    const int begin = kIsSplit ? block_y() * kStagesPerSlice : 0;
+    const int end =
+        kIsSplit && begin + kStagesPerSlice < num_stages ? begin + kStagesPerSlice : num_stages;
+    Sources sources = sources_of(p, place, begin);
+    for (int i = 0; i < S::kStages - 1; ++i) {
+      copy_stage(p, shared.stages, sources, begin + i, end, i);
+    }
+    const bool has_rows = place.first_row + row_warp() * S::kGroups * 8 < p.rows;
+    Sums<S> totals = {};
+    Sums<S> sums = {};
+    int slot = 0;
+    for (int stage = begin; stage < end; ++stage) {
+      wait_copies<S::kStages - 2>();
+      sync_block();
+      const int free_slot = slot == 0 ? S::kStages - 1 : slot - 1;
+      copy_stage(p, shared.stages, sources, stage + S::kStages - 1, end, free_slot);
+      if (has_rows) multiply_stage(shared.stages, slot, sums);
+      slot = slot + 1 == S::kStages ? 0 : slot + 1;
+      if (!kIsSplit && (stage + 1) % kStagesPerSlice == 0) add_slice(sums, totals);
+    }
+    wait_copies<0>();
+    if constexpr (kIsSplit) {
+      store_partials(p, sums);
+    } else {
+      add_slice(sums, totals);  // zeros after a whole slice, which change no sum
+      store_sums<S, kOperands>(p, place, shared.exchange, totals);
+    }
+  }
+
+  static CAPTION_DEVICE int feature_warp() { return warp_index() % S::kFeatureWarps; }
+  static CAPTION_DEVICE int row_warp() { return warp_index() / S::kFeatureWarps; }
+
+  static CAPTION_DEVICE Sources sources_of(const Params& p, const BlockPlace& place, int stage) {
+    Sources sources;
+    CAPTION_UNROLL
+    for (int i = 0; i < Sources::kWeightUnits; ++i) {
+      const int unit = thread_index() + i * kThreads;
+      const int block_tile = unit / (kStageSteps * 32);
+      const auto& part = p.parts.part[place.part + block_tile % kOperands];
+      const int tile = place.first_tile + block_tile / kOperands;
+      sources.has_weight[i] = tile * kTileSize < part.output.features;
+      sources.weight[i] = part.weight +
+                          (static_cast<std::int64_t>(tile) * p.steps + stage * kStageSteps) * 32 +
+                          unit % (kStageSteps * 32);
+    }
+    CAPTION_UNROLL
+    for (int i = 0; i < Sources::kXUnits; ++i) {
+      const int row = place.first_row + (thread_index() + i * kThreads) / kRowUnits;
+      sources.has_x[i] = row < p.rows;
+      sources.x[i] = p.x + row * p.x_stride + stage * kStageColumns + x_unit() * 8;
+    }
+    return sources;
+  }
+
+  static CAPTION_DEVICE int x_unit() { return thread_index() % kRowUnits; }
+
+  // Begins the copies of a stage, with zeros beyond the operands, and makes them a group, which is
+  // empty from `end` on.
+  static CAPTION_DEVICE void copy_stage(const Params& p, Stages& stages, Sources& sources,
+                                        int stage, int end, int slot) {
+    if (stage < end) {
+      const int step = stage * kStageSteps + thread_index() / 32 % kStageSteps;
+      const int column = stage * kStageColumns + x_unit() * 8;
+      CAPTION_UNROLL
+      for (int i = 0; i < Sources::kWeightUnits; ++i) {
+        const int unit = thread_index() + i * kThreads;
+        copy_16_async(&stages.weight[slot][0][0] + unit, sources.weight[i],
+                      sources.has_weight[i] && step < p.steps);
+        sources.weight[i] += kStageSteps * 32;
+      }
+      CAPTION_UNROLL
+      for (int i = 0; i < Sources::kXUnits; ++i) {
+        const int row = (thread_index() + i * kThreads) / kRowUnits;
+        copy_16_async(&stages.x[slot][row][x_unit() ^ row / 2 % 4], sources.x[i],
+                      sources.has_x[i] && column < p.x_columns);
+        sources.x[i] += kStageColumns;
+      }
+    }
+    commit_copies();
+  }
+
+  static CAPTION_DEVICE void multiply_stage(const Stages& stages, int slot, Sums<S>& sums) {
+    // What a lane passes to ldmatrix: a row of one of two groups, and a half of a tile's columns.
+    const int row = row_warp() * S::kGroups * 8 + lane_index() / 16 * 8 + lane_index() % 8;
+    const int unit = lane_index() / 8 % 2 ^ row / 2 % 4;
+    CAPTION_UNROLL
+    for (int step = 0; step < kStageSteps; ++step) {
+      FragmentB xs[S::kGroups];
+      CAPTION_UNROLL
+      for (int g = 0; g < S::kGroups; g += 2) {
+        const FragmentA pair = ldmatrix_x4(&stages.x[slot][row + g * 8][unit ^ step * 2]);
+        xs[g] = {{pair.pair[0], pair.pair[1]}};
+        xs[g + 1] = {{pair.pair[2], pair.pair[3]}};
+      }
+      CAPTION_UNROLL
+      for (int i = 0; i < S::kTiles; ++i) {
+        const Bytes16 tile =
+            load(&stages.weight[slot][feature_warp() * S::kTiles + i][step * 32 + lane_index()]);
+        const FragmentA a = {{tile.word[0], tile.word[1], tile.word[2], tile.word[3]}};
+        CAPTION_UNROLL
+        for (int g = 0; g < S::kGroups; ++g) multiply_tile(T{}, sums[i][g], a, xs[g]);
+      }
+    }
+  }
+
+  // Adds the sums of a slice to the totals, and begins the next slice.
+  static CAPTION_DEVICE void add_slice(Sums<S>& sums, Sums<S>& totals) {
+    CAPTION_UNROLL
+    for (int i = 0; i < S::kTiles; ++i) {
+      CAPTION_UNROLL
+      for (int g = 0; g < S::kGroups; ++g) {
+        CAPTION_UNROLL
+        for (int e = 0; e < 4; ++e) {
+          totals[i][g].sum[e] += sums[i][g].sum[e];
+          sums[i][g].sum[e] = 0;
+        }
+      }
+    }
+  }
+
+  static CAPTION_DEVICE void store_partials(const Params& p, const Sums<S>& sums) {
+    const std::int64_t block = static_cast<std::int64_t>(block_y()) * grid_x() + block_x();
+    Packed<float, 4>* const to =
+        p.partials + block * S::kTiles * S::kGroups * kThreads + thread_index();
+    CAPTION_UNROLL
+    for (int i = 0; i < S::kTiles; ++i) {
+      CAPTION_UNROLL
+      for (int g = 0; g < S::kGroups; ++g) {
+        const float(&sum)[4] = sums[i][g].sum;
+        store(to + (i * S::kGroups + g) * kThreads,
+              Packed<float, 4>{{sum[0], sum[1], sum[2], sum[3]}});
+      }
+    }
+  }
+};
+
+// Adds the sums that blocks of slices left in memory, in their order, and stores them.
+template <class S, int kOperands>
+struct AddSlices {
+  static constexpr int kThreads = S::kThreads;
+  using Params = GemmParams;
+  using Shared = Exchange<S>;
+
+  static CAPTION_DEVICE void run(const Params& p) {
+    constexpr int kFragments = S::kTiles * S::kGroups;
+    Sums<S> totals = {};
+    const int slices = (p.steps + kSliceSteps - 1) / kSliceSteps;
+    for (int slice = 0; slice < slices; ++slice) {
+      const std::int64_t block = static_cast<std::int64_t>(slice) * grid_x() + block_x();
+      const Packed<float, 4>* const from =
+          p.partials + block * kFragments * kThreads + thread_index();
+      CAPTION_UNROLL
+      for (int i = 0; i < kFragments; ++i) {
+        const Packed<float, 4> sum = load(from + i * kThreads);
+        CAPTION_UNROLL
+        for (int e = 0; e < 4; ++e) totals[i / S::kGroups][i % S::kGroups].sum[e] += sum.x[e];
+      }
+    }
+    store_sums<S, kOperands>(p, place_of_block<S, kOperands>(p), shared_memory<Shared>(), totals);
+  }
+};
+
+std::int64_t round_up(std::int64_t size, std::int64_t unit) {
+  return (size + unit - 1) / unit * unit;
+}
+
+template <class S>
+GemmParams params_of(const DenseLayer& layer) {
+  const int operands = layer.is_swiglu ? 2 : 1;
+  const std::int64_t rows = layer.x.dim(0);
+  return {.parts = tiles_parts(layer, S::kBlockTiles / operands * kTileSize),
+          .x = nullptr,
+          .partials = nullptr,
+          .x_stride = 0,
+          .x_columns = static_cast<int>(round_up(layer.x.dim(1), 8)),
+          .rows = static_cast<int>(rows),
+          .steps = count_tiles(layer.x.dim(1)),
+          .row_blocks = static_cast<int>((rows + S::kBlockRows - 1) / S::kBlockRows)};
+}
+
+template <class T, class S, int kOperands>
+void launch_gemm(Stream& stream, GemmParams params, int slices) {
+  const auto blocks = static_cast<unsigned>(params.parts.blocks * params.row_blocks);
+  if (slices == 1) {
+    launch<TileGemm<T, S, kOperands, false>>(stream, {.x = blocks}, params);
+    return;
+  }
+  launch<TileGemm<T, S, kOperands, true>>(stream, {.x = blocks, .y = static_cast<unsigned>(slices)},
+                                          params);
+  launch<AddSlices<S, kOperands>>(stream, {.x = blocks}, params);
+}
+
+template <class S>
+int slices_with_blocks(const DenseLayer& layer, std::int64_t blocks, SliceBlocks slice_blocks) {
+  const bool is_needed = slice_blocks == SliceBlocks::kOwn || blocks < S::kEnoughBlocks;
+  return slice_blocks != SliceBlocks::kNone && is_needed ? count_slices(layer.x.dim(1)) : 1;
+}
+
+template <class T, class S>
+void multiply_gemm(Stream& stream, const DenseLayer& layer, SliceBlocks slice_blocks) {
+  const ConstView x = layer.x;
+  GemmParams params = params_of<S>(layer);
+  const std::int64_t blocks = std::int64_t{params.parts.blocks} * params.row_blocks;
+  const int slices = slices_with_blocks<S>(layer, blocks, slice_blocks);
+  const DType dtype = TilesForm::of(layer.parts.front().weight).tiles().dtype;
+  const bool is_rounded = x.dtype() == dtype && allows_packs(x, 8);
+  const std::int64_t rounded_bytes =
+      is_rounded ? 0 : round_up(x.dim(0) * params.x_columns * 2, sizeof(Bytes16));
+  const std::int64_t partial_bytes =
+      slices == 1 ? 0 : slices * blocks * S::kTiles * S::kGroups * S::kThreads * 16;
+  std::byte* const scratch =
+      stream.scratch(static_cast<std::size_t>(rounded_bytes + partial_bytes));
+  params.partials = reinterpret_cast<Packed<float, 4>*>(scratch + rounded_bytes);
+  if (is_rounded) {
+    params.x = static_cast<const std::uint16_t*>(x.raw());
+    params.x_stride = x.row_stride();
+  } else {
+    auto* const rounded = reinterpret_cast<std::uint16_t*>(scratch);
+    round_rows(stream, x, dtype, rounded, params.x_columns);
+    params.x = rounded;
+    params.x_stride = params.x_columns;
+  }
+  if (layer.is_swiglu) return launch_gemm<T, S, 2>(stream, params, slices);
+  launch_gemm<T, S, 1>(stream, params, slices);
+}
+
+template <class T>
+void multiply_gemm(Stream& stream, const DenseLayer& layer, SliceBlocks slice_blocks) {
+  if (layer.x.dim(0) <= SmallShape::kBlockRows) {
+    multiply_gemm<T, SmallShape>(stream, layer, slice_blocks);
+  } else {
+    multiply_gemm<T, LargeShape>(stream, layer, slice_blocks);
+  }
+}
+
+}  // namespace
+
+void multiply_many_rows(Stream& stream, const DenseLayer& layer, SliceBlocks slice_blocks) {
+  if (TilesForm::of(layer.parts.front().weight).tiles().dtype == DType::kBF16) {
+    multiply_gemm<BF16>(stream, layer, slice_blocks);
+  } else {
+    multiply_gemm<F16>(stream, layer, slice_blocks);
+  }
+}
+
+void multiply_tiles(Stream& stream, const DenseLayer& layer) {
+  if (layer.x.dim(0) <= kMostFewRows) return multiply_few_rows(stream, layer);
+  multiply_many_rows(stream, layer, SliceBlocks::kAsNeeded);
+}
+
+}  // namespace caption::kernels::cuda
