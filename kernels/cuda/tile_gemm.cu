@@ -9,8 +9,9 @@
 // x is rounded to the weight's dtype by a kernel before, unless it has that dtype and rows that
 // 16-byte copies can read.
 //
-// Traffic    of a block 256 bytes per column from L2 (128 with at most 64 rows), 8 or 16 MACs per
-//            byte and row. Neighbouring blocks share their rows of x, then their weights.
+// Traffic    of a block 512 bytes per column from L2 for 16,384 products, with at most 64 rows 256
+//            for 4,096. Neighbouring blocks share their features, then their rows of x.
+// Issued     108 instructions per 32 HMMA, with at most 64 rows 88 per 16 (sm_80, nvcc 13.0).
 // Measured on no GPU.
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/multiply_tiles.cuh"

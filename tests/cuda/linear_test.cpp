@@ -18,8 +18,9 @@ using namespace caption::testing;
 namespace {
 
 // No size is a multiple of a tile's 16, of a group's 8 rows, of a block's rows or features or of a
-// slice's 1,024 columns, but in the first case; 5,003 columns give every warp of the kernel for few
-// rows a slice and one warp two. A pair of elements is aligned in some, and not in others.
+// slice's 1,024 columns, but in the first case; 1,030 rows are more than a group of blocks of the
+// tile GEMM; 5,003 columns give every warp of the kernel for few rows a slice and one warp two. A
+// pair of elements is aligned in some, and not in others.
 struct Case {
   std::int64_t rows, features, columns;
   DType weight, x;
@@ -40,7 +41,8 @@ constexpr Case kTilesCases[] = {{8, 32, 1024, DType::kBF16, DType::kBF16},
                                 {11, 17, 1043, DType::kF16, DType::kF32, 1045},
                                 {9, 34, 1051, DType::kBF16, DType::kF16, 1053},
                                 {33, 35, 1064, DType::kBF16, DType::kBF16, 1072},
-                                {129, 131, 72, DType::kF16, DType::kF16}};
+                                {129, 131, 72, DType::kF16, DType::kF16},
+                                {1030, 130, 17, DType::kBF16, DType::kF32}};
 constexpr Case kRowsCases[] = {{1, 1, 1, DType::kF32, DType::kF32},
                                {3, 37, 41, DType::kBF16, DType::kBF16, 42},
                                {8, 67, 130, DType::kF16, DType::kF32},
