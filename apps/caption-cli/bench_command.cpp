@@ -18,6 +18,7 @@
 #include "base/join.h"
 #include "base/log.h"
 #include "bench/bench_report.h"
+#include "bench/cuda_prediction.h"
 #include "bench/kernel_bench.h"
 #include "bench/line_chart.h"
 #include "bench/loading_bench.h"
@@ -346,6 +347,11 @@ int run_bench(BenchFlags flags, const Globals& globals) {
                         context, loaded, machine);
   }
   if (flags.loading) return run_loading(context, flags, loaded);
+  if (!flags.predict.empty()) {
+    std::cout << bench::prediction_table(flags.predict, flags.shape,
+                                         find_known(flags.shape).text.value());
+    return kExitOk;
+  }
   if (flags.kernels) return run_kernels(context, flags, loaded);
   if (flags.tower || !has_decoder) {
     const model::Blueprint known = find_known(flags.shape);

@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/join.h"
+#include "bench/cuda_prediction.h"
 #include "option_types.h"
 #include "plan/known_models.h"
 #include "write_text.h"
@@ -89,6 +90,12 @@ CLI::Validator is_known_shape() {
           ""};
 }
 
+std::vector<std::string> predicted_cards() {
+  std::vector<std::string> names;
+  for (const bench::CudaCard& card : bench::cuda_cards()) names.emplace_back(card.name);
+  return names;
+}
+
 void add_length_flags(CLI::App& command, BenchFlags& flags) {
   const CLI::Validator counts = in_range(std::int64_t{1}, std::int64_t{1} << 20);
   const auto count = [&](const char* name, std::int64_t& value, const char* help,
@@ -111,6 +118,17 @@ void add_length_flags(CLI::App& command, BenchFlags& flags) {
       ->check(in_range(1e-3, 100.0))
       ->type_name(kNumberType)
       ->default_str("1")
+      ->group(kGroup);
+}
+
+void add_predict_flag(CLI::App& command, BenchFlags& flags) {
+  command
+      .add_option("--predict", flags.predict,
+                  "with --kernels and --shape: predict the steps of a card\n"
+                  "Needs no GPU and measures nothing: time, limit and its share for each operation "
+                  "of prefill and decoding.")
+      ->check(one_of(predicted_cards()))
+      ->type_name(join(predicted_cards(), "|"))
       ->group(kGroup);
 }
 
@@ -140,6 +158,7 @@ void add_workload_flags(CLI::App& command, BenchFlags& flags) {
                 "each operation by itself\n"
                 "Bytes, FLOP, time, and the share of the machine's rates.")
       ->group(kGroup);
+  add_predict_flag(command, flags);
   command
       .add_flag("--tower", flags.tower,
                 "frames through the vision tower of --shape\n"
@@ -232,6 +251,12 @@ void check_flags(const BenchFlags& flags, bool has_decoder) {
   const bool has_videos = !flags.videos.empty();
   if (has_videos && (flags.kernels || !flags.shape.empty())) {
     throw Error(ErrorCode::kUsage, "bench: --kernels and --shape measure no videos");
+  }
+  if (!flags.predict.empty() && (!flags.kernels || flags.shape.empty() || !has_decoder)) {
+    throw Error(ErrorCode::kUsage, "bench: --predict is for --kernels of a --shape with a decoder");
+  }
+  if (!flags.predict.empty() && !flags.json.empty()) {
+    throw Error(ErrorCode::kUsage, "bench: --predict writes no JSON");
   }
   if (flags.tower && (flags.shape.empty() || flags.kernels)) {
     throw Error(ErrorCode::kUsage, "bench: --tower measures the tower of a --shape, alone");

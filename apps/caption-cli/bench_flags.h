@@ -24,6 +24,7 @@ struct BenchFlags {
   std::vector<std::string> workload_options;  // those on the command line: "--clips"
   std::string shape;
   bool kernels = false;
+  std::string predict;  // a card's name; empty: measure
   bool tower = false;
   bool loading = false;
   bool profile = false;

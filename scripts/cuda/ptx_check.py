@@ -3,7 +3,7 @@
 with the emulator's.
 
     scripts/cuda/ptx_check.py --tests build/auto/tests/cuda/caption_cuda_test
-    scripts/cuda/ptx_check.py --dumps FOLDER [--kernel TEXT] [--architectures 75,80,90]
+    scripts/cuda/ptx_check.py --dumps FOLDER [--kernel TEXT] [--architectures 75,80,90] [NAME.cu ...]
 
 --tests runs the program, whose emulator writes launches to a folder (tests/support/cuda/launch_dump.h);
 --dumps takes what is there. Each kernel's PTX is interpreted on the same parameters and memory
@@ -143,9 +143,12 @@ def print_results(source: Path, results: dict[str, Result]) -> int:
     return breaches
 
 
-def check(nvcc: str, dumps: dict, kernel: str, architectures: list[str]) -> int:
+def check(nvcc: str, dumps: dict, arguments: argparse.Namespace) -> int:
     start = time.time()
-    sources = sorted(KERNELS.glob("*.cu"))
+    kernel = arguments.kernel
+    architectures = arguments.architectures.split(",")
+    sources = [source for source in sorted(KERNELS.glob("*.cu"))
+               if not arguments.names or source.name in arguments.names]
     chosen = {of: folders for of, folders in dumps.items() if kernel in of[1]}
     if kernel:
         sources = [source for source in sources if any(source.name == name for name, _ in chosen)]
@@ -169,6 +172,7 @@ def main() -> int:
     parser.add_argument("--dumps")
     parser.add_argument("--kernel", default="")
     parser.add_argument("--architectures", default=ARCHITECTURES)
+    parser.add_argument("names", nargs="*")
     arguments = parser.parse_args()
     nvcc = find_nvcc(arguments.nvcc)
     if nvcc is None:
@@ -181,16 +185,15 @@ def main() -> int:
         return 77
     if (arguments.tests is None) == (arguments.dumps is None):
         parser.error("one of --tests and --dumps is needed")
-    architectures = arguments.architectures.split(",")
     if arguments.dumps:
-        return check(nvcc, read_dumps(Path(arguments.dumps)), arguments.kernel, architectures)
+        return check(nvcc, read_dumps(Path(arguments.dumps)), arguments)
     with tempfile.TemporaryDirectory() as folder:
         done = subprocess.run([arguments.tests], env=os.environ | {"CAPTION_CUDA_DUMP": folder},
                               capture_output=True, text=True, check=False)
         if done.returncode != 0:
             print(f"ptx_check: {arguments.tests} failed:\n{done.stdout}{done.stderr}")
             return 1
-        return check(nvcc, read_dumps(Path(folder)), arguments.kernel, architectures)
+        return check(nvcc, read_dumps(Path(folder)), arguments)
 
 
 if __name__ == "__main__":

@@ -4,7 +4,9 @@ its registers, spills, local memory, shared memory and threads, the blocks that 
 bytes in flight and what its hot loops issue.
 
     scripts/cuda/resources.py            compiles kernels whose sources changed, and writes the record
+                                         after each file
     scripts/cuda/resources.py --all      compiles all of them
+    scripts/cuda/resources.py NAME.cu    compiles these
     scripts/cuda/resources.py --check    compiles nothing: fails when a source has changed since, or
                                          when the record breaks a rule
 
@@ -144,17 +146,31 @@ def write_record(record: dict) -> None:
     RECORD.write_text(text + "\n", encoding="utf-8")
 
 
-def update(tools: dict, record: dict, compiles_all: bool) -> dict:
-    files = {}
-    for source in sorted(KERNELS.glob("*.cu")):
-        old = record["files"].get(source.name)
-        if not compiles_all and old and old["sources"] == hash_sources(source):
-            files[source.name] = old
-            continue
+def update(tools: dict, record: dict, sources: list[Path]) -> list[str]:
+    """Compiles the files and writes the record after each. Returns a line for each file that nvcc
+    refuses, which keeps its old entry."""
+    failures = []
+    for source in sources:
         print(f"resources: {source.relative_to(ROOT)}", flush=True)
         with tempfile.TemporaryDirectory() as folder:
-            files[source.name] = record_file(tools, source, folder)
-    return {"files": files}
+            try:
+                record["files"][source.name] = record_file(tools, source, folder)
+            except RuntimeError as error:
+                failures.append(f"{source.relative_to(ROOT)}: nvcc failed:\n{error}")
+        record["files"] = dict(sorted(record["files"].items()))
+        write_record(record)
+    return failures
+
+
+def choose_sources(record: dict, names: list[str], compiles_all: bool) -> list[Path]:
+    """The files to compile; those that are no more lose their entries."""
+    sources = sorted(KERNELS.glob("*.cu"))
+    for name in set(record["files"]) - {source.name for source in sources}:
+        del record["files"][name]
+    if names or compiles_all:
+        return [source for source in sources if compiles_all or source.name in names]
+    return [source for source in sources
+            if record["files"].get(source.name, {}).get("sources") != hash_sources(source)]
 
 
 def main() -> int:
@@ -164,8 +180,10 @@ def main() -> int:
     parser.add_argument("--nvdisasm")
     parser.add_argument("--all", action="store_true")
     parser.add_argument("--check", action="store_true")
+    parser.add_argument("names", nargs="*")
     arguments = parser.parse_args()
     record = json.loads(RECORD.read_text(encoding="utf-8")) if RECORD.exists() else {"files": {}}
+    failures: list[str] = []
     if not arguments.check:
         tools = {"nvcc": find_nvcc(arguments.nvcc), "nvdisasm": find_nvdisasm(arguments.nvdisasm)}
         if None in tools.values():
@@ -174,14 +192,11 @@ def main() -> int:
             return 77
         with tempfile.TemporaryDirectory() as folder:
             tools["occupancy"] = Occupancy(tools["nvcc"], folder)
-            try:
-                record = update(tools, record, arguments.all)
-            except RuntimeError as error:
-                print(f"resources: {error}")
-                return 1
+            chosen = choose_sources(record, arguments.names, arguments.all)
+            failures = update(tools, record, chosen)
         write_record(record)
     changes = find_changes(record)
-    breaches = find_record_breaches(record)
+    breaches = failures + find_record_breaches(record)
     for line in changes + breaches:
         print(line)
     if changes:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 SECTION = re.compile(r"^\.text\.(\S+):")
 LABEL = re.compile(r"^\.(L_\w+):")
-INSTRUCTION = re.compile(r"^\s+/\*[0-9a-f]{4,}\*/\s+(?:@!?U?P\w+\s+)?([A-Z]\w*(?:\.\w+)*)\s*([^;]*);")
+INSTRUCTION = re.compile(r"^\s+/\*[0-9a-f]{4,}\*/\s+(@!?U?P\w+\s+)?([A-Z]\w*(?:\.\w+)*)\s*([^;]*);")
 TENSOR = re.compile(r"[HIQ]MMA")
 REGISTER = re.compile(r"\bR(\d+)")
 LEAST_LOOP = 8          # instructions; shorter loops are left out
@@ -19,7 +19,8 @@ SPILL = re.compile(r"(LDL|STL)\b")
 class Instruction:
     name: str
     arguments: str
-    target: str | None
+    target: str | None    # the label to which it branches
+    is_predicated: bool
 
 
 @dataclass
@@ -43,21 +44,41 @@ def disassemble(nvdisasm: str, cubin: Path) -> dict[str, Code]:
         elif match := LABEL.match(line):
             code.labels[match.group(1)] = len(code.instructions)
         elif match := INSTRUCTION.match(line):
-            name, arguments = match.groups()
+            predicate, name, arguments = match.groups()
             target = re.search(r"`\(\.(L_\w+)\)", arguments) if name.startswith("BRA") else None
             code.instructions.append(
-                Instruction(name, arguments, target.group(1) if target else None))
+                Instruction(name, arguments, target.group(1) if target else None, bool(predicate)))
     return kernels
 
 
-def innermost_loops(code: Code) -> list[list[Instruction]]:
-    """The instructions between a label and a branch back to it, where no other such pair lies
-    within. Instructions of branches that a launch does not take are among them."""
+def find_loops(code: Code) -> list[tuple[int, int]]:
+    """First and last instruction of each innermost loop: of a label and a branch back to it, where no
+    other such pair lies within."""
     found = [(code.labels[i.target], at) for at, i in enumerate(code.instructions)
              if i.target in code.labels and code.labels[i.target] < at]
-    inner = [loop for loop in found
-             if not any(o != loop and loop[0] <= o[0] and o[1] <= loop[1] for o in found)]
-    return [code.instructions[first:last + 1] for first, last in inner]
+    return [loop for loop in found
+            if not any(o != loop and loop[0] <= o[0] and o[1] <= loop[1] for o in found)]
+
+
+def innermost_loops(code: Code) -> list[list[Instruction]]:
+    return [code.instructions[first:last + 1] for first, last in find_loops(code)]
+
+
+def longest_way(code: Code, first: int, last: int) -> int:
+    """The most instructions that a warp whose lanes stay together issues in a round of a loop: of
+    branches forward, the way with more."""
+    most = {last: 1}
+    for at in range(last - 1, first - 1, -1):
+        instruction = code.instructions[at]
+        target = code.labels.get(instruction.target, -1)
+        leaves = instruction.name.startswith(("BRA", "EXIT", "RET"))
+        ways = [at + 1] if instruction.is_predicated or not leaves else []
+        if at < target <= last:
+            ways.append(target)
+        lengths = [most[way] for way in ways if way in most]
+        if lengths:
+            most[at] = 1 + max(lengths)
+    return most.get(first, last - first + 1)
 
 
 def count(instructions: list[Instruction], pattern: str) -> int:
@@ -65,20 +86,21 @@ def count(instructions: list[Instruction], pattern: str) -> int:
 
 
 def describe_loops(code: Code) -> list[dict[str, float]]:
-    """Counts of the hot loops' instructions. A loop without tensor instructions is named only in
-    kernels that have none."""
-    loops = [loop for loop in innermost_loops(code) if len(loop) >= LEAST_LOOP]
-    of_tensor = [loop for loop in loops if count(loop, TENSOR.pattern)]
-    loops = sorted(of_tensor or loops, key=lambda loop: (-count(loop, TENSOR.pattern), -len(loop)))
+    """Counts of the hot loops' instructions: `instructions` on the longest way, the others on all ways
+    together. A loop without tensor instructions is named only in kernels that have none."""
+    loops = [(code.instructions[first:last + 1], longest_way(code, first, last))
+             for first, last in find_loops(code) if last - first + 1 >= LEAST_LOOP]
+    of_tensor = [loop for loop in loops if count(loop[0], TENSOR.pattern)]
+    loops = sorted(of_tensor or loops, key=lambda loop: (-count(loop[0], TENSOR.pattern), -loop[1]))
     described = []
-    for loop in loops[:MOST_LOOPS]:
+    for loop, longest in loops[:MOST_LOOPS]:
         tensor = count(loop, TENSOR.pattern)
-        counts = {"instructions": len(loop), "tensor": tensor,
+        counts = {"instructions": longest, "all_ways": len(loop), "tensor": tensor,
                   "global_loads": count(loop, r"LDG\b"), "copies": count(loop, r"LDGSTS"),
                   "shared_loads": count(loop, r"LDS\b|LDSM\b"),
                   "shared_stores": count(loop, r"STS\b"), "barriers": count(loop, r"BAR\b")}
         if tensor:
-            counts["per_tensor"] = round(len(loop) / tensor, 2)
+            counts["per_tensor"] = round(longest / tensor, 2)
         described.append({name: number for name, number in counts.items()
                           if number or name == "instructions"})
     return described
@@ -92,13 +114,27 @@ def load_bytes(name: str) -> int:
     return 4
 
 
+def hot_parts(code: Code) -> list[tuple[int, int]]:
+    """The loops with tensor instructions; of a kernel that has none its loops, without loops all."""
+    loops = [loop for loop in find_loops(code) if loop[1] - loop[0] + 1 >= LEAST_LOOP]
+    of_tensor = [(first, last) for first, last in loops
+                 if count(code.instructions[first:last + 1], TENSOR.pattern)]
+    return of_tensor or loops or [(0, len(code.instructions) - 1)]
+
+
 def bytes_loaded_ahead(code: Code) -> int:
-    """The most bytes of a warp that loads have asked for before the first of them is read. The count
-    begins anew at each label, so that it may be too low, not too high."""
-    waiting: dict[int, int] = {}  # bytes of a lane, by the first register
+    """The most bytes of a warp that loads of a round of a hot loop have asked for before the first of
+    them is read. The count begins anew at each label, so that it may be too low, not too high."""
+    return 32 * max(loaded_ahead(code, first, last) for first, last in hot_parts(code))
+
+
+def loaded_ahead(code: Code, begin: int, end: int) -> int:
+    """The same of a lane, between two instructions."""
+    waiting: dict[int, int] = {}  # bytes, by the first register
     most = 0
     starts = set(code.labels.values())
-    for at, instruction in enumerate(code.instructions):
+    for at in range(begin, end + 1):
+        instruction = code.instructions[at]
         if at in starts:
             waiting.clear()
         registers = [int(r) for r in REGISTER.findall(instruction.arguments)]
@@ -112,7 +148,7 @@ def bytes_loaded_ahead(code: Code) -> int:
         if is_load and registers:
             waiting[registers[0]] = load_bytes(instruction.name)
             most = max(most, sum(waiting.values()))
-    return 32 * most
+    return most
 
 
 def bytes_copied_ahead(code: Code) -> int:

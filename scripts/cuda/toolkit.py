@@ -50,9 +50,8 @@ def compile_kernels(nvcc: str, source: Path, architectures: list[str], folder: s
     """Compiles one file into `folder`, which then has NAME.compute_XX.ptx and NAME.compute_XX.cubin,
     and returns what nvcc and ptxas print. Raises RuntimeError with that text when nvcc fails."""
     targets = [f"-gencode=arch=compute_{a},code=sm_{a}" for a in architectures]
-    command = [nvcc, *FLAGS, "-Xptxas", "-v,--warn-on-spills,--warn-on-local-memory-usage", *targets,
-               "--threads", "2", "--keep", "--keep-dir", folder, "-c", str(source), "-o",
-               f"{folder}/{source.stem}.o"]
+    command = [nvcc, *FLAGS, "-Xptxas", "-v", *targets, "--threads", "2", "--keep", "--keep-dir",
+               folder, "-c", str(source), "-o", f"{folder}/{source.stem}.o"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         raise RuntimeError(done.stdout + done.stderr)

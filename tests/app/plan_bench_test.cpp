@@ -265,6 +265,14 @@ TEST_SUITE("app/bench") {
     CHECK(finished.out.find("1 clip captioned") != std::string::npos);
   }
 
+  TEST_CASE("bench predicts the steps of a card without one") {
+    const Finished finished =
+        run_cli({"bench", "--kernels", "--predict", "t4", "--shape", "qwen3-0.6b"});
+    CHECK(finished.exit_code == 0);
+    CHECK(finished.out.starts_with("qwen3-0.6b on t4, predicted"));
+    CHECK(finished.out.find("decoding of 64 sequences") != std::string::npos);
+  }
+
   TEST_CASE("options that mean nothing for what is measured are refused by name") {
     struct Case {
       std::vector<std::string> arguments;
@@ -317,6 +325,11 @@ TEST_SUITE("app/bench") {
         {"bench", "clip.mp4", "--price-base", "samples/demo-model"},
         {"bench", "clip.mp4", "--price", "weights", "--price-positions", "0"},
         {"bench", "clip.mp4", "--workload", "fixed"},
+        {"bench", "--predict", "h100", "--shape", "qwen3-8b"},
+        {"bench", "--kernels", "--predict", "h100"},
+        {"bench", "--kernels", "--predict", "h100", "--shape", "clip-l-336"},
+        {"bench", "--kernels", "--predict", "h300", "--shape", "qwen3-8b"},
+        {"bench", "--kernels", "--predict", "h100", "--shape", "qwen3-8b", "--json", "-"},
         {"bench", "--tower"},
         {"bench", "--tower", "--shape", "demo", "--sweep", "1"},
         {"bench", "--tower", "--shape", "qwen3-0.6b"},

@@ -1,0 +1,185 @@
+// The operations of model::TransformerDecoder::forward(), counted for CUDA.
+#include <algorithm>
+#include <cmath>
+#include <optional>
+#include <utility>
+
+#include "bench/cuda_prediction.h"
+#include "bench/internal/kernel_record.h"
+#include "bench/profile_report.h"
+
+namespace caption::bench {
+namespace {
+
+constexpr double kTile = 16;            // features, and columns, of a product's first operand
+constexpr double kProductRows = 8;      // rows of x of a product
+constexpr double kProductFlops = 4096;  // of m16n8k16
+constexpr double kWeightBytes = 2;
+// Rows of x that one call of a piece takes: model/internal/transformer_decoder.h.
+constexpr std::int64_t kPieceRows = 384;
+constexpr std::int64_t kMostFewRows = 16;  // of a launch: kernels/cuda/multiply_tiles.cuh
+
+double as_double(std::int64_t n) { return static_cast<double>(n); }
+double round_up(double size, double unit) { return std::ceil(size / unit) * unit; }
+
+// Adds the calls of an operation to those before it.
+void add(std::vector<CudaWork>& works, const CudaWork& work) {
+  const auto same = std::find_if(works.begin(), works.end(), [&](const CudaWork& other) {
+    return other.operation == work.operation && other.kernel == work.kernel;
+  });
+  if (same == works.end()) {
+    works.push_back(work);
+    return;
+  }
+  same->calls += work.calls;
+  same->launches += work.launches;
+  same->dram_bytes += work.dram_bytes;
+  same->l2_bytes += work.l2_bytes;
+  same->wavefronts += work.wavefronts;
+  same->products += work.products;
+  same->instructions += work.instructions;
+}
+
+class Counter {
+ public:
+  Counter(const CudaCard& card, const model::DecoderSpec& shape) : card_(card), shape_(shape) {}
+
+  std::vector<CudaWork> take() { return std::move(works_); }
+
+  // An operation that reads and writes each byte once, `calls` times.
+  void move(const char* operation, const char* kernel, double bytes, std::int64_t calls) {
+    const auto recorded = find_recorded(kernel, card_.architecture);
+    CudaWork work{.operation = operation, .kernel = recorded ? recorded->name : ""};
+    work.calls = work.launches = calls;
+    work.l2_bytes = bytes * as_double(calls);
+    if (bytes > card_.l2_bytes / 2) work.dram_bytes = work.l2_bytes;
+    add(works_, work);
+  }
+
+  // A dense layer of `rows` rows of f32. `matrix` has the features of all its parts; `operands` is
+  // 2 for SwiGLU, otherwise 1.
+  void multiply(const std::string& operation, std::int64_t rows, const model::LinearSpec& matrix,
+                std::int64_t calls, int operands = 1) {
+    CudaWork call{.operation = operation};
+    const std::int64_t rest = rows % kMostFewRows;
+    const auto whole = as_double(rows / kMostFewRows);
+    if (whole > 0) add_scaled(call, launch_few_rows(kMostFewRows, matrix, operands), whole);
+    if (rest > 0) add_scaled(call, launch_few_rows(rest, matrix, operands), 1);
+    // L2 keeps a small matrix for the later launches.
+    const double weight_bytes = kWeightBytes * as_double(matrix.num_weights());
+    if (weight_bytes <= card_.l2_bytes / 2)
+      call.dram_bytes = std::min(call.dram_bytes, weight_bytes);
+    CudaWork work{.operation = operation, .kernel = call.kernel};
+    work.bytes_in_flight = call.bytes_in_flight;
+    add_scaled(work, call, as_double(calls));
+    work.calls = calls;
+    add(works_, work);
+  }
+
+  // Causal attention over pages, of all layers.
+  void attend(const CudaStep& step) {
+    const double rows = as_double(step.num_sequences * step.new_tokens);
+    const double keys = as_double(step.context_tokens) - (as_double(step.new_tokens) - 1) / 2;
+    const double kv_bytes =
+        2 * kWeightBytes * as_double(shape_.kv_dim() * step.num_sequences * step.context_tokens);
+    CudaWork work{.operation = "paged_attention"};
+    work.calls = work.launches = shape_.num_layers;
+    const double layers = as_double(shape_.num_layers);
+    work.dram_bytes = kv_bytes * layers;
+    work.l2_bytes = (kv_bytes + 8 * rows * as_double(shape_.q_dim())) * layers;
+    work.products = 4 * rows * keys * as_double(shape_.q_dim()) / kProductFlops * layers;
+    add(works_, work);
+  }
+
+ private:
+  // A launch of kernels/cuda/few_rows.cu: a block computes 16 features of each operand and reads
+  // all of x. Without a record of it, what any kernel needs.
+  CudaWork launch_few_rows(std::int64_t rows, const model::LinearSpec& matrix, int operands) const {
+    constexpr double kWavefrontsOfTile = 8;  // 512 bytes into the ring and out of it
+    constexpr double kLinesOfX = 16;         // two loads of 8 rows for a step of a group
+    const double features = round_up(as_double(matrix.out), kTile);
+    const double steps = std::ceil(as_double(matrix.in) / kTile);
+    const std::int64_t groups = rows <= 8 ? 1 : 2;
+    const double tiles = features / kTile * steps;
+    const double blocks = features / kTile / operands;
+    CudaWork work{.launches = 1};
+    work.dram_bytes = kWeightBytes * kTile * kTile * tiles;
+    work.l2_bytes = work.dram_bytes + 4 * as_double(rows * (matrix.in + matrix.out));
+    work.products = as_double(groups) * tiles;
+    const bool has_bf16 = card_.architecture >= 80;  // sm_75 has f16, in steps of k = 8
+    const std::optional<RecordedKernel> recorded =
+        find_recorded(std::string("FewRows<") + (has_bf16 ? "BF16, " : "F16, ") +
+                          std::to_string(groups) + ", true, " + std::to_string(operands),
+                      card_.architecture);
+    if (!recorded) return work;
+    work.kernel = recorded->name;
+    work.l2_bytes = work.dram_bytes + blocks * 4 * as_double(rows * matrix.in);
+    work.wavefronts = blocks * steps * as_double(groups) * kLinesOfX + tiles * kWavefrontsOfTile;
+    work.instructions = work.products * (has_bf16 ? 1 : 2) * recorded->instructions_per_product;
+    const double resident = std::min<double>(recorded->blocks, std::ceil(blocks / card_.num_sms));
+    work.bytes_in_flight = recorded->bytes_ahead * recorded->threads / 32 * resident;
+    return work;
+  }
+
+  static void add_scaled(CudaWork& to, const CudaWork& work, double times) {
+    to.kernel = work.kernel;
+    to.bytes_in_flight = work.bytes_in_flight;
+    to.launches += std::llround(as_double(work.launches) * times);
+    to.dram_bytes += work.dram_bytes * times;
+    to.l2_bytes += work.l2_bytes * times;
+    to.wavefronts += work.wavefronts * times;
+    to.products += work.products * times;
+    to.instructions += work.instructions * times;
+  }
+
+  const CudaCard& card_;
+  const model::DecoderSpec& shape_;
+  std::vector<CudaWork> works_;
+};
+
+// The operations of a layer's pieces of `rows` rows, and of all layers.
+void count_piece(Counter& counter, const model::DecoderSpec& shape, std::int64_t rows) {
+  const std::int64_t layers = shape.num_layers;
+  const double hidden = as_double(rows * shape.hidden);
+  const double q = as_double(rows * shape.q_dim());
+  const double kv = as_double(rows * shape.kv_dim());
+  const double table = as_double(rows * shape.head_dim);
+  counter.move("rms_norm", "RmsNorm<4>", 8 * hidden, 2 * layers);
+  counter.multiply("linear q, k, v", rows,
+                   {.out = shape.q_dim() + 2 * shape.kv_dim(), .in = shape.hidden}, layers);
+  if (shape.qk_norm) {
+    counter.move("rms_norm", "RmsNorm<4>", 8 * q, layers);
+    counter.move("rms_norm", "RmsNorm<4>", 8 * kv, layers);
+  }
+  counter.move("rope", "Rope", 8 * q + 4 * table, layers);
+  counter.move("rope", "Rope", 8 * kv + 4 * table, layers);
+  counter.move("kv_write", "KvWrite<BF16>", 2 * (4 + kWeightBytes) * kv, layers);
+  counter.multiply("linear_swiglu gate, up", rows,
+                   {.out = 2 * shape.intermediate, .in = shape.hidden}, layers, 2);
+  counter.multiply("linear_add down", rows, {.out = shape.hidden, .in = shape.intermediate},
+                   layers);
+}
+
+}  // namespace
+
+std::vector<CudaWork> list_operations(const CudaCard& card, const model::DecoderSpec& shape,
+                                      const CudaStep& step) {
+  const std::int64_t rows = step.num_sequences * step.new_tokens;
+  Counter counter(card, shape);
+  counter.move("rope_table", "RopeTable", 4 * as_double(rows * shape.head_dim), 1);
+  counter.move("embedding", "Embed", (4 + kWeightBytes) * as_double(rows * shape.hidden), 1);
+  for (std::int64_t first = 0; first < rows; first += kPieceRows) {
+    count_piece(counter, shape, std::min(kPieceRows, rows - first));
+  }
+  counter.attend(step);
+  counter.multiply("linear_add o", rows, {.out = shape.hidden, .in = shape.q_dim()},
+                   shape.num_layers);
+  const double last = as_double(step.num_sequences * shape.hidden);
+  counter.move("gather_rows", "MoveRows<Bytes16, (Moves)0>", 8 * last, 1);
+  counter.move("rms_norm", "RmsNorm<4>", 8 * last, 1);
+  counter.multiply("linear lm_head", step.num_sequences, {.out = shape.vocab, .in = shape.hidden},
+                   1);
+  return counter.take();
+}
+
+}  // namespace caption::bench

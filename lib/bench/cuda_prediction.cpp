@@ -1,0 +1,64 @@
+#include "bench/cuda_prediction.h"
+
+#include <algorithm>
+#include <array>
+
+#include "base/error.h"
+
+namespace caption::bench {
+namespace {
+
+constexpr std::array kCards = {
+    CudaCard{"t4", 75, 40, 1.59e9, 320e9, 4e6, 20, 16},
+    CudaCard{"l4", 89, 58, 2.04e9, 300e9, 48e6, 32, 16},
+    CudaCard{"a100", 80, 108, 1.41e9, 1555e9, 40e6, 47, 8},
+    CudaCard{"h100", 90, 132, 1.83e9, 3350e9, 50e6, 40, 6.4},
+    CudaCard{"h200", 90, 132, 1.83e9, 4800e9, 50e6, 40, 6.4},
+};
+
+}  // namespace
+
+std::span<const CudaCard> cuda_cards() { return kCards; }
+
+const CudaCard* find_cuda_card(std::string_view name) {
+  const auto* const found = std::find_if(kCards.begin(), kCards.end(),
+                                         [&](const CudaCard& card) { return name == card.name; });
+  return found == kCards.end() ? nullptr : found;
+}
+
+CudaTime predict(const CudaCard& card, const CudaWork& work) {
+  const double bytes_per_s_in_flight = card.num_sms * work.bytes_in_flight / kLatencySeconds;
+  const bool waits = work.bytes_in_flight > 0 && bytes_per_s_in_flight < card.bytes_per_s;
+  const CudaTime limits[] = {
+      {work.dram_bytes / (waits ? bytes_per_s_in_flight : card.bytes_per_s),
+       waits ? "bytes in flight" : "DRAM"},
+      {work.l2_bytes / (card.l2_bytes_per_clock * card.clocks_per_s()), "L2"},
+      {work.wavefronts / card.clocks_per_s(), "L1"},
+      {work.products * card.clocks_per_product / (4 * card.clocks_per_s()), "tensor cores"},
+      {work.instructions / (4 * card.clocks_per_s()), "issue"},
+  };
+  CudaTime time =
+      *std::max_element(std::begin(limits), std::end(limits),
+                        [](const CudaTime& a, const CudaTime& b) { return a.seconds < b.seconds; });
+  const double least = time.seconds;
+  time.seconds += kLaunchSeconds * static_cast<double>(work.launches);
+  time.share = least / time.seconds;
+  return time;
+}
+
+std::vector<CudaStep> predicted_steps() {
+  constexpr std::int64_t kPromptTokens = 4608;
+  constexpr std::int64_t kContextTokens = 1280;
+  std::vector<CudaStep> steps = {{.name = "prefill of 4,608 tokens",
+                                  .new_tokens = kPromptTokens,
+                                  .context_tokens = kPromptTokens}};
+  for (const std::int64_t sequences : {1, 16, 64}) {
+    steps.push_back({.name = "decoding of " + std::to_string(sequences) +
+                             (sequences == 1 ? " sequence" : " sequences") + " of 1,280 tokens",
+                     .num_sequences = sequences,
+                     .context_tokens = kContextTokens});
+  }
+  return steps;
+}
+
+}  // namespace caption::bench

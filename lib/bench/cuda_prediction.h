@@ -1,0 +1,102 @@
+// bench/cuda_prediction.h: the time of a decoder's steps on NVIDIA cards, predicted without one.
+//
+// A launch takes the longest of the times that the card needs for its
+//   DRAM bytes     at the card's rate, or at that which the bytes in flight allow, if it is lower:
+//                  a multiprocessor receives them once in kLatency (Little's law)
+//   L2 bytes       between L2 and multiprocessors, of every block
+//   wavefronts     of shared memory and L1, one per clock and multiprocessor
+//   products       m16n8k16 of tensor cores
+//   instructions   of warps, four per clock and multiprocessor
+// and kLaunchSeconds. Launches follow one another. So the prediction is a bound: waves of blocks,
+// clocks under load and what L2 keeps between launches are not modelled. Activations count as DRAM
+// bytes where an operation's exceed half of L2.
+//
+// The operations are those that model::TransformerDecoder issues for a step; a test compares their
+// numbers with a profile. Dense layers are launches of kernels/cuda/few_rows.cu for 16 rows each,
+// as kernels/cuda/linear.cpp makes them. Instructions per product, warps of a multiprocessor and
+// bytes in flight are those of kernels/cuda/resources.json. An operation for which the record has
+// no kernel that this file knows is counted at its least, bytes and products alone, and named.
+// Instructions of element-wise kernels are not counted.
+//
+// Not compared with a measurement.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "model/decoder.h"
+
+namespace caption::bench {
+
+inline constexpr double kLaunchSeconds = 1.5e-6;
+inline constexpr double kLatencySeconds = 1e-6;
+
+// Sources: NVIDIA's data sheets and architecture white papers; L2 of T4: arXiv:1903.07486. No
+// figure of L2 was found for L4 and H100: they are taken as 32 and 40 bytes per clock and
+// multiprocessor.
+struct CudaCard {
+  const char* name;           // "h100"
+  int architecture;           // 10 * major + minor
+  double num_sms;             // multiprocessors
+  double clock_hz;            // highest
+  double bytes_per_s;         // of DRAM
+  double l2_bytes;            // size
+  double l2_bytes_per_clock;  // of a multiprocessor
+  // Of a quarter of a multiprocessor, per m16n8k16 by mma.sync.
+  double clocks_per_product;
+
+  double clocks_per_s() const { return num_sms * clock_hz; }  // of all multiprocessors
+  // 4,096 operations of a product.
+  double flops_per_s() const { return 4 * 4096 * clocks_per_s() / clocks_per_product; }
+};
+
+std::span<const CudaCard> cuda_cards();
+// Null for an unknown name.
+const CudaCard* find_cuda_card(std::string_view name);
+
+// All calls of an operation in a step.
+struct CudaWork {
+  std::string operation = {};  // as a profile names it: "linear_swiglu gate, up"
+  std::string kernel = {};     // the struct's name in the record; empty: none is known
+  std::int64_t calls = 0;
+  std::int64_t launches = 0;
+  double dram_bytes = 0;
+  double l2_bytes = 0;
+  double wavefronts = 0;
+  double products = 0;
+  double instructions = 0;     // of warps
+  double bytes_in_flight = 0;  // of a multiprocessor; 0: not stated
+};
+
+struct CudaTime {
+  double seconds = 0;
+  std::string_view limit;  // "DRAM", "bytes in flight", "L2", "L1", "tensor cores", "issue"
+  double share = 0;        // time that the limit alone needs / seconds
+};
+
+CudaTime predict(const CudaCard& card, const CudaWork& work);
+
+// A step of equal sequences: each computes new_tokens, and then has context_tokens, these included.
+struct CudaStep {
+  std::string name = {};  // "decoding of 16 sequences of 1,280 tokens"
+  std::int64_t num_sequences = 1;
+  std::int64_t new_tokens = 1;
+  std::int64_t context_tokens = 1;
+};
+
+// The operations of a step with 16-bit weights and pages, each kind once, in their order; text
+// alone, without adapters.
+std::vector<CudaWork> list_operations(const CudaCard& card, const model::DecoderSpec& shape,
+                                      const CudaStep& step);
+
+// Prefill of 4,608 tokens, and decoding of 1, 16 and 64 sequences of 1,280 tokens.
+std::vector<CudaStep> predicted_steps();
+
+// A table per step. Throws Error(kUsage) for an unknown card.
+std::string prediction_table(std::string_view card_name, const std::string& subject,
+                             const model::DecoderSpec& shape);
+
+}  // namespace caption::bench

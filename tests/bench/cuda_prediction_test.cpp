@@ -1,0 +1,166 @@
+#include "bench/cuda_prediction.h"
+
+#include <doctest/doctest.h>
+
+#include <map>
+#include <memory>
+
+#include "backend/thread_pool.h"
+#include "base/error.h"
+#include "bench/internal/kernel_record.h"
+#include "bench/profile_report.h"
+#include "bench/run_workload.h"
+#include "model/random_model.h"
+
+namespace caption::bench {
+namespace {
+
+const model::DecoderSpec kShape = {.num_layers = 3,
+                                   .hidden = 64,
+                                   .intermediate = 160,
+                                   .num_heads = 4,
+                                   .num_kv_heads = 2,
+                                   .head_dim = 24,
+                                   .vocab = 304,
+                                   .max_positions = 1024,
+                                   .qk_norm = true};
+
+// A card of round figures: 10 multiprocessors, 1e9 clocks and 100e9 bytes per second.
+constexpr CudaCard kCard = {"round", 80, 10, 1e9, 100e9, 1e6, 10, 8};
+
+using Calls = std::map<std::string, std::int64_t>;
+
+std::string text_of(const Calls& calls) {
+  std::string text;
+  for (const auto& [operation, count] : calls)
+    text += operation + " " + std::to_string(count) + "\n";
+  return text;
+}
+
+// What the decoder issues for a prompt and `output_tokens` outputs, the first of which is the
+// prompt's step's.
+Calls profiled(std::int64_t prompt_tokens, std::int64_t output_tokens) {
+  ThreadPool pool(1);
+  Stream stream(pool);
+  const auto decoder = model::make_random_decoder(stream, kShape, weights::WeightFormat::kBF16, 5);
+  engine::EngineOptions options;
+  options.max_num_seqs = 1;
+  options.max_num_batched_tokens = 1024;
+  options.kv_cache_bytes = 4 << 20;
+  const Variant variant{.name = "one", .group = "one", .options = options};
+  CompareOptions compare_options;
+  compare_options.has_profile = true;
+  const Comparison comparison =
+      compare(*decoder, stream, {.shape = kShape, .weights = weights::WeightFormat::kBF16},
+              make_fixed_workload(1, prompt_tokens, output_tokens), {variant}, compare_options);
+  Calls calls;
+  for (const OperationTime& operation : comparison.variants.front().measurement().operations) {
+    if (operation.calls > 0 && operation.name != "sampling")
+      calls[operation.name] = operation.calls;
+  }
+  return calls;
+}
+
+Calls listed(std::int64_t prompt_tokens, std::int64_t output_tokens) {
+  Calls calls;
+  const auto add = [&](std::int64_t new_tokens, std::int64_t context_tokens) {
+    const CudaStep step{.new_tokens = new_tokens, .context_tokens = context_tokens};
+    for (const CudaWork& work : list_operations(kCard, kShape, step)) {
+      calls[work.operation] += work.calls;
+    }
+  };
+  add(prompt_tokens, prompt_tokens);
+  for (std::int64_t i = 1; i < output_tokens; ++i) add(1, prompt_tokens + i);
+  return calls;
+}
+
+}  // namespace
+
+TEST_SUITE("bench/cuda_prediction") {
+  TEST_CASE("the operations are those that the decoder issues") {
+    // 384 rows are a piece of the decoder's: one, the most of one, and three.
+    for (const std::int64_t tokens : {7, 384, 800}) {
+      CAPTURE(tokens);
+      CHECK(text_of(listed(tokens, 3)) == text_of(profiled(tokens, 3)));
+    }
+  }
+
+  TEST_CASE("a launch takes the longest of its times, and the launches' own") {
+    const auto time = [](CudaWork work) {
+      work.launches = 2;
+      return predict(kCard, work);
+    };
+    constexpr double kMillisecond = 1e-3;
+    const CudaTime dram = time({.dram_bytes = 100e6, .l2_bytes = 50e6});
+    CHECK(dram.limit == "DRAM");
+    CHECK(dram.seconds == doctest::Approx(kMillisecond + 2 * kLaunchSeconds));
+    CHECK(dram.share == doctest::Approx(kMillisecond / dram.seconds));
+    const CudaTime l2 = time({.dram_bytes = 1e6, .l2_bytes = 200e6});
+    CHECK(l2.limit == "L2");
+    CHECK(l2.seconds == doctest::Approx(2 * kMillisecond + 2 * kLaunchSeconds));
+    CHECK(time({.wavefronts = 10e6}).limit == "L1");
+    CHECK(time({.wavefronts = 10e6}).seconds == doctest::Approx(kMillisecond + 2 * kLaunchSeconds));
+    CHECK(time({.products = 5e6}).limit == "tensor cores");
+    CHECK(time({.products = 5e6}).seconds == doctest::Approx(kMillisecond + 2 * kLaunchSeconds));
+    CHECK(time({.instructions = 40e6}).limit == "issue");
+    CHECK(time({.instructions = 40e6}).seconds ==
+          doctest::Approx(kMillisecond + 2 * kLaunchSeconds));
+    // 1,000 bytes under way in each of 10 multiprocessors, once per microsecond.
+    const CudaTime waiting = time({.dram_bytes = 100e6, .bytes_in_flight = 1000});
+    CHECK(waiting.limit == "bytes in flight");
+    CHECK(waiting.seconds == doctest::Approx(10 * kMillisecond + 2 * kLaunchSeconds));
+    CHECK(time({.dram_bytes = 100e6, .bytes_in_flight = 10001}).limit == "DRAM");
+  }
+
+  TEST_CASE("cards have the dense rates of their data sheets") {
+    for (const auto& [name, flops] :
+         {std::pair{"t4", 65e12}, {"l4", 121e12}, {"a100", 312e12}, {"h100", 989e12 * 4 / 6.4}}) {
+      CAPTURE(name);
+      const CudaCard* const card = find_cuda_card(name);
+      REQUIRE(card != nullptr);
+      CHECK(card->flops_per_s() == doctest::Approx(flops).epsilon(0.01));
+    }
+    CHECK(find_cuda_card("t5") == nullptr);
+    CHECK_THROWS_AS(prediction_table("t5", "small", kShape), Error);
+  }
+
+  TEST_CASE("the record of kernels is that of the repository") {
+    const std::optional<RecordedKernel> norm = find_recorded("RmsNorm<4>", 90);
+    REQUIRE(norm.has_value());
+    CHECK(norm->threads == 128);
+    CHECK(norm->blocks > 0);
+    CHECK(norm->instructions_per_product == 0);
+    CHECK(!find_recorded("NoSuchKernel", 90).has_value());
+    CHECK(!find_recorded("RmsNorm<4>", 70).has_value());
+  }
+
+  TEST_CASE("a dense layer of more than 16 rows is a launch for each 16") {
+    for (const auto& [rows, launches] : {std::pair{1, 1}, {16, 1}, {17, 2}, {100, 7}}) {
+      const CudaStep step{.new_tokens = rows, .context_tokens = rows};
+      for (const CudaWork& work : list_operations(*find_cuda_card("a100"), kShape, step)) {
+        if (work.operation == "linear_add down") {
+          CHECK(work.calls == 3);
+          CHECK(work.launches == 3 * launches);
+          CHECK(work.kernel.starts_with("FewRows<BF16"));
+          CHECK(work.instructions > work.products);
+        }
+      }
+    }
+  }
+
+  TEST_CASE("a step reads its weights and pages at least once, and says what has no kernel") {
+    const CudaStep step{.num_sequences = 4, .context_tokens = 500};
+    double bytes = 0;
+    for (const CudaWork& work : list_operations(*find_cuda_card("t4"), kShape, step)) {
+      bytes += work.dram_bytes;
+    }
+    const double layer = 64 * (96 + 2 * 48) + 64 * 96 + 3 * 64 * 160;  // q, k, v; o; the MLP
+    // Small matrices and activations stay in L2.
+    CHECK(bytes == 2 * (3 * layer + 304 * 64) + 4 * 500 * 3 * 2 * 48 * 2);
+    const std::string table = prediction_table("t4", "small", kShape);
+    CHECK(table.find("decoding of 16 sequences") != std::string::npos);
+    CHECK(table.find("none: least") != std::string::npos);
+  }
+}
+
+}  // namespace caption::bench
