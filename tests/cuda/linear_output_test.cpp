@@ -4,6 +4,7 @@
 #include <numbers>
 #include <vector>
 
+#include "kernels/swiglu.h"
 #include "tests/cuda/dense_testing.h"
 
 using caption::ConstView;
@@ -182,6 +183,32 @@ TEST_CASE("SwiGLU of two weights, with biases and without") {
         check_close(wide.as<float>(), want.sum, want.tolerance);
       } else {
         check_rounded(y.to_host(), wide);
+      }
+    }
+  }
+}
+
+TEST_CASE(
+    "SwiGLU by tiles has the bits of its operations, of both types, with pairs of x and without") {
+  for (const DType dtype : {DType::kBF16, DType::kF16}) {
+    for (const std::int64_t rows : {5, 13}) {
+      for (const std::int64_t columns : {46, 45}) {
+        CAPTURE(rows);
+        CAPTURE(columns);
+        const DeviceTensor x(random_f32({rows, columns}, 41));
+        const DeviceWeight gate(random_of(dtype, {kFeatures, columns}, 42), Layout::kTiles);
+        const DeviceWeight up(random_of(dtype, {kFeatures, columns}, 43), Layout::kTiles);
+        const DeviceTensor alone[] = {{DType::kF32, {rows, kFeatures}},
+                                      {DType::kF32, {rows, kFeatures}}};
+        const DeviceTensor y(DType::kF32, {rows, kFeatures});
+        const DeviceTensor wanted(DType::kF32, {rows, kFeatures});
+        run_with({.seed = 4}, [&](Stream& stream) {
+          caption::kernels::linear_swiglu(stream, x.view(), {gate.get()}, {up.get()}, y.view());
+          caption::kernels::linear(stream, x.view(), gate.get(), {}, alone[0].view());
+          caption::kernels::linear(stream, x.view(), up.get(), {}, alone[1].view());
+          caption::kernels::swiglu(stream, alone[0].view(), alone[1].view(), wanted.view());
+        });
+        CHECK(same_bits(y.to_host(), wanted.to_host()));
       }
     }
   }
