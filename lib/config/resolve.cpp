@@ -72,6 +72,11 @@ std::vector<std::string> missing_features(const Preset& preset, bool has_cuda_ke
   if (preset.device.type == DeviceType::kCuda && !has_cuda_kernels) {
     missing.emplace_back("CUDA kernels");
   }
+  if (preset.device.type == DeviceType::kCuda &&
+      preset.engine.attention != CompressionMode::kNone) {
+    missing.push_back("compressed attention on CUDA (engine.attention: " +
+                      std::string(choice_name(preset.engine.attention)) + ")");
+  }
   const WeightFormat weights = preset.quantization.weights;
   if (!runs_here(weights)) missing.push_back(std::string(choice_name(weights)) + " weights");
   if (preset.quantization.double_quant) missing.emplace_back("double quantisation");

@@ -318,7 +318,7 @@ Engine::Engine(model::Decoder& decoder, Stream& stream, const EngineOptions& opt
     throw Error(ErrorCode::kUsage, "engine: max_drafts is " + std::to_string(options.max_drafts) +
                                        "; drafts need a source");
   }
-  engine::validate(options.compression, decoder.spec());
+  engine::validate(options.compression, decoder.spec(), stream.device());
   state_ = std::make_unique<State>(decoder, stream, options);
 }
 

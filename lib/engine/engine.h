@@ -136,7 +136,8 @@ class Engine {
   // space of all pages at once (at most as many as max_num_seqs sequences of max_positions can
   // fill); the system commits a page's memory when it is first written. Throws Error(kOutOfMemory)
   // with the numbers when the budget holds fewer than two pages; Error(kUsage) for an option out of
-  // range; Error(kUnavailable) for compressed attention of a model with a sliding window.
+  // range; Error(kUnavailable) for compressed attention on a GPU or of a model with a sliding
+  // window.
   Engine(model::Decoder& decoder, Stream& stream, const EngineOptions& options);
   ~Engine();
   Engine(const Engine&) = delete;

@@ -44,6 +44,12 @@ TEST_SUITE("config/resolve") {
     CHECK(refusal(cpu, false) ==
           "preset cpu: what is asked for needs CUDA kernels, which this build does not have; leave "
           "it out");
+    cpu.engine.attention = CompressionMode::kTopkMerge;
+    CHECK(refusal(cpu, true) ==
+          "preset cpu: what is asked for needs compressed attention on CUDA (engine.attention: "
+          "topk-merge), which this build does not have; leave it out");
+    cpu.device.type = DeviceType::kCpu;
+    CHECK(refusal(cpu, true) == "");
     const Preset preset =
         parse_preset("model: {vision: a, llm: b, projector: c, adapter: d}\n", "p");
     CHECK(refusal(preset, false).empty());

@@ -103,15 +103,25 @@ TEST_SUITE("model/compression") {
 
   TEST_CASE("options out of range are refused by name") {
     const model::DecoderSpec spec;
-    CHECK_NOTHROW(engine::validate(topk_merge(32, 32, 1), spec));
-    CHECK_THROWS_AS(engine::validate(topk_merge(33, 32, 1), spec), Error);
-    CHECK_THROWS_AS(engine::validate(topk_merge(0, 32, 1), spec), Error);
-    CHECK_THROWS_AS(engine::validate(topk_merge(1, 1, 0), spec), Error);
-    CHECK_THROWS_AS(engine::validate(squeezed(0, 0.5F), spec), Error);
-    CHECK_THROWS_AS(engine::validate(squeezed(8, 1.5F), spec), Error);
+    CHECK_NOTHROW(engine::validate(topk_merge(32, 32, 1), spec, Device::kCpu));
+    CHECK_THROWS_AS(engine::validate(topk_merge(33, 32, 1), spec, Device::kCpu), Error);
+    CHECK_THROWS_AS(engine::validate(topk_merge(0, 32, 1), spec, Device::kCpu), Error);
+    CHECK_THROWS_AS(engine::validate(topk_merge(1, 1, 0), spec, Device::kCpu), Error);
+    CHECK_THROWS_AS(engine::validate(squeezed(0, 0.5F), spec, Device::kCpu), Error);
+    CHECK_THROWS_AS(engine::validate(squeezed(8, 1.5F), spec, Device::kCpu), Error);
     CHECK_THROWS_WITH_AS(
-        engine::validate(squeezed(8, -1.0F), spec),
+        engine::validate(squeezed(8, -1.0F), spec, Device::kCpu),
         "engine: the threshold of compressed attention is out of range; wanted 0 to 1", Error);
+  }
+
+  TEST_CASE("a GPU refuses both modes in one sentence") {
+    const model::DecoderSpec spec;
+    for (const CompressionOptions& options : {topk_merge(32, 32, 1), squeezed(8, 0.5F)}) {
+      CHECK_THROWS_WITH_AS(
+          engine::validate(options, spec, Device::kCuda),
+          "engine: compressed attention runs on the CPU only; use --attention full", Error);
+    }
+    CHECK_NOTHROW(engine::validate({}, spec, Device::kCuda));
   }
 
   TEST_CASE("keeping the whole prompt, or every cluster, is full attention bit for bit") {

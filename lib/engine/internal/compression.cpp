@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "kernels/compact_kv.h"
+#include "kernels/compressed_attention.h"
 #include "kernels/key_clusters.h"
 #include "tensor/copy.h"
 
@@ -42,7 +43,10 @@ View layer_view(Tensor& tensor, std::int64_t index, const Shape& shape) {
 
 }  // namespace
 
-void validate(const CompressionOptions& options, const model::DecoderSpec& spec) {
+void validate(const CompressionOptions& options, const model::DecoderSpec& spec, Device device) {
+  if (options.mode != CompressionMode::kNone && !kernels::has_compressed_attention(device)) {
+    kernels::refuse_compressed_attention("engine");
+  }
   if (options.mode != CompressionMode::kNone && spec.has_window()) {
     const char* const name =
         options.mode == CompressionMode::kTopkMerge ? "topk-merge" : "squeezed";

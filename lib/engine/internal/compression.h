@@ -29,10 +29,10 @@
 
 namespace caption::engine {
 
-// Throws Error(kUsage) for an option out of range; Error(kUnavailable) when the decoder has a
-// sliding window: its rows count positions, of which topk-merge leaves some out, and it makes no
-// sense to estimate the attention of clusters that a row does not see.
-void validate(const CompressionOptions& options, const model::DecoderSpec& spec);
+// Throws Error(kUsage) for an option out of range; Error(kUnavailable) on a GPU, and when the
+// decoder has a sliding window: its rows count positions, of which topk-merge leaves some out, and
+// it makes no sense to estimate the attention of clusters that a row does not see.
+void validate(const CompressionOptions& options, const model::DecoderSpec& spec, Device device);
 
 // The state of one sequence's compression besides its pages. One thread at a time.
 class CompressedSequence {
