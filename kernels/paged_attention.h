@@ -76,12 +76,15 @@ struct PagedContext {
 // q, y   [T, heads, head_dim] f32, the first axis may be strided; y must not overlap q. On a GPU y
 //        may be bf16 or f16.
 // scale  > 0, usually head_dim^-0.5
-// head_dim <= 256. Softmax and sums are f32. Keys are processed in blocks of 128 positions counted
-// from 0 (online softmax, arXiv:1805.02867), so a query's result has the same bits for any
-// chunking, page size, batch and number of threads. With i8, a score is (q . k) * (scale *
+// head_dim <= 256. Softmax and sums are f32. Keys are processed in blocks of positions counted from
+// 0 (online softmax, arXiv:1805.02867), 128 on the CPU, so a query's result has the same bits for
+// any chunking, page size, batch and number of threads. With i8, a score is (q . k) * (scale *
 // k_scale[j]), and a probability is multiplied by v_scale[j] before it is multiplied by v[j].
 // Products are f32, except with pages of bf16 and i8 on a CPU tier that multiplies bf16: there q
-// and the probabilities are rounded to bf16.
+// and the probabilities are rounded to bf16. On a GPU's tensor cores they are rounded to the pages'
+// dtype, with i8 to bf16 (kernels/cuda/attend.h: attends_tiles() says when).
+//
+// On a GPU clusters throw Error(kUnavailable).
 //
 // On the CPU, whole blocks of keys that several block tables begin with are read once for all these
 // sequences (cascade attention), as with beams or several prompts on one video. This does not

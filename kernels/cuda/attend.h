@@ -23,12 +23,16 @@ enum class Splitting { kAuto, kNone, kAll };
 // states of splits in the stream's scratch memory.
 void attend(Stream& stream, AttendParams params, Splitting splitting = Splitting::kAuto);
 
-// The rows of a tile of attend_f32().
-inline constexpr int kMostTileRows = 16;
-
 // Every product in f32, in the order of its factors; for all dtypes and dimensions. Expects
 // params.states and num_splits.
 void attend_f32(Stream& stream, const AttendParams& params);
+
+// Products on tensor cores, of queries and probabilities that are rounded to the dtype of the keys,
+// with i8 to bf16. bf16 needs sm_80. Expects params.states and num_splits.
+void attend_tiles(Stream& stream, const AttendParams& params);
+// Whether attend_tiles() takes such keys: 16 bits with head_dim a multiple of 8, or i8 of 16, from
+// 32 to 128, and vectors aligned to 16 bytes.
+bool attends_tiles(const AttendParams& params);
 
 // A block per tile of tile_rows rows, as find_tile() counts them, key head and, with states, split.
 // The batch may have fewer tiles and splits than the grid: the host does not know its lengths.

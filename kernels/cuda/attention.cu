@@ -18,6 +18,8 @@ namespace {
 constexpr int kFoldThreads = 128;
 // Twice the multiprocessors of an H200.
 constexpr std::int64_t kEnoughBlocks = 264;
+constexpr int kFewRows = 16;      // of a tile of one warp
+constexpr int kPrefillRows = 64;  // of a tile of four warps
 constexpr std::int64_t kMostStateBytes = std::int64_t{256} << 20;
 
 struct FoldSplits {
@@ -54,9 +56,17 @@ std::int64_t count_splits(const AttendParams& p) {
 }
 
 bool wants_splits(const AttendParams& p, std::int64_t num_splits, std::int64_t state_bytes) {
-  const Grid grid = grid_of_tiles(p, kMostTileRows);
-  const std::int64_t blocks = static_cast<std::int64_t>(grid.x) * grid.y;
-  return num_splits > 1 && blocks < kEnoughBlocks && state_bytes <= kMostStateBytes;
+  if (num_splits == 1 || state_bytes > kMostStateBytes) return false;
+  const std::int64_t rows = std::int64_t{p.rows} * (p.heads / p.kv_heads);  // of a key head
+  if (rows <= kFewRows * std::int64_t{p.num_seqs}) return true;  // most sequences are decoding
+  const Grid grid = grid_of_tiles(p, kPrefillRows);
+  return std::int64_t{grid.x} * grid.y < kEnoughBlocks;
+}
+
+// Turing's tensor cores have no bf16. 0, of no GPU, is the emulator's.
+bool has_tensor_cores(const Context& context, DType kv_dtype) {
+  const int capability = context.compute_capability;
+  return kv_dtype == DType::kF16 || capability == 0 || capability >= 80;
 }
 
 }  // namespace
@@ -86,7 +96,11 @@ void attend(Stream& stream, AttendParams params, Splitting splitting) {
       (splitting == Splitting::kAuto && wants_splits(params, num_splits, state_bytes))) {
     params.states = reinterpret_cast<float*>(stream.scratch(static_cast<std::size_t>(state_bytes)));
   }
-  attend_f32(stream, params);
+  if (attends_tiles(params) && has_tensor_cores(stream.context(), params.kv_dtype)) {
+    attend_tiles(stream, params);
+  } else {
+    attend_f32(stream, params);
+  }
   if (params.states == nullptr) return;
   launch<FoldSplits>(stream, {.x = static_cast<unsigned>(params.rows * params.heads)}, params);
 }

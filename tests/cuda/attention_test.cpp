@@ -35,7 +35,11 @@ constexpr Case kCases[] = {{1, 1, 0, 1, 1, 1},
                            {3, 37, 0, 2, 1, 72, DType::kF16, 77},
                            {1, 5, 259, 4, 2, 64},
                            {2, 7, 33, 5, 1, 80, DType::kBF16, 84},
-                           {1, 3, 600, 2, 2, 129, DType::kF16}};
+                           {1, 3, 600, 2, 2, 129, DType::kF16},
+                           {2, 70, 0, 2, 2, 64, DType::kBF16},
+                           {1, 67, 259, 2, 1, 72, DType::kF16, 80},
+                           {2, 3, 65, 2, 2, 80, DType::kBF16, 176},
+                           {1, 5, 17, 1, 1, 96, DType::kF16}};
 
 struct Operands {
   explicit Operands(const Case& c)
@@ -70,7 +74,8 @@ Tensor attended(const Case& c, const Operands& x, std::uint64_t seed, Splitting 
 
 // Checks y against double precision.
 void check_exact(const Case& c, const Operands& x, const Tensor& y) {
-  const std::vector<double> q = values(x.q);
+  const auto params = operands_of(c.stride % 8 == 0 ? c.dtype : DType::kF32, c.head_dim);
+  const std::vector<double> q = queries_of_kernel(x.q, params);
   const std::vector<double> k = values(x.k);
   const std::vector<double> v = values(x.v);
   std::vector<double> want, tolerance;
@@ -83,9 +88,8 @@ void check_exact(const Case& c, const Operands& x, const Tensor& y) {
         keys.push_back(k.data() + at);
         key_values.push_back(v.data() + at);
       }
-      attend_exactly(q.data() + (t * c.heads + h) * c.head_dim, keys, key_values, c.head_dim,
-                     static_cast<double>(c.scale()), want, tolerance, Rounding::kF32,
-                     {.step_keys = 32, .split_keys = 256});
+      attend_as_kernel(q.data() + (t * c.heads + h) * c.head_dim, keys, key_values, params,
+                       static_cast<double>(c.scale()), want, tolerance);
     }
   }
   check_close(y.as<float>(), want, tolerance);

@@ -14,6 +14,7 @@
 
 using caption::kernels::cuda::exponential;
 using caption::kernels::cuda::gelu;
+using caption::kernels::cuda::power_of_two;
 using caption::kernels::cuda::sine_cosine;
 using caption::kernels::cuda::SineCosine;
 
@@ -52,6 +53,24 @@ TEST_CASE("exponential() is within one unit in the last place, of subnormal resu
   CHECK(exponential(-INFINITY) == 0);
   CHECK(exponential(INFINITY) == INFINITY);
   CHECK(std::isnan(exponential(NAN)));
+}
+
+TEST_CASE("power_of_two() is within 2^-18 of its result, which is 0 below 2^-126") {
+  double worst = 0;
+  for (int i = 0; i <= 1260000; ++i) {
+    const float x = static_cast<float>(i) * -1e-4F;
+    if (x < -126) continue;
+    const double want = std::exp2(static_cast<double>(x));
+    worst = std::max(worst, std::abs(static_cast<double>(power_of_two(x)) - want) / want);
+  }
+  CAPTURE(worst);
+  CHECK(worst <= 0x1p-18);
+  CHECK(power_of_two(0) == 1);
+  CHECK(power_of_two(-126) == 0x1p-126F);
+  CHECK(power_of_two(std::nextafter(-126.0F, -200.0F)) == 0);
+  CHECK(power_of_two(-std::numeric_limits<float>::max()) == 0);
+  CHECK(power_of_two(-INFINITY) == 0);
+  CHECK(std::isnan(power_of_two(NAN)));
 }
 
 TEST_CASE("gelu() is within a few units in the last place, and what z^2 loses on the left") {

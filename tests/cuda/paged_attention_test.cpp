@@ -58,7 +58,8 @@ std::vector<double> stored(const Tensor& x, DType dtype) {
 // Checks a sequence's outputs against double precision.
 void check_sequence(const PagedModel& model, std::size_t s, const PagedOptions& options,
                     const Tensor& got) {
-  const std::vector<double> q = values(model.q[s]);
+  const auto params = operands_of(options.dtype, model.head_dim);
+  const std::vector<double> q = queries_of_kernel(model.q[s], params);
   const std::vector<double> k = stored(model.k[s], options.dtype);
   const std::vector<double> v = stored(model.v[s], options.dtype);
   std::vector<double> want, tolerance;
@@ -73,9 +74,8 @@ void check_sequence(const PagedModel& model, std::size_t s, const PagedOptions& 
         keys.push_back(k.data() + at);
         key_values.push_back(v.data() + at);
       }
-      attend_exactly(q.data() + (i * model.heads + h) * model.head_dim, keys, key_values,
-                     model.head_dim, static_cast<double>(model.scale()), want, tolerance,
-                     Rounding::kF32, {.step_keys = 32, .split_keys = 256});
+      attend_as_kernel(q.data() + (i * model.heads + h) * model.head_dim, keys, key_values, params,
+                       static_cast<double>(model.scale()), want, tolerance);
     }
   }
   check_close(got.as<float>(), want, tolerance);
@@ -106,6 +106,12 @@ TEST_CASE("agrees with a double-precision loop over the keys as stored") {
       {8, 1, 80, {32, 3}, {.dtype = DType::kI8, .page_tokens = 5}},
       {5, 1, 130, {40}, {.dtype = DType::kI8, .page_tokens = 16}},
       {2, 1, 256, {70}, {.dtype = DType::kF32, .page_tokens = 16, .window = 9}},
+      {3, 1, 64, {65, 1, 0, 23}, {.dtype = DType::kBF16, .page_tokens = 7}},
+      {2, 1, 128, {70}, {.dtype = DType::kF16, .page_tokens = 16}},
+      {8, 1, 80, {32, 3}, {.dtype = DType::kF16, .page_tokens = 16}},
+      {7, 1, 112, {37}, {.dtype = DType::kI8, .page_tokens = 16}},
+      {20, 1, 32, {9}, {.dtype = DType::kBF16, .page_tokens = 64}},
+      {1, 1, 72, {270}, {.dtype = DType::kBF16, .page_tokens = 16, .window = 70}},
       {2, 2, 20, {300, 64}, {.dtype = DType::kF32, .page_tokens = 16, .window = 33}},
   };
   for (const Case& c : kCases) {
@@ -137,6 +143,42 @@ TEST_CASE("whole prompts, chunks, decodes, page sizes and splittings give the sa
   }
   const std::vector<Tensor> whole = PagedBatches(model, {}, with(Splitting::kNone)).whole();
   CHECK(count_different(whole, PagedBatches(model, {}, with(Splitting::kAll)).decoded()) == 0);
+}
+
+TEST_CASE("tensor cores give a query the same bits in prompts, chunks, decodes and splittings") {
+  using caption::cuda_emulator::TensorCoreSums;
+  // Lengths around a step (64) and a split (256).
+  const PagedModel model(3, 1, 32, {1, 65, 255, 290});
+  const PagedModel wide(2, 1, 64, {70, 17});
+  for (const DType dtype : {DType::kBF16, DType::kF16, DType::kI8}) {
+    CAPTURE(std::string(caption::dtype_name(dtype)));
+    for (const TensorCoreSums sums : {TensorCoreSums::kAmpere, TensorCoreSums::kHopper}) {
+      const PagedOptions options{.dtype = dtype, .emulation = {.seed = 5, .sums = sums}};
+      PagedOptions other = options;
+      other.page_tokens = 5;
+      other.emulation.seed = 6;
+      const std::vector<Tensor> whole =
+          PagedBatches(model, options, with(Splitting::kNone)).whole();
+      CHECK(count_different(whole, PagedBatches(model, other, with(Splitting::kAll)).whole()) == 0);
+      CHECK(count_different(whole, PagedBatches(model, other, with(Splitting::kAuto)).chunked()) ==
+            0);
+      CHECK(count_different(PagedBatches(wide, options, with(Splitting::kNone)).whole(),
+                            PagedBatches(wide, other, with(Splitting::kAll)).decoded()) == 0);
+    }
+  }
+}
+
+TEST_CASE("tensor cores give windows the same bits in chunks") {
+  const PagedModel model(2, 1, 32, {290, 400});
+  for (const std::int64_t window : {1, 63, 257}) {
+    CAPTURE(window);
+    const PagedOptions options{
+        .dtype = DType::kF16, .page_tokens = 16, .window = window, .emulation = {.seed = 3}};
+    const std::vector<Tensor> whole = PagedBatches(model, options, with(Splitting::kNone)).whole();
+    for (const Splitting splitting : kSplittings) {
+      CHECK(count_different(whole, PagedBatches(model, options, with(splitting)).chunked()) == 0);
+    }
+  }
 }
 
 TEST_CASE("windows that begin within steps and splits give the same bits in chunks") {

@@ -11,8 +11,10 @@
 #include <optional>
 #include <vector>
 
+#include "kernels/cuda/attend.h"
 #include "kernels/paged_attention.h"
 #include "tests/cuda/testing.h"
+#include "tests/kernels/attention_reference.h"
 #include "tests/kernels/paged_cache.h"
 
 namespace caption::testing {
@@ -25,6 +27,51 @@ struct PagedOptions {
   cuda_emulator::Options emulation = {};
   std::string* waste = nullptr;  // gets the lines of describe_waste(1.05)
 };
+
+// How a kernel multiplies keys of a dtype with heads of a dimension.
+inline kernels::cuda::AttendParams operands_of(DType dtype, std::int64_t head_dim) {
+  kernels::cuda::AttendParams params;
+  params.kv_dtype = dtype;
+  params.head_dim = static_cast<int>(head_dim);
+  params.kv_stride = head_dim;
+  return params;
+}
+
+// attend_exactly() for the kernels of attention: its order of sums, and on tensor cores its
+// roundings. There q has to be rounded already; y is of values of at most 1 in magnitude, so that a
+// relative error of all probabilities is an absolute one of y.
+//   A tensor core cuts its products and sum at 2^-24 of the largest, for each 8 of them: at most
+//   11 / 8 roundings per product, which with twice the tolerance of f32 is covered. An exponential
+//   is within 2^-18, and so is each correction by a new maximum. A probability is at most 1 beside
+//   a sum of at least 1; it is rounded by 2^-9 of itself to bf16 (Rounding::kBF16 allows twice as
+//   much), to f16 by 2^-12 or, below 2^-14, by 2^-25.
+inline void attend_as_kernel(const double* q, const std::vector<const double*>& k,
+                             const std::vector<const double*>& v,
+                             const kernels::cuda::AttendParams& params, double scale,
+                             std::vector<double>& y, std::vector<double>& tolerance) {
+  if (!kernels::cuda::attends_tiles(params)) {
+    attend_exactly(q, k, v, params.head_dim, scale, y, tolerance, Rounding::kF32,
+                   {.step_keys = 32, .split_keys = 256});
+    return;
+  }
+  const bool is_f16 = params.kv_dtype == DType::kF16;
+  const std::size_t first = tolerance.size();
+  attend_exactly(q, k, v, params.head_dim, scale, y, tolerance,
+                 is_f16 ? Rounding::kF32 : Rounding::kBF16, {.step_keys = 64, .split_keys = 256});
+  const auto num_keys = static_cast<double>(k.size());
+  const double exponentials = (4 + 2 * std::ceil(num_keys / 64)) * 0x1p-18;
+  const double rounding = is_f16 ? 0x1p-12 + num_keys * 0x1p-25 : 0.0;
+  for (std::size_t i = first; i < tolerance.size(); ++i) {
+    tolerance[i] = 2 * tolerance[i] + exponentials + rounding;
+  }
+}
+
+// q as the kernel multiplies it.
+inline std::vector<double> queries_of_kernel(const Tensor& q,
+                                             const kernels::cuda::AttendParams& params) {
+  if (!kernels::cuda::attends_tiles(params)) return values(q);
+  return values(converted(q, params.kv_dtype == DType::kF16 ? DType::kF16 : DType::kBF16));
+}
 
 // What a step calls: paged_attention(), or the kernel's other ways to the same result.
 using PagedAttention =
