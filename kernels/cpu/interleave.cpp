@@ -3,6 +3,10 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <vector>
+
+#include "base/math.h"
+#include "kernels/cpu/tier.h"
 
 namespace caption::kernels::cpu {
 namespace {
@@ -150,6 +154,59 @@ void merge_nibbles(const std::uint8_t* low, const std::uint8_t* high, std::int64
     to[2 * i] = static_cast<std::uint8_t>((low[i] & 15u) | (b & 15u) << 4u);
     to[2 * i + 1] = static_cast<std::uint8_t>(low[i] >> 4u | (b & 240u));
   }
+}
+
+namespace {
+
+using PanelRows = std::array<const std::byte*, kPanelColumns>;
+
+PanelRows rows_of(const PanelRowsArgs& args) {
+  PanelRows rows{};
+  for (std::size_t n = 0; n < rows.size(); ++n) {
+    rows[n] = reinterpret_cast<const std::byte*>(args.rows[n]);
+  }
+  return rows;
+}
+
+// Codes of 4 bits of a panel: 16 rows of `row_bytes` bytes, each of which holds the codes of one
+// column and two features, n and n + 16. Columns that the matrix does not have are zeros.
+class MergedRows {
+ public:
+  MergedRows(const PanelRowsArgs& args, std::int64_t row_bytes)
+      : bytes_(static_cast<std::size_t>(kRows * row_bytes)) {
+    for (std::int64_t n = 0; n < kRows && args.rows[n] != nullptr; ++n) {
+      std::uint8_t* const to = bytes_.data() + n * row_bytes;
+      merge_nibbles(args.rows[n], args.rows[n + kRows], divide_up(args.length, 2), to);
+      if (args.length % 2 != 0) to[args.length] = 0;
+      rows_[static_cast<std::size_t>(n)] = reinterpret_cast<const std::byte*>(to);
+    }
+  }
+  std::span<const std::byte* const> rows() const { return rows_; }
+
+ private:
+  static constexpr std::int64_t kRows = kPanelColumns / 2;
+  std::vector<std::uint8_t> bytes_;
+  std::array<const std::byte*, kRows> rows_{};
+};
+
+}  // namespace
+
+void pack_dwords_reference(const PanelRowsArgs& args) {
+  interleave_4(rows_of(args), args.length, args.to, args.flipped);
+}
+
+void pack_words_reference(const PanelRowsArgs& args) {
+  interleave_2(rows_of(args), args.length, args.to);
+}
+
+void pack_nibbles_reference(const PanelRowsArgs& args) {
+  const std::int64_t row_bytes = divide_up(args.length, 2) * 2;
+  interleave_2(MergedRows(args, row_bytes).rows(), row_bytes, args.to);
+}
+
+void pack_nibble_quads_reference(const PanelRowsArgs& args) {
+  const std::int64_t row_bytes = divide_up(args.length, 4) * 4;
+  interleave_4(MergedRows(args, row_bytes).rows(), row_bytes, args.to);
 }
 
 }  // namespace caption::kernels::cpu

@@ -11,70 +11,52 @@
 
 #include "base/error.h"
 #include "base/math.h"
-#include "kernels/cpu/interleave.h"
+#include "kernels/cpu/select_tier.h"
 #include "kernels/cpu/tier.h"
 #include "tensor/copy.h"
 
 namespace caption::kernels::cpu {
 namespace {
 
-// The rows of a panel; null where the matrix has none.
-using PanelRows = std::array<const std::byte*, kPanelFeatures>;
-
-PanelRows panel_rows(const void* first, std::int64_t count, std::int64_t stride_bytes) {
-  PanelRows rows{};
-  for (std::int64_t n = 0; n < count; ++n) {
-    rows[static_cast<std::size_t>(n)] = static_cast<const std::byte*>(first) + n * stride_bytes;
+// The rows of a panel, `stride_bytes` apart; null where the matrix has none.
+class PanelRows {
+ public:
+  PanelRows(const void* first, std::int64_t count, std::int64_t stride_bytes) {
+    for (std::int64_t n = 0; n < count; ++n) {
+      rows_[static_cast<std::size_t>(n)] =
+          static_cast<const std::uint8_t*>(first) + n * stride_bytes;
+    }
   }
-  return rows;
-}
+  PanelRowsArgs args(std::int64_t length, void* to, std::uint32_t flipped = 0) const {
+    return {.rows = rows_.data(), .length = length, .to = to, .flipped = flipped};
+  }
 
-void pack_panel_16(ConstView rows, std::int64_t panel, BF16* to) {
+ private:
+  std::array<const std::uint8_t*, kPanelFeatures> rows_{};
+};
+
+void pack_panel_16(const Tier& tier, ConstView rows, std::int64_t panel, BF16* to) {
   const std::int64_t first = panel * kPanelFeatures;
   const std::int64_t count = std::min(kPanelFeatures, rows.dim(0) - first);
   constexpr auto kBytes = static_cast<std::int64_t>(sizeof(BF16));
-  const PanelRows from =
-      panel_rows(rows.as<BF16>() + first * rows.row_stride(), count, rows.row_stride() * kBytes);
-  interleave_4(from, rows.dim(1) * kBytes, to);
+  const PanelRows from(rows.as<BF16>() + first * rows.row_stride(), count,
+                       rows.row_stride() * kBytes);
+  tier.pack_dwords(from.args(rows.dim(1) * kBytes, to));
 }
-
-// Codes of 4 bits of a panel: 16 rows of `row_bytes` bytes, each of which holds the codes of one
-// column and two features, n and n + 16. Columns that the matrix does not have are zeros.
-class MergedRows {
- public:
-  MergedRows(const QuantisedMatrix& matrix, std::int64_t row_bytes)
-      : bytes_(static_cast<std::size_t>(kRows * row_bytes)) {
-    const std::int64_t stride = matrix.codes.dim(1);
-    const auto* const codes = matrix.codes.as<std::uint8_t>();
-    for (std::int64_t n = 0; n < std::min(kRows, matrix.num_rows()); ++n) {
-      const bool has_both = n + kRows < matrix.num_rows();
-      std::uint8_t* const to = bytes_.data() + n * row_bytes;
-      merge_nibbles(codes + n * stride, has_both ? codes + (n + kRows) * stride : nullptr, stride,
-                    to);
-      if (matrix.num_columns % 2 != 0) to[matrix.num_columns] = 0;
-      rows_[static_cast<std::size_t>(n)] = reinterpret_cast<const std::byte*>(to);
-    }
-  }
-  std::span<const std::byte* const> rows() const { return rows_; }
-
- private:
-  static constexpr std::int64_t kRows = kPanelFeatures / 2;
-  std::vector<std::uint8_t> bytes_;
-  std::array<const std::byte*, kRows> rows_{};
-};
 
 // Writes the numbers [rows, groups] of one panel to panels [panels, groups, 32]; a group of the
 // matrix may be several of the panels'. Missing features are zeros.
-void pack_groups(const QuantisedMatrix& rows, const Tensor& numbers, std::int64_t group_columns,
-                 std::int64_t panel, Tensor& panels) {
-  const std::int64_t groups = panels.dim(1);
-  const auto* from = numbers.as<float>();
-  float* const to = panels.as<float>() + panel * groups * kPanelFeatures;
-  std::fill_n(to, groups * kPanelFeatures, 0.0F);
-  for (std::int64_t n = 0; n < rows.num_rows(); ++n, from += rows.num_groups()) {
-    for (std::int64_t g = 0; g < groups; ++g) {
-      to[g * kPanelFeatures + n] = from[g * group_columns / rows.group_columns];
-    }
+void pack_groups(const Tier& tier, const QuantisedMatrix& rows, const Tensor& numbers,
+                 std::int64_t group_columns, float* to, std::int64_t groups) {
+  constexpr auto kBytes = static_cast<std::int64_t>(sizeof(float));
+  const std::int64_t stored = rows.num_groups();
+  const PanelRows from(numbers.as<float>(), rows.num_rows(), stored * kBytes);
+  if (stored == groups) return tier.pack_dwords(from.args(stored * kBytes, to));
+  std::vector<float> packed(static_cast<std::size_t>(stored * kPanelFeatures));
+  tier.pack_dwords(from.args(stored * kBytes, packed.data()));
+  for (std::int64_t g = 0; g < groups; ++g) {
+    std::copy_n(packed.data() + g * group_columns / rows.group_columns * kPanelFeatures,
+                kPanelFeatures, to + g * kPanelFeatures);
   }
 }
 
@@ -102,9 +84,10 @@ PackedWeight PackedWeight::pack_panels(Stream& stream, ConstView rows) {
   packed.num_columns_ = rows.dim(1);
   packed.panels_ = Tensor(DType::kBF16, {num_panels, pairs, kPanelFeatures, 2}, stream.device());
   BF16* const panels = packed.panels_.as<BF16>();
+  const Tier& tier = select_tier(stream.cpu_tier());
   stream.pool().parallel_for(num_panels, 1, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t panel = begin; panel < end; ++panel) {
-      pack_panel_16(rows, panel, panels + panel * pairs * kPanelFeatures * 2);
+      pack_panel_16(tier, rows, panel, panels + panel * pairs * kPanelFeatures * 2);
     }
   });
   return packed;
@@ -139,10 +122,11 @@ PackedWeight PackedWeight::pack_quantised(Stream& stream, std::int64_t num_rows,
   if (!first.offsets.empty()) {
     packed.offsets_ = Tensor(DType::kF32, packed.scales_.shape(), device);
   }
+  const Tier& tier = select_tier(stream.cpu_tier());
   stream.pool().parallel_for(num_panels, 1, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t panel = begin; panel < end; ++panel) {
       const std::int64_t row = panel * kPanelFeatures;
-      packed.pack_panel(rows(row, std::min(kPanelFeatures, num_rows - row)), panel);
+      packed.pack_panel(tier, rows(row, std::min(kPanelFeatures, num_rows - row)), panel);
     }
   });
   return packed;
@@ -155,17 +139,20 @@ void PackedWeight::set_column_order(Stream& stream, const ColumnOrder& order) {
   column_order_ = copy_to(stream, stream.device(), view_of(std::span(*order)));
 }
 
-void PackedWeight::pack_panel(const QuantisedMatrix& rows, std::int64_t panel) {
+void PackedWeight::pack_panel(const Tier& tier, const QuantisedMatrix& rows, std::int64_t panel) {
   std::byte* const codes =
       static_cast<std::byte*>(panels_.view().raw()) + panel * panels_.dim(1) * panels_.dim(2);
-  pack_groups(rows, rows.scales, group_columns_, panel, scales_);
-  if (!offsets_.empty()) pack_groups(rows, rows.offsets, group_columns_, panel, offsets_);
+  const std::int64_t groups = scales_.dim(1);
+  const std::int64_t first = panel * groups * kPanelFeatures;
+  pack_groups(tier, rows, rows.scales, group_columns_, scales_.as<float>() + first, groups);
+  if (!offsets_.empty()) {
+    pack_groups(tier, rows, rows.offsets, group_columns_, offsets_.as<float>() + first, groups);
+  }
+  const PanelRows from(rows.codes.view().raw(), rows.num_rows(), rows.codes.dim(1));
   if (layout_ == Layout::kPanels8) {
-    interleave_2(panel_rows(rows.codes.as<std::int8_t>(), rows.num_rows(), num_columns_),
-                 num_columns_, codes);
+    tier.pack_words(from.args(num_columns_, codes));
   } else {
-    const std::int64_t row_bytes = 2 * panels_.dim(1);
-    interleave_2(MergedRows(rows, row_bytes).rows(), row_bytes, codes);
+    tier.pack_nibbles(from.args(num_columns_, codes));
   }
 }
 
@@ -182,6 +169,7 @@ PackedWeight PackedWeight::pack_8a8(Stream& stream, std::int64_t num_rows,
   packed.group_columns_ = num_columns;
   packed.panels_ = Tensor(DType::kU8, {num_panels, quads, kPanelFeatures, 4}, stream.device());
   packed.scales_ = Tensor::zeros(DType::kF32, {num_panels, kPanelFeatures}, stream.device());
+  const Tier& tier = select_tier(stream.cpu_tier());
   stream.pool().parallel_for(num_panels, 1, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t panel = begin; panel < end; ++panel) {
       const std::int64_t first = panel * kPanelFeatures;
@@ -191,8 +179,8 @@ PackedWeight PackedWeight::pack_8a8(Stream& stream, std::int64_t num_rows,
       std::uint8_t* const to =
           packed.panels_.as<std::uint8_t>() + panel * quads * kPanelFeatures * 4;
       constexpr std::uint32_t kPlus128 = 0x80808080;  // of codes in two's complement
-      interleave_4(panel_rows(part.codes.as<std::int8_t>(), part.num_rows(), num_columns),
-                   num_columns, to, kPlus128);
+      const PanelRows from(part.codes.view().raw(), part.num_rows(), num_columns);
+      tier.pack_dwords(from.args(num_columns, to, kPlus128));
       for (std::int64_t n = 0; n < part.num_rows(); ++n) {
         packed.scales_.as<float>()[first + n] = part.scales.as<float>()[n];
       }
@@ -222,16 +210,18 @@ PackedWeight PackedWeight::pack_4a8(Stream& stream, std::int64_t num_rows,
   packed.scales_ = Tensor::zeros(DType::kF32, {num_panels, kPanelFeatures}, device);
   packed.steps_ =
       Tensor::zeros(DType::kU8, {num_panels, first.num_groups(), 2, kPanelFeatures}, device);
+  const Tier& tier = select_tier(stream.cpu_tier());
   stream.pool().parallel_for(num_panels, 1, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t panel = begin; panel < end; ++panel) {
       const std::int64_t row = panel * kPanelFeatures;
-      packed.pack_panel_4a8(rows(row, std::min(kPanelFeatures, num_rows - row)), panel);
+      packed.pack_panel_4a8(tier, rows(row, std::min(kPanelFeatures, num_rows - row)), panel);
     }
   });
   return packed;
 }
 
-void PackedWeight::pack_panel_4a8(const QuantisedMatrix& rows, std::int64_t panel) {
+void PackedWeight::pack_panel_4a8(const Tier& tier, const QuantisedMatrix& rows,
+                                  std::int64_t panel) {
   const std::int64_t groups = rows.num_groups();
   std::uint8_t* const codes = panels_.as<std::uint8_t>() + panel * panels_.view().row_stride();
   std::uint8_t* const steps = steps_.as<std::uint8_t>() + panel * groups * 2 * kPanelFeatures;
@@ -243,8 +233,8 @@ void PackedWeight::pack_panel_4a8(const QuantisedMatrix& rows, std::int64_t pane
       to[kPanelFeatures] = rows.bases.as<std::uint8_t>()[n * groups + g];
     }
   }
-  const std::int64_t row_bytes = 4 * panels_.dim(1);
-  interleave_4(MergedRows(rows, row_bytes).rows(), row_bytes, codes);
+  const PanelRows from(rows.codes.view().raw(), rows.num_rows(), rows.codes.dim(1));
+  tier.pack_nibble_quads(from.args(num_columns_, codes));
 }
 
 void PackedWeight::unpack_row(std::int64_t n, float* to) const {

@@ -43,6 +43,8 @@ inline constexpr std::int64_t kPanelFeatures = 32;
 // into several with the same scale.
 inline constexpr std::int64_t kMaxGroupColumns = 128;
 
+struct Tier;
+
 class PackedWeight final : public WeightForm {
  public:
   enum class Layout { kRows, kPanels, kPanels8, kPanels4, kPanels8A8, kPanels4A8 };
@@ -105,8 +107,8 @@ class PackedWeight final : public WeightForm {
 
  private:
   void set_column_order(Stream& stream, const ColumnOrder& order);
-  void pack_panel(const QuantisedMatrix& rows, std::int64_t panel);
-  void pack_panel_4a8(const QuantisedMatrix& rows, std::int64_t panel);
+  void pack_panel(const Tier& tier, const QuantisedMatrix& rows, std::int64_t panel);
+  void pack_panel_4a8(const Tier& tier, const QuantisedMatrix& rows, std::int64_t panel);
 
   Layout layout_ = Layout::kRows;
   ConstView rows_;

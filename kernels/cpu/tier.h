@@ -107,6 +107,16 @@ struct Integer4Args {
 };
 inline constexpr std::int64_t kMaxGroupQuads = 32;
 
+// Packs the 32 rows of a panel of weights (kernels/cpu/packed_weight.h) side by side. Rows may
+// begin at any byte; null rows, which follow the others, count as zeros, and so does what is
+// missing of the last word.
+struct PanelRowsArgs {
+  const std::uint8_t* const* rows = nullptr;  // [kPanelColumns]
+  std::int64_t length = 0;                    // of a row: bytes, or 4-bit codes
+  void* to = nullptr;
+  std::uint32_t flipped = 0;  // pack_dwords() only: each word xor this
+};
+
 // The scale of a row of activations quantised to 8-bit integers, x ~ scale * codes.
 struct IntegerRow {
   float scale;
@@ -183,6 +193,14 @@ struct Tier {  // NOLINT(cppcoreguidelines-pro-type-member-init)
   void (*panel4a8)(const Integer4Args& args);
   // Rounds to nearest, ties to even.
   void (*to_bf16)(const float* x, std::uint16_t* y, std::int64_t n);
+  // to[i * 32 + n] = word i of row n, of 4 and of 2 bytes.
+  void (*pack_dwords)(const PanelRowsArgs& args);
+  void (*pack_words)(const PanelRowsArgs& args);
+  // Rows of 4-bit codes, of which the even column is in the low half of a byte: 32 bytes per pair
+  // of columns in the order of panel4_position(), and 64 bytes per four columns in that of
+  // quad4_position(). Missing columns are zeros.
+  void (*pack_nibbles)(const PanelRowsArgs& args);
+  void (*pack_nibble_quads)(const PanelRowsArgs& args);
   // codes[i] = x[i] * (127 / max |x|), in f32, to the nearest integer, ties to even; the same bits
   // in every tier. A row with an infinity or a NaN gets the scale NaN and codes of zero.
   IntegerRow (*to_int8)(const float* x, std::int8_t* codes, std::int64_t n);
@@ -217,6 +235,10 @@ void panel4_reference(const QuantisedArgs& args);
 void panel8a8_reference(const IntegerArgs& args);
 void panel4a8_reference(const Integer4Args& args);
 void to_bf16_reference(const float* x, std::uint16_t* y, std::int64_t n);
+void pack_dwords_reference(const PanelRowsArgs& args);
+void pack_words_reference(const PanelRowsArgs& args);
+void pack_nibbles_reference(const PanelRowsArgs& args);
+void pack_nibble_quads_reference(const PanelRowsArgs& args);
 
 // The reduction tree over partial sums, for all tiers. Static, so that each tier's file compiles a
 // separate copy with its instruction set.

@@ -1,0 +1,134 @@
+// Tests Tier's functions that pack the rows of a panel against their definitions, one code at a
+// time, in every tier.
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <random>
+#include <vector>
+
+#include "kernels/cpu/select_tier.h"
+#include "kernels/cpu/tier.h"
+#include "tests/kernels/testing.h"
+
+namespace caption::kernels::cpu {
+namespace {
+
+using caption::testing::TestedTiers;
+
+constexpr std::uint8_t kUntouched = 0xA5;
+
+// The rows of a panel of `row_bytes` bytes, the last `missing` of which are null. They begin at any
+// byte of memory that ends with them, so that a sanitizer finds reads behind it.
+struct Rows {
+  Rows(std::int64_t row_bytes, std::int64_t missing, unsigned seed) {
+    std::mt19937 random(seed);
+    for (std::int64_t n = 0; n < kPanelColumns - missing; ++n) {
+      const std::size_t before = random() % 4;
+      memory.emplace_back(before + static_cast<std::size_t>(row_bytes));
+      for (std::uint8_t& byte : memory.back()) byte = static_cast<std::uint8_t>(random() & 255u);
+      at[static_cast<std::size_t>(n)] = memory.back().data() + before;
+    }
+  }
+  // Byte i of row n, or 0 where there is none.
+  unsigned byte(std::int64_t n, std::int64_t i, std::int64_t row_bytes) const {
+    const std::uint8_t* const row = at[static_cast<std::size_t>(n)];
+    return row == nullptr || i >= row_bytes ? 0u : row[i];
+  }
+  // The 4-bit code of column k, or 0 where there is none.
+  unsigned code(std::int64_t n, std::int64_t k, std::int64_t columns) const {
+    if (k >= columns) return 0;
+    return byte(n, k / 2, (columns + 1) / 2) >> (k % 2 * 4) & 15u;
+  }
+
+  std::vector<std::vector<std::uint8_t>> memory;
+  std::array<const std::uint8_t*, kPanelColumns> at{};
+};
+
+using Pack = void (*)(const PanelRowsArgs& args);
+
+// Compares what `pack` writes to `size` bytes with byte_at(position), and that it writes no more.
+template <class ByteAt>
+void check(Pack pack, const Rows& rows, PanelRowsArgs args, std::int64_t size,
+           const ByteAt& byte_at) {
+  std::vector<std::uint8_t> found(static_cast<std::size_t>(size) + 64, kUntouched);
+  args.rows = rows.at.data();
+  args.to = found.data();
+  pack(args);
+  std::int64_t different = 0;
+  for (std::int64_t i = 0; i < size; ++i) {
+    different += found[static_cast<std::size_t>(i)] == byte_at(i) ? 0 : 1;
+  }
+  CHECK(different == 0);
+  CHECK(std::all_of(found.end() - 64, found.end(),
+                    [](std::uint8_t byte) { return byte == kUntouched; }));
+}
+
+void check_words(const Tier& tier, std::int64_t row_bytes, std::int64_t missing) {
+  CAPTURE(row_bytes);
+  CAPTURE(missing);
+  const Rows rows(row_bytes, missing, static_cast<unsigned>(row_bytes * 32 + missing));
+  for (const std::int64_t word_bytes : {2, 4}) {
+    CAPTURE(word_bytes);
+    const std::int64_t words = (row_bytes + word_bytes - 1) / word_bytes;
+    const std::array<std::uint8_t, 4> flips = {0x80, 0, 0xFF, 1};
+    const bool is_flipped = word_bytes == 4;
+    PanelRowsArgs args{.length = row_bytes};
+    if (is_flipped) std::memcpy(&args.flipped, flips.data(), sizeof(args.flipped));
+    check(word_bytes == 4 ? tier.pack_dwords : tier.pack_words, rows, args,
+          words * word_bytes * kPanelColumns, [&](std::int64_t at) {
+            const std::int64_t word = at / word_bytes / kPanelColumns;
+            const std::int64_t n = at / word_bytes % kPanelColumns;
+            const std::int64_t in_word = at % word_bytes;
+            const unsigned flip = is_flipped ? flips[static_cast<std::size_t>(in_word)] : 0u;
+            return rows.byte(n, word * word_bytes + in_word, row_bytes) ^ flip;
+          });
+  }
+}
+
+void check_nibbles(const Tier& tier, std::int64_t columns, std::int64_t missing) {
+  CAPTURE(columns);
+  CAPTURE(missing);
+  const Rows rows((columns + 1) / 2, missing, static_cast<unsigned>(columns * 32 + missing));
+  constexpr std::int64_t kHalf = kPanelColumns / 2;
+  for (const std::int64_t together : {2, 4}) {
+    CAPTURE(together);
+    const std::int64_t size = (columns + together - 1) / together * together * kHalf;
+    check(together == 2 ? tier.pack_nibbles : tier.pack_nibble_quads, rows, {.length = columns},
+          size, [&](std::int64_t at) {
+            const std::int64_t n = at / together % kHalf;
+            const std::int64_t k = at / (together * kHalf) * together + at % together;
+            return rows.code(n, k, columns) | rows.code(n + kHalf, k, columns) << 4u;
+          });
+  }
+}
+
+TEST_SUITE("kernels/pack_rows") {
+  TEST_CASE("the rows of a panel are packed side by side, at any length and place") {
+    for (const CpuTier tier : TestedTiers()) {
+      CAPTURE(static_cast<int>(tier));
+      for (const std::int64_t missing : {0, 1, 15, 16, 17, 31}) {
+        for (std::int64_t length = 1; length < 150; ++length) {
+          check_words(select_tier(tier), length, missing);
+        }
+      }
+      check_words(select_tier(tier), 4100, 0);
+    }
+  }
+
+  TEST_CASE("4-bit codes of two halves of a panel share bytes, at any length and place") {
+    for (const CpuTier tier : TestedTiers()) {
+      CAPTURE(static_cast<int>(tier));
+      for (const std::int64_t missing : {0, 1, 15, 16, 17, 31}) {
+        for (std::int64_t columns = 1; columns < 300; ++columns) {
+          check_nibbles(select_tier(tier), columns, missing);
+        }
+      }
+      check_nibbles(select_tier(tier), 4099, 0);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace caption::kernels::cpu
