@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cmath>
 #include <cstring>
 #include <string>
@@ -75,6 +76,49 @@ void split_nibbles(const std::uint8_t* bytes, std::int64_t count, std::int8_t* c
   }
 }
 
+// Vectors of the compiler, which every instruction set has.
+using Words = std::uint16_t __attribute__((vector_size(16)));
+using Bytes = std::uint8_t __attribute__((vector_size(16)));
+
+// The low and the high nibbles of neighbouring bytes, two to a byte: in the low bytes of words.
+struct NibblePairs {
+  explicit NibblePairs(const std::uint8_t* bytes) {
+    static_assert(std::endian::native == std::endian::little);
+    Words words;
+    std::memcpy(&words, bytes, sizeof(words));
+    low = reinterpret_cast<Bytes>((words & 0x0F) | ((words >> 4) & 0xF0));
+    high = reinterpret_cast<Bytes>(((words >> 4) & 0x0F) | ((words >> 8) & 0xF0));
+  }
+  Bytes low, high;
+};
+
+// Writes the low bytes of the words of `a` and `b`.
+void store_low_bytes(Bytes a, Bytes b, std::uint8_t* to) {
+  const Bytes bytes =
+      __builtin_shufflevector(a, b, 0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
+  std::memcpy(to, &bytes, sizeof(bytes));
+}
+
+// The low nibbles of 16 or 32 bytes are the first codes, the high ones those that follow. Writes
+// the codes two to a byte, the even one in the low half.
+void pair_nibbles_16(const std::uint8_t* bytes, std::uint8_t* to) {
+  const NibblePairs pairs(bytes);
+  store_low_bytes(pairs.low, pairs.high, to);
+}
+void pair_nibbles_32(const std::uint8_t* bytes, std::uint8_t* to) {
+  const NibblePairs first(bytes);
+  const NibblePairs last(bytes + 16);
+  store_low_bytes(first.low, last.low, to);
+  store_low_bytes(first.high, last.high, to + 16);
+}
+
+void read_scale(const std::uint8_t* bytes, Block* block) { block->scales[0] = half_at(bytes); }
+
+void read_scale_and_offset(const std::uint8_t* bytes, Block* block) {
+  block->scales[0] = half_at(bytes);
+  block->offsets[0] = half_at(bytes + 2);
+}
+
 void unpack_q8_0(const std::uint8_t* bytes, Block* block) {
   block->scales[0] = half_at(bytes);
   std::memcpy(block->codes.data(), bytes + 2, 32);
@@ -82,13 +126,12 @@ void unpack_q8_0(const std::uint8_t* bytes, Block* block) {
 
 // Q4_0 and IQ4_NL.
 void unpack_4_bit(const std::uint8_t* bytes, Block* block) {
-  block->scales[0] = half_at(bytes);
+  read_scale(bytes, block);
   split_nibbles(bytes + 2, 16, block->codes.data());
 }
 
 void unpack_q4_1(const std::uint8_t* bytes, Block* block) {
-  block->scales[0] = half_at(bytes);
-  block->offsets[0] = half_at(bytes + 2);
+  read_scale_and_offset(bytes, block);
   split_nibbles(bytes + 4, 16, block->codes.data());
 }
 
@@ -170,6 +213,63 @@ void unpack_q6_k(const std::uint8_t* bytes, Block* block) {
   }
 }
 
+// Where the next block of a matrix goes; offsets may be null.
+struct BlockPlace {
+  std::uint8_t* codes;
+  float* scales;
+  float* offsets;
+};
+
+// Writes the scales and offsets of a block's groups and moves the place behind them.
+template <std::int64_t kGroups, bool kHasOffsets>
+void store_groups(const Block& block, BlockPlace& place) {
+  bool is_finite = true;
+  for (std::size_t g = 0; g < kGroups; ++g) {
+    is_finite = is_finite && std::isfinite(block.scales[g]);
+    place.scales[g] = block.scales[g];
+    if constexpr (kHasOffsets) {
+      is_finite = is_finite && std::isfinite(block.offsets[g]);
+      place.offsets[g] = block.offsets[g];
+    }
+  }
+  if (!is_finite) throw Error(ErrorCode::kBadModel, "a weight is not a finite number");
+  place.scales += kGroups;
+  if constexpr (kHasOffsets) place.offsets += kGroups;
+}
+
+// Store blocks that are `block_bytes` apart; those of 8-bit codes, unpacked by kUnpack.
+template <auto kUnpack, std::int64_t kElements, std::int64_t kGroups, bool kHasOffsets>
+void store_bytes(std::span<const std::byte> blocks, std::int64_t block_bytes, BlockPlace place) {
+  const auto* from = reinterpret_cast<const std::uint8_t*>(blocks.data());
+  Block block{};
+  for (std::int64_t left = std::ssize(blocks); left > 0; left -= block_bytes, from += block_bytes) {
+    kUnpack(from, &block);
+    store_groups<kGroups, kHasOffsets>(block, place);
+    std::memcpy(place.codes, block.codes.data(), static_cast<std::size_t>(kElements));
+    place.codes += kElements;
+  }
+}
+
+// The same for blocks whose nibbles begin at byte kNibblesAt and whose scales kReadScales reads.
+template <auto kReadScales, std::int64_t kElements, std::int64_t kGroups, bool kHasOffsets,
+          std::int64_t kNibblesAt>
+void store_nibbles(std::span<const std::byte> blocks, std::int64_t block_bytes, BlockPlace place) {
+  const auto* from = reinterpret_cast<const std::uint8_t*>(blocks.data());
+  Block block{};
+  for (std::int64_t left = std::ssize(blocks); left > 0; left -= block_bytes, from += block_bytes) {
+    kReadScales(from, &block);
+    store_groups<kGroups, kHasOffsets>(block, place);
+    if constexpr (kElements == 32) {
+      pair_nibbles_16(from + kNibblesAt, place.codes);
+    } else {
+      for (std::int64_t i = 0; i < kElements / 2; i += 32) {
+        pair_nibbles_32(from + kNibblesAt + i, place.codes + i);
+      }
+    }
+    place.codes += kElements / 2;
+  }
+}
+
 using Table = std::array<std::int8_t, 16>;
 constexpr Table kSigned = {-8, -7, -6, -5, -4, -3, -2, -1, 0, 1, 2, 3, 4, 5, 6, 7};
 constexpr Table kUnsigned = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
@@ -179,21 +279,27 @@ constexpr Table kNonLinear = {-127, -104, -83, -65, -49, -35, -22, -10,
 struct Packing {
   GgmlType type;
   void (*unpack)(const std::uint8_t* bytes, Block* block);
+  // Writes all blocks as codes, scales and offsets. Throws Error(kBadModel).
+  void (*store)(std::span<const std::byte> blocks, std::int64_t block_bytes, BlockPlace place);
   std::int64_t group_elements;
   bool has_offsets;
   const Table* table;  // values of 4-bit codes; nullptr when the codes are the values
 };
 
 constexpr Packing kPackings[] = {
-    {GgmlType::kQ8_0, unpack_q8_0, 32, false, nullptr},
-    {GgmlType::kQ4_0, unpack_4_bit, 32, false, &kSigned},
-    {GgmlType::kQ4_1, unpack_q4_1, 32, true, &kUnsigned},
-    {GgmlType::kQ5_0, unpack_q5_0, 32, false, nullptr},
-    {GgmlType::kQ5_1, unpack_q5_1, 32, true, nullptr},
-    {GgmlType::kIQ4_NL, unpack_4_bit, 32, false, &kNonLinear},
-    {GgmlType::kQ4_K, unpack_q4_k, 32, true, &kUnsigned},
-    {GgmlType::kQ5_K, unpack_q5_k, 32, true, nullptr},
-    {GgmlType::kQ6_K, unpack_q6_k, 16, false, nullptr},
+    {GgmlType::kQ8_0, unpack_q8_0, store_bytes<unpack_q8_0, 32, 1, false>, 32, false, nullptr},
+    {GgmlType::kQ4_0, unpack_4_bit, store_nibbles<read_scale, 32, 1, false, 2>, 32, false,
+     &kSigned},
+    {GgmlType::kQ4_1, unpack_q4_1, store_nibbles<read_scale_and_offset, 32, 1, true, 4>, 32, true,
+     &kUnsigned},
+    {GgmlType::kQ5_0, unpack_q5_0, store_bytes<unpack_q5_0, 32, 1, false>, 32, false, nullptr},
+    {GgmlType::kQ5_1, unpack_q5_1, store_bytes<unpack_q5_1, 32, 1, true>, 32, true, nullptr},
+    {GgmlType::kIQ4_NL, unpack_4_bit, store_nibbles<read_scale, 32, 1, false, 2>, 32, false,
+     &kNonLinear},
+    {GgmlType::kQ4_K, unpack_q4_k, store_nibbles<unpack_k_scales, 256, 8, true, 16>, 32, true,
+     &kUnsigned},
+    {GgmlType::kQ5_K, unpack_q5_k, store_bytes<unpack_q5_k, 256, 8, true>, 32, true, nullptr},
+    {GgmlType::kQ6_K, unpack_q6_k, store_bytes<unpack_q6_k, 256, 16, false>, 16, false, nullptr},
 };
 
 const Packing* find_packing(GgmlType type) {
@@ -238,36 +344,6 @@ void decode_block(const Packing& packing, const Block& block, std::int64_t eleme
       const float product = scale * static_cast<float>(number);
       values[i] = packing.has_offsets ? product + offset : product;
     }
-  }
-}
-
-// Where the next block of a matrix goes; offsets may be null.
-struct BlockPlace {
-  std::uint8_t* codes;
-  float* scales;
-  float* offsets;
-};
-
-// Writes a block and moves the place behind it.
-void store_block(const Packing& packing, const Block& block, std::int64_t elements,
-                 BlockPlace& place) {
-  const auto num_groups = static_cast<std::size_t>(elements / packing.group_elements);
-  for (std::size_t g = 0; g < num_groups; ++g) {
-    const float offset = packing.has_offsets ? block.offsets[g] : 0.0F;
-    if (!std::isfinite(block.scales[g]) || !std::isfinite(offset)) {
-      throw Error(ErrorCode::kBadModel, "a weight is not a finite number");
-    }
-    *place.scales++ = block.scales[g];
-    if (place.offsets != nullptr) *place.offsets++ = offset;
-  }
-  if (packing.table == nullptr) {
-    std::memcpy(place.codes, block.codes.data(), static_cast<std::size_t>(elements));
-    place.codes += elements;
-    return;
-  }
-  for (std::int64_t i = 0; i < elements / 2; ++i) {
-    const auto pair = static_cast<std::size_t>(2 * i);
-    *place.codes++ = static_cast<std::uint8_t>(block.codes[pair] | block.codes[pair + 1] << 4);
   }
 }
 
@@ -325,16 +401,10 @@ QuantisedMatrix codes_of_rows(const GgmlRows& rows) {
   for (std::size_t i = 0; is_4_bit && i < matrix.codebook.size(); ++i) {
     matrix.codebook[i] = static_cast<float>((*packing->table)[i]);
   }
-  const auto* const begin = reinterpret_cast<const std::uint8_t*>(bytes.data());
-  const std::int64_t num_blocks = std::ssize(bytes) / traits.block_bytes;
-  BlockPlace place = {.codes = static_cast<std::uint8_t*>(matrix.codes.view().raw()),
-                      .scales = matrix.scales.as<float>(),
-                      .offsets = packing->has_offsets ? matrix.offsets.as<float>() : nullptr};
-  Block block{};
-  for (std::int64_t b = 0; b < num_blocks; ++b) {
-    packing->unpack(begin + b * traits.block_bytes, &block);
-    store_block(*packing, block, traits.block_elements, place);
-  }
+  packing->store(bytes, traits.block_bytes,
+                 {.codes = static_cast<std::uint8_t*>(matrix.codes.view().raw()),
+                  .scales = matrix.scales.as<float>(),
+                  .offsets = packing->has_offsets ? matrix.offsets.as<float>() : nullptr});
   return matrix;
 }
 
