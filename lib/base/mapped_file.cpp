@@ -12,6 +12,23 @@
 namespace caption {
 namespace {
 
+#if defined(MADV_POPULATE_READ)
+constexpr int kPopulateRead = MADV_POPULATE_READ;
+#else
+constexpr int kPopulateRead = 22;  // of Linux; the C library may be older
+#endif
+
+// Calls madvise() for the pages of `bytes`; returns whether it succeeded. The system may ignore
+// such advice: pages are then read when they are accessed.
+bool advise_pages(std::span<const std::byte> bytes, int advice) {
+  if (bytes.empty()) return true;
+  const auto page_bytes = static_cast<std::uintptr_t>(::sysconf(_SC_PAGESIZE));
+  const auto begin = reinterpret_cast<std::uintptr_t>(bytes.data());
+  const std::uintptr_t first = begin / page_bytes * page_bytes;
+  // NOLINTNEXTLINE(performance-no-int-to-ptr): whole pages; nothing is read through the pointer
+  return ::madvise(reinterpret_cast<void*>(first), begin + bytes.size() - first, advice) == 0;
+}
+
 [[noreturn]] void fail_too_large(const OpenFile& file, std::size_t size_bytes,
                                  std::size_t max_bytes) {
   throw Error(ErrorCode::kTooLarge, file.path().string() + ": " + std::to_string(size_bytes) +
@@ -63,15 +80,12 @@ MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
   return *this;
 }
 
-void read_ahead(std::span<const std::byte> bytes) {
-  if (bytes.empty()) return;
-  const auto page_bytes = static_cast<std::uintptr_t>(::sysconf(_SC_PAGESIZE));
-  const auto begin = reinterpret_cast<std::uintptr_t>(bytes.data());
-  const std::uintptr_t first = begin / page_bytes * page_bytes;
-  // Only advice, as below.
-  // NOLINTNEXTLINE(performance-no-int-to-ptr): whole pages; nothing is read through the pointer
-  ::madvise(reinterpret_cast<void*>(first), begin + bytes.size() - first, MADV_WILLNEED);
+void populate_pages(std::span<const std::byte> bytes) {
+  // Linux before 5.14 does not know it.
+  if (!advise_pages(bytes, kPopulateRead) && errno == EINVAL) request_pages(bytes);
 }
+
+void request_pages(std::span<const std::byte> bytes) { advise_pages(bytes, MADV_WILLNEED); }
 
 void release_pages(std::span<const std::byte> bytes) {
   const auto page_bytes = static_cast<std::uintptr_t>(::sysconf(_SC_PAGESIZE));

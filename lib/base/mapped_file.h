@@ -38,9 +38,15 @@ class MappedFile {
   PageGuard guard_;
 };
 
-// Asks the system to read `bytes`, a part of a MappedFile that will be read soon, from the disk;
-// does not wait for it.
-void read_ahead(std::span<const std::byte> bytes);
+// Reads the pages of `bytes`, a part of a MappedFile, from the disk unless they are in the page
+// cache, and maps them, so that the next access needs no fault. Waits for the disk (before Linux
+// 5.14 it only asks for the pages). A page that cannot be read is left to the first access. Changes
+// no content; callable from any thread.
+void populate_pages(std::span<const std::byte> bytes);
+
+// Asks the system to read the pages of `bytes`, a part of a MappedFile, and none around them; does
+// not wait for it.
+void request_pages(std::span<const std::byte> bytes);
 
 // Releases the whole pages inside `bytes`, a part of a MappedFile that will not be read soon, from
 // this process's memory; they are read from the file again on the next access. Does not change the

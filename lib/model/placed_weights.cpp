@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <optional>
 #include <string>
 #include <utility>
@@ -11,6 +10,7 @@
 
 #include "base/error.h"
 #include "kernels/convert.h"
+#include "model/internal/reading_ahead.h"
 #include "model/internal/unused_tensors.h"
 #include "model/stored_names.h"
 #include "tensor/copy.h"
@@ -78,6 +78,19 @@ bool is_quantised(MatrixFormat format) {
   return format != MatrixFormat::kStored && format != MatrixFormat::kBF16;
 }
 
+// Returns where the file has what is read when the parameter is placed on the stream's device; none
+// where that is little or nothing.
+std::vector<std::span<const std::byte>> bytes_to_place(const Stream& stream,
+                                                       const weights::Source& source,
+                                                       const Parameter& parameter,
+                                                       const std::string& tensor,
+                                                       weights::WeightFormat format) {
+  const bool is_borrowed =
+      parameter.role == Role::kEmbedding || format == weights::WeightFormat::kF32;
+  if (stream.device() == Device::kCpu && !parameter.codes && is_borrowed) return {};
+  return source.mapped_bytes(tensor);
+}
+
 bool is_of_decoder(Role role) { return role == Role::kDecoderLinear || role == Role::kHead; }
 
 // Returns how the source holds the parameter as codes, if it does and a kernel multiplies by it.
@@ -106,31 +119,6 @@ kernels::Weight place_codes(Stream& stream, const weights::Source& source,
         return source.read_codes(where.name, shape, where.first_row + first, count);
       });
 }
-
-// Keeps the disk busy while tensors are placed in order: those that follow are read ahead, as many
-// as kBytes hold.
-class ReadingAhead {
- public:
-  // `begin(i)` begins to read tensor i and returns its bytes (weights::Source::read_ahead()).
-  ReadingAhead(std::size_t count, std::function<std::int64_t(std::size_t)> begin)
-      : begin_(std::move(begin)), bytes_(count, 0) {}
-
-  // Call it before tensor i is placed, for each i in turn.
-  void keep_ahead_of(std::size_t i) {
-    if (i > 0) ahead_bytes_ -= bytes_[i - 1];
-    for (; next_ < bytes_.size() && (next_ <= i || ahead_bytes_ < kBytes); ++next_) {
-      bytes_[next_] = begin_(next_);
-      ahead_bytes_ += bytes_[next_];
-    }
-  }
-
- private:
-  static constexpr std::int64_t kBytes = std::int64_t{64} << 20;
-  std::function<std::int64_t(std::size_t)> begin_;
-  std::vector<std::int64_t> bytes_;
-  std::size_t next_ = 0;
-  std::int64_t ahead_bytes_ = 0;  // bytes of the tensor being placed and of those after it
-};
 
 }  // namespace
 
@@ -200,9 +188,13 @@ PlacedWeights::PlacedWeights(Stream& stream, const Blueprint& blueprint,
   }
   // A tensor that is missing is named when it is read.
   if (is_complete) check_unused_tensors(blueprint, sources_, used);
-  ReadingAhead ahead(places.size(), [&](std::size_t i) {
-    return sources_[source_of(stored.parameters[i])]->read_ahead(places[i].name);
-  });
+  std::vector<std::vector<std::span<const std::byte>>> bytes;
+  for (std::size_t i = 0; i < places.size(); ++i) {
+    const Parameter& parameter = stored.parameters[i];
+    bytes.push_back(
+        bytes_to_place(stream, *sources_[source_of(parameter)], parameter, places[i].name, format));
+  }
+  ReadingAhead ahead(bytes);
   for (std::size_t i = 0; i < places.size(); ++i) {
     ahead.keep_ahead_of(i);
     const Parameter& parameter = stored.parameters[i];

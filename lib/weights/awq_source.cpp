@@ -32,28 +32,46 @@ unsigned code_of(std::uint32_t word, std::int64_t row) {
 }
 
 constexpr std::int64_t kBlockColumns = 8;
+constexpr std::int64_t kSquareColumns = 32;
+constexpr std::int64_t kSquareWords = kSquareColumns / kCodesPerWord;
 
-// Transposes the words of 8 columns, which lie `words` apart, to 4 bytes in each of their rows.
-// `is_followed`: three such blocks follow one another in the file; the third is fetched ahead,
-// since the processor does not foresee steps of kilobytes.
-template <class Word>
-void copy_block(const std::uint32_t* from, std::int64_t words, bool is_followed, std::uint8_t* to,
+// Transposes the words of 8 columns, which lie `words` apart, to 4 bytes in each of 8 rows.
+void copy_block(const std::uint32_t* from, std::int64_t words, std::uint8_t* to,
                 std::int64_t row_bytes) {
-  std::array<Word, kBlockColumns> block;
-  for (Word& word : block) {
-    std::memcpy(&word, from, sizeof(word));
-    if (is_followed) __builtin_prefetch(from + 2 * kBlockColumns * words);
+  std::array<std::uint32_t, kBlockColumns> block;
+  for (std::uint32_t& word : block) {
+    word = *from;
     from += words;
   }
   block = transpose_nibbles(block);
-  for (std::size_t lane = 0; lane < sizeof(Word) / sizeof(std::uint32_t); ++lane) {
-    for (const unsigned nibble : kNibble) {
-      std::uint32_t word = 0;
-      std::memcpy(&word, reinterpret_cast<const std::uint32_t*>(&block[nibble]) + lane,
-                  sizeof(word));
-      store_word(word, to);
-      to += row_bytes;
+  for (const unsigned nibble : kNibble) {
+    store_word(block[nibble], to);
+    to += row_bytes;
+  }
+}
+
+// Transposes four words of 32 columns, which lie `words` apart, to 16 bytes in each of 32 rows.
+// `is_followed`: such a square follows in the file; it is fetched ahead, since the processor does
+// not foresee steps of kilobytes.
+void copy_square(const std::uint32_t* from, std::int64_t words, bool is_followed, std::uint8_t* to,
+                 std::int64_t row_bytes) {
+  std::array<std::array<FourWords, kBlockColumns>, kSquareWords> blocks;
+  for (auto& block : blocks) {
+    for (FourWords& four : block) {
+      std::memcpy(&four, from, sizeof(four));
+      if (is_followed) __builtin_prefetch(from + kSquareColumns * words);
+      from += words;
     }
+    block = transpose_nibbles(block);
+  }
+  for (const unsigned nibble : kNibble) {
+    const std::array<FourWords, kSquareWords> rows = transpose_words(
+        {blocks[0][nibble], blocks[1][nibble], blocks[2][nibble], blocks[3][nibble]});
+    for (std::int64_t word = 0; word < kSquareWords; ++word) {
+      const FourWords& row = rows[static_cast<std::size_t>(word)];
+      std::memcpy(to + word * kCodesPerWord * row_bytes, &row, sizeof(row));
+    }
+    to += row_bytes;
   }
 }
 
@@ -112,8 +130,7 @@ AwqTensor::Parts AwqTensor::read_parts(Module& module, std::int64_t group_size) 
   return parts;
 }
 
-// Blocks of 8 columns and whole words are transposed at once, four words side by side where there
-// are as many.
+// Squares of 32 rows and columns are transposed at once, then blocks of 8 by 8, then single codes.
 void AwqTensor::copy_codes(std::int64_t first, std::int64_t count, Tensor& codes) const {
   const std::int64_t words = num_rows_ / kCodesPerWord;
   const auto* const packed = parts_.codes.as<std::uint32_t>();
@@ -122,16 +139,20 @@ void AwqTensor::copy_codes(std::int64_t first, std::int64_t count, Tensor& codes
   const std::int64_t block_rows =
       first % kCodesPerWord == 0 ? count / kCodesPerWord * kCodesPerWord : 0;
   const std::int64_t block_columns = num_columns_ / kBlockColumns * kBlockColumns;
-  constexpr std::int64_t kFourWords = 4 * kCodesPerWord;
-  for (std::int64_t k = 0; k < block_columns; k += kBlockColumns) {
-    const std::uint32_t* from = packed + k * words + first / kCodesPerWord;
-    const bool is_followed = k + 3 * kBlockColumns <= num_columns_;
-    std::int64_t n = 0;
-    for (; n + kFourWords <= block_rows; n += kFourWords, from += 4) {
-      copy_block<FourWords>(from, words, is_followed, to + n * row_bytes + k / 2, row_bytes);
+  const std::int64_t square_rows = block_rows / kSquareColumns * kSquareColumns;
+  const std::int64_t square_columns = num_columns_ / kSquareColumns * kSquareColumns;
+  for (std::int64_t n = 0; n < square_rows; n += kSquareColumns) {
+    for (std::int64_t k = 0; k < square_columns; k += kSquareColumns) {
+      const bool is_followed = k + 2 * kSquareColumns <= num_columns_;
+      copy_square(packed + k * words + (first + n) / kCodesPerWord, words, is_followed,
+                  to + n * row_bytes + k / 2, row_bytes);
     }
-    for (; n < block_rows; n += kCodesPerWord, ++from) {
-      copy_block<std::uint32_t>(from, words, is_followed, to + n * row_bytes + k / 2, row_bytes);
+  }
+  for (std::int64_t n = 0; n < block_rows; n += kCodesPerWord) {
+    for (std::int64_t k = n < square_rows ? square_columns : 0; k < block_columns;
+         k += kBlockColumns) {
+      copy_block(packed + k * words + (first + n) / kCodesPerWord, words,
+                 to + n * row_bytes + k / 2, row_bytes);
     }
   }
   for (std::int64_t n = 0; n < count; ++n) {
@@ -154,8 +175,8 @@ QuantisedMatrix AwqTensor::read_codes(std::int64_t first, std::int64_t count) co
   const std::int64_t groups = matrix.num_groups();
   matrix.scales = Tensor(DType::kF32, {count, groups});
   if (has_offsets_) matrix.offsets = Tensor(DType::kF32, {count, groups});
-  for (std::int64_t n = 0; n < count; ++n) {
-    for (std::int64_t g = 0; g < groups; ++g) {
+  for (std::int64_t g = 0; g < groups; ++g) {  // the scales of a group are adjacent
+    for (std::int64_t n = 0; n < count; ++n) {
       const std::int64_t row = first + n;
       const float scale = finite_at(parts_.scales, g * num_rows_ + row);
       matrix.scales.as<float>()[n * groups + g] = scale;
@@ -186,7 +207,9 @@ CodedTensors find_awq(const Checkpoint& file, const JsonObject& config) {
       config.get_int(config.has("group_size") ? "group_size" : "q_group_size", 128, -1, 1 << 20);
   require_group_size(config, group_size);
   CodedTensors tensors;
-  for (const std::string& name : modules_with(file, "qweight")) {
+  const std::vector<std::string> modules = modules_with(file, "qweight");
+  request_parts(file, modules, {"qzeros"});
+  for (const std::string& name : modules) {
     Module module(file, name);
     tensors.emplace(name + ".weight", std::make_unique<AwqTensor>(module, group_size));
   }

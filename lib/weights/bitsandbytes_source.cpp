@@ -174,11 +174,18 @@ QuantisedMatrix BlockTensor::read_codes(std::int64_t first, std::int64_t count) 
   }
   const std::int64_t groups = matrix.num_groups();
   matrix.scales = Tensor(DType::kF32, {count, groups});
-  for (std::int64_t n = 0; n < count; ++n) {
-    for (std::int64_t g = 0; g < groups; ++g) {
-      const std::int64_t element = (first + n) * columns + g * group_columns_;
-      matrix.scales.as<float>()[n * groups + g] = scale_at(element / parts_.format.block);
+  // The groups of all rows follow one another in the blocks, each of which holds whole groups.
+  const std::int64_t groups_per_block = parts_.format.block / group_columns_;
+  std::int64_t block = first * groups / groups_per_block;
+  std::int64_t in_block = first * groups % groups_per_block;
+  float scale = scale_at(block);
+  for (std::int64_t i = 0; i < count * groups; ++i) {
+    if (in_block == groups_per_block) {
+      scale = scale_at(++block);
+      in_block = 0;
     }
+    matrix.scales.as<float>()[i] = scale;
+    ++in_block;
   }
   return matrix;
 }
@@ -279,13 +286,17 @@ CodedTensors find_bitsandbytes(const Checkpoint& file, const JsonObject& config)
                "llm_int8_has_fp16_weight", "llm_int8_skip_modules", "llm_int8_threshold"});
   CodedTensors tensors;
   for (const std::string quant_type : {"nf4", "fp4"}) {
-    for (const std::string& name :
-         modules_with(file, "weight.quant_state.bitsandbytes__" + quant_type)) {
+    const std::string state = "weight.quant_state.bitsandbytes__" + quant_type;
+    const std::vector<std::string> modules = modules_with(file, state);
+    request_parts(file, modules, {state, "weight.quant_map"});
+    for (const std::string& name : modules) {
       Module module(file, name);
       tensors.emplace(module.tensor("weight"), std::make_unique<BlockTensor>(module, quant_type));
     }
   }
-  for (const std::string& name : modules_with(file, "SCB")) {
+  const std::vector<std::string> modules = modules_with(file, "SCB");
+  request_parts(file, modules, {"weight_format"});
+  for (const std::string& name : modules) {
     Module module(file, name);
     tensors.emplace(module.tensor("weight"), std::make_unique<RowTensor>(module));
   }

@@ -168,11 +168,10 @@ std::optional<Shape> Checkpoint::shape(std::string_view tensor) const {
   return found->shape();
 }
 
-std::int64_t Checkpoint::read_ahead(std::string_view tensor) const {
+std::vector<std::span<const std::byte>> Checkpoint::mapped_bytes(std::string_view tensor) const {
   const auto found = state_->tensors.find(tensor);
-  if (found == state_->tensors.end()) return 0;
-  caption::read_ahead(found->second.tensor.bytes);
-  return std::ssize(found->second.tensor.bytes);
+  if (found == state_->tensors.end()) return {};
+  return {found->second.tensor.bytes};
 }
 
 void Checkpoint::release(std::string_view tensor) {

@@ -88,7 +88,7 @@ class Checkpoint final : public Source {
   ConstView read(std::string_view tensor, const Shape& shape) override {
     return require(tensor, shape);
   }
-  std::int64_t read_ahead(std::string_view tensor) const override;
+  std::vector<std::span<const std::byte>> mapped_bytes(std::string_view tensor) const override;
   void release(std::string_view tensor) override;
 
  private:

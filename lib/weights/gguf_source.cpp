@@ -247,14 +247,11 @@ std::optional<DType> GgufSource::dtype_of(std::string_view tensor) const {
   return view_dtype(found->second).value_or(DType::kF32);
 }
 
-std::int64_t GgufSource::read_ahead(std::string_view tensor) const {
+std::vector<std::span<const std::byte>> GgufSource::mapped_bytes(std::string_view tensor) const {
   const auto found = entries_->by_name.find(tensor);
-  if (found == entries_->by_name.end()) return 0;
-  std::int64_t bytes = 0;
-  for (const GgufTensor* const piece : found->second.pieces) {
-    caption::read_ahead(piece->bytes);
-    bytes += std::ssize(piece->bytes);
-  }
+  if (found == entries_->by_name.end()) return {};
+  std::vector<std::span<const std::byte>> bytes;
+  for (const GgufTensor* const piece : found->second.pieces) bytes.push_back(piece->bytes);
   return bytes;
 }
 

@@ -48,7 +48,7 @@ class GgufSource final : public Source {
   // type that decode_rows() does not read; Error(kBadModel), Error(kOutOfMemory) as Source.
   ConstView read(std::string_view tensor, const Shape& shape) override;
   std::optional<DType> dtype_of(std::string_view tensor) const override;
-  std::int64_t read_ahead(std::string_view tensor) const override;
+  std::vector<std::span<const std::byte>> mapped_bytes(std::string_view tensor) const override;
   void release(std::string_view tensor) override;
 
   // A matrix of one type with codes has them, also with permuted rows.

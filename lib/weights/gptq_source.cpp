@@ -16,6 +16,8 @@
 // all three products and the sum are integers of at most 2^19 times the scale's last place: f32,
 // with 24 bits, holds each of them exactly.
 #include <algorithm>
+#include <array>
+#include <cstring>
 #include <optional>
 #include <span>
 #include <utility>
@@ -92,6 +94,8 @@ class GptqTensor final : public CodedTensor {
 
   static Parts read_parts(Module& module, const GptqFormat& format);
   std::int32_t zero_at(std::int64_t group, std::int64_t row) const;
+  void copy_words(const std::uint32_t* from, std::int64_t count, std::uint32_t flipped,
+                  std::uint8_t* to, std::int64_t row_bytes) const;
   void read_scales(std::int64_t first, QuantisedMatrix& matrix) const;
 
   Parts parts_;
@@ -136,13 +140,50 @@ void GptqTensor::read_scales(std::int64_t first, QuantisedMatrix& matrix) const 
   const std::int64_t groups = matrix.num_groups();
   matrix.scales = Tensor(DType::kF32, {rows, groups});
   if (has_offsets_) matrix.offsets = Tensor(DType::kF32, {rows, groups});
-  for (std::int64_t n = 0; n < rows; ++n) {
-    for (std::int64_t g = 0; g < groups; ++g) {
+  for (std::int64_t g = 0; g < groups; ++g) {  // the scales of a group are adjacent
+    for (std::int64_t n = 0; n < rows; ++n) {
       const float scale = finite_at(parts_.scales, g * num_rows_ + first + n);
       matrix.scales.as<float>()[n * groups + g] = scale;
       if (!has_offsets_) continue;
       matrix.offsets.as<float>()[n * groups + g] =
           scale * static_cast<float>(format_.middle() - zero_at(g, first + n));
+    }
+  }
+}
+
+// Transposes the words of `count` rows of the matrix, which are columns in the file. Words of rows
+// further on are fetched ahead, since the processor does not foresee steps of kilobytes.
+void GptqTensor::copy_words(const std::uint32_t* from, std::int64_t count, std::uint32_t flipped,
+                            std::uint8_t* to, std::int64_t row_bytes) const {
+  constexpr std::int64_t kBlock = 4;
+  constexpr std::int64_t kAhead = 4 * kBlock;
+  constexpr std::int64_t kLineWords = 16;
+  const std::int64_t num_words = parts_.codes.dim(0);
+  const std::int64_t blocks = count / kBlock * kBlock;
+  for (std::int64_t i = 0; i + kBlock <= num_words; i += kBlock) {
+    const std::uint32_t* const block = from + i * num_rows_;
+    for (std::int64_t row = 0; row < kBlock && i + kAhead + kBlock <= num_words; ++row) {
+      for (std::int64_t n = 0; n < count; n += kLineWords) {
+        __builtin_prefetch(block + (kAhead + row) * num_rows_ + n);
+      }
+    }
+    for (std::int64_t n = 0; n < blocks; n += kBlock) {
+      std::array<FourWords, kBlock> rows;
+      for (std::size_t row = 0; row < kBlock; ++row) {
+        std::memcpy(&rows[row], block + static_cast<std::int64_t>(row) * num_rows_ + n,
+                    sizeof(rows[row]));
+        rows[row] ^= flipped;
+      }
+      rows = transpose_words(rows);
+      for (std::size_t row = 0; row < kBlock; ++row) {
+        std::memcpy(to + (n + static_cast<std::int64_t>(row)) * row_bytes + 4 * i, &rows[row],
+                    sizeof(rows[row]));
+      }
+    }
+  }
+  for (std::int64_t n = 0; n < count; ++n) {
+    for (std::int64_t i = n < blocks ? num_words / kBlock * kBlock : 0; i < num_words; ++i) {
+      store_word(from[i * num_rows_ + n] ^ flipped, to + n * row_bytes + 4 * i);
     }
   }
 }
@@ -160,11 +201,7 @@ QuantisedMatrix GptqTensor::read_codes(std::int64_t first, std::int64_t count) c
   auto* const bytes = static_cast<std::uint8_t*>(matrix.codes.view().raw());
   const auto* const words = parts_.codes.as<std::uint32_t>() + first;
   const std::uint32_t flipped = is_4_bit ? 0 : 0x80808080u;  // code - 128
-  for (std::int64_t i = 0; i < parts_.codes.dim(0); ++i) {
-    for (std::int64_t n = 0; n < count; ++n) {
-      store_word(words[i * num_rows_ + n] ^ flipped, bytes + n * row_bytes + 4 * i);
-    }
-  }
+  copy_words(words, count, flipped, bytes, row_bytes);
   for (std::int64_t n = 0; n < count; ++n) {
     reorder_columns(column_order_, is_4_bit,
                     std::span(bytes + n * row_bytes, static_cast<std::size_t>(row_bytes)));
@@ -238,7 +275,9 @@ CodedTensors find_gptq(const Checkpoint& file, const JsonObject& config) {
   const GptqFormat format = read_format(config);
   KnownOrders orders;
   CodedTensors tensors;
-  for (const std::string& name : modules_with(file, "qweight")) {
+  const std::vector<std::string> modules = modules_with(file, "qweight");
+  request_parts(file, modules, {"qzeros", "g_idx"});
+  for (const std::string& name : modules) {
     Module module(file, name);
     tensors.emplace(name + ".weight", std::make_unique<GptqTensor>(module, format, orders));
   }

@@ -45,9 +45,10 @@ std::optional<DType> JoinedSource::dtype_of(std::string_view tensor) const {
   return source == nullptr ? std::nullopt : source->dtype_of(tensor);
 }
 
-std::int64_t JoinedSource::read_ahead(std::string_view tensor) const {
+std::vector<std::span<const std::byte>> JoinedSource::mapped_bytes(std::string_view tensor) const {
   const Source* const source = find(tensor);
-  return source == nullptr ? 0 : source->read_ahead(tensor);
+  if (source == nullptr) return {};
+  return source->mapped_bytes(tensor);
 }
 
 void JoinedSource::release(std::string_view tensor) {

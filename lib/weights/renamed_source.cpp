@@ -51,9 +51,10 @@ std::optional<DType> RenamedSource::dtype_of(std::string_view tensor) const {
   return found == theirs_.end() ? std::nullopt : source_->dtype_of(found->second);
 }
 
-std::int64_t RenamedSource::read_ahead(std::string_view tensor) const {
+std::vector<std::span<const std::byte>> RenamedSource::mapped_bytes(std::string_view tensor) const {
   const auto found = theirs_.find(tensor);
-  return found == theirs_.end() ? 0 : source_->read_ahead(found->second);
+  if (found == theirs_.end()) return {};
+  return source_->mapped_bytes(found->second);
 }
 
 void RenamedSource::release(std::string_view tensor) {

@@ -37,7 +37,7 @@ class RenamedSource final : public Source {
   std::optional<Shape> shape(std::string_view tensor) const override;
   ConstView read(std::string_view tensor, const Shape& shape) override;
   std::optional<DType> dtype_of(std::string_view tensor) const override;
-  std::int64_t read_ahead(std::string_view tensor) const override;
+  std::vector<std::span<const std::byte>> mapped_bytes(std::string_view tensor) const override;
   void release(std::string_view tensor) override;
   std::optional<StoredCodes> codes_of(std::string_view tensor) const override;
   QuantisedMatrix read_codes(std::string_view tensor, const Shape& shape, std::int64_t first,

@@ -2,8 +2,10 @@
 // checkpoint or are random numbers. Each file format is an implementation of it.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -42,9 +44,11 @@ class Source {
   // Returns the dtype that read() gives, for sources whose tensors have several; nullopt: not
   // known.
   virtual std::optional<DType> dtype_of(std::string_view /*tensor*/) const { return std::nullopt; }
-  // Begins to read a tensor that read() or read_codes() will be called for soon, without waiting;
-  // returns the number of its bytes in the file, 0 where nothing is to be read or it is missing.
-  virtual std::int64_t read_ahead(std::string_view /*tensor*/) const { return 0; }
+  // Returns the bytes of mapped files that read() or read_codes() will read for a tensor; none
+  // where it is missing or not in a file.
+  virtual std::vector<std::span<const std::byte>> mapped_bytes(std::string_view /*tensor*/) const {
+    return {};
+  }
   // Ends the use of a tensor that was read, so that its memory can be freed.
   virtual void release(std::string_view tensor) = 0;
 

@@ -4,6 +4,7 @@
 
 #include <filesystem>
 #include <fstream>
+#include <span>
 #include <string>
 
 #include "base/error.h"
@@ -75,6 +76,25 @@ TEST_SUITE("base/mapped_file") {
     const MappedFile file(path);
     fs::remove(path);
     CHECK(text_of(file) == "still here");
+  }
+
+  TEST_CASE("asking for pages changes nothing, also of a file that was cut meanwhile") {
+    constexpr std::size_t kPages = 64;
+    const auto page_bytes = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
+    const fs::path path = write(fresh_folder() / "pages", std::string(kPages * page_bytes, 'x'));
+    const MappedFile file(path);
+    const std::span<const std::byte> bytes = file.bytes();
+    populate_pages({});
+    request_pages(bytes.subspan(1, 5));
+    populate_pages(bytes.subspan(page_bytes - 1, 2));
+    fs::resize_file(path, page_bytes);
+    request_pages(bytes);
+    populate_pages(bytes);
+    populate_pages(bytes.last(page_bytes + 1));
+    CHECK_FALSE(file.has_lost_pages());
+    CHECK(bytes.front() == std::byte{'x'});
+    CHECK(bytes.back() == std::byte{0});
+    CHECK(file.has_lost_pages());
   }
 
   TEST_CASE("an empty file is an empty span") {

@@ -26,6 +26,18 @@ void reorder_columns(const ColumnOrder& order, bool is_4_bit, std::span<std::uin
 // A vector of the compiler, which every instruction set has.
 using FourWords = std::uint32_t __attribute__((vector_size(16)));
 
+// Exchanges rows and columns of 4 x 4 words.
+inline std::array<FourWords, 4> transpose_words(const std::array<FourWords, 4>& rows) {
+  const FourWords low_01 = __builtin_shufflevector(rows[0], rows[1], 0, 4, 1, 5);
+  const FourWords high_01 = __builtin_shufflevector(rows[0], rows[1], 2, 6, 3, 7);
+  const FourWords low_23 = __builtin_shufflevector(rows[2], rows[3], 0, 4, 1, 5);
+  const FourWords high_23 = __builtin_shufflevector(rows[2], rows[3], 2, 6, 3, 7);
+  return {__builtin_shufflevector(low_01, low_23, 0, 1, 4, 5),
+          __builtin_shufflevector(low_01, low_23, 2, 3, 6, 7),
+          __builtin_shufflevector(high_01, high_23, 0, 1, 4, 5),
+          __builtin_shufflevector(high_01, high_23, 2, 3, 6, 7)};
+}
+
 // Exchanges words and nibbles: nibble j of result i is nibble i of words[j]. Word is std::uint32_t,
 // or FourWords: four blocks of words side by side.
 template <class Word>

@@ -1,9 +1,10 @@
 #include "weights/internal/coded_source.h"
 
 #include <algorithm>
-#include <cmath>
 #include <numeric>
 #include <utility>
+
+#include "base/mapped_file.h"
 
 namespace caption::weights {
 
@@ -79,11 +80,13 @@ ConstView CodedSource::read(std::string_view tensor, const Shape& shape) {
   return std::as_const(numbers).view();
 }
 
-std::int64_t CodedSource::read_ahead(std::string_view tensor) const {
+std::vector<std::span<const std::byte>> CodedSource::mapped_bytes(std::string_view tensor) const {
   const CodedTensor* const coded = find_coded(tensor);
-  if (coded == nullptr) return file_->read_ahead(tensor);
-  std::int64_t bytes = 0;
-  for (const std::string& part : coded->parts()) bytes += file_->read_ahead(part);
+  if (coded == nullptr) return file_->mapped_bytes(tensor);
+  std::vector<std::span<const std::byte>> bytes;
+  for (const std::string& part : coded->parts()) {
+    if (const FileTensor* const stored = file_->stored(part)) bytes.push_back(stored->bytes);
+  }
   return bytes;
 }
 
@@ -178,19 +181,14 @@ std::vector<std::string> modules_with(const Checkpoint& file, std::string_view s
   return modules;
 }
 
-float number_at(const FileTensor& tensor, std::int64_t i) {
-  const std::byte* const bytes = tensor.bytes.data();
-  switch (tensor.dtype.value_or(DType::kF32)) {
-    case DType::kBF16: return to_float(reinterpret_cast<const BF16*>(bytes)[i]);
-    case DType::kF16: return to_float(reinterpret_cast<const F16*>(bytes)[i]);
-    default: return reinterpret_cast<const float*>(bytes)[i];
+void request_parts(const Checkpoint& file, const std::vector<std::string>& modules,
+                   std::initializer_list<std::string_view> suffixes) {
+  for (const std::string& module : modules) {
+    for (const std::string_view suffix : suffixes) {
+      const FileTensor* const found = file.stored(module + "." + std::string(suffix));
+      if (found != nullptr) request_pages(found->bytes);
+    }
   }
-}
-
-float finite_at(const Part& part, std::int64_t i) {
-  const float number = number_at(*part.tensor, i);
-  if (!std::isfinite(number)) fail_part(part, "holds a number that is not finite");
-  return number;
 }
 
 void refuse_unknown_keys(const JsonObject& config, std::initializer_list<std::string_view> known) {

@@ -3,6 +3,8 @@
 // its neighbours); CodedSource presents them as `<module>.weight`.
 #pragma once
 
+#include <cmath>
+#include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <initializer_list>
@@ -56,7 +58,7 @@ class CodedSource final : public Source {
   std::vector<std::string> names() const override;
   std::optional<Shape> shape(std::string_view tensor) const override;
   ConstView read(std::string_view tensor, const Shape& shape) override;
-  std::int64_t read_ahead(std::string_view tensor) const override;
+  std::vector<std::span<const std::byte>> mapped_bytes(std::string_view tensor) const override;
   void release(std::string_view tensor) override;
   std::optional<StoredCodes> codes_of(std::string_view tensor) const override;
   QuantisedMatrix read_codes(std::string_view tensor, const Shape& shape, std::int64_t first,
@@ -89,6 +91,8 @@ struct Part {
   }
   std::int64_t dim(std::size_t axis) const { return tensor->extents[axis]; }
 };
+
+[[noreturn]] void fail_part(const Part& part, const std::string& what);
 
 // The tensors `<module>.<suffix>` of one module.
 class Module {
@@ -128,10 +132,28 @@ class Module {
 // Returns the modules of which the file has a tensor `<module>.<suffix>`, sorted.
 std::vector<std::string> modules_with(const Checkpoint& file, std::string_view suffix);
 
+// Asks the system for the tensors `<module>.<suffix>` that the file has, without waiting. For small
+// tensors in all places of a file: a page that is accessed without this is read with megabytes
+// around it, and alone.
+void request_parts(const Checkpoint& file, const std::vector<std::string>& modules,
+                   std::initializer_list<std::string_view> suffixes);
+
 // Returns element i of a tensor of dtype F32, BF16 or F16 as f32.
-float number_at(const FileTensor& tensor, std::int64_t i);
+inline float number_at(const FileTensor& tensor, std::int64_t i) {
+  const std::byte* const bytes = tensor.bytes.data();
+  switch (tensor.dtype.value_or(DType::kF32)) {
+    case DType::kBF16: return to_float(reinterpret_cast<const BF16*>(bytes)[i]);
+    case DType::kF16: return to_float(reinterpret_cast<const F16*>(bytes)[i]);
+    default: return reinterpret_cast<const float*>(bytes)[i];
+  }
+}
+
 // As number_at(). Throws Error(kBadModel) when the number is not finite.
-float finite_at(const Part& part, std::int64_t i);
+inline float finite_at(const Part& part, std::int64_t i) {
+  const float number = number_at(*part.tensor, i);
+  if (!std::isfinite(number)) fail_part(part, "holds a number that is not finite");
+  return number;
+}
 
 // Throws Error(kUnavailable) naming the first key of `config` that is not in `known` and has a
 // value other than null, false or an empty one: it might change the values of the weights.
@@ -139,7 +161,6 @@ void refuse_unknown_keys(const JsonObject& config, std::initializer_list<std::st
 // Throws Error(kUnavailable): "config.json: quantization_config: <what> is not supported ..."
 [[noreturn]] void refuse_value(const JsonObject& config, const std::string& what,
                                const std::string& supported);
-[[noreturn]] void fail_part(const Part& part, const std::string& what);
 
 // Throws for a number of columns per group that is neither -1 (a whole row) nor one that the
 // kernels take: Error(kBadModel) for 0 and below, kUnavailable for others.

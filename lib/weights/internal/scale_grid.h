@@ -47,7 +47,8 @@ class ScaleGrid {
   // Returns the scale of row n and of group g of columns. Throws Error(kBadModel) when the scale,
   // or its product with `largest`, is not finite.
   float at(std::int64_t n, std::int64_t g) const {
-    const float scale = number_at(*part_.tensor, n / block_.rows * num_across_ + g);
+    const std::int64_t row = block_.rows == 1 ? n : n / block_.rows;
+    const float scale = number_at(*part_.tensor, row * num_across_ + g);
     if (!std::isfinite(scale * largest_)) fail_part(part_, "holds a scale that is not finite");
     return scale;
   }
