@@ -1,6 +1,7 @@
 #include "bench/loading_bench.h"
 
 #include <fcntl.h>
+#include <time.h>
 
 #include <algorithm>
 #include <cstddef>
@@ -25,6 +26,31 @@ namespace {
 // A piece that a thread reads at a time.
 constexpr std::int64_t kPieceBytes = 256 << 10;
 constexpr int kMaxDiskPasses = 3;  // a disk may be slow
+
+// The time on the clock, and that of the processors.
+struct Duration {
+  double seconds = 0;
+  double processor_s = 0;
+};
+
+// Microseconds for which the process's threads have run on processors, all of them together.
+std::int64_t process_cpu_us() {
+  timespec time{};
+  ::clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time);
+  return std::int64_t{time.tv_sec} * 1'000'000 + time.tv_nsec / 1000;
+}
+
+class Timer {
+ public:
+  Duration elapsed() const {
+    return {.seconds = static_cast<double>(stopwatch_.elapsed_us()) / 1e6,
+            .processor_s = static_cast<double>(process_cpu_us() - start_cpu_us_) / 1e6};
+  }
+
+ private:
+  Stopwatch stopwatch_;
+  std::int64_t start_cpu_us_ = process_cpu_us();
+};
 
 class Files {
  public:
@@ -51,8 +77,8 @@ class Files {
   }
 
   // Reads all files into memory that the process has not touched before, as much as the files have.
-  double copy_s() {
-    const Stopwatch stopwatch;
+  Duration copy() {
+    const Timer timer;
     std::vector<Buffer> copies;
     for (const OpenFile& file : files_) {
       copies.emplace_back(Device::kCpu, static_cast<std::size_t>(file.size_bytes()));
@@ -61,7 +87,7 @@ class Files {
         read(of, begin, std::span(first + begin, static_cast<std::size_t>(end - begin)));
       });
     }
-    return static_cast<double>(stopwatch.elapsed_us()) / 1e6;
+    return timer.elapsed();
   }
 
   void drop_from_page_cache() const {
@@ -102,7 +128,7 @@ class Files {
 };
 
 struct Loading {
-  double seconds = 0;
+  Duration duration;
   std::int64_t weight_bytes = 0;
   std::int64_t extra_bytes = 0;
 };
@@ -110,10 +136,9 @@ struct Loading {
 Loading load(const std::function<std::unique_ptr<model::CaptionModel>()>& open) {
   reset_peak_memory();
   const std::int64_t before = process_memory().resident_bytes;
-  const Stopwatch stopwatch;
+  const Timer timer;
   const std::unique_ptr<model::CaptionModel> model = open();
-  Loading loading = {.seconds = static_cast<double>(stopwatch.elapsed_us()) / 1e6,
-                     .weight_bytes = model->weight_bytes()};
+  Loading loading = {.duration = timer.elapsed(), .weight_bytes = model->weight_bytes()};
   loading.extra_bytes = process_memory().peak_bytes - before - loading.weight_bytes;
   return loading;
 }
@@ -136,20 +161,25 @@ LoadingBench bench_loading(const Context& context, const std::vector<std::filesy
   std::vector<double> reads;
   std::vector<double> copies;
   std::vector<double> loads;
+  std::vector<double> copy_work;
+  std::vector<double> load_work;
   for (int i = 0; i < std::min(options.repeat, kMaxDiskPasses); ++i) {
     readers.drop_from_page_cache();
     reads.push_back(readers.read_s());
     readers.drop_from_page_cache();
-    loads.push_back(load(open).seconds);
+    loads.push_back(load(open).duration.seconds);
   }
   bench.disk_read_s = median(std::exchange(reads, {}));
   bench.disk_load_s = median(std::exchange(loads, {}));
   readers.read_s();  // what the model did not read is in the page cache, too
   for (int i = 0; i < options.repeat; ++i) {
     reads.push_back(readers.read_s());
-    copies.push_back(readers.copy_s());
+    const Duration copy = readers.copy();
+    copies.push_back(copy.seconds);
+    copy_work.push_back(copy.processor_s);
     const Loading loading = load(open);
-    loads.push_back(loading.seconds);
+    loads.push_back(loading.duration.seconds);
+    load_work.push_back(loading.duration.processor_s);
     bench.weight_bytes = loading.weight_bytes;
     bench.extra_bytes =
         std::max(i == 0 ? loading.extra_bytes : bench.extra_bytes, loading.extra_bytes);
@@ -157,6 +187,8 @@ LoadingBench bench_loading(const Context& context, const std::vector<std::filesy
   bench.cached_read_s = median(std::move(reads));
   bench.cached_copy_s = median(std::move(copies));
   bench.cached_load_s = median(std::move(loads));
+  bench.copy_processor_s = median(std::move(copy_work));
+  bench.load_processor_s = median(std::move(load_work));
   return bench;
 }
 
@@ -171,7 +203,10 @@ std::string to_table(const std::string& subject, const LoadingBench& bench) {
          line("disk: files read", bytes, bench.disk_read_s) +
          line("disk: model opened", bytes, bench.disk_load_s) + "\nmodel opened at " +
          format_percent(bench.share_of_page_cache()) + " of the rate of reading, " +
-         format_percent(bench.share_of_copy()) + " of that of copying; from the disk at " +
+         format_percent(bench.share_of_copy()) + " of that of copying (" +
+         format_percent(bench.share_of_copy_work()) +
+         " by processor time: " + format_number(bench.copy_processor_s) + " s and " +
+         format_number(bench.load_processor_s) + " s); from the disk at " +
          format_percent(bench.share_of_disk()) + " of that of reading\n";
 }
 
@@ -188,8 +223,11 @@ std::string to_json(const std::string& subject, const LoadingBench& bench) {
       .add("cached_load_s", bench.cached_load_s)
       .add("disk_read_s", bench.disk_read_s)
       .add("disk_load_s", bench.disk_load_s)
+      .add("copy_processor_s", bench.copy_processor_s)
+      .add("load_processor_s", bench.load_processor_s)
       .add("share_of_page_cache", bench.share_of_page_cache())
       .add("share_of_copy", bench.share_of_copy())
+      .add("share_of_copy_work", bench.share_of_copy_work())
       .add("share_of_disk", bench.share_of_disk());
   json.end_object();
   return json.text() + "\n";

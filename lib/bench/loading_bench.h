@@ -35,10 +35,15 @@ struct LoadingBench {
   double cached_load_s = 0;
   double disk_read_s = 0;
   double disk_load_s = 0;
+  // Processor time of all threads, the system's included: unlike the seconds above, other work on
+  // the machine changes it little.
+  double copy_processor_s = 0;
+  double load_processor_s = 0;
 
   // The rate at which the model is loaded as a share of that at which its files are read.
   double share_of_page_cache() const { return cached_read_s / cached_load_s; }
   double share_of_copy() const { return cached_copy_s / cached_load_s; }
+  double share_of_copy_work() const { return copy_processor_s / load_processor_s; }
   double share_of_disk() const { return disk_read_s / disk_load_s; }
 };
 

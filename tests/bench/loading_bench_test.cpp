@@ -33,8 +33,9 @@ TEST_SUITE("bench/loading_bench") {
     CHECK(opened == 3 + 3);
     CHECK(bench.weight_bytes == weight_bytes);
     CHECK(bench.file_bytes == static_cast<std::int64_t>(fs::file_size(files.front())));
-    for (const double seconds : {bench.cached_read_s, bench.cached_copy_s, bench.cached_load_s,
-                                 bench.disk_read_s, bench.disk_load_s}) {
+    for (const double seconds :
+         {bench.cached_read_s, bench.cached_copy_s, bench.cached_load_s, bench.disk_read_s,
+          bench.disk_load_s, bench.copy_processor_s, bench.load_processor_s}) {
       CHECK(seconds > 0);
     }
     const JsonObject json =
