@@ -122,6 +122,13 @@ CAPTION_DEVICE Bytes16 load_once(const Bytes16* from) {
   return x;
 }
 
+// Adds x to, or sets the bits of x in, *to, which other threads may do at the same time; atomic_add
+// returns the value before. Accesses of another kind need a barrier between.
+CAPTION_DEVICE std::uint32_t atomic_add(std::uint32_t* to, std::uint32_t x) {
+  return atomicAdd(to, x);
+}
+CAPTION_DEVICE void atomic_or(std::uint32_t* to, std::uint32_t x) { atomicOr(to, x); }
+
 CAPTION_DEVICE std::uint32_t shared_address(const void* pointer) {
   return static_cast<std::uint32_t>(__cvta_generic_to_shared(pointer));
 }
@@ -258,6 +265,9 @@ CAPTION_DEVICE float square_root(float x) { return __fsqrt_rn(x); }
 CAPTION_DEVICE int nearest_integer(float x) { return __float2int_rn(x); }
 CAPTION_DEVICE float float_of_bits(std::uint32_t x) { return __uint_as_float(x); }
 CAPTION_DEVICE std::uint32_t bits_of_float(float x) { return __float_as_uint(x); }
+CAPTION_DEVICE double double_of_bits(std::uint64_t x) {
+  return __longlong_as_double(static_cast<long long>(x));
+}
 // IEEE binary16, to nearest, ties to even; subnormals are kept.
 CAPTION_DEVICE std::uint16_t f16_of_float(float x) {
   std::uint16_t half;

@@ -267,6 +267,43 @@ struct HalfABlockAtABarrier : Kernel {
   }
 };
 
+CAPTION_DEVICE std::uint32_t* word(float* number) {
+  return reinterpret_cast<std::uint32_t*>(number);
+}
+
+// Blocks and threads may add to one place, but not read it meanwhile.
+template <bool kFaulty>
+struct CountReadWhileOthersAdd : Kernel {
+  static CAPTION_DEVICE void run(const Params& p) {
+    if (thread_index() == 0) *word(shared().numbers) = 0;
+    sync_block();
+    atomic_add(word(shared().numbers), 1);
+    atomic_or(word(p.memory + 100), 2);
+    if constexpr (!kFaulty) sync_block();
+    if (block_x() == 0) store(word(p.memory + thread_index()), load(word(shared().numbers)));
+  }
+};
+
+template <bool kFaulty>
+struct OneThreadDoesNotAddAtomically : Kernel {
+  static CAPTION_DEVICE void run(const Params& p) {
+    if (kFaulty && thread_index() == 7) {
+      store(word(p.memory), 8U);
+    } else {
+      atomic_add(word(p.memory), 1);
+    }
+  }
+};
+
+template <bool kFaulty>
+struct AddsToUnwrittenShared : Kernel {
+  static CAPTION_DEVICE void run(const Params& p) {
+    if (!kFaulty) store(shared().numbers + thread_index(), 0.0F);
+    atomic_add(word(shared().numbers + thread_index()), 1);
+    store(p.memory + thread_index(), 1.0F);
+  }
+};
+
 template <bool kFaulty>
 struct TooMuchShared : Kernel {
   struct Shared {
@@ -299,12 +336,15 @@ constexpr KernelPair kPairs[] = {
     pair<BlocksWriteOnePlace, 2>("two blocks write one place", Fault::kRace),
     pair<BlockReadsAnothers, 2>("a block reads what another writes", Fault::kRace),
     pair<BlockWritesWhatOthersRead, 3>("a block writes what others read", Fault::kRace),
+    pair<CountReadWhileOthersAdd, 2>("a count is read while others add to it", Fault::kRace),
+    pair<OneThreadDoesNotAddAtomically>("one of many additions is not atomic", Fault::kRace),
     pair<BeyondGlobal>("a write is beyond an allocation", Fault::kOutOfBounds),
     pair<BeforeGlobal>("a read is before an allocation", Fault::kOutOfBounds),
     pair<BeyondShared>("a write is beyond shared memory", Fault::kOutOfBounds),
     pair<ReadsTheHost>("a kernel reads the host's memory", Fault::kHostMemory),
     pair<Misaligned>("16 bytes are read at a multiple of 8", Fault::kMisaligned),
     pair<ReadsUnwrittenShared>("shared memory is read that nobody wrote", Fault::kUninitialised),
+    pair<AddsToUnwrittenShared>("a sum begins with what nobody wrote", Fault::kUninitialised),
     pair<CopyNotWaitedFor>("a copy is not waited for", Fault::kUnwaitedCopy),
     pair<CopyGroupTooFew>("a wait leaves one group too many", Fault::kUnwaitedCopy),
     pair<CopyOfAnotherThread>("another thread's copy is read without a barrier", Fault::kRace),

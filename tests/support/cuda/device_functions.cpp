@@ -211,6 +211,18 @@ std::uint32_t vote(bool x, SourcePlace place) {
   return arguments.out;
 }
 
+std::uint32_t atomic_add(std::uint32_t* to, std::uint32_t x) {
+  access(__builtin_return_address(0), to, sizeof *to, Direction::kAtomic);
+  const std::uint32_t before = *to;
+  *to = before + x;
+  return before;
+}
+
+void atomic_or(std::uint32_t* to, std::uint32_t x) {
+  access(__builtin_return_address(0), to, sizeof *to, Direction::kAtomic);
+  *to |= x;
+}
+
 void copy_16_async(void* to, const void* from, bool is_inside) {
   begin_copy_16(__builtin_return_address(0), to, from, is_inside);
 }

@@ -59,6 +59,8 @@ template <class T>
   static_assert(sizeof(T) <= 16 && (sizeof(T) & (sizeof(T) - 1)) == 0);
   cuda_emulator::store_bytes(to, &x, sizeof x);
 }
+std::uint32_t atomic_add(std::uint32_t* to, std::uint32_t x);
+void atomic_or(std::uint32_t* to, std::uint32_t x);
 [[gnu::always_inline]] inline Bytes16 load_once(const Bytes16* from) { return load(from); }
 
 void copy_16_async(void* to, const void* from, bool is_inside);
@@ -89,6 +91,7 @@ inline int nearest_integer(float x) {
 }
 inline float float_of_bits(std::uint32_t x) { return std::bit_cast<float>(x); }
 inline std::uint32_t bits_of_float(float x) { return std::bit_cast<std::uint32_t>(x); }
+inline double double_of_bits(std::uint64_t x) { return std::bit_cast<double>(x); }
 inline std::uint16_t f16_of_float(float x) { return to_f16(x).bits; }
 inline float float_of_f16(std::uint16_t half) { return to_float(F16{half}); }
 

@@ -27,7 +27,9 @@ std::string thread_name(int thread, std::uint32_t phase, const Moment& now) {
 bool write_is_ordered(const Cell& cell, const Moment& now) {
   if (cell.write_phase < now.first_phase_of_launch) return true;
   if (cell.write_phase < now.first_phase_of_block) return false;
-  if (cell.write_phase != now.phase || cell.writer == now.thread) return true;
+  if (cell.write_phase != now.phase) return true;
+  if (cell.is_atomic) return false;  // there may be more writers than the last
+  if (cell.writer == now.thread) return true;
   return cell.writer / 32 == now.warp() && cell.write_epoch != now.epoch;
 }
 
@@ -64,6 +66,7 @@ void remember_write(Cell& cell, const Moment& now) {
   cell.write_epoch = now.epoch;
   cell.writer = static_cast<std::int16_t>(now.thread);
   cell.is_initialised = true;
+  cell.is_atomic = false;
 }
 
 // As Region::access(), of one byte.
@@ -73,20 +76,24 @@ std::string access_cell(Cell& cell, const Moment& now, Direction direction, Faul
     return "a copy of " + thread_name(cell.writer) + " may still write it";
   }
   fault = Fault::kRace;
-  if (!write_is_ordered(cell, now)) {
+  const bool are_both_atomic = direction == Direction::kAtomic && cell.is_atomic;
+  if (!are_both_atomic && !write_is_ordered(cell, now)) {
     return thread_name(cell.writer, cell.write_phase, now) +
            " wrote it, and nothing orders the two";
   }
-  if (direction == Direction::kWrite) {
+  const bool was_initialised = cell.is_initialised;
+  if (direction != Direction::kRead) {
     if (!reads_are_ordered(cell, now)) {
       return thread_name(cell.reader, cell.read_phase, now) +
              " read it, and nothing orders the two";
     }
     remember_write(cell, now);
-    return {};
+    cell.is_atomic = direction == Direction::kAtomic;
+    if (direction == Direction::kWrite) return {};
+  } else {
+    remember_read(cell, now);
   }
-  remember_read(cell, now);
-  if (cell.is_initialised) return {};
+  if (was_initialised) return {};
   fault = Fault::kUninitialised;
   return "nobody has written it";
 }

@@ -7,6 +7,7 @@
 // Two accesses, at least one of them a write, are ordered when a barrier lies between them, or, of
 // one warp, a sync_warp(), or when one thread makes both. Blocks of a launch are not ordered at
 // all, launches are. So a race is found whatever the order in which the emulator runs threads.
+// Atomic accesses are no race among themselves; any other access and one of them need a barrier.
 #pragma once
 
 #include <cstddef>
@@ -48,7 +49,7 @@ struct Range {
   std::size_t size_bytes = 0;
 };
 
-enum class Direction { kRead, kWrite };
+enum class Direction { kRead, kWrite, kAtomic };
 
 struct Cell {
   std::uint32_t write_phase = 0;  // 0: not by a kernel
@@ -61,6 +62,7 @@ struct Cell {
   std::int16_t writer = 0;
   std::int16_t reader = 0;
   bool is_initialised = false;
+  bool is_atomic = false;   // the last write
   bool is_pending = false;  // copy_16_async() may still write it
 };
 
