@@ -54,6 +54,10 @@ struct AttendTiles {
   // An odd number of packs of 16 bytes in a row: eight adjacent rows are in different banks.
   static constexpr int kRowPacks = kDim / 8 + 1;
   static constexpr int kScales = kIsInt8 ? kSplitKeys : 1;
+  // Where there are not enough registers for the state of a split and that of all before it, the
+  // latter is in shared memory meanwhile.
+  static constexpr bool kKeepsTotal = kSplits || !kIsInt8 || kDimTiles < 8;
+  static constexpr int kTotalNumbers = kKeepsTotal ? 1 : 4 + 8 * kDimTiles;
   using Params = AttendParams;
   using Rows = Bytes16[kStepKeys][kRowPacks];
   struct Shared {
@@ -63,8 +67,9 @@ struct AttendTiles {
     Bytes16 widened[kIsInt8 ? kStepKeys : 1][kRowPacks];  // keys or values
     // Of the positions of two splits, the even one and the odd one.
     int slots[2][kSplitKeys];
-    float factors[2][kScales];  // of scores
-    float v_scales[2][kScales];
+    float factors[2][kScales];   // of scores
+    float v_scales[2][kScales];  // 0 where no row of the tile sees the key
+    float total[kTotalNumbers][kKeepsTotal ? 1 : kThreads];
   };
   // Of the lane's two rows; output tile n has the dimensions 8 n .. 8 n + 7.
   struct State {
@@ -97,6 +102,7 @@ struct AttendTiles {
     copy_step(block, p.k, block.shared.keys, block.steps.begin);
     State total;
     State state;
+    bool has_total = false;
     for (int step = block.steps.begin; step < block.steps.end; ++step) {
       attend_step(block, step, state);
       const bool is_last = step + 1 == block.steps.end || (step + 1) % kStepsOfSplit == 0;
@@ -106,13 +112,40 @@ struct AttendTiles {
         store_state<0>(block, splits.begin, state);
         store_state<1>(block, splits.begin, state);
       } else {
+        if (!kKeepsTotal) total = {};
+        if (!kKeepsTotal && has_total) load_total(block.shared, total);
         fold_states(total, state);
+        if (!kKeepsTotal) store_total(block.shared, total);
+        has_total = true;
         state = {};
       }
     }
     if (kSplits || block.some.begin >= block.some.end) return;
+    if (!kKeepsTotal) load_total(block.shared, total);
     store_outputs<0>(block, total);
     store_outputs<1>(block, total);
+  }
+
+  // A thread's numbers are its own: no barrier is needed.
+  static CAPTION_DEVICE void load_total(const Shared& shared, State& total) {
+    const int thread = thread_index();
+    for (int half = 0; half < 2; ++half) {
+      total.row[half] = {load(&shared.total[2 * half][thread]),
+                         load(&shared.total[2 * half + 1][thread])};
+    }
+    for (int i = 0; i < 8 * kDimTiles; ++i) {
+      total.output[i / 4].sum[i % 4] = load(&shared.total[4 + i][thread]);
+    }
+  }
+  static CAPTION_DEVICE void store_total(Shared& shared, const State& total) {
+    const int thread = thread_index();
+    for (int half = 0; half < 2; ++half) {
+      store(&shared.total[2 * half][thread], total.row[half].max);
+      store(&shared.total[2 * half + 1][thread], total.row[half].sum);
+    }
+    for (int i = 0; i < 8 * kDimTiles; ++i) {
+      store(&shared.total[4 + i][thread], total.output[i / 4].sum[i % 4]);
+    }
   }
 
   static CAPTION_DEVICE Block block_of(const Params& p, const Tile& tile, const KeyRange& splits) {
@@ -162,7 +195,10 @@ struct AttendTiles {
     const Params& p = block.p;
     for (int i = thread_index(); i < kSplitKeys; i += kThreads) {
       const int position = split * kSplitKeys + i;
-      if (!block.keys.contains(position)) continue;
+      if (!block.keys.contains(position)) {
+        if constexpr (kIsInt8) block.shared.v_scales[split % 2][i] = 0;
+        continue;
+      }
       const int slot = block.tile.sequence.slot(p, position);
       block.shared.slots[split % 2][i] = slot;
       if constexpr (kIsInt8) {
@@ -305,12 +341,8 @@ struct AttendTiles {
     if constexpr (kIsInt8) return block.shared.factors[buffer][position % kSplitKeys];
     return block.p.scale * kLog2E;
   }
-  // 0 where no row of the tile sees the key.
   static CAPTION_DEVICE float v_scale_of(const Block& block, int buffer, int position) {
-    if constexpr (kIsInt8) {
-      const bool has_key = block.keys.contains(position);
-      return has_key ? block.shared.v_scales[buffer][position % kSplitKeys] : 0.0F;
-    }
+    if constexpr (kIsInt8) return block.shared.v_scales[buffer][position % kSplitKeys];
     return 1.0F;
   }
 

@@ -8,6 +8,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "kernels/compressed_attention.h"
 #include "kernels/cuda/attend.h"
 #include "kernels/cuda/launch.cuh"
 #include "kernels/paged_attention.h"
@@ -108,8 +109,7 @@ void attend(Stream& stream, AttendParams params, Splitting splitting) {
 AttendParams paged_operands(ConstView q, const PagedContext& context, float scale, View y) {
   if (std::any_of(context.clusters.begin(), context.clusters.end(),
                   [](const KeyClusters* clusters) { return clusters != nullptr; })) {
-    throw Error(ErrorCode::kUnavailable,
-                "paged_attention: compressed attention is not available on a GPU; use the CPU");
+    refuse_compressed_attention("paged_attention");
   }
   const auto indices = [](ConstView view) { return static_cast<const std::int32_t*>(view.raw()); };
   const std::int64_t page_tokens = context.k_pages.dim(1);

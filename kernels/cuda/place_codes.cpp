@@ -46,12 +46,6 @@ CodeKind kind_of(MatrixFormat format, const QuantisedMatrix& matrix) {
   return has_integer_codebook(matrix) ? CodeKind::kInt4 : CodeKind::kTable4;
 }
 
-// Tensor cores multiply bf16 from compute capability 8.0 on.
-DType dtype_of_products(const Context& context) {
-  const bool lacks_bf16 = context.compute_capability != 0 && context.compute_capability < 80;
-  return lacks_bf16 ? DType::kF16 : DType::kBF16;
-}
-
 // Where the arrays of a piece of rows lie, one after another.
 class PieceLayout {
  public:

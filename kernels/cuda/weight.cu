@@ -157,7 +157,7 @@ Weight place_stored(Cuda, Stream& stream, ConstView rows) {
 }
 
 Weight place_bf16(Cuda, Stream& stream, ConstView rows) {
-  return cuda::place_tiles(stream, rows, DType::kBF16);
+  return cuda::place_tiles(stream, rows, cuda::dtype_of_products(stream.context()));
 }
 
 std::int64_t placed_bytes(Cuda, const Context& /*context*/, std::int64_t num_features,

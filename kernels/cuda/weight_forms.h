@@ -57,6 +57,14 @@ class RowsForm final : public DeviceForm {
   ConstView rows_;
 };
 
+// The dtype in which the GPU's tensor cores multiply numbers of 16 bits: bf16, but f16 on Turing,
+// which lacks bf16; there numbers beyond 65504 become infinite. An unknown GPU (compute capability
+// 0) has bf16.
+inline DType dtype_of_products(const Context& context) {
+  const bool lacks_bf16 = context.compute_capability != 0 && context.compute_capability < 80;
+  return lacks_bf16 ? DType::kF16 : DType::kBF16;
+}
+
 // Tiles in device memory, borrowed.
 struct Tiles {
   const void* begin = nullptr;    // aligned to 16 bytes

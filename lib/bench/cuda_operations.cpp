@@ -17,7 +17,19 @@ constexpr double kProductFlops = 4096;  // of m16n8k16
 constexpr double kWeightBytes = 2;
 // Rows of x that one call of a piece takes: model/internal/transformer_decoder.h.
 constexpr std::int64_t kPieceRows = 384;
-constexpr std::int64_t kMostFewRows = 16;  // of a launch: kernels/cuda/multiply_tiles.cuh
+constexpr std::int64_t kMostFewRows = 16;  // of FewRows: kernels/cuda/multiply_tiles.cuh
+
+// A shape of blocks of TileGemm: kernels/cuda/tile_gemm.cu.
+struct GemmShape {
+  const char* name;
+  double side;                    // features, and rows, of a block
+  double wavefronts_per_product;  // ldmatrix and fragments into registers, copies into memory
+  double enough_blocks;           // below it, slices have blocks of their own
+};
+constexpr GemmShape kSmallGemm = {"GemmShape<2, 4, 2, 2, 6>", 64, 3, 264};
+constexpr GemmShape kLargeGemm = {"GemmShape<4, 4, 2, 4, 4>", 128, 2, 128};
+constexpr double kSliceColumns = 1024;
+constexpr double kStagesPerSlice = 32;
 
 double as_double(std::int64_t n) { return static_cast<double>(n); }
 double round_up(double size, double unit) { return std::ceil(size / unit) * unit; }
@@ -60,15 +72,8 @@ class Counter {
   // 2 for SwiGLU, otherwise 1.
   void multiply(const std::string& operation, std::int64_t rows, const model::LinearSpec& matrix,
                 std::int64_t calls, int operands = 1) {
-    CudaWork call{.operation = operation};
-    const std::int64_t rest = rows % kMostFewRows;
-    const auto whole = as_double(rows / kMostFewRows);
-    if (whole > 0) add_scaled(call, launch_few_rows(kMostFewRows, matrix, operands), whole);
-    if (rest > 0) add_scaled(call, launch_few_rows(rest, matrix, operands), 1);
-    // L2 keeps a small matrix for the later launches.
-    const double weight_bytes = kWeightBytes * as_double(matrix.num_weights());
-    if (weight_bytes <= card_.l2_bytes / 2)
-      call.dram_bytes = std::min(call.dram_bytes, weight_bytes);
+    const CudaWork call = rows <= kMostFewRows ? launch_few_rows(rows, matrix, operands)
+                                               : launch_tile_gemm(rows, matrix, operands);
     CudaWork work{.operation = operation, .kernel = call.kernel};
     work.bytes_in_flight = call.bytes_in_flight;
     add_scaled(work, call, as_double(calls));
@@ -118,6 +123,43 @@ class Counter {
     work.instructions = work.products * (has_bf16 ? 1 : 2) * recorded->instructions_per_product;
     const double resident = std::min<double>(recorded->blocks, std::ceil(blocks / card_.num_sms));
     work.bytes_in_flight = recorded->bytes_ahead * recorded->threads / 32 * resident;
+    return work;
+  }
+
+  // The launches of kernels/cuda/tile_gemm.cu: x is rounded, blocks multiply, and where there are
+  // few blocks another kernel adds the slices of K.
+  CudaWork launch_tile_gemm(std::int64_t rows, const model::LinearSpec& matrix,
+                            int operands) const {
+    const GemmShape& shape = as_double(rows) <= kSmallGemm.side ? kSmallGemm : kLargeGemm;
+    const auto in = as_double(matrix.in);
+    const double features = round_up(as_double(matrix.out), shape.side);
+    const double computed_rows = round_up(as_double(rows), shape.side);
+    const double blocks = features / shape.side * computed_rows / shape.side;
+    const double slices = blocks < shape.enough_blocks ? std::ceil(in / kSliceColumns) : 1;
+    CudaWork work{.launches = slices > 1 ? 3 : 2};
+    work.dram_bytes = kWeightBytes * as_double(matrix.num_weights());
+    const double activations = as_double(rows) * (4 + 2 * kWeightBytes) * in +
+                               4 * as_double(rows * matrix.out) +
+                               (slices > 1 ? 8 * slices * features * computed_rows : 0);
+    if (activations > card_.l2_bytes / 2) work.dram_bytes += activations;
+    work.l2_bytes = blocks * 2 * kWeightBytes * shape.side * in + activations;
+    work.products = features / kTile * computed_rows / kProductRows * std::ceil(in / kTile);
+    const bool has_bf16 = card_.architecture >= 80;
+    const std::string name = std::string("TileGemm<") + (has_bf16 ? "BF16, " : "F16, ") +
+                             shape.name + ", " + std::to_string(operands);
+    const auto sliced = find_recorded(name + ", true", card_.architecture);
+    const auto whole = find_recorded(name + ", false", card_.architecture);
+    if (!sliced || !whole) return work;
+    const RecordedKernel& recorded = slices > 1 ? *sliced : *whole;
+    work.kernel = recorded.name;
+    work.wavefronts = work.products * shape.wavefronts_per_product;
+    // The way through the loop that adds a slice is taken once per slice.
+    const double of_slice = whole->instructions_per_product - sliced->instructions_per_product;
+    work.instructions = work.products * (has_bf16 ? 1 : 2) *
+                        (sliced->instructions_per_product + of_slice / kStagesPerSlice);
+    const double resident =
+        std::min<double>(recorded.blocks, std::ceil(blocks * slices / card_.num_sms));
+    work.bytes_in_flight = recorded.bytes_ahead * recorded.threads / 32 * resident;
     return work;
   }
 

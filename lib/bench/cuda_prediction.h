@@ -12,11 +12,11 @@
 // bytes where an operation's exceed half of L2.
 //
 // The operations are those that model::TransformerDecoder issues for a step; a test compares their
-// numbers with a profile. Dense layers are launches of kernels/cuda/few_rows.cu for 16 rows each,
-// as kernels/cuda/linear.cpp makes them. Instructions per product, warps of a multiprocessor and
-// bytes in flight are those of kernels/cuda/resources.json. An operation for which the record has
-// no kernel that this file knows is counted at its least, bytes and products alone, and named.
-// Instructions of element-wise kernels are not counted.
+// numbers with a profile. Dense layers are launches of kernels/cuda/few_rows.cu for at most 16
+// rows, and of kernels/cuda/tile_gemm.cu for more. Instructions per product, warps of a
+// multiprocessor and bytes in flight are those of kernels/cuda/resources.json. An operation for
+// which the record has no kernel that this file knows is counted at its least, bytes and products
+// alone, and named. Instructions of element-wise kernels are not counted.
 //
 // Not compared with a measurement.
 #pragma once

@@ -14,7 +14,7 @@ namespace {
 using Cells = std::array<std::string, 8>;
 constexpr std::size_t kNumNames = 2;  // columns of text, aligned left; the others are numbers
 
-constexpr const char* kNoKernel = "none: least";
+constexpr const char* kNoKernel = "not modelled";
 
 std::string bytes_text(double bytes) {
   return bytes > 0 ? format_bytes(static_cast<std::int64_t>(bytes)) : "-";
@@ -73,7 +73,7 @@ std::string describe_step(const CudaCard& card, const CudaStep& step, std::int64
       " ms of them\n";
   if (without_kernel > 0) {
     text += "at least: " + std::to_string(without_kernel) + " of " + std::to_string(works.size()) +
-            " operations have no kernel that is predicted, and are counted at the card's rates\n";
+            " operations are not modelled, but counted at the card's rates\n";
   }
   return text;
 }

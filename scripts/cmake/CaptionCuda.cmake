@@ -1,8 +1,10 @@
-# Finds a CUDA toolkit (>= 12), which compiles kernels, says what was decided, and sets
-# CAPTION_HAVE_CUDA. The driver is asked for devices at run time, with or without a toolkit, unless
+# Finds a CUDA toolkit (>= 12), says what was decided, and sets CAPTION_HAVE_CUDA: tests then examine
+# what nvcc makes of the kernels. CAPTION_CUDA=ON sets CAPTION_CUDA_BACKEND, too: the program contains
+# the kernels. AUTO does not, as long as no GPU has run them (docs/gpu.md). The driver is asked for devices at run time, with or without a toolkit, unless
 # CAPTION_CUDA is OFF or EMULATED. Sets CAPTION_HAVE_CUDA_EMULATOR where the tests can run kernels on
 # the CPU (tests/support/cuda/emulator.h), with or without a toolkit; EMULATED does not look for one.
 set(CAPTION_HAVE_CUDA OFF)
+set(CAPTION_CUDA_BACKEND OFF)
 set(CAPTION_HAVE_CUDA_EMULATOR OFF)
 # The emulator is the runtime of -fsanitize=thread, so no other sanitizer goes with it. clang turns
 # loops of a kernel into calls of memcpy, which are not instrumented.
@@ -58,5 +60,9 @@ if(CUDAToolkit_VERSION VERSION_LESS 12)
     "CAPTION_CUDA=OFF builds for the CPU.")
 endif()
 set(CAPTION_HAVE_CUDA ON)
-message(STATUS "CUDA: toolkit ${CUDAToolkit_VERSION} (${CMAKE_CUDA_COMPILER}), "
-  "architectures ${CMAKE_CUDA_ARCHITECTURES}")
+set(backend "tests use it; CAPTION_CUDA=ON builds the CUDA backend")
+if(CAPTION_CUDA STREQUAL "ON")
+  set(CAPTION_CUDA_BACKEND ON)
+  set(backend "the CUDA backend is built for ${CMAKE_CUDA_ARCHITECTURES}")
+endif()
+message(STATUS "CUDA: toolkit ${CUDAToolkit_VERSION} (${CMAKE_CUDA_COMPILER}); ${backend}")

@@ -75,7 +75,7 @@ function(caption_test_on_emulated_cuda name)
   set(target caption_${name}_on_cuda_test)
   add_executable(${target} $<TARGET_OBJECTS:caption_${name}_test>)
   target_link_libraries(${target} PRIVATE caption_emulated_runtime caption_cuda_emulator
-    caption_emulated_contracts caption_emulated_cuda_kernels
+    caption_cuda_dispatch caption_emulated_cuda_kernels
     $<TARGET_PROPERTY:caption_${name}_test,LINK_LIBRARIES>)
   caption_source_tree_resources(${target})
   add_test(NAME ${name}_on_cuda COMMAND ${target} ${ARG_ARGUMENTS})

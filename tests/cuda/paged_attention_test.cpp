@@ -259,7 +259,7 @@ TEST_CASE("no rows are no launch, and compressed attention is refused") {
   context.clusters = {&one, 1};
   CHECK_THROWS_WITH_AS(
       paged_operands(q.view(), context, 1, q.view()),
-      "paged_attention: compressed attention is not available on a GPU; use the CPU", Error);
+      "paged_attention: compressed attention runs on the CPU only; use --attention full", Error);
 }
 
 TEST_SUITE_END();

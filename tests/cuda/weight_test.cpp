@@ -35,6 +35,19 @@ Tensor numbers_of(Stream& stream, const Weight& weight) {
 
 TEST_SUITE_BEGIN("cuda/weight");
 
+TEST_CASE("where tensor cores lack bf16, matrices are rounded to f16") {
+  const Tensor rows = random_of(DType::kBF16, {21, 40}, 52);
+  for (const int capability : {75, 80, 90}) {
+    CAPTURE(capability);
+    const caption::cuda_emulator::Emulation emulation;
+    caption::ThreadPool pool(1);
+    Stream stream({.device = caption::Device::kCuda, .compute_capability = capability}, pool);
+    const Weight weight = impl::place_bf16(Cuda{}, stream, rows.view());
+    CHECK(weight.form().describe() == (capability < 80 ? "f16 tiles" : "bf16 tiles"));
+    CHECK(same_bits(numbers_of(stream, weight), converted(rows, DType::kF32)));
+  }
+}
+
 TEST_CASE("a placed matrix has its numbers, as they are or rounded to bf16") {
   for (const std::uint64_t seed : kSeeds) {
     for (const DType dtype : {DType::kF32, DType::kBF16, DType::kF16}) {

@@ -69,33 +69,46 @@ void remember_write(Cell& cell, const Moment& now) {
   cell.is_atomic = false;
 }
 
+// What an access of a byte finds.
+enum class Finding { kNothing, kPendingCopy, kUnorderedWrite, kUnorderedRead, kUninitialised };
+
 // As Region::access(), of one byte.
-std::string access_cell(Cell& cell, const Moment& now, Direction direction, Fault& fault) {
-  if (cell.is_pending) {
-    fault = Fault::kUnwaitedCopy;
-    return "a copy of " + thread_name(cell.writer) + " may still write it";
-  }
-  fault = Fault::kRace;
+Finding access_cell(Cell& cell, const Moment& now, Direction direction) {
+  if (cell.is_pending) return Finding::kPendingCopy;
   const bool are_both_atomic = direction == Direction::kAtomic && cell.is_atomic;
-  if (!are_both_atomic && !write_is_ordered(cell, now)) {
-    return thread_name(cell.writer, cell.write_phase, now) +
-           " wrote it, and nothing orders the two";
-  }
+  if (!are_both_atomic && !write_is_ordered(cell, now)) return Finding::kUnorderedWrite;
   const bool was_initialised = cell.is_initialised;
   if (direction != Direction::kRead) {
-    if (!reads_are_ordered(cell, now)) {
-      return thread_name(cell.reader, cell.read_phase, now) +
-             " read it, and nothing orders the two";
-    }
+    if (!reads_are_ordered(cell, now)) return Finding::kUnorderedRead;
     remember_write(cell, now);
     cell.is_atomic = direction == Direction::kAtomic;
-    if (direction == Direction::kWrite) return {};
+    if (direction == Direction::kWrite) return Finding::kNothing;
   } else {
     remember_read(cell, now);
   }
-  if (was_initialised) return {};
-  fault = Fault::kUninitialised;
-  return "nobody has written it";
+  return was_initialised ? Finding::kNothing : Finding::kUninitialised;
+}
+
+// A sentence for a finding other than kNothing, without the name of the accessing thread.
+std::string describe(Finding finding, const Cell& cell, const Moment& now) {
+  switch (finding) {
+    case Finding::kNothing: break;
+    case Finding::kPendingCopy:
+      return "a copy of " + thread_name(cell.writer) + " may still write it";
+    case Finding::kUnorderedWrite:
+      return thread_name(cell.writer, cell.write_phase, now) +
+             " wrote it, and nothing orders the two";
+    case Finding::kUnorderedRead:
+      return thread_name(cell.reader, cell.read_phase, now) +
+             " read it, and nothing orders the two";
+    case Finding::kUninitialised: return "nobody has written it";
+  }
+  return {};
+}
+
+Fault fault_of(Finding finding) {
+  if (finding == Finding::kPendingCopy) return Fault::kUnwaitedCopy;
+  return finding == Finding::kUninitialised ? Fault::kUninitialised : Fault::kRace;
 }
 
 }  // namespace
@@ -117,11 +130,11 @@ const char* fault_name(Fault fault) {
 std::string Region::access(const Moment& now, Range bytes, Direction direction, Fault& fault) {
   Cell* const cells = cells_of(bytes);
   for (std::size_t i = 0; i < bytes.size_bytes; ++i) {
-    std::string text = access_cell(cells[i], now, direction, fault);
-    if (!text.empty()) {
-      return "byte " + std::to_string(offset_of(bytes.begin) + i) + " of " +
-             std::to_string(size_bytes()) + "; " + text;
-    }
+    const Finding finding = access_cell(cells[i], now, direction);
+    if (finding == Finding::kNothing) continue;
+    fault = fault_of(finding);
+    return "byte " + std::to_string(offset_of(bytes.begin) + i) + " of " +
+           std::to_string(size_bytes()) + "; " + describe(finding, cells[i], now);
   }
   return {};
 }
@@ -194,13 +207,17 @@ void DeviceMemory::free(std::byte* begin) {
   ::mmap(reinterpret_cast<void*>(first), pages_bytes, PROT_NONE,
          MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
   allocations_.erase(found);
+  last_found_ = nullptr;
 }
 
 Region* DeviceMemory::find(std::uintptr_t address) {
+  if (last_found_ != nullptr && last_found_->contains(address)) return last_found_;
   const auto next = allocations_.upper_bound(address);
   if (next == allocations_.begin()) return nullptr;
   Region& region = std::prev(next)->second;
-  return region.contains(address) ? &region : nullptr;
+  if (!region.contains(address)) return nullptr;
+  last_found_ = &region;
+  return &region;
 }
 
 }  // namespace caption::cuda_emulator

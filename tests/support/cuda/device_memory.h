@@ -135,6 +135,7 @@ class DeviceMemory {
   std::byte* begin_ = nullptr;
   std::size_t used_bytes_ = 0;  // addresses are not used twice
   std::map<std::uintptr_t, Region> allocations_;
+  Region* last_found_ = nullptr;  // by find(), which is mostly asked for the same allocation
 };
 
 }  // namespace caption::cuda_emulator
