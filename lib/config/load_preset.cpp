@@ -11,7 +11,6 @@
 #include "base/units.h"
 #include "config/examples.h"
 #include "config/parse_preset.h"
-#include "config/resolve.h"
 #include "config/resources.h"
 
 namespace caption::config {
@@ -102,28 +101,14 @@ std::vector<PresetFile> list_presets(const fs::path& own_presets) {
   return presets;
 }
 
-namespace {
-
-Preset read_named(const std::string& name, const Locations& locations) {
-  const fs::path path = find_preset(name, locations.own_presets);
-  return parse_preset(read_preset(path), path.string());
-}
-
-// The name of the preset for this machine, as load_preset() says.
-std::string choose_preset(const Machine& machine, bool has_cuda_kernels,
-                          const Locations& locations) {
+std::string choose_preset(const Machine& machine, bool has_cuda_kernels) {
   if (!has_cuda_kernels || machine.cuda_devices.empty()) return "cpu";
   const std::int64_t memory_bytes = machine.cuda_devices.front().memory_bytes;
-  for (const CudaPreset& preset : kCudaPresets) {
-    const bool fits = memory_bytes >= preset.min_memory_bytes;
-    if (fits && missing_features(read_named(preset.name, locations), true).empty()) {
-      return preset.name;
-    }
-  }
-  return "cpu";
+  const auto fitting = std::find_if(
+      kCudaPresets.begin(), kCudaPresets.end(),
+      [&](const CudaPreset& preset) { return memory_bytes >= preset.min_memory_bytes; });
+  return fitting == kCudaPresets.end() ? "cpu" : fitting->name;
 }
-
-}  // namespace
 
 LoadedPreset load_preset(std::string_view name_or_path, const Locations& locations,
                          const Machine& machine, bool has_cuda_kernels) {
@@ -142,7 +127,7 @@ LoadedPreset load_preset(std::string_view name_or_path, const Locations& locatio
     return {.preset = preset, .path = path, .note = {}, .locations = std::move(found)};
   }
 
-  const std::string chosen = choose_preset(machine, has_cuda_kernels, locations);
+  const std::string chosen = choose_preset(machine, has_cuda_kernels);
   const fs::path chosen_path = find_preset(chosen, locations.own_presets);
   found.preset_folder = chosen_path.parent_path();
   Preset base = parse_preset(read_preset(chosen_path), chosen_path.string());

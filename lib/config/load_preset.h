@@ -30,11 +30,13 @@ struct LoadedPreset {
 };
 
 // `name_or_path` is a name of list_presets() or a file. A preset whose device.type is `auto` is
-// applied on top of the preset for this machine: "cpu" without CUDA kernels or a CUDA device;
-// otherwise the one with the largest memory requirement that the first device meets, of those that
-// this build can run. Throws Error(kBadPreset) as parse_preset(), and
+// applied on top of the preset for this machine. Throws Error(kBadPreset) as parse_preset(), and
 // for an unknown name (listing the known ones).
 LoadedPreset load_preset(std::string_view name_or_path, const Locations& locations,
                          const Machine& machine, bool has_cuda_kernels);
+
+// Returns "cpu" without CUDA kernels or a CUDA device; otherwise the preset with the largest memory
+// requirement that the first device meets.
+std::string choose_preset(const Machine& machine, bool has_cuda_kernels);
 
 }  // namespace caption::config

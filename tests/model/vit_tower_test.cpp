@@ -36,7 +36,9 @@ TEST_SUITE("model/vit_tower") {
       Stream stream(context, one), other(context, three);
       model::RandomTower tower(stream, shape, type, 5);
       const Tensor uploaded = copy_to(stream, context.device, pixels.view());
-      const Tensor encoded = copy_to(stream, Device::kCpu, tower.encode(other, uploaded.view()));
+      const ConstView on_device = tower.encode(other, uploaded.view());
+      other.synchronize();
+      const Tensor encoded = copy_to(stream, Device::kCpu, on_device);
       const std::vector<float> together(encoded.as<float>(),
                                         encoded.as<float>() + encoded.num_elements());
       REQUIRE(std::ssize(together) == kFrames * tokens * shape.hidden);
