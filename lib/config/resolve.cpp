@@ -188,8 +188,8 @@ int num_threads(const Preset& preset, const Machine& machine) {
 Context run_context(const Preset& preset, const Machine& machine, CpuTier tier) {
   const bool is_gpu = preset.device.type == DeviceType::kCuda;
   if (is_gpu && machine.cuda_devices.empty()) {
-    throw Error(ErrorCode::kUnavailable,
-                "preset " + preset.name + ": " + machine.cuda_status + "; " + way_out(preset));
+    throw Error(ErrorCode::kUnavailable, "preset " + preset.name + ": " + machine.cuda_status +
+                                             "; use --device cpu, or a preset of the CPU");
   }
   Context context{.cpu_tier = tier, .num_threads = num_threads(preset, machine)};
   if (is_gpu) {

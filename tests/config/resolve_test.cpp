@@ -55,6 +55,25 @@ TEST_SUITE("config/resolve") {
     CHECK(refusal(preset, false).empty());
   }
 
+  TEST_CASE("a model runs where its preset says, or the reason is said") {
+    Machine machine;
+    machine.cuda_status = "no CUDA: the driver sees no device";
+    Preset preset = load_preset("cpu", {}, machine, true).preset;
+    preset.device.threads = 3;
+    const Context on_cpu = run_context(preset, machine, CpuTier::kReference);
+    CHECK(on_cpu.arithmetic() == "cpu reference");
+    CHECK(on_cpu.num_threads == 3);
+    preset.device.type = DeviceType::kCuda;
+    CHECK_THROWS_WITH_AS(run_context(preset, machine, CpuTier::kReference),
+                         "preset cpu: no CUDA: the driver sees no device; use --device cpu, or a "
+                         "preset of the CPU",
+                         Error);
+    machine.cuda_devices = {{.name = "T4", .compute_major = 7, .compute_minor = 5}};
+    CHECK(run_context(preset, machine, CpuTier::kReference).arithmetic() == "cuda ampere");
+    machine.cuda_devices = {{.name = "H100", .compute_major = 9, .compute_minor = 0}};
+    CHECK(run_context(preset, machine, CpuTier::kReference).arithmetic() == "cuda hopper");
+  }
+
   TEST_CASE("every choice of weights but auto names a format, and is found by it") {
     for (const Choice<WeightFormat>& choice : kWeightFormats) {
       CAPTURE(choice.name);
