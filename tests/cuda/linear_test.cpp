@@ -189,33 +189,35 @@ TEST_CASE("slices summed by one block have the bits of slices with blocks of the
   using caption::kernels::LinearPart;
   using caption::kernels::cuda::multiply_many_rows;
   using caption::kernels::cuda::SliceBlocks;
-  const DeviceWeight weight(random_of(DType::kBF16, {21, 2100}, 11), Layout::kTiles);
-  const DeviceWeight up(random_of(DType::kBF16, {21, 2100}, 12), Layout::kTiles);
-  for (const std::int64_t rows : {19, 67}) {
-    for (const bool is_swiglu : {false, true}) {
-      CAPTURE(rows);
-      CAPTURE(is_swiglu);
-      const DeviceTensor x(random_f32({rows, 2100}, 13));
-      const DeviceTensor want(DType::kF32, {rows, 21});
-      run_with({.seed = 6}, [&](Stream& stream) {
-        if (is_swiglu) {
-          caption::kernels::linear_swiglu(stream, x.view(), {weight.get()}, {up.get()},
-                                          want.view());
-        } else {
-          linear(stream, x.view(), weight.get(), caption::ConstView{}, want.view());
-        }
-      });
-      for (const SliceBlocks blocks : {SliceBlocks::kOwn, SliceBlocks::kNone}) {
-        const DeviceTensor y(DType::kF32, {rows, 21});
-        const LinearPart parts[] = {{weight.get(), {}, y.view()}, {up.get(), {}, y.view()}};
-        run_with({.seed = 7}, [&](Stream& stream) {
-          multiply_many_rows(stream,
-                             {.x = x.view(),
-                              .parts = std::span(parts).first(is_swiglu ? 2 : 1),
-                              .is_swiglu = is_swiglu},
-                             blocks);
+  for (const DType dtype : {DType::kBF16, DType::kF16}) {
+    const DeviceWeight weight(random_of(dtype, {21, 2100}, 11), Layout::kTiles);
+    const DeviceWeight up(random_of(dtype, {21, 2100}, 12), Layout::kTiles);
+    for (const std::int64_t rows : {19, 67}) {
+      for (const bool is_swiglu : {false, true}) {
+        CAPTURE(rows);
+        CAPTURE(is_swiglu);
+        const DeviceTensor x(random_f32({rows, 2100}, 13));
+        const DeviceTensor want(DType::kF32, {rows, 21});
+        run_with({.seed = 6}, [&](Stream& stream) {
+          if (is_swiglu) {
+            caption::kernels::linear_swiglu(stream, x.view(), {weight.get()}, {up.get()},
+                                            want.view());
+          } else {
+            linear(stream, x.view(), weight.get(), caption::ConstView{}, want.view());
+          }
         });
-        CHECK(same_bits(y.to_host(), want.to_host()));
+        for (const SliceBlocks blocks : {SliceBlocks::kOwn, SliceBlocks::kNone}) {
+          const DeviceTensor y(DType::kF32, {rows, 21});
+          const LinearPart parts[] = {{weight.get(), {}, y.view()}, {up.get(), {}, y.view()}};
+          run_with({.seed = 7}, [&](Stream& stream) {
+            multiply_many_rows(stream,
+                               {.x = x.view(),
+                                .parts = std::span(parts).first(is_swiglu ? 2 : 1),
+                                .is_swiglu = is_swiglu},
+                               blocks);
+          });
+          CHECK(same_bits(y.to_host(), want.to_host()));
+        }
       }
     }
   }
