@@ -1,9 +1,8 @@
 // kernels/linear.h: the dense layer, with weights in any form of kernels/weight.h.
 //   linear:             y[m, n]  = sum_k x[m, k] * weight[n, k] (+ bias[n])
 //   linear_add:         y[m, n] += sum_k x[m, k] * weight[n, k] (+ bias[n])     a block's residual
-//   linear_add_scaled:  y[m, n] += scale[n] * (sum_k x[m, k] * weight[n, k] (+ bias[n]))   a
-//   residual
-//                       with layer scale (arXiv:2103.17239)
+//   linear_add_scaled:  y[m, n] += scale[n] * (sum_k x[m, k] * weight[n, k] (+ bias[n]))
+//                       a residual with layer scale (arXiv:2103.17239)
 //   linear_gelu:        y = g / 2 * (1 + erf(g / sqrt(2))), where g = linear(x)     torch nn.GELU()
 //   linear_gelu_tanh:   y = g / (1 + exp(-2 * sqrt(2 / pi) * (g + 0.044715 * g^3))), where
 //                       g = linear(x)                            torch nn.GELU(approximate="tanh")

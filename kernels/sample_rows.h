@@ -32,7 +32,7 @@ struct RowSampling {
   float repetition_penalty = 1;
   std::int32_t top_k = 0;
   std::int32_t no_repeat_ngram_size = 0;
-  std::int32_t first_id = 0;  // of the history that the penalties count
+  std::int32_t first_id = 0;  // where the history begins that the penalties count
   std::int32_t num_ids = 0;
   std::int32_t first_banned = 0;  // ids in the vocabulary that are ruled out
   std::int32_t num_banned = 0;

@@ -112,7 +112,7 @@ inline constexpr std::int64_t kMaxGroupQuads = 32;
 // missing of the last word.
 struct PanelRowsArgs {
   const std::uint8_t* const* rows = nullptr;  // [kPanelColumns]
-  std::int64_t length = 0;                    // of a row: bytes, or 4-bit codes
+  std::int64_t length = 0;                    // a row's bytes, or its 4-bit codes
   void* to = nullptr;
   std::uint32_t flipped = 0;  // pack_dwords() only: each word xor this
 };

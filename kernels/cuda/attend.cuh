@@ -22,8 +22,9 @@ inline constexpr int kSplitKeys = 256;
 // The maximum of no scores. It is finite: differences of it are no NaN.
 inline constexpr float kNoScore = -0x1.fffffep127F;
 
-// Of paged attention (a batch of sequences, causal, maybe with a window) if block_tables is not
-// null, else of dense attention: num_seqs frames, of which every row sees all kv_len keys.
+// The operands of paged attention (a batch of sequences, causal, maybe with a window) if
+// block_tables is not null, else those of dense attention: num_seqs frames, of which every row sees
+// all kv_len keys.
 struct AttendParams {
   const float* q = nullptr;  // [T, heads, head_dim]
   Numbers y = {};            // the same shape
@@ -80,8 +81,8 @@ struct KeyRange {
 struct Sequence {
   int index;
   int first_token;     // row of q
-  int num_tokens;      // of this call
-  int first_position;  // of the first token
+  int num_tokens;      // the sequence's tokens in this call
+  int first_position;  // the first token's position
 
   // The keys that a token of the sequence sees.
   CAPTION_DEVICE KeyRange keys_of(const AttendParams& p, int token) const {

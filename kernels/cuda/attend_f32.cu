@@ -56,12 +56,12 @@ struct AttendRows {
     // One more pack per row spreads the rows over the banks.
     Pack4 keys[kStepKeys][kMostDim / 4 + 1];  // or values
     Pack4 probabilities[kTileRows][kStepKeys / 4];
-    // Of the positions of a split that the tile sees.
+    // For each position of a split that the tile sees:
     int slots[kSplitKeys];
-    float factors[kSplitKeys];  // of scores
+    float factors[kSplitKeys];  // multiply the scores
     float v_scales[kSplitKeys];
   };
-  // Of the rows of a warp.
+  // For each row of a warp:
   struct States {
     RowState row[kWarpRows];
     float output[kWarpRows][kGroups] = {};

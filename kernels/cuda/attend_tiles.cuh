@@ -23,7 +23,7 @@ namespace caption::kernels::cuda {
 
 inline constexpr int kStepKeys = 64;
 inline constexpr int kStepsOfSplit = kSplitKeys / kStepKeys;
-inline constexpr int kStepTiles = kStepKeys / 8;  // of scores
+inline constexpr int kStepTiles = kStepKeys / 8;  // fragments of scores in a step
 inline constexpr float kLog2E = 0x1.715476p0F;
 inline constexpr float kLn2 = 0x1.62e430p-1F;
 
@@ -66,13 +66,13 @@ struct AttendTiles {
     Bytes16 keys[kStepKeys][kIsInt8 ? kPacksOfElements : kRowPacks];
     Bytes16 values[kStepKeys][kIsInt8 ? kPacksOfElements : kRowPacks];
     Bytes16 widened[kIsInt8 ? kStepKeys : 1][kRowPacks];  // keys or values
-    // Of the positions of two splits, the even one and the odd one.
+    // For each position of two splits, the even one and the odd one:
     int slots[2][kSplitKeys];
-    float factors[2][kScales];   // of scores
+    float factors[2][kScales];   // multiply the scores
     float v_scales[2][kScales];  // 0 where no row of the tile sees the key
     float total[kTotalNumbers][kKeepsTotal ? 1 : kThreads];
   };
-  // Of the lane's two rows; output tile n has the dimensions 8 n .. 8 n + 7.
+  // State of the lane's two rows; output tile n has the dimensions 8 n .. 8 n + 7.
   struct State {
     RowState row[2];
     FragmentC output[2 * kDimTiles] = {};
@@ -84,8 +84,8 @@ struct AttendTiles {
     KeyRange keys;
     KeyRange steps;  // counted from position 0
     int kv_head;
-    // Of the warp's rows: keys that one of them sees, keys that all of them see, those of the
-    // lane's two.
+    // The keys that any of the warp's rows sees, those that all of them see, and those that each of
+    // the lane's two rows sees.
     KeyRange some;
     KeyRange all;
     KeyRange row_keys[2];
@@ -216,7 +216,7 @@ struct AttendTiles {
   static CAPTION_DEVICE void copy_step(const Block& block, const void* from,
                                        Bytes16 (&to)[kStepKeys][kPacks], int step) {
     const Params& p = block.p;
-    constexpr int kElements = 16 / static_cast<int>(sizeof(Element));  // of a pack
+    constexpr int kElements = 16 / static_cast<int>(sizeof(Element));  // elements of a pack
     const int* const slots = block.shared.slots[step / kStepsOfSplit % 2];
     for (int i = thread_index(); i < kStepKeys * kPacksOfElements; i += kThreads) {
       const int key = i / kPacksOfElements;
@@ -320,7 +320,7 @@ struct AttendTiles {
     }
     RowState& row = state.row[kHalf];
     const float max = largest > row.max ? largest : row.max;
-    // Of a row that has seen no key the probabilities are 0, too.
+    // A row that has seen no key gets probabilities of 0, too.
     const float base = max == kNoScore ? 0.0F : max;
     const float correction = power_of_two(row.max - base);
     float sum = 0;

@@ -19,8 +19,8 @@ namespace {
 constexpr int kFoldThreads = 128;
 // Twice the multiprocessors of an H200.
 constexpr std::int64_t kEnoughBlocks = 264;
-constexpr int kFewRows = 16;      // of a tile of one warp
-constexpr int kPrefillRows = 64;  // of a tile of four warps
+constexpr int kFewRows = 16;      // rows that a tile of one warp has
+constexpr int kPrefillRows = 64;  // rows that a tile of four warps has
 constexpr std::int64_t kMostStateBytes = std::int64_t{256} << 20;
 
 struct FoldSplits {
@@ -58,7 +58,7 @@ std::int64_t count_splits(const AttendParams& p) {
 
 bool wants_splits(const AttendParams& p, std::int64_t num_splits, std::int64_t state_bytes) {
   if (num_splits == 1 || state_bytes > kMostStateBytes) return false;
-  const std::int64_t rows = std::int64_t{p.rows} * (p.heads / p.kv_heads);  // of a key head
+  const std::int64_t rows = std::int64_t{p.rows} * (p.heads / p.kv_heads);  // rows per key head
   if (rows <= kFewRows * std::int64_t{p.num_seqs}) return true;  // most sequences are decoding
   const Grid grid = grid_of_tiles(p, kPrefillRows);
   return std::int64_t{grid.x} * grid.y < kEnoughBlocks;

@@ -13,7 +13,7 @@
 namespace caption::kernels::cuda {
 
 struct CodePlace {
-  int word;  // of the lane's four
+  int word;  // index among the lane's four
   int bit;   // the code's lowest
 };
 

@@ -35,9 +35,9 @@ struct CodeParams {
   int tiles;  // along K
   int tiles_per_slice;
   int groups;
-  int group_steps;  // of a tensor core
+  int group_steps;  // products of a tensor core per group
   int inverse_of_group_steps;
-  int group_pieces;  // of 16 bytes: numbers of 16 features and a group
+  int group_pieces;  // pieces of 16 bytes that hold a group's numbers for 16 features
 };
 
 // Which parts a block computes, and its tile along N.
@@ -127,12 +127,12 @@ class CodeRing {
   const CodeParams& p_;
   CodeWork work_;
   Shared& shared_;
-  int slot_ = -1;  // of the tile that next() returned
+  int slot_ = -1;  // where the tile lies that next() returned
   // The tile that is copied next.
   int pass_ = 0;
   int slice_;
   int tile_ = 0;
-  int end_ = 0;  // of its slice
+  int end_ = 0;  // where its slice ends
 };
 
 // Host: the grid of a launch whose blocks compute `block_rows` rows.

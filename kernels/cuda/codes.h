@@ -44,13 +44,13 @@ struct CodeShape {
   bool has_offsets = false;
   int num_features = 0;   // N
   int num_columns = 0;    // K
-  int group_columns = 0;  // of the matrix, at most 128; kInt8A8: K
+  int group_columns = 0;  // columns of a group, at most 128; kInt8A8: K
   int num_groups = 0;
   int packed_group = 0;  // group_columns and the zeros after them
   int tile_columns = 0;
   int tile_rows = 0;      // tiles along N
   int tiles_per_row = 0;  // tiles along K
-  int group_bytes = 0;    // of the numbers of 16 features and a group
+  int group_bytes = 0;    // bytes of a group's numbers for 16 features
 
   // Columns of x as the kernels read it.
   int packed_columns() const { return tiles_per_row * tile_columns; }
@@ -61,8 +61,8 @@ struct CodeShape {
   }
 };
 
-// Of a matrix [num_features, num_columns] whose groups have `group_columns` columns, at most 128 or
-// a multiple of it or all of them; more than 128 are cut into several groups. Throws
+// The shape of a matrix [num_features, num_columns] whose groups have `group_columns` columns, at
+// most 128 or a multiple of it or all of them; more than 128 are cut into several groups. Throws
 // Error(kInternal) for other groups and for more than 131,072 columns.
 CodeShape make_code_shape(CodeKind kind, std::int64_t num_features, std::int64_t num_columns,
                           std::int64_t group_columns, bool has_offsets);

@@ -12,7 +12,7 @@
 namespace caption::kernels::cuda {
 namespace {
 
-constexpr int kChannels = 32;  // of a block
+constexpr int kChannels = 32;  // channels per block
 constexpr int kMostTaps = 15 * 15;
 
 struct ConvolutionParams {
@@ -51,7 +51,7 @@ struct DepthwiseConv2d {
 
   // The output of a channel of patch j of the block's row.
   static CAPTION_DEVICE void convolve(const Params& p, const float* weight, int j, int channel) {
-    const int row = block_x();  // of all frames
+    const int row = block_x();  // counted over all frames
     const int i = row % p.grid_h;
     float sum = 0;
     for (int u = 0; u < p.size; ++u) {

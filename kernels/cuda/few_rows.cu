@@ -38,7 +38,7 @@ struct FewRows {
   using Params = FewRowsParams;
   struct Shared {
     Bytes16 ring[kFewRowsWarps][kStages][32];
-    float sums[kFewRowsWarps][kOperands][kGroups][8][kRowStride];  // of a slice each
+    float sums[kFewRowsWarps][kOperands][kGroups][8][kRowStride];  // each sums one slice
   };
   using Totals = float[kOperands][kGroups];
 

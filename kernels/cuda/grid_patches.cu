@@ -42,7 +42,7 @@ Grid2d grid_2d(const PatchGrid& grid) {
 struct Im2colParams {
   const float* pixels;  // [num_frames, channels, height, width]
   float* y;
-  std::int64_t frame_stride;  // of pixels
+  std::int64_t frame_stride;  // elements between frames of pixels
   std::int64_t y_stride;
   Grid2d grid;
   int frames_per_image;
@@ -50,7 +50,7 @@ struct Im2colParams {
   int height;
   int width;
   int patch_px;
-  int columns;  // of y
+  int columns;  // columns of y
   Pieces pieces;
 };
 
@@ -66,7 +66,8 @@ struct Im2col {
     const int row = p.pieces.row();
     const int num_patches = p.grid.rows * p.grid.columns;
     const Place place(p.grid, row % num_patches);
-    const int line = column / p.patch_px;  // of all lines of a patch: [channels, frames, patch_px]
+    const int line =
+        column / p.patch_px;  // counts the lines of a patch: [channels, frames, patch_px]
     const int channel = line / p.patch_px / p.frames_per_image;
     const int wanted =
         row / num_patches * p.frames_per_image + line / p.patch_px % p.frames_per_image;

@@ -12,7 +12,7 @@ namespace {
 struct MergeParams {
   const float* x;
   float* y;
-  std::int64_t frame_stride;  // of x
+  std::int64_t frame_stride;  // elements between frames of x
   int grid_w;
   int out_h;
   int out_w;

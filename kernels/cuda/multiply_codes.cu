@@ -33,12 +33,12 @@ struct MultiplyCodes {
   using Params = CodeParams;
   using Fragments = CodeFragments<T, kKind>;
   static constexpr int kSteps = Fragments::kSteps;
-  static constexpr int kChunks = kSteps / 2;  // of 32 columns
+  static constexpr int kChunks = kSteps / 2;  // chunks of 32 columns
   using Ring = CodeRing<kKind == CodeKind::kTable4 ? 6 : 12, kSteps>;
   struct Shared {
     typename Ring::Shared ring;
-    float sums[kCodeWarps][kRowGroups][4][32];  // of a slice each
-    float totals[2][kRowGroups][4][32];         // of the passes
+    float sums[kCodeWarps][kRowGroups][4][32];  // each sums one slice
+    float totals[2][kRowGroups][4][32];         // one per pass
     typename Fragments::Shared table;
   };
   using Sums = float[kRowGroups][4];
@@ -76,10 +76,10 @@ struct MultiplyCodes {
   static CAPTION_DEVICE void multiply_slice(const Params& p, Ring& ring, const Fragments& fragments,
                                             int begin, int end, Sums& sums) {
     if (begin >= end) return;
-    FragmentC products[kRowGroups] = {};  // of a group
+    FragmentC products[kRowGroups] = {};  // sums of one group
     GroupNumbers numbers = {};
     int group = begin * kSteps / p.group_steps - 1;
-    int steps_left = 0;  // of the group
+    int steps_left = 0;  // steps until the group ends
     TileOfX next_x = load_x(p, begin);
     for (int tile = begin; tile < end; ++tile) {
       const TileOfX x = next_x;

@@ -14,12 +14,12 @@ template <CodeKind kKind, int kRowGroups>
 struct MultiplyIntegers {
   static constexpr int kThreads = 32 * kCodeWarps;
   using Params = CodeParams;
-  static constexpr int kSteps = kKind == CodeKind::kInt8A8 ? 1 : 2;  // of 32 columns
+  static constexpr int kSteps = kKind == CodeKind::kInt8A8 ? 1 : 2;  // steps of 32 columns
   using Ring = CodeRing<12, kSteps>;
   struct Shared {
     typename Ring::Shared ring;
     std::int32_t sums[kCodeWarps][kRowGroups][4][32];
-    std::int32_t totals[2][kRowGroups][4][32];  // of the passes
+    std::int32_t totals[2][kRowGroups][4][32];  // one per pass
   };
   using Sums = FragmentC32[kRowGroups];
   // The lane's columns of its row of each group of 8 rows, for a tile.
@@ -46,7 +46,7 @@ struct MultiplyIntegers {
   static CAPTION_DEVICE void multiply_slice(const Params& p, Ring& ring, int begin, int end,
                                             Sums& sums) {
     std::uint32_t steps_and_bases = 0;
-    int steps_left = 0;  // of the group
+    int steps_left = 0;  // steps until the group ends
     TileOfX next_x = load_x(p, begin);
     for (int tile = begin; tile < end; ++tile) {
       const TileOfX x = next_x;

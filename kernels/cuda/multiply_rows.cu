@@ -13,8 +13,8 @@
 namespace caption::kernels::cuda {
 namespace {
 
-constexpr int kFeatures = 64;  // of a block
-constexpr int kColumns = 32;   // of a step
+constexpr int kFeatures = 64;  // features per block
+constexpr int kColumns = 32;   // columns per step
 constexpr int kFeatureThreads = 16;
 constexpr int kFeaturesPerThread = kFeatures / kFeatureThreads;
 

@@ -92,8 +92,8 @@ struct PackGroups {
     const int at =
         source * count_stored_groups(p.from, p.shape) + stored_group(p.from, p.shape, group);
     const bool is_inside = source < p.from.count;
-    const std::int64_t place =
-        (std::int64_t{p.from.first / 16} * groups + i / 16) * 8 + row % 8;  // of a pair of features
+    const std::int64_t place = (std::int64_t{p.from.first / 16} * groups + i / 16) * 8 +
+                               row % 8;  // index of a pair of features
     if (p.shape.kind == CodeKind::kInt4A8) {
       auto* const to = static_cast<std::uint8_t*>(p.numbers) + place * 4 + row / 8 * 2;
       store(to, is_inside ? load(p.from.steps + at) : std::uint8_t{0});

@@ -173,13 +173,10 @@ std::int64_t placed_code_bytes(std::int64_t num_features, std::int64_t num_colum
   CAPTION_CHECK(false, "placed_code_bytes: a format that place_quantised() does not take");
 }
 
-}  // namespace cuda
+namespace {
 
-namespace impl {
-
-Weight place_quantised(Cuda, Stream& stream, MatrixFormat format, std::int64_t num_features,
-                       const QuantisedRows& rows) {
-  using namespace cuda;
+Weight place_codes(Stream& stream, MatrixFormat format, std::int64_t num_features,
+                   const QuantisedRows& rows) {
   const QuantisedMatrix sample = rows(0, std::min(kRowsAtOnce, num_features));
   PackedCodes codes{.shape =
                         make_code_shape(kind_of(format, sample), num_features, sample.num_columns,
@@ -205,6 +202,16 @@ Weight place_quantised(Cuda, Stream& stream, MatrixFormat format, std::int64_t n
   return Weight(num_features, sample.num_columns, stream.device(),
                 std::make_unique<const CodesForm>(codes, std::move(memory), std::move(order),
                                                   sample.column_order));
+}
+
+}  // namespace
+}  // namespace cuda
+
+namespace impl {
+
+Weight place_quantised(Cuda, Stream& stream, MatrixFormat format, std::int64_t num_features,
+                       const QuantisedRows& rows) {
+  return cuda::place_codes(stream, format, num_features, rows);
 }
 
 std::int64_t placed_bytes(Cuda, const Context& /*context*/, std::int64_t num_features,

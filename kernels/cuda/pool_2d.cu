@@ -13,7 +13,7 @@ namespace {
 struct PoolParams {
   const float* x;
   float* y;
-  std::int64_t frame_stride;  // of x
+  std::int64_t frame_stride;  // elements between frames of x
   int grid_h;
   int grid_w;
   int out_h;

@@ -228,7 +228,7 @@ CAPTION_DEVICE void mma_s8(FragmentC32& c, const FragmentA8& a, const FragmentB8
 #else
 CAPTION_DEVICE void mma_s8(FragmentC32& c, const FragmentA8& a, const FragmentB8& b) {
   for (int part = 0; part < 4; ++part) {
-    const int half = part % 2;  // of the rows
+    const int half = part % 2;  // the upper or the lower half of the rows
     asm volatile("mma.sync.aligned.m8n8k16.row.col.s32.s8.s8.s32 {%0, %1}, {%2}, {%3}, {%0, %1};"
                  : "+r"(c.sum[2 * half]), "+r"(c.sum[2 * half + 1])
                  : "r"(a.four[part]), "r"(b.four[part / 2]));

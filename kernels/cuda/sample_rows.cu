@@ -44,7 +44,7 @@ struct SampleParams {
 // What select() finds.
 struct Selected {
   std::uint32_t key;
-  std::uint64_t rest;   // of the limit, beyond the elements with lesser keys
+  std::uint64_t rest;   // what the elements with lesser keys leave of the limit
   std::uint64_t total;  // weight of the elements with this key
 };
 
@@ -52,7 +52,7 @@ struct SampleShared {
   // Sums by digit; each lane has its own, so that the lanes of a warp are in 32 banks.
   std::uint32_t low[kDigits * 32];
   std::uint32_t high[kDigits * 32];
-  std::uint64_t totals[4 * kTotalsStride];  // of digit d at d % 4 * kTotalsStride + d / 4
+  std::uint64_t totals[4 * kTotalsStride];  // that of digit d at d % 4 * kTotalsStride + d / 4
   std::uint64_t greatest[kSampleWarps];
   Selected found;
 };
@@ -307,7 +307,7 @@ struct RowSampler {
       return floor == 0 ? 0 : (below < sum ? below : sum - 1);
     });
     const std::uint32_t rank = ~limit.key;
-    const std::uint64_t kept = limit.rest / weight_of(value_of(rank)) + 1;  // of this rank
+    const std::uint64_t kept = limit.rest / weight_of(value_of(rank)) + 1;  // elements of this rank
     const bool are_all_kept = kept * weight_of(value_of(rank)) == limit.total;
     const std::uint32_t last = are_all_kept ? kLastId : nth_id(rank, kept - 1, kLastId, true);
     const auto ascending = [=](std::uint32_t id, float x, std::uint32_t& key) {

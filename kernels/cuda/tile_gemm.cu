@@ -22,14 +22,14 @@ namespace {
 
 constexpr int kStageColumns = 32;
 constexpr int kStageSteps = kStageColumns / kTileSize;
-constexpr int kRowUnits = kStageColumns / 8;  // of 16 bytes, of a row of x in a stage
+constexpr int kRowUnits = kStageColumns / 8;  // units of 16 bytes in a stage's row of x
 constexpr int kStagesPerSlice = kSliceColumns / kStageColumns;
 constexpr int kGroupedRowBlocks = 8;
 
 struct GemmParams {
   TilesParts parts;
   const std::uint16_t* x;      // aligned to 16 bytes; x_stride and x_columns are multiples of 8
-  Packed<float, 4>* partials;  // of slices: [slices][blocks][fragments][threads]
+  Packed<float, 4>* partials;  // sums of slices: [slices][blocks][fragments][threads]
   std::int64_t x_stride;
   int x_columns;
   int rows;
@@ -58,7 +58,7 @@ using SmallShape = GemmShape<2, 4, 2, 2, 6>;
 
 struct BlockPlace {
   int part;
-  int first_tile;  // of the part's features
+  int first_tile;  // first tile of the part's features
   int first_row;
 };
 

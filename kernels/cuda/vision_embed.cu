@@ -17,7 +17,7 @@ struct EmbeddingsParams {
   std::int64_t patch_stride;
   std::int64_t position_stride;
   int class_tokens;
-  int tokens;  // of a frame
+  int tokens;  // tokens per frame
   int dim;
   Pieces pieces;
 };

@@ -9,7 +9,7 @@
 namespace caption::kernels::cuda {
 
 inline constexpr float kRuledOut = -__builtin_huge_valf();
-inline constexpr std::uint32_t kRefusedRank = 0xFFFFFFFF;  // of NaN and +inf
+inline constexpr std::uint32_t kRefusedRank = 0xFFFFFFFF;  // the rank of NaN and +inf
 
 // ---- exchange of 64 bits ----
 CAPTION_DEVICE std::uint64_t shuffle_64(std::uint64_t x, int lane) {

@@ -59,7 +59,7 @@ class DeviceRuntime {
   virtual void* record(void* queue) = 0;
   virtual void destroy_event(void* event) noexcept = 0;
   virtual void synchronize_event(void* event) = 0;
-  // Of two events of one queue that were synchronised.
+  // Time between two events of one queue, both synchronised.
   virtual std::chrono::nanoseconds time_between(void* begin, void* end) = 0;
 };
 

@@ -15,7 +15,7 @@ namespace {
 #if defined(MADV_POPULATE_READ)
 constexpr int kPopulateRead = MADV_POPULATE_READ;
 #else
-constexpr int kPopulateRead = 22;  // of Linux; the C library may be older
+constexpr int kPopulateRead = 22;  // Linux's number; the C library may be older
 #endif
 
 // Calls madvise() for the pages of `bytes`; returns whether it succeeded. The system may ignore

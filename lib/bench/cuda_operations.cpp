@@ -13,11 +13,12 @@ namespace {
 
 constexpr double kTile = 16;            // features, and columns, of a product's first operand
 constexpr double kProductRows = 8;      // rows of x of a product
-constexpr double kProductFlops = 4096;  // of m16n8k16
+constexpr double kProductFlops = 4096;  // FLOPs of an m16n8k16
 constexpr double kWeightBytes = 2;
 // Rows of x that one call of a piece takes: model/internal/transformer_decoder.h.
 constexpr std::int64_t kPieceRows = 384;
-constexpr std::int64_t kMostFewRows = 16;  // of FewRows: kernels/cuda/multiply_tiles.cuh
+constexpr std::int64_t kMostFewRows =
+    16;  // rows that FewRows takes: kernels/cuda/multiply_tiles.cuh
 
 // A shape of blocks of TileGemm: kernels/cuda/tile_gemm.cu.
 struct GemmShape {

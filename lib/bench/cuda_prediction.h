@@ -42,13 +42,13 @@ struct CudaCard {
   int architecture;           // 10 * major + minor
   double num_sms;             // multiprocessors
   double clock_hz;            // highest
-  double bytes_per_s;         // of DRAM
+  double bytes_per_s;         // DRAM
   double l2_bytes;            // size
-  double l2_bytes_per_clock;  // of a multiprocessor
-  // Of a quarter of a multiprocessor, per m16n8k16 by mma.sync.
+  double l2_bytes_per_clock;  // per multiprocessor
+  // Clocks that a quarter of a multiprocessor needs per m16n8k16 by mma.sync.
   double clocks_per_product;
 
-  double clocks_per_s() const { return num_sms * clock_hz; }  // of all multiprocessors
+  double clocks_per_s() const { return num_sms * clock_hz; }  // summed over multiprocessors
   // 4,096 operations of a product.
   double flops_per_s() const { return 4 * 4096 * clocks_per_s() / clocks_per_product; }
 };
@@ -67,8 +67,8 @@ struct CudaWork {
   double l2_bytes = 0;
   double wavefronts = 0;
   double products = 0;
-  double instructions = 0;     // of warps
-  double bytes_in_flight = 0;  // of a multiprocessor; 0: not stated
+  double instructions = 0;     // per warp, summed over warps
+  double bytes_in_flight = 0;  // per multiprocessor; 0: not stated
 };
 
 struct CudaTime {

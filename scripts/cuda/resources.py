@@ -49,9 +49,11 @@ def sources_of(source: Path) -> list[Path]:
 
 
 def hash_sources(source: Path) -> str:
+    """Comments and white space do not count: the machine code does not depend on them."""
     digest = hashlib.sha256()
     for path in sources_of(source):
-        content = path.read_bytes()
+        text = re.sub(r"//[^\n]*", "", path.read_text(encoding="utf-8"))
+        content = " ".join(text.split()).encode()
         digest.update(f"{path.relative_to(ROOT)} {len(content)}\n".encode() + content)
     return digest.hexdigest()
 

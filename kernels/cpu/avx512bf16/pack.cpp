@@ -102,14 +102,14 @@ constexpr std::uint8_t merged_byte(int n, int p, int c) {
   return static_cast<std::uint8_t>(64 * c + 4 * n + p);
 }
 
-// Of pairs of columns p and p + 1, as panel4_position() orders them.
+// The bytes of the column pairs `pair` and `pair` + 1, as panel4_position() orders them.
 constexpr ByteIndex pair_index(int pair) {
   ByteIndex index{};
   for (int i = 0; i < 64; ++i) index.at[i] = merged_byte(i % 32 / 2, pair + i / 32, i % 2);
   return index;
 }
 
-// Of four columns from pair p on, as quad4_position() orders them.
+// The bytes of the four columns from `pair` on, as quad4_position() orders them.
 constexpr ByteIndex quad_index(int pair) {
   ByteIndex index{};
   for (int i = 0; i < 64; ++i) index.at[i] = merged_byte(i / 4, pair + i % 4 / 2, i % 2);

@@ -10,7 +10,7 @@ namespace caption::bench {
 
 struct RecordedKernel {
   std::string name;
-  int threads = 0;         // of a block
+  int threads = 0;         // per block
   int blocks = 0;          // that a multiprocessor holds
   double bytes_ahead = 0;  // a warp's loads and copies before it uses the first
   // Instructions of the loop with the most tensor instructions, per such instruction; 0: it has

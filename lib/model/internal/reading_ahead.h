@@ -38,7 +38,7 @@ class ReadingAhead {
   bool may_read() const { return next_ < pieces_.size() && position_ < limit_; }
 
   std::vector<std::span<const std::byte>> pieces_;  // in the order of reading
-  std::vector<std::int64_t> ends_;                  // of tensors, counted in the bytes of pieces_
+  std::vector<std::int64_t> ends_;                  // where each tensor ends, in bytes of pieces_
   std::mutex mutex_;                                // guards the members below
   std::condition_variable limit_changed_;
   std::condition_variable waits_;  // the thread has read what it may
