@@ -35,6 +35,49 @@ class PanelRows {
   std::array<const std::uint8_t*, kPanelFeatures> rows_{};
 };
 
+}  // namespace
+
+// Rows [first, first + count) of a part of a matrix of codes, `count` at most kPanelFeatures.
+struct CodeRows {
+  const QuantisedMatrix& part;
+  std::int64_t first;
+  std::int64_t count;
+
+  // The rows of one of the part's tensors.
+  PanelRows of(const Tensor& tensor) const {
+    const auto stride_bytes = static_cast<std::int64_t>(tensor.size_bytes()) / tensor.dim(0);
+    return {static_cast<const std::byte*>(tensor.view().raw()) + first * stride_bytes, count,
+            stride_bytes};
+  }
+};
+
+namespace {
+
+// A part of a matrix that a thread packs at a time, in panels. Formats that hold a matrix
+// transposed have the codes of this many features in a line of the processor's caches.
+constexpr std::int64_t kMostPanelsOfPart = 4;
+
+// Calls `pack(rows, panel)` for each panel of a matrix of `num_rows` rows, on the pool's threads.
+template <class Pack>
+void over_panels(ThreadPool& pool, std::int64_t num_rows, const QuantisedRows& rows,
+                 const Pack& pack) {
+  const std::int64_t num_panels = divide_up(num_rows, kPanelFeatures);
+  // All threads have work.
+  const std::int64_t part_panels =
+      std::clamp<std::int64_t>(num_panels / (4 * pool.num_threads()), 1, kMostPanelsOfPart);
+  const std::int64_t part_rows = part_panels * kPanelFeatures;
+  pool.parallel_for(divide_up(num_rows, part_rows), 1, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t first = begin * part_rows; first < std::min(num_rows, end * part_rows);
+         first += part_rows) {
+      const QuantisedMatrix part = rows(first, std::min(part_rows, num_rows - first));
+      for (std::int64_t row = 0; row < part.num_rows(); row += kPanelFeatures) {
+        pack(CodeRows{part, row, std::min(kPanelFeatures, part.num_rows() - row)},
+             (first + row) / kPanelFeatures);
+      }
+    }
+  });
+}
+
 void pack_panel_16(const Tier& tier, ConstView rows, std::int64_t panel, BF16* to) {
   const std::int64_t first = panel * kPanelFeatures;
   const std::int64_t count = std::min(kPanelFeatures, rows.dim(0) - first);
@@ -46,16 +89,16 @@ void pack_panel_16(const Tier& tier, ConstView rows, std::int64_t panel, BF16* t
 
 // Writes the numbers [rows, groups] of one panel to panels [panels, groups, 32]; a group of the
 // matrix may be several of the panels'. Missing features are zeros.
-void pack_groups(const Tier& tier, const QuantisedMatrix& rows, const Tensor& numbers,
+void pack_groups(const Tier& tier, const CodeRows& rows, const Tensor& numbers,
                  std::int64_t group_columns, float* to, std::int64_t groups) {
   constexpr auto kBytes = static_cast<std::int64_t>(sizeof(float));
-  const std::int64_t stored = rows.num_groups();
-  const PanelRows from(numbers.as<float>(), rows.num_rows(), stored * kBytes);
+  const std::int64_t stored = rows.part.num_groups();
+  const PanelRows from = rows.of(numbers);
   if (stored == groups) return tier.pack_dwords(from.args(stored * kBytes, to));
   std::vector<float> packed(static_cast<std::size_t>(stored * kPanelFeatures));
   tier.pack_dwords(from.args(stored * kBytes, packed.data()));
   for (std::int64_t g = 0; g < groups; ++g) {
-    std::copy_n(packed.data() + g * group_columns / rows.group_columns * kPanelFeatures,
+    std::copy_n(packed.data() + g * group_columns / rows.part.group_columns * kPanelFeatures,
                 kPanelFeatures, to + g * kPanelFeatures);
   }
 }
@@ -123,11 +166,8 @@ PackedWeight PackedWeight::pack_quantised(Stream& stream, std::int64_t num_rows,
     packed.offsets_ = Tensor(DType::kF32, packed.scales_.shape(), device);
   }
   const Tier& tier = select_tier(stream.cpu_tier());
-  stream.pool().parallel_for(num_panels, 1, [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t panel = begin; panel < end; ++panel) {
-      const std::int64_t row = panel * kPanelFeatures;
-      packed.pack_panel(tier, rows(row, std::min(kPanelFeatures, num_rows - row)), panel);
-    }
+  over_panels(stream.pool(), num_rows, rows, [&](const CodeRows& part, std::int64_t panel) {
+    packed.pack_panel(tier, part, panel);
   });
   return packed;
 }
@@ -139,16 +179,17 @@ void PackedWeight::set_column_order(Stream& stream, const ColumnOrder& order) {
   column_order_ = copy_to(stream, stream.device(), view_of(std::span(*order)));
 }
 
-void PackedWeight::pack_panel(const Tier& tier, const QuantisedMatrix& rows, std::int64_t panel) {
+void PackedWeight::pack_panel(const Tier& tier, const CodeRows& rows, std::int64_t panel) {
   std::byte* const codes =
       static_cast<std::byte*>(panels_.view().raw()) + panel * panels_.dim(1) * panels_.dim(2);
   const std::int64_t groups = scales_.dim(1);
   const std::int64_t first = panel * groups * kPanelFeatures;
-  pack_groups(tier, rows, rows.scales, group_columns_, scales_.as<float>() + first, groups);
+  pack_groups(tier, rows, rows.part.scales, group_columns_, scales_.as<float>() + first, groups);
   if (!offsets_.empty()) {
-    pack_groups(tier, rows, rows.offsets, group_columns_, offsets_.as<float>() + first, groups);
+    pack_groups(tier, rows, rows.part.offsets, group_columns_, offsets_.as<float>() + first,
+                groups);
   }
-  const PanelRows from(rows.codes.view().raw(), rows.num_rows(), rows.codes.dim(1));
+  const PanelRows from = rows.of(rows.part.codes);
   if (layout_ == Layout::kPanels8) {
     tier.pack_words(from.args(num_columns_, codes));
   } else {
@@ -170,21 +211,14 @@ PackedWeight PackedWeight::pack_8a8(Stream& stream, std::int64_t num_rows,
   packed.panels_ = Tensor(DType::kU8, {num_panels, quads, kPanelFeatures, 4}, stream.device());
   packed.scales_ = Tensor::zeros(DType::kF32, {num_panels, kPanelFeatures}, stream.device());
   const Tier& tier = select_tier(stream.cpu_tier());
-  stream.pool().parallel_for(num_panels, 1, [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t panel = begin; panel < end; ++panel) {
-      const std::int64_t first = panel * kPanelFeatures;
-      const QuantisedMatrix part = rows(first, std::min(kPanelFeatures, num_rows - first));
-      CAPTION_CHECK(!part.is_4_bit() && part.num_groups() == 1,
-                    "kPanels8A8 takes codes of 8 bits with a scale per row");
-      std::uint8_t* const to =
-          packed.panels_.as<std::uint8_t>() + panel * quads * kPanelFeatures * 4;
-      constexpr std::uint32_t kPlus128 = 0x80808080;  // of codes in two's complement
-      const PanelRows from(part.codes.view().raw(), part.num_rows(), num_columns);
-      tier.pack_dwords(from.args(num_columns, to, kPlus128));
-      for (std::int64_t n = 0; n < part.num_rows(); ++n) {
-        packed.scales_.as<float>()[first + n] = part.scales.as<float>()[n];
-      }
-    }
+  over_panels(stream.pool(), num_rows, rows, [&](const CodeRows& part, std::int64_t panel) {
+    CAPTION_CHECK(!part.part.is_4_bit() && part.part.num_groups() == 1,
+                  "kPanels8A8 takes codes of 8 bits with a scale per row");
+    std::uint8_t* const to = packed.panels_.as<std::uint8_t>() + panel * quads * kPanelFeatures * 4;
+    constexpr std::uint32_t kPlus128 = 0x80808080;  // added to codes in two's complement
+    tier.pack_dwords(part.of(part.part.codes).args(num_columns, to, kPlus128));
+    std::copy_n(part.part.scales.as<float>() + part.first, part.count,
+                packed.scales_.as<float>() + panel * kPanelFeatures);
   });
   return packed;
 }
@@ -211,30 +245,28 @@ PackedWeight PackedWeight::pack_4a8(Stream& stream, std::int64_t num_rows,
   packed.steps_ =
       Tensor::zeros(DType::kU8, {num_panels, first.num_groups(), 2, kPanelFeatures}, device);
   const Tier& tier = select_tier(stream.cpu_tier());
-  stream.pool().parallel_for(num_panels, 1, [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t panel = begin; panel < end; ++panel) {
-      const std::int64_t row = panel * kPanelFeatures;
-      packed.pack_panel_4a8(tier, rows(row, std::min(kPanelFeatures, num_rows - row)), panel);
-    }
+  over_panels(stream.pool(), num_rows, rows, [&](const CodeRows& part, std::int64_t panel) {
+    packed.pack_panel_4a8(tier, part, panel);
   });
   return packed;
 }
 
-void PackedWeight::pack_panel_4a8(const Tier& tier, const QuantisedMatrix& rows,
-                                  std::int64_t panel) {
-  const std::int64_t groups = rows.num_groups();
+void PackedWeight::pack_panel_4a8(const Tier& tier, const CodeRows& rows, std::int64_t panel) {
+  const std::int64_t groups = rows.part.num_groups();
   std::uint8_t* const codes = panels_.as<std::uint8_t>() + panel * panels_.view().row_stride();
   std::uint8_t* const steps = steps_.as<std::uint8_t>() + panel * groups * 2 * kPanelFeatures;
-  for (std::int64_t n = 0; n < rows.num_rows(); ++n) {
-    scales_.as<float>()[panel * kPanelFeatures + n] = rows.scales.as<float>()[n];
+  std::copy_n(rows.part.scales.as<float>() + rows.first, rows.count,
+              scales_.as<float>() + panel * kPanelFeatures);
+  const auto* const from_steps = rows.part.steps.as<std::uint8_t>() + rows.first * groups;
+  const auto* const from_bases = rows.part.bases.as<std::uint8_t>() + rows.first * groups;
+  for (std::int64_t n = 0; n < rows.count; ++n) {
     for (std::int64_t g = 0; g < groups; ++g) {
       std::uint8_t* const to = steps + g * 2 * kPanelFeatures + n;
-      to[0] = rows.steps.as<std::uint8_t>()[n * groups + g];
-      to[kPanelFeatures] = rows.bases.as<std::uint8_t>()[n * groups + g];
+      to[0] = from_steps[n * groups + g];
+      to[kPanelFeatures] = from_bases[n * groups + g];
     }
   }
-  const PanelRows from(rows.codes.view().raw(), rows.num_rows(), rows.codes.dim(1));
-  tier.pack_nibble_quads(from.args(num_columns_, codes));
+  tier.pack_nibble_quads(rows.of(rows.part.codes).args(num_columns_, codes));
 }
 
 void PackedWeight::unpack_row(std::int64_t n, float* to) const {

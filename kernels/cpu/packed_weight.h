@@ -43,6 +43,7 @@ inline constexpr std::int64_t kPanelFeatures = 32;
 // into several with the same scale.
 inline constexpr std::int64_t kMaxGroupColumns = 128;
 
+struct CodeRows;
 struct Tier;
 
 class PackedWeight final : public WeightForm {
@@ -64,7 +65,7 @@ class PackedWeight final : public WeightForm {
   //
   // Packs `rows` [N, K] bf16, dense, as kPanels.
   static PackedWeight pack_panels(Stream& stream, ConstView rows);
-  // Packs a quantised matrix [N, K], which `rows` returns 32 rows at a time, all in one format, as
+  // Packs a quantised matrix [N, K], which `rows` returns in parts, all in one format, as
   // kPanels8 (8-bit codes) or kPanels4 (4-bit codes).
   static PackedWeight pack_quantised(Stream& stream, std::int64_t num_rows,
                                      const QuantisedRows& rows);
@@ -107,8 +108,8 @@ class PackedWeight final : public WeightForm {
 
  private:
   void set_column_order(Stream& stream, const ColumnOrder& order);
-  void pack_panel(const Tier& tier, const QuantisedMatrix& rows, std::int64_t panel);
-  void pack_panel_4a8(const Tier& tier, const QuantisedMatrix& rows, std::int64_t panel);
+  void pack_panel(const Tier& tier, const CodeRows& rows, std::int64_t panel);
+  void pack_panel_4a8(const Tier& tier, const CodeRows& rows, std::int64_t panel);
 
   Layout layout_ = Layout::kRows;
   ConstView rows_;

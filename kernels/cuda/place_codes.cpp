@@ -19,7 +19,7 @@ namespace {
 
 // Codes of a piece that is on the device beside the tiles that are made of them.
 constexpr std::int64_t kPieceBytes = std::int64_t{16} << 20;
-constexpr std::int64_t kRowsAtOnce = 32;  // as QuantisedRows allows
+constexpr std::int64_t kRowsAtOnce = 128;  // as place_quantised() may ask for
 constexpr std::int64_t kCutGroup = 128;
 
 bool has_integer_codebook(const QuantisedMatrix& matrix) {

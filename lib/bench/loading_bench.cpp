@@ -167,9 +167,12 @@ LoadingBench bench_loading(const Context& context, const std::vector<std::filesy
     readers.drop_from_page_cache();
     reads.push_back(readers.read_s());
     readers.drop_from_page_cache();
+    copies.push_back(readers.copy().seconds);
+    readers.drop_from_page_cache();
     loads.push_back(load(open).duration.seconds);
   }
   bench.disk_read_s = median(std::exchange(reads, {}));
+  bench.disk_copy_s = median(std::exchange(copies, {}));
   bench.disk_load_s = median(std::exchange(loads, {}));
   readers.read_s();  // what the model did not read is in the page cache, too
   for (int i = 0; i < options.repeat; ++i) {
@@ -201,13 +204,15 @@ std::string to_table(const std::string& subject, const LoadingBench& bench) {
          line("page cache: files copied", bytes, bench.cached_copy_s) +
          line("page cache: model opened", bytes, bench.cached_load_s) +
          line("disk: files read", bytes, bench.disk_read_s) +
+         line("disk: files copied", bytes, bench.disk_copy_s) +
          line("disk: model opened", bytes, bench.disk_load_s) + "\nmodel opened at " +
          format_percent(bench.share_of_page_cache()) + " of the rate of reading, " +
          format_percent(bench.share_of_copy()) + " of that of copying (" +
          format_percent(bench.share_of_copy_work()) +
          " by processor time: " + format_number(bench.copy_processor_s) + " s and " +
          format_number(bench.load_processor_s) + " s); from the disk at " +
-         format_percent(bench.share_of_disk()) + " of that of reading\n";
+         format_percent(bench.share_of_disk()) + " of that of reading, " +
+         format_percent(bench.share_of_disk_copy()) + " of that of copying\n";
 }
 
 std::string to_json(const std::string& subject, const LoadingBench& bench) {
@@ -222,13 +227,15 @@ std::string to_json(const std::string& subject, const LoadingBench& bench) {
       .add("cached_copy_s", bench.cached_copy_s)
       .add("cached_load_s", bench.cached_load_s)
       .add("disk_read_s", bench.disk_read_s)
+      .add("disk_copy_s", bench.disk_copy_s)
       .add("disk_load_s", bench.disk_load_s)
       .add("copy_processor_s", bench.copy_processor_s)
       .add("load_processor_s", bench.load_processor_s)
       .add("share_of_page_cache", bench.share_of_page_cache())
       .add("share_of_copy", bench.share_of_copy())
       .add("share_of_copy_work", bench.share_of_copy_work())
-      .add("share_of_disk", bench.share_of_disk());
+      .add("share_of_disk", bench.share_of_disk())
+      .add("share_of_disk_copy", bench.share_of_disk_copy());
   json.end_object();
   return json.text() + "\n";
 }

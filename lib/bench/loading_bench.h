@@ -34,6 +34,7 @@ struct LoadingBench {
   double cached_copy_s = 0;
   double cached_load_s = 0;
   double disk_read_s = 0;
+  double disk_copy_s = 0;
   double disk_load_s = 0;
   // Processor time of all threads, the system's included: unlike the seconds above, other work on
   // the machine changes it little.
@@ -45,6 +46,7 @@ struct LoadingBench {
   double share_of_copy() const { return cached_copy_s / cached_load_s; }
   double share_of_copy_work() const { return copy_processor_s / load_processor_s; }
   double share_of_disk() const { return disk_read_s / disk_load_s; }
+  double share_of_disk_copy() const { return disk_copy_s / disk_load_s; }
 };
 
 // `files` are the model's weight files, which `open` opens. Threads are the context's. Throws

@@ -141,9 +141,10 @@ void AwqTensor::copy_codes(std::int64_t first, std::int64_t count, Tensor& codes
   const std::int64_t block_columns = num_columns_ / kBlockColumns * kBlockColumns;
   const std::int64_t square_rows = block_rows / kSquareColumns * kSquareColumns;
   const std::int64_t square_columns = num_columns_ / kSquareColumns * kSquareColumns;
-  for (std::int64_t n = 0; n < square_rows; n += kSquareColumns) {
-    for (std::int64_t k = 0; k < square_columns; k += kSquareColumns) {
-      const bool is_followed = k + 2 * kSquareColumns <= num_columns_;
+  // Squares beside each other have parts of the same lines of the processor's caches.
+  for (std::int64_t k = 0; k < square_columns; k += kSquareColumns) {
+    const bool is_followed = k + 2 * kSquareColumns <= num_columns_;
+    for (std::int64_t n = 0; n < square_rows; n += kSquareColumns) {
       copy_square(packed + k * words + (first + n) / kCodesPerWord, words, is_followed,
                   to + n * row_bytes + k / 2, row_bytes);
     }
