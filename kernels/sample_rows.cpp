@@ -31,13 +31,26 @@ void sample_rows(Stream& stream, const SampleRows& input, View tokens) {
   dispatch(stream.device(), [&](auto device) { impl::sample_rows(device, stream, input, tokens); });
 }
 
+bool spares_copies_of_logits(const Stream& stream, std::int64_t vocab) {
+  return stream.device() != Device::kCpu && vocab <= kMaxSampledVocab;
+}
+
+void reserve_sample_rows(Stream& stream, std::int64_t rows, std::int64_t vocab) {
+  if (stream.device() != Device::kCuda) return;
+  stream.scratch(static_cast<std::size_t>(sample_rows_scratch_bytes(rows, vocab)));
+}
+
 void check_token(std::int32_t token, std::int64_t vocab) {
-  if (token >= 0) return;
+  if (token >= 0 && token < vocab) return;
   if (token == kNoTokenLeft) {
     throw Error(ErrorCode::kInternal,
                 "sampling: every token is ruled out by no_repeat_ngram_size or min_new_tokens");
   }
   const std::int32_t id = (-2 - token) / 2;
+  if (token > 0 || id >= vocab) {
+    throw Error(ErrorCode::kInternal, "sampling: the device chose " + std::to_string(token) +
+                                          " of " + std::to_string(vocab) + " tokens");
+  }
   throw Error(ErrorCode::kBadModel,
               "sampling: logit " + std::to_string(id) + " of " + std::to_string(vocab) + " is " +
                   (token == nan_at(id) ? "NaN" : "+inf") + "; the model or its weights are broken");

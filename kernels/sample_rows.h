@@ -5,7 +5,7 @@
 //   temperature 0  the largest logit, the lowest id among equals
 //   otherwise      x / temperature, top_k, top_p, and the Philox draw of (seed, draw)
 //
-// On the CPU it is that sampler. A GPU gives the same tokens:
+// On the CPU it is that sampler, with a workspace per thread. A GPU gives the same tokens:
 //   exact    penalties, n-gram ban, temperature, the largest logit, the k largest with their ties,
 //            the draw's 53 bits, which logits are refused
 //   bounded  a probability is the integer nearest to 2^44 e^(x - max), so that sums of them are
@@ -49,15 +49,29 @@ struct SampleRows {
 };
 
 // Writes to tokens [B] i32 the chosen id, or below 0 what check_token() says. Throws
-// Error(kInternal) when shapes or dtypes disagree. Allocates on the CPU.
+// Error(kInternal) when shapes or dtypes disagree.
 void sample_rows(Stream& stream, const SampleRows& input, View tokens);
+
+// Whether sample_rows() spares copies: the stream's logits are in memory that the host cannot read,
+// and the vocabulary is within kMaxSampledVocab.
+bool spares_copies_of_logits(const Stream& stream, std::int64_t vocab);
+
+// Bytes of device memory, besides logits, that sample_rows() of a GPU uses meanwhile: of each row
+// the logits after penalties, and two bits per id.
+constexpr std::int64_t sample_rows_scratch_bytes(std::int64_t rows, std::int64_t vocab) {
+  constexpr std::int64_t kElementBytes = 4;
+  return kElementBytes * rows * ((vocab + 3) / 4 * 4 + 2 * ((vocab + 31) / 32));
+}
+// Allocates them, so that calls with at most so many rows do not.
+void reserve_sample_rows(Stream& stream, std::int64_t rows, std::int64_t vocab);
 
 // Results for which there is no token.
 inline constexpr std::int32_t kNoTokenLeft = -1;
 inline constexpr std::int32_t nan_at(std::int32_t id) { return -2 - 2 * id; }
 inline constexpr std::int32_t infinity_at(std::int32_t id) { return -3 - 2 * id; }
 // Throws for a result below 0 as sampling::Sampler::sample(): Error(kBadModel) for a logit that is
-// NaN or +inf, Error(kInternal) when every id is ruled out.
+// NaN or +inf, Error(kInternal) when every id is ruled out; and Error(kInternal) for a result that
+// is not in the vocabulary.
 void check_token(std::int32_t token, std::int64_t vocab);
 
 namespace impl {

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <memory>
 #include <span>
 #include <vector>
 
@@ -21,6 +22,22 @@ std::int32_t describe_refusal(std::span<const float> logits) {
     if (logits[i] == std::numeric_limits<float>::infinity()) return infinity_at(id);
   }
   return kNoTokenLeft;
+}
+
+struct Workspace {
+  explicit Workspace(std::int64_t vocab)
+      : sampler(vocab), logits(static_cast<std::size_t>(vocab)) {}
+
+  sampling::Sampler sampler;
+  std::vector<float> logits;
+};
+
+Workspace& workspace_for(std::int64_t vocab) {
+  thread_local std::unique_ptr<Workspace> workspace;
+  if (workspace == nullptr || std::ssize(workspace->logits) != vocab) {
+    workspace = std::make_unique<Workspace>(vocab);
+  }
+  return *workspace;
 }
 
 std::int32_t sample_row(sampling::Sampler& sampler, const RowSampling& row,
@@ -51,8 +68,7 @@ std::int32_t sample_row(sampling::Sampler& sampler, const RowSampling& row,
 
 void sample_rows(Cpu, Stream&, const SampleRows& input, View tokens) {
   const std::int64_t vocab = input.logits.dim(1);
-  sampling::Sampler sampler(vocab);
-  std::vector<float> logits(static_cast<std::size_t>(vocab));
+  auto& [sampler, logits] = workspace_for(vocab);
   const std::span ids(input.ids.as<std::int32_t>(), static_cast<std::size_t>(input.ids.dim(0)));
   for (std::int64_t r = 0; r < tokens.dim(0); ++r) {
     RowSampling row;

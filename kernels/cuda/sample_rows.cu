@@ -3,7 +3,8 @@
 //
 // Traffic  4 bytes per logit in. Drawn: 4 out, then 4 in per pass, from L2: five passes for top_k,
 //          three for the draw; with top_p 10 instead of those 3, and up to 6 where logits are
-//          equal.
+//          equal. What top_k keeps is listed in shared memory in one pass more, if it is at most
+//          kMostListed, and the passes after that read the list.
 // Numbers  weights are integers of 2^-44, whose sums do not depend on the order of the additions.
 // Measured on no GPU.
 #include "kernels/sample_rows.h"
@@ -20,6 +21,9 @@ constexpr int kSampleThreads = 1024;
 constexpr int kSampleWarps = kSampleThreads / 32;
 constexpr int kDigitBits = 7;
 constexpr int kDigits = 1 << kDigitBits;
+// A thread's loads before it uses the first: 32 KiB of a block are under way.
+constexpr int kLoadsAhead = 2;
+constexpr int kMostListed = kSampleThreads;
 constexpr int kTotalsStride = kDigits / 4 + 1;  // so that four lanes store to four banks
 constexpr int kDigitsOfRank = 5;                // 32 bits
 constexpr int kDigitsOfId = 3;                  // 21 bits
@@ -55,6 +59,9 @@ struct SampleShared {
   std::uint64_t totals[4 * kTotalsStride];  // that of digit d at d % 4 * kTotalsStride + d / 4
   std::uint64_t greatest[kSampleWarps];
   Selected found;
+  std::uint32_t num_listed;
+  std::uint32_t listed_ids[kMostListed];
+  float listed_values[kMostListed];
 };
 
 // The threads of a block at work on its row. All of them call its functions.
@@ -65,6 +72,7 @@ struct RowSampler {
   float* values;
   std::uint32_t* penalised;
   std::uint32_t* ruled_out;
+  int num_listed = 0;  // 0: selections read all values
 
   CAPTION_DEVICE RowSampler(const SampleParams& params, SampleShared& memory)
       : p(params),
@@ -133,20 +141,71 @@ struct RowSampler {
     const float* const logits = p.logits + block_x() * p.logits_stride;
     const float temperature = how.temperature;
     std::uint64_t greatest = 0;
-    for (int first = thread_index() * kCount; first < p.padded; first += kSampleThreads * kCount) {
-      Pack x;
-      for (int k = 0; k < kCount; ++k) x.x[k] = kRuledOut;
-      if (first < p.vocab) x = load(reinterpret_cast<const Pack*>(logits + first));
-      for (int k = 0; k < kCount; ++k) {
-        if (is_marked && first < p.vocab) x.x[k] = adjusted(first + k, x.x[k]);
-        if (temperature != 0) x.x[k] = divide(x.x[k], temperature);
-        const auto id = static_cast<std::uint32_t>(first + k);
-        const std::uint64_t own = static_cast<std::uint64_t>(rank_of(x.x[k])) << 32 | ~id;
-        greatest = own > greatest ? own : greatest;
+    constexpr int kStride = kSampleThreads * kCount;
+    for (int begin = thread_index() * kCount; begin < p.padded; begin += kStride * kLoadsAhead) {
+      Pack packs[kLoadsAhead];
+      for (int a = 0; a < kLoadsAhead; ++a) {
+        for (int k = 0; k < kCount; ++k) packs[a].x[k] = kRuledOut;
+        const int first = begin + a * kStride;
+        if (first < p.vocab) packs[a] = load(reinterpret_cast<const Pack*>(logits + first));
       }
-      if (temperature != 0) store(reinterpret_cast<Pack*>(values + first), x);
+      for (int a = 0; a < kLoadsAhead; ++a) {
+        const int first = begin + a * kStride;
+        if (first >= p.padded) break;
+        Pack& x = packs[a];
+        for (int k = 0; k < kCount; ++k) {
+          if (is_marked && first < p.vocab) x.x[k] = adjusted(first + k, x.x[k]);
+          if (temperature != 0) x.x[k] = divide(x.x[k], temperature);
+          const auto id = static_cast<std::uint32_t>(first + k);
+          const std::uint64_t own = static_cast<std::uint64_t>(rank_of(x.x[k])) << 32 | ~id;
+          greatest = own > greatest ? own : greatest;
+        }
+        if (temperature != 0) store(reinterpret_cast<Pack*>(values + first), x);
+      }
     }
     return greatest_of_block(greatest);
+  }
+
+  // Calls visit(id, value) for the listed values, or for all of them.
+  template <class Visit>
+  CAPTION_DEVICE void visit_values(Visit visit) const {
+    using Pack = Packed<float, 4>;
+    if (num_listed > 0) {
+      const int i = thread_index();
+      if (i < num_listed) visit(shared.listed_ids[i], shared.listed_values[i]);
+      return;
+    }
+    constexpr int kStride = kSampleThreads * 4;
+    for (int begin = 0; begin < p.padded; begin += kStride * kLoadsAhead) {
+      sync_warp();  // the lanes load together, whichever of them was late in visit()
+      const int own = begin + thread_index() * 4;
+      Pack packs[kLoadsAhead];
+      for (int a = 0; a < kLoadsAhead; ++a) {
+        const int first = own + a * kStride;
+        if (first < p.padded) packs[a] = load(reinterpret_cast<const Pack*>(values + first));
+      }
+      for (int a = 0; a < kLoadsAhead; ++a) {
+        const int first = own + a * kStride;
+        if (first >= p.padded) break;
+        for (int k = 0; k < 4; ++k) visit(static_cast<std::uint32_t>(first + k), packs[a].x[k]);
+      }
+    }
+  }
+
+  // Lists the values of at least this rank, unless they are more than kMostListed.
+  CAPTION_DEVICE void list_values(std::uint32_t least) {
+    if (thread_index() == 0) shared.num_listed = 0;
+    sync_block();
+    visit_values([&](std::uint32_t id, float x) {
+      if (rank_of(x) < least) return;
+      const std::uint32_t at = atomic_add(&shared.num_listed, 1U);
+      if (at >= kMostListed) return;
+      shared.listed_ids[at] = id;
+      shared.listed_values[at] = x;
+    });
+    sync_block();
+    const auto count = static_cast<int>(load(&shared.num_listed));
+    num_listed = count <= kMostListed ? count : 0;
   }
 
   // ---- selection ----
@@ -212,18 +271,12 @@ struct RowSampler {
       }
       sync_block();
       const int shift = digit * kDigitBits;
-      for (int begin = 0; begin < p.padded; begin += kSampleThreads * 4) {
-        sync_warp();  // the lanes load together, whichever of them added before
-        const int first = begin + thread_index() * 4;
-        if (first >= p.padded) continue;
-        const auto x = load(reinterpret_cast<const Packed<float, 4>*>(values + first));
-        for (int k = 0; k < 4; ++k) {
-          std::uint32_t key = 0;
-          if (!key_of(static_cast<std::uint32_t>(first + k), x.x[k], key)) continue;
-          const std::uint64_t upper = static_cast<std::uint64_t>(key) >> shift;
-          if (upper >> kDigitBits == prefix) add(upper % kDigits, weight_of(x.x[k]));
-        }
-      }
+      visit_values([&](std::uint32_t id, float x) {
+        std::uint32_t key = 0;
+        if (!key_of(id, x, key)) return;
+        const std::uint64_t upper = static_cast<std::uint64_t>(key) >> shift;
+        if (upper >> kDigitBits == prefix) add(upper % kDigits, weight_of(x));
+      });
       sync_block();
       sum_digits();
       sync_block();
@@ -271,8 +324,9 @@ struct RowSampler {
     return ~found.key > above_ruled_out ? ~found.key : above_ruled_out;
   }
 
-  CAPTION_DEVICE std::uint32_t draw(float greatest) const {
+  CAPTION_DEVICE std::uint32_t draw(float greatest) {
     const std::uint32_t least = least_rank();
+    if (how.top_k > 0 && how.top_k <= kMostListed && how.top_k < p.vocab) list_values(least);
     const double uniform = uniform_draw(how.seed, how.draw);
     const auto weight_of = [=](float x) {
       return scaled_exponential(static_cast<double>(x) - static_cast<double>(greatest));
@@ -319,7 +373,7 @@ struct RowSampler {
     return nth_id(drawn.key, count, drawn.key == rank ? last : kLastId, false);
   }
 
-  CAPTION_DEVICE std::int32_t choose(std::uint64_t greatest) const {
+  CAPTION_DEVICE std::int32_t choose(std::uint64_t greatest) {
     const auto rank = static_cast<std::uint32_t>(greatest >> 32);
     const auto id = static_cast<std::int32_t>(~static_cast<std::uint32_t>(greatest));
     if (rank == kRefusedRank) return refusal_of(id);
@@ -342,7 +396,7 @@ struct SampleRow {
   using Shared = SampleShared;
 
   static CAPTION_DEVICE void run(const Params& p) {
-    const RowSampler row(p, shared_memory<Shared>());
+    RowSampler row(p, shared_memory<Shared>());
     const std::int32_t token = row.choose(row.template prepare<kCount>());
     if (thread_index() == 0) store(p.tokens + block_x(), token);
   }
@@ -359,7 +413,7 @@ void sample_rows(Cuda, Stream& stream, const SampleRows& input, View tokens) {
   const std::int64_t padded = (vocab + 3) / 4 * 4;
   const std::int64_t words = (vocab + 31) / 32;
   std::byte* const scratch =
-      stream.scratch(static_cast<std::size_t>(rows * (padded + 2 * words)) * sizeof(float));
+      stream.scratch(static_cast<std::size_t>(sample_rows_scratch_bytes(rows, vocab)));
   auto* const values = reinterpret_cast<float*>(scratch);
   cuda::launch_packed<cuda::SampleRow>(
       stream, {.x = static_cast<unsigned>(rows)}, cuda::choose_pack({input.logits}),

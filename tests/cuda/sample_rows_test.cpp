@@ -194,6 +194,26 @@ TEST_CASE("among equal logits the ids are drawn in the CPU's order, and top_p cu
   }
 }
 
+TEST_CASE("what top_k keeps is drawn from alike, whether it fits the list of a block or not") {
+  // Of 1,300 logits top_k keeps 1,023, 1,024, 1,025 or, since they are equal, all.
+  for (const std::int32_t top_k : {1023, 1024, 1025, 1}) {
+    CAPTURE(top_k);
+    Batch batch{.logits = random_f32({4, 1300}, 8), .rows = {}, .ids = {0}};
+    for (std::int64_t i = 0; top_k == 1 && i < batch.logits.num_elements(); ++i) {
+      batch.logits.as<float>()[i] = 2;
+    }
+    for (int r = 0; r < 4; ++r) {
+      RowSampling row;
+      row.seed = static_cast<std::uint64_t>(r);
+      row.temperature = 1;
+      row.top_k = top_k;
+      row.top_p = r % 2 == 0 ? 1 : 0.9;
+      batch.rows.push_back(row);
+    }
+    check_tokens(batch, sample_emulated(batch, 4), sample_on_cpu(batch));
+  }
+}
+
 TEST_CASE("logits that no sound model gives, and rows without a token, are named as on the CPU") {
   Batch batch{.logits = random_f32({8, 40}, 9), .rows = {}, .ids = {}};
   for (std::int32_t id = 0; id < 40; ++id) batch.ids.push_back(id);
@@ -235,6 +255,10 @@ TEST_CASE("logits that no sound model gives, and rows without a token, are named
   CHECK_THROWS_WITH_AS(
       kernels::check_token(want[6], 40),
       "sampling: every token is ruled out by no_repeat_ngram_size or min_new_tokens", Error);
+  CHECK_THROWS_WITH_AS(kernels::check_token(40, 40), "sampling: the device chose 40 of 40 tokens",
+                       Error);
+  CHECK_THROWS_WITH_AS(kernels::check_token(kernels::nan_at(40), 40),
+                       "sampling: the device chose -82 of 40 tokens", Error);
 }
 
 TEST_CASE("a batch without rows launches nothing, and wrong operands are refused by name") {
