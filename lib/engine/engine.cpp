@@ -14,9 +14,9 @@
 #include "engine/internal/sequence.h"
 #include "engine/internal/step_counter.h"
 #include "engine/internal/step_runner.h"
+#include "engine/internal/token_chooser.h"
 #include "engine/internal/validate.h"
 #include "kv/page_pool.h"
-#include "sampling/sampler.h"
 #include "scheduler/scheduler.h"
 #include "tensor/copy.h"
 
@@ -86,14 +86,12 @@ struct Engine::State {
   void propose_drafts();
   void build_batch(const scheduler::StepPlan& plan);
   void note_preemptions(const scheduler::StepPlan& plan);
-  // Runs the plan on the decoder and returns the logits on the host. If that throws, no request has
-  // advanced.
-  View compute(const scheduler::StepPlan& plan);
+  // Runs the plan on the decoder. If that throws, no request has advanced.
+  void compute(const scheduler::StepPlan& plan);
   void finish_prompts(const scheduler::StepPlan& plan);
-  // Chooses the next tokens from a request's rows of logits; returns the completion if they end it.
-  std::optional<Completion> advance(Sequence& sequence, std::span<float> rows);
-  std::optional<Completion> advance_tokens(Sequence& sequence, std::span<float> rows);
-  std::int32_t choose_token(Sequence& sequence, std::span<float> row);
+  // Chooses the next tokens of a request; returns the completion if they end it.
+  std::optional<Completion> advance(Sequence& sequence, const RequestRows& rows);
+  std::optional<Completion> advance_tokens(Sequence& sequence, const RequestRows& rows);
   std::optional<Completion> advance_beams(Sequence& sequence, std::span<float> rows);
   Completion complete(Sequence& sequence, FinishReason reason);
   void forget_compression(Sequence& sequence);
@@ -103,8 +101,7 @@ struct Engine::State {
   StepRunner runner;
   std::unique_ptr<DiskPages> disk;  // null without a disk tier
   scheduler::Scheduler scheduler;
-  sampling::Sampler sampler;
-  std::vector<float> raw_logits;  // [vocab], for requests with log-probabilities
+  TokenChooser chooser;
   std::unordered_map<RequestId, std::unique_ptr<Sequence>> sequences;
   std::int64_t num_submitted = 0;
   std::int64_t compression_bytes = 0;  // besides the pages, for finished prompts
@@ -129,8 +126,7 @@ Engine::State::State(model::Decoder& decoder, Stream& stream, const EngineOption
       runner(decoder, stream, options, pool.num_pages()),
       disk(open_disk(options, runner)),
       scheduler(to_scheduler_options(options, decoder.spec()), pool, disk.get()),
-      sampler(decoder.spec().vocab),
-      raw_logits(static_cast<std::size_t>(decoder.spec().vocab)),
+      chooser(stream, decoder.spec().vocab),
       counter(pool.num_pages(), page_size_bytes(runner.pages())) {}
 
 void Engine::State::propose_drafts() {
@@ -164,10 +160,10 @@ void Engine::State::build_batch(const scheduler::StepPlan& plan) {
   }
 }
 
-View Engine::State::compute(const scheduler::StepPlan& plan) {
+void Engine::State::compute(const scheduler::StepPlan& plan) {
   build_batch(plan);
   try {
-    return runner.run();
+    runner.run();
   } catch (...) {
     for (const scheduler::PlannedSequence& planned : plan.sequences) {
       Sequence& sequence = *sequences.at(to_request_id(planned.id));
@@ -205,9 +201,9 @@ void Engine::State::note_preemptions(const scheduler::StepPlan& plan) {
   }
 }
 
-std::optional<Completion> Engine::State::advance(Sequence& sequence, std::span<float> rows) {
+std::optional<Completion> Engine::State::advance(Sequence& sequence, const RequestRows& rows) {
   try {
-    return sequence.sampling.num_beams > 1 ? advance_beams(sequence, rows)
+    return sequence.sampling.num_beams > 1 ? advance_beams(sequence, rows.logits)
                                            : advance_tokens(sequence, rows);
   } catch (const Error& error) {
     Completion completion = complete(sequence, FinishReason::kFailed);
@@ -218,42 +214,23 @@ std::optional<Completion> Engine::State::advance(Sequence& sequence, std::span<f
 
 // Chooses tokens while the drafts equal them: the first row follows the last known token, each
 // further row a draft.
-std::optional<Completion> Engine::State::advance_tokens(Sequence& sequence, std::span<float> rows) {
-  const auto vocab = static_cast<std::size_t>(runner.spec().vocab);
-  const std::size_t num_rows = rows.size() / vocab;
-  for (std::size_t row = 0; row < num_rows; ++row) {
-    const std::int32_t token = choose_token(sequence, rows.subspan(row * vocab, vocab));
+std::optional<Completion> Engine::State::advance_tokens(Sequence& sequence,
+                                                        const RequestRows& rows) {
+  for (std::int64_t row = 0; row < rows.count; ++row) {
+    const std::int32_t token = chooser.choose(sequence, rows, row);
     const TokenVerdict verdict =
         sequence.on_token ? sequence.on_token(token) : TokenVerdict::kContinue;
     sequence.loop.observe(sequence.output());
     if (row > 0) counter.add_accepted(sequence);
     const std::optional<FinishReason> reason = find_finish_reason(sequence, verdict);
     if (reason.has_value()) return complete(sequence, *reason);
-    const bool is_right = row + 1 < num_rows && sequence.drafts[row] == token;
+    const bool is_right =
+        row + 1 < rows.count && sequence.drafts[static_cast<std::size_t>(row)] == token;
     if (is_right) continue;
-    scheduler.append_tokens(to_sequence_id(sequence.id), static_cast<std::int64_t>(row) + 1);
+    scheduler.append_tokens(to_sequence_id(sequence.id), row + 1);
     break;
   }
   return std::nullopt;
-}
-
-std::int32_t Engine::State::choose_token(Sequence& sequence, std::span<float> row) {
-  const bool wants_logprobs = sequence.sampling.num_logprobs >= 0;
-  if (wants_logprobs) std::copy(row.begin(), row.end(), raw_logits.begin());
-  if (sequence.process_logits) sequence.process_logits(row);
-  const std::int32_t token = [&] {
-    const ProfileScope scope(runner.stream(), "sampling");
-    return sampler.sample(sequence.sampling, {sequence.tokens, sequence.num_prompt}, row);
-  }();
-  sequence.tokens.push_back(token);
-  if (wants_logprobs) {
-    sequence.logprobs.push_back(
-        sampling::find_logprobs(raw_logits, token, sequence.sampling.num_logprobs));
-  }
-  if (sequence.output().size() == 1) {
-    sequence.first_token_us = now_us() - sequence.submitted_at_us;
-  }
-  return token;
 }
 
 std::optional<Completion> Engine::State::advance_beams(Sequence& sequence, std::span<float> rows) {
@@ -265,7 +242,7 @@ std::optional<Completion> Engine::State::advance_beams(Sequence& sequence, std::
   }
   const sampling::BeamSearch::Step next = [&] {
     const ProfileScope scope(runner.stream(), "sampling");
-    return sequence.beams->advance(sampler, rows);
+    return sequence.beams->advance(chooser.sampler(), rows);
   }();
   if (!sequence.beams->is_finished()) {
     scheduler.fork(to_sequence_id(sequence.id), next.parents);
@@ -369,6 +346,7 @@ RequestId Engine::submit(Request request) {
   sequence->on_token = std::move(request.on_token);
   sequence->process_logits = std::move(request.process_logits);
   sequence->submitted_at_us = now_us();
+  state.runner.reserve(*sequence);
   state.scheduler.submit(std::move(spec));
   state.sequences.emplace(id, std::move(sequence));
   ++state.num_submitted;
@@ -383,7 +361,7 @@ std::vector<Completion> Engine::step() {
   const scheduler::StepPlan& plan = state.scheduler.plan();
   for (const kv::PageCopy& copy : plan.copies) state.runner.copy_page(copy);
   state.note_preemptions(plan);
-  const View logits = state.compute(plan);
+  state.compute(plan);
   state.scheduler.commit();
   state.finish_prompts(plan);
   state.counter.add_step(plan, state.scheduler, state.pool, state.compression_bytes);
@@ -392,8 +370,7 @@ std::vector<Completion> Engine::step() {
   }
 
   std::vector<Completion> completions;
-  const std::int64_t vocab = state.runner.spec().vocab;
-  float* row = logits.as<float>();
+  std::int64_t row = 0;
   for (auto planned = plan.sequences.begin(); planned != plan.sequences.end();) {
     const auto next = std::find_if(planned, plan.sequences.end(),
                                    [&](const auto& other) { return other.id != planned->id; });
@@ -402,11 +379,11 @@ std::vector<Completion> Engine::step() {
         [](std::int64_t sum, const auto& branch) { return sum + branch.num_logits(); });
     if (num_rows > 0) {
       Sequence& sequence = *state.sequences.at(to_request_id(planned->id));
-      const std::span<float> rows(row, static_cast<std::size_t>(num_rows * vocab));
-      std::optional<Completion> completion = state.advance(sequence, rows);
+      std::optional<Completion> completion =
+          state.advance(sequence, state.runner.rows(sequence, row, num_rows));
       if (completion.has_value()) completions.push_back(std::move(*completion));
     }
-    row += num_rows * vocab;
+    row += num_rows;
     planned = next;
   }
   state.counter.add_busy_us(stopwatch.elapsed_us());

@@ -132,7 +132,9 @@ struct EngineStats {
 class Engine {
  public:
   // `decoder` and `stream`, of the decoder's device, are borrowed and must outlive the engine.
-  // Pages, batches and logits are on that device; sampling runs on the host. Allocates the address
+  // Pages, batches and logits are on that device. A device that the host shares no memory with
+  // chooses the tokens of requests that need nothing else; for beams, log-probabilities and
+  // process_logits the logits are copied to the host, which chooses. Allocates the address
   // space of all pages at once (at most as many as max_num_seqs sequences of max_positions can
   // fill); the system commits a page's memory when it is first written. Throws Error(kOutOfMemory)
   // with the numbers when the budget holds fewer than two pages; Error(kUsage) for an option out of

@@ -33,11 +33,11 @@ class StagedTensor {
     if (on_host_.empty()) return;
     copy(stream, host().rows(0, num_rows), device().rows(0, num_rows));
   }
-  // Copies them from the device to the host, which may read them when this returns.
-  void download(Stream& stream, std::int64_t num_rows) {
+  // Copies rows [first, first + count) from the device to the host, which may read them after
+  // Stream::synchronize().
+  void download(Stream& stream, std::int64_t first, std::int64_t count) {
     if (on_host_.empty()) return;
-    copy(stream, device().rows(0, num_rows), host().rows(0, num_rows));
-    stream.synchronize();
+    copy(stream, device().rows(first, count), host().rows(first, count));
   }
 
  private:

@@ -32,7 +32,8 @@ struct Finished {
   std::optional<std::string> error;
 };
 
-// Runs six requests, two of them with videos and one with beams, on too few pages for all.
+// Runs seven requests on too few pages for all: two of them with videos, one with beams, and a
+// short one whose tokens the GPU chooses.
 Finished run_requests() {
   Finished finished;
   try {
@@ -41,6 +42,7 @@ Finished run_requests() {
     FakeDecoder decoder;
     TestedEngine engine(decoder, stream, options_with_pages(12));
     for (std::uint64_t seed = 0; seed < 6; ++seed) engine.submit(random_request(seed, 80));
+    engine.submit_as_is({.prompt_ids = {1, 2, 3}, .sampling = {.max_new_tokens = 2}});
     while (!engine.idle()) {
       for (Completion& completion : engine.step()) {
         finished.completions.push_back(std::move(completion));
@@ -62,7 +64,7 @@ TEST_CASE("whenever the GPU is lost, the engine ends with an error and what was 
   const Finished undisturbed = run_requests();
   const std::int64_t num_calls = cuda_emulator::count_calls();
   REQUIRE_FALSE(undisturbed.error.has_value());
-  REQUIRE(undisturbed.completions.size() == 6);
+  REQUIRE(undisturbed.completions.size() == 7);
   REQUIRE(num_calls > 100);
   std::map<RequestId, std::vector<std::int32_t>> outputs;
   for (const Completion& completion : undisturbed.completions) {
@@ -85,5 +87,5 @@ TEST_CASE("whenever the GPU is lost, the engine ends with an error and what was 
   }
   CHECK(most_done >= 4);
   cuda_emulator::lose_device_at(-1);
-  CHECK(run_requests().completions.size() == 6);  // nothing is left of the lost ones
+  CHECK(run_requests().completions.size() == 7);  // nothing is left of the lost ones
 }

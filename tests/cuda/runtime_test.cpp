@@ -91,14 +91,16 @@ TEST_CASE("work of a queue is late: pinned memory is read and written when it ru
   set(2);  // the copy has not happened
   stream.synchronize();
   set(3);
-  staged.download(stream, 1);
+  staged.download(stream, 0, 1);
+  stream.synchronize();
   CHECK(host[0] == 2);
 
   // Memory that is not pinned may change once the call has returned.
   std::vector<float> plain(4, 5.0F);
   copy(stream, caption::ConstView(plain.data(), DType::kF32, {1, 4}), staged.device());
   plain.assign(4, 6.0F);
-  staged.download(stream, 1);
+  staged.download(stream, 0, 1);
+  stream.synchronize();
   CHECK(host[3] == 5);
 }
 
@@ -115,8 +117,10 @@ TEST_CASE("an event is a point of its queue, and a queue knows nothing of anothe
   y.upload(second, 1);
   uploaded.synchronize();
   for (int i = 0; i < 4; ++i) x.host().as<float>()[i] = y.host().as<float>()[i] = 2;
-  x.download(first, 1);
-  y.download(second, 1);
+  x.download(first, 0, 1);
+  first.synchronize();
+  y.download(second, 0, 1);
+  second.synchronize();
   CHECK(x.host().as<float>()[0] == 1);  // copied before the event
   CHECK(y.host().as<float>()[0] == 2);  // nobody had waited for the second queue
   const caption::Event later = first.record();

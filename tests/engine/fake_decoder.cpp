@@ -283,6 +283,14 @@ std::vector<std::int32_t> expected_output(const Request& request, std::int32_t p
 }
 
 RequestId TestedEngine::submit(Request request) {
+  const bool may_process = request.sampling.num_beams == 1 && !request.process_logits;
+  if (stream_.device() == Device::kCuda && may_process) {
+    request.process_logits = [](std::span<float>) {};
+  }
+  return submit_as_is(std::move(request));
+}
+
+RequestId TestedEngine::submit_as_is(Request request) {
   if (request.vision != nullptr && request.vision->device() != stream_.device()) {
     request.vision =
         std::make_shared<const Tensor>(copy_to(stream_, stream_.device(), request.vision->view()));

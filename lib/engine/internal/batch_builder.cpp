@@ -10,7 +10,7 @@ namespace {
 
 // An array begins at a multiple of so many elements: 64 bytes, a cache line.
 constexpr std::int64_t kArrayElements = 16;
-constexpr std::int64_t kNumArrays = 8;
+constexpr std::int64_t kNumArrays = 10;
 
 // Adds rows at the end; consecutive rows of one adapter become one entry.
 void append(std::vector<model::AdaptedRows>& list, const model::AdaptedRows& rows) {
@@ -30,12 +30,11 @@ std::int64_t padded(std::int64_t elements) {
 
 }  // namespace
 
-BatchBuilder::BatchBuilder(const Limits& limits)
-    : device_(limits.device),
-      block_(limits.device, DType::kI32,
-             {(3 + limits.position_axes) * limits.max_tokens + 2 * (limits.max_sequences + 1) +
-              limits.max_logit_rows + limits.max_sequences * limits.max_pages +
-              kNumArrays * kArrayElements}) {
+BatchBuilder::BatchBuilder(const Stream& stream, const Limits& limits)
+    : sampled_(stream, limits.vocab),
+      limits_(limits),
+      device_(stream.device()),
+      block_(device_, DType::kI32, {most_elements()}) {
   const auto reserve = [](auto& array, std::int64_t size) {
     array.reserve(static_cast<std::size_t>(size));
   };
@@ -55,6 +54,23 @@ BatchBuilder::BatchBuilder(const Limits& limits)
   reserve(clusters_, limits.max_sequences);
   reserve(adapted_, limits.max_sequences);
   reserve(adapted_logits_, limits.max_sequences);
+  sampled_.reserve(limits.max_logit_rows, 0);
+}
+
+std::int64_t BatchBuilder::most_elements() const {
+  return (3 + limits_.position_axes) * limits_.max_tokens + 2 * (limits_.max_sequences + 1) +
+         limits_.max_logit_rows + limits_.max_sequences * (limits_.max_pages + max_sampled_ids_) +
+         sampled_.most_row_elements(limits_.max_logit_rows) + kNumArrays * kArrayElements;
+}
+
+void BatchBuilder::reserve(const Sequence& sequence) {
+  const std::int64_t most_ids = sampled_.most_ids(sequence, limits_.max_drafts);
+  if (most_ids <= max_sampled_ids_) return;
+  max_sampled_ids_ = most_ids;
+  sampled_.reserve(limits_.max_logit_rows, limits_.max_sequences * most_ids);
+  if (block_.shape()[0] < most_elements()) {
+    block_ = StagedTensor(device_, DType::kI32, {most_elements()});
+  }
 }
 
 void BatchBuilder::begin(std::int64_t max_pages) {
@@ -69,6 +85,7 @@ void BatchBuilder::begin(std::int64_t max_pages) {
   clusters_.clear();
   adapted_.clear();
   adapted_logits_.clear();
+  sampled_.clear();
   max_pages_ = max_pages;
 }
 
@@ -101,6 +118,7 @@ void BatchBuilder::add(const scheduler::PlannedSequence& planned, Sequence& sequ
   for (std::int64_t left = planned.num_logits(); left > 0; --left) {
     logit_rows_.push_back(static_cast<std::int32_t>(std::ssize(tokens_) - left));
   }
+  sampled_.add(sequence, planned.num_logits());
 }
 
 void BatchBuilder::add_compression(const scheduler::PlannedSequence& planned, Sequence& sequence) {
@@ -166,6 +184,7 @@ const model::StepBatch& BatchBuilder::finish(Stream& stream) {
   const auto vector = [](const std::vector<std::int32_t>& host, ConstView& view) {
     return Array{host, view, {std::ssize(host)}};
   };
+  ConstView row_elements;
   const Array arrays[kNumArrays] = {
       vector(tokens_, batch_.tokens),
       {positions, batch_.positions, position_shape},
@@ -174,7 +193,9 @@ const model::StepBatch& BatchBuilder::finish(Stream& stream) {
       {block_tables_, batch_.block_tables, {num_sequences, max_pages_}},
       vector(slots_, batch_.slots),
       vector(vision_rows_, batch_.vision_rows),
-      vector(logit_rows_, batch_.logit_rows)};
+      vector(logit_rows_, batch_.logit_rows),
+      vector(sampled_.rows(), row_elements),
+      vector(sampled_.ids(), sampled_ids_)};
   std::int64_t total = 0;
   for (const Array& array : arrays) total += padded(std::ssize(array.host));
   if (block_.shape()[0] < total) block_ = StagedTensor(device_, DType::kI32, {total});
@@ -185,6 +206,10 @@ const model::StepBatch& BatchBuilder::finish(Stream& stream) {
     begin += padded(std::ssize(array.host));
   }
   block_.upload(stream, total);
+  const std::int64_t row_bytes = row_elements.num_elements() * std::int64_t{sizeof(std::int32_t)};
+  row_samplings_ =
+      ConstView(row_elements.raw(), DType::kI8,
+                {row_bytes / kernels::kRowSamplingBytes, kernels::kRowSamplingBytes}, device_);
   batch_.watched = watched_;
   batch_.adapted = adapted_;
   batch_.adapted_logits = adapted_logits_;

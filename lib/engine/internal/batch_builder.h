@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "engine/internal/sampled_rows.h"
 #include "engine/internal/sequence.h"
 #include "kv/page_table.h"
 #include "model/decoder.h"
@@ -18,15 +19,20 @@ namespace caption::engine {
 class BatchBuilder {
  public:
   struct Limits {
-    Device device = Device::kCpu;
     std::int64_t position_axes = 1;  // DecoderSpec::position_axes()
+    std::int64_t vocab = 0;
     std::int64_t max_tokens = 0;
     std::int64_t max_sequences = 0;
     std::int64_t max_pages = 0;  // pages of one sequence
     std::int64_t max_logit_rows = 0;
+    std::int64_t max_drafts = 0;  // of one sequence
   };
-  explicit BatchBuilder(const Limits& limits);
+  // The batches are for steps of `stream`.
+  BatchBuilder(const Stream& stream, const Limits& limits);
 
+  // Makes steps with max_sequences sequences such as this one, which has not begun its output, be
+  // within the sizes. Not between begin() and the end of the step.
+  void reserve(const Sequence& sequence);
   // Starts a step whose longest page table has `max_pages` pages.
   void begin(std::int64_t max_pages);
   // `pages` must have slots for the sequence's tokens up to the end of the planned ones; `sequence`
@@ -36,8 +42,15 @@ class BatchBuilder {
            const kv::PageTable& pages);
   // Valid until the next begin().
   const model::StepBatch& finish(Stream& stream);
+  // The rows from which the device chooses tokens, and their arrays on the device; valid as the
+  // batch. Shapes: [L, kernels::kRowSamplingBytes] i8, [n] i32.
+  const SampledRows& sampled() const { return sampled_; }
+  ConstView row_samplings() const { return row_samplings_; }
+  ConstView sampled_ids() const { return sampled_ids_; }
 
  private:
+  // Of the block, with which no step within the sizes exceeds it.
+  std::int64_t most_elements() const;
   void add_compression(const scheduler::PlannedSequence& planned, Sequence& sequence);
   void add_adapter(const scheduler::PlannedSequence& planned, const Sequence& sequence);
   void add_vision(std::int64_t begin, std::int64_t end, const Sequence& sequence);
@@ -55,7 +68,12 @@ class BatchBuilder {
   std::vector<const std::vector<kernels::KeyClusters>*> clusters_;  // one per sequence
   std::vector<model::AdaptedRows> adapted_;
   std::vector<model::AdaptedRows> adapted_logits_;
+  SampledRows sampled_;
+  ConstView row_samplings_;
+  ConstView sampled_ids_;
   std::int64_t max_pages_ = 0;  // pages of the longest table of this step
+  Limits limits_;
+  std::int64_t max_sampled_ids_ = 0;  // of one sequence
   Device device_;
   StagedTensor block_;  // i32, all arrays one after the other
   model::StepBatch batch_;

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "engine/internal/page_bytes.h"
+#include "kernels/sample_rows.h"
 #include "kv/page_pool.h"
 
 namespace caption::engine {
@@ -25,27 +26,53 @@ StepRunner::StepRunner(model::Decoder& decoder, Stream& stream, const EngineOpti
     : decoder_(decoder),
       stream_(stream),
       memory_(stream.device(), decoder.spec(), options.kv_dtype, num_pages),
-      builder_(
-          {.device = stream.device(),
-           .position_axes = decoder.spec().position_axes(),
-           .max_tokens = most_step_tokens(options, num_pages),
-           .max_sequences = options.max_num_seqs,
-           .max_pages = std::min(num_pages, kv::pages_for_tokens(decoder.spec().max_positions)),
-           .max_logit_rows = most_logit_rows(options)}),
-      logits_(stream.device(), DType::kF32, {most_logit_rows(options), decoder.spec().vocab}) {
+      builder_(stream, {.position_axes = decoder.spec().position_axes(),
+                        .vocab = decoder.spec().vocab,
+                        .max_tokens = most_step_tokens(options, num_pages),
+                        .max_sequences = options.max_num_seqs,
+                        .max_pages =
+                            std::min(num_pages, kv::pages_for_tokens(decoder.spec().max_positions)),
+                        .max_logit_rows = most_logit_rows(options),
+                        .max_drafts = options.max_drafts}),
+      logits_(stream.device(), DType::kF32, {most_logit_rows(options), decoder.spec().vocab}),
+      tokens_(stream.device(), DType::kI32, {most_logit_rows(options)}) {
   decoder.reserve(most_step_tokens(options, num_pages), most_logit_rows(options));
+  kernels::reserve_sample_rows(stream, most_logit_rows(options), decoder.spec().vocab);
 }
 
 void StepRunner::copy_page(const kv::PageCopy& copy) {
   engine::copy_page(stream_, memory_.views(), copy);
 }
 
-View StepRunner::run() {
+void StepRunner::run() {
   const model::StepBatch& batch = builder_.finish(stream_);
   const std::int64_t num_rows = batch.num_logit_rows();
-  decoder_.forward(stream_, batch, memory_.views(), logits_.device().rows(0, num_rows));
-  logits_.download(stream_, num_rows);
-  return logits_.host().rows(0, num_rows);
+  const View logits = logits_.device().rows(0, num_rows);
+  decoder_.forward(stream_, batch, memory_.views(), logits);
+  const SampledRows& sampled = builder_.sampled();
+  if (sampled.are_any_chosen()) {
+    kernels::sample_rows(
+        stream_,
+        {.logits = logits, .rows = builder_.row_samplings(), .ids = builder_.sampled_ids()},
+        tokens_.device().rows(0, num_rows));
+    tokens_.download(stream_, 0, num_rows);
+  }
+  for (const SampledRows::Range& range : sampled.host_rows()) {
+    logits_.download(stream_, range.first, range.count);
+  }
+  stream_.synchronize();
+}
+
+RequestRows StepRunner::rows(const Sequence& sequence, std::int64_t first, std::int64_t count) {
+  const auto size = static_cast<std::size_t>(count);
+  const auto vocab = static_cast<std::size_t>(spec().vocab);
+  RequestRows rows;
+  rows.count = count;
+  rows.logits = {logits_.host().rows(first, count).as<float>(), size * vocab};
+  if (builder_.sampled().includes(sequence)) {
+    rows.tokens = {tokens_.host().rows(first, count).as<std::int32_t>(), size};
+  }
+  return rows;
 }
 
 }  // namespace caption::engine

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 
 #include "backend/stream.h"
 #include "engine/internal/batch_builder.h"
@@ -14,6 +15,16 @@
 #include "tensor/copy.h"
 
 namespace caption::engine {
+
+// What a step gave for the rows of logits of one request.
+struct RequestRows {
+  std::int64_t count = 0;
+  // The tokens that the device chose [count], unchecked: kernels::check_token(). Empty: the host
+  // chooses.
+  std::span<const std::int32_t> tokens;
+  // [count, vocab] on the host, which may be written; unspecified where there are tokens.
+  std::span<float> logits;
+};
 
 class StepRunner {
  public:
@@ -30,16 +41,20 @@ class StepRunner {
   void copy_page(const kv::PageCopy& copy);
   // The builder of the next step's batch.
   BatchBuilder& builder() { return builder_; }
-  // Computes the batch and returns its logits [L, vocab] f32 on the host, which may be written and
-  // are valid until the next call.
-  View run();
+  // Makes room for steps with such a sequence (BatchBuilder::reserve()).
+  void reserve(const Sequence& sequence) { builder_.reserve(sequence); }
+  // Computes the batch.
+  void run();
+  // Rows [first, first + count) of the batch's logits, of one request; valid until the next run().
+  RequestRows rows(const Sequence& sequence, std::int64_t first, std::int64_t count);
 
  private:
   model::Decoder& decoder_;
   Stream& stream_;
   PageMemory memory_;
   BatchBuilder builder_;
-  StagedTensor logits_;
+  StagedTensor logits_;  // [L, vocab] f32
+  StagedTensor tokens_;  // [L] i32
 };
 
 }  // namespace caption::engine

@@ -1,0 +1,66 @@
+// engine/internal/sampled_rows.h: the rows of logits of a step from which the device chooses the
+// tokens, so that only ids return to the host (kernels/sample_rows.h).
+//
+// That are the rows of all requests that need nothing but tokens, where it spares copies. The other
+// rows are copied to the host: those of beams, and those of requests with log-probabilities or
+// process_logits.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "backend/stream.h"
+#include "engine/internal/sequence.h"
+#include "kernels/sample_rows.h"
+
+namespace caption::engine {
+
+// Reuses its arrays from step to step, so that a step within the reserved sizes allocates nothing.
+class SampledRows {
+ public:
+  struct Range {
+    std::int64_t first = 0;
+    std::int64_t count = 0;
+  };
+
+  SampledRows(const Stream& stream, std::int64_t vocab);
+
+  // Whether the device chooses the tokens of this request.
+  bool includes(const Sequence& sequence) const;
+  // The most elements that rows() has in a step of `num_rows` rows.
+  std::int64_t most_row_elements(std::int64_t num_rows) const;
+  // The most elements that the sequence, which has not begun its output, ever adds to ids() in a
+  // step with at most `max_drafts` drafts.
+  std::int64_t most_ids(const Sequence& sequence, std::int64_t max_drafts) const;
+  void reserve(std::int64_t num_rows, std::int64_t num_ids);
+
+  void clear();
+  // Adds the next `num_rows` rows of logits of the step: of the sequence's last token and, if there
+  // are several, of its first drafts.
+  void add(const Sequence& sequence, std::int64_t num_rows);
+
+  // Whether the device chooses a token of the step.
+  bool are_any_chosen() const { return are_any_chosen_; }
+  // On a device that chooses tokens a kernels::RowSampling for every row of logits of the step,
+  // otherwise empty. That of a row that goes to the host asks for the largest logit, which nobody
+  // uses.
+  const std::vector<std::int32_t>& rows() const { return rows_; }
+  // SampleRows::ids.
+  const std::vector<std::int32_t>& ids() const { return ids_; }
+  // The rows that are copied to the host, ascending; adjacent ones are one range.
+  std::span<const Range> host_rows() const { return host_rows_; }
+
+ private:
+  void add_chosen(const Sequence& sequence, std::int64_t num_rows);
+  void append(const kernels::RowSampling& row);
+
+  bool is_used_;  // whether the device chooses tokens
+  bool are_any_chosen_ = false;
+  std::int64_t num_rows_ = 0;
+  std::vector<std::int32_t> rows_;
+  std::vector<std::int32_t> ids_;
+  std::vector<Range> host_rows_;
+};
+
+}  // namespace caption::engine
