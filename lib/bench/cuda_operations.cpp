@@ -1,4 +1,4 @@
-// The operations of model::TransformerDecoder::forward(), counted for CUDA.
+// The operations of model::TransformerDecoder::forward() and of sample_rows(), counted for CUDA.
 #include <algorithm>
 #include <cmath>
 #include <optional>
@@ -17,6 +17,13 @@ constexpr double kProductFlops = 4096;  // FLOPs of an m16n8k16
 constexpr double kWeightBytes = 2;
 // Rows of x that one call of a piece takes: model/internal/transformer_decoder.h.
 constexpr std::int64_t kPieceRows = 384;
+// SampleRow's passes over the logits after the first (kernels/cuda/sample_rows.cu): five for
+// top_k and one that lists what it keeps. Instructions per logit, those of penalties included, that
+// the machine code for sm_90 has in the loops of the first pass and of a pass of top_k.
+constexpr double kSamplePasses = 6;
+constexpr double kPrepareInstructions = 82;
+constexpr double kPassInstructions = 28;
+constexpr double kWarpLanes = 32;
 constexpr std::int64_t kMostFewRows =
     16;  // rows that FewRows takes: kernels/cuda/multiply_tiles.cuh
 
@@ -94,6 +101,25 @@ class Counter {
     work.dram_bytes = kv_bytes * layers;
     work.l2_bytes = (kv_bytes + 8 * rows * as_double(shape_.q_dim())) * layers;
     work.products = 4 * rows * keys * as_double(shape_.q_dim()) / kProductFlops * layers;
+    add(works_, work);
+  }
+
+  // A launch of kernels/cuda/sample_rows.cu for rows of logits from which tokens are drawn: a block
+  // per row reads the logits, writes them divided by the temperature and reads those once per pass.
+  void sample(std::int64_t rows) {
+    const double logits = as_double(rows * shape_.vocab);
+    const double bytes = 4 * logits * (2 + kSamplePasses);
+    CudaWork work{.operation = "sample_rows"};
+    work.calls = work.launches = 1;
+    work.l2_bytes = bytes;
+    if (8 * logits > card_.l2_bytes / 2) work.dram_bytes = bytes;
+    work.blocks = as_double(rows);
+    work.instructions =
+        logits / kWarpLanes * (kPrepareInstructions + kSamplePasses * kPassInstructions);
+    if (const auto recorded = find_recorded("SampleRow<4>", card_.architecture)) {
+      work.kernel = recorded->name;
+      work.bytes_in_flight = recorded->bytes_ahead * recorded->threads / kWarpLanes;
+    }
     add(works_, work);
   }
 
@@ -222,6 +248,7 @@ std::vector<CudaWork> list_operations(const CudaCard& card, const model::Decoder
   counter.move("rms_norm", "RmsNorm<4>", 8 * last, 1);
   counter.multiply("linear lm_head", step.num_sequences, {.out = shape.vocab, .in = shape.hidden},
                    1);
+  counter.sample(step.num_sequences);
   return counter.take();
 }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 
 #include "base/error.h"
 
@@ -27,15 +28,18 @@ const CudaCard* find_cuda_card(std::string_view name) {
 }
 
 CudaTime predict(const CudaCard& card, const CudaWork& work) {
-  const double bytes_per_s_in_flight = card.num_sms * work.bytes_in_flight / kLatencySeconds;
+  const double rounds = std::ceil(work.blocks / card.num_sms);
+  const double busy_sms = work.blocks > 0 ? work.blocks / rounds : card.num_sms;
+  const double clocks_per_s = busy_sms * card.clock_hz;
+  const double bytes_per_s_in_flight = busy_sms * work.bytes_in_flight / kLatencySeconds;
   const bool waits = work.bytes_in_flight > 0 && bytes_per_s_in_flight < card.bytes_per_s;
   const CudaTime limits[] = {
       {work.dram_bytes / (waits ? bytes_per_s_in_flight : card.bytes_per_s),
        waits ? "bytes in flight" : "DRAM"},
-      {work.l2_bytes / (card.l2_bytes_per_clock * card.clocks_per_s()), "L2"},
-      {work.wavefronts / card.clocks_per_s(), "L1"},
-      {work.products * card.clocks_per_product / (4 * card.clocks_per_s()), "tensor cores"},
-      {work.instructions / (4 * card.clocks_per_s()), "issue"},
+      {work.l2_bytes / (card.l2_bytes_per_clock * clocks_per_s), "L2"},
+      {work.wavefronts / clocks_per_s, "L1"},
+      {work.products * card.clocks_per_product / (4 * clocks_per_s), "tensor cores"},
+      {work.instructions / (4 * clocks_per_s), "issue"},
   };
   CudaTime time =
       *std::max_element(std::begin(limits), std::end(limits),

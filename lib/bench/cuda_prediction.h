@@ -7,16 +7,19 @@
 //   wavefronts     of shared memory and L1, one per clock and multiprocessor
 //   products       m16n8k16 of tensor cores
 //   instructions   of warps, four per clock and multiprocessor
-// and kLaunchSeconds. Launches follow one another. So the prediction is a bound: waves of blocks,
-// clocks under load and what L2 keeps between launches are not modelled. Activations count as DRAM
-// bytes where an operation's exceed half of L2.
+// and kLaunchSeconds. A launch of few blocks has only the multiprocessors that these can be on, and
+// takes as many rounds of blocks as it needs. Launches follow one another. So the prediction is a
+// bound: waves of blocks, clocks under load and what L2 keeps between launches are not modelled.
+// Activations count as DRAM bytes where an operation's exceed half of L2.
 //
-// The operations are those that model::TransformerDecoder issues for a step; a test compares their
-// numbers with a profile. Dense layers are launches of kernels/cuda/few_rows.cu for at most 16
-// rows, and of kernels/cuda/tile_gemm.cu for more. Instructions per product, warps of a
-// multiprocessor and bytes in flight are those of kernels/cuda/resources.json. An operation for
-// which the record has no kernel that this file knows is counted at its least, bytes and products
-// alone, and named. Instructions of element-wise kernels are not counted.
+// The operations are those that model::TransformerDecoder issues for a step, and sample_rows(),
+// which chooses the tokens; a test compares their numbers with a profile. Dense layers are launches
+// of kernels/cuda/few_rows.cu for at most 16 rows, and of kernels/cuda/tile_gemm.cu for more.
+// Instructions per product, warps of a multiprocessor and bytes in flight are those of
+// kernels/cuda/resources.json. An operation for which the record has no kernel that this file knows
+// is counted at its least, bytes and products alone, and named. Instructions of element-wise
+// kernels are not counted. Tokens are drawn with temperature, top_k and top_p, the longest way
+// through sample_rows() for a top_k that its blocks can list; penalties add less than a tenth.
 //
 // Not compared with a measurement.
 #pragma once
@@ -69,6 +72,7 @@ struct CudaWork {
   double products = 0;
   double instructions = 0;     // per warp, summed over warps
   double bytes_in_flight = 0;  // per multiprocessor; 0: not stated
+  double blocks = 0;           // per launch, one per multiprocessor; 0: they fill the card
 };
 
 struct CudaTime {

@@ -10,6 +10,7 @@
 #include "base/join.h"
 #include "base/math.h"
 #include "base/units.h"
+#include "kernels/sample_rows.h"
 #include "kv/page_pool.h"
 #include "scheduler/scheduler.h"
 
@@ -101,8 +102,11 @@ void plan_activations(Plan& plan) {
   plan.scratch_bytes = model::decoder_scratch_bytes(text, plan.step_tokens, plan.input.max_num_seqs,
                                                     plan.input.adapters.max_rank) /
                        activation_divisor(plan.input);
+  const std::int64_t rows = plan.input.max_num_seqs;
   plan.logits_bytes =
-      text.vocab * (kFloatBytes * (plan.input.max_num_seqs + 1) + kSamplerBytesPerId);
+      plan.input.device == PlanDevice::kHost
+          ? text.vocab * (kFloatBytes * (rows + 1) + kSamplerBytesPerId)
+          : text.vocab * kFloatBytes * rows + kernels::sample_rows_scratch_bytes(rows, text.vocab);
 }
 
 std::int64_t bytes_before_pages(const Plan& plan) {

@@ -106,7 +106,7 @@ struct Plan {
   std::int64_t draft_token_bytes = 0;
   std::int64_t step_tokens = 0;    // tokens in the largest step
   std::int64_t scratch_bytes = 0;  // predicted Decoder::scratch_bytes()
-  std::int64_t logits_bytes = 0;   // logits of a step and the sampler's workspace
+  std::int64_t logits_bytes = 0;   // logits of a step and the workspace of sampling
   std::int64_t vision_bytes = 0;   // activations of the tower and the projector
   std::int64_t usable_bytes = 0;   // memory_utilization * memory
   std::int64_t page_bytes = 0;

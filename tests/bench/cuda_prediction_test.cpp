@@ -4,6 +4,7 @@
 
 #include <map>
 #include <memory>
+#include <optional>
 
 #include "backend/thread_pool.h"
 #include "base/error.h"
@@ -11,6 +12,7 @@
 #include "bench/profile_report.h"
 #include "bench/run_workload.h"
 #include "model/random_model.h"
+#include "plan/known_models.h"
 
 namespace caption::bench {
 namespace {
@@ -37,8 +39,8 @@ std::string text_of(const Calls& calls) {
   return text;
 }
 
-// What the decoder issues for a prompt and `output_tokens` outputs, the first of which is the
-// prompt's step's.
+// What the engine issues for a prompt and `output_tokens` outputs, the first of which is the
+// prompt's step's. The host samples on the CPU, where a GPU has a launch per step.
 Calls profiled(std::int64_t prompt_tokens, std::int64_t output_tokens) {
   ThreadPool pool(1);
   Stream stream(pool);
@@ -55,8 +57,8 @@ Calls profiled(std::int64_t prompt_tokens, std::int64_t output_tokens) {
               make_fixed_workload(1, prompt_tokens, output_tokens), {variant}, compare_options);
   Calls calls;
   for (const OperationTime& operation : comparison.variants.front().measurement().operations) {
-    if (operation.calls > 0 && operation.name != "sampling")
-      calls[operation.name] = operation.calls;
+    const bool is_sampling = operation.name == "sampling";
+    if (operation.calls > 0) calls[is_sampling ? "sample_rows" : operation.name] = operation.calls;
   }
   return calls;
 }
@@ -110,6 +112,11 @@ TEST_SUITE("bench/cuda_prediction") {
     CHECK(waiting.limit == "bytes in flight");
     CHECK(waiting.seconds == doctest::Approx(10 * kMillisecond + 2 * kLaunchSeconds));
     CHECK(time({.dram_bytes = 100e6, .bytes_in_flight = 10001}).limit == "DRAM");
+    // Four blocks are on four of 10 multiprocessors, 15 take two rounds: 7.5 of them on average.
+    CHECK(time({.instructions = 40e6, .blocks = 4}).seconds ==
+          doctest::Approx(2.5 * kMillisecond + 2 * kLaunchSeconds));
+    CHECK(time({.instructions = 40e6, .blocks = 15}).seconds ==
+          doctest::Approx(kMillisecond / 0.75 + 2 * kLaunchSeconds));
   }
 
   TEST_CASE("cards have the dense rates of their data sheets") {
@@ -148,6 +155,23 @@ TEST_SUITE("bench/cuda_prediction") {
           CHECK(work.instructions > work.products);
         }
       }
+    }
+  }
+
+  TEST_CASE("64 tokens of a vocabulary of 151,936 take less than a twentieth of a step") {
+    const std::optional<model::Blueprint> qwen3_8b = plan::find_known_model("qwen3-8b");
+    REQUIRE(qwen3_8b.has_value());
+    for (const CudaCard& card : cuda_cards()) {
+      CAPTURE(card.name);
+      const CudaStep step{.num_sequences = 64, .context_tokens = 1280};
+      double seconds = 0;
+      double sampling = 0;
+      for (const CudaWork& work : list_operations(card, *qwen3_8b->text, step)) {
+        seconds += predict(card, work).seconds;
+        if (work.operation == "sample_rows") sampling = predict(card, work).seconds;
+      }
+      CHECK(sampling > 0);
+      CHECK(sampling < 0.05 * seconds);
     }
   }
 
