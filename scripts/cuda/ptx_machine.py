@@ -246,6 +246,34 @@ class Machine:
         moved = value - np.uint64(base) if "to" in op.parts else value + np.uint64(base)
         self.put(op.operands[0], moved, m)
 
+    def do_atom(self, op: Instruction, m: np.ndarray) -> None:
+        """Threads change a word in the order of their numbers."""
+        result, where, by = op.operands if op.name == "atom" else (None, *op.operands)
+        is_sum = "add" in op.parts
+        if op.type not in ("u32", "b32") or not (is_sum or "or" in op.parts):
+            raise Unsupported(op.text)
+        held, at = self.locate(space_of(op), self.address(where, m), 4, m)
+        words, word_of = np.unique(at, return_inverse=True)
+        before = held[words[:, None] + np.arange(4)].view(np.uint32)[:, 0]
+        x = self.value(by, "u32", m)
+        after = before.copy()
+        found = np.empty(m.size, np.uint32)
+        if is_sum:
+            order = np.argsort(word_of, kind="stable")
+            sums = x[order].cumsum(dtype=np.uint32) - x[order]
+            firsts = np.searchsorted(word_of[order], np.arange(words.size))
+            found[order] = before[word_of[order]] + sums - sums[firsts][word_of[order]]
+            np.add.at(after, word_of, x)
+        else:
+            for thread, word in enumerate(word_of):
+                found[thread] = after[word]
+                after[word] |= x[thread]
+        held[words[:, None] + np.arange(4)] = after.view(np.uint8).reshape(-1, 4)
+        if result is not None:
+            self.put(result, found, m)
+
+    do_red = do_atom
+
     # ---- asynchronous copies ----
     def do_cp(self, op: Instruction, m: np.ndarray) -> None:
         if op.parts[1] != "async" or "bulk" in op.parts:
