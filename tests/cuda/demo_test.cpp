@@ -49,7 +49,7 @@ std::vector<std::string> run_on(const char* device, const char* format,
 }
 
 const std::vector<std::string> kDrawn = {
-    "--limit=1",    "--temperature=0.9",        "--top-k=20",
+    "--limit=1",    "--temperature=4",          "--top-k=20",
     "--top-p=0.95", "--repetition-penalty=1.2", "--no-repeat-ngram-size=3"};
 
 TEST_SUITE_BEGIN("cuda/demo");
