@@ -5,11 +5,14 @@
 #include <memory>
 #include <set>
 #include <string>
+#include <vector>
 
 #include "backend/machine.h"
+#include "base/figures.h"
 #include "config/fields.h"
 #include "config/generation_defaults.h"
 #include "config/load_preset.h"
+#include "config/preset_check.h"
 #include "config/resolve.h"
 #include "exit_codes.h"
 #include "globals.h"
@@ -55,12 +58,34 @@ void show_preset(const std::string& name, const config::Locations& locations,
   std::cout << config::to_yaml(loaded.preset, from_model);
 }
 
+// Checks the presets named, or all that are listed, and returns the exit code.
+int check_presets(std::vector<std::string> names, const config::Locations& locations,
+                  const Machine& machine) {
+  std::erase(names, "");  // the value of --check without one
+  if (names.empty()) {
+    for (const config::PresetFile& file : config::list_presets(locations.own_presets)) {
+      names.push_back(file.path.string());
+    }
+  }
+  std::size_t num_wrong = 0;
+  for (const std::string& name : names) {
+    const config::PresetCheck check = config::check_preset(name, locations, machine);
+    for (const std::string& one : check.contradictions) std::cout << one << "\n";
+    num_wrong += check.contradictions.size();
+    if (check.contradictions.empty()) {
+      std::cout << pad_right(check.name + " ", 8) << "as planned: " << check.subject << "\n";
+    }
+  }
+  return num_wrong == 0 ? kExitOk : kExitBadFile;
+}
+
 }  // namespace
 
 void add_presets_command(CLI::App& root, const Globals& globals, int& exit_code) {
   struct Flags {
     std::string shown;
     bool names_only = false;
+    std::vector<std::string> checked;
   };
   CLI::App* command = root.add_subcommand(
       "presets",
@@ -72,13 +97,32 @@ void add_presets_command(CLI::App& root, const Globals& globals, int& exit_code)
   CLI::Option* show =
       command->add_option("--show", flags->shown, "every value of one, as a file to start from")
           ->type_name(kPresetType);
-  command->add_flag("--names", flags->names_only, "the names alone, one per line")->excludes(show);
+  CLI::Option* names =
+      command->add_flag("--names", flags->names_only, "the names alone, one per line")
+          ->excludes(show);
+  CLI::Option* check =
+      command
+          ->add_option("--check", flags->checked,
+                       "hold presets against their plans; all without a name\n"
+                       "Each is planned for the card that its comment names (\"# Plan for l4\"), "
+                       "without files of its model if that is known by name. A line for each "
+                       "contradiction: a figure of the comment that is not the plan's, clips or "
+                       "max_num_seqs that do not fit, options that exclude each other. Exit code "
+                       "3 if there is one.")
+          ->type_name(kPresetType)
+          ->expected(0, -1)
+          ->excludes(show)
+          ->excludes(names);
   command->footer(
       "caption-cli presets\n"
-      "caption-cli presets --show cpu > mine.yaml");
-  command->callback([flags, &globals, &exit_code] {
+      "caption-cli presets --show cpu > mine.yaml\n"
+      "caption-cli presets --check mine.yaml");
+  command->callback([flags, check, &globals, &exit_code] {
     const config::Locations& locations = globals.locations;
-    if (flags->names_only) {
+    exit_code = kExitOk;
+    if (check->count() > 0) {
+      exit_code = check_presets(flags->checked, locations, detect_machine());
+    } else if (flags->names_only) {
       for (const config::PresetFile& file : config::list_presets(locations.own_presets))
         std::cout << file.name << "\n";
     } else if (flags->shown.empty()) {
@@ -86,7 +130,6 @@ void add_presets_command(CLI::App& root, const Globals& globals, int& exit_code)
     } else {
       show_preset(flags->shown, locations, Context{}, detect_machine());
     }
-    exit_code = kExitOk;
   });
 }
 

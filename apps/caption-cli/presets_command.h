@@ -1,5 +1,5 @@
 // apps/caption-cli/presets_command.h: the command `caption-cli presets`, which lists presets and
-// whether they run here.
+// whether they run here, shows one, and holds them against their plans.
 #pragma once
 
 namespace CLI {

@@ -7,8 +7,11 @@
 #include "base/error.h"
 #include "config/examples.h"
 #include "config/generation_defaults.h"
+#include "config/preset_blueprint.h"
 #include "config/resolve.h"
+#include "model/file_codes.h"
 #include "sampling/sampler.h"
+#include "weights/file_format.h"
 #include "write_checks.h"
 
 namespace caption::cli {
@@ -26,6 +29,24 @@ void collect(std::vector<Obstacle>& obstacles, Check&& check) {
                     [&](const Obstacle& obstacle) { return obstacle.text == error.what(); });
     if (!is_known) obstacles.push_back({.code = error.code(), .text = error.what()});
   }
+}
+
+// Refuses a model whose files do not hold the codes that the preset asks for; one that is not here
+// is left to open_model().
+void require_held_codes(const config::LoadedPreset& loaded) {
+  const config::QuantizationSection& quantization = loaded.preset.quantization;
+  if (quantization.weights == config::WeightFormat::kAuto) return;
+  const weights::WeightFormat format = config::weight_format(quantization);
+  if (!weights::is_file_format(format)) return;
+  std::optional<config::PresetBlueprint> found;
+  try {
+    found = config::find_preset_blueprint(loaded.preset.model, loaded.locations);
+  } catch (const Error& error) {
+    if (is_of_machine(error.code())) throw;
+    return;
+  }
+  if (!found->note.empty()) return;
+  model::require_file_codes(found->blueprint.name, found->blueprint, format);
 }
 
 // Counts the tokens of the longest prompt. The number of frames does not change its text.
@@ -70,6 +91,7 @@ RunCheck check_run(const Context& context, const config::LoadedPreset& loaded,
     return check;
   }
   if (prompts.empty()) prompts = {preset.generation.prompt};
+  collect(obstacles, [&] { require_held_codes(loaded); });
   collect(obstacles, [&] {
     // As f32, weights are neither converted nor packed: they stay mapped and are not read.
     config::Preset as_stored = preset;

@@ -10,7 +10,7 @@
 #include "backend/machine.h"
 #include "base/join.h"
 #include "config/preset.h"
-#include "weights/format.h"
+#include "weights/file_format.h"
 
 namespace caption::config {
 
@@ -94,7 +94,9 @@ weights::WeightFormat named_format(WeightFormat choice);
 // The name by which --dtype chooses a format; that of nf4 for kNf4Double.
 std::string_view option_name(weights::WeightFormat format);
 inline bool runs_here(WeightFormat choice) {
-  return choice == WeightFormat::kAuto || weights::can_be_held(named_format(choice));
+  if (choice == WeightFormat::kAuto) return true;
+  const weights::WeightFormat format = named_format(choice);
+  return weights::can_be_held(format) || weights::is_file_format(format);
 }
 
 template <class E>

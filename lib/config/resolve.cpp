@@ -79,7 +79,6 @@ std::vector<std::string> missing_features(const Preset& preset, bool has_cuda_ke
   }
   const WeightFormat weights = preset.quantization.weights;
   if (!runs_here(weights)) missing.push_back(std::string(choice_name(weights)) + " weights");
-  if (preset.quantization.double_quant) missing.emplace_back("double quantisation");
   if (!preset.speculative.draft_model.empty()) missing.emplace_back("speculative decoding");
   return missing;
 }
@@ -93,6 +92,13 @@ void require_available(const Preset& preset, bool has_cuda_kernels) {
 }
 
 void require_consistent(const Preset& preset) {
+  const WeightFormat weights = preset.quantization.weights;
+  if (preset.quantization.double_quant && weights != WeightFormat::kNf4 &&
+      weights != WeightFormat::kAuto) {
+    throw Error(ErrorCode::kUsage,
+                "quantization.double_quant is for weights of nf4, and these are " +
+                    std::string(choice_name(weights)) + "; leave it out");
+  }
   const std::int64_t places =
       std::min(preset.engine.max_num_seqs, preset.engine.max_num_batched_tokens);
   if (preset.generation.num_beams > places) {

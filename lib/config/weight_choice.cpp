@@ -9,6 +9,7 @@
 #include "config/choices.h"
 #include "config/resolve.h"
 #include "config/resources.h"
+#include "model/file_codes.h"
 
 namespace caption::config {
 namespace {
@@ -26,8 +27,8 @@ std::optional<plan::FoundPriceTable> find_prices(const std::optional<Sha256>& mo
   }
 }
 
-// Formats for which the preset has another form than the one of their name, which this build does
-// not hold, and formats that would round codes a second time.
+// Formats for which the preset asks for codes that the files do not hold, and formats that would
+// round codes a second time.
 struct LeftOut {
   std::vector<std::string> not_held = {};
   std::vector<std::string> rounded = {};
@@ -43,18 +44,18 @@ struct LeftOut {
 };
 
 // Whether the model can be held so, by this build and without a second rounding; adds the format to
-// `left_out` if not.
+// `left_out` if the preset is why not.
 bool can_be_loaded(const QuantizationSection& quantization, const model::Blueprint& blueprint,
                    LeftOut& left_out) {
   const weights::WeightFormat format = weight_format(quantization);
   const std::string name(choice_name(quantization.weights));
-  if (!weights::can_be_held(format)) {
-    if (runs_here(quantization.weights)) {
-      left_out.not_held.push_back(name + ": this build does not hold " +
-                                  std::string(weights::describe(format)) +
-                                  ", which the preset asks "
-                                  "for");
-    }
+  // The codes of AWQ and GPTQ are kept by f32 and bf16, which have rows.
+  const bool is_codes = weights::is_file_format(named_format(quantization.weights));
+  if (is_codes || !runs_here(quantization.weights)) return false;
+  try {
+    model::require_file_codes(blueprint.name, blueprint, format);
+  } catch (const Error& error) {
+    left_out.not_held.push_back(name + ": " + error.what());
     return false;
   }
   if (!find_rounded_codes(quantization, blueprint).has_value()) return true;

@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "kernels/weight.h"
+#include "model/file_codes.h"
 #include "weights/code_format.h"
 
 namespace caption::model {
@@ -181,6 +182,15 @@ bool keeps_codes(const Parameter& parameter, weights::WeightFormat format) {
   return parameter.codes && weights::keeps_codes(format, *parameter.codes);
 }
 
+// The format in which parameters without codes are counted: in a file format those of a blueprint
+// without files count as the codes that files would have.
+weights::WeightFormat counted_format(const Blueprint& blueprint, weights::WeightFormat format) {
+  const bool has_codes =
+      std::any_of(blueprint.parameters.begin(), blueprint.parameters.end(),
+                  [](const Parameter& parameter) { return parameter.codes.has_value(); });
+  return has_codes ? format_beside_codes(format) : format;
+}
+
 // Bytes without padding.
 std::int64_t dense_bytes(const Parameter& parameter, weights::WeightFormat format) {
   const std::int64_t rows = parameter.rows();
@@ -194,21 +204,24 @@ std::int64_t dense_bytes(const Parameter& parameter, weights::WeightFormat forma
 }  // namespace
 
 std::int64_t weight_bytes(const Blueprint& blueprint, weights::WeightFormat format) {
+  const weights::WeightFormat counted = counted_format(blueprint, format);
   std::int64_t bytes = 0;
-  for (const Parameter& parameter : blueprint.parameters) bytes += dense_bytes(parameter, format);
+  for (const Parameter& parameter : blueprint.parameters) bytes += dense_bytes(parameter, counted);
   return bytes;
 }
 
 std::int64_t weight_bytes(const Blueprint& blueprint, weights::WeightFormat format, Role role) {
+  const weights::WeightFormat counted = counted_format(blueprint, format);
   std::int64_t bytes = 0;
   for (const Parameter& parameter : blueprint.parameters) {
-    if (parameter.role == role) bytes += dense_bytes(parameter, format);
+    if (parameter.role == role) bytes += dense_bytes(parameter, counted);
   }
   return bytes;
 }
 
 std::int64_t placed_bytes(const Context& context, const Blueprint& blueprint,
-                          weights::WeightFormat format) {
+                          weights::WeightFormat asked) {
+  const weights::WeightFormat format = counted_format(blueprint, asked);
   std::int64_t bytes = 0;
   for (const Parameter& parameter : blueprint.parameters) {
     const std::int64_t rows = parameter.rows();

@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "kernels/convert.h"
+#include "model/file_codes.h"
 #include "model/internal/reading_ahead.h"
 #include "model/internal/unused_tensors.h"
 #include "model/stored_names.h"
@@ -126,7 +127,8 @@ bool is_beside(const ModelAdapter& adapter, const Parameter& parameter,
                weights::WeightFormat format) {
   const Role role = parameter.role;
   return !adapter.name.empty() ||
-         (is_of_decoder(role) && (parameter.codes || is_quantised(matrix_format(format, role))));
+         (is_of_decoder(role) &&
+          (parameter.codes || is_quantised(matrix_format(format_beside_codes(format), role))));
 }
 
 void find_stored_codes(Blueprint& blueprint, const weights::Source& source, std::int32_t index) {
@@ -148,14 +150,15 @@ PlacedWeights::PlacedWeights(Stream& stream, const Blueprint& blueprint,
                              std::vector<std::unique_ptr<weights::Source>> sources,
                              weights::WeightFormat format, std::span<const ModelAdapter> adapters,
                              const PlaceOptions& options)
-    : device_(stream.device()), format_(format), sources_(std::move(sources)) {
+    : device_(stream.device()), format_(format_beside_codes(format)), sources_(std::move(sources)) {
   placed_.reserve(blueprint.parameters.size());
   // Whether an adapter's term is merged depends on how the weight is held.
   Blueprint stored = blueprint;
   for (std::size_t i = 0; i < sources_.size(); ++i) {
     find_stored_codes(stored, *sources_[i], static_cast<std::int32_t>(i));
   }
-  if (options.requantises) forget_other_codes(stored, format);
+  require_file_codes(sources_.back()->name(), stored, format);
+  if (options.requantises) forget_other_codes(stored, format_);
   for (const ModelAdapter& adapter : adapters) bind(stream, stored, adapter, options.opening);
   const auto require_no_further_layer = [&](const weights::Source& source,
                                             const std::string& prefix) {
@@ -191,8 +194,8 @@ PlacedWeights::PlacedWeights(Stream& stream, const Blueprint& blueprint,
   std::vector<std::vector<std::span<const std::byte>>> bytes;
   for (std::size_t i = 0; i < places.size(); ++i) {
     const Parameter& parameter = stored.parameters[i];
-    bytes.push_back(
-        bytes_to_place(stream, *sources_[source_of(parameter)], parameter, places[i].name, format));
+    bytes.push_back(bytes_to_place(stream, *sources_[source_of(parameter)], parameter,
+                                   places[i].name, format_));
   }
   ReadingAhead ahead(bytes);
   for (std::size_t i = 0; i < places.size(); ++i) {

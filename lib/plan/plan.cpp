@@ -24,9 +24,10 @@ constexpr std::int64_t kSamplerBytesPerId = 28;  // sampling/sampler.h
 
 const DecoderSpec& text_of(const PlanInput& input) { return *input.model.text; }
 
-// Activations are f32 on the host and have 16 bits on a card.
-std::int64_t activation_divisor(const PlanInput& input) {
-  return input.device == PlanDevice::kHost ? 1 : 2;
+// The layers of a card round their inputs, as those of this tier of the CPU do.
+Context rounding_context(const PlanInput& input) {
+  return input.device == PlanDevice::kHost ? input.context
+                                           : Context{.cpu_tier = CpuTier::kAvx512Bf16};
 }
 
 std::int64_t prompt_tokens(const Plan& plan) {
@@ -84,8 +85,8 @@ void plan_tokens(Plan& plan) {
     plan.vision_tokens = model::num_vision_tokens(vision, clip);
     text_tokens += images * vision.text_tokens_per_image;
     plan.vision_flops = model::encoder_flops(vision, clip);
-    plan.vision_bytes = model::encoder_scratch_bytes(input.context, vision, clip, input.weights) /
-                        activation_divisor(input);
+    plan.vision_bytes =
+        model::encoder_scratch_bytes(rounding_context(input), vision, clip, input.weights);
   }
   plan.input.prompt_tokens = text_tokens;
   plan.video_tokens = prompt_tokens(plan) + input.output_tokens;
@@ -100,8 +101,7 @@ void plan_tokens(Plan& plan) {
 void plan_activations(Plan& plan) {
   const DecoderSpec& text = text_of(plan.input);
   plan.scratch_bytes = model::decoder_scratch_bytes(text, plan.step_tokens, plan.input.max_num_seqs,
-                                                    plan.input.adapters.max_rank) /
-                       activation_divisor(plan.input);
+                                                    plan.input.adapters.max_rank);
   const std::int64_t rows = plan.input.max_num_seqs;
   plan.logits_bytes =
       plan.input.device == PlanDevice::kHost

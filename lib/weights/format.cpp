@@ -27,14 +27,14 @@ MatrixFormat decoder_format(WeightFormat format) {
     case WeightFormat::kF16: return plain_format(format);
     case WeightFormat::kInt8: return MatrixFormat::kInt8;
     case WeightFormat::kInt4:
-    case WeightFormat::kInt4Head4: return MatrixFormat::kInt4;
-    case WeightFormat::kNf4: return MatrixFormat::kNf4;
-    case WeightFormat::kNf4Double: return MatrixFormat::kNf4Double;
+    case WeightFormat::kInt4Head4:
+    case WeightFormat::kAwq:
+    case WeightFormat::kGptq: return MatrixFormat::kInt4;
+    case WeightFormat::kNf4:
+    case WeightFormat::kNf4Double: return MatrixFormat::kNf4;
     case WeightFormat::kW8A8: return MatrixFormat::kInt8Row;
     case WeightFormat::kW4A8:
     case WeightFormat::kW4A8Head4: return MatrixFormat::kInt4A8;
-    case WeightFormat::kAwq:
-    case WeightFormat::kGptq: return MatrixFormat::kAwq;
   }
   return MatrixFormat::kBF16;
 }

@@ -10,7 +10,7 @@
 // Matrices that a file holds as codes keep them in kF32, kBF16 and the format of their own name
 // (keeps_codes()).
 //
-// Plans count all formats; PlacedWeights holds kF32, kBF16 and those that are made at load.
+// No model is held in kF16. The codes of kAwq, kGptq and kNf4Double are a file's (file_format.h).
 #pragma once
 
 #include <cstdint>

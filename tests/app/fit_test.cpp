@@ -148,10 +148,14 @@ TEST_SUITE("app/fit") {
   }
 
   TEST_CASE("a format that the preset asks for in another form is named as left out") {
-    const Finished card = plan_fit({"--preset", "t4", "--model", "qwen3-8b"});
-    CHECK(contains(card.out, "left out: nf4: this build does not hold nf4"));
-    const Finished json = plan_fit({"--preset", "t4", "--model", "qwen3-8b", "--json"});
-    CHECK(contains(json.out, "\"left_out\":[\"nf4: this build does not hold nf4"));
+    const TemporaryFolder folder;
+    const std::string preset = (folder.path() / "double.yaml").string();
+    write_text(preset, "model: qwen3-8b\nquantization: {weights: nf4, double_quant: true}\n");
+    const std::string reason = "nf4: Qwen/Qwen3-8B: holds no nf4 codes with double quantisation";
+    const Finished card = plan_fit({"--preset", preset, "--card", "t4"});
+    CHECK(contains(card.out, "left out: " + reason));
+    const Finished json = plan_fit({"--preset", preset, "--card", "t4", "--json"});
+    CHECK(contains(json.out, "\"left_out\":[\"" + reason));
   }
 
   TEST_CASE("a quantised model has the formats that keep its codes, or all with --requantize") {

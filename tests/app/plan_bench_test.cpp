@@ -164,6 +164,31 @@ TEST_SUITE("app/plan") {
     CHECK(state_of("mine").find("does not run here: not-here") != std::string::npos);
   }
 
+  TEST_CASE("presets --check prints a line for each preset, or for each contradiction") {
+    const Environment nowhere = {
+        {"HF_HOME", "/nowhere"}, {"HF_HUB_CACHE", "/nowhere"}, {"HOME", "/nowhere"}};
+    const Finished own = run_cli({"presets", "--check"}, "", nowhere);
+    CHECK(own.exit_code == 0);
+    CHECK(own.err.empty());
+    for (const char* line : {"l4      as planned: NVIDIA L4 (24 GB), 12 videos at a time\n",
+                             "cpu     as planned: ", "auto    as planned: takes cpu "}) {
+      CAPTURE(own.out);
+      CHECK(own.out.find(line) != std::string::npos);
+    }
+    const TemporaryFolder folder;
+    const std::string mine = (folder.path() / "mine.yaml").string();
+    write_text(mine,
+               "# Plan for t4\n#   weights  8 GB\n#   tokens  7\n"
+               "device: {type: cuda}\nmodel: Qwen/Qwen3-0.6B\n");
+    const Finished wrong = run_cli({"presets", "--check", mine, "l4"}, "", nowhere);
+    CHECK(wrong.exit_code == 3);
+    CHECK(wrong.out == mine + ":2: weights: the comment says \"8 GB\", the plan 1.19 GB\n" + mine +
+                           ":3: tokens: the comment says \"7\", the plan 192\n" +
+                           "l4      as planned: NVIDIA L4 (24 GB), 12 videos at a time\n");
+    CHECK(run_cli({"presets", "--check", "no-such"}, "", nowhere).exit_code == 3);
+    CHECK(run_cli({"presets", "--check", "--show", "l4"}, "", nowhere).exit_code == 2);
+  }
+
   TEST_CASE("a composed model is planned from the names of its parts") {
     const TemporaryFolder folder;
     const std::string preset = (folder.path() / "team.yaml").string();

@@ -57,6 +57,31 @@ TEST_SUITE("app/quantize") {
     CHECK_FALSE(records.front().caption.empty());
   }
 
+  TEST_CASE("--dtype awq runs the codes of a folder, as bf16 does") {
+    const TemporaryFolder folder;
+    const std::string output = (folder.path() / "model").string();
+    REQUIRE(run_cli(command(demo_model(), output, "awq")).exit_code == 0);
+    const std::string clip = sample_video("city-000-h264.mp4").string();
+    std::string captions[2];
+    for (const int i : {0, 1}) {
+      const std::string dtype = i == 0 ? "awq" : "bf16";
+      const Finished run =
+          run_cli({"run", "-q", "--format", "txt", "--model", output, "--dtype", dtype, clip});
+      CHECK(run.exit_code == 0);
+      captions[i] = run.out;
+    }
+    CHECK_FALSE(captions[0].empty());
+    CHECK(captions[0] == captions[1]);
+    const std::vector<std::string> dry = {"run",     "--dry-run", "--model", demo_model(),
+                                          "--dtype", "awq",       clip};
+    for (const std::vector<std::string>& flags :
+         {std::vector<std::string>{"plan", "--model", demo_model(), "--dtype", "awq"}, dry}) {
+      const Finished refused = run_cli(flags);
+      CHECK(refused.exit_code == 4);
+      CHECK(contains(refused.out + refused.err, "holds no AWQ codes"));
+    }
+  }
+
   TEST_CASE("plan refuses a format that run refuses, and neither does with --requantize") {
     const TemporaryFolder folder;
     const std::string output = (folder.path() / "model").string();

@@ -31,14 +31,26 @@ TEST_SUITE("config/resolve") {
     const Machine machine;
     CHECK(refusal(load_preset("cpu", {}, machine, false).preset, false) == "");
     CHECK(refusal(load_preset("h100", {}, machine, false).preset, false) ==
-          "preset h100: what is asked for needs CUDA kernels, awq weights and speculative "
-          "decoding, which this build does not have; --preset cpu runs here");
+          "preset h100: what is asked for needs CUDA kernels, which this build does not have; "
+          "--preset cpu runs here");
+    for (const char* card : {"t4", "l4", "a100", "h100"}) {
+      CHECK(refusal(load_preset(card, {}, machine, true).preset, true) == "");
+    }
+    Preset drafted = load_preset("h100", {}, machine, false).preset;
+    drafted.speculative.draft_model = "small";
+    CHECK(refusal(drafted, false) ==
+          "preset h100: what is asked for needs CUDA kernels and speculative decoding, which this "
+          "build does not have; --preset cpu runs here");
     Preset cpu = load_preset("cpu", {}, machine, false).preset;
-    cpu.quantization.weights = WeightFormat::kAwq;
-    CHECK(
-        refusal(cpu, false) ==
-        "preset cpu: what is asked for needs awq weights, which this build does not have; weights "
-        "may be auto, f32, bf16, int8, int4, nf4, w8a8, w4a8, int4-head4, w4a8-head4");
+    cpu.quantization.weights = WeightFormat::kF16;
+    CHECK(refusal(cpu, false) ==
+          "preset cpu: what is asked for needs f16 weights, which this build does not have; "
+          "weights may be auto, f32, bf16, int8, int4, nf4, w8a8, w4a8, int4-head4, w4a8-head4, "
+          "awq, gptq");
+    for (const WeightFormat codes : {WeightFormat::kAwq, WeightFormat::kGptq}) {
+      cpu.quantization.weights = codes;
+      CHECK(refusal(cpu, false) == "");
+    }
     cpu.quantization.weights = WeightFormat::kBF16;
     cpu.device.type = DeviceType::kCuda;
     CHECK(refusal(cpu, false) ==
@@ -83,13 +95,29 @@ TEST_SUITE("config/resolve") {
         continue;
       }
       CHECK(option_name(named_format(choice.value)) == choice.name);
-      CHECK(runs_here(choice.value) == weights::can_be_held(named_format(choice.value)));
+      const weights::WeightFormat format = named_format(choice.value);
+      CHECK(runs_here(choice.value) ==
+            (weights::can_be_held(format) || weights::is_file_format(format)));
       CHECK(weight_format({.weights = choice.value}) == named_format(choice.value));
     }
     CHECK(option_name(weights::WeightFormat::kNf4Double) == "nf4");
     CHECK(weight_format({.weights = WeightFormat::kNf4, .double_quant = true}) ==
           weights::WeightFormat::kNf4Double);
     CHECK(kv_dtype({.weights = WeightFormat::kAuto}) == DType::kBF16);  // f32 is never chosen
+  }
+
+  TEST_CASE("scales are quantised of nf4 alone") {
+    Preset preset;
+    preset.quantization.double_quant = true;
+    for (const WeightFormat format : {WeightFormat::kNf4, WeightFormat::kAuto}) {
+      preset.quantization.weights = format;
+      CHECK_NOTHROW(require_consistent(preset));
+    }
+    preset.quantization.weights = WeightFormat::kAwq;
+    CHECK_THROWS_WITH_AS(require_consistent(preset),
+                         "quantization.double_quant is for weights of nf4, and these are awq; "
+                         "leave it out",
+                         Error);
   }
 
   TEST_CASE("adapters are folders, at most one of them without a name") {

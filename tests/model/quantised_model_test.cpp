@@ -314,6 +314,50 @@ TEST_SUITE("model/quantised_model") {
     }
   }
 
+  TEST_CASE("a format that is a file's codes holds them, and everything else in bf16") {
+    const auto same_as_bf16 = [](const char* name, WeightFormat format) {
+      CAPTURE(name);
+      const CaptionerGolden golden("quantised_captioners", name);
+      const model::Blueprint blueprint = model::read_blueprint(golden.folder());
+      const auto codes = golden.open(format);
+      const auto kept = golden.open(WeightFormat::kBF16);
+      CHECK(first_logits(*codes, golden) == first_logits(*kept, golden));
+      CHECK(codes->weight_bytes() == kept->weight_bytes());
+      CHECK(codes->weight_bytes() == model::placed_bytes(tested_context(), blueprint, format));
+      CHECK(model::weight_bytes(blueprint, format) ==
+            model::weight_bytes(blueprint, WeightFormat::kBF16));
+    };
+    same_as_bf16("awq", WeightFormat::kAwq);
+    same_as_bf16("gptq_act_order", WeightFormat::kGptq);
+    same_as_bf16("nf4_double", WeightFormat::kNf4Double);
+  }
+
+  TEST_CASE("a format that is a file's codes refuses a file without them, with what to do") {
+    const auto refusal = [](const CaptionerGolden& golden, WeightFormat format) -> std::string {
+      try {
+        golden.open(format);
+        return {};
+      } catch (const Error& error) {
+        CHECK(error.code() == ErrorCode::kUnavailable);
+        return error.what();
+      }
+    };
+    const auto contains = [](const std::string& text, const char* part) {
+      CAPTURE(text);
+      CHECK(text.find(part) != std::string::npos);
+    };
+    const CaptionerGolden awq("quantised_captioners", "awq");
+    contains(refusal(awq, WeightFormat::kGptq),
+             "as other codes (awq) than the GPTQ codes that the format of the weights asks for; "
+             "--dtype bf16 keeps them as they are");
+    const CaptionerGolden rounded("quantised_captioners", "fp8_block");  // has no codes
+    contains(refusal(rounded, WeightFormat::kAwq), "holds no AWQ codes, which the format of");
+    contains(refusal(rounded, WeightFormat::kAwq), "`caption-cli quantize --format awq` makes");
+    contains(refusal(rounded, WeightFormat::kGptq), "`caption-cli quantize --format gptq` makes");
+    contains(refusal(rounded, WeightFormat::kNf4Double),
+             "`caption-cli quantize --format nf4 --double-quant` makes");
+  }
+
   TEST_CASE("requantising rounds the decoded numbers as those of a plain file") {
     const Pair pair;
     for (const WeightFormat format :

@@ -1,0 +1,21 @@
+// model/file_codes.h: models in a format that is the codes of their files (weights/file_format.h).
+#pragma once
+
+#include <string>
+
+#include "model/blueprint.h"
+#include "weights/format.h"
+
+namespace caption::model {
+
+// Returns the format in which the parameters without codes are held: kBF16 in a file format, else
+// `format` itself.
+weights::WeightFormat format_beside_codes(weights::WeightFormat format);
+
+// Throws Error(kUnavailable) with what to do, unless the files of `blueprint`, whose
+// Parameter::codes are set, hold the codes that a file format names and no others; `name` is the
+// model's for the message. Any other format passes.
+void require_file_codes(const std::string& name, const Blueprint& blueprint,
+                        weights::WeightFormat format);
+
+}  // namespace caption::model
