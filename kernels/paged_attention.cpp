@@ -8,16 +8,7 @@ namespace caption::kernels {
 
 void kv_write(Stream& stream, ConstView k, ConstView v, ConstView slots, const KvLayer& pages) {
   const internal::Check check("kv_write", stream);
-  check.rank("k", k, 3);
-  check.rank("k_pages", pages.k, 4);
-  check.f32("k", k, k.shape());
-  check.f32("v", v, k.shape());
-  check.i32("slots", slots, {k.dim(0)});
-  check.dense("slots", slots);
-  const Shape shape{pages.k.dim(0), pages.k.dim(1), k.dim(1), k.dim(2)};
-  internal::check_page_half(check, "k_pages", pages.k, "k_scales", pages.k_scales, shape);
-  check.same_dtype("v_pages", pages.v, shape, pages.k.dtype());
-  internal::check_page_half(check, "v_pages", pages.v, "v_scales", pages.v_scales, shape);
+  internal::check_kv_write(check, k, v, slots, pages);
   dispatch(stream.device(),
            [&](auto device) { impl::kv_write(device, stream, k, v, slots, pages); });
 }

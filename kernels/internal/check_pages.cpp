@@ -48,6 +48,20 @@ void check_page_half(const Check& check, std::string_view name, ConstView pages,
   check.dense(scales_name, scales);
 }
 
+void check_kv_write(const Check& check, ConstView k, ConstView v, ConstView slots,
+                    const KvLayer& pages) {
+  check.rank("k", k, 3);
+  check.rank("k_pages", pages.k, 4);
+  check.f32("k", k, k.shape());
+  check.f32("v", v, k.shape());
+  check.i32("slots", slots, {k.dim(0)});
+  check.dense("slots", slots);
+  const Shape shape{pages.k.dim(0), pages.k.dim(1), k.dim(1), k.dim(2)};
+  check_page_half(check, "k_pages", pages.k, "k_scales", pages.k_scales, shape);
+  check.same_dtype("v_pages", pages.v, shape, pages.k.dtype());
+  check_page_half(check, "v_pages", pages.v, "v_scales", pages.v_scales, shape);
+}
+
 void check_paged_context(const Check& check, ConstView q, const PagedContext& context,
                          float scale) {
   check.rank("q", q, 3);

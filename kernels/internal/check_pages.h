@@ -13,6 +13,10 @@ namespace caption::kernels::internal {
 void check_page_half(const Check& check, std::string_view name, ConstView pages,
                      std::string_view scales_name, ConstView scales, const Shape& shape);
 
+// Checks the operands of kv_write().
+void check_kv_write(const Check& check, ConstView k, ConstView v, ConstView slots,
+                    const KvLayer& pages);
+
 // Checks the queries and the context of an attention.
 void check_paged_context(const Check& check, ConstView q, const PagedContext& context, float scale);
 

@@ -216,13 +216,9 @@ void count_piece(Counter& counter, const model::DecoderSpec& shape, std::int64_t
   counter.move("rms_norm", "RmsNorm<4>", 8 * hidden, 2 * layers);
   counter.multiply("linear q, k, v", rows,
                    {.out = shape.q_dim() + 2 * shape.kv_dim(), .in = shape.hidden}, layers);
-  if (shape.qk_norm) {
-    counter.move("rms_norm", "RmsNorm<4>", 8 * q, layers);
-    counter.move("rms_norm", "RmsNorm<4>", 8 * kv, layers);
-  }
-  counter.move("rope", "Rope", 8 * q + 4 * table, layers);
-  counter.move("rope", "Rope", 8 * kv + 4 * table, layers);
-  counter.move("kv_write", "KvWrite<BF16>", 2 * (4 + kWeightBytes) * kv, layers);
+  // q in and out; k and v in, and into the pages.
+  counter.move("rope_kv_write", "RopeKvWrite<BF16, 4>",
+               8 * q + 2 * (4 + kWeightBytes) * kv + 4 * table, layers);
   counter.multiply("linear_swiglu gate, up", rows,
                    {.out = 2 * shape.intermediate, .in = shape.hidden}, layers, 2);
   counter.multiply("linear_add down", rows, {.out = shape.hidden, .in = shape.intermediate},

@@ -6,6 +6,7 @@
 #include "kernels/norm.h"
 #include "kernels/paged_attention.h"
 #include "kernels/rope.h"
+#include "kernels/rope_kv_write.h"
 #include "kernels/swiglu.h"
 #include "model/internal/rope_axis.h"
 
@@ -55,17 +56,17 @@ void DecoderLayer::attend(const DecoderLayerViews& layer, const PromptPositions&
   apply_dense(stream_, layer.q, normed, q.reshape({tokens, spec_.q_dim()}));
   apply_dense(stream_, layer.k, normed, k.reshape({tokens, spec_.kv_dim()}));
   apply_dense(stream_, layer.v, normed, v_rows.view().reshape({tokens, spec_.kv_dim()}));
-  if (spec_.qk_norm) {
-    kernels::rms_norm(stream_, q, layer.q_norm, spec_.rms_norm_eps, q);
-    kernels::rms_norm(stream_, k, layer.k_norm, spec_.rms_norm_eps, k);
-  }
-  kernels::rope(stream_, positions.table(), q);
-  kernels::rope(stream_, positions.table(), k);
   std::vector<std::int32_t> slots(static_cast<std::size_t>(tokens));
   std::iota(slots.begin(), slots.end(), 0);
   const kernels::KvLayer pages{.k = k_page.view(), .v = v_page.view()};
-  kernels::kv_write(stream_, k, v_rows.view(), view_of(std::span<const std::int32_t>(slots)),
-                    pages);
+  kernels::rope_kv_write(stream_,
+                         {.q = q,
+                          .k = k,
+                          .v = v_rows.view(),
+                          .q_norm = layer.q_norm,
+                          .k_norm = layer.k_norm,
+                          .eps = spec_.rms_norm_eps},
+                         positions.table(), view_of(std::span<const std::int32_t>(slots)), pages);
   const std::int32_t cu_seqlens[] = {0, static_cast<std::int32_t>(tokens)};
   const std::int32_t context_len = static_cast<std::int32_t>(tokens);
   const std::int32_t first_page = 0;

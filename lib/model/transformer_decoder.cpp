@@ -11,6 +11,7 @@
 #include "kernels/norm.h"
 #include "kernels/paged_attention.h"
 #include "kernels/rope.h"
+#include "kernels/rope_kv_write.h"
 #include "kernels/rows.h"
 #include "kernels/swiglu.h"
 #include "model/internal/rope_axis.h"
@@ -261,17 +262,14 @@ void TransformerDecoder::project(Stream& stream, const Layer& layer, const Step&
   low_rank_.add(stream, layer.ids.k.weight, adapted, normed, k_rows);
   low_rank_.add(stream, layer.ids.v.weight, adapted, normed, v_rows);
 
-  const View q_heads = q.rows(first, count);
-  const View k = k_rows.reshape({count, spec_.num_kv_heads, head_dim});
-  const View v = v_rows.reshape({count, spec_.num_kv_heads, head_dim});
-  if (spec_.qk_norm) {
-    kernels::rms_norm(stream, q_heads, layer.q_norm, spec_.rms_norm_eps, q_heads);
-    kernels::rms_norm(stream, k, layer.k_norm, spec_.rms_norm_eps, k);
-  }
-  const View rope_table = step.rope_table.rows(first, count);
-  kernels::rope(stream, rope_table, q_heads);
-  kernels::rope(stream, rope_table, k);
-  kernels::kv_write(stream, k, v, step.slots.rows(first, count), pages);
+  kernels::rope_kv_write(stream,
+                         {.q = q.rows(first, count),
+                          .k = k_rows.reshape({count, spec_.num_kv_heads, head_dim}),
+                          .v = v_rows.reshape({count, spec_.num_kv_heads, head_dim}),
+                          .q_norm = layer.q_norm,
+                          .k_norm = layer.k_norm,
+                          .eps = spec_.rms_norm_eps},
+                         step.rope_table.rows(first, count), step.slots.rows(first, count), pages);
 }
 
 void TransformerDecoder::attend(Stream& stream, std::size_t index, const Step& step,

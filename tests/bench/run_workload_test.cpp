@@ -121,8 +121,8 @@ TEST_SUITE("bench/run_workload") {
     constexpr Case kCases[] = {{"embedding", 1},       {"linear q, k, v", 2},
                                {"linear_add o", 2},    {"linear_swiglu gate, up", 2},
                                {"linear_add down", 2}, {"linear lm_head", 1},
-                               {"rms_norm", 9},        {"rope", 4},
-                               {"kv_write", 2},        {"paged_attention", 2}};
+                               {"rms_norm", 5},        {"rope_kv_write", 2},
+                               {"paged_attention", 2}};
     double seconds = 0;
     for (const OperationTime& operation : run.operations) seconds += operation.seconds;
     CHECK(seconds == doctest::Approx(static_cast<double>(run.stats.busy_us) / 1e6).epsilon(0.05));
