@@ -5,11 +5,15 @@
 #include <span>
 
 #include "kernels/linear.h"
+#include "kernels/norm_linear.h"
 
 namespace caption::kernels::cuda {
 
 // Parts that one launch computes: q, k and v; gate and up.
 inline constexpr std::size_t kMostParts = 4;
+
+// Rows whose sums multiply_few_rows() makes.
+inline constexpr std::int64_t kMostFewRows = 16;
 
 struct DenseLayer {
   ConstView x;  // [M, K], M > 0
@@ -18,6 +22,9 @@ struct DenseLayer {
   LinearOutput output = LinearOutput::kWrite;
   // The parts are gate and up, with as many features, and one y.
   bool is_swiglu = false;
+  // x is that of these rows, which the kernel normalises; multiply_tiles() by at most kMostFewRows
+  // only.
+  const RowsToNorm* norm = nullptr;
 };
 
 // By forms of Layout::kRows.

@@ -2,67 +2,95 @@
 //
 // A block computes 16 features of all rows (of SwiGLU both parts'). Its four warps take the slices
 // of K in turn; a warp's weights come through a ring of asynchronous copies, whose 16 bytes each
-// lane reads itself, so the ring needs no barrier.
+// lane reads itself, so the ring needs no barrier. A warp rounds x once, 64 columns at a time, and
+// takes it from shared memory through ldmatrix. Where x is to be normalised, every block finds the
+// rows' factors itself while its first copies are under way.
 //
-// Traffic    2 bytes per weight, once; x comes from L1 and L2.
-// In flight  11 copies of 512 bytes per warp: 45 KB per multiprocessor with two blocks, where an
+// Traffic    2 bytes per weight, once; x once per block, from L1 and L2.
+// In flight  10 copies of 512 bytes per warp: 41 KB per multiprocessor with two blocks, where an
 //            H200 needs 33 KB for its bandwidth.
 // Measured on no GPU.
+#include "kernels/cuda/elementwise.cuh"
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/multiply_tiles.cuh"
 #include "kernels/cuda/numbers.cuh"
+#include "kernels/cuda/reduce.cuh"
+#include "kernels/cuda/rms.cuh"
 
 namespace caption::kernels::cuda {
 namespace {
 
 constexpr int kFewRowsWarps = 4;
-constexpr int kStages = 12;
+// Two blocks of 8 rows fit the 64 KB of a T4.
+constexpr int kStages = 11;
+// Columns of x that a warp has in shared memory: of four tiles.
+constexpr int kChunkColumns = 64;
+constexpr int kChunkSteps = kChunkColumns / kTileSize;
+constexpr int kChunkUnits = kChunkColumns / 8;  // of 16 bytes
 
 struct FewRowsParams {
   TilesParts parts;
-  ConstNumbers x;
+  ConstNumbers x;  // f32 with a norm
   std::int64_t x_stride;
+  ConstNumbers norm;  // the weight of x's rms_norm(), [columns], or null
+  float eps;
   int rows;
   int columns;
   int steps;  // tiles along K
 };
 
-// T is the weights' type; kGroups groups of 8 rows; with kPairs two adjacent elements of x are
-// aligned to their size; kOperands is 2 for SwiGLU, otherwise 1.
-template <class T, int kGroups, bool kPairs, int kOperands>
+// T is the weights' type; kGroups groups of 8 rows; a lane loads kPack elements of x at a time;
+// kOperands is 2 for SwiGLU, otherwise 1.
+template <class T, int kGroups, int kPack, int kOperands>
 struct FewRows {
   static constexpr int kThreads = 32 * kFewRowsWarps;
   // Floats from a row's features to the next row's: neither the stores of fragments nor the loads
   // of add_slices() meet in a bank.
   static constexpr int kRowStride = 20;
   using Params = FewRowsParams;
+  // What a warp multiplies, and then the sums of its slice.
+  union Work {
+    Bytes16 x[8 * kGroups][kChunkUnits + 1];  // ldmatrix meets each bank once
+    float sums[kOperands][kGroups][8][kRowStride];
+  };
   struct Shared {
     Bytes16 ring[kFewRowsWarps][kStages][32];
-    float sums[kFewRowsWarps][kOperands][kGroups][8][kRowStride];  // each sums one slice
+    Work work[kFewRowsWarps];
+    // Of rows that are normalised.
+    float squares[kFewRowsWarps][8 * kGroups];
+    float factor[8 * kGroups];
   };
+  using Sums = FragmentC[kOperands][kGroups];
   using Totals = float[kOperands][kGroups];
+
+  // Where a lane's next copies come from, and where the next tile to multiply is.
+  struct Cursor {
+    const Bytes16* from[kOperands];
+    int step;
+    int slot;  // of the ring
+  };
 
   static CAPTION_DEVICE void run(const Params& p) {
     auto& shared = shared_memory<Shared>();
     const int part = p.parts.part_of(block_x());
     const int tile_row = block_x() - p.parts.part[part].first_block;
-    for (int i = 0; i < kStages - 1; ++i) copy_tile(p, shared, part, tile_row, i);
+    Bytes16(&ring)[kStages][32] = shared.ring[warp_index()];
+    Work& work = shared.work[warp_index()];
+    Cursor cursor = first_tiles(p, part, tile_row);
+    CAPTION_UNROLL
+    for (int i = 0; i < kStages - 1; ++i) copy_tile(p, ring[i], cursor, i % kOperands);
+    if (p.norm.begin != nullptr) find_factors(p, shared);
     Totals totals = {};
-    int next = 0;  // the warp's tiles are numbered in the order in which it needs them
     for (int first = 0; first * kSliceSteps < p.steps; first += kFewRowsWarps) {
-      FragmentC sums[kOperands][kGroups] = {};
+      Sums sums = {};
       const int begin = (first + warp_index()) * kSliceSteps;
       const int end = begin + kSliceSteps < p.steps ? begin + kSliceSteps : p.steps;
-      for (int step = begin; step < end; ++step) {
-        FragmentB xs[kGroups];
-        for (int g = 0; g < kGroups; ++g) xs[g] = fragment_of_x(p, g, step * kTileSize);
-        for (int o = 0; o < kOperands; ++o, ++next) {
-          wait_copies<kStages - 2>();
-          const Bytes16 tile = load(&shared.ring[warp_index()][next % kStages][lane_index()]);
-          copy_tile(p, shared, part, tile_row, next + kStages - 1);
-          const FragmentA a = {{tile.word[0], tile.word[1], tile.word[2], tile.word[3]}};
-          for (int g = 0; g < kGroups; ++g) multiply_tile(T{}, sums[o][g], a, xs[g]);
-        }
+      CAPTION_NO_UNROLL
+      for (int step = begin; step < end; step += kChunkSteps) {
+        sync_warp();  // all lanes have read the chunk before
+        load_chunk(p, work, shared.factor, step * kTileSize);
+        sync_warp();
+        multiply_chunk(p, ring, work, cursor, end - step, sums);
       }
       add_slices(shared, sums, totals);
     }
@@ -70,37 +98,137 @@ struct FewRows {
     store_totals(p, part, tile_row, totals);
   }
 
-  // Begins the copy of the warp's tile number i into its place of the ring, if there is one, and
-  // makes it a group of its own. The tiles of gate and up alternate.
-  static CAPTION_DEVICE void copy_tile(const Params& p, Shared& shared, int part, int tile_row,
-                                       int i) {
-    const int slice = i / kOperands / kSliceSteps * kFewRowsWarps + warp_index();
-    const int step = slice * kSliceSteps + i / kOperands % kSliceSteps;
-    if (step < p.steps) {
-      const std::int64_t tile = static_cast<std::int64_t>(tile_row) * p.steps + step;
-      copy_16_async(&shared.ring[warp_index()][i % kStages][lane_index()],
-                    p.parts.part[part + i % kOperands].weight + tile * 32 + lane_index(), true);
+  // The first tiles of the warp's first slice.
+  static CAPTION_DEVICE Cursor first_tiles(const Params& p, int part, int tile_row) {
+    Cursor cursor;
+    cursor.step = warp_index() * kSliceSteps;
+    cursor.slot = 0;
+    const std::int64_t tile = static_cast<std::int64_t>(tile_row) * p.steps + cursor.step;
+    CAPTION_UNROLL
+    for (int o = 0; o < kOperands; ++o) {
+      cursor.from[o] = p.parts.part[part + o].weight + tile * 32 + lane_index();
     }
+    return cursor;
+  }
+
+  // Begins the copy of the warp's next tile, if there is one, and makes it a group of its own. The
+  // tiles of gate and up alternate.
+  static CAPTION_DEVICE void copy_tile(const Params& p, Bytes16 (&to)[32], Cursor& cursor,
+                                       int operand) {
+    if (cursor.step < p.steps) copy_16_async(&to[lane_index()], cursor.from[operand], true);
     commit_copies();
+    if (operand + 1 < kOperands) return;
+    int steps = 1;
+    // The slices between are the other warps'.
+    if ((cursor.step + 1) % kSliceSteps == 0) steps += (kFewRowsWarps - 1) * kSliceSteps;
+    cursor.step += steps;
+    CAPTION_UNROLL
+    for (int o = 0; o < kOperands; ++o) cursor.from[o] += steps * 32;
   }
 
-  // Two elements of a row of x from column k on, zeros beyond the row.
-  static CAPTION_DEVICE std::uint32_t pair_of_x(const Params& p, std::int64_t row, int k) {
-    if (kPairs && k + 1 < p.columns) {
-      const Packed<float, 2> pair = load_numbers<2>(p.x, row + k);
-      return rounded_pair<T>(pair.x[0], pair.x[1]);
+  // As kernels/cuda/rms.cuh says, with the threads of the block.
+  static CAPTION_DEVICE void find_factors(const Params& p, Shared& shared) {
+    static_assert(kThreads == kNormThreads);
+    constexpr int kRowsAtOnce = 4;
+    CAPTION_NO_UNROLL
+    for (int first = 0; first < p.rows; first += kRowsAtOnce) {
+      float squares[kRowsAtOnce] = {};
+      for (int c = thread_index() * kPack; c < p.columns; c += kThreads * kPack) {
+        CAPTION_UNROLL
+        for (int i = 0; i < kRowsAtOnce; ++i) {
+          if (first + i >= p.rows) continue;
+          const auto* const from = static_cast<const float*>(p.x.begin) + (first + i) * p.x_stride;
+          const auto x = load(reinterpret_cast<const Packed<float, kPack>*>(from + c));
+          for (int j = 0; j < kPack; ++j) squares[i] = fused(x.x[j], x.x[j], squares[i]);
+        }
+      }
+      CAPTION_UNROLL
+      for (int i = 0; i < kRowsAtOnce; ++i) {
+        const float sum = sum_of_warp(squares[i]);
+        const bool has_row = first + i < p.rows;
+        if (has_row && lane_index() == 0) shared.squares[warp_index()][first + i] = sum;
+      }
     }
-    const float low = k < p.columns ? load_numbers<1>(p.x, row + k).x[0] : 0;
-    const float high = k + 1 < p.columns ? load_numbers<1>(p.x, row + k + 1).x[0] : 0;
-    return rounded_pair<T>(low, high);
+    sync_block();
+    if (thread_index() < p.rows) {
+      float sum = shared.squares[0][thread_index()];
+      for (int warp = 1; warp < kNormWarps; ++warp) sum += shared.squares[warp][thread_index()];
+      shared.factor[thread_index()] = rms_factor(sum, p.columns, p.eps);
+    }
+    sync_block();
   }
 
-  static CAPTION_DEVICE FragmentB fragment_of_x(const Params& p, int group, int k) {
-    const int m = group * 8 + lane_index() / 4;
-    if (m >= p.rows) return {};
-    const std::int64_t row = m * p.x_stride;
-    const int column = k + lane_index() % 4 * 2;
-    return {{pair_of_x(p, row, column), pair_of_x(p, row, column + 8)}};
+  // Brings the columns of a chunk to shared memory, normalised and rounded, with zeros beyond the
+  // matrix.
+  static CAPTION_DEVICE void load_chunk(const Params& p, Work& work, const float* factor,
+                                        int first_column) {
+    constexpr int kLanes = kChunkColumns / kPack < 32 ? kChunkColumns / kPack : 32;  // of a row
+    constexpr int kRowsAtOnce = 32 / kLanes;
+    constexpr int kLoads = 4;  // of a lane before it stores
+    CAPTION_UNROLL
+    for (int first = 0; first < kChunkColumns; first += kLanes * kPack) {
+      const int within = first + lane_index() % kLanes * kPack;
+      const int column = first_column + within;
+      const bool is_inside = column < p.columns;
+      const bool is_normed = p.norm.begin != nullptr;
+      Packed<float, kPack> norm = {};
+      if (is_normed && is_inside) norm = load_numbers<kPack>(p.norm, column);
+      CAPTION_NO_UNROLL
+      for (int row = lane_index() / kLanes; row < p.rows; row += kRowsAtOnce * kLoads) {
+        Packed<float, kPack> x[kLoads] = {};
+        CAPTION_UNROLL
+        for (int i = 0; i < kLoads; ++i) {
+          const int r = row + i * kRowsAtOnce;
+          if (r < p.rows && is_inside) {
+            x[i] = load_numbers<kPack>(p.x, r * p.x_stride + column);
+          }
+        }
+        CAPTION_UNROLL
+        for (int i = 0; i < kLoads; ++i) {
+          const int r = row + i * kRowsAtOnce;
+          if (r >= p.rows) continue;
+          if (is_normed) {
+            for (int j = 0; j < kPack; ++j) x[i].x[j] = x[i].x[j] * factor[r] * norm.x[j];
+          }
+          store_narrowed<T>(work.x[r], within, x[i]);
+        }
+      }
+    }
+  }
+
+  // Multiplies up to kChunkSteps tiles of each operand, as many as are `left` of the slice.
+  static CAPTION_DEVICE void multiply_chunk(const Params& p, Bytes16 (&ring)[kStages][32],
+                                            const Work& work, Cursor& cursor, int left,
+                                            Sums& sums) {
+    static_assert((kStages - 1) % kOperands == 0);  // a copy is of the operand that is multiplied
+    CAPTION_NO_UNROLL
+    for (int step = 0; step < kChunkSteps; step += 2) {
+      FragmentA xs[kGroups];  // of x for two steps
+      CAPTION_UNROLL
+      for (int g = 0; g < kGroups; ++g) {
+        // Sums of rows beyond x are not stored: its last row stands for them.
+        const int row = g * 8 + lane_index() % 8;
+        const int inside = row < p.rows ? row : p.rows - 1;
+        xs[g] = ldmatrix_x4(&work.x[inside][step * 2 + lane_index() / 8]);
+      }
+      CAPTION_UNROLL
+      for (int half = 0; half < 2; ++half) {
+        if (step + half >= left) return;
+        CAPTION_UNROLL
+        for (int o = 0; o < kOperands; ++o) {
+          wait_copies<kStages - 2>();
+          const int slot = cursor.slot;
+          const Bytes16 tile = load(&ring[slot][lane_index()]);
+          copy_tile(p, ring[slot == 0 ? kStages - 1 : slot - 1], cursor, o);
+          cursor.slot = slot + 1 == kStages ? 0 : slot + 1;
+          const FragmentA a = {{tile.word[0], tile.word[1], tile.word[2], tile.word[3]}};
+          CAPTION_UNROLL
+          for (int g = 0; g < kGroups; ++g) {
+            multiply_tile(T{}, sums[o][g], a, {{xs[g].pair[half * 2], xs[g].pair[half * 2 + 1]}});
+          }
+        }
+      }
+    }
   }
 
   // The row of a group, and the feature of the tile, of the total that a thread adds and stores.
@@ -109,21 +237,27 @@ struct FewRows {
 
   // Adds the four warps' slices to the totals, in their order. A warp without a slice has zeros,
   // which change no sum.
-  static CAPTION_DEVICE void add_slices(Shared& shared, const FragmentC (&sums)[kOperands][kGroups],
-                                        Totals& totals) {
+  static CAPTION_DEVICE void add_slices(Shared& shared, const Sums& sums, Totals& totals) {
+    sync_warp();  // all lanes have read x, in whose place the sums are
+    CAPTION_UNROLL
     for (int o = 0; o < kOperands; ++o) {
+      CAPTION_UNROLL
       for (int g = 0; g < kGroups; ++g) {
+        CAPTION_UNROLL
         for (int e = 0; e < 4; ++e) {
           const int row = lane_index() % 4 * 2 + e % 2;
-          shared.sums[warp_index()][o][g][row][lane_index() / 4 + e / 2 * 8] = sums[o][g].sum[e];
+          shared.work[warp_index()].sums[o][g][row][lane_index() / 4 + e / 2 * 8] =
+              sums[o][g].sum[e];
         }
       }
     }
     sync_block();
+    CAPTION_UNROLL
     for (int o = 0; o < kOperands; ++o) {
+      CAPTION_UNROLL
       for (int g = 0; g < kGroups; ++g) {
         for (int w = 0; w < kFewRowsWarps; ++w) {
-          totals[o][g] += shared.sums[w][o][g][row_of_total()][feature_of_total()];
+          totals[o][g] += shared.work[w].sums[o][g][row_of_total()][feature_of_total()];
         }
       }
     }
@@ -147,40 +281,42 @@ struct FewRows {
   }
 };
 
-template <class T, int kGroups, bool kPairs>
+template <class T, int kGroups, int kPack>
 void launch_few_rows(Stream& stream, const FewRowsParams& params, bool is_swiglu) {
   const Grid grid{.x = static_cast<unsigned>(params.parts.blocks)};
-  if (is_swiglu) return launch<FewRows<T, kGroups, kPairs, 2>>(stream, grid, params);
-  launch<FewRows<T, kGroups, kPairs, 1>>(stream, grid, params);
+  if (is_swiglu) return launch<FewRows<T, kGroups, kPack, 2>>(stream, grid, params);
+  launch<FewRows<T, kGroups, kPack, 1>>(stream, grid, params);
 }
 
 template <class T>
-void launch_few_rows(Stream& stream, const FewRowsParams& params, bool is_swiglu, bool has_pairs) {
+void launch_few_rows(Stream& stream, const FewRowsParams& params, bool is_swiglu, bool has_packs) {
   if (params.rows <= 8) {
-    if (has_pairs) return launch_few_rows<T, 1, true>(stream, params, is_swiglu);
-    return launch_few_rows<T, 1, false>(stream, params, is_swiglu);
+    if (has_packs) return launch_few_rows<T, 1, 4>(stream, params, is_swiglu);
+    return launch_few_rows<T, 1, 1>(stream, params, is_swiglu);
   }
-  if (has_pairs) return launch_few_rows<T, 2, true>(stream, params, is_swiglu);
-  launch_few_rows<T, 2, false>(stream, params, is_swiglu);
+  if (has_packs) return launch_few_rows<T, 2, 4>(stream, params, is_swiglu);
+  launch_few_rows<T, 2, 1>(stream, params, is_swiglu);
 }
 
 }  // namespace
 
 void multiply_few_rows(Stream& stream, const DenseLayer& layer) {
   const ConstView x = layer.x;
+  const RowsToNorm norm = layer.norm == nullptr ? RowsToNorm{} : *layer.norm;
   const FewRowsParams params{.parts = tiles_parts(layer, kTileSize),
                              .x = numbers_of(x),
                              .x_stride = x.row_stride(),
+                             .norm = numbers_of(norm.weight),
+                             .eps = norm.eps,
                              .rows = static_cast<int>(x.dim(0)),
                              .columns = static_cast<int>(x.dim(1)),
                              .steps = count_tiles(x.dim(1))};
-  const auto pair_bytes = 2 * dtype_size_bytes(x.dtype());
-  const bool has_pairs =
-      reinterpret_cast<std::uintptr_t>(x.raw()) % pair_bytes == 0 && x.row_stride() % 2 == 0;
+  // With a norm as rms_norm() chooses, on which the order of its sums depends.
+  const bool has_packs = choose_pack({x, norm.weight, norm.normed}) == 4;
   if (TilesForm::of(layer.parts.front().weight).tiles().dtype == DType::kBF16) {
-    launch_few_rows<BF16>(stream, params, layer.is_swiglu, has_pairs);
+    launch_few_rows<BF16>(stream, params, layer.is_swiglu, has_packs);
   } else {
-    launch_few_rows<F16>(stream, params, layer.is_swiglu, has_pairs);
+    launch_few_rows<F16>(stream, params, layer.is_swiglu, has_packs);
   }
 }
 

@@ -12,8 +12,6 @@
 
 namespace caption::kernels::cuda {
 
-inline constexpr std::int64_t kMostFewRows = 16;
-
 using TilesParts = Parts<const Bytes16*>;
 
 inline TilesParts tiles_parts(const DenseLayer& layer, std::int64_t features_per_block) {

@@ -8,12 +8,10 @@
 #include "kernels/cuda/elementwise.cuh"
 #include "kernels/cuda/numbers.cuh"
 #include "kernels/cuda/reduce.cuh"
+#include "kernels/cuda/rms.cuh"
 
 namespace caption::kernels::cuda {
 namespace {
-
-constexpr int kNormThreads = 128;
-constexpr int kNormWarps = kNormThreads / 32;
 
 struct NormParams {
   const float* x;
@@ -49,8 +47,7 @@ struct RmsNorm {
       for (int i = 0; i < kCount; ++i) squares = fused(x.x[i], x.x[i], squares);
     });
     const float sum = sum_of_block(shared_memory<Shared>().sums, squares);
-    const float root = square_root(divide(sum, static_cast<float>(p.in.dim)) + p.eps);
-    const float factor = divide(1.0F, root);
+    const float factor = rms_factor(sum, p.in.dim, p.eps);
     for_each_pack<kCount>(row, p.in.dim, [&](int c, Packed<float, kCount> x) {
       const Packed<float, kCount> weight = load_numbers<kCount>(p.weight, c);
       for (int i = 0; i < kCount; ++i) x.x[i] = x.x[i] * factor * weight.x[i];

@@ -12,6 +12,7 @@
 #include "kernels/cuda/kv_pages.cuh"
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/reduce.cuh"
+#include "kernels/cuda/rms.cuh"
 
 namespace caption::kernels::cuda {
 namespace {
@@ -105,8 +106,7 @@ struct RopeKvWrite {
       for (int j = 0; j < kCount; ++j) squares = fused(x[i].x[j], x[i].x[j], squares);
       sum += sum_of_warp(squares);
     }
-    const float root = square_root(divide(sum, static_cast<float>(p.head_dim)) + p.eps);
-    const float factor = divide(1.0F, root);
+    const float factor = rms_factor(sum, p.head_dim, p.eps);
     CAPTION_UNROLL
     for (int i = 0; i < kPacks; ++i) {
       const int c = column(i);

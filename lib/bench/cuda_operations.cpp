@@ -24,8 +24,9 @@ constexpr double kSamplePasses = 6;
 constexpr double kPrepareInstructions = 82;
 constexpr double kPassInstructions = 28;
 constexpr double kWarpLanes = 32;
-constexpr std::int64_t kMostFewRows =
-    16;  // rows that FewRows takes: kernels/cuda/multiply_tiles.cuh
+constexpr std::int64_t kMostFewRows = 16;    // rows that FewRows takes: kernels/cuda/dense_layer.h
+constexpr std::int64_t kMostNormedRows = 8;  // kernels/cuda/linear.cpp
+constexpr std::int64_t kSplitKeys = 256;     // kernels/cuda/attend.cuh
 
 // A shape of blocks of TileGemm: kernels/cuda/tile_gemm.cu.
 struct GemmShape {
@@ -60,6 +61,13 @@ void add(std::vector<CudaWork>& works, const CudaWork& work) {
   same->instructions += work.instructions;
 }
 
+// A dense layer: `matrix` has the features of all its parts, `operands` is 2 for SwiGLU.
+struct Dense {
+  model::LinearSpec matrix;
+  int operands = 1;
+  bool has_norm = false;  // of its input
+};
+
 class Counter {
  public:
   Counter(const CudaCard& card, const model::DecoderSpec& shape) : card_(card), shape_(shape) {}
@@ -76,12 +84,11 @@ class Counter {
     add(works_, work);
   }
 
-  // A dense layer of `rows` rows of f32. `matrix` has the features of all its parts; `operands` is
-  // 2 for SwiGLU, otherwise 1.
-  void multiply(const std::string& operation, std::int64_t rows, const model::LinearSpec& matrix,
-                std::int64_t calls, int operands = 1) {
-    const CudaWork call = rows <= kMostFewRows ? launch_few_rows(rows, matrix, operands)
-                                               : launch_tile_gemm(rows, matrix, operands);
+  // A dense layer of `rows` rows of f32.
+  void multiply(const std::string& operation, std::int64_t rows, const Dense& layer,
+                std::int64_t calls) {
+    const CudaWork call =
+        rows <= kMostFewRows ? launch_few_rows(rows, layer) : launch_tile_gemm(rows, layer);
     CudaWork work{.operation = operation, .kernel = call.kernel};
     work.bytes_in_flight = call.bytes_in_flight;
     add_scaled(work, call, as_double(calls));
@@ -96,7 +103,10 @@ class Counter {
     const double kv_bytes =
         2 * kWeightBytes * as_double(shape_.kv_dim() * step.num_sequences * step.context_tokens);
     CudaWork work{.operation = "paged_attention"};
-    work.calls = work.launches = shape_.num_layers;
+    work.calls = shape_.num_layers;
+    // Rows of decoding attend to splits of their keys, whose states another kernel folds.
+    const bool has_splits = step.new_tokens == 1 && step.context_tokens > kSplitKeys;
+    work.launches = (has_splits ? 2 : 1) * work.calls;
     const double layers = as_double(shape_.num_layers);
     work.dram_bytes = kv_bytes * layers;
     work.l2_bytes = (kv_bytes + 8 * rows * as_double(shape_.q_dim())) * layers;
@@ -125,38 +135,53 @@ class Counter {
 
  private:
   // A launch of kernels/cuda/few_rows.cu: a block computes 16 features of each operand and reads
-  // all of x. Without a record of it, what any kernel needs.
-  CudaWork launch_few_rows(std::int64_t rows, const model::LinearSpec& matrix, int operands) const {
+  // all of x, twice if it normalises x itself. Without a record of it, what any kernel needs.
+  CudaWork launch_few_rows(std::int64_t rows, const Dense& layer) const {
     constexpr double kWavefrontsOfTile = 8;  // 512 bytes into the ring and out of it
-    constexpr double kLinesOfX = 16;         // two loads of 8 rows for a step of a group
+    constexpr double kChunkColumns = 64;
+    // Of a chunk of x: two lines and a store for a row, 4 for a step of 8 rows by ldmatrix.
+    constexpr double kWavefrontsOfRow = 3;
+    constexpr double kWavefrontsOfStep = 4;
+    // Of a chunk, and of each two rows of it: what nvcc 13.0 makes of load_chunk().
+    constexpr double kChunkInstructions = 60;
+    constexpr double kRowsInstructions = 70;
+    const auto& [matrix, operands, has_norm] = layer;
+    const bool has_fused_norm = has_norm && rows <= kMostNormedRows;
     const double features = round_up(as_double(matrix.out), kTile);
     const double steps = std::ceil(as_double(matrix.in) / kTile);
     const std::int64_t groups = rows <= 8 ? 1 : 2;
     const double tiles = features / kTile * steps;
     const double blocks = features / kTile / operands;
-    CudaWork work{.launches = 1};
+    CudaWork work{.launches = has_norm && !has_fused_norm ? 2 : 1};
     work.dram_bytes = kWeightBytes * kTile * kTile * tiles;
     work.l2_bytes = work.dram_bytes + 4 * as_double(rows * (matrix.in + matrix.out));
     work.products = as_double(groups) * tiles;
     const bool has_bf16 = card_.architecture >= 80;  // sm_75 has f16, in steps of k = 8
     const std::optional<RecordedKernel> recorded =
         find_recorded(std::string("FewRows<") + (has_bf16 ? "BF16, " : "F16, ") +
-                          std::to_string(groups) + ", true, " + std::to_string(operands),
+                          std::to_string(groups) + ", 4, " + std::to_string(operands),
                       card_.architecture);
     if (!recorded) return work;
     work.kernel = recorded->name;
-    work.l2_bytes = work.dram_bytes + blocks * 4 * as_double(rows * matrix.in);
-    work.wavefronts = blocks * steps * as_double(groups) * kLinesOfX + tiles * kWavefrontsOfTile;
-    work.instructions = work.products * (has_bf16 ? 1 : 2) * recorded->instructions_per_product;
+    const double chunks = blocks * std::ceil(as_double(matrix.in) / kChunkColumns);
+    const double passes = has_fused_norm ? 2 : 1;  // over x
+    // A norm of its own leaves x in 16 bits.
+    const double x_bytes = passes * (has_norm && !has_fused_norm ? 2 : 4);
+    work.l2_bytes = work.dram_bytes + x_bytes * blocks * as_double(rows * matrix.in);
+    work.wavefronts = chunks * as_double(rows) * (kWavefrontsOfRow + 2 * (passes - 1)) +
+                      blocks * steps * as_double(groups) * kWavefrontsOfStep +
+                      tiles * kWavefrontsOfTile;
+    work.instructions = work.products * (has_bf16 ? 1 : 2) * recorded->instructions_per_product +
+                        chunks * (kChunkInstructions + kRowsInstructions * std::ceil(rows / 2.0));
     const double resident = std::min<double>(recorded->blocks, std::ceil(blocks / card_.num_sms));
     work.bytes_in_flight = recorded->bytes_ahead * recorded->threads / 32 * resident;
     return work;
   }
 
-  // The launches of kernels/cuda/tile_gemm.cu: x is rounded, blocks multiply, and where there are
-  // few blocks another kernel adds the slices of K.
-  CudaWork launch_tile_gemm(std::int64_t rows, const model::LinearSpec& matrix,
-                            int operands) const {
+  // The launches of kernels/cuda/tile_gemm.cu: x is normalised or rounded, blocks multiply, and
+  // where there are few blocks another kernel adds the slices of K.
+  CudaWork launch_tile_gemm(std::int64_t rows, const Dense& layer) const {
+    const auto& [matrix, operands, has_norm] = layer;
     const GemmShape& shape = as_double(rows) <= kSmallGemm.side ? kSmallGemm : kLargeGemm;
     const auto in = as_double(matrix.in);
     const double features = round_up(as_double(matrix.out), shape.side);
@@ -209,20 +234,23 @@ class Counter {
 // The operations of a layer's pieces of `rows` rows, and of all layers.
 void count_piece(Counter& counter, const model::DecoderSpec& shape, std::int64_t rows) {
   const std::int64_t layers = shape.num_layers;
-  const double hidden = as_double(rows * shape.hidden);
   const double q = as_double(rows * shape.q_dim());
   const double kv = as_double(rows * shape.kv_dim());
   const double table = as_double(rows * shape.head_dim);
-  counter.move("rms_norm", "RmsNorm<4>", 8 * hidden, 2 * layers);
-  counter.multiply("linear q, k, v", rows,
-                   {.out = shape.q_dim() + 2 * shape.kv_dim(), .in = shape.hidden}, layers);
+  counter.multiply(
+      "norm_linear q, k, v", rows,
+      {.matrix = {.out = shape.q_dim() + 2 * shape.kv_dim(), .in = shape.hidden}, .has_norm = true},
+      layers);
   // q in and out; k and v in, and into the pages.
   counter.move("rope_kv_write", "RopeKvWrite<BF16, 4>",
                8 * q + 2 * (4 + kWeightBytes) * kv + 4 * table, layers);
-  counter.multiply("linear_swiglu gate, up", rows,
-                   {.out = 2 * shape.intermediate, .in = shape.hidden}, layers, 2);
-  counter.multiply("linear_add down", rows, {.out = shape.hidden, .in = shape.intermediate},
+  counter.multiply("norm_linear_swiglu gate, up", rows,
+                   {.matrix = {.out = 2 * shape.intermediate, .in = shape.hidden},
+                    .operands = 2,
+                    .has_norm = true},
                    layers);
+  counter.multiply("linear_add down", rows,
+                   {.matrix = {.out = shape.hidden, .in = shape.intermediate}}, layers);
 }
 
 }  // namespace
@@ -237,13 +265,13 @@ std::vector<CudaWork> list_operations(const CudaCard& card, const model::Decoder
     count_piece(counter, shape, std::min(kPieceRows, rows - first));
   }
   counter.attend(step);
-  counter.multiply("linear_add o", rows, {.out = shape.hidden, .in = shape.q_dim()},
+  counter.multiply("linear_add o", rows, {.matrix = {.out = shape.hidden, .in = shape.q_dim()}},
                    shape.num_layers);
   const double last = as_double(step.num_sequences * shape.hidden);
   counter.move("gather_rows", "MoveRows<Bytes16, (Moves)0>", 8 * last, 1);
   counter.move("rms_norm", "RmsNorm<4>", 8 * last, 1);
-  counter.multiply("linear lm_head", step.num_sequences, {.out = shape.vocab, .in = shape.hidden},
-                   1);
+  counter.multiply("linear lm_head", step.num_sequences,
+                   {.matrix = {.out = shape.vocab, .in = shape.hidden}}, 1);
   counter.sample(step.num_sequences);
   return counter.take();
 }

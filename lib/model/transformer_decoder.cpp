@@ -9,6 +9,7 @@
 #include "kernels/embedding.h"
 #include "kernels/linear.h"
 #include "kernels/norm.h"
+#include "kernels/norm_linear.h"
 #include "kernels/paged_attention.h"
 #include "kernels/rope.h"
 #include "kernels/rope_kv_write.h"
@@ -243,25 +244,34 @@ void TransformerDecoder::watch(Stream& stream, std::size_t layer, std::span<cons
   kernels::attention_mass(stream, q, context, scale, watches_);
 }
 
+kernels::RowsToNorm TransformerDecoder::input_of(ConstView x, ConstView norm) {
+  return {.x = x, .weight = norm, .eps = spec_.rms_norm_eps, .normed = normed_.view(x.shape())};
+}
+
 void TransformerDecoder::project(Stream& stream, const Layer& layer, const Step& step,
                                  const kernels::KvLayer& pages, RowRange rows, View q) {
   const auto [x, first, count] = rows;
   const std::int64_t head_dim = spec_.head_dim;
   const std::int64_t kv_dim = spec_.kv_dim();
-  const View normed = normed_.view({count, spec_.hidden});
-  kernels::rms_norm(stream, x.rows(first, count), layer.input_norm, spec_.rms_norm_eps, normed);
+  const kernels::RowsToNorm input = input_of(x.rows(first, count), layer.input_norm);
   const View q_rows = q_.view({x.dim(0), spec_.q_dim()}).rows(first, count);
   const View k_rows = k_.view({count, kv_dim});
   const View v_rows = v_.view({count, kv_dim});
   const kernels::LinearPart parts[] = {{layer.q.weight, layer.q.bias, q_rows},
                                        {layer.k.weight, layer.k.bias, k_rows},
                                        {layer.v.weight, layer.v.bias, v_rows}};
-  kernels::linear(stream, normed, parts);
   const LowRankLayers::Rows adapted{.first = first, .count = count, .adapted = step.adapted};
-  low_rank_.add(stream, layer.ids.q.weight, adapted, normed, q_rows);
-  low_rank_.add(stream, layer.ids.k.weight, adapted, normed, k_rows);
-  low_rank_.add(stream, layer.ids.v.weight, adapted, normed, v_rows);
-
+  const DecoderLayerIds& ids = layer.ids;
+  if (low_rank_.change(ids.q.weight, adapted) || low_rank_.change(ids.k.weight, adapted) ||
+      low_rank_.change(ids.v.weight, adapted)) {
+    kernels::rms_norm(stream, input.x, input.weight, input.eps, input.normed);
+    kernels::linear(stream, input.normed, parts);
+    low_rank_.add(stream, ids.q.weight, adapted, input.normed, q_rows);
+    low_rank_.add(stream, ids.k.weight, adapted, input.normed, k_rows);
+    low_rank_.add(stream, ids.v.weight, adapted, input.normed, v_rows);
+  } else {
+    kernels::norm_linear(stream, input, parts);
+  }
   kernels::rope_kv_write(stream,
                          {.q = q.rows(first, count),
                           .k = k_rows.reshape({count, spec_.num_kv_heads, head_dim}),
@@ -300,20 +310,21 @@ void TransformerDecoder::attend(Stream& stream, std::size_t index, const Step& s
 }
 
 void TransformerDecoder::gate_and_up(Stream& stream, const Layer& layer,
-                                     const LowRankLayers::Rows& rows, ConstView normed,
-                                     View inner) {
+                                     const LowRankLayers::Rows& rows,
+                                     const kernels::RowsToNorm& input, View inner) {
   const ParameterId gate = layer.ids.gate.weight;
   const ParameterId up = layer.ids.up.weight;
   const bool is_changed = low_rank_.change(gate, rows) || low_rank_.change(up, rows);
   if (!is_changed && layer.gates_like_up()) {
-    return kernels::linear_swiglu(stream, normed, layer.gate, layer.up, inner);
+    return kernels::norm_linear_swiglu(stream, input, layer.gate, layer.up, inner);
   }
+  kernels::rms_norm(stream, input.x, input.weight, input.eps, input.normed);
   const View up_rows = up_.view(inner.shape());
   const kernels::LinearPart parts[] = {{layer.gate.weight, layer.gate.bias, inner},
                                        {layer.up.weight, layer.up.bias, up_rows}};
-  kernels::linear(stream, normed, parts);
-  low_rank_.add(stream, gate, rows, normed, inner);
-  low_rank_.add(stream, up, rows, normed, up_rows);
+  kernels::linear(stream, input.normed, parts);
+  low_rank_.add(stream, gate, rows, input.normed, inner);
+  low_rank_.add(stream, up, rows, input.normed, up_rows);
   kernels::swiglu(stream, inner, up_rows, inner);
 }
 
@@ -321,11 +332,9 @@ void TransformerDecoder::mlp(Stream& stream, const Layer& layer, const Step& ste
   for (std::int64_t first = 0; first < x.dim(0); first += kPieceRows) {
     const std::int64_t count = std::min(kPieceRows, x.dim(0) - first);
     const View part = x.rows(first, count);
-    const View normed = normed_.view(part.shape());
-    kernels::rms_norm(stream, part, layer.post_attention_norm, spec_.rms_norm_eps, normed);
     const View inner = inner_.view({count, spec_.intermediate});
     const LowRankLayers::Rows adapted{.first = first, .count = count, .adapted = step.adapted};
-    gate_and_up(stream, layer, adapted, normed, inner);
+    gate_and_up(stream, layer, adapted, input_of(part, layer.post_attention_norm), inner);
     kernels::linear_add(stream, inner, layer.down.weight, layer.down.bias, part);
     low_rank_.add(stream, layer.ids.down.weight, adapted, inner, part);
   }

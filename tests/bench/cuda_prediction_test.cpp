@@ -175,6 +175,22 @@ TEST_SUITE("bench/cuda_prediction") {
     }
   }
 
+  TEST_CASE("decoding at most 8 sequences takes seven launches per layer, up to 16 nine") {
+    const auto launches = [](std::int64_t layers, std::int64_t sequences) {
+      model::DecoderSpec shape = kShape;
+      shape.num_layers = layers;
+      const CudaStep step{.num_sequences = sequences, .context_tokens = 1280};
+      std::int64_t sum = 0;
+      for (const CudaWork& work : list_operations(*find_cuda_card("h100"), shape, step)) {
+        sum += work.launches;
+      }
+      return sum;
+    };
+    for (const auto& [sequences, of_layer] : {std::pair{1, 7}, {8, 7}, {9, 9}, {16, 9}}) {
+      CHECK(launches(5, sequences) - launches(4, sequences) == of_layer);
+    }
+  }
+
   TEST_CASE("a step reads its weights and pages at least once, and says what is not modelled") {
     const CudaStep step{.num_sequences = 4, .context_tokens = 500};
     double bytes = 0;

@@ -118,10 +118,10 @@ TEST_SUITE("bench/run_workload") {
       const char* name;
       std::int64_t calls_per_step;
     };
-    constexpr Case kCases[] = {{"embedding", 1},       {"linear q, k, v", 2},
-                               {"linear_add o", 2},    {"linear_swiglu gate, up", 2},
+    constexpr Case kCases[] = {{"embedding", 1},       {"norm_linear q, k, v", 2},
+                               {"linear_add o", 2},    {"norm_linear_swiglu gate, up", 2},
                                {"linear_add down", 2}, {"linear lm_head", 1},
-                               {"rms_norm", 5},        {"rope_kv_write", 2},
+                               {"rms_norm", 1},        {"rope_kv_write", 2},
                                {"paged_attention", 2}};
     double seconds = 0;
     for (const OperationTime& operation : run.operations) seconds += operation.seconds;

@@ -246,10 +246,7 @@ TEST_CASE("weights are read once, and nothing of them twice over") {
   std::int64_t copied_sectors = 0;
   for (const auto& cost : report.costs) {
     using caption::cuda_emulator::AccessKind;
-    // x is read in pairs, 16 bytes of each row at a time: half a sector, whose other half the next
-    // load takes from L1.
-    const bool is_x = cost.kind == AccessKind::kLoadGlobal && cost.size_bytes == 4;
-    if (!is_x) CHECK(cost.units == cost.least_units);
+    CHECK(cost.units == cost.least_units);
     if (cost.kind == AccessKind::kLoadGlobal && cost.size_bytes == 16) copied_sectors += cost.units;
   }
   CHECK(copied_sectors * 32 == 32 * 2048 * 2);

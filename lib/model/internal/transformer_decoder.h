@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "kernels/attention_mass.h"
+#include "kernels/norm_linear.h"
 #include "kernels/paged_attention.h"
 #include "model/blueprint.h"
 #include "model/decoder.h"
@@ -66,6 +67,8 @@ class TransformerDecoder final : public Decoder {
     std::int64_t first = 0;
     std::int64_t count = 0;
   };
+  // The input of dense layers, rows of x before their norm.
+  kernels::RowsToNorm input_of(ConstView x, ConstView norm);
   // Writes the rows of q for these rows of x, and their k and v to the pages.
   void project(Stream& stream, const Layer& layer, const Step& step, const kernels::KvLayer& pages,
                RowRange rows, View q);
@@ -76,9 +79,9 @@ class TransformerDecoder final : public Decoder {
   void watch(Stream& stream, std::size_t layer, std::span<const WatchedRows> rows, ConstView q,
              const kernels::PagedContext& context, float scale);
   void mlp(Stream& stream, const Layer& layer, const Step& step, View x);
-  // inner = silu(gate(normed)) * up(normed), with the terms of adapters.
+  // inner = silu(gate(m)) * up(m), m the normalised input, with the terms of adapters.
   void gate_and_up(Stream& stream, const Layer& layer, const LowRankLayers::Rows& rows,
-                   ConstView normed, View inner);
+                   const kernels::RowsToNorm& input, View inner);
 
   DecoderSpec spec_;
   const kernels::Weight& embedding_;  // with tied embeddings also the LM head
