@@ -43,11 +43,11 @@ constexpr Case kCases[] = {{Layout::kTiles, 1, 19, 20, DType::kF32},
                            {Layout::kRows, 7, 21, 46, DType::kBF16}};
 
 struct Operands {
-  explicit Operands(const Case& c)
+  explicit Operands(const Case& c, DType weights = DType::kBF16)
       : x(random_f32({c.rows, c.columns}, 1), c.x_stride),
         norm(random_of(c.norm, {c.columns}, 2)),
-        rows(random_of(DType::kBF16, {c.features, c.columns}, 3)),
-        other_rows(random_of(DType::kBF16, {c.features, c.columns}, 4)),
+        rows(random_of(weights, {c.features, c.columns}, 3)),
+        other_rows(random_of(weights, {c.features, c.columns}, 4)),
         weight(rows, c.layout),
         other(other_rows, c.layout),
         bias(random_of(DType::kBF16, {c.features}, 5)),
@@ -69,6 +69,17 @@ struct Operands {
   DeviceWeight weight, other;
   DeviceTensor bias, normed, y, other_y;
 };
+
+template <class Work>
+void for_each_case(Work work) {
+  for (const DType weights : {DType::kBF16, DType::kF16}) {
+    for (const Case& c : kCases) {
+      CAPTURE(c.rows);
+      CAPTURE(c.columns);
+      work(c, weights);
+    }
+  }
+}
 
 }  // namespace
 
@@ -96,22 +107,20 @@ TEST_CASE("layers of normalised rows have the bits of the norm and the layers, o
 }
 
 TEST_CASE("SwiGLU of normalised rows has the bits of the norm and SwiGLU, one by one") {
-  for (const Case& c : kCases) {
-    CAPTURE(c.rows);
-    CAPTURE(c.columns);
-    const Operands want(c);
+  for_each_case([](const Case& c, DType weights) {
+    const Operands want(c, weights);
     run_with({}, [&](Stream& stream) {
       rms_norm(stream, want.x.view(), want.norm.view(), kEps, want.normed.view());
       linear_swiglu(stream, want.normed.view(), want.gate(), want.up(), want.y.view());
     });
     for (const std::uint64_t seed : kSeeds) {
-      const Operands got(c);
+      const Operands got(c, weights);
       run_with({.seed = seed}, [&](Stream& stream) {
         norm_linear_swiglu(stream, got.input(), got.gate(), got.up(), got.y.view());
       });
       CHECK(same_bits(got.y.to_host(), want.y.to_host()));
     }
-  }
+  });
 }
 
 TEST_CASE("a row has the same bits alone and beside any number of others") {
@@ -134,17 +143,15 @@ TEST_CASE("a row has the same bits alone and beside any number of others") {
 }
 
 TEST_CASE("up to 16 rows that the kernel for few rows normalises itself have the same bits") {
-  for (const Case& c : kCases) {
-    if (c.layout != Layout::kTiles || c.rows > cuda::kMostFewRows) continue;
-    CAPTURE(c.rows);
-    CAPTURE(c.columns);
-    const Operands want(c);
+  for_each_case([](const Case& c, DType weights) {
+    if (c.layout != Layout::kTiles || c.rows > cuda::kMostFewRows) return;
+    const Operands want(c, weights);
     run_with({}, [&](Stream& stream) {
       rms_norm(stream, want.x.view(), want.norm.view(), kEps, want.normed.view());
       linear(stream, want.normed.view(), want.parts());
     });
     for (const std::uint64_t seed : kSeeds) {
-      const Operands got(c);
+      const Operands got(c, weights);
       const RowsToNorm input = got.input();
       const std::vector<LinearPart> parts = got.parts();
       const auto report = run_emulated(seed, [&](Stream& stream) {
@@ -154,7 +161,7 @@ TEST_CASE("up to 16 rows that the kernel for few rows normalises itself have the
       CHECK(same_bits(got.y.to_host(), want.y.to_host()));
       CHECK(same_bits(got.other_y.to_host(), want.other_y.to_host()));
     }
-  }
+  });
 }
 
 TEST_CASE("at most 8 rows are normalised, rounded and multiplied by one launch") {
