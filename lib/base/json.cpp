@@ -11,7 +11,6 @@
 #include <utility>
 
 #include "base/internal/json_syntax.h"
-#include "base/mapped_file.h"
 #include "base/utf8.h"
 
 namespace caption {
@@ -209,15 +208,6 @@ struct JsonObject::Node {
 };
 
 JsonObject::JsonObject(std::shared_ptr<const Node> node) : node_(std::move(node)) {}
-
-JsonObject JsonObject::open(const std::filesystem::path& path, ErrorCode code) {
-  try {
-    return parse(read_text_file(path), path.string(), code);
-  } catch (const Error& error) {
-    if (code != ErrorCode::kBadModel) throw;
-    throw Error(model_file_code(error.code()), error.what());
-  }
-}
 
 JsonObject JsonObject::parse(std::string_view text, std::string name_for_errors, ErrorCode code) {
   auto document = std::make_shared<const Json>(parse_guarded(text, name_for_errors, code));
