@@ -172,7 +172,7 @@ class Counter {
                       blocks * steps * as_double(groups) * kWavefrontsOfStep +
                       tiles * kWavefrontsOfTile;
     work.instructions = work.products * (has_bf16 ? 1 : 2) * recorded->instructions_per_product +
-                        chunks * (kChunkInstructions + kRowsInstructions * std::ceil(rows / 2.0));
+                        chunks * (kChunkInstructions + kRowsInstructions * std::ceil(as_double(rows) / 2));
     const double resident = std::min<double>(recorded->blocks, std::ceil(blocks / card_.num_sms));
     work.bytes_in_flight = recorded->bytes_ahead * recorded->threads / 32 * resident;
     return work;
