@@ -6,7 +6,7 @@
 
 namespace caption::kernels {
 
-bool has_compressed_attention(Device device) { return device != Device::kCuda; }
+bool has_compressed_attention(Device device) { return !device.is_cuda(); }
 
 void refuse_compressed_attention(std::string_view subject) {
   throw Error(

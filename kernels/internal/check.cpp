@@ -36,7 +36,7 @@ void Check::f32(std::string_view name, ConstView view, const Shape& wanted) cons
 }
 
 void Check::activations(std::string_view name, ConstView view, const Shape& wanted) const {
-  if (device_ == Device::kCuda) return floating(name, view, wanted);
+  if (device_.is_cuda()) return floating(name, view, wanted);
   f32(name, view, wanted);
 }
 

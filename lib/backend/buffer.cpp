@@ -54,17 +54,17 @@ void* map(std::size_t size_bytes, Paging paging) {
 void* allocate(Device device, std::size_t size_bytes, Paging paging) {
   if (size_bytes > kAddressSpaceBytes) return nullptr;
   if (device == Device::kMirror) return allocate_mirror(size_bytes);
-  if (device == Device::kCuda) return require_device_runtime().allocate(size_bytes);
+  if (device.is_cuda()) return require_device_runtime(device).allocate(size_bytes);
   if (is_mapping(size_bytes)) return map(round_up(size_bytes), paging);
   return ::operator new (size_bytes, std::align_val_t{kAlignmentBytes}, std::nothrow);
 }
 
 [[noreturn]] void throw_out_of_memory(Device device, std::size_t size_bytes) {
-  if (device != Device::kCuda) {
+  if (!device.is_cuda()) {
     throw Error(ErrorCode::kOutOfMemory, "buffer: the system refused " + size_text(size_bytes) +
                                              " of memory; use a smaller model, batch or KV cache");
   }
-  const DeviceMemory memory = require_device_runtime().memory();
+  const DeviceMemory memory = require_device_runtime(device).memory();
   throw Error(ErrorCode::kOutOfMemory,
               "buffer: the GPU has no " + size_text(size_bytes) + " left (" +
                   format_bytes(memory.free_bytes) + " of " + format_bytes(memory.total_bytes) +
@@ -75,7 +75,7 @@ void* allocate(Device device, std::size_t size_bytes, Paging paging) {
 }  // namespace
 
 Buffer::Buffer(Device device, std::size_t size_bytes, Paging paging) : device_(device) {
-  if (device == Device::kCuda) require_device_runtime();
+  if (device.is_cuda()) require_device_runtime(device);
   if (size_bytes == 0) return;
   void* const begin = allocate(device, size_bytes, paging);
   if (begin == nullptr) throw_out_of_memory(device, size_bytes);
@@ -84,13 +84,13 @@ Buffer::Buffer(Device device, std::size_t size_bytes, Paging paging) : device_(d
 }
 
 Buffer Buffer::staging(Device device, std::size_t size_bytes) {
-  if (device != Device::kCuda) return Buffer(Device::kCpu, size_bytes);
+  if (!device.is_cuda()) return Buffer(Device::kCpu, size_bytes);
   Buffer buffer;
   if (size_bytes == 0) return buffer;
-  buffer.begin_ = require_device_runtime().allocate_pinned(size_bytes);
+  buffer.begin_ = require_device_runtime(device).allocate_pinned(size_bytes);
   if (buffer.begin_ == nullptr) throw_out_of_memory(Device::kCpu, size_bytes);
   buffer.size_bytes_ = size_bytes;
-  buffer.is_pinned_ = true;
+  buffer.pinned_by_ = device;
   return buffer;
 }
 
@@ -100,7 +100,7 @@ Buffer::Buffer(Buffer&& other) noexcept
     : begin_(std::exchange(other.begin_, nullptr)),
       size_bytes_(std::exchange(other.size_bytes_, 0)),
       device_(other.device_),
-      is_pinned_(std::exchange(other.is_pinned_, false)) {}
+      pinned_by_(std::exchange(other.pinned_by_, Device::kCpu)) {}
 
 Buffer& Buffer::operator=(Buffer&& other) noexcept {
   if (this != &other) {
@@ -108,7 +108,7 @@ Buffer& Buffer::operator=(Buffer&& other) noexcept {
     begin_ = std::exchange(other.begin_, nullptr);
     size_bytes_ = std::exchange(other.size_bytes_, 0);
     device_ = other.device_;
-    is_pinned_ = std::exchange(other.is_pinned_, false);
+    pinned_by_ = std::exchange(other.pinned_by_, Device::kCpu);
   }
   return *this;
 }
@@ -117,10 +117,10 @@ void Buffer::free() {
   if (begin_ == nullptr) return;
   if (device_ == Device::kMirror) {
     free_mirror(begin_, size_bytes_);
-  } else if (device_ == Device::kCuda) {
-    require_device_runtime().free(begin_);
-  } else if (is_pinned_) {
-    require_device_runtime().free_pinned(begin_);
+  } else if (device_.is_cuda()) {
+    releasing_runtime(device_).free(begin_);
+  } else if (pinned_by_.is_cuda()) {
+    releasing_runtime(pinned_by_).free_pinned(begin_);
   } else if (is_mapping(size_bytes_)) {
     ::munmap(begin_, round_up(size_bytes_));
   } else {
@@ -128,7 +128,7 @@ void Buffer::free() {
   }
   begin_ = nullptr;
   size_bytes_ = 0;
-  is_pinned_ = false;
+  pinned_by_ = Device::kCpu;
 }
 
 }  // namespace caption

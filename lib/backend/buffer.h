@@ -47,7 +47,7 @@ class Buffer {
   std::byte* begin_ = nullptr;
   std::size_t size_bytes_ = 0;
   Device device_ = Device::kCpu;
-  bool is_pinned_ = false;  // memory of the host that a GPU's runtime allocated
+  Device pinned_by_ = Device::kCpu;  // a GPU: its runtime allocated this memory of the host
 };
 
 }  // namespace caption

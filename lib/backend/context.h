@@ -25,10 +25,13 @@ struct Context {
   int compute_capability = 0;
 
   // Names the arithmetic, "cpu amx": equal names give equal bits. The mirror's is the CPU's. On a
-  // GPU the bits depend on how its tensor cores add, which changed with Hopper (arXiv:2512.07004).
+  // GPU the bits depend on how its tensor cores add, which changed with Hopper (arXiv:2512.07004),
+  // and on Turing's, which lack bf16, weights of that format are f16.
   std::string arithmetic() const {
-    if (device != Device::kCuda) return "cpu " + std::string(cpu_tier_name(cpu_tier));
-    return compute_capability >= 90 ? "cuda hopper" : "cuda ampere";
+    if (!device.is_cuda()) return "cpu " + std::string(cpu_tier_name(cpu_tier));
+    if (compute_capability >= 90) return "cuda hopper";
+    const bool lacks_bf16 = compute_capability != 0 && compute_capability < 80;
+    return lacks_bf16 ? "cuda turing" : "cuda ampere";
   }
 };
 

@@ -8,11 +8,16 @@
 // two queues in any, unless a wait or a synchronisation orders them. Thread-safe, but for one queue
 // at a time. Functions that are not noexcept throw Error(kUnavailable) with the driver's message
 // when the device fails, which may have been in earlier work.
+//
+// As in CUDA, each thread has a current GPU, initially the first: memory and queues are made there,
+// and a queue gets work, or an event of it is recorded, while its GPU is current.
 #pragma once
 
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+
+#include "backend/device.h"
 
 namespace caption {
 
@@ -35,9 +40,12 @@ class DeviceRuntime {
  public:
   virtual ~DeviceRuntime() = default;
 
+  // Makes a GPU the calling thread's current one. Costs nothing if it is that already.
+  virtual void use(int ordinal) = 0;
+
   // Aligned to 256 bytes, uninitialised; null when the device has not as much.
   virtual std::byte* allocate(std::size_t size_bytes) = 0;
-  // Waits for all work of the device first, which may use the memory.
+  // Waits for all work of the current GPU first, which may use the memory.
   virtual void free(std::byte* begin) noexcept = 0;
   // Memory of the host that the device copies while the host goes on; null when there is none.
   virtual std::byte* allocate_pinned(std::size_t size_bytes) = 0;
@@ -48,7 +56,7 @@ class DeviceRuntime {
   // Waits for the queue's work first.
   virtual void destroy_queue(void* queue) noexcept = 0;
   virtual void synchronize(void* queue) = 0;
-  virtual void synchronize_all() = 0;
+  virtual void synchronize_all() = 0;  // all queues of the current GPU
 
   // Ordered with the queue's work. Memory of the host that is not pinned may be changed when this
   // returns, and has been written; pinned memory only after a synchronisation.
@@ -65,8 +73,12 @@ class DeviceRuntime {
 
 // Null in a build without CUDA kernels.
 DeviceRuntime* device_runtime();
-// Throws Error(kUnavailable) in a build without CUDA kernels.
-DeviceRuntime& require_device_runtime();
+// The runtime, with the GPU `device` as the calling thread's current one. Throws
+// Error(kUnavailable) in a build without CUDA kernels, for a device that is no GPU, and for a GPU
+// that is not there.
+DeviceRuntime& require_device_runtime(Device device);
+// The same for calls that release what the GPU has: one that is lost stays as it is.
+DeviceRuntime& releasing_runtime(Device device) noexcept;
 
 // Throws Error(kUnavailable) for a cudaError_t other than cudaSuccess; `doing` completes "the GPU
 // failed when it ...". Only builds with CUDA's runtime library have it.

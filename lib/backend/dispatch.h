@@ -28,7 +28,7 @@ decltype(auto) dispatch(Device device, Work&& work) {
   }
 #ifdef CAPTION_CUDA_KERNELS
   if constexpr (std::is_invocable_v<Work, Cuda>) {
-    if (device == Device::kCuda) return std::forward<Work>(work)(Cuda{});
+    if (device.is_cuda()) return std::forward<Work>(work)(Cuda{});
   }
 #endif
   throw_device_unavailable(device);

@@ -4,6 +4,8 @@
 #include <chrono>
 #include <memory>
 
+#include "backend/device.h"
+
 namespace caption {
 
 // On the CPU and the mirror, whose work is done when its call returns, an event is a time. Copies
@@ -13,8 +15,8 @@ class Event {
   using Clock = std::chrono::steady_clock;
 
   explicit Event(Clock::time_point time) : time_(time) {}
-  // The point after all work that a GPU's queue (Stream::queue()) was given so far.
-  explicit Event(void* queue);
+  // The point after all work that a queue of the GPU `device` (Stream::queue()) was given so far.
+  Event(Device device, void* queue);
 
   // Waits until the stream's work up to this point is done. Throws Error(kUnavailable) when the
   // device fails.
@@ -24,6 +26,7 @@ class Event {
 
  private:
   Clock::time_point time_;
+  Device device_ = Device::kCpu;
   std::shared_ptr<void> on_gpu_;  // null on the CPU
 };
 

@@ -9,6 +9,7 @@ namespace caption {
 
 struct CudaDevice {
   std::string name;
+  int ordinal = 0;  // as the driver counts, devices that kernels cannot run on included
   int compute_major = 0;
   int compute_minor = 0;
   int num_multiprocessors = 0;

@@ -30,8 +30,9 @@ class Stream {
   const Context& context() const { return context_; }
   ThreadPool& pool() const { return *pool_; }
   CpuTier cpu_tier() const { return context_.cpu_tier; }
-  // The GPU's queue, a cudaStream_t, on which kernels are launched; null on the CPU.
-  void* queue() const { return queue_.get(); }
+  // The GPU's queue, a cudaStream_t, on which kernels are launched; null on the CPU. The GPU is
+  // then the calling thread's current one, as a launch demands (backend/device_runtime.h).
+  void* queue() const;
 
   // Waits until all work of the stream is done; only then may the host read what a copy wrote. On
   // the CPU and the mirror work is done when its call returns. Throws Error(kUnavailable) when the
@@ -54,14 +55,17 @@ class Stream {
 
  private:
   struct DestroyQueue {
+    explicit DestroyQueue(Device queue_device) : device(queue_device) {}
     void operator()(void* queue) const noexcept;
+
+    Device device;
   };
 
   Context context_;
   ThreadPool* pool_;
   Profile* profile_ = nullptr;
   Buffer scratch_;
-  std::unique_ptr<void, DestroyQueue> queue_;
+  std::unique_ptr<void, DestroyQueue> queue_;  // null on the CPU
 };
 
 }  // namespace caption

@@ -17,11 +17,11 @@ struct MemoryUse {
 
 // On a GPU other processes and the CUDA context count, too.
 MemoryUse memory_use(model::CaptionModel& model, const Machine& machine) {
-  if (model.context().device != Device::kCuda) {
+  if (!model.context().device.is_cuda()) {
     return {.held_bytes = model.weight_bytes() + model.decoder().scratch_bytes(),
             .total_bytes = machine.memory_bytes};
   }
-  const DeviceMemory memory = require_device_runtime().memory();
+  const DeviceMemory memory = require_device_runtime(model.context().device).memory();
   return {.held_bytes = memory.total_bytes - memory.free_bytes, .total_bytes = memory.total_bytes};
 }
 

@@ -54,8 +54,11 @@ void copy(Stream& stream, ConstView from, View to) {
   CAPTION_CHECK(from.dtype() == to.dtype() && from.shape() == to.shape(),
                 "a copy of " + from.shape().to_string() + " to " + to.shape().to_string());
   if (from.num_elements() == 0) return;
-  if (from.device() == Device::kCuda || to.device() == Device::kCuda) {
-    require_device_runtime().copy(stream.queue(), rows_to_copy(from, to));
+  const Device device = from.device().is_cuda() ? from.device() : to.device();
+  if (device.is_cuda()) {
+    CAPTION_CHECK(!stream.device().is_cuda() || stream.device() == device,
+                  "a copy of a GPU on a stream of another");
+    require_device_runtime(device).copy(stream.queue(), rows_to_copy(from, to));
     return;
   }
   const bool has_mirror = from.device() == Device::kMirror || to.device() == Device::kMirror;

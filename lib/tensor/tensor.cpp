@@ -112,8 +112,8 @@ Tensor::Tensor(DType dtype, const Shape& shape, Device device, Paging paging)
 Tensor Tensor::zeros(DType dtype, const Shape& shape, Device device) {
   Tensor tensor(dtype, shape, device);
   if (tensor.empty()) return tensor;
-  if (device == Device::kCuda) {
-    DeviceRuntime& runtime = require_device_runtime();
+  if (device.is_cuda()) {
+    DeviceRuntime& runtime = require_device_runtime(device);
     runtime.fill_zeros(nullptr, tensor.buffer_.begin(), tensor.size_bytes());
     runtime.synchronize(nullptr);
     return tensor;
@@ -129,8 +129,8 @@ Tensor Tensor::staging(DType dtype, const Shape& shape, Device device) {
 Tensor Tensor::clone() const {
   Tensor copy(dtype_, shape_, device());
   if (empty()) return copy;
-  if (device() == Device::kCuda) {
-    DeviceRuntime& runtime = require_device_runtime();
+  if (device().is_cuda()) {
+    DeviceRuntime& runtime = require_device_runtime(device());
     runtime.synchronize_all();  // the elements may be being computed
     runtime.copy(nullptr, {.to = copy.buffer_.begin(),
                            .from = buffer_.begin(),

@@ -39,6 +39,8 @@ TEST_CASE("devices are listed with what the driver and NVML know of them") {
   CHECK(first.free_memory_bytes == 60'000'000'000);
   CHECK(machine.cuda_devices[1].name == "Fake T4");
   CHECK(machine.cuda_devices[1].compute_minor == 5);
+  CHECK(first.ordinal == 0);
+  CHECK(machine.cuda_devices[1].ordinal == 1);
   CHECK(machine.cuda_devices[1].free_memory_bytes == 0);  // NVML does not tell
 }
 

@@ -81,7 +81,7 @@ TEST_SUITE("config/resolve") {
                          "preset of the CPU",
                          Error);
     machine.cuda_devices = {{.name = "T4", .compute_major = 7, .compute_minor = 5}};
-    CHECK(run_context(preset, machine, CpuTier::kReference).arithmetic() == "cuda ampere");
+    CHECK(run_context(preset, machine, CpuTier::kReference).arithmetic() == "cuda turing");
     machine.cuda_devices = {{.name = "H100", .compute_major = 9, .compute_minor = 0}};
     CHECK(run_context(preset, machine, CpuTier::kReference).arithmetic() == "cuda hopper");
   }

@@ -148,6 +148,68 @@ TEST_CASE("a GPU without the memory refuses with its numbers, and memory comes b
   CHECK(caption::cuda_emulator::allocated_bytes() == before);
 }
 
+TEST_CASE("each GPU has its memory and its queues, whichever thread uses them") {
+  const Emulation emulation;
+  const Device second = Device::cuda(1);
+  CHECK(second != Device::kCuda);
+  ThreadPool pool(1);
+  Stream first_stream(kGpu, pool);
+  Stream second_stream(Context{.device = second}, pool);
+  const Tensor x = random_f32({3, 7}, 5);
+  const Tensor order = ascending(3);
+  // The streams take turns, so that each call finds the other GPU current.
+  const Tensor on_first = caption::copy_to(first_stream, Device::kCuda, x.view());
+  const Tensor on_second = caption::copy_to(second_stream, second, x.view());
+  const Tensor rows = caption::copy_to(first_stream, Device::kCuda, order.view());
+  const Tensor second_rows = caption::copy_to(second_stream, second, order.view());
+  Tensor moved(DType::kF32, {3, 7}, Device::kCuda);
+  Tensor second_moved(DType::kF32, {3, 7}, second);
+  move_by_kernel(first_stream, on_first.view(), rows.view(), moved.view());
+  move_by_kernel(second_stream, on_second.view(), second_rows.view(), second_moved.view());
+  CHECK(same_bits(caption::copy_to(second_stream, Device::kCpu, second_moved.view()), x));
+  CHECK(same_bits(caption::copy_to(first_stream, Device::kCpu, moved.view()), x));
+  CHECK(same_bits(caption::copy_to(second_stream, Device::kCpu, second_moved.clone().view()), x));
+  const caption::Event begin = second_stream.record();
+  CHECK(second_stream.record().since(begin).count() >= 0);
+
+  // What belongs to another GPU is refused: by the contract, by copies, and by the emulator.
+  CHECK_THROWS_AS(
+      move_by_kernel(second_stream, on_first.view(), second_rows.view(), second_moved.view()),
+      Error);
+  CHECK_THROWS_AS(copy(second_stream, on_first.view(), moved.view()), Error);
+  void* const second_queue = second_stream.queue();
+  caption::DeviceRuntime& runtime = caption::require_device_runtime(Device::kCuda);
+  CHECK_THROWS_AS(runtime.record(second_queue), Error);
+  CHECK_THROWS_AS(runtime.use(caption::cuda_emulator::kNumDevices), Error);
+  CHECK(emulation.report().describe_faults() == "");
+}
+
+TEST_CASE("a kernel that accesses the memory of another GPU is at fault") {
+  const Emulation emulation;
+  ThreadPool pool(1);
+  Stream stream(kGpu, pool);
+  Stream other(Context{.device = Device::cuda(1)}, pool);
+  const Tensor elsewhere = caption::copy_to(other, Device::cuda(1), random_f32({3, 7}, 5).view());
+  const Tensor rows = caption::copy_to(stream, Device::kCuda, ascending(3).view());
+  Tensor moved(DType::kF32, {3, 7}, Device::kCuda);
+  // The view claims that the memory is the first GPU's.
+  const caption::ConstView claimed(elsewhere.view().raw(), DType::kF32, {3, 7}, Device::kCuda);
+  move_by_kernel(stream, claimed, rows.view(), moved.view());
+  stream.synchronize();
+  CHECK(emulation.report().describe_faults().find("global memory of another GPU") !=
+        std::string::npos);
+}
+
+TEST_CASE("a GPU is lost alone") {
+  ThreadPool pool(1);
+  caption::cuda_emulator::lose_device_at(0, 1);
+  CHECK_THROWS_AS(Buffer(Device::cuda(1), 16), Error);
+  CHECK_NOTHROW(Buffer(Device::kCuda, 16));
+  CHECK(caption::cuda_emulator::count_calls(1) == 1);
+  caption::cuda_emulator::lose_device_at(-1, 1);
+  CHECK_NOTHROW(Buffer(Device::cuda(1), 16));
+}
+
 TEST_CASE("a stream's scratch memory grows and stays") {
   const Emulation emulation;
   ThreadPool pool(1);

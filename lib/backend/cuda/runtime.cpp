@@ -1,4 +1,4 @@
-// The runtime of backend/device_runtime.h by CUDA's runtime library, on the process's first device.
+// The runtime of backend/device_runtime.h by CUDA's runtime library.
 #include "backend/device_runtime.h"
 
 #include <cuda_runtime_api.h>
@@ -27,6 +27,13 @@ std::byte* allocated(cudaError_t result, void* begin, const char* doing) {
 
 class CudaRuntime final : public DeviceRuntime {
  public:
+  void use(int ordinal) override {
+    thread_local int current = 0;  // as CUDA begins
+    if (ordinal == current) return;
+    check(cudaSetDevice(ordinal), "was chosen");
+    current = ordinal;
+  }
+
   std::byte* allocate(std::size_t size_bytes) override {
     void* begin = nullptr;
     const cudaError_t result = cudaMalloc(&begin, size_bytes);

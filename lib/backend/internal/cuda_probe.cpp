@@ -74,6 +74,7 @@ CudaResult read_devices(const CudaDriver& driver, int count, Machine& machine, s
                         const Nvml& nvml) {
   for (int index = 0; index < count; ++index) {
     CudaDevice device;
+    device.ordinal = index;
     const CudaResult result = read_device(driver, nvml, index, device);
     if (result != 0) return result;
     if (10 * device.compute_major + device.compute_minor >= kLeastCapability) {

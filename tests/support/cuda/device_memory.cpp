@@ -184,7 +184,7 @@ DeviceMemory::DeviceMemory() {
 
 DeviceMemory::~DeviceMemory() { ::munmap(begin_, kRangeBytes); }
 
-std::byte* DeviceMemory::allocate(std::size_t size_bytes) {
+std::byte* DeviceMemory::allocate(std::size_t size_bytes, int device) {
   // The first byte lies as late in its pages as its alignment lets it.
   const std::size_t pages_bytes = round_up(std::max<std::size_t>(size_bytes, 1), kPageBytes);
   if (pages_bytes + kGapBytes > kRangeBytes - used_bytes_) throw std::bad_alloc();
@@ -193,7 +193,7 @@ std::byte* DeviceMemory::allocate(std::size_t size_bytes) {
   used_bytes_ += pages_bytes + kGapBytes;
   std::byte* const begin = pages + (pages_bytes - size_bytes) / kAlignmentBytes * kAlignmentBytes;
   std::memset(begin, 0xFF, size_bytes);
-  allocations_.emplace(reinterpret_cast<std::uintptr_t>(begin), Region(begin, size_bytes));
+  allocations_.emplace(reinterpret_cast<std::uintptr_t>(begin), Region(begin, size_bytes, device));
   return begin;
 }
 

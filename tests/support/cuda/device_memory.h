@@ -1,4 +1,4 @@
-// tests/support/cuda/device_memory.h: the emulated GPU's memory, and who may access which byte.
+// tests/support/cuda/device_memory.h: the emulated GPUs' memory, and who may access which byte.
 //
 // For each byte a Cell remembers the last write and the reads since, in units of
 //   phase   the time between two barriers of a block; every block and barrier begins a new one, and
@@ -69,10 +69,12 @@ struct Cell {
 // The bytes of an allocation, or of a block's shared memory, with their cells.
 class Region {
  public:
-  Region(std::byte* begin, std::size_t size_bytes) : begin_(begin), cells_(size_bytes) {}
+  Region(std::byte* begin, std::size_t size_bytes, int device = 0)
+      : begin_(begin), device_(device), cells_(size_bytes) {}
 
   std::byte* begin() const { return begin_; }
   std::size_t size_bytes() const { return cells_.size(); }
+  int device() const { return device_; }  // the GPU whose memory it is
   bool contains(std::uintptr_t address) const {
     const auto first = reinterpret_cast<std::uintptr_t>(begin_);
     return address >= first && address - first < cells_.size();
@@ -101,6 +103,7 @@ class Region {
   Cell* cells_of(Range bytes) { return cells_.data() + offset_of(bytes.begin); }
 
   std::byte* begin_;
+  int device_;
   std::vector<Cell> cells_;
 };
 
@@ -117,7 +120,7 @@ class DeviceMemory {
   DeviceMemory& operator=(const DeviceMemory&) = delete;
 
   // Throws std::bad_alloc when the range is used up. An allocation of no bytes has an address, too.
-  std::byte* allocate(std::size_t size_bytes);
+  std::byte* allocate(std::size_t size_bytes, int device = 0);
   void free(std::byte* begin);
   // Whether an address is in the range, allocated or not.
   bool covers(std::uintptr_t address) const {

@@ -1,5 +1,7 @@
 #include "tests/support/cuda/emulated_runtime.h"
 
+#include <array>
+#include <cstdlib>
 #include <cstring>
 #include <map>
 #include <memory>
@@ -17,7 +19,9 @@
 namespace caption {
 namespace {
 
+using cuda_emulator::current_device;
 using cuda_emulator::device_mutex;
+using cuda_emulator::kNumDevices;
 
 // Keys are the begins of allocations.
 using Sizes = std::map<const std::byte*, std::size_t>;
@@ -29,8 +33,31 @@ bool contains(const Sizes& sizes, const std::byte* address) {
   return address < next->first + next->second;
 }
 
+// What is counted for each GPU.
+struct Counts {
+  std::int64_t allocated_bytes = 0;
+  std::int64_t num_calls = 0;
+  std::int64_t lost_at = -1;
+};
+
 class EmulatedRuntime final : public DeviceRuntime {
  public:
+  EmulatedRuntime() {
+    const char* const text = std::getenv("CAPTION_EMULATOR_LOSES");
+    if (text == nullptr) return;
+    char* colon = nullptr;
+    const long device = std::strtol(text, &colon, 10);
+    if (*colon == ':') counts_of(static_cast<int>(device)).lost_at = std::atoll(colon + 1);
+  }
+
+  void use(int ordinal) override {
+    if (ordinal < 0 || ordinal >= kNumDevices) {
+      throw Error(ErrorCode::kUnavailable,
+                  "cuda: there is no GPU " + std::to_string(ordinal) + " (emulated)");
+    }
+    cuda_emulator::set_current_device(ordinal);
+  }
+
   std::byte* allocate(std::size_t size_bytes) override {
     const std::scoped_lock lock(device_mutex());
     count_call();
@@ -38,7 +65,7 @@ class EmulatedRuntime final : public DeviceRuntime {
     try {
       std::byte* const begin = cuda_emulator::allocate(size_bytes);
       on_device_[begin] = size_bytes;
-      allocated_bytes_ += static_cast<std::int64_t>(size_bytes);
+      counts_of(current_device()).allocated_bytes += static_cast<std::int64_t>(size_bytes);
       return begin;
     } catch (const std::bad_alloc&) {
       return nullptr;
@@ -47,8 +74,8 @@ class EmulatedRuntime final : public DeviceRuntime {
 
   void free(std::byte* begin) noexcept override {
     const std::scoped_lock lock(device_mutex());
-    run_quietly(cuda_emulator::run_all_queues);
-    allocated_bytes_ -= static_cast<std::int64_t>(on_device_[begin]);
+    run_quietly([] { cuda_emulator::run_queues_of(current_device()); });
+    counts_of(current_device()).allocated_bytes -= static_cast<std::int64_t>(on_device_[begin]);
     on_device_.erase(begin);
     cuda_emulator::free(begin);
   }
@@ -64,14 +91,15 @@ class EmulatedRuntime final : public DeviceRuntime {
 
   void free_pinned(std::byte* begin) noexcept override {
     const std::scoped_lock lock(device_mutex());
-    run_quietly(cuda_emulator::run_all_queues);
+    run_quietly([] { cuda_emulator::run_queues_of(current_device()); });
     pinned_.erase(begin);
     ::operator delete (begin, std::align_val_t{64});
   }
 
   DeviceMemory memory() override {
     const std::scoped_lock lock(device_mutex());
-    return {.free_bytes = memory_bytes_ - allocated_bytes_, .total_bytes = memory_bytes_};
+    return {.free_bytes = memory_bytes_ - counts_of(current_device()).allocated_bytes,
+            .total_bytes = memory_bytes_};
   }
 
   void* create_queue() override {
@@ -88,12 +116,13 @@ class EmulatedRuntime final : public DeviceRuntime {
   }
   void synchronize_all() override {
     count_call();
-    run(cuda_emulator::run_all_queues);
+    run([] { cuda_emulator::run_queues_of(current_device()); });
   }
 
   void copy(void* queue, const RowsToCopy& rows) override {
     const std::scoped_lock lock(device_mutex());
     count_call();
+    require_current(queue);
     const bool to_device = is_on_device(rows.to);
     const bool from_device = is_on_device(rows.from);
     CAPTION_CHECK(to_device || from_device, "a copy of the GPU from the host to the host");
@@ -107,6 +136,7 @@ class EmulatedRuntime final : public DeviceRuntime {
 
   void fill_zeros(void* queue, std::byte* begin, std::size_t size_bytes) override {
     count_call();
+    require_current(queue);
     cuda_emulator::enqueue(queue, [begin, size_bytes] {
       const std::vector<std::byte> zeros(size_bytes);
       cuda_emulator::copy_to_device(begin, zeros.data(), size_bytes);
@@ -115,6 +145,7 @@ class EmulatedRuntime final : public DeviceRuntime {
 
   void* record(void* queue) override {
     count_call();
+    require_current(queue);
     return cuda_emulator::record_event(queue);
   }
   void destroy_event(void* event) noexcept override { cuda_emulator::destroy_event(event); }
@@ -127,20 +158,35 @@ class EmulatedRuntime final : public DeviceRuntime {
   }
 
   void set_memory_bytes(std::int64_t size_bytes) { memory_bytes_ = size_bytes; }
-  std::int64_t allocated_bytes() const { return allocated_bytes_; }
-
-  void lose_device_at(std::int64_t calls) {
-    const std::scoped_lock lock(device_mutex());
-    lost_at_ = calls;
-    num_calls_ = 0;
+  std::int64_t allocated_bytes() const {
+    std::int64_t sum = 0;
+    for (const Counts& counts : counts_) sum += counts.allocated_bytes;
+    return sum;
   }
-  std::int64_t num_calls() const { return num_calls_; }
+
+  void lose_device_at(std::int64_t calls, int device) {
+    const std::scoped_lock lock(device_mutex());
+    counts_of(device).lost_at = calls;
+    counts_of(device).num_calls = 0;
+  }
+  std::int64_t num_calls(int device) {
+    const std::scoped_lock lock(device_mutex());
+    return counts_of(device).num_calls;
+  }
 
  private:
+  Counts& counts_of(int device) { return counts_.at(static_cast<std::size_t>(device)); }
+
   void count_call() {
     const std::scoped_lock lock(device_mutex());
-    if (num_calls_++ < lost_at_ || lost_at_ < 0) return;
+    Counts& counts = counts_of(current_device());
+    if (counts.num_calls++ < counts.lost_at || counts.lost_at < 0) return;
     throw Error(ErrorCode::kUnavailable, "cuda: the GPU is lost (emulated)");
+  }
+
+  static void require_current(void* queue) {
+    CAPTION_CHECK(cuda_emulator::device_of(queue) == current_device(),
+                  "a queue of another GPU than the thread's current one is given work");
   }
 
   bool is_on_device(const std::byte* address) const {
@@ -188,9 +234,7 @@ class EmulatedRuntime final : public DeviceRuntime {
   Sizes on_device_;
   Sizes pinned_;
   std::int64_t memory_bytes_ = std::int64_t{8} << 30;
-  std::int64_t allocated_bytes_ = 0;
-  std::int64_t lost_at_ = -1;
-  std::int64_t num_calls_ = 0;
+  std::array<Counts, kNumDevices> counts_{};
 };
 
 EmulatedRuntime& emulated_runtime() {
@@ -208,9 +252,11 @@ void set_memory_bytes(std::int64_t size_bytes) { emulated_runtime().set_memory_b
 
 std::int64_t allocated_bytes() { return emulated_runtime().allocated_bytes(); }
 
-void lose_device_at(std::int64_t calls) { emulated_runtime().lose_device_at(calls); }
+void lose_device_at(std::int64_t calls, int device) {
+  emulated_runtime().lose_device_at(calls, device);
+}
 
-std::int64_t count_calls() { return emulated_runtime().num_calls(); }
+std::int64_t count_calls(int device) { return emulated_runtime().num_calls(device); }
 
 }  // namespace cuda_emulator
 }  // namespace caption

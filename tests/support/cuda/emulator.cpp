@@ -100,7 +100,9 @@ std::string Report::describe_waste(double most) const {
   return text;
 }
 
-std::byte* allocate(std::size_t size_bytes) { return memory().allocate(size_bytes); }
+std::byte* allocate(std::size_t size_bytes) {
+  return memory().allocate(size_bytes, current_device());
+}
 
 void free(std::byte* begin) { memory().free(begin); }
 
@@ -141,10 +143,14 @@ void copy_bytes(std::byte* to, const std::byte* from, std::size_t size_bytes) {
 }
 
 void launch(void* queue, const Launch& launched) {
-  if (queue == nullptr) return launch(launched);
+  Launch placed = launched;
+  placed.device = current_device();
+  if (queue == nullptr) return launch(placed);
+  CAPTION_CHECK(device_of(queue) == placed.device,
+                "a kernel is launched on a queue of another GPU than the thread's current one");
   const auto* const params = static_cast<const std::byte*>(launched.params);
   const std::vector<std::byte> copied(params, params + launched.params_bytes);
-  enqueue(queue, [work = launched, copied]() mutable {
+  enqueue(queue, [work = placed, copied]() mutable {
     if (current_state() == nullptr) begin_lasting_emulation();
     work.params = copied.data();
     launch(work);

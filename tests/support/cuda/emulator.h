@@ -8,9 +8,9 @@
 // together is done by the last of them that arrives. A kernel's source is compiled by g++ with
 // -fsanitize=thread, whose calls before each access go to instrumentation.cpp instead of a race
 // detector's library, so that accesses of plain C++ are seen as well as those of the primitives.
-// Not emulated: PTX text, time, caches, memory of more than one device.
+// Not emulated: PTX text, time, caches, accesses of one GPU to the memory of another.
 //
-// All functions are for one thread.
+// All functions are for one thread at a time.
 #pragma once
 
 #include <cstddef>
@@ -65,6 +65,7 @@ class Emulation {
 };
 
 // ---- device memory (device_memory.h), copied as cudaMemcpy does ----
+// Memory of the thread's current GPU (queues.h).
 std::byte* allocate(std::size_t size_bytes);
 void free(std::byte* begin);
 void copy_to_device(std::byte* to, const void* from, std::size_t size_bytes);
@@ -88,11 +89,13 @@ struct Launch {
   const char* kernel = "";                    // the mangled name of its struct
   const char* source = "";                    // the file that is compiled
   void (*run)(const void* params) = nullptr;  // what a thread does
+  int device = 0;                             // the GPU: that of the queue
 };
 // Runs all blocks. An access outside of memory, or a collective that can never be complete, ends
 // the launch; after any other fault it goes on. Throws Error(kInternal) without an Emulation.
 void launch(const Launch& launch);
-// The same as work of a queue (queues.h), or at once when `queue` is null. Work of a queue that
+// The same as work of a queue (queues.h), or at once when `queue` is null. Throws Error(kInternal)
+// unless the queue's GPU is the thread's current one. Work of a queue that
 // runs without an Emulation begins one that lasts, with the seed CAPTION_EMULATOR_SEED (0 when that
 // is not set).
 void launch(void* queue, const Launch& launch);

@@ -11,6 +11,7 @@ namespace caption::cuda_emulator {
 namespace {
 
 struct Queue {
+  int device = 0;
   std::deque<std::function<void()>> work;
 };
 
@@ -34,6 +35,8 @@ Queues& all() {
   static Queues queues;
   return queues;
 }
+
+thread_local int current = 0;
 
 void run_first(Queue& queue) {
   const std::function<void()> work = std::move(queue.work.front());
@@ -59,9 +62,19 @@ std::recursive_mutex& device_mutex() {
   return mutex;
 }
 
+int current_device() { return current; }
+
+void set_current_device(int device) { current = device; }
+
 void* create_queue() {
   const std::scoped_lock lock(device_mutex());
-  return all().queues.emplace_back(std::make_unique<Queue>()).get();
+  return all()
+      .queues.emplace_back(std::make_unique<Queue>(Queue{.device = current, .work = {}}))
+      .get();
+}
+
+int device_of(void* queue) {
+  return queue == nullptr ? current : static_cast<Queue*>(queue)->device;
 }
 
 void destroy_queue(void* queue) {
@@ -86,6 +99,13 @@ void run_queue(void* queue) {
 void run_all_queues() {
   const std::scoped_lock lock(device_mutex());
   for (const auto& queue : all().queues) run_queue(queue.get());
+}
+
+void run_queues_of(int device) {
+  const std::scoped_lock lock(device_mutex());
+  for (const auto& queue : all().queues) {
+    if (queue->device == device) run_queue(queue.get());
+  }
 }
 
 void* record_event(void* queue) {

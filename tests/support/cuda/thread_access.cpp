@@ -64,6 +64,7 @@ std::string describe_nowhere(const State& s, std::uintptr_t address) {
   if (is_within(address, s.shared->begin(), s.shared->size_bytes() + kCopyBytes)) {
     return "shared memory, beyond its " + std::to_string(s.shared->size_bytes());
   }
+  if (memory().find(address) != nullptr) return "global memory of another GPU";
   return "global memory, in no allocation";
 }
 
@@ -78,8 +79,11 @@ Region* find_region(const State& s, std::uintptr_t address) {
   return s.shared->contains(address) ? s.shared.get() : memory().find(address);
 }
 
-bool contains_all(const Region& region, std::uintptr_t address, std::size_t size_bytes) {
-  return region.offset_of(address) + size_bytes <= region.size_bytes();
+// Whether an access lies within a region that the launch's GPU has.
+bool is_allowed(const State& s, const Region& region, std::uintptr_t address,
+                std::size_t size_bytes) {
+  const bool is_own = &region == s.shared.get() || region.device() == s.launch->device;
+  return is_own && region.offset_of(address) + size_bytes <= region.size_bytes();
 }
 
 [[noreturn]] void end_launch(State& s) {
@@ -104,7 +108,7 @@ void access(const void* pc, const void* pointer, std::size_t size_bytes, Directi
   if (s.running->fiber.has_on_stack(pointer)) return;
   const std::uintptr_t address = address_of(pointer);
   Region* const region = find_region(s, address);
-  if (region == nullptr || !contains_all(*region, address, size_bytes)) {
+  if (region == nullptr || !is_allowed(s, *region, address, size_bytes)) {
     if (region == nullptr && direction == Direction::kRead && is_constant(s, address)) return;
     const bool is_device = region != nullptr || memory().covers(address) ||
                            is_within(address, s.shared->begin(), s.shared->size_bytes() + 65536);
