@@ -20,8 +20,8 @@ class ByteQueue {
  public:
   explicit ByteQueue(std::size_t capacity_bytes) : capacity_bytes_(capacity_bytes) {}
 
-  // False when the queue was closed or cancelled; the item is then dropped.
-  bool push(T item, std::size_t size_bytes) {
+  // False when the queue was closed or cancelled; the item is then left as it was.
+  bool push(T&& item, std::size_t size_bytes) {
     std::unique_lock<std::mutex> lock(mutex_);
     not_full_.wait(lock, [&] {
       return closed_ || items_.empty() || used_bytes_ + size_bytes <= capacity_bytes_;
@@ -61,6 +61,12 @@ class ByteQueue {
     items_.clear();
     used_bytes_ = 0;
     wake_all();
+  }
+
+  // Accepts items again. Only while no other thread uses the queue.
+  void reopen() {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    closed_ = false;
   }
 
   std::size_t used_bytes() const {

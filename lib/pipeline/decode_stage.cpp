@@ -105,6 +105,21 @@ DecodeStage::DecodeStage(const InputList& inputs, Shared& shared, DecodedQueue& 
       options_(shared.options),
       out_(out),
       num_working_(options_.threads.decode) {
+  start_threads();
+}
+
+DecodeStage::DecodeStage(const InputList& inputs, std::vector<Job> again, Shared& shared,
+                         DecodedQueue& out)
+    : inputs_(inputs),
+      shared_(shared),
+      options_(shared.options),
+      out_(out),
+      again_(std::move(again)),
+      num_working_(options_.threads.decode) {
+  start_threads();
+}
+
+void DecodeStage::start_threads() {
   threads_.reserve(static_cast<std::size_t>(options_.threads.decode));
   for (int i = 0; i < options_.threads.decode; ++i) {
     try {
@@ -138,14 +153,17 @@ void DecodeStage::work() {
 }
 
 void DecodeStage::read_inputs() {
+  const std::size_t num_inputs = again_.has_value() ? again_->size() : inputs_.size();
   while (!options_.stop->load()) {
     const std::size_t i = next_input_.fetch_add(1);
-    if (i >= inputs_.size()) break;
-    DecodedJob decoded = read(i);
+    if (i >= num_inputs) break;
+    DecodedJob decoded = again_.has_value() ? read_again(std::move((*again_)[i])) : read(i);
     const Job& job = decoded.job;
     if (job.is_cancelled) break;
-    ++shared_.counters.clips_looked_at;
-    if (!job.tasks.empty() && !job.is_skipped) ++shared_.counters.clips_read;
+    if (!again_.has_value()) {
+      ++shared_.counters.clips_looked_at;
+      if (!job.tasks.empty() && !job.is_skipped) ++shared_.counters.clips_read;
+    }
     const std::size_t seen_bytes = decoded.seen.has_value() ? decoded.seen->tokens.size_bytes() : 0;
     const std::size_t size_bytes = decoded.clip.size_bytes() + seen_bytes + kRecordBytes;
     if (!out_.push(std::move(decoded), size_bytes)) break;
@@ -188,6 +206,35 @@ DecodedJob DecodeStage::read(std::size_t input) {
   return decoded;
 }
 
+// The clip's claims are kept, so its followers go on waiting.
+DecodedJob DecodeStage::read_again(Job job) {
+  DecodedJob decoded;
+  decoded.job = std::move(job);
+  records::Record& record = decoded.job.record;
+  if (decoded.job.is_over()) return decoded;
+  const std::string path = records::unescape_file_name(record.video);
+  ErrorCode code = ErrorCode::kInternal;
+  guard(record, "reading it", [&] {
+    try {
+      if (decoded.job.num_losses >= kMostLosses) {
+        throw Error(ErrorCode::kUnavailable, path +
+                                                 ": captioning it: " + std::to_string(kMostLosses) +
+                                                 " devices were lost meanwhile; the same command "
+                                                 "tries it again");
+      }
+      const OpenFile file(path);
+      require_unchanged(file, record);
+      read_frames(file, decoded);
+    } catch (const Error& error) {
+      code = error.code();
+      throw;
+    }
+  });
+  decoded.job.is_cancelled = code == ErrorCode::kCancelled;
+  if (has_code(record, ErrorCode::kChanged)) record.id.clear();
+  return decoded;
+}
+
 void DecodeStage::read_file(const std::filesystem::path& path, DecodedJob& decoded) {
   Job& job = decoded.job;
   const OpenFile file(path);
@@ -199,7 +246,11 @@ void DecodeStage::read_file(const std::filesystem::path& path, DecodedJob& decod
   }
   identify(file, job);
   plan(job);
-  if (job.tasks.empty()) return;
+  if (!job.tasks.empty()) read_frames(file, decoded);
+}
+
+void DecodeStage::read_frames(const OpenFile& file, DecodedJob& decoded) {
+  Job& job = decoded.job;
   if (shared_.cache != nullptr) look_up(decoded);
   if (decoded.seen.has_value()) return;
   try {
@@ -263,7 +314,7 @@ void DecodeStage::look_up(DecodedJob& decoded) {
   decoded.cache_key = shared_.cache->key_of(job.content);
   decoded.seen = shared_.cache->find(*decoded.cache_key);
   if (decoded.seen.has_value()) {
-    ++num_seen_before_;
+    if (job.num_losses == 0) ++num_seen_before_;
     job.record.frames_wanted = decoded.seen->frames_wanted;
     job.record.frames_used = decoded.seen->shape.num_frames;
     job.record.window_end_s = static_cast<double>(decoded.seen->duration_us) / 1e6;
@@ -292,10 +343,11 @@ void DecodeStage::decode(const OpenFile& file, DecodedJob& decoded) {
 // A file may have been renamed, linked or touched; only a change of its bytes is an error.
 void DecodeStage::require_unchanged(const OpenFile& file, const records::Record& record) const {
   const FileStamp now = file.stamp_now();
-  if (now == file.stamp()) return;
-  const bool is_same = options_.trust_times ? now.size_bytes == file.size_bytes() &&
-                                                  now.modified_ns == file.stamp().modified_ns
-                                            : file.sha256(options_.stop).hex() == record.id;
+  const bool has_times =
+      now.size_bytes == record.file->size_bytes && now.modified_ns == record.file->modified_ns;
+  if (now == file.stamp() && has_times) return;
+  const bool is_same =
+      options_.trust_times ? has_times : file.sha256(options_.stop).hex() == record.id;
   if (is_same) return;
   throw Error(ErrorCode::kChanged, file.path().string() +
                                        ": the file changed while it was read; the same command "

@@ -1,8 +1,8 @@
 #include <algorithm>
 #include <utility>
 
-#include "base/log.h"
-#include "pipeline/internal/stages.h"
+#include "base/clock.h"
+#include "pipeline/internal/engine_stage.h"
 #include "pipeline/internal/suspicion.h"
 #include "records/file_name.h"
 
@@ -55,42 +55,75 @@ std::vector<records::TokenLogprob> to_records(const std::vector<sampling::TokenL
   return out;
 }
 
+// The clip of a caption that is left to be made.
+Job job_of(Caption caption) {
+  Job job;
+  job.record = std::move(caption.record);
+  job.origin = caption.origin;
+  job.content = content_of(job.record);
+  job.tasks.push_back(std::move(caption.task));
+  job.start_us = caption.start_us;
+  job.num_losses = caption.num_losses;
+  return job;
+}
+
 }  // namespace
 
-EngineStage::EngineStage(model::CaptionModel& model, Shared& shared, EncodedQueue& in,
-                         const InputList& inputs)
+EngineStage::EngineStage(model::CaptionModel& model, const engine::EngineOptions& options,
+                         std::size_t number, Shared& shared, ReplicaDevice& device,
+                         Recorder& recorder, EncodedQueue& in)
     : model_(model),
       shared_(shared),
       options_(shared.options),
+      device_(device),
+      recorder_(recorder),
       in_(in),
+      number_(number),
       pool_(options_.threads.engine),
       stream_(model.context(), pool_),
-      engine_(model.decoder(), stream_, options_.engine) {
-  progress_.num_prompts = std::ssize(options_.prompts);
-  progress_.clips_total = static_cast<std::int64_t>(inputs.size()) * progress_.num_prompts;
-  progress_.folders_unread = inputs.num_unread_folders();
-  progress_.work.num_inputs = static_cast<std::int64_t>(inputs.size());
-  progress_.work.num_decode_threads = options_.threads.decode;
+      engine_(model.decoder(), stream_, options) {}
+
+bool EngineStage::goes_on() const {
+  return !is_cancelled() && !recorder_.reader_is_gone() && !device_.is_lost();
 }
 
-Ending EngineStage::run() {
-  while (!is_cancelled() && !reader_gone_) {
+void EngineStage::run() {
+  while (goes_on()) {
     if (!take_jobs()) break;
-    for (engine::Completion& completion : step()) finish(std::move(completion));
-    report();
+    std::vector<engine::Completion> completions = step();
+    recorder_.note(number_, engine_);
+    for (engine::Completion& completion : completions) finish(std::move(completion));
+    recorder_.report(number_, engine_);
   }
-  report();
-  if (reader_gone_) return Ending::kReaderGone;
-  return is_cancelled() ? Ending::kCancelled : Ending::kFinished;
+  recorder_.report(number_, engine_);
+  if (device_.is_lost()) give_back_all();
+}
+
+// The vision stage pushes nothing into a closed queue, and gives back what it has itself.
+void EngineStage::give_back_all() {
+  in_.close();
+  for (auto& [id, caption] : running_) {
+    shared_.returned.add(job_of(std::move(caption)), ReturnedJobs::WasAt::kWork);
+  }
+  running_.clear();
+  while (std::optional<EncodedJob> encoded = in_.try_pop()) {
+    shared_.returned.add(std::move(encoded->job), ReturnedJobs::WasAt::kQueue);
+  }
 }
 
 std::vector<engine::Completion> EngineStage::step() {
   const auto num_requests =
       static_cast<double>(std::max<std::int64_t>(1, engine_.num_unfinished()));
   const Stopwatch watch;
-  std::vector<engine::Completion> completions = engine_.step();
-  engine_share_ms_ += watch.elapsed_ms() / num_requests;
-  return completions;
+  try {
+    std::vector<engine::Completion> completions = engine_.step();
+    engine_share_ms_ += watch.elapsed_ms() / num_requests;
+    return completions;
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::kUnavailable) throw;
+    device_.lose(error);
+    return {};
+  }
 }
 
 // Admits twice max_num_seqs requests, so that a finished sequence is replaced in the next step, but
@@ -109,7 +142,7 @@ bool EngineStage::waits_for_batch() const {
 // jobs are done.
 bool EngineStage::take_jobs() {
   if (engine_.idle()) batch_is_running_ = false;
-  while (has_room() && !is_cancelled() && !reader_gone_) {
+  while (has_room() && goes_on()) {
     const bool may_wait = engine_.idle() || waits_for_batch();
     std::optional<EncodedJob> encoded = may_wait ? in_.pop() : in_.try_pop();
     if (!encoded) break;
@@ -121,32 +154,26 @@ bool EngineStage::take_jobs() {
 
 void EngineStage::take(EncodedJob encoded) {
   Job& job = encoded.job;
-  progress_.clips_total -= job.num_found;
-  progress_.clips_found += job.num_found;
-  progress_.found_failed += job.found_failed;
-  for (const records::Record& record : job.ready) write(record, Origination::kTakenOver);
+  recorder_.begin(model_, job);
   for (std::size_t i = 0; i < job.tasks.size(); ++i) {
     Caption caption{.record = job.record,
                     .task = std::move(job.tasks[i]),
                     .suspicion = job.suspicion,
                     .origin = job.origin,
                     .is_skipped = job.is_skipped,
+                    .num_losses = job.num_losses,
                     .start_us = job.start_us,
                     .text = nullptr};
     set_names(caption.record, options_, caption.task.prompt, caption.task.adapter);
     caption.record.moved_from = caption.task.moved_from;
     if (job.is_skipped || job.record.error.has_value()) {
-      end(caption);
+      recorder_.end(model_, caption);
     } else {
       submit(std::move(encoded.requests.at(i)), std::move(caption));
     }
   }
-  for (const Waiting& waiting : job.waiting) {
-    Caption found{.record = job.record};
-    set_names(found.record, options_, waiting.prompt, waiting.adapter);
-    copy(found, waiting.follower);
-  }
-  report();
+  recorder_.copy_to_waiting(model_, job);
+  recorder_.report(number_, engine_);
 }
 
 void EngineStage::submit(engine::Request request, Caption caption) {
@@ -160,12 +187,12 @@ void EngineStage::submit(engine::Request request, Caption caption) {
   }
   caption.engine_ms = engine_share_ms_;
   try {
-    if (options_.on_request) options_.on_request(caption.record, request);
+    recorder_.show(caption.record, request);
     const engine::RequestId id = engine_.submit(std::move(request));
     running_.emplace(id, std::move(caption));
   } catch (const Error& error) {
     fail(caption.record, error);
-    end(caption);
+    recorder_.end(model_, caption);
   }
 }
 
@@ -176,16 +203,14 @@ void EngineStage::finish(engine::Completion completion) {
   running_.erase(it);
   records::Record& record = caption.record;
   record.engine_ms = engine_share_ms_ - caption.engine_ms;
-  ++num_ended_by_engine_;
-  engine_output_tokens_ += std::ssize(completion.output_ids) * options_.sampling.num_beams;
+  const std::int64_t num_tokens = std::ssize(completion.output_ids) * options_.sampling.num_beams;
   if (completion.error) {
     if (completion.error->code() == ErrorCode::kBadModel) {
-      require_sound_model(record, *completion.error);
+      recorder_.require_sound_model(record, *completion.error);
     }
     fail(record, *completion.error);
-    return end(caption);
+    return recorder_.end_made(model_, caption, num_tokens);
   }
-  has_captioned_ = true;
   record.caption =
       trimmed(caption.text != nullptr ? caption.text->finish()
                                       : model_.tokenizer().decode(completion.output_ids));
@@ -205,140 +230,7 @@ void EngineStage::finish(engine::Completion completion) {
   if (record.status == records::Status::kSuspicious) {
     record.reason = reason.empty() ? std::string(records::kLoopReason) : reason;
   }
-  progress_.output_tokens += record.output_tokens;
-  end(caption);
-}
-
-// A model without finite logits for the first clip has none for the others.
-void EngineStage::require_sound_model(const records::Record& record, const Error& error) const {
-  if (has_captioned_ || progress_.clips_found > progress_.found_failed) return;
-  throw Error(ErrorCode::kBadModel,
-              records::unescape_file_name(record.video) +
-                  ": the model has no finite logits for this clip, the first that it captions (" +
-                  error.what() + "); nothing was captioned");
-}
-
-void EngineStage::end(Caption& caption) {
-  caption.record.total_ms = static_cast<double>(now_us() - caption.start_us) / 1e3;
-  if (caption.is_skipped) {
-    ++progress_.files_skipped;
-    --progress_.clips_total;
-  } else {
-    write(caption.record, Origination::kMade);
-  }
-  if (!caption.task.is_claimed) return;
-  for (const Follower& follower : shared_.claims.release(caption.task.claim)) {
-    copy(caption, follower);
-  }
-}
-
-// Writes the record of a clip whose content equals that of `caption`, whose record is in the sink.
-void EngineStage::copy(const Caption& caption, const Follower& follower) {
-  if (caption.is_skipped && follower.origin == Origin::kFolderWalk) {
-    ++progress_.files_skipped;
-    --progress_.clips_total;
-    return;
-  }
-  records::Earlier earlier =
-      shared_.sink.find(follower.clip, follower.video, records::caption_key(caption.record));
-  if (earlier.kind == records::Earlier::Kind::kElsewhere) {
-    return write(*earlier.record, Origination::kTakenOver);
-  }
-  if (earlier.kind == records::Earlier::Kind::kFinished) {
-    --progress_.clips_total;
-    ++progress_.clips_found;
-    progress_.found_failed += earlier.status == records::Status::kFailed ? 1 : 0;
-    return;
-  }
-  records::Record record = caption.record;
-  record.video = follower.video;
-  record.file = follower.clip.file;
-  record.moved_from = earlier.moved_from;
-  if (record.error.has_value()) {
-    record.error->message =
-        follower.video + ": has the content of another file: " + record.error->message;
-  } else {
-    record.copy_of = caption.record.file.value_or(records::ClipFile{}).path;
-    record.engine_ms = 0;
-  }
-  write(record, Origination::kTakenOver);
-}
-
-void EngineStage::write(const records::Record& record, Origination origination) {
-  if (reader_gone_) return;
-  require_same_model(model_);
-  switch (shared_.sink.append(record)) {
-    case records::AppendResult::kReaderGone: reader_gone_ = true; return;
-    case records::AppendResult::kKept:
-      --progress_.clips_total;
-      ++progress_.clips_kept;
-      if (record.error.has_value()) ++progress_.kept_failed;
-      break;
-    case records::AppendResult::kWritten: count(record, origination); break;
-  }
-  warn(record);
-  report();
-}
-
-void EngineStage::count(const records::Record& record, Origination origination) {
-  ++progress_.clips_done;
-  progress_.last_clip = record.video;
-  if (!record.warnings.empty()) ++progress_.clips_warned;
-  if (record.status == records::Status::kSuspicious) ++progress_.clips_suspicious;
-  if (record.status == records::Status::kTruncated) ++progress_.clips_truncated;
-  if (record.error.has_value()) {
-    ++progress_.clips_failed;
-  } else if (origination == Origination::kMade) {
-    ++progress_.clips_captioned;
-  } else if (record.copy_of.empty() || !record.moved_from.empty()) {
-    ++progress_.clips_moved;
-  } else {
-    ++progress_.clips_copied;
-  }
-}
-
-// A clip that fails before generation fails for all prompts with the same message, logged once.
-void EngineStage::warn(const records::Record& record) {
-  if (!record.error.has_value()) return;
-  const std::string warning = record.video + '\0' + record.error->message;
-  if (warning == last_warning_) return;
-  last_warning_ = warning;
-  constexpr std::int64_t kMaxWarnings = 100;
-  if (++num_warnings_ <= kMaxWarnings) log_warning("run", record.error->message);
-  if (num_warnings_ == kMaxWarnings + 1) {
-    log_warning("run", "more than " + std::to_string(kMaxWarnings) +
-                           " clips failed; why the others do is said in their records only");
-  }
-}
-
-// An unfinished caption counts as its tokens divided by the mean tokens of a finished caption.
-void EngineStage::measure() {
-  const StageCounters& counters = shared_.counters;
-  const engine::EngineStats stats = engine_.stats();
-  StageWork& work = progress_.work;
-  work.busy = {.decode_us = counters.decode_us.load(),
-               .identity_us = counters.identity_us.load(),
-               .cache_us = counters.cache_us.load(),
-               .vision_us = counters.vision_us.load(),
-               .engine_us = stats.busy_us};
-  work.clips_looked_at = counters.clips_looked_at.load();
-  work.clips_read = counters.clips_read.load();
-  work.clips_encoded = counters.clips_encoded.load();
-  const auto num_ended = static_cast<double>(num_ended_by_engine_);
-  work.captions_begun = 0;
-  if (engine_output_tokens_ > 0) {
-    const double tokens_begun = static_cast<double>(stats.decode_tokens - engine_output_tokens_);
-    work.captions_begun =
-        std::clamp(tokens_begun * num_ended / static_cast<double>(engine_output_tokens_), 0.0,
-                   static_cast<double>(engine_.num_unfinished()));
-  }
-  work.captions_made = num_ended + work.captions_begun;
-}
-
-void EngineStage::report() {
-  progress_.elapsed_us = watch_.elapsed_us();
-  measure();
-  if (options_.on_progress) options_.on_progress(progress_);
+  recorder_.end_made(model_, caption, num_tokens);
 }
 
 }  // namespace caption::pipeline

@@ -3,36 +3,18 @@
 #include <algorithm>
 #include <memory>
 #include <optional>
+#include <string>
+#include <system_error>
+#include <thread>
 #include <utility>
 
 #include "base/error.h"
+#include "pipeline/internal/engine_stage.h"
+#include "pipeline/internal/recorder.h"
 #include "pipeline/internal/stages.h"
 
 namespace caption::pipeline {
 namespace {
-
-// Stops the stages on every exit from run(): closing the queues ends all waiting threads.
-class StopGuard {
- public:
-  StopGuard(std::atomic<bool>& stop, DecodedQueue& frames, EncodedQueue& requests)
-      : stop_(stop), frames_(frames), requests_(requests) {}
-  ~StopGuard() {
-    if (!is_released_) stop_.store(true);
-    frames_.cancel();
-    requests_.cancel();
-  }
-  StopGuard(const StopGuard&) = delete;
-  StopGuard& operator=(const StopGuard&) = delete;
-
-  // Called when all threads have ended normally; the caller's flag is then left unchanged.
-  void release() { is_released_ = true; }
-
- private:
-  std::atomic<bool>& stop_;
-  DecodedQueue& frames_;
-  EncodedQueue& requests_;
-  bool is_released_ = false;
-};
 
 std::unique_ptr<VisionCache> open_cache(model::CaptionModel& model, const Options& options) {
   if (options.vision_cache.folder.empty()) return nullptr;
@@ -48,6 +30,178 @@ std::vector<ExampleClip> take_example_clips(std::vector<Example>& examples) {
     example.clip->frames.reset();
   }
   return clips;
+}
+
+engine::EngineOptions engine_options_of(const Replica& replica, const Options& options) {
+  engine::EngineOptions engine = options.engine;
+  engine.kv_cache_bytes = replica.kv_cache_bytes;
+  // Pages computed after a weight file changed do not belong to the hash in page_identity.
+  engine.disk.may_store = [model = replica.model] {
+    return !model->find_changed_file().has_value();
+  };
+  return engine;
+}
+
+// A replica of the model with its stages.
+struct RunningReplica {
+  RunningReplica(const Replica& replica, std::size_t number, std::vector<ExampleClip> examples,
+                 Shared& shared, Recorder& recorder, DecodedQueue& frames, std::size_t queue_bytes)
+      : device(replica.name, shared),
+        requests(queue_bytes),
+        engine(*replica.model, engine_options_of(replica, shared.options), number, shared, device,
+               recorder, requests),
+        vision(*replica.model, shared, device, std::move(examples), frames, requests) {}
+
+  ReplicaDevice device;
+  EncodedQueue requests;
+  EngineStage engine;
+  VisionStage vision;
+};
+
+// All stages of a run.
+class Run {
+ public:
+  // `examples` are as VisionStage takes them.
+  Run(std::span<const Replica> replicas, const InputList& inputs, const Options& options,
+      std::vector<ExampleClip> examples, records::RecordSink& sink);
+  // Ends all threads, which on an early end drop what they have.
+  ~Run();
+  Run(const Run&) = delete;
+  Run& operator=(const Run&) = delete;
+
+  Outcome finish();
+
+ private:
+  // Reads the inputs, or these clips again, and makes their captions.
+  void make(std::optional<std::vector<Job>> again);
+  void run_engines(const std::vector<RunningReplica*>& replicas);
+  void run_engine(RunningReplica& replica);
+  void end_early();
+  Ending ending() const;
+
+  const InputList& inputs_;
+  const Options& options_;
+  const std::unique_ptr<VisionCache> cache_;
+  Shared shared_;
+  Recorder recorder_;
+  DecodedQueue frames_;
+  // The stages are destroyed first; ~Run() has then ended their waiting.
+  std::vector<std::unique_ptr<RunningReplica>> replicas_;
+  std::optional<DecodeStage> decode_stage_;
+  std::int64_t num_seen_before_ = 0;
+  bool is_finished_ = false;
+};
+
+Run::Run(std::span<const Replica> replicas, const InputList& inputs, const Options& options,
+         std::vector<ExampleClip> examples, records::RecordSink& sink)
+    : inputs_(inputs),
+      options_(options),
+      cache_(open_cache(*replicas.front().model, options)),
+      shared_{.options = options,
+              .sink = sink,
+              .cache = cache_.get(),
+              .num_replicas = static_cast<int>(replicas.size())},
+      recorder_(shared_, inputs, replicas.size()),
+      frames_(static_cast<std::size_t>(options.frame_queue_bytes)) {
+  const std::size_t queue_bytes =
+      static_cast<std::size_t>(options.vision_queue_bytes) / replicas.size();
+  if (replicas.size() > 1) {
+    shared_.least_queued_bytes =
+        queue_bytes / static_cast<std::size_t>(std::max(1, options.engine.max_num_seqs));
+  }
+  // The last one gets the examples themselves, so that their frames can be freed.
+  for (std::size_t i = 0; i < replicas.size(); ++i) {
+    const bool is_last = i + 1 == replicas.size();
+    replicas_.push_back(std::make_unique<RunningReplica>(
+        replicas[i], i, is_last ? std::exchange(examples, {}) : examples, shared_, recorder_,
+        frames_, queue_bytes));
+  }
+}
+
+Run::~Run() {
+  if (!is_finished_) options_.stop->store(true);
+  frames_.cancel();
+  for (const auto& replica : replicas_) replica->requests.cancel();
+  decode_stage_.reset();
+}
+
+Outcome Run::finish() {
+  std::optional<std::vector<Job>> again;
+  do {
+    make(std::move(again));
+    if (ending() != Ending::kFinished) break;
+    again = shared_.returned.take();
+  } while (!again->empty());
+  is_finished_ = ending() == Ending::kFinished;
+  Outcome outcome;
+  outcome.ending = ending();
+  outcome.progress = recorder_.progress();
+  outcome.clips_seen_before = num_seen_before_;
+  outcome.busy = outcome.progress.work.busy;
+  outcome.engine = recorder_.engine_stats();
+  return outcome;
+}
+
+void Run::make(std::optional<std::vector<Job>> again) {
+  std::vector<RunningReplica*> working;
+  frames_.reopen();
+  for (const auto& replica : replicas_) {
+    if (replica->device.is_lost()) continue;
+    replica->requests.reopen();
+    working.push_back(replica.get());
+  }
+  for (RunningReplica* const replica : working) replica->vision.start();
+  if (again.has_value()) {
+    decode_stage_.emplace(inputs_, *std::move(again), shared_, frames_);
+  } else {
+    decode_stage_.emplace(inputs_, shared_, frames_);
+  }
+  run_engines(working);
+  shared_.breakdown.rethrow();
+  num_seen_before_ += decode_stage_->num_seen_before();
+  if (ending() != Ending::kFinished) return;
+  decode_stage_.reset();
+  for (RunningReplica* const replica : working) replica->vision.wait();
+  shared_.breakdown.rethrow();
+}
+
+// The first engine, and with it a single one, runs on the caller's thread.
+void Run::run_engines(const std::vector<RunningReplica*>& replicas) {
+  if (replicas.size() == 1) return replicas.front()->engine.run();
+  std::vector<std::thread> threads;
+  try {
+    for (std::size_t i = 1; i < replicas.size(); ++i) {
+      threads.emplace_back([this, replica = replicas[i]] { run_engine(*replica); });
+    }
+  } catch (const std::system_error& error) {
+    shared_.breakdown.set(std::make_exception_ptr(Error(
+        ErrorCode::kOutOfMemory, std::string("cannot start an engine's thread: ") + error.what())));
+    end_early();
+  }
+  run_engine(*replicas.front());
+  for (std::thread& thread : threads) thread.join();
+}
+
+void Run::run_engine(RunningReplica& replica) {
+  try {
+    replica.engine.run();
+  } catch (...) {
+    shared_.breakdown.set(std::current_exception());
+    end_early();
+  }
+  if (ending() != Ending::kFinished) end_early();
+}
+
+// Ends the other engines, too.
+void Run::end_early() {
+  options_.stop->store(true);
+  frames_.cancel();
+  for (const auto& replica : replicas_) replica->requests.cancel();
+}
+
+Ending Run::ending() const {
+  if (recorder_.reader_is_gone()) return Ending::kReaderGone;
+  return options_.stop->load() ? Ending::kCancelled : Ending::kFinished;
 }
 
 std::vector<std::string> names_of(const std::vector<AdapterChoice>& adapters) {
@@ -98,8 +252,11 @@ std::string adapter_name(const Options& options, AdapterIndex adapter) {
   return adapter == kNoAdapter ? "" : options.adapters.at(static_cast<std::size_t>(adapter)).name;
 }
 
-Outcome run(model::CaptionModel& model, const InputList& inputs, Options options,
+Outcome run(std::span<const Replica> replicas, const InputList& inputs, Options options,
             records::RecordSink& sink) {
+  CAPTION_CHECK(!replicas.empty() && (replicas.size() == 1 || !options.on_text),
+                "pipeline: no model, or several that stream their captions");
+  model::CaptionModel& model = *replicas.front().model;
   std::vector<ExampleClip> example_clips = take_example_clips(options.examples);
   for (const std::int32_t id : model.eos_ids()) options.sampling.stop_ids.push_back(id);
   CAPTION_CHECK(!options.prompts.empty(), "pipeline: there is nothing to ask");
@@ -109,35 +266,16 @@ Outcome run(model::CaptionModel& model, const InputList& inputs, Options options
   for (Prompt& prompt : options.prompts) {
     if (prompt.text.empty()) prompt.text = model.default_prompt();
   }
-
-  // Pages computed after a weight file changed do not belong to the hash in page_identity.
-  options.engine.disk.may_store = [&model] { return !model.find_changed_file().has_value(); };
-
   std::atomic<bool> own_stop{false};
   if (options.stop == nullptr) options.stop = &own_stop;
+  Run stages(replicas, inputs, options, std::move(example_clips), sink);
+  return stages.finish();
+}
 
-  DecodedQueue frames(static_cast<std::size_t>(options.frame_queue_bytes));
-  EncodedQueue requests(static_cast<std::size_t>(options.vision_queue_bytes));
-  const std::unique_ptr<VisionCache> cache = open_cache(model, options);
-  Shared shared{.options = options, .sink = sink, .cache = cache.get()};
-  EngineStage engine_stage(model, shared, requests, inputs);
-  // The guard is destroyed before the stages, so that their threads do not wait while they are
-  // joined.
-  std::optional<DecodeStage> decode_stage;
-  std::optional<VisionStage> vision_stage;
-  StopGuard guard(*options.stop, frames, requests);
-  vision_stage.emplace(model, shared, std::move(example_clips), frames, requests);
-  decode_stage.emplace(inputs, shared, frames);
-
-  Outcome outcome;
-  outcome.ending = engine_stage.run();
-  shared.breakdown.rethrow();
-  if (outcome.ending == Ending::kFinished) guard.release();
-  outcome.progress = engine_stage.progress();
-  outcome.clips_seen_before = decode_stage->num_seen_before();
-  outcome.busy = outcome.progress.work.busy;
-  outcome.engine = engine_stage.engine_stats();
-  return outcome;
+Outcome run(model::CaptionModel& model, const InputList& inputs, Options options,
+            records::RecordSink& sink) {
+  const Replica replica = {.model = &model, .kv_cache_bytes = options.engine.kv_cache_bytes};
+  return run(std::span(&replica, 1), inputs, std::move(options), sink);
 }
 
 }  // namespace caption::pipeline

@@ -2,6 +2,11 @@
 //
 //   decode threads --Clip--> queue --> vision thread --VisionTokens--> queue --> engine --> sink
 //
+// With several replicas of the model, each on a device of its own, each has a vision thread, a
+// queue and an engine; they take clips from the one queue of frames as they have room, so that a
+// faster one gets more. Which replica made a caption changes nothing in it. Clips that were under
+// way on a device that is lost are read again at the end and made by the others.
+//
 // Each queue is a ByteQueue with a limit in bytes: a stage that is ahead waits, whatever the size
 // of single clips. A clip's record travels with its frames, its vision tokens and its requests, so
 // a caption cannot be assigned to another video or prompt, in whatever order requests finish.
@@ -26,6 +31,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -54,11 +60,12 @@ struct StageTimes {
   std::int64_t engine_us = 0;
 };
 
-// Work done by the stages so far, from which pipeline/time_left.h estimates the time left. Here a
-// clip is an input, whatever its number of prompts.
+// Work done by the stages so far, over all replicas, from which pipeline/time_left.h estimates the
+// time left. Here a clip is an input, whatever its number of prompts.
 struct StageWork {
   StageTimes busy;
   int num_decode_threads = 1;
+  int num_replicas = 1;
   std::int64_t num_inputs = 0;
   std::int64_t clips_looked_at = 0;  // hashed and looked up in the output, or unreadable
   std::int64_t clips_read = 0;       // clips to be captioned that were decoded or failed
@@ -113,7 +120,7 @@ struct VisionCacheOptions {
 };
 
 struct Options {
-  ThreadPlan threads;
+  ThreadPlan threads;       // of vision and engine: for each replica
   video::ReadOptions read;  // run() sets its `cancelled`
   engine::EngineOptions engine;
   // The model's stop ids are added. Each clip and prompt has a separate stream of random numbers,
@@ -130,21 +137,22 @@ struct Options {
   // A caption ends where one of these strings begins. Not allowed with beam search.
   std::vector<std::string> stop_strings = {};
   // Receives the text of captions during generation, in complete characters, for one clip and one
-  // prompt at a time. May be empty; must be empty with beam search.
+  // prompt at a time. May be empty; must be empty with beam search and with several replicas.
   std::function<void(std::string_view text)> on_text = {};
   VisionCacheOptions vision_cache = {};
   // Identifies a file by its path, size and time instead of its digest, so that only the parts
   // needed for the frames are read.
   bool trust_times = false;
   std::int64_t frame_queue_bytes = 256LL << 20;
-  std::int64_t vision_queue_bytes = 128LL << 20;
+  std::int64_t vision_queue_bytes = 128LL << 20;  // of all replicas together
   // When set to true, finished captions are written, the others are dropped, and run() returns.
   // run() sets it itself when it ends early for another reason. May be null.
   std::atomic<bool>* stop = nullptr;
-  // Called on run()'s thread with each request before the engine gets it, which it may change, and
-  // the record that its caption will complete: video, id, prompt and adapter are set. May be empty.
+  // Called with each request before an engine gets it, which it may change, and the record that its
+  // caption will complete: video, id, prompt and adapter are set. May be empty. This function and
+  // the next one are called by one thread at a time; with one replica, by run()'s.
   std::function<void(const records::Record& record, engine::Request& request)> on_request = {};
-  // Called on run()'s thread after every engine step and every record.
+  // Called after every engine step and every record.
   std::function<void(const Progress&)> on_progress;
   // Reads a clip, and checks before hashing that a file without a video suffix is a video. Tests
   // replace both functions.
@@ -178,11 +186,23 @@ AdapterIndex adapter_of(const Options& options, const InputList& inputs, std::si
                         const Prompt& prompt);
 std::string adapter_name(const Options& options, AdapterIndex adapter);
 
+// The model on one device.
+struct Replica {
+  model::CaptionModel* model = nullptr;
+  std::int64_t kv_cache_bytes = 0;  // in place of EngineOptions::kv_cache_bytes
+  std::string name = {};            // for messages: "GPU 1"
+};
+
 // Returns when every input has its record, or earlier as Outcome::ending tells. No other thread may
-// use the model during the call. The frames of examples that no copy of `options` shares are freed
-// as soon as they are encoded.
-// Throws Error: kOutOfMemory, kIo, kBadModel (a file of the model was changed, or its logits are
-// not finite for the first clip), kInternal; kUsage as require_adapters().
+// use the models during the call; they are equal but for their devices. The frames of examples that
+// no copy of `options` shares are freed as soon as they are encoded.
+// A replica whose device fails with Error(kUnavailable) leaves the run, with a warning; a clip on
+// which two such devices worked fails. Throws Error: kUnavailable, that of the last replica;
+// kOutOfMemory, kIo, kBadModel (a file of the model was changed, or its logits are not finite for
+// the first clip), kInternal; kUsage as require_adapters().
+Outcome run(std::span<const Replica> replicas, const InputList& inputs, Options options,
+            records::RecordSink& sink);
+// The same with one replica, whose KV pages have EngineOptions::kv_cache_bytes.
 Outcome run(model::CaptionModel& model, const InputList& inputs, Options options,
             records::RecordSink& sink);
 

@@ -170,11 +170,12 @@ std::string describe_busy(const Outcome& outcome, const ThreadPlan& threads) {
   };
   const double wall_us =
       static_cast<double>(std::max<std::int64_t>(1, outcome.progress.elapsed_us));
+  const double replicas = outcome.progress.work.num_replicas;
   std::vector<Stage> stages = {
       Stage{"hashing", static_cast<double>(outcome.busy.identity_us) / (wall_us * threads.decode)},
       Stage{"decode", static_cast<double>(outcome.busy.decode_us) / (wall_us * threads.decode)},
-      Stage{"vision", static_cast<double>(outcome.busy.vision_us) / wall_us},
-      Stage{"engine", static_cast<double>(outcome.busy.engine_us) / wall_us}};
+      Stage{"vision", static_cast<double>(outcome.busy.vision_us) / (wall_us * replicas)},
+      Stage{"engine", static_cast<double>(outcome.busy.engine_us) / (wall_us * replicas)}};
   if (outcome.busy.cache_us > 0) {
     const auto busy_us = static_cast<double>(outcome.busy.cache_us);
     stages.push_back({"cache look-up", busy_us / (wall_us * threads.decode)});

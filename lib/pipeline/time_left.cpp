@@ -26,12 +26,13 @@ std::optional<double> time_left_us(const Progress& progress) {
   }
   // Records that needed no caption are included: they cost the engine nothing and lower the mean.
   const double num_ended = static_cast<double>(progress.clips_done) + work.captions_begun;
+  const double replicas = work.num_replicas;
   const StageCosts costs = {
       .read_us =
           ratio(work.busy.identity_us, static_cast<double>(work.clips_looked_at)) +
           ratio(work.busy.decode_us + work.busy.cache_us, static_cast<double>(work.clips_read)),
-      .vision_us = ratio(work.busy.vision_us, static_cast<double>(work.clips_encoded)),
-      .engine_us = ratio(work.busy.engine_us, num_ended)};
+      .vision_us = ratio(work.busy.vision_us, static_cast<double>(work.clips_encoded)) / replicas,
+      .engine_us = ratio(work.busy.engine_us, num_ended) / replicas};
   const auto to_read = static_cast<double>(work.num_inputs - work.clips_looked_at);
   const WorkLeft left = {
       .clips_to_read = to_read,

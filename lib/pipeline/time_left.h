@@ -19,8 +19,8 @@ namespace caption::pipeline {
 // Busy time in microseconds.
 struct StageCosts {
   double read_us = 0;    // per clip on one decode thread: hashing, lookup, decoding
-  double vision_us = 0;  // per clip
-  double engine_us = 0;  // per caption
+  double vision_us = 0;  // per clip; divided by the replicas of the model, which share the clips
+  double engine_us = 0;  // per caption, likewise
 };
 
 // Work left for each stage.

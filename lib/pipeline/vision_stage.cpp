@@ -1,5 +1,7 @@
 #include <algorithm>
 #include <cmath>
+#include <exception>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -47,6 +49,20 @@ bool has_work(std::span<const PixelJob> batch) {
                      [](const PixelJob& clip) { return !clip.decoded.job.is_over(); });
 }
 
+// As guard(), but lets Error(kUnavailable) pass: the device failed, and not the clip.
+void guard_clip(records::Record& record, const std::function<void()>& work) {
+  std::exception_ptr of_device;
+  guard(record, "vision", [&] {
+    try {
+      work();
+    } catch (const Error& error) {
+      if (error.code() != ErrorCode::kUnavailable) throw;
+      of_device = std::current_exception();
+    }
+  });
+  if (of_device != nullptr) std::rethrow_exception(of_device);
+}
+
 // Counts the vision tokens once, because the requests of a clip share them.
 std::size_t bytes_of(const EncodedJob& encoded) {
   std::size_t sum = kRecordBytes;
@@ -60,42 +76,77 @@ std::size_t bytes_of(const EncodedJob& encoded) {
 
 }  // namespace
 
-VisionStage::VisionStage(model::CaptionModel& model, Shared& shared,
+VisionStage::VisionStage(model::CaptionModel& model, Shared& shared, ReplicaDevice& device,
                          std::vector<ExampleClip> examples, DecodedQueue& in, EncodedQueue& out)
     : model_(model),
       shared_(shared),
       options_(shared.options),
+      device_(device),
       in_(in),
       out_(out),
       pool_(options_.threads.vision),
       stream_(model.context(), pool_),
-      waiting_examples_(std::move(examples)) {
+      waiting_examples_(std::move(examples)) {}
+
+void VisionStage::start() {
+  ++shared_.num_vision_stages;
   try {
     thread_ = std::thread([this] { work(); });
   } catch (const std::system_error& error) {
+    --shared_.num_vision_stages;
     throw Error(ErrorCode::kOutOfMemory,
                 std::string("cannot start the vision thread: ") + error.what());
   }
 }
 
-VisionStage::~VisionStage() { thread_.join(); }
+VisionStage::~VisionStage() { wait(); }
+
+void VisionStage::wait() {
+  if (thread_.joinable()) thread_.join();
+}
 
 void VisionStage::work() {
+  bool is_broken = false;
   try {
-    bool is_wanted = true;
-    while (is_wanted) {
-      std::vector<PixelJob> batch = take_batch();
-      if (batch.empty()) break;
-      if (!waiting_examples_.empty() && has_work(batch)) encode_examples();
-      encode(batch);
-      for (PixelJob& clip : batch) is_wanted = is_wanted && pass_on(std::move(clip));
+    ReturnedJobs::WasAt was_at = ReturnedJobs::WasAt::kQueue;
+    try {
+      work_on_batches();
+    } catch (const Error& error) {
+      if (error.code() != ErrorCode::kUnavailable) throw;
+      device_.lose(error);
+      was_at = ReturnedJobs::WasAt::kWork;
     }
+    out_.close();  // wakes the engine's thread
+    if (device_.is_lost()) give_back_all(was_at);
   } catch (...) {
+    is_broken = true;
     shared_.breakdown.set(std::current_exception());
     out_.cancel();
   }
-  in_.cancel();  // unblocks decode threads that wait to push
-  out_.close();
+  // Nobody takes clips any more: unblocks decode threads that wait to push.
+  if (--shared_.num_vision_stages == 0 || is_broken) in_.cancel();
+}
+
+void VisionStage::work_on_batches() {
+  bool is_wanted = true;
+  while (is_wanted && !device_.is_lost()) {
+    take_batch();
+    if (batch_.empty()) return;
+    if (!waiting_examples_.empty() && has_work(batch_)) encode_examples();
+    encode(batch_);
+    while (is_wanted && !batch_.empty()) {
+      is_wanted = pass_on(batch_.front());
+      if (is_wanted) batch_.erase(batch_.begin());
+    }
+  }
+}
+
+void VisionStage::give_back_all(ReturnedJobs::WasAt was_at) {
+  for (PixelJob& clip : batch_) shared_.returned.add(std::move(clip.decoded.job), was_at);
+  batch_.clear();
+  if (!next_.has_value()) return;
+  shared_.returned.add(std::move(next_->decoded.job), ReturnedJobs::WasAt::kQueue);
+  next_.reset();
 }
 
 void VisionStage::encode_examples() {
@@ -141,23 +192,22 @@ engine::SharedVision VisionStage::encode_example(const ExampleClip& example) {
 }
 
 // Waits for a clip and takes those that are in the queue behind it while one pass takes them all. A
-// clip for which nothing is left to encode ends the batch. Returns none after the last clip.
-std::vector<PixelJob> VisionStage::take_batch() {
-  std::vector<PixelJob> batch;
+// clip for which nothing is left to encode ends the batch. The batch is empty after the last clip.
+void VisionStage::take_batch() {
+  batch_.clear();
   std::optional<PixelJob> clip = next_ ? std::exchange(next_, std::nullopt) : take(in_.pop());
   double share = 0;
   while (clip.has_value()) {
-    if (!batch.empty() && clip->is_waiting() && share + clip->pass_share > 1) {
+    if (!batch_.empty() && clip->is_waiting() && share + clip->pass_share > 1) {
       next_ = std::move(clip);
       break;
     }
     share += clip->pass_share;
     const bool ends = !clip->is_waiting() || share >= 1;
-    batch.push_back(*std::move(clip));
+    batch_.push_back(*std::move(clip));
     if (ends) break;
     clip = take(in_.try_pop());
   }
-  return batch;
 }
 
 std::optional<PixelJob> VisionStage::take(std::optional<DecodedJob> decoded) {
@@ -167,7 +217,12 @@ std::optional<PixelJob> VisionStage::take(std::optional<DecodedJob> decoded) {
   if (clip.decoded.seen.has_value()) {
     clip.seen = *std::move(clip.decoded.seen);
   } else {
-    guard(clip.decoded.job.record, "vision", [&] { preprocess(clip); });
+    try {
+      guard_clip(clip.decoded.job.record, [&] { preprocess(clip); });
+    } catch (const Error&) {
+      shared_.returned.add(std::move(clip.decoded.job), ReturnedJobs::WasAt::kWork);
+      throw;
+    }
   }
   return clip;
 }
@@ -205,7 +260,7 @@ void VisionStage::encode(std::span<PixelJob> batch) {
     }
   }
   for (PixelJob* const clip : clips) {
-    guard(clip->decoded.job.record, "vision", [&] { encode_together(std::span(&clip, 1)); });
+    guard_clip(clip->decoded.job.record, [&] { encode_together(std::span(&clip, 1)); });
   }
 }
 
@@ -227,13 +282,13 @@ void VisionStage::encode_together(std::span<PixelJob* const> clips) {
   }
 }
 
-// Returns false when nobody takes clips any more.
-bool VisionStage::pass_on(PixelJob clip) {
+// Returns false, with the job still in `clip`, when nobody takes clips any more.
+bool VisionStage::pass_on(PixelJob& clip) {
   EncodedJob encoded;
   records::Record& record = clip.decoded.job.record;
   const bool is_new = clip.is_waiting();
   if (!clip.decoded.job.is_over()) {
-    guard(record, "vision", [&] { encoded.requests = make_requests(clip); });
+    guard_clip(record, [&] { encoded.requests = make_requests(clip); });
   }
   if (is_new) {
     record.vision_ms = static_cast<double>(clip.vision_us) / 1e3;
@@ -241,9 +296,13 @@ bool VisionStage::pass_on(PixelJob clip) {
   }
   encoded.job = std::move(clip.decoded.job);
   clip.pixels = {};
-  if (!encoded.job.tasks.empty() && !encoded.job.is_skipped) ++shared_.counters.clips_encoded;
-  const std::size_t size_bytes = bytes_of(encoded);
-  return out_.push(std::move(encoded), size_bytes);
+  const bool is_counted =
+      !encoded.job.tasks.empty() && !encoded.job.is_skipped && encoded.job.num_losses == 0;
+  if (is_counted) ++shared_.counters.clips_encoded;
+  const std::size_t size_bytes = std::max(bytes_of(encoded), shared_.least_queued_bytes);
+  if (out_.push(std::move(encoded), size_bytes)) return true;
+  clip.decoded.job = std::move(encoded.job);
+  return false;
 }
 
 // Makes a request for each task, and stores vision tokens that were not in the cache.

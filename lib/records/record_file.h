@@ -55,9 +55,9 @@ class RecordFile final : public RecordSink {
 
   // Looks a clip up by content where the digest is known, whatever its path, otherwise by path,
   // size and time. Records made with settings that do not count, records with a status to be
-  // retried, and failures for lack of memory, by a read error, a timeout or a change of the file
-  // count as absent. For csv and txt only records of this run are found, and not all of them when
-  // there are many (run_memory.h).
+  // retried, and failures for lack of memory, by a read error, a timeout, failing devices or a
+  // change of the file count as absent. For csv and txt only records of this run are found, and not
+  // all of them when there are many (run_memory.h).
   Earlier find(const ClipIdentity& clip, const std::string& video,
                std::string_view caption) override;
 

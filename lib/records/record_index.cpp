@@ -38,7 +38,7 @@ bool must_remake(const RecordSlot& slot, const std::vector<Status>& retried) {
 bool is_machine_failure(const Record& record) {
   if (!record.error.has_value()) return false;
   constexpr ErrorCode kCodes[] = {ErrorCode::kOutOfMemory, ErrorCode::kIo, ErrorCode::kTimeout,
-                                  ErrorCode::kChanged};
+                                  ErrorCode::kUnavailable, ErrorCode::kChanged};
   return std::any_of(std::begin(kCodes), std::end(kCodes),
                      [&](ErrorCode code) { return record.error->code == error_code_name(code); });
 }

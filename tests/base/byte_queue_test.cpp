@@ -51,9 +51,14 @@ TEST_SUITE("base/byte_queue") {
     ByteQueue<std::unique_ptr<int>> queue(10);
     CHECK(queue.push(std::make_unique<int>(7), 1));
     queue.close();
-    CHECK_FALSE(queue.push(std::make_unique<int>(8), 1));
+    auto late = std::make_unique<int>(8);
+    CHECK_FALSE(queue.push(std::move(late), 1));
+    REQUIRE(late != nullptr);  // what was not taken is left to its owner
     CHECK(**queue.pop() == 7);
     CHECK_FALSE(queue.pop().has_value());
+    queue.reopen();
+    CHECK(queue.push(std::move(late), 1));
+    CHECK(**queue.pop() == 8);
   }
 
   TEST_CASE("cancel drops what is queued") {

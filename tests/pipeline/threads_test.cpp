@@ -23,6 +23,9 @@ TEST_SUITE("pipeline/threads") {
           "2: engine 2, vision 1, decode 2; a stage that is ahead sleeps");
     CHECK(describe_threads(3, {.decode = 1, .vision = 1, .engine = 1}) ==
           "3: engine 1, vision 1, decode 1");
+    CHECK(describe_threads(16, plan_threads(16, 2)) ==
+          "16: engine 2 x 6, vision 2 x 2, decode 16; a stage that is ahead sleeps");
+    CHECK(plan_threads(2, 4).engine == 1);
   }
 }
 

@@ -47,6 +47,15 @@ TEST_SUITE("pipeline/time_left") {
     CHECK(left_s(progress) == doctest::Approx(120));  // 3 s of hashing per clip
   }
 
+  TEST_CASE("replicas of the model share its work, and not the decoding") {
+    Progress progress = a_fifth();
+    progress.work.num_replicas = 4;
+    progress.work.busy.vision_us = 20'000'000;
+    CHECK(left_s(progress) == doctest::Approx(40));
+    progress.work.busy.engine_us = 80'000'000;
+    CHECK(left_s(progress) == doctest::Approx(80));
+  }
+
   TEST_CASE("what waits in a queue is done by the stages before it") {
     Progress progress = a_fifth();
     progress.work.clips_looked_at = progress.work.clips_read = 100;

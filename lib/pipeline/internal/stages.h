@@ -1,4 +1,5 @@
-// pipeline/internal/stages.h: the stages of the pipeline and the data passed between them.
+// pipeline/internal/stages.h: the stages of the pipeline before the engine
+// (internal/engine_stage.h) and the data passed between them.
 #pragma once
 
 #include <atomic>
@@ -11,7 +12,7 @@
 #include <span>
 #include <string>
 #include <thread>
-#include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "backend/stream.h"
@@ -21,7 +22,6 @@
 #include "engine/engine.h"
 #include "pipeline/internal/claims.h"
 #include "pipeline/internal/record_errors.h"
-#include "pipeline/internal/streamed_text.h"
 #include "pipeline/pipeline.h"
 #include "pipeline/vision_cache.h"
 #include "records/record.h"
@@ -59,6 +59,7 @@ struct Job {
   std::int64_t num_found = 0;     // number of captions that the sink already has
   std::int64_t found_failed = 0;  // part of num_found: records of failures
   std::int64_t start_us = 0;      // when decoding began
+  int num_losses = 0;             // devices that were lost while they worked on it
   bool is_skipped = false;  // not a video and not named by the user: counted, but gets no record
   bool is_cancelled = false;
   std::string suspicion;  // suspicion_of_frames()
@@ -139,15 +140,58 @@ struct StageCounters {
   std::atomic<std::int64_t> clips_encoded{0};
 };
 
+// Clips that were under way on a device when it was lost. Thread-safe.
+class ReturnedJobs {
+ public:
+  // A clip that merely waited may not be to blame.
+  enum class WasAt { kWork, kQueue };
+  // Only the tasks that are left, and what identifies the clip, are needed. Jobs of one clip become
+  // one.
+  void add(Job job, WasAt was_at);
+  std::vector<Job> take() {
+    const std::lock_guard lock(mutex_);
+    return std::exchange(jobs_, {});
+  }
+
+ private:
+  std::mutex mutex_;
+  std::vector<Job> jobs_;
+};
+
 // Objects shared by the stages.
 struct Shared {
   const Options& options;
   records::RecordSink& sink;
-  VisionCache* cache = nullptr;  // may be null
+  VisionCache* cache = nullptr;           // may be null
+  std::atomic<int> num_replicas{1};       // whose devices work
+  std::atomic<int> num_vision_stages{0};  // whose threads run
+  // The least that a clip counts in a replica's queue before the engine, so that no replica hoards
+  // clips that another has room for.
+  std::size_t least_queued_bytes = 0;
   Claims claims = {};
   Breakdown breakdown = {};
   StageCounters counters = {};
+  ReturnedJobs returned = {};
 };
+
+// A replica's device: works, or is lost. Thread-safe.
+class ReplicaDevice {
+ public:
+  ReplicaDevice(std::string name, Shared& shared) : name_(std::move(name)), shared_(shared) {}
+
+  // To be called with an Error(kUnavailable) that the device caused. The first one is logged, or,
+  // if no other replica is left, becomes the run's breakdown.
+  void lose(const Error& error);
+  bool is_lost() const { return is_lost_.load(); }
+
+ private:
+  const std::string name_;
+  Shared& shared_;
+  std::atomic<bool> is_lost_{false};
+};
+
+// Devices that may be lost while they work on a clip: it is tried once more.
+inline constexpr int kMostLosses = 2;
 
 // Reads clips on several threads and closes `out` after the last one. The destructor waits for the
 // threads. `options.stop` ends the stage early.
@@ -156,14 +200,21 @@ class DecodeStage {
   // Starts the requested number of threads, or as many as the system allows, with a warning. Throws
   // Error(kOutOfMemory) when no thread can be started.
   DecodeStage(const InputList& inputs, Shared& shared, DecodedQueue& out);
+  // Reads these clips again, in place of `inputs`. Those on which kMostLosses devices worked
+  // when they were lost fail.
+  DecodeStage(const InputList& inputs, std::vector<Job> again, Shared& shared, DecodedQueue& out);
   ~DecodeStage();
   std::int64_t num_seen_before() const { return num_seen_before_.load(); }
 
  private:
+  void start_threads();
   void work();
   void read_inputs();
   DecodedJob read(std::size_t input);
+  DecodedJob read_again(Job job);
   void read_file(const std::filesystem::path& path, DecodedJob& decoded);
+  // Reads the frames of a clip with tasks, or finds its vision tokens in the cache.
+  void read_frames(const OpenFile& file, DecodedJob& decoded);
   void identify(const OpenFile& file, Job& job);
   void plan(Job& job);
   void look_up(DecodedJob& decoded);
@@ -174,6 +225,7 @@ class DecodeStage {
   Shared& shared_;
   const Options& options_;
   DecodedQueue& out_;
+  std::optional<std::vector<Job>> again_;
   std::atomic<std::size_t> next_input_{0};
   std::atomic<std::int64_t> num_seen_before_{0};
   std::atomic<int> num_working_;
@@ -181,24 +233,33 @@ class DecodeStage {
 };
 
 // Converts frames to requests on one thread with a separate thread pool, and closes `out` after the
-// last one. Clips that wait in the queue are encoded together as long as one pass over the tower
-// takes them all; the stage does not wait for a further clip to arrive.
+// last one. Several stages may take from one queue. Clips that wait in the queue are encoded
+// together as long as one pass over the tower takes them all; the stage does not wait for a further
+// clip to arrive.
 class VisionStage {
  public:
-  // Throws Error(kOutOfMemory) when its threads cannot be started.
   // `examples` are the videos of the examples in order, with frames that nothing else needs.
-  VisionStage(model::CaptionModel& model, Shared& shared, std::vector<ExampleClip> examples,
-              DecodedQueue& in, EncodedQueue& out);
+  VisionStage(model::CaptionModel& model, Shared& shared, ReplicaDevice& device,
+              std::vector<ExampleClip> examples, DecodedQueue& in, EncodedQueue& out);
   ~VisionStage();
+
+  // Starts the thread, which ends when the queue it takes from is closed and empty. Throws
+  // Error(kOutOfMemory) when that is impossible.
+  void start();
+  // Waits for the thread's end.
+  void wait();
 
  private:
   void work();
-  std::vector<PixelJob> take_batch();
+  void work_on_batches();
+  // Hands the clips that were not passed on to Shared::returned.
+  void give_back_all(ReturnedJobs::WasAt was_at);
+  void take_batch();
   std::optional<PixelJob> take(std::optional<DecodedJob> decoded);
   void preprocess(PixelJob& clip);
   void encode(std::span<PixelJob> batch);
   void encode_together(std::span<PixelJob* const> clips);
-  bool pass_on(PixelJob clip);
+  bool pass_on(PixelJob& clip);
   std::vector<engine::Request> make_requests(PixelJob& clip);
   // Encodes the examples' videos and frees their frames.
   void encode_examples();
@@ -210,84 +271,16 @@ class VisionStage {
   model::CaptionModel& model_;
   Shared& shared_;
   const Options& options_;
+  ReplicaDevice& device_;
   DecodedQueue& in_;
   EncodedQueue& out_;
   ThreadPool pool_;
   Stream stream_;
+  std::vector<PixelJob> batch_;                 // not passed on yet
   std::optional<PixelJob> next_;                // taken from the queue; begins the next batch
   std::vector<ExampleClip> waiting_examples_;   // until the first clip is encoded
   std::vector<engine::SharedVision> examples_;  // of the examples with a video, in order
   std::thread thread_;
-};
-
-// Last stage, on the caller's thread: submits requests, steps the engine, writes records.
-class EngineStage {
- public:
-  EngineStage(model::CaptionModel& model, Shared& shared, EncodedQueue& in,
-              const InputList& inputs);
-
-  Ending run();
-  const Progress& progress() const { return progress_; }
-  engine::EngineStats engine_stats() const { return engine_.stats(); }
-
- private:
-  // A caption in progress.
-  struct Caption {
-    records::Record record;
-    Task task = {};
-    std::string suspicion = {};  // suspicion_of_frames() of its frames
-    Origin origin = Origin::kNamed;
-    bool is_skipped = false;
-    std::int64_t start_us = 0;
-    double engine_ms = 0;  // value of engine_share_ms_ when the engine accepted the request
-    // Null unless the text is streamed or stop strings are set.
-    std::unique_ptr<StreamedText> text = nullptr;
-  };
-
-  // Whether this run made the caption of a record or took it from an earlier record.
-  enum class Origination { kMade, kTakenOver };
-
-  bool is_cancelled() const { return options_.stop->load(); }
-  bool has_room() const;
-  bool waits_for_batch() const;
-  bool take_jobs();
-  void take(EncodedJob encoded);
-  void submit(engine::Request request, Caption caption);
-  void finish(engine::Completion completion);
-  // Throws Error(kBadModel) unless a caption was made before, by this run or an earlier one.
-  void require_sound_model(const records::Record& record, const Error& error) const;
-  // Writes the caption's record, or counts the file as skipped; then does the same for its
-  // followers.
-  void end(Caption& caption);
-  void copy(const Caption& caption, const Follower& follower);
-  void write(const records::Record& record, Origination origination);
-  void count(const records::Record& record, Origination origination);
-  void warn(const records::Record& record);
-  std::vector<engine::Completion> step();
-  void measure();
-  void report();
-
-  model::CaptionModel& model_;
-  Shared& shared_;
-  const Options& options_;
-  EncodedQueue& in_;
-  ThreadPool pool_;
-  Stream stream_;
-  engine::Engine engine_;
-  std::unordered_map<engine::RequestId, Caption> running_;
-  Progress progress_;
-  Stopwatch watch_;
-  // Sum over the steps of step time / number of unfinished requests: the share of a request present
-  // from the beginning. The shares of all requests add up to the engine's time.
-  double engine_share_ms_ = 0;
-  // Tokens of the captions that the engine finished, over all beams.
-  std::int64_t engine_output_tokens_ = 0;
-  std::int64_t num_ended_by_engine_ = 0;
-  bool has_captioned_ = false;  // the engine has finished a caption without an error
-  bool batch_is_running_ = false;
-  bool reader_gone_ = false;
-  std::string last_warning_;  // with the clip's name
-  std::int64_t num_warnings_ = 0;
 };
 
 }  // namespace caption::pipeline

@@ -57,8 +57,8 @@ bool is_of_content(const RecordSlot& slot, const ClipKeys& clip);
 // Whether a run that retries these statuses makes the slot's record again.
 bool must_remake(const RecordSlot& slot, const std::vector<Status>& retried);
 
-// Whether a clip failed for lack of memory, by a read error, by a timeout, or because the file
-// changed while it was read.
+// Whether a clip failed for lack of memory, by a read error, by a timeout, because its devices
+// failed, or because the file changed while it was read.
 bool is_machine_failure(const Record& record);
 
 // Memory: about 230 bytes per record. Not thread-safe.
