@@ -13,6 +13,7 @@
 
 #include "base/counted.h"
 #include "base/error.h"
+#include "base/join.h"
 #include "base/json.h"
 #include "base/log.h"
 #include "base/open_file.h"
@@ -151,10 +152,11 @@ std::string describe_time(const DryRun& run, const Counts& counts,
     return "not known yet: caption some clips first, with -o FILE --limit 8; a dry run with that "
            "-o FILE then tells";
   }
+  const auto num_devices = static_cast<double>(run.devices.size());
   const double us =
       pipeline::time_needed_us({.read_us = means.decode_ms * 1e3,
-                                .vision_us = means.vision_ms * 1e3,
-                                .engine_us = means.engine_ms * 1e3},
+                                .vision_us = means.vision_ms * 1e3 / num_devices,
+                                .engine_us = means.engine_ms * 1e3 / num_devices},
                                {.clips_to_read = static_cast<double>(counts.num_clips_to_read),
                                 .clips_to_encode = static_cast<double>(counts.num_clips_to_read),
                                 .captions = static_cast<double>(counts.to_make())},
@@ -268,6 +270,7 @@ int dry_run(const DryRun& run) {
   print_line("to do", describe_work(counts));
   print_line("output", describe_target(run, preview.get()));
   print_line("model", describe_model(run.preset));
+  if (run.devices.size() > 1) print_line("devices", join(run.devices));
   print_line(run.options.prompts.size() == 1 ? "prompt" : "prompts",
              describe_prompts(run.options.prompts));
   if (!run.options.system.empty() || !run.options.examples.empty()) {

@@ -16,6 +16,7 @@
 #include "base/join.h"
 #include "base/log.h"
 #include "bench/format_chart.h"
+#include "config/devices.h"
 #include "config/resolve.h"
 #include "config/weight_choice.h"
 #include "exit_codes.h"
@@ -77,8 +78,16 @@ void add_plan_obstacles(const PlanFlags& flags, const plan::PlanInput& input, Pl
                                          .text = "planned for an " + input.device_name +
                                                  "; the preset runs on the CPU"});
   }
+  const config::PlannedRun& run = planning.planner.run();
+  if (is_cuda_preset && !run.machine.cuda_devices.empty()) {
+    try {
+      config::chosen_gpus(run.loaded.preset, run.machine);
+    } catch (const Error& error) {
+      obstacles.push_back({.code = error.code(), .text = error.what()});
+    }
+  }
   if (flags.assumed.memory_bytes.has_value() && input.device == plan::PlanDevice::kHost &&
-      input.memory_bytes > planning.planner.run().machine.memory_bytes) {
+      input.memory_bytes > run.machine.memory_bytes) {
     obstacles.push_back(
         {.code = ErrorCode::kOutOfMemory, .text = "planned for more memory than is here"});
   }
@@ -102,6 +111,14 @@ void warn_of_uncounted(const PlanFlags& flags, const config::PlannedRun& run) {
   }
 }
 
+// Says that the figures are of one device, where a run would use several.
+void say_devices(const config::PlannedRun& run) {
+  const int count = config::num_devices(run.loaded.preset, run.machine);
+  if (count == 1) return;
+  log_info("plan", "bytes and speeds are of each of " + std::to_string(count) +
+                       " GPUs; the speeds of the GPUs add up");
+}
+
 Planning make_planning(const PlanFlags& flags, const Globals& globals) {
   const Machine machine = detect_machine();
   config::LoadedPreset loaded = load_preset(flags.preset, globals.locations, machine);
@@ -109,6 +126,7 @@ Planning make_planning(const PlanFlags& flags, const Globals& globals) {
   const Context context = globals.context(config::num_threads(loaded.preset, machine));
   CheckedRun checked = check_planned_run(context, machine, std::move(loaded), flags.preset.prompts);
   warn_of_uncounted(flags, checked.run);
+  say_devices(checked.run);
   config::Preset& preset = checked.run.loaded.preset;
   if (flags.batch.has_value()) {
     preset.engine.max_num_seqs = *flags.batch * preset.generation.num_beams;

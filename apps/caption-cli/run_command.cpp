@@ -4,9 +4,7 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <cerrno>
 #include <cstdlib>
-#include <iostream>
 #include <memory>
 #include <optional>
 #include <string>
@@ -20,6 +18,7 @@
 #include "base/units.h"
 #include "config/adapters.h"
 #include "config/choices.h"
+#include "config/devices.h"
 #include "config/examples.h"
 #include "config/generation_defaults.h"
 #include "config/pipeline_options.h"
@@ -37,7 +36,9 @@
 #include "preset_flags.h"
 #include "record_log.h"
 #include "records/file_name.h"
+#include "replicas.h"
 #include "run_output.h"
+#include "streamed_caption.h"
 #include "write_checks.h"
 
 namespace caption::cli {
@@ -127,34 +128,6 @@ int report_unread_caption() {
   log_info("run", "nobody reads standard output any more; the caption is not finished");
   return kExitInterrupted;
 }
-
-// Writes the caption alone to stdout during generation.
-class StreamedCaption {
- public:
-  explicit StreamedCaption(std::atomic<bool>& stop) : stop_(stop) {}
-
-  void write(std::string_view text) {
-    has_begun_ = true;
-    errno = 0;
-    if (std::cout << text << std::flush) return;
-    if (error_ == 0) error_ = errno;
-    stop_.store(true);
-  }
-
-  // Ends the line, if one was begun. Returns false when the reader has closed stdout; throws
-  // Error(kIo) when writing failed for another reason.
-  bool end() {
-    if (has_begun_) write("\n");
-    std::cout.clear();
-    if (error_ == 0 || error_ == EPIPE) return error_ == 0;
-    throw Error(ErrorCode::kIo, "standard output: cannot write: " + describe_errno(error_));
-  }
-
- private:
-  std::atomic<bool>& stop_;
-  bool has_begun_ = false;
-  int error_ = 0;  // errno of the first failed write
-};
 
 void check_stream(const RunFlags& flags, const config::Preset& preset, std::size_t num_inputs,
                   std::size_t num_prompts) {
@@ -250,9 +223,10 @@ void be_quiet_if_asked(const RunFlags& flags) {
 }
 
 // Captions the inputs and returns the exit code.
-int caption_clips(const RunFlags& flags, model::CaptionModel& model,
+int caption_clips(const RunFlags& flags, const Replicas& replicas,
                   const pipeline::InputList& inputs, pipeline::Options options,
                   const records::Manifest& manifest) {
+  const model::CaptionModel& model = *replicas.get().front().model;
   StreamedCaption streamed(*options.stop);
   if (flags.output.is_streamed) {
     options.on_text = [&](std::string_view text) { streamed.write(text); };
@@ -266,7 +240,7 @@ int caption_clips(const RunFlags& flags, model::CaptionModel& model,
   {
     pipeline::ProgressLine line(progress_style(flags));
     options.on_progress = [&line](const pipeline::Progress& progress) { line.update(progress); };
-    outcome = pipeline::run(model, inputs, std::move(options), sink);
+    outcome = pipeline::run(replicas.get(), inputs, std::move(options), sink);
   }
   if (!streamed.end()) return report_unread_caption();
   output.finish(outcome);
@@ -309,17 +283,19 @@ int run(const RunFlags& flags, const Globals& globals) {
       find_inputs(flags.input, read, config::adapter_names(preset.model.adapter));
   std::vector<pipeline::Example> examples = config::read_examples(preset, read);
 
-  const Context context = config::run_context(preset, machine, globals.context().cpu_tier);
-  choose_weights(flags, context, machine, prompts, loaded);
-  const std::unique_ptr<model::CaptionModel> model =
-      config::open_model(context, preset, loaded.locations,
+  std::vector<Context> contexts = config::run_contexts(preset, machine, globals.context().cpu_tier);
+  if (flags.output.is_streamed) contexts.resize(1);  // a single clip
+  choose_weights(flags, contexts.front(), machine, prompts, loaded);
+  std::unique_ptr<model::CaptionModel> model =
+      config::open_model(contexts.front(), preset, loaded.locations,
                          flags.is_dry ? config::KeepDigests::kNo : config::KeepDigests::kYes);
   say_demonstration(*model, preset);
   config::adopt_generation_config(preset, model->generation_config());
   config::require_consistent(preset);
   check_stream(flags, preset, inputs.size(), prompts.size());
   const Sha256 model_hash = model->content_hash();
-  pipeline::Options options = config::pipeline_options(preset, machine, *model, model_hash);
+  pipeline::Options options = config::pipeline_options(preset, machine, *model, model_hash,
+                                                       static_cast<int>(contexts.size()));
   options.stop = &stop;
   options.trust_times = flags.trust_times;
   for (pipeline::Prompt& prompt : prompts) {
@@ -335,9 +311,15 @@ int run(const RunFlags& flags, const Globals& globals) {
                     .manifest = manifest,
                     .inputs = inputs,
                     .options = options,
+                    .devices = device_names(preset, machine),
                     .num_lead_tokens = count_lead_tokens(*model, options)});
   }
-  return caption_clips(flags, *model, inputs, std::move(options), manifest);
+  const Replicas replicas({.loaded = loaded,
+                           .machine = machine,
+                           .contexts = contexts,
+                           .conversations = conversations_of(options)},
+                          std::move(model), options.engine.kv_cache_bytes);
+  return caption_clips(flags, replicas, inputs, std::move(options), manifest);
 }
 
 void add_prompt_flags(CLI::App& command, RunFlags& flags) {

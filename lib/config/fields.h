@@ -75,6 +75,12 @@ void for_each_device_field(Section& device, Visit&& visit) {
   visit(Field{"device.type", "--device", Affects::kNothing,
               "where the model runs; auto looks at the machine"},
         device.type);
+  visit(Field{"device.devices", "--devices", Affects::kNothing,
+              "GPUs: first, all, or numbers as 0,1", Means::kItself,
+              "Each gets a copy of the model and an engine; clips go to the GPU that has room, and "
+              "records to one output. Their arithmetic must be the same. When one is lost, the "
+              "others make its clips."},
+        device.devices);
   visit(Field{"device.memory_utilization", "--memory-utilization", Affects::kNothing,
               "share of memory for weights and KV pages", Means::kItself,
               "KV pages get what weights and activations leave of it."},

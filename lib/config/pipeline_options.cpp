@@ -27,18 +27,22 @@ MemoryUse memory_use(model::CaptionModel& model, const Machine& machine) {
 
 }  // namespace
 
-pipeline::Options pipeline_options(const Preset& preset, const Machine& machine,
-                                   model::CaptionModel& model, const Sha256& model_hash) {
-  pipeline::Options options;
-  options.threads = pipeline::plan_threads(num_threads(preset, machine));
-  options.read = read_options(preset);
+std::int64_t kv_cache_bytes(const Preset& preset, const Machine& machine,
+                            model::CaptionModel& model) {
   model::Decoder& decoder = model.decoder();
   decoder.reserve(preset.engine.max_num_batched_tokens, preset.engine.max_num_seqs);
   const MemoryUse memory = memory_use(model, machine);
-  options.engine = engine_options(
-      model.context(), preset,
-      plan_kv_cache_bytes(preset, decoder.spec(), memory.held_bytes, memory.total_bytes),
-      model_hash);
+  return plan_kv_cache_bytes(preset, decoder.spec(), memory.held_bytes, memory.total_bytes);
+}
+
+pipeline::Options pipeline_options(const Preset& preset, const Machine& machine,
+                                   model::CaptionModel& model, const Sha256& model_hash,
+                                   int num_replicas) {
+  pipeline::Options options;
+  options.threads = pipeline::plan_threads(num_threads(preset, machine), num_replicas);
+  options.read = read_options(preset);
+  options.engine =
+      engine_options(model.context(), preset, kv_cache_bytes(preset, machine, model), model_hash);
   options.vision_cache = {.folder = preset.engine.kv_cache_dir,
                           .max_bytes = preset.engine.kv_cache_dir_bytes,
                           .identity = vision_identity(model.context(), preset, model_hash)};
@@ -50,7 +54,7 @@ pipeline::Options pipeline_options(const Preset& preset, const Machine& machine,
   options.sampling = sampling_params(preset);
   options.stop_strings = preset.generation.stop;
   options.system = preset.generation.system;
-  sampling::validate(options.sampling, decoder.spec().vocab);
+  sampling::validate(options.sampling, model.decoder().spec().vocab);
   return options;
 }
 

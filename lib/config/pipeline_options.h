@@ -9,11 +9,17 @@
 
 namespace caption::config {
 
+// Memory for the KV pages of a model on its device: what weights and activations leave there.
+// Reserves the decoder's activations. Throws Error(kOutOfMemory) when nothing is left.
+std::int64_t kv_cache_bytes(const Preset& preset, const Machine& machine,
+                            model::CaptionModel& model);
+
 // Returns threads, reading, engine, adapters, sampling, stop strings and the system prompt. KV
 // pages get the memory that the model's weights and activations leave. Reserves the decoder's
 // activations. Throws Error(kOutOfMemory) when no memory is left for pages, Error(kUsage) when
-// sampling options contradict each other.
+// sampling options contradict each other. The threads are for a run on `num_replicas` devices.
 pipeline::Options pipeline_options(const Preset& preset, const Machine& machine,
-                                   model::CaptionModel& model, const Sha256& model_hash);
+                                   model::CaptionModel& model, const Sha256& model_hash,
+                                   int num_replicas = 1);
 
 }  // namespace caption::config

@@ -52,6 +52,7 @@ enum class HiddenAct { kAuto, kGelu, kGeluPytorchTanh, kQuickGelu, kRelu, kSilu 
 
 struct DeviceSection {
   DeviceType type = DeviceType::kCpu;
+  std::string devices = "first";  // "first", "all" or "0,1" (config/devices.h)
   double memory_utilization = 0.5;
   std::int64_t threads = 0;
   friend bool operator==(const DeviceSection&, const DeviceSection&) = default;

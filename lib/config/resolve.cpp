@@ -8,6 +8,7 @@
 #include "config/adapters.h"
 #include "config/choices.h"
 #include "config/composed_source.h"
+#include "config/devices.h"
 #include "config/identity.h"
 #include "config/preset_blueprint.h"
 #include "config/resources.h"
@@ -92,6 +93,7 @@ void require_available(const Preset& preset, bool has_cuda_kernels) {
 }
 
 void require_consistent(const Preset& preset) {
+  require_device_list(preset.device);
   const WeightFormat weights = preset.quantization.weights;
   if (preset.quantization.double_quant && weights != WeightFormat::kNf4 &&
       weights != WeightFormat::kAuto) {
@@ -189,21 +191,6 @@ std::int64_t plan_kv_cache_bytes(const Preset& preset, const model::DecoderSpec&
 int num_threads(const Preset& preset, const Machine& machine) {
   return preset.device.threads > 0 ? static_cast<int>(preset.device.threads)
                                    : std::max(1, machine.num_cpus);
-}
-
-Context run_context(const Preset& preset, const Machine& machine, CpuTier tier) {
-  const bool is_gpu = preset.device.type == DeviceType::kCuda;
-  if (is_gpu && machine.cuda_devices.empty()) {
-    throw Error(ErrorCode::kUnavailable, "preset " + preset.name + ": " + machine.cuda_status +
-                                             "; use --device cpu, or a preset of the CPU");
-  }
-  Context context{.cpu_tier = tier, .num_threads = num_threads(preset, machine)};
-  if (is_gpu) {
-    const CudaDevice& gpu = machine.cuda_devices.front();
-    context.device = Device::kCuda;
-    context.compute_capability = 10 * gpu.compute_major + gpu.compute_minor;
-  }
-  return context;
 }
 
 engine::EngineOptions engine_options(const Context& context, const Preset& preset,

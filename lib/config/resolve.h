@@ -72,9 +72,6 @@ std::int64_t plan_kv_cache_bytes(const Preset& preset, const model::DecoderSpec&
                                  std::int64_t held_bytes, std::int64_t machine_memory_bytes);
 
 int num_threads(const Preset& preset, const Machine& machine);
-// Where the preset's model runs: on the CPU with the tier, or on the machine's first GPU. Throws
-// Error(kUnavailable) with the reason when the preset names a GPU and there is none.
-Context run_context(const Preset& preset, const Machine& machine, CpuTier tier);
 // `model_hash` is CaptionModel::content_hash(), which is part of the pages' identity.
 engine::EngineOptions engine_options(const Context& context, const Preset& preset,
                                      std::int64_t kv_cache_bytes, const Sha256& model_hash = {});

@@ -4,6 +4,7 @@
 
 #include "base/join.h"
 #include "config/adapters.h"
+#include "config/devices.h"
 #include "config/plan_input.h"
 #include "config/resolve.h"
 #include "plan/cards.h"
@@ -69,7 +70,7 @@ void RunPlanner::set_device(const Preset& preset, plan::PlanInput& input) const 
   if (const auto card = plan::find_card(assumed_.card.empty() ? preset.name : assumed_.card)) {
     set_card(*card, input);
   } else {
-    set_card(run_.machine.cuda_devices.front(), input);
+    set_card(chosen_gpus(preset, run_.machine).front(), input);
   }
   input.memory_bytes = assumed_.memory_bytes.value_or(input.memory_bytes);
 }

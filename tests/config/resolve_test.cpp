@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "config/adapters.h"
 #include "config/choices.h"
+#include "config/devices.h"
 #include "config/load_preset.h"
 
 namespace caption::config {

@@ -2,6 +2,7 @@
 // the build's own, and a driver that reports a GPU (tests/backend/fake_cuda_driver.cpp).
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <map>
 #include <string>
 #include <vector>
@@ -14,8 +15,13 @@ namespace {
 const Environment kDriver = {{"LD_LIBRARY_PATH", CAPTION_FAKE_DRIVER_FOLDER},
                              {"CAPTION_EMULATOR_SEED", "1"}};
 
-std::map<std::string, std::string> captions(const std::vector<std::string>& arguments) {
-  const Finished finished = run_cli(arguments, "", kDriver);
+// Two GPUs of equal arithmetic; those of kDriver differ.
+const Environment kDriverOfTwo = {{"LD_LIBRARY_PATH", CAPTION_FAKE_DRIVER_OF_TWO_FOLDER},
+                                  {"CAPTION_EMULATOR_SEED", "1"}};
+
+std::map<std::string, std::string> captions(const std::vector<std::string>& arguments,
+                                            const Environment& driver = kDriver) {
+  const Finished finished = run_cli(arguments, "", driver);
   CAPTURE(finished.err);
   CHECK(finished.exit_code == 0);
   std::map<std::string, std::string> captions;
@@ -71,6 +77,69 @@ TEST_CASE("captions that are drawn, with penalties, are those of the CPU, token 
   CHECK(on_cpu.size() == 1);
   CHECK(on_cpu != captions(run_on("cpu", "f32", {"--limit=1"})));
   CHECK(captions(run_on("cuda", "f32", kDrawn)) == on_cpu);
+}
+
+// The arguments that caption two samples of a frame in a few words.
+std::vector<std::string> run_briefly(const std::vector<std::string>& more) {
+  std::vector<std::string> arguments = {
+      "run", "--preset",         "cpu",  "--device",         "cuda", "--dtype",
+      "f32", "--kv-dtype",       "f32",  "--max-new-tokens", "3",    "--frames",
+      "1",   "--kv-cache-bytes", "2MiB", "--max-num-seqs",   "2"};
+  arguments.insert(arguments.end(), more.begin(), more.end());
+  for (const char* const name : {"bridge-006-h264.mp4", "hanok-005-av1.mp4"}) {
+    arguments.push_back(sample_video(name).string());
+  }
+  return arguments;
+}
+
+TEST_CASE("--devices: the captions of one GPU, whichever makes them, and a plan for all") {
+  const auto on_one = captions(run_briefly({}), kDriverOfTwo);
+  CHECK(on_one.size() == 2);
+  const Finished all = run_cli(run_briefly({"--devices", "all"}), "", kDriverOfTwo);
+  CAPTURE(all.err);
+  CHECK(all.exit_code == 0);
+  for (const records::Record& record : parse_records(all.out)) {
+    CHECK(record.caption == on_one.at(record.video));
+  }
+  CHECK(all.err.find("a copy of the model on each of GPU 0 (Fake H100), GPU 1 (Fake T4); clips go "
+                     "to the one that has room") != std::string::npos);
+  CHECK(all.err.find("2 clips captioned in ") != std::string::npos);
+
+  const Finished dry = run_cli(run_briefly({"--devices", "all", "--dry-run"}), "", kDriverOfTwo);
+  CHECK(dry.exit_code == 0);
+  CHECK(dry.out.find("devices   GPU 0 (Fake H100), GPU 1 (Fake T4)") != std::string::npos);
+
+  const Finished plan = run_cli({"plan", "--preset", "h100", "--devices", "all"}, "", kDriverOfTwo);
+  CHECK(plan.err.find("bytes and speeds are of each of 2 GPUs; the speeds of the GPUs add up") !=
+        std::string::npos);
+}
+
+TEST_CASE("--devices that cannot be are refused in one line") {
+  struct Case {
+    const char* devices;
+    int exit_code;
+    const char* message;
+  };
+  constexpr Case kCases[] = {
+      {"0,1", 2, "GPU 0 (Fake H100) computes as \"cuda hopper\" and GPU 1 (Fake T4) as"},
+      {"0,2", 4, "--devices 0,2: GPU 2 is not here, or cannot run the kernels; here: GPU 0"},
+      {"1,1", 2, "--devices 1,1: GPU 1 is named twice; name each once"},
+      {"both", 2, "--devices both: give the numbers of GPUs with commas between them (0,1), all"},
+  };
+  for (const Case& c : kCases) {
+    CAPTURE(c.devices);
+    const Finished finished = run_cli(run_briefly({"--devices", c.devices}), "", kDriver);
+    CAPTURE(finished.err);
+    CHECK(finished.exit_code == c.exit_code);
+    CHECK(finished.out.empty());
+    CHECK(finished.err.find(c.message) != std::string::npos);
+    CHECK(std::count(finished.err.begin(), finished.err.end(), '\n') == 1);
+  }
+  const Finished on_cpu =
+      run_cli({"run", "--preset", "cpu", "--devices", "0,1", "clip.mp4"}, "", kDriver);
+  CHECK(on_cpu.exit_code == 2);
+  CHECK(on_cpu.err.find("--devices 0,1: the model runs on the CPU; add --device cuda, or leave "
+                        "--devices out") != std::string::npos);
 }
 
 }  // namespace
