@@ -193,8 +193,8 @@ struct PagedBatch {
         tables[s * kMaxPages + p] = static_cast<std::int32_t>(3 * kMaxPages - 1) - (3 * p + s);
       }
       for (std::int32_t i = 0; i < context_lens[static_cast<std::size_t>(s)]; ++i) {
-        all_slots.push_back(tables[s * kMaxPages + i / kPageTokens] * kPageTokens +
-                            i % kPageTokens);
+        const std::int64_t first = tables[s * kMaxPages + i / kPageTokens] * kPageTokens;
+        all_slots.push_back(static_cast<std::int32_t>(first + i % kPageTokens));
       }
     }
   }
