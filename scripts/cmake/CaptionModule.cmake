@@ -51,7 +51,9 @@ function(caption_test name)
     PRIVATE CAPTION_SOURCE_DIR="${PROJECT_SOURCE_DIR}" CAPTION_TEST_TMP="${CMAKE_CURRENT_BINARY_DIR}")
   caption_source_tree_resources(${target})
   add_test(NAME ${name} COMMAND ${target})
-  set_tests_properties(${name} PROPERTIES LABELS "${ARG_LABELS}" TIMEOUT 600)
+  # The test, and itself on another device, write the same files.
+  set_tests_properties(${name} PROPERTIES LABELS "${ARG_LABELS}" TIMEOUT 600
+    RESOURCE_LOCK files_of_${name})
 endfunction()
 
 # caption_test_on_mirror(engine [ARGUMENTS -tse=...]) runs the tests of a room a second time, on the
@@ -63,7 +65,7 @@ function(caption_test_on_mirror name)
   cmake_parse_arguments(ARG "" "" "ARGUMENTS" ${ARGN})
   add_test(NAME ${name}_on_mirror COMMAND caption_${name}_test ${ARG_ARGUMENTS})
   set_tests_properties(${name}_on_mirror PROPERTIES LABELS fast TIMEOUT 600
-    ENVIRONMENT CAPTION_TEST_DEVICE=mirror)
+    RESOURCE_LOCK files_of_${name} ENVIRONMENT CAPTION_TEST_DEVICE=mirror)
 endfunction()
 
 # caption_test_on_emulated_cuda(engine [ARGUMENTS -tse=...]) makes the executable
@@ -80,7 +82,7 @@ function(caption_test_on_emulated_cuda name)
   caption_source_tree_resources(${target})
   add_test(NAME ${name}_on_cuda COMMAND ${target} ${ARG_ARGUMENTS})
   set_tests_properties(${name}_on_cuda PROPERTIES LABELS fast TIMEOUT 600
-    ENVIRONMENT "CAPTION_TEST_DEVICE=cuda;CAPTION_EMULATOR_SEED=1")
+    RESOURCE_LOCK files_of_${name} ENVIRONMENT "CAPTION_TEST_DEVICE=cuda;CAPTION_EMULATOR_SEED=1")
 endfunction()
 
 # caption_fuzzer(safetensors SOURCES safetensors_fuzz.cpp DEPS weights) makes a libFuzzer target
