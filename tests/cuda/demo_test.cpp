@@ -32,7 +32,7 @@ std::map<std::string, std::string> captions(const std::vector<std::string>& argu
   return captions;
 }
 
-// The arguments that caption two samples of 3 frames on a device with weights of a format.
+// The arguments that caption two samples of 2 frames on a device with weights of a format.
 std::vector<std::string> run_on(const char* device, const char* format,
                                 const std::vector<std::string>& options = {}) {
   std::vector<std::string> arguments = {"run",
@@ -45,9 +45,9 @@ std::vector<std::string> run_on(const char* device, const char* format,
                                         "--kv-dtype",
                                         format,
                                         "--max-new-tokens",
-                                        "24",
+                                        "16",
                                         "--frames",
-                                        "3",
+                                        "2",
                                         sample_video("bridge-006-h264.mp4").string(),
                                         sample_video("hanok-005-av1.mp4").string()};
   arguments.insert(arguments.end(), options.begin(), options.end());
