@@ -41,7 +41,9 @@ ErrorCode error_code_of_errno(int error_number) {
     case ENOENT:
     case ENOTDIR: return ErrorCode::kNotFound;
     case EACCES:
-    case EPERM: return ErrorCode::kUnreadable;
+    case EPERM:
+    case ELOOP:
+    case ENAMETOOLONG: return ErrorCode::kUnreadable;
     case EAGAIN:
     case EMFILE:
     case ENFILE:

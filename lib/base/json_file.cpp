@@ -5,12 +5,8 @@
 namespace caption {
 
 JsonObject JsonObject::open(const std::filesystem::path& path, ErrorCode code) {
-  try {
-    return parse(read_text_file(path), path.string(), code);
-  } catch (const Error& error) {
-    if (code != ErrorCode::kBadModel) throw;
-    throw Error(model_file_code(error.code()), error.what());
-  }
+  const bool is_of_model = code == ErrorCode::kBadModel;
+  return parse(is_of_model ? read_model_file(path) : read_text_file(path), path.string(), code);
 }
 
 }  // namespace caption

@@ -122,6 +122,14 @@ ErrorCode model_file_code(ErrorCode code) {
   return is_machine ? code : ErrorCode::kBadModel;
 }
 
+std::string read_model_file(const std::filesystem::path& path) {
+  try {
+    return read_text_file(path);
+  } catch (const Error& error) {
+    throw Error(model_file_code(error.code()), error.what());
+  }
+}
+
 void require_regular_file(const std::filesystem::path& path) { const OpenFile file(path); }
 
 }  // namespace caption

@@ -63,6 +63,8 @@ std::string read_text(const OpenFile& file, std::size_t max_bytes = 64u << 20);
 // are errors of the machine and stay; every other code becomes kBadModel, so that it is not
 // attributed to a clip.
 ErrorCode model_file_code(ErrorCode code);
+// Returns read_text_file() of one of a model's files; throws Error with model_file_code().
+std::string read_model_file(const std::filesystem::path& path);
 
 // Throws as OpenFile does, for example kNotFound, kNotRegularFile or kUnreadable, unless `path` is
 // a readable regular file. Never blocks on a FIFO.

@@ -43,6 +43,12 @@ FileStamp to_stamp(const struct stat& status) {
 
 }  // namespace
 
+bool is_present(const std::filesystem::path& path) {
+  std::error_code ignored;
+  return std::filesystem::symlink_status(path, ignored).type() !=
+         std::filesystem::file_type::not_found;
+}
+
 OpenFile::OpenFile(const std::filesystem::path& path) : path_(path) {
   struct stat status {};
   // O_NONBLOCK: opening a FIFO does not wait for a writer.

@@ -8,6 +8,7 @@
 
 #include "base/mapped_file.h"
 #include "base/nearest.h"
+#include "base/open_file.h"
 #include "base/units.h"
 #include "config/examples.h"
 #include "config/parse_preset.h"
@@ -66,7 +67,7 @@ fs::path find_preset(std::string_view name_or_path, const fs::path& own_presets)
   }
   const bool looks_like_path = name_or_path.find('/') != std::string_view::npos ||
                                name_or_path.ends_with(kSuffix) || name_or_path.ends_with(".yml");
-  if (looks_like_path || fs::exists(name_or_path)) return fs::path(name_or_path);
+  if (looks_like_path || is_present(name_or_path)) return fs::path(name_or_path);
   throw Error(ErrorCode::kBadPreset,
               "no preset is named \"" + std::string(name_or_path) +
                   "\" and no such file is there; " +

@@ -20,6 +20,7 @@ namespace {
 
 constexpr std::size_t kMaxQuotedBytes = 80;  // limit for text of the file quoted in a message
 constexpr std::string_view kModelPath = "model.path";
+constexpr std::string_view kWeights = "quantization.weights";
 constexpr std::string_view kAdapter = "model.adapter";
 
 std::string excerpt(std::string_view text) {
@@ -368,6 +369,10 @@ void apply_override(Preset& preset, const Override& override_value) {
     throw Error(ErrorCode::kUsage, override_value.source + ": " + problem);
   }
   if (override_value.key == kModelPath) preset.model.is_composed = false;
+  // double_quant says something about the weights of the preset, not about others.
+  if (override_value.key == kWeights && preset.quantization.weights != WeightFormat::kNf4) {
+    preset.quantization.double_quant = false;
+  }
 }
 
 }  // namespace caption::config

@@ -10,7 +10,7 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "base/mapped_file.h"
-#include "model/internal/model_files.h"
+#include "base/open_file.h"
 
 namespace caption::model {
 namespace {
@@ -251,7 +251,7 @@ std::string find_difference(std::string_view program, const ChatFormat& format,
 
 ChatTemplate read_chat_template(const ModelFolder& folder, std::string_view video_token) {
   const std::filesystem::path jinja = folder.path() / "chat_template.jinja";
-  if (is_file(jinja)) return {.text = read_text_file(jinja), .file = jinja};
+  if (is_present(jinja)) return {.text = read_model_file(jinja), .file = jinja};
   if (folder.is_gguf()) {
     const std::string text = folder.gguf_template();
     if (!mentions(text, video_token)) return {};

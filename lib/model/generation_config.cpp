@@ -6,6 +6,7 @@
 #include <system_error>
 
 #include "base/json.h"
+#include "base/open_file.h"
 #include "model/internal/config.h"
 
 namespace caption::model {
@@ -82,8 +83,7 @@ bool is_in_effect(const JsonObject& config, const UnsupportedKey& key) {
 
 GenerationConfig read_generation_config(const std::filesystem::path& folder) {
   const std::filesystem::path path = folder / "generation_config.json";
-  std::error_code ignored;
-  if (!std::filesystem::exists(path, ignored)) return {};
+  if (!is_present(path)) return {};
   const JsonObject json = JsonObject::open(path, ErrorCode::kBadModel);
   constexpr std::int64_t kMaxTokens = 1 << 16;
   GenerationConfig config;

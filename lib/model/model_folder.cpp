@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "base/join.h"
 #include "base/log.h"
+#include "base/open_file.h"
 #include "model/internal/adapter.h"
 #include "model/internal/model_files.h"
 #include "text/token_tables.h"
@@ -131,9 +132,7 @@ std::optional<JsonObject> ModelFolder::find_json(std::string_view name) const {
   const bool is_config = name == "config.json";
   const fs::path file = path_ / name;
   if (!is_gguf() || (reads_files_ && !is_config)) {
-    std::error_code error;
-    if (fs::exists(file, error)) return JsonObject::open(file, ErrorCode::kBadModel);
-    if (error) throw Error(ErrorCode::kBadModel, file.string() + ": " + error.message());
+    if (is_present(file)) return JsonObject::open(file, ErrorCode::kBadModel);
   }
   const std::string as = ", as " + std::string(name);
   if (is_config && is_gguf()) {

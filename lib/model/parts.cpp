@@ -6,7 +6,7 @@
 
 #include "base/error.h"
 #include "base/mapped_file.h"
-#include "model/internal/model_files.h"
+#include "base/open_file.h"
 
 namespace caption::model {
 namespace {
@@ -202,7 +202,7 @@ ConfigFolder read_config_folder(const std::filesystem::path& folder) {
                                     "vocab.json"};
   ConfigFolder config{.path = folder, .files = {}};
   for (const char* name : kNames) {
-    if (!is_file(folder / name)) continue;
+    if (!is_present(folder / name)) continue;
     try {
       config.files.push_back({.name = name, .digest = OpenFile(folder / name).sha256()});
     } catch (const Error& error) {

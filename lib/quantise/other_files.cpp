@@ -34,8 +34,10 @@ std::vector<std::string> find_other_files(const fs::path& folder) {
        entry.increment(error)) {
     std::error_code ignored;
     const std::string name = entry->path().filename().string();
-    const bool is_wanted = entry->is_regular_file(ignored) && !name.starts_with('.') &&
-                           name != "config.json" && !is_of_weights(name);
+    // A link that leads nowhere is refused when it is copied.
+    const bool is_file = entry->is_regular_file(ignored) || !entry->exists(ignored);
+    const bool is_wanted =
+        is_file && !name.starts_with('.') && name != "config.json" && !is_of_weights(name);
     if (is_wanted) names.push_back(name);
   }
   if (error) {

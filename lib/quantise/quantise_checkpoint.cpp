@@ -12,6 +12,7 @@
 #include "base/json.h"
 #include "base/mapped_file.h"
 #include "base/nearest.h"
+#include "base/open_file.h"
 #include "base/units.h"
 #include "model/model_files.h"
 #include "model/read_blueprint.h"
@@ -70,7 +71,7 @@ void require_plain_folder(const fs::path& model) {
                     "transformers saves it (a GGUF file: the model that it was made of; a composed "
                     "model: the folder of its language model, which then becomes its llm)");
   }
-  if (!fs::exists(model / kConfig, ignored)) {
+  if (!is_present(model / kConfig)) {
     throw Error(ErrorCode::kBadModel,
                 model.string() +
                     ": holds no config.json; quantize takes a model's folder as transformers saves "

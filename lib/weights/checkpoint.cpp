@@ -11,6 +11,7 @@
 #include "base/counted.h"
 #include "base/error.h"
 #include "base/mapped_file.h"
+#include "base/open_file.h"
 #include "weights/internal/safetensors.h"
 #include "weights/internal/watched_file.h"
 
@@ -22,14 +23,9 @@ namespace fs = std::filesystem;
 constexpr const char* kSingleFile = "model.safetensors";
 constexpr const char* kIndexFile = "model.safetensors.index.json";
 
-bool is_there(const fs::path& path) {
-  std::error_code ignored;  // a path that cannot be examined counts as absent
-  return fs::exists(path, ignored);
-}
-
 [[noreturn]] void fail_no_weights(const fs::path& folder) {
   for (const char* other : {"pytorch_model.bin", "pytorch_model.bin.index.json"}) {
-    if (!is_there(folder / other)) continue;
+    if (!is_present(folder / other)) continue;
     throw Error(ErrorCode::kUnavailable,
                 folder.string() + ": has " + other + " but no " + kSingleFile +
                     "; this build reads safetensors only (convert with save_pretrained)");
@@ -119,9 +115,9 @@ Checkpoint Checkpoint::open(const fs::path& folder_or_file) {
   std::error_code ignored;
   if (!fs::is_directory(folder_or_file, ignored)) {
     state->add_file(folder_or_file, all);
-  } else if (is_there(folder_or_file / kSingleFile)) {
+  } else if (is_present(folder_or_file / kSingleFile)) {
     state->add_file(folder_or_file / kSingleFile, all);
-  } else if (is_there(folder_or_file / kIndexFile)) {
+  } else if (is_present(folder_or_file / kIndexFile)) {
     state->add_shards(folder_or_file / kIndexFile);
   } else {
     fail_no_weights(folder_or_file);

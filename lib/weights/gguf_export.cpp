@@ -14,6 +14,7 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "base/mapped_file.h"
+#include "base/open_file.h"
 #include "tensor/dtype.h"
 #include "text/export_tokenizer.h"
 #include "weights/ggml_encode.h"
@@ -241,12 +242,12 @@ void copy_files(const fs::path& model_folder, const fs::path& out_folder,
   if (fs::equivalent(model_folder, out_folder, ignored)) return;
   for (const char* const name : {"preprocessor_config.json", "video_preprocessor_config.json",
                                  "generation_config.json", "chat_template.jinja"}) {
-    if (!fs::exists(model_folder / name, ignored)) continue;
+    if (!is_present(model_folder / name)) continue;
     copy_beside(model_folder / name, out_folder / name);
     summary.copied_files.push_back(out_folder / name);
   }
   const fs::path generation = out_folder / "generation_config.json";
-  if (eos_ids.empty() || fs::exists(model_folder / generation.filename(), ignored)) return;
+  if (eos_ids.empty() || is_present(model_folder / generation.filename())) return;
   write_end_ids(eos_ids, generation);
   summary.copied_files.push_back(generation);
 }

@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/json.h"
+#include "base/open_file.h"
 #include "weights/checkpoint.h"
 #include "weights/internal/coded_source.h"
 
@@ -52,10 +53,8 @@ void require_known_method(const std::filesystem::path& folder) {
 }
 
 bool is_quantised_folder(const std::filesystem::path& folder) {
-  std::error_code ignored;
-  const bool has_weights =
-      std::filesystem::exists(folder / "model.safetensors", ignored) ||
-      std::filesystem::exists(folder / "model.safetensors.index.json", ignored);
+  const bool has_weights = is_present(folder / "model.safetensors") ||
+                           is_present(folder / "model.safetensors.index.json");
   return has_weights && find_configuration(folder).has_value();
 }
 

@@ -33,6 +33,24 @@ ErrorCode code_of_opening(const fs::path& path) {
 
 TEST_SUITE_BEGIN("base/open_file");
 
+TEST_CASE("a link is there wherever it leads, and reading it says what is wrong") {
+  const fs::path folder = fs::path(CAPTION_TEST_TMP) / "links";
+  fs::remove_all(folder);
+  fs::create_directories(folder);
+  fs::create_symlink("gone", folder / "dangling");
+  fs::create_symlink("loop", folder / "loop");
+  const fs::path long_name = folder / std::string(300, 'n');
+  CHECK_FALSE(is_present(folder / "gone"));
+  CHECK_FALSE(is_present(folder / "gone" / "file"));
+  CHECK(is_present(folder));
+  CHECK(is_present(folder / "dangling"));
+  CHECK(is_present(folder / "loop"));
+  CHECK(is_present(long_name));
+  CHECK(code_of_opening(folder / "dangling") == ErrorCode::kNotFound);
+  CHECK(code_of_opening(folder / "loop") == ErrorCode::kUnreadable);
+  CHECK(code_of_opening(long_name) == ErrorCode::kUnreadable);
+}
+
 TEST_CASE("hashes the whole content") {
   const std::string text(1'000'003, 'k');
   const OpenFile file(write_file("whole.bin", text));

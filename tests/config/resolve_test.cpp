@@ -119,6 +119,12 @@ TEST_SUITE("config/resolve") {
                          "quantization.double_quant is for weights of nf4, and these are awq; "
                          "leave it out",
                          Error);
+    // --dtype asks for other weights than the preset's.
+    preset.quantization.weights = WeightFormat::kNf4;
+    apply_override(preset, {"quantization.weights", "nf4", "--dtype"});
+    CHECK(preset.quantization.double_quant);
+    apply_override(preset, {"quantization.weights", "bf16", "--dtype"});
+    CHECK_NOTHROW(require_consistent(preset));
   }
 
   TEST_CASE("adapters are folders, at most one of them without a name") {

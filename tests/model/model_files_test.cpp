@@ -88,6 +88,25 @@ TEST_SUITE("model/model_files") {
     }
   }
 
+  TEST_CASE("a link that leads nowhere is refused by its name, and not passed over") {
+    for (const char* const name :
+         {"added_tokens.json", "chat_template.jinja", "generation_config.json",
+          "preprocessor_config.json", "special_tokens_map.json", "tokenizer_config.json",
+          "video_preprocessor_config.json", "model.safetensors"}) {
+      CAPTURE(name);
+      const fs::path folder = copy_checkpoint("llama_bf16", "dangling");
+      fs::remove(folder / name);
+      fs::create_symlink("gone", folder / name);
+      try {
+        hash_of(folder);
+        FAIL_CHECK("it was passed over");
+      } catch (const Error& error) {
+        CHECK(error.code() == ErrorCode::kBadModel);
+        CHECK(std::string(error.what()).find((folder / name).string()) != std::string::npos);
+      }
+    }
+  }
+
   TEST_CASE("the identity of a composed model follows each of its parts") {
     model::ComposedSource source = copy_composed("composed_identity");
     const auto hash = [&] {

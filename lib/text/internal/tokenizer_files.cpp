@@ -12,21 +12,13 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "base/mapped_file.h"
+#include "base/open_file.h"
 
 namespace caption::text {
 namespace {
 
-std::string read_model_file(const std::filesystem::path& path) {
-  try {
-    return read_text_file(path);
-  } catch (const Error& error) {
-    throw Error(model_file_code(error.code()), error.what());
-  }
-}
-
 std::optional<std::string> read_if_present(const std::filesystem::path& path) {
-  std::error_code ignored;  // a file whose status cannot be read counts as absent
-  if (!std::filesystem::exists(path, ignored)) return std::nullopt;
+  if (!is_present(path)) return std::nullopt;
   return read_model_file(path);
 }
 

@@ -6,6 +6,7 @@
 #include <system_error>
 
 #include "base/error.h"
+#include "base/open_file.h"
 #include "weights/internal/safetensors.h"
 
 namespace caption::weights {
@@ -206,8 +207,7 @@ void require_value(const JsonObject& config, std::string_view key, std::string_v
 
 ExportedModel read_exported_model(const std::filesystem::path& folder) {
   const std::filesystem::path path = folder / "config.json";
-  std::error_code ignored;
-  if (!std::filesystem::exists(path, ignored)) {
+  if (!is_present(path)) {
     throw Error(ErrorCode::kBadModel, folder.string() +
                                           ": config.json is missing; GGUF files are made of a "
                                           "model's folder as transformers saves it");

@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "base/mapped_file.h"
+#include "base/open_file.h"
 #include "text/export_tokenizer.h"
 #include "weights/internal/own_keys.h"
 
@@ -16,11 +17,6 @@ namespace caption::weights {
 namespace {
 
 namespace fs = std::filesystem;
-
-bool is_there(const fs::path& path) {
-  std::error_code ignored;
-  return fs::exists(path, ignored);
-}
 
 std::optional<text::TokenId> id_in(const JsonObject& config, const char* key) {
   if (config.type_of(key) != JsonType::kNumber) return std::nullopt;
@@ -37,15 +33,11 @@ void add_id(const ExportedModel& model, std::optional<text::TokenId> id, const c
 }
 
 std::string read_template(const fs::path& folder) {
-  try {
-    if (is_there(folder / "chat_template.jinja"))
-      return read_text_file(folder / "chat_template.jinja");
-  } catch (const Error& error) {
-    throw Error(model_file_code(error.code()), error.what());
-  }
+  const fs::path jinja = folder / "chat_template.jinja";
+  if (is_present(jinja)) return read_model_file(jinja);
   for (const char* const name :
        {"chat_template.json", "processor_config.json", "tokenizer_config.json"}) {
-    if (!is_there(folder / name)) continue;
+    if (!is_present(folder / name)) continue;
     const JsonObject config = JsonObject::open(folder / name, ErrorCode::kBadModel);
     if (const auto text = config.find_string_at("chat_template")) return *text;
     for (const JsonObject& named : config.type_of("chat_template") == JsonType::kList

@@ -7,6 +7,7 @@
 #include <system_error>
 
 #include "base/error.h"
+#include "base/open_file.h"
 #include "weights/internal/own_keys.h"
 
 namespace caption::weights {
@@ -65,8 +66,7 @@ TowerSizes read_sizes(const JsonObject& vision, const TowerSizes& defaults, cons
 Normalisation read_normalisation(const std::filesystem::path& folder, Normalisation found) {
   for (const char* const name : {"preprocessor_config.json", "video_preprocessor_config.json"}) {
     const std::filesystem::path path = folder / name;
-    std::error_code ignored;
-    if (!std::filesystem::exists(path, ignored)) continue;
+    if (!is_present(path)) continue;
     const JsonObject config = JsonObject::open(path, ErrorCode::kBadModel);
     if (config.has("image_mean")) found.mean = config.get_doubles("image_mean");
     if (config.has("image_std")) found.deviation = config.get_doubles("image_std");
