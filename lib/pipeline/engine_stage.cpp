@@ -191,6 +191,10 @@ void EngineStage::submit(engine::Request request, Caption caption) {
     const engine::RequestId id = engine_.submit(std::move(request));
     running_.emplace(id, std::move(caption));
   } catch (const Error& error) {
+    if (error.code() == ErrorCode::kUnavailable) {  // the engine reserves memory of the device
+      device_.lose(error);
+      return shared_.returned.add(job_of(std::move(caption)), ReturnedJobs::WasAt::kWork);
+    }
     fail(caption.record, error);
     recorder_.end(model_, caption);
   }

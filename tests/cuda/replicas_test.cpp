@@ -30,7 +30,7 @@ std::unique_ptr<model::CaptionModel> open_on(int ordinal) {
 }
 
 // The first clips of the samples, by name.
-pipeline::InputList some_clips() {
+pipeline::InputList some_clips(int num_clips = kClips) {
   std::vector<std::string> paths;
   for (const auto& entry :
        fs::directory_iterator(fs::path(CAPTION_SOURCE_DIR) / "samples/videos")) {
@@ -39,7 +39,7 @@ pipeline::InputList some_clips() {
   std::sort(paths.begin(), paths.end());
   REQUIRE(paths.size() >= kClips);
   pipeline::InputList list;
-  for (int i = 0; i < kClips; ++i)
+  for (int i = 0; i < num_clips; ++i)
     list.add(paths[static_cast<std::size_t>(i)], pipeline::Origin::kNamed);
   return list;
 }
@@ -76,10 +76,10 @@ class Output {
     fs::remove(records::manifest_path(path_));
   }
 
-  pipeline::Outcome run(std::span<const pipeline::Replica> replicas) const {
+  pipeline::Outcome run(std::span<const pipeline::Replica> replicas, int num_clips = kClips) const {
     records::RecordFile file(path_, records::Format::kJsonl, {.settings = {{"model", "demo"}}},
                              records::Existing::kResume);
-    return pipeline::run(replicas, some_clips(), short_captions(), file);
+    return pipeline::run(replicas, some_clips(num_clips), short_captions(), file);
   }
   // By video; checks that there is one record of each, with a caption.
   std::map<std::string, std::string> captions() const {
@@ -99,12 +99,16 @@ class Output {
   fs::path path_;
 };
 
-// The captions of one GPU, and the calls of the runtime that they take.
+// The captions of one GPU, and the calls of the runtime that they take, and that the stages take
+// which find no clip.
 struct Undisturbed {
   Undisturbed() {
     two_gpus();  // opens the models, whose calls do not count
     cuda_emulator::lose_device_at(-1, 1);
+    Output().run(std::span(two_gpus()).last(1), 0);
+    num_idle_calls = cuda_emulator::count_calls(1);
     const Output output;
+    cuda_emulator::lose_device_at(-1, 1);
     output.run(std::span(two_gpus()).last(1));
     num_calls = cuda_emulator::count_calls(1);
     captions = output.captions();
@@ -112,6 +116,7 @@ struct Undisturbed {
 
   std::map<std::string, std::string> captions;
   std::int64_t num_calls = 0;
+  std::int64_t num_idle_calls = 0;
 };
 
 const Undisturbed& undisturbed() {
@@ -132,10 +137,13 @@ TEST_CASE("two GPUs give the captions of one") {
 }
 
 TEST_CASE("when one of two GPUs is lost, every clip has its caption, and only once") {
-  const std::int64_t num_calls = undisturbed().num_calls;  // before there is another Output
+  const std::int64_t num_idle_calls = undisturbed().num_idle_calls;  // before another Output
+  const std::int64_t num_calls = undisturbed().num_calls;
+  MESSAGE("calls without clips: " << num_idle_calls << ", with " << kClips << ": " << num_calls);
+  REQUIRE(num_calls > num_idle_calls);
   {
     const Output output;
-    cuda_emulator::lose_device_at(num_calls / 4, 1);
+    cuda_emulator::lose_device_at(num_idle_calls + (num_calls - num_idle_calls) / 4, 1);
     CHECK(output.run(two_gpus()).ending == pipeline::Ending::kFinished);
     CHECK(output.captions() == undisturbed().captions);
   }
