@@ -5,6 +5,7 @@
 #include <chrono>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <set>
 #include <string>
 #include <thread>
@@ -68,6 +69,31 @@ std::map<std::string, std::string> captions_of(const std::vector<Record>& record
   }
   return captions;
 }
+
+// As an output, it finds the records of equal content that it has.
+class FindingSink final : public KeepingSinkBase {
+ public:
+  records::AppendResult append(const Record& record) override {
+    const std::lock_guard lock(mutex_);
+    return KeepingSinkBase::append(record);
+  }
+  records::Earlier find(const records::ClipIdentity& clip, const std::string& video,
+                        std::string_view /*caption*/) override {
+    const std::lock_guard lock(mutex_);
+    for (const Record& record : kept) {
+      if (record.id != clip.id) continue;
+      Record copy = record;
+      copy.copy_of = record.file.value_or(records::ClipFile{}).path;
+      copy.video = video;
+      copy.file = clip.file;
+      return {.kind = records::Earlier::Kind::kElsewhere, .record = std::move(copy)};
+    }
+    return {};
+  }
+
+ private:
+  std::mutex mutex_;
+};
 
 TEST_SUITE("pipeline/replicas") {
   TEST_CASE("several replicas give the records of one, and each makes some") {
@@ -152,7 +178,7 @@ TEST_SUITE("pipeline/replicas") {
     }
     Machines machines(3);
     machines.lose_at_step(1, 3);
-    KeepingSink sink;
+    FindingSink sink;
     const Outcome outcome = run(machines.replicas, list_of(paths), fake_options(), sink);
     CHECK(outcome.progress.clips_captioned == kClips);
     CHECK(outcome.progress.clips_copied == kClips);
