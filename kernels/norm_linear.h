@@ -1,9 +1,9 @@
 // kernels/norm_linear.h: dense layers whose input is normalised on its way.
 //   norm_linear:         y = linear(rms_norm(x)) for each part
 //   norm_linear_swiglu:  y = linear_swiglu(rms_norm(x))
-// with rms_norm() of kernels/norm.h and the layers of kernels/linear.h. The results have the bits
-// of these operations one after the other, so a row's are the same alone and in any batch. Throws
-// Error(kInternal) when shapes or dtypes disagree.
+// with rms_norm() of kernels/norm.h and the layers of kernels/linear.h. The results are bit
+// for bit those of the separate operations, so a row has the same result alone and in any batch.
+// Throws Error(kInternal) when shapes or dtypes disagree.
 #pragma once
 
 #include <span>

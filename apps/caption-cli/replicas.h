@@ -18,7 +18,7 @@ namespace caption::cli {
 struct ReplicaSource {
   const config::LoadedPreset& loaded;
   const Machine& machine;
-  const std::vector<Context>& contexts;  // of the run's devices, at least one
+  const std::vector<Context>& contexts;  // one per device of the run, >= 1
   const std::vector<model::Conversation>& conversations;
 };
 

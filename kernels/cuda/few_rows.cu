@@ -26,7 +26,7 @@ constexpr int kStages = 11;
 // Columns of x that a warp has in shared memory: of four tiles.
 constexpr int kChunkColumns = 64;
 constexpr int kChunkSteps = kChunkColumns / kTileSize;
-constexpr int kChunkUnits = kChunkColumns / 8;  // of 16 bytes
+constexpr int kChunkUnits = kChunkColumns / 8;  // units of 16 bytes
 
 struct FewRowsParams {
   TilesParts parts;
@@ -56,7 +56,7 @@ struct FewRows {
   struct Shared {
     Bytes16 ring[kFewRowsWarps][kStages][32];
     Work work[kFewRowsWarps];
-    // Of rows that are normalised.
+    // For each row that is normalised: the sum of squares per warp, and the factor.
     float squares[kFewRowsWarps][8 * kGroups];
     float factor[8 * kGroups];
   };
@@ -67,7 +67,7 @@ struct FewRows {
   struct Cursor {
     const Bytes16* from[kOperands];
     int step;
-    int slot;  // of the ring
+    int slot;  // index in the ring
   };
 
   static CAPTION_DEVICE void run(const Params& p) {
@@ -111,8 +111,8 @@ struct FewRows {
     return cursor;
   }
 
-  // Begins the copy of the warp's next tile, if there is one, and makes it a group of its own. The
-  // tiles of gate and up alternate.
+  // Begins the copy of the warp's next tile, if there is one. Each call commits one group of
+  // copies, which may be empty. The tiles of gate and up alternate.
   static CAPTION_DEVICE void copy_tile(const Params& p, Bytes16 (&to)[32], Cursor& cursor,
                                        int operand) {
     if (cursor.step < p.steps) copy_16_async(&to[lane_index()], cursor.from[operand], true);
@@ -162,9 +162,10 @@ struct FewRows {
   // matrix.
   static CAPTION_DEVICE void load_chunk(const Params& p, Work& work, const float* factor,
                                         int first_column) {
-    constexpr int kLanes = kChunkColumns / kPack < 32 ? kChunkColumns / kPack : 32;  // of a row
+    constexpr int kLanes =
+        kChunkColumns / kPack < 32 ? kChunkColumns / kPack : 32;  // lanes per row
     constexpr int kRowsAtOnce = 32 / kLanes;
-    constexpr int kLoads = 4;  // of a lane before it stores
+    constexpr int kLoads = 4;  // loads that a lane issues before it stores
     CAPTION_UNROLL
     for (int first = 0; first < kChunkColumns; first += kLanes * kPack) {
       const int within = first + lane_index() % kLanes * kPack;
@@ -200,10 +201,11 @@ struct FewRows {
   static CAPTION_DEVICE void multiply_chunk(const Params& p, Bytes16 (&ring)[kStages][32],
                                             const Work& work, Cursor& cursor, int left,
                                             Sums& sums) {
-    static_assert((kStages - 1) % kOperands == 0);  // a copy is of the operand that is multiplied
+    static_assert((kStages - 1) % kOperands ==
+                  0);  // the operand that is copied is the one multiplied
     CAPTION_NO_UNROLL
     for (int step = 0; step < kChunkSteps; step += 2) {
-      FragmentA xs[kGroups];  // of x for two steps
+      FragmentA xs[kGroups];  // x for two steps
       CAPTION_UNROLL
       for (int g = 0; g < kGroups; ++g) {
         // Sums of rows beyond x are not stored: its last row stands for them.

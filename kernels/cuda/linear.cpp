@@ -12,8 +12,8 @@ namespace caption::kernels {
 namespace cuda {
 namespace {
 
-// Rows that the blocks of a dense layer normalise themselves. Each block reads them twice, which
-// for more rows takes L2 longer than a launch.
+// Rows that the blocks of a dense layer normalise themselves. Each block reads them twice; for
+// more rows L2 takes longer to deliver them than a launch of its own for the norm would take.
 constexpr std::int64_t kMostNormedRows = 8;
 
 void multiply(Stream& stream, const DenseLayer& layer) {

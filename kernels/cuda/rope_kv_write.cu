@@ -46,7 +46,7 @@ struct RopeKvWriteParams {
 template <class T, int kCount>
 struct RopeKvWrite {
   static constexpr int kThreads = kRopeThreads;
-  static constexpr int kPacks = kMostHeadDim / (32 * kCount);  // of a lane
+  static constexpr int kPacks = kMostHeadDim / (32 * kCount);  // packs per lane
   using Params = RopeKvWriteParams;
   struct Shared {
     float head[kRopeWarps][kMostHeadDim];

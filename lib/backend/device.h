@@ -15,8 +15,8 @@ enum class DeviceKind : std::uint8_t {
   kMirror,
 };
 
-// A value: the CPU, the mirror, or one of the machine's GPUs. Two GPUs are two devices, so a tensor
-// of one is no operand on the other.
+// A value: the CPU, the mirror, or one of the machine's GPUs. Two GPUs are two devices: an
+// operation on one takes no tensor that lies on the other.
 class Device {
  public:
   static const Device kCpu;

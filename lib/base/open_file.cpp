@@ -64,6 +64,9 @@ OpenFile::OpenFile(const std::filesystem::path& path) : path_(path) {
     throw Error(ErrorCode::kNotRegularFile,
                 path.string() + ": is " + kind_of(status.st_mode) + ", not a regular file");
   }
+  if (open_error == ENOENT && is_present(path)) {
+    throw Error(ErrorCode::kNotFound, path.string() + ": is a link to a file that is not there");
+  }
   if (open_error != 0) fail(path, error_code_of_errno(open_error), open_error);
   if (stat_error != 0) {
     ::close(descriptor_);

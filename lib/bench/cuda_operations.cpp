@@ -65,7 +65,7 @@ void add(std::vector<CudaWork>& works, const CudaWork& work) {
 struct Dense {
   model::LinearSpec matrix;
   int operands = 1;
-  bool has_norm = false;  // of its input
+  bool has_norm = false;  // whether the input is normalised first
 };
 
 class Counter {
@@ -139,10 +139,11 @@ class Counter {
   CudaWork launch_few_rows(std::int64_t rows, const Dense& layer) const {
     constexpr double kWavefrontsOfTile = 8;  // 512 bytes into the ring and out of it
     constexpr double kChunkColumns = 64;
-    // Of a chunk of x: two lines and a store for a row, 4 for a step of 8 rows by ldmatrix.
+    // Wavefronts per chunk of x: a row takes two lines and a store; ldmatrix takes 4 for 8 rows.
     constexpr double kWavefrontsOfRow = 3;
     constexpr double kWavefrontsOfStep = 4;
-    // Of a chunk, and of each two rows of it: what nvcc 13.0 makes of load_chunk().
+    // Instructions per chunk, and per two rows of a chunk, in the code of nvcc 13.0 for
+    // load_chunk().
     constexpr double kChunkInstructions = 60;
     constexpr double kRowsInstructions = 70;
     const auto& [matrix, operands, has_norm] = layer;
@@ -171,8 +172,9 @@ class Counter {
     work.wavefronts = chunks * as_double(rows) * (kWavefrontsOfRow + 2 * (passes - 1)) +
                       blocks * steps * as_double(groups) * kWavefrontsOfStep +
                       tiles * kWavefrontsOfTile;
-    work.instructions = work.products * (has_bf16 ? 1 : 2) * recorded->instructions_per_product +
-                        chunks * (kChunkInstructions + kRowsInstructions * std::ceil(as_double(rows) / 2));
+    work.instructions =
+        work.products * (has_bf16 ? 1 : 2) * recorded->instructions_per_product +
+        chunks * (kChunkInstructions + kRowsInstructions * std::ceil(as_double(rows) / 2));
     const double resident = std::min<double>(recorded->blocks, std::ceil(blocks / card_.num_sms));
     work.bytes_in_flight = recorded->bytes_ahead * recorded->threads / 32 * resident;
     return work;

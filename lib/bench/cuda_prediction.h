@@ -13,8 +13,8 @@
 // Activations count as DRAM bytes where an operation's exceed half of L2.
 //
 // The operations are those that model::TransformerDecoder issues for a step, and sample_rows(),
-// which chooses the tokens; a test compares their numbers with a profile. Dense layers are launches
-// of kernels/cuda/few_rows.cu for at most 16 rows, and of kernels/cuda/tile_gemm.cu for more.
+// which chooses the tokens; a test compares their numbers with a profile. Dense layers launch
+// kernels/cuda/few_rows.cu for at most 16 rows, and kernels/cuda/tile_gemm.cu for more.
 // Instructions per product, warps of a multiprocessor and bytes in flight are those of
 // kernels/cuda/resources.json. An operation for which the record has no kernel that this file knows
 // is counted at its least, bytes and products alone, and named. Instructions of element-wise

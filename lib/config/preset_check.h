@@ -20,7 +20,7 @@
 namespace caption::config {
 
 struct PresetCheck {
-  std::string name;     // of the preset
+  std::string name;     // the preset's name
   std::string subject;  // what it was planned for: "NVIDIA L4 (24 GB), 12 videos at a time"
   // One line each: "PATH:LINE: weights: the comment says 6 GB, the plan 7.46 GB".
   std::vector<std::string> contradictions = {};

@@ -120,7 +120,7 @@ struct VisionCacheOptions {
 };
 
 struct Options {
-  ThreadPlan threads;       // of vision and engine: for each replica
+  ThreadPlan threads;       // those of vision and engine count for each replica
   video::ReadOptions read;  // run() sets its `cancelled`
   engine::EngineOptions engine;
   // The model's stop ids are added. Each clip and prompt has a separate stream of random numbers,
@@ -144,7 +144,7 @@ struct Options {
   // needed for the frames are read.
   bool trust_times = false;
   std::int64_t frame_queue_bytes = 256LL << 20;
-  std::int64_t vision_queue_bytes = 128LL << 20;  // of all replicas together
+  std::int64_t vision_queue_bytes = 128LL << 20;  // summed over the replicas
   // When set to true, finished captions are written, the others are dropped, and run() returns.
   // run() sets it itself when it ends early for another reason. May be null.
   std::atomic<bool>* stop = nullptr;

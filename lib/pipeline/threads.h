@@ -9,7 +9,7 @@ struct ThreadPlan {
   int decode = 1;        // number of clips read at a time, one thread each
   int vision = 1;        // threads of the pool that preprocesses and encodes frames
   int engine = 1;        // threads of the pool that runs the language model
-  int num_replicas = 1;  // of the model, each with pools of its own for vision and engine
+  int num_replicas = 1;  // each has pools of its own for vision and engine
 };
 
 // Requires `num_threads` and `num_replicas` >= 1. The sum may exceed it: a stage that is ahead

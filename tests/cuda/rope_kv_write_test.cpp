@@ -27,7 +27,7 @@ constexpr DType kPageTypes[] = {DType::kF32, DType::kBF16, DType::kF16, DType::k
 struct Case {
   std::int64_t heads, kv_heads, head_dim;
   bool has_norms;
-  std::int64_t stride = 0;  // of q, k and v
+  std::int64_t stride = 0;  // elements between rows of q, k and v
 };
 // Heads of one lane's numbers, of a part of a warp's, of all of them and of twice as many; the
 // vectors are not a multiple of a block's 4 warps. An odd stride permits no loads of 16 bytes.
@@ -168,7 +168,7 @@ TEST_CASE("heads of 128 move no byte twice over, with a warp per head") {
     const OnDevice operands(Operands(c), c, dtype);
     const auto report =
         check_wastes_nothing([&](Stream& stream) { operands.run_fused(stream); }, 1);
-    CHECK(report.blocks == 9);  // of four warps, for three tokens with 8 + 2 + 2 heads
+    CHECK(report.blocks == 9);  // 3 tokens with 8 + 2 + 2 heads, four heads per block
   }
 }
 

@@ -195,7 +195,7 @@ TEST_CASE("among equal logits the ids are drawn in the CPU's order, and top_p cu
 }
 
 TEST_CASE("what top_k keeps is drawn from alike, whether it fits the list of a block or not") {
-  // Of 1,300 logits top_k keeps 1,023, 1,024, 1,025 or, since they are equal, all.
+  // top_k keeps 1,023, 1,024 or 1,025 of 1,300 logits, or all of them where they are equal.
   for (const std::int32_t top_k : {1023, 1024, 1025, 1}) {
     CAPTURE(top_k);
     Batch batch{.logits = random_f32({4, 1300}, 8), .rows = {}, .ids = {0}};

@@ -183,7 +183,7 @@ struct PagedBatch {
   static constexpr std::int64_t kMaxPages = 19;
   std::vector<std::int32_t> cu_seqlens = {0, 37, 38, 40};
   std::vector<std::int32_t> context_lens = {53, 301, 2};
-  std::vector<std::int32_t> all_slots;  // of every token of every sequence
+  std::vector<std::int32_t> all_slots;  // the slot of every token of every sequence
   Tensor block_tables{DType::kI32, {3, kMaxPages}};
 
   PagedBatch() {

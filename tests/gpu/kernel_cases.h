@@ -23,7 +23,7 @@ std::vector<KernelCase> kernel_cases();
 // A dense layer [4096, 4096], whose time is that of reading its weights where there are few rows.
 struct TimedLayer {
   std::string name;  // "linear int4 [4096, 4096], 16 rows"
-  double bytes = 0;  // of weights, inputs and outputs
+  double bytes = 0;  // weights, inputs and outputs together
   std::function<void(Stream& stream)> launch;
 };
 std::vector<TimedLayer> timed_layers(Stream& stream);

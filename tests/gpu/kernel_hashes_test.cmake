@@ -16,7 +16,7 @@ foreach(capability 75 80 90)
   endif()
   string(REGEX REPLACE "${rms_norm}[0-9a-f]*" "${rms_norm}0" changed "${lines}")
   file(WRITE ${WORK_DIR}/expected-${capability}.jsonl "${changed}")
-  string(FIND "${lines}" "\n" end)  # of the line about the device
+  string(FIND "${lines}" "\n" end)  # where the line about the device ends
   string(SUBSTRING "${lines}" ${end} -1 hashes_${capability})
 endforeach()
 # GPUs without bf16 multiply f16, and the tensor cores of Hopper add differently.

@@ -166,6 +166,24 @@ TEST_SUITE("pipeline/replicas") {
     }
   }
 
+  TEST_CASE("a replica may be lost while a clip is submitted to its engine") {
+    constexpr int kClips = 40;
+    for (const int when : {1, 2, 15}) {
+      CAPTURE(when);
+      Machines machines(2);
+      Options options = fake_options();
+      std::atomic<int> num_requests = 0;
+      options.on_request = [&](const Record&, engine::Request&) {
+        if (++num_requests == when) throw Error(ErrorCode::kUnavailable, "the GPU is lost");
+      };
+      KeepingSink sink;
+      const Outcome outcome = run(machines.replicas, clips(kClips), options, sink);
+      CHECK(outcome.ending == Ending::kFinished);
+      CHECK(captions_of(sink.kept).size() == kClips);
+      CHECK(num_requests > kClips);  // what the lost engine had begun is submitted again, too
+    }
+  }
+
   TEST_CASE("clips of equal content are captioned once, by whichever replica") {
     constexpr int kClips = 20;
     const InputList films = clips(kClips);

@@ -25,7 +25,7 @@ class BatchBuilder {
     std::int64_t max_sequences = 0;
     std::int64_t max_pages = 0;  // pages of one sequence
     std::int64_t max_logit_rows = 0;
-    std::int64_t max_drafts = 0;  // of one sequence
+    std::int64_t max_drafts = 0;  // drafts of one sequence
   };
   // The batches are for steps of `stream`.
   BatchBuilder(const Stream& stream, const Limits& limits);
@@ -49,7 +49,7 @@ class BatchBuilder {
   ConstView sampled_ids() const { return sampled_ids_; }
 
  private:
-  // Of the block, with which no step within the sizes exceeds it.
+  // Returns the elements that the largest step within the limits has in the block.
   std::int64_t most_elements() const;
   void add_compression(const scheduler::PlannedSequence& planned, Sequence& sequence);
   void add_adapter(const scheduler::PlannedSequence& planned, const Sequence& sequence);
@@ -73,7 +73,7 @@ class BatchBuilder {
   ConstView sampled_ids_;
   std::int64_t max_pages_ = 0;  // pages of the longest table of this step
   Limits limits_;
-  std::int64_t max_sampled_ids_ = 0;  // of one sequence
+  std::int64_t max_sampled_ids_ = 0;  // SampledRows::ids() of one sequence
   Device device_;
   StagedTensor block_;  // i32, all arrays one after the other
   model::StepBatch batch_;

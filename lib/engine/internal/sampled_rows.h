@@ -1,9 +1,8 @@
 // engine/internal/sampled_rows.h: the rows of logits of a step from which the device chooses the
 // tokens, so that only ids return to the host (kernels/sample_rows.h).
 //
-// That are the rows of all requests that need nothing but tokens, where it spares copies. The other
-// rows are copied to the host: those of beams, and those of requests with log-probabilities or
-// process_logits.
+// Where that spares copies, the device chooses for every request that needs nothing but tokens. The
+// rows of beams and of requests with log-probabilities or process_logits are copied to the host.
 #pragma once
 
 #include <cstdint>

@@ -82,8 +82,8 @@ class Recorder {
   std::mutex mutex_;
   Progress progress_;
   Stopwatch watch_;
-  std::vector<engine::EngineStats> engines_;  // of the replicas
-  std::vector<std::int64_t> num_unfinished_;  // requests of the replicas
+  std::vector<engine::EngineStats> engines_;  // one per replica
+  std::vector<std::int64_t> num_unfinished_;  // requests per replica
   // Tokens of the captions that engines finished, over all beams.
   std::int64_t engine_output_tokens_ = 0;
   std::int64_t num_ended_by_engine_ = 0;

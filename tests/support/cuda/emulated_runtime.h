@@ -14,7 +14,7 @@ inline constexpr int kNumDevices = 4;
 
 // What each emulated GPU has; initially 8 GiB.
 void set_memory_bytes(std::int64_t size_bytes);
-std::int64_t allocated_bytes();  // of all GPUs
+std::int64_t allocated_bytes();  // summed over the GPUs
 
 // A GPU is lost at the call number `calls` of the runtime for it from now on, counted from 0 over
 // those that may throw, and at each later one: they throw Error(kUnavailable). A negative number
