@@ -36,7 +36,7 @@ bool spares_copies_of_logits(const Stream& stream, std::int64_t vocab) {
 }
 
 void reserve_sample_rows(Stream& stream, std::int64_t rows, std::int64_t vocab) {
-  if (stream.device() != Device::kCuda) return;
+  if (!stream.device().is_cuda()) return;
   stream.scratch(static_cast<std::size_t>(sample_rows_scratch_bytes(rows, vocab)));
 }
 

@@ -2,7 +2,8 @@
 //
 // A build has one implementation or none: lib/backend/cuda/runtime.cpp with CUDA's runtime library,
 // lib/backend/no_device_runtime.cpp in builds without CUDA kernels, and in tests
-// tests/support/cuda/emulated_runtime.cpp. Only buffer, event, stream and tensor/copy call it.
+// tests/support/cuda/emulated_runtime.cpp. Only buffer, event, graph, stream and tensor/copy call
+// it.
 //
 // A queue is a cudaStream_t, an event a cudaEvent_t. Work of one queue runs in its order; work of
 // two queues in any, unless a wait or a synchronisation orders them. Thread-safe, but for one queue
@@ -69,6 +70,21 @@ class DeviceRuntime {
   virtual void synchronize_event(void* event) = 0;
   // Time between two events of one queue, both synchronised.
   virtual std::chrono::nanoseconds time_between(void* begin, void* end) = 0;
+
+  // Until end_capture() work that the calling thread gives the queue is recorded and does not run.
+  // Meanwhile the thread launches kernels on this queue, fills memory, and copies between the
+  // device and pinned memory; any other call for a GPU by this thread fails, now or at the end.
+  virtual void begin_capture(void* queue) = 0;
+  // Returns a cudaGraphExec_t: what was recorded, ready to be launched. The capture has ended, also
+  // when this throws.
+  virtual void* end_capture(void* queue) = 0;
+  // Ends the capture and forgets what was recorded.
+  virtual void abandon_capture(void* queue) noexcept = 0;
+  // Runs what was recorded, with the launch parameters and addresses of the capture, as work of a
+  // queue of the same GPU.
+  virtual void launch_graph(void* graph, void* queue) = 0;
+  // All launches of the graph are done.
+  virtual void destroy_graph(void* graph) noexcept = 0;
 };
 
 // Null in a build without CUDA kernels.

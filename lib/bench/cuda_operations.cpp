@@ -275,7 +275,11 @@ std::vector<CudaWork> list_operations(const CudaCard& card, const model::Decoder
   counter.multiply("linear lm_head", step.num_sequences,
                    {.matrix = {.out = shape.vocab, .in = shape.hidden}}, 1);
   counter.sample(step.num_sequences);
-  return counter.take();
+  std::vector<CudaWork> works = counter.take();
+  for (CudaWork& work : works) {
+    work.launch_seconds = step.is_graph() ? kGraphLaunchSeconds : kLaunchSeconds;
+  }
+  return works;
 }
 
 }  // namespace caption::bench

@@ -45,7 +45,7 @@ CudaTime predict(const CudaCard& card, const CudaWork& work) {
       *std::max_element(std::begin(limits), std::end(limits),
                         [](const CudaTime& a, const CudaTime& b) { return a.seconds < b.seconds; });
   const double least = time.seconds;
-  time.seconds += kLaunchSeconds * static_cast<double>(work.launches);
+  time.seconds += work.launch_seconds * static_cast<double>(work.launches);
   time.share = least / time.seconds;
   return time;
 }

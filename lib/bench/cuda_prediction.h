@@ -7,7 +7,9 @@
 //   wavefronts     of shared memory and L1, one per clock and multiprocessor
 //   products       m16n8k16 of tensor cores
 //   instructions   of warps, four per clock and multiprocessor
-// and kLaunchSeconds. A launch of few blocks has only the multiprocessors that these can be on, and
+// and kLaunchSeconds, or kGraphLaunchSeconds in a decode step, which the engine launches as a graph
+// (engine/internal/step_graphs.h). The host's work between steps is not counted, nor are rows that
+// pad a step. A launch of few blocks has only the multiprocessors that these can be on, and
 // takes as many rounds of blocks as it needs. Launches follow one another. So the prediction is a
 // bound: waves of blocks, clocks under load and what L2 keeps between launches are not modelled.
 // Activations count as DRAM bytes where an operation's exceed half of L2.
@@ -34,7 +36,12 @@
 
 namespace caption::bench {
 
+// From the end of a kernel to the begin of the next: launched one by one, an assumption; within a
+// graph, the greater of two published measurements of chains of empty kernels: 1.3 us on an H100
+// (hazyresearch.stanford.edu/blog/2025-05-27-no-bubbles, where it is 2.1 us without a graph), 0.58
+// us on an RTX 5070 Ti (github.com/ahrefs/ocannl/issues/488).
 inline constexpr double kLaunchSeconds = 1.5e-6;
+inline constexpr double kGraphLaunchSeconds = 1.3e-6;
 inline constexpr double kLatencySeconds = 1e-6;
 
 // Sources: NVIDIA's data sheets and architecture white papers; L2 of T4: arXiv:1903.07486. No
@@ -66,6 +73,7 @@ struct CudaWork {
   std::string kernel = {};     // the struct's name in the record; empty: none is known
   std::int64_t calls = 0;
   std::int64_t launches = 0;
+  double launch_seconds = kLaunchSeconds;
   double dram_bytes = 0;
   double l2_bytes = 0;
   double wavefronts = 0;
@@ -89,6 +97,8 @@ struct CudaStep {
   std::int64_t num_sequences = 1;
   std::int64_t new_tokens = 1;
   std::int64_t context_tokens = 1;
+
+  bool is_graph() const { return new_tokens == 1; }
 };
 
 // The operations of a step with 16-bit weights and pages, each kind once, in their order; text

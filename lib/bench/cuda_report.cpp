@@ -55,22 +55,24 @@ std::string describe_step(const CudaCard& card, const CudaStep& step, std::int64
   double dram_bytes = 0;
   double products = 0;
   std::int64_t launches = 0;
+  double launch_seconds = 0;
   std::int64_t without_kernel = 0;
   for (const CudaWork& work : works) {
     seconds += predict(card, work).seconds;
     dram_bytes += work.dram_bytes;
     products += work.products;
     launches += work.launches;
+    launch_seconds += work.launch_seconds * static_cast<double>(work.launches);
     without_kernel += work.kernel.empty() ? 1 : 0;
   }
   std::string text =
       step.name + ": " + format_number(seconds * 1e3) + " ms, " +
       format_percent(dram_bytes / card.bytes_per_s / seconds) + " of the bandwidth, " +
       format_percent(4096 * products / card.flops_per_s() / seconds) +
-      " of the rate of mma.sync; " + std::to_string(launches) + " launches, " +
+      " of the rate of mma.sync; " + std::to_string(launches) +
+      (step.is_graph() ? " launches in a graph, " : " launches, ") +
       format_number(static_cast<double>(launches) / static_cast<double>(num_layers)) +
-      " per layer, " + format_number(kLaunchSeconds * 1e3 * static_cast<double>(launches)) +
-      " ms of them\n";
+      " per layer, " + format_number(1e3 * launch_seconds) + " ms of them\n";
   if (without_kernel > 0) {
     text += "at least: " + std::to_string(without_kernel) + " of " + std::to_string(works.size()) +
             " operations are not modelled, but counted at the card's rates\n";

@@ -404,7 +404,9 @@ bool Engine::idle() const { return state_->sequences.empty(); }
 std::int64_t Engine::num_unfinished() const { return std::ssize(state_->sequences); }
 
 EngineStats Engine::stats() const {
-  return state_->counter.stats(state_->pool, state_->scheduler.prefix_stats());
+  EngineStats stats = state_->counter.stats(state_->pool, state_->scheduler.prefix_stats());
+  stats.graph_steps = state_->runner.num_graph_steps();
+  return stats;
 }
 
 }  // namespace caption::engine

@@ -102,6 +102,7 @@ struct Completion {
 // Counters since construction; means are over steps.
 struct EngineStats {
   std::int64_t steps = 0;
+  std::int64_t graph_steps = 0;        // launched as a graph (backend/graph.h)
   std::int64_t prefill_tokens = 0;     // computed, including recomputed ones
   std::int64_t recomputed_tokens = 0;  // prefill tokens that had been computed before
   std::int64_t decode_tokens = 0;

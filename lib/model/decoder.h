@@ -140,6 +140,10 @@ class Decoder {
   // batch are on the stream's device, where the weights are.
   // Throws Error(kInternal) when the batch is inconsistent.
   virtual void forward(Stream& stream, const StepBatch& batch, const KvPages& kv, View logits) = 0;
+  // Whether the work of forward() may be recorded (backend/graph.h): on a GPU it only launches
+  // kernels; while scratch_bytes() is the same, their addresses and parameters depend on nothing
+  // but addresses and shapes of the arguments, on `watched`, `clusters`, `adapted` and `vision`.
+  virtual bool can_be_recorded() const { return false; }
 };
 
 }  // namespace caption::model

@@ -42,6 +42,7 @@ class RandomDecoder final : public Decoder {
   void forward(Stream& stream, const StepBatch& batch, const KvPages& kv, View logits) override {
     decoder_.forward(stream, batch, kv, logits);
   }
+  bool can_be_recorded() const override { return decoder_.can_be_recorded(); }
 
  private:
   PlacedWeights weights_;

@@ -28,13 +28,14 @@ engine::EngineStats combined(const std::vector<engine::EngineStats>& engines) {
   engine::EngineStats all;
   for (const engine::EngineStats& stats : engines) {
     for (const auto counter :
-         {&engine::EngineStats::steps, &engine::EngineStats::prefill_tokens,
-          &engine::EngineStats::recomputed_tokens, &engine::EngineStats::decode_tokens,
-          &engine::EngineStats::draft_tokens, &engine::EngineStats::accepted_tokens,
-          &engine::EngineStats::preemptions, &engine::EngineStats::busy_us,
-          &engine::EngineStats::pages_total, &engine::EngineStats::pages_peak,
-          &engine::EngineStats::prefix_lookup_tokens, &engine::EngineStats::prefix_hit_tokens,
-          &engine::EngineStats::disk_hit_tokens, &engine::EngineStats::evicted_pages}) {
+         {&engine::EngineStats::steps, &engine::EngineStats::graph_steps,
+          &engine::EngineStats::prefill_tokens, &engine::EngineStats::recomputed_tokens,
+          &engine::EngineStats::decode_tokens, &engine::EngineStats::draft_tokens,
+          &engine::EngineStats::accepted_tokens, &engine::EngineStats::preemptions,
+          &engine::EngineStats::busy_us, &engine::EngineStats::pages_total,
+          &engine::EngineStats::pages_peak, &engine::EngineStats::prefix_lookup_tokens,
+          &engine::EngineStats::prefix_hit_tokens, &engine::EngineStats::disk_hit_tokens,
+          &engine::EngineStats::evicted_pages}) {
       all.*counter += stats.*counter;
     }
     all.page_bytes = std::max(all.page_bytes, stats.page_bytes);

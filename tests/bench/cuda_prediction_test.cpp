@@ -97,6 +97,8 @@ TEST_SUITE("bench/cuda_prediction") {
     CHECK(dram.limit == "DRAM");
     CHECK(dram.seconds == doctest::Approx(kMillisecond + 2 * kLaunchSeconds));
     CHECK(dram.share == doctest::Approx(kMillisecond / dram.seconds));
+    CHECK(time({.launch_seconds = 1e-3, .dram_bytes = 100e6}).seconds ==
+          doctest::Approx(3 * kMillisecond));
     const CudaTime l2 = time({.dram_bytes = 1e6, .l2_bytes = 200e6});
     CHECK(l2.limit == "L2");
     CHECK(l2.seconds == doctest::Approx(2 * kMillisecond + 2 * kLaunchSeconds));
@@ -172,6 +174,16 @@ TEST_SUITE("bench/cuda_prediction") {
       }
       CHECK(sampling > 0);
       CHECK(sampling < 0.05 * seconds);
+    }
+  }
+
+  TEST_CASE("the launches of a decode step are those of a graph, and prefill's are not") {
+    for (const std::int64_t new_tokens : {1, 2}) {
+      CAPTURE(new_tokens);
+      const CudaStep step{.new_tokens = new_tokens, .context_tokens = 2};
+      for (const CudaWork& work : list_operations(kCard, kShape, step)) {
+        CHECK(work.launch_seconds == (new_tokens == 1 ? kGraphLaunchSeconds : kLaunchSeconds));
+      }
     }
   }
 

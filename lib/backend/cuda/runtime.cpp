@@ -14,6 +14,7 @@ void check(cudaError_t result, const char* doing) { check_cuda(result, doing); }
 
 cudaStream_t stream_of(void* queue) { return static_cast<cudaStream_t>(queue); }
 cudaEvent_t event_of(void* event) { return static_cast<cudaEvent_t>(event); }
+cudaGraphExec_t graph_of(void* graph) { return static_cast<cudaGraphExec_t>(graph); }
 
 // Null when there is not as much memory.
 std::byte* allocated(cudaError_t result, void* begin, const char* doing) {
@@ -104,6 +105,42 @@ class CudaRuntime final : public DeviceRuntime {
     float milliseconds = 0;
     check(cudaEventElapsedTime(&milliseconds, event_of(begin), event_of(end)), "timed its work");
     return std::chrono::nanoseconds(static_cast<std::int64_t>(double{milliseconds} * 1e6));
+  }
+
+  // Other threads of the process may allocate memory and wait meanwhile.
+  void begin_capture(void* queue) override {
+    require_recorded(cudaStreamBeginCapture(stream_of(queue), cudaStreamCaptureModeThreadLocal));
+  }
+  void* end_capture(void* queue) override {
+    cudaGraph_t recorded = nullptr;
+    require_recorded(cudaStreamEndCapture(stream_of(queue), &recorded));
+    cudaGraphExec_t graph = nullptr;
+    const cudaError_t result = cudaGraphInstantiate(&graph, recorded, 0);
+    static_cast<void>(cudaGraphDestroy(recorded));
+    require_recorded(result);
+    return graph;
+  }
+  void abandon_capture(void* queue) noexcept override {
+    cudaGraph_t recorded = nullptr;
+    static_cast<void>(cudaStreamEndCapture(stream_of(queue), &recorded));
+    if (recorded != nullptr) static_cast<void>(cudaGraphDestroy(recorded));
+    cudaGetLastError();
+  }
+  void launch_graph(void* graph, void* queue) override {
+    check(cudaGraphLaunch(graph_of(graph), stream_of(queue)), "launched recorded work");
+  }
+  void destroy_graph(void* graph) noexcept override {
+    static_cast<void>(cudaGraphExecDestroy(graph_of(graph)));
+  }
+
+ private:
+  // The driver forgets the error of a graph that it refuses: other work may succeed.
+  static void require_recorded(cudaError_t result) {
+    if (result == cudaSuccess) return;
+    cudaGetLastError();
+    throw Error(ErrorCode::kUnavailable, std::string("cuda: the GPU refuses a graph: ") +
+                                             cudaGetErrorString(result) + " (CUDA error " +
+                                             std::to_string(result) + ")");
   }
 };
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <iterator>
 
+#include "base/error.h"
 #include "base/math.h"
 
 namespace caption::engine {
@@ -109,16 +110,66 @@ void BatchBuilder::add(const scheduler::PlannedSequence& planned, Sequence& sequ
       positions_[axis].push_back(sequence.position(static_cast<std::int64_t>(axis), index));
     }
   }
-  cu_seqlens_.push_back(static_cast<std::int32_t>(tokens_.size()));
-  context_lens_.push_back(static_cast<std::int32_t>(end - planned.num_saved));
   for (const kv::PageId page : pages.pages()) {
     block_tables_.push_back(static_cast<std::int32_t>(page));
   }
-  block_tables_.resize(context_lens_.size() * static_cast<std::size_t>(max_pages_), -1);
+  end_sequence(end - planned.num_saved);
   for (std::int64_t left = planned.num_logits(); left > 0; --left) {
     logit_rows_.push_back(static_cast<std::int32_t>(std::ssize(tokens_) - left));
   }
   sampled_.add(sequence, planned.num_logits());
+}
+
+// The sequence's rows and pages have been added.
+void BatchBuilder::end_sequence(std::int64_t context_tokens) {
+  cu_seqlens_.push_back(static_cast<std::int32_t>(tokens_.size()));
+  context_lens_.push_back(static_cast<std::int32_t>(context_tokens));
+  block_tables_.resize(context_lens_.size() * static_cast<std::size_t>(max_pages_), -1);
+}
+
+bool BatchBuilder::is_plain_decode() const {
+  const auto is_compressed = [](const auto* clusters) { return clusters != nullptr; };
+  return logit_rows_.size() == tokens_.size() && vision_rows_.empty() && watched_.empty() &&
+         adapted_.empty() && std::none_of(clusters_.begin(), clusters_.end(), is_compressed);
+}
+
+void BatchBuilder::widen_tables(std::int64_t pages) {
+  const auto from = static_cast<std::size_t>(max_pages_);
+  const auto to = static_cast<std::size_t>(pages);
+  const std::size_t num_tables = context_lens_.size();
+  block_tables_.resize(num_tables * to, -1);
+  for (std::size_t table = num_tables; table-- > 1;) {
+    const auto first = block_tables_.begin() + static_cast<std::ptrdiff_t>(table * from);
+    const auto last = first + static_cast<std::ptrdiff_t>(from);
+    const auto target = block_tables_.begin() + static_cast<std::ptrdiff_t>(table * to);
+    std::copy_backward(first, last, target + static_cast<std::ptrdiff_t>(from));
+  }
+  for (std::size_t table = 0; table < num_tables; ++table) {
+    const auto row = block_tables_.begin() + static_cast<std::ptrdiff_t>(table * to);
+    std::fill(row + static_cast<std::ptrdiff_t>(from), row + static_cast<std::ptrdiff_t>(to), -1);
+  }
+  max_pages_ = pages;
+}
+
+void BatchBuilder::pad(std::int64_t rows, std::int64_t table_pages, std::int64_t page) {
+  widen_tables(table_pages);
+  const std::int64_t num_added = rows - num_rows();
+  CAPTION_CHECK(num_added >= 0 && num_added <= kv::kPageTokens, "engine: padding of no page");
+  for (std::int64_t position = 0; position < num_added; ++position) {
+    logit_rows_.push_back(static_cast<std::int32_t>(tokens_.size()));
+    tokens_.push_back(0);
+    slots_.push_back(static_cast<std::int32_t>(page * kv::kPageTokens + position));
+    for (std::vector<std::int32_t>& axis : positions_) {
+      axis.push_back(static_cast<std::int32_t>(position));
+    }
+  }
+  sampled_.add_unused(num_added);
+  if (num_added > 0) {
+    block_tables_.push_back(static_cast<std::int32_t>(page));
+    end_sequence(num_added);
+  }
+  const std::int64_t num_sequences = std::min(rows, limits_.max_sequences);
+  while (std::ssize(context_lens_) < num_sequences) end_sequence(0);
 }
 
 void BatchBuilder::add_compression(const scheduler::PlannedSequence& planned, Sequence& sequence) {

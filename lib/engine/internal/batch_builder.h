@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <iterator>
 #include <vector>
 
 #include "engine/internal/sampled_rows.h"
@@ -40,6 +41,15 @@ class BatchBuilder {
   // rows that the step must watch.
   void add(const scheduler::PlannedSequence& planned, Sequence& sequence,
            const kv::PageTable& pages);
+  std::int64_t num_rows() const { return std::ssize(tokens_); }  // without padding
+  std::int64_t max_pages() const { return max_pages_; }
+  // Whether each row has logits and none is a vision token, watched, compressed, or changed by an
+  // adapter: the launches of such a step depend on its shape alone.
+  bool is_plain_decode() const;
+  // Adds rows of logits, block tables and their pages so that the step has `rows` rows, as many
+  // sequences or max_sequences, and tables of `table_pages` pages. The added rows are tokens of a
+  // sequence of its own, whose K and V are in page `page`; there are at most kv::kPageTokens.
+  void pad(std::int64_t rows, std::int64_t table_pages, std::int64_t page);
   // Valid until the next begin().
   const model::StepBatch& finish(Stream& stream);
   // The rows from which the device chooses tokens, and their arrays on the device; valid as the
@@ -54,6 +64,8 @@ class BatchBuilder {
   void add_compression(const scheduler::PlannedSequence& planned, Sequence& sequence);
   void add_adapter(const scheduler::PlannedSequence& planned, const Sequence& sequence);
   void add_vision(std::int64_t begin, std::int64_t end, const Sequence& sequence);
+  void widen_tables(std::int64_t pages);
+  void end_sequence(std::int64_t context_tokens);
 
   std::vector<std::int32_t> tokens_;
   // One array per axis; finish() appends the others to the first.

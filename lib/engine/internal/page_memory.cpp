@@ -13,8 +13,8 @@
 namespace caption::engine {
 namespace {
 
-// Slot numbers are int32 (kv/page_pool.h).
-constexpr std::int64_t kMaxPages = std::numeric_limits<std::int32_t>::max() / kv::kPageTokens;
+// Slot numbers are int32 (kv/page_pool.h), also those of one page more (StepRunner).
+constexpr std::int64_t kMaxPages = std::numeric_limits<std::int32_t>::max() / kv::kPageTokens - 1;
 constexpr DType kScaleDType = DType::kBF16;
 
 bool can_hold_pages(DType dtype) {

@@ -68,7 +68,7 @@ void SampledRows::add(const Sequence& sequence, std::int64_t num_rows) {
     add_chosen(sequence, num_rows);
     return;
   }
-  for (std::int64_t row = 0; is_used_ && row < num_rows; ++row) append(RowSampling());
+  append_unused(num_rows);
   const bool continues =
       !host_rows_.empty() && host_rows_.back().first + host_rows_.back().count == first;
   if (continues) {
@@ -106,6 +106,15 @@ void SampledRows::add_chosen(const Sequence& sequence, std::int64_t num_rows) {
     row.num_banned = may_stop ? 0 : static_cast<std::int32_t>(params.stop_ids.size());
     append(row);
   }
+}
+
+void SampledRows::add_unused(std::int64_t num_rows) {
+  num_rows_ += num_rows;
+  append_unused(num_rows);
+}
+
+void SampledRows::append_unused(std::int64_t num_rows) {
+  for (std::int64_t row = 0; is_used_ && row < num_rows; ++row) append(RowSampling());
 }
 
 void SampledRows::append(const RowSampling& row) {

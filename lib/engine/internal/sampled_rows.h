@@ -39,6 +39,9 @@ class SampledRows {
   // are several, of its first drafts.
   void add(const Sequence& sequence, std::int64_t num_rows);
 
+  // Adds rows of logits of no sequence, whose tokens nobody uses.
+  void add_unused(std::int64_t num_rows);
+
   // Whether the device chooses a token of the step.
   bool are_any_chosen() const { return are_any_chosen_; }
   // On a device that chooses tokens a kernels::RowSampling for every row of logits of the step,
@@ -52,6 +55,7 @@ class SampledRows {
 
  private:
   void add_chosen(const Sequence& sequence, std::int64_t num_rows);
+  void append_unused(std::int64_t num_rows);
   void append(const kernels::RowSampling& row);
 
   bool is_used_;  // whether the device chooses tokens

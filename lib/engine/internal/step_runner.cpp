@@ -19,21 +19,28 @@ std::int64_t most_logit_rows(const EngineOptions& options) {
                                 std::max(options.max_num_batched_tokens, options.max_num_seqs));
 }
 
+std::int64_t most_sequence_pages(const model::Decoder& decoder, std::int64_t num_pages) {
+  return std::min(num_pages, kv::pages_for_tokens(decoder.spec().max_positions));
+}
+
 }  // namespace
 
 StepRunner::StepRunner(model::Decoder& decoder, Stream& stream, const EngineOptions& options,
                        std::int64_t num_pages)
     : decoder_(decoder),
       stream_(stream),
-      memory_(stream.device(), decoder.spec(), options.kv_dtype, num_pages),
+      has_graphs_(has_graphs(stream) && decoder.can_be_recorded()),
+      padding_page_(num_pages),
+      memory_(stream.device(), decoder.spec(), options.kv_dtype, num_pages + (has_graphs_ ? 1 : 0)),
       builder_(stream, {.position_axes = decoder.spec().position_axes(),
                         .vocab = decoder.spec().vocab,
                         .max_tokens = most_step_tokens(options, num_pages),
-                        .max_sequences = options.max_num_seqs,
-                        .max_pages =
-                            std::min(num_pages, kv::pages_for_tokens(decoder.spec().max_positions)),
+                        .max_sequences = options.max_num_seqs + (has_graphs_ ? 1 : 0),
+                        .max_pages = most_sequence_pages(decoder, num_pages),
                         .max_logit_rows = most_logit_rows(options),
                         .max_drafts = options.max_drafts}),
+      graphs_(std::min(most_step_tokens(options, num_pages), most_logit_rows(options)),
+              most_sequence_pages(decoder, num_pages)),
       logits_(stream.device(), DType::kF32, {most_logit_rows(options), decoder.spec().vocab}),
       tokens_(stream.device(), DType::kI32, {most_logit_rows(options)}) {
   decoder.reserve(most_step_tokens(options, num_pages), most_logit_rows(options));
@@ -44,19 +51,41 @@ void StepRunner::copy_page(const kv::PageCopy& copy) {
   engine::copy_page(stream_, memory_.views(), copy);
 }
 
-void StepRunner::run() {
-  const model::StepBatch& batch = builder_.finish(stream_);
+std::optional<StepShape> StepRunner::pad() {
+  if (!has_graphs_ || stream_.profile() != nullptr || !builder_.is_plain_decode()) {
+    return std::nullopt;
+  }
+  const StepShape shape = graphs_.padded({.rows = builder_.num_rows(),
+                                          .table_pages = builder_.max_pages(),
+                                          .chooses_tokens = builder_.sampled().are_any_chosen()});
+  builder_.pad(shape.rows, shape.table_pages, padding_page_);
+  return shape;
+}
+
+void StepRunner::launch(const model::StepBatch& batch) {
   const std::int64_t num_rows = batch.num_logit_rows();
   const View logits = logits_.device().rows(0, num_rows);
   decoder_.forward(stream_, batch, memory_.views(), logits);
-  const SampledRows& sampled = builder_.sampled();
-  if (sampled.are_any_chosen()) {
-    kernels::sample_rows(
-        stream_,
-        {.logits = logits, .rows = builder_.row_samplings(), .ids = builder_.sampled_ids()},
-        tokens_.device().rows(0, num_rows));
-    tokens_.download(stream_, 0, num_rows);
+  if (!builder_.sampled().are_any_chosen()) return;
+  kernels::sample_rows(
+      stream_, {.logits = logits, .rows = builder_.row_samplings(), .ids = builder_.sampled_ids()},
+      tokens_.device().rows(0, num_rows));
+}
+
+void StepRunner::run() {
+  const std::optional<StepShape> shape = pad();
+  const model::StepBatch& batch = builder_.finish(stream_);
+  if (shape.has_value()) {
+    graphs_.run(stream_, *shape,
+                {.arrays = batch.tokens.raw(),
+                 .stream_scratch = stream_.scratch(0),
+                 .decoder_scratch_bytes = decoder_.scratch_bytes()},
+                [&] { launch(batch); });
+  } else {
+    launch(batch);
   }
+  const SampledRows& sampled = builder_.sampled();
+  if (sampled.are_any_chosen()) tokens_.download(stream_, 0, batch.num_logit_rows());
   for (const SampledRows::Range& range : sampled.host_rows()) {
     logits_.download(stream_, range.first, range.count);
   }

@@ -1,14 +1,18 @@
 // engine/internal/step_runner.h: a decoder together with what its steps need: pages, index arrays
-// and logits. A second decoder over the same page ids has a StepRunner of its own.
+// and logits. A second decoder over the same page ids has a StepRunner of its own. Decode steps on
+// a device with graphs are launched as graphs (engine/internal/step_graphs.h), unless the stream
+// has a profile, which times operations one by one.
 #pragma once
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 
 #include "backend/stream.h"
 #include "engine/internal/batch_builder.h"
 #include "engine/internal/page_memory.h"
+#include "engine/internal/step_graphs.h"
 #include "engine/options.h"
 #include "kv/page_table.h"
 #include "model/decoder.h"
@@ -47,12 +51,23 @@ class StepRunner {
   void run();
   // Rows [first, first + count) of the batch's logits, of one request; valid until the next run().
   RequestRows rows(const Sequence& sequence, std::int64_t first, std::int64_t count);
+  // Steps whose work was launched as a graph.
+  std::int64_t num_graph_steps() const { return graphs_.num_graph_launches(); }
 
  private:
+  // Pads the batch; returns its shape, or nullopt if it is launched kernel by kernel.
+  std::optional<StepShape> pad();
+  // Gives the stream the computation of logits and of the tokens that the device chooses.
+  void launch(const model::StepBatch& batch);
+
   model::Decoder& decoder_;
   Stream& stream_;
+  bool has_graphs_;
+  // Holds K and V of the rows that pad a step; with has_graphs_, a page more than the pool's.
+  std::int64_t padding_page_;
   PageMemory memory_;
   BatchBuilder builder_;
+  StepGraphs graphs_;
   StagedTensor logits_;  // [L, vocab] f32
   StagedTensor tokens_;  // [L] i32
 };

@@ -41,6 +41,7 @@ class TransformerDecoder final : public Decoder {
   void reserve(std::int64_t max_tokens, std::int64_t max_logit_rows) override;
   std::int64_t scratch_bytes() const override;
   void forward(Stream& stream, const StepBatch& batch, const KvPages& kv, View logits) override;
+  bool can_be_recorded() const override { return true; }
 
  private:
   struct Layer {

@@ -22,6 +22,8 @@ namespace {
 using cuda_emulator::current_device;
 using cuda_emulator::device_mutex;
 using cuda_emulator::kNumDevices;
+using cuda_emulator::note_while_capturing;
+using cuda_emulator::refuse_while_capturing;
 
 // Keys are the begins of allocations.
 using Sizes = std::map<const std::byte*, std::size_t>;
@@ -60,6 +62,7 @@ class EmulatedRuntime final : public DeviceRuntime {
 
   std::byte* allocate(std::size_t size_bytes) override {
     const std::scoped_lock lock(device_mutex());
+    refuse_while_capturing("allocates memory");
     count_call();
     if (static_cast<std::int64_t>(size_bytes) > memory().free_bytes) return nullptr;
     try {
@@ -74,6 +77,7 @@ class EmulatedRuntime final : public DeviceRuntime {
 
   void free(std::byte* begin) noexcept override {
     const std::scoped_lock lock(device_mutex());
+    note_while_capturing("frees memory");
     run_quietly([] { cuda_emulator::run_queues_of(current_device()); });
     counts_of(current_device()).allocated_bytes -= static_cast<std::int64_t>(on_device_[begin]);
     on_device_.erase(begin);
@@ -82,6 +86,7 @@ class EmulatedRuntime final : public DeviceRuntime {
 
   std::byte* allocate_pinned(std::size_t size_bytes) override {
     const std::scoped_lock lock(device_mutex());
+    refuse_while_capturing("allocates pinned memory");
     count_call();
     auto* const begin =
         static_cast<std::byte*>(::operator new (size_bytes, std::align_val_t{64}, std::nothrow));
@@ -91,6 +96,7 @@ class EmulatedRuntime final : public DeviceRuntime {
 
   void free_pinned(std::byte* begin) noexcept override {
     const std::scoped_lock lock(device_mutex());
+    note_while_capturing("frees pinned memory");
     run_quietly([] { cuda_emulator::run_queues_of(current_device()); });
     pinned_.erase(begin);
     ::operator delete (begin, std::align_val_t{64});
@@ -103,18 +109,22 @@ class EmulatedRuntime final : public DeviceRuntime {
   }
 
   void* create_queue() override {
+    refuse_while_capturing("makes a queue");
     count_call();
     return cuda_emulator::create_queue();
   }
   void destroy_queue(void* queue) noexcept override {
+    note_while_capturing("destroys a queue");
     run_quietly([queue] { cuda_emulator::run_queue(queue); });
     cuda_emulator::destroy_queue(queue);
   }
   void synchronize(void* queue) override {
+    refuse_while_capturing("waits for a queue");
     count_call();
     run([queue] { cuda_emulator::run_queue(queue); });
   }
   void synchronize_all() override {
+    cuda_emulator::refuse_while_any_captures(current_device());
     count_call();
     run([] { cuda_emulator::run_queues_of(current_device()); });
   }
@@ -126,11 +136,11 @@ class EmulatedRuntime final : public DeviceRuntime {
     const bool to_device = is_on_device(rows.to);
     const bool from_device = is_on_device(rows.from);
     CAPTION_CHECK(to_device || from_device, "a copy of the GPU from the host to the host");
-    if (to_device && !from_device && !contains(pinned_, rows.from)) {
-      return copy_from_pageable(queue, rows);
-    }
-    cuda_emulator::enqueue(queue, [rows] { copy_now(rows); });
+    const bool from_pageable = !from_device && !contains(pinned_, rows.from);
     const bool to_pageable = !to_device && !contains(pinned_, rows.to);
+    if (from_pageable || to_pageable) refuse_while_capturing("copies memory that is not pinned");
+    if (from_pageable) return copy_from_pageable(queue, rows);
+    cuda_emulator::enqueue(queue, [rows] { copy_now(rows); });
     if (to_pageable) run([queue] { cuda_emulator::run_queue(queue); });
   }
 
@@ -144,12 +154,17 @@ class EmulatedRuntime final : public DeviceRuntime {
   }
 
   void* record(void* queue) override {
+    refuse_while_capturing("records an event");
     count_call();
     require_current(queue);
     return cuda_emulator::record_event(queue);
   }
-  void destroy_event(void* event) noexcept override { cuda_emulator::destroy_event(event); }
+  void destroy_event(void* event) noexcept override {
+    note_while_capturing("destroys an event");
+    cuda_emulator::destroy_event(event);
+  }
   void synchronize_event(void* event) override {
+    refuse_while_capturing("waits for an event");
     count_call();
     run([event] { cuda_emulator::run_until(event); });
   }
@@ -157,6 +172,34 @@ class EmulatedRuntime final : public DeviceRuntime {
     return cuda_emulator::time_of(end) - cuda_emulator::time_of(begin);
   }
 
+  void begin_capture(void* queue) override {
+    count_call();
+    require_current(queue);
+    cuda_emulator::begin_capture(queue);
+  }
+  void* end_capture(void* queue) override {
+    try {
+      count_call();
+      if (refuses_graphs_) {
+        throw Error(ErrorCode::kUnavailable, "cuda: the GPU refuses a graph (emulated)");
+      }
+    } catch (...) {
+      cuda_emulator::abandon_capture(queue);
+      throw;
+    }
+    return cuda_emulator::end_capture(queue);
+  }
+  void abandon_capture(void* queue) noexcept override { cuda_emulator::abandon_capture(queue); }
+  void launch_graph(void* graph, void* queue) override {
+    count_call();
+    cuda_emulator::launch_graph(graph, queue);
+  }
+  void destroy_graph(void* graph) noexcept override {
+    note_while_capturing("destroys a graph");
+    cuda_emulator::destroy_graph(graph);
+  }
+
+  void refuse_graphs(bool are_refused) { refuses_graphs_ = are_refused; }
   void set_memory_bytes(std::int64_t size_bytes) { memory_bytes_ = size_bytes; }
   std::int64_t allocated_bytes() const {
     std::int64_t sum = 0;
@@ -235,6 +278,7 @@ class EmulatedRuntime final : public DeviceRuntime {
   Sizes pinned_;
   std::int64_t memory_bytes_ = std::int64_t{8} << 30;
   std::array<Counts, kNumDevices> counts_{};
+  bool refuses_graphs_ = false;
 };
 
 EmulatedRuntime& emulated_runtime() {
@@ -255,6 +299,8 @@ std::int64_t allocated_bytes() { return emulated_runtime().allocated_bytes(); }
 void lose_device_at(std::int64_t calls, int device) {
   emulated_runtime().lose_device_at(calls, device);
 }
+
+void refuse_graphs(bool are_refused) { emulated_runtime().refuse_graphs(are_refused); }
 
 std::int64_t count_calls(int device) { return emulated_runtime().num_calls(device); }
 

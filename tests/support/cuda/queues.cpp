@@ -4,15 +4,31 @@
 #include <deque>
 #include <memory>
 #include <random>
+#include <string>
 #include <utility>
 #include <vector>
+
+#include "base/error.h"
 
 namespace caption::cuda_emulator {
 namespace {
 
+using Work = std::function<void()>;
+
+struct Recording {
+  std::vector<Work> work;
+  std::string fault;  // the first
+};
+
 struct Queue {
   int device = 0;
-  std::deque<std::function<void()>> work;
+  std::deque<Work> work;
+  std::unique_ptr<Recording> recording;  // null unless a thread records
+};
+
+struct Graph {
+  int device = 0;
+  std::vector<Work> work;
 };
 
 struct EventState {
@@ -29,6 +45,7 @@ struct Queues {
   std::vector<std::unique_ptr<Queue>> queues;
   std::uint64_t seed = 0;
   std::mt19937_64 random;
+  std::int64_t num_graph_launches = 0;
 };
 
 Queues& all() {
@@ -37,9 +54,20 @@ Queues& all() {
 }
 
 thread_local int current = 0;
+thread_local Queue* recorded = nullptr;  // the queue whose work this thread records
+
+std::string refusal_of(const char* call) {
+  return std::string("the thread that records work ") + call;
+}
+
+std::unique_ptr<Recording> stop_recording(void* queue) {
+  CAPTION_CHECK(recorded != nullptr && recorded == queue,
+                "a capture is ended by a thread that did not begin it");
+  return std::move(std::exchange(recorded, nullptr)->recording);
+}
 
 void run_first(Queue& queue) {
-  const std::function<void()> work = std::move(queue.work.front());
+  const Work work = std::move(queue.work.front());
   queue.work.pop_front();
   work();
 }
@@ -69,7 +97,9 @@ void set_current_device(int device) { current = device; }
 void* create_queue() {
   const std::scoped_lock lock(device_mutex());
   return all()
-      .queues.emplace_back(std::make_unique<Queue>(Queue{.device = current, .work = {}}))
+      .queues
+      .emplace_back(
+          std::make_unique<Queue>(Queue{.device = current, .work = {}, .recording = nullptr}))
       .get();
 }
 
@@ -85,8 +115,12 @@ void destroy_queue(void* queue) {
 
 void enqueue(void* queue, std::function<void()> work) {
   const std::scoped_lock lock(device_mutex());
+  if (recorded != nullptr && recorded != queue) refuse_while_capturing("gives it to another queue");
   if (queue == nullptr) return work();
-  static_cast<Queue*>(queue)->work.push_back(std::move(work));
+  auto& wanted = *static_cast<Queue*>(queue);
+  if (wanted.recording == nullptr) return wanted.work.push_back(std::move(work));
+  CAPTION_CHECK(recorded == queue, "a queue whose work another thread records is given work");
+  wanted.recording->work.push_back(std::move(work));
 }
 
 void run_queue(void* queue) {
@@ -132,6 +166,66 @@ void run_until(void* event) {
 std::chrono::steady_clock::time_point time_of(void* event) {
   const std::scoped_lock lock(device_mutex());
   return static_cast<Event*>(event)->state->time;
+}
+
+void begin_capture(void* queue) {
+  const std::scoped_lock lock(device_mutex());
+  refuse_while_capturing("begins another capture");
+  CAPTION_CHECK(queue != nullptr, "work of the default queue is recorded");
+  auto& wanted = *static_cast<Queue*>(queue);
+  CAPTION_CHECK(wanted.recording == nullptr, "two threads record the work of a queue");
+  wanted.recording = std::make_unique<Recording>();
+  recorded = &wanted;
+}
+
+void* end_capture(void* queue) {
+  const std::scoped_lock lock(device_mutex());
+  const std::unique_ptr<Recording> ended = stop_recording(queue);
+  CAPTION_CHECK(ended->fault.empty(), ended->fault);
+  return new Graph{.device = device_of(queue), .work = std::move(ended->work)};
+}
+
+void abandon_capture(void* queue) {
+  const std::scoped_lock lock(device_mutex());
+  stop_recording(queue);
+}
+
+void launch_graph(void* graph, void* queue) {
+  const std::scoped_lock lock(device_mutex());
+  refuse_while_capturing("launches a graph");
+  const Graph& launched = *static_cast<Graph*>(graph);
+  CAPTION_CHECK(device_of(queue) == launched.device && current == launched.device,
+                "a graph is launched on another GPU than that of its capture");
+  for (const Work& work : launched.work) enqueue(queue, work);
+  ++all().num_graph_launches;
+}
+
+void destroy_graph(void* graph) {
+  const std::scoped_lock lock(device_mutex());
+  delete static_cast<Graph*>(graph);
+}
+
+std::int64_t count_graph_launches() {
+  const std::scoped_lock lock(device_mutex());
+  return all().num_graph_launches;
+}
+
+void refuse_while_capturing(const char* call) {
+  CAPTION_CHECK(recorded == nullptr, refusal_of(call));
+}
+
+void note_while_capturing(const char* call) noexcept {
+  if (recorded == nullptr) return;
+  std::string& fault = recorded->recording->fault;
+  if (fault.empty()) fault = refusal_of(call);
+}
+
+void refuse_while_any_captures(int device) {
+  const std::scoped_lock lock(device_mutex());
+  for (const auto& queue : all().queues) {
+    CAPTION_CHECK(queue->device != device || queue->recording == nullptr,
+                  "a GPU is waited for while work of one of its queues is recorded");
+  }
 }
 
 void seed_queues(std::uint64_t seed) {

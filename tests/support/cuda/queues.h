@@ -39,6 +39,25 @@ void run_until(void* event);
 // When a point was reached, after run_until().
 std::chrono::steady_clock::time_point time_of(void* event);
 
+// ---- graphs ----
+// Until the capture ends, work that the calling thread gives the queue is recorded and does not
+// run. Work that it gives another queue, or another thread this one, throws Error(kInternal).
+void begin_capture(void* queue);
+// Returns the recorded work as a graph. Throws Error(kInternal) with what
+// note_while_capturing() was told; the capture has ended all the same.
+void* end_capture(void* queue);
+void abandon_capture(void* queue);
+// Enqueues the recorded work again, as pieces that work of other queues may come between.
+void launch_graph(void* graph, void* queue);
+void destroy_graph(void* graph);
+std::int64_t count_graph_launches();  // since the process began
+// For calls of the runtime that a thread must not make while it records: throws Error(kInternal),
+// or makes end_capture() throw it. `call` completes "the thread that records work".
+void refuse_while_capturing(const char* call);
+void note_while_capturing(const char* call) noexcept;
+// Throws Error(kInternal) while any thread records work of the GPU.
+void refuse_while_any_captures(int device);
+
 // The order of what is enqueued from now on; 0, the initial value, runs no other queue's work than
 // that which is waited for.
 void seed_queues(std::uint64_t seed);
