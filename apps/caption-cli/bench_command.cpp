@@ -308,7 +308,7 @@ bool names_a_shape(const config::ModelSection& model) {
 // of its formats are what is measured.
 void require_named_weights(const BenchFlags& flags, const config::Preset& preset) {
   const bool is_auto = preset.quantization.weights == config::WeightFormat::kAuto;
-  if (flags.shape.empty() || flags.kernels || !is_auto) return;
+  if (flags.shape.empty() || (flags.kernels && flags.predict.empty()) || !is_auto) return;
   throw Error(ErrorCode::kUsage,
               "bench: --dtype auto chooses for a model's files; --shape needs a format's name");
 }
@@ -349,7 +349,8 @@ int run_bench(BenchFlags flags, const Globals& globals) {
   if (flags.loading) return run_loading(context, flags, loaded);
   if (!flags.predict.empty()) {
     std::cout << bench::prediction_table(flags.predict, flags.shape,
-                                         find_known(flags.shape).text.value());
+                                         find_known(flags.shape).text.value(),
+                                         config::weight_format(loaded.preset.quantization));
     return kExitOk;
   }
   if (flags.kernels) return run_kernels(context, flags, loaded);

@@ -126,7 +126,7 @@ void add_predict_flag(CLI::App& command, BenchFlags& flags) {
       .add_option("--predict", flags.predict,
                   "with --kernels and --shape: predict the steps of a card\n"
                   "Needs no GPU and measures nothing: time, limit and its share for each operation "
-                  "of prefill and decoding.")
+                  "of prefill and decoding, with weights of --dtype.")
       ->check(one_of(predicted_cards()))
       ->type_name(join(predicted_cards(), "|"))
       ->group(kGroup);

@@ -37,7 +37,7 @@ struct CodeFragments {
   static constexpr int kSteps = kKind == CodeKind::kInt8 ? 2 : 4;
   struct Shared {};
 
-  CAPTION_DEVICE CodeFragments(Shared&, const std::uint16_t*) {}
+  CAPTION_DEVICE CodeFragments(Shared&, const std::uint16_t*, int) {}
   CAPTION_DEVICE FragmentA fragment(const Bytes16& codes, int step) const {
     FragmentA a;
     for (int r = 0; r < 4; ++r) {
@@ -59,9 +59,10 @@ struct CodeFragments<T, CodeKind::kTable4> {
     std::uint32_t pairs[256][32];
   };
 
-  // Written by all threads of the block; a barrier has to follow.
-  CAPTION_DEVICE CodeFragments(Shared& shared, const std::uint16_t* codebook) : shared_(shared) {
-    for (int i = warp_index(); i < 256; i += 4) {
+  // Written by all threads of the block, which has `warps` warps; a barrier has to follow.
+  CAPTION_DEVICE CodeFragments(Shared& shared, const std::uint16_t* codebook, int warps)
+      : shared_(shared) {
+    for (int i = warp_index(); i < 256; i += warps) {
       const std::uint32_t pair = codebook[i % 16] | static_cast<std::uint32_t>(codebook[i / 16])
                                                         << 16;
       store(&shared.pairs[i][lane_index()], pair);

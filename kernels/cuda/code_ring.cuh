@@ -140,6 +140,10 @@ inline Grid code_grid(const CodeParams& params, int block_rows) {
   return {.x = static_cast<unsigned>(params.parts.blocks),
           .y = static_cast<unsigned>((params.rows + block_rows - 1) / block_rows)};
 }
+// By forms of kInt8, kInt4 and kTable4, with the bits of MultiplyCodes; any number of rows. `dtype`
+// is that of PackedCodes, `blocks` is not kFewRows.
+void multiply_code_tiles(Stream& stream, const CodeParams& params, CodeKind kind, DType dtype,
+                         CodeBlocks blocks);
 // By forms of kInt8A8 and kInt4A8.
 void multiply_integers(Stream& stream, const CodeParams& params, CodeKind kind);
 

@@ -31,8 +31,16 @@ struct DenseLayer {
 void multiply_rows(Stream& stream, const DenseLayer& layer);
 // By forms of Layout::kTiles.
 void multiply_tiles(Stream& stream, const DenseLayer& layer);
-// By forms of Layout::kCodes.
-void multiply_codes(Stream& stream, const DenseLayer& layer);
+// Which blocks multiply by codes in groups, which changes no bit.
+enum class CodeBlocks {
+  kAsNeeded,  // by the numbers of rows and features
+  kFewRows,   // kernels/cuda/multiply_codes.cu
+  kSmall,     // kernels/cuda/code_tiles.cu
+  kLarge,
+};
+// By forms of Layout::kCodes. Codes with integer products have blocks for few rows only.
+void multiply_codes(Stream& stream, const DenseLayer& layer,
+                    CodeBlocks blocks = CodeBlocks::kAsNeeded);
 
 // Whether blocks of their own sum the slices of K (kernels/cuda/tile_layout.h), which changes no
 // bit.

@@ -20,6 +20,7 @@ namespace caption::kernels::cuda {
 namespace {
 
 constexpr int kSliceColumns = 512;
+constexpr int kMostCodeRows = 32;  // of MultiplyCodes; one block's, so that codes are read once
 
 // Scales of the features f = lane / 4 and f + 8, and their offsets.
 struct GroupNumbers {
@@ -50,7 +51,8 @@ struct MultiplyCodes {
   static CAPTION_DEVICE void run(const Params& p) {
     auto& shared = shared_memory<Shared>();
     const CodeWork work = work_of_block(p);
-    const Fragments fragments(shared.table, p.parts.part[work.first_part].weight.codebook);
+    const Fragments fragments(shared.table, p.parts.part[work.first_part].weight.codebook,
+                              kCodeWarps);
     if constexpr (kKind == CodeKind::kTable4) sync_block();
     Ring ring(p, work, shared.ring);
     for (int pass = 0; pass < work.num_passes; ++pass) {
@@ -243,13 +245,16 @@ CodeParams code_params(const DenseLayer& layer, const CodeShape& shape, const Co
 
 }  // namespace
 
-void multiply_codes(Stream& stream, const DenseLayer& layer) {
+void multiply_codes(Stream& stream, const DenseLayer& layer, CodeBlocks blocks) {
   const PackedCodes& first = CodesForm::of(layer.parts.front().weight).codes();
   const CodedRows x = code_rows(stream, layer.x, first,
                                 stream.scratch(coded_rows_bytes(first.shape, layer.x.dim(0))));
   const CodeParams params = code_params(layer, first.shape, x);
   if (has_integer_products(first.shape.kind)) {
     multiply_integers(stream, params, first.shape.kind);
+  } else if (blocks == CodeBlocks::kAsNeeded ? params.rows > kMostCodeRows
+                                             : blocks != CodeBlocks::kFewRows) {
+    multiply_code_tiles(stream, params, first.shape.kind, first.dtype, blocks);
   } else if (first.dtype == DType::kBF16) {
     launch_kind<BF16>(stream, params, first.shape.kind);
   } else {

@@ -32,23 +32,29 @@ struct Parts {
   }
 };
 
+// Gives each part a block per `features_per_block`.
+template <class Operand>
+void divide_parts(Parts<Operand>& parts, std::int64_t features_per_block) {
+  parts.blocks = 0;
+  for (int i = 0; i < parts.count; ++i) {
+    parts.part[i].first_block = parts.blocks;
+    const std::int64_t features = parts.part[i].output.features;
+    parts.blocks += static_cast<int>((features + features_per_block - 1) / features_per_block);
+  }
+}
+
 // A part has a block per `features_per_block`; operand_of(Weight) returns its Operand.
 template <class OperandOf>
 auto parts_of(const DenseLayer& layer, std::int64_t features_per_block, OperandOf operand_of) {
   Parts<decltype(operand_of(layer.parts.front().weight))> parts{};
   for (const LinearPart& part : layer.parts) {
-    parts.part[parts.count] = {.weight = operand_of(part.weight),
-                               .output = output_of(part, layer.output),
-                               .first_block = parts.blocks};
-    const bool has_blocks = !layer.is_swiglu || parts.count == 0;
-    const std::int64_t features = part.weight.num_features();
-    if (has_blocks) {
-      parts.blocks += static_cast<int>((features + features_per_block - 1) / features_per_block);
-    }
-    ++parts.count;
+    parts.part[parts.count++] = {.weight = operand_of(part.weight),
+                                 .output = output_of(part, layer.output),
+                                 .first_block = 0};
   }
   // SwiGLU's blocks are all of the first part.
   if (layer.is_swiglu) parts.count = 1;
+  divide_parts(parts, features_per_block);
   return parts;
 }
 

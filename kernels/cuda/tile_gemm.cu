@@ -16,6 +16,7 @@
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/multiply_tiles.cuh"
 #include "kernels/cuda/numbers.cuh"
+#include "kernels/cuda/tile_block.cuh"
 
 namespace caption::kernels::cuda {
 namespace {
@@ -24,7 +25,6 @@ constexpr int kStageColumns = 32;
 constexpr int kStageSteps = kStageColumns / kTileSize;
 constexpr int kRowUnits = kStageColumns / 8;  // units of 16 bytes in a stage's row of x
 constexpr int kStagesPerSlice = kSliceColumns / kStageColumns;
-constexpr int kGroupedRowBlocks = 8;
 
 struct GemmParams {
   TilesParts parts;
@@ -37,98 +37,13 @@ struct GemmParams {
   int row_blocks;
 };
 
-// The warps of a block are kFeatureWarps x kRowWarps; a warp computes kTiles tiles of features of
-// kGroups groups of 8 rows. With kOperands = 2, of SwiGLU, tiles of gate and up alternate.
-template <int kTiles_, int kGroups_, int kFeatureWarps_, int kRowWarps_, int kStages_>
-struct GemmShape {
-  static constexpr int kTiles = kTiles_;
-  static constexpr int kGroups = kGroups_;
-  static constexpr int kFeatureWarps = kFeatureWarps_;
-  static constexpr int kRowWarps = kRowWarps_;
-  static constexpr int kStages = kStages_;
-  static constexpr int kThreads = 32 * kFeatureWarps * kRowWarps;
-  static constexpr int kBlockTiles = kTiles * kFeatureWarps;
-  static constexpr int kBlockRows = 8 * kGroups * kRowWarps;
-  // Below this number, slices have blocks of their own: about two blocks, or one, for each of the
-  // multiprocessors of the largest card.
-  static constexpr int kEnoughBlocks = kRowWarps == 2 ? 264 : 128;
-};
 using LargeShape = GemmShape<4, 4, 2, 4, 4>;
 using SmallShape = GemmShape<2, 4, 2, 2, 6>;
 
-struct BlockPlace {
-  int part;
-  int first_tile;  // first tile of the part's features
-  int first_row;
-};
-
-// Blocks are numbered so that kGroupedRowBlocks blocks of rows follow one another with the same
-// features.
-template <class S, int kOperands>
-CAPTION_DEVICE BlockPlace place_of_block(const GemmParams& p) {
-  const int of_group = kGroupedRowBlocks * p.parts.blocks;
-  const int first_row_block = block_x() / of_group * kGroupedRowBlocks;
-  const int left = p.row_blocks - first_row_block;
-  const int row_blocks = left < kGroupedRowBlocks ? left : kGroupedRowBlocks;
-  const int feature_block = block_x() % of_group / row_blocks;
-  const int row_block = first_row_block + block_x() % of_group % row_blocks;
-  const int part = p.parts.part_of(feature_block);
-  return {
-      .part = part,
-      .first_tile = (feature_block - p.parts.part[part].first_block) * (S::kBlockTiles / kOperands),
-      .first_row = row_block * S::kBlockRows};
-}
-
+// Below this number of blocks, slices have blocks of their own: about two blocks, or one, for each
+// of the multiprocessors of the largest card.
 template <class S>
-using Sums = FragmentC[S::kTiles][S::kGroups];
-
-// Sums on their way from the fragments of warps to rows of y: one group of each warp at a time. The
-// stride keeps the eight features and four pairs of rows of a fragment in different banks.
-template <class S>
-struct Exchange {
-  float sum[8 * S::kRowWarps][kTileSize * S::kBlockTiles + 4];
-};
-
-// Stores a block's sums.
-template <class S, int kOperands>
-CAPTION_DEVICE void store_sums(const GemmParams& p, const BlockPlace& place, Exchange<S>& exchange,
-                               const Sums<S>& sums) {
-  constexpr int kTilesStored = S::kBlockTiles / kOperands;
-  const Output& output = p.parts.part[place.part].output;
-  const int feature_warp = warp_index() % S::kFeatureWarps;
-  const int row_warp = warp_index() / S::kFeatureWarps;
-  CAPTION_UNROLL
-  for (int g = 0; g < S::kGroups; ++g) {
-    sync_block();
-    CAPTION_UNROLL
-    for (int i = 0; i < S::kTiles; ++i) {
-      CAPTION_UNROLL
-      for (int e = 0; e < 4; ++e) {
-        const int tile = feature_warp * S::kTiles + i;
-        exchange.sum[row_warp * 8 + lane_index() % 4 * 2 + e % 2]
-                    [tile * kTileSize + lane_index() / 4 + e / 2 * 8] = sums[i][g].sum[e];
-      }
-    }
-    sync_block();
-    // A warp stores 16 features of two rows, four rows apart, at a time.
-    CAPTION_NO_UNROLL
-    for (int i = warp_index(); i < kTilesStored * 4 * S::kRowWarps; i += S::kThreads / 32) {
-      const int tile = i % kTilesStored;
-      const int octet = i / kTilesStored / 4;
-      const int row_of_octet = i / kTilesStored % 4 + lane_index() / 16 * 4;
-      const int row = place.first_row + (octet * S::kGroups + g) * 8 + row_of_octet;
-      const int feature = (place.first_tile + tile) * kTileSize + lane_index() % 16;
-      if (row >= p.rows || feature >= output.features) continue;
-      const float* const found =
-          exchange.sum[octet * 8 + row_of_octet] + tile * kOperands * kTileSize + lane_index() % 16;
-      if constexpr (kOperands == 1) {
-        store_sum(output, row, feature, *found);
-      } else {
-        store_swiglu(output, p.parts.part[1].output, row, feature, found[0], found[kTileSize]);
-      }
-    }
-  }
-}
+constexpr int kEnoughBlocks = S::kRowWarps == 2 ? 264 : 128;
 
 // Where a thread's copies of a stage come from: units of 16 bytes.
 template <class S>
@@ -159,7 +74,7 @@ struct TileGemm {
 
   static CAPTION_DEVICE void run(const Params& p) {
     auto& shared = shared_memory<Shared>();
-    const BlockPlace place = place_of_block<S, kOperands>(p);
+    const BlockPlace place = place_of_block<S>(p.parts, p.row_blocks, kOperands);
     const int num_stages = (p.steps + kStageSteps - 1) / kStageSteps;
     const int begin = kIsSplit ? block_y() * kStagesPerSlice : 0;
     const int end =
@@ -179,14 +94,14 @@ struct TileGemm {
       copy_stage(p, shared.stages, sources, stage + S::kStages - 1, end, free_slot);
       if (has_rows) multiply_stage(shared.stages, slot, sums);
       slot = slot + 1 == S::kStages ? 0 : slot + 1;
-      if (!kIsSplit && (stage + 1) % kStagesPerSlice == 0) add_slice(sums, totals);
+      if (!kIsSplit && (stage + 1) % kStagesPerSlice == 0) add_slice<S>(sums, totals);
     }
     wait_copies<0>();
     if constexpr (kIsSplit) {
       store_partials(p, sums);
     } else {
-      add_slice(sums, totals);  // zeros after a whole slice, which change no sum
-      store_sums<S, kOperands>(p, place, shared.exchange, totals);
+      add_slice<S>(sums, totals);  // zeros after a whole slice, which change no sum
+      store_sums<S, kOperands>(p.parts, p.rows, place, shared.exchange, totals);
     }
   }
 
@@ -266,21 +181,6 @@ struct TileGemm {
     }
   }
 
-  // Adds the sums of a slice to the totals, and begins the next slice.
-  static CAPTION_DEVICE void add_slice(Sums<S>& sums, Sums<S>& totals) {
-    CAPTION_UNROLL
-    for (int i = 0; i < S::kTiles; ++i) {
-      CAPTION_UNROLL
-      for (int g = 0; g < S::kGroups; ++g) {
-        CAPTION_UNROLL
-        for (int e = 0; e < 4; ++e) {
-          totals[i][g].sum[e] += sums[i][g].sum[e];
-          sums[i][g].sum[e] = 0;
-        }
-      }
-    }
-  }
-
   static CAPTION_DEVICE void store_partials(const Params& p, const Sums<S>& sums) {
     const std::int64_t block = static_cast<std::int64_t>(block_y()) * grid_x() + block_x();
     Packed<float, 4>* const to =
@@ -319,7 +219,8 @@ struct AddSlices {
         for (int e = 0; e < 4; ++e) totals[i / S::kGroups][i % S::kGroups].sum[e] += sum.x[e];
       }
     }
-    store_sums<S, kOperands>(p, place_of_block<S, kOperands>(p), shared_memory<Shared>(), totals);
+    store_sums<S, kOperands>(p.parts, p.rows, place_of_block<S>(p.parts, p.row_blocks, kOperands),
+                             shared_memory<Shared>(), totals);
   }
 };
 
@@ -355,7 +256,7 @@ void launch_gemm(Stream& stream, GemmParams params, int slices) {
 
 template <class S>
 int slices_with_blocks(const DenseLayer& layer, std::int64_t blocks, SliceBlocks slice_blocks) {
-  const bool is_needed = slice_blocks == SliceBlocks::kOwn || blocks < S::kEnoughBlocks;
+  const bool is_needed = slice_blocks == SliceBlocks::kOwn || blocks < kEnoughBlocks<S>;
   return slice_blocks != SliceBlocks::kNone && is_needed ? count_slices(layer.x.dim(1)) : 1;
 }
 

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "bench/cuda_prediction.h"
+#include "bench/internal/cuda_codes.h"
 #include "bench/internal/kernel_record.h"
 #include "bench/profile_report.h"
 
@@ -61,13 +62,6 @@ void add(std::vector<CudaWork>& works, const CudaWork& work) {
   same->instructions += work.instructions;
 }
 
-// A dense layer: `matrix` has the features of all its parts, `operands` is 2 for SwiGLU.
-struct Dense {
-  model::LinearSpec matrix;
-  int operands = 1;
-  bool has_norm = false;  // whether the input is normalised first
-};
-
 class Counter {
  public:
   Counter(const CudaCard& card, const model::DecoderSpec& shape) : card_(card), shape_(shape) {}
@@ -85,10 +79,11 @@ class Counter {
   }
 
   // A dense layer of `rows` rows of f32.
-  void multiply(const std::string& operation, std::int64_t rows, const Dense& layer,
+  void multiply(const std::string& operation, std::int64_t rows, const DenseShape& layer,
                 std::int64_t calls) {
-    const CudaWork call =
-        rows <= kMostFewRows ? launch_few_rows(rows, layer) : launch_tile_gemm(rows, layer);
+    const CudaWork call = has_codes(layer.format) ? launch_codes(card_, rows, layer)
+                          : rows <= kMostFewRows  ? launch_few_rows(rows, layer)
+                                                  : launch_tile_gemm(rows, layer);
     CudaWork work{.operation = operation, .kernel = call.kernel};
     work.bytes_in_flight = call.bytes_in_flight;
     add_scaled(work, call, as_double(calls));
@@ -136,7 +131,7 @@ class Counter {
  private:
   // A launch of kernels/cuda/few_rows.cu: a block computes 16 features of each operand and reads
   // all of x, twice if it normalises x itself. Without a record of it, what any kernel needs.
-  CudaWork launch_few_rows(std::int64_t rows, const Dense& layer) const {
+  CudaWork launch_few_rows(std::int64_t rows, const DenseShape& layer) const {
     constexpr double kWavefrontsOfTile = 8;  // 512 bytes into the ring and out of it
     constexpr double kChunkColumns = 64;
     // Wavefronts per chunk of x: a row takes two lines and a store; ldmatrix takes 4 for 8 rows.
@@ -146,7 +141,7 @@ class Counter {
     // load_chunk().
     constexpr double kChunkInstructions = 60;
     constexpr double kRowsInstructions = 70;
-    const auto& [matrix, operands, has_norm] = layer;
+    const auto& [matrix, operands, has_norm, format] = layer;
     const bool has_fused_norm = has_norm && rows <= kMostNormedRows;
     const double features = round_up(as_double(matrix.out), kTile);
     const double steps = std::ceil(as_double(matrix.in) / kTile);
@@ -182,8 +177,8 @@ class Counter {
 
   // The launches of kernels/cuda/tile_gemm.cu: x is normalised or rounded, blocks multiply, and
   // where there are few blocks another kernel adds the slices of K.
-  CudaWork launch_tile_gemm(std::int64_t rows, const Dense& layer) const {
-    const auto& [matrix, operands, has_norm] = layer;
+  CudaWork launch_tile_gemm(std::int64_t rows, const DenseShape& layer) const {
+    const auto& [matrix, operands, has_norm, format] = layer;
     const GemmShape& shape = as_double(rows) <= kSmallGemm.side ? kSmallGemm : kLargeGemm;
     const auto in = as_double(matrix.in);
     const double features = round_up(as_double(matrix.out), shape.side);
@@ -234,46 +229,59 @@ class Counter {
 };
 
 // The operations of a layer's pieces of `rows` rows, and of all layers.
-void count_piece(Counter& counter, const model::DecoderSpec& shape, std::int64_t rows) {
+void count_piece(Counter& counter, const model::DecoderSpec& shape, std::int64_t rows,
+                 MatrixFormat format) {
   const std::int64_t layers = shape.num_layers;
   const double q = as_double(rows * shape.q_dim());
   const double kv = as_double(rows * shape.kv_dim());
   const double table = as_double(rows * shape.head_dim);
-  counter.multiply(
-      "norm_linear q, k, v", rows,
-      {.matrix = {.out = shape.q_dim() + 2 * shape.kv_dim(), .in = shape.hidden}, .has_norm = true},
-      layers);
+  counter.multiply("norm_linear q, k, v", rows,
+                   {.matrix = {.out = shape.q_dim() + 2 * shape.kv_dim(), .in = shape.hidden},
+                    .has_norm = true,
+                    .format = format},
+                   layers);
   // q in and out; k and v in, and into the pages.
   counter.move("rope_kv_write", "RopeKvWrite<BF16, 4>",
                8 * q + 2 * (4 + kWeightBytes) * kv + 4 * table, layers);
   counter.multiply("norm_linear_swiglu gate, up", rows,
                    {.matrix = {.out = 2 * shape.intermediate, .in = shape.hidden},
                     .operands = 2,
-                    .has_norm = true},
+                    .has_norm = true,
+                    .format = format},
                    layers);
   counter.multiply("linear_add down", rows,
-                   {.matrix = {.out = shape.hidden, .in = shape.intermediate}}, layers);
+                   {.matrix = {.out = shape.hidden, .in = shape.intermediate}, .format = format},
+                   layers);
 }
 
 }  // namespace
 
+bool is_predicted(weights::WeightFormat weights) {
+  const MatrixFormat format = matrix_format(weights, weights::Role::kDecoderLinear);
+  return format != MatrixFormat::kInt8Row && format != MatrixFormat::kInt4A8;
+}
+
 std::vector<CudaWork> list_operations(const CudaCard& card, const model::DecoderSpec& shape,
-                                      const CudaStep& step) {
+                                      const CudaStep& step, weights::WeightFormat weights) {
+  const MatrixFormat format = matrix_format(weights, weights::Role::kDecoderLinear);
   const std::int64_t rows = step.num_sequences * step.new_tokens;
   Counter counter(card, shape);
   counter.move("rope_table", "RopeTable", 4 * as_double(rows * shape.head_dim), 1);
   counter.move("embedding", "Embed", (4 + kWeightBytes) * as_double(rows * shape.hidden), 1);
   for (std::int64_t first = 0; first < rows; first += kPieceRows) {
-    count_piece(counter, shape, std::min(kPieceRows, rows - first));
+    count_piece(counter, shape, std::min(kPieceRows, rows - first), format);
   }
   counter.attend(step);
-  counter.multiply("linear_add o", rows, {.matrix = {.out = shape.hidden, .in = shape.q_dim()}},
+  counter.multiply("linear_add o", rows,
+                   {.matrix = {.out = shape.hidden, .in = shape.q_dim()}, .format = format},
                    shape.num_layers);
   const double last = as_double(step.num_sequences * shape.hidden);
   counter.move("gather_rows", "MoveRows<Bytes16, (Moves)0>", 8 * last, 1);
   counter.move("rms_norm", "RmsNorm<4>", 8 * last, 1);
   counter.multiply("linear lm_head", step.num_sequences,
-                   {.matrix = {.out = shape.vocab, .in = shape.hidden}}, 1);
+                   {.matrix = {.out = shape.vocab, .in = shape.hidden},
+                    .format = matrix_format(weights, weights::Role::kHead)},
+                   1);
   counter.sample(step.num_sequences);
   std::vector<CudaWork> works = counter.take();
   for (CudaWork& work : works) {

@@ -16,7 +16,8 @@
 //
 // The operations are those that model::TransformerDecoder issues for a step, and sample_rows(),
 // which chooses the tokens; a test compares their numbers with a profile. Dense layers launch
-// kernels/cuda/few_rows.cu for at most 16 rows, and kernels/cuda/tile_gemm.cu for more.
+// kernels/cuda/few_rows.cu for at most 16 rows, and kernels/cuda/tile_gemm.cu for more; of codes,
+// kernels/cuda/multiply_codes.cu for at most 32 and kernels/cuda/code_tiles.cu for more.
 // Instructions per product, warps of a multiprocessor and bytes in flight are those of
 // kernels/cuda/resources.json. An operation for which the record has no kernel that this file knows
 // is counted at its least, bytes and products alone, and named. Instructions of element-wise
@@ -33,6 +34,7 @@
 #include <vector>
 
 #include "model/decoder.h"
+#include "weights/format.h"
 
 namespace caption::bench {
 
@@ -101,16 +103,23 @@ struct CudaStep {
   bool is_graph() const { return new_tokens == 1; }
 };
 
-// The operations of a step with 16-bit weights and pages, each kind once, in their order; text
-// alone, without adapters.
+// Whether the kernels of a format are modelled: 16 bits (for which f32 counts, too), and codes
+// multiplied by activations of 16 bits.
+bool is_predicted(weights::WeightFormat weights);
+
+// The operations of a step with 16-bit pages, each kind once, in their order; text alone, without
+// adapters. `weights` is_predicted().
 std::vector<CudaWork> list_operations(const CudaCard& card, const model::DecoderSpec& shape,
-                                      const CudaStep& step);
+                                      const CudaStep& step,
+                                      weights::WeightFormat weights = weights::WeightFormat::kBF16);
 
 // Prefill of 4,608 tokens, and decoding of 1, 16 and 64 sequences of 1,280 tokens.
 std::vector<CudaStep> predicted_steps();
 
-// A table per step. Throws Error(kUsage) for an unknown card.
+// A table per step. Throws Error(kUsage) for an unknown card and for weights that are not
+// predicted.
 std::string prediction_table(std::string_view card_name, const std::string& subject,
-                             const model::DecoderSpec& shape);
+                             const model::DecoderSpec& shape,
+                             weights::WeightFormat weights = weights::WeightFormat::kBF16);
 
 }  // namespace caption::bench

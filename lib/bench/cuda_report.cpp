@@ -7,6 +7,7 @@
 #include "base/figures.h"
 #include "base/units.h"
 #include "bench/cuda_prediction.h"
+#include "bench/internal/cuda_codes.h"
 
 namespace caption::bench {
 namespace {
@@ -83,16 +84,23 @@ std::string describe_step(const CudaCard& card, const CudaStep& step, std::int64
 }  // namespace
 
 std::string prediction_table(std::string_view card_name, const std::string& subject,
-                             const model::DecoderSpec& shape) {
+                             const model::DecoderSpec& shape, weights::WeightFormat weights) {
   const CudaCard* const card = find_cuda_card(card_name);
   if (card == nullptr) {
     throw Error(ErrorCode::kUsage, "bench: --predict: no card " + std::string(card_name));
   }
-  std::string text = subject + " on " + std::string(card_name) +
-                     ", predicted, 16-bit weights: " + format_si(card->bytes_per_s) + "B/s, " +
+  if (!is_predicted(weights)) {
+    throw Error(ErrorCode::kUsage, "bench: --predict has no figures of " +
+                                       std::string(weights::describe(weights)) +
+                                       " weights; it has those of bf16, int8, int4, nf4 and awq");
+  }
+  const MatrixFormat format = matrix_format(weights, weights::Role::kDecoderLinear);
+  std::string text = subject + " on " + std::string(card_name) + ", predicted, " +
+                     (has_codes(format) ? std::string(weights::describe(weights)) : "16-bit") +
+                     " weights: " + format_si(card->bytes_per_s) + "B/s, " +
                      format_si(card->flops_per_s()) + "FLOP/s by mma.sync\n";
   for (const CudaStep& step : predicted_steps()) {
-    const std::vector<CudaWork> works = list_operations(*card, shape, step);
+    const std::vector<CudaWork> works = list_operations(*card, shape, step, weights);
     std::vector<Cells> lines = {
         {"operation", "kernel", "launches", "DRAM", "FLOP", "us", "limit", "share"}};
     for (const CudaWork& work : works) lines.push_back(cells_of(*card, work));

@@ -296,6 +296,11 @@ TEST_SUITE("app/bench") {
     CHECK(finished.exit_code == 0);
     CHECK(finished.out.starts_with("qwen3-0.6b on t4, predicted"));
     CHECK(finished.out.find("decoding of 64 sequences") != std::string::npos);
+    const Finished codes = run_cli(
+        {"bench", "--kernels", "--predict", "l4", "--shape", "qwen3-0.6b", "--dtype", "int4"});
+    CHECK(codes.exit_code == 0);
+    CHECK(codes.out.starts_with("qwen3-0.6b on l4, predicted, int4"));
+    CHECK(codes.out.find("CodeTiles<BF16") != std::string::npos);
   }
 
   TEST_CASE("options that mean nothing for what is measured are refused by name") {
@@ -355,6 +360,8 @@ TEST_SUITE("app/bench") {
         {"bench", "--kernels", "--predict", "h100", "--shape", "clip-l-336"},
         {"bench", "--kernels", "--predict", "h300", "--shape", "qwen3-8b"},
         {"bench", "--kernels", "--predict", "h100", "--shape", "qwen3-8b", "--json", "-"},
+        {"bench", "--kernels", "--predict", "h100", "--shape", "qwen3-8b", "--dtype", "w8a8"},
+        {"bench", "--kernels", "--predict", "h100", "--shape", "qwen3-8b", "--dtype", "auto"},
         {"bench", "--tower"},
         {"bench", "--tower", "--shape", "demo", "--sweep", "1"},
         {"bench", "--tower", "--shape", "qwen3-0.6b"},

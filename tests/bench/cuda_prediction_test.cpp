@@ -160,6 +160,60 @@ TEST_SUITE("bench/cuda_prediction") {
     }
   }
 
+  TEST_CASE("a dense layer of codes is rounded and multiplied by blocks of few rows or of many") {
+    using weights::WeightFormat;
+    for (const auto& [format, kind] : {std::pair{WeightFormat::kInt8, 0},
+                                       {WeightFormat::kInt4, 1},
+                                       {WeightFormat::kAwq, 1},
+                                       {WeightFormat::kNf4, 2}}) {
+      CAPTURE(kind);
+      model::DecoderSpec shape = kShape;
+      shape.hidden = 6144;  // large blocks for 128 rows
+      for (const std::int64_t rows : {1, 32, 33, 64, 128}) {
+        CAPTURE(rows);
+        const CudaStep step{.new_tokens = rows, .context_tokens = rows};
+        for (const CudaWork& work : list_operations(*find_cuda_card("l4"), shape, step, format)) {
+          if (work.operation != "linear_add down") continue;
+          const std::string of_kind = "<BF16, (CodeKind)" + std::to_string(kind);
+          const std::string kernel = rows <= 32   ? "MultiplyCodes" + of_kind
+                                     : rows <= 64 ? "CodeTiles" + of_kind + ", GemmShape<2, 4"
+                                                  : "CodeTiles" + of_kind + ", GemmShape<2, 6";
+          CHECK(work.kernel.starts_with(kernel));
+          CHECK(work.launches == 3 * 2);
+          CHECK(work.products >= rows / 8 * 6144 / 16 * 160 / 16 * 3);
+          CHECK(work.instructions > 4 * work.products);
+          // 4.5 bits per weight, or 8.25; the last tile and group are not full.
+          const double bits = work.dram_bytes / 3 * 8 / (6144 * 160);
+          CHECK(bits > (kind == 0 ? 8.25 : 4.5));
+          CHECK(bits < 1.25 * (kind == 0 ? 8.25 : 4.5));
+        }
+      }
+    }
+    CHECK(prediction_table("t4", "small", kShape, WeightFormat::kNf4).find("nf4") !=
+          std::string::npos);
+    CHECK_THROWS_WITH_AS(prediction_table("t4", "small", kShape, WeightFormat::kW8A8),
+                         doctest::Contains("has no figures of"), Error);
+  }
+
+  TEST_CASE("prefill with codes of 4 bits keeps tensor cores busy for most of the time") {
+    const std::optional<model::Blueprint> qwen3_8b = plan::find_known_model("qwen3-8b");
+    REQUIRE(qwen3_8b.has_value());
+    const CudaStep step{.new_tokens = 4608, .context_tokens = 4608};
+    for (const char* const name : {"t4", "l4", "a100"}) {
+      for (const auto format : {weights::WeightFormat::kNf4, weights::WeightFormat::kInt4}) {
+        CAPTURE(name);
+        const CudaCard& card = *find_cuda_card(name);
+        double seconds = 0;
+        double products = 0;
+        for (const CudaWork& work : list_operations(card, *qwen3_8b->text, step, format)) {
+          seconds += predict(card, work).seconds;
+          products += work.products;
+        }
+        CHECK(4096 * products / card.flops_per_s() > 0.6 * seconds);
+      }
+    }
+  }
+
   TEST_CASE("64 tokens of a vocabulary of 151,936 take less than a twentieth of a step") {
     const std::optional<model::Blueprint> qwen3_8b = plan::find_known_model("qwen3-8b");
     REQUIRE(qwen3_8b.has_value());

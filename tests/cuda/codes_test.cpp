@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "kernels/cuda/dense_layer.h"
 #include "kernels/embedding.h"
 #include "kernels/linear.h"
 #include "kernels/swiglu.h"
@@ -25,6 +26,8 @@ using caption::cuda_emulator::Options;
 using caption::cuda_emulator::TensorCoreSums;
 using caption::kernels::LinearPart;
 using caption::kernels::Weight;
+using caption::kernels::cuda::CodeBlocks;
+using caption::kernels::cuda::multiply_codes;
 using namespace caption::testing;
 
 namespace {
@@ -189,6 +192,96 @@ TEST_CASE("a row has the same bits alone and beside any number of others") {
       CAPTURE(rows);
       const Tensor got = product(kind, matrix, first_rows(x, rows), bias, {.seed = 5});
       CHECK(std::memcmp(got.as<float>(), all.as<float>(), got.size_bytes()) == 0);
+    }
+  }
+}
+
+TEST_CASE("blocks of many rows have the bits of blocks of few") {
+  // Rows and features around the edges of blocks; groups that end within tiles and with them, with
+  // columns beyond the matrix; two slices and a part of one; more blocks of rows than one.
+  constexpr Case kTiledCases[] = {{97, 37, 330, 128}, {49, 130, 201, 16}, {65, 20, 640, 96},
+                                  {13, 70, 1100, 64}, {96, 3, 62, 32},    {41, 33, 555, 62},
+                                  {33, 17, 33, 2},    {64, 64, 300, 300}};
+  for (const Kind kind : kKinds) {
+    if (has_8_bit_inputs(kind)) continue;
+    for (const Case& c : kTiledCases) {
+      CAPTURE(static_cast<int>(kind));
+      CAPTURE(c.m);
+      CAPTURE(c.k);
+      const QuantisedMatrix matrix = random_matrix(kind, c.n, c.k, c.group);
+      const bool is_turing = c.n % 2 == 0;  // f16
+      const TensorCoreSums sums = c.m % 2 == 0 ? TensorCoreSums::kHopper : TensorCoreSums::kAmpere;
+      const DeviceTensor x(random_f32({c.m, c.k}, 1));
+      const DeviceTensor bias(random_f32({c.n}, 2));
+      const auto run = [&](CodeBlocks blocks, std::uint64_t seed) {
+        const DeviceTensor y(DType::kF32, {c.m, c.n});
+        const caption::cuda_emulator::Emulation emulation({.seed = seed, .sums = sums});
+        caption::ThreadPool pool(1);
+        Stream stream({.device = caption::Device::kCuda, .compute_capability = is_turing ? 75 : 80},
+                      pool);
+        const Weight weight = place(stream, kind, matrix);
+        const LinearPart part{weight, bias.view(), y.view()};
+        multiply_codes(stream, {.x = x.view(), .parts = {&part, 1}}, blocks);
+        stream.synchronize();
+        CHECK(emulation.report().describe_faults() == "");
+        return y.to_host();
+      };
+      const Tensor want = run(CodeBlocks::kFewRows, 0);
+      CHECK(same_bits(run(CodeBlocks::kSmall, 8), want));
+      CHECK(same_bits(run(CodeBlocks::kLarge, 9), want));
+    }
+  }
+}
+
+TEST_CASE("parts and swiglu by blocks of many rows have the bits of blocks of few") {
+  for (const Kind kind : {Kind::k8, Kind::k4WithOffsets, Kind::kLut}) {
+    CAPTURE(static_cast<int>(kind));
+    const QuantisedMatrix first = random_matrix(kind, 75, 200, 64);
+    const QuantisedMatrix second = random_matrix(kind, 18, 200, 64);
+    const QuantisedMatrix third = random_matrix(kind, 75, 200, 64);
+    const DeviceTensor x(random_f32({21, 200}, 5));
+    const DeviceTensor bias(random_f32({75}, 6));
+    const auto run = [&](CodeBlocks blocks) {
+      const DeviceTensor ys[] = {
+          {DType::kF32, {21, 75}}, {DType::kF32, {21, 18}}, {DType::kBF16, {21, 75}}};
+      run_with({.seed = 7}, [&](Stream& stream) {
+        const Weight a = place(stream, kind, first);
+        const Weight b = place(stream, kind, second);
+        const Weight c = place(stream, kind, third);
+        const LinearPart parts[] = {{a, bias.view(), ys[0].view()}, {b, {}, ys[1].view()}};
+        multiply_codes(stream, {.x = x.view(), .parts = parts}, blocks);
+        const LinearPart gate_and_up[] = {{a, {}, ys[2].view()}, {c, bias.view(), ys[2].view()}};
+        multiply_codes(stream, {.x = x.view(), .parts = gate_and_up, .is_swiglu = true}, blocks);
+      });
+      std::vector<Tensor> results;
+      for (const DeviceTensor& y : ys) results.push_back(y.to_host());
+      return results;
+    };
+    const std::vector<Tensor> want = run(CodeBlocks::kFewRows);
+    for (const CodeBlocks blocks : {CodeBlocks::kSmall, CodeBlocks::kLarge}) {
+      const std::vector<Tensor> got = run(blocks);
+      for (std::size_t i = 0; i < want.size(); ++i) CHECK(same_bits(got[i], want[i]));
+    }
+  }
+}
+
+TEST_CASE("with more rows, neither codes nor x are moved twice over, nor banks met twice") {
+  for (const Kind kind : {Kind::k8WithOffsets, Kind::k4WithOffsets, Kind::kLut}) {
+    CAPTURE(static_cast<int>(kind));
+    const DeviceTensor x(random_f32({96, 256}, 6));
+    const DeviceTensor y(DType::kF32, {96, 128});
+    std::optional<Weight> weight;
+    run_with({}, [&](Stream& stream) {
+      const std::int64_t group = kind == Kind::kLut ? 64 : 128;
+      weight.emplace(place(stream, kind, random_matrix(kind, 128, 256, group)));
+    });
+    for (const CodeBlocks blocks : {CodeBlocks::kSmall, CodeBlocks::kLarge}) {
+      const LinearPart part{*weight, {}, y.view()};
+      check_wastes_nothing(
+          [&](Stream& stream) {
+            multiply_codes(stream, {.x = x.view(), .parts = {&part, 1}}, blocks);
+          },
+          4);
     }
   }
 }

@@ -49,6 +49,26 @@ void add_linear(std::vector<KernelCase>& cases) {
   }
 }
 
+// Codes of so many features that blocks of many rows are the large ones.
+Tensor run_many_features(Stream& stream, Form form) {
+  constexpr std::int64_t kManyFeatures = 6100;
+  constexpr std::int64_t kFewColumns = 61;
+  constexpr std::int64_t kRows = 98;
+  const Weight weight = place(stream, form, kManyFeatures, kFewColumns);
+  const Tensor x = to_device(stream, numbers({kRows, kFewColumns}, 29));
+  Tensor y = f32_on_device(stream, {kRows, kManyFeatures});
+  kernels::linear(stream, x.view(), weight, ConstView{}, y.view());
+  return to_host(stream, y);
+}
+
+void add_many_features(std::vector<KernelCase>& cases) {
+  for (const NamedForm& form :
+       {NamedForm{Form::kInt8, "int8"}, {Form::kInt4, "int4"}, {Form::kNf4, "nf4"}}) {
+    cases.push_back({"linear " + std::string(form.name) + " of 6,100 features",
+                     [form](Stream& s) { return run_many_features(s, form.form); }});
+  }
+}
+
 using Epilogue = void (*)(Stream&, ConstView, const Weight&, ConstView, View);
 struct NamedEpilogue {
   const char* name;
@@ -296,6 +316,7 @@ Tensor run_sampling(Stream& stream) {
 std::vector<KernelCase> kernel_cases() {
   std::vector<KernelCase> cases;
   add_linear(cases);
+  add_many_features(cases);
   add_epilogues(cases);
   add_attention(cases);
   cases.push_back({"rms_norm", [](Stream& s) { return run_rms_norm(s, {5, 1030}); }});

@@ -8,7 +8,7 @@
 //   {"result":"device","name":"NVIDIA L4","compute_capability":89}
 //   {"result":"kernel","case":"rms_norm","hash":"...","expected":"...","equal":true}
 //   {"result":"time","case":"linear int4 [4096, 4096], 1 rows","us":41.2,"bytes_per_s":2.3e11}
-//   {"result":"hashes","cases":77,"equal":77,"different":0,"failed":0,"unknown":0}
+//   {"result":"hashes","cases":80,"equal":80,"different":0,"failed":0,"unknown":0}
 // FOLDER has expected-75.jsonl, expected-80.jsonl and expected-90.jsonl: GPUs without bf16, those
 // from Ampere on, and those from Hopper on add in different ways. An error of a case does not end
 // the others. Exit code 0: all cases ran, and none differs; 1: some do not; 2: wrong usage; 4:
