@@ -25,8 +25,11 @@
 #include "bench/run_workload.h"
 #include "bench/tower_bench.h"
 #include "bench/workload.h"
+#include "bench_device.h"
 #include "bench_flags.h"
+#include "bench_steps.h"
 #include "bench_videos.h"
+#include "config/pipeline_options.h"
 #include "config/preset_blueprint.h"
 #include "config/resolve.h"
 #include "config/resources.h"
@@ -61,8 +64,9 @@ model::Blueprint find_known(const std::string& name) {
   return *known;
 }
 
-Subject open_random(const Context& context, const std::string& name, const config::Preset& preset,
-                    const Machine& machine) {
+Subject open_random(const BenchDevice& device, const std::string& name,
+                    const config::Preset& preset) {
+  const Context& context = device.context;
   const model::Blueprint known = find_known(name);
   Subject subject;
   subject.shape = known.text.value();
@@ -71,7 +75,7 @@ Subject open_random(const Context& context, const std::string& name, const confi
   subject.weight_bytes =
       model::placed_bytes(context, model::decoder_blueprint(subject.shape), format);
   // Throws before the weights fill the memory where they leave no room for pages.
-  config::plan_kv_cache_bytes(preset, subject.shape, subject.weight_bytes, machine.memory_bytes);
+  config::plan_kv_cache_bytes(preset, subject.shape, subject.weight_bytes, device.memory_bytes);
   log_info("bench", "making random weights of " + name);
   ThreadPool pool(context.num_threads);
   Stream stream(context, pool);
@@ -80,9 +84,9 @@ Subject open_random(const Context& context, const std::string& name, const confi
   return subject;
 }
 
-Subject open_subject(const Context& context, const BenchFlags& flags,
-                     const config::LoadedPreset& loaded, const Machine& machine) {
-  if (!flags.shape.empty()) return open_random(context, flags.shape, loaded.preset, machine);
+Subject open_subject(const BenchDevice& device, const BenchFlags& flags,
+                     const config::LoadedPreset& loaded) {
+  if (!flags.shape.empty()) return open_random(device, flags.shape, loaded.preset);
   config::require_available(loaded.preset, has_cuda_kernels());
   const config::Locations& locations = loaded.locations;
   Subject subject;
@@ -96,7 +100,7 @@ Subject open_subject(const Context& context, const BenchFlags& flags,
   subject.shape = found.blueprint.text.value();
   subject.name =
       loaded.preset.model.is_composed ? loaded.preset.model.llm : loaded.preset.model.path;
-  subject.model = config::open_model(context, loaded.preset, locations);
+  subject.model = config::open_model(device.context, loaded.preset, locations);
   subject.weight_bytes = subject.model->weight_bytes();
   return subject;
 }
@@ -165,34 +169,32 @@ std::vector<bench::Variant> make_variants(const BenchFlags& flags,
   return variants;
 }
 
-engine::EngineOptions make_engine_options(const Context& context, const config::Preset& preset,
-                                          const Machine& machine, const Subject& subject,
-                                          std::int32_t largest_batch) {
+engine::EngineOptions make_engine_options(const BenchDevice& device, const config::Preset& preset,
+                                          const Subject& subject, std::int32_t largest_batch) {
   config::Preset largest = preset;
   largest.engine.max_num_seqs = largest_batch;
-  const std::int64_t held_bytes =
-      subject.weight_bytes + model::decoder_scratch_bytes(subject.shape,
-                                                          preset.engine.max_num_batched_tokens,
-                                                          largest_batch);
-  const std::int64_t kv_cache_bytes = config::plan_kv_cache_bytes(largest, subject.decoder().spec(),
-                                                                  held_bytes, machine.memory_bytes);
-  engine::EngineOptions options = config::engine_options(context, preset, kv_cache_bytes, Sha256{});
+  const std::int64_t kv_cache_bytes =
+      config::kv_cache_bytes(largest, {.device = device.context.device,
+                                       .memory_bytes = device.memory_bytes,
+                                       .weight_bytes = subject.weight_bytes,
+                                       .decoder = subject.decoder()});
+  engine::EngineOptions options =
+      config::engine_options(device.context, preset, kv_cache_bytes, Sha256{});
   options.disk = {};  // a run must not find pages that another run stored
   return options;
 }
 
-int run_synthetic(const Context& context, const BenchFlags& flags,
-                  const config::LoadedPreset& loaded, const Machine& machine) {
+int run_synthetic(const BenchDevice& device, const BenchFlags& flags,
+                  const config::LoadedPreset& loaded) {
   const config::Preset& preset = loaded.preset;
-  const Subject subject = open_subject(context, flags, loaded, machine);
+  const Subject subject = open_subject(device, flags, loaded);
   const std::int32_t largest_batch =
       flags.sweep.empty() ? static_cast<std::int32_t>(preset.engine.max_num_seqs)
                           : *std::max_element(flags.sweep.begin(), flags.sweep.end());
-  const engine::EngineOptions options =
-      make_engine_options(context, preset, machine, subject, largest_batch);
+  const engine::EngineOptions options = make_engine_options(device, preset, subject, largest_batch);
   const auto seed = static_cast<std::uint64_t>(preset.generation.seed);
-  ThreadPool pool(context.num_threads);
-  Stream stream(context, pool);
+  ThreadPool pool(device.context.num_threads);
+  Stream stream(device.context, pool);
   bench::CompareOptions compare_options;
   compare_options.repeat = flags.repeat;
   compare_options.seed = seed;
@@ -207,8 +209,7 @@ int run_synthetic(const Context& context, const BenchFlags& flags,
   const bench::Subject what = {.model = subject.name,
                                .setting = std::string(weights::describe(costs.weights)) +
                                           " weights, " + std::string(dtype_name(options.kv_dtype)) +
-                                          " KV, " + counted(pool.num_threads(), "thread") + ", " +
-                                          std::string(cpu_tier_name(stream.cpu_tier()))};
+                                          " KV, " + device.description};
   if (flags.json != "-") std::cout << bench::to_table(what, comparison);
   if (!flags.json.empty()) write_text(flags.json, bench::to_json(what, comparison));
   if (!flags.svg.empty()) {
@@ -217,39 +218,43 @@ int run_synthetic(const Context& context, const BenchFlags& flags,
   return kExitOk;
 }
 
-int run_kernels(const Context& context, const BenchFlags& flags,
+int run_kernels(const BenchDevice& device, const BenchFlags& flags,
                 const config::LoadedPreset& loaded) {
   const config::Preset& preset = loaded.preset;
   const bool is_named = !flags.shape.empty();
   const model::Blueprint shape =
       is_named ? find_known(flags.shape)
                : config::find_preset_blueprint(preset.model, loaded.locations).blueprint;
-  ThreadPool pool(context.num_threads);
-  Stream stream(context, pool);
+  if (device.gpu.has_value()) {
+    return bench_gpu_steps(flags, device, preset, is_named ? flags.shape : shape.name,
+                           shape.text.value());
+  }
+  ThreadPool pool(device.context.num_threads);
+  Stream stream(device.context, pool);
   bench::KernelBenchOptions options;
+  if (is_given(flags, "--prompt-tokens")) options.context_tokens = flags.prompt_tokens;
+  if (!flags.sweep.empty()) options.batches.assign(flags.sweep.begin(), flags.sweep.end());
   options.on_row = [](const bench::KernelRow& row) {
     log_info("bench", row.operation + ", " + row.setting + ", " + counted(row.tokens, "token"));
   };
   const bench::KernelBench result = bench::bench_kernels(stream, shape, options);
-  const std::string subject = (is_named ? flags.shape : preset.name) + "; " +
-                              counted(pool.num_threads(), "thread") + ", " +
-                              std::string(cpu_tier_name(stream.cpu_tier()));
+  const std::string subject = (is_named ? flags.shape : preset.name) + "; " + device.description;
   if (flags.json != "-") std::cout << bench::to_table(subject, result);
   if (!flags.json.empty()) write_text(flags.json, bench::to_json(subject, result));
   return kExitOk;
 }
 
 // Encodes frames with the tower of a shape.
-int run_tower(const Context& context, const BenchFlags& flags, const model::Blueprint& known,
+int run_tower(const BenchDevice& device, const BenchFlags& flags, const model::Blueprint& known,
               const config::LoadedPreset& loaded) {
-  constexpr std::int64_t kFixedFrames = 2;
+  const std::int64_t fixed_frames = device.gpu.has_value() ? 64 : 2;
   constexpr std::int64_t kAnyFrames = 8;  // Qwen towers encode the frames of a clip in pairs
   const model::VisionSpec& shape = known.vision.value();
   const config::Preset& preset = loaded.preset;
-  ThreadPool pool(context.num_threads);
-  Stream stream(context, pool);
+  ThreadPool pool(device.context.num_threads);
+  Stream stream(device.context, pool);
   bench::TowerBenchOptions options;
-  options.num_frames = shape.image_px > 0 ? kFixedFrames : kAnyFrames;
+  options.num_frames = shape.image_px > 0 ? fixed_frames : kAnyFrames;
   options.out = known.text ? known.text->hidden : 0;
   options.repeat = std::max(flags.repeat, 3);
   options.seed = static_cast<std::uint64_t>(preset.generation.seed);
@@ -258,7 +263,7 @@ int run_tower(const Context& context, const BenchFlags& flags, const model::Blue
   const std::string subject =
       flags.shape + " (random weights); " +
       std::string(weights::describe(config::weight_format(preset.quantization))) + " weights, " +
-      counted(pool.num_threads(), "thread") + ", " + std::string(cpu_tier_name(stream.cpu_tier()));
+      device.description;
   if (flags.json != "-") std::cout << bench::to_table(subject, result);
   if (!flags.json.empty()) write_text(flags.json, bench::to_json(subject, result));
   return kExitOk;
@@ -281,9 +286,10 @@ std::vector<std::filesystem::path> weight_files(const config::LoadedPreset& load
   return paths;
 }
 
-int run_loading(const Context& context, const BenchFlags& flags,
+int run_loading(const BenchDevice& device, const BenchFlags& flags,
                 const config::LoadedPreset& loaded) {
   const config::Preset& preset = loaded.preset;
+  const Context& context = device.context;
   config::require_available(preset, has_cuda_kernels());
   const auto open = [&] { return config::open_model(context, preset, loaded.locations); };
   const bench::LoadingBench result = bench::bench_loading(context, weight_files(loaded), open,
@@ -291,7 +297,7 @@ int run_loading(const Context& context, const BenchFlags& flags,
   const std::string subject =
       (preset.model.is_composed ? preset.model.llm : preset.model.path) + ", " +
       std::string(weights::describe(config::weight_format(preset.quantization))) + " weights, " +
-      counted(context.num_threads, "thread") + ", " + std::string(cpu_tier_name(context.cpu_tier));
+      device.description;
   if (flags.json != "-") std::cout << bench::to_table(subject, result);
   if (!flags.json.empty()) write_text(flags.json, bench::to_json(subject, result));
   return kExitOk;
@@ -316,7 +322,6 @@ void require_named_weights(const BenchFlags& flags, const config::Preset& preset
 int run_bench(BenchFlags flags, const Globals& globals) {
   const Machine machine = detect_machine();
   config::LoadedPreset loaded = load_preset(flags.preset, globals.locations, machine);
-  const Context context = globals.context(config::num_threads(loaded.preset, machine));
   if (flags.shape.empty() && flags.videos.empty() && names_a_shape(loaded.preset.model)) {
     flags.shape = loaded.preset.model.path;
   }
@@ -327,10 +332,9 @@ int run_bench(BenchFlags flags, const Globals& globals) {
     log_warning("bench", "what earlier runs kept is not used: --kv-cache-dir has no effect");
   }
   if (!loaded.note.empty()) log_info("config", loaded.note);
-  if (loaded.preset.device.type == config::DeviceType::kCuda && has_cuda_kernels()) {
-    throw Error(ErrorCode::kUnavailable,
-                "bench: a GPU is not measured by this version; use a preset of the CPU");
-  }
+  const BenchDevice device =
+      choose_bench_device(flags, has_decoder, loaded.preset, machine, globals.cpu_tier);
+  const Context& context = device.context;
   if (flags.shape.empty() && !flags.kernels) {
     settle_weights("bench", context, machine, loaded, flags.preset.prompts);
   }
@@ -344,24 +348,24 @@ int run_bench(BenchFlags flags, const Globals& globals) {
                          .price_base = flags.price_base,
                          .repeat = flags.repeat,
                          .json = flags.json},
-                        context, loaded, machine);
+                        device, loaded, machine);
   }
-  if (flags.loading) return run_loading(context, flags, loaded);
+  if (flags.loading) return run_loading(device, flags, loaded);
   if (!flags.predict.empty()) {
     std::cout << bench::prediction_table(flags.predict, flags.shape,
                                          find_known(flags.shape).text.value(),
                                          config::weight_format(loaded.preset.quantization));
     return kExitOk;
   }
-  if (flags.kernels) return run_kernels(context, flags, loaded);
+  if (flags.kernels) return run_kernels(device, flags, loaded);
   if (flags.tower || !has_decoder) {
     const model::Blueprint known = find_known(flags.shape);
     if (!known.vision.has_value()) {
       throw Error(ErrorCode::kUsage, "bench: --tower: " + flags.shape + " has no vision tower");
     }
-    return run_tower(context, flags, known, loaded);
+    return run_tower(device, flags, known, loaded);
   }
-  return run_synthetic(context, flags, loaded, machine);
+  return run_synthetic(device, flags, loaded);
 }
 
 }  // namespace

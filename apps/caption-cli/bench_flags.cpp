@@ -27,6 +27,7 @@ enum Measured : unsigned {
   kKernels = 32,
   kTower = 64,
   kLoading = 128,
+  kPrediction = 256,
 };
 
 // What the options that only some measurements have are for.
@@ -39,15 +40,15 @@ constexpr std::array kWorkloadOptions = {
     WorkloadOption{"--workload", kSynthetic, "synthetic workloads"},
     WorkloadOption{"--requests", kFixed | kMixed | kStatic,
                    "the workloads fixed, mixed and static-vs-continuous"},
-    WorkloadOption{"--prompt-tokens", kFixed | kPrefix | kStatic,
-                   "the workloads fixed, prefix and static-vs-continuous"},
+    WorkloadOption{"--prompt-tokens", kFixed | kPrefix | kStatic | kKernels,
+                   "the workloads fixed, prefix and static-vs-continuous, and --kernels"},
     WorkloadOption{"--output-tokens", kFixed | kPrefix, "the workloads fixed and prefix"},
     WorkloadOption{"--vision-tokens", kPrefix, "the workload prefix"},
     WorkloadOption{"--clips", kPrefix, "the workload prefix"},
     WorkloadOption{"--prompts", kPrefix, "the workload prefix"},
     WorkloadOption{"--length-scale", kMixed | kStatic,
                    "the workloads mixed and static-vs-continuous"},
-    WorkloadOption{"--sweep", kSynthetic, "synthetic workloads"},
+    WorkloadOption{"--sweep", kSynthetic | kKernels, "synthetic workloads and --kernels"},
     WorkloadOption{"--profile", kSynthetic, "synthetic workloads"},
     WorkloadOption{"--repeat", kSynthetic | kVideos | kTower | kLoading,
                    "workloads, videos, towers and --loading"},
@@ -57,6 +58,7 @@ constexpr std::array kWorkloadOptions = {
 std::pair<Measured, const char*> measured_by(const BenchFlags& flags, bool has_decoder) {
   if (!flags.videos.empty()) return {kVideos, "videos"};
   if (flags.loading) return {kLoading, "--loading"};
+  if (!flags.predict.empty()) return {kPrediction, "--predict"};
   if (flags.kernels) return {kKernels, "--kernels"};
   if (flags.tower) return {kTower, "--tower"};
   if (!has_decoder) return {kTower, "a shape without a decoder"};
@@ -72,9 +74,7 @@ std::pair<Measured, const char*> measured_by(const BenchFlags& flags, bool has_d
 void require_meaning(const BenchFlags& flags, bool has_decoder) {
   const auto [measured, name] = measured_by(flags, has_decoder);
   for (const WorkloadOption& option : kWorkloadOptions) {
-    const bool is_given = std::find(flags.workload_options.begin(), flags.workload_options.end(),
-                                    option.name) != flags.workload_options.end();
-    if (!is_given || (option.measured & measured) != 0) continue;
+    if (!is_given(flags, option.name) || (option.measured & measured) != 0) continue;
     throw Error(ErrorCode::kUsage, std::string("bench: ") + option.name + " is for " +
                                        option.purpose + ", not for " + name);
   }
@@ -156,14 +156,17 @@ void add_workload_flags(CLI::App& command, BenchFlags& flags) {
   command
       .add_flag("--kernels", flags.kernels,
                 "each operation by itself\n"
-                "Bytes, FLOP, time, and the share of the machine's rates.")
+                "Bytes, FLOP, time, and the share of the machine's rates. On a GPU, prefill and "
+                "decoding steps of the decoder with random weights, each operation beside its "
+                "prediction. --prompt-tokens and --sweep replace the lengths of contexts and the "
+                "sequences of a decoding step.")
       ->group(kGroup);
   add_predict_flag(command, flags);
   command
       .add_flag("--tower", flags.tower,
                 "frames through the vision tower of --shape\n"
-                "Two frames of a fixed size at a time; of any size, eight of 640x352 pixels, with "
-                "the mergers.")
+                "Two frames of a fixed size at a time, 64 on a GPU; of any size, eight of 640x352 "
+                "pixels, with the mergers.")
       ->group(kGroup);
   command
       .add_flag("--loading", flags.loading,
@@ -247,6 +250,11 @@ std::vector<std::string> given_workload_options(const CLI::App& command) {
   return given;
 }
 
+bool is_given(const BenchFlags& flags, std::string_view option) {
+  return std::find(flags.workload_options.begin(), flags.workload_options.end(), option) !=
+         flags.workload_options.end();
+}
+
 void check_flags(const BenchFlags& flags, bool has_decoder) {
   const bool has_videos = !flags.videos.empty();
   if (has_videos && (flags.kernels || !flags.shape.empty())) {
@@ -278,7 +286,7 @@ void check_flags(const BenchFlags& flags, bool has_decoder) {
       (flags.price_positions != 0 || !flags.price_base.empty())) {
     throw Error(ErrorCode::kUsage, "--price-positions and --price-base are for --price weights");
   }
-  if (!flags.svg.empty() && flags.sweep.size() < 2) {
+  if (!flags.svg.empty() && (flags.sweep.size() < 2 || flags.kernels)) {
     throw Error(ErrorCode::kUsage,
                 "--svg draws throughput over batch size; give --sweep with two sizes or more");
   }

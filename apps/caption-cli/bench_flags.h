@@ -4,6 +4,7 @@
 #include <CLI/CLI.hpp>
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "bench_videos.h"
@@ -46,6 +47,9 @@ void add_bench_flags(CLI::App& command, BenchFlags& flags);
 
 // The names of the options on the command line that only some kinds of measurement have.
 std::vector<std::string> given_workload_options(const CLI::App& command);
+
+// Whether an option of these is on the command line.
+bool is_given(const BenchFlags& flags, std::string_view option);
 
 // Throws Error(kUsage) for options that exclude each other or that mean nothing for what is
 // measured, and for reports that would overwrite other files. `has_decoder` tells whether

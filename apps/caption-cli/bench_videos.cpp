@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "bench/video_report.h"
+#include "bench_device.h"
 #include "config/resolve.h"
 #include "exit_codes.h"
 #include "option_prices.h"
@@ -36,15 +37,9 @@ bench::Roofline measure_machine(const Context& context) {
   return bench::measure_roofline(stream);
 }
 
-std::string describe_machine(const Context& context) {
-  return counted(context.num_threads, "thread") + ", " +
-         std::string(cpu_tier_name(context.cpu_tier));
-}
-
-std::string describe_setting(const Context& context, const OpenedModel& opened) {
+std::string describe_setting(const BenchDevice& device, const OpenedModel& opened) {
   return std::string(weights::describe(opened.costs.weights)) + " weights, " +
-         std::string(dtype_name(opened.options.engine.kv_dtype)) + " KV, " +
-         describe_machine(context);
+         std::string(dtype_name(opened.options.engine.kv_dtype)) + " KV, " + device.description;
 }
 
 // Prints the prices and returns the exit code.
@@ -78,7 +73,7 @@ int report_runs(const VideoBench& bench, const OpenedModel& opened, const bench:
 
 }  // namespace
 
-int bench_videos(const BenchVideos& wanted, const Context& context,
+int bench_videos(const BenchVideos& wanted, const BenchDevice& device,
                  const config::LoadedPreset& loaded, const Machine& machine) {
   const config::Preset& preset = loaded.preset;
   config::require_available(preset, has_cuda_kernels());
@@ -88,10 +83,10 @@ int bench_videos(const BenchVideos& wanted, const Context& context,
   }
   for (const std::string& skipped : pipeline::describe_skipped(found))
     log_warning("bench", skipped);
-  const VideoBench bench = make_video_bench(wanted, context, machine, loaded, found.inputs);
+  const VideoBench bench = make_video_bench(wanted, device.context, machine, loaded, found.inputs);
   bench::Subject subject = {
       .model = preset.model.is_composed ? preset.model.llm : preset.model.path,
-      .setting = describe_machine(context)};
+      .setting = device.description};
   if (wanted.price == PriceOf::kWeights) {
     PricedWeights priced = price_weights(bench, preset);
     if (priced.report.rows.empty()) {
@@ -105,7 +100,7 @@ int bench_videos(const BenchVideos& wanted, const Context& context,
     return exit_code;
   }
   const OpenedModel opened = open_for_bench(bench, preset);
-  subject.setting = describe_setting(context, opened);
+  subject.setting = describe_setting(device, opened);
   if (wanted.price == PriceOf::kNothing) return report_runs(bench, opened, subject);
   bench::PriceReport prices = price_options(bench, opened);
   prices.subject = subject;

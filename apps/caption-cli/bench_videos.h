@@ -6,12 +6,13 @@
 #include <string>
 #include <vector>
 
-#include "backend/context.h"
 #include "backend/machine.h"
 #include "config/load_preset.h"
 #include "plan/price_table.h"
 
 namespace caption::cli {
+
+struct BenchDevice;
 
 // The option whose settings are compared by memory, speed and scores (bench/price_report.h).
 enum class PriceOf {
@@ -40,7 +41,7 @@ struct BenchVideos {
 };
 
 // Returns the exit code: kExitClipsFailed when clips failed. Throws Error as `run` does.
-int bench_videos(const BenchVideos& wanted, const Context& context,
+int bench_videos(const BenchVideos& wanted, const BenchDevice& device,
                  const config::LoadedPreset& loaded, const Machine& machine);
 
 }  // namespace caption::cli

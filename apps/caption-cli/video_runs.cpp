@@ -120,7 +120,7 @@ bench::VideoRun run_once(const VideoBench& bench, const OpenedModel& opened,
   const pipeline::Outcome outcome = pipeline::run(*opened.model, bench.inputs, options, sink);
   bench::VideoRun run;
   run.seconds = stopwatch.elapsed_ms() / 1e3;
-  run.peak_bytes = bench::process_memory().peak_bytes;
+  run.peak_bytes = bench::peak_bytes(bench.context.device);
   std::vector<bench::SequenceLengths> lengths;
   count_records(sink.records, run, lengths);
   const auto seconds = [](std::int64_t us) { return static_cast<double>(us) / 1e6; };

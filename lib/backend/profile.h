@@ -27,7 +27,8 @@ struct ProfileKey {
   bool operator==(const ProfileKey&) const = default;
 };
 
-// Used by the thread of its stream only. Allocates when a key is first seen.
+// Used by the thread of its stream only. Allocates when a key is first seen. A GPU's times are read
+// when they are asked for, so that timing does not make the host wait for each kernel.
 class Profile {
  public:
   struct Entry {
@@ -38,17 +39,26 @@ class Profile {
     double seconds() const { return std::chrono::duration<double>(time).count(); }
   };
 
-  void add(const ProfileKey& key, const Event& begin, const Event& end) {
-    add(key, end.since(begin));
-  }
+  // Adds the time between two events of a stream; waits for them when the times are read, or when
+  // many are not read yet.
+  void add(const ProfileKey& key, const Event& begin, const Event& end);
   void add(const ProfileKey& key, std::chrono::nanoseconds time);
-  void clear() { entries_.clear(); }
-  // Ordered by first occurrence.
-  const std::vector<Entry>& entries() const { return entries_; }
+  void clear();
+  // Ordered by first occurrence. Throws Error(kUnavailable) when a GPU fails.
+  const std::vector<Entry>& entries() const;
   double total_seconds() const;
 
  private:
-  std::vector<Entry> entries_;
+  struct Unread {
+    ProfileKey key;
+    Event begin;
+    Event end;
+  };
+
+  void read_times() const;
+
+  mutable std::vector<Entry> entries_;
+  mutable std::vector<Unread> unread_;
 };
 
 }  // namespace caption

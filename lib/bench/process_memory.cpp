@@ -3,6 +3,8 @@
 #include <fstream>
 #include <string>
 
+#include "backend/device_runtime.h"
+
 namespace caption::bench {
 namespace {
 
@@ -28,6 +30,12 @@ bool reset_peak_memory() {
   std::ofstream clear("/proc/self/clear_refs");
   clear << "5" << std::flush;
   return static_cast<bool>(clear);
+}
+
+std::int64_t peak_bytes(Device device) {
+  if (!device.is_cuda()) return process_memory().peak_bytes;
+  const DeviceMemory memory = require_device_runtime(device).memory();
+  return memory.total_bytes - memory.free_bytes;
 }
 
 }  // namespace caption::bench

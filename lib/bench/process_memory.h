@@ -1,7 +1,9 @@
-// bench/process_memory.h: memory use of this process (Linux).
+// bench/process_memory.h: memory use of this process (Linux), and of a GPU.
 #pragma once
 
 #include <cstdint>
+
+#include "backend/device.h"
 
 namespace caption::bench {
 
@@ -17,5 +19,10 @@ ProcessMemory process_memory();
 // Resets the peak to the current resident size. Returns false where the system does not allow it;
 // the peak then remains that of the whole process.
 bool reset_peak_memory();
+
+// Peak of this process's memory; of a GPU what all processes hold of its memory at this time, which
+// is the peak while an engine exists, since that allocates nothing in its steps. Throws
+// Error(kUnavailable) when the GPU fails.
+std::int64_t peak_bytes(Device device);
 
 }  // namespace caption::bench

@@ -10,6 +10,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "bench/internal/gpu_rates.h"
 #include "bench/internal/multiply_add.h"
 #include "bench/statistics.h"
 #include "tensor/tensor.h"
@@ -130,6 +131,7 @@ double measure_flops(ThreadPool& pool, const Arithmetic& arithmetic,
 Roofline measure_roofline(Stream& stream, const RooflineOptions& options) {
   CAPTION_CHECK(options.num_passes >= 1 && options.buffer_bytes >= (1 << 20),
                 "roofline: at least one pass over at least a mebibyte");
+  if (stream.device().is_cuda()) return measure_gpu(stream, options);
   ThreadPool& pool = stream.pool();
   Roofline roofline;
   roofline.num_threads = pool.num_threads();

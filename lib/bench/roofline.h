@@ -6,6 +6,13 @@
 //              in f32, and in bf16 and 8-bit integers if the tier has (and its kernels use) dot
 //              products of them
 //
+// Of a GPU:
+//
+//   bandwidth  bytes read and written by copies within its memory, of up to 1 GiB, that take a
+//              millisecond; also copies from and to pinned memory of the host
+//   flops      products by mma.sync of bf16 (f16 where there is no bf16) and of 8-bit integers, and
+//              fused multiply-adds of f32, whose operands stay in registers (kernels/peak_rate.h)
+//
 // The host of a virtual machine is shared, so its rates vary within minutes. They are therefore
 // measured before and after a benchmark, and a report gives both (docs/performance.md).
 #pragma once
@@ -20,23 +27,30 @@ namespace caption::bench {
 struct Roofline {
   double read_bytes_per_s = 0;
   double f32_flops_per_s = 0;  // a multiply-add counts as two
-  // The higher rate of f32 and the tier's bf16: the bound for 16-bit weights.
+  // The bound for 16-bit weights: the higher rate of f32 and the tier's bf16; on a GPU that of the
+  // tensor cores.
   double flops_per_s = 0;
-  std::string_view arithmetic = "f32";  // arithmetic of flops_per_s: "f32" or "bf16"
+  std::string_view arithmetic = "f32";  // arithmetic of flops_per_s: "f32", "bf16" or "f16"
   // The higher rate of flops_per_s and the tier's 8-bit integers: the bound for 8-bit activations.
   double int8_flops_per_s = 0;
   // The rate of the tier's 8-bit integers, which may be the lower one; 0 if it has none.
   double own_int8_flops_per_s = 0;
   int num_threads = 1;
+  bool is_gpu = false;  // num_threads means nothing then
+  // Copies from and to pinned memory of the host; 0 on the CPU.
+  double upload_bytes_per_s = 0;
+  double download_bytes_per_s = 0;
 };
 
 struct RooflineOptions {
-  std::int64_t buffer_bytes = 256LL << 20;
-  int num_passes = 7;                   // number of passes; the result is their median
-  std::int64_t flops_pass_us = 20'000;  // approximate duration of a pass of multiply-adds
+  std::int64_t buffer_bytes = 256LL << 20;  // on the CPU
+  int num_passes = 7;                       // number of passes; the result is their median
+  std::int64_t flops_pass_us =
+      20'000;  // approximate duration of a pass of multiply-adds on the CPU
 };
 
-// Takes well under a second. Uses the stream's thread pool and CPU tier.
+// Takes well under a second. On the CPU uses the stream's thread pool and CPU tier. Throws
+// Error(kUnavailable) when a GPU fails.
 Roofline measure_roofline(Stream& stream, const RooflineOptions& options = {});
 
 // The higher of each rate of two measurements of the same threads.

@@ -1,12 +1,15 @@
 #include "bench/run_workload.h"
 
 #include <algorithm>
+#include <memory>
 #include <numeric>
+#include <unordered_map>
 
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/math.h"
 #include "bench/process_memory.h"
+#include "tensor/copy.h"
 
 namespace caption::bench {
 namespace {
@@ -69,6 +72,22 @@ class Timed {
   Stream& stream_;
 };
 
+// Copies vision tokens to a device that is not the host's; requests that shared them share the
+// copy.
+void place_vision(Stream& stream, std::vector<engine::Request>& requests) {
+  if (stream.device() == Device::kCpu) return;
+  std::unordered_map<const Tensor*, std::shared_ptr<const Tensor>> placed;
+  for (engine::Request& request : requests) {
+    if (request.vision == nullptr) continue;
+    std::shared_ptr<const Tensor>& copy = placed[request.vision.get()];
+    if (copy == nullptr) {
+      copy =
+          std::make_shared<const Tensor>(copy_to(stream, stream.device(), request.vision->view()));
+    }
+    request.vision = copy;
+  }
+}
+
 Measurement measure(model::Decoder& decoder, Stream& stream, const DecoderCosts& costs,
                     const Workload& workload, const Variant& variant,
                     const CompareOptions& options) {
@@ -76,6 +95,7 @@ Measurement measure(model::Decoder& decoder, Stream& stream, const DecoderCosts&
   std::vector<engine::Request> requests =
       make_requests(is_padded ? pad_batches(workload, variant.options.max_num_seqs) : workload,
                     decoder.spec(), options.seed);
+  place_vision(stream, requests);
   reset_peak_memory();
   engine::Engine engine(decoder, stream, variant.options);
   std::vector<engine::Completion> completions;
@@ -90,7 +110,7 @@ Measurement measure(model::Decoder& decoder, Stream& stream, const DecoderCosts&
   }
   Measurement measurement;
   measurement.seconds = as_double(stopwatch.elapsed_us()) / 1e6;
-  measurement.peak_bytes = process_memory().peak_bytes;
+  measurement.peak_bytes = peak_bytes(stream.device());
   measurement.stats = engine.stats();
   measurement.needed_bytes =
       model::placed_bytes(stream.context(), model::decoder_blueprint(costs.shape), costs.weights) +

@@ -50,7 +50,7 @@ struct Measurement {
   std::int64_t prompt_tokens = 0;  // includes vision tokens and tokens found in the cache
   std::int64_t output_tokens = 0;
   std::int64_t num_cut_short = 0;  // requests that failed or ended before their length
-  std::int64_t peak_bytes = 0;     // maximum memory of the process during the run
+  std::int64_t peak_bytes = 0;     // bench::peak_bytes() after the run
   std::int64_t needed_bytes = 0;   // part of peak_bytes: decoder weights and pages in use
   engine::EngineStats stats;
   std::vector<OperationTime> operations;  // operations inside steps, if requested

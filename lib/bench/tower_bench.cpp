@@ -1,9 +1,9 @@
 #include "bench/tower_bench.h"
 
 #include <algorithm>
+#include <chrono>
 #include <utility>
 
-#include "base/clock.h"
 #include "base/error.h"
 #include "base/figures.h"
 #include "base/json_writer.h"
@@ -13,6 +13,7 @@
 #include "bench/internal/report_parts.h"
 #include "bench/statistics.h"
 #include "model/random_model.h"
+#include "tensor/copy.h"
 
 namespace caption::bench {
 namespace {
@@ -39,9 +40,9 @@ vision::ImageSize size_of(const model::VisionSpec& shape, const model::ClipShape
 }
 
 double seconds_of(model::RandomTower& tower, Stream& stream, const Tensor& pixels) {
-  const Stopwatch stopwatch;
+  const Event begin = stream.record();
   tower.encode(stream, pixels.view());
-  return static_cast<double>(std::max<std::int64_t>(stopwatch.elapsed_us(), 1)) / 1e6;
+  return std::max(std::chrono::duration<double>(stream.record().since(begin)).count(), 1e-6);
 }
 
 }  // namespace
@@ -52,8 +53,9 @@ TowerBench bench_tower(Stream& stream, const model::VisionSpec& shape, weights::
   model::RandomTower tower(stream, shape, type, options.seed, options.out);
   const model::ClipShape clip = {.num_frames = options.num_frames, .frame = options.frame};
   const vision::ImageSize size = size_of(shape, clip);
-  const Tensor pixels =
-      random_tensor(DType::kF32, {options.num_frames, 3, size.height_px, size.width_px});
+  const Tensor pixels = copy_to(
+      stream, stream.device(),
+      random_tensor(DType::kF32, {options.num_frames, 3, size.height_px, size.width_px}).view());
   TowerBench bench;
   bench.num_frames = options.num_frames;
   bench.width_px = size.width_px;

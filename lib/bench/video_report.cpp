@@ -134,12 +134,12 @@ std::string describe_clips(const VideoRun& run) {
 
 std::string to_table(const VideoReport& report) {
   const VideoRun& run = report.median_run();
-  std::string text = report.subject.model + "; " + report.subject.setting + "\n" +
-                     describe_clips(run) + ", in " + format_number(run.seconds) +
-                     " s; the median of " + counted(std::ssize(report.runs), "run") + "\n" +
-                     "machine: " + format_si(mean_bytes_per_s(report)) + "B/s read, " +
-                     format_si(mean_flops_per_s(report)) + "FLOP/s " +
-                     std::string(report.before.arithmetic) + "\n\n";
+  std::string text =
+      report.subject.model + "; " + report.subject.setting + "\n" + describe_clips(run) + ", in " +
+      format_number(run.seconds) + " s; the median of " + counted(std::ssize(report.runs), "run") +
+      "\n" + (report.before.is_gpu ? "GPU: " : "machine: ") + format_si(mean_bytes_per_s(report)) +
+      (report.before.is_gpu ? "B/s copied, " : "B/s read, ") + format_si(mean_flops_per_s(report)) +
+      "FLOP/s " + std::string(report.before.arithmetic) + "\n\n";
   text += caption_lines(run);
   for (const StageBusy& stage : run.stages) {
     text += line(stage.name + " busy", format_percent(busy_share(run, stage)),

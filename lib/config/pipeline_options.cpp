@@ -16,23 +16,29 @@ struct MemoryUse {
 };
 
 // On a GPU other processes and the CUDA context count, too.
-MemoryUse memory_use(model::CaptionModel& model, const Machine& machine) {
-  if (!model.context().device.is_cuda()) {
-    return {.held_bytes = model.weight_bytes() + model.decoder().scratch_bytes(),
-            .total_bytes = machine.memory_bytes};
+MemoryUse memory_use(const PlacedDecoder& placed) {
+  if (!placed.device.is_cuda()) {
+    return {.held_bytes = placed.weight_bytes + placed.decoder.scratch_bytes(),
+            .total_bytes = placed.memory_bytes};
   }
-  const DeviceMemory memory = require_device_runtime(model.context().device).memory();
+  const DeviceMemory memory = require_device_runtime(placed.device).memory();
   return {.held_bytes = memory.total_bytes - memory.free_bytes, .total_bytes = memory.total_bytes};
 }
 
 }  // namespace
 
+std::int64_t kv_cache_bytes(const Preset& preset, const PlacedDecoder& placed) {
+  placed.decoder.reserve(preset.engine.max_num_batched_tokens, preset.engine.max_num_seqs);
+  const MemoryUse memory = memory_use(placed);
+  return plan_kv_cache_bytes(preset, placed.decoder.spec(), memory.held_bytes, memory.total_bytes);
+}
+
 std::int64_t kv_cache_bytes(const Preset& preset, const Machine& machine,
                             model::CaptionModel& model) {
-  model::Decoder& decoder = model.decoder();
-  decoder.reserve(preset.engine.max_num_batched_tokens, preset.engine.max_num_seqs);
-  const MemoryUse memory = memory_use(model, machine);
-  return plan_kv_cache_bytes(preset, decoder.spec(), memory.held_bytes, memory.total_bytes);
+  return kv_cache_bytes(preset, {.device = model.context().device,
+                                 .memory_bytes = machine.memory_bytes,
+                                 .weight_bytes = model.weight_bytes(),
+                                 .decoder = model.decoder()});
 }
 
 pipeline::Options pipeline_options(const Preset& preset, const Machine& machine,

@@ -9,10 +9,19 @@
 
 namespace caption::config {
 
+// A decoder on its device, for which pages are planned.
+struct PlacedDecoder {
+  Device device;
+  std::int64_t memory_bytes = 0;  // of the machine; a GPU tells its own
+  std::int64_t weight_bytes = 0;
+  model::Decoder& decoder;
+};
+
 // Memory for the KV pages of a model on its device: what weights and activations leave there.
 // Reserves the decoder's activations. Throws Error(kOutOfMemory) when nothing is left.
 std::int64_t kv_cache_bytes(const Preset& preset, const Machine& machine,
                             model::CaptionModel& model);
+std::int64_t kv_cache_bytes(const Preset& preset, const PlacedDecoder& placed);
 
 // Returns threads, reading, engine, adapters, sampling, stop strings and the system prompt. KV
 // pages get the memory that the model's weights and activations leave. Reserves the decoder's

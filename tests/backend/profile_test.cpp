@@ -30,6 +30,26 @@ TEST_CASE("adds up calls and time of each operation and matrix, in the order of 
   CHECK(profile.entries().empty());
 }
 
+TEST_CASE("times between events are read in their order, with those before them") {
+  caption::ThreadPool pool(1);
+  const caption::Stream stream(pool, caption::CpuTier::kReference);
+  const caption::Event begin = stream.record();
+  const caption::Event end = stream.record();
+  Profile profile;
+  constexpr int kCalls = 5000;  // more than a profile keeps unread
+  for (int i = 0; i < kCalls; ++i) profile.add({"norm"}, begin, end);
+  profile.add({"rope"}, nanoseconds(5));
+  profile.add({"linear", 8, 4}, begin, end);
+  REQUIRE(profile.entries().size() == 3);
+  CHECK(profile.entries()[0].key.operation == "norm");
+  CHECK(profile.entries()[0].calls == kCalls);
+  CHECK(profile.entries()[0].time == kCalls * end.since(begin));
+  CHECK(profile.entries()[2].key == caption::ProfileKey{"linear", 8, 4});
+  profile.add({"swiglu"}, begin, end);
+  profile.clear();
+  CHECK(profile.entries().empty());
+}
+
 TEST_CASE("a scope counts once, with what it was told last, and at least the time it lived") {
   caption::ThreadPool pool(1);
   caption::Stream stream(pool, caption::CpuTier::kReference);

@@ -142,5 +142,67 @@ TEST_CASE("--devices that cannot be are refused in one line") {
                         "--devices out") != std::string::npos);
 }
 
+Finished bench_on_gpu(const std::vector<std::string>& more, const Environment& driver = kDriver) {
+  std::vector<std::string> arguments = {"bench", "--preset", "cpu", "--device", "cuda"};
+  arguments.insert(arguments.end(), more.begin(), more.end());
+  return run_cli(arguments, "", driver);
+}
+
+void check_contains(const std::string& text, const std::vector<std::string>& parts) {
+  CAPTURE(text);
+  for (const std::string& part : parts) {
+    CAPTURE(part);
+    CHECK(text.find(part) != std::string::npos);
+  }
+}
+
+TEST_CASE("bench measures a workload on the GPU beside the GPU's rates") {
+  const Finished finished =
+      bench_on_gpu({"--shape", "demo", "--requests", "1", "--prompt-tokens", "3", "--output-tokens",
+                    "2", "--kv-cache-bytes", "2MiB", "--max-num-seqs", "1", "--profile"});
+  CAPTURE(finished.err);
+  CHECK(finished.exit_code == 0);
+  check_contains(finished.out,
+                 {"GPU 0 (Fake H100)", "GPU before: ", "B/s copied", "FLOP/s bf16; after",
+                  "1 request of together 3 prompt tokens and 2 output tokens",
+                  "outputs: the same tokens in every run", "sample_rows", "linear_add down"});
+}
+
+TEST_CASE("bench --kernels times the steps on the GPU beside their prediction") {
+  const Finished finished = bench_on_gpu(
+      {"--shape", "demo", "--kernels", "--prompt-tokens", "3", "--sweep", "1", "--json", "-"});
+  CAPTURE(finished.err);
+  CHECK(finished.exit_code == 0);
+  check_contains(finished.out, {"\"card\":\"h100\"",
+                                "\"upload_bytes_per_s\":", "\"step\":\"prefill of 3 tokens\"",
+                                "\"step\":\"decoding of 1 sequence of 3 tokens\"",
+                                "\"ratio\":", "{\"operation\":\"paged_attention\",\"calls\":4,"});
+}
+
+TEST_CASE("what bench does not measure on a GPU is refused in one line") {
+  struct Case {
+    std::vector<std::string> arguments;
+    int exit_code;
+    const char* message;
+  };
+  const Case cases[] = {
+      {{"--shape", "clip-l-336", "--kernels"}, 2, "times the steps of a decoder, and clip-l-336"},
+      {{"--shape", "demo", "--kernels"}, 2, "prefill of 4,608 tokens: the model has 1024"},
+      {{"clip.mp4", "--price", "attention"}, 2, "compressed attention, which runs on the CPU only"},
+      {{"--shape", "demo", "--devices", "7"}, 4, "--devices 7: GPU 7 is not here"},
+  };
+  for (const Case& c : cases) {
+    const Finished finished = bench_on_gpu(c.arguments);
+    CAPTURE(finished.err);
+    CHECK(finished.exit_code == c.exit_code);
+    CHECK(finished.out.empty());
+    CHECK(finished.err.find(c.message) != std::string::npos);
+  }
+  const Finished all = bench_on_gpu({"--shape", "demo", "--devices", "all"}, kDriverOfTwo);
+  CHECK(all.exit_code == 2);
+  CHECK(all.err.find("one GPU is measured at a time, and --devices chooses 2") !=
+        std::string::npos);
+}
+
 }  // namespace
 }  // namespace caption::test

@@ -6,13 +6,17 @@
 namespace caption::bench {
 
 std::string describe(const Roofline& roofline) {
-  return format_si(roofline.read_bytes_per_s) + "B/s read, " + format_si(roofline.flops_per_s) +
-         "FLOP/s " + std::string(roofline.arithmetic);
+  return format_si(roofline.read_bytes_per_s) + "B/s " + (roofline.is_gpu ? "copied" : "read") +
+         ", " + format_si(roofline.flops_per_s) + "FLOP/s " + std::string(roofline.arithmetic);
 }
 
 std::string describe_machine(const Roofline& before, const Roofline& after) {
-  return "machine before: " + describe(before) + "; after: " + describe(after) + "; on " +
-         counted(before.num_threads, "thread") + "\n";
+  std::string text = before.is_gpu ? "GPU" : "machine";
+  text += " before: " + describe(before) + "; after: " + describe(after) + "; ";
+  return text +
+         (before.is_gpu ? format_si(before.upload_bytes_per_s) + "B/s from the host"
+                        : "on " + counted(before.num_threads, "thread")) +
+         "\n";
 }
 
 void write_roofline(JsonWriter& json, const char* name, const Roofline& roofline) {
@@ -20,9 +24,15 @@ void write_roofline(JsonWriter& json, const char* name, const Roofline& roofline
       .add("read_bytes_per_s", roofline.read_bytes_per_s)
       .add("flops_per_s", roofline.flops_per_s)
       .add("f32_flops_per_s", roofline.f32_flops_per_s)
-      .add("arithmetic", roofline.arithmetic)
-      .add("threads", static_cast<std::int64_t>(roofline.num_threads))
-      .end_object();
+      .add("arithmetic", roofline.arithmetic);
+  if (roofline.is_gpu) {
+    json.add("int8_flops_per_s", roofline.own_int8_flops_per_s)
+        .add("upload_bytes_per_s", roofline.upload_bytes_per_s)
+        .add("download_bytes_per_s", roofline.download_bytes_per_s);
+  } else {
+    json.add("threads", static_cast<std::int64_t>(roofline.num_threads));
+  }
+  json.end_object();
 }
 
 void write_summary(JsonWriter& json, const char* name, const Summary& summary) {
