@@ -48,8 +48,32 @@ std::string aligned(const std::vector<Cells>& lines) {
   return text;
 }
 
+// The time of attention, both launches of it, and the greater of its shares of the card's rates.
+std::string describe_attention(const CudaCard& card, std::int64_t num_layers,
+                               const std::vector<CudaWork>& works) {
+  double seconds = 0;
+  double launching = 0;
+  double dram_bytes = 0;
+  double products = 0;
+  for (const CudaWork& work : works) {
+    if (!work.operation.ends_with("attention")) continue;
+    seconds += predict(card, work).seconds;
+    launching += kLaunchSeconds * static_cast<double>(work.launches);
+    dram_bytes += work.dram_bytes;
+    products += work.products;
+  }
+  if (seconds == 0) return "";
+  const double of_dram = dram_bytes / card.bytes_per_s;
+  const double of_tensor = 4096 * products / card.flops_per_s();
+  const double least = std::max(of_dram, of_tensor);
+  return "attention: " + format_number(seconds * 1e6 / static_cast<double>(num_layers)) +
+         " us per layer, " + format_percent(least / seconds) +
+         (of_dram >= of_tensor ? " of the bandwidth" : " of the rate of mma.sync") +
+         "; without the launches' own time " + format_percent(least / (seconds - launching)) + "\n";
+}
+
 // The step's time, and how much of the card's rates it uses.
-std::string describe_step(const CudaCard& card, const CudaStep& step, std::int64_t num_layers,
+std::string describe_step(const CudaCard& card, const std::string& step, std::int64_t num_layers,
                           const std::vector<CudaWork>& works) {
   double seconds = 0;
   double dram_bytes = 0;
@@ -64,13 +88,14 @@ std::string describe_step(const CudaCard& card, const CudaStep& step, std::int64
     without_kernel += work.kernel.empty() ? 1 : 0;
   }
   std::string text =
-      step.name + ": " + format_number(seconds * 1e3) + " ms, " +
+      step + ": " + format_number(seconds * 1e3) + " ms, " +
       format_percent(dram_bytes / card.bytes_per_s / seconds) + " of the bandwidth, " +
       format_percent(4096 * products / card.flops_per_s() / seconds) +
       " of the rate of mma.sync; " + std::to_string(launches) + " launches, " +
       format_number(static_cast<double>(launches) / static_cast<double>(num_layers)) +
       " per layer, " + format_number(kLaunchSeconds * 1e3 * static_cast<double>(launches)) +
       " ms of them\n";
+  text += describe_attention(card, num_layers, works);
   if (without_kernel > 0) {
     text += "at least: " + std::to_string(without_kernel) + " of " + std::to_string(works.size()) +
             " operations are not modelled, but counted at the card's rates\n";
@@ -80,23 +105,54 @@ std::string describe_step(const CudaCard& card, const CudaStep& step, std::int64
 
 }  // namespace
 
+namespace {
+
+const CudaCard& require_card(std::string_view name) {
+  const CudaCard* const card = find_cuda_card(name);
+  if (card == nullptr) {
+    throw Error(ErrorCode::kUsage, "bench: --predict: no card " + std::string(name));
+  }
+  return *card;
+}
+
+std::string title(const CudaCard& card, const std::string& subject) {
+  return subject + " on " + card.name +
+         ", predicted, 16-bit weights: " + format_si(card.bytes_per_s) + "B/s, " +
+         format_si(card.flops_per_s()) + "FLOP/s by mma.sync\n";
+}
+
+std::string step_table(const CudaCard& card, const std::string& step, std::int64_t num_layers,
+                       const std::vector<CudaWork>& works) {
+  std::vector<Cells> lines = {
+      {"operation", "kernel", "launches", "DRAM", "FLOP", "us", "limit", "share"}};
+  for (const CudaWork& work : works) lines.push_back(cells_of(card, work));
+  return "\n" + describe_step(card, step, num_layers, works) + aligned(lines);
+}
+
+}  // namespace
+
 std::string prediction_table(std::string_view card_name, const std::string& subject,
                              const model::DecoderSpec& shape) {
-  const CudaCard* const card = find_cuda_card(card_name);
-  if (card == nullptr) {
-    throw Error(ErrorCode::kUsage, "bench: --predict: no card " + std::string(card_name));
-  }
-  std::string text = subject + " on " + std::string(card_name) +
-                     ", predicted, 16-bit weights: " + format_si(card->bytes_per_s) + "B/s, " +
-                     format_si(card->flops_per_s()) + "FLOP/s by mma.sync\n";
+  const CudaCard& card = require_card(card_name);
+  std::string text = title(card, subject);
   for (const CudaStep& step : predicted_steps()) {
-    const std::vector<CudaWork> works = list_operations(*card, shape, step);
-    std::vector<Cells> lines = {
-        {"operation", "kernel", "launches", "DRAM", "FLOP", "us", "limit", "share"}};
-    for (const CudaWork& work : works) lines.push_back(cells_of(*card, work));
-    text += "\n" + describe_step(*card, step, shape.num_layers, works) + aligned(lines);
+    text += step_table(card, step.name, shape.num_layers, list_operations(card, shape, step));
   }
   return text;
+}
+
+std::string tower_prediction_table(std::string_view card_name, const std::string& subject,
+                                   const model::VisionSpec& shape) {
+  constexpr std::int64_t kFrames = 64;
+  const CudaCard& card = require_card(card_name);
+  if (shape.image_px == 0) {
+    throw Error(ErrorCode::kUsage, "bench: --predict: " + subject +
+                                       " takes frames of any size; only towers of one size, such "
+                                       "as clip-l-336, are predicted");
+  }
+  return title(card, subject) + step_table(card, std::to_string(kFrames) + " frames",
+                                           shape.num_layers,
+                                           list_tower_operations(card, shape, kFrames));
 }
 
 }  // namespace caption::bench
