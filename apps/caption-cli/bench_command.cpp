@@ -352,9 +352,12 @@ int run_bench(BenchFlags flags, const Globals& globals) {
   }
   if (flags.loading) return run_loading(device, flags, loaded);
   if (!flags.predict.empty()) {
-    std::cout << bench::prediction_table(flags.predict, flags.shape,
-                                         find_known(flags.shape).text.value(),
-                                         config::weight_format(loaded.preset.quantization));
+    const model::Blueprint known = find_known(flags.shape);
+    std::cout << (has_decoder
+                      ? bench::prediction_table(flags.predict, flags.shape, known.text.value(),
+                                                config::weight_format(loaded.preset.quantization))
+                      : bench::tower_prediction_table(flags.predict, flags.shape,
+                                                      known.vision.value()));
     return kExitOk;
   }
   if (flags.kernels) return run_kernels(device, flags, loaded);

@@ -8,12 +8,20 @@ namespace {
 
 template <class T, class Element, int kDimTiles>
 void launch_tiles(Stream& stream, const AttendParams& params) {
-  if (params.states == nullptr) {
-    using Kernel = AttendTiles<T, Element, kDimTiles, false>;
-    return launch<Kernel>(stream, grid_of_tiles(params, Kernel::kTileRows), params);
+  const auto launch_for = [&]<TileWork kWork>() {
+    using Kernel = AttendTiles<T, Element, kDimTiles, kWork>;
+    launch<Kernel>(stream, grid_of_tiles(params, Kernel::kTileRows), params);
+  };
+  if (params.states == nullptr) return launch_for.template operator()<TileWork::kAllSplits>();
+  if constexpr (std::is_same_v<T, F16>) {
+    // Before sm_80 no copy is under way while a warp multiplies, so that a second buffer is of no
+    // use.
+    const int capability = stream.context().compute_capability;
+    if (capability != 0 && capability < 80) {
+      return launch_for.template operator()<TileWork::kSplitOneBuffer>();
+    }
   }
-  using Kernel = AttendTiles<T, Element, kDimTiles, true>;
-  launch<Kernel>(stream, grid_of_tiles(params, Kernel::kTileRows), params);
+  launch_for.template operator()<TileWork::kSplit>();
 }
 
 template <class T, class Element>

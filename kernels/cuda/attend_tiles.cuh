@@ -6,7 +6,10 @@
 // block is one warp for each split. What a warp does for a split is the same in both.
 //
 // Traffic    the keys and values of a tile once per 64 rows, or 16.
-// In flight  a tile of 64 keys or values per block: 16 KB with 128 dimensions of 16 bits.
+// In flight  64 keys of the next step while scores become probabilities, and its 64 values while
+// the
+//            keys are multiplied: with 128 dimensions of 16 bits 16 to 32 KB per block. On sm_75,
+//            8 KB per warp of splits and 4 KB otherwise, while it does not multiply.
 // Numerics   queries and probabilities are rounded to the keys' dtype, with i8 to bf16; sums are
 //            f32 in the tensor core's order. The exponential is within 2^-18, which is below half a
 //            unit of f16.
@@ -17,14 +20,12 @@
 
 #include "kernels/cuda/attend.cuh"
 #include "kernels/cuda/attend.h"
+#include "kernels/cuda/attend_tile_memory.cuh"
 #include "kernels/cuda/launch.cuh"
 
 namespace caption::kernels::cuda {
 
-inline constexpr int kStepKeys = 64;
-inline constexpr int kStepsOfSplit = kSplitKeys / kStepKeys;
 inline constexpr int kStepTiles = kStepKeys / 8;  // fragments of scores in a step
-inline constexpr float kLog2E = 0x1.715476p0F;
 inline constexpr float kLn2 = 0x1.62e430p-1F;
 
 CAPTION_DEVICE void multiply(BF16, FragmentC& c, const FragmentA& a, const FragmentB& b) {
@@ -34,63 +35,34 @@ CAPTION_DEVICE void multiply(F16, FragmentC& c, const FragmentA& a, const Fragme
   mma_f16(c, a, b);
 }
 
-template <class T>
-CAPTION_DEVICE std::uint32_t pair_of(float low, float high) {
-  T pair[2];
-  narrow(low, pair[0]);
-  narrow(high, pair[1]);
-  return pair[0].bits | static_cast<std::uint32_t>(pair[1].bits) << 16;
-}
-
-// Element is the type of keys and values: T, or i8 with T = bf16. Heads have up to 16 * kDimTiles
-// dimensions. With kSplits a block is a warp that attends one split and stores its state.
-template <class T, class Element, int kDimTiles, bool kSplits>
-struct AttendTiles {
-  static constexpr int kWarps = kSplits ? 1 : 4;
-  static constexpr int kThreads = 32 * kWarps;
-  static constexpr int kTileRows = 16 * kWarps;
-  static constexpr int kDim = 16 * kDimTiles;
-  static constexpr bool kIsInt8 = sizeof(Element) == 1;
-  static constexpr int kPacksOfElements = kDim * static_cast<int>(sizeof(Element)) / 16;
-  // An odd number of packs of 16 bytes in a row: eight adjacent rows are in different banks.
-  static constexpr int kRowPacks = kDim / 8 + 1;
-  static constexpr int kScales = kIsInt8 ? kSplitKeys : 1;
-  // Where there are not enough registers for the state of a split and that of all before it, the
-  // latter is in shared memory meanwhile.
-  static constexpr bool kKeepsTotal = kSplits || !kIsInt8 || kDimTiles < 8;
-  static constexpr int kTotalNumbers = kKeepsTotal ? 1 : 4 + 8 * kDimTiles;
-  using Params = AttendParams;
-  using Rows = Bytes16[kStepKeys][kRowPacks];
-  struct Shared {
-    Bytes16 q[kTileRows][kRowPacks];
-    Bytes16 keys[kStepKeys][kIsInt8 ? kPacksOfElements : kRowPacks];
-    Bytes16 values[kStepKeys][kIsInt8 ? kPacksOfElements : kRowPacks];
-    Bytes16 widened[kIsInt8 ? kStepKeys : 1][kRowPacks];  // keys or values
-    // For each position of two splits, the even one and the odd one:
-    int slots[2][kSplitKeys];
-    float factors[2][kScales];   // multiply the scores
-    float v_scales[2][kScales];  // 0 where no row of the tile sees the key
-    float total[kTotalNumbers][kKeepsTotal ? 1 : kThreads];
-  };
+// As TileMemory.
+template <class T, class Element, int kDimTiles, TileWork kWork>
+struct AttendTiles : TileMemory<T, Element, kDimTiles, kWork> {
+  using Memory = TileMemory<T, Element, kDimTiles, kWork>;
+  using Memory::block_of;
+  using Memory::copy_step;
+  using Memory::find_slots;
+  using Memory::key_buffer;
+  using Memory::kHasOneBuffer;
+  using Memory::kIsInt8;
+  using Memory::kKeepsTotal;
+  using Memory::kScales;
+  using Memory::kSlotBuffers;
+  using Memory::kSplits;
+  using Memory::kTileRows;
+  using Memory::load_queries;
+  using Memory::shared;
+  using Memory::slot_buffer;
+  using Memory::value_buffer;
+  using Memory::widen_step;
+  using typename Memory::Block;
+  using typename Memory::Params;
+  using typename Memory::Rows;
   // State of the lane's two rows; output tile n has the dimensions 8 n .. 8 n + 7.
   struct State {
     RowState row[2];
     FragmentC output[2 * kDimTiles] = {};
   };
-  struct Block {
-    const Params& p;
-    Shared& shared;
-    Tile tile;
-    KeyRange keys;
-    KeyRange steps;  // counted from position 0
-    int kv_head;
-    // The keys that any of the warp's rows sees, those that all of them see, and those that each of
-    // the lane's two rows sees.
-    KeyRange some;
-    KeyRange all;
-    KeyRange row_keys[2];
-  };
-
   static CAPTION_DEVICE void run(const Params& p) {
     const Tile tile = find_tile(p, block_x(), kTileRows);
     if (tile.rows == 0) return;
@@ -100,7 +72,10 @@ struct AttendTiles {
     load_queries(block);
     find_slots(block, splits.begin);
     sync_block();
-    copy_step(block, p.k, block.shared.keys, block.steps.begin);
+    copy_step(block, block.k, key_buffer(), block.steps.begin);
+    if constexpr (!kHasOneBuffer) {
+      copy_step(block, block.v, value_buffer(), block.steps.begin);
+    }
     State total;
     State state;
     bool has_total = false;
@@ -114,179 +89,88 @@ struct AttendTiles {
         store_state<1>(block, splits.begin, state);
       } else {
         if (!kKeepsTotal) total = {};
-        if (!kKeepsTotal && has_total) load_total(block.shared, total);
+        if (!kKeepsTotal && has_total) load_total(total);
         fold_states(total, state);
-        if (!kKeepsTotal) store_total(block.shared, total);
+        if (!kKeepsTotal) store_total(total);
         has_total = true;
         state = {};
       }
     }
     if (kSplits || block.some.begin >= block.some.end) return;
-    if (!kKeepsTotal) load_total(block.shared, total);
+    if (!kKeepsTotal) load_total(total);
     store_outputs<0>(block, total);
     store_outputs<1>(block, total);
   }
 
   // A thread's numbers are its own: no barrier is needed.
-  static CAPTION_DEVICE void load_total(const Shared& shared, State& total) {
+  static CAPTION_DEVICE void load_total(State& total) {
     const int thread = thread_index();
     for (int half = 0; half < 2; ++half) {
-      total.row[half] = {load(&shared.total[2 * half][thread]),
-                         load(&shared.total[2 * half + 1][thread])};
+      total.row[half] = {load(&shared().total[2 * half][thread]),
+                         load(&shared().total[2 * half + 1][thread])};
     }
     for (int i = 0; i < 8 * kDimTiles; ++i) {
-      total.output[i / 4].sum[i % 4] = load(&shared.total[4 + i][thread]);
+      total.output[i / 4].sum[i % 4] = load(&shared().total[4 + i][thread]);
     }
   }
-  static CAPTION_DEVICE void store_total(Shared& shared, const State& total) {
+  static CAPTION_DEVICE void store_total(const State& total) {
     const int thread = thread_index();
     for (int half = 0; half < 2; ++half) {
-      store(&shared.total[2 * half][thread], total.row[half].max);
-      store(&shared.total[2 * half + 1][thread], total.row[half].sum);
+      store(&shared().total[2 * half][thread], total.row[half].max);
+      store(&shared().total[2 * half + 1][thread], total.row[half].sum);
     }
     for (int i = 0; i < 8 * kDimTiles; ++i) {
-      store(&shared.total[4 + i][thread], total.output[i / 4].sum[i % 4]);
+      store(&shared().total[4 + i][thread], total.output[i / 4].sum[i % 4]);
     }
   }
 
-  static CAPTION_DEVICE Block block_of(const Params& p, const Tile& tile, const KeyRange& splits) {
-    const KeyRange keys = tile.keys(p);
-    const int first = splits.begin * kSplitKeys;
-    const int end = splits.end * kSplitKeys < keys.end ? splits.end * kSplitKeys : keys.end;
-    const KeyRange steps{(keys.begin > first ? keys.begin : first) / kStepKeys,
-                         (end + kStepKeys - 1) / kStepKeys};
-    Block block{p, shared_memory<Shared>(), tile, keys, steps, block_y(), {}, {}, {}};
-    const int first_row = warp_index() * 16;
-    if (first_row >= tile.rows) return block;  // the warp has no rows: it copies only
-    const int last_row = first_row + 15 < tile.rows ? first_row + 15 : tile.rows - 1;
-    const KeyRange of_first = tile.keys_of(p, first_row);
-    const KeyRange of_last = tile.keys_of(p, last_row);
-    block.some = {of_first.begin, of_last.end};
-    block.all = {of_last.begin, of_first.end};
-    for (int half = 0; half < 2; ++half) {
-      const int row = first_row + lane_index() / 4 + half * 8;
-      block.row_keys[half] = tile.keys_of(p, row < last_row ? row : last_row);
-    }
-    return block;
-  }
-
-  // Rows and dimensions that do not exist are zeros.
-  static CAPTION_DEVICE void load_queries(const Block& block) {
-    const Params& p = block.p;
-    const bool has_packs = reinterpret_cast<std::uintptr_t>(p.q) % 16 == 0 && p.q_stride % 4 == 0;
-    for (int i = thread_index(); i < kTileRows * kDim / 4; i += kThreads) {
-      const int row = i / (kDim / 4);
-      const int d = i % (kDim / 4) * 4;
-      Packed<float, 4> x{};
-      if (row < block.tile.rows && d < p.head_dim) {
-        const float* const from = p.query(block.tile.vector(p, block.kv_head, row)) + d;
-        if (has_packs) {
-          x = load(reinterpret_cast<const Packed<float, 4>*>(from));
-        } else {
-          for (int e = 0; e < 4; ++e) x.x[e] = load(from + e);
-        }
-      }
-      Packed<T, 4> rounded;
-      for (int e = 0; e < 4; ++e) narrow(x.x[e], rounded.x[e]);
-      store(reinterpret_cast<Packed<T, 4>*>(&block.shared.q[row][d / 8]) + d / 4 % 2, rounded);
-    }
-  }
-
-  static CAPTION_DEVICE void find_slots(const Block& block, int split) {
-    const Params& p = block.p;
-    for (int i = thread_index(); i < kSplitKeys; i += kThreads) {
-      const int position = split * kSplitKeys + i;
-      if (!block.keys.contains(position)) {
-        if constexpr (kIsInt8) block.shared.v_scales[split % 2][i] = 0;
-        continue;
-      }
-      const int slot = block.tile.sequence.slot(p, position);
-      block.shared.slots[split % 2][i] = slot;
-      if constexpr (kIsInt8) {
-        const std::int64_t vector = static_cast<std::int64_t>(slot) * p.kv_heads + block.kv_head;
-        block.shared.factors[split % 2][i] = p.scale * widen(load(p.k_scales + vector)) * kLog2E;
-        block.shared.v_scales[split % 2][i] = widen(load(p.v_scales + vector));
-      }
-    }
-  }
-
-  // Begins the copy of a step's keys or values; zeros where no row of the tile sees a key and
-  // beyond the head's dimensions.
-  template <int kPacks>
-  static CAPTION_DEVICE void copy_step(const Block& block, const void* from,
-                                       Bytes16 (&to)[kStepKeys][kPacks], int step) {
-    const Params& p = block.p;
-    constexpr int kElements = 16 / static_cast<int>(sizeof(Element));  // elements of a pack
-    const int* const slots = block.shared.slots[step / kStepsOfSplit % 2];
-    for (int i = thread_index(); i < kStepKeys * kPacksOfElements; i += kThreads) {
-      const int key = i / kPacksOfElements;
-      const int d = i % kPacksOfElements * kElements;
-      const int position = step * kStepKeys + key;
-      const auto* source = static_cast<const Element*>(from);
-      const bool is_inside = block.keys.contains(position) && d < p.head_dim;
-      if (is_inside) {
-        source += slots[position % kSplitKeys] * p.kv_stride + block.kv_head * p.head_dim + d;
-      }
-      copy_16_async(&to[key][d / kElements], source, is_inside);
-    }
-    commit_copies();
-  }
-
-  // Makes bf16 of i8, which is exact. The block's threads call it between barriers.
-  template <int kPacks>
-  static CAPTION_DEVICE const Rows& widen_step(const Block& block,
-                                               const Bytes16 (&from)[kStepKeys][kPacks]) {
-    if constexpr (kIsInt8) {
-      for (int i = thread_index(); i < kStepKeys * kDim / 8; i += kThreads) {
-        const int key = i / (kDim / 8);
-        const int pack = i % (kDim / 8);
-        const auto codes = load(reinterpret_cast<const Packed<std::int8_t, 8>*>(
-            reinterpret_cast<const std::int8_t*>(from[key]) + pack * 8));
-        Bytes16 wide;
-        for (int w = 0; w < 4; ++w) {
-          wide.word[w] = pair_of<T>(codes.x[2 * w], codes.x[2 * w + 1]);
-        }
-        store(&block.shared.widened[key][pack], wide);
-      }
-      sync_block();
-      return block.shared.widened;
-    } else {
-      return from;
-    }
-  }
-
+  // The step's keys are under way, and with two buffers its values.
   static CAPTION_DEVICE void attend_step(const Block& block, int step, State& state) {
-    const Params& p = block.p;
-    Shared& shared = block.shared;
+    constexpr int kGroupsBehind = kHasOneBuffer ? 0 : 1;  // of copies, when a wait is over
     const int first = step * kStepKeys;
     const bool sees_keys = first < block.some.end && first + kStepKeys > block.some.begin;
-    wait_copies<0>();
+    const bool has_next = step + 1 < block.steps.end;
+    wait_copies<kGroupsBehind>();
     sync_block();
-    copy_step(block, p.v, shared.values, step);
     // The next split's slots are needed after the next barrier.
     const int split = step / kStepsOfSplit;
     const bool is_first = step == block.steps.begin || step % kStepsOfSplit == 0;
-    if (is_first && (split + 1) * kStepsOfSplit < block.steps.end) find_slots(block, split + 1);
+    if (!kSplits && is_first && (split + 1) * kStepsOfSplit < block.steps.end) {
+      find_slots(block, split + 1);
+    }
     FragmentC scores[kStepTiles] = {};
-    const Rows& keys = widen_step(block, shared.keys);
+    const Rows& keys = widen_step(key_buffer());
+    if (sees_keys) multiply_keys(keys, scores);
+    sync_block();
+    if constexpr (kHasOneBuffer) {
+      copy_step(block, block.v, key_buffer(), step);
+    } else if (has_next) {
+      copy_step(block, block.k, key_buffer(), step + 1);
+    } else {
+      commit_copies();
+    }
     if (sees_keys) {
-      multiply_keys(block, keys, scores);
       weigh_scores<0>(block, first, scores, state);
       weigh_scores<1>(block, first, scores, state);
     }
-    wait_copies<0>();
+    wait_copies<kGroupsBehind>();
     sync_block();
-    if (step + 1 < block.steps.end) copy_step(block, p.k, shared.keys, step + 1);
-    const Rows& values = widen_step(block, shared.values);
+    const Rows& values = widen_step(value_buffer());
     if (sees_keys) add_values(values, scores, state);
+    if (!has_next) return;
+    sync_block();
+    if constexpr (kHasOneBuffer) {
+      copy_step(block, block.k, key_buffer(), step + 1);
+    } else {
+      copy_step(block, block.v, value_buffer(), step + 1);
+    }
   }
 
-  static CAPTION_DEVICE void multiply_keys(const Block& block, const Rows& keys,
-                                           FragmentC (&scores)[kStepTiles]) {
+  static CAPTION_DEVICE void multiply_keys(const Rows& keys, FragmentC (&scores)[kStepTiles]) {
     const int lane = lane_index();
     for (int k = 0; k < kDimTiles; ++k) {
       const FragmentA q =
-          ldmatrix_x4(&block.shared.q[warp_index() * 16 + lane % 16][2 * k + lane / 16]);
+          ldmatrix_x4(&shared().q[warp_index() * 16 + lane % 16][2 * k + lane / 16]);
       for (int n = 0; n < kStepTiles; n += 2) {
         const FragmentA both =
             ldmatrix_x4(&keys[n * 8 + lane % 8 + lane / 16 * 8][2 * k + lane / 8 % 2]);
@@ -301,25 +185,24 @@ struct AttendTiles {
   template <int kHalf>
   static CAPTION_DEVICE void weigh_scores(const Block& block, int first,
                                           FragmentC (&scores)[kStepTiles], State& state) {
-    const bool is_partial = first < block.all.begin || first + kStepKeys > block.all.end;
     const int column = lane_index() % 4 * 2;
-    const int buffer = first / kSplitKeys % 2;
-    float largest = kNoScore;
-    for (int n = 0; n < kStepTiles; ++n) {
-      for (int e = 0; e < 2; ++e) {
-        float& score = scores[n].sum[2 * kHalf + e];
-        const int position = first + n * 8 + column + e;
-        const bool is_seen = !is_partial || block.row_keys[kHalf].contains(position);
-        score = is_seen ? score * factor_of(block, buffer, position) : kNoScore;
-        largest = score > largest ? score : largest;
+    scale_scores<kHalf>(block, first, scores);
+    if (first < block.all.begin || first + kStepKeys > block.all.end) {
+      for (int n = 0; n < kStepTiles; ++n) {
+        for (int e = 0; e < 2; ++e) {
+          const bool is_seen = block.row_keys[kHalf].contains(first + n * 8 + column + e);
+          float& score = scores[n].sum[2 * kHalf + e];
+          score = is_seen ? score : kNoScore;
+        }
       }
     }
-    for (int mask = 1; mask < 4; mask *= 2) {
-      const float other = shuffle_xor(largest, mask);
-      largest = other > largest ? other : largest;
+    float largest = kNoScore;
+    for (int n = 0; n < kStepTiles; ++n) {
+      for (int e = 0; e < 2; ++e) largest = larger(scores[n].sum[2 * kHalf + e], largest);
     }
+    for (int mask = 1; mask < 4; mask *= 2) largest = larger(shuffle_xor(largest, mask), largest);
     RowState& row = state.row[kHalf];
-    const float max = largest > row.max ? largest : row.max;
+    const float max = larger(largest, row.max);
     // A row that has seen no key gets probabilities of 0, too.
     const float base = max == kNoScore ? 0.0F : max;
     const float correction = power_of_two(row.max - base);
@@ -327,9 +210,14 @@ struct AttendTiles {
     for (int n = 0; n < kStepTiles; ++n) {
       for (int e = 0; e < 2; ++e) {
         float& score = scores[n].sum[2 * kHalf + e];
-        const float probability = power_of_two(score - base);
-        sum += probability;
-        score = probability * v_scale_of(block, buffer, first + n * 8 + column + e);
+        score = power_of_two(score - base);
+        sum += score;
+      }
+    }
+    if constexpr (kIsInt8) {
+      const float* const scales = scales_of(shared().v_scales, first) + column;
+      for (int n = 0; n < kStepTiles; ++n) {
+        for (int e = 0; e < 2; ++e) scores[n].sum[2 * kHalf + e] *= load(scales + n * 8 + e);
       }
     }
     row = {max, fused(row.sum, correction, sum)};
@@ -338,13 +226,26 @@ struct AttendTiles {
     }
   }
 
-  static CAPTION_DEVICE float factor_of(const Block& block, int buffer, int position) {
-    if constexpr (kIsInt8) return block.shared.factors[buffer][position % kSplitKeys];
-    return block.p.scale * kLog2E;
+  template <int kHalf>
+  static CAPTION_DEVICE void scale_scores(const Block& block, int first,
+                                          FragmentC (&scores)[kStepTiles]) {
+    for (int n = 0; n < kStepTiles; ++n) {
+      for (int e = 0; e < 2; ++e) {
+        float& score = scores[n].sum[2 * kHalf + e];
+        if constexpr (kIsInt8) {
+          const float* const factors = scales_of(shared().factors, first);
+          score *= load(factors + n * 8 + lane_index() % 4 * 2 + e);
+        } else {
+          score *= block.factor;
+        }
+      }
+    }
   }
-  static CAPTION_DEVICE float v_scale_of(const Block& block, int buffer, int position) {
-    if constexpr (kIsInt8) return block.shared.v_scales[buffer][position % kSplitKeys];
-    return 1.0F;
+
+  // Those of a step, which begins at position `first`.
+  static CAPTION_DEVICE const float* scales_of(const float (&scales)[kSlotBuffers][kScales],
+                                               int first) {
+    return &scales[slot_buffer(first / kSplitKeys)][first % kSplitKeys];
   }
 
   static CAPTION_DEVICE void add_values(const Rows& values, const FragmentC (&scores)[kStepTiles],
@@ -353,9 +254,9 @@ struct AttendTiles {
     for (int k = 0; k < kStepTiles / 2; ++k) {
       const float(&low)[4] = scores[2 * k].sum;
       const float(&high)[4] = scores[2 * k + 1].sum;
-      const FragmentA probabilities = {{pair_of<T>(low[0], low[1]), pair_of<T>(low[2], low[3]),
-                                        pair_of<T>(high[0], high[1]),
-                                        pair_of<T>(high[2], high[3])}};
+      const FragmentA probabilities = {{pair_of(T{}, low[0], low[1]), pair_of(T{}, low[2], low[3]),
+                                        pair_of(T{}, high[0], high[1]),
+                                        pair_of(T{}, high[2], high[3])}};
       for (int n = 0; n < kDimTiles; ++n) {
         const FragmentA both = ldmatrix_x4_trans(&values[k * 16 + lane % 16][2 * n + lane / 16]);
         multiply(T{}, state.output[2 * n], probabilities, {{both.pair[0], both.pair[1]}});

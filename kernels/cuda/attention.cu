@@ -17,6 +17,7 @@ namespace caption::kernels::cuda {
 namespace {
 
 constexpr int kFoldThreads = 128;
+constexpr int kFoldedAtOnce = 8;  // states that a thread loads before it folds the first
 // Twice the multiprocessors of an H200.
 constexpr std::int64_t kEnoughBlocks = 264;
 constexpr int kFewRows = 16;      // rows that a tile of one warp has
@@ -36,11 +37,23 @@ struct FoldSplits {
     for (int d = thread_index(); d < p.head_dim; d += kFoldThreads) {
       RowState state;
       float output = 0;
-      for (int split = keys.begin / kSplitKeys; split * kSplitKeys < keys.end; ++split) {
-        const float* const from = p.state(vector, split - first_state);
-        const RowState next{load(from + p.state_sums()), load(from + p.state_sums() + 1)};
-        const FoldFactors factors = fold(state, next);
-        output = fused(output, factors.first, load(from + d) * factors.second);
+      const int end = (keys.end + kSplitKeys - 1) / kSplitKeys;
+      for (int split = keys.begin / kSplitKeys; split < end; split += kFoldedAtOnce) {
+        RowState next[kFoldedAtOnce];
+        float next_output[kFoldedAtOnce];
+        CAPTION_UNROLL
+        for (int i = 0; i < kFoldedAtOnce; ++i) {
+          const int at = split + i < end ? split + i : end - 1;
+          const float* const from = p.state(vector, at - first_state);
+          next[i] = {load(from + p.state_sums()), load(from + p.state_sums() + 1)};
+          next_output[i] = load(from + d);
+        }
+        CAPTION_UNROLL
+        for (int i = 0; i < kFoldedAtOnce; ++i) {
+          if (split + i >= end) continue;
+          const FoldFactors factors = fold(state, next[i]);
+          output = fused(output, factors.first, next_output[i] * factors.second);
+        }
       }
       store_numbers<1>(p.y, p.output_offset(vector) + d, {finished(output, state.sum)});
     }

@@ -24,6 +24,13 @@ struct alignas(16) Bytes16 {
   std::uint32_t word[4];
 };
 
+// 16 bytes that copy_16_async() copies, or zeros; without `to` none.
+struct Copy16 {
+  Bytes16* to;
+  const void* from;
+  bool is_inside;
+};
+
 // Operands of m16n8k16, as the PTX ISA 8.x, "Matrix Fragments for mma.m16n8k16", defines them: with
 // g = lane / 4 and t = lane % 4, pairs of 16-bit elements with the lower column (of B: row) in the
 // lower half.
@@ -160,6 +167,28 @@ CAPTION_DEVICE void commit_copies() {}
 template <int kGroupsLeft>
 CAPTION_DEVICE void wait_copies() {}
 #endif
+// Several such copies. On sm_75 all their loads are under way before the first store.
+template <int kCopies>
+CAPTION_DEVICE void copy_16_async(const Copy16 (&copies)[kCopies]) {
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 800
+#pragma unroll
+  for (int i = 0; i < kCopies; ++i) {
+    const Copy16& c = copies[i];
+    if (c.to != nullptr) copy_16_async(c.to, c.from, c.is_inside);
+  }
+#else
+  Bytes16 x[kCopies];
+#pragma unroll
+  for (int i = 0; i < kCopies; ++i) {
+    x[i] = Bytes16{};
+    if (copies[i].is_inside) x[i] = load_once(static_cast<const Bytes16*>(copies[i].from));
+  }
+#pragma unroll
+  for (int i = 0; i < kCopies; ++i) {
+    if (copies[i].to != nullptr) *copies[i].to = x[i];
+  }
+#endif
+}
 
 // ---- tensor cores ----
 // Loads four 8 x 8 matrices of 16-bit elements from shared memory. Lane l passes the address of row
@@ -256,6 +285,8 @@ CAPTION_DEVICE std::uint32_t add_f16_pairs(std::uint32_t a, std::uint32_t b) {
   asm("add.rn.f16x2 %0, %1, %2;" : "=r"(sum) : "r"(a), "r"(b));
   return sum;
 }
+// The larger number; of a NaN and a number the number, and 0 is larger than -0.
+CAPTION_DEVICE float larger(float a, float b) { return fmaxf(a, b); }
 // a * b + c, rounded once.
 CAPTION_DEVICE float fused(float a, float b, float c) { return __fmaf_rn(a, b, c); }
 CAPTION_DEVICE double fused(double a, double b, double c) { return __fma_rn(a, b, c); }
@@ -274,6 +305,28 @@ CAPTION_DEVICE std::uint16_t f16_of_float(float x) {
   asm("cvt.rn.f16.f32 %0, %1;" : "=h"(half) : "f"(x));
   return half;
 }
+// Two numbers to bf16 or f16, to nearest, ties to even, with `low` in the lower half. bf16 needs
+// sm_80, as mma_bf16().
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 800
+CAPTION_DEVICE std::uint32_t bf16_pair_of_floats(float low, float high) {
+  std::uint32_t pair;
+  asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));
+  return pair;
+}
+CAPTION_DEVICE std::uint32_t f16_pair_of_floats(float low, float high) {
+  std::uint32_t pair;
+  asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));
+  return pair;
+}
+#else
+CAPTION_DEVICE std::uint32_t bf16_pair_of_floats(float, float) {
+  __trap();
+  return 0;
+}
+CAPTION_DEVICE std::uint32_t f16_pair_of_floats(float low, float high) {
+  return f16_of_float(low) | static_cast<std::uint32_t>(f16_of_float(high)) << 16;
+}
+#endif
 CAPTION_DEVICE float float_of_f16(std::uint16_t half) {
   float x;
   asm("cvt.f32.f16 %0, %1;" : "=f"(x) : "h"(half));

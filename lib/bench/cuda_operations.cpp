@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "bench/cuda_prediction.h"
+#include "bench/internal/attention_work.h"
 #include "bench/internal/cuda_codes.h"
 #include "bench/internal/kernel_record.h"
 #include "bench/profile_report.h"
@@ -18,6 +19,8 @@ constexpr double kProductFlops = 4096;  // FLOPs of an m16n8k16
 constexpr double kWeightBytes = 2;
 // Rows of x that one call of a piece takes: model/internal/transformer_decoder.h.
 constexpr std::int64_t kPieceRows = 384;
+// The same of a tower's MLP: model/internal/vit_tower.h.
+constexpr std::int64_t kMlpRows = 1152;
 // SampleRow's passes over the logits after the first (kernels/cuda/sample_rows.cu): five for
 // top_k and one that lists what it keeps. Instructions per logit, those of penalties included, that
 // the machine code for sm_90 has in the loops of the first pass and of a pass of top_k.
@@ -27,7 +30,6 @@ constexpr double kPassInstructions = 28;
 constexpr double kWarpLanes = 32;
 constexpr std::int64_t kMostFewRows = 16;    // rows that FewRows takes: kernels/cuda/dense_layer.h
 constexpr std::int64_t kMostNormedRows = 8;  // kernels/cuda/linear.cpp
-constexpr std::int64_t kSplitKeys = 256;     // kernels/cuda/attend.cuh
 
 // A shape of blocks of TileGemm: kernels/cuda/tile_gemm.cu.
 struct GemmShape {
@@ -60,11 +62,12 @@ void add(std::vector<CudaWork>& works, const CudaWork& work) {
   same->wavefronts += work.wavefronts;
   same->products += work.products;
   same->instructions += work.instructions;
+  same->wait_seconds += work.wait_seconds;
 }
 
 class Counter {
  public:
-  Counter(const CudaCard& card, const model::DecoderSpec& shape) : card_(card), shape_(shape) {}
+  explicit Counter(const CudaCard& card) : card_(card) {}
 
   std::vector<CudaWork> take() { return std::move(works_); }
 
@@ -91,28 +94,23 @@ class Counter {
     add(works_, work);
   }
 
-  // Causal attention over pages, of all layers.
-  void attend(const CudaStep& step) {
-    const double rows = as_double(step.num_sequences * step.new_tokens);
-    const double keys = as_double(step.context_tokens) - (as_double(step.new_tokens) - 1) / 2;
-    const double kv_bytes =
-        2 * kWeightBytes * as_double(shape_.kv_dim() * step.num_sequences * step.context_tokens);
-    CudaWork work{.operation = "paged_attention"};
-    work.calls = shape_.num_layers;
-    // Rows of decoding attend to splits of their keys, whose states another kernel folds.
-    const bool has_splits = step.new_tokens == 1 && step.context_tokens > kSplitKeys;
-    work.launches = (has_splits ? 2 : 1) * work.calls;
-    const double layers = as_double(shape_.num_layers);
-    work.dram_bytes = kv_bytes * layers;
-    work.l2_bytes = (kv_bytes + 8 * rows * as_double(shape_.q_dim())) * layers;
-    work.products = 4 * rows * keys * as_double(shape_.q_dim()) / kProductFlops * layers;
-    add(works_, work);
+  void attend(const AttentionCall& call, std::int64_t calls) {
+    for (const CudaWork& launch : count_attention(card_, call)) {
+      CudaWork work = launch;
+      work.calls = launch.calls * calls;
+      work.launches = launch.launches * calls;
+      for (double* const sum : {&work.dram_bytes, &work.l2_bytes, &work.wavefronts, &work.products,
+                                &work.instructions, &work.wait_seconds}) {
+        *sum *= as_double(calls);
+      }
+      add(works_, work);
+    }
   }
 
   // A launch of kernels/cuda/sample_rows.cu for rows of logits from which tokens are drawn: a block
   // per row reads the logits, writes them divided by the temperature and reads those once per pass.
-  void sample(std::int64_t rows) {
-    const double logits = as_double(rows * shape_.vocab);
+  void sample(std::int64_t rows, std::int64_t vocab) {
+    const double logits = as_double(rows * vocab);
     const double bytes = 4 * logits * (2 + kSamplePasses);
     CudaWork work{.operation = "sample_rows"};
     work.calls = work.launches = 1;
@@ -224,7 +222,6 @@ class Counter {
   }
 
   const CudaCard& card_;
-  const model::DecoderSpec& shape_;
   std::vector<CudaWork> works_;
 };
 
@@ -265,13 +262,20 @@ std::vector<CudaWork> list_operations(const CudaCard& card, const model::Decoder
                                       const CudaStep& step, weights::WeightFormat weights) {
   const MatrixFormat format = matrix_format(weights, weights::Role::kDecoderLinear);
   const std::int64_t rows = step.num_sequences * step.new_tokens;
-  Counter counter(card, shape);
+  Counter counter(card);
   counter.move("rope_table", "RopeTable", 4 * as_double(rows * shape.head_dim), 1);
   counter.move("embedding", "Embed", (4 + kWeightBytes) * as_double(rows * shape.hidden), 1);
   for (std::int64_t first = 0; first < rows; first += kPieceRows) {
     count_piece(counter, shape, std::min(kPieceRows, rows - first), format);
   }
-  counter.attend(step);
+  counter.attend({.operation = "paged_attention",
+                  .sequences = step.num_sequences,
+                  .new_tokens = step.new_tokens,
+                  .keys = step.context_tokens,
+                  .heads = shape.num_heads,
+                  .kv_heads = shape.num_kv_heads,
+                  .head_dim = shape.head_dim},
+                 shape.num_layers);
   counter.multiply("linear_add o", rows,
                    {.matrix = {.out = shape.hidden, .in = shape.q_dim()}, .format = format},
                    shape.num_layers);
@@ -282,12 +286,50 @@ std::vector<CudaWork> list_operations(const CudaCard& card, const model::Decoder
                    {.matrix = {.out = shape.vocab, .in = shape.hidden},
                     .format = matrix_format(weights, weights::Role::kHead)},
                    1);
-  counter.sample(step.num_sequences);
+  counter.sample(step.num_sequences, shape.vocab);
   std::vector<CudaWork> works = counter.take();
   for (CudaWork& work : works) {
     work.launch_seconds = step.is_graph() ? kGraphLaunchSeconds : kLaunchSeconds;
   }
   return works;
+}
+
+std::vector<CudaWork> list_tower_operations(const CudaCard& card, const model::VisionSpec& shape,
+                                            std::int64_t num_frames) {
+  const std::int64_t patches = shape.grid() * shape.grid();
+  const std::int64_t tokens = patches + shape.class_tokens;
+  const std::int64_t rows = num_frames * tokens;
+  const std::int64_t layers = shape.num_layers;
+  const double row_bytes = 4 * as_double(shape.hidden);
+  Counter counter(card);
+  counter.move("im2col_patches", "Im2col",
+               8 * as_double(num_frames * shape.patch_values() * patches), 1);
+  counter.multiply("linear patches", num_frames * patches,
+                   {.matrix = {.out = shape.hidden, .in = shape.patch_values()}}, 1);
+  counter.move("norm", "LayerNorm<4>", 2 * row_bytes * as_double(rows), 2 * layers);
+  counter.multiply("linear q, k, v", rows,
+                   {.matrix = {.out = 3 * shape.hidden, .in = shape.hidden}}, layers);
+  // Keys and values are rounded to 16 bits.
+  counter.move("convert k, v", "Convert<4>", 1.5 * row_bytes * as_double(rows), 2 * layers);
+  counter.attend({.operation = "attention",
+                  .sequences = num_frames,
+                  .new_tokens = tokens,
+                  .keys = tokens,
+                  .is_causal = false,
+                  .heads = shape.num_heads,
+                  .kv_heads = shape.num_heads,
+                  .head_dim = shape.head_dim()},
+                 layers);
+  counter.multiply("linear_add out", rows, {.matrix = {.out = shape.hidden, .in = shape.hidden}},
+                   layers);
+  for (std::int64_t first = 0; first < rows; first += kMlpRows) {
+    const std::int64_t count = std::min(kMlpRows, rows - first);
+    counter.multiply("linear fc1", count,
+                     {.matrix = {.out = shape.intermediate, .in = shape.hidden}}, layers);
+    counter.multiply("linear_add fc2", count,
+                     {.matrix = {.out = shape.hidden, .in = shape.intermediate}}, layers);
+  }
+  return counter.take();
 }
 
 }  // namespace caption::bench

@@ -31,6 +31,7 @@ CudaTime predict(const CudaCard& card, const CudaWork& work) {
   const double rounds = std::ceil(work.blocks / card.num_sms);
   const double busy_sms = work.blocks > 0 ? work.blocks / rounds : card.num_sms;
   const double clocks_per_s = busy_sms * card.clock_hz;
+  const double quarters = work.warps > 0 ? std::min(work.warps, 4.0) : 4;
   const double bytes_per_s_in_flight = busy_sms * work.bytes_in_flight / kLatencySeconds;
   const bool waits = work.bytes_in_flight > 0 && bytes_per_s_in_flight < card.bytes_per_s;
   const CudaTime limits[] = {
@@ -38,30 +39,32 @@ CudaTime predict(const CudaCard& card, const CudaWork& work) {
        waits ? "bytes in flight" : "DRAM"},
       {work.l2_bytes / (card.l2_bytes_per_clock * clocks_per_s), "L2"},
       {work.wavefronts / clocks_per_s, "L1"},
-      {work.products * card.clocks_per_product / (4 * clocks_per_s), "tensor cores"},
-      {work.instructions / (4 * clocks_per_s), "issue"},
+      {work.products * card.clocks_per_product / (quarters * clocks_per_s), "tensor cores"},
+      {work.instructions / (quarters * clocks_per_s), "issue"},
   };
   CudaTime time =
       *std::max_element(std::begin(limits), std::end(limits),
                         [](const CudaTime& a, const CudaTime& b) { return a.seconds < b.seconds; });
   const double least = time.seconds;
-  time.seconds += work.launch_seconds * static_cast<double>(work.launches);
+  time.seconds += work.launch_seconds * static_cast<double>(work.launches) + work.wait_seconds;
   time.share = least / time.seconds;
   return time;
 }
 
 std::vector<CudaStep> predicted_steps() {
   constexpr std::int64_t kPromptTokens = 4608;
-  constexpr std::int64_t kContextTokens = 1280;
   std::vector<CudaStep> steps = {{.name = "prefill of 4,608 tokens",
                                   .new_tokens = kPromptTokens,
                                   .context_tokens = kPromptTokens}};
-  for (const std::int64_t sequences : {1, 16, 64}) {
+  const auto decoding = [&steps](std::int64_t sequences, std::int64_t tokens, const char* text) {
     steps.push_back({.name = "decoding of " + std::to_string(sequences) +
-                             (sequences == 1 ? " sequence" : " sequences") + " of 1,280 tokens",
+                             (sequences == 1 ? " sequence" : " sequences") + " of " + text +
+                             " tokens",
                      .num_sequences = sequences,
-                     .context_tokens = kContextTokens});
-  }
+                     .context_tokens = tokens});
+  };
+  for (const std::int64_t sequences : {1, 16, 64}) decoding(sequences, 1280, "1,280");
+  for (const std::int64_t sequences : {1, 16}) decoding(sequences, 8192, "8,192");
   return steps;
 }
 

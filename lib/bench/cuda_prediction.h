@@ -8,16 +8,19 @@
 //   products       m16n8k16 of tensor cores
 //   instructions   of warps, four per clock and multiprocessor
 // and kLaunchSeconds, or kGraphLaunchSeconds in a decode step, which the engine launches as a graph
-// (engine/internal/step_graphs.h). The host's work between steps is not counted, nor are rows that
-// pad a step. A launch of few blocks has only the multiprocessors that these can be on, and
-// takes as many rounds of blocks as it needs. Launches follow one another. So the prediction is a
-// bound: waves of blocks, clocks under load and what L2 keeps between launches are not modelled.
-// Activations count as DRAM bytes where an operation's exceed half of L2.
+// (engine/internal/step_graphs.h); tensor cores and instructions need four warps of a
+// multiprocessor for these rates. Attention also waits for its first loads. The host's work between
+// steps is not counted, nor are rows that pad a step. A launch of few blocks has only the
+// multiprocessors that these can be on, and takes as many rounds of blocks as it needs. Launches
+// follow one another. So the prediction is a bound: waves of blocks, clocks under load and what L2
+// keeps between launches are not modelled. Activations count as DRAM bytes where an operation's
+// exceed half of L2.
 //
 // The operations are those that model::TransformerDecoder issues for a step, and sample_rows(),
 // which chooses the tokens; a test compares their numbers with a profile. Dense layers launch
 // kernels/cuda/few_rows.cu for at most 16 rows, and kernels/cuda/tile_gemm.cu for more; of codes,
-// kernels/cuda/multiply_codes.cu for at most 32 and kernels/cuda/code_tiles.cu for more.
+// kernels/cuda/multiply_codes.cu for at most 32 and kernels/cuda/code_tiles.cu for more. Attention
+// on tensor cores is counted in bench/internal/attention_work.h.
 // Instructions per product, warps of a multiprocessor and bytes in flight are those of
 // kernels/cuda/resources.json. An operation for which the record has no kernel that this file knows
 // is counted at its least, bytes and products alone, and named. Instructions of element-wise
@@ -34,6 +37,7 @@
 #include <vector>
 
 #include "model/decoder.h"
+#include "model/vision_spec.h"
 #include "weights/format.h"
 
 namespace caption::bench {
@@ -45,6 +49,8 @@ namespace caption::bench {
 inline constexpr double kLaunchSeconds = 1.5e-6;
 inline constexpr double kGraphLaunchSeconds = 1.3e-6;
 inline constexpr double kLatencySeconds = 1e-6;
+// Of a load from L2 while few are under way. Assumed, not taken from a data sheet.
+inline constexpr double kL2LatencySeconds = 0.3e-6;
 
 // Sources: NVIDIA's data sheets and architecture white papers; L2 of T4: arXiv:1903.07486. No
 // figure of L2 was found for L4 and H100: they are taken as 32 and 40 bytes per clock and
@@ -82,7 +88,9 @@ struct CudaWork {
   double products = 0;
   double instructions = 0;     // per warp, summed over warps
   double bytes_in_flight = 0;  // per multiprocessor; 0: not stated
-  double blocks = 0;           // per launch, one per multiprocessor; 0: they fill the card
+  double blocks = 0;           // per launch; 0: they fill the card
+  double warps = 0;            // that are on a multiprocessor; 0: four or more
+  double wait_seconds = 0;     // for loads that nothing covers
 };
 
 struct CudaTime {
@@ -113,7 +121,13 @@ std::vector<CudaWork> list_operations(const CudaCard& card, const model::Decoder
                                       const CudaStep& step,
                                       weights::WeightFormat weights = weights::WeightFormat::kBF16);
 
-// Prefill of 4,608 tokens, and decoding of 1, 16 and 64 sequences of 1,280 tokens.
+// Frames of a fixed size through a tower of equal layers (VisionSpec::image_px > 0), with 16-bit
+// weights: patch embedding and layers, without what turns their rows into vision tokens.
+std::vector<CudaWork> list_tower_operations(const CudaCard& card, const model::VisionSpec& shape,
+                                            std::int64_t num_frames);
+
+// Prefill of 4,608 tokens, decoding of 1, 16 and 64 sequences of 1,280 tokens, and of 1 and 16 of
+// 8,192.
 std::vector<CudaStep> predicted_steps();
 
 // A table per step. Throws Error(kUsage) for an unknown card and for weights that are not
@@ -121,5 +135,8 @@ std::vector<CudaStep> predicted_steps();
 std::string prediction_table(std::string_view card_name, const std::string& subject,
                              const model::DecoderSpec& shape,
                              weights::WeightFormat weights = weights::WeightFormat::kBF16);
+// The same of 64 frames through a tower with image_px > 0.
+std::string tower_prediction_table(std::string_view card_name, const std::string& subject,
+                                   const model::VisionSpec& shape);
 
 }  // namespace caption::bench

@@ -49,9 +49,33 @@ std::string aligned(const std::vector<Cells>& lines) {
   return text;
 }
 
+// The time of attention, both launches of it, and the greater of its shares of the card's rates.
+std::string describe_attention(const CudaCard& card, std::int64_t num_layers,
+                               const std::vector<CudaWork>& works) {
+  double seconds = 0;
+  double launching = 0;
+  double dram_bytes = 0;
+  double products = 0;
+  for (const CudaWork& work : works) {
+    if (!work.operation.ends_with("attention")) continue;
+    seconds += predict(card, work).seconds;
+    launching += work.launch_seconds * static_cast<double>(work.launches);
+    dram_bytes += work.dram_bytes;
+    products += work.products;
+  }
+  if (seconds == 0) return "";
+  const double of_dram = dram_bytes / card.bytes_per_s;
+  const double of_tensor = 4096 * products / card.flops_per_s();
+  const double least = std::max(of_dram, of_tensor);
+  return "attention: " + format_number(seconds * 1e6 / static_cast<double>(num_layers)) +
+         " us per layer, " + format_percent(least / seconds) +
+         (of_dram >= of_tensor ? " of the bandwidth" : " of the rate of mma.sync") +
+         "; without the launches' own time " + format_percent(least / (seconds - launching)) + "\n";
+}
+
 // The step's time, and how much of the card's rates it uses.
-std::string describe_step(const CudaCard& card, const CudaStep& step, std::int64_t num_layers,
-                          const std::vector<CudaWork>& works) {
+std::string describe_step(const CudaCard& card, const std::string& step, bool is_graph,
+                          std::int64_t num_layers, const std::vector<CudaWork>& works) {
   double seconds = 0;
   double dram_bytes = 0;
   double products = 0;
@@ -67,13 +91,14 @@ std::string describe_step(const CudaCard& card, const CudaStep& step, std::int64
     without_kernel += work.kernel.empty() ? 1 : 0;
   }
   std::string text =
-      step.name + ": " + format_number(seconds * 1e3) + " ms, " +
+      step + ": " + format_number(seconds * 1e3) + " ms, " +
       format_percent(dram_bytes / card.bytes_per_s / seconds) + " of the bandwidth, " +
       format_percent(4096 * products / card.flops_per_s() / seconds) +
       " of the rate of mma.sync; " + std::to_string(launches) +
-      (step.is_graph() ? " launches in a graph, " : " launches, ") +
+      (is_graph ? " launches in a graph, " : " launches, ") +
       format_number(static_cast<double>(launches) / static_cast<double>(num_layers)) +
       " per layer, " + format_number(1e3 * launch_seconds) + " ms of them\n";
+  text += describe_attention(card, num_layers, works);
   if (without_kernel > 0) {
     text += "at least: " + std::to_string(without_kernel) + " of " + std::to_string(works.size()) +
             " operations are not modelled, but counted at the card's rates\n";
@@ -81,32 +106,60 @@ std::string describe_step(const CudaCard& card, const CudaStep& step, std::int64
   return text;
 }
 
+const CudaCard& require_card(std::string_view name) {
+  const CudaCard* const card = find_cuda_card(name);
+  if (card == nullptr) {
+    throw Error(ErrorCode::kUsage, "bench: --predict: no card " + std::string(name));
+  }
+  return *card;
+}
+
+std::string title(const CudaCard& card, const std::string& subject, const std::string& weights) {
+  return subject + " on " + card.name + ", predicted, " + weights +
+         " weights: " + format_si(card.bytes_per_s) + "B/s, " + format_si(card.flops_per_s()) +
+         "FLOP/s by mma.sync\n";
+}
+
+std::string step_table(const CudaCard& card, const std::string& step, bool is_graph,
+                       std::int64_t num_layers, const std::vector<CudaWork>& works) {
+  std::vector<Cells> lines = {
+      {"operation", "kernel", "launches", "DRAM", "FLOP", "us", "limit", "share"}};
+  for (const CudaWork& work : works) lines.push_back(cells_of(card, work));
+  return "\n" + describe_step(card, step, is_graph, num_layers, works) + aligned(lines);
+}
+
 }  // namespace
 
 std::string prediction_table(std::string_view card_name, const std::string& subject,
                              const model::DecoderSpec& shape, weights::WeightFormat weights) {
-  const CudaCard* const card = find_cuda_card(card_name);
-  if (card == nullptr) {
-    throw Error(ErrorCode::kUsage, "bench: --predict: no card " + std::string(card_name));
-  }
+  const CudaCard& card = require_card(card_name);
   if (!is_predicted(weights)) {
     throw Error(ErrorCode::kUsage, "bench: --predict has no figures of " +
                                        std::string(weights::describe(weights)) +
                                        " weights; it has those of bf16, int8, int4, nf4 and awq");
   }
   const MatrixFormat format = matrix_format(weights, weights::Role::kDecoderLinear);
-  std::string text = subject + " on " + std::string(card_name) + ", predicted, " +
-                     (has_codes(format) ? std::string(weights::describe(weights)) : "16-bit") +
-                     " weights: " + format_si(card->bytes_per_s) + "B/s, " +
-                     format_si(card->flops_per_s()) + "FLOP/s by mma.sync\n";
+  std::string text =
+      title(card, subject, has_codes(format) ? std::string(weights::describe(weights)) : "16-bit");
   for (const CudaStep& step : predicted_steps()) {
-    const std::vector<CudaWork> works = list_operations(*card, shape, step, weights);
-    std::vector<Cells> lines = {
-        {"operation", "kernel", "launches", "DRAM", "FLOP", "us", "limit", "share"}};
-    for (const CudaWork& work : works) lines.push_back(cells_of(*card, work));
-    text += "\n" + describe_step(*card, step, shape.num_layers, works) + aligned(lines);
+    text += step_table(card, step.name, step.is_graph(), shape.num_layers,
+                       list_operations(card, shape, step, weights));
   }
   return text;
+}
+
+std::string tower_prediction_table(std::string_view card_name, const std::string& subject,
+                                   const model::VisionSpec& shape) {
+  constexpr std::int64_t kFrames = 64;
+  const CudaCard& card = require_card(card_name);
+  if (shape.image_px == 0) {
+    throw Error(ErrorCode::kUsage, "bench: --predict: " + subject +
+                                       " takes frames of any size; only towers of one size, such "
+                                       "as clip-l-336, are predicted");
+  }
+  return title(card, subject, "16-bit") + step_table(card, std::to_string(kFrames) + " frames",
+                                                     false, shape.num_layers,
+                                                     list_tower_operations(card, shape, kFrames));
 }
 
 }  // namespace caption::bench

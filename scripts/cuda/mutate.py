@@ -1,12 +1,16 @@
 #!/usr/bin/env python3
 """Breaks the CUDA kernels one place at a time and asks the tests on the emulator to notice.
 
-    scripts/cuda/mutate.py [--build build/auto] [--jobs 2] [--list] [NAME.cu NAME.cuh ...]
+    scripts/cuda/mutate.py [--build build/auto] [--jobs 2] [--sample N] [--seed S] [--quick]
+                           [--list] [NAME.cu NAME.cuh ...]
 
 A mutation replaces one operator, barrier, wait or bound of a file in kernels/cuda. A source that
 includes the file is compiled as the build compiles it, but with -O1, linked in the place of the
-build's object, and caption_cuda_test runs to its first failure; where it passes, again with all
-sources that include the file. `--list` only prints the mutations.
+build's object, and the suites of caption_cuda_test that SUITES names for it run to their first
+failure; where they pass, the next such source follows, and after the last one the whole test.
+With `--quick` what the suites do not notice counts as not noticed, without a run of the whole test.
+`--sample` takes N mutations of each file, which depend on the seed and on the mutations alone.
+`--list` only prints the mutations.
 
 A mutation that no test notices must be equivalent: then scripts/cuda/equivalent_mutations.tsv has a
 line for it, with the reason (columns: file, the line, the mutated line, why). Exits with 1 when a
@@ -14,10 +18,12 @@ mutation that was not noticed is not listed, or a listed one is noticed or no lo
 """
 
 import argparse
+import hashlib
 import json
 import re
 import shlex
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -30,7 +36,23 @@ KERNELS = ROOT / "kernels" / "cuda"
 EQUIVALENT = Path(__file__).resolve().parent / "equivalent_mutations.tsv"
 TEST_OF_MATH = ROOT / "tests" / "cuda" / "math_test.cpp"  # includes a header of kernels
 TARGET = "caption_cuda_test"
-TEST_SECONDS = 120
+TEST_SECONDS = 120   # of processor time, for a source's suites; the whole test may take five times
+WAIT_SECONDS = 3600  # for a test that waits for ever
+# The suites that run a source's kernels, by the beginning of its name; other sources' are all. An
+# entry that lacks a suite costs time only.
+SUITES = {
+    "activation": "elementwise", "attend": "attention,cuda/paged_attention",
+    "attention": "attention,cuda/paged_attention", "code_rows": "codes", "convert": "convert",
+    "depthwise": "vision", "embedding": "embedding", "few_rows": "linear,cuda/linear_output,"
+    "cuda/norm_linear", "grid_patches": "vision", "kv_write": "kv_write",
+    "linear": "linear,cuda/codes", "math_test": "math", "merge_patches": "vision",
+    "multiply_": "codes,cuda/linear", "norm": "norm,cuda/norm_linear", "pack_codes": "codes",
+    "place_codes": "codes", "pool_2d": "vision", "resize": "vision", "rope.cu": "rope",
+    "rope_kv": "rope_kv_write", "round_rows": "linear,cuda/norm_linear", "rows": "elementwise",
+    "sample_rows": "sample_rows", "swiglu": "elementwise",
+    "tile_gemm": "linear,cuda/linear_output,cuda/norm_linear", "vision_embed": "vision",
+    "weight.cu": "weight,cuda/embedding",
+}
 
 RULES = [(re.compile(pattern), replacement) for pattern, replacement in [
     (r"sync_block\(\);", ""),
@@ -89,7 +111,8 @@ class Build:
         self.compile = {}  # by the name of the source
         for entry in json.loads((folder / "compile_commands.json").read_text(encoding="utf-8")):
             source = Path(entry["file"])
-            is_kernel = source.parent == KERNELS and "-fsanitize=thread" in entry["command"]
+            is_kernel = source.parent == KERNELS and ("-fsanitize=thread" in entry["command"] or
+                                                      source.suffix == ".cpp")
             if is_kernel or source == TEST_OF_MATH:
                 self.compile[source.name] = shlex.split(entry["command"])
         steps = subprocess.run(["ninja", "-C", str(folder), "-t", "commands", TARGET],
@@ -107,7 +130,7 @@ class Build:
             before = set(wanted)
             wanted |= {name for name, text in texts.items()
                        if any(f'"kernels/cuda/{target}"' in text for target in before)}
-        return sorted(wanted & set(self.compile))
+        return sorted(wanted & set(self.compile), key=lambda name: (name != TEST_OF_MATH.name, name))
 
 
 def first_failure(output: str) -> str:
@@ -129,24 +152,38 @@ def compile_source(build: Build, name: str, folder: Path) -> bool:
                           check=False).returncode == 0
 
 
-def run_with(build: Build, names: list[str], folder: Path) -> str | None:
-    """Links and runs the test with these objects; returns how it failed, or None."""
+def suites_of(name: str) -> str:
+    found = next((suites for start, suites in SUITES.items() if name.startswith(start)), "*")
+    return f"cuda/{found}"
+
+
+def run_with(build: Build, names: list[str], suites: str | None, folder: Path) -> str | None:
+    """Links the test with these objects and runs the suites, or all; returns how it failed, or None."""
     link = list(build.link)
     for name in names:
         compiled = build.compile[name][build.compile[name].index("-o") + 1]
-        link = [str(folder / f"{name}.o") if part == compiled else part for part in link]
+        mutated = str(folder / f"{name}.o")
+        if compiled in link:
+            link = [mutated if part == compiled else part for part in link]
+        else:  # a member of an archive, which the linker takes only where a symbol is missing
+            link.insert(link.index("-o"), mutated)
     program = folder / TARGET
     link[link.index("-o") + 1] = str(program)
     subprocess.run(link, cwd=build.folder, capture_output=True, check=True)
+    seconds = TEST_SECONDS * (1 if suites else 5)
     try:
-        done = subprocess.run([str(program), "-aa=1"], cwd=folder, capture_output=True, text=True,
-                              errors="replace", timeout=TEST_SECONDS, check=False)
+        done = subprocess.run(["prlimit", f"--cpu={seconds}", str(program), "-aa=1",
+                               *([f"-ts={suites}"] if suites else [])],
+                              cwd=folder, capture_output=True, text=True, errors="replace",
+                              timeout=WAIT_SECONDS, check=False)
     except subprocess.TimeoutExpired:
+        return "does not end"
+    if done.returncode in (-signal.SIGXCPU, -signal.SIGKILL):
         return "does not end"
     return None if done.returncode == 0 else first_failure(done.stdout + done.stderr)
 
 
-def run(build: Build, mutation: Mutation, folder: Path) -> str | None:
+def run(build: Build, mutation: Mutation, folder: Path, is_quick: bool) -> str | None:
     """Returns how the mutation was noticed, or None."""
     shutil.copytree(KERNELS, folder / "kernels" / "cuda")
     mutated = folder / "kernels" / "cuda" / mutation.file
@@ -158,9 +195,17 @@ def run(build: Build, mutation: Mutation, folder: Path) -> str | None:
         if not compile_source(build, name, folder):
             return "does not compile"
         compiled.append(name)
-        if len(compiled) == 1 and (how := run_with(build, compiled, folder)) is not None:
+        # The suites of this source, with all that have been compiled so far.
+        if (how := run_with(build, compiled, suites_of(name), folder)) is not None:
             return how
-    return run_with(build, compiled, folder) if len(compiled) > 1 else None
+    return None if is_quick else run_with(build, compiled, None, folder)
+
+
+def sample(mutations: list[Mutation], count: int, seed: int) -> list[Mutation]:
+    """`count` of a file's mutations, or all where it has fewer. Which ones depends on no line number."""
+    def key(m: Mutation) -> bytes:
+        return hashlib.sha256(f"{seed} {m.file} {m.before} {m.after}".encode()).digest()
+    return sorted(sorted(mutations, key=key)[:count], key=lambda m: m.line)
 
 
 def read_equivalent() -> dict[tuple[str, str, str], str]:
@@ -174,12 +219,19 @@ def main() -> int:
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--build", type=Path, default=ROOT / "build" / "auto")
     parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--sample", type=int, metavar="N", help="of each file")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--quick", action="store_true", help="only the suites of a source")
     parser.add_argument("--list", action="store_true")
     parser.add_argument("names", nargs="*")
     arguments = parser.parse_args()
     names = arguments.names or sorted(path.name for path in KERNELS.iterdir()
                                       if path.name not in FILES_SKIPPED)
-    mutations = [mutation for name in names for mutation in mutations_of(KERNELS / name)]
+    of_files = [mutations_of(KERNELS / name) for name in names]
+    everything = [mutation for mutations in of_files for mutation in mutations]
+    if arguments.sample is not None:
+        of_files = [sample(mutations, arguments.sample, arguments.seed) for mutations in of_files]
+    mutations = [mutation for mutations in of_files for mutation in mutations]
     if arguments.list:
         for m in mutations:
             print(f"{m.file}:{m.line}: {m.before}  =>  {m.after}")
@@ -192,7 +244,7 @@ def main() -> int:
 
     def judge(m: Mutation) -> tuple[Mutation, str | None]:
         with tempfile.TemporaryDirectory() as folder:
-            return m, run(build, m, Path(folder))
+            return m, run(build, m, Path(folder), arguments.quick)
 
     with ThreadPoolExecutor(arguments.jobs) as pool:
         for m, how in pool.map(judge, mutations):
@@ -209,7 +261,7 @@ def main() -> int:
                     breaches.append(f"{m.file}:{m.line}: not noticed: {m.after}")
             counts[kind] += 1
             print(f"{m.file}:{m.line}: {m.before}  =>  {m.after}: {how or why or kind}", flush=True)
-    produced = {(m.file, m.before, m.after) for m in mutations}
+    produced = {(m.file, m.before, m.after) for m in everything}
     breaches += [f"{file}: listed as equivalent, but no mutation now: {after}"
                  for file, before, after in equivalent
                  if file in names and (file, before, after) not in produced]

@@ -9,6 +9,7 @@ SECTION = re.compile(r"^\.text\.(\S+):")
 LABEL = re.compile(r"^\.(L_\w+):")
 INSTRUCTION = re.compile(r"^\s+/\*[0-9a-f]{4,}\*/\s+(@!?U?P\w+\s+)?([A-Z]\w*(?:\.\w+)*)\s*([^;]*);")
 TENSOR = re.compile(r"[HIQ]MMA")
+WORK = re.compile(r"[HIQ]MMA|FFMA|LDGSTS|LDG\b.*\.128")
 REGISTER = re.compile(r"\bR(\d+)")
 LEAST_LOOP = 8          # instructions; shorter loops are left out
 MOST_LOOPS = 3          # of a kernel, those with the most tensor instructions first
@@ -64,6 +65,13 @@ def innermost_loops(code: Code) -> list[list[Instruction]]:
     return [code.instructions[first:last + 1] for first, last in find_loops(code)]
 
 
+def leaves_for_good(instruction: Instruction) -> bool:
+    """Whether warps whose lanes stay together do not go on with the next instruction, but for a
+    predicate. BRA.DIV branches where lanes do not."""
+    name = instruction.name
+    return name.startswith(("BRA", "EXIT", "RET")) and name != "BRA.DIV"
+
+
 def longest_way(code: Code, first: int, last: int) -> int:
     """The most instructions that a warp whose lanes stay together issues in a round of a loop: of
     branches forward, the way with more."""
@@ -71,9 +79,9 @@ def longest_way(code: Code, first: int, last: int) -> int:
     for at in range(last - 1, first - 1, -1):
         instruction = code.instructions[at]
         target = code.labels.get(instruction.target, -1)
-        leaves = instruction.name.startswith(("BRA", "EXIT", "RET"))
+        leaves = leaves_for_good(instruction)
         ways = [at + 1] if instruction.is_predicated or not leaves else []
-        if at < target <= last:
+        if at < target <= last and instruction.name != "BRA.DIV":
             ways.append(target)
         lengths = [most[way] for way in ways if way in most]
         if lengths:
@@ -81,19 +89,40 @@ def longest_way(code: Code, first: int, last: int) -> int:
     return most.get(first, last - first + 1)
 
 
+def working_way(code: Code, first: int, last: int) -> int:
+    """The instructions of a round of a loop on the way with the most tensor instructions, fused
+    multiply-adds and copies of 16 bytes; of several such ways on the shortest."""
+    most = {last: (0, -1)}
+    for at in range(last - 1, first - 1, -1):
+        instruction = code.instructions[at]
+        target = code.labels.get(instruction.target, -1)
+        leaves = leaves_for_good(instruction)
+        ways = [at + 1] if instruction.is_predicated or not leaves else []
+        if at < target <= last and instruction.name != "BRA.DIV":
+            ways.append(target)
+        works = bool(WORK.match(instruction.name))
+        found = [most[way] for way in ways if way in most]
+        if found:
+            work, length = max(found)
+            most[at] = (work + int(works), length - 1)
+    return -most[first][1] if first in most else last - first + 1
+
+
 def count(instructions: list[Instruction], pattern: str) -> int:
     return sum(1 for i in instructions if re.match(pattern, i.name))
 
 
 def describe_loops(code: Code) -> list[dict[str, float]]:
-    """Counts of the hot loops' instructions: `instructions` on the longest way, the others on all ways
-    together. A loop without tensor instructions is named only in kernels that have none."""
-    loops = [(code.instructions[first:last + 1], longest_way(code, first, last))
+    """Counts of the hot loops' instructions: `instructions` on the longest way, `working` on the way
+    that does most, the others on all ways together. A loop without tensor instructions is named only in
+    kernels that have none."""
+    loops = [(code.instructions[first:last + 1], longest_way(code, first, last),
+              working_way(code, first, last))
              for first, last in find_loops(code) if last - first + 1 >= LEAST_LOOP]
     of_tensor = [loop for loop in loops if count(loop[0], TENSOR.pattern)]
     loops = sorted(of_tensor or loops, key=lambda loop: (-count(loop[0], TENSOR.pattern), -loop[1]))
     described = []
-    for loop, longest in loops[:MOST_LOOPS]:
+    for loop, longest, working in loops[:MOST_LOOPS]:
         tensor = count(loop, TENSOR.pattern)
         counts = {"instructions": longest, "all_ways": len(loop), "tensor": tensor,
                   "global_loads": count(loop, r"LDG\b"), "copies": count(loop, r"LDGSTS"),
@@ -101,6 +130,7 @@ def describe_loops(code: Code) -> list[dict[str, float]]:
                   "shared_stores": count(loop, r"STS\b"), "barriers": count(loop, r"BAR\b")}
         if tensor:
             counts["per_tensor"] = round(longest / tensor, 2)
+            counts["working"] = working
         described.append({name: number for name, number in counts.items()
                           if number or name == "instructions"})
     return described

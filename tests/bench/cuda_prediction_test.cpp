@@ -8,6 +8,7 @@
 
 #include "backend/thread_pool.h"
 #include "base/error.h"
+#include "bench/internal/attention_work.h"
 #include "bench/internal/kernel_record.h"
 #include "bench/profile_report.h"
 #include "bench/run_workload.h"
@@ -114,6 +115,13 @@ TEST_SUITE("bench/cuda_prediction") {
     CHECK(waiting.limit == "bytes in flight");
     CHECK(waiting.seconds == doctest::Approx(10 * kMillisecond + 2 * kLaunchSeconds));
     CHECK(time({.dram_bytes = 100e6, .bytes_in_flight = 10001}).limit == "DRAM");
+    // One warp has one scheduler and one tensor core of four.
+    CHECK(time({.instructions = 40e6, .warps = 1}).seconds ==
+          doctest::Approx(4 * kMillisecond + 2 * kLaunchSeconds));
+    CHECK(time({.products = 5e6, .warps = 3}).seconds ==
+          doctest::Approx(kMillisecond * 4 / 3 + 2 * kLaunchSeconds));
+    CHECK(time({.products = 5e6, .warps = 8, .wait_seconds = 1e-3}).seconds ==
+          doctest::Approx(2 * kMillisecond + 2 * kLaunchSeconds));
     // Four blocks are on four of 10 multiprocessors, 15 take two rounds: 7.5 of them on average.
     CHECK(time({.instructions = 40e6, .blocks = 4}).seconds ==
           doctest::Approx(2.5 * kMillisecond + 2 * kLaunchSeconds));
@@ -214,6 +222,55 @@ TEST_SUITE("bench/cuda_prediction") {
     }
   }
 
+  TEST_CASE("a warp of attention multiplies 16 rows by 64 keys, whatever of them it needs") {
+    const CudaCard& a100 = *find_cuda_card("a100");
+    const auto products = [&](const AttentionCall& call) {
+      return count_attention(a100, call).front().products;
+    };
+    // A tile of 64 rows and a step of keys: 2 * 64^3 multiplications of 2,048 each.
+    CHECK(products({.new_tokens = 64, .keys = 64, .head_dim = 64}) == 256);
+    CHECK(products({.new_tokens = 1, .keys = 1, .head_dim = 64}) == 256);
+    CHECK(products({.new_tokens = 64, .keys = 64, .head_dim = 72}) == 320);  // as 80
+    CHECK(products({.new_tokens = 64, .keys = 64, .head_dim = 96}) == 512);  // as 128
+    // Two tiles, of which the first sees one step.
+    CHECK(products({.new_tokens = 128, .keys = 128, .head_dim = 64}) == 3 * 256);
+    CHECK(products({.new_tokens = 128, .keys = 128, .is_causal = false, .head_dim = 64}) == 1024);
+    // Four query heads share a key head, and a tile of 16 rows.
+    const AttentionCall decoding{.keys = 8192, .heads = 32, .kv_heads = 8, .head_dim = 128};
+    const std::vector<CudaWork> launches = count_attention(a100, decoding);
+    REQUIRE(launches.size() == 2);
+    CHECK(launches[0].products == 8 * 128 * 128);
+    CHECK(launches[0].blocks == 8 * 32);
+    CHECK(launches[0].dram_bytes == 2 * 2 * 8192 * 8 * 128);
+    CHECK(launches[0].kernel == "AttendTiles<BF16, BF16, 8, (TileWork)1>");
+    CHECK(launches[0].instructions > 8 * launches[0].products);
+    CHECK(launches[1].kernel == "FoldSplits");
+    CHECK(launches[1].blocks == 32);
+    CHECK(count_attention(*find_cuda_card("t4"), decoding).front().kernel ==
+          "AttendTiles<F16, F16, 8, (TileWork)2>");
+    // Products in f32 are not modelled.
+    CHECK(count_attention(a100, {.head_dim = 24}).front().kernel.empty());
+  }
+
+  TEST_CASE("attention in splits is chosen for few rows, as kernels/cuda/attention.cu does") {
+    const auto launches = [](std::int64_t sequences, std::int64_t new_tokens, std::int64_t keys) {
+      return count_attention(kCard, {.sequences = sequences,
+                                     .new_tokens = new_tokens,
+                                     .keys = keys,
+                                     .heads = 8,
+                                     .kv_heads = 2,
+                                     .head_dim = 64})
+          .size();
+    };
+    CHECK(launches(1, 1, 256) == 1);  // a single split
+    CHECK(launches(1, 1, 257) == 2);
+    CHECK(launches(1000, 4, 257) == 2);    // 16 rows of a key head
+    CHECK(launches(1000, 5, 257) == 1);    // 20 rows, 2,000 blocks
+    CHECK(launches(1, 2096, 2096) == 2);   // 262 blocks of 64 rows
+    CHECK(launches(1, 2112, 2112) == 1);   // 264
+    CHECK(launches(1000, 4, 70000) == 1);  // states of more than 256 MB
+  }
+
   TEST_CASE("64 tokens of a vocabulary of 151,936 take less than a twentieth of a step") {
     const std::optional<model::Blueprint> qwen3_8b = plan::find_known_model("qwen3-8b");
     REQUIRE(qwen3_8b.has_value());
@@ -239,6 +296,42 @@ TEST_SUITE("bench/cuda_prediction") {
         CHECK(work.launch_seconds == (new_tokens == 1 ? kGraphLaunchSeconds : kLaunchSeconds));
       }
     }
+  }
+
+  TEST_CASE("attention of 16 sequences of 8,192 tokens is bound by the bandwidth of every card") {
+    for (const CudaCard& card : cuda_cards()) {
+      CAPTURE(card.name);
+      const AttentionCall call{
+          .sequences = 16, .keys = 8192, .heads = 32, .kv_heads = 8, .head_dim = 128};
+      double seconds = 0;
+      double bytes = 0;
+      for (const CudaWork& work : count_attention(card, call)) {
+        CHECK(!work.kernel.empty());
+        seconds += predict(card, work).seconds;
+        bytes += work.dram_bytes;
+      }
+      CHECK(bytes / card.bytes_per_s > 0.8 * seconds);
+    }
+  }
+
+  TEST_CASE("64 frames take at least 45 % of the rate of mma.sync, but on an L4") {
+    const std::optional<model::Blueprint> clip = plan::find_known_model("clip-l-336");
+    REQUIRE(clip.has_value());
+    for (const CudaCard& card : cuda_cards()) {
+      CAPTURE(card.name);
+      double seconds = 0;
+      double products = 0;
+      for (const CudaWork& work : list_tower_operations(card, *clip->vision, 64)) {
+        CHECK(!work.kernel.empty());
+        seconds += predict(card, work).seconds;
+        products += work.products;
+      }
+      const bool is_l4 = card.architecture == 89;
+      CHECK(4096 * products / card.flops_per_s() > (is_l4 ? 0.35 : 0.45) * seconds);
+    }
+    CHECK_THROWS_AS(tower_prediction_table("t4", "a tower", {}), Error);
+    CHECK(tower_prediction_table("t4", "clip", *clip->vision).find("64 frames: ") !=
+          std::string::npos);
   }
 
   TEST_CASE("decoding at most 8 sequences takes seven launches per layer, up to 16 nine") {

@@ -24,6 +24,7 @@ struct PagedOptions {
   std::int64_t page_tokens = 16;
   std::int64_t window = 0;
   DType y_dtype = DType::kF32;
+  int compute_capability = 0;  // of the device
   cuda_emulator::Options emulation = {};
   std::string* waste = nullptr;  // gets the lines of describe_waste(1.05)
 };
@@ -130,7 +131,9 @@ class PagedBatches {
     {
       const cuda_emulator::Emulation emulation(options_.emulation);
       ThreadPool pool(1);
-      Stream stream(Context{.device = Device::kCuda}, pool);
+      Stream stream(
+          Context{.device = Device::kCuda, .compute_capability = options_.compute_capability},
+          pool);
       attention_(stream, device_q.view(), context, model_.scale(), y.view());
       stream.synchronize();
       CHECK(emulation.report().describe_faults() == "");

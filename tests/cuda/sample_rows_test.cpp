@@ -148,6 +148,28 @@ TEST_CASE("the tokens are those of the CPU's sampler, for all parameters togethe
   }
 }
 
+TEST_CASE("each penalty works alone") {
+  // The greatest logit is that of id 9, then that of 5. Rows: no penalty; 9 was said before; 9
+  // follows 4 as before; 9 is banned.
+  Batch batch{.logits = Tensor::zeros(DType::kF32, {4, 40}),
+              .rows = std::vector<RowSampling>(4),
+              .ids = {4, 9, 4, 9}};
+  for (std::int64_t r = 0; r < 4; ++r) {
+    batch.logits.as<float>()[r * 40 + 9] = 3;
+    batch.logits.as<float>()[r * 40 + 5] = 2;
+    batch.rows[static_cast<std::size_t>(r)].temperature = 0;
+  }
+  batch.rows[1].num_ids = 3;
+  batch.rows[1].repetition_penalty = 2;
+  batch.rows[2].num_ids = 3;
+  batch.rows[2].no_repeat_ngram_size = 2;
+  batch.rows[3].first_banned = 3;
+  batch.rows[3].num_banned = 1;
+  const std::vector<std::int32_t> want = sample_on_cpu(batch);
+  CHECK(want == std::vector<std::int32_t>{9, 5, 5, 5});
+  check_tokens(batch, sample_emulated(batch, 2), want);
+}
+
 TEST_CASE("each draw of a row is the CPU's") {
   for (const double top_p : {1.0, 0.8}) {
     for (const std::int32_t top_k : {0, 50}) {

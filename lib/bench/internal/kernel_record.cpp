@@ -17,7 +17,13 @@ RecordedKernel read_kernel(const std::string& name, const JsonObject& kernel,
                       .blocks = static_cast<int>(its.require_int("blocks", 0, kMost))};
   read.bytes_ahead = static_cast<double>(std::max(its.require_int("loaded_ahead", 0, kMost),
                                                   its.require_int("copied_ahead", 0, kMost)));
+  std::int64_t most_tensor = 0;
   for (const JsonObject& loop : its.get_objects("loops")) {
+    const std::int64_t tensor = loop.get_int("tensor", 0, 0, kMost);
+    if (tensor > most_tensor) {
+      most_tensor = tensor;
+      read.working_instructions = static_cast<double>(loop.get_int("working", 0, 0, kMost));
+    }
     read.instructions_per_product =
         std::max(read.instructions_per_product, loop.get_double("per_tensor", 0));
   }

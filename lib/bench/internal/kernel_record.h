@@ -16,6 +16,9 @@ struct RecordedKernel {
   // Instructions of the loop with the most tensor instructions, per such instruction; 0: it has
   // none. Those of branches that a launch does not take are counted.
   double instructions_per_product = 0;
+  // Instructions of a round of that loop on the way that does most, without what a round may leave
+  // out; 0: not recorded.
+  double working_instructions = 0;
 };
 
 // The kernel whose name begins with `prefix`; of several, that with the most instructions. Null if

@@ -64,6 +64,12 @@ void atomic_or(std::uint32_t* to, std::uint32_t x);
 [[gnu::always_inline]] inline Bytes16 load_once(const Bytes16* from) { return load(from); }
 
 void copy_16_async(void* to, const void* from, bool is_inside);
+template <std::size_t kCopies>
+void copy_16_async(const Copy16 (&copies)[kCopies]) {
+  for (const Copy16& c : copies) {
+    if (c.to != nullptr) copy_16_async(c.to, c.from, c.is_inside);
+  }
+}
 void commit_copies();
 template <int kGroupsLeft>
 void wait_copies() {
@@ -81,6 +87,10 @@ void mma_s8(FragmentC32& c, const FragmentA8& a, const FragmentB8& b,
 std::uint32_t add_bf16_pairs(std::uint32_t a, std::uint32_t b);
 std::uint32_t add_f16_pairs(std::uint32_t a, std::uint32_t b);
 
+inline float larger(float a, float b) {
+  if (a == b) return std::signbit(a) ? b : a;
+  return std::isnan(b) || a > b ? a : b;
+}
 inline float fused(float a, float b, float c) { return std::fma(a, b, c); }
 inline double fused(double a, double b, double c) { return std::fma(a, b, c); }
 inline float divide(float a, float b) { return a / b; }
@@ -93,6 +103,12 @@ inline float float_of_bits(std::uint32_t x) { return std::bit_cast<float>(x); }
 inline std::uint32_t bits_of_float(float x) { return std::bit_cast<std::uint32_t>(x); }
 inline double double_of_bits(std::uint64_t x) { return std::bit_cast<double>(x); }
 inline std::uint16_t f16_of_float(float x) { return to_f16(x).bits; }
+inline std::uint32_t bf16_pair_of_floats(float low, float high) {
+  return to_bf16(low).bits | static_cast<std::uint32_t>(to_bf16(high).bits) << 16;
+}
+inline std::uint32_t f16_pair_of_floats(float low, float high) {
+  return to_f16(low).bits | static_cast<std::uint32_t>(to_f16(high).bits) << 16;
+}
 inline float float_of_f16(std::uint16_t half) { return to_float(F16{half}); }
 
 }  // namespace caption::kernels::cuda

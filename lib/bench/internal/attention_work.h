@@ -1,0 +1,29 @@
+// bench/internal/attention_work.h: what a call of attention on tensor cores costs a card
+// (kernels/cuda/attention.cu, attend_tiles.cuh).
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "bench/cuda_prediction.h"
+
+namespace caption::bench {
+
+// Queries are f32, keys and values have 16 bits.
+struct AttentionCall {
+  std::string operation = {};  // as a profile names it
+  std::int64_t sequences = 1;  // or frames
+  std::int64_t new_tokens = 1;
+  std::int64_t keys = 1;  // that a sequence's last token sees
+  bool is_causal = true;
+  std::int64_t heads = 1;
+  std::int64_t kv_heads = 1;
+  std::int64_t head_dim = 1;
+};
+
+// The launch of AttendTiles, which has the call, and where rows are attended split by split that of
+// FoldSplits. A kernel that the record lacks leaves bytes and products alone, and no kernel's name.
+std::vector<CudaWork> count_attention(const CudaCard& card, const AttentionCall& call);
+
+}  // namespace caption::bench
