@@ -220,8 +220,7 @@ PlacedWeights::PlacedWeights(Stream& stream, const Blueprint& blueprint,
   const SharedArena arena(stream);
   for (std::size_t i = 0; i < places.size(); ++i) {
     ahead.keep_ahead_of(i);
-    const Parameter& parameter = stored.parameters[i];
-    place(stream, parameter, *sources_[source_of(parameter)], places[i]);
+    place(stream, stored.parameters[i], *sources_[source_of(stored.parameters[i])], places[i]);
   }
   merged_.clear();
   with_base_.clear();
