@@ -6,13 +6,16 @@
 #include <cstdint>
 #include <memory>
 
+#include "base/error.h"
+
 namespace caption {
 namespace {
 
 // Nothing is committed before it is touched.
-constexpr std::size_t kChunkBytes = std::size_t{256} << 20;
+constexpr std::size_t kChunkBytes = std::size_t{128} << 20;
 constexpr std::size_t kLargeBytes = std::size_t{32} << 20;  // of a buffer that has its own mapping
-// Pages that are touched at a time; they stay in the processor's caches until they are written.
+// What is touched at a time, at most: it stays in the processor's caches until it is written. A
+// small model begins with less.
 constexpr std::size_t kTouchedBytes = std::size_t{8} << 20;
 constexpr std::size_t kLineBytes = 64;
 
@@ -28,6 +31,16 @@ void release_pages_of(const Buffer& chunk, std::size_t begin, std::size_t end) {
   if (begin < end) ::madvise(chunk.begin() + begin, end - begin, MADV_DONTNEED);
 }
 
+// Returns null where the system refuses a chunk, but may have less.
+std::shared_ptr<const Buffer> try_chunk() {
+  try {
+    return std::make_shared<const Buffer>(Device::kCpu, kChunkBytes);
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::kOutOfMemory) throw;
+    return nullptr;
+  }
+}
+
 }  // namespace
 
 Buffer BufferArena::allocate(std::size_t size_bytes) {
@@ -35,8 +48,9 @@ Buffer BufferArena::allocate(std::size_t size_bytes) {
   const std::size_t size = (size_bytes + kLineBytes - 1) / kLineBytes * kLineBytes;
   if (chunk_ == nullptr || size > chunk_->size_bytes() - used_bytes_) {
     if (chunk_ != nullptr) release_pages_of(*chunk_, used_bytes_, touched_bytes_);
-    chunk_ = std::make_shared<const Buffer>(Device::kCpu, kChunkBytes);
+    chunk_ = try_chunk();
     used_bytes_ = touched_bytes_ = 0;
+    if (chunk_ == nullptr) return Buffer(Device::kCpu, size_bytes);
   }
   const std::size_t begin = used_bytes_;
   used_bytes_ += size;
@@ -47,8 +61,10 @@ Buffer BufferArena::allocate(std::size_t size_bytes) {
 // It is only advice: where the system does not know it, pages are cleared when they are written.
 void BufferArena::touch_pages(std::size_t end) {
   if (end <= touched_bytes_) return;
-  const std::size_t steps = (end - touched_bytes_ + kTouchedBytes - 1) / kTouchedBytes;
-  const std::size_t pages = steps * kTouchedBytes / kHugePageBytes;
+  const std::size_t step = std::clamp(touched_bytes_, kHugePageBytes, kTouchedBytes);
+  const std::size_t missing = std::max(end - touched_bytes_, step);
+  const std::size_t pages = std::min((missing + kHugePageBytes - 1) / kHugePageBytes,
+                                     (kChunkBytes - touched_bytes_) / kHugePageBytes);
   std::byte* const first = chunk_->begin() + touched_bytes_;
   pool_.parallel_for(static_cast<std::int64_t>(pages), 1, [&](std::int64_t from, std::int64_t to) {
     ::madvise(first + static_cast<std::size_t>(from) * kHugePageBytes,
