@@ -11,7 +11,7 @@
 namespace caption {
 
 // Cuts buffers from chunks of huge pages, so that small ones are in huge pages, too: to clear a GB
-// of small pages took ten times as long. A chunk is returned to the system when the arena and all
+// of small pages took eight times as long. A chunk is returned to the system when the arena and all
 // buffers of the chunk are gone. Used by one thread at a time.
 class BufferArena {
  public:
