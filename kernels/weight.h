@@ -7,6 +7,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <type_traits>
 #include <utility>
 
 #include "backend/stream.h"
@@ -64,9 +65,32 @@ class Weight {
   std::unique_ptr<const WeightForm> form_;
 };
 
-// Returns the rows [first, first + count) of a quantised matrix; called by several threads at a
-// time.
-using QuantisedRows = std::function<QuantisedMatrix(std::int64_t first, std::int64_t count)>;
+// The rows [first, first + count) of a quantised matrix, returned by functions that several threads
+// call at a time.
+class QuantisedRows {
+ public:
+  using Read = std::function<QuantisedMatrix(std::int64_t first, std::int64_t count)>;
+
+  // `read` returns codes in QuantisedMatrix::codes.
+  template <class Function>
+  requires std::is_invocable_r_v<QuantisedMatrix, Function, std::int64_t, std::int64_t>
+  QuantisedRows(Function read)  // NOLINT(google-explicit-constructor)
+      : read_(std::move(read)), borrow_(read_) {}
+  // `borrow` returns the same rows, up to 512 at a time if they are words, but may leave the codes
+  // where they are (QuantisedMatrix::file_codes), as long as the matrix is being placed.
+  QuantisedRows(Read read, Read borrow) : read_(std::move(read)), borrow_(std::move(borrow)) {}
+
+  QuantisedMatrix operator()(std::int64_t first, std::int64_t count) const {
+    return read_(first, count);
+  }
+  QuantisedMatrix borrow(std::int64_t first, std::int64_t count) const {
+    return borrow_(first, count);
+  }
+
+ private:
+  Read read_;
+  Read borrow_;
+};
 
 // Place a matrix of the host on the stream's device; complete when they return. All throw
 // Error(kInternal) for a matrix that is empty or has another rank or dtype; kOutOfMemory.

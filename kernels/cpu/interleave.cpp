@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <utility>
 #include <vector>
 
 #include "base/math.h"
@@ -133,15 +134,16 @@ void interleave_4(std::span<const std::byte* const> rows, std::int64_t row_bytes
 }
 
 void merge_nibbles(const std::uint8_t* low, const std::uint8_t* high, std::int64_t num_bytes,
-                   std::uint8_t* to) {
+                   std::uint8_t* to, bool has_odd_first) {
   constexpr std::int64_t kBytes = sizeof(Bytes);
   std::int64_t i = 0;
   for (; i + kBytes <= num_bytes; i += kBytes) {
     const auto a = load<Bytes>(reinterpret_cast<const std::byte*>(low + i));
     const Bytes b =
         high == nullptr ? Bytes{} : load<Bytes>(reinterpret_cast<const std::byte*>(high + i));
-    const Bytes even = (a & 15) | (b << 4);
-    const Bytes odd = (a >> 4) | (b & 240);
+    Bytes even = (a & 15) | (b << 4);
+    Bytes odd = (a >> 4) | (b & 240);
+    if (has_odd_first) std::swap(even, odd);
     store(
         __builtin_shufflevector(even, odd, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23),
         to + 2 * i);
@@ -151,8 +153,9 @@ void merge_nibbles(const std::uint8_t* low, const std::uint8_t* high, std::int64
   }
   for (; i < num_bytes; ++i) {
     const unsigned b = high == nullptr ? 0 : high[i];
-    to[2 * i] = static_cast<std::uint8_t>((low[i] & 15u) | (b & 15u) << 4u);
-    to[2 * i + 1] = static_cast<std::uint8_t>(low[i] >> 4u | (b & 240u));
+    to[2 * i + (has_odd_first ? 1 : 0)] =
+        static_cast<std::uint8_t>((low[i] & 15u) | (b & 15u) << 4u);
+    to[2 * i + (has_odd_first ? 0 : 1)] = static_cast<std::uint8_t>(low[i] >> 4u | (b & 240u));
   }
 }
 
@@ -176,7 +179,8 @@ class MergedRows {
       : bytes_(static_cast<std::size_t>(kRows * row_bytes)) {
     for (std::int64_t n = 0; n < kRows && args.rows[n] != nullptr; ++n) {
       std::uint8_t* const to = bytes_.data() + n * row_bytes;
-      merge_nibbles(args.rows[n], args.rows[n + kRows], divide_up(args.length, 2), to);
+      merge_nibbles(args.rows[n], args.rows[n + kRows], divide_up(args.length, 2), to,
+                    args.has_odd_first);
       if (args.length % 2 != 0) to[args.length] = 0;
       rows_[static_cast<std::size_t>(n)] = reinterpret_cast<const std::byte*>(to);
     }

@@ -15,10 +15,10 @@ void interleave_2(std::span<const std::byte* const> rows, std::int64_t row_bytes
 void interleave_4(std::span<const std::byte* const> rows, std::int64_t row_bytes, void* to,
                   std::uint32_t flipped = 0);
 
-// Puts the 4-bit codes of two rows, of which the even column is in the low half of a byte, into one
-// byte per column: those of `low` in the low half. `to` has 2 * num_bytes bytes. A null `high`
-// counts as zeros.
+// Puts the 4-bit codes of two rows, of which the even column is in the low half of a byte, or with
+// `has_odd_first` in the high half, into one byte per column: those of `low` in the low half. `to`
+// has 2 * num_bytes bytes. A null `high` counts as zeros.
 void merge_nibbles(const std::uint8_t* low, const std::uint8_t* high, std::int64_t num_bytes,
-                   std::uint8_t* to);
+                   std::uint8_t* to, bool has_odd_first = false);
 
 }  // namespace caption::kernels::cpu

@@ -114,7 +114,26 @@ struct PanelRowsArgs {
   const std::uint8_t* const* rows = nullptr;  // [kPanelColumns]
   std::int64_t length = 0;                    // a row's bytes, or its 4-bit codes
   void* to = nullptr;
-  std::uint32_t flipped = 0;  // pack_dwords() only: each word xor this
+  std::uint32_t flipped = 0;   // pack_dwords() only: each word xor this
+  bool has_odd_first = false;  // pack_nibbles() only: the odd column is in the low half of a byte
+};
+
+// 4-bit codes of whole panels in words as a file has them (CodeOrder).
+struct PanelWordsArgs {
+  const std::uint8_t* words = nullptr;
+  std::int64_t stride_bytes = 0;  // between rows of words
+  std::int64_t num_columns = 0;
+  std::int64_t num_panels = 0;
+  std::uint8_t* to = nullptr;  // the first panel
+  std::int64_t panel_bytes = 0;
+};
+
+// The rows of a whole panel in blocks (CodeOrder::kBlocks).
+struct PanelBlocksArgs {
+  const std::uint8_t* const* rows = nullptr;  // [kPanelColumns]
+  std::int64_t num_blocks = 0;                // of 32 columns each
+  std::uint8_t* to = nullptr;
+  float* scales = nullptr;  // [num_blocks, kPanelColumns]
 };
 
 // The scale of a row of activations quantised to 8-bit integers, x ~ scale * codes.
@@ -201,6 +220,14 @@ struct Tier {  // NOLINT(cppcoreguidelines-pro-type-member-init)
   // quad4_position(). Missing columns are zeros.
   void (*pack_nibbles)(const PanelRowsArgs& args);
   void (*pack_nibble_quads)(const PanelRowsArgs& args);
+  // From words and blocks to the order of panel4_position(). Null where the tier has none: the
+  // codes are then read in rows.
+  //
+  // Words of columns (the number of columns is a multiple of 8) and of rows (a multiple of 4).
+  void (*pack_words_of_columns)(const PanelWordsArgs& args);
+  void (*pack_words_of_rows)(const PanelWordsArgs& args);
+  // The number of blocks is even. Returns whether all scales are finite.
+  bool (*pack_blocks)(const PanelBlocksArgs& args);
   // codes[i] = x[i] * (127 / max |x|), in f32, to the nearest integer, ties to even; the same bits
   // in every tier. A row with an infinity or a NaN gets the scale NaN and codes of zero.
   IntegerRow (*to_int8)(const float* x, std::int8_t* codes, std::int64_t n);

@@ -94,13 +94,26 @@ Buffer Buffer::staging(Device device, std::size_t size_bytes) {
   return buffer;
 }
 
+Buffer Buffer::part_of(std::shared_ptr<const Buffer> whole, std::size_t first_byte,
+                       std::size_t size_bytes) {
+  CAPTION_CHECK(whole->device() == Device::kCpu && first_byte <= whole->size_bytes() &&
+                    size_bytes <= whole->size_bytes() - first_byte,
+                "a part outside a buffer of the host");
+  Buffer buffer;
+  buffer.begin_ = whole->begin() + first_byte;
+  buffer.size_bytes_ = size_bytes;
+  buffer.whole_ = std::move(whole);
+  return buffer;
+}
+
 Buffer::~Buffer() { free(); }
 
 Buffer::Buffer(Buffer&& other) noexcept
     : begin_(std::exchange(other.begin_, nullptr)),
       size_bytes_(std::exchange(other.size_bytes_, 0)),
       device_(other.device_),
-      pinned_by_(std::exchange(other.pinned_by_, Device::kCpu)) {}
+      pinned_by_(std::exchange(other.pinned_by_, Device::kCpu)),
+      whole_(std::move(other.whole_)) {}
 
 Buffer& Buffer::operator=(Buffer&& other) noexcept {
   if (this != &other) {
@@ -109,13 +122,16 @@ Buffer& Buffer::operator=(Buffer&& other) noexcept {
     size_bytes_ = std::exchange(other.size_bytes_, 0);
     device_ = other.device_;
     pinned_by_ = std::exchange(other.pinned_by_, Device::kCpu);
+    whole_ = std::move(other.whole_);
   }
   return *this;
 }
 
 void Buffer::free() {
   if (begin_ == nullptr) return;
-  if (device_ == Device::kMirror) {
+  if (whole_ != nullptr) {
+    whole_.reset();
+  } else if (device_ == Device::kMirror) {
     free_mirror(begin_, size_bytes_);
   } else if (device_.is_cuda()) {
     releasing_runtime(device_).free(begin_);

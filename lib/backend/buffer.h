@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <memory>
 
 #include "backend/device.h"
 
@@ -33,6 +34,9 @@ class Buffer {
   // Host memory for copies to and from `device`: page-locked where that is a GPU, which then copies
   // it while the host goes on; ordinary memory for the CPU and the mirror.
   static Buffer staging(Device device, std::size_t size_bytes);
+  // A part of a buffer of the host, which lives as long as it has parts.
+  static Buffer part_of(std::shared_ptr<const Buffer> whole, std::size_t first_byte,
+                        std::size_t size_bytes);
   ~Buffer();
   Buffer(Buffer&& other) noexcept;
   Buffer& operator=(Buffer&& other) noexcept;
@@ -48,6 +52,7 @@ class Buffer {
   std::size_t size_bytes_ = 0;
   Device device_ = Device::kCpu;
   Device pinned_by_ = Device::kCpu;  // a GPU: its runtime allocated this memory of the host
+  std::shared_ptr<const Buffer> whole_;  // what the memory is a part of, if it is
 };
 
 }  // namespace caption

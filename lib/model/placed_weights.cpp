@@ -115,11 +115,30 @@ kernels::Weight place_codes(Stream& stream, const weights::Source& source,
                             const Parameter& parameter, const StoredName& where,
                             MatrixFormat format) {
   const Shape shape = tensor_shape(parameter, where);
-  return kernels::place_quantised(
-      stream, format, parameter.rows(), [&](std::int64_t first, std::int64_t count) {
-        return source.read_codes(where.name, shape, where.first_row + first, count);
-      });
+  const auto read = [&](std::int64_t first, std::int64_t count) {
+    return source.read_codes(where.name, shape, where.first_row + first, count);
+  };
+  const auto borrow = [&](std::int64_t first, std::int64_t count) {
+    return source.borrow_codes(where.name, shape, where.first_row + first, count);
+  };
+  return kernels::place_quantised(stream, format, parameter.rows(),
+                                  kernels::QuantisedRows(read, borrow));
 }
+
+// While it lives, the weights that a stream places are in chunks of memory together.
+class SharedArena {
+ public:
+  explicit SharedArena(Stream& stream) : stream_(stream), arena_(stream.pool()) {
+    stream_.set_arena(&arena_);
+  }
+  ~SharedArena() { stream_.set_arena(nullptr); }
+  SharedArena(const SharedArena&) = delete;
+  SharedArena& operator=(const SharedArena&) = delete;
+
+ private:
+  Stream& stream_;
+  BufferArena arena_;
+};
 
 }  // namespace
 
@@ -198,10 +217,10 @@ PlacedWeights::PlacedWeights(Stream& stream, const Blueprint& blueprint,
                                    places[i].name, format_));
   }
   ReadingAhead ahead(bytes);
+  const SharedArena arena(stream);
   for (std::size_t i = 0; i < places.size(); ++i) {
     ahead.keep_ahead_of(i);
-    const Parameter& parameter = stored.parameters[i];
-    place(stream, parameter, *sources_[source_of(parameter)], places[i]);
+    place(stream, stored.parameters[i], *sources_[source_of(stored.parameters[i])], places[i]);
   }
   merged_.clear();
   with_base_.clear();

@@ -38,6 +38,35 @@ inline std::int64_t codes_bytes(std::int64_t rows, std::int64_t columns, const C
   return rows * (codes + 4 * (layout.has_offsets ? 2 : 1) * groups);
 }
 
+// The order in which a file holds the codes of rows of a matrix.
+enum class CodeOrder {
+  kRows,          // that of QuantisedMatrix::codes
+  kRowsOddFirst,  // 4 bits: the odd column in the low half of a byte (bitsandbytes)
+  // 4 bits, for each 32 columns of a row an F16 scale and 16 bytes: column i in the low half of
+  // byte i and column i + 16 in the high half (GGUF's Q4_0 and IQ4_NL).
+  kBlocks,
+  // 4 bits, words of 32 bits [K / 8, N]: eight columns of a row, the first in the lowest bits
+  // (GPTQ).
+  kWordsOfColumns,
+  // 4 bits, words of 32 bits [K, N / 8]: eight rows of a column; nibble i holds row {0, 2, 4, 6, 1,
+  // 3, 5, 7}[i] (AWQ).
+  kWordsOfRows,
+};
+
+// Codes of rows of a matrix where a file has them. Borrowed.
+struct FileCodes {
+  CodeOrder order = CodeOrder::kRows;
+  bool is_4_bit = true;
+  std::int64_t num_rows = 0;
+  // Where each row begins; empty for words.
+  std::vector<const std::uint8_t*> rows = {};
+  // Words: the first of the matrix's first row, and the bytes between rows of words.
+  const std::uint8_t* words = nullptr;
+  std::int64_t stride_bytes = 0;
+
+  bool empty() const { return num_rows == 0; }
+};
+
 struct QuantisedMatrix {
   std::int64_t num_columns = 0;      // K
   std::int64_t group_columns = 0;    // columns that share a scale; the last group may be shorter
@@ -48,10 +77,16 @@ struct QuantisedMatrix {
   Tensor bases;                      // [N, groups] u8, as steps
   std::array<float, 16> codebook{};  // for 4-bit codes without steps
   ColumnOrder column_order;          // null: the columns are in order
+  // If this is not empty, `codes` is, and code_value(), eight_bits() and value() are not for the
+  // matrix. The scales of kBlocks are in the file alone.
+  FileCodes file_codes;
+  bool has_groups_first = false;  // with file_codes only: scales and offsets are [groups, N]
 
-  std::int64_t num_rows() const { return codes.dim(0); }
+  std::int64_t num_rows() const { return file_codes.empty() ? codes.dim(0) : file_codes.num_rows; }
   std::int64_t num_groups() const { return (num_columns + group_columns - 1) / group_columns; }
-  bool is_4_bit() const { return codes.dtype() == DType::kU8; }
+  bool is_4_bit() const {
+    return file_codes.empty() ? codes.dtype() == DType::kU8 : file_codes.is_4_bit;
+  }
 
   // Returns codebook[code], or the code if it has 8 bits, before scaling. `k` counts the stored
   // columns, here and in the next functions.

@@ -109,6 +109,12 @@ View View::columns(std::int64_t first, std::int64_t count) const {
 Tensor::Tensor(DType dtype, const Shape& shape, Device device, Paging paging)
     : buffer_(device, checked_size_bytes(dtype, shape), paging), dtype_(dtype), shape_(shape) {}
 
+Tensor::Tensor(Buffer buffer, DType dtype, const Shape& shape)
+    : buffer_(std::move(buffer)), dtype_(dtype), shape_(shape) {
+  CAPTION_CHECK(buffer_.size_bytes() == checked_size_bytes(dtype, shape),
+                "memory of another size than a tensor of shape " + shape.to_string());
+}
+
 Tensor Tensor::zeros(DType dtype, const Shape& shape, Device device) {
   Tensor tensor(dtype, shape, device);
   if (tensor.empty()) return tensor;

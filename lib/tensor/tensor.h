@@ -100,6 +100,8 @@ class Tensor {
   Tensor(DType dtype, const Shape& shape, Device device = Device::kCpu,
          Paging paging = Paging::kHuge);
   static Tensor zeros(DType dtype, const Shape& shape, Device device = Device::kCpu);
+  // A tensor in memory that has its bytes exactly.
+  Tensor(Buffer buffer, DType dtype, const Shape& shape);
   // A tensor of the host in memory of Buffer::staging().
   static Tensor staging(DType dtype, const Shape& shape, Device device);
 
@@ -131,9 +133,6 @@ class Tensor {
   Tensor clone() const;
 
  private:
-  Tensor(Buffer buffer, DType dtype, const Shape& shape)
-      : buffer_(std::move(buffer)), dtype_(dtype), shape_(shape) {}
-
   Buffer buffer_;
   DType dtype_ = DType::kF32;
   Shape shape_;

@@ -18,6 +18,7 @@
 #include "base/math.h"
 #include "weights/internal/code_rows.h"
 #include "weights/internal/coded_source.h"
+#include "weights/internal/scales.h"
 #include "weights/quantise.h"
 
 namespace caption::weights {
@@ -89,6 +90,7 @@ class AwqTensor final : public CodedTensor {
             .is_8_bit = false, .group_columns = group_columns_, .has_offsets = has_offsets_}};
   }
   QuantisedMatrix read_codes(std::int64_t first, std::int64_t count) const override;
+  QuantisedMatrix borrow_codes(std::int64_t first, std::int64_t count) const override;
 
  private:
   struct Parts {
@@ -186,6 +188,37 @@ QuantisedMatrix AwqTensor::read_codes(std::int64_t first, std::int64_t count) co
       matrix.offsets.as<float>()[n * groups + g] =
           scale * (8.0F - static_cast<float>(code_of(word, row)));
     }
+  }
+  return matrix;
+}
+
+// Words of 32 rows each are packed where they are.
+QuantisedMatrix AwqTensor::borrow_codes(std::int64_t first, std::int64_t count) const {
+  constexpr std::int64_t kRows = 32;
+  constexpr std::int64_t kColumns = 4;
+  if (first % kRows != 0 || count % kRows != 0 || num_columns_ % kColumns != 0) {
+    return read_codes(first, count);
+  }
+  const std::int64_t words = num_rows_ / kCodesPerWord;
+  QuantisedMatrix matrix;
+  matrix.num_columns = num_columns_;
+  matrix.group_columns = group_columns_;
+  matrix.codebook = integer_codebook();
+  matrix.file_codes = {.order = CodeOrder::kWordsOfRows,
+                       .num_rows = count,
+                       .words = parts_.codes.as<std::uint8_t>() + first / 2,
+                       .stride_bytes = num_rows_ / 2};
+  matrix.has_groups_first = true;
+  const std::int64_t groups = matrix.num_groups();
+  matrix.scales = Tensor(DType::kF32, {groups, count});
+  if (has_offsets_) matrix.offsets = Tensor(DType::kF32, {groups, count});
+  for (std::int64_t g = 0; g < groups; ++g) {
+    float* const scales = matrix.scales.as<float>() + g * count;
+    read_finite(parts_.scales, g * num_rows_ + first, count, scales);
+    if (!has_offsets_) continue;
+    read_offsets(parts_.zeros.as<std::uint32_t>() + g * words + first / kCodesPerWord,
+                 count / kCodesPerWord, ZeroOrder::kAwq, 8.0F, scales,
+                 matrix.offsets.as<float>() + g * count);
   }
   return matrix;
 }

@@ -31,6 +31,7 @@
 
 #include "base/math.h"
 #include "weights/internal/coded_source.h"
+#include "weights/internal/scales.h"
 
 namespace caption::weights {
 namespace {
@@ -80,6 +81,7 @@ class BlockTensor final : public CodedTensor {
   Shape shape() const override { return {parts_.format.rows, parts_.format.columns}; }
   std::optional<StoredCodes> codes() const override;
   QuantisedMatrix read_codes(std::int64_t first, std::int64_t count) const override;
+  QuantisedMatrix borrow_codes(std::int64_t first, std::int64_t count) const override;
   Tensor decode() const override;
 
  private:
@@ -102,6 +104,8 @@ class BlockTensor final : public CodedTensor {
   static Parts read_parts(Module& module, const std::string& quant_type);
   unsigned code_at(std::int64_t i) const;
   float scale_at(std::int64_t block) const;
+  // Returns a matrix of so many rows from `first` on without codes.
+  QuantisedMatrix read_scales(std::int64_t first, std::int64_t count) const;
 
   Parts parts_;
   std::string_view method_;
@@ -161,10 +165,7 @@ float BlockTensor::scale_at(std::int64_t block) const {
 
 QuantisedMatrix BlockTensor::read_codes(std::int64_t first, std::int64_t count) const {
   const std::int64_t columns = parts_.format.columns;
-  QuantisedMatrix matrix;
-  matrix.num_columns = columns;
-  matrix.group_columns = group_columns_;
-  matrix.codebook = codebook_;
+  QuantisedMatrix matrix = read_scales(first, count);
   matrix.codes = Tensor(DType::kU8, {count, columns / 2});
   const std::int64_t num_bytes = count * columns / 2;
   const auto* const from = parts_.codes.as<std::uint8_t>() + first * columns / 2;
@@ -172,8 +173,30 @@ QuantisedMatrix BlockTensor::read_codes(std::int64_t first, std::int64_t count) 
   for (std::int64_t i = 0; i < num_bytes; ++i) {
     to[i] = static_cast<std::uint8_t>(from[i] << 4u | from[i] >> 4u);
   }
+  return matrix;
+}
+
+QuantisedMatrix BlockTensor::borrow_codes(std::int64_t first, std::int64_t count) const {
+  const std::int64_t row_bytes = parts_.format.columns / 2;
+  QuantisedMatrix matrix = read_scales(first, count);
+  matrix.file_codes = {.order = CodeOrder::kRowsOddFirst, .num_rows = count};
+  for (std::int64_t n = first; n < first + count; ++n) {
+    matrix.file_codes.rows.push_back(parts_.codes.as<std::uint8_t>() + n * row_bytes);
+  }
+  return matrix;
+}
+
+QuantisedMatrix BlockTensor::read_scales(std::int64_t first, std::int64_t count) const {
+  QuantisedMatrix matrix;
+  matrix.num_columns = parts_.format.columns;
+  matrix.group_columns = group_columns_;
+  matrix.codebook = codebook_;
   const std::int64_t groups = matrix.num_groups();
   matrix.scales = Tensor(DType::kF32, {count, groups});
+  if (group_columns_ == parts_.format.block && !parts_.nested_absmax) {
+    read_finite(parts_.absmax, first * groups, count * groups, matrix.scales.as<float>());
+    return matrix;
+  }
   // The groups of all rows follow one another in the blocks, each of which holds whole groups.
   const std::int64_t groups_per_block = parts_.format.block / group_columns_;
   std::int64_t block = first * groups / groups_per_block;
@@ -214,6 +237,7 @@ class RowTensor final : public CodedTensor {
                        .layout = {.is_8_bit = true, .group_columns = shape()[1]}};
   }
   QuantisedMatrix read_codes(std::int64_t first, std::int64_t count) const override;
+  QuantisedMatrix borrow_codes(std::int64_t first, std::int64_t count) const override;
   Tensor decode() const override;
 
  private:
@@ -225,6 +249,7 @@ class RowTensor final : public CodedTensor {
       : CodedTensor(module.parts()), parts_(std::move(parts)) {}
 
   static Parts read_parts(Module& module);
+  QuantisedMatrix read_scales(std::int64_t first, std::int64_t count) const;
 
   Parts parts_;
 };
@@ -246,12 +271,27 @@ RowTensor::Parts RowTensor::read_parts(Module& module) {
 
 QuantisedMatrix RowTensor::read_codes(std::int64_t first, std::int64_t count) const {
   const std::int64_t columns = shape()[1];
-  QuantisedMatrix matrix;
-  matrix.num_columns = columns;
-  matrix.group_columns = columns;
+  QuantisedMatrix matrix = read_scales(first, count);
   matrix.codes = Tensor(DType::kI8, {count, columns});
   std::copy_n(parts_.codes.as<std::int8_t>() + first * columns, count * columns,
               matrix.codes.as<std::int8_t>());
+  return matrix;
+}
+
+QuantisedMatrix RowTensor::borrow_codes(std::int64_t first, std::int64_t count) const {
+  const std::int64_t columns = shape()[1];
+  QuantisedMatrix matrix = read_scales(first, count);
+  matrix.file_codes = {.is_4_bit = false, .num_rows = count};
+  for (std::int64_t n = first; n < first + count; ++n) {
+    matrix.file_codes.rows.push_back(parts_.codes.as<std::uint8_t>() + n * columns);
+  }
+  return matrix;
+}
+
+QuantisedMatrix RowTensor::read_scales(std::int64_t first, std::int64_t count) const {
+  QuantisedMatrix matrix;
+  matrix.num_columns = shape()[1];
+  matrix.group_columns = shape()[1];
   matrix.scales = Tensor(DType::kF32, {count, 1});
   for (std::int64_t n = 0; n < count; ++n) {
     matrix.scales.as<float>()[n] = finite_at(parts_.scales, first + n) / 127.0F;

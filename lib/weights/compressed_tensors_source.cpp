@@ -60,10 +60,13 @@ class PackedInts {
     return static_cast<std::int32_t>(field) - (1 << (bits_ - 1));
   }
   std::int64_t row_stride() const { return part_.dim(1); }
+  const std::uint8_t* row(std::int64_t n) const {
+    return part_.as<std::uint8_t>() + n * row_stride() * (bits_ == 0 ? 1 : 4);
+  }
+  bool has_8_bits() const { return bits_ == 8; }  // as code + 128
   // Copies the beginning of row n: codes of 4 bits as they are stored, others as signed bytes.
   void copy_row(std::int64_t n, std::span<std::uint8_t> to) const {
-    const std::int64_t word_bytes = bits_ == 0 ? 1 : 4;
-    std::memcpy(to.data(), part_.as<std::uint8_t>() + n * row_stride() * word_bytes, to.size());
+    std::memcpy(to.data(), row(n), to.size());
     if (bits_ != 8) return;
     for (std::uint8_t& code : to) code ^= 0x80u;
   }
@@ -103,6 +106,7 @@ class IntTensor final : public CodedTensor {
   Shape shape() const override { return parts_.shape; }
   std::optional<StoredCodes> codes() const override;
   QuantisedMatrix read_codes(std::int64_t first, std::int64_t count) const override;
+  QuantisedMatrix borrow_codes(std::int64_t first, std::int64_t count) const override;
   Tensor decode() const override;
 
  private:
@@ -113,7 +117,7 @@ class IntTensor final : public CodedTensor {
   std::int32_t code_at(std::int64_t n, std::int64_t k) const {
     return parts_.codes.at(n * parts_.codes.row_stride(), 1, k);
   }
-  void read_scales(std::int64_t first, QuantisedMatrix& matrix) const;
+  QuantisedMatrix read_scales(std::int64_t first, std::int64_t count) const;
 
   IntParts parts_;
   bool is_4_bit_;
@@ -140,29 +144,44 @@ std::optional<StoredCodes> IntTensor::codes() const {
                                 .has_column_order = column_order_ != nullptr}};
 }
 
-void IntTensor::read_scales(std::int64_t first, QuantisedMatrix& matrix) const {
-  const std::int64_t rows = matrix.num_rows();
+// Returns the rows without their codes.
+QuantisedMatrix IntTensor::read_scales(std::int64_t first, std::int64_t rows) const {
+  QuantisedMatrix matrix;
+  matrix.num_columns = parts_.shape[1];
+  matrix.group_columns = group_columns_;
+  matrix.column_order = column_order_;
+  if (is_4_bit_) matrix.codebook = integer_codebook();
   const std::int64_t groups = matrix.num_groups();
   matrix.scales = Tensor(DType::kF32, {rows, groups});
   if (has_offsets_) matrix.offsets = Tensor(DType::kF32, {rows, groups});
   for (std::int64_t n = 0; n < rows; ++n) {
+    parts_.scales.read_row(first + n, matrix.scales.as<float>() + n * groups);
+    if (!has_offsets_) continue;
     for (std::int64_t g = 0; g < groups; ++g) {
-      const float scale = scale_at(first + n, g);
-      matrix.scales.as<float>()[n * groups + g] = scale;
-      if (!has_offsets_) continue;
+      const float scale = matrix.scales.as<float>()[n * groups + g];
       matrix.offsets.as<float>()[n * groups + g] =
           scale * static_cast<float>(-zero_at(first + n, g));
     }
   }
+  return matrix;
+}
+
+// Rows in order are packed where they are.
+QuantisedMatrix IntTensor::borrow_codes(std::int64_t first, std::int64_t count) const {
+  const bool is_in_order = column_order_ == nullptr && !parts_.codes.has_8_bits() &&
+                           !(is_4_bit_ && parts_.shape[1] % 2 != 0);
+  if (!is_in_order) return read_codes(first, count);
+  QuantisedMatrix matrix = read_scales(first, count);
+  matrix.file_codes = {.is_4_bit = is_4_bit_, .num_rows = count};
+  for (std::int64_t n = 0; n < count; ++n) {
+    matrix.file_codes.rows.push_back(parts_.codes.row(first + n));
+  }
+  return matrix;
 }
 
 QuantisedMatrix IntTensor::read_codes(std::int64_t first, std::int64_t count) const {
   const std::int64_t columns = parts_.shape[1];
-  QuantisedMatrix matrix;
-  matrix.num_columns = columns;
-  matrix.group_columns = group_columns_;
-  matrix.column_order = column_order_;
-  if (is_4_bit_) matrix.codebook = integer_codebook();
+  QuantisedMatrix matrix = read_scales(first, count);
   matrix.codes = is_4_bit_ ? Tensor(DType::kU8, {count, divide_up(columns, 2)})
                            : Tensor(DType::kI8, {count, columns});
   const std::int64_t row_bytes = matrix.codes.dim(1);
@@ -173,7 +192,6 @@ QuantisedMatrix IntTensor::read_codes(std::int64_t first, std::int64_t count) co
     if (is_4_bit_ && columns % 2 != 0) row.back() &= 15u;
     reorder_columns(column_order_, is_4_bit_, row);
   }
-  read_scales(first, matrix);
   return matrix;
 }
 

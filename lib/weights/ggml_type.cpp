@@ -385,6 +385,14 @@ std::optional<CodeLayout> code_layout_of(GgmlType type) {
                     .has_offsets = packing->has_offsets};
 }
 
+std::optional<std::array<float, 16>> codebook_of(GgmlType type) {
+  const Packing* const packing = find_packing(type);
+  if (packing == nullptr || packing->table == nullptr) return std::nullopt;
+  std::array<float, 16> codebook{};
+  std::copy(packing->table->begin(), packing->table->end(), codebook.begin());
+  return codebook;
+}
+
 QuantisedMatrix codes_of_rows(const GgmlRows& rows) {
   const Packing* const packing = find_packing(rows.type);
   CAPTION_CHECK(packing != nullptr, "codes_of_rows: type " + std::to_string(number_of(rows.type)));
@@ -398,9 +406,7 @@ QuantisedMatrix codes_of_rows(const GgmlRows& rows) {
                           : Tensor(DType::kI8, {rows.count, rows.num_columns});
   matrix.scales = Tensor(DType::kF32, {rows.count, matrix.num_groups()});
   if (packing->has_offsets) matrix.offsets = Tensor(DType::kF32, matrix.scales.shape());
-  for (std::size_t i = 0; is_4_bit && i < matrix.codebook.size(); ++i) {
-    matrix.codebook[i] = static_cast<float>((*packing->table)[i]);
-  }
+  if (is_4_bit) matrix.codebook = *codebook_of(rows.type);
   packing->store(bytes, traits.block_bytes,
                  {.codes = static_cast<std::uint8_t*>(matrix.codes.view().raw()),
                   .scales = matrix.scales.as<float>(),

@@ -25,6 +25,7 @@
 // (tests/golden/gguf).
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -78,6 +79,8 @@ void decode_rows(const GgmlRows& rows, float* values);
 
 // Returns how codes_of_rows() gives the type; nullopt for a type that it does not read.
 std::optional<CodeLayout> code_layout_of(GgmlType type);
+// Returns the values of 4-bit codes; nullopt for a type whose codes are the values.
+std::optional<std::array<float, 16>> codebook_of(GgmlType type);
 // Returns the same rows as codes. Throws Error(kInternal) as decode_rows() and for a type without
 // codes; Error(kBadModel) "a weight is not a finite number" for a scale or an offset that is none.
 QuantisedMatrix codes_of_rows(const GgmlRows& rows);

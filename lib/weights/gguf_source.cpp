@@ -276,6 +276,36 @@ std::optional<StoredCodes> GgufSource::codes_of(std::string_view tensor) const {
                      .layout = *layout};
 }
 
+// Blocks of 4-bit codes are packed where they are.
+QuantisedMatrix GgufSource::borrow_codes(std::string_view tensor, const Shape& shape,
+                                         std::int64_t first, std::int64_t count) const {
+  const GgufEntry& entry = require(*file_, entries_->by_name, tensor, shape);
+  const GgufTensor& stored = *entry.pieces.front();
+  const GgmlRows rows = rows_of(stored);
+  constexpr std::int64_t kRows = 32;
+  constexpr std::int64_t kColumns = 64;  // two blocks
+  const bool is_of_blocks = rows.type == GgmlType::kQ4_0 || rows.type == GgmlType::kIQ4_NL;
+  if (!is_of_blocks || count % kRows != 0 || rows.num_columns % kColumns != 0) {
+    return read_codes(tensor, shape, first, count);
+  }
+  CAPTION_CHECK(codes_of(tensor), "borrow_codes: " + std::string(tensor) + " has none");
+  CAPTION_CHECK(first >= 0 && count <= rows.count - first,
+                "borrow_codes: rows outside " + std::string(tensor));
+  QuantisedMatrix matrix;
+  matrix.num_columns = rows.num_columns;
+  matrix.group_columns = code_layout_of(rows.type)->group_columns;
+  matrix.codebook = *codebook_of(rows.type);
+  matrix.file_codes = {.order = CodeOrder::kBlocks, .num_rows = count};
+  const auto row_bytes = std::ssize(rows.bytes) / rows.count;
+  const auto* const begin = reinterpret_cast<const std::uint8_t*>(rows.bytes.data());
+  const bool is_rotated = entry.assembly == GgufAssembly::kRotatedRows;
+  for (std::int64_t row = first; row < first + count; ++row) {
+    const std::int64_t from = is_rotated ? rotated_row(row, rows.count / entry.num_heads) : row;
+    matrix.file_codes.rows.push_back(begin + from * row_bytes);
+  }
+  return matrix;
+}
+
 QuantisedMatrix GgufSource::read_codes(std::string_view tensor, const Shape& shape,
                                        std::int64_t first, std::int64_t count) const {
   const GgufEntry& entry = require(*file_, entries_->by_name, tensor, shape);

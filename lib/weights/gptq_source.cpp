@@ -25,6 +25,7 @@
 #include "base/math.h"
 #include "weights/internal/code_rows.h"
 #include "weights/internal/coded_source.h"
+#include "weights/internal/scales.h"
 #include "weights/quantise.h"
 
 namespace caption::weights {
@@ -77,6 +78,7 @@ class GptqTensor final : public CodedTensor {
                                   .has_column_order = column_order_ != nullptr}};
   }
   QuantisedMatrix read_codes(std::int64_t first, std::int64_t count) const override;
+  QuantisedMatrix borrow_codes(std::int64_t first, std::int64_t count) const override;
 
  private:
   struct Parts {
@@ -207,6 +209,40 @@ QuantisedMatrix GptqTensor::read_codes(std::int64_t first, std::int64_t count) c
                     std::span(bytes + n * row_bytes, static_cast<std::size_t>(row_bytes)));
   }
   read_scales(first, matrix);
+  return matrix;
+}
+
+// Words of 4-bit codes of 32 rows each are packed where they are, if columns are in order. AutoGPTQ
+// takes a zero of v1, stored less one, without a carry: 1 to 16.
+QuantisedMatrix GptqTensor::borrow_codes(std::int64_t first, std::int64_t count) const {
+  constexpr std::int64_t kRows = 32;
+  if (format_.bits != 4 || column_order_ != nullptr || first % kRows != 0 || count % kRows != 0) {
+    return read_codes(first, count);
+  }
+  constexpr std::int64_t kWordBytes = 4;
+  QuantisedMatrix matrix;
+  matrix.num_columns = num_columns_;
+  matrix.group_columns = group_columns_;
+  matrix.codebook = integer_codebook();
+  matrix.file_codes = {.order = CodeOrder::kWordsOfColumns,
+                       .num_rows = count,
+                       .words = parts_.codes.as<std::uint8_t>() + first * kWordBytes,
+                       .stride_bytes = num_rows_ * kWordBytes};
+  matrix.has_groups_first = true;
+  const std::int64_t groups = matrix.num_groups();
+  const std::int64_t per_word = format_.codes_per_word();
+  const auto middle =
+      static_cast<float>(format_.middle() - (format_.stores_zeros_less_one ? 1 : 0));
+  matrix.scales = Tensor(DType::kF32, {groups, count});
+  if (has_offsets_) matrix.offsets = Tensor(DType::kF32, {groups, count});
+  for (std::int64_t g = 0; g < groups; ++g) {
+    float* const scales = matrix.scales.as<float>() + g * count;
+    read_finite(parts_.scales, g * num_rows_ + first, count, scales);
+    if (!has_offsets_) continue;
+    read_offsets(parts_.zeros.as<std::uint32_t>() + g * parts_.zeros.dim(1) + first / per_word,
+                 count / per_word, ZeroOrder::kAscending, middle, scales,
+                 matrix.offsets.as<float>() + g * count);
+  }
   return matrix;
 }
 

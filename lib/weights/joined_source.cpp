@@ -65,6 +65,11 @@ QuantisedMatrix JoinedSource::read_codes(std::string_view tensor, const Shape& s
   return require(tensor, shape).read_codes(tensor, shape, first, count);
 }
 
+QuantisedMatrix JoinedSource::borrow_codes(std::string_view tensor, const Shape& shape,
+                                           std::int64_t first, std::int64_t count) const {
+  return require(tensor, shape).borrow_codes(tensor, shape, first, count);
+}
+
 Sha256 JoinedSource::content_hash(const DigestCache& digests) const {
   Sha256Hasher hasher;
   for (const auto& source : sources_) hasher.update_value(source->content_hash(digests).bytes);

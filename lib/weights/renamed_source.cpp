@@ -74,4 +74,11 @@ QuantisedMatrix RenamedSource::read_codes(std::string_view tensor, const Shape& 
                              shape, first, count);
 }
 
+QuantisedMatrix RenamedSource::borrow_codes(std::string_view tensor, const Shape& shape,
+                                            std::int64_t first, std::int64_t count) const {
+  const auto found = theirs_.find(tensor);
+  return source_->borrow_codes(found == theirs_.end() ? tensor : std::string_view(found->second),
+                               shape, first, count);
+}
+
 }  // namespace caption::weights

@@ -42,6 +42,8 @@ class RenamedSource final : public Source {
   std::optional<StoredCodes> codes_of(std::string_view tensor) const override;
   QuantisedMatrix read_codes(std::string_view tensor, const Shape& shape, std::int64_t first,
                              std::int64_t count) const override;
+  QuantisedMatrix borrow_codes(std::string_view tensor, const Shape& shape, std::int64_t first,
+                               std::int64_t count) const override;
   Sha256 content_hash(const DigestCache& digests) const override {
     return source_->content_hash(digests);
   }

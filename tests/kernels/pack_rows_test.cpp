@@ -102,6 +102,13 @@ void check_nibbles(const Tier& tier, std::int64_t columns, std::int64_t missing)
             return rows.code(n, k, columns) | rows.code(n + kHalf, k, columns) << 4u;
           });
   }
+  if (columns % 2 != 0) return;
+  check(tier.pack_nibbles, rows, {.length = columns, .has_odd_first = true}, columns * kHalf,
+        [&](std::int64_t at) {
+          const std::int64_t n = at / 2 % kHalf;
+          const std::int64_t k = at / kPanelColumns * 2 + (at + 1) % 2;
+          return rows.code(n, k, columns) | rows.code(n + kHalf, k, columns) << 4u;
+        });
 }
 
 TEST_SUITE("kernels/pack_rows") {

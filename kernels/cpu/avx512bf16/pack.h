@@ -10,5 +10,8 @@ void pack_dwords_avx512bf16(const PanelRowsArgs& args);
 void pack_words_avx512bf16(const PanelRowsArgs& args);
 void pack_nibbles_avx512bf16(const PanelRowsArgs& args);
 void pack_nibble_quads_avx512bf16(const PanelRowsArgs& args);
+void pack_words_of_columns_avx512bf16(const PanelWordsArgs& args);
+void pack_words_of_rows_avx512bf16(const PanelWordsArgs& args);
+bool pack_blocks_avx512bf16(const PanelBlocksArgs& args);
 
 }  // namespace caption::kernels::cpu

@@ -99,6 +99,9 @@ Tier make_tier() {
   tier.pack_words = pack_words_avx512bf16;
   tier.pack_nibbles = pack_nibbles_avx512bf16;
   tier.pack_nibble_quads = pack_nibble_quads_avx512bf16;
+  tier.pack_words_of_columns = pack_words_of_columns_avx512bf16;
+  tier.pack_words_of_rows = pack_words_of_rows_avx512bf16;
+  tier.pack_blocks = pack_blocks_avx512bf16;
   tier.attention = attention_avx512bf16(tier.attention);
   tier.attention.query_panels = query_panels_avx512bf16();
   return tier;

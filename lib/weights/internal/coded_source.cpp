@@ -112,6 +112,14 @@ QuantisedMatrix CodedSource::read_codes(std::string_view tensor, const Shape& sh
   return coded.read_codes(first, count);
 }
 
+QuantisedMatrix CodedSource::borrow_codes(std::string_view tensor, const Shape& shape,
+                                          std::int64_t first, std::int64_t count) const {
+  const CodedTensor& coded = require_coded(tensor, shape);
+  CAPTION_CHECK(first >= 0 && count > 0 && first + count <= shape[0],
+                name() + ": rows of codes outside " + std::string(tensor));
+  return coded.borrow_codes(first, count);
+}
+
 std::optional<Part> Module::find_any_rank(std::string_view suffix,
                                           std::initializer_list<std::string_view> dtypes) {
   const std::string tensor_name = tensor(suffix);

@@ -33,6 +33,10 @@ class CodedTensor {
   // As Source::codes_of() and read_codes(); the range of rows is valid.
   virtual std::optional<StoredCodes> codes() const = 0;
   virtual QuantisedMatrix read_codes(std::int64_t first, std::int64_t count) const = 0;
+  // As Source::borrow_codes().
+  virtual QuantisedMatrix borrow_codes(std::int64_t first, std::int64_t count) const {
+    return read_codes(first, count);
+  }
   // Returns the numbers [N, K] as the reference of the format computes them. The default takes
   // them from the codes.
   virtual Tensor decode() const;
@@ -63,6 +67,8 @@ class CodedSource final : public Source {
   std::optional<StoredCodes> codes_of(std::string_view tensor) const override;
   QuantisedMatrix read_codes(std::string_view tensor, const Shape& shape, std::int64_t first,
                              std::int64_t count) const override;
+  QuantisedMatrix borrow_codes(std::string_view tensor, const Shape& shape, std::int64_t first,
+                               std::int64_t count) const override;
   Sha256 content_hash(const DigestCache& digests) const override {
     return file_->content_hash(digests);
   }

@@ -1,13 +1,16 @@
 // weights/internal/scale_grid.h: scales that blocks of a matrix share.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <limits>
 #include <string>
 #include <utility>
 
 #include "base/math.h"
 #include "weights/internal/coded_source.h"
+#include "weights/internal/scales.h"
 
 namespace caption::weights {
 
@@ -51,6 +54,16 @@ class ScaleGrid {
     const float scale = number_at(*part_.tensor, row * num_across_ + g);
     if (!std::isfinite(scale * largest_)) fail_part(part_, "holds a scale that is not finite");
     return scale;
+  }
+  // Writes the scales of row n; throws as at().
+  void read_row(std::int64_t n, float* to) const {
+    const std::int64_t row = block_.rows == 1 ? n : n / block_.rows;
+    read_finite(part_, row * num_across_, num_across_, to);
+    const float bound = std::numeric_limits<float>::max() / largest_;
+    const bool is_small =
+        std::all_of(to, to + num_across_, [&](float scale) { return std::abs(scale) <= bound; });
+    // A scale of F32 may be finite and its product not: it is named as at() names it.
+    for (std::int64_t g = 0; g < num_across_ && !is_small; ++g) to[g] = at(n, g);
   }
 
  private:

@@ -1,0 +1,302 @@
+// Packing matrices of codes.
+#include <algorithm>
+#include <cstddef>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/error.h"
+#include "base/math.h"
+#include "kernels/cpu/packed_weight.h"
+#include "kernels/cpu/panel_rows.h"
+#include "kernels/cpu/select_tier.h"
+#include "kernels/cpu/tier.h"
+#include "tensor/copy.h"
+
+namespace caption::kernels::cpu {
+
+// Rows [first, first + count) of a part of a matrix of codes, `count` at most kPanelFeatures.
+struct CodeRows {
+  const QuantisedMatrix& part;
+  std::int64_t first;
+  std::int64_t count;
+
+  // The rows of one of the part's tensors.
+  PanelRows of(const Tensor& tensor) const {
+    const auto stride_bytes = static_cast<std::int64_t>(tensor.size_bytes()) / tensor.dim(0);
+    return {static_cast<const std::byte*>(tensor.view().raw()) + first * stride_bytes, count,
+            stride_bytes};
+  }
+  // The rows of the part's codes, which are not words.
+  PanelRows codes() const {
+    if (part.file_codes.empty()) return of(part.codes);
+    return PanelRows(
+        std::span(part.file_codes.rows)
+            .subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(count)));
+  }
+};
+
+namespace {
+
+// A part of a matrix that a thread packs at a time, in panels. Formats that hold a matrix
+// transposed have the codes of this many features in a line of the processor's caches.
+constexpr std::int64_t kMostPanelsOfPart = 4;
+// Of words, which are packed where they are: more of a line and a page are read at once.
+constexpr std::int64_t kMostPanelsOfWords = 16;
+
+// Whether the tier packs codes in this order.
+bool takes(const Tier& tier, const FileCodes& codes) {
+  switch (codes.order) {
+    case CodeOrder::kRows:
+    case CodeOrder::kRowsOddFirst: return true;
+    case CodeOrder::kBlocks: return tier.pack_blocks != nullptr;
+    case CodeOrder::kWordsOfColumns: return tier.pack_words_of_columns != nullptr;
+    case CodeOrder::kWordsOfRows: return tier.pack_words_of_rows != nullptr;
+  }
+  return false;
+}
+
+// Returns rows of a matrix where the file has them if the tier packs them from there.
+QuantisedMatrix borrow_rows(const Tier& tier, const QuantisedRows& rows, std::int64_t first,
+                            std::int64_t count) {
+  QuantisedMatrix part = rows.borrow(first, count);
+  return takes(tier, part.file_codes) ? std::move(part) : rows(first, count);
+}
+
+// Calls `pack(part, panel)` for the parts of a matrix of `num_rows` rows, on the pool's threads;
+// `panel` is the first of the part.
+template <class Read, class Pack>
+void over_parts(ThreadPool& pool, std::int64_t num_rows, const Read& read, const Pack& pack,
+                std::int64_t most_panels = kMostPanelsOfPart) {
+  const std::int64_t num_panels = divide_up(num_rows, kPanelFeatures);
+  // All threads have work.
+  const std::int64_t part_panels =
+      std::clamp<std::int64_t>(num_panels / (4 * pool.num_threads()), 1, most_panels);
+  const std::int64_t part_rows = part_panels * kPanelFeatures;
+  pool.parallel_for(divide_up(num_rows, part_rows), 1, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t first = begin * part_rows; first < std::min(num_rows, end * part_rows);
+         first += part_rows) {
+      pack(read(first, std::min(part_rows, num_rows - first)), first / kPanelFeatures);
+    }
+  });
+}
+
+// Calls `pack(rows, panel)` for the panels of a part, of which `panel` is the first.
+template <class Pack>
+void over_panels(const QuantisedMatrix& part, std::int64_t panel, const Pack& pack) {
+  for (std::int64_t row = 0; row < part.num_rows(); row += kPanelFeatures, ++panel) {
+    pack(CodeRows{part, row, std::min(kPanelFeatures, part.num_rows() - row)}, panel);
+  }
+}
+
+// Writes the numbers [rows, groups] of one panel to panels [panels, groups, 32]; a group of the
+// matrix may be several of the panels'. Missing features are zeros.
+void pack_groups(const Tier& tier, const CodeRows& rows, const Tensor& numbers,
+                 std::int64_t group_columns, float* to, std::int64_t groups) {
+  constexpr auto kBytes = static_cast<std::int64_t>(sizeof(float));
+  const std::int64_t stored = rows.part.num_groups();
+  if (rows.part.has_groups_first) {
+    for (std::int64_t g = 0; g < groups; ++g, to += kPanelFeatures) {
+      const std::int64_t group = stored == groups ? g : g * group_columns / rows.part.group_columns;
+      const float* const from = numbers.as<float>() + group * rows.part.num_rows() + rows.first;
+      std::fill(std::copy_n(from, rows.count, to), to + kPanelFeatures, 0.0F);
+    }
+    return;
+  }
+  const PanelRows from = rows.of(numbers);
+  if (stored == groups) return tier.pack_dwords(from.args(stored * kBytes, to));
+  std::vector<float> packed(static_cast<std::size_t>(stored * kPanelFeatures));
+  tier.pack_dwords(from.args(stored * kBytes, packed.data()));
+  for (std::int64_t g = 0; g < groups; ++g) {
+    std::copy_n(packed.data() + g * group_columns / rows.part.group_columns * kPanelFeatures,
+                kPanelFeatures, to + g * kPanelFeatures);
+  }
+}
+
+}  // namespace
+
+PackedWeight PackedWeight::pack_quantised(Stream& stream, std::int64_t num_rows,
+                                          const QuantisedRows& rows) {
+  CAPTION_CHECK(num_rows > 0, "panels of a weight without rows");
+  const Tier& tier = select_tier(stream.cpu_tier());
+  const QuantisedMatrix first = borrow_rows(tier, rows, 0, std::min(kPanelFeatures, num_rows));
+  CAPTION_CHECK(first.steps.empty(), "kPanels8 and kPanels4 take no integer steps");
+  CAPTION_CHECK(first.group_columns % 2 == 0 || first.num_groups() == 1,
+                "panels of groups of an odd number of columns");
+  PackedWeight packed;
+  packed.layout_ = first.is_4_bit() ? Layout::kPanels4 : Layout::kPanels8;
+  packed.num_features_ = num_rows;
+  packed.num_columns_ = first.num_columns;
+  packed.numbers_ = first.codebook;
+  std::transform(first.codebook.begin(), first.codebook.end(), packed.codebook_.begin(), to_bf16);
+  packed.set_column_order(stream, first.column_order);
+  const bool is_cut = first.group_columns > kMaxGroupColumns;
+  CAPTION_CHECK(!is_cut || first.group_columns % kMaxGroupColumns == 0 || first.num_groups() == 1,
+                "panels of groups of " + std::to_string(first.group_columns) + " columns");
+  packed.group_columns_ = is_cut ? kMaxGroupColumns : (first.group_columns + 1) / 2 * 2;
+  const std::int64_t num_panels = divide_up(num_rows, kPanelFeatures);
+  const std::int64_t groups = divide_up(first.num_columns, packed.group_columns_);
+  const std::int64_t pairs = divide_up(first.num_columns, 2);
+  packed.panels_ =
+      first.is_4_bit()
+          ? allocate_weight(stream, DType::kU8, {num_panels, pairs, kPanelFeatures})
+          : allocate_weight(stream, DType::kI8, {num_panels, pairs, 2 * kPanelFeatures});
+  packed.scales_ = allocate_weight(stream, DType::kF32, {num_panels, groups, kPanelFeatures});
+  if (!first.offsets.empty()) {
+    packed.offsets_ = allocate_weight(stream, DType::kF32, packed.scales_.shape());
+  }
+  over_parts(
+      stream.pool(), num_rows,
+      [&](std::int64_t row, std::int64_t count) { return borrow_rows(tier, rows, row, count); },
+      [&](const QuantisedMatrix& part, std::int64_t panel) {
+        if (packed.pack_part(tier, part, panel)) return;
+        // What is not finite is named when it is read.
+        const std::int64_t row = panel * kPanelFeatures;
+        packed.pack_part(tier, rows(row, part.num_rows()), panel);
+      },
+      first.file_codes.words == nullptr ? kMostPanelsOfPart : kMostPanelsOfWords);
+  return packed;
+}
+
+void PackedWeight::set_column_order(Stream& stream, const ColumnOrder& order) {
+  if (order == nullptr) return;
+  CAPTION_CHECK(std::ssize(*order) == num_columns_, "an order of another number of columns");
+  shared_order_ = order;
+  column_order_ = copy_to(stream, stream.device(), view_of(std::span(*order)));
+}
+
+bool PackedWeight::pack_part(const Tier& tier, const QuantisedMatrix& part, std::int64_t panel) {
+  const CodeOrder order = part.file_codes.order;
+  if (order == CodeOrder::kBlocks) return pack_blocks(tier, part, panel);
+  const bool is_of_words = part.file_codes.words != nullptr;
+  over_panels(part, panel, [&](const CodeRows& rows, std::int64_t of_rows) {
+    pack_groups_of_panel(tier, rows, of_rows);
+    if (!is_of_words) pack_panel(tier, rows, of_rows);
+  });
+  if (!is_of_words) return true;
+  const std::int64_t panel_bytes = panels_.dim(1) * panels_.dim(2);
+  const PanelWordsArgs args{.words = part.file_codes.words,
+                            .stride_bytes = part.file_codes.stride_bytes,
+                            .num_columns = num_columns_,
+                            .num_panels = part.num_rows() / kPanelFeatures,
+                            .to = panels_.as<std::uint8_t>() + panel * panel_bytes,
+                            .panel_bytes = panel_bytes};
+  (order == CodeOrder::kWordsOfColumns ? tier.pack_words_of_columns
+                                       : tier.pack_words_of_rows)(args);
+  return true;
+}
+
+bool PackedWeight::pack_blocks(const Tier& tier, const QuantisedMatrix& part, std::int64_t panel) {
+  bool is_finite = true;
+  over_panels(part, panel, [&](const CodeRows& rows, std::int64_t of_rows) {
+    const PanelRows from = rows.codes();
+    is_finite &= tier.pack_blocks(
+        {.rows = from.rows(),
+         .num_blocks = scales_.dim(1),
+         .to = panels_.as<std::uint8_t>() + of_rows * panels_.dim(1) * panels_.dim(2),
+         .scales = scales_.as<float>() + of_rows * scales_.dim(1) * kPanelFeatures});
+  });
+  return is_finite;
+}
+
+void PackedWeight::pack_groups_of_panel(const Tier& tier, const CodeRows& rows,
+                                        std::int64_t panel) {
+  const std::int64_t groups = scales_.dim(1);
+  const std::int64_t first = panel * groups * kPanelFeatures;
+  pack_groups(tier, rows, rows.part.scales, group_columns_, scales_.as<float>() + first, groups);
+  if (offsets_.empty()) return;
+  pack_groups(tier, rows, rows.part.offsets, group_columns_, offsets_.as<float>() + first, groups);
+}
+
+void PackedWeight::pack_panel(const Tier& tier, const CodeRows& rows, std::int64_t panel) {
+  std::byte* const codes =
+      static_cast<std::byte*>(panels_.view().raw()) + panel * panels_.dim(1) * panels_.dim(2);
+  const PanelRows from = rows.codes();
+  PanelRowsArgs args = from.args(num_columns_, codes);
+  if (layout_ == Layout::kPanels8) return tier.pack_words(args);
+  args.has_odd_first = rows.part.file_codes.order == CodeOrder::kRowsOddFirst;
+  tier.pack_nibbles(args);
+}
+
+PackedWeight PackedWeight::pack_8a8(Stream& stream, std::int64_t num_rows,
+                                    const QuantisedRows& rows) {
+  CAPTION_CHECK(num_rows > 0, "panels of a weight without rows");
+  const Tier& tier = select_tier(stream.cpu_tier());
+  const auto read = [&](std::int64_t first, std::int64_t count) {
+    return borrow_rows(tier, rows, first, count);
+  };
+  const std::int64_t num_columns = read(0, 1).num_columns;
+  const std::int64_t num_panels = divide_up(num_rows, kPanelFeatures);
+  const std::int64_t quads = divide_up(num_columns, 4);
+  PackedWeight packed;
+  packed.layout_ = Layout::kPanels8A8;
+  packed.num_features_ = num_rows;
+  packed.num_columns_ = num_columns;
+  packed.group_columns_ = num_columns;
+  packed.panels_ = allocate_weight(stream, DType::kU8, {num_panels, quads, kPanelFeatures, 4});
+  packed.scales_ = Tensor::zeros(DType::kF32, {num_panels, kPanelFeatures}, stream.device());
+  const auto pack = [&](const CodeRows& part, std::int64_t panel) {
+    CAPTION_CHECK(!part.part.is_4_bit() && part.part.num_groups() == 1,
+                  "kPanels8A8 takes codes of 8 bits with a scale per row");
+    std::uint8_t* const to = packed.panels_.as<std::uint8_t>() + panel * quads * kPanelFeatures * 4;
+    constexpr std::uint32_t kPlus128 = 0x80808080;  // added to codes in two's complement
+    tier.pack_dwords(part.codes().args(num_columns, to, kPlus128));
+    std::copy_n(part.part.scales.as<float>() + part.first, part.count,
+                packed.scales_.as<float>() + panel * kPanelFeatures);
+  };
+  over_parts(stream.pool(), num_rows, read, [&](const QuantisedMatrix& part, std::int64_t panel) {
+    over_panels(part, panel, pack);
+  });
+  return packed;
+}
+
+PackedWeight PackedWeight::pack_4a8(Stream& stream, std::int64_t num_rows,
+                                    const QuantisedRows& rows) {
+  CAPTION_CHECK(num_rows > 0, "panels of a weight without rows");
+  const QuantisedMatrix first = rows(0, 1);
+  CAPTION_CHECK(
+      first.is_4_bit() && !first.steps.empty() && first.group_columns % 4 == 0 &&
+          first.group_columns <= 4 * kMaxGroupQuads,
+      "kPanels4A8 takes codes of 4 bits with steps and bases, in groups of a multiple of 4 "
+      "columns, at most 128");
+  const std::int64_t num_panels = divide_up(num_rows, kPanelFeatures);
+  const std::int64_t quads = divide_up(first.num_columns, 4);
+  PackedWeight packed;
+  packed.layout_ = Layout::kPanels4A8;
+  packed.num_features_ = num_rows;
+  packed.num_columns_ = first.num_columns;
+  packed.group_columns_ = first.group_columns;
+  const Device device = stream.device();
+  packed.panels_ = Tensor::zeros(DType::kU8, {num_panels, quads, 2 * kPanelFeatures}, device);
+  packed.scales_ = Tensor::zeros(DType::kF32, {num_panels, kPanelFeatures}, device);
+  packed.steps_ =
+      Tensor::zeros(DType::kU8, {num_panels, first.num_groups(), 2, kPanelFeatures}, device);
+  const Tier& tier = select_tier(stream.cpu_tier());
+  over_parts(stream.pool(), num_rows, rows, [&](const QuantisedMatrix& part, std::int64_t panel) {
+    over_panels(part, panel, [&](const CodeRows& of_panel, std::int64_t number) {
+      packed.pack_panel_4a8(tier, of_panel, number);
+    });
+  });
+  return packed;
+}
+
+void PackedWeight::pack_panel_4a8(const Tier& tier, const CodeRows& rows, std::int64_t panel) {
+  const std::int64_t groups = rows.part.num_groups();
+  std::uint8_t* const codes = panels_.as<std::uint8_t>() + panel * panels_.view().row_stride();
+  std::uint8_t* const steps = steps_.as<std::uint8_t>() + panel * groups * 2 * kPanelFeatures;
+  std::copy_n(rows.part.scales.as<float>() + rows.first, rows.count,
+              scales_.as<float>() + panel * kPanelFeatures);
+  const auto* const from_steps = rows.part.steps.as<std::uint8_t>() + rows.first * groups;
+  const auto* const from_bases = rows.part.bases.as<std::uint8_t>() + rows.first * groups;
+  for (std::int64_t n = 0; n < rows.count; ++n) {
+    for (std::int64_t g = 0; g < groups; ++g) {
+      std::uint8_t* const to = steps + g * 2 * kPanelFeatures + n;
+      to[0] = from_steps[n * groups + g];
+      to[kPanelFeatures] = from_bases[n * groups + g];
+    }
+  }
+  tier.pack_nibble_quads(rows.of(rows.part.codes).args(num_columns_, codes));
+}
+
+}  // namespace caption::kernels::cpu

@@ -1,0 +1,99 @@
+#include "weights/internal/scales.h"
+
+#include <cmath>
+#include <cstring>
+
+#include "weights/internal/code_rows.h"
+
+namespace caption::weights {
+namespace {
+
+using FourHalves = std::uint16_t __attribute__((vector_size(8)));
+using FourFloats = float __attribute__((vector_size(16)));
+
+constexpr std::int64_t kLanes = 4;
+
+template <class Vector, class Element>
+Vector load(const Element* from) {
+  Vector vector;
+  std::memcpy(&vector, from, sizeof(vector));
+  return vector;
+}
+
+// Adds 2^112 to the exponent of a half that stands in the place of an f32: normal and subnormal
+// numbers are exact. What was not finite is not less than 2^16 in magnitude.
+FourFloats widen_f16(FourWords halves) {
+  const auto magnitude = reinterpret_cast<FourFloats>((halves & 0x7FFF) << 13) * 0x1p112F;
+  return reinterpret_cast<FourFloats>(reinterpret_cast<FourWords>(magnitude) | (halves & 0x8000)
+                                                                                   << 16);
+}
+
+FourFloats widen_bf16(FourWords halves) { return reinterpret_cast<FourFloats>(halves << 16); }
+
+// Widens as many numbers as fill vectors; returns how many. Sets bits of `not_finite` where one has
+// all bits of `exponent`.
+template <auto kWiden>
+std::int64_t widen(const std::uint16_t* from, std::int64_t count, std::uint32_t exponent,
+                   FourWords& not_finite, float* to) {
+  std::int64_t i = 0;
+  for (; i + kLanes <= count; i += kLanes) {
+    const auto halves = __builtin_convertvector(load<FourHalves>(from + i), FourWords);
+    not_finite |= reinterpret_cast<FourWords>((halves & exponent) == exponent);
+    const FourFloats numbers = kWiden(halves);
+    std::memcpy(to + i, &numbers, sizeof(numbers));
+  }
+  return i;
+}
+
+}  // namespace
+
+void read_finite(const Part& part, std::int64_t first, std::int64_t count, float* to) {
+  FourWords not_finite{};
+  std::int64_t done = 0;
+  switch (part.tensor->dtype.value_or(DType::kF32)) {
+    case DType::kBF16:
+      done = widen<widen_bf16>(part.as<std::uint16_t>() + first, count, 0x7F80, not_finite, to);
+      break;
+    case DType::kF16:
+      done = widen<widen_f16>(part.as<std::uint16_t>() + first, count, 0x7C00, not_finite, to);
+      break;
+    default: {
+      const float* const from = part.as<float>() + first;
+      for (; done + kLanes <= count; done += kLanes) {
+        const auto numbers = load<FourWords>(from + done);
+        not_finite |= reinterpret_cast<FourWords>((numbers & 0x7F800000) == 0x7F800000);
+        std::memcpy(to + done, &numbers, sizeof(numbers));
+      }
+    }
+  }
+  for (; done < count; ++done) to[done] = finite_at(part, first + done);
+  if ((not_finite[0] | not_finite[1] | not_finite[2] | not_finite[3]) != 0) {
+    fail_part(part, "holds a number that is not finite");
+  }
+}
+
+void read_offsets(const std::uint32_t* zeros, std::int64_t num_words, ZeroOrder order, float middle,
+                  const float* scales, float* to) {
+  const bool is_awq = order == ZeroOrder::kAwq;
+  // The nibbles of rows 0 to 3; those of rows 4 to 7 are `shift` bits higher. A nibble that stands
+  // 4 * i bits high is 16^i times itself.
+  const FourWords masks =
+      is_awq ? FourWords{0xF, 0xF0000, 0xF0, 0xF00000} : FourWords{0xF, 0xF0, 0xF00, 0xF000};
+  const FourFloats units = is_awq ? FourFloats{1, 0x1p-16F, 0x1p-4F, 0x1p-20F}
+                                  : FourFloats{1, 0x1p-4F, 0x1p-8F, 0x1p-12F};
+  const int shift = is_awq ? 8 : 16;
+  using FourInts = std::int32_t __attribute__((vector_size(16)));
+  for (std::int64_t i = 0; i < num_words; ++i) {
+    for (std::int64_t half = 0; half < 2; ++half) {
+      const std::uint32_t word = zeros[i] >> (half == 0 ? 0 : shift);
+      const FourWords nibbles = FourWords{word, word, word, word} & masks;
+      const auto zero =
+          __builtin_convertvector(reinterpret_cast<FourInts>(nibbles), FourFloats) * units;
+      const std::int64_t at = 8 * i + kLanes * half;
+      const FourFloats offsets = load<FourFloats>(scales + at) * (middle - zero);
+      std::memcpy(to + at, &offsets, sizeof(offsets));
+    }
+  }
+}
+
+}  // namespace caption::weights

@@ -1,0 +1,310 @@
+// Codes that are packed from where a file has them give the bytes of those that are read in rows.
+#include <doctest/doctest.h>
+
+#include <cstdint>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <random>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "backend/buffer_arena.h"
+#include "base/error.h"
+#include "kernels/cpu/packed_weight.h"
+#include "kernels/weight.h"
+#include "tests/kernels/testing.h"
+#include "weights/ggml_type.h"
+#include "weights/open_source.h"
+#include "weights/safetensors_writer.h"
+
+namespace caption::kernels::cpu {
+namespace {
+
+namespace fs = std::filesystem;
+
+using testing::for_each_stream;
+
+constexpr const char* kWeight = "m.weight";
+
+// A tensor of the file; `dtype` as safetensors spells it. Numbers are finite.
+struct FilePart {
+  std::string name, dtype;
+  std::vector<std::int64_t> extents;
+};
+
+struct Matrix {
+  std::string config;
+  std::vector<FilePart> parts;
+  Shape shape;
+};
+
+std::vector<std::byte> random_bytes(const weights::PlannedTensor& tensor, std::mt19937& random) {
+  std::vector<std::byte> bytes(static_cast<std::size_t>(tensor.size_bytes));
+  for (std::size_t i = 0; i < bytes.size(); ++i) {
+    unsigned byte = random() & 255u;
+    // Exponents below the largest in the high bytes of floating-point numbers.
+    const bool is_high = (tensor.dtype == "F32" && i % 4 == 3) ||
+                         ((tensor.dtype == "F16" || tensor.dtype == "BF16") && i % 2 == 1);
+    if (is_high) byte &= 0xBBu;
+    bytes[i] = std::byte(byte);
+  }
+  return bytes;
+}
+
+std::unique_ptr<weights::Source> write_and_open(const Matrix& matrix) {
+  const fs::path folder = fs::path(CAPTION_TEST_TMP) / "borrowed_codes";
+  fs::remove_all(folder);
+  fs::create_directories(folder);
+  std::ofstream(folder / "config.json") << R"({"quantization_config": )" + matrix.config + "}";
+  std::vector<weights::PlannedTensor> plan;
+  for (const FilePart& part : matrix.parts) {
+    plan.push_back(weights::plan_tensor(part.name, part.dtype, part.extents));
+  }
+  weights::SafetensorsWriter writer(folder / "model.safetensors", plan);
+  std::mt19937 random(5);
+  for (const weights::PlannedTensor& tensor : plan) {
+    std::vector<std::byte> bytes = random_bytes(tensor, random);
+    if (tensor.name.ends_with("weight_shape")) {
+      const std::int32_t extents[] = {static_cast<std::int32_t>(matrix.shape[0]),
+                                      static_cast<std::int32_t>(matrix.shape[1])};
+      std::memcpy(bytes.data(), extents, sizeof(extents));
+    }
+    if (tensor.name.ends_with("bitsandbytes__nf4")) {
+      const std::string state = R"({"quant_type": "nf4", "blocksize": 64, "shape": [)" +
+                                std::to_string(matrix.shape[0]) + ", " +
+                                std::to_string(matrix.shape[1]) + "]}";
+      std::fill(bytes.begin(), bytes.end(), std::byte{' '});
+      std::memcpy(bytes.data(), state.data(), state.size());
+    }
+    writer.write(tensor.name, bytes);
+  }
+  writer.finish();
+  return weights::open_source(folder);
+}
+
+Matrix awq(std::int64_t n, std::int64_t k, std::int64_t group) {
+  return {.config =
+              R"({"quant_method": "awq", "bits": 4, "group_size": )" + std::to_string(group) + "}",
+          .parts = {{"m.qweight", "I32", {k, n / 8}},
+                    {"m.qzeros", "I32", {k / group, n / 8}},
+                    {"m.scales", "F16", {k / group, n}}},
+          .shape = {n, k}};
+}
+
+Matrix gptq(std::int64_t n, std::int64_t k, std::int64_t group, const std::string& version) {
+  return {.config = R"({"quant_method": "gptq", "bits": 4, "checkpoint_format": ")" + version +
+                    R"(", "group_size": )" + std::to_string(group) + "}",
+          .parts = {{"m.qweight", "I32", {k / 8, n}},
+                    {"m.qzeros", "I32", {(k + group - 1) / group, n / 8}},
+                    {"m.scales", "F16", {(k + group - 1) / group, n}}},
+          .shape = {n, k}};
+}
+
+Matrix nf4(std::int64_t n, std::int64_t k) {
+  return {.config = R"({"quant_method": "bitsandbytes", "load_in_4bit": true})",
+          .parts = {{"m.weight", "U8", {n * k / 2, 1}},
+                    {"m.weight.absmax", "F32", {(n * k + 63) / 64}},
+                    {"m.weight.quant_map", "F32", {16}},
+                    {"m.weight.quant_state.bitsandbytes__nf4", "U8", {80}}},
+          .shape = {n, k}};
+}
+
+Matrix llm_int8(std::int64_t n, std::int64_t k) {
+  return {.config = R"({"quant_method": "bitsandbytes", "load_in_8bit": true})",
+          .parts = {{"m.weight", "I8", {n, k}}, {"m.SCB", "F32", {n}}},
+          .shape = {n, k}};
+}
+
+Matrix compressed(std::int64_t n, std::int64_t k, std::int64_t bits, const std::string& dtype) {
+  const bool is_packed = bits == 4;
+  const std::string strategy =
+      is_packed ? R"("group", "group_size": 32)" : R"("channel", "group_size": null)";
+  Matrix matrix{
+      .config = R"({"quant_method": "compressed-tensors", "format": ")" +
+                std::string(is_packed ? "pack" : "int") +
+                R"(-quantized", "config_groups": {"group_0": {"targets": ["Linear"], "weights": )" +
+                R"({"num_bits": )" + std::to_string(bits) +
+                R"(, "type": "int", "symmetric": true, "strategy": )" + strategy + "}}}}",
+      .parts = {},
+      .shape = {n, k}};
+  if (is_packed) {
+    matrix.parts = {{"m.weight_packed", "I32", {n, (k + 7) / 8}},
+                    {"m.weight_shape", "I32", {2}},
+                    {"m.weight_scale", dtype, {n, k / 32}}};
+  } else {
+    matrix.parts = {{"m.weight", "I8", {n, k}}, {"m.weight_scale", dtype, {n, 1}}};
+  }
+  return matrix;
+}
+
+std::span<const std::byte> bytes_of(ConstView view) {
+  if (view.empty()) return {};
+  return {static_cast<const std::byte*>(view.raw()),
+          static_cast<std::size_t>(view.num_elements()) * dtype_size_bytes(view.dtype())};
+}
+
+void check_equal(ConstView a, ConstView b) {
+  REQUIRE(a.empty() == b.empty());
+  if (a.empty()) return;
+  REQUIRE(a.shape() == b.shape());
+  const auto first = bytes_of(a);
+  const auto second = bytes_of(b);
+  CHECK(std::equal(first.begin(), first.end(), second.begin(), second.end()));
+}
+
+void check_equal(const Weight& a, const Weight& b) {
+  const PackedWeight& first = PackedWeight::of(a);
+  const PackedWeight& second = PackedWeight::of(b);
+  CHECK(first.describe() == second.describe());
+  check_equal(first.panels(), second.panels());
+  check_equal(first.scales(), second.scales());
+  check_equal(first.offsets(), second.offsets());
+  CHECK(first.codebook().size() == second.codebook().size());
+  std::vector<float> row(static_cast<std::size_t>(a.num_columns()));
+  std::vector<float> other(row.size());
+  first.unpack_row(a.num_features() - 1, row.data());
+  second.unpack_row(a.num_features() - 1, other.data());
+  CHECK(row == other);
+}
+
+// Places the matrix in both ways; `is_borrowed`: whether the file's codes of 32 rows stay there.
+void check_matrix(const Matrix& matrix, MatrixFormat format, bool is_borrowed) {
+  CAPTURE(matrix.config);
+  CAPTURE(matrix.shape.to_string());
+  const auto source = write_and_open(matrix);
+  const Shape shape = matrix.shape;
+  REQUIRE(source->codes_of(kWeight).has_value());
+  const auto read = [&](std::int64_t first, std::int64_t count) {
+    return source->read_codes(kWeight, shape, first, count);
+  };
+  const auto borrow = [&](std::int64_t first, std::int64_t count) {
+    return source->borrow_codes(kWeight, shape, first, count);
+  };
+  const bool has_file_codes =
+      shape[0] >= kPanelFeatures && !borrow(0, kPanelFeatures).file_codes.empty();
+  CHECK(has_file_codes == is_borrowed);
+  for_each_stream([&](Stream& stream) {
+    BufferArena arena(stream.pool());
+    const Weight from_rows = place_quantised(stream, format, shape[0], read);
+    stream.set_arena(&arena);
+    const Weight from_file = place_quantised(stream, format, shape[0], QuantisedRows(read, borrow));
+    stream.set_arena(nullptr);
+    check_equal(from_file, from_rows);
+  });
+}
+
+}  // namespace
+
+TEST_SUITE_BEGIN("kernels/borrowed_codes");
+
+TEST_CASE("codes of files are packed as their rows are") {
+  for (const std::int64_t n : {32, 96, 136, 160}) {
+    for (const std::int64_t k : {32, 64, 320}) {
+      check_matrix(awq(n, k, 32), MatrixFormat::kInt4, true);
+      check_matrix(gptq(n, k, 32, "gptq"), MatrixFormat::kInt4, true);
+      check_matrix(gptq(n, k, 32, "gptq_v2"), MatrixFormat::kInt4, true);
+      check_matrix(nf4(n, k), MatrixFormat::kNf4, true);
+      check_matrix(llm_int8(n, k), MatrixFormat::kInt8, true);
+      check_matrix(compressed(n, k, 4, "BF16"), MatrixFormat::kInt4, true);
+      check_matrix(compressed(n, k, 4, "F32"), MatrixFormat::kInt4, true);
+      check_matrix(compressed(n, k, 8, "F16"), MatrixFormat::kInt8Row, true);
+    }
+  }
+  check_matrix(awq(40, 76, 38), MatrixFormat::kInt4, true);
+  check_matrix(awq(40, 74, 74), MatrixFormat::kInt4, false);
+  check_matrix(gptq(40, 72, 32, "gptq"), MatrixFormat::kInt4, true);
+  check_matrix(nf4(33, 80), MatrixFormat::kNf4, true);
+  check_matrix(llm_int8(45, 77), MatrixFormat::kInt8, true);
+  check_matrix(compressed(45, 77, 8, "F16"), MatrixFormat::kInt8Row, true);
+}
+
+namespace {
+
+// Rows of 18-byte blocks, every second of which is not used; scales are finite but for the last if
+// `ends_badly`.
+class Blocks {
+ public:
+  Blocks(std::int64_t num_rows, std::int64_t num_columns, bool ends_badly)
+      : num_rows_(num_rows), num_columns_(num_columns), row_bytes_(num_columns / 32 * 18) {
+    std::mt19937 random(9);
+    bytes_.resize(static_cast<std::size_t>(2 * num_rows * row_bytes_));
+    for (std::size_t i = 0; i < bytes_.size(); ++i) {
+      bytes_[i] = std::byte(random() & (i % 18 == 1 ? 0xBBu : 255u));
+    }
+    if (ends_badly)
+      bytes_[bytes_.size() - static_cast<std::size_t>(row_bytes_) - 17] |= std::byte{0x7C};
+  }
+
+  QuantisedMatrix read(std::int64_t first, std::int64_t count) const {
+    std::vector<std::byte> rows;
+    for (std::int64_t n = first; n < first + count; ++n) {
+      rows.insert(rows.end(), begin(n), begin(n) + row_bytes_);
+    }
+    return weights::codes_of_rows({.type = weights::GgmlType::kQ4_0,
+                                   .bytes = rows,
+                                   .num_columns = num_columns_,
+                                   .first = 0,
+                                   .count = count});
+  }
+  QuantisedMatrix borrow(std::int64_t first, std::int64_t count) const {
+    if (count % kPanelFeatures != 0) return read(first, count);
+    QuantisedMatrix matrix;
+    matrix.num_columns = num_columns_;
+    matrix.group_columns = 32;
+    matrix.codebook = *weights::codebook_of(weights::GgmlType::kQ4_0);
+    matrix.file_codes = {.order = CodeOrder::kBlocks, .num_rows = count};
+    for (std::int64_t n = first; n < first + count; ++n) {
+      matrix.file_codes.rows.push_back(reinterpret_cast<const std::uint8_t*>(begin(n)));
+    }
+    return matrix;
+  }
+  QuantisedRows rows() const {
+    return {[this](std::int64_t first, std::int64_t count) { return read(first, count); },
+            [this](std::int64_t first, std::int64_t count) { return borrow(first, count); }};
+  }
+
+ private:
+  const std::byte* begin(std::int64_t n) const { return bytes_.data() + 2 * n * row_bytes_; }
+
+  std::int64_t num_rows_, num_columns_, row_bytes_;
+  std::vector<std::byte> bytes_;
+};
+
+}  // namespace
+
+TEST_CASE("blocks are packed as their rows are") {
+  for (const std::int64_t n : {32, 64, 150, 160}) {
+    for (const std::int64_t k : {64, 128, 448}) {
+      CAPTURE(n);
+      CAPTURE(k);
+      const Blocks blocks(n, k, false);
+      const auto read = [&](std::int64_t first, std::int64_t count) {
+        return blocks.read(first, count);
+      };
+      for_each_stream([&](Stream& stream) {
+        check_equal(place_quantised(stream, MatrixFormat::kInt4, n, blocks.rows()),
+                    place_quantised(stream, MatrixFormat::kInt4, n, read));
+      });
+    }
+  }
+}
+
+TEST_CASE("a scale of a block that is not finite is refused as in rows") {
+  const Blocks blocks(96, 128, true);
+  for_each_stream([&](Stream& stream) {
+    try {
+      place_quantised(stream, MatrixFormat::kInt4, 96, blocks.rows());
+      FAIL("placed");
+    } catch (const Error& error) {
+      CHECK(error.code() == ErrorCode::kBadModel);
+      CHECK(std::string(error.what()) == "a weight is not a finite number");
+    }
+  });
+}
+
+TEST_SUITE_END();
+
+}  // namespace caption::kernels::cpu
