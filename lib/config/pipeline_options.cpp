@@ -1,6 +1,9 @@
 #include "config/pipeline_options.h"
 
+#include <algorithm>
+
 #include "backend/device_runtime.h"
+#include "config/draft_captions.h"
 #include "config/identity.h"
 #include "config/resolve.h"
 #include "pipeline/threads.h"
@@ -30,7 +33,10 @@ MemoryUse memory_use(model::CaptionModel& model, const Machine& machine) {
 std::int64_t kv_cache_bytes(const Preset& preset, const Machine& machine,
                             model::CaptionModel& model) {
   model::Decoder& decoder = model.decoder();
-  decoder.reserve(preset.engine.max_num_batched_tokens, preset.engine.max_num_seqs);
+  const std::int64_t most_rows = preset.engine.max_num_seqs * (1 + max_drafts(preset));
+  decoder.reserve(preset.engine.max_num_batched_tokens,
+                  std::min(most_rows, std::max(preset.engine.max_num_seqs,
+                                               preset.engine.max_num_batched_tokens)));
   const MemoryUse memory = memory_use(model, machine);
   return plan_kv_cache_bytes(preset, decoder.spec(), memory.held_bytes, memory.total_bytes);
 }
@@ -43,6 +49,7 @@ pipeline::Options pipeline_options(const Preset& preset, const Machine& machine,
   options.read = read_options(preset);
   options.engine =
       engine_options(model.context(), preset, kv_cache_bytes(preset, machine, model), model_hash);
+  options.drafts = draft_options(preset);
   options.vision_cache = {.folder = preset.engine.kv_cache_dir,
                           .max_bytes = preset.engine.kv_cache_dir_bytes,
                           .identity = vision_identity(model.context(), preset, model_hash)};
