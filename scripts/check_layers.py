@@ -18,7 +18,7 @@ ROOT = Path(__file__).resolve().parent.parent
 
 FLOORS = [
     ["base"],
-    ["backend", "kv", "store", "video", "text", "records", "sampling"],
+    ["backend", "kv", "store", "video", "text", "records", "sampling", "drafts"],
     ["tensor", "scheduler", "eval"],
     ["kernels", "weights", "vision"],
     ["model"],

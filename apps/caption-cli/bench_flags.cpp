@@ -208,9 +208,11 @@ void add_video_flags(CLI::App& command, BenchFlags& flags) {
       command, "--price", flags.price,
       {{"attention", PriceOf::kAttention},
        {"kv", PriceOf::kKvCache},
+       {"drafts", PriceOf::kDrafts},
        {"weights", PriceOf::kWeights}},
       "memory, speed and scores of each choice\n"
-      "attention: full, topk-merge, squeezed. kv: pages of bf16, f16, int8, f32. "
+      "attention: full, topk-merge, squeezed. kv: pages of bf16, f16, int8, f32. drafts: "
+      "--drafts none, ngram, archive. "
       "weights: every --dtype, with the divergence of its logits from those of f32; "
       "the figures are kept for this model.")
       ->group(kVideoGroup);

@@ -19,6 +19,7 @@ enum class PriceOf {
   kNothing,
   kAttention,  // full, topk-merge and squeezed
   kKvCache,    // bf16, f16, int8 and f32 pages
+  kDrafts,     // none, n-grams and the archive
   kWeights,    // every format in which this build can hold the model, beside f32
 };
 

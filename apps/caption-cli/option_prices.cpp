@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/log.h"
+#include "config/choices.h"
 #include "price_comparison.h"
 
 namespace caption::cli {
@@ -11,28 +12,40 @@ namespace {
 
 struct PricedOptions {
   std::string name;
-  engine::EngineOptions options;
+  pipeline::Options options;
 };
 
-std::vector<PricedOptions> kv_variants(const engine::EngineOptions& options) {
+std::vector<PricedOptions> kv_variants(const pipeline::Options& options) {
   std::vector<PricedOptions> variants;
   for (const DType dtype : {DType::kBF16, DType::kF16, DType::kI8, DType::kF32}) {
     variants.push_back({.name = std::string(dtype_name(dtype)) + " KV", .options = options});
-    variants.back().options.kv_dtype = dtype;
+    variants.back().options.engine.kv_dtype = dtype;
+  }
+  return variants;
+}
+
+std::vector<PricedOptions> draft_variants(const pipeline::Options& options) {
+  std::vector<PricedOptions> variants;
+  for (const config::DraftMethod method :
+       {config::DraftMethod::kNone, config::DraftMethod::kNgram, config::DraftMethod::kArchive}) {
+    variants.push_back(
+        {.name = "drafts: " + std::string(config::choice_name(method)), .options = options});
+    variants.back().options.drafts.how.method = method;
   }
   return variants;
 }
 
 // The number of kept tokens is a share of the prompt, because prompt lengths differ between models.
-std::vector<PricedOptions> attention_variants(const engine::EngineOptions& options,
+std::vector<PricedOptions> attention_variants(const pipeline::Options& options,
                                               std::int64_t prompt_tokens) {
   std::vector<PricedOptions> variants;
   const auto add = [&](std::string name, const engine::EngineOptions& changed) {
-    variants.push_back({.name = std::move(name), .options = changed});
+    variants.push_back({.name = std::move(name), .options = options});
+    variants.back().options.engine = changed;
   };
-  add("full attention", options);
+  add("full attention", options.engine);
   for (const std::int64_t part : {2, 4}) {
-    engine::EngineOptions merged = options;
+    engine::EngineOptions merged = options.engine;
     merged.compression.mode = engine::CompressionMode::kTopkMerge;
     merged.compression.keep_tokens = static_cast<std::int32_t>(
         std::max<std::int64_t>(merged.compression.window_tokens, prompt_tokens / part));
@@ -42,13 +55,22 @@ std::vector<PricedOptions> attention_variants(const engine::EngineOptions& optio
         merged);
   }
   for (const float threshold : {0.01F, 0.05F}) {
-    engine::EngineOptions squeezed = options;
+    engine::EngineOptions squeezed = options.engine;
     squeezed.compression.mode = engine::CompressionMode::kSqueezed;
     squeezed.compression.threshold = threshold;
     add("squeezed, clusters above " + std::to_string(static_cast<int>(threshold * 100)) + " %",
         squeezed);
   }
   return variants;
+}
+
+std::vector<PricedOptions> variants_of(PriceOf price, const pipeline::Options& options,
+                                       std::int64_t prompt_tokens) {
+  switch (price) {
+    case PriceOf::kKvCache: return kv_variants(options);
+    case PriceOf::kDrafts: return draft_variants(options);
+    default: return attention_variants(options, prompt_tokens);
+  }
 }
 
 // One run, so that the first row, to which the others are compared, does not pay for what is read
@@ -65,9 +87,7 @@ std::int64_t warm_up(const VideoBench& bench, const OpenedModel& opened) {
 bench::PriceReport price_options(const VideoBench& bench, const OpenedModel& opened) {
   const std::int64_t prompt_tokens = warm_up(bench, opened);
   const std::vector<PricedOptions> variants =
-      bench.wanted.price == PriceOf::kKvCache
-          ? kv_variants(opened.options.engine)
-          : attention_variants(opened.options.engine, prompt_tokens);
+      variants_of(bench.wanted.price, opened.options, prompt_tokens);
   PriceCollector collector(bench);
   for (const PricedOptions& variant : variants) collector.add_row(variant.name);
   std::vector<records::Record> records;
@@ -75,9 +95,7 @@ bench::PriceReport price_options(const VideoBench& bench, const OpenedModel& ope
     for (std::size_t i = 0; i < variants.size(); ++i) {
       log_info("bench", variants[i].name + ", run " + std::to_string(round + 1) + " of " +
                             std::to_string(bench.wanted.repeat));
-      pipeline::Options options = opened.options;
-      options.engine = variants[i].options;
-      bench::VideoRun run = run_once(bench, opened, options, records);
+      bench::VideoRun run = run_once(bench, opened, variants[i].options, records);
       collector.add_run(i, std::move(run), records);
     }
   }

@@ -1,5 +1,5 @@
-// apps/caption-cli/option_prices.h: what settings of the engine cost, for `bench --price attention`
-// and `--price kv`.
+// apps/caption-cli/option_prices.h: what settings of the engine cost, for `bench --price attention`,
+// `--price kv` and `--price drafts`.
 #pragma once
 
 #include "bench/price_report.h"

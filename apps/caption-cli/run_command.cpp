@@ -117,6 +117,8 @@ int report(const pipeline::Outcome& outcome, const pipeline::ThreadPlan& threads
     log_info("run", pipeline::describe_busy(outcome, threads));
     const std::string caches = pipeline::describe_caches(outcome);
     if (!caches.empty()) log_info("run", caches);
+    const std::string drafts = pipeline::describe_drafts(outcome);
+    if (!drafts.empty()) log_info("run", drafts);
   }
   const pipeline::Progress& done = outcome.progress;
   const std::int64_t num_failed =
@@ -303,6 +305,7 @@ int run(const RunFlags& flags, const Globals& globals) {
   }
   options.prompts = prompts;
   options.examples = std::move(examples);
+  add_captions_of_output(flags.output, options.drafts);
   require_possible(preset, *model, options, inputs);
   const records::Manifest manifest = make_manifest(preset, *model, model_hash, options);
   if (flags.is_dry) {

@@ -13,6 +13,7 @@
 #include "base/nearest.h"
 #include "base/open_file.h"
 #include "config/choices.h"
+#include "config/draft_captions.h"
 #include "config/identity.h"
 #include "records/file_name.h"
 #include "records/format.h"
@@ -201,6 +202,15 @@ std::optional<config::WeightFormat> weights_of_output(const OutputFlags& flags) 
     if (is_of_machine(error.code())) throw;
   }
   return std::nullopt;
+}
+
+void add_captions_of_output(const OutputFlags& flags, pipeline::DraftOptions& drafts) {
+  if (drafts.how.method != drafts::Method::kArchive || flags.is_stdout()) return;
+  if (choose_format(flags) != records::Format::kJsonl || !std::filesystem::exists(flags.path))
+    return;
+  for (std::string& caption : config::earlier_captions(flags.path)) {
+    drafts.known_captions.push_back(std::move(caption));
+  }
 }
 
 std::string describe_output(const OutputFlags& flags) {

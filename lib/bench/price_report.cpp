@@ -60,6 +60,11 @@ std::int64_t memory_of(const PriceReport& report, const PriceRow& row) {
   return differ_in_weights(report) ? row.weight_bytes.value_or(0) : row.kv_bytes_per_sequence();
 }
 
+bool has_drafts(const PriceReport& report) {
+  return std::any_of(report.rows.begin(), report.rows.end(),
+                     [](const PriceRow& row) { return row.median_run().stats.draft_tokens > 0; });
+}
+
 bool has_logits(const PriceReport& report) { return report.rows.front().logits.has_value(); }
 
 std::string nats(double value) {
@@ -75,7 +80,9 @@ std::string logit_columns(const PriceRow& row) {
 std::string header(const PriceReport& report) {
   std::string text = pad_right("", kNameWidth) +
                      column(differ_in_weights(report) ? "weights" : "KV/sequence") + column("") +
-                     column("engine tok/s") + column("") + column("equal");
+                     column("engine tok/s") + column("");
+  if (has_drafts(report)) text += column("tokens/step");
+  text += column("equal");
   if (has_logits(report)) text += column("mean KL") + column("p99 KL") + column("same top");
   for (const VideoScore& score : report.rows.front().scores) {
     text += column(score.metric) + pad_left("difference", kWideColumn);
@@ -88,6 +95,9 @@ std::string legend(const PriceReport& report) {
   const PriceRow& base = report.rows.front();
   std::string text =
       "\nequal: captions that are those of \"" + base.name + "\", character for character\n";
+  if (has_drafts(report)) {
+    text += "tokens/step: tokens of a caption that a step of decoding gives, drafts included\n";
+  }
   if (has_logits(report)) {
     text += "KL: of the next token's distribution beside that of \"" + base.name +
             "\", in nats, at " + std::to_string(base.logits->positions) +
@@ -123,6 +133,12 @@ const VideoRun& PriceRow::median_run() const {
 
 double PriceRow::engine_tokens_per_s() const { return engine_speed(median_run()); }
 
+double PriceRow::tokens_per_step() const {
+  const engine::EngineStats& stats = median_run().stats;
+  const std::int64_t steps = stats.decode_tokens - stats.accepted_tokens;
+  return steps > 0 ? static_cast<double>(stats.decode_tokens) / static_cast<double>(steps) : 1;
+}
+
 std::int64_t PriceRow::kv_bytes_per_sequence() const {
   const engine::EngineStats& stats = median_run().stats;
   if (stats.mean_batch <= 0) return 0;
@@ -144,6 +160,7 @@ std::string to_table(const PriceReport& report) {
     text += pad_right(row.name, kNameWidth) + column(format_bytes(memory_of(report, row))) +
             column(times(memory)) + column(format_si(row.engine_tokens_per_s())) +
             column(times(ratio(row.engine_tokens_per_s(), base.engine_tokens_per_s()))) +
+            (has_drafts(report) ? column(format_number(row.tokens_per_step(), 3)) : "") +
             column(describe(row.captions)) + logit_columns(row) + score_columns(row) + "\n";
   }
   return text + legend(report);
@@ -162,6 +179,7 @@ std::string to_json(const PriceReport& report) {
         .add("failed", row.median_run().num_failed)
         .add("kv_bytes_per_sequence", row.kv_bytes_per_sequence())
         .add("engine_tokens_per_s", row.engine_tokens_per_s())
+        .add("tokens_per_step", row.tokens_per_step())
         .add("clips_per_s", row.median_run().clips_per_s())
         .add("peak_bytes", row.median_run().peak_bytes);
     json.begin_object("scores");

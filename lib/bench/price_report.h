@@ -40,6 +40,8 @@ struct PriceRow {
   // Output tokens per second of engine time only, since decoding and vision are the same in all
   // rows.
   double engine_tokens_per_s() const;
+  // Tokens of a caption per step of decoding: 1 without drafts.
+  double tokens_per_step() const;
   // KV pages in use plus the memory of compressed attention, per running sequence.
   std::int64_t kv_bytes_per_sequence() const;
 };

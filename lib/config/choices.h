@@ -70,10 +70,15 @@ inline constexpr std::array kHiddenActs = {
     Choice<HiddenAct>{HiddenAct::kRelu, "relu"},
     Choice<HiddenAct>{HiddenAct::kSilu, "silu"}};
 
+inline constexpr std::array kDraftMethods = {Choice<DraftMethod>{DraftMethod::kNone, "none"},
+                                             Choice<DraftMethod>{DraftMethod::kNgram, "ngram"},
+                                             Choice<DraftMethod>{DraftMethod::kArchive, "archive"}};
+
 constexpr const auto& choices_of(DeviceType) { return kDeviceTypes; }
 constexpr const auto& choices_of(WeightFormat) { return kWeightFormats; }
 constexpr const auto& choices_of(KvFormat) { return kKvFormats; }
 constexpr const auto& choices_of(BatchMode) { return kBatchings; }
+constexpr const auto& choices_of(DraftMethod) { return kDraftMethods; }
 constexpr const auto& choices_of(CompressionMode) { return kAttentions; }
 constexpr const auto& choices_of(EarlyStopping) { return kEarlyStoppings; }
 constexpr const auto& choices_of(ColorMatrix) { return kColorMatrices; }

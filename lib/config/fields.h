@@ -218,13 +218,26 @@ void for_each_engine_field(Section& engine, Visit&& visit) {
 
 template <class Section, class Visit>
 void for_each_speculative_field(Section& speculative, Visit&& visit) {
-  visit(Field{"speculative.draft_model", "", Affects::kTokens,
+  visit(Field{"speculative.method", "--drafts", Affects::kNothing, "guess tokens from",
+              Means::kItself,
+              "Several tokens of a caption are then computed in one step, and those that the model "
+              "itself would have chosen are kept: captions are the same, sooner. archive guesses "
+              "from the captions that this run and the output before it made, and from "
+              "--draft-from; ngram only from the caption itself and the prompt. Beams have no "
+              "drafts."},
+        speculative.method);
+  visit(Field{"speculative.draft_from", "--draft-from", Affects::kNothing,
+              "captions to guess from, as for eval", Means::kFile,
+              "JSONL of records or of references; --drafts archive."},
+        speculative.draft_from);
+  visit(Field{"speculative.draft_model", "", Affects::kNothing,
               "a small model that drafts tokens; empty: none", Means::kModel},
         speculative.draft_model);
-  visit(Field{"speculative.num_draft_tokens", "", Affects::kTokens, "tokens drafted at a time"},
+  visit(Field{"speculative.num_draft_tokens", "", Affects::kNothing,
+              "most tokens guessed for a caption at a time"},
         speculative.num_draft_tokens, IntRange{1, 32});
-  visit(Field{"speculative.adaptive", "", Affects::kTokens,
-              "draft more or fewer as they are accepted"},
+  visit(Field{"speculative.adaptive", "", Affects::kNothing,
+              "guess only as many as shorten the time"},
         speculative.adaptive);
 }
 

@@ -1,6 +1,9 @@
 #include "config/pipeline_options.h"
 
+#include <algorithm>
+
 #include "backend/device_runtime.h"
+#include "config/draft_captions.h"
 #include "config/identity.h"
 #include "config/resolve.h"
 #include "pipeline/threads.h"
@@ -28,7 +31,10 @@ MemoryUse memory_use(const PlacedDecoder& placed) {
 }  // namespace
 
 std::int64_t kv_cache_bytes(const Preset& preset, const PlacedDecoder& placed) {
-  placed.decoder.reserve(preset.engine.max_num_batched_tokens, preset.engine.max_num_seqs);
+  const std::int64_t most_rows = preset.engine.max_num_seqs * (1 + max_drafts(preset));
+  placed.decoder.reserve(preset.engine.max_num_batched_tokens,
+                         std::min(most_rows, std::max(preset.engine.max_num_seqs,
+                                                      preset.engine.max_num_batched_tokens)));
   const MemoryUse memory = memory_use(placed);
   return plan_kv_cache_bytes(preset, placed.decoder.spec(), memory.held_bytes, memory.total_bytes);
 }
@@ -49,6 +55,7 @@ pipeline::Options pipeline_options(const Preset& preset, const Machine& machine,
   options.read = read_options(preset);
   options.engine =
       engine_options(model.context(), preset, kv_cache_bytes(preset, machine, model), model_hash);
+  options.drafts = draft_options(preset);
   options.vision_cache = {.folder = preset.engine.kv_cache_dir,
                           .max_bytes = preset.engine.kv_cache_dir_bytes,
                           .identity = vision_identity(model.context(), preset, model_hash)};

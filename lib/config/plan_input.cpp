@@ -38,6 +38,7 @@ plan::PlanInput plan_input(const Preset& preset, const Context& context,
   if (input.is_kv_cache_given) input.kv_cache_bytes = preset.engine.kv_cache_bytes;
   input.max_num_seqs = preset.engine.max_num_seqs;
   input.max_num_batched_tokens = preset.engine.max_num_batched_tokens;
+  input.max_drafts = max_drafts(preset);
   input.chunked_prefill = preset.engine.chunked_prefill;
   input.num_beams = preset.generation.num_beams;
   input.is_prompt_compressed = preset.engine.attention != CompressionMode::kNone;
@@ -79,7 +80,7 @@ void set_host(const Preset& preset, const Machine& machine,
   const model::DecoderSpec& text = *input.model.text;
   const std::int64_t held_bytes =
       model::placed_bytes(input.context, input.model, input.weights) + input.adapters.size_bytes +
-      model::decoder_scratch_bytes(text, input.max_num_batched_tokens, input.max_num_seqs,
+      model::decoder_scratch_bytes(text, input.max_num_batched_tokens, input.num_logit_rows(),
                                    input.adapters.max_rank);
   try {
     input.kv_cache_bytes = plan_kv_cache_bytes(preset, text, held_bytes, input.memory_bytes);

@@ -16,6 +16,7 @@
 
 #include "base/default_seed.h"
 #include "base/error.h"
+#include "drafts/drafter.h"
 #include "engine/options.h"
 #include "sampling/sampling_params.h"
 #include "video/read_clip.h"
@@ -23,6 +24,7 @@
 namespace caption::config {
 
 using engine::BatchMode;
+using DraftMethod = drafts::Method;
 using engine::CompressionMode;
 using sampling::EarlyStopping;
 using video::ColorMatrix;
@@ -103,9 +105,11 @@ struct EngineSection {
 };
 
 struct SpeculativeSection {
+  DraftMethod method = DraftMethod::kNone;
+  std::vector<std::string> draft_from;  // files of captions or references
   std::string draft_model;
-  std::int64_t num_draft_tokens = 5;
-  bool adaptive = false;
+  std::int64_t num_draft_tokens = 8;
+  bool adaptive = true;
   friend bool operator==(const SpeculativeSection&, const SpeculativeSection&) = default;
 };
 

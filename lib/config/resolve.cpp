@@ -68,6 +68,11 @@ DType kv_dtype(const QuantizationSection& quantization) {
   return quantization.weights == WeightFormat::kF32 ? DType::kF32 : DType::kBF16;
 }
 
+std::int32_t max_drafts(const Preset& preset) {
+  if (preset.speculative.method == DraftMethod::kNone) return 0;
+  return to_int32(preset.speculative.num_draft_tokens);
+}
+
 std::vector<std::string> missing_features(const Preset& preset, bool has_cuda_kernels) {
   std::vector<std::string> missing;
   if (preset.device.type == DeviceType::kCuda && !has_cuda_kernels) {
@@ -80,7 +85,7 @@ std::vector<std::string> missing_features(const Preset& preset, bool has_cuda_ke
   }
   const WeightFormat weights = preset.quantization.weights;
   if (!runs_here(weights)) missing.push_back(std::string(choice_name(weights)) + " weights");
-  if (!preset.speculative.draft_model.empty()) missing.emplace_back("speculative decoding");
+  if (!preset.speculative.draft_model.empty()) missing.emplace_back("draft models (speculative.draft_model)");
   return missing;
 }
 

@@ -24,6 +24,8 @@ namespace caption::config {
 weights::WeightFormat weight_format(const QuantizationSection& quantization);
 // Returns the dtype of KV pages. `auto` means f32 for kF32 weights and bf16 for all other formats.
 DType kv_dtype(const QuantizationSection& quantization);
+// The tokens that a step may guess for a sequence; 0 without drafts.
+std::int32_t max_drafts(const Preset& preset);
 
 // Returns the requested features that this build lacks, each as a phrase ("beam search").
 std::vector<std::string> missing_features(const Preset& preset, bool has_cuda_kernels);

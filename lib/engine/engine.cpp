@@ -7,7 +7,6 @@
 
 #include "backend/profile_scope.h"
 #include "base/clock.h"
-#include "engine/draft_source.h"
 #include "engine/internal/disk_pages.h"
 #include "engine/internal/name_pages.h"
 #include "engine/internal/page_bytes.h"
@@ -84,6 +83,7 @@ struct Engine::State {
   State(model::Decoder& decoder, Stream& stream, const EngineOptions& options);
 
   void propose_drafts();
+  void forget_drafts(const Sequence& sequence, std::span<const std::int32_t> output);
   void build_batch(const scheduler::StepPlan& plan);
   void note_preemptions(const scheduler::StepPlan& plan);
   // Runs the plan on the decoder. If that throws, no request has advanced.
@@ -106,6 +106,7 @@ struct Engine::State {
   std::int64_t num_submitted = 0;
   std::int64_t compression_bytes = 0;  // besides the pages, for finished prompts
   StepCounter counter;
+  std::vector<drafts::DraftQuery> draft_queries;  // of the next step
 };
 
 namespace {
@@ -131,20 +132,35 @@ Engine::State::State(model::Decoder& decoder, Stream& stream, const EngineOption
 
 void Engine::State::propose_drafts() {
   if (options.draft_source == nullptr) return;
+  draft_queries.clear();
   for (const auto& [id, sequence] : sequences) {
     sequence->drafts.clear();
     const std::int64_t left =
         sequence->sampling.max_new_tokens - std::ssize(sequence->output()) - 1;
     const std::int64_t most = std::min<std::int64_t>(options.max_drafts, left);
     if (most < 1 || !scheduler.can_draft(to_sequence_id(id))) continue;
-    options.draft_source->propose(sequence->tokens, sequence->num_prompt, most, sequence->drafts);
-    CAPTION_CHECK(std::ssize(sequence->drafts) <= most, "engine: more drafts than were asked for");
-    const auto end =
-        std::find_if(sequence->drafts.begin(), sequence->drafts.end(),
-                     [&](std::int32_t draft) { return draft < 0 || draft >= runner.spec().vocab; });
-    sequence->drafts.erase(end, sequence->drafts.end());
-    scheduler.propose(to_sequence_id(id), std::ssize(sequence->drafts));
+    draft_queries.push_back({.sequence = static_cast<std::int64_t>(id),
+                             .tokens = sequence->tokens,
+                             .num_prompt = sequence->num_prompt,
+                             .most = most,
+                             .drafts = &sequence->drafts});
   }
+  if (draft_queries.empty()) return;
+  options.draft_source->propose(draft_queries, scheduler.most_prompt_tokens());
+  for (const drafts::DraftQuery& query : draft_queries) {
+    std::vector<std::int32_t>& drafts = *query.drafts;
+    CAPTION_CHECK(std::ssize(drafts) <= query.most, "engine: more drafts than were asked for");
+    const auto end = std::find_if(drafts.begin(), drafts.end(), [&](std::int32_t draft) {
+      return draft < 0 || draft >= runner.spec().vocab;
+    });
+    drafts.erase(end, drafts.end());
+    scheduler.propose(scheduler::SequenceId{query.sequence}, std::ssize(drafts));
+  }
+}
+
+void Engine::State::forget_drafts(const Sequence& sequence, std::span<const std::int32_t> output) {
+  if (options.draft_source == nullptr) return;
+  options.draft_source->end(static_cast<std::int64_t>(sequence.id), output);
 }
 
 void Engine::State::build_batch(const scheduler::StepPlan& plan) {
@@ -216,17 +232,28 @@ std::optional<Completion> Engine::State::advance(Sequence& sequence, const Reque
 // further row a draft.
 std::optional<Completion> Engine::State::advance_tokens(Sequence& sequence,
                                                         const RequestRows& rows) {
+  std::int64_t num_accepted = 0;
+  const auto observe = [&](bool was_refused) {
+    if (rows.count == 1) return;
+    options.draft_source->observe(static_cast<std::int64_t>(sequence.id), rows.count - 1,
+                                  num_accepted, was_refused);
+  };
   for (std::int64_t row = 0; row < rows.count; ++row) {
     const std::int32_t token = chooser.choose(sequence, rows, row);
     const TokenVerdict verdict =
         sequence.on_token ? sequence.on_token(token) : TokenVerdict::kContinue;
     sequence.loop.observe(sequence.output());
     if (row > 0) counter.add_accepted(sequence);
-    const std::optional<FinishReason> reason = find_finish_reason(sequence, verdict);
-    if (reason.has_value()) return complete(sequence, *reason);
     const bool is_right =
         row + 1 < rows.count && sequence.drafts[static_cast<std::size_t>(row)] == token;
+    if (is_right) ++num_accepted;
+    const std::optional<FinishReason> reason = find_finish_reason(sequence, verdict);
+    if (reason.has_value()) {
+      observe(!is_right);
+      return complete(sequence, *reason);
+    }
     if (is_right) continue;
+    observe(true);
     scheduler.append_tokens(to_sequence_id(sequence.id), row + 1);
     break;
   }
@@ -273,6 +300,8 @@ Completion Engine::State::complete(Sequence& sequence, FinishReason reason) {
                         .cached_tokens = scheduler.cached_tokens_of(id),
                         .logprobs = std::move(sequence.logprobs)};
   forget_compression(sequence);
+  forget_drafts(sequence, reason == FinishReason::kFailed ? std::span<const std::int32_t>{}
+                                                          : sequence.output());
   scheduler.finish(id);
   sequences.erase(sequence.id);
   return completion;
@@ -386,7 +415,11 @@ std::vector<Completion> Engine::step() {
     row += num_rows;
     planned = next;
   }
-  state.counter.add_busy_us(stopwatch.elapsed_us());
+  const std::int64_t us = stopwatch.elapsed_us();
+  state.counter.add_busy_us(us);
+  if (state.options.draft_source != nullptr) {
+    state.options.draft_source->observe_step({.num_tokens = plan.num_tokens, .us = us});
+  }
   return completions;
 }
 
@@ -394,6 +427,7 @@ bool Engine::cancel(RequestId id) {
   const auto found = state_->sequences.find(id);
   if (found == state_->sequences.end()) return false;
   state_->forget_compression(*found->second);
+  state_->forget_drafts(*found->second, {});
   state_->sequences.erase(found);
   state_->scheduler.finish(to_sequence_id(id));
   return true;

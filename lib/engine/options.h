@@ -6,6 +6,7 @@
 #include <functional>
 
 #include "base/hash.h"
+#include "drafts/draft_source.h"
 #include "scheduler/options.h"
 #include "tensor/dtype.h"
 
@@ -17,8 +18,6 @@ enum class PrefixCache {
   kOff,
   kOn,  // equal prefixes are computed once; the least recently used are evicted
 };
-
-class DraftSource;
 
 // The disk tier: pages computed in this run can be found by later runs (store/blob_store.h).
 struct DiskTier {
@@ -60,9 +59,9 @@ struct EngineOptions {
   // formats, arithmetic (config/identity.h).
   Hash128 page_identity = {};
   DiskTier disk = {};  // requires the prefix cache
-  // Speculative decoding (engine/draft_source.h): borrowed, or null. At most max_drafts tokens are
+  // Speculative decoding (drafts/draft_source.h): borrowed, or null. At most max_drafts tokens are
   // computed per sequence and step besides the known ones.
-  DraftSource* draft_source = nullptr;
+  drafts::DraftSource* draft_source = nullptr;
   std::int32_t max_drafts = 0;
   // With topk-merge, requests neither use nor fill the prefix cache.
   CompressionOptions compression = {};

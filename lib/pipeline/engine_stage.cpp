@@ -81,7 +81,15 @@ EngineStage::EngineStage(model::CaptionModel& model, const engine::EngineOptions
       number_(number),
       pool_(options_.threads.engine),
       stream_(model.context(), pool_),
-      engine_(model.decoder(), stream_, options) {}
+      engine_(model.decoder(), stream_, with_drafts(options)) {}
+
+engine::EngineOptions EngineStage::with_drafts(engine::EngineOptions options) {
+  const drafts::DrafterOptions& how = options_.drafts.how;
+  if (how.method == drafts::Method::kNone) return options;
+  options.draft_source = &drafter_.emplace(how, shared_.archive);
+  options.max_drafts = how.max_drafts;
+  return options;
+}
 
 bool EngineStage::goes_on() const {
   return !is_cancelled() && !recorder_.reader_is_gone() && !device_.is_lost();

@@ -21,6 +21,21 @@ std::unique_ptr<VisionCache> open_cache(model::CaptionModel& model, const Option
   return std::make_unique<VisionCache>(options.vision_cache, model);
 }
 
+// The captions that are known before the run, as their tokens.
+std::shared_ptr<drafts::TokenArchive> open_archive(const model::CaptionModel& model,
+                                                   const Options& options) {
+  if (options.drafts.how.method != drafts::Method::kArchive) return nullptr;
+  auto archive = std::make_shared<drafts::TokenArchive>(options.drafts.max_archive_bytes);
+  for (const std::string& caption : options.drafts.known_captions) {
+    std::vector<std::int32_t> ids = model.tokenizer().encode(caption, text::AddedTokens::kPlainText,
+                                                             {.beginning = false, .end = false});
+    const std::vector<std::int32_t> ends = model.eos_ids();
+    if (!ends.empty()) ids.push_back(ends.front());
+    archive->add(ids);
+  }
+  return archive;
+}
+
 // Takes the frames out of the examples, so that they can be freed when they are encoded.
 std::vector<ExampleClip> take_example_clips(std::vector<Example>& examples) {
   std::vector<ExampleClip> clips;
@@ -100,6 +115,7 @@ Run::Run(std::span<const Replica> replicas, const InputList& inputs, const Optio
       shared_{.options = options,
               .sink = sink,
               .cache = cache_.get(),
+              .archive = open_archive(*replicas.front().model, options),
               .num_replicas = static_cast<int>(replicas.size())},
       recorder_(shared_, inputs, replicas.size()),
       frames_(static_cast<std::size_t>(options.frame_queue_bytes)) {
@@ -139,6 +155,7 @@ Outcome Run::finish() {
   outcome.clips_seen_before = num_seen_before_;
   outcome.busy = outcome.progress.work.busy;
   outcome.engine = recorder_.engine_stats();
+  for (const auto& replica : replicas_) outcome.drafts += replica->engine.draft_counts();
   return outcome;
 }
 

@@ -37,6 +37,7 @@
 #include <vector>
 
 #include "base/open_file.h"
+#include "drafts/drafter.h"
 #include "engine/engine.h"
 #include "model/caption_model.h"
 #include "pipeline/adapters.h"
@@ -111,6 +112,14 @@ struct Progress {
   std::int64_t num_listed() const { return num_wanted() + files_skipped; }
 };
 
+// Speculative decoding (drafts/drafter.h). Changes no caption.
+struct DraftOptions {
+  drafts::DrafterOptions how = {.method = drafts::Method::kNone};
+  // Method::kArchive: captions known before the run, from the least to the most useful.
+  std::vector<std::string> known_captions = {};
+  std::int64_t max_archive_bytes = 64LL << 20;  // of the tokens of all captions
+};
+
 // Cache of vision tokens on disk, for later runs over the same clips.
 struct VisionCacheOptions {
   std::filesystem::path folder = {};  // empty: no cache
@@ -120,9 +129,10 @@ struct VisionCacheOptions {
 };
 
 struct Options {
-  ThreadPlan threads;       // those of vision and engine count for each replica
-  video::ReadOptions read;  // run() sets its `cancelled`
-  engine::EngineOptions engine;
+  ThreadPlan threads;            // those of vision and engine count for each replica
+  video::ReadOptions read;       // run() sets its `cancelled`
+  engine::EngineOptions engine;  // run() sets its drafts
+  DraftOptions drafts;
   // The model's stop ids are added. Each clip and prompt has a separate stream of random numbers,
   // which the seed, the clip's content and the prompt's text determine.
   sampling::SamplingParams sampling;
@@ -175,6 +185,7 @@ struct Outcome {
   Progress progress;
   StageTimes busy;
   engine::EngineStats engine;
+  drafts::DraftCounts drafts;
 };
 
 // Throws Error(kUsage) when a prompt names an unknown adapter, or clips and prompts both choose.

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <optional>
 #include <string_view>
@@ -11,6 +12,7 @@
 
 #include "base/counted.h"
 #include "base/display_width.h"
+#include "base/figures.h"
 #include "base/json.h"
 #include "base/log.h"
 #include "pipeline/time_left.h"
@@ -198,6 +200,23 @@ std::string describe_caches(const Outcome& outcome) {
   }
   if (outcome.clips_seen_before > 0) {
     out += "; " + clips(outcome.clips_seen_before) + " seen before, neither decoded nor encoded";
+  }
+  return out;
+}
+
+std::string describe_drafts(const Outcome& outcome) {
+  const engine::EngineStats& engine = outcome.engine;
+  if (engine.draft_tokens == 0) return {};
+  const auto steps =
+      static_cast<double>(std::max<std::int64_t>(1, engine.decode_tokens - engine.accepted_tokens));
+  std::string out = "drafts: " + format_number(static_cast<double>(engine.decode_tokens) / steps) +
+                    " tokens of a caption per step";
+  constexpr std::array kNames = {"archive", "n-grams"};
+  static_assert(kNames.size() == drafts::kNumGuessSources);
+  for (std::size_t i = 0; i < kNames.size(); ++i) {
+    if (outcome.drafts.computed[i] == 0) continue;
+    out += std::string("; ") + kNames[i] + ": " + std::to_string(outcome.drafts.accepted[i]) +
+           " of " + std::to_string(outcome.drafts.computed[i]) + " right";
   }
   return out;
 }

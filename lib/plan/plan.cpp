@@ -100,9 +100,9 @@ void plan_tokens(Plan& plan) {
 
 void plan_activations(Plan& plan) {
   const DecoderSpec& text = text_of(plan.input);
-  plan.scratch_bytes = model::decoder_scratch_bytes(text, plan.step_tokens, plan.input.max_num_seqs,
+  plan.scratch_bytes = model::decoder_scratch_bytes(text, plan.step_tokens, plan.input.num_logit_rows(),
                                                     plan.input.adapters.max_rank);
-  const std::int64_t rows = plan.input.max_num_seqs;
+  const std::int64_t rows = plan.input.num_logit_rows();
   plan.logits_bytes =
       plan.input.device == PlanDevice::kHost
           ? text.vocab * (kFloatBytes * (rows + 1) + kSamplerBytesPerId)

@@ -10,6 +10,7 @@
 // because it depends on the acceptance rate of the draft.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -55,6 +56,12 @@ struct PlanInput {
   bool is_kv_cache_given = false;
   std::int64_t max_num_seqs = scheduler::kDefaultMaxSeqs;
   std::int64_t max_num_batched_tokens = scheduler::kDefaultMaxBatchedTokens;
+  std::int64_t max_drafts = 0;  // tokens that a step may guess for a sequence
+  // The most rows of logits in a step.
+  std::int64_t num_logit_rows() const {
+    return std::min(max_num_seqs * (1 + max_drafts),
+                    std::max(max_num_seqs, max_num_batched_tokens));
+  }
   bool chunked_prefill = true;
   std::int64_t num_beams = 1;
   // Whether attention is compressed after the prompt; beams then share none of its pages.

@@ -150,6 +150,23 @@ void Scheduler::shrink(SequenceId id, std::int64_t num_slots) {
   sequence.num_saved = sequence.num_computed - num_slots;
 }
 
+std::int64_t Scheduler::most_prompt_tokens() const {
+  std::int64_t prompts = 0;
+  std::int64_t decodes = 0;
+  for (const Sequence* sequence : running_) {
+    const std::int64_t computable = sequence->num_computable() * sequence->num_active;
+    (sequence->num_computable() > 1 ? prompts : decodes) += computable;
+  }
+  const bool may_admit = options_.mode == BatchMode::kContinuous || running_.empty();
+  std::int64_t num_taken = num_places();
+  for (const Sequence* sequence : waiting_) {
+    num_taken += sequence->spec.num_branches;
+    if (!may_admit || num_taken > options_.max_num_seqs) break;
+    prompts += sequence->num_computable();
+  }
+  return std::clamp<std::int64_t>(options_.max_num_batched_tokens - decodes, 0, prompts);
+}
+
 bool Scheduler::can_draft(SequenceId id) const {
   const Sequence& sequence = find(id);
   return sequence.spec.num_branches == 1 && sequence.num_remaining() == 1 &&

@@ -40,7 +40,8 @@ TEST_SUITE("config/resolve") {
     Preset drafted = load_preset("h100", {}, machine, false).preset;
     drafted.speculative.draft_model = "small";
     CHECK(refusal(drafted, false) ==
-          "preset h100: what is asked for needs CUDA kernels and speculative decoding, which this "
+          "preset h100: what is asked for needs CUDA kernels and draft models "
+          "(speculative.draft_model), which this "
           "build does not have; --preset cpu runs here");
     Preset cpu = load_preset("cpu", {}, machine, false).preset;
     cpu.quantization.weights = WeightFormat::kF16;

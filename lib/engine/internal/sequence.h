@@ -22,7 +22,7 @@ struct Sequence {
   RequestId id{};
   std::vector<std::int32_t> tokens;  // prompt, then output; with beams the prompt only
   std::int64_t num_prompt = 0;
-  // Tokens that are offered for the next step (engine/draft_source.h).
+  // Tokens that are offered for the next step (drafts/draft_source.h).
   std::vector<std::int32_t> drafts;
   // The positions of the prompt's tokens along the axes of M-RoPE, [3, num_prompt]. Where it is
   // empty, the position of a token is its index.

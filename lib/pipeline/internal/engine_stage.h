@@ -2,10 +2,12 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <unordered_map>
 #include <vector>
 
 #include "backend/stream.h"
+#include "drafts/drafter.h"
 #include "engine/engine.h"
 #include "pipeline/internal/recorder.h"
 #include "pipeline/internal/stages.h"
@@ -25,6 +27,10 @@ class EngineStage {
   // Shared::returned.
   void run();
 
+  drafts::DraftCounts draft_counts() const {
+    return drafter_.has_value() ? drafter_->counts() : drafts::DraftCounts{};
+  }
+
  private:
   bool is_cancelled() const { return options_.stop->load(); }
   bool goes_on() const;
@@ -34,6 +40,7 @@ class EngineStage {
   void take(EncodedJob encoded);
   void submit(engine::Request request, Caption caption);
   void finish(engine::Completion completion);
+  engine::EngineOptions with_drafts(engine::EngineOptions options);
   std::vector<engine::Completion> step();
   void give_back_all();
 
@@ -46,6 +53,7 @@ class EngineStage {
   const std::size_t number_;
   ThreadPool pool_;
   Stream stream_;
+  std::optional<drafts::Drafter> drafter_;
   engine::Engine engine_;
   std::unordered_map<engine::RequestId, Caption> running_;
   // Sum over the steps of step time / number of unfinished requests: the share of a request present

@@ -19,6 +19,7 @@
 #include "base/byte_queue.h"
 #include "base/clock.h"
 #include "base/open_file.h"
+#include "drafts/token_archive.h"
 #include "engine/engine.h"
 #include "pipeline/internal/claims.h"
 #include "pipeline/internal/record_errors.h"
@@ -162,9 +163,10 @@ class ReturnedJobs {
 struct Shared {
   const Options& options;
   records::RecordSink& sink;
-  VisionCache* cache = nullptr;           // may be null
-  std::atomic<int> num_replicas{1};       // whose devices work
-  std::atomic<int> num_vision_stages{0};  // whose threads run
+  VisionCache* cache = nullptr;                             // may be null
+  std::shared_ptr<drafts::TokenArchive> archive = nullptr;  // null without drafts from it
+  std::atomic<int> num_replicas{1};                         // whose devices work
+  std::atomic<int> num_vision_stages{0};                    // whose threads run
   // The least that a clip counts in a replica's queue before the engine, so that no replica hoards
   // clips that another has room for.
   std::size_t least_queued_bytes = 0;

@@ -1,0 +1,56 @@
+// drafts/draft_source.h: speculative decoding: the interface to whatever guesses the next tokens.
+//
+// The engine computes the guesses ("drafts") of a sequence in the same step as its last token and
+// then chooses each token from the model's own logits, as without drafts. A draft that equals the
+// chosen token is accepted, and the row after it gives the next token; the first other draft ends
+// the step for its sequence. Outputs are therefore identical with any drafts and without them,
+// greedy and sampled: a token's random numbers depend on its position alone.
+// Sources: Leviathan et al., arXiv:2211.17192; Chen et al., arXiv:2302.01318. Both accept by
+// rejection sampling, which keeps the distribution; accepting equal tokens only also keeps the
+// tokens.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+namespace caption::drafts {
+
+// A sequence that can have drafts in the next step.
+struct DraftQuery {
+  std::int64_t sequence = 0;  // one engine's number of the sequence, until end()
+  // The prompt, num_prompt tokens, and the output so far, at least one token in all.
+  std::span<const std::int32_t> tokens = {};
+  std::int64_t num_prompt = 0;
+  std::int64_t most = 0;  // >= 1
+  // Empty; receives at most `most` ids that may follow `tokens`. Ids from the first one outside the
+  // vocabulary on are ignored. Not null.
+  std::vector<std::int32_t>* drafts = nullptr;
+};
+
+// What an engine's steps have in common with their cost.
+struct StepLoad {
+  std::int64_t num_tokens = 0;  // of all sequences
+  std::int64_t us = 0;          // wall time
+};
+
+// An engine calls these functions from one thread at a time; several engines have several sources.
+class DraftSource {
+ public:
+  virtual ~DraftSource() = default;
+  // `queries` are all sequences that can have drafts in the next step, which computes one token of
+  // each besides them, and up to `num_prompt_tokens` tokens of prompts. It may compute fewer drafts
+  // than are proposed.
+  virtual void propose(std::span<const DraftQuery> queries, std::int64_t num_prompt_tokens) = 0;
+  // Of the first `num_computed` >= 1 drafts of a sequence, which a step computed, the first
+  // `num_accepted` were right. When fewer were, and `was_refused`, the next one was wrong;
+  // otherwise the output ended before it.
+  virtual void observe(std::int64_t /*sequence*/, std::int64_t /*num_computed*/,
+                       std::int64_t /*num_accepted*/, bool /*was_refused*/) {}
+  // A step has taken so long. Not called for one that failed.
+  virtual void observe_step(const StepLoad& /*load*/) {}
+  // A sequence has ended. `output` is empty when it was cancelled or failed.
+  virtual void end(std::int64_t /*sequence*/, std::span<const std::int32_t> /*output*/) {}
+};
+
+}  // namespace caption::drafts

@@ -1,0 +1,99 @@
+// drafts/drafter.h: drafts from an archive of texts and from the sequence itself, as many as pay.
+//
+// With R sequences and k drafts, of which E are expected to be right, a step of time t(R + k) gives
+// R + E tokens. Drafts are taken in descending order of the probability that they and those before
+// them are right, as many as make the time per token least; in a step that also computes prompts,
+// as many as save more of that time than they add. Where a step is bound by the bytes of the
+// weights, a further token is nearly free; where it is bound by arithmetic, none pays.
+// Probabilities (Acceptance) and times (StepCosts) are measured while the engine runs.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <unordered_map>
+#include <vector>
+
+#include "drafts/acceptance.h"
+#include "drafts/draft_source.h"
+#include "drafts/step_costs.h"
+#include "drafts/token_archive.h"
+
+namespace caption::drafts {
+
+enum class Method {
+  kNone,
+  kNgram,    // what followed the same tokens earlier in the prompt and output
+  kArchive,  // what followed them in the archive, or as kNgram, whichever was right more often
+};
+
+struct DrafterOptions {
+  Method method = Method::kArchive;
+  std::int32_t max_drafts = 8;  // of a sequence in a step, >= 1
+  bool is_adaptive = true;      // false: always as many as there are guesses, up to max_drafts
+};
+
+// Counted per source; Acceptance's indices.
+struct DraftCounts {
+  std::array<std::int64_t, kNumGuessSources> computed{};
+  std::array<std::int64_t, kNumGuessSources> accepted{};
+
+  DraftCounts& operator+=(const DraftCounts& other) {
+    for (std::size_t i = 0; i < computed.size(); ++i) {
+      computed[i] += other.computed[i];
+      accepted[i] += other.accepted[i];
+    }
+    return *this;
+  }
+};
+
+// For one engine.
+class Drafter final : public DraftSource {
+ public:
+  // Several drafters may share `archive`, which gets the outputs of all; null: none is kept.
+  Drafter(const DrafterOptions& options, std::shared_ptr<TokenArchive> archive);
+
+  void propose(std::span<const DraftQuery> queries, std::int64_t num_prompt_tokens) override;
+  void observe(std::int64_t sequence, std::int64_t num_computed, std::int64_t num_accepted,
+               bool was_refused) override;
+  void observe_step(const StepLoad& load) override;
+  void end(std::int64_t sequence, std::span<const std::int32_t> output) override;
+
+  const DraftCounts& counts() const { return counts_; }
+
+ private:
+  // What was proposed for a sequence, and how well earlier proposals did.
+  struct Proposal {
+    std::vector<Guess> guesses;
+    GuessSource source = GuessSource::kArchive;
+    // Of the drafts with an outcome: expected to be right, and right.
+    double expected = 0;
+    double right = 0;
+  };
+  // A guess that may be added to the step.
+  struct Candidate {
+    double probability = 0;  // that it and those before it are right
+    std::size_t query = 0;
+  };
+
+  void find_guesses(const DraftQuery& query, Proposal& proposal);
+  double probability(const Proposal& proposal, const Guess& guess) const;
+  void add_candidates(std::size_t query, const Proposal& proposal);
+  // How many of the candidates, the likeliest first, save the most time in a step of `size` tokens
+  // besides them, when a token is worth `us_per_token`.
+  std::size_t best_count(std::int64_t size, double us_per_token) const;
+  std::size_t count_paying(std::int64_t num_sequences, std::int64_t num_prompt_tokens) const;
+
+  const DrafterOptions options_;
+  const std::shared_ptr<TokenArchive> archive_;
+  Acceptance acceptance_;
+  StepCosts costs_;
+  DraftCounts counts_;
+  std::unordered_map<std::int64_t, Proposal> proposals_;
+  std::int64_t num_proposals_ = 0;
+  std::vector<Guess> other_guesses_;
+  std::vector<Candidate> candidates_;
+};
+
+}  // namespace caption::drafts

@@ -1,0 +1,46 @@
+// drafts/step_costs.h: what steps of so many tokens cost, as measured while they run.
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+namespace caption::drafts {
+
+// Wall times by the number of tokens, in classes of which each is about 1.4 times the one before.
+// Times have outliers, upwards: a time counts as at most twice the mean of its class, or, where its
+// class is new, in proportion to the tokens of the class below. A mean is trusted for a while: what
+// it says beyond the class below halves when the class has not been seen for kTrusted steps, so
+// that a few slow steps do not decide for ever. Not thread-safe.
+class StepCosts {
+ public:
+  void observe(std::int64_t num_tokens, double us);
+
+  // The time of a step of so many tokens; 0 before the first observation. Interpolated between
+  // classes, never decreasing. Beyond the largest one a token costs kUnknownShare of the mean token
+  // of that class, so that larger steps are tried, but from kMostGrowth times its tokens and 2 on
+  // as much as the mean token.
+  double us(std::int64_t num_tokens) const;
+
+  static constexpr double kUnknownShare = 0.05;
+  static constexpr double kMostGrowth = 1.5;
+  static constexpr std::int64_t kTrusted = 512;
+
+ private:
+  static constexpr std::size_t kNumClasses = 48;
+  struct Class {
+    double num_tokens = 0;  // mean; 0: never seen
+    double us = 0;          // mean
+    double trust = 0;       // observations, when it was last seen
+    std::int64_t last_seen = 0;
+    double estimate = 0;  // of `us`: not above a larger class, not below a smaller one
+  };
+
+  static std::size_t class_of(std::int64_t num_tokens);
+  double trust_in(const Class& c) const;
+  void estimate();
+
+  std::array<Class, kNumClasses> classes_{};
+  std::int64_t num_steps_ = 0;
+};
+
+}  // namespace caption::drafts

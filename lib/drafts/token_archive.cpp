@@ -1,0 +1,156 @@
+#include "drafts/token_archive.h"
+
+#include <algorithm>
+#include <array>
+#include <mutex>
+#include <utility>
+
+#include "drafts/internal/token_run.h"
+
+namespace caption::drafts {
+namespace {
+
+// A run at least 1/4 as long as the one before it is merged with that.
+constexpr std::size_t kMergeRatio = 4;
+constexpr std::int64_t kBytesPerToken = sizeof(std::int32_t) + sizeof(std::uint32_t);
+constexpr std::size_t kMaxLookedAt = 48;
+constexpr std::size_t kMaxRuns = 32;  // a run is more than 4/1 as long as the next one
+
+// The places of the texts that are looked at, each before its next token.
+class Places {
+ public:
+  // Takes the positions of a run, which are the next ones of `num_all`, or as many of them as lie
+  // at one of kMaxLookedAt evenly spaced indices.
+  void add(const TokenRun& run, std::span<const std::uint32_t> positions, std::size_t num_all) {
+    const std::size_t num_looked_at = std::min(num_all, kMaxLookedAt);
+    const std::size_t end = num_passed_ + positions.size();
+    while (count_ < num_looked_at && count_ * num_all / num_looked_at < end) {
+      const std::uint32_t position = positions[count_ * num_all / num_looked_at - num_passed_];
+      next_[count_++] = {run.tokens.data() + position, run.tokens.data() + run.tokens.size()};
+    }
+    num_passed_ = end;
+  }
+  std::int32_t count() const { return static_cast<std::int32_t>(count_); }
+
+  // The most frequent next token, of equally frequent ones the smallest, and its count; 0 when all
+  // texts have ended.
+  std::pair<std::int32_t, std::int32_t> most_frequent() const {
+    std::array<std::int32_t, kMaxLookedAt> tokens{};
+    std::size_t num_tokens = 0;
+    for (std::size_t i = 0; i < count_; ++i) {
+      if (!has_ended(next_[i])) tokens[num_tokens++] = *next_[i].token;
+    }
+    std::sort(tokens.begin(), tokens.begin() + num_tokens);
+    std::pair<std::int32_t, std::int32_t> best{0, 0};
+    for (std::size_t begin = 0, end = 0; begin < num_tokens; begin = end) {
+      while (end < num_tokens && tokens[end] == tokens[begin]) ++end;
+      const auto count = static_cast<std::int32_t>(end - begin);
+      if (count > best.second) best = {tokens[begin], count};
+    }
+    return best;
+  }
+
+  // Goes on to the places after `token`, in the texts in which it comes next.
+  void go_on(std::int32_t token) {
+    std::size_t num_kept = 0;
+    for (std::size_t i = 0; i < count_; ++i) {
+      if (has_ended(next_[i]) || *next_[i].token != token) continue;
+      next_[num_kept++] = {next_[i].token + 1, next_[i].end};
+    }
+    count_ = num_kept;
+  }
+
+ private:
+  struct Place {
+    const std::int32_t* token = nullptr;
+    const std::int32_t* end = nullptr;  // of the run
+  };
+  static bool has_ended(const Place& place) {
+    return place.token == place.end || *place.token == kBegin;
+  }
+
+  std::array<Place, kMaxLookedAt> next_{};
+  std::size_t count_ = 0;
+  std::size_t num_passed_ = 0;  // positions of the runs added so far
+};
+
+}  // namespace
+
+TokenArchive::TokenArchive(std::int64_t max_bytes) : max_tokens_(max_bytes / kBytesPerToken) {}
+TokenArchive::~TokenArchive() = default;
+
+void TokenArchive::keep_bounded() {
+  while (num_tokens_ > max_tokens_) {
+    TokenRun& oldest = runs_.front();
+    num_tokens_ -= std::ssize(oldest.tokens);
+    forget_oldest_half(oldest);
+    num_tokens_ += std::ssize(oldest.tokens);
+    if (oldest.tokens.empty()) runs_.erase(runs_.begin());
+  }
+}
+
+void TokenArchive::add(std::span<const std::int32_t> text) {
+  if (text.empty() || std::ssize(text) >= max_tokens_) return;
+  TokenRun run = make_run(text);
+
+  const std::unique_lock lock(mutex_);
+  num_tokens_ += std::ssize(run.tokens);
+  runs_.push_back(std::move(run));
+  keep_bounded();
+  while (runs_.size() > 1 &&
+         (runs_.back().tokens.size() * kMergeRatio >= runs_[runs_.size() - 2].tokens.size() ||
+          runs_.size() > kMaxRuns)) {
+    TokenRun newer = std::move(runs_.back());
+    runs_.pop_back();
+    runs_.back() = merge_runs(std::move(runs_.back()), std::move(newer));
+  }
+}
+
+void TokenArchive::guess(std::span<const std::int32_t> text, std::int64_t most,
+                         std::vector<Guess>& guesses) const {
+  guesses.clear();
+  const std::shared_lock lock(mutex_);
+  const Context context(text);
+  std::array<std::int64_t, kMaxRuns + 1> lengths{};
+  for (std::size_t i = 0; i < runs_.size(); ++i) lengths[i] = longest_match(runs_[i], context);
+  const std::int64_t longest = *std::max_element(lengths.begin(), lengths.end());
+  if (longest == 0) return;
+
+  std::array<std::span<const std::uint32_t>, kMaxRuns + 1> positions{};
+  std::size_t num_positions = 0;
+  for (std::size_t i = 0; i < runs_.size(); ++i) {
+    if (lengths[i] == longest) positions[i] = positions_after(runs_[i], context, longest);
+    num_positions += positions[i].size();
+  }
+  Places places;
+  for (std::size_t i = 0; i < runs_.size(); ++i) places.add(runs_[i], positions[i], num_positions);
+
+  while (std::ssize(guesses) < most) {
+    const auto [token, count] = places.most_frequent();
+    if (count == 0) return;
+    guesses.push_back({.token = token,
+                       .match_length = static_cast<std::int32_t>(longest + std::ssize(guesses)),
+                       .count = count,
+                       .total = places.count()});
+    places.go_on(token);
+  }
+}
+
+std::int64_t TokenArchive::num_tokens() const {
+  const std::shared_lock lock(mutex_);
+  std::int64_t count = 0;
+  for (const TokenRun& run : runs_) count += std::ssize(run.order);
+  return count;
+}
+
+std::int64_t TokenArchive::size_bytes() const {
+  const std::shared_lock lock(mutex_);
+  std::size_t count = 0;
+  for (const TokenRun& run : runs_) {
+    count += run.tokens.capacity() * sizeof(std::int32_t);
+    count += run.order.capacity() * sizeof(std::uint32_t);
+  }
+  return static_cast<std::int64_t>(count);
+}
+
+}  // namespace caption::drafts

@@ -1,0 +1,63 @@
+// drafts/token_archive.h: which tokens followed a context in the texts of an archive.
+//
+// Texts are sequences of token ids. All their positions are kept in the order of the tokens before
+// them, read backwards: the suffix array of the reversed texts (Manber and Myers, SIAM J. Comput.
+// 1993). One binary search finds the positions whose preceding tokens share the longest suffix with
+// a context; they are adjacent. The arrays are runs of growing size, of which similar ones are
+// merged, as in a log-structured merge tree (O'Neil et al., Acta Informatica 1996), so that a text
+// is added in O(log n) amortised comparisons per token.
+//
+// Archives of captions for drafts: Oliaro et al. (SuffixDecoding), arXiv:2411.04975, count in a
+// suffix tree; He et al. (REST), arXiv:2311.08252, search a suffix array.
+#pragma once
+
+#include <cstdint>
+#include <shared_mutex>
+#include <span>
+#include <vector>
+
+namespace caption::drafts {
+
+// A token that may come next, and what speaks for it.
+struct Guess {
+  std::int32_t token = 0;
+  std::int32_t match_length = 0;  // tokens of context before it that equal the archive's
+  std::int32_t count = 0;         // texts in which it follows them, of those looked at
+  std::int32_t total = 0;         // texts that were looked at, >= count
+};
+
+struct TokenRun;
+
+// Thread-safe.
+class TokenArchive {
+ public:
+  // Holds at most max_bytes, at least one text's. When they are full, the oldest half of the texts
+  // is forgotten.
+  explicit TokenArchive(std::int64_t max_bytes);
+  ~TokenArchive();
+  TokenArchive(const TokenArchive&) = delete;
+  TokenArchive& operator=(const TokenArchive&) = delete;
+
+  // Ids are >= 0. An empty text is ignored, and so is one that could not be held alone.
+  void add(std::span<const std::int32_t> text);
+
+  // Replaces `guesses` by at most `most` tokens that may follow `text`, the beginning of another
+  // text, possibly empty: the most frequent next token after the longest context that is known,
+  // of up to 24 tokens, then the most frequent one after both, and so on while a text that was
+  // looked at goes on. Looks at all places of the context, or at 48 of them, evenly spaced.
+  void guess(std::span<const std::int32_t> text, std::int64_t most,
+             std::vector<Guess>& guesses) const;
+
+  std::int64_t num_tokens() const;
+  std::int64_t size_bytes() const;
+
+ private:
+  void keep_bounded();
+
+  mutable std::shared_mutex mutex_;
+  const std::int64_t max_tokens_;
+  std::int64_t num_tokens_ = 0;  // of all runs, each text's begin counted
+  std::vector<TokenRun> runs_;   // from the oldest, which is the longest, on
+};
+
+}  // namespace caption::drafts

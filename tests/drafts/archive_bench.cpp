@@ -1,0 +1,81 @@
+// How long a guess from an archive takes, and what the archive holds:
+//   caption_archive_bench [TOKENS]
+// Texts are of 40 tokens. Each next token is one of eight, of which the first is the likeliest,
+// that the last two tokens determine, so that texts share long parts, as captions of one style do.
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <random>
+#include <span>
+#include <vector>
+
+#include "drafts/token_archive.h"
+
+namespace {
+
+using Ids = std::vector<std::int32_t>;
+using Clock = std::chrono::steady_clock;
+
+double us_since(Clock::time_point begin) {
+  return std::chrono::duration<double, std::micro>(Clock::now() - begin).count();
+}
+
+Ids make_text(std::mt19937& rng) {
+  constexpr std::size_t kLength = 40;
+  constexpr std::uint32_t kVocab = 4000;
+  Ids text = {static_cast<std::int32_t>(rng() % 50)};
+  std::uint32_t before = 0;
+  while (text.size() < kLength) {
+    std::uint32_t choice = 0;
+    while (choice < 7 && rng() % 4 == 0) ++choice;
+    const auto last = static_cast<std::uint32_t>(text.back());
+    const std::uint32_t next = (last * 2654435761U + before % 8 * 40503U + choice * 97U) % kVocab;
+    before = last;
+    text.push_back(static_cast<std::int32_t>(next));
+  }
+  return text;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const std::int64_t num_tokens = argc > 1 ? std::atoll(argv[1]) : 1'000'000;
+  std::mt19937 rng(1);
+  caption::drafts::TokenArchive archive(std::int64_t{1} << 32);
+  double longest_add_us = 0;
+  const Clock::time_point begin = Clock::now();
+  while (archive.num_tokens() < num_tokens) {
+    const Ids text = make_text(rng);
+    const Clock::time_point add = Clock::now();
+    archive.add(text);
+    longest_add_us = std::max(longest_add_us, us_since(add));
+  }
+  const double us = us_since(begin);
+
+  std::vector<caption::drafts::Guess> guesses;
+  std::vector<double> guess_us;
+  std::int64_t num_guesses = 0;
+  std::int64_t num_right = 0;
+  for (int i = 0; i < 500; ++i) {
+    const Ids text = make_text(rng);
+    for (std::size_t length = 0; length < text.size(); ++length) {
+      const Clock::time_point guess = Clock::now();
+      archive.guess(std::span(text).first(length), 8, guesses);
+      guess_us.push_back(us_since(guess));
+      num_guesses += guesses.empty() ? 0 : 1;
+      num_right += !guesses.empty() && guesses.front().token == text[length] ? 1 : 0;
+    }
+  }
+  std::sort(guess_us.begin(), guess_us.end());
+  std::printf(
+      "%lld tokens, %.1f bytes each; added in %.2f us each, the slowest text in %.0f us\n"
+      "8 guesses in %.1f us (median), %.1f us (95 %%); the first is right in %.0f %%\n",
+      static_cast<long long>(archive.num_tokens()),
+      static_cast<double>(archive.size_bytes()) / static_cast<double>(archive.num_tokens()),
+      us / static_cast<double>(archive.num_tokens()), longest_add_us, guess_us[guess_us.size() / 2],
+      guess_us[guess_us.size() * 95 / 100],
+      100.0 * static_cast<double>(num_right) /
+          static_cast<double>(std::max<std::int64_t>(1, num_guesses)));
+}

@@ -1,0 +1,155 @@
+#include "drafts/drafter.h"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <random>
+#include <vector>
+
+using namespace caption::drafts;
+
+namespace {
+
+using Ids = std::vector<std::int32_t>;
+
+Ids propose(Drafter& drafter, const Ids& tokens, std::int64_t num_prompt, std::int64_t most = 8) {
+  Ids drafts;
+  const DraftQuery query{
+      .sequence = 1, .tokens = tokens, .num_prompt = num_prompt, .most = most, .drafts = &drafts};
+  drafter.propose({&query, 1}, 0);
+  return drafts;
+}
+
+std::shared_ptr<TokenArchive> archive_of(const std::vector<Ids>& texts) {
+  auto archive = std::make_shared<TokenArchive>(1 << 20);
+  for (const Ids& text : texts) archive->add(text);
+  return archive;
+}
+
+struct Simulated {
+  double us = 0;
+  std::int64_t num_tokens = 0;
+  double us_per_token() const { return us / static_cast<double>(num_tokens); }
+};
+
+// Texts of 40 tokens, of which each next one is, with probability `agreement`, the one after it in
+// the archive's text. A step of n tokens takes `step_us(n)`.
+Simulated simulate(Drafter& drafter, std::size_t batch, double agreement,
+                   const std::function<double(std::int64_t)>& step_us, int num_steps = 4000) {
+  std::mt19937 rng(2);
+  std::uniform_real_distribution<double> uniform(0, 1);
+  struct Running {
+    std::int64_t id = 0;
+    Ids tokens;
+  };
+  std::vector<Running> running(batch);
+  std::int64_t num_begun = 0;
+  for (Running& r : running) r = {++num_begun, {0}};
+  Simulated total;
+  for (int step = 0; step < num_steps; ++step) {
+    std::vector<Ids> drafts(batch);
+    std::vector<DraftQuery> queries(batch);
+    for (std::size_t i = 0; i < batch; ++i) {
+      queries[i] = {.sequence = running[i].id,
+                    .tokens = running[i].tokens,
+                    .num_prompt = 1,
+                    .most = 8,
+                    .drafts = &drafts[i]};
+    }
+    drafter.propose(queries, 0);
+    std::int64_t size = 0;
+    for (std::size_t i = 0; i < batch; ++i) {
+      size += 1 + std::ssize(drafts[i]);
+      std::int64_t accepted = 0;
+      bool goes_on = true;
+      while (goes_on) {
+        const std::int32_t follows = running[i].tokens.back() % 1000 + 1;
+        const std::int32_t token =
+            uniform(rng) < agreement ? follows : 1 + static_cast<std::int32_t>(rng() % 1000);
+        running[i].tokens.push_back(token);
+        ++total.num_tokens;
+        goes_on = accepted < std::ssize(drafts[i]) &&
+                  drafts[i][static_cast<std::size_t>(accepted)] == token;
+        if (goes_on) ++accepted;
+      }
+      if (!drafts[i].empty()) {
+        drafter.observe(running[i].id, std::ssize(drafts[i]), accepted, true);
+      }
+      if (running[i].tokens.size() > 40) {
+        drafter.end(running[i].id, {});
+        running[i] = {++num_begun, {0}};
+      }
+    }
+    const double us = step_us(size);
+    total.us += us;
+    drafter.observe_step({.num_tokens = size, .us = static_cast<std::int64_t>(us)});
+  }
+  return total;
+}
+
+std::shared_ptr<TokenArchive> archive_of_one_text() {
+  Ids text(1000);
+  for (std::size_t i = 0; i < text.size(); ++i) text[i] = static_cast<std::int32_t>(i) + 1;
+  return archive_of({text, text});
+}
+
+}  // namespace
+
+TEST_CASE("without an archive's match, drafts repeat the sequence") {
+  Drafter drafter({.method = Method::kArchive, .is_adaptive = false}, archive_of({{50, 51}}));
+  CHECK(propose(drafter, {1, 2, 3, 4, 1, 2}, 4) == Ids{3, 4, 1, 2});
+  CHECK(propose(drafter, {1, 2, 3, 4, 50}, 4) == Ids{51});
+  CHECK(propose(drafter, {1, 2, 3, 4}, 4) == Ids{50, 51});  // how texts begin
+  CHECK(propose(drafter, {1, 2, 3, 4, 60}, 4).empty());
+  Drafter ngrams({.method = Method::kNgram, .is_adaptive = false}, nullptr);
+  CHECK(propose(ngrams, {1, 2, 3, 4, 1, 2}, 4, 2) == Ids{3, 4});
+  CHECK(propose(ngrams, {1, 2, 3, 4, 50}, 4).empty());
+}
+
+TEST_CASE("finished outputs are guessed from, cancelled ones are not") {
+  auto archive = std::make_shared<TokenArchive>(1 << 20);
+  Drafter drafter({.method = Method::kArchive, .max_drafts = 2, .is_adaptive = false}, archive);
+  CHECK(propose(drafter, {1, 8}, 1).empty());
+  drafter.end(1, Ids{8, 9, 10, 11});
+  drafter.end(2, {});
+  CHECK(archive->num_tokens() == 4);
+  CHECK(propose(drafter, {1, 8}, 1) == Ids{9, 10});
+}
+
+TEST_CASE("nothing is drafted before a step was measured, nor where further tokens cost as much") {
+  Drafter drafter({.method = Method::kArchive}, archive_of_one_text());
+  CHECK(propose(drafter, {0, 1, 2, 3}, 1).empty());
+  drafter.observe_step({.num_tokens = 1, .us = 1000});
+  CHECK(propose(drafter, {0, 1, 2, 3}, 1).size() == 2);  // a larger step, tried with care
+  for (int i = 0; i < 50; ++i) drafter.observe_step({.num_tokens = 8, .us = 8000});
+  CHECK(propose(drafter, {0, 1, 2, 3}, 1).empty());
+}
+
+TEST_CASE("adaptive drafts are never much slower than none, and near the best fixed number") {
+  for (const double agreement : {0.0, 0.3, 0.6, 0.9}) {
+    for (const double us_per_row : {0.0, 30.0, 300.0, 1000.0}) {
+      for (const std::size_t batch : {1U, 4U, 16U}) {
+        const auto step_us = [&](std::int64_t n) {
+          return 1000 + us_per_row * static_cast<double>(n);
+        };
+        CAPTURE(agreement);
+        CAPTURE(us_per_row);
+        CAPTURE(batch);
+        const double none = step_us(static_cast<std::int64_t>(batch)) / static_cast<double>(batch);
+        double best = none;
+        for (std::int32_t depth = 1; depth <= 8; ++depth) {
+          Drafter fixed({.method = Method::kArchive, .max_drafts = depth, .is_adaptive = false},
+                        archive_of_one_text());
+          best = std::min(best, simulate(fixed, batch, agreement, step_us, 500).us_per_token());
+        }
+        Drafter drafter({.method = Method::kArchive}, archive_of_one_text());
+        const double adaptive = simulate(drafter, batch, agreement, step_us).us_per_token();
+        CHECK(adaptive <= 1.02 * none);
+        CHECK(adaptive <= 1.08 * best);
+      }
+    }
+  }
+}
