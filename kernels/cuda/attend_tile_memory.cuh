@@ -76,9 +76,9 @@ struct TileMemory {
     float factor;  // of scores, but with i8
     // The keys that any of the warp's rows sees, those that all of them see, and those that each of
     // the lane's two rows sees.
-    KeyRange some;
-    KeyRange all;
-    KeyRange row_keys[2];
+    KeyRange some = {};
+    KeyRange all = {};
+    KeyRange row_keys[2] = {};
   };
 
   static CAPTION_DEVICE Shared& shared() { return shared_memory<Shared>(); }

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "tests/app/process.h"
+#include "tests/video/make_clip.h"
 
 namespace caption::test {
 namespace {
