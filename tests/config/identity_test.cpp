@@ -25,6 +25,7 @@ std::string other_value(const FieldValue& field) {
   if (field.key == "quantization.kv_cache") return "int8";
   if (field.key == "engine.batching") return "static";
   if (field.key == "engine.attention") return "squeezed";
+  if (field.key == "speculative.method") return "archive";
   if (field.key == "video.sampling") return "linspace";
   if (field.key == "generation.examples") return "{\"caption\": \"other\"}";
   if (field.key == "video.color_matrix") return "bt709";

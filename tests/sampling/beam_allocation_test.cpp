@@ -25,8 +25,9 @@ void* operator new(std::size_t size_bytes, const std::nothrow_t&) noexcept {
   ++g_num_allocations;
   return std::malloc(size_bytes);
 }
-void operator delete(void* memory) noexcept { std::free(memory); }
-void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
+// Not inlined: beside a call of operator new, which is not inlined, free() would look mismatched.
+[[gnu::noinline]] void operator delete(void* memory) noexcept { std::free(memory); }
+[[gnu::noinline]] void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
 
 namespace caption::sampling {
 namespace {
