@@ -43,6 +43,10 @@ std::shared_ptr<const Buffer> try_chunk() {
 
 }  // namespace
 
+BufferArena::~BufferArena() {
+  if (chunk_ != nullptr) release_pages_of(*chunk_, used_bytes_, touched_bytes_);
+}
+
 Buffer BufferArena::allocate(std::size_t size_bytes) {
   if (size_bytes >= kLargeBytes) return Buffer(Device::kCpu, size_bytes);
   const std::size_t size = (size_bytes + kLineBytes - 1) / kLineBytes * kLineBytes;

@@ -17,6 +17,10 @@ class BufferArena {
  public:
   // `pool` is borrowed.
   explicit BufferArena(ThreadPool& pool) : pool_(pool) {}
+  // Returns to the system what was touched and is in no buffer.
+  ~BufferArena();
+  BufferArena(const BufferArena&) = delete;
+  BufferArena& operator=(const BufferArena&) = delete;
 
   // Returns a buffer of Device::kCpu, aligned to 64 bytes, uninitialised. Pages of small buffers
   // have been touched: each by one thread, where threads that write side by side would both clear a
