@@ -75,7 +75,9 @@ int report_runs(const VideoBench& bench, const OpenedModel& opened, const bench:
 
 int bench_videos(const BenchVideos& wanted, const BenchDevice& device,
                  const config::LoadedPreset& loaded, const Machine& machine) {
-  const config::Preset& preset = loaded.preset;
+  config::Preset preset = loaded.preset;
+  // The method that takes most memory.
+  if (wanted.price == PriceOf::kDrafts) preset.speculative.method = config::DraftMethod::kArchive;
   config::require_available(preset, has_cuda_kernels());
   const pipeline::FoundVideos found = pipeline::find_videos(wanted.paths);
   if (found.inputs.empty()) {

@@ -305,7 +305,6 @@ int run(const RunFlags& flags, const Globals& globals) {
   }
   options.prompts = prompts;
   options.examples = std::move(examples);
-  add_captions_of_output(flags.output, options.drafts);
   require_possible(preset, *model, options, inputs);
   const records::Manifest manifest = make_manifest(preset, *model, model_hash, options);
   if (flags.is_dry) {
@@ -317,6 +316,7 @@ int run(const RunFlags& flags, const Globals& globals) {
                     .devices = device_names(preset, machine),
                     .num_lead_tokens = count_lead_tokens(*model, options)});
   }
+  add_captions_of_output(flags.output, options.drafts);
   const Replicas replicas({.loaded = loaded,
                            .machine = machine,
                            .contexts = contexts,

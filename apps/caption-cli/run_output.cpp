@@ -206,11 +206,10 @@ std::optional<config::WeightFormat> weights_of_output(const OutputFlags& flags) 
 
 void add_captions_of_output(const OutputFlags& flags, pipeline::DraftOptions& drafts) {
   if (drafts.how.method != drafts::Method::kArchive || flags.is_stdout()) return;
-  if (choose_format(flags) != records::Format::kJsonl || !std::filesystem::exists(flags.path))
-    return;
-  for (std::string& caption : config::earlier_captions(flags.path)) {
-    drafts.known_captions.push_back(std::move(caption));
-  }
+  std::error_code ignored;  // opening the output reports it
+  const bool is_file = std::filesystem::is_regular_file(flags.path, ignored);
+  if (choose_format(flags) != records::Format::kJsonl || !is_file) return;
+  config::add_known_captions(config::earlier_captions(flags.path), drafts);
 }
 
 std::string describe_output(const OutputFlags& flags) {

@@ -1,5 +1,9 @@
 #include "config/draft_captions.h"
 
+#include <algorithm>
+#include <cstdint>
+#include <iterator>
+#include <string_view>
 #include <utility>
 
 #include "base/error.h"
@@ -9,18 +13,25 @@
 namespace caption::config {
 namespace {
 
+constexpr std::string_view kLabelField = "annotation.description_kr";  // eval's default
+
 void append(std::vector<std::string>& captions, eval::Captions records) {
   for (eval::CaptionEntry& entry : records.entries) {
     if (!entry.is_failed && !entry.caption.empty()) captions.push_back(std::move(entry.caption));
   }
 }
 
-// References have no status and may be several of a clip, so that most of them are no records.
+// Whatever the file can rather be: references have no status and may be several of a clip, so that
+// most of them are no records. Throws with what is wrong in the better reading.
 void append_file(std::vector<std::string>& captions, const std::string& path) {
-  eval::Problems problems;
-  eval::Captions records = eval::read_captions(path, problems);
-  if (problems.count() == 0) return append(captions, std::move(records));
-  for (eval::ReferenceEntry& entry : eval::read_references(path).entries) {
+  eval::Problems of_records;
+  eval::Captions records = eval::read_captions(path, of_records);
+  if (of_records.count() == 0) return append(captions, std::move(records));
+  eval::Problems of_references;
+  eval::References references = eval::read_references(path, kLabelField, of_references);
+  if (of_records.count() < of_references.count()) of_records.throw_if_any();
+  of_references.throw_if_any();
+  for (eval::ReferenceEntry& entry : references.entries) {
     for (std::string& caption : entry.captions) captions.push_back(std::move(caption));
     for (auto& [prompt, texts] : entry.of_prompts) {
       for (std::string& caption : texts) captions.push_back(std::move(caption));
@@ -42,9 +53,22 @@ pipeline::DraftOptions draft_options(const Preset& preset) {
                 .max_drafts = static_cast<std::int32_t>(speculative.num_draft_tokens),
                 .is_adaptive = speculative.adaptive};
   for (const std::string& path : speculative.draft_from) {
-    append_file(drafts.known_captions, path);
+    std::vector<std::string> captions;
+    append_file(captions, path);
+    add_known_captions(std::move(captions), drafts);
   }
   return drafts;
+}
+
+void add_known_captions(std::vector<std::string> captions, pipeline::DraftOptions& drafts) {
+  std::vector<std::string>& known = drafts.known_captions;
+  std::move(captions.begin(), captions.end(), std::back_inserter(known));
+  std::int64_t left = drafts.max_archive_bytes;
+  const auto last_dropped = std::find_if(known.rbegin(), known.rend(), [&](const auto& caption) {
+    left -= std::ssize(caption);
+    return left < 0;
+  });
+  known.erase(known.begin(), last_dropped.base());
 }
 
 std::vector<std::string> earlier_captions(const std::filesystem::path& output) {

@@ -28,7 +28,7 @@ struct DraftQuery {
   std::vector<std::int32_t>* drafts = nullptr;
 };
 
-// What an engine's steps have in common with their cost.
+// The size of a step and what it cost.
 struct StepLoad {
   std::int64_t num_tokens = 0;  // of all sequences
   std::int64_t us = 0;          // wall time

@@ -22,8 +22,8 @@ namespace caption::drafts {
 struct Guess {
   std::int32_t token = 0;
   std::int32_t match_length = 0;  // tokens of context before it that equal the archive's
-  std::int32_t count = 0;         // texts in which it follows them, of those looked at
-  std::int32_t total = 0;         // texts that were looked at, >= count
+  std::int32_t count = 0;         // places where it follows them, of those looked at
+  std::int32_t total = 0;         // places that were looked at, >= count
 };
 
 struct TokenRun;
@@ -31,8 +31,8 @@ struct TokenRun;
 // Thread-safe.
 class TokenArchive {
  public:
-  // Holds at most max_bytes, at least one text's. When they are full, the oldest half of the texts
-  // is forgotten.
+  // Holds at most max_bytes, and as many again while texts are merged. When they are full, the
+  // oldest half of the texts is forgotten.
   explicit TokenArchive(std::int64_t max_bytes);
   ~TokenArchive();
   TokenArchive(const TokenArchive&) = delete;

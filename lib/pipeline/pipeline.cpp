@@ -155,6 +155,7 @@ Outcome Run::finish() {
   outcome.clips_seen_before = num_seen_before_;
   outcome.busy = outcome.progress.work.busy;
   outcome.engine = recorder_.engine_stats();
+  outcome.had_drafts = options_.drafts.how.method != drafts::Method::kNone;
   for (const auto& replica : replicas_) outcome.drafts += replica->engine.draft_counts();
   return outcome;
 }
@@ -286,6 +287,7 @@ Outcome run(std::span<const Replica> replicas, const InputList& inputs, Options 
   std::atomic<bool> own_stop{false};
   if (options.stop == nullptr) options.stop = &own_stop;
   Run stages(replicas, inputs, options, std::move(example_clips), sink);
+  options.drafts.known_captions = {};  // their tokens are in the archive
   return stages.finish();
 }
 

@@ -185,6 +185,7 @@ struct Outcome {
   Progress progress;
   StageTimes busy;
   engine::EngineStats engine;
+  bool had_drafts = false;  // Options::drafts had a method
   drafts::DraftCounts drafts;
 };
 

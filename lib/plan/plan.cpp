@@ -100,8 +100,8 @@ void plan_tokens(Plan& plan) {
 
 void plan_activations(Plan& plan) {
   const DecoderSpec& text = text_of(plan.input);
-  plan.scratch_bytes = model::decoder_scratch_bytes(text, plan.step_tokens, plan.input.num_logit_rows(),
-                                                    plan.input.adapters.max_rank);
+  plan.scratch_bytes = model::decoder_scratch_bytes(
+      text, plan.step_tokens, plan.input.num_logit_rows(), plan.input.adapters.max_rank);
   const std::int64_t rows = plan.input.num_logit_rows();
   plan.logits_bytes =
       plan.input.device == PlanDevice::kHost

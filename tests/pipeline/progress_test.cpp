@@ -29,6 +29,22 @@ Progress some_progress() {
 }
 
 TEST_SUITE("pipeline/progress") {
+  TEST_CASE("the summary of drafts counts what a step gave and what was right") {
+    Outcome outcome;
+    CHECK(describe_drafts(outcome) == "");
+    outcome.had_drafts = true;
+    CHECK(describe_drafts(outcome) == "");  // nothing was decoded
+    outcome.engine.decode_tokens = 300;
+    CHECK(describe_drafts(outcome) == "drafts: none was worth a token of a step");
+    outcome.engine.draft_tokens = 260;
+    outcome.engine.accepted_tokens = 200;
+    outcome.drafts.computed = {250, 10};
+    outcome.drafts.accepted = {199, 1};
+    CHECK(describe_drafts(outcome) ==
+          "drafts: 3.00 tokens of a caption per step; archive: 199 of 250 right; n-grams: 1 of 10 "
+          "right");
+  }
+
   TEST_CASE("records with warnings are counted in words") {
     CHECK(describe_warned({}) == "");
     CHECK(describe_warned({.clips_warned = 1}) ==

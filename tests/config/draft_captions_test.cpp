@@ -1,0 +1,72 @@
+#include "config/draft_captions.h"
+
+#include <doctest/doctest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+
+namespace caption::config {
+namespace {
+
+using Captions = std::vector<std::string>;
+
+// Writes a file of this test.
+std::string file(const std::string& name, const std::string& text) {
+  const std::filesystem::path path = std::filesystem::path(CAPTION_TEST_TMP) / name;
+  std::ofstream(path) << text;
+  return path.string();
+}
+
+Captions known(const std::vector<std::string>& files) {
+  Preset preset;
+  preset.speculative.method = DraftMethod::kArchive;
+  preset.speculative.draft_from = files;
+  return draft_options(preset).known_captions;
+}
+
+TEST_SUITE("config/draft_captions") {
+  TEST_CASE("captions come from records without failures, and from references") {
+    const std::string records =
+        file("records.jsonl",
+             "{\"video\":\"a.mp4\",\"caption\":\"one\",\"status\":\"ok\"}\n"
+             "{\"video\":\"b.mp4\",\"caption\":\"\",\"status\":\"failed\"}\n");
+    const std::string references =
+        file("references.jsonl",
+             "{\"video\":\"a.mp4\",\"captions\":[\"two\",\"three\"]}\n"
+             "{\"video\":\"b.mp4\",\"captions\":[\"four\"],\"prompts\":{\"short\":[\"five\"]}}\n");
+    CHECK(known({records}) == Captions{"one"});
+    CHECK(known({references, records}) == Captions{"two", "three", "four", "five", "one"});
+    CHECK(earlier_captions(records) == Captions{"one"});
+    CHECK(earlier_captions(references).empty());
+    CHECK(earlier_captions(records + ".none").empty());
+  }
+
+  TEST_CASE("a broken file is named with its line, and a torn output is read up to there") {
+    const std::string torn = file("torn.jsonl",
+                                  "{\"video\":\"a.mp4\",\"caption\":\"one\",\"status\":\"ok\"}\n"
+                                  "{\"video\":\"b.mp4\",\"capt");
+    CHECK_THROWS_WITH_AS(known({torn}), doctest::Contains("torn.jsonl:2"), Error);
+    CHECK(earlier_captions(torn) == Captions{"one"});
+    CHECK_THROWS_WITH_AS(known({torn + ".none"}), doctest::Contains("torn.jsonl.none"), Error);
+    Preset preset;
+    preset.speculative.draft_from = {torn};
+    CHECK_THROWS_WITH_AS(draft_options(preset), doctest::Contains("--drafts archive"), Error);
+  }
+
+  TEST_CASE("of too many captions the last ones are kept") {
+    pipeline::DraftOptions drafts{.max_archive_bytes = 10};
+    add_known_captions({"aaaa", "bbbb"}, drafts);
+    CHECK(drafts.known_captions == Captions{"aaaa", "bbbb"});
+    add_known_captions({"cccc"}, drafts);
+    CHECK(drafts.known_captions == Captions{"bbbb", "cccc"});
+    add_known_captions({"a text of more than ten bytes"}, drafts);
+    CHECK(drafts.known_captions.empty());
+  }
+}
+
+}  // namespace
+}  // namespace caption::config
