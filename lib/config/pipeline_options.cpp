@@ -6,6 +6,7 @@
 #include "config/draft_captions.h"
 #include "config/identity.h"
 #include "config/resolve.h"
+#include "kernels/sample_rows.h"
 #include "pipeline/threads.h"
 #include "sampling/sampler.h"
 
@@ -32,10 +33,15 @@ MemoryUse memory_use(const PlacedDecoder& placed) {
 
 std::int64_t kv_cache_bytes(const Preset& preset, const PlacedDecoder& placed) {
   const std::int64_t most_rows = preset.engine.max_num_seqs * (1 + max_drafts(preset));
-  placed.decoder.reserve(preset.engine.max_num_batched_tokens,
-                         std::min(most_rows, std::max(preset.engine.max_num_seqs,
-                                                      preset.engine.max_num_batched_tokens)));
-  const MemoryUse memory = memory_use(placed);
+  const std::int64_t num_rows = std::min(
+      most_rows, std::max(preset.engine.max_num_seqs, preset.engine.max_num_batched_tokens));
+  placed.decoder.reserve(preset.engine.max_num_batched_tokens, num_rows);
+  MemoryUse memory = memory_use(placed);
+  if (placed.device.is_cuda()) {  // what the engine reserves beside the pages
+    const std::int64_t vocab = placed.decoder.spec().vocab;
+    memory.held_bytes += num_rows * vocab * static_cast<std::int64_t>(sizeof(float)) +
+                         kernels::sample_rows_scratch_bytes(num_rows, vocab);
+  }
   return plan_kv_cache_bytes(preset, placed.decoder.spec(), memory.held_bytes, memory.total_bytes);
 }
 

@@ -53,6 +53,7 @@ void Drafter::add_candidates(std::size_t query, const Proposal& proposal) {
   double all_right = 1;
   for (const Guess& guess : proposal.guesses) {
     all_right *= probability(proposal, guess);
+    if (options_.is_adaptive && all_right < kLeastGain) return;
     candidates_.push_back({.probability = all_right, .query = query});
   }
 }

@@ -8,12 +8,14 @@ namespace {
 
 constexpr std::int64_t kShortest = 2;
 constexpr std::int64_t kLongest = 24;
+constexpr std::size_t kSearched = 2048;  // tokens
 
 }  // namespace
 
 void guess_repetition(std::span<const std::int32_t> tokens, std::int64_t most,
                       std::vector<Guess>& guesses) {
   guesses.clear();
+  tokens = tokens.last(std::min(tokens.size(), kSearched));
   const std::int64_t size = std::ssize(tokens);
   if (size <= kShortest) return;
   const auto ends_equal = [&](std::int64_t place) {  // tokens before `place` that equal the last

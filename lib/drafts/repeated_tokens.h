@@ -11,9 +11,9 @@
 
 namespace caption::drafts {
 
-// Replaces `guesses` by at most `most` tokens: those after the earlier place in `tokens`, of
-// several the last, before which the most tokens, 2 to 24, equal the last ones. Empty when there is
-// none.
+// Replaces `guesses` by at most `most` tokens: those after the earlier place in the last 2,048
+// tokens, of several the last, before which the most tokens, 2 to 24, equal the last ones. Empty
+// when there is none.
 void guess_repetition(std::span<const std::int32_t> tokens, std::int64_t most,
                       std::vector<Guess>& guesses);
 

@@ -207,7 +207,7 @@ std::string describe_caches(const Outcome& outcome) {
 std::string describe_drafts(const Outcome& outcome) {
   const engine::EngineStats& engine = outcome.engine;
   if (!outcome.had_drafts || engine.decode_tokens == 0) return {};
-  if (engine.draft_tokens == 0) return "drafts: none was worth a token of a step";
+  if (engine.draft_tokens == 0) return "drafts: none was computed";
   const auto steps =
       static_cast<double>(std::max<std::int64_t>(1, engine.decode_tokens - engine.accepted_tokens));
   std::string out = "drafts: " + format_number(static_cast<double>(engine.decode_tokens) / steps) +

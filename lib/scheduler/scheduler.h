@@ -168,7 +168,7 @@ class Scheduler {
   void shrink(SequenceId id, std::int64_t num_slots);
   // Whether the next step computes one token of the sequence, after its prompt, in one branch.
   bool can_draft(SequenceId id) const;
-  // An upper bound of the prompt tokens that the next plan computes.
+  // An upper bound of the prompt tokens that the next plan computes within the budget.
   std::int64_t most_prompt_tokens() const;
   // Offers `num_drafts` tokens for the next plan, which may take fewer, and forgets them then.
   // Requires can_draft().

@@ -32,6 +32,11 @@ TEST_CASE("a repetition is guessed from the longest earlier match") {
   CHECK(repetition({5, 1, 2, 3, 9, 1, 2, 4, 5, 1, 2}) ==
         Ids{3, 9, 1, 2, 4, 5, 1, 2});  // the longer
   CHECK(repetition({7, 7, 7}) == Ids{7});
+  Ids far(3000, 9);
+  far[0] = 1;
+  far[1] = 2;
+  far.insert(far.end(), {1, 2});
+  CHECK(repetition(far).empty());
 }
 
 TEST_CASE("a guess of a repetition knows the length of its match") {

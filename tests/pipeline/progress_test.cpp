@@ -35,7 +35,7 @@ TEST_SUITE("pipeline/progress") {
     outcome.had_drafts = true;
     CHECK(describe_drafts(outcome) == "");  // nothing was decoded
     outcome.engine.decode_tokens = 300;
-    CHECK(describe_drafts(outcome) == "drafts: none was worth a token of a step");
+    CHECK(describe_drafts(outcome) == "drafts: none was computed");
     outcome.engine.draft_tokens = 260;
     outcome.engine.accepted_tokens = 200;
     outcome.drafts.computed = {250, 10};

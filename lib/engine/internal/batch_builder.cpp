@@ -134,6 +134,7 @@ bool BatchBuilder::is_plain_decode() const {
 }
 
 void BatchBuilder::widen_tables(std::int64_t pages) {
+  if (pages == max_pages_) return;
   const auto from = static_cast<std::size_t>(max_pages_);
   const auto to = static_cast<std::size_t>(pages);
   const std::size_t num_tables = context_lens_.size();
