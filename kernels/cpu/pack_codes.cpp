@@ -42,7 +42,7 @@ namespace {
 // A part of a matrix that a thread packs at a time, in panels. Formats that hold a matrix
 // transposed have the codes of this many features in a line of the processor's caches.
 constexpr std::int64_t kMostPanelsOfPart = 4;
-// Of words, which are packed where they are: more of a line and a page are read at once.
+// The most panels that are packed from words at a time: more use more of a cache line and a page.
 constexpr std::int64_t kMostPanelsOfWords = 16;
 
 // Whether the tier packs codes in this order.

@@ -55,7 +55,7 @@ struct TileMemory {
     Buffer buffers[kHasOneBuffer ? 1 : 2];                // of keys, and of values
     Bytes16 widened[kIsInt8 ? kStepKeys : 1][kRowPacks];  // keys or values
     // For each position of a split, or of two, the even one and the odd one. Positions that no row
-    // of the tile sees have those of one that is seen, but for a v_scale of 0.
+    // of the tile sees have the slot and factor of one that is seen, and a v_scale of 0.
     int slots[kSlotBuffers][kSplitKeys];
     float factors[kSlotBuffers][kScales];  // multiply the scores
     float v_scales[kSlotBuffers][kScales];
@@ -73,7 +73,7 @@ struct TileMemory {
     int row_bytes;
     int head_bytes;
     bool copies;
-    float factor;  // of scores, but with i8
+    float factor;  // multiplies scores; with i8, factors[] does
     // The keys that any of the warp's rows sees, those that all of them see, and those that each of
     // the lane's two rows sees.
     KeyRange some = {};
@@ -175,7 +175,7 @@ struct TileMemory {
   // block's addresses.
   static constexpr bool kHasColumn = kThreads % kPacksOfElements == 0;
   static constexpr int kStepPacks = kStepKeys * kPacksOfElements;
-  static constexpr int kCopies = (kStepPacks + kThreads - 1) / kThreads;  // of a thread
+  static constexpr int kCopies = (kStepPacks + kThreads - 1) / kThreads;  // that a thread makes
   // Copies that a thread begins at once: where copies are loads, so many are under way.
   static constexpr int kMostAtOnce = !kHasColumn ? 5 : kSplits ? 16 : 8;
   static constexpr int kCopiesAtOnce = kCopies < kMostAtOnce ? kCopies : kMostAtOnce;

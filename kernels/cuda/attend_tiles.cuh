@@ -126,7 +126,8 @@ struct AttendTiles : TileMemory<T, Element, kDimTiles, kWork> {
 
   // The step's keys are under way, and with two buffers its values.
   static CAPTION_DEVICE void attend_step(const Block& block, int step, State& state) {
-    constexpr int kGroupsBehind = kHasOneBuffer ? 0 : 1;  // of copies, when a wait is over
+    // Groups of copies that a wait leaves under way.
+    constexpr int kGroupsBehind = kHasOneBuffer ? 0 : 1;
     const int first = step * kStepKeys;
     const bool sees_keys = first < block.some.end && first + kStepKeys > block.some.begin;
     const bool has_next = step + 1 < block.steps.end;

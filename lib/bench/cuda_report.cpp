@@ -1,18 +1,19 @@
 // The table of bench --kernels --predict.
 #include <algorithm>
-#include <array>
-#include <tuple>
+
+#include <vector>
 
 #include "base/error.h"
 #include "base/figures.h"
 #include "base/units.h"
 #include "bench/cuda_prediction.h"
 #include "bench/internal/cuda_codes.h"
+#include "bench/internal/report_parts.h"
 
 namespace caption::bench {
 namespace {
 
-using Cells = std::array<std::string, 8>;
+using Cells = std::vector<std::string>;
 constexpr std::size_t kNumNames = 2;  // columns of text, aligned left; the others are numbers
 
 constexpr const char* kNoKernel = "not modelled";
@@ -31,22 +32,6 @@ Cells cells_of(const CudaCard& card, const CudaWork& work) {
           format_number(time.seconds * 1e6),
           std::string(time.limit),
           format_percent(time.share)};
-}
-
-std::string aligned(const std::vector<Cells>& lines) {
-  std::array<std::size_t, std::tuple_size_v<Cells>> widths{};
-  for (const Cells& line : lines) {
-    for (std::size_t i = 0; i < line.size(); ++i) widths[i] = std::max(widths[i], line[i].size());
-  }
-  std::string text;
-  for (const Cells& line : lines) {
-    for (std::size_t i = 0; i < line.size(); ++i) {
-      text += i == 0 ? "" : "  ";
-      text += i < kNumNames ? pad_right(line[i], widths[i]) : pad_left(line[i], widths[i]);
-    }
-    text += "\n";
-  }
-  return text;
 }
 
 // The time of attention, both launches of it, and the greater of its shares of the card's rates.
@@ -125,7 +110,7 @@ std::string step_table(const CudaCard& card, const std::string& step, bool is_gr
   std::vector<Cells> lines = {
       {"operation", "kernel", "launches", "DRAM", "FLOP", "us", "limit", "share"}};
   for (const CudaWork& work : works) lines.push_back(cells_of(card, work));
-  return "\n" + describe_step(card, step, is_graph, num_layers, works) + aligned(lines);
+  return "\n" + describe_step(card, step, is_graph, num_layers, works) + aligned(lines, kNumNames);
 }
 
 }  // namespace

@@ -1,6 +1,6 @@
 #include <algorithm>
-#include <array>
-#include <tuple>
+
+#include <vector>
 
 #include "base/figures.h"
 #include "base/json_writer.h"
@@ -10,7 +10,7 @@
 namespace caption::bench {
 namespace {
 
-using Cells = std::array<std::string, 7>;
+using Cells = std::vector<std::string>;
 constexpr std::size_t kNumNames = 2;  // columns of text, aligned left; the others are numbers
 
 std::string microseconds(double seconds) {
@@ -27,22 +27,6 @@ Cells cells_of(const StepOperation& operation) {
           microseconds(operation.predicted_s),
           ratio_text(operation.ratio()),
           operation.limit.empty() ? "-" : std::string(operation.limit)};
-}
-
-std::string aligned(const std::vector<Cells>& lines) {
-  std::array<std::size_t, std::tuple_size_v<Cells>> widths{};
-  for (const Cells& line : lines) {
-    for (std::size_t i = 0; i < line.size(); ++i) widths[i] = std::max(widths[i], line[i].size());
-  }
-  std::string text;
-  for (const Cells& line : lines) {
-    for (std::size_t i = 0; i < line.size(); ++i) {
-      text += i == 0 ? "" : "  ";
-      text += i < kNumNames ? pad_right(line[i], widths[i]) : pad_left(line[i], widths[i]);
-    }
-    text += "\n";
-  }
-  return text;
 }
 
 double new_tokens_per_s(const MeasuredStep& step) {
@@ -113,7 +97,7 @@ std::string to_table(const std::string& subject, const StepBench& bench) {
     std::vector<Cells> lines = {
         {"operation", "kernel", "calls", "us", "predicted", "ratio", "limit"}};
     for (const StepOperation& operation : step.operations) lines.push_back(cells_of(operation));
-    text += "\n" + describe_step(bench, step) + aligned(lines);
+    text += "\n" + describe_step(bench, step) + aligned(lines, kNumNames);
   }
   return text;
 }

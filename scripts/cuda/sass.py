@@ -72,17 +72,23 @@ def leaves_for_good(instruction: Instruction) -> bool:
     return name.startswith(("BRA", "EXIT", "RET")) and name != "BRA.DIV"
 
 
+def ways_forward(code: Code, at: int, last: int) -> list[int]:
+    """Where a warp whose lanes stay together may go on after an instruction, up to `last`."""
+    instruction = code.instructions[at]
+    target = code.labels.get(instruction.target, -1)
+    leaves = leaves_for_good(instruction)
+    ways = [at + 1] if instruction.is_predicated or not leaves else []
+    if at < target <= last and instruction.name != "BRA.DIV":
+        ways.append(target)
+    return ways
+
+
 def longest_way(code: Code, first: int, last: int) -> int:
     """The most instructions that a warp whose lanes stay together issues in a round of a loop: of
     branches forward, the way with more."""
     most = {last: 1}
     for at in range(last - 1, first - 1, -1):
-        instruction = code.instructions[at]
-        target = code.labels.get(instruction.target, -1)
-        leaves = leaves_for_good(instruction)
-        ways = [at + 1] if instruction.is_predicated or not leaves else []
-        if at < target <= last and instruction.name != "BRA.DIV":
-            ways.append(target)
+        ways = ways_forward(code, at, last)
         lengths = [most[way] for way in ways if way in most]
         if lengths:
             most[at] = 1 + max(lengths)
@@ -94,13 +100,8 @@ def working_way(code: Code, first: int, last: int) -> int:
     multiply-adds and copies of 16 bytes; of several such ways on the shortest."""
     most = {last: (0, -1)}
     for at in range(last - 1, first - 1, -1):
-        instruction = code.instructions[at]
-        target = code.labels.get(instruction.target, -1)
-        leaves = leaves_for_good(instruction)
-        ways = [at + 1] if instruction.is_predicated or not leaves else []
-        if at < target <= last and instruction.name != "BRA.DIV":
-            ways.append(target)
-        works = bool(WORK.match(instruction.name))
+        ways = ways_forward(code, at, last)
+        works = bool(WORK.match(code.instructions[at].name))
         found = [most[way] for way in ways if way in most]
         if found:
             work, length = max(found)

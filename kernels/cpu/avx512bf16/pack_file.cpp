@@ -8,7 +8,7 @@
 namespace caption::kernels::cpu {
 namespace {
 
-constexpr std::int64_t kPairBytes = 32;  // of a panel
+constexpr std::int64_t kPairBytes = 32;  // two columns of a panel
 constexpr std::int64_t kLineBytes = 64;
 // The processor does not foresee steps of kilobytes.
 constexpr std::int64_t kRowsAhead = 16;
@@ -42,8 +42,8 @@ namespace {
 // Each lane of 16 bytes holds a column's codes of a panel: nibble i of word w those of row
 // 8 * w + {0, 2, 4, 6, 1, 3, 5, 7}[i].
 struct MergedPair {
-  // Of two columns, of which each lane has the words of rows n in `low`, of rows n + 16 in `high`:
-  // nibbles of low bits, and of high bits, of both in one byte.
+  // Takes two columns. Each byte of the results has the codes of rows n and n + 16 of a column:
+  // `even` those from the low bits of the words' bytes, `odd` those from the high bits.
   MergedPair(__m512i first, __m512i second) {
     const __m512i low = _mm512_unpacklo_epi64(first, second);
     const __m512i high = _mm512_unpackhi_epi64(first, second);

@@ -44,4 +44,20 @@ void write_summary(JsonWriter& json, const char* name, const Summary& summary) {
       .end_object();
 }
 
+std::string aligned(const std::vector<std::vector<std::string>>& lines, std::size_t num_names) {
+  std::vector<std::size_t> widths(lines.front().size());
+  for (const std::vector<std::string>& line : lines) {
+    for (std::size_t i = 0; i < line.size(); ++i) widths[i] = std::max(widths[i], line[i].size());
+  }
+  std::string text;
+  for (const std::vector<std::string>& line : lines) {
+    for (std::size_t i = 0; i < line.size(); ++i) {
+      text += i == 0 ? "" : "  ";
+      text += i < num_names ? pad_right(line[i], widths[i]) : pad_left(line[i], widths[i]);
+    }
+    text += "\n";
+  }
+  return text;
+}
+
 }  // namespace caption::bench

@@ -2,7 +2,9 @@
 // summaries.
 #pragma once
 
+#include <cstddef>
 #include <string>
+#include <vector>
 
 #include "base/json_writer.h"
 #include "bench/roofline.h"
@@ -17,5 +19,9 @@ std::string describe(const Roofline& roofline);
 std::string describe_machine(const Roofline& before, const Roofline& after);
 void write_roofline(JsonWriter& json, const char* name, const Roofline& roofline);
 void write_summary(JsonWriter& json, const char* name, const Summary& summary);
+
+// Returns lines of cells, all of as many as the first, in columns: the first `num_names` are
+// aligned left, the others right. There is a line at least.
+std::string aligned(const std::vector<std::vector<std::string>>& lines, std::size_t num_names);
 
 }  // namespace caption::bench
