@@ -76,7 +76,7 @@ class QuantisedRows {
   requires std::is_invocable_r_v<QuantisedMatrix, Function, std::int64_t, std::int64_t>
   QuantisedRows(Function read)  // NOLINT(google-explicit-constructor)
       : read_(std::move(read)), borrow_(read_) {}
-  // `borrow` returns the same rows, up to 512 at a time if they are words, but may leave the codes
+  // `borrow` returns the same rows, any number at a time if they are words, but may leave the codes
   // where they are (QuantisedMatrix::file_codes), as long as the matrix is being placed.
   QuantisedRows(Read read, Read borrow) : read_(std::move(read)), borrow_(std::move(borrow)) {}
 

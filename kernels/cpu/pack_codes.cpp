@@ -42,8 +42,9 @@ namespace {
 // A part of a matrix that a thread packs at a time, in panels. Formats that hold a matrix
 // transposed have the codes of this many features in a line of the processor's caches.
 constexpr std::int64_t kMostPanelsOfPart = 4;
-// The most panels that are packed from words at a time: more use more of a cache line and a page.
-constexpr std::int64_t kMostPanelsOfWords = 16;
+// The most panels that are packed from words at a time: a row of words is read in order, and is
+// part of all panels. Their scales are held meanwhile.
+constexpr std::int64_t kMostPanelsOfWords = 512;
 
 // Whether the tier packs codes in this order.
 bool takes(const Tier& tier, const FileCodes& codes) {
@@ -71,8 +72,8 @@ void over_parts(ThreadPool& pool, std::int64_t num_rows, const Read& read, const
                 std::int64_t most_panels = kMostPanelsOfPart) {
   const std::int64_t num_panels = divide_up(num_rows, kPanelFeatures);
   // All threads have work.
-  const std::int64_t part_panels =
-      std::clamp<std::int64_t>(num_panels / (4 * pool.num_threads()), 1, most_panels);
+  const std::int64_t num_parts = pool.num_threads() == 1 ? 1 : 4 * pool.num_threads();
+  const std::int64_t part_panels = std::clamp<std::int64_t>(num_panels / num_parts, 1, most_panels);
   const std::int64_t part_rows = part_panels * kPanelFeatures;
   pool.parallel_for(divide_up(num_rows, part_rows), 1, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t first = begin * part_rows; first < std::min(num_rows, end * part_rows);

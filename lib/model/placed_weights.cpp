@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <utility>
@@ -11,6 +12,7 @@
 #include "base/error.h"
 #include "kernels/convert.h"
 #include "model/file_codes.h"
+#include "model/internal/placing_threads.h"
 #include "model/internal/reading_ahead.h"
 #include "model/internal/unused_tensors.h"
 #include "model/stored_names.h"
@@ -125,20 +127,16 @@ kernels::Weight place_codes(Stream& stream, const weights::Source& source,
                                   kernels::QuantisedRows(read, borrow));
 }
 
-// While it lives, the weights that a stream places are in chunks of memory together.
-class SharedArena {
- public:
-  explicit SharedArena(Stream& stream) : stream_(stream), arena_(stream.pool()) {
-    stream_.set_arena(&arena_);
+std::int64_t count_mapped_bytes(const weights::Source& source, const std::string& tensor) {
+  std::int64_t sum = 0;
+  for (const std::span<const std::byte> bytes : source.mapped_bytes(tensor)) {
+    sum += std::ssize(bytes);
   }
-  ~SharedArena() { stream_.set_arena(nullptr); }
-  SharedArena(const SharedArena&) = delete;
-  SharedArena& operator=(const SharedArena&) = delete;
+  return sum;
+}
 
- private:
-  Stream& stream_;
-  BufferArena arena_;
-};
+// Elements of a matrix that all threads place together: it takes long beside the rest of a model.
+constexpr std::int64_t kSharedElements = std::int64_t{128} << 20;
 
 }  // namespace
 
@@ -170,7 +168,6 @@ PlacedWeights::PlacedWeights(Stream& stream, const Blueprint& blueprint,
                              weights::WeightFormat format, std::span<const ModelAdapter> adapters,
                              const PlaceOptions& options)
     : device_(stream.device()), format_(format_beside_codes(format)), sources_(std::move(sources)) {
-  placed_.reserve(blueprint.parameters.size());
   // Whether an adapter's term is merged depends on how the weight is held.
   Blueprint stored = blueprint;
   for (std::size_t i = 0; i < sources_.size(); ++i) {
@@ -216,37 +213,60 @@ PlacedWeights::PlacedWeights(Stream& stream, const Blueprint& blueprint,
     bytes.push_back(bytes_to_place(stream, *sources_[source_of(parameter)], parameter,
                                    places[i].name, format_));
   }
+  placed_.resize(places.size());
   ReadingAhead ahead(bytes);
-  const SharedArena arena(stream);
-  for (std::size_t i = 0; i < places.size(); ++i) {
+  const auto place_one = [&](Stream& of_thread, std::size_t i) {
     ahead.keep_ahead_of(i);
-    place(stream, stored.parameters[i], *sources_[source_of(stored.parameters[i])], places[i]);
+    const Parameter& parameter = stored.parameters[i];
+    place(of_thread, static_cast<ParameterId>(i), parameter, *sources_[source_of(parameter)],
+          places[i]);
+  };
+  const auto is_shared = [&](std::size_t i) {
+    const Parameter& parameter = stored.parameters[i];
+    return takes_all_threads(static_cast<ParameterId>(i), parameter,
+                             *sources_[source_of(parameter)], places[i]);
+  };
+  PlacingThreads threads(stream);
+  for (std::size_t i = 0; i < places.size();) {
+    const std::size_t begin = i;
+    while (i < places.size() && !is_shared(i)) ++i;
+    threads.place_side_by_side(begin, i, place_one);
+    if (i < places.size()) place_one(stream, i++);
   }
+  for (const Placed& placed : placed_) size_bytes_ += placed.size_bytes();
   merged_.clear();
   with_base_.clear();
 }
 
-void PlacedWeights::place(Stream& stream, const Parameter& parameter, weights::Source& source,
-                          const StoredName& where) {
+// A tensor of which much is computed, or held meanwhile, has the threads for itself.
+bool PlacedWeights::takes_all_threads(ParameterId id, const Parameter& parameter,
+                                      const weights::Source& source,
+                                      const StoredName& where) const {
+  if (parameter.role == Role::kVector) return false;
+  const std::int64_t elements = parameter.rows() * parameter.columns();
+  if (merged_.contains(id) || with_base_.contains(id) || elements >= kSharedElements) return true;
+  // Codes that are not kept are decoded into memory. Numbers have two bytes in a file, or four.
+  return !parameter.codes && count_mapped_bytes(source, where.name) < 2 * elements;
+}
+
+void PlacedWeights::place(Stream& stream, ParameterId id, const Parameter& parameter,
+                          weights::Source& source, const StoredName& where) {
   const std::string& name = where.name;
-  Placed placed;
+  Placed& placed = placed_[static_cast<std::size_t>(id)];
   if (parameter.codes) {
     require_kept_codes(format_, *parameter.codes, source.name() + ": tensor " + name);
-    if (!merged_.contains(static_cast<ParameterId>(placed_.size()))) {
+    if (!merged_.contains(id)) {
       placed.matrix = place_codes(stream, source, parameter, where,
                                   weights::code_format(format_, *parameter.codes));
-      size_bytes_ += placed.matrix.size_bytes();
-      source.release(name);
-      placed_.push_back(std::move(placed));
+      release(source, name);
       return;
     }
   }
-  const ConstView file = read_floating(source, parameter, where);
+  const ConstView file = read(source, parameter, where);
   bool is_borrowed = false;
   if (parameter.role == Role::kVector || parameter.role == Role::kEmbedding) {
-    const ConstView rows = place_rows(stream, file);
+    const ConstView rows = place_rows(stream, file, placed.rows);
     is_borrowed = rows.raw() == file.raw();
-    size_bytes_ += rows.num_elements() * static_cast<std::int64_t>(dtype_size_bytes(rows.dtype()));
     if (parameter.role == Role::kVector) {
       placed.vector = rows;
     } else {
@@ -254,32 +274,40 @@ void PlacedWeights::place(Stream& stream, const Parameter& parameter, weights::S
     }
   } else {
     try {
-      placed.matrix =
-          place_matrix(stream, parameter, file.reshape({parameter.rows(), parameter.columns()}));
+      placed.matrix = place_matrix(stream, id, parameter,
+                                   file.reshape({parameter.rows(), parameter.columns()}));
     } catch (const Error& error) {
       throw Error(error.code(), source.name() + ": tensor " + name + ": " + error.what());
     }
-    // A merged matrix is borrowed from rows_, not from the file.
-    const auto id = static_cast<ParameterId>(placed_.size());
+    // A merged matrix is borrowed from Placed::rows, not from the file.
     is_borrowed = placed.matrix.is_borrowed() && !merged_.contains(id);
-    size_bytes_ += placed.matrix.size_bytes();
   }
-  if (!is_borrowed) source.release(name);
-  placed_.push_back(std::move(placed));
+  if (!is_borrowed) release(source, name);
 }
 
-kernels::Weight PlacedWeights::place_matrix(Stream& stream, const Parameter& parameter,
-                                            ConstView rows) {
+ConstView PlacedWeights::read(weights::Source& source, const Parameter& parameter,
+                              const StoredName& where) {
+  const std::lock_guard lock(*sources_mutex_);
+  return read_floating(source, parameter, where);
+}
+
+void PlacedWeights::release(weights::Source& source, const std::string& name) {
+  const std::lock_guard lock(*sources_mutex_);
+  source.release(name);
+}
+
+kernels::Weight PlacedWeights::place_matrix(Stream& stream, ParameterId id,
+                                            const Parameter& parameter, ConstView rows) {
   const MatrixFormat format = weights::matrix_format(format_, parameter.role);
-  const auto id = static_cast<ParameterId>(placed_.size());
   if (const auto found = with_base_.find(id); found != with_base_.end()) {
     for (const LoraTerm& term : found->second) check_base(rows, term);
   }
   const auto terms = merged_.find(id);
   if (terms == merged_.end()) return place_in(stream, rows, format);
-  rows_.push_back(merge(stream, rows, terms->second));
-  kernels::Weight weight = place_in(stream, std::as_const(rows_.back()).view(), format);
-  if (!weight.is_borrowed()) rows_.pop_back();
+  Tensor& merged = placed_[static_cast<std::size_t>(id)].rows;
+  merged = merge(stream, rows, terms->second);
+  kernels::Weight weight = place_in(stream, std::as_const(merged).view(), format);
+  if (!weight.is_borrowed()) merged = Tensor();
   return weight;
 }
 
@@ -310,15 +338,19 @@ void PlacedWeights::bind(Stream& stream, const Blueprint& blueprint, const Model
   }
 }
 
-ConstView PlacedWeights::place_rows(Stream& stream, ConstView file) {
+std::int64_t PlacedWeights::Placed::size_bytes() const {
+  if (vector.empty()) return matrix.size_bytes();
+  return vector.num_elements() * static_cast<std::int64_t>(dtype_size_bytes(vector.dtype()));
+}
+
+ConstView PlacedWeights::place_rows(Stream& stream, ConstView file, Tensor& rows) const {
   const bool is_rounded = format_ != weights::WeightFormat::kF32 && file.dtype() != DType::kBF16;
   if (!is_rounded && device_ == Device::kCpu) return file;
   Tensor rounded(is_rounded ? DType::kBF16 : file.dtype(), file.shape());
   Stream host(stream.pool(), stream.cpu_tier());
   kernels::convert(host, file, rounded.view());
-  rows_.push_back(device_ == Device::kCpu ? std::move(rounded)
-                                          : copy_to(stream, device_, rounded.view()));
-  return std::as_const(rows_.back()).view();
+  rows = device_ == Device::kCpu ? std::move(rounded) : copy_to(stream, device_, rounded.view());
+  return std::as_const(rows).view();
 }
 
 }  // namespace caption::model

@@ -47,7 +47,7 @@ ReadingAhead::~ReadingAhead() {
 void ReadingAhead::keep_ahead_of(std::size_t i) {
   {
     const std::lock_guard lock(mutex_);
-    limit_ = ends_.at(i) + kAheadBytes;
+    limit_ = std::max(limit_, ends_.at(i) + kAheadBytes);
   }
   limit_changed_.notify_one();
 }

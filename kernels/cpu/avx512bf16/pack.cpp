@@ -11,15 +11,13 @@ namespace caption::kernels::cpu {
 namespace {
 
 constexpr std::int64_t kTileBytes = 64;
-// The processor's prefetchers follow fewer streams than a panel has rows.
-constexpr std::int64_t kPrefetchBytes = 512;
 
 // words[i] = word i of the tiles of 16 rows.
 [[gnu::always_inline]] inline void load_transposed(const std::uint8_t* const* rows, std::int64_t at,
-                                                   __m512i (&words)[kHalf]) {
+                                                   std::int64_t ahead, __m512i (&words)[kHalf]) {
   for (int i = 0; i < kHalf; ++i) {
     const std::uint8_t* const from = rows[i] + at;
-    _mm_prefetch(reinterpret_cast<const char*>(from + kPrefetchBytes), _MM_HINT_T0);
+    _mm_prefetch(reinterpret_cast<const char*>(from + ahead), _MM_HINT_T0);
     words[i] = _mm512_loadu_si512(from);
   }
   transpose(words);
@@ -39,10 +37,12 @@ std::int64_t over_tiles(const PanelRowsArgs& args, std::int64_t row_bytes,
   for (; at + kTileBytes <= row_bytes; at += kTileBytes, to += tile_to_bytes) {
     __m512i first[kHalf];
     __m512i last[kHalf];
-    load_transposed(args.rows, at, first);
-    load_transposed(args.rows + kHalf, at, last);
+    const std::int64_t ahead = bytes_ahead(args.rows, row_bytes, at);
+    load_transposed(args.rows, at, ahead, first);
+    load_transposed(args.rows + kHalf, at, ahead, last);
     tile(first, last, to);
   }
+  finish_lines();
   return at;
 }
 
@@ -90,8 +90,8 @@ void pack_dwords_avx512bf16(const PanelRowsArgs& args) {
       over_tiles(args, args.length, kHalf * kWordTo,
                  [&](const __m512i(&first)[kHalf], const __m512i(&last)[kHalf], std::uint8_t* to) {
                    for (int i = 0; i < kHalf; ++i) {
-                     _mm512_storeu_si512(to + i * kWordTo, _mm512_xor_si512(first[i], flips));
-                     _mm512_storeu_si512(to + i * kWordTo + 64, _mm512_xor_si512(last[i], flips));
+                     store_line(to + i * kWordTo, _mm512_xor_si512(first[i], flips));
+                     store_line(to + i * kWordTo + 64, _mm512_xor_si512(last[i], flips));
                    }
                  });
   if (done < args.length) {
@@ -109,9 +109,8 @@ void pack_words_avx512bf16(const PanelRowsArgs& args) {
       args, args.length, kHalf * kWordTo,
       [&](const __m512i(&first)[kHalf], const __m512i(&last)[kHalf], std::uint8_t* to) {
         for (int i = 0; i < kHalf; ++i) {
-          _mm512_storeu_si512(to + i * kWordTo, _mm512_permutex2var_epi16(first[i], low, last[i]));
-          _mm512_storeu_si512(to + i * kWordTo + 64,
-                              _mm512_permutex2var_epi16(first[i], high, last[i]));
+          store_line(to + i * kWordTo, _mm512_permutex2var_epi16(first[i], low, last[i]));
+          store_line(to + i * kWordTo + 64, _mm512_permutex2var_epi16(first[i], high, last[i]));
         }
       });
   if (done < args.length) {

@@ -35,6 +35,7 @@ void pack_words_of_columns_avx512bf16(const PanelWordsArgs& args) {
       to += args.panel_bytes;
     }
   }
+  finish_lines();
 }
 
 namespace {
@@ -100,7 +101,7 @@ void pack_columns(const PanelWordsArgs& args, const std::uint8_t* from, std::int
       _mm512_shuffle_i32x4(a, c, 0x88), _mm512_shuffle_i32x4(b, d, 0x88),
       _mm512_shuffle_i32x4(a, c, 0xDD), _mm512_shuffle_i32x4(b, d, 0xDD)};
   for (std::int64_t panel = 0; panel < args.num_panels; ++panel) {
-    _mm512_storeu_si512(to, _mm512_permutexvar_epi8(order, panels[panel]));
+    store_line(to, _mm512_permutexvar_epi8(order, panels[panel]));
     to += args.panel_bytes;
   }
 }
@@ -122,6 +123,7 @@ void pack_words_of_rows_avx512bf16(const PanelWordsArgs& args) {
       to += kLanes * args.panel_bytes;
     }
   }
+  finish_lines();
 }
 
 namespace {
@@ -150,13 +152,13 @@ __m512i merge_blocks(const std::uint8_t* row, const std::uint8_t* row_16) {
   return _mm512_shuffle_i32x4(both, both, 0xD8);
 }
 
-// Packs two blocks of each row, which begin at byte `at`: 64 columns.
-void pack_two_blocks(const std::uint8_t* const* rows, std::int64_t at, std::uint8_t* to) {
-  constexpr std::int64_t kPrefetchBytes = 256;
+// Packs two blocks of each row, which begin at byte `at`: 64 columns. `ahead` as bytes_ahead().
+void pack_two_blocks(const std::uint8_t* const* rows, std::int64_t at, std::int64_t ahead,
+                     std::uint8_t* to) {
   __m512i words[kHalf];
   for (int n = 0; n < kHalf; ++n) {
-    _mm_prefetch(reinterpret_cast<const char*>(rows[n] + at + kPrefetchBytes), _MM_HINT_T0);
-    _mm_prefetch(reinterpret_cast<const char*>(rows[n + kHalf] + at + kPrefetchBytes), _MM_HINT_T0);
+    _mm_prefetch(reinterpret_cast<const char*>(rows[n] + at + ahead), _MM_HINT_T0);
+    _mm_prefetch(reinterpret_cast<const char*>(rows[n + kHalf] + at + ahead), _MM_HINT_T0);
     words[n] = merge_blocks(rows[n] + at, rows[n + kHalf] + at);
   }
   transpose(words);
@@ -165,7 +167,7 @@ void pack_two_blocks(const std::uint8_t* const* rows, std::int64_t at, std::uint
   for (int i = 0; i < 32; ++i) halves[i] = static_cast<std::uint16_t>(i % 16 * 2 + i / 16);
   const __m512i order = _mm512_load_si512(halves);
   for (int i = 0; i < kHalf; ++i) {
-    _mm512_storeu_si512(to + i * 2 * kPairBytes, _mm512_permutexvar_epi16(order, words[i]));
+    store_line(to + i * 2 * kPairBytes, _mm512_permutexvar_epi16(order, words[i]));
   }
 }
 
@@ -186,12 +188,14 @@ bool pack_blocks_avx512bf16(const PanelBlocksArgs& args) {
   std::uint32_t not_finite = 0;
   for (std::int64_t block = 0; block < args.num_blocks; block += 2) {
     const std::int64_t at = block * kBlockBytes;
-    pack_two_blocks(args.rows, at, args.to + block * kBlockTo);
+    const std::int64_t ahead = bytes_ahead(args.rows, args.num_blocks * kBlockBytes, at);
+    pack_two_blocks(args.rows, at, ahead, args.to + block * kBlockTo);
     for (std::int64_t i = 0; i < 2; ++i) {
       not_finite |=
           store_scales(args.rows, at + i * kBlockBytes, args.scales + (block + i) * kPanelColumns);
     }
   }
+  finish_lines();
   return not_finite == 0;
 }
 

@@ -3,6 +3,8 @@
 
 #include <immintrin.h>
 
+#include <cstdint>
+
 #include "kernels/cpu/tier.h"
 
 namespace caption::kernels::cpu {
@@ -62,6 +64,30 @@ constexpr ByteIndex quad_index(int pair) {
   return index;
 }
 
+// How far behind byte `at` of the rows of a panel lies what is fetched before it is read: the row's
+// next line, or the first one of the row of the next panel. The processor's prefetchers follow
+// fewer streams than a panel has rows. Fetching from where no memory is does nothing.
+inline std::int64_t bytes_ahead(const std::uint8_t* const* rows, std::int64_t row_bytes,
+                                std::int64_t at) {
+  constexpr std::int64_t kLineBytes = 64;
+  if (at + 2 * kLineBytes <= row_bytes) return kLineBytes;
+  const auto first = reinterpret_cast<std::intptr_t>(rows[0]);
+  const auto second = reinterpret_cast<std::intptr_t>(rows[1]);
+  return kPanelColumns * (second - first) + kLineBytes - row_bytes;
+}
+
+// Writes 64 bytes past the processor's caches where they are a line of them: packed weights are
+// read long after. Who wrote lines calls finish_lines() before other threads read them.
+inline void store_line(std::uint8_t* to, __m512i line) {
+  if (reinterpret_cast<std::uintptr_t>(to) % 64 == 0) {
+    _mm512_stream_si512(reinterpret_cast<__m512i*>(to), line);
+  } else {
+    _mm512_storeu_si512(to, line);
+  }
+}
+
+inline void finish_lines() { _mm_sfence(); }
+
 // Writes the codes of 8 columns of 32 features, of which each word of `first` and `last` holds
 // those of one feature: 128 bytes, in the order of two indices.
 inline void store_merged(__m512i first, __m512i last, const ByteIndex (&order)[2],
@@ -73,7 +99,7 @@ inline void store_merged(__m512i first, __m512i last, const ByteIndex (&order)[2
   const __m512i odd = _mm512_ternarylogic_epi32(low, _mm512_srli_epi32(first, 4), last, kSelect);
   for (int i = 0; i < 2; ++i) {
     const __m512i index = _mm512_load_si512(order[i].at);
-    _mm512_storeu_si512(to + i * 64, _mm512_permutex2var_epi8(even, index, odd));
+    store_line(to + i * 64, _mm512_permutex2var_epi8(even, index, odd));
   }
 }
 

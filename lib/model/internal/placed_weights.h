@@ -19,6 +19,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <span>
 #include <string>
@@ -104,20 +105,30 @@ class PlacedWeights {
   struct Placed {
     ConstView vector;
     kernels::Weight matrix;
+    Tensor rows;  // of vector or matrix, where they are neither where the file is mapped nor packed
+
+    std::int64_t size_bytes() const;
   };
 
   const Placed& at(ParameterId id) const { return placed_[static_cast<std::size_t>(id)]; }
-  void place(Stream& stream, const Parameter& parameter, weights::Source& source,
+  bool takes_all_threads(ParameterId id, const Parameter& parameter, const weights::Source& source,
+                         const StoredName& where) const;
+  // Threads place several parameters at a time.
+  void place(Stream& stream, ParameterId id, const Parameter& parameter, weights::Source& source,
              const StoredName& where);
-  ConstView place_rows(Stream& stream, ConstView file);
-  kernels::Weight place_matrix(Stream& stream, const Parameter& parameter, ConstView rows);
+  ConstView read(weights::Source& source, const Parameter& parameter, const StoredName& where);
+  void release(weights::Source& source, const std::string& name);
+  ConstView place_rows(Stream& stream, ConstView file, Tensor& rows) const;
+  kernels::Weight place_matrix(Stream& stream, ParameterId id, const Parameter& parameter,
+                               ConstView rows);
   void bind(Stream& stream, const Blueprint& blueprint, const ModelAdapter& adapter,
             Opening opening);
 
   Device device_;
   weights::WeightFormat format_;
   std::vector<std::unique_ptr<weights::Source>> sources_;
-  std::vector<Tensor> rows_;  // what is not used where it is mapped and not copied to a device
+  // Guards read() and release() of the sources.
+  std::unique_ptr<std::mutex> sources_mutex_ = std::make_unique<std::mutex>();
   // During construction: the terms to be merged, and all terms with a weight of the base model.
   std::unordered_map<ParameterId, std::vector<LoraTerm>> merged_, with_base_;
   DecoderAdapters adapters_;

@@ -28,7 +28,7 @@ class ReadingAhead {
   ReadingAhead(const ReadingAhead&) = delete;
   ReadingAhead& operator=(const ReadingAhead&) = delete;
 
-  // Call it before tensor i is placed, for each i in turn. Does not wait.
+  // Call it before tensor i is placed, for each i about in turn. Does not wait. Thread-safe.
   void keep_ahead_of(std::size_t i);
   // Waits until all bytes that may be read by now are read.
   void wait();

@@ -1,0 +1,44 @@
+// model/internal/placing_threads.h: threads that place tensors side by side.
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "backend/buffer_arena.h"
+#include "backend/stream.h"
+#include "backend/thread_pool.h"
+
+namespace caption::model {
+
+// Each thread of a stream's pool places a tensor by itself, so that the threads meet once at the
+// end and not after each tensor, of which a large model has hundreds, each of a millisecond. A
+// tensor that takes much time or memory is placed by all threads together.
+//
+// What is placed on the CPU lies in chunks of memory together (BufferArena), of each thread its
+// own.
+class PlacingThreads {
+ public:
+  using Place = std::function<void(Stream& stream, std::size_t tensor)>;
+
+  // `stream` is borrowed. On other devices than the CPU the calling thread places all tensors.
+  explicit PlacingThreads(Stream& stream);
+  ~PlacingThreads();
+  PlacingThreads(const PlacingThreads&) = delete;
+  PlacingThreads& operator=(const PlacingThreads&) = delete;
+
+  // Calls place(stream, i) for the tensors [begin, end), on the threads side by side, each with a
+  // stream of its own. Threads take the tensors in order. Rethrows an exception of `place`, after
+  // which no further tensor is taken.
+  void place_side_by_side(std::size_t begin, std::size_t end, const Place& place);
+
+ private:
+  class Worker;
+
+  Stream& stream_;
+  BufferArena arena_;
+  std::vector<std::unique_ptr<Worker>> workers_;
+};
+
+}  // namespace caption::model

@@ -1,0 +1,55 @@
+#include "model/internal/placing_threads.h"
+
+#include <atomic>
+#include <cstdint>
+
+namespace caption::model {
+
+// A thread's stream, whose pool has no other thread.
+class PlacingThreads::Worker {
+ public:
+  explicit Worker(const Stream& stream) : arena_(pool_), stream_(pool_, stream.cpu_tier()) {
+    stream_.set_arena(&arena_);
+  }
+  Stream& stream() { return stream_; }
+
+ private:
+  ThreadPool pool_{1};
+  BufferArena arena_;
+  Stream stream_;
+};
+
+PlacingThreads::PlacingThreads(Stream& stream) : stream_(stream), arena_(stream.pool()) {
+  const int num_threads = stream.device() == Device::kCpu ? stream.pool().num_threads() : 1;
+  for (int i = 0; num_threads > 1 && i < num_threads; ++i) {
+    workers_.push_back(std::make_unique<Worker>(stream));
+  }
+  stream_.set_arena(&arena_);
+}
+
+PlacingThreads::~PlacingThreads() { stream_.set_arena(nullptr); }
+
+void PlacingThreads::place_side_by_side(std::size_t begin, std::size_t end, const Place& place) {
+  if (workers_.empty()) {
+    for (std::size_t i = begin; i < end; ++i) place(stream_, i);
+    return;
+  }
+  std::atomic<std::size_t> next{begin};
+  const auto place_until_none_is_left = [&](std::int64_t first, std::int64_t last) {
+    for (std::int64_t worker = first; worker < last; ++worker) {
+      Stream& stream = workers_[static_cast<std::size_t>(worker)]->stream();
+      for (std::size_t i = next++; i < end; i = next++) {
+        try {
+          place(stream, i);
+        } catch (...) {
+          next = end;
+          throw;
+        }
+      }
+    }
+  };
+  stream_.pool().parallel_for(static_cast<std::int64_t>(workers_.size()), 1,
+                              place_until_none_is_left);
+}
+
+}  // namespace caption::model
