@@ -125,6 +125,16 @@ kernels::Weight place_codes(Stream& stream, const weights::Source& source,
                                   kernels::QuantisedRows(read, borrow));
 }
 
+void require_no_further_layer(const Blueprint& blueprint, const weights::Source& source,
+                              const std::string& prefix) {
+  const std::string layer = "layers." + std::to_string(blueprint.text->num_layers) + ".";
+  if (!source.has(prefix + layer + "input_layernorm.weight")) return;
+  throw Error(ErrorCode::kBadModel, source.name() + ": has tensors of " + prefix + layer +
+                                        "*, but num_hidden_layers is " +
+                                        std::to_string(blueprint.text->num_layers) +
+                                        "; the configuration is another model's");
+}
+
 // While it lives, the weights that a stream places are in chunks of memory together.
 class SharedArena {
  public:
@@ -169,7 +179,10 @@ PlacedWeights::PlacedWeights(Stream& stream, const Blueprint& blueprint,
                              std::vector<std::unique_ptr<weights::Source>> sources,
                              weights::WeightFormat format, std::span<const ModelAdapter> adapters,
                              const PlaceOptions& options)
-    : device_(stream.device()), format_(format_beside_codes(format)), sources_(std::move(sources)) {
+    : device_(stream.device()),
+      format_(format_beside_codes(format)),
+      cancelled_(options.cancelled),
+      sources_(std::move(sources)) {
   placed_.reserve(blueprint.parameters.size());
   // Whether an adapter's term is merged depends on how the weight is held.
   Blueprint stored = blueprint;
@@ -179,15 +192,6 @@ PlacedWeights::PlacedWeights(Stream& stream, const Blueprint& blueprint,
   require_file_codes(sources_.back()->name(), stored, format);
   if (options.requantises) forget_other_codes(stored, format_);
   for (const ModelAdapter& adapter : adapters) bind(stream, stored, adapter, options.opening);
-  const auto require_no_further_layer = [&](const weights::Source& source,
-                                            const std::string& prefix) {
-    const std::string layer = "layers." + std::to_string(blueprint.text->num_layers) + ".";
-    if (!source.has(prefix + layer + "input_layernorm.weight")) return;
-    throw Error(ErrorCode::kBadModel, source.name() + ": has tensors of " + prefix + layer +
-                                          "*, but num_hidden_layers is " +
-                                          std::to_string(blueprint.text->num_layers) +
-                                          "; the configuration is another model's");
-  };
   std::int32_t group = -1;
   GroupNames names;
   std::vector<StoredName> places;
@@ -202,7 +206,7 @@ PlacedWeights::PlacedWeights(Stream& stream, const Blueprint& blueprint,
     weights::Source& source = *sources_.at(source_of(parameter));
     if (std::exchange(group, parameter.group) != parameter.group) {
       names = find_group_names(source, owner.prefixes, parameter);
-      if (owner.part == Part::kDecoder) require_no_further_layer(source, names.prefix);
+      if (owner.part == Part::kDecoder) require_no_further_layer(blueprint, source, names.prefix);
     }
     places.push_back(names.of(parameter));
     used[source_of(parameter)].push_back(places.back().name);
@@ -228,6 +232,10 @@ PlacedWeights::PlacedWeights(Stream& stream, const Blueprint& blueprint,
 
 void PlacedWeights::place(Stream& stream, const Parameter& parameter, weights::Source& source,
                           const StoredName& where) {
+  if (cancelled_ != nullptr && cancelled_->load()) {
+    throw Error(ErrorCode::kCancelled,
+                source.name() + ": interrupted while its weights were loaded");
+  }
   const std::string& name = where.name;
   Placed placed;
   if (parameter.codes) {

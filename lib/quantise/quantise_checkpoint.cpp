@@ -293,7 +293,7 @@ QuantiseOutcome Quantisation::run() {
                           .num_shards = std::ssize(plan_.shards)};
   progress_.tensors_total = plan_.num_tensors;
   for (const ShardPlan& shard : plan_.shards) {
-    if (folder.has_shard(shard.file)) {
+    if (folder.has_shard(shard.file, options_.stop)) {
       progress_.tensors_done += std::ssize(shard.tensors);
       ++outcome.shards_found;
       continue;
@@ -330,7 +330,14 @@ void check_options(const QuantiseOptions& options) {
 QuantiseOutcome quantise_checkpoint(const QuantiseOptions& options) {
   const FormatEntry& entry = require_format(options);
   require_plain_folder(options.model);
-  return Quantisation(options, entry).run();
+  QuantiseOptions stoppable = options;
+  stoppable.digests.set_cancelled(options.stop);
+  try {
+    return Quantisation(stoppable, entry).run();
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::kCancelled) throw;
+    return {};  // stopped before a tensor was read
+  }
 }
 
 }  // namespace caption::quantise
