@@ -366,7 +366,13 @@ void require_files(const fs::path& folder) {
     fail_bad((folder / kConfigName).string() +
              " is missing; an adapter is a folder as save_pretrained() of peft writes it");
   }
-  if (is_present(folder / kWeightsName)) return;
+  if (is_present(folder / kWeightsName)) {
+    try {
+      return require_regular_file(folder / kWeightsName);
+    } catch (const Error& error) {
+      throw Error(model_file_code(error.code()), error.what());
+    }
+  }
   if (is_present(folder / kPickleName)) {
     fail_unavailable((folder / kPickleName).string() +
                      ": this build reads adapters as safetensors only; open it with peft and save "

@@ -103,10 +103,9 @@ TEST_SUITE("model/model_files") {
          [](const fs::path& path) { fs::create_directory(path); }}};
     for (const Kind& kind : kinds) {
       for (const char* const name :
-           {"added_tokens.json", "adapter_config.json", "chat_template.jinja", "config.json",
-            "generation_config.json", "preprocessor_config.json", "special_tokens_map.json",
-            "tokenizer.json", "tokenizer_config.json", "video_preprocessor_config.json",
-            "model.safetensors"}) {
+           {"added_tokens.json", "chat_template.jinja", "config.json", "generation_config.json",
+            "preprocessor_config.json", "special_tokens_map.json", "tokenizer.json",
+            "tokenizer_config.json", "video_preprocessor_config.json", "model.safetensors"}) {
         CAPTURE(kind.text);
         CAPTURE(name);
         const fs::path folder = copy_checkpoint("llama_bf16", "dangling");

@@ -364,8 +364,9 @@ TEST_SUITE("weights/gguf_export") {
         write_gguf_model(kDemoModel, new_folder("room_enough"), GgufWeights::kQ8_0).size_bytes;
     // Paddings of 31 bytes and the list of tensors, of a few hundred bytes each, are not counted.
     free = size_bytes - 113 * 400;
-    check_contains(refusal(ErrorCode::kIo, write), out.string() + ": the files need ",
-                   " are free; give another folder with -o");
+    const std::string message = refusal(ErrorCode::kIo, write);
+    check_contains(message, out.string() + ": the files need ");
+    check_contains(message, " are free; give another folder with -o");
     CHECK(num_files(out) == 0);
     // What an interrupted call has left is overwritten.
     std::ofstream(out / "demo-model-Q8_0.gguf.part") << std::string(113 * 400, 'x');
