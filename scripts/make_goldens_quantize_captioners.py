@@ -8,21 +8,27 @@ AVX512-BF16, Linear4bit of bitsandbytes 0.50.2 would multiply in bf16; its other
 dequantised matrix in f32, is chosen here.
 
 It also loads a checkpoint of LLM.int8(), whose layers round their inputs to 8 bits, and checks that its codes and
-those of every other format arrive in the modules that are to have them: no key is missing or unexpected.
+those of every other format arrive in the modules that are to have them: no key is missing or unexpected. Of awq, w4a16
+and w8a8 it loads the demonstration model, in transformers with AutoAWQ and compressed-tensors, and checks that what the
+libraries decode is within half a step of every weight. (GPTQ would need GPTQModel, which builds kernels for GPUs.)
 
-Run: PYTHONPATH=<xxhash, protobuf, torchvision> /path/to/venv/bin/python scripts/make_goldens_quantize_captioners.py \\
-         build/auto/apps/caption-cli/caption-cli
-(torch, safetensors, transformers 4.57.6, bitsandbytes 0.50.2, accelerate)
+Run: PYTHONPATH=<xxhash, protobuf, torchvision, compressed-tensors, AutoAWQ> /path/to/venv/bin/python \\
+         scripts/make_goldens_quantize_captioners.py build/auto/apps/caption-cli/caption-cli
+(torch, safetensors, transformers 4.57.6, bitsandbytes 0.50.2, accelerate; from PyPI without dependencies:
+compressed-tensors==0.12.2, autoawq==0.2.9, loguru, frozendict; pydantic)
 """
+import importlib.machinery
 import pathlib
 import shutil
 import subprocess
 import sys
 import tempfile
+import types
 
 import bitsandbytes
 import torch
 from safetensors.torch import load_file
+from transformers import LlavaNextVideoForConditionalGeneration
 
 import captioner_goldens as goldens
 import drawn
@@ -31,6 +37,7 @@ from make_goldens_quantised_captioners import is_quantised, row
 from make_goldens_qwen3_vl import CLIPS, Qwen3Vl, spread, text_config, vision_config
 
 OUT = goldens.GOLDEN / "quantise_captioners"
+DEMO = pathlib.Path(__file__).resolve().parent.parent / "samples" / "demo-model"
 LOGIT_TOLERANCE = 1e-4
 NUM_GREEDY = 12
 # Blocks of 64 divide the rows of every matrix: where they do not, the kernel of bitsandbytes 0.50.2 for CPUs
@@ -147,8 +154,57 @@ def make(program, name, options, scratch):
           sum(file.stat().st_size for file in case.iterdir()))
 
 
+def import_autoawq():
+    """The layer of AutoAWQ 0.2.9, which is older than transformers 4.57, and asks for datasets and a GPU, and its
+    function that decodes."""
+    import transformers.activations as activations
+    import transformers.quantizers.quantizer_awq as quantizer
+    activations.PytorchGELUTanh = activations.GELUTanh
+    datasets = types.ModuleType("datasets")
+    datasets.__spec__ = importlib.machinery.ModuleSpec("datasets", None)
+    datasets.load_dataset = None
+    sys.modules.setdefault("datasets", datasets)
+    quantizer.AwqQuantizer.validate_environment = lambda self, **_: None  # it would take other layers on a CPU
+    from awq.modules.linear import WQLinear_GEMM
+    from awq.utils.packing_utils import dequantize_gemm
+    return WQLinear_GEMM, lambda layer: dequantize_gemm(
+        layer.qweight, layer.qzeros, layer.scales, layer.w_bit, layer.group_size).T
+
+
+def import_compressed_tensors():
+    from compressed_tensors.linear.compressed_linear import CompressedLinear
+    return CompressedLinear, lambda layer: layer.compressor.decompress_module(layer)
+
+
+def check_decoded(program, scratch):
+    """Every weight of the demonstration model's decoder is within half a step of what the libraries decode; scales
+    and decoded weights are rounded to bf16 or f16, by at most 1/256 of a code together."""
+    plain = LlavaNextVideoForConditionalGeneration.from_pretrained(DEMO, dtype=torch.float32)
+    for name, columns, codes, is_symmetric, library in (
+            ("awq", 128, 15, False, import_autoawq), ("w4a16", 128, 15, True, import_compressed_tensors),
+            ("w8a8", None, 255, True, import_compressed_tensors)):
+        layer_class, decode = library()
+        model, found = LlavaNextVideoForConditionalGeneration.from_pretrained(
+            quantise(program, DEMO, scratch / name, [name]), dtype=torch.float32, output_loading_info=True)
+        assert not any(found.values()), found
+        coded = {place: layer for place, layer in model.named_modules() if isinstance(layer, layer_class)}
+        assert len(coded) == 28, (name, len(coded))
+        worst = 0
+        for place, layer in coded.items():
+            weight = plain.get_submodule(place).weight.detach()
+            groups = weight.reshape(len(weight), -1, columns or weight.shape[1])
+            most, least = groups.amax(-1).clamp(min=0), groups.amin(-1).clamp(max=0)
+            steps = (2 * torch.maximum(most, -least) if is_symmetric else most - least) / codes
+            errors = (decode(layer).float() - weight).reshape(groups.shape).abs().amax(-1) / steps
+            worst = max(worst, float(errors.max()))
+        assert worst < 0.5 + codes / 256, (name, worst)
+        print(f"{name}: {len(coded)} matrices, at most {worst:.3f} steps from the weights")
+
+
 def main():
     program = pathlib.Path(sys.argv[1]).resolve()
+    with tempfile.TemporaryDirectory() as scratch:
+        check_decoded(program, pathlib.Path(scratch))
     shutil.rmtree(OUT, ignore_errors=True)
     for name, options in CASES.items():
         with tempfile.TemporaryDirectory() as scratch:

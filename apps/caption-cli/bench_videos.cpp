@@ -39,7 +39,8 @@ bench::Roofline measure_machine(const Context& context) {
 
 std::string describe_setting(const BenchDevice& device, const OpenedModel& opened) {
   return std::string(weights::describe(opened.costs.weights)) + " weights, " +
-         std::string(dtype_name(opened.options.engine.kv_dtype)) + " KV, " + device.description;
+         std::string(dtype_name(opened.options.engine.kv_dtype)) + " KV, " + device.description +
+         ", " + describe_work(opened);
 }
 
 // Prints the prices and returns the exit code.
@@ -96,6 +97,7 @@ int bench_videos(const BenchVideos& wanted, const BenchDevice& device,
           "no clip could be captioned, so that there is nothing to compare");
       return kExitClipsFailed;
     }
+    subject.setting += ", " + priced.work;
     priced.report.subject = subject;
     const int exit_code = report_prices(wanted, priced.report);
     if (!priced.warning.empty()) log_warning("bench", priced.warning);

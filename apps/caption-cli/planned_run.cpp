@@ -52,7 +52,7 @@ std::unique_ptr<model::CaptionModel> open_for_digest(const config::PlannedRun& r
   as_stored.quantization.weights = config::WeightFormat::kF32;
   try {
     return config::open_model(run.context, as_stored, run.loaded.locations,
-                              config::KeepDigests::kYes, model::Opening::kToCheck);
+                              {.opening = model::Opening::kToCheck});
   } catch (const Error& error) {
     if (is_of_machine(error.code())) throw;
     return nullptr;

@@ -59,6 +59,10 @@ int try_to_report_exception() {
   } catch (const Error& error) {
     const bool is_about_stdout = error.code() == ErrorCode::kIo && !std::cout;
     if (is_about_stdout && stdout_reader_is_gone()) return kExitInterrupted;
+    if (error.code() == ErrorCode::kCancelled) {
+      log(LogLevel::kWarning, "caption-cli", one_line(error.what()));
+      return kExitInterrupted;
+    }
     return fail(error.what(), exit_code_of(error.code()));
   } catch (const std::system_error& error) {
     const ErrorCode code = error_code_of_errno(error.code().value());

@@ -228,7 +228,7 @@ quantise::Calibration read_calibration(const CalibrationFlags& flags, const fs::
   const pipeline::InputList clips = find_clips(flags, options.read);
   options.answers = find_answers(flags, clips, options.prompts);
   const std::unique_ptr<model::CaptionModel> opened =
-      config::open_model(context, preset, loaded.locations);
+      config::open_model(context, preset, loaded.locations, {.cancelled = &stop});
   ThreadPool pool(context.num_threads);
   Stream stream(context, pool);
   pipeline::CalibrationPrompts read =

@@ -31,7 +31,7 @@ Replicas::Replicas(const ReplicaSource& source, std::unique_ptr<model::CaptionMo
   models_.push_back(std::move(first));
   for (std::size_t i = 1; i < source.contexts.size(); ++i) {
     models_.push_back(config::open_model(source.contexts[i], preset, source.loaded.locations,
-                                         config::KeepDigests::kYes));
+                                         {.cancelled = source.cancelled}));
     model::CaptionModel& model = *models_.back();
     const std::int64_t bytes = config::kv_cache_bytes(preset, source.machine, model);
     config::require_fitting_pages(preset, model, source.conversations, bytes);

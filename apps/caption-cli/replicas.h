@@ -1,6 +1,7 @@
 // apps/caption-cli/replicas.h: the model of a run on each of its devices.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -20,6 +21,7 @@ struct ReplicaSource {
   const Machine& machine;
   const std::vector<Context>& contexts;  // one per device of the run, >= 1
   const std::vector<model::Conversation>& conversations;
+  const std::atomic<bool>* cancelled = nullptr;  // config::OpenChoices::cancelled
 };
 
 class Replicas {

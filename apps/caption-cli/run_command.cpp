@@ -288,9 +288,10 @@ int run(const RunFlags& flags, const Globals& globals) {
   std::vector<Context> contexts = config::run_contexts(preset, machine, globals.context().cpu_tier);
   if (flags.output.is_streamed) contexts.resize(1);  // a single clip
   choose_weights(flags, contexts.front(), machine, prompts, loaded);
-  std::unique_ptr<model::CaptionModel> model =
-      config::open_model(contexts.front(), preset, loaded.locations,
-                         flags.is_dry ? config::KeepDigests::kNo : config::KeepDigests::kYes);
+  std::unique_ptr<model::CaptionModel> model = config::open_model(
+      contexts.front(), preset, loaded.locations,
+      {.digests = flags.is_dry ? config::KeepDigests::kNo : config::KeepDigests::kYes,
+       .cancelled = &stop});
   say_demonstration(*model, preset);
   config::adopt_generation_config(preset, model->generation_config());
   config::require_consistent(preset);
@@ -320,7 +321,8 @@ int run(const RunFlags& flags, const Globals& globals) {
   const Replicas replicas({.loaded = loaded,
                            .machine = machine,
                            .contexts = contexts,
-                           .conversations = conversations_of(options)},
+                           .conversations = conversations_of(options),
+                           .cancelled = &stop},
                           std::move(model), options.engine.kv_cache_bytes);
   return caption_clips(flags, replicas, inputs, std::move(options), manifest);
 }

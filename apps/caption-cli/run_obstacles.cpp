@@ -97,7 +97,7 @@ RunCheck check_run(const Context& context, const config::LoadedPreset& loaded,
     config::Preset as_stored = preset;
     as_stored.quantization.weights = config::WeightFormat::kF32;
     check.model = config::open_model(context, as_stored, loaded.locations,
-                                     config::KeepDigests::kYes, model::Opening::kToCheck);
+                                     {.opening = model::Opening::kToCheck});
     config::apply_generation_config(as_stored, check.model->generation_config());
     config::require_consistent(as_stored);
     sampling::validate(config::sampling_params(as_stored), check.model->decoder().spec().vocab);

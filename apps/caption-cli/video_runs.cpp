@@ -4,6 +4,9 @@
 #include <utility>
 
 #include "base/clock.h"
+#include "base/counted.h"
+#include "base/join.h"
+#include "base/json.h"
 #include "bench/process_memory.h"
 #include "config/examples.h"
 #include "config/generation_defaults.h"
@@ -105,6 +108,19 @@ OpenedModel open_for_bench(const VideoBench& bench, const config::Preset& preset
   opened.options.prompts =
       fitting_prompts(bench.prompts, opened.preset, *opened.model, opened.options.examples);
   return opened;
+}
+
+std::string describe_work(const OpenedModel& opened) {
+  const config::VideoSection& video = opened.preset.video;
+  const std::string frames =
+      counted(video.num_frames, "frame") + " a clip (" + video.sampling + ")";
+  const bool is_by_length = opened.options.read.sampling.is_by_length();
+  std::vector<std::string> prompts;
+  for (const pipeline::Prompt& prompt : opened.options.prompts) {
+    prompts.push_back(json_quote(prompt.text));
+  }
+  return (is_by_length ? "at most " : "") + frames +
+         (prompts.size() > 1 ? ", prompts " : ", prompt ") + join(prompts);
 }
 
 records::AppendResult CollectingSink::append(const records::Record& record) {

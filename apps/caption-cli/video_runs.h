@@ -45,6 +45,9 @@ struct OpenedModel {
 // captioned.
 OpenedModel open_for_bench(const VideoBench& bench, const config::Preset& preset);
 
+// On what the figures depend besides model and machine: `8 frames a clip (arange), prompt "..."`.
+std::string describe_work(const OpenedModel& opened);
+
 class CollectingSink final : public records::RecordSink {
  public:
   records::AppendResult append(const records::Record& record) override;

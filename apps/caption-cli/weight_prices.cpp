@@ -142,6 +142,7 @@ class WeightPricing {
   PriceCollector collector_;
   std::optional<ForcedRuns> forced_;
   std::vector<Variant> measured_;  // parallel to the rows
+  std::string work_;
   std::string model_hash_;
   std::string base_hash_;
 };
@@ -163,6 +164,7 @@ bool WeightPricing::measure(const Variant& variant) {
   const std::string name = variant.format + (variant.is_base ? " of " + bench_.wanted.price_base
                                                              : std::string(" weights"));
   if (is_first()) {
+    work_ = describe_work(*opened);
     log_info("bench", name + ": writes the captions that the others are compared on");
     forced_ = write_forced_runs(bench_, *opened);
     if (forced_->captions == nullptr) return false;
@@ -289,7 +291,8 @@ PricedWeights WeightPricing::finish() {
     // The measurement may have taken hours, and is reported all the same.
     warning = "the price table is not kept: " + std::string(error.what());
   }
-  PricedWeights priced{.report = collector_.take_report(), .warning = std::move(warning)};
+  PricedWeights priced{
+      .report = collector_.take_report(), .work = work_, .warning = std::move(warning)};
   priced.report.price_table = path;
   return priced;
 }

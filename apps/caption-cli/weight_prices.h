@@ -17,6 +17,7 @@ namespace caption::cli {
 
 struct PricedWeights {
   bench::PriceReport report;  // no row: the reference captioned no clip, and nothing was compared
+  std::string work = {};      // describe_work()
   std::string warning = {};   // why the table could not be written; empty if nothing failed
 };
 

@@ -44,11 +44,20 @@ void require_writable_folder(const std::string& path) {
   throw Error(ErrorCode::kIo, path + ": cannot write: " + describe_errno(errno));
 }
 
+// A chart under the suffix of another kind is opened by no viewer.
+void require_svg_name(const std::string& path) {
+  const std::filesystem::path suffix = std::filesystem::path(path).extension();
+  if (suffix.empty() || suffix == ".svg") return;
+  throw Error(ErrorCode::kUsage, "--svg " + records::escape_file_name(path) +
+                                     ": the chart is an SVG; give it a name in .svg");
+}
+
 }  // namespace
 
 void require_replaceable(const std::string& path, std::string_view begin,
                          const std::vector<std::string>& inputs) {
   if (path.empty() || path == "-") return;
+  if (begin == kSvgBegin) require_svg_name(path);
   std::error_code ignored;
   const std::filesystem::path folder = std::filesystem::path(path).parent_path();
   if (!folder.empty() && !std::filesystem::is_directory(folder, ignored)) {

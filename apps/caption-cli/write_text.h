@@ -20,7 +20,8 @@ inline constexpr std::string_view kPngBegin = "\x89PNG";
 
 // Accepts "-", an empty path, and a file that does not exist, is empty or begins with `begin`.
 // Throws Error(kUsage) for any other file and for one of `inputs`, because a report would overwrite
-// it; Error(kIo) for a file that does not exist where none can be made, or in no folder.
+// it, and for a chart (kSvgBegin) whose name has another suffix than .svg; Error(kIo) for a file
+// that does not exist where none can be made, or in no folder.
 void require_replaceable(const std::string& path, std::string_view begin,
                          const std::vector<std::string>& inputs = {});
 

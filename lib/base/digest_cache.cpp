@@ -46,11 +46,11 @@ void require_unchanged(const OpenFile& file) {
 
 }  // namespace
 
-Sha256 DigestCache::digest_of(const OpenFile& file, const std::atomic<bool>* cancelled) const {
+Sha256 DigestCache::digest_of(const OpenFile& file) const {
   require_unchanged(file);
   if (const std::optional<Sha256> kept = find(file.stamp())) return *kept;
   const bool was_young = is_young(file.stamp());
-  const Sha256 digest = file.sha256(cancelled);
+  const Sha256 digest = file.sha256(cancelled_);
   require_unchanged(file);
   if (!was_young) keep(file.stamp(), digest);
   return digest;

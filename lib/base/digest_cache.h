@@ -15,7 +15,7 @@
 
 namespace caption {
 
-// Copies share only the folder. Thread-safe, also between processes.
+// Copies share only the folder and what cancels them. Thread-safe, also between processes.
 class DigestCache {
  public:
   DigestCache() = default;  // stores nothing and finds nothing
@@ -26,13 +26,16 @@ class DigestCache {
   explicit DigestCache(std::filesystem::path folder, Keeping keeping = Keeping::kYes)
       : folder_(std::move(folder)), keeping_(keeping) {}
 
+  // From then on digest_of() ends soon after `cancelled` (may be null) has become true.
+  void set_cancelled(const std::atomic<bool>* cancelled) { cancelled_ = cancelled; }
+
   // Returns the digest of the content that the file had when it was opened: the stored one, or a
   // computed one, which is then stored. It is not stored when the file changed less than two
   // seconds ago, because a write within the same tick of the file system's clock would not change
   // the stamp.
   // Throws Error(kBadModel) when the file was written since it was opened, or while it was read;
   // otherwise as OpenFile::sha256().
-  Sha256 digest_of(const OpenFile& file, const std::atomic<bool>* cancelled = nullptr) const;
+  Sha256 digest_of(const OpenFile& file) const;
 
   // The lookup and the store of digest_of(). find() treats a file that does not hold a digest as
   // absent.
@@ -42,6 +45,7 @@ class DigestCache {
  private:
   std::filesystem::path folder_;
   Keeping keeping_ = Keeping::kYes;
+  const std::atomic<bool>* cancelled_ = nullptr;
 };
 
 }  // namespace caption

@@ -7,8 +7,10 @@
 #include <array>
 #include <atomic>
 #include <cerrno>
+#include <functional>
 #include <mutex>
 #include <new>
+#include <set>
 
 namespace caption {
 namespace {
@@ -16,7 +18,8 @@ namespace {
 std::atomic<LogLevel> g_level{LogLevel::kInfo};
 std::atomic<bool> g_is_coloured{false};
 std::mutex g_mutex;
-std::string g_status_line;  // guarded by g_mutex
+std::string g_status_line;            // guarded by g_mutex
+std::set<std::size_t> g_logged_once;  // hashes of messages; guarded by g_mutex
 
 constexpr std::string_view kClearLine = "\r\033[K";
 
@@ -81,6 +84,17 @@ void log(LogLevel level, std::string_view module, std::string_view message) noex
   const std::string_view clear = g_status_line.empty() ? std::string_view() : kClearLine;
   write_stderr<7>({clear, prefix(level, g_is_coloured.load(std::memory_order_relaxed)), module,
                    ": ", message, "\n", g_status_line});
+}
+
+void log_once(LogLevel level, std::string_view module, std::string_view message) noexcept {
+  if (level < log_level()) return;
+  try {
+    const std::lock_guard<std::mutex> lock(g_mutex);
+    if (!g_logged_once.insert(std::hash<std::string_view>()(message)).second) return;
+  } catch (const std::bad_alloc&) {
+    // The message may then be logged again.
+  }
+  log(level, module, message);
 }
 
 void set_status_line(std::string_view text) noexcept {

@@ -37,6 +37,10 @@ inline void log_warning(std::string_view module, std::string_view message) {
   log(LogLevel::kWarning, module, message);
 }
 
+// As log(), but a message that was logged so before is dropped: for what is found wherever a name
+// is looked up. Keeps a hash of each message as long as the process lives.
+void log_once(LogLevel level, std::string_view module, std::string_view message) noexcept;
+
 // Sets whether the words "warning:" and "error:" are coloured from now on. Default: no.
 void set_log_colour(bool is_coloured);
 // True for a terminal that supports colours ($TERM is set and not "dumb") unless the user refuses

@@ -117,7 +117,7 @@ Sha256 OpenFile::sha256(const std::atomic<bool>* cancelled) const {
       static_cast<std::size_t>(std::clamp<std::int64_t>(size_bytes(), 1, kReadBytes)));
   for (std::int64_t position = 0;;) {
     if (cancelled != nullptr && cancelled->load()) {
-      throw Error(ErrorCode::kCancelled, path_.string() + ": cancelled");
+      throw Error(ErrorCode::kCancelled, path_.string() + ": interrupted while it was read");
     }
     const std::size_t count = read_at(position, chunk);
     if (count == 0) break;

@@ -54,7 +54,11 @@ pipeline::DraftOptions draft_options(const Preset& preset) {
                 .is_adaptive = speculative.adaptive};
   for (const std::string& path : speculative.draft_from) {
     std::vector<std::string> captions;
-    append_file(captions, path);
+    try {
+      append_file(captions, path);
+    } catch (const Error& error) {
+      throw Error(error.code(), std::string("--draft-from: ") + error.what());
+    }
     add_known_captions(std::move(captions), drafts);
   }
   return drafts;

@@ -1,10 +1,13 @@
 // Finds the folder of a model name in the Hugging Face cache.
 // Source: huggingface_hub 0.36, "Understand caching": models--<org>--<name>/{refs,snapshots}.
 #include <algorithm>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "base/error.h"
+#include "base/join.h"
+#include "base/log.h"
 #include "base/mapped_file.h"
 #include "config/download_advice.h"
 #include "config/hub_cache.h"
@@ -20,33 +23,59 @@ bool is_folder(const fs::path& path) {
   return fs::is_directory(path, ignored);
 }
 
-// Returns the snapshot that refs/main names; without that file the first snapshot by name.
-fs::path find_snapshot(const fs::path& repository) {
-  const fs::path snapshots = repository / "snapshots";
-  if (!is_folder(snapshots)) return {};
-  std::error_code ignored;
+// The folder that refs/main names, which may be missing; nullopt without that file, and where it
+// holds no name of a folder.
+std::optional<fs::path> read_main(const fs::path& repository) {
   const fs::path ref = repository / "refs/main";
-  if (fs::is_regular_file(ref, ignored)) {
-    std::string revision = read_text_file(ref, 4096);
-    revision.erase(std::find_if(revision.begin(), revision.end(),
-                                [](unsigned char c) { return c <= ' ' || c == '/'; }),
-                   revision.end());
-    const bool is_name = !revision.empty() && revision.front() != '.';
-    if (is_name && is_folder(snapshots / revision)) return snapshots / revision;
-  }
+  std::error_code ignored;
+  if (!fs::is_regular_file(ref, ignored)) return std::nullopt;
+  std::string revision = read_text_file(ref, 4096);
+  revision.erase(std::find_if(revision.begin(), revision.end(),
+                              [](unsigned char c) { return c <= ' ' || c == '/'; }),
+                 revision.end());
+  if (revision.empty() || revision.front() == '.') return std::nullopt;
+  return repository / "snapshots" / revision;
+}
+
+// Returns the snapshot that refs/main names or, where that is missing, the only one that is there;
+// an empty path if there is none. Throws for several.
+fs::path find_snapshot(const std::string& name, const fs::path& repository) {
   std::vector<fs::path> found;
-  for (const auto& entry : fs::directory_iterator(snapshots, ignored)) {
+  std::error_code ignored;
+  for (const auto& entry : fs::directory_iterator(repository / "snapshots", ignored)) {
     if (is_folder(entry.path())) found.push_back(entry.path());
   }
-  return found.empty() ? fs::path{} : *std::min_element(found.begin(), found.end());
+  if (found.empty()) return {};
+  const std::optional<fs::path> main = read_main(repository);
+  if (main && is_folder(*main)) return *main;
+  const std::string why =
+      main ? "refs/main names the snapshot " + main->filename().string() + ", which is missing"
+           : std::string("refs/main names no snapshot");
+  if (found.size() == 1) {
+    log_once(main ? LogLevel::kWarning : LogLevel::kInfo, "config",
+             name + ": " + why + "; the only one in " + repository.string() + ", " +
+                 found.front().filename().string() + ", is taken");
+    return found.front();
+  }
+  std::vector<std::string> names;
+  for (const fs::path& path : found) names.push_back(path.filename().string());
+  std::sort(names.begin(), names.end());
+  throw Error(ErrorCode::kBadModel,
+              name + ": " + why + ", and " + (repository / "snapshots").string() + " holds " +
+                  join(names) +
+                  "; name one of these folders, or get the newest with `hf download " + name + "`");
 }
 
 // A file that is named in place of a model's folder.
 [[noreturn]] void refuse_file(const std::string& name) {
+  std::string what = name + ": is a file";
+  try {
+    require_regular_file(name);
+  } catch (const Error& error) {
+    if (error.code() == ErrorCode::kNotRegularFile) what = error.what();
+  }
   throw Error(ErrorCode::kBadModel,
-              name +
-                  ": is a file; a model is a folder with config.json and *.safetensors, or a GGUF "
-                  "file");
+              what + "; a model is a folder with config.json and *.safetensors, or a GGUF file");
 }
 
 }  // namespace
@@ -82,7 +111,7 @@ fs::path find_in_hub_cache(std::string_view name_or_folder, const std::vector<fs
   const std::size_t slash = name.find('/');
   const std::string repository = "models--" + name.substr(0, slash) + "--" + name.substr(slash + 1);
   for (const fs::path& cache : caches) {
-    if (fs::path snapshot = find_snapshot(cache / repository); !snapshot.empty()) {
+    if (fs::path snapshot = find_snapshot(name, cache / repository); !snapshot.empty()) {
       return snapshot;
     }
     searched += (searched.empty() ? "" : ", ") + cache.string();

@@ -85,7 +85,8 @@ std::vector<std::string> missing_features(const Preset& preset, bool has_cuda_ke
   }
   const WeightFormat weights = preset.quantization.weights;
   if (!runs_here(weights)) missing.push_back(std::string(choice_name(weights)) + " weights");
-  if (!preset.speculative.draft_model.empty()) missing.emplace_back("draft models (speculative.draft_model)");
+  if (!preset.speculative.draft_model.empty())
+    missing.emplace_back("draft models (speculative.draft_model)");
   return missing;
 }
 
@@ -128,15 +129,15 @@ namespace {
 std::unique_ptr<model::CaptionModel> open_with_own_limits(const Context& context,
                                                           const Preset& preset,
                                                           const Locations& locations,
-                                                          KeepDigests keep,
-                                                          model::Opening opening) {
-  const DigestCache digests(locations.digests, keep == KeepDigests::kYes
+                                                          const OpenChoices& choices) {
+  const DigestCache digests(locations.digests, choices.digests == KeepDigests::kYes
                                                    ? DigestCache::Keeping::kYes
                                                    : DigestCache::Keeping::kNo);
   const model::OpenOptions options{.digests = digests,
                                    .adapters = adapter_sources(preset.model.adapter, locations),
-                                   .opening = opening,
-                                   .requantises = preset.quantization.requantize};
+                                   .opening = choices.opening,
+                                   .requantises = preset.quantization.requantize,
+                                   .cancelled = choices.cancelled};
   if (!preset.model.is_composed) {
     return model::open_model(context, find_model(preset.model.path, locations),
                              weight_format(preset.quantization), options);
@@ -156,15 +157,15 @@ void apply_max_pixels(const VideoSection& video, model::Blueprint& blueprint) {
 }
 
 std::unique_ptr<model::CaptionModel> open_model(const Context& context, const Preset& preset,
-                                                const Locations& locations, KeepDigests keep,
-                                                model::Opening opening) {
+                                                const Locations& locations,
+                                                const OpenChoices& choices) {
   if (preset.video.max_pixels == 0) {
-    return open_with_own_limits(context, preset, locations, keep, opening);
+    return open_with_own_limits(context, preset, locations, choices);
   }
   // Refuses a limit that the model does not have before the weights are read.
   model::Blueprint blueprint = find_preset_blueprint(preset.model, locations).blueprint;
   apply_max_pixels(preset.video, blueprint);
-  auto model = open_with_own_limits(context, preset, locations, keep, opening);
+  auto model = open_with_own_limits(context, preset, locations, choices);
   model->set_max_pixels(preset.video.max_pixels);
   return model;
 }

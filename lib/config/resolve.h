@@ -1,6 +1,7 @@
 // config/resolve.h: converts a preset to the options of the modules.
 #pragma once
 
+#include <atomic>
 #include <filesystem>
 #include <memory>
 #include <string>
@@ -38,6 +39,12 @@ void require_consistent(const Preset& preset);
 // Whether computed digests of weight files are stored for later runs.
 enum class KeepDigests { kYes, kNo };
 
+struct OpenChoices {
+  KeepDigests digests = KeepDigests::kYes;
+  model::Opening opening = model::Opening::kToRun;
+  const std::atomic<bool>* cancelled = nullptr;  // model::OpenOptions::cancelled
+};
+
 // Applies video.max_pixels to the tower of `blueprint`, if both are there. Throws as
 // vision::set_max_pixels().
 void apply_max_pixels(const VideoSection& video, model::Blueprint& blueprint);
@@ -47,8 +54,7 @@ void apply_max_pixels(const VideoSection& video, model::Blueprint& blueprint);
 // adapter_sources() refuses, and as apply_max_pixels().
 std::unique_ptr<model::CaptionModel> open_model(const Context& context, const Preset& preset,
                                                 const Locations& locations,
-                                                KeepDigests keep = KeepDigests::kYes,
-                                                model::Opening opening = model::Opening::kToRun);
+                                                const OpenChoices& choices = {});
 
 // Throws Error(kUsage) when a prompt with its vision tokens and new tokens needs more positions
 // than the model has, so that every clip would fail. If the number of frames depends on the clip's

@@ -1,6 +1,7 @@
 #include "drafts/step_costs.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 
 namespace caption::drafts {
@@ -13,9 +14,16 @@ constexpr double kHalfTrust = 0.5;      // observations for which a mean counts 
 
 }  // namespace
 
+// Two classes per octave: twice the binary logarithm, rounded to the nearest.
 std::size_t StepCosts::class_of(std::int64_t num_tokens) {
-  const double octaves = std::log2(static_cast<double>(std::max<std::int64_t>(num_tokens, 1)));
-  return std::min(static_cast<std::size_t>(std::lround(2 * octaves)), kNumClasses - 1);
+  constexpr double kQuarter = 1.189207115002721;        // 2^0.25
+  constexpr double kThreeQuarters = 1.681792830507429;  // 2^0.75
+  const auto count = static_cast<std::uint64_t>(std::max<std::int64_t>(num_tokens, 1));
+  const std::uint64_t power = std::bit_floor(count);
+  const double share = static_cast<double>(count) / static_cast<double>(power);  // in [1, 2)
+  const auto octave = static_cast<std::size_t>(std::countr_zero(power));
+  const std::size_t half = (share >= kQuarter ? 1u : 0u) + (share >= kThreeQuarters ? 1u : 0u);
+  return std::min(2 * octave + half, kNumClasses - 1);
 }
 
 double StepCosts::trust_in(const Class& c) const {
@@ -37,11 +45,19 @@ void StepCosts::observe(std::int64_t num_tokens, double us) {
       if (smaller.num_tokens > 0) c.us = std::min(c.us, smaller.us * tokens / smaller.num_tokens);
     }
     c.num_tokens = tokens;
+    note_seen(index);
   }
   ++num_steps_;
   c.trust = std::min(trust_in(c) + 1, kMostTrust);
   c.last_seen = num_steps_;
   estimate();
+}
+
+void StepCosts::note_seen(std::size_t index) {
+  for (std::size_t i = index + 1; i-- > 0 && seen_from_[i] > index;) seen_from_[i] = index;
+  for (std::size_t i = index + 1; i <= kNumClasses; ++i) {
+    if (seen_below_[i] == kNumClasses || seen_below_[i] < index) seen_below_[i] = index;
+  }
 }
 
 void StepCosts::estimate() {
@@ -65,21 +81,24 @@ void StepCosts::estimate() {
 
 double StepCosts::us(std::int64_t num_tokens) const {
   const auto tokens = static_cast<double>(num_tokens);
-  const Class* below = nullptr;
-  for (const Class& c : classes_) {
-    if (c.num_tokens == 0) continue;
-    if (c.num_tokens >= tokens) {
-      if (below == nullptr) return c.estimate;  // smaller steps cost at most as much
-      const double share = (tokens - below->num_tokens) / (c.num_tokens - below->num_tokens);
-      return below->estimate + share * (c.estimate - below->estimate);
-    }
-    below = &c;
+  const std::size_t own = class_of(num_tokens);
+  std::size_t above = seen_from_[own];
+  // The class of `tokens` itself may have a smaller mean.
+  if (above == own && classes_[own].num_tokens < tokens) above = seen_from_[own + 1];
+  const std::size_t below = seen_below_[above];
+  if (below == kNumClasses) {
+    return above == kNumClasses ? 0 : classes_[above].estimate;  // smaller steps cost at most that
   }
-  if (below == nullptr) return 0;
-  const double tried = kMostGrowth * below->num_tokens + 2;
-  const double us_per_token = below->estimate / below->num_tokens;
-  return below->estimate +
-         us_per_token * (kUnknownShare * (std::min(tokens, tried) - below->num_tokens) +
+  const Class& smaller = classes_[below];
+  if (above != kNumClasses) {
+    const Class& larger = classes_[above];
+    const double share = (tokens - smaller.num_tokens) / (larger.num_tokens - smaller.num_tokens);
+    return smaller.estimate + share * (larger.estimate - smaller.estimate);
+  }
+  const double tried = kMostGrowth * smaller.num_tokens + 2;
+  const double us_per_token = smaller.estimate / smaller.num_tokens;
+  return smaller.estimate +
+         us_per_token * (kUnknownShare * (std::min(tokens, tried) - smaller.num_tokens) +
                          std::max(0.0, tokens - tried));
 }
 

@@ -35,11 +35,21 @@ class StepCosts {
     double estimate = 0;  // of `us`: not above a larger class, not below a smaller one
   };
 
+  static constexpr std::array<std::size_t, kNumClasses + 1> filled() {
+    std::array<std::size_t, kNumClasses + 1> none{};
+    none.fill(kNumClasses);
+    return none;
+  }
   static std::size_t class_of(std::int64_t num_tokens);
   double trust_in(const Class& c) const;
+  void note_seen(std::size_t index);
   void estimate();
 
   std::array<Class, kNumClasses> classes_{};
+  // By class, or kNumClasses for the end: the seen class that is next, the class itself included,
+  // and the one before; kNumClasses where there is none.
+  std::array<std::size_t, kNumClasses + 1> seen_from_ = filled();
+  std::array<std::size_t, kNumClasses + 1> seen_below_ = filled();
   std::int64_t num_steps_ = 0;
 };
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <iterator>
 #include <mutex>
 #include <utility>
 
@@ -79,31 +80,56 @@ class Places {
 TokenArchive::TokenArchive(std::int64_t max_bytes) : max_tokens_(max_bytes / kBytesPerToken) {}
 TokenArchive::~TokenArchive() = default;
 
-void TokenArchive::keep_bounded() {
-  while (num_tokens_ > max_tokens_) {
-    TokenRun& oldest = runs_.front();
-    num_tokens_ -= std::ssize(oldest.tokens);
-    forget_oldest_half(oldest);
-    num_tokens_ += std::ssize(oldest.tokens);
-    if (oldest.tokens.empty()) runs_.erase(runs_.begin());
+// Forgets old texts until `num_new` more tokens can be held.
+void TokenArchive::make_room(std::int64_t num_new) {
+  while (!runs_.empty() && num_tokens_ + num_new > max_tokens_) {
+    TokenRun rest = newest_half(runs_.front());
+    const std::unique_lock lock(mutex_);
+    num_tokens_ -= std::ssize(runs_.front().tokens);
+    num_tokens_ += std::ssize(rest.tokens);
+    if (rest.tokens.empty()) {
+      runs_.erase(runs_.begin());
+    } else {
+      runs_.front() = std::move(rest);
+    }
+  }
+}
+
+// Merges the run with those that it replaces, while others read them.
+void TokenArchive::append(TokenRun run) {
+  const std::int64_t num_new = std::ssize(run.tokens);
+  make_room(num_new);
+  std::size_t num_kept = runs_.size();
+  while (num_kept > 0 && (run.tokens.size() * kMergeRatio >= runs_[num_kept - 1].tokens.size() ||
+                          num_kept >= kMaxRuns)) {
+    run = merge_runs(runs_[--num_kept], std::move(run));
+  }
+  std::vector<TokenRun> replaced;
+  {
+    const std::unique_lock lock(mutex_);
+    const auto first = runs_.begin() + static_cast<std::ptrdiff_t>(num_kept);
+    replaced.assign(std::move_iterator(first), std::move_iterator(runs_.end()));
+    runs_.erase(first, runs_.end());
+    runs_.push_back(std::move(run));
+    num_tokens_ += num_new;
   }
 }
 
 void TokenArchive::add(std::span<const std::int32_t> text) {
   if (text.empty() || std::ssize(text) >= max_tokens_) return;
   TokenRun run = make_run(text);
-
-  const std::unique_lock lock(mutex_);
-  num_tokens_ += std::ssize(run.tokens);
-  runs_.push_back(std::move(run));
-  keep_bounded();
-  while (runs_.size() > 1 &&
-         (runs_.back().tokens.size() * kMergeRatio >= runs_[runs_.size() - 2].tokens.size() ||
-          runs_.size() > kMaxRuns)) {
-    TokenRun newer = std::move(runs_.back());
-    runs_.pop_back();
-    runs_.back() = merge_runs(std::move(runs_.back()), std::move(newer));
+  {
+    const std::lock_guard lock(waiting_mutex_);
+    waiting_.push_back(std::move(run));
   }
+  const std::unique_lock writing(writing_, std::try_to_lock);
+  if (!writing.owns_lock()) return;
+  std::vector<TokenRun> runs;
+  {
+    const std::lock_guard lock(waiting_mutex_);
+    runs.swap(waiting_);
+  }
+  for (TokenRun& waiting : runs) append(std::move(waiting));
 }
 
 void TokenArchive::guess(std::span<const std::int32_t> text, std::int64_t most,

@@ -12,6 +12,7 @@
 #pragma once
 
 #include <cstdint>
+#include <mutex>
 #include <shared_mutex>
 #include <span>
 #include <vector>
@@ -38,7 +39,9 @@ class TokenArchive {
   TokenArchive(const TokenArchive&) = delete;
   TokenArchive& operator=(const TokenArchive&) = delete;
 
-  // Ids are >= 0. An empty text is ignored, and so is one that could not be held alone.
+  // Ids are >= 0. An empty text is ignored, and so is one that could not be held alone. guess()
+  // does not wait while texts are merged, nor does another add(): its text is then held by a later
+  // one.
   void add(std::span<const std::int32_t> text);
 
   // Replaces `guesses` by at most `most` tokens that may follow `text`, the beginning of another
@@ -52,12 +55,16 @@ class TokenArchive {
   std::int64_t size_bytes() const;
 
  private:
-  void keep_bounded();
+  void make_room(std::int64_t num_new);
+  void append(TokenRun run);
 
-  mutable std::shared_mutex mutex_;
   const std::int64_t max_tokens_;
-  std::int64_t num_tokens_ = 0;  // of all runs, each text's begin counted
-  std::vector<TokenRun> runs_;   // from the oldest, which is the longest, on
+  std::mutex writing_;               // held by who changes runs_ and num_tokens_
+  mutable std::shared_mutex mutex_;  // held besides while they are changed, and by who reads them
+  std::int64_t num_tokens_ = 0;      // of all runs, each text's begin counted
+  std::vector<TokenRun> runs_;       // from the oldest, which is the longest, on
+  std::mutex waiting_mutex_;
+  std::vector<TokenRun> waiting_;  // texts that were added while another was merged
 };
 
 }  // namespace caption::drafts

@@ -19,7 +19,7 @@ TokenRun make_run(std::span<const std::int32_t> text) {
   return run;
 }
 
-TokenRun merge_runs(TokenRun older, TokenRun newer) {
+TokenRun merge_runs(const TokenRun& older, TokenRun newer) {
   const auto shift = static_cast<std::uint32_t>(older.tokens.size());
   for (std::uint32_t& position : newer.order) position += shift;
   TokenRun run;
@@ -34,7 +34,7 @@ TokenRun merge_runs(TokenRun older, TokenRun newer) {
   return run;
 }
 
-void forget_oldest_half(TokenRun& run) {
+TokenRun newest_half(const TokenRun& run) {
   const auto middle = run.tokens.begin() + std::max<std::int64_t>(1, std::ssize(run.tokens) / 2);
   const auto first_kept = std::find(middle, run.tokens.end(), kBegin);
   const auto cut = static_cast<std::uint32_t>(first_kept - run.tokens.begin());
@@ -44,7 +44,7 @@ void forget_oldest_half(TokenRun& run) {
   for (const std::uint32_t position : run.order) {
     if (position >= cut) rest.order.push_back(position - cut);
   }
-  run = std::move(rest);
+  return rest;
 }
 
 std::int64_t longest_match(const TokenRun& run, const Context& context) {

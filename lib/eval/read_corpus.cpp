@@ -67,7 +67,7 @@ void for_each_object(const fs::path& path, Problems& problems,
   for_each_line(path, problems, [&](const Line& line) {
     if (is_first) is_csv = line.text.starts_with("video,");
     if (is_csv && is_first) {
-      problems.add(line.name + ": comma-separated values; eval reads JSON lines, which `run` " +
+      problems.add(line.name + ": comma-separated values; JSON lines are expected, which `run` " +
                    "writes with --format jsonl");
     }
     is_first = false;

@@ -9,7 +9,7 @@
 #include "base/error.h"
 #include "base/json.h"
 #include "base/mapped_file.h"
-#include "model/internal/model_files.h"
+#include "base/open_file.h"
 #include "model/internal/module_pattern.h"
 #include "tensor/dtype.h"
 
@@ -362,12 +362,18 @@ LoraTerm make_term(const LoraConfig& config, const std::string& file, const std:
 }
 
 void require_files(const fs::path& folder) {
-  if (!is_file(folder / kConfigName)) {
+  if (!is_present(folder / kConfigName)) {
     fail_bad((folder / kConfigName).string() +
              " is missing; an adapter is a folder as save_pretrained() of peft writes it");
   }
-  if (is_file(folder / kWeightsName)) return;
-  if (is_file(folder / kPickleName)) {
+  if (is_present(folder / kWeightsName)) {
+    try {
+      return require_regular_file(folder / kWeightsName);
+    } catch (const Error& error) {
+      throw Error(model_file_code(error.code()), error.what());
+    }
+  }
+  if (is_present(folder / kPickleName)) {
     fail_unavailable((folder / kPickleName).string() +
                      ": this build reads adapters as safetensors only; open it with peft and save "
                      "it again with save_pretrained()");
@@ -378,8 +384,8 @@ void require_files(const fs::path& folder) {
 }  // namespace
 
 bool holds_adapter(const fs::path& folder) {
-  return is_file(folder / kConfigName) || is_file(folder / kWeightsName) ||
-         is_file(folder / kPickleName);
+  return is_present(folder / kConfigName) || is_present(folder / kWeightsName) ||
+         is_present(folder / kPickleName);
 }
 
 Adapter Adapter::open(const fs::path& folder) {

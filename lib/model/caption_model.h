@@ -5,6 +5,7 @@
 // chooses among them by the model_type of config.json.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <filesystem>
 #include <memory>
@@ -176,6 +177,9 @@ struct OpenOptions {
   // Whether matrices that a file holds as codes may be decoded and rounded a second time, for a
   // format that does not keep these codes (weights/format.h).
   bool requantises = false;
+  // If set, opening the model and its content_hash() throw Error(kCancelled) soon after it has
+  // become true: between two weights, or while a file is hashed. It must outlive the model.
+  const std::atomic<bool>* cancelled = nullptr;
 };
 
 // Opens a Hugging Face folder by its config.json and holds its weights on the context's device in

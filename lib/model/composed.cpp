@@ -180,9 +180,7 @@ std::unique_ptr<CaptionModel> open_composed(const Context& context, const Compos
   ComposedPrompt prompt(source);
   Parts parts;
   parts.context = context;
-  parts.opening = options.opening;
-  parts.requantises = options.requantises;
-  parts.digests = options.digests;
+  take_options(parts, options);
   for (const std::filesystem::path& folder : {source.vision, source.projector, source.llm}) {
     parts.configs.push_back(read_config_folder(folder));
   }

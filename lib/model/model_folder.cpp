@@ -47,7 +47,9 @@ std::vector<fs::path> list_gguf_files(const fs::path& folder) {
   std::error_code ignored;
   for (const auto& entry : fs::directory_iterator(folder, ignored)) {
     const fs::path& path = entry.path();
-    if (path.extension() == ".gguf" && is_file(path) && !is_later_part(path)) files.push_back(path);
+    // A FIFO or a link to nothing is refused when it is opened.
+    if (path.extension() != ".gguf" || entry.is_directory(ignored)) continue;
+    if (!is_later_part(path)) files.push_back(path);
   }
   std::sort(files.begin(), files.end());
   return files;

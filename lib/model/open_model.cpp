@@ -102,9 +102,7 @@ std::unique_ptr<CaptionModel> open_model(const Context& context,
   require_tower(files);
   Parts parts;
   parts.context = context;
-  parts.opening = options.opening;
-  parts.requantises = options.requantises;
-  parts.digests = options.digests;
+  take_options(parts, options);
   parts.configs.push_back(read_config_folder(folder));
   add_inner_adapter(parts, folder);
   add_adapters(parts, options.adapters);

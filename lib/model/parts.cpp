@@ -160,6 +160,14 @@ std::optional<std::string> PartsCaptionModel::find_changed_file() const {
 
 std::int64_t PartsCaptionModel::weight_bytes() const { return parts_.weights->size_bytes(); }
 
+void take_options(Parts& parts, const OpenOptions& options) {
+  parts.opening = options.opening;
+  parts.requantises = options.requantises;
+  parts.cancelled = options.cancelled;
+  parts.digests = options.digests;
+  parts.digests.set_cancelled(options.cancelled);
+}
+
 void add_inner_adapter(Parts& parts, const std::filesystem::path& folder,
                        std::optional<std::int32_t> source) {
   if (!holds_adapter(folder)) return;
@@ -180,7 +188,7 @@ void place_parts(Parts& parts, const Blueprint& blueprint,
   Stream stream(parts.context, pool);
   parts.weights = std::make_unique<const PlacedWeights>(
       stream, blueprint, std::move(sources), format, parts.adapters,
-      PlaceOptions{parts.opening, parts.requantises});
+      PlaceOptions{parts.opening, parts.requantises, parts.cancelled});
   parts.encoder = make_vision_encoder(*parts.weights, blueprint);
   parts.decoder = std::make_unique<TransformerDecoder>(stream, *parts.weights, blueprint);
 }

@@ -127,6 +127,16 @@ kernels::Weight place_codes(Stream& stream, const weights::Source& source,
                                   kernels::QuantisedRows(read, borrow));
 }
 
+void require_no_further_layer(const Blueprint& blueprint, const weights::Source& source,
+                              const std::string& prefix) {
+  const std::string layer = "layers." + std::to_string(blueprint.text->num_layers) + ".";
+  if (!source.has(prefix + layer + "input_layernorm.weight")) return;
+  throw Error(ErrorCode::kBadModel, source.name() + ": has tensors of " + prefix + layer +
+                                        "*, but num_hidden_layers is " +
+                                        std::to_string(blueprint.text->num_layers) +
+                                        "; the configuration is another model's");
+}
+
 std::int64_t count_mapped_bytes(const weights::Source& source, const std::string& tensor) {
   std::int64_t sum = 0;
   for (const std::span<const std::byte> bytes : source.mapped_bytes(tensor)) {
@@ -167,7 +177,10 @@ PlacedWeights::PlacedWeights(Stream& stream, const Blueprint& blueprint,
                              std::vector<std::unique_ptr<weights::Source>> sources,
                              weights::WeightFormat format, std::span<const ModelAdapter> adapters,
                              const PlaceOptions& options)
-    : device_(stream.device()), format_(format_beside_codes(format)), sources_(std::move(sources)) {
+    : device_(stream.device()),
+      format_(format_beside_codes(format)),
+      cancelled_(options.cancelled),
+      sources_(std::move(sources)) {
   // Whether an adapter's term is merged depends on how the weight is held.
   Blueprint stored = blueprint;
   for (std::size_t i = 0; i < sources_.size(); ++i) {
@@ -176,15 +189,6 @@ PlacedWeights::PlacedWeights(Stream& stream, const Blueprint& blueprint,
   require_file_codes(sources_.back()->name(), stored, format);
   if (options.requantises) forget_other_codes(stored, format_);
   for (const ModelAdapter& adapter : adapters) bind(stream, stored, adapter, options.opening);
-  const auto require_no_further_layer = [&](const weights::Source& source,
-                                            const std::string& prefix) {
-    const std::string layer = "layers." + std::to_string(blueprint.text->num_layers) + ".";
-    if (!source.has(prefix + layer + "input_layernorm.weight")) return;
-    throw Error(ErrorCode::kBadModel, source.name() + ": has tensors of " + prefix + layer +
-                                          "*, but num_hidden_layers is " +
-                                          std::to_string(blueprint.text->num_layers) +
-                                          "; the configuration is another model's");
-  };
   std::int32_t group = -1;
   GroupNames names;
   std::vector<StoredName> places;
@@ -199,7 +203,7 @@ PlacedWeights::PlacedWeights(Stream& stream, const Blueprint& blueprint,
     weights::Source& source = *sources_.at(source_of(parameter));
     if (std::exchange(group, parameter.group) != parameter.group) {
       names = find_group_names(source, owner.prefixes, parameter);
-      if (owner.part == Part::kDecoder) require_no_further_layer(source, names.prefix);
+      if (owner.part == Part::kDecoder) require_no_further_layer(blueprint, source, names.prefix);
     }
     places.push_back(names.of(parameter));
     used[source_of(parameter)].push_back(places.back().name);
@@ -251,6 +255,10 @@ bool PlacedWeights::takes_all_threads(ParameterId id, const Parameter& parameter
 
 void PlacedWeights::place(Stream& stream, ParameterId id, const Parameter& parameter,
                           weights::Source& source, const StoredName& where) {
+  if (cancelled_ != nullptr && cancelled_->load()) {
+    throw Error(ErrorCode::kCancelled,
+                source.name() + ": interrupted while its weights were loaded");
+  }
   const std::string& name = where.name;
   Placed& placed = placed_[static_cast<std::size_t>(id)];
   if (parameter.codes) {

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "pipeline/internal/archive_filler.h"
 #include "pipeline/internal/engine_stage.h"
 #include "pipeline/internal/recorder.h"
 #include "pipeline/internal/stages.h"
@@ -21,19 +22,9 @@ std::unique_ptr<VisionCache> open_cache(model::CaptionModel& model, const Option
   return std::make_unique<VisionCache>(options.vision_cache, model);
 }
 
-// The captions that are known before the run, as their tokens.
-std::shared_ptr<drafts::TokenArchive> open_archive(const model::CaptionModel& model,
-                                                   const Options& options) {
-  if (options.drafts.how.method != drafts::Method::kArchive) return nullptr;
-  auto archive = std::make_shared<drafts::TokenArchive>(options.drafts.max_archive_bytes);
-  for (const std::string& caption : options.drafts.known_captions) {
-    std::vector<std::int32_t> ids = model.tokenizer().encode(caption, text::AddedTokens::kPlainText,
-                                                             {.beginning = false, .end = false});
-    const std::vector<std::int32_t> ends = model.eos_ids();
-    if (!ends.empty()) ids.push_back(ends.front());
-    archive->add(ids);
-  }
-  return archive;
+std::shared_ptr<drafts::TokenArchive> make_archive(const DraftOptions& options) {
+  if (options.how.method != drafts::Method::kArchive) return nullptr;
+  return std::make_shared<drafts::TokenArchive>(options.max_archive_bytes);
 }
 
 // Takes the frames out of the examples, so that they can be freed when they are encoded.
@@ -79,6 +70,8 @@ class Run {
   // `examples` are as VisionStage takes them.
   Run(std::span<const Replica> replicas, const InputList& inputs, const Options& options,
       std::vector<ExampleClip> examples, records::RecordSink& sink);
+  // Adds the captions that are known before the run to the archive of its drafts, if it has one.
+  void fill_archive(const model::CaptionModel& model, std::vector<std::string> captions);
   // Ends all threads, which on an early end drop what they have.
   ~Run();
   Run(const Run&) = delete;
@@ -103,6 +96,7 @@ class Run {
   // The stages are destroyed first; ~Run() has then ended their waiting.
   std::vector<std::unique_ptr<RunningReplica>> replicas_;
   std::optional<DecodeStage> decode_stage_;
+  std::optional<ArchiveFiller> archive_filler_;
   std::int64_t num_seen_before_ = 0;
   bool is_finished_ = false;
 };
@@ -115,7 +109,7 @@ Run::Run(std::span<const Replica> replicas, const InputList& inputs, const Optio
       shared_{.options = options,
               .sink = sink,
               .cache = cache_.get(),
-              .archive = open_archive(*replicas.front().model, options),
+              .archive = make_archive(options.drafts),
               .num_replicas = static_cast<int>(replicas.size())},
       recorder_(shared_, inputs, replicas.size()),
       frames_(static_cast<std::size_t>(options.frame_queue_bytes)) {
@@ -139,6 +133,11 @@ Run::~Run() {
   frames_.cancel();
   for (const auto& replica : replicas_) replica->requests.cancel();
   decode_stage_.reset();
+}
+
+void Run::fill_archive(const model::CaptionModel& model, std::vector<std::string> captions) {
+  if (shared_.archive == nullptr) return;
+  archive_filler_.emplace(model, std::move(captions), shared_.archive, shared_);
 }
 
 Outcome Run::finish() {
@@ -286,8 +285,9 @@ Outcome run(std::span<const Replica> replicas, const InputList& inputs, Options 
   }
   std::atomic<bool> own_stop{false};
   if (options.stop == nullptr) options.stop = &own_stop;
+  std::vector<std::string> known_captions = std::exchange(options.drafts.known_captions, {});
   Run stages(replicas, inputs, options, std::move(example_clips), sink);
-  options.drafts.known_captions = {};  // their tokens are in the archive
+  stages.fill_archive(model, std::move(known_captions));
   return stages.finish();
 }
 

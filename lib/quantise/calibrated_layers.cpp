@@ -117,7 +117,7 @@ bool CalibratedLayers::make_layer(std::size_t index, HiddenStates& hidden, Outpu
   LayerWeights weights = read_layer(source_.checkpoint, layer.names);
   for (const std::string& name : layer.names.all()) source_.checkpoint.release(name);
   const std::filesystem::path path = folder.path() / file_of(index);
-  if (folder.has_shard(file_of(index))) {
+  if (folder.has_shard(file_of(index), source_.options.stop)) {
     const weights::Checkpoint made = weights::Checkpoint::open(path);
     solver_->pass(layer, std::move(weights), made, hidden);
     return false;

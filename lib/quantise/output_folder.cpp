@@ -167,13 +167,13 @@ void OutputFolder::write_manifest() const {
   write(kManifestName, text + (shards_.empty() ? "]\n}\n" : "\n  ]\n}\n"));
 }
 
-bool OutputFolder::has_shard(const std::string& file) const {
+bool OutputFolder::has_shard(const std::string& file, const std::atomic<bool>* cancelled) const {
   const auto entry = std::find_if(shards_.begin(), shards_.end(),
                                   [&](const FinishedShard& shard) { return shard.file == file; });
   std::error_code ignored;
   const fs::path path = path_ / file;
   return entry != shards_.end() && fs::is_regular_file(path, ignored) &&
-         size_of(path) == entry->size_bytes && digest_of(path) == entry->digest;
+         size_of(path) == entry->size_bytes && OpenFile(path).sha256(cancelled) == entry->digest;
 }
 
 bool OutputFolder::names_shard(const std::string& file) const {

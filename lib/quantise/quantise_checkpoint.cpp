@@ -95,13 +95,6 @@ model::Blueprint blueprint_of(const fs::path& folder) {
   return decoder;
 }
 
-std::optional<std::int64_t> free_bytes(const fs::path& folder) {
-  std::error_code error;
-  const fs::space_info space = fs::space(folder, error);
-  if (error || space.available == static_cast<std::uintmax_t>(-1)) return std::nullopt;
-  return static_cast<std::int64_t>(space.available);
-}
-
 // One call. The steps share these.
 class Quantisation {
  public:
@@ -209,8 +202,7 @@ std::int64_t Quantisation::bytes_needed(const OutputFolder& folder) const {
 }
 
 void Quantisation::require_space(const OutputFolder& folder) const {
-  const auto available =
-      options_.free_bytes ? options_.free_bytes(folder.path()) : free_bytes(folder.path());
+  const std::optional<std::int64_t> available = options_.free_bytes(folder.path());
   const std::int64_t needed = bytes_needed(folder);
   if (!available || *available >= needed) return;
   throw Error(ErrorCode::kIo, folder.path().string() + ": the files need " + format_bytes(needed) +
@@ -293,7 +285,7 @@ QuantiseOutcome Quantisation::run() {
                           .num_shards = std::ssize(plan_.shards)};
   progress_.tensors_total = plan_.num_tensors;
   for (const ShardPlan& shard : plan_.shards) {
-    if (folder.has_shard(shard.file)) {
+    if (folder.has_shard(shard.file, options_.stop)) {
       progress_.tensors_done += std::ssize(shard.tensors);
       ++outcome.shards_found;
       continue;
@@ -330,7 +322,14 @@ void check_options(const QuantiseOptions& options) {
 QuantiseOutcome quantise_checkpoint(const QuantiseOptions& options) {
   const FormatEntry& entry = require_format(options);
   require_plain_folder(options.model);
-  return Quantisation(options, entry).run();
+  QuantiseOptions stoppable = options;
+  stoppable.digests.set_cancelled(options.stop);
+  try {
+    return Quantisation(stoppable, entry).run();
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::kCancelled) throw;
+    return {};  // stopped before a tensor was read
+  }
 }
 
 }  // namespace caption::quantise

@@ -28,6 +28,7 @@
 
 #include "backend/cpu_tier.h"
 #include "base/digest_cache.h"
+#include "base/free_space.h"
 #include "quantise/calibration.h"
 #include "quantise/format.h"
 
@@ -62,9 +63,7 @@ struct QuantiseOptions {
   std::int64_t max_shard_bytes = 5'000'000'000;  // of a file of weights; one tensor may exceed it
   int num_threads = 1;
   DigestCache digests = {};
-  // Returns the free bytes of a folder's file system, or nullopt if it is unknown. Null: asks the
-  // system.
-  std::function<std::optional<std::int64_t>(const std::filesystem::path&)> free_bytes = {};
+  FreeBytes free_bytes = caption::free_bytes;
   const std::atomic<bool>* stop = nullptr;  // ends the call soon after it has become true
   std::function<void(const QuantiseProgress&)> on_progress = {};
 };

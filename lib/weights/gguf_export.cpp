@@ -15,6 +15,7 @@
 #include "base/json.h"
 #include "base/mapped_file.h"
 #include "base/open_file.h"
+#include "base/units.h"
 #include "tensor/dtype.h"
 #include "text/export_tokenizer.h"
 #include "weights/ggml_encode.h"
@@ -260,6 +261,25 @@ void make_folder(const fs::path& folder) {
                                   (error ? error.message() : "a file of this name is there"));
 }
 
+// The bytes that writing a file takes from the file system, less the padding: what an interrupted
+// call has left of it is overwritten, a whole file of its name only at the end.
+std::int64_t bytes_needed(const FilePlan& plan) {
+  std::error_code error;
+  const std::uintmax_t left = fs::file_size(plan.path.string() + GgufWriter::kUnfinished, error);
+  const std::int64_t written = plan.data_bytes() + std::ssize(plan.fields.bytes());
+  return written - (error ? 0 : static_cast<std::int64_t>(left));
+}
+
+void require_space(const fs::path& folder, const Plan& plan, const FreeBytes& free) {
+  const std::optional<std::int64_t> available = free(folder);
+  const std::int64_t needed =
+      bytes_needed(plan.text) + (plan.tower ? bytes_needed(*plan.tower) : 0);
+  if (!available || *available >= needed) return;
+  throw Error(ErrorCode::kIo, folder.string() + ": the files need " + format_bytes(needed) +
+                                  ", and " + format_bytes(*available) +
+                                  " are free; give another folder with -o, or make room");
+}
+
 // Refuses a folder with other weights, beside which nothing would tell which to read.
 void check_folder(const fs::path& folder, const Plan& plan) {
   for (const auto& entry : fs::directory_iterator(folder)) {
@@ -283,7 +303,8 @@ std::string_view gguf_weights_name(GgufWeights type) {
 }
 
 GgufSummary write_gguf_model(const fs::path& model_folder, const fs::path& out_folder,
-                             GgufWeights type, const GgufProgress& progress) {
+                             GgufWeights type, const GgufProgress& progress,
+                             const FreeBytes& free) {
   if (is_quantised_folder(model_folder)) {
     throw Error(ErrorCode::kUnavailable,
                 model_folder.string() +
@@ -296,6 +317,7 @@ GgufSummary write_gguf_model(const fs::path& model_folder, const fs::path& out_f
   const Plan plan = make_plan(model_folder, out_folder, *source, type, summary);
   make_folder(out_folder);
   check_folder(out_folder, plan);
+  require_space(out_folder, plan, free);
   GgufStep step{.tensor = {},
                 .done_bytes = 0,
                 .total_bytes = plan.total_bytes(),

@@ -24,6 +24,8 @@
 #include <string_view>
 #include <vector>
 
+#include "base/free_space.h"
+
 namespace caption::weights {
 
 enum class GgufWeights { kF16, kQ8_0, kQ4_0 };
@@ -59,9 +61,10 @@ struct GgufSummary {
 // kUnavailable for a model, a tokenizer or a value without a form in GGUF files, and for a folder
 // whose weights are quantised already; kOutputConflict for an output folder with safetensors or
 // other GGUF files, beside which nothing would tell which to read; kIo naming the file that cannot
-// be written.
+// be written, or the output folder where the files need more room than `free` tells, before
+// anything is written.
 GgufSummary write_gguf_model(const std::filesystem::path& model_folder,
                              const std::filesystem::path& out_folder, GgufWeights type,
-                             const GgufProgress& progress = {});
+                             const GgufProgress& progress = {}, const FreeBytes& free = free_bytes);
 
 }  // namespace caption::weights

@@ -124,7 +124,9 @@ std::size_t GgufTensorHeader::size_bytes() const {
 
 GgufWriter::GgufWriter(fs::path path, const GgufFields& fields,
                        std::vector<GgufTensorHeader> tensors)
-    : path_(std::move(path)), temporary_(path_.string() + ".part"), tensors_(std::move(tensors)) {
+    : path_(std::move(path)),
+      temporary_(path_.string() + kUnfinished),
+      tensors_(std::move(tensors)) {
   const std::string header = header_of(fields, tensors_);
   file_ =
       FileDescriptor(::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));

@@ -87,6 +87,8 @@ struct GgufTensorHeader {
 // about a tensor's bytes names it.
 class GgufWriter {
  public:
+  static constexpr const char* kUnfinished = ".part";  // appended to the name of an unfinished file
+
   // Creates PATH.part and writes all that stands before the first tensor.
   GgufWriter(std::filesystem::path path, const GgufFields& fields,
              std::vector<GgufTensorHeader> tensors);

@@ -138,6 +138,10 @@ TEST_SUITE("app/fit") {
     CHECK(unwritable.exit_code == 5);
     CHECK(unwritable.out.empty());  // refused before the plan
     CHECK(contains(unwritable.err, "/nonexistent/formats.svg: cannot write: "));
+    const Finished misnamed = plan_fit({"--svg", "formats.png"});
+    CHECK(misnamed.exit_code == 2);
+    CHECK(misnamed.out.empty());
+    CHECK(contains(misnamed.err, "--svg formats.png: the chart is an SVG; give it a name in .svg"));
   }
 
   TEST_CASE("the size of the process is counted without pages of a mapped model file") {

@@ -201,6 +201,7 @@ TEST_SUITE("app/price") {
     CHECK(few.exit_code == 0);
     CHECK(contains(few.err, "no price table is written: the captions have"));
     CHECK(contains(few.err, "of 1000 positions; give more clips or prompts"));
+    CHECK(contains(few.out, ", 8 frames a clip (arange), prompt \"이 영상을 자세히 설명해"));
     const std::string broken = (folder.path() / "broken.mp4").string();
     write_text(broken, "no video");
     const std::string json = (folder.path() / "prices.json").string();

@@ -2,6 +2,7 @@
 
 #include <doctest/doctest.h>
 
+#include <atomic>
 #include <chrono>
 #include <filesystem>
 #include <fstream>
@@ -61,6 +62,24 @@ TEST_CASE("a cache that keeps nothing finds what is there, and writes nothing") 
   const Sha256 other = sha256_of(std::string_view("other"));
   DigestCache(folder).keep(file.stamp(), other);
   CHECK(reading.digest_of(file) == other);
+}
+
+TEST_CASE("computing a digest can be cancelled, finding one not") {
+  DigestCache cache(fresh_folder());
+  std::atomic<bool> cancelled = true;
+  cache.set_cancelled(&cancelled);
+  const OpenFile file(kOldFile);
+  try {
+    cache.digest_of(file);
+    FAIL_CHECK("was not cancelled");
+  } catch (const Error& error) {
+    CHECK(error.code() == ErrorCode::kCancelled);
+  }
+  CHECK_FALSE(cache.find(file.stamp()).has_value());
+  cancelled = false;
+  const Sha256 digest = cache.digest_of(file);
+  cancelled = true;
+  CHECK(cache.digest_of(file) == digest);
 }
 
 TEST_CASE("every part of a stamp names another digest") {

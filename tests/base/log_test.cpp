@@ -36,6 +36,15 @@ TEST_SUITE("base/log") {
     CHECK(stderr_of([] { log_warning("cache", "is full"); }) == "warning: cache: is full\n");
     CHECK(stderr_of([] { log(LogLevel::kError, "cli", ""); }) == "error: cli: \n");
     CHECK(stderr_of([] { log_debug("run", "below the level"); }).empty());
+    const auto log_twice = [] {
+      for (int i = 0; i < 2; ++i) {
+        log_once(LogLevel::kWarning, "config", "is looked up");
+        log_once(LogLevel::kDetail, "config", "below the level");
+        log_once(LogLevel::kInfo, "config", "is found");
+      }
+    };
+    CHECK(stderr_of(log_twice) == "warning: config: is looked up\nconfig: is found\n");
+    CHECK(stderr_of(log_twice).empty());
     const std::string long_text(1 << 20, 'x');
     CHECK(stderr_of([&] { log_info("run", long_text); }) == "run: " + long_text + "\n");
   }

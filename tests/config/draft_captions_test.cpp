@@ -52,6 +52,13 @@ TEST_SUITE("config/draft_captions") {
     CHECK_THROWS_WITH_AS(known({torn}), doctest::Contains("torn.jsonl:2"), Error);
     CHECK(earlier_captions(torn) == Captions{"one"});
     CHECK_THROWS_WITH_AS(known({torn + ".none"}), doctest::Contains("torn.jsonl.none"), Error);
+    const std::string utf16 = file("utf16.jsonl", std::string("\xFF\xFE{\0\"\0", 6));
+    CHECK_THROWS_WITH_AS(known({utf16}),
+                         ("--draft-from: " + utf16 +
+                          ": is in UTF-16; UTF-8 is expected, which \"iconv -f UTF-16 -t UTF-8\" "
+                          "makes of it")
+                             .c_str(),
+                         Error);
     Preset preset;
     preset.speculative.draft_from = {torn};
     CHECK_THROWS_WITH_AS(draft_options(preset), doctest::Contains("--drafts archive"), Error);

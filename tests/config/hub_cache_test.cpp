@@ -1,5 +1,6 @@
 // Names of models in the local Hugging Face cache.
 #include <doctest/doctest.h>
+#include <sys/stat.h>
 
 #include <filesystem>
 #include <fstream>
@@ -41,20 +42,41 @@ TEST_SUITE("config/hub_cache") {
     CHECK(find_in_hub_cache(CAPTION_TEST_TMP, {}) == fs::path(CAPTION_TEST_TMP));
   }
 
-  TEST_CASE("a name is the snapshot that refs/main names, else the first") {
+  TEST_CASE("a name is the snapshot that refs/main names, else the only one") {
     const fs::path cache = make_cache("hub");
     const fs::path snapshots = cache / "models--org--small-model/snapshots";
-    CHECK(find_in_hub_cache("org/small-model", {cache}) == snapshots / "aaa");
-    std::ofstream(cache / "models--org--small-model/refs/main") << "bbb\n";
+    const fs::path ref = cache / "models--org--small-model/refs/main";
+    const std::string neither = snapshots.string() + " holds aaa, bbb; name one of these folders";
+    const auto refuses = [&](const std::string& why) {
+      const std::string message = refusal("org/small-model", {cache});
+      return message.find(why) != std::string::npos && message.find(neither) != std::string::npos;
+    };
+    CHECK(refuses("refs/main names no snapshot"));
+    std::ofstream(ref) << "bbb\n";
     CHECK(find_in_hub_cache("org/small-model", {cache}) == snapshots / "bbb");
-    // A hostile or stale reference must not lead out of the cache.
-    std::ofstream(cache / "models--org--small-model/refs/main") << "../../..";
-    CHECK(find_in_hub_cache("org/small-model", {cache}) == snapshots / "aaa");
+    std::ofstream(ref) << "ccc";
+    CHECK(refuses("refs/main names the snapshot ccc, which is missing"));
+    // A hostile reference must not lead out of the cache.
+    std::ofstream(ref) << "../../..";
+    CHECK(refuses("refs/main names no snapshot"));
+    fs::remove(snapshots / "aaa");
+    for (const char* const stale : {"ccc", "../../..", ""}) {
+      CAPTURE(stale);
+      std::ofstream(ref) << stale;
+      CHECK(find_in_hub_cache("org/small-model", {cache}) == snapshots / "bbb");
+    }
+    fs::remove(ref);
+    CHECK(find_in_hub_cache("org/small-model", {cache}) == snapshots / "bbb");
+    fs::remove(snapshots / "bbb");
+    CHECK(refusal("org/small-model", {cache}).find("neither a folder here") != std::string::npos);
   }
 
   TEST_CASE("the caches are searched in their order") {
     const fs::path first = make_cache("first");
     const fs::path second = make_cache("second");
+    for (const fs::path& cache : {first, second}) {
+      std::ofstream(cache / "models--org--small-model/refs/main") << "aaa";
+    }
     const auto repository = [](const fs::path& cache) {
       return cache / "models--org--small-model";
     };
@@ -157,7 +179,13 @@ TEST_SUITE("config/hub_cache") {
     CHECK(refusal("org/../etc").find("no such folder") != std::string::npos);
     const fs::path file = fs::path(CAPTION_TEST_TMP) / "a_file";
     std::ofstream(file) << "x";
-    CHECK(refusal(file.string()).find("is a file") != std::string::npos);
+    CHECK(refusal(file.string()).find("is a file; a model is a folder") != std::string::npos);
+    const fs::path fifo = fs::path(CAPTION_TEST_TMP) / "a_fifo.gguf";
+    fs::remove(fifo);
+    REQUIRE(::mkfifo(fifo.c_str(), 0600) == 0);
+    CHECK(refusal(fifo.string()).find("is a FIFO, not a regular file; a model is a folder") !=
+          std::string::npos);
+    CHECK(refusal("/dev/null").find("is a device, not a regular file") != std::string::npos);
   }
 }
 

@@ -2,6 +2,8 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
+#include <array>
 #include <cstdint>
 
 using namespace caption::drafts;
@@ -51,4 +53,23 @@ TEST_CASE("a class that is not seen is trusted less and less") {
   for (std::int64_t i = 0; i < 10 * StepCosts::kTrusted; ++i) costs.observe(1, 100);
   CHECK(costs.us(8) < 120);
   CHECK(costs.us(1) == 100);
+}
+
+TEST_CASE("costs lie between the classes that were seen, in whatever order that was") {
+  std::array<std::int64_t, 4> sizes = {1, 3, 41, 701};
+  do {
+    StepCosts costs;
+    for (const std::int64_t size : sizes) {
+      CAPTURE(size);
+      observe_often(costs, size, 100 + static_cast<double>(size));
+    }
+    CHECK(costs.us(2) == doctest::Approx((costs.us(1) + costs.us(3)) / 2));
+    CHECK(costs.us(22) == doctest::Approx((costs.us(3) + costs.us(41)) / 2));
+    CHECK(costs.us(371) == doctest::Approx((costs.us(41) + costs.us(701)) / 2));
+    // 640 is of the class of 701, whose mean is larger.
+    const double slope = (costs.us(701) - costs.us(41)) / (701 - 41);
+    CHECK(costs.us(640) == doctest::Approx(costs.us(41) + slope * (640 - 41)));
+    CHECK(costs.us(1100) - costs.us(1099) >= 1);  // as a mean token of the largest step
+    for (std::int64_t n = 1; n < 2000; ++n) CHECK(costs.us(n + 1) >= costs.us(n));
+  } while (std::next_permutation(sizes.begin(), sizes.end()));
 }

@@ -196,3 +196,23 @@ TEST_CASE("threads add and guess at the same time") {
   }
   for (std::thread& thread : threads) thread.join();
 }
+
+TEST_CASE("what threads add at the same time is all held after one more text") {
+  TokenArchive archive(kEnough);
+  constexpr int kThreads = 4;
+  constexpr int kTexts = 300;
+  std::vector<std::thread> threads;
+  for (std::int32_t t = 0; t < kThreads; ++t) {
+    threads.emplace_back([&archive, t] {
+      for (std::int32_t i = 0; i < kTexts; ++i) archive.add(Ids{t, 100 + i, 1000 + i});
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  archive.add(Ids{7, 8, 9});
+  CHECK(archive.num_tokens() == 3 * (kThreads * kTexts + 1));
+  for (std::int32_t t = 0; t < kThreads; ++t) {
+    for (std::int32_t i = 0; i < kTexts; ++i) {
+      CHECK(tokens_of(guess(archive, {t, 100 + i})) == Ids{1000 + i});
+    }
+  }
+}

@@ -224,7 +224,7 @@ TEST_SUITE("eval/corpus") {
                        utf16("{\"video\": \"1\", \"caption\": \"a\"}\n", is_big, has_mark));
         const std::string wanted =
             lines.string() +
-            ": is in UTF-16; eval reads UTF-8, which \"iconv -f UTF-16 -t UTF-8\" makes of it";
+            ": is in UTF-16; UTF-8 is expected, which \"iconv -f UTF-16 -t UTF-8\" makes of it";
         CHECK(message_of([&] { read_references(lines); }) == wanted);
         CHECK(message_of([&] { read_captions(lines); }) == wanted);
       }

@@ -1,5 +1,6 @@
 // Adapters that cannot be applied: each is refused in one sentence that names what is wrong.
 #include <doctest/doctest.h>
+#include <sys/stat.h>
 
 #include <fstream>
 #include <functional>
@@ -117,6 +118,25 @@ TEST_SUITE("model/adapter_files") {
     SUBCASE("no weights") {
       fs::remove(adapter.path() / kWeights);
       check_refused(adapter.path(), ErrorCode::kBadModel, {kWeights, "is missing"});
+    }
+    SUBCASE("what is there is no regular file") {
+      for (const char* const file : {kConfig, kWeights}) {
+        CAPTURE(file);
+        const fs::path path = adapter.path() / file;
+        fs::rename(path, adapter.path() / "kept");
+        REQUIRE(::mkfifo(path.c_str(), 0600) == 0);
+        check_refused(adapter.path(), ErrorCode::kBadModel,
+                      {file, "is a FIFO, not a regular file"});
+        fs::remove(path);
+        fs::create_directory(path);
+        check_refused(adapter.path(), ErrorCode::kBadModel,
+                      {file, "is a folder, not a regular file"});
+        fs::remove(path);
+        fs::create_symlink("gone", path);
+        check_refused(adapter.path(), ErrorCode::kBadModel,
+                      {file, "is a link to a file that is not there"});
+        fs::rename(adapter.path() / "kept", path);
+      }
     }
     SUBCASE("weights as a pickle") {
       fs::rename(adapter.path() / kWeights, adapter.path() / "adapter_model.bin");

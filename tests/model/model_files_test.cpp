@@ -1,5 +1,6 @@
 // A model's files: its identity, files written while it is open, and adapters.
 #include <doctest/doctest.h>
+#include <sys/stat.h>
 
 #include <chrono>
 #include <fstream>
@@ -88,21 +89,37 @@ TEST_SUITE("model/model_files") {
     }
   }
 
-  TEST_CASE("a link that leads nowhere is refused by its name, and not passed over") {
-    for (const char* const name :
-         {"added_tokens.json", "chat_template.jinja", "generation_config.json",
-          "preprocessor_config.json", "special_tokens_map.json", "tokenizer_config.json",
-          "video_preprocessor_config.json", "model.safetensors"}) {
-      CAPTURE(name);
-      const fs::path folder = copy_checkpoint("llama_bf16", "dangling");
-      fs::remove(folder / name);
-      fs::create_symlink("gone", folder / name);
-      try {
-        hash_of(folder);
-        FAIL_CHECK("it was passed over");
-      } catch (const Error& error) {
-        CHECK(error.code() == ErrorCode::kBadModel);
-        CHECK(std::string(error.what()).find((folder / name).string()) != std::string::npos);
+  TEST_CASE("what is no regular file is refused by its name and kind, and not passed over") {
+    struct Kind {
+      const char* text;
+      void (*make)(const fs::path& path);
+    };
+    const Kind kinds[] = {
+        {"is a link to a file that is not there",
+         [](const fs::path& path) { fs::create_symlink("gone", path); }},
+        {"is a FIFO, not a regular file",
+         [](const fs::path& path) { REQUIRE(::mkfifo(path.c_str(), 0600) == 0); }},
+        {"is a folder, not a regular file",
+         [](const fs::path& path) { fs::create_directory(path); }}};
+    for (const Kind& kind : kinds) {
+      for (const char* const name :
+           {"added_tokens.json", "chat_template.jinja", "config.json", "generation_config.json",
+            "preprocessor_config.json", "special_tokens_map.json", "tokenizer.json",
+            "tokenizer_config.json", "video_preprocessor_config.json", "model.safetensors"}) {
+        CAPTURE(kind.text);
+        CAPTURE(name);
+        const fs::path folder = copy_checkpoint("llama_bf16", "dangling");
+        fs::remove(folder / name);
+        kind.make(folder / name);
+        try {
+          hash_of(folder);
+          FAIL_CHECK("it was passed over");
+        } catch (const Error& error) {
+          const std::string message = error.what();
+          CAPTURE(message);
+          CHECK(error.code() == ErrorCode::kBadModel);
+          CHECK(message.find((folder / name).string() + ": " + kind.text) != std::string::npos);
+        }
       }
     }
   }

@@ -1,6 +1,7 @@
 // Opening models: equivalent layouts, identities, and all refusals.
 #include <doctest/doctest.h>
 
+#include <atomic>
 #include <fstream>
 #include <functional>
 #include <string>
@@ -35,7 +36,38 @@ std::vector<float> fingerprint_of(const fs::path& folder) {
   return fingerprint(*model::open_model(testing::tested_context(), folder, WeightFormat::kF32));
 }
 
+// What the call throws with ErrorCode::kCancelled.
+std::string interruption(const std::function<void()>& call) {
+  try {
+    call();
+  } catch (const Error& error) {
+    CHECK(error.code() == ErrorCode::kCancelled);
+    return error.what();
+  }
+  FAIL_CHECK("was not cancelled");
+  return "";
+}
+
 TEST_SUITE("model/open_model") {
+  TEST_CASE("opening a model and hashing it end when they are cancelled") {
+    const fs::path folder = golden_folder() / "llama_bf16";
+    std::atomic<bool> cancelled = true;
+    for (const WeightFormat format : {WeightFormat::kF32, WeightFormat::kBF16}) {
+      cancelled = true;
+      const auto open = [&] {
+        return model::open_model(testing::tested_context(), folder, format,
+                                 {.cancelled = &cancelled});
+      };
+      CHECK(interruption([&] { open(); }).find("while its weights were loaded") !=
+            std::string::npos);
+      cancelled = false;
+      const auto opened = open();
+      cancelled = true;
+      CHECK(interruption([&] { opened->content_hash(); }).find("while it was read") !=
+            std::string::npos);
+    }
+  }
+
   TEST_CASE("configurations of other versions of transformers open the same model") {
     const std::vector<float> expected = fingerprint(*open_case("llama_bf16"));
     SUBCASE("rope_parameters instead of rope_theta and rope_scaling") {

@@ -244,6 +244,21 @@ TEST_CASE("a call that was stopped anywhere is continued to the same bytes") {
   }
 }
 
+TEST_CASE("a call that is stopped while files are hashed has written nothing") {
+  QuantiseOptions options =
+      options_of(demo_model(), new_folder("quantise_checkpoint/hashing"), "nf4");
+  std::atomic<bool> stop{true};
+  options.stop = &stop;
+  CHECK_FALSE(quantise_checkpoint(options).is_complete);
+  CHECK_FALSE(fs::exists(options.output / kManifestName));
+  stop = false;
+  CHECK(quantise_checkpoint(options).is_complete);
+  const Files expected = files_of(options.output);
+  stop = true;
+  CHECK_FALSE(quantise_checkpoint(options).is_complete);
+  CHECK(files_of(options.output) == expected);
+}
+
 TEST_CASE("a file that is not what the manifest says is made again") {
   QuantiseOptions options =
       options_of(demo_model(), new_folder("quantise_checkpoint/damaged"), "int8");
@@ -336,8 +351,12 @@ TEST_CASE("a call needs the room of the files that it will write, and no more") 
 TEST_CASE("an output without a complete file is of no settings yet") {
   QuantiseOptions options =
       options_of(demo_model(), new_folder("quantise_checkpoint/begun"), "nf4");
-  std::atomic<bool> stop{true};
+  std::atomic<bool> stop{false};
   options.stop = &stop;
+  options.free_bytes = [&](const fs::path&) {
+    stop = true;
+    return std::nullopt;
+  };
   CHECK_FALSE(quantise_checkpoint(options).is_complete);
   CHECK(fs::exists(options.output / kManifestName));
   options.stop = nullptr;

@@ -353,6 +353,28 @@ TEST_SUITE("weights/gguf_export") {
     check_contains(empty, "config.json is missing; GGUF files are made of a model's folder");
   }
 
+  TEST_CASE("a file system without room is refused before anything is written") {
+    const fs::path out = new_folder("room");
+    std::int64_t free = 0;
+    const auto write = [&] {
+      return write_gguf_model(kDemoModel, out, GgufWeights::kQ8_0, {},
+                              [&](const fs::path&) { return free; });
+    };
+    const std::int64_t size_bytes =
+        write_gguf_model(kDemoModel, new_folder("room_enough"), GgufWeights::kQ8_0).size_bytes;
+    // Paddings of 31 bytes and the list of tensors, of a few hundred bytes each, are not counted.
+    free = size_bytes - 113 * 400;
+    const std::string message = refusal(ErrorCode::kIo, write);
+    check_contains(message, out.string() + ": the files need ");
+    check_contains(message, " are free; give another folder with -o");
+    CHECK(num_files(out) == 0);
+    // What an interrupted call has left is overwritten.
+    std::ofstream(out / "demo-model-Q8_0.gguf.part") << std::string(113 * 400, 'x');
+    CHECK(write().size_bytes == size_bytes);
+    free = size_bytes;
+    CHECK(write().size_bytes == size_bytes);
+  }
+
   TEST_CASE("work that is ended or cannot be written leaves no file that is not whole") {
     const fs::path out = new_folder("ended");
     std::int64_t total = 0;

@@ -20,8 +20,9 @@ struct TokenRun {
 };
 
 TokenRun make_run(std::span<const std::int32_t> text);
-TokenRun merge_runs(TokenRun older, TokenRun newer);
-void forget_oldest_half(TokenRun& run);
+TokenRun merge_runs(const TokenRun& older, TokenRun newer);
+// The run without the texts that begin in its older half; without any where none begins later.
+TokenRun newest_half(const TokenRun& run);
 
 // The tokens before a position, from the nearest on, to the kBegin of its text.
 class Preceding {

@@ -64,7 +64,7 @@ std::string_view require_utf8_text(std::string_view text, const std::string& nam
   if (has_mark || text.substr(0, 2).find('\0') != std::string_view::npos) {
     throw Error(ErrorCode::kBadReference,
                 name +
-                    ": is in UTF-16; eval reads UTF-8, which \"iconv -f UTF-16 -t UTF-8\" makes "
+                    ": is in UTF-16; UTF-8 is expected, which \"iconv -f UTF-16 -t UTF-8\" makes "
                     "of it");
   }
   return without_byte_order_mark(text);

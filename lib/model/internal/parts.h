@@ -2,6 +2,7 @@
 // for all families. A family's file fills in the parts and builds the prompt.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <filesystem>
 #include <memory>
@@ -37,7 +38,8 @@ ConfigFolder read_config_folder(const std::filesystem::path& folder);
 struct Parts {
   Context context;
   Opening opening = Opening::kToRun;
-  bool requantises = false;  // OpenOptions::requantises
+  bool requantises = false;                      // OpenOptions::requantises
+  const std::atomic<bool>* cancelled = nullptr;  // OpenOptions::cancelled
   // Before the weights, which borrow them: those inside the model's folders, then those that the
   // user named.
   std::vector<ModelAdapter> adapters = {};
@@ -96,6 +98,9 @@ class PartsCaptionModel : public CaptionModel {
  private:
   Parts parts_;
 };
+
+// Copies to `parts` what all families take from the options but the adapters.
+void take_options(Parts& parts, const OpenOptions& options);
 
 // Opens the adapter inside a folder, if there is one, for the parameters of the weight file
 // `source` or, without it, of all. Throws as Adapter::open().

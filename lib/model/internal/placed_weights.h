@@ -17,6 +17,7 @@
 // that requests choose. Matrices of tower and projector are merged in every format.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <mutex>
@@ -66,7 +67,8 @@ void find_stored_codes(Blueprint& blueprint, const weights::Source& source, std:
 
 struct PlaceOptions {
   Opening opening = Opening::kToRun;
-  bool requantises = false;  // OpenOptions::requantises
+  bool requantises = false;                      // OpenOptions::requantises
+  const std::atomic<bool>* cancelled = nullptr;  // OpenOptions::cancelled
 };
 
 // Immutable after construction, so any number of threads may read it.
@@ -77,8 +79,9 @@ class PlacedWeights {
   // tensor when it is missing, of another shape, not floating-point or, if it is quantised, not
   // finite, and the tensors that no parameter takes (internal/unused_tensors.h); kUnavailable for a
   // format that would round a file's codes unless it requantises, for an adapter with a name that
-  // changes tower or projector, or with a changed weight of the base model; otherwise as
-  // Source::read() and bind_terms(). With Opening::kToCheck no adapter is merged, and the weights
+  // changes tower or projector, or with a changed weight of the base model; kCancelled
+  // before the next parameter is read once `cancelled` is true; otherwise as Source::read() and
+  // bind_terms(). With Opening::kToCheck no adapter is merged, and the weights
   // are not those of the adapted model.
   PlacedWeights(Stream& stream, const Blueprint& blueprint,
                 std::vector<std::unique_ptr<weights::Source>> sources, weights::WeightFormat format,
@@ -126,6 +129,7 @@ class PlacedWeights {
 
   Device device_;
   weights::WeightFormat format_;
+  const std::atomic<bool>* cancelled_;  // PlaceOptions::cancelled; for construction
   std::vector<std::unique_ptr<weights::Source>> sources_;
   // Guards read() and release() of the sources.
   std::unique_ptr<std::mutex> sources_mutex_ = std::make_unique<std::mutex>();

@@ -2,6 +2,7 @@
 // manifest.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <filesystem>
 #include <set>
@@ -34,8 +35,9 @@ class OutputFolder {
   OutputFolder(std::filesystem::path folder, Settings settings, const std::set<std::string>& names);
 
   const std::filesystem::path& path() const { return path_; }
-  // Whether the manifest names the file and it still has that size and digest. Reads it.
-  bool has_shard(const std::string& file) const;
+  // Whether the manifest names the file and it still has that size and digest. Reads it, which
+  // throws Error(kCancelled) soon after `cancelled` (may be null) has become true.
+  bool has_shard(const std::string& file, const std::atomic<bool>* cancelled = nullptr) const;
   // Whether the manifest names the file.
   bool names_shard(const std::string& file) const;
   // Enters a complete file, durably. Throws Error(kIo).

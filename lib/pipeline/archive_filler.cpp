@@ -1,0 +1,47 @@
+#include "pipeline/internal/archive_filler.h"
+
+#include <cstdint>
+#include <exception>
+#include <system_error>
+#include <utility>
+
+namespace caption::pipeline {
+
+ArchiveFiller::ArchiveFiller(const model::CaptionModel& model, std::vector<std::string> captions,
+                             std::shared_ptr<drafts::TokenArchive> archive, Shared& shared)
+    : model_(model), captions_(std::move(captions)), archive_(std::move(archive)), shared_(shared) {
+  if (captions_.size() <= kAtOnce) {
+    fill();
+    return;
+  }
+  try {
+    thread_ = std::thread([this] {
+      try {
+        fill();
+      } catch (...) {
+        shared_.breakdown.set(std::current_exception());
+      }
+    });
+  } catch (const std::system_error&) {
+    fill();
+  }
+}
+
+ArchiveFiller::~ArchiveFiller() {
+  ends_ = true;
+  if (thread_.joinable()) thread_.join();
+}
+
+void ArchiveFiller::fill() {
+  const std::vector<std::int32_t> ends = model_.eos_ids();
+  for (const std::string& caption : captions_) {
+    if (ends_ || shared_.options.stop->load()) break;
+    std::vector<std::int32_t> ids = model_.tokenizer().encode(
+        caption, text::AddedTokens::kPlainText, {.beginning = false, .end = false});
+    if (!ends.empty()) ids.push_back(ends.front());
+    archive_->add(ids);
+  }
+  captions_ = {};
+}
+
+}  // namespace caption::pipeline
