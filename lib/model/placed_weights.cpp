@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "backend/uploader.h"
 #include "base/error.h"
 #include "kernels/convert.h"
 #include "model/file_codes.h"
@@ -125,20 +126,49 @@ kernels::Weight place_codes(Stream& stream, const weights::Source& source,
                                   kernels::QuantisedRows(read, borrow));
 }
 
-// While it lives, the weights that a stream places are in chunks of memory together.
-class SharedArena {
+// While it lives, the weights that a stream places on the CPU are in chunks of memory together, and
+// those that it places on a GPU are uploaded while others are read. They are complete after
+// finish().
+class PlacingMemory {
  public:
-  explicit SharedArena(Stream& stream) : stream_(stream), arena_(stream.pool()) {
+  explicit PlacingMemory(Stream& stream) : stream_(stream), arena_(stream.pool()) {
     stream_.set_arena(&arena_);
+    if (stream.device().is_cuda()) stream_.set_uploader(&uploader_.emplace(stream));
   }
-  ~SharedArena() { stream_.set_arena(nullptr); }
-  SharedArena(const SharedArena&) = delete;
-  SharedArena& operator=(const SharedArena&) = delete;
+  ~PlacingMemory() {
+    stream_.set_arena(nullptr);
+    stream_.set_uploader(nullptr);
+  }
+  PlacingMemory(const PlacingMemory&) = delete;
+  PlacingMemory& operator=(const PlacingMemory&) = delete;
+
+  void finish() {
+    if (uploader_.has_value()) uploader_->finish();
+  }
 
  private:
   Stream& stream_;
   BufferArena arena_;
+  std::optional<Uploader> uploader_;
 };
+
+// Converts numbers of the host to those of `to`, on the uploader's device, piece by piece.
+void upload_converted(Stream& host, Uploader& uploader, ConstView file, View to) {
+  constexpr std::int64_t kPieceBytes = std::int64_t{4} << 20;
+  constexpr std::int64_t kWidth = 1024;
+  const auto size = static_cast<std::int64_t>(dtype_size_bytes(to.dtype()));
+  const ConstView numbers = file.reshape({file.num_elements()});
+  const View placed = to.reshape({to.num_elements()});
+  const std::int64_t at_once = kPieceBytes / size;
+  for (std::int64_t first = 0; first < numbers.dim(0); first += at_once) {
+    const std::int64_t count = std::min(at_once, numbers.dim(0) - first);
+    const View piece(uploader.take(static_cast<std::size_t>(count * size)), to.dtype(), {count});
+    const std::int64_t width = count % kWidth == 0 ? kWidth : 1;  // threads share rows of it
+    kernels::convert(host, numbers.rows(first, count).reshape({count / width, width}),
+                     piece.reshape({count / width, width}));
+    uploader.copy_to(static_cast<std::byte*>(placed.rows(first, count).raw()));
+  }
+}
 
 }  // namespace
 
@@ -217,13 +247,13 @@ PlacedWeights::PlacedWeights(Stream& stream, const Blueprint& blueprint,
                                    places[i].name, format_));
   }
   ReadingAhead ahead(bytes);
-  const SharedArena arena(stream);
+  PlacingMemory memory(stream);
   for (std::size_t i = 0; i < places.size(); ++i) {
     ahead.keep_ahead_of(i);
     place(stream, stored.parameters[i], *sources_[source_of(stored.parameters[i])], places[i]);
   }
-  merged_.clear();
-  with_base_.clear();
+  memory.finish();
+  merged_ = with_base_ = {};
 }
 
 void PlacedWeights::place(Stream& stream, const Parameter& parameter, weights::Source& source,
@@ -313,8 +343,14 @@ void PlacedWeights::bind(Stream& stream, const Blueprint& blueprint, const Model
 ConstView PlacedWeights::place_rows(Stream& stream, ConstView file) {
   const bool is_rounded = format_ != weights::WeightFormat::kF32 && file.dtype() != DType::kBF16;
   if (!is_rounded && device_ == Device::kCpu) return file;
-  Tensor rounded(is_rounded ? DType::kBF16 : file.dtype(), file.shape());
+  const DType dtype = is_rounded ? DType::kBF16 : file.dtype();
   Stream host(stream.pool(), stream.cpu_tier());
+  if (stream.uploader() != nullptr) {
+    Tensor& placed = rows_.emplace_back(dtype, file.shape(), device_);
+    upload_converted(host, *stream.uploader(), file, placed.view());
+    return std::as_const(placed).view();
+  }
+  Tensor rounded(dtype, file.shape());
   kernels::convert(host, file, rounded.view());
   rows_.push_back(device_ == Device::kCpu ? std::move(rounded)
                                           : copy_to(stream, device_, rounded.view()));

@@ -101,6 +101,9 @@ class CudaRuntime final : public DeviceRuntime {
   void synchronize_event(void* event) override {
     check(cudaEventSynchronize(event_of(event)), "computed");
   }
+  void wait(void* queue, void* event) override {
+    check(cudaStreamWaitEvent(stream_of(queue), event_of(event), 0), "waited for other work");
+  }
   std::chrono::nanoseconds time_between(void* begin, void* end) override {
     float milliseconds = 0;
     check(cudaEventElapsedTime(&milliseconds, event_of(begin), event_of(end)), "timed its work");
