@@ -142,7 +142,7 @@ TEST_CASE("evicted pages come back with their bits, in any order of the queues")
   }
 }
 
-TEST_CASE("with room for few pages, those used last are found") {
+TEST_CASE("with room for few pages their slots are used again, and the tokens stay the same") {
   Room room;
   const std::vector<Request> requests = unlike_requests(6);
   const Run without = run_rounds(room, options_with_host_pages(0, DType::kBF16), requests, 2);
