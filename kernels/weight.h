@@ -92,8 +92,9 @@ class QuantisedRows {
   Read borrow_;
 };
 
-// Place a matrix of the host on the stream's device; complete when they return. All throw
-// Error(kInternal) for a matrix that is empty or has another rank or dtype; kOutOfMemory.
+// Place a matrix of the host on the stream's device, and have read it when they return. The weight
+// is complete then, or, on a GPU whose stream has an uploader, at that one's next finish(). All
+// throw Error(kInternal) for a matrix that is empty or has another rank or dtype; kOutOfMemory.
 //
 // `rows` [N, K] f32, bf16 or f16: its numbers as they are. Borrowed on the CPU.
 Weight place_stored(Stream& stream, ConstView rows);

@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "base/math.h"
 #include "kernels/cuda/code_form.h"
+#include "kernels/cuda/upload.h"
 #include "tensor/copy.h"
 
 namespace caption::kernels {
@@ -18,7 +19,7 @@ namespace cuda {
 namespace {
 
 // Codes of a piece that is on the device beside the tiles that are made of them.
-constexpr std::int64_t kPieceBytes = std::int64_t{16} << 20;
+constexpr std::int64_t kPieceBytes = std::int64_t{4} << 20;
 constexpr std::int64_t kRowsAtOnce = 128;  // as place_quantised() may ask for
 constexpr std::int64_t kCutGroup = 128;
 
@@ -103,26 +104,24 @@ void upload_rows(Stream& stream, const QuantisedMatrix& sample, const QuantisedR
   const std::int64_t piece_rows = std::min(
       num_rows, std::max(kPieceBytes / row_bytes / kRowsAtOnce, std::int64_t{1}) * kRowsAtOnce);
   const PieceLayout layout(sample, piece_rows);
-  std::vector<std::byte> piece(static_cast<std::size_t>(layout.size_bytes()));
-  const View uploaded(stream.scratch(piece.size()), DType::kU8, {layout.size_bytes()},
-                      stream.device());
-  const ConstView staged(piece.data(), DType::kU8, {layout.size_bytes()});
+  const auto piece_bytes = static_cast<std::size_t>(layout.size_bytes());
+  WeightUpload upload(stream, piece_bytes);
   for (std::int64_t first = 0; first < num_rows; first += piece_rows) {
     const std::int64_t count = std::min(piece_rows, num_rows - first);
     const std::int64_t blocks = divide_up(count, kRowsAtOnce);
+    std::byte* const piece = upload->take(piece_bytes);
     stream.pool().parallel_for(blocks, 1, [&](std::int64_t begin, std::int64_t end) {
       for (std::int64_t row = begin * kRowsAtOnce; row < end * kRowsAtOnce; row += kRowsAtOnce) {
         if (row >= count) break;
-        layout.write(rows(first + row, std::min(kRowsAtOnce, count - row)), row, piece.data());
+        layout.write(rows(first + row, std::min(kRowsAtOnce, count - row)), row, piece);
       }
     });
-    copy(stream, staged, uploaded);
     pack_code_rows(stream,
-                   layout.rows(static_cast<const std::byte*>(uploaded.raw()), first, count,
+                   layout.rows(upload->copy(), first, count,
                                std::min(sample.group_columns, sample.num_columns)),
                    to);
   }
-  stream.synchronize();
+  upload.finish();
 }
 
 std::int64_t bytes_of(const CodeShape& shape) {
@@ -196,7 +195,12 @@ Weight place_codes(Stream& stream, MatrixFormat format, std::int64_t num_feature
         !has_integer_products(shape.kind) && std::ssize(*sample.column_order) == shape.num_columns,
         "place_quantised: a column order of another length, or of integers");
     const ConstView host(sample.column_order->data(), DType::kI32, {shape.num_columns});
-    order = copy_to(stream, stream.device(), host);
+    order = Tensor(DType::kI32, host.shape(), stream.device());
+    const std::size_t bytes = order.size_bytes();
+    WeightUpload upload(stream, bytes);
+    std::memcpy(upload->take(bytes), host.raw(), bytes);
+    upload->copy_to(static_cast<std::byte*>(order.view().raw()));
+    upload.finish();
     codes.column_order = static_cast<const std::int32_t*>(std::as_const(order).view().raw());
   }
   return Weight(num_features, sample.num_columns, stream.device(),

@@ -12,8 +12,8 @@
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/numbers.cuh"
 #include "kernels/cuda/tile_layout.h"
+#include "kernels/cuda/upload.h"
 #include "kernels/cuda/weight_forms.h"
-#include "tensor/copy.h"
 
 namespace caption::kernels {
 namespace cuda {
@@ -82,6 +82,10 @@ void pack_rows(Stream& stream, ConstView rows, DType dtype, Bytes16* to) {
   }
 }
 
+std::size_t bytes_of(ConstView rows, std::int64_t count) {
+  return static_cast<std::size_t>(count * rows.dim(1)) * dtype_size_bytes(rows.dtype());
+}
+
 // Rows of a piece of at most kPieceBytes: a multiple of a tile's, so that a piece is whole tiles.
 std::int64_t piece_rows(ConstView rows) {
   const auto row_bytes = rows.dim(1) * static_cast<std::int64_t>(dtype_size_bytes(rows.dtype()));
@@ -95,20 +99,33 @@ Weight place_tiles(Stream& stream, ConstView rows, DType dtype) {
   Tensor memory(DType::kU8, {static_cast<std::int64_t>(tiles_bytes(num_features, num_columns))},
                 stream.device());
   const std::int64_t rows_at_once = std::min(piece_rows(rows), num_features);
-  std::byte* const uploaded = stream.scratch(static_cast<std::size_t>(rows_at_once * num_columns) *
-                                             dtype_size_bytes(rows.dtype()));
+  WeightUpload upload(stream, bytes_of(rows, rows_at_once));
   auto* const tiles = static_cast<Bytes16*>(memory.view().raw());
   for (std::int64_t first = 0; first < num_features; first += rows_at_once) {
     const std::int64_t count = std::min(rows_at_once, num_features - first);
-    const View piece(uploaded, rows.dtype(), {count, num_columns}, stream.device());
-    copy(stream, rows.rows(first, count), piece);
+    collect_rows(stream, rows.rows(first, count), upload->take(bytes_of(rows, count)));
+    const ConstView piece(upload->copy(), rows.dtype(), {count, num_columns}, stream.device());
     pack_rows(stream, piece, dtype, tiles + first / kTileSize * count_tiles(num_columns) * 32);
   }
-  stream.synchronize();
+  upload.finish();
   const Tiles packed{
       .begin = tiles, .dtype = dtype, .num_features = num_features, .num_columns = num_columns};
   return Weight(num_features, num_columns, stream.device(),
                 std::make_unique<const TilesForm>(packed, std::move(memory)));
+}
+
+// Uploads rows of the host piece by piece, as they are.
+Tensor place_rows(Stream& stream, ConstView rows) {
+  Tensor memory(rows.dtype(), rows.shape(), stream.device());
+  const std::int64_t rows_at_once = std::min(piece_rows(rows), rows.dim(0));
+  WeightUpload upload(stream, bytes_of(rows, rows_at_once));
+  for (std::int64_t first = 0; first < rows.dim(0); first += rows_at_once) {
+    const std::int64_t count = std::min(rows_at_once, rows.dim(0) - first);
+    collect_rows(stream, rows.rows(first, count), upload->take(bytes_of(rows, count)));
+    upload->copy_to(static_cast<std::byte*>(memory.view().rows(first, count).raw()));
+  }
+  upload.finish();
+  return memory;
 }
 
 }  // namespace
@@ -153,7 +170,7 @@ std::unique_ptr<const WeightForm> borrow_rows(Cuda, ConstView rows) {
 
 Weight place_stored(Cuda, Stream& stream, ConstView rows) {
   return Weight(rows.dim(0), rows.dim(1), stream.device(),
-                std::make_unique<const cuda::RowsForm>(copy_to(stream, stream.device(), rows)));
+                std::make_unique<const cuda::RowsForm>(cuda::place_rows(stream, rows)));
 }
 
 Weight place_bf16(Cuda, Stream& stream, ConstView rows) {

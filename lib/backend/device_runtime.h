@@ -68,6 +68,9 @@ class DeviceRuntime {
   virtual void* record(void* queue) = 0;
   virtual void destroy_event(void* event) noexcept = 0;
   virtual void synchronize_event(void* event) = 0;
+  // Work that the queue is given from now on begins when the event, of a queue of the same GPU, is
+  // reached. The host goes on.
+  virtual void wait(void* queue, void* event) = 0;
   // Time between two events of one queue, both synchronised.
   virtual std::chrono::nanoseconds time_between(void* begin, void* end) = 0;
 

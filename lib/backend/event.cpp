@@ -13,6 +13,10 @@ void Event::synchronize() const {
   if (on_gpu_ != nullptr) require_device_runtime(device_).synchronize_event(on_gpu_.get());
 }
 
+void Event::order_before(void* queue) const {
+  if (on_gpu_ != nullptr) require_device_runtime(device_).wait(queue, on_gpu_.get());
+}
+
 std::chrono::nanoseconds Event::since(const Event& earlier) const {
   synchronize();
   if (on_gpu_ == nullptr) return time_ - earlier.time_;

@@ -21,6 +21,9 @@ class Event {
   // Waits until the stream's work up to this point is done. Throws Error(kUnavailable) when the
   // device fails.
   void synchronize() const;
+  // Work that a queue of the same GPU is given from now on begins after the point. The host goes
+  // on; the queue's work may outlive this object. Does nothing for a time of the CPU.
+  void order_before(void* queue) const;
   // The time between the two points, of one stream; waits for both.
   std::chrono::nanoseconds since(const Event& earlier) const;
 

@@ -23,6 +23,10 @@ Event Stream::record() const {
   return queue_ == nullptr ? Event(Event::Clock::now()) : Event(device(), queue_.get());
 }
 
+void Stream::wait(const Event& event) {
+  if (queue_ != nullptr) event.order_before(queue_.get());
+}
+
 void Stream::DestroyQueue::operator()(void* queue) const noexcept {
   releasing_runtime(device).destroy_queue(queue);
 }

@@ -17,6 +17,8 @@
 
 namespace caption {
 
+class Uploader;
+
 class Stream {
  public:
   // A stream on the context's device; the CPU's share of its work uses `pool`. Throws
@@ -42,6 +44,9 @@ class Stream {
 
   // Returns the point after all work that the stream was given so far.
   Event record() const;
+  // Work that the stream is given from now on begins after a point of another stream of its device.
+  // The host does not wait.
+  void wait(const Event& event);
 
   // Borrowed. Null, the initial value, disables timing.
   Profile* profile() const { return profile_; }
@@ -51,6 +56,11 @@ class Stream {
   // own.
   BufferArena* arena() const { return arena_; }
   void set_arena(BufferArena* arena) { arena_ = arena; }
+
+  // Through which weights are placed on a GPU. Borrowed. Null, the initial value: each weight is
+  // complete when it has been placed.
+  Uploader* uploader() const { return uploader_; }
+  void set_uploader(Uploader* uploader) { uploader_ = uploader; }
 
   // Returns device memory of at least `size_bytes`, 64-byte aligned, valid until the next call. It
   // grows to the largest size requested so far, so steady steps allocate nothing.
@@ -71,6 +81,7 @@ class Stream {
   ThreadPool* pool_;
   Profile* profile_ = nullptr;
   BufferArena* arena_ = nullptr;
+  Uploader* uploader_ = nullptr;
   Buffer scratch_;
   std::unique_ptr<void, DestroyQueue> queue_;  // null on the CPU
 };

@@ -6,12 +6,16 @@
 #include "config/draft_captions.h"
 #include "config/identity.h"
 #include "config/resolve.h"
-#include "kernels/sample_rows.h"
 #include "pipeline/threads.h"
+#include "plan/plan.h"
 #include "sampling/sampler.h"
 
 namespace caption::config {
 namespace {
+
+// Pinned memory cannot be taken back while the run lasts: that of evicted pages is at most this
+// part of the machine's, 1 / kHostPagesShare.
+constexpr std::int64_t kHostPagesShare = 4;
 
 // The memory in which KV pages are placed, and how much of it is taken.
 struct MemoryUse {
@@ -38,9 +42,8 @@ std::int64_t kv_cache_bytes(const Preset& preset, const PlacedDecoder& placed) {
   placed.decoder.reserve(preset.engine.max_num_batched_tokens, num_rows);
   MemoryUse memory = memory_use(placed);
   if (placed.device.is_cuda()) {  // what the engine reserves beside the pages
-    const std::int64_t vocab = placed.decoder.spec().vocab;
-    memory.held_bytes += num_rows * vocab * static_cast<std::int64_t>(sizeof(float)) +
-                         kernels::sample_rows_scratch_bytes(num_rows, vocab);
+    memory.held_bytes +=
+        plan::card_bytes(placed.decoder.spec(), num_rows, kv_dtype(preset.quantization)).total();
   }
   return plan_kv_cache_bytes(preset, placed.decoder.spec(), memory.held_bytes, memory.total_bytes);
 }
@@ -61,6 +64,10 @@ pipeline::Options pipeline_options(const Preset& preset, const Machine& machine,
   options.read = read_options(preset);
   options.engine =
       engine_options(model.context(), preset, kv_cache_bytes(preset, machine, model), model_hash);
+  if (model.context().device.is_cuda() && preset.engine.prefix_cache) {
+    options.engine.host_pages_bytes = std::min(
+        preset.engine.kv_host_bytes, machine.memory_bytes / kHostPagesShare / num_replicas);
+  }
   options.drafts = draft_options(preset);
   options.vision_cache = {.folder = preset.engine.kv_cache_dir,
                           .max_bytes = preset.engine.kv_cache_dir_bytes,

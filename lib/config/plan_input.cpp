@@ -40,6 +40,7 @@ plan::PlanInput plan_input(const Preset& preset, const Context& context,
   input.max_num_batched_tokens = preset.engine.max_num_batched_tokens;
   input.max_drafts = max_drafts(preset);
   input.chunked_prefill = preset.engine.chunked_prefill;
+  if (preset.engine.prefix_cache) input.host_pages_bytes = preset.engine.kv_host_bytes;
   input.num_beams = preset.generation.num_beams;
   input.is_prompt_compressed = preset.engine.attention != CompressionMode::kNone;
   input.num_frames = preset.video.num_frames;
@@ -75,6 +76,7 @@ void set_card(const CudaDevice& device, plan::PlanInput& input) {
 void set_host(const Preset& preset, const Machine& machine,
               std::optional<std::int64_t> memory_bytes, plan::PlanInput& input) {
   input.device = plan::PlanDevice::kHost;
+  input.host_pages_bytes = 0;  // pages are there already
   input.device_name = machine.cpu_model;
   input.memory_bytes = memory_bytes.value_or(machine.memory_bytes);
   const model::DecoderSpec& text = *input.model.text;

@@ -99,6 +99,7 @@ struct EngineSection {
   std::int64_t attention_keep_tokens = 512;
   double attention_threshold = 0.01;
   std::int64_t kv_cache_bytes = 0;
+  std::int64_t kv_host_bytes = 2LL << 30;
   std::string kv_cache_dir;
   std::int64_t kv_cache_dir_bytes = 16LL << 30;
   friend bool operator==(const EngineSection&, const EngineSection&) = default;

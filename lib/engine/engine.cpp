@@ -7,9 +7,8 @@
 
 #include "backend/profile_scope.h"
 #include "base/clock.h"
-#include "engine/internal/disk_pages.h"
 #include "engine/internal/name_pages.h"
-#include "engine/internal/page_bytes.h"
+#include "engine/internal/page_tiers.h"
 #include "engine/internal/sequence.h"
 #include "engine/internal/step_counter.h"
 #include "engine/internal/step_runner.h"
@@ -99,7 +98,7 @@ struct Engine::State {
   const EngineOptions options;
   kv::PagePool pool;
   StepRunner runner;
-  std::unique_ptr<DiskPages> disk;  // null without a disk tier
+  PageTiers tiers;
   scheduler::Scheduler scheduler;
   TokenChooser chooser;
   std::unordered_map<RequestId, std::unique_ptr<Sequence>> sequences;
@@ -109,26 +108,15 @@ struct Engine::State {
   std::vector<drafts::DraftQuery> draft_queries;  // of the next step
 };
 
-namespace {
-
-std::unique_ptr<DiskPages> open_disk(const EngineOptions& options, const StepRunner& runner) {
-  if (options.disk.folder.empty()) return nullptr;
-  if (options.prefix_cache == PrefixCache::kOff) {
-    throw Error(ErrorCode::kUsage, "engine: pages on disk need the prefix cache; turn it on");
-  }
-  return std::make_unique<DiskPages>(options.disk, runner.stream(), runner.pages());
-}
-
-}  // namespace
-
 Engine::State::State(model::Decoder& decoder, Stream& stream, const EngineOptions& the_options)
     : options(the_options),
       pool(num_affordable_pages(decoder.spec(), options)),
       runner(decoder, stream, options, pool.num_pages()),
-      disk(open_disk(options, runner)),
-      scheduler(to_scheduler_options(options, decoder.spec()), pool, disk.get()),
+      tiers(options, stream, runner.memory()),
+      scheduler(to_scheduler_options(options, decoder.spec()), pool,
+                tiers.empty() ? nullptr : &tiers),
       chooser(stream, decoder.spec().vocab),
-      counter(pool.num_pages(), page_size_bytes(runner.pages())) {}
+      counter(pool.num_pages(), runner.memory().page_bytes()) {}
 
 void Engine::State::propose_drafts() {
   if (options.draft_source == nullptr) return;
@@ -179,7 +167,7 @@ void Engine::State::build_batch(const scheduler::StepPlan& plan) {
 void Engine::State::compute(const scheduler::StepPlan& plan) {
   build_batch(plan);
   try {
-    runner.run();
+    runner.run([this] { tiers.copy_ahead(pool); });
   } catch (...) {
     for (const scheduler::PlannedSequence& planned : plan.sequences) {
       Sequence& sequence = *sequences.at(to_request_id(planned.id));
@@ -388,8 +376,9 @@ std::vector<Completion> Engine::step() {
   State& state = *state_;
   state.propose_drafts();
   const scheduler::StepPlan& plan = state.scheduler.plan();
-  for (const kv::PageCopy& copy : plan.copies) state.runner.copy_page(copy);
   state.note_preemptions(plan);
+  state.tiers.order_before_step();
+  for (const kv::PageCopy& copy : plan.copies) state.runner.copy_page(copy);
   state.compute(plan);
   state.scheduler.commit();
   state.finish_prompts(plan);
@@ -440,6 +429,7 @@ std::int64_t Engine::num_unfinished() const { return std::ssize(state_->sequence
 EngineStats Engine::stats() const {
   EngineStats stats = state_->counter.stats(state_->pool, state_->scheduler.prefix_stats());
   stats.graph_steps = state_->runner.num_graph_steps();
+  stats.host_stored_pages = state_->tiers.num_stored_in_memory();
   return stats;
 }
 

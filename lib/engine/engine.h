@@ -120,8 +120,11 @@ struct EngineStats {
   // Prefix cache: prompt tokens looked up at admission, and those found.
   std::int64_t prefix_lookup_tokens = 0;
   std::int64_t prefix_hit_tokens = 0;
-  std::int64_t disk_hit_tokens = 0;  // hits that were read from the disk tier
-  std::int64_t evicted_pages = 0;    // cached pages reused for other content
+  // Hits that the tiers had: pages evicted to the host's memory, and pages on disk.
+  std::int64_t host_hit_tokens = 0;
+  std::int64_t disk_hit_tokens = 0;
+  std::int64_t evicted_pages = 0;      // cached pages reused for other content
+  std::int64_t host_stored_pages = 0;  // copied to the host's memory
 
   double prefix_hit_rate() const {
     return prefix_lookup_tokens == 0

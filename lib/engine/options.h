@@ -58,6 +58,10 @@ struct EngineOptions {
   // Identifies everything besides tokens and pixels that decides the bits of a page: model,
   // formats, arithmetic (config/identity.h).
   Hash128 page_identity = {};
+  // Pinned memory of the host that keeps evicted pages of the prefix cache, allocated at once; 0:
+  // none. Requires the prefix cache, and at least the bytes of a page. On the CPU, where pages are
+  // in the same memory, a larger kv_cache_bytes serves better.
+  std::int64_t host_pages_bytes = 0;
   DiskTier disk = {};  // requires the prefix cache
   // Speculative decoding (drafts/draft_source.h): borrowed, or null. At most max_drafts tokens are
   // computed per sequence and step besides the known ones.

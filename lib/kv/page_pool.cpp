@@ -5,6 +5,7 @@
 #include <string>
 
 #include "base/error.h"
+#include "kv/page_tier.h"
 
 namespace caption::kv {
 namespace {
@@ -46,6 +47,7 @@ PageId PagePool::take_free() {
     return page;
   }
   const std::int32_t idx = oldest_cached_;
+  if (tier_ != nullptr) tier_->evict(known(idx));
   remove_from_cached(idx);
   by_content_.erase(*at(idx).content);
   at(idx).content.reset();
@@ -98,6 +100,18 @@ std::optional<PageId> PagePool::find(const Hash128& content) const {
   const auto found = by_content_.find(content);
   if (found == by_content_.end()) return std::nullopt;
   return found->second;
+}
+
+KnownPage PagePool::known(std::int32_t idx) const {
+  const Page& page = pages_[static_cast<std::size_t>(idx)];
+  return {.page = PageId{idx}, .content = *page.content, .part = page.part};
+}
+
+void PagePool::list_oldest(std::int64_t count, std::vector<KnownPage>& pages) const {
+  for (std::int32_t idx = oldest_cached_; idx != kNone && count > 0; --count) {
+    pages.push_back(known(idx));
+    idx = pages_[static_cast<std::size_t>(idx)].newer;
+  }
 }
 
 std::int32_t PagePool::num_references(PageId page) const {

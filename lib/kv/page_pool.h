@@ -30,6 +30,15 @@ constexpr std::int64_t pages_for_tokens(std::int64_t num_tokens) {
 
 enum class Fit { kFits, kNoRoom };
 
+class PageTier;
+
+// A page whose content is known: all of it and, if `part` is set, also that of its first tokens.
+struct KnownPage {
+  PageId page{};
+  Hash128 content = {};
+  std::optional<Hash128> part = std::nullopt;
+};
+
 // Used by one thread at a time. Page tables borrow the pool, so it must outlive them.
 class PagePool {
  public:
@@ -46,6 +55,10 @@ class PagePool {
   std::int64_t num_used() const { return num_pages() - num_free(); }
   std::int64_t peak_used() const { return peak_used_; }      // since construction
   std::int64_t num_evicted() const { return num_evicted_; }  // cached pages reused
+
+  // From now on the tier is told of each cached page that allocate() takes. Borrowed; null, the
+  // initial value: nobody is told.
+  void set_tier(PageTier* tier) { tier_ = tier; }
 
   // Appends `count` pages with one reference each to `pages`; changes nothing when there is no
   // room.
@@ -67,6 +80,10 @@ class PagePool {
   void publish_part(PageId page, const Hash128& part);
   std::optional<PageId> find(const Hash128& content) const;
   bool is_published(PageId page) const;
+
+  // Appends the first `count` cached pages, or all if there are fewer, in the order in which
+  // allocate() would take them.
+  void list_oldest(std::int64_t count, std::vector<KnownPage>& pages) const;
 
   std::int32_t num_references(PageId page) const;  // 0: free or cached
   bool is_shared(PageId page) const { return num_references(page) > 1; }
@@ -90,11 +107,13 @@ class PagePool {
   static constexpr std::int32_t kNone = -1;
 
   std::int32_t checked_index(PageId page) const;
+  KnownPage known(std::int32_t idx) const;
   Page& at(std::int32_t idx) { return pages_[static_cast<std::size_t>(idx)]; }
   PageId take_free();
   void add_to_cached(std::int32_t idx);
   void remove_from_cached(std::int32_t idx);
 
+  PageTier* tier_ = nullptr;
   std::vector<Page> pages_;
   std::vector<PageId> free_;  // a stack: the last page is allocated first
   std::unordered_map<Hash128, PageId> by_content_;

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "backend/uploader.h"
 #include "base/error.h"
 #include "kernels/convert.h"
 #include "model/file_codes.h"
@@ -148,6 +149,24 @@ std::int64_t count_mapped_bytes(const weights::Source& source, const std::string
 // Elements of a matrix that all threads place together: it takes long beside the rest of a model.
 constexpr std::int64_t kSharedElements = std::int64_t{128} << 20;
 
+// Converts numbers of the host to those of `to`, on the uploader's device, piece by piece.
+void upload_converted(Stream& host, Uploader& uploader, ConstView file, View to) {
+  constexpr std::int64_t kPieceBytes = std::int64_t{4} << 20;
+  constexpr std::int64_t kWidth = 1024;
+  const auto size = static_cast<std::int64_t>(dtype_size_bytes(to.dtype()));
+  const ConstView numbers = file.reshape({file.num_elements()});
+  const View placed = to.reshape({to.num_elements()});
+  const std::int64_t at_once = kPieceBytes / size;
+  for (std::int64_t first = 0; first < numbers.dim(0); first += at_once) {
+    const std::int64_t count = std::min(at_once, numbers.dim(0) - first);
+    const View piece(uploader.take(static_cast<std::size_t>(count * size)), to.dtype(), {count});
+    const std::int64_t width = count % kWidth == 0 ? kWidth : 1;  // threads share rows of it
+    kernels::convert(host, numbers.rows(first, count).reshape({count / width, width}),
+                     piece.reshape({count / width, width}));
+    uploader.copy_to(static_cast<std::byte*>(placed.rows(first, count).raw()));
+  }
+}
+
 }  // namespace
 
 bool is_beside(const ModelAdapter& adapter, const Parameter& parameter,
@@ -237,9 +256,9 @@ PlacedWeights::PlacedWeights(Stream& stream, const Blueprint& blueprint,
     threads.place_side_by_side(begin, i, place_one);
     if (i < places.size()) place_one(stream, i++);
   }
+  threads.finish();
   for (const Placed& placed : placed_) size_bytes_ += placed.size_bytes();
-  merged_.clear();
-  with_base_.clear();
+  merged_ = with_base_ = {};
 }
 
 // A tensor of which much is computed, or held meanwhile, has the threads for itself.
@@ -354,8 +373,14 @@ std::int64_t PlacedWeights::Placed::size_bytes() const {
 ConstView PlacedWeights::place_rows(Stream& stream, ConstView file, Tensor& rows) const {
   const bool is_rounded = format_ != weights::WeightFormat::kF32 && file.dtype() != DType::kBF16;
   if (!is_rounded && device_ == Device::kCpu) return file;
-  Tensor rounded(is_rounded ? DType::kBF16 : file.dtype(), file.shape());
+  const DType dtype = is_rounded ? DType::kBF16 : file.dtype();
   Stream host(stream.pool(), stream.cpu_tier());
+  if (stream.uploader() != nullptr) {
+    rows = Tensor(dtype, file.shape(), device_);
+    upload_converted(host, *stream.uploader(), file, rows.view());
+    return std::as_const(rows).view();
+  }
+  Tensor rounded(dtype, file.shape());
   kernels::convert(host, file, rounded.view());
   rows = device_ == Device::kCpu ? std::move(rounded) : copy_to(stream, device_, rounded.view());
   return std::as_const(rows).view();

@@ -25,9 +25,17 @@ PlacingThreads::PlacingThreads(Stream& stream) : stream_(stream), arena_(stream.
     workers_.push_back(std::make_unique<Worker>(stream));
   }
   stream_.set_arena(&arena_);
+  if (stream.device().is_cuda()) stream_.set_uploader(&uploader_.emplace(stream));
 }
 
-PlacingThreads::~PlacingThreads() { stream_.set_arena(nullptr); }
+PlacingThreads::~PlacingThreads() {
+  stream_.set_arena(nullptr);
+  stream_.set_uploader(nullptr);
+}
+
+void PlacingThreads::finish() {
+  if (uploader_.has_value()) uploader_->finish();
+}
 
 void PlacingThreads::place_side_by_side(std::size_t begin, std::size_t end, const Place& place) {
   if (workers_.empty()) {

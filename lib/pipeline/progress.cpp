@@ -195,6 +195,9 @@ std::string describe_caches(const Outcome& outcome) {
   const engine::EngineStats& engine = outcome.engine;
   if (engine.prefix_lookup_tokens == 0) return {};
   std::string out = "prefix cache: " + percent(engine.prefix_hit_rate()) + " of prompt tokens hit";
+  if (engine.host_hit_tokens > 0) {
+    out += ", " + counted(engine.host_hit_tokens, "token") + " from host memory";
+  }
   if (engine.disk_hit_tokens > 0) {
     out += ", " + counted(engine.disk_hit_tokens, "token") + " from disk";
   }

@@ -34,8 +34,9 @@ engine::EngineStats combined(const std::vector<engine::EngineStats>& engines) {
           &engine::EngineStats::accepted_tokens, &engine::EngineStats::preemptions,
           &engine::EngineStats::busy_us, &engine::EngineStats::pages_total,
           &engine::EngineStats::pages_peak, &engine::EngineStats::prefix_lookup_tokens,
-          &engine::EngineStats::prefix_hit_tokens, &engine::EngineStats::disk_hit_tokens,
-          &engine::EngineStats::evicted_pages}) {
+          &engine::EngineStats::prefix_hit_tokens, &engine::EngineStats::host_hit_tokens,
+          &engine::EngineStats::disk_hit_tokens, &engine::EngineStats::evicted_pages,
+          &engine::EngineStats::host_stored_pages}) {
       all.*counter += stats.*counter;
     }
     all.page_bytes = std::max(all.page_bytes, stats.page_bytes);

@@ -31,7 +31,7 @@ std::int64_t kv_bytes_in_use(const Plan& plan) {
 }
 
 std::int64_t scratch_bytes(const Plan& plan) {
-  return plan.scratch_bytes + plan.logits_bytes + plan.vision_bytes;
+  return plan.scratch_bytes + plan.logits_bytes + plan.graph_bytes + plan.vision_bytes;
 }
 
 std::string column(const std::string& text) { return pad_left(text, kColumnWidth); }

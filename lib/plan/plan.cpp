@@ -10,7 +10,7 @@
 #include "base/join.h"
 #include "base/math.h"
 #include "base/units.h"
-#include "kernels/sample_rows.h"
+#include "kernels/step_scratch.h"
 #include "kv/page_pool.h"
 #include "scheduler/scheduler.h"
 
@@ -103,15 +103,17 @@ void plan_activations(Plan& plan) {
   plan.scratch_bytes = model::decoder_scratch_bytes(
       text, plan.step_tokens, plan.input.num_logit_rows(), plan.input.adapters.max_rank);
   const std::int64_t rows = plan.input.num_logit_rows();
-  plan.logits_bytes =
-      plan.input.device == PlanDevice::kHost
-          ? text.vocab * (kFloatBytes * (rows + 1) + kSamplerBytesPerId)
-          : text.vocab * kFloatBytes * rows + kernels::sample_rows_scratch_bytes(rows, text.vocab);
+  const CardBytes card = card_bytes(text, rows, plan.input.kv_dtype);
+  plan.logits_bytes = plan.input.device == PlanDevice::kHost
+                          ? text.vocab * (kFloatBytes * (rows + 1) + kSamplerBytesPerId)
+                          : card.logits;
+  if (plan.input.device == PlanDevice::kCard) plan.graph_bytes = card.graphs + card.padding_page;
 }
 
 std::int64_t bytes_before_pages(const Plan& plan) {
   return plan.weight_bytes + plan.input.adapters.size_bytes + plan.draft_weight_bytes +
-         plan.scratch_bytes + plan.logits_bytes + plan.vision_bytes + plan.input.fixed_bytes;
+         plan.scratch_bytes + plan.logits_bytes + plan.graph_bytes + plan.vision_bytes +
+         plan.input.fixed_bytes;
 }
 
 void plan_pages(Plan& plan) {
@@ -357,6 +359,23 @@ std::string_view limit_name(Limit limit) {
     case Limit::kCompute: return "compute";
   }
   return "?";
+}
+
+CardBytes card_bytes(const DecoderSpec& spec, std::int64_t num_logit_rows, DType kv_dtype) {
+  // Decode steps are recorded as graphs, of which the engine keeps this many; a layer has at most
+  // so many launches (docs/gpu.md). What the driver holds for a launch is an estimate: a few KB.
+  constexpr std::int64_t kMostGraphs = 64;
+  constexpr std::int64_t kLaunchesOfLayer = 14;
+  constexpr std::int64_t kOtherLaunches = 8;
+  constexpr std::int64_t kLaunchBytes = 8 << 10;
+  const std::int64_t launches = spec.num_layers * kLaunchesOfLayer + kOtherLaunches;
+  return {.logits = spec.vocab * kFloatBytes * num_logit_rows +
+                    kernels::step_scratch_bytes(num_logit_rows, spec.vocab,
+                                                {.num_heads = spec.num_heads,
+                                                 .head_dim = spec.head_dim,
+                                                 .max_positions = spec.max_positions}),
+          .graphs = kMostGraphs * launches * kLaunchBytes,
+          .padding_page = kv::kPageTokens * model::kv_token_bytes(spec, kv_dtype)};
 }
 
 bool depends_on_frame_size(const PlanInput& input) {

@@ -75,7 +75,8 @@ struct PlanInput {
   std::int64_t example_tokens = 0;
   std::int64_t output_tokens = 128;
   std::int64_t queue_bytes = 0;  // maximum size of the queues between the stages, in host memory
-  std::int64_t fixed_bytes = 0;  // size of the process, or of the card's context
+  std::int64_t host_pages_bytes = 0;  // of a card's evicted pages at most, in host memory
+  std::int64_t fixed_bytes = 0;       // size of the process, or of the card's context
   Rates rates;
   Context context = {};  // on the host, what the model would be opened for
   // Reasons why `run` would not start even if the memory suffices, each as a phrase; empty: none.
@@ -113,9 +114,12 @@ struct Plan {
   std::int64_t draft_token_bytes = 0;
   std::int64_t step_tokens = 0;    // tokens in the largest step
   std::int64_t scratch_bytes = 0;  // predicted Decoder::scratch_bytes()
-  std::int64_t logits_bytes = 0;   // logits of a step and the workspace of sampling
-  std::int64_t vision_bytes = 0;   // activations of the tower and the projector
-  std::int64_t usable_bytes = 0;   // memory_utilization * memory
+  // Logits of a step, and the workspace of sampling or, on a card, of steps
+  // (kernels/step_scratch.h).
+  std::int64_t logits_bytes = 0;
+  std::int64_t graph_bytes = 0;   // of a card: graphs (an estimate) and the page of padding
+  std::int64_t vision_bytes = 0;  // activations of the tower and the projector
+  std::int64_t usable_bytes = 0;  // memory_utilization * memory
   std::int64_t page_bytes = 0;
   std::int64_t num_pages = 0;
   std::int64_t pool_bytes = 0;
@@ -145,6 +149,16 @@ struct Plan {
   // Whether `run` would start and could caption a video.
   bool can_run() const { return fits && input.obstacles.empty(); }
 };
+
+// What an engine on a card holds beside weights, activations and pages.
+struct CardBytes {
+  std::int64_t logits = 0;  // with the workspace of steps
+  std::int64_t graphs = 0;  // an estimate that no measurement has confirmed
+  std::int64_t padding_page = 0;
+
+  std::int64_t total() const { return logits + graphs + padding_page; }
+};
+CardBytes card_bytes(const model::DecoderSpec& spec, std::int64_t num_logit_rows, DType kv_dtype);
 
 // Whether the number of vision tokens depends on the size of the videos' frames.
 bool depends_on_frame_size(const PlanInput& input);

@@ -78,6 +78,10 @@ void write_memory(const Plan& plan, Lines& lines) {
   lines.add("activations", format_bytes(plan.scratch_bytes),
             "for steps of " + counted(count_text(plan.step_tokens), "token"));
   lines.add("logits, sampling", format_bytes(plan.logits_bytes));
+  if (plan.graph_bytes > 0) {
+    lines.add("graphs of steps", format_bytes(plan.graph_bytes),
+              "estimated, with the page that pads them");
+  }
   if (input.model.vision.has_value()) {
     lines.add("vision activations", format_bytes(plan.vision_bytes));
   }
@@ -89,6 +93,10 @@ void write_memory(const Plan& plan, Lines& lines) {
                 (input.device == PlanDevice::kHost ? "; committed as they are written" : ""));
   lines.add("frames and queues", format_bytes(input.queue_bytes),
             input.device == PlanDevice::kHost ? "at most" : "at most, in the host's memory");
+  if (input.host_pages_bytes > 0) {
+    lines.add("evicted KV pages", format_bytes(input.host_pages_bytes),
+              "at most, in the host's memory");
+  }
   lines.add("together", format_bytes(plan.total_bytes), "with all of it in use");
 }
 
@@ -168,10 +176,12 @@ void write_bytes_json(const Plan& plan, JsonWriter& json) {
       .add("draft_weights", plan.draft_weight_bytes)
       .add("activations", plan.scratch_bytes)
       .add("logits", plan.logits_bytes)
+      .add("graphs", plan.graph_bytes)
       .add("vision_activations", plan.vision_bytes)
       .add("fixed", input.fixed_bytes)
       .add("kv_pages", plan.pool_bytes)
       .add("queues", input.queue_bytes)
+      .add("host_pages", input.host_pages_bytes)
       .add("total", plan.total_bytes)
       .end_object();
 }

@@ -67,6 +67,16 @@ void Scheduler::take_prefix(Sequence& sequence) {
   }
 }
 
+// Returns whether the tier had the page, of which `num_tokens` tokens are the sequence's.
+bool Scheduler::restore_page(const Hash128& content, kv::PageId page, std::int64_t num_tokens) {
+  switch (tier_->restore(content, page)) {
+    case kv::TierHit::kNone: return false;
+    case kv::TierHit::kHostMemory: prefix_stats_.host_tokens += num_tokens; return true;
+    case kv::TierHit::kDisk: prefix_stats_.disk_tokens += num_tokens; return true;
+  }
+  return false;
+}
+
 void Scheduler::restore_prefix(Sequence& sequence) {
   if (tier_ == nullptr) return;
   kv::PageTable& table = sequence.table();
@@ -75,9 +85,10 @@ void Scheduler::restore_prefix(Sequence& sequence) {
     const Hash128& content = sequence.spec.prompt_pages[static_cast<std::size_t>(i)];
     const std::int64_t num_before = table.num_tokens();
     if (table.append(kv::kPageTokens, plan_.copies) == kv::Fit::kNoRoom) return;
-    if (!tier_->restore(content, table.pages().back())) return table.truncate(num_before);
+    if (!restore_page(content, table.pages().back(), kv::kPageTokens)) {
+      return table.truncate(num_before);
+    }
     pool_.publish(table.pages().back(), content);
-    prefix_stats_.tier_tokens += kv::kPageTokens;
   }
 }
 
@@ -95,8 +106,9 @@ void Scheduler::restore_part(Sequence& sequence) {
   if (tier_ == nullptr) return;
   const std::int64_t num_before = table.num_tokens();
   if (table.append(part.tokens_in_page(), plan_.copies) == kv::Fit::kNoRoom) return;
-  if (!tier_->restore(part.content, table.pages().back())) return table.truncate(num_before);
-  prefix_stats_.tier_tokens += part.tokens_in_page();
+  if (!restore_page(part.content, table.pages().back(), part.tokens_in_page())) {
+    table.truncate(num_before);
+  }
 }
 
 void Scheduler::publish_pages(Sequence& sequence, std::int64_t num_computed_before) {

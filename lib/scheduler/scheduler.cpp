@@ -44,9 +44,10 @@ Scheduler::Scheduler(const SchedulerOptions& options, kv::PagePool& pool, kv::Pa
   check("max_num_batched_tokens", options.max_num_batched_tokens);
   check("ageing_steps", options.ageing_steps);
   CAPTION_CHECK(options.window_tokens >= 0, "scheduler: a negative window");
+  pool_.set_tier(tier);
 }
 
-Scheduler::~Scheduler() = default;
+Scheduler::~Scheduler() { pool_.set_tier(nullptr); }
 
 void Scheduler::submit(SequenceSpec spec) {
   CAPTION_CHECK(spec.num_prompt_tokens >= 1 && spec.max_new_tokens >= 1 && spec.num_branches >= 1,

@@ -141,7 +141,9 @@ struct StepPlan {
 struct PrefixStats {
   std::int64_t lookup_tokens = 0;  // prompt tokens looked up
   std::int64_t hit_tokens = 0;     // part of lookup_tokens: found in the pool or the tier
-  std::int64_t tier_tokens = 0;    // part of hit_tokens: read from the tier
+  // Parts of hit_tokens, which the tier had.
+  std::int64_t host_tokens = 0;
+  std::int64_t disk_tokens = 0;
 };
 
 // Not thread-safe. Steady decoding steps allocate no memory.
@@ -235,6 +237,7 @@ class Scheduler {
   bool may_share_part(const Sequence& sequence, std::int64_t num_pages) const;
   bool waits_for_prefix(const Sequence& sequence, std::int64_t num_pages_found) const;
   void take_prefix(Sequence& sequence);
+  bool restore_page(const Hash128& content, kv::PageId page, std::int64_t num_tokens);
   void restore_prefix(Sequence& sequence);
   void restore_part(Sequence& sequence);
   void publish_pages(Sequence& sequence, std::int64_t num_computed_before);

@@ -36,7 +36,9 @@ std::string other_value(const FieldValue& field) {
       field.key == "generation.length_penalty" || field.key == "generation.repetition_penalty") {
     return "2";
   }
-  if (field.key == "engine.kv_cache_dir_bytes") return "4000000";
+  if (field.key == "engine.kv_cache_dir_bytes" || field.key == "engine.kv_host_bytes") {
+    return "4000000";
+  }
   if (field.key == "engine.attention_threshold" || field.key == "generation.top_p") return "0.5";
   const bool is_number = field.value.find_first_not_of("-.0123456789e") == std::string::npos;
   if (!is_number || field.value.empty()) return "other";

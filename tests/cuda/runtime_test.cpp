@@ -127,6 +127,35 @@ TEST_CASE("an event is a point of its queue, and a queue knows nothing of anothe
   CHECK(later.since(uploaded).count() >= 0);
 }
 
+TEST_CASE("a queue that waits for a point of another begins after it, and the host goes on") {
+  for (const std::uint64_t seed : {0, 1, 2, 3, 4, 5}) {
+    CAPTURE(seed);
+    const Emulation emulation;
+    caption::cuda_emulator::seed_queues(seed);
+    ThreadPool pool(1);
+    Stream first(kGpu, pool);
+    Stream second(kGpu, pool);
+    Stream third(kGpu, pool);
+    StagedTensor x(Device::kCuda, DType::kF32, {1, 4});
+    const Tensor other = Tensor::staging(DType::kF32, {1, 4}, Device::kCuda);
+    const View other_view(const_cast<void*>(other.view().raw()), DType::kF32, {1, 4});
+    for (int i = 0; i < 4; ++i) x.host().as<float>()[i] = 1;
+    const std::int64_t waits = caption::cuda_emulator::count_waits();
+    x.upload(first, 1);
+    second.wait(first.record());
+    copy(second, x.device(), other_view);
+    third.wait(second.record());  // through a queue between them
+    copy(third, other_view, x.device());
+    x.download(third, 0, 1);
+    CHECK(caption::cuda_emulator::count_waits() == waits);
+    x.host().as<float>()[0] = 7;  // the upload has not happened
+    third.synchronize();
+    CHECK(other_view.as<float>()[0] == 7);
+    CHECK(x.host().as<float>()[3] == 1);
+  }
+  caption::cuda_emulator::seed_queues(0);
+}
+
 TEST_CASE("a GPU without the memory refuses with its numbers, and memory comes back") {
   constexpr std::int64_t kMiB = 1 << 20;
   const std::int64_t before = caption::cuda_emulator::allocated_bytes();

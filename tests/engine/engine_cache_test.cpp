@@ -234,6 +234,88 @@ TEST_SUITE("engine/prefix cache") {
   }
 }
 
+TEST_SUITE("engine/host tier") {
+  EngineOptions options_with_host_pages(std::int64_t num_pages, std::int64_t num_host_pages) {
+    EngineOptions options = cached_options(num_pages);
+    options.host_pages_bytes = num_host_pages * options.kv_cache_bytes / num_pages;
+    return options;
+  }
+
+  // Ten requests on ten videos, one after the other, and the same again.
+  EngineStats run_twice(const EngineOptions& options) {
+    Room room;
+    TestedEngine engine(room.decoder, room.stream, options);
+    for (std::uint64_t i = 0; i < 20; ++i) {
+      const Request request = family_request(i % 10, i, 100);
+      engine.submit(request);
+      CHECK(run_until_idle(engine).at(0).output_ids == expected_output(request));
+    }
+    return engine.stats();
+  }
+
+  TEST_CASE("evicted pages come back, also those that prompts share in part") {
+    const EngineStats without = run_twice(options_with_host_pages(9, 0));
+    CHECK(without.prefix_hit_tokens == 0);  // nine pages hold three videos
+    CHECK(without.host_stored_pages == 0);
+    const EngineStats with = run_twice(options_with_host_pages(9, 80));
+    CHECK(with.host_hit_tokens == 10 * kSharedTokens);
+    CHECK(with.prefix_hit_tokens == with.host_hit_tokens);
+    CHECK(with.disk_hit_tokens == 0);
+    CHECK(with.prefill_tokens == without.prefill_tokens - 10 * kSharedTokens);
+    CHECK(with.host_stored_pages >= 30);
+    CHECK(run_twice(options_with_host_pages(9, 6)).host_hit_tokens == 0);  // of two videos
+  }
+
+  TEST_CASE("a request that gave way finds its prompt again") {
+    const auto run = [](std::int64_t num_host_pages) {
+      Room room;
+      EngineOptions options = options_with_host_pages(10, num_host_pages);
+      options.max_num_seqs = 3;
+      TestedEngine engine(room.decoder, room.stream, options);
+      std::vector<Request> requests;
+      for (std::int32_t i = 0; i < 3; ++i) {
+        Request& request = requests.emplace_back();
+        request.prompt_ids.resize(60, i);
+        request.sampling.max_new_tokens = 80;
+        engine.submit(request);
+      }
+      for (const Completion& c : run_until_idle(engine)) {
+        CHECK(c.output_ids == expected_output(requests[static_cast<std::size_t>(c.id)]));
+      }
+      return engine.stats();
+    };
+    const EngineStats without = run(0);
+    const EngineStats with = run(40);
+    CHECK(without.preemptions > 0);
+    CHECK(with.host_hit_tokens > 0);
+    CHECK(with.recomputed_tokens < without.recomputed_tokens);
+  }
+
+  TEST_CASE("the disk has what the memory of the host has not") {
+    EngineOptions options = options_with_host_pages(9, 6);
+    options.disk.folder = fresh_folder("two_tiers");
+    const EngineStats stats = run_twice(options);
+    CHECK(stats.prefix_hit_tokens == 10 * kSharedTokens);
+    CHECK(stats.disk_hit_tokens == 10 * kSharedTokens);
+    options.host_pages_bytes *= 10;
+    options.disk.folder = fresh_folder("two_tiers");
+    CHECK(run_twice(options).disk_hit_tokens == 0);
+  }
+
+  TEST_CASE("memory that holds no page, or that no cache uses, is refused") {
+    Room room;
+    EngineOptions options = options_with_host_pages(10, 1);
+    CHECK_NOTHROW(Engine(room.decoder, room.stream, options));
+    --options.host_pages_bytes;
+    CHECK_THROWS_WITH_AS(Engine(room.decoder, room.stream, options),
+                         doctest::Contains("hold none of "), Error);
+    options = options_with_host_pages(10, 1);
+    options.prefix_cache = PrefixCache::kOff;
+    CHECK_THROWS_WITH_AS(Engine(room.decoder, room.stream, options),
+                         doctest::Contains("prefix cache"), Error);
+  }
+}
+
 TEST_SUITE("engine/disk tier") {
   TEST_CASE("the next engine finds the pages of the last") {
     EngineOptions options = cached_options(100);

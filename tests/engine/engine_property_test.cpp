@@ -36,6 +36,10 @@ Schedule random_schedule(std::mt19937_64& rng, const std::vector<Request>& reque
   schedule.options.max_num_seqs = 1 + uniform(10);
   schedule.options.max_num_batched_tokens = 1 + (uniform(2) == 0 ? uniform(12) : uniform(200));
   schedule.options.prefix_cache = uniform(2) == 0 ? PrefixCache::kOn : PrefixCache::kOff;
+  if (schedule.options.prefix_cache == PrefixCache::kOn && uniform(2) == 0) {
+    schedule.options.host_pages_bytes =
+        (1 + uniform(30)) * schedule.options.kv_cache_bytes / schedule.num_pages;
+  }
   const std::int32_t most_beams =
       std::min(schedule.options.max_num_seqs, schedule.options.max_num_batched_tokens);
   for (std::size_t i = 0; i < requests.size(); ++i) {
@@ -73,6 +77,7 @@ TEST_SUITE("engine/properties") {
     std::int64_t num_preemptions = 0;
     std::int64_t num_permuted = 0;
     std::int64_t num_hit_tokens = 0;
+    std::int64_t num_host_hit_tokens = 0;
     for (int run = 0; run < 400; ++run) {
       CAPTURE(run);
       Schedule schedule = random_schedule(rng, requests);
@@ -115,16 +120,18 @@ TEST_SUITE("engine/properties") {
       num_accepted += engine.stats().accepted_tokens;
       num_rejected += engine.stats().draft_tokens - engine.stats().accepted_tokens;
       num_hit_tokens += engine.stats().prefix_hit_tokens;
+      num_host_hit_tokens += engine.stats().host_hit_tokens;
       num_permuted += std::is_sorted(completions.begin(), completions.end(),
                                      [](const auto& a, const auto& b) { return a.id < b.id; })
                           ? 0
                           : 1;
     }
-    CHECK(num_accepted > 10'000);    // drafts were right
-    CHECK(num_rejected > 10'000);    // and wrong
-    CHECK(num_preemptions > 100);    // pages did become scarce
-    CHECK(num_permuted > 350);       // requests finished in another order
-    CHECK(num_hit_tokens > 10'000);  // prefixes were shared
+    CHECK(num_accepted > 10'000);      // drafts were right
+    CHECK(num_rejected > 10'000);      // and wrong
+    CHECK(num_preemptions > 100);      // pages did become scarce
+    CHECK(num_permuted > 350);         // requests finished in another order
+    CHECK(num_hit_tokens > 10'000);    // prefixes were shared
+    CHECK(num_host_hit_tokens > 500);  // also through the host's memory
   }
 
   TEST_CASE("right drafts save steps, and drafts change neither tokens nor log-probabilities") {

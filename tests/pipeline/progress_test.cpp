@@ -273,11 +273,12 @@ TEST_SUITE("pipeline/progress") {
     outcome.engine.prefix_lookup_tokens = 200;
     CHECK(describe_caches(outcome) == "prefix cache: 0 % of prompt tokens hit");
     outcome.engine.prefix_hit_tokens = 130;
+    outcome.engine.host_hit_tokens = 16;
     outcome.engine.disk_hit_tokens = 48;
     outcome.clips_seen_before = 2;
     CHECK(describe_caches(outcome) ==
-          "prefix cache: 65 % of prompt tokens hit, 48 tokens from disk; 2 clips seen before, "
-          "neither decoded nor encoded");
+          "prefix cache: 65 % of prompt tokens hit, 16 tokens from host memory, 48 tokens from "
+          "disk; 2 clips seen before, neither decoded nor encoded");
   }
 }
 

@@ -153,6 +153,14 @@ TEST_SUITE("plan/plan") {
     CHECK(plan.pages_per_video == 84);  // for 1,343 tokens: the last one needs no slot
     CHECK(plan.num_concurrent == 8);
     CHECK(plan.total_bytes <= plan.usable_bytes);
+    CHECK(plan.total_bytes > plan.usable_bytes - plan.page_bytes);
+    // The GPU's own memory beside weights and pages, of which some has the size of a page.
+    const CardBytes card_has = card_bytes(*input.model.text, input.max_num_seqs, input.kv_dtype);
+    CHECK(card_has.padding_page == plan.page_bytes);
+    CHECK(plan.logits_bytes == card_has.logits);
+    CHECK(plan.graph_bytes == card_has.graphs + card_has.padding_page);
+    CHECK(plan.total_bytes == plan.weight_bytes + plan.scratch_bytes + card_has.total() +
+                                  plan.vision_bytes + plan.input.fixed_bytes + plan.pool_bytes);
     CHECK(plan.warnings.empty());
     // 65 TFLOP/s (T4 data sheet) / (2 FLOPs * 6.7 G parameters) = 4,851 tokens/s; attention costs a
     // little.

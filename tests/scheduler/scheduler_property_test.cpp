@@ -24,7 +24,8 @@ Tag prompt_tag(std::int64_t family, std::int64_t token) {
   return static_cast<Tag>(family * 1'000 + token);
 }
 
-// The contents of the pages, and a tier that sometimes has lost what was stored.
+// The contents of the pages, and a tier of two that sometimes have lost what was stored: the disk
+// is given complete pages, the host's memory evicted ones.
 class Memory final : public kv::PageTier {
  public:
   Memory(std::int64_t num_pages, std::mt19937_64& rng)
@@ -36,21 +37,32 @@ class Memory final : public kv::PageTier {
   }
   void copy(const kv::PageCopy& copy) { page(copy.to) = page(copy.from); }
 
-  void store(const Hash128& content, kv::PageId id) override { kept_[content] = page(id); }
-  bool restore(const Hash128& content, kv::PageId id) override {
+  void store(const Hash128& content, kv::PageId id) override { on_disk_[content] = page(id); }
+  void evict(const kv::KnownPage& known) override {
+    in_memory_[known.content] = page(known.page);
+    if (known.part.has_value()) in_memory_[*known.part] = page(known.page);
+  }
+  kv::TierHit restore(const Hash128& content, kv::PageId id) override {
     page(id).fill(0);
-    if (rng_() % 4 == 0) kept_.erase(content);
-    const auto found = kept_.find(content);
-    if (found == kept_.end()) return false;
+    if (restore_from(in_memory_, content, id)) return kv::TierHit::kHostMemory;
+    return restore_from(on_disk_, content, id) ? kv::TierHit::kDisk : kv::TierHit::kNone;
+  }
+
+ private:
+  using Kept = std::map<Hash128, PageTags>;
+
+  PageTags& page(kv::PageId id) { return pages_[static_cast<std::size_t>(id)]; }
+  bool restore_from(Kept& kept, const Hash128& content, kv::PageId id) {
+    if (rng_() % 4 == 0) kept.erase(content);
+    const auto found = kept.find(content);
+    if (found == kept.end()) return false;
     page(id) = found->second;
     return true;
   }
 
- private:
-  PageTags& page(kv::PageId id) { return pages_[static_cast<std::size_t>(id)]; }
-
   std::vector<PageTags> pages_;
-  std::map<Hash128, PageTags> kept_;
+  Kept on_disk_;
+  Kept in_memory_;
   std::mt19937_64& rng_;
 };
 
@@ -354,7 +366,8 @@ TEST_SUITE("scheduler/properties") {
       num_parts += simulation.num_parts();
       num_released += simulation.num_released();
       prefix.hit_tokens += simulation.prefix_stats().hit_tokens;
-      prefix.tier_tokens += simulation.prefix_stats().tier_tokens;
+      prefix.host_tokens += simulation.prefix_stats().host_tokens;
+      prefix.disk_tokens += simulation.prefix_stats().disk_tokens;
     }
     CHECK(num_operations == 1'000'000);
     // Checks that the schedules did preempt, branch and share.
@@ -364,9 +377,11 @@ TEST_SUITE("scheduler/properties") {
     CHECK(num_shrunk > 1'000);
     CHECK(num_released > 10'000);
     CHECK(prefix.hit_tokens > 100'000);
-    CHECK(prefix.tier_tokens > 10'000);
+    CHECK(prefix.host_tokens > 10'000);
+    CHECK(prefix.disk_tokens > 10'000);
     MESSAGE("preemptions ", num_preemptions, ", copies ", num_copies, ", prefix hits ",
-            prefix.hit_tokens, " tokens, of these from the tier ", prefix.tier_tokens);
+            prefix.hit_tokens, " tokens, of these from memory ", prefix.host_tokens, ", from disk ",
+            prefix.disk_tokens);
   }
 
   TEST_CASE("ten thousand queued sequences finish") {

@@ -3,6 +3,9 @@
 
 #include <cuda_runtime_api.h>
 
+#include <algorithm>
+#include <cstdint>
+#include <limits>
 #include <string>
 
 #include "base/error.h"
@@ -73,10 +76,14 @@ class CudaRuntime final : public DeviceRuntime {
   void synchronize_all() override { check(cudaDeviceSynchronize(), "computed"); }
 
   void copy(void* queue, const RowsToCopy& rows) override {
-    if (rows.num_rows == 1) {
-      check(
-          cudaMemcpyAsync(rows.to, rows.from, rows.row_bytes, cudaMemcpyDefault, stream_of(queue)),
-          "copied memory");
+    // CUDA takes no larger distance between rows.
+    constexpr std::size_t kMostPitch = std::numeric_limits<std::int32_t>::max();
+    if (rows.num_rows == 1 || std::max(rows.to_stride, rows.from_stride) > kMostPitch) {
+      for (std::size_t row = 0; row < rows.num_rows; ++row) {
+        check(cudaMemcpyAsync(rows.to + row * rows.to_stride, rows.from + row * rows.from_stride,
+                              rows.row_bytes, cudaMemcpyDefault, stream_of(queue)),
+              "copied memory");
+      }
       return;
     }
     check(cudaMemcpy2DAsync(rows.to, rows.to_stride, rows.from, rows.from_stride, rows.row_bytes,
@@ -100,6 +107,9 @@ class CudaRuntime final : public DeviceRuntime {
   }
   void synchronize_event(void* event) override {
     check(cudaEventSynchronize(event_of(event)), "computed");
+  }
+  void wait(void* queue, void* event) override {
+    check(cudaStreamWaitEvent(stream_of(queue), event_of(event), 0), "waited for other work");
   }
   std::chrono::nanoseconds time_between(void* begin, void* end) override {
     float milliseconds = 0;

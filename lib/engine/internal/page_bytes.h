@@ -1,25 +1,20 @@
-// engine/internal/page_bytes.h: copying whole pages, for copy-on-write and for tiers.
+// engine/internal/page_bytes.h: copying whole pages, for copy-on-write and for tiers. All copies
+// are work of the stream, which runs while the host goes on where the memory of the host is pinned.
 #pragma once
 
 #include <cstddef>
-#include <cstdint>
-#include <span>
 
 #include "backend/stream.h"
+#include "engine/internal/page_memory.h"
 #include "kv/page_table.h"
-#include "model/decoder.h"
 
 namespace caption::engine {
 
-void copy_page(Stream& stream, const model::KvPages& pages, const kv::PageCopy& copy);
+void copy_page(Stream& stream, const PageMemory& pages, const kv::PageCopy& copied);
 
-// Bytes of a page: K of all layers, V of all layers, then their scales if there are any.
-std::int64_t page_size_bytes(const model::KvPages& pages);
-// Copy a page to or from `bytes` on the host, which must be page_size_bytes() long; complete when
-// they return.
-void read_page(Stream& stream, const model::KvPages& pages, kv::PageId page,
-               std::span<std::byte> bytes);
-void write_page(Stream& stream, const model::KvPages& pages, kv::PageId page,
-                std::span<const std::byte> bytes);
+// Copy a page to or from memory of the host, PageMemory::page_bytes() long: K of all layers, V of
+// all layers, then their scales if there are any.
+void read_page(Stream& stream, const PageMemory& pages, kv::PageId page, std::byte* bytes);
+void write_page(Stream& stream, const PageMemory& pages, kv::PageId page, const std::byte* bytes);
 
 }  // namespace caption::engine

@@ -6,6 +6,7 @@
 
 #include "base/counted.h"
 #include "base/error.h"
+#include "base/math.h"
 #include "base/units.h"
 #include "kv/page_pool.h"
 #include "scheduler/scheduler.h"
@@ -16,6 +17,8 @@ namespace {
 // Slot numbers are int32 (kv/page_pool.h), also those of one page more (StepRunner).
 constexpr std::int64_t kMaxPages = std::numeric_limits<std::int32_t>::max() / kv::kPageTokens - 1;
 constexpr DType kScaleDType = DType::kBF16;
+// Bytes to a multiple of which a tensor begins in its buffer, as an allocation of a GPU does.
+constexpr std::int64_t kTensorAlignment = 256;
 
 bool can_hold_pages(DType dtype) {
   return dtype == DType::kF32 || dtype == DType::kBF16 || dtype == DType::kF16 ||
@@ -50,23 +53,56 @@ std::int64_t num_affordable_pages(const model::DecoderSpec& spec, const EngineOp
   return std::min({num_pages, std::max(most_used, scheduler::kLeastPoolPages), kMaxPages});
 }
 
+PageMemory::Tensors PageMemory::allocate(Device device, DType dtype, std::int64_t num_tensors,
+                                         const Shape& shape) {
+  Tensors tensors;
+  tensors.dtype = dtype;
+  tensors.num_tensors = num_tensors;
+  tensors.page_elements = shape.num_elements() / shape[0];
+  const auto size = static_cast<std::int64_t>(dtype_size_bytes(dtype));
+  const std::int64_t alignment = kTensorAlignment / size;
+  tensors.stride = divide_up(shape.num_elements(), alignment) * alignment;
+  // Small pages: huge ones would commit megabytes in every layer for the first token.
+  tensors.buffer =
+      Buffer(device, static_cast<std::size_t>(num_tensors * tensors.stride * size), Paging::kSmall);
+  return tensors;
+}
+
+std::vector<View> PageMemory::views_of(const Tensors& tensors, std::int64_t first,
+                                       const Shape& shape) {
+  std::vector<View> views;
+  const auto size = static_cast<std::int64_t>(dtype_size_bytes(tensors.dtype));
+  for (std::int64_t i = first; i < first + tensors.num_tensors / 2; ++i) {
+    views.emplace_back(tensors.buffer.begin() + i * tensors.stride * size, tensors.dtype, shape,
+                       tensors.buffer.device());
+  }
+  return views;
+}
+
+View PageMemory::Tensors::page(std::int64_t page) const {
+  const auto size = static_cast<std::int64_t>(dtype_size_bytes(dtype));
+  return View(buffer.begin() + page * page_elements * size, dtype, {num_tensors, page_elements},
+              stride, buffer.device());
+}
+
 PageMemory::PageMemory(Device device, const model::DecoderSpec& spec, DType dtype,
-                       std::int64_t num_pages) {
+                       std::int64_t num_pages)
+    : page_bytes_(engine::page_bytes(spec, dtype)) {
   const Shape shape{num_pages, kv::kPageTokens, spec.num_kv_heads, spec.head_dim};
   views_.page_tokens = kv::kPageTokens;
+  kv_ = allocate(device, dtype, 2 * spec.num_layers, shape);
+  views_.k = views_of(kv_, 0, shape);
+  views_.v = views_of(kv_, spec.num_layers, shape);
+  if (dtype != DType::kI8) return;
   const Shape scales{num_pages, kv::kPageTokens, spec.num_kv_heads};
-  tensors_.reserve(static_cast<std::size_t>(4 * spec.num_layers));
-  // Small pages: a huge page per tensor would commit megabytes in every layer for the first token.
-  const auto add = [&](std::vector<View>& views, DType element, const Shape& extents) {
-    views.push_back(tensors_.emplace_back(element, extents, device, Paging::kSmall).view());
-  };
-  for (std::int64_t layer = 0; layer < spec.num_layers; ++layer) {
-    add(views_.k, dtype, shape);
-    add(views_.v, dtype, shape);
-    if (dtype != DType::kI8) continue;
-    add(views_.k_scales, kScaleDType, scales);
-    add(views_.v_scales, kScaleDType, scales);
-  }
+  scales_ = allocate(device, kScaleDType, 2 * spec.num_layers, scales);
+  views_.k_scales = views_of(scales_, 0, scales);
+  views_.v_scales = views_of(scales_, spec.num_layers, scales);
+}
+
+PageParts PageMemory::parts_of(kv::PageId page) const {
+  const auto idx = static_cast<std::int64_t>(page);
+  return {.kv = kv_.page(idx), .scales = scales_.num_tensors > 0 ? scales_.page(idx) : View()};
 }
 
 }  // namespace caption::engine

@@ -4,7 +4,9 @@
 #include <cstdint>
 #include <vector>
 
+#include "backend/buffer.h"
 #include "engine/options.h"
+#include "kv/page_pool.h"
 #include "model/decoder.h"
 #include "tensor/tensor.h"
 
@@ -19,16 +21,41 @@ std::int64_t page_bytes(const model::DecoderSpec& spec, DType dtype);
 // Error(kUsage) for a dtype that pages cannot have.
 std::int64_t num_affordable_pages(const model::DecoderSpec& spec, const EngineOptions& options);
 
-// Owns the tensors [num_pages, kPageTokens, num_kv_heads, head_dim] and, with i8, their scales
-// [num_pages, kPageTokens, num_kv_heads] bf16. Contents are uninitialised; the system commits
-// memory when it is first written.
+// What one page has in all layers, of the pages' device.
+struct PageParts {
+  View kv;      // [2 * num_layers, elements of K or V]: K of each layer, then V of each
+  View scales;  // the same of the scales; empty without scales
+};
+
+// Owns K and V, tensors [num_pages, kPageTokens, num_kv_heads, head_dim], and, with i8, their
+// scales [num_pages, kPageTokens, num_kv_heads] bf16. The tensors of a kind are in one buffer at
+// equal distances, so that one strided copy takes a page of all layers. Contents are uninitialised;
+// the system commits memory when it is first written.
 class PageMemory {
  public:
   PageMemory(Device device, const model::DecoderSpec& spec, DType dtype, std::int64_t num_pages);
   const model::KvPages& views() const { return views_; }
+  PageParts parts_of(kv::PageId page) const;
+  // Bytes of a page's parts.
+  std::int64_t page_bytes() const { return page_bytes_; }
 
  private:
-  std::vector<Tensor> tensors_;
+  // A buffer of 2 * num_layers tensors.
+  struct Tensors {
+    Buffer buffer;
+    DType dtype = DType::kF32;
+    std::int64_t num_tensors = 0;
+    std::int64_t page_elements = 0;
+    std::int64_t stride = 0;  // elements from a tensor to the next
+
+    View page(std::int64_t page) const;
+  };
+  static Tensors allocate(Device device, DType dtype, std::int64_t num_tensors, const Shape& shape);
+  static std::vector<View> views_of(const Tensors& tensors, std::int64_t first, const Shape& shape);
+
+  Tensors kv_;
+  Tensors scales_;
+  std::int64_t page_bytes_ = 0;
   model::KvPages views_;
 };
 

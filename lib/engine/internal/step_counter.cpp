@@ -55,7 +55,8 @@ EngineStats StepCounter::stats(const kv::PagePool& pool,
   stats.evicted_pages = pool.num_evicted();
   stats.prefix_lookup_tokens = prefix.lookup_tokens;
   stats.prefix_hit_tokens = prefix.hit_tokens;
-  stats.disk_hit_tokens = prefix.tier_tokens;
+  stats.host_hit_tokens = prefix.host_tokens;
+  stats.disk_hit_tokens = prefix.disk_tokens;
   return stats;
 }
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "engine/internal/page_bytes.h"
-#include "kernels/sample_rows.h"
+#include "kernels/step_scratch.h"
 #include "kv/page_pool.h"
 
 namespace caption::engine {
@@ -44,12 +44,14 @@ StepRunner::StepRunner(model::Decoder& decoder, Stream& stream, const EngineOpti
       logits_(stream.device(), DType::kF32, {most_logit_rows(options), decoder.spec().vocab}),
       tokens_(stream.device(), DType::kI32, {most_logit_rows(options)}) {
   decoder.reserve(most_step_tokens(options, num_pages), most_logit_rows(options));
-  kernels::reserve_sample_rows(stream, most_logit_rows(options), decoder.spec().vocab);
+  const model::DecoderSpec& spec = decoder.spec();
+  kernels::reserve_step_scratch(stream, most_logit_rows(options), spec.vocab,
+                                {.num_heads = spec.num_heads,
+                                 .head_dim = spec.head_dim,
+                                 .max_positions = spec.max_positions});
 }
 
-void StepRunner::copy_page(const kv::PageCopy& copy) {
-  engine::copy_page(stream_, memory_.views(), copy);
-}
+void StepRunner::copy_page(const kv::PageCopy& copy) { engine::copy_page(stream_, memory_, copy); }
 
 std::optional<StepShape> StepRunner::pad() {
   if (!has_graphs_ || stream_.profile() != nullptr || !builder_.is_plain_decode()) {
@@ -72,7 +74,7 @@ void StepRunner::launch(const model::StepBatch& batch) {
       tokens_.device().rows(0, num_rows));
 }
 
-void StepRunner::run() {
+void StepRunner::run(const std::function<void()>& meanwhile) {
   const std::optional<StepShape> shape = pad();
   const model::StepBatch& batch = builder_.finish(stream_);
   if (shape.has_value()) {
@@ -89,6 +91,7 @@ void StepRunner::run() {
   for (const SampledRows::Range& range : sampled.host_rows()) {
     logits_.download(stream_, range.first, range.count);
   }
+  meanwhile();
   stream_.synchronize();
 }
 

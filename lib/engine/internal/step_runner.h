@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -41,14 +42,15 @@ class StepRunner {
   std::int64_t num_adapters() const { return decoder_.num_adapters(); }
   Stream& stream() const { return stream_; }
   const model::KvPages& pages() const { return memory_.views(); }
+  const PageMemory& memory() const { return memory_; }
 
   void copy_page(const kv::PageCopy& copy);
   // The builder of the next step's batch.
   BatchBuilder& builder() { return builder_; }
   // Makes room for steps with such a sequence (BatchBuilder::reserve()).
   void reserve(const Sequence& sequence) { builder_.reserve(sequence); }
-  // Computes the batch.
-  void run();
+  // Computes the batch. `meanwhile` is called when the device has its work, before the host waits.
+  void run(const std::function<void()>& meanwhile);
   // Rows [first, first + count) of the batch's logits, of one request; valid until the next run().
   RequestRows rows(const Sequence& sequence, std::int64_t first, std::int64_t count);
   // Steps whose work was launched as a graph.

@@ -4,11 +4,13 @@
 #include <cstddef>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "backend/buffer_arena.h"
 #include "backend/stream.h"
 #include "backend/thread_pool.h"
+#include "backend/uploader.h"
 
 namespace caption::model {
 
@@ -17,7 +19,7 @@ namespace caption::model {
 // tensor that takes much time or memory is placed by all threads together.
 //
 // What is placed on the CPU lies in chunks of memory together (BufferArena), of each thread its
-// own.
+// own. What is placed on a GPU is uploaded while the next tensors are read (Uploader).
 class PlacingThreads {
  public:
   using Place = std::function<void(Stream& stream, std::size_t tensor)>;
@@ -33,11 +35,15 @@ class PlacingThreads {
   // which no further tensor is taken.
   void place_side_by_side(std::size_t begin, std::size_t end, const Place& place);
 
+  // Waits until all that was placed is complete.
+  void finish();
+
  private:
   class Worker;
 
   Stream& stream_;
   BufferArena arena_;
+  std::optional<Uploader> uploader_;  // to a GPU
   std::vector<std::unique_ptr<Worker>> workers_;
 };
 

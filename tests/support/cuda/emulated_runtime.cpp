@@ -1,6 +1,7 @@
 #include "tests/support/cuda/emulated_runtime.h"
 
 #include <array>
+#include <atomic>
 #include <cstdlib>
 #include <cstring>
 #include <map>
@@ -121,11 +122,13 @@ class EmulatedRuntime final : public DeviceRuntime {
   void synchronize(void* queue) override {
     refuse_while_capturing("waits for a queue");
     count_call();
+    ++num_waits_;
     run([queue] { cuda_emulator::run_queue(queue); });
   }
   void synchronize_all() override {
     cuda_emulator::refuse_while_any_captures(current_device());
     count_call();
+    ++num_waits_;
     run([] { cuda_emulator::run_queues_of(current_device()); });
   }
 
@@ -141,7 +144,9 @@ class EmulatedRuntime final : public DeviceRuntime {
     if (from_pageable || to_pageable) refuse_while_capturing("copies memory that is not pinned");
     if (from_pageable) return copy_from_pageable(queue, rows);
     cuda_emulator::enqueue(queue, [rows] { copy_now(rows); });
-    if (to_pageable) run([queue] { cuda_emulator::run_queue(queue); });
+    if (!to_pageable) return;
+    ++num_waits_;
+    run([queue] { cuda_emulator::run_queue(queue); });
   }
 
   void fill_zeros(void* queue, std::byte* begin, std::size_t size_bytes) override {
@@ -166,7 +171,14 @@ class EmulatedRuntime final : public DeviceRuntime {
   void synchronize_event(void* event) override {
     refuse_while_capturing("waits for an event");
     count_call();
+    ++num_waits_;
     run([event] { cuda_emulator::run_until(event); });
+  }
+  void wait(void* queue, void* event) override {
+    refuse_while_capturing("makes a queue wait");
+    count_call();
+    require_current(queue);
+    cuda_emulator::wait_for_event(queue, event);
   }
   std::chrono::nanoseconds time_between(void* begin, void* end) override {
     return cuda_emulator::time_of(end) - cuda_emulator::time_of(begin);
@@ -212,6 +224,7 @@ class EmulatedRuntime final : public DeviceRuntime {
     counts_of(device).lost_at = calls;
     counts_of(device).num_calls = 0;
   }
+  std::int64_t num_waits() const { return num_waits_; }
   std::int64_t num_calls(int device) {
     const std::scoped_lock lock(device_mutex());
     return counts_of(device).num_calls;
@@ -279,6 +292,7 @@ class EmulatedRuntime final : public DeviceRuntime {
   std::int64_t memory_bytes_ = std::int64_t{8} << 30;
   std::array<Counts, kNumDevices> counts_{};
   bool refuses_graphs_ = false;
+  std::atomic<std::int64_t> num_waits_ = 0;
 };
 
 EmulatedRuntime& emulated_runtime() {
@@ -301,6 +315,8 @@ void lose_device_at(std::int64_t calls, int device) {
 }
 
 void refuse_graphs(bool are_refused) { emulated_runtime().refuse_graphs(are_refused); }
+
+std::int64_t count_waits() { return emulated_runtime().num_waits(); }
 
 std::int64_t count_calls(int device) { return emulated_runtime().num_calls(device); }
 

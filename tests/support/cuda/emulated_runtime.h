@@ -24,6 +24,10 @@ void lose_device_at(std::int64_t calls, int device = 0);
 // Calls for a GPU that may throw since the last lose_device_at() for it.
 std::int64_t count_calls(int device = 0);
 
+// Calls since the process began in which the host waited for work of a GPU: synchronisations, and
+// copies to memory that is not pinned.
+std::int64_t count_waits();
+
 // From now on the GPUs refuse what was recorded, or take it again.
 void refuse_graphs(bool are_refused);
 

@@ -20,25 +20,36 @@ struct Recording {
   std::string fault;  // the first
 };
 
+struct EventState {
+  bool is_reached = false;
+  std::chrono::steady_clock::time_point time;
+};
+
+struct Queue;
+
+// A point of a queue.
+struct Event {
+  Queue* queue = nullptr;
+  std::shared_ptr<EventState> state = std::make_shared<EventState>();
+};
+
+// Work that begins after a point, of a queue that is there until the point is reached.
+struct QueuedWork {
+  Work run;
+  Event after = {.queue = nullptr, .state = nullptr};  // without a state: at once
+
+  bool is_ready() const { return after.state == nullptr || after.state->is_reached; }
+};
+
 struct Queue {
   int device = 0;
-  std::deque<Work> work;
+  std::deque<QueuedWork> work;
   std::unique_ptr<Recording> recording;  // null unless a thread records
 };
 
 struct Graph {
   int device = 0;
   std::vector<Work> work;
-};
-
-struct EventState {
-  bool is_reached = false;
-  std::chrono::steady_clock::time_point time;
-};
-
-struct Event {
-  Queue* queue = nullptr;
-  std::shared_ptr<EventState> state = std::make_shared<EventState>();
 };
 
 struct Queues {
@@ -66,8 +77,10 @@ std::unique_ptr<Recording> stop_recording(void* queue) {
   return std::move(std::exchange(recorded, nullptr)->recording);
 }
 
+// Runs the first work of the queue, or of the queue for which it waits.
 void run_first(Queue& queue) {
-  const Work work = std::move(queue.work.front());
+  if (!queue.work.front().is_ready()) return run_first(*queue.work.front().after.queue);
+  const Work work = std::move(queue.work.front().run);
   queue.work.pop_front();
   work();
 }
@@ -78,7 +91,7 @@ void run_something(Queue& wanted) {
   if (queues.seed == 0) return run_first(wanted);
   std::vector<Queue*> ready;
   for (const auto& queue : queues.queues) {
-    if (!queue->work.empty()) ready.push_back(queue.get());
+    if (!queue->work.empty() && queue->work.front().is_ready()) ready.push_back(queue.get());
   }
   run_first(*ready[queues.random() % ready.size()]);
 }
@@ -118,7 +131,7 @@ void enqueue(void* queue, std::function<void()> work) {
   if (recorded != nullptr && recorded != queue) refuse_while_capturing("gives it to another queue");
   if (queue == nullptr) return work();
   auto& wanted = *static_cast<Queue*>(queue);
-  if (wanted.recording == nullptr) return wanted.work.push_back(std::move(work));
+  if (wanted.recording == nullptr) return wanted.work.push_back({.run = std::move(work)});
   CAPTION_CHECK(recorded == queue, "a queue whose work another thread records is given work");
   wanted.recording->work.push_back(std::move(work));
 }
@@ -155,6 +168,12 @@ void* record_event(void* queue) {
 void destroy_event(void* event) {
   const std::scoped_lock lock(device_mutex());
   delete static_cast<Event*>(event);
+}
+
+void wait_for_event(void* queue, void* event) {
+  const std::scoped_lock lock(device_mutex());
+  if (queue == nullptr) return run_until(event);
+  static_cast<Queue*>(queue)->work.push_back({.run = [] {}, .after = *static_cast<Event*>(event)});
 }
 
 void run_until(void* event) {

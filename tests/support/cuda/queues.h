@@ -35,6 +35,8 @@ void run_queues_of(int device);
 // Returns the point after all work that the queue has so far.
 void* record_event(void* queue);
 void destroy_event(void* event);
+// Work that the queue is given from now on runs after the point is reached.
+void wait_for_event(void* queue, void* event);
 void run_until(void* event);
 // When a point was reached, after run_until().
 std::chrono::steady_clock::time_point time_of(void* event);
