@@ -13,6 +13,10 @@ void kv_write(Stream& stream, ConstView k, ConstView v, ConstView slots, const K
            [&](auto device) { impl::kv_write(device, stream, k, v, slots, pages); });
 }
 
+void reserve_attention_states(Stream& stream, std::int64_t bytes) {
+  if (stream.device().is_cuda()) stream.scratch(static_cast<std::size_t>(bytes));
+}
+
 void paged_attention(Stream& stream, ConstView q, const PagedContext& context, float scale,
                      View y) {
   const internal::Check check("paged_attention", stream);

@@ -6,6 +6,7 @@
 #include "config/draft_captions.h"
 #include "config/identity.h"
 #include "config/resolve.h"
+#include "kernels/paged_attention.h"
 #include "kernels/sample_rows.h"
 #include "pipeline/threads.h"
 #include "sampling/sampler.h"
@@ -38,9 +39,11 @@ std::int64_t kv_cache_bytes(const Preset& preset, const PlacedDecoder& placed) {
   placed.decoder.reserve(preset.engine.max_num_batched_tokens, num_rows);
   MemoryUse memory = memory_use(placed);
   if (placed.device.is_cuda()) {  // what the engine reserves beside the pages
-    const std::int64_t vocab = placed.decoder.spec().vocab;
-    memory.held_bytes += num_rows * vocab * static_cast<std::int64_t>(sizeof(float)) +
-                         kernels::sample_rows_scratch_bytes(num_rows, vocab);
+    const model::DecoderSpec& spec = placed.decoder.spec();
+    memory.held_bytes += num_rows * spec.vocab * static_cast<std::int64_t>(sizeof(float)) +
+                         std::max(kernels::sample_rows_scratch_bytes(num_rows, spec.vocab),
+                                  kernels::attention_scratch_bytes(
+                                      num_rows, spec.num_heads, spec.head_dim, spec.max_positions));
   }
   return plan_kv_cache_bytes(preset, placed.decoder.spec(), memory.held_bytes, memory.total_bytes);
 }

@@ -10,6 +10,7 @@
 #include "base/join.h"
 #include "base/math.h"
 #include "base/units.h"
+#include "kernels/paged_attention.h"
 #include "kernels/sample_rows.h"
 #include "kv/page_pool.h"
 #include "scheduler/scheduler.h"
@@ -101,12 +102,16 @@ void plan_tokens(Plan& plan) {
 void plan_activations(Plan& plan) {
   const DecoderSpec& text = text_of(plan.input);
   plan.scratch_bytes = model::decoder_scratch_bytes(
-      text, plan.step_tokens, plan.input.num_logit_rows(), plan.input.adapters.max_rank);
+      plan.input.device == PlanDevice::kHost ? Device::kCpu : Device::kCuda, text, plan.step_tokens,
+      plan.input.num_logit_rows(), plan.input.adapters.max_rank);
   const std::int64_t rows = plan.input.num_logit_rows();
   plan.logits_bytes =
       plan.input.device == PlanDevice::kHost
           ? text.vocab * (kFloatBytes * (rows + 1) + kSamplerBytesPerId)
-          : text.vocab * kFloatBytes * rows + kernels::sample_rows_scratch_bytes(rows, text.vocab);
+          : text.vocab * kFloatBytes * rows +
+                std::max(kernels::sample_rows_scratch_bytes(rows, text.vocab),
+                         kernels::attention_scratch_bytes(rows, text.num_heads, text.head_dim,
+                                                          text.max_positions));
 }
 
 std::int64_t bytes_before_pages(const Plan& plan) {

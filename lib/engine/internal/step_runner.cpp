@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "engine/internal/page_bytes.h"
+#include "kernels/paged_attention.h"
 #include "kernels/sample_rows.h"
 #include "kv/page_pool.h"
 
@@ -45,6 +46,11 @@ StepRunner::StepRunner(model::Decoder& decoder, Stream& stream, const EngineOpti
       tokens_(stream.device(), DType::kI32, {most_logit_rows(options)}) {
   decoder.reserve(most_step_tokens(options, num_pages), most_logit_rows(options));
   kernels::reserve_sample_rows(stream, most_logit_rows(options), decoder.spec().vocab);
+  const model::DecoderSpec& spec = decoder.spec();
+  kernels::reserve_attention_states(
+      stream,
+      kernels::attention_scratch_bytes(most_logit_rows(options), spec.num_heads, spec.head_dim,
+                                       most_sequence_pages(decoder, num_pages) * kv::kPageTokens));
 }
 
 void StepRunner::copy_page(const kv::PageCopy& copy) {
