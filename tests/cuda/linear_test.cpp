@@ -134,8 +134,7 @@ TEST_CASE("weights that come through registers have the bits of those that come 
       CAPTURE(rows);
       const Tensor x = random_f32({rows, columns}, 10);
       for (const int capability : {75, 80}) {
-        CHECK(same_bits(product(x, weight, {.seed = 3}, 0, capability),
-                        product(x, weight, {})));
+        CHECK(same_bits(product(x, weight, {.seed = 3}, 0, capability), product(x, weight, {})));
       }
     }
   }
