@@ -91,6 +91,22 @@ struct PagedContext {
 // change the bits of the results.
 void paged_attention(Stream& stream, ConstView q, const PagedContext& context, float scale, View y);
 
+// A GPU attends few rows in splits of so many keys, whose states are in Stream::scratch() until
+// they are folded, unless they exceed kMostStateBytes.
+inline constexpr std::int64_t kGpuSplitKeys = 256;
+inline constexpr std::int64_t kMostStateBytes = std::int64_t{64} << 20;
+constexpr std::int64_t attention_state_bytes(std::int64_t rows, std::int64_t heads,
+                                             std::int64_t head_dim, std::int64_t num_splits) {
+  return rows * heads * num_splits * ((head_dim + 7) / 8 * 8 + 8) * 4;
+}
+// The most that steps of up to `rows` rows take, which see up to `keys` keys each.
+constexpr std::int64_t attention_scratch_bytes(std::int64_t rows, std::int64_t heads,
+                                               std::int64_t head_dim, std::int64_t keys) {
+  const std::int64_t splits = (keys + kGpuSplitKeys - 1) / kGpuSplitKeys;
+  const std::int64_t bytes = attention_state_bytes(rows, heads, head_dim, splits);
+  return bytes < kMostStateBytes ? bytes : kMostStateBytes;
+}
+
 namespace impl {
 void kv_write(Cpu device, Stream& stream, ConstView k, ConstView v, ConstView slots,
               const KvLayer& pages);

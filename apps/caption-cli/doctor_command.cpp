@@ -58,12 +58,13 @@ void examine_memory(const Context& context, const config::LoadedPreset& loaded,
   const model::Blueprint shape =
       config::find_preset_blueprint(preset.model, loaded.locations).blueprint;
   if (!shape.text.has_value()) return;
-  facts.needed_bytes =
-      least_weight_bytes(context, shape, preset.quantization) +
-      model::decoder_scratch_bytes(*shape.text, preset.engine.max_num_batched_tokens,
-                                   preset.engine.max_num_seqs);
+  const bool is_of_card = preset.device.type == config::DeviceType::kCuda;
+  facts.needed_bytes = least_weight_bytes(context, shape, preset.quantization) +
+                       model::decoder_scratch_bytes(
+                           is_of_card ? Device::kCuda : context.device, *shape.text,
+                           preset.engine.max_num_batched_tokens, preset.engine.max_num_seqs);
   std::int64_t memory_bytes = machine.memory_bytes;
-  if (preset.device.type == config::DeviceType::kCuda) {
+  if (is_of_card) {
     const std::optional<plan::Card> card = plan::find_card(preset.name);
     memory_bytes = card.has_value() ? card->memory_bytes : 0;
   }

@@ -4,10 +4,10 @@
 // A query's sums have one order for any chunking, batch and page size. Keys are cut into splits of
 // kSplitKeys positions counted from 0, and a split into steps counted from its first position. A
 // split is attended from an empty state, step by step; a row's splits are folded in their order.
-// One block may do this for all splits of a row, or a block for each split and merge_splits() the
-// folds: the operations are the same. A step or split of which a row sees no key changes nothing:
-// its factors are 1 and its sums 0. The only trace of it may be the sign of a zero, which
-// finished() removes.
+// One block may do this for all splits of a row, or a block for each split and the last of them the
+// folds (fold_splits.cuh): the operations are the same. A step or split of which a row sees no key
+// changes nothing: its factors are 1 and its sums 0. The only trace of it may be the sign of a
+// zero, which finished() removes.
 #pragma once
 
 #include <cstdint>
@@ -19,6 +19,7 @@
 namespace caption::kernels::cuda {
 
 inline constexpr int kSplitKeys = 256;
+inline constexpr int kSplitRows = 16;  // of a tile whose splits have blocks of their own
 // The maximum of no scores. It is finite: differences of it are no NaN.
 inline constexpr float kNoScore = -0x1.fffffep127F;
 
@@ -39,6 +40,9 @@ struct AttendParams {
   // its sequence's first row sees: output [head_dim], at state_sums() maximum and sum. Null: a
   // block folds all splits of its rows.
   float* states = nullptr;
+  // With states, [tiles, kv_heads]: 0 before and after a launch; within it, the blocks of a tile
+  // that have stored their states.
+  std::uint32_t* arrived = nullptr;
   std::int64_t q_stride = 0;  // elements between the rows
   std::int64_t y_stride = 0;
   std::int64_t kv_stride = 0;  // between slots

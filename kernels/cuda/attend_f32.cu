@@ -8,6 +8,7 @@
 // Measured on no GPU.
 #include "kernels/cuda/attend.cuh"
 #include "kernels/cuda/attend.h"
+#include "kernels/cuda/fold_splits.cuh"
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/reduce.cuh"
 #include "kernels/internal/attention_limits.h"
@@ -19,6 +20,7 @@ constexpr int kRowsWarps = 4;
 constexpr int kRowsThreads = 32 * kRowsWarps;
 constexpr int kWarpRows = 4;
 constexpr int kTileRows = kRowsWarps * kWarpRows;  // row r belongs to warp r % kRowsWarps
+static_assert(kTileRows == kSplitRows);
 constexpr int kStepKeys = 32;
 
 // Packs of four dimensions.
@@ -60,6 +62,7 @@ struct AttendRows {
     int slots[kSplitKeys];
     float factors[kSplitKeys];  // multiply the scores
     float v_scales[kSplitKeys];
+    std::uint32_t is_last;  // of fold_tile()
   };
   // For each row of a warp:
   struct States {
@@ -87,7 +90,10 @@ struct AttendRows {
     States total;
     for (int split = splits.begin; split < splits.end; ++split) {
       const States state = attend_split(block, split);
-      if (p.states != nullptr) return store_states(block, split, state);
+      if (p.states != nullptr) {
+        store_states(block, split, state);
+        return fold_tile<kRowsWarps>(p, tile, block.shared.is_last);
+      }
       for (int i = 0; i < kWarpRows; ++i) {
         const FoldFactors factors = fold(total.row[i], state.row[i]);
         for (int g = 0; g < kGroups; ++g) {
@@ -256,7 +262,8 @@ struct AttendRows {
       float* const to = p.state(vector, split - block.tile.sequence.first_split(p));
       for (int g = 0; g < kGroups; ++g) {
         const int d = g * 32 + lane_index();
-        if (d < p.head_dim) store(to + d, states.output[i][g]);
+        // fold_row() loads four dimensions at a time.
+        if (d < p.state_sums()) store(to + d, d < p.head_dim ? states.output[i][g] : 0.0F);
       }
       if (lane_index() == 0) {
         store(to + p.state_sums(), states.row[i].max);

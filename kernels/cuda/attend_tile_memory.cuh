@@ -28,14 +28,14 @@ CAPTION_DEVICE std::uint32_t pair_of(F16, float low, float high) {
 enum class TileWork { kAllSplits, kSplit, kSplitOneBuffer };
 
 // Element is the type of keys and values: T, or i8 with T = bf16. Heads have up to 16 * kDimTiles
-// dimensions. A block that attends one split is a warp, and stores its state.
+// dimensions. Of a block that attends one split, the first warp multiplies; both copy and fold.
 template <class T, class Element, int kDimTiles, TileWork kWork>
 struct TileMemory {
   static constexpr bool kSplits = kWork != TileWork::kAllSplits;
   static constexpr bool kHasOneBuffer = kWork == TileWork::kSplitOneBuffer;
-  static constexpr int kWarps = kSplits ? 1 : 4;
+  static constexpr int kWarps = kSplits ? 2 : 4;
   static constexpr int kThreads = 32 * kWarps;
-  static constexpr int kTileRows = 16 * kWarps;
+  static constexpr int kTileRows = kSplits ? kSplitRows : 16 * kWarps;
   static constexpr int kDim = 16 * kDimTiles;
   static constexpr bool kIsInt8 = sizeof(Element) == 1;
   static constexpr int kPacksOfElements = kDim * static_cast<int>(sizeof(Element)) / 16;
@@ -60,6 +60,7 @@ struct TileMemory {
     float factors[kSlotBuffers][kScales];  // multiply the scores
     float v_scales[kSlotBuffers][kScales];
     float total[kTotalNumbers][kKeepsTotal ? 1 : kThreads];
+    std::uint32_t is_last;  // of fold_tile()
   };
   struct Block {
     const Params& p;

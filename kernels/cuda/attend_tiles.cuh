@@ -3,13 +3,13 @@
 // A warp attends 16 query rows, 64 keys at a time: scores and probabilities are fragments of
 // m16n8k16, so that the probabilities of a step are the first factor of the second product without
 // leaving their registers. Four warps share the keys of 64 rows and fold the splits; for few rows a
-// block is one warp for each split. What a warp does for a split is the same in both.
+// block attends 16 rows to one split with its first warp, which a second helps to copy, and the
+// last block of a tile folds. What a warp does for a split is the same in both.
 //
 // Traffic    the keys and values of a tile once per 64 rows, or 16.
 // In flight  64 keys of the next step while scores become probabilities, and its 64 values while
-// the
-//            keys are multiplied: with 128 dimensions of 16 bits 16 to 32 KB per block. On sm_75,
-//            8 KB per warp of splits and 4 KB otherwise, while it does not multiply.
+//            the keys are multiplied: with 128 dimensions of 16 bits 16 to 32 KB per block. On
+//            sm_75, 8 KB per warp of splits and 4 KB otherwise, while it does not multiply.
 // Numerics   queries and probabilities are rounded to the keys' dtype, with i8 to bf16; sums are
 //            f32 in the tensor core's order. The exponential is within 2^-18, which is below half a
 //            unit of f16.
@@ -21,6 +21,7 @@
 #include "kernels/cuda/attend.cuh"
 #include "kernels/cuda/attend.h"
 #include "kernels/cuda/attend_tile_memory.cuh"
+#include "kernels/cuda/fold_splits.cuh"
 #include "kernels/cuda/launch.cuh"
 
 namespace caption::kernels::cuda {
@@ -96,7 +97,8 @@ struct AttendTiles : TileMemory<T, Element, kDimTiles, kWork> {
         state = {};
       }
     }
-    if (kSplits || block.some.begin >= block.some.end) return;
+    if constexpr (kSplits) return fold_tile<Memory::kWarps>(p, tile, shared().is_last);
+    if (block.some.begin >= block.some.end) return;
     if (!kKeepsTotal) load_total(total);
     store_outputs<0>(block, total);
     store_outputs<1>(block, total);

@@ -1,8 +1,6 @@
-// attention() and paged_attention() on a GPU: whether rows are attended split by split, and the
-// fold of their states: a block per vector of y, a thread per dimension.
+// attention() and paged_attention() on a GPU: whether rows are attended split by split.
 //
-// Traffic  4 bytes per dimension and split, written once and read once.
-// Measured on no GPU.
+// Traffic of splits  4 bytes per dimension and split, written once and read once.
 #include "kernels/attention.h"
 
 #include <algorithm>
@@ -16,49 +14,10 @@
 namespace caption::kernels::cuda {
 namespace {
 
-constexpr int kFoldThreads = 128;
-constexpr int kFoldedAtOnce = 8;  // states that a thread loads before it folds the first
 // Twice the multiprocessors of an H200.
 constexpr std::int64_t kEnoughBlocks = 264;
-constexpr int kFewRows = 16;      // rows that a tile of one warp has
-constexpr int kPrefillRows = 64;  // rows that a tile of four warps has
-constexpr std::int64_t kMostStateBytes = std::int64_t{256} << 20;
-
-struct FoldSplits {
-  static constexpr int kThreads = kFoldThreads;
-  using Params = AttendParams;
-  struct Shared {};
-
-  static CAPTION_DEVICE void run(const Params& p) {
-    const int vector = block_x();
-    const Tile token = find_tile(p, vector / p.heads, p.group());
-    const KeyRange keys = token.keys_of(p, 0);
-    const int first_state = token.sequence.first_split(p);
-    for (int d = thread_index(); d < p.head_dim; d += kFoldThreads) {
-      RowState state;
-      float output = 0;
-      const int end = (keys.end + kSplitKeys - 1) / kSplitKeys;
-      for (int split = keys.begin / kSplitKeys; split < end; split += kFoldedAtOnce) {
-        RowState next[kFoldedAtOnce];
-        float next_output[kFoldedAtOnce];
-        CAPTION_UNROLL
-        for (int i = 0; i < kFoldedAtOnce; ++i) {
-          const int at = split + i < end ? split + i : end - 1;
-          const float* const from = p.state(vector, at - first_state);
-          next[i] = {load(from + p.state_sums()), load(from + p.state_sums() + 1)};
-          next_output[i] = load(from + d);
-        }
-        CAPTION_UNROLL
-        for (int i = 0; i < kFoldedAtOnce; ++i) {
-          if (split + i >= end) continue;
-          const FoldFactors factors = fold(state, next[i]);
-          output = fused(output, factors.first, next_output[i] * factors.second);
-        }
-      }
-      store_numbers<1>(p.y, p.output_offset(vector) + d, {finished(output, state.sum)});
-    }
-  }
-};
+static_assert(kSplitKeys == kGpuSplitKeys);
+constexpr int kPrefillRows = 64;  // rows of a tile whose splits one block folds
 
 std::int64_t count_splits(const AttendParams& p) {
   const auto splits_of = [](std::int64_t keys) { return (keys + kSplitKeys - 1) / kSplitKeys; };
@@ -69,10 +28,15 @@ std::int64_t count_splits(const AttendParams& p) {
   return std::min(all, splits_of(keys - 1) + 1);
 }
 
+bool can_split(const AttendParams& p) {
+  const Grid tiles = grid_of_tiles(p, kSplitRows);
+  return std::int64_t{tiles.x} * tiles.y <= Stream::kNumCounters;
+}
+
 bool wants_splits(const AttendParams& p, std::int64_t num_splits, std::int64_t state_bytes) {
-  if (num_splits == 1 || state_bytes > kMostStateBytes) return false;
+  if (num_splits == 1 || state_bytes > kMostStateBytes || !can_split(p)) return false;
   const std::int64_t rows = std::int64_t{p.rows} * (p.heads / p.kv_heads);  // rows per key head
-  if (rows <= kFewRows * std::int64_t{p.num_seqs}) return true;  // most sequences are decoding
+  if (rows <= kSplitRows * std::int64_t{p.num_seqs}) return true;  // most sequences are decoding
   const Grid grid = grid_of_tiles(p, kPrefillRows);
   return std::int64_t{grid.x} * grid.y < kEnoughBlocks;
 }
@@ -102,21 +66,21 @@ Grid grid_of_tiles(const AttendParams& p, int tile_rows) {
 
 void attend(Stream& stream, AttendParams params, Splitting splitting) {
   const std::int64_t num_splits = count_splits(params);
-  const std::int64_t states = std::int64_t{params.rows} * params.heads * num_splits;
-  const std::int64_t state_bytes = states * (params.head_dim + 15) * 4;
+  const std::int64_t state_bytes =
+      attention_state_bytes(params.rows, params.heads, params.head_dim, num_splits);
   params.num_splits = static_cast<int>(num_splits);
   params.states = nullptr;
   if (splitting == Splitting::kAll ||
       (splitting == Splitting::kAuto && wants_splits(params, num_splits, state_bytes))) {
+    CAPTION_CHECK(can_split(params), "attention in splits of more tiles than there are counters");
     params.states = reinterpret_cast<float*>(stream.scratch(static_cast<std::size_t>(state_bytes)));
+    params.arrived = stream.counters();
   }
   if (attends_tiles(params) && has_tensor_cores(stream.context(), params.kv_dtype)) {
     attend_tiles(stream, params);
   } else {
     attend_f32(stream, params);
   }
-  if (params.states == nullptr) return;
-  launch<FoldSplits>(stream, {.x = static_cast<unsigned>(params.rows * params.heads)}, params);
 }
 
 AttendParams paged_operands(ConstView q, const PagedContext& context, float scale, View y) {

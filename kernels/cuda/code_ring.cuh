@@ -1,6 +1,7 @@
 // kernels/cuda/code_ring.cuh: how the warps of a block read tiles of codes. A warp's tiles come
 // through a ring of asynchronous copies, and with a tile the numbers of the groups that begin in
-// it.
+// it. Where copies are loads, a warp has its next tiles in registers until it has multiplied by
+// those that are in shared memory.
 //
 // K is cut into slices of at most 512 packed columns, or one group, which begin with a group and a
 // tile; warps take slices in turn. A block may compute two parts (gate and up) one after another:
@@ -53,8 +54,8 @@ CAPTION_DEVICE CodeWork work_of_block(const CodeParams& p) {
           .tile_row = block_x() - p.parts.part[part].first_block};
 }
 
-// kSteps is the number of steps of a tile.
-template <int kStages, int kSteps>
+// kSteps is the number of steps of a tile. With kInRegisters, kStages tiles are loaded at a time.
+template <int kStages, int kSteps, bool kInRegisters = false>
 class CodeRing {
  public:
   static constexpr int kPieces = 16;  // at most two groups begin in a tile
@@ -66,15 +67,23 @@ class CodeRing {
   CAPTION_DEVICE CodeRing(const CodeParams& p, const CodeWork& work, Shared& shared)
       : p_(p), work_(work), shared_(shared), slice_(warp_index()) {
     begin_slice();
-    for (int slot = 0; slot < kStages - 1; ++slot) copy_next(slot);
+    if constexpr (kInRegisters) {
+      load_stages();
+    } else {
+      for (int slot = 0; slot < kStages - 1; ++slot) copy_next(slot);
+    }
   }
 
   // Waits for the warp's next tile and begins the copy of a later one. Returns the lane's codes.
   CAPTION_DEVICE Bytes16 next() {
     slot_ = slot_ + 1 == kStages ? 0 : slot_ + 1;
-    wait_copies<kStages - 2>();
-    sync_warp();  // numbers were copied by other lanes, and are no longer read in the slot before
-    copy_next(slot_ == 0 ? kStages - 1 : slot_ - 1);
+    if constexpr (kInRegisters) {
+      if (slot_ == 0) store_stages();
+    } else {
+      wait_copies<kStages - 2>();
+      sync_warp();  // numbers were copied by other lanes, and are no longer read in the slot before
+      copy_next(slot_ == 0 ? kStages - 1 : slot_ - 1);
+    }
     return load(&shared_.tiles[warp_index()][slot_][lane_index()]);
   }
   // Numbers of the tile that next() returned last.
@@ -99,29 +108,68 @@ class CodeRing {
     return groups < p_.groups ? groups : p_.groups;
   }
 
+  CAPTION_DEVICE bool has_tile() const { return pass_ < work_.num_passes; }
+  CAPTION_DEVICE const CodeOperand& part() const {
+    return p_.parts.part[work_.first_part + pass_].weight;
+  }
+  // The lane's codes of the next tile.
+  CAPTION_DEVICE const Bytes16* codes() const {
+    const std::int64_t tile = std::int64_t{work_.tile_row} * p_.tiles + tile_;
+    return part().tiles + tile * 32 + lane_index();
+  }
+  // The lane's piece of the numbers of groups that begin in the next tile; null if it has none.
+  CAPTION_DEVICE const Bytes16* numbers() const {
+    if (p_.group_pieces == 0) return nullptr;
+    const int first = groups_before(tile_ * kSteps);
+    const int count = groups_before((tile_ + 1) * kSteps) - first;
+    if (lane_index() >= count * p_.group_pieces) return nullptr;
+    const std::int64_t group = std::int64_t{work_.tile_row} * p_.groups + first;
+    return reinterpret_cast<const Bytes16*>(part().numbers) + group * p_.group_pieces +
+           lane_index();
+  }
+  CAPTION_DEVICE void go_on() {
+    if (++tile_ < end_) return;
+    slice_ += kCodeWarps;
+    begin_slice();
+  }
+
   // An empty group of copies when there is no tile left.
   CAPTION_DEVICE void copy_next(int slot) {
-    if (pass_ < work_.num_passes) {
-      const CodeOperand& part = p_.parts.part[work_.first_part + pass_].weight;
-      const std::int64_t tile = std::int64_t{work_.tile_row} * p_.tiles + tile_;
-      copy_16_async(&shared_.tiles[warp_index()][slot][lane_index()],
-                    part.tiles + tile * 32 + lane_index(), true);
-      if (p_.group_pieces > 0) copy_numbers(part, slot);
-      if (++tile_ == end_) {
-        slice_ += kCodeWarps;
-        begin_slice();
+    if (has_tile()) {
+      copy_16_async(&shared_.tiles[warp_index()][slot][lane_index()], codes(), true);
+      const Bytes16* const from = numbers();
+      if (from != nullptr) {
+        copy_16_async(&shared_.numbers[warp_index()][slot][lane_index()], from, true);
       }
+      go_on();
     }
     commit_copies();
   }
 
-  CAPTION_DEVICE void copy_numbers(const CodeOperand& part, int slot) {
-    const int first = groups_before(tile_ * kSteps);
-    const int count = groups_before((tile_ + 1) * kSteps) - first;
-    if (lane_index() >= count * p_.group_pieces) return;
-    const std::int64_t group = std::int64_t{work_.tile_row} * p_.groups + first;
-    copy_16_async(&shared_.numbers[warp_index()][slot][lane_index()],
-                  part.numbers + (group * p_.group_pieces + lane_index()) * 16, true);
+  // Loads the next tiles, as many as there are.
+  CAPTION_DEVICE void load_stages() {
+    CAPTION_UNROLL
+    for (int i = 0; i < kStages; ++i) {
+      ahead_[i] = ahead_numbers_[i] = Bytes16{};
+      if (!has_tile()) continue;
+      ahead_[i] = load_once(codes());
+      const Bytes16* const from = numbers();
+      if (from != nullptr) ahead_numbers_[i] = load_once(from);
+      go_on();
+    }
+  }
+  // Brings the tiles that were loaded to shared memory, and loads the next.
+  CAPTION_DEVICE void store_stages() {
+    sync_warp();  // the tiles before are no longer read
+    CAPTION_UNROLL
+    for (int i = 0; i < kStages; ++i) {
+      store(&shared_.tiles[warp_index()][i][lane_index()], ahead_[i]);
+      if (lane_index() < kPieces) {
+        store(&shared_.numbers[warp_index()][i][lane_index()], ahead_numbers_[i]);
+      }
+    }
+    sync_warp();
+    load_stages();
   }
 
   const CodeParams& p_;
@@ -133,6 +181,8 @@ class CodeRing {
   int slice_;
   int tile_ = 0;
   int end_ = 0;  // where its slice ends
+  Bytes16 ahead_[kInRegisters ? kStages : 1];
+  Bytes16 ahead_numbers_[kInRegisters ? kStages : 1];
 };
 
 // Host: the grid of a launch whose blocks compute `block_rows` rows.

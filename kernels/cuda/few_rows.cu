@@ -8,8 +8,11 @@
 //
 // Traffic    2 bytes per weight, once; x once per block, from L1 and L2.
 // In flight  10 copies of 512 bytes per warp: 41 KB per multiprocessor with two blocks, where an
-//            H200 needs 33 KB for its bandwidth.
+//            H200 needs 33 KB for its bandwidth. Before sm_80 a warp has the tiles of its next 64
+//            columns in registers, 2 KB and for SwiGLU 4 KB, while it multiplies.
 // Measured on no GPU.
+#include <type_traits>
+
 #include "kernels/cuda/elementwise.cuh"
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/multiply_tiles.cuh"
@@ -28,6 +31,10 @@ constexpr int kChunkColumns = 64;
 constexpr int kChunkSteps = kChunkColumns / kTileSize;
 constexpr int kChunkUnits = kChunkColumns / 8;  // units of 16 bytes
 
+// Where a warp's weights come to: by asynchronous copies to a ring in shared memory, or, where
+// there are none, to registers.
+enum class WeightsTo { kRing, kRegisters };
+
 struct FewRowsParams {
   TilesParts parts;
   ConstNumbers x;  // f32 with a norm
@@ -41,8 +48,9 @@ struct FewRowsParams {
 
 // T is the weights' type; kGroups groups of 8 rows; a lane loads kPack elements of x at a time;
 // kOperands is 2 for SwiGLU, otherwise 1.
-template <class T, int kGroups, int kPack, int kOperands>
+template <class T, int kGroups, int kPack, int kOperands, WeightsTo kWeightsTo>
 struct FewRows {
+  static constexpr bool kHasRing = kWeightsTo == WeightsTo::kRing;
   static constexpr int kThreads = 32 * kFewRowsWarps;
   // Floats from a row's features to the next row's: neither the stores of fragments nor the loads
   // of add_slices() meet in a bank.
@@ -54,7 +62,7 @@ struct FewRows {
     float sums[kOperands][kGroups][8][kRowStride];
   };
   struct Shared {
-    Bytes16 ring[kFewRowsWarps][kStages][32];
+    Bytes16 ring[kFewRowsWarps][kHasRing ? kStages : 1][32];
     Work work[kFewRowsWarps];
     // For each row that is normalised: the sum of squares per warp, and the factor.
     float squares[kFewRowsWarps][8 * kGroups];
@@ -62,6 +70,8 @@ struct FewRows {
   };
   using Sums = FragmentC[kOperands][kGroups];
   using Totals = float[kOperands][kGroups];
+  using Ring = Bytes16[kStages][32];
+  using ChunkTiles = Bytes16[kChunkSteps][kOperands];  // the lane's of the warp's next chunk
 
   // Where a lane's next copies come from, and where the next tile to multiply is.
   struct Cursor {
@@ -74,11 +84,16 @@ struct FewRows {
     auto& shared = shared_memory<Shared>();
     const int part = p.parts.part_of(block_x());
     const int tile_row = block_x() - p.parts.part[part].first_block;
-    Bytes16(&ring)[kStages][32] = shared.ring[warp_index()];
     Work& work = shared.work[warp_index()];
     Cursor cursor = first_tiles(p, part, tile_row);
-    CAPTION_UNROLL
-    for (int i = 0; i < kStages - 1; ++i) copy_tile(p, ring[i], cursor, i % kOperands);
+    [[maybe_unused]] ChunkTiles ahead;
+    if constexpr (kHasRing) {
+      Ring& ring = shared.ring[warp_index()];
+      CAPTION_UNROLL
+      for (int i = 0; i < kStages - 1; ++i) copy_tile(p, ring[i], cursor, i % kOperands);
+    } else {
+      load_tiles(p, cursor, ahead);
+    }
     if (p.norm.begin != nullptr) find_factors(p, shared);
     Totals totals = {};
     for (int first = 0; first * kSliceSteps < p.steps; first += kFewRowsWarps) {
@@ -90,7 +105,11 @@ struct FewRows {
         sync_warp();  // all lanes have read the chunk before
         load_chunk(p, work, shared.factor, step * kTileSize);
         sync_warp();
-        multiply_chunk(p, ring, work, cursor, end - step, sums);
+        if constexpr (kHasRing) {
+          multiply_chunk(p, shared.ring[warp_index()], work, cursor, end - step, sums);
+        } else {
+          multiply_ahead(p, work, cursor, ahead, end - step, sums);
+        }
       }
       add_slices(shared, sums, totals);
     }
@@ -117,7 +136,23 @@ struct FewRows {
                                        int operand) {
     if (cursor.step < p.steps) copy_16_async(&to[lane_index()], cursor.from[operand], true);
     commit_copies();
-    if (operand + 1 < kOperands) return;
+    if (operand + 1 == kOperands) go_on(cursor);
+  }
+
+  // Loads the tiles of the warp's next chunk, with zeros beyond the matrix.
+  static CAPTION_DEVICE void load_tiles(const Params& p, Cursor& cursor, ChunkTiles& tiles) {
+    CAPTION_UNROLL
+    for (int step = 0; step < kChunkSteps; ++step) {
+      CAPTION_UNROLL
+      for (int o = 0; o < kOperands; ++o) {
+        tiles[step][o] = Bytes16{};
+        if (cursor.step < p.steps) tiles[step][o] = load_once(cursor.from[o]);
+      }
+      go_on(cursor);
+    }
+  }
+
+  static CAPTION_DEVICE void go_on(Cursor& cursor) {
     int steps = 1;
     // The slices between are the other warps'.
     if ((cursor.step + 1) % kSliceSteps == 0) steps += (kFewRowsWarps - 1) * kSliceSteps;
@@ -197,22 +232,60 @@ struct FewRows {
     }
   }
 
+  // x for two steps of a chunk, from `step` on.
+  static CAPTION_DEVICE void load_x(const Params& p, const Work& work, int step,
+                                    FragmentA (&xs)[kGroups]) {
+    CAPTION_UNROLL
+    for (int g = 0; g < kGroups; ++g) {
+      // Sums of rows beyond x are not stored: its last row stands for them.
+      const int row = g * 8 + lane_index() % 8;
+      const int inside = row < p.rows ? row : p.rows - 1;
+      xs[g] = ldmatrix_x4(&work.x[inside][step * 2 + lane_index() / 8]);
+    }
+  }
+
+  static CAPTION_DEVICE void multiply_by(const Bytes16& tile, const FragmentA (&xs)[kGroups],
+                                         int half, FragmentC (&sums)[kGroups]) {
+    const FragmentA a = {{tile.word[0], tile.word[1], tile.word[2], tile.word[3]}};
+    CAPTION_UNROLL
+    for (int g = 0; g < kGroups; ++g) {
+      multiply_tile(T{}, sums[g], a, {{xs[g].pair[half * 2], xs[g].pair[half * 2 + 1]}});
+    }
+  }
+
+  // Multiplies the tiles of a chunk, which were loaded before, as many steps as are `left` of the
+  // slice, while those of the next one are loaded.
+  static CAPTION_DEVICE void multiply_ahead(const Params& p, const Work& work, Cursor& cursor,
+                                            ChunkTiles& ahead, int left, Sums& sums) {
+    ChunkTiles tiles;
+    CAPTION_UNROLL
+    for (int step = 0; step < kChunkSteps; ++step) {
+      CAPTION_UNROLL
+      for (int o = 0; o < kOperands; ++o) tiles[step][o] = ahead[step][o];
+    }
+    load_tiles(p, cursor, ahead);
+    CAPTION_UNROLL
+    for (int step = 0; step < kChunkSteps; step += 2) {
+      FragmentA xs[kGroups];
+      load_x(p, work, step, xs);
+      CAPTION_UNROLL
+      for (int half = 0; half < 2; ++half) {
+        if (step + half >= left) return;
+        CAPTION_UNROLL
+        for (int o = 0; o < kOperands; ++o) multiply_by(tiles[step + half][o], xs, half, sums[o]);
+      }
+    }
+  }
+
   // Multiplies up to kChunkSteps tiles of each operand, as many as are `left` of the slice.
-  static CAPTION_DEVICE void multiply_chunk(const Params& p, Bytes16 (&ring)[kStages][32],
-                                            const Work& work, Cursor& cursor, int left,
-                                            Sums& sums) {
+  static CAPTION_DEVICE void multiply_chunk(const Params& p, Ring& ring, const Work& work,
+                                            Cursor& cursor, int left, Sums& sums) {
     static_assert((kStages - 1) % kOperands ==
                   0);  // the operand that is copied is the one multiplied
     CAPTION_NO_UNROLL
     for (int step = 0; step < kChunkSteps; step += 2) {
-      FragmentA xs[kGroups];  // x for two steps
-      CAPTION_UNROLL
-      for (int g = 0; g < kGroups; ++g) {
-        // Sums of rows beyond x are not stored: its last row stands for them.
-        const int row = g * 8 + lane_index() % 8;
-        const int inside = row < p.rows ? row : p.rows - 1;
-        xs[g] = ldmatrix_x4(&work.x[inside][step * 2 + lane_index() / 8]);
-      }
+      FragmentA xs[kGroups];
+      load_x(p, work, step, xs);
       CAPTION_UNROLL
       for (int half = 0; half < 2; ++half) {
         if (step + half >= left) return;
@@ -223,11 +296,7 @@ struct FewRows {
           const Bytes16 tile = load(&ring[slot][lane_index()]);
           copy_tile(p, ring[slot == 0 ? kStages - 1 : slot - 1], cursor, o);
           cursor.slot = slot + 1 == kStages ? 0 : slot + 1;
-          const FragmentA a = {{tile.word[0], tile.word[1], tile.word[2], tile.word[3]}};
-          CAPTION_UNROLL
-          for (int g = 0; g < kGroups; ++g) {
-            multiply_tile(T{}, sums[o][g], a, {{xs[g].pair[half * 2], xs[g].pair[half * 2 + 1]}});
-          }
+          multiply_by(tile, xs, half, sums[o]);
         }
       }
     }
@@ -283,11 +352,25 @@ struct FewRows {
   }
 };
 
+// Whether the GPU copies to shared memory while a thread goes on: from sm_80 on. 0, of no GPU, is
+// the emulator's.
+bool has_async_copies(const Context& context) {
+  return context.compute_capability == 0 || context.compute_capability >= 80;
+}
+
 template <class T, int kGroups, int kPack>
 void launch_few_rows(Stream& stream, const FewRowsParams& params, bool is_swiglu) {
   const Grid grid{.x = static_cast<unsigned>(params.parts.blocks)};
-  if (is_swiglu) return launch<FewRows<T, kGroups, kPack, 2>>(stream, grid, params);
-  launch<FewRows<T, kGroups, kPack, 1>>(stream, grid, params);
+  const auto launch_to = [&]<WeightsTo kTo>() {
+    if (is_swiglu) return launch<FewRows<T, kGroups, kPack, 2, kTo>>(stream, grid, params);
+    launch<FewRows<T, kGroups, kPack, 1, kTo>>(stream, grid, params);
+  };
+  if constexpr (std::is_same_v<T, F16> && kPack > 1) {
+    if (!has_async_copies(stream.context())) {
+      return launch_to.template operator()<WeightsTo::kRegisters>();
+    }
+  }
+  launch_to.template operator()<WeightsTo::kRing>();
 }
 
 template <class T>

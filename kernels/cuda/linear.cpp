@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "kernels/activation_dtype.h"
 #include "kernels/cuda/dense_layer.h"
 #include "kernels/cuda/weight_forms.h"
 #include "kernels/norm.h"
@@ -47,6 +48,11 @@ void multiply_normed(Stream& stream, const RowsToNorm& rows, DenseLayer layer) {
 }  // namespace cuda
 
 namespace impl {
+
+DType activation_dtype(Cuda, const Weight& weight) {
+  const bool is_tiles = cuda::DeviceForm::of(weight).layout() == cuda::Layout::kTiles;
+  return is_tiles ? cuda::TilesForm::of(weight).tiles().dtype : DType::kF32;
+}
 
 void linear(Cuda, Stream& stream, ConstView x, std::span<const LinearPart> parts,
             LinearOutput output) {

@@ -6,11 +6,12 @@
 //            sum, group after group; slices are added in their order. So the order depends on the
 //            weight only, and a row has the same bits alone and beside others.
 // Traffic    1 or half a byte per weight, once per 32 rows; x comes from L1 and L2.
-// In flight  11 copies of 512 bytes and more per warp (kTable4: 5).
+// In flight  11 copies of 512 bytes and more per warp (kTable4: 5); before sm_80, four loads.
 // Measured on no GPU.
 #include <algorithm>
 #include <iterator>
 #include <numeric>
+#include <type_traits>
 
 #include "kernels/cuda/code_form.h"
 #include "kernels/cuda/code_fragments.cuh"
@@ -28,6 +29,7 @@ struct GroupNumbers {
   float offset[2];
 };
 
+// T is f16 before sm_80 alone.
 template <class T, CodeKind kKind, int kRowGroups>
 struct MultiplyCodes {
   static constexpr int kThreads = 32 * kCodeWarps;
@@ -35,7 +37,9 @@ struct MultiplyCodes {
   using Fragments = CodeFragments<T, kKind>;
   static constexpr int kSteps = Fragments::kSteps;
   static constexpr int kChunks = kSteps / 2;  // chunks of 32 columns
-  using Ring = CodeRing<kKind == CodeKind::kTable4 ? 6 : 12, kSteps>;
+  static constexpr bool kInRegisters = std::is_same_v<T, F16>;
+  static constexpr int kStages = kInRegisters ? 4 : kKind == CodeKind::kTable4 ? 6 : 12;
+  using Ring = CodeRing<kStages, kSteps, kInRegisters>;
   struct Shared {
     typename Ring::Shared ring;
     float sums[kCodeWarps][kRowGroups][4][32];  // each sums one slice

@@ -7,7 +7,11 @@ namespace caption {
 Stream::Stream(const Context& context, ThreadPool& pool)
     : context_(context), pool_(&pool), queue_(nullptr, DestroyQueue(context.device)) {
   context_.num_threads = pool.num_threads();
-  if (device().is_cuda()) queue_.reset(require_device_runtime(device()).create_queue());
+  if (!device().is_cuda()) return;
+  DeviceRuntime& runtime = require_device_runtime(device());
+  queue_.reset(runtime.create_queue());
+  counters_ = Buffer(device(), kNumCounters * sizeof(std::uint32_t));
+  runtime.fill_zeros(queue_.get(), counters_.begin(), counters_.size_bytes());
 }
 
 void* Stream::queue() const {

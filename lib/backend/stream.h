@@ -4,6 +4,7 @@
 // while the host goes on. A Stream is used by one thread at a time and borrows its pool.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 
 #include "backend/buffer.h"
@@ -69,6 +70,11 @@ class Stream {
     return scratch_.begin();
   }
 
+  // [kNumCounters] in memory of a GPU: zeros before and after each of the stream's kernels. Null on
+  // the CPU and the mirror.
+  static constexpr std::int64_t kNumCounters = 8192;
+  std::uint32_t* counters() const { return reinterpret_cast<std::uint32_t*>(counters_.begin()); }
+
  private:
   struct DestroyQueue {
     explicit DestroyQueue(Device queue_device) : device(queue_device) {}
@@ -83,6 +89,7 @@ class Stream {
   BufferArena* arena_ = nullptr;
   Uploader* uploader_ = nullptr;
   Buffer scratch_;
+  Buffer counters_;
   std::unique_ptr<void, DestroyQueue> queue_;  // null on the CPU
 };
 

@@ -85,8 +85,8 @@ class Launches {
     const double of_tile = codes_.steps() == 2 ? 148 + 14 * row_groups : 175 + 24 * row_groups;
     const double of_group = 20 + (codes_.has_offsets ? 16 : 8) * row_groups;
     work.instructions = tiles() * (of_tile + codes_.groups_per_tile() * of_group);
-    // sm_75 copies a tile at a time.
-    const double ahead = !has_bf16() ? 1 : codes_.is_table() ? 5 : 11;
+    // sm_75 has the next four tiles in registers.
+    const double ahead = !has_bf16() ? 4 : codes_.is_table() ? 5 : 11;
     const double resident = std::min<double>(recorded->blocks, blocks_of(blocks, card_.num_sms));
     work.bytes_in_flight = ahead * kTileBytes * kWarps * resident;
     return work;

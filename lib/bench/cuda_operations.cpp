@@ -17,8 +17,6 @@ constexpr double kTile = 16;            // features, and columns, of a product's
 constexpr double kProductRows = 8;      // rows of x of a product
 constexpr double kProductFlops = 4096;  // FLOPs of an m16n8k16
 constexpr double kWeightBytes = 2;
-// Rows of x that one call of a piece takes: model/internal/transformer_decoder.h.
-constexpr std::int64_t kPieceRows = 384;
 // The same of a tower's MLP: model/internal/vit_tower.h.
 constexpr std::int64_t kMlpRows = 1152;
 // SampleRow's passes over the logits after the first (kernels/cuda/sample_rows.cu): five for
@@ -95,16 +93,14 @@ class Counter {
   }
 
   void attend(const AttentionCall& call, std::int64_t calls) {
-    for (const CudaWork& launch : count_attention(card_, call)) {
-      CudaWork work = launch;
-      work.calls = launch.calls * calls;
-      work.launches = launch.launches * calls;
-      for (double* const sum : {&work.dram_bytes, &work.l2_bytes, &work.wavefronts, &work.products,
-                                &work.instructions, &work.wait_seconds}) {
-        *sum *= as_double(calls);
-      }
-      add(works_, work);
+    CudaWork work = count_attention(card_, call);
+    work.calls *= calls;
+    work.launches *= calls;
+    for (double* const sum : {&work.dram_bytes, &work.l2_bytes, &work.wavefronts, &work.products,
+                              &work.instructions, &work.wait_seconds}) {
+      *sum *= as_double(calls);
     }
+    add(works_, work);
   }
 
   // A launch of kernels/cuda/sample_rows.cu for rows of logits from which tokens are drawn: a block
@@ -139,7 +135,9 @@ class Counter {
     // load_chunk().
     constexpr double kChunkInstructions = 60;
     constexpr double kRowsInstructions = 70;
-    const auto& [matrix, operands, has_norm, format] = layer;
+    const model::LinearSpec& matrix = layer.matrix;
+    const int operands = layer.operands;
+    const bool has_norm = layer.has_norm;
     const bool has_fused_norm = has_norm && rows <= kMostNormedRows;
     const double features = round_up(as_double(matrix.out), kTile);
     const double steps = std::ceil(as_double(matrix.in) / kTile);
@@ -151,11 +149,13 @@ class Counter {
     work.l2_bytes = work.dram_bytes + 4 * as_double(rows * (matrix.in + matrix.out));
     work.products = as_double(groups) * tiles;
     const bool has_bf16 = card_.architecture >= 80;  // sm_75 has f16, in steps of k = 8
-    const std::optional<RecordedKernel> recorded =
-        find_recorded(std::string("FewRows<") + (has_bf16 ? "BF16, " : "F16, ") +
-                          std::to_string(groups) + ", 4, " + std::to_string(operands),
-                      card_.architecture);
-    if (!recorded) return work;
+    const std::string name = std::string("FewRows<") + (has_bf16 ? "BF16, " : "F16, ") +
+                             std::to_string(groups) + ", 4, " + std::to_string(operands) +
+                             ", (WeightsTo)";
+    const auto with_ring = find_recorded(name + "0", card_.architecture);
+    // sm_75 has the tiles of the next chunk in registers.
+    const auto recorded = has_bf16 ? with_ring : find_recorded(name + "1", card_.architecture);
+    if (!with_ring || !recorded) return work;
     work.kernel = recorded->name;
     const double chunks = blocks * std::ceil(as_double(matrix.in) / kChunkColumns);
     const double passes = has_fused_norm ? 2 : 1;  // over x
@@ -166,27 +166,32 @@ class Counter {
                       blocks * steps * as_double(groups) * kWavefrontsOfStep +
                       tiles * kWavefrontsOfTile;
     work.instructions =
-        work.products * (has_bf16 ? 1 : 2) * recorded->instructions_per_product +
+        work.products * (has_bf16 ? 1 : 2) * with_ring->instructions_per_product +
         chunks * (kChunkInstructions + kRowsInstructions * std::ceil(as_double(rows) / 2));
     const double resident = std::min<double>(recorded->blocks, std::ceil(blocks / card_.num_sms));
-    work.bytes_in_flight = recorded->bytes_ahead * recorded->threads / 32 * resident;
+    const double bytes_ahead =
+        has_bf16 ? recorded->bytes_ahead
+                 : kWeightBytes * kTile * kChunkColumns * static_cast<double>(operands);
+    work.bytes_in_flight = bytes_ahead * recorded->threads / 32 * resident;
     return work;
   }
 
   // The launches of kernels/cuda/tile_gemm.cu: x is normalised or rounded, blocks multiply, and
   // where there are few blocks another kernel adds the slices of K.
   CudaWork launch_tile_gemm(std::int64_t rows, const DenseShape& layer) const {
-    const auto& [matrix, operands, has_norm, format] = layer;
+    const model::LinearSpec& matrix = layer.matrix;
+    const int operands = layer.operands;
     const GemmShape& shape = as_double(rows) <= kSmallGemm.side ? kSmallGemm : kLargeGemm;
     const auto in = as_double(matrix.in);
     const double features = round_up(as_double(matrix.out), shape.side);
     const double computed_rows = round_up(as_double(rows), shape.side);
     const double blocks = features / shape.side * computed_rows / shape.side;
     const double slices = blocks < shape.enough_blocks ? std::ceil(in / kSliceColumns) : 1;
-    CudaWork work{.launches = slices > 1 ? 3 : 2};
+    CudaWork work{.launches = (slices > 1 ? 2 : 1) + (layer.takes_rounded ? 0 : 1)};
     work.dram_bytes = kWeightBytes * as_double(matrix.num_weights());
-    const double activations = as_double(rows) * (4 + 2 * kWeightBytes) * in +
-                               4 * as_double(rows * matrix.out) +
+    const double in_bytes = layer.takes_rounded ? kWeightBytes : 4 + 2 * kWeightBytes;
+    const double activations = as_double(rows) * in_bytes * in +
+                               layer.output_bytes * as_double(rows * matrix.out) +
                                (slices > 1 ? 8 * slices * features * computed_rows : 0);
     if (activations > card_.l2_bytes / 2) work.dram_bytes += activations;
     work.l2_bytes = blocks * 2 * kWeightBytes * shape.side * in + activations;
@@ -265,8 +270,9 @@ std::vector<CudaWork> list_operations(const CudaCard& card, const model::Decoder
   Counter counter(card);
   counter.move("rope_table", "RopeTable", 4 * as_double(rows * shape.head_dim), 1);
   counter.move("embedding", "Embed", (4 + kWeightBytes) * as_double(rows * shape.hidden), 1);
-  for (std::int64_t first = 0; first < rows; first += kPieceRows) {
-    count_piece(counter, shape, std::min(kPieceRows, rows - first), format);
+  const std::int64_t piece_rows = model::decoder_piece_rows(Device::kCuda);
+  for (std::int64_t first = 0; first < rows; first += piece_rows) {
+    count_piece(counter, shape, std::min(piece_rows, rows - first), format);
   }
   counter.attend({.operation = "paged_attention",
                   .sequences = step.num_sequences,
@@ -306,9 +312,11 @@ std::vector<CudaWork> list_tower_operations(const CudaCard& card, const model::V
                8 * as_double(num_frames * shape.patch_values() * patches), 1);
   counter.multiply("linear patches", num_frames * patches,
                    {.matrix = {.out = shape.hidden, .in = shape.patch_values()}}, 1);
-  counter.move("norm", "LayerNorm<4>", 2 * row_bytes * as_double(rows), 2 * layers);
+  // The norms, attention and fc1 round what they write as the next product would.
+  counter.move("norm", "LayerNorm<4>", 1.5 * row_bytes * as_double(rows), 2 * layers);
   counter.multiply("linear q, k, v", rows,
-                   {.matrix = {.out = 3 * shape.hidden, .in = shape.hidden}}, layers);
+                   {.matrix = {.out = 3 * shape.hidden, .in = shape.hidden}, .takes_rounded = true},
+                   layers);
   // Keys and values are rounded to 16 bits.
   counter.move("convert k, v", "Convert<4>", 1.5 * row_bytes * as_double(rows), 2 * layers);
   counter.attend({.operation = "attention",
@@ -318,16 +326,22 @@ std::vector<CudaWork> list_tower_operations(const CudaCard& card, const model::V
                   .is_causal = false,
                   .heads = shape.num_heads,
                   .kv_heads = shape.num_heads,
-                  .head_dim = shape.head_dim()},
+                  .head_dim = shape.head_dim(),
+                  .output_bytes = kWeightBytes},
                  layers);
-  counter.multiply("linear_add out", rows, {.matrix = {.out = shape.hidden, .in = shape.hidden}},
+  counter.multiply("linear_add out", rows,
+                   {.matrix = {.out = shape.hidden, .in = shape.hidden}, .takes_rounded = true},
                    layers);
   for (std::int64_t first = 0; first < rows; first += kMlpRows) {
     const std::int64_t count = std::min(kMlpRows, rows - first);
     counter.multiply("linear fc1", count,
-                     {.matrix = {.out = shape.intermediate, .in = shape.hidden}}, layers);
-    counter.multiply("linear_add fc2", count,
-                     {.matrix = {.out = shape.hidden, .in = shape.intermediate}}, layers);
+                     {.matrix = {.out = shape.intermediate, .in = shape.hidden},
+                      .takes_rounded = true,
+                      .output_bytes = kWeightBytes},
+                     layers);
+    counter.multiply(
+        "linear_add fc2", count,
+        {.matrix = {.out = shape.hidden, .in = shape.intermediate}, .takes_rounded = true}, layers);
   }
   return counter.take();
 }

@@ -34,7 +34,7 @@ Cells cells_of(const CudaCard& card, const CudaWork& work) {
           format_percent(time.share)};
 }
 
-// The time of attention, both launches of it, and the greater of its shares of the card's rates.
+// The time of attention, its launches included, and the greater of its shares of the card's rates.
 std::string describe_attention(const CudaCard& card, std::int64_t num_layers,
                                const std::vector<CudaWork>& works) {
   double seconds = 0;

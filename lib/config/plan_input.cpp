@@ -82,8 +82,8 @@ void set_host(const Preset& preset, const Machine& machine,
   const model::DecoderSpec& text = *input.model.text;
   const std::int64_t held_bytes =
       model::placed_bytes(input.context, input.model, input.weights) + input.adapters.size_bytes +
-      model::decoder_scratch_bytes(text, input.max_num_batched_tokens, input.num_logit_rows(),
-                                   input.adapters.max_rank);
+      model::decoder_scratch_bytes(Device::kCpu, text, input.max_num_batched_tokens,
+                                   input.num_logit_rows(), input.adapters.max_rank);
   try {
     input.kv_cache_bytes = plan_kv_cache_bytes(preset, text, held_bytes, input.memory_bytes);
   } catch (const Error& error) {

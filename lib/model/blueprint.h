@@ -260,9 +260,10 @@ std::int64_t weight_bytes(const Blueprint& blueprint, weights::WeightFormat form
 std::int64_t placed_bytes(const Context& context, const Blueprint& blueprint,
                           weights::WeightFormat format);
 
-// The value of Decoder::scratch_bytes() after reserve(max_tokens, max_logit_rows). `adapter_rank`
-// is the largest rank of the adapters that the decoder computes beside its weights; 0: none.
-std::int64_t decoder_scratch_bytes(const DecoderSpec& spec, std::int64_t max_tokens,
+// The value of Decoder::scratch_bytes() of a decoder on `device` after reserve(max_tokens,
+// max_logit_rows). `adapter_rank` is the largest rank of the adapters that the decoder computes
+// beside its weights; 0: none.
+std::int64_t decoder_scratch_bytes(Device device, const DecoderSpec& spec, std::int64_t max_tokens,
                                    std::int64_t max_logit_rows, std::int64_t adapter_rank = 0);
 
 }  // namespace caption::model

@@ -44,6 +44,7 @@ struct TransformerDecoder::Step {
 TransformerDecoder::TransformerDecoder(Stream& stream, const PlacedWeights& weights,
                                        const Blueprint& blueprint)
     : spec_(blueprint.text.value()),
+      piece_rows_(decoder_piece_rows(weights.device())),
       embedding_(weights.matrix(blueprint.decoder.embedding)),
       lm_head_(weights.matrix(blueprint.decoder.head)),
       final_norm_(weights.vector(blueprint.decoder.final_norm)),
@@ -83,7 +84,7 @@ void TransformerDecoder::reserve(std::int64_t max_tokens, std::int64_t max_logit
   const std::int64_t q_dim = spec_.q_dim();
   const std::int64_t kv_dim = spec_.kv_dim();
   hidden_.view({max_tokens, spec_.hidden});
-  const std::int64_t piece_rows = std::min(max_tokens, kPieceRows);
+  const std::int64_t piece_rows = std::min(max_tokens, piece_rows_);
   normed_.view({std::max(piece_rows * spec_.hidden, max_tokens * q_dim)});
   q_.view({max_tokens, q_dim});
   for (Scratch* scratch : {&k_, &v_}) scratch->view({piece_rows, kv_dim});
@@ -106,9 +107,9 @@ std::int64_t TransformerDecoder::scratch_bytes() const {
   return sum + low_rank_.scratch_bytes();
 }
 
-std::int64_t decoder_scratch_bytes(const DecoderSpec& spec, std::int64_t max_tokens,
+std::int64_t decoder_scratch_bytes(Device device, const DecoderSpec& spec, std::int64_t max_tokens,
                                    std::int64_t max_logit_rows, std::int64_t adapter_rank) {
-  const std::int64_t piece = std::min(max_tokens, TransformerDecoder::kPieceRows);
+  const std::int64_t piece = std::min(max_tokens, decoder_piece_rows(device));
   // For every token: hidden, q, the table of the rotation and the output of attention (whose memory
   // the norm of a piece shares). For a piece: k, v and silu(gate) * up.
   const std::int64_t per_token = spec.hidden + spec.q_dim() + spec.head_dim;
@@ -287,8 +288,8 @@ void TransformerDecoder::attend(Stream& stream, std::size_t index, const Step& s
   const Layer& layer = layers_[index];
   const std::int64_t rows = x.dim(0);
   const View q = q_.view({rows, spec_.num_heads, spec_.head_dim});
-  for (std::int64_t first = 0; first < rows; first += kPieceRows) {
-    project(stream, layer, step, pages, {x, first, std::min(kPieceRows, rows - first)}, q);
+  for (std::int64_t first = 0; first < rows; first += piece_rows_) {
+    project(stream, layer, step, pages, {x, first, std::min(piece_rows_, rows - first)}, q);
   }
 
   const View attended = normed_.view({rows, spec_.q_dim()});
@@ -329,8 +330,8 @@ void TransformerDecoder::gate_and_up(Stream& stream, const Layer& layer,
 }
 
 void TransformerDecoder::mlp(Stream& stream, const Layer& layer, const Step& step, View x) {
-  for (std::int64_t first = 0; first < x.dim(0); first += kPieceRows) {
-    const std::int64_t count = std::min(kPieceRows, x.dim(0) - first);
+  for (std::int64_t first = 0; first < x.dim(0); first += piece_rows_) {
+    const std::int64_t count = std::min(piece_rows_, x.dim(0) - first);
     const View part = x.rows(first, count);
     const View inner = inner_.view({count, spec_.intermediate});
     const LowRankLayers::Rows adapted{.first = first, .count = count, .adapted = step.adapted};

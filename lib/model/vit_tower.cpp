@@ -135,7 +135,8 @@ void VitTower::normalise(Stream& stream, ConstView x, const NormWeights& norm, V
 
 void VitTower::attend(Stream& stream, const Layer& layer, View x) {
   const std::int64_t rows = x.dim(0);
-  const View normed = normed_.view(x.shape());
+  const View memory = normed_.view(x.shape());
+  const View normed = as_input_of(layer.q.weight, memory);
   normalise(stream, x, layer.norm_1, normed);
   const View q = q_.view(x.shape());
   const View k = k_.view(x.shape());
@@ -147,7 +148,8 @@ void VitTower::attend(Stream& stream, const Layer& layer, View x) {
   if (!layer.q_norm.empty()) kernels::rms_norm(stream, q, layer.q_norm, kQkNormEps, q);
   if (!layer.k_norm.empty()) kernels::rms_norm(stream, k, layer.k_norm, kQkNormEps, k);
   const Shape heads = {rows, spec_.num_heads, spec_.head_dim()};
-  const View attended = normed;  // reuses the memory: q, k and v no longer need it
+  // Reuses the memory of the norm, which q, k and v no longer need.
+  const View attended = as_input_of(layer.out.weight, memory);
   kernels::attention(stream,
                      {.q = q.reshape(heads),
                       .k = as_key(stream, layer.k.weight, k, rounded_k_).reshape(heads),
@@ -159,12 +161,12 @@ void VitTower::attend(Stream& stream, const Layer& layer, View x) {
 }
 
 void VitTower::mlp(Stream& stream, const Layer& layer, View x) {
-  const View normed = normed_.view(x.shape());
+  const View normed = as_input_of(layer.fc1.weight, normed_.view(x.shape()));
   normalise(stream, x, layer.norm_2, normed);
   for (std::int64_t first = 0; first < x.dim(0); first += kMlpRows) {
     const std::int64_t count = std::min(kMlpRows, x.dim(0) - first);
     const View in = normed.rows(first, count);
-    const View inner = wide_.view({count, spec_.intermediate});
+    const View inner = as_input_of(layer.fc2.weight, wide_.view({count, spec_.intermediate}));
     linear_activated(stream, spec_.activation, in, layer.fc1, inner);
     add_branch(stream, inner, layer.fc2, layer.scale_2, x.rows(first, count));
   }

@@ -101,7 +101,8 @@ void plan_tokens(Plan& plan) {
 void plan_activations(Plan& plan) {
   const DecoderSpec& text = text_of(plan.input);
   plan.scratch_bytes = model::decoder_scratch_bytes(
-      text, plan.step_tokens, plan.input.num_logit_rows(), plan.input.adapters.max_rank);
+      plan.input.device == PlanDevice::kHost ? Device::kCpu : Device::kCuda, text, plan.step_tokens,
+      plan.input.num_logit_rows(), plan.input.adapters.max_rank);
   const std::int64_t rows = plan.input.num_logit_rows();
   const CardBytes card = card_bytes(text, rows, plan.input.kv_dtype);
   plan.logits_bytes = plan.input.device == PlanDevice::kHost

@@ -13,8 +13,8 @@ import sys
 import tempfile
 from pathlib import Path
 
-from toolkit import (ARCHITECTURES, KERNELS, NO_NVCC, ROOT, compile_kernels, demangle, find_breaches,
-                     find_nvcc, parse_figures)
+from toolkit import (ARCHITECTURES, KERNELS, NO_NVCC, ROOT, compile_kernels, demangle,
+                     find_breaches, find_nvcc, has_kernels, parse_figures)
 
 
 def check_file(nvcc: str, source: Path, architectures: list[str]) -> bool:
@@ -27,7 +27,7 @@ def check_file(nvcc: str, source: Path, architectures: list[str]) -> bool:
             print(f"{file}: nvcc failed:\n{error}")
             return False
     names = demangle(sorted({mangled for mangled, _ in figures}))
-    breaches = [] if figures else ["nvcc compiled no kernel"]
+    breaches = [] if figures or not has_kernels(source) else ["nvcc compiled no kernel"]
     for mangled, (name, _) in names.items():
         of = {a: figures[mangled, a] for a in architectures if (mangled, a) in figures}
         missing = [a for a in architectures if a not in of]

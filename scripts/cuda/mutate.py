@@ -77,7 +77,7 @@ RULES = [(re.compile(pattern), replacement) for pattern, replacement in [
 ]]
 # Not code of a kernel: preprocessor lines, templates and declarations of types.
 SKIPPED = re.compile(r"^\s*(//|#|template|using|namespace|static_assert|struct|enum|inline constexpr)")
-FILES_SKIPPED = {"primitives.cuh", "launch.cuh"}  # the emulator has functions of its own for these
+FILES_SKIPPED = {"primitives.cuh", "arrive.cuh", "launch.cuh"}  # the emulator has functions of its own for these
 
 
 @dataclass(frozen=True)

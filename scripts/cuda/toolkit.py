@@ -85,6 +85,11 @@ def parse_figures(output: str) -> dict[tuple[str, str], Figures]:
     return figures
 
 
+def has_kernels(source: Path) -> bool:
+    """Whether the file launches kernels; one that does not chooses among those of others."""
+    return "launch<" in source.read_text(encoding="utf-8")
+
+
 def find_breaches(of: str, figures: Figures) -> list[str]:
     """A line for each rule that a kernel breaks: no spill, no local memory."""
     breaches = []

@@ -234,17 +234,22 @@ TEST_CASE("blocks of many rows have the bits of blocks of few") {
 }
 
 TEST_CASE("parts and swiglu by blocks of many rows have the bits of blocks of few") {
-  for (const Kind kind : {Kind::k8, Kind::k4WithOffsets, Kind::kLut}) {
+  for (const auto& [kind, capability] :
+       {std::pair{Kind::k8, 80}, std::pair{Kind::k4WithOffsets, 80}, std::pair{Kind::kLut, 80},
+        std::pair{Kind::k8, 75}, std::pair{Kind::k4WithOffsets, 75}, std::pair{Kind::kLut, 75}}) {
     CAPTURE(static_cast<int>(kind));
+    CAPTURE(capability);
     const QuantisedMatrix first = random_matrix(kind, 75, 200, 64);
     const QuantisedMatrix second = random_matrix(kind, 18, 200, 64);
     const QuantisedMatrix third = random_matrix(kind, 75, 200, 64);
     const DeviceTensor x(random_f32({21, 200}, 5));
     const DeviceTensor bias(random_f32({75}, 6));
-    const auto run = [&](CodeBlocks blocks) {
+    const auto run = [&, capability = capability, kind = kind](CodeBlocks blocks) {
       const DeviceTensor ys[] = {
           {DType::kF32, {21, 75}}, {DType::kF32, {21, 18}}, {DType::kBF16, {21, 75}}};
-      run_with({.seed = 7}, [&](Stream& stream) {
+      const caption::Context gpu{.device = caption::Device::kCuda,
+                                 .compute_capability = capability};
+      run_with({.seed = 7}, gpu, [&](Stream& stream) {
         const Weight a = place(stream, kind, first);
         const Weight b = place(stream, kind, second);
         const Weight c = place(stream, kind, third);

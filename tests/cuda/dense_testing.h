@@ -82,22 +82,28 @@ inline ExpectedSums expected_sums(const Tensor& x, const Tensor& rows,
 
 // Calls work(stream) on the emulated GPU with these options, and checks that no fault is found.
 template <class Work>
-void run_with(const cuda_emulator::Options& options, Work work) {
+void run_with(const cuda_emulator::Options& options, const Context& gpu, Work work) {
   const cuda_emulator::Emulation emulation(options);
   ThreadPool pool(1);
-  Stream stream(Context{.device = Device::kCuda}, pool);
+  Stream stream(gpu, pool);
   work(stream);
   stream.synchronize();
   CHECK(emulation.report().describe_faults() == "");
 }
+template <class Work>
+void run_with(const cuda_emulator::Options& options, Work work) {
+  run_with(options, Context{.device = Device::kCuda}, work);
+}
 
 // x * weight^T as f32, by kernels::linear().
 inline Tensor product(const Tensor& x, const DeviceWeight& weight,
-                      const cuda_emulator::Options& options, std::int64_t x_stride = 0) {
+                      const cuda_emulator::Options& options, std::int64_t x_stride = 0,
+                      int compute_capability = 0) {
   const std::int64_t features = weight.get().num_features();
   const DeviceTensor device_x(x, x_stride);
   const DeviceTensor y(DType::kF32, {x.dim(0), features}, features + 1);
-  run_with(options, [&](Stream& stream) {
+  const Context gpu{.device = Device::kCuda, .compute_capability = compute_capability};
+  run_with(options, gpu, [&](Stream& stream) {
     kernels::linear(stream, device_x.view(), weight.get(), ConstView{}, y.view());
   });
   return y.to_host();

@@ -1,5 +1,6 @@
 #include "tests/cuda/faulty_kernels.h"
 
+#include "kernels/cuda/arrive.cuh"
 #include "kernels/cuda/launch.cuh"
 
 namespace caption::testing {
@@ -284,6 +285,29 @@ struct CountReadWhileOthersAdd : Kernel {
   }
 };
 
+// The later of two blocks reads what the other wrote. The count is even before, as 1.0F is.
+template <bool kFaulty, bool kCounts>
+struct LastBlockReads : Kernel {
+  static CAPTION_DEVICE void run(const Params& p) {
+    std::uint32_t* const counter = word(p.memory + 200);
+    if (!kFaulty || kCounts) store(p.memory + block_x() * 64 + thread_index(), 1.0F);
+    sync_block();
+    if (kFaulty && !kCounts) store(p.memory + block_x() * 64 + thread_index(), 1.0F);
+    if (thread_index() == 0) {
+      const std::uint32_t before = kFaulty && kCounts ? atomic_add(counter, 1) : arrive(counter);
+      store(word(shared().numbers), before % 2);
+    }
+    sync_block();
+    if (load(word(shared().numbers)) == 0) return;
+    const float other = load(p.memory + (1 - block_x()) * 64 + thread_index());
+    store(p.memory + 128 + thread_index(), other);
+  }
+};
+template <bool kFaulty>
+using CountsAndDoesNotArrive = LastBlockReads<kFaulty, true>;
+template <bool kFaulty>
+using ArrivesBeforeItsBarrier = LastBlockReads<kFaulty, false>;
+
 template <bool kFaulty>
 struct OneThreadDoesNotAddAtomically : Kernel {
   static CAPTION_DEVICE void run(const Params& p) {
@@ -337,6 +361,8 @@ constexpr KernelPair kPairs[] = {
     pair<BlockReadsAnothers, 2>("a block reads what another writes", Fault::kRace),
     pair<BlockWritesWhatOthersRead, 3>("a block writes what others read", Fault::kRace),
     pair<CountReadWhileOthersAdd, 2>("a count is read while others add to it", Fault::kRace),
+    pair<CountsAndDoesNotArrive, 2>("a block is counted and does not arrive", Fault::kRace),
+    pair<ArrivesBeforeItsBarrier, 2>("a block arrives before its barrier", Fault::kRace),
     pair<OneThreadDoesNotAddAtomically>("one of many additions is not atomic", Fault::kRace),
     pair<BeyondGlobal>("a write is beyond an allocation", Fault::kOutOfBounds),
     pair<BeforeGlobal>("a read is before an allocation", Fault::kOutOfBounds),

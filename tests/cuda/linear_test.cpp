@@ -125,6 +125,21 @@ TEST_CASE("products by tiles agree with a double-precision loop in every arithme
   }
 }
 
+TEST_CASE("weights that come through registers have the bits of those that come through a ring") {
+  // Steps that end within a chunk of four; warps with no slice, with one and with two.
+  for (const std::int64_t columns : {28, 1100, 5004}) {
+    const DeviceWeight weight(random_of(DType::kF16, {19, columns}, 9), Layout::kTiles);
+    for (const std::int64_t rows : {1, 11}) {
+      CAPTURE(columns);
+      CAPTURE(rows);
+      const Tensor x = random_f32({rows, columns}, 10);
+      for (const int capability : {75, 80}) {
+        CHECK(same_bits(product(x, weight, {.seed = 3}, 0, capability), product(x, weight, {})));
+      }
+    }
+  }
+}
+
 TEST_CASE("products by rows agree with a double-precision loop in every order") {
   for (const Case& c : kRowsCases) {
     CAPTURE(c.rows);

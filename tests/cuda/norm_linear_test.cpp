@@ -115,7 +115,11 @@ TEST_CASE("SwiGLU of normalised rows has the bits of the norm and SwiGLU, one by
     });
     for (const std::uint64_t seed : kSeeds) {
       const Operands got(c, weights);
-      run_with({.seed = seed}, [&](Stream& stream) {
+      // Before compute capability 8.0 weights of f16 come through registers.
+      const caption::Context gpu{
+          .device = caption::Device::kCuda,
+          .compute_capability = weights == DType::kF16 && seed != 0 ? 75 : 80};
+      run_with({.seed = seed}, gpu, [&](Stream& stream) {
         norm_linear_swiglu(stream, got.input(), got.gate(), got.up(), got.y.view());
       });
       CHECK(same_bits(got.y.to_host(), want.y.to_host()));

@@ -171,7 +171,7 @@ TEST_CASE("drafts, and requests that give way to others, have graphs and the sam
   CHECK(drafted.stats.graph_steps > 0);
 }
 
-// The states of attention to splits of the keys are more memory, and recorded graphs are made anew.
+// The memory of the states of attention to more splits is reserved, so that recorded graphs stay.
 TEST_CASE("a table that grows past a width has graphs of both") {
   Room room;
   std::vector<Request> requests(2);
@@ -182,6 +182,7 @@ TEST_CASE("a table that grows past a width has graphs of both") {
   const Run without = run(room, options_with_pages(20), requests, true);
   const Run with = run(room, options_with_pages(20), requests);
   CHECK(with.outputs == without.outputs);
+  CHECK_FALSE(with.has_allocated);
   CHECK(with.stats.graph_steps > 4);
 }
 

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "bench/internal/kernel_record.h"
+#include "kernels/paged_attention.h"
 
 namespace caption::bench {
 namespace {
@@ -14,18 +15,24 @@ constexpr std::int64_t kStepKeys = 64;
 constexpr std::int64_t kWarpRows = 16;
 constexpr std::int64_t kPrefillRows = 64;  // of a block of four warps
 constexpr std::int64_t kEnoughBlocks = 264;
-constexpr std::int64_t kMostStateBytes = std::int64_t{256} << 20;
-constexpr std::int64_t kFoldedAtOnce = 8;
-// Of a block that attends one split, before and after its steps, in the code of nvcc 13.0; and of a
-// warp that folds a split.
+constexpr std::int64_t kFoldWarps = 2;
+constexpr std::int64_t kFoldedAtOnce = 32;
+// Of a block that attends one split, before and after its steps, in the code of nvcc 13.0; of a
+// copy of 16 bytes by the warp that does not multiply; and of a warp that folds a row, per group of
+// splits and per split.
 constexpr double kSplitInstructions = 2000;
-constexpr double kFoldInstructions = 75;
-// Waits for L2, each of which needs the one before: lengths and slots of keys; lengths, and then a
-// group of states after the other.
+constexpr double kCopyInstructions = 10;
+constexpr double kFoldInstructions = 300;
+constexpr double kFoldSplitInstructions = 20;
+// Waits for L2, each of which needs the one before: lengths and slots of keys; and of the last
+// block of a tile, states written and blocks counted.
 constexpr double kAttendWaits = 2;
+constexpr double kArriveWaits = 2;
 
 constexpr double kElementBytes = 2;
 constexpr double kLineBytes = 128;  // of a wavefront
+constexpr double kCopyBytes = 16;
+constexpr double kWarpLanes = 32;
 
 double as_double(std::int64_t n) { return static_cast<double>(n); }
 std::int64_t divide_up(std::int64_t n, std::int64_t unit) { return (n + unit - 1) / unit; }
@@ -60,8 +67,11 @@ struct Tiling {
 bool wants_splits(const AttentionCall& call) {
   const std::int64_t splits = divide_up(call.keys, kSplitKeys);
   const std::int64_t rows = call.sequences * call.new_tokens;
-  const std::int64_t state_bytes = rows * call.heads * splits * (call.head_dim + 15) * 4;
-  if (splits == 1 || state_bytes > kMostStateBytes) return false;
+  const std::int64_t state_bytes =
+      kernels::attention_state_bytes(rows, call.heads, call.head_dim, splits);
+  if (splits == 1 || state_bytes > kernels::kMostStateBytes) return false;
+  const Tiling few{call, kWarpRows};
+  if (few.tiles() * call.sequences * call.kv_heads > Stream::kNumCounters) return false;
   const Tiling prefill{call, kPrefillRows};
   if (prefill.rows() <= kWarpRows) return true;
   return prefill.tiles() * call.sequences * call.kv_heads < kEnoughBlocks;
@@ -93,24 +103,44 @@ double bytes_in_flight(const CudaCard& card, const RecordedKernel& kernel, doubl
   return step_bytes * kLatencySeconds / std::max(multiplying, kLatencySeconds + multiplying / 2);
 }
 
+// The states of splits, which the last block of each tile folds; that of the last tile has nothing
+// beside it.
+void add_fold(const CudaCard& card, const AttentionCall& call, CudaWork& work) {
+  const std::int64_t splits = divide_up(call.keys, kSplitKeys);
+  const std::int64_t groups = divide_up(splits, kFoldedAtOnce);
+  const std::int64_t vectors = call.sequences * call.new_tokens * call.heads;
+  const double state_bytes = as_double(kernels::attention_state_bytes(
+      call.sequences * call.new_tokens, call.heads, call.head_dim, splits));
+  work.l2_bytes += state_bytes;
+  if (2 * state_bytes > card.l2_bytes / 2) work.dram_bytes += 2 * state_bytes;
+  const double of_row =
+      as_double(groups) * kFoldInstructions + as_double(splits) * kFoldSplitInstructions;
+  work.instructions += as_double(vectors) * of_row;
+  const Tiling tiling{call, kWarpRows};
+  const double rows = as_double(divide_up(std::min(tiling.rows(), kWarpRows), kFoldWarps));
+  work.wait_seconds +=
+      (kArriveWaits + rows * as_double(groups)) * kL2LatencySeconds + rows * of_row / card.clock_hz;
+}
+
 CudaWork count_tiles(const CudaCard& card, const AttentionCall& call, bool has_splits) {
   const Tiling tiling{call, has_splits ? kWarpRows : kPrefillRows};
-  const std::int64_t warps = tiling.tile_rows / kWarpRows;
+  const std::int64_t warps = tiling.tile_rows / kWarpRows;  // that multiply
   const double block_steps = as_double(tiling.count(kStepKeys));
   const double blocks = has_splits ? as_double(tiling.count(kSplitKeys))
                                    : as_double(tiling.tiles() * call.sequences * call.kv_heads);
   const double dims = as_double(dim_tiles(call.head_dim));
   const double vectors = as_double(call.sequences * call.new_tokens * call.heads);
   const double q_bytes = 4 * vectors * as_double(call.head_dim);
+  const double y_bytes = call.output_bytes / 4 * q_bytes;
   const double step_bytes = 2 * kElementBytes * as_double(kStepKeys * call.head_dim);
   const double kv_bytes =
       2 * kElementBytes * as_double(call.sequences * call.keys * call.kv_heads * call.head_dim);
   CudaWork work{.operation = call.operation, .calls = 1, .launches = 1};
   work.dram_bytes = kv_bytes;
-  if (2 * q_bytes > card.l2_bytes / 2) work.dram_bytes += 2 * q_bytes;
+  if (q_bytes + y_bytes > card.l2_bytes / 2) work.dram_bytes += q_bytes + y_bytes;
   // A tile's rows are q and y, or states of splits, each once.
-  const double splits = has_splits ? as_double(divide_up(call.keys, kSplitKeys)) : 1;
-  work.l2_bytes = block_steps * step_bytes + q_bytes * (1 + splits);
+  const double splits = has_splits ? as_double(divide_up(call.keys, kSplitKeys)) : 0;
+  work.l2_bytes = block_steps * step_bytes + q_bytes * (1 + splits) + y_bytes;
   const double warp_steps = block_steps * as_double(warps);
   work.products = warp_steps * 2 * dims * as_double(kStepKeys) / 8;
   work.blocks = blocks;
@@ -122,41 +152,22 @@ CudaWork count_tiles(const CudaCard& card, const AttentionCall& call, bool has_s
   constexpr double kMatrices = 1 + kStepKeys / 16 + kStepKeys / 16;
   work.wavefronts = warp_steps * 4 * dims * kMatrices + block_steps * step_bytes / kLineBytes;
   work.instructions = warp_steps * recorded->working_instructions;
-  if (has_splits) work.instructions += blocks * kSplitInstructions;
   const double resident = std::min<double>(recorded->blocks, std::ceil(blocks / card.num_sms));
   work.warps = resident * as_double(warps);
   work.bytes_in_flight = resident * bytes_in_flight(card, *recorded, step_bytes);
   work.wait_seconds = kAttendWaits * kL2LatencySeconds + kLatencySeconds;
-  return work;
-}
-
-CudaWork count_fold(const CudaCard& card, const AttentionCall& call) {
-  const std::int64_t splits = divide_up(call.keys, kSplitKeys);
-  const double vectors = as_double(call.sequences * call.new_tokens * call.heads);
-  CudaWork work{.operation = call.operation, .launches = 1};
-  const double state_bytes = 4 * as_double(splits * ((call.head_dim + 7) / 8 * 8 + 8));
-  work.l2_bytes = vectors * (state_bytes + 4 * as_double(call.head_dim));
-  if (work.l2_bytes > card.l2_bytes / 2) work.dram_bytes = work.l2_bytes;
-  const auto recorded = find_recorded("FoldSplits", card.architecture);
-  if (!recorded) return work;
-  work.kernel = recorded->name;
-  work.blocks = vectors;
-  const double warps = std::ceil(as_double(call.head_dim) / 32);
-  work.instructions = vectors * warps * as_double(splits) * kFoldInstructions;
-  const double resident = std::min<double>(recorded->blocks, std::ceil(vectors / card.num_sms));
-  work.warps = resident * warps;
-  work.bytes_in_flight = work.warps * recorded->bytes_ahead;
-  work.wait_seconds = kL2LatencySeconds * as_double(1 + divide_up(splits, kFoldedAtOnce));
+  if (has_splits) {
+    const double copies = block_steps * step_bytes / 2 / kCopyBytes / kWarpLanes;
+    work.instructions += blocks * kSplitInstructions + copies * kCopyInstructions;
+    add_fold(card, call, work);
+  }
   return work;
 }
 
 }  // namespace
 
-std::vector<CudaWork> count_attention(const CudaCard& card, const AttentionCall& call) {
-  const bool has_splits = wants_splits(call);
-  std::vector<CudaWork> works = {count_tiles(card, call, has_splits)};
-  if (has_splits) works.push_back(count_fold(card, call));
-  return works;
+CudaWork count_attention(const CudaCard& card, const AttentionCall& call) {
+  return count_tiles(card, call, wants_splits(call));
 }
 
 }  // namespace caption::bench

@@ -4,7 +4,6 @@
 
 #include <cstdint>
 #include <string>
-#include <vector>
 
 #include "bench/cuda_prediction.h"
 
@@ -20,10 +19,11 @@ struct AttentionCall {
   std::int64_t heads = 1;
   std::int64_t kv_heads = 1;
   std::int64_t head_dim = 1;
+  double output_bytes = 4;  // of a number
 };
 
-// The launch of AttendTiles, which has the call, and where rows are attended split by split that of
-// FoldSplits. A kernel that the record lacks leaves bytes and products alone, and no kernel's name.
-std::vector<CudaWork> count_attention(const CudaCard& card, const AttentionCall& call);
+// The launch of AttendTiles. A kernel that the record lacks leaves bytes and products alone, and no
+// kernel's name.
+CudaWork count_attention(const CudaCard& card, const AttentionCall& call);
 
 }  // namespace caption::bench

@@ -16,6 +16,9 @@ struct DenseShape {
   int operands = 1;
   bool has_norm = false;  // whether the input is normalised first
   MatrixFormat format = MatrixFormat::kBF16;
+  // With 16-bit weights: whether the input has 16 bits, too; otherwise it is f32.
+  bool takes_rounded = false;
+  double output_bytes = 4;  // of a number
 };
 
 // Whether the GPU holds matrices of the format as codes whose products are not integers.

@@ -27,11 +27,6 @@ namespace caption::model {
 
 class TransformerDecoder final : public Decoder {
  public:
-  // Rows that the projections and the MLP process at a time, so that their intermediate results do
-  // not grow with the step. Only x, q and the output of attention have a row for every token of the
-  // step.
-  static constexpr std::int64_t kPieceRows = 384;
-
   // Runs the decoder of `blueprint` on the device of `weights`, which are borrowed and were placed
   // for that blueprint; `stream` is of that device.
   TransformerDecoder(Stream& stream, const PlacedWeights& weights, const Blueprint& blueprint);
@@ -85,6 +80,7 @@ class TransformerDecoder final : public Decoder {
                    const kernels::RowsToNorm& input, View inner);
 
   DecoderSpec spec_;
+  std::int64_t piece_rows_;           // decoder_piece_rows() of the weights' device
   const kernels::Weight& embedding_;  // with tied embeddings also the LM head
   const kernels::Weight& lm_head_;
   ConstView final_norm_;

@@ -223,6 +223,12 @@ void atomic_or(std::uint32_t* to, std::uint32_t x) {
   *to |= x;
 }
 
+std::uint32_t arrive(std::uint32_t* counter) {
+  access(__builtin_return_address(0), counter, sizeof *counter, Direction::kAtomic);
+  arrive_block(counter);
+  return (*counter)++;
+}
+
 void copy_16_async(void* to, const void* from, bool is_inside) {
   begin_copy_16(__builtin_return_address(0), to, from, is_inside);
 }

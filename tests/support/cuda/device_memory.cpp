@@ -26,7 +26,7 @@ std::string thread_name(int thread, std::uint32_t phase, const Moment& now) {
 // Whether the cell's write is ordered before `now`.
 bool write_is_ordered(const Cell& cell, const Moment& now) {
   if (cell.write_phase < now.first_phase_of_launch) return true;
-  if (cell.write_phase < now.first_phase_of_block) return false;
+  if (cell.write_phase < now.first_phase_of_block) return now.follows(cell.write_phase);
   if (cell.write_phase != now.phase) return true;
   if (cell.is_atomic) return false;  // there may be more writers than the last
   if (cell.writer == now.thread) return true;

@@ -5,11 +5,13 @@
 //           no number occurs twice
 //   epoch   the time between two sync_warp() of a warp, or two phases
 // Two accesses, at least one of them a write, are ordered when a barrier lies between them, or, of
-// one warp, a sync_warp(), or when one thread makes both. Blocks of a launch are not ordered at
-// all, launches are. So a race is found whatever the order in which the emulator runs threads.
-// Atomic accesses are no race among themselves; any other access and one of them need a barrier.
+// one warp, a sync_warp(), or when one thread makes both. Blocks of a launch are ordered by
+// arrive() alone, launches always. So a race is found whatever the order in which the emulator runs
+// threads. Atomic accesses are no race among themselves; any other access and one of them need a
+// barrier.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -32,6 +34,12 @@ enum class Fault {
 // "race", "out of bounds", ...
 const char* fault_name(Fault fault);
 
+// The phases of a block from `begin` up to but not including `end`.
+struct Phases {
+  std::uint32_t begin = 0;
+  std::uint32_t end = 0;
+};
+
 // A thread at a moment of its block.
 struct Moment {
   int thread = 0;  // of the block
@@ -39,7 +47,14 @@ struct Moment {
   std::uint32_t phase = 0;
   std::uint32_t first_phase_of_block = 0;
   std::uint32_t first_phase_of_launch = 0;
+  const std::vector<Phases>* ordered = nullptr;  // of other blocks, before this moment
 
+  // Whether a phase of another block of the launch is ordered before this moment.
+  bool follows(std::uint32_t other) const {
+    return ordered != nullptr && std::any_of(ordered->begin(), ordered->end(), [&](Phases phases) {
+             return phases.begin <= other && other < phases.end;
+           });
+  }
   int warp() const { return thread / 32; }
   int lane() const { return thread % 32; }
 };

@@ -59,6 +59,8 @@ void run_thread() {
 
 void begin_phase(State& s) {
   s.phase = ++s.last_phase;
+  s.ordered.insert(s.ordered.end(), s.arrived_before.begin(), s.arrived_before.end());
+  s.arrived_before.clear();
   for (Warp& warp : s.warps) warp.epoch = ++s.last_epoch;
 }
 
@@ -66,6 +68,8 @@ void begin_block(State& s) {
   s.warps.assign(s.threads.size() / kLanes, {});
   s.barrier = {};
   s.num_returned = 0;
+  s.ordered.clear();
+  s.arrived_before.clear();
   begin_phase(s);
   s.first_phase_of_block = s.phase;
   if (s.shared->size_bytes() > 0) {
@@ -217,6 +221,7 @@ void run_launch(State& s, const Launch& launch) {
   s.params.assign(params, params + launch.params_bytes);
   s.launch = &launch;
   s.is_ended = false;
+  s.arrivals.clear();
   s.first_phase_of_launch = s.last_phase + 1;
   const auto num_threads = static_cast<std::size_t>(launch.num_threads);
   while (s.threads.size() > num_threads) s.threads.pop_back();
@@ -286,6 +291,13 @@ void meet_warp(const char* operation, const Place& place, void* argument,
   for (int i = 0; i < kLanes; ++i) {
     s.threads[static_cast<std::size_t>(number * kLanes + i)]->state = ThreadState::kReady;
   }
+}
+
+void arrive_block(const void* counter) {
+  State& s = state();
+  std::vector<Phases>& arrivals = s.arrivals[counter];
+  s.arrived_before.insert(s.arrived_before.end(), arrivals.begin(), arrivals.end());
+  arrivals.push_back({s.first_phase_of_block, s.phase});
 }
 
 void begin_warp_epoch() { state().warp().epoch = ++state().last_epoch; }

@@ -43,6 +43,10 @@ void meet_warp(const char* operation, const Place& place, void* argument,
 // Orders the accesses of the running warp: its later ones are in a new epoch. Within `act`.
 void begin_warp_epoch();
 
+// The running block is ordered after the blocks that have arrived at the counter, from its next
+// barrier on, and later ones after what it did before its last barrier.
+void arrive_block(const void* counter);
+
 // Checks an access, counts it and remembers it. Ends the launch if the memory is not there.
 void access(const void* pc, const void* address, std::size_t size_bytes, Direction direction);
 

@@ -4,6 +4,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <random>
 #include <set>
@@ -81,7 +82,10 @@ struct State {
   int num_returned = 0;
   std::uint32_t phase = 0;
   std::uint32_t first_phase_of_block = 0;
-  Thread* running = nullptr;  // null: no thread runs
+  std::map<const void*, std::vector<Phases>> arrivals;  // of the launch's blocks, by counter
+  std::vector<Phases> arrived_before;  // the block is ordered after them from its next phase on
+  std::vector<Phases> ordered;         // it is ordered after them
+  Thread* running = nullptr;           // null: no thread runs
   int running_index = 0;
 
   Moment now() const {
@@ -89,7 +93,8 @@ struct State {
             .epoch = warps[static_cast<std::size_t>(running_index / kLanes)].epoch,
             .phase = phase,
             .first_phase_of_block = first_phase_of_block,
-            .first_phase_of_launch = first_phase_of_launch};
+            .first_phase_of_launch = first_phase_of_launch,
+            .ordered = &ordered};
   }
   Warp& warp() { return warps[static_cast<std::size_t>(running_index / kLanes)]; }
   void add_fault(Fault fault, std::uintptr_t pc, const std::string& text);
