@@ -33,6 +33,14 @@ std::size_t class_of(const std::array<T, N>& bounds, T value) {
 
 }  // namespace
 
+std::string_view guess_source_name(GuessSource source) {
+  switch (source) {
+    case GuessSource::kArchive: return "archive";
+    case GuessSource::kRepetition: return "ngram";
+  }
+  return "";
+}
+
 std::size_t Acceptance::bin(GuessSource source, const Guess& guess) {
   static constexpr std::array<std::int32_t, kLengths - 1> kLengthBounds = {2, 3, 5, 8, 12, 20};
   static constexpr std::array<double, kShares - 1> kShareBounds = {0.3, 0.6, 0.85, 1.0};

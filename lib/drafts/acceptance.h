@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cstdint>
+#include <string_view>
 
 #include "drafts/token_archive.h"
 
@@ -10,6 +11,7 @@ namespace caption::drafts {
 
 enum class GuessSource { kArchive, kRepetition };
 inline constexpr int kNumGuessSources = 2;
+std::string_view guess_source_name(GuessSource source);  // "archive", "ngram"
 
 // Estimates, from the outcomes of earlier drafts, the probability that a guess is right when those
 // before it are. Guesses are counted together that have the same source and similar lengths of

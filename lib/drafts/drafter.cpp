@@ -93,6 +93,7 @@ std::size_t Drafter::count_paying(std::int64_t num_sequences,
 
 void Drafter::propose(std::span<const DraftQuery> queries, std::int64_t num_prompt_tokens) {
   candidates_.clear();
+  step_ = {.num_sequences = std::ssize(queries)};
   // Now and then a step without drafts is measured.
   if (options_.is_adaptive && ++num_proposals_ % kStepsPerPlainStep == 0) return;
   for (std::size_t i = 0; i < queries.size(); ++i) {
@@ -123,8 +124,15 @@ void Drafter::observe(std::int64_t sequence, std::int64_t num_computed, std::int
   CAPTION_CHECK(num_accepted <= num_computed && num_computed <= std::ssize(proposal.guesses),
                 "drafter: an outcome without a proposal");
   const auto source = static_cast<std::size_t>(proposal.source);
-  counts_.computed[source] += num_computed;
-  counts_.accepted[source] += num_accepted;
+  DraftCounts counts;
+  counts.computed[source] = num_computed;
+  counts.accepted[source] = num_accepted;
+  // The token that ended an output was the last draft that was right: none follows it.
+  counts.further_tokens = num_accepted - (was_refused ? 0 : 1);
+  counts_ += counts;
+  proposal.counts += counts;
+  step_.num_drafts += num_computed;
+  step_.num_further_tokens += counts.further_tokens;
   const std::int64_t num_known =
       num_accepted + (was_refused && num_accepted < num_computed ? 1 : 0);
   for (std::int64_t i = 0; i < num_known; ++i) {
@@ -138,11 +146,32 @@ void Drafter::observe(std::int64_t sequence, std::int64_t num_computed, std::int
 
 void Drafter::observe_step(const StepLoad& load) {
   costs_.observe(load.num_tokens, static_cast<double>(load.us));
+  const Step step = std::exchange(step_, {});
+  if (step.num_sequences == 0) return;
+  ++steps_.all;
+  if (step.num_drafts == 0) return;
+  ++steps_.with_drafts;
+  const double us_per_token =
+      costs_.us(step.num_sequences) / static_cast<double>(step.num_sequences);
+  const double added_us = costs_.us(load.num_tokens) - costs_.us(load.num_tokens - step.num_drafts);
+  steps_.saved_us += static_cast<double>(step.num_further_tokens) * us_per_token - added_us;
 }
 
 void Drafter::end(std::int64_t sequence, std::span<const std::int32_t> output) {
-  proposals_.erase(sequence);
+  const auto found = proposals_.find(sequence);
+  if (found != proposals_.end()) {
+    ended_[sequence] = found->second.counts;
+    proposals_.erase(found);
+  }
   if (options_.method == Method::kArchive && archive_ != nullptr) archive_->add(output);
+}
+
+DraftCounts Drafter::take_counts(std::int64_t sequence) {
+  const auto found = ended_.find(sequence);
+  if (found == ended_.end()) return {};
+  const DraftCounts counts = found->second;
+  ended_.erase(found);
+  return counts;
 }
 
 }  // namespace caption::drafts

@@ -11,6 +11,7 @@
 #include <array>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <unordered_map>
 #include <vector>
@@ -38,12 +39,30 @@ struct DrafterOptions {
 struct DraftCounts {
   std::array<std::int64_t, kNumGuessSources> computed{};
   std::array<std::int64_t, kNumGuessSources> accepted{};
+  std::int64_t further_tokens = 0;  // chosen in a step besides its first one, for each sequence
 
   DraftCounts& operator+=(const DraftCounts& other) {
     for (std::size_t i = 0; i < computed.size(); ++i) {
       computed[i] += other.computed[i];
       accepted[i] += other.accepted[i];
     }
+    further_tokens += other.further_tokens;
+    return *this;
+  }
+};
+
+// Of the steps in which a sequence could have drafts.
+struct DraftedSteps {
+  std::int64_t all = 0;
+  std::int64_t with_drafts = 0;
+  // What the further tokens would have cost in steps without drafts, less what the drafts added to
+  // the steps, both by the measured costs of steps (StepCosts).
+  double saved_us = 0;
+
+  DraftedSteps& operator+=(const DraftedSteps& other) {
+    all += other.all;
+    with_drafts += other.with_drafts;
+    saved_us += other.saved_us;
     return *this;
   }
 };
@@ -61,6 +80,9 @@ class Drafter final : public DraftSource {
   void end(std::int64_t sequence, std::span<const std::int32_t> output) override;
 
   const DraftCounts& counts() const { return counts_; }
+  const DraftedSteps& steps() const { return steps_; }
+  // The counts of a sequence that has ended, which are kept until they are taken.
+  DraftCounts take_counts(std::int64_t sequence);
 
  private:
   // What was proposed for a sequence, and how well earlier proposals did.
@@ -70,6 +92,13 @@ class Drafter final : public DraftSource {
     // Of the drafts with an outcome: expected to be right, and right.
     double expected = 0;
     double right = 0;
+    DraftCounts counts;
+  };
+  // The step that is under way.
+  struct Step {
+    std::int64_t num_sequences = 0;  // that could have drafts
+    std::int64_t num_drafts = 0;
+    std::int64_t num_further_tokens = 0;
   };
   // A guess that may be added to the step.
   struct Candidate {
@@ -90,7 +119,10 @@ class Drafter final : public DraftSource {
   Acceptance acceptance_;
   StepCosts costs_;
   DraftCounts counts_;
+  DraftedSteps steps_;
+  Step step_;
   std::unordered_map<std::int64_t, Proposal> proposals_;
+  std::unordered_map<std::int64_t, DraftCounts> ended_;  // of sequences that had drafts
   std::int64_t num_proposals_ = 0;
   std::vector<Guess> other_guesses_;
   std::vector<Candidate> candidates_;

@@ -55,6 +55,18 @@ std::vector<records::TokenLogprob> to_records(const std::vector<sampling::TokenL
   return out;
 }
 
+records::Speculation speculation_of(const drafts::DraftCounts& counts, std::int64_t num_tokens) {
+  records::Speculation speculation{.steps = num_tokens - counts.further_tokens};
+  for (std::size_t i = 0; i < counts.computed.size(); ++i) {
+    if (counts.computed[i] == 0) continue;
+    speculation.sources.push_back(
+        {.name = std::string(drafts::guess_source_name(static_cast<drafts::GuessSource>(i))),
+         .computed = counts.computed[i],
+         .accepted = counts.accepted[i]});
+  }
+  return speculation;
+}
+
 // The clip of a caption that is left to be made.
 Job job_of(Caption caption) {
   Job job;
@@ -216,6 +228,8 @@ void EngineStage::finish(engine::Completion completion) {
   records::Record& record = caption.record;
   record.engine_ms = engine_share_ms_ - caption.engine_ms;
   const std::int64_t num_tokens = std::ssize(completion.output_ids) * options_.sampling.num_beams;
+  drafts::DraftCounts drafts;
+  if (drafter_) drafts = drafter_->take_counts(static_cast<std::int64_t>(completion.id));
   if (completion.error) {
     if (completion.error->code() == ErrorCode::kBadModel) {
       recorder_.require_sound_model(record, *completion.error);
@@ -230,6 +244,9 @@ void EngineStage::finish(engine::Completion completion) {
   record.finish_reason = engine::finish_reason_name(completion.finish_reason);
   record.output_tokens = std::ssize(completion.output_ids);
   record.first_token_ms = static_cast<double>(completion.first_token_us) / 1e3;
+  if (drafter_ && options_.sampling.num_beams == 1) {  // beams have no drafts
+    record.speculation = speculation_of(drafts, record.output_tokens);
+  }
   record.logprobs = to_records(completion.logprobs, model_.tokenizer());
   // What is left of a cut caption; when nothing is, it has no character at all.
   std::string_view text = record.caption;

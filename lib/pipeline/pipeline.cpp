@@ -156,7 +156,10 @@ Outcome Run::finish() {
   outcome.busy = outcome.progress.work.busy;
   outcome.engine = recorder_.engine_stats();
   outcome.had_drafts = options_.drafts.how.method != drafts::Method::kNone;
-  for (const auto& replica : replicas_) outcome.drafts += replica->engine.draft_counts();
+  for (const auto& replica : replicas_) {
+    outcome.drafts += replica->engine.draft_counts();
+    outcome.drafted_steps += replica->engine.drafted_steps();
+  }
   return outcome;
 }
 

@@ -119,6 +119,43 @@ TEST_CASE("finished outputs are guessed from, cancelled ones are not") {
   CHECK(propose(drafter, {1, 8}, 1) == Ids{9, 10});
 }
 
+TEST_CASE("drafts are counted by sequence and source, and their time by the costs of steps") {
+  Drafter drafter({.method = Method::kArchive, .max_drafts = 3, .is_adaptive = false},
+                  archive_of({{7, 8, 9, 10}}));
+  drafter.observe_step({.num_tokens = 1, .us = 1000});  // of a prompt: nothing was asked for
+  CHECK(drafter.steps().all == 0);
+  CHECK(propose(drafter, {1, 7}, 1) == Ids{8, 9, 10});
+  drafter.observe(1, 3, 2, true);
+  drafter.observe_step({.num_tokens = 4, .us = 1400});
+  // Two tokens of 1000 us each, for a step that took 400 us longer.
+  CHECK(drafter.steps().all == 1);
+  CHECK(drafter.steps().with_drafts == 1);
+  CHECK(drafter.steps().saved_us > 0);
+  CHECK(drafter.steps().saved_us <= 2 * 1000);
+  CHECK(propose(drafter, {1, 2, 3, 2}, 3, 1).empty());
+  drafter.observe_step({.num_tokens = 1, .us = 1000});
+  CHECK(drafter.steps().all == 2);
+  CHECK(drafter.steps().with_drafts == 1);
+  CHECK(propose(drafter, {1, 7}, 1, 2) == Ids{8, 9});
+  drafter.observe(1, 2, 2, false);  // the second one ended the output
+  drafter.observe_step({.num_tokens = 3, .us = 1200});
+  drafter.end(1, {});
+  const DraftCounts counts = drafter.take_counts(1);
+  const auto archive = static_cast<std::size_t>(GuessSource::kArchive);
+  CHECK(counts.computed[archive] == 5);
+  CHECK(counts.accepted[archive] == 4);
+  CHECK(counts.further_tokens == 3);
+  CHECK(drafter.counts().accepted == counts.accepted);
+  CHECK(drafter.take_counts(1).further_tokens == 0);
+  CHECK(drafter.take_counts(2).further_tokens == 0);
+  // Wrong drafts cost time.
+  const double saved_us = drafter.steps().saved_us;
+  CHECK(propose(drafter, {1, 7}, 1) == Ids{8, 9, 10});
+  drafter.observe(1, 3, 0, true);
+  drafter.observe_step({.num_tokens = 4, .us = 1400});
+  CHECK(drafter.steps().saved_us < saved_us);
+}
+
 TEST_CASE("nothing is drafted before a step was measured, nor where further tokens cost as much") {
   Drafter drafter({.method = Method::kArchive}, archive_of_one_text());
   CHECK(propose(drafter, {0, 1, 2, 3}, 1).empty());

@@ -30,6 +30,9 @@ class EngineStage {
   drafts::DraftCounts draft_counts() const {
     return drafter_.has_value() ? drafter_->counts() : drafts::DraftCounts{};
   }
+  drafts::DraftedSteps drafted_steps() const {
+    return drafter_.has_value() ? drafter_->steps() : drafts::DraftedSteps{};
+  }
 
  private:
   bool is_cancelled() const { return options_.stop->load(); }
