@@ -9,9 +9,9 @@
 
 namespace caption::drafts {
 
-enum class GuessSource { kArchive, kRepetition };
-inline constexpr int kNumGuessSources = 2;
-std::string_view guess_source_name(GuessSource source);  // "archive", "ngram"
+enum class GuessSource { kArchive, kRepetition, kNearest };
+inline constexpr int kNumGuessSources = 3;
+std::string_view guess_source_name(GuessSource source);  // "archive", "ngram", "nearest"
 
 // Estimates, from the outcomes of earlier drafts, the probability that a guess is right when those
 // before it are. Guesses are counted together that have the same source and similar lengths of

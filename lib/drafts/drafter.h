@@ -18,6 +18,7 @@
 
 #include "drafts/acceptance.h"
 #include "drafts/draft_source.h"
+#include "drafts/nearest_texts.h"
 #include "drafts/step_costs.h"
 #include "drafts/token_archive.h"
 
@@ -25,8 +26,10 @@ namespace caption::drafts {
 
 enum class Method {
   kNone,
-  kNgram,    // what followed the same tokens earlier in the prompt and output
-  kArchive,  // what followed them in the archive, or as kNgram, whichever was right more often
+  kNgram,  // what followed the same tokens earlier in the prompt and output
+  // What followed them in the archive or in the texts of the nearest things, or as kNgram,
+  // whichever was right more often.
+  kArchive,
 };
 
 struct DrafterOptions {
@@ -70,8 +73,14 @@ struct DraftedSteps {
 // For one engine.
 class Drafter final : public DraftSource {
  public:
-  // Several drafters may share `archive`, which gets the outputs of all; null: none is kept.
-  Drafter(const DrafterOptions& options, std::shared_ptr<TokenArchive> archive);
+  // Several drafters may share `archive` and `nearest`, which get the outputs of all; null: none is
+  // kept.
+  Drafter(const DrafterOptions& options, std::shared_ptr<TokenArchive> archive,
+          std::shared_ptr<NearestTexts> nearest = nullptr);
+
+  // What the thing that a sequence is about looks like, and the topic of its text (NearestTexts).
+  // Before its first proposal; without this there are no nearest texts.
+  void begin(std::int64_t sequence, std::uint64_t topic, const Sketch& look);
 
   void propose(std::span<const DraftQuery> queries, std::int64_t num_prompt_tokens) override;
   void observe(std::int64_t sequence, std::int64_t num_computed, std::int64_t num_accepted,
@@ -87,6 +96,9 @@ class Drafter final : public DraftSource {
  private:
   // What was proposed for a sequence, and how well earlier proposals did.
   struct Proposal {
+    std::uint64_t topic = 0;
+    std::optional<Sketch> look;
+    std::unique_ptr<TokenArchive> nearest;  // of the texts that were nearest at the first proposal
     std::vector<Guess> guesses;
     GuessSource source = GuessSource::kArchive;
     // Of the drafts with an outcome: expected to be right, and right.
@@ -106,6 +118,9 @@ class Drafter final : public DraftSource {
     std::size_t query = 0;
   };
 
+  // Puts other_guesses_ in the place of the proposal's if their first one is likelier right.
+  void consider(GuessSource source, Proposal& proposal);
+  void find_nearest(Proposal& proposal);
   void find_guesses(const DraftQuery& query, Proposal& proposal);
   double probability(const Proposal& proposal, const Guess& guess) const;
   void add_candidates(std::size_t query, const Proposal& proposal);
@@ -116,6 +131,7 @@ class Drafter final : public DraftSource {
 
   const DrafterOptions options_;
   const std::shared_ptr<TokenArchive> archive_;
+  const std::shared_ptr<NearestTexts> nearest_;
   Acceptance acceptance_;
   StepCosts costs_;
   DraftCounts counts_;

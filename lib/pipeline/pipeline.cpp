@@ -21,11 +21,21 @@ std::unique_ptr<VisionCache> open_cache(model::CaptionModel& model, const Option
   return std::make_unique<VisionCache>(options.vision_cache, model);
 }
 
+// The part of the archive's bytes that is for captions of the run with their clips' looks: the last
+// 2,500 or so, since each caption is compared with all of them.
+std::int64_t nearest_bytes(const Options& options) { return options.drafts.max_archive_bytes / 32; }
+
+std::shared_ptr<drafts::NearestTexts> open_nearest(const Options& options) {
+  if (options.drafts.how.method != drafts::Method::kArchive) return nullptr;
+  return std::make_shared<drafts::NearestTexts>(nearest_bytes(options));
+}
+
 // The captions that are known before the run, as their tokens.
 std::shared_ptr<drafts::TokenArchive> open_archive(const model::CaptionModel& model,
                                                    const Options& options) {
   if (options.drafts.how.method != drafts::Method::kArchive) return nullptr;
-  auto archive = std::make_shared<drafts::TokenArchive>(options.drafts.max_archive_bytes);
+  auto archive = std::make_shared<drafts::TokenArchive>(options.drafts.max_archive_bytes -
+                                                        nearest_bytes(options));
   for (const std::string& caption : options.drafts.known_captions) {
     std::vector<std::int32_t> ids = model.tokenizer().encode(caption, text::AddedTokens::kPlainText,
                                                              {.beginning = false, .end = false});
@@ -116,6 +126,7 @@ Run::Run(std::span<const Replica> replicas, const InputList& inputs, const Optio
               .sink = sink,
               .cache = cache_.get(),
               .archive = open_archive(*replicas.front().model, options),
+              .nearest = open_nearest(options),
               .num_replicas = static_cast<int>(replicas.size())},
       recorder_(shared_, inputs, replicas.size()),
       frames_(static_cast<std::size_t>(options.frame_queue_bytes)) {

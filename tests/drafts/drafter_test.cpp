@@ -156,6 +156,40 @@ TEST_CASE("drafts are counted by sequence and source, and their time by the cost
   CHECK(drafter.steps().saved_us < saved_us);
 }
 
+TEST_CASE("what the nearest things' texts say is guessed first, if it has been right as often") {
+  auto archive = std::make_shared<TokenArchive>(1 << 20);
+  auto nearest = std::make_shared<NearestTexts>(1 << 20);
+  Drafter drafter({.method = Method::kArchive, .max_drafts = 2, .is_adaptive = false}, archive,
+                  nearest);
+  const Sketch sea = sketch_of(std::vector<float>{1, 0, 0});
+  const Sketch river = sketch_of(std::vector<float>{1, 0.1F, 0});
+  const Sketch city = sketch_of(std::vector<float>{0, 0, 1});
+  std::int64_t id = 100;
+  const auto know = [&](const Sketch& look, std::uint64_t topic, const Ids& text) {
+    drafter.begin(++id, topic, look);
+    drafter.end(id, text);
+  };
+  for (int i = 0; i < 5; ++i) know(city, 1, {8, 50, 51});
+  know(sea, 1, {8, 9, 10});
+  know(sea, 2, {8, 70, 71});
+  drafter.begin(1, 1, river);
+  CHECK(propose(drafter, {1, 8}, 1) == Ids{9, 10});
+  drafter.observe(1, 2, 2, true);
+  CHECK(drafter.counts().accepted[static_cast<std::size_t>(GuessSource::kNearest)] == 2);
+  drafter.end(1, {});
+  // A sequence of which nothing is known gets the archive's.
+  CHECK(propose(drafter, {1, 8}, 1) == Ids{50, 51});
+  drafter.end(1, {});
+  // Where the nearest are wrong, the archive's share of texts speaks for the other ones.
+  for (int i = 0; i < 200; ++i) {
+    drafter.begin(1, 1, river);
+    if (propose(drafter, {1, 8}, 1) != Ids{9, 10}) break;
+    drafter.observe(1, 2, 0, true);
+    drafter.end(1, {});
+  }
+  CHECK(propose(drafter, {1, 8}, 1) == Ids{50, 51});
+}
+
 TEST_CASE("nothing is drafted before a step was measured, nor where further tokens cost as much") {
   Drafter drafter({.method = Method::kArchive}, archive_of_one_text());
   CHECK(propose(drafter, {0, 1, 2, 3}, 1).empty());
